@@ -1,0 +1,221 @@
+/* Arenas: a chain of blocks filled from the front. A block that is used again after a reset is
+ * zeroed only as far as it had been written; under AddressSanitizer everything that is not handed
+ * out is poisoned, with a gap behind each allocation, so overruns are seen as with malloc. */
+#include "planner/base/arena.h"
+
+#include <assert.h>
+#include <stdalign.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/base/list.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+enum { GAP = 16 };
+static void hide(const void *at, size_t bytes)
+{
+    ASAN_POISON_MEMORY_REGION(at, bytes);
+}
+static void show(const void *at, size_t bytes)
+{
+    ASAN_UNPOISON_MEMORY_REGION(at, bytes);
+}
+#else
+enum { GAP = 0 };
+static void hide(const void *at, size_t bytes)
+{
+    (void)at, (void)bytes;
+}
+static void show(const void *at, size_t bytes)
+{
+    (void)at, (void)bytes;
+}
+#endif
+
+enum { ALIGN = 16, FIRST_BLOCK = 1 << 14, LARGEST_STEP = 1 << 24 };
+static_assert(ALIGN >= alignof(max_align_t), "any type can be stored");
+
+typedef struct Block Block;
+struct Block {
+    Block *next;
+    size_t size, used, dirty; /* bytes of `data`; beyond `dirty` they are zero */
+    alignas(ALIGN) unsigned char data[];
+};
+
+struct Arena {
+    Block *first, *now;
+    size_t handed, next_size;
+    void (*on_full)(void *self);
+    void *self;
+};
+
+static _Noreturn void full(Arena *arena)
+{
+    if (arena != NULL && arena->on_full != NULL) arena->on_full(arena->self);
+    fputs("tandem: out of memory\n", stderr);
+    abort();
+}
+
+Arena *arena_new(void)
+{
+    Arena *arena = calloc(1, sizeof *arena);
+    if (arena == NULL) full(NULL);
+    arena->next_size = FIRST_BLOCK;
+    return arena;
+}
+
+void arena_free(Arena *arena)
+{
+    if (arena == NULL) return;
+    for (Block *block = arena->first, *next; block != NULL; block = next) {
+        next = block->next;
+        show(block->data, block->size);
+        free(block);
+    }
+    free(arena);
+}
+
+void arena_reset(Arena *arena)
+{
+    for (Block *block = arena->first; block != NULL; block = block->next) {
+        if (block->used > block->dirty) block->dirty = block->used;
+        block->used = 0;
+        hide(block->data, block->size);
+    }
+    arena->now = arena->first;
+    arena->handed = 0;
+}
+
+void arena_on_full(Arena *arena, void (*on_full)(void *self), void *self)
+{
+    arena->on_full = on_full;
+    arena->self = self;
+}
+
+static size_t
+room_for(size_t bytes) /* the space an allocation takes; 0: more than fits in size_t */
+{
+    if (bytes > SIZE_MAX - GAP - 2 * ALIGN - sizeof(Block)) return 0;
+    return (bytes + GAP + (ALIGN - 1)) & ~(size_t)(ALIGN - 1);
+}
+
+/* Makes `now` a block with `room` bytes free: a kept one behind it, or a new one put behind it. */
+static void next_block(Arena *arena, size_t room)
+{
+    Block *now = arena->now;
+    Block *next = now != NULL ? now->next : NULL;
+    if (next != NULL && next->size >= room) {
+        arena->now = next;
+        return;
+    }
+    size_t size = arena->next_size;
+    if (size < room)
+        size = room;
+    else if (arena->next_size < LARGEST_STEP)
+        arena->next_size *= 2;
+    Block *block = calloc(1, sizeof *block + size);
+    if (block == NULL) full(arena);
+    block->size = size;
+    block->next = next;
+    hide(block->data, size);
+    if (now != NULL)
+        now->next = block;
+    else
+        arena->first = block;
+    arena->now = block;
+}
+
+void *arena_alloc(Arena *arena, size_t bytes)
+{
+    assert(arena != NULL);
+    size_t room = room_for(bytes == 0 ? 1 : bytes);
+    if (room == 0) full(arena);
+    if (arena->now == NULL || arena->now->size - arena->now->used < room) next_block(arena, room);
+    Block *block = arena->now;
+    assert(block->used == 0 || block->size - block->used >= room);
+    unsigned char *at = block->data + block->used;
+    show(at, bytes);
+    if (block->used < block->dirty) memset(at, 0, bytes);
+    block->used += room;
+    arena->handed += bytes;
+    return at;
+}
+
+void *arena_array(Arena *arena, size_t n, size_t size)
+{
+    if (size != 0 && n > SIZE_MAX / size) full(arena);
+    return arena_alloc(arena, n * size);
+}
+
+char *arena_copy(Arena *arena, const char *text, size_t bytes)
+{
+    assert(text != NULL || bytes == 0);
+    char *copy = arena_alloc(arena, bytes + 1);
+    if (bytes != 0) memcpy(copy, text, bytes);
+    return copy;
+}
+
+char *arena_dup(Arena *arena, const char *text)
+{
+    return arena_copy(arena, text, strlen(text));
+}
+
+char *arena_print(Arena *arena, const char *format, ...)
+{
+    assert(format != NULL);
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    char probe[1];
+    int n = vsnprintf(probe, sizeof probe, format, args);
+    va_end(args);
+    assert(n >= 0);
+    char *text = arena_alloc(arena, (size_t)n + 1);
+    vsnprintf(text, (size_t)n + 1, format, again);
+    va_end(again);
+    return text;
+}
+
+size_t arena_bytes(const Arena *arena)
+{
+    return arena->handed;
+}
+
+/* A list that is the newest allocation of its block grows where it lies. */
+static bool grow_in_place(Arena *arena, unsigned char *at, size_t old_bytes, size_t new_bytes)
+{
+    Block *block = arena->now;
+    size_t old_room = room_for(old_bytes), new_room = room_for(new_bytes);
+    if (block == NULL || at < block->data || at >= block->data + block->used) return false;
+    size_t offset = (size_t)(at - block->data);
+    if (offset + old_room != block->used || block->size - offset < new_room) return false;
+    show(at, new_bytes);
+    if (offset + old_bytes < block->dirty) memset(at + old_bytes, 0, new_bytes - old_bytes);
+    block->used = offset + new_room;
+    arena->handed += new_bytes - old_bytes;
+    return true;
+}
+
+void *list_grow(Arena *arena, void *at, uint32_t n, uint32_t *room, uint32_t more, size_t size)
+{
+    assert(n <= *room && size > 0);
+    if (*room - n >= more) return at;
+    uint64_t wanted = (uint64_t)n + more, doubled = (uint64_t)*room * 2;
+    if (wanted > UINT32_MAX) full(arena);
+    if (wanted < doubled) wanted = doubled;
+    if (wanted < 8) wanted = 8;
+    if (wanted > UINT32_MAX) wanted = UINT32_MAX;
+    if (wanted > SIZE_MAX / size) full(arena);
+    size_t old_bytes = (size_t)*room * size, new_bytes = (size_t)wanted * size;
+    if (at == NULL || !grow_in_place(arena, at, old_bytes, new_bytes)) {
+        void *moved = arena_alloc(arena, new_bytes);
+        if (n != 0) memcpy(moved, at, (size_t)n * size);
+        at = moved;
+    }
+    *room = (uint32_t)wanted;
+    return at;
+}

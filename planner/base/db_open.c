@@ -1,0 +1,265 @@
+/* Opening a store: look at the bytes before SQLite may touch them, refuse what is not ours, then
+ * migrate. A new store is built under a temporary name and linked to its own when it is whole:
+ * nobody ever sees half of one, and two processes that create it at once agree on the first. */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "planner/base/db_private.h"
+#include "planner/base/log.h"
+
+enum {
+    BUSY_MS = 10000,
+    HEADER_BYTES = 100, /* https://www.sqlite.org/fileformat.html section 1.3 */
+    QUICK_CHECK_MAX_BYTES = 16 << 20
+};
+
+typedef struct Opening {
+    const char *path;
+    bool read_only;
+    const char *const *migrations;
+    uint32_t n;
+    Diag *d;
+} Opening;
+
+static bool refuse(const Opening *o, const char *rule, const char *why)
+{
+    Loc loc = {.file = arena_dup(o->d->arena, o->path)};
+    return diag_error(o->d, FAULT_store, rule, loc, "%s", why);
+}
+
+static bool is_newer(const Opening *o, int64_t version)
+{
+    if (version <= (int64_t)o->n) return false;
+    Loc loc = {.file = arena_dup(o->d->arena, o->path)};
+    diag_error(o->d, FAULT_store, "store-newer", loc,
+               "the store has version %" PRId64 ", this tandem knows up to %" PRIu32, version,
+               o->n);
+    diag_hint(o->d, "use the tandem that wrote it, or another --db FILE");
+    return true;
+}
+
+static uint32_t big_endian(const unsigned char *at, size_t n)
+{
+    uint32_t value = 0;
+    for (size_t i = 0; i < n; i++) value = value << 8 | at[i];
+    return value;
+}
+
+/* Judges the file by its header alone; reads, never writes. */
+static bool header_is_ours(const Opening *o, off_t size)
+{
+    unsigned char header[HEADER_BYTES];
+    int fd = open(o->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return refuse(o, "store-open", strerror(errno));
+    ssize_t n = pread(fd, header, sizeof header, 0);
+    close(fd);
+    if (size == 0) {
+        refuse(o, "store-damaged",
+               "the file is empty: it never was a store, or has lost its content");
+        diag_hint(o->d, "remove it to begin a new store");
+        return false;
+    }
+    if (n < HEADER_BYTES || memcmp(header, "SQLite format 3", 16) != 0)
+        return refuse(o, "store-foreign", "this is not an SQLite file");
+    if (big_endian(header + 68, 4) != DB_APPLICATION_ID)
+        return refuse(o, "store-foreign", "this is another program's SQLite file");
+    uint32_t page = big_endian(header + 16, 2);
+    uint64_t pages = big_endian(header + 28, 4);
+    if (page == 1) page = 65536;
+    if ((uint64_t)size < pages * page)
+        return refuse(o, "store-damaged", "the file is shorter than its header says");
+    return !is_newer(o, (int64_t)big_endian(header + 60, 4));
+}
+
+/* WAL needs memory shared between all users of the file; network file systems have none. The
+ * numbers are those of linux/magic.h and of the file systems' own sources. */
+static bool has_shared_memory(const char *path)
+{
+    static const uint32_t without[] = {
+        0x6969 /* NFS */,        0x517B /* SMB */,      0xFF534D42 /* CIFS */,
+        0xFE534D42 /* SMB2 */,   0x65735546 /* FUSE */, 0x01021997 /* 9p */,
+        0x0BD00BD0 /* Lustre */, 0x47504653 /* GPFS */, 0x00C36400 /* Ceph */,
+        0x19830326 /* BeeGFS */, 0x5346414F /* AFS */,  0x73757245 /* Coda */,
+    };
+    struct statfs about;
+    if (statfs(path, &about) != 0) return false;
+    for (size_t i = 0; i < sizeof without / sizeof *without; i++)
+        if ((uint32_t)about.f_type == without[i]) return false;
+    return true;
+}
+
+static Db *connect(const Opening *o, const char *path, int flags)
+{
+    Arena *arena = arena_new();
+    Db *db = arena_alloc(arena, sizeof *db);
+    db->arena = arena;
+    db->path = arena_dup(arena, path);
+    flags |= SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+    if (sqlite3_open_v2(path, &db->sqlite, flags, NULL) != SQLITE_OK) {
+        refuse(o, "store-open",
+               db->sqlite != NULL ? sqlite3_errmsg(db->sqlite) : "SQLite has no memory");
+        db_close(db);
+        return NULL;
+    }
+    sqlite3_busy_timeout(db->sqlite, BUSY_MS);
+    sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    /* Until the file is accepted, closing must not move the log into it. */
+    sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    if (db_exec(db,
+                "PRAGMA foreign_keys=ON; PRAGMA temp_store=MEMORY; PRAGMA mmap_size=0; "
+                "PRAGMA cell_size_check=ON; PRAGMA synchronous=NORMAL",
+                o->d))
+        return db;
+    db_close(db);
+    return NULL;
+}
+
+static int64_t user_version(Db *db, Diag *d)
+{
+    DbStatement *st = db_prepare(db, d, "PRAGMA user_version", "");
+    if (!db_step(st, d)) return -1;
+    int64_t version = db_int(st, 0);
+    db_reset(st);
+    return version;
+}
+
+/* Runs migration number `version` unless another process has done so meanwhile. */
+static bool migrate_once(Db *db, const Opening *o)
+{
+    char set_version[64];
+    if (!db_begin(db, o->d)) return false;
+    int64_t version = user_version(db, o->d);
+    if (version < 0 || is_newer(o, version)) return false;
+    if (version == (int64_t)o->n) return db_commit(db, o->d);
+    snprintf(set_version, sizeof set_version, "PRAGMA user_version=%" PRId64, version + 1);
+    return db_exec(db, o->migrations[version], o->d) && db_exec(db, set_version, o->d) &&
+           db_commit(db, o->d);
+}
+
+static bool migrate(Db *db, const Opening *o)
+{
+    for (;;) {
+        int64_t version = user_version(db, o->d);
+        if (version < 0 || is_newer(o, version)) return false;
+        if (version == (int64_t)o->n) return true;
+        if (o->read_only) {
+            refuse(o, "store-older",
+                   "the store is of an older version and opened for reading only");
+            diag_hint(o->d, "any command that writes to it brings it up to date");
+            return false;
+        }
+        if (!migrate_once(db, o)) {
+            db_rollback(db);
+            return false;
+        }
+    }
+}
+
+static bool is_sound(Db *db, const Opening *o, off_t size)
+{
+    if (size > QUICK_CHECK_MAX_BYTES) return true;
+    uint32_t n_before = o->d->n_errors;
+    DbStatement *st = db_prepare(db, o->d, "PRAGMA quick_check(1)", "");
+    bool is_ok = db_step(st, o->d) && strcmp(db_text(st, 0), "ok") == 0;
+    if (!is_ok && o->d->n_errors == n_before) refuse(o, "store-damaged", db_text(st, 0));
+    db_reset(st);
+    return is_ok;
+}
+
+static bool choose_journal(Db *db, const Opening *o)
+{
+    bool wal = has_shared_memory(o->path);
+    if (!wal)
+        log_info("%s: this file system shares no memory; one writer at a time, rollback journal",
+                 o->path);
+    return db_exec(
+        db, wal ? "PRAGMA journal_mode=WAL" : "PRAGMA journal_mode=DELETE; PRAGMA synchronous=FULL",
+        o->d);
+}
+
+static bool set_up_new(Db *db, const Opening *o)
+{
+    char set_id[64];
+    snprintf(set_id, sizeof set_id, "PRAGMA application_id=%d", DB_APPLICATION_ID);
+    return db_exec(db, set_id, o->d) && migrate(db, o);
+}
+
+static bool sync_directory(Arena *arena, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *folder = slash == NULL ? "." : arena_copy(arena, path, (size_t)(slash - path) + 1);
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return false;
+    bool is_done = fsync(fd) == 0;
+    close(fd);
+    return is_done;
+}
+
+/* Builds the store beside its place and gives it its name. */
+static bool create(const Opening *o)
+{
+    Arena *arena = arena_new();
+    const char *draft = arena_print(arena, "%s.new-%ld", o->path, (long)getpid());
+    unlink(draft); /* left by a killed process of the same number */
+    unlink(arena_print(arena, "%s-journal", draft));
+    Db *db = connect(o, draft, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+    bool is_built = db != NULL && set_up_new(db, o);
+    db_close(db);
+    bool is_named = is_built && link(draft, o->path) == 0;
+    if (is_built && !is_named && errno == EEXIST) is_named = true; /* another one was first */
+    if (is_built && !is_named && rename(draft, o->path) == 0) is_named = true; /* no links here */
+    if (is_built && !is_named) refuse(o, "store-open", strerror(errno));
+    unlink(draft);
+    if (is_named) (void)sync_directory(arena, o->path); /* a lost new store is begun again */
+    arena_free(arena);
+    return is_named;
+}
+
+static Db *open_existing(const Opening *o)
+{
+    struct stat about;
+    if (stat(o->path, &about) != 0) {
+        refuse(o, "store-open", strerror(errno));
+        return NULL;
+    }
+    if (!S_ISREG(about.st_mode)) {
+        refuse(o, "store-open",
+               S_ISDIR(about.st_mode) ? "this is a directory" : "not a plain file");
+        return NULL;
+    }
+    if (!header_is_ours(o, about.st_size)) return NULL;
+    Db *db = connect(o, o->path, o->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE);
+    if (db == NULL) return NULL;
+    int64_t version = user_version(db, o->d);
+    bool is_fine = version >= 0 && !is_newer(o, version) && is_sound(db, o, about.st_size);
+    if (is_fine && !o->read_only) is_fine = choose_journal(db, o);
+    if (is_fine && migrate(db, o)) {
+        sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
+        return db;
+    }
+    db_close(db);
+    return NULL;
+}
+
+Db *db_open(const char *path, bool read_only, const char *const *migrations, uint32_t n, Diag *d)
+{
+    assert(path != NULL && (n == 0 || migrations != NULL));
+    const Opening o = {path, read_only, migrations, n, d};
+    struct stat about;
+    if (strcmp(path, ":memory:") == 0) {
+        Db *db = connect(&o, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+        if (db == NULL || set_up_new(db, &o)) return db;
+        db_close(db);
+        return NULL;
+    }
+    if (!read_only && stat(path, &about) != 0 && errno == ENOENT && !create(&o)) return NULL;
+    return open_existing(&o);
+}

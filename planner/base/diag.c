@@ -1,0 +1,117 @@
+/* Collects diagnostics and renders them, for people and as JSON. Knows no rule. */
+#include "planner/base/diag.h"
+
+#include <assert.h>
+#include <inttypes.h>
+
+Diag diag_in(Arena *arena)
+{
+    Diag d = {.arena = arena};
+    return d;
+}
+
+static const char *format_text(Arena *arena, const char *format, va_list args)
+{
+    Str text = str_in(arena);
+    str_vprint(&text, format, args);
+    return str_text(&text);
+}
+
+bool diag_error(Diag *d, Fault fault, const char *rule, Loc loc, const char *format, ...)
+{
+    assert(fault != FAULT_none && rule != NULL);
+    Diagnostic item = {.severity = SEVERITY_error, .fault = fault, .rule = rule, .loc = loc};
+    va_list args;
+    va_start(args, format);
+    item.text = format_text(d->arena, format, args);
+    va_end(args);
+    list_push(d->arena, &d->items, item);
+    d->n_errors++;
+    return false;
+}
+
+void diag_warning(Diag *d, const char *rule, Loc loc, const char *format, ...)
+{
+    assert(rule != NULL);
+    Diagnostic item = {.severity = SEVERITY_warning, .rule = rule, .loc = loc};
+    va_list args;
+    va_start(args, format);
+    item.text = format_text(d->arena, format, args);
+    va_end(args);
+    list_push(d->arena, &d->items, item);
+}
+
+void diag_hint(Diag *d, const char *format, ...)
+{
+    assert(d->items.n > 0);
+    va_list args;
+    va_start(args, format);
+    d->items.at[d->items.n - 1].hint = format_text(d->arena, format, args);
+    va_end(args);
+}
+
+static const char *severity_name(Severity severity)
+{
+    switch (severity) {
+    case SEVERITY_error: return "error";
+    case SEVERITY_warning: return "warning";
+    case SEVERITY_note: return "note";
+    }
+    assert(!"a severity");
+    return "";
+}
+
+void diag_print(const Diag *d, Str *out)
+{
+    for (uint32_t i = 0; i < d->items.n; i++) {
+        const Diagnostic *item = &d->items.at[i];
+        if (item->loc.file != NULL && item->loc.line != 0)
+            str_print(out, "%s:%" PRIu32 ": ", item->loc.file, item->loc.line);
+        else if (item->loc.file != NULL)
+            str_print(out, "%s: ", item->loc.file);
+        str_print(out, "%s[%s]: %s\n", severity_name(item->severity), item->rule, item->text);
+        if (item->hint != NULL) str_print(out, "  hint: %s\n", item->hint);
+    }
+}
+
+static void add_json_or_null(Str *out, const char *key, const char *text)
+{
+    str_print(out, ",\"%s\":", key);
+    if (text != NULL)
+        str_add_json(out, text);
+    else
+        str_add(out, "null");
+}
+
+void diag_json(const Diag *d, Str *out)
+{
+    str_add(out, "[");
+    for (uint32_t i = 0; i < d->items.n; i++) {
+        const Diagnostic *item = &d->items.at[i];
+        str_print(out, "%s{\"severity\":\"%s\"", i == 0 ? "" : ",", severity_name(item->severity));
+        add_json_or_null(out, "rule", item->rule);
+        add_json_or_null(out, "file", item->loc.file);
+        if (item->loc.file != NULL && item->loc.line != 0)
+            str_print(out, ",\"line\":%" PRIu32, item->loc.line);
+        else
+            str_add(out, ",\"line\":null");
+        add_json_or_null(out, "text", item->text);
+        add_json_or_null(out, "hint", item->hint);
+        str_add(out, "}");
+    }
+    str_add(out, "]");
+}
+
+int diag_exit_code(const Diag *d)
+{
+    /* The enum is written in the order of the exit codes, and the lowest code wins. */
+    int code = 0;
+    for (uint32_t i = 0; i < d->items.n; i++) {
+        const Diagnostic *item = &d->items.at[i];
+        if (item->severity != SEVERITY_error) continue;
+        int own = item->fault == FAULT_none ? (int)FAULT_internal : (int)item->fault;
+        if (code == 0 || own < code) code = own;
+    }
+    assert((code != 0) == (d->n_errors != 0));
+    return code;
+}

@@ -1,0 +1,61 @@
+/* Diagnostics are part of the product. Every violation is collected, none stops at the first:
+ *     llama.lua:14: error[divides-heads]: heads = 12 cannot be split over tp = 8
+ *       hint: tp may be 1, 2, 3, 4, 6 or 12
+ * Rule ids are kebab-case; `tandem explain RULE` tells their story. */
+#ifndef TANDEM_BASE_DIAG_H
+#define TANDEM_BASE_DIAG_H
+
+#include <stdbool.h>
+
+#include "planner/base/list.h"
+#include "planner/base/str.h"
+
+typedef struct Loc {
+    const char *file; /* NULL: no place in a script */
+    uint32_t line;    /* from 1 */
+} Loc;
+
+typedef enum Severity { SEVERITY_error, SEVERITY_warning, SEVERITY_note } Severity;
+
+/* What kind of trouble an error is decides the exit code (design: 3 before 4). */
+typedef enum Fault {
+    FAULT_none,
+    FAULT_internal,   /* exit 1: a proof failed on a plan that our own passes made; I/O */
+    FAULT_usage,      /* exit 2 */
+    FAULT_input,      /* exit 3: script or plan invalid */
+    FAULT_infeasible, /* exit 4: does not fit */
+    FAULT_threshold,  /* exit 5: a comparison failed */
+    FAULT_run,        /* exit 6 */
+    FAULT_store       /* exit 7 */
+} Fault;
+
+typedef struct Diagnostic {
+    Severity severity;
+    Fault fault;
+    const char *rule;
+    Loc loc;
+    const char *text, *hint; /* hint: NULL or one line */
+} Diagnostic;
+
+typedef struct Diag {
+    Arena *arena;
+    LIST(Diagnostic) items;
+    uint32_t n_errors;
+} Diag;
+
+Diag diag_in(Arena *arena);
+/* Adds an error; returns false so that a caller may `return diag_error(...)`. */
+bool diag_error(Diag *d, Fault fault, const char *rule, Loc loc, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+void diag_warning(Diag *d, const char *rule, Loc loc, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* Puts a hint on the newest item. */
+void diag_hint(Diag *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* All items as people read them, one or two lines each, in the order they were found. */
+void diag_print(const Diag *d, Str *out);
+/* [{"severity","rule","file","line","text","hint"}, ...] */
+void diag_json(const Diag *d, Str *out);
+/* 0, or the exit code of the worst error: internal 1, usage 2, input 3, infeasible 4, ... */
+int diag_exit_code(const Diag *d);
+
+#endif

@@ -1,0 +1,30 @@
+/* A growing array in an arena: LIST(Node) nodes; Elements are referred to by index, never by
+ * pointer, because growing moves them. Lists whose index 0 means "none" call list_reserve_none. */
+#ifndef TANDEM_BASE_LIST_H
+#define TANDEM_BASE_LIST_H
+
+#include "planner/base/arena.h"
+
+#define LIST(T)                                                                                    \
+    struct {                                                                                       \
+        T *at;                                                                                     \
+        uint32_t n, room;                                                                          \
+    }
+
+/* Appends a zeroed element, returns its index. */
+#define list_add(arena, list)                                                                      \
+    ((list)->at = list_grow((arena), (list)->at, (list)->n, &(list)->room, 1, sizeof *(list)->at), \
+     (list)->n++)
+
+/* Appends a copy of `value`, returns its index. */
+#define list_push(arena, list, value)                                                              \
+    ((list)->at = list_grow((arena), (list)->at, (list)->n, &(list)->room, 1, sizeof *(list)->at), \
+     (list)->at[(list)->n] = (value), (list)->n++)
+
+/* Index 0 is none. */
+#define list_reserve_none(arena, list) ((void)((list)->n == 0 ? list_add(arena, list) : 0))
+
+/* Room for `more` elements behind the n that are there; new room is zeroed. */
+void *list_grow(Arena *arena, void *at, uint32_t n, uint32_t *room, uint32_t more, size_t size);
+
+#endif

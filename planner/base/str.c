@@ -1,0 +1,201 @@
+/* Growing strings, text for people (sizes, counts, nearest words) and text for machines (JSON,
+ * doubles that read back exactly, hashes). Nothing here depends on the locale. */
+#include "planner/base/str.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The few lines of xxHash we call become part of this file: no library to link. */
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+static void make_room(Str *s, size_t more)
+{
+    assert(s->arena != NULL);
+    assert(more < SIZE_MAX / 4 && s->n < SIZE_MAX / 4);
+    if (s->at != NULL && s->room - s->n > more) return;
+    size_t room = s->room < 64 ? 64 : s->room * 2;
+    if (room < s->n + more + 1) room = s->n + more + 1;
+    char *at = arena_alloc(s->arena, room);
+    if (s->n != 0) memcpy(at, s->at, s->n);
+    s->at = at;
+    s->room = room;
+}
+
+void str_add_bytes(Str *s, const void *bytes, size_t n)
+{
+    make_room(s, n);
+    if (n != 0) memcpy(s->at + s->n, bytes, n);
+    s->n += n;
+    s->at[s->n] = 0;
+}
+
+void str_add(Str *s, const char *text)
+{
+    str_add_bytes(s, text, strlen(text));
+}
+
+void str_vprint(Str *s, const char *format, va_list args)
+{
+    va_list again;
+    va_copy(again, args);
+    make_room(s, 63);
+    int n = vsnprintf(s->at + s->n, s->room - s->n, format, args);
+    assert(n >= 0);
+    if ((size_t)n >= s->room - s->n) {
+        make_room(s, (size_t)n);
+        vsnprintf(s->at + s->n, s->room - s->n, format, again);
+    }
+    va_end(again);
+    s->n += (size_t)n;
+}
+
+void str_print(Str *s, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    str_vprint(s, format, args);
+    va_end(args);
+}
+
+const char *str_text(const Str *s)
+{
+    return s->at != NULL ? s->at : "";
+}
+
+void str_add_double(Str *s, double value)
+{
+    char text[40];
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        double back = strtod(text, NULL);
+        if (memcmp(&back, &value, sizeof value) == 0) break;
+    }
+    for (char *c = text; *c != 0; c++)
+        if (*c == ',') *c = '.'; /* what a locale may have written */
+    str_add(s, text);
+}
+
+/* The bytes of the well-formed UTF-8 sequence at `text` (Unicode 15, table 3-7), 0 if none. */
+static size_t utf8_length(const unsigned char *text)
+{
+    unsigned lead = text[0], low = 0x80, high = 0xBF;
+    if (lead < 0x80) return 1;
+    if (lead < 0xC2 || lead > 0xF4) return 0;
+    size_t n = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+    if (lead == 0xE0) low = 0xA0;
+    if (lead == 0xED) high = 0x9F;
+    if (lead == 0xF0) low = 0x90;
+    if (lead == 0xF4) high = 0x8F;
+    if (text[1] < low || text[1] > high) return 0;
+    for (size_t i = 2; i < n; i++)
+        if (text[i] < 0x80 || text[i] > 0xBF) return 0; /* also the final 0 */
+    return n;
+}
+
+void str_add_json(Str *s, const char *text)
+{
+    str_add(s, "\"");
+    for (const unsigned char *c = (const unsigned char *)text; *c != 0;) {
+        size_t n = utf8_length(c);
+        if (n == 0)
+            str_add(s, "\xEF\xBF\xBD");
+        else if (*c == '"' || *c == '\\')
+            str_print(s, "\\%c", *c);
+        else if (*c == '\n')
+            str_add(s, "\\n");
+        else if (*c == '\t')
+            str_add(s, "\\t");
+        else if (*c < 0x20 || *c == 0x7F)
+            str_print(s, "\\u%04x", (unsigned)*c);
+        else
+            str_add_bytes(s, c, n);
+        c += n == 0 ? 1 : n;
+    }
+    str_add(s, "\"");
+}
+
+enum { WORD_MAX = 64 };
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Edits (insert, delete, replace, swap neighbours) that turn a into b; both shorter than WORD_MAX.
+ * Optimal string alignment: no substring is edited twice. */
+static size_t distance(const char *a, size_t n_a, const char *b, size_t n_b)
+{
+    size_t row[3][WORD_MAX + 1]; /* rows i - 2, i - 1, i of the table, in turn */
+    for (size_t j = 0; j <= n_b; j++) row[0][j] = j;
+    for (size_t i = 1; i <= n_a; i++) {
+        size_t *now = row[i % 3], *last = row[(i + 2) % 3], *before = row[(i + 1) % 3];
+        now[0] = i;
+        for (size_t j = 1; j <= n_b; j++) {
+            size_t best = last[j - 1] + (a[i - 1] != b[j - 1]);
+            best = smaller(best, smaller(last[j], now[j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                best = smaller(best, before[j - 2] + 1);
+            now[j] = best;
+        }
+    }
+    return row[n_a % 3][n_b];
+}
+
+const char *str_nearest(const char *word, const char *const *candidates, size_t n)
+{
+    size_t length = strlen(word), limit = smaller(2, length / 3) + 1;
+    const char *nearest = NULL;
+    if (length > WORD_MAX) return NULL;
+    for (size_t i = 0; i < n; i++) {
+        size_t n_candidate = strlen(candidates[i]);
+        if (n_candidate > WORD_MAX) continue;
+        size_t edits = distance(word, length, candidates[i], n_candidate);
+        if (edits >= limit) continue;
+        limit = edits;
+        nearest = candidates[i];
+    }
+    return nearest;
+}
+
+const char *str_bytes(Arena *arena, uint64_t bytes)
+{
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    unsigned power = 0;
+    while (power < 6 && bytes >> (10 * power) >= 1024) power++;
+    double value = (double)bytes / (double)(UINT64_C(1) << (10 * power));
+    if (value >= 1023.95 && power < 6) { /* would print as 1024.0 */
+        power++;
+        value = 1;
+    }
+    if (power == 0 || (bytes & ((UINT64_C(1) << (10 * power)) - 1)) == 0)
+        return arena_print(arena, "%.0f %s", value, unit[power]);
+    return arena_print(arena, "%.1f %s", value, unit[power]);
+}
+
+const char *str_count(Arena *arena, uint64_t n)
+{
+    char text[32];
+    char *at = text + sizeof text - 1;
+    *at = 0;
+    for (unsigned digits = 0; digits == 0 || n != 0; n /= 10, digits++) {
+        if (digits != 0 && digits % 3 == 0) *--at = ',';
+        *--at = (char)('0' + n % 10);
+    }
+    return arena_dup(arena, at);
+}
+
+Hash128 hash_bytes(const void *bytes, size_t n)
+{
+    assert(bytes != NULL || n == 0);
+    XXH128_hash_t h = XXH3_128bits(bytes, n);
+    return (Hash128){.hi = h.high64, .lo = h.low64};
+}
+
+const char *hash_hex(Arena *arena, Hash128 h)
+{
+    return arena_print(arena, "%016" PRIx64 "%016" PRIx64, h.hi, h.lo);
+}

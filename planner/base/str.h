@@ -1,0 +1,45 @@
+/* A string that grows in an arena, and the few text helpers everybody needs. */
+#ifndef TANDEM_BASE_STR_H
+#define TANDEM_BASE_STR_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+
+#include "planner/base/arena.h"
+
+typedef struct Str {
+    Arena *arena;
+    char *at; /* always ends in 0; NULL while empty */
+    size_t n, room;
+} Str;
+
+static inline Str str_in(Arena *arena)
+{
+    return (Str){arena, NULL, 0, 0};
+}
+void str_add(Str *s, const char *text);
+void str_add_bytes(Str *s, const void *bytes, size_t n);
+void str_print(Str *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void str_vprint(Str *s, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
+const char *str_text(const Str *s); /* "" while empty */
+/* A double that reads back to the same bits, the shortest of %.15g, %.16g, %.17g; no locale. */
+void str_add_double(Str *s, double value);
+/* JSON string with quotes; escapes control characters, invalid UTF-8 becomes U+FFFD. */
+void str_add_json(Str *s, const char *text);
+
+/* The candidate nearest to `word` by Damerau-Levenshtein distance, at most 2 edits and a third
+ * of its length; NULL if none is that near. Ties go to the first. */
+const char *str_nearest(const char *word, const char *const *candidates, size_t n);
+
+/* 134217728 -> "128 MiB", 8030261248 -> "8,030,261,248"; written in the arena. */
+const char *str_bytes(Arena *arena, uint64_t bytes);
+const char *str_count(Arena *arena, uint64_t n);
+
+/* XXH3-128 of bytes, and its 32 hex digits. */
+typedef struct Hash128 {
+    uint64_t hi, lo;
+} Hash128;
+Hash128 hash_bytes(const void *bytes, size_t n);
+const char *hash_hex(Arena *arena, Hash128 h);
+
+#endif
