@@ -1,0 +1,104 @@
+/* What a plan script says, as plain data. Everything after the front works on this and the graph.
+ */
+#ifndef TANDEM_FRONT_CONFIG_H
+#define TANDEM_FRONT_CONFIG_H
+
+#include "planner/ir/graph.h"
+
+typedef enum ReshardKind { RESHARD_true, RESHARD_false, RESHARD_to } ReshardKind;
+
+/* ---- parallel = { tp{}, ac "full", fsdp2{} }, in the user's order ---- */
+#define PASS_NAMES(X) X(tp) X(ac) X(fsdp2) X(ddp)
+typedef enum PassName {
+#define X(name) PASS_##name,
+    PASS_NAMES(X)
+#undef X
+        PASS_NAME_COUNT
+} PassName;
+
+typedef struct TpOptions {
+    bool sequence;      /* activations between column/row pairs SPLIT(seq) on tp */
+    bool loss_parallel; /* default true: the logits stay split over the vocabulary */
+    bool keep_gathered; /* keep the gathered input of column linears for the backward pass */
+    bool share_gathers; /* default true: one gather for q, k, v */
+} TpOptions;
+typedef enum AcMode { AC_none, AC_full, AC_selective } AcMode;
+typedef struct Fsdp2Options {
+    ReshardKind reshard_after_forward; /* default true */
+    uint32_t reshard_to;               /* RESHARD_to: ranks */
+    bool reshard_root; /* default false: the root unit stays gathered through forward */
+    uint32_t prefetch; /* units gathered ahead; default 1 */
+    bool
+        defer_grad_sync; /* default false: reduce every micro-batch; true: unsharded accumulation */
+} Fsdp2Options;
+typedef struct DdpOptions {
+    double bucket_mib; /* default 25 */
+} DdpOptions;
+
+typedef struct PassConfig {
+    PassName name;
+    Loc loc;
+    TpOptions tp;
+    AcMode ac;
+    Fsdp2Options fsdp2;
+    DdpOptions ddp;
+} PassConfig;
+
+typedef enum OptimizerKind { OPTIMIZER_adamw, OPTIMIZER_sgd } OptimizerKind;
+typedef struct Optimizer {
+    OptimizerKind kind;
+    double lr, beta1, beta2, eps, weight_decay;
+    double clip_norm; /* 0: no clipping; default 1.0 */
+    int64_t warmup_steps, total_steps;
+    double min_lr_ratio; /* warm-up then cosine; total 0: constant */
+} Optimizer;
+
+/* ---- hardware ---- */
+typedef struct Device {
+    const char *name; /* "H100-SXM5-80GB" */
+    const char *arch; /* "Hopper", "Ampere", "Blackwell", "cpu" */
+    uint32_t sms;
+    uint64_t memory_bytes;   /* usable */
+    uint64_t reserved_bytes; /* context, communicators, library workspace: a named constant */
+    double hbm_bytes_per_s;
+    double peak_flops[DT_COUNT];               /* dense; 0: not supported */
+    double gemm_efficiency, memory_efficiency; /* eta and be of the wave model */
+    double launch_s;                           /* host cost of a kernel launch */
+    double kernel_floor_s;                     /* device time of an empty kernel */
+    double usd_per_hour;
+} Device;
+typedef enum Fabric { FABRIC_nvswitch, FABRIC_nvlink, FABRIC_pcie, FABRIC_host } Fabric;
+typedef struct Cluster {
+    const char *name;
+    Device device;
+    uint32_t nodes, devices_per_node;
+    Fabric intra;
+    double intra_bytes_per_s; /* per device and direction */
+    uint32_t nics_per_node;
+    double nic_bytes_per_s;     /* per NIC and direction */
+    double oversubscription;    /* 1.0: none */
+    double collective_launch_s; /* `a` of t = a + k * tuner + r S/(S + s0) */
+    double collective_ramp_s, collective_ramp_bytes;
+    uint32_t cores_per_node; /* local CPU cluster: ranks share them; 0 elsewhere */
+    bool is_local;           /* this machine: costs come from self-measurement */
+} Cluster;
+
+typedef struct Config {
+    const char *file; /* the script */
+    uint64_t source_lines;
+    uint32_t axis_size[AXIS_NAMES]; /* after -1 has been resolved; 1 = absent */
+    Loc mesh_loc, batch_loc, precision_loc;
+    Loc axis_loc[AXIS_NAMES];
+    int64_t global_batch, micro_batch,
+        seq;                      /* micro_batch: sequences per data rank and micro-step */
+    DType param, compute, reduce; /* at rest; in use; gradient accumulation and reduction */
+    Optimizer optimizer;
+    uint32_t n_passes;
+    PassConfig passes[8];
+    Cluster cluster;
+    uint64_t seed;
+    uint32_t train_steps;  /* `run`: default number of steps */
+    const char *data_file; /* `run`: NULL: synthetic */
+} Config;
+
+#endif

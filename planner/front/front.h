@@ -1,0 +1,25 @@
+/* Lua -> Config and Graph. The only code that sees lua.h. Scripts are evaluated in a forked child
+ * under hard limits (CPU time, memory, depth); a hostile or endless script is a diagnostic. */
+#ifndef TANDEM_FRONT_FRONT_H
+#define TANDEM_FRONT_FRONT_H
+
+#include "planner/front/config.h"
+
+typedef struct FrontOptions {
+    const char *const *set; /* "mesh.tp=4", applied to the table given to plan{} */
+    uint32_t n_set;
+    bool shrink; /* --verify: two layers, smallest legal sizes, axes > 1 become 2 or 3, <= 16 ranks
+                  */
+    double cpu_seconds; /* 0: default 5 */
+} FrontOptions;
+
+/* Evaluates `path`. On failure: diagnostics with script:line, false. Graph: forward nodes only,
+ * with tensors for the GLOBAL micro-step batch (micro_batch x data ranks), modules, initialisers.
+ */
+bool front_load(const char *path, const FrontOptions *options, Arena *arena, Config *config,
+                Graph *graph, Diag *d);
+/* A cluster by library name, e.g. "dgx_h100" with nodes; for plans given as text. */
+bool front_cluster(const char *name, uint32_t nodes, Arena *arena, Cluster *cluster, Diag *d);
+const char *front_scripts_dir(void); /* where the tandem Lua library lies */
+
+#endif

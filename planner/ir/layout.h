@@ -1,0 +1,116 @@
+/* A collective is a change of layout. On every mesh axis a tensor is WHOLE, SPLIT(d) or PARTIAL.
+ * A split dimension carries a deal: which part holds which intervals of the global index. */
+#ifndef TANDEM_IR_LAYOUT_H
+#define TANDEM_IR_LAYOUT_H
+
+#include "planner/base/list.h"
+#include "planner/ir/mesh.h"
+
+enum { MAX_DIMS = 6 };
+
+#define DTYPES(X)                                                                                  \
+    X(f64, 8) X(f32, 4) X(bf16, 2) X(f16, 2) X(e4m3, 1) X(e5m2, 1) X(i32, 4) X(i64, 8) X(u8, 1)
+typedef enum DType {
+    DT_none,
+#define X(name, bytes) DT_##name,
+    DTYPES(X)
+#undef X
+        DT_COUNT
+} DType;
+uint32_t dtype_bytes(DType t);
+const char *dtype_name(DType t);
+DType dtype_find(const char *name); /* "fp32" and "f32", "bf16", "fp64"...; DT_none if unknown */
+/* Which dtype the program really uses for each one that the plan names. */
+typedef struct DTypeMap {
+    DType to[DT_COUNT];
+} DTypeMap;
+DTypeMap dtype_map_identity(void);
+DTypeMap dtype_map_all(DType real); /* every floating-point type becomes `real` */
+
+enum { WHOLE = 0, PARTIAL_SUM = -1, PARTIAL_MAX = -2 };
+#define SPLIT(d) ((int8_t)((d) + 1))
+static inline bool layout_is_split(int8_t on)
+{
+    return on > 0;
+}
+static inline bool layout_is_partial(int8_t on)
+{
+    return on < 0;
+}
+static inline int layout_dim(int8_t on)
+{
+    return on - 1;
+} /* of a split */
+
+typedef struct Layout {
+    int8_t on[MAX_AXES];
+} Layout; /* zeroed: WHOLE everywhere */
+
+bool layout_equal(const Layout *a, const Layout *b);
+AxisSet layout_axes_split(const Layout *l,
+                          int d); /* axes on which dimension d is split; d < 0: any */
+AxisSet layout_axes_partial(const Layout *l);
+/* "tp:1 dp_shard:0" or "tp:sum", in mesh order, "whole" if nothing; d printed from 0. */
+const char *layout_text(Arena *arena, const Mesh *mesh, const Layout *l);
+
+/* ---- deals ---- interned; 0 is the equal deal (the size divides). */
+typedef uint32_t DealId;
+typedef enum DealKind { DEAL_equal, DEAL_ceil, DEAL_listed } DealKind;
+typedef struct Interval {
+    int64_t lo, hi;
+} Interval; /* of the global index */
+typedef struct Deal {
+    DealKind kind;
+    uint32_t n_parts;
+    int64_t size;      /* of the dimension */
+    uint32_t first, n; /* DEAL_listed: `n` (part-major) intervals from deals.intervals[first], */
+    uint32_t per_part; /* per_part of them for each part, unused ones empty */
+} Deal;
+typedef struct Deals {
+    LIST(Deal) deals; /* [0]: none/equal */
+    LIST(Interval) intervals;
+} Deals;
+/* The deal by ceil(size / n_parts) with the last parts short or empty; 0 if the size divides. */
+DealId deal_ceil(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts);
+/* Zigzag (2 chunks a part), segments, crops: any list of intervals, per_part for each part. */
+DealId deal_listed(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts, uint32_t per_part,
+                   const Interval *intervals);
+/* Size of the buffer of a part: the largest part's count. */
+int64_t deal_local(const Deals *deals, DealId id, int64_t size, uint32_t n_parts);
+/* The k-th interval of `part` (k = 0 for equal and ceil); false if there is none. */
+bool deal_interval(const Deals *deals, DealId id, int64_t size, uint32_t n_parts, uint32_t part,
+                   uint32_t k, Interval *out);
+int64_t deal_valid(const Deals *deals, DealId id, int64_t size, uint32_t n_parts, uint32_t part);
+
+/* ---- shapes ---- global dimensions + layout + deals; local sizes follow from the mesh. */
+typedef struct Shape {
+    uint8_t n_dims;
+    int64_t dim[MAX_DIMS]; /* global */
+    DealId deal[MAX_DIMS]; /* of a dimension that is split */
+    Layout layout;
+} Shape;
+bool shape_equal(const Shape *a, const Shape *b);
+int64_t shape_local_dim(const Shape *s, const Mesh *mesh, const Deals *deals, int d);
+int64_t shape_local_elements(const Shape *s, const Mesh *mesh, const Deals *deals);
+/* Where the local part of dimension d begins globally and how many of its elements are real, on
+ * `rank`. (interval 0 of its deal; several axes on one dimension count in mesh order, outermost
+ * first) */
+int64_t shape_start(const Shape *s, const Mesh *mesh, const Deals *deals, int d, Rank rank);
+int64_t shape_valid(const Shape *s, const Mesh *mesh, const Deals *deals, int d, Rank rank);
+uint32_t shape_parts(const Shape *s, const Mesh *mesh, int d); /* product of its axes' sizes */
+uint32_t shape_part(const Shape *s, const Mesh *mesh, int d,
+                    Rank rank); /* mixed radix, mesh order */
+
+/* ---- the one rule ---- what turns layout `from` into `to` on one axis. */
+typedef enum Change {
+    CHANGE_nothing,
+    CHANGE_slice,
+    CHANGE_all_gather,
+    CHANGE_all_to_all,
+    CHANGE_all_reduce,
+    CHANGE_reduce_scatter,
+    CHANGE_impossible
+} Change;
+Change layout_change(int8_t from, int8_t to);
+
+#endif

@@ -1,0 +1,55 @@
+/* Ranks as a grid of named axes. Row-major: the last axis is innermost, its peers are consecutive
+ * ranks. */
+#ifndef TANDEM_IR_MESH_H
+#define TANDEM_IR_MESH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "planner/base/diag.h"
+
+enum { MAX_AXES = 16 };
+typedef uint32_t Rank;
+typedef uint16_t AxisSet; /* bit a: mesh axis a */
+
+/* The names a user may give, outermost first: the order of every mesh. */
+#define MESH_AXES(X) X(pp) X(dp_replicate) X(dp_shard) X(cp) X(domain) X(ep) X(tp)
+typedef enum AxisName {
+#define X(name) AXIS_##name,
+    MESH_AXES(X)
+#undef X
+        AXIS_NAMES
+} AxisName;
+const char *axis_name_text(AxisName name);
+
+/* An atomic axis. A user's axis is one or several of these: dp_shard = 8 refined as 2 x 4 for
+ * reshard_after_forward = 4 becomes dp_shard.0 (2) and dp_shard.1 (4). */
+typedef struct Axis {
+    const char *text; /* "tp", "dp_shard.1" */
+    AxisName name;
+    uint32_t size, stride; /* stride in ranks */
+} Axis;
+
+typedef struct Mesh {
+    uint32_t n_axes, n_ranks; /* only axes of size > 1 are kept */
+    Axis axis[MAX_AXES];
+} Mesh;
+
+/* sizes[name]: 0 or 1 absent. Asserts on overflow over 2^31 ranks being checked by the caller. */
+Mesh mesh_make(const uint32_t sizes[AXIS_NAMES]);
+/* Splits atomic axis `a` into outer x inner (outer first). */
+void mesh_refine(Mesh *mesh, Arena *arena, uint32_t a, uint32_t inner);
+AxisSet mesh_axes(const Mesh *mesh, AxisName name); /* all atomic axes of that name; 0: size 1 */
+uint32_t mesh_size(const Mesh *mesh, AxisSet axes); /* product; 1 for none */
+uint32_t mesh_coordinate(const Mesh *mesh, Rank rank, uint32_t axis);
+/* Index of `rank` among its neighbours along `axes` (mixed radix in mesh order, outermost first).
+ */
+uint32_t mesh_part(const Mesh *mesh, Rank rank, AxisSet axes);
+/* The i-th member of rank's group along `axes`; i = mesh_part gives rank itself. */
+Rank mesh_member(const Mesh *mesh, Rank rank, AxisSet axes, uint32_t i);
+/* The smallest rank of the group: identifies the group of (axes, rank). */
+Rank mesh_group(const Mesh *mesh, Rank rank, AxisSet axes);
+const char *mesh_axes_text(Arena *arena, const Mesh *mesh,
+                           AxisSet axes); /* "dp_shard,tp"; "-" for none */
+
+#endif

@@ -1,0 +1,171 @@
+/* An op is its index signature. ops.def is the only list of ops; shapes, legal layouts, FLOPs,
+ * bytes and gradients of contractions are derived from its rows.
+ *
+ * Grammar of a signature: "in,in->out,out". A lower-case letter is an index that may be split over
+ * ranks; an UPPER-CASE one must be whole on each rank; one missing on the right is reduced, so
+ * splitting it leaves a partial result. `...` stands for any number (also 0) of splittable indices,
+ * the same in every term. `(hp)` is one dimension made of two indices, the first outermost (it
+ * carries the split). `(h*S+I)` is an affine index: h may be split, with a halo of I rows.
+ * Letters are local to the row. */
+#ifndef TANDEM_IR_OP_H
+#define TANDEM_IR_OP_H
+
+#include "planner/base/diag.h"
+#include "planner/ir/layout.h"
+
+enum { MAX_IN = 8, MAX_OUT = 4, MAX_ARGS = MAX_IN + MAX_OUT, MAX_LETTERS = 16 };
+
+typedef enum OpKind {
+    OP_none,
+#define COMPUTE(name, signature, flops, reduce, backward, flags) OP_##name,
+#define CONTRACT(name, signature)                                OP_##name, OP_##name##_d0, OP_##name##_d1,
+#define RESHAPE(name, flags)                                     OP_##name,
+#define COMM(name)                                               OP_##name,
+#include "planner/ir/ops.def"
+    OP_COUNT
+} OpKind;
+
+typedef enum OpClass {
+    OP_CLASS_none,
+    OP_CLASS_compute,
+    OP_CLASS_contract,
+    OP_CLASS_reshape,
+    OP_CLASS_comm
+} OpClass;
+
+/* What happens to an index that is missing on the right. */
+typedef enum Reduce { REDUCE_none, REDUCE_sum, REDUCE_max } Reduce;
+
+enum {                     /* OpInfo.flags */
+       OP_ACCUMULATES = 1, /* honours attrs.accumulate: bit j set means out[j] += instead of = */
+       OP_IN_PLACE = 2,    /* out[0] may take the memory of in[0] when in[0] dies here */
+       OP_UPDATES = 4,     /* out[j] is in[j] changed in place (optimizer state): same buffer */
+       OP_STATE = 8,       /* reads or writes what lives between steps; never recomputed */
+       OP_SCATTERS = 16,   /* with accumulate: touches few elements of its output */
+       OP_SOURCE = 32      /* produces data from outside the program (the batch) */
+};
+
+/* One term dimension after parsing. */
+typedef struct SigDim {
+    char letter; /* the splittable or whole index; for (hp) and (h*S+I) the outermost, h */
+    char inner;  /* 0, or p of (hp), or I of (h*S+I) */
+    char stride; /* 0, or S of (h*S+I) */
+} SigDim;
+
+typedef struct SigTerm {
+    uint8_t n_dims;  /* without the ellipsis */
+    int8_t ellipsis; /* position of `...` among the dims, or -1 */
+    SigDim dim[MAX_DIMS];
+} SigTerm;
+
+typedef struct Signature {
+    uint8_t n_in, n_out;
+    SigTerm in[MAX_IN], out[MAX_OUT];
+} Signature;
+
+/* How one backward node of an op is wired: `op` reads `in` and its outputs are contributions to the
+ * gradients of the forward inputs `of`. A reference is "gradient of output k" (WIRE_d), "forward
+ * input k" (WIRE_i) or "forward output k" (WIRE_o). OP_pass: the gradient passes through unchanged.
+ */
+typedef enum WireKind { WIRE_d, WIRE_i, WIRE_o } WireKind;
+typedef struct Wire {
+    uint8_t kind, index;
+} Wire;
+typedef struct Backward {
+    OpKind op;
+    uint8_t n_in, n_of;
+    Wire in[MAX_IN];
+    uint8_t of[MAX_OUT];
+} Backward;
+
+enum { MAX_BACKWARD = 3 };
+
+typedef struct OpInfo {
+    const char *name;
+    const char *signature; /* text; of an _dN variant: derived */
+    OpClass class_;
+    Signature sig;
+    double flops_per_point; /* points: the product of the sizes of all letters of the row */
+    Reduce reduce;
+    uint32_t flags;
+    uint8_t n_backward;
+    Backward backward[MAX_BACKWARD];
+} OpInfo;
+
+/* The table, built once from ops.def; a malformed row is a bug and aborts. op_info(OP_none) is all
+ * 0. */
+const OpInfo *op_info(OpKind op);
+/* OP_none if there is none of that name. */
+OpKind op_find(const char *name);
+
+/* Parses a signature on its own (tests, front). Reports "bad-signature". */
+bool op_parse_signature(const char *text, Signature *sig, Diag *d);
+
+/* A signature bound to the dimensions of its arguments. Ellipsis indices get free lower-case
+ * letters. letter[arg][dim]: the (outermost) index letter of that dimension; args count inputs,
+ * then outputs. */
+typedef struct Binding {
+    uint8_t n_in, n_out, n_letters;
+    char letters[MAX_LETTERS]; /* in order of first appearance */
+    int64_t size['z' + 1];     /* global size of each letter; 0: not in this op */
+    uint8_t n_dims[MAX_ARGS];
+    char letter[MAX_ARGS][MAX_DIMS];
+    char ellipsis[MAX_DIMS]; /* the letters `...` stands for, 0-terminated */
+} Binding;
+
+/* Binds `op` to its arguments' dimensions (inputs then outputs; outputs may be given as n_dims 0
+ * with dims NULL if every output index appears in an input, then op_output_dims tells them).
+ * Reports "shape-mismatch" at loc naming the op, the argument, the index, and both sizes. */
+typedef struct Dims {
+    uint8_t n;
+    const int64_t *at;
+} Dims;
+bool op_bind(OpKind op, const Dims *in, uint32_t n_in, const Dims *out, uint32_t n_out, Binding *b,
+             Loc loc, Diag *d);
+/* Dimensions of output j, after op_bind with or without outputs. Returns n_dims, or -1 when a size
+ * is not determined by the inputs. */
+int op_output_dims(OpKind op, const Binding *b, uint32_t j, int64_t dim[MAX_DIMS]);
+
+/* May `letter` be split over ranks? True for lower-case letters of this row that lead their
+ * dimension. */
+bool op_may_split(OpKind op, char letter);
+/* With `letter` split on an axis: what that axis of argument `arg` must be (inputs) or becomes
+ * (outputs): SPLIT(dim), WHOLE, PARTIAL_SUM or PARTIAL_MAX. letter 0: everything WHOLE. */
+int8_t op_axis_layout(OpKind op, const Binding *b, uint32_t arg, char letter);
+
+/* FLOPs over all points with the sizes of `size` (global or local, by letter). `causal` halves
+ * attention. */
+double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], bool causal);
+
+/* ---- attributes ---- one table of all there are; an op reads those it knows. Zero is the default.
+ */
+#define ATTRIBUTES(X)                                                                              \
+    X(double,                                                                                      \
+      scale) /* multiplies the result (loss: 1 / global tokens; attention: softmax scale) */       \
+    X(double, eps)                                                                                 \
+    X(double, theta)       /* RoPE base */                                                         \
+    X(double, rope_factor) /* Llama-3.1 frequency scaling; 0: none */                              \
+    X(double, rope_low)                                                                            \
+    X(double, rope_high)                                                                           \
+    X(double, beta1)                                                                               \
+    X(double, beta2)                                                                               \
+    X(double, weight_decay)                                                                        \
+    X(double, clip)          /* global-norm bound; 0: no clipping */                               \
+    X(int64_t, rope_context) /* original context length of the scaling */                          \
+    X(int64_t, lo)           /* range [lo, hi) of a flat buffer, in global elements */             \
+    X(int64_t, hi)                                                                                 \
+    X(int64_t, parts)      /* pack, unpack: number of parts */                                     \
+    X(int64_t, dim)        /* pack, unpack, slice: which dimension */                              \
+    X(int64_t, accumulate) /* bit j: out[j] += */                                                  \
+    X(int64_t, causal)                                                                             \
+    X(int64_t, reduce) /* Reduce of a collective */                                                \
+    X(int64_t, slot)   /* which scalar of a scalar table (norm groups) */                          \
+    X(int64_t, n_slots)
+
+typedef struct Attrs {
+#define X(type, name) type name;
+    ATTRIBUTES(X)
+#undef X
+} Attrs;
+
+#endif

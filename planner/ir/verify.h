@@ -1,0 +1,36 @@
+/* Proofs about a lowered plan, before anything runs. Reads the program and the global graph; shares
+ * no code with the passes. Abstract value of each byte range: {value number of the global
+ * expression, layout, deal, micro-batches summed, scale}. Value numbers of sums are sums of 128-bit
+ * hashes, so a gradient equals the graph's gradient iff every contribution arrived exactly once,
+ * whatever the order. */
+#ifndef TANDEM_IR_VERIFY_H
+#define TANDEM_IR_VERIFY_H
+
+#include "planner/ir/plan.h"
+
+enum {
+    VERIFY_structure =
+        1, /* indices, counts, bounds, dtypes, args match op rows, streams legal: always first */
+    VERIFY_layouts =
+        2, /* every instruction computes what the graph says; nothing PARTIAL read as whole */
+    VERIFY_scale =
+        4, /* every parameter's gradient: 1 / global tokens exactly once; norm counts once */
+    VERIFY_races =
+        8, /* overlapping bytes, one writing: ordered by happens-before; no read before write */
+    VERIFY_deadlock = 16, /* same sequence per communicator on all members; wait graph acyclic */
+    VERIFY_coverage =
+        32, /* each logical element of weights, gradients, states, batch exactly once; purity */
+    VERIFY_redundant = 64, /* communication whose result is unused or already present (warning) */
+    VERIFY_all = 127
+};
+/* Reports every violation (rule ids "verify-layout", "verify-scale", "verify-race",
+ * "verify-read-before-write", "verify-deadlock", "verify-sequence", "verify-coverage",
+ * "verify-purity", "verify-structure", "verify-redundant"), each with the instruction (program, pc,
+ * op, origin's script:line) and, for deadlocks, the ranks and what each waits for. Faults are
+ * FAULT_internal (our own passes made it) or, with `user_plan`, FAULT_input. */
+bool verify_plan(const Plan *plan, uint32_t proofs, bool user_plan, Diag *d);
+/* Proof 7: peak bytes of each role against the device. FAULT_infeasible "does-not-fit" names the
+ * worst rank. */
+bool verify_fit(const Plan *plan, uint64_t device_bytes, uint64_t reserved_bytes, Diag *d);
+
+#endif

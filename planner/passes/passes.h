@@ -1,0 +1,44 @@
+/* Config + Graph -> Plan. passes.c lists the passes in order and drives them. */
+#ifndef TANDEM_PASSES_PASSES_H
+#define TANDEM_PASSES_PASSES_H
+
+#include "kernels/kernel.h"
+#include "planner/front/config.h"
+#include "planner/ir/plan.h"
+
+typedef struct LowerOptions {
+    DTypeMap dtypes;
+    WorkspaceBytes workspace; /* the backend's table; NULL: none */
+    Hash128 parent;           /* recorded in the plan; zero: none */
+} LowerOptions;
+LowerOptions lower_options_default(void); /* identity map, no workspace */
+
+typedef struct Job {
+    const Config *config;
+    Plan *plan;     /* owns graph and mesh; grows as passes run */
+    Arena *arena;   /* lives with the plan */
+    Arena *scratch; /* reset after each pass */
+    Diag *diag;
+    LowerOptions options;
+    bool sequence; /* set by tp: sequence parallel is on */
+    bool share_gathers, keep_gathered;
+    AxisSet data_axes; /* dp_replicate | dp_shard: ranks with different samples */
+} Job;
+
+typedef struct Pass {
+    const char *name;
+    const char *const *after; /* names of passes that must come before, NULL-terminated */
+    const char *why;          /* the silent bug that the wrong order causes */
+    bool optional;            /* runs only if the user named it (tp, ac, fsdp2, ddp) */
+    bool (*run)(Job *job);
+} Pass;
+extern const Pass *const passes_list;
+extern const uint32_t passes_count;
+
+/* Compiles. `stop_after`: NULL, or the name of the pass after which to stop (`show --after`); the
+ * plan then has graph and maybe programs. With `verify_each` the structural proofs run after
+ * lowering passes. The graph is taken over by the plan. NULL when there were errors. */
+Plan *passes_compile(const Config *config, Graph *graph, const LowerOptions *options,
+                     const char *stop_after, Arena *arena, Diag *d);
+
+#endif
