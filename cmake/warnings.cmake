@@ -1,0 +1,32 @@
+# How all of Tandem is compiled. No NDEBUG in any build, and no contraction of a * b + c: the same
+# plan must compute the same bits wherever it is built.
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Release or Debug" FORCE)
+endif()
+set(CMAKE_C_FLAGS_RELEASE "-O2 -g")
+set(CMAKE_C_FLAGS_DEBUG "-O0 -g3")
+
+add_compile_definitions(_POSIX_C_SOURCE=200809L)
+add_compile_options(
+  $<$<COMPILE_LANGUAGE:C>:-Wall> $<$<COMPILE_LANGUAGE:C>:-Wextra>
+  $<$<COMPILE_LANGUAGE:C>:-Wpedantic> $<$<COMPILE_LANGUAGE:C>:-Wconversion>
+  $<$<COMPILE_LANGUAGE:C>:-Wshadow> $<$<COMPILE_LANGUAGE:C>:-Wvla>
+  $<$<COMPILE_LANGUAGE:C>:-Wswitch-enum> $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes>
+  $<$<COMPILE_LANGUAGE:C>:-Wmissing-prototypes> $<$<COMPILE_LANGUAGE:C>:-Wundef>
+  $<$<COMPILE_LANGUAGE:C>:-Wformat=2> $<$<COMPILE_LANGUAGE:C>:-Werror>
+  $<$<COMPILE_LANGUAGE:C>:-ffp-contract=off>
+  # A checkout elsewhere gives the same binary but for the scripts folder.
+  $<$<COMPILE_LANGUAGE:C>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>)
+
+if(TANDEM_SANITIZE)
+  set(CMAKE_C_FLAGS_RELEASE "-O1 -g -fno-omit-frame-pointer")
+  add_compile_options($<$<COMPILE_LANGUAGE:C>:-fsanitize=address,undefined>
+    $<$<COMPILE_LANGUAGE:C>:-fno-sanitize-recover=all>)
+  add_link_options(-fsanitize=address,undefined)
+endif()

@@ -1,0 +1,34 @@
+/* Runs a command as a person would and keeps what it printed. For tests. */
+#ifndef TANDEM_TESTS_SUPPORT_COMMAND_H
+#define TANDEM_TESTS_SUPPORT_COMMAND_H
+
+#include <stdbool.h>
+
+#include "planner/base/arena.h"
+
+typedef struct CommandResult {
+    int exit_code;         /* -1: it was ended by a signal, or could not be started */
+    int signal;            /* that signal; 0 if it left by itself */
+    bool timed_out;        /* it, and its process group, were killed */
+    const char *out, *err; /* all it wrote, ending in 0 */
+    size_t n_out, n_err;
+    double seconds; /* wall clock */
+} CommandResult;
+
+/* The `tandem` that this build made, with arguments up to a NULL. Standard input is empty, the
+ * environment and the working directory are the test's own. */
+CommandResult command_run(Arena *arena, double timeout_s, const char *const *arguments);
+/* The same for any program; argv[0] is searched in PATH if it has no slash. */
+CommandResult command_run_program(Arena *arena, double timeout_s, const char *const *argv);
+
+/* COMMAND(arena, 10, "check", "plan.lua") */
+#define COMMAND(arena, timeout_s, ...)                                                             \
+    command_run((arena), (timeout_s), (const char *const[]){__VA_ARGS__, NULL})
+
+/* A new folder under the test's working directory; the name ends without a slash. */
+const char *command_new_folder(Arena *arena);
+/* Writes a text file (ends the test on failure) and reads one whole (NULL if it cannot). */
+void command_write_file(const char *path, const char *text);
+const char *command_read_file(Arena *arena, const char *path, size_t *bytes);
+
+#endif
