@@ -1,5 +1,5 @@
-# How all of Tandem is compiled. No NDEBUG in any build, and no contraction of a * b + c: the same
-# plan must compute the same bits wherever it is built.
+# How all of Tandem is compiled. Assertions stay in every build, and a * b + c is never contracted:
+# the same plan must compute the same bits wherever it is built.
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS OFF)

@@ -1,0 +1,53 @@
+# A thin front for the CMake presets: what can be typed. `make demo` and `make test` install what is
+# missing themselves.
+TANDEM = build/release/tandem
+PLAN_8B = scripts/plans/llama3_8b.lua
+PLAN_TINY = scripts/plans/tiny_text.lua
+DEMO_DB = build/demo.db
+
+.PHONY: build demo test lint format bench mutants asan deps install clean
+
+build: deps
+	@cmake --preset release --log-level=NOTICE
+	@cmake --build --preset release --target product
+
+demo: build
+	@rm -f $(DEMO_DB) $(DEMO_DB)-wal $(DEMO_DB)-shm
+	$(TANDEM) check $(PLAN_8B) --db $(DEMO_DB)
+	$(TANDEM) sim $(PLAN_8B) --db $(DEMO_DB)
+	$(TANDEM) run $(PLAN_TINY) -n 4 --db $(DEMO_DB)
+	$(TANDEM) compare --db $(DEMO_DB)
+
+# Every test, in the release build and again under the sanitizers; the last line counts both.
+test:
+	@sh cmake/test.sh release asan
+
+asan:
+	@sh cmake/test.sh asan
+
+lint: build
+	@sh cmake/deps.sh test
+	@ctest --preset release -L lint
+
+format:
+	@sh tests/lint/files.sh '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format -i
+
+bench: build
+	@sh cmake/deps.sh bench
+	@cmake --build --preset release
+	@sh tests/bench/run.sh build/release
+
+# Every mutant of the corpus; the tests themselves run a seeded sample.
+mutants: build
+	@sh cmake/deps.sh test
+	@cmake --preset release --log-level=NOTICE && cmake --build --preset release
+	TANDEM_MUTANTS=all build/release/tests/exec_test_mutants
+
+deps:
+	@sh cmake/deps.sh build
+
+install: build
+	@cmake --install build/release
+
+clean:
+	@rm -rf build

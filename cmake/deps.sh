@@ -1,0 +1,77 @@
+#!/bin/sh
+# The Debian packages that Tandem needs: the one list of them. Installs those that are missing.
+#     deps.sh build | test | bench      test and bench include build
+# a|b: either will do, the first is what gets installed.
+set -eu
+
+packages() {
+    cat <<'LIST'
+build gcc
+build libc6-dev
+build cmake
+build ninja-build
+build pkg-config
+build liblua5.4-dev
+build libsqlite3-dev
+build libjansson-dev
+build libxxhash-dev
+build libopenblas-serial-dev|libopenblas-dev
+build libopenmpi-dev
+build openmpi-bin
+build libmpich-dev
+build mpich
+test binutils
+test clang-format
+test libcmocka-dev
+bench valgrind
+LIST
+}
+
+purpose=${1:-build}
+case $purpose in
+build) groups='build' ;;
+test) groups='build test' ;;
+bench) groups='build test bench' ;;
+*)
+    echo "usage: deps.sh build | test | bench" >&2
+    exit 2
+    ;;
+esac
+
+wanted=$(packages | while read -r group package; do
+    case " $groups " in *" $group "*) echo "$package" ;; esac
+done)
+
+if ! command -v apt-get >/dev/null 2>&1; then
+    echo "deps: this is not a Debian system; what is needed goes by these names there:" >&2
+    echo $wanted >&2
+    exit 0
+fi
+
+is_installed() {
+    [ "$(dpkg-query -W -f='${Status}' "$1" 2>/dev/null)" = "install ok installed" ]
+}
+
+missing=''
+for choice in $wanted; do
+    found=''
+    for package in $(echo "$choice" | tr '|' ' '); do
+        if is_installed "$package"; then found=yes; fi
+    done
+    if [ -z "$found" ]; then missing="$missing ${choice%%|*}"; fi
+done
+if [ -z "$missing" ]; then exit 0; fi
+
+run=''
+if [ "$(id -u)" -ne 0 ]; then
+    if ! command -v sudo >/dev/null 2>&1; then
+        echo "deps: these packages are missing, and only root can install them:" >&2
+        echo "    apt-get install$missing" >&2
+        exit 1
+    fi
+    run='sudo'
+fi
+echo "deps: installing$missing" >&2
+apt="apt-get -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0"
+$run env DEBIAN_FRONTEND=noninteractive $apt update >&2
+$run env DEBIAN_FRONTEND=noninteractive $apt install -y --no-install-recommends $missing >&2 </dev/null

@@ -1,0 +1,64 @@
+#!/bin/sh
+# A check that cannot fail is worthless: each gets a small tree with one fault in it, and must name
+# that file; and a tree without fault, and must say nothing.
+lint=$(dirname "$(realpath "$0")")
+tree=$(mktemp -d) || exit 1
+trap 'rm -rf "$tree"' EXIT
+failures=0
+
+write() { # FILE TEXT: the tree's only file beside a sound one
+    rm -rf "$tree"
+    mkdir -p "$tree/planner/base" "$tree/$(dirname "$1")"
+    printf 'int sound(void);\n' >"$tree/planner/base/sound.h"
+    printf "$2" >"$tree/$1"
+}
+
+rejects() { # CHECK FILE TEXT
+    write "$2" "$3"
+    if output=$(sh "$lint/$1.sh" "$tree" 2>&1) || ! echo "$output" | grep -q "$2"; then
+        echo "$1 accepts $2: $3"
+        failures=$((failures + 1))
+    fi
+}
+
+accepts() {
+    write "$2" "$3"
+    if ! output=$(sh "$lint/$1.sh" "$tree" 2>&1); then
+        echo "$1 rejects $2: $3: $output"
+        failures=$((failures + 1))
+    fi
+}
+
+rejects layers planner/ir/a.c '#include "planner/passes/passes.h"\n'
+rejects layers sim/a.c '#include "exec/runtime.h"\n'
+rejects layers exec/a.c '#include "sim/engine.h"\n'
+rejects layers sim/a.c '#include "engine.h"\n'
+rejects layers cli/a.c '#include <lua.h>\n'
+rejects layers planner/ir/store.c '  #  include <sqlite3.h>\n'
+rejects layers exec/a.c '#include <mpi.h>\n'
+rejects layers kernels/cpu/a.c '#include <cublasLt.h>\n'
+rejects layers planner/front/a.c 'void f(void)\n{\n    exit(1);\n}\n'
+rejects layers sim/a.c 'void f(void)\n{\n    _exit(1);\n}\n'
+rejects layers other/a.c 'int a;\n'
+accepts layers exec/a.c '#include "planner/ir/plan.h"\n/* exit(1) */\n'
+accepts layers cli/a.c '#include "sim/engine.h"\nvoid f(void)\n{\n    exit(1);\n}\n'
+accepts layers exec/launch.c '#include "exec/a.h"\nvoid f(void)\n{\n    exit(1);\n}\n'
+accepts layers planner/front/sandbox.c '#include <lua.h>\nvoid f(void)\n{\n    _exit(1);\n}\n'
+rejects format planner/base/a.c 'int  a ;\n'
+accepts format planner/base/a.c 'int a;\n'
+rejects sizes planner/base/a.c "$(yes 'int a;' | head -n 501)\n"
+rejects sizes tests/unit/a.c "$(yes 'int a;' | head -n 701)\n"
+rejects sizes planner/base/a.c "void f(void)\n{\n$(yes '    f();' | head -n 69)\n}\n"
+accepts sizes planner/base/a.c "void f(void)\n{\n$(yes '    f();' | head -n 68)\n}\n"
+rejects banned planner/base/a.c 'void f(char *a)\n{\n    strcpy(a, "b");\n}\n'
+rejects banned planner/base/a.c '/* TO''DO */\n'
+accepts banned planner/base/a.c '/* strcpy(a) */ const char *a = "system(1)"; int my_rand(int);\n'
+rejects paths planner/base/a.c '/* see /home/me/x */\n'
+accepts paths planner/base/a.c '/* see ../work/x and build/work/x */\n'
+
+if sh "$lint/symbols.sh" "$(command -v mpirun.openmpi || command -v mpirun)" >/dev/null 2>&1; then
+    echo "symbols accepts a program that links Open MPI"
+    failures=$((failures + 1))
+fi
+sh "$lint/symbols.sh" "$(command -v sh)" || failures=$((failures + 1))
+[ "$failures" -eq 0 ]

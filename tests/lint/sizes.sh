@@ -1,0 +1,16 @@
+#!/bin/sh
+# A file has at most 500 lines (a test 700), a function 70.
+lint=$(dirname "$(realpath "$0")")
+cd "${1:-.}" || exit 1
+sh "$lint/files.sh" '*.c' '*.h' '*.def' '*.cu' '*.cuh' '*.lua' '*.sh' '*.awk' '*.cmake' |
+    while read -r file; do
+        awk -v file="$file" '
+        BEGIN { limit = file ~ /^tests\// ? 700 : 500 }
+        file ~ /\.(c|h|cu|cuh)$/ && /^\{/ { start = FNR }
+        /^\}/ && start {
+            if (FNR - start + 1 > 70)
+                print file ":" start ": a function of " FNR - start + 1 " lines (limit 70)"
+            start = 0
+        }
+        END { if (NR > limit) print file ": " NR " lines (limit " limit ")" }' "$file"
+    done | { grep . && exit 1; exit 0; }
