@@ -46,21 +46,10 @@ function(tandem_options name)
   endif()
 endfunction()
 
+# Gives the target all objects of a layer, also those that nothing in it calls.
 function(tandem_add_objects target name)
   tandem_has_code(${name} has_code)
   if(has_code)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:tandem_${name}>)
   endif()
-endfunction()
-
-# Links the layers with all their objects, also those that the command itself does not call.
-function(tandem_link_whole target)
-  foreach(layer ${ARGN})
-    get_target_property(type ${layer} TYPE)
-    if(type STREQUAL "STATIC_LIBRARY")
-      target_link_libraries(${target} PRIVATE $<LINK_LIBRARY:WHOLE_ARCHIVE,${layer}>)
-    else()
-      target_link_libraries(${target} PRIVATE ${layer})
-    endif()
-  endforeach()
 endfunction()

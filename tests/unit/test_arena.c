@@ -1,0 +1,123 @@
+/* Arenas: zeroed and aligned whatever is asked, again after a reset, and a way out when full. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "planner/base/arena.h"
+#include "planner/base/rng.h"
+
+static void assert_zero(const unsigned char *at, size_t n)
+{
+    for (size_t i = 0; i < n; i++) assert_int_equal(at[i], 0);
+}
+
+static void is_zeroed_and_aligned(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    /* Three rounds: fresh blocks, kept blocks full of old bytes, kept blocks in another order. */
+    for (uint64_t round = 0; round < 3; round++) {
+        size_t sum = 0;
+        for (uint64_t i = 0; i < 300; i++) {
+            size_t n = (size_t)rng_below(round, 1, i, i % 50 == 0 ? 100000 : 200);
+            unsigned char *at = arena_alloc(arena, n);
+            assert_non_null(at);
+            assert_int_equal((uintptr_t)at % 16, 0);
+            assert_zero(at, n);
+            memset(at, 0xA5, n);
+            sum += n;
+        }
+        assert_int_equal(arena_bytes(arena), sum);
+        arena_reset(arena);
+        assert_int_equal(arena_bytes(arena), 0);
+    }
+    arena_free(arena);
+    arena_free(NULL);
+}
+
+static void allocations_do_not_overlap(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    unsigned char *at[200];
+    for (unsigned i = 0; i < 200; i++) {
+        at[i] = arena_alloc(arena, i);
+        memset(at[i], (int)i, i);
+    }
+    for (unsigned i = 0; i < 200; i++)
+        for (unsigned j = 0; j < i; j++) assert_int_equal(at[i][j], i);
+    /* Even empty ones have addresses of their own. */
+    assert_ptr_not_equal(arena_alloc(arena, 0), arena_alloc(arena, 0));
+    arena_free(arena);
+}
+
+static void reset_keeps_the_memory(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    void *first = arena_alloc(arena, 100);
+    arena_alloc(arena, 1000000);
+    arena_reset(arena);
+    assert_ptr_equal(arena_alloc(arena, 100), first);
+    arena_free(arena);
+}
+
+static void copies_text(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    assert_string_equal(arena_dup(arena, "tensor"), "tensor");
+    assert_string_equal(arena_copy(arena, "tensor", 3), "ten");
+    assert_string_equal(arena_copy(arena, NULL, 0), "");
+    assert_string_equal(arena_print(arena, "%d-%s", 12, "tp"), "12-tp");
+    char long_text[5000];
+    memset(long_text, 'x', sizeof long_text);
+    long_text[sizeof long_text - 1] = 0;
+    assert_string_equal(arena_print(arena, "%s", long_text), long_text);
+    arena_free(arena);
+}
+
+typedef struct Exit {
+    jmp_buf back;
+    int n;
+} Exit;
+
+static void leave(void *self)
+{
+    Exit *out = self;
+    out->n++;
+    longjmp(out->back, 1);
+}
+
+static void calls_on_full(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Exit out = {.n = 0};
+    arena_on_full(arena, leave, &out);
+    if (setjmp(out.back) == 0) arena_alloc(arena, SIZE_MAX);
+    assert_int_equal(out.n, 1);
+    /* The product wraps to a small number: it must be seen as the large one it is. */
+    if (setjmp(out.back) == 0) arena_array(arena, SIZE_MAX / 16 + 2, 16);
+    assert_int_equal(out.n, 2);
+    /* More than the address space of any machine has. */
+    if (setjmp(out.back) == 0) arena_alloc(arena, SIZE_MAX / 2 - 4096);
+    assert_int_equal(out.n, 3);
+    /* And the arena is still good. */
+    assert_string_equal(arena_dup(arena, "fine"), "fine");
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(is_zeroed_and_aligned),  cmocka_unit_test(allocations_do_not_overlap),
+        cmocka_unit_test(reset_keeps_the_memory), cmocka_unit_test(copies_text),
+        cmocka_unit_test(calls_on_full),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

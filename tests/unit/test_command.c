@@ -1,0 +1,76 @@
+/* The tests' own helper: outputs, exit codes, signals and time limits of a child. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <signal.h>
+#include <string.h>
+
+#include "tests/support/command.h"
+
+static CommandResult shell(Arena *arena, double timeout_s, const char *script)
+{
+    return command_run_program(arena, timeout_s, (const char *const[]){"sh", "-c", script, NULL});
+}
+
+static void keeps_both_outputs(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    CommandResult r = shell(arena, 10, "echo out; echo err >&2; read line && echo input; exit 3");
+    assert_int_equal(r.exit_code, 3);
+    assert_int_equal(r.signal, 0);
+    assert_false(r.timed_out);
+    assert_string_equal(r.out, "out\n");
+    assert_string_equal(r.err, "err\n");
+    /* More than a pipe holds, on both at once. */
+    r = shell(arena, 30, "yes | head -c 300000; yes | head -c 200000 >&2");
+    assert_int_equal(r.exit_code, 0);
+    assert_int_equal(r.n_out, 300000);
+    assert_int_equal(r.n_err, 200000);
+    arena_free(arena);
+}
+
+static void tells_signals_and_absence(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    CommandResult r = shell(arena, 10, "echo before; kill -SEGV $$");
+    assert_int_equal(r.exit_code, -1);
+    assert_int_equal(r.signal, SIGSEGV);
+    assert_string_equal(r.out, "before\n");
+    r = command_run_program(arena, 10, (const char *const[]){"no-such-program", NULL});
+    assert_int_equal(r.exit_code, -1);
+    assert_non_null(strstr(r.err, "no-such-program"));
+    arena_free(arena);
+}
+
+static void ends_what_hangs(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    CommandResult r = shell(arena, 0.3, "echo started; sleep 60 & sleep 60");
+    assert_true(r.timed_out);
+    assert_int_equal(r.signal, SIGKILL);
+    assert_string_equal(r.out, "started\n");
+    assert_true(r.seconds < 10);
+    /* A grandchild that keeps the pipes open does not hold up the result. */
+    r = shell(arena, 20, "sleep 60 & echo gone");
+    assert_false(r.timed_out);
+    assert_int_equal(r.exit_code, 0);
+    assert_string_equal(r.out, "gone\n");
+    assert_true(r.seconds < 10);
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keeps_both_outputs),
+        cmocka_unit_test(tells_signals_and_absence),
+        cmocka_unit_test(ends_what_hangs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

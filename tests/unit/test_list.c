@@ -1,0 +1,134 @@
+/* Lists: indices, growth in place and by moving, zeroed room, index 0 as none. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "planner/base/list.h"
+
+typedef struct Item {
+    uint64_t a;
+    char b[5];
+} Item;
+
+static void adds_zeroed_elements(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    /* Old bytes in the memory that the list will get. */
+    memset(arena_alloc(arena, 12000), 0xFF, 12000);
+    arena_reset(arena);
+    LIST(Item) items = {0};
+    for (uint32_t i = 0; i < 1000; i++) {
+        uint32_t at = list_add(arena, &items);
+        assert_int_equal(at, i);
+        const Item zero = {0};
+        assert_memory_equal(&items.at[at], &zero, sizeof zero);
+        items.at[at].a = i + 1;
+        items.at[at].b[4] = 'x';
+    }
+    assert_int_equal(items.n, 1000);
+    for (uint32_t i = 0; i < 1000; i++) assert_int_equal(items.at[i].a, i + 1);
+    arena_free(arena);
+}
+
+static void pushes_values(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    LIST(uint32_t) one = {0}, two = {0};
+    /* Two lists in turn: neither may grow where the other lies. */
+    for (uint32_t i = 0; i < 5000; i++) {
+        assert_int_equal(list_push(arena, &one, i), i);
+        assert_int_equal(list_push(arena, &two, 2 * i), i);
+    }
+    for (uint32_t i = 0; i < 5000; i++) {
+        assert_int_equal(one.at[i], i);
+        assert_int_equal(two.at[i], 2 * i);
+    }
+    arena_free(arena);
+}
+
+static void grows_in_place_when_newest(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    LIST(uint64_t) list = {0};
+    list_push(arena, &list, (uint64_t)7);
+    const uint64_t *before = list.at;
+    for (uint32_t i = 1; i < 256; i++) list_push(arena, &list, (uint64_t)i);
+    assert_ptr_equal(list.at, before);
+    assert_int_equal(list.at[0], 7);
+    /* Nothing is wasted by it. */
+    assert_int_equal(arena_bytes(arena), list.room * sizeof(uint64_t));
+    arena_free(arena);
+}
+
+static void room_ahead_is_zero(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    memset(arena_alloc(arena, 9000), 0xFF, 9000);
+    arena_reset(arena);
+    uint32_t room = 0;
+    uint32_t *at = list_grow(arena, NULL, 0, &room, 100, sizeof *at);
+    assert_true(room >= 100);
+    for (uint32_t i = 0; i < room; i++) assert_int_equal(at[i], 0);
+    at[99] = 5;
+    at = list_grow(arena, at, 100, &room, 1000, sizeof *at);
+    assert_true(room >= 1100);
+    assert_int_equal(at[99], 5);
+    for (uint32_t i = 100; i < room; i++) assert_int_equal(at[i], 0);
+    /* Room that is there already moves nothing. */
+    assert_ptr_equal(list_grow(arena, at, 100, &room, 5, sizeof *at), at);
+    arena_free(arena);
+}
+
+static void index_zero_is_none(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    LIST(Item) items = {0};
+    list_reserve_none(arena, &items);
+    list_reserve_none(arena, &items);
+    assert_int_equal(items.n, 1);
+    assert_int_equal(list_add(arena, &items), 1);
+    arena_free(arena);
+}
+
+static jmp_buf out_of_memory;
+static void leave(void *self)
+{
+    (void)self;
+    longjmp(out_of_memory, 1);
+}
+
+static void too_many_elements_are_refused(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    arena_on_full(arena, leave, NULL);
+    uint32_t room = 0;
+    char *at = list_grow(arena, NULL, 0, &room, 10, 1);
+    if (setjmp(out_of_memory) == 0) {
+        list_grow(arena, at, 10, &room, UINT32_MAX, 1);
+        fail_msg("2^32 + 9 elements have no 32-bit index");
+    }
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(adds_zeroed_elements),
+        cmocka_unit_test(pushes_values),
+        cmocka_unit_test(grows_in_place_when_newest),
+        cmocka_unit_test(room_ahead_is_zero),
+        cmocka_unit_test(index_zero_is_none),
+        cmocka_unit_test(too_many_elements_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

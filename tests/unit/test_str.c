@@ -1,0 +1,204 @@
+/* Strings: what grows, what reads back, what people read, and what a misspelt word is near to. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/base/rng.h"
+#include "planner/base/str.h"
+
+static int setup(void **state)
+{
+    *state = arena_new();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    arena_free(*state);
+    return 0;
+}
+
+static void grows(void **state)
+{
+    Str s = str_in(*state);
+    assert_string_equal(str_text(&s), "");
+    for (int i = 0; i < 1000; i++) str_print(&s, "%03d,", i);
+    assert_int_equal(s.n, 4000);
+    assert_memory_equal(str_text(&s) + 4 * 567, "567,", 4);
+    str_add_bytes(&s, "a\0b", 3);
+    assert_int_equal(s.n, 4003);
+    assert_int_equal(s.at[4003], 0);
+    char long_text[3000];
+    memset(long_text, 'y', sizeof long_text);
+    long_text[sizeof long_text - 1] = 0;
+    Str t = str_in(*state);
+    str_add(&t, "<");
+    str_print(&t, "%s>", long_text); /* more than the room at hand */
+    assert_int_equal(t.n, sizeof long_text + 1);
+    assert_int_equal(t.at[0], '<');
+    assert_int_equal(t.at[t.n - 1], '>');
+    assert_string_equal(t.at + t.n - 3, "yy>");
+}
+
+static void doubles_read_back(void **state)
+{
+    static const struct {
+        double value;
+        const char *text;
+    } expected[] = {
+        {0, "0"},
+        {-0.0, "-0"},
+        {1, "1"},
+        {0.1, "0.1"},
+        {1e300, "1e+300"},
+        {1.0 / 3, "0.33333333333333331"},
+        {3e-4, "0.0003"},
+        {0.1 + 0.2, "0.30000000000000004"},
+        {5e-324, "4.94065645841247e-324"},
+    };
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        Str s = str_in(*state);
+        str_add_double(&s, expected[i].value);
+        assert_string_equal(str_text(&s), expected[i].text);
+    }
+    for (uint64_t i = 0; i < 20000; i++) {
+        uint64_t bits = rng_u64(3, 1, i);
+        double value, back;
+        memcpy(&value, &bits, sizeof value);
+        if (!isfinite(value)) continue;
+        Str s = str_in(*state);
+        str_add_double(&s, value);
+        back = strtod(str_text(&s), NULL);
+        assert_memory_equal(&back, &value, sizeof value);
+    }
+}
+
+static void json_escapes(void **state)
+{
+    static const struct {
+        const char *text, *json;
+    } expected[] = {
+        {"", "\"\""},
+        {"a\"b\\c", "\"a\\\"b\\\\c\""},
+        {"a\nb\tc\x01\x1f\x7f", "\"a\\nb\\tc\\u0001\\u001f\\u007f\""},
+        {"gr\xC3\xBC\xC3\x9F", "\"gr\xC3\xBC\xC3\x9F\""},
+        {"\xF0\x9F\x98\x80", "\"\xF0\x9F\x98\x80\""},
+        {"\xFF", "\"\xEF\xBF\xBD\""},                                 /* never a lead byte */
+        {"\xC3", "\"\xEF\xBF\xBD\""},                                 /* cut off */
+        {"\xC0\xAF", "\"\xEF\xBF\xBD\xEF\xBF\xBD\""},                 /* an overlong slash */
+        {"\xED\xA0\x80", "\"\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\""}, /* a surrogate */
+        {"\xE2\x82"
+         "a",
+         "\"\xEF\xBF\xBD\xEF\xBF\xBD"
+         "a\""}, /* the a survives */
+    };
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        Str s = str_in(*state);
+        str_add_json(&s, expected[i].text);
+        assert_string_equal(str_text(&s), expected[i].json);
+    }
+}
+
+static void json_of_any_bytes_parses(void **state)
+{
+    for (uint64_t i = 0; i < 3000; i++) {
+        char text[24];
+        size_t n = (size_t)rng_below(5, 1, i, sizeof text);
+        for (size_t j = 0; j < n; j++) text[j] = (char)(1 + rng_below(5, 2, 100 * i + j, 255));
+        text[n] = 0;
+        Str s = str_in(*state);
+        str_add_json(&s, text);
+        json_error_t error;
+        json_t *parsed = json_loads(str_text(&s), JSON_DECODE_ANY, &error);
+        assert_non_null(parsed);
+        assert_true(json_is_string(parsed));
+        json_decref(parsed);
+    }
+}
+
+static void finds_the_nearest_word(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"model", "cluster", "batch",    "mesh",     "parallel",
+                                       "mode",  "heads",   "kv_heads", "dp_shard", "tp"};
+    static const struct {
+        const char *word, *nearest;
+    } expected[] = {
+        {"modle", "model"},    /* neighbours swapped: one edit */
+        {"model", "model"},    /* itself */
+        {"cluser", "cluster"}, /* one missing */
+        {"batchh", "batch"},   /* one too many */
+        {"mush", "mesh"},      /* another letter */
+        {"paralel", "parallel"},
+        {"dpshrad", "dp_shard"}, /* two edits of seven letters */
+        {"moder", "model"},      /* model and mode are equally near: the first */
+        {"tq", NULL},            /* a third of two letters is no edit */
+        {"hd", NULL},
+        {"learning_rate", NULL},
+        {"clxyter", "cluster"},
+        {"clxyzer", NULL}, /* three edits */
+        {"", NULL},
+    };
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        const char *nearest = str_nearest(expected[i].word, keys, sizeof keys / sizeof *keys);
+        if (expected[i].nearest == NULL)
+            assert_null(nearest);
+        else
+            assert_string_equal(nearest, expected[i].nearest);
+    }
+    assert_null(str_nearest("word", keys, 0));
+    char long_word[200];
+    memset(long_word, 'm', sizeof long_word - 1);
+    long_word[sizeof long_word - 1] = 0;
+    assert_null(str_nearest(long_word, keys, 10));
+}
+
+static void sizes_for_people(void **state)
+{
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } expected[] = {
+        {0, "0 B"},
+        {1023, "1023 B"},
+        {1024, "1 KiB"},
+        {1536, "1.5 KiB"},
+        {134217728, "128 MiB"},
+        {UINT64_C(44238372864), "41.2 GiB"},
+        {1048575, "1 MiB"}, /* not 1024.0 KiB */
+        {UINT64_C(1) << 50, "1 PiB"},
+        {UINT64_MAX, "16.0 EiB"},
+    };
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
+        assert_string_equal(str_bytes(*state, expected[i].bytes), expected[i].text);
+}
+
+static void counts_for_people(void **state)
+{
+    assert_string_equal(str_count(*state, 0), "0");
+    assert_string_equal(str_count(*state, 999), "999");
+    assert_string_equal(str_count(*state, 1000), "1,000");
+    assert_string_equal(str_count(*state, UINT64_C(8030261248)), "8,030,261,248");
+    assert_string_equal(str_count(*state, UINT64_MAX), "18,446,744,073,709,551,615");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(grows),
+        cmocka_unit_test(doubles_read_back),
+        cmocka_unit_test(json_escapes),
+        cmocka_unit_test(json_of_any_bytes_parses),
+        cmocka_unit_test(finds_the_nearest_word),
+        cmocka_unit_test(sizes_for_people),
+        cmocka_unit_test(counts_for_people),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
