@@ -31,22 +31,41 @@ typedef struct KernelArgs {
     int64_t valid['z' + 1];     /* how many local elements are real; the rest is zero padding */
     int64_t rows;               /* product of the sizes of the `...` indices; 1 if none */
     int64_t elements[MAX_ARGS]; /* local elements of each argument */
+    /* RESHAPE ops have no signature. Of the buffer that is not cut or not packed (slice and pack:
+     * the input; unpack: the output), in local sizes: the product of the dimensions before
+     * attrs.dim, that dimension, the product of those after it; and of one part: where it begins
+     * (slice only) and how many elements of the dimension it has, padding included.
+     *   slice   in [outer, middle, inner]            -> out [outer, part_size, inner]
+     *   pack    in [outer, middle, inner]            -> out [parts, outer, part_size, inner]
+     *   unpack  in [parts, outer, part_size, inner]  -> out [outer, middle, inner]
+     * parts * part_size may exceed middle (ceil deals): elements beyond it are zero in a part, and
+     * unpack drops them. copy reads elements[0] only. */
+    int64_t outer, middle, inner, part_start, part_size;
     uint32_t microbatch;
     Attrs attrs;
-    const Binding *binding; /* for kernels written over any signature (contractions) */
+    /* Global sizes and the letters of each dimension: for kernels written over any signature
+     * (contractions), and for batch when its `s` is split. NULL for RESHAPE ops. */
+    const Binding *binding;
     const Control *control;
 } KernelArgs;
 
 typedef void (*Kernel)(const KernelArgs *args);
 
-/* kernels/cpu/table.c; NULL for collectives. fp32 and fp64 (args->dtype says which). */
+/* kernels/cpu/table.c; NULL for collectives. fp32 and fp64: the first floating-point argument says
+ * which, and all others have the same dtype except those of kernel_cpu_accepts. */
 Kernel kernel_cpu(OpKind op);
-/* Scratch bytes that the CPU kernel of this op needs as one extra trailing argument; 0 for most.
- * (The lowering's workspace table: one function a backend.) */
+/* May the CPU kernel of `op` be called with these dtypes (inputs, then outputs)? Ids are i32;
+ * tables of scalars (sumsq, clip_coef, the last input of adamw and sgd) are f64; the loss may be
+ * f64 whatever its inputs are; cast and RESHAPE ops take what they can move. */
+bool kernel_cpu_accepts(OpKind op, const DType *dtype, uint32_t n_args);
+/* Scratch bytes that the CPU kernel of this op needs as one extra trailing argument; 0 for all of
+ * them today. (The lowering's workspace table: one function a backend.) */
 typedef uint64_t (*WorkspaceBytes)(OpKind op, const Binding *b, const int64_t size['z' + 1],
                                    DType real);
 uint64_t kernel_cpu_workspace(OpKind op, const Binding *b, const int64_t size['z' + 1], DType real);
-/* Initial value of a tensor: writes `n` values of global elements index[i]... see init.c */
+/* Initial value of one element of a tensor, by its row-major index in the GLOBAL tensor, so that
+ * every sharding starts from the same model. `kind` is an InitKind: normal(mean a, deviation b),
+ * uniform [a, b). */
 double kernel_init_value(uint64_t seed, uint64_t stream, uint64_t global_element, int kind,
                          double a, double b);
 
