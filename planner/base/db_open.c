@@ -174,22 +174,40 @@ static bool is_sound(Db *db, const Opening *o, off_t size)
     return is_ok;
 }
 
-static bool choose_journal(Db *db, const Opening *o)
+/* Write-ahead log where memory can be shared. The mode is kept in the file, so only the first
+ * opening changes it; another connection that is busy meanwhile wins, and its mode serves too. */
+static bool choose_journal(Db *db, const char *path, const Opening *o)
 {
-    bool wal = has_shared_memory(o->path);
-    if (!wal)
-        log_info("%s: this file system shares no memory; one writer at a time, rollback journal",
-                 o->path);
-    return db_exec(
-        db, wal ? "PRAGMA journal_mode=WAL" : "PRAGMA journal_mode=DELETE; PRAGMA synchronous=FULL",
-        o->d);
+    const bool wal = has_shared_memory(path);
+    DbStatement *st = db_prepare(db, o->d, "PRAGMA journal_mode", "");
+    if (!db_step(st, o->d)) return false;
+    const bool is_wal = strcmp(db_text(st, 0), "wal") == 0;
+    db_reset(st);
+    if (!wal) {
+        log_info("%s: this file system shares no memory; rollback journal, one writer at a time",
+                 path);
+        if (!db_exec(db, "PRAGMA synchronous=FULL", o->d)) return false;
+    }
+    if (wal == is_wal) return true;
+    const char *set = wal ? "PRAGMA journal_mode=WAL" : "PRAGMA journal_mode=DELETE";
+    int code = sqlite3_exec(db->sqlite, set, NULL, NULL, NULL);
+    if (code == SQLITE_OK || (wal && (code & 0xFF) == SQLITE_BUSY)) return true;
+    db_fail(db, o->d, "set the journal mode");
+    return false;
 }
 
-static bool set_up_new(Db *db, const Opening *o)
+static void allow_checkpoint_on_close(Db *db)
+{
+    sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
+}
+
+static bool set_up_new(Db *db, const char *path, const Opening *o)
 {
     char set_id[64];
     snprintf(set_id, sizeof set_id, "PRAGMA application_id=%d", DB_APPLICATION_ID);
-    return db_exec(db, set_id, o->d) && migrate(db, o);
+    allow_checkpoint_on_close(db);
+    return db_exec(db, set_id, o->d) && migrate(db, o) &&
+           (path == NULL || choose_journal(db, path, o));
 }
 
 static bool sync_directory(Arena *arena, const char *path)
@@ -211,7 +229,7 @@ static bool create(const Opening *o)
     unlink(draft); /* left by a killed process of the same number */
     unlink(arena_print(arena, "%s-journal", draft));
     Db *db = connect(o, draft, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
-    bool is_built = db != NULL && set_up_new(db, o);
+    bool is_built = db != NULL && set_up_new(db, draft, o);
     db_close(db);
     bool is_named = is_built && link(draft, o->path) == 0;
     if (is_built && !is_named && errno == EEXIST) is_named = true; /* another one was first */
@@ -240,9 +258,9 @@ static Db *open_existing(const Opening *o)
     if (db == NULL) return NULL;
     int64_t version = user_version(db, o->d);
     bool is_fine = version >= 0 && !is_newer(o, version) && is_sound(db, o, about.st_size);
-    if (is_fine && !o->read_only) is_fine = choose_journal(db, o);
+    if (is_fine && !o->read_only) is_fine = choose_journal(db, o->path, o);
     if (is_fine && migrate(db, o)) {
-        sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
+        allow_checkpoint_on_close(db);
         return db;
     }
     db_close(db);
@@ -256,7 +274,7 @@ Db *db_open(const char *path, bool read_only, const char *const *migrations, uin
     struct stat about;
     if (strcmp(path, ":memory:") == 0) {
         Db *db = connect(&o, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
-        if (db == NULL || set_up_new(db, &o)) return db;
+        if (db == NULL || set_up_new(db, NULL, &o)) return db;
         db_close(db);
         return NULL;
     }
