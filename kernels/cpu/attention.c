@@ -1,0 +1,186 @@
+/* Attention with grouped query heads, in tiles that fit the stack: no [s,T] matrix is ever stored.
+ *   S = scale Q K^T (causal: key T only up to the query's global position), P = exp(S - lse), O = P
+ * V backward: delta = rowsum(dO O), dV = P^T dO, dS = P (dO V^T - delta), dQ = scale dS K, dK =
+ * scale dS^T Q, summed over the query heads of a group. */
+#ifndef REAL
+#define KERNEL_FILE "kernels/cpu/attention.c"
+#include <stdint.h>
+
+enum { ROWS = 32, KEYS = 64 }; /* of a tile: queries, keys */
+
+typedef struct Tile {
+    int64_t position; /* global, of the first query */
+    int64_t n_rows, first_key, n_keys;
+    int64_t q_stride, k_stride; /* between successive queries, keys */
+    int64_t E;
+} Tile;
+
+#include "kernels/cpu/real.h"
+
+BOTH(attention)
+BOTH(attention_grad)
+
+#else
+
+/* How many keys the queries up to and including the tile's last may see. */
+static int64_t F(visible)(const KernelArgs *a, int64_t last_position)
+{
+    int64_t T = a->size['T'];
+    if (a->attrs.causal && last_position + 1 < T) return last_position + 1;
+    return T;
+}
+
+static Tile F(tile_of)(const KernelArgs *a, int64_t row, int64_t key, int64_t n_keys)
+{
+    int64_t S = a->size['s'], E = a->size['E'];
+    return (Tile){.position = a->start['s'] + row,
+                  .n_rows = S - row < ROWS ? S - row : ROWS,
+                  .first_key = key,
+                  .n_keys = n_keys - key < KEYS ? n_keys - key : KEYS,
+                  .q_stride = a->size['g'] * a->size['r'] * E,
+                  .k_stride = a->size['g'] * E,
+                  .E = E};
+}
+
+/* Of row i of a tile: the number of its keys that the query may see. */
+static int64_t F(seen)(const KernelArgs *a, const Tile *t, int64_t i)
+{
+    int64_t n = t->position + i + 1 - t->first_key;
+    if (!a->attrs.causal || n > t->n_keys) return t->n_keys;
+    return n < 0 ? 0 : n;
+}
+
+/* scores [n_rows, KEYS] = factor q k^T */
+static void F(scores)(const Tile *t, REAL factor, const REAL *q, const REAL *k, REAL *scores)
+{
+    F(gemm)
+    (false, true, t->n_rows, t->n_keys, t->E, factor, q, t->q_stride, k, t->k_stride, 0, scores,
+     KEYS);
+}
+
+/* Folds one tile into rows' running maximum and sum and into the unnormalised output. */
+static void F(attend_tile)(const KernelArgs *a, const Tile *t, const REAL *q, const REAL *k,
+                           const REAL *v, REAL *out, REAL *top, REAL *total)
+{
+    REAL p[ROWS * KEYS];
+    F(scores)(t, (REAL)a->attrs.scale, q, k, p);
+    for (int64_t i = 0; i < t->n_rows; i++) {
+        REAL *row = p + i * KEYS, *y = out + i * t->q_stride, new_top = top[i];
+        int64_t seen = F(seen)(a, t, i);
+        for (int64_t j = 0; j < seen; j++) new_top = row[j] > new_top ? row[j] : new_top;
+        REAL shrink = exp(top[i] - new_top); /* 0 at the first tile: exp(-infinity) */
+        for (int64_t j = 0; j < seen; j++) row[j] = exp(row[j] - new_top);
+        for (int64_t j = seen; j < t->n_keys; j++) row[j] = 0;
+        total[i] = total[i] * shrink + F(sum)(row, seen);
+        top[i] = new_top;
+        for (int64_t e = 0; e < t->E; e++) y[e] *= shrink;
+    }
+    F(gemm)
+    (false, false, t->n_rows, t->E, t->n_keys, 1, p, KEYS, v, t->k_stride, 1, out, t->q_stride);
+}
+
+/* All keys for the queries row .. of one head. */
+static void F(attend_rows)(const KernelArgs *a, int64_t row, const REAL *q, const REAL *k,
+                           const REAL *v, REAL *out, REAL *lse, int64_t lse_stride)
+{
+    REAL top[ROWS], total[ROWS] = {0};
+    Tile t = F(tile_of)(a, row, 0, 0);
+    for (int64_t i = 0; i < t.n_rows; i++) {
+        top[i] = -(REAL)INFINITY;
+        memset(out + i * t.q_stride, 0, (size_t)t.E * sizeof *out);
+    }
+    int64_t n_keys = F(visible)(a, t.position + t.n_rows - 1);
+    for (int64_t key = 0; key < n_keys; key += KEYS) {
+        t = F(tile_of)(a, row, key, n_keys);
+        F(attend_tile)(a, &t, q, k + key * t.k_stride, v + key * t.k_stride, out, top, total);
+    }
+    for (int64_t i = 0; i < t.n_rows; i++) {
+        for (int64_t e = 0; e < t.E; e++) out[i * t.q_stride + e] /= total[i];
+        lse[i * lse_stride] = top[i] + log(total[i]);
+    }
+}
+
+/* q [b,s,g,r,E], k [b,T,g,E], v [b,T,g,E] -> out [b,s,g,r,E], lse [b,s,g,r] */
+static void F(attention)(const KernelArgs *a)
+{
+    int64_t S = a->size['s'], T = a->size['T'], G = a->size['g'], R = a->size['r'];
+    int64_t E = a->size['E'], heads = G * R;
+    for (int64_t i = 0; i < a->size['b'] * heads; i++) {
+        int64_t b = i / heads, h = i % heads, at_k = b * T * G * E + (h / R) * E;
+        const REAL *k = (const REAL *)a->ptr[1] + at_k, *v = (const REAL *)a->ptr[2] + at_k;
+        for (int64_t row = 0; row < S; row += ROWS) {
+            int64_t at = (b * S + row) * heads + h;
+            F(attend_rows)
+            (a, row, (const REAL *)a->ptr[0] + at * E, k, v, (REAL *)a->ptr[3] + at * E,
+             (REAL *)a->ptr[4] + at, heads);
+        }
+    }
+}
+
+typedef struct F(Gradients) {
+    const REAL *dout, *q, *k, *v, *out, *lse;
+    REAL *dq, *dk, *dv;
+} F(Gradients);
+
+/* One tile's contributions; pointers at the tile's first query and at key 0. */
+static void F(attend_tile_grad)(const KernelArgs *a, const Tile *t, const F(Gradients) * g,
+                                const REAL *delta, int64_t lse_stride)
+{
+    REAL p[ROWS * KEYS], ds[ROWS * KEYS], scale = (REAL)a->attrs.scale;
+    int64_t at = t->first_key * t->k_stride;
+    F(scores)(t, scale, g->q, g->k + at, p);
+    F(scores)(t, 1, g->dout, g->v + at, ds);
+    for (int64_t i = 0; i < t->n_rows; i++) {
+        REAL *prow = p + i * KEYS, *dsrow = ds + i * KEYS, lse = g->lse[i * lse_stride];
+        int64_t seen = F(seen)(a, t, i);
+        for (int64_t j = 0; j < seen; j++) {
+            prow[j] = exp(prow[j] - lse);
+            dsrow[j] = scale * prow[j] * (dsrow[j] - delta[i]);
+        }
+        for (int64_t j = seen; j < t->n_keys; j++) prow[j] = dsrow[j] = 0;
+    }
+    F(gemm)
+    (true, false, t->n_keys, t->E, t->n_rows, 1, p, KEYS, g->dout, t->q_stride, 1, g->dv + at,
+     t->k_stride);
+    F(gemm)
+    (false, false, t->n_rows, t->E, t->n_keys, 1, ds, KEYS, g->k + at, t->k_stride, 1, g->dq,
+     t->q_stride);
+    F(gemm)
+    (true, false, t->n_keys, t->E, t->n_rows, 1, ds, KEYS, g->q, t->q_stride, 1, g->dk + at,
+     t->k_stride);
+}
+
+/* dout, q, k, v, out, lse -> dq [b,s,g,r,E], dk [b,T,g,E], dv [b,T,g,E] */
+static void F(attention_grad)(const KernelArgs *a)
+{
+    int64_t S = a->size['s'], T = a->size['T'], G = a->size['g'], R = a->size['r'];
+    int64_t B = a->size['b'], E = a->size['E'], heads = G * R;
+    REAL *dq = F(summed)(a, 0, B * S * heads * E), *dk = F(summed)(a, 1, B * T * G * E);
+    REAL *dv = F(summed)(a, 2, B * T * G * E), delta[ROWS];
+    for (int64_t i = 0; i < B * heads; i++) {
+        int64_t b = i / heads, h = i % heads, at_k = b * T * G * E + (h / R) * E;
+        for (int64_t row = 0; row < S; row += ROWS) {
+            int64_t at = (b * S + row) * heads + h;
+            F(Gradients)
+            g = {.dout = (const REAL *)a->ptr[0] + at * E,
+                 .q = (const REAL *)a->ptr[1] + at * E,
+                 .k = (const REAL *)a->ptr[2] + at_k,
+                 .v = (const REAL *)a->ptr[3] + at_k,
+                 .out = (const REAL *)a->ptr[4] + at * E,
+                 .lse = (const REAL *)a->ptr[5] + at,
+                 .dq = dq + at * E,
+                 .dk = dk + at_k,
+                 .dv = dv + at_k};
+            Tile t = F(tile_of)(a, row, 0, 0);
+            for (int64_t j = 0; j < t.n_rows; j++)
+                delta[j] = F(dot)(g.dout + j * t.q_stride, g.out + j * t.q_stride, E);
+            int64_t n_keys = F(visible)(a, t.position + t.n_rows - 1);
+            for (int64_t key = 0; key < n_keys; key += KEYS) {
+                t = F(tile_of)(a, row, key, n_keys);
+                F(attend_tile_grad)(a, &t, &g, delta, heads);
+            }
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,28 @@
+/* The CPU kernels: one function for each row of ops.def that is not a collective. A row without its
+ * function does not link. Contractions share one function, derived from the signature. */
+#ifndef TANDEM_KERNELS_CPU_CPU_H
+#define TANDEM_KERNELS_CPU_CPU_H
+
+#include "kernels/kernel.h"
+
+#define COMPUTE(name, signature, flops, reduce, backward, flags) Kernel_function cpu_##name;
+#define RESHAPE(name, flags)                                     Kernel_function cpu_##name;
+typedef void Kernel_function(const KernelArgs *args);
+#include "planner/ir/ops.def"
+Kernel_function cpu_contract;
+
+/* The dtype a kernel computes in: that of its first floating-point argument; DT_none if none. */
+static inline DType cpu_real(const KernelArgs *a)
+{
+    for (uint32_t i = 0; i < a->n_args; i++)
+        if (a->dtype[i] == DT_f32 || a->dtype[i] == DT_f64) return a->dtype[i];
+    return DT_none;
+}
+
+/* Is output j to be added to, rather than set? */
+static inline bool cpu_accumulates(const KernelArgs *a, uint32_t j)
+{
+    return (a->attrs.accumulate >> j & 1) != 0;
+}
+
+#endif

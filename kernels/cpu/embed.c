@@ -1,0 +1,85 @@
+/* Looking up rows of a table: token embeddings (of a vocabulary that may be split: an id outside
+ * the local part contributes zero), learned positions, and biases. */
+#ifndef REAL
+#define KERNEL_FILE "kernels/cpu/embed.c"
+#include "kernels/cpu/real.h"
+
+BOTH(embed)
+BOTH(embed_grad)
+BOTH(position)
+BOTH(position_grad)
+BOTH(bias)
+BOTH(bias_grad)
+
+#else
+
+/* ids [b,s] i32, table [v,k] -> y [b,s,k] */
+static void F(embed)(const KernelArgs *a)
+{
+    const int32_t *ids = a->ptr[0];
+    const REAL *table = a->ptr[1];
+    REAL *y = a->ptr[2];
+    int64_t n = a->size['b'] * a->size['s'], k = a->size['k'];
+    for (int64_t i = 0; i < n; i++) {
+        int64_t v = ids[i] - a->start['v'];
+        if (v >= 0 && v < a->valid['v'])
+            memcpy(y + i * k, table + v * k, (size_t)k * sizeof *y);
+        else
+            memset(y + i * k, 0, (size_t)k * sizeof *y);
+    }
+}
+
+/* dy [b,s,k], ids [b,s] i32 -> dtable [v,k]; contributions in the order of positions */
+static void F(embed_grad)(const KernelArgs *a)
+{
+    const REAL *dy = a->ptr[0];
+    const int32_t *ids = a->ptr[1];
+    int64_t n = a->size['b'] * a->size['s'], k = a->size['k'];
+    REAL *dtable = F(summed)(a, 0, a->size['v'] * k);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t v = ids[i] - a->start['v'];
+        if (v < 0 || v >= a->valid['v']) continue;
+        for (int64_t d = 0; d < k; d++) dtable[v * k + d] += dy[i * k + d];
+    }
+}
+
+/* x [outer, n], row [n] -> y [outer, n]; y may be x */
+static void F(add_row)(const REAL *x, const REAL *row, REAL *y, int64_t outer, int64_t n)
+{
+    for (int64_t i = 0; i < outer; i++) {
+        SAME_OR_APART
+        for (int64_t d = 0; d < n; d++) y[i * n + d] = x[i * n + d] + row[d];
+    }
+}
+
+/* dy [outer, n] -> drow [n] */
+static void F(add_row_grad)(const REAL *dy, REAL *drow, int64_t outer, int64_t n)
+{
+    for (int64_t i = 0; i < outer; i++)
+        for (int64_t d = 0; d < n; d++) drow[d] += dy[i * n + d];
+}
+
+/* x [b,s,k], table [s,k] -> y [b,s,k] */
+static void F(position)(const KernelArgs *a)
+{
+    F(add_row)(a->ptr[0], a->ptr[1], a->ptr[2], a->size['b'], a->size['s'] * a->size['k']);
+}
+
+static void F(position_grad)(const KernelArgs *a)
+{
+    int64_t n = a->size['s'] * a->size['k'];
+    F(add_row_grad)(a->ptr[0], F(summed)(a, 0, n), a->size['b'], n);
+}
+
+/* x [b,s,...], bias [...] -> y [b,s,...] */
+static void F(bias)(const KernelArgs *a)
+{
+    F(add_row)(a->ptr[0], a->ptr[1], a->ptr[2], a->size['b'] * a->size['s'], a->rows);
+}
+
+static void F(bias_grad)(const KernelArgs *a)
+{
+    F(add_row_grad)(a->ptr[0], F(summed)(a, 0, a->rows), a->size['b'] * a->size['s'], a->rows);
+}
+
+#endif

@@ -1,0 +1,128 @@
+/* Kernels that only move data or bring it in: the batch, casts, fills, and the four ops that change
+ * how a value lies in memory, over elements of any size. */
+#include <assert.h>
+#include <string.h>
+
+#include "kernels/cpu/cpu.h"
+
+/* A sequence of which a rank holds a part is fetched whole, onto the stack. */
+enum { SPLIT_SEQ_MAX = 65536 };
+
+static void batch_part_of_sequence(const KernelArgs *a, const DataSource *data, int64_t seq)
+{
+    int32_t *out[2] = {a->ptr[0], a->ptr[1]}, whole[2][SPLIT_SEQ_MAX];
+    int64_t n = a->size['s'], start = a->start['s'];
+    assert(seq <= SPLIT_SEQ_MAX && start + a->valid['s'] <= seq);
+    for (int64_t i = 0; i < a->size['b']; i++) {
+        data->fill(data->self, a->control->step, a->microbatch, a->start['b'] + i, 1, seq, whole[0],
+                   whole[1]);
+        for (int k = 0; k < 2; k++) {
+            for (int64_t s = 0; s < a->valid['s']; s++) out[k][i * n + s] = whole[k][start + s];
+            for (int64_t s = a->valid['s']; s < n; s++) out[k][i * n + s] = k == 0 ? 0 : -1;
+        }
+    }
+}
+
+/* -> tokens [b,s] i32, labels [b,s] i32 */
+void cpu_batch(const KernelArgs *a)
+{
+    const DataSource *data = a->control->data;
+    int64_t seq = a->binding != NULL ? a->binding->size['s'] : a->size['s'];
+    if (seq != a->size['s'])
+        batch_part_of_sequence(a, data, seq);
+    else
+        data->fill(data->self, a->control->step, a->microbatch, a->start['b'], a->size['b'], seq,
+                   a->ptr[0], a->ptr[1]);
+}
+
+void cpu_cast(const KernelArgs *a)
+{
+    int64_t n = a->rows;
+    if (a->dtype[0] == a->dtype[1]) {
+        memmove(a->ptr[1], a->ptr[0], (size_t)n * dtype_bytes(a->dtype[0]));
+    } else if (a->dtype[0] == DT_f64) {
+        assert(a->dtype[1] == DT_f32);
+        const double *x = a->ptr[0];
+        float *y = a->ptr[1];
+        for (int64_t i = 0; i < n; i++) y[i] = (float)x[i];
+    } else {
+        assert(a->dtype[0] == DT_f32 && a->dtype[1] == DT_f64);
+        const float *x = a->ptr[0];
+        double *y = a->ptr[1];
+        for (int64_t i = 0; i < n; i++) y[i] = x[i];
+    }
+}
+
+/* -> y [...] = attrs.scale, which is 0 unless said otherwise */
+void cpu_fill(const KernelArgs *a)
+{
+    double value = a->attrs.scale;
+    if (value == 0)
+        memset(a->ptr[0], 0, (size_t)a->rows * dtype_bytes(a->dtype[0]));
+    else if (a->dtype[0] == DT_f64)
+        for (int64_t i = 0; i < a->rows; i++) ((double *)a->ptr[0])[i] = value;
+    else if (a->dtype[0] == DT_f32)
+        for (int64_t i = 0; i < a->rows; i++) ((float *)a->ptr[0])[i] = (float)value;
+    else
+        assert(false);
+}
+
+void cpu_copy(const KernelArgs *a)
+{
+    memmove(a->ptr[1], a->ptr[0], (size_t)a->elements[0] * dtype_bytes(a->dtype[0]));
+}
+
+/* Of a part that begins at `start` of a dimension of `middle`: how much of it is real. */
+static int64_t real_part(const KernelArgs *a, int64_t start)
+{
+    int64_t n = a->middle - start;
+    if (n > a->part_size) return a->part_size;
+    return n < 0 ? 0 : n;
+}
+
+/* in [outer, middle, inner] -> out [outer, part_size, inner], from `start`; zero beyond middle */
+static void take_part(const KernelArgs *a, int64_t start, char *out)
+{
+    const char *in = a->ptr[0];
+    size_t step = (size_t)a->inner * dtype_bytes(a->dtype[0]);
+    int64_t real = real_part(a, start);
+    for (int64_t o = 0; o < a->outer; o++) {
+        char *to = out + (size_t)(o * a->part_size) * step;
+        if (real > 0) memcpy(to, in + (size_t)(o * a->middle + start) * step, (size_t)real * step);
+        memset(to + (size_t)real * step, 0, (size_t)(a->part_size - real) * step);
+    }
+}
+
+void cpu_slice(const KernelArgs *a)
+{
+    take_part(a, a->part_start, a->ptr[1]);
+}
+
+static size_t part_bytes(const KernelArgs *a)
+{
+    return (size_t)(a->outer * a->part_size * a->inner) * dtype_bytes(a->dtype[0]);
+}
+
+void cpu_pack(const KernelArgs *a)
+{
+    char *out = a->ptr[1];
+    assert(a->attrs.parts * a->part_size >= a->middle);
+    for (int64_t part = 0; part < a->attrs.parts; part++)
+        take_part(a, part * a->part_size, out + (size_t)part * part_bytes(a));
+}
+
+void cpu_unpack(const KernelArgs *a)
+{
+    const char *in = a->ptr[0];
+    char *out = a->ptr[1];
+    size_t step = (size_t)a->inner * dtype_bytes(a->dtype[0]);
+    assert(a->attrs.parts * a->part_size >= a->middle);
+    for (int64_t part = 0; part < a->attrs.parts; part++) {
+        int64_t start = part * a->part_size, real = real_part(a, start);
+        if (real == 0) continue;
+        for (int64_t o = 0; o < a->outer; o++)
+            memcpy(out + (size_t)(o * a->middle + start) * step,
+                   in + (size_t)part * part_bytes(a) + (size_t)(o * a->part_size) * step,
+                   (size_t)real * step);
+    }
+}

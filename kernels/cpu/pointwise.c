@@ -1,0 +1,100 @@
+/* What happens element by element: sums, products, SiLU and GELU (tanh form), and their gradients.
+ * Any of these may write over its first input. */
+#ifndef REAL
+#define KERNEL_FILE "kernels/cpu/pointwise.c"
+#include "kernels/cpu/real.h"
+
+BOTH(add)
+BOTH(mul)
+BOTH(silu)
+BOTH(silu_grad)
+BOTH(gelu)
+BOTH(gelu_grad)
+BOTH(pass)
+
+#else
+
+/* Runs `expression` of element i and stores or adds it. */
+#define EACH(expression)                                                                           \
+    do {                                                                                           \
+        REAL *y = a->ptr[a->n_in];                                                                 \
+        int64_t n = a->rows;                                                                       \
+        if (cpu_accumulates(a, 0)) {                                                               \
+            SAME_OR_APART                                                                          \
+            for (int64_t i = 0; i < n; i++) y[i] += (expression);                                  \
+        } else {                                                                                   \
+            SAME_OR_APART                                                                          \
+            for (int64_t i = 0; i < n; i++) y[i] = (expression);                                   \
+        }                                                                                          \
+    } while (0)
+
+static void F(add)(const KernelArgs *a)
+{
+    const REAL *x0 = a->ptr[0], *x1 = a->ptr[1];
+    EACH(x0[i] + x1[i]);
+}
+
+static void F(mul)(const KernelArgs *a)
+{
+    const REAL *x0 = a->ptr[0], *x1 = a->ptr[1];
+    EACH(x0[i] * x1[i]);
+}
+
+static void F(pass)(const KernelArgs *a)
+{
+    const REAL *x = a->ptr[0];
+    EACH(x[i]);
+}
+
+static inline REAL F(sigmoid)(REAL x)
+{
+    return (REAL)1 / ((REAL)1 + exp(-x));
+}
+
+static void F(silu)(const KernelArgs *a)
+{
+    const REAL *x = a->ptr[0];
+    EACH(x[i] * F(sigmoid)(x[i]));
+}
+
+static inline REAL F(silu_slope)(REAL x)
+{
+    REAL s = F(sigmoid)(x);
+    return s * ((REAL)1 + x * ((REAL)1 - s));
+}
+
+static void F(silu_grad)(const KernelArgs *a)
+{
+    const REAL *dy = a->ptr[0], *x = a->ptr[1];
+    EACH(dy[i] * F(silu_slope)(x[i]));
+}
+
+/* tanh(k (x + c x^3)) with k = sqrt(2 / pi) */
+static inline REAL F(gelu_tanh)(REAL x)
+{
+    const REAL k = (REAL)0.79788456080286535588, c = (REAL)0.044715;
+    return tanh(k * (x + c * x * x * x));
+}
+
+static void F(gelu)(const KernelArgs *a)
+{
+    const REAL *x = a->ptr[0];
+    EACH((REAL)0.5 * x[i] * ((REAL)1 + F(gelu_tanh)(x[i])));
+}
+
+static inline REAL F(gelu_slope)(REAL x)
+{
+    const REAL k = (REAL)0.79788456080286535588, c = (REAL)0.044715, half = (REAL)0.5;
+    REAL t = F(gelu_tanh)(x);
+    return half * (1 + t) + half * x * (1 - t * t) * k * (1 + 3 * c * x * x);
+}
+
+static void F(gelu_grad)(const KernelArgs *a)
+{
+    const REAL *dy = a->ptr[0], *x = a->ptr[1];
+    EACH(dy[i] * F(gelu_slope)(x[i]));
+}
+
+#undef EACH
+
+#endif

@@ -1,0 +1,55 @@
+/* One source, two precisions: compiles the including file's own body twice, with REAL = float and
+ * REAL = double. A family of kernels is written
+ *
+ *     #ifndef REAL
+ *     #define KERNEL_FILE "kernels/cpu/norm.c"
+ *     #include "kernels/cpu/real.h"
+ *     BOTH(rmsnorm)                             // cpu_rmsnorm: calls one of the two
+ *     #else
+ *     static void F(rmsnorm)(const KernelArgs *a) { REAL ... }
+ *     #endif
+ *
+ * Long sums run in eight fixed lanes: vectorisable without letting the compiler reorder anything,
+ * so the bits depend on the length alone. */
+#include <assert.h>
+#include <cblas.h>
+#include <limits.h>
+#include <string.h>
+#include <tgmath.h>
+
+#include "kernels/cpu/cpu.h"
+
+/* Inputs and outputs may be the same memory element for element (OP_IN_PLACE), never shifted. */
+#ifdef __clang__
+#define SAME_OR_APART _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define SAME_OR_APART _Pragma("GCC ivdep")
+#endif
+#define LANES 8
+
+#define BOTH(name)                                                                                 \
+    void cpu_##name(const KernelArgs *args)                                                        \
+    {                                                                                              \
+        if (cpu_real(args) == DT_f64)                                                              \
+            name##_f64(args);                                                                      \
+        else                                                                                       \
+            name##_f32(args);                                                                      \
+    }
+
+#define REAL       float
+#define F(name)    name##_f32
+#define CBLAS_GEMM cblas_sgemm
+#include "kernels/cpu/real_tools.h"
+#include KERNEL_FILE
+#undef REAL
+#undef F
+#undef CBLAS_GEMM
+
+#define REAL       double
+#define F(name)    name##_f64
+#define CBLAS_GEMM cblas_dgemm
+#include "kernels/cpu/real_tools.h"
+#include KERNEL_FILE
+#undef REAL
+#undef F
+#undef CBLAS_GEMM

@@ -1,0 +1,78 @@
+/* Rotary position embedding, half-split: index e of the first half turns with e + E/2 of the second
+ * by position * theta^(-2e/E). Positions are global (start['s']). Llama 3.1 lowers the frequencies
+ * whose wavelength is long against the original context (attrs.rope_*). */
+#ifndef REAL
+#define KERNEL_FILE "kernels/cpu/rope.c"
+
+#include <math.h>
+
+#include "planner/ir/op.h"
+
+/* Angle per position of pair `e` of E/2. Llama 3.1: wavelengths under context / rope_high keep
+ * their frequency, those over context / rope_low are divided by rope_factor, between is blended. */
+static double rope_frequency(const Attrs *attrs, int64_t e, int64_t E)
+{
+    const double two_pi = 6.283185307179586476925286766559;
+    double frequency = pow(attrs->theta, -2.0 * (double)e / (double)E);
+    if (attrs->rope_factor == 0) return frequency;
+    double turns = (double)attrs->rope_context * frequency / two_pi; /* context / wavelength */
+    if (turns > attrs->rope_high) return frequency;
+    if (turns < attrs->rope_low) return frequency / attrs->rope_factor;
+    double blend = (turns - attrs->rope_low) / (attrs->rope_high - attrs->rope_low);
+    return (1 - blend) * frequency / attrs->rope_factor + blend * frequency;
+}
+
+#include "kernels/cpu/real.h"
+
+BOTH(rope)
+BOTH(rope_grad)
+
+#else
+
+enum { F(PAIRS) = 64 }; /* pairs turned at a time; their angles are on the stack */
+
+/* x [b,s,...,E] -> y [b,s,...,E]; y may be x. sign -1 turns back: the gradient. */
+static void F(rope_turn)(const KernelArgs *a, double sign, bool accumulate)
+{
+    const REAL *in = a->ptr[0];
+    REAL *out = a->ptr[1];
+    int64_t B = a->size['b'], S = a->size['s'], E = a->size['E'], half = E / 2;
+    double frequency[F(PAIRS)];
+    REAL cosine[F(PAIRS)], sine[F(PAIRS)];
+    assert(E % 2 == 0);
+    for (int64_t first = 0; first < half; first += F(PAIRS)) {
+        int64_t n = half - first < F(PAIRS) ? half - first : F(PAIRS);
+        for (int64_t e = 0; e < n; e++) frequency[e] = rope_frequency(&a->attrs, first + e, E);
+        for (int64_t s = 0; s < S; s++) {
+            for (int64_t e = 0; e < n; e++) {
+                double angle = (double)(a->start['s'] + s) * frequency[e];
+                cosine[e] = (REAL)cos(angle);
+                sine[e] = (REAL)(sign * sin(angle));
+            }
+            for (int64_t i = 0; i < B * a->rows; i++) {
+                int64_t at = (((i / a->rows) * S + s) * a->rows + i % a->rows) * E + first;
+                const REAL *x = in + at;
+                REAL *y = out + at;
+                SAME_OR_APART
+                for (int64_t e = 0; e < n; e++) {
+                    REAL x1 = x[e], x2 = x[e + half];
+                    REAL y1 = x1 * cosine[e] - x2 * sine[e], y2 = x2 * cosine[e] + x1 * sine[e];
+                    y[e] = accumulate ? y[e] + y1 : y1;
+                    y[e + half] = accumulate ? y[e + half] + y2 : y2;
+                }
+            }
+        }
+    }
+}
+
+static void F(rope)(const KernelArgs *a)
+{
+    F(rope_turn)(a, 1, false);
+}
+
+static void F(rope_grad)(const KernelArgs *a)
+{
+    F(rope_turn)(a, -1, cpu_accumulates(a, 0));
+}
+
+#endif

@@ -1,0 +1,80 @@
+/* The update of a step: the gradient norm, its clipping coefficient, AdamW and SGD. Elements are
+ * those of a flat unit or of a whole tensor; scalars are doubles. */
+#ifndef REAL
+#define KERNEL_FILE "kernels/cpu/update.c"
+#include "kernels/cpu/real.h"
+
+BOTH(sumsq)
+BOTH(adamw)
+BOTH(sgd)
+
+/* table [N] f64 of sums of squares -> out [2] f64 = {norm, min(1, clip / (norm + 1e-6))}; a norm
+ * that is not a number makes the coefficient one too, so that the run notices. */
+void cpu_clip_coef(const KernelArgs *a)
+{
+    const double *table = a->ptr[0];
+    double *out = a->ptr[1], total = 0;
+    for (int64_t i = 0; i < a->elements[0]; i++) total += table[i];
+    double norm = sqrt(total), coefficient = a->attrs.clip / (norm + 1e-6);
+    out[0] = norm;
+    out[1] = a->attrs.clip == 0 || coefficient > 1 ? 1 : coefficient;
+}
+
+#else
+
+/* x [x] -> table [N] f64, of which slot attrs.slot is set or added to. Counts the elements whose
+ * global index lies in [attrs.lo, attrs.hi). */
+static void F(sumsq)(const KernelArgs *a)
+{
+    const REAL *x = a->ptr[0];
+    double *table = a->ptr[1], lane[LANES] = {0}, total = 0;
+    int64_t from = a->attrs.lo - a->start['x'], to = a->attrs.hi - a->start['x'];
+    if (from < 0) from = 0;
+    if (to > a->size['x']) to = a->size['x'];
+    int64_t i = from;
+    for (; i + LANES <= to; i += LANES)
+        for (int j = 0; j < LANES; j++) lane[j] += (double)x[i + j] * (double)x[i + j];
+    for (int j = 0; i < to; i++, j++) lane[j] += (double)x[i] * (double)x[i];
+    for (int j = 0; j < LANES; j++) total += lane[j];
+    assert(a->attrs.slot >= 0 && a->attrs.slot < a->elements[1]);
+    double *slot = table + a->attrs.slot;
+    *slot = cpu_accumulates(a, 0) ? *slot + total : total;
+}
+
+/* param, m, v, grad [x], {norm, coefficient} f64 -> param, m, v [x] (the same memory).
+ * p -= lr (wd p + mhat / (sqrt(vhat) + eps)), mhat = m / (1 - beta1^t), vhat = v / (1 - beta2^t),
+ * t the step from 1: Loshchilov and Hutter, Decoupled Weight Decay Regularization, algorithm 2. */
+static void F(adamw)(const KernelArgs *a)
+{
+    const REAL *p = a->ptr[0], *m = a->ptr[1], *v = a->ptr[2], *grad = a->ptr[3];
+    const double *clip = a->ptr[4];
+    REAL *new_p = a->ptr[5], *new_m = a->ptr[6], *new_v = a->ptr[7];
+    double lr = a->control->lr, t = (double)a->control->step + 1;
+    double correction1 = 1 - pow(a->attrs.beta1, t), correction2 = 1 - pow(a->attrs.beta2, t);
+    REAL b1 = (REAL)a->attrs.beta1, b2 = (REAL)a->attrs.beta2, eps = (REAL)a->attrs.eps;
+    REAL c1 = (REAL)(1 - a->attrs.beta1), c2 = (REAL)(1 - a->attrs.beta2), by = (REAL)clip[1];
+    REAL rate = (REAL)(lr / correction1), root = (REAL)(1 / sqrt(correction2));
+    REAL keep = (REAL)(1 - lr * a->attrs.weight_decay);
+    int64_t n = a->size['x'];
+    SAME_OR_APART
+    for (int64_t i = 0; i < n; i++) {
+        REAL g = grad[i] * by, mi = b1 * m[i] + c1 * g, vi = b2 * v[i] + c2 * g * g;
+        new_m[i] = mi;
+        new_v[i] = vi;
+        new_p[i] = keep * p[i] - rate * mi / (sqrt(vi) * root + eps);
+    }
+}
+
+/* param, grad [x], {norm, coefficient} f64 -> param [x]: p -= lr (coefficient g + wd p) */
+static void F(sgd)(const KernelArgs *a)
+{
+    const REAL *p = a->ptr[0], *grad = a->ptr[1];
+    const double *clip = a->ptr[2];
+    REAL *new_p = a->ptr[3], by = (REAL)(a->control->lr * clip[1]);
+    REAL keep = (REAL)(1 - a->control->lr * a->attrs.weight_decay);
+    int64_t n = a->size['x'];
+    SAME_OR_APART
+    for (int64_t i = 0; i < n; i++) new_p[i] = keep * p[i] - by * grad[i];
+}
+
+#endif
