@@ -1,0 +1,174 @@
+/* What every subcommand shares: its options, its output, its exit code. The only layer that prints
+ * for people or exits. Results go to standard output, everything else to standard error. */
+#ifndef TANDEM_CLI_CLI_H
+#define TANDEM_CLI_CLI_H
+
+#include <jansson.h>
+
+#include "planner/base/diag.h"
+#include "planner/front/config.h"
+#include "planner/ir/store.h"
+#include "planner/ir/text.h"
+
+#define TANDEM_VERSION "0.1.0"
+
+/* Every option of every verb has its field here; which verb takes which one is in options.c. */
+typedef struct Options {
+    LIST(const char *) set;
+    const char *db, *color, *after, *backend, *data, *output, *cluster, *nodes, *ranks;
+    const char *seed_text, *role_text, *n_text, *steps_text, *limit_text, *timeout_text;
+    bool json, quiet, verbose, help, dry_run, text, trace, unfolded, verify, poison, native;
+    /* the checked values of the texts above */
+    uint64_t seed;
+    uint32_t role, n, steps, limit, n_nodes; /* 0 when not given, role UINT32_MAX */
+    double timeout_s;
+} Options;
+
+typedef enum Paint { PAINT_none, PAINT_good, PAINT_bad, PAINT_warn, PAINT_strong } Paint;
+
+typedef struct Verb Verb;
+typedef struct Cli {
+    Arena *arena;
+    Diag diag;
+    const Verb *verb;
+    Options options;
+    const char *program; /* argv[0] */
+    const char *const *argv;
+    int argc;
+    const char *const *args; /* what is neither verb nor option */
+    uint32_t n_args;
+    Str out;       /* the result as text; printed at the end, unless --json */
+    json_t *json;  /* the result as a document, with --json */
+    bool color;    /* of standard output */
+    int exit_code; /* 0: that of the diagnostics */
+} Cli;
+
+struct Verb {
+    const char *name, *arguments; /* "PLAN" */
+    uint32_t min_args, max_args;
+    const char *summary; /* one line */
+    const char *about;   /* a paragraph or two */
+    const char *example; /* a real command */
+    uint32_t options;    /* groups of options it takes: OPTIONS_... */
+    void (*run)(Cli *cli);
+};
+
+enum { /* groups of options */
+       OPTIONS_plan = 1,
+       OPTIONS_store = 2,
+       OPTIONS_dry_run = 4,
+       OPTIONS_show = 8,
+       OPTIONS_sim = 16,
+       OPTIONS_run = 32,
+       OPTIONS_trace = 64,
+       OPTIONS_runs = 128,
+       OPTIONS_calibrate = 256,
+       OPTIONS_text_plan = 512
+};
+
+/* ---- verbs.c ---- */
+extern const Verb *const verbs;
+extern const uint32_t n_verbs;
+const Verb *verb_find(const char *name);
+/* NULL, or what a verb of the design that this version does not have would do. */
+const char *verb_absent(const char *name);
+int cli_main(int argc, char **argv);
+
+/* ---- options.c ---- */
+/* Reads argv[2..]; false after diagnostics. */
+bool options_parse(Cli *cli, int argc, char **argv);
+void options_help(const Verb *verb, Str *out); /* the options of a verb, one or two lines each */
+
+/* ---- help.c ---- */
+void help_verb(const Verb *verb, Str *out);
+void help_overview(Str *out);
+bool help_topic(const char *name, Str *out); /* false: there is no such topic */
+extern const char *const help_topics[];      /* ends in NULL */
+
+/* ---- output.c ---- */
+const char *paint(const Cli *cli, Paint paint, const char *text);
+bool color_wanted(const Cli *cli, int fd);
+/* Prints diagnostics and results; the exit code of the process. */
+int cli_finish(Cli *cli);
+/* Diagnostics found so far go to standard error now (long-running verbs). */
+void cli_flush_diagnostics(Cli *cli);
+bool cli_error(Cli *cli, Fault fault, const char *rule, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+void json_put(json_t *object, const char *key, json_t *value); /* takes the value */
+void json_text(json_t *object, const char *key, const char *value);
+void json_count(json_t *object, const char *key, uint64_t value);
+void json_number(json_t *object, const char *key, double value); /* null unless finite */
+const char *format_time(Arena *arena, Ps ps);                    /* "12.3 ms", three digits */
+const char *format_ratio(Arena *arena, double ratio);            /* "+3.5 %" */
+const char *format_id(Arena *arena, Hash128 id);                 /* 12 hex digits */
+
+/* A text table: columns are aligned when it is printed; numbers to the right. */
+typedef struct Table {
+    Arena *arena;
+    uint32_t n_columns;
+    const char *const *heads; /* a leading '>' aligns to the right */
+    LIST(const char *) cells;
+} Table;
+Table table_in(Arena *arena, uint32_t n_columns, const char *const *heads);
+void table_cell(Table *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void table_print(const Table *t, Str *out);
+
+/* ---- planfile.c ---- */
+typedef struct PlanFile {
+    const char *path;
+    bool is_text;     /* a .plan, not a .lua */
+    bool has_cluster; /* false for a .plan without --cluster */
+    Config config;    /* of a text: only the cluster, the seed and the file */
+    Plan *plan;
+    Hash128 id;
+} PlanFile;
+typedef struct PlanOptions {
+    bool shrink;
+    bool cpu;               /* lower for the CPU kernels whatever the cluster */
+    const char *stop_after; /* a pass */
+    bool unproven;          /* leave the proofs out */
+} PlanOptions;
+/* Loads, compiles, proves and fits PLAN. NULL when there is no plan to speak of; a plan with errors
+ * in cli->diag otherwise (it does not fit, a proof failed). */
+PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options);
+bool plan_path_is_text(const char *path);
+uint64_t plan_instructions(const Plan *plan, bool communications_only); /* over all programs */
+const char *mesh_text(Arena *arena, const Mesh *mesh); /* "dp_shard 8 x tp 2"; "1 rank" */
+const char *passes_text(Arena *arena, const Config *config);
+/* The lines that `check` and `sim` have in common. */
+void plan_file_report(Cli *cli, const PlanFile *file);
+/* Worst rank's arena, reserved bytes and the device's; text and JSON. */
+void plan_file_memory(Cli *cli, const PlanFile *file);
+
+/* ---- cmd_explain.c ---- */
+typedef struct Rule {
+    const char *id, *text, *reason, *fix;
+    const char *bug; /* what would go wrong silently without the rule; "": nothing */
+} Rule;
+const Rule *rule_find(const char *id);
+extern const Rule *const rules;
+extern const uint32_t n_rules;
+
+/* ---- machine.c ---- */
+/* The key of this machine's measurements: "local:<cpu model>:<cores>". */
+const char *machine_key(Arena *arena);
+const char *machine_cpu(Arena *arena);
+uint32_t machine_cores(void);
+uint64_t machine_memory(void);
+const char *find_in_path(Arena *arena, const char *program); /* NULL: not there */
+
+/* ---- the verbs ---- */
+void cmd_check(Cli *cli);
+void cmd_show(Cli *cli);
+void cmd_sim(Cli *cli);
+void cmd_run(Cli *cli);
+void cmd_compare(Cli *cli);
+void cmd_calibrate(Cli *cli);
+void cmd_explain(Cli *cli);
+void cmd_runs(Cli *cli);
+void cmd_db(Cli *cli);
+void cmd_doctor(Cli *cli);
+void cmd_help(Cli *cli);
+void cmd_trace(Cli *cli);
+
+#endif

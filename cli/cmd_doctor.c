@@ -1,0 +1,113 @@
+/* tandem doctor: what this machine can do, before anything fails because it cannot. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "planner/front/front.h"
+
+typedef struct Finding {
+    const char *name, *state; /* "ok", "missing", "note" */
+    const char *text;
+} Finding;
+typedef struct Findings {
+    LIST(Finding) all;
+} Findings;
+
+static void add(Cli *cli, Findings *f, const char *name, const char *state, const char *text)
+{
+    list_push(cli->arena, &f->all, ((Finding){name, state, text}));
+}
+
+static void find_mpi(Cli *cli, Findings *f)
+{
+    static const char *const kinds[][2] = {{"openmpi", "mpirun.openmpi"},
+                                           {"mpich", "mpirun.mpich"}};
+    bool any = false;
+    for (uint32_t i = 0; i < 2; i++) {
+        const char *found = find_in_path(cli->arena, kinds[i][1]);
+        if (found == NULL) continue;
+        any = true;
+        add(cli, f, kinds[i][0], "ok", found);
+    }
+    const char *plain = find_in_path(cli->arena, "mpirun");
+    if (plain != NULL)
+        add(cli, f, "mpirun", "ok", plain);
+    else if (!any)
+        add(cli, f, "mpirun", "missing", "no MPI: `tandem run` has only --backend loopback");
+}
+
+static void find_scripts(Cli *cli, Findings *f)
+{
+    const char *folder = front_scripts_dir();
+    const char *file = arena_print(cli->arena, "%s/plans/tiny_text.lua", folder);
+    bool there = access(file, R_OK) == 0;
+    add(cli, f, "scripts", there ? "ok" : "missing",
+        there ? folder : arena_print(cli->arena, "%s is not there; set TANDEM_SCRIPTS", file));
+}
+
+static void find_store(Cli *cli, Findings *f)
+{
+    const char *path = cli->options.db;
+    if (access(path, F_OK) != 0) {
+        add(cli, f, "store", "note",
+            arena_print(cli->arena, "%s is not there yet; the first `tandem sim` makes it", path));
+        return;
+    }
+    Diag own = diag_in(cli->arena);
+    Store *store = store_open(path, true, &own);
+    if (store != NULL)
+        add(cli, f, "store", "ok", path);
+    else
+        add(cli, f, "store", "missing", own.items.n > 0 ? own.items.at[0].text : path);
+    store_close(store);
+}
+
+static void find_limits(Cli *cli, Findings *f)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NPROC, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        add(cli, f, "processes", "note",
+            arena_print(cli->arena, "at most %" PRIu64, (uint64_t)limit.rlim_cur));
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        add(cli, f, "address", "note",
+            arena_print(cli->arena, "at most %s of address space",
+                        str_bytes(cli->arena, (uint64_t)limit.rlim_cur)));
+    const char *threads = getenv("OPENBLAS_NUM_THREADS");
+    add(cli, f, "blas", "ok",
+        arena_print(cli->arena, "OpenBLAS, OPENBLAS_NUM_THREADS=%s (runs set 1: a rank is a core)",
+                    threads != NULL ? threads : "unset"));
+}
+
+void cmd_doctor(Cli *cli)
+{
+    Findings f = {{NULL, 0, 0}};
+    add(cli, &f, "version", "ok", "tandem " TANDEM_VERSION);
+    add(cli, &f, "cpu", "ok",
+        arena_print(cli->arena, "%s, %" PRIu32 " cores", machine_cpu(cli->arena), machine_cores()));
+    add(cli, &f, "memory", "ok", str_bytes(cli->arena, machine_memory()));
+    find_mpi(cli, &f);
+    find_scripts(cli, &f);
+    find_store(cli, &f);
+    find_limits(cli, &f);
+    add(cli, &f, "cuda", "note", "this version has no CUDA backend");
+    json_t *list = cli->json != NULL ? json_array() : NULL;
+    for (uint32_t i = 0; i < f.all.n; i++) {
+        const Finding *one = &f.all.at[i];
+        Paint color = strcmp(one->state, "ok") == 0        ? PAINT_good
+                      : strcmp(one->state, "missing") == 0 ? PAINT_bad
+                                                           : PAINT_warn;
+        const char *state = arena_print(cli->arena, "%-8s", one->state);
+        str_print(&cli->out, "%s %-10s %s\n", paint(cli, color, state), one->name, one->text);
+        if (list == NULL) continue;
+        json_t *row = json_object();
+        json_text(row, "name", one->name);
+        json_text(row, "state", one->state);
+        json_text(row, "text", one->text);
+        json_array_append_new(list, row);
+    }
+    if (list != NULL) json_put(cli->json, "findings", list);
+}

@@ -1,0 +1,60 @@
+/* tandem show: the program of each role for people, its exact text, or what a pass left behind. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "planner/passes/passes.h"
+
+static bool known_pass(Cli *cli, const char *name)
+{
+    const char **names = arena_array(cli->arena, passes_count, sizeof *names);
+    Str list = str_in(cli->arena);
+    for (uint32_t i = 0; i < passes_count; i++) {
+        names[i] = passes_list[i].name;
+        if (strcmp(names[i], name) == 0) return true;
+        str_print(&list, "%s%s", i > 0 ? ", " : "", names[i]);
+    }
+    cli_error(cli, FAULT_usage, "unknown-pass", "there is no pass '%s'", name);
+    const char *near = str_nearest(name, names, passes_count);
+    if (near != NULL)
+        diag_hint(&cli->diag, "did you mean '%s'?", near);
+    else
+        diag_hint(&cli->diag, "in order: %s", str_text(&list));
+    return false;
+}
+
+static void show_programs(Cli *cli, const Plan *plan, Str *out)
+{
+    Arena *scratch = arena_new();
+    if (cli->options.text)
+        text_print(plan, TEXT_WITH_LOCATIONS, out);
+    else
+        text_show(plan, cli->options.role, scratch, out);
+    arena_free(scratch);
+}
+
+void cmd_show(Cli *cli)
+{
+    PlanOptions options = {.stop_after = cli->options.after, .unproven = true};
+    if (cli->options.after != NULL && !known_pass(cli, cli->options.after)) return;
+    PlanFile *file = plan_file_load(cli, cli->args[0], &options);
+    if (file == NULL) return;
+    const Plan *plan = file->plan;
+    bool has_programs = plan->programs.n > 0;
+    if (cli->options.role != UINT32_MAX && cli->options.role >= plan->programs.n) {
+        cli_error(cli, FAULT_usage, "option-value",
+                  "--role %" PRIu32 ": the plan has %" PRIu32 " program%s", cli->options.role,
+                  plan->programs.n, plan->programs.n == 1 ? "" : "s");
+        return;
+    }
+    Str *out = &cli->out;
+    if (has_programs)
+        show_programs(cli, plan, out);
+    else
+        graph_print(&plan->graph, &plan->mesh, out);
+    if (cli->json == NULL) return;
+    json_text(cli->json, "form",
+              has_programs ? (cli->options.text ? "text" : "friendly") : "graph");
+    json_text(cli->json, "after", cli->options.after);
+    json_text(cli->json, "text", str_text(out));
+}

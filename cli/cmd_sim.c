@@ -1,0 +1,38 @@
+/* tandem sim: what would it cost? The prediction is stored, also when the plan does not fit. */
+#include "cli/predict.h"
+
+/* Errors other than not fitting: such a plan has no meaning to simulate. */
+static bool is_sound(const Diag *d)
+{
+    for (uint32_t i = 0; i < d->items.n; i++)
+        if (d->items.at[i].severity == SEVERITY_error && d->items.at[i].fault != FAULT_infeasible)
+            return false;
+    return true;
+}
+
+void cmd_sim(Cli *cli)
+{
+    PlanFile *file = plan_file_load(cli, cli->args[0], NULL);
+    if (file == NULL) return;
+    if (!file->has_cluster) {
+        cli_error(cli, FAULT_usage, "no-cluster", "%s is a plan's text and names no hardware",
+                  file->path);
+        diag_hint(&cli->diag, "add --cluster dgx_h100, for example");
+        return;
+    }
+    plan_file_report(cli, file);
+    plan_file_memory(cli, file);
+    if (!is_sound(&cli->diag)) return;
+    bool dry = cli->options.dry_run;
+    Store *store = dry ? NULL : store_open(cli->options.db, false, &cli->diag);
+    if (store == NULL && !dry) return;
+    const Cluster *cluster = &file->config.cluster;
+    PredictOptions options = {.cluster = cluster,
+                              .backend = cluster->is_local ? "mpi" : "",
+                              .trace = cli->options.trace,
+                              .unfolded = cli->options.unfolded,
+                              .keep = !dry};
+    Prediction prediction;
+    if (predict(cli, file, store, &options, &prediction)) prediction_report(cli, file, &prediction);
+    store_close(store);
+}

@@ -1,0 +1,7 @@
+/* The command. Everything it does is in the library of this layer, where tests can reach it. */
+#include "cli/cli.h"
+
+int main(int argc, char **argv)
+{
+    return cli_main(argc, argv);
+}

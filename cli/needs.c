@@ -1,0 +1,151 @@
+/* The distinct kernels and collectives of a plan, and the identity of what is known about them. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/measure.h"
+#include "sim/sim.h"
+
+static int by_key(const void *a, const void *b)
+{
+    const KernelNeed *x = a, *y = b;
+    int order = strcmp(x->key, y->key);
+    if (order != 0) return order;
+    if (x->program != y->program) return x->program < y->program ? -1 : 1;
+    return (x->pc > y->pc) - (x->pc < y->pc);
+}
+
+static int by_kind(const void *a, const void *b)
+{
+    const CollectiveNeed *x = a, *y = b;
+    if (x->op != y->op) return x->op < y->op ? -1 : 1;
+    if (x->n_ranks != y->n_ranks) return x->n_ranks < y->n_ranks ? -1 : 1;
+    if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
+    if (x->program != y->program) return x->program < y->program ? -1 : 1;
+    return (x->pc > y->pc) - (x->pc < y->pc);
+}
+
+static void collect(const Plan *plan, uint32_t program, Arena *arena, Needs *needs)
+{
+    const Program *p = &plan->programs.at[program];
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = program_instr(p, pc);
+        OpClass class_ = op_info(in->op)->class_;
+        if (class_ == OP_CLASS_comm) {
+            CollectiveNeed need = {.op = in->op,
+                                   .axes = in->axes,
+                                   .n_ranks = in->axes == 0 ? 2 : mesh_size(&plan->mesh, in->axes),
+                                   .program = program,
+                                   .pc = pc,
+                                   .n = 1,
+                                   .bytes = plan_comm_bytes(plan, p, in),
+                                   .known_ps = -1};
+            need.dtype = p->buffers.at[program_arg(p, in, 0)].dtype;
+            list_push(arena, &needs->collectives, need);
+        } else if (class_ != OP_CLASS_none) {
+            KernelNeed need = {.key = cost_key(plan, p, in, arena),
+                               .op = in->op,
+                               .program = program,
+                               .pc = pc,
+                               .n = 1,
+                               .known_ps = -1};
+            list_push(arena, &needs->kernels, need);
+        }
+    }
+}
+
+static bool same_collective(const CollectiveNeed *a, const CollectiveNeed *b)
+{
+    return a->op == b->op && a->n_ranks == b->n_ranks && a->bytes == b->bytes;
+}
+
+/* Sorted lists become lists of distinct elements that count. */
+static void make_distinct(Needs *needs)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < needs->kernels.n; i++) {
+        KernelNeed *at = needs->kernels.at;
+        if (n > 0 && strcmp(at[n - 1].key, at[i].key) == 0)
+            at[n - 1].n++;
+        else
+            at[n++] = at[i];
+    }
+    needs->kernels.n = n;
+    n = 0;
+    for (uint32_t i = 0; i < needs->collectives.n; i++) {
+        CollectiveNeed *at = needs->collectives.at;
+        if (n > 0 && same_collective(&at[n - 1], &at[i]))
+            at[n - 1].n++;
+        else
+            at[n++] = at[i];
+    }
+    needs->collectives.n = n;
+}
+
+void needs_find(const Plan *plan, Store *store, const char *machine, const char *backend,
+                Arena *arena, Needs *needs, Diag *d)
+{
+    memset(needs, 0, sizeof *needs);
+    for (uint32_t i = 0; i < plan->programs.n; i++) collect(plan, i, arena, needs);
+    if (needs->kernels.n > 0)
+        qsort(needs->kernels.at, needs->kernels.n, sizeof *needs->kernels.at, by_key);
+    if (needs->collectives.n > 0)
+        qsort(needs->collectives.at, needs->collectives.n, sizeof *needs->collectives.at, by_kind);
+    make_distinct(needs);
+    for (uint32_t i = 0; i < needs->kernels.n; i++) {
+        KernelNeed *need = &needs->kernels.at[i];
+        if (store != NULL) need->known_ps = store_get_kernel(store, machine, need->key, d);
+        needs->missing_kernels += need->known_ps < 0;
+    }
+    for (uint32_t i = 0; i < needs->collectives.n; i++) {
+        CollectiveNeed *need = &needs->collectives.at[i];
+        if (store != NULL)
+            need->known_ps = store_get_collective(store, machine, backend, need->op, need->n_ranks,
+                                                  need->bytes, d);
+        needs->missing_collectives += need->known_ps < 0;
+    }
+}
+
+static void add_numbers(Str *s, const double *numbers, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        str_add_double(s, numbers[i]);
+        str_add(s, " ");
+    }
+}
+
+const char *calibration_id(const Cluster *cluster, const Needs *needs, Arena *arena)
+{
+    const Device *device = &cluster->device;
+    Str s = str_in(arena);
+    str_print(&s, "%s %s %u ", device->name, device->arch, device->sms);
+    double numbers[] = {(double)device->memory_bytes,
+                        (double)device->reserved_bytes,
+                        device->hbm_bytes_per_s,
+                        device->gemm_efficiency,
+                        device->memory_efficiency,
+                        device->launch_s,
+                        device->kernel_floor_s,
+                        (double)cluster->nodes,
+                        (double)cluster->devices_per_node,
+                        (double)cluster->intra,
+                        cluster->intra_bytes_per_s,
+                        (double)cluster->nics_per_node,
+                        cluster->nic_bytes_per_s,
+                        cluster->oversubscription,
+                        cluster->collective_launch_s,
+                        cluster->collective_ramp_s,
+                        cluster->collective_ramp_bytes,
+                        (double)cluster->cores_per_node};
+    add_numbers(&s, numbers, sizeof numbers / sizeof numbers[0]);
+    add_numbers(&s, device->peak_flops, DT_COUNT);
+    for (uint32_t i = 0; needs != NULL && i < needs->kernels.n; i++)
+        str_print(&s, "%s %lld\n", needs->kernels.at[i].key,
+                  (long long)needs->kernels.at[i].known_ps);
+    for (uint32_t i = 0; needs != NULL && i < needs->collectives.n; i++) {
+        const CollectiveNeed *need = &needs->collectives.at[i];
+        str_print(&s, "%d %u %llu %lld\n", (int)need->op, need->n_ranks,
+                  (unsigned long long)need->bytes, (long long)need->known_ps);
+    }
+    return format_id(arena, hash_bytes(str_text(&s), s.n));
+}

@@ -1,0 +1,246 @@
+/* The one table of options: parsing, help and the hints for misspelt ones all come from it. */
+#include <assert.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+typedef enum OptionKind { OPTION_flag, OPTION_text, OPTION_list, OPTION_maybe } OptionKind;
+
+typedef struct Option {
+    const char *name;
+    char letter; /* 0: only the long form */
+    OptionKind kind;
+    const char *value; /* what it is called in the help; NULL for a flag */
+    size_t field;      /* in Options */
+    uint32_t groups;   /* 0: every verb */
+    const char *help;
+} Option;
+
+#define FIELD(name) offsetof(Options, name)
+static const Option option_table[] = {
+    {"set", 's', OPTION_list, "KEY=VALUE", FIELD(set), OPTIONS_plan,
+     "change what the script gives to plan{}, as in --set mesh.tp=4; repeatable"},
+    {"seed", 0, OPTION_text, "N", FIELD(seed_text), OPTIONS_plan,
+     "seed of initial weights and data, instead of the plan's"},
+    {"cluster", 0, OPTION_text, "NAME", FIELD(cluster), OPTIONS_text_plan,
+     "the hardware, by its name in the library, instead of the plan's"},
+    {"nodes", 0, OPTION_text, "N", FIELD(nodes), OPTIONS_text_plan,
+     "with --cluster: the number of nodes (default: as many as the ranks need)"},
+    {"after", 0, OPTION_text, "PASS", FIELD(after), OPTIONS_show,
+     "stop after this pass and show what there is then"},
+    {"role", 0, OPTION_text, "N", FIELD(role_text), OPTIONS_show, "only this program, from 0"},
+    {"text", 0, OPTION_flag, NULL, FIELD(text), OPTIONS_show,
+     "the exact text form, which `tandem check` reads back"},
+    {"trace", 0, OPTION_flag, NULL, FIELD(trace), OPTIONS_sim,
+     "keep when each instruction began and ended, for `tandem trace` and `compare`"},
+    {"unfolded", 0, OPTION_flag, NULL, FIELD(unfolded), OPTIONS_sim,
+     "simulate every rank, also those that do the same"},
+    {"ranks", 'n', OPTION_text, "N", FIELD(n_text), OPTIONS_run | OPTIONS_calibrate,
+     "number of processes; must be the product of the plan's mesh"},
+    {"backend", 0, OPTION_text, "NAME", FIELD(backend), OPTIONS_run,
+     "mpi: one process a rank (default); loopback: all ranks in this process"},
+    {"steps", 0, OPTION_text, "N", FIELD(steps_text), OPTIONS_run,
+     "training steps, instead of the plan's"},
+    {"data", 0, OPTION_text, "FILE", FIELD(data), OPTIONS_run,
+     "text to train on, byte by byte, instead of the plan's"},
+    {"verify", 0, OPTION_flag, NULL, FIELD(verify), OPTIONS_run,
+     "run a scaled-down plan in fp64 and compare it with one rank, tensor by tensor"},
+    {"timeout", 0, OPTION_text, "SECONDS", FIELD(timeout_text), OPTIONS_run,
+     "end the run when a communication takes longer (default 60)"},
+    {"poison", 0, OPTION_flag, NULL, FIELD(poison), OPTIONS_run,
+     "fill memory with signalling NaNs first and measure the highest byte touched"},
+    {"native", 0, OPTION_flag, NULL, FIELD(native), OPTIONS_run,
+     "reduce with MPI's own operations: faster, but not in rank order"},
+    {"output", 'o', OPTION_text, "FILE", FIELD(output), OPTIONS_trace,
+     "write there instead of to standard output"},
+    {"ranks", 0, OPTION_text, "LIST", FIELD(ranks), OPTIONS_trace, "only these ranks, as in 0,1,8"},
+    {"limit", 0, OPTION_text, "N", FIELD(limit_text), OPTIONS_runs,
+     "at most so many rows (default 20)"},
+    {"dry-run", 0, OPTION_flag, NULL, FIELD(dry_run), OPTIONS_dry_run,
+     "say what would be done, and store nothing"},
+    {"db", 0, OPTION_text, "FILE", FIELD(db), OPTIONS_store, "the store (default tandem.db)"},
+    {"json", 0, OPTION_flag, NULL, FIELD(json), 0, "one JSON document on standard output"},
+    {"quiet", 'q', OPTION_flag, NULL, FIELD(quiet), 0, "no warnings, notes or progress"},
+    {"verbose", 'v', OPTION_flag, NULL, FIELD(verbose), 0, "more notes; every step of a run"},
+    {"color", 0, OPTION_maybe, "WHEN", FIELD(color), 0,
+     "auto (default), always or never; NO_COLOR is respected"},
+    {"help", 'h', OPTION_flag, NULL, FIELD(help), 0, "this text"},
+};
+enum { N_OPTIONS = sizeof option_table / sizeof option_table[0] };
+
+static bool takes(const Verb *verb, const Option *option)
+{
+    return option->groups == 0 || (option->groups & verb->options) != 0;
+}
+
+void options_help(const Verb *verb, Str *out)
+{
+    for (uint32_t i = 0; i < N_OPTIONS; i++) {
+        const Option *option = &option_table[i];
+        if (!takes(verb, option)) continue;
+        Str left = str_in(out->arena);
+        if (option->letter != 0)
+            str_print(&left, "-%c, ", option->letter);
+        else
+            str_add(&left, "    ");
+        str_print(&left, "--%s", option->name);
+        if (option->kind == OPTION_maybe)
+            str_print(&left, "[=%s]", option->value);
+        else if (option->value != NULL)
+            str_print(&left, " %s", option->value);
+        str_print(out, "  %-23s %s\n", str_text(&left), option->help);
+    }
+}
+
+static bool bad_value(Cli *cli, const char *option, const char *text, const char *wanted)
+{
+    return cli_error(cli, FAULT_usage, "option-value", "--%s %s: %s is expected", option, text,
+                     wanted);
+}
+
+static bool read_count(Cli *cli, const char *option, const char *text, uint64_t most,
+                       uint64_t *value)
+{
+    if (text == NULL) return true;
+    char *end = NULL;
+    errno = 0;
+    unsigned long long n = strtoull(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != 0 || errno != 0 || n > most)
+        return bad_value(cli, option, text, "a whole number in range");
+    *value = n;
+    return true;
+}
+
+static bool read_small(Cli *cli, const char *option, const char *text, uint32_t *value)
+{
+    uint64_t wide = *value;
+    if (!read_count(cli, option, text, INT32_MAX, &wide)) return false;
+    *value = (uint32_t)wide;
+    return true;
+}
+
+/* The texts that stand for numbers or choices. */
+static bool check_values(Cli *cli)
+{
+    Options *o = &cli->options;
+    o->role = UINT32_MAX;
+    bool fine = read_count(cli, "seed", o->seed_text, UINT64_MAX, &o->seed);
+    fine = read_small(cli, "role", o->role_text, &o->role) && fine;
+    fine = read_small(cli, "ranks", o->n_text, &o->n) && fine;
+    fine = read_small(cli, "steps", o->steps_text, &o->steps) && fine;
+    fine = read_small(cli, "limit", o->limit_text, &o->limit) && fine;
+    fine = read_small(cli, "nodes", o->nodes, &o->n_nodes) && fine;
+    if (o->n_text != NULL && o->n == 0) fine = bad_value(cli, "ranks", o->n_text, "at least 1");
+    if (o->steps_text != NULL && o->steps == 0)
+        fine = bad_value(cli, "steps", o->steps_text, "at least 1");
+    if (o->timeout_text != NULL) {
+        char *end = NULL;
+        o->timeout_s = strtod(o->timeout_text, &end);
+        if (end == o->timeout_text || *end != 0 || !(o->timeout_s > 0 && o->timeout_s < 1e9))
+            fine = bad_value(cli, "timeout", o->timeout_text, "a positive number of seconds");
+    }
+    if (o->color != NULL && strcmp(o->color, "auto") != 0 && strcmp(o->color, "always") != 0 &&
+        strcmp(o->color, "never") != 0)
+        fine = bad_value(cli, "color", o->color, "auto, always or never");
+    for (uint32_t i = 0; i < o->set.n; i++)
+        if (strchr(o->set.at[i], '=') == NULL || o->set.at[i][0] == '=')
+            fine = bad_value(cli, "set", o->set.at[i], "KEY=VALUE");
+    if (o->nodes != NULL && o->cluster == NULL)
+        fine = cli_error(cli, FAULT_usage, "option-value", "--nodes goes with --cluster");
+    return fine;
+}
+
+static void store_value(Cli *cli, const Option *option, const char *value)
+{
+    char *field = (char *)&cli->options + option->field;
+    switch (option->kind) {
+    case OPTION_flag: *(bool *)(void *)field = true; break;
+    case OPTION_text: *(const char **)(void *)field = value; break;
+    case OPTION_maybe: *(const char **)(void *)field = value != NULL ? value : "always"; break;
+    case OPTION_list: list_push(cli->arena, &cli->options.set, value); break;
+    }
+}
+
+static bool unknown_option(Cli *cli, const char *word)
+{
+    const char *names[N_OPTIONS];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < N_OPTIONS; i++)
+        if (takes(cli->verb, &option_table[i])) names[n++] = option_table[i].name;
+    const char *bare = word + strspn(word, "-");
+    const char *end = strchr(bare, '=');
+    if (end != NULL) bare = arena_copy(cli->arena, bare, (size_t)(end - bare));
+    cli_error(cli, FAULT_usage, "unknown-option", "tandem %s has no option %s", cli->verb->name,
+              word);
+    const char *near = str_nearest(bare, names, n);
+    if (near != NULL)
+        diag_hint(&cli->diag, "did you mean --%s?", near);
+    else
+        diag_hint(&cli->diag, "`tandem %s --help` lists them", cli->verb->name);
+    return false;
+}
+
+enum { LONG_BASE = 256 }; /* getopt's value of option_table[i] is LONG_BASE + i */
+
+static bool bad_option(Cli *cli, char **argv, int answer, int at)
+{
+    if (answer == ':')
+        return cli_error(cli, FAULT_usage, "option-value", "option %s needs a value",
+                         argv[at > 0 ? at : 1]);
+    if (optopt >= LONG_BASE)
+        return cli_error(cli, FAULT_usage, "option-value", "option --%s takes no value",
+                         option_table[optopt - LONG_BASE].name);
+    if (optopt != 0) {
+        char word[] = {'-', (char)optopt, 0};
+        return unknown_option(cli, arena_dup(cli->arena, word));
+    }
+    return unknown_option(cli, argv[at]);
+}
+
+bool options_parse(Cli *cli, int argc, char **argv)
+{
+    assert(argc >= 1 && cli->verb != NULL);
+    struct option wide[N_OPTIONS + 1];
+    char narrow[2 * N_OPTIONS + 2];
+    uint32_t n = 0, m = 0;
+    narrow[m++] = ':';
+    for (uint32_t i = 0; i < N_OPTIONS; i++) {
+        const Option *option = &option_table[i];
+        if (!takes(cli->verb, option)) continue;
+        int has = option->kind == OPTION_flag    ? no_argument
+                  : option->kind == OPTION_maybe ? optional_argument
+                                                 : required_argument;
+        wide[n++] = (struct option){option->name, has, NULL, LONG_BASE + (int)i};
+        if (option->letter == 0) continue;
+        narrow[m++] = option->letter;
+        if (has == required_argument) narrow[m++] = ':';
+    }
+    wide[n] = (struct option){NULL, 0, NULL, 0};
+    narrow[m] = 0;
+    bool fine = true;
+    opterr = 0;
+    optind = 0; /* glibc: begin anew, for the second call in a process */
+    for (;;) {
+        int at = optind == 0 ? 1 : optind;
+        int answer = getopt_long(argc, argv, narrow, wide, NULL);
+        if (answer == -1) break;
+        if (answer == '?' || answer == ':') {
+            fine = bad_option(cli, argv, answer, optind > at ? optind - 1 : at) && fine;
+            continue;
+        }
+        uint32_t i = 0;
+        if (answer >= LONG_BASE)
+            i = (uint32_t)answer - LONG_BASE;
+        else
+            while (option_table[i].letter != (char)answer || !takes(cli->verb, &option_table[i]))
+                i++;
+        store_value(cli, &option_table[i], optarg);
+    }
+    cli->args = (const char *const *)&argv[optind];
+    cli->n_args = (uint32_t)(argc - optind);
+    return check_values(cli) && fine;
+}

@@ -1,0 +1,194 @@
+/* How results and diagnostics reach people: colour, tables, numbers, JSON. */
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+bool color_wanted(const Cli *cli, int fd)
+{
+    const char *when = cli->options.color;
+    if (when != NULL && strcmp(when, "always") == 0) return true;
+    if (when != NULL && strcmp(when, "never") == 0) return false;
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+    if (no != NULL && no[0] != 0) return false;
+    return isatty(fd) && term != NULL && strcmp(term, "dumb") != 0;
+}
+
+static const char *paint_code(Paint paint)
+{
+    switch (paint) {
+    case PAINT_none: return "0";
+    case PAINT_good: return "32";
+    case PAINT_bad: return "31";
+    case PAINT_warn: return "33";
+    case PAINT_strong: return "1";
+    }
+    assert(!"a paint");
+    return "0";
+}
+
+const char *paint(const Cli *cli, Paint color, const char *text)
+{
+    if (!cli->color || color == PAINT_none) return text;
+    return arena_print(cli->arena, "\033[%sm%s\033[0m", paint_code(color), text);
+}
+
+bool cli_error(Cli *cli, Fault fault, const char *rule, const char *format, ...)
+{
+    Str text = str_in(cli->arena);
+    va_list args;
+    va_start(args, format);
+    str_vprint(&text, format, args);
+    va_end(args);
+    return diag_error(&cli->diag, fault, rule, (Loc){NULL, 0}, "%s", str_text(&text));
+}
+
+void cli_flush_diagnostics(Cli *cli)
+{
+    Diag shown = cli->diag;
+    if (cli->options.quiet) {
+        shown = diag_in(cli->arena);
+        for (uint32_t i = 0; i < cli->diag.items.n; i++)
+            if (cli->diag.items.at[i].severity == SEVERITY_error)
+                list_push(cli->arena, &shown.items, cli->diag.items.at[i]);
+    }
+    Str text = str_in(cli->arena);
+    diag_print(&shown, &text);
+    fputs(str_text(&text), stderr);
+    fflush(stderr);
+    cli->diag.items.n = 0; /* n_errors stays */
+}
+
+static void add_diagnostics(Cli *cli)
+{
+    Str text = str_in(cli->arena);
+    diag_json(&cli->diag, &text);
+    json_error_t error;
+    json_t *list = json_loads(str_text(&text), 0, &error);
+    assert(list != NULL);
+    json_object_set_new(cli->json, "diagnostics", list);
+}
+
+int cli_finish(Cli *cli)
+{
+    int code = diag_exit_code(&cli->diag);
+    if (cli->exit_code != 0) code = cli->exit_code;
+    if (cli->json != NULL) {
+        json_put(cli->json, "ok", json_boolean(code == 0));
+        json_put(cli->json, "exit_code", json_integer(code));
+        add_diagnostics(cli);
+    }
+    cli_flush_diagnostics(cli);
+    int failed = 0;
+    if (cli->json != NULL) {
+        failed = json_dumpf(cli->json, stdout, JSON_INDENT(2)) != 0 || putchar('\n') == EOF;
+        json_decref(cli->json);
+        cli->json = NULL;
+    } else if (cli->out.n > 0) {
+        failed = fwrite(cli->out.at, 1, cli->out.n, stdout) != cli->out.n;
+    }
+    /* A full disk or a closed pipe shows only when the last bytes leave. */
+    if (fflush(stdout) != 0 || ferror(stdout)) failed = 1;
+    if (failed && code == 0) {
+        fputs("error[output]: cannot write to standard output\n", stderr);
+        code = 1;
+    }
+    return code;
+}
+
+void json_put(json_t *object, const char *key, json_t *value)
+{
+    int failed = json_object_set_new(object, key, value);
+    assert(failed == 0); /* fails only for a NULL value: text that is not UTF-8 */
+    (void)failed;
+}
+
+void json_text(json_t *object, const char *key, const char *value)
+{
+    json_t *text = value == NULL ? json_null() : json_string(value);
+    if (text == NULL) text = json_stringn_nocheck(value, strlen(value));
+    json_put(object, key, text);
+}
+
+void json_count(json_t *object, const char *key, uint64_t value)
+{
+    json_put(object, key, json_integer((json_int_t)value));
+}
+
+void json_number(json_t *object, const char *key, double value)
+{
+    json_put(object, key, isfinite(value) ? json_real(value) : json_null());
+}
+
+const char *format_time(Arena *arena, Ps ps)
+{
+    double s = (double)ps / (double)PS_PER_S;
+    double size = fabs(s);
+    if (size >= 100) return arena_print(arena, "%.1f s", s);
+    if (size >= 1) return arena_print(arena, "%.3f s", s);
+    if (size >= 0.1) return arena_print(arena, "%.1f ms", s * 1e3);
+    if (size >= 1e-3) return arena_print(arena, "%.2f ms", s * 1e3);
+    if (size >= 1e-6) return arena_print(arena, "%.2f us", s * 1e6);
+    return arena_print(arena, "%.0f ns", s * 1e9);
+}
+
+const char *format_ratio(Arena *arena, double ratio)
+{
+    return isfinite(ratio) ? arena_print(arena, "%+.1f %%", (ratio - 1) * 100) : "-";
+}
+
+const char *format_id(Arena *arena, Hash128 id)
+{
+    return arena_copy(arena, hash_hex(arena, id), 12);
+}
+
+Table table_in(Arena *arena, uint32_t n_columns, const char *const *heads)
+{
+    assert(n_columns > 0);
+    Table t = {.arena = arena, .n_columns = n_columns, .heads = heads};
+    return t;
+}
+
+void table_cell(Table *t, const char *format, ...)
+{
+    Str text = str_in(t->arena);
+    va_list args;
+    va_start(args, format);
+    str_vprint(&text, format, args);
+    va_end(args);
+    list_push(t->arena, &t->cells, str_text(&text));
+}
+
+static void print_cell(const char *text, uint32_t width, bool right, bool last, Str *out)
+{
+    uint32_t n = (uint32_t)strlen(text);
+    uint32_t gap = width > n ? width - n : 0;
+    if (right) str_print(out, "%*s", (int)gap, "");
+    str_add(out, text);
+    if (!right && !last) str_print(out, "%*s", (int)gap, "");
+    str_add(out, last ? "\n" : "  ");
+}
+
+void table_print(const Table *t, Str *out)
+{
+    assert(t->cells.n % t->n_columns == 0);
+    uint32_t *width = arena_array(t->arena, t->n_columns, sizeof *width);
+    for (uint32_t i = 0; i < t->cells.n + t->n_columns; i++) {
+        uint32_t column = i % t->n_columns;
+        const char *head = t->heads[column] + (t->heads[column][0] == '>');
+        size_t n = strlen(i < t->n_columns ? head : t->cells.at[i - t->n_columns]);
+        if (n > width[column]) width[column] = (uint32_t)n;
+    }
+    for (uint32_t i = 0; i < t->cells.n + t->n_columns; i++) {
+        uint32_t column = i % t->n_columns;
+        bool right = t->heads[column][0] == '>';
+        const char *text =
+            i < t->n_columns ? t->heads[column] + right : t->cells.at[i - t->n_columns];
+        if (column == 0) str_add(out, "  ");
+        print_cell(text, width[column], right, column + 1 == t->n_columns, out);
+    }
+}

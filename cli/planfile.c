@@ -1,0 +1,280 @@
+/* From PLAN on the command line to a plan that is compiled, proven and fitted; and the report of
+ * what it is that several verbs begin with. */
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "planner/front/front.h"
+#include "planner/ir/verify.h"
+#include "planner/passes/passes.h"
+
+enum { MOST_TEXT_BYTES = 1 << 30 };
+
+bool plan_path_is_text(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot != NULL && (strcmp(dot, ".plan") == 0 || strcmp(dot, ".txt") == 0);
+}
+
+static bool read_file(Cli *cli, const char *path, Str *out)
+{
+    FILE *file = fopen(path, "rb");
+    if (file == NULL)
+        return cli_error(cli, FAULT_input, "plan-open", "cannot open %s: %s", path,
+                         strerror(errno));
+    char block[65536];
+    size_t n = 0;
+    bool fine = true;
+    while (fine && (n = fread(block, 1, sizeof block, file)) > 0) {
+        str_add_bytes(out, block, n);
+        if (out->n > MOST_TEXT_BYTES)
+            fine = cli_error(cli, FAULT_input, "plan-open", "%s is longer than 1 GiB", path);
+    }
+    if (fine && ferror(file))
+        fine =
+            cli_error(cli, FAULT_input, "plan-open", "cannot read %s: %s", path, strerror(errno));
+    fclose(file);
+    return fine;
+}
+
+static void named_cluster(Cli *cli, PlanFile *file, uint32_t n_ranks)
+{
+    uint32_t nodes = cli->options.n_nodes;
+    Cluster one;
+    if (!front_cluster(cli->options.cluster, nodes > 0 ? nodes : 1, cli->arena, &one, &cli->diag))
+        return;
+    if (nodes == 0 && one.devices_per_node > 0) {
+        uint32_t need = (n_ranks + one.devices_per_node - 1) / one.devices_per_node;
+        if (need > 1 && !front_cluster(cli->options.cluster, need, cli->arena, &one, &cli->diag))
+            return;
+    }
+    file->config.cluster = one;
+    file->has_cluster = true;
+}
+
+static bool load_text(Cli *cli, PlanFile *file)
+{
+    if (cli->options.set.n > 0 || cli->options.seed_text != NULL)
+        return cli_error(cli, FAULT_usage, "option-value",
+                         "--set and --seed change a script; %s is a plan's text", file->path);
+    Str text = str_in(cli->arena);
+    if (!read_file(cli, file->path, &text)) return false;
+    file->plan = text_parse(file->path, str_text(&text), text.n, cli->arena, &cli->diag);
+    if (file->plan == NULL) return false;
+    file->config.seed = file->plan->step.seed;
+    if (cli->options.cluster != NULL) named_cluster(cli, file, file->plan->mesh.n_ranks);
+    return true;
+}
+
+static bool load_script(Cli *cli, PlanFile *file, const PlanOptions *options)
+{
+    FrontOptions front = {
+        .set = cli->options.set.at, .n_set = cli->options.set.n, .shrink = options->shrink};
+    Graph graph;
+    memset(&graph, 0, sizeof graph);
+    if (!front_load(file->path, &front, cli->arena, &file->config, &graph, &cli->diag))
+        return false;
+    file->has_cluster = true;
+    if (cli->options.seed_text != NULL) file->config.seed = cli->options.seed;
+    if (cli->options.cluster != NULL) {
+        uint64_t ranks = 1;
+        for (uint32_t i = 0; i < AXIS_NAMES; i++)
+            ranks *= file->config.axis_size[i] > 1 ? file->config.axis_size[i] : 1;
+        named_cluster(cli, file, (uint32_t)ranks);
+        if (cli->diag.n_errors > 0) return false;
+    }
+    LowerOptions lower = lower_options_default();
+    if (options->cpu || file->config.cluster.is_local) lower.workspace = kernel_cpu_workspace;
+    if (options->shrink) lower.dtypes = dtype_map_all(DT_f64);
+    file->plan =
+        passes_compile(&file->config, &graph, &lower, options->stop_after, cli->arena, &cli->diag);
+    return file->plan != NULL;
+}
+
+PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options)
+{
+    static const PlanOptions none = {.shrink = false};
+    if (options == NULL) options = &none;
+    PlanFile *file = arena_alloc(cli->arena, sizeof *file);
+    file->path = path;
+    file->is_text = plan_path_is_text(path);
+    file->config.file = path;
+    if (file->is_text && (options->shrink || options->stop_after != NULL)) {
+        cli_error(cli, FAULT_usage, "option-value", "%s is a plan's text: this needs the script",
+                  path);
+        return NULL;
+    }
+    bool fine = file->is_text ? load_text(cli, file) : load_script(cli, file, options);
+    if (!fine) return NULL;
+    if (options->stop_after != NULL || options->unproven) return file;
+    if (verify_plan(file->plan, VERIFY_all, file->is_text, &cli->diag) && file->has_cluster)
+        verify_fit(file->plan, file->config.cluster.device.memory_bytes,
+                   file->config.cluster.device.reserved_bytes, &cli->diag);
+    Arena *scratch = arena_new();
+    file->id = text_plan_id(file->plan, scratch);
+    arena_free(scratch);
+    return file;
+}
+
+uint64_t plan_instructions(const Plan *plan, bool communications_only)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < plan->programs.n; i++) {
+        const Program *p = &plan->programs.at[i];
+        for (Pc pc = 1; pc < p->code.n; pc++)
+            n += !communications_only || op_info(p->code.at[pc].op)->class_ == OP_CLASS_comm;
+    }
+    return n;
+}
+
+const char *mesh_text(Arena *arena, const Mesh *mesh)
+{
+    Str text = str_in(arena);
+    for (uint32_t i = 0; i < mesh->n_axes; i++)
+        str_print(&text, "%s%s %" PRIu32, i > 0 ? " x " : "", mesh->axis[i].text,
+                  mesh->axis[i].size);
+    return mesh->n_axes == 0 ? "1" : str_text(&text);
+}
+
+static const char *ac_name(AcMode mode)
+{
+    switch (mode) {
+    case AC_none: return "none";
+    case AC_full: return "full";
+    case AC_selective: return "selective";
+    }
+    assert(!"a mode");
+    return "";
+}
+
+static void add_pass(const PassConfig *pass, Str *out)
+{
+    switch (pass->name) {
+    case PASS_tp: str_add(out, pass->tp.sequence ? "tp(sequence)" : "tp"); break;
+    case PASS_ac: str_print(out, "ac(%s)", ac_name(pass->ac)); break;
+    case PASS_fsdp2:
+        switch (pass->fsdp2.reshard_after_forward) {
+        case RESHARD_true: str_add(out, "fsdp2(reshard)"); break;
+        case RESHARD_false: str_add(out, "fsdp2(keep)"); break;
+        case RESHARD_to:
+            str_print(out, "fsdp2(reshard to %" PRIu32 ")", pass->fsdp2.reshard_to);
+            break;
+        }
+        break;
+    case PASS_ddp: str_print(out, "ddp(buckets of %g MiB)", pass->ddp.bucket_mib); break;
+    case PASS_NAME_COUNT: assert(!"a pass"); break;
+    }
+}
+
+const char *passes_text(Arena *arena, const Config *config)
+{
+    Str text = str_in(arena);
+    for (uint32_t i = 0; i < config->n_passes; i++) {
+        if (i > 0) str_add(&text, ", ");
+        add_pass(&config->passes[i], &text);
+    }
+    return text.n == 0 ? "none" : str_text(&text);
+}
+
+static void report_text(Cli *cli, const PlanFile *file)
+{
+    const Plan *plan = file->plan;
+    const ModelInfo *info = &plan->graph.info;
+    Str *out = &cli->out;
+    str_print(out, "plan        %s  (%s)\n",
+              paint(cli, PAINT_strong, format_id(cli->arena, file->id)), file->path);
+    str_print(out, "model       %s  %s parameters", info->name != NULL ? info->name : "unnamed",
+              str_count(cli->arena, info->n_params));
+    str_print(out, " (%s without the input embedding)\n",
+              str_count(cli->arena, info->n_params_no_embedding));
+    str_print(out, "mesh        %s = %" PRIu32 " rank%s", mesh_text(cli->arena, &plan->mesh),
+              plan->mesh.n_ranks, plan->mesh.n_ranks == 1 ? "" : "s");
+    if (file->has_cluster)
+        str_print(out, " on %s, %" PRIu32 " x %" PRIu32 " %s", file->config.cluster.name,
+                  file->config.cluster.nodes, file->config.cluster.devices_per_node,
+                  file->config.cluster.device.name);
+    str_print(out,
+              "\nbatch       %" PRId64 " sequences of %" PRId64 " tokens a step, in %" PRIu32
+              " micro-batch%s\n",
+              plan->step.global_batch, plan->step.seq, plan->step.n_microbatches,
+              plan->step.n_microbatches == 1 ? "" : "es");
+    if (!file->is_text) str_print(out, "parallel    %s\n", passes_text(cli->arena, &file->config));
+    str_print(out, "program     %" PRIu32 " role%s, %s instructions, %s of them communication\n",
+              plan->programs.n, plan->programs.n == 1 ? "" : "s",
+              str_count(cli->arena, plan_instructions(plan, false)),
+              str_count(cli->arena, plan_instructions(plan, true)));
+}
+
+static void report_json(Cli *cli, const PlanFile *file)
+{
+    const Plan *plan = file->plan;
+    const ModelInfo *info = &plan->graph.info;
+    json_t *model = json_object(), *mesh = json_object();
+    json_text(cli->json, "plan_id", hash_hex(cli->arena, file->id));
+    json_text(cli->json, "file", file->path);
+    json_text(model, "name", info->name);
+    json_count(model, "params", info->n_params);
+    json_count(model, "params_without_input_embedding", info->n_params_no_embedding);
+    json_put(cli->json, "model", model);
+    for (uint32_t i = 0; i < plan->mesh.n_axes; i++)
+        json_count(mesh, plan->mesh.axis[i].text, plan->mesh.axis[i].size);
+    json_put(cli->json, "mesh", mesh);
+    json_count(cli->json, "ranks", plan->mesh.n_ranks);
+    json_text(cli->json, "cluster", file->has_cluster ? file->config.cluster.name : NULL);
+    json_count(cli->json, "global_batch", (uint64_t)plan->step.global_batch);
+    json_count(cli->json, "seq", (uint64_t)plan->step.seq);
+    json_count(cli->json, "microbatches", plan->step.n_microbatches);
+    json_count(cli->json, "roles", plan->programs.n);
+    json_count(cli->json, "instructions", plan_instructions(plan, false));
+    json_count(cli->json, "communications", plan_instructions(plan, true));
+}
+
+void plan_file_report(Cli *cli, const PlanFile *file)
+{
+    if (cli->json != NULL)
+        report_json(cli, file);
+    else
+        report_text(cli, file);
+}
+
+static uint32_t worst_program(const Plan *plan)
+{
+    uint32_t worst = 0;
+    for (uint32_t i = 1; i < plan->programs.n; i++)
+        if (plan->programs.at[i].bytes > plan->programs.at[worst].bytes) worst = i;
+    return worst;
+}
+
+void plan_file_memory(Cli *cli, const PlanFile *file)
+{
+    const Plan *plan = file->plan;
+    assert(plan->programs.n > 0);
+    uint32_t worst = worst_program(plan);
+    Rank rank = 0;
+    while (plan->program_of[rank] != worst) rank++;
+    uint64_t arena_bytes = plan->programs.at[worst].bytes;
+    const Device *device = &file->config.cluster.device;
+    uint64_t total = arena_bytes + (file->has_cluster ? device->reserved_bytes : 0);
+    bool fits = !file->has_cluster || total <= device->memory_bytes;
+    if (cli->json != NULL) {
+        json_count(cli->json, "peak_bytes", arena_bytes);
+        json_count(cli->json, "peak_rank", rank);
+        if (!file->has_cluster) return;
+        json_count(cli->json, "reserved_bytes", device->reserved_bytes);
+        json_count(cli->json, "device_bytes", device->memory_bytes);
+        json_put(cli->json, "fits", json_boolean(fits));
+        return;
+    }
+    str_print(&cli->out, "memory      %s on rank %" PRIu32, str_bytes(cli->arena, arena_bytes),
+              rank);
+    if (!file->has_cluster) {
+        str_add(&cli->out, "; no device to fit (--cluster names one)\n");
+        return;
+    }
+    str_print(&cli->out, " + %s reserved: %s %s\n", str_bytes(cli->arena, device->reserved_bytes),
+              fits ? paint(cli, PAINT_good, "fits") : paint(cli, PAINT_bad, "DOES NOT FIT"),
+              str_bytes(cli->arena, device->memory_bytes));
+}

@@ -1,0 +1,131 @@
+/* Simulates a plan once and keeps the prediction. */
+#include "cli/predict.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+const char *plan_stored_text(const Plan *plan, Arena *arena)
+{
+    Str text = str_in(arena);
+    text_print(plan, TEXT_WITH_LOCATIONS, &text);
+    return str_text(&text);
+}
+
+const char *cluster_text(Arena *arena, const Cluster *cluster)
+{
+    return arena_print(arena, "%s, %" PRIu32 " x %" PRIu32, cluster->name, cluster->nodes,
+                       cluster->devices_per_node);
+}
+
+void memory_rows(const Plan *plan, Arena *arena, RunRecord *record)
+{
+    for (uint32_t i = 0; i < plan->programs.n; i++) {
+        Arena *scratch = arena_new();
+        MemoryCurve curve;
+        memory_curve(plan, &plan->programs.at[i], scratch, &curve);
+        for (int c = 1; c < CATEGORY_COUNT && curve.n > 0; c++) {
+            uint64_t bytes = curve.at[curve.peak][c];
+            if (bytes > 0) list_push(arena, &record->memory, ((MemoryRow){i, (Category)c, bytes}));
+        }
+        arena_free(scratch);
+    }
+}
+
+static void fill_record(RunRecord *record, const SimReport *report, Arena *arena)
+{
+    record->status = report->fits ? "ok" : "infeasible";
+    record->step_ps = report->step_ps;
+    record->compute_ps = report->compute_ps;
+    record->exposed_ps = 0;
+    for (uint32_t i = 0; i < report->axes.n; i++)
+        record->exposed_ps += report->axes.at[i].exposed_ps;
+    record->peak_bytes = report->peak_bytes;
+    record->peak_rank = report->peak_rank;
+    record->tokens_per_s_per_device = report->tokens_per_s_per_device;
+    record->mfu = report->mfu;
+    record->mfu_formula = arena_print(arena, "%s, over %s", report->mfu_formula, report->peak_name);
+    for (uint32_t i = 0; i < report->collectives.n; i++)
+        list_push(arena, &record->collectives, report->collectives.at[i]);
+}
+
+static bool same_key(const RunRecord *a, const RunRecord *b)
+{
+    return strcmp(a->cluster, b->cluster) == 0 && strcmp(a->scenario, b->scenario) == 0 &&
+           strcmp(a->backend, b->backend) == 0 && strcmp(a->engine, b->engine) == 0 &&
+           strcmp(a->calibration, b->calibration) == 0 && a->seed == b->seed;
+}
+
+/* The newest prediction of this plan, if its key is the wanted one and it has the trace. */
+static bool find_stored(Cli *cli, Store *store, bool trace, Prediction *prediction)
+{
+    RunRecord *wanted = &prediction->record;
+    int64_t id = store_find_run(store, RUN_predicted, wanted->plan, &cli->diag);
+    if (id == 0) return false;
+    RunRecord old;
+    Trace rows;
+    memset(&old, 0, sizeof old);
+    memset(&rows, 0, sizeof rows);
+    if (!store_load_run(store, id, cli->arena, &old, trace ? &rows : NULL, &cli->diag))
+        return false;
+    if (!same_key(&old, wanted) || (trace && rows.rows.n == 0)) return false;
+    prediction->record = old;
+    prediction->id = id;
+    prediction->found = true;
+    return true;
+}
+
+static bool simulate(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *options,
+                     Prediction *prediction)
+{
+    const Cluster *cluster = options->cluster;
+    SimOptions sim = {.unfolded = options->unfolded,
+                      .trace = options->trace,
+                      .seed = prediction->record.seed,
+                      .steps = 2,
+                      .store = cluster->is_local ? store : NULL,
+                      .machine = cluster->is_local ? machine_key(cli->arena) : NULL,
+                      .backend = options->backend};
+    SimReport report;
+    memset(&report, 0, sizeof report);
+    if (!sim_run(file->plan, cluster, &sim, cli->arena, &report, &cli->diag)) return false;
+    fill_record(&prediction->record, &report, cli->arena);
+    memory_rows(file->plan, cli->arena, &prediction->record);
+    if (options->trace) {
+        Trace *trace = arena_alloc(cli->arena, sizeof *trace);
+        *trace = report.trace;
+        prediction->record.trace = trace;
+    }
+    prediction->n_events = report.n_events;
+    prediction->n_classes = report.n_classes;
+    return true;
+}
+
+bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *options,
+             Prediction *prediction)
+{
+    assert(options->cluster != NULL);
+    memset(prediction, 0, sizeof *prediction);
+    RunRecord *record = &prediction->record;
+    Needs needs;
+    memset(&needs, 0, sizeof needs);
+    if (options->cluster->is_local)
+        needs_find(file->plan, store, machine_key(cli->arena), options->backend, cli->arena, &needs,
+                   &cli->diag);
+    record->kind = RUN_predicted;
+    record->plan = file->id;
+    record->plan_name = file->path;
+    record->cluster = cluster_text(cli->arena, options->cluster);
+    record->scenario = options->unfolded ? "unfolded" : "";
+    record->backend = options->backend;
+    record->engine = SIM_ENGINE_VERSION;
+    record->calibration = calibration_id(options->cluster, &needs, cli->arena);
+    record->seed = file->config.seed;
+    record->n_ranks = file->plan->mesh.n_ranks;
+    if (store != NULL && find_stored(cli, store, options->trace, prediction)) return true;
+    if (!simulate(cli, file, store, options, prediction)) return false;
+    if (store == NULL || !options->keep) return true;
+    record->plan_text = plan_stored_text(file->plan, cli->arena);
+    prediction->id = store_run(store, record, &cli->diag);
+    return prediction->id != 0;
+}

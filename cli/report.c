@@ -1,0 +1,154 @@
+/* A prediction as people and programs read it. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli/predict.h"
+
+typedef struct AxisSum {
+    const char *axes;
+    uint64_t bytes, n;
+    Ps total_ps, exposed_ps;
+} AxisSum;
+typedef LIST(AxisSum) AxisSums;
+
+static AxisSums sum_by_axis(Cli *cli, const RunRecord *record)
+{
+    AxisSums sums = {NULL, 0, 0};
+    for (uint32_t i = 0; i < record->collectives.n; i++) {
+        const CollectiveRow *row = &record->collectives.at[i];
+        uint32_t k = 0;
+        while (k < sums.n && strcmp(sums.at[k].axes, row->axes) != 0) k++;
+        if (k == sums.n) list_push(cli->arena, &sums, ((AxisSum){.axes = row->axes}));
+        sums.at[k].bytes += row->bytes * row->n;
+        sums.at[k].n += row->n;
+        sums.at[k].total_ps += row->total_ps;
+        sums.at[k].exposed_ps += row->exposed_ps;
+    }
+    return sums;
+}
+
+static void communication_text(Cli *cli, const RunRecord *record)
+{
+    static const char *const heads[] = {"axis", ">collectives", ">bytes", ">busy", ">exposed"};
+    AxisSums sums = sum_by_axis(cli, record);
+    if (sums.n == 0) return;
+    str_add(&cli->out, "communication of the slowest rank, a step\n");
+    Table t = table_in(cli->arena, 5, heads);
+    for (uint32_t i = 0; i < sums.n; i++) {
+        table_cell(&t, "%s", sums.at[i].axes);
+        table_cell(&t, "%s", str_count(cli->arena, sums.at[i].n));
+        table_cell(&t, "%s", str_bytes(cli->arena, sums.at[i].bytes));
+        table_cell(&t, "%s", format_time(cli->arena, sums.at[i].total_ps));
+        table_cell(&t, "%s", format_time(cli->arena, sums.at[i].exposed_ps));
+    }
+    table_print(&t, &cli->out);
+}
+
+static uint64_t category_bytes(const RunRecord *record, uint32_t program, Category category)
+{
+    for (uint32_t i = 0; i < record->memory.n; i++) {
+        const MemoryRow *row = &record->memory.at[i];
+        if (row->program == program && row->category == category) return row->bytes;
+    }
+    return 0;
+}
+
+static void memory_text(Cli *cli, const PlanFile *file, const RunRecord *record)
+{
+    const Plan *plan = file->plan;
+    const char **heads = arena_array(cli->arena, plan->programs.n + 1, sizeof *heads);
+    heads[0] = "category";
+    for (uint32_t i = 0; i < plan->programs.n; i++)
+        heads[i + 1] = arena_print(cli->arena, ">role %" PRIu32, i);
+    str_add(&cli->out, "memory at the peak of each role\n");
+    Table t = table_in(cli->arena, plan->programs.n + 1, heads);
+    for (int c = 1; c < CATEGORY_COUNT; c++) {
+        uint64_t most = 0;
+        for (uint32_t i = 0; i < plan->programs.n; i++)
+            most |= category_bytes(record, i, (Category)c);
+        if (most == 0) continue;
+        table_cell(&t, "%s", category_name((Category)c));
+        for (uint32_t i = 0; i < plan->programs.n; i++)
+            table_cell(&t, "%s", str_bytes(cli->arena, category_bytes(record, i, (Category)c)));
+    }
+    table_cell(&t, "holes");
+    for (uint32_t i = 0; i < plan->programs.n; i++) {
+        uint64_t live = 0;
+        for (int c = 1; c < CATEGORY_COUNT; c++) live += category_bytes(record, i, (Category)c);
+        uint64_t all = plan->programs.at[i].bytes;
+        table_cell(&t, "%s", str_bytes(cli->arena, all > live ? all - live : 0));
+    }
+    table_cell(&t, "all");
+    for (uint32_t i = 0; i < plan->programs.n; i++)
+        table_cell(&t, "%s", str_bytes(cli->arena, plan->programs.at[i].bytes));
+    table_print(&t, &cli->out);
+}
+
+static void report_text(Cli *cli, const PlanFile *file, const Prediction *p)
+{
+    const RunRecord *r = &p->record;
+    Arena *arena = cli->arena;
+    Ps idle = r->step_ps - r->compute_ps - r->exposed_ps;
+    str_print(&cli->out, "step        %s  (compute %s, exposed communication %s, other %s)\n",
+              paint(cli, PAINT_strong, format_time(arena, r->step_ps)),
+              format_time(arena, r->compute_ps), format_time(arena, r->exposed_ps),
+              format_time(arena, idle > 0 ? idle : 0));
+    double per_device = r->tokens_per_s_per_device;
+    str_print(&cli->out, "throughput  %s tokens/s, %s tokens/s/GPU\n",
+              str_count(arena, (uint64_t)(per_device * r->n_ranks + 0.5)),
+              str_count(arena, (uint64_t)(per_device + 0.5)));
+    str_print(&cli->out, "MFU         %.1f %% = %s\n", r->mfu * 100, r->mfu_formula);
+    communication_text(cli, r);
+    memory_text(cli, file, r);
+    if (p->id != 0)
+        str_print(&cli->out, "run         %" PRId64 " in %s%s  (calibration %s)\n", p->id,
+                  cli->options.db, p->found ? ": found, not simulated again" : "", r->calibration);
+}
+
+static void report_json(Cli *cli, const PlanFile *file, const Prediction *p)
+{
+    const RunRecord *r = &p->record;
+    json_t *root = cli->json;
+    json_count(root, "step_ps", (uint64_t)r->step_ps);
+    json_count(root, "compute_ps", (uint64_t)r->compute_ps);
+    json_count(root, "exposed_ps", (uint64_t)r->exposed_ps);
+    json_number(root, "tokens_per_s_per_device", r->tokens_per_s_per_device);
+    json_number(root, "tokens_per_s", r->tokens_per_s_per_device * r->n_ranks);
+    json_number(root, "mfu", r->mfu);
+    json_text(root, "mfu_formula", r->mfu_formula);
+    json_t *list = json_array();
+    AxisSums sums = sum_by_axis(cli, r);
+    for (uint32_t i = 0; i < sums.n; i++) {
+        json_t *row = json_object();
+        json_text(row, "axis", sums.at[i].axes);
+        json_count(row, "collectives", sums.at[i].n);
+        json_count(row, "bytes", sums.at[i].bytes);
+        json_count(row, "busy_ps", (uint64_t)sums.at[i].total_ps);
+        json_count(row, "exposed_ps", (uint64_t)sums.at[i].exposed_ps);
+        json_array_append_new(list, row);
+    }
+    json_put(root, "communication", list);
+    list = json_array();
+    for (uint32_t i = 0; i < file->plan->programs.n; i++) {
+        json_t *row = json_object();
+        json_count(row, "role", i);
+        json_count(row, "bytes", file->plan->programs.at[i].bytes);
+        for (int c = 1; c < CATEGORY_COUNT; c++)
+            json_count(row, category_name((Category)c), category_bytes(r, i, (Category)c));
+        json_array_append_new(list, row);
+    }
+    json_put(root, "memory", list);
+    json_text(root, "calibration", r->calibration);
+    json_text(root, "engine", r->engine);
+    json_count(root, "seed", r->seed);
+    json_put(root, "run", p->id != 0 ? json_integer(p->id) : json_null());
+    json_put(root, "found", json_boolean(p->found));
+}
+
+void prediction_report(Cli *cli, const PlanFile *file, const Prediction *p)
+{
+    if (cli->json != NULL)
+        report_json(cli, file, p);
+    else
+        report_text(cli, file, p);
+}

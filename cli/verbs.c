@@ -1,0 +1,172 @@
+/* The verbs, and the way from argv to one of them. */
+#include <assert.h>
+#include <locale.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "planner/base/log.h"
+
+#define PLAN_GROUPS (OPTIONS_plan | OPTIONS_text_plan)
+
+static const Verb verb_table[] = {
+    {"check", "PLAN", 1, 1, "Validate a plan and prove that it is correct",
+     "Loads the script (or the text of a plan), compiles it into one program a role, proves "
+     "layouts,\n"
+     "scales, races, deadlocks and coverage on the result, and says whether it fits the device.",
+     "tandem check scripts/plans/llama3_8b.lua --set mesh.tp=4 --set mesh.dp_shard=4", PLAN_GROUPS,
+     cmd_check},
+    {"show", "PLAN", 1, 1, "Print the program of each role, or what a pass left behind",
+     "Without options the whole lowered plan in the friendly form; --text gives the exact one.",
+     "tandem show scripts/plans/tiny_text.lua --after tp", PLAN_GROUPS | OPTIONS_show, cmd_show},
+    {"sim", "PLAN", 1, 1, "Predict time, memory and communication, and store the prediction",
+     "Runs the plan in virtual time on the cluster that it names. A plan that does not fit is\n"
+     "predicted and stored all the same. An equal prediction is taken from the store.",
+     "tandem sim scripts/plans/llama3_8b.lua",
+     PLAN_GROUPS | OPTIONS_sim | OPTIONS_store | OPTIONS_dry_run, cmd_sim},
+    {"run", "PLAN", 1, 1, "Train: execute that very plan, and compare with the prediction",
+     "With the mpi backend the command starts itself under mpirun, one process a rank; under "
+     "mpirun\n"
+     "or srun it simply joins. Costs of this machine are measured first if the store has none.",
+     "tandem run scripts/plans/tiny_text.lua -n 4",
+     OPTIONS_plan | OPTIONS_run | OPTIONS_store | OPTIONS_dry_run, cmd_run},
+    {"compare", "[RUN]", 0, 1, "Predicted against measured, by kind of op, in total, and memory",
+     "RUN is a measured run's number (see `tandem runs`); without one, the newest.",
+     "tandem compare", OPTIONS_store, cmd_compare},
+    {"calibrate", "[PLAN]", 0, 1, "Measure this machine's kernels and collectives into the store",
+     "Measures each kernel (with its sizes) and each collective that the plan needs; the default "
+     "is\n"
+     "the library's plans/tiny_text.lua.",
+     "tandem calibrate scripts/plans/tiny_text.lua",
+     OPTIONS_plan | OPTIONS_calibrate | OPTIONS_store | OPTIONS_dry_run, cmd_calibrate},
+    {"trace", "RUN", 1, 1, "Write a run's steady step as a Chrome trace",
+     "One track a rank and stream; open it in Perfetto or chrome://tracing.",
+     "tandem trace 2 -o step.json", OPTIONS_store | OPTIONS_trace, cmd_trace},
+    {"explain", "[RULE]", 0, 1, "Tell the story of a diagnostic's rule",
+     "Without a rule: all of them. The rule is the word in brackets in error[...].",
+     "tandem explain divides-heads", 0, cmd_explain},
+    {"runs", "", 0, 0, "List what the store holds, newest first", "Predictions and measured runs.",
+     "tandem runs --limit 5", OPTIONS_store | OPTIONS_runs, cmd_runs},
+    {"db", "path|info|check", 1, 1, "Where the store is, what is in it, whether it is sound",
+     "It is a SQLite file with views for people (v_run, ...): any SQLite tool reads it.",
+     "tandem db info", OPTIONS_store, cmd_db},
+    {"doctor", "", 0, 0, "What this machine can do: MPI, cores, memory, store", "", "tandem doctor",
+     OPTIONS_store, cmd_doctor},
+    {"help", "[TOPIC]", 0, 1, "This overview, a verb, or a topic", "", "tandem help exit-codes", 0,
+     cmd_help},
+};
+const Verb *const verbs = verb_table;
+const uint32_t n_verbs = sizeof verb_table / sizeof verb_table[0];
+
+const Verb *verb_find(const char *name)
+{
+    for (uint32_t i = 0; i < n_verbs; i++)
+        if (strcmp(verbs[i].name, name) == 0) return &verbs[i];
+    return NULL;
+}
+
+/* Parts of the design that are not built. */
+static const char *const absent[] = {"net",    "sweep",  "report", "ci",
+                                     "import", "export", "init",   "config"};
+enum { N_ABSENT = sizeof absent / sizeof absent[0] };
+
+const char *verb_absent(const char *name)
+{
+    for (uint32_t i = 0; i < N_ABSENT; i++)
+        if (strcmp(absent[i], name) == 0) return absent[i];
+    return NULL;
+}
+
+static void unknown_verb(Cli *cli, const char *name)
+{
+    if (verb_absent(name) != NULL) {
+        cli_error(cli, FAULT_usage, "absent-verb", "'%s' is not in this version (%s)", name,
+                  TANDEM_VERSION);
+        diag_hint(&cli->diag, "`tandem help` lists what is");
+        return;
+    }
+    const char **names = arena_array(cli->arena, n_verbs, sizeof *names);
+    for (uint32_t i = 0; i < n_verbs; i++) names[i] = verbs[i].name;
+    const char *near = str_nearest(name, names, n_verbs);
+    cli_error(cli, FAULT_usage, "unknown-verb", "tandem has no verb '%s'", name);
+    if (near != NULL)
+        diag_hint(&cli->diag, "did you mean `tandem %s`?", near);
+    else
+        diag_hint(&cli->diag, "`tandem help` lists them");
+}
+
+static void check_arguments(Cli *cli)
+{
+    const Verb *verb = cli->verb;
+    if (cli->n_args < verb->min_args)
+        cli_error(cli, FAULT_usage, "arguments", "tandem %s needs %s", verb->name, verb->arguments);
+    else if (cli->n_args > verb->max_args)
+        cli_error(cli, FAULT_usage, "arguments", "tandem %s: '%s' is one argument too many",
+                  verb->name, cli->args[verb->max_args]);
+    else
+        return;
+    diag_hint(&cli->diag, "for example: %s", verb->example);
+}
+
+static void out_of_memory(void *self)
+{
+    (void)self;
+    static const char text[] = "error[out-of-memory]: no memory left\n";
+    ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
+    (void)written;
+    _exit(1);
+}
+
+static void run_verb(Cli *cli, int argc, char **argv)
+{
+    bool fine = options_parse(cli, argc - 1, argv + 1);
+    cli->color = !cli->options.json && color_wanted(cli, STDOUT_FILENO);
+    if (cli->options.help) {
+        cli->diag = diag_in(cli->arena);
+        help_verb(cli->verb, &cli->out);
+        return;
+    }
+    if (cli->options.json) {
+        cli->json = json_object();
+        json_text(cli->json, "schema", arena_print(cli->arena, "tandem.%s/1", cli->verb->name));
+        json_text(cli->json, "version", TANDEM_VERSION);
+    }
+    if (fine) check_arguments(cli);
+    if (cli->diag.n_errors > 0) return;
+    if (cli->options.db == NULL) cli->options.db = getenv("TANDEM_DB");
+    if (cli->options.db == NULL || cli->options.db[0] == 0) cli->options.db = "tandem.db";
+    LogLevel level = cli->options.quiet ? LOG_quiet : cli->options.verbose ? LOG_debug : LOG_info;
+    log_configure(level, -1);
+    cli->verb->run(cli);
+}
+
+int cli_main(int argc, char **argv)
+{
+    /* A reader that leaves early (`| head`) is an error of writing, not a signal. */
+    signal(SIGPIPE, SIG_IGN);
+    setlocale(LC_ALL, "C");
+    Arena *arena = arena_new();
+    arena_on_full(arena, out_of_memory, NULL);
+    Cli cli = {.arena = arena, .diag = diag_in(arena), .out = str_in(arena)};
+    cli.program = argc > 0 ? argv[0] : "tandem";
+    cli.argv = (const char *const *)argv;
+    cli.argc = argc;
+    const char *word = argc > 1 ? argv[1] : "help";
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) word = "help";
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+        str_add(&cli.out, "tandem " TANDEM_VERSION "\n");
+    } else {
+        cli.verb = verb_find(word);
+        if (cli.verb != NULL && argc > 1)
+            run_verb(&cli, argc, argv);
+        else if (cli.verb != NULL)
+            help_overview(&cli.out);
+        else
+            unknown_verb(&cli, word);
+    }
+    int code = cli_finish(&cli);
+    arena_free(arena);
+    return code;
+}
