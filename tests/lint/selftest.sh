@@ -55,6 +55,8 @@ rejects banned planner/base/a.c '/* TO''DO */\n'
 accepts banned planner/base/a.c '/* strcpy(a) */ const char *a = "system(1)"; int my_rand(int);\n'
 rejects paths planner/base/a.c '/* see /home/me/x */\n'
 accepts paths planner/base/a.c '/* see ../work/x and build/work/x */\n'
+rejects headers planner/base/a.h 'size_t a(void);\n'
+accepts headers planner/base/a.h '#include <stddef.h>\nsize_t a(void);\n'
 
 if sh "$lint/symbols.sh" "$(command -v mpirun.openmpi || command -v mpirun)" >/dev/null 2>&1; then
     echo "symbols accepts a program that links Open MPI"
