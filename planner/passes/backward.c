@@ -1,0 +1,115 @@
+/* Derives the gradient graph: contractions from their signature, every other op from the wiring in its
+ * row. Gradients take the activation's layout; backward nodes split the same indices as their forward
+ * node. A gradient tensor is the sum of what its nodes write. */
+#include <assert.h>
+
+#include "planner/passes/pass.h"
+
+static TensorId wire_tensor(const Graph *g, const Node *f, Wire w)
+{
+    TensorId out = w.kind == WIRE_i ? f->in[w.index] : f->out[w.index];
+    return w.kind == WIRE_d ? g->tensors.at[out].grad : out;
+}
+
+static uint32_t wire_arg(const Node *f, Wire w) { return w.kind == WIRE_i ? w.index : (uint32_t)f->n_in + w.index; }
+
+static TensorId gradient_of(Job *job, TensorId id)
+{
+    Graph *g = &job->plan->graph;
+    if (g->tensors.at[id].grad) return g->tensors.at[id].grad;
+    Tensor t = g->tensors.at[id];
+    const char *name = arena_print(job->arena, "grad(%s)", t.name);
+    DType dtype = t.role == ROLE_param ? t.reduce_dtype : t.dtype;
+    TensorId grad = graph_tensor(g, job->arena, name, ROLE_gradient, dtype, t.n_dims, t.dim, t.loc);
+    Tensor *at = &g->tensors.at[grad];
+    at->use = t.use;
+    for (int d = 0; d < t.n_dims; d++) at->deal[d] = t.deal[d];
+    at->module = t.module;
+    at->grad_of = id;
+    g->tensors.at[id].grad = grad;
+    return grad;
+}
+
+/* The index of the backward op that walks where the forward node's index `letter` walked. */
+static char follow_letter(const Node *f, const Binding *forward, const Backward *w, const Binding *backward, char letter)
+{
+    if (!letter) return 0;
+    for (uint32_t i = 0; i < (uint32_t)w->n_in + w->n_of; i++) {
+        uint32_t arg = i < w->n_in ? wire_arg(f, w->in[i]) : w->of[i - w->n_in];
+        for (int d = 0; d < forward->n_dims[arg]; d++)
+            if (forward->letter[arg][d] == letter) {
+                char found = backward->letter[i][d];
+                return op_may_split(w->op, found) ? found : 0;
+            }
+    }
+    return 0;
+}
+
+static bool add_backward(Job *job, NodeId forward_id, const Backward *w)
+{
+    Graph *g = &job->plan->graph;
+    Node f = g->nodes.at[forward_id];
+    TensorId in[MAX_IN], out[MAX_OUT];
+    for (uint32_t i = 0; i < w->n_in; i++) {
+        in[i] = wire_tensor(g, &f, w->in[i]);
+        if (!in[i]) return true; /* no gradient reaches this output */
+    }
+    for (uint32_t j = 0; j < w->n_of; j++) out[j] = gradient_of(job, f.in[w->of[j]]);
+    NodeId id = graph_node(g, job->arena, w->op, in, w->n_in, out, w->n_of, graph_attrs_at(g, f.attrs), f.module, f.loc);
+    Node *n = &g->nodes.at[id];
+    n->forward = forward_id;
+    n->layer = f.layer;
+    n->stage = f.stage;
+    n->region = f.region;
+    Binding fb, nb;
+    if (!graph_bind(g, &f, &fb, job->diag) || !graph_bind(g, n, &nb, job->diag)) return false;
+    for (uint32_t a = 0; a < job->plan->mesh.n_axes; a++) n->split[a] = follow_letter(&f, &fb, w, &nb, f.split[a]);
+    return true;
+}
+
+/* needs[t]: does the loss depend on a parameter through t? */
+static bool *find_needs(Job *job)
+{
+    const Graph *g = &job->plan->graph;
+    bool *needs = arena_array(job->scratch, g->tensors.n, sizeof *needs);
+    for (TensorId t = 1; t < g->tensors.n; t++) needs[t] = g->tensors.at[t].role == ROLE_param;
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        const OpInfo *info = op_info(n->op);
+        bool any = false;
+        for (uint32_t k = 0; k < info->n_backward; k++)
+            for (uint32_t j = 0; j < info->backward[k].n_of; j++) any = any || needs[n->in[info->backward[k].of[j]]];
+        for (uint32_t j = 0; any && j < n->n_out; j++) needs[n->out[j]] = true;
+    }
+    return needs;
+}
+
+bool pass_backward(Job *job)
+{
+    Graph *g = &job->plan->graph;
+    const bool *needs = find_needs(job);
+    g->n_forward = (uint32_t)g->nodes.n - 1;
+    if (!g->loss || !needs[g->loss]) {
+        diag_error(job->diag, FAULT_input, "no-gradient", job->config->batch_loc,
+                   "the model's loss does not depend on any parameter");
+        diag_hint(job->diag, "forward must return nn.cross_entropy(logits, labels)");
+        return false;
+    }
+    for (NodeId id = g->n_forward; id > 0; id--) {
+        const OpInfo *info = op_info(g->nodes.at[id].op);
+        for (uint32_t k = 0; k < info->n_backward; k++) {
+            bool any = false;
+            for (uint32_t j = 0; j < info->backward[k].n_of; j++)
+                any = any || needs[g->nodes.at[id].in[info->backward[k].of[j]]];
+            if (any && !add_backward(job, id, &info->backward[k])) return false;
+        }
+    }
+    for (TensorId t = 1; t < g->tensors.n; t++) {
+        const Tensor *p = &g->tensors.at[t];
+        if (p->role != ROLE_param || p->grad) continue;
+        diag_error(job->diag, FAULT_input, "unused-parameter", p->loc, "%s receives no gradient: the loss does not use it",
+                   p->name);
+        diag_hint(job->diag, "call the module in forward, or remove it");
+    }
+    return job->diag->n_errors == 0;
+}

@@ -1,0 +1,163 @@
+/* The one rule: from a layout to another by slice, reduce_scatter, all_reduce, gather, in that order,
+ * each over all the axes that ask for the same change at once. Nothing else inserts a collective. */
+#include <assert.h>
+
+#include "planner/passes/lower.h"
+
+/* Local elements before dimension d: 1 means d is outermost, and parts are contiguous. */
+static int64_t outer_elements(const Lower *l, const Shape *s, int d)
+{
+    int64_t n = 1;
+    for (int i = 0; i < d; i++) n *= shape_local_dim(s, &l->plan->mesh, &l->g->deals, i);
+    return n;
+}
+
+static BufferId like(Lower *l, BufferId from, const Shape *shape, Category category)
+{
+    BufferId b = lower_buffer(l, shape, l->p->buffers.at[from].dtype, category);
+    l->p->buffers.at[b].tensor = l->p->buffers.at[from].tensor;
+    return b;
+}
+
+static BufferId local_step(Lower *l, OpKind op, BufferId from, const Shape *to, int dim, uint32_t parts, bool packed,
+                           NodeId origin)
+{
+    BufferId out = like(l, from, to, packed ? CATEGORY_communication : l->p->buffers.at[from].category);
+    l->p->buffers.at[out].packed = packed;
+    Emit e = {.op = op, .stream = STREAM_compute, .origin = origin, .n_in = 1, .n_out = 1, .arg = {from, out}};
+    e.attrs.dim = dim;
+    e.attrs.parts = parts;
+    lower_emit(l, &e);
+    return out;
+}
+
+static BufferId comm_step(Lower *l, OpKind op, AxisSet axes, BufferId from, BufferId out, Reduce reduce, int dim, NodeId origin)
+{
+    Emit e = {.op = op, .stream = lower_stream(l, axes, op), .axes = axes, .origin = origin, .n_in = 1, .n_out = 1,
+              .arg = {from, out}};
+    e.attrs.reduce = reduce;
+    e.attrs.dim = dim;
+    lower_emit(l, &e);
+    return out;
+}
+
+static void set_axes(const Lower *l, Layout *layout, AxisSet axes, int8_t on)
+{
+    for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
+        if (axes >> a & 1) layout->on[a] = on;
+}
+
+static BufferId gather(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin, Category category)
+{
+    Shape to = *lower_shape(l, from);
+    DealId deal = to.deal[d];
+    bool direct = outer_elements(l, &to, d) == 1 && !deal;
+    set_axes(l, &to.layout, axes, WHOLE);
+    if (!layout_axes_split(&to.layout, d)) to.deal[d] = 0;
+    if (direct) return comm_step(l, OP_all_gather, axes, from, like(l, from, &to, category), REDUCE_none, d, origin);
+    uint32_t parts = mesh_size(&l->plan->mesh, axes);
+    BufferId packed = like(l, from, &to, CATEGORY_communication);
+    l->p->buffers.at[packed].packed = true;
+    l->p->buffers.at[packed].bytes = l->p->buffers.at[from].bytes * parts;
+    comm_step(l, OP_all_gather, axes, from, packed, REDUCE_none, d, origin);
+    BufferId out = local_step(l, OP_unpack, packed, &to, d, parts, false, origin);
+    l->p->buffers.at[out].category = category;
+    return out;
+}
+
+static BufferId scatter(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin, Category category)
+{
+    Shape to = *lower_shape(l, from);
+    uint32_t parts = mesh_size(&l->plan->mesh, axes);
+    if (outer_elements(l, &to, d) != 1) from = local_step(l, OP_pack, from, &to, d, parts, true, origin);
+    set_axes(l, &to.layout, axes, SPLIT(d));
+    return comm_step(l, OP_reduce_scatter, axes, from, like(l, from, &to, category), REDUCE_sum, d, origin);
+}
+
+static BufferId cut(Lower *l, BufferId from, AxisSet axes, int d, DealId deal, NodeId origin)
+{
+    Shape to = *lower_shape(l, from);
+    set_axes(l, &to.layout, axes, SPLIT(d));
+    to.deal[d] = deal;
+    return local_step(l, OP_slice, from, &to, d, mesh_size(&l->plan->mesh, axes), false, origin);
+}
+
+/* The axes whose change from `a` to `b` is `change`, with the same dimension (or reduction) as the first found. */
+static AxisSet axes_of(const Lower *l, const Layout *a, const Layout *b, Change change, int8_t *key)
+{
+    AxisSet axes = 0;
+    *key = 0;
+    for (uint32_t i = 0; i < l->plan->mesh.n_axes; i++) {
+        if (layout_change(a->on[i], b->on[i]) != change) continue;
+        int8_t k = change == CHANGE_all_gather || change == CHANGE_all_reduce ? a->on[i] : b->on[i];
+        if (axes && k != *key) continue;
+        *key = k;
+        axes = (AxisSet)(axes | 1u << i);
+    }
+    return axes;
+}
+
+BufferId lower_convert(Lower *l, BufferId from, const Layout *to, NodeId origin, Category category)
+{
+    static const Change order[] = {CHANGE_slice, CHANGE_reduce_scatter, CHANGE_all_reduce, CHANGE_all_gather};
+    TensorId t = l->p->buffers.at[from].tensor;
+    for (size_t k = 0; k < sizeof order / sizeof order[0]; k++)
+        for (;;) {
+            int8_t key;
+            AxisSet axes = axes_of(l, &lower_shape(l, from)->layout, to, order[k], &key);
+            if (!axes) break;
+            int d = layout_is_split(key) ? layout_dim(key) : -1;
+            if (order[k] == CHANGE_slice) from = cut(l, from, axes, d, t ? l->g->tensors.at[t].deal[d] : 0, origin);
+            else if (order[k] == CHANGE_reduce_scatter) from = scatter(l, from, axes, d, origin, category);
+            else if (order[k] == CHANGE_all_gather) from = gather(l, from, axes, d, origin, category);
+            else {
+                Shape s = *lower_shape(l, from);
+                set_axes(l, &s.layout, axes, WHOLE);
+                Reduce reduce = key == PARTIAL_MAX ? REDUCE_max : REDUCE_sum;
+                from = comm_step(l, OP_all_reduce, axes, from, like(l, from, &s, category), reduce, -1, origin);
+            }
+        }
+    assert(layout_equal(&lower_shape(l, from)->layout, to));
+    return from;
+}
+
+void lower_add_version(Lower *l, TensorId t, BufferId buffer)
+{
+    list_reserve_none(l->scratch, &l->versions);
+    Version v = {buffer, lower_shape(l, buffer)->layout, l->versions_of[t]};
+    l->versions_of[t] = (uint32_t)list_push(l->scratch, &l->versions, v);
+}
+
+BufferId lower_find_version(const Lower *l, TensorId t, const Layout *layout)
+{
+    for (uint32_t v = l->versions_of[t]; v; v = l->versions.at[v].next)
+        if (!layout || layout_equal(&l->versions.at[v].layout, layout)) return l->versions.at[v].buffer;
+    return 0;
+}
+
+BufferId lower_want(Lower *l, TensorId t, const Layout *layout, NodeId origin)
+{
+    const Tensor *tensor = &l->g->tensors.at[t];
+    BufferId found;
+    if (tensor->role == ROLE_param) {
+        found = lower_weight(l, t, origin);
+        if (layout_equal(&lower_shape(l, found)->layout, layout)) return found;
+        return lower_convert(l, found, layout, origin, CATEGORY_gathered);
+    }
+    if ((found = lower_find_version(l, t, layout))) return found;
+    Layout use = tensor->use;
+    BufferId from = lower_find_version(l, t, &use);
+    if (!from) from = lower_find_version(l, t, NULL);
+    if (!from) {
+        assert(tensor->role == ROLE_activation);
+        assert(l->phase == PHASE_backward || l->phase == PHASE_recompute);
+        Phase phase = l->phase;
+        l->phase = PHASE_recompute;
+        lower_forward_node(l, tensor->producer);
+        l->phase = phase;
+        return lower_want(l, t, layout, origin);
+    }
+    BufferId made = lower_convert(l, from, layout, origin, CATEGORY_activation);
+    if (l->job->share_gathers) lower_add_version(l, t, made);
+    return made;
+}

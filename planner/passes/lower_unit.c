@@ -1,0 +1,302 @@
+/* Parameters while a step runs: gathered before use and a unit ahead, released after, gradients reduced
+ * when the last contribution of a unit has arrived. Two edges bound memory: a prefetched gather waits for
+ * the release before it, and the first write of a gradient buffer for the reduction before the last. */
+#include <assert.h>
+#include <string.h>
+
+#include "planner/passes/lower.h"
+
+static const Fsdp2Options *fsdp2(const Lower *l)
+{
+    const PassConfig *pass = pass_config(l->job, PASS_fsdp2);
+    return pass ? &pass->fsdp2 : NULL;
+}
+
+bool lower_is_last(const Lower *l) { return l->microbatch + 1 == l->n_microbatches; }
+
+/* Are gradients summed unsharded over micro-batches, and reduced once a step? */
+bool lower_defers(const Lower *l, UnitId u)
+{
+    return !l->g->units.at[u].shard || fsdp2(l)->defer_grad_sync;
+}
+
+bool lower_stays_gathered(const Lower *l, UnitId u)
+{
+    if (!l->g->units.at[u].shard || fsdp2(l)->reshard_after_forward == RESHARD_false) return true;
+    bool root = u == 1; /* pass_fsdp2 makes the root unit first */
+    return root && !fsdp2(l)->reshard_root;
+}
+
+static void set_axes(const Lower *l, Layout *layout, AxisSet axes, int8_t on)
+{
+    for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
+        if (axes >> a & 1) layout->on[a] = on;
+}
+
+static Shape flat(const Lower *l, uint64_t elements, AxisSet split, AxisSet partial)
+{
+    Shape s = {.n_dims = 1, .dim = {(int64_t)elements}};
+    set_axes(l, &s.layout, split, SPLIT(0));
+    set_axes(l, &s.layout, partial, PARTIAL_SUM);
+    return s;
+}
+
+static BufferId persistent(Lower *l, UnitId u, DType dtype, Category category)
+{
+    const Unit *unit = &l->g->units.at[u];
+    Shape s = flat(l, unit->padded, unit->shard, 0);
+    BufferId b = lower_buffer(l, &s, dtype, category);
+    l->p->buffers.at[b].persistent = true;
+    l->p->buffers.at[b].unit = u;
+    return b;
+}
+
+void lower_units_start(Lower *l)
+{
+    bool adamw = l->job->config->optimizer.kind == OPTIMIZER_adamw;
+    for (UnitId u = 1; u < l->g->units.n; u++) {
+        const Unit *unit = &l->g->units.at[u];
+        UnitState *s = &l->units[u];
+        DType rest = lower_dtype(l, unit->rest_dtype);
+        s->rest = persistent(l, u, rest, CATEGORY_parameter);
+        s->grad = persistent(l, u, lower_dtype(l, unit->reduce_dtype), CATEGORY_gradient);
+        if (!adamw) continue;
+        s->m = persistent(l, u, rest, CATEGORY_optimizer);
+        s->v = persistent(l, u, rest, CATEGORY_optimizer);
+    }
+    for (UnitId u = 1; u < l->g->units.n; u++) {
+        const Unit *unit = &l->g->units.at[u];
+        UnitState *s = &l->units[u];
+        s->rest_cast = s->rest;
+        DType use = lower_dtype(l, unit->dtype);
+        if (use != l->p->buffers.at[s->rest].dtype) {
+            Shape shape = flat(l, unit->padded, unit->shard, 0);
+            s->rest_cast = lower_buffer(l, &shape, use, CATEGORY_parameter);
+            l->p->buffers.at[s->rest_cast].unit = u;
+            Emit e = {.op = OP_cast, .stream = STREAM_compute, .unit = u, .n_in = 1, .n_out = 1, .arg = {s->rest, s->rest_cast}};
+            lower_emit(l, &e);
+        }
+        if (!unit->shard) s->gathered = s->rest_cast;
+    }
+}
+
+static void gather(Lower *l, UnitId u, bool backward)
+{
+    const Unit *unit = &l->g->units.at[u];
+    UnitState *s = &l->units[u];
+    BufferId from = backward && s->kept ? s->kept : s->rest_cast;
+    Shape whole = flat(l, unit->padded, 0, 0);
+    s->gathered = lower_buffer(l, &whole, l->p->buffers.at[from].dtype, CATEGORY_gathered);
+    l->p->buffers.at[s->gathered].unit = u;
+    AxisSet axes = layout_axes_split(&lower_shape(l, from)->layout, 0);
+    Emit e = {.op = OP_all_gather, .stream = lower_stream(l, axes, OP_all_gather), .axes = axes, .unit = u, .n_in = 1,
+              .n_out = 1, .arg = {from, s->gathered}, .after = {l->last_release}};
+    lower_emit(l, &e);
+    s->begun = false;
+    if (backward) s->kept = 0;
+}
+
+/* The use of u begins: later units are gathered ahead. */
+static void begin_use(Lower *l, UnitId u)
+{
+    uint32_t k = l->next_use;
+    while (k < l->uses.n && l->uses.at[k].unit != u) k++;
+    bool planned = k < l->uses.n && l->uses.at[k].microbatch == l->microbatch;
+    if (!l->units[u].gathered) gather(l, u, l->phase != PHASE_forward);
+    l->units[u].begun = true;
+    if (!planned) return;
+    l->next_use = k + 1;
+    for (uint32_t j = k + 1; j < l->uses.n && j <= k + fsdp2(l)->prefetch; j++)
+        if (!l->units[l->uses.at[j].unit].gathered) gather(l, l->uses.at[j].unit, l->uses.at[j].backward);
+}
+
+BufferId lower_weight(Lower *l, TensorId param, NodeId origin)
+{
+    (void)origin;
+    const Tensor *t = &l->g->tensors.at[param];
+    UnitState *s = &l->units[t->unit];
+    if (l->g->units.at[t->unit].shard && (!s->gathered || !s->begun)) begin_use(l, t->unit);
+    BufferId view = l->weight_view[param];
+    if (view && l->p->buffers.at[view].parent == s->gathered) return view;
+    Shape shape = tensor_shape(t, &t->use);
+    DType dtype = l->p->buffers.at[s->gathered].dtype;
+    view = lower_view(l, s->gathered, &shape, dtype, t->flat_offset * dtype_bytes(dtype));
+    l->p->buffers.at[view].tensor = param;
+    return l->weight_view[param] = view;
+}
+
+/* My part of the gathered weights on the innermost shard axis, for the backward pass. */
+static void keep_slice(Lower *l, UnitId u)
+{
+    const Unit *unit = &l->g->units.at[u];
+    AxisSet inner = 0;
+    for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
+        if (unit->shard >> a & 1) inner = (AxisSet)(1u << a);
+    Layout to = {{0}};
+    set_axes(l, &to, inner, SPLIT(0));
+    l->units[u].kept = lower_convert(l, l->units[u].gathered, &to, 0, CATEGORY_gathered);
+    l->p->buffers.at[l->units[u].kept].unit = u;
+}
+
+static void release(Lower *l, UnitId u)
+{
+    UnitState *s = &l->units[u];
+    if (!s->gathered) return;
+    if (l->phase == PHASE_forward && fsdp2(l)->reshard_after_forward == RESHARD_to) keep_slice(l, u);
+    s->gathered = 0;
+    s->begun = false;
+    l->last_release = l->stream_end[STREAM_compute];
+    bool again = l->next_use < l->uses.n && l->uses.at[l->next_use].unit == u;
+    if (again && fsdp2(l)->prefetch) gather(l, u, l->uses.at[l->next_use].backward);
+}
+
+void lower_after_node(Lower *l, NodeId n)
+{
+    bool forward = n <= l->g->n_forward;
+    for (UnitId u = 1; u < l->g->units.n; u++) {
+        if (!l->g->units.at[u].shard) continue;
+        if (forward && l->last_forward[u] == n && !lower_stays_gathered(l, u)) release(l, u);
+        if (!forward && l->last_backward[u] == n) release(l, u);
+    }
+}
+
+/* ---- gradients ---- */
+
+static AxisSet data_axes(const Unit *unit) { return (AxisSet)(unit->shard | unit->replicate); }
+
+BufferId lower_grad_home(Lower *l, TensorId param, Layout *home)
+{
+    const Tensor *t = &l->g->tensors.at[param];
+    const Unit *unit = &l->g->units.at[t->unit];
+    UnitState *s = &l->units[t->unit];
+    bool partial = t->flat_offset >= unit->partial_lo && t->flat_offset < unit->partial_hi;
+    *home = t->use;
+    set_axes(l, home, (AxisSet)(data_axes(unit) | (partial ? unit->partial_axes : 0)), PARTIAL_SUM);
+    if (!unit->shard) s->full_grad = s->grad;
+    if (!s->full_grad) {
+        Shape whole = flat(l, unit->padded, 0, data_axes(unit));
+        s->full_grad = lower_buffer(l, &whole, lower_dtype(l, unit->reduce_dtype), CATEGORY_gradient);
+        l->p->buffers.at[s->full_grad].unit = t->unit;
+        if (!lower_defers(l, t->unit)) l->grad_after = l->previous_reduce;
+    }
+    BufferId view = l->grad_view[param];
+    if (view && l->p->buffers.at[view].parent == s->full_grad) return view;
+    Shape shape = tensor_shape(t, home);
+    DType dtype = l->p->buffers.at[s->full_grad].dtype;
+    view = lower_view(l, s->full_grad, &shape, dtype, t->flat_offset * dtype_bytes(dtype));
+    l->p->buffers.at[view].tensor = t->grad;
+    return l->grad_view[param] = view;
+}
+
+static void fill_range(Lower *l, UnitId u, BufferId grad, uint64_t lo, uint64_t hi)
+{
+    if (lo >= hi) return;
+    Shape s = flat(l, hi - lo, 0, 0);
+    DType dtype = l->p->buffers.at[grad].dtype;
+    BufferId view = lower_view(l, grad, &s, dtype, lo * dtype_bytes(dtype));
+    Emit e = {.op = OP_fill, .stream = STREAM_compute, .unit = u, .n_out = 1, .arg = {view}};
+    lower_emit(l, &e);
+}
+
+/* Alignment gaps and the final padding enter sums: they must be zero. */
+static void fill_gaps(Lower *l, UnitId u, BufferId grad)
+{
+    const Unit *unit = &l->g->units.at[u];
+    uint64_t end = 0;
+    for (uint32_t i = 0; i < unit->params.n; i++) {
+        const Tensor *t = &l->g->tensors.at[unit->params.at[i]];
+        Shape s = tensor_shape(t, &t->use);
+        fill_range(l, u, grad, end, t->flat_offset);
+        end = t->flat_offset + (uint64_t)shape_local_elements(&s, &l->plan->mesh, &l->g->deals);
+    }
+    fill_range(l, u, grad, end, unit->padded);
+}
+
+/* In place: a range that is PARTIAL on `axes` (and on `also`) is summed over `axes`. */
+static Pc reduce_range(Lower *l, UnitId u, BufferId base, uint64_t lo, uint64_t hi, AxisSet axes, AxisSet split, AxisSet also)
+{
+    DType dtype = l->p->buffers.at[base].dtype;
+    uint64_t parts = mesh_size(&l->plan->mesh, split), offset = lo / parts * dtype_bytes(dtype);
+    Shape from = flat(l, hi - lo, split, (AxisSet)(axes | also)), to = flat(l, hi - lo, split, also);
+    BufferId in = lower_view(l, base, &from, dtype, offset), out = lower_view(l, base, &to, dtype, offset);
+    Emit e = {.op = OP_all_reduce, .stream = lower_stream(l, axes, OP_all_reduce), .axes = axes, .unit = u, .n_in = 1,
+              .n_out = 1, .arg = {in, out}};
+    e.attrs.reduce = REDUCE_sum;
+    return lower_emit(l, &e);
+}
+
+static void reduce_replicas(Lower *l, UnitId u)
+{
+    const Unit *unit = &l->g->units.at[u];
+    if (unit->replicate) reduce_range(l, u, l->units[u].grad, 0, unit->padded, unit->replicate, unit->shard, 0);
+}
+
+void lower_flush_pending(Lower *l, uint32_t keep)
+{
+    while (l->pending.n > keep) {
+        Pending p = l->pending.at[0];
+        memmove(l->pending.at, l->pending.at + 1, (size_t)(l->pending.n - 1) * sizeof p);
+        l->pending.n--;
+        const Unit *unit = &l->g->units.at[p.unit];
+        Shape s = flat(l, unit->padded, unit->shard, unit->replicate);
+        BufferId grad = l->units[p.unit].grad;
+        BufferId view = lower_view(l, grad, &s, l->p->buffers.at[grad].dtype, 0);
+        Emit e = {.op = OP_pass, .stream = STREAM_compute, .unit = p.unit, .n_in = 1, .n_out = 1, .arg = {p.part, view}};
+        e.attrs.accumulate = 1;
+        lower_emit(l, &e);
+        if (p.last) reduce_replicas(l, p.unit);
+    }
+}
+
+static void scatter(Lower *l, UnitId u, BufferId full)
+{
+    const Unit *unit = &l->g->units.at[u];
+    UnitState *s = &l->units[u];
+    bool first = l->microbatch == 0 || lower_defers(l, u);
+    Shape part = flat(l, unit->padded, unit->shard, unit->replicate);
+    DType dtype = l->p->buffers.at[full].dtype;
+    BufferId out = first ? lower_view(l, s->grad, &part, dtype, 0) : lower_buffer(l, &part, dtype, CATEGORY_communication);
+    if (!first) l->p->buffers.at[out].unit = u;
+    Emit e = {.op = OP_reduce_scatter, .stream = lower_stream(l, unit->shard, OP_reduce_scatter), .axes = unit->shard,
+              .unit = u, .n_in = 1, .n_out = 1, .arg = {full, out}};
+    e.attrs.reduce = REDUCE_sum;
+    Pc pc = lower_emit(l, &e);
+    l->previous_reduce = l->last_reduce;
+    l->last_reduce = pc;
+    if (first) {
+        if (lower_is_last(l)) reduce_replicas(l, u);
+        return;
+    }
+    Pending p = {u, out, lower_is_last(l)};
+    list_push(l->scratch, &l->pending, p);
+    lower_flush_pending(l, 1);
+}
+
+void lower_grad_arrived(Lower *l, TensorId param)
+{
+    UnitId u = l->g->tensors.at[param].unit;
+    const Unit *unit = &l->g->units.at[u];
+    UnitState *s = &l->units[u];
+    l->arrived[param]++;
+    assert(s->n_contributions > 0);
+    if (--s->n_contributions > 0) return;
+    if (lower_defers(l, u) && !lower_is_last(l)) return;
+    fill_gaps(l, u, s->full_grad);
+    if (unit->partial_lo < unit->partial_hi)
+        reduce_range(l, u, s->full_grad, unit->partial_lo, unit->partial_hi, unit->partial_axes, 0, data_axes(unit));
+    if (unit->shard) scatter(l, u, s->full_grad);
+    else reduce_replicas(l, u);
+    s->full_grad = 0;
+}
+
+void lower_units_end_microbatch(Lower *l)
+{
+    for (UnitId u = 1; u < l->g->units.n; u++) {
+        UnitState *s = &l->units[u];
+        assert(s->n_contributions == 0);
+        s->n_contributions = s->n_per_microbatch;
+        if (l->g->units.at[u].shard && !lower_defers(l, u))
+            for (uint32_t i = 0; i < l->g->units.at[u].params.n; i++) l->arrived[l->g->units.at[u].params.at[i]] = 0;
+    }
+    if (lower_is_last(l)) lower_flush_pending(l, 0);
+}

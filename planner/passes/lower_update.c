@@ -1,0 +1,139 @@
+/* The end of the step: the loss and the squared norms are summed over the axes on which they are split,
+ * each logical element once; the clip coefficient; the optimizer on each unit's part at rest. */
+#include <assert.h>
+
+#include "planner/passes/lower.h"
+
+/* A squared-norm account: elements that are split over the same axes. */
+typedef struct Account { AxisSet axes; bool written; } Account;
+enum { MAX_ACCOUNTS = 16 };
+
+typedef struct Norm {
+    Account account[MAX_ACCOUNTS];
+    uint32_t n;
+} Norm;
+
+static AxisSet split_axes(const Lower *l, const Tensor *t)
+{
+    return (AxisSet)(l->g->units.at[t->unit].shard | layout_axes_split(&t->use, -1));
+}
+
+static uint32_t account_of(Norm *norm, AxisSet axes)
+{
+    for (uint32_t i = 0; i < norm->n; i++)
+        if (norm->account[i].axes == axes) return i;
+    assert(norm->n < MAX_ACCOUNTS);
+    norm->account[norm->n] = (Account){axes, false};
+    return norm->n++;
+}
+
+static BufferId slot_view(Lower *l, uint32_t slot, AxisSet partial)
+{
+    Shape s = {.n_dims = 1, .dim = {1}};
+    for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
+        if (partial >> a & 1) s.layout.on[a] = PARTIAL_SUM;
+    return lower_view(l, l->norm_table, &s, DT_f64, slot * 8u);
+}
+
+static void sum_segment(Lower *l, Norm *norm, UnitId u, AxisSet axes, uint64_t lo, uint64_t hi)
+{
+    uint32_t slot = account_of(norm, axes);
+    Emit e = {.op = OP_sumsq, .stream = STREAM_compute, .unit = u, .n_in = 1, .n_out = 1,
+              .arg = {l->units[u].grad, slot_view(l, slot, axes)}};
+    e.attrs.lo = (int64_t)lo;
+    e.attrs.hi = (int64_t)hi;
+    e.attrs.n_slots = 1;
+    e.attrs.accumulate = norm->account[slot].written;
+    norm->account[slot].written = true;
+    lower_emit(l, &e);
+}
+
+static void sum_unit(Lower *l, Norm *norm, UnitId u)
+{
+    const Unit *unit = &l->g->units.at[u];
+    uint64_t lo = 0;
+    for (uint32_t i = 0; i < unit->params.n;) {
+        AxisSet axes = split_axes(l, &l->g->tensors.at[unit->params.at[i]]);
+        uint32_t k = i;
+        while (k < unit->params.n && split_axes(l, &l->g->tensors.at[unit->params.at[k]]) == axes) k++;
+        uint64_t hi = k < unit->params.n ? l->g->tensors.at[unit->params.at[k]].flat_offset : unit->elements;
+        sum_segment(l, norm, u, axes, lo, hi);
+        lo = hi;
+        i = k;
+    }
+}
+
+static void count_accounts(const Lower *l, Norm *norm)
+{
+    for (UnitId u = 1; u < l->g->units.n; u++)
+        for (uint32_t i = 0; i < l->g->units.at[u].params.n; i++)
+            account_of(norm, split_axes(l, &l->g->tensors.at[l->g->units.at[u].params.at[i]]));
+}
+
+/* The scalars of the step start together: one launch. */
+static void sum_scalars(Lower *l, const Norm *norm)
+{
+    uint32_t launch = ++l->launch;
+    AxisSet data = l->job->data_axes;
+    if (data) {
+        Shape partial = {.n_dims = 0};
+        for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
+            if (data >> a & 1) partial.layout.on[a] = PARTIAL_SUM;
+        BufferId in = lower_view(l, l->loss, &partial, DT_f64, 0);
+        Emit e = {.op = OP_all_reduce, .stream = STREAM_dp_reduce, .launch = launch, .axes = data, .n_in = 1, .n_out = 1,
+                  .arg = {in, l->loss}, .origin = l->g->tensors.at[l->g->loss].producer};
+        e.attrs.reduce = REDUCE_sum;
+        lower_emit(l, &e);
+    }
+    for (uint32_t i = 0; i < norm->n; i++) {
+        AxisSet axes = norm->account[i].axes;
+        if (!axes) continue;
+        Emit e = {.op = OP_all_reduce, .stream = STREAM_dp_reduce, .launch = launch, .axes = axes, .n_in = 1, .n_out = 1,
+                  .arg = {slot_view(l, i, axes), slot_view(l, i, 0)}};
+        e.attrs.reduce = REDUCE_sum;
+        lower_emit(l, &e);
+    }
+}
+
+static void step_unit(Lower *l, UnitId u)
+{
+    const Optimizer *o = &l->job->config->optimizer;
+    const UnitState *s = &l->units[u];
+    Emit e = {.stream = STREAM_compute, .unit = u};
+    e.attrs.weight_decay = o->weight_decay;
+    if (o->kind == OPTIMIZER_adamw) {
+        e.op = OP_adamw;
+        e.attrs.beta1 = o->beta1;
+        e.attrs.beta2 = o->beta2;
+        e.attrs.eps = o->eps;
+        BufferId arg[] = {s->rest, s->m, s->v, s->grad, l->coefficient, s->rest, s->m, s->v};
+        for (uint32_t i = 0; i < 8; i++) e.arg[i] = arg[i];
+        e.n_in = 5;
+        e.n_out = 3;
+    } else {
+        e.op = OP_sgd;
+        BufferId arg[] = {s->rest, s->grad, l->coefficient, s->rest};
+        for (uint32_t i = 0; i < 4; i++) e.arg[i] = arg[i];
+        e.n_in = 3;
+        e.n_out = 1;
+    }
+    lower_emit(l, &e);
+}
+
+void lower_update(Lower *l)
+{
+    Norm norm = {.n = 0}, counted = {.n = 0};
+    count_accounts(l, &counted);
+    Shape table = {.n_dims = 1, .dim = {counted.n}}, pair = {.n_dims = 1, .dim = {2}};
+    l->norm_table = lower_buffer(l, &table, DT_f64, CATEGORY_state);
+    l->coefficient = lower_buffer(l, &pair, DT_f64, CATEGORY_state);
+    l->p->buffers.at[l->norm_table].persistent = l->p->buffers.at[l->coefficient].persistent = true;
+    for (UnitId u = 1; u < l->g->units.n; u++) sum_unit(l, &norm, u);
+    assert(norm.n == counted.n);
+    sum_scalars(l, &norm);
+    Emit e = {.op = OP_clip_coef, .stream = STREAM_compute, .n_in = 1, .n_out = 1, .arg = {l->norm_table, l->coefficient}};
+    e.attrs.clip = l->job->config->optimizer.clip_norm;
+    e.attrs.n_slots = counted.n;
+    lower_emit(l, &e);
+    for (UnitId u = 1; u < l->g->units.n; u++) step_unit(l, u);
+}

@@ -1,0 +1,35 @@
+/* Builds the mesh from the config and refines dp_shard where reshard_after_forward names a number. */
+#include <assert.h>
+
+#include "planner/passes/pass.h"
+
+static bool refine_for_reshard(Job *job, const PassConfig *fsdp2)
+{
+    Mesh *mesh = &job->plan->mesh;
+    uint32_t size = job->config->axis_size[AXIS_dp_shard], to = fsdp2->fsdp2.reshard_to;
+    if (to < 2 || to >= size || size % to != 0) {
+        Str legal = str_in(job->scratch);
+        for (uint32_t k = 2; k < size; k++)
+            if (size % k == 0) str_print(&legal, "%s%u", legal.n ? ", " : "", k);
+        diag_error(job->diag, FAULT_input, "reshard-divides", fsdp2->loc,
+                   "reshard_after_forward = %u: must divide dp_shard = %u and lie strictly between 1 and it", to, size);
+        diag_hint(job->diag, "legal values: true, false%s%s", legal.n ? ", " : "", str_text(&legal));
+        return false;
+    }
+    for (uint32_t a = 0; a < mesh->n_axes; a++)
+        if (mesh->axis[a].name == AXIS_dp_shard) {
+            mesh_refine(mesh, job->arena, a, to);
+            return true;
+        }
+    assert(!"dp_shard > 1 is an axis of the mesh");
+    return false;
+}
+
+bool pass_mesh(Job *job)
+{
+    job->plan->mesh = mesh_make(job->config->axis_size);
+    const PassConfig *fsdp2 = pass_config(job, PASS_fsdp2);
+    if (fsdp2 && fsdp2->fsdp2.reshard_after_forward == RESHARD_to && !refine_for_reshard(job, fsdp2)) return false;
+    job->data_axes = (AxisSet)(mesh_axes(&job->plan->mesh, AXIS_dp_replicate) | mesh_axes(&job->plan->mesh, AXIS_dp_shard));
+    return true;
+}

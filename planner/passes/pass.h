@@ -1,0 +1,27 @@
+/* The passes, one file each, in the order of passes.c. A pass states what it requires and what it
+ * leaves true; it returns false after reporting errors. Only passes.c and the passes include this. */
+#ifndef TANDEM_PASSES_PASS_H
+#define TANDEM_PASSES_PASS_H
+
+#include "planner/passes/passes.h"
+
+/* The user's options for a pass; NULL if not asked for. */
+const PassConfig *pass_config(const Job *job, PassName name);
+
+bool pass_mesh(Job *job);      /* config -> plan->mesh, refined; job->data_axes */
+bool pass_tp(Job *job);        /* parameters' and activations' layouts on tp */
+bool pass_ac(Job *job);        /* Node.region */
+bool pass_fsdp2(Job *job);     /* units by block, FLAT over dp_shard */
+bool pass_ddp(Job *job);       /* units are buckets, replicated */
+bool pass_units(Job *job);     /* every parameter left over joins one unit */
+bool pass_propagate(Job *job); /* Node.split, Tensor.use of every activation */
+bool pass_backward(Job *job);  /* gradient nodes */
+bool pass_flatten(Job *job);   /* order and offsets of parameters in their units */
+bool pass_lower(Job *job);     /* programs, collectives by the one rule */
+bool pass_memory(Job *job);    /* offsets */
+
+/* Units as the data passes make them. */
+UnitId unit_new(Job *job, const char *name, AxisSet shard, AxisSet replicate);
+void unit_take(Job *job, UnitId unit, TensorId param);
+
+#endif

@@ -1,0 +1,200 @@
+/* The passes in the order in which they run, and the driver. Each pass is one idea in one file. */
+#include "planner/passes/passes.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "planner/ir/verify.h"
+#include "planner/passes/pass.h"
+
+static const char *const nothing[] = {NULL};
+static const char *const after_tp[] = {"tp", NULL};
+static const char *const after_ac[] = {"tp", "ac", NULL};
+
+static const Pass all_passes[] = {
+    {"mesh", nothing, "", false, pass_mesh},
+    {"tp", nothing, "", true, pass_tp},
+    {"ac", after_tp,
+     "tensor parallelism applied inside a checkpoint region after it was marked leaves the region's saved "
+     "inputs in the old layout, so the recomputed forward differs from the first one",
+     true, pass_ac},
+    {"fsdp2", after_ac,
+     "FSDP before tensor parallelism shards weights that tp then cuts again: every rank trains on the wrong "
+     "slice; FSDP before checkpointing breaks the unit boundaries and gathers inside the recomputation",
+     true, pass_fsdp2},
+    {"ddp", after_ac,
+     "DDP buckets built before tensor parallelism hold whole weights, so their gradients are reduced over "
+     "ranks that own different slices",
+     true, pass_ddp},
+    {"units", nothing, "", false, pass_units},
+    {"propagate", nothing, "", false, pass_propagate},
+    {"backward", nothing, "", false, pass_backward},
+    {"flatten", nothing, "", false, pass_flatten},
+    {"lower", nothing, "", false, pass_lower},
+    {"memory", nothing, "", false, pass_memory},
+};
+const Pass *const passes_list = all_passes;
+const uint32_t passes_count = sizeof all_passes / sizeof all_passes[0];
+
+LowerOptions lower_options_default(void)
+{
+    return (LowerOptions){dtype_map_identity(), NULL, {0, 0}};
+}
+
+const PassConfig *pass_config(const Job *job, PassName name)
+{
+    for (uint32_t i = 0; i < job->config->n_passes; i++)
+        if (job->config->passes[i].name == name) return &job->config->passes[i];
+    return NULL;
+}
+
+static const char *const user_names[PASS_NAME_COUNT] = {
+#define X(name) #name,
+    PASS_NAMES(X)
+#undef X
+};
+
+static const Pass *find_pass(const char *name)
+{
+    for (uint32_t i = 0; i < passes_count; i++)
+        if (strcmp(all_passes[i].name, name) == 0) return &all_passes[i];
+    return NULL;
+}
+
+static bool must_follow(const Pass *pass, const char *other)
+{
+    for (uint32_t i = 0; pass->after[i]; i++)
+        if (strcmp(pass->after[i], other) == 0) return true;
+    return false;
+}
+
+static const char *right_list(const Config *config, Arena *arena)
+{
+    Str s = str_in(arena);
+    str_add(&s, "parallel = { ");
+    for (uint32_t i = 0; i < passes_count; i++)
+        for (uint32_t k = 0; k < config->n_passes; k++)
+            if (strcmp(user_names[config->passes[k].name], all_passes[i].name) == 0)
+                str_print(&s, "%s{...}, ", all_passes[i].name);
+    str_add(&s, "}");
+    return str_text(&s);
+}
+
+/* The user's list must respect every edge of the table; each is refused with the reason. */
+static bool check_order(const Config *config, Arena *arena, Diag *d)
+{
+    uint32_t before = d->n_errors;
+    for (uint32_t i = 0; i < config->n_passes; i++) {
+        const char *name = user_names[config->passes[i].name];
+        const Pass *pass = find_pass(name);
+        assert(pass);
+        for (uint32_t later = i + 1; later < config->n_passes; later++) {
+            const char *other = user_names[config->passes[later].name];
+            if (strcmp(name, other) == 0) {
+                diag_error(d, FAULT_input, "pass-twice", config->passes[later].loc,
+                           "%s is applied twice", name);
+                diag_hint(d, "merge the two into one %s{}", name);
+            } else if (must_follow(pass, other)) {
+                diag_error(d, FAULT_input, "pass-order", config->passes[i].loc, "%s is applied before %s: %s",
+                           name, other, pass->why);
+                diag_hint(d, "write %s", right_list(config, arena));
+            }
+        }
+    }
+    return d->n_errors == before;
+}
+
+/* A parallel axis that no pass uses would silently do nothing; a pass without its axis is reported. */
+static bool check_axes(const Config *config, Diag *d)
+{
+    uint32_t before = d->n_errors;
+    bool has[PASS_NAME_COUNT] = {false};
+    for (uint32_t i = 0; i < config->n_passes; i++) has[config->passes[i].name] = true;
+    const uint32_t *n = config->axis_size;
+    if (n[AXIS_tp] > 1 && !has[PASS_tp]) {
+        diag_error(d, FAULT_input, "axis-unused", config->axis_loc[AXIS_tp],
+                   "mesh.tp = %u but parallel has no tp{}: %u ranks would repeat the same work", n[AXIS_tp],
+                   n[AXIS_tp]);
+        diag_hint(d, "add tp{} to parallel, or remove tp from the mesh");
+    }
+    if (n[AXIS_dp_shard] > 1 && !has[PASS_fsdp2]) {
+        diag_error(d, FAULT_input, "axis-unused", config->axis_loc[AXIS_dp_shard],
+                   "mesh.dp_shard = %u but parallel has no fsdp2{}: gradients would never be summed",
+                   n[AXIS_dp_shard]);
+        diag_hint(d, "add fsdp2{}, or use dp_replicate with ddp{}");
+    }
+    if (n[AXIS_dp_replicate] > 1 && !has[PASS_ddp] && !has[PASS_fsdp2]) {
+        diag_error(d, FAULT_input, "data-none", config->axis_loc[AXIS_dp_replicate],
+                   "mesh.dp_replicate = %u but parallel has neither ddp{} nor fsdp2{}: every replica would train "
+                   "a model of its own",
+                   n[AXIS_dp_replicate]);
+        diag_hint(d, "add ddp{}");
+    }
+    if (has[PASS_ddp] && has[PASS_fsdp2]) {
+        diag_error(d, FAULT_input, "data-twice", config->mesh_loc,
+                   "ddp{} and fsdp2{} both own the data axes: gradients would be reduced twice");
+        diag_hint(d, "fsdp2{} on a mesh with dp_replicate > 1 is already HSDP; drop ddp{}");
+    }
+    static const AxisName later[] = {AXIS_pp, AXIS_cp, AXIS_domain, AXIS_ep};
+    for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
+        if (n[later[i]] > 1) {
+            diag_error(d, FAULT_input, "axis-unsupported", config->axis_loc[later[i]],
+                       "mesh.%s = %u: this version has no pass that uses the %s axis", axis_name_text(later[i]),
+                       n[later[i]], axis_name_text(later[i]));
+            diag_hint(d, "set %s = 1; dp_replicate, dp_shard and tp are available", axis_name_text(later[i]));
+        }
+    if (has[PASS_fsdp2] && n[AXIS_dp_shard] <= 1)
+        diag_warning(d, "not-applied", config->mesh_loc,
+                     "fsdp2{} is asked for but mesh.dp_shard is 1: parameters stay whole");
+    if (has[PASS_ddp] && n[AXIS_dp_replicate] <= 1)
+        diag_warning(d, "not-applied", config->mesh_loc, "ddp{} is asked for but mesh.dp_replicate is 1");
+    if (has[PASS_tp] && n[AXIS_tp] <= 1)
+        diag_warning(d, "not-applied", config->mesh_loc, "tp{} is asked for but mesh.tp is 1");
+    return d->n_errors == before;
+}
+
+static bool wanted(const Config *config, const Pass *pass)
+{
+    if (!pass->optional) return true;
+    for (uint32_t i = 0; i < config->n_passes; i++)
+        if (strcmp(user_names[config->passes[i].name], pass->name) == 0) return true;
+    return false;
+}
+
+static void step_info(const Config *config, StepInfo *step)
+{
+    int64_t data = (int64_t)config->axis_size[AXIS_dp_replicate] * config->axis_size[AXIS_dp_shard];
+    step->micro_batch = config->micro_batch * data;
+    step->global_batch = config->global_batch;
+    step->seq = config->seq;
+    step->n_microbatches = (uint32_t)(config->global_batch / step->micro_batch);
+    step->global_tokens = (double)config->global_batch * (double)config->seq;
+    step->seed = config->seed;
+}
+
+Plan *passes_compile(const Config *config, Graph *graph, const LowerOptions *options, const char *stop_after,
+                     Arena *arena, Diag *d)
+{
+    uint32_t before = d->n_errors;
+    bool order = check_order(config, arena, d);
+    if (!check_axes(config, d) || !order) return NULL;
+    Plan *plan = arena_alloc(arena, sizeof *plan);
+    plan->arena = arena;
+    plan->graph = *graph;
+    plan->parent = options->parent;
+    step_info(config, &plan->step);
+    Job job = {.config = config, .plan = plan, .arena = arena, .scratch = arena_new(), .diag = d,
+               .options = *options, .share_gathers = true};
+    for (uint32_t i = 0; i < passes_count && d->n_errors == before; i++) {
+        const Pass *pass = &all_passes[i];
+        if (wanted(config, pass)) {
+            bool ok = pass->run(&job);
+            assert(ok || d->n_errors > before);
+            (void)ok;
+            arena_reset(job.scratch);
+        }
+        if (stop_after && strcmp(stop_after, pass->name) == 0) break;
+    }
+    arena_free(job.scratch);
+    return d->n_errors == before ? plan : NULL;
+}

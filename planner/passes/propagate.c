@@ -1,0 +1,72 @@
+/* Layout propagation: for every node and mesh axis, which index letter the axis splits; for every
+ * activation, its layout in use. Parameters win; otherwise the first input that is split leads. */
+#include <assert.h>
+
+#include "planner/passes/pass.h"
+
+static char letter_of_inputs(const Graph *g, const Node *n, const Binding *b, uint32_t axis, bool params)
+{
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        const Tensor *t = &g->tensors.at[n->in[i]];
+        if ((t->role == ROLE_param) != params) continue;
+        int8_t on = t->use.on[axis];
+        if (!layout_is_split(on)) continue;
+        char letter = b->letter[i][layout_dim(on)];
+        if (op_may_split(n->op, letter) || !params) return op_may_split(n->op, letter) ? letter : 0;
+        return letter; /* a parameter cut where the op needs it whole: refused below */
+    }
+    return 0;
+}
+
+static DealId deal_of_letter(const Graph *g, const Node *n, const Binding *b, char letter)
+{
+    for (uint32_t i = 0; i < n->n_in; i++)
+        for (int d = 0; d < b->n_dims[i]; d++)
+            if (b->letter[i][d] == letter && g->tensors.at[n->in[i]].deal[d]) return g->tensors.at[n->in[i]].deal[d];
+    return 0;
+}
+
+static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, uint32_t axis)
+{
+    Graph *g = &job->plan->graph;
+    Tensor *out = &g->tensors.at[n->out[j]];
+    int8_t made = op_axis_layout(n->op, b, n->n_in + j, n->split[axis]);
+    bool fixed = out->use_is_fixed && job->plan->mesh.axis[axis].name == AXIS_tp;
+    if (!fixed) out->use.on[axis] = layout_is_split(made) ? made : (int8_t)WHOLE;
+    int8_t on = out->use.on[axis];
+    if (!layout_is_split(on)) return true;
+    int d = layout_dim(on);
+    if (!out->deal[d]) out->deal[d] = deal_of_letter(g, n, b, b->letter[n->n_in + j][d]);
+    Shape s = {.n_dims = out->n_dims, .layout = out->use};
+    uint32_t parts = shape_parts(&s, &job->plan->mesh, d);
+    if (out->deal[d] || out->dim[d] % parts == 0) return true;
+    diag_error(job->diag, FAULT_input, "divides-activation", n->loc,
+               "%s: dimension %d = %lld cannot be split over %u ranks", out->name, d, (long long)out->dim[d], parts);
+    return false;
+}
+
+bool pass_propagate(Job *job)
+{
+    Graph *g = &job->plan->graph;
+    const Mesh *mesh = &job->plan->mesh;
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        Node *n = &g->nodes.at[id];
+        Binding b;
+        if (!graph_bind(g, n, &b, job->diag)) return false;
+        for (uint32_t a = 0; a < mesh->n_axes; a++) {
+            bool data = job->data_axes >> a & 1;
+            if (n->op == OP_batch) n->split[a] = data ? 'b' : 0;
+            else if (!(n->split[a] = letter_of_inputs(g, n, &b, a, true)))
+                n->split[a] = letter_of_inputs(g, n, &b, a, false);
+            if (n->split[a] && !op_may_split(n->op, n->split[a])) {
+                diag_error(job->diag, FAULT_input, "split-whole-index", n->loc,
+                           "%s needs index %c whole, but its parameter is split there over %s", op_info(n->op)->name,
+                           n->split[a], mesh->axis[a].text);
+                return false;
+            }
+            for (uint32_t j = 0; j < n->n_out; j++)
+                if (!place_output(job, n, &b, j, a)) return false;
+        }
+    }
+    return true;
+}

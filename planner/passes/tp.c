@@ -1,0 +1,134 @@
+/* Tensor parallelism: column and row linears, vocabulary-parallel embedding, head and loss; with
+ * `sequence` the activations between the pairs are SPLIT(seq). Only layouts are assigned; the
+ * collectives, and the sums of norm-weight gradients that people forget, fall out of the one rule. */
+#include <assert.h>
+#include <string.h>
+
+#include "planner/passes/pass.h"
+
+typedef struct Tp {
+    Job *job;
+    AxisSet axes;
+    uint32_t size;
+    const PassConfig *pass;
+    uint32_t n_matched;
+    int64_t reported[16]; /* sizes already refused: one line a size, not one a layer */
+    uint32_t n_reported;
+} Tp;
+
+static bool report_once(Tp *tp, int64_t size)
+{
+    for (uint32_t i = 0; i < tp->n_reported; i++)
+        if (tp->reported[i] == size) return false;
+    if (tp->n_reported < 16) tp->reported[tp->n_reported++] = size;
+    return true;
+}
+
+static const char *divisors(Arena *arena, int64_t size)
+{
+    Str s = str_in(arena);
+    for (int64_t k = 1; k <= size && k <= 1024; k++)
+        if (size % k == 0) str_print(&s, "%s%lld", s.n ? ", " : "", (long long)k);
+    return str_text(&s);
+}
+
+static void refuse(Tp *tp, const Tensor *t, int dim)
+{
+    Diag *d = tp->job->diag;
+    const ModelInfo *info = &tp->job->plan->graph.info;
+    int64_t size = t->dim[dim];
+    if (!report_once(tp, size)) return;
+    bool heads = t->n_dims >= 3 || (t->n_dims == 2 && t->tp == TP_column && t->column_dim == 0);
+    Loc loc = t->loc.file ? t->loc : tp->pass->loc;
+    if (heads) {
+        const char *what = info->n_heads == info->n_kv_heads ? "heads" : "kv_heads";
+        diag_error(d, FAULT_input, "divides-heads", loc,
+                   "%s = %lld cannot be split over tp = %u: ranks would hold fractions of a head (%s)", what,
+                   (long long)size, tp->size, t->name);
+    } else {
+        diag_error(d, FAULT_input, "divides-features", loc, "%s: dimension %d = %lld cannot be split over tp = %u",
+                   t->name, dim, (long long)size, tp->size);
+    }
+    diag_hint(d, "tp may be %s", divisors(tp->job->scratch, size));
+}
+
+static void split_on_tp(const Tp *tp, Layout *layout, int dim)
+{
+    for (uint32_t a = 0; a < tp->job->plan->mesh.n_axes; a++)
+        if (tp->axes >> a & 1) layout->on[a] = SPLIT(dim);
+}
+
+static void place_param(Tp *tp, Tensor *t)
+{
+    int dim = t->tp == TP_row ? t->row_dim : t->tp == TP_column ? t->column_dim : t->tp == TP_vocab ? t->column_dim : -1;
+    if (dim < 0) return;
+    tp->n_matched++;
+    if (t->dim[dim] % tp->size != 0) {
+        if (t->tp != TP_vocab) {
+            refuse(tp, t, dim);
+            return;
+        }
+        t->deal[dim] = deal_ceil(&tp->job->plan->graph.deals, tp->job->arena, t->dim[dim], tp->size);
+    }
+    split_on_tp(tp, &t->use, dim);
+}
+
+static int row_dim_of(const Graph *g, const Node *n)
+{
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        const Tensor *t = &g->tensors.at[n->in[i]];
+        if (t->role != ROLE_param) continue;
+        if (t->tp == TP_row) return t->row_dim;
+        if (t->tp == TP_vocab && n->op == OP_embed) return t->column_dim;
+    }
+    return -1;
+}
+
+/* What a row linear or a split embedding leaves PARTIAL comes back as SPLIT(seq) or WHOLE. */
+static void place_activations(Tp *tp)
+{
+    Graph *g = &tp->job->plan->graph;
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        Tensor *out = n->n_out ? &g->tensors.at[n->out[0]] : NULL;
+        bool head = false;
+        for (uint32_t i = 0; i < n->n_in; i++) {
+            const Tensor *t = &g->tensors.at[n->in[i]];
+            head = head || (t->role == ROLE_param && t->tp == TP_vocab && n->op != OP_embed);
+        }
+        if (head && !tp->pass->tp.loss_parallel) out->use_is_fixed = true; /* logits WHOLE on tp */
+        if (row_dim_of(g, n) < 0) continue;
+        out->use_is_fixed = true;
+        if (tp->pass->tp.sequence) split_on_tp(tp, &out->use, 1);
+    }
+}
+
+bool pass_tp(Job *job)
+{
+    Tp tp = {.job = job, .axes = mesh_axes(&job->plan->mesh, AXIS_tp), .pass = pass_config(job, PASS_tp)};
+    assert(tp.pass);
+    tp.size = mesh_size(&job->plan->mesh, tp.axes);
+    job->sequence = tp.pass->tp.sequence;
+    job->share_gathers = tp.pass->tp.share_gathers;
+    job->keep_gathered = tp.pass->tp.keep_gathered;
+    if (tp.size == 1) return true;
+    uint32_t before = job->diag->n_errors;
+    Graph *g = &job->plan->graph;
+    for (TensorId t = 1; t < g->tensors.n; t++)
+        if (g->tensors.at[t].role == ROLE_param) place_param(&tp, &g->tensors.at[t]);
+    if (tp.n_matched == 0) {
+        diag_error(job->diag, FAULT_input, "tp-matched-nothing", tp.pass->loc,
+                   "tp = %u but no module names tp_col or tp_row: tensor parallelism would do nothing", tp.size);
+        diag_hint(job->diag, "give a block tp_col = {...} and tp_row = ..., or remove tp from the mesh");
+    }
+    if (tp.pass->tp.sequence && job->config->seq % tp.size != 0) {
+        diag_error(job->diag, FAULT_input, "divides-seq", job->config->batch_loc,
+                   "seq = %lld cannot be split over tp = %u for sequence parallelism", (long long)job->config->seq,
+                   tp.size);
+        diag_hint(job->diag, "seq may be %lld or %lld; or tp { sequence = false }",
+                  (long long)(job->config->seq / tp.size * tp.size),
+                  (long long)((job->config->seq / tp.size + 1) * tp.size));
+    }
+    place_activations(&tp);
+    return job->diag->n_errors == before;
+}
