@@ -127,6 +127,7 @@ typedef struct PlanOptions {
     bool cpu;               /* lower for the CPU kernels whatever the cluster */
     const char *stop_after; /* a pass */
     bool unproven;          /* leave the proofs out */
+    bool unfitted;          /* do not ask whether it fits the plan's cluster */
 } PlanOptions;
 /* Loads, compiles, proves and fits PLAN. NULL when there is no plan to speak of; a plan with errors
  * in cli->diag otherwise (it does not fit, a proof failed). */

@@ -1,9 +1,10 @@
 /* What a plan needs to know about this machine: the distinct kernels and collectives of its
- * programs; which of them the store has; and measuring the others. */
+ * programs; which of them the store has; and how the others are measured. */
 #ifndef TANDEM_CLI_MEASURE_H
 #define TANDEM_CLI_MEASURE_H
 
 #include "cli/cli.h"
+#include "exec/exec.h"
 
 typedef struct KernelNeed {
     const char *key; /* cost_key */
@@ -36,15 +37,14 @@ void needs_find(const Plan *plan, Store *store, const char *machine, const char 
  * measured costs; 12 hex digits. */
 const char *calibration_id(const Cluster *cluster, const Needs *needs, Arena *arena);
 
-/* Runs the compute instructions of one rank's program in order, several times, on made-up data, and
- * stores the median time of each key. Communication only leaves its outputs filled. */
+/* Runs the plan three steps on loopback, where kernels never share a core, and stores the median
+ * time of each key that is missing. */
 bool measure_kernels(const Plan *plan, const Needs *needs, Store *store, const char *machine,
-                     Diag *d);
-/* A plan that does nothing but `repeats` times each collective that is missing, in turn, on the
- * mesh of `plan`. NULL when none is missing. */
-Plan *measure_plan(const Plan *plan, const Needs *needs, uint32_t repeats, Arena *arena);
-/* Stores the medians of a trace of measure_plan's plan. */
-bool measure_store(const Plan *measured, const Trace *trace, Store *store, const char *machine,
-                   const char *backend, Diag *d);
+                     const DataSource *data, Arena *arena, Diag *d);
+/* Every process of the run calls this with the same needs: runs each missing collective some times
+ * through the backend, on the mesh of the plan; `store` on the first process, NULL elsewhere. */
+bool measure_collectives(const Plan *plan, const Needs *needs, Backend *backend,
+                         const BackendOptions *options, Store *store, const char *machine,
+                         Arena *arena, Diag *d);
 
 #endif

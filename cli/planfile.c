@@ -110,7 +110,8 @@ PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options)
     bool fine = file->is_text ? load_text(cli, file) : load_script(cli, file, options);
     if (!fine) return NULL;
     if (options->stop_after != NULL || options->unproven) return file;
-    if (verify_plan(file->plan, VERIFY_all, file->is_text, &cli->diag) && file->has_cluster)
+    bool proven = verify_plan(file->plan, VERIFY_all, file->is_text, &cli->diag);
+    if (proven && file->has_cluster && !options->unfitted)
         verify_fit(file->plan, file->config.cluster.device.memory_bytes,
                    file->config.cluster.device.reserved_bytes, &cli->diag);
     Arena *scratch = arena_new();

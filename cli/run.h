@@ -1,0 +1,40 @@
+/* The parts of `tandem run`. */
+#ifndef TANDEM_CLI_RUN_H
+#define TANDEM_CLI_RUN_H
+
+#include "cli/predict.h"
+#include "exec/exec.h"
+
+/* run --verify, in this process, on loopback. */
+void run_verify(Cli *cli);
+
+/* What the first process prints while a run goes on. */
+typedef struct Progress {
+    Cli *cli;
+    uint32_t n_steps, done;
+    Ps predicted_ps; /* 0: no prediction */
+    uint64_t bytes;  /* of the arena */
+    double first_loss, last[10];
+    double seconds;
+    bool every; /* step, not only each tenth */
+    LIST(Ps) times;
+} Progress;
+void progress_step(void *self, const StepRow *row, uint64_t tokens);
+/* Median of the steps after the first two. */
+Ps progress_median(Progress *progress);
+double progress_last_loss(const Progress *progress); /* mean of the last ten */
+
+/* The data that a plan trains on. */
+const DataSource *run_data(Cli *cli, const PlanFile *file);
+/* Is this process one of a run that mpirun or srun started? */
+bool run_is_inside(void);
+/* Starts `tandem arguments...` once a rank under mpirun and waits; the exit code of the run. */
+int run_launch(Cli *cli, uint32_t n_ranks, const char *const *arguments);
+/* Measures what the store lacks for this plan and this machine: kernels here, collectives in a
+ * run of their own that calls run_measure_inside. */
+bool run_calibrate(Cli *cli, const PlanFile *file);
+void run_measure_inside(Cli *cli, const PlanFile *file);
+/* Where this plan runs: its own cluster if that is this machine, else the library's local one. */
+bool run_cluster(Cli *cli, const PlanFile *file, Cluster *cluster);
+
+#endif
