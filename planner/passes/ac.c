@@ -1,6 +1,6 @@
-/* Activation checkpointing: marks recompute regions. full: each block is a region, only its input is
- * kept. selective: each attention module is one. What a region's backward needs and was not kept is
- * recomputed on demand by the lowering, with the same inputs and no state. */
+/* Activation checkpointing: marks recompute regions. full: each block is a region, only its input
+ * is kept. selective: each attention module is one. What a region's backward needs and was not kept
+ * is recomputed on demand by the lowering, with the same inputs and no state. */
 #include <assert.h>
 #include <string.h>
 
@@ -30,7 +30,8 @@ bool pass_ac(Job *job)
     }
     if (n_matched) return true;
     diag_error(job->diag, FAULT_input, "ac-matched-nothing", pass->loc,
-               "ac \"%s\" matched no module: nothing would be recomputed", pass->ac == AC_full ? "full" : "selective");
+               "ac \"%s\" matched no module: nothing would be recomputed",
+               pass->ac == AC_full ? "full" : "selective");
     diag_hint(job->diag, pass->ac == AC_full ? "mark the repeated module with nn.block"
                                              : "selective recomputes modules made by nn.attention");
     return false;

@@ -1,6 +1,6 @@
-/* Derives the gradient graph: contractions from their signature, every other op from the wiring in its
- * row. Gradients take the activation's layout; backward nodes split the same indices as their forward
- * node. A gradient tensor is the sum of what its nodes write. */
+/* Derives the gradient graph: contractions from their signature, every other op from the wiring in
+ * its row. Gradients take the activation's layout; backward nodes split the same indices as their
+ * forward node. A gradient tensor is the sum of what its nodes write. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
@@ -11,7 +11,10 @@ static TensorId wire_tensor(const Graph *g, const Node *f, Wire w)
     return w.kind == WIRE_d ? g->tensors.at[out].grad : out;
 }
 
-static uint32_t wire_arg(const Node *f, Wire w) { return w.kind == WIRE_i ? w.index : (uint32_t)f->n_in + w.index; }
+static uint32_t wire_arg(const Node *f, Wire w)
+{
+    return w.kind == WIRE_i ? w.index : (uint32_t)f->n_in + w.index;
+}
 
 static TensorId gradient_of(Job *job, TensorId id)
 {
@@ -31,7 +34,8 @@ static TensorId gradient_of(Job *job, TensorId id)
 }
 
 /* The index of the backward op that walks where the forward node's index `letter` walked. */
-static char follow_letter(const Node *f, const Binding *forward, const Backward *w, const Binding *backward, char letter)
+static char follow_letter(const Node *f, const Binding *forward, const Backward *w,
+                          const Binding *backward, char letter)
 {
     if (!letter) return 0;
     for (uint32_t i = 0; i < (uint32_t)w->n_in + w->n_of; i++) {
@@ -55,7 +59,8 @@ static bool add_backward(Job *job, NodeId forward_id, const Backward *w)
         if (!in[i]) return true; /* no gradient reaches this output */
     }
     for (uint32_t j = 0; j < w->n_of; j++) out[j] = gradient_of(job, f.in[w->of[j]]);
-    NodeId id = graph_node(g, job->arena, w->op, in, w->n_in, out, w->n_of, graph_attrs_at(g, f.attrs), f.module, f.loc);
+    NodeId id = graph_node(g, job->arena, w->op, in, w->n_in, out, w->n_of,
+                           graph_attrs_at(g, f.attrs), f.module, f.loc);
     Node *n = &g->nodes.at[id];
     n->forward = forward_id;
     n->layer = f.layer;
@@ -63,7 +68,8 @@ static bool add_backward(Job *job, NodeId forward_id, const Backward *w)
     n->region = f.region;
     Binding fb, nb;
     if (!graph_bind(g, &f, &fb, job->diag) || !graph_bind(g, n, &nb, job->diag)) return false;
-    for (uint32_t a = 0; a < job->plan->mesh.n_axes; a++) n->split[a] = follow_letter(&f, &fb, w, &nb, f.split[a]);
+    for (uint32_t a = 0; a < job->plan->mesh.n_axes; a++)
+        n->split[a] = follow_letter(&f, &fb, w, &nb, f.split[a]);
     return true;
 }
 
@@ -78,7 +84,8 @@ static bool *find_needs(Job *job)
         const OpInfo *info = op_info(n->op);
         bool any = false;
         for (uint32_t k = 0; k < info->n_backward; k++)
-            for (uint32_t j = 0; j < info->backward[k].n_of; j++) any = any || needs[n->in[info->backward[k].of[j]]];
+            for (uint32_t j = 0; j < info->backward[k].n_of; j++)
+                any = any || needs[n->in[info->backward[k].of[j]]];
         for (uint32_t j = 0; any && j < n->n_out; j++) needs[n->out[j]] = true;
     }
     return needs;
@@ -107,8 +114,8 @@ bool pass_backward(Job *job)
     for (TensorId t = 1; t < g->tensors.n; t++) {
         const Tensor *p = &g->tensors.at[t];
         if (p->role != ROLE_param || p->grad) continue;
-        diag_error(job->diag, FAULT_input, "unused-parameter", p->loc, "%s receives no gradient: the loss does not use it",
-                   p->name);
+        diag_error(job->diag, FAULT_input, "unused-parameter", p->loc,
+                   "%s receives no gradient: the loss does not use it", p->name);
         diag_hint(job->diag, "call the module in forward, or remove it");
     }
     return job->diag->n_errors == 0;

@@ -1,5 +1,5 @@
-/* DDP: parameters are whole on every rank; gradients are summed in buckets, in the reverse order of the
- * model, so that a bucket's all_reduce runs while earlier layers are still in backward. */
+/* DDP: parameters are whole on every rank; gradients are summed in buckets, in the reverse order of
+ * the model, so that a bucket's all_reduce runs while earlier layers are still in backward. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
@@ -17,7 +17,8 @@ bool pass_ddp(Job *job)
         if (at->role != ROLE_param) continue;
         Shape local = {.n_dims = at->n_dims, .layout = at->use};
         for (int i = 0; i < at->n_dims; i++) local.dim[i] = at->dim[i], local.deal[i] = at->deal[i];
-        double bytes = (double)shape_local_elements(&local, mesh, &g->deals) * dtype_bytes(at->reduce_dtype);
+        double bytes =
+            (double)shape_local_elements(&local, mesh, &g->deals) * dtype_bytes(at->reduce_dtype);
         if (!bucket || bytes > room) {
             bucket = unit_new(job, arena_print(job->arena, "bucket %u", n++), 0, job->data_axes);
             room = mib * 1024 * 1024;

@@ -1,14 +1,20 @@
 /* Order and offsets of parameters in their flat units: first those that tp cuts, then those whose
- * gradients are partial sums on tp (they lie together, to be summed over tp at once), then the rest. */
+ * gradients are partial sums on tp (they lie together, to be summed over tp at once), then the
+ * rest. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
 
-enum { FLAT_ALIGN_ELEMENTS = 64 }; /* 256 bytes of fp32, 128 of bf16: vector loads and TMA stay aligned */
+enum {
+    FLAT_ALIGN_ELEMENTS = 64
+}; /* 256 bytes of fp32, 128 of bf16: vector loads and TMA stay aligned */
 
 enum { CLASS_split, CLASS_partial, CLASS_whole, CLASS_COUNT };
 
-static uint64_t align_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
+static uint64_t align_up(uint64_t n, uint64_t to)
+{
+    return (n + to - 1) / to * to;
+}
 
 /* partial[p]: the axes, other than data, on which p's gradient contributions are partial sums. */
 static bool find_partial(Job *job, AxisSet *partial)
@@ -51,7 +57,9 @@ static void place(Job *job, Unit *u, const AxisSet *partial)
             Shape s = {.n_dims = t->n_dims, .layout = t->use};
             for (int d = 0; d < t->n_dims; d++) s.dim[d] = t->dim[d], s.deal[d] = t->deal[d];
             t->flat_offset = offset;
-            offset = align_up(offset + (uint64_t)shape_local_elements(&s, &job->plan->mesh, &g->deals), FLAT_ALIGN_ELEMENTS);
+            offset =
+                align_up(offset + (uint64_t)shape_local_elements(&s, &job->plan->mesh, &g->deals),
+                         FLAT_ALIGN_ELEMENTS);
             sorted[at++] = id;
             if (class_ == CLASS_partial) u->partial_axes = (AxisSet)(u->partial_axes | partial[id]);
         }
@@ -60,7 +68,8 @@ static void place(Job *job, Unit *u, const AxisSet *partial)
     assert(at == n);
     for (uint32_t i = 0; i < n; i++) u->params.at[i] = sorted[i];
     u->elements = offset;
-    u->padded = align_up(offset, (uint64_t)FLAT_ALIGN_ELEMENTS * mesh_size(&job->plan->mesh, u->shard));
+    u->padded =
+        align_up(offset, (uint64_t)FLAT_ALIGN_ELEMENTS * mesh_size(&job->plan->mesh, u->shard));
 }
 
 bool pass_flatten(Job *job)

@@ -1,5 +1,5 @@
-/* FSDP2 and HSDP: one flat unit a block (or a module that asks with fsdp2_shard), the rest is the root
- * unit. At rest FLAT over dp_shard, whole over dp_replicate; gathered while in use. */
+/* FSDP2 and HSDP: one flat unit a block (or a module that asks with fsdp2_shard), the rest is the
+ * root unit. At rest FLAT over dp_shard, whole over dp_replicate; gathered while in use. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
@@ -16,16 +16,19 @@ bool pass_fsdp2(Job *job)
     Graph *g = &job->plan->graph;
     AxisSet shard = mesh_axes(&job->plan->mesh, AXIS_dp_shard);
     AxisSet replicate = mesh_axes(&job->plan->mesh, AXIS_dp_replicate);
-    UnitId *of_module = arena_array(job->scratch, g->modules.n ? g->modules.n : 1, sizeof *of_module);
+    UnitId *of_module =
+        arena_array(job->scratch, g->modules.n ? g->modules.n : 1, sizeof *of_module);
     UnitId root = unit_new(job, "root", shard, replicate);
     for (TensorId t = 1; t < g->tensors.n; t++) {
         if (g->tensors.at[t].role != ROLE_param) continue;
         ModuleId m = unit_module(g, g->tensors.at[t].module);
-        if (m && !of_module[m]) of_module[m] = unit_new(job, g->modules.at[m].path, shard, replicate);
+        if (m && !of_module[m])
+            of_module[m] = unit_new(job, g->modules.at[m].path, shard, replicate);
         unit_take(job, m ? of_module[m] : root, t);
     }
     if (g->units.n == 2 && shard) {
-        diag_error(job->diag, FAULT_input, "fsdp2-matched-nothing", pass_config(job, PASS_fsdp2)->loc,
+        diag_error(job->diag, FAULT_input, "fsdp2-matched-nothing",
+                   pass_config(job, PASS_fsdp2)->loc,
                    "fsdp2{} found no block: the whole model would be one unit, gathered at once");
         diag_hint(job->diag, "mark the repeated module with nn.block or fsdp2_shard = true");
         return false;

@@ -1,5 +1,5 @@
-/* Graph with layouts -> program. Walks forward and backward once a micro-batch; tensors that were not
- * kept are recomputed when somebody wants them. All ranks run the same code: one program. */
+/* Graph with layouts -> program. Walks forward and backward once a micro-batch; tensors that were
+ * not kept are recomputed when somebody wants them. All ranks run the same code: one program. */
 #include <assert.h>
 
 #include "planner/passes/lower.h"
@@ -7,7 +7,8 @@
 void lower_input_layout(const Lower *l, const Node *n, const Binding *b, uint32_t arg, Layout *out)
 {
     *out = (Layout){{0}};
-    for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++) out->on[a] = op_axis_layout(n->op, b, arg, n->split[a]);
+    for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
+        out->on[a] = op_axis_layout(n->op, b, arg, n->split[a]);
 }
 
 static BufferId forward_output(Lower *l, const Node *n, const Binding *b, uint32_t j, Attrs *attrs)
@@ -31,14 +32,19 @@ void lower_forward_node(Lower *l, NodeId id)
     Node n = l->g->nodes.at[id];
     Binding b;
     graph_bind(l->g, &n, &b, l->job->diag);
-    Emit e = {.op = n.op, .stream = STREAM_compute, .origin = id, .n_in = n.n_in, .n_out = n.n_out,
+    Emit e = {.op = n.op,
+              .stream = STREAM_compute,
+              .origin = id,
+              .n_in = n.n_in,
+              .n_out = n.n_out,
               .attrs = *graph_attrs_at(l->g, n.attrs)};
     for (uint32_t i = 0; i < n.n_in; i++) {
         Layout want;
         lower_input_layout(l, &n, &b, i, &want);
         e.arg[i] = lower_want(l, n.in[i], &want, id);
     }
-    for (uint32_t j = 0; j < n.n_out; j++) e.arg[n.n_in + j] = forward_output(l, &n, &b, j, &e.attrs);
+    for (uint32_t j = 0; j < n.n_out; j++)
+        e.arg[n.n_in + j] = forward_output(l, &n, &b, j, &e.attrs);
     lower_emit(l, &e);
     for (uint32_t j = 0; j < n.n_out; j++) {
         BufferId out = e.arg[n.n_in + j];
@@ -66,11 +72,13 @@ static void find_kept(Lower *l)
     const Graph *g = l->g;
     bool *needed = arena_array(l->scratch, g->tensors.n, sizeof *needed);
     for (NodeId id = g->n_forward + 1; id < g->nodes.n; id++)
-        for (uint32_t i = 0; i < g->nodes.at[id].n_in; i++) need_from(l, needed, g->nodes.at[id].in[i], g->nodes.at[id].region);
+        for (uint32_t i = 0; i < g->nodes.at[id].n_in; i++)
+            need_from(l, needed, g->nodes.at[id].in[i], g->nodes.at[id].region);
     for (NodeId id = g->n_forward; id > 0; id--) { /* what recomputation itself reads */
         const Node *n = &g->nodes.at[id];
         bool again = false;
-        for (uint32_t j = 0; j < n->n_out; j++) again = again || (needed[n->out[j]] && !l->keep[n->out[j]]);
+        for (uint32_t j = 0; j < n->n_out; j++)
+            again = again || (needed[n->out[j]] && !l->keep[n->out[j]]);
         for (uint32_t i = 0; again && i < n->n_in; i++) need_from(l, needed, n->in[i], n->region);
     }
 }
@@ -106,8 +114,10 @@ static void plan_uses(Lower *l)
         for (uint32_t i = 0; i < reader->n_in; i++) {
             if (g->tensors.at[reader->in[i]].role != ROLE_param) continue;
             UnitId u = g->tensors.at[reader->in[i]].unit;
-            if (backward) l->last_backward[u] = id;
-            else l->last_forward[u] = id;
+            if (backward)
+                l->last_backward[u] = id;
+            else
+                l->last_forward[u] = id;
             Use use = {u, 0, backward};
             if (g->units.at[u].shard && !seen[u]) list_push(l->scratch, &once, use);
             seen[u] = true;
@@ -142,7 +152,8 @@ static void lower_microbatch(Lower *l)
     l->shares.n = 0;
     for (TensorId t = 0; t < l->tensor_room; t++) l->versions_of[t] = 0;
     count_gradients(l);
-    for (UnitId u = 1; u < l->g->units.n; u++) l->units[u].n_contributions = l->units[u].n_per_microbatch;
+    for (UnitId u = 1; u < l->g->units.n; u++)
+        l->units[u].n_contributions = l->units[u].n_per_microbatch;
     l->phase = PHASE_forward;
     for (NodeId id = 1; id <= l->g->n_forward; id++) {
         lower_forward_node(l, id);
@@ -151,8 +162,10 @@ static void lower_microbatch(Lower *l)
     end_forward(l);
     l->phase = PHASE_backward;
     for (NodeId id = l->g->n_forward + 1; id < l->g->nodes.n; id++) {
-        if (l->g->nodes.at[id].op == OP_pass) lower_pass_node(l, id);
-        else lower_backward_node(l, id);
+        if (l->g->nodes.at[id].op == OP_pass)
+            lower_pass_node(l, id);
+        else
+            lower_backward_node(l, id);
         lower_after_node(l, id);
     }
     lower_units_end_microbatch(l);
@@ -179,8 +192,14 @@ bool pass_lower(Job *job)
     Plan *plan = job->plan;
     uint32_t n_tensors = plan->graph.tensors.n, n_units = plan->graph.units.n;
     uint32_t program = (uint32_t)list_add(job->arena, &plan->programs);
-    Lower l = {.job = job, .plan = plan, .g = &plan->graph, .arena = job->arena, .scratch = job->scratch,
-               .n_microbatches = plan->step.n_microbatches, .match = 1, .tensor_room = n_tensors};
+    Lower l = {.job = job,
+               .plan = plan,
+               .g = &plan->graph,
+               .arena = job->arena,
+               .scratch = job->scratch,
+               .n_microbatches = plan->step.n_microbatches,
+               .match = 1,
+               .tensor_room = n_tensors};
     l.p = &plan->programs.at[program];
     l.p->purpose = PURPOSE_train;
     list_reserve_none(l.arena, &l.p->code);

@@ -1,6 +1,6 @@
-/* What the lowering's files share. Lowering walks the graph once a micro-batch and writes the program:
- *   lower_emit.c     instructions, buffers, dependences (vector clocks keep `after` transitively reduced)
- *   lower_convert.c  the one rule: a value in the layout that somebody wants
+/* What the lowering's files share. Lowering walks the graph once a micro-batch and writes the
+ * program: lower_emit.c     instructions, buffers, dependences (vector clocks keep `after`
+ * transitively reduced) lower_convert.c  the one rule: a value in the layout that somebody wants
  *   lower_unit.c     parameters: gathered, released, prefetched; gradients reduced
  *   lower_grad.c     contributions to gradient tensors
  *   lower.c          forward, backward, recomputation
@@ -11,10 +11,14 @@
 #include "planner/passes/pass.h"
 
 /* Newest pc of each stream that is known to have finished. */
-typedef struct Clock { Pc at[STREAM_COUNT]; } Clock;
+typedef struct Clock {
+    Pc at[STREAM_COUNT];
+} Clock;
 
 /* Newest access of a root buffer by each stream. */
-typedef struct Access { Pc read[STREAM_COUNT], written[STREAM_COUNT]; } Access;
+typedef struct Access {
+    Pc read[STREAM_COUNT], written[STREAM_COUNT];
+} Access;
 
 /* A copy of a tensor's value (of the current micro-batch) in one layout. */
 typedef struct Version {
@@ -31,24 +35,35 @@ typedef struct GradState {
 } GradState;
 
 typedef struct UnitState {
-    BufferId rest, rest_cast;       /* at rest; the same in the dtype of use (NULL: same dtype) */
-    BufferId m, v, grad;            /* optimizer state, gradient accumulator at rest (or whole) */
-    BufferId gathered;              /* resident weights; 0: not gathered */
-    BufferId kept;                  /* reshard to n: my slice of the gathered weights */
-    Pc last_use;                    /* last instruction that read the weights */
-    BufferId full_grad;             /* unsharded gradient, while being written */
-    uint32_t n_contributions;       /* of this micro-batch that are still to come */
+    BufferId rest, rest_cast; /* at rest; the same in the dtype of use (NULL: same dtype) */
+    BufferId m, v, grad;      /* optimizer state, gradient accumulator at rest (or whole) */
+    BufferId gathered;        /* resident weights; 0: not gathered */
+    BufferId kept;            /* reshard to n: my slice of the gathered weights */
+    Pc last_use;              /* last instruction that read the weights */
+    BufferId full_grad;       /* unsharded gradient, while being written */
+    uint32_t n_contributions; /* of this micro-batch that are still to come */
     uint32_t n_per_microbatch;
-    bool begun;                     /* the current use has begun: its prefetches are issued */
+    bool begun; /* the current use has begun: its prefetches are issued */
 } UnitState;
 
 /* The order in which units are needed, all micro-batches. */
-typedef struct Use { UnitId unit; uint32_t microbatch; bool backward; } Use;
+typedef struct Use {
+    UnitId unit;
+    uint32_t microbatch;
+    bool backward;
+} Use;
 
 /* Two gradient tensors that lie in the same buffer (a gradient passed through). */
-typedef struct Share { BufferId buffer; TensorId tensor; } Share;
+typedef struct Share {
+    BufferId buffer;
+    TensorId tensor;
+} Share;
 
-typedef struct Pending { UnitId unit; BufferId part; bool last; } Pending; /* reduced, to be accumulated */
+typedef struct Pending {
+    UnitId unit;
+    BufferId part;
+    bool last;
+} Pending; /* reduced, to be accumulated */
 
 typedef struct Lower {
     Job *job;
@@ -56,16 +71,16 @@ typedef struct Lower {
     Graph *g;
     Program *p;
     Arena *arena, *scratch;
-    LIST(Clock) clocks;         /* [pc] */
-    LIST(Access) access;        /* [buffer], of roots */
+    LIST(Clock) clocks;  /* [pc] */
+    LIST(Access) access; /* [buffer], of roots */
     Pc stream_end[STREAM_COUNT];
-    LIST(Version) versions;     /* reset each micro-batch */
-    uint32_t *versions_of;      /* [tensor] */
+    LIST(Version) versions; /* reset each micro-batch */
+    uint32_t *versions_of;  /* [tensor] */
     uint32_t tensor_room;
-    GradState *grads;           /* [tensor] */
-    uint32_t *arrived;          /* [param]: contributions so far this accumulation window */
-    bool *keep;                 /* [tensor]: kept from forward to backward */
-    UnitState *units;           /* [unit] */
+    GradState *grads;  /* [tensor] */
+    uint32_t *arrived; /* [param]: contributions so far this accumulation window */
+    bool *keep;        /* [tensor]: kept from forward to backward */
+    UnitState *units;  /* [unit] */
     NodeId *last_forward, *last_backward; /* [unit] nodes that read its weights */
     LIST(Use) uses;
     uint32_t next_use;
@@ -73,7 +88,7 @@ typedef struct Lower {
     LIST(Share) shares;
     BufferId *weight_view, *grad_view; /* [tensor]: the newest view of a parameter */
     Pc last_release, last_reduce, previous_reduce;
-    Pc grad_after;              /* what the first writer of a new gradient buffer must wait for */
+    Pc grad_after; /* what the first writer of a new gradient buffer must wait for */
     uint32_t microbatch, n_microbatches;
     Phase phase;
     uint32_t match, launch;
@@ -95,7 +110,8 @@ typedef struct Emit {
 } Emit;
 Pc lower_emit(Lower *l, const Emit *e);
 BufferId lower_buffer(Lower *l, const Shape *shape, DType dtype, Category category);
-BufferId lower_view(Lower *l, BufferId parent, const Shape *shape, DType dtype, uint64_t offset_bytes);
+BufferId lower_view(Lower *l, BufferId parent, const Shape *shape, DType dtype,
+                    uint64_t offset_bytes);
 const Shape *lower_shape(const Lower *l, BufferId b);
 DType lower_dtype(const Lower *l, DType t); /* through the dtype map */
 Shape tensor_shape(const Tensor *t, const Layout *layout);
@@ -111,8 +127,9 @@ BufferId lower_find_version(const Lower *l, TensorId t, const Layout *layout); /
 
 /* ---- lower_unit.c ---- */
 void lower_units_start(Lower *l);
-BufferId lower_weight(Lower *l, TensorId param, NodeId origin); /* gathers and prefetches; layout: use */
-void lower_after_node(Lower *l, NodeId n);                      /* releases and reduces what n ended */
+BufferId lower_weight(Lower *l, TensorId param,
+                      NodeId origin);      /* gathers and prefetches; layout: use */
+void lower_after_node(Lower *l, NodeId n); /* releases and reduces what n ended */
 /* Where the gradient of `param` is summed in this micro-batch: a view with its home layout. */
 BufferId lower_grad_home(Lower *l, TensorId param, Layout *home);
 void lower_grad_arrived(Lower *l, TensorId param);
@@ -123,7 +140,8 @@ bool lower_defers(const Lower *l, UnitId u);
 bool lower_stays_gathered(const Lower *l, UnitId u); /* from forward to backward */
 
 /* ---- lower_grad.c ---- */
-/* Lowers backward node n's outputs: decides buffers and the accumulate mask before, settles after. */
+/* Lowers backward node n's outputs: decides buffers and the accumulate mask before, settles after.
+ */
 void lower_backward_node(Lower *l, NodeId n);
 void lower_pass_node(Lower *l, NodeId n);
 

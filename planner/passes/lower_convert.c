@@ -1,5 +1,6 @@
-/* The one rule: from a layout to another by slice, reduce_scatter, all_reduce, gather, in that order,
- * each over all the axes that ask for the same change at once. Nothing else inserts a collective. */
+/* The one rule: from a layout to another by slice, reduce_scatter, all_reduce, gather, in that
+ * order, each over all the axes that ask for the same change at once. Nothing else inserts a
+ * collective. */
 #include <assert.h>
 
 #include "planner/passes/lower.h"
@@ -19,21 +20,33 @@ static BufferId like(Lower *l, BufferId from, const Shape *shape, Category categ
     return b;
 }
 
-static BufferId local_step(Lower *l, OpKind op, BufferId from, const Shape *to, int dim, uint32_t parts, bool packed,
-                           NodeId origin)
+static BufferId local_step(Lower *l, OpKind op, BufferId from, const Shape *to, int dim,
+                           uint32_t parts, bool packed, NodeId origin)
 {
-    BufferId out = like(l, from, to, packed ? CATEGORY_communication : l->p->buffers.at[from].category);
+    BufferId out =
+        like(l, from, to, packed ? CATEGORY_communication : l->p->buffers.at[from].category);
     l->p->buffers.at[out].packed = packed;
-    Emit e = {.op = op, .stream = STREAM_compute, .origin = origin, .n_in = 1, .n_out = 1, .arg = {from, out}};
+    Emit e = {.op = op,
+              .stream = STREAM_compute,
+              .origin = origin,
+              .n_in = 1,
+              .n_out = 1,
+              .arg = {from, out}};
     e.attrs.dim = dim;
     e.attrs.parts = parts;
     lower_emit(l, &e);
     return out;
 }
 
-static BufferId comm_step(Lower *l, OpKind op, AxisSet axes, BufferId from, BufferId out, Reduce reduce, int dim, NodeId origin)
+static BufferId comm_step(Lower *l, OpKind op, AxisSet axes, BufferId from, BufferId out,
+                          Reduce reduce, int dim, NodeId origin)
 {
-    Emit e = {.op = op, .stream = lower_stream(l, axes, op), .axes = axes, .origin = origin, .n_in = 1, .n_out = 1,
+    Emit e = {.op = op,
+              .stream = lower_stream(l, axes, op),
+              .axes = axes,
+              .origin = origin,
+              .n_in = 1,
+              .n_out = 1,
               .arg = {from, out}};
     e.attrs.reduce = reduce;
     e.attrs.dim = dim;
@@ -47,14 +60,17 @@ static void set_axes(const Lower *l, Layout *layout, AxisSet axes, int8_t on)
         if (axes >> a & 1) layout->on[a] = on;
 }
 
-static BufferId gather(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin, Category category)
+static BufferId gather(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin,
+                       Category category)
 {
     Shape to = *lower_shape(l, from);
     DealId deal = to.deal[d];
     bool direct = outer_elements(l, &to, d) == 1 && !deal;
     set_axes(l, &to.layout, axes, WHOLE);
     if (!layout_axes_split(&to.layout, d)) to.deal[d] = 0;
-    if (direct) return comm_step(l, OP_all_gather, axes, from, like(l, from, &to, category), REDUCE_none, d, origin);
+    if (direct)
+        return comm_step(l, OP_all_gather, axes, from, like(l, from, &to, category), REDUCE_none, d,
+                         origin);
     uint32_t parts = mesh_size(&l->plan->mesh, axes);
     BufferId packed = like(l, from, &to, CATEGORY_communication);
     l->p->buffers.at[packed].packed = true;
@@ -65,13 +81,16 @@ static BufferId gather(Lower *l, BufferId from, AxisSet axes, int d, NodeId orig
     return out;
 }
 
-static BufferId scatter(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin, Category category)
+static BufferId scatter(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin,
+                        Category category)
 {
     Shape to = *lower_shape(l, from);
     uint32_t parts = mesh_size(&l->plan->mesh, axes);
-    if (outer_elements(l, &to, d) != 1) from = local_step(l, OP_pack, from, &to, d, parts, true, origin);
+    if (outer_elements(l, &to, d) != 1)
+        from = local_step(l, OP_pack, from, &to, d, parts, true, origin);
     set_axes(l, &to.layout, axes, SPLIT(d));
-    return comm_step(l, OP_reduce_scatter, axes, from, like(l, from, &to, category), REDUCE_sum, d, origin);
+    return comm_step(l, OP_reduce_scatter, axes, from, like(l, from, &to, category), REDUCE_sum, d,
+                     origin);
 }
 
 static BufferId cut(Lower *l, BufferId from, AxisSet axes, int d, DealId deal, NodeId origin)
@@ -82,7 +101,8 @@ static BufferId cut(Lower *l, BufferId from, AxisSet axes, int d, DealId deal, N
     return local_step(l, OP_slice, from, &to, d, mesh_size(&l->plan->mesh, axes), false, origin);
 }
 
-/* The axes whose change from `a` to `b` is `change`, with the same dimension (or reduction) as the first found. */
+/* The axes whose change from `a` to `b` is `change`, with the same dimension (or reduction) as the
+ * first found. */
 static AxisSet axes_of(const Lower *l, const Layout *a, const Layout *b, Change change, int8_t *key)
 {
     AxisSet axes = 0;
@@ -99,7 +119,8 @@ static AxisSet axes_of(const Lower *l, const Layout *a, const Layout *b, Change 
 
 BufferId lower_convert(Lower *l, BufferId from, const Layout *to, NodeId origin, Category category)
 {
-    static const Change order[] = {CHANGE_slice, CHANGE_reduce_scatter, CHANGE_all_reduce, CHANGE_all_gather};
+    static const Change order[] = {CHANGE_slice, CHANGE_reduce_scatter, CHANGE_all_reduce,
+                                   CHANGE_all_gather};
     TensorId t = l->p->buffers.at[from].tensor;
     for (size_t k = 0; k < sizeof order / sizeof order[0]; k++)
         for (;;) {
@@ -107,14 +128,18 @@ BufferId lower_convert(Lower *l, BufferId from, const Layout *to, NodeId origin,
             AxisSet axes = axes_of(l, &lower_shape(l, from)->layout, to, order[k], &key);
             if (!axes) break;
             int d = layout_is_split(key) ? layout_dim(key) : -1;
-            if (order[k] == CHANGE_slice) from = cut(l, from, axes, d, t ? l->g->tensors.at[t].deal[d] : 0, origin);
-            else if (order[k] == CHANGE_reduce_scatter) from = scatter(l, from, axes, d, origin, category);
-            else if (order[k] == CHANGE_all_gather) from = gather(l, from, axes, d, origin, category);
+            if (order[k] == CHANGE_slice)
+                from = cut(l, from, axes, d, t ? l->g->tensors.at[t].deal[d] : 0, origin);
+            else if (order[k] == CHANGE_reduce_scatter)
+                from = scatter(l, from, axes, d, origin, category);
+            else if (order[k] == CHANGE_all_gather)
+                from = gather(l, from, axes, d, origin, category);
             else {
                 Shape s = *lower_shape(l, from);
                 set_axes(l, &s.layout, axes, WHOLE);
                 Reduce reduce = key == PARTIAL_MAX ? REDUCE_max : REDUCE_sum;
-                from = comm_step(l, OP_all_reduce, axes, from, like(l, from, &s, category), reduce, -1, origin);
+                from = comm_step(l, OP_all_reduce, axes, from, like(l, from, &s, category), reduce,
+                                 -1, origin);
             }
         }
     assert(layout_equal(&lower_shape(l, from)->layout, to));
@@ -131,7 +156,8 @@ void lower_add_version(Lower *l, TensorId t, BufferId buffer)
 BufferId lower_find_version(const Lower *l, TensorId t, const Layout *layout)
 {
     for (uint32_t v = l->versions_of[t]; v; v = l->versions.at[v].next)
-        if (!layout || layout_equal(&l->versions.at[v].layout, layout)) return l->versions.at[v].buffer;
+        if (!layout || layout_equal(&l->versions.at[v].layout, layout))
+            return l->versions.at[v].buffer;
     return 0;
 }
 

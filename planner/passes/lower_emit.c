@@ -1,13 +1,20 @@
-/* Instructions, buffers and dependences. `after` follows from what the buffers demand: a reader waits
- * for the writers, a writer for readers and writers. Vector clocks drop what is implied already. */
+/* Instructions, buffers and dependences. `after` follows from what the buffers demand: a reader
+ * waits for the writers, a writer for readers and writers. Vector clocks drop what is implied
+ * already. */
 #include <assert.h>
 #include <string.h>
 
 #include "planner/passes/lower.h"
 
-DType lower_dtype(const Lower *l, DType t) { return l->job->options.dtypes.to[t]; }
+DType lower_dtype(const Lower *l, DType t)
+{
+    return l->job->options.dtypes.to[t];
+}
 
-const Shape *lower_shape(const Lower *l, BufferId b) { return plan_shape_at(l->plan, l->p->buffers.at[b].shape); }
+const Shape *lower_shape(const Lower *l, BufferId b)
+{
+    return plan_shape_at(l->plan, l->p->buffers.at[b].shape);
+}
 
 Shape tensor_shape(const Tensor *t, const Layout *layout)
 {
@@ -28,12 +35,14 @@ BufferId lower_buffer(Lower *l, const Shape *shape, DType dtype, Category catego
     b->dtype = dtype;
     b->category = category;
     b->microbatch = l->microbatch;
-    b->bytes = (uint64_t)shape_local_elements(shape, &l->plan->mesh, &l->g->deals) * dtype_bytes(dtype);
+    b->bytes =
+        (uint64_t)shape_local_elements(shape, &l->plan->mesh, &l->g->deals) * dtype_bytes(dtype);
     while (l->access.n <= id) list_add(l->scratch, &l->access);
     return id;
 }
 
-BufferId lower_view(Lower *l, BufferId parent, const Shape *shape, DType dtype, uint64_t offset_bytes)
+BufferId lower_view(Lower *l, BufferId parent, const Shape *shape, DType dtype,
+                    uint64_t offset_bytes)
 {
     uint64_t offset;
     BufferId root = program_root(l->p, parent, &offset);
@@ -89,7 +98,8 @@ static void collect(const Lower *l, const Emit *e, Pc dep[STREAM_COUNT])
     }
 }
 
-/* Waits for `pc`, and for all that were launched together with it: the newest alone would not imply them. */
+/* Waits for `pc`, and for all that were launched together with it: the newest alone would not imply
+ * them. */
 static void wait_for(Lower *l, Pc pc, Clock *clock)
 {
     const Instr *last = &l->p->code.at[pc];
@@ -145,8 +155,15 @@ Pc lower_emit(Lower *l, const Emit *e)
 {
     Pc dep[STREAM_COUNT] = {0};
     collect(l, e, dep);
-    Instr in = {.op = e->op, .stream = e->stream, .launch = e->launch, .axes = e->axes, .microbatch = l->microbatch,
-                .phase = l->phase, .n_in = (uint8_t)e->n_in, .origin = e->origin, .unit = e->unit};
+    Instr in = {.op = e->op,
+                .stream = e->stream,
+                .launch = e->launch,
+                .axes = e->axes,
+                .microbatch = l->microbatch,
+                .phase = l->phase,
+                .n_in = (uint8_t)e->n_in,
+                .origin = e->origin,
+                .unit = e->unit};
     in.attrs = graph_attrs(l->g, l->arena, &e->attrs);
     if (op_info(e->op)->class_ == OP_CLASS_comm) in.match = l->match++;
     in.args = (Span){l->p->args.n, e->n_in + e->n_out};
@@ -156,7 +173,8 @@ Pc lower_emit(Lower *l, const Emit *e)
     if (before) {
         clock = l->clocks.at[before];
         clock.at[e->stream] = before;
-        if (before == l->stream_end[e->stream] && l->p->code.at[before].launch) join_launch_group(l, e->stream, &clock);
+        if (before == l->stream_end[e->stream] && l->p->code.at[before].launch)
+            join_launch_group(l, e->stream, &clock);
     }
     add_edges(l, &in, &clock, dep);
     Pc pc = (Pc)list_push(l->arena, &l->p->code, in);
@@ -164,8 +182,10 @@ Pc lower_emit(Lower *l, const Emit *e)
     l->stream_end[e->stream] = pc;
     for (uint32_t i = 0; i < in.args.n; i++) {
         Access *a = &l->access.at[root_of(l, e->arg[i])];
-        if (i < e->n_in) a->read[e->stream] = pc;
-        else a->written[e->stream] = pc;
+        if (i < e->n_in)
+            a->read[e->stream] = pc;
+        else
+            a->written[e->stream] = pc;
     }
     return pc;
 }

@@ -1,11 +1,15 @@
-/* Backward nodes. A gradient tensor is a sum: contributions in the same layout are accumulated in place,
- * one partial sum a layout; when the last has arrived the sums are converted to the layout in use and
- * added. A gradient that passes through unchanged shares its buffer until somebody must write to it. */
+/* Backward nodes. A gradient tensor is a sum: contributions in the same layout are accumulated in
+ * place, one partial sum a layout; when the last has arrived the sums are converted to the layout
+ * in use and added. A gradient that passes through unchanged shares its buffer until somebody must
+ * write to it. */
 #include <assert.h>
 
 #include "planner/passes/lower.h"
 
-static GradState *state_of(Lower *l, TensorId grad) { return &l->grads[grad]; }
+static GradState *state_of(Lower *l, TensorId grad)
+{
+    return &l->grads[grad];
+}
 
 static bool needed_later(const Lower *l, TensorId grad)
 {
@@ -13,7 +17,8 @@ static bool needed_later(const Lower *l, TensorId grad)
     return s->n_uses > 0 || s->n_arrived < s->n_expected;
 }
 
-/* May `buffer`, a sum of `grad`, be written without spoiling another gradient that lies there too? */
+/* May `buffer`, a sum of `grad`, be written without spoiling another gradient that lies there too?
+ */
 static bool is_safe(const Lower *l, BufferId buffer, TensorId grad)
 {
     for (uint32_t i = 0; i < l->shares.n; i++) {
@@ -48,7 +53,12 @@ static BufferId grad_buffer(Lower *l, TensorId grad, const Layout *layout)
 
 static void emit_pass(Lower *l, BufferId from, BufferId to, bool accumulate, NodeId origin)
 {
-    Emit e = {.op = OP_pass, .stream = STREAM_compute, .origin = origin, .n_in = 1, .n_out = 1, .arg = {from, to}};
+    Emit e = {.op = OP_pass,
+              .stream = STREAM_compute,
+              .origin = origin,
+              .n_in = 1,
+              .n_out = 1,
+              .arg = {from, to}};
     e.attrs.accumulate = accumulate;
     e.after[0] = l->grad_after;
     l->grad_after = 0;
@@ -70,8 +80,10 @@ static void merge(Lower *l, TensorId grad, BufferId part, NodeId origin)
 {
     Layout layout = lower_shape(l, part)->layout;
     Version *sum = find_sum(l, grad, &layout);
-    if (!sum) add_sum(l, grad, part);
-    else emit_pass(l, part, writable(l, grad, sum, origin), true, origin);
+    if (!sum)
+        add_sum(l, grad, part);
+    else
+        emit_pass(l, part, writable(l, grad, sum, origin), true, origin);
 }
 
 /* The last contribution is there: one value in the layout in use. */
@@ -83,10 +95,13 @@ static void settle(Lower *l, TensorId grad, NodeId origin)
     uint32_t all = s->sums;
     s->sums = 0;
     for (uint32_t v = all; v; v = l->versions.at[v].next)
-        if (layout_equal(&l->versions.at[v].layout, &use)) add_sum(l, grad, l->versions.at[v].buffer);
+        if (layout_equal(&l->versions.at[v].layout, &use))
+            add_sum(l, grad, l->versions.at[v].buffer);
     for (uint32_t v = all; v; v = l->versions.at[v].next) {
         if (layout_equal(&l->versions.at[v].layout, &use)) continue;
-        merge(l, grad, lower_convert(l, l->versions.at[v].buffer, &use, origin, CATEGORY_activation), origin);
+        merge(l, grad,
+              lower_convert(l, l->versions.at[v].buffer, &use, origin, CATEGORY_activation),
+              origin);
     }
     lower_add_version(l, grad, find_sum(l, grad, &use)->buffer);
 }
@@ -108,8 +123,10 @@ static void param_contribution(Lower *l, TensorId param, BufferId temporary, Nod
     lower_grad_arrived(l, param);
 }
 
-/* Where output j is written. *temporary: it must be converted (parameter) or merged (activation) after. */
-static BufferId output_buffer(Lower *l, NodeId id, uint32_t j, const Layout *made, bool *accumulate, bool *temporary)
+/* Where output j is written. *temporary: it must be converted (parameter) or merged (activation)
+ * after. */
+static BufferId output_buffer(Lower *l, NodeId id, uint32_t j, const Layout *made, bool *accumulate,
+                              bool *temporary)
 {
     const Node *n = &l->g->nodes.at[id];
     TensorId grad = n->out[j], of = l->g->tensors.at[grad].grad_of;
@@ -125,7 +142,8 @@ static BufferId output_buffer(Lower *l, NodeId id, uint32_t j, const Layout *mad
     }
     Version *sum = l->job->share_gathers ? find_sum(l, grad, made) : NULL;
     *temporary = !l->job->share_gathers;
-    if (sum && (op_info(n->op)->flags & OP_ACCUMULATES || op_info(n->op)->class_ == OP_CLASS_contract)) {
+    if (sum &&
+        (op_info(n->op)->flags & OP_ACCUMULATES || op_info(n->op)->class_ == OP_CLASS_contract)) {
         *accumulate = true;
         return writable(l, grad, sum, id);
     }
@@ -133,7 +151,8 @@ static BufferId output_buffer(Lower *l, NodeId id, uint32_t j, const Layout *mad
     return grad_buffer(l, grad, made);
 }
 
-static void finish_output(Lower *l, NodeId id, uint32_t j, BufferId out, bool temporary, bool accumulated)
+static void finish_output(Lower *l, NodeId id, uint32_t j, BufferId out, bool temporary,
+                          bool accumulated)
 {
     TensorId grad = l->g->nodes.at[id].out[j], of = l->g->tensors.at[grad].grad_of;
     if (l->g->tensors.at[of].role == ROLE_param) {
@@ -144,8 +163,10 @@ static void finish_output(Lower *l, NodeId id, uint32_t j, BufferId out, bool te
         Layout use = l->g->tensors.at[grad].use;
         out = lower_convert(l, out, &use, id, CATEGORY_activation);
     }
-    if (temporary) merge(l, grad, out, id);
-    else if (!accumulated) add_sum(l, grad, out);
+    if (temporary)
+        merge(l, grad, out, id);
+    else if (!accumulated)
+        add_sum(l, grad, out);
     settle(l, grad, id);
 }
 
@@ -154,7 +175,11 @@ void lower_backward_node(Lower *l, NodeId id)
     Node n = l->g->nodes.at[id];
     Binding b;
     graph_bind(l->g, &n, &b, l->job->diag);
-    Emit e = {.op = n.op, .stream = STREAM_compute, .origin = id, .n_in = n.n_in, .n_out = n.n_out,
+    Emit e = {.op = n.op,
+              .stream = STREAM_compute,
+              .origin = id,
+              .n_in = n.n_in,
+              .n_out = n.n_out,
               .attrs = *graph_attrs_at(l->g, n.attrs)};
     for (uint32_t i = 0; i < n.n_in; i++) {
         Layout want;
@@ -172,7 +197,8 @@ void lower_backward_node(Lower *l, NodeId id)
     e.after[0] = l->grad_after;
     l->grad_after = 0;
     lower_emit(l, &e);
-    for (uint32_t j = 0; j < n.n_out; j++) finish_output(l, id, j, e.arg[n.n_in + j], temporary[j], accumulate[j]);
+    for (uint32_t j = 0; j < n.n_out; j++)
+        finish_output(l, id, j, e.arg[n.n_in + j], temporary[j], accumulate[j]);
 }
 
 void lower_pass_node(Lower *l, NodeId id)

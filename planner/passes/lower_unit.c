@@ -1,6 +1,7 @@
-/* Parameters while a step runs: gathered before use and a unit ahead, released after, gradients reduced
- * when the last contribution of a unit has arrived. Two edges bound memory: a prefetched gather waits for
- * the release before it, and the first write of a gradient buffer for the reduction before the last. */
+/* Parameters while a step runs: gathered before use and a unit ahead, released after, gradients
+ * reduced when the last contribution of a unit has arrived. Two edges bound memory: a prefetched
+ * gather waits for the release before it, and the first write of a gradient buffer for the
+ * reduction before the last. */
 #include <assert.h>
 #include <string.h>
 
@@ -12,7 +13,10 @@ static const Fsdp2Options *fsdp2(const Lower *l)
     return pass ? &pass->fsdp2 : NULL;
 }
 
-bool lower_is_last(const Lower *l) { return l->microbatch + 1 == l->n_microbatches; }
+bool lower_is_last(const Lower *l)
+{
+    return l->microbatch + 1 == l->n_microbatches;
+}
 
 /* Are gradients summed unsharded over micro-batches, and reduced once a step? */
 bool lower_defers(const Lower *l, UnitId u)
@@ -73,7 +77,12 @@ void lower_units_start(Lower *l)
             Shape shape = flat(l, unit->padded, unit->shard, 0);
             s->rest_cast = lower_buffer(l, &shape, use, CATEGORY_parameter);
             l->p->buffers.at[s->rest_cast].unit = u;
-            Emit e = {.op = OP_cast, .stream = STREAM_compute, .unit = u, .n_in = 1, .n_out = 1, .arg = {s->rest, s->rest_cast}};
+            Emit e = {.op = OP_cast,
+                      .stream = STREAM_compute,
+                      .unit = u,
+                      .n_in = 1,
+                      .n_out = 1,
+                      .arg = {s->rest, s->rest_cast}};
             lower_emit(l, &e);
         }
         if (!unit->shard) s->gathered = s->rest_cast;
@@ -89,8 +98,14 @@ static void gather(Lower *l, UnitId u, bool backward)
     s->gathered = lower_buffer(l, &whole, l->p->buffers.at[from].dtype, CATEGORY_gathered);
     l->p->buffers.at[s->gathered].unit = u;
     AxisSet axes = layout_axes_split(&lower_shape(l, from)->layout, 0);
-    Emit e = {.op = OP_all_gather, .stream = lower_stream(l, axes, OP_all_gather), .axes = axes, .unit = u, .n_in = 1,
-              .n_out = 1, .arg = {from, s->gathered}, .after = {l->last_release}};
+    Emit e = {.op = OP_all_gather,
+              .stream = lower_stream(l, axes, OP_all_gather),
+              .axes = axes,
+              .unit = u,
+              .n_in = 1,
+              .n_out = 1,
+              .arg = {from, s->gathered},
+              .after = {l->last_release}};
     lower_emit(l, &e);
     s->begun = false;
     if (backward) s->kept = 0;
@@ -107,7 +122,8 @@ static void begin_use(Lower *l, UnitId u)
     if (!planned) return;
     l->next_use = k + 1;
     for (uint32_t j = k + 1; j < l->uses.n && j <= k + fsdp2(l)->prefetch; j++)
-        if (!l->units[l->uses.at[j].unit].gathered) gather(l, l->uses.at[j].unit, l->uses.at[j].backward);
+        if (!l->units[l->uses.at[j].unit].gathered)
+            gather(l, l->uses.at[j].unit, l->uses.at[j].backward);
 }
 
 BufferId lower_weight(Lower *l, TensorId param, NodeId origin)
@@ -142,7 +158,8 @@ static void release(Lower *l, UnitId u)
 {
     UnitState *s = &l->units[u];
     if (!s->gathered) return;
-    if (l->phase == PHASE_forward && fsdp2(l)->reshard_after_forward == RESHARD_to) keep_slice(l, u);
+    if (l->phase == PHASE_forward && fsdp2(l)->reshard_after_forward == RESHARD_to)
+        keep_slice(l, u);
     s->gathered = 0;
     s->begun = false;
     l->last_release = l->stream_end[STREAM_compute];
@@ -162,7 +179,10 @@ void lower_after_node(Lower *l, NodeId n)
 
 /* ---- gradients ---- */
 
-static AxisSet data_axes(const Unit *unit) { return (AxisSet)(unit->shard | unit->replicate); }
+static AxisSet data_axes(const Unit *unit)
+{
+    return (AxisSet)(unit->shard | unit->replicate);
+}
 
 BufferId lower_grad_home(Lower *l, TensorId param, Layout *home)
 {
@@ -175,7 +195,8 @@ BufferId lower_grad_home(Lower *l, TensorId param, Layout *home)
     if (!unit->shard) s->full_grad = s->grad;
     if (!s->full_grad) {
         Shape whole = flat(l, unit->padded, 0, data_axes(unit));
-        s->full_grad = lower_buffer(l, &whole, lower_dtype(l, unit->reduce_dtype), CATEGORY_gradient);
+        s->full_grad =
+            lower_buffer(l, &whole, lower_dtype(l, unit->reduce_dtype), CATEGORY_gradient);
         l->p->buffers.at[s->full_grad].unit = t->unit;
         if (!lower_defers(l, t->unit)) l->grad_after = l->previous_reduce;
     }
@@ -213,14 +234,22 @@ static void fill_gaps(Lower *l, UnitId u, BufferId grad)
 }
 
 /* In place: a range that is PARTIAL on `axes` (and on `also`) is summed over `axes`. */
-static Pc reduce_range(Lower *l, UnitId u, BufferId base, uint64_t lo, uint64_t hi, AxisSet axes, AxisSet split, AxisSet also)
+static Pc reduce_range(Lower *l, UnitId u, BufferId base, uint64_t lo, uint64_t hi, AxisSet axes,
+                       AxisSet split, AxisSet also)
 {
     DType dtype = l->p->buffers.at[base].dtype;
     uint64_t parts = mesh_size(&l->plan->mesh, split), offset = lo / parts * dtype_bytes(dtype);
-    Shape from = flat(l, hi - lo, split, (AxisSet)(axes | also)), to = flat(l, hi - lo, split, also);
-    BufferId in = lower_view(l, base, &from, dtype, offset), out = lower_view(l, base, &to, dtype, offset);
-    Emit e = {.op = OP_all_reduce, .stream = lower_stream(l, axes, OP_all_reduce), .axes = axes, .unit = u, .n_in = 1,
-              .n_out = 1, .arg = {in, out}};
+    Shape from = flat(l, hi - lo, split, (AxisSet)(axes | also)),
+          to = flat(l, hi - lo, split, also);
+    BufferId in = lower_view(l, base, &from, dtype, offset),
+             out = lower_view(l, base, &to, dtype, offset);
+    Emit e = {.op = OP_all_reduce,
+              .stream = lower_stream(l, axes, OP_all_reduce),
+              .axes = axes,
+              .unit = u,
+              .n_in = 1,
+              .n_out = 1,
+              .arg = {in, out}};
     e.attrs.reduce = REDUCE_sum;
     return lower_emit(l, &e);
 }
@@ -228,7 +257,8 @@ static Pc reduce_range(Lower *l, UnitId u, BufferId base, uint64_t lo, uint64_t 
 static void reduce_replicas(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
-    if (unit->replicate) reduce_range(l, u, l->units[u].grad, 0, unit->padded, unit->replicate, unit->shard, 0);
+    if (unit->replicate)
+        reduce_range(l, u, l->units[u].grad, 0, unit->padded, unit->replicate, unit->shard, 0);
 }
 
 void lower_flush_pending(Lower *l, uint32_t keep)
@@ -241,7 +271,12 @@ void lower_flush_pending(Lower *l, uint32_t keep)
         Shape s = flat(l, unit->padded, unit->shard, unit->replicate);
         BufferId grad = l->units[p.unit].grad;
         BufferId view = lower_view(l, grad, &s, l->p->buffers.at[grad].dtype, 0);
-        Emit e = {.op = OP_pass, .stream = STREAM_compute, .unit = p.unit, .n_in = 1, .n_out = 1, .arg = {p.part, view}};
+        Emit e = {.op = OP_pass,
+                  .stream = STREAM_compute,
+                  .unit = p.unit,
+                  .n_in = 1,
+                  .n_out = 1,
+                  .arg = {p.part, view}};
         e.attrs.accumulate = 1;
         lower_emit(l, &e);
         if (p.last) reduce_replicas(l, p.unit);
@@ -255,10 +290,16 @@ static void scatter(Lower *l, UnitId u, BufferId full)
     bool first = l->microbatch == 0 || lower_defers(l, u);
     Shape part = flat(l, unit->padded, unit->shard, unit->replicate);
     DType dtype = l->p->buffers.at[full].dtype;
-    BufferId out = first ? lower_view(l, s->grad, &part, dtype, 0) : lower_buffer(l, &part, dtype, CATEGORY_communication);
+    BufferId out = first ? lower_view(l, s->grad, &part, dtype, 0)
+                         : lower_buffer(l, &part, dtype, CATEGORY_communication);
     if (!first) l->p->buffers.at[out].unit = u;
-    Emit e = {.op = OP_reduce_scatter, .stream = lower_stream(l, unit->shard, OP_reduce_scatter), .axes = unit->shard,
-              .unit = u, .n_in = 1, .n_out = 1, .arg = {full, out}};
+    Emit e = {.op = OP_reduce_scatter,
+              .stream = lower_stream(l, unit->shard, OP_reduce_scatter),
+              .axes = unit->shard,
+              .unit = u,
+              .n_in = 1,
+              .n_out = 1,
+              .arg = {full, out}};
     e.attrs.reduce = REDUCE_sum;
     Pc pc = lower_emit(l, &e);
     l->previous_reduce = l->last_reduce;
@@ -283,9 +324,12 @@ void lower_grad_arrived(Lower *l, TensorId param)
     if (lower_defers(l, u) && !lower_is_last(l)) return;
     fill_gaps(l, u, s->full_grad);
     if (unit->partial_lo < unit->partial_hi)
-        reduce_range(l, u, s->full_grad, unit->partial_lo, unit->partial_hi, unit->partial_axes, 0, data_axes(unit));
-    if (unit->shard) scatter(l, u, s->full_grad);
-    else reduce_replicas(l, u);
+        reduce_range(l, u, s->full_grad, unit->partial_lo, unit->partial_hi, unit->partial_axes, 0,
+                     data_axes(unit));
+    if (unit->shard)
+        scatter(l, u, s->full_grad);
+    else
+        reduce_replicas(l, u);
     s->full_grad = 0;
 }
 
@@ -296,7 +340,8 @@ void lower_units_end_microbatch(Lower *l)
         assert(s->n_contributions == 0);
         s->n_contributions = s->n_per_microbatch;
         if (l->g->units.at[u].shard && !lower_defers(l, u))
-            for (uint32_t i = 0; i < l->g->units.at[u].params.n; i++) l->arrived[l->g->units.at[u].params.at[i]] = 0;
+            for (uint32_t i = 0; i < l->g->units.at[u].params.n; i++)
+                l->arrived[l->g->units.at[u].params.at[i]] = 0;
     }
     if (lower_is_last(l)) lower_flush_pending(l, 0);
 }

@@ -1,11 +1,15 @@
-/* The end of the step: the loss and the squared norms are summed over the axes on which they are split,
- * each logical element once; the clip coefficient; the optimizer on each unit's part at rest. */
+/* The end of the step: the loss and the squared norms are summed over the axes on which they are
+ * split, each logical element once; the clip coefficient; the optimizer on each unit's part at
+ * rest. */
 #include <assert.h>
 
 #include "planner/passes/lower.h"
 
 /* A squared-norm account: elements that are split over the same axes. */
-typedef struct Account { AxisSet axes; bool written; } Account;
+typedef struct Account {
+    AxisSet axes;
+    bool written;
+} Account;
 enum { MAX_ACCOUNTS = 16 };
 
 typedef struct Norm {
@@ -38,7 +42,11 @@ static BufferId slot_view(Lower *l, uint32_t slot, AxisSet partial)
 static void sum_segment(Lower *l, Norm *norm, UnitId u, AxisSet axes, uint64_t lo, uint64_t hi)
 {
     uint32_t slot = account_of(norm, axes);
-    Emit e = {.op = OP_sumsq, .stream = STREAM_compute, .unit = u, .n_in = 1, .n_out = 1,
+    Emit e = {.op = OP_sumsq,
+              .stream = STREAM_compute,
+              .unit = u,
+              .n_in = 1,
+              .n_out = 1,
               .arg = {l->units[u].grad, slot_view(l, slot, axes)}};
     e.attrs.lo = (int64_t)lo;
     e.attrs.hi = (int64_t)hi;
@@ -55,8 +63,10 @@ static void sum_unit(Lower *l, Norm *norm, UnitId u)
     for (uint32_t i = 0; i < unit->params.n;) {
         AxisSet axes = split_axes(l, &l->g->tensors.at[unit->params.at[i]]);
         uint32_t k = i;
-        while (k < unit->params.n && split_axes(l, &l->g->tensors.at[unit->params.at[k]]) == axes) k++;
-        uint64_t hi = k < unit->params.n ? l->g->tensors.at[unit->params.at[k]].flat_offset : unit->elements;
+        while (k < unit->params.n && split_axes(l, &l->g->tensors.at[unit->params.at[k]]) == axes)
+            k++;
+        uint64_t hi =
+            k < unit->params.n ? l->g->tensors.at[unit->params.at[k]].flat_offset : unit->elements;
         sum_segment(l, norm, u, axes, lo, hi);
         lo = hi;
         i = k;
@@ -80,15 +90,26 @@ static void sum_scalars(Lower *l, const Norm *norm)
         for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
             if (data >> a & 1) partial.layout.on[a] = PARTIAL_SUM;
         BufferId in = lower_view(l, l->loss, &partial, DT_f64, 0);
-        Emit e = {.op = OP_all_reduce, .stream = STREAM_dp_reduce, .launch = launch, .axes = data, .n_in = 1, .n_out = 1,
-                  .arg = {in, l->loss}, .origin = l->g->tensors.at[l->g->loss].producer};
+        Emit e = {.op = OP_all_reduce,
+                  .stream = STREAM_dp_reduce,
+                  .launch = launch,
+                  .axes = data,
+                  .n_in = 1,
+                  .n_out = 1,
+                  .arg = {in, l->loss},
+                  .origin = l->g->tensors.at[l->g->loss].producer};
         e.attrs.reduce = REDUCE_sum;
         lower_emit(l, &e);
     }
     for (uint32_t i = 0; i < norm->n; i++) {
         AxisSet axes = norm->account[i].axes;
         if (!axes) continue;
-        Emit e = {.op = OP_all_reduce, .stream = STREAM_dp_reduce, .launch = launch, .axes = axes, .n_in = 1, .n_out = 1,
+        Emit e = {.op = OP_all_reduce,
+                  .stream = STREAM_dp_reduce,
+                  .launch = launch,
+                  .axes = axes,
+                  .n_in = 1,
+                  .n_out = 1,
                   .arg = {slot_view(l, i, axes), slot_view(l, i, 0)}};
         e.attrs.reduce = REDUCE_sum;
         lower_emit(l, &e);
@@ -131,7 +152,11 @@ void lower_update(Lower *l)
     for (UnitId u = 1; u < l->g->units.n; u++) sum_unit(l, &norm, u);
     assert(norm.n == counted.n);
     sum_scalars(l, &norm);
-    Emit e = {.op = OP_clip_coef, .stream = STREAM_compute, .n_in = 1, .n_out = 1, .arg = {l->norm_table, l->coefficient}};
+    Emit e = {.op = OP_clip_coef,
+              .stream = STREAM_compute,
+              .n_in = 1,
+              .n_out = 1,
+              .arg = {l->norm_table, l->coefficient}};
     e.attrs.clip = l->job->config->optimizer.clip_norm;
     e.attrs.n_slots = counted.n;
     lower_emit(l, &e);

@@ -1,4 +1,5 @@
-/* Builds the mesh from the config and refines dp_shard where reshard_after_forward names a number. */
+/* Builds the mesh from the config and refines dp_shard where reshard_after_forward names a number.
+ */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
@@ -12,8 +13,11 @@ static bool refine_for_reshard(Job *job, const PassConfig *fsdp2)
         for (uint32_t k = 2; k < size; k++)
             if (size % k == 0) str_print(&legal, "%s%u", legal.n ? ", " : "", k);
         diag_error(job->diag, FAULT_input, "reshard-divides", fsdp2->loc,
-                   "reshard_after_forward = %u: must divide dp_shard = %u and lie strictly between 1 and it", to, size);
-        diag_hint(job->diag, "legal values: true, false%s%s", legal.n ? ", " : "", str_text(&legal));
+                   "reshard_after_forward = %u: must divide dp_shard = %u and lie strictly between "
+                   "1 and it",
+                   to, size);
+        diag_hint(job->diag, "legal values: true, false%s%s", legal.n ? ", " : "",
+                  str_text(&legal));
         return false;
     }
     for (uint32_t a = 0; a < mesh->n_axes; a++)
@@ -29,7 +33,10 @@ bool pass_mesh(Job *job)
 {
     job->plan->mesh = mesh_make(job->config->axis_size);
     const PassConfig *fsdp2 = pass_config(job, PASS_fsdp2);
-    if (fsdp2 && fsdp2->fsdp2.reshard_after_forward == RESHARD_to && !refine_for_reshard(job, fsdp2)) return false;
-    job->data_axes = (AxisSet)(mesh_axes(&job->plan->mesh, AXIS_dp_replicate) | mesh_axes(&job->plan->mesh, AXIS_dp_shard));
+    if (fsdp2 && fsdp2->fsdp2.reshard_after_forward == RESHARD_to &&
+        !refine_for_reshard(job, fsdp2))
+        return false;
+    job->data_axes = (AxisSet)(mesh_axes(&job->plan->mesh, AXIS_dp_replicate) |
+                               mesh_axes(&job->plan->mesh, AXIS_dp_shard));
     return true;
 }

@@ -1,5 +1,6 @@
 /* The passes, one file each, in the order of passes.c. A pass states what it requires and what it
- * leaves true; it returns false after reporting errors. Only passes.c and the passes include this. */
+ * leaves true; it returns false after reporting errors. Only passes.c and the passes include this.
+ */
 #ifndef TANDEM_PASSES_PASS_H
 #define TANDEM_PASSES_PASS_H
 

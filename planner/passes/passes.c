@@ -15,15 +15,19 @@ static const Pass all_passes[] = {
     {"mesh", nothing, "", false, pass_mesh},
     {"tp", nothing, "", true, pass_tp},
     {"ac", after_tp,
-     "tensor parallelism applied inside a checkpoint region after it was marked leaves the region's saved "
+     "tensor parallelism applied inside a checkpoint region after it was marked leaves the "
+     "region's saved "
      "inputs in the old layout, so the recomputed forward differs from the first one",
      true, pass_ac},
     {"fsdp2", after_ac,
-     "FSDP before tensor parallelism shards weights that tp then cuts again: every rank trains on the wrong "
-     "slice; FSDP before checkpointing breaks the unit boundaries and gathers inside the recomputation",
+     "FSDP before tensor parallelism shards weights that tp then cuts again: every rank trains on "
+     "the wrong "
+     "slice; FSDP before checkpointing breaks the unit boundaries and gathers inside the "
+     "recomputation",
      true, pass_fsdp2},
     {"ddp", after_ac,
-     "DDP buckets built before tensor parallelism hold whole weights, so their gradients are reduced over "
+     "DDP buckets built before tensor parallelism hold whole weights, so their gradients are "
+     "reduced over "
      "ranks that own different slices",
      true, pass_ddp},
     {"units", nothing, "", false, pass_units},
@@ -95,8 +99,8 @@ static bool check_order(const Config *config, Arena *arena, Diag *d)
                            "%s is applied twice", name);
                 diag_hint(d, "merge the two into one %s{}", name);
             } else if (must_follow(pass, other)) {
-                diag_error(d, FAULT_input, "pass-order", config->passes[i].loc, "%s is applied before %s: %s",
-                           name, other, pass->why);
+                diag_error(d, FAULT_input, "pass-order", config->passes[i].loc,
+                           "%s is applied before %s: %s", name, other, pass->why);
                 diag_hint(d, "write %s", right_list(config, arena));
             }
         }
@@ -104,7 +108,8 @@ static bool check_order(const Config *config, Arena *arena, Diag *d)
     return d->n_errors == before;
 }
 
-/* A parallel axis that no pass uses would silently do nothing; a pass without its axis is reported. */
+/* A parallel axis that no pass uses would silently do nothing; a pass without its axis is reported.
+ */
 static bool check_axes(const Config *config, Diag *d)
 {
     uint32_t before = d->n_errors;
@@ -113,19 +118,21 @@ static bool check_axes(const Config *config, Diag *d)
     const uint32_t *n = config->axis_size;
     if (n[AXIS_tp] > 1 && !has[PASS_tp]) {
         diag_error(d, FAULT_input, "axis-unused", config->axis_loc[AXIS_tp],
-                   "mesh.tp = %u but parallel has no tp{}: %u ranks would repeat the same work", n[AXIS_tp],
-                   n[AXIS_tp]);
+                   "mesh.tp = %u but parallel has no tp{}: %u ranks would repeat the same work",
+                   n[AXIS_tp], n[AXIS_tp]);
         diag_hint(d, "add tp{} to parallel, or remove tp from the mesh");
     }
     if (n[AXIS_dp_shard] > 1 && !has[PASS_fsdp2]) {
-        diag_error(d, FAULT_input, "axis-unused", config->axis_loc[AXIS_dp_shard],
-                   "mesh.dp_shard = %u but parallel has no fsdp2{}: gradients would never be summed",
-                   n[AXIS_dp_shard]);
+        diag_error(
+            d, FAULT_input, "axis-unused", config->axis_loc[AXIS_dp_shard],
+            "mesh.dp_shard = %u but parallel has no fsdp2{}: gradients would never be summed",
+            n[AXIS_dp_shard]);
         diag_hint(d, "add fsdp2{}, or use dp_replicate with ddp{}");
     }
     if (n[AXIS_dp_replicate] > 1 && !has[PASS_ddp] && !has[PASS_fsdp2]) {
         diag_error(d, FAULT_input, "data-none", config->axis_loc[AXIS_dp_replicate],
-                   "mesh.dp_replicate = %u but parallel has neither ddp{} nor fsdp2{}: every replica would train "
+                   "mesh.dp_replicate = %u but parallel has neither ddp{} nor fsdp2{}: every "
+                   "replica would train "
                    "a model of its own",
                    n[AXIS_dp_replicate]);
         diag_hint(d, "add ddp{}");
@@ -139,15 +146,17 @@ static bool check_axes(const Config *config, Diag *d)
     for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
         if (n[later[i]] > 1) {
             diag_error(d, FAULT_input, "axis-unsupported", config->axis_loc[later[i]],
-                       "mesh.%s = %u: this version has no pass that uses the %s axis", axis_name_text(later[i]),
-                       n[later[i]], axis_name_text(later[i]));
-            diag_hint(d, "set %s = 1; dp_replicate, dp_shard and tp are available", axis_name_text(later[i]));
+                       "mesh.%s = %u: this version has no pass that uses the %s axis",
+                       axis_name_text(later[i]), n[later[i]], axis_name_text(later[i]));
+            diag_hint(d, "set %s = 1; dp_replicate, dp_shard and tp are available",
+                      axis_name_text(later[i]));
         }
     if (has[PASS_fsdp2] && n[AXIS_dp_shard] <= 1)
         diag_warning(d, "not-applied", config->mesh_loc,
                      "fsdp2{} is asked for but mesh.dp_shard is 1: parameters stay whole");
     if (has[PASS_ddp] && n[AXIS_dp_replicate] <= 1)
-        diag_warning(d, "not-applied", config->mesh_loc, "ddp{} is asked for but mesh.dp_replicate is 1");
+        diag_warning(d, "not-applied", config->mesh_loc,
+                     "ddp{} is asked for but mesh.dp_replicate is 1");
     if (has[PASS_tp] && n[AXIS_tp] <= 1)
         diag_warning(d, "not-applied", config->mesh_loc, "tp{} is asked for but mesh.tp is 1");
     return d->n_errors == before;
@@ -172,8 +181,8 @@ static void step_info(const Config *config, StepInfo *step)
     step->seed = config->seed;
 }
 
-Plan *passes_compile(const Config *config, Graph *graph, const LowerOptions *options, const char *stop_after,
-                     Arena *arena, Diag *d)
+Plan *passes_compile(const Config *config, Graph *graph, const LowerOptions *options,
+                     const char *stop_after, Arena *arena, Diag *d)
 {
     uint32_t before = d->n_errors;
     bool order = check_order(config, arena, d);
@@ -183,8 +192,13 @@ Plan *passes_compile(const Config *config, Graph *graph, const LowerOptions *opt
     plan->graph = *graph;
     plan->parent = options->parent;
     step_info(config, &plan->step);
-    Job job = {.config = config, .plan = plan, .arena = arena, .scratch = arena_new(), .diag = d,
-               .options = *options, .share_gathers = true};
+    Job job = {.config = config,
+               .plan = plan,
+               .arena = arena,
+               .scratch = arena_new(),
+               .diag = d,
+               .options = *options,
+               .share_gathers = true};
     for (uint32_t i = 0; i < passes_count && d->n_errors == before; i++) {
         const Pass *pass = &all_passes[i];
         if (wanted(config, pass)) {

@@ -4,7 +4,8 @@
 
 #include "planner/passes/pass.h"
 
-static char letter_of_inputs(const Graph *g, const Node *n, const Binding *b, uint32_t axis, bool params)
+static char letter_of_inputs(const Graph *g, const Node *n, const Binding *b, uint32_t axis,
+                             bool params)
 {
     for (uint32_t i = 0; i < n->n_in; i++) {
         const Tensor *t = &g->tensors.at[n->in[i]];
@@ -22,7 +23,8 @@ static DealId deal_of_letter(const Graph *g, const Node *n, const Binding *b, ch
 {
     for (uint32_t i = 0; i < n->n_in; i++)
         for (int d = 0; d < b->n_dims[i]; d++)
-            if (b->letter[i][d] == letter && g->tensors.at[n->in[i]].deal[d]) return g->tensors.at[n->in[i]].deal[d];
+            if (b->letter[i][d] == letter && g->tensors.at[n->in[i]].deal[d])
+                return g->tensors.at[n->in[i]].deal[d];
     return 0;
 }
 
@@ -41,7 +43,8 @@ static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, 
     uint32_t parts = shape_parts(&s, &job->plan->mesh, d);
     if (out->deal[d] || out->dim[d] % parts == 0) return true;
     diag_error(job->diag, FAULT_input, "divides-activation", n->loc,
-               "%s: dimension %d = %lld cannot be split over %u ranks", out->name, d, (long long)out->dim[d], parts);
+               "%s: dimension %d = %lld cannot be split over %u ranks", out->name, d,
+               (long long)out->dim[d], parts);
     return false;
 }
 
@@ -55,13 +58,14 @@ bool pass_propagate(Job *job)
         if (!graph_bind(g, n, &b, job->diag)) return false;
         for (uint32_t a = 0; a < mesh->n_axes; a++) {
             bool data = job->data_axes >> a & 1;
-            if (n->op == OP_batch) n->split[a] = data ? 'b' : 0;
+            if (n->op == OP_batch)
+                n->split[a] = data ? 'b' : 0;
             else if (!(n->split[a] = letter_of_inputs(g, n, &b, a, true)))
                 n->split[a] = letter_of_inputs(g, n, &b, a, false);
             if (n->split[a] && !op_may_split(n->op, n->split[a])) {
                 diag_error(job->diag, FAULT_input, "split-whole-index", n->loc,
-                           "%s needs index %c whole, but its parameter is split there over %s", op_info(n->op)->name,
-                           n->split[a], mesh->axis[a].text);
+                           "%s needs index %c whole, but its parameter is split there over %s",
+                           op_info(n->op)->name, n->split[a], mesh->axis[a].text);
                 return false;
             }
             for (uint32_t j = 0; j < n->n_out; j++)

@@ -1,6 +1,7 @@
 /* Tensor parallelism: column and row linears, vocabulary-parallel embedding, head and loss; with
  * `sequence` the activations between the pairs are SPLIT(seq). Only layouts are assigned; the
- * collectives, and the sums of norm-weight gradients that people forget, fall out of the one rule. */
+ * collectives, and the sums of norm-weight gradients that people forget, fall out of the one rule.
+ */
 #include <assert.h>
 #include <string.h>
 
@@ -42,12 +43,14 @@ static void refuse(Tp *tp, const Tensor *t, int dim)
     Loc loc = t->loc.file ? t->loc : tp->pass->loc;
     if (heads) {
         const char *what = info->n_heads == info->n_kv_heads ? "heads" : "kv_heads";
-        diag_error(d, FAULT_input, "divides-heads", loc,
-                   "%s = %lld cannot be split over tp = %u: ranks would hold fractions of a head (%s)", what,
-                   (long long)size, tp->size, t->name);
+        diag_error(
+            d, FAULT_input, "divides-heads", loc,
+            "%s = %lld cannot be split over tp = %u: ranks would hold fractions of a head (%s)",
+            what, (long long)size, tp->size, t->name);
     } else {
-        diag_error(d, FAULT_input, "divides-features", loc, "%s: dimension %d = %lld cannot be split over tp = %u",
-                   t->name, dim, (long long)size, tp->size);
+        diag_error(d, FAULT_input, "divides-features", loc,
+                   "%s: dimension %d = %lld cannot be split over tp = %u", t->name, dim,
+                   (long long)size, tp->size);
     }
     diag_hint(d, "tp may be %s", divisors(tp->job->scratch, size));
 }
@@ -60,7 +63,10 @@ static void split_on_tp(const Tp *tp, Layout *layout, int dim)
 
 static void place_param(Tp *tp, Tensor *t)
 {
-    int dim = t->tp == TP_row ? t->row_dim : t->tp == TP_column ? t->column_dim : t->tp == TP_vocab ? t->column_dim : -1;
+    int dim = t->tp == TP_row      ? t->row_dim
+              : t->tp == TP_column ? t->column_dim
+              : t->tp == TP_vocab  ? t->column_dim
+                                   : -1;
     if (dim < 0) return;
     tp->n_matched++;
     if (t->dim[dim] % tp->size != 0) {
@@ -68,7 +74,8 @@ static void place_param(Tp *tp, Tensor *t)
             refuse(tp, t, dim);
             return;
         }
-        t->deal[dim] = deal_ceil(&tp->job->plan->graph.deals, tp->job->arena, t->dim[dim], tp->size);
+        t->deal[dim] =
+            deal_ceil(&tp->job->plan->graph.deals, tp->job->arena, t->dim[dim], tp->size);
     }
     split_on_tp(tp, &t->use, dim);
 }
@@ -105,7 +112,9 @@ static void place_activations(Tp *tp)
 
 bool pass_tp(Job *job)
 {
-    Tp tp = {.job = job, .axes = mesh_axes(&job->plan->mesh, AXIS_tp), .pass = pass_config(job, PASS_tp)};
+    Tp tp = {.job = job,
+             .axes = mesh_axes(&job->plan->mesh, AXIS_tp),
+             .pass = pass_config(job, PASS_tp)};
     assert(tp.pass);
     tp.size = mesh_size(&job->plan->mesh, tp.axes);
     job->sequence = tp.pass->tp.sequence;
@@ -117,14 +126,17 @@ bool pass_tp(Job *job)
     for (TensorId t = 1; t < g->tensors.n; t++)
         if (g->tensors.at[t].role == ROLE_param) place_param(&tp, &g->tensors.at[t]);
     if (tp.n_matched == 0) {
-        diag_error(job->diag, FAULT_input, "tp-matched-nothing", tp.pass->loc,
-                   "tp = %u but no module names tp_col or tp_row: tensor parallelism would do nothing", tp.size);
-        diag_hint(job->diag, "give a block tp_col = {...} and tp_row = ..., or remove tp from the mesh");
+        diag_error(
+            job->diag, FAULT_input, "tp-matched-nothing", tp.pass->loc,
+            "tp = %u but no module names tp_col or tp_row: tensor parallelism would do nothing",
+            tp.size);
+        diag_hint(job->diag,
+                  "give a block tp_col = {...} and tp_row = ..., or remove tp from the mesh");
     }
     if (tp.pass->tp.sequence && job->config->seq % tp.size != 0) {
         diag_error(job->diag, FAULT_input, "divides-seq", job->config->batch_loc,
-                   "seq = %lld cannot be split over tp = %u for sequence parallelism", (long long)job->config->seq,
-                   tp.size);
+                   "seq = %lld cannot be split over tp = %u for sequence parallelism",
+                   (long long)job->config->seq, tp.size);
         diag_hint(job->diag, "seq may be %lld or %lld; or tp { sequence = false }",
                   (long long)(job->config->seq / tp.size * tp.size),
                   (long long)((job->config->seq / tp.size + 1) * tp.size));

@@ -1,5 +1,5 @@
-/* Units: which parameters share a flat buffer. fsdp2 makes one a block and a root, ddp makes buckets;
- * whatever is left (no data pass) joins one unit that is whole on every rank. */
+/* Units: which parameters share a flat buffer. fsdp2 makes one a block and a root, ddp makes
+ * buckets; whatever is left (no data pass) joins one unit that is whole on every rank. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
