@@ -152,6 +152,7 @@ static bool simulate(TandemPlan *p, const TandemSimOptions *options, Store *stor
                       .seed = options->seed,
                       .steps = 2,
                       .store = cluster->is_local ? store : NULL,
+                      .machine = options->machine,
                       .backend = cluster->is_local ? "mpi" : ""};
     if (setjmp(p->full) != 0) return false;
     memset(&p->report, 0, sizeof p->report);
@@ -159,21 +160,30 @@ static bool simulate(TandemPlan *p, const TandemSimOptions *options, Store *stor
     return p->simulated;
 }
 
+static bool may_simulate(TandemPlan *p)
+{
+    if (!p->compiled || p->out_of_memory) return false;
+    if (!p->proven) tandem_check(p);
+    if (!p->proven) return false;
+    GUARD(p, false);
+    if (!p->is_text) return true;
+    return diag_error(&p->diag, FAULT_usage, "no-cluster", (Loc){NULL, 0},
+                      "%s is a plan's text and names no hardware", p->path);
+}
+
+static Store *open_store(TandemPlan *p, const char *path)
+{
+    GUARD(p, NULL);
+    return store_open(path, true, &p->diag);
+}
+
 bool tandem_simulate(TandemPlan *plan, const TandemSimOptions *options)
 {
     static const TandemSimOptions defaults = {.unfolded = false};
-    if (!plan->compiled || plan->out_of_memory) return false;
-    if (!plan->proven && !tandem_check(plan) && !plan->proven) return false;
-    GUARD(plan, false);
-    if (plan->is_text)
-        return diag_error(&plan->diag, FAULT_usage, "no-cluster", (Loc){NULL, 0},
-                          "%s is a plan's text and names no hardware", plan->path);
+    if (!may_simulate(plan)) return false;
     if (options == NULL) options = &defaults;
-    Store *store = NULL;
-    if (options->store != NULL) {
-        store = store_open(options->store, true, &plan->diag);
-        if (store == NULL) return false;
-    }
+    Store *store = options->store != NULL ? open_store(plan, options->store) : NULL;
+    if (store == NULL && options->store != NULL) return false;
     bool fine = simulate(plan, options, store);
     store_close(store);
     return fine;

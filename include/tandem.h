@@ -48,9 +48,10 @@ const char *tandem_diagnostics_json(TandemPlan *plan);
 bool tandem_check(TandemPlan *plan);
 
 typedef struct TandemSimOptions {
-    bool unfolded;     /* simulate every rank, also those that do the same */
-    uint64_t seed;     /* of what is drawn */
-    const char *store; /* a tandem.db with measured costs of this machine; NULL: none */
+    bool unfolded;       /* simulate every rank, also those that do the same */
+    uint64_t seed;       /* of what is drawn */
+    const char *store;   /* a tandem.db with measured costs of this machine; NULL: none */
+    const char *machine; /* whose costs, as `tandem calibrate` prints it; NULL: none */
 } TandemSimOptions;
 /* Predicts one steady step on the plan's cluster. `options` may be NULL. A plan that does not fit
  * is simulated all the same; one without a cluster (a text) or with a failed proof is not. */
