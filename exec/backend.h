@@ -6,42 +6,54 @@
 #include "kernels/kernel.h"
 #include "planner/ir/trace.h"
 
-/* A device of one rank: an arena of exactly program->bytes, streams, communicators. */
-typedef struct Device Device;
-
 typedef struct BackendOptions {
-    double timeout_s; /* a communication that takes longer ends the run */
+    double timeout_s; /* a communication that takes longer ends the run; 0: 60 s */
     bool poison; /* fill the arena with signalling NaNs first; track the highest byte touched */
-    uint64_t order_seed;    /* loopback: which legal interleaving */
+    uint64_t order_seed;    /* loopback: which legal interleaving; 0: the plain order */
     bool native_reductions; /* mpi: MPI_Op instead of rank-ordered sums */
-    const char *module_dir;
+    const char *module_dir; /* NULL: beside the command, or ../lib/tandem */
 } BackendOptions;
+
+/* The first instruction whose output holds a number that is not finite. */
+typedef struct BadNumber {
+    Rank rank;
+    Pc pc;            /* 0: none was found */
+    uint32_t output;  /* which */
+    uint64_t element; /* local, the first bad one */
+    double value;
+} BadNumber;
 
 typedef struct Backend {
     const char *name; /* "loopback", "mpi", "cuda" */
-    /* All ranks of this process: loopback has every rank, mpi one. Ranks [first_rank, first_rank +
-     * n_ranks). */
+    /* Loads nothing but the plan. All that a step needs is computed and allocated here. Reports
+     * backend-dtype (a dtype that the backend cannot compute in), exec-program (a program that
+     * cannot be executed), ranks-mismatch. */
     bool (*open)(struct Backend *self, const Plan *plan, const BackendOptions *options, Diag *d);
+    /* Ranks of this process: loopback has every rank, mpi one. [first, first + n). */
     void (*ranks)(const struct Backend *self, Rank *first, uint32_t *n);
     /* Runs the whole train program of every local rank once. Trace rows are recorded inside the
-     * compute and comm calls; rows may be NULL. */
+     * compute and comm calls, and appended within the room that `trace` has; it may be NULL. When
+     * the gradient norm is not finite, updates are left out, and nothing that lives between steps
+     * is changed. Reports deadlock, timeout, arena-overrun. */
     bool (*step)(struct Backend *self, const Control *control, Trace *trace, Diag *d);
+    /* Runs the step again, looking at every output, and tells the first bad one of this process. */
+    bool (*find_bad)(struct Backend *self, const Control *control, BadNumber *bad, Diag *d);
     /* Bytes of a root buffer of a local rank, for reading and for initial values. */
     void *(*memory)(struct Backend *self, Rank rank, BufferId root);
     uint64_t (*highest_touched)(struct Backend *self, Rank rank); /* with poison */
-    /* Sum of `n` doubles over all ranks of the run in rank order; barrier. For verdicts and
-     * reports, not for steps. */
-    bool (*exchange)(struct Backend *self, const void *mine, size_t bytes, void *all,
-                     Diag *d); /* all-gather over processes */
+    /* What the backend holds of a rank outside the arena: staging of collectives, and so on. */
+    uint64_t (*outside_bytes)(struct Backend *self);
+    /* All-gather of `bytes` over the processes of the run (also a barrier): all [n_processes,
+     * bytes]. For verdicts and reports. */
+    bool (*exchange)(struct Backend *self, const void *mine, size_t bytes, void *all, Diag *d);
+    uint32_t (*processes)(const struct Backend *self, uint32_t *mine); /* how many; which is this */
     void (*close)(struct Backend *self);
     void *state;
 } Backend;
 
 Backend *backend_loopback(Arena *arena);
-/* Loads the module for the MPI this process was started under (or `name`). NULL with a diagnostic.
- */
+/* Loads the module for the MPI this process was started under (or $TANDEM_MPI). NULL with a
+ * diagnostic (module-missing). One rank, this process, where nobody started us. */
 Backend *backend_mpi(Arena *arena, const char *module_dir, Diag *d);
-/* The symbol every backend module exports. */
-typedef Backend *(*BackendModule)(Arena *arena);
 
 #endif

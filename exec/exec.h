@@ -11,38 +11,50 @@ typedef struct ExecOptions {
     int64_t warmup_steps, total_steps;
     double min_lr_ratio;
     const DataSource *data;
-    uint32_t trace_step; /* whose rows to keep; must be steady (>= 2) */
+    uint32_t trace_step; /* whose rows to keep; must be steady (>= 2); beyond `steps`: none */
+    const char *version; /* of this command; ranks of different versions refuse to run; may be NULL
+                          */
     BackendOptions backend_options;
     /* called on the first process after each step; NULL: none */
     void (*on_step)(void *self, const StepRow *row, uint64_t tokens);
+    /* called on every process after the last step, before the backend closes; NULL: none */
+    bool (*at_end)(void *self, Backend *backend, Diag *d);
     void *self;
 } ExecOptions;
 
 typedef struct ExecResult {
-    Trace trace;              /* rows of the local ranks (mpi: gathered on rank 0), all steps */
-    uint64_t highest_touched; /* largest over local ranks, with poison */
-    uint64_t allocations;     /* calls of malloc and kin during steps, where counted */
+    Trace trace;              /* rows of trace_step (mpi: of all ranks on rank 0); all steps */
+    uint64_t highest_touched; /* largest over all ranks, with poison */
+    uint64_t outside_bytes;   /* largest over all ranks: what the backend holds outside the arena */
+    bool is_first;            /* this process is the first: it reports */
 } ExecResult;
 
 /* Every parameter is initialised from (seed, name, global element), in place, under any sharding.
- */
+ * Reports not-finite (with the first bad tensor), version-mismatch, plan-mismatch, and what the
+ * backend reports. */
 bool exec_run(const Plan *plan, const ExecOptions *options, Arena *arena, ExecResult *result,
               Diag *d);
+/* Learning rate of `step` (from 0): linear warm-up to lr over warmup_steps, then a cosine from lr
+ * to min_lr_ratio * lr at total_steps; total_steps 0: constant. */
 double exec_lr(const ExecOptions *options, int64_t step);
 
 /* Data: bytes of a text file (or a seeded synthetic stream), any sharding reads the same samples.
- */
+ * A sample is `seq` consecutive bytes at a random place, its labels the bytes that follow; the text
+ * is a ring. Reports data-file. */
 DataSource *data_bytes(const char *path, uint64_t seed, Arena *arena, Diag *d);
+/* Tokens in [0, vocab), labels likewise, of which a fraction is -1. */
 DataSource *data_synthetic(uint64_t seed, int64_t vocab, double ignored_fraction, Arena *arena);
 
 /* The parallel oracle. Runs `plan` and `reference` (the same model on one rank, same micro-steps)
- * for one step in fp64 on loopback and compares, per tensor, every gradient and every updated
- * parameter, and the gradient norm: max |a - b| / max |b|. */
+ * for one step in fp64 on loopback and compares, per tensor and on every rank that holds it, every
+ * gradient and every updated parameter, the gradient norm and the loss: max |a - b| / max |b|.
+ * (Gradients: the divisor is at least 1e-4 of the largest of all gradients, for some are zero but
+ * for rounding.) False with verify-mismatch (FAULT_threshold) beyond the tolerance. */
 typedef struct VerifyResult {
     double worst_gradient, worst_parameter, norm_error, loss_error;
     const char *worst_tensor;
     uint32_t n_tensors;
-    uint64_t highest_touched, predicted_bytes; /* of the worst rank */
+    uint64_t highest_touched, predicted_bytes; /* of the rank where they differ most */
 } VerifyResult;
 bool exec_verify(const Plan *plan, const Plan *reference, const DataSource *data,
                  const BackendOptions *options, double tolerance, Arena *arena,

@@ -1,0 +1,26 @@
+/* Starting the ranks of a run: the command executes itself again under mpirun, once a rank, and
+ * watches over them. A rank that dies or hangs ends the run; who did, and where, is told. */
+#ifndef TANDEM_EXEC_LAUNCH_H
+#define TANDEM_EXEC_LAUNCH_H
+
+#include "planner/base/diag.h"
+
+/* Did mpirun or srun start this process? Says how many ranks there are, and which MPI ("openmpi",
+ * "mpich") its environment belongs to. All may be NULL. */
+bool launch_inside(uint32_t *n_ranks, uint32_t *rank, const char **flavour);
+
+typedef struct LaunchOptions {
+    uint32_t n_ranks;
+    const char *flavour; /* "openmpi", "mpich"; NULL: $TANDEM_MPI, else the first that is found with
+                          * its module */
+    const char *module_dir; /* where the modules lie; NULL: beside the command, or ../lib/tandem */
+    double timeout_s;       /* no rank makes progress for this long: the run is ended */
+} LaunchOptions;
+
+/* Runs argv (ending in NULL; argv[0] is the program's path) once a rank and waits for all. Output
+ * goes where this process's goes. Returns the exit code of the command: that of the ranks when they
+ * ended by themselves; when they did not, 6, with a diagnostic (rank-died, rank-hung, run-stuck,
+ * mpirun-missing). */
+int exec_launch(const char *const *argv, const LaunchOptions *options, Arena *arena, Diag *d);
+
+#endif
