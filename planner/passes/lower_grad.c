@@ -170,11 +170,29 @@ static void finish_output(Lower *l, NodeId id, uint32_t j, BufferId out, bool te
     settle(l, grad, id);
 }
 
+/* dgrad and wgrad of one linear follow each other: what wgrad must gather again is asked for before
+ * dgrad, so that the gather runs under dgrad and dgrad's own reduction under wgrad. */
+static void prepare_sibling(Lower *l, NodeId id)
+{
+    if (id + 1 >= l->g->nodes.n) return;
+    Node n = l->g->nodes.at[id + 1];
+    Binding b;
+    if (n.forward != l->g->nodes.at[id].forward || !l->job->share_gathers) return;
+    if (op_info(n.op)->class_ != OP_CLASS_contract || !graph_bind(l->g, &n, &b, l->job->diag)) return;
+    for (uint32_t i = 0; i < n.n_in; i++) {
+        Layout want;
+        if (l->g->tensors.at[n.in[i]].role != ROLE_activation) continue;
+        lower_input_layout(l, &n, &b, i, &want);
+        lower_want(l, n.in[i], &want, id + 1);
+    }
+}
+
 void lower_backward_node(Lower *l, NodeId id)
 {
     Node n = l->g->nodes.at[id];
     Binding b;
     graph_bind(l->g, &n, &b, l->job->diag);
+    prepare_sibling(l, id);
     Emit e = {.op = n.op,
               .stream = STREAM_compute,
               .origin = id,
