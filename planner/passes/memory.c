@@ -1,0 +1,246 @@
+/* Memory: an offset in one arena for every root buffer. A program is static, so this is an
+ * allocator run once, in program order. Bytes are reused only where every instruction that touched
+ * the old buffer happens before the first one that touches the new: stream order and `after`, never
+ * luck. */
+#include <assert.h>
+#include <string.h>
+
+#include "planner/passes/pass.h"
+
+enum { ALIGN = 256, MANY_PIECES = 256 };
+
+typedef struct Clock {
+    Pc at[STREAM_COUNT];
+} Clock;
+
+/* Free bytes [offset, offset + size) that nobody may write before `busy` has passed. */
+typedef struct Piece {
+    uint64_t offset, size;
+    Clock busy;
+} Piece;
+
+typedef struct Memory {
+    Program *p;
+    Arena *scratch;
+    Clock *clocks;  /* [pc]: newest pc of each stream that has finished when pc starts */
+    Clock *touched; /* [buffer]: newest touch by each stream */
+    uint32_t *starts, *next_start; /* buffers by first pc, linked */
+    uint32_t *ends, *next_end;
+    LIST(Piece) pieces; /* by offset */
+    uint64_t top;
+} Memory;
+
+static uint64_t align_up(uint64_t bytes)
+{
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static void join(Clock *into, const Clock *from)
+{
+    for (int s = 0; s < STREAM_COUNT; s++)
+        if (from->at[s] > into->at[s]) into->at[s] = from->at[s];
+}
+
+static bool passed(const Clock *busy, const Clock *now)
+{
+    for (int s = 0; s < STREAM_COUNT; s++)
+        if (busy->at[s] > now->at[s]) return false;
+    return true;
+}
+
+/* Communications of one launch start together: none of them waits for another. */
+static void find_clocks(Memory *m)
+{
+    const Program *p = m->p;
+    Clock done[STREAM_COUNT], group[STREAM_COUNT];
+    memset(done, 0, sizeof done);
+    memset(group, 0, sizeof group);
+    uint32_t launch[STREAM_COUNT] = {0};
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        int s = (int)in->stream;
+        if (!in->launch || in->launch != launch[s]) { /* all of the previous group has finished */
+            done[s] = group[s];
+            launch[s] = in->launch;
+        }
+        Clock now = done[s];
+        for (uint32_t k = 0; k < in->after.n; k++) {
+            Pc before = p->after.at[in->after.first + k];
+            join(&now, &m->clocks[before]);
+            int stream = (int)p->code.at[before].stream;
+            if (now.at[stream] < before && !p->code.at[before].launch) now.at[stream] = before;
+        }
+        m->clocks[pc] = now;
+        join(&group[s], &now);
+        group[s].at[s] = pc;
+    }
+}
+
+static void find_lives(Memory *m)
+{
+    Program *p = m->p;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        for (uint32_t i = 0; i < in->args.n; i++) {
+            BufferId b = program_arg(p, in, i);
+            BufferId pair[2] = {b, p->buffers.at[b].parent};
+            for (int k = 0; k < 2; k++) {
+                if (!pair[k]) continue;
+                Buffer *at = &p->buffers.at[pair[k]];
+                if (!at->first) at->first = pc;
+                at->last = pc;
+                m->touched[pair[k]].at[in->stream] = pc;
+            }
+        }
+    }
+    for (BufferId b = (BufferId)p->buffers.n; b-- > 1;) {
+        const Buffer *at = &p->buffers.at[b];
+        if (at->parent || at->persistent || !at->first) continue;
+        m->next_start[b] = m->starts[at->first];
+        m->starts[at->first] = b;
+        m->next_end[b] = m->ends[at->last];
+        m->ends[at->last] = b;
+    }
+}
+
+/* Removes [offset, offset + size) from the run of pieces that begins at index i. */
+static void take(Memory *m, uint32_t i, uint64_t size)
+{
+    uint32_t k = i;
+    while (k < m->pieces.n && size >= m->pieces.at[k].size) size -= m->pieces.at[k++].size;
+    if (size) {
+        assert(k < m->pieces.n);
+        m->pieces.at[k].offset += size;
+        m->pieces.at[k].size -= size;
+    }
+    memmove(&m->pieces.at[i], &m->pieces.at[k], (m->pieces.n - k) * sizeof(Piece));
+    m->pieces.n -= k - i;
+}
+
+/* The smallest run of adjacent usable pieces that holds `size`; else grows the arena, from its last
+ * free pieces if they are usable. */
+static uint64_t allocate(Memory *m, uint64_t size, const Clock *now)
+{
+    uint32_t best = UINT32_MAX, tail = UINT32_MAX;
+    uint64_t best_size = UINT64_MAX, tail_size = 0;
+    for (uint32_t i = 0; i < m->pieces.n;) {
+        if (!passed(&m->pieces.at[i].busy, now)) {
+            i++;
+            continue;
+        }
+        uint32_t first = i;
+        uint64_t end = m->pieces.at[i].offset;
+        while (i < m->pieces.n && m->pieces.at[i].offset == end &&
+               passed(&m->pieces.at[i].busy, now))
+            end += m->pieces.at[i++].size;
+        uint64_t run = end - m->pieces.at[first].offset;
+        if (run >= size && run < best_size) best = first, best_size = run;
+        if (end == m->top) tail = first, tail_size = run;
+    }
+    if (best != UINT32_MAX) {
+        uint64_t offset = m->pieces.at[best].offset;
+        take(m, best, size);
+        return offset;
+    }
+    uint64_t offset = m->top - tail_size;
+    if (tail != UINT32_MAX) m->pieces.n = tail;
+    m->top = offset + size;
+    return offset;
+}
+
+/* Keeps the list short: adjacent pieces that are all free by now become one. */
+static void compact(Memory *m, const Clock *now)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < m->pieces.n; i++) {
+        Piece at = m->pieces.at[i], *last = n ? &m->pieces.at[n - 1] : NULL;
+        bool joins = last && last->offset + last->size == at.offset && passed(&last->busy, now) &&
+                     passed(&at.busy, now);
+        if (joins) {
+            last->size += at.size;
+            join(&last->busy, &at.busy);
+        } else {
+            m->pieces.at[n++] = at;
+        }
+    }
+    m->pieces.n = n;
+}
+
+static void release(Memory *m, BufferId b)
+{
+    const Buffer *at = &m->p->buffers.at[b];
+    Piece piece = {at->offset, align_up(at->bytes), m->touched[b]};
+    if (!piece.size) return;
+    list_push(m->scratch, &m->pieces, piece);
+    uint32_t i = m->pieces.n - 1;
+    for (; i > 0 && m->pieces.at[i - 1].offset > piece.offset; i--)
+        m->pieces.at[i] = m->pieces.at[i - 1];
+    m->pieces.at[i] = piece;
+}
+
+/* out[0] may take the memory of an in[0] that dies here. Returns that buffer, 0 if none. */
+static BufferId in_place(const Memory *m, Pc pc, BufferId out)
+{
+    const Program *p = m->p;
+    const Instr *in = &p->code.at[pc];
+    if (!(op_info(in->op)->flags & OP_IN_PLACE) || in->n_in == 0 || in->args.n == in->n_in)
+        return 0;
+    if (program_arg(p, in, in->n_in) != out) return 0;
+    BufferId from = program_arg(p, in, 0);
+    const Buffer *a = &p->buffers.at[from], *b = &p->buffers.at[out];
+    bool fits = !a->parent && !a->persistent && a->last == pc && a->first != pc &&
+                align_up(a->bytes) == align_up(b->bytes) && a->dtype == b->dtype;
+    for (uint32_t i = 1; i < in->n_in; i++) fits = fits && program_arg(p, in, i) != from;
+    Clock others = m->touched[from];
+    others.at[in->stream] = 0; /* own stream: in order */
+    return fits && passed(&others, &m->clocks[pc]) ? from : 0;
+}
+
+static void place_transient(Memory *m)
+{
+    bool *handed_on = arena_array(m->scratch, m->p->buffers.n, sizeof *handed_on);
+    for (Pc pc = 1; pc < m->p->code.n; pc++) {
+        for (BufferId b = m->starts[pc]; b; b = m->next_start[b]) {
+            BufferId from = in_place(m, pc, b);
+            Buffer *at = &m->p->buffers.at[b];
+            at->offset = from ? m->p->buffers.at[from].offset
+                              : allocate(m, align_up(at->bytes), &m->clocks[pc]);
+            if (from) handed_on[from] = true;
+        }
+        for (BufferId b = m->ends[pc]; b; b = m->next_end[b])
+            if (!handed_on[b]) release(m, b);
+        if (m->pieces.n > MANY_PIECES) compact(m, &m->clocks[pc]);
+    }
+}
+
+static void place_program(Job *job, Program *p)
+{
+    Memory m = {.p = p, .scratch = job->scratch};
+    m.clocks = arena_array(m.scratch, p->code.n, sizeof *m.clocks);
+    m.touched = arena_array(m.scratch, p->buffers.n, sizeof *m.touched);
+    m.starts = arena_array(m.scratch, p->code.n, sizeof *m.starts);
+    m.ends = arena_array(m.scratch, p->code.n, sizeof *m.ends);
+    m.next_start = arena_array(m.scratch, p->buffers.n, sizeof *m.next_start);
+    m.next_end = arena_array(m.scratch, p->buffers.n, sizeof *m.next_end);
+    find_clocks(&m);
+    find_lives(&m);
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        Buffer *at = &p->buffers.at[b];
+        if (at->parent || !at->persistent) continue;
+        at->offset = m.top;
+        m.top += align_up(at->bytes);
+    }
+    place_transient(&m);
+    p->bytes = 0;
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        const Buffer *at = &p->buffers.at[b];
+        if (!at->parent && at->offset + at->bytes > p->bytes) p->bytes = at->offset + at->bytes;
+    }
+}
+
+bool pass_memory(Job *job)
+{
+    for (uint32_t i = 0; i < job->plan->programs.n; i++)
+        place_program(job, &job->plan->programs.at[i]);
+    return true;
+}
