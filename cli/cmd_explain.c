@@ -84,7 +84,7 @@ void cmd_explain(Cli *cli)
     Str *out = &cli->out;
     str_print(out, "%s\n", paint(cli, PAINT_strong, rule->id));
     add_paragraph(out, "what", rule->text);
-    add_paragraph(out, "why", rule->reason);
+    if (rule->reason[0] != 0) add_paragraph(out, "why", rule->reason);
     if (rule->bug[0] != 0) add_paragraph(out, "silently", rule->bug);
     add_paragraph(out, "fix", rule->fix);
 }

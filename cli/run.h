@@ -26,10 +26,17 @@ double progress_last_loss(const Progress *progress); /* mean of the last ten */
 
 /* The data that a plan trains on. */
 const DataSource *run_data(Cli *cli, const PlanFile *file);
-/* Is this process one of a run that mpirun or srun started? */
+/* Is this process one of a run that mpirun or srun started? And the one that prints? */
 bool run_is_inside(void);
-/* Starts `tandem arguments...` once a rank under mpirun and waits; the exit code of the run. */
-int run_launch(Cli *cli, uint32_t n_ranks, const char *const *arguments);
+bool run_is_first(void); /* also where nothing was started */
+/* Starts this command (argv ending in NULL; argv[0] is replaced) once a rank under mpirun and
+ * waits; false when the run failed, with cli->exit_code set. */
+bool run_launch(Cli *cli, uint32_t n_ranks, const char *const *argv);
+/* Ranks other than the first keep silent. */
+void run_silence(Cli *cli);
+/* From the rows of a measured step: compute and exposed time of the slowest rank, and its
+ * collectives by kind. Exposed: no kernel of that rank ran meanwhile. */
+void measured_times(Arena *arena, const Plan *plan, const Trace *trace, RunRecord *record);
 /* Measures what the store lacks for this plan and this machine: kernels here, collectives in a
  * run of their own that calls run_measure_inside. */
 bool run_calibrate(Cli *cli, const PlanFile *file);

@@ -1,0 +1,243 @@
+/* tandem run: the plan in real time. Under mpirun every process plans for itself and runs its rank;
+ * the first one alone prints and stores. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/run.h"
+#include "planner/front/front.h"
+
+static bool is_loopback(const Cli *cli)
+{
+    return cli->options.backend != NULL && strcmp(cli->options.backend, "loopback") == 0;
+}
+
+static bool check_backend(Cli *cli)
+{
+    const char *name = cli->options.backend;
+    if (name == NULL || strcmp(name, "mpi") == 0 || strcmp(name, "loopback") == 0) return true;
+    static const char *const known[] = {"mpi", "loopback"};
+    cli_error(cli, FAULT_usage, "option-value", "--backend %s: this version has mpi and loopback",
+              name);
+    const char *near = str_nearest(name, known, 2);
+    if (near != NULL) diag_hint(&cli->diag, "did you mean %s?", near);
+    return false;
+}
+
+static bool check_ranks(Cli *cli, const Plan *plan)
+{
+    uint32_t n = cli->options.n;
+    if (n == 0 || n == plan->mesh.n_ranks) return true;
+    cli_error(cli, FAULT_usage, "ranks-mesh",
+              "-n %" PRIu32 ": the plan's mesh is %s = %" PRIu32 " ranks", n,
+              mesh_text(cli->arena, &plan->mesh), plan->mesh.n_ranks);
+    diag_hint(&cli->diag, "use -n %" PRIu32 ", or change the mesh with --set", plan->mesh.n_ranks);
+    return false;
+}
+
+const DataSource *run_data(Cli *cli, const PlanFile *file)
+{
+    const char *path = cli->options.data != NULL ? cli->options.data : file->config.data_file;
+    uint64_t seed = file->plan->step.seed;
+    if (path != NULL) return data_bytes(path, seed, cli->arena, &cli->diag);
+    return data_synthetic(seed, file->plan->graph.info.vocab, 0, cli->arena);
+}
+
+bool run_cluster(Cli *cli, const PlanFile *file, Cluster *cluster)
+{
+    *cluster = file->config.cluster;
+    if (cluster->is_local) return true;
+    return front_cluster("local_cpu", 1, cli->arena, cluster, &cli->diag);
+}
+
+static bool predict_here(Cli *cli, const PlanFile *file, Prediction *prediction)
+{
+    Cluster *cluster = arena_alloc(cli->arena, sizeof *cluster);
+    Store *store = store_open(cli->options.db, false, &cli->diag);
+    if (store == NULL) return false;
+    PredictOptions options = {.cluster = cluster,
+                              .backend = is_loopback(cli) ? "loopback" : "mpi",
+                              .trace = true,
+                              .unfolded = true,
+                              .keep = true};
+    bool fine = run_cluster(cli, file, cluster) && predict(cli, file, store, &options, prediction);
+    store_close(store);
+    return fine;
+}
+
+static void exec_options(Cli *cli, const PlanFile *file, ExecOptions *options)
+{
+    const Optimizer *optimizer = &file->config.optimizer;
+    uint32_t steps = cli->options.steps > 0 ? cli->options.steps : file->config.train_steps;
+    if (steps == 0) steps = 10;
+    *options = (ExecOptions){.backend = is_loopback(cli) ? "loopback" : "mpi",
+                             .steps = steps,
+                             .lr = optimizer->lr,
+                             .warmup_steps = optimizer->warmup_steps,
+                             .total_steps = optimizer->total_steps,
+                             .min_lr_ratio = optimizer->min_lr_ratio,
+                             .trace_step = steps > 4 ? steps / 2 : steps - 1};
+    options->backend_options.timeout_s = cli->options.timeout_s > 0 ? cli->options.timeout_s : 60;
+    options->backend_options.poison = cli->options.poison;
+    options->backend_options.native_reductions = cli->options.native;
+}
+
+static bool store_measured(Cli *cli, const PlanFile *file, const ExecResult *result,
+                           const char *backend, Progress *progress, int64_t *id)
+{
+    const Plan *plan = file->plan;
+    RunRecord record;
+    memset(&record, 0, sizeof record);
+    record.kind = RUN_measured;
+    record.plan = file->id;
+    record.plan_name = file->path;
+    record.plan_text = plan_stored_text(plan, cli->arena);
+    record.cluster = machine_key(cli->arena);
+    record.scenario = "";
+    record.backend = backend;
+    record.engine = "tandem " TANDEM_VERSION;
+    record.calibration = "";
+    record.seed = plan->step.seed;
+    record.n_ranks = plan->mesh.n_ranks;
+    record.status = "ok";
+    record.step_ps = progress_median(progress);
+    record.peak_bytes = result->highest_touched > 0 ? result->highest_touched : progress->bytes;
+    double step_s = (double)record.step_ps / (double)PS_PER_S;
+    if (step_s > 0)
+        record.tokens_per_s_per_device = plan->step.global_tokens / step_s / plan->mesh.n_ranks;
+    record.mfu_formula = "";
+    record.trace = &result->trace;
+    record.steps_done = progress->done;
+    measured_times(cli->arena, plan, &result->trace, &record);
+    Store *store = store_open(cli->options.db, false, &cli->diag);
+    if (store == NULL) return false;
+    *id = store_run(store, &record, &cli->diag);
+    store_close(store);
+    return *id != 0;
+}
+
+static void summary(Cli *cli, const PlanFile *file, Progress *p, const ExecResult *result,
+                    int64_t id, const Prediction *prediction)
+{
+    Ps median = progress_median(p);
+    double last = progress_last_loss(p);
+    uint64_t touched = result->highest_touched;
+    if (cli->json != NULL) {
+        json_count(cli->json, "steps", p->done);
+        json_number(cli->json, "first_loss", p->first_loss);
+        json_number(cli->json, "last_loss", last);
+        json_count(cli->json, "step_ps", (uint64_t)median);
+        json_count(cli->json, "predicted_step_ps", (uint64_t)p->predicted_ps);
+        json_count(cli->json, "arena_bytes", p->bytes);
+        json_put(cli->json, "highest_byte_touched",
+                 touched > 0 ? json_integer((json_int_t)touched) : json_null());
+        json_put(cli->json, "run", json_integer(id));
+        json_put(cli->json, "prediction", json_integer(prediction->id));
+        json_text(cli->json, "plan_id", hash_hex(cli->arena, file->id));
+        return;
+    }
+    Str *out = &cli->out;
+    str_print(out,
+              "done        %" PRIu32 " steps in %.1f s; loss %.4f at first, %.4f the mean of the "
+              "last 10 (x %.2f)\n",
+              p->done, p->seconds, p->first_loss, last, last / p->first_loss);
+    str_print(out, "step        %s measured (median), %s predicted: %s\n",
+              format_time(cli->arena, median), format_time(cli->arena, p->predicted_ps),
+              format_ratio(cli->arena, (double)median / (double)p->predicted_ps));
+    str_print(out, "memory      %s arena, as predicted", str_bytes(cli->arena, p->bytes));
+    if (touched > 0) str_print(out, "; highest byte touched %s", str_count(cli->arena, touched));
+    str_print(out,
+              "\nrun         %" PRId64 " in %s, against prediction %" PRId64
+              "; `tandem compare` tells more\n",
+              id, cli->options.db, prediction->id);
+}
+
+/* All ranks, or the only process: train. */
+static void run_here(Cli *cli, const PlanFile *file)
+{
+    bool first = run_is_first();
+    ExecOptions options;
+    exec_options(cli, file, &options);
+    options.data = run_data(cli, file);
+    if (options.data == NULL) return;
+    Progress progress = {.cli = cli, .n_steps = options.steps};
+    progress.every = cli->options.verbose || isatty(STDOUT_FILENO);
+    for (uint32_t i = 0; i < file->plan->programs.n; i++)
+        if (file->plan->programs.at[i].bytes > progress.bytes)
+            progress.bytes = file->plan->programs.at[i].bytes;
+    Prediction prediction;
+    memset(&prediction, 0, sizeof prediction);
+    if (first) {
+        if (!predict_here(cli, file, &prediction)) return;
+        progress.predicted_ps = prediction.record.step_ps;
+        cli_flush_diagnostics(cli);
+        options.on_step = progress_step;
+        options.self = &progress;
+    }
+    ExecResult result;
+    memset(&result, 0, sizeof result);
+    if (!exec_run(file->plan, &options, cli->arena, &result, &cli->diag) || !first) return;
+    int64_t id = 0;
+    if (store_measured(cli, file, &result, options.backend, &progress, &id))
+        summary(cli, file, &progress, &result, id, &prediction);
+}
+
+static void dry_run(Cli *cli, const PlanFile *file)
+{
+    const Plan *plan = file->plan;
+    plan_file_memory(cli, file);
+    str_print(&cli->out, "would run   %" PRIu32 " ranks on %s; the first instructions of role 0:\n",
+              plan->mesh.n_ranks, is_loopback(cli) ? "loopback, in one process" : "mpi");
+    const Program *p = &plan->programs.at[0];
+    for (Pc pc = 1; pc < p->code.n && pc <= 20; pc++)
+        text_instr(plan, p, pc, cli->arena, &cli->out);
+}
+
+/* The process that a person started: measures what is missing, then starts the ranks. */
+static void run_from_outside(Cli *cli, PlanFile *file)
+{
+    if (cli->options.dry_run) {
+        plan_file_report(cli, file);
+        dry_run(cli, file);
+        return;
+    }
+    if (!run_calibrate(cli, file)) return;
+    if (is_loopback(cli)) {
+        plan_file_report(cli, file);
+        run_here(cli, file);
+        return;
+    }
+    if (cli->json == NULL && !cli->options.quiet) {
+        plan_file_report(cli, file);
+        fputs(str_text(&cli->out), stdout);
+        fflush(stdout);
+    }
+    cli->out = str_in(cli->arena);
+    cli_flush_diagnostics(cli);
+    run_launch(cli, file->plan->mesh.n_ranks, cli->argv);
+}
+
+void cmd_run(Cli *cli)
+{
+    if (!check_backend(cli)) return;
+    bool inside = run_is_inside() && !is_loopback(cli);
+    bool silent = inside && !run_is_first();
+    if (cli->options.verify) {
+        if (silent)
+            run_silence(cli);
+        else
+            run_verify(cli);
+        return;
+    }
+    PlanOptions options = {.cpu = true, .unfitted = true};
+    PlanFile *file = plan_file_load(cli, cli->args[0], &options);
+    bool fine = file != NULL && cli->diag.n_errors == 0 && check_ranks(cli, file->plan);
+    if (silent) run_silence(cli); /* the first process says all this */
+    if (!fine) return;
+    if (inside)
+        run_here(cli, file);
+    else
+        run_from_outside(cli, file);
+}

@@ -1,0 +1,133 @@
+/* Processes of a run: who this one is, starting the others, and measuring what a run's prediction
+ * needs before it starts. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/run.h"
+#include "exec/launch.h"
+#include "planner/base/log.h"
+
+bool run_is_inside(void)
+{
+    return launch_inside(NULL, NULL, NULL);
+}
+
+bool run_is_first(void)
+{
+    uint32_t rank = 0;
+    return !launch_inside(NULL, &rank, NULL) || rank == 0;
+}
+
+void run_silence(Cli *cli)
+{
+    cli->exit_code = diag_exit_code(&cli->diag);
+    cli->diag.items.n = 0;
+    if (cli->json != NULL) json_decref(cli->json);
+    cli->json = NULL;
+    cli->out = str_in(cli->arena);
+}
+
+/* mpirun resolves no relative path the way the shell did that started us. */
+static const char *own_path(Cli *cli)
+{
+    char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    return n > 0 ? arena_copy(cli->arena, path, (size_t)n) : cli->program;
+}
+
+bool run_launch(Cli *cli, uint32_t n_ranks, const char *const *argv)
+{
+    LIST(const char *) words = {NULL, 0, 0};
+    list_push(cli->arena, &words, own_path(cli));
+    for (uint32_t i = 1; argv[i] != NULL; i++) list_push(cli->arena, &words, argv[i]);
+    list_push(cli->arena, &words, NULL);
+    double timeout_s = cli->options.timeout_s > 0 ? cli->options.timeout_s : 60;
+    LaunchOptions options = {.n_ranks = n_ranks, .timeout_s = timeout_s};
+    uint32_t before = cli->diag.n_errors;
+    int code = exec_launch(words.at, &options, cli->arena, &cli->diag);
+    cli->exit_code = code;
+    /* The first rank has written the document, unless the run broke off. */
+    if (cli->json != NULL && cli->diag.n_errors == before) {
+        json_decref(cli->json);
+        cli->json = NULL;
+    }
+    return code == 0;
+}
+
+static bool find_needs(Cli *cli, const PlanFile *file, Needs *needs)
+{
+    Diag own = diag_in(cli->arena); /* a store that is not there yet knows nothing */
+    bool there = access(cli->options.db, F_OK) == 0;
+    Store *store = there ? store_open(cli->options.db, true, &cli->diag) : NULL;
+    if (there && store == NULL) return false;
+    needs_find(file->plan, store, machine_key(cli->arena), "mpi", cli->arena, needs, &own);
+    store_close(store);
+    return true;
+}
+
+static bool calibrate_kernels(Cli *cli, const PlanFile *file, const Needs *needs)
+{
+    if (needs->missing_kernels == 0) return true;
+    log_info("measuring %" PRIu32 " kernels on %s", needs->missing_kernels,
+             machine_cpu(cli->arena));
+    const DataSource *data =
+        data_synthetic(file->plan->step.seed, file->plan->graph.info.vocab, 0, cli->arena);
+    Store *store = store_open(cli->options.db, false, &cli->diag);
+    if (store == NULL) return false;
+    bool fine = measure_kernels(file->plan, needs, store, machine_key(cli->arena), data, cli->arena,
+                                &cli->diag);
+    store_close(store);
+    return fine;
+}
+
+static bool calibrate_collectives(Cli *cli, const PlanFile *file, const Needs *needs)
+{
+    if (needs->missing_collectives == 0) return true;
+    log_info("measuring %" PRIu32 " collectives on %" PRIu32 " ranks", needs->missing_collectives,
+             file->plan->mesh.n_ranks);
+    LIST(const char *) argv = {NULL, 0, 0};
+    const char *const head[] = {"tandem", "calibrate", file->path, "--db", cli->options.db};
+    for (uint32_t i = 0; i < 5; i++) list_push(cli->arena, &argv, head[i]);
+    for (uint32_t i = 0; i < cli->options.set.n; i++) {
+        list_push(cli->arena, &argv, "--set");
+        list_push(cli->arena, &argv, cli->options.set.at[i]);
+    }
+    if (cli->options.quiet) list_push(cli->arena, &argv, "--quiet");
+    list_push(cli->arena, &argv, NULL);
+    json_t *document = cli->json;
+    cli->json = NULL; /* this run writes none */
+    bool fine = run_launch(cli, file->plan->mesh.n_ranks, argv.at);
+    cli->json = document;
+    if (!fine && cli->diag.n_errors == 0)
+        cli_error(cli, FAULT_run, "calibrate-failed", "measuring collectives failed with code %d",
+                  cli->exit_code);
+    return fine;
+}
+
+bool run_calibrate(Cli *cli, const PlanFile *file)
+{
+    Needs needs;
+    if (!find_needs(cli, file, &needs)) return false;
+    if (!calibrate_kernels(cli, file, &needs)) return false;
+    const char *backend = cli->options.backend;
+    if (backend != NULL && strcmp(backend, "loopback") == 0) return true;
+    return file->plan->mesh.n_ranks == 1 || calibrate_collectives(cli, file, &needs);
+}
+
+void run_measure_inside(Cli *cli, const PlanFile *file)
+{
+    Needs needs;
+    bool first = run_is_first();
+    if (!first) run_silence(cli);
+    if (!find_needs(cli, file, &needs)) return;
+    Backend *backend = backend_mpi(cli->arena, NULL, &cli->diag);
+    if (backend == NULL) return;
+    Store *store = first ? store_open(cli->options.db, false, &cli->diag) : NULL;
+    if (first && store == NULL) return;
+    BackendOptions options = {.timeout_s = 60};
+    measure_collectives(file->plan, &needs, backend, &options, store, machine_key(cli->arena),
+                        cli->arena, &cli->diag);
+    store_close(store);
+}
