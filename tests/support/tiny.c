@@ -1,0 +1,263 @@
+/* Builds Llama- and GPT-2-shaped graphs the way the front does, node by node. */
+#include "tests/support/tiny.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "planner/base/str.h"
+
+typedef struct Build {
+    const Tiny *t;
+    Arena *arena;
+    Graph *g;
+    Diag diag;
+    ModuleId module;
+    uint32_t line;
+} Build;
+
+Tiny tiny_default(void)
+{
+    return (Tiny){.layers = 2,
+                  .dim = 12,
+                  .groups = 4,
+                  .repeat = 1,
+                  .head_dim = 4,
+                  .hidden = 16,
+                  .vocab = 29,
+                  .seq = 8,
+                  .micro = 1,
+                  .microbatches = 1,
+                  .dp_shard = 1,
+                  .dp_replicate = 1,
+                  .tp = 1,
+                  .tp_options = {.sequence = true, .loss_parallel = true, .share_gathers = true},
+                  .fsdp2 = {.reshard_after_forward = RESHARD_true, .prefetch = 1},
+                  .compute = DT_f32};
+}
+
+Tiny tiny_one_rank(const Tiny *t)
+{
+    Tiny one = *t;
+    one.micro = t->micro * t->dp_shard * t->dp_replicate;
+    one.dp_shard = one.dp_replicate = one.tp = 1;
+    one.ac = AC_none;
+    return one;
+}
+
+static Loc here(Build *b)
+{
+    return (Loc){"tiny.lua", ++b->line};
+}
+
+static ModuleId module(Build *b, const char *path, const char *class_, ModuleId parent,
+                       uint32_t layer, bool block)
+{
+    ModuleId id = (ModuleId)list_add(b->arena, &b->g->modules);
+    b->g->modules.at[id] = (Module){.path = path,
+                                    .class_ = class_,
+                                    .parent = parent,
+                                    .layer = layer,
+                                    .is_block = block,
+                                    .loc = here(b)};
+    return id;
+}
+
+static TensorId param(Build *b, const char *name, uint32_t n, const int64_t *dim, TpStyle tp,
+                      Init init)
+{
+    const char *path = b->g->modules.at[b->module].path;
+    if (*path) name = arena_print(b->arena, "%s.%s", path, name);
+    TensorId id = graph_tensor(b->g, b->arena, name, ROLE_param, b->t->compute, n, dim, here(b));
+    Tensor *t = &b->g->tensors.at[id];
+    t->rest_dtype = t->reduce_dtype = DT_f32;
+    t->tp = tp;
+    t->column_dim = n > 1 ? 1 : 0;
+    t->module = b->module;
+    t->init = init;
+    t->init_stream = hash_bytes(name, strlen(name)).lo;
+    return id;
+}
+
+#define DIMS(...)                                                                                  \
+    (uint32_t)(sizeof((int64_t[]){__VA_ARGS__}) / 8), (int64_t[])                                  \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+static const Init weight_init = {INIT_normal, 0.0, 0.3}, norm_init = {INIT_normal, 1.0, 0.1},
+                  bias_init = {INIT_normal, 0.0, 0.1};
+
+static TensorId op(Build *b, OpKind kind, uint32_t n, TensorId x, TensorId y, TensorId z,
+                   const Attrs *attrs)
+{
+    TensorId in[3] = {x, y, z};
+    TensorId out =
+        graph_op(b->g, b->arena, kind, in, n, b->t->compute, attrs, b->module, here(b), &b->diag);
+    assert(out);
+    return out;
+}
+
+static TensorId norm(Build *b, const char *name, TensorId x)
+{
+    Attrs attrs = {.eps = 1e-5};
+    int64_t d = b->t->dim;
+    TensorId w = param(b, arena_print(b->arena, "%s.weight", name), DIMS(d), TP_none, norm_init);
+    if (!b->t->gpt2) return op(b, OP_rmsnorm, 2, x, w, 0, &attrs);
+    TensorId bias = param(b, arena_print(b->arena, "%s.bias", name), DIMS(d), TP_none, bias_init);
+    return op(b, OP_layernorm, 3, x, w, bias, &attrs);
+}
+
+static TensorId project(Build *b, OpKind kind, const char *name, TensorId x, uint32_t n,
+                        const int64_t *dim, TpStyle tp, uint32_t n_in)
+{
+    TensorId w = param(b, arena_print(b->arena, "%s.weight", name), n, dim, tp, weight_init);
+    if (tp == TP_row) b->g->tensors.at[w].row_dim = 0;
+    TensorId y = op(b, kind, 2, x, w, 0, NULL);
+    if (!b->t->gpt2) return y;
+    TensorId bias = param(b, arena_print(b->arena, "%s.bias", name), n - n_in, dim + n_in,
+                          tp == TP_column ? TP_column : TP_none, bias_init);
+    b->g->tensors.at[bias].column_dim = 0;
+    return op(b, OP_bias, 2, y, bias, 0, NULL);
+}
+
+static TensorId attention(Build *b, TensorId x)
+{
+    const Tiny *t = b->t;
+    int64_t d = t->dim, g = t->groups, r = t->repeat, e = t->head_dim;
+    TensorId q = project(b, OP_linear_q, "wq", x, DIMS(d, g, r, e), TP_column, 1);
+    TensorId k = project(b, OP_linear_kv, "wk", x, DIMS(d, g, e), TP_column, 1);
+    TensorId v = project(b, OP_linear_kv, "wv", x, DIMS(d, g, e), TP_column, 1);
+    Attrs rope = {.theta = 10000.0}, attrs = {.scale = 0.5, .causal = 1};
+    if (!t->gpt2) {
+        q = op(b, OP_rope, 1, q, 0, 0, &rope);
+        k = op(b, OP_rope, 1, k, 0, 0, &rope);
+    }
+    TensorId a = op(b, OP_attention, 3, q, k, v, &attrs);
+    return project(b, OP_linear_o, "wo", a, DIMS(g, r, e, d), TP_row, 3);
+}
+
+static TensorId feed_forward(Build *b, TensorId x)
+{
+    int64_t d = b->t->dim, f = b->t->hidden;
+    TensorId h = project(b, OP_linear, "w1", x, DIMS(d, f), TP_column, 1);
+    if (b->t->gpt2) {
+        h = op(b, OP_gelu, 1, h, 0, 0, NULL);
+    } else {
+        TensorId up = project(b, OP_linear, "w3", x, DIMS(d, f), TP_column, 1);
+        h = op(b, OP_mul, 2, op(b, OP_silu, 1, h, 0, 0, NULL), up, 0, NULL);
+    }
+    return project(b, OP_linear, "w2", h, DIMS(f, d), TP_row, 1);
+}
+
+static TensorId block(Build *b, ModuleId root, uint32_t i, TensorId x)
+{
+    const char *path = arena_print(b->arena, "layers.%u", i);
+    ModuleId blk = module(b, path, "block", root, i + 1, true);
+    b->module = blk;
+    TensorId h = norm(b, "attention_norm", x);
+    b->module =
+        module(b, arena_print(b->arena, "%s.attention", path), "attention", blk, i + 1, false);
+    h = attention(b, h);
+    b->module = blk;
+    x = op(b, OP_add, 2, x, h, 0, NULL);
+    h = norm(b, "ffn_norm", x);
+    b->module =
+        module(b, arena_print(b->arena, "%s.feed_forward", path), "module", blk, i + 1, false);
+    h = feed_forward(b, h);
+    b->module = blk;
+    return op(b, OP_add, 2, x, h, 0, NULL);
+}
+
+static void loss(Build *b, TensorId z, TensorId labels, double tokens)
+{
+    TensorId max = op(b, OP_xent_max, 1, z, 0, 0, NULL),
+             pick = op(b, OP_xent_pick, 2, z, labels, 0, NULL);
+    TensorId sum = op(b, OP_xent_sumexp, 2, z, max, 0, NULL);
+    Attrs attrs = {.scale = 1.0 / tokens};
+    TensorId in[] = {max, sum, pick, labels};
+    TensorId out =
+        graph_op(b->g, b->arena, OP_xent_loss, in, 4, DT_f64, &attrs, b->module, here(b), &b->diag);
+    b->g->tensors.at[out].role = ROLE_loss;
+    b->g->loss = out;
+}
+
+static void trace(Build *b, int64_t batch, double tokens)
+{
+    const Tiny *t = b->t;
+    ModuleId root = module(b, "", "module", 0, 0, false);
+    b->module = root;
+    int64_t bs[] = {batch, t->seq};
+    TensorId io[] = {graph_tensor(b->g, b->arena, "tokens", ROLE_input, DT_i32, 2, bs, here(b)),
+                     graph_tensor(b->g, b->arena, "labels", ROLE_input, DT_i32, 2, bs, here(b))};
+    graph_node(b->g, b->arena, OP_batch, NULL, 0, io, 2, NULL, root, here(b));
+    TensorId table = param(b, "embedding.weight", DIMS(t->vocab, t->dim), TP_vocab, weight_init);
+    b->g->tensors.at[table].column_dim = 0;
+    b->g->tensors.at[table].input_embedding = !t->gpt2;
+    TensorId x = op(b, OP_embed, 2, io[0], table, 0, NULL);
+    if (t->gpt2)
+        x = op(b, OP_position, 2, x,
+               param(b, "position.weight", DIMS(t->seq, t->dim), TP_none, weight_init), 0, NULL);
+    for (uint32_t i = 0; i < t->layers; i++) x = block(b, root, i, x);
+    b->module = root;
+    x = norm(b, "norm", x);
+    TensorId z =
+        t->gpt2
+            ? op(b, OP_linear_t, 2, x, table, 0, NULL)
+            : op(b, OP_linear, 2, x,
+                 param(b, "head.weight", DIMS(t->dim, t->vocab), TP_vocab, weight_init), 0, NULL);
+    loss(b, z, io[1], tokens);
+    b->g->info = (ModelInfo){"tiny",
+                             0,
+                             0,
+                             t->layers,
+                             (uint32_t)t->dim,
+                             (uint32_t)(t->groups * t->repeat),
+                             (uint32_t)t->groups,
+                             (uint32_t)t->head_dim,
+                             (uint32_t)t->vocab,
+                             (uint32_t)t->seq};
+}
+
+void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph)
+{
+    memset(config, 0, sizeof *config);
+    int64_t data = (int64_t)t->dp_shard * t->dp_replicate;
+    config->file = "tiny.lua";
+    for (int a = 0; a < AXIS_NAMES; a++) config->axis_size[a] = 1;
+    config->axis_size[AXIS_dp_shard] = t->dp_shard;
+    config->axis_size[AXIS_dp_replicate] = t->dp_replicate;
+    config->axis_size[AXIS_tp] = t->tp;
+    config->micro_batch = t->micro;
+    config->global_batch = t->micro * data * t->microbatches;
+    config->seq = t->seq;
+    config->param = config->reduce = DT_f32;
+    config->compute = t->compute;
+    config->optimizer = (Optimizer){.kind = t->sgd ? OPTIMIZER_sgd : OPTIMIZER_adamw,
+                                    .lr = 1e-2,
+                                    .beta1 = 0.9,
+                                    .beta2 = 0.95,
+                                    .eps = 1e-8,
+                                    .weight_decay = 0.1,
+                                    .clip_norm = 1.0};
+    config->seed = 7;
+    uint32_t n = 0;
+    if (t->tp > 1) config->passes[n++] = (PassConfig){.name = PASS_tp, .tp = t->tp_options};
+    if (t->ac != AC_none) config->passes[n++] = (PassConfig){.name = PASS_ac, .ac = t->ac};
+    if (t->dp_shard > 1)
+        config->passes[n++] = (PassConfig){.name = PASS_fsdp2, .fsdp2 = t->fsdp2};
+    else if (t->dp_replicate > 1)
+        config->passes[n++] = (PassConfig){.name = PASS_ddp, .ddp = {.bucket_mib = 0.001}};
+    config->n_passes = n;
+    graph_init(graph, arena);
+    Build b = {.t = t, .arena = arena, .g = graph, .diag = diag_in(arena)};
+    trace(&b, t->micro * data, (double)config->global_batch * (double)t->seq);
+}
+
+Plan *tiny_plan(const Tiny *t, bool fp64, Arena *arena, Diag *d)
+{
+    Config *config = arena_alloc(arena, sizeof *config);
+    Graph graph;
+    tiny_build(t, arena, config, &graph);
+    LowerOptions options = lower_options_default();
+    if (fp64) options.dtypes = dtype_map_all(DT_f64);
+    return passes_compile(config, &graph, &options, NULL, arena, d);
+}

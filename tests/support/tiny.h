@@ -1,0 +1,30 @@
+/* Small models built in C, without Lua: graphs and configs for tests of everything behind the
+ * front. */
+#ifndef TANDEM_TESTS_TINY_H
+#define TANDEM_TESTS_TINY_H
+
+#include "planner/passes/passes.h"
+
+typedef struct Tiny {
+    bool gpt2; /* layernorm, gelu, learned positions, biases, tied head; else Llama */
+    uint32_t layers;
+    int64_t dim, groups, repeat, head_dim, hidden, vocab, seq;
+    int64_t micro; /* sequences per data rank and micro-step */
+    uint32_t microbatches;
+    uint32_t dp_shard, dp_replicate, tp; /* fsdp2 if dp_shard > 1, else ddp if dp_replicate > 1 */
+    TpOptions tp_options;
+    AcMode ac;
+    Fsdp2Options fsdp2;
+    bool sgd;
+    DType compute; /* DT_f32 unless set; parameters at rest and reductions are f32 */
+} Tiny;
+
+/* Llama: 2 layers, dim 12, 4 groups of 1 head of 4, hidden 16, vocab 29, seq 8, one rank. */
+Tiny tiny_default(void);
+void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph);
+/* tiny_build and passes_compile; NULL with diagnostics. dtypes: identity, or all f64. */
+Plan *tiny_plan(const Tiny *t, bool fp64, Arena *arena, Diag *d);
+/* The same model and micro-steps on one rank. */
+Tiny tiny_one_rank(const Tiny *t);
+
+#endif
