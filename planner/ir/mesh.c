@@ -20,12 +20,13 @@ const char *axis_name_text(AxisName name)
 
 static void set_strides(Mesh *mesh)
 {
-    uint32_t stride = 1;
+    uint64_t stride = 1;
     for (uint32_t a = mesh->n_axes; a-- > 0;) {
-        mesh->axis[a].stride = stride;
+        mesh->axis[a].stride = (uint32_t)stride;
         stride *= mesh->axis[a].size;
+        assert(stride <= UINT32_MAX / 2);
     }
-    mesh->n_ranks = stride;
+    mesh->n_ranks = (uint32_t)stride;
 }
 
 Mesh mesh_make(const uint32_t sizes[AXIS_NAMES])
@@ -42,15 +43,16 @@ Mesh mesh_make(const uint32_t sizes[AXIS_NAMES])
 void mesh_refine(Mesh *mesh, Arena *arena, uint32_t a, uint32_t inner)
 {
     assert(a < mesh->n_axes && mesh->n_axes < MAX_AXES);
-    assert(inner > 1 && mesh->axis[a].size % inner == 0);
-    const char *text = mesh->axis[a].text;
-    for (uint32_t i = mesh->n_axes; i > a + 1; i--) mesh->axis[i] = mesh->axis[i - 1];
+    assert(inner > 1 && mesh->axis[a].size > inner && mesh->axis[a].size % inner == 0);
+    for (uint32_t i = mesh->n_axes; i > a; i--) mesh->axis[i] = mesh->axis[i - 1];
     mesh->n_axes++;
-    mesh->axis[a + 1] = mesh->axis[a];
     mesh->axis[a].size /= inner;
     mesh->axis[a + 1].size = inner;
-    mesh->axis[a].text = arena_print(arena, "%s.0", text);
-    mesh->axis[a + 1].text = arena_print(arena, "%s.1", text);
+    AxisName name = mesh->axis[a].name;
+    for (uint32_t i = 0, k = 0; i < mesh->n_axes; i++) {
+        if (mesh->axis[i].name != name) continue;
+        mesh->axis[i].text = arena_print(arena, "%s.%u", names[name], k++);
+    }
     set_strides(mesh);
 }
 

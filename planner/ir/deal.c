@@ -1,0 +1,99 @@
+/* Deals: which part of a split dimension holds which intervals of the global index. */
+#include <assert.h>
+#include <string.h>
+
+#include "planner/ir/layout.h"
+
+static DealId find_deal(const Deals *deals, const Deal *want, const Interval *intervals)
+{
+    for (DealId i = 1; i < deals->deals.n; i++) {
+        const Deal *d = &deals->deals.at[i];
+        if (d->kind != want->kind || d->n_parts != want->n_parts || d->size != want->size ||
+            d->n != want->n || d->per_part != want->per_part)
+            continue;
+        size_t bytes = d->n * sizeof *intervals;
+        if (!bytes || memcmp(&deals->intervals.at[d->first], intervals, bytes) == 0) return i;
+    }
+    return 0;
+}
+
+static DealId intern_deal(Deals *deals, Arena *arena, Deal deal, const Interval *intervals)
+{
+    list_reserve_none(arena, &deals->deals);
+    DealId found = find_deal(deals, &deal, intervals);
+    if (found) return found;
+    deal.first = deals->intervals.n;
+    for (uint32_t i = 0; i < deal.n; i++) list_push(arena, &deals->intervals, intervals[i]);
+    return (DealId)list_push(arena, &deals->deals, deal);
+}
+
+DealId deal_ceil(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts)
+{
+    assert(n_parts > 0);
+    assert(size >= 0);
+    if (size % n_parts == 0) return 0;
+    Deal deal = {.kind = DEAL_ceil, .n_parts = n_parts, .size = size};
+    return intern_deal(deals, arena, deal, NULL);
+}
+
+DealId deal_listed(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts, uint32_t per_part,
+                   const Interval *intervals)
+{
+    assert(n_parts > 0);
+    assert(per_part > 0 && per_part <= UINT32_MAX / n_parts);
+    Deal deal = {.kind = DEAL_listed,
+                 .n_parts = n_parts,
+                 .size = size,
+                 .n = n_parts * per_part,
+                 .per_part = per_part};
+    return intern_deal(deals, arena, deal, intervals);
+}
+
+/* NULL: equal, or by ceil, which need no table. */
+static const Deal *listed(const Deals *deals, DealId id)
+{
+    if (!id) return NULL;
+    assert(id < deals->deals.n);
+    const Deal *d = &deals->deals.at[id];
+    return d->kind == DEAL_listed ? d : NULL;
+}
+
+bool deal_interval(const Deals *deals, DealId id, int64_t size, uint32_t n_parts, uint32_t part,
+                   uint32_t k, Interval *out)
+{
+    const Deal *d = listed(deals, id);
+    assert(part < n_parts);
+    if (d) {
+        assert(d->n_parts == n_parts);
+        if (k >= d->per_part) return false;
+        *out = deals->intervals.at[d->first + part * d->per_part + k];
+        return out->hi > out->lo;
+    }
+    if (k > 0) return false;
+    int64_t each = (size + n_parts - 1) / n_parts;
+    int64_t lo = part * each, hi = lo + each;
+    *out = (Interval){lo < size ? lo : size, hi < size ? hi : size};
+    return out->hi > out->lo;
+}
+
+int64_t deal_valid(const Deals *deals, DealId id, int64_t size, uint32_t n_parts, uint32_t part)
+{
+    const Deal *d = listed(deals, id);
+    Interval i;
+    int64_t n = 0;
+    for (uint32_t k = 0; k < (d ? d->per_part : 1); k++)
+        if (deal_interval(deals, id, size, n_parts, part, k, &i)) n += i.hi - i.lo;
+    return n;
+}
+
+int64_t deal_local(const Deals *deals, DealId id, int64_t size, uint32_t n_parts)
+{
+    assert(n_parts > 0);
+    if (!listed(deals, id)) return (size + n_parts - 1) / n_parts;
+    int64_t most = 0;
+    for (uint32_t p = 0; p < n_parts; p++) {
+        int64_t n = deal_valid(deals, id, size, n_parts, p);
+        if (n > most) most = n;
+    }
+    return most;
+}
