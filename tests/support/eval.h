@@ -1,0 +1,70 @@
+/* A graph on one rank, evaluated node by node with the CPU kernels: every tensor has memory of its
+ * own and gradients are derived here from the op table, independently of the backward pass and of
+ * the executor. The oracle for both, and the subject of central differences. */
+#ifndef TANDEM_TESTS_SUPPORT_EVAL_H
+#define TANDEM_TESTS_SUPPORT_EVAL_H
+
+#include "kernels/kernel.h"
+#include "planner/ir/graph.h"
+
+/* An argument of a kernel: dims of what lies at `at`, row-major. */
+typedef struct Value {
+    DType dtype;
+    uint8_t n_dims;
+    int64_t dim[MAX_DIMS];
+    void *at;
+} Value;
+
+enum { PART_EMPTY = -1 };
+
+/* Which part of each index the arguments hold. NULL to eval_op: all of it. */
+typedef struct Part {
+    int64_t start['z' + 1];
+    int64_t valid['z' + 1]; /* 0: the whole local size; PART_EMPTY: nothing */
+    const Binding *global;  /* of the unsplit op */
+} Part;
+
+int64_t value_elements(const Value *v);
+Value value_new(Arena *arena, DType dtype, uint32_t n_dims, const int64_t *dim);
+double value_get(const Value *v, int64_t i);
+void value_set(Value *v, int64_t i, double x);
+/* Fills with NaN (floats) or -1: what a kernel reads before it writes shows. */
+void value_poison(Value *v);
+
+/* Calls the kernel of `op` on arguments (inputs, then outputs). Aborts if they do not fit it. */
+void eval_op(OpKind op, const Attrs *attrs, const Value *args, uint32_t n_in, uint32_t n_out,
+             const Part *part, const Control *control, uint32_t microbatch);
+/* RESHAPE ops; extents as in KernelArgs. */
+typedef struct Extents {
+    int64_t outer, middle, inner, part_start, part_size;
+} Extents;
+void eval_reshape(OpKind op, const Attrs *attrs, const Value *in, const Value *out,
+                  const Extents *extents);
+
+typedef struct Eval {
+    Arena *arena;
+    const Graph *graph;
+    Value *value; /* [graph->tensors.n] */
+    Value *grad;  /* of floating-point tensors; at NULL: none arrived */
+    Control control;
+    uint32_t microbatch;
+} Eval;
+
+/* Memory for every tensor of the graph; floating-point ones are `real` (DT_f64 or DT_f32). Aborts
+ * if a node's shapes do not bind. The graph may hold backward nodes; they are ignored. */
+Eval eval_new(Arena *arena, const Graph *graph, DType real, const DataSource *data);
+/* Parameters from their initialisers. */
+void eval_init(Eval *e, uint64_t seed);
+void eval_forward(Eval *e);
+/* Adds to the gradients of everything that the loss, or a tensor whose gradient was seeded, depends
+ * on. */
+void eval_backward(Eval *e);
+/* Forgets gradients: those of activations only (between micro-batches), or all. */
+void eval_clear(Eval *e, bool parameters_too);
+/* Sets dL/d(tensor) before eval_backward. */
+Value *eval_seed(Eval *e, TensorId t);
+
+/* Runs the graph's own backward nodes (after the backward pass): the gradient tensors' values. */
+void eval_graph_backward(Eval *e);
+
+#endif

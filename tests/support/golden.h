@@ -1,0 +1,26 @@
+/* Reads golden tensors (the safetensors format) that PyTorch wrote once: tests/data/golden. */
+#ifndef TANDEM_TESTS_SUPPORT_GOLDEN_H
+#define TANDEM_TESTS_SUPPORT_GOLDEN_H
+
+#include "planner/ir/layout.h"
+
+typedef struct GoldenTensor {
+    const char *name;
+    DType dtype; /* DT_f64 or DT_i32 */
+    uint8_t n_dims;
+    int64_t dim[MAX_DIMS];
+    int64_t elements;
+    const void *at; /* aligned for its dtype */
+} GoldenTensor;
+
+typedef struct Golden {
+    LIST(GoldenTensor) tensors;
+} Golden;
+
+/* `name` without folder, e.g. "llama.safetensors". False, with a line on stderr, if it cannot be
+ * read or is not well formed. */
+bool golden_read(const char *name, Arena *arena, Golden *golden);
+/* "grad/" + "norm.weight"; NULL if there is none. */
+const GoldenTensor *golden_find(const Golden *golden, const char *group, const char *name);
+
+#endif

@@ -1,0 +1,294 @@
+/* Every op that has a gradient, against differences in fp64. The gradient is wired exactly as the
+ * op table says (through a graph of one node), so the wiring is tested with the kernels.
+ * Differences are central, of fourth order: (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "planner/base/rng.h"
+#include "tests/support/eval.h"
+
+enum { SEED = 77, SAMPLE = 60 };
+#define TOLERANCE 1e-8
+#define STEP      5e-4
+
+typedef struct Case {
+    OpKind op;
+    Arena *arena;
+    Graph graph;
+    Eval eval;
+    Value weight[MAX_OUT]; /* the scalar is the sum over outputs of weight * output */
+    bool large;
+} Case;
+
+static bool is_ids(OpKind op, uint32_t arg)
+{
+    return (op == OP_embed && arg == 0) || (op == OP_xent_pick && arg == 1) ||
+           (op == OP_xent_loss && arg == 3);
+}
+
+/* Inputs that are constants by design: no gradient flows to the maximum, which cancels out. */
+static bool is_constant(OpKind op, uint32_t arg)
+{
+    return (op == OP_xent_sumexp && arg == 1) || (op == OP_xent_loss && arg == 0);
+}
+
+static int64_t size_of(char letter, bool large)
+{
+    static const struct {
+        char letter;
+        int64_t small, large;
+    } sizes[] = {{'b', 2, 2}, {'s', 3, 37}, {'k', 5, 9}, {'n', 4, 8},  {'g', 2, 2},
+                 {'r', 3, 2}, {'e', 2, 3},  {'v', 7, 7}, {'T', 5, 71}, {'D', 11, 19},
+                 {'E', 4, 6}, {'y', 3, 3},  {'z', 5, 5}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].letter == letter) return large ? sizes[i].large : sizes[i].small;
+    fail_msg("no size for index %c", letter);
+    return 0;
+}
+
+static uint32_t term_dims(const Case *c, const SigTerm *term, int64_t dim[MAX_DIMS])
+{
+    uint32_t n = 0;
+    for (int d = 0; d <= term->n_dims; d++) {
+        if (term->ellipsis == d) {
+            dim[n++] = size_of('y', c->large);
+            dim[n++] = size_of('z', c->large);
+        }
+        if (d < term->n_dims) dim[n++] = size_of(term->dim[d].letter, c->large);
+    }
+    return n;
+}
+
+static void fill_input(Case *c, uint32_t arg, Value *v)
+{
+    for (int64_t i = 0; i < value_elements(v); i++) {
+        double x = rng_normal(SEED, arg, (uint64_t)i);
+        if (is_ids(c->op, arg)) {
+            x = (double)rng_below(SEED, arg, (uint64_t)i, (uint64_t)size_of('v', c->large));
+            if (c->op != OP_embed && i % 3 == 1) x = -1;
+        } else if (c->op == OP_xent_loss && arg == 1) {
+            x = 0.5 + fabs(x); /* a sum of exponentials */
+        }
+        value_set(v, i, x);
+    }
+}
+
+/* A graph of one node, its inputs filled, its outputs' weights drawn. */
+static void make_case(Case *c, OpKind op, bool large, bool causal)
+{
+    const Signature *sig = &op_info(op)->sig;
+    *c = (Case){.op = op, .arena = arena_new(), .large = large};
+    graph_init(&c->graph, c->arena);
+    TensorId in[MAX_IN];
+    for (uint32_t i = 0; i < sig->n_in; i++) {
+        int64_t dim[MAX_DIMS];
+        uint32_t n = term_dims(c, &sig->in[i], dim);
+        in[i] = graph_tensor(&c->graph, c->arena, arena_print(c->arena, "in%u", i), ROLE_input,
+                             is_ids(op, i) ? DT_i32 : DT_f64, n, dim, (Loc){0});
+    }
+    Attrs attrs = {.scale = 0.6, .eps = 1e-3, .theta = 50, .causal = causal};
+    Diag diag = diag_in(c->arena);
+    TensorId out =
+        graph_op(&c->graph, c->arena, op, in, sig->n_in, DT_f64, &attrs, 0, (Loc){0}, &diag);
+    assert_int_not_equal(out, 0);
+    if (op == OP_xent_loss) c->graph.loss = out;
+    c->eval = eval_new(c->arena, &c->graph, DT_f64, NULL);
+    for (uint32_t i = 0; i < sig->n_in; i++) fill_input(c, i, &c->eval.value[in[i]]);
+    const Node *node = &c->graph.nodes.at[1];
+    for (uint32_t j = 0; j < node->n_out; j++) {
+        const Value *v = &c->eval.value[node->out[j]];
+        c->weight[j] = value_new(c->arena, DT_f64, v->n_dims, v->dim);
+        for (int64_t i = 0; i < value_elements(v); i++)
+            value_set(&c->weight[j], i, rng_normal(SEED, 50 + j, (uint64_t)i));
+    }
+}
+
+/* Does any backward row read the gradient of output j? Others are statistics, constants to it. */
+static bool output_counts(OpKind op, uint32_t j)
+{
+    const OpInfo *info = op_info(op);
+    for (uint32_t k = 0; k < info->n_backward; k++)
+        for (uint32_t i = 0; i < info->backward[k].n_in; i++) {
+            Wire w = info->backward[k].in[i];
+            if (w.kind == WIRE_d && w.index == j) return true;
+        }
+    return false;
+}
+
+/* f: the weighted sum of the outputs, or the loss itself. */
+static double scalar(Case *c)
+{
+    eval_forward(&c->eval);
+    const Node *node = &c->graph.nodes.at[1];
+    if (c->op == OP_xent_loss) return value_get(&c->eval.value[node->out[0]], 0);
+    double f = 0;
+    for (uint32_t j = 0; j < node->n_out; j++)
+        for (int64_t i = 0; output_counts(c->op, j) && i < value_elements(&c->weight[j]); i++)
+            f += value_get(&c->weight[j], i) * value_get(&c->eval.value[node->out[j]], i);
+    return f;
+}
+
+static double difference(Case *c, Value *x, int64_t i)
+{
+    static const double shift[] = {1, -1, 2, -2}, factor[] = {8, -8, -1, 1};
+    double at = value_get(x, i), sum = 0;
+    for (int k = 0; k < 4; k++) {
+        value_set(x, i, at + shift[k] * STEP);
+        sum += factor[k] * scalar(c);
+    }
+    value_set(x, i, at);
+    return sum / (12 * STEP);
+}
+
+/* Gradients of all inputs by the table's wiring; with `accumulate` they start from random values,
+ * which are subtracted again. */
+static void analytic(Case *c, bool accumulate, Value *gradient)
+{
+    const Node *node = &c->graph.nodes.at[1];
+    eval_clear(&c->eval, true);
+    (void)scalar(c);
+    for (uint32_t j = 0; j < node->n_out; j++)
+        if (output_counts(c->op, j)) *eval_seed(&c->eval, node->out[j]) = c->weight[j];
+    for (uint32_t i = 0; accumulate && i < node->n_in; i++) {
+        if (is_ids(c->op, i) || is_constant(c->op, i)) continue;
+        Value *g = eval_seed(&c->eval, node->in[i]);
+        for (int64_t k = 0; k < value_elements(g); k++)
+            value_set(g, k, rng_normal(SEED, 90 + i, (uint64_t)k));
+    }
+    eval_backward(&c->eval);
+    for (uint32_t i = 0; i < node->n_in; i++) {
+        gradient[i] = c->eval.grad[node->in[i]];
+        for (int64_t k = 0; accumulate && gradient[i].at && k < value_elements(&gradient[i]); k++)
+            value_set(&gradient[i], k,
+                      value_get(&gradient[i], k) - rng_normal(SEED, 90 + i, (uint64_t)k));
+    }
+}
+
+/* The worst difference over (a sample of) an input's elements, against its largest gradient. */
+static double worst_of(Case *c, Value *x, const Value *gradient)
+{
+    int64_t n = value_elements(x), step = n > SAMPLE ? n / SAMPLE | 1 : 1;
+    double worst = 0, top = 1e-3;
+    for (int64_t i = 0; i < n; i++) top = fmax(top, fabs(value_get(gradient, i)));
+    for (int64_t i = 0; i < n; i += step) {
+        double d = fabs(difference(c, x, i) - value_get(gradient, i));
+        if (!(d <= worst)) worst = d;
+    }
+    return worst / top;
+}
+
+static double check_op(OpKind op, bool large, bool causal, bool accumulate)
+{
+    Case c;
+    make_case(&c, op, large, causal);
+    Value gradient[MAX_IN];
+    analytic(&c, accumulate, gradient);
+    double worst = 0;
+    const Node *node = &c.graph.nodes.at[1];
+    for (uint32_t i = 0; i < node->n_in; i++) {
+        if (is_ids(op, i) || is_constant(op, i)) {
+            assert_null(gradient[i].at);
+            continue;
+        }
+        assert_non_null(gradient[i].at); /* every other input has a gradient */
+        double d = worst_of(&c, &c.eval.value[node->in[i]], &gradient[i]);
+        if (!(d <= TOLERANCE))
+            print_error("%s: gradient of input %u is off by %g (large %d causal %d acc %d)\n",
+                        op_info(op)->name, i, d, large, causal, accumulate);
+        assert_true(d <= TOLERANCE);
+        worst = fmax(worst, d);
+    }
+    arena_free(c.arena);
+    return worst;
+}
+
+static void test_every_gradient(void **state)
+{
+    (void)state;
+    double worst = 0;
+    uint32_t n = 0;
+    for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
+        if (op_info(op)->n_backward == 0) continue;
+        n++;
+        for (int k = 0; k < 8; k++) {
+            bool causal = (k & 4) != 0;
+            if (causal && op != OP_attention) continue;
+            worst = fmax(worst, check_op(op, (k & 1) != 0, causal, (k & 2) != 0));
+        }
+    }
+    print_message("%u ops, worst relative difference %g\n", n, worst);
+    assert_true(n >= 19);
+}
+
+/* Ops without a gradient are exactly those through which none may flow. */
+static void test_ops_without_gradient(void **state)
+{
+    (void)state;
+    static const OpKind none[] = {OP_batch,
+                                  OP_embed_grad,
+                                  OP_position_grad,
+                                  OP_bias_grad,
+                                  OP_rmsnorm_grad,
+                                  OP_layernorm_grad,
+                                  OP_rope_grad,
+                                  OP_attention_grad,
+                                  OP_silu_grad,
+                                  OP_gelu_grad,
+                                  OP_pass,
+                                  OP_xent_max,
+                                  OP_xent_loss_grad,
+                                  OP_xent_sumexp_grad,
+                                  OP_xent_pick_grad,
+                                  OP_cast,
+                                  OP_fill,
+                                  OP_sumsq,
+                                  OP_clip_coef,
+                                  OP_adamw,
+                                  OP_sgd};
+    for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
+        if (op_info(op)->class_ != OP_CLASS_compute) continue;
+        bool listed = false;
+        for (size_t i = 0; i < sizeof none / sizeof *none; i++) listed = listed || none[i] == op;
+        assert_int_equal(op_info(op)->n_backward == 0, listed);
+    }
+}
+
+/* One tensor read twice, by one op and by two: contributions add up. */
+static void test_contributions_add(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag diag = diag_in(arena);
+    Graph g;
+    Attrs attrs = {0};
+    graph_init(&g, arena);
+    TensorId x =
+        graph_tensor(&g, arena, "x", ROLE_input, DT_f64, 1, (const int64_t[]){3}, (Loc){0});
+    TensorId pair[2] = {x, x};
+    TensorId square = graph_op(&g, arena, OP_mul, pair, 2, DT_f64, &attrs, 0, (Loc){0}, &diag);
+    pair[1] = square;
+    TensorId cube = graph_op(&g, arena, OP_mul, pair, 2, DT_f64, &attrs, 0, (Loc){0}, &diag);
+    Eval e = eval_new(arena, &g, DT_f64, NULL);
+    for (int i = 0; i < 3; i++) value_set(&e.value[x], i, i + 1);
+    eval_forward(&e);
+    Value *seed = eval_seed(&e, cube);
+    for (int i = 0; i < 3; i++) value_set(seed, i, 1);
+    eval_backward(&e);
+    for (int i = 0; i < 3; i++)
+        assert_true(value_get(&e.grad[x], i) == 3.0 * (i + 1) * (i + 1)); /* of x^3 */
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_gradient),
+                                       cmocka_unit_test(test_ops_without_gradient),
+                                       cmocka_unit_test(test_contributions_add)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,392 @@
+/* The op table must not be able to vouch for itself: for every row and every index that may be
+ * split, split the inputs as op_axis_layout says, run the kernel on each part, combine the outputs
+ * as op_axis_layout claims, and compare with the unsplit run. Also: indices that must be whole
+ * really must. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "planner/base/rng.h"
+#include "planner/ir/graph.h"
+#include "tests/support/eval.h"
+
+enum { SEED = 20240607, MAX_PARTS = 3, UPPER_SIZE = 12 };
+
+#define COMPUTE(name, signature, flops, reduce, backward, flags) +1
+#define CONTRACT(name, signature)                                +3
+enum {
+    N_ROWS = 0
+#include "planner/ir/ops.def"
+};
+
+/* Names, for sizes, of the two indices that `...` stands for in these tests. */
+static const char ellipsis[] = "yz";
+
+typedef struct Case {
+    OpKind op;
+    char letter; /* of the binding */
+    uint32_t n_parts;
+    int64_t size['z' + 1]; /* global */
+    Attrs attrs;
+    Arena *arena;
+    uint32_t n_in, n_out;
+    Value args[MAX_ARGS]; /* unsplit */
+    Binding binding;
+} Case;
+
+static void fill_data(void *self, int64_t step, uint32_t microbatch, int64_t first, int64_t n,
+                      int64_t seq, int32_t *tokens, int32_t *labels)
+{
+    (void)self;
+    for (int64_t i = 0; i < n * seq; i++) {
+        uint64_t at = (uint64_t)(first * seq + i);
+        tokens[i] = (int32_t)rng_below(SEED + (uint64_t)step, microbatch, at, 1000);
+        labels[i] = (int32_t)rng_below(SEED + (uint64_t)step, microbatch + 1, at, 1000);
+    }
+}
+
+static const DataSource data = {.fill = fill_data};
+static const Control control = {.step = 2, .lr = 0.1, .data = &data};
+
+static bool is_ids(OpKind op, uint32_t arg)
+{
+    return op == OP_batch || (op == OP_embed && arg == 0) || (op == OP_embed_grad && arg == 1) ||
+           (op == OP_xent_pick && arg == 1) || (op == OP_xent_loss && arg == 3) ||
+           (op == OP_xent_loss_grad && arg == 1) || (op == OP_xent_pick_grad && arg == 1);
+}
+
+/* Inputs that are positive by what they mean: deviations, sums of exponentials, second moments. */
+static bool is_positive(OpKind op, uint32_t arg)
+{
+    return (op == OP_rmsnorm_grad && arg == 3) || (op == OP_layernorm_grad && arg == 4) ||
+           (op == OP_xent_loss && arg == 1) || (op == OP_xent_loss_grad && arg == 0) ||
+           (op == OP_adamw && arg == 2) || op == OP_clip_coef;
+}
+
+static void term_dims(const Case *c, const SigTerm *term, Value *v)
+{
+    for (int d = 0; d <= term->n_dims; d++) {
+        if (term->ellipsis == d)
+            for (const char *e = ellipsis; *e; e++)
+                v->dim[v->n_dims++] = c->size[(unsigned char)*e];
+        if (d == term->n_dims) break;
+        assert_int_equal(term->dim[d].inner, 0);
+        v->dim[v->n_dims++] = c->size[(unsigned char)term->dim[d].letter];
+    }
+}
+
+static void fill_input(const Case *c, uint32_t arg, Value *v)
+{
+    int64_t vocab = c->size['v'];
+    for (int64_t i = 0; i < value_elements(v); i++) {
+        double x = rng_normal(SEED, arg, (uint64_t)i);
+        if (is_ids(c->op, arg)) {
+            x = (double)rng_below(SEED, arg, (uint64_t)i, (uint64_t)vocab);
+            bool label = c->op != OP_embed && c->op != OP_embed_grad;
+            if (label && rng_below(SEED, arg + 100, (uint64_t)i, 4) == 0) x = -1;
+        }
+        if (is_positive(c->op, arg)) x = fabs(x) + 0.5;
+        value_set(v, i, x);
+    }
+}
+
+static Attrs attrs_of(const Case *c, bool causal)
+{
+    Attrs a = {.scale = 0.7,
+               .eps = 1e-3,
+               .theta = 100,
+               .beta1 = 0.9,
+               .beta2 = 0.95,
+               .weight_decay = 0.1,
+               .clip = 0.3,
+               .causal = causal,
+               .slot = 1,
+               .n_slots = 4};
+    if (c->op == OP_sumsq) a.lo = 2, a.hi = c->size['x'] - 1;
+    return a;
+}
+
+/* Small sizes, all different where that can matter; the index `named` gets `size`. */
+static void case_sizes(Case *c, char named, int64_t size)
+{
+    static const struct {
+        char letter;
+        int64_t size;
+    } small[] = {{'b', 2},  {'s', 5},          {'k', 4},          {'n', 3},
+                 {'g', 2},  {'r', 3},          {'e', 2},          {'v', 9},
+                 {'x', 11}, {'y', 3},          {'z', 2},          {'N', 4},
+                 {'M', 2},  {'T', UPPER_SIZE}, {'D', UPPER_SIZE}, {'E', UPPER_SIZE}};
+    for (size_t i = 0; i < sizeof small / sizeof *small; i++)
+        c->size[(unsigned char)small[i].letter] = small[i].size;
+    if (size != 0) c->size[(unsigned char)named] = size;
+}
+
+static void bind_case(Case *c)
+{
+    Diag diag = diag_in(c->arena);
+    Dims in[MAX_IN], out[MAX_OUT];
+    for (uint32_t i = 0; i < c->n_in; i++) in[i] = (Dims){c->args[i].n_dims, c->args[i].dim};
+    for (uint32_t j = 0; j < c->n_out; j++)
+        out[j] = (Dims){c->args[c->n_in + j].n_dims, c->args[c->n_in + j].dim};
+    assert_true(op_bind(c->op, in, c->n_in, out, c->n_out, &c->binding, (Loc){0}, &diag));
+}
+
+static void zero(Value *v)
+{
+    memset(v->at, 0, (size_t)value_elements(v) * dtype_bytes(v->dtype));
+}
+
+/* Outputs start as NaN; a table of which the op sets one slot starts as zero. */
+static Value new_output(const Case *c, uint32_t n_dims, const int64_t *dim, DType dtype)
+{
+    Value v = value_new(c->arena, dtype, n_dims, dim);
+    if (c->op == OP_sumsq) zero(&v);
+    return v;
+}
+
+static void make_case(Case *c, bool causal)
+{
+    const Signature *sig = &op_info(c->op)->sig;
+    c->n_in = sig->n_in;
+    c->n_out = sig->n_out;
+    c->attrs = attrs_of(c, causal);
+    for (uint32_t i = 0; i < c->n_in + c->n_out; i++) {
+        Value shape = {.dtype = is_ids(c->op, i) ? DT_i32 : DT_f64};
+        term_dims(c, i < c->n_in ? &sig->in[i] : &sig->out[i - c->n_in], &shape);
+        c->args[i] = i < c->n_in ? value_new(c->arena, shape.dtype, shape.n_dims, shape.dim)
+                                 : new_output(c, shape.n_dims, shape.dim, shape.dtype);
+        if (i < c->n_in) fill_input(c, i, &c->args[i]);
+    }
+    bind_case(c);
+    eval_op(c->op, &c->attrs, c->args, c->n_in, c->n_out, NULL, &control, 1);
+}
+
+/* ---- cutting and joining along one dimension */
+
+typedef struct Cut {
+    int64_t outer, size, inner, part, start, valid; /* of a dimension: valid real ones from start */
+} Cut;
+
+static Cut cut_of(const Value *whole, int d, uint32_t n_parts, uint32_t i)
+{
+    Cut c = {.outer = 1, .size = whole->dim[d], .inner = 1};
+    for (int k = 0; k < d; k++) c.outer *= whole->dim[k];
+    for (int k = d + 1; k < whole->n_dims; k++) c.inner *= whole->dim[k];
+    c.part = (c.size + n_parts - 1) / n_parts;
+    c.start = c.part * i;
+    c.valid = c.size - c.start;
+    if (c.valid < 0) c.valid = 0;
+    if (c.valid > c.part) c.valid = c.part;
+    return c;
+}
+
+/* The index, in the whole, of element i of a part; -1 for padding. */
+static int64_t whole_index(const Cut *c, int64_t i)
+{
+    int64_t inner = i % c->inner, at = i / c->inner % c->part, outer = i / c->inner / c->part;
+    if (at >= c->valid) return -1;
+    return (outer * c->size + c->start + at) * c->inner + inner;
+}
+
+static Value local_value(const Case *c, const Value *whole, int8_t on, uint32_t part, bool copy)
+{
+    Value v = {.dtype = whole->dtype, .n_dims = whole->n_dims};
+    memcpy(v.dim, whole->dim, sizeof v.dim);
+    if (!layout_is_split(on)) {
+        if (copy) return *whole;
+        return new_output(c, v.n_dims, v.dim, v.dtype);
+    }
+    Cut cut = cut_of(whole, layout_dim(on), c->n_parts, part);
+    v.dim[layout_dim(on)] = cut.part;
+    v = new_output(c, v.n_dims, v.dim, v.dtype);
+    if (!copy) return v;
+    for (int64_t i = 0; i < value_elements(&v); i++) {
+        int64_t from = whole_index(&cut, i);
+        value_set(&v, i, from < 0 ? 0 : value_get(whole, from)); /* padding is zero */
+    }
+    return v;
+}
+
+/* Gradients of padding must be zero: they lie in sums over ranks and in norms. */
+static bool padding_is_zero(OpKind op)
+{
+    return op_info(op)->class_ == OP_CLASS_contract || op == OP_embed_grad ||
+           op == OP_xent_sumexp_grad || op == OP_xent_pick_grad;
+}
+
+static void join(const Case *c, Value *joined, const Value *local, int8_t on, uint32_t part)
+{
+    Cut cut = {0};
+    if (layout_is_split(on)) cut = cut_of(joined, layout_dim(on), c->n_parts, part);
+    for (int64_t i = 0; i < value_elements(local); i++) {
+        double x = value_get(local, i);
+        int64_t to = layout_is_split(on) ? whole_index(&cut, i) : i;
+        if (to < 0) {
+            if (padding_is_zero(c->op)) assert_true(x == 0);
+            continue;
+        }
+        double old = value_get(joined, to);
+        if (on == PARTIAL_SUM && part > 0) x += old;
+        if (on == PARTIAL_MAX && part > 0) x = fmax(x, old);
+        if (on == WHOLE && part > 0) assert_true(memcmp(&x, &old, sizeof x) == 0);
+        value_set(joined, to, x);
+    }
+}
+
+/* Largest difference of two values, against the largest magnitude. */
+static double difference(const Value *a, const Value *b)
+{
+    double worst = 0, top = 1e-30;
+    for (int64_t i = 0; i < value_elements(a); i++) {
+        double x = value_get(a, i), y = value_get(b, i);
+        if (!(fabs(x - y) <= worst)) worst = fabs(x - y); /* NaN stays */
+        if (fabs(y) > top) top = fabs(y);
+    }
+    return worst / top;
+}
+
+/* What the signature alone says; compared with op_axis_layout for every claim. */
+static int8_t expected_layout(const Case *c, uint32_t arg)
+{
+    for (int d = 0; d < c->binding.n_dims[arg]; d++)
+        if (c->binding.letter[arg][d] == c->letter) return SPLIT(d);
+    if (arg < c->n_in) return WHOLE;
+    return op_info(c->op)->reduce == REDUCE_max ? PARTIAL_MAX : PARTIAL_SUM;
+}
+
+/* The worst difference between split and unsplit over the outputs. */
+static double split_run(const Case *c)
+{
+    unsigned char l = (unsigned char)c->letter;
+    Value joined[MAX_OUT];
+    double worst = 0;
+    for (uint32_t j = 0; j < c->n_out; j++) {
+        const Value *whole = &c->args[c->n_in + j];
+        joined[j] = new_output(c, whole->n_dims, whole->dim, whole->dtype);
+    }
+    for (uint32_t part = 0; part < c->n_parts; part++) {
+        Value local[MAX_ARGS];
+        for (uint32_t i = 0; i < c->n_in + c->n_out; i++)
+            local[i] = local_value(c, &c->args[i], expected_layout(c, i), part, i < c->n_in);
+        int64_t all = c->binding.size[l], size = (all + c->n_parts - 1) / c->n_parts;
+        int64_t start = size * part;
+        Part p = {.global = &c->binding};
+        p.start[l] = start;
+        p.valid[l] = all - start < size ? all - start : size;
+        if (p.valid[l] <= 0) p.valid[l] = PART_EMPTY;
+        eval_op(c->op, &c->attrs, local, c->n_in, c->n_out, &p, &control, 1);
+        for (uint32_t j = 0; j < c->n_out; j++)
+            join(c, &joined[j], &local[c->n_in + j], expected_layout(c, c->n_in + j), part);
+    }
+    for (uint32_t j = 0; j < c->n_out; j++) {
+        double d = difference(&joined[j], &c->args[c->n_in + j]);
+        if (!(d <= worst)) worst = d;
+    }
+    return worst;
+}
+
+/* Does the kernel take a short last part of this index? Vocabularies do, and so does whatever the
+ * padding passes through harmlessly: contractions (of zeros), elements, updates. */
+static bool may_be_uneven(OpKind op, char letter)
+{
+    const OpInfo *info = op_info(op);
+    bool elements = letter == 'x' || info->sig.in[0].ellipsis == 0;
+    return letter == 'v' || info->class_ == OP_CLASS_contract || elements || op == OP_batch;
+}
+
+/* `letter` as the binding calls it; `named` as case_sizes does. */
+static void check_split(OpKind op, char letter, char named, int64_t size, uint32_t n_parts,
+                        bool causal)
+{
+    Case c = {.op = op, .letter = letter, .n_parts = n_parts, .arena = arena_new()};
+    case_sizes(&c, named, size);
+    make_case(&c, causal);
+    for (uint32_t i = 0; i < c.n_in + c.n_out; i++)
+        assert_int_equal(op_axis_layout(op, &c.binding, i, letter), expected_layout(&c, i));
+    double d = split_run(&c);
+    if (!(d <= 1e-12))
+        print_error("%s %s: %c = %lld in %u parts differs by %g\n", op_info(op)->name,
+                    op_info(op)->signature, letter, (long long)size, n_parts, d);
+    assert_true(d <= 1e-12);
+    arena_free(c.arena);
+}
+
+static uint32_t check_letter(OpKind op, char letter, char named)
+{
+    uint32_t n = 0;
+    for (uint32_t parts = 2; parts <= MAX_PARTS; parts++)
+        for (int causal = 0; causal < 2; causal++) {
+            check_split(op, letter, named, 6, parts, causal);
+            n++;
+            if (!may_be_uneven(op, letter)) continue;
+            check_split(op, letter, named, 7, parts, causal);
+            check_split(op, letter, named, 4, parts,
+                        causal); /* in three parts: the last is empty */
+            n += 2;
+        }
+    return n;
+}
+
+static void test_every_row(void **state)
+{
+    (void)state;
+    uint32_t n_rows = 0, n_letters = 0, n_splits = 0;
+    for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
+        const OpInfo *info = op_info(op);
+        if (info->class_ != OP_CLASS_compute && info->class_ != OP_CLASS_contract) continue;
+        Case c = {.op = op, .arena = arena_new()};
+        case_sizes(&c, 0, 0);
+        make_case(&c, false);
+        n_rows++;
+        for (uint32_t i = 0; i < c.binding.n_letters; i++) {
+            char letter = c.binding.letters[i];
+            const char *e = strchr(c.binding.ellipsis, letter);
+            if (!op_may_split(op, letter)) continue;
+            n_letters++;
+            n_splits += check_letter(op, letter, e ? ellipsis[e - c.binding.ellipsis] : letter);
+        }
+        arena_free(c.arena);
+    }
+    print_message("%u rows, %u indices, %u splits\n", n_rows, n_letters, n_splits);
+    assert_int_equal(n_rows, N_ROWS);
+    assert_true(n_letters > 3 * n_rows);
+}
+
+/* An index in capitals must be whole: splitting it and combining as the signature would suggest
+ * gives something else. This is also the proof that the comparison above can fail. */
+static void test_capitals_must_be_whole(void **state)
+{
+    (void)state;
+    static const struct {
+        OpKind op;
+        char letter;
+    } capitals[] = {{OP_rmsnorm, 'D'},   {OP_layernorm, 'D'},      {OP_rope, 'E'},
+                    {OP_attention, 'T'}, {OP_attention, 'E'},      {OP_rmsnorm_grad, 'D'},
+                    {OP_rope_grad, 'E'}, {OP_layernorm_grad, 'D'}, {OP_attention_grad, 'E'}};
+    for (size_t i = 0; i < sizeof capitals / sizeof *capitals; i++)
+        for (uint32_t parts = 2; parts <= MAX_PARTS; parts++) {
+            assert_false(op_may_split(capitals[i].op, capitals[i].letter));
+            Case c = {.op = capitals[i].op,
+                      .letter = capitals[i].letter,
+                      .n_parts = parts,
+                      .arena = arena_new()};
+            case_sizes(&c, 0, 0);
+            make_case(&c, false);
+            assert_false(split_run(&c) <= 1e-3);
+            arena_free(c.arena);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_row),
+                                       cmocka_unit_test(test_capitals_must_be_whole)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
