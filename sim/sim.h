@@ -1,11 +1,16 @@
 /* A plan in virtual time. Integer picoseconds; ties by sequence number; same plan + models + seed =
- * same bytes out. */
+ * same bytes out.
+ *
+ * A step begins on every rank at once and ends when the last rank's program has ended; the next
+ * one begins there, with an empty network (a barrier between steps; within a step nothing but the
+ * plan orders ranks). So every step takes the same time: there is no warm-up to wait for. */
 #ifndef TANDEM_SIM_SIM_H
 #define TANDEM_SIM_SIM_H
 
 #include "planner/front/config.h"
 #include "planner/ir/store.h"
 #include "planner/ir/trace.h"
+#include "sim/fold.h"
 
 #define SIM_ENGINE_VERSION "sim/1" /* bumped by any change that alters results */
 
@@ -16,30 +21,45 @@ typedef struct CostModel {
     const void *self;
 } CostModel;
 
-/* Transfers share links, so a network model keeps state. */
+/* One communication of a group that has gathered. Ranks are classes of `fold` (each rank its own
+ * when unfolded); a folded transfer stands for all the alike groups of those classes at once. */
 typedef struct Transfer {
     OpKind op;
-    AxisSet axes;
-    Rank member;    /* any member: with axes it names the group */
-    Rank peer;      /* send/recv */
-    uint64_t bytes; /* plan_comm_bytes */
+    const FoldGroup *group;    /* collectives; NULL for send/recv */
+    uint32_t sender, receiver; /* classes: send/recv */
+    Rank from_rank, to_rank;   /* send/recv: representatives that really are peers */
+    uint64_t bytes;            /* plan_comm_bytes */
     DType dtype;
-    Reduce reduce;
 } Transfer;
+
+/* Transfers share links, so a network model keeps state. `next` tells what happens first if nothing
+ * else starts: a transfer ends, or (id NET_RATES) the model wants to be called to change rates.
+ * Whatever it tells is handed back by `finish` at that time. Transfers that end at the time of the
+ * newest start or finish are told before any rate is worked out anew, so what happens at one
+ * instant is seen as a whole. */
+#define NET_RATES UINT32_MAX
 typedef struct NetModel {
     const char *name; /* "nccl", "measured" */
     void (*start)(void *self, uint32_t id, const Transfer *t, Ps now);
-    bool (*next)(void *self, uint32_t *id,
-                 Ps *when); /* the transfer that ends first; false: none running */
+    bool (*next)(void *self, uint32_t *id, Ps *when); /* false: none running */
     void (*finish)(void *self, uint32_t id, Ps now);
     void *self;
 } NetModel;
+
+/* Devices that compute instructions do not have to themselves (processor cores). Same manners. */
+typedef struct DeviceModel {
+    const char *name;
+    void (*start)(void *self, uint32_t id, uint32_t class_, Ps alone, Ps now);
+    bool (*next)(void *self, uint32_t *id, Ps *when);
+    void (*finish)(void *self, uint32_t id, Ps now);
+    void *self;
+} DeviceModel;
 
 typedef struct SimOptions {
     bool unfolded; /* every rank simulated; else ranks are folded by refinement */
     bool trace;    /* keep rows (all simulated ranks) */
     uint64_t seed;
-    uint32_t steps;      /* >= 2: the last one is steady and reported; default 2 */
+    uint32_t steps;      /* default 1: all steps are alike; the last one is reported */
     Store *store;        /* measured kernels and collectives; NULL: none */
     const char *machine; /* key of the measurements */
     const char *backend;
@@ -61,9 +81,11 @@ typedef struct SimReport {
     const char *mfu_formula; /* "6 x 7,504,924,672 params (no input embedding) + 6 x 32 layers x
                                 4096 x 8192 per token" */
     const char *peak_name;   /* "989.4 TFLOP/s dense bf16 H100-SXM5-80GB" */
+    Rank slowest;            /* the first rank whose program ends last */
     Ps compute_ps;           /* of the slowest rank's compute stream */
-    Ps idle_ps;
-    LIST(AxisTime) axes; /* exposed: compute stream idle while waiting for it */
+    Ps idle_ps;              /* step_ps - compute_ps */
+    Ps exposed_ps;           /* of idle_ps: waiting for communications (the sum over `axes`) */
+    LIST(AxisTime) axes;     /* of the slowest rank; exposed: compute stream idle, waiting for it */
     LIST(CollectiveRow) collectives;
     uint64_t peak_bytes;  /* arena of the worst rank's program */
     uint64_t total_bytes; /* + reserved (context, communicators) */
@@ -72,34 +94,92 @@ typedef struct SimReport {
                                         program */
     uint64_t memory_holes;           /* arena minus live at that instant */
     Pc peak_pc;
-    uint32_t n_classes; /* simulated ranks */
-    uint64_t n_events;
-    bool fits;
+    LIST(MemoryRow) memory_rows;     /* as `memory`, for every program: what the store keeps */
+    uint32_t n_classes;              /* simulated ranks */
+    uint64_t n_events;               /* instructions finished on simulated ranks */
+    uint32_t n_measured, n_modelled; /* distinct kernels: cost from the store, from the model */
+    Ps host_ps; /* issuing every instruction of the slowest rank one by one from the host */
+    bool fits, host_bound; /* host_ps > step_ps: without captured graphs the host would limit */
+    const char *cost_model, *net_model;
     Trace trace;
 } SimReport;
 
-/* Runs the plan on the cluster. Reports "sim-deadlock" with the ranks and what each waits for. */
+/* Runs the plan on the cluster. Reports "sim-deadlock" with the ranks and what each waits for,
+ * "sim-duplicate-match", "sim-peer", "sim-cluster" (more ranks than devices). */
 bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options, Arena *arena,
              SimReport *report, Diag *d);
 
-/* The engine alone: any plan, any models (tests use constants). `rank_class`: NULL for unfolded. */
+/* ---- the engine alone: any plan, any models (tests use constants) ---- */
+
+/* Times of one simulated rank, by pc, from the start of the last step. */
+typedef struct Timeline {
+    Ps *reached, *start, *end; /* reached: its own turn had come; start: the group had gathered */
+    Pc *by;                    /* whose end let it begin; 0: the step's start */
+} Timeline;
+
 typedef struct EngineOptions {
     const CostModel *cost;
     NetModel *net;
-    uint32_t steps;
-    uint32_t cores_per_node,
-        ranks_per_node; /* compute shares cores when cores < ranks; 0: a device each */
-    bool trace;
-    uint32_t n_classes;
-    const uint32_t *class_of; /* [n_ranks] or NULL */
+    DeviceModel *device; /* NULL: a device each */
+    const Fold *fold;
+    uint32_t steps; /* 0: one */
+    bool record;    /* keep timelines */
 } EngineOptions;
 typedef struct EngineResult {
-    Ps step_ps; /* steady step */
+    Ps step_ps; /* last step */
+    Ps *end_ps; /* [class], from the start of that step */
     uint64_t n_events;
-    Trace trace; /* of the steady step, one rank a class when folded */
+    Timeline *line; /* [class], if recorded */
 } EngineResult;
 bool engine_run(const Plan *plan, const EngineOptions *options, Arena *arena, EngineResult *result,
                 Diag *d);
+
+/* ---- compute cost ---- */
+
+/* Roofline with tile and wave quantisation; kernels measured on `machine` win where the store has
+ * their key. Calls are cached by (op, attributes, argument shapes). */
+typedef struct Cost Cost;
+Cost *cost_new(const Cluster *cluster, Store *store, const char *machine, Arena *arena, Diag *d);
+CostModel cost_model(Cost *cost);
+void cost_counts(const Cost *cost, uint32_t *n_measured, uint32_t *n_modelled);
+
+/* The calibration key of a compute instruction: op, dtype and local sizes by letter. */
+const char *cost_key(const Plan *plan, const Program *p, const Instr *in, Arena *arena);
+
+/* Seconds of a GEMM m x n x k, `batch` times, in `dtype`, by the wave model. */
+double cost_gemm_s(const Device *device, DType dtype, double batch, double m, double n, double k);
+
+/* ---- network ---- */
+
+/* NCCL's choice for one collective over a group, and what it means for links. */
+typedef struct NcclChoice {
+    Ps time_ps;              /* latency + fluid */
+    Ps latency_ps, fluid_ps; /* the second part needs bandwidth */
+    const char *algorithm, *protocol;
+    double bus_bytes_per_s;       /* nccl-tests' bus bandwidth of the whole time */
+    uint32_t channels;            /* blocks of the kernel: one SM each */
+    double port_bytes, nic_bytes; /* that each rank sends through its NVLink port, its NIC */
+} NcclChoice;
+NcclChoice nccl_choose(const Cluster *cluster, OpKind op, uint32_t n_nodes, uint32_t ranks_per_node,
+                       uint64_t bytes);
+/* What one device can send to the others of its node, one NIC to the fabric (as NCCL counts). */
+double nccl_port_bytes_per_s(const Cluster *cluster);
+double nccl_nic_bytes_per_s(const Cluster *cluster);
+
+/* Rates capped by NCCL's model, shared max-min over ports, NICs and node uplinks. */
+typedef struct MaxMin MaxMin;
+MaxMin *maxmin_new(const Cluster *cluster, const Fold *fold, Arena *arena);
+NetModel maxmin_net(MaxMin *net);
+
+/* Processes on one machine: compute and communication share its cores. Collectives as measured by
+ * the store (`backend` on `machine`), else a named generic model. */
+typedef struct Cores Cores;
+Cores *cores_new(const Cluster *cluster, const Fold *fold, Store *store, const char *machine,
+                 const char *backend, Arena *arena, Diag *d);
+NetModel cores_net(Cores *cores);
+DeviceModel cores_device(Cores *cores);
+
+/* ---- memory and reports ---- */
 
 /* Live bytes over program order: for each pc the live bytes by category (device space). */
 typedef struct MemoryCurve {
@@ -112,18 +192,5 @@ void memory_curve(const Plan *plan, const Program *p, Arena *arena, MemoryCurve 
 /* Default MFU: 6 x (parameters without input embedding) + 6 x layers x d_model x seq (causal) per
  * token. */
 double mfu_flops_per_token(const ModelInfo *info);
-/* The calibration key of a compute instruction: op, dtype and local sizes by letter. */
-const char *cost_key(const Plan *plan, const Program *p, const Instr *in, Arena *arena);
-
-/* NCCL's choice for one collective over a group: seconds, algorithm, protocol. See facts in
- * net_nccl.c. */
-typedef struct NcclChoice {
-    Ps time_ps;
-    const char *algorithm, *protocol;
-    double bus_bytes_per_s;
-    uint32_t channels;
-} NcclChoice;
-NcclChoice nccl_choose(const Cluster *cluster, OpKind op, uint32_t n_nodes, uint32_t ranks_per_node,
-                       uint64_t bytes);
 
 #endif

@@ -1,0 +1,325 @@
+/* The event engine: programs, a clock, and nothing else. What a kernel or a transfer costs is asked
+ * of models; when something may begin follows from planner/ir/plan.h alone. */
+#include <assert.h>
+#include <string.h>
+
+#include "sim/engine_private.h"
+
+typedef struct Transit {
+    uint32_t arrivals; /* list of who takes part */
+    uint32_t next_free;
+} Transit;
+
+typedef struct Engine {
+    const Plan *plan;
+    const EngineOptions *options;
+    const Fold *fold;
+    const Code *codes;
+    const Code **code_of; /* [class] */
+    uint32_t **await;     /* [class][pc of a head] ends still to come */
+    Heap heap;            /* a: class, b: pc of a compute instruction */
+    uint32_t *slots;      /* [slot] list of arrivals that wait there */
+    uint32_t *gathered;   /* [slot] how many */
+    uint32_t n_slots;
+    LIST(Arrival) arrivals;
+    uint32_t free_arrival;
+    LIST(Transit) transits; /* id of a transfer */
+    uint32_t free_transit;
+    LIST(Arrival) jobs; /* id of a compute instruction on a shared device */
+    uint32_t free_job;
+    bool net_changed, device_changed, net_busy, device_busy;
+    uint32_t net_id, device_id;
+    Ps net_when, device_when;
+    Ps now, step_start;
+    uint64_t n_ended;
+    Timeline *line; /* NULL: not recorded */
+    Ps *end_ps;
+    Arena *arena;
+} Engine;
+
+static uint32_t new_arrival(Engine *e, uint32_t class_, Pc pc, uint32_t next)
+{
+    uint32_t id = e->free_arrival;
+    if (id != 0)
+        e->free_arrival = e->arrivals.at[id].next;
+    else
+        id = list_add(e->arena, &e->arrivals);
+    e->arrivals.at[id] = (Arrival){class_, pc, next};
+    return id;
+}
+
+static void start_transfer(Engine *e, const Comm *comm, uint32_t arrivals, uint32_t sender,
+                           uint32_t receiver)
+{
+    uint32_t id = e->free_transit;
+    if (id != 0)
+        e->free_transit = e->transits.at[id].next_free;
+    else
+        id = list_add(e->arena, &e->transits);
+    e->transits.at[id].arrivals = arrivals;
+    Transfer t = {.op = comm->op, .bytes = comm->bytes, .dtype = comm->dtype};
+    if (comm->axes != UINT32_MAX) {
+        const FoldAxes *axes = &e->fold->axes.at[comm->axes];
+        t.group = &axes->groups[axes->group_of[sender]];
+    } else {
+        t.op = OP_send;
+        t.sender = sender;
+        t.receiver = receiver;
+        t.from_rank = e->fold->rank_of[sender];
+        t.to_rank = e->fold->rank_of[receiver];
+        bool sends = comm->op == OP_send; /* a recv's hop leads back to the sender */
+        Rank here = sends ? t.from_rank : t.to_rank, peer = 0;
+        fold_peer(&e->plan->mesh, here, comm->axis_set, comm->hop, &peer);
+        if (sends)
+            t.to_rank = peer;
+        else
+            t.from_rank = peer;
+    }
+    if (e->line != NULL) {
+        for (uint32_t i = arrivals; i != 0; i = e->arrivals.at[i].next) {
+            e->line[e->arrivals.at[i].class_].start[e->arrivals.at[i].pc] = e->now - e->step_start;
+        }
+    }
+    e->options->net->start(e->options->net->self, id, &t, e->now);
+    e->net_changed = true;
+}
+
+/* One member has its turn: the transfer starts when it was the last to come. */
+static void reach(Engine *e, uint32_t class_, Pc pc, const Comm *comm)
+{
+    const Fold *fold = e->fold;
+    uint32_t slot = comm->slot, expected = 2, sender = class_, receiver = class_;
+    if (comm->axes != UINT32_MAX) {
+        const FoldAxes *axes = &fold->axes.at[comm->axes];
+        slot += axes->group_of[class_];
+        expected = axes->groups[axes->group_of[class_]].n_members;
+    } else {
+        Rank peer = 0;
+        fold_peer(&e->plan->mesh, fold->rank_of[class_], comm->axis_set, comm->hop, &peer);
+        if (comm->op == OP_send)
+            receiver = fold->class_of[peer];
+        else
+            sender = fold->class_of[peer];
+        slot += sender;
+    }
+    e->slots[slot] = new_arrival(e, class_, pc, e->slots[slot]);
+    if (++e->gathered[slot] < expected) return;
+    uint32_t arrivals = e->slots[slot];
+    e->slots[slot] = 0;
+    e->gathered[slot] = 0;
+    start_transfer(e, comm, arrivals, sender, receiver);
+}
+
+static void begin(Engine *e, uint32_t class_, Pc head, Pc by)
+{
+    const Code *code = e->code_of[class_];
+    for (Pc pc = head; pc != 0; pc = code->step[pc].next_in_launch) {
+        const Step *step = &code->step[pc];
+        if (e->line != NULL) {
+            Timeline *line = &e->line[class_];
+            line->reached[pc] = line->start[pc] = e->now - e->step_start;
+            line->by[pc] = by;
+        }
+        if (step->comm != 0) {
+            reach(e, class_, pc, &code->comms.at[step->comm]);
+        } else if (e->options->device == NULL) {
+            heap_add(&e->heap, e->arena, e->now + step->duration, class_, pc);
+        } else {
+            uint32_t id = e->free_job;
+            if (id != 0)
+                e->free_job = e->jobs.at[id].next;
+            else
+                id = list_add(e->arena, &e->jobs);
+            e->jobs.at[id] = (Arrival){class_, pc, 0};
+            e->options->device->start(e->options->device->self, id, class_, step->duration, e->now);
+            e->device_changed = true;
+        }
+    }
+}
+
+static void end(Engine *e, uint32_t class_, Pc pc)
+{
+    const Code *code = e->code_of[class_];
+    uint32_t *await = e->await[class_];
+    if (e->line != NULL) e->line[class_].end[pc] = e->now - e->step_start;
+    e->n_ended++;
+    e->end_ps[class_] = e->now;
+    uint32_t last = code->step[pc + 1].successors;
+    for (uint32_t i = code->step[pc].successors; i < last; i++) {
+        Pc head = code->successors[i];
+        if (--await[head] == 0) begin(e, class_, head, pc);
+    }
+}
+
+static void end_transfer(Engine *e)
+{
+    NetModel *net = e->options->net;
+    uint32_t id = e->net_id;
+    net->finish(net->self, id, e->now);
+    e->net_changed = true;
+    if (id == NET_RATES) return;
+    uint32_t at = e->transits.at[id].arrivals;
+    e->transits.at[id].next_free = e->free_transit;
+    e->free_transit = id;
+    while (at != 0) {
+        Arrival a = e->arrivals.at[at];
+        e->arrivals.at[at].next = e->free_arrival;
+        e->free_arrival = at;
+        at = a.next;
+        end(e, a.class_, a.pc);
+    }
+}
+
+static void end_job(Engine *e)
+{
+    DeviceModel *device = e->options->device;
+    uint32_t id = e->device_id;
+    device->finish(device->self, id, e->now);
+    e->device_changed = true;
+    if (id == NET_RATES) return;
+    Arrival job = e->jobs.at[id];
+    e->jobs.at[id].next = e->free_job;
+    e->free_job = id;
+    end(e, job.class_, job.pc);
+}
+
+static void ask_models(Engine *e)
+{
+    NetModel *net = e->options->net;
+    DeviceModel *device = e->options->device;
+    if (device != NULL && (e->device_changed || e->net_changed)) {
+        /* The two may be one resource (processor cores), so both are asked again. */
+        e->device_changed = e->net_changed = true;
+        e->device_busy = device->next(device->self, &e->device_id, &e->device_when);
+        e->device_changed = false;
+    }
+    if (e->net_changed) {
+        e->net_busy = net->next(net->self, &e->net_id, &e->net_when);
+        e->net_changed = false;
+    }
+}
+
+/* Everything until nothing more can happen. Events of one instant: computation first, then the
+ * models', which are asked for new rates only when the instant is over. */
+static void run_step(Engine *e)
+{
+    for (;;) {
+        const Event *top = heap_top(&e->heap);
+        if (top == NULL || top->time != e->now) {
+            ask_models(e);
+            bool net = e->net_busy && (top == NULL || e->net_when < top->time);
+            bool device = e->device_busy && (top == NULL || e->device_when < top->time);
+            if (net && device) net = e->net_when < e->device_when;
+            if (net) {
+                assert(e->net_when >= e->now);
+                e->now = e->net_when;
+                end_transfer(e);
+                continue;
+            }
+            if (device) {
+                assert(e->device_when >= e->now);
+                e->now = e->device_when;
+                end_job(e);
+                continue;
+            }
+            if (top == NULL) return;
+        }
+        uint32_t class_ = top->a;
+        Pc pc = top->b;
+        e->now = top->time;
+        heap_take(&e->heap);
+        end(e, class_, pc);
+    }
+}
+
+static bool report_stuck(Engine *e, Diag *d)
+{
+    Stuck s = {.plan = e->plan,
+               .fold = e->fold,
+               .codes = e->codes,
+               .await = e->await,
+               .arrivals = e->arrivals.at,
+               .slots = e->slots,
+               .n_slots = e->n_slots};
+    engine_report_stuck(&s, d);
+    return false;
+}
+
+static void prepare(Engine *e)
+{
+    const Fold *fold = e->fold;
+    Arena *a = e->arena;
+    e->code_of = arena_array(a, fold->n_classes, sizeof *e->code_of);
+    e->await = arena_array(a, fold->n_classes, sizeof *e->await);
+    for (uint32_t c = 0; c < fold->n_classes; c++) {
+        e->code_of[c] = &e->codes[e->plan->program_of[fold->rank_of[c]]];
+        e->await[c] = arena_array(a, e->code_of[c]->n, sizeof *e->await[c]);
+    }
+    e->slots = arena_array(a, e->n_slots, sizeof *e->slots);
+    e->gathered = arena_array(a, e->n_slots, sizeof *e->gathered);
+    list_add(a, &e->arrivals);
+    list_add(a, &e->transits);
+    list_add(a, &e->jobs);
+}
+
+static void record_lines(Engine *e, Arena *arena, EngineResult *result)
+{
+    result->line = arena_array(arena, e->fold->n_classes, sizeof *result->line);
+    for (uint32_t c = 0; c < e->fold->n_classes; c++) {
+        size_t n = e->code_of[c]->n;
+        Ps *times = arena_array(arena, 3 * n, sizeof *times);
+        result->line[c] = (Timeline){times, times + n, times + 2 * n, NULL};
+        result->line[c].by = arena_array(arena, n, sizeof *result->line[c].by);
+    }
+    e->line = result->line;
+}
+
+/* One step from a barrier; false when somebody never ended. */
+static bool step(Engine *e)
+{
+    uint64_t due = 0;
+    e->step_start = e->now;
+    e->n_ended = 0;
+    for (uint32_t c = 0; c < e->fold->n_classes; c++) {
+        const Code *code = e->code_of[c];
+        memcpy(e->await[c], code->need, code->n * sizeof *code->need);
+        due += code->n - 1;
+        e->end_ps[c] = e->now;
+    }
+    for (uint32_t c = 0; c < e->fold->n_classes; c++) {
+        const Code *code = e->code_of[c];
+        for (uint32_t i = 0; i < code->roots.n; i++) begin(e, c, code->roots.at[i], 0);
+    }
+    run_step(e);
+    assert(e->n_ended <= due);
+    return e->n_ended == due;
+}
+
+bool engine_run(const Plan *plan, const EngineOptions *options, Arena *arena, EngineResult *result,
+                Diag *d)
+{
+    Arena *scratch = arena_new();
+    Code *codes = arena_array(scratch, plan->programs.n, sizeof *codes);
+    Engine e = {.plan = plan, .options = options, .fold = options->fold, .codes = codes};
+    *result = (EngineResult){0};
+    e.arena = scratch;
+    e.n_slots = engine_compile(plan, options, scratch, codes, d);
+    bool ok = e.n_slots != UINT32_MAX;
+    if (ok) {
+        result->end_ps = arena_array(arena, e.fold->n_classes, sizeof *result->end_ps);
+        e.end_ps = result->end_ps;
+        prepare(&e);
+        if (options->record) record_lines(&e, arena, result);
+    }
+    uint32_t n_steps = options->steps == 0 ? 1 : options->steps;
+    for (uint32_t i = 0; ok && i < n_steps; i++) {
+        ok = step(&e) || report_stuck(&e, d);
+        result->n_events += e.n_ended;
+    }
+    if (ok) {
+        result->step_ps = e.now - e.step_start;
+        for (uint32_t c = 0; c < e.fold->n_classes; c++) e.end_ps[c] -= e.step_start;
+    }
+    arena_free(scratch);
+    return ok;
+}

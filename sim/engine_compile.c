@@ -1,0 +1,212 @@
+/* Programs as the engine walks them: successor lists instead of predecessor lists, launch groups as
+ * one, durations and transfer sizes worked out once, a slot for every rendezvous. */
+#include <assert.h>
+#include <string.h>
+
+#include "sim/engine_private.h"
+
+/* A rendezvous is named by (match, axes, what is done); ends of a send/recv pair do the same. */
+typedef struct Meeting {
+    uint32_t match, program; /* program: 1 + the last one that was seen in it, as this very op */
+    AxisSet axes;
+    OpKind op;
+    uint32_t slot;
+    uint8_t ends; /* send/recv: bit 0 the sender has been seen in `program`, bit 1 the receiver */
+} Meeting;
+
+typedef struct Meetings {
+    Meeting *table;
+    uint32_t room, n, n_slots;
+} Meetings;
+
+typedef struct Compiler {
+    const Plan *plan;
+    const EngineOptions *options;
+    Arena *arena, *scratch;
+    Meetings meetings;
+    Diag *diag;
+} Compiler;
+
+static void meetings_grow(Meetings *m, Arena *scratch)
+{
+    Meetings old = *m;
+    m->room = old.room == 0 ? 1024 : 2 * old.room;
+    m->table = arena_array(scratch, m->room, sizeof *m->table);
+    for (uint32_t i = 0; i < old.room; i++) {
+        if (old.table[i].op == OP_none) continue;
+        uint32_t at = (old.table[i].match * UINT32_C(2654435761)) & (m->room - 1);
+        while (m->table[at].op != OP_none) at = (at + 1) & (m->room - 1);
+        m->table[at] = old.table[i];
+    }
+}
+
+static Meeting *find_meeting(Compiler *c, const Instr *in)
+{
+    Meetings *m = &c->meetings;
+    OpKind op = in->op == OP_recv ? OP_send : in->op;
+    if (2 * m->n >= m->room) meetings_grow(m, c->scratch);
+    uint32_t at = (in->match * UINT32_C(2654435761)) & (m->room - 1);
+    for (; m->table[at].op != OP_none; at = (at + 1) & (m->room - 1)) {
+        const Meeting *x = &m->table[at];
+        if (x->match == in->match && x->axes == in->axes && x->op == op) return &m->table[at];
+    }
+    m->n++;
+    m->table[at] = (Meeting){.match = in->match, .axes = in->axes, .op = op, .slot = m->n_slots};
+    uint32_t axes = op == OP_send ? UINT32_MAX : fold_axes(c->options->fold, in->axes);
+    m->n_slots +=
+        axes == UINT32_MAX ? c->options->fold->n_classes : c->options->fold->axes.at[axes].n_groups;
+    return &m->table[at];
+}
+
+static bool seen_before(Meeting *m, uint32_t program, OpKind op)
+{
+    uint8_t end = op == OP_recv ? 2 : 1;
+    if (m->program != program + 1) {
+        m->program = program + 1;
+        m->ends = 0;
+    }
+    bool seen = (m->ends & end) != 0;
+    m->ends |= end;
+    return seen;
+}
+
+static Loc loc_of(const Plan *plan, const Instr *in)
+{
+    return in->origin < plan->graph.nodes.n ? plan->graph.nodes.at[in->origin].loc : (Loc){0};
+}
+
+static bool compile_comm(Compiler *c, uint32_t program, Pc pc, Code *code)
+{
+    const Program *p = &c->plan->programs.at[program];
+    const Instr *in = &p->code.at[pc];
+    Meeting *meeting = find_meeting(c, in);
+    if (seen_before(meeting, program, in->op)) {
+        return diag_error(c->diag, FAULT_input, "sim-duplicate-match", loc_of(c->plan, in),
+                          "program %u pc %u: %s has match %u, which an earlier one of the same "
+                          "program has too",
+                          program, pc, op_info(in->op)->name, in->match);
+    }
+    bool pair = in->op == OP_send || in->op == OP_recv;
+    if (mesh_size(&c->plan->mesh, in->axes) < 2) {
+        return diag_error(c->diag, FAULT_input, "sim-peer", loc_of(c->plan, in),
+                          "program %u pc %u: %s has no peers", program, pc, op_info(in->op)->name);
+    }
+    BufferId first = in->args.n > 0 ? program_arg(p, in, 0) : 0;
+    Comm comm = {.op = in->op,
+                 .axes = pair ? UINT32_MAX : fold_axes(c->options->fold, in->axes),
+                 .axis_set = in->axes,
+                 .hop = in->hop,
+                 .match = in->match,
+                 .slot = meeting->slot,
+                 .bytes = plan_comm_bytes(c->plan, p, in),
+                 .dtype = p->buffers.at[first].dtype};
+    code->step[pc].comm = code->comms.n;
+    list_push(c->arena, &code->comms, comm);
+    return true;
+}
+
+/* Launch groups: runs of communications on one stream with the same non-zero number. Leaves in
+ * before[pc] of each head the newest member of the run that precedes it on its stream. */
+static void find_launches(const Program *p, Code *code, Pc *before)
+{
+    Pc last[STREAM_COUNT] = {0};
+    for (Pc pc = 1; pc < code->n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        Pc previous = last[in->stream];
+        bool joins = in->launch != 0 && previous != 0 && code->step[pc].comm != 0 &&
+                     code->step[previous].comm != 0 && p->code.at[previous].launch == in->launch;
+        code->step[pc].head = joins ? code->step[previous].head : pc;
+        if (joins)
+            code->step[previous].next_in_launch = pc;
+        else
+            before[pc] = previous;
+        last[in->stream] = pc;
+    }
+}
+
+typedef void (*Edge)(Code *code, Pc from, Pc to_head);
+
+static void count_edge(Code *code, Pc from, Pc to_head)
+{
+    code->step[from + 1].successors++;
+    code->need[to_head]++;
+}
+
+/* After counting, step[pc + 1].successors is moved back to where pc's list begins as it fills. */
+static void fill_edge(Code *code, Pc from, Pc to_head)
+{
+    code->successors[code->step[from + 1].successors++] = to_head;
+}
+
+static void each_edge(const Program *p, Code *code, const Pc *before, Edge edge)
+{
+    for (Pc pc = 1; pc < code->n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        Pc head = code->step[pc].head;
+        for (uint32_t i = 0; i < in->after.n; i++) {
+            edge(code, p->after.at[in->after.first + i], head);
+        }
+        if (head != pc || before[pc] == 0) continue;
+        for (Pc m = code->step[before[pc]].head; m != 0; m = code->step[m].next_in_launch) {
+            edge(code, m, head);
+        }
+    }
+}
+
+/* step[pc].successors .. step[pc + 1].successors is pc's part of `successors`. */
+static void link_successors(Compiler *c, const Program *p, Code *code)
+{
+    Pc *before = arena_array(c->scratch, code->n + 1, sizeof *before);
+    find_launches(p, code, before);
+    each_edge(p, code, before, count_edge);
+    /* Counts lie one further than they belong: a running sum makes step[pc + 1] the start of pc,
+     * and filling moves it to the end of pc, which is the start of pc + 1. */
+    uint32_t total = 0;
+    for (Pc pc = 0; pc <= code->n; pc++) {
+        uint32_t n = code->step[pc].successors;
+        code->step[pc].successors = total;
+        total += n;
+    }
+    code->successors = arena_array(c->arena, total + 1, sizeof *code->successors);
+    each_edge(p, code, before, fill_edge);
+    code->step[0].successors = 0;
+    for (Pc pc = 1; pc < code->n; pc++) {
+        if (code->step[pc].head == pc && code->need[pc] == 0) {
+            list_push(c->arena, &code->roots, pc);
+        }
+    }
+}
+
+static bool compile_program(Compiler *c, uint32_t program, Code *code)
+{
+    const Program *p = &c->plan->programs.at[program];
+    const CostModel *cost = c->options->cost;
+    bool ok = true;
+    code->n = p->code.n == 0 ? 1 : p->code.n;
+    code->step = arena_array(c->arena, (size_t)code->n + 1, sizeof *code->step);
+    code->need = arena_array(c->arena, (size_t)code->n + 1, sizeof *code->need);
+    list_add(c->arena, &code->comms);
+    for (Pc pc = 1; pc < code->n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        if (op_info(in->op)->class_ == OP_CLASS_comm) {
+            ok = compile_comm(c, program, pc, code) && ok;
+        } else {
+            code->step[pc].duration = cost->compute(cost->self, c->plan, p, in);
+            assert(code->step[pc].duration >= 0);
+        }
+    }
+    if (ok) link_successors(c, p, code);
+    return ok;
+}
+
+uint32_t engine_compile(const Plan *plan, const EngineOptions *options, Arena *arena, Code *codes,
+                        Diag *d)
+{
+    Compiler c = {.plan = plan, .options = options, .arena = arena, .diag = d};
+    c.scratch = arena_new();
+    bool ok = true;
+    for (uint32_t i = 0; i < plan->programs.n; i++) ok = compile_program(&c, i, &codes[i]) && ok;
+    uint32_t n_slots = c.meetings.n_slots;
+    arena_free(c.scratch);
+    return ok ? n_slots : UINT32_MAX;
+}

@@ -1,0 +1,64 @@
+/* What engine.c, engine_compile.c and engine_stuck.c share; nobody else includes this. */
+#ifndef TANDEM_SIM_ENGINE_PRIVATE_H
+#define TANDEM_SIM_ENGINE_PRIVATE_H
+
+#include "sim/heap.h"
+#include "sim/sim.h"
+
+/* One instruction as the engine sees it. `head`: the first member of its launch group (itself when
+ * alone): the group waits and starts as one. */
+typedef struct Step {
+    Ps duration;         /* compute */
+    uint32_t successors; /* first in Code.successors; the end is the next step's */
+    uint32_t comm;       /* in Code.comms; 0: compute */
+    Pc next_in_launch;   /* 0: the last one */
+    Pc head;
+} Step;
+
+typedef struct Comm {
+    OpKind op;
+    uint32_t axes; /* in fold->axes; send/recv: UINT32_MAX */
+    AxisSet axis_set;
+    int32_t hop;
+    uint32_t match;
+    uint32_t slot; /* of group 0 (send/recv: of sender class 0) */
+    uint64_t bytes;
+    DType dtype;
+} Comm;
+
+/* A program, ready to be walked: for each pc what waits for it, and how many things it awaits. */
+typedef struct Code {
+    uint32_t n; /* pcs 1..n-1 */
+    Step *step;
+    Pc *successors;   /* heads of launch groups */
+    uint32_t *need;   /* [pc] of heads: how many ends must come first */
+    LIST(Comm) comms; /* [0] none */
+    LIST(Pc) roots;   /* heads that need nothing */
+} Code;
+
+/* Compiles every program; gives each rendezvous its slots. Returns the number of slots, or
+ * UINT32_MAX after reporting. */
+uint32_t engine_compile(const Plan *plan, const EngineOptions *options, Arena *arena, Code *codes,
+                        Diag *d);
+
+/* Somebody who has reached a rendezvous; a list through `next` (0: the end). */
+typedef struct Arrival {
+    uint32_t class_;
+    Pc pc;
+    uint32_t next;
+} Arrival;
+
+/* Where an engine stands when nothing can happen any more and somebody has not ended. */
+typedef struct Stuck {
+    const Plan *plan;
+    const Fold *fold;
+    const Code *codes;
+    uint32_t *const *await; /* [class][pc]: ends that the head at pc still awaits */
+    const Arrival
+        *arrivals; /* those in `n_slots` lists have not begun; all else that is due ended */
+    const uint32_t *slots;
+    uint32_t n_slots;
+} Stuck;
+void engine_report_stuck(const Stuck *s, Diag *d);
+
+#endif

@@ -1,0 +1,402 @@
+/* Folding by colour refinement. Colours are 128-bit hashes; a group's colour is the sum over its
+ * members, so it does not depend on their order; classes are numbered by their smallest rank, so
+ * no hash value shows in any output. */
+#include "sim/fold.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/base/str.h"
+
+typedef struct Colour {
+    uint64_t a, b;
+} Colour;
+
+/* What one program asks of its peers. */
+typedef struct Need {
+    AxisSet axes;
+    int32_t hop; /* send/recv; 0 with `group` */
+    bool group;
+} Need;
+typedef LIST(Need) Needs;
+
+typedef struct Folder {
+    const Plan *plan;
+    Fold *fold;
+    Arena *arena, *scratch;
+    Needs *needs;                /* [program] */
+    Colour *colour, *next, *sum; /* [rank] */
+    uint32_t *group;             /* [axes index * n_ranks + rank]: smallest rank of its group */
+    bool networked;              /* some peers lie on different nodes */
+} Folder;
+
+static uint64_t mix(uint64_t x)
+{
+    x ^= x >> 30;
+    x *= UINT64_C(0xbf58476d1ce4e5b9);
+    x ^= x >> 27;
+    x *= UINT64_C(0x94d049bb133111eb);
+    return x ^ (x >> 31);
+}
+
+static Colour colour_of(uint64_t a, uint64_t b)
+{
+    return (Colour){mix(a + UINT64_C(0x9e3779b97f4a7c15)), mix(b + UINT64_C(0xd1b54a32d192ed03))};
+}
+
+/* Order matters: a path of hashes. */
+static Colour chain(Colour into, Colour c)
+{
+    return (Colour){mix(into.a * 3 + c.a), mix(into.b * 5 + c.b)};
+}
+
+static bool same(Colour x, Colour y)
+{
+    return x.a == y.a && x.b == y.b;
+}
+
+bool fold_peer(const Mesh *mesh, Rank rank, AxisSet axes, int32_t hop, Rank *peer)
+{
+    uint32_t size = mesh_size(mesh, axes);
+    if (axes == 0 || size < 2) return false;
+    int64_t part = ((int64_t)mesh_part(mesh, rank, axes) + hop) % (int64_t)size;
+    *peer = mesh_member(mesh, rank, axes, (uint32_t)(part < 0 ? part + size : part));
+    return true;
+}
+
+uint32_t fold_axes(const Fold *fold, AxisSet axes)
+{
+    for (uint32_t i = 0; i < fold->axes.n; i++) {
+        if (fold->axes.at[i].axes == axes) return i;
+    }
+    return UINT32_MAX;
+}
+
+static uint32_t node_of(const Fold *f, Rank rank)
+{
+    return f->devices_per_node == 0 ? 0 : rank / f->devices_per_node;
+}
+
+/* Devices share a node's NICs in order: 8 devices on 4 NICs are pairs. */
+static uint32_t nic_of(const Fold *f, Rank rank)
+{
+    if (f->devices_per_node == 0) return 0;
+    uint32_t per_node = f->nics_per_node;
+    if (per_node == 0) per_node = 1;
+    if (per_node > f->devices_per_node) per_node = f->devices_per_node;
+    uint32_t local = rank % f->devices_per_node;
+    return node_of(f, rank) * per_node + local * per_node / f->devices_per_node;
+}
+
+static void add_need(Folder *w, uint32_t program, Need need)
+{
+    Needs *list = &w->needs[program];
+    for (uint32_t i = 0; i < list->n; i++) {
+        const Need *have = &list->at[i];
+        if (have->axes == need.axes && have->hop == need.hop && have->group == need.group) return;
+    }
+    list_push(w->scratch, list, need);
+    if (need.group && fold_axes(w->fold, need.axes) == UINT32_MAX) {
+        list_push(w->arena, &w->fold->axes, ((FoldAxes){.axes = need.axes}));
+    }
+}
+
+static void collect_needs(Folder *w)
+{
+    for (uint32_t i = 0; i < w->plan->programs.n; i++) {
+        const Program *p = &w->plan->programs.at[i];
+        for (Pc pc = 1; pc < p->code.n; pc++) {
+            const Instr *in = &p->code.at[pc];
+            if (op_info(in->op)->class_ != OP_CLASS_comm) continue;
+            bool group = in->op != OP_send && in->op != OP_recv;
+            add_need(w, i, (Need){in->axes, group ? 0 : in->hop, group});
+        }
+    }
+}
+
+static void find_groups(Folder *w)
+{
+    const Fold *f = w->fold;
+    w->group = arena_array(w->scratch, (size_t)f->axes.n * f->n_ranks, sizeof *w->group);
+    for (uint32_t i = 0; i < f->axes.n; i++) {
+        uint32_t *group = w->group + (size_t)i * f->n_ranks;
+        for (Rank r = 0; r < f->n_ranks; r++) {
+            group[r] = mesh_group(&w->plan->mesh, r, f->axes.at[i].axes);
+            if (node_of(f, group[r]) != node_of(f, r)) w->networked = true;
+        }
+    }
+    for (Rank r = 0; r < f->n_ranks; r++) {
+        const Needs *needs = &w->needs[w->plan->program_of[r]];
+        for (uint32_t i = 0; i < needs->n; i++) {
+            Rank peer;
+            if (needs->at[i].group) continue;
+            if (!fold_peer(&w->plan->mesh, r, needs->at[i].axes, needs->at[i].hop, &peer)) continue;
+            if (node_of(f, peer) != node_of(f, r)) w->networked = true;
+        }
+    }
+}
+
+/* How rank r's group along the i-th axes lies on nodes: the number of its members on each node as a
+ * sum of hashes, and how many share r's own. */
+static Colour pattern(const Folder *w, uint32_t i, Rank r)
+{
+    const Fold *f = w->fold;
+    AxisSet axes = f->axes.at[i].axes;
+    uint32_t n = mesh_size(&w->plan->mesh, axes), here = 0, run = 0;
+    Colour sum = {0, 0};
+    for (uint32_t k = 0; k < n; k++) { /* members come in rising order: nodes are runs */
+        Rank m = mesh_member(&w->plan->mesh, r, axes, k);
+        run++;
+        if (node_of(f, m) == node_of(f, r)) here++;
+        bool last = k + 1 == n;
+        if (!last && node_of(f, mesh_member(&w->plan->mesh, r, axes, k + 1)) == node_of(f, m)) {
+            continue;
+        }
+        Colour c = colour_of(run, run);
+        sum.a += c.a;
+        sum.b += c.b;
+        run = 0;
+    }
+    return chain(sum, colour_of(here, here));
+}
+
+static void start_colours(Folder *w)
+{
+    for (Rank r = 0; r < w->fold->n_ranks; r++) {
+        uint32_t program = w->plan->program_of[r];
+        Colour c = colour_of(program, program);
+        const Needs *needs = &w->needs[program];
+        for (uint32_t i = 0; w->networked && i < needs->n; i++) {
+            const Need *need = &needs->at[i];
+            Rank peer;
+            if (need->group) {
+                c = chain(c, pattern(w, fold_axes(w->fold, need->axes), r));
+            } else if (fold_peer(&w->plan->mesh, r, need->axes, need->hop, &peer)) {
+                uint64_t away = node_of(w->fold, peer) != node_of(w->fold, r);
+                c = chain(c, colour_of(away, away));
+            }
+        }
+        w->colour[r] = c;
+    }
+}
+
+/* sum[key(r)] over all ranks r, chained into next[r] for those that `wants`. */
+typedef uint32_t (*Key)(const Folder *w, uint32_t i, Rank r);
+
+static uint32_t key_group(const Folder *w, uint32_t i, Rank r)
+{
+    return w->group[(size_t)i * w->fold->n_ranks + r];
+}
+static uint32_t key_node(const Folder *w, uint32_t i, Rank r)
+{
+    (void)i;
+    return node_of(w->fold, r);
+}
+static uint32_t key_nic(const Folder *w, uint32_t i, Rank r)
+{
+    (void)i;
+    return nic_of(w->fold, r);
+}
+
+static void sum_colours(Folder *w, Key key, uint32_t i)
+{
+    memset(w->sum, 0, w->fold->n_ranks * sizeof *w->sum);
+    for (Rank r = 0; r < w->fold->n_ranks; r++) {
+        Colour *sum = &w->sum[key(w, i, r)];
+        Colour c = colour_of(w->colour[r].a, w->colour[r].b);
+        sum->a += c.a;
+        sum->b += c.b;
+    }
+}
+
+static bool program_needs(const Needs *needs, AxisSet axes)
+{
+    for (uint32_t i = 0; i < needs->n; i++) {
+        if (needs->at[i].group && needs->at[i].axes == axes) return true;
+    }
+    return false;
+}
+
+static void refine(Folder *w)
+{
+    Fold *f = w->fold;
+    memcpy(w->next, w->colour, f->n_ranks * sizeof *w->next);
+    for (uint32_t i = 0; i < f->axes.n; i++) {
+        sum_colours(w, key_group, i);
+        for (Rank r = 0; r < f->n_ranks; r++) {
+            if (!program_needs(&w->needs[w->plan->program_of[r]], f->axes.at[i].axes)) continue;
+            w->next[r] = chain(w->next[r], w->sum[key_group(w, i, r)]);
+        }
+    }
+    for (uint32_t side = 0; w->networked && side < 2; side++) {
+        Key key = side == 0 ? key_node : key_nic;
+        sum_colours(w, key, 0);
+        for (Rank r = 0; r < f->n_ranks; r++) {
+            w->next[r] = chain(w->next[r], w->sum[key(w, 0, r)]);
+        }
+    }
+    for (Rank r = 0; r < f->n_ranks; r++) {
+        const Needs *needs = &w->needs[w->plan->program_of[r]];
+        for (uint32_t i = 0; i < needs->n; i++) {
+            Rank peer;
+            if (needs->at[i].group) continue;
+            if (!fold_peer(&w->plan->mesh, r, needs->at[i].axes, needs->at[i].hop, &peer)) continue;
+            w->next[r] = chain(w->next[r], w->colour[peer]);
+        }
+    }
+    Colour *swap = w->colour;
+    w->colour = w->next;
+    w->next = swap;
+}
+
+/* Numbers the colours by first appearance; returns how many. */
+static uint32_t number(const Folder *w, uint32_t *class_of)
+{
+    uint32_t room = 16, n = 0;
+    while (room < 4 * (uint64_t)w->fold->n_ranks) room *= 2;
+    Rank *table = arena_array(w->scratch, room, sizeof *table); /* 1 + first rank of a colour */
+    for (Rank r = 0; r < w->fold->n_ranks; r++) {
+        uint32_t at = (uint32_t)w->colour[r].a & (room - 1);
+        while (table[at] != 0 && !same(w->colour[table[at] - 1], w->colour[r])) {
+            at = (at + 1) & (room - 1);
+        }
+        if (table[at] == 0) {
+            table[at] = r + 1;
+            class_of[r] = n++;
+        } else {
+            class_of[r] = class_of[table[at] - 1];
+        }
+    }
+    return n;
+}
+
+/* Classes of nodes (or NICs): those of the same smallest class of rank. */
+static uint32_t number_places(const Folder *w, Key key, uint32_t *of, uint32_t *count)
+{
+    const Fold *f = w->fold;
+    uint32_t n = 0;
+    for (uint32_t c = 0; c < f->n_classes; c++) of[c] = UINT32_MAX;
+    for (uint32_t c = 0; c < f->n_classes; c++) {
+        uint32_t place = key(w, 0, f->rank_of[c]);
+        bool found = of[c] != UINT32_MAX;
+        uint32_t per_node = f->devices_per_node == 0 ? f->n_ranks : f->devices_per_node;
+        Rank from = f->rank_of[c] - f->rank_of[c] % per_node, to = from + per_node;
+        for (Rank r = from; r < to && r < f->n_ranks; r++) { /* who is on the same node */
+            if (key(w, 0, r) != place) continue;
+            if (f->class_of[r] == c) count[c]++;
+            if (!found) of[f->class_of[r]] = n;
+        }
+        if (!found) n++;
+    }
+    return n;
+}
+
+static void describe_group(const Folder *w, FoldGroup *g, Rank first)
+{
+    const Fold *f = w->fold;
+    const Mesh *mesh = &w->plan->mesh;
+    g->first = first;
+    g->n_ranks = mesh_size(mesh, g->axes);
+    g->members = arena_array(w->arena, g->n_ranks, sizeof *g->members);
+    g->min_per_node = UINT32_MAX;
+    uint32_t run = 0, nics = 0, last_nic = UINT32_MAX;
+    for (uint32_t k = 0; k < g->n_ranks; k++) {
+        Rank m = mesh_member(mesh, first, g->axes, k);
+        uint32_t c = f->class_of[m], i = 0;
+        while (i < g->n_members && g->members[i].class_ != c) i++;
+        if (i == g->n_members) g->members[g->n_members++].class_ = c;
+        g->members[i].n++;
+        run++;
+        if (nic_of(f, m) != last_nic) nics++;
+        last_nic = nic_of(f, m);
+        bool ends = k + 1 == g->n_ranks ||
+                    node_of(f, mesh_member(mesh, first, g->axes, k + 1)) != node_of(f, m);
+        if (!ends) continue;
+        g->n_nodes++;
+        if (run < g->min_per_node) g->min_per_node = run;
+        if (run > g->max_per_node) g->max_per_node = run;
+        if (nics > g->n_nics) g->n_nics = nics;
+        run = nics = 0;
+        last_nic = UINT32_MAX;
+    }
+    if (g->n_nodes < 2) g->n_nics = 0;
+}
+
+static void make_groups(Folder *w)
+{
+    Fold *f = w->fold;
+    for (uint32_t i = 0; i < f->axes.n; i++) {
+        FoldAxes *axes = &f->axes.at[i];
+        axes->groups = arena_array(w->arena, f->n_classes, sizeof *axes->groups);
+        axes->group_of = arena_array(w->arena, f->n_classes, sizeof *axes->group_of);
+        for (uint32_t c = 0; c < f->n_classes; c++) axes->group_of[c] = UINT32_MAX;
+        for (uint32_t c = 0; c < f->n_classes; c++) {
+            if (axes->group_of[c] != UINT32_MAX) continue;
+            FoldGroup *g = &axes->groups[axes->n_groups];
+            g->axes = axes->axes;
+            describe_group(w, g, key_group(w, i, f->rank_of[c]));
+            for (uint32_t k = 0; k < g->n_members; k++) {
+                uint32_t member = g->members[k].class_;
+                if (axes->group_of[member] == UINT32_MAX) {
+                    axes->group_of[member] = axes->n_groups;
+                }
+            }
+            axes->n_groups++;
+        }
+    }
+}
+
+static void settle_classes(Folder *w, bool unfolded)
+{
+    Fold *f = w->fold;
+    if (unfolded) {
+        for (Rank r = 0; r < f->n_ranks; r++) f->class_of[r] = r;
+        f->n_classes = f->n_ranks;
+    } else {
+        start_colours(w);
+        uint32_t before = 0;
+        f->n_classes = number(w, f->class_of);
+        while (f->n_classes != before) {
+            before = f->n_classes;
+            refine(w);
+            f->n_classes = number(w, f->class_of);
+        }
+    }
+    f->rank_of = arena_array(w->arena, f->n_classes, sizeof *f->rank_of);
+    f->size = arena_array(w->arena, f->n_classes, sizeof *f->size);
+    for (Rank r = f->n_ranks; r-- > 0;) {
+        f->rank_of[f->class_of[r]] = r;
+        f->size[f->class_of[r]]++;
+    }
+    f->node_of = arena_array(w->arena, f->n_classes, sizeof *f->node_of);
+    f->nic_of = arena_array(w->arena, f->n_classes, sizeof *f->nic_of);
+    f->on_node = arena_array(w->arena, f->n_classes, sizeof *f->on_node);
+    f->on_nic = arena_array(w->arena, f->n_classes, sizeof *f->on_nic);
+}
+
+Fold *fold_ranks(const Plan *plan, uint32_t devices_per_node, uint32_t nics_per_node, bool unfolded,
+                 Arena *arena)
+{
+    assert(plan->mesh.n_ranks > 0);
+    assert(plan->programs.n > 0);
+    Arena *scratch = arena_new();
+    Fold *f = arena_alloc(arena, sizeof *f);
+    f->n_ranks = plan->mesh.n_ranks;
+    f->devices_per_node = devices_per_node;
+    f->nics_per_node = nics_per_node;
+    f->class_of = arena_array(arena, f->n_ranks, sizeof *f->class_of);
+    Folder w = {.plan = plan, .fold = f, .arena = arena, .scratch = scratch};
+    w.needs = arena_array(scratch, plan->programs.n, sizeof *w.needs);
+    w.colour = arena_array(scratch, f->n_ranks, sizeof *w.colour);
+    w.next = arena_array(scratch, f->n_ranks, sizeof *w.next);
+    w.sum = arena_array(scratch, f->n_ranks, sizeof *w.sum);
+    collect_needs(&w);
+    find_groups(&w);
+    settle_classes(&w, unfolded);
+    f->n_node_classes = number_places(&w, key_node, f->node_of, f->on_node);
+    f->n_nic_classes = number_places(&w, key_nic, f->nic_of, f->on_nic);
+    make_groups(&w);
+    arena_free(scratch);
+    return f;
+}

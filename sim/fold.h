@@ -1,0 +1,51 @@
+/* Which ranks behave alike. Ranks are folded by refinement until stable under (program, classes of
+ * the peers along every axis set that the program uses, how those groups lie on nodes, who shares
+ * the node and its NICs); one representative of a class is simulated, and stands for all. A group
+ * that straddles nodes unevenly never folds with one that does not. Knows nothing of time. */
+#ifndef TANDEM_SIM_FOLD_H
+#define TANDEM_SIM_FOLD_H
+
+#include "planner/ir/plan.h"
+
+typedef struct FoldMember {
+    uint32_t class_, n; /* n ranks of that class in one group */
+} FoldMember;
+
+/* All groups along `axes` with the same classes of members. */
+typedef struct FoldGroup {
+    AxisSet axes;
+    Rank first; /* smallest rank of one of them */
+    uint32_t n_ranks, n_nodes, min_per_node, max_per_node;
+    uint32_t n_nics; /* NICs of the fullest node that its members may use; 0: on one node */
+    uint32_t n_members;
+    FoldMember *members;
+} FoldGroup;
+
+typedef struct FoldAxes {
+    AxisSet axes;
+    uint32_t n_groups;
+    FoldGroup *groups;
+    uint32_t *group_of; /* [class] */
+} FoldAxes;
+
+typedef struct Fold {
+    uint32_t n_ranks, n_classes, devices_per_node, nics_per_node;
+    uint32_t *class_of;         /* [rank] */
+    Rank *rank_of;              /* [class] its smallest rank */
+    uint32_t *size;             /* [class] ranks in it */
+    uint32_t *node_of, *nic_of; /* [class] class of nodes, of NICs, that it lies on */
+    uint32_t *on_node, *on_nic; /* [class] ranks of this class on one such node, NIC */
+    uint32_t n_node_classes, n_nic_classes;
+    LIST(FoldAxes) axes; /* all axis sets that some collective of the plan uses */
+} Fold;
+
+/* devices_per_node 0: one node. nics_per_node 0: one. `unfolded`: every rank its own class. */
+Fold *fold_ranks(const Plan *plan, uint32_t devices_per_node, uint32_t nics_per_node, bool unfolded,
+                 Arena *arena);
+/* Index in fold->axes; UINT32_MAX: no collective uses them. */
+uint32_t fold_axes(const Fold *fold, AxisSet axes);
+/* The rank `hop` away from `rank` along the single axis of `axes`, wrapping; false if `axes` is not
+ * one axis. */
+bool fold_peer(const Mesh *mesh, Rank rank, AxisSet axes, int32_t hop, Rank *peer);
+
+#endif

@@ -1,0 +1,419 @@
+/* Concurrent transfers share links. A transfer is a latency, then a flow: bytes through each
+ * member's port, its NIC and its node's uplink, at most as fast as NCCL's model lets it run alone.
+ * Where the flows of an instant want more than a link has, all their rates rise together until a
+ * link is full or a flow has all it can use (progressive filling: max-min fair).
+ *
+ * Demands are integers and every sum over them exact, so the result does not depend on the order of
+ * flows or on whether a folded flow stands for many; a flow's arithmetic is touched only when its
+ * own rate changes. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "sim/heap.h"
+#include "sim/sim.h"
+
+/* Per class of ranks: port out, port in. Per class of NICs and of nodes: out, in. */
+typedef struct Use {
+    uint32_t link, count; /* alike ranks on this link */
+    int64_t rate;         /* bytes/s of one rank when the flow runs alone */
+    int64_t weight;       /* rate as a part of the flow's largest rate, in 2^-20 */
+} Use;
+
+/* All transfers alike in operation, group and size. */
+typedef struct FlowShape {
+    OpKind op;
+    const FoldGroup *group;
+    uint32_t sender, receiver;
+    uint64_t bytes;
+    Ps latency_ps, fluid_ps;
+    int64_t rate;      /* largest of its uses' rates */
+    uint32_t first, n; /* uses */
+} FlowShape;
+
+typedef enum FlowState { FLOW_none, FLOW_latent, FLOW_running } FlowState;
+
+typedef struct Flow {
+    FlowState state;
+    uint32_t shape, version; /* events of older versions are void */
+    Ps since;                /* when `left` was right */
+    double left;             /* picoseconds at full speed */
+    double speed;            /* part of full speed */
+    double level;            /* speed being worked out; < 0: rising */
+    Ps ends;
+} Flow;
+
+struct MaxMin {
+    const Cluster *cluster;
+    const Fold *fold;
+    Arena *arena;
+    LIST(Use) uses;
+    LIST(FlowShape) shapes; /* [0] none */
+    uint32_t *table;        /* shapes by hash; 0: free */
+    uint32_t room;
+    LIST(Flow) flows;      /* by transfer id */
+    LIST(uint32_t) active; /* ids that run */
+    LIST(uint32_t) place;  /* [id] index in active */
+    Heap heap;             /* a: flow id, b: version */
+    uint32_t n_links;
+    int64_t *capacity, *wanted; /* [link] bytes/s; the sum over running flows at full speed */
+    int64_t *frozen, *rising;   /* [link] while filling */
+    uint32_t n_overloaded;
+    bool changed, slowed; /* flows came or went since rates were worked out; some are below 1 */
+    Ps now;
+};
+
+static uint32_t link_port(uint32_t class_, uint32_t in)
+{
+    return 2 * class_ + in;
+}
+static uint32_t link_nic(const MaxMin *m, uint32_t class_, uint32_t in)
+{
+    return 2 * (m->fold->n_classes + m->fold->nic_of[class_]) + in;
+}
+static uint32_t link_node(const MaxMin *m, uint32_t class_, uint32_t in)
+{
+    return 2 * (m->fold->n_classes + m->fold->n_nic_classes + m->fold->node_of[class_]) + in;
+}
+
+/* A millionth more than the link has, so that rates which were rounded up to fill it exactly do. */
+static int64_t capacity_of(double bytes_per_s)
+{
+    return (int64_t)ceil(bytes_per_s * (1 + 1e-6)) + 16;
+}
+
+MaxMin *maxmin_new(const Cluster *cluster, const Fold *fold, Arena *arena)
+{
+    MaxMin *m = arena_alloc(arena, sizeof *m);
+    m->cluster = cluster;
+    m->fold = fold;
+    m->arena = arena;
+    m->room = 256;
+    m->table = arena_array(arena, m->room, sizeof *m->table);
+    list_add(arena, &m->shapes);
+    m->n_links = 2 * (fold->n_classes + fold->n_nic_classes + fold->n_node_classes);
+    m->capacity = arena_array(arena, m->n_links, sizeof *m->capacity);
+    m->wanted = arena_array(arena, m->n_links, sizeof *m->wanted);
+    m->frozen = arena_array(arena, m->n_links, sizeof *m->frozen);
+    m->rising = arena_array(arena, m->n_links, sizeof *m->rising);
+    double port = nccl_port_bytes_per_s(cluster), nic = nccl_nic_bytes_per_s(cluster);
+    double nics = cluster->nics_per_node, devices = cluster->devices_per_node;
+    double thinned = cluster->oversubscription > 1 ? cluster->oversubscription : 1;
+    double a_nic = nics > devices ? nic * floor(nics / devices) : nic; /* several for one device */
+    for (uint32_t c = 0; c < fold->n_classes; c++) {
+        for (uint32_t in = 0; in < 2; in++) {
+            m->capacity[link_port(c, in)] = capacity_of(port);
+            m->capacity[link_nic(m, c, in)] = capacity_of(a_nic);
+            m->capacity[link_node(m, c, in)] = capacity_of(nic * fmax(nics, 1) / thinned);
+        }
+    }
+    return m;
+}
+
+static void add_use(MaxMin *m, FlowShape *shape, uint32_t link, uint32_t count, double bytes)
+{
+    double seconds = (double)shape->fluid_ps / (double)PS_PER_S;
+    if (bytes <= 0 || seconds <= 0) return;
+    /* What runs alone runs at full speed, so one rank's rate never exceeds its link. */
+    double rate = fmin(bytes / seconds, (double)m->capacity[link] / count);
+    Use use = {.link = link, .count = count, .rate = (int64_t)floor(rate)};
+    if (use.rate == 0) return;
+    if (use.rate > shape->rate) shape->rate = use.rate;
+    list_push(m->arena, &m->uses, use);
+    shape->n++;
+}
+
+static void add_uses(MaxMin *m, FlowShape *shape, const NcclChoice *choice, uint32_t class_,
+                     bool out, bool in)
+{
+    const Fold *f = m->fold;
+    for (uint32_t side = 0; side < 2; side++) {
+        if (!(side == 0 ? out : in)) continue;
+        add_use(m, shape, link_port(class_, side), 1, choice->port_bytes);
+        add_use(m, shape, link_nic(m, class_, side), f->on_nic[class_], choice->nic_bytes);
+    }
+    for (uint32_t side = 0; side < 2;
+         side++) { /* no clamp by a thinned uplink: it does slow down */
+        if (!(side == 0 ? out : in) || choice->nic_bytes <= 0 || shape->fluid_ps == 0) continue;
+        double rate = choice->nic_bytes * (double)PS_PER_S / (double)shape->fluid_ps;
+        Use use = {link_node(m, class_, side), f->on_node[class_], (int64_t)floor(rate), 0};
+        if (use.rate > shape->rate) shape->rate = use.rate;
+        list_push(m->arena, &m->uses, use);
+        shape->n++;
+    }
+}
+
+static void fill_shape(MaxMin *m, FlowShape *shape, const Transfer *t)
+{
+    NcclChoice choice;
+    shape->first = m->uses.n;
+    if (t->group != NULL) {
+        const FoldGroup *g = t->group;
+        uint32_t per_node = g->n_nodes < 2 ? g->n_ranks : g->n_ranks / g->n_nodes;
+        choice = nccl_choose(m->cluster, t->op, g->n_nodes, per_node == 0 ? 1 : per_node, t->bytes);
+        shape->latency_ps = choice.latency_ps;
+        shape->fluid_ps = choice.fluid_ps;
+        for (uint32_t i = 0; i < g->n_members; i++) {
+            add_uses(m, shape, &choice, g->members[i].class_, true, true);
+        }
+    } else {
+        uint32_t per_node = m->fold->devices_per_node;
+        bool away = per_node != 0 && t->from_rank / per_node != t->to_rank / per_node;
+        choice = nccl_choose(m->cluster, OP_send, away ? 2 : 1, away ? 1 : 2, t->bytes);
+        shape->latency_ps = choice.latency_ps;
+        shape->fluid_ps = choice.fluid_ps;
+        add_uses(m, shape, &choice, t->sender, true, false);
+        add_uses(m, shape, &choice, t->receiver, false, true);
+    }
+    for (uint32_t i = 0; i < shape->n; i++) {
+        Use *use = &m->uses.at[shape->first + i];
+        use->weight = llround((double)use->rate / (double)shape->rate * 0x1p20);
+        if (use->weight == 0) use->weight = 1;
+    }
+}
+
+static bool shape_is(const FlowShape *s, const Transfer *t)
+{
+    return s->op == t->op && s->group == t->group && s->sender == t->sender &&
+           s->receiver == t->receiver && s->bytes == t->bytes;
+}
+
+/* Sizes, operations and smallest ranks: nothing that differs from run to run. */
+static uint32_t hash_of(OpKind op, const FoldGroup *group, uint32_t sender, uint32_t receiver,
+                        uint64_t bytes)
+{
+    uint64_t h = bytes * UINT64_C(0x9e3779b97f4a7c15) + op;
+    h = (h ^ (h >> 29)) * UINT64_C(0xbf58476d1ce4e5b9);
+    if (group != NULL) h += ((uint64_t)group->first << 17) + ((uint64_t)group->axes << 1) + 1;
+    h += ((uint64_t)sender << 32) + receiver;
+    h = (h ^ (h >> 32)) * UINT64_C(0x94d049bb133111eb);
+    return (uint32_t)(h >> 32);
+}
+
+static void table_grow(MaxMin *m)
+{
+    m->room *= 2;
+    m->table = arena_array(m->arena, m->room, sizeof *m->table);
+    for (uint32_t i = 1; i < m->shapes.n; i++) {
+        const FlowShape *s = &m->shapes.at[i];
+        uint32_t at = hash_of(s->op, s->group, s->sender, s->receiver, s->bytes) & (m->room - 1);
+        while (m->table[at] != 0) at = (at + 1) & (m->room - 1);
+        m->table[at] = i;
+    }
+}
+
+static uint32_t find_shape(MaxMin *m, const Transfer *t)
+{
+    if (2 * m->shapes.n >= m->room) table_grow(m);
+    uint32_t at = hash_of(t->op, t->group, t->sender, t->receiver, t->bytes) & (m->room - 1);
+    for (; m->table[at] != 0; at = (at + 1) & (m->room - 1)) {
+        if (shape_is(&m->shapes.at[m->table[at]], t)) return m->table[at];
+    }
+    FlowShape shape = {.op = t->op, .group = t->group, .sender = t->sender, .bytes = t->bytes};
+    shape.receiver = t->receiver;
+    fill_shape(m, &shape, t);
+    m->table[at] = m->shapes.n;
+    return list_push(m->arena, &m->shapes, shape);
+}
+
+/* Adds (or takes away) what a flow wants of its links. */
+static void want(MaxMin *m, const FlowShape *shape, int64_t sign)
+{
+    for (uint32_t i = 0; i < shape->n; i++) {
+        const Use *use = &m->uses.at[shape->first + i];
+        int64_t *wanted = &m->wanted[use->link];
+        bool was = *wanted > m->capacity[use->link];
+        *wanted += sign * use->rate * use->count;
+        bool is = *wanted > m->capacity[use->link];
+        if (is && !was) m->n_overloaded++;
+        if (was && !is) m->n_overloaded--;
+    }
+    m->changed = true;
+}
+
+static void schedule(MaxMin *m, uint32_t id, Ps when)
+{
+    Flow *f = &m->flows.at[id];
+    f->ends = when;
+    f->version++;
+    heap_add(&m->heap, m->arena, when, id, f->version);
+}
+
+static void net_start(void *self, uint32_t id, const Transfer *t, Ps now)
+{
+    MaxMin *m = self;
+    while (m->flows.n <= id) {
+        list_add(m->arena, &m->flows);
+        list_add(m->arena, &m->place);
+    }
+    m->now = now;
+    Flow *f = &m->flows.at[id];
+    assert(f->state == FLOW_none);
+    f->shape = find_shape(m, t);
+    f->state = FLOW_latent;
+    schedule(m, id, now + m->shapes.at[f->shape].latency_ps);
+}
+
+static void start_flow(MaxMin *m, uint32_t id)
+{
+    Flow *f = &m->flows.at[id];
+    const FlowShape *shape = &m->shapes.at[f->shape];
+    f->state = FLOW_running;
+    f->since = m->now;
+    f->left = (double)shape->fluid_ps;
+    f->speed = 1;
+    m->place.at[id] = list_push(m->arena, &m->active, id);
+    want(m, shape, 1);
+    schedule(m, id, m->now + shape->fluid_ps);
+}
+
+static void net_finish(void *self, uint32_t id, Ps now)
+{
+    MaxMin *m = self;
+    m->now = now;
+    const Event *top = heap_top(&m->heap);
+    assert(top != NULL);
+    uint32_t flow = top->a;
+    assert(top->b == m->flows.at[flow].version);
+    heap_take(&m->heap);
+    Flow *f = &m->flows.at[flow];
+    if (id == NET_RATES) {
+        start_flow(m, flow);
+        return;
+    }
+    assert(flow == id);
+    if (f->state == FLOW_running) {
+        uint32_t last = m->active.at[--m->active.n], place = m->place.at[id];
+        m->active.at[place] = last;
+        m->place.at[last] = place;
+        want(m, &m->shapes.at[f->shape], -1);
+    }
+    f->state = FLOW_none;
+}
+
+static void set_speed(MaxMin *m, uint32_t id, double speed)
+{
+    Flow *f = &m->flows.at[id];
+    if (f->speed == speed) return;
+    f->left -= (double)(m->now - f->since) * f->speed;
+    if (f->left < 0) f->left = 0;
+    f->since = m->now;
+    f->speed = speed;
+    schedule(m, id, m->now + (Ps)ceil(f->left / speed));
+}
+
+static void freeze(MaxMin *m, Flow *f, double level)
+{
+    const FlowShape *shape = &m->shapes.at[f->shape];
+    f->level = level;
+    for (uint32_t i = 0; i < shape->n; i++) {
+        const Use *use = &m->uses.at[shape->first + i];
+        m->frozen[use->link] += (int64_t)((double)use->rate * level) * use->count;
+        m->rising[use->link] -= use->weight * use->count;
+    }
+}
+
+/* The common rate at which a link fills. */
+static double fills_at(const MaxMin *m, uint32_t link)
+{
+    int64_t room = m->capacity[link] - m->frozen[link];
+    if (room < 0) room = 0;
+    return (double)room * 0x1p20 / (double)m->rising[link];
+}
+
+static double lowest(const MaxMin *m, const FlowShape *shape)
+{
+    double rate = (double)shape->rate;
+    for (uint32_t i = 0; i < shape->n; i++) {
+        double at = fills_at(m, m->uses.at[shape->first + i].link);
+        if (at < rate) rate = at;
+    }
+    return rate;
+}
+
+/* Progressive filling. */
+static void fill(MaxMin *m)
+{
+    uint32_t n_rising = m->active.n;
+    memset(m->frozen, 0, m->n_links * sizeof *m->frozen);
+    memset(m->rising, 0, m->n_links * sizeof *m->rising);
+    for (uint32_t k = 0; k < m->active.n; k++) {
+        Flow *f = &m->flows.at[m->active.at[k]];
+        const FlowShape *shape = &m->shapes.at[f->shape];
+        f->level = -1;
+        for (uint32_t i = 0; i < shape->n; i++) {
+            const Use *use = &m->uses.at[shape->first + i];
+            m->rising[use->link] += use->weight * use->count;
+        }
+        if (shape->n == 0) {
+            f->level = 1;
+            n_rising--;
+        }
+    }
+    while (n_rising > 0) {
+        double rate = INFINITY;
+        for (uint32_t k = 0; k < m->active.n; k++) {
+            const Flow *f = &m->flows.at[m->active.at[k]];
+            if (f->level < 0) rate = fmin(rate, lowest(m, &m->shapes.at[f->shape]));
+        }
+        /* Decide who is limited before freezing anybody, so that order does not matter. */
+        for (uint32_t k = 0; k < m->active.n; k++) {
+            Flow *f = &m->flows.at[m->active.at[k]];
+            if (f->level >= 0 || lowest(m, &m->shapes.at[f->shape]) > rate) continue;
+            f->level = -2;
+        }
+        for (uint32_t k = 0; k < m->active.n; k++) {
+            Flow *f = &m->flows.at[m->active.at[k]];
+            if (f->level > -1.5) continue;
+            double full = (double)m->shapes.at[f->shape].rate;
+            freeze(m, f, fmax(fmin(rate / full, 1), 1e-6));
+            n_rising--;
+        }
+    }
+}
+
+static void share(MaxMin *m)
+{
+    m->changed = false;
+    if (m->n_overloaded == 0) {
+        for (uint32_t k = 0; m->slowed && k < m->active.n; k++) set_speed(m, m->active.at[k], 1);
+        m->slowed = false;
+        return;
+    }
+    fill(m);
+    m->slowed = true;
+    for (uint32_t k = 0; k < m->active.n; k++) {
+        set_speed(m, m->active.at[k], m->flows.at[m->active.at[k]].level);
+    }
+}
+
+static const Event *valid_top(MaxMin *m)
+{
+    const Event *top = heap_top(&m->heap);
+    while (top != NULL && top->b != m->flows.at[top->a].version) {
+        heap_take(&m->heap);
+        top = heap_top(&m->heap);
+    }
+    return top;
+}
+
+static bool net_next(void *self, uint32_t *id, Ps *when)
+{
+    MaxMin *m = self;
+    const Event *top = valid_top(m);
+    if (m->changed && (top == NULL || top->time > m->now)) {
+        share(m);
+        top = valid_top(m);
+    }
+    if (top == NULL) return false;
+    const Flow *f = &m->flows.at[top->a];
+    bool ends = f->state == FLOW_running || m->shapes.at[f->shape].fluid_ps == 0;
+    *id = ends ? top->a : NET_RATES;
+    *when = top->time;
+    return true;
+}
+
+NetModel maxmin_net(MaxMin *m)
+{
+    return (NetModel){"nccl + max-min", net_start, net_next, net_finish, m};
+}

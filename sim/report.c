@@ -1,0 +1,249 @@
+/* The report of a simulated step. Exposed communication: the compute stream of the slowest rank
+ * stands still because its next instruction waits; the wait is followed back from end to cause, and
+ * each stretch of it belongs to the communication that was under way (or waited for) then. */
+#include "sim/report.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct Reporter {
+    const Plan *plan;
+    const Program *program;
+    const Timeline *line;
+    Arena *arena;
+    SimReport *report;
+    uint32_t *row_of; /* [pc] 1 + its row in report->collectives */
+} Reporter;
+
+double mfu_flops_per_token(const ModelInfo *info)
+{
+    return 6 * (double)info->n_params_no_embedding +
+           6 * (double)info->n_layers * (double)info->d_model * (double)info->seq;
+}
+
+static bool is_comm(const Instr *in)
+{
+    return op_info(in->op)->class_ == OP_CLASS_comm;
+}
+
+static AxisTime *axis_row(Reporter *r, const Instr *in)
+{
+    for (uint32_t i = 0; i < r->report->axes.n; i++) {
+        AxisTime *row = &r->report->axes.at[i];
+        if (row->axes == in->axes && row->stream == in->stream) return row;
+    }
+    uint32_t i =
+        list_push(r->arena, &r->report->axes, ((AxisTime){.axes = in->axes, .stream = in->stream}));
+    return &r->report->axes.at[i];
+}
+
+static uint32_t collective_row(Reporter *r, const Instr *in, uint64_t bytes)
+{
+    const char *axes = mesh_axes_text(r->arena, &r->plan->mesh, in->axes);
+    const char *stream = stream_name(in->stream);
+    for (uint32_t i = 0; i < r->report->collectives.n; i++) {
+        const CollectiveRow *row = &r->report->collectives.at[i];
+        if (row->op == in->op && row->bytes == bytes && strcmp(row->axes, axes) == 0 &&
+            strcmp(row->stream, stream) == 0) {
+            return i;
+        }
+    }
+    return list_push(
+        r->arena, &r->report->collectives,
+        ((CollectiveRow){.op = in->op, .axes = axes, .stream = stream, .bytes = bytes}));
+}
+
+/* The row of the previous instruction alike, found without comparing texts. */
+typedef struct Alike {
+    OpKind op;
+    AxisSet axes;
+    Stream stream;
+    uint64_t bytes;
+    uint32_t row;
+} Alike;
+
+static void count_communications(Reporter *r)
+{
+    LIST(Alike) alike = {0};
+    for (Pc pc = 1; pc < r->program->code.n; pc++) {
+        const Instr *in = program_instr(r->program, pc);
+        if (!is_comm(in)) continue;
+        uint64_t bytes = plan_comm_bytes(r->plan, r->program, in);
+        uint32_t i = 0;
+        for (; i < alike.n; i++) {
+            const Alike *a = &alike.at[i];
+            if (a->op == in->op && a->axes == in->axes && a->stream == in->stream &&
+                a->bytes == bytes) {
+                break;
+            }
+        }
+        if (i == alike.n) {
+            uint32_t row = collective_row(r, in, bytes);
+            list_push(r->arena, &alike, ((Alike){in->op, in->axes, in->stream, bytes, row}));
+        }
+        Ps time = r->line->end[pc] - r->line->start[pc];
+        CollectiveRow *row = &r->report->collectives.at[alike.at[i].row];
+        row->n++;
+        row->total_ps += time;
+        r->row_of[pc] = alike.at[i].row + 1;
+        AxisTime *axis = axis_row(r, in);
+        axis->n++;
+        axis->bytes += bytes;
+        axis->total_ps += time;
+    }
+}
+
+/* [from, to) of the compute stream was spent waiting for `cause` to end. */
+static void blame(Reporter *r, Ps from, Ps to, Pc cause)
+{
+    while (cause != 0 && to > from) {
+        const Instr *in = program_instr(r->program, cause);
+        Ps since = r->line->reached[cause] > from ? r->line->reached[cause] : from;
+        if (is_comm(in) && to > since) {
+            axis_row(r, in)->exposed_ps += to - since;
+            r->report->collectives.at[r->row_of[cause] - 1].exposed_ps += to - since;
+            r->report->exposed_ps += to - since;
+        }
+        if (since < to) to = since;
+        cause = r->line->by[cause];
+    }
+}
+
+/* Walks the compute stream and blames its gaps; the last one runs to the end of the program. */
+static void find_exposed(Reporter *r, Ps end)
+{
+    Ps busy_until = 0;
+    Pc last = 0;
+    for (Pc pc = 1; pc < r->program->code.n; pc++) {
+        const Instr *in = program_instr(r->program, pc);
+        if (last == 0 || r->line->end[pc] > r->line->end[last]) last = pc;
+        if (in->stream != STREAM_compute || is_comm(in)) continue;
+        blame(r, busy_until, r->line->start[pc], r->line->by[pc]);
+        if (r->line->end[pc] > busy_until) busy_until = r->line->end[pc];
+        r->report->compute_ps += r->line->end[pc] - r->line->start[pc];
+    }
+    blame(r, busy_until, end, last);
+}
+
+static uint32_t slowest_class(const Fold *fold, const EngineResult *result)
+{
+    uint32_t slowest = 0;
+    for (uint32_t c = 1; c < fold->n_classes; c++) {
+        if (result->end_ps[c] > result->end_ps[slowest]) slowest = c;
+    }
+    return slowest;
+}
+
+/* The dtype that most of the model's parameters have in use. */
+static DType compute_dtype(const Graph *g)
+{
+    double elements[DT_COUNT] = {0};
+    DType most = DT_f32;
+    for (TensorId i = 1; i < g->tensors.n; i++) {
+        const Tensor *t = &g->tensors.at[i];
+        if (t->role != ROLE_param) continue;
+        double n = 1;
+        for (uint8_t d = 0; d < t->n_dims; d++) n *= (double)t->dim[d];
+        elements[t->dtype] += n;
+    }
+    for (DType t = 0; t < DT_COUNT; t++) {
+        if (elements[t] > elements[most]) most = t;
+    }
+    return most;
+}
+
+static void report_utilisation(const Plan *plan, const Cluster *cluster, Arena *arena,
+                               SimReport *report)
+{
+    const ModelInfo *info = &plan->graph.info;
+    DType dtype = compute_dtype(&plan->graph);
+    double peak = cluster->device.peak_flops[dtype];
+    double seconds = (double)report->step_ps / (double)PS_PER_S;
+    double tokens = (double)plan->step.global_batch * (double)plan->step.seq;
+    report->model_flops_per_token = mfu_flops_per_token(info);
+    report->tokens_per_s = seconds > 0 ? tokens / seconds : 0;
+    report->tokens_per_s_per_device = report->tokens_per_s / plan->mesh.n_ranks;
+    double flops_per_s = report->tokens_per_s_per_device * report->model_flops_per_token;
+    report->mfu = peak > 0 ? flops_per_s / peak : 0;
+    report->mfu_formula = arena_print(
+        arena, "6 x %s params (no input embedding) + 6 x %u layers x %u x %u per token",
+        str_count(arena, info->n_params_no_embedding), info->n_layers, info->d_model, info->seq);
+    report->peak_name =
+        arena_print(arena, "%.4g TFLOP/s dense %s %s", peak / 1e12, dtype_name(dtype),
+                    cluster->device.name == NULL ? "device" : cluster->device.name);
+}
+
+void report_time(const Plan *plan, const Fold *fold, const EngineResult *result,
+                 const Cluster *cluster, Arena *arena, SimReport *report)
+{
+    assert(result->line != NULL);
+    uint32_t slowest = slowest_class(fold, result);
+    Reporter r = {.plan = plan, .arena = arena, .report = report};
+    report->slowest = fold->rank_of[slowest];
+    r.program = plan_program(plan, report->slowest);
+    r.line = &result->line[slowest];
+    r.row_of = arena_array(arena, (size_t)r.program->code.n + 1, sizeof *r.row_of);
+    report->step_ps = result->step_ps;
+    report->n_events = result->n_events;
+    report->n_classes = fold->n_classes;
+    count_communications(&r);
+    find_exposed(&r, result->end_ps[slowest]);
+    report->idle_ps = report->step_ps - report->compute_ps;
+    double n = r.program->code.n == 0 ? 0 : r.program->code.n - 1;
+    report->host_ps = (Ps)(n * cluster->device.launch_s * (double)PS_PER_S);
+    report->host_bound = report->host_ps > report->step_ps;
+    report_utilisation(plan, cluster, arena, report);
+}
+
+void report_memory(const Plan *plan, const Cluster *cluster, Arena *arena, SimReport *report)
+{
+    uint32_t worst = 0;
+    for (uint32_t i = 0; i < plan->programs.n; i++) {
+        const Program *p = &plan->programs.at[i];
+        if (p->bytes > plan->programs.at[worst].bytes) worst = i;
+        Arena *scratch = arena_new();
+        MemoryCurve curve;
+        memory_curve(plan, p, scratch, &curve);
+        for (Category c = 1; c < CATEGORY_COUNT; c++) {
+            uint64_t bytes = curve.at[curve.peak][c];
+            if (bytes > 0) list_push(arena, &report->memory_rows, ((MemoryRow){i, c, bytes}));
+        }
+        if (i == worst) {
+            uint64_t live = 0;
+            for (uint32_t c = 0; c < CATEGORY_COUNT; c++) live += curve.at[curve.peak][c];
+            memcpy(report->memory, curve.at[curve.peak], sizeof report->memory);
+            report->memory_holes = p->bytes > live ? p->bytes - live : 0;
+            report->peak_pc = curve.peak;
+        }
+        arena_free(scratch);
+    }
+    report->peak_bytes = plan->programs.at[worst].bytes;
+    report->peak_rank = 0;
+    while (report->peak_rank + 1 < plan->mesh.n_ranks &&
+           plan->program_of[report->peak_rank] != worst) {
+        report->peak_rank++;
+    }
+    report->total_bytes = report->peak_bytes + cluster->device.reserved_bytes;
+    report->fits = report->total_bytes <= cluster->device.memory_bytes;
+}
+
+void report_trace(const Plan *plan, const Fold *fold, const EngineResult *result, Arena *arena,
+                  Trace *trace)
+{
+    for (uint32_t c = 0; c < fold->n_classes; c++) {
+        const Program *p = plan_program(plan, fold->rank_of[c]);
+        const Timeline *line = &result->line[c];
+        for (Pc pc = 1; pc < p->code.n; pc++) {
+            const Instr *in = program_instr(p, pc);
+            TraceRow row = {.rank = fold->rank_of[c],
+                            .pc = pc,
+                            .start_ps = line->start[pc],
+                            .end_ps = line->end[pc]};
+            row.bytes = is_comm(in) ? plan_comm_bytes(plan, p, in) : plan_hbm_bytes(plan, p, in);
+            list_push(arena, &trace->rows, row);
+        }
+    }
+    list_push(arena, &trace->steps, ((StepRow){.time_ps = result->step_ps}));
+}

@@ -1,0 +1,66 @@
+/* The simulator's front door: chooses models for a cluster, runs the engine, reports. */
+#include "sim/sim.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "sim/report.h"
+
+static bool check_ranks(const Plan *plan, const Cluster *cluster, Diag *d)
+{
+    uint64_t devices = (uint64_t)cluster->nodes * cluster->devices_per_node;
+    if (cluster->devices_per_node > 0 && plan->mesh.n_ranks <= devices) return true;
+    diag_error(d, FAULT_input, "sim-cluster", (Loc){0},
+               "the plan has %u ranks, cluster %s has %u nodes of %u devices", plan->mesh.n_ranks,
+               cluster->name == NULL ? "" : cluster->name, cluster->nodes,
+               cluster->devices_per_node);
+    diag_hint(d, "give the cluster more nodes, or the mesh fewer ranks");
+    return false;
+}
+
+static bool has_cores(const Cluster *cluster)
+{
+    return cluster->is_local || cluster->intra == FABRIC_host;
+}
+
+bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options, Arena *arena,
+             SimReport *report, Diag *d)
+{
+    assert(plan->programs.n > 0);
+    *report = (SimReport){0};
+    if (!check_ranks(plan, cluster, d)) return false;
+    Arena *scratch = arena_new();
+    bool shared = has_cores(cluster);
+    Fold *fold = fold_ranks(plan, cluster->devices_per_node, cluster->nics_per_node,
+                            options->unfolded || shared, scratch);
+    Cost *cost = cost_new(cluster, options->store, options->machine, scratch, d);
+    CostModel model = cost_model(cost);
+    NetModel net;
+    DeviceModel device;
+    if (shared) {
+        Cores *cores = cores_new(cluster, fold, options->store, options->machine, options->backend,
+                                 scratch, d);
+        net = cores_net(cores);
+        device = cores_device(cores);
+    } else {
+        net = maxmin_net(maxmin_new(cluster, fold, scratch));
+    }
+    EngineOptions engine = {.cost = &model,
+                            .net = &net,
+                            .device = shared ? &device : NULL,
+                            .fold = fold,
+                            .steps = options->steps,
+                            .record = true};
+    EngineResult result;
+    bool ok = engine_run(plan, &engine, scratch, &result, d);
+    if (ok) {
+        report->cost_model = model.name;
+        report->net_model = net.name;
+        cost_counts(cost, &report->n_measured, &report->n_modelled);
+        report_time(plan, fold, &result, cluster, arena, report);
+        report_memory(plan, cluster, arena, report);
+        if (options->trace) report_trace(plan, fold, &result, arena, &report->trace);
+    }
+    arena_free(scratch);
+    return ok;
+}
