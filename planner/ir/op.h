@@ -110,7 +110,7 @@ typedef struct Binding {
     int64_t size['z' + 1];     /* global size of each letter; 0: not in this op */
     uint8_t n_dims[MAX_ARGS];
     char letter[MAX_ARGS][MAX_DIMS];
-    char ellipsis[MAX_DIMS]; /* the letters `...` stands for, 0-terminated */
+    char ellipsis[MAX_DIMS + 1]; /* the letters `...` stands for, 0-terminated */
 } Binding;
 
 /* Binds `op` to its arguments' dimensions (inputs then outputs; outputs may be given as n_dims 0

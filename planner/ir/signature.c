@@ -1,0 +1,194 @@
+/* Signatures as text: parsing them, and deriving the gradients of a contraction from its own. */
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "planner/ir/op_private.h"
+
+typedef struct Parser {
+    const char *text, *at;
+    Diag *diag;
+} Parser;
+
+static bool lower(char c)
+{
+    return c >= 'a' && c <= 'z';
+}
+
+static bool upper(char c)
+{
+    return c >= 'A' && c <= 'Z';
+}
+
+static bool fail(const Parser *p, const char *what)
+{
+    Loc none = {NULL, 0};
+    if (!p->diag) return false;
+    return diag_error(p->diag, FAULT_input, "bad-signature", none, "signature \"%s\": %s at \"%s\"",
+                      p->text, what, p->at);
+}
+
+/* After "(": "hp)" or "h*S+I)". */
+static bool parse_group(Parser *p, SigDim *dim)
+{
+    if (!lower(*p->at)) return fail(p, "expected a lower-case index");
+    dim->letter = *p->at++;
+    if (*p->at == '*') {
+        p->at++;
+        if (!upper(*p->at)) return fail(p, "expected an upper-case stride");
+        dim->stride = *p->at++;
+        if (*p->at != '+') return fail(p, "expected +");
+        p->at++;
+        if (!upper(*p->at)) return fail(p, "expected an upper-case index of the window");
+    }
+    if (!lower(*p->at) && !upper(*p->at)) return fail(p, "expected an index");
+    dim->inner = *p->at++;
+    if (*p->at != ')') return fail(p, "expected )");
+    p->at++;
+    return true;
+}
+
+static bool term_has(const SigTerm *term, char letter)
+{
+    for (uint32_t i = 0; letter && i < term->n_dims; i++)
+        if (term->dim[i].letter == letter || term->dim[i].inner == letter) return true;
+    return false;
+}
+
+static bool parse_dim(Parser *p, SigTerm *term)
+{
+    SigDim dim = {0, 0, 0};
+    const char *at = p->at;
+    if (term->n_dims == MAX_DIMS) return fail(p, "too many dimensions");
+    if (*p->at == '(') {
+        p->at++;
+        if (!parse_group(p, &dim)) return false;
+    } else if (lower(*p->at) || upper(*p->at)) {
+        dim.letter = *p->at++;
+    } else {
+        return fail(p, "expected an index");
+    }
+    if (term_has(term, dim.letter) || term_has(term, dim.inner) || dim.letter == dim.inner) {
+        p->at = at;
+        return fail(p, "an index twice in one term");
+    }
+    term->dim[term->n_dims++] = dim;
+    return true;
+}
+
+static bool parse_term(Parser *p, SigTerm *term)
+{
+    term->ellipsis = -1;
+    while (*p->at && *p->at != ',' && *p->at != '-') {
+        if (strncmp(p->at, "...", 3) == 0) {
+            if (term->ellipsis >= 0) return fail(p, "a second ...");
+            term->ellipsis = (int8_t)term->n_dims;
+            p->at += 3;
+        } else if (!parse_dim(p, term)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool parse_terms(Parser *p, SigTerm *terms, uint8_t *n, uint32_t room)
+{
+    for (;;) {
+        if (*n == room) return fail(p, "too many terms");
+        if (!parse_term(p, &terms[*n])) return false;
+        (*n)++;
+        if (*p->at != ',') return true;
+        p->at++;
+    }
+}
+
+/* h of (hp) may be split, p may not: wherever p leads a dimension it would be cut differently. */
+static bool check_inner(Parser *p, const Signature *sig)
+{
+    for (uint32_t a = 0; a < (uint32_t)sig->n_in + sig->n_out; a++)
+        for (uint32_t i = 0; i < sig_term(sig, a)->n_dims; i++)
+            if (upper(sig_term(sig, a)->dim[i].letter) && sig_term(sig, a)->dim[i].inner)
+                return fail(p, "a whole index cannot lead a composite one");
+    return true;
+}
+
+bool op_parse_signature(const char *text, Signature *sig, Diag *d)
+{
+    Parser p = {text, text, d};
+    *sig = (Signature){0};
+    if (*p.at != '-' && !parse_terms(&p, sig->in, &sig->n_in, MAX_IN)) return false;
+    if (strncmp(p.at, "->", 2) != 0) return fail(&p, "expected ->");
+    p.at += 2;
+    if (!parse_terms(&p, sig->out, &sig->n_out, MAX_OUT)) return false;
+    if (*p.at) return fail(&p, "unexpected text");
+    return check_inner(&p, sig);
+}
+
+bool sig_uses(const Signature *sig, char letter)
+{
+    for (uint32_t a = 0; a < (uint32_t)sig->n_in + sig->n_out; a++) {
+        const SigTerm *t = sig_term(sig, a);
+        for (uint32_t i = 0; i < t->n_dims; i++)
+            if (t->dim[i].letter == letter || t->dim[i].inner == letter ||
+                t->dim[i].stride == letter)
+                return true;
+    }
+    return false;
+}
+
+bool sig_has_ellipsis(const Signature *sig)
+{
+    for (uint32_t a = 0; a < (uint32_t)sig->n_in + sig->n_out; a++)
+        if (sig_term(sig, a)->ellipsis >= 0) return true;
+    return false;
+}
+
+void sig_gradient(const char *signature, int of, char *out, size_t room)
+{
+    const char *comma = strchr(signature, ','), *arrow = strstr(signature, "->");
+    assert(comma && arrow && comma < arrow);
+    assert(of == 0 || of == 1);
+    int a = (int)(comma - signature), b = (int)(arrow - comma - 1);
+    int n;
+    if (of == 0)
+        n = snprintf(out, room, "%s,%.*s->%.*s", arrow + 2, b, comma + 1, a, signature);
+    else
+        n = snprintf(out, room, "%.*s,%s->%.*s", a, signature, arrow + 2, b, comma + 1);
+    assert(n > 0 && (size_t)n < room);
+}
+
+/* "d0,i0,i1,o1>0,1" */
+static void parse_wires(const char *at, const char *end, Backward *w)
+{
+    for (; at < end && *at != '>'; at += *at == ',') {
+        static const char kinds[] = "dio";
+        const char *kind = memchr(kinds, *at, 3);
+        assert(kind && at[1] >= '0' && at[1] <= '9');
+        assert(w->n_in < MAX_IN);
+        w->in[w->n_in++] = (Wire){(uint8_t)(kind - kinds), (uint8_t)(at[1] - '0')};
+        at += 2;
+    }
+    assert(at < end);
+    for (at++; at < end; at++) {
+        if (*at == ',') continue;
+        assert(*at >= '0' && *at <= '9');
+        assert(w->n_of < MAX_OUT);
+        w->of[w->n_of++] = (uint8_t)(*at - '0');
+    }
+}
+
+void sig_parse_backward(const char *text, OpInfo *info, OpKind (*find)(const char *name, size_t n))
+{
+    while (*text) {
+        const char *colon = strchr(text, ':'), *end = strchr(text, ';');
+        if (!end) end = text + strlen(text);
+        assert(colon && colon < end);
+        assert(info->n_backward < MAX_BACKWARD);
+        Backward *w = &info->backward[info->n_backward++];
+        w->op = find(text, (size_t)(colon - text));
+        assert(w->op != OP_none);
+        parse_wires(colon + 1, end, w);
+        text = *end ? end + 1 : end;
+        while (*text == ' ') text++;
+    }
+}
