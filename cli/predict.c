@@ -18,28 +18,12 @@ const char *cluster_text(Arena *arena, const Cluster *cluster)
                        cluster->devices_per_node);
 }
 
-void memory_rows(const Plan *plan, Arena *arena, RunRecord *record)
-{
-    for (uint32_t i = 0; i < plan->programs.n; i++) {
-        Arena *scratch = arena_new();
-        MemoryCurve curve;
-        memory_curve(plan, &plan->programs.at[i], scratch, &curve);
-        for (int c = 1; c < CATEGORY_COUNT && curve.n > 0; c++) {
-            uint64_t bytes = curve.at[curve.peak][c];
-            if (bytes > 0) list_push(arena, &record->memory, ((MemoryRow){i, (Category)c, bytes}));
-        }
-        arena_free(scratch);
-    }
-}
-
 static void fill_record(RunRecord *record, const SimReport *report, Arena *arena)
 {
     record->status = report->fits ? "ok" : "infeasible";
     record->step_ps = report->step_ps;
     record->compute_ps = report->compute_ps;
-    record->exposed_ps = 0;
-    for (uint32_t i = 0; i < report->axes.n; i++)
-        record->exposed_ps += report->axes.at[i].exposed_ps;
+    record->exposed_ps = report->exposed_ps;
     record->peak_bytes = report->peak_bytes;
     record->peak_rank = report->peak_rank;
     record->tokens_per_s_per_device = report->tokens_per_s_per_device;
@@ -47,6 +31,8 @@ static void fill_record(RunRecord *record, const SimReport *report, Arena *arena
     record->mfu_formula = arena_print(arena, "%s, over %s", report->mfu_formula, report->peak_name);
     for (uint32_t i = 0; i < report->collectives.n; i++)
         list_push(arena, &record->collectives, report->collectives.at[i]);
+    for (uint32_t i = 0; i < report->memory_rows.n; i++)
+        list_push(arena, &record->memory, report->memory_rows.at[i]);
 }
 
 static bool same_key(const RunRecord *a, const RunRecord *b)
@@ -82,7 +68,7 @@ static bool simulate(Cli *cli, const PlanFile *file, Store *store, const Predict
     SimOptions sim = {.unfolded = options->unfolded,
                       .trace = options->trace,
                       .seed = prediction->record.seed,
-                      .steps = 2,
+                      .steps = 1,
                       .store = cluster->is_local ? store : NULL,
                       .machine = cluster->is_local ? machine_key(cli->arena) : NULL,
                       .backend = options->backend};
@@ -90,7 +76,13 @@ static bool simulate(Cli *cli, const PlanFile *file, Store *store, const Predict
     memset(&report, 0, sizeof report);
     if (!sim_run(file->plan, cluster, &sim, cli->arena, &report, &cli->diag)) return false;
     fill_record(&prediction->record, &report, cli->arena);
-    memory_rows(file->plan, cli->arena, &prediction->record);
+    if (cluster->is_local && report.n_modelled > 0) {
+        diag_warning(&cli->diag, "not-calibrated", (Loc){NULL, 0},
+                     "%" PRIu32 " of %" PRIu32 " kernels are not measured on this machine: their "
+                     "cost is a generic model's",
+                     report.n_modelled, report.n_modelled + report.n_measured);
+        diag_hint(&cli->diag, "`tandem calibrate %s` measures them", file->path);
+    }
     if (options->trace) {
         Trace *trace = arena_alloc(cli->arena, sizeof *trace);
         *trace = report.trace;

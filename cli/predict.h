@@ -26,8 +26,6 @@ bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions 
 const char *plan_stored_text(const Plan *plan, Arena *arena);
 /* "dgx-h100, 2 x 8" */
 const char *cluster_text(Arena *arena, const Cluster *cluster);
-/* Peak by category of every program. */
-void memory_rows(const Plan *plan, Arena *arena, RunRecord *record);
 /* Step time, throughput, MFU, exposed communication, memory: as text or JSON. */
 void prediction_report(Cli *cli, const PlanFile *file, const Prediction *p);
 

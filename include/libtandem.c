@@ -150,7 +150,7 @@ static bool simulate(TandemPlan *p, const TandemSimOptions *options, Store *stor
     const Cluster *cluster = &p->config.cluster;
     SimOptions sim = {.unfolded = options->unfolded,
                       .seed = options->seed,
-                      .steps = 2,
+                      .steps = 1,
                       .store = cluster->is_local ? store : NULL,
                       .machine = options->machine,
                       .backend = cluster->is_local ? "mpi" : ""};
@@ -199,7 +199,7 @@ bool tandem_simulate(TandemPlan *plan, const TandemSimOptions *options)
     X(arena_bytes, true, (double)worst_arena(p))                                                   \
     X(step_s, false, (double)p->report.step_ps / (double)PS_PER_S)                                 \
     X(compute_s, false, (double)p->report.compute_ps / (double)PS_PER_S)                           \
-    X(exposed_s, false, (double)exposed_ps(p) / (double)PS_PER_S)                                  \
+    X(exposed_s, false, (double)p->report.exposed_ps / (double)PS_PER_S)                           \
     X(tokens_per_s, false, p->report.tokens_per_s)                                                 \
     X(tokens_per_s_per_device, false, p->report.tokens_per_s_per_device)                           \
     X(mfu, false, p->report.mfu)                                                                   \
@@ -215,13 +215,6 @@ static uint64_t worst_arena(const TandemPlan *p)
     for (uint32_t i = 0; i < p->plan->programs.n; i++)
         if (p->plan->programs.at[i].bytes > worst) worst = p->plan->programs.at[i].bytes;
     return worst;
-}
-
-static Ps exposed_ps(const TandemPlan *p)
-{
-    Ps sum = 0;
-    for (uint32_t i = 0; i < p->report.axes.n; i++) sum += p->report.axes.at[i].exposed_ps;
-    return sum;
 }
 
 bool tandem_number(const TandemPlan *p, const char *name, double *value)

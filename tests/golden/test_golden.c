@@ -1,0 +1,143 @@
+/* Golden plans: for every tests/golden/NAME.lua, the graph that each pass leaves and the lowered
+ * program are as committed in NAME.PASS.show and NAME.plan. TANDEM_UPDATE_GOLDEN=1 rewrites them in
+ * the source tree; the difference is then reviewed like code. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/ir/text.h"
+#include "planner/passes/passes.h"
+#include "tests/support/command.h"
+
+static const char folder[] = TANDEM_SOURCE_DIR "/tests/golden";
+
+static bool updating(void)
+{
+    const char *value = getenv("TANDEM_UPDATE_GOLDEN");
+    return value != NULL && strcmp(value, "1") == 0;
+}
+
+static void first_difference(const char *path, const char *want, const char *got)
+{
+    uint32_t line = 1;
+    while (*want != 0 && *want == *got) {
+        line += *want == '\n';
+        want++;
+        got++;
+    }
+    const char *end_want = want + strcspn(want, "\n"), *end_got = got + strcspn(got, "\n");
+    fail_msg("%s:%u differs\n  committed ...%.*s\n  now       ...%.*s\n"
+             "TANDEM_UPDATE_GOLDEN=1 rewrites it",
+             path, line, (int)(end_want - want), want, (int)(end_got - got), got);
+}
+
+static void compare(Arena *arena, const char *path, const char *got)
+{
+    if (updating()) {
+        command_write_file(path, got);
+        return;
+    }
+    const char *want = command_read_file(arena, path, NULL);
+    if (want == NULL) fail_msg("%s is not there; TANDEM_UPDATE_GOLDEN=1 writes it", path);
+    if (strcmp(want, got) != 0) first_difference(path, want, got);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static uint32_t plans(Arena *arena, const char **names, uint32_t room)
+{
+    DIR *dir = opendir(folder);
+    assert_non_null(dir);
+    uint32_t n = 0;
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL && n < room;) {
+        size_t length = strlen(entry->d_name);
+        if (length > 4 && strcmp(entry->d_name + length - 4, ".lua") == 0)
+            names[n++] = arena_copy(arena, entry->d_name, length - 4);
+    }
+    closedir(dir);
+    qsort(names, n, sizeof *names, by_name);
+    return n;
+}
+
+/* The place of the script must not matter: names in the text are those given on the command line.
+ */
+static const char *show(Arena *arena, const char *script, const char *option, const char *value)
+{
+    CommandResult r = value != NULL ? COMMAND(arena, 60, "show", script, option, value)
+                                    : COMMAND(arena, 60, "show", script, option);
+    if (r.exit_code != 0) fail_msg("tandem show %s %s: %s", script, option, r.err);
+    return r.out;
+}
+
+/* Paths in the output become relative to the tree. */
+static const char *without_tree(Arena *arena, const char *text)
+{
+    static const char tree[] = TANDEM_SOURCE_DIR "/";
+    Str out = str_in(arena);
+    for (const char *at; (at = strstr(text, tree)) != NULL; text = at + sizeof tree - 1)
+        str_add_bytes(&out, text, (size_t)(at - text));
+    str_add(&out, text);
+    return str_text(&out);
+}
+
+static void every_pass_leaves_what_is_committed(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *names[64];
+    uint32_t n = plans(arena, names, 64);
+    assert_true(n >= 4);
+    for (uint32_t i = 0; i < n; i++) {
+        const char *script = arena_print(arena, "%s/%s.lua", folder, names[i]);
+        for (uint32_t pass = 0; pass < passes_count; pass++) {
+            const char *name = passes_list[pass].name;
+            bool lowered = strcmp(name, "lower") == 0 || strcmp(name, "memory") == 0;
+            const char *text = show(arena, script, "--after", name);
+            if (!lowered)
+                compare(arena, arena_print(arena, "%s/%s.%s.show", folder, names[i], name),
+                        without_tree(arena, text));
+        }
+        const char *exact = show(arena, script, "--text", NULL);
+        compare(arena, arena_print(arena, "%s/%s.plan", folder, names[i]),
+                without_tree(arena, exact));
+    }
+    arena_free(arena);
+}
+
+/* The committed text is a plan by itself: it is read, proven, and has the script's id. */
+static void texts_are_plans(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *names[64];
+    uint32_t n = plans(arena, names, 64);
+    for (uint32_t i = 0; i < n; i++) {
+        const char *script = arena_print(arena, "%s/%s.lua", folder, names[i]);
+        const char *text = arena_print(arena, "%s/%s.plan", folder, names[i]);
+        CommandResult a = COMMAND(arena, 60, "check", script);
+        CommandResult b = COMMAND(arena, 60, "check", text);
+        if (a.exit_code != 0 || b.exit_code != 0)
+            fail_msg("%s: %d %d\n%s%s", names[i], a.exit_code, b.exit_code, a.err, b.err);
+        assert_memory_equal(a.out, b.out, strlen("plan        0123456789ab"));
+    }
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_pass_leaves_what_is_committed),
+        cmocka_unit_test(texts_are_plans),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,215 @@
+/* The command as a person meets it: verbs, options, help, hints, exit codes, streams. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "tests/support/command.h"
+
+static void expect(Arena *arena, int code, const char *out, const char *err,
+                   const char *const *arguments)
+{
+    CommandResult r = command_run(arena, 30, arguments);
+    if (r.exit_code != code || (out != NULL && strstr(r.out, out) == NULL) ||
+        (err != NULL && strstr(r.err, err) == NULL))
+        fail_msg("tandem %s: code %d (wanted %d)\nstdout: %s\nstderr: %s\n",
+                 arguments[0] != NULL ? arguments[0] : "", r.exit_code, code, r.out, r.err);
+    if (out == NULL) assert_string_equal(r.out, "");
+    if (err == NULL) assert_string_equal(r.err, "");
+}
+#define EXPECT(arena, code, out, err, ...)                                                         \
+    expect((arena), (code), (out), (err), (const char *const[]){__VA_ARGS__, NULL})
+
+static void usage_errors_are_two_and_say_what_was_meant(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    EXPECT(arena, 2, NULL, "did you mean `tandem check`?", "chekc");
+    EXPECT(arena, 2, NULL, "`tandem help` lists them", "quux");
+    EXPECT(arena, 2, NULL, "did you mean --json?", "runs", "--jsn");
+    EXPECT(arena, 2, NULL, "error[unknown-option]", "runs", "--frobnicate=3");
+    EXPECT(arena, 2, NULL, "error[unknown-option]", "runs", "-Z");
+    EXPECT(arena, 2, NULL, "tandem check needs PLAN", "check");
+    EXPECT(arena, 2, NULL, "one argument too many", "check", "a.lua", "b.lua");
+    EXPECT(arena, 2, NULL, "option --db needs a value", "runs", "--db");
+    EXPECT(arena, 2, NULL, "option --json takes no value", "runs", "--json=yes");
+    EXPECT(arena, 2, NULL, "KEY=VALUE is expected", "check", "a.lua", "--set", "mesh.tp");
+    EXPECT(arena, 2, NULL, "a whole number in range", "run", "a.lua", "-n", "-3");
+    EXPECT(arena, 2, NULL, "at least 1", "run", "a.lua", "-n", "0");
+    EXPECT(arena, 2, NULL, "a whole number in range", "run", "a.lua", "--steps",
+           "99999999999999999999");
+    EXPECT(arena, 2, NULL, "this version has mpi and loopback", "run", "a.lua", "--backend", "mpl");
+    EXPECT(arena, 2, NULL, "auto, always or never", "runs", "--color=sometimes");
+    EXPECT(arena, 2, NULL, "a positive number of seconds", "run", "a.lua", "--timeout", "nan");
+    EXPECT(arena, 2, NULL, "did you mean check?", "db", "chekc");
+    EXPECT(arena, 2, NULL, "is not a run's number", "trace", "first");
+    EXPECT(arena, 2, NULL, "did you mean 'pass-order'?", "explain", "pass-ordre");
+    arena_free(arena);
+}
+
+static void parts_of_the_design_that_are_not_built_say_so(void **state)
+{
+    (void)state;
+    static const char *const absent[] = {"net",    "sweep",  "report", "ci",
+                                         "import", "export", "init",   "config"};
+    Arena *arena = arena_new();
+    CommandResult help = COMMAND(arena, 10, "help");
+    for (size_t i = 0; i < sizeof absent / sizeof absent[0]; i++) {
+        EXPECT(arena, 2, NULL, "is not in this version", absent[i], "x", "--json");
+        assert_null(strstr(help.out, arena_print(arena, "\n  %s ", absent[i])));
+    }
+    arena_free(arena);
+}
+
+static void every_verb_helps_with_an_example_and_the_exit_codes(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    CommandResult overview = COMMAND(arena, 10, "--help");
+    assert_int_equal(overview.exit_code, 0);
+    for (uint32_t i = 0; i < n_verbs; i++) {
+        const Verb *verb = &verbs[i];
+        assert_non_null(strstr(overview.out, arena_print(arena, "\n  %s ", verb->name)));
+        CommandResult r = COMMAND(arena, 10, verb->name, "--help");
+        CommandResult same = COMMAND(arena, 10, "help", verb->name);
+        assert_int_equal(r.exit_code, 0);
+        assert_string_equal(r.err, "");
+        assert_string_equal(r.out, same.out);
+        assert_non_null(strstr(r.out, arena_print(arena, "Example\n  tandem %s", verb->name)));
+        assert_non_null(strstr(r.out, "Exit status\n  0  done"));
+        assert_non_null(strstr(r.out, "--json"));
+        /* help of narrow terminals: no line over 110 columns */
+        for (const char *line = r.out; *line != 0;) {
+            size_t n = strcspn(line, "\n");
+            assert_true(n <= 110);
+            line += n + (line[n] == '\n');
+        }
+    }
+    for (uint32_t i = 0; help_topics[i] != NULL; i++) {
+        CommandResult r = COMMAND(arena, 10, "help", help_topics[i]);
+        assert_int_equal(r.exit_code, 0);
+        assert_true(r.n_out > 100);
+    }
+    EXPECT(arena, 2, NULL, "there is no help on 'plan-ets'", "help", "plan-ets");
+    EXPECT(arena, 0, "tandem 0.1.0\n", NULL, "--version");
+    arena_free(arena);
+}
+
+/* Each option that a verb's help lists is taken by that verb's parser, and no other. */
+static void help_and_parser_agree(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Str all = str_in(arena);
+    for (uint32_t i = 0; i < n_verbs; i++) options_help(&verbs[i], &all);
+    LIST(const char *) names = {NULL, 0, 0};
+    for (const char *at = str_text(&all); (at = strstr(at, " --")) != NULL;) {
+        at += 1;
+        list_push(arena, &names, arena_copy(arena, at, strcspn(at, " [\n`.,;")));
+    }
+    assert_true(names.n > 40);
+    for (uint32_t i = 0; i < n_verbs; i++) {
+        Str own = str_in(arena);
+        options_help(&verbs[i], &own);
+        for (uint32_t k = 0; k < names.n; k++) {
+            if (strlen(names.at[k]) < 3) continue;
+            Cli cli = {.arena = arena, .diag = diag_in(arena), .verb = &verbs[i]};
+            char *argv[] = {arena_dup(arena, "tandem"), arena_dup(arena, names.at[k]),
+                            arena_dup(arena, "1"), NULL};
+            options_parse(&cli, 3, argv);
+            bool unknown =
+                cli.diag.items.n > 0 && strcmp(cli.diag.items.at[0].rule, "unknown-option") == 0;
+            /* getopt takes what begins an option's name for it, where only one is meant. */
+            if (strstr(str_text(&own), names.at[k]) == NULL) assert_true(unknown);
+            const char *alone = arena_print(arena, "%s ", names.at[k]);
+            const char *maybe = arena_print(arena, "%s[", names.at[k]);
+            if (strstr(str_text(&own), alone) || strstr(str_text(&own), maybe))
+                assert_false(unknown);
+        }
+    }
+    arena_free(arena);
+}
+
+static void streams_colour_and_json(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    CommandResult r = COMMAND(arena, 20, "doctor");
+    assert_int_equal(r.exit_code, 0);
+    assert_null(strchr(r.out, '\033'));
+    r = COMMAND(arena, 20, "doctor", "--color=always");
+    assert_non_null(strchr(r.out, '\033'));
+    r = COMMAND(arena, 20, "doctor", "--color=never");
+    assert_null(strchr(r.out, '\033'));
+    static const char *const verbs_alone[] = {"doctor", "explain", "help"};
+    for (int i = 0; i < 3; i++) {
+        r = COMMAND(arena, 20, verbs_alone[i], "--json", "--color=always");
+        assert_int_equal(r.exit_code, 0);
+        json_error_t error;
+        json_t *document = json_loads(r.out, 0, &error);
+        assert_non_null(document);
+        assert_string_equal(json_string_value(json_object_get(document, "schema")),
+                            arena_print(arena, "tandem.%s/1", verbs_alone[i]));
+        assert_true(json_is_true(json_object_get(document, "ok")));
+        assert_true(json_is_array(json_object_get(document, "diagnostics")));
+        json_decref(document);
+    }
+    r = COMMAND(arena, 20, "check", "no-such.lua", "--json");
+    assert_int_equal(r.exit_code, 3);
+    json_error_t error;
+    json_t *document = json_loads(r.out, 0, &error);
+    assert_non_null(document);
+    assert_true(json_is_false(json_object_get(document, "ok")));
+    assert_int_equal(json_integer_value(json_object_get(document, "exit_code")), 3);
+    assert_int_equal(json_array_size(json_object_get(document, "diagnostics")), 1);
+    json_decref(document);
+    arena_free(arena);
+}
+
+static void a_full_disk_is_noticed(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *script = arena_print(arena, "%s help >/dev/full", TANDEM_COMMAND);
+    CommandResult r =
+        command_run_program(arena, 20, (const char *const[]){"sh", "-c", script, NULL});
+    assert_int_equal(r.exit_code, 1);
+    assert_non_null(strstr(r.err, "cannot write to standard output"));
+    arena_free(arena);
+}
+
+static void stores_that_are_none(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *folder = command_new_folder(arena);
+    const char *path = arena_print(arena, "%s/x.db", folder);
+    EXPECT(arena, 7, NULL, "error[store-", "runs", "--db", path);
+    command_write_file(path, "this is no database, but a text of some length, surely\n");
+    EXPECT(arena, 7, NULL, "error[store-", "db", "info", "--db", path);
+    assert_string_equal(command_read_file(arena, path, NULL),
+                        "this is no database, but a text of some length, surely\n");
+    EXPECT(arena, 0, "/x.db\n", NULL, "db", "path", "--db", path);
+    EXPECT(arena, 7, NULL, "error[store-", "compare", "--db", path);
+    arena_free(arena);
+}
+
+int main(void)
+{
+    unsetenv("NO_COLOR");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(usage_errors_are_two_and_say_what_was_meant),
+        cmocka_unit_test(parts_of_the_design_that_are_not_built_say_so),
+        cmocka_unit_test(every_verb_helps_with_an_example_and_the_exit_codes),
+        cmocka_unit_test(help_and_parser_agree),
+        cmocka_unit_test(streams_colour_and_json),
+        cmocka_unit_test(a_full_disk_is_noticed),
+        cmocka_unit_test(stores_that_are_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,144 @@
+/* Every rule id that a diagnostic in the sources carries has a row in cli/rules.def, and every row
+ * is told in full. The ids are found by reading the sources, not by a list that could be forgotten.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <ctype.h>
+#include <dirent.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/cli.h"
+#include "tests/support/command.h"
+
+/* Kebab-case words in quotes that are not rules. */
+static const char *const not_rules[] = {
+    "dry-run",
+    "exit-codes",
+    "absent-or-known",
+    NULL,
+};
+
+static bool is_listed(const char *id)
+{
+    for (uint32_t i = 0; not_rules[i] != NULL; i++)
+        if (strcmp(not_rules[i], id) == 0) return true;
+    return false;
+}
+
+static bool is_kebab(const char *id)
+{
+    if (!islower((unsigned char)id[0])) return false;
+    for (const char *at = id; *at != 0; at++)
+        if (!islower((unsigned char)*at) && !isdigit((unsigned char)*at) && *at != '-')
+            return false;
+    return id[strlen(id) - 1] != '-';
+}
+
+/* Is the literal at `quote` the rule of diag_error(d, FAULT_x, "rule" or diag_warning(d, "rule"? */
+static bool follows_fault(const char *text, const char *quote)
+{
+    const char *at = quote;
+    while (at > text && isspace((unsigned char)at[-1])) at--;
+    if (at == text || at[-1] != ',') return false;
+    at--;
+    const char *end = at;
+    while (at > text && (isalnum((unsigned char)at[-1]) || at[-1] == '_')) at--;
+    return end - at > 6 && strncmp(at, "FAULT_", 6) == 0;
+}
+
+static uint32_t n_found;
+
+static void check_file(Arena *arena, const char *path)
+{
+    const char *text = command_read_file(arena, path, NULL);
+    assert_non_null(text);
+    for (const char *at = text; (at = strchr(at, '"')) != NULL;) {
+        const char *end = at + 1;
+        while (*end != 0 && *end != '"' && *end != '\n') end += 1 + (*end == '\\' && end[1] != 0);
+        if (*end != '"') {
+            at = end + (*end != 0);
+            continue;
+        }
+        const char *id = arena_copy(arena, at + 1, (size_t)(end - at - 1));
+        bool sure = follows_fault(text, at);
+        if (id[0] != 0 && is_kebab(id) && (sure || strchr(id, '-') != NULL) && !is_listed(id)) {
+            n_found++;
+            if (rule_find(id) == NULL) fail_msg("%s: \"%s\" has no row in cli/rules.def", path, id);
+        }
+        at = end + 1;
+    }
+}
+
+static void walk(Arena *arena, const char *folder)
+{
+    DIR *dir = opendir(folder);
+    if (dir == NULL) return;
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        if (entry->d_name[0] == '.') continue;
+        const char *path = arena_print(arena, "%s/%s", folder, entry->d_name);
+        struct stat about;
+        if (stat(path, &about) != 0) continue;
+        size_t n = strlen(path);
+        if (S_ISDIR(about.st_mode))
+            walk(arena, path);
+        else if (strcmp(path + n - 2, ".c") == 0)
+            check_file(arena, path);
+    }
+    closedir(dir);
+}
+
+static void every_rule_of_the_sources_is_explained(void **state)
+{
+    (void)state;
+    static const char *const folders[] = {"planner", "kernels", "sim", "exec", "cli", "include"};
+    Arena *arena = arena_new();
+    n_found = 0;
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++)
+        walk(arena, arena_print(arena, "%s/%s", TANDEM_SOURCE_DIR, folders[i]));
+    assert_true(n_found > 50); /* or the search itself is broken */
+    arena_free(arena);
+}
+
+static void rows_are_distinct_and_told_in_full(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < n_rules; i++) {
+        assert_true(is_kebab(rules[i].id));
+        assert_ptr_equal(rule_find(rules[i].id), &rules[i]);
+        size_t n = strlen(rules[i].text);
+        assert_true(n > 10 && rules[i].text[n - 1] == '.');
+        assert_true(strlen(rules[i].fix) > 5);
+    }
+}
+
+static void explain_prints_the_story(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    CommandResult r = COMMAND(arena, 10, "explain", "data-none");
+    assert_int_equal(r.exit_code, 0);
+    assert_non_null(strstr(r.out, "silently Every replica would train a model of its own"));
+    for (const char *line = r.out; *line != 0;) {
+        size_t n = strcspn(line, "\n");
+        assert_true(n <= 100);
+        line += n + (line[n] == '\n');
+    }
+    r = COMMAND(arena, 10, "explain");
+    for (uint32_t i = 0; i < n_rules; i++) assert_non_null(strstr(r.out, rules[i].id));
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_rule_of_the_sources_is_explained),
+        cmocka_unit_test(rows_are_distinct_and_told_in_full),
+        cmocka_unit_test(explain_prints_the_story),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
