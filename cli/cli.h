@@ -53,17 +53,15 @@ struct Verb {
     void (*run)(Cli *cli);
 };
 
-enum { /* groups of options */
+enum { /* groups of options; those of no group go with every verb */
        OPTIONS_plan = 1,
-       OPTIONS_store = 2,
-       OPTIONS_dry_run = 4,
-       OPTIONS_show = 8,
-       OPTIONS_sim = 16,
-       OPTIONS_run = 32,
-       OPTIONS_trace = 64,
-       OPTIONS_runs = 128,
-       OPTIONS_calibrate = 256,
-       OPTIONS_text_plan = 512
+       OPTIONS_text_plan = 2,
+       OPTIONS_show = 4,
+       OPTIONS_sim = 8,
+       OPTIONS_run = 16,
+       OPTIONS_trace = 32,
+       OPTIONS_runs = 64,
+       OPTIONS_calibrate = 128
 };
 
 /* ---- verbs.c ---- */
