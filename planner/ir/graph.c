@@ -1,40 +1,41 @@
-/* Building and printing graphs. */
+/* Building the graph: tensors, nodes with their shapes checked, interned attributes. */
 #include "planner/ir/graph.h"
 
 #include <assert.h>
 #include <string.h>
 
-#include "planner/base/str.h"
+_Static_assert(sizeof(Attrs) % sizeof(double) == 0,
+               "Attrs are interned by their bytes: no padding");
 
 void graph_init(Graph *g, Arena *arena)
 {
-    memset(g, 0, sizeof *g);
+    *g = (Graph){0};
     list_reserve_none(arena, &g->tensors);
     list_reserve_none(arena, &g->nodes);
     list_reserve_none(arena, &g->modules);
     list_reserve_none(arena, &g->units);
     list_reserve_none(arena, &g->attrs);
+    list_reserve_none(arena, &g->deals.deals);
 }
 
 AttrsId graph_attrs(Graph *g, Arena *arena, const Attrs *attrs)
 {
-    for (AttrsId i = g->attrs.n; i-- > 0;)
-        if (memcmp(&g->attrs.at[i], attrs, sizeof *attrs) == 0) return i;
-    return (AttrsId)list_push(arena, &g->attrs, *attrs);
-}
-
-Dims graph_dims(const Graph *g, TensorId t)
-{
-    return (Dims){g->tensors.at[t].n_dims, g->tensors.at[t].dim};
+    static const Attrs none;
+    if (!attrs || memcmp(attrs, &none, sizeof none) == 0) return 0;
+    list_reserve_none(arena, &g->attrs);
+    uint32_t found =
+        intern_find(&g->attrs_index, arena, g->attrs.at, g->attrs.n, sizeof *attrs, attrs);
+    return found != UINT32_MAX ? found : (AttrsId)list_push(arena, &g->attrs, *attrs);
 }
 
 TensorId graph_tensor(Graph *g, Arena *arena, const char *name, Role role, DType dtype,
                       uint32_t n_dims, const int64_t *dim, Loc loc)
 {
     assert(n_dims <= MAX_DIMS);
+    list_reserve_none(arena, &g->tensors);
     TensorId id = (TensorId)list_add(arena, &g->tensors);
     Tensor *t = &g->tensors.at[id];
-    t->name = name;
+    t->name = arena_dup(arena, name);
     t->role = role;
     t->dtype = dtype;
     t->n_dims = (uint8_t)n_dims;
@@ -46,8 +47,10 @@ TensorId graph_tensor(Graph *g, Arena *arena, const char *name, Role role, DType
 NodeId graph_node(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_t n_in,
                   const TensorId *out, uint32_t n_out, const Attrs *attrs, ModuleId module, Loc loc)
 {
-    assert(n_in <= MAX_IN && n_out <= MAX_OUT);
-    AttrsId id_attrs = attrs ? graph_attrs(g, arena, attrs) : 0;
+    assert(n_in <= MAX_IN);
+    assert(n_out <= MAX_OUT);
+    AttrsId interned = graph_attrs(g, arena, attrs);
+    list_reserve_none(arena, &g->nodes);
     NodeId id = (NodeId)list_add(arena, &g->nodes);
     Node *n = &g->nodes.at[id];
     n->op = op;
@@ -56,13 +59,28 @@ NodeId graph_node(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
     for (uint32_t i = 0; i < n_in; i++) n->in[i] = in[i];
     for (uint32_t j = 0; j < n_out; j++) {
         n->out[j] = out[j];
+        /* A gradient has several: the first one is where it begins to exist. */
         if (!g->tensors.at[out[j]].producer) g->tensors.at[out[j]].producer = id;
     }
-    n->attrs = id_attrs;
+    n->attrs = interned;
     n->module = module;
-    n->layer = module ? g->modules.at[module].layer : 0;
+    n->layer = module < g->modules.n ? g->modules.at[module].layer : 0;
     n->loc = loc;
     return id;
+}
+
+Dims graph_dims(const Graph *g, TensorId t)
+{
+    return (Dims){g->tensors.at[t].n_dims, g->tensors.at[t].dim};
+}
+
+/* "layers.3.attention.mul.12": the place, the op, and the node's number, which makes it unique. */
+static const char *output_name(const Graph *g, Arena *arena, OpKind op, ModuleId module, uint32_t j)
+{
+    const char *path = module ? g->modules.at[module].path : "";
+    const char *dot = *path ? "." : "", *name = op_info(op)->name;
+    if (j) return arena_print(arena, "%s%s%s.%u.%u", path, dot, name, g->nodes.n, j);
+    return arena_print(arena, "%s%s%s.%u", path, dot, name, g->nodes.n);
 }
 
 TensorId graph_op(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_t n_in, DType dtype,
@@ -70,27 +88,26 @@ TensorId graph_op(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
 {
     Dims dims[MAX_IN];
     Binding b;
+    TensorId out[MAX_OUT];
+    assert(n_in <= MAX_IN);
+    list_reserve_none(arena, &g->nodes);
     for (uint32_t i = 0; i < n_in; i++) dims[i] = graph_dims(g, in[i]);
     if (!op_bind(op, dims, n_in, NULL, 0, &b, loc, d)) return 0;
-    TensorId out[MAX_OUT];
     for (uint32_t j = 0; j < b.n_out; j++) {
         int64_t dim[MAX_DIMS];
         int n = op_output_dims(op, &b, j, dim);
         if (n < 0) {
             diag_error(d, FAULT_input, "shape-mismatch", loc,
-                       "%s: the size of output %u does not follow from its inputs",
-                       op_info(op)->name, j);
+                       "%s (%s): the inputs do not tell the shape of output %u", op_info(op)->name,
+                       op_info(op)->signature, j);
             return 0;
         }
-        const char *path = module ? g->modules.at[module].path : "";
-        const char *name =
-            arena_print(arena, "%s%s%s.%u%s", path, *path ? "." : "", op_info(op)->name, g->nodes.n,
-                        j ? arena_print(arena, ".%u", j) : "");
-        out[j] = graph_tensor(g, arena, name, ROLE_activation, dtype, (uint32_t)n, dim, loc);
+        out[j] = graph_tensor(g, arena, output_name(g, arena, op, module, j), ROLE_activation,
+                              dtype, (uint32_t)n, dim, loc);
         g->tensors.at[out[j]].module = module;
     }
     graph_node(g, arena, op, in, n_in, out, b.n_out, attrs, module, loc);
-    return out[0];
+    return b.n_out ? out[0] : 0;
 }
 
 bool graph_bind(const Graph *g, const Node *n, Binding *b, Diag *d)
@@ -99,30 +116,4 @@ bool graph_bind(const Graph *g, const Node *n, Binding *b, Diag *d)
     for (uint32_t i = 0; i < n->n_in; i++) in[i] = graph_dims(g, n->in[i]);
     for (uint32_t j = 0; j < n->n_out; j++) out[j] = graph_dims(g, n->out[j]);
     return op_bind(n->op, in, n->n_in, out, n->n_out, b, n->loc, d);
-}
-
-static void print_tensor(const Graph *g, const Mesh *mesh, TensorId id, Str *out)
-{
-    const Tensor *t = &g->tensors.at[id];
-    str_print(out, " %%%s[", t->name);
-    for (int d = 0; d < t->n_dims; d++)
-        str_print(out, "%s%lld", d ? "," : "", (long long)t->dim[d]);
-    str_print(out, "] %s", dtype_name(t->dtype));
-    if (mesh->n_axes) str_print(out, " {%s}", layout_text(out->arena, mesh, &t->use));
-}
-
-void graph_print(const Graph *g, const Mesh *mesh, Str *out)
-{
-    for (NodeId id = 1; id < g->nodes.n; id++) {
-        const Node *n = &g->nodes.at[id];
-        str_print(out, "%6u %-16s", id, op_info(n->op)->name);
-        for (uint32_t a = 0; a < mesh->n_axes; a++)
-            if (n->split[a]) str_print(out, " %s/%c", mesh->axis[a].text, n->split[a]);
-        for (uint32_t i = 0; i < n->n_in; i++) print_tensor(g, mesh, n->in[i], out);
-        str_add(out, " ->");
-        for (uint32_t j = 0; j < n->n_out; j++) print_tensor(g, mesh, n->out[j], out);
-        if (n->region) str_print(out, "  recompute %s", g->modules.at[n->region].path);
-        if (n->loc.file) str_print(out, "  %s:%u", n->loc.file, n->loc.line);
-        str_add(out, "\n");
-    }
 }

@@ -4,6 +4,7 @@
 #ifndef TANDEM_IR_GRAPH_H
 #define TANDEM_IR_GRAPH_H
 
+#include "planner/ir/intern.h"
 #include "planner/ir/op.h"
 
 typedef uint32_t TensorId, NodeId, ModuleId, UnitId, AttrsId; /* 0: none */
@@ -97,6 +98,7 @@ typedef struct Graph {
     LIST(Module) modules;
     LIST(Unit) units;
     LIST(Attrs) attrs; /* interned; [0] all zero */
+    Intern attrs_index;
     Deals deals;
     uint32_t n_forward; /* nodes [1, n_forward] are forward; 0 before the backward pass: all */
     TensorId loss;
@@ -111,7 +113,7 @@ static inline const Attrs *graph_attrs_at(const Graph *g, AttrsId id)
 }
 TensorId graph_tensor(Graph *g, Arena *arena, const char *name, Role role, DType dtype,
                       uint32_t n_dims, const int64_t *dim, Loc loc);
-/* Appends a node; sets producer of its outputs. */
+/* Appends a node; sets producer of those outputs that have none yet. */
 NodeId graph_node(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_t n_in,
                   const TensorId *out, uint32_t n_out, const Attrs *attrs, ModuleId module,
                   Loc loc);

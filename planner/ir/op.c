@@ -173,9 +173,32 @@ int8_t op_axis_layout(OpKind op, const Binding *b, uint32_t arg, char letter)
     return WHOLE; /* made from nothing: each rank makes all of it */
 }
 
+static bool has_letter(const Binding *b, uint32_t arg, char letter)
+{
+    for (int d = 0; d < b->n_dims[arg]; d++)
+        if (b->letter[arg][d] == letter) return true;
+    return false;
+}
+
+char op_looked_up(OpKind op, const Binding *b, uint32_t arg)
+{
+    if (!(op_info(op)->flags & OP_SCATTERS)) return 0;
+    for (int d = 0; d < b->n_dims[arg]; d++) {
+        bool elsewhere = false;
+        for (uint32_t i = 0; i < (uint32_t)b->n_in + b->n_out; i++)
+            elsewhere = elsewhere || (i != arg && has_letter(b, i, b->letter[arg][d]));
+        if (!elsewhere) return b->letter[arg][d];
+    }
+    return 0;
+}
+
 double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], bool causal)
 {
     double points = 1;
     for (uint32_t i = 0; i < b->n_letters; i++) points *= (double)size[(int)b->letters[i]];
+    for (uint32_t arg = 0; arg < (uint32_t)b->n_in + b->n_out; arg++) {
+        char chosen = op_looked_up(op, b, arg);
+        if (chosen) points /= (double)size[(int)chosen];
+    }
     return op_info(op)->flops_per_point * points * (causal ? 0.5 : 1);
 }

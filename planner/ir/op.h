@@ -41,7 +41,7 @@ enum {                     /* OpInfo.flags */
        OP_IN_PLACE = 2,    /* out[0] may take the memory of in[0] when in[0] dies here */
        OP_UPDATES = 4,     /* out[j] is in[j] changed in place (optimizer state): same buffer */
        OP_STATE = 8,       /* reads or writes what lives between steps; never recomputed */
-       OP_SCATTERS = 16,   /* with accumulate: touches few elements of its output */
+       OP_SCATTERS = 16,   /* reads, or with accumulate adds to, few elements of a table */
        OP_SOURCE = 32      /* produces data from outside the program (the batch) */
 };
 
@@ -133,8 +133,12 @@ bool op_may_split(OpKind op, char letter);
  * (outputs): SPLIT(dim), WHOLE, PARTIAL_SUM or PARTIAL_MAX. letter 0: everything WHOLE. */
 int8_t op_axis_layout(OpKind op, const Binding *b, uint32_t arg, char letter);
 
-/* FLOPs over all points with the sizes of `size` (global or local, by letter). `causal` halves
- * attention. */
+/* OP_SCATTERS: the index of `arg` that lookups choose from (the vocabulary): no other argument has
+ * it. 0: none. */
+char op_looked_up(OpKind op, const Binding *b, uint32_t arg);
+
+/* FLOPs over all points; of a looked-up index only the one that is chosen counts. `size`
+ * may be global or local. `causal` halves attention. */
 double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], bool causal);
 
 /* ---- attributes ---- one table of all there are; an op reads those it knows. Zero is the default.

@@ -1,123 +1,183 @@
-/* Queries on plans: interned shapes, views, bytes and FLOPs of an instruction, index bindings. */
+/* Programs as data: interned shapes, roots of views, and what an instruction costs on one rank. */
 #include "planner/ir/plan.h"
 
 #include <assert.h>
 #include <string.h>
 
-static const char *const streams[STREAM_COUNT] = {
-#define X(name) #name,
-    STREAMS(X)
-#undef X
-};
-static const char *const phases[PHASE_COUNT] = {
-#define X(name) #name,
-    PHASES(X)
-#undef X
-};
-static const char *const categories[CATEGORY_COUNT] = {
-#define X(name) #name,
-    CATEGORIES(X)
-#undef X
-};
-
 const char *stream_name(Stream s)
 {
-    return streams[s];
+    static const char *const names[STREAM_COUNT] = {
+#define X(name) #name,
+        STREAMS(X)
+#undef X
+    };
+    assert(s < STREAM_COUNT);
+    return names[s];
 }
+
 const char *phase_name(Phase p)
 {
-    return phases[p];
+    static const char *const names[PHASE_COUNT] = {
+#define X(name) #name,
+        PHASES(X)
+#undef X
+    };
+    assert(p < PHASE_COUNT);
+    return names[p];
 }
+
 const char *category_name(Category c)
 {
-    return categories[c];
+    static const char *const names[CATEGORY_COUNT] = {
+#define X(name) #name,
+        CATEGORIES(X)
+#undef X
+    };
+    assert(c < CATEGORY_COUNT);
+    return names[c];
 }
 
 ShapeId plan_shape(Plan *plan, const Shape *shape)
 {
-    Shape scalar = {.n_dims = 0};
-    if (plan->shapes.n == 0) list_push(plan->arena, &plan->shapes, scalar);
-    for (ShapeId i = 0; i < plan->shapes.n; i++)
-        if (shape_equal(&plan->shapes.at[i], shape)) return i;
-    return (ShapeId)list_push(plan->arena, &plan->shapes, *shape);
+    Shape clean; /* padding and unused dimensions zeroed: shapes are found by their bytes */
+    memset(&clean, 0, sizeof clean);
+    clean.n_dims = shape->n_dims;
+    clean.layout = shape->layout;
+    for (int d = 0; d < shape->n_dims; d++) {
+        clean.dim[d] = shape->dim[d];
+        clean.deal[d] = shape->deal[d];
+    }
+    list_reserve_none(plan->arena, &plan->shapes);
+    uint32_t found = intern_find(&plan->shapes_index, plan->arena, plan->shapes.at, plan->shapes.n,
+                                 sizeof clean, &clean);
+    if (found != UINT32_MAX) return found;
+    ShapeId id = (ShapeId)list_add(plan->arena, &plan->shapes);
+    memcpy(&plan->shapes.at[id], &clean, sizeof clean);
+    return id;
 }
 
 BufferId program_root(const Program *p, BufferId b, uint64_t *offset)
 {
-    const Buffer *at = &p->buffers.at[b];
-    *offset = at->offset;
-    if (!at->parent) return b;
-    *offset += p->buffers.at[at->parent].offset;
-    return at->parent;
+    uint64_t sum = 0;
+    const Buffer *buffer = &p->buffers.at[b];
+    for (; buffer->parent; buffer = &p->buffers.at[b]) {
+        sum += buffer->offset;
+        b = buffer->parent;
+    }
+    if (offset) *offset = sum + buffer->offset;
+    return b;
 }
 
-static uint64_t arg_bytes(const Program *p, const Instr *in, uint32_t i)
+static uint64_t bytes_of(const Program *p, const Instr *in, uint32_t from, uint32_t to)
 {
-    return p->buffers.at[program_arg(p, in, i)].bytes;
+    uint64_t bytes = 0;
+    for (uint32_t i = from; i < to; i++) bytes += p->buffers.at[program_arg(p, in, i)].bytes;
+    return bytes;
 }
 
 uint64_t plan_comm_bytes(const Plan *plan, const Program *p, const Instr *in)
 {
     (void)plan;
-    assert(in->args.n >= 1);
-    return in->op == OP_all_gather ? arg_bytes(p, in, in->args.n - 1) : arg_bytes(p, in, 0);
+    if (op_info(in->op)->class_ != OP_CLASS_comm) return 0;
+    const bool whole_is_output = in->op == OP_all_gather || in->op == OP_recv;
+    return whole_is_output ? bytes_of(p, in, in->n_in, in->args.n) : bytes_of(p, in, 0, in->n_in);
+}
+
+static const Shape *arg_shape(const Plan *plan, const Program *p, const Instr *in, uint32_t i)
+{
+    return plan_shape_at(plan, p->buffers.at[program_arg(p, in, i)].shape);
+}
+
+static bool bind_global(const Plan *plan, const Program *p, const Instr *in, Binding *b)
+{
+    const OpInfo *info = op_info(in->op);
+    if (info->class_ != OP_CLASS_compute && info->class_ != OP_CLASS_contract) return false;
+    const uint32_t n_in = info->sig.n_in, n_out = info->sig.n_out;
+    Dims dims[MAX_ARGS];
+    if (in->n_in != n_in || in->args.n < (uint32_t)in->n_in + n_out) return false;
+    for (uint32_t i = 0; i < n_in; i++) {
+        const Shape *s = arg_shape(plan, p, in, i);
+        dims[i] = (Dims){s->n_dims, s->dim};
+    }
+    for (uint32_t j = 0; j < n_out; j++) {
+        const Shape *s = arg_shape(plan, p, in, in->n_in + j);
+        dims[n_in + j] = (Dims){s->n_dims, s->dim};
+    }
+    Loc none = {NULL, 0};
+    return op_bind(in->op, dims, n_in, dims + n_in, n_out, b, none, NULL);
+}
+
+/* The part of a composite (hp) or affine (h*S+I) dimension in units of h, which leads it. */
+static int64_t leading(const Binding *b, char letter, int64_t global, int64_t n)
+{
+    int64_t size = b->size[(int)letter];
+    return global == size || !global ? n : n * size / global;
 }
 
 bool plan_bind(const Plan *plan, const Program *p, const Instr *in, Rank rank, Binding *global,
                int64_t size['z' + 1], int64_t start['z' + 1], int64_t valid['z' + 1])
 {
-    Binding local;
-    Binding *b = global ? global : &local;
-    Dims dims[MAX_ARGS];
-    const Shape *shape[MAX_ARGS];
-    for (uint32_t i = 0; i < in->args.n; i++) {
-        shape[i] = plan_shape_at(plan, p->buffers.at[program_arg(p, in, i)].shape);
-        dims[i] = (Dims){shape[i]->n_dims, shape[i]->dim};
-    }
-    Loc none = {NULL, 0};
-    if (!op_bind(in->op, dims, in->n_in, dims + in->n_in, in->args.n - in->n_in, b, none, NULL))
-        return false;
-    for (int k = 0; k < b->n_letters; k++) {
-        int letter = b->letters[k];
-        if (size) size[letter] = b->size[letter];
-        if (start) start[letter] = 0;
-        if (valid) valid[letter] = b->size[letter];
-    }
-    for (uint32_t i = 0; i < in->args.n; i++)
-        for (int d2 = 0; d2 < shape[i]->n_dims; d2++) {
-            if (shape_parts(shape[i], &plan->mesh, d2) == 1) continue;
-            int letter = b->letter[i][d2];
-            if (size) size[letter] = shape_local_dim(shape[i], &plan->mesh, &plan->graph.deals, d2);
-            if (start)
-                start[letter] = shape_start(shape[i], &plan->mesh, &plan->graph.deals, d2, rank);
-            if (valid)
-                valid[letter] = shape_valid(shape[i], &plan->mesh, &plan->graph.deals, d2, rank);
+    Binding own;
+    Binding *b = global ? global : &own;
+    if (!bind_global(plan, p, in, b)) return false;
+    if (size) memcpy(size, b->size, sizeof b->size);
+    if (start) memset(start, 0, sizeof b->size);
+    if (valid) memcpy(valid, b->size, sizeof b->size);
+    const Mesh *mesh = &plan->mesh;
+    const Deals *deals = &plan->graph.deals;
+    for (uint32_t i = 0; i < (uint32_t)b->n_in + b->n_out; i++) {
+        const Shape *s = arg_shape(plan, p, in, i < b->n_in ? i : in->n_in + i - b->n_in);
+        if (!layout_axes_split(&s->layout, -1)) continue;
+        for (int d = 0; d < s->n_dims; d++) {
+            if (!layout_axes_split(&s->layout, d)) continue;
+            const char l = b->letter[i][d];
+            const int64_t dim = s->dim[d];
+            if (size) size[(int)l] = leading(b, l, dim, shape_local_dim(s, mesh, deals, d));
+            if (start) start[(int)l] = leading(b, l, dim, shape_start(s, mesh, deals, d, rank));
+            if (valid) valid[(int)l] = leading(b, l, dim, shape_valid(s, mesh, deals, d, rank));
         }
+    }
     return true;
 }
 
 double plan_flops(const Plan *plan, const Program *p, const Instr *in)
 {
-    OpClass class_ = op_info(in->op)->class_;
-    if (class_ != OP_CLASS_compute && class_ != OP_CLASS_contract) return 0;
     Binding b;
-    int64_t size['z' + 1] = {0};
+    int64_t size['z' + 1];
     if (!plan_bind(plan, p, in, 0, &b, size, NULL, NULL)) return 0;
     return op_flops(in->op, &b, size, graph_attrs_at(&plan->graph, in->attrs)->causal != 0);
 }
 
+/* Elements of a table that lookups touch: one for every point of all other indices. */
+static uint64_t touched_bytes(const Binding *b, const int64_t size['z' + 1], char table,
+                              uint64_t bytes, uint32_t element_bytes)
+{
+    uint64_t n = element_bytes;
+    for (uint32_t i = 0; i < b->n_letters; i++)
+        if (b->letters[i] != table) n *= (uint64_t)size[(int)b->letters[i]];
+    return n < bytes ? n : bytes;
+}
+
 uint64_t plan_hbm_bytes(const Plan *plan, const Program *p, const Instr *in)
 {
-    const Attrs *attrs = graph_attrs_at(&plan->graph, in->attrs);
-    uint64_t bytes = 0;
-    if (op_info(in->op)->flags & OP_SCATTERS) { /* the large operand is touched by rows only */
-        for (uint32_t i = 0; i < in->n_in; i++) bytes += 2 * arg_bytes(p, in, i);
-        return bytes;
-    }
+    const OpInfo *info = op_info(in->op);
+    const int64_t accumulate = graph_attrs_at(&plan->graph, in->attrs)->accumulate;
+    Binding b;
+    int64_t size['z' + 1];
+    const bool scatters =
+        info->flags & OP_SCATTERS && plan_bind(plan, p, in, 0, &b, size, NULL, NULL);
+    uint64_t sum = 0;
     for (uint32_t i = 0; i < in->args.n; i++) {
-        uint64_t once = arg_bytes(p, in, i);
-        bytes += once;
-        if (i >= in->n_in && (attrs->accumulate >> (i - in->n_in) & 1)) bytes += once;
+        const Buffer *buffer = &p->buffers.at[program_arg(p, in, i)];
+        const bool added = i >= in->n_in && accumulate >> (i - in->n_in) & 1;
+        uint64_t bytes = buffer->bytes;
+        /* A fresh output is filled with zeros first: only reading and adding touch few elements. */
+        const bool sparse = scatters && (i < in->n_in || added);
+        const uint32_t arg = i < in->n_in ? i : i - in->n_in + (scatters ? b.n_in : 0);
+        if (sparse && op_looked_up(in->op, &b, arg))
+            bytes = touched_bytes(&b, size, op_looked_up(in->op, &b, arg), bytes,
+                                  dtype_bytes(buffer->dtype));
+        sum += added ? 2 * bytes : bytes;
     }
-    return bytes;
+    return sum;
 }

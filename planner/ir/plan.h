@@ -18,7 +18,8 @@ typedef struct Span {
 
 #define STREAMS(X)                                                                                 \
     X(none)                                                                                        \
-    X(compute) X(tp) X(cp) X(domain) X(dp_gather) X(dp_reduce) X(dp_replicate) X(ep) X(pp_forward) \
+    X(compute)                                                                                     \
+    X(tp) X(cp) X(domain) X(dp_gather) X(dp_reduce) X(dp_replicate) X(ep) X(pp_forward)            \
         X(pp_backward) X(copy_in) X(copy_out) X(host)
 typedef enum Stream {
 #define X(name) STREAM_##name,
@@ -39,8 +40,9 @@ const char *phase_name(Phase p);
 
 #define CATEGORIES(X)                                                                              \
     X(none)                                                                                        \
-    X(parameter) X(gradient) X(optimizer) X(activation) X(gathered) X(communication) X(workspace)  \
-        X(input) X(state)
+    X(parameter)                                                                                   \
+    X(gradient) X(optimizer) X(activation) X(gathered) X(communication) X(workspace) X(input)      \
+        X(state)
 typedef enum Category {
 #define X(name) CATEGORY_##name,
     CATEGORIES(X)
@@ -113,7 +115,8 @@ typedef struct Plan {
     Arena *arena;
     Mesh mesh;
     Graph graph;
-    LIST(Shape) shapes;     /* interned; [0] scalar */
+    LIST(Shape) shapes; /* interned; [0] scalar */
+    Intern shapes_index;
     LIST(Program) programs; /* from index 0 */
     uint32_t *program_of;   /* [n_ranks] */
     uint32_t n_match;       /* matches are 1..n_match-1... each used by exactly one group op */

@@ -1,0 +1,97 @@
+/* The graph as people read it: `tandem show --after PASS`. The exact form is text.h's. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "planner/ir/graph.h"
+
+static void print_layout(const Mesh *mesh, const Layout *l, const char *what, Str *out)
+{
+    static const Layout whole;
+    if (layout_equal(l, &whole)) return;
+    str_print(out, " %s {%s}", what, layout_text(out->arena, mesh, l));
+}
+
+static void print_dims(const Tensor *t, Str *out)
+{
+    str_add(out, "[");
+    for (int d = 0; d < t->n_dims; d++) str_print(out, "%s%" PRId64, d ? "," : "", t->dim[d]);
+    str_print(out, "] %s", dtype_name(t->dtype));
+}
+
+static void print_loc(Loc loc, Str *out)
+{
+    if (loc.file) str_print(out, "  %s:%u", loc.file, loc.line);
+    str_add(out, "\n");
+}
+
+static void print_param(const Graph *g, const Mesh *mesh, TensorId id, Str *out)
+{
+    const Tensor *t = &g->tensors.at[id];
+    str_print(out, "  %%%u %s ", id, t->name);
+    print_dims(t, out);
+    print_layout(mesh, &t->use, "use", out);
+    if (t->unit) str_print(out, " unit %s +%" PRIu64, g->units.at[t->unit].name, t->flat_offset);
+    print_loc(t->loc, out);
+}
+
+static void print_unit(const Graph *g, const Mesh *mesh, UnitId id, Str *out)
+{
+    const Unit *u = &g->units.at[id];
+    str_print(out, "  %s: %u parameters, %" PRIu64 " elements (%" PRIu64 " with padding)", u->name,
+              u->params.n, u->elements, u->padded);
+    if (u->shard) str_print(out, ", flat over %s", mesh_axes_text(out->arena, mesh, u->shard));
+    if (u->replicate)
+        str_print(out, ", replicated over %s", mesh_axes_text(out->arena, mesh, u->replicate));
+    if (u->partial_axes)
+        str_print(out, ", [%" PRIu64 ", %" PRIu64 ") summed over %s", u->partial_lo, u->partial_hi,
+                  mesh_axes_text(out->arena, mesh, u->partial_axes));
+    str_add(out, "\n");
+}
+
+static void print_split(const Node *n, const Mesh *mesh, Str *out)
+{
+    bool any = false;
+    for (uint32_t a = 0; a < mesh->n_axes; a++) {
+        if (!n->split[a]) continue;
+        str_print(out, "%s%s:%c", any ? " " : "  split {", mesh->axis[a].text, n->split[a]);
+        any = true;
+    }
+    if (any) str_add(out, "}");
+}
+
+static void print_node(const Graph *g, const Mesh *mesh, NodeId id, Str *out)
+{
+    const Node *n = &g->nodes.at[id];
+    str_print(out, "  %5u %-16s", id, op_info(n->op)->name);
+    for (uint32_t i = 0; i < n->n_in; i++) str_print(out, " %%%u", n->in[i]);
+    str_add(out, " ->");
+    for (uint32_t j = 0; j < n->n_out; j++) {
+        const Tensor *t = &g->tensors.at[n->out[j]];
+        str_print(out, " %%%u", n->out[j]);
+        print_dims(t, out);
+        print_layout(mesh, &t->use, "use", out);
+        print_layout(mesh, &t->kept, "kept", out);
+    }
+    print_split(n, mesh, out);
+    if (n->region) str_print(out, "  region %u", n->region);
+    if (n->forward) str_print(out, "  of %u", n->forward);
+    if (n->module) str_print(out, "  %s", g->modules.at[n->module].path);
+    print_loc(n->loc, out);
+}
+
+void graph_print(const Graph *g, const Mesh *mesh, Str *out)
+{
+    uint32_t n_params = 0;
+    for (TensorId t = 1; t < g->tensors.n; t++) n_params += g->tensors.at[t].role == ROLE_param;
+    str_print(out, "parameters %u\n", n_params);
+    for (TensorId t = 1; t < g->tensors.n; t++)
+        if (g->tensors.at[t].role == ROLE_param) print_param(g, mesh, t, out);
+    if (g->units.n > 1) str_print(out, "units %u\n", g->units.n - 1);
+    for (UnitId u = 1; u < g->units.n; u++) print_unit(g, mesh, u, out);
+    const uint32_t n_forward = g->n_forward ? g->n_forward : g->nodes.n ? g->nodes.n - 1 : 0;
+    str_print(out, "forward %u\n", n_forward);
+    for (NodeId n = 1; n < g->nodes.n; n++) {
+        if (n == n_forward + 1) str_print(out, "backward %u\n", g->nodes.n - 1 - n_forward);
+        print_node(g, mesh, n, out);
+    }
+}
