@@ -15,7 +15,7 @@
 
 enum { SEED = 5, SAMPLE = 40, BATCH = 2, MICROBATCHES = 2 };
 #define TOLERANCE 1e-8
-#define STEP      2e-3
+#define STEP      1e-3
 
 static void fill_data(void *self, int64_t step, uint32_t microbatch, int64_t first, int64_t n,
                       int64_t seq, int32_t *tokens, int32_t *labels)
