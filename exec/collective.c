@@ -1,0 +1,105 @@
+/* What a communication does to the bytes of its members, when all of them are in this process. Sums
+ * are taken in the order of the ranks, element by element: the bits do not depend on how an
+ * element's neighbours are cut into pieces, nor on which backend adds them. */
+#include <assert.h>
+#include <string.h>
+
+#include "exec/ready.h"
+
+enum { BLOCK = 256, MAX_MEMBERS = 4096 };
+
+#define REDUCE_TYPE(name, type)                                                                    \
+    static void reduce_##name(bool is_max, type *out, const void *const *part, uint32_t n_parts,   \
+                              uint64_t n)                                                          \
+    {                                                                                              \
+        type block[BLOCK];                                                                         \
+        for (uint64_t from = 0; from < n; from += BLOCK) {                                         \
+            uint64_t count = n - from < BLOCK ? n - from : BLOCK;                                  \
+            memcpy(block, (const type *)part[0] + from, count * sizeof(type));                     \
+            for (uint32_t p = 1; p < n_parts; p++) {                                               \
+                const type *x = (const type *)part[p] + from;                                      \
+                if (is_max)                                                                        \
+                    for (uint64_t i = 0; i < count; i++)                                           \
+                        block[i] = x[i] > block[i] || x[i] != x[i] ? x[i] : block[i];              \
+                else                                                                               \
+                    for (uint64_t i = 0; i < count; i++) block[i] += x[i];                         \
+            }                                                                                      \
+            memcpy(out + from, block, count * sizeof(type));                                       \
+        }                                                                                          \
+    }
+REDUCE_TYPE(f32, float)
+REDUCE_TYPE(f64, double)
+
+void reduce_in_order(DType dtype, Reduce reduce, void *out, const void *const *part,
+                     uint32_t n_parts, uint64_t n)
+{
+    assert(n_parts > 0);
+    assert(dtype == DT_f32 || dtype == DT_f64);
+    if (dtype == DT_f32)
+        reduce_f32(reduce == REDUCE_max, out, part, n_parts, n);
+    else
+        reduce_f64(reduce == REDUCE_max, out, part, n_parts, n);
+}
+
+static void gather(const Comm *const *member, uint32_t n)
+{
+    uint64_t bytes = member[0]->in_bytes;
+    for (uint32_t to = 0; to < n; to++)
+        for (uint32_t from = 0; from < n; from++)
+            memmove(member[to]->out + from * bytes, member[from]->in, bytes);
+}
+
+/* Elements [from, from + n) of all inputs are summed into `out` of member `to`. */
+static void reduce_piece(const Comm *const *member, uint32_t n_members, uint32_t to, uint64_t from,
+                         uint64_t n)
+{
+    const void *part[MAX_MEMBERS];
+    uint64_t element = dtype_bytes(member[0]->dtype);
+    for (uint32_t i = 0; i < n_members; i++) part[i] = member[i]->in + from * element;
+    reduce_in_order(member[0]->dtype, member[0]->reduce, member[to]->out, part, n_members, n);
+}
+
+static void all_reduce(const Comm *const *member, uint32_t n_members)
+{
+    /* In place on some members: a block is read from all before it is written to any. */
+    uint64_t element = dtype_bytes(member[0]->dtype), n = member[0]->in_bytes / element;
+    union {
+        double f64[BLOCK];
+        float f32[BLOCK];
+    } block;
+    for (uint64_t from = 0; from < n; from += BLOCK) {
+        const void *part[MAX_MEMBERS];
+        uint64_t count = n - from < BLOCK ? n - from : BLOCK;
+        for (uint32_t i = 0; i < n_members; i++) part[i] = member[i]->in + from * element;
+        reduce_in_order(member[0]->dtype, member[0]->reduce, &block, part, n_members, count);
+        for (uint32_t i = 0; i < n_members; i++)
+            memcpy(member[i]->out + from * element, &block, count * element);
+    }
+}
+
+static void all_to_all(const Comm *const *member, uint32_t n)
+{
+    uint64_t bytes = member[0]->in_bytes / n;
+    for (uint32_t to = 0; to < n; to++)
+        for (uint32_t from = 0; from < n; from++)
+            memcpy(member[to]->out + from * bytes, member[from]->in + to * bytes, bytes);
+}
+
+void collective_move(const Comm *const *member, uint32_t n)
+{
+    const Comm *one = member[0];
+    assert(n > 0 && n <= MAX_MEMBERS);
+    if (one->op == OP_all_gather) {
+        gather(member, n);
+    } else if (one->op == OP_reduce_scatter) {
+        uint64_t piece = one->out_bytes / dtype_bytes(one->dtype);
+        for (uint32_t i = 0; i < n; i++) reduce_piece(member, n, i, i * piece, piece);
+    } else if (one->op == OP_all_reduce) {
+        all_reduce(member, n);
+    } else if (one->op == OP_all_to_all) {
+        all_to_all(member, n);
+    } else {
+        assert(n == 2 && one->op == OP_send);
+        memmove(member[1]->out, one->in, one->in_bytes);
+    }
+}

@@ -1,0 +1,141 @@
+/* Walks the parameters of a flat unit as one rank holds them: cut by tensor parallelism first
+ * (deals say which global indices), laid one after the other, then cut again over the shard axes.
+ */
+#include "exec/flat.h"
+
+#include <assert.h>
+
+#include "kernels/kernel.h"
+
+/* The part [lo, hi) of the flat order that the buffer holds. */
+typedef struct Window {
+    uint64_t lo, hi;
+} Window;
+
+typedef struct Walk {
+    const Plan *plan;
+    const Tensor *t;
+    TensorId id;
+    int64_t local[MAX_DIMS];   /* physical sizes of the local tensor */
+    int64_t *global[MAX_DIMS]; /* [local[d]]: global index, -1: padding */
+    Window window;
+    void (*run)(void *self, const FlatRun *run);
+    void *self;
+} Walk;
+
+bool flat_is_home(const Buffer *b)
+{
+    return b->parent == 0 && b->persistent && b->unit != 0;
+}
+
+static Window window_of(const Plan *plan, const Program *p, BufferId b, Rank rank)
+{
+    const Shape *s = plan_shape_at(plan, p->buffers.at[b].shape);
+    assert(s->n_dims == 1);
+    uint64_t n = (uint64_t)shape_local_dim(s, &plan->mesh, &plan->graph.deals, 0);
+    uint64_t lo = (uint64_t)shape_part(s, &plan->mesh, 0, rank) * n;
+    return (Window){lo, lo + n};
+}
+
+static void map_dimension(Walk *w, const Shape *s, int d, Rank rank, Arena *scratch)
+{
+    const Mesh *mesh = &w->plan->mesh;
+    const Deals *deals = &w->plan->graph.deals;
+    int64_t n = w->local[d] = shape_local_dim(s, mesh, deals, d), at = 0;
+    w->global[d] = arena_array(scratch, (size_t)n, sizeof(int64_t));
+    uint32_t parts = shape_parts(s, mesh, d), part = shape_part(s, mesh, d, rank);
+    Interval i = {0, s->dim[d]};
+    for (uint32_t k = 0;
+         parts == 1 ? k == 0 : deal_interval(deals, s->deal[d], s->dim[d], parts, part, k, &i); k++)
+        for (int64_t x = i.lo; x < i.hi; x++) w->global[d][at++] = x;
+    assert(at <= n);
+    for (; at < n; at++) w->global[d][at] = -1;
+}
+
+/* One row (the last dimension) of the local tensor: local and global index of its first element. */
+static void walk_row(const Walk *w, uint64_t local, uint64_t global)
+{
+    int last = w->t->n_dims - 1;
+    int64_t n = last < 0 ? 1 : w->local[last];
+    for (int64_t i = 0; i < n;) {
+        int64_t first = last < 0 ? 0 : w->global[last][i], k = 1;
+        while (last >= 0 && i + k < n && first >= 0 && w->global[last][i + k] == first + k) k++;
+        uint64_t lo = w->t->flat_offset + local + (uint64_t)i, hi = lo + (uint64_t)k, skip = 0;
+        if (lo < w->window.lo) skip = w->window.lo - lo;
+        if (hi > w->window.hi) hi = w->window.hi;
+        if (first >= 0 && lo + skip < hi) {
+            FlatRun run = {w->id, global + (uint64_t)first + skip, lo + skip - w->window.lo,
+                           hi - lo - skip};
+            w->run(w->self, &run);
+        }
+        i += k;
+    }
+}
+
+static void walk_tensor(const Walk *w)
+{
+    int rows = w->t->n_dims - 1;
+    int64_t index[MAX_DIMS] = {0};
+    uint64_t local = 0, row = w->t->n_dims ? (uint64_t)w->local[rows] : 1;
+    for (int d = 0; d <= rows; d++)
+        if (w->local[d] == 0) return;
+    for (;; local += row) {
+        bool is_real = true;
+        int64_t global = 0;
+        for (int d = 0; d < rows; d++) {
+            int64_t x = w->global[d][index[d]];
+            is_real = is_real && x >= 0;
+            global = global * w->t->dim[d] + x;
+        }
+        uint64_t first = w->t->n_dims ? (uint64_t)(global * w->t->dim[rows]) : 0;
+        if (is_real) walk_row(w, local, first);
+        int d = rows - 1;
+        while (d >= 0 && ++index[d] == w->local[d]) index[d--] = 0;
+        if (d < 0) return;
+    }
+}
+
+void flat_each(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena *scratch,
+               void (*run)(void *self, const FlatRun *run), void *self)
+{
+    const Unit *unit = &plan->graph.units.at[p->buffers.at[b].unit];
+    Walk w = {.plan = plan, .window = window_of(plan, p, b, rank), .run = run, .self = self};
+    for (uint32_t i = 0; i < unit->params.n; i++) {
+        w.id = unit->params.at[i];
+        w.t = &plan->graph.tensors.at[w.id];
+        Shape s = {.n_dims = w.t->n_dims, .layout = w.t->use};
+        for (int d = 0; d < w.t->n_dims; d++) {
+            s.dim[d] = w.t->dim[d];
+            s.deal[d] = layout_axes_split(&s.layout, d) ? w.t->deal[d] : 0;
+        }
+        for (int d = 0; d < w.t->n_dims; d++) map_dimension(&w, &s, d, rank, scratch);
+        walk_tensor(&w);
+    }
+}
+
+typedef struct InitTo {
+    const Plan *plan;
+    DType dtype;
+    void *at;
+} InitTo;
+
+static void init_run(void *self, const FlatRun *run)
+{
+    const InitTo *to = self;
+    const Tensor *t = &to->plan->graph.tensors.at[run->tensor];
+    for (uint64_t i = 0; i < run->n; i++) {
+        double x = kernel_init_value(to->plan->step.seed, t->init_stream, run->global + i,
+                                     (int)t->init.kind, t->init.a, t->init.b);
+        if (to->dtype == DT_f64)
+            ((double *)to->at)[run->at + i] = x;
+        else
+            ((float *)to->at)[run->at + i] = (float)x;
+    }
+}
+
+void flat_init(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena *scratch, void *at)
+{
+    InitTo to = {plan, p->buffers.at[b].dtype, at};
+    assert(to.dtype == DT_f32 || to.dtype == DT_f64);
+    flat_each(plan, p, b, rank, scratch, init_run, &to);
+}

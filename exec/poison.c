@@ -1,0 +1,29 @@
+/* Memory that holds nothing is filled with numbers that spoil whatever they enter, and that a scan
+ * can tell from results. */
+#include <string.h>
+
+#include "exec/ready.h"
+
+/* Low word first: a signalling NaN of 32 bits, then the head of a signalling NaN of 64. The last
+ * byte of each is 0x7f, which no finite number of that type below 1e38 has. */
+static const unsigned char pattern[8] = {0xa5, 0xa5, 0xa5, 0x7f, 0xa5, 0xa5, 0xf4, 0x7f};
+
+void poison_fill(void *at, uint64_t bytes)
+{
+    unsigned char *to = at;
+    uint64_t i = 0;
+    for (; i + 8 <= bytes; i += 8) memcpy(to + i, pattern, 8);
+    for (; i < bytes; i++) to[i] = pattern[i % 8];
+}
+
+uint64_t poison_end(const void *at, uint64_t lo, uint64_t hi)
+{
+    const unsigned char *bytes = at;
+    while (hi > lo && hi % 8 != 0) {
+        if (bytes[hi - 1] != pattern[(hi - 1) % 8]) return hi;
+        hi--;
+    }
+    while (hi >= lo + 8 && memcmp(bytes + hi - 8, pattern, 8) == 0) hi -= 8;
+    while (hi > lo && bytes[hi - 1] == pattern[(hi - 1) % 8]) hi--;
+    return hi;
+}

@@ -1,0 +1,142 @@
+/* A rank while it steps: what may start, what has finished, which buffers are dead, which numbers
+ * are bad. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "exec/ready.h"
+#include "planner/ir/text.h"
+
+void rank_begin(RankState *r)
+{
+    const Program *p = r->info->p;
+    memcpy(r->n_before, r->info->n_before, p->code.n * sizeof *r->n_before);
+    memcpy(r->n_touches, r->info->n_touches, p->buffers.n * sizeof *r->n_touches);
+    r->n_left = r->info->n_instr;
+    r->not_finite = false;
+}
+
+uint32_t rank_starters(const RankState *r, Pc *next)
+{
+    uint32_t n = 0;
+    for (Pc pc = 1; pc <= r->info->n_instr; pc++)
+        if (r->n_before[pc] == 0) next[n++] = pc;
+    return n;
+}
+
+void rank_compute(RankState *r, Pc pc)
+{
+    const Ready *at = &r->at[pc];
+    OpKind op = program_instr(r->info->p, pc)->op;
+    assert(at->kernel != NULL);
+    if (r->not_finite && (op_info(op)->flags & OP_UPDATES)) return;
+    at->kernel(at->args);
+    if (op == OP_clip_coef) {
+        const double *out = at->args->ptr[1];
+        if (!isfinite(out[0])) r->not_finite = true;
+    }
+}
+
+/* Nobody will read the buffer again in this step. How high it was written is looked at first. */
+static void bury(RankState *r, BufferId root)
+{
+    const Buffer *b = &r->info->p->buffers.at[root];
+    if (b->persistent || b->space == SPACE_host) return;
+    uint64_t end = b->offset + b->bytes;
+    if (end > r->highest) {
+        uint64_t lo = b->offset > r->highest ? b->offset : r->highest;
+        uint64_t found = poison_end(r->device, lo, end);
+        if (found > lo) r->highest = found;
+    }
+    if (!r->info->passes_on[root]) poison_fill(r->device + b->offset, b->bytes);
+}
+
+uint32_t rank_finish(RankState *r, Pc pc, Pc *next)
+{
+    const ProgramInfo *info = r->info;
+    const Instr *in = program_instr(info->p, pc);
+    assert(r->n_left > 0);
+    r->n_left--;
+    for (uint32_t i = 0; r->poison && i < in->args.n; i++) {
+        uint64_t offset;
+        BufferId root = program_root(info->p, program_arg(info->p, in, i), &offset);
+        assert(r->n_touches[root] > 0);
+        if (--r->n_touches[root] == 0) bury(r, root);
+    }
+    uint32_t n = 0;
+    for (uint32_t i = info->first[pc]; i < info->first[pc + 1]; i++) {
+        Pc then = info->then[i];
+        assert(r->n_before[then] > 0);
+        if (--r->n_before[then] == 0) next[n++] = then;
+    }
+    return n;
+}
+
+bool rank_inspect(RankState *r, Diag *d)
+{
+    uint64_t bytes = r->info->p->bytes, slack = bytes + ARENA_SLACK;
+    if (!r->poison) return true;
+    uint64_t beyond = poison_end(r->device, bytes, slack);
+    uint64_t end = poison_end(r->device, r->highest, bytes);
+    if (end > r->highest) r->highest = end;
+    if (beyond == bytes) return true;
+    r->highest = beyond;
+    Loc none = {NULL, 0};
+    return diag_error(d, FAULT_internal, "arena-overrun", none,
+                      "rank %u wrote up to byte %llu of an arena of %llu bytes", r->rank,
+                      (unsigned long long)beyond, (unsigned long long)bytes);
+}
+
+static bool bad_in(const void *at, DType dtype, uint64_t n, BadNumber *bad)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        double x = dtype == DT_f64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
+        if (isfinite(x)) continue;
+        bad->element = i;
+        bad->value = x;
+        return true;
+    }
+    return false;
+}
+
+bool rank_find_bad(const RankState *r, Pc pc, BadNumber *bad)
+{
+    const Program *p = r->info->p;
+    const Instr *in = program_instr(p, pc);
+    for (uint32_t i = in->n_in; i < in->args.n; i++) {
+        BufferId b = program_arg(p, in, i);
+        const Buffer *at = &p->buffers.at[b];
+        if (at->dtype != DT_f32 && at->dtype != DT_f64) continue;
+        if (!bad_in(rank_memory(r, b), at->dtype, at->bytes / dtype_bytes(at->dtype), bad))
+            continue;
+        bad->rank = r->rank;
+        bad->pc = pc;
+        bad->output = i - in->n_in;
+        return true;
+    }
+    return false;
+}
+
+const char *instr_text(const Plan *plan, const Program *p, Pc pc, Arena *arena)
+{
+    Str s = str_in(arena);
+    text_instr(plan, p, pc, arena, &s);
+    const char *text = str_text(&s);
+    while (*text == ' ') text++;
+    size_t n = strlen(text);
+    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == ' ')) n--;
+    return arena_print(arena, "instruction %.*s", (int)n, text);
+}
+
+Loc instr_loc(const Plan *plan, const Instr *in)
+{
+    Loc none = {NULL, 0};
+    return in->origin ? plan->graph.nodes.at[in->origin].loc : none;
+}
+
+Pc rank_head(const RankState *r, Stream stream, const bool *finished)
+{
+    for (Pc pc = 1; pc <= r->info->n_instr; pc++)
+        if (program_instr(r->info->p, pc)->stream == stream && !finished[pc]) return pc;
+    return 0;
+}

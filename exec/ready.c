@@ -1,0 +1,228 @@
+/* Prepares a rank: arenas, and for each instruction the kernel's arguments or the communication's
+ * pointers and peers. */
+#include "exec/ready.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+char *rank_memory(const RankState *r, BufferId b)
+{
+    uint64_t offset;
+    const Program *p = r->info->p;
+    BufferId root = program_root(p, b, &offset);
+    return (p->buffers.at[root].space == SPACE_host ? r->host : r->device) + offset;
+}
+
+static const Shape *arg_shape(const RankState *r, const Instr *in, uint32_t i)
+{
+    const Program *p = r->info->p;
+    return plan_shape_at(r->plan, p->buffers.at[program_arg(p, in, i)].shape);
+}
+
+static bool fail(const RankState *r, Pc pc, Arena *arena, Diag *d, const char *what)
+{
+    const Program *p = r->info->p;
+    return diag_error(d, FAULT_internal, "exec-program", instr_loc(r->plan, program_instr(p, pc)),
+                      "%s: %s", instr_text(r->plan, p, pc, arena), what);
+}
+
+/* ---- local instructions ---- */
+
+/* See kernel.h: extents of the buffer that is whole along attrs.dim, and of one part. */
+static bool set_extents(const RankState *r, const Instr *in, KernelArgs *a)
+{
+    const Mesh *mesh = &r->plan->mesh;
+    const Deals *deals = &r->plan->graph.deals;
+    const Shape *whole = arg_shape(r, in, in->op == OP_unpack ? 1 : 0);
+    int64_t dim = a->attrs.dim, parts = a->attrs.parts;
+    if (dim < 0 || dim >= whole->n_dims) return false;
+    a->outer = a->middle = a->inner = 1;
+    for (int d = 0; d < whole->n_dims; d++) {
+        int64_t n = shape_local_dim(whole, mesh, deals, d);
+        if (d < dim) a->outer *= n;
+        if (d == dim) a->middle = n;
+        if (d > dim) a->inner *= n;
+    }
+    int64_t row = a->outer * a->inner;
+    if (row == 0) return false;
+    if (in->op == OP_slice) {
+        const Shape *cut = arg_shape(r, in, 1);
+        AxisSet had = layout_axes_split(&whole->layout, (int)dim);
+        AxisSet has = layout_axes_split(&cut->layout, (int)dim);
+        a->part_size = a->elements[1] / row;
+        a->part_start = mesh_part(mesh, r->rank, (AxisSet)(has & ~had)) * a->part_size;
+        return a->part_size * row == a->elements[1] && a->elements[0] == row * a->middle;
+    }
+    if (parts < 1) return false;
+    int64_t packed = a->elements[in->op == OP_pack ? 1 : 0];
+    a->part_size = packed / (parts * row);
+    return a->part_size * parts * row == packed && parts * a->part_size >= a->middle &&
+           a->elements[in->op == OP_pack ? 0 : 1] == row * a->middle;
+}
+
+static bool bind(const RankState *r, Pc pc, KernelArgs *a)
+{
+    const Program *p = r->info->p;
+    const Instr *in = program_instr(p, pc);
+    const Binding *b = r->info->binding[pc];
+    if (b == NULL || !plan_bind(r->plan, p, in, r->rank, NULL, a->size, a->start, a->valid))
+        return false;
+    a->binding = b;
+    a->rows = 1;
+    for (const char *letter = b->ellipsis; letter < b->ellipsis + MAX_DIMS && *letter; letter++)
+        a->rows *= a->size[(unsigned char)*letter];
+    return true;
+}
+
+static bool ready_compute(const RankState *r, Pc pc, const Control *control, Arena *arena, Diag *d)
+{
+    const Program *p = r->info->p;
+    const Instr *in = program_instr(p, pc);
+    KernelArgs *a = arena_alloc(arena, sizeof *a);
+    if (in->args.n > MAX_ARGS) return fail(r, pc, arena, d, "it has too many arguments");
+    a->n_in = in->n_in;
+    a->n_args = in->args.n;
+    a->microbatch = in->microbatch;
+    a->attrs = *graph_attrs_at(&r->plan->graph, in->attrs);
+    a->control = control;
+    for (uint32_t i = 0; i < in->args.n; i++) {
+        const Buffer *b = &p->buffers.at[program_arg(p, in, i)];
+        a->ptr[i] = rank_memory(r, program_arg(p, in, i));
+        a->dtype[i] = b->dtype;
+        a->elements[i] = (int64_t)(b->bytes / dtype_bytes(b->dtype));
+    }
+    Kernel kernel = kernel_cpu(in->op);
+    if (kernel == NULL) return fail(r, pc, arena, d, "there is no kernel for this op");
+    if (!kernel_cpu_accepts(in->op, a->dtype, a->n_args)) {
+        diag_error(d, FAULT_input, "backend-dtype", instr_loc(r->plan, in),
+                   "%s: this backend computes in fp32 and fp64 only",
+                   instr_text(r->plan, p, pc, arena));
+        diag_hint(d, "add --set precision.compute=fp32, or check the plan with --verify");
+        return false;
+    }
+    bool moves = op_info(in->op)->class_ == OP_CLASS_reshape;
+    if (!moves && !bind(r, pc, a)) return fail(r, pc, arena, d, "its sizes do not agree");
+    if (moves && in->op != OP_copy && !set_extents(r, in, a))
+        return fail(r, pc, arena, d, "its parts and sizes do not agree");
+    r->at[pc] = (Ready){.kernel = kernel, .args = a};
+    return true;
+}
+
+/* ---- communications ---- */
+
+static void find_peers(const RankState *r, const Instr *in, Comm *c)
+{
+    const Mesh *mesh = &r->plan->mesh;
+    uint32_t part = mesh_part(mesh, r->rank, in->axes), n = mesh_size(mesh, in->axes);
+    c->part = part;
+    c->n_members = n;
+    c->leader = mesh_group(mesh, r->rank, in->axes);
+    if (in->op != OP_send && in->op != OP_recv) return;
+    int64_t other = ((int64_t)part + in->hop) % (int64_t)n;
+    Rank peer = mesh_member(mesh, r->rank, in->axes, (uint32_t)(other < 0 ? other + n : other));
+    c->n_members = 2;
+    c->part = in->op == OP_recv;
+    c->leader = in->op == OP_send ? r->rank : peer;
+    c->peer = in->op == OP_send ? peer : r->rank;
+}
+
+/* NULL, or what is wrong with the sizes and types. */
+static const char *check_comm(const Comm *c)
+{
+    bool reduces = c->op == OP_all_reduce || c->op == OP_reduce_scatter;
+    bool ends = c->op == OP_send || c->op == OP_recv;
+    uint64_t n = c->n_members, in = c->in_bytes, out = c->out_bytes;
+    if (ends) return c->leader == c->peer ? "it sends to itself" : NULL;
+    if (c->in == NULL || c->out == NULL) return "it lacks an input or an output";
+    if (reduces && c->reduce == REDUCE_none) return "it does not say how to reduce";
+    if (c->op == OP_all_gather && out != in * n) return "its output is not the sum of its parts";
+    if (c->op == OP_reduce_scatter && in != out * n) return "its input is not the sum of its parts";
+    if (c->op == OP_all_reduce && in != out) return "its input and output differ in size";
+    if (c->op == OP_all_to_all && (in != out || in % n != 0)) return "its parts differ in size";
+    if (c->op == OP_all_to_all && c->in == c->out) return "it cannot work in place";
+    return NULL;
+}
+
+static bool ready_comm(const RankState *r, Pc pc, Arena *arena, Diag *d)
+{
+    const Program *p = r->info->p;
+    const Instr *in = program_instr(p, pc);
+    if (in->args.n < 1 || in->args.n > 2)
+        return fail(r, pc, arena, d, "it has not one or two arguments");
+    Comm *c = arena_alloc(arena, sizeof *c);
+    c->op = in->op;
+    c->stream = in->stream;
+    c->axes = in->axes;
+    c->match = in->match;
+    c->launch = in->launch;
+    c->reduce = (Reduce)graph_attrs_at(&r->plan->graph, in->attrs)->reduce;
+    c->dtype = p->buffers.at[program_arg(p, in, 0)].dtype;
+    for (uint32_t i = 0; i < in->args.n; i++) {
+        const Buffer *b = &p->buffers.at[program_arg(p, in, i)];
+        char *at = rank_memory(r, program_arg(p, in, i));
+        if (b->dtype != c->dtype) return fail(r, pc, arena, d, "its arguments differ in dtype");
+        if (i < in->n_in)
+            c->in = at, c->in_bytes = b->bytes;
+        else
+            c->out = at, c->out_bytes = b->bytes;
+    }
+    find_peers(r, in, c);
+    const char *wrong = check_comm(c);
+    if (wrong) return fail(r, pc, arena, d, wrong);
+    bool reduces = c->op == OP_all_reduce || c->op == OP_reduce_scatter;
+    if (reduces && c->dtype != DT_f32 && c->dtype != DT_f64) {
+        diag_error(d, FAULT_input, "backend-dtype", instr_loc(r->plan, in),
+                   "%s: this backend reduces fp32 and fp64 only",
+                   instr_text(r->plan, p, pc, arena));
+        diag_hint(d, "add --set precision.reduce=fp32, or check the plan with --verify");
+        return false;
+    }
+    r->at[pc] = (Ready){.comm = c};
+    return true;
+}
+
+/* ---- the rank ---- */
+
+static bool allocate(void **block, char **at, uint64_t bytes, bool poison, Diag *d)
+{
+    size_t size = (size_t)((bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN + ARENA_SLACK);
+    if (posix_memalign(block, ARENA_ALIGN, size) != 0) {
+        *block = NULL;
+        Loc none = {NULL, 0};
+        return diag_error(d, FAULT_run, "exec-memory", none, "no memory for an arena of %llu bytes",
+                          (unsigned long long)bytes);
+    }
+    *at = *block;
+    if (poison)
+        poison_fill(*at, size);
+    else
+        memset(*at, 0, size);
+    return true;
+}
+
+bool rank_open(RankState *r, const Plan *plan, const ProgramInfo *info, Rank rank,
+               const Control *control, bool poison, Arena *arena, Diag *d)
+{
+    const Program *p = info->p;
+    *r = (RankState){.plan = plan, .info = info, .rank = rank, .poison = poison};
+    if (!allocate(&r->blocks[0], &r->device, p->bytes, poison, d)) return false;
+    if (!allocate(&r->blocks[1], &r->host, p->host_bytes, poison, d)) return false;
+    r->at = arena_array(arena, p->code.n, sizeof *r->at);
+    r->n_before = arena_array(arena, p->code.n, sizeof *r->n_before);
+    r->n_touches = arena_array(arena, p->buffers.n, sizeof *r->n_touches);
+    uint32_t errors = d->n_errors;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        bool is_comm = op_info(program_instr(p, pc)->op)->class_ == OP_CLASS_comm;
+        bool fine = is_comm ? ready_comm(r, pc, arena, d) : ready_compute(r, pc, control, arena, d);
+        if (!fine && d->n_errors > errors + 3) break; /* the first few say it all */
+    }
+    return d->n_errors == errors;
+}
+
+void rank_close(RankState *r)
+{
+    free(r->blocks[0]);
+    free(r->blocks[1]);
+    r->blocks[0] = r->blocks[1] = NULL;
+}

@@ -1,0 +1,291 @@
+/* A training run: open the backend, agree with the other processes, initialise in place, step, and
+ * read what there is to report from the plan's own buffers. */
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "exec/exec.h"
+#include "exec/flat.h"
+#include "exec/ready.h"
+#include "planner/ir/text.h"
+
+double exec_lr(const ExecOptions *o, int64_t step)
+{
+    const double pi = 3.14159265358979323846;
+    if (step < o->warmup_steps) return o->lr * (double)(step + 1) / (double)o->warmup_steps;
+    if (o->total_steps <= o->warmup_steps) return o->lr;
+    double done = (double)(step - o->warmup_steps) / (double)(o->total_steps - o->warmup_steps);
+    if (done > 1) done = 1;
+    double low = o->lr * o->min_lr_ratio;
+    return low + (o->lr - low) * 0.5 * (1 + cos(pi * done));
+}
+
+/* What a run needs at hand. */
+typedef struct Run {
+    const Plan *plan;
+    const ExecOptions *options;
+    Arena *arena;
+    Backend *backend;
+    ExecResult *result;
+    Diag *d;
+    Rank first_rank;
+    uint32_t n_ranks, process, n_processes;
+    const double *norm; /* {norm, coefficient} of the first local rank; NULL: the plan has none */
+    const void *loss;
+    DType loss_dtype;
+    struct Verdict *verdicts; /* [n_processes] */
+} Run;
+
+typedef struct Verdict {
+    Ps time_ps;
+    uint32_t not_finite, reserved;
+} Verdict;
+
+static Ps now_ps(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (Ps)t.tv_sec * PS_PER_S + (Ps)t.tv_nsec * 1000;
+}
+
+/* ---- before the first step ---- */
+
+typedef struct Identity {
+    char version[32];
+    Hash128 plan;
+} Identity;
+
+static bool agree(Run *run)
+{
+    Identity mine = {{0}, text_plan_id(run->plan, run->arena)};
+    const char *version = run->options->version ? run->options->version : "";
+    strncpy(mine.version, version, sizeof mine.version - 1);
+    Identity *all = arena_array(run->arena, run->n_processes, sizeof *all);
+    if (!run->backend->exchange(run->backend, &mine, sizeof mine, all, run->d)) return false;
+    Loc none = {NULL, 0};
+    for (uint32_t i = 0; i < run->n_processes; i++) {
+        if (strcmp(all[i].version, mine.version) != 0) {
+            diag_error(run->d, FAULT_run, "version-mismatch", none,
+                       "process %u runs version %s, process %u version %s", i, all[i].version,
+                       run->process, mine.version);
+            diag_hint(run->d, "install the same version on every machine");
+            return false;
+        }
+        if (all[i].plan.hi != mine.plan.hi || all[i].plan.lo != mine.plan.lo) {
+            diag_error(run->d, FAULT_run, "plan-mismatch", none,
+                       "process %u has plan %s, process %u plan %s", i,
+                       hash_hex(run->arena, all[i].plan), run->process,
+                       hash_hex(run->arena, mine.plan));
+            diag_hint(run->d, "the script, or what it reads, differs between the machines");
+            return false;
+        }
+    }
+    return true;
+}
+
+static void initialise(const Run *run)
+{
+    Arena *scratch = arena_new();
+    for (Rank r = run->first_rank; r < run->first_rank + run->n_ranks; r++) {
+        const Program *p = plan_program(run->plan, r);
+        for (BufferId b = 1; b < p->buffers.n; b++) {
+            const Buffer *buffer = &p->buffers.at[b];
+            if (!flat_is_home(buffer)) continue;
+            bool is_state = buffer->category == CATEGORY_optimizer;
+            if (!is_state && buffer->category != CATEGORY_parameter) continue;
+            void *at = run->backend->memory(run->backend, r, b);
+            memset(at, 0, buffer->bytes); /* padding, and moments that begin at zero */
+            if (!is_state) flat_init(run->plan, p, b, r, scratch, at);
+            arena_reset(scratch);
+        }
+    }
+    arena_free(scratch);
+}
+
+static void find_reports(Run *run)
+{
+    const Program *p = plan_program(run->plan, run->first_rank);
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        const Buffer *buffer = &p->buffers.at[b];
+        if (buffer->parent || !buffer->persistent || buffer->tensor == 0) continue;
+        if (buffer->tensor != run->plan->graph.loss) continue;
+        run->loss = run->backend->memory(run->backend, run->first_rank, b);
+        run->loss_dtype = buffer->dtype;
+    }
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = program_instr(p, pc);
+        if (in->op != OP_clip_coef) continue;
+        run->norm = run->backend->memory(run->backend, run->first_rank, program_arg(p, in, 1));
+    }
+}
+
+static double read_loss(const Run *run)
+{
+    if (run->loss == NULL) return 0;
+    return run->loss_dtype == DT_f64 ? *(const double *)run->loss
+                                     : (double)*(const float *)run->loss;
+}
+
+static void reserve_rows(Run *run)
+{
+    uint64_t n = 0;
+    for (Rank r = run->first_rank; r < run->first_rank + run->n_ranks; r++)
+        n += plan_program(run->plan, r)->code.n;
+    Trace *t = &run->result->trace;
+    assert(n < UINT32_MAX);
+    t->rows.at =
+        list_grow(run->arena, t->rows.at, 0, &t->rows.room, (uint32_t)n, sizeof *t->rows.at);
+    t->steps.at = list_grow(run->arena, t->steps.at, 0, &t->steps.room, run->options->steps + 1,
+                            sizeof *t->steps.at);
+    t->step = run->options->trace_step;
+}
+
+/* ---- steps ---- */
+
+/* The gradient norm of the step is not finite. Nothing was updated, so the step can be run once
+ * more, looking at every number. */
+static bool report_not_finite(Run *run, const Control *control)
+{
+    BadNumber mine, *all = arena_array(run->arena, run->n_processes, sizeof *all);
+    const BadNumber *worst = NULL;
+    if (!run->backend->find_bad(run->backend, control, &mine, run->d)) return false;
+    if (!run->backend->exchange(run->backend, &mine, sizeof mine, all, run->d)) return false;
+    for (uint32_t i = 0; i < run->n_processes; i++)
+        if (all[i].pc && (worst == NULL || all[i].pc < worst->pc)) worst = &all[i];
+    Loc none = {NULL, 0};
+    if (worst == NULL)
+        return diag_error(run->d, FAULT_run, "not-finite", none,
+                          "step %lld: the gradient norm is not finite, though every number is",
+                          (long long)control->step);
+    const Program *p = plan_program(run->plan, worst->rank);
+    const Instr *in = program_instr(p, worst->pc);
+    BufferId b = program_arg(p, in, in->n_in + worst->output);
+    TensorId t = p->buffers.at[b].tensor;
+    diag_error(run->d, FAULT_run, "not-finite", instr_loc(run->plan, in),
+               "step %lld: the first bad number is %g, element %llu of %s on rank %u, made by %s",
+               (long long)control->step, worst->value, (unsigned long long)worst->element,
+               t ? run->plan->graph.tensors.at[t].name : "a buffer", worst->rank,
+               instr_text(run->plan, p, worst->pc, run->arena));
+    diag_hint(run->d,
+              "the weights are still those of the step before; try a smaller learning rate");
+    return false;
+}
+
+static bool one_step(Run *run, uint32_t index)
+{
+    Control control = {index, exec_lr(run->options, index), run->options->data};
+    bool traced = index == run->options->trace_step;
+    Ps start = now_ps();
+    if (!run->backend->step(run->backend, &control, traced ? &run->result->trace : NULL, run->d))
+        return false;
+    StepRow row = {
+        .step = index, .loss = read_loss(run), .grad_norm = run->norm ? run->norm[0] : 0};
+    Verdict mine = {now_ps() - start, run->norm && !isfinite(run->norm[0]), 0};
+    if (!run->backend->exchange(run->backend, &mine, sizeof mine, run->verdicts, run->d))
+        return false;
+    bool not_finite = false;
+    for (uint32_t i = 0; i < run->n_processes; i++) {
+        if (run->verdicts[i].time_ps > row.time_ps) row.time_ps = run->verdicts[i].time_ps;
+        not_finite = not_finite || run->verdicts[i].not_finite;
+    }
+    if (not_finite) return report_not_finite(run, &control);
+    run->result->trace.steps.at[run->result->trace.steps.n++] = row;
+    const StepInfo *info = &run->plan->step;
+    if (run->process == 0 && run->options->on_step)
+        run->options->on_step(run->options->self, &row, (uint64_t)(info->global_batch * info->seq));
+    Loc none = {NULL, 0};
+    return isfinite(row.loss) ||
+           diag_error(run->d, FAULT_run, "not-finite", none,
+                      "step %u: the loss is %g, though the gradient is finite", index, row.loss);
+}
+
+/* ---- after the last step ---- */
+
+static int by_rank(const void *a, const void *b)
+{
+    const TraceRow *x = a, *y = b;
+    if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
+    return x->pc < y->pc ? -1 : x->pc > y->pc;
+}
+
+/* Rows of all processes, on the first one. */
+static bool gather_rows(Run *run)
+{
+    Trace *t = &run->result->trace;
+    uint32_t most = 0, *n = arena_array(run->arena, run->n_processes, sizeof *n);
+    if (!run->backend->exchange(run->backend, &t->rows.n, sizeof t->rows.n, n, run->d))
+        return false;
+    for (uint32_t i = 0; i < run->n_processes; i++)
+        if (n[i] > most) most = n[i];
+    if (most > 0 && run->n_processes > 1) {
+        TraceRow *mine = arena_array(run->arena, most, sizeof *mine);
+        TraceRow *all = arena_array(run->arena, (size_t)most * run->n_processes, sizeof *all);
+        if (t->rows.n > 0) memcpy(mine, t->rows.at, t->rows.n * sizeof *mine);
+        if (!run->backend->exchange(run->backend, mine, most * sizeof *mine, all, run->d))
+            return false;
+        t->rows.n = 0;
+        for (uint32_t i = 0; run->process == 0 && i < run->n_processes; i++)
+            for (uint32_t k = 0; k < n[i]; k++)
+                list_push(run->arena, &t->rows, all[(size_t)i * most + k]);
+    }
+    if (t->rows.n > 0) qsort(t->rows.at, t->rows.n, sizeof *t->rows.at, by_rank);
+    return true;
+}
+
+static bool gather_memory(Run *run)
+{
+    uint64_t mine[2] = {0, run->backend->outside_bytes(run->backend)};
+    for (Rank r = run->first_rank; r < run->first_rank + run->n_ranks; r++) {
+        uint64_t highest = run->backend->highest_touched(run->backend, r);
+        if (highest > mine[0]) mine[0] = highest;
+    }
+    uint64_t *all = arena_array(run->arena, (size_t)2 * run->n_processes, sizeof *all);
+    if (!run->backend->exchange(run->backend, mine, sizeof mine, all, run->d)) return false;
+    for (uint32_t i = 0; i < run->n_processes; i++) {
+        ExecResult *result = run->result;
+        if (all[2 * i] > result->highest_touched) result->highest_touched = all[2 * i];
+        if (all[2 * i + 1] > result->outside_bytes) result->outside_bytes = all[2 * i + 1];
+    }
+    return true;
+}
+
+static bool run_all(Run *run)
+{
+    const ExecOptions *options = run->options;
+    if (!run->backend->open(run->backend, run->plan, &options->backend_options, run->d))
+        return false;
+    run->backend->ranks(run->backend, &run->first_rank, &run->n_ranks);
+    run->n_processes = run->backend->processes(run->backend, &run->process);
+    run->result->is_first = run->process == 0;
+    run->verdicts = arena_array(run->arena, run->n_processes, sizeof *run->verdicts);
+    if (!agree(run)) return false;
+    initialise(run);
+    find_reports(run);
+    reserve_rows(run);
+    for (uint32_t i = 0; i < options->steps; i++)
+        if (!one_step(run, i)) return false;
+    if (options->at_end && !options->at_end(options->self, run->backend, run->d)) return false;
+    return gather_rows(run) && gather_memory(run);
+}
+
+bool exec_run(const Plan *plan, const ExecOptions *options, Arena *arena, ExecResult *result,
+              Diag *d)
+{
+    *result = (ExecResult){.is_first = true};
+    assert(options->data != NULL);
+    bool loopback = options->backend == NULL || strcmp(options->backend, "loopback") == 0;
+    Backend *backend = loopback ? backend_loopback(arena)
+                                : backend_mpi(arena, options->backend_options.module_dir, d);
+    if (backend == NULL) return false;
+    Run run = {.plan = plan,
+               .options = options,
+               .arena = arena,
+               .backend = backend,
+               .result = result,
+               .d = d};
+    bool fine = run_all(&run);
+    backend->close(backend);
+    return fine;
+}
