@@ -121,7 +121,8 @@ static Rings find_rings(const Case *c)
         }
         channels = fmin(fmax(mine, 1), 32);
         if (best <= 0) best = rate;
-        if (c->per_node > 1 && channels * best > port) channels = fmax(floor(port / best), 1);
+        double inside = (c->per_node - 1) / c->per_node; /* one hop in g leaves by the NIC */
+        if (channels * best * inside > port) channels = fmax(floor(port / (best * inside)), 1);
     }
     if (channels <= 0) return (Rings){1, port, port};
     bool sm90 = c->arch == ARCH_hopper || c->arch == ARCH_blackwell;
