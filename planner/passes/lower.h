@@ -24,6 +24,8 @@ typedef struct Access {
 typedef struct Version {
     BufferId buffer;
     Layout layout;
+    NodeId
+        consumer;  /* 0: for everybody; else made for this forward node alone (unshared gathers) */
     uint32_t next; /* in Lower.versions; 0: end */
 } Version;
 
@@ -40,6 +42,7 @@ typedef struct UnitState {
     BufferId gathered;        /* resident weights; 0: not gathered */
     BufferId kept;            /* reshard to n: my slice of the gathered weights */
     Pc last_use;              /* last instruction that read the weights */
+    Pc reduced;               /* its last reduce_scatter */
     BufferId full_grad;       /* unsharded gradient, while being written */
     uint32_t n_contributions; /* of this micro-batch that are still to come */
     uint32_t n_per_microbatch;
@@ -127,9 +130,8 @@ BufferId lower_find_version(const Lower *l, TensorId t, const Layout *layout); /
 
 /* ---- lower_unit.c ---- */
 void lower_units_start(Lower *l);
-BufferId lower_weight(Lower *l, TensorId param,
-                      NodeId origin);      /* gathers and prefetches; layout: use */
-void lower_after_node(Lower *l, NodeId n); /* releases and reduces what n ended */
+BufferId lower_weight(Lower *l, TensorId param); /* gathers and prefetches; layout: use */
+void lower_after_node(Lower *l, NodeId n);       /* releases and reduces what n ended */
 /* Where the gradient of `param` is summed in this micro-batch: a view with its home layout. */
 BufferId lower_grad_home(Lower *l, TensorId param, Layout *home);
 void lower_grad_arrived(Lower *l, TensorId param);

@@ -146,34 +146,48 @@ BufferId lower_convert(Lower *l, BufferId from, const Layout *to, NodeId origin,
     return from;
 }
 
-void lower_add_version(Lower *l, TensorId t, BufferId buffer)
+static void add_version(Lower *l, TensorId t, BufferId buffer, NodeId consumer)
 {
     list_reserve_none(l->scratch, &l->versions);
-    Version v = {buffer, lower_shape(l, buffer)->layout, l->versions_of[t]};
+    Version v = {buffer, lower_shape(l, buffer)->layout, consumer, l->versions_of[t]};
     l->versions_of[t] = (uint32_t)list_push(l->scratch, &l->versions, v);
+}
+
+void lower_add_version(Lower *l, TensorId t, BufferId buffer)
+{
+    add_version(l, t, buffer, 0);
+}
+
+static BufferId find_version(const Lower *l, TensorId t, const Layout *layout, NodeId consumer)
+{
+    for (uint32_t i = l->versions_of[t]; i; i = l->versions.at[i].next) {
+        const Version *v = &l->versions.at[i];
+        if (v->consumer && v->consumer != consumer) continue;
+        if (!layout || layout_equal(&v->layout, layout)) return v->buffer;
+    }
+    return 0;
 }
 
 BufferId lower_find_version(const Lower *l, TensorId t, const Layout *layout)
 {
-    for (uint32_t v = l->versions_of[t]; v; v = l->versions.at[v].next)
-        if (!layout || layout_equal(&l->versions.at[v].layout, layout))
-            return l->versions.at[v].buffer;
-    return 0;
+    return find_version(l, t, layout, 0);
 }
 
 BufferId lower_want(Lower *l, TensorId t, const Layout *layout, NodeId origin)
 {
     const Tensor *tensor = &l->g->tensors.at[t];
+    const Node *reader = &l->g->nodes.at[origin];
+    NodeId consumer = l->job->share_gathers ? 0 : reader->forward ? reader->forward : origin;
     BufferId found;
     if (tensor->role == ROLE_param) {
-        found = lower_weight(l, t, origin);
+        found = lower_weight(l, t);
         if (layout_equal(&lower_shape(l, found)->layout, layout)) return found;
         return lower_convert(l, found, layout, origin, CATEGORY_gathered);
     }
-    if ((found = lower_find_version(l, t, layout))) return found;
+    if ((found = find_version(l, t, layout, consumer))) return found;
     Layout use = tensor->use;
-    BufferId from = lower_find_version(l, t, &use);
-    if (!from) from = lower_find_version(l, t, NULL);
+    BufferId from = find_version(l, t, &use, 0);
+    if (!from) from = find_version(l, t, NULL, 0);
     if (!from) {
         assert(tensor->role == ROLE_activation);
         assert(l->phase == PHASE_backward || l->phase == PHASE_recompute);
@@ -184,6 +198,6 @@ BufferId lower_want(Lower *l, TensorId t, const Layout *layout, NodeId origin)
         return lower_want(l, t, layout, origin);
     }
     BufferId made = lower_convert(l, from, layout, origin, CATEGORY_activation);
-    if (l->job->share_gathers) lower_add_version(l, t, made);
+    add_version(l, t, made, consumer);
     return made;
 }

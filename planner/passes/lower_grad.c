@@ -38,7 +38,7 @@ static Version *find_sum(Lower *l, TensorId grad, const Layout *layout)
 static void add_sum(Lower *l, TensorId grad, BufferId buffer)
 {
     list_reserve_none(l->scratch, &l->versions);
-    Version v = {buffer, lower_shape(l, buffer)->layout, state_of(l, grad)->sums};
+    Version v = {buffer, lower_shape(l, buffer)->layout, 0, state_of(l, grad)->sums};
     state_of(l, grad)->sums = (uint32_t)list_push(l->scratch, &l->versions, v);
 }
 
@@ -177,8 +177,9 @@ static void prepare_sibling(Lower *l, NodeId id)
     if (id + 1 >= l->g->nodes.n) return;
     Node n = l->g->nodes.at[id + 1];
     Binding b;
-    if (n.forward != l->g->nodes.at[id].forward || !l->job->share_gathers) return;
-    if (op_info(n.op)->class_ != OP_CLASS_contract || !graph_bind(l->g, &n, &b, l->job->diag)) return;
+    if (n.forward != l->g->nodes.at[id].forward) return;
+    if (op_info(n.op)->class_ != OP_CLASS_contract || !graph_bind(l->g, &n, &b, l->job->diag))
+        return;
     for (uint32_t i = 0; i < n.n_in; i++) {
         Layout want;
         if (l->g->tensors.at[n.in[i]].role != ROLE_activation) continue;

@@ -126,9 +126,8 @@ static void begin_use(Lower *l, UnitId u)
             gather(l, l->uses.at[j].unit, l->uses.at[j].backward);
 }
 
-BufferId lower_weight(Lower *l, TensorId param, NodeId origin)
+BufferId lower_weight(Lower *l, TensorId param)
 {
-    (void)origin;
     const Tensor *t = &l->g->tensors.at[param];
     UnitState *s = &l->units[t->unit];
     if (l->g->units.at[t->unit].shard && (!s->gathered || !s->begun)) begin_use(l, t->unit);
@@ -198,7 +197,9 @@ BufferId lower_grad_home(Lower *l, TensorId param, Layout *home)
         s->full_grad =
             lower_buffer(l, &whole, lower_dtype(l, unit->reduce_dtype), CATEGORY_gradient);
         l->p->buffers.at[s->full_grad].unit = t->unit;
-        if (!lower_defers(l, t->unit)) l->grad_after = l->previous_reduce;
+        /* its own last reduction is long past: with that edge its bytes can be the same again */
+        if (!lower_defers(l, t->unit))
+            l->grad_after = s->reduced > l->previous_reduce ? s->reduced : l->previous_reduce;
     }
     BufferId view = l->grad_view[param];
     if (view && l->p->buffers.at[view].parent == s->full_grad) return view;
@@ -303,7 +304,7 @@ static void scatter(Lower *l, UnitId u, BufferId full)
     e.attrs.reduce = REDUCE_sum;
     Pc pc = lower_emit(l, &e);
     l->previous_reduce = l->last_reduce;
-    l->last_reduce = pc;
+    l->last_reduce = s->reduced = pc;
     if (first) {
         if (lower_is_last(l)) reduce_replicas(l, u);
         return;

@@ -28,6 +28,8 @@ typedef struct Memory {
     uint32_t *ends, *next_end;
     LIST(Piece) pieces; /* by offset */
     uint64_t top;
+    LIST(BufferId) before, current; /* buffers that began in the last micro-batch, in this one */
+    uint32_t microbatch;
 } Memory;
 
 static uint64_t align_up(uint64_t bytes)
@@ -103,49 +105,95 @@ static void find_lives(Memory *m)
     }
 }
 
-/* Removes [offset, offset + size) from the run of pieces that begins at index i. */
-static void take(Memory *m, uint32_t i, uint64_t size)
+/* Removes [offset, offset + size), which usable pieces cover, beginning within piece i. */
+static void take(Memory *m, uint32_t i, uint64_t offset, uint64_t size)
 {
+    Piece head = m->pieces.at[i];
+    head.size = offset - head.offset;
+    uint64_t end = offset + size;
     uint32_t k = i;
-    while (k < m->pieces.n && size >= m->pieces.at[k].size) size -= m->pieces.at[k++].size;
-    if (size) {
-        assert(k < m->pieces.n);
-        m->pieces.at[k].offset += size;
-        m->pieces.at[k].size -= size;
+    while (k < m->pieces.n && m->pieces.at[k].offset + m->pieces.at[k].size <= end) k++;
+    bool tail = k < m->pieces.n && m->pieces.at[k].offset < end;
+    Piece rest = {0, 0, {{0}}};
+    if (tail) {
+        rest = m->pieces.at[k];
+        rest.size -= end - rest.offset;
+        rest.offset = end;
+        k++;
     }
-    memmove(&m->pieces.at[i], &m->pieces.at[k], (m->pieces.n - k) * sizeof(Piece));
-    m->pieces.n -= k - i;
+    uint32_t n_new = (head.size > 0) + (uint32_t)tail;
+    if (n_new > k - i) list_add(m->scratch, &m->pieces); /* one piece becomes two */
+    uint32_t behind = m->pieces.n - (n_new > k - i) - k;
+    memmove(&m->pieces.at[i + n_new], &m->pieces.at[k], behind * sizeof(Piece));
+    m->pieces.n = i + n_new + behind;
+    if (head.size > 0) m->pieces.at[i++] = head;
+    if (tail) m->pieces.at[i] = rest;
 }
 
-/* The smallest run of adjacent usable pieces that holds `size`; else grows the arena, from its last
+/* The same place as in the micro-batch before, so that interior micro-batches repeat. */
+static bool allocate_at(Memory *m, uint64_t offset, uint64_t size, const Clock *now)
+{
+    uint32_t i = 0;
+    while (i < m->pieces.n && m->pieces.at[i].offset + m->pieces.at[i].size <= offset) i++;
+    uint32_t first = i;
+    if (i == m->pieces.n || m->pieces.at[i].offset > offset) return false;
+    uint64_t end = m->pieces.at[i].offset;
+    while (i < m->pieces.n && m->pieces.at[i].offset == end && end < offset + size) {
+        if (!passed(&m->pieces.at[i].busy, now)) return false;
+        end += m->pieces.at[i++].size;
+    }
+    if (end < offset + size) return false;
+    take(m, first, offset, size);
+    return true;
+}
+
+/* The lowest run of adjacent usable pieces that holds `size`; else grows the arena, from its last
  * free pieces if they are usable. */
 static uint64_t allocate(Memory *m, uint64_t size, const Clock *now)
 {
-    uint32_t best = UINT32_MAX, tail = UINT32_MAX;
-    uint64_t best_size = UINT64_MAX, tail_size = 0;
+    uint64_t tail_size = 0;
+    uint32_t tail = UINT32_MAX;
     for (uint32_t i = 0; i < m->pieces.n;) {
         if (!passed(&m->pieces.at[i].busy, now)) {
             i++;
             continue;
         }
         uint32_t first = i;
-        uint64_t end = m->pieces.at[i].offset;
+        uint64_t start = m->pieces.at[i].offset, end = start;
         while (i < m->pieces.n && m->pieces.at[i].offset == end &&
                passed(&m->pieces.at[i].busy, now))
             end += m->pieces.at[i++].size;
-        uint64_t run = end - m->pieces.at[first].offset;
-        if (run >= size && run < best_size) best = first, best_size = run;
-        if (end == m->top) tail = first, tail_size = run;
-    }
-    if (best != UINT32_MAX) {
-        uint64_t offset = m->pieces.at[best].offset;
-        take(m, best, size);
-        return offset;
+        if (end - start >= size) {
+            take(m, first, start, size);
+            return start;
+        }
+        if (end == m->top) tail = first, tail_size = end - start;
     }
     uint64_t offset = m->top - tail_size;
     if (tail != UINT32_MAX) m->pieces.n = tail;
     m->top = offset + size;
     return offset;
+}
+
+static uint64_t place(Memory *m, Pc pc, BufferId b)
+{
+    Program *p = m->p;
+    const Clock *now = &m->clocks[pc];
+    uint64_t size = align_up(p->buffers.at[b].bytes);
+    if (p->code.at[pc].microbatch != m->microbatch) {
+        m->microbatch = p->code.at[pc].microbatch;
+        m->before.n = 0;
+        for (uint32_t i = 0; i < m->current.n; i++)
+            list_push(m->scratch, &m->before, m->current.at[i]);
+        m->current.n = 0;
+    }
+    uint32_t ordinal = (uint32_t)list_push(m->scratch, &m->current, b);
+    if (m->microbatch >= 2 && ordinal < m->before.n) {
+        const Buffer *hint = &p->buffers.at[m->before.at[ordinal]];
+        if (align_up(hint->bytes) == size && allocate_at(m, hint->offset, size, now))
+            return hint->offset;
+    }
+    return allocate(m, size, now);
 }
 
 /* Keeps the list short: adjacent pieces that are all free by now become one. */
@@ -203,8 +251,7 @@ static void place_transient(Memory *m)
         for (BufferId b = m->starts[pc]; b; b = m->next_start[b]) {
             BufferId from = in_place(m, pc, b);
             Buffer *at = &m->p->buffers.at[b];
-            at->offset = from ? m->p->buffers.at[from].offset
-                              : allocate(m, align_up(at->bytes), &m->clocks[pc]);
+            at->offset = from ? m->p->buffers.at[from].offset : place(m, pc, b);
             if (from) handed_on[from] = true;
         }
         for (BufferId b = m->ends[pc]; b; b = m->next_end[b])

@@ -1,0 +1,320 @@
+/* The passes: collectives counted and weighed against closed forms; orders and sizes that are
+ * refused; periodic offsets. The forms are those of FSDP2 and of Megatron's tensor and sequence
+ * parallelism. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "planner/base/str.h"
+#include "tests/support/tiny.h"
+
+static Arena *arena;
+static Diag diag;
+
+static int setup(void **state)
+{
+    (void)state;
+    arena = arena_new();
+    diag = diag_in(arena);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    arena_free(arena);
+    return 0;
+}
+
+static Plan *compile(const Tiny *t)
+{
+    Plan *plan = tiny_plan(t, false, arena, &diag);
+    Str s = str_in(arena);
+    diag_print(&diag, &s);
+    if (!plan) fail_msg("%s", str_text(&s));
+    return plan;
+}
+
+typedef struct Count {
+    uint32_t n;
+    uint64_t bytes;
+} Count;
+
+/* Collectives of one op on one axis name, outside the update. */
+static Count count(const Plan *plan, OpKind op, AxisName axis)
+{
+    const Program *p = &plan->programs.at[0];
+    AxisSet axes = mesh_axes(&plan->mesh, axis);
+    Count c = {0, 0};
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        if (in->op != op || in->phase == PHASE_update || !in->axes || (in->axes & ~axes)) continue;
+        c.n++;
+        c.bytes += plan_comm_bytes(plan, p, in);
+    }
+    return c;
+}
+
+static uint64_t padded_elements(const Plan *plan)
+{
+    uint64_t n = 0;
+    for (UnitId u = 1; u < plan->graph.units.n; u++) n += plan->graph.units.at[u].padded;
+    return n;
+}
+
+static void fsdp2_counts(void **state)
+{
+    (void)state;
+    for (uint32_t m = 1; m <= 3; m += 2)
+        for (int ac = AC_none; ac <= AC_selective; ac++)
+            for (uint32_t L = 1; L <= 4; L++) {
+                Tiny t = tiny_default();
+                t.dp_shard = 4, t.layers = L, t.microbatches = m, t.ac = (AcMode)ac;
+                const Plan *plan = compile(&t);
+                assert_int_equal(count(plan, OP_all_gather, AXIS_dp_shard).n, m * (2 * L + 1));
+                assert_int_equal(count(plan, OP_reduce_scatter, AXIS_dp_shard).n, m * (L + 1));
+                assert_int_equal(count(plan, OP_reduce_scatter, AXIS_dp_shard).bytes,
+                                 m * 4 * padded_elements(plan));
+                t.fsdp2.reshard_root = true;
+                plan = compile(&t);
+                assert_int_equal(count(plan, OP_all_gather, AXIS_dp_shard).n, m * 2 * (L + 1));
+                assert_int_equal(count(plan, OP_all_gather, AXIS_dp_shard).bytes,
+                                 m * 2 * 4 * padded_elements(plan));
+                t.fsdp2.defer_grad_sync = true;
+                t.fsdp2.reshard_after_forward = RESHARD_false;
+                plan = compile(&t);
+                assert_int_equal(count(plan, OP_all_gather, AXIS_dp_shard).n, m * (L + 1));
+                assert_int_equal(count(plan, OP_reduce_scatter, AXIS_dp_shard).n, L + 1);
+            }
+}
+
+/* reshard_after_forward = 2 of 4: the backward gathers go over 2 ranks only. */
+static void reshard_to_a_part(void **state)
+{
+    (void)state;
+    Tiny t = tiny_default();
+    t.dp_shard = 4, t.layers = 3;
+    t.fsdp2.reshard_after_forward = RESHARD_to, t.fsdp2.reshard_to = 2;
+    const Plan *plan = compile(&t);
+    const Program *p = &plan->programs.at[0];
+    uint32_t n_all = 0, n_inner = 0, n_slices = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        uint32_t size = mesh_size(&plan->mesh, in->axes);
+        n_all += in->op == OP_all_gather && size == 4;
+        n_inner += in->op == OP_all_gather && size == 2;
+        n_slices += in->op == OP_slice;
+    }
+    assert_int_equal(n_all, 3 + 1);
+    assert_int_equal(n_inner, 3);
+    assert_int_equal(n_slices, 3);
+}
+
+static void ddp_counts(void **state)
+{
+    (void)state;
+    for (uint32_t m = 1; m <= 3; m += 2) {
+        Tiny t = tiny_default();
+        t.dp_replicate = 4, t.microbatches = m;
+        const Plan *plan = compile(&t);
+        assert_true(plan->graph.units.n - 1 > 1); /* several buckets */
+        assert_int_equal(count(plan, OP_all_reduce, AXIS_dp_replicate).n, plan->graph.units.n - 1);
+        assert_int_equal(count(plan, OP_all_reduce, AXIS_dp_replicate).bytes,
+                         4 * padded_elements(plan));
+        assert_int_equal(count(plan, OP_all_gather, AXIS_dp_replicate).n, 0);
+    }
+}
+
+static void hsdp_counts(void **state)
+{
+    (void)state;
+    Tiny t = tiny_default();
+    t.dp_replicate = 2, t.dp_shard = 2, t.microbatches = 3;
+    const Plan *plan = compile(&t);
+    assert_int_equal(count(plan, OP_reduce_scatter, AXIS_dp_shard).n, 3 * 3);
+    assert_int_equal(count(plan, OP_all_reduce, AXIS_dp_replicate).n,
+                     3); /* once a step, on the shard */
+    assert_int_equal(count(plan, OP_all_reduce, AXIS_dp_replicate).bytes,
+                     4 * padded_elements(plan) / 2);
+}
+
+/* Sequence parallel: 6 all_gathers and 4 reduce_scatters a layer (4 and 4 with the gathered input
+ * kept), and around them the embedding (reduce_scatter; backward all_gather) and the head
+ * (all_gather, again in backward unless kept; backward reduce_scatter). Each moves micro x seq x
+ * dim. */
+static void sequence_parallel_counts(void **state)
+{
+    (void)state;
+    for (uint32_t tp = 2; tp <= 4; tp += 2)
+        for (int keep = 0; keep <= 1; keep++)
+            for (uint32_t L = 1; L <= 3; L++) {
+                Tiny t = tiny_default();
+                t.tp = tp, t.layers = L, t.microbatches = 3, t.micro = 2;
+                t.tp_options.keep_gathered = keep;
+                const Plan *plan = compile(&t);
+                uint32_t gathers = keep ? 4 * L + 2 : 6 * L + 3, scatters = 4 * L + 2;
+                Count g = count(plan, OP_all_gather, AXIS_tp),
+                      s = count(plan, OP_reduce_scatter, AXIS_tp);
+                uint64_t bytes = (uint64_t)(t.micro * t.seq * t.dim) * 4;
+                assert_int_equal(g.n, 3 * gathers);
+                assert_int_equal(s.n, 3 * scatters);
+                assert_int_equal(g.bytes, 3 * gathers * bytes);
+                assert_int_equal(s.bytes, 3 * scatters * bytes);
+                /* the loss (max, pick, sum-exp) each micro-batch; norm weights' partial gradients
+                 * once */
+                assert_int_equal(count(plan, OP_all_reduce, AXIS_tp).n, 3 * 3 + 1);
+            }
+}
+
+static void plain_tensor_parallel_counts(void **state)
+{
+    (void)state;
+    for (uint32_t L = 1; L <= 3; L++) {
+        Tiny t = tiny_default();
+        t.tp = 2, t.layers = L;
+        t.tp_options.sequence = false;
+        const Plan *plan = compile(&t);
+        assert_int_equal(count(plan, OP_all_gather, AXIS_tp).n, 0);
+        assert_int_equal(count(plan, OP_reduce_scatter, AXIS_tp).n, 0);
+        /* o and down forward, qkv and gate-up backward; embedding forward, head backward; the loss
+         */
+        assert_int_equal(count(plan, OP_all_reduce, AXIS_tp).n, 4 * L + 2 + 3);
+    }
+}
+
+/* Full recomputation repeats both gathers and o's scatter, not down's; the recomputed gathers serve
+ * wgrad. */
+static void full_recompute_counts(void **state)
+{
+    (void)state;
+    for (uint32_t L = 1; L <= 3; L++) {
+        Tiny t = tiny_default();
+        t.tp = 2, t.layers = L, t.ac = AC_full;
+        const Plan *plan = compile(&t);
+        assert_int_equal(count(plan, OP_all_gather, AXIS_tp).n, 6 * L + 3);
+        assert_int_equal(count(plan, OP_reduce_scatter, AXIS_tp).n, 5 * L + 2);
+    }
+}
+
+/* KempnerForge's DTensor plan gathers for q, k, v, gate and up each: 7 and 7 a layer. */
+static void unshared_gathers(void **state)
+{
+    (void)state;
+    for (uint32_t L = 1; L <= 2; L++) {
+        Tiny t = tiny_default();
+        t.tp = 2, t.layers = L;
+        t.tp_options.share_gathers = false, t.tp_options.keep_gathered = true;
+        const Plan *plan = compile(&t);
+        assert_int_equal(count(plan, OP_all_gather, AXIS_tp).n, 7 * L + 2);
+        assert_int_equal(count(plan, OP_reduce_scatter, AXIS_tp).n, 7 * L + 2);
+    }
+}
+
+/* Interior micro-batches use the same offsets: a backend may capture one and replay it. The
+ * reduction of the first unit is accumulated a micro-batch later, so the interior begins at the
+ * third. */
+static void interior_microbatches_repeat(void **state)
+{
+    (void)state;
+    Tiny t = tiny_default();
+    t.dp_shard = 2, t.tp = 2, t.microbatches = 6;
+    const Plan *plan = compile(&t);
+    const Program *p = &plan->programs.at[0];
+    Pc first[6] = {0};
+    uint32_t seen = 0;
+    for (Pc pc = 1; pc < p->code.n && seen < 6; pc++)
+        if (p->code.at[pc].op == OP_batch) first[seen++] = pc;
+    assert_int_equal(seen, 6);
+    assert_int_equal(first[4] - first[3], first[3] - first[2]);
+    for (Pc k = 0; k < first[3] - first[2]; k++) {
+        const Instr *a = &p->code.at[first[2] + k], *b = &p->code.at[first[3] + k];
+        assert_int_equal(a->op, b->op);
+        assert_int_equal(a->args.n, b->args.n);
+        for (uint32_t i = 0; i < a->args.n; i++) {
+            uint64_t at, bt;
+            program_root(p, program_arg(p, a, i), &at);
+            program_root(p, program_arg(p, b, i), &bt);
+            assert_int_equal(at, bt);
+        }
+    }
+}
+
+static const Diagnostic *refused(const Tiny *t, void (*change)(Config *))
+{
+    Config config;
+    Graph graph;
+    tiny_build(t, arena, &config, &graph);
+    if (change) change(&config);
+    LowerOptions options = lower_options_default();
+    diag = diag_in(arena);
+    assert_null(passes_compile(&config, &graph, &options, NULL, arena, &diag));
+    assert_true(diag.n_errors > 0);
+    return &diag.items.at[0];
+}
+
+static void fsdp_first(Config *c)
+{
+    PassConfig tp = c->passes[0];
+    c->passes[0] = c->passes[1], c->passes[1] = tp;
+}
+static void no_passes(Config *c)
+{
+    c->n_passes = 0;
+}
+static void tp_twice(Config *c)
+{
+    c->passes[c->n_passes++] = c->passes[0];
+}
+static void with_pp(Config *c)
+{
+    c->axis_size[AXIS_pp] = 2;
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    Tiny t = tiny_default();
+    t.tp = 2, t.dp_shard = 2;
+    const Diagnostic *d = refused(&t, fsdp_first);
+    assert_string_equal(d->rule, "pass-order");
+    assert_non_null(strstr(d->text, "wrong slice"));
+    assert_non_null(strstr(d->hint, "tp{...}, fsdp2{...}"));
+    assert_string_equal(refused(&t, tp_twice)->rule, "pass-twice");
+    assert_string_equal(refused(&t, no_passes)->rule, "axis-unused");
+    assert_int_equal(diag.n_errors, 2); /* tp and dp_shard: all at once */
+    assert_string_equal(refused(&t, with_pp)->rule, "axis-unsupported");
+    t = tiny_default();
+    t.groups = 25, t.tp = 2;
+    d = refused(&t, NULL);
+    assert_string_equal(d->rule, "divides-heads");
+    assert_non_null(strstr(d->text, "heads = 25 cannot be split over tp = 2"));
+    assert_non_null(strstr(d->hint, "1, 5, 25"));
+    t = tiny_default();
+    t.seq = 9, t.tp = 2;
+    assert_string_equal(refused(&t, NULL)->rule, "divides-seq");
+    t = tiny_default();
+    t.dp_shard = 6, t.fsdp2.reshard_after_forward = RESHARD_to, t.fsdp2.reshard_to = 4;
+    d = refused(&t, NULL);
+    assert_string_equal(d->rule, "reshard-divides");
+    assert_non_null(strstr(d->hint, "2, 3"));
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {TEST(fsdp2_counts),
+                                       TEST(reshard_to_a_part),
+                                       TEST(ddp_counts),
+                                       TEST(hsdp_counts),
+                                       TEST(sequence_parallel_counts),
+                                       TEST(plain_tensor_parallel_counts),
+                                       TEST(full_recompute_counts),
+                                       TEST(unshared_gathers),
+                                       TEST(interior_microbatches_repeat),
+                                       TEST(refusals)};
+    return cmocka_run_group_tests_name("passes", tests, NULL, NULL);
+}
