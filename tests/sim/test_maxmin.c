@@ -1,0 +1,271 @@
+/* Sharing of links: closed forms of small cases, and folded runs equal to unfolded ones to the
+ * picosecond where groups lie on nodes evenly and unevenly. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/sim/synthetic.h"
+
+static Cluster hopper(uint32_t nodes, uint32_t per_node)
+{
+    Cluster c = {.name = "test", .nodes = nodes, .intra = FABRIC_nvswitch};
+    c.devices_per_node = per_node;
+    c.device = (Device){.name = "H100", .arch = "Hopper", .sms = 132, .hbm_bytes_per_s = 3.35e12};
+    c.intra_bytes_per_s = 450e9;
+    c.nics_per_node = per_node;
+    c.nic_bytes_per_s = 50e9;
+    c.oversubscription = 1;
+    return c;
+}
+
+static bool run_net(const Plan *plan, const Cluster *cluster, bool unfolded, Arena *arena,
+                    EngineResult *result, Diag *d)
+{
+    Fold *fold =
+        fold_ranks(plan, cluster->devices_per_node, cluster->nics_per_node, unfolded, arena);
+    NetModel net = maxmin_net(maxmin_new(cluster, fold, arena));
+    EngineOptions options = {.cost = &synthetic_cost, .net = &net, .fold = fold, .record = true};
+    return engine_run(plan, &options, arena, result, d);
+}
+
+/* One collective alone takes exactly NCCL's time. */
+static void alone_is_the_model(void **state)
+{
+    (void)state;
+    static const OpKind ops[] = {OP_all_reduce, OP_all_gather, OP_reduce_scatter, OP_all_to_all};
+    for (uint32_t i = 0; i < 4; i++) {
+        for (uint32_t nodes = 1; nodes <= 4; nodes *= 2) {
+            Arena *arena = arena_new();
+            Diag d = diag_in(arena);
+            Cluster c = hopper(nodes, 8);
+            c.collective_launch_s = 8e-6;
+            Plan *plan = synthetic_plan(arena, 1, 8 * nodes, 1, 1);
+            AxisSet dp = synthetic_axis(plan, AXIS_dp_shard);
+            synthetic_comm(plan, 0, STREAM_dp_gather, ops[i], dp, 0, 1, 300 << 20);
+            EngineResult result;
+            for (uint32_t unfolded = 0; unfolded < 2; unfolded++) {
+                assert_true(run_net(plan, &c, unfolded == 1, arena, &result, &d));
+                assert_int_equal(result.step_ps,
+                                 nccl_choose(&c, ops[i], nodes, 8, 300 << 20).time_ps);
+            }
+            arena_free(arena);
+        }
+    }
+}
+
+/* Two alike all_gathers at once on one node: each rings at 360 GB/s alone, a port carries 370.8, so
+ * both take the time of all their bytes through one port. */
+static void two_share_a_port(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Cluster c = hopper(1, 8);
+    Plan *plan = synthetic_plan(arena, 1, 8, 1, 1);
+    AxisSet dp = synthetic_axis(plan, AXIS_dp_shard);
+    uint64_t bytes = UINT64_C(1) << 30;
+    synthetic_comm(plan, 0, STREAM_dp_gather, OP_all_gather, dp, 0, 1, bytes);
+    synthetic_comm(plan, 0, STREAM_tp, OP_all_gather, dp, 0, 2, bytes);
+    EngineResult result;
+    assert_true(run_net(plan, &c, false, arena, &result, &d));
+    NcclChoice alone = nccl_choose(&c, OP_all_gather, 1, 8, bytes);
+    double latency = (double)alone.latency_ps / 1e12;
+    double expected = latency + 2 * alone.port_bytes / nccl_port_bytes_per_s(&c);
+    double got = (double)result.step_ps / 1e12;
+    assert_true(fabs(got / expected - 1) < 1e-4);
+    assert_int_equal(result.line[0].end[1], result.line[0].end[2]);
+    arena_free(arena);
+}
+
+/* When the shorter one of two ends, the other goes on at full speed: no byte is lost. */
+static void what_is_freed_is_used(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Cluster c = hopper(1, 8);
+    Plan *plan = synthetic_plan(arena, 1, 8, 1, 1);
+    AxisSet dp = synthetic_axis(plan, AXIS_dp_shard);
+    uint64_t large = UINT64_C(4) << 30, small = UINT64_C(1) << 30;
+    synthetic_comm(plan, 0, STREAM_dp_gather, OP_all_gather, dp, 0, 1, large);
+    synthetic_comm(plan, 0, STREAM_tp, OP_all_gather, dp, 0, 2, small);
+    EngineResult result;
+    assert_true(run_net(plan, &c, true, arena, &result, &d));
+    NcclChoice l = nccl_choose(&c, OP_all_gather, 1, 8, large);
+    NcclChoice s = nccl_choose(&c, OP_all_gather, 1, 8, small);
+    double port = nccl_port_bytes_per_s(&c);
+    /* Both at half a port until the small one is through, then the ring's own rate. */
+    double shared = 2 * s.port_bytes / port;
+    double rest = (l.port_bytes - s.port_bytes) / (l.port_bytes * 1e12 / (double)l.fluid_ps);
+    double expected = (double)l.latency_ps / 1e12 + shared + rest;
+    assert_true(fabs((double)result.step_ps / 1e12 / expected - 1) < 1e-4);
+    arena_free(arena);
+}
+
+/* Tensor parallel groups inside nodes and data parallel ones across share nothing but ports. */
+static void different_rails_do_not_disturb(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Cluster c = hopper(2, 8);
+    Plan *plan = synthetic_plan(arena, 1, 2, 8, 1); /* dp pairs: one rank a node, own NIC each */
+    AxisSet dp = synthetic_axis(plan, AXIS_dp_shard);
+    synthetic_comm(plan, 0, STREAM_dp_gather, OP_all_gather, dp, 0, 1, 1 << 28);
+    EngineResult result;
+    for (uint32_t unfolded = 0; unfolded < 2; unfolded++) {
+        assert_true(run_net(plan, &c, unfolded == 1, arena, &result, &d));
+        assert_int_equal(result.step_ps, nccl_choose(&c, OP_all_gather, 2, 1, 1 << 28).time_ps);
+    }
+    /* With half the uplink per node the eight pairs together are held to it. */
+    c.oversubscription = 2;
+    assert_true(run_net(plan, &c, false, arena, &result, &d));
+    NcclChoice alone = nccl_choose(&c, OP_all_gather, 2, 1, 1 << 28);
+    double wanted = 8 * alone.nic_bytes * 1e12 / (double)alone.fluid_ps;
+    double has = 8 * nccl_nic_bytes_per_s(&c) / 2;
+    double expected = (double)alone.latency_ps + (double)alone.fluid_ps * fmax(1, wanted / has);
+    assert_true(fabs((double)result.step_ps / expected - 1) < 1e-4);
+    arena_free(arena);
+}
+
+/* A send and a receive of one pair go opposite ways and do not slow each other. */
+static void opposite_directions_are_free(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Cluster c = hopper(1, 8);
+    Plan *plan = synthetic_plan(arena, 2, 1, 1, 2);
+    AxisSet pp = synthetic_axis(plan, AXIS_pp);
+    synthetic_comm(plan, 0, STREAM_pp_forward, OP_send, pp, 1, 1, 1 << 28);
+    synthetic_comm(plan, 1, STREAM_pp_forward, OP_recv, pp, -1, 1, 1 << 28);
+    synthetic_comm(plan, 1, STREAM_pp_backward, OP_send, pp, -1, 2, 1 << 28);
+    synthetic_comm(plan, 0, STREAM_pp_backward, OP_recv, pp, 1, 2, 1 << 28);
+    EngineResult result;
+    assert_true(run_net(plan, &c, false, arena, &result, &d));
+    assert_int_equal(result.step_ps, nccl_choose(&c, OP_send, 1, 2, 1 << 28).time_ps);
+    arena_free(arena);
+}
+
+static uint32_t classes_of(uint32_t pp, uint32_t dp, uint32_t tp, uint32_t per_node)
+{
+    Arena *arena = arena_new();
+    Plan *plan = synthetic_plan(arena, pp, dp, tp, pp);
+    uint32_t match = 1;
+    for (uint32_t i = 0; i < pp; i++) {
+        if (dp > 1) {
+            synthetic_comm(plan, i, STREAM_dp_gather, OP_all_gather,
+                           synthetic_axis(plan, AXIS_dp_shard), 0, match++, 100);
+        }
+        if (tp > 1) {
+            synthetic_comm(plan, i, STREAM_tp, OP_all_reduce, synthetic_axis(plan, AXIS_tp), 0,
+                           match++, 100);
+        }
+    }
+    uint32_t n = fold_ranks(plan, per_node, per_node, false, arena)->n_classes;
+    arena_free(arena);
+    return n;
+}
+
+static void alike_ranks_fold(void **state)
+{
+    (void)state;
+    assert_int_equal(classes_of(1, 8, 2, 8), 1);
+    assert_int_equal(classes_of(1, 2, 8, 8), 1);
+    assert_int_equal(classes_of(2, 8, 2, 8), 2); /* one a stage */
+    assert_int_equal(classes_of(1, 1, 3, 4), 1); /* three of a node's four */
+    assert_int_equal(classes_of(1, 64, 8, 8), 1);
+    /* Threes on nodes of four: {0,1,2} {3|4,5} {6,7|8} {9,10,11}: inside a node, alone on one,
+     * in two on one; ranks 0-2 share their node with 3, as 9-11 with 8. */
+    uint32_t n = classes_of(1, 4, 3, 4);
+    assert_true(n > 2);
+    assert_true(n < 12);
+}
+
+/* Random programs over meshes that straddle nodes in every way. */
+static void folded_is_unfolded(void **state)
+{
+    (void)state;
+    static const uint32_t shapes[][5] = {/* pp, dp, tp, devices, NICs a node */
+                                         {1, 8, 2, 8, 8}, {1, 4, 3, 4, 4},  {2, 4, 2, 8, 4},
+                                         {1, 2, 8, 8, 8}, {3, 2, 2, 4, 4},  {1, 6, 2, 4, 2},
+                                         {2, 3, 3, 6, 3}, {1, 16, 1, 4, 8}, {2, 1, 6, 4, 1}};
+    uint32_t folded_away = 0;
+    for (uint64_t seed = 1; seed <= 90; seed++) {
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena);
+        const uint32_t *s = shapes[seed % 9];
+        uint32_t ranks = s[0] * s[1] * s[2];
+        Cluster c = hopper((ranks + s[3] - 1) / s[3], s[3]);
+        c.nics_per_node = s[4];
+        c.oversubscription = 1 + (double)(seed % 3);
+        c.collective_launch_s = 1e-6 * (double)(seed % 2);
+        Plan *plan = random_plan(arena, s[0], s[1], s[2], 120, seed);
+        for (uint32_t i = 0; i < plan->programs.n; i++) { /* sizes that matter to links */
+            Program *p = &plan->programs.at[i];
+            for (BufferId b = 1; b < p->buffers.n; b++) p->buffers.at[b].bytes <<= 6;
+            for (Pc pc = 1; pc < p->code.n; pc++) p->code.at[pc].microbatch *= 1000;
+        }
+        EngineResult whole, folded;
+        assert_true(run_net(plan, &c, true, arena, &whole, &d));
+        assert_true(run_net(plan, &c, false, arena, &folded, &d));
+        Fold *fold = fold_ranks(plan, s[3], s[4], false, arena);
+        folded_away += ranks - fold->n_classes;
+        assert_int_equal(folded.step_ps, whole.step_ps);
+        for (Rank r = 0; r < ranks; r++) {
+            const Timeline *x = &whole.line[r], *y = &folded.line[fold->class_of[r]];
+            size_t bytes = plan_program(plan, r)->code.n * sizeof(Ps);
+            assert_memory_equal(x->start, y->start, bytes);
+            assert_memory_equal(x->end, y->end, bytes);
+        }
+        arena_free(arena);
+    }
+    assert_true(folded_away > 300);
+}
+
+/* Never faster than without sharing, never slower than one transfer after another. */
+static void sharing_lies_between_bounds(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= 6; n++) {
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena);
+        Cluster c = hopper(2, 8);
+        Plan *plan = synthetic_plan(arena, 1, 16, 1, 1);
+        AxisSet dp = synthetic_axis(plan, AXIS_dp_shard);
+        Ps longest = 0, sum = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            uint64_t bytes = (UINT64_C(1) << 26) * (i + 1);
+            OpKind op = i % 2 == 0 ? OP_all_gather : OP_all_reduce;
+            synthetic_comm(plan, 0, (Stream)(STREAM_tp + i), op, dp, 0, 1 + i, bytes);
+            Ps alone = nccl_choose(&c, op, 2, 8, bytes).time_ps;
+            sum += alone;
+            if (alone > longest) longest = alone;
+        }
+        EngineResult result;
+        assert_true(run_net(plan, &c, false, arena, &result, &d));
+        assert_true(result.step_ps >= longest);
+        assert_true(result.step_ps <= sum + 10);
+        arena_free(arena);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(alone_is_the_model),
+        cmocka_unit_test(two_share_a_port),
+        cmocka_unit_test(what_is_freed_is_used),
+        cmocka_unit_test(different_rails_do_not_disturb),
+        cmocka_unit_test(opposite_directions_are_free),
+        cmocka_unit_test(alike_ranks_fold),
+        cmocka_unit_test(folded_is_unfolded),
+        cmocka_unit_test(sharing_lies_between_bounds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
