@@ -78,7 +78,8 @@ static void exec_options(Cli *cli, const PlanFile *file, ExecOptions *options)
                              .warmup_steps = optimizer->warmup_steps,
                              .total_steps = optimizer->total_steps,
                              .min_lr_ratio = optimizer->min_lr_ratio,
-                             .trace_step = steps > 4 ? steps / 2 : steps - 1};
+                             .trace_step = steps > 4 ? steps / 2 : steps - 1,
+                             .version = TANDEM_VERSION};
     options->backend_options.timeout_s = cli->options.timeout_s > 0 ? cli->options.timeout_s : 60;
     options->backend_options.poison = cli->options.poison;
     options->backend_options.native_reductions = cli->options.native;

@@ -180,7 +180,8 @@ static bool run_collectives(const Plan *m, Backend *backend, Arena *arena, Durat
     backend->ranks(backend, &first, &n_local);
     assert(n_local > 0);
     out->n = m->programs.at[0].code.n * n_local;
-    out->n_processes = m->mesh.n_ranks / n_local;
+    uint32_t own = 0;
+    out->n_processes = backend->processes(backend, &own);
     out->mine = arena_array(arena, out->n, sizeof *out->mine);
     out->all = arena_array(arena, (size_t)out->n * out->n_processes, sizeof *out->all);
     Control control = {.step = 0};
@@ -188,6 +189,7 @@ static bool run_collectives(const Plan *m, Backend *backend, Arena *arena, Durat
     for (int step = 0; step < 2; step++) { /* the first warms up */
         Trace trace;
         memset(&trace, 0, sizeof trace);
+        trace.rows.at = list_grow(arena, NULL, 0, &trace.rows.room, out->n, sizeof *trace.rows.at);
         if (!backend->step(backend, &control, &trace, d)) return false;
         for (uint32_t i = 0; i < trace.rows.n; i++) {
             const TraceRow *row = &trace.rows.at[i];

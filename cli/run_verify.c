@@ -109,9 +109,5 @@ void run_verify(Cli *cli)
     VerifyResult worst;
     memset(&worst, 0, sizeof worst);
     bool passed = compare_orders(cli, file->plan, reference, &worst);
-    if (!passed && cli->diag.n_errors == 0)
-        cli_error(cli, FAULT_threshold, "verify-differs",
-                  "the plan and one rank differ: %.2e in %s", worst.worst_gradient,
-                  worst.worst_tensor != NULL ? worst.worst_tensor : "a scalar");
     report(cli, file, &worst, passed);
 }
