@@ -223,6 +223,12 @@ static void run_from_outside(Cli *cli, PlanFile *file)
 void cmd_run(Cli *cli)
 {
     if (!check_backend(cli)) return;
+    if (plan_path_is_text(cli->args[0])) {
+        cli_error(cli, FAULT_usage, "needs-script", "%s is a plan's text: a run needs the script",
+                  cli->args[0]);
+        diag_hint(&cli->diag, "learning rate and data are in the script, not in the program");
+        return;
+    }
     bool inside = run_is_inside() && !is_loopback(cli);
     bool silent = inside && !run_is_first();
     if (cli->options.verify) {

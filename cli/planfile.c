@@ -103,7 +103,7 @@ PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options)
     file->is_text = plan_path_is_text(path);
     file->config.file = path;
     if (file->is_text && (options->shrink || options->stop_after != NULL)) {
-        cli_error(cli, FAULT_usage, "option-value", "%s is a plan's text: this needs the script",
+        cli_error(cli, FAULT_usage, "needs-script", "%s is a plan's text: this needs the script",
                   path);
         return NULL;
     }
