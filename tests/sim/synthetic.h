@@ -61,7 +61,7 @@ static inline Pc synthetic_comm(Plan *plan, uint32_t program, Stream stream, OpK
     BufferId id = list_push(plan->arena, &p->buffers, b);
     Instr in = {.op = op, .stream = stream, .axes = axes, .hop = hop, .match = match};
     in.args = (Span){p->args.n, op == OP_send || op == OP_recv ? 1 : 2};
-    in.n_in = 1;
+    in.n_in = op == OP_recv ? 0 : 1;
     list_push(plan->arena, &p->args, id);
     if (in.args.n == 2) list_push(plan->arena, &p->args, id);
     if (match >= plan->n_match) plan->n_match = match + 1;

@@ -1,0 +1,148 @@
+/* Ranks that share processor cores: hand-computed times, and bounds over random programs. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/sim/synthetic.h"
+
+static Cluster machine(uint32_t ranks, uint32_t cores)
+{
+    Cluster c = {.name = "local", .nodes = 1, .devices_per_node = ranks, .intra = FABRIC_host};
+    c.device.arch = "cpu";
+    c.intra_bytes_per_s = 10e9;
+    c.cores_per_node = cores;
+    c.is_local = true;
+    return c;
+}
+
+static void run_cores(const Plan *plan, const Cluster *cluster, Store *store, Arena *arena,
+                      EngineResult *result)
+{
+    Diag d = diag_in(arena);
+    Fold *fold = fold_ranks(plan, cluster->devices_per_node, 1, true, arena);
+    Cores *cores = cores_new(cluster, fold, store, "here", "mpi", arena, &d);
+    NetModel net = cores_net(cores);
+    DeviceModel device = cores_device(cores);
+    EngineOptions options = {.cost = &synthetic_cost, .net = &net, .fold = fold, .record = true};
+    options.device = &device;
+    assert_true(engine_run(plan, &options, arena, result, &d));
+}
+
+/* Four ranks, two cores, the same work: twice as long. With cores for all: as long as alone. */
+static void alike_ranks_share_evenly(void **state)
+{
+    (void)state;
+    static const uint32_t cores[] = {1, 2, 3, 4, 8, 0};
+    static const Ps expected[] = {4000, 2000, 1334, 1000, 1000, 1000};
+    for (uint32_t i = 0; i < 6; i++) {
+        Arena *arena = arena_new();
+        Cluster c = machine(4, cores[i]);
+        Plan *plan = synthetic_plan(arena, 1, 4, 1, 1);
+        synthetic_compute(plan, 0, STREAM_compute, 1000);
+        EngineResult result;
+        run_cores(plan, &c, NULL, arena, &result);
+        assert_int_equal(result.step_ps, expected[i]);
+        arena_free(arena);
+    }
+}
+
+/* Two ranks on one core, 100 and 300: both run at one half until 200, then the second has 200 left
+ * at full speed: 400 in all. */
+static void the_longer_one_speeds_up(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Cluster c = machine(2, 1);
+    Plan *plan = synthetic_plan(arena, 2, 1, 1, 2);
+    synthetic_compute(plan, 0, STREAM_compute, 100);
+    synthetic_compute(plan, 1, STREAM_compute, 300);
+    EngineResult result;
+    run_cores(plan, &c, NULL, arena, &result);
+    assert_int_equal(result.line[0].end[1], 200);
+    assert_int_equal(result.line[1].end[1], 400);
+    arena_free(arena);
+}
+
+/* One rank's own kernels and transfers share its single core, however many cores there are. */
+static void a_rank_has_one_core(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Cluster c = machine(1, 8);
+    Plan *plan = synthetic_plan(arena, 1, 1, 1, 1);
+    synthetic_compute(plan, 0, STREAM_compute, 1000);
+    synthetic_compute(plan, 0, STREAM_copy_in, 1000);
+    EngineResult result;
+    run_cores(plan, &c, NULL, arena, &result);
+    assert_int_equal(result.step_ps, 2000);
+    arena_free(arena);
+}
+
+/* A collective measured with all four ranks on two cores takes the measured time when all take
+ * part, and a kernel beside it slows both. */
+static void measured_collectives(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Store *store = store_open(":memory:", false, &d);
+    assert_non_null(store);
+    assert_true(store_put_collective(store, "here", "mpi", OP_all_reduce, 4, 4096, 60000, &d));
+    Cluster c = machine(4, 2);
+    Plan *plan = synthetic_plan(arena, 1, 4, 1, 1);
+    AxisSet dp = synthetic_axis(plan, AXIS_dp_shard);
+    Pc pc = synthetic_comm(plan, 0, STREAM_dp_reduce, OP_all_reduce, dp, 0, 1, 4096);
+    EngineResult result;
+    run_cores(plan, &c, store, arena, &result);
+    assert_int_equal(result.step_ps, 60000);
+    /* Work of 30000 a rank for each of two tasks; four ranks on two cores: 4 * 60000 / 2. */
+    synthetic_compute(plan, 0, STREAM_compute, 30000);
+    run_cores(plan, &c, store, arena, &result);
+    assert_int_equal(result.step_ps, 120000);
+    assert_int_equal(result.line[3].end[pc], 120000);
+    store_close(store);
+    arena_free(arena);
+}
+
+/* The cores can do no more than all of them all the time, and n cores are at most n times as fast
+ * as one. */
+static void work_is_conserved(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        Arena *arena = arena_new();
+        Plan *plan = random_plan(arena, 2, 2, 2, 80, seed);
+        double work = 0;
+        for (Rank r = 0; r < 8; r++) {
+            const Program *p = plan_program(plan, r);
+            for (Pc pc = 1; pc < p->code.n; pc++) {
+                if (op_info(p->code.at[pc].op)->class_ == OP_CLASS_comm) continue;
+                work += p->code.at[pc].microbatch;
+            }
+        }
+        Ps one_core = 0;
+        for (uint32_t cores = 1; cores <= 8; cores *= 2) {
+            Cluster c = machine(8, cores);
+            EngineResult result;
+            run_cores(plan, &c, NULL, arena, &result);
+            assert_true((double)result.step_ps >= work / cores);
+            if (cores == 1) one_core = result.step_ps;
+            assert_true(result.step_ps >= one_core / (Ps)cores);
+        }
+        arena_free(arena);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(alike_ranks_share_evenly), cmocka_unit_test(the_longer_one_speeds_up),
+        cmocka_unit_test(a_rank_has_one_core),      cmocka_unit_test(measured_collectives),
+        cmocka_unit_test(work_is_conserved),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
