@@ -74,6 +74,20 @@ static void check_file(Arena *arena, const char *path)
     }
 }
 
+/* The library in Lua reports by core.fail("rule", ...). */
+static void check_lua(Arena *arena, const char *path)
+{
+    static const char call[] = "core.fail(\"";
+    const char *text = command_read_file(arena, path, NULL);
+    assert_non_null(text);
+    for (const char *at = text; (at = strstr(at, call)) != NULL;) {
+        at += sizeof call - 1;
+        const char *id = arena_copy(arena, at, strcspn(at, "\""));
+        n_found++;
+        if (rule_find(id) == NULL) fail_msg("%s: \"%s\" has no row in cli/rules.def", path, id);
+    }
+}
+
 static void walk(Arena *arena, const char *folder)
 {
     DIR *dir = opendir(folder);
@@ -88,6 +102,8 @@ static void walk(Arena *arena, const char *folder)
             walk(arena, path);
         else if (strcmp(path + n - 2, ".c") == 0)
             check_file(arena, path);
+        else if (n > 4 && strcmp(path + n - 4, ".lua") == 0)
+            check_lua(arena, path);
     }
     closedir(dir);
 }
@@ -95,7 +111,8 @@ static void walk(Arena *arena, const char *folder)
 static void every_rule_of_the_sources_is_explained(void **state)
 {
     (void)state;
-    static const char *const folders[] = {"planner", "kernels", "sim", "exec", "cli", "include"};
+    static const char *const folders[] = {"planner", "kernels", "sim",    "exec",
+                                          "cli",     "include", "scripts"};
     Arena *arena = arena_new();
     n_found = 0;
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++)
