@@ -6,7 +6,7 @@
 #define KERNEL_FILE "kernels/cpu/attention.c"
 #include <stdint.h>
 
-enum { ROWS = 32, KEYS = 64 }; /* of a tile: queries, keys */
+enum { ROWS = 64, KEYS = 64 }; /* of a tile: queries, keys */
 
 typedef struct Tile {
     int64_t position; /* global, of the first query */
@@ -68,8 +68,8 @@ static void F(attend_tile)(const KernelArgs *a, const Tile *t, const REAL *q, co
         REAL *row = p + i * KEYS, *y = out + i * t->q_stride, new_top = top[i];
         int64_t seen = F(seen)(a, t, i);
         for (int64_t j = 0; j < seen; j++) new_top = row[j] > new_top ? row[j] : new_top;
-        REAL shrink = exp(top[i] - new_top); /* 0 at the first tile: exp(-infinity) */
-        for (int64_t j = 0; j < seen; j++) row[j] = exp(row[j] - new_top);
+        REAL shrink = F(exponential)(top[i] - new_top); /* of the first tile: of nothing, 0 */
+        for (int64_t j = 0; j < seen; j++) row[j] = F(exponential)(row[j] - new_top);
         for (int64_t j = seen; j < t->n_keys; j++) row[j] = 0;
         total[i] = total[i] * shrink + F(sum)(row, seen);
         top[i] = new_top;
@@ -134,7 +134,7 @@ static void F(attend_tile_grad)(const KernelArgs *a, const Tile *t, const F(Grad
         REAL *prow = p + i * KEYS, *dsrow = ds + i * KEYS, lse = g->lse[i * lse_stride];
         int64_t seen = F(seen)(a, t, i);
         for (int64_t j = 0; j < seen; j++) {
-            prow[j] = exp(prow[j] - lse);
+            prow[j] = F(exponential)(prow[j] - lse);
             dsrow[j] = scale * prow[j] * (dsrow[j] - delta[i]);
         }
         for (int64_t j = seen; j < t->n_keys; j++) prow[j] = dsrow[j] = 0;

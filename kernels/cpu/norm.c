@@ -30,7 +30,7 @@ static void F(rmsnorm_grad)(const KernelArgs *a)
 {
     const REAL *dy = a->ptr[0], *x = a->ptr[1], *weight = a->ptr[2], *saved = a->ptr[3];
     int64_t n = a->size['b'] * a->size['s'], D = a->size['D'];
-    REAL *dx = F(summed)(a, 0, n * D), *dweight = F(summed)(a, 1, D);
+    REAL *restrict dx = F(summed)(a, 0, n * D), *restrict dweight = F(summed)(a, 1, D);
     for (int64_t i = 0; i < n; i++, dy += D, x += D, dx += D) {
         REAL r = saved[i], lane[LANES] = {0};
         int64_t d = 0;
@@ -66,7 +66,8 @@ static void F(layernorm_grad)(const KernelArgs *a)
     const REAL *dy = a->ptr[0], *x = a->ptr[1], *weight = a->ptr[2];
     const REAL *saved_mean = a->ptr[3], *saved_r = a->ptr[4];
     int64_t n = a->size['b'] * a->size['s'], D = a->size['D'];
-    REAL *dx = F(summed)(a, 0, n * D), *dweight = F(summed)(a, 1, D), *dbias = F(summed)(a, 2, D);
+    REAL *restrict dx = F(summed)(a, 0, n * D), *restrict dweight = F(summed)(a, 1, D);
+    REAL *restrict dbias = F(summed)(a, 2, D);
     for (int64_t i = 0; i < n; i++, dy += D, x += D, dx += D) {
         REAL mean = saved_mean[i], r = saved_r[i], lane_g[LANES] = {0}, lane_gx[LANES] = {0};
         int64_t d = 0;
@@ -82,12 +83,10 @@ static void F(layernorm_grad)(const KernelArgs *a)
             lane_gx[j] += g * (x[d] - mean);
         }
         REAL mean_g = F(fold)(lane_g) / (REAL)D, mean_gx = F(fold)(lane_gx) * r / (REAL)D;
-        for (d = 0; d < D; d++) {
-            REAL xh = (x[d] - mean) * r;
-            dx[d] += r * (dy[d] * weight[d] - mean_g - xh * mean_gx);
-            dweight[d] += dy[d] * xh;
-            dbias[d] += dy[d];
-        }
+        for (d = 0; d < D; d++)
+            dx[d] += r * (dy[d] * weight[d] - mean_g - (x[d] - mean) * r * mean_gx);
+        for (d = 0; d < D; d++) dweight[d] += dy[d] * ((x[d] - mean) * r);
+        for (d = 0; d < D; d++) dbias[d] += dy[d];
     }
 }
 

@@ -48,7 +48,7 @@ static void F(pass)(const KernelArgs *a)
 
 static inline REAL F(sigmoid)(REAL x)
 {
-    return (REAL)1 / ((REAL)1 + exp(-x));
+    return (REAL)1 / ((REAL)1 + F(exponential)(-x));
 }
 
 static void F(silu)(const KernelArgs *a)
@@ -69,11 +69,12 @@ static void F(silu_grad)(const KernelArgs *a)
     EACH(dy[i] * F(silu_slope)(x[i]));
 }
 
-/* tanh(k (x + c x^3)) with k = sqrt(2 / pi) */
+/* tanh(k (x + c x^3)) with k = sqrt(2 / pi); used only beside 1, so its rounding near 0 is lost
+ * anyway. */
 static inline REAL F(gelu_tanh)(REAL x)
 {
     const REAL k = (REAL)0.79788456080286535588, c = (REAL)0.044715;
-    return tanh(k * (x + c * x * x * x));
+    return (REAL)1 - (REAL)2 / ((REAL)1 + F(exponential)((REAL)2 * k * (x + c * x * x * x)));
 }
 
 static void F(gelu)(const KernelArgs *a)

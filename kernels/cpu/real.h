@@ -18,6 +18,7 @@
 #include <tgmath.h>
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/exponential.h"
 
 /* Inputs and outputs may be the same memory element for element (OP_IN_PLACE), never shifted. */
 #ifdef __clang__

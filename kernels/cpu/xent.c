@@ -56,7 +56,10 @@ static void F(xent_sumexp)(const KernelArgs *a)
     int64_t n = a->size['b'] * a->size['s'];
     for (int64_t i = 0; i < n; i++, z += a->size['v']) {
         REAL lane[LANES] = {0};
-        for (int64_t v = 0; v < a->valid['v']; v++) lane[v % LANES] += exp(z[v] - top[i]);
+        int64_t v = 0;
+        for (; v + LANES <= a->valid['v']; v += LANES)
+            for (int j = 0; j < LANES; j++) lane[j] += F(exponential)(z[v + j] - top[i]);
+        for (int j = 0; v < a->valid['v']; v++, j++) lane[j] += F(exponential)(z[v] - top[i]);
         total[i] = F(fold)(lane);
     }
 }
@@ -99,11 +102,12 @@ static void F(xent_loss_grad)(const KernelArgs *a)
 static void F(xent_sumexp_grad)(const KernelArgs *a)
 {
     const REAL *dtotal = a->ptr[0], *z = a->ptr[1], *top = a->ptr[2];
-    int64_t n = a->size['b'] * a->size['s'], V = a->size['v'];
-    REAL *dz = F(summed)(a, 0, n * V);
+    int64_t n = a->size['b'] * a->size['s'], V = a->size['v'], valid = a->valid['v'];
+    REAL *restrict dz = F(summed)(a, 0, n * V);
     for (int64_t i = 0; i < n; i++, z += V, dz += V) {
-        if (dtotal[i] == 0) continue; /* an ignored position */
-        for (int64_t v = 0; v < a->valid['v']; v++) dz[v] += dtotal[i] * exp(z[v] - top[i]);
+        REAL d = dtotal[i], m = top[i];
+        if (d == 0) continue; /* an ignored position */
+        for (int64_t v = 0; v < valid; v++) dz[v] += d * F(exponential)(z[v] - m);
     }
 }
 

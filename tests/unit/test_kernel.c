@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cpu/exponential.h"
 #include "planner/base/rng.h"
 #include "planner/ir/graph.h"
 #include "tests/support/eval.h"
@@ -424,6 +425,22 @@ static void test_activations(void **state)
     arena_free(arena);
 }
 
+/* The vectorisable fp32 exponential: two units in the last place, ends that saturate, NaN kept. */
+static void test_exponential(void **state)
+{
+    (void)state;
+    double worst = 0;
+    for (float x = -87; x <= 87; x += 0.00137f) {
+        double exact = exp((double)x);
+        worst = fmax(worst, fabs((double)exponential_f32(x) - exact) / exact);
+    }
+    assert_true(worst < 2 * 1.1920929e-7);
+    assert_true(exponential_f32(0) == 1);
+    assert_true(exponential_f32(-INFINITY) > 0 && exponential_f32(-INFINITY) < 2e-38f);
+    assert_true(exponential_f32(INFINITY) > 6e37f && isfinite(exponential_f32(INFINITY)));
+    assert_true(isnan(exponential_f32(NAN)));
+}
+
 /* Ops that may write over their first input give the same bits there as elsewhere. */
 static void test_in_place(void **state)
 {
@@ -462,6 +479,7 @@ int main(void)
         cmocka_unit_test(test_contractions),  cmocka_unit_test(test_attention),
         cmocka_unit_test(test_norms),         cmocka_unit_test(test_rope),
         cmocka_unit_test(test_cross_entropy), cmocka_unit_test(test_cross_entropy_extremes),
-        cmocka_unit_test(test_activations),   cmocka_unit_test(test_in_place)};
+        cmocka_unit_test(test_activations),   cmocka_unit_test(test_exponential),
+        cmocka_unit_test(test_in_place)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,46 @@
+/* The exponential that the kernels call. fp64 is the C library's. fp32 is written out here, so that
+ * loops over it vectorise and its bits do not depend on the machine's library: within 2 units in
+ * the last place between exp(-87) and exp(87), about the range of normal numbers, where it stays.
+ */
+#ifndef TANDEM_KERNELS_CPU_EXPONENTIAL_H
+#define TANDEM_KERNELS_CPU_EXPONENTIAL_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Choosing between two floats may be done without a branch: no kernel looks at exception flags. */
+#if defined __GNUC__ && !defined __clang__
+#pragma GCC optimize("no-trapping-math")
+#endif
+
+static inline double exponential_f64(double x)
+{
+    return exp(x);
+}
+
+/* exp(x) = 2^n exp(r), x = n ln 2 + r, |r| <= ln 2 / 2. Polynomial and the two-part ln 2: Moshier,
+ * Cephes, expf. Adding 1.5 * 2^23 leaves the nearest integer in the low bits. NaN stays NaN. */
+static inline float exponential_f32(float x)
+{
+    const float magic = 12582912.0f;
+    x = x < -87.0f ? -87.0f : x;
+    x = x > 87.0f ? 87.0f : x;
+    float shifted = x * 1.44269504088896341f + magic, n = shifted - magic;
+    float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
+    float p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * (r * r) + r + 1.0f;
+    uint32_t bits;
+    float power;
+    memcpy(&bits, &shifted, sizeof bits);
+    bits = (bits - 0x4b400000u + 127u) << 23;
+    memcpy(&power, &bits, sizeof power);
+    return p * power;
+}
+
+#endif
