@@ -163,8 +163,8 @@ static double contraction_s(const Device *device, DType dtype, const Binding *b,
  * to FlashAttention-2 on A100 (189 of 312 TFLOP/s at 16k, forward and backward, causal) and to
  * FlashAttention-3 and cuDNN on H100 (forward 602 and 529 at 8k); the backward reaches .78 of the
  * forward's part on Hopper. Heads of 64 reach about .78 of heads of 128. */
-static double attention_s(const Device *device, DType dtype, double flops, double keys, double head,
-                          bool causal, bool backward)
+double cost_attention_s(const Device *device, DType dtype, double flops, double keys, double head,
+                        bool causal, bool backward)
 {
     double half = causal ? 700 : 500, best;
     if (is_processor(device)) return flops / (peak_of(device, dtype) * .5);
@@ -198,8 +198,8 @@ static double model_s(const Device *device, const Plan *plan, const Program *p, 
     if (info->class_ == OP_CLASS_contract) {
         compute = contraction_s(device, dtype, &b, size);
     } else if (is_attention(in->op)) {
-        compute = attention_s(device, dtype, flops, (double)size['T'], (double)size['E'], causal,
-                              in->op == OP_attention_grad);
+        compute = cost_attention_s(device, dtype, flops, (double)size['T'], (double)size['E'],
+                                   causal, in->op == OP_attention_grad);
     } else { /* plain cores, half of whose slots are fused multiply-adds at best */
         compute = flops / (.5 * peak_of(device, DT_f32));
     }

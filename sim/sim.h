@@ -149,6 +149,10 @@ const char *cost_key(const Plan *plan, const Program *p, const Instr *in, Arena 
 /* Seconds of a GEMM m x n x k, `batch` times, in `dtype`, by the wave model. */
 double cost_gemm_s(const Device *device, DType dtype, double batch, double m, double n, double k);
 
+/* Seconds of `flops` of attention over `keys` keys with heads of `head`, alone on the device. */
+double cost_attention_s(const Device *device, DType dtype, double flops, double keys, double head,
+                        bool causal, bool backward);
+
 /* ---- network ---- */
 
 /* NCCL's choice for one collective over a group, and what it means for links. */

@@ -1,0 +1,214 @@
+/* The compute model against published timings, by shape: the whole table's mean error is bounded,
+ * no row is looked at alone. And keys, the cache, and memory-bound instructions in closed form. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "tests/sim/synthetic.h"
+
+static Device device_of(bool hopper)
+{
+    Device d = {.name = hopper ? "H100" : "A100", .arch = hopper ? "Hopper" : "Ampere"};
+    d.sms = hopper ? 132 : 108;
+    d.hbm_bytes_per_s = hopper ? 3.35e12 : 2.039e12;
+    d.peak_flops[DT_bf16] = hopper ? 989.4e12 : 312e12;
+    d.peak_flops[DT_f32] = hopper ? 66.9e12 : 19.5e12;
+    d.gemm_efficiency = hopper ? .78 : .80;
+    d.memory_efficiency = hopper ? .80 : .75;
+    d.kernel_floor_s = hopper ? 5e-6 : 3e-6;
+    return d;
+}
+
+static FILE *open_data(const char *path)
+{
+    char line[256];
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    assert_non_null(fgets(line, sizeof line, f));
+    return f;
+}
+
+static void gemm_timings(void **state)
+{
+    (void)state;
+    char line[256];
+    double sum[2] = {0}, large[2] = {0};
+    uint32_t n[2] = {0}, n_large[2] = {0};
+    FILE *f = open_data(TANDEM_SOURCE_DIR "/tests/data/measured_gemm.csv");
+    while (fgets(line, sizeof line, f) != NULL) {
+        double gm, gn, gk, us;
+        char gpu[16];
+        assert_int_equal(sscanf(line, "%15[^,],%lf,%lf,%lf,%lf", gpu, &gm, &gn, &gk, &us), 5);
+        uint32_t hopper = gpu[0] == 'H';
+        Device d = device_of(hopper == 1);
+        double model = 1e6 * cost_gemm_s(&d, DT_bf16, 1, gm, gn, gk), error = fabs(model / us - 1);
+        sum[hopper] += error;
+        n[hopper]++;
+        if (gm < 1024) continue;
+        large[hopper] += error;
+        n_large[hopper]++;
+    }
+    fclose(f);
+    for (uint32_t i = 0; i < 2; i++) {
+        printf("%s: %u GEMMs, mean error %.1f%%; %u of >= 1024 rows: %.1f%%\n",
+               i == 0 ? "A100" : "H100", n[i], 100 * sum[i] / n[i], n_large[i],
+               100 * large[i] / n_large[i]);
+        assert_true(n_large[i] > 20);
+        assert_true(sum[i] / n[i] < .15);
+        assert_true(large[i] / n_large[i] < .10);
+    }
+}
+
+static void attention_rates(void **state)
+{
+    (void)state;
+    char line[256];
+    double sum = 0, worst = 0;
+    uint32_t n = 0;
+    FILE *f = open_data(TANDEM_SOURCE_DIR "/tests/data/measured_attention.csv");
+    while (fgets(line, sizeof line, f) != NULL) {
+        char kernel[64], gpu[32];
+        int causal;
+        double seq, head, tflops;
+        assert_int_equal(sscanf(line, "%63[^,],%31[^,],%d,%lf,%lf,%lf", kernel, gpu, &causal, &seq,
+                                &head, &tflops),
+                         6);
+        Device d = device_of(gpu[0] == 'H');
+        double s = cost_attention_s(&d, DT_bf16, 1e12, seq, head, causal == 1, false);
+        double error = fabs(1 / s / tflops - 1);
+        sum += error;
+        if (error > worst) worst = error;
+        n++;
+    }
+    fclose(f);
+    printf("%u attention rates, mean error %.1f%%, max %.1f%%\n", n, 100 * sum / n, 100 * worst);
+    assert_true(n > 50);
+    assert_true(sum / n < .16);
+}
+
+/* Twice the work is never cheaper, and a full wave costs no more per FLOP than a partial one. */
+static void waves_quantise(void **state)
+{
+    (void)state;
+    Device d = device_of(true);
+    double least = 0;
+    for (double m = 128; m <= 65536; m += 1024) {
+        double s = cost_gemm_s(&d, DT_bf16, 1, m, 8192, 8192);
+        assert_true(s >= least * (1 - 1e-12));
+        least = s;
+    }
+    double full = cost_gemm_s(&d, DT_bf16, 1, 128 * 12, 256 * 11, 8192); /* 132 tiles */
+    double over = cost_gemm_s(&d, DT_bf16, 1, 128 * 12, 256 * 12, 8192); /* 144: another wave */
+    assert_true(over > 1.3 * full);
+}
+
+static ShapeId shape_of(Plan *plan, int64_t a, int64_t b, int64_t c)
+{
+    Shape s = {.n_dims = (uint8_t)(c > 0 ? 3 : b > 0 ? 2 : 1), .dim = {a, b, c}};
+    return plan_shape(plan, &s);
+}
+
+static Pc add_op(Plan *plan, OpKind op, uint32_t n_in, const ShapeId *shapes, uint32_t n,
+                 DType dtype)
+{
+    Program *p = &plan->programs.at[0];
+    Instr in = {.op = op, .stream = STREAM_compute, .n_in = (uint8_t)n_in};
+    in.args = (Span){p->args.n, n};
+    for (uint32_t i = 0; i < n; i++) {
+        const Shape *s = plan_shape_at(plan, shapes[i]);
+        Buffer b = {.shape = shapes[i], .dtype = dtype};
+        b.bytes =
+            (uint64_t)shape_local_elements(s, &plan->mesh, &plan->graph.deals) * dtype_bytes(dtype);
+        list_push(plan->arena, &p->args, list_push(plan->arena, &p->buffers, b));
+    }
+    return list_push(plan->arena, &p->code, in);
+}
+
+static void keys_name_local_sizes(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Plan *plan = synthetic_plan(arena, 1, 1, 2, 1);
+    Shape x = {.n_dims = 3, .dim = {1, 256, 64}}, w = {.n_dims = 2, .dim = {64, 128}};
+    Shape y = {.n_dims = 3, .dim = {1, 256, 128}};
+    w.layout.on[0] = SPLIT(1);
+    y.layout.on[0] = SPLIT(2);
+    ShapeId shapes[] = {plan_shape(plan, &x), plan_shape(plan, &w), plan_shape(plan, &y)};
+    Pc pc = add_op(plan, OP_linear, 2, shapes, 3, DT_f32);
+    const Program *p = &plan->programs.at[0];
+    assert_string_equal(cost_key(plan, p, program_instr(p, pc), arena),
+                        "linear f32 bsk,kn->bsn b=1 s=256 k=64 n=64");
+    ShapeId vectors[] = {shape_of(plan, 10, 0, 0), shape_of(plan, 10, 0, 0)};
+    pc = add_op(plan, OP_copy, 1, vectors, 2, DT_f64);
+    assert_string_equal(cost_key(plan, p, program_instr(p, pc), arena), "copy f64 [10]->[10]");
+    arena_free(arena);
+}
+
+static void memory_bound_in_closed_form(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Plan *plan = synthetic_plan(arena, 1, 1, 1, 1);
+    Cluster cluster = {.device = device_of(true)};
+    ShapeId shape = shape_of(plan, 4, 4096, 4096);
+    ShapeId shapes[] = {shape, shape, shape};
+    Pc add = add_op(plan, OP_add, 2, shapes, 3, DT_bf16);
+    Pc again = add_op(plan, OP_add, 2, shapes, 3, DT_bf16);
+    Pc copy = add_op(plan, OP_copy, 1, shapes, 2, DT_bf16);
+    const Program *p = &plan->programs.at[0];
+    Cost *cost = cost_new(&cluster, NULL, NULL, arena, &d);
+    CostModel model = cost_model(cost);
+    double bytes = 3. * 2 * 4 * 4096 * 4096, part = .8 * 3.35e12;
+    Ps expected = (Ps)llround((5e-6 + bytes / part) * 1e12);
+    assert_int_equal(model.compute(model.self, plan, p, program_instr(p, add)), expected);
+    assert_int_equal(model.compute(model.self, plan, p, program_instr(p, again)), expected);
+    expected = (Ps)llround((5e-6 + bytes * 2 / 3 / part) * 1e12);
+    assert_int_equal(model.compute(model.self, plan, p, program_instr(p, copy)), expected);
+    uint32_t measured, modelled;
+    cost_counts(cost, &measured, &modelled);
+    assert_int_equal(measured, 0);
+    assert_int_equal(modelled, 2);
+    arena_free(arena);
+}
+
+static void measured_kernels_win(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Store *store = store_open(":memory:", false, &d);
+    Plan *plan = synthetic_plan(arena, 1, 1, 1, 1);
+    Cluster cluster = {.device = device_of(false)};
+    ShapeId shapes[] = {shape_of(plan, 2, 8, 8), shape_of(plan, 8, 8, 0), shape_of(plan, 2, 8, 8)};
+    Pc pc = add_op(plan, OP_linear, 2, shapes, 3, DT_f32);
+    const Program *p = &plan->programs.at[0];
+    const Instr *in = program_instr(p, pc);
+    assert_true(store_put_kernel(store, "here", cost_key(plan, p, in, arena), 12345, 0, 1, &d));
+    Cost *cost = cost_new(&cluster, store, "here", arena, &d);
+    CostModel model = cost_model(cost);
+    assert_int_equal(model.compute(model.self, plan, p, in), 12345);
+    Cost *other = cost_new(&cluster, store, "there", arena, &d);
+    model = cost_model(other);
+    assert_int_not_equal(model.compute(model.self, plan, p, in), 12345);
+    store_close(store);
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gemm_timings),
+        cmocka_unit_test(attention_rates),
+        cmocka_unit_test(waves_quantise),
+        cmocka_unit_test(keys_name_local_sizes),
+        cmocka_unit_test(memory_bound_in_closed_form),
+        cmocka_unit_test(measured_kernels_win),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
