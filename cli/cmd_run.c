@@ -204,7 +204,8 @@ static void run_from_outside(Cli *cli, PlanFile *file)
         dry_run(cli, file);
         return;
     }
-    if (!run_calibrate(cli, file)) return;
+    /* Better now than on every rank. */
+    if (run_data(cli, file) == NULL || !run_calibrate(cli, file)) return;
     if (is_loopback(cli)) {
         plan_file_report(cli, file);
         run_here(cli, file);

@@ -1,0 +1,236 @@
+/* The way of a plan through the command, each step with its own store: check, sim (stored once),
+ * show and its text, run on loopback, compare, trace, runs; and what does not fit. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "tests/support/command.h"
+
+static const char llama[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
+static const char tiny[] = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
+
+static json_t *document(Arena *arena, int code, const char *const *arguments)
+{
+    CommandResult r = command_run(arena, 120, arguments);
+    if (r.exit_code != code)
+        fail_msg("tandem %s %s: code %d, wanted %d\n%s\n%s", arguments[0], arguments[1],
+                 r.exit_code, code, r.err, r.out);
+    json_error_t error;
+    json_t *root = json_loads(r.out, 0, &error);
+    if (root == NULL) fail_msg("tandem %s: no JSON: %s\n%s", arguments[0], error.text, r.out);
+    return root;
+}
+#define DOCUMENT(arena, code, ...)                                                                 \
+    document((arena), (code), (const char *const[]){__VA_ARGS__, "--json", NULL})
+
+static double number(const json_t *root, const char *key)
+{
+    const json_t *value = json_object_get(root, key);
+    if (!json_is_number(value)) fail_msg("no number '%s' in the document", key);
+    return json_number_value(value);
+}
+
+static void llama_on_two_nodes_is_checked(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    CommandResult r = COMMAND(arena, 60, "check", llama);
+    if (r.exit_code != 0) fail_msg("%s", r.err);
+    assert_non_null(strstr(r.out, "8,030,261,248 parameters"));
+    assert_non_null(strstr(r.out, "dp_shard 8 x tp 2 = 16 ranks"));
+    assert_non_null(strstr(r.out, "all hold"));
+    json_t *root = DOCUMENT(arena, 0, "check", llama);
+    assert_true(number(json_object_get(root, "model"), "params") == 8030261248.0);
+    assert_true(number(root, "ranks") == 16);
+    assert_true(json_is_true(json_object_get(root, "fits")));
+    assert_true(json_is_true(json_object_get(root, "proven")));
+    assert_int_equal(json_string_length(json_object_get(root, "plan_id")), 32);
+    json_decref(root);
+    arena_free(arena);
+}
+
+static void predictions_are_made_once(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+    json_t *first = DOCUMENT(arena, 0, "sim", llama, "--db", db);
+    json_t *second = DOCUMENT(arena, 0, "sim", llama, "--db", db);
+    assert_true(json_is_false(json_object_get(first, "found")));
+    assert_true(json_is_true(json_object_get(second, "found")));
+    static const char *const same[] = {"run",        "step_ps", "compute_ps",
+                                       "exposed_ps", "mfu",     "tokens_per_s_per_device"};
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++)
+        assert_true(number(first, same[i]) == number(second, same[i]));
+    assert_true(json_equal(json_object_get(first, "communication"),
+                           json_object_get(second, "communication")));
+    assert_true(json_equal(json_object_get(first, "memory"), json_object_get(second, "memory")));
+    double step_s = number(first, "step_ps") / 1e12;
+    double tokens = number(first, "global_batch") * number(first, "seq");
+    double rate = number(first, "tokens_per_s_per_device") * number(first, "ranks");
+    assert_true(rate * step_s / tokens > 0.999 && rate * step_s / tokens < 1.001);
+    double busy = number(first, "compute_ps") + number(first, "exposed_ps");
+    assert_true(busy <= number(first, "step_ps") * 1.0001);
+    /* Another cluster and another seed are other predictions. */
+    json_t *other = DOCUMENT(arena, 0, "sim", llama, "--db", db, "--cluster", "hgx_h200");
+    assert_true(json_is_false(json_object_get(other, "found")));
+    assert_true(number(other, "run") != number(first, "run"));
+    /* The first one is still found, though it is not the newest. */
+    json_t *again = DOCUMENT(arena, 0, "sim", llama, "--db", db);
+    assert_true(json_is_true(json_object_get(again, "found")));
+    assert_true(number(again, "run") == number(first, "run"));
+    json_decref(first);
+    json_decref(second);
+    json_decref(other);
+    json_decref(again);
+    CommandResult r = COMMAND(arena, 60, "sim", llama, "--db", db);
+    assert_non_null(strstr(r.out, "found, not simulated again"));
+    assert_non_null(strstr(r.out, "MFU"));
+    r = COMMAND(arena, 60, "runs", "--db", db);
+    assert_int_equal(r.exit_code, 0);
+    assert_non_null(strstr(r.out, "llama3_8b.lua"));
+    r = COMMAND(arena, 60, "db", "check", "--db", db);
+    assert_int_equal(r.exit_code, 0);
+    arena_free(arena);
+}
+
+static void what_does_not_fit_is_stored_all_the_same(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+    json_t *root = DOCUMENT(arena, 4, "sim", llama, "--db", db, "--set", "batch.micro=8");
+    assert_true(json_is_false(json_object_get(root, "fits")));
+    assert_true(number(root, "step_ps") > 0);
+    assert_true(number(root, "run") > 0);
+    json_decref(root);
+    CommandResult r = COMMAND(arena, 60, "check", llama, "--set", "batch.micro=8");
+    assert_int_equal(r.exit_code, 4);
+    assert_non_null(strstr(r.err, "error[does-not-fit]"));
+    arena_free(arena);
+}
+
+static void a_dry_run_leaves_no_store(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+    CommandResult r = COMMAND(arena, 60, "sim", llama, "--db", db, "--dry-run");
+    assert_int_equal(r.exit_code, 0);
+    r = COMMAND(arena, 60, "run", tiny, "--db", db, "--dry-run");
+    if (r.exit_code != 0) fail_msg("%s", r.err);
+    assert_non_null(strstr(r.out, "would run"));
+    r = COMMAND(arena, 60, "calibrate", tiny, "--db", db, "--dry-run");
+    if (r.exit_code != 0) fail_msg("%s", r.err);
+    assert_non_null(strstr(r.out, "to measure"));
+    assert_null(command_read_file(arena, db, NULL));
+    arena_free(arena);
+}
+
+static void texts_are_read_back(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *path = arena_print(arena, "%s/x.plan", command_new_folder(arena));
+    CommandResult text = COMMAND(arena, 60, "show", llama, "--text");
+    assert_int_equal(text.exit_code, 0);
+    command_write_file(path, text.out);
+    CommandResult again = COMMAND(arena, 60, "show", path, "--text");
+    assert_string_equal(text.out, again.out);
+    json_t *a = DOCUMENT(arena, 0, "check", llama), *b = DOCUMENT(arena, 0, "check", path);
+    assert_true(json_equal(json_object_get(a, "plan_id"), json_object_get(b, "plan_id")));
+    json_decref(a);
+    json_decref(b);
+    CommandResult r = COMMAND(arena, 60, "sim", path);
+    assert_int_equal(r.exit_code, 2);
+    assert_non_null(strstr(r.err, "error[no-cluster]"));
+    r = COMMAND(arena, 60, "check", path, "--set", "mesh.tp=4");
+    assert_int_equal(r.exit_code, 2);
+    const char *db = arena_print(arena, "%s.db", path);
+    a = DOCUMENT(arena, 0, "sim", path, "--cluster", "dgx_h100", "--nodes", "2", "--db", db);
+    b = DOCUMENT(arena, 0, "sim", llama, "--dry-run");
+    assert_true(number(a, "step_ps") == number(b, "step_ps"));
+    json_decref(a);
+    json_decref(b);
+    arena_free(arena);
+}
+
+static void loopback_runs_are_compared(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *folder = command_new_folder(arena);
+    const char *db = arena_print(arena, "%s/t.db", folder);
+    json_t *run = DOCUMENT(arena, 0, "run", tiny, "--backend", "loopback", "--steps", "5", "--db",
+                           db, "--poison");
+    assert_true(number(run, "steps") == 5);
+    assert_true(number(run, "highest_byte_touched") == number(run, "arena_bytes"));
+    assert_true(number(run, "predicted_step_ps") > 0);
+    json_t *compared = DOCUMENT(arena, 0, "compare", "--db", db);
+    assert_true(number(compared, "measured_run") == number(run, "run"));
+    assert_true(number(compared, "predicted_run") == number(run, "prediction"));
+    assert_true(number(compared, "unjoined_rows") == 0);
+    assert_true(number(compared, "joined_rows") > 100);
+    assert_true(number(compared, "predicted_peak_bytes") ==
+                number(compared, "measured_peak_bytes"));
+    double sum = 0;
+    json_t *ops = json_object_get(compared, "ops");
+    for (size_t i = 0; i < json_array_size(ops); i++)
+        sum += number(json_array_get(ops, i), "measured_ps");
+    double all = number(json_object_get(compared, "compute"), "measured_ps") +
+                 number(json_object_get(compared, "communication"), "measured_ps");
+    assert_true(sum > 0 && sum / all > 0.9999 && sum / all < 1.0001);
+    const char *id = arena_print(arena, "%.0f", number(run, "run"));
+    const char *file = arena_print(arena, "%s/step.json", folder);
+    CommandResult r = COMMAND(arena, 60, "trace", id, "--db", db, "-o", file);
+    if (r.exit_code != 0) fail_msg("%s", r.err);
+    json_error_t error;
+    json_t *trace = json_load_file(file, 0, &error);
+    if (trace == NULL) fail_msg("%s: %s", file, error.text);
+    json_decref(trace);
+    r = COMMAND(arena, 60, "compare", "--db", db);
+    assert_int_equal(r.exit_code, 0);
+    assert_non_null(strstr(r.out, "all compute"));
+    /* A prediction is not a measured run. */
+    const char *other = arena_print(arena, "%.0f", number(run, "prediction"));
+    r = COMMAND(arena, 60, "compare", other, "--db", db);
+    assert_int_equal(r.exit_code, 2);
+    r = COMMAND(arena, 60, "compare", "999", "--db", db);
+    assert_int_equal(r.exit_code, 7);
+    json_decref(run);
+    json_decref(compared);
+    arena_free(arena);
+}
+
+static void verify_passes_and_says_by_how_much(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    json_t *root = DOCUMENT(arena, 0, "run", llama, "--verify");
+    assert_true(json_is_true(json_object_get(root, "verified")));
+    assert_true(number(root, "worst_gradient") < 1e-10);
+    assert_true(number(root, "norm_error") < 1e-10);
+    assert_true(number(root, "tensors") > 10);
+    assert_true(number(root, "highest_byte_touched") == number(root, "predicted_bytes"));
+    json_decref(root);
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(llama_on_two_nodes_is_checked),
+        cmocka_unit_test(predictions_are_made_once),
+        cmocka_unit_test(what_does_not_fit_is_stored_all_the_same),
+        cmocka_unit_test(a_dry_run_leaves_no_store),
+        cmocka_unit_test(texts_are_read_back),
+        cmocka_unit_test(loopback_runs_are_compared),
+        cmocka_unit_test(verify_passes_and_says_by_how_much),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

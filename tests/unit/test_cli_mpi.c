@@ -1,0 +1,111 @@
+/* tandem run under a real mpirun: what the newcomer's demonstration does, and its exit codes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "tests/support/command.h"
+
+static const char tiny[] = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
+
+static double number(const json_t *root, const char *key)
+{
+    const json_t *value = json_object_get(root, key);
+    if (!json_is_number(value)) fail_msg("no number '%s' in the document", key);
+    return json_number_value(value);
+}
+
+static json_t *parse(const CommandResult *r)
+{
+    json_error_t error;
+    json_t *root = json_loads(r->out, 0, &error);
+    if (root == NULL) fail_msg("no JSON: %s\n%s\n%s", error.text, r->out, r->err);
+    return root;
+}
+
+/* 4 ranks as dp_shard 2 x tp 2; the text is learnt: the mean of the last 10 losses is under 0.6 of
+ * the first. The prediction comes from this machine's own measurements. */
+static void a_text_is_learnt_on_four_ranks(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+    CommandResult r = COMMAND(arena, 500, "run", tiny, "-n", "4", "--db", db);
+    if (r.exit_code != 0) fail_msg("code %d\n%s\n%s", r.exit_code, r.out, r.err);
+    assert_non_null(strstr(r.out, "step    0  loss"));
+    assert_non_null(strstr(r.out, "step  199  loss"));
+    assert_non_null(strstr(r.out, "grad_norm"));
+    assert_non_null(strstr(r.out, "tok/s"));
+    assert_non_null(strstr(r.out, "(predicted "));
+    const char *done = strstr(r.out, "done        200 steps");
+    assert_non_null(done);
+    const char *factor = strstr(done, "(x ");
+    assert_non_null(factor);
+    double ratio = strtod(factor + 3, NULL);
+    if (!(ratio > 0 && ratio < 0.6)) fail_msg("loss only falls to x %.2f", ratio);
+    r = COMMAND(arena, 60, "compare", "--db", db, "--json");
+    json_t *compared = parse(&r);
+    assert_true(number(compared, "unjoined_rows") == 0);
+    assert_true(number(compared, "joined_rows") > 0);
+    double step = number(compared, "step_ratio");
+    if (!(step > 0.1 && step < 10)) fail_msg("the prediction is off by x %.2f", step);
+    json_decref(compared);
+    /* Everything is measured now: nothing is missing, and a second run measures nothing. */
+    r = COMMAND(arena, 60, "calibrate", tiny, "--db", db);
+    if (r.exit_code != 0) fail_msg("%s", r.err);
+    assert_null(strstr(r.err, "measuring"));
+    assert_non_null(strstr(r.out, "missing       0 kernels, 0 collectives"));
+    arena_free(arena);
+}
+
+static void both_backends_give_the_same_losses(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+    CommandResult a = COMMAND(arena, 300, "run", tiny, "--steps", "3", "--db", db, "--json");
+    CommandResult b = COMMAND(arena, 300, "run", tiny, "--steps", "3", "--db", db, "--backend",
+                              "loopback", "--json");
+    if (a.exit_code != 0 || b.exit_code != 0) fail_msg("%s\n%s", a.err, b.err);
+    json_t *mpi = parse(&a), *loopback = parse(&b);
+    assert_true(number(mpi, "first_loss") == number(loopback, "first_loss"));
+    assert_true(number(mpi, "last_loss") == number(loopback, "last_loss"));
+    json_decref(mpi);
+    json_decref(loopback);
+    arena_free(arena);
+}
+
+static void mistakes_have_their_codes(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+    CommandResult r = COMMAND(arena, 60, "run", tiny, "-n", "3", "--db", db);
+    assert_int_equal(r.exit_code, 2);
+    assert_non_null(strstr(r.err, "error[ranks-mesh]"));
+    assert_non_null(strstr(r.err, "use -n 4"));
+    r = COMMAND(arena, 60, "run", tiny, "--data", "no-such-file.txt", "--db", db);
+    assert_int_equal(r.exit_code, 3);
+    assert_non_null(strstr(r.err, "error[data-file]"));
+    /* A learning rate that blows up ends the run with the first bad number. */
+    r = COMMAND(arena, 300, "run", tiny, "--steps", "30", "--set", "optimizer.lr=1e30", "--db", db);
+    assert_int_equal(r.exit_code, 6);
+    assert_non_null(strstr(r.err, "error[not-finite]"));
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mistakes_have_their_codes),
+        cmocka_unit_test(both_backends_give_the_same_losses),
+        cmocka_unit_test(a_text_is_learnt_on_four_ranks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
