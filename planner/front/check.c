@@ -1,0 +1,293 @@
+/* What must hold between the values of a plan; and the same plan made small for --verify. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "planner/front/parent.h"
+
+static void check_missing(Draft *draft)
+{
+    static const char *const needed[][2] = {
+        {"model", "model = require \"models.llama\" \"tiny\""},
+        {"batch", "batch = { global = 8, micro = 1, seq = 128 }"},
+        {"batch.seq", "seq is the number of tokens of a sequence"},
+        {"cluster.name", NULL},
+        {"cluster.device", NULL},
+        {"cluster.device.name", NULL},
+        {"cluster.device.arch", NULL},
+        {"cluster.device.memory_bytes", NULL},
+        {"cluster.device.hbm_bytes_per_s", NULL},
+        {"cluster.device.gemm_efficiency", NULL},
+        {"cluster.device.memory_efficiency", NULL},
+        {"cluster.device.peak_flops", "peak_flops = { bf16 = 989.4e12 }"},
+        {"cluster.intra_bytes_per_s", NULL},
+        {"cluster.devices_per_node", NULL},
+    };
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+        const char *path = needed[i][0], *dot = strrchr(path, '.');
+        if (draft_has(draft, path)) continue;
+        if (dot != NULL &&
+            !draft_has(draft, arena_copy(draft->arena, path, (size_t)(dot - path))))
+            continue; /* the table itself is missing: said already */
+        diag_error(draft->d, FAULT_input, "missing-key", draft_loc(draft, path), "the plan has no %s",
+                   path);
+        if (needed[i][1] != NULL) diag_hint(draft->d, "%s", needed[i][1]);
+    }
+}
+
+/* A list item that is a plain table has no kind. */
+static void check_passes(Draft *draft)
+{
+    for (uint32_t i = 0; i < draft->seen.n; i++) {
+        const char *path = draft->seen.at[i].path;
+        if (strncmp(path, "parallel.", 9) != 0 || strchr(path + 9, '.') != NULL) continue;
+        if (strspn(path + 9, "0123456789") != strlen(path + 9)) continue;
+        bool is_table = i + 1 < draft->seen.n &&
+                        strncmp(draft->seen.at[i + 1].path, path, strlen(path)) == 0 &&
+                        draft->seen.at[i + 1].path[strlen(path)] == '.';
+        if (!is_table || draft_has(draft, arena_print(draft->arena, "%s.kind", path))) continue;
+        diag_error(draft->d, FAULT_input, "wrong-type", draft->seen.at[i].loc,
+                   "%s must be a pass, not a plain table", path);
+        diag_hint(draft->d, "write tp { ... }, ac \"full\", fsdp2 { ... } or ddp { ... }");
+    }
+    if (draft_has(draft, "optimizer") && !draft_has(draft, "optimizer.kind")) {
+        diag_error(draft->d, FAULT_input, "wrong-type", draft_loc(draft, "optimizer"),
+                   "optimizer must be made by adamw{} or sgd{}");
+        diag_hint(draft->d, "optimizer = adamw { lr = 3e-4 }");
+    }
+}
+
+static uint64_t others(const Draft *draft, int axis)
+{
+    uint64_t product = 1;
+    for (int a = 0; a < AXIS_NAMES; a++)
+        if (a != axis && draft->mesh[a] > 1) product *= (uint64_t)draft->mesh[a];
+    return product;
+}
+
+static const char *mesh_text(const Draft *draft)
+{
+    Str s = str_in(draft->arena);
+    for (int a = 0; a < AXIS_NAMES; a++)
+        if (draft->mesh[a] != 0)
+            str_print(&s, "%s%s %lld", s.n > 0 ? " x " : "", axis_name_text((AxisName)a),
+                      (long long)draft->mesh[a]);
+    return s.n > 0 ? str_text(&s) : "1";
+}
+
+static void hint_mesh(Draft *draft, uint64_t world)
+{
+    Str s = str_in(draft->arena);
+    for (int a = 0; a < AXIS_NAMES; a++) {
+        uint64_t rest = others(draft, a);
+        if (draft->mesh[a] != 0 && world % rest == 0)
+            str_print(&s, "%s%s = %llu", s.n > 0 ? ", or " : "", axis_name_text((AxisName)a),
+                      (unsigned long long)(world / rest));
+    }
+    uint64_t all = others(draft, -1);
+    const Cluster *c = &draft->config.cluster;
+    if (c->devices_per_node > 0 && all % c->devices_per_node == 0)
+        str_print(&s, "%sa cluster of %llu nodes", s.n > 0 ? ", or " : "",
+                  (unsigned long long)(all / c->devices_per_node));
+    if (s.n > 0) diag_hint(draft->d, "what would fit: %s", str_text(&s));
+}
+
+/* Replaces -1 by whatever is left. */
+static void resolve_mesh(Draft *draft, uint64_t world)
+{
+    int open = -1;
+    for (int a = 0; a < AXIS_NAMES; a++) {
+        if (draft->mesh[a] != -1) continue;
+        const char *path = arena_print(draft->arena, "mesh.%s", axis_name_text((AxisName)a));
+        if (open >= 0) {
+            diag_error(draft->d, FAULT_input, "mesh-free-axis", draft_loc(draft, path),
+                       "-1 stands for two axes: %s and %s", axis_name_text((AxisName)open),
+                       axis_name_text((AxisName)a));
+            diag_hint(draft->d, "-1 may be given once");
+            return;
+        }
+        open = a;
+    }
+    if (open < 0) return;
+    const char *name = axis_name_text((AxisName)open);
+    Loc loc = draft_loc(draft, arena_print(draft->arena, "mesh.%s", name));
+    uint64_t rest = others(draft, open);
+    if (draft->config.cluster.is_local) {
+        diag_error(draft->d, FAULT_input, "mesh-free-axis", loc,
+                   "mesh.%s = -1: the local machine has as many devices as the mesh asks for", name);
+        diag_hint(draft->d, "write its size");
+    } else if (rest > world || world % rest != 0) {
+        diag_error(draft->d, FAULT_input, "mesh-product", loc,
+                   "mesh.%s = -1: the other axes (%llu) do not divide the cluster's %llu devices", name,
+                   (unsigned long long)rest, (unsigned long long)world);
+    } else {
+        draft->mesh[open] = (int64_t)(world / rest);
+    }
+}
+
+static bool check_mesh(Draft *draft)
+{
+    Config *c = &draft->config;
+    uint32_t before = draft->d->n_errors;
+    uint64_t world = (uint64_t)c->cluster.nodes * c->cluster.devices_per_node;
+    resolve_mesh(draft, world);
+    if (draft->d->n_errors > before) return false;
+    double product = 1;
+    for (int a = 0; a < AXIS_NAMES; a++) {
+        int64_t size = draft->mesh[a] > 0 ? draft->mesh[a] : 1;
+        product *= (double)size;
+        c->axis_size[a] = (uint32_t)size;
+        c->axis_loc[a] = draft_loc(
+            draft, arena_print(draft->arena, "mesh.%s", axis_name_text((AxisName)a)));
+    }
+    if (product > MOST_RANKS)
+        return diag_error(draft->d, FAULT_input, "out-of-range", c->mesh_loc,
+                          "the mesh has %.0f ranks; %d are the most", product, MOST_RANKS);
+    if (c->cluster.is_local) {
+        c->cluster.nodes = 1;
+        c->cluster.devices_per_node = (uint32_t)product;
+    } else if (product != (double)world) {
+        diag_error(draft->d, FAULT_input, "mesh-product", c->mesh_loc,
+                   "mesh %s = %.0f ranks, but the cluster has %u nodes x %u = %llu devices",
+                   mesh_text(draft), product, c->cluster.nodes, c->cluster.devices_per_node,
+                   (unsigned long long)world);
+        hint_mesh(draft, world);
+    }
+    return draft->d->n_errors == before;
+}
+
+static void check_batch(Draft *draft)
+{
+    Config *c = &draft->config;
+    int64_t data = (int64_t)c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard];
+    int64_t step = c->micro_batch * data; /* both below 2^30 */
+    if (c->global_batch == 0) c->global_batch = step;
+    if (c->global_batch % step == 0) return;
+    diag_error(draft->d, FAULT_input, "divides-batch", draft_loc(draft, "batch.global"),
+               "batch.global = %lld is no multiple of micro %lld x %lld data ranks",
+               (long long)c->global_batch, (long long)c->micro_batch, (long long)data);
+    int64_t below = c->global_batch / step * step;
+    if (below > 0)
+        diag_hint(draft->d, "global may be %lld or %lld", (long long)below, (long long)(below + step));
+    else
+        diag_hint(draft->d, "global may be %lld", (long long)step);
+}
+
+static void check_precision(Draft *draft)
+{
+    static const char *const names[] = {"param", "compute", "reduce"};
+    const Config *c = &draft->config;
+    const DType types[] = {c->param, c->compute, c->reduce};
+    if (!draft_has(draft, "cluster.device.peak_flops")) return;
+    const double *peak = c->cluster.device.peak_flops;
+    for (int i = 1; i < 3; i++) {
+        if (peak[types[i]] > 0 || (i == 2 && !c->cluster.is_local)) continue;
+        diag_error(draft->d, FAULT_input, "dtype-unsupported",
+                   draft_loc(draft, arena_print(draft->arena, "precision.%s", names[i])),
+                   "precision.%s = %s: %s cannot compute in it", names[i], dtype_name(types[i]),
+                   c->cluster.device.name != NULL ? c->cluster.device.name : "the device");
+        Str s = str_in(draft->arena);
+        for (int t = 1; t < DT_COUNT; t++)
+            if (peak[t] > 0) str_print(&s, "%s%s", s.n > 0 ? ", " : "", dtype_name((DType)t));
+        if (s.n > 0) diag_hint(draft->d, "it can: %s", str_text(&s));
+    }
+    if (dtype_bytes(c->reduce) < dtype_bytes(c->compute) && draft_has(draft, "precision.reduce")) {
+        diag_warning(draft->d, "precision-reduce", draft_loc(draft, "precision.reduce"),
+                     "gradients are summed in %s though they are computed in %s",
+                     dtype_name(c->reduce), dtype_name(c->compute));
+    }
+}
+
+static void check_optimizer(Draft *draft)
+{
+    const Optimizer *o = &draft->config.optimizer;
+    static const char *const adam_only[] = {"optimizer.beta1", "optimizer.beta2", "optimizer.eps"};
+    for (int i = 0; o->kind == OPTIMIZER_sgd && i < 3; i++)
+        if (draft_has(draft, adam_only[i]))
+            diag_error(draft->d, FAULT_input, "unknown-key", draft_loc(draft, adam_only[i]),
+                       "unknown key '%s' in sgd{}", strchr(adam_only[i], '.') + 1);
+    static const char *const below_one[] = {"optimizer.beta1", "optimizer.beta2"};
+    const double beta[] = {o->beta1, o->beta2};
+    for (int i = 0; i < 2; i++)
+        if (beta[i] >= 1)
+            diag_error(draft->d, FAULT_input, "out-of-range", draft_loc(draft, below_one[i]),
+                       "%s = %g must be below 1: the average would never move", below_one[i], beta[i]);
+    if (o->lr <= 0)
+        diag_error(draft->d, FAULT_input, "out-of-range", draft_loc(draft, "optimizer.lr"),
+                   "optimizer.lr = %g must be more than 0", o->lr);
+    if (o->total_steps > 0 && o->warmup_steps > o->total_steps)
+        diag_error(draft->d, FAULT_input, "out-of-range", draft_loc(draft, "optimizer.warmup_steps"),
+                   "warmup_steps = %lld is more than total_steps = %lld", (long long)o->warmup_steps,
+                   (long long)o->total_steps);
+}
+
+/* What only this machine knows. */
+static void fill_local(Config *c)
+{
+    if (!c->cluster.is_local) return;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES);
+    long page = sysconf(_SC_PAGESIZE);
+    if (c->cluster.cores_per_node == 0) c->cluster.cores_per_node = cores > 0 ? (uint32_t)cores : 1;
+    if (c->cluster.device.memory_bytes == 0 && pages > 0 && page > 0)
+        c->cluster.device.memory_bytes =
+            (uint64_t)pages * (uint64_t)page / c->cluster.devices_per_node;
+}
+
+bool draft_finish(Draft *draft)
+{
+    Config *c = &draft->config;
+    uint32_t before = draft->d->n_errors;
+    c->mesh_loc = draft_loc(draft, "mesh");
+    c->batch_loc = draft_loc(draft, "batch");
+    c->precision_loc = draft_loc(draft, "precision");
+    check_missing(draft);
+    check_passes(draft);
+    check_optimizer(draft);
+    bool knows_mesh = draft->d->n_errors == before && check_mesh(draft);
+    if (knows_mesh) check_batch(draft);
+    if (knows_mesh) fill_local(c);
+    check_precision(draft);
+    return draft->d->n_errors == before;
+}
+
+/* Axes > 1 stay > 1: 3 where the size is odd, else 2; sixteen ranks at most. A dp_shard that is
+ * resharded to a part of itself becomes 4 in parts of 2. */
+void draft_shrink(Draft *draft)
+{
+    Config *c = &draft->config;
+    Fsdp2Options *fsdp2 = NULL;
+    for (uint32_t i = 0; i < c->n_passes; i++)
+        if (c->passes[i].name == PASS_fsdp2) fsdp2 = &c->passes[i].fsdp2;
+    int64_t data = (int64_t)c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard];
+    int64_t n_micro = c->global_batch / (c->micro_batch * data);
+    bool in_parts = fsdp2 != NULL && fsdp2->reshard_after_forward == RESHARD_to &&
+                    fsdp2->reshard_to > 1 && fsdp2->reshard_to < c->axis_size[AXIS_dp_shard] &&
+                    c->axis_size[AXIS_dp_shard] % fsdp2->reshard_to == 0;
+    for (int a = 0; a < AXIS_NAMES; a++)
+        if (c->axis_size[a] > 1) c->axis_size[a] = c->axis_size[a] % 2 == 1 ? 3 : 2;
+    if (in_parts) {
+        c->axis_size[AXIS_dp_shard] = 4;
+        fsdp2->reshard_to = 2;
+    }
+    for (;;) {
+        uint32_t ranks = 1, largest = AXIS_NAMES;
+        for (uint32_t a = 0; a < AXIS_NAMES; a++) {
+            ranks *= c->axis_size[a];
+            if (in_parts && a == AXIS_dp_shard) continue;
+            if (largest == AXIS_NAMES || c->axis_size[a] > c->axis_size[largest]) largest = a;
+        }
+        if (ranks <= 16) break;
+        c->axis_size[largest] = c->axis_size[largest] == 3 ? 2 : 1;
+    }
+    data = (int64_t)c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard];
+    if (c->micro_batch > 2) c->micro_batch = 2;
+    c->global_batch = c->micro_batch * data * (n_micro < 3 ? n_micro : 3);
+    int64_t seq = 5 * (int64_t)c->axis_size[AXIS_tp] * c->axis_size[AXIS_cp];
+    if (c->seq > seq) c->seq = seq;
+    uint32_t ranks = 1;
+    for (int a = 0; a < AXIS_NAMES; a++) ranks *= c->axis_size[a];
+    c->cluster.nodes = 1;
+    c->cluster.devices_per_node = ranks;
+    draft->init = 1;
+}

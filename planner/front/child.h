@@ -1,0 +1,124 @@
+/* The child's side: the process that evaluates a script. What its files share; nobody else
+ * includes this. It may waste its budget and be wrong; it cannot touch files outside its folder and
+ * the library, other processes, or the store. */
+#ifndef TANDEM_FRONT_CHILD_H
+#define TANDEM_FRONT_CHILD_H
+
+#include <lauxlib.h>
+#include <lua.h>
+#include <signal.h>
+
+#include "planner/front/front.h"
+#include "planner/front/stream.h"
+
+enum {
+    CHILD_MOST_FILES = 64,
+    CHILD_MOST_SETS = 64,
+    CHILD_MOST_DEPTH = 16, /* of require */
+    CHILD_MOST_SOURCE = 1 << 20,
+    CHILD_MOST_LUA_BYTES = 256 << 20,
+    CHILD_MOST_FIELDS = 20000,
+    CHILD_MOST_NODES = 1000000
+};
+
+typedef struct Place {
+    uint32_t source, line; /* source 0: none */
+} Place;
+
+typedef struct Source {
+    const char *name; /* as people know it: "plans/a.lua", "models/llama.lua" */
+    const char *text; /* NULL: no script, e.g. "--set mesh.tp=4" */
+    size_t n;
+    bool library; /* tandem/...: its lines are never the user's */
+} Source;
+
+/* What the parent answers when it has understood the configuration. */
+typedef struct Answer {
+    int64_t batch, seq; /* sequences of a global micro-step; tokens */
+    uint32_t axis_size[AXIS_NAMES];
+    bool shrink;
+} Answer;
+
+typedef struct Child {
+    lua_State *L;
+    Arena *arena;
+    Writer out;
+    int fd, words; /* records both ways; last words */
+    const char *script, *code; /* code: NULL, or the text to evaluate instead of a file */
+    const FrontOptions *options;
+    int script_dir, library_dir;
+    double cpu_s;
+    Source source[CHILD_MOST_FILES + CHILD_MOST_SETS + 1]; /* [0] none */
+    uint32_t n_sources, n_files_sent, depth, n_fields;
+    struct {
+        const char *path; /* flattened */
+        uint32_t source;
+    } set[CHILD_MOST_SETS];
+    uint32_t n_sets;
+    size_t memory;
+    bool memory_refused;
+    Place memory_place, stop_place;
+    volatile sig_atomic_t expired, fired, fired_before;
+    bool failed; /* an error has been written */
+    struct Tracer *tracer;
+    Answer answer;
+} Child;
+
+/* ---- child.c */
+_Noreturn void child_run(Child *c);
+Child *child_of(lua_State *L);
+/* The innermost line that runs; with `user` the innermost outside tandem/. */
+Place child_place(Child *c, bool user);
+/* Raises a Lua error that becomes a diagnostic. hint: NULL or one line. */
+_Noreturn void child_raise(lua_State *L, const char *rule, Place place, const char *hint,
+                           const char *format, ...) __attribute__((format(printf, 5, 6)));
+/* Adds a new source and returns its number; raises when there are too many. */
+uint32_t child_source(Child *c, const char *name, const char *text, size_t n, bool library);
+void child_put_place(Child *c, Place place); /* to the open record: file number, line */
+void child_send_files(Child *c);             /* before a record begins */
+void child_write_error(Child *c, const char *rule, Place place, const char *text,
+                       const char *hint, bool warning);
+/* Nearest of the texts in the Lua list at `list` as "did you mean 'x'?"; NULL if none is near. */
+const char *child_near(lua_State *L, const char *word, int list);
+
+/* ---- child_limits.c: processor time, memory */
+void child_limit(Child *c);
+void *child_allocate(void *self, void *at, size_t old, size_t size); /* a lua_Alloc */
+
+/* ---- child_library.c: the functions a script may call; child_pairs.c: in a fixed order */
+void child_open_library(Child *c);
+void child_open_pairs(lua_State *L);
+
+/* ---- child_require.c */
+void child_open_require(Child *c);
+/* Loads a file's text and leaves the compiled chunk on the stack. Beneath `dir` only. */
+void child_load_file(Child *c, int dir, const char *path, const char *name, bool library);
+void child_load_text(Child *c, const char *name, const char *text, size_t n, bool library);
+
+/* ---- child_scan.c: where in the source a key of a table constructor stands */
+typedef struct Spot {
+    uint32_t source, line;
+    size_t open; /* offset behind the constructor's `{`; 0: unknown */
+} Spot;
+/* The constructor that the call of `callee` at `place` is given. */
+Spot scan_call(const Child *c, Place place, const char *callee);
+/* The line of `key =` in it, and the constructor that is its value, if it is one. */
+Spot scan_key(const Child *c, Spot table, const char *key);
+Spot scan_item(const Child *c, Spot table, lua_Integer index); /* the index-th positional value */
+
+/* ---- child_plan.c, child_set.c */
+void child_open_plan(Child *c);
+/* The plan table on top of the stack becomes records. */
+void child_flatten(Child *c);
+void child_default_cluster(Child *c);
+void child_apply_sets(Child *c); /* to the plan table on top of the stack */
+/* Where `--set` wrote this flattened path; source 0: it did not. */
+Place child_set_place(Child *c, const char *path);
+/* "plan", "tp", ..., "adamw" of a table made by that word, and its place; NULL: any other value. */
+const char *child_kind(lua_State *L, int index, Place *place);
+
+/* ---- child_trace.c: core functions for tandem/nn.lua */
+void child_push_core(Child *c);
+void child_trace(Child *c); /* builds and traces the model of the plan on top of the stack */
+
+#endif

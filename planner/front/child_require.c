@@ -1,0 +1,173 @@
+/* require: other scripts of the plan, from the script's folder or else from the library, and never
+ * from anywhere else: each part of the name is opened beneath the one before, links are refused. */
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "planner/front/child.h"
+
+enum { MOST_NAME = 200 };
+static const char loaded_key[] = "tandem.loaded";
+
+/* Opens `path` beneath `dir`; -1 with errno. A link on the way gives ELOOP or ENOTDIR. */
+static int open_beneath(int dir, const char *path)
+{
+    int at = dir;
+    for (;;) {
+        char part[MOST_NAME + 8];
+        size_t n = strcspn(path, "/");
+        if (n == 0 || n >= sizeof part || path[0] == '.') {
+            errno = EINVAL;
+            break;
+        }
+        memcpy(part, path, n);
+        part[n] = 0;
+        bool last = path[n] == 0;
+        int next = openat(at, part, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY |
+                                        (last ? 0 : O_DIRECTORY));
+        int reason = errno;
+        if (at != dir) close(at);
+        errno = reason;
+        if (next < 0 || last) return next;
+        at = next;
+        path += n + 1;
+    }
+    if (at != dir) close(at);
+    errno = EINVAL;
+    return -1;
+}
+
+static void load_open_file(Child *c, int fd, const char *name, bool library)
+{
+    lua_State *L = c->L;
+    Place place = child_place(c, true);
+    struct stat status;
+    if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+        close(fd);
+        child_raise(L, "script-open", place, NULL, "%s is not a file", name);
+    }
+    bool fits = status.st_size <= CHILD_MOST_SOURCE;
+    size_t room = fits ? (size_t)status.st_size : 0, n = 0;
+    char *text = arena_alloc(c->arena, room + 1);
+    ssize_t got = 1;
+    while (n < room && got > 0) {
+        got = read(fd, text + n, room - n);
+        if (got > 0) n += (size_t)got;
+    }
+    close(fd);
+    if (got < 0) child_raise(L, "script-open", place, NULL, "cannot read %s", name);
+    if (!fits)
+        child_raise(L, "script-open", place, NULL, "%s is longer than 1 MiB", name);
+    child_load_text(c, name, text, n, library);
+}
+
+void child_load_file(Child *c, int dir, const char *path, const char *name, bool library)
+{
+    int fd = path != NULL
+                 ? open_beneath(dir, path)
+                 : open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* the user's own */
+    if (fd < 0)
+        child_raise(c->L, "script-open", child_place(c, true), NULL, "cannot open %s: %s", name,
+                    errno == ELOOP ? "it is a link" : strerror(errno));
+    load_open_file(c, fd, name, library);
+}
+
+static bool name_is_fine(const char *name)
+{
+    size_t n = strlen(name);
+    if (n == 0 || n > MOST_NAME) return false;
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)name[i]) && name[i] != '_' && name[i] != '-' &&
+            !(name[i] == '.' && i > 0 && i + 1 < n && name[i + 1] != '.'))
+            return false;
+    return true;
+}
+
+/* "models.llama": the file's path in `path`, how people know it in the result, its fd, or -1. */
+static const char *find(Child *c, const char *name, int *fd, bool *library)
+{
+    char path[MOST_NAME + 8];
+    size_t n = strlen(name);
+    for (size_t i = 0; i < n; i++) path[i] = name[i];
+    for (size_t i = 0; i < n; i++)
+        if (path[i] == '.') path[i] = '/';
+    memcpy(path + n, ".lua", 5);
+    *library = strncmp(name, "tandem.", 7) == 0;
+    *fd = -1;
+    errno = ENOENT;
+    if (!*library && c->script_dir >= 0) *fd = open_beneath(c->script_dir, path);
+    if (*fd >= 0) {
+        const char *slash = strrchr(c->script, '/');
+        int folder = slash == NULL ? 0 : (int)(slash - c->script) + 1;
+        return arena_print(c->arena, "%.*s%s", folder, c->script, path);
+    }
+    if (errno == ENOENT || errno == ENOTDIR)
+        *fd = c->library_dir < 0 ? -1 : open_beneath(c->library_dir, path);
+    return arena_dup(c->arena, path);
+}
+
+static const char *require_hint(Child *c, const char *name)
+{
+    static const char *const shipped[] = {
+        "tandem.nn",         "models.llama",      "models.gpt2",       "clusters.dgx_a100",
+        "clusters.dgx_h100", "clusters.hgx_h200", "clusters.local_cpu"};
+    const char *near = str_nearest(name, shipped, sizeof shipped / sizeof *shipped);
+    if (near != NULL) return arena_print(c->arena, "did you mean '%s'?", near);
+    return "it must lie in the script's folder or in the library";
+}
+
+static int load_module(lua_State *L)
+{
+    Child *c = child_of(L);
+    const char *name = luaL_checkstring(L, 1);
+    Place place = child_place(c, true);
+    lua_settop(L, 1);
+    if (!name_is_fine(name))
+        child_raise(L, "script-open", place,
+                    "write require \"models.llama\" for the file models/llama.lua",
+                    "require: '%.200s' is not the name of a script", name);
+    luaL_getmetatable(L, loaded_key);
+    if (lua_getfield(L, 2, name) != LUA_TNIL) return 1;
+    if (c->depth == CHILD_MOST_DEPTH)
+        child_raise(L, "too-many-files", place, "does a script require itself?",
+                    "require is nested deeper than %d", CHILD_MOST_DEPTH);
+    int fd;
+    bool library;
+    const char *shown = find(c, name, &fd, &library);
+    if (fd < 0)
+        child_raise(L, "script-open", place, require_hint(c, name), "require: %s",
+                    errno == ELOOP || errno == ENOTDIR
+                        ? arena_print(c->arena, "%s is a link", shown)
+                        : arena_print(c->arena, "there is no script %s", shown));
+    load_open_file(c, fd, shown, library);
+    lua_pushvalue(L, 1);
+    if (library)
+        child_push_core(c);
+    else
+        lua_pushnil(L);
+    c->depth++;
+    int status = lua_pcall(L, 2, 1, 0);
+    c->depth--;
+    if (status != LUA_OK) lua_error(L);
+    if (lua_isnil(L, -1)) {
+        lua_pop(L, 1);
+        lua_pushboolean(L, 1);
+    }
+    lua_pushvalue(L, -1);
+    lua_setfield(L, 2, name);
+    return 1;
+}
+
+void child_open_require(Child *c)
+{
+    luaL_newmetatable(c->L, loaded_key);
+    lua_pop(c->L, 1);
+    lua_pushglobaltable(c->L);
+    lua_pushliteral(c->L, "require");
+    lua_pushcfunction(c->L, load_module);
+    lua_rawset(c->L, -3);
+    lua_pop(c->L, 1);
+}

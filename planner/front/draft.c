@@ -1,0 +1,364 @@
+/* Values of a plan as they arrive: each is looked up, checked on its own and stored. Every mistake
+ * is reported, none stops the rest. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "planner/front/fields.h"
+
+enum { MOST_SIBLINGS = 64 };
+
+typedef struct Value {
+    RecordKind kind;
+    int64_t integer;
+    double number;
+    const char *text;
+} Value;
+
+Draft draft_new(Arena *arena, Diag *d)
+{
+    Draft draft = {.arena = arena, .d = d};
+    Config *c = &draft.config;
+    c->micro_batch = 1;
+    c->param = c->compute = c->reduce = DT_f32;
+    c->seed = 1;
+    c->train_steps = 100;
+    c->cluster.oversubscription = 1;
+    c->cluster.nodes = 1;
+    c->optimizer = (Optimizer){.kind = OPTIMIZER_adamw,
+                               .lr = 3e-4,
+                               .beta1 = 0.9,
+                               .beta2 = 0.95,
+                               .eps = 1e-8,
+                               .weight_decay = 0.1,
+                               .clip_norm = 1.0,
+                               .min_lr_ratio = 0.1};
+    list_reserve_none(arena, &draft.files);
+    return draft;
+}
+
+bool draft_file(Draft *draft, Reader *r)
+{
+    const char *name = get_text(r, draft->arena);
+    list_push(draft->arena, &draft->files, name);
+    return reader_finished(r);
+}
+
+Loc draft_place(const Draft *draft, Reader *r)
+{
+    uint32_t file = get_u32(r), line = get_u32(r);
+    if (file >= draft->files.n) {
+        r->bad = true;
+        file = 0;
+    }
+    return (Loc){file != 0 ? draft->files.at[file] : NULL, line};
+}
+
+bool draft_has(const Draft *draft, const char *path)
+{
+    for (uint32_t i = 0; i < draft->seen.n; i++)
+        if (strcmp(draft->seen.at[i].path, path) == 0) return true;
+    return false;
+}
+
+Loc draft_loc(const Draft *draft, const char *path)
+{
+    char at[256];
+    size_t n = strlen(path);
+    assert(n < sizeof at);
+    memcpy(at, path, n + 1);
+    for (;;) {
+        for (uint32_t i = draft->seen.n; i > 0; i--)
+            if (strcmp(draft->seen.at[i - 1].path, at) == 0) return draft->seen.at[i - 1].loc;
+        if (at[0] == 0) return (Loc){draft->config.file, 0};
+        char *dot = strrchr(at, '.');
+        *(dot != NULL ? dot : at) = 0;
+    }
+}
+
+static const char *shown(Arena *arena, const Value *v)
+{
+    if (v->kind == RECORD_bool) return v->integer ? "true" : "false";
+    if (v->kind == RECORD_int) return arena_print(arena, "%lld", (long long)v->integer);
+    if (v->kind == RECORD_number) return arena_print(arena, "%.15g", v->number);
+    if (v->kind == RECORD_text) return arena_print(arena, "the text '%.60s'", v->text);
+    return arena_print(arena, "a %s", v->kind == RECORD_table ? "table" : v->text);
+}
+
+static const char *expected(FieldKind kind)
+{
+    switch (kind) {
+    case FIELD_table: return "a table";
+    case FIELD_i64:
+    case FIELD_u32:
+    case FIELD_u64: return "an integer";
+    case FIELD_f64: return "a number";
+    case FIELD_bool: return "true or false";
+    case FIELD_text: return "a text";
+    case FIELD_dtype: return "a dtype's name";
+    case FIELD_word: return "one of its words";
+    case FIELD_axis: return "an integer";
+    case FIELD_reshard: return "true, false or a number of ranks";
+    }
+    assert(!"a kind");
+    return "";
+}
+
+static bool wrong_type(Draft *draft, const char *path, const Field *f, Loc loc, const Value *v)
+{
+    diag_error(draft->d, FAULT_input, "wrong-type", loc, "%s must be %s, not %s",
+               path[0] != 0 ? path : "the plan", expected(f->kind), shown(draft->arena, v));
+    return false;
+}
+
+static const char *list_of(Arena *arena, const char *const *names, uint32_t n)
+{
+    Str s = str_in(arena);
+    for (uint32_t i = 0; i < n; i++) str_print(&s, "%s%s", i > 0 ? ", " : "", names[i]);
+    return str_text(&s);
+}
+
+static void hint_words(Draft *draft, const char *word, const char *const *names, uint32_t n,
+                       const char *what)
+{
+    const char *near = str_nearest(word, names, n);
+    if (near != NULL)
+        diag_hint(draft->d, "did you mean '%s'?", near);
+    else if (n > 0)
+        diag_hint(draft->d, "%s: %s", what, list_of(draft->arena, names, n));
+}
+
+static bool unknown_key(Draft *draft, const char *path, const char *parent, bool of_pass, Loc loc)
+{
+    const char *names[MOST_SIBLINGS], *dot = strrchr(path, '.');
+    const char *key = dot != NULL ? dot + 1 : path;
+    uint32_t n = field_siblings(parent, of_pass, names, MOST_SIBLINGS);
+    const char *within = parent[0] != 0 ? parent : "plan";
+    diag_error(draft->d, FAULT_input, "unknown-key", loc, "unknown key '%s' in %s{}", key, within);
+    hint_words(draft, key, names, n, "keys");
+    return false;
+}
+
+/* An integer that was written as one, or as 8e3. */
+static bool whole(Value *v)
+{
+    if (v->kind == RECORD_number && v->number == floor(v->number) && fabs(v->number) < 9e15) {
+        v->integer = (int64_t)v->number;
+        v->kind = RECORD_int;
+    }
+    return v->kind == RECORD_int;
+}
+
+static bool in_range(Draft *draft, const char *path, const Field *f, Loc loc, const Value *v)
+{
+    double value = v->kind == RECORD_int ? (double)v->integer : v->number;
+    if (value >= f->least && value <= f->most) return true;
+    diag_error(draft->d, FAULT_input, "out-of-range", loc, "%s = %s must be between %.15g and %.15g",
+               path, shown(draft->arena, v), f->least, f->most);
+    return false;
+}
+
+static bool is_floating(DType t)
+{
+    return t == DT_f64 || t == DT_f32 || t == DT_bf16 || t == DT_f16;
+}
+
+static bool store_dtype(Draft *draft, const char *path, Loc loc, const Value *v, void *at)
+{
+    static const char *const names[] = {"fp32", "bf16", "fp16", "fp64"};
+    DType t = dtype_find(v->text);
+    if (is_floating(t)) {
+        memcpy(at, &t, sizeof t);
+        return true;
+    }
+    diag_error(draft->d, FAULT_input, "unknown-word", loc, "%s = '%.60s' is no dtype it can have",
+               path, v->text);
+    hint_words(draft, v->text, names, 4, "one of");
+    return false;
+}
+
+static bool store_word(Draft *draft, const char *path, const Field *f, Loc loc, const Value *v,
+                       void *at)
+{
+    uint32_t n = 0, found = UINT32_MAX;
+    for (; f->words[n] != NULL; n++)
+        if (strcmp(f->words[n], v->text) == 0) found = n;
+    if (found != UINT32_MAX) {
+        memcpy(at, &found, sizeof found); /* enums are as wide as this */
+        return true;
+    }
+    diag_error(draft->d, FAULT_input, "unknown-word", loc, "%s = '%.60s' is not known", path,
+               v->text);
+    hint_words(draft, v->text, f->words, n, "one of");
+    return false;
+}
+
+static bool store_reshard(Draft *draft, const char *path, const Field *f, Loc loc, Value *v,
+                          Fsdp2Options *options)
+{
+    if (v->kind == RECORD_bool) {
+        options->reshard_after_forward = v->integer ? RESHARD_true : RESHARD_false;
+        return true;
+    }
+    if (!whole(v)) return wrong_type(draft, path, f, loc, v);
+    if (!in_range(draft, path, f, loc, v)) return false;
+    options->reshard_after_forward = RESHARD_to;
+    options->reshard_to = (uint32_t)v->integer;
+    return true;
+}
+
+static bool store_integer(Draft *draft, const char *path, const Field *f, Loc loc, Value *v,
+                          void *at)
+{
+    if (!whole(v)) return wrong_type(draft, path, f, loc, v);
+    if (!in_range(draft, path, f, loc, v)) return false;
+    uint32_t narrow = (uint32_t)v->integer;
+    if (f->kind == FIELD_u32)
+        memcpy(at, &narrow, sizeof narrow);
+    else
+        memcpy(at, &v->integer, sizeof v->integer); /* i64, u64 and axes alike */
+    return true;
+}
+
+static bool store(Draft *draft, const char *path, const Field *f, Loc loc, Value *v, void *at)
+{
+    bool flag = v->integer != 0;
+    switch (f->kind) {
+    case FIELD_table: return v->kind == RECORD_table || wrong_type(draft, path, f, loc, v);
+    case FIELD_i64:
+    case FIELD_u32:
+    case FIELD_u64: return store_integer(draft, path, f, loc, v, at);
+    case FIELD_axis:
+        if (v->kind == RECORD_int && v->integer == 0) {
+            diag_error(draft->d, FAULT_input, "out-of-range", loc, "%s = 0: an axis has 1 rank or more",
+                       path);
+            diag_hint(draft->d, "-1 means whatever is left");
+            return false;
+        }
+        return store_integer(draft, path, f, loc, v, at);
+    case FIELD_f64:
+        if (v->kind != RECORD_int && v->kind != RECORD_number)
+            return wrong_type(draft, path, f, loc, v);
+        if (!in_range(draft, path, f, loc, v)) return false;
+        if (v->kind == RECORD_int) v->number = (double)v->integer;
+        memcpy(at, &v->number, sizeof v->number);
+        return true;
+    case FIELD_bool:
+        if (v->kind != RECORD_bool) return wrong_type(draft, path, f, loc, v);
+        memcpy(at, &flag, sizeof flag);
+        return true;
+    case FIELD_text:
+    case FIELD_dtype:
+    case FIELD_word:
+        if (v->kind != RECORD_text) return wrong_type(draft, path, f, loc, v);
+        if (f->kind == FIELD_dtype) return store_dtype(draft, path, loc, v, at);
+        if (f->kind == FIELD_word) return store_word(draft, path, f, loc, v, at);
+        memcpy(at, &v->text, sizeof v->text);
+        return true;
+    case FIELD_reshard: return store_reshard(draft, path, f, loc, v, at);
+    }
+    assert(!"a kind");
+    return false;
+}
+
+static void new_pass(Draft *draft, const char *path, Loc loc, const char *word)
+{
+    static const char *const names[] = {
+#define X(name) #name,
+        PASS_NAMES(X)
+#undef X
+    };
+    Config *c = &draft->config;
+    uint32_t found = PASS_NAME_COUNT;
+    for (uint32_t i = 0; i < PASS_NAME_COUNT; i++)
+        if (strcmp(names[i], word) == 0) found = i;
+    if (found == PASS_NAME_COUNT) {
+        diag_error(draft->d, FAULT_input, "wrong-type", loc, "%s: %s{} is no pass", path, word);
+        diag_hint(draft->d, "parallel is a list of %s", list_of(draft->arena, names, PASS_NAME_COUNT));
+    } else if (c->n_passes == MOST_PASSES) {
+        diag_error(draft->d, FAULT_input, "out-of-range", loc, "more than %d passes", MOST_PASSES);
+    } else {
+        c->passes[c->n_passes++] = (PassConfig){
+            .name = (PassName)found,
+            .loc = loc,
+            .tp = {.loss_parallel = true, .share_gathers = true},
+            .ac = AC_full,
+            .fsdp2 = {.reshard_after_forward = RESHARD_true, .prefetch = 1},
+            .ddp = {.bucket_mib = 25},
+        };
+    }
+}
+
+/* "parallel.2", "parallel.2.kind", "parallel.2.sequence": items come in order, their kind first. */
+static void pass_field(Draft *draft, const char *path, Loc loc, Value *v)
+{
+    const char *item = path + strlen("parallel.");
+    const char *dot = strchr(item, '.');
+    if (strspn(item, "0123456789") != (dot != NULL ? (size_t)(dot - item) : strlen(item))) {
+        if (dot == NULL) {
+            diag_error(draft->d, FAULT_input, "unknown-key", loc, "unknown key '%s' in parallel{}", item);
+            diag_hint(draft->d, "parallel is a list: { tp{}, ac \"full\", fsdp2{} }");
+        }
+        return;
+    }
+    if (dot == NULL) {
+        if (v->kind == RECORD_table) return; /* its kind comes next, or is missed at the end */
+        diag_error(draft->d, FAULT_input, "wrong-type", loc, "%s must be a pass, not %s", path,
+                   shown(draft->arena, v));
+        diag_hint(draft->d, "parallel is a list: { tp{}, ac \"full\", fsdp2{} }");
+        return;
+    }
+    if (strcmp(dot, ".kind") == 0 && v->kind == RECORD_text) {
+        new_pass(draft, arena_copy(draft->arena, path, (size_t)(dot - path)), loc, v->text);
+        return;
+    }
+    static const char *const names[] = {
+#define X(name) #name,
+        PASS_NAMES(X)
+#undef X
+    };
+    if (!draft_has(draft, arena_print(draft->arena, "%.*s.kind", (int)(dot - path), path)) ||
+        draft->config.n_passes == 0)
+        return;
+    PassConfig *pass = &draft->config.passes[draft->config.n_passes - 1];
+    const char *key = arena_print(draft->arena, "%s%s", names[pass->name], dot);
+    const Field *f = field_of_pass(key);
+    if (f == NULL)
+        unknown_key(draft, key, names[pass->name], true, loc);
+    else
+        store(draft, key, f, loc, v, (char *)pass + f->offset);
+}
+
+static bool read_value(Draft *draft, RecordKind kind, Reader *r, Value *v)
+{
+    *v = (Value){.kind = kind, .text = ""};
+    if (kind == RECORD_bool) v->integer = get_u32(r) != 0;
+    if (kind == RECORD_int) v->integer = get_i64(r);
+    if (kind == RECORD_number) v->number = get_f64(r);
+    if (kind == RECORD_text || kind == RECORD_other) v->text = get_text(r, draft->arena);
+    return reader_finished(r);
+}
+
+bool draft_field(Draft *draft, RecordKind kind, Reader *r)
+{
+    const char *path = get_text(r, draft->arena);
+    Loc loc = draft_place(draft, r);
+    Value v;
+    if (r->bad || strlen(path) > 240 || !read_value(draft, kind, r, &v)) return false;
+    Seen seen = {path, loc};
+    list_push(draft->arena, &draft->seen, seen);
+    if (strncmp(path, "parallel.", 9) == 0) {
+        pass_field(draft, path, loc, &v);
+        return true;
+    }
+    const Field *f = field_of_plan(path);
+    if (f != NULL) {
+        store(draft, path, f, loc, &v, (char *)draft + f->offset);
+        return true;
+    }
+    const char *dot = strrchr(path, '.');
+    const char *parent = arena_copy(draft->arena, path, dot != NULL ? (size_t)(dot - path) : 0);
+    const Field *within = field_of_plan(parent);
+    if (within != NULL && within->kind == FIELD_table) unknown_key(draft, path, parent, false, loc);
+    return true; /* below an unknown table: said once */
+}

@@ -1,0 +1,143 @@
+/* Every key that a plan may have: one row each, with its type, range and place in the Draft. */
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "planner/front/fields.h"
+
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define IN(member) offsetof(Draft, member)
+#define IN_PASS(member) offsetof(PassConfig, member)
+
+static const double MOST = 9.0e15; /* integers up to here are exact as doubles */
+
+static const Field plan_fields[] = {
+    {"", FIELD_table, 0, 0, 0, NULL},
+    {"name", FIELD_text, IN(name), 0, 0, NULL},
+    {"model", FIELD_table, 0, 0, 0, NULL},
+    {"seed", FIELD_u64, IN(config.seed), 0, MOST, NULL},
+    {"steps", FIELD_u32, IN(config.train_steps), 1, 1e9, NULL},
+    {"data", FIELD_text, IN(config.data_file), 0, 0, NULL},
+    {"init", FIELD_word, IN(init), 0, 0, WORDS("standard", "varied")},
+
+    {"batch", FIELD_table, 0, 0, 0, NULL},
+    {"batch.global", FIELD_i64, IN(config.global_batch), 1, 1 << 30, NULL},
+    {"batch.micro", FIELD_i64, IN(config.micro_batch), 1, 1 << 20, NULL},
+    {"batch.seq", FIELD_i64, IN(config.seq), 1, 1 << 26, NULL},
+
+    {"mesh", FIELD_table, 0, 0, 0, NULL},
+#define X(name) {"mesh." #name, FIELD_axis, IN(mesh[AXIS_##name]), -1, MOST_RANKS, NULL},
+    MESH_AXES(X)
+#undef X
+
+    {"precision", FIELD_table, 0, 0, 0, NULL},
+    {"precision.param", FIELD_dtype, IN(config.param), 0, 0, NULL},
+    {"precision.compute", FIELD_dtype, IN(config.compute), 0, 0, NULL},
+    {"precision.reduce", FIELD_dtype, IN(config.reduce), 0, 0, NULL},
+
+    {"optimizer", FIELD_table, 0, 0, 0, NULL},
+    {"optimizer.kind", FIELD_word, IN(config.optimizer.kind), 0, 0, WORDS("adamw", "sgd")},
+    {"optimizer.lr", FIELD_f64, IN(config.optimizer.lr), 0, 1e6, NULL},
+    {"optimizer.beta1", FIELD_f64, IN(config.optimizer.beta1), 0, 1, NULL},
+    {"optimizer.beta2", FIELD_f64, IN(config.optimizer.beta2), 0, 1, NULL},
+    {"optimizer.eps", FIELD_f64, IN(config.optimizer.eps), 0, 1, NULL},
+    {"optimizer.weight_decay", FIELD_f64, IN(config.optimizer.weight_decay), 0, 1e3, NULL},
+    {"optimizer.clip_norm", FIELD_f64, IN(config.optimizer.clip_norm), 0, 1e12, NULL},
+    {"optimizer.warmup_steps", FIELD_i64, IN(config.optimizer.warmup_steps), 0, 1e9, NULL},
+    {"optimizer.total_steps", FIELD_i64, IN(config.optimizer.total_steps), 0, 1e9, NULL},
+    {"optimizer.min_lr_ratio", FIELD_f64, IN(config.optimizer.min_lr_ratio), 0, 1, NULL},
+
+    {"parallel", FIELD_table, 0, 0, 0, NULL},
+
+    {"cluster", FIELD_table, 0, 0, 0, NULL},
+    {"cluster.name", FIELD_text, IN(config.cluster.name), 0, 0, NULL},
+    {"cluster.nodes", FIELD_u32, IN(config.cluster.nodes), 1, MOST_RANKS, NULL},
+    {"cluster.devices_per_node", FIELD_u32, IN(config.cluster.devices_per_node), 0, 1024, NULL},
+    {"cluster.intra", FIELD_word, IN(config.cluster.intra), 0, 0,
+     WORDS("nvswitch", "nvlink", "pcie", "host")},
+    {"cluster.intra_bytes_per_s", FIELD_f64, IN(config.cluster.intra_bytes_per_s), 1, 1e18, NULL},
+    {"cluster.nics_per_node", FIELD_u32, IN(config.cluster.nics_per_node), 0, 1024, NULL},
+    {"cluster.nic_bytes_per_s", FIELD_f64, IN(config.cluster.nic_bytes_per_s), 0, 1e18, NULL},
+    {"cluster.oversubscription", FIELD_f64, IN(config.cluster.oversubscription), 1, 1e6, NULL},
+    {"cluster.collective_launch_s", FIELD_f64, IN(config.cluster.collective_launch_s), 0, 10, NULL},
+    {"cluster.collective_ramp_s", FIELD_f64, IN(config.cluster.collective_ramp_s), 0, 10, NULL},
+    {"cluster.collective_ramp_bytes", FIELD_f64, IN(config.cluster.collective_ramp_bytes), 0, 1e15,
+     NULL},
+    {"cluster.cores_per_node", FIELD_u32, IN(config.cluster.cores_per_node), 0, 65536, NULL},
+    {"cluster.is_local", FIELD_bool, IN(config.cluster.is_local), 0, 0, NULL},
+    {"cluster.device", FIELD_table, 0, 0, 0, NULL},
+    {"cluster.device.name", FIELD_text, IN(config.cluster.device.name), 0, 0, NULL},
+    {"cluster.device.arch", FIELD_text, IN(config.cluster.device.arch), 0, 0, NULL},
+    {"cluster.device.sms", FIELD_u32, IN(config.cluster.device.sms), 1, 65536, NULL},
+    {"cluster.device.memory_bytes", FIELD_u64, IN(config.cluster.device.memory_bytes), 0, MOST,
+     NULL},
+    {"cluster.device.reserved_bytes", FIELD_u64, IN(config.cluster.device.reserved_bytes), 0, MOST,
+     NULL},
+    {"cluster.device.hbm_bytes_per_s", FIELD_f64, IN(config.cluster.device.hbm_bytes_per_s), 1,
+     1e18, NULL},
+    {"cluster.device.gemm_efficiency", FIELD_f64, IN(config.cluster.device.gemm_efficiency), 0.01,
+     1, NULL},
+    {"cluster.device.memory_efficiency", FIELD_f64, IN(config.cluster.device.memory_efficiency),
+     0.01, 1, NULL},
+    {"cluster.device.launch_s", FIELD_f64, IN(config.cluster.device.launch_s), 0, 1, NULL},
+    {"cluster.device.kernel_floor_s", FIELD_f64, IN(config.cluster.device.kernel_floor_s), 0, 1,
+     NULL},
+    {"cluster.device.usd_per_hour", FIELD_f64, IN(config.cluster.device.usd_per_hour), 0, 1e6,
+     NULL},
+    {"cluster.device.peak_flops", FIELD_table, 0, 0, 0, NULL},
+#define X(name, bytes)                                                                             \
+    {"cluster.device.peak_flops." #name, FIELD_f64,                                                \
+     IN(config.cluster.device.peak_flops[DT_##name]), 0, 1e18, NULL},
+    DTYPES(X)
+#undef X
+};
+enum { N_PLAN_FIELDS = sizeof plan_fields / sizeof *plan_fields };
+
+static const Field pass_fields[] = {
+    {"tp.sequence", FIELD_bool, IN_PASS(tp.sequence), 0, 0, NULL},
+    {"tp.loss_parallel", FIELD_bool, IN_PASS(tp.loss_parallel), 0, 0, NULL},
+    {"tp.keep_gathered", FIELD_bool, IN_PASS(tp.keep_gathered), 0, 0, NULL},
+    {"tp.share_gathers", FIELD_bool, IN_PASS(tp.share_gathers), 0, 0, NULL},
+    {"ac.mode", FIELD_word, IN_PASS(ac), 0, 0, WORDS("none", "full", "selective")},
+    {"fsdp2.reshard_after_forward", FIELD_reshard, IN_PASS(fsdp2), 1, MOST_RANKS, NULL},
+    {"fsdp2.reshard_root", FIELD_bool, IN_PASS(fsdp2.reshard_root), 0, 0, NULL},
+    {"fsdp2.prefetch", FIELD_u32, IN_PASS(fsdp2.prefetch), 0, 64, NULL},
+    {"fsdp2.defer_grad_sync", FIELD_bool, IN_PASS(fsdp2.defer_grad_sync), 0, 0, NULL},
+    {"ddp.bucket_mib", FIELD_f64, IN_PASS(ddp.bucket_mib), 1e-6, 1e6, NULL},
+};
+enum { N_PASS_FIELDS = sizeof pass_fields / sizeof *pass_fields };
+
+static const Field *find(const Field *fields, size_t n, const char *path)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(fields[i].path, path) == 0) return &fields[i];
+    return NULL;
+}
+
+const Field *field_of_plan(const char *path)
+{
+    return find(plan_fields, N_PLAN_FIELDS, path);
+}
+
+const Field *field_of_pass(const char *path)
+{
+    return find(pass_fields, N_PASS_FIELDS, path);
+}
+
+uint32_t field_siblings(const char *parent, bool of_pass, const char **names, uint32_t room)
+{
+    const Field *fields = of_pass ? pass_fields : plan_fields;
+    size_t n = of_pass ? N_PASS_FIELDS : N_PLAN_FIELDS, length = strlen(parent);
+    uint32_t found = 0;
+    for (size_t i = 0; i < n; i++) {
+        const char *path = fields[i].path;
+        if (path[0] == 0 || strncmp(path, parent, length) != 0) continue;
+        const char *key = path + length;
+        if (length > 0 && *key++ != '.') continue;
+        if (strchr(key, '.') != NULL || strcmp(key, "kind") == 0) continue;
+        if (found < room) names[found++] = key;
+    }
+    return found;
+}

@@ -1,0 +1,34 @@
+/* The table of a plan's keys. */
+#ifndef TANDEM_FRONT_FIELDS_H
+#define TANDEM_FRONT_FIELDS_H
+
+#include "planner/front/parent.h"
+
+typedef enum FieldKind {
+    FIELD_table,
+    FIELD_i64,
+    FIELD_u32,
+    FIELD_u64,
+    FIELD_f64,
+    FIELD_bool,
+    FIELD_text,
+    FIELD_dtype,
+    FIELD_word, /* one of words; its number is stored */
+    FIELD_axis, /* a positive integer or -1 */
+    FIELD_reshard
+} FieldKind;
+
+typedef struct Field {
+    const char *path;
+    FieldKind kind;
+    size_t offset; /* in Draft, or in PassConfig for "tp.sequence" and kin */
+    double least, most;
+    const char *const *words;
+} Field;
+
+const Field *field_of_plan(const char *path); /* NULL: there is no such key */
+const Field *field_of_pass(const char *path);
+/* The keys beside each other below "batch", "tp", or "" for the plan's own. */
+uint32_t field_siblings(const char *parent, bool of_pass, const char **names, uint32_t room);
+
+#endif

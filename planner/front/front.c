@@ -1,0 +1,337 @@
+/* Evaluates a script in a process of its own and listens to what it says. */
+#include "planner/front/front.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "planner/front/child.h"
+#include "planner/front/parent.h"
+
+typedef struct Script {
+    pid_t pid;
+    int fd, words;
+    Channel channel;
+    double cpu_s;
+    bool done;
+} Script;
+
+/* A buffer written once, before anything can read it. */
+const char *front_scripts_dir(void)
+{
+    static char found[4096];
+    if (found[0] != 0) return found;
+    const char *own = getenv("TANDEM_SCRIPTS");
+    char path[3900];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 64);
+    if (own != NULL && own[0] != 0) {
+        snprintf(found, sizeof found, "%s", own);
+        return found;
+    }
+    if (n > 0) {
+        path[n] = 0;
+        for (int up = 0; up < 2; up++) {
+            char *slash = strrchr(path, '/');
+            if (slash != NULL) *slash = 0;
+        }
+        snprintf(found, sizeof found, "%s/share/tandem/scripts", path);
+        if (access(found, R_OK | X_OK) == 0) return found;
+    }
+    snprintf(found, sizeof found, "%s", TANDEM_SOURCE_SCRIPTS);
+    return found;
+}
+
+static _Noreturn void be_child(const char *path, const char *code, const FrontOptions *options,
+                               const Script *script)
+{
+    Arena *arena = arena_new();
+    Child *c = arena_alloc(arena, sizeof *c);
+    c->arena = arena;
+    c->out.bytes = str_in(arena);
+    c->fd = script->fd;
+    c->words = script->words;
+    c->script = path;
+    c->code = code;
+    c->options = options;
+    c->cpu_s = script->cpu_s;
+    for (int fd = 3; fd < 256; fd++)
+        if (fd != c->fd && fd != c->words) close(fd);
+    const char *slash = strrchr(path, '/');
+    const char *folder =
+        slash == NULL ? "." : arena_copy(arena, path, (size_t)(slash - path) + 1);
+    c->script_dir = code != NULL ? -1 : open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    c->library_dir = open(front_scripts_dir(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    child_run(c);
+}
+
+static bool start(Script *s, const char *path, const char *code, const FrontOptions *options,
+                  Diag *d)
+{
+    Loc here = {path, 0};
+    int pair[2], words[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0)
+        return diag_error(d, FAULT_internal, "front-process", here, "socketpair: %s", strerror(errno));
+    if (pipe(words) != 0) {
+        close(pair[0]);
+        close(pair[1]);
+        return diag_error(d, FAULT_internal, "front-process", here, "pipe: %s", strerror(errno));
+    }
+    s->cpu_s = options->cpu_seconds > 0 ? options->cpu_seconds : 5;
+    s->pid = fork();
+    if (s->pid == 0) {
+        Script own = *s;
+        own.fd = pair[1];
+        own.words = words[1];
+        be_child(path, code, options, &own);
+    }
+    close(pair[1]);
+    close(words[1]);
+    s->fd = s->channel.fd = pair[0];
+    s->words = words[0];
+    if (s->pid < 0)
+        return diag_error(d, FAULT_internal, "front-process", here, "fork: %s", strerror(errno));
+    return true;
+}
+
+static bool take_error(Draft *draft, Reader *r)
+{
+    bool is_warning = get_u32(r) != 0;
+    const char *rule = get_text(r, draft->arena);
+    Loc loc = draft_place(draft, r);
+    const char *text = get_text(r, draft->arena), *hint = get_text(r, draft->arena);
+    if (!reader_finished(r) || rule[0] == 0) return false;
+    if (loc.file == NULL) loc.file = draft->config.file;
+    if (is_warning)
+        diag_warning(draft->d, rule, loc, "%s", text);
+    else
+        diag_error(draft->d, FAULT_input, rule, loc, "%s", text);
+    if (hint[0] != 0) diag_hint(draft->d, "%s", hint);
+    return true;
+}
+
+static bool answer(Script *s, Draft *draft, bool shrink)
+{
+    if (!draft_finish(draft)) return false;
+    if (shrink) draft_shrink(draft);
+    const Config *c = &draft->config;
+    Answer a;
+    memset(&a, 0, sizeof a);
+    a.batch = c->micro_batch * c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard];
+    a.seq = c->seq;
+    memcpy(a.axis_size, c->axis_size, sizeof a.axis_size);
+    a.shrink = shrink;
+    return send(s->fd, &a, sizeof a, MSG_NOSIGNAL) == (ssize_t)sizeof a;
+}
+
+static bool shrunk_seq(Draft *draft, Reader *r, bool shrink)
+{
+    int64_t seq = get_i64(r);
+    if (!reader_finished(r) || !shrink || seq < 1 || seq > 1 << 26) return false;
+    draft->config.seq = seq;
+    return true;
+}
+
+/* One record; false: stop listening. `asked`: the configuration is complete, the model follows. */
+static bool take(Script *s, Draft *draft, Rebuild *b, bool *asked, RecordKind kind, Reader *r,
+                 bool shrink, bool *damaged)
+{
+    bool fine = true;
+    switch (kind) {
+    case RECORD_file: fine = draft_file(draft, r); break;
+    case RECORD_error: fine = take_error(draft, r); break;
+    case RECORD_table:
+    case RECORD_bool:
+    case RECORD_int:
+    case RECORD_number:
+    case RECORD_text:
+    case RECORD_other: fine = !*asked && draft_field(draft, kind, r); break;
+    case RECORD_ask:
+        *damaged = *asked;
+        *asked = true;
+        b->varied = shrink || draft->init == 1;
+        return !*damaged && answer(s, draft, shrink);
+    case RECORD_seq: fine = *asked && shrunk_seq(draft, r, shrink); break;
+    case RECORD_name:
+    case RECORD_module:
+    case RECORD_param:
+    case RECORD_op:
+    case RECORD_loss: fine = *asked && rebuild_record(b, kind, r); break;
+    case RECORD_done:
+        draft->config.source_lines = get_u32(r);
+        s->done = reader_finished(r);
+        return false;
+    case RECORD_none:
+    case RECORD_KIND_COUNT: fine = false; break;
+    }
+    *damaged = !fine;
+    return fine;
+}
+
+/* The child ended without a word of its own: what the kernel and its last words say. */
+static void explain_end(Script *s, Draft *draft, int status, StreamState state)
+{
+    struct {
+        Place place;
+        char function[56];
+    } words;
+    memset(&words, 0, sizeof words);
+    Loc loc = {draft->config.file, 0};
+    if (read(s->words, &words, sizeof words) == (ssize_t)sizeof words) {
+        words.function[sizeof words.function - 1] = 0;
+        if (words.place.source == 1) loc.line = words.place.line;
+        diag_error(draft->d, FAULT_input, "no-progress", loc,
+                   words.function[0] != 0
+                       ? "stopped after %g s of processor time: no progress inside '%s'"
+                       : "stopped after %g s of processor time: the script makes no progress%s",
+                   s->cpu_s, words.function);
+        return;
+    }
+    bool over_time = state == STREAM_late ||
+                     (WIFSIGNALED(status) &&
+                      (WTERMSIG(status) == SIGXCPU || WTERMSIG(status) == SIGKILL));
+    if (over_time)
+        diag_error(draft->d, FAULT_input, "no-progress", loc,
+                   "stopped after %g s: the script makes no progress", s->cpu_s);
+    else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT)
+        diag_error(draft->d, FAULT_input, "memory-limit", loc, "the script needs too much memory");
+    else
+        diag_error(draft->d, FAULT_internal, "script-crash", loc,
+                   "the process that evaluates the script ended unexpectedly (status %d)", status);
+}
+
+/* Listens until the end; true if all that was said is understood. */
+static bool listen_to(Script *s, Draft *draft, Rebuild *b, bool shrink)
+{
+    uint32_t before = draft->d->n_errors;
+    double deadline = clock_s() + 20 + 4 * s->cpu_s;
+    bool asked = false, damaged = false;
+    StreamState state;
+    for (;;) {
+        RecordKind kind;
+        Reader r;
+        state = channel_next(&s->channel, deadline, &kind, &r);
+        if (state != STREAM_record) break;
+        if (!take(s, draft, b, &asked, kind, &r, shrink, &damaged)) break;
+    }
+    close(s->fd);
+    if (state == STREAM_late || damaged) kill(s->pid, SIGKILL);
+    int status = 0;
+    while (waitpid(s->pid, &status, 0) < 0 && errno == EINTR) {}
+    if (damaged)
+        diag_error(draft->d, FAULT_internal, "front-damaged", (Loc){draft->config.file, 0},
+                   "the process that evaluates the script sent what cannot be understood");
+    else if (!s->done && draft->d->n_errors == before)
+        explain_end(s, draft, status, state);
+    close(s->words);
+    channel_free(&s->channel);
+    return draft->d->n_errors == before;
+}
+
+static bool sets_are_fine(const FrontOptions *options, Diag *d)
+{
+    uint32_t before = d->n_errors;
+    if (options->n_set > CHILD_MOST_SETS)
+        return diag_error(d, FAULT_usage, "set-syntax", (Loc){NULL, 0}, "more than %d --set options",
+                          CHILD_MOST_SETS);
+    for (uint32_t i = 0; i < options->n_set; i++) {
+        const char *text = options->set[i], *equals = strchr(text, '=');
+        size_t n = equals != NULL ? (size_t)(equals - text) : 0, parts = 1;
+        bool fine = n > 0 && n < 200 && text[0] != '.' && text[n - 1] != '.' && strlen(text) < 1000;
+        for (size_t k = 0; k < n; k++) {
+            fine = fine && (unsigned char)text[k] > ' ' && !(text[k] == '.' && text[k + 1] == '.');
+            parts += text[k] == '.';
+        }
+        if (fine && parts <= 5) continue;
+        diag_error(d, FAULT_usage, "set-syntax", (Loc){NULL, 0}, "--set %.80s: not key.path=value",
+                   text);
+        diag_hint(d, "for example --set mesh.tp=4");
+    }
+    return d->n_errors == before;
+}
+
+static bool load(const char *path, const char *code, const FrontOptions *options, Draft *draft,
+                 Graph *graph)
+{
+    static const FrontOptions none = {.cpu_seconds = 0};
+    if (options == NULL) options = &none;
+    if (!sets_are_fine(options, draft->d)) return false;
+    graph_init(graph, draft->arena);
+    draft->config.file = arena_dup(draft->arena, path);
+    Script s = {.pid = -1};
+    if (!start(&s, draft->config.file, code, options, draft->d)) return false;
+    Rebuild b = {.graph = graph, .draft = draft, .arena = draft->arena};
+    if (!listen_to(&s, draft, &b, options->shrink)) return false;
+    b.varied = options->shrink; /* only shrunk models have a limit */
+    if (!rebuild_finish(&b, draft->d))
+        return diag_error(draft->d, FAULT_internal, "front-damaged", (Loc){path, 0},
+                          "the script's model is not complete");
+    return draft->d->n_errors == 0;
+}
+
+bool front_load(const char *path, const FrontOptions *options, Arena *arena, Config *config,
+                Graph *graph, Diag *d)
+{
+    Draft *draft = arena_alloc(arena, sizeof *draft);
+    *draft = draft_new(arena, d);
+    uint32_t before = d->n_errors;
+    load(path, NULL, options, draft, graph);
+    *config = draft->config;
+    return d->n_errors == before;
+}
+
+static const char *nearest_cluster(const char *name, Arena *arena)
+{
+    DIR *dir = opendir(arena_print(arena, "%s/clusters", front_scripts_dir()));
+    if (dir == NULL) return NULL;
+    const char *names[64];
+    size_t n = 0;
+    for (const struct dirent *e = readdir(dir); e != NULL && n < 64; e = readdir(dir)) {
+        size_t length = strlen(e->d_name);
+        if (length > 4 && strcmp(e->d_name + length - 4, ".lua") == 0)
+            names[n++] = arena_copy(arena, e->d_name, length - 4);
+    }
+    closedir(dir);
+    return str_nearest(name, names, n);
+}
+
+bool front_cluster(const char *name, uint32_t nodes, Arena *arena, Cluster *cluster, Diag *d)
+{
+    const char *file = arena_print(arena, "%s/clusters/%s.lua", front_scripts_dir(), name);
+    bool fine = name[0] != 0 && strlen(name) < 64 &&
+                strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == strlen(name);
+    if (!fine || access(file, R_OK) != 0) {
+        diag_error(d, FAULT_usage, "unknown-cluster", (Loc){NULL, 0}, "there is no cluster '%.64s'",
+                   name);
+        const char *near = nearest_cluster(name, arena);
+        if (near != NULL) diag_hint(d, "did you mean '%s'?", near);
+        return false;
+    }
+    /* The smallest plan there is, on one device, only to read the cluster. */
+    const char *code =
+        arena_print(arena,
+                    "local nn = require 'tandem.nn'\n"
+                    "local c = require 'clusters.%s' { nodes = %u }\n"
+                    "local shards = c.nodes * c.devices_per_node\n"
+                    "local e = nn.embedding(2, 2)\n"
+                    "return plan { cluster = c, batch = { seq = 1 }, mesh = { dp_shard = shards > 0 and "
+                    "shards or 1 },\n"
+                    "precision = { compute = 'fp32' }, model = nn.module { e = e,\n"
+                    "forward = function(m, x, y) return nn.cross_entropy(m.e(x), y) end } }\n",
+                    name, nodes);
+    Draft *draft = arena_alloc(arena, sizeof *draft);
+    *draft = draft_new(arena, d);
+    uint32_t before = d->n_errors;
+    Graph graph;
+    memset(&graph, 0, sizeof graph);
+    load(name, code, NULL, draft, &graph);
+    *cluster = draft->config.cluster;
+    return d->n_errors == before;
+}

@@ -1,0 +1,55 @@
+/* Our side of a script's evaluation: what its files share; nobody else includes this. */
+#ifndef TANDEM_FRONT_PARENT_H
+#define TANDEM_FRONT_PARENT_H
+
+#include "planner/front/front.h"
+#include "planner/front/stream.h"
+
+enum { MOST_RANKS = 131072, MOST_PASSES = 8 };
+
+/* A value's place, by its path: "batch.micro". */
+typedef struct Seen {
+    const char *path;
+    Loc loc;
+} Seen;
+
+/* The configuration while its values arrive. */
+typedef struct Draft {
+    Config config;
+    int64_t mesh[AXIS_NAMES]; /* as written: 0 absent, -1 whatever is left */
+    uint32_t init;            /* 0 standard, 1 varied */
+    const char *name;
+    LIST(Seen) seen;
+    LIST(const char *) files; /* [0] none */
+    Arena *arena;
+    Diag *d;
+} Draft;
+
+Draft draft_new(Arena *arena, Diag *d);
+/* Takes one record that carries a value of the plan. Mistakes are diagnostics; false only when the
+ * record itself is damaged. */
+bool draft_field(Draft *draft, RecordKind kind, Reader *r);
+bool draft_file(Draft *draft, Reader *r);
+Loc draft_place(const Draft *draft, Reader *r); /* of a record */
+/* Where a value was given; else where the table was that lacks it, up to the plan itself. */
+Loc draft_loc(const Draft *draft, const char *path);
+bool draft_has(const Draft *draft, const char *path);
+/* Missing keys, ranges that hang together, the mesh and the batch; completes the configuration. */
+bool draft_finish(Draft *draft);
+/* The same plan at the smallest size that keeps its structure. */
+void draft_shrink(Draft *draft);
+
+/* The graph, record by record. */
+typedef struct Rebuild {
+    Graph *graph;
+    const Draft *draft;
+    Arena *arena;
+    bool varied;
+} Rebuild;
+
+/* False: the record is damaged. */
+bool rebuild_record(Rebuild *b, RecordKind kind, Reader *r);
+/* ModelInfo and what needs the whole graph. */
+bool rebuild_finish(Rebuild *b, Diag *d);
+
+#endif

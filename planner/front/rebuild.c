@@ -1,0 +1,225 @@
+/* The graph again, from the records of the child's trace. Trusts none of them: every index is
+ * checked, and shapes are inferred anew. */
+#include <assert.h>
+#include <string.h>
+
+#include "planner/front/parent.h"
+
+enum { MOST_ELEMENTS_SHRUNK = 20000000 };
+
+static TensorId next_tensor(const Graph *g)
+{
+    return g->tensors.n == 0 ? 1 : g->tensors.n;
+}
+
+static bool add_module(Rebuild *b, Reader *r)
+{
+    Graph *g = b->graph;
+    Module m;
+    memset(&m, 0, sizeof m);
+    m.path = get_text(r, b->arena);
+    m.class_ = get_text(r, b->arena);
+    m.parent = get_u32(r);
+    m.is_block = get_u32(r) != 0;
+    m.fsdp2_shard = get_u32(r) != 0;
+    m.layer = get_u32(r);
+    m.loc = draft_place(b->draft, r);
+    list_reserve_none(b->arena, &g->modules);
+    if (!reader_finished(r) || m.parent >= g->modules.n) return false;
+    list_push(b->arena, &g->modules, m);
+    return true;
+}
+
+/* In the varied mode nothing starts trivial: biases and norms are not 0 and 1, and weights are
+ * large enough for every gradient to be of order 1. */
+static Init varied(Init init)
+{
+    if (init.kind == INIT_ones) return (Init){INIT_normal, 1, 0.1};
+    if (init.kind == INIT_zeros) return (Init){INIT_normal, 0, 0.1};
+    if (init.kind == INIT_normal && init.b < 0.25) return (Init){INIT_normal, init.a, 0.25};
+    return init;
+}
+
+static bool add_param(Rebuild *b, Reader *r)
+{
+    Graph *g = b->graph;
+    const Config *c = &b->draft->config;
+    TensorId id = get_u32(r);
+    const char *name = get_text(r, b->arena);
+    ModuleId module = get_u32(r);
+    Loc loc = draft_place(b->draft, r);
+    uint32_t tp = get_u32(r), column = get_u32(r), row = get_u32(r), init = get_u32(r);
+    Init start = {(InitKind)(init <= INIT_uniform ? init : 0), 0, 0};
+    start.a = get_f64(r);
+    start.b = get_f64(r);
+    bool embedding = get_u32(r) != 0;
+    uint32_t n_dims = get_u32(r);
+    int64_t dim[MAX_DIMS];
+    if (n_dims < 1 || n_dims > MAX_DIMS) return false;
+    for (uint32_t i = 0; i < n_dims; i++) {
+        dim[i] = get_i64(r);
+        if (dim[i] < 1 || dim[i] > INT64_C(1) << 30) return false;
+    }
+    if (!reader_finished(r) || id != next_tensor(g) || module == 0 || module >= g->modules.n ||
+        tp > TP_vocab || column >= n_dims || row >= n_dims || init > INIT_uniform)
+        return false;
+    graph_tensor(g, b->arena, name, ROLE_param, c->compute, n_dims, dim, loc);
+    Tensor *t = &g->tensors.at[id];
+    t->module = module;
+    t->rest_dtype = c->param;
+    t->reduce_dtype = c->reduce;
+    t->tp = (TpStyle)tp;
+    t->column_dim = (uint8_t)column;
+    t->row_dim = (uint8_t)row;
+    t->init = b->varied ? varied(start) : start;
+    t->init_stream = hash_bytes(name, strlen(name)).lo;
+    t->input_embedding = embedding;
+    return true;
+}
+
+/* Statistics and losses are wider than what they are statistics of. */
+static void set_dtypes(Rebuild *b, const Node *n)
+{
+    Graph *g = b->graph;
+    DType wide = b->draft->config.compute == DT_f64 ? DT_f64 : DT_f32;
+    for (uint32_t j = 0; j < n->n_out; j++) {
+        Tensor *t = &g->tensors.at[n->out[j]];
+        bool statistic = j > 0 || n->op == OP_xent_max || n->op == OP_xent_pick ||
+                         n->op == OP_xent_sumexp;
+        if (statistic) t->dtype = wide;
+    }
+    if (n->op != OP_xent_loss) return;
+    Tensor *loss = &g->tensors.at[n->out[0]];
+    loss->dtype = DT_f64;
+    loss->role = ROLE_loss;
+}
+
+static TensorId add_batch(Rebuild *b, Loc loc)
+{
+    const Config *c = &b->draft->config;
+    int64_t data = (int64_t)c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard];
+    const int64_t dim[] = {c->micro_batch * data, c->seq};
+    static const Attrs none;
+    TensorId out[2];
+    out[0] = graph_tensor(b->graph, b->arena, "tokens", ROLE_input, DT_i32, 2, dim, loc);
+    out[1] = graph_tensor(b->graph, b->arena, "labels", ROLE_input, DT_i32, 2, dim, loc);
+    graph_node(b->graph, b->arena, OP_batch, NULL, 0, out, 2, &none, 0, loc);
+    return out[0];
+}
+
+static TensorId add_node(Rebuild *b, OpKind op, const TensorId *in, uint32_t n_in, Attrs *attrs,
+                         ModuleId module, Loc loc)
+{
+    const Config *c = &b->draft->config;
+    Graph *g = b->graph;
+    if (op == OP_xent_loss) attrs->scale = 1.0 / ((double)c->global_batch * (double)c->seq);
+    Diag ignored = diag_in(b->arena);
+    TensorId out = graph_op(g, b->arena, op, in, n_in, c->compute, attrs, module, loc, &ignored);
+    if (out == 0) return 0;
+    Node *n = &g->nodes.at[g->nodes.n - 1];
+    n->layer = module != 0 ? g->modules.at[module].layer : 0;
+    set_dtypes(b, n);
+    return out;
+}
+
+#define get_double  get_f64
+#define get_int64_t get_i64
+static bool add_op(Rebuild *b, Reader *r)
+{
+    Graph *g = b->graph;
+    uint32_t op = get_u32(r);
+    TensorId first = get_u32(r);
+    ModuleId module = get_u32(r);
+    Loc loc = draft_place(b->draft, r);
+    uint32_t n_in = get_u32(r);
+    TensorId in[MAX_IN];
+    if (op == OP_none || op >= OP_COUNT || n_in > MAX_IN) return false;
+    for (uint32_t i = 0; i < n_in; i++) {
+        in[i] = get_u32(r);
+        if (in[i] == 0 || in[i] >= g->tensors.n) return false;
+    }
+    Attrs attrs;
+    memset(&attrs, 0, sizeof attrs);
+    if (get_u32(r)) {
+#define X(type, name) attrs.name = get_##type(r);
+        ATTRIBUTES(X)
+#undef X
+    }
+    if (!reader_finished(r) || (module != 0 && module >= g->modules.n)) return false;
+    OpClass class_ = op_info((OpKind)op)->class_;
+    if (class_ != OP_CLASS_compute && class_ != OP_CLASS_contract) return false;
+    if ((n_in == 0) != (op == OP_batch) || first != next_tensor(g)) return false;
+    TensorId out = op == OP_batch ? add_batch(b, loc)
+                                  : add_node(b, (OpKind)op, in, n_in, &attrs, module, loc);
+    return out == first;
+}
+
+bool rebuild_record(Rebuild *b, RecordKind kind, Reader *r)
+{
+    if (kind == RECORD_module) return add_module(b, r);
+    if (kind == RECORD_param) return add_param(b, r);
+    if (kind == RECORD_op) return add_op(b, r);
+    if (kind == RECORD_name) {
+        b->graph->info.name = get_text(r, b->arena);
+        return reader_finished(r);
+    }
+    assert(kind == RECORD_loss);
+    const Graph *g = b->graph;
+    b->graph->loss = get_u32(r);
+    return reader_finished(r) && g->loss != 0 && g->loss < g->tensors.n &&
+           g->tensors.at[g->loss].role == ROLE_loss;
+}
+
+static uint64_t elements(const Tensor *t)
+{
+    uint64_t n = 1;
+    for (int d = 0; d < t->n_dims; d++) n *= (uint64_t)t->dim[d];
+    return n;
+}
+
+/* A table that a head shares is a matrix product's weight too, so it counts. */
+static void count_params(Graph *g)
+{
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        if (n->op == OP_linear_t) g->tensors.at[n->in[1]].input_embedding = false;
+    }
+    for (TensorId id = 1; id < g->tensors.n; id++) {
+        const Tensor *t = &g->tensors.at[id];
+        if (t->role != ROLE_param) continue;
+        g->info.n_params += elements(t);
+        if (!t->input_embedding) g->info.n_params_no_embedding += elements(t);
+    }
+}
+
+bool rebuild_finish(Rebuild *b, Diag *d)
+{
+    Graph *g = b->graph;
+    const Config *c = &b->draft->config;
+    if (g->loss == 0) return false;
+    if (g->info.name == NULL) g->info.name = "model";
+    count_params(g);
+    g->info.seq = (uint32_t)c->seq;
+    for (ModuleId m = 1; m < g->modules.n; m++)
+        if (g->modules.at[m].layer > g->info.n_layers) g->info.n_layers = g->modules.at[m].layer;
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        if (n->n_in < 2) continue;
+        const Tensor *w = &g->tensors.at[n->in[1]];
+        if (n->op == OP_embed && g->info.vocab == 0) {
+            g->info.vocab = (uint32_t)w->dim[0];
+            g->info.d_model = (uint32_t)w->dim[1];
+        }
+        if (n->op == OP_linear_q && g->info.n_heads == 0) {
+            g->info.n_kv_heads = (uint32_t)w->dim[1];
+            g->info.n_heads = (uint32_t)(w->dim[1] * w->dim[2]);
+            g->info.head_dim = (uint32_t)w->dim[3];
+        }
+    }
+    if (b->varied && g->info.n_params > MOST_ELEMENTS_SHRUNK) {
+        diag_error(d, FAULT_input, "shrink-missing", draft_loc(b->draft, "model"),
+                   "the model is too large to be verified as it is, and says not how to shrink");
+        diag_hint(d, "give it shrink = function(config, mesh) ... return small_config end");
+    }
+    return true;
+}

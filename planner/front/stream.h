@@ -1,0 +1,71 @@
+/* Plain data between the process that evaluates a script and ours. A record is its kind, the
+ * length of its payload and the payload: integers, doubles and counted texts. Whoever reads
+ * trusts nothing: every length is checked, a short or long payload makes the reader `bad`. */
+#ifndef TANDEM_FRONT_STREAM_H
+#define TANDEM_FRONT_STREAM_H
+
+#include "planner/base/str.h"
+
+typedef enum RecordKind {
+    RECORD_none,
+    RECORD_file,   /* text name: files are numbered from 1 in this order */
+    RECORD_table,  /* text path, place: a table of the plan */
+    RECORD_bool,   /* text path, place, u32 value */
+    RECORD_int,    /* text path, place, i64 */
+    RECORD_number, /* text path, place, f64 */
+    RECORD_text,   /* text path, place, text */
+    RECORD_other,  /* text path, place, text: the Lua type that is no data */
+    RECORD_ask,    /* the child waits for an Answer; what follows is the model */
+    RECORD_name,   /* text: the model's name */
+    RECORD_seq,    /* i64: tokens a sequence that a shrunk model wants */
+    RECORD_module, /* text path, text class, u32 parent, is_block, fsdp2_shard, layer, place */
+    RECORD_param,  /* see trace_param */
+    RECORD_op,     /* see trace_op */
+    RECORD_loss,   /* u32 tensor */
+    RECORD_error,  /* u32 is_warning, text rule, place, text text, text hint */
+    RECORD_done,   /* u32 lines of source read */
+    RECORD_KIND_COUNT
+} RecordKind;
+
+enum { STREAM_MOST_BYTES = 256 << 20, STREAM_MOST_TEXT = 64 << 10 };
+
+typedef struct Writer {
+    Str bytes;
+    size_t record; /* where the open record begins */
+} Writer;
+
+void record_begin(Writer *w, RecordKind kind);
+void put_u32(Writer *w, uint32_t value);
+void put_i64(Writer *w, int64_t value);
+void put_f64(Writer *w, double value);
+void put_text(Writer *w, const char *text, size_t n);
+void record_end(Writer *w);
+/* Sends all records; false if the other end is gone. */
+bool writer_send(Writer *w, int fd);
+
+typedef struct Reader { /* of one record's payload */
+    const unsigned char *at;
+    size_t n;
+    bool bad;
+} Reader;
+
+uint32_t get_u32(Reader *r);
+int64_t get_i64(Reader *r);
+double get_f64(Reader *r);
+const char *get_text(Reader *r, Arena *arena); /* "" when bad; holds no 0 byte */
+bool reader_finished(const Reader *r);         /* all read, nothing bad */
+
+typedef enum StreamState { STREAM_record, STREAM_end, STREAM_late, STREAM_damaged } StreamState;
+
+typedef struct Channel {
+    int fd;
+    unsigned char *at;
+    size_t n, room, used, total; /* bytes held; consumed of them; ever received */
+} Channel;
+
+/* Waits until `deadline_s` on the monotonic clock for the next record. */
+StreamState channel_next(Channel *c, double deadline_s, RecordKind *kind, Reader *payload);
+void channel_free(Channel *c);
+double clock_s(void); /* monotonic */
+
+#endif

@@ -1,0 +1,31 @@
+-- This machine: as many ranks as the mesh asks for, sharing its cores and memory. The rates are
+-- rough figures for one core; predictions come from measurements of the machine itself.
+return function(options)
+  return {
+    name = "local_cpu",
+    is_local = true,
+    nodes = 1,
+    devices_per_node = 0,          -- the front fills in the mesh's ranks, the cores and the memory
+    cores_per_node = options.cores or 0,
+    intra = "host",
+    intra_bytes_per_s = 5e9,       -- a copy through shared memory
+    nics_per_node = 0,
+    nic_bytes_per_s = 0,
+    oversubscription = 1.0,
+    collective_launch_s = 5e-6,
+    collective_ramp_s = 0,
+    collective_ramp_bytes = 1,
+    device = {
+      name = "CPU core", arch = "cpu", sms = 1,
+      memory_bytes = 0,
+      reserved_bytes = 64 << 20,   -- the process itself and MPI
+      hbm_bytes_per_s = 10e9,
+      peak_flops = { f32 = 60e9, f64 = 30e9 },  -- AVX2 at about 2 GHz, two FMA units: 64 and 32
+      gemm_efficiency = 0.6,
+      memory_efficiency = 0.7,
+      launch_s = 0,
+      kernel_floor_s = 200e-9,     -- a call
+      usd_per_hour = 0,
+    },
+  }
+end

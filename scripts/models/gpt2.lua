@@ -1,0 +1,89 @@
+-- GPT-2: require "models.gpt2" "124m", or { size = "124m", layers = 2 } to change parts of it.
+-- Heads have 64 elements; positions are learned; the head shares the embedding's weight.
+local nn = require "tandem.nn"
+
+-- https://huggingface.co/openai-community: config.json of gpt2, -medium, -large, -xl
+local sizes = {
+  ["124m"] = { dim = 768, layers = 12, heads = 12 },
+  ["350m"] = { dim = 1024, layers = 24, heads = 16 },
+  ["774m"] = { dim = 1280, layers = 36, heads = 20 },
+  ["1.5b"] = { dim = 1600, layers = 48, heads = 25 },
+  ["tiny"] = { dim = 64, layers = 2, heads = 4, vocab = 256, positions = 256 },
+}
+local defaults = { vocab = 50257, positions = 1024, head_dim = false, hidden = false, eps = 1e-5 }
+
+local function block(c)
+  local out_init = nn.normal(0, 0.02 / math.sqrt(2 * c.layers))
+  local hidden = c.hidden or 4 * c.dim
+  return nn.block {
+    ln_1 = nn.layernorm(c.dim, { eps = c.eps }),
+    attention = nn.attention { dim = c.dim, heads = c.heads, head_dim = c.head_dim or nil, bias = true,
+      out_init = out_init },
+    ln_2 = nn.layernorm(c.dim, { eps = c.eps }),
+    mlp = nn.module {
+      up = nn.linear(c.dim, hidden, { bias = true }),
+      down = nn.linear(hidden, c.dim, { bias = true, init = out_init }),
+      forward = function(m, x) return m.down(nn.gelu(m.up(x))) end,
+    },
+    tp_col = { "attention.wq", "attention.wk", "attention.wv", "mlp.up" },
+    tp_row = { "attention.wo", "mlp.down" },
+    forward = function(m, x)
+      local h = x + m.attention(m.ln_1(x))
+      return h + m.mlp(m.ln_2(h))
+    end,
+  }
+end
+
+local function build(c)
+  local wte = nn.embedding(c.vocab, c.dim)
+  return nn.module {
+    wte = wte,
+    wpe = nn.position(c.positions, c.dim),
+    layers = nn.list(c.layers, function() return block(c) end),
+    ln_f = nn.layernorm(c.dim, { eps = c.eps }),
+    head = nn.linear(c.dim, c.vocab, { weight = wte }),
+    tp_vocab = { "wte", "head" },
+    forward = function(m, tokens, labels)
+      local x = m.wpe(m.wte(tokens))
+      for _, layer in ipairs(m.layers) do x = layer(x) end
+      return nn.cross_entropy(m.head(m.ln_f(x)), labels)
+    end,
+  }
+end
+
+local function shrink(c, mesh)
+  local small = {}
+  for key, value in pairs(c) do small[key] = value end
+  local tp = mesh.tp
+  small.layers, small.dim, small.vocab, small.head_dim = math.min(c.layers, 2), 13, 29, 3
+  small.heads, small.hidden = tp, tp * 7
+  small.seq = 5 * tp * mesh.cp
+  small.positions = small.seq
+  return small
+end
+
+local function words(t)
+  local list = {}
+  for key in pairs(t) do list[#list + 1] = key end
+  return table.concat(list, ", ")
+end
+
+return function(what)
+  local options = type(what) == "table" and what or { size = what }
+  local size = options.size
+  if not sizes[size] then
+    error(("models.gpt2 has no size '%s'; it has %s"):format(tostring(size), words(sizes)), 2)
+  end
+  local config = {}
+  for key, value in pairs(defaults) do config[key] = value end
+  for key, value in pairs(sizes[size]) do config[key] = value end
+  for key, value in pairs(options) do
+    if key ~= "size" then
+      if config[key] == nil then
+        error(("models.gpt2 has no option '%s'; it has %s"):format(tostring(key), words(config)), 2)
+      end
+      config[key] = value
+    end
+  end
+  return { name = "gpt2-" .. size, config = config, build = build, shrink = shrink }
+end

@@ -1,0 +1,100 @@
+-- Llama: require "models.llama" "3.1-8b", or { size = "3.1-8b", layers = 4 } to change parts of it.
+local nn = require "tandem.nn"
+
+local llama3_1 = { factor = 8, low = 1, high = 4, context = 8192 }
+-- https://huggingface.co/meta-llama: config.json of each
+local sizes = {
+  ["3.1-8b"] = { dim = 4096, layers = 32, heads = 32, kv_heads = 8, hidden = 14336 },
+  ["3.1-70b"] = { dim = 8192, layers = 80, heads = 64, kv_heads = 8, hidden = 28672 },
+  ["3.1-405b"] = { dim = 16384, layers = 126, heads = 128, kv_heads = 8, hidden = 53248 },
+  ["3.2-1b"] = { dim = 2048, layers = 16, heads = 32, kv_heads = 8, hidden = 8192, tied = true,
+    rope_scaling = { factor = 32, low = 1, high = 4, context = 8192 } },
+  ["tiny"] = { dim = 64, layers = 2, heads = 4, kv_heads = 2, hidden = 160, vocab = 256,
+    theta = 10000.0, rope_scaling = false },
+}
+local defaults = { vocab = 128256, head_dim = false, theta = 500000.0, rope_scaling = llama3_1,
+  eps = 1e-5, tied = false }
+
+local function feed_forward(c, out_init)
+  return nn.module {
+    w1 = nn.linear(c.dim, c.hidden),
+    w3 = nn.linear(c.dim, c.hidden),
+    w2 = nn.linear(c.hidden, c.dim, { init = out_init }),
+    forward = function(m, x) return m.w2(nn.silu(m.w1(x)) * m.w3(x)) end,
+  }
+end
+
+local function block(c)
+  local out_init = nn.normal(0, 0.02 / math.sqrt(2 * c.layers))
+  return nn.block {
+    attention_norm = nn.rmsnorm(c.dim, { eps = c.eps }),
+    attention = nn.attention {
+      dim = c.dim, heads = c.heads, kv_heads = c.kv_heads, head_dim = c.head_dim or nil,
+      rope_theta = c.theta, rope_scaling = c.rope_scaling, out_init = out_init,
+    },
+    ffn_norm = nn.rmsnorm(c.dim, { eps = c.eps }),
+    feed_forward = feed_forward(c, out_init),
+    tp_col = { "attention.wq", "attention.wk", "attention.wv", "feed_forward.w1", "feed_forward.w3" },
+    tp_row = { "attention.wo", "feed_forward.w2" },
+    forward = function(m, x)
+      local h = x + m.attention(m.attention_norm(x))
+      return h + m.feed_forward(m.ffn_norm(h))
+    end,
+  }
+end
+
+local function build(c)
+  local embed = nn.embedding(c.vocab, c.dim)
+  return nn.module {
+    tok_embeddings = embed,
+    layers = nn.list(c.layers, function() return block(c) end),
+    norm = nn.rmsnorm(c.dim, { eps = c.eps }),
+    output = nn.linear(c.dim, c.vocab, { weight = c.tied and embed or nil }),
+    tp_vocab = { "tok_embeddings", "output" },
+    forward = function(m, tokens, labels)
+      local x = m.tok_embeddings(tokens)
+      for _, layer in ipairs(m.layers) do x = layer(x) end
+      return nn.cross_entropy(m.output(m.norm(x)), labels)
+    end,
+  }
+end
+
+-- The smallest Llama of the same structure: as many KV heads as tensor ranks, sizes that are odd
+-- where nothing divides them.
+local function shrink(c, mesh)
+  local small = {}
+  for key, value in pairs(c) do small[key] = value end
+  local tp = mesh.tp
+  small.layers, small.dim, small.vocab, small.head_dim = math.min(c.layers, 2), 13, 29, 4
+  small.kv_heads = tp
+  small.heads = tp * math.min(c.heads // c.kv_heads, 2)
+  small.hidden = tp * 7
+  small.seq = 5 * tp * mesh.cp
+  return small
+end
+
+local function words(t)
+  local list = {}
+  for key in pairs(t) do list[#list + 1] = key end
+  return table.concat(list, ", ")
+end
+
+return function(what)
+  local options = type(what) == "table" and what or { size = what }
+  local size = options.size
+  if not sizes[size] then
+    error(("models.llama has no size '%s'; it has %s"):format(tostring(size), words(sizes)), 2)
+  end
+  local config = {}
+  for key, value in pairs(defaults) do config[key] = value end
+  for key, value in pairs(sizes[size]) do config[key] = value end
+  for key, value in pairs(options) do
+    if key ~= "size" then
+      if config[key] == nil then
+        error(("models.llama has no option '%s'; it has %s"):format(tostring(key), words(config)), 2)
+      end
+      config[key] = value
+    end
+  end
+  return { name = "llama-" .. size, config = config, build = build, shrink = shrink }
+end

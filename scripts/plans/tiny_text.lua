@@ -1,0 +1,13 @@
+-- A small Llama on the bytes of a text that Debian installs, trained here by 4 processes:
+-- tandem run scripts/plans/tiny_text.lua -n 4
+return plan {
+  model = require "models.llama" { size = "tiny", layers = 2 },
+  cluster = require "clusters.local_cpu" {},
+  batch = { global = 16, micro = 4, seq = 64 },
+  mesh = { dp_shard = 2, tp = 2 },
+  parallel = { tp { sequence = true }, fsdp2 {} },
+  precision = { param = "fp32", compute = "fp32", reduce = "fp32" },
+  optimizer = adamw { lr = 3e-3, warmup_steps = 10, total_steps = 200 },
+  steps = 200,
+  data = "/usr/share/common-licenses/GPL-3",
+}
