@@ -142,7 +142,9 @@ bool op_bind(OpKind op, const Dims *in, uint32_t n_in, const Dims *out, uint32_t
              Loc loc, Diag *d)
 {
     const OpInfo *info = op_info(op);
-    assert(info->class_ == OP_CLASS_compute || info->class_ == OP_CLASS_contract);
+    if (info->class_ != OP_CLASS_compute && info->class_ != OP_CLASS_contract)
+        return d && diag_error(d, FAULT_input, "shape-mismatch", loc, "%s has no indices to bind",
+                               info->name);
     return sig_bind(&info->sig, info->name, info->signature, in, n_in, out, n_out, b, loc, d);
 }
 
