@@ -1,0 +1,134 @@
+/* docs/json.md lists every key of every document that --json prints, and no other: a change of a
+ * document is a change of its schema. Lists in a document are written key[]. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "tests/support/command.h"
+
+static const char llama[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
+static const char tiny[] = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
+
+typedef struct Keys {
+    Arena *arena;
+    LIST(const char *) all;
+} Keys;
+
+static void add_key(Keys *keys, const char *path)
+{
+    for (uint32_t i = 0; i < keys->all.n; i++)
+        if (strcmp(keys->all.at[i], path) == 0) return;
+    list_push(keys->arena, &keys->all, path);
+}
+
+/* Objects whose keys are data are written {} and not entered. */
+static bool has_free_keys(const char *path)
+{
+    return strcmp(path, "mesh") == 0 || strcmp(path, "tables") == 0;
+}
+
+static void collect(Keys *keys, const char *path, json_t *value)
+{
+    if (json_is_array(value)) {
+        const char *each = arena_print(keys->arena, "%s[]", path);
+        size_t n = json_array_size(value);
+        if (n == 0 || !json_is_object(json_array_get(value, 0))) add_key(keys, each);
+        for (size_t i = 0; i < n; i++)
+            if (json_is_object(json_array_get(value, i)))
+                collect(keys, each, json_array_get(value, i));
+    } else if (json_is_object(value) && !has_free_keys(path)) {
+        const char *key;
+        json_t *child;
+        json_object_foreach(value, key, child)
+            collect(keys,
+                    path[0] != 0 ? arena_print(keys->arena, "%s.%s", path, key)
+                                 : arena_dup(keys->arena, key),
+                    child);
+    } else {
+        add_key(keys, has_free_keys(path) ? arena_print(keys->arena, "%s{}", path) : path);
+    }
+}
+
+static bool is_common(const char *key)
+{
+    static const char *const common[] = {"schema", "version", "ok", "exit_code"};
+    for (int i = 0; i < 4; i++)
+        if (strcmp(key, common[i]) == 0) return true;
+    return strncmp(key, "diagnostics", 11) == 0;
+}
+
+/* The part of docs/json.md between "## schema" and the next heading. */
+static const char *section(Arena *arena, const char *schema)
+{
+    const char *text = command_read_file(arena, TANDEM_SOURCE_DIR "/docs/json.md", NULL);
+    assert_non_null(text);
+    const char *head = arena_print(arena, "\n## %s\n", schema);
+    const char *start = strstr(text, head);
+    if (start == NULL) fail_msg("docs/json.md has no section '%s'", schema);
+    start += strlen(head);
+    const char *end = strstr(start, "\n## ");
+    return end != NULL ? arena_copy(arena, start, (size_t)(end - start)) : start;
+}
+
+static bool listed(Arena *arena, const char *list, const char *key)
+{
+    return strstr(list, arena_print(arena, "`%s`", key)) != NULL;
+}
+
+static void check(Arena *arena, const char *const *arguments)
+{
+    CommandResult r = command_run(arena, 200, arguments);
+    json_error_t error;
+    json_t *root = json_loads(r.out, 0, &error);
+    if (root == NULL || r.exit_code != 0)
+        fail_msg("tandem %s: code %d\n%s\n%s", arguments[0], r.exit_code, r.err, r.out);
+    Keys keys = {.arena = arena};
+    const char *schema = json_string_value(json_object_get(root, "schema"));
+    collect(&keys, "", root);
+    const char *list = section(arena, schema);
+    for (uint32_t i = 0; i < keys.all.n; i++)
+        if (!is_common(keys.all.at[i]) && !listed(arena, list, keys.all.at[i]))
+            fail_msg("docs/json.md, %s: key `%s` is not listed", schema, keys.all.at[i]);
+    for (const char *at = list; (at = strchr(at, '`')) != NULL;) {
+        size_t n = strcspn(at + 1, "`");
+        const char *key = arena_copy(arena, at + 1, n);
+        bool found = false;
+        for (uint32_t i = 0; i < keys.all.n; i++) found |= strcmp(keys.all.at[i], key) == 0;
+        if (!found) fail_msg("docs/json.md, %s: there is no key `%s`", schema, key);
+        at += n + 2;
+    }
+    json_decref(root);
+}
+#define CHECK(arena, ...) check((arena), (const char *const[]){__VA_ARGS__, "--json", NULL})
+
+static void documents_are_as_described(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *folder = command_new_folder(arena);
+    const char *db = arena_print(arena, "%s/t.db", folder);
+    const char *file = arena_print(arena, "%s/t.json", folder);
+    CHECK(arena, "check", llama);
+    CHECK(arena, "sim", llama, "--db", db);
+    CHECK(arena, "show", tiny);
+    CHECK(arena, "run", tiny, "--backend", "loopback", "--steps", "3", "--db", db);
+    CHECK(arena, "compare", "--db", db);
+    CHECK(arena, "runs", "--db", db);
+    CHECK(arena, "trace", "3", "--db", db, "-o", file);
+    CHECK(arena, "db", "info", "--db", db);
+    CHECK(arena, "calibrate", tiny, "--dry-run", "--db", db);
+    CHECK(arena, "explain", "pass-order");
+    CHECK(arena, "doctor");
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(documents_are_as_described)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
