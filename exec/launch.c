@@ -1,0 +1,306 @@
+/* Starts the ranks under mpirun and watches over them: mpirun's own exit codes do not tell who
+ * died, and it waits for ever for a rank that is stopped. */
+#include "exec/launch.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "exec/process.h"
+#include "exec/status.h"
+
+extern char **environ;
+
+enum { EXIT_RUN_FAILED = 6, EXIT_OWN_MAX = 7, LOOK_NS = 20000000 };
+
+/* After a verdict, mpirun gets so long to end the ranks; then we do. */
+static const double patience_s = 4, kill_s = 2;
+/* Ranks end a run by themselves after the timeout; this much later we do it for them. */
+static const double slack_s = 3;
+
+static const Loc nowhere = {NULL, 0};
+
+bool launch_inside(uint32_t *n_ranks, uint32_t *rank, const char **flavour)
+{
+    static const struct {
+        const char *size, *rank, *flavour;
+    } known[] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "openmpi"},
+                 {"PMI_SIZE", "PMI_RANK", "mpich"},
+                 {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", NULL}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        const char *size = getenv(known[i].size), *mine = getenv(known[i].rank);
+        if (size == NULL || mine == NULL) continue;
+        /* A shell in an sbatch script has Slurm's variables too, but is no rank of a step. */
+        if (known[i].flavour == NULL && strtoul(size, NULL, 10) < 2) continue;
+        if (n_ranks) *n_ranks = (uint32_t)strtoul(size, NULL, 10);
+        if (rank) *rank = (uint32_t)strtoul(mine, NULL, 10);
+        const char *asked = getenv("TANDEM_MPI");
+        const char *by_slurm = asked && *asked ? asked : getenv("PMIX_RANK") ? "openmpi" : "mpich";
+        if (flavour) *flavour = known[i].flavour ? known[i].flavour : by_slurm;
+        return true;
+    }
+    return false;
+}
+
+/* ---- the command line ---- */
+
+static const char *find_program(const char *name, Arena *arena)
+{
+    const char *path = getenv("PATH");
+    for (const char *at = path; at && *at;) {
+        size_t n = strcspn(at, ":");
+        const char *full = arena_print(arena, "%.*s/%s", (int)n, at, name);
+        if (n > 0 && access(full, X_OK) == 0) return full;
+        at += n + (at[n] == ':');
+    }
+    return NULL;
+}
+
+typedef struct Launcher {
+    const char *flavour, *mpirun;
+} Launcher;
+
+static bool find_launcher(const LaunchOptions *o, Arena *arena, Launcher *l, Diag *d)
+{
+    static const char *const order[] = {"openmpi", "mpich"};
+    const char *asked = o->flavour ? o->flavour : getenv("TANDEM_MPI");
+    if (asked && *asked == 0) asked = NULL;
+    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
+        if (asked && strcmp(asked, order[i]) != 0) continue;
+        if (module_path(order[i], o->module_dir, arena) == NULL) continue;
+        l->flavour = order[i];
+        l->mpirun = find_program(arena_print(arena, "mpirun.%s", order[i]), arena);
+        if (l->mpirun == NULL && asked) l->mpirun = find_program("mpirun", arena);
+        if (l->mpirun) return true;
+    }
+    diag_error(d, FAULT_run, "mpirun-missing", nowhere,
+               "there is no mpirun with a module for it%s%s", asked ? " for " : "",
+               asked ? asked : "");
+    diag_hint(d, "install openmpi-bin or mpich and rebuild, or use --backend loopback");
+    return false;
+}
+
+static char **command_line(const Launcher *l, const char *const *argv, uint32_t n, Arena *arena)
+{
+    char self[4096];
+    LIST(char *) list = {0};
+    static const char *const openmpi[] = {"--allow-run-as-root",
+                                          "--oversubscribe",
+                                          "--quiet",
+                                          "--bind-to",
+                                          "none",
+                                          "--mca",
+                                          "btl_vader_single_copy_mechanism",
+                                          "none",
+                                          NULL};
+    list_push(arena, &list, arena_dup(arena, l->mpirun));
+    for (uint32_t i = 0; strcmp(l->flavour, "openmpi") == 0 && openmpi[i]; i++)
+        list_push(arena, &list, arena_dup(arena, openmpi[i]));
+    list_push(arena, &list, arena_dup(arena, "-n"));
+    list_push(arena, &list, arena_print(arena, "%u", n));
+    ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (length > 0) self[length] = 0;
+    list_push(arena, &list, arena_dup(arena, length > 0 ? self : argv[0]));
+    for (uint32_t i = 1; argv[0] && argv[i]; i++)
+        list_push(arena, &list, arena_dup(arena, argv[i]));
+    list_push(arena, &list, NULL);
+    return list.at;
+}
+
+static char **environment(const char *status_path, const Launcher *l, const LaunchOptions *o,
+                          Arena *arena)
+{
+    LIST(char *) list = {0};
+    static const char *const ours[] = {
+        STATUS_VARIABLE "=", "OPENBLAS_NUM_THREADS=", "TANDEM_MPI=", "TANDEM_MODULE_DIR="};
+    for (char **e = environ; *e; e++) {
+        bool replaced = false;
+        for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
+            if ((i < 3 || o->module_dir) && strncmp(*e, ours[i], strlen(ours[i])) == 0)
+                replaced = true;
+        if (!replaced) list_push(arena, &list, *e);
+    }
+    list_push(arena, &list, arena_print(arena, "%s%s", ours[0], status_path));
+    list_push(arena, &list, arena_print(arena, "%s1", ours[1]));
+    list_push(arena, &list, arena_print(arena, "%s%s", ours[2], l->flavour));
+    if (o->module_dir) list_push(arena, &list, arena_print(arena, "%s%s", ours[3], o->module_dir));
+    list_push(arena, &list, NULL);
+    return list.at;
+}
+
+/* ---- watching ---- */
+
+typedef struct Watch {
+    pid_t mpirun;
+    Status *status;
+    uint32_t n_ranks;
+    int exit_status; /* of mpirun, once it has ended */
+    int signal;      /* that we were sent, and passed on */
+    bool is_first_dead_known;
+    Str dead;          /* "rank 2 (pid 123)" */
+    uint64_t count;    /* progress of all ranks */
+    double progress_s; /* when it last changed */
+    double verdict_s;  /* when the run was found to have failed; 0: it has not */
+    int escalation;
+    bool hung; /* nobody made progress, and nobody said so */
+} Watch;
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* A rank in the middle of a run whose process is gone: the first to go is the one that died; the
+ * others are ended by mpirun because of it. */
+static void look_for_dead(Watch *w, Str *out)
+{
+    if (w->is_first_dead_known) return;
+    for (uint32_t r = 0; r < w->n_ranks; r++) {
+        StatusSlot *slot = &w->status->slots[r];
+        int32_t pid = atomic_load(&slot->pid);
+        if (pid == 0 || atomic_load(&slot->state) == STATUS_absent) continue;
+        char c = status_process(pid);
+        if (c != 0 && c != 'Z' && c != 'X') continue;
+        str_print(out, "%srank %u (pid %d, step %u)", w->is_first_dead_known ? " or " : "", r,
+                  (int)pid, atomic_load(&slot->step));
+        w->is_first_dead_known = true;
+    }
+}
+
+static bool are_stepping(const Watch *w)
+{
+    for (uint32_t r = 0; r < w->n_ranks; r++)
+        if (atomic_load(&w->status->slots[r].state) == STATUS_stepping) return true;
+    return false;
+}
+
+static void look_at_progress(Watch *w, double timeout_s)
+{
+    uint64_t count = 0;
+    for (uint32_t r = 0; r < w->n_ranks; r++) count += atomic_load(&w->status->slots[r].count);
+    if (count != w->count || !are_stepping(w)) w->progress_s = now_s();
+    w->count = count;
+    if (now_s() - w->progress_s > timeout_s + slack_s) w->hung = true;
+}
+
+static void kill_all(const Watch *w, int number)
+{
+    for (uint32_t r = 0; number == SIGKILL && r < w->n_ranks; r++) {
+        int32_t pid = atomic_load(&w->status->slots[r].pid);
+        if (pid > 0 && atomic_load(&w->status->slots[r].state) != STATUS_absent) kill(pid, SIGKILL);
+    }
+    kill(w->mpirun, number);
+}
+
+/* Somebody has said why the run failed, or nobody can: mpirun should be ending it. */
+static void escalate(Watch *w)
+{
+    bool failed = atomic_load(&w->status->verdict) == 2 || w->hung || w->is_first_dead_known;
+    if (!failed && w->signal == 0) return;
+    if (w->verdict_s == 0) w->verdict_s = now_s();
+    double since = now_s() - w->verdict_s;
+    double patience = w->hung ? 0 : patience_s;
+    if (w->escalation == 0 && since > patience) {
+        kill_all(w, SIGTERM);
+        w->escalation = 1;
+    } else if (w->escalation == 1 && since > patience + kill_s) {
+        kill_all(w, SIGKILL);
+        w->escalation = 2;
+    }
+}
+
+static void watch(Watch *w, const sigset_t *signals, double timeout_s)
+{
+    w->progress_s = now_s();
+    for (;;) {
+        pid_t ended = waitpid(w->mpirun, &w->exit_status, WNOHANG);
+        look_for_dead(w, &w->dead);
+        if (ended == w->mpirun || (ended < 0 && errno != EINTR)) return;
+        look_at_progress(w, timeout_s);
+        escalate(w);
+        struct timespec t = {0, LOOK_NS};
+        int number = sigtimedwait(signals, NULL, &t);
+        if (number > 0 && w->signal == 0) {
+            w->signal = number;
+            kill(w->mpirun, number == SIGHUP ? SIGTERM : number);
+        }
+    }
+}
+
+/* ---- the verdict ---- */
+
+static int verdict(Watch *w, Diag *d)
+{
+    int status = w->exit_status;
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (w->signal) return 128 + w->signal;
+    if (atomic_load(&w->status->verdict) == 2) {
+        diag_error(d, FAULT_run, arena_dup(d->arena, w->status->rule), nowhere, "%s",
+                   w->status->text);
+        return EXIT_RUN_FAILED;
+    }
+    if (w->is_first_dead_known) {
+        diag_error(d, FAULT_run, "rank-died", nowhere, "%s died; mpirun ended with %d",
+                   str_text(&w->dead), code);
+        return EXIT_RUN_FAILED;
+    }
+    if (w->hung) {
+        diag_error(d, FAULT_run, "run-stuck", nowhere,
+                   "no rank made progress, and none could say why");
+        return EXIT_RUN_FAILED;
+    }
+    if (code <= EXIT_OWN_MAX) return code; /* the ranks said what there was to say */
+    diag_error(d, FAULT_run, "rank-died", nowhere, "a rank died; mpirun ended with %d", code);
+    return EXIT_RUN_FAILED;
+}
+
+static bool spawn(char **argv, char **env, const sigset_t *mask, pid_t *child, Diag *d)
+{
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setsigmask(&attributes, mask);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    fflush(NULL);
+    int error = posix_spawn(child, argv[0], NULL, &attributes, argv, env);
+    posix_spawnattr_destroy(&attributes);
+    return error == 0 || diag_error(d, FAULT_run, "mpirun-missing", nowhere, "cannot start %s: %s",
+                                    argv[0], strerror(error));
+}
+
+int exec_launch(const char *const *argv, const LaunchOptions *options, Arena *arena, Diag *d)
+{
+    Launcher launcher;
+    char path[512];
+    assert(argv[0] != NULL);
+    assert(options->n_ranks > 0);
+    if (!find_launcher(options, arena, &launcher, d)) return EXIT_RUN_FAILED;
+    Watch w = {.n_ranks = options->n_ranks, .dead = str_in(arena)};
+    w.status = status_create(options->n_ranks, path, sizeof path, d);
+    if (w.status == NULL) return EXIT_RUN_FAILED;
+    /* Signals are taken one by one while we look: nothing is left behind when one comes. */
+    sigset_t signals, before;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGHUP);
+    sigprocmask(SIG_BLOCK, &signals, &before);
+    int code = EXIT_RUN_FAILED;
+    if (spawn(command_line(&launcher, argv, options->n_ranks, arena),
+              environment(path, &launcher, options, arena), &before, &w.mpirun, d)) {
+        watch(&w, &signals, options->timeout_s > 0 ? options->timeout_s : 60);
+        code = verdict(&w, d);
+    }
+    unlink(path);
+    status_unmap(w.status);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return code;
+}

@@ -1,0 +1,101 @@
+/* The end of a run that cannot go on: says where every rank is and what the plan expected of it
+ * next, then ends all ranks. The launcher prints it; without one, this process does. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "exec/process_private.h"
+
+enum { EXIT_RUN_FAILED = 6, MAX_TOLD = 16 };
+
+static void pause_s(double seconds)
+{
+    struct timespec t = {(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))};
+    nanosleep(&t, NULL);
+}
+
+void process_end(Process *p, const char *rule, const char *text)
+{
+    if (p->status == NULL)
+        fprintf(stderr, "error[%s]: %s\n", rule, text);
+    else if (!status_tell(p->status, rule, text))
+        pause_s(5); /* another rank was first, and is about to end us */
+    fflush(NULL);
+    p->transport->abort(p->mpi, EXIT_RUN_FAILED);
+    abort();
+}
+
+/* The instruction of `program` that meets match number `match` on `stream`; 0: none. */
+static Pc find_match(const Program *program, uint32_t match)
+{
+    for (Pc pc = 1; pc < program->code.n; pc++)
+        if (program_instr(program, pc)->match == match) return pc;
+    return 0;
+}
+
+static const char *process_word(int32_t pid)
+{
+    char c = status_process(pid);
+    if (c == 0 || c == 'Z' || c == 'X') return "its process is dead";
+    return c == 'T' || c == 't' ? "its process is stopped" : "its process is alive";
+}
+
+/* Where rank `r` is, and what it should reach for `match`. */
+static void tell_rank(const Process *p, Rank r, uint32_t match, uint32_t step, Str *out)
+{
+    const StatusSlot *slot = &p->status->slots[r];
+    const Program *program = plan_program(p->plan, r);
+    Pc at = 0, want = find_match(program, match);
+    for (int s = 0; s < STREAM_COUNT; s++) {
+        Pc head = atomic_load(&slot->head[s]);
+        if (head && (at == 0 || head < at)) at = head;
+    }
+    int32_t pid = atomic_load(&slot->pid);
+    uint32_t its_step = atomic_load(&slot->step);
+    if (pid == 0) {
+        str_print(out, "\n  rank %u has not started", r);
+        return;
+    }
+    str_print(out, "\n  rank %u (pid %d, %s) ", r, (int)pid, process_word(pid));
+    if (atomic_load(&slot->state) != STATUS_stepping || at == 0 || at >= program->code.n)
+        str_print(out, "is between steps, after step %u", its_step);
+    else
+        str_print(out, "is at step %u, %s", its_step, instr_text(p->plan, program, at, out->arena));
+    bool behind = its_step < step || (its_step == step && at && want && at <= want);
+    if (want && at && behind && at < program->code.n && want != at)
+        str_print(out, "; the plan expects it to reach %s",
+                  instr_text(p->plan, program, want, out->arena));
+}
+
+void process_timeout(Process *p)
+{
+    Str s = str_in(p->arena);
+    const Program *program = p->state.info->p;
+    const Transfer *w = p->n_active > 0 ? p->active[0] : NULL;
+    double waited = (double)(process_now() - p->last_event) / (double)PS_PER_S;
+    uint32_t step = (uint32_t)p->control.step;
+    if (w == NULL) {
+        str_print(&s, "rank %u waited %.1f s for the other ranks", p->rank, waited);
+    } else {
+        str_print(&s, "step %u: rank %u waited %.1f s for %s, match %u", step, p->rank, waited,
+                  instr_text(p->plan, program, w->pc, p->arena), w->comm->match);
+    }
+    if (p->status == NULL) {
+        str_add(&s, "; where the others are is known only under `tandem run`");
+        process_end(p, "timeout", str_text(&s));
+    }
+    uint32_t told = 0;
+    for (Rank r = 0; r < p->n_ranks && told < MAX_TOLD; r++) {
+        const Comm *c = w ? w->comm : NULL;
+        bool point_to_point = c && (c->op == OP_send || c->op == OP_recv);
+        bool concerned =
+            c == NULL || (point_to_point ? r == c->leader || r == c->peer
+                                         : mesh_group(&p->plan->mesh, r, c->axes) == c->leader);
+        if (r == p->rank || !concerned) continue;
+        tell_rank(p, r, c ? c->match : 0, step, &s);
+        told++;
+    }
+    process_end(p, "timeout", str_text(&s));
+}
