@@ -49,7 +49,14 @@ bool run_cluster(Cli *cli, const PlanFile *file, Cluster *cluster)
 {
     *cluster = file->config.cluster;
     if (cluster->is_local) return true;
-    return front_cluster("local_cpu", 1, cli->arena, cluster, &cli->diag);
+    if (!front_cluster("local_cpu", 1, cli->arena, cluster, &cli->diag)) return false;
+    /* What the front knows only for a plan of this machine's. */
+    uint32_t n_ranks = file->plan->mesh.n_ranks;
+    if (cluster->devices_per_node < n_ranks) cluster->devices_per_node = n_ranks;
+    if (cluster->cores_per_node == 0) cluster->cores_per_node = machine_cores();
+    if (cluster->device.memory_bytes == 0)
+        cluster->device.memory_bytes = machine_memory() / n_ranks;
+    return true;
 }
 
 static bool predict_here(Cli *cli, const PlanFile *file, Prediction *prediction)
