@@ -176,6 +176,8 @@ Pc lower_emit(Lower *l, const Emit *e)
         if (before == l->stream_end[e->stream] && l->p->code.at[before].launch)
             join_launch_group(l, e->stream, &clock);
     }
+    if (dep[e->stream] > before)
+        dep[e->stream] = before; /* members of a launch touch disjoint bytes */
     add_edges(l, &in, &clock, dep);
     Pc pc = (Pc)list_push(l->arena, &l->p->code, in);
     list_push(l->scratch, &l->clocks, clock);
