@@ -4,19 +4,37 @@
 
 #include "planner/passes/lower.h"
 
-void lower_input_layout(const Lower *l, const Node *n, const Binding *b, uint32_t arg, Layout *out)
+const Layout *lower_arg_layout(const Lower *l, NodeId n, uint32_t arg)
 {
-    *out = (Layout){{0}};
-    for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
-        out->on[a] = op_axis_layout(n->op, b, arg, n->split[a]);
+    return &l->arg_layouts[l->arg_first[n] + arg];
 }
 
-static BufferId forward_output(Lower *l, const Node *n, const Binding *b, uint32_t j, Attrs *attrs)
+/* Once a node, not once a micro-batch. */
+static void find_layouts(Lower *l)
 {
+    uint32_t n_args = 0;
+    l->arg_first = arena_array(l->scratch, l->g->nodes.n, sizeof *l->arg_first);
+    for (NodeId id = 1; id < l->g->nodes.n; id++) {
+        l->arg_first[id] = n_args;
+        n_args += (uint32_t)l->g->nodes.at[id].n_in + l->g->nodes.at[id].n_out;
+    }
+    l->arg_layouts = arena_array(l->scratch, n_args, sizeof *l->arg_layouts);
+    for (NodeId id = 1; id < l->g->nodes.n; id++) {
+        const Node *n = &l->g->nodes.at[id];
+        Binding b;
+        graph_bind(l->g, n, &b, l->job->diag);
+        for (uint32_t arg = 0; arg < (uint32_t)n->n_in + n->n_out; arg++)
+            for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
+                l->arg_layouts[l->arg_first[id] + arg].on[a] =
+                    op_axis_layout(n->op, &b, arg, n->split[a]);
+    }
+}
+
+static BufferId forward_output(Lower *l, NodeId id, uint32_t j, Attrs *attrs)
+{
+    const Node *n = &l->g->nodes.at[id];
     const Tensor *t = &l->g->tensors.at[n->out[j]];
-    Layout made;
-    lower_input_layout(l, n, b, n->n_in + j, &made);
-    Shape s = tensor_shape(t, &made);
+    Shape s = tensor_shape(t, lower_arg_layout(l, id, n->n_in + j));
     if (n->out[j] == l->g->loss) { /* summed over the micro-batches of the step */
         if (l->microbatch) attrs->accumulate |= 1 << j;
         return lower_view(l, l->loss, &s, DT_f64, 0);
@@ -30,21 +48,15 @@ static BufferId forward_output(Lower *l, const Node *n, const Binding *b, uint32
 void lower_forward_node(Lower *l, NodeId id)
 {
     Node n = l->g->nodes.at[id];
-    Binding b;
-    graph_bind(l->g, &n, &b, l->job->diag);
     Emit e = {.op = n.op,
               .stream = STREAM_compute,
               .origin = id,
               .n_in = n.n_in,
               .n_out = n.n_out,
               .attrs = *graph_attrs_at(l->g, n.attrs)};
-    for (uint32_t i = 0; i < n.n_in; i++) {
-        Layout want;
-        lower_input_layout(l, &n, &b, i, &want);
-        e.arg[i] = lower_want(l, n.in[i], &want, id);
-    }
-    for (uint32_t j = 0; j < n.n_out; j++)
-        e.arg[n.n_in + j] = forward_output(l, &n, &b, j, &e.attrs);
+    for (uint32_t i = 0; i < n.n_in; i++)
+        e.arg[i] = lower_want(l, n.in[i], lower_arg_layout(l, id, i), id);
+    for (uint32_t j = 0; j < n.n_out; j++) e.arg[n.n_in + j] = forward_output(l, id, j, &e.attrs);
     lower_emit(l, &e);
     for (uint32_t j = 0; j < n.n_out; j++) {
         BufferId out = e.arg[n.n_in + j];
@@ -179,6 +191,7 @@ static void lower_program(Lower *l)
     l->p->buffers.at[l->loss].tensor = l->g->loss;
     l->phase = PHASE_start;
     lower_units_start(l);
+    find_layouts(l);
     find_kept(l);
     plan_uses(l);
     for (l->microbatch = 0; l->microbatch < l->n_microbatches; l->microbatch++) lower_microbatch(l);

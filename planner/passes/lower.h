@@ -95,6 +95,8 @@ typedef struct Lower {
     uint32_t microbatch, n_microbatches;
     Phase phase;
     uint32_t match, launch;
+    Layout *arg_layouts; /* of all nodes, */
+    uint32_t *arg_first; /* [node] from here */
     BufferId loss, norm_table, coefficient;
 } Lower;
 
@@ -149,7 +151,9 @@ void lower_pass_node(Lower *l, NodeId n);
 
 /* ---- lower.c ---- */
 void lower_forward_node(Lower *l, NodeId n);
-void lower_input_layout(const Lower *l, const Node *n, const Binding *b, uint32_t arg, Layout *out);
+/* Layout of argument `arg` (inputs, then outputs) of a node: wanted of an input, made of an output.
+ */
+const Layout *lower_arg_layout(const Lower *l, NodeId n, uint32_t arg);
 
 /* ---- lower_update.c ---- */
 void lower_update(Lower *l);

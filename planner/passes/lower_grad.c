@@ -176,23 +176,17 @@ static void prepare_sibling(Lower *l, NodeId id)
 {
     if (id + 1 >= l->g->nodes.n) return;
     Node n = l->g->nodes.at[id + 1];
-    Binding b;
     if (n.forward != l->g->nodes.at[id].forward) return;
-    if (op_info(n.op)->class_ != OP_CLASS_contract || !graph_bind(l->g, &n, &b, l->job->diag))
-        return;
+    if (op_info(n.op)->class_ != OP_CLASS_contract) return;
     for (uint32_t i = 0; i < n.n_in; i++) {
-        Layout want;
         if (l->g->tensors.at[n.in[i]].role != ROLE_activation) continue;
-        lower_input_layout(l, &n, &b, i, &want);
-        lower_want(l, n.in[i], &want, id + 1);
+        lower_want(l, n.in[i], lower_arg_layout(l, id + 1, i), id + 1);
     }
 }
 
 void lower_backward_node(Lower *l, NodeId id)
 {
     Node n = l->g->nodes.at[id];
-    Binding b;
-    graph_bind(l->g, &n, &b, l->job->diag);
     prepare_sibling(l, id);
     Emit e = {.op = n.op,
               .stream = STREAM_compute,
@@ -200,17 +194,13 @@ void lower_backward_node(Lower *l, NodeId id)
               .n_in = n.n_in,
               .n_out = n.n_out,
               .attrs = *graph_attrs_at(l->g, n.attrs)};
-    for (uint32_t i = 0; i < n.n_in; i++) {
-        Layout want;
-        lower_input_layout(l, &n, &b, i, &want);
-        e.arg[i] = lower_want(l, n.in[i], &want, id);
-    }
+    for (uint32_t i = 0; i < n.n_in; i++)
+        e.arg[i] = lower_want(l, n.in[i], lower_arg_layout(l, id, i), id);
     used(l, &n); /* what this node reads may be overwritten by its outputs' sums only after it */
     bool accumulate[MAX_OUT], temporary[MAX_OUT];
     for (uint32_t j = 0; j < n.n_out; j++) {
-        Layout made;
-        lower_input_layout(l, &n, &b, n.n_in + j, &made);
-        e.arg[n.n_in + j] = output_buffer(l, id, j, &made, &accumulate[j], &temporary[j]);
+        const Layout *made = lower_arg_layout(l, id, n.n_in + j);
+        e.arg[n.n_in + j] = output_buffer(l, id, j, made, &accumulate[j], &temporary[j]);
         if (accumulate[j]) e.attrs.accumulate |= 1 << j;
     }
     e.after[0] = l->grad_after;
