@@ -192,12 +192,14 @@ static const Event *valid_top(Cores *c)
     return top;
 }
 
-/* The engine asks for jobs and transfers apart; both see one heap, and each tells only of its own:
- * when the other's task is first, it says when, as a change of rates. */
-static bool next(Cores *c, bool transfer, uint32_t *id, Ps *when)
+/* The engine asks for jobs and transfers apart; both lie in one heap, and whichever kind its first
+ * task is tells. (The other one's turn comes when this has ended.) */
+static bool next(Cores *c, bool transfer, Ps now, bool settle, uint32_t *id, Ps *when)
 {
     const Event *top = valid_top(c);
-    if (c->changed && (top == NULL || top->time > c->now)) {
+    if (!settle && (top == NULL || top->time > now)) return false;
+    if (settle && c->changed) {
+        c->now = now;
         work_out_shares(c);
         top = valid_top(c);
     }
@@ -214,9 +216,9 @@ static void job_start(void *self, uint32_t id, uint32_t class_, Ps alone, Ps now
     Cores *c = self;
     add_member(c, add_task(c, 0, id, alone, now), class_, 1);
 }
-static bool job_next(void *self, uint32_t *id, Ps *when)
+static bool job_next(void *self, Ps now, bool settle, uint32_t *id, Ps *when)
 {
-    return next(self, false, id, when);
+    return next(self, false, now, settle, id, when);
 }
 static void job_finish(void *self, uint32_t id, Ps now)
 {
@@ -239,9 +241,9 @@ static void transfer_start(void *self, uint32_t id, const Transfer *t, Ps now)
         add_member(c, task, g->members[i].class_, g->n_members);
     }
 }
-static bool transfer_next(void *self, uint32_t *id, Ps *when)
+static bool transfer_next(void *self, Ps now, bool settle, uint32_t *id, Ps *when)
 {
-    return next(self, true, id, when);
+    return next(self, true, now, settle, id, when);
 }
 static void transfer_finish(void *self, uint32_t id, Ps now)
 {

@@ -27,7 +27,7 @@ typedef struct Engine {
     uint32_t free_transit;
     LIST(Arrival) jobs; /* id of a compute instruction on a shared device */
     uint32_t free_job;
-    bool net_changed, device_changed, net_busy, device_busy;
+    bool changed, net_busy, device_busy; /* changed: the models have to be asked again */
     uint32_t net_id, device_id;
     Ps net_when, device_when;
     Ps now, step_start;
@@ -81,7 +81,7 @@ static void start_transfer(Engine *e, const Comm *comm, uint32_t arrivals, uint3
         }
     }
     e->options->net->start(e->options->net->self, id, &t, e->now);
-    e->net_changed = true;
+    e->changed = true;
 }
 
 /* One member has its turn: the transfer starts when it was the last to come. */
@@ -132,7 +132,7 @@ static void begin(Engine *e, uint32_t class_, Pc head, Pc by)
                 id = list_add(e->arena, &e->jobs);
             e->jobs.at[id] = (Arrival){class_, pc, 0};
             e->options->device->start(e->options->device->self, id, class_, step->duration, e->now);
-            e->device_changed = true;
+            e->changed = true;
         }
     }
 }
@@ -156,7 +156,7 @@ static void end_transfer(Engine *e)
     NetModel *net = e->options->net;
     uint32_t id = e->net_id;
     net->finish(net->self, id, e->now);
-    e->net_changed = true;
+    e->changed = true;
     if (id == NET_RATES) return;
     uint32_t at = e->transits.at[id].arrivals;
     e->transits.at[id].next_free = e->free_transit;
@@ -175,7 +175,7 @@ static void end_job(Engine *e)
     DeviceModel *device = e->options->device;
     uint32_t id = e->device_id;
     device->finish(device->self, id, e->now);
-    e->device_changed = true;
+    e->changed = true;
     if (id == NET_RATES) return;
     Arrival job = e->jobs.at[id];
     e->jobs.at[id].next = e->free_job;
@@ -183,43 +183,55 @@ static void end_job(Engine *e)
     end(e, job.class_, job.pc);
 }
 
-static void ask_models(Engine *e)
+/* What the models have to say about this very instant. The device is asked whenever the network has
+ * changed too: the two may be one resource. */
+static bool end_due(Engine *e)
 {
     NetModel *net = e->options->net;
     DeviceModel *device = e->options->device;
-    if (device != NULL && (e->device_changed || e->net_changed)) {
-        /* The two may be one resource (processor cores), so both are asked again. */
-        e->device_changed = e->net_changed = true;
-        e->device_busy = device->next(device->self, &e->device_id, &e->device_when);
-        e->device_changed = false;
+    if (net->next(net->self, e->now, false, &e->net_id, &e->net_when)) {
+        end_transfer(e);
+        return true;
     }
-    if (e->net_changed) {
-        e->net_busy = net->next(net->self, &e->net_id, &e->net_when);
-        e->net_changed = false;
-    }
+    if (device == NULL) return false;
+    if (!device->next(device->self, e->now, false, &e->device_id, &e->device_when)) return false;
+    end_job(e);
+    return true;
 }
 
-/* Everything until nothing more can happen. Events of one instant: computation first, then the
- * models', which are asked for new rates only when the instant is over. */
+static void settle(Engine *e)
+{
+    NetModel *net = e->options->net;
+    DeviceModel *device = e->options->device;
+    if (device != NULL) {
+        e->device_busy = device->next(device->self, e->now, true, &e->device_id, &e->device_when);
+    }
+    e->net_busy = net->next(net->self, e->now, true, &e->net_id, &e->net_when);
+    e->changed = false;
+}
+
+/* Everything until nothing more can happen. Events of one instant first, then rates settle, then
+ * time goes on. */
 static void run_step(Engine *e)
 {
     for (;;) {
         const Event *top = heap_top(&e->heap);
         if (top == NULL || top->time != e->now) {
-            ask_models(e);
+            if (e->changed) {
+                if (end_due(e)) continue;
+                settle(e);
+            }
             bool net = e->net_busy && (top == NULL || e->net_when < top->time);
             bool device = e->device_busy && (top == NULL || e->device_when < top->time);
             if (net && device) net = e->net_when < e->device_when;
-            if (net) {
-                assert(e->net_when >= e->now);
-                e->now = e->net_when;
-                end_transfer(e);
-                continue;
-            }
-            if (device) {
-                assert(e->device_when >= e->now);
-                e->now = e->device_when;
-                end_job(e);
+            if (net || device) {
+                Ps when = net ? e->net_when : e->device_when;
+                assert(when >= e->now);
+                e->now = when;
+                if (net)
+                    end_transfer(e);
+                else
+                    end_job(e);
                 continue;
             }
             if (top == NULL) return;

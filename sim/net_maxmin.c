@@ -29,6 +29,7 @@ typedef struct FlowShape {
     Ps latency_ps, fluid_ps;
     int64_t rate;      /* largest of its uses' rates */
     uint32_t first, n; /* uses */
+    uint32_t channels;
 } FlowShape;
 
 typedef enum FlowState { FLOW_none, FLOW_latent, FLOW_running } FlowState;
@@ -165,6 +166,7 @@ static void fill_shape(MaxMin *m, FlowShape *shape, const Transfer *t)
         add_uses(m, shape, &choice, t->sender, true, false);
         add_uses(m, shape, &choice, t->receiver, false, true);
     }
+    shape->channels = choice.channels;
     for (uint32_t i = 0; i < shape->n; i++) {
         Use *use = &m->uses.at[shape->first + i];
         use->weight = llround((double)use->rate / (double)shape->rate * 0x1p20);
@@ -397,11 +399,13 @@ static const Event *valid_top(MaxMin *m)
     return top;
 }
 
-static bool net_next(void *self, uint32_t *id, Ps *when)
+static bool net_next(void *self, Ps now, bool settle, uint32_t *id, Ps *when)
 {
     MaxMin *m = self;
     const Event *top = valid_top(m);
-    if (m->changed && (top == NULL || top->time > m->now)) {
+    if (!settle && (top == NULL || top->time > now)) return false;
+    if (settle && m->changed) {
+        m->now = now;
         share(m);
         top = valid_top(m);
     }
@@ -411,6 +415,11 @@ static bool net_next(void *self, uint32_t *id, Ps *when)
     *id = ends ? top->a : NET_RATES;
     *when = top->time;
     return true;
+}
+
+uint32_t maxmin_channels(const MaxMin *m, uint32_t id)
+{
+    return m->shapes.at[m->flows.at[id].shape].channels;
 }
 
 NetModel maxmin_net(MaxMin *m)

@@ -43,11 +43,13 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
         net = cores_net(cores);
         device = cores_device(cores);
     } else {
-        net = maxmin_net(maxmin_new(cluster, fold, scratch));
+        Sms *sms = sms_new(cluster, fold, maxmin_new(cluster, fold, scratch), scratch);
+        net = sms_net(sms);
+        device = sms_device(sms);
     }
     EngineOptions engine = {.cost = &model,
                             .net = &net,
-                            .device = shared ? &device : NULL,
+                            .device = &device,
                             .fold = fold,
                             .steps = options->steps,
                             .record = true};
@@ -56,6 +58,7 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
     if (ok) {
         report->cost_model = model.name;
         report->net_model = net.name;
+        report->device_model = device.name;
         cost_counts(cost, &report->n_measured, &report->n_modelled);
         report_time(plan, fold, &result, cluster, arena, report);
         report_memory(plan, cluster, arena, report);

@@ -32,25 +32,25 @@ typedef struct Transfer {
     DType dtype;
 } Transfer;
 
-/* Transfers share links, so a network model keeps state. `next` tells what happens first if nothing
- * else starts: a transfer ends, or (id NET_RATES) the model wants to be called to change rates.
- * Whatever it tells is handed back by `finish` at that time. Transfers that end at the time of the
- * newest start or finish are told before any rate is worked out anew, so what happens at one
- * instant is seen as a whole. */
+/* Transfers share links, so a network model keeps state. `next` tells what ends next if nothing
+ * else starts (or, as NET_RATES, when the model wants to be called because rates change by
+ * themselves); what it tells is handed back by `finish` at that time. The engine first asks for
+ * what is due `now` (settle false: false if nothing is), and lets rates settle only when the
+ * instant is over, so what happens at one instant is seen as a whole, in whatever order it came. */
 #define NET_RATES UINT32_MAX
 typedef struct NetModel {
     const char *name; /* "nccl", "measured" */
     void (*start)(void *self, uint32_t id, const Transfer *t, Ps now);
-    bool (*next)(void *self, uint32_t *id, Ps *when); /* false: none running */
+    bool (*next)(void *self, Ps now, bool settle, uint32_t *id, Ps *when); /* false: none */
     void (*finish)(void *self, uint32_t id, Ps now);
     void *self;
 } NetModel;
 
-/* Devices that compute instructions do not have to themselves (processor cores). Same manners. */
+/* Devices that compute instructions do not have to themselves. Same manners. */
 typedef struct DeviceModel {
     const char *name;
     void (*start)(void *self, uint32_t id, uint32_t class_, Ps alone, Ps now);
-    bool (*next)(void *self, uint32_t *id, Ps *when);
+    bool (*next)(void *self, Ps now, bool settle, uint32_t *id, Ps *when);
     void (*finish)(void *self, uint32_t id, Ps now);
     void *self;
 } DeviceModel;
@@ -100,7 +100,7 @@ typedef struct SimReport {
     uint32_t n_measured, n_modelled; /* distinct kernels: cost from the store, from the model */
     Ps host_ps; /* issuing every instruction of the slowest rank one by one from the host */
     bool fits, host_bound; /* host_ps > step_ps: without captured graphs the host would limit */
-    const char *cost_model, *net_model;
+    const char *cost_model, *net_model, *device_model;
     Trace trace;
 } SimReport;
 
@@ -174,6 +174,14 @@ double nccl_nic_bytes_per_s(const Cluster *cluster);
 typedef struct MaxMin MaxMin;
 MaxMin *maxmin_new(const Cluster *cluster, const Fold *fold, Arena *arena);
 NetModel maxmin_net(MaxMin *net);
+uint32_t maxmin_channels(const MaxMin *net, uint32_t id); /* SMs that a running transfer takes */
+
+/* A collective's kernel takes one SM a channel from the members' compute while it runs. Wraps the
+ * network so as to know what runs. */
+typedef struct Sms Sms;
+Sms *sms_new(const Cluster *cluster, const Fold *fold, MaxMin *net, Arena *arena);
+NetModel sms_net(Sms *sms);
+DeviceModel sms_device(Sms *sms);
 
 /* Processes on one machine: compute and communication share its cores. Collectives as measured by
  * the store (`backend` on `machine`), else a named generic model. */

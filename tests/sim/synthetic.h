@@ -99,7 +99,7 @@ static inline void fixed_start(void *self, uint32_t id, const Transfer *t, Ps no
     net->running[net->n].id = id;
     net->running[net->n++].when = now + (Ps)t->bytes;
 }
-static inline bool fixed_next(void *self, uint32_t *id, Ps *when)
+static inline bool fixed_next(void *self, Ps now, bool settle, uint32_t *id, Ps *when)
 {
     const FixedNet *net = self;
     if (net->n == 0) return false;
@@ -107,6 +107,7 @@ static inline bool fixed_next(void *self, uint32_t *id, Ps *when)
     for (uint32_t i = 1; i < net->n; i++) {
         if (net->running[i].when < net->running[first].when) first = i;
     }
+    if (!settle && net->running[first].when > now) return false;
     *id = net->running[first].id;
     *when = net->running[first].when;
     return true;

@@ -23,14 +23,24 @@ static Cluster hopper(uint32_t nodes, uint32_t per_node)
     return c;
 }
 
-static bool run_net(const Plan *plan, const Cluster *cluster, bool unfolded, Arena *arena,
-                    EngineResult *result, Diag *d)
+static bool run_models(const Plan *plan, const Cluster *cluster, bool with_sms, bool unfolded,
+                       Arena *arena, EngineResult *result, Diag *d)
 {
     Fold *fold =
         fold_ranks(plan, cluster->devices_per_node, cluster->nics_per_node, unfolded, arena);
-    NetModel net = maxmin_net(maxmin_new(cluster, fold, arena));
+    MaxMin *maxmin = maxmin_new(cluster, fold, arena);
+    Sms *sms = sms_new(cluster, fold, maxmin, arena);
+    NetModel net = with_sms ? sms_net(sms) : maxmin_net(maxmin);
+    DeviceModel device = sms_device(sms);
     EngineOptions options = {.cost = &synthetic_cost, .net = &net, .fold = fold, .record = true};
+    if (with_sms) options.device = &device;
     return engine_run(plan, &options, arena, result, d);
+}
+
+static bool run_net(const Plan *plan, const Cluster *cluster, bool unfolded, Arena *arena,
+                    EngineResult *result, Diag *d)
+{
+    return run_models(plan, cluster, false, unfolded, arena, result, d);
 }
 
 /* One collective alone takes exactly NCCL's time. */
@@ -212,8 +222,8 @@ static void folded_is_unfolded(void **state)
             for (Pc pc = 1; pc < p->code.n; pc++) p->code.at[pc].microbatch *= 1000;
         }
         EngineResult whole, folded;
-        assert_true(run_net(plan, &c, true, arena, &whole, &d));
-        assert_true(run_net(plan, &c, false, arena, &folded, &d));
+        assert_true(run_models(plan, &c, seed % 2 == 0, true, arena, &whole, &d));
+        assert_true(run_models(plan, &c, seed % 2 == 0, false, arena, &folded, &d));
         Fold *fold = fold_ranks(plan, s[3], s[4], false, arena);
         folded_away += ranks - fold->n_classes;
         assert_int_equal(folded.step_ps, whole.step_ps);
@@ -255,6 +265,31 @@ static void sharing_lies_between_bounds(void **state)
     }
 }
 
+/* A kernel beside a gather of 24 channels loses 24 of 132 SMs while the gather runs, no longer. */
+static void collectives_take_sms(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Cluster c = hopper(1, 8);
+    Plan *plan = synthetic_plan(arena, 1, 8, 1, 1);
+    AxisSet dp = synthetic_axis(plan, AXIS_dp_shard);
+    synthetic_comm(plan, 0, STREAM_dp_gather, OP_all_gather, dp, 0, 1, 1 << 30);
+    Ps alone = 4000000000;
+    synthetic_compute(plan, 0, STREAM_compute, alone);
+    NcclChoice gather = nccl_choose(&c, OP_all_gather, 1, 8, 1 << 30);
+    assert_int_equal(gather.channels, 24);
+    assert_true(gather.time_ps < alone);
+    for (uint32_t unfolded = 0; unfolded < 2; unfolded++) {
+        EngineResult result;
+        assert_true(run_models(plan, &c, true, unfolded == 1, arena, &result, &d));
+        double lost = (double)gather.time_ps * 24 / 132;
+        assert_true(fabs((double)(result.step_ps - alone) - lost) < 5);
+        assert_int_equal(result.line[0].end[1], gather.time_ps);
+    }
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -266,6 +301,7 @@ int main(void)
         cmocka_unit_test(alike_ranks_fold),
         cmocka_unit_test(folded_is_unfolded),
         cmocka_unit_test(sharing_lies_between_bounds),
+        cmocka_unit_test(collectives_take_sms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
