@@ -11,6 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "exec/backend.h"
+#include "exec/flat.h"
+#include "planner/passes/passes.h"
 #include "tests/support/eval.h"
 #include "tests/support/golden.h"
 #include "tests/support/models.h"
@@ -168,6 +171,198 @@ static void check_model(const char *file, void (*build)(Graph *, Arena *, int64_
     arena_free(arena);
 }
 
+/* ---- the same through the passes and the executor, on one rank and on several */
+
+typedef struct Visit {
+    const Plan *plan;
+    const Golden *golden;
+    const char *group;
+    double *at; /* of the buffer that is walked */
+    bool load;
+    double floor, worst;
+    uint64_t n; /* elements seen */
+} Visit;
+
+static void visit_run(void *self, const FlatRun *run)
+{
+    Visit *v = self;
+    const char *name = v->plan->graph.tensors.at[run->tensor].name;
+    const GoldenTensor *t = golden_find(v->golden, v->group, name);
+    if (t == NULL) fail_msg("no golden tensor %s%s", v->group, name);
+    const double *theirs = (const double *)t->at + run->global;
+    double scale = fmax(v->floor, largest(t));
+    assert_true(run->global + run->n <= (uint64_t)t->elements);
+    for (uint64_t i = 0; i < run->n; i++) {
+        double *mine = &v->at[run->at + i];
+        if (v->load) *mine = theirs[i];
+        double d = fabs(*mine - theirs[i]) / scale;
+        if (!(d <= v->worst)) v->worst = d;
+    }
+    v->n += run->n;
+}
+
+/* Every buffer of `category` that lives between steps, on every rank, with golden tensors. */
+static void visit_buffers(Visit *v, Backend *backend, Category category)
+{
+    Arena *scratch = arena_new();
+    uint64_t n = 0;
+    v->floor = v->worst = 0;
+    v->n = 0;
+    for (uint32_t i = 0; i < v->golden->tensors.n; i++) {
+        const GoldenTensor *t = &v->golden->tensors.at[i];
+        if (strncmp(t->name, v->group, strlen(v->group)) != 0) continue;
+        v->floor = fmax(v->floor, 1e-3 * largest(t));
+        n += (uint64_t)t->elements;
+    }
+    for (Rank rank = 0; rank < v->plan->mesh.n_ranks; rank++) {
+        const Program *p = plan_program(v->plan, rank);
+        for (BufferId b = 1; b < p->buffers.n; b++) {
+            const Buffer *buffer = &p->buffers.at[b];
+            if (!flat_is_home(buffer) || buffer->category != category) continue;
+            assert_int_equal(buffer->dtype, DT_f64);
+            v->at = backend->memory(backend, rank, b);
+            if (v->load) memset(v->at, 0, buffer->bytes);
+            flat_each(v->plan, p, b, rank, scratch, visit_run, v);
+            arena_reset(scratch);
+        }
+    }
+    arena_free(scratch);
+    if (!v->load) print_message("%s worst relative difference %g\n", v->group, v->worst);
+    assert_true(v->worst <= TOLERANCE);
+    assert_true(v->n >= n); /* every element, on as many ranks as hold it */
+}
+
+static void zero_moments(const Plan *plan, Backend *backend)
+{
+    for (Rank rank = 0; rank < plan->mesh.n_ranks; rank++) {
+        const Program *p = plan_program(plan, rank);
+        for (BufferId b = 1; b < p->buffers.n; b++)
+            if (flat_is_home(&p->buffers.at[b]) && p->buffers.at[b].category == CATEGORY_optimizer)
+                memset(backend->memory(backend, rank, b), 0, p->buffers.at[b].bytes);
+    }
+}
+
+/* {norm, coefficient}, or the loss, of rank 0 */
+static const double *report_of(const Plan *plan, Backend *backend, bool loss)
+{
+    const Program *p = plan_program(plan, 0);
+    for (BufferId b = 1; loss && b < p->buffers.n; b++) {
+        const Buffer *buffer = &p->buffers.at[b];
+        bool is_loss = buffer->tensor == plan->graph.loss && buffer->persistent;
+        if (is_loss && buffer->parent == 0) return backend->memory(backend, 0, b);
+    }
+    for (Pc pc = 1; !loss && pc < p->code.n; pc++)
+        if (program_instr(p, pc)->op == OP_clip_coef)
+            return backend->memory(backend, 0, program_arg(p, program_instr(p, pc), 1));
+    fail_msg("the plan reports no %s", loss ? "loss" : "norm");
+    return NULL;
+}
+
+static void run_plan(const Plan *plan, const Golden *golden, const DataSource *data, Arena *arena,
+                     Diag *d)
+{
+    Backend *backend = backend_loopback(arena);
+    BackendOptions options = {.timeout_s = 30, .poison = true, .order_seed = 3};
+    Visit v = {.plan = plan, .golden = golden, .group = "param/", .load = true};
+    assert_true(backend->open(backend, plan, &options, d));
+    visit_buffers(&v, backend, CATEGORY_parameter);
+    zero_moments(plan, backend);
+    v.load = false;
+    for (int64_t step = 0; step < STEPS; step++) {
+        Control control = {.step = step, .lr = lr, .data = data};
+        assert_true(backend->step(backend, &control, NULL, d));
+        if (step > 0) continue;
+        check_scalar(golden, "loss", *report_of(plan, backend, true));
+        check_scalar(golden, "norm", *report_of(plan, backend, false));
+        v.group = "grad/";
+        visit_buffers(&v, backend, CATEGORY_gradient);
+    }
+    v.group = "after/";
+    visit_buffers(&v, backend, CATEGORY_parameter);
+    backend->close(backend);
+}
+
+typedef struct Shards {
+    uint32_t dp_shard, dp_replicate, tp;
+    bool sequence;
+    AcMode ac;
+} Shards;
+
+static Config config_of(const Golden *golden, const Shards *shards)
+{
+    const GoldenTensor *tokens = golden_find(golden, "", "tokens");
+    Config c = {.file = "golden", .param = DT_f64, .compute = DT_f64, .reduce = DT_f64};
+    for (int a = 0; a < AXIS_NAMES; a++) c.axis_size[a] = 1;
+    c.axis_size[AXIS_dp_shard] = shards->dp_shard;
+    c.axis_size[AXIS_dp_replicate] = shards->dp_replicate;
+    c.axis_size[AXIS_tp] = shards->tp;
+    c.global_batch = tokens->dim[0];
+    c.micro_batch = tokens->dim[0] / (shards->dp_shard * shards->dp_replicate);
+    c.seq = tokens->dim[1];
+    c.optimizer = (Optimizer){.kind = OPTIMIZER_adamw,
+                              .lr = lr,
+                              .beta1 = adamw.beta1,
+                              .beta2 = adamw.beta2,
+                              .eps = adamw.eps,
+                              .weight_decay = adamw.weight_decay,
+                              .clip_norm = clip};
+    const TpOptions tp = {
+        .sequence = shards->sequence, .loss_parallel = true, .share_gathers = true};
+    if (shards->tp > 1) c.passes[c.n_passes++] = (PassConfig){.name = PASS_tp, .tp = tp};
+    if (shards->ac != AC_none)
+        c.passes[c.n_passes++] = (PassConfig){.name = PASS_ac, .ac = shards->ac};
+    if (shards->dp_shard > 1)
+        c.passes[c.n_passes++] = (PassConfig){.name = PASS_fsdp2, .fsdp2.prefetch = 1};
+    else if (shards->dp_replicate > 1)
+        c.passes[c.n_passes++] = (PassConfig){.name = PASS_ddp, .ddp.bucket_mib = 0.01};
+    return c;
+}
+
+static void check_program(const char *file, void (*build)(Graph *, Arena *, int64_t, double),
+                          const Shards *shards)
+{
+    Arena *arena = arena_new();
+    Diag diag = diag_in(arena);
+    Golden golden;
+    assert_true(golden_read(file, arena, &golden));
+    const GoldenTensor *tokens = golden_find(&golden, "", "tokens");
+    Graph g;
+    build(&g, arena, tokens->dim[0], (double)tokens->elements);
+    Config config = config_of(&golden, shards);
+    LowerOptions lower = lower_options_default();
+    Plan *plan = passes_compile(&config, &g, &lower, NULL, arena, &diag);
+    Str text = str_in(arena);
+    diag_print(&diag, &text);
+    if (plan == NULL) fail_msg("%s", str_text(&text));
+    DataSource data = {.self = &golden, .fill = fill_data};
+    print_message("dp_shard %u dp_replicate %u tp %u\n", shards->dp_shard, shards->dp_replicate,
+                  shards->tp);
+    run_plan(plan, &golden, &data, arena, &diag);
+    arena_free(arena);
+}
+
+/* Three sequences of 10 tokens, a vocabulary of 29, two groups of heads. */
+static void test_llama_program(void **state)
+{
+    (void)state;
+    static const Shards all[] = {{1, 1, 1, false, AC_none},      {3, 1, 1, false, AC_full},
+                                 {1, 3, 1, false, AC_selective}, {1, 1, 2, false, AC_none},
+                                 {1, 1, 2, true, AC_selective},  {3, 1, 2, true, AC_full}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        check_program("llama.safetensors", model_llama, &all[i]);
+}
+
+/* Two sequences of 9 tokens, a vocabulary of 31, three heads. */
+static void test_gpt2_program(void **state)
+{
+    (void)state;
+    static const Shards all[] = {{1, 1, 1, false, AC_none}, {2, 1, 1, false, AC_selective},
+                                 {1, 2, 1, false, AC_none}, {1, 1, 3, false, AC_full},
+                                 {1, 1, 3, true, AC_none},  {2, 1, 3, true, AC_full}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        check_program("gpt2.safetensors", model_gpt2, &all[i]);
+}
+
 static void test_llama(void **state)
 {
     (void)state;
@@ -182,6 +377,8 @@ static void test_gpt2(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_llama), cmocka_unit_test(test_gpt2)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_llama), cmocka_unit_test(test_gpt2),
+                                       cmocka_unit_test(test_llama_program),
+                                       cmocka_unit_test(test_gpt2_program)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

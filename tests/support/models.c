@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "planner/base/str.h"
 
@@ -13,6 +14,7 @@ typedef struct Builder {
     Diag diag;
     double spread; /* of weights */
     TensorId labels;
+    ModuleId root, module; /* of what is being built */
 } Builder;
 
 #define DIMS(...)                                                                                  \
@@ -21,6 +23,27 @@ typedef struct Builder {
         __VA_ARGS__                                                                                \
     }
 
+/* How tensor parallelism may cut a parameter, by the last part of its path. */
+static void set_style(Tensor *p)
+{
+    static const struct {
+        const char *path;
+        TpStyle weight, bias;
+        uint8_t dim; /* of the weight, which is cut */
+    } styles[] = {{".wq.", TP_column, TP_column, 1},     {".wk.", TP_column, TP_column, 1},
+                  {".wv.", TP_column, TP_column, 1},     {".w1.", TP_column, TP_column, 1},
+                  {".w3.", TP_column, TP_column, 1},     {".c_fc.", TP_column, TP_column, 1},
+                  {".wo.", TP_row, TP_none, 0},          {".w2.", TP_row, TP_none, 0},
+                  {".c_proj.", TP_row, TP_none, 0},      {"wte.", TP_vocab, TP_none, 0},
+                  {"embeddings.", TP_vocab, TP_none, 0}, {"output.", TP_vocab, TP_none, 1}};
+    bool is_bias = strstr(p->name, ".bias") != NULL;
+    for (size_t i = 0; i < sizeof styles / sizeof *styles; i++)
+        if (strstr(p->name, styles[i].path) != NULL) {
+            p->tp = is_bias ? styles[i].bias : styles[i].weight;
+            p->column_dim = is_bias ? 0 : styles[i].dim;
+        }
+}
+
 static TensorId param(Builder *m, const char *name, double mean, uint32_t n, const int64_t *dim)
 {
     TensorId t = graph_tensor(m->g, m->arena, name, ROLE_param, DT_f64, n, dim, (Loc){0});
@@ -28,6 +51,8 @@ static TensorId param(Builder *m, const char *name, double mean, uint32_t n, con
     p->rest_dtype = p->reduce_dtype = DT_f64;
     p->init = (Init){INIT_normal, mean, m->spread};
     p->init_stream = t; /* any number of its own */
+    p->module = m->module;
+    set_style(p);
     return t;
 }
 
@@ -40,8 +65,8 @@ static TensorId weight(Builder *m, const char *path, const char *name, uint32_t 
 static TensorId op(Builder *m, OpKind kind, const TensorId *in, uint32_t n, const Attrs *attrs)
 {
     static const Attrs none;
-    TensorId t =
-        graph_op(m->g, m->arena, kind, in, n, DT_f64, attrs ? attrs : &none, 0, (Loc){0}, &m->diag);
+    TensorId t = graph_op(m->g, m->arena, kind, in, n, DT_f64, attrs ? attrs : &none, m->module,
+                          (Loc){0}, &m->diag);
     if (t == 0) {
         Str text = str_in(m->arena);
         diag_print(&m->diag, &text);
@@ -70,6 +95,24 @@ static TensorId biased(Builder *m, OpKind kind, TensorId x, TensorId w, const ch
     return op2(m, OP_bias, y, b);
 }
 
+static ModuleId module(Builder *m, const char *path, const char *class_, ModuleId parent,
+                       uint32_t layer)
+{
+    Module made = {.path = path, .class_ = class_, .parent = parent, .layer = layer};
+    made.is_block = strcmp(class_, "block") == 0;
+    return (ModuleId)list_push(m->arena, &m->g->modules, made);
+}
+
+/* From here on nodes and parameters belong to the attention of the block at hand. */
+static ModuleId enter_attention(Builder *m, const char *name)
+{
+    ModuleId block = m->module;
+    Module at = m->g->modules.at[block];
+    m->module =
+        module(m, arena_print(m->arena, "%s.%s", at.path, name), "attention", block, at.layer);
+    return block;
+}
+
 static Builder start(Graph *g, Arena *arena, int64_t batch, int64_t seq, TensorId *tokens)
 {
     graph_init(g, arena);
@@ -80,6 +123,7 @@ static Builder start(Graph *g, Arena *arena, int64_t batch, int64_t seq, TensorI
     graph_node(g, arena, OP_batch, NULL, 0, out, 2, &(Attrs){0}, 0, (Loc){0});
     *tokens = out[0];
     m.labels = out[1];
+    m.root = m.module = module(&m, "", "module", 0, 0);
     return m;
 }
 
@@ -118,6 +162,7 @@ static TensorId llama_block(Builder *m, TensorId x, const char *p)
     const Attrs rope = {
         .theta = 10000, .rope_factor = 8, .rope_low = 1, .rope_high = 4, .rope_context = 100};
     TensorId h = rmsnorm(m, x, p, "attention_norm", dim);
+    ModuleId block = enter_attention(m, "attention");
     TensorId q = op2(m, OP_linear_q, h, weight(m, p, "attention.wq", DIMS(dim, g, r, e)));
     TensorId k = op2(m, OP_linear_kv, h, weight(m, p, "attention.wk", DIMS(dim, g, e)));
     TensorId v = op2(m, OP_linear_kv, h, weight(m, p, "attention.wv", DIMS(dim, g, e)));
@@ -125,6 +170,7 @@ static TensorId llama_block(Builder *m, TensorId x, const char *p)
     k = op(m, OP_rope, &k, 1, &rope);
     TensorId y = op2(m, OP_linear_o, attention(m, q, k, v, e),
                      weight(m, p, "attention.wo", DIMS(g, r, e, dim)));
+    m->module = block;
     x = op2(m, OP_add, x, y);
     h = rmsnorm(m, x, p, "ffn_norm", dim);
     TensorId gate = op2(m, OP_linear, h, weight(m, p, "feed_forward.w1", DIMS(dim, hidden)));
@@ -140,7 +186,11 @@ void model_llama(Graph *g, Arena *arena, int64_t batch, double global_tokens)
     TensorId tokens;
     Builder m = start(g, arena, batch, seq, &tokens);
     TensorId x = op2(&m, OP_embed, tokens, weight(&m, "", "tok_embeddings", DIMS(vocab, dim)));
-    for (int i = 0; i < 2; i++) x = llama_block(&m, x, arena_print(arena, "layers.%d.", i));
+    for (uint32_t i = 0; i < 2; i++) {
+        m.module = module(&m, arena_print(arena, "layers.%u", i), "block", m.root, i + 1);
+        x = llama_block(&m, x, arena_print(arena, "layers.%u.", i));
+    }
+    m.module = m.root;
     x = rmsnorm(&m, x, "", "norm", dim);
     x = op2(&m, OP_linear, x, weight(&m, "", "output", DIMS(dim, vocab)));
     cross_entropy(&m, x, global_tokens);
@@ -150,6 +200,7 @@ static TensorId gpt2_block(Builder *m, TensorId x, const char *p)
 {
     enum { dim = 12, heads = 3, e = 4 };
     TensorId h = layernorm(m, x, p, "ln_1", dim);
+    ModuleId block = enter_attention(m, "attn");
     TensorId q = biased(m, OP_linear_q, h, weight(m, p, "attn.wq", DIMS(dim, heads, 1, e)), p,
                         "attn.wq", DIMS(heads, 1, e));
     TensorId k = biased(m, OP_linear_kv, h, weight(m, p, "attn.wk", DIMS(dim, heads, e)), p,
@@ -158,6 +209,7 @@ static TensorId gpt2_block(Builder *m, TensorId x, const char *p)
                         "attn.wv", DIMS(heads, e));
     TensorId y = biased(m, OP_linear_o, attention(m, q, k, v, e),
                         weight(m, p, "attn.wo", DIMS(heads, 1, e, dim)), p, "attn.wo", DIMS(dim));
+    m->module = block;
     x = op2(m, OP_add, x, y);
     h = layernorm(m, x, p, "ln_2", dim);
     h = biased(m, OP_linear, h, weight(m, p, "mlp.c_fc", DIMS(dim, 4 * dim)), p, "mlp.c_fc",
@@ -175,7 +227,11 @@ void model_gpt2(Graph *g, Arena *arena, int64_t batch, double global_tokens)
     TensorId table = weight(&m, "", "wte", DIMS(vocab, dim));
     TensorId x = op2(&m, OP_embed, tokens, table);
     x = op2(&m, OP_position, x, weight(&m, "", "wpe", DIMS(seq, dim)));
-    for (int i = 0; i < 2; i++) x = gpt2_block(&m, x, arena_print(arena, "h.%d.", i));
+    for (uint32_t i = 0; i < 2; i++) {
+        m.module = module(&m, arena_print(arena, "h.%u", i), "block", m.root, i + 1);
+        x = gpt2_block(&m, x, arena_print(arena, "h.%u.", i));
+    }
+    m.module = m.root;
     x = op2(&m, OP_linear_t, layernorm(&m, x, "", "ln_f", dim), table);
     cross_entropy(&m, x, global_tokens);
 }
