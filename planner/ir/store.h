@@ -49,11 +49,14 @@ typedef struct RunRecord {
 } RunRecord;
 
 /* Stores everything in one IMMEDIATE transaction; returns the run id, 0 on failure. A prediction
- * whose key is there already replaces nothing and returns the old id. */
+ * whose key is there already replaces nothing and returns the old id; only a trace that the old one
+ * lacked is added to it. */
 int64_t store_run(Store *store, const RunRecord *run, Diag *d);
 /* Newest run of `kind` for a plan (0: none). */
 int64_t store_find_run(Store *store, RunKind kind, Hash128 plan, Diag *d);
 int64_t store_latest_run(Store *store, RunKind kind, Diag *d);
+/* plan_text stays NULL (store_plan_text has it); `trace` may be NULL. Rows in the order of step,
+ * rank, pc; a loss that was not a number is NaN again. */
 bool store_load_run(Store *store, int64_t id, Arena *arena, RunRecord *run, Trace *trace, Diag *d);
 /* The text of a stored plan; NULL if unknown. */
 const char *store_plan_text(Store *store, Hash128 plan, Arena *arena, Diag *d);
@@ -66,7 +69,8 @@ Ps store_get_kernel(Store *store, const char *machine, const char *key, Diag *d)
 /* Time of a collective: op, dtype bytes as in plan_comm_bytes, group size and backend. */
 bool store_put_collective(Store *store, const char *machine, const char *backend, OpKind op,
                           uint32_t n_ranks, uint64_t bytes, Ps median_ps, Diag *d);
-/* Interpolated in log(bytes) between measured sizes of the same op and group; -1 if none. */
+/* Interpolated in log(time) over log(bytes) between measured sizes of the same op and group; below
+ * the smallest its time, above the largest in proportion to bytes; -1 if none was measured. */
 Ps store_get_collective(Store *store, const char *machine, const char *backend, OpKind op,
                         uint32_t n_ranks, uint64_t bytes, Diag *d);
 
