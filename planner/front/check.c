@@ -27,11 +27,10 @@ static void check_missing(Draft *draft)
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
         const char *path = needed[i][0], *dot = strrchr(path, '.');
         if (draft_has(draft, path)) continue;
-        if (dot != NULL &&
-            !draft_has(draft, arena_copy(draft->arena, path, (size_t)(dot - path))))
+        if (dot != NULL && !draft_has(draft, arena_copy(draft->arena, path, (size_t)(dot - path))))
             continue; /* the table itself is missing: said already */
-        diag_error(draft->d, FAULT_input, "missing-key", draft_loc(draft, path), "the plan has no %s",
-                   path);
+        diag_error(draft->d, FAULT_input, "missing-key", draft_loc(draft, path),
+                   "the plan has no %s", path);
         if (needed[i][1] != NULL) diag_hint(draft->d, "%s", needed[i][1]);
     }
 }
@@ -115,12 +114,13 @@ static void resolve_mesh(Draft *draft, uint64_t world)
     uint64_t rest = others(draft, open);
     if (draft->config.cluster.is_local) {
         diag_error(draft->d, FAULT_input, "mesh-free-axis", loc,
-                   "mesh.%s = -1: the local machine has as many devices as the mesh asks for", name);
+                   "mesh.%s = -1: the local machine has as many devices as the mesh asks for",
+                   name);
         diag_hint(draft->d, "write its size");
     } else if (rest > world || world % rest != 0) {
         diag_error(draft->d, FAULT_input, "mesh-product", loc,
-                   "mesh.%s = -1: the other axes (%llu) do not divide the cluster's %llu devices", name,
-                   (unsigned long long)rest, (unsigned long long)world);
+                   "mesh.%s = -1: the other axes (%llu) do not divide the cluster's %llu devices",
+                   name, (unsigned long long)rest, (unsigned long long)world);
     } else {
         draft->mesh[open] = (int64_t)(world / rest);
     }
@@ -138,8 +138,8 @@ static bool check_mesh(Draft *draft)
         int64_t size = draft->mesh[a] > 0 ? draft->mesh[a] : 1;
         product *= (double)size;
         c->axis_size[a] = (uint32_t)size;
-        c->axis_loc[a] = draft_loc(
-            draft, arena_print(draft->arena, "mesh.%s", axis_name_text((AxisName)a)));
+        c->axis_loc[a] =
+            draft_loc(draft, arena_print(draft->arena, "mesh.%s", axis_name_text((AxisName)a)));
     }
     if (product > MOST_RANKS)
         return diag_error(draft->d, FAULT_input, "out-of-range", c->mesh_loc,
@@ -169,7 +169,8 @@ static void check_batch(Draft *draft)
                (long long)c->global_batch, (long long)c->micro_batch, (long long)data);
     int64_t below = c->global_batch / step * step;
     if (below > 0)
-        diag_hint(draft->d, "global may be %lld or %lld", (long long)below, (long long)(below + step));
+        diag_hint(draft->d, "global may be %lld or %lld", (long long)below,
+                  (long long)(below + step));
     else
         diag_hint(draft->d, "global may be %lld", (long long)step);
 }
@@ -212,14 +213,16 @@ static void check_optimizer(Draft *draft)
     for (int i = 0; i < 2; i++)
         if (beta[i] >= 1)
             diag_error(draft->d, FAULT_input, "out-of-range", draft_loc(draft, below_one[i]),
-                       "%s = %g must be below 1: the average would never move", below_one[i], beta[i]);
+                       "%s = %g must be below 1: the average would never move", below_one[i],
+                       beta[i]);
     if (o->lr <= 0)
         diag_error(draft->d, FAULT_input, "out-of-range", draft_loc(draft, "optimizer.lr"),
                    "optimizer.lr = %g must be more than 0", o->lr);
     if (o->total_steps > 0 && o->warmup_steps > o->total_steps)
-        diag_error(draft->d, FAULT_input, "out-of-range", draft_loc(draft, "optimizer.warmup_steps"),
-                   "warmup_steps = %lld is more than total_steps = %lld", (long long)o->warmup_steps,
-                   (long long)o->total_steps);
+        diag_error(draft->d, FAULT_input, "out-of-range",
+                   draft_loc(draft, "optimizer.warmup_steps"),
+                   "warmup_steps = %lld is more than total_steps = %lld",
+                   (long long)o->warmup_steps, (long long)o->total_steps);
 }
 
 /* What only this machine knows. */

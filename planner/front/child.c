@@ -28,23 +28,35 @@ static Place place_of(const Child *c, const lua_Debug *ar)
     return (Place){(uint32_t)source, (uint32_t)ar->currentline};
 }
 
-Place child_place(Child *c, bool user)
+static Place find_place(Child *c, bool library, bool shipped)
 {
     lua_Debug ar;
     for (int level = 0; lua_getstack(c->L, level, &ar); level++) {
         if (!lua_getinfo(c->L, "Sl", &ar)) continue;
         Place place = place_of(c, &ar);
-        if (place.source != 0 && !(user && c->source[place.source].library)) return place;
+        const Source *source = &c->source[place.source];
+        if (place.source != 0 && (library || !source->library) && (shipped || !source->shipped))
+            return place;
     }
     return (Place){0, 0};
 }
 
-uint32_t child_source(Child *c, const char *name, const char *text, size_t n, bool library)
+Place child_place(Child *c, bool user)
+{
+    return find_place(c, !user, true);
+}
+
+Place child_plan_place(Child *c)
+{
+    return find_place(c, false, false);
+}
+
+uint32_t child_source(Child *c, const Source *source)
 {
     if (c->n_sources - c->n_sets >= CHILD_MOST_FILES)
         child_raise(c->L, "too-many-files", child_place(c, true), NULL,
                     "a plan may consist of %d files at most", CHILD_MOST_FILES);
-    c->source[++c->n_sources] = (Source){name, text, n, library};
+    c->source[++c->n_sources] = *source;
     return c->n_sources;
 }
 
@@ -65,8 +77,8 @@ void child_put_place(Child *c, Place place)
     put_u32(&c->out, place.line);
 }
 
-void child_write_error(Child *c, const char *rule, Place place, const char *text,
-                       const char *hint, bool warning)
+void child_write_error(Child *c, const char *rule, Place place, const char *text, const char *hint,
+                       bool warning)
 {
     child_send_files(c);
     record_begin(&c->out, RECORD_error);
@@ -233,16 +245,15 @@ static void report(Child *c, int status)
     }
 }
 
-void child_load_text(Child *c, const char *name, const char *text, size_t n, bool library)
+void child_load_text(Child *c, const Source *source)
 {
-    uint32_t source = child_source(c, name, text, n, library);
-    Place place = {source, 1};
-    if (n > 0 && text[0] == '\033')
+    Place place = {child_source(c, source), 1};
+    if (source->n > 0 && source->text[0] == '\033')
         child_raise(c->L, "lua-syntax", place, "give the script's text",
-                    "%s is compiled Lua; only text is read", name);
+                    "%s is compiled Lua; only text is read", source->name);
     char chunk[16];
-    snprintf(chunk, sizeof chunk, "=%u", source);
-    if (luaL_loadbufferx(c->L, text, n, chunk, "t") == LUA_OK) return;
+    snprintf(chunk, sizeof chunk, "=%u", place.source);
+    if (luaL_loadbufferx(c->L, source->text, source->n, chunk, "t") == LUA_OK) return;
     const char *message = lua_tostring(c->L, -1);
     if (message == NULL) message = "cannot be read";
     message = strip_places(c, arena_dup(c->arena, message), &place);
@@ -257,9 +268,9 @@ static int evaluate(lua_State *L)
     child_open_require(c);
     child_open_plan(c);
     if (c->code != NULL)
-        child_load_text(c, c->script, c->code, strlen(c->code), false);
+        child_load_text(c, &(Source){.name = c->script, .text = c->code, .n = strlen(c->code)});
     else
-        child_load_file(c, c->script_dir, NULL, c->script, false);
+        child_load_file(c, c->script);
     lua_call(L, 0, 1);
     Place place;
     const char *kind = child_kind(L, -1, &place);

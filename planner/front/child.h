@@ -29,7 +29,7 @@ typedef struct Source {
     const char *name; /* as people know it: "plans/a.lua", "models/llama.lua" */
     const char *text; /* NULL: no script, e.g. "--set mesh.tp=4" */
     size_t n;
-    bool library; /* tandem/...: its lines are never the user's */
+    bool shipped, library; /* from the library folder; of it, tandem/: never the user's lines */
 } Source;
 
 /* What the parent answers when it has understood the configuration. */
@@ -43,7 +43,7 @@ typedef struct Child {
     lua_State *L;
     Arena *arena;
     Writer out;
-    int fd, words; /* records both ways; last words */
+    int fd, words;             /* records both ways; last words */
     const char *script, *code; /* code: NULL, or the text to evaluate instead of a file */
     const FrontOptions *options;
     int script_dir, library_dir;
@@ -69,15 +69,17 @@ _Noreturn void child_run(Child *c);
 Child *child_of(lua_State *L);
 /* The innermost line that runs; with `user` the innermost outside tandem/. */
 Place child_place(Child *c, bool user);
+/* The innermost line of the plan's own scripts. */
+Place child_plan_place(Child *c);
 /* Raises a Lua error that becomes a diagnostic. hint: NULL or one line. */
 _Noreturn void child_raise(lua_State *L, const char *rule, Place place, const char *hint,
                            const char *format, ...) __attribute__((format(printf, 5, 6)));
 /* Adds a new source and returns its number; raises when there are too many. */
-uint32_t child_source(Child *c, const char *name, const char *text, size_t n, bool library);
+uint32_t child_source(Child *c, const Source *source);
 void child_put_place(Child *c, Place place); /* to the open record: file number, line */
 void child_send_files(Child *c);             /* before a record begins */
-void child_write_error(Child *c, const char *rule, Place place, const char *text,
-                       const char *hint, bool warning);
+void child_write_error(Child *c, const char *rule, Place place, const char *text, const char *hint,
+                       bool warning);
 /* Nearest of the texts in the Lua list at `list` as "did you mean 'x'?"; NULL if none is near. */
 const char *child_near(lua_State *L, const char *word, int list);
 
@@ -92,8 +94,8 @@ void child_open_pairs(lua_State *L);
 /* ---- child_require.c */
 void child_open_require(Child *c);
 /* Loads a file's text and leaves the compiled chunk on the stack. Beneath `dir` only. */
-void child_load_file(Child *c, int dir, const char *path, const char *name, bool library);
-void child_load_text(Child *c, const char *name, const char *text, size_t n, bool library);
+void child_load_file(Child *c, const char *path);
+void child_load_text(Child *c, const Source *source);
 
 /* ---- child_scan.c: where in the source a key of a table constructor stands */
 typedef struct Spot {

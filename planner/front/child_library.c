@@ -8,7 +8,12 @@
 
 #include "planner/front/child.h"
 
-enum { MOST_REPEATS = 1000000, MOST_SUBJECT = 64 << 10, MOST_PATTERN = 256, MOST_PRINTED = 1 << 16 };
+enum {
+    MOST_REPEATS = 1000000,
+    MOST_SUBJECT = 64 << 10,
+    MOST_PATTERN = 256,
+    MOST_PRINTED = 1 << 16
+};
 
 static int call_original(lua_State *L)
 {
@@ -19,8 +24,9 @@ static void check_bound(lua_State *L, int arg, lua_Integer most)
 {
     lua_Integer value = luaL_optinteger(L, arg, 0);
     if (value > most || value < -most)
-        luaL_argerror(L, arg, lua_pushfstring(L, "%I is more than %I", (LUAI_UACINT)value,
-                                              (LUAI_UACINT)most));
+        luaL_argerror(
+            L, arg,
+            lua_pushfstring(L, "%I is more than %I", (LUAI_UACINT)value, (LUAI_UACINT)most));
 }
 
 static int safe_rep(lua_State *L)
@@ -168,8 +174,9 @@ static void remove_all(lua_State *L, const char *const *names)
 /* A misspelt global must not silently be nil. */
 static int no_such_name(lua_State *L)
 {
-    static const char *const gone[] = {"io",       "os",     "debug",          "package", "load",
-                                       "loadfile", "dofile", "collectgarbage", "warn",    "coroutine"};
+    static const char *const gone[] = {"io",   "os",       "debug",  "package",
+                                       "load", "loadfile", "dofile", "collectgarbage",
+                                       "warn", "coroutine"};
     Child *c = child_of(L);
     const char *name = lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : luaL_typename(L, 2);
     Place place = child_place(c, true);
@@ -241,7 +248,8 @@ static void open_math(lua_State *L)
 
 void child_open_library(Child *c)
 {
-    static const char *const gone[] = {"dofile", "loadfile", "load", "collectgarbage", "warn", NULL};
+    static const char *const gone[] = {"dofile",         "loadfile", "load",
+                                       "collectgarbage", "warn",     NULL};
     lua_State *L = c->L;
     luaL_requiref(L, LUA_GNAME, luaopen_base, 1);
     remove_all(L, gone);

@@ -43,8 +43,7 @@ static int mark_table(lua_State *L)
     } else if ((type == LUA_TNIL || type == LUA_TNONE) && word >= FIRST_PASS) {
         lua_newtable(L);
     } else {
-        child_raise(L, "wrong-type", place,
-                    arena_print(c->arena, "write %s { ... }", words[word]),
+        child_raise(L, "wrong-type", place, arena_print(c->arena, "write %s { ... }", words[word]),
                     "%s needs a table, not %s", words[word], luaL_typename(L, 1));
     }
     Place old;
@@ -162,7 +161,7 @@ static void put_table(Child *c, const char *path, Spot spot, int nesting)
         lua_pushvalue(L, -3);
         lua_call(L, 2, 2);
         if (lua_isnil(L, -2)) break;
-        Spot at = lua_isinteger(L, -2) ? scan_item(c, spot, lua_tointeger(L, -2))
+        Spot at = lua_isinteger(L, -2)             ? scan_item(c, spot, lua_tointeger(L, -2))
                   : lua_type(L, -2) == LUA_TSTRING ? scan_key(c, spot, lua_tostring(L, -2))
                                                    : spot;
         Place place = {at.source, at.line};

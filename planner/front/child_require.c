@@ -26,8 +26,9 @@ static int open_beneath(int dir, const char *path)
         memcpy(part, path, n);
         part[n] = 0;
         bool last = path[n] == 0;
-        int next = openat(at, part, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY |
-                                        (last ? 0 : O_DIRECTORY));
+        int next = openat(at, part,
+                          O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY |
+                              (last ? 0 : O_DIRECTORY));
         int reason = errno;
         if (at != dir) close(at);
         errno = reason;
@@ -40,9 +41,11 @@ static int open_beneath(int dir, const char *path)
     return -1;
 }
 
-static void load_open_file(Child *c, int fd, const char *name, bool library)
+/* `source` has the name; the rest is read here. */
+static void load_open_file(Child *c, int fd, Source source)
 {
     lua_State *L = c->L;
+    const char *name = source.name;
     Place place = child_place(c, true);
     struct stat status;
     if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
@@ -59,20 +62,19 @@ static void load_open_file(Child *c, int fd, const char *name, bool library)
     }
     close(fd);
     if (got < 0) child_raise(L, "script-open", place, NULL, "cannot read %s", name);
-    if (!fits)
-        child_raise(L, "script-open", place, NULL, "%s is longer than 1 MiB", name);
-    child_load_text(c, name, text, n, library);
+    if (!fits) child_raise(L, "script-open", place, NULL, "%s is longer than 1 MiB", name);
+    source.text = text;
+    source.n = n;
+    child_load_text(c, &source);
 }
 
-void child_load_file(Child *c, int dir, const char *path, const char *name, bool library)
+void child_load_file(Child *c, const char *path)
 {
-    int fd = path != NULL
-                 ? open_beneath(dir, path)
-                 : open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* the user's own */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
-        child_raise(c->L, "script-open", child_place(c, true), NULL, "cannot open %s: %s", name,
-                    errno == ELOOP ? "it is a link" : strerror(errno));
-    load_open_file(c, fd, name, library);
+        child_raise(c->L, "script-open", (Place){0, 0}, NULL, "cannot open %s: %s", path,
+                    strerror(errno));
+    load_open_file(c, fd, (Source){.name = path});
 }
 
 static bool name_is_fine(const char *name)
@@ -86,8 +88,8 @@ static bool name_is_fine(const char *name)
     return true;
 }
 
-/* "models.llama": the file's path in `path`, how people know it in the result, its fd, or -1. */
-static const char *find(Child *c, const char *name, int *fd, bool *library)
+/* "models.llama": an open file or -1, and what is known of it. */
+static int find(Child *c, const char *name, Source *source)
 {
     char path[MOST_NAME + 8];
     size_t n = strlen(name);
@@ -95,18 +97,19 @@ static const char *find(Child *c, const char *name, int *fd, bool *library)
     for (size_t i = 0; i < n; i++)
         if (path[i] == '.') path[i] = '/';
     memcpy(path + n, ".lua", 5);
-    *library = strncmp(name, "tandem.", 7) == 0;
-    *fd = -1;
+    bool library = strncmp(name, "tandem.", 7) == 0;
+    int fd = -1;
     errno = ENOENT;
-    if (!*library && c->script_dir >= 0) *fd = open_beneath(c->script_dir, path);
-    if (*fd >= 0) {
+    if (!library && c->script_dir >= 0) fd = open_beneath(c->script_dir, path);
+    if (fd >= 0) {
         const char *slash = strrchr(c->script, '/');
         int folder = slash == NULL ? 0 : (int)(slash - c->script) + 1;
-        return arena_print(c->arena, "%.*s%s", folder, c->script, path);
+        *source = (Source){.name = arena_print(c->arena, "%.*s%s", folder, c->script, path)};
+        return fd;
     }
-    if (errno == ENOENT || errno == ENOTDIR)
-        *fd = c->library_dir < 0 ? -1 : open_beneath(c->library_dir, path);
-    return arena_dup(c->arena, path);
+    *source = (Source){.name = arena_dup(c->arena, path), .shipped = true, .library = library};
+    if (errno == ENOENT && c->library_dir >= 0) fd = open_beneath(c->library_dir, path);
+    return fd;
 }
 
 static const char *require_hint(Child *c, const char *name)
@@ -134,17 +137,16 @@ static int load_module(lua_State *L)
     if (c->depth == CHILD_MOST_DEPTH)
         child_raise(L, "too-many-files", place, "does a script require itself?",
                     "require is nested deeper than %d", CHILD_MOST_DEPTH);
-    int fd;
-    bool library;
-    const char *shown = find(c, name, &fd, &library);
+    Source source;
+    int fd = find(c, name, &source);
     if (fd < 0)
         child_raise(L, "script-open", place, require_hint(c, name), "require: %s",
                     errno == ELOOP || errno == ENOTDIR
-                        ? arena_print(c->arena, "%s is a link", shown)
-                        : arena_print(c->arena, "there is no script %s", shown));
-    load_open_file(c, fd, shown, library);
+                        ? arena_print(c->arena, "%s is a link", source.name)
+                        : arena_print(c->arena, "there is no script %s", source.name));
+    load_open_file(c, fd, source);
     lua_pushvalue(L, 1);
-    if (library)
+    if (source.library)
         child_push_core(c);
     else
         lua_pushnil(L);

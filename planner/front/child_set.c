@@ -78,7 +78,8 @@ static int push_keys(lua_State *L, int index)
     return lua_gettop(L);
 }
 
-/* model.layers = 2 changes the model's config, where it must be already. Leaves the table on top. */
+/* model.layers = 2 changes the model's config, where it must be already. Leaves the table on top.
+ */
 static void enter_model(Child *c, Setting *s)
 {
     lua_State *L = c->L;
@@ -125,8 +126,8 @@ static void enter_parallel(Child *c, Setting *s)
     lua_remove(L, list);
     const char *rest = s->n == 2 && strcmp(wanted, "ac") == 0 ? "mode" : NULL;
     if (rest != NULL) s->part[s->n++] = rest;
-    s->path = arena_print(c->arena, "parallel.%lld.%s", (long long)found,
-                          s->n > 2 ? s->part[2] : "");
+    s->path =
+        arena_print(c->arena, "parallel.%lld.%s", (long long)found, s->n > 2 ? s->part[2] : "");
 }
 
 /* Walks all parts but the last, making tables that are not there. */
@@ -158,7 +159,8 @@ static void apply(Child *c, const char *text)
     Setting s = {.n = 0};
     char *path = arena_copy(c->arena, text, (size_t)(equals - text));
     s.path = arena_dup(c->arena, path);
-    uint32_t source = child_source(c, arena_print(c->arena, "--set %s", text), NULL, 0, false);
+    Source own = {.name = arena_print(c->arena, "--set %s", text)};
+    uint32_t source = child_source(c, &own);
     s.place = (Place){source, 0};
     for (char *part = path; part != NULL && s.n < MOST_PARTS - 1;) {
         char *dot = strchr(part, '.');

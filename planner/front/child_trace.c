@@ -61,14 +61,16 @@ static int core_fail(lua_State *L)
     Child *c = child_of(L);
     const char *rule = luaL_checkstring(L, 1), *text = luaL_checkstring(L, 2);
     const char *hint = luaL_optstring(L, 3, NULL);
-    Place place = lua_isnoneornil(L, 4) ? child_place(c, true)
-                                        : unpack_place(c, luaL_checkinteger(L, 4));
+    Place place =
+        lua_isnoneornil(L, 4) ? child_place(c, true) : unpack_place(c, luaL_checkinteger(L, 4));
     child_raise(L, rule, place, hint, "%s", text);
 }
 
 static int core_place(lua_State *L)
 {
-    lua_pushinteger(L, pack_place(child_place(child_of(L), true)));
+    Child *c = child_of(L);
+    lua_pushinteger(L,
+                    pack_place(lua_toboolean(L, 1) ? child_plan_place(c) : child_place(c, true)));
     return 1;
 }
 
@@ -104,8 +106,8 @@ static ModuleId check_module(lua_State *L, const Graph *g, int arg)
 static void check_size(Child *c, const Graph *g, Place place)
 {
     if (g->nodes.n + g->modules.n + g->tensors.n < CHILD_MOST_NODES) return;
-    child_raise(c->L, "out-of-range", place, NULL, "the model has more than %d modules, tensors and ops",
-                CHILD_MOST_NODES);
+    child_raise(c->L, "out-of-range", place, NULL,
+                "the model has more than %d modules, tensors and ops", CHILD_MOST_NODES);
 }
 
 /* module(path, class, parent, is_block, fsdp2_shard, layer, place) -> id */
@@ -137,7 +139,8 @@ static int core_module(lua_State *L)
     return 1;
 }
 
-/* param(name, module, place, tp, column_dim, row_dim, init, a, b, input_embedding, dims...) -> id */
+/* param(name, module, place, tp, column_dim, row_dim, init, a, b, input_embedding, dims...) -> id
+ */
 static int core_param(lua_State *L)
 {
     static const char *const styles[] = {"none", "column", "row", "vocab", NULL};
@@ -256,8 +259,8 @@ static int core_op(lua_State *L)
     }
     Attrs attrs = read_attrs(L, 3);
     Diag d = diag_in(c->arena);
-    TensorId out = graph_op(g, c->arena, op, in, (uint32_t)n_in, DT_f32, &attrs, module,
-                            loc_of(c, place), &d);
+    TensorId out =
+        graph_op(g, c->arena, op, in, (uint32_t)n_in, DT_f32, &attrs, module, loc_of(c, place), &d);
     if (out == 0 || d.n_errors > 0) {
         const Diagnostic *item = d.items.n > 0 ? &d.items.at[0] : NULL;
         child_raise(L, "shape-mismatch", place, item != NULL ? item->hint : NULL, "%s",
@@ -278,10 +281,10 @@ static int core_batch(lua_State *L)
     Place place = unpack_place(c, luaL_checkinteger(L, 1));
     const int64_t dim[] = {c->answer.batch, c->answer.seq};
     TensorId out[2];
-    out[0] = graph_tensor(&t->graph, c->arena, "tokens", ROLE_input, DT_i32, 2, dim,
-                          loc_of(c, place));
-    out[1] = graph_tensor(&t->graph, c->arena, "labels", ROLE_input, DT_i32, 2, dim,
-                          loc_of(c, place));
+    out[0] =
+        graph_tensor(&t->graph, c->arena, "tokens", ROLE_input, DT_i32, 2, dim, loc_of(c, place));
+    out[1] =
+        graph_tensor(&t->graph, c->arena, "labels", ROLE_input, DT_i32, 2, dim, loc_of(c, place));
     static const Attrs none;
     graph_node(&t->graph, c->arena, OP_batch, NULL, 0, out, 2, &none, 0, loc_of(c, place));
     put_op(c, OP_batch, out[0], 0, place, NULL, 0, &none);
@@ -328,9 +331,10 @@ static int core_seq(lua_State *L)
 void child_push_core(Child *c)
 {
     static const luaL_Reg functions[] = {
-        {"wrap", core_wrap},     {"fail", core_fail},   {"place", core_place}, {"near", core_near},
-        {"dims", core_dims},     {"param", core_param}, {"op", core_op},       {"batch", core_batch},
-        {"module", core_module}, {"loss", core_loss},   {"name", core_name},   {"seq", core_seq},
+        {"wrap", core_wrap}, {"fail", core_fail},   {"place", core_place},
+        {"near", core_near}, {"dims", core_dims},   {"param", core_param},
+        {"op", core_op},     {"batch", core_batch}, {"module", core_module},
+        {"loss", core_loss}, {"name", core_name},   {"seq", core_seq},
         {NULL, NULL}};
     lua_State *L = c->L;
     if (luaL_newmetatable(L, core_key)) luaL_setfuncs(L, functions, 0);
@@ -372,10 +376,10 @@ void child_trace(Child *c)
     lua_pushinteger(L, c->answer.seq);
     Place place = {0, 0};
     child_kind(L, -7, &place);
-    Place model = scan_call(c, place, "plan").open != 0
-                      ? (Place){place.source,
-                                scan_key(c, scan_call(c, place, "plan"), "model").line}
-                      : place;
+    Place model =
+        scan_call(c, place, "plan").open != 0
+            ? (Place){place.source, scan_key(c, scan_call(c, place, "plan"), "model").line}
+            : place;
     lua_pushinteger(L, pack_place(model));
     lua_call(L, 5, 0);
 }

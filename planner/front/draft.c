@@ -153,8 +153,9 @@ static bool in_range(Draft *draft, const char *path, const Field *f, Loc loc, co
 {
     double value = v->kind == RECORD_int ? (double)v->integer : v->number;
     if (value >= f->least && value <= f->most) return true;
-    diag_error(draft->d, FAULT_input, "out-of-range", loc, "%s = %s must be between %.15g and %.15g",
-               path, shown(draft->arena, v), f->least, f->most);
+    diag_error(draft->d, FAULT_input, "out-of-range", loc,
+               "%s = %s must be between %.15g and %.15g", path, shown(draft->arena, v), f->least,
+               f->most);
     return false;
 }
 
@@ -230,8 +231,8 @@ static bool store(Draft *draft, const char *path, const Field *f, Loc loc, Value
     case FIELD_u64: return store_integer(draft, path, f, loc, v, at);
     case FIELD_axis:
         if (v->kind == RECORD_int && v->integer == 0) {
-            diag_error(draft->d, FAULT_input, "out-of-range", loc, "%s = 0: an axis has 1 rank or more",
-                       path);
+            diag_error(draft->d, FAULT_input, "out-of-range", loc,
+                       "%s = 0: an axis has 1 rank or more", path);
             diag_hint(draft->d, "-1 means whatever is left");
             return false;
         }
@@ -274,7 +275,8 @@ static void new_pass(Draft *draft, const char *path, Loc loc, const char *word)
         if (strcmp(names[i], word) == 0) found = i;
     if (found == PASS_NAME_COUNT) {
         diag_error(draft->d, FAULT_input, "wrong-type", loc, "%s: %s{} is no pass", path, word);
-        diag_hint(draft->d, "parallel is a list of %s", list_of(draft->arena, names, PASS_NAME_COUNT));
+        diag_hint(draft->d, "parallel is a list of %s",
+                  list_of(draft->arena, names, PASS_NAME_COUNT));
     } else if (c->n_passes == MOST_PASSES) {
         diag_error(draft->d, FAULT_input, "out-of-range", loc, "more than %d passes", MOST_PASSES);
     } else {
@@ -296,7 +298,8 @@ static void pass_field(Draft *draft, const char *path, Loc loc, Value *v)
     const char *dot = strchr(item, '.');
     if (strspn(item, "0123456789") != (dot != NULL ? (size_t)(dot - item) : strlen(item))) {
         if (dot == NULL) {
-            diag_error(draft->d, FAULT_input, "unknown-key", loc, "unknown key '%s' in parallel{}", item);
+            diag_error(draft->d, FAULT_input, "unknown-key", loc, "unknown key '%s' in parallel{}",
+                       item);
             diag_hint(draft->d, "parallel is a list: { tp{}, ac \"full\", fsdp2{} }");
         }
         return;

@@ -1,14 +1,14 @@
 /* Every key that a plan may have: one row each, with its type, range and place in the Draft. */
 #include <assert.h>
 #include <math.h>
-#include <stdlib.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "planner/front/fields.h"
 
-#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
-#define IN(member) offsetof(Draft, member)
+#define WORDS(...)      ((const char *const[]){__VA_ARGS__, NULL})
+#define IN(member)      offsetof(Draft, member)
 #define IN_PASS(member) offsetof(PassConfig, member)
 
 static const double MOST = 9.0e15; /* integers up to here are exact as doubles */
@@ -32,7 +32,7 @@ static const Field plan_fields[] = {
     MESH_AXES(X)
 #undef X
 
-    {"precision", FIELD_table, 0, 0, 0, NULL},
+        {"precision", FIELD_table, 0, 0, 0, NULL},
     {"precision.param", FIELD_dtype, IN(config.param), 0, 0, NULL},
     {"precision.compute", FIELD_dtype, IN(config.compute), 0, 0, NULL},
     {"precision.reduce", FIELD_dtype, IN(config.reduce), 0, 0, NULL},
@@ -88,8 +88,12 @@ static const Field plan_fields[] = {
      NULL},
     {"cluster.device.peak_flops", FIELD_table, 0, 0, 0, NULL},
 #define X(name, bytes)                                                                             \
-    {"cluster.device.peak_flops." #name, FIELD_f64,                                                \
-     IN(config.cluster.device.peak_flops[DT_##name]), 0, 1e18, NULL},
+    {"cluster.device.peak_flops." #name,                                                           \
+     FIELD_f64,                                                                                    \
+     IN(config.cluster.device.peak_flops[DT_##name]),                                              \
+     0,                                                                                            \
+     1e18,                                                                                         \
+     NULL},
     DTYPES(X)
 #undef X
 };

@@ -65,8 +65,7 @@ static _Noreturn void be_child(const char *path, const char *code, const FrontOp
     for (int fd = 3; fd < 256; fd++)
         if (fd != c->fd && fd != c->words) close(fd);
     const char *slash = strrchr(path, '/');
-    const char *folder =
-        slash == NULL ? "." : arena_copy(arena, path, (size_t)(slash - path) + 1);
+    const char *folder = slash == NULL ? "." : arena_copy(arena, path, (size_t)(slash - path) + 1);
     c->script_dir = code != NULL ? -1 : open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     c->library_dir = open(front_scripts_dir(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     child_run(c);
@@ -78,7 +77,8 @@ static bool start(Script *s, const char *path, const char *code, const FrontOpti
     Loc here = {path, 0};
     int pair[2], words[2];
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0)
-        return diag_error(d, FAULT_internal, "front-process", here, "socketpair: %s", strerror(errno));
+        return diag_error(d, FAULT_internal, "front-process", here, "socketpair: %s",
+                          strerror(errno));
     if (pipe(words) != 0) {
         close(pair[0]);
         close(pair[1]);
@@ -194,9 +194,9 @@ static void explain_end(Script *s, Draft *draft, int status, StreamState state)
                    s->cpu_s, words.function);
         return;
     }
-    bool over_time = state == STREAM_late ||
-                     (WIFSIGNALED(status) &&
-                      (WTERMSIG(status) == SIGXCPU || WTERMSIG(status) == SIGKILL));
+    bool over_time =
+        state == STREAM_late ||
+        (WIFSIGNALED(status) && (WTERMSIG(status) == SIGXCPU || WTERMSIG(status) == SIGKILL));
     if (over_time)
         diag_error(draft->d, FAULT_input, "no-progress", loc,
                    "stopped after %g s: the script makes no progress", s->cpu_s);
@@ -224,7 +224,8 @@ static bool listen_to(Script *s, Draft *draft, Rebuild *b, bool shrink)
     close(s->fd);
     if (state == STREAM_late || damaged) kill(s->pid, SIGKILL);
     int status = 0;
-    while (waitpid(s->pid, &status, 0) < 0 && errno == EINTR) {}
+    while (waitpid(s->pid, &status, 0) < 0 && errno == EINTR) {
+    }
     if (damaged)
         diag_error(draft->d, FAULT_internal, "front-damaged", (Loc){draft->config.file, 0},
                    "the process that evaluates the script sent what cannot be understood");
@@ -239,8 +240,8 @@ static bool sets_are_fine(const FrontOptions *options, Diag *d)
 {
     uint32_t before = d->n_errors;
     if (options->n_set > CHILD_MOST_SETS)
-        return diag_error(d, FAULT_usage, "set-syntax", (Loc){NULL, 0}, "more than %d --set options",
-                          CHILD_MOST_SETS);
+        return diag_error(d, FAULT_usage, "set-syntax", (Loc){NULL, 0},
+                          "more than %d --set options", CHILD_MOST_SETS);
     for (uint32_t i = 0; i < options->n_set; i++) {
         const char *text = options->set[i], *equals = strchr(text, '=');
         size_t n = equals != NULL ? (size_t)(equals - text) : 0, parts = 1;
@@ -315,17 +316,17 @@ bool front_cluster(const char *name, uint32_t nodes, Arena *arena, Cluster *clus
         return false;
     }
     /* The smallest plan there is, on one device, only to read the cluster. */
-    const char *code =
-        arena_print(arena,
-                    "local nn = require 'tandem.nn'\n"
-                    "local c = require 'clusters.%s' { nodes = %u }\n"
-                    "local shards = c.nodes * c.devices_per_node\n"
-                    "local e = nn.embedding(2, 2)\n"
-                    "return plan { cluster = c, batch = { seq = 1 }, mesh = { dp_shard = shards > 0 and "
-                    "shards or 1 },\n"
-                    "precision = { compute = 'fp32' }, model = nn.module { e = e,\n"
-                    "forward = function(m, x, y) return nn.cross_entropy(m.e(x), y) end } }\n",
-                    name, nodes);
+    const char *code = arena_print(
+        arena,
+        "local nn = require 'tandem.nn'\n"
+        "local c = require 'clusters.%s' { nodes = %u }\n"
+        "local shards = c.nodes * c.devices_per_node\n"
+        "local e = nn.embedding(2, 2)\n"
+        "return plan { cluster = c, batch = { seq = 1 }, mesh = { dp_shard = shards > 0 and "
+        "shards or 1 },\n"
+        "precision = { compute = 'fp32' }, model = nn.module { e = e,\n"
+        "forward = function(m, x, y) return nn.cross_entropy(m.e(x), y) end } }\n",
+        name, nodes);
     Draft *draft = arena_alloc(arena, sizeof *draft);
     *draft = draft_new(arena, d);
     uint32_t before = d->n_errors;

@@ -84,8 +84,8 @@ static void set_dtypes(Rebuild *b, const Node *n)
     DType wide = b->draft->config.compute == DT_f64 ? DT_f64 : DT_f32;
     for (uint32_t j = 0; j < n->n_out; j++) {
         Tensor *t = &g->tensors.at[n->out[j]];
-        bool statistic = j > 0 || n->op == OP_xent_max || n->op == OP_xent_pick ||
-                         n->op == OP_xent_sumexp;
+        bool statistic =
+            j > 0 || n->op == OP_xent_max || n->op == OP_xent_pick || n->op == OP_xent_sumexp;
         if (statistic) t->dtype = wide;
     }
     if (n->op != OP_xent_loss) return;
@@ -149,8 +149,8 @@ static bool add_op(Rebuild *b, Reader *r)
     OpClass class_ = op_info((OpKind)op)->class_;
     if (class_ != OP_CLASS_compute && class_ != OP_CLASS_contract) return false;
     if ((n_in == 0) != (op == OP_batch) || first != next_tensor(g)) return false;
-    TensorId out = op == OP_batch ? add_batch(b, loc)
-                                  : add_node(b, (OpKind)op, in, n_in, &attrs, module, loc);
+    TensorId out =
+        op == OP_batch ? add_batch(b, loc) : add_node(b, (OpKind)op, in, n_in, &attrs, module, loc);
     return out == first;
 }
 

@@ -62,28 +62,7 @@ local function shrink(c, mesh)
   return small
 end
 
-local function words(t)
-  local list = {}
-  for key in pairs(t) do list[#list + 1] = key end
-  return table.concat(list, ", ")
-end
-
 return function(what)
-  local options = type(what) == "table" and what or { size = what }
-  local size = options.size
-  if not sizes[size] then
-    error(("models.gpt2 has no size '%s'; it has %s"):format(tostring(size), words(sizes)), 2)
-  end
-  local config = {}
-  for key, value in pairs(defaults) do config[key] = value end
-  for key, value in pairs(sizes[size]) do config[key] = value end
-  for key, value in pairs(options) do
-    if key ~= "size" then
-      if config[key] == nil then
-        error(("models.gpt2 has no option '%s'; it has %s"):format(tostring(key), words(config)), 2)
-      end
-      config[key] = value
-    end
-  end
-  return { name = "gpt2-" .. size, config = config, build = build, shrink = shrink }
+  local name, config = nn.family("gpt2", what, sizes, defaults)
+  return { name = name, config = config, build = build, shrink = shrink }
 end

@@ -1,0 +1,100 @@
+-- What the tandem library knows of values, and the checks of arguments: each failure names the
+-- function that was called, what it expected and what it got, on the line that called it.
+local _, core = ...
+local check = {
+  modules = {},  -- module -> what we know of it
+  tensors = {},  -- tensor -> its id in the graph
+  inits = {},    -- initial value -> its kind and numbers
+}
+local modules, tensors, inits = check.modules, check.tensors, check.inits
+
+function check.words(t)
+  local list = {}
+  for key in pairs(t) do if type(key) == "string" then list[#list + 1] = key end end
+  return list
+end
+
+function check.kind_of(value)
+  if type(value) ~= "table" then return type(value) end
+  if modules[value] then return "module (nn." .. modules[value].class .. ")" end
+  return tensors[value] and "tensor" or "table"
+end
+
+function check.shape_text(shape) return "[" .. table.concat(shape, ", ") .. "]" end
+
+-- ---- checks of arguments
+
+function check.count(who, what, value, default)
+  if value == nil and default ~= nil then return default end
+  if math.type(value) == "float" and math.tointeger(value) then value = math.tointeger(value) end
+  if math.type(value) ~= "integer" then
+    core.fail("wrong-type", ("%s: %s must be an integer, not %s"):format(who, what, check.kind_of(value)))
+  end
+  if value < 1 or value > 1 << 30 then
+    core.fail("out-of-range", ("%s: %s = %d must be between 1 and 2^30"):format(who, what, value))
+  end
+  return value
+end
+
+function check.number(who, what, value, default)
+  if value == nil then return default end
+  if type(value) ~= "number" then
+    core.fail("wrong-type", ("%s: %s must be a number, not %s"):format(who, what, check.kind_of(value)))
+  end
+  if not (value > -1e300 and value < 1e300) then
+    core.fail("out-of-range", ("%s: %s is not finite"):format(who, what))
+  end
+  return value + 0.0
+end
+
+function check.options(who, options, known)
+  if options == nil then return {} end
+  if type(options) ~= "table" or modules[options] or tensors[options] then
+    core.fail("wrong-type", ("%s: options must be a table, not %s"):format(who, check.kind_of(options)))
+  end
+  for key in pairs(options) do
+    if not known[key] then
+      core.fail("unknown-key", ("unknown key '%s' in %s"):format(tostring(key), who),
+        core.near(tostring(key), check.words(known)) or "keys: " .. table.concat(check.words(known), ", "))
+    end
+  end
+  return options
+end
+
+function check.flag(who, what, value, default)
+  if value == nil then return default end
+  if type(value) ~= "boolean" then
+    core.fail("wrong-type", ("%s: %s must be true or false, not %s"):format(who, what, check.kind_of(value)))
+  end
+  return value
+end
+
+function check.tensor(who, what, value, n_dims)
+  if not tensors[value] then
+    core.fail("wrong-type", ("%s: %s must be a tensor, not %s"):format(who, what, check.kind_of(value)),
+      modules[value] and "call the module to get its output" or nil)
+  end
+  if n_dims and #value.shape ~= n_dims then
+    core.fail("shape-mismatch", ("%s: %s has shape %s, expected %d dimensions"):format(who, what,
+      check.shape_text(value.shape), n_dims))
+  end
+  return tensors[value]
+end
+
+function check.module(who, what, value)
+  if not modules[value] then
+    core.fail("wrong-type", ("%s: %s must be a module, not %s"):format(who, what, check.kind_of(value)))
+  end
+  return modules[value]
+end
+
+function check.init(who, value, default)
+  if value == nil then return inits[default] end
+  if not inits[value] then
+    core.fail("wrong-type", ("%s: init must be nn.normal(mean, deviation), nn.uniform(from, to), nn.zeros "
+      .. "or nn.ones, not %s"):format(who, check.kind_of(value)))
+  end
+  return inits[value]
+end
+
+return check
