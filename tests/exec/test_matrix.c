@@ -1,0 +1,173 @@
+/* Any legal plan computes what one rank computes: every mesh of data and tensor parallelism up to 8
+ * ranks, with and without sequence parallelism, each way of checkpointing, one and three
+ * micro-batches, odd sizes. In fp64 on loopback, per tensor, on every rank; and the highest byte
+ * that was written in the poisoned arena is the last byte that was planned. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "exec/exec.h"
+#include "tests/support/tiny.h"
+
+#define TOLERANCE 1e-10
+
+/* The seed decides the interleaving too: it is printed with a failure. */
+static void check(const Tiny *t, uint64_t seed)
+{
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Tiny one = tiny_one_rank(t);
+    const Plan *plan = tiny_plan(t, true, arena, &d);
+    const Plan *reference = plan ? tiny_plan(&one, true, arena, &d) : NULL;
+    const DataSource *data = data_synthetic(7, t->vocab, 0.1, arena);
+    BackendOptions options = {.order_seed = seed};
+    VerifyResult result = {.n_tensors = 0};
+    bool fine =
+        reference && exec_verify(plan, reference, data, &options, TOLERANCE, arena, &result, &d);
+    if (!fine || result.highest_touched != result.predicted_bytes) {
+        Str s = str_in(arena);
+        diag_print(&d, &s);
+        print_error("%s dp_shard %u dp_replicate %u tp %u seq %d ac %d micro-batches %u layers %u "
+                    "order seed %llu: touched %llu of %llu\n%s",
+                    t->gpt2 ? "gpt2" : "llama", t->dp_shard, t->dp_replicate, t->tp,
+                    t->tp_options.sequence, (int)t->ac, t->microbatches, t->layers,
+                    (unsigned long long)seed, (unsigned long long)result.highest_touched,
+                    (unsigned long long)result.predicted_bytes, str_text(&s));
+        fail();
+    }
+    assert_true(result.n_tensors > 10);
+    assert_true(result.worst_gradient <= TOLERANCE && result.norm_error <= TOLERANCE);
+    arena_free(arena);
+}
+
+static Tiny sizes(bool gpt2)
+{
+    Tiny t = tiny_default();
+    t.gpt2 = gpt2;
+    t.groups = 8;
+    t.head_dim = 2;
+    t.dim = 15;
+    t.hidden = 24;
+    t.vocab = 37;
+    return t;
+}
+
+static void each(bool gpt2, bool shard)
+{
+    uint64_t seed = 1;
+    for (uint32_t data = 1; data <= 8; data *= 2)
+        for (uint32_t tp = 1; tp * data <= 8; tp *= 2)
+            for (int sequence = 0; sequence <= (tp > 1); sequence++)
+                for (int ac = AC_none; ac <= AC_selective; ac++)
+                    for (uint32_t m = 1; m <= 3; m += 2) {
+                        Tiny t = sizes(gpt2);
+                        if (shard)
+                            t.dp_shard = data;
+                        else
+                            t.dp_replicate = data;
+                        t.tp = tp;
+                        t.tp_options.sequence = sequence;
+                        t.ac = (AcMode)ac;
+                        t.microbatches = m;
+                        check(&t, seed++);
+                    }
+}
+
+static void llama_fsdp2(void **state)
+{
+    (void)state;
+    each(false, true);
+}
+
+static void llama_ddp(void **state)
+{
+    (void)state;
+    each(false, false);
+}
+
+static void gpt2_fsdp2(void **state)
+{
+    (void)state;
+    each(true, true);
+}
+
+static void gpt2_ddp(void **state)
+{
+    (void)state;
+    each(true, false);
+}
+
+static void hsdp(void **state)
+{
+    (void)state;
+    for (uint32_t tp = 1; tp <= 2; tp++)
+        for (uint32_t m = 1; m <= 3; m += 2) {
+            Tiny t = sizes(false);
+            t.dp_replicate = 2, t.dp_shard = 2, t.tp = tp, t.microbatches = m;
+            t.ac = AC_full;
+            check(&t, 11 * tp + m);
+        }
+}
+
+/* Every option that changes which collectives there are. */
+static void options(void **state)
+{
+    (void)state;
+    for (uint32_t bits = 0; bits < 256; bits++) {
+        if (bits * 2654435761u >> 28 != 3) continue; /* a sample of them */
+        Tiny t = sizes(bits & 1);
+        t.dp_shard = 2, t.tp = 2, t.microbatches = bits & 2 ? 3 : 2, t.layers = bits & 4 ? 3 : 1;
+        t.tp_options.sequence = bits & 8;
+        t.tp_options.loss_parallel = bits & 16;
+        t.tp_options.keep_gathered = bits & 32;
+        t.tp_options.share_gathers = !(bits & 64);
+        t.fsdp2.reshard_root = bits & 128;
+        t.fsdp2.prefetch = bits % 3;
+        t.fsdp2.defer_grad_sync = bits % 5 == 1;
+        t.fsdp2.reshard_after_forward = bits % 7 > 3 ? RESHARD_false : RESHARD_true;
+        t.sgd = bits % 11 == 3;
+        check(&t, bits + 1);
+    }
+}
+
+static void reshard_to_a_part(void **state)
+{
+    (void)state;
+    Tiny t = sizes(false);
+    t.dp_shard = 4, t.layers = 3, t.microbatches = 2;
+    t.fsdp2.reshard_after_forward = RESHARD_to, t.fsdp2.reshard_to = 2;
+    check(&t, 3);
+    t.tp = 2;
+    check(&t, 4);
+}
+
+/* Many interleavings of one plan with everything in it. */
+static void interleavings(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        Tiny t = sizes(false);
+        t.dp_shard = 2, t.tp = 2, t.microbatches = 3, t.ac = AC_selective;
+        check(&t, seed * 7919);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(llama_fsdp2),
+        cmocka_unit_test(llama_ddp),
+        cmocka_unit_test(gpt2_fsdp2),
+        cmocka_unit_test(gpt2_ddp),
+        cmocka_unit_test(hsdp),
+        cmocka_unit_test(options),
+        cmocka_unit_test(reshard_to_a_part),
+        cmocka_unit_test(interleavings),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
