@@ -16,11 +16,12 @@
 typedef struct Options {
     LIST(const char *) set;
     const char *db, *color, *after, *backend, *data, *output, *cluster, *nodes, *ranks;
-    const char *seed_text, *role_text, *n_text, *steps_text, *limit_text, *timeout_text;
+    const char *seed_text, *role_text, *n_text, *steps_text, *every_text, *limit_text,
+        *timeout_text;
     bool json, quiet, verbose, help, dry_run, text, trace, unfolded, verify, poison, native;
     /* the checked values of the texts above */
     uint64_t seed;
-    uint32_t role, n, steps, limit, n_nodes; /* 0 when not given, role UINT32_MAX */
+    uint32_t role, n, steps, every, limit, n_nodes; /* 0 when not given, role UINT32_MAX */
     double timeout_s;
 } Options;
 

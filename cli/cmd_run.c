@@ -69,7 +69,9 @@ static bool predict_here(Cli *cli, const PlanFile *file, Prediction *prediction)
                               .trace = true,
                               .unfolded = true,
                               .keep = true};
-    bool fine = run_cluster(cli, file, cluster) && predict(cli, file, store, &options, prediction);
+    bool fine = run_cluster(cli, file, cluster);
+    if (is_loopback(cli)) cluster->cores_per_node = 1; /* all ranks in one thread */
+    fine = fine && predict(cli, file, store, &options, prediction);
     store_close(store);
     return fine;
 }
@@ -170,8 +172,7 @@ static void run_here(Cli *cli, const PlanFile *file)
     exec_options(cli, file, &options);
     options.data = run_data(cli, file);
     if (options.data == NULL) return;
-    Progress progress = {.cli = cli, .n_steps = options.steps};
-    progress.every = cli->options.verbose || isatty(STDOUT_FILENO);
+    Progress progress = {.cli = cli, .n_steps = options.steps, .every = progress_every(cli)};
     for (uint32_t i = 0; i < file->plan->programs.n; i++)
         if (file->plan->programs.at[i].bytes > progress.bytes)
             progress.bytes = file->plan->programs.at[i].bytes;

@@ -42,6 +42,13 @@ bool run_launch(Cli *cli, uint32_t n_ranks, const char *const *argv)
     LIST(const char *) words = {NULL, 0, 0};
     list_push(cli->arena, &words, own_path(cli));
     for (uint32_t i = 1; argv[i] != NULL; i++) list_push(cli->arena, &words, argv[i]);
+    /* Some launchers give ranks a terminal of their own: what ours is, only this process knows. */
+    list_push(cli->arena, &words,
+              color_wanted(cli, STDOUT_FILENO) ? "--color=always" : "--color=never");
+    if (cli->verb->options & OPTIONS_run) {
+        list_push(cli->arena, &words, "--every");
+        list_push(cli->arena, &words, arena_print(cli->arena, "%" PRIu32, progress_every(cli)));
+    }
     list_push(cli->arena, &words, NULL);
     double timeout_s = cli->options.timeout_s > 0 ? cli->options.timeout_s : 60;
     LaunchOptions options = {.n_ranks = n_ranks, .timeout_s = timeout_s};

@@ -49,6 +49,8 @@ static const Option option_table[] = {
      "text to train on, byte by byte, instead of the plan's"},
     {"verify", 0, OPTION_flag, NULL, FIELD(verify), OPTIONS_run,
      "run a scaled-down plan in fp64 and compare it with one rank, tensor by tensor"},
+    {"every", 0, OPTION_text, "N", FIELD(every_text), OPTIONS_run,
+     "print each Nth step (default 10; 1 on a terminal and with -v)"},
     {"timeout", 0, OPTION_text, "SECONDS", FIELD(timeout_text), OPTIONS_run,
      "end the run when a communication takes longer (default 60)"},
     {"poison", 0, OPTION_flag, NULL, FIELD(poison), OPTIONS_run,
@@ -132,6 +134,7 @@ static bool check_values(Cli *cli)
     fine = read_small(cli, "role", o->role_text, &o->role) && fine;
     fine = read_small(cli, "ranks", o->n_text, &o->n) && fine;
     fine = read_small(cli, "steps", o->steps_text, &o->steps) && fine;
+    fine = read_small(cli, "every", o->every_text, &o->every) && fine;
     fine = read_small(cli, "limit", o->limit_text, &o->limit) && fine;
     fine = read_small(cli, "nodes", o->nodes, &o->n_nodes) && fine;
     if (o->n_text != NULL && o->n == 0) fine = bad_value(cli, "ranks", o->n_text, "at least 1");

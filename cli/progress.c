@@ -8,11 +8,15 @@
 
 #include "cli/run.h"
 
-enum { EVERY = 10 };
+uint32_t progress_every(const Cli *cli)
+{
+    if (cli->options.every > 0) return cli->options.every;
+    return cli->options.verbose || isatty(STDOUT_FILENO) ? 1 : 10;
+}
 
 static bool is_shown(const Progress *p, uint32_t step)
 {
-    return p->every || step % EVERY == 0 || step + 1 == p->n_steps;
+    return step % p->every == 0 || step + 1 == p->n_steps;
 }
 
 void progress_step(void *self, const StepRow *row, uint64_t tokens)

@@ -11,14 +11,14 @@ void run_verify(Cli *cli);
 /* What the first process prints while a run goes on. */
 typedef struct Progress {
     Cli *cli;
-    uint32_t n_steps, done;
+    uint32_t n_steps, done, every;
     Ps predicted_ps; /* 0: no prediction */
     uint64_t bytes;  /* of the arena */
     double first_loss, last[10];
     double seconds;
-    bool every; /* step, not only each tenth */
     LIST(Ps) times;
 } Progress;
+uint32_t progress_every(const Cli *cli); /* which steps are printed */
 void progress_step(void *self, const StepRow *row, uint64_t tokens);
 /* Median of the steps after the first two. */
 Ps progress_median(Progress *progress);
