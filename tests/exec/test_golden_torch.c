@@ -13,6 +13,7 @@
 
 #include "exec/backend.h"
 #include "exec/flat.h"
+#include "planner/front/front.h"
 #include "planner/passes/passes.h"
 #include "tests/support/eval.h"
 #include "tests/support/golden.h"
@@ -23,13 +24,20 @@ enum { STEPS = 3 };
 static const Attrs adamw = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-6, .weight_decay = 0.1};
 static const double lr = 1e-2, clip = 0.5;
 
+/* The golden batch, cut into micro-steps. */
+typedef struct Batch {
+    const Golden *golden;
+    int64_t per_microbatch; /* samples */
+} Batch;
+
 static void fill_data(void *self, int64_t step, uint32_t microbatch, int64_t first, int64_t n,
                       int64_t seq, int32_t *tokens, int32_t *labels)
 {
-    const Golden *golden = self;
-    (void)step, (void)microbatch;
-    const GoldenTensor *t = golden_find(golden, "", "tokens"),
-                       *l = golden_find(golden, "", "labels");
+    const Batch *b = self;
+    const GoldenTensor *t = golden_find(b->golden, "", "tokens");
+    const GoldenTensor *l = golden_find(b->golden, "", "labels");
+    (void)step;
+    first += microbatch * b->per_microbatch;
     assert_int_equal(t->dim[1], seq);
     assert_true(first + n <= t->dim[0]);
     memcpy(tokens, (const int32_t *)t->at + first * seq, (size_t)(n * seq) * sizeof *tokens);
@@ -147,7 +155,8 @@ static void check_model(const char *file, void (*build)(Graph *, Arena *, int64_
     const GoldenTensor *tokens = golden_find(&golden, "", "tokens");
     Graph g;
     build(&g, arena, tokens->dim[0], (double)tokens->elements);
-    DataSource data = {.self = &golden, .fill = fill_data};
+    Batch batch = {.golden = &golden};
+    DataSource data = {.self = &batch, .fill = fill_data};
     Eval e = eval_new(arena, &g, DT_f64, &data);
     load_parameters(&e, &golden);
     Value *m = arena_array(arena, g.tensors.n, sizeof *m),
@@ -318,6 +327,16 @@ static Config config_of(const Golden *golden, const Shards *shards)
     return c;
 }
 
+static Plan *compile(const Config *config, Graph *g, Arena *arena, Diag *diag)
+{
+    LowerOptions lower = lower_options_default();
+    Plan *plan = passes_compile(config, g, &lower, NULL, arena, diag);
+    Str text = str_in(arena);
+    diag_print(diag, &text);
+    if (plan == NULL) fail_msg("%s", str_text(&text));
+    return plan;
+}
+
 static void check_program(const char *file, void (*build)(Graph *, Arena *, int64_t, double),
                           const Shards *shards)
 {
@@ -329,16 +348,52 @@ static void check_program(const char *file, void (*build)(Graph *, Arena *, int6
     Graph g;
     build(&g, arena, tokens->dim[0], (double)tokens->elements);
     Config config = config_of(&golden, shards);
-    LowerOptions lower = lower_options_default();
-    Plan *plan = passes_compile(&config, &g, &lower, NULL, arena, &diag);
-    Str text = str_in(arena);
-    diag_print(&diag, &text);
-    if (plan == NULL) fail_msg("%s", str_text(&text));
-    DataSource data = {.self = &golden, .fill = fill_data};
+    Plan *plan = compile(&config, &g, arena, &diag);
+    Batch batch = {&golden, plan->step.micro_batch};
+    DataSource data = {.self = &batch, .fill = fill_data};
     print_message("dp_shard %u dp_replicate %u tp %u\n", shards->dp_shard, shards->dp_replicate,
                   shards->tp);
     run_plan(plan, &golden, &data, arena, &diag);
     arena_free(arena);
+}
+
+/* The whole way: a script of the shipped model, with `set` changes, against the golden tensors. */
+static void check_script(const char *name, const char *const *set, uint32_t n_set)
+{
+    Arena *arena = arena_new();
+    Diag diag = diag_in(arena);
+    Golden golden;
+    Config config;
+    Graph g;
+    FrontOptions options = {.set = set, .n_set = n_set};
+    const char *path = arena_print(arena, "%s/tests/data/golden/%s.lua", TANDEM_SOURCE_DIR, name);
+    assert_true(golden_read(arena_print(arena, "%s.safetensors", name), arena, &golden));
+    if (!front_load(path, &options, arena, &config, &g, &diag)) {
+        Str text = str_in(arena);
+        diag_print(&diag, &text);
+        fail_msg("%s", str_text(&text));
+    }
+    assert_true(config.optimizer.beta2 == adamw.beta2 && config.optimizer.eps == adamw.eps);
+    Plan *plan = compile(&config, &g, arena, &diag);
+    Batch batch = {&golden, plan->step.micro_batch};
+    DataSource data = {.self = &batch, .fill = fill_data};
+    print_message("%s.lua on %u ranks\n", name, plan->mesh.n_ranks);
+    run_plan(plan, &golden, &data, arena, &diag);
+    arena_free(arena);
+}
+
+static void test_scripts(void **state)
+{
+    (void)state;
+    static const char *const llama_one[] = {"mesh.dp_shard=1", "mesh.tp=1", "batch.micro=3"};
+    static const char *const gpt2_one[] = {"mesh.dp_shard=1", "mesh.tp=1", "batch.micro=2"};
+    static const char *const accumulate[] = {"mesh.dp_shard=1"}; /* one sequence a micro-step */
+    check_script("llama", NULL, 0);
+    check_script("llama", llama_one, 3);
+    check_script("llama", accumulate, 1);
+    check_script("gpt2", NULL, 0);
+    check_script("gpt2", gpt2_one, 3);
+    check_script("gpt2", accumulate, 1);
 }
 
 /* Three sequences of 10 tokens, a vocabulary of 29, two groups of heads. */
@@ -379,6 +434,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_llama), cmocka_unit_test(test_gpt2),
                                        cmocka_unit_test(test_llama_program),
-                                       cmocka_unit_test(test_gpt2_program)};
+                                       cmocka_unit_test(test_gpt2_program),
+                                       cmocka_unit_test(test_scripts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,9 +32,9 @@ static void set_style(Tensor *p)
         uint8_t dim; /* of the weight, which is cut */
     } styles[] = {{".wq.", TP_column, TP_column, 1},     {".wk.", TP_column, TP_column, 1},
                   {".wv.", TP_column, TP_column, 1},     {".w1.", TP_column, TP_column, 1},
-                  {".w3.", TP_column, TP_column, 1},     {".c_fc.", TP_column, TP_column, 1},
+                  {".w3.", TP_column, TP_column, 1},     {".up.", TP_column, TP_column, 1},
                   {".wo.", TP_row, TP_none, 0},          {".w2.", TP_row, TP_none, 0},
-                  {".c_proj.", TP_row, TP_none, 0},      {"wte.", TP_vocab, TP_none, 0},
+                  {".down.", TP_row, TP_none, 0},        {"wte.", TP_vocab, TP_none, 0},
                   {"embeddings.", TP_vocab, TP_none, 0}, {"output.", TP_vocab, TP_none, 1}};
     bool is_bias = strstr(p->name, ".bias") != NULL;
     for (size_t i = 0; i < sizeof styles / sizeof *styles; i++)
@@ -104,12 +104,12 @@ static ModuleId module(Builder *m, const char *path, const char *class_, ModuleI
 }
 
 /* From here on nodes and parameters belong to the attention of the block at hand. */
-static ModuleId enter_attention(Builder *m, const char *name)
+static ModuleId enter_attention(Builder *m)
 {
     ModuleId block = m->module;
     Module at = m->g->modules.at[block];
     m->module =
-        module(m, arena_print(m->arena, "%s.%s", at.path, name), "attention", block, at.layer);
+        module(m, arena_print(m->arena, "%s.attention", at.path), "attention", block, at.layer);
     return block;
 }
 
@@ -162,7 +162,7 @@ static TensorId llama_block(Builder *m, TensorId x, const char *p)
     const Attrs rope = {
         .theta = 10000, .rope_factor = 8, .rope_low = 1, .rope_high = 4, .rope_context = 100};
     TensorId h = rmsnorm(m, x, p, "attention_norm", dim);
-    ModuleId block = enter_attention(m, "attention");
+    ModuleId block = enter_attention(m);
     TensorId q = op2(m, OP_linear_q, h, weight(m, p, "attention.wq", DIMS(dim, g, r, e)));
     TensorId k = op2(m, OP_linear_kv, h, weight(m, p, "attention.wk", DIMS(dim, g, e)));
     TensorId v = op2(m, OP_linear_kv, h, weight(m, p, "attention.wv", DIMS(dim, g, e)));
@@ -200,22 +200,23 @@ static TensorId gpt2_block(Builder *m, TensorId x, const char *p)
 {
     enum { dim = 12, heads = 3, e = 4 };
     TensorId h = layernorm(m, x, p, "ln_1", dim);
-    ModuleId block = enter_attention(m, "attn");
-    TensorId q = biased(m, OP_linear_q, h, weight(m, p, "attn.wq", DIMS(dim, heads, 1, e)), p,
-                        "attn.wq", DIMS(heads, 1, e));
-    TensorId k = biased(m, OP_linear_kv, h, weight(m, p, "attn.wk", DIMS(dim, heads, e)), p,
-                        "attn.wk", DIMS(heads, e));
-    TensorId v = biased(m, OP_linear_kv, h, weight(m, p, "attn.wv", DIMS(dim, heads, e)), p,
-                        "attn.wv", DIMS(heads, e));
-    TensorId y = biased(m, OP_linear_o, attention(m, q, k, v, e),
-                        weight(m, p, "attn.wo", DIMS(heads, 1, e, dim)), p, "attn.wo", DIMS(dim));
+    ModuleId block = enter_attention(m);
+    TensorId q = biased(m, OP_linear_q, h, weight(m, p, "attention.wq", DIMS(dim, heads, 1, e)), p,
+                        "attention.wq", DIMS(heads, 1, e));
+    TensorId k = biased(m, OP_linear_kv, h, weight(m, p, "attention.wk", DIMS(dim, heads, e)), p,
+                        "attention.wk", DIMS(heads, e));
+    TensorId v = biased(m, OP_linear_kv, h, weight(m, p, "attention.wv", DIMS(dim, heads, e)), p,
+                        "attention.wv", DIMS(heads, e));
+    TensorId y =
+        biased(m, OP_linear_o, attention(m, q, k, v, e),
+               weight(m, p, "attention.wo", DIMS(heads, 1, e, dim)), p, "attention.wo", DIMS(dim));
     m->module = block;
     x = op2(m, OP_add, x, y);
     h = layernorm(m, x, p, "ln_2", dim);
-    h = biased(m, OP_linear, h, weight(m, p, "mlp.c_fc", DIMS(dim, 4 * dim)), p, "mlp.c_fc",
+    h = biased(m, OP_linear, h, weight(m, p, "mlp.up", DIMS(dim, 4 * dim)), p, "mlp.up",
                DIMS(4 * dim));
-    h = biased(m, OP_linear, op1(m, OP_gelu, h), weight(m, p, "mlp.c_proj", DIMS(4 * dim, dim)), p,
-               "mlp.c_proj", DIMS(dim));
+    h = biased(m, OP_linear, op1(m, OP_gelu, h), weight(m, p, "mlp.down", DIMS(4 * dim, dim)), p,
+               "mlp.down", DIMS(dim));
     return op2(m, OP_add, x, h);
 }
 
@@ -228,8 +229,8 @@ void model_gpt2(Graph *g, Arena *arena, int64_t batch, double global_tokens)
     TensorId x = op2(&m, OP_embed, tokens, table);
     x = op2(&m, OP_position, x, weight(&m, "", "wpe", DIMS(seq, dim)));
     for (uint32_t i = 0; i < 2; i++) {
-        m.module = module(&m, arena_print(arena, "h.%u", i), "block", m.root, i + 1);
-        x = gpt2_block(&m, x, arena_print(arena, "h.%u.", i));
+        m.module = module(&m, arena_print(arena, "layers.%u", i), "block", m.root, i + 1);
+        x = gpt2_block(&m, x, arena_print(arena, "layers.%u.", i));
     }
     m.module = m.root;
     x = op2(&m, OP_linear_t, layernorm(&m, x, "", "ln_f", dim), table);

@@ -144,15 +144,15 @@ def gpt2_params(c, draw):
     h, e, d = c["heads"], c["head_dim"], c["dim"]
     params = {"wte.weight": draw(c["vocab"], d), "wpe.weight": draw(c["seq"], d)}
     for i in range(c["layers"]):
-        p = f"h.{i}."
+        p = f"layers.{i}."
         params[p + "ln_1.weight"], params[p + "ln_1.bias"] = 1 + draw(d), draw(d)
-        params[p + "attn.wq.weight"], params[p + "attn.wq.bias"] = draw(d, h, 1, e), draw(h, 1, e)
-        params[p + "attn.wk.weight"], params[p + "attn.wk.bias"] = draw(d, h, e), draw(h, e)
-        params[p + "attn.wv.weight"], params[p + "attn.wv.bias"] = draw(d, h, e), draw(h, e)
-        params[p + "attn.wo.weight"], params[p + "attn.wo.bias"] = draw(h, 1, e, d), draw(d)
+        params[p + "attention.wq.weight"], params[p + "attention.wq.bias"] = draw(d, h, 1, e), draw(h, 1, e)
+        params[p + "attention.wk.weight"], params[p + "attention.wk.bias"] = draw(d, h, e), draw(h, e)
+        params[p + "attention.wv.weight"], params[p + "attention.wv.bias"] = draw(d, h, e), draw(h, e)
+        params[p + "attention.wo.weight"], params[p + "attention.wo.bias"] = draw(h, 1, e, d), draw(d)
         params[p + "ln_2.weight"], params[p + "ln_2.bias"] = 1 + draw(d), draw(d)
-        params[p + "mlp.c_fc.weight"], params[p + "mlp.c_fc.bias"] = draw(d, 4 * d), draw(4 * d)
-        params[p + "mlp.c_proj.weight"], params[p + "mlp.c_proj.bias"] = draw(4 * d, d), draw(d)
+        params[p + "mlp.up.weight"], params[p + "mlp.up.bias"] = draw(d, 4 * d), draw(4 * d)
+        params[p + "mlp.down.weight"], params[p + "mlp.down.bias"] = draw(4 * d, d), draw(d)
     params["ln_f.weight"], params["ln_f.bias"] = 1 + draw(d), draw(d)
     return params
 
@@ -161,15 +161,15 @@ def gpt2(c, p, tokens, labels):
     x = F.embedding(tokens, p["wte.weight"]) + p["wpe.weight"][None, :tokens.shape[1]]
     norm = lambda x, n: F.layer_norm(x, x.shape[-1:], p[n + ".weight"], p[n + ".bias"], c["eps"])
     for i in range(c["layers"]):
-        n = f"h.{i}."
+        n = f"layers.{i}."
         h = norm(x, n + "ln_1")
-        q, k, v = (F.linear(h, p[n + f"attn.{w}.weight"].flatten(1).t(), p[n + f"attn.{w}.bias"].flatten())
+        q, k, v = (F.linear(h, p[n + f"attention.{w}.weight"].flatten(1).t(), p[n + f"attention.{w}.bias"].flatten())
                    .unflatten(-1, (-1, c["head_dim"])) for w in ("wq", "wk", "wv"))
         a = attend(q, k, v).flatten(2)
-        x = x + F.linear(a, p[n + "attn.wo.weight"].flatten(0, 2).t(), p[n + "attn.wo.bias"])
-        h = F.linear(norm(x, n + "ln_2"), p[n + "mlp.c_fc.weight"].t(), p[n + "mlp.c_fc.bias"])
+        x = x + F.linear(a, p[n + "attention.wo.weight"].flatten(0, 2).t(), p[n + "attention.wo.bias"])
+        h = F.linear(norm(x, n + "ln_2"), p[n + "mlp.up.weight"].t(), p[n + "mlp.up.bias"])
         h = F.gelu(h, approximate="tanh")
-        x = x + F.linear(h, p[n + "mlp.c_proj.weight"].t(), p[n + "mlp.c_proj.bias"])
+        x = x + F.linear(h, p[n + "mlp.down.weight"].t(), p[n + "mlp.down.bias"])
     return cross_entropy(F.linear(norm(x, "ln_f"), p["wte.weight"]), labels)
 
 
