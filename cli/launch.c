@@ -45,7 +45,8 @@ bool run_launch(Cli *cli, uint32_t n_ranks, const char *const *argv)
     /* Some launchers give ranks a terminal of their own: what ours is, only this process knows. */
     list_push(cli->arena, &words,
               color_wanted(cli, STDOUT_FILENO) ? "--color=always" : "--color=never");
-    if (cli->verb->options & OPTIONS_run) {
+    const Verb *verb = verb_find(argv[1]);
+    if (verb != NULL && (verb->options & OPTIONS_run) != 0) {
         list_push(cli->arena, &words, "--every");
         list_push(cli->arena, &words, arena_print(cli->arena, "%" PRIu32, progress_every(cli)));
     }

@@ -82,6 +82,20 @@ static void make_distinct(Needs *needs)
     needs->collectives.n = n;
 }
 
+/* store_get_collective would also interpolate; here only what was measured counts. */
+static Ps exact_collective(Store *store, const char *machine, const char *backend,
+                           const CollectiveNeed *need, Diag *d)
+{
+    DbStatement *st = db_prepare(store_db(store), d,
+                                 "SELECT median_ps FROM collective_cost WHERE machine = ? AND "
+                                 "backend = ? AND op = ? AND n_ranks = ? AND bytes = ?",
+                                 "sssii", machine, backend, op_info(need->op)->name,
+                                 (int64_t)need->n_ranks, (int64_t)need->bytes);
+    Ps known = db_step(st, d) ? db_int(st, 0) : -1;
+    db_reset(st);
+    return known;
+}
+
 void needs_find(const Plan *plan, Store *store, const char *machine, const char *backend,
                 Arena *arena, Needs *needs, Diag *d)
 {
@@ -99,9 +113,7 @@ void needs_find(const Plan *plan, Store *store, const char *machine, const char 
     }
     for (uint32_t i = 0; i < needs->collectives.n; i++) {
         CollectiveNeed *need = &needs->collectives.at[i];
-        if (store != NULL)
-            need->known_ps = store_get_collective(store, machine, backend, need->op, need->n_ranks,
-                                                  need->bytes, d);
+        if (store != NULL) need->known_ps = exact_collective(store, machine, backend, need, d);
         needs->missing_collectives += need->known_ps < 0;
     }
 }

@@ -35,26 +35,31 @@ static void fill_record(RunRecord *record, const SimReport *report, Arena *arena
         list_push(arena, &record->memory, report->memory_rows.at[i]);
 }
 
-static bool same_key(const RunRecord *a, const RunRecord *b)
-{
-    return strcmp(a->cluster, b->cluster) == 0 && strcmp(a->scenario, b->scenario) == 0 &&
-           strcmp(a->backend, b->backend) == 0 && strcmp(a->engine, b->engine) == 0 &&
-           strcmp(a->calibration, b->calibration) == 0 && a->seed == b->seed;
-}
+static const char key_query[] =
+    "SELECT id, EXISTS(SELECT 1 FROM trace WHERE run = id) FROM run WHERE kind = 'predicted' AND "
+    "plan = ? AND cluster = ? AND scenario = ? AND backend = ? AND engine = ? AND calibration = ? "
+    "AND seed = ?";
 
-/* The newest prediction of this plan, if its key is the wanted one and it has the trace. */
+/* The stored prediction of the very key; with its rows, if they are wanted. */
 static bool find_stored(Cli *cli, Store *store, bool trace, Prediction *prediction)
 {
-    RunRecord *wanted = &prediction->record;
-    int64_t id = store_find_run(store, RUN_predicted, wanted->plan, &cli->diag);
-    if (id == 0) return false;
+    const RunRecord *r = &prediction->record;
+    unsigned char plan[16];
+    for (int i = 0; i < 8; i++) {
+        plan[i] = (unsigned char)(r->plan.hi >> (56 - 8 * i));
+        plan[8 + i] = (unsigned char)(r->plan.lo >> (56 - 8 * i));
+    }
+    DbStatement *st =
+        db_prepare(store_db(store), &cli->diag, key_query, "bsssssi", plan, sizeof plan, r->cluster,
+                   r->scenario, r->backend, r->engine, r->calibration, (int64_t)r->seed);
+    bool there = db_step(st, &cli->diag);
+    int64_t id = there ? db_int(st, 0) : 0;
+    bool has_trace = there && db_int(st, 1) != 0;
+    db_reset(st);
+    if (id == 0 || (trace && !has_trace)) return false;
     RunRecord old;
-    Trace rows;
     memset(&old, 0, sizeof old);
-    memset(&rows, 0, sizeof rows);
-    if (!store_load_run(store, id, cli->arena, &old, trace ? &rows : NULL, &cli->diag))
-        return false;
-    if (!same_key(&old, wanted) || (trace && rows.rows.n == 0)) return false;
+    if (!store_load_run(store, id, cli->arena, &old, NULL, &cli->diag)) return false;
     prediction->record = old;
     prediction->id = id;
     prediction->found = true;

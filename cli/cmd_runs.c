@@ -1,0 +1,81 @@
+/* tandem runs: what the store holds, newest first. */
+#include <inttypes.h>
+
+#include "cli/cli.h"
+
+static const char query[] =
+    "SELECT id, kind, lower(hex(plan)), name, cluster, backend, n_ranks, status, step_ps, "
+    "peak_bytes, mfu FROM run ORDER BY id DESC LIMIT ?";
+
+typedef struct Row {
+    int64_t id, step_ps;
+    uint64_t n_ranks, peak_bytes;
+    const char *kind, *plan, *name, *cluster, *backend, *status;
+    double mfu;
+    bool has_mfu;
+} Row;
+
+static Row read_row(Cli *cli, DbStatement *st)
+{
+    Row r = {.id = db_int(st, 0), .n_ranks = (uint64_t)db_int(st, 6), .step_ps = db_int(st, 8)};
+    r.kind = arena_dup(cli->arena, db_text(st, 1));
+    r.plan = arena_dup(cli->arena, db_text(st, 2));
+    r.name = arena_dup(cli->arena, db_text(st, 3));
+    r.cluster = arena_dup(cli->arena, db_text(st, 4));
+    r.backend = arena_dup(cli->arena, db_text(st, 5));
+    r.status = arena_dup(cli->arena, db_text(st, 7));
+    r.peak_bytes = (uint64_t)db_int(st, 9);
+    r.has_mfu = !db_is_null(st, 10) && db_double(st, 10) > 0;
+    r.mfu = r.has_mfu ? db_double(st, 10) : 0;
+    return r;
+}
+
+static void row_text(Cli *cli, Table *t, const Row *r)
+{
+    table_cell(t, "%" PRId64, r->id);
+    table_cell(t, "%s%s%s", r->kind, r->backend[0] != 0 ? " " : "", r->backend);
+    table_cell(t, "%.12s", r->plan);
+    table_cell(t, "%" PRIu64, r->n_ranks);
+    table_cell(t, "%s", r->status);
+    table_cell(t, "%s", format_time(cli->arena, r->step_ps));
+    table_cell(t, "%s", str_bytes(cli->arena, r->peak_bytes));
+    table_cell(t, "%s", r->has_mfu ? arena_print(cli->arena, "%.1f %%", r->mfu * 100) : "-");
+    table_cell(t, "%s", r->name);
+}
+
+static json_t *row_json(const Row *r)
+{
+    json_t *row = json_object();
+    json_put(row, "run", json_integer(r->id));
+    json_text(row, "kind", r->kind);
+    json_text(row, "plan_id", r->plan);
+    json_text(row, "name", r->name);
+    json_text(row, "cluster", r->cluster);
+    json_text(row, "backend", r->backend);
+    json_count(row, "ranks", r->n_ranks);
+    json_text(row, "status", r->status);
+    json_count(row, "step_ps", (uint64_t)r->step_ps);
+    json_count(row, "peak_bytes", r->peak_bytes);
+    json_put(row, "mfu", r->has_mfu ? json_real(r->mfu) : json_null());
+    return row;
+}
+
+void cmd_runs(Cli *cli)
+{
+    static const char *const heads[] = {">run",  "kind",  "plan id", ">ranks", "status",
+                                        ">step", ">peak", ">MFU",    "script"};
+    Store *store = store_open(cli->options.db, true, &cli->diag);
+    if (store == NULL) return;
+    int64_t limit = cli->options.limit > 0 ? cli->options.limit : 20;
+    DbStatement *st = db_prepare(store_db(store), &cli->diag, query, "i", limit);
+    Table t = table_in(cli->arena, 9, heads);
+    json_t *list = cli->json != NULL ? json_array() : NULL;
+    while (db_step(st, &cli->diag)) {
+        Row row = read_row(cli, st);
+        row_text(cli, &t, &row);
+        if (list != NULL) json_array_append_new(list, row_json(&row));
+    }
+    store_close(store);
+    table_print(&t, &cli->out);
+    if (list != NULL) json_put(cli->json, "runs", list);
+}
