@@ -35,6 +35,7 @@ typedef struct Case {
     uint32_t n_parts;
     int64_t size['z' + 1]; /* global */
     Attrs attrs;
+    DType real; /* fp64 unless set */
     Arena *arena;
     uint32_t n_in, n_out;
     Value args[MAX_ARGS]; /* unsplit */
@@ -60,6 +61,19 @@ static bool is_ids(OpKind op, uint32_t arg)
     return op == OP_batch || (op == OP_embed && arg == 0) || (op == OP_embed_grad && arg == 1) ||
            (op == OP_xent_pick && arg == 1) || (op == OP_xent_loss && arg == 3) ||
            (op == OP_xent_loss_grad && arg == 1) || (op == OP_xent_pick_grad && arg == 1);
+}
+
+/* Tables of scalars are fp64 whatever the rest is. */
+static bool is_table(OpKind op, uint32_t arg)
+{
+    return op == OP_clip_coef || (op == OP_sumsq && arg == 1) || (op == OP_adamw && arg == 4) ||
+           (op == OP_sgd && arg == 2);
+}
+
+static DType dtype_of(const Case *c, uint32_t arg)
+{
+    if (is_ids(c->op, arg)) return DT_i32;
+    return is_table(c->op, arg) || c->real == DT_none ? DT_f64 : c->real;
 }
 
 /* Inputs that are positive by what they mean: deviations, sums of exponentials, second moments. */
@@ -158,7 +172,7 @@ static void make_case(Case *c, bool causal)
     c->n_out = sig->n_out;
     c->attrs = attrs_of(c, causal);
     for (uint32_t i = 0; i < c->n_in + c->n_out; i++) {
-        Value shape = {.dtype = is_ids(c->op, i) ? DT_i32 : DT_f64};
+        Value shape = {.dtype = dtype_of(c, i)};
         term_dims(c, i < c->n_in ? &sig->in[i] : &sig->out[i - c->n_in], &shape);
         c->args[i] = i < c->n_in ? value_new(c->arena, shape.dtype, shape.n_dims, shape.dim)
                                  : new_output(c, shape.n_dims, shape.dim, shape.dtype);
@@ -384,9 +398,74 @@ static void test_capitals_must_be_whole(void **state)
         }
 }
 
+/* out[j] is added to where bit j says so, and set (over NaN) where not. */
+static void check_accumulates(OpKind op, uint32_t bits)
+{
+    Case c = {.op = op, .arena = arena_new()};
+    case_sizes(&c, 0, 0);
+    make_case(&c, true);
+    Value args[MAX_ARGS], plain[MAX_OUT];
+    memcpy(args, c.args, sizeof args);
+    for (uint32_t j = 0; j < c.n_out; j++) {
+        Value *out = &args[c.n_in + j];
+        plain[j] = *out;
+        *out = new_output(&c, out->n_dims, out->dim, out->dtype);
+        for (int64_t i = 0; (bits >> j & 1) && i < value_elements(out); i++)
+            value_set(out, i, rng_normal(SEED, 200 + j, (uint64_t)i));
+    }
+    c.attrs.accumulate = bits;
+    eval_op(op, &c.attrs, args, c.n_in, c.n_out, NULL, &control, 1);
+    for (uint32_t j = 0; j < c.n_out; j++) {
+        Value *out = &args[c.n_in + j];
+        for (int64_t i = 0; (bits >> j & 1) && i < value_elements(out); i++)
+            value_set(out, i, value_get(out, i) - rng_normal(SEED, 200 + j, (uint64_t)i));
+        double d = difference(out, &plain[j]);
+        if (!(d <= 1e-13)) print_error("%s, accumulate %u: %g\n", op_info(op)->name, bits, d);
+        assert_true(d <= 1e-13);
+    }
+    arena_free(c.arena);
+}
+
+static void test_accumulates(void **state)
+{
+    (void)state;
+    uint32_t n = 0;
+    for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
+        /* The loss is a sum over micro-batches too. */
+        if (!(op_info(op)->flags & OP_ACCUMULATES) && op != OP_xent_loss) continue;
+        n++;
+        for (uint32_t bits = 0; bits < 1u << op_info(op)->sig.n_out; bits++)
+            check_accumulates(op, bits);
+    }
+    assert_true(n > 20);
+}
+
+/* fp32 computes what fp64 does. */
+static void test_precisions(void **state)
+{
+    (void)state;
+    for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
+        const OpInfo *info = op_info(op);
+        if (info->class_ != OP_CLASS_compute && info->class_ != OP_CLASS_contract) continue;
+        Case wide = {.op = op, .arena = arena_new()}, narrow = {.op = op, .real = DT_f32};
+        narrow.arena = wide.arena;
+        case_sizes(&wide, 0, 0);
+        case_sizes(&narrow, 0, 0);
+        make_case(&wide, true);
+        make_case(&narrow, true);
+        for (uint32_t j = wide.n_in; j < wide.n_in + wide.n_out; j++) {
+            double d = difference(&narrow.args[j], &wide.args[j]);
+            if (!(d <= 2e-6)) print_error("%s: %g\n", info->name, d);
+            assert_true(d <= 2e-6);
+        }
+        arena_free(wide.arena);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_row),
-                                       cmocka_unit_test(test_capitals_must_be_whole)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_row), cmocka_unit_test(test_capitals_must_be_whole),
+        cmocka_unit_test(test_accumulates), cmocka_unit_test(test_precisions)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
