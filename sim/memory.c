@@ -2,20 +2,6 @@
 #include "sim/sim.h"
 
 #include <assert.h>
-#include <stdlib.h>
-#include <string.h>
-
-typedef struct Place {
-    uint64_t offset;
-    Pc first;
-} Place;
-
-static int by_place(const void *a, const void *b)
-{
-    const Place *x = a, *y = b;
-    if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
-    return (x->first > y->first) - (x->first < y->first);
-}
 
 static bool is_root(const Program *p, BufferId id)
 {
@@ -23,46 +9,44 @@ static bool is_root(const Program *p, BufferId id)
     return id != 0 && b->parent == 0 && b->space == SPACE_device && b->bytes > 0;
 }
 
-/* Where transient buffers begin: one that begins where and when another ends has taken it over in
- * place, and the two are one for that instruction. */
-static uint32_t find_places(const Program *p, Place *places)
+/* An output that begins where and when its input ends has taken the input's memory over: for that
+ * instruction the two are one. Returns the input's root, or 0. */
+static BufferId taken_over(const Program *p, Pc pc)
 {
-    uint32_t n = 0;
-    for (BufferId id = 1; id < p->buffers.n; id++) {
-        const Buffer *b = &p->buffers.at[id];
-        if (is_root(p, id) && !b->persistent) places[n++] = (Place){b->offset, b->first};
-    }
-    qsort(places, n, sizeof *places, by_place);
-    return n;
-}
-
-static bool taken_over(const Place *places, uint32_t n, const Buffer *b)
-{
-    Place at = {b->offset, b->last};
-    if (b->first == b->last) return false;
-    return n > 0 && bsearch(&at, places, n, sizeof *places, by_place) != NULL;
+    const Instr *in = program_instr(p, pc);
+    if (in->n_in == 0 || in->args.n <= in->n_in) return 0;
+    uint64_t from, to;
+    BufferId input = program_root(p, program_arg(p, in, 0), &from);
+    BufferId output = program_root(p, program_arg(p, in, in->n_in), &to);
+    const Buffer *x = &p->buffers.at[input], *y = &p->buffers.at[output];
+    bool handed = input != output && x->offset == y->offset && x->last == pc && y->first == pc &&
+                  x->first < pc && !x->persistent && !y->persistent;
+    return handed && is_root(p, input) && is_root(p, output) ? input : 0;
 }
 
 void memory_curve(const Plan *plan, const Program *p, Arena *arena, MemoryCurve *curve)
 {
     (void)plan;
     uint32_t n = p->code.n == 0 ? 1 : p->code.n;
-    Arena *scratch = arena_new();
     /* Unsigned differences wrap and come right again in the sums. */
     curve->at = arena_array(arena, (size_t)n + 1, sizeof *curve->at);
     curve->n = n;
     curve->peak = 0;
-    Place *places = arena_array(scratch, p->buffers.n + 1, sizeof *places);
-    uint32_t n_places = find_places(p, places);
     for (BufferId id = 1; id < p->buffers.n; id++) {
         const Buffer *b = &p->buffers.at[id];
         if (!is_root(p, id)) continue;
         Pc first = b->persistent ? 0 : b->first, last = b->persistent ? n - 1 : b->last;
-        if (!b->persistent && taken_over(places, n_places, b)) last--;
         assert(first <= last);
         assert(last < n);
         curve->at[first][b->category] += b->bytes;
         curve->at[last + 1][b->category] -= b->bytes;
+    }
+    for (Pc pc = 1; pc < n; pc++) {
+        BufferId input = taken_over(p, pc);
+        if (input == 0) continue;
+        const Buffer *b = &p->buffers.at[input];
+        curve->at[pc][b->category] -= b->bytes;
+        curve->at[pc + 1][b->category] += b->bytes;
     }
     uint64_t highest = 0;
     for (Pc pc = 0; pc < n; pc++) {
@@ -75,5 +59,4 @@ void memory_curve(const Plan *plan, const Program *p, Arena *arena, MemoryCurve 
         highest = sum;
         curve->peak = pc;
     }
-    arena_free(scratch);
 }

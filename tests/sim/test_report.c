@@ -102,8 +102,12 @@ static void memory_at_the_peak(void **state)
     Program *p = &plan->programs.at[0];
     BufferId weights = add_buffer(plan, 0, 1000, CATEGORY_parameter, 2, 2);
     p->buffers.at[weights].persistent = true;
-    add_buffer(plan, 1000, 300, CATEGORY_activation, 1, 3);
-    add_buffer(plan, 1000, 300, CATEGORY_activation, 3, 5); /* takes the former over in place */
+    BufferId before = add_buffer(plan, 1000, 300, CATEGORY_activation, 1, 3);
+    BufferId after = add_buffer(plan, 1000, 300, CATEGORY_activation, 3, 5);
+    p->code.at[3].args = (Span){p->args.n, 2}; /* in place */
+    p->code.at[3].n_in = 1;
+    list_push(arena, &p->args, before);
+    list_push(arena, &p->args, after);
     add_buffer(plan, 2000, 50, CATEGORY_gathered, 4, 4);
     BufferId view = add_buffer(plan, 10, 20, CATEGORY_gathered, 4, 4);
     p->buffers.at[view].parent = weights;
