@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "planner/base/rng.h"
+#include "planner/passes/passes.h"
 #include "tests/support/eval.h"
 #include "tests/support/models.h"
 
@@ -116,6 +117,45 @@ static void check_model(void (*build)(Graph *, Arena *, int64_t, double))
     arena_free(arena);
 }
 
+/* The gradient nodes that the backward pass adds to the graph compute what the op table's wiring,
+ * followed directly, gives: the same contributions, each tensor's in its own order. */
+static void check_pass(void (*build)(Graph *, Arena *, int64_t, double))
+{
+    Arena *arena = arena_new();
+    Diag diag = diag_in(arena);
+    Graph g;
+    build(&g, arena, BATCH, 40);
+    Config config = {.file = "model", .global_batch = BATCH, .micro_batch = BATCH, .seq = 1};
+    config.param = config.compute = config.reduce = DT_f64;
+    for (int a = 0; a < AXIS_NAMES; a++) config.axis_size[a] = 1;
+    LowerOptions options = lower_options_default();
+    const Plan *plan = passes_compile(&config, &g, &options, "backward", arena, &diag);
+    assert_non_null(plan);
+    assert_true(plan->graph.n_forward > 0 && plan->graph.nodes.n > 2 * plan->graph.n_forward);
+    Eval e = eval_new(arena, &plan->graph, DT_f64, &data);
+    eval_init(&e, SEED);
+    eval_forward(&e);
+    eval_backward(&e);
+    eval_graph_backward(&e);
+    for (TensorId t = 1; t < plan->graph.tensors.n; t++) {
+        const Tensor *p = &plan->graph.tensors.at[t];
+        if (p->role != ROLE_param) continue;
+        assert_int_not_equal(p->grad, 0);
+        const Value *mine = &e.grad[t], *theirs = &e.value[p->grad];
+        double top = fmax(largest(mine), 1e-6);
+        for (int64_t i = 0; i < value_elements(mine); i++)
+            assert_true(fabs(value_get(mine, i) - value_get(theirs, i)) <= 1e-13 * top);
+    }
+    arena_free(arena);
+}
+
+static void test_backward_pass(void **state)
+{
+    (void)state;
+    check_pass(model_llama);
+    check_pass(model_gpt2);
+}
+
 static void test_llama(void **state)
 {
     (void)state;
@@ -130,6 +170,7 @@ static void test_gpt2(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_llama), cmocka_unit_test(test_gpt2)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_llama), cmocka_unit_test(test_gpt2),
+                                       cmocka_unit_test(test_backward_pass)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
