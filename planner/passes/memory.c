@@ -19,11 +19,18 @@ typedef struct Piece {
     Clock busy;
 } Piece;
 
+typedef struct Launch {
+    Pc first, newest;
+    uint32_t n;
+} Launch;
+
 typedef struct Memory {
     Program *p;
     Arena *scratch;
-    Clock *clocks;  /* [pc]: newest pc of each stream that has finished when pc starts */
-    Clock *touched; /* [buffer]: newest touch by each stream */
+    Clock *clocks;    /* [pc]: newest pc of each stream that has finished when pc starts */
+    Clock *touched;   /* [buffer]: newest touch by each stream */
+    Launch *launches; /* [pc]: first; [first]: the rest */
+    Space space;      /* being placed: each space is an arena of its own */
     uint32_t *starts, *next_start; /* buffers by first pc, linked */
     uint32_t *ends, *next_end;
     LIST(Piece) pieces; /* by offset */
@@ -50,6 +57,33 @@ static bool passed(const Clock *busy, const Clock *now)
     return true;
 }
 
+/* Members of a launch group are neighbours on their stream; the group goes by its first one. */
+static void find_launches(Memory *m)
+{
+    Pc last[STREAM_COUNT] = {0};
+    for (Pc pc = 1; pc < m->p->code.n; pc++) {
+        const Instr *in = &m->p->code.at[pc];
+        const Pc before = last[in->stream];
+        const bool joins = before && in->launch && m->p->code.at[before].launch == in->launch;
+        const Pc first = joins ? m->launches[before].first : pc;
+        m->launches[pc].first = first;
+        m->launches[first].newest = pc;
+        m->launches[first].n++;
+        last[in->stream] = pc;
+    }
+}
+
+/* Members of a group end at different times: only who waits for all of them knows that everything
+ * on their stream up to the newest has finished. Returns that newest one, or 0. */
+static Pc finished(const Memory *m, const Instr *in, Pc member)
+{
+    const Pc first = m->launches[member].first;
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < in->after.n; k++)
+        n += m->launches[m->p->after.at[in->after.first + k]].first == first;
+    return n == m->launches[first].n ? m->launches[first].newest : 0;
+}
+
 /* Communications of one launch start together: none of them waits for another. */
 static void find_clocks(Memory *m)
 {
@@ -70,7 +104,8 @@ static void find_clocks(Memory *m)
             Pc before = p->after.at[in->after.first + k];
             join(&now, &m->clocks[before]);
             int stream = (int)p->code.at[before].stream;
-            if (now.at[stream] < before && !p->code.at[before].launch) now.at[stream] = before;
+            Pc newest = finished(m, in, before);
+            if (now.at[stream] < newest) now.at[stream] = newest;
         }
         m->clocks[pc] = now;
         join(&group[s], &now);
@@ -78,9 +113,21 @@ static void find_clocks(Memory *m)
     }
 }
 
+/* What a transient buffer holds is written before anybody else touches it: the lowering's promise,
+ * on which "free until first touched" rests. (A member of a launch group is known to have finished
+ * in ways that clocks do not show; the verifier looks at those.) */
+static void check_first(const Memory *m, const Buffer *b, Pc pc)
+{
+    const Instr *first = &m->p->code.at[b->first];
+    if (b->persistent || pc == b->first || first->launch) return;
+    assert(m->p->code.at[pc].stream == first->stream ||
+           m->clocks[pc].at[first->stream] >= b->first);
+}
+
 static void find_lives(Memory *m)
 {
     Program *p = m->p;
+    for (BufferId b = 1; b < p->buffers.n; b++) p->buffers.at[b].first = p->buffers.at[b].last = 0;
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
         for (uint32_t i = 0; i < in->args.n; i++) {
@@ -89,15 +136,27 @@ static void find_lives(Memory *m)
             for (int k = 0; k < 2; k++) {
                 if (!pair[k]) continue;
                 Buffer *at = &p->buffers.at[pair[k]];
-                if (!at->first) at->first = pc;
+                if (!at->first) {
+                    at->first = pc;
+                    assert(at->parent || at->persistent || i >= in->n_in);
+                }
+                if (!at->parent) check_first(m, at, pc);
                 at->last = pc;
                 m->touched[pair[k]].at[in->stream] = pc;
             }
         }
     }
+}
+
+/* Lists the transient buffers of the space by their first and by their last instruction. */
+static void list_lives(Memory *m)
+{
+    const Program *p = m->p;
+    memset(m->starts, 0, p->code.n * sizeof *m->starts);
+    memset(m->ends, 0, p->code.n * sizeof *m->ends);
     for (BufferId b = (BufferId)p->buffers.n; b-- > 1;) {
         const Buffer *at = &p->buffers.at[b];
-        if (at->parent || at->persistent || !at->first) continue;
+        if (at->parent || at->persistent || !at->first || at->space != m->space) continue;
         m->next_start[b] = m->starts[at->first];
         m->starts[at->first] = b;
         m->next_end[b] = m->ends[at->last];
@@ -226,7 +285,13 @@ static void release(Memory *m, BufferId b)
     m->pieces.at[i] = piece;
 }
 
-/* out[0] may take the memory of an in[0] that dies here. Returns that buffer, 0 if none. */
+static BufferId root_of(const Program *p, BufferId b)
+{
+    return p->buffers.at[b].parent ? p->buffers.at[b].parent : b;
+}
+
+/* out[0] may take the memory of an in[0] that dies here. Returns that buffer, 0 if none. Another
+ * argument that lies in the same memory would be read after it was overwritten. */
 static BufferId in_place(const Memory *m, Pc pc, BufferId out)
 {
     const Program *p = m->p;
@@ -237,8 +302,9 @@ static BufferId in_place(const Memory *m, Pc pc, BufferId out)
     BufferId from = program_arg(p, in, 0);
     const Buffer *a = &p->buffers.at[from], *b = &p->buffers.at[out];
     bool fits = !a->parent && !a->persistent && a->last == pc && a->first != pc &&
-                align_up(a->bytes) == align_up(b->bytes) && a->dtype == b->dtype;
-    for (uint32_t i = 1; i < in->n_in; i++) fits = fits && program_arg(p, in, i) != from;
+                a->bytes == b->bytes && a->dtype == b->dtype && a->space == b->space;
+    for (uint32_t i = 1; i < in->args.n; i++)
+        if (i != in->n_in) fits = fits && root_of(p, program_arg(p, in, i)) != from;
     Clock others = m->touched[from];
     others.at[in->stream] = 0; /* own stream: in order */
     return fits && passed(&others, &m->clocks[pc]) ? from : 0;
@@ -260,34 +326,53 @@ static void place_transient(Memory *m)
     }
 }
 
-static void place_program(Job *job, Program *p)
+/* Persistent buffers at the bottom, then what comes and goes. Returns the end of the highest. */
+static uint64_t place_space(Memory *m, Space space)
 {
-    Memory m = {.p = p, .scratch = job->scratch};
-    m.clocks = arena_array(m.scratch, p->code.n, sizeof *m.clocks);
-    m.touched = arena_array(m.scratch, p->buffers.n, sizeof *m.touched);
-    m.starts = arena_array(m.scratch, p->code.n, sizeof *m.starts);
-    m.ends = arena_array(m.scratch, p->code.n, sizeof *m.ends);
-    m.next_start = arena_array(m.scratch, p->buffers.n, sizeof *m.next_start);
-    m.next_end = arena_array(m.scratch, p->buffers.n, sizeof *m.next_end);
-    find_clocks(&m);
-    find_lives(&m);
+    Program *p = m->p;
+    m->space = space;
+    m->top = 0;
+    m->pieces.n = 0;
     for (BufferId b = 1; b < p->buffers.n; b++) {
         Buffer *at = &p->buffers.at[b];
-        if (at->parent || !at->persistent) continue;
-        at->offset = m.top;
-        m.top += align_up(at->bytes);
+        if (at->parent || !at->persistent || at->space != space) continue;
+        at->offset = m->top;
+        m->top += align_up(at->bytes);
     }
-    place_transient(&m);
-    p->bytes = 0;
+    list_lives(m);
+    place_transient(m);
+    uint64_t bytes = 0;
     for (BufferId b = 1; b < p->buffers.n; b++) {
         const Buffer *at = &p->buffers.at[b];
-        if (!at->parent && at->offset + at->bytes > p->bytes) p->bytes = at->offset + at->bytes;
+        const bool placed = !at->parent && at->space == space && (at->persistent || at->first);
+        if (placed && at->offset + at->bytes > bytes) bytes = at->offset + at->bytes;
     }
+    return bytes;
+}
+
+static void place_program(Program *p, Arena *scratch)
+{
+    Memory m = {.p = p, .scratch = scratch};
+    if (!p->code.n) return;
+    m.clocks = arena_array(scratch, p->code.n, sizeof *m.clocks);
+    m.launches = arena_array(scratch, p->code.n, sizeof *m.launches);
+    m.touched = arena_array(scratch, p->buffers.n, sizeof *m.touched);
+    m.starts = arena_array(scratch, p->code.n, sizeof *m.starts);
+    m.ends = arena_array(scratch, p->code.n, sizeof *m.ends);
+    m.next_start = arena_array(scratch, p->buffers.n, sizeof *m.next_start);
+    m.next_end = arena_array(scratch, p->buffers.n, sizeof *m.next_end);
+    find_launches(&m);
+    find_clocks(&m);
+    find_lives(&m);
+    bool host = false;
+    for (BufferId b = 1; b < p->buffers.n; b++) host |= p->buffers.at[b].space == SPACE_host;
+    p->bytes = place_space(&m, SPACE_device);
+    p->host_bytes = host ? place_space(&m, SPACE_host) : 0;
 }
 
 bool pass_memory(Job *job)
 {
     for (uint32_t i = 0; i < job->plan->programs.n; i++)
-        place_program(job, &job->plan->programs.at[i]);
+        place_program(&job->plan->programs.at[i], job->scratch);
     return true;
 }
