@@ -1,0 +1,190 @@
+/* The proofs in order; reports. */
+#include "planner/ir/verify.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "planner/ir/verify_private.h"
+
+enum { MAX_REPORTS = 100 };
+
+static const struct {
+    const char *rule;
+    uint32_t proof;
+} rules[] = {
+    {"verify-structure", VERIFY_structure},
+    {"verify-layout", VERIFY_layouts},
+    {"verify-scale", VERIFY_scale},
+    {"verify-race", VERIFY_races},
+    {"verify-read-before-write", VERIFY_races | VERIFY_layouts},
+    {"verify-deadlock", VERIFY_deadlock},
+    {"verify-sequence", VERIFY_deadlock},
+    {"verify-coverage", VERIFY_coverage},
+    {"verify-purity", VERIFY_coverage},
+    {"verify-redundant", VERIFY_redundant},
+};
+
+bool verify_reports(const Verifier *v, const char *rule)
+{
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+        if (strcmp(rules[i].rule, rule) == 0) return (v->proofs & rules[i].proof) != 0;
+    assert(false);
+    return true;
+}
+
+/* "program 0, 13 tp all_reduce (mb 0, layers.0.attention): " and the script's line. */
+static const char *place(const Verifier *v, Pc pc, Loc *loc)
+{
+    *loc = (Loc){NULL, 0};
+    if (!pc) return v->p ? arena_print(v->d->arena, "program %u: ", v->program) : "";
+    const Instr *in = &v->p->code.at[pc];
+    const char *path = "";
+    if (in->origin && in->origin < v->g->nodes.n) {
+        const Node *n = &v->g->nodes.at[in->origin];
+        *loc = n->loc;
+        if (n->module < v->g->modules.n) path = v->g->modules.at[n->module].path;
+    }
+    if (!path) path = "";
+    return arena_print(v->d->arena, "program %u, %u %s %s (mb%u%s%s): ", v->program, pc,
+                       in->stream < STREAM_COUNT ? stream_name(in->stream) : "?",
+                       in->op < OP_COUNT ? op_info(in->op)->name : "?", in->microbatch,
+                       *path ? ", " : "", path);
+}
+
+void verify_report(Verifier *v, const char *rule, Pc pc, const char *format, ...)
+{
+    if (!verify_reports(v, rule)) return;
+    if (v->n_reported == MAX_REPORTS) {
+        v->n_left_out++;
+        return;
+    }
+    v->n_reported++;
+    Loc loc;
+    const char *where = place(v, pc, &loc);
+    Str text = str_in(v->d->arena);
+    va_list args;
+    va_start(args, format);
+    str_vprint(&text, format, args);
+    va_end(args);
+    diag_error(v->d, v->fault, rule, loc, "%s%s", where, str_text(&text));
+}
+
+void verify_warn(Verifier *v, Pc pc, const char *format, ...)
+{
+    if (!(v->proofs & VERIFY_redundant)) return;
+    Loc loc;
+    const char *where = place(v, pc, &loc);
+    Str text = str_in(v->d->arena);
+    va_list args;
+    va_start(args, format);
+    str_vprint(&text, format, args);
+    va_end(args);
+    diag_warning(v->d, "verify-redundant", loc, "%s%s", where, str_text(&text));
+}
+
+void verify_purity(Verifier *v)
+{
+    for (Pc pc = 1; pc < v->p->code.n; pc++) {
+        const Instr *in = &v->p->code.at[pc];
+        if (in->phase != PHASE_recompute) continue;
+        uint32_t flags = op_info(in->op)->flags;
+        if (flags & (OP_STATE | OP_SOURCE))
+            verify_report(v, "verify-purity", pc, "recomputation must not %s",
+                          flags & OP_STATE ? "touch what lives between steps" : "draw new samples");
+        for (uint32_t i = in->n_in; i < in->args.n; i++) {
+            uint64_t offset;
+            BufferId root = program_root(v->p, program_arg(v->p, in, i), &offset);
+            if (v->p->buffers.at[root].persistent)
+                verify_report(v, "verify-purity", pc,
+                              "recomputation writes buffer %u, which lives between steps", root);
+        }
+    }
+}
+
+static void each_program(Verifier *v)
+{
+    for (v->program = 0; v->program < v->plan->programs.n; v->program++) {
+        v->p = &v->plan->programs.at[v->program];
+        if (v->proofs & VERIFY_races) {
+            verify_order(v);
+            verify_races(v);
+        }
+        if (v->proofs & VERIFY_coverage) verify_purity(v);
+    }
+    v->p = NULL;
+}
+
+static bool structure(Verifier *v)
+{
+    verify_structure_graph(v);
+    if (v->n_reported) return false;
+    for (v->program = 0; v->program < v->plan->programs.n; v->program++) {
+        v->p = &v->plan->programs.at[v->program];
+        verify_structure_program(v);
+    }
+    v->p = NULL;
+    return v->n_reported == 0;
+}
+
+bool verify_plan(const Plan *plan, uint32_t proofs, bool user_plan, Diag *d)
+{
+    const uint32_t values = VERIFY_layouts | VERIFY_scale | VERIFY_coverage | VERIFY_redundant;
+    Verifier v = {.plan = plan,
+                  .g = &plan->graph,
+                  .d = d,
+                  .arena = arena_new(),
+                  .fault = user_plan ? FAULT_input : FAULT_internal,
+                  .proofs = proofs | VERIFY_structure};
+    if (structure(&v)) {
+        each_program(&v);
+        if (proofs & VERIFY_deadlock) verify_deadlock(&v);
+        if (proofs & values) {
+            verify_graph_values(&v);
+            verify_values(&v);
+        }
+    }
+    if (v.n_left_out)
+        diag_error(d, v.fault, "verify-structure", (Loc){NULL, 0},
+                   "%u more violations were found and are not listed", v.n_left_out);
+    arena_free(v.arena);
+    return v.n_reported == 0;
+}
+
+bool verify_fit(const Plan *plan, uint64_t device_bytes, uint64_t reserved_bytes, Diag *d)
+{
+    uint32_t worst = UINT32_MAX;
+    for (uint32_t i = 0; i < plan->programs.n; i++)
+        if (worst == UINT32_MAX || plan->programs.at[i].bytes > plan->programs.at[worst].bytes)
+            worst = i;
+    if (worst == UINT32_MAX) return true;
+    uint64_t usable = device_bytes > reserved_bytes ? device_bytes - reserved_bytes : 0;
+    const Program *p = &plan->programs.at[worst];
+    if (p->bytes <= usable) return true;
+    Rank rank = 0;
+    while (rank + 1 < plan->mesh.n_ranks && plan->program_of[rank] != worst) rank++;
+    uint64_t by[CATEGORY_COUNT] = {0};
+    int most = CATEGORY_none;
+    for (BufferId b = 1; b < p->buffers.n; b++)
+        if (!p->buffers.at[b].parent && p->buffers.at[b].persistent)
+            by[p->buffers.at[b].category] += p->buffers.at[b].bytes;
+    uint64_t resident = 0;
+    for (int c = 0; c < CATEGORY_COUNT; c++) {
+        resident += by[c];
+        if (by[c] > by[most]) most = c;
+    }
+    diag_error(d, FAULT_infeasible, "does-not-fit", (Loc){NULL, 0},
+               "rank %u (program %u) needs %s, the device has %s usable (%s less %s reserved)",
+               rank, worst, str_bytes(d->arena, p->bytes), str_bytes(d->arena, usable),
+               str_bytes(d->arena, device_bytes), str_bytes(d->arena, reserved_bytes));
+    if (resident > usable)
+        diag_hint(d,
+                  "%s live between steps, most of it %s: shard over more ranks (larger dp_shard or "
+                  "tp), or sgd{} instead of adamw{}",
+                  str_bytes(d->arena, resident), category_name((Category)most));
+    else
+        diag_hint(d,
+                  "%s live between steps, the rest is used within one: a smaller micro-batch, "
+                  "ac \"full\", a larger tp, or reshard_after_forward = true",
+                  str_bytes(d->arena, resident));
+    return false;
+}
