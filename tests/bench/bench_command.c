@@ -1,0 +1,65 @@
+/* How long a whole process takes: runs a command n times, its output thrown away, and prints the
+ * least and the median wall time. Arguments: n, file to remove before each run ("-": none), the
+ * command. */
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { MAX_RUNS = 1000 };
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double milliseconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+
+/* Exit status, or -1. */
+static int run(char **argv)
+{
+    posix_spawn_file_actions_t actions;
+    pid_t pid;
+    int status = -1;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    if (posix_spawn(&pid, argv[0], &actions, NULL, argv, environ) == 0) {
+        waitpid(pid, &status, 0);
+        status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    }
+    posix_spawn_file_actions_destroy(&actions);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    static double ms[MAX_RUNS];
+    if (argc < 4) return 2;
+    unsigned long n = strtoul(argv[1], NULL, 10);
+    if (n == 0 || n > MAX_RUNS) return 2;
+    for (unsigned long i = 0; i < n; i++) {
+        if (strcmp(argv[2], "-") != 0) unlink(argv[2]);
+        double from = milliseconds();
+        int status = run(argv + 3);
+        ms[i] = milliseconds() - from;
+        if (status != 0) {
+            fprintf(stderr, "bench_command: %s ended with status %d\n", argv[3], status);
+            return 1;
+        }
+    }
+    qsort(ms, n, sizeof ms[0], by_value);
+    printf("least %.1f ms, median %.1f ms of %lu\n", ms[0], ms[n / 2], n);
+    return 0;
+}

@@ -1,0 +1,68 @@
+#!/bin/sh
+# Speed of the engine and of the whole command, and instruction counts, into tests/bench/results.md.
+# Argument: the build folder (default build/release).
+set -eu
+build=${1:-build/release}
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$root"
+
+cc=${CC:-cc}
+flags="-std=c11 -D_POSIX_C_SOURCE=200809L -O2 -ffp-contract=off -I."
+libraries="-Wl,--start-group $build/libtandem_sim.a $build/libtandem_ir.a $build/libtandem_base.a"
+libraries="$libraries -Wl,--end-group -lsqlite3 -lm"
+# shellcheck disable=SC2086
+$cc $flags tests/bench/bench_engine.c $libraries -o "$work/engine"
+# shellcheck disable=SC2086
+$cc $flags tests/bench/bench_command.c -o "$work/command"
+
+tandem=$build/tandem
+plan=scripts/plans/llama3_8b.lua
+
+# The best of five: other processes can only slow it.
+best() {
+    for _ in 1 2 3 4 5; do "$@"; done | awk '
+        { split($0, f, "s: "); split(f[2], g, " "); if (g[1] > most) { most = g[1]; line = $0 } }
+        END { print line }'
+}
+
+# Instructions of the process and of the child that evaluates the script.
+counts() {
+    if ! command -v valgrind >/dev/null 2>&1; then
+        echo "valgrind is not installed"
+        return
+    fi
+    valgrind --tool=callgrind --callgrind-out-file="$work/callgrind.%p" "$@" 2>"$work/log" \
+        >/dev/null || true
+    grep -h '^summary:' "$work"/callgrind.* | awk '{ printf "%s%.1f million", sep, $2 / 1e6; sep = " + " }
+        END { print "" }'
+    rm -f "$work"/callgrind.*
+}
+
+{
+    echo "# Measured by \`make bench\`"
+    echo
+    echo "Machine: $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(nproc) cores;" \
+        "compiler: $($cc --version | head -1)."
+    echo
+    echo "One event is one instruction finished on one simulated rank; 16 ranks, unfolded, one core."
+    echo
+    echo "| what | result | aim |"
+    echo "|---|---|---|"
+    echo "| engine, transfers of fixed time | $(best "$work/engine" 100 fixed) | 10 million/s |"
+    echo "| engine with the network model | $(best "$work/engine" 20 network) | |"
+    if [ -x "$tandem" ]; then
+        echo "| \`tandem sim\` Llama-3.1-8B on 16 GPUs (plan, check, simulate, store), whole process |" \
+            "$("$work/command" 15 "$work/t.db" "$tandem" sim "$plan" --db "$work/t.db") | 50 ms |"
+        echo "| \`tandem check\` of the same | $("$work/command" 15 - "$tandem" check "$plan" \
+            --db "$work/t.db") | |"
+        rm -f "$work/t.db"
+        echo "| instructions (callgrind) of \`tandem sim\` (script's child + planner), new store |" \
+            "$(counts "$tandem" sim "$plan" --db "$work/t.db") | |"
+        echo "| instructions (callgrind) of the engine, 2 steps | $(counts "$work/engine" 2 fixed) | |"
+    fi
+} >"$work/results.md"
+cp "$work/results.md" tests/bench/results.md
+cat tests/bench/results.md
