@@ -22,8 +22,14 @@ enum { EXIT_RUN_FAILED = 6, EXIT_OWN_MAX = 7, LOOK_NS = 20000000 };
 
 /* After a verdict, mpirun gets so long to end the ranks; then we do. */
 static const double patience_s = 4, kill_s = 2;
+/* After a death: time for others to be seen dead too. */
+static const double died_s = 0.3;
 /* Ranks end a run by themselves after the timeout; this much later we do it for them. */
 static const double slack_s = 3;
+/* MPI_Finalize waits for all ranks: one that is gone while others stay did not get there. */
+static const double leave_s = 10;
+/* From the first rank that opened its backend to the last. */
+static const double start_s = 60;
 
 static const Loc nowhere = {NULL, 0};
 
@@ -143,11 +149,12 @@ typedef struct Watch {
     uint32_t n_ranks;
     int exit_status; /* of mpirun, once it has ended */
     int signal;      /* that we were sent, and passed on */
-    bool is_first_dead_known;
-    Str dead;          /* "rank 2 (pid 123)" */
-    uint64_t count;    /* progress of all ranks */
-    double progress_s; /* when it last changed */
-    double verdict_s;  /* when the run was found to have failed; 0: it has not */
+    bool is_dead_known;
+    Str dead;                      /* "rank 2 (pid 123, step 7) died" */
+    double lost_s, left_s, came_s; /* when last none was lost; all were there, or none */
+    uint64_t count;                /* progress of all ranks */
+    double progress_s;             /* when it last changed */
+    double verdict_s;              /* when the run was found to have failed; 0: it has not */
     int escalation;
     bool hung; /* nobody made progress, and nobody said so */
 } Watch;
@@ -159,20 +166,67 @@ static double now_s(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* A rank in the middle of a run whose process is gone: the first to go is the one that died; the
- * others are ended by mpirun because of it. */
-static void look_for_dead(Watch *w, Str *out)
+static bool is_gone(int32_t pid)
 {
-    if (w->is_first_dead_known) return;
+    char c = status_process(pid);
+    return c == 0 || c == 'Z' || c == 'X';
+}
+
+static void name_rank(Watch *w, uint32_t r, const char *what)
+{
+    const StatusSlot *slot = &w->status->slots[r];
+    str_print(&w->dead, "%srank %u (pid %d, step %u) %s", w->is_dead_known ? ", " : "", r,
+              (int)atomic_load(&slot->pid), atomic_load(&slot->step), what);
+    w->is_dead_known = true;
+}
+
+/* What its supervisor saw of the first that died. */
+static bool name_first_dead(Watch *w)
+{
     for (uint32_t r = 0; r < w->n_ranks; r++) {
-        StatusSlot *slot = &w->status->slots[r];
+        const StatusSlot *slot = &w->status->slots[r];
+        if (atomic_load(&slot->death) != 1) continue;
+        int status = atomic_load(&slot->wait_status);
+        char what[128];
+        if (WIFSIGNALED(status))
+            snprintf(what, sizeof what, "died of signal %d (%s)", WTERMSIG(status),
+                     strsignal(WTERMSIG(status)));
+        else
+            snprintf(what, sizeof what, "left with code %d in the middle of the run",
+                     WEXITSTATUS(status));
+        name_rank(w, r, what);
+        return true;
+    }
+    return false;
+}
+
+/* Without supervisors, or when one was killed too: a rank in the middle of a run whose process is
+ * gone. One that has closed its backend may go, but not long before the others; and all must come.
+ */
+static void look_for_dead(Watch *w, bool is_over)
+{
+    if (w->is_dead_known || name_first_dead(w)) return;
+    uint32_t n_gone = 0, n_came = 0, n_lost = 0;
+    for (uint32_t r = 0; r < w->n_ranks; r++) {
+        const StatusSlot *slot = &w->status->slots[r];
         int32_t pid = atomic_load(&slot->pid);
-        if (pid == 0 || atomic_load(&slot->state) == STATUS_absent) continue;
-        char c = status_process(pid);
-        if (c != 0 && c != 'Z' && c != 'X') continue;
-        str_print(out, "%srank %u (pid %d, step %u)", w->is_first_dead_known ? " or " : "", r,
-                  (int)pid, atomic_load(&slot->step));
-        w->is_first_dead_known = true;
+        if (pid == 0) continue;
+        n_came++;
+        if (!is_gone(pid)) continue;
+        n_gone++;
+        n_lost += atomic_load(&slot->state) != STATUS_absent;
+    }
+    double now = now_s();
+    if (n_lost == 0) w->lost_s = now;
+    if (n_gone == 0 || n_gone == w->n_ranks) w->left_s = now;
+    if (n_came == 0 || n_came == w->n_ranks) w->came_s = now;
+    for (uint32_t r = 0; r < w->n_ranks; r++) {
+        const StatusSlot *slot = &w->status->slots[r];
+        int32_t pid = atomic_load(&slot->pid);
+        bool gone = pid != 0 && is_gone(pid), open = atomic_load(&slot->state) != STATUS_absent;
+        if (pid == 0 && now - w->came_s > start_s) name_rank(w, r, "never began");
+        if (gone && (open ? is_over || now - w->lost_s > died_s : now - w->left_s > leave_s))
+            name_rank(w, r, "died");
     }
 }
 
@@ -204,7 +258,7 @@ static void kill_all(const Watch *w, int number)
 /* Somebody has said why the run failed, or nobody can: mpirun should be ending it. */
 static void escalate(Watch *w)
 {
-    bool failed = atomic_load(&w->status->verdict) == 2 || w->hung || w->is_first_dead_known;
+    bool failed = atomic_load(&w->status->verdict) == 2 || w->hung || w->is_dead_known;
     if (!failed && w->signal == 0) return;
     if (w->verdict_s == 0) w->verdict_s = now_s();
     double since = now_s() - w->verdict_s;
@@ -220,11 +274,12 @@ static void escalate(Watch *w)
 
 static void watch(Watch *w, const sigset_t *signals, double timeout_s)
 {
-    w->progress_s = now_s();
+    w->progress_s = w->lost_s = w->left_s = w->came_s = now_s();
     for (;;) {
         pid_t ended = waitpid(w->mpirun, &w->exit_status, WNOHANG);
-        look_for_dead(w, &w->dead);
-        if (ended == w->mpirun || (ended < 0 && errno != EINTR)) return;
+        bool is_over = ended == w->mpirun || (ended < 0 && errno != EINTR);
+        look_for_dead(w, is_over);
+        if (is_over) return;
         look_at_progress(w, timeout_s);
         escalate(w);
         struct timespec t = {0, LOOK_NS};
@@ -248,8 +303,8 @@ static int verdict(Watch *w, Diag *d)
                    w->status->text);
         return EXIT_RUN_FAILED;
     }
-    if (w->is_first_dead_known) {
-        diag_error(d, FAULT_run, "rank-died", nowhere, "%s died; mpirun ended with %d",
+    if (w->is_dead_known) {
+        diag_error(d, FAULT_run, "rank-died", nowhere, "%s; mpirun ended with %d",
                    str_text(&w->dead), code);
         return EXIT_RUN_FAILED;
     }

@@ -9,6 +9,11 @@
  * "mpich") its environment belongs to. All may be NULL. */
 bool launch_inside(uint32_t *n_ranks, uint32_t *rank, const char **flavour);
 
+/* The first thing that `main` does. In a rank that exec_launch started, this forks: the child goes
+ * on as the rank, the parent waits for it and keeps who died first, and of what. Elsewhere it does
+ * nothing. */
+void launch_supervise(void);
+
 typedef struct LaunchOptions {
     uint32_t n_ranks;
     const char *flavour; /* "openmpi", "mpich"; NULL: $TANDEM_MPI, else the first that is found with

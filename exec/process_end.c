@@ -47,7 +47,7 @@ static void tell_rank(const Process *p, Rank r, uint32_t match, uint32_t step, S
 {
     const StatusSlot *slot = &p->status->slots[r];
     const Program *program = plan_program(p->plan, r);
-    Pc at = 0, want = find_match(program, match);
+    Pc at = 0, want = match ? find_match(program, match) : 0;
     for (int s = 0; s < STREAM_COUNT; s++) {
         Pc head = atomic_load(&slot->head[s]);
         if (head && (at == 0 || head < at)) at = head;
@@ -69,6 +69,20 @@ static void tell_rank(const Process *p, Rank r, uint32_t match, uint32_t step, S
                   instr_text(p->plan, program, want, out->arena));
 }
 
+static bool is_member(const Process *p, const Comm *c, Rank r)
+{
+    if (c->op == OP_send || c->op == OP_recv) return r == c->leader || r == c->peer;
+    return mesh_group(&p->plan->mesh, r, c->axes) == c->leader;
+}
+
+static int turn_of(const Process *p, const Comm *c, Rank r)
+{
+    int32_t pid = atomic_load(&p->status->slots[r].pid);
+    char state = pid ? status_process(pid) : 0;
+    if (state == 0 || strchr("ZXTt", state)) return 0;
+    return c == NULL || is_member(p, c, r) ? 1 : 2;
+}
+
 void process_timeout(Process *p)
 {
     Str s = str_in(p->arena);
@@ -79,23 +93,21 @@ void process_timeout(Process *p)
     if (w == NULL) {
         str_print(&s, "rank %u waited %.1f s for the other ranks", p->rank, waited);
     } else {
-        str_print(&s, "step %u: rank %u waited %.1f s for %s, match %u", step, p->rank, waited,
-                  instr_text(p->plan, program, w->pc, p->arena), w->comm->match);
+        str_print(&s, "step %u: rank %u waited %.1f s for %s", step, p->rank, waited,
+                  instr_text(p->plan, program, w->pc, p->arena));
     }
     if (p->status == NULL) {
         str_add(&s, "; where the others are is known only under `tandem run`");
         process_end(p, "timeout", str_text(&s));
     }
+    /* Those that cannot go on by themselves first, then the others of the group, then the rest. */
     uint32_t told = 0;
-    for (Rank r = 0; r < p->n_ranks && told < MAX_TOLD; r++) {
-        const Comm *c = w ? w->comm : NULL;
-        bool point_to_point = c && (c->op == OP_send || c->op == OP_recv);
-        bool concerned =
-            c == NULL || (point_to_point ? r == c->leader || r == c->peer
-                                         : mesh_group(&p->plan->mesh, r, c->axes) == c->leader);
-        if (r == p->rank || !concerned) continue;
-        tell_rank(p, r, c ? c->match : 0, step, &s);
-        told++;
-    }
+    for (int turn = 0; turn < 3; turn++)
+        for (Rank r = 0; r < p->n_ranks && told < MAX_TOLD; r++) {
+            if (r == p->rank || turn_of(p, w ? w->comm : NULL, r) != turn) continue;
+            bool concerned = w && is_member(p, w->comm, r);
+            tell_rank(p, r, concerned ? w->comm->match : 0, step, &s);
+            told++;
+        }
     process_end(p, "timeout", str_text(&s));
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "exec/launch.h"
 #include "exec/process_private.h"
 
 /* A communicator: (axes, stream). Each has one issue order on all its members. */
@@ -159,12 +160,13 @@ bool process_open(Backend *self, const Plan *plan, const BackendOptions *options
     p->plan = plan;
     p->options = *options;
     if (p->options.timeout_s <= 0) p->options.timeout_s = 60;
-    p->mpi = p->transport->open(&p->rank, &p->n_ranks, why, sizeof why);
-    if (p->mpi == NULL) return diag_error(d, FAULT_run, "mpi", none, "MPI does not start: %s", why);
-    p->status = status_join(p->n_ranks);
-    p->slot = p->status ? &p->status->slots[p->rank] : &p->alone;
+    uint32_t n = 0, mine = 0;
+    if (launch_inside(&n, &mine, NULL)) p->status = status_join(n);
+    p->slot = p->status ? &p->status->slots[mine] : &p->alone;
     atomic_store(&p->slot->pid, (int32_t)getpid());
     atomic_store(&p->slot->state, STATUS_open);
+    p->mpi = p->transport->open(&p->rank, &p->n_ranks, why, sizeof why);
+    if (p->mpi == NULL) return diag_error(d, FAULT_run, "mpi", none, "MPI does not start: %s", why);
     if (p->n_ranks != plan->mesh.n_ranks) {
         diag_error(d, FAULT_usage, "ranks-mismatch", none,
                    "there are %u processes, but the plan's mesh has %u ranks", p->n_ranks,

@@ -121,11 +121,15 @@ const char *instr_text(const Plan *plan, const Program *p, Pc pc, Arena *arena)
 {
     Str s = str_in(arena);
     text_instr(plan, p, pc, arena, &s);
-    const char *text = str_text(&s);
-    while (*text == ' ') text++;
-    size_t n = strlen(text);
-    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == ' ')) n--;
-    return arena_print(arena, "instruction %.*s", (int)n, text);
+    Str one = str_in(arena);
+    str_add(&one, "instruction");
+    for (const char *word = str_text(&s); *word;) { /* its columns, one space apart */
+        size_t n = strcspn(word, " \n");
+        if (n > 0) str_print(&one, " %.*s", (int)n, word);
+        word += n;
+        while (*word == ' ' || *word == '\n') word++;
+    }
+    return str_text(&one);
 }
 
 Loc instr_loc(const Plan *plan, const Instr *in)

@@ -10,13 +10,16 @@
 #define STATUS_VARIABLE "TANDEM_STATUS" /* the file's path, in the environment of the ranks */
 
 typedef enum StatusState {
-    STATUS_absent, /* this process has not opened a backend, or has closed it */
-    STATUS_open,   /* between steps */
+    STATUS_absent, /* the process has not begun, or is done with its backend */
+    STATUS_begun,
+    STATUS_open, /* between steps */
     STATUS_stepping
 } StatusState;
 
 typedef struct StatusSlot {
     _Atomic int32_t pid;
+    _Atomic uint32_t death;      /* 1: the first that died; 0: it has not, that anybody saw */
+    _Atomic int32_t wait_status; /* of a rank that died, as waitpid tells it */
     _Atomic uint32_t state, step;
     _Atomic uint64_t count;              /* instructions finished: progress */
     _Atomic uint32_t head[STREAM_COUNT]; /* first instruction of each stream that is not done */
@@ -25,7 +28,8 @@ typedef struct StatusSlot {
 enum { STATUS_TEXT = 16384 };
 
 typedef struct Status {
-    uint32_t n_ranks, reserved;
+    uint32_t n_ranks;
+    _Atomic uint32_t n_dead;
     _Atomic uint32_t verdict; /* 0: none, 1: being written, 2: there */
     char rule[32], text[STATUS_TEXT];
     StatusSlot slots[];

@@ -1,0 +1,345 @@
+/* Processes under a real MPI: the same bits as loopback for the same plan, and an end in time, with
+ * a name, when a rank dies, stops or goes astray. The test starts itself under mpirun; as a rank it
+ * does what its arguments say. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "exec/exec.h"
+#include "exec/launch.h"
+#include "exec/process.h"
+#include "tests/support/tiny.h"
+
+enum { STEPS = 3 };
+
+/* Chosen so that every pair of values of two columns occurs: what shards the data, how many ranks,
+ * sequence parallelism, checkpointing, micro-batches. */
+static const struct Case {
+    bool gpt2;
+    uint32_t shard, replicate, tp;
+    bool sequence;
+    AcMode ac;
+    uint32_t microbatches;
+} cases[] = {
+    {false, 2, 1, 1, false, AC_none, 1},      {true, 1, 2, 1, false, AC_full, 3},
+    {false, 1, 1, 2, true, AC_selective, 3},  {true, 1, 1, 2, false, AC_none, 1},
+    {false, 2, 1, 2, true, AC_full, 1},       {true, 1, 2, 2, true, AC_none, 3},
+    {false, 4, 1, 1, false, AC_selective, 3}, {true, 1, 4, 1, false, AC_selective, 1},
+    {false, 1, 1, 4, true, AC_none, 1},       {true, 1, 1, 4, false, AC_full, 3},
+    {false, 2, 2, 1, false, AC_full, 3},      {true, 8, 1, 1, false, AC_none, 3},
+    {false, 1, 4, 2, false, AC_full, 1},      {true, 2, 1, 4, true, AC_selective, 1},
+    {false, 4, 1, 2, true, AC_none, 3},       {true, 1, 1, 8, true, AC_full, 1},
+};
+enum { N_CASES = sizeof cases / sizeof cases[0] };
+
+static Plan *plan_of(uint32_t index, Arena *arena, Diag *d)
+{
+    const struct Case *c = &cases[index];
+    Tiny t = tiny_default();
+    t.gpt2 = c->gpt2;
+    t.groups = 8, t.head_dim = 2, t.dim = 15, t.hidden = 24, t.vocab = 37;
+    t.dp_shard = c->shard, t.dp_replicate = c->replicate, t.tp = c->tp;
+    t.tp_options.sequence = c->sequence;
+    t.ac = c->ac;
+    t.microbatches = c->microbatches;
+    return tiny_plan(&t, index % 3 == 0, arena, d);
+}
+
+/* ---- what a run leaves behind ---- */
+
+typedef struct Dump {
+    const Plan *plan;
+    const char *path; /* of the ranks' files, without the rank */
+    Arena *arena;
+} Dump;
+
+static bool write_persistent(void *self, Backend *backend, Diag *d)
+{
+    const Dump *dump = self;
+    Rank first;
+    uint32_t n;
+    (void)d;
+    backend->ranks(backend, &first, &n);
+    for (Rank r = first; r < first + n; r++) {
+        const Program *p = plan_program(dump->plan, r);
+        FILE *f = fopen(arena_print(dump->arena, "%s.%u", dump->path, r), "wb");
+        if (f == NULL) return false;
+        for (BufferId b = 1; b < p->buffers.n; b++)
+            if (p->buffers.at[b].persistent && p->buffers.at[b].parent == 0)
+                fwrite(backend->memory(backend, r, b), 1, p->buffers.at[b].bytes, f);
+        if (fclose(f) != 0) return false;
+    }
+    return true;
+}
+
+static bool run_case(uint32_t index, const char *backend, const char *path, bool poison,
+                     ExecResult *result, Arena *arena, Diag *d)
+{
+    const Plan *plan = plan_of(index, arena, d);
+    if (plan == NULL) return false;
+    Dump dump = {plan, path, arena};
+    ExecOptions options = {.backend = backend,
+                           .steps = STEPS,
+                           .lr = 1e-2,
+                           .warmup_steps = 2,
+                           .data = data_synthetic(3, 37, 0.1, arena),
+                           .trace_step = 2,
+                           .backend_options = {.timeout_s = 20, .poison = poison, .order_seed = 5},
+                           .at_end = write_persistent,
+                           .self = &dump};
+    return exec_run(plan, &options, arena, result, d);
+}
+
+static uint32_t ranks_of(uint32_t index)
+{
+    return cases[index].shard * cases[index].replicate * cases[index].tp;
+}
+
+/* ---- as a rank ---- */
+
+/* Spoils the rank in the middle of a step: "kill", "stop", "exit", "abort". */
+typedef struct Spoil {
+    const char *how;
+    uint32_t rank;
+    int64_t step;
+} Spoil;
+
+static void spoiled_fill(void *self, int64_t step, uint32_t microbatch, int64_t first, int64_t n,
+                         int64_t seq, int32_t *tokens, int32_t *labels)
+{
+    const Spoil *s = self;
+    uint32_t rank = 0;
+    launch_inside(NULL, &rank, NULL);
+    (void)microbatch, (void)first;
+    for (int64_t i = 0; i < n * seq; i++) tokens[i] = labels[i] = (int32_t)(i % 37);
+    if (rank != s->rank || step != s->step) return;
+    if (strcmp(s->how, "kill") == 0) raise(SIGKILL);
+    if (strcmp(s->how, "stop") == 0) raise(SIGSTOP);
+    if (strcmp(s->how, "exit") == 0) _exit(0);
+    if (strcmp(s->how, "abort") == 0) raise(SIGSEGV);
+}
+
+static int rank_spoiled(const char *how, uint32_t case_index)
+{
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Spoil spoil = {how, 1, 2};
+    DataSource data = {&spoil, spoiled_fill};
+    ExecResult result;
+    ExecOptions options = {.backend = "mpi",
+                           .steps = 5,
+                           .lr = 1e-3,
+                           .data = &data,
+                           .version = strcmp(how, "version") == 0 && getenv("PMI_RANK")
+                                          ? getenv("PMI_RANK")
+                                          : getenv("OMPI_COMM_WORLD_RANK"),
+                           .backend_options = {.timeout_s = 2}};
+    if (strcmp(how, "version") != 0) options.version = "1";
+    bool fine = exec_run(plan_of(case_index, arena, &d), &options, arena, &result, &d);
+    Str s = str_in(arena);
+    diag_print(&d, &s);
+    if (!fine && result.is_first) fputs(str_text(&s), stderr);
+    return fine ? 0 : diag_exit_code(&d);
+}
+
+/* ... run FOLDER RANKS: every case of so many ranks, one after the other in one process */
+static int as_rank(int argc, char **argv)
+{
+    if (argc == 4 && strcmp(argv[1], "spoiled") == 0)
+        return rank_spoiled(argv[2], (uint32_t)strtoul(argv[3], NULL, 10));
+    if (argc != 4) return 2;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    ExecResult result;
+    for (uint32_t i = 0; i < N_CASES; i++) {
+        if (ranks_of(i) != strtoul(argv[3], NULL, 10)) continue;
+        const char *path = arena_print(arena, "%s/mpi.%u", argv[2], i);
+        if (!run_case(i, "mpi", path, true, &result, arena, &d)) {
+            Str s = str_in(arena);
+            diag_print(&d, &s);
+            fprintf(stderr, "case %u: %s", i, str_text(&s));
+            return diag_exit_code(&d);
+        }
+        /* Rows of all ranks have come to the first, and the arena was filled to its end. */
+        const Plan *plan = plan_of(i, arena, &d);
+        uint64_t rows = 0;
+        for (Rank r = 0; r < plan->mesh.n_ranks; r++) rows += plan_program(plan, r)->code.n - 1;
+        bool all_rows = !result.is_first || result.trace.rows.n == rows;
+        if (!all_rows || result.highest_touched != plan->programs.at[0].bytes) return 1;
+    }
+    return 0;
+}
+
+/* ---- the tests ---- */
+
+static const char *folder;
+
+static int launch(const char *flavour, const char *what, const char *argument, uint32_t ranks,
+                  uint32_t number, Arena *arena, Diag *d)
+{
+    const char *argv[] = {"test_mpi", what, argument, arena_print(arena, "%u", number), NULL};
+    LaunchOptions options = {.n_ranks = ranks, .flavour = flavour, .timeout_s = 2};
+    return exec_launch(argv, &options, arena, d);
+}
+
+static bool is_missing(const char *flavour)
+{
+    Arena *arena = arena_new();
+    bool missing = module_path(flavour, NULL, arena) == NULL;
+    arena_free(arena);
+    if (missing) print_message("no module for %s here\n", flavour);
+    return missing;
+}
+
+static void assert_same_file(const char *a, const char *b)
+{
+    FILE *x = fopen(a, "rb"), *y = fopen(b, "rb");
+    assert_non_null(x);
+    assert_non_null(y);
+    uint64_t n = 0;
+    for (;; n++) {
+        int c = fgetc(x), e = fgetc(y);
+        if (c != e) fail_msg("%s and %s differ at byte %llu", a, b, (unsigned long long)n);
+        if (c == EOF) break;
+    }
+    assert_true(n > 1000);
+    fclose(x);
+    fclose(y);
+    unlink(a);
+    unlink(b);
+}
+
+static void assert_launched(int code, const Diag *d, Arena *arena)
+{
+    Str s = str_in(arena);
+    diag_print(d, &s);
+    if (code != 0) fail_msg("exit code %d: %s", code, str_text(&s));
+}
+
+static void same_bits(const char *flavour)
+{
+    if (is_missing(flavour)) skip();
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    for (uint32_t ranks = 2; ranks <= 8; ranks *= 2)
+        assert_launched(launch(flavour, "run", folder, ranks, ranks, arena, &d), &d, arena);
+    for (uint32_t i = 0; i < N_CASES; i++) {
+        ExecResult result;
+        const char *path = arena_print(arena, "%s/loopback.%u", folder, i);
+        assert_true(run_case(i, "loopback", path, false, &result, arena, &d));
+        for (Rank r = 0; r < ranks_of(i); r++)
+            assert_same_file(arena_print(arena, "%s.%u", path, r),
+                             arena_print(arena, "%s/mpi.%u.%u", folder, i, r));
+    }
+    arena_free(arena);
+}
+
+static void openmpi_bits(void **state)
+{
+    (void)state;
+    same_bits("openmpi");
+}
+
+static void mpich_bits(void **state)
+{
+    (void)state;
+    same_bits("mpich");
+}
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Rank 1 is spoiled in step 2: exit code 6 in time, and the diagnostic names it. */
+static void spoiled(const char *flavour, const char *how, const char *rule, const char *word)
+{
+    if (is_missing(flavour)) skip();
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    double start = now_s();
+    int code = launch(flavour, "spoiled", how, 4, 4, arena, &d);
+    double took = now_s() - start;
+    Str s = str_in(arena);
+    diag_print(&d, &s);
+    print_message("%s %s: %.1f s\n%s", flavour, how, took, str_text(&s));
+    assert_int_equal(code, 6);
+    assert_true(took < 12);
+    assert_int_equal(d.items.n, 1);
+    assert_string_equal(d.items.at[0].rule, rule);
+    assert_non_null(strstr(str_text(&s), word));
+    for (int r = 0; r < 4 && strcmp(rule, "rank-died") == 0; r++)
+        assert_true(r == 1 || !strstr(str_text(&s), arena_print(arena, "rank %d", r)));
+    arena_free(arena);
+}
+
+static void a_rank_is_killed(void **state)
+{
+    (void)state;
+    spoiled("openmpi", "kill", "rank-died", "error[rank-died]: rank 1 (pid");
+    spoiled("mpich", "kill", "rank-died", "error[rank-died]: rank 1 (pid");
+}
+
+static void a_rank_crashes(void **state)
+{
+    (void)state;
+    spoiled("openmpi", "abort", "rank-died", "error[rank-died]: rank 1 (pid");
+    spoiled("mpich", "abort", "rank-died", "error[rank-died]: rank 1 (pid");
+}
+
+static void a_rank_leaves(void **state)
+{
+    (void)state;
+    spoiled("openmpi", "exit", "rank-died", "error[rank-died]: rank 1 (pid");
+    spoiled("mpich", "exit", "rank-died", "error[rank-died]: rank 1 (pid");
+}
+
+static void a_rank_stops(void **state)
+{
+    (void)state;
+    spoiled("openmpi", "stop", "timeout", "stopped) is at step 2, instruction");
+    spoiled("mpich", "stop", "timeout", "stopped) is at step 2, instruction");
+}
+
+/* Ranks of another version, and another number of them than the mesh has, are refused. */
+static void mismatches(void **state)
+{
+    (void)state;
+    if (is_missing("mpich")) skip();
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    assert_int_equal(launch("mpich", "spoiled", "version", 4, 4, arena, &d), 6);
+    assert_int_equal(launch("mpich", "spoiled", "none", 2, 4, arena, &d), 2);
+    assert_int_equal(launch("mpich", "spoiled", "none", 4, 4, arena, &d), 0);
+    arena_free(arena);
+}
+
+int main(int argc, char **argv)
+{
+    launch_supervise();
+    if (launch_inside(NULL, NULL, NULL)) return as_rank(argc, argv);
+    char name[] = "/tmp/tandem-test-XXXXXX";
+    folder = mkdtemp(name);
+    assert_non_null(folder);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(openmpi_bits),     cmocka_unit_test(mpich_bits),
+        cmocka_unit_test(a_rank_is_killed), cmocka_unit_test(a_rank_crashes),
+        cmocka_unit_test(a_rank_leaves),    cmocka_unit_test(a_rank_stops),
+        cmocka_unit_test(mismatches),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    rmdir(folder);
+    return failed;
+}
