@@ -28,6 +28,7 @@ typedef struct Folder {
     Needs *needs;                /* [program] */
     Colour *colour, *next, *sum; /* [rank] */
     uint32_t *group;             /* [axes index * n_ranks + rank]: smallest rank of its group */
+    uint32_t *here;              /* [rank] */
     bool networked;              /* some peers lie on different nodes */
 } Folder;
 
@@ -137,47 +138,67 @@ static void find_groups(Folder *w)
     }
 }
 
-/* How rank r's group along the i-th axes lies on nodes: the number of its members on each node as a
- * sum of hashes, and how many share r's own. */
-static Colour pattern(const Folder *w, uint32_t i, Rank r)
+/* How groups along the i-th axes lie on nodes: sum[leader] is made of the number of members on each
+ * node, here[r] of those on r's own. Members come in rising order, so nodes are runs. */
+static void find_patterns(Folder *w, uint32_t i)
 {
     const Fold *f = w->fold;
     AxisSet axes = f->axes.at[i].axes;
-    uint32_t n = mesh_size(&w->plan->mesh, axes), here = 0, run = 0;
-    Colour sum = {0, 0};
-    for (uint32_t k = 0; k < n; k++) { /* members come in rising order: nodes are runs */
-        Rank m = mesh_member(&w->plan->mesh, r, axes, k);
-        run++;
-        if (node_of(f, m) == node_of(f, r)) here++;
-        bool last = k + 1 == n;
-        if (!last && node_of(f, mesh_member(&w->plan->mesh, r, axes, k + 1)) == node_of(f, m)) {
-            continue;
+    const uint32_t *leader = w->group + (size_t)i * f->n_ranks;
+    uint32_t n = mesh_size(&w->plan->mesh, axes);
+    memset(w->sum, 0, f->n_ranks * sizeof *w->sum);
+    for (Rank r = 0; r < f->n_ranks; r++) {
+        if (leader[r] != r) continue;
+        for (uint32_t k = 0, run = 0; k < n; k += run) {
+            uint32_t node = node_of(f, mesh_member(&w->plan->mesh, r, axes, k));
+            run = 1;
+            while (k + run < n &&
+                   node_of(f, mesh_member(&w->plan->mesh, r, axes, k + run)) == node) {
+                run++;
+            }
+            for (uint32_t j = k; j < k + run; j++) {
+                w->here[mesh_member(&w->plan->mesh, r, axes, j)] = run;
+            }
+            Colour c = colour_of(run, run);
+            w->sum[r].a += c.a;
+            w->sum[r].b += c.b;
         }
-        Colour c = colour_of(run, run);
-        sum.a += c.a;
-        sum.b += c.b;
-        run = 0;
     }
-    return chain(sum, colour_of(here, here));
+}
+
+static bool program_needs(const Needs *needs, AxisSet axes)
+{
+    for (uint32_t i = 0; i < needs->n; i++) {
+        if (needs->at[i].group && needs->at[i].axes == axes) return true;
+    }
+    return false;
 }
 
 static void start_colours(Folder *w)
 {
-    for (Rank r = 0; r < w->fold->n_ranks; r++) {
+    const Fold *f = w->fold;
+    for (Rank r = 0; r < f->n_ranks; r++) {
         uint32_t program = w->plan->program_of[r];
-        Colour c = colour_of(program, program);
-        const Needs *needs = &w->needs[program];
-        for (uint32_t i = 0; w->networked && i < needs->n; i++) {
-            const Need *need = &needs->at[i];
-            Rank peer;
-            if (need->group) {
-                c = chain(c, pattern(w, fold_axes(w->fold, need->axes), r));
-            } else if (fold_peer(&w->plan->mesh, r, need->axes, need->hop, &peer)) {
-                uint64_t away = node_of(w->fold, peer) != node_of(w->fold, r);
-                c = chain(c, colour_of(away, away));
-            }
+        w->colour[r] = colour_of(program, program);
+    }
+    for (uint32_t i = 0; w->networked && i < f->axes.n; i++) {
+        find_patterns(w, i);
+        for (Rank r = 0; r < f->n_ranks; r++) {
+            if (!program_needs(&w->needs[w->plan->program_of[r]], f->axes.at[i].axes)) continue;
+            Colour lies = w->sum[w->group[(size_t)i * f->n_ranks + r]];
+            w->colour[r] = chain(w->colour[r], lies);
+            w->colour[r] = chain(w->colour[r], colour_of(w->here[r], w->here[r]));
         }
-        w->colour[r] = c;
+    }
+    for (Rank r = 0; w->networked && r < f->n_ranks; r++) {
+        const Needs *needs = &w->needs[w->plan->program_of[r]];
+        for (uint32_t i = 0; i < needs->n; i++) {
+            Rank peer;
+            if (needs->at[i].group) continue;
+            if (!fold_peer(&w->plan->mesh, r, needs->at[i].axes, needs->at[i].hop, &peer)) continue;
+            uint64_t away = node_of(f, peer) != node_of(f, r);
+            w->colour[r] = chain(w->colour[r], colour_of(away, away));
+        }
     }
 }
 
@@ -208,14 +229,6 @@ static void sum_colours(Folder *w, Key key, uint32_t i)
         sum->a += c.a;
         sum->b += c.b;
     }
-}
-
-static bool program_needs(const Needs *needs, AxisSet axes)
-{
-    for (uint32_t i = 0; i < needs->n; i++) {
-        if (needs->at[i].group && needs->at[i].axes == axes) return true;
-    }
-    return false;
 }
 
 static void refine(Folder *w)
@@ -391,6 +404,7 @@ Fold *fold_ranks(const Plan *plan, uint32_t devices_per_node, uint32_t nics_per_
     w.colour = arena_array(scratch, f->n_ranks, sizeof *w.colour);
     w.next = arena_array(scratch, f->n_ranks, sizeof *w.next);
     w.sum = arena_array(scratch, f->n_ranks, sizeof *w.sum);
+    w.here = arena_array(scratch, f->n_ranks, sizeof *w.here);
     collect_needs(&w);
     find_groups(&w);
     settle_classes(&w, unfolded);

@@ -187,9 +187,10 @@ static void alike_ranks_fold(void **state)
     (void)state;
     assert_int_equal(classes_of(1, 8, 2, 8), 1);
     assert_int_equal(classes_of(1, 2, 8, 8), 1);
-    assert_int_equal(classes_of(2, 8, 2, 8), 2); /* one a stage */
-    assert_int_equal(classes_of(1, 1, 3, 4), 1); /* three of a node's four */
-    assert_int_equal(classes_of(1, 64, 8, 8), 1);
+    assert_int_equal(classes_of(2, 8, 2, 8), 2);    /* one a stage */
+    assert_int_equal(classes_of(1, 1, 3, 4), 1);    /* three of a node's four */
+    assert_int_equal(classes_of(1, 2048, 8, 8), 1); /* and quickly */
+    assert_int_equal(classes_of(16, 128, 8, 8), 16);
     /* Threes on nodes of four: {0,1,2} {3|4,5} {6,7|8} {9,10,11}: inside a node, alone on one,
      * in two on one; ranks 0-2 share their node with 3, as 9-11 with 8. */
     uint32_t n = classes_of(1, 4, 3, 4);
