@@ -32,6 +32,7 @@ static void check_missing(Draft *draft)
         diag_error(draft->d, FAULT_input, "missing-key", draft_loc(draft, path),
                    "the plan has no %s", path);
         if (needed[i][1] != NULL) diag_hint(draft->d, "%s", needed[i][1]);
+        draft->unsure = true;
     }
 }
 
@@ -87,7 +88,7 @@ static void hint_mesh(Draft *draft, uint64_t world)
     uint64_t all = others(draft, -1);
     const Cluster *c = &draft->config.cluster;
     if (c->devices_per_node > 0 && all % c->devices_per_node == 0)
-        str_print(&s, "%sa cluster of %llu nodes", s.n > 0 ? ", or " : "",
+        str_print(&s, "%snodes = %llu", s.n > 0 ? ", or " : "",
                   (unsigned long long)(all / c->devices_per_node));
     if (s.n > 0) diag_hint(draft->d, "what would fit: %s", str_text(&s));
 }
@@ -240,18 +241,17 @@ static void fill_local(Config *c)
 bool draft_finish(Draft *draft)
 {
     Config *c = &draft->config;
-    uint32_t before = draft->d->n_errors;
     c->mesh_loc = draft_loc(draft, "mesh");
     c->batch_loc = draft_loc(draft, "batch");
     c->precision_loc = draft_loc(draft, "precision");
     check_missing(draft);
     check_passes(draft);
     check_optimizer(draft);
-    bool knows_mesh = draft->d->n_errors == before && check_mesh(draft);
+    bool knows_mesh = !draft->unsure && check_mesh(draft);
     if (knows_mesh) check_batch(draft);
     if (knows_mesh) fill_local(c);
     check_precision(draft);
-    return draft->d->n_errors == before;
+    return draft->d->n_errors == draft->n_errors_before;
 }
 
 /* Axes > 1 stay > 1: 3 where the size is odd, else 2; sixteen ranks at most. A dp_shard that is

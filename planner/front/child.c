@@ -172,6 +172,7 @@ static const char *syntax_hint(Child *c, const char *text, Place place)
 {
     if (strstr(text, "'}' expected") != NULL && place.line > 1)
         return arena_print(c->arena, "is a ',' missing, on line %u or before?", place.line - 1);
+    if (strstr(text, "C stack overflow") != NULL) return "is it nested too deeply?";
     if (strstr(text, "'end' expected") != NULL) return "a function, if, for or while is not closed";
     if (strstr(text, "unexpected symbol near '<\\27>'") != NULL) return "only text is read";
     return NULL;
@@ -254,6 +255,10 @@ void child_load_text(Child *c, const Source *source)
     char chunk[16];
     snprintf(chunk, sizeof chunk, "=%u", place.source);
     if (luaL_loadbufferx(c->L, source->text, source->n, chunk, "t") == LUA_OK) return;
+    if (is_error(c->L, -1)) { /* not of the grammar: the parser itself ran into a limit */
+        lua_getfield(c->L, -1, "text");
+        place.line = 0;
+    }
     const char *message = lua_tostring(c->L, -1);
     if (message == NULL) message = "cannot be read";
     message = strip_places(c, arena_dup(c->arena, message), &place);

@@ -18,7 +18,7 @@ enum {
     CHILD_MOST_SOURCE = 1 << 20,
     CHILD_MOST_LUA_BYTES = 256 << 20,
     CHILD_MOST_FIELDS = 20000,
-    CHILD_MOST_NODES = 1000000
+    CHILD_MOST_NODES = 250000
 };
 
 typedef struct Place {

@@ -131,9 +131,6 @@ static const char *key_path(Child *c, const char *path, Place place)
     const char *dot = path[0] != 0 ? "." : "";
     if (lua_isinteger(L, -2))
         return arena_print(c->arena, "%s%s%lld", path, dot, (long long)lua_tointeger(L, -2));
-    if (lua_type(L, -2) != LUA_TSTRING)
-        child_raise(L, "wrong-type", place, NULL, "%s has a %s as a key",
-                    path[0] != 0 ? path : "the plan", luaL_typename(L, -2));
     size_t n;
     const char *key = lua_tolstring(L, -2, &n);
     for (size_t i = 0; i < n; i++)
@@ -152,6 +149,10 @@ static void put_table(Child *c, const char *path, Spot spot, int nesting)
         child_raise(L, "out-of-range", here, "does a table hold itself?", "%s is nested too deeply",
                     path);
     luaL_checkstack(L, 8, "plan");
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
+        if (lua_type(L, -2) != LUA_TSTRING && !lua_isinteger(L, -2))
+            child_raise(L, "wrong-type", here, NULL, "%s has a %s as a key",
+                        path[0] != 0 ? path : "the plan", luaL_typename(L, -2));
     lua_getglobal(L, "pairs");
     lua_pushvalue(L, -2);
     lua_call(L, 1, 3);

@@ -17,7 +17,7 @@ typedef struct Value {
 
 Draft draft_new(Arena *arena, Diag *d)
 {
-    Draft draft = {.arena = arena, .d = d};
+    Draft draft = {.arena = arena, .d = d, .n_errors_before = d->n_errors};
     Config *c = &draft.config;
     c->micro_batch = 1;
     c->param = c->compute = c->reduce = DT_f32;
@@ -80,6 +80,7 @@ static const char *shown(Arena *arena, const Value *v)
 {
     if (v->kind == RECORD_bool) return v->integer ? "true" : "false";
     if (v->kind == RECORD_int) return arena_print(arena, "%lld", (long long)v->integer);
+    if (v->kind == RECORD_number && isnan(v->number)) return "nan";
     if (v->kind == RECORD_number) return arena_print(arena, "%.15g", v->number);
     if (v->kind == RECORD_text) return arena_print(arena, "the text '%.60s'", v->text);
     return arena_print(arena, "a %s", v->kind == RECORD_table ? "table" : v->text);
@@ -134,6 +135,12 @@ static bool unknown_key(Draft *draft, const char *path, const char *parent, bool
     const char *key = dot != NULL ? dot + 1 : path;
     uint32_t n = field_siblings(parent, of_pass, names, MOST_SIBLINGS);
     const char *within = parent[0] != 0 ? parent : "plan";
+    if (key[strspn(key, "-0123456789")] == 0) {
+        diag_error(draft->d, FAULT_input, "unknown-key", loc, "item %s of %s{} has no name", key,
+                   within);
+        diag_hint(draft->d, "keys: %s", list_of(draft->arena, names, n));
+        return false;
+    }
     diag_error(draft->d, FAULT_input, "unknown-key", loc, "unknown key '%s' in %s{}", key, within);
     hint_words(draft, key, names, n, "keys");
     return false;
@@ -342,6 +349,29 @@ static bool read_value(Draft *draft, RecordKind kind, Reader *r, Value *v)
     return reader_finished(r);
 }
 
+static bool decides_mesh(const char *path)
+{
+    return strncmp(path, "mesh", 4) == 0 || strncmp(path, "batch", 5) == 0 ||
+           strncmp(path, "cluster", 7) == 0;
+}
+
+static void plan_field(Draft *draft, const char *path, Loc loc, Value *v)
+{
+    uint32_t before = draft->d->n_errors;
+    const Field *f = field_of_plan(path);
+    if (f != NULL) {
+        store(draft, path, f, loc, v, (char *)draft + f->offset);
+    } else {
+        const char *dot = strrchr(path, '.');
+        const char *parent = arena_copy(draft->arena, path, dot != NULL ? (size_t)(dot - path) : 0);
+        const Field *within = field_of_plan(parent);
+        /* below an unknown table it has been said already */
+        if (within != NULL && within->kind == FIELD_table)
+            unknown_key(draft, path, parent, false, loc);
+    }
+    if (draft->d->n_errors > before && decides_mesh(path)) draft->unsure = true;
+}
+
 bool draft_field(Draft *draft, RecordKind kind, Reader *r)
 {
     const char *path = get_text(r, draft->arena);
@@ -350,18 +380,9 @@ bool draft_field(Draft *draft, RecordKind kind, Reader *r)
     if (r->bad || strlen(path) > 240 || !read_value(draft, kind, r, &v)) return false;
     Seen seen = {path, loc};
     list_push(draft->arena, &draft->seen, seen);
-    if (strncmp(path, "parallel.", 9) == 0) {
+    if (strncmp(path, "parallel.", 9) == 0)
         pass_field(draft, path, loc, &v);
-        return true;
-    }
-    const Field *f = field_of_plan(path);
-    if (f != NULL) {
-        store(draft, path, f, loc, &v, (char *)draft + f->offset);
-        return true;
-    }
-    const char *dot = strrchr(path, '.');
-    const char *parent = arena_copy(draft->arena, path, dot != NULL ? (size_t)(dot - path) : 0);
-    const Field *within = field_of_plan(parent);
-    if (within != NULL && within->kind == FIELD_table) unknown_key(draft, path, parent, false, loc);
-    return true; /* below an unknown table: said once */
+    else
+        plan_field(draft, path, loc, &v);
+    return true;
 }

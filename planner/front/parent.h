@@ -19,6 +19,8 @@ typedef struct Draft {
     int64_t mesh[AXIS_NAMES]; /* as written: 0 absent, -1 whatever is left */
     uint32_t init;            /* 0 standard, 1 varied */
     const char *name;
+    uint32_t n_errors_before;
+    bool unsure; /* something that the mesh and the batch hang on is missing or wrong */
     LIST(Seen) seen;
     LIST(const char *) files; /* [0] none */
     Arena *arena;

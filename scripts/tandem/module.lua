@@ -112,7 +112,7 @@ local function compound(class, is_block)
       local misspelt = forward == nil and core.near("forward", words(fields))
       core.fail(forward == nil and "missing-key" or "wrong-type",
         ("%s: forward must be a function, not %s"):format(who, kind_of(forward)),
-        misspelt or "forward = function(m, x) ... end")
+        misspelt and "is this forward: " .. misspelt:match "'.*'" or "forward = function(m, x) ... end")
     end
     local own = { is_block = is_block, styles = {} }
     own.fsdp2_shard = check.flag(who, "fsdp2_shard", rawget(fields, "fsdp2_shard"), false)

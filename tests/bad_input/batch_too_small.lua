@@ -1,0 +1,6 @@
+return plan {
+  model = require "models.llama" "tiny",
+  batch = { global = 2, micro = 1, seq = 32 },
+  mesh = { dp_shard = 4 },
+  parallel = { fsdp2 {} },
+}

@@ -1,0 +1,1 @@
+return plan { name = ("%p"):format({}) }

@@ -1,0 +1,1 @@
+local s = ("%99999d"):format(1)

@@ -1,0 +1,3 @@
+local s = ("a"):rep(60000)
+
+return s:match((".-"):rep(6) .. "b")

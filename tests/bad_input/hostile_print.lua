@@ -1,0 +1,2 @@
+for i = 1, 10 do print(i) end
+while true do end

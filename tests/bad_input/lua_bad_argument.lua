@@ -1,0 +1,2 @@
+local s = string.rep()
+return plan {}

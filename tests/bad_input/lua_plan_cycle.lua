@@ -1,0 +1,3 @@
+local t = { micro = 1 }
+t.again = t
+return plan { batch = t }

@@ -1,0 +1,1 @@
+return plan { [function() end] = 1 }

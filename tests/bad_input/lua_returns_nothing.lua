@@ -1,0 +1,1 @@
+local p = plan { batch = { seq = 4 } }

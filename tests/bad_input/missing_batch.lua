@@ -1,0 +1,3 @@
+return plan {
+  model = require "models.llama" "tiny",
+}

@@ -1,0 +1,3 @@
+return plan {
+  batch = { global = 8, micro = 1, seq = 32 },
+}

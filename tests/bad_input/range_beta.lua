@@ -1,0 +1,8 @@
+return plan {
+  model = require "models.llama" "tiny",
+  batch = { global = 8, micro = 1, seq = 32 },
+  optimizer = adamw {
+    lr = 1e-3,
+    beta2 = 1.0,
+  },
+}

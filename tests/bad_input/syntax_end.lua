@@ -1,0 +1,5 @@
+local function f()
+  if true then
+  return 1
+end
+return plan {}

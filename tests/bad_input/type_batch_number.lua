@@ -1,0 +1,4 @@
+return plan {
+  model = require "models.llama" "tiny",
+  batch = 8,
+}

@@ -1,0 +1,11 @@
+return plan {
+  model = require "models.llama" "tiny",
+  batch = { global = 8, micro = 1, seq = 32 },
+  mesh = { dp_shard = 2 },
+  parallel = {
+    ac "full",
+    fsdp2 {
+      reshard_after_foward = false,
+    },
+  },
+}

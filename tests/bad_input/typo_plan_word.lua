@@ -1,0 +1,1 @@
+return plna { model = require "models.llama" "tiny" }
