@@ -1,6 +1,7 @@
 /* Graph with layouts -> program. Walks forward and backward once a micro-batch; tensors that were
  * not kept are recomputed when somebody wants them. All ranks run the same code: one program. */
 #include <assert.h>
+#include <string.h>
 
 #include "planner/passes/lower.h"
 
@@ -9,11 +10,43 @@ const Layout *lower_arg_layout(const Lower *l, NodeId n, uint32_t arg)
     return &l->arg_layouts[l->arg_first[n] + arg];
 }
 
+static TensorId node_arg(const Node *n, uint32_t arg)
+{
+    return arg < n->n_in ? n->in[arg] : n->out[arg - n->n_in];
+}
+
+static uint64_t find_workspace(const Lower *l, NodeId id, const Binding *b)
+{
+    const Node *n = &l->g->nodes.at[id];
+    int64_t size['z' + 1];
+    DType real = DT_none;
+    if (!l->job->options.workspace) return 0;
+    memcpy(size, b->size, sizeof size);
+    for (uint32_t arg = 0; arg < (uint32_t)n->n_in + n->n_out; arg++) {
+        const Tensor *t = &l->g->tensors.at[node_arg(n, arg)];
+        Shape s = tensor_shape(t, lower_arg_layout(l, id, arg));
+        if (real == DT_none && t->dtype != DT_i32) real = lower_dtype(l, t->dtype);
+        for (int d = 0; d < s.n_dims; d++)
+            if (layout_axes_split(&s.layout, d))
+                size[(int)b->letter[arg][d]] = shape_local_dim(&s, &l->plan->mesh, &l->g->deals, d);
+    }
+    return l->job->options.workspace(n->op, b, size, real);
+}
+
+void lower_add_workspace(Lower *l, NodeId n, Emit *e)
+{
+    if (!l->workspace[n]) return;
+    Shape s = {.n_dims = 1, .dim = {(int64_t)l->workspace[n]}};
+    e->arg[e->n_in + e->n_out] = lower_buffer(l, &s, DT_u8, CATEGORY_workspace);
+    e->n_out++;
+}
+
 /* Once a node, not once a micro-batch. */
 static void find_layouts(Lower *l)
 {
     uint32_t n_args = 0;
     l->arg_first = arena_array(l->scratch, l->g->nodes.n, sizeof *l->arg_first);
+    l->workspace = arena_array(l->scratch, l->g->nodes.n, sizeof *l->workspace);
     for (NodeId id = 1; id < l->g->nodes.n; id++) {
         l->arg_first[id] = n_args;
         n_args += (uint32_t)l->g->nodes.at[id].n_in + l->g->nodes.at[id].n_out;
@@ -27,6 +60,7 @@ static void find_layouts(Lower *l)
             for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
                 l->arg_layouts[l->arg_first[id] + arg].on[a] =
                     op_axis_layout(n->op, &b, arg, n->split[a]);
+        l->workspace[id] = find_workspace(l, id, &b);
     }
 }
 
@@ -57,6 +91,7 @@ void lower_forward_node(Lower *l, NodeId id)
     for (uint32_t i = 0; i < n.n_in; i++)
         e.arg[i] = lower_want(l, n.in[i], lower_arg_layout(l, id, i), id);
     for (uint32_t j = 0; j < n.n_out; j++) e.arg[n.n_in + j] = forward_output(l, id, j, &e.attrs);
+    lower_add_workspace(l, id, &e);
     lower_emit(l, &e);
     for (uint32_t j = 0; j < n.n_out; j++) {
         BufferId out = e.arg[n.n_in + j];

@@ -97,6 +97,7 @@ typedef struct Lower {
     uint32_t match, launch;
     Layout *arg_layouts; /* of all nodes, */
     uint32_t *arg_first; /* [node] from here */
+    uint64_t *workspace; /* [node] bytes of scratch that the backend's kernel asks for */
     BufferId loss, norm_table, coefficient;
 } Lower;
 
@@ -153,6 +154,9 @@ void lower_pass_node(Lower *l, NodeId n);
 void lower_forward_node(Lower *l, NodeId n);
 /* Layout of argument `arg` (inputs, then outputs) of a node: wanted of an input, made of an output.
  */
+/* Gives the kernel of node n its scratch, as one more argument after the op's own. */
+void lower_add_workspace(Lower *l, NodeId n, Emit *e);
+/* Layout of argument `arg` (inputs, then outputs): wanted of an input, made of an output. */
 const Layout *lower_arg_layout(const Lower *l, NodeId n, uint32_t arg);
 
 /* ---- lower_update.c ---- */

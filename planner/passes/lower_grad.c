@@ -203,6 +203,7 @@ void lower_backward_node(Lower *l, NodeId id)
         e.arg[n.n_in + j] = output_buffer(l, id, j, made, &accumulate[j], &temporary[j]);
         if (accumulate[j]) e.attrs.accumulate |= 1 << j;
     }
+    lower_add_workspace(l, id, &e);
     e.after[0] = l->grad_after;
     l->grad_after = 0;
     lower_emit(l, &e);

@@ -256,6 +256,41 @@ static const Diagnostic *refused(const Tiny *t, void (*change)(Config *))
     return &diag.items.at[0];
 }
 
+/* A backend that wants scratch for attention: bytes by the local sizes. */
+static uint64_t scratch_bytes(OpKind op, const Binding *b, const int64_t size['z' + 1], DType real)
+{
+    (void)b;
+    bool wants = op == OP_attention || op == OP_attention_grad;
+    return wants ? (uint64_t)(size['b'] * size['s'] * size['g']) * dtype_bytes(real) : 0;
+}
+
+static void workspace_is_planned(void **state)
+{
+    (void)state;
+    Tiny t = tiny_default();
+    t.tp = 2, t.dp_shard = 2, t.micro = 3;
+    Config config;
+    Graph graph;
+    tiny_build(&t, arena, &config, &graph);
+    LowerOptions options = lower_options_default();
+    options.workspace = scratch_bytes;
+    const Plan *plan = passes_compile(&config, &graph, &options, NULL, arena, &diag);
+    assert_non_null(plan);
+    const Program *p = &plan->programs.at[0];
+    uint32_t n = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        const OpInfo *info = op_info(in->op);
+        if (in->op != OP_attention && in->op != OP_attention_grad) continue;
+        assert_int_equal(in->args.n, info->sig.n_in + info->sig.n_out + 1);
+        const Buffer *b = &p->buffers.at[program_arg(p, in, in->args.n - 1)];
+        assert_int_equal(b->category, CATEGORY_workspace);
+        assert_int_equal(b->bytes, 3 * 8 * (4 / 2) * 4);
+        n++;
+    }
+    assert_int_equal(n, 2 * t.layers);
+}
+
 static void fsdp_first(Config *c)
 {
     PassConfig tp = c->passes[0];
@@ -315,6 +350,7 @@ int main(void)
                                        TEST(full_recompute_counts),
                                        TEST(unshared_gathers),
                                        TEST(interior_microbatches_repeat),
+                                       TEST(workspace_is_planned),
                                        TEST(refusals)};
     return cmocka_run_group_tests_name("passes", tests, NULL, NULL);
 }
