@@ -9,8 +9,6 @@ calls='strcpy|strcat|sprintf|vsprintf|gets|strtok|system|popen|alloca|rand|srand
             grep -nE "(^|[^A-Za-z0-9_.>])($calls)[ ]*\(" | sed "s,^,$file:,"
     done
     sh "$lint/files.sh" '*.c' '*.h' '*.def' '*.cu' '*.cuh' '*.lua' '*.sh' '*.cmake' '*.md' '*.txt' |
-        grep -v '^tests/lint/' | while read -r file; do
-        grep -nE '(^|[^A-Za-z0-9_])(TODO|FIXME|HACK|NDEBUG)([^A-Za-z0-9_]|$)' "$file" |
-            sed "s,^,$file:,"
-    done
+        grep -v '^tests/lint/' |
+        xargs -r grep -nHE '(^|[^A-Za-z0-9_])(TODO|FIXME|HACK|NDEBUG)([^A-Za-z0-9_]|$)'
 } | { grep . && exit 1; exit 0; }

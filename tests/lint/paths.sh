@@ -2,6 +2,6 @@
 # No path of one person's machine in the tree.
 lint=$(dirname "$(realpath "$0")")
 cd "${1:-.}" || exit 1
-sh "$lint/files.sh" '*' | grep -v '^tests/lint/' | while read -r file; do
-    grep -nIE '(^|[^]A-Za-z0-9_.})~*-])/(work|root|home|Users|mnt)/' "$file" | sed "s,^,$file:,"
-done | { grep . && exit 1; exit 0; }
+sh "$lint/files.sh" '*' | grep -v '^tests/lint/' |
+    xargs -r grep -nHIE '(^|[^]A-Za-z0-9_.})~*-])/(work|root|home|Users|mnt)/' |
+    { grep . && exit 1; exit 0; }
