@@ -272,9 +272,11 @@ nn.family = core.wrap(function(family, what, sizes, defaults)
   return family .. "-" .. size, config
 end)
 
-return setmetatable(nn, { __metatable = false, __index = core.wrap(function(_, key)
+setmetatable(nn, { __index = core.wrap(function(_, key)
   core.fail("unknown-name", ("tandem.nn has no '%s'"):format(tostring(key)),
     core.near(tostring(key), words(nn)))
-end), __newindex = core.wrap(function(_, key)
-  core.fail("frozen", ("tandem.nn cannot be changed: nn.%s = ..."):format(tostring(key)))
 end) })
+return setmetatable({}, { __metatable = false, __index = nn,
+  __newindex = core.wrap(function(_, key)
+    core.fail("frozen", ("tandem.nn cannot be changed: nn.%s = ..."):format(tostring(key)))
+  end) })
