@@ -6,7 +6,7 @@
 
 #include "planner/ir/verify_private.h"
 
-enum { MAX_REPORTS = 100 };
+enum { MAX_REPORTS = 100, MAX_WARNINGS = 8 };
 
 static const struct {
     const char *rule;
@@ -71,7 +71,7 @@ void verify_report(Verifier *v, const char *rule, Pc pc, const char *format, ...
 
 void verify_warn(Verifier *v, Pc pc, const char *format, ...)
 {
-    if (!(v->proofs & VERIFY_redundant)) return;
+    if (!(v->proofs & VERIFY_redundant) || v->n_warned++ >= MAX_WARNINGS) return;
     Loc loc;
     const char *where = place(v, pc, &loc);
     Str text = str_in(v->d->arena);
@@ -146,6 +146,10 @@ bool verify_plan(const Plan *plan, uint32_t proofs, bool user_plan, Diag *d)
     if (v.n_left_out)
         diag_error(d, v.fault, "verify-structure", (Loc){NULL, 0},
                    "%u more violations were found and are not listed", v.n_left_out);
+    if (v.n_warned > MAX_WARNINGS)
+        diag_warning(d, "verify-redundant", (Loc){NULL, 0},
+                     "%u more communications are redundant and are not listed",
+                     v.n_warned - MAX_WARNINGS);
     arena_free(v.arena);
     return v.n_reported == 0;
 }

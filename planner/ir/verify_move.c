@@ -69,11 +69,17 @@ static bool outermost(const Move *m, const Shape *s, int d)
     return n == 1;
 }
 
-/* Parts follow each other in rank order; only a table of intervals says otherwise. */
-static bool in_order(const Move *m, const Shape *s, int d)
+/* Parts follow each other in rank order; only a table of intervals says otherwise. (Shapes here
+ * name no other deals: see value_shape.) */
+static bool in_order(const Shape *s, int d)
 {
-    const Deals *deals = &m->v->g->deals;
-    return !s->deal[d] || deals->deals.at[s->deal[d]].kind != DEAL_listed;
+    return !s->deal[d];
+}
+
+/* Do parts differ in size (the last are padded), or are they not intervals? */
+static bool uneven(const Move *m, const Shape *s, int d)
+{
+    return s->deal[d] || s->dim[d] % shape_parts(s, &m->v->plan->mesh, d) != 0;
 }
 
 /* Deals of dimensions that stay as they are. */
@@ -95,7 +101,7 @@ static bool check_slice(Move *m)
     if (!axes) return complain(m, "slices nothing");
     if (attrs->parts != mesh_size(&m->v->plan->mesh, axes))
         return complain(m, "takes one of another number of parts");
-    if (before && (m->a.deal[d] || m->b.deal[d] || !innermost(axes, before)))
+    if (before && (uneven(m, &m->a, d) || uneven(m, &m->b, d) || !innermost(axes, before)))
         return complain(m, "does not cut within the parts there are");
     return true;
 }
@@ -138,11 +144,11 @@ static bool check_gather(Move *m)
     if (!innermost(axes, all)) return complain(m, "gathers outer parts before inner ones");
     if (m->val.packed_dim) return complain(m, "gathers what is packed");
     if (m->v->p->buffers.at[m->to].packed) {
-        if (!in_order(m, &m->a, d) || (m->a.deal[d] && all != axes))
+        if (!in_order(&m->a, d) || (uneven(m, &m->a, d) && all != axes))
             return complain(m, "gathers parts that do not follow each other");
         m->val.packed_dim = (int8_t)(d + 1);
         m->val.packed_parts = mesh_size(&m->v->plan->mesh, axes);
-    } else if (m->a.deal[d] || m->b.deal[d] || !outermost(m, &m->a, d)) {
+    } else if (uneven(m, &m->a, d) || uneven(m, &m->b, d) || !outermost(m, &m->a, d)) {
         return complain(m, "gathers parts that are not contiguous, without unpacking them");
     }
     return true;
@@ -158,15 +164,15 @@ static bool check_scatter(Move *m)
     if (verify_attrs(m->v, m->pc)->reduce != REDUCE_sum) return complain(m, "does not sum");
     if (!same_dims(m) || !keeps_deals(m, d)) return false;
     if (!changes(m, axes, PARTIAL_SUM, on, "needs a partial sum on its group")) return false;
-    if (before && (m->a.deal[d] || m->b.deal[d] || !innermost(axes, before)))
+    if (before && (uneven(m, &m->a, d) || uneven(m, &m->b, d) || !innermost(axes, before)))
         return complain(m, "does not cut within the parts there are");
     if (m->val.packed_dim) {
         if (m->val.packed_dim != d + 1 ||
-            m->val.packed_parts != mesh_size(&m->v->plan->mesh, axes) || !in_order(m, &m->b, d))
+            m->val.packed_parts != mesh_size(&m->v->plan->mesh, axes) || !in_order(&m->b, d))
             return complain(m, "scatters another dimension than was packed");
         m->val.packed_dim = 0;
         m->val.packed_parts = 0;
-    } else if (!outermost(m, &m->a, d) || m->b.deal[d]) {
+    } else if (!outermost(m, &m->a, d) || uneven(m, &m->b, d)) {
         return complain(m, "scatters parts that are not contiguous, without packing them");
     }
     return true;
@@ -193,7 +199,8 @@ static bool check_all_to_all(Move *m)
     int c = layout_dim(x), d = layout_dim(y);
     uint32_t parts = mesh_size(&m->v->plan->mesh, axes);
     if (!same_dims(m) || !changes(m, axes, x, y, "moves other axes than its group")) return false;
-    if (m->a.deal[c] || m->b.deal[d] || !innermost(axes, layout_axes_split(&m->a.layout, c)) ||
+    if (uneven(m, &m->a, c) || uneven(m, &m->b, d) ||
+        !innermost(axes, layout_axes_split(&m->a.layout, c)) ||
         !innermost(axes, layout_axes_split(&m->b.layout, d)))
         return complain(m, "moves parts that do not nest");
     bool packed = m->val.packed_dim == d + 1 && m->val.packed_parts == parts;

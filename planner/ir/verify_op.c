@@ -9,6 +9,7 @@ typedef struct Step {
     Verifier *v;
     Pc pc;
     const Instr *in;
+    uint32_t n_args; /* without scratch */
     Binding b;
     uint32_t shape[MAX_ARGS]; /* what the buffers claim; inputs hold exactly that */
 } Step;
@@ -36,7 +37,7 @@ static bool letter_in_inputs(const Step *s, char letter)
 static bool all_partial(const Step *s, uint32_t axis)
 {
     if (s->in->op != OP_add) return false;
-    for (uint32_t i = 0; i < s->in->args.n; i++)
+    for (uint32_t i = 0; i < s->n_args; i++)
         if (value_shape_at(s->v, s->shape[i])->layout.on[axis] != PARTIAL_SUM) return false;
     return true;
 }
@@ -44,7 +45,7 @@ static bool all_partial(const Step *s, uint32_t axis)
 static bool find_letter(const Step *s, uint32_t axis, char *letter)
 {
     *letter = 0;
-    for (uint32_t i = 0; i < s->in->args.n; i++) {
+    for (uint32_t i = 0; i < s->n_args; i++) {
         bool in = i < s->in->n_in;
         int8_t on = value_shape_at(s->v, s->shape[i])->layout.on[axis];
         if (in && layout_is_partial(on))
@@ -67,7 +68,7 @@ static bool check_axis(const Step *s, uint32_t axis)
     char letter;
     if (all_partial(s, axis)) return true;
     if (!find_letter(s, axis, &letter)) return false;
-    for (uint32_t i = 0; i < s->in->args.n; i++) {
+    for (uint32_t i = 0; i < s->n_args; i++) {
         int8_t want = op_axis_layout(s->in->op, &s->b, i, letter);
         if (layout_is_partial(want) && op_info(s->in->op)->reduce == REDUCE_none)
             return complain(s, axis, i, "does not have the index that is split on axis");
@@ -85,7 +86,7 @@ static bool check_deals(const Step *s)
 {
     DealId deal['z' + 1] = {0};
     AxisSet axes['z' + 1] = {0};
-    for (uint32_t i = 0; i < s->in->args.n; i++) {
+    for (uint32_t i = 0; i < s->n_args; i++) {
         const Shape *at = value_shape_at(s->v, s->shape[i]);
         for (int d = 0; d < at->n_dims; d++) {
             AxisSet split = layout_axes_split(&at->layout, d);
@@ -160,13 +161,14 @@ void value_compute(Verifier *v, Pc pc)
     Val from[MAX_IN], old[MAX_OUT];
     Dims dims[MAX_ARGS];
     bool bad = false, is_node = false;
-    for (uint32_t i = 0; i < in->args.n; i++) {
+    s.n_args = verify_n_args(in);
+    for (uint32_t i = 0; i < s.n_args; i++) {
         s.shape[i] = v->canon[v->p->buffers.at[program_arg(v->p, in, i)].shape];
         const Shape *at = value_shape_at(v, s.shape[i]);
         dims[i] = (Dims){at->n_dims, at->dim};
     }
     /* the list of shapes may move while values are read: bind first */
-    bool bound = op_bind(in->op, dims, in->n_in, dims + in->n_in, in->args.n - in->n_in, &s.b,
+    bool bound = op_bind(in->op, dims, in->n_in, dims + in->n_in, s.n_args - in->n_in, &s.b,
                          (Loc){NULL, 0}, NULL);
     assert(bound);
     (void)bound;
@@ -179,7 +181,7 @@ void value_compute(Verifier *v, Pc pc)
         }
         bad = bad || from[i].bad;
     }
-    for (uint32_t j = 0; in->n_in + j < in->args.n; j++)
+    for (uint32_t j = 0; in->n_in + j < s.n_args; j++)
         if (verify_accumulates(v, in, j))
             old[j] = value_read(v, pc, program_arg(v->p, in, in->n_in + j), "sum", j);
     for (uint32_t a = 0; !bad && a < v->plan->mesh.n_axes; a++)
@@ -188,7 +190,7 @@ void value_compute(Verifier *v, Pc pc)
     bool ok = bad || check_origin(&s, from, &is_node);
     if (bad && in->origin) is_node = v->g->nodes.at[in->origin].op == in->op;
     bad = bad || !ok;
-    for (uint32_t j = 0; in->n_in + j < in->args.n; j++) {
+    for (uint32_t j = 0; in->n_in + j < s.n_args; j++) {
         BufferId b = program_arg(v->p, in, in->n_in + j);
         Val out = {.bad = bad && !is_node};
         if (!out.bad) out.vn = output_value(&s, from, j, bad);
@@ -202,4 +204,6 @@ void value_compute(Verifier *v, Pc pc)
         }
         value_write(v, pc, b, out);
     }
+    if (s.n_args < in->args.n) /* whatever the kernel left in its scratch */
+        value_write(v, pc, program_arg(v->p, in, s.n_args), (Val){.vn = value_leaf("scratch", pc)});
 }

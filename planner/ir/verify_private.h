@@ -73,7 +73,7 @@ typedef struct Verifier {
     Arena *arena;
     Fault fault;
     uint32_t proofs;
-    uint32_t n_reported, n_left_out;
+    uint32_t n_reported, n_left_out, n_warned;
     /* the program being looked at */
     uint32_t program;
     const Program *p;
@@ -114,6 +114,14 @@ static inline uint64_t verify_address(const Program *p, BufferId b)
     uint64_t offset;
     BufferId root = program_root(p, b, &offset);
     return offset | (p->buffers.at[root].space == SPACE_host ? UINT64_C(1) << 63 : 0);
+}
+/* Arguments that the op's row names; one more may follow: the kernel's scratch. */
+static inline uint32_t verify_n_args(const Instr *in)
+{
+    const OpInfo *info = op_info(in->op);
+    uint32_t n = (uint32_t)in->n_in + info->sig.n_out;
+    bool computes = info->class_ == OP_CLASS_compute || info->class_ == OP_CLASS_contract;
+    return computes && in->args.n > n ? n : in->args.n;
 }
 static inline bool verify_is_comm(const Instr *in)
 {

@@ -99,7 +99,7 @@ static void check_dtypes(Verifier *v, Pc pc)
 {
     const Instr *in = &v->p->code.at[pc];
     OpClass class_ = op_info(in->op)->class_;
-    for (uint32_t i = 0; i < in->args.n; i++) {
+    for (uint32_t i = 0; i < verify_n_args(in); i++) {
         DType t = v->p->buffers.at[program_arg(v->p, in, i)].dtype;
         if (class_ == OP_CLASS_reshape || class_ == OP_CLASS_comm) {
             DType first = v->p->buffers.at[program_arg(v->p, in, 0)].dtype;
@@ -117,19 +117,30 @@ static void check_dtypes(Verifier *v, Pc pc)
     }
 }
 
+static void check_scratch(Verifier *v, Pc pc)
+{
+    const Instr *in = &v->p->code.at[pc];
+    uint32_t n = verify_n_args(in);
+    if (in->args.n == n) return;
+    const Buffer *b = &v->p->buffers.at[program_arg(v->p, in, n)];
+    if (in->args.n > n + 1 || b->category != CATEGORY_workspace || b->persistent || b->parent)
+        verify_report(v, RULE, pc, "has more arguments than its op, and they are no scratch");
+}
+
 static void check_compute(Verifier *v, Pc pc)
 {
     const Instr *in = &v->p->code.at[pc];
     const OpInfo *info = op_info(in->op);
     Dims dims[MAX_ARGS];
-    for (uint32_t i = 0; i < in->args.n; i++) {
+    uint32_t n = verify_n_args(in);
+    check_scratch(v, pc);
+    for (uint32_t i = 0; i < n; i++) {
         const Shape *s = &v->plan->shapes.at[v->p->buffers.at[program_arg(v->p, in, i)].shape];
         dims[i] = (Dims){s->n_dims, s->dim};
     }
     Binding b;
     Diag why = diag_in(v->arena);
-    if (!op_bind(in->op, dims, in->n_in, dims + in->n_in, in->args.n - in->n_in, &b, (Loc){NULL, 0},
-                 &why))
+    if (!op_bind(in->op, dims, in->n_in, dims + in->n_in, n - in->n_in, &b, (Loc){NULL, 0}, &why))
         verify_report(v, RULE, pc, "arguments do not match the op: %s",
                       why.items.n ? why.items.at[0].text : info->signature);
     for (uint32_t j = 0; j < info->sig.n_out && (info->flags & OP_UPDATES); j++)
@@ -205,7 +216,7 @@ static void check_instr(Verifier *v, Pc pc)
     const OpInfo *info = op_info(in->op);
     const Attrs *attrs = verify_attrs(v, pc);
     bool sums = (info->flags & OP_ACCUMULATES) != 0;
-    if (attrs->accumulate >> (in->args.n - in->n_in) || attrs->accumulate < 0 ||
+    if (attrs->accumulate >> (verify_n_args(in) - in->n_in) || attrs->accumulate < 0 ||
         (attrs->accumulate && !sums))
         verify_report(v, RULE, pc, "cannot accumulate into these outputs");
     if (in->launch && info->class_ != OP_CLASS_comm)

@@ -92,7 +92,6 @@ static const char *layout_fault(const Verifier *v, uint32_t n_dims, const int64_
         if (!axes) continue;
         uint32_t parts = mesh_size(mesh, axes);
         const Deal *at = deal[d] ? &deals->deals.at[deal[d]] : NULL;
-        if (!at && dim[d] % parts != 0) return "splits a dimension that does not divide";
         if (at && (at->n_parts != parts || at->size != dim[d]))
             return "has a deal for another split";
     }

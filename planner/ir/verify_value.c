@@ -9,14 +9,16 @@
 
 /* ---- shapes ---- */
 
-static uint32_t hash_shape(const Shape *s, Shape *plain)
+/* Only a table of intervals distinguishes deals: equal parts and ceil + padding are one rule. */
+static uint32_t hash_shape(const Verifier *v, const Shape *s, Shape *plain)
 {
     memset(plain, 0, sizeof *plain);
     plain->n_dims = s->n_dims;
     plain->layout = s->layout;
     for (int d = 0; d < s->n_dims; d++) {
         plain->dim[d] = s->dim[d];
-        plain->deal[d] = layout_axes_split(&s->layout, d) ? s->deal[d] : 0;
+        bool listed = s->deal[d] && v->g->deals.deals.at[s->deal[d]].kind == DEAL_listed;
+        plain->deal[d] = listed && layout_axes_split(&s->layout, d) ? s->deal[d] : 0;
     }
     return (uint32_t)hash_bytes(plain, sizeof *plain).lo;
 }
@@ -28,7 +30,7 @@ static void grow_shape_slots(Verifier *v)
     v->n_shape_slots = n;
     for (uint32_t i = 1; i < v->shapes.n; i++) {
         Shape plain;
-        uint32_t slot = hash_shape(&v->shapes.at[i], &plain) & (n - 1);
+        uint32_t slot = hash_shape(v, &v->shapes.at[i], &plain) & (n - 1);
         while (v->shape_slots[slot]) slot = (slot + 1) & (n - 1);
         v->shape_slots[slot] = i;
     }
@@ -39,7 +41,7 @@ uint32_t value_shape(Verifier *v, const Shape *s)
     Shape plain;
     list_reserve_none(v->arena, &v->shapes);
     if (2 * v->shapes.n >= v->n_shape_slots) grow_shape_slots(v);
-    uint32_t slot = hash_shape(s, &plain) & (v->n_shape_slots - 1);
+    uint32_t slot = hash_shape(v, s, &plain) & (v->n_shape_slots - 1);
     for (; v->shape_slots[slot]; slot = (slot + 1) & (v->n_shape_slots - 1))
         if (shape_equal(&v->shapes.at[v->shape_slots[slot]], &plain)) return v->shape_slots[slot];
     return v->shape_slots[slot] = (uint32_t)list_push(v->arena, &v->shapes, plain);

@@ -1,0 +1,103 @@
+/* Meshes up to 8 ranks, ways of checkpointing, micro-batches, options. */
+#include "tests/support/corpus.h"
+
+#include "planner/base/str.h"
+
+static Tiny sizes(bool gpt2)
+{
+    Tiny t = tiny_default();
+    t.gpt2 = gpt2;
+    t.groups = 8;
+    t.head_dim = 2;
+    t.dim = 15;
+    t.hidden = 24;
+    t.vocab = 37;
+    return t;
+}
+
+typedef struct Visit {
+    void (*visit)(void *self, const Tiny *t);
+    void *self;
+} Visit;
+
+static void each_mode(const Visit *v, Tiny t)
+{
+    for (int sequence = 0; sequence <= (t.tp > 1); sequence++)
+        for (int ac = AC_none; ac <= AC_selective; ac++)
+            for (uint32_t m = 1; m <= 3; m += 2) {
+                t.tp_options.sequence = sequence;
+                t.ac = (AcMode)ac;
+                t.microbatches = m;
+                v->visit(v->self, &t);
+            }
+}
+
+static void each_mesh(const Visit *v, bool gpt2)
+{
+    for (uint32_t data = 1; data <= 8; data *= 2)
+        for (uint32_t tp = 1; tp * data <= 8; tp *= 2) {
+            Tiny t = sizes(gpt2);
+            t.tp = tp;
+            t.dp_shard = data;
+            each_mode(v, t);
+            t.dp_shard = 1;
+            t.dp_replicate = data;
+            if (data > 1) each_mode(v, t);
+        }
+    for (uint32_t tp = 1; tp <= 2; tp++) {
+        Tiny t = sizes(gpt2);
+        t.dp_shard = t.dp_replicate = 2;
+        t.tp = tp;
+        each_mode(v, t);
+    }
+}
+
+/* Each option of tp and fsdp2, in pseudo-random combinations. */
+static void each_option(const Visit *v)
+{
+    for (uint32_t bits = 0; bits < 256; bits++) {
+        if (bits * 2654435761u >> 28 > 3) continue; /* a sample of them */
+        Tiny t = sizes(bits & 1);
+        t.dp_shard = 2, t.tp = 2, t.microbatches = bits & 2 ? 3 : 2, t.layers = bits & 4 ? 3 : 1;
+        t.tp_options.sequence = bits & 8;
+        t.tp_options.loss_parallel = bits & 16;
+        t.tp_options.keep_gathered = bits & 32;
+        t.tp_options.share_gathers = !(bits & 64);
+        t.fsdp2.reshard_root = bits & 128;
+        t.fsdp2.prefetch = bits % 3;
+        t.fsdp2.defer_grad_sync = bits % 5 == 1;
+        t.fsdp2.reshard_after_forward = bits % 7 > 3 ? RESHARD_false : RESHARD_true;
+        t.sgd = bits % 11 == 3;
+        v->visit(v->self, &t);
+    }
+    for (uint32_t tp = 1; tp <= 2; tp++) {
+        Tiny t = sizes(false);
+        t.dp_shard = 4, t.layers = 3, t.microbatches = 2, t.tp = tp;
+        t.fsdp2.reshard_after_forward = RESHARD_to, t.fsdp2.reshard_to = 2;
+        v->visit(v->self, &t);
+    }
+}
+
+void corpus_each(void (*visit)(void *self, const Tiny *t), void *self)
+{
+    Visit v = {visit, self};
+    each_mesh(&v, false);
+    each_mesh(&v, true);
+    each_option(&v);
+}
+
+const char *corpus_name(const Tiny *t, Arena *arena)
+{
+    static const char *const ac[] = {"none", "full", "selective"};
+    static const char *const reshard[] = {"true", "false", "to"};
+    return arena_print(
+        arena,
+        "%s layers %u micro-batches %u dp_replicate %u dp_shard %u tp %u%s%s%s%s ac %s reshard %s%s "
+        "prefetch %u%s%s",
+        t->gpt2 ? "gpt2" : "llama", t->layers, t->microbatches, t->dp_replicate, t->dp_shard, t->tp,
+        t->tp_options.sequence ? " sequence" : "", t->tp_options.loss_parallel ? "" : " whole-loss",
+        t->tp_options.keep_gathered ? " keep-gathered" : "",
+        t->tp_options.share_gathers ? "" : " unshared", ac[t->ac],
+        reshard[t->fsdp2.reshard_after_forward], t->fsdp2.reshard_root ? " reshard-root" : "",
+        t->fsdp2.prefetch, t->fsdp2.defer_grad_sync ? " defer" : "", t->sgd ? " sgd" : "");
+}
