@@ -91,6 +91,8 @@ bool color_wanted(const Cli *cli, int fd);
 int cli_finish(Cli *cli);
 /* Diagnostics found so far go to standard error now (long-running verbs). */
 void cli_flush_diagnostics(Cli *cli);
+/* They count for the exit code and are not printed. */
+void cli_forget_diagnostics(Cli *cli);
 bool cli_error(Cli *cli, Fault fault, const char *rule, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void json_put(json_t *object, const char *key, json_t *value); /* takes the value */

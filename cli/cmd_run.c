@@ -164,6 +164,24 @@ static void summary(Cli *cli, const PlanFile *file, Progress *p, const ExecResul
               id, cli->options.db, prediction->id);
 }
 
+/* What every process finds out alike is told by the first one alone. */
+static void drop_shared(Cli *cli)
+{
+    static const char *const shared[] = {"not-finite",    "plan-mismatch", "version-mismatch",
+                                         "backend-dtype", "exec-program",  "ranks-mismatch"};
+    Diag all = cli->diag;
+    cli_forget_diagnostics(cli);
+    for (uint32_t i = 0; i < all.items.n; i++) {
+        const Diagnostic *one = &all.items.at[i];
+        bool told = false;
+        for (size_t k = 0; k < sizeof shared / sizeof shared[0]; k++)
+            told = told || strcmp(one->rule, shared[k]) == 0;
+        if (told) continue;
+        list_push(cli->arena, &cli->diag.items, *one);
+        cli->diag.n_errors += one->severity == SEVERITY_error;
+    }
+}
+
 /* All ranks, or the only process: train. */
 static void run_here(Cli *cli, const PlanFile *file)
 {
@@ -187,7 +205,11 @@ static void run_here(Cli *cli, const PlanFile *file)
     }
     ExecResult result;
     memset(&result, 0, sizeof result);
-    if (!exec_run(file->plan, &options, cli->arena, &result, &cli->diag) || !first) return;
+    if (!exec_run(file->plan, &options, cli->arena, &result, &cli->diag)) {
+        if (!first) drop_shared(cli);
+        return;
+    }
+    if (!first) return;
     int64_t id = 0;
     if (store_measured(cli, file, &result, options.backend, &progress, &id))
         summary(cli, file, &progress, &result, id, &prediction);

@@ -22,8 +22,7 @@ bool run_is_first(void)
 
 void run_silence(Cli *cli)
 {
-    cli->exit_code = diag_exit_code(&cli->diag);
-    cli->diag.items.n = 0;
+    cli_forget_diagnostics(cli);
     if (cli->json != NULL) json_decref(cli->json);
     cli->json = NULL;
     cli->out = str_in(cli->arena);

@@ -47,8 +47,32 @@ bool cli_error(Cli *cli, Fault fault, const char *rule, const char *format, ...)
     return diag_error(&cli->diag, fault, rule, (Loc){NULL, 0}, "%s", str_text(&text));
 }
 
+void cli_forget_diagnostics(Cli *cli)
+{
+    if (cli->exit_code == 0) cli->exit_code = diag_exit_code(&cli->diag);
+    cli->diag = diag_in(cli->arena);
+}
+
+/* Those found so far, at the end of the document's list. */
+static void add_diagnostics(Cli *cli)
+{
+    Str text = str_in(cli->arena);
+    diag_json(&cli->diag, &text);
+    json_error_t error;
+    json_t *more = json_loads(str_text(&text), 0, &error);
+    assert(more != NULL);
+    json_t *list = json_object_get(cli->json, "diagnostics");
+    if (list == NULL) {
+        json_object_set_new(cli->json, "diagnostics", more);
+        return;
+    }
+    json_array_extend(list, more);
+    json_decref(more);
+}
+
 void cli_flush_diagnostics(Cli *cli)
 {
+    if (cli->json != NULL) add_diagnostics(cli);
     Diag shown = cli->diag;
     if (cli->options.quiet) {
         shown = diag_in(cli->arena);
@@ -60,17 +84,7 @@ void cli_flush_diagnostics(Cli *cli)
     diag_print(&shown, &text);
     fputs(str_text(&text), stderr);
     fflush(stderr);
-    cli->diag.items.n = 0; /* n_errors stays */
-}
-
-static void add_diagnostics(Cli *cli)
-{
-    Str text = str_in(cli->arena);
-    diag_json(&cli->diag, &text);
-    json_error_t error;
-    json_t *list = json_loads(str_text(&text), 0, &error);
-    assert(list != NULL);
-    json_object_set_new(cli->json, "diagnostics", list);
+    cli_forget_diagnostics(cli);
 }
 
 int cli_finish(Cli *cli)
@@ -80,7 +94,6 @@ int cli_finish(Cli *cli)
     if (cli->json != NULL) {
         json_put(cli->json, "ok", json_boolean(code == 0));
         json_put(cli->json, "exit_code", json_integer(code));
-        add_diagnostics(cli);
     }
     cli_flush_diagnostics(cli);
     int failed = 0;
