@@ -1,0 +1,103 @@
+/* Hand-made plans, an instruction at a time. */
+#ifndef TANDEM_TESTS_EXEC_SYNTHETIC_H
+#define TANDEM_TESTS_EXEC_SYNTHETIC_H
+
+#include "exec/ready.h"
+
+typedef struct Synthetic {
+    Arena *arena;
+    Plan *plan;
+    uint32_t program; /* the one that is being written */
+    uint64_t top;     /* of its arena */
+} Synthetic;
+
+static inline Program *synthetic_program(Synthetic *y)
+{
+    return &y->plan->programs.at[y->program];
+}
+
+static inline void make_mesh(Synthetic *y, uint32_t dp, uint32_t tp)
+{
+    uint32_t sizes[AXIS_NAMES] = {0};
+    sizes[AXIS_dp_shard] = dp;
+    sizes[AXIS_tp] = tp;
+    Plan *plan = y->plan = arena_alloc(y->arena, sizeof *plan);
+    plan->arena = y->arena;
+    plan->mesh = mesh_make(sizes);
+    plan->step.n_microbatches = 1;
+    plan->program_of = arena_array(y->arena, plan->mesh.n_ranks, sizeof *plan->program_of);
+    graph_init(&plan->graph, y->arena);
+}
+
+static inline void make_program(Synthetic *y)
+{
+    y->program = (uint32_t)list_add(y->arena, &y->plan->programs);
+    y->top = 0;
+    list_reserve_none(y->arena, &synthetic_program(y)->code);
+    list_reserve_none(y->arena, &synthetic_program(y)->buffers);
+}
+
+/* n local elements; how they are called globally does not matter here. */
+static inline BufferId buffer_at(Synthetic *y, int64_t n, DType dtype, bool persistent,
+                                 uint64_t offset)
+{
+    Shape shape = {.n_dims = 1, .dim = {n}};
+    Program *p = synthetic_program(y);
+    BufferId b = (BufferId)list_add(y->arena, &p->buffers);
+    p->buffers.at[b] = (Buffer){.shape = plan_shape(y->plan, &shape),
+                                .dtype = dtype,
+                                .category = CATEGORY_activation,
+                                .bytes = (uint64_t)n * dtype_bytes(dtype),
+                                .offset = offset,
+                                .persistent = persistent};
+    uint64_t end = offset + p->buffers.at[b].bytes;
+    if (end > p->bytes) p->bytes = end;
+    return b;
+}
+
+static inline BufferId buffer(Synthetic *y, int64_t n, DType dtype, bool persistent)
+{
+    BufferId b = buffer_at(y, n, dtype, persistent, y->top);
+    y->top = (y->top + synthetic_program(y)->buffers.at[b].bytes + 255) / 256 * 256;
+    return b;
+}
+
+typedef struct Make {
+    OpKind op;
+    Stream stream;
+    AxisSet axes;
+    uint32_t match, launch;
+    int32_t hop;
+    Reduce reduce;
+    BufferId in, out;
+    Pc after;
+    double scale;
+} Make;
+
+static inline Pc make(Synthetic *y, Make m)
+{
+    Program *p = synthetic_program(y);
+    Attrs attrs = {.reduce = m.reduce, .scale = m.scale};
+    Instr in = {.op = m.op,
+                .stream = m.stream,
+                .launch = m.launch,
+                .axes = m.axes,
+                .hop = m.hop,
+                .match = m.match,
+                .attrs = graph_attrs(&y->plan->graph, y->arena, &attrs)};
+    in.args = (Span){p->args.n, 0};
+    if (m.in) list_push(y->arena, &p->args, m.in);
+    in.n_in = m.in != 0;
+    if (m.out) list_push(y->arena, &p->args, m.out);
+    in.args.n = p->args.n - in.args.first;
+    in.after = (Span){p->after.n, m.after != 0};
+    if (m.after) list_push(y->arena, &p->after, m.after);
+    return (Pc)list_push(y->arena, &p->code, in);
+}
+
+static inline AxisSet axis(const Synthetic *y, AxisName name)
+{
+    return mesh_axes(&y->plan->mesh, name);
+}
+
+#endif

@@ -1,0 +1,482 @@
+/* The loopback backend on hand-made programs: what each collective does, the order of sums, launch
+ * groups, deadlocks that name who waits for what, races that some interleaving shows, and what is
+ * measured in the poisoned arena. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "tests/exec/synthetic.h"
+
+static Arena *arena;
+static Diag diag;
+static Synthetic syn;
+
+static int setup(void **state)
+{
+    (void)state;
+    arena = arena_new();
+    diag = diag_in(arena);
+    syn = (Synthetic){.arena = arena};
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    arena_free(arena);
+    return 0;
+}
+
+static Backend *open_plan(BackendOptions options)
+{
+    Backend *b = backend_loopback(arena);
+    bool fine = b->open(b, syn.plan, &options, &diag);
+    Str s = str_in(arena);
+    diag_print(&diag, &s);
+    if (!fine) fail_msg("%s", str_text(&s));
+    return b;
+}
+
+static bool step(Backend *b)
+{
+    Control control = {0, 1e-3, NULL};
+    return b->step(b, &control, NULL, &diag);
+}
+
+static bool has(const char *text)
+{
+    Str s = str_in(arena);
+    diag_print(&diag, &s);
+    bool found = strstr(str_text(&s), text) != NULL;
+    if (!found) print_error("no \"%s\" in: %s", text, str_text(&s));
+    return found;
+}
+
+/* in[rank][i] = 10 * rank + i */
+static void number_inputs(Backend *b, BufferId id, int64_t n)
+{
+    for (Rank r = 0; r < syn.plan->mesh.n_ranks; r++)
+        for (int64_t i = 0; i < n; i++) ((double *)b->memory(b, r, id))[i] = 10.0 * r + (double)i;
+}
+
+static double out(Backend *b, Rank r, BufferId id, int64_t i)
+{
+    return ((double *)b->memory(b, r, id))[i];
+}
+
+/* 2 x 2 ranks; groups along tp are {0,1}, {2,3}; along dp {0,2}, {1,3}. */
+static void what_collectives_do(void **state)
+{
+    (void)state;
+    make_mesh(&syn, 2, 2);
+    make_program(&syn);
+    AxisSet tp = axis(&syn, AXIS_tp), dp = axis(&syn, AXIS_dp_shard), all = (AxisSet)(tp | dp);
+    BufferId in = buffer(&syn, 4, DT_f64, true), gathered = buffer(&syn, 16, DT_f64, true);
+    BufferId scattered = buffer(&syn, 2, DT_f64, true), sum = buffer(&syn, 4, DT_f64, true);
+    BufferId most = buffer(&syn, 4, DT_f64, true), swapped = buffer(&syn, 4, DT_f64, true);
+    make(&syn, (Make){.op = OP_all_gather,
+                      .stream = STREAM_dp_gather,
+                      .axes = all,
+                      .match = 1,
+                      .in = in,
+                      .out = gathered});
+    make(&syn, (Make){.op = OP_reduce_scatter,
+                      .stream = STREAM_tp,
+                      .axes = tp,
+                      .match = 2,
+                      .reduce = REDUCE_sum,
+                      .in = in,
+                      .out = scattered});
+    make(&syn, (Make){.op = OP_all_reduce,
+                      .stream = STREAM_dp_reduce,
+                      .axes = dp,
+                      .match = 3,
+                      .reduce = REDUCE_sum,
+                      .in = in,
+                      .out = sum});
+    make(&syn, (Make){.op = OP_all_reduce,
+                      .stream = STREAM_tp,
+                      .axes = all,
+                      .match = 4,
+                      .reduce = REDUCE_max,
+                      .in = in,
+                      .out = most});
+    make(&syn, (Make){.op = OP_all_to_all,
+                      .stream = STREAM_ep,
+                      .axes = dp,
+                      .match = 5,
+                      .in = in,
+                      .out = swapped});
+    for (uint64_t seed = 0; seed < 20; seed++) {
+        Backend *b = open_plan((BackendOptions){.poison = true, .order_seed = seed});
+        number_inputs(b, in, 4);
+        assert_true(step(b));
+        for (Rank r = 0; r < 4; r++) {
+            Rank t0 = r / 2 * 2, d0 = r % 2; /* first of my tp group, of my dp group */
+            for (int64_t i = 0; i < 16; i++)
+                assert_true(out(b, r, gathered, i) == 10.0 * (double)(i / 4) + (double)(i % 4));
+            for (int64_t i = 0; i < 2; i++)
+                assert_true(out(b, r, scattered, i) ==
+                            10.0 * (t0 + t0 + 1) + 2.0 * (double)(2 * (r % 2) + i));
+            for (int64_t i = 0; i < 4; i++) {
+                assert_true(out(b, r, sum, i) == 10.0 * (d0 + d0 + 2) + 2.0 * (double)i);
+                assert_true(out(b, r, most, i) == 30.0 + (double)i);
+                /* my block of each member: of rank d0, then of rank d0 + 2 */
+                assert_true(out(b, r, swapped, i) ==
+                            10.0 * (double)(d0 + 2 * (i / 2)) + (double)(2 * (r / 2) + i % 2));
+            }
+        }
+        assert_int_equal(b->highest_touched(b, 3), synthetic_program(&syn)->bytes);
+        b->close(b);
+    }
+}
+
+/* A ring of sends: each to its next. */
+static void sends_meet_receives(void **state)
+{
+    (void)state;
+    make_mesh(&syn, 4, 1);
+    make_program(&syn);
+    AxisSet dp = axis(&syn, AXIS_dp_shard);
+    BufferId in = buffer(&syn, 4, DT_f64, true), got = buffer(&syn, 4, DT_f64, true);
+    make(&syn, (Make){.op = OP_send,
+                      .stream = STREAM_pp_forward,
+                      .axes = dp,
+                      .hop = 1,
+                      .match = 1,
+                      .in = in});
+    make(&syn, (Make){.op = OP_recv,
+                      .stream = STREAM_pp_backward,
+                      .axes = dp,
+                      .hop = -1,
+                      .match = 1,
+                      .out = got});
+    Backend *b = open_plan((BackendOptions){.order_seed = 9});
+    number_inputs(b, in, 4);
+    assert_true(step(b));
+    for (Rank r = 0; r < 4; r++) assert_true(out(b, r, got, 1) == 10.0 * ((r + 3) % 4) + 1);
+    b->close(b);
+}
+
+/* On one stream a send before the receive: everybody waits for everybody (sends are rendezvous). */
+static void ring_of_sends_on_one_stream(void **state)
+{
+    (void)state;
+    make_mesh(&syn, 4, 1);
+    make_program(&syn);
+    AxisSet dp = axis(&syn, AXIS_dp_shard);
+    BufferId in = buffer(&syn, 4, DT_f64, true), got = buffer(&syn, 4, DT_f64, true);
+    make(&syn, (Make){.op = OP_send,
+                      .stream = STREAM_pp_forward,
+                      .axes = dp,
+                      .hop = 1,
+                      .match = 1,
+                      .in = in});
+    make(&syn, (Make){.op = OP_recv,
+                      .stream = STREAM_pp_forward,
+                      .axes = dp,
+                      .hop = -1,
+                      .match = 1,
+                      .out = got});
+    Backend *b = open_plan((BackendOptions){.order_seed = 0});
+    assert_false(step(b));
+    assert_true(has("error[deadlock]: rank 2 is at instruction 1"));
+    assert_true(has("waits at match 1 for rank 3 (not yet at its instruction 2)"));
+    b->close(b);
+}
+
+/* Sums are ((a + b) + c) + d: these four give another result in any other order of additions. */
+static void sums_are_in_rank_order(void **state)
+{
+    (void)state;
+    const float x[4] = {1.0f, 1e8f, -1e8f, 3.0f};
+    make_mesh(&syn, 4, 1);
+    make_program(&syn);
+    AxisSet dp = axis(&syn, AXIS_dp_shard);
+    BufferId in = buffer(&syn, 700, DT_f32, true), sum = buffer(&syn, 700, DT_f32, true);
+    BufferId part = buffer(&syn, 175, DT_f32, true);
+    make(&syn, (Make){.op = OP_all_reduce,
+                      .stream = STREAM_dp_reduce,
+                      .axes = dp,
+                      .match = 1,
+                      .reduce = REDUCE_sum,
+                      .in = in,
+                      .out = sum});
+    make(&syn, (Make){.op = OP_reduce_scatter,
+                      .stream = STREAM_tp,
+                      .axes = dp,
+                      .match = 2,
+                      .reduce = REDUCE_sum,
+                      .in = in,
+                      .out = part});
+    Backend *b = open_plan((BackendOptions){.order_seed = 2});
+    for (Rank r = 0; r < 4; r++)
+        for (int i = 0; i < 700; i++) ((float *)b->memory(b, r, in))[i] = x[(r + (Rank)i) % 4];
+    assert_true(step(b));
+    for (int i = 0; i < 700; i++) {
+        volatile float s = x[i % 4];
+        for (int r = 1; r < 4; r++) s = s + x[(r + i) % 4];
+        for (Rank r = 0; r < 4; r++) assert_true(((float *)b->memory(b, r, sum))[i] == s);
+        assert_true(((float *)b->memory(b, (Rank)i / 175, part))[i % 175] == s);
+    }
+    b->close(b);
+}
+
+/* Rank 0 starts A then B, rank 1 B then A. */
+static void crossed(uint32_t launch)
+{
+    make_mesh(&syn, 2, 1);
+    AxisSet dp = axis(&syn, AXIS_dp_shard);
+    for (uint32_t k = 0; k < 2; k++) {
+        make_program(&syn);
+        BufferId in = buffer(&syn, 4, DT_f64, true), a = buffer(&syn, 4, DT_f64, true);
+        BufferId b = buffer(&syn, 4, DT_f64, true);
+        for (uint32_t i = 0; i < 2; i++) {
+            bool is_a = i == k;
+            make(&syn, (Make){.op = OP_all_reduce,
+                              .stream = STREAM_dp_reduce,
+                              .axes = dp,
+                              .match = is_a ? 1 : 2,
+                              .launch = launch,
+                              .reduce = REDUCE_sum,
+                              .in = in,
+                              .out = is_a ? a : b});
+        }
+        syn.plan->program_of[k] = k;
+    }
+}
+
+static void launch_groups_start_together(void **state)
+{
+    (void)state;
+    crossed(7);
+    for (uint64_t seed = 0; seed < 10; seed++) {
+        Backend *b = open_plan((BackendOptions){.order_seed = seed});
+        number_inputs(b, 1, 4);
+        assert_true(step(b));
+        assert_true(out(b, 0, 2, 1) == 12 && out(b, 1, 3, 1) == 12);
+        b->close(b);
+    }
+    crossed(0);
+    Backend *b = open_plan((BackendOptions){.order_seed = 1});
+    assert_false(step(b));
+    assert_true(has("rank 0 is at instruction 1"));
+    assert_true(has("waits at match 1 for rank 1 (not yet at its instruction 2)"));
+    assert_true(has("rank 1 is at instruction 1"));
+    b->close(b);
+}
+
+/* One program has a communication that the other lacks. */
+static void a_missing_member_is_named(void **state)
+{
+    (void)state;
+    make_mesh(&syn, 2, 1);
+    for (uint32_t k = 0; k < 2; k++) {
+        make_program(&syn);
+        BufferId x = buffer(&syn, 4, DT_f64, true), y = buffer(&syn, 4, DT_f64, true);
+        Pc first =
+            make(&syn, (Make){.op = OP_fill, .stream = STREAM_compute, .out = x, .scale = 1});
+        if (k == 0)
+            make(&syn, (Make){.op = OP_all_reduce,
+                              .stream = STREAM_dp_reduce,
+                              .axes = axis(&syn, AXIS_dp_shard),
+                              .match = 1,
+                              .reduce = REDUCE_sum,
+                              .in = x,
+                              .out = y,
+                              .after = first});
+        syn.plan->program_of[k] = k;
+    }
+    Backend *b = open_plan((BackendOptions){.order_seed = 4});
+    assert_false(step(b));
+    assert_true(has("error[deadlock]: rank 0 is at instruction 2"));
+    assert_true(has("for rank 1 (whose program has none)"));
+    b->close(b);
+}
+
+/* The communication reads what the kernel writes; without the wait some interleaving shows it. */
+static uint32_t wrong_results(bool waits)
+{
+    make_mesh(&syn, 2, 1);
+    make_program(&syn);
+    BufferId x = buffer(&syn, 4, DT_f64, false), y = buffer(&syn, 4, DT_f64, true);
+    Pc first = make(&syn, (Make){.op = OP_fill, .stream = STREAM_compute, .out = x, .scale = 3});
+    make(&syn, (Make){.op = OP_all_reduce,
+                      .stream = STREAM_dp_reduce,
+                      .axes = axis(&syn, AXIS_dp_shard),
+                      .match = 1,
+                      .reduce = REDUCE_sum,
+                      .in = x,
+                      .out = y,
+                      .after = waits ? first : 0});
+    uint32_t wrong = 0;
+    for (uint64_t seed = 1; seed <= 64; seed++) {
+        Backend *b = open_plan((BackendOptions){.poison = true, .order_seed = seed});
+        assert_true(step(b));
+        wrong += out(b, 0, y, 0) != 6 || out(b, 1, y, 3) != 6;
+        b->close(b);
+    }
+    return wrong;
+}
+
+static void some_interleaving_shows_a_race(void **state)
+{
+    (void)state;
+    assert_int_equal(wrong_results(true), 0);
+    uint32_t wrong = wrong_results(false);
+    assert_true(wrong > 8 && wrong < 64);
+}
+
+/* The bytes of a reused buffer are written while a communication still reads the old one. */
+static void a_reader_under_way_is_disturbed(void **state)
+{
+    (void)state;
+    make_mesh(&syn, 2, 1);
+    make_program(&syn);
+    BufferId x = buffer_at(&syn, 4, DT_f64, false, 0), y = buffer_at(&syn, 4, DT_f64, true, 256);
+    BufferId reused = buffer_at(&syn, 4, DT_f64, false, 0);
+    Pc first = make(&syn, (Make){.op = OP_fill, .stream = STREAM_compute, .out = x, .scale = 3});
+    make(&syn, (Make){.op = OP_all_reduce,
+                      .stream = STREAM_dp_reduce,
+                      .axes = axis(&syn, AXIS_dp_shard),
+                      .match = 1,
+                      .reduce = REDUCE_sum,
+                      .in = x,
+                      .out = y,
+                      .after = first});
+    make(&syn, (Make){.op = OP_fill, .stream = STREAM_compute, .out = reused, .scale = 5});
+    uint32_t wrong = 0;
+    for (uint64_t seed = 1; seed <= 64; seed++) {
+        Backend *b = open_plan((BackendOptions){.order_seed = seed});
+        assert_true(step(b));
+        wrong += out(b, 0, y, 0) != 6;
+        b->close(b);
+    }
+    assert_true(wrong > 8 && wrong < 64);
+}
+
+static void dead_buffers_are_poisoned(void **state)
+{
+    (void)state;
+    make_mesh(&syn, 1, 1);
+    make_program(&syn);
+    BufferId x = buffer(&syn, 5, DT_f32, false), y = buffer(&syn, 5, DT_f32, true);
+    Pc first = make(&syn, (Make){.op = OP_fill, .stream = STREAM_compute, .out = x, .scale = 2});
+    make(&syn, (Make){.op = OP_copy, .stream = STREAM_compute, .in = x, .out = y, .after = first});
+    synthetic_program(&syn)->bytes += 100; /* nobody touches these */
+    Backend *b = open_plan((BackendOptions){.poison = true});
+    assert_true(step(b));
+    const float *dead = b->memory(b, 0, x), *alive = b->memory(b, 0, y);
+    for (int i = 0; i < 5; i++) assert_true(isnan(dead[i]) && alive[i] == 2);
+    assert_int_equal(b->highest_touched(b, 0), synthetic_program(&syn)->bytes - 100);
+    /* A byte behind the arena is noticed. */
+    ((char *)b->memory(b, 0, x))[synthetic_program(&syn)->bytes + 3] = 1;
+    assert_false(step(b));
+    assert_true(has("error[arena-overrun]: rank 0 wrote up to byte"));
+    b->close(b);
+}
+
+static bool opens(void)
+{
+    Backend *b = backend_loopback(arena);
+    BackendOptions options = {.order_seed = 0};
+    bool fine = b->open(b, syn.plan, &options, &diag);
+    b->close(b);
+    return fine;
+}
+
+static void refused(void **state)
+{
+    (void)state;
+    make_mesh(&syn, 2, 1);
+    make_program(&syn);
+    BufferId half = buffer(&syn, 4, DT_bf16, true), half2 = buffer(&syn, 4, DT_bf16, true);
+    make(&syn, (Make){.op = OP_silu, .stream = STREAM_compute, .in = half, .out = half2});
+    assert_false(opens());
+    assert_true(has("error[backend-dtype]"));
+    assert_true(has("precision.compute=fp32"));
+    assert_int_equal(diag_exit_code(&diag), 3);
+    diag = diag_in(arena);
+    make_mesh(&syn, 2, 1);
+    make_program(&syn);
+    make(&syn, (Make){.op = OP_all_reduce,
+                      .stream = STREAM_tp,
+                      .axes = axis(&syn, AXIS_dp_shard),
+                      .match = 1,
+                      .reduce = REDUCE_sum,
+                      .in = buffer(&syn, 4, DT_bf16, true),
+                      .out = buffer(&syn, 4, DT_bf16, true)});
+    assert_false(opens());
+    assert_true(has("precision.reduce=fp32"));
+    make_mesh(&syn, 2, 1);
+    make_program(&syn);
+    make(&syn, (Make){.op = OP_all_gather,
+                      .stream = STREAM_tp,
+                      .axes = axis(&syn, AXIS_dp_shard),
+                      .match = 1,
+                      .in = buffer(&syn, 4, DT_f32, true),
+                      .out = buffer(&syn, 7, DT_f32, true)});
+    assert_false(opens());
+    assert_true(has("its output is not the sum of its parts"));
+    make_mesh(&syn, 2, 1);
+    for (uint32_t k = 0; k < 2; k++) { /* they meet, but to do different things */
+        make_program(&syn);
+        BufferId x = buffer(&syn, 4, DT_f32, true), y = buffer(&syn, 4, DT_f32, true);
+        make(&syn, (Make){.op = OP_all_reduce,
+                          .stream = STREAM_tp,
+                          .axes = axis(&syn, AXIS_dp_shard),
+                          .match = 1,
+                          .reduce = k ? REDUCE_max : REDUCE_sum,
+                          .in = x,
+                          .out = y});
+        syn.plan->program_of[k] = k;
+    }
+    assert_false(opens());
+    assert_true(has("match 1 is something else on rank 0"));
+}
+
+static void poison_is_found(void **state)
+{
+    (void)state;
+    double room[16];
+    float low, high;
+    unsigned char *at = (unsigned char *)room;
+    poison_fill(room, sizeof room);
+    assert_true(isnan(room[3]));
+    memcpy(&low, &at[40], 4);
+    memcpy(&high, &at[44], 4);
+    assert_true(isnan(low) && isnan(high));
+    assert_int_equal(poison_end(room, 0, sizeof room), 0);
+    assert_int_equal(poison_end(room, 24, 99), 24);
+    for (uint64_t i = 0; i < sizeof room; i++) {
+        at[i] ^= 1;
+        assert_int_equal(poison_end(room, 0, sizeof room), i + 1);
+        assert_int_equal(poison_end(room, i, sizeof room), i + 1);
+        assert_int_equal(poison_end(room, i + 1, sizeof room), i + 1);
+        assert_int_equal(poison_end(room, 0, i), 0);
+        at[i] ^= 1;
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_collectives_do, setup, teardown),
+        cmocka_unit_test_setup_teardown(sends_meet_receives, setup, teardown),
+        cmocka_unit_test_setup_teardown(ring_of_sends_on_one_stream, setup, teardown),
+        cmocka_unit_test_setup_teardown(sums_are_in_rank_order, setup, teardown),
+        cmocka_unit_test_setup_teardown(launch_groups_start_together, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_missing_member_is_named, setup, teardown),
+        cmocka_unit_test_setup_teardown(some_interleaving_shows_a_race, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_reader_under_way_is_disturbed, setup, teardown),
+        cmocka_unit_test_setup_teardown(dead_buffers_are_poisoned, setup, teardown),
+        cmocka_unit_test_setup_teardown(refused, setup, teardown),
+        cmocka_unit_test(poison_is_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,145 @@
+/* A step allocates nothing: malloc and its kin are counted over whole steps, for every mesh. And
+ * the arena is all there is: the highest byte written is the last that was planned. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "exec/exec.h"
+#include "tests/support/tiny.h"
+
+/* The C library's allocator under its other name. The sanitizers bring one of their own: there the
+ * steps run uncounted. */
+#ifdef __SANITIZE_ADDRESS__
+#define COUNTS 0
+static volatile uint64_t n_calls; /* read anew: the compiler knows too much about malloc */
+#else
+#define COUNTS 1
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t n, size_t bytes);
+void *__libc_realloc(void *at, size_t bytes);
+void *__libc_memalign(size_t align, size_t bytes);
+
+static volatile uint64_t n_calls; /* read anew: the compiler knows too much about malloc */
+
+void *malloc(size_t bytes)
+{
+    n_calls++;
+    return __libc_malloc(bytes);
+}
+
+void *calloc(size_t n, size_t bytes)
+{
+    n_calls++;
+    return __libc_calloc(n, bytes);
+}
+
+void *realloc(void *at, size_t bytes)
+{
+    n_calls++;
+    return __libc_realloc(at, bytes);
+}
+
+void *aligned_alloc(size_t align, size_t bytes)
+{
+    n_calls++;
+    return __libc_memalign(align, bytes);
+}
+
+int posix_memalign(void **at, size_t align, size_t bytes)
+{
+    n_calls++;
+    *at = __libc_memalign(align, bytes);
+    return *at == NULL;
+}
+#endif
+
+typedef struct Count {
+    uint64_t last; /* calls when the previous step ended */
+    uint64_t in_steps;
+    uint32_t n_steps;
+} Count;
+
+static void on_step(void *self, const StepRow *row, uint64_t tokens)
+{
+    Count *c = self;
+    (void)tokens;
+    if (row->step > 0) c->in_steps += n_calls - c->last;
+    c->n_steps++;
+    c->last = n_calls;
+}
+
+static void check(const Tiny *t, bool fp64)
+{
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    const Plan *plan = tiny_plan(t, fp64, arena, &d);
+    assert_non_null(plan);
+    Count count = {0, 0, 0};
+    ExecResult result;
+    ExecOptions options = {.backend = "loopback",
+                           .steps = 4,
+                           .lr = 1e-3,
+                           .data = data_synthetic(1, t->vocab, 0, arena),
+                           .trace_step = 2,
+                           .backend_options = {.poison = true, .order_seed = 3},
+                           .on_step = on_step,
+                           .self = &count};
+    assert_true(exec_run(plan, &options, arena, &result, &d));
+    assert_int_equal(count.n_steps, 4);
+    if (count.in_steps || result.highest_touched != plan->programs.at[0].bytes)
+        fail_msg("dp_shard %u dp_replicate %u tp %u ac %d micro-batches %u: %llu allocations in "
+                 "steps, %llu bytes touched of %llu",
+                 t->dp_shard, t->dp_replicate, t->tp, (int)t->ac, t->microbatches,
+                 (unsigned long long)count.in_steps, (unsigned long long)result.highest_touched,
+                 (unsigned long long)plan->programs.at[0].bytes);
+    assert_int_equal(result.trace.rows.n, plan->mesh.n_ranks * (plan->programs.at[0].code.n - 1));
+    arena_free(arena);
+}
+
+static void nothing_is_allocated_in_a_step(void **state)
+{
+    (void)state;
+    for (int shard = 0; shard < 2; shard++)
+        for (uint32_t data = 1; data <= 8; data *= 2)
+            for (uint32_t tp = 1; tp * data <= 8; tp *= 2)
+                for (int sequence = 0; sequence <= (tp > 1); sequence++)
+                    for (int ac = AC_none; ac <= AC_selective; ac++)
+                        for (uint32_t m = 1; m <= 3; m += 2) {
+                            Tiny t = tiny_default();
+                            t.gpt2 = tp == 2 && ac == AC_full;
+                            t.groups = 8, t.head_dim = 2, t.dim = 15, t.hidden = 24, t.vocab = 37;
+                            t.dp_shard = shard ? data : 1;
+                            t.dp_replicate = shard ? 1 : data;
+                            t.tp = tp, t.ac = (AcMode)ac, t.microbatches = m;
+                            t.tp_options.sequence = sequence;
+                            check(&t, m == 1);
+                        }
+}
+
+/* The counter does count: or the test above would show nothing. */
+static void allocations_are_seen(void **state)
+{
+    (void)state;
+    if (!COUNTS) skip();
+    uint64_t before = n_calls;
+    void *volatile at = malloc(10);
+    at = realloc(at, 20);
+    free(at);
+    at = calloc(3, 4);
+    free(at);
+    assert_int_equal(n_calls - before, 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(allocations_are_seen),
+        cmocka_unit_test(nothing_is_allocated_in_a_step),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
