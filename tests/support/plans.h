@@ -1,0 +1,39 @@
+/* Tiny plans made by hand, instruction by instruction: for tests of what reads plans. */
+#ifndef TANDEM_TESTS_PLANS_H
+#define TANDEM_TESTS_PLANS_H
+
+#include "planner/ir/plan.h"
+
+/* An empty plan; sizes[AXIS_tp] = 2 and so on; NULL: one rank. */
+Plan *plans_new(Arena *arena, const uint32_t *sizes);
+/* Every rank runs it. Its index; programs move as more are added. */
+uint32_t plans_program(Plan *plan);
+/* A whole (unsplit) root buffer of `n` elements. */
+BufferId plans_flat(Plan *plan, Program *p, int64_t n, DType dtype, Category category);
+BufferId plans_buffer(Plan *plan, Program *p, const Shape *shape, DType dtype, Category category);
+BufferId plans_view(Plan *plan, Program *p, BufferId parent, const Shape *shape, uint64_t offset);
+
+typedef struct PlansInstr {
+    OpKind op;
+    Stream stream;
+    AxisSet axes;
+    uint32_t launch, match, microbatch;
+    Phase phase;
+    BufferId in[MAX_IN], out[MAX_OUT]; /* 0 ends each */
+    Pc after[8];                       /* likewise */
+    Attrs attrs;
+    NodeId origin;
+} PlansInstr;
+Pc plans_instr(Plan *plan, Program *p, const PlansInstr *instr);
+
+/* A plan in which every field of every record is set somewhere: not a sensible one. 8 ranks, two
+ * programs, deals of all kinds, names that need escapes. */
+Plan *plans_everything(Arena *arena);
+/* tensor-parallel linear on tp 2: x [4,8,16] f32, w [16,32] SPLIT(1), y, all_reduce of a row-cut
+ * second linear with its weight's gradient accumulated. */
+Plan *plans_linear(Arena *arena);
+
+/* Equal in every list and number, names by their text. The first difference is printed. */
+bool plans_equal(const Plan *a, const Plan *b);
+
+#endif

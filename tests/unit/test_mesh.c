@@ -1,0 +1,132 @@
+/* Meshes: groups partition the ranks, members and parts are inverse, refining keeps the ranks. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "planner/base/str.h"
+#include "planner/ir/mesh.h"
+
+static int setup(void **state)
+{
+    *state = arena_new();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    arena_free(*state);
+    return 0;
+}
+
+static Mesh make(uint32_t pp, uint32_t shard, uint32_t tp)
+{
+    uint32_t sizes[AXIS_NAMES] = {0};
+    sizes[AXIS_pp] = pp;
+    sizes[AXIS_dp_shard] = shard;
+    sizes[AXIS_tp] = tp;
+    return mesh_make(sizes);
+}
+
+static void row_major(void **state)
+{
+    (void)state;
+    Mesh m = make(2, 3, 4);
+    assert_int_equal(m.n_axes, 3);
+    assert_int_equal(m.n_ranks, 24);
+    assert_int_equal(m.axis[0].stride, 12);
+    assert_int_equal(m.axis[1].stride, 4);
+    assert_int_equal(m.axis[2].stride, 1); /* tp is innermost: its peers are neighbours */
+    assert_int_equal(mesh_coordinate(&m, 23, 0), 1);
+    assert_int_equal(mesh_coordinate(&m, 17, 1), 1);
+    assert_int_equal(mesh_coordinate(&m, 17, 2), 1);
+    assert_string_equal(m.axis[1].text, "dp_shard");
+    Mesh one = make(1, 0, 1);
+    assert_int_equal(one.n_axes, 0);
+    assert_int_equal(one.n_ranks, 1);
+    assert_int_equal(mesh_axes(&one, AXIS_tp), 0);
+}
+
+/* For every set of axes: groups are disjoint, cover all ranks, and are numbered consistently. */
+static void groups_partition(void **state)
+{
+    (void)state;
+    Mesh m = make(2, 3, 4);
+    for (AxisSet axes = 0; axes < 8; axes++) {
+        uint32_t seen[24] = {0}, n = mesh_size(&m, axes);
+        for (Rank r = 0; r < m.n_ranks; r++) {
+            uint32_t part = mesh_part(&m, r, axes);
+            assert_true(part < n);
+            assert_int_equal(mesh_member(&m, r, axes, part), r);
+            Rank group = mesh_group(&m, r, axes);
+            assert_int_equal(mesh_member(&m, r, axes, 0), group);
+            assert_int_equal(mesh_part(&m, group, axes), 0);
+            for (uint32_t i = 0; i < n; i++) {
+                Rank peer = mesh_member(&m, r, axes, i);
+                assert_int_equal(mesh_group(&m, peer, axes), group);
+                assert_int_equal(mesh_part(&m, peer, axes), i);
+                assert_true(group <= peer);
+            }
+            if (r == group)
+                for (uint32_t i = 0; i < n; i++) seen[mesh_member(&m, r, axes, i)]++;
+        }
+        for (Rank r = 0; r < m.n_ranks; r++) assert_int_equal(seen[r], 1);
+    }
+}
+
+static void outermost_counts_first(void **state)
+{
+    (void)state;
+    Mesh m = make(2, 3, 4);
+    AxisSet both = (AxisSet)(mesh_axes(&m, AXIS_pp) | mesh_axes(&m, AXIS_tp));
+    assert_int_equal(mesh_part(&m, 12 + 4 + 3, both), 4 + 3);
+    assert_int_equal(mesh_member(&m, 4, both, 5), 12 + 4 + 1);
+}
+
+static void refining(void **state)
+{
+    Mesh m = make(1, 8, 2), coarse = m;
+    AxisSet shard = mesh_axes(&m, AXIS_dp_shard);
+    mesh_refine(&m, *state, 0, 4);
+    assert_int_equal(m.n_axes, 3);
+    assert_int_equal(m.n_ranks, 16);
+    assert_int_equal(m.axis[0].size, 2);
+    assert_int_equal(m.axis[1].size, 4);
+    assert_string_equal(m.axis[0].text, "dp_shard.0");
+    assert_string_equal(m.axis[1].text, "dp_shard.1");
+    assert_string_equal(m.axis[2].text, "tp");
+    AxisSet refined = mesh_axes(&m, AXIS_dp_shard);
+    assert_int_equal(refined, 3);
+    for (Rank r = 0; r < 16; r++) {
+        assert_int_equal(mesh_part(&m, r, refined), mesh_part(&coarse, r, shard));
+        assert_int_equal(mesh_group(&m, r, 4), mesh_group(&coarse, r, 2));
+    }
+    mesh_refine(&m, *state, 1, 2);
+    assert_int_equal(m.n_axes, 4);
+    assert_string_equal(m.axis[1].text, "dp_shard.1");
+    assert_string_equal(m.axis[2].text, "dp_shard.2");
+    for (Rank r = 0; r < 16; r++)
+        assert_int_equal(mesh_part(&m, r, 7), mesh_part(&coarse, r, shard));
+}
+
+static void texts(void **state)
+{
+    Mesh m = make(2, 8, 2);
+    assert_string_equal(mesh_axes_text(*state, &m, 6), "dp_shard,tp");
+    assert_string_equal(mesh_axes_text(*state, &m, 0), "-");
+    assert_string_equal(axis_name_text(AXIS_dp_replicate), "dp_replicate");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(row_major),
+        cmocka_unit_test(groups_partition),
+        cmocka_unit_test(outermost_counts_first),
+        cmocka_unit_test_setup_teardown(refining, setup, teardown),
+        cmocka_unit_test_setup_teardown(texts, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,341 @@
+/* The op table: the grammar of signatures, what is derived from them, binding to shapes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "planner/ir/op_private.h"
+
+static int setup(void **state)
+{
+    *state = arena_new();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    arena_free(*state);
+    return 0;
+}
+
+static void grammar(void **state)
+{
+    (void)state;
+    Signature s;
+    assert_true(op_parse_signature("b(h*S+I)w...,Ic->(bw)...c,", &s, NULL));
+    assert_int_equal(s.n_in, 2);
+    assert_int_equal(s.n_out, 2);
+    assert_int_equal(s.in[0].n_dims, 3);
+    assert_int_equal(s.in[0].ellipsis, 3);
+    assert_int_equal(s.in[0].dim[1].letter, 'h');
+    assert_int_equal(s.in[0].dim[1].stride, 'S');
+    assert_int_equal(s.in[0].dim[1].inner, 'I');
+    assert_int_equal(s.in[1].ellipsis, -1);
+    assert_int_equal(s.out[0].dim[0].letter, 'b');
+    assert_int_equal(s.out[0].dim[0].inner, 'w');
+    assert_int_equal(s.out[0].ellipsis, 1);
+    assert_int_equal(s.out[1].n_dims, 0);
+    assert_true(op_parse_signature("->x", &s, NULL));
+    assert_int_equal(s.n_in, 0);
+}
+
+static void bad_signatures(void **state)
+{
+    static const char *const bad[] = {
+        "",
+        "ab",
+        "ab-c",
+        "a->b->c",
+        "aa->a",
+        "a..b->a",
+        "...a...->a",
+        "(ab->a",
+        "(a)->a",
+        "(Ab)->A",
+        "(a*s+I)->a",
+        "(a*S-I)->a",
+        "(a*S+i)->a",
+        "a1->a",
+        "abcdefg->a",
+        "a(ba)->a",
+        "a->a ",
+        "(aa)->a",
+        "a,b,c,d,e,f,g,h,i->a",
+        "a->a,b,c,d,e",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        Diag d = diag_in(*state);
+        Signature s;
+        if (op_parse_signature(bad[i], &s, &d)) fail_msg("\"%s\" was accepted", bad[i]);
+        assert_int_equal(d.n_errors, 1);
+        assert_string_equal(d.items.at[0].rule, "bad-signature");
+    }
+}
+
+static void table(void **state)
+{
+    (void)state;
+    for (int op = 1; op < OP_COUNT; op++) {
+        const OpInfo *info = op_info((OpKind)op);
+        assert_int_equal(op_find(info->name), op);
+        assert_int_not_equal(info->class_, OP_CLASS_none);
+        Signature s;
+        bool has = info->class_ == OP_CLASS_compute || info->class_ == OP_CLASS_contract;
+        assert_int_equal(*info->signature != 0, has);
+        if (has) assert_true(op_parse_signature(info->signature, &s, NULL));
+    }
+    assert_int_equal(op_find("no_such_op"), OP_none);
+    assert_int_equal(op_find(""), OP_none);
+    assert_int_equal(op_info(OP_none)->sig.n_in, 0);
+}
+
+static void gradients_of_contractions(void **state)
+{
+    (void)state;
+    assert_string_equal(op_info(OP_linear_d0)->signature, "bsn,kn->bsk");
+    assert_string_equal(op_info(OP_linear_d1)->signature, "bsk,bsn->kn");
+    assert_string_equal(op_info(OP_linear_o_d0)->signature, "bsn,gren->bsgre");
+    assert_string_equal(op_info(OP_linear_q_d1)->name, "linear_q_d1");
+    const OpInfo *l = op_info(OP_linear);
+    assert_int_equal(l->n_backward, 2);
+    assert_int_equal(l->backward[0].op, OP_linear_d0);
+    assert_int_equal(l->backward[0].of[0], 0);
+    assert_int_equal(l->backward[1].in[0].kind, WIRE_i);
+    assert_int_equal(l->backward[1].of[0], 1);
+    assert_true(op_info(OP_linear_d1)->flags & OP_ACCUMULATES);
+    char out[32];
+    sig_gradient("ab,bc->ac", 0, out, sizeof out);
+    assert_string_equal(out, "ac,bc->ab");
+}
+
+static void wiring(void **state)
+{
+    (void)state;
+    const Backward *w = &op_info(OP_attention)->backward[0];
+    assert_int_equal(op_info(OP_attention)->n_backward, 1);
+    assert_int_equal(w->op, OP_attention_grad);
+    assert_int_equal(w->n_in, 6);
+    assert_int_equal(w->in[0].kind, WIRE_d);
+    assert_int_equal(w->in[4].kind, WIRE_o);
+    assert_int_equal(w->in[5].index, 1);
+    assert_int_equal(w->n_of, 3);
+    assert_int_equal(w->of[2], 2);
+    const OpInfo *add = op_info(OP_add);
+    assert_int_equal(add->n_backward, 2);
+    assert_int_equal(add->backward[1].op, OP_pass);
+    assert_int_equal(add->backward[1].of[0], 1);
+}
+
+#define DIMS(...) ((Dims){sizeof((int64_t[]){__VA_ARGS__}) / 8, (int64_t[]){__VA_ARGS__}})
+
+static bool bind(OpKind op, const Dims *in, uint32_t n_in, Binding *b, Diag *d)
+{
+    Loc loc = {"model.lua", 5};
+    return op_bind(op, in, n_in, NULL, 0, b, loc, d);
+}
+
+static void binds_and_infers(void **state)
+{
+    Diag d = diag_in(*state);
+    Binding b;
+    int64_t dim[MAX_DIMS];
+    const Dims attention[] = {DIMS(2, 16, 4, 3, 8), DIMS(2, 32, 4, 8), DIMS(2, 32, 4, 8)};
+    assert_true(bind(OP_attention, attention, 3, &b, &d));
+    assert_int_equal(b.size['T'], 32);
+    assert_int_equal(b.size['E'], 8);
+    assert_int_equal(op_output_dims(OP_attention, &b, 0, dim), 5);
+    assert_int_equal(dim[3], 3);
+    assert_int_equal(op_output_dims(OP_attention, &b, 1, dim), 4);
+    assert_memory_equal(dim, ((int64_t[]){2, 16, 4, 3}), 32);
+    assert_true(op_flops(OP_attention, &b, b.size, false) == 4.0 * 2 * 16 * 4 * 3 * 8 * 32);
+    assert_true(op_flops(OP_attention, &b, b.size, true) == 2.0 * 2 * 16 * 4 * 3 * 8 * 32);
+    const Dims loss[] = {DIMS(2, 16), DIMS(2, 16), DIMS(2, 16), DIMS(2, 16)};
+    assert_true(bind(OP_xent_loss, loss, 4, &b, &d));
+    assert_int_equal(op_output_dims(OP_xent_loss, &b, 0, dim), 0);
+    /* the vocabulary of a pick's gradient is in no input */
+    assert_true(bind(OP_xent_pick_grad, loss, 2, &b, &d));
+    assert_int_equal(op_output_dims(OP_xent_pick_grad, &b, 0, dim), -1);
+    Loc loc = {NULL, 0};
+    const Dims picked = DIMS(2, 16, 50);
+    assert_true(op_bind(OP_xent_pick_grad, loss, 2, &picked, 1, &b, loc, &d));
+    assert_int_equal(op_output_dims(OP_xent_pick_grad, &b, 0, dim), 3);
+    assert_int_equal(dim[2], 50);
+    assert_int_equal(d.n_errors, 0);
+}
+
+static void ellipsis(void **state)
+{
+    Diag d = diag_in(*state);
+    Binding b;
+    int64_t dim[MAX_DIMS];
+    const Dims rope[] = {DIMS(2, 16, 4, 3, 8)};
+    assert_true(bind(OP_rope, rope, 1, &b, &d));
+    assert_string_equal(b.ellipsis, "ac"); /* b and s are taken */
+    assert_int_equal(b.letter[0][2], 'a');
+    assert_int_equal(b.letter[0][3], 'c');
+    assert_int_equal(b.letter[1][4], 'E');
+    assert_int_equal(b.size['c'], 3);
+    const Dims bias[] = {DIMS(2, 16, 4, 8), DIMS(4, 8)};
+    assert_true(bind(OP_bias, bias, 2, &b, &d));
+    assert_int_equal(b.letter[1][1], b.letter[0][3]);
+    const Dims none[] = {{0, NULL}, {0, NULL}};
+    assert_true(bind(OP_add, none, 2, &b, &d));
+    assert_int_equal(op_output_dims(OP_add, &b, 0, dim), 0);
+    const Dims six[] = {DIMS(1, 2, 3, 4, 5, 6), DIMS(1, 2, 3, 4, 5, 6)};
+    assert_true(bind(OP_add, six, 2, &b, &d));
+    assert_int_equal(strlen(b.ellipsis), 6);
+    assert_int_equal(op_output_dims(OP_add, &b, 0, dim), 6);
+    assert_int_equal(d.n_errors, 0);
+}
+
+static void mismatches(void **state)
+{
+    const struct {
+        OpKind op;
+        uint32_t n;
+        Dims in[2];
+        const char *says;
+    } bad[] = {
+        {OP_linear, 2, {DIMS(2, 3, 4), DIMS(5, 6)}, "index k is 5 in input 1, but 4 before"},
+        {OP_linear, 2, {DIMS(2, 3), DIMS(5, 6)}, "input 0 has 2 dimensions, not 3"},
+        {OP_linear, 1, {DIMS(2, 3, 4)}, "was given 1 inputs"},
+        {OP_linear, 2, {DIMS(2, 0, 4), DIMS(4, 6)}, "dimension 0 of input 0 does not fit index s"},
+        {OP_add, 2, {DIMS(2, 3), DIMS(2)}, "input 1 has 1 dimensions, not 2"},
+        {OP_bias, 2, {DIMS(2, 3, 4), DIMS(5)}, "is 5 in input 1"},
+        {OP_slice, 1, {DIMS(2, 3, 4)}, "slice has no indices"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        Diag d = diag_in(*state);
+        Binding b;
+        assert_false(bind(bad[i].op, bad[i].in, bad[i].n, &b, &d));
+        assert_int_equal(d.n_errors, 1);
+        assert_string_equal(d.items.at[0].rule, "shape-mismatch");
+        assert_int_equal(d.items.at[0].loc.line, 5);
+        if (!strstr(d.items.at[0].text, bad[i].says)) fail_msg("%s", d.items.at[0].text);
+        Binding quiet;
+        Loc loc = {NULL, 0};
+        assert_false(op_bind(bad[i].op, bad[i].in, bad[i].n, NULL, 0, &quiet, loc, NULL));
+    }
+}
+
+static bool bind_text(const char *text, const Dims *in, uint32_t n_in, const Dims *out,
+                      Signature *sig, Binding *b)
+{
+    Loc loc = {NULL, 0};
+    assert_true(op_parse_signature(text, sig, NULL));
+    return sig_bind(sig, "test", text, in, n_in, out, out ? sig->n_out : 0, b, loc, NULL);
+}
+
+/* A convolution and a patch embedding: sizes follow from any two of three. */
+static void composite_and_affine(void **state)
+{
+    (void)state;
+    Signature s;
+    Binding b;
+    int64_t dim[MAX_DIMS];
+    const char *conv = "b(h*S+I)c,Icn->bhn";
+    const Dims in[] = {DIMS(2, 17, 3), DIMS(5, 3, 8)}, out[] = {DIMS(2, 7, 8)};
+    assert_true(bind_text(conv, in, 2, out, &s, &b)); /* 6 * 2 + 5 = 17 */
+    assert_int_equal(b.size['S'], 2);
+    assert_int_equal(b.letter[0][1], 'h');
+    assert_int_equal(sig_output_dims(&s, &b, 0, dim), 3);
+    assert_int_equal(dim[1], 7);
+    assert_true(bind_text(conv, in, 2, NULL, &s, &b)); /* neither h nor S is known */
+    assert_int_equal(sig_output_dims(&s, &b, 0, dim), -1);
+    const Dims wrong[] = {DIMS(2, 8, 8)};
+    assert_false(bind_text(conv, in, 2, wrong, &s, &b)); /* 7 * S + 5 = 17 has no solution */
+    assert_true(sig_may_split(&s, 'h'));
+    assert_false(sig_may_split(&s, 'I'));
+
+    const char *patch = "b(hp)(wq)c,pqcn->bhwn";
+    const Dims image[] = {DIMS(2, 32, 48, 3), DIMS(16, 16, 3, 9)};
+    assert_true(bind_text(patch, image, 2, NULL, &s, &b));
+    assert_int_equal(sig_output_dims(&s, &b, 0, dim), 4);
+    assert_memory_equal(dim, ((int64_t[]){2, 2, 3, 9}), 32);
+    assert_true(sig_may_split(&s, 'h'));
+    assert_false(sig_may_split(&s, 'p')); /* it does not lead its dimension */
+    const Dims odd[] = {DIMS(2, 30, 48, 3), DIMS(16, 16, 3, 9)};
+    assert_false(bind_text(patch, odd, 2, NULL, &s, &b));
+    const Dims back[] = {DIMS(2, 2, 3, 4, 5)};
+    assert_true(bind_text("bhpwq->b(hp)(wq)", back, 1, NULL, &s, &b));
+    assert_int_equal(sig_output_dims(&s, &b, 0, dim), 3);
+    assert_int_equal(dim[1], 6);
+    assert_int_equal(dim[2], 20);
+    const Dims deep[] = {DIMS(2, 2, 2, 2, 2, 2), DIMS(2, 2)};
+    assert_false(bind_text("...,xy->x...", deep, 2, NULL, &s, &b)); /* seven dimensions */
+}
+
+static void splits(void **state)
+{
+    (void)state;
+    assert_true(op_may_split(OP_attention, 'g'));
+    assert_true(op_may_split(OP_attention, 's'));
+    assert_false(op_may_split(OP_attention, 'E'));
+    assert_false(op_may_split(OP_attention, 'T'));
+    assert_false(op_may_split(OP_attention, 'q')); /* not of this row */
+    assert_true(op_may_split(OP_add, 'q'));        /* `...` may stand for it */
+    assert_false(op_may_split(OP_all_reduce, 'a'));
+    assert_false(op_may_split(OP_attention, 0));
+}
+
+static void layouts(void **state)
+{
+    Diag d = diag_in(*state);
+    Binding b;
+    const Dims linear[] = {DIMS(2, 3, 4), DIMS(4, 6)};
+    assert_true(bind(OP_linear, linear, 2, &b, &d));
+    assert_int_equal(op_axis_layout(OP_linear, &b, 0, 'k'), SPLIT(2));
+    assert_int_equal(op_axis_layout(OP_linear, &b, 1, 'k'), SPLIT(0));
+    assert_int_equal(op_axis_layout(OP_linear, &b, 2, 'k'), PARTIAL_SUM);
+    assert_int_equal(op_axis_layout(OP_linear, &b, 0, 'n'), WHOLE);
+    assert_int_equal(op_axis_layout(OP_linear, &b, 2, 'n'), SPLIT(2));
+    assert_int_equal(op_axis_layout(OP_linear, &b, 2, 0), WHOLE);
+    const Dims logits[] = {DIMS(2, 3, 50)};
+    assert_true(bind(OP_xent_max, logits, 1, &b, &d));
+    assert_int_equal(op_axis_layout(OP_xent_max, &b, 1, 'v'), PARTIAL_MAX);
+    /* made from nothing: the other outputs of a source are whole */
+    Loc loc = {NULL, 0};
+    const Dims x[] = {DIMS(2, 3), DIMS(2, 3)};
+    assert_true(op_bind(OP_batch, NULL, 0, x, 2, &b, loc, &d));
+    assert_int_equal(op_axis_layout(OP_batch, &b, 1, 'b'), SPLIT(0));
+}
+
+static void lookups(void **state)
+{
+    Diag d = diag_in(*state);
+    Binding b;
+    const Dims embed[] = {DIMS(2, 3), DIMS(1000, 8)};
+    assert_true(bind(OP_embed, embed, 2, &b, &d));
+    assert_int_equal(op_looked_up(OP_embed, &b, 1), 'v');
+    assert_int_equal(op_looked_up(OP_embed, &b, 0), 0);
+    Loc loc = {NULL, 0};
+    const Dims grad[] = {DIMS(2, 3, 8), DIMS(2, 3)}, table_dims = DIMS(1000, 8);
+    assert_true(op_bind(OP_embed_grad, grad, 2, &table_dims, 1, &b, loc, &d));
+    assert_int_equal(op_looked_up(OP_embed_grad, &b, 2), 'v');
+    assert_true(op_flops(OP_embed_grad, &b, b.size, false) == 2.0 * 3 * 8);
+    const Dims linear[] = {DIMS(2, 3, 4), DIMS(4, 6)};
+    assert_true(bind(OP_linear, linear, 2, &b, &d));
+    assert_int_equal(op_looked_up(OP_linear, &b, 1), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(grammar),
+        cmocka_unit_test_setup_teardown(bad_signatures, setup, teardown),
+        cmocka_unit_test(table),
+        cmocka_unit_test(gradients_of_contractions),
+        cmocka_unit_test(wiring),
+        cmocka_unit_test_setup_teardown(binds_and_infers, setup, teardown),
+        cmocka_unit_test_setup_teardown(ellipsis, setup, teardown),
+        cmocka_unit_test_setup_teardown(mismatches, setup, teardown),
+        cmocka_unit_test(composite_and_affine),
+        cmocka_unit_test(splits),
+        cmocka_unit_test_setup_teardown(layouts, setup, teardown),
+        cmocka_unit_test_setup_teardown(lookups, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
