@@ -1,6 +1,6 @@
-/* Golden plans: for every tests/golden/NAME.lua, the graph that each pass leaves and the lowered
- * program are as committed in NAME.PASS.show and NAME.plan. TANDEM_UPDATE_GOLDEN=1 rewrites them in
- * the source tree; the difference is then reviewed like code. */
+/* Golden plans: for every tests/golden/NAME.lua, the graph that each pass leaves (if it changes it)
+ * and the lowered program are as committed in NAME.PASS.show and NAME.plan. TANDEM_UPDATE_GOLDEN=1
+ * rewrites them in the source tree; the difference is then reviewed like code. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -99,13 +99,15 @@ static void every_pass_leaves_what_is_committed(void **state)
     assert_true(n >= 4);
     for (uint32_t i = 0; i < n; i++) {
         const char *script = arena_print(arena, "%s/%s.lua", folder, names[i]);
+        const char *before = "";
         for (uint32_t pass = 0; pass < passes_count; pass++) {
             const char *name = passes_list[pass].name;
-            bool lowered = strcmp(name, "lower") == 0 || strcmp(name, "memory") == 0;
-            const char *text = show(arena, script, "--after", name);
-            if (!lowered)
-                compare(arena, arena_print(arena, "%s/%s.%s.show", folder, names[i], name),
-                        without_tree(arena, text));
+            if (strcmp(name, "lower") == 0) break; /* programs: in the .plan */
+            const char *text = without_tree(arena, show(arena, script, "--after", name));
+            /* A pass that changes nothing here has no file. */
+            if (strcmp(text, before) != 0)
+                compare(arena, arena_print(arena, "%s/%s.%s.show", folder, names[i], name), text);
+            before = text;
         }
         const char *exact = show(arena, script, "--text", NULL);
         compare(arena, arena_print(arena, "%s/%s.plan", folder, names[i]),
