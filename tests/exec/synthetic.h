@@ -100,4 +100,57 @@ static inline AxisSet axis(const Synthetic *y, AxisName name)
     return mesh_axes(&y->plan->mesh, name);
 }
 
+/* Four ranks (2 x 2), every way that a communication can travel, pieces that do not divide, two
+ * large sums in one launch. Buffer 1 is the input; all buffers live between steps. */
+static inline void make_every_transfer(Synthetic *y, DType dtype)
+{
+    make_mesh(y, 2, 2);
+    make_program(y);
+    AxisSet tp = axis(y, AXIS_tp), dp = axis(y, AXIS_dp_shard), all = (AxisSet)(tp | dp);
+    const int64_t n = 20004;
+    BufferId in = buffer(y, n, dtype, true), small = buffer(y, 3, dtype, true);
+    uint32_t match = 1;
+#define MAKE(stream_, ...)                                                                         \
+    make(y, (Make){.stream = STREAM_##stream_, .match = match++, .reduce = REDUCE_sum, __VA_ARGS__})
+    Pc fill = make(y, (Make){.op = OP_fill, .stream = STREAM_compute, .out = small, .scale = 1.5});
+    MAKE(dp_gather, .op = OP_all_gather, .axes = all, .in = in,
+         .out = buffer(y, 4 * n, dtype, true));
+    MAKE(dp_reduce, .op = OP_all_reduce, .axes = all, .launch = 3, .in = in,
+         .out = buffer(y, n, dtype, true));
+    MAKE(dp_reduce, .op = OP_all_reduce, .axes = all, .launch = 3, .in = in,
+         .out = buffer(y, n, dtype, true));
+    MAKE(dp_reduce, .op = OP_all_reduce, .axes = dp, .launch = 3, .in = small, .after = fill,
+         .out = buffer(y, 3, dtype, true));
+    MAKE(dp_reduce, .op = OP_reduce_scatter, .axes = all, .in = in,
+         .out = buffer(y, n / 4, dtype, true));
+    MAKE(tp, .op = OP_all_reduce, .axes = tp, .in = in, .out = buffer(y, n, dtype, true));
+    MAKE(ep, .op = OP_all_to_all, .axes = dp, .in = in, .out = buffer(y, n, dtype, true));
+    MAKE(tp, .op = OP_reduce_scatter, .axes = tp, .in = in, .out = buffer(y, n / 2, dtype, true));
+    MAKE(pp_forward, .op = OP_send, .axes = dp, .hop = 1, .in = in);
+    match--;
+    MAKE(pp_backward, .op = OP_recv, .axes = dp, .hop = -1, .out = buffer(y, n, dtype, true));
+    make(y, (Make){.op = OP_all_reduce,
+                   .stream = STREAM_cp,
+                   .match = match,
+                   .axes = tp,
+                   .reduce = REDUCE_max,
+                   .in = in,
+                   .out = buffer(y, n, dtype, true)});
+#undef MAKE
+}
+
+/* Different on each rank, and such that sums depend on their order. */
+static inline void fill_input(const Synthetic *y, Backend *b, Rank r)
+{
+    const Buffer *in = &y->plan->programs.at[0].buffers.at[1];
+    for (uint64_t i = 0; i < in->bytes / dtype_bytes(in->dtype); i++) {
+        double x = ((double)((i * 2654435761u + r * 40503u) % 100003) - 50000) / 3.0;
+        void *at = b->memory(b, r, 1);
+        if (in->dtype == DT_f64)
+            ((double *)at)[i] = x;
+        else
+            ((float *)at)[i] = (float)x;
+    }
+}
+
 #endif

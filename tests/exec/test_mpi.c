@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <fcntl.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +18,7 @@
 #include "exec/exec.h"
 #include "exec/launch.h"
 #include "exec/process.h"
+#include "tests/exec/synthetic.h"
 #include "tests/support/tiny.h"
 
 enum { STEPS = 3 };
@@ -105,7 +106,41 @@ static uint32_t ranks_of(uint32_t index)
     return cases[index].shard * cases[index].replicate * cases[index].tp;
 }
 
+/* Two steps of the program with every transfer; `native`: MPI sums in its own order. */
+static bool run_transfers(Backend *b, DType dtype, bool native, const char *path, Arena *arena,
+                          Diag *d)
+{
+    Synthetic y = {.arena = arena};
+    make_every_transfer(&y, dtype);
+    BackendOptions options = {.timeout_s = 20, .native_reductions = native, .order_seed = 8};
+    Control control = {.step = 0};
+    Dump dump = {y.plan, path, arena};
+    Rank first;
+    uint32_t n;
+    if (b == NULL || !b->open(b, y.plan, &options, d)) return false;
+    b->ranks(b, &first, &n);
+    for (Rank r = first; r < first + n; r++) fill_input(&y, b, r);
+    bool fine = b->step(b, &control, NULL, d) && b->step(b, &control, NULL, d) &&
+                write_persistent(&dump, b, d) && (native || n > 1 || b->outside_bytes(b) > 0);
+    b->close(b);
+    return fine;
+}
+
 /* ---- as a rank ---- */
+
+static int rank_transfers(const char *where)
+{
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    bool fine = true;
+    for (int kind = 0; kind < 3 && fine; kind++)
+        fine = run_transfers(backend_mpi(arena, NULL, &d), kind ? DT_f64 : DT_f32, kind == 2,
+                             arena_print(arena, "%s/transfers.%d", where, kind), arena, &d);
+    Str s = str_in(arena);
+    diag_print(&d, &s);
+    if (!fine) fputs(str_text(&s), stderr);
+    return fine ? 0 : 1;
+}
 
 /* Spoils the rank in the middle of a step: "kill", "stop", "exit", "abort". */
 typedef struct Spoil {
@@ -157,6 +192,7 @@ static int as_rank(int argc, char **argv)
 {
     if (argc == 4 && strcmp(argv[1], "spoiled") == 0)
         return rank_spoiled(argv[2], (uint32_t)strtoul(argv[3], NULL, 10));
+    if (argc == 4 && strcmp(argv[1], "transfers") == 0) return rank_transfers(argv[2]);
     if (argc != 4) return 2;
     Arena *arena = arena_new();
     Diag d = diag_in(arena);
@@ -256,6 +292,49 @@ static void mpich_bits(void **state)
     same_bits("mpich");
 }
 
+/* MPI's own sums differ in rounding only. */
+static void assert_near_file(const char *a, const char *b)
+{
+    FILE *x = fopen(a, "rb"), *y = fopen(b, "rb");
+    assert_non_null(x);
+    assert_non_null(y);
+    double u, v;
+    while (fread(&u, sizeof u, 1, x) == 1) {
+        assert_int_equal(fread(&v, sizeof v, 1, y), 1);
+        assert_true(fabs(u - v) <= 1e-10 * (1 + fabs(v)));
+    }
+    fclose(x);
+    fclose(y);
+    unlink(a);
+    unlink(b);
+}
+
+static void every_transfer(void **state)
+{
+    (void)state;
+    const char *const flavours[] = {"openmpi", "mpich"};
+    for (int f = 0; f < 2; f++) {
+        if (is_missing(flavours[f])) continue;
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena);
+        assert_launched(launch(flavours[f], "transfers", folder, 4, 0, arena, &d), &d, arena);
+        for (int kind = 0; kind < 3; kind++) {
+            const char *path = arena_print(arena, "%s/own.%d", folder, kind);
+            assert_true(run_transfers(backend_loopback(arena), kind ? DT_f64 : DT_f32, false, path,
+                                      arena, &d));
+            for (Rank r = 0; r < 4; r++) {
+                const char *own = arena_print(arena, "%s.%u", path, r);
+                const char *its = arena_print(arena, "%s/transfers.%d.%u", folder, kind, r);
+                if (kind == 2)
+                    assert_near_file(own, its);
+                else
+                    assert_same_file(own, its);
+            }
+        }
+        arena_free(arena);
+    }
+}
+
 static double now_s(void)
 {
     struct timespec t;
@@ -334,10 +413,10 @@ int main(int argc, char **argv)
     folder = mkdtemp(name);
     assert_non_null(folder);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(openmpi_bits),     cmocka_unit_test(mpich_bits),
-        cmocka_unit_test(a_rank_is_killed), cmocka_unit_test(a_rank_crashes),
-        cmocka_unit_test(a_rank_leaves),    cmocka_unit_test(a_rank_stops),
-        cmocka_unit_test(mismatches),
+        cmocka_unit_test(every_transfer), cmocka_unit_test(openmpi_bits),
+        cmocka_unit_test(mpich_bits),     cmocka_unit_test(a_rank_is_killed),
+        cmocka_unit_test(a_rank_crashes), cmocka_unit_test(a_rank_leaves),
+        cmocka_unit_test(a_rank_stops),   cmocka_unit_test(mismatches),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     rmdir(folder);
