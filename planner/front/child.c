@@ -305,6 +305,7 @@ _Noreturn void child_run(Child *c)
     if (L == NULL) _exit(1);
     c->L = L;
     memcpy(lua_getextraspace(L), &c, sizeof(Child *));
+    lua_gc(L, LUA_GCINC, 800, 0, 0); /* scripts are short; at the cap Lua collects anyway */
     luaL_newmetatable(L, error_key);
     lua_pushcfunction(L, error_text);
     lua_setfield(L, -2, "__tostring");

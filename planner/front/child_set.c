@@ -31,7 +31,7 @@ static bool is_index(const char *part)
 static void push_part(lua_State *L, const char *part)
 {
     if (is_index(part))
-        lua_pushinteger(L, atol(part));
+        lua_pushinteger(L, strtol(part, NULL, 10));
     else
         lua_pushstring(L, part);
 }
