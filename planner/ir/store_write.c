@@ -27,19 +27,14 @@ static int64_t number_of(const char *line, const char *end, const char *key)
     return 0;
 }
 
+/* "program 0 train ...": the third word. */
 static void read_purpose(const char *line, const char *end, RoleRow *role)
 {
-    static const char key[] = " purpose=";
-    memcpy(role->purpose, "train", sizeof "train");
-    for (const char *at = line; at + sizeof key < end; at++) {
-        if (memcmp(at, key, sizeof key - 1) != 0) continue;
-        at += sizeof key - 1;
-        size_t n = 0;
-        while (at + n < end && at[n] != ' ' && n + 1 < sizeof role->purpose) n++;
-        memcpy(role->purpose, at, n);
-        role->purpose[n] = 0;
-        return;
-    }
+    size_t n = 0;
+    for (int word = 0; word < 2 && line < end; line++) word += *line == ' ';
+    while (line + n < end && line[n] != ' ' && n + 1 < sizeof role->purpose) n++;
+    memcpy(role->purpose, line, n);
+    role->purpose[n] = 0;
 }
 
 typedef LIST(RoleRow) RoleRows;

@@ -371,7 +371,7 @@ static void put_program(Writer *w, uint32_t index)
 static void put_ranks(Writer *w)
 {
     const Plan *plan = w->plan;
-    if (!plan->program_of) return;
+    if (!plan->program_of || !plan->programs.n) return;
     for (Rank first = 0, next; first < plan->mesh.n_ranks; first = next) {
         for (next = first + 1; next < plan->mesh.n_ranks; next++)
             if (plan->program_of[next] != plan->program_of[first]) break;

@@ -158,7 +158,7 @@ static const Field graph_fields[] = {
 };
 
 static const Field program_fields[] = {
-    WORD("purpose", Program, purpose, purposes),
+    WORD(NULL, Program, purpose, purposes),
     FIELD(Program, stage, u32),
     FIELD(Program, bytes, u64),
     FIELD(Program, host_bytes, u64),

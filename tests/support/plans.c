@@ -18,13 +18,13 @@ Plan *plans_new(Arena *arena, const uint32_t *sizes)
     return plan;
 }
 
-uint32_t plans_program(Plan *plan)
+Program *plans_program(Plan *plan)
 {
     uint32_t index = (uint32_t)list_add(plan->arena, &plan->programs);
     list_reserve_none(plan->arena, &plan->programs.at[index].code);
     list_reserve_none(plan->arena, &plan->programs.at[index].buffers);
     for (Rank r = 0; r < plan->mesh.n_ranks; r++) plan->program_of[r] = index;
-    return index;
+    return &plan->programs.at[index];
 }
 
 BufferId plans_buffer(Plan *plan, Program *p, const Shape *shape, DType dtype, Category category)
@@ -161,8 +161,7 @@ static void add_unit(Plan *plan)
 
 static void add_code(Plan *plan, DealId ceil)
 {
-    uint32_t index = plans_program(plan);
-    Program *p = &plan->programs.at[index];
+    Program *p = plans_program(plan);
     Shape w = {.n_dims = 2, .dim = {8, 9}, .deal = {0, ceil}, .layout.on = {[2] = SPLIT(1)}};
     Shape part = {.n_dims = 1, .dim = {8}};
     BufferId a = plans_buffer(plan, p, &w, DT_bf16, CATEGORY_gathered);
@@ -239,7 +238,7 @@ Plan *plans_linear(Arena *arena)
     uint32_t sizes[AXIS_NAMES] = {0};
     sizes[AXIS_tp] = 2;
     Plan *plan = plans_new(arena, sizes);
-    Program *p = &plan->programs.at[plans_program(plan)];
+    Program *p = plans_program(plan);
     Shape x = {.n_dims = 3, .dim = {4, 8, 16}};
     Shape w1 = {.n_dims = 2, .dim = {16, 32}, .layout.on = {SPLIT(1)}};
     Shape h = {.n_dims = 3, .dim = {4, 8, 32}, .layout.on = {SPLIT(2)}};

@@ -6,8 +6,8 @@
 
 /* An empty plan; sizes[AXIS_tp] = 2 and so on; NULL: one rank. */
 Plan *plans_new(Arena *arena, const uint32_t *sizes);
-/* Every rank runs it. Its index; programs move as more are added. */
-uint32_t plans_program(Plan *plan);
+/* Every rank runs it. Programs move as more are added. */
+Program *plans_program(Plan *plan);
 /* A whole (unsplit) root buffer of `n` elements. */
 BufferId plans_flat(Plan *plan, Program *p, int64_t n, DType dtype, Category category);
 BufferId plans_buffer(Plan *plan, Program *p, const Shape *shape, DType dtype, Category category);

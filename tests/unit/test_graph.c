@@ -1,0 +1,161 @@
+/* The graph: built, interned, bound, printed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "planner/base/str.h"
+#include "planner/ir/graph.h"
+
+static int setup(void **state)
+{
+    *state = arena_new();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    arena_free(*state);
+    return 0;
+}
+
+static const Loc here = {"model.lua", 3};
+
+static void builds(void **state)
+{
+    Graph g;
+    Diag d = diag_in(*state);
+    graph_init(&g, *state);
+    Module m = {.path = "layers.0.mlp", .class_ = "linear", .layer = 1};
+    ModuleId module = (ModuleId)list_add(*state, &g.modules);
+    g.modules.at[module] = m;
+    TensorId x = graph_tensor(&g, *state, "x", ROLE_input, DT_bf16, 3, (int64_t[]){2, 8, 16}, here);
+    TensorId w = graph_tensor(&g, *state, "w", ROLE_param, DT_bf16, 2, (int64_t[]){16, 4}, here);
+    assert_int_equal(x, 1);
+    TensorId y =
+        graph_op(&g, *state, OP_linear, (TensorId[]){x, w}, 2, DT_bf16, NULL, module, here, &d);
+    assert_int_not_equal(y, 0);
+    const Tensor *t = &g.tensors.at[y];
+    assert_string_equal(t->name, "layers.0.mlp.linear.1");
+    assert_int_equal(t->n_dims, 3);
+    assert_int_equal(t->dim[2], 4);
+    assert_int_equal(t->producer, 1);
+    assert_int_equal(g.nodes.at[1].layer, 1); /* from its module */
+    assert_int_equal(g.nodes.at[1].module, module);
+    Binding b;
+    assert_true(graph_bind(&g, &g.nodes.at[1], &b, &d));
+    assert_int_equal(b.size['n'], 4);
+    assert_int_equal(d.n_errors, 0);
+}
+
+static void several_outputs(void **state)
+{
+    Graph g;
+    Diag d = diag_in(*state);
+    graph_init(&g, *state);
+    TensorId x = graph_tensor(&g, *state, "x", ROLE_input, DT_f32, 3, (int64_t[]){2, 8, 16}, here);
+    TensorId w = graph_tensor(&g, *state, "w", ROLE_param, DT_f32, 1, (int64_t[]){16}, here);
+    TensorId y = graph_op(&g, *state, OP_rmsnorm, (TensorId[]){x, w}, 2, DT_f32, NULL, 0, here, &d);
+    assert_int_equal(g.nodes.at[1].n_out, 2);
+    TensorId rms = g.nodes.at[1].out[1];
+    assert_int_equal(g.tensors.at[rms].n_dims, 2);
+    assert_string_not_equal(g.tensors.at[y].name, g.tensors.at[rms].name);
+}
+
+static void refuses(void **state)
+{
+    Graph g;
+    Diag d = diag_in(*state);
+    graph_init(&g, *state);
+    TensorId x = graph_tensor(&g, *state, "x", ROLE_input, DT_f32, 3, (int64_t[]){2, 8, 16}, here);
+    TensorId w = graph_tensor(&g, *state, "w", ROLE_param, DT_f32, 2, (int64_t[]){15, 4}, here);
+    const uint32_t n_tensors = g.tensors.n, n_nodes = g.nodes.n;
+    assert_int_equal(
+        graph_op(&g, *state, OP_linear, (TensorId[]){x, w}, 2, DT_f32, NULL, 0, here, &d), 0);
+    assert_int_equal(d.n_errors, 1);
+    assert_string_equal(d.items.at[0].rule, "shape-mismatch");
+    assert_string_equal(d.items.at[0].loc.file, "model.lua");
+    assert_int_equal(g.tensors.n, n_tensors); /* nothing half-made stays behind */
+    assert_int_equal(g.nodes.n, n_nodes);
+}
+
+/* A gradient has several producers; the first is where it begins. */
+static void producer_is_the_first(void **state)
+{
+    Graph g;
+    graph_init(&g, *state);
+    TensorId a = graph_tensor(&g, *state, "a", ROLE_activation, DT_f32, 0, NULL, here);
+    TensorId da = graph_tensor(&g, *state, "da", ROLE_gradient, DT_f32, 0, NULL, here);
+    NodeId one = graph_node(&g, *state, OP_pass, &a, 1, &da, 1, NULL, 0, here);
+    graph_node(&g, *state, OP_pass, &a, 1, &da, 1, NULL, 0, here);
+    assert_int_equal(g.tensors.at[da].producer, one);
+}
+
+static void attributes_are_interned(void **state)
+{
+    Graph g;
+    Attrs a;
+    graph_init(&g, *state);
+    memset(&a, 0, sizeof a);
+    assert_int_equal(graph_attrs(&g, *state, NULL), 0);
+    assert_int_equal(graph_attrs(&g, *state, &a), 0);
+    AttrsId id[2000];
+    for (int i = 0; i < 2000; i++) {
+        a.scale = 1.0 / (i + 1);
+        a.lo = i % 7;
+        id[i] = graph_attrs(&g, *state, &a);
+        assert_int_equal(id[i], i + 1);
+    }
+    for (int i = 1999; i >= 0; i--) {
+        a.scale = 1.0 / (i + 1);
+        a.lo = i % 7;
+        assert_int_equal(graph_attrs(&g, *state, &a), id[i]);
+        assert_true(graph_attrs_at(&g, id[i])->scale == a.scale);
+    }
+    assert_int_equal(g.attrs.n, 2001);
+    /* the index is only a help: a list that was filled without it is searched all the same */
+    Intern none = {NULL, 0, 0};
+    g.attrs_index = none;
+    assert_int_equal(graph_attrs(&g, *state, &a), id[0]);
+    assert_int_equal(g.attrs.n, 2001);
+}
+
+static void prints(void **state)
+{
+    Graph g;
+    Diag d = diag_in(*state);
+    uint32_t sizes[AXIS_NAMES] = {0};
+    sizes[AXIS_tp] = 2;
+    Mesh mesh = mesh_make(sizes);
+    graph_init(&g, *state);
+    TensorId x = graph_tensor(&g, *state, "x", ROLE_input, DT_bf16, 3, (int64_t[]){2, 8, 16}, here);
+    TensorId w = graph_tensor(&g, *state, "w", ROLE_param, DT_bf16, 2, (int64_t[]){16, 4}, here);
+    g.tensors.at[w].use.on[0] = SPLIT(1);
+    TensorId y = graph_op(&g, *state, OP_linear, (TensorId[]){x, w}, 2, DT_bf16, NULL, 0, here, &d);
+    g.tensors.at[y].use.on[0] = SPLIT(2);
+    g.nodes.at[1].split[0] = 'n';
+    Str out = str_in(*state);
+    graph_print(&g, &mesh, &out);
+    assert_string_equal(str_text(&out),
+                        "parameters 1\n"
+                        "  %2 w [16,4] bf16 use {tp:1}  model.lua:3\n"
+                        "forward 1\n"
+                        "      1 linear           %1 %2 -> %3[2,8,4] bf16 use {tp:2}"
+                        "  split {tp:n}  model.lua:3\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(builds, setup, teardown),
+        cmocka_unit_test_setup_teardown(several_outputs, setup, teardown),
+        cmocka_unit_test_setup_teardown(refuses, setup, teardown),
+        cmocka_unit_test_setup_teardown(producer_is_the_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(attributes_are_interned, setup, teardown),
+        cmocka_unit_test_setup_teardown(prints, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
