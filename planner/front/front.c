@@ -187,11 +187,15 @@ static void explain_end(Script *s, Draft *draft, int status, StreamState state)
     if (read(s->words, &words, sizeof words) == (ssize_t)sizeof words) {
         words.function[sizeof words.function - 1] = 0;
         if (words.place.source == 1) loc.line = words.place.line;
-        diag_error(draft->d, FAULT_input, "no-progress", loc,
-                   words.function[0] != 0
-                       ? "stopped after %g s of processor time: no progress inside '%s'"
-                       : "stopped after %g s of processor time: the script makes no progress%s",
-                   s->cpu_s, words.function);
+        if (words.function[0] != 0)
+            diag_error(draft->d, FAULT_input, "no-progress", loc,
+                       "stopped after %g s of processor time: no progress inside '%s'", s->cpu_s,
+                       words.function);
+        else
+            diag_error(draft->d, FAULT_input, "no-progress", loc,
+                       "stopped after %g s of processor time: the script makes no progress",
+                       s->cpu_s);
+        if (words.function[0] == 0) diag_hint(draft->d, "is there a loop without an end?");
         return;
     }
     bool over_time =

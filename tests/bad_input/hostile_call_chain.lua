@@ -1,0 +1,3 @@
+local t = setmetatable({}, {})
+getmetatable(t).__call = t
+t()

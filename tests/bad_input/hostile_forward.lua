@@ -1,0 +1,7 @@
+local nn = require "tandem.nn"
+return plan {
+  model = { build = function()
+    return nn.module { forward = function() while true do end end }
+  end },
+  batch = { seq = 4 },
+}

@@ -1,0 +1,1 @@
+local t = { table.unpack({}, 1, 1e6) }

@@ -1,0 +1,2 @@
+local n = 1 // 0
+return plan {}

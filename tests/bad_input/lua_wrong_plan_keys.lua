@@ -1,0 +1,1 @@
+return plan { "llama", 4 }

@@ -1,0 +1,2 @@
+local nn = require "tandem.nn"
+local l = nn.list { 1, 2 }
