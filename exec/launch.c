@@ -120,23 +120,23 @@ static char **command_line(const Launcher *l, const char *const *argv, uint32_t 
     return list.at;
 }
 
+/* Our variables replace what the environment has of them. */
 static char **environment(const char *status_path, const Launcher *l, const LaunchOptions *o,
                           Arena *arena)
 {
     LIST(char *) list = {0};
-    static const char *const ours[] = {
-        STATUS_VARIABLE "=", "OPENBLAS_NUM_THREADS=", "TANDEM_MPI=", "TANDEM_MODULE_DIR="};
+    list_push(arena, &list, arena_print(arena, "%s=%s", STATUS_VARIABLE, status_path));
+    list_push(arena, &list, arena_print(arena, "OPENBLAS_NUM_THREADS=1"));
+    list_push(arena, &list, arena_print(arena, "TANDEM_MPI=%s", l->flavour));
+    if (o->module_dir)
+        list_push(arena, &list, arena_print(arena, "TANDEM_MODULE_DIR=%s", o->module_dir));
+    uint32_t n_ours = list.n;
     for (char **e = environ; *e; e++) {
         bool replaced = false;
-        for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
-            if ((i < 3 || o->module_dir) && strncmp(*e, ours[i], strlen(ours[i])) == 0)
-                replaced = true;
+        for (uint32_t i = 0; i < n_ours; i++)
+            replaced = replaced || strncmp(*e, list.at[i], strcspn(list.at[i], "=") + 1) == 0;
         if (!replaced) list_push(arena, &list, *e);
     }
-    list_push(arena, &list, arena_print(arena, "%s%s", ours[0], status_path));
-    list_push(arena, &list, arena_print(arena, "%s1", ours[1]));
-    list_push(arena, &list, arena_print(arena, "%s%s", ours[2], l->flavour));
-    if (o->module_dir) list_push(arena, &list, arena_print(arena, "%s%s", ours[3], o->module_dir));
     list_push(arena, &list, NULL);
     return list.at;
 }

@@ -24,8 +24,8 @@ typedef struct LaunchOptions {
 
 /* Runs argv (ending in NULL; argv[0] is the program's path) once a rank and waits for all. Output
  * goes where this process's goes. Returns the exit code of the command: that of the ranks when they
- * ended by themselves; when they did not, 6, with a diagnostic (rank-died, rank-hung, run-stuck,
- * mpirun-missing). */
+ * ended by themselves; when they did not, 6, with a diagnostic (rank-died, run-stuck,
+ * mpirun-missing, and what ranks told: timeout, mpi, ...). */
 int exec_launch(const char *const *argv, const LaunchOptions *options, Arena *arena, Diag *d);
 
 #endif

@@ -61,7 +61,7 @@ bool transfer_prepare(Process *p, Transfer *w, Diag *d)
     w->bytes = (int)dtype_bytes(c->dtype);
     w->way = way_of(p, c);
     uint64_t total = (c->in_bytes > c->out_bytes ? c->in_bytes : c->out_bytes) / (uint64_t)w->bytes;
-    if (total * c->n_members > INT_MAX)
+    if (total + c->n_members > INT_MAX)
         return diag_error(d, FAULT_internal, "exec-program",
                           instr_loc(p->plan, program_instr(p->state.info->p, w->pc)),
                           "%s: MPI counts to 2^31 elements only",

@@ -139,6 +139,7 @@ static int rank_transfers(const char *where)
     Str s = str_in(arena);
     diag_print(&d, &s);
     if (!fine) fputs(str_text(&s), stderr);
+    arena_free(arena);
     return fine ? 0 : 1;
 }
 
@@ -184,36 +185,49 @@ static int rank_spoiled(const char *how, uint32_t case_index)
     Str s = str_in(arena);
     diag_print(&d, &s);
     if (!fine && result.is_first) fputs(str_text(&s), stderr);
-    return fine ? 0 : diag_exit_code(&d);
+    int code = fine ? 0 : diag_exit_code(&d);
+    arena_free(arena);
+    return code;
+}
+
+/* Rows of all ranks have come to the first, and the arena was filled to its end. */
+static bool is_complete(const Plan *plan, const ExecResult *result)
+{
+    uint64_t rows = 0;
+    for (Rank r = 0; r < plan->mesh.n_ranks; r++) rows += plan_program(plan, r)->code.n - 1;
+    bool all_rows = !result->is_first || result->trace.rows.n == rows;
+    return all_rows && result->highest_touched == plan->programs.at[0].bytes;
 }
 
 /* ... run FOLDER RANKS: every case of so many ranks, one after the other in one process */
+static int rank_cases(const char *where, uint32_t ranks)
+{
+    int code = 0;
+    for (uint32_t i = 0; i < N_CASES && code == 0; i++) {
+        if (ranks_of(i) != ranks) continue;
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena);
+        ExecResult result;
+        const char *path = arena_print(arena, "%s/mpi.%u", where, i);
+        if (!run_case(i, "mpi", path, true, &result, arena, &d))
+            code = diag_exit_code(&d);
+        else if (!is_complete(plan_of(i, arena, &d), &result))
+            code = 1;
+        Str s = str_in(arena);
+        diag_print(&d, &s);
+        if (code) fprintf(stderr, "case %u: %s", i, str_text(&s));
+        arena_free(arena);
+    }
+    return code;
+}
+
 static int as_rank(int argc, char **argv)
 {
-    if (argc == 4 && strcmp(argv[1], "spoiled") == 0)
-        return rank_spoiled(argv[2], (uint32_t)strtoul(argv[3], NULL, 10));
-    if (argc == 4 && strcmp(argv[1], "transfers") == 0) return rank_transfers(argv[2]);
     if (argc != 4) return 2;
-    Arena *arena = arena_new();
-    Diag d = diag_in(arena);
-    ExecResult result;
-    for (uint32_t i = 0; i < N_CASES; i++) {
-        if (ranks_of(i) != strtoul(argv[3], NULL, 10)) continue;
-        const char *path = arena_print(arena, "%s/mpi.%u", argv[2], i);
-        if (!run_case(i, "mpi", path, true, &result, arena, &d)) {
-            Str s = str_in(arena);
-            diag_print(&d, &s);
-            fprintf(stderr, "case %u: %s", i, str_text(&s));
-            return diag_exit_code(&d);
-        }
-        /* Rows of all ranks have come to the first, and the arena was filled to its end. */
-        const Plan *plan = plan_of(i, arena, &d);
-        uint64_t rows = 0;
-        for (Rank r = 0; r < plan->mesh.n_ranks; r++) rows += plan_program(plan, r)->code.n - 1;
-        bool all_rows = !result.is_first || result.trace.rows.n == rows;
-        if (!all_rows || result.highest_touched != plan->programs.at[0].bytes) return 1;
-    }
-    return 0;
+    uint32_t number = (uint32_t)strtoul(argv[3], NULL, 10);
+    if (strcmp(argv[1], "spoiled") == 0) return rank_spoiled(argv[2], number);
+    if (strcmp(argv[1], "transfers") == 0) return rank_transfers(argv[2]);
+    return rank_cases(argv[2], number);
 }
 
 /* ---- the tests ---- */
