@@ -46,6 +46,7 @@ counts() {
     echo
     echo "Machine: $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(nproc) cores;" \
         "compiler: $($cc --version | head -1)."
+    echo "Load average when it began (times mean little far above 0): $(cut -d' ' -f1 /proc/loadavg)."
     echo
     echo "One event is one instruction finished on one simulated rank; 16 ranks, unfolded, one core."
     echo
