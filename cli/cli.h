@@ -103,6 +103,8 @@ const char *format_time(Arena *arena, Ps ps);                    /* "12.3 ms", t
 const char *format_ratio(Arena *arena, double ratio);            /* "+3.5 %" */
 const char *format_id(Arena *arena, Hash128 id);                 /* 12 hex digits */
 
+void hash_to_bytes(Hash128 id, unsigned char bytes[16]); /* as the store keeps ids */
+
 /* A text table: columns are aligned when it is printed; numbers to the right. */
 typedef struct Table {
     Arena *arena;
@@ -157,6 +159,7 @@ const char *machine_key(Arena *arena);
 const char *machine_cpu(Arena *arena);
 uint32_t machine_cores(void);
 uint64_t machine_memory(void);
+const char *machine_own_path(Arena *arena);                  /* of this command; NULL: unknown */
 const char *find_in_path(Arena *arena, const char *program); /* NULL: not there */
 
 /* ---- the verbs ---- */

@@ -201,6 +201,21 @@ static int64_t wanted_run(Cli *cli, Store *store)
     return 0;
 }
 
+/* The prediction that was made for this run; else the newest of its plan. */
+static int64_t find_prediction(Cli *cli, Store *store, const RunRecord *measured)
+{
+    unsigned char plan[16];
+    hash_to_bytes(measured->plan, plan);
+    DbStatement *st =
+        db_prepare(store_db(store), &cli->diag,
+                   "SELECT id FROM run WHERE kind = 'predicted' AND plan = ? AND "
+                   "backend = ? AND calibration = ? ORDER BY id DESC LIMIT 1",
+                   "bss", plan, sizeof plan, measured->backend, measured->calibration);
+    int64_t id = db_step(st, &cli->diag) ? db_int(st, 0) : 0;
+    db_reset(st);
+    return id != 0 ? id : store_find_run(store, RUN_predicted, measured->plan, &cli->diag);
+}
+
 static void compare_runs(Cli *cli, Store *store, int64_t id)
 {
     Side measured, predicted;
@@ -210,7 +225,7 @@ static void compare_runs(Cli *cli, Store *store, int64_t id)
         diag_hint(&cli->diag, "`tandem run PLAN` measures; `tandem runs` lists what there is");
         return;
     }
-    int64_t other = store_find_run(store, RUN_predicted, measured.record.plan, &cli->diag);
+    int64_t other = find_prediction(cli, store, &measured.record);
     if (other == 0) {
         if (cli->diag.n_errors > 0) return;
         cli_error(cli, FAULT_store, "no-prediction", "the store has no prediction of plan %s",

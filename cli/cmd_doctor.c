@@ -22,22 +22,34 @@ static void add(Cli *cli, Findings *f, const char *name, const char *state, cons
     list_push(cli->arena, &f->all, ((Finding){name, state, text}));
 }
 
+/* Where the executor looks for it: beside the command, or in ../lib/tandem. */
+static bool has_module(Cli *cli, const char *flavour)
+{
+    const char *own = machine_own_path(cli->arena), *folder = getenv("TANDEM_MODULE_DIR");
+    if (folder == NULL && own != NULL)
+        folder = arena_copy(cli->arena, own, (size_t)(strrchr(own, '/') - own));
+    if (folder == NULL) return false;
+    return access(arena_print(cli->arena, "%s/tandem_mpi_%s.so", folder, flavour), R_OK) == 0 ||
+           access(arena_print(cli->arena, "%s/../lib/tandem/tandem_mpi_%s.so", folder, flavour),
+                  R_OK) == 0;
+}
+
 static void find_mpi(Cli *cli, Findings *f)
 {
-    static const char *const kinds[][2] = {{"openmpi", "mpirun.openmpi"},
-                                           {"mpich", "mpirun.mpich"}};
+    static const char *const kinds[] = {"openmpi", "mpich"};
     bool any = false;
     for (uint32_t i = 0; i < 2; i++) {
-        const char *found = find_in_path(cli->arena, kinds[i][1]);
-        if (found == NULL) continue;
-        any = true;
-        add(cli, f, kinds[i][0], "ok", found);
+        const char *name = arena_print(cli->arena, "mpirun.%s", kinds[i]);
+        const char *found = find_in_path(cli->arena, name);
+        bool module = has_module(cli, kinds[i]);
+        if (found == NULL && !module) continue;
+        any = any || (found != NULL && module);
+        add(cli, f, kinds[i], found != NULL && module ? "ok" : "missing",
+            found == NULL ? arena_print(cli->arena, "a module, but no %s in PATH", name)
+            : module      ? found
+                          : arena_print(cli->arena, "%s, but no module was built for it", found));
     }
-    const char *plain = find_in_path(cli->arena, "mpirun");
-    if (plain != NULL)
-        add(cli, f, "mpirun", "ok", plain);
-    else if (!any)
-        add(cli, f, "mpirun", "missing", "no MPI: `tandem run` has only --backend loopback");
+    if (!any) add(cli, f, "mpi", "missing", "`tandem run` has only --backend loopback");
 }
 
 static void find_scripts(Cli *cli, Findings *f)

@@ -95,7 +95,8 @@ static void exec_options(Cli *cli, const PlanFile *file, ExecOptions *options)
 }
 
 static bool store_measured(Cli *cli, const PlanFile *file, const ExecResult *result,
-                           const char *backend, Progress *progress, int64_t *id)
+                           const char *backend, const Prediction *prediction, Progress *progress,
+                           int64_t *id)
 {
     const Plan *plan = file->plan;
     RunRecord record;
@@ -108,7 +109,7 @@ static bool store_measured(Cli *cli, const PlanFile *file, const ExecResult *res
     record.scenario = "";
     record.backend = backend;
     record.engine = "tandem " TANDEM_VERSION;
-    record.calibration = "";
+    record.calibration = prediction->record.calibration; /* `compare` finds it by that */
     record.seed = plan->step.seed;
     record.n_ranks = plan->mesh.n_ranks;
     record.status = "ok";
@@ -211,7 +212,7 @@ static void run_here(Cli *cli, const PlanFile *file)
     }
     if (!first) return;
     int64_t id = 0;
-    if (store_measured(cli, file, &result, options.backend, &progress, &id))
+    if (store_measured(cli, file, &result, options.backend, &prediction, &progress, &id))
         summary(cli, file, &progress, &result, id, &prediction);
 }
 

@@ -28,18 +28,12 @@ void run_silence(Cli *cli)
     cli->out = str_in(cli->arena);
 }
 
-/* mpirun resolves no relative path the way the shell did that started us. */
-static const char *own_path(Cli *cli)
-{
-    char path[4096];
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
-    return n > 0 ? arena_copy(cli->arena, path, (size_t)n) : cli->program;
-}
-
 bool run_launch(Cli *cli, uint32_t n_ranks, const char *const *argv)
 {
     LIST(const char *) words = {NULL, 0, 0};
-    list_push(cli->arena, &words, own_path(cli));
+    /* mpirun does not look for a relative path the way the shell did that started us. */
+    const char *own = machine_own_path(cli->arena);
+    list_push(cli->arena, &words, own != NULL ? own : cli->program);
     for (uint32_t i = 1; argv[i] != NULL; i++) list_push(cli->arena, &words, argv[i]);
     /* Some launchers give ranks a terminal of their own: what ours is, only this process knows. */
     list_push(cli->arena, &words,

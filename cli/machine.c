@@ -40,6 +40,13 @@ const char *machine_key(Arena *arena)
     return arena_print(arena, "local:%s:%u", machine_cpu(arena), (unsigned)machine_cores());
 }
 
+const char *machine_own_path(Arena *arena)
+{
+    char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    return n > 0 ? arena_copy(arena, path, (size_t)n) : NULL;
+}
+
 const char *find_in_path(Arena *arena, const char *program)
 {
     const char *path = getenv("PATH");

@@ -45,10 +45,7 @@ static bool find_stored(Cli *cli, Store *store, bool trace, Prediction *predicti
 {
     const RunRecord *r = &prediction->record;
     unsigned char plan[16];
-    for (int i = 0; i < 8; i++) {
-        plan[i] = (unsigned char)(r->plan.hi >> (56 - 8 * i));
-        plan[8 + i] = (unsigned char)(r->plan.lo >> (56 - 8 * i));
-    }
+    hash_to_bytes(r->plan, plan);
     DbStatement *st =
         db_prepare(store_db(store), &cli->diag, key_query, "bsssssi", plan, sizeof plan, r->cluster,
                    r->scenario, r->backend, r->engine, r->calibration, (int64_t)r->seed);
