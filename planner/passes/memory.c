@@ -24,6 +24,8 @@ typedef struct Launch {
     uint32_t n;
 } Launch;
 
+typedef LIST(BufferId) BufferList;
+
 typedef struct Memory {
     Program *p;
     Arena *scratch;
@@ -35,8 +37,10 @@ typedef struct Memory {
     uint32_t *ends, *next_end;
     LIST(Piece) pieces; /* by offset */
     uint64_t top;
-    LIST(BufferId) before, current; /* buffers that began in the last micro-batch, in this one */
-    uint32_t microbatch;
+    BufferList before, current; /* buffers that began in the last micro-batch, in this one */
+    BufferList model;           /* of the interior micro-batch that the others are to repeat */
+    uint64_t *wishes;           /* [buffer of model]: its offset in the round before */
+    uint32_t microbatch, n_microbatches, next_part;
 } Memory;
 
 static uint64_t align_up(uint64_t bytes)
@@ -78,9 +82,14 @@ static void find_launches(Memory *m)
 static Pc finished(const Memory *m, const Instr *in, Pc member)
 {
     const Pc first = m->launches[member].first;
+    const Pc *after = m->p->after.at + in->after.first;
     uint32_t n = 0;
-    for (uint32_t k = 0; k < in->after.n; k++)
-        n += m->launches[m->p->after.at[in->after.first + k]].first == first;
+    if (m->launches[first].n == 1) return member;
+    for (uint32_t k = 0; k < in->after.n; k++) {
+        bool counts = m->launches[after[k]].first == first;
+        for (uint32_t i = 0; i < k; i++) counts = counts && after[i] != after[k];
+        n += counts;
+    }
     return n == m->launches[first].n ? m->launches[first].newest : 0;
 }
 
@@ -195,6 +204,12 @@ static bool allocate_at(Memory *m, uint64_t offset, uint64_t size, const Clock *
     uint32_t i = 0;
     while (i < m->pieces.n && m->pieces.at[i].offset + m->pieces.at[i].size <= offset) i++;
     uint32_t first = i;
+    if (offset >= m->top) {
+        Piece gap = {m->top, offset - m->top, {{0}}};
+        if (gap.size) list_push(m->scratch, &m->pieces, gap);
+        m->top = offset + size;
+        return true;
+    }
     if (i == m->pieces.n || m->pieces.at[i].offset > offset) return false;
     uint64_t end = m->pieces.at[i].offset;
     while (i < m->pieces.n && m->pieces.at[i].offset == end && end < offset + size) {
@@ -234,25 +249,51 @@ static uint64_t allocate(Memory *m, uint64_t size, const Clock *now)
     return offset;
 }
 
+/* Two buffers that play the same part in their micro-batches. */
+static bool same_part(const Program *p, BufferId a, BufferId b)
+{
+    const Buffer *x = &p->buffers.at[a], *y = &p->buffers.at[b];
+    const Instr *i = &p->code.at[x->first], *k = &p->code.at[y->first];
+    return x->shape == y->shape && x->bytes == y->bytes && x->tensor == y->tensor &&
+           x->unit == y->unit && x->category == y->category && i->op == k->op &&
+           i->stream == k->stream && i->origin == k->origin && i->phase == k->phase;
+}
+
+/* The buffer of the model micro-batch that plays the part of `b`: they come in the same order, but
+ * for a few that only some micro-batches have. 0: none. */
+static BufferId counterpart(Memory *m, const BufferList *model, BufferId b)
+{
+    enum { LOOK_AHEAD = 16 };
+    for (uint32_t i = m->next_part; i < model->n && i < m->next_part + LOOK_AHEAD; i++) {
+        if (!same_part(m->p, model->at[i], b)) continue;
+        m->next_part = i + 1;
+        return model->at[i];
+    }
+    return 0;
+}
+
+/* Interior micro-batches repeat: each buffer asks for the place of its counterpart in the model,
+ * which is the micro-batch before, or one of an earlier round. */
 static uint64_t place(Memory *m, Pc pc, BufferId b)
 {
     Program *p = m->p;
     const Clock *now = &m->clocks[pc];
-    uint64_t size = align_up(p->buffers.at[b].bytes);
+    const uint64_t size = align_up(p->buffers.at[b].bytes);
     if (p->code.at[pc].microbatch != m->microbatch) {
+        BufferList spare = m->before;
         m->microbatch = p->code.at[pc].microbatch;
-        m->before.n = 0;
-        for (uint32_t i = 0; i < m->current.n; i++)
-            list_push(m->scratch, &m->before, m->current.at[i]);
+        m->before = m->current;
+        m->current = spare;
         m->current.n = 0;
+        m->next_part = 0;
     }
-    uint32_t ordinal = (uint32_t)list_push(m->scratch, &m->current, b);
-    if (m->microbatch >= 2 && ordinal < m->before.n) {
-        const Buffer *hint = &p->buffers.at[m->before.at[ordinal]];
-        if (align_up(hint->bytes) == size && allocate_at(m, hint->offset, size, now))
-            return hint->offset;
-    }
-    return allocate(m, size, now);
+    list_push(m->scratch, &m->current, b);
+    const bool in_round = m->model.n > 0;
+    if (!in_round && m->microbatch < 2) return allocate(m, size, now);
+    const BufferId like = counterpart(m, in_round ? &m->model : &m->before, b);
+    if (!like) return allocate(m, size, now);
+    const uint64_t wish = in_round ? m->wishes[like] : p->buffers.at[like].offset;
+    return allocate_at(m, wish, size, now) ? wish : allocate(m, size, now);
 }
 
 /* Keeps the list short: adjacent pieces that are all free by now become one. */
@@ -326,21 +367,65 @@ static void place_transient(Memory *m)
     }
 }
 
-/* Persistent buffers at the bottom, then what comes and goes. Returns the end of the highest. */
+/* Do all interior micro-batches of the same length use the same offsets? */
+static bool repeats(const Memory *m)
+{
+    const Program *p = m->p;
+    const uint32_t n = m->n_microbatches;
+    if (n < 4) return true;
+    uint64_t *sum = arena_array(m->scratch, n, sizeof *sum);
+    uint32_t *count = arena_array(m->scratch, n, sizeof *count);
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        for (uint32_t i = 0; i < in->args.n; i++) {
+            uint64_t offset;
+            program_root(p, program_arg(p, in, i), &offset);
+            sum[in->microbatch] = sum[in->microbatch] * UINT64_C(0x9e3779b97f4a7c15) + offset + 1;
+            count[in->microbatch]++;
+        }
+    }
+    for (uint32_t k = 1; k < n - 2; k++)
+        if (count[k] == count[n - 2] && sum[k] != sum[n - 2]) return false;
+    return true;
+}
+
+/* The last interior micro-batch, where things have settled, is the next round's model. */
+static void choose_model(Memory *m)
+{
+    m->model.n = 0;
+    for (Pc pc = 1; pc < m->p->code.n; pc++) {
+        if (m->p->code.at[pc].microbatch != m->n_microbatches - 2) continue;
+        for (BufferId b = m->starts[pc]; b; b = m->next_start[b]) {
+            list_push(m->scratch, &m->model, b);
+            m->wishes[b] = m->p->buffers.at[b].offset;
+        }
+    }
+}
+
+/* Persistent buffers at the bottom, then what comes and goes. A few rounds look for a placement in
+ * which micro-batches repeat: training does in the first one; that any program would is not
+ * promised, so whoever captures a micro-batch compares offsets. Returns the end of the highest. */
 static uint64_t place_space(Memory *m, Space space)
 {
+    enum { ROUNDS = 6 };
     Program *p = m->p;
+    uint64_t bottom = 0;
     m->space = space;
-    m->top = 0;
-    m->pieces.n = 0;
+    m->model.n = 0;
     for (BufferId b = 1; b < p->buffers.n; b++) {
         Buffer *at = &p->buffers.at[b];
         if (at->parent || !at->persistent || at->space != space) continue;
-        at->offset = m->top;
-        m->top += align_up(at->bytes);
+        at->offset = bottom;
+        bottom += align_up(at->bytes);
     }
     list_lives(m);
-    place_transient(m);
+    for (int round = 0; round < ROUNDS; round++) {
+        m->top = bottom;
+        m->pieces.n = m->before.n = m->current.n = m->microbatch = m->next_part = 0;
+        place_transient(m);
+        if (repeats(m)) break;
+        choose_model(m);
+    }
     uint64_t bytes = 0;
     for (BufferId b = 1; b < p->buffers.n; b++) {
         const Buffer *at = &p->buffers.at[b];
@@ -361,6 +446,10 @@ static void place_program(Program *p, Arena *scratch)
     m.ends = arena_array(scratch, p->code.n, sizeof *m.ends);
     m.next_start = arena_array(scratch, p->buffers.n, sizeof *m.next_start);
     m.next_end = arena_array(scratch, p->buffers.n, sizeof *m.next_end);
+    m.wishes = arena_array(scratch, p->buffers.n, sizeof *m.wishes);
+    for (Pc pc = 1; pc < p->code.n; pc++)
+        if (p->code.at[pc].microbatch >= m.n_microbatches)
+            m.n_microbatches = p->code.at[pc].microbatch + 1;
     find_launches(&m);
     find_clocks(&m);
     find_lives(&m);
