@@ -16,11 +16,13 @@ typedef struct Span {
     uint32_t first, n;
 } Span;
 
+/* The formatter would move one more of these to a line of its own each time it runs. */
+/* clang-format off */
 #define STREAMS(X)                                                                                 \
     X(none)                                                                                        \
-    X(compute)                                                                                     \
-    X(tp) X(cp) X(domain) X(dp_gather) X(dp_reduce) X(dp_replicate) X(ep) X(pp_forward)            \
-        X(pp_backward) X(copy_in) X(copy_out) X(host)
+    X(compute) X(tp) X(cp) X(domain) X(dp_gather) X(dp_reduce) X(dp_replicate) X(ep) X(pp_forward) \
+    X(pp_backward) X(copy_in) X(copy_out) X(host)
+/* clang-format on */
 typedef enum Stream {
 #define X(name) STREAM_##name,
     STREAMS(X)
@@ -38,11 +40,12 @@ typedef enum Phase {
 } Phase;
 const char *phase_name(Phase p);
 
+/* clang-format off */
 #define CATEGORIES(X)                                                                              \
     X(none)                                                                                        \
-    X(parameter)                                                                                   \
-    X(gradient) X(optimizer) X(activation) X(gathered) X(communication) X(workspace) X(input)      \
-        X(state)
+    X(parameter) X(gradient) X(optimizer) X(activation) X(gathered) X(communication) X(workspace)  \
+    X(input) X(state)
+/* clang-format on */
 typedef enum Category {
 #define X(name) CATEGORY_##name,
     CATEGORIES(X)
