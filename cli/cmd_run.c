@@ -152,8 +152,9 @@ static void summary(Cli *cli, const PlanFile *file, Progress *p, const ExecResul
     Str *out = &cli->out;
     str_print(out,
               "done        %" PRIu32 " steps in %.1f s; loss %.4f at first, %.4f the mean of the "
-              "last 10 (x %.2f)\n",
-              p->done, p->seconds, p->first_loss, last, last / p->first_loss);
+              "last %" PRIu32 " (x %.2f)\n",
+              p->done, p->seconds, p->first_loss, last, p->done < 10 ? p->done : 10,
+              last / p->first_loss);
     str_print(out, "step        %s measured (median), %s predicted: %s\n",
               format_time(cli->arena, median), format_time(cli->arena, p->predicted_ps),
               format_ratio(cli->arena, (double)median / (double)p->predicted_ps));
@@ -227,6 +228,14 @@ static void dry_run(Cli *cli, const PlanFile *file)
         text_instr(plan, p, pc, cli->arena, &cli->out);
 }
 
+/* What is known before the first step stands above its line. */
+static void print_now(Cli *cli)
+{
+    fputs(str_text(&cli->out), stdout);
+    fflush(stdout);
+    cli->out = str_in(cli->arena);
+}
+
 /* The process that a person started: measures what is missing, then starts the ranks. */
 static void run_from_outside(Cli *cli, PlanFile *file)
 {
@@ -239,15 +248,12 @@ static void run_from_outside(Cli *cli, PlanFile *file)
     if (run_data(cli, file) == NULL || !run_calibrate(cli, file)) return;
     if (is_loopback(cli)) {
         plan_file_report(cli, file);
+        if (cli->json == NULL) print_now(cli);
         run_here(cli, file);
         return;
     }
-    if (cli->json == NULL && !cli->options.quiet) {
-        plan_file_report(cli, file);
-        fputs(str_text(&cli->out), stdout);
-        fflush(stdout);
-    }
-    cli->out = str_in(cli->arena);
+    if (cli->json == NULL && !cli->options.quiet) plan_file_report(cli, file);
+    print_now(cli);
     cli_flush_diagnostics(cli);
     run_launch(cli, file->plan->mesh.n_ranks, cli->argv);
 }
