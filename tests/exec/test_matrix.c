@@ -114,6 +114,25 @@ static void hsdp(void **state)
         }
 }
 
+/* Numbers of ranks that are no power of two: nothing divides evenly. */
+static void odd_meshes(void **state)
+{
+    (void)state;
+    static const uint32_t data[] = {3, 5, 6, 7};
+    for (uint32_t i = 0; i < 4; i++)
+        for (int shard = 0; shard < 2; shard++) {
+            Tiny t = sizes(i % 2);
+            *(shard ? &t.dp_shard : &t.dp_replicate) = data[i];
+            t.ac = (AcMode)(i % 3), t.microbatches = 2 + i % 2;
+            check(&t, 100 + i);
+            t.groups = 6, t.tp = i == 0 ? 2 : 1;
+            check(&t, 200 + i);
+        }
+    Tiny t = sizes(false);
+    t.groups = 9, t.hidden = 27, t.seq = 9, t.tp = 3, t.dp_shard = 2;
+    check(&t, 300);
+}
+
 /* Every option that changes which collectives there are. */
 static void options(void **state)
 {
@@ -160,13 +179,10 @@ static void interleavings(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(llama_fsdp2),
-        cmocka_unit_test(llama_ddp),
-        cmocka_unit_test(gpt2_fsdp2),
-        cmocka_unit_test(gpt2_ddp),
-        cmocka_unit_test(hsdp),
-        cmocka_unit_test(options),
-        cmocka_unit_test(reshard_to_a_part),
+        cmocka_unit_test(llama_fsdp2),   cmocka_unit_test(llama_ddp),
+        cmocka_unit_test(gpt2_fsdp2),    cmocka_unit_test(gpt2_ddp),
+        cmocka_unit_test(hsdp),          cmocka_unit_test(odd_meshes),
+        cmocka_unit_test(options),       cmocka_unit_test(reshard_to_a_part),
         cmocka_unit_test(interleavings),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
