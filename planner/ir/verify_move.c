@@ -290,7 +290,7 @@ void value_move(Verifier *v, Pc pc)
     }
     m.val.shape = m.out_shape;
     m.val.dtype = (uint8_t)v->p->buffers.at[to].dtype;
-    if (!m.val.bad && verify_is_comm(in) && value_present(v, pc, &m.val, &where) && where != to)
+    if (!m.val.bad && verify_is_comm(in) && value_present(v, pc, &m.val, &where))
         verify_warn(v, pc, "its result is in buffer %u already", where);
     if (verify_accumulates(v, in, 0)) {
         Val old = value_read(v, pc, to, "sum", 0);

@@ -80,6 +80,7 @@ bool order_before(const Order *o, Pc a, Pc b)
 typedef struct Touch { /* payload: reader[lane] follow */
     uint32_t state;
     Pc writer;
+    BufferId root; /* that was written */
 } Touch;
 enum { TOUCH_empty, TOUCH_initial, TOUCH_written };
 
@@ -106,16 +107,23 @@ static void read_range(Sweep *s, Pc pc, BufferId b)
 {
     uint64_t lo = verify_address(s->v->p, b), hi = lo + s->v->p->buffers.at[b].bytes;
     if (lo == hi) return;
+    uint64_t offset;
+    BufferId root = program_root(s->v->p, b, &offset);
     range_split(&s->map, hi);
     RangeAt at = range_split(&s->map, lo);
     Pc reported = 0;
     bool empty = false;
     do {
         Touch *t = range_payload(&s->map, at);
-        if (t->state == TOUCH_empty && !empty) {
+        if ((t->state == TOUCH_empty || t->root != root) && !empty) {
             empty = true;
-            verify_report(s->v, "verify-read-before-write", pc,
-                          "reads buffer %u, of which bytes were never written", b);
+            if (t->state == TOUCH_empty)
+                verify_report(s->v, "verify-read-before-write", pc,
+                              "reads buffer %u, of which bytes were never written", b);
+            else
+                verify_report(s->v, "verify-read-before-write", pc,
+                              "reads buffer %u, of which bytes hold what was written to buffer %u",
+                              b, t->root);
         }
         if (t->state == TOUCH_written && t->writer != pc && t->writer != reported &&
             !order_before(&s->v->order, t->writer, pc)) {
@@ -145,7 +153,8 @@ static void write_range(Sweep *s, Pc pc, BufferId b)
         }
     } while (range_next(&s->map, &at) && range_lo(&s->map, at) < hi);
     Touch *fresh = (Touch *)(void *)s->fresh;
-    *fresh = (Touch){TOUCH_written, pc};
+    uint64_t offset;
+    *fresh = (Touch){TOUCH_written, pc, program_root(s->v->p, b, &offset)};
     range_assign(&s->map, lo, hi, fresh);
 }
 
@@ -201,7 +210,7 @@ void verify_races(Verifier *v)
                 break;
             }
         } while (range_next(&s.map, &there) && range_lo(&s.map, there) < lo + at->bytes);
-        *(Touch *)(void *)s.fresh = (Touch){TOUCH_initial, 0};
+        *(Touch *)(void *)s.fresh = (Touch){TOUCH_initial, 0, b};
         range_assign(&s.map, lo, lo + at->bytes, s.fresh);
     }
     for (Pc pc = 1; pc < p->code.n; pc++) {

@@ -1,0 +1,332 @@
+/* Lists and applies mutations. */
+#include "tests/support/mutate.h"
+
+#include <assert.h>
+#include <string.h>
+
+static const char *const names[MUTATION_KINDS] = {
+#define X(name) #name,
+    MUTATIONS(X)
+#undef X
+};
+
+const char *mutation_name(MutationKind kind)
+{
+    return names[kind];
+}
+
+static bool is_comm(const Instr *in)
+{
+    return op_info(in->op)->class_ == OP_CLASS_comm;
+}
+
+static Pc next_comm(const Program *p, Pc pc)
+{
+    for (Pc k = pc + 1; k < p->code.n; k++)
+        if (is_comm(&p->code.at[k]) && p->code.at[k].stream == p->code.at[pc].stream) return k;
+    return 0;
+}
+
+static bool is_alike(const Program *p, BufferId a, BufferId b)
+{
+    const Buffer *x = &p->buffers.at[a], *y = &p->buffers.at[b];
+    uint64_t from, to;
+    program_root(p, a, &from);
+    program_root(p, b, &to);
+    return a != b && x->bytes == y->bytes && x->dtype == y->dtype && from != to;
+}
+
+/* The choice-th of the nearest such buffers before and behind; 0: none. */
+static BufferId other_buffer(const Program *p, BufferId b, uint32_t choice)
+{
+    if (choice == 0) {
+        for (BufferId k = b + 1; k < p->buffers.n; k++)
+            if (is_alike(p, b, k)) return k;
+    } else {
+        for (BufferId k = b; k-- > 1;)
+            if (is_alike(p, b, k)) return k;
+    }
+    return 0;
+}
+
+typedef struct Lister {
+    const Plan *plan;
+    const Program *p;
+    Arena *arena;
+    Mutations all;
+} Lister;
+
+static void add(Lister *l, MutationKind kind, Pc pc, uint32_t choice)
+{
+    Mutation m = {kind, pc, choice};
+    list_push(l->arena, &l->all.at, m);
+}
+
+static bool can_shift(const Program *p, BufferId b)
+{
+    const Buffer *at = &p->buffers.at[b];
+    uint64_t by = 64u * dtype_bytes(at->dtype);
+    return at->parent && at->offset + by + at->bytes <= p->buffers.at[at->parent].bytes;
+}
+
+static void list_comm(Lister *l, Pc pc)
+{
+    const Instr *in = &l->p->code.at[pc];
+    Pc next = next_comm(l->p, pc);
+    add(l, MUTATE_delete, pc, 0);
+    add(l, MUTATE_duplicate, pc, 0);
+    add(l, MUTATE_rescale, pc, 0);
+    for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
+        if (in->axes != 1u << a) add(l, MUTATE_retarget_axes, pc, a);
+    for (uint32_t k = 0; k < 2; k++) {
+        if (other_buffer(l->p, program_arg(l->p, in, 0), k)) add(l, MUTATE_retarget_in, pc, k);
+        if (other_buffer(l->p, program_arg(l->p, in, 1), k)) add(l, MUTATE_retarget_out, pc, k);
+    }
+    if (can_shift(l->p, program_arg(l->p, in, 0))) add(l, MUTATE_shift_in, pc, 0);
+    if (can_shift(l->p, program_arg(l->p, in, 1))) add(l, MUTATE_shift_out, pc, 0);
+    for (uint32_t s = STREAM_tp; s <= STREAM_dp_replicate; s++)
+        if (s != (uint32_t)in->stream && s != STREAM_cp && s != STREAM_domain)
+            add(l, MUTATE_restream, pc, s);
+    if (in->op == OP_all_reduce || in->op == OP_reduce_scatter) add(l, MUTATE_reduce, pc, 0);
+    if (in->launch || (next && !l->p->code.at[next].launch)) add(l, MUTATE_launch, pc, 0);
+    if (!next) return;
+    add(l, MUTATE_swap, pc, 0);
+    add(l, MUTATE_match, pc, 0);
+    add(l, MUTATE_rename, pc, 0);
+}
+
+static void list_scale(Lister *l, Pc pc)
+{
+    const Instr *in = &l->p->code.at[pc];
+    const Attrs *attrs = graph_attrs_at(&l->plan->graph, in->attrs);
+    if (attrs->scale != 0) add(l, MUTATE_rescale, pc, 0);
+    if (in->op == OP_clip_coef) add(l, MUTATE_clip, pc, 0);
+    if (in->op == OP_sumsq)
+        for (uint32_t k = 0; k < 3; k++) add(l, MUTATE_count, pc, k);
+    if (!(op_info(in->op)->flags & OP_ACCUMULATES)) return;
+    for (uint32_t j = 0; j < op_info(in->op)->sig.n_out; j++) add(l, MUTATE_accumulate, pc, j);
+}
+
+Mutations mutate_all(const Plan *plan, Arena *arena)
+{
+    Lister l = {.plan = plan, .p = &plan->programs.at[0], .arena = arena};
+    assert(plan->programs.n == 1);
+    for (Pc pc = 1; pc < l.p->code.n; pc++) {
+        const Instr *in = &l.p->code.at[pc];
+        if (is_comm(in))
+            list_comm(&l, pc);
+        else
+            list_scale(&l, pc);
+        for (uint32_t k = 0; k < in->after.n; k++) {
+            add(&l, MUTATE_drop_wait, pc, k);
+            if (l.p->after.at[in->after.first + k] > 1) add(&l, MUTATE_alter_wait, pc, k);
+        }
+    }
+    return l.all;
+}
+
+/* ---- applying ---- */
+
+/* Puts instructions into the order `source` (pcs of the old program), and renames waits; a wait for
+ * one that is no longer there becomes a wait for all that it waited for, and for its predecessor on
+ * its stream: only what it did is gone, not the order. */
+static void add_wait(Program *to, Arena *arena, Instr *in, Pc before, Pc self)
+{
+    if (!before || before >= self) return;
+    for (uint32_t k = 0; k < in->after.n; k++)
+        if (to->after.at[in->after.first + k] == before) return;
+    list_push(arena, &to->after, before);
+    in->after.n++;
+}
+
+static void add_waits(const Program *from, Program *to, Arena *arena, const Pc *now, Instr *in,
+                      Pc self, Pc waits)
+{
+    const Instr *old = &from->code.at[waits];
+    if (now[waits]) {
+        add_wait(to, arena, in, now[waits], self);
+        return;
+    }
+    for (uint32_t k = 0; k < old->after.n; k++)
+        add_waits(from, to, arena, now, in, self, from->after.at[old->after.first + k]);
+    Pc before = waits - 1;
+    while (before && from->code.at[before].stream != old->stream) before--;
+    if (before) add_waits(from, to, arena, now, in, self, before);
+}
+
+static void reorder(const Program *from, Program *to, Arena *arena, const Pc *source, uint32_t n)
+{
+    Pc *now = arena_array(arena, from->code.n, sizeof *now);
+    for (Pc pc = n; pc-- > 1;) now[source[pc]] = pc; /* the first copy */
+    to->code.at = arena_array(arena, n, sizeof *to->code.at);
+    to->code.n = to->code.room = n;
+    to->after.at = NULL;
+    to->after.n = to->after.room = 0;
+    for (Pc pc = 1; pc < n; pc++) {
+        Instr in = from->code.at[source[pc]];
+        Span old = in.after;
+        in.after = (Span){to->after.n, 0};
+        for (uint32_t k = 0; k < old.n; k++)
+            add_waits(from, to, arena, now, &in, pc, from->after.at[old.first + k]);
+        to->code.at[pc] = in;
+    }
+    for (BufferId b = 1; b < to->buffers.n; b++)
+        to->buffers.at[b].first = to->buffers.at[b].last = 0;
+    for (Pc pc = 1; pc < n; pc++)
+        for (uint32_t i = 0; i < to->code.at[pc].args.n; i++) {
+            BufferId b = program_arg(to, &to->code.at[pc], i),
+                     both[2] = {b, to->buffers.at[b].parent};
+            for (int k = 0; k < 2; k++) {
+                if (!both[k]) continue;
+                if (!to->buffers.at[both[k]].first) to->buffers.at[both[k]].first = pc;
+                to->buffers.at[both[k]].last = pc;
+            }
+        }
+}
+
+static void change_order(const Program *from, Program *to, Arena *arena, Mutation m)
+{
+    Pc *source = arena_array(arena, from->code.n + 1, sizeof *source);
+    Pc next = m.kind == MUTATE_swap ? next_comm(from, m.pc) : 0;
+    uint32_t n = 1;
+    for (Pc pc = 1; pc < from->code.n; pc++) {
+        if (pc == next) continue;
+        if (pc == m.pc && m.kind == MUTATE_delete) continue;
+        if (pc == m.pc && next) source[n++] = next;
+        source[n++] = pc;
+        if (pc == m.pc && m.kind == MUTATE_duplicate) source[n++] = pc;
+    }
+    reorder(from, to, arena, source, n);
+}
+
+static void *copy(Arena *arena, const void *at, size_t n, size_t size)
+{
+    void *made = arena_array(arena, n + 1, size);
+    if (n) memcpy(made, at, n * size);
+    return made;
+}
+
+static Plan *copy_plan(const Plan *plan, Arena *arena)
+{
+    Plan *out = arena_alloc(arena, sizeof *out);
+    *out = *plan;
+    out->programs.at = copy(arena, plan->programs.at, plan->programs.n, sizeof *out->programs.at);
+    Program *p = &out->programs.at[0];
+    p->code.at = copy(arena, p->code.at, p->code.n, sizeof *p->code.at);
+    p->args.at = copy(arena, p->args.at, p->args.n, sizeof *p->args.at);
+    p->after.at = copy(arena, p->after.at, p->after.n, sizeof *p->after.at);
+    p->buffers.at = copy(arena, p->buffers.at, p->buffers.n, sizeof *p->buffers.at);
+    p->code.room = p->code.n;
+    p->args.room = p->args.n;
+    p->after.room = p->after.n;
+    p->buffers.room = p->buffers.n;
+    Graph *g = &out->graph;
+    g->attrs.at = copy(arena, g->attrs.at, g->attrs.n, sizeof *g->attrs.at);
+    g->attrs.room = g->attrs.n;
+    return out;
+}
+
+static void change_attrs(const Plan *plan, Plan *out, Arena *arena, Mutation m)
+{
+    Instr *in = &out->programs.at[0].code.at[m.pc];
+    Attrs a = *graph_attrs_at(&plan->graph, in->attrs);
+    int64_t half = (a.hi - a.lo) / 2;
+    if (m.kind == MUTATE_rescale) a.scale = a.scale != 0 ? 2 * a.scale : 2;
+    if (m.kind == MUTATE_clip) a.clip /= 2;
+    if (m.kind == MUTATE_reduce) a.reduce = a.reduce == REDUCE_sum ? REDUCE_max : REDUCE_sum;
+    if (m.kind == MUTATE_accumulate) a.accumulate ^= INT64_C(1) << m.choice;
+    if (m.kind == MUTATE_count) {
+        if (m.choice == 0) a.lo += half;
+        if (m.choice == 1) a.hi -= half;
+        if (m.choice == 2) a.hi += 2 * half, a.lo -= half > a.lo ? a.lo : half;
+    }
+    in->attrs =
+        (AttrsId)list_push(arena, &out->graph.attrs, a); /* not interned: tables are shared */
+}
+
+static void change_launch(Program *p, Pc pc)
+{
+    Instr *in = &p->code.at[pc];
+    uint32_t top = 0;
+    for (Pc k = 1; k < p->code.n; k++)
+        if (p->code.at[k].launch > top) top = p->code.at[k].launch;
+    if (in->launch) {
+        uint32_t was = in->launch; /* those behind it get a number of their own */
+        in->launch = 0;
+        for (Pc k = pc + 1; k < p->code.n; k++)
+            if (p->code.at[k].launch == was) p->code.at[k].launch = top + 1;
+        return;
+    }
+    in->launch = p->code.at[next_comm(p, pc)].launch = top + 1;
+}
+
+static void shift_view(Program *p, Arena *arena, Pc pc, uint32_t arg)
+{
+    BufferId *at = &p->args.at[p->code.at[pc].args.first + arg];
+    Buffer moved = p->buffers.at[*at];
+    moved.offset += 64u * dtype_bytes(moved.dtype);
+    moved.first = moved.last = pc;
+    *at = (BufferId)list_push(arena, &p->buffers, moved);
+}
+
+static void change_wait(Program *p, Mutation m)
+{
+    Span *after = &p->code.at[m.pc].after;
+    Pc *wait = &p->after.at[after->first + m.choice];
+    if (m.kind == MUTATE_alter_wait) {
+        --*wait;
+        return;
+    }
+    memmove(wait, wait + 1, (after->n - m.choice - 1) * sizeof *wait);
+    after->n--;
+}
+
+static void change_match(Program *p, Mutation m)
+{
+    Instr *in = &p->code.at[m.pc], *next = &p->code.at[next_comm(p, m.pc)];
+    uint32_t was = in->match;
+    in->match = next->match;
+    if (m.kind == MUTATE_rename) next->match = was;
+}
+
+Plan *mutate(const Plan *plan, Mutation m, Arena *arena)
+{
+    Plan *out = copy_plan(plan, arena);
+    Program *p = &out->programs.at[0];
+    Instr *in = &p->code.at[m.pc];
+    BufferId *arg = &p->args.at[in->args.first];
+    switch (m.kind) {
+    case MUTATE_delete:
+    case MUTATE_swap: change_order(&plan->programs.at[0], p, arena, m); break;
+    case MUTATE_duplicate: /* with a number of its own */
+        change_order(&plan->programs.at[0], p, arena, m);
+        p->code.at[m.pc + 1].match = out->n_match++;
+        break;
+    case MUTATE_retarget_axes: in->axes = (AxisSet)(in->axes ^ 1u << m.choice); break;
+    case MUTATE_retarget_in: arg[0] = other_buffer(p, arg[0], m.choice); break;
+    case MUTATE_retarget_out: arg[1] = other_buffer(p, arg[1], m.choice); break;
+    case MUTATE_shift_in: shift_view(p, arena, m.pc, 0); break;
+    case MUTATE_shift_out: shift_view(p, arena, m.pc, 1); break;
+    case MUTATE_restream: in->stream = (Stream)m.choice; break;
+    case MUTATE_reduce:
+    case MUTATE_rescale:
+    case MUTATE_clip:
+    case MUTATE_accumulate:
+    case MUTATE_count: change_attrs(plan, out, arena, m); break;
+    case MUTATE_drop_wait:
+    case MUTATE_alter_wait: change_wait(p, m); break;
+    case MUTATE_launch: change_launch(p, m.pc); break;
+    case MUTATE_match:
+    case MUTATE_rename: change_match(p, m); break;
+    case MUTATION_KINDS: assert(false);
+    }
+    return out;
+}
+
+const char *mutation_text(const Plan *plan, Mutation m, Arena *arena)
+{
+    const Instr *in = &plan->programs.at[0].code.at[m.pc];
+    return arena_print(arena, "%s %u of %u %s %s (mb%u, %s)", mutation_name(m.kind), m.choice, m.pc,
+                       stream_name(in->stream), op_info(in->op)->name, in->microbatch,
+                       phase_name(in->phase));
+}

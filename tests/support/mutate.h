@@ -1,0 +1,55 @@
+/* Mutations of a plan: one collective, wait, scale or launch deleted, duplicated, swapped,
+ * retargeted or rescaled. And an independent proof that a mutant is no mutant at all. */
+#ifndef TANDEM_TESTS_MUTATE_H
+#define TANDEM_TESTS_MUTATE_H
+
+#include "planner/ir/plan.h"
+
+#define MUTATIONS(X)                                                                               \
+    X(delete)        /* a communication */                                                         \
+    X(duplicate)     /* a communication, once more behind itself */                                \
+    X(swap)          /* the next communication of the same stream comes before it */               \
+    X(retarget_axes) /* one mesh axis more or less in its group */                                 \
+    X(retarget_in)   /* another buffer of the same size and dtype is read */                       \
+    X(retarget_out)  /* or written */                                                              \
+    X(shift_in)      /* a view is read 64 elements further on */                                   \
+    X(shift_out)                                                                                   \
+    X(restream)   /* on another stream */                                                          \
+    X(reduce)     /* the maximum instead of the sum, and the reverse */                            \
+    X(rescale)    /* attrs.scale times 2, or 2 instead of 0 */                                     \
+    X(clip)       /* half the bound */                                                             \
+    X(accumulate) /* adds instead of sets, and the reverse */                                      \
+    X(count)      /* the range whose squares are summed is cut or doubled */                       \
+    X(drop_wait)  /* `after` forgets one */                                                        \
+    X(alter_wait) /* or names the instruction before it */                                         \
+    X(launch)     /* alone instead of together, or together with the next of its stream */         \
+    X(match)      /* the number of the next communication */                                       \
+    X(rename)     /* the numbers of two communications exchanged: changes nothing */
+typedef enum MutationKind {
+#define X(name) MUTATE_##name,
+    MUTATIONS(X)
+#undef X
+        MUTATION_KINDS
+} MutationKind;
+const char *mutation_name(MutationKind kind);
+
+typedef struct Mutation {
+    MutationKind kind;
+    Pc pc;
+    uint32_t choice; /* which axis, buffer, wait, output */
+} Mutation;
+typedef struct Mutations {
+    LIST(Mutation) at;
+} Mutations;
+
+/* All mutations of a plan's (only) program. */
+Mutations mutate_all(const Plan *plan, Arena *arena);
+/* The mutant; shares with the plan what does not change. */
+Plan *mutate(const Plan *plan, Mutation m, Arena *arena);
+const char *mutation_text(const Plan *plan, Mutation m, Arena *arena);
+/* Proves, from the programs alone, that the mutant computes bit for bit what the plan does: every
+ * two instructions that touch the same bytes, one writing, are ordered (exact reachability), and in
+ * that order what lives between steps gets the same history. False: no proof. */
+bool mutate_proves_equal(const Plan *plan, const Plan *mutant, Arena *scratch);
+
+#endif
