@@ -192,9 +192,10 @@ void value_compute(Verifier *v, Pc pc)
     bad = bad || !ok;
     for (uint32_t j = 0; in->n_in + j < s.n_args; j++) {
         BufferId b = program_arg(v->p, in, in->n_in + j);
-        Val out = {.bad = bad && !is_node};
+        const Buffer *at = &v->p->buffers.at[b];
+        Val out = {.bad = bad && !is_node, .bytes = at->bytes, .dtype = (uint8_t)at->dtype};
         if (!out.bad) out.vn = output_value(&s, from, j, bad);
-        if (v->p->buffers.at[b].packed) {
+        if (at->packed) {
             verify_report(v, "verify-layout", pc, "output %u is packed, which only pack makes", j);
             out.bad = true;
         }

@@ -74,7 +74,10 @@ void value_sumsq(Verifier *v, Pc pc)
         return;
     }
     slot.dim[0] = 1;
-    Val out = {.bad = bad, .shape = value_shape(v, &slot)};
+    Val out = {.bad = bad,
+               .shape = value_shape(v, &slot),
+               .bytes = dtype_bytes(at->dtype),
+               .dtype = (uint8_t)at->dtype};
     if (!bad) out.vn = sum_squares(v, pc, &val, layout_axes_partial(&slot.layout), &out.bad);
     uint64_t address = verify_address(v->p, table) + (uint64_t)which * dtype_bytes(at->dtype);
     if (verify_accumulates(v, in, 0)) {
