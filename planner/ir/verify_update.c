@@ -208,8 +208,8 @@ static void check_coefficient(Verifier *v, Pc pc, const Val *coefficient)
         verify_report(v, "verify-layout", pc, "reads a partial clip coefficient");
 }
 
-/* Each parameter in `param`, with what lies at the same place in `grad`; returns the new weights.
- */
+/* Each parameter in `param`, with what lies at the same place in `grad` (a bad one was reported
+ * before); returns the new weights. */
 static Val update_pieces(Verifier *v, Pc pc, const Val *param, const Val *grad)
 {
     Piece one, two;
@@ -227,7 +227,7 @@ static Val update_pieces(Verifier *v, Pc pc, const Val *param, const Val *grad)
             out.bad = true;
             continue;
         }
-        if (!check_gradient(v, pc, t, &p[i], piece_at(g, m, p[i].lo))) out.bad = true;
+        if (grad->bad || !check_gradient(v, pc, t, &p[i], piece_at(g, m, p[i].lo))) out.bad = true;
         v->n_updates[t]++;
         made[i].vn = value_leaf("updated parameter", t);
     }
@@ -246,8 +246,8 @@ void value_update(Verifier *v, Pc pc)
     for (uint32_t i = 0; i < in->n_in; i++)
         arg[i] = value_read(v, pc, program_arg(v->p, in, i), "input", i);
     Val out = {.bad = true};
-    bool ok = !arg[0].bad && !arg[at_grad].bad;
-    if (ok && arg[at_grad].shape != arg[0].shape) {
+    bool ok = !arg[0].bad;
+    if (ok && !arg[at_grad].bad && arg[at_grad].shape != arg[0].shape) {
         verify_report(v, "verify-layout", pc, "the parameters are %s, the gradients %s",
                       value_shape_text(v, arg[0].shape), value_shape_text(v, arg[at_grad].shape));
         ok = false;

@@ -297,6 +297,11 @@ static void report_reading(Reading *r, const char *fault)
     const Val *x = r->culprit;
     const char *is = "";
     if (x) {
+        AxisSet unsummed = layout_axes_partial(&value_shape_at(v, x->shape)->layout);
+        unsummed &= (AxisSet)~layout_axes_partial(&value_shape_at(v, r->shape)->layout);
+        if (unsummed)
+            fault = arena_print(v->arena, "holds what is still partial on %s",
+                                mesh_axes_text(v->arena, &v->plan->mesh, unsummed));
         Piece single;
         uint32_t n;
         const Piece *p = value_pieces(v, x, &single, &n);

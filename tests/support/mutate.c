@@ -206,23 +206,32 @@ static void *copy(Arena *arena, const void *at, size_t n, size_t size)
     return made;
 }
 
-static Plan *copy_plan(const Plan *plan, Arena *arena)
+#define COPY_LIST(arena, list)                                                                     \
+    ((list)->at = copy((arena), (list)->at, (list)->n, sizeof *(list)->at),                        \
+     (list)->room = (list)->n)
+
+Plan *mutate_copy(const Plan *plan, Arena *arena)
 {
     Plan *out = arena_alloc(arena, sizeof *out);
     *out = *plan;
-    out->programs.at = copy(arena, plan->programs.at, plan->programs.n, sizeof *out->programs.at);
-    Program *p = &out->programs.at[0];
-    p->code.at = copy(arena, p->code.at, p->code.n, sizeof *p->code.at);
-    p->args.at = copy(arena, p->args.at, p->args.n, sizeof *p->args.at);
-    p->after.at = copy(arena, p->after.at, p->after.n, sizeof *p->after.at);
-    p->buffers.at = copy(arena, p->buffers.at, p->buffers.n, sizeof *p->buffers.at);
-    p->code.room = p->code.n;
-    p->args.room = p->args.n;
-    p->after.room = p->after.n;
-    p->buffers.room = p->buffers.n;
+    COPY_LIST(arena, &out->shapes);
+    COPY_LIST(arena, &out->programs);
+    for (uint32_t i = 0; i < out->programs.n; i++) {
+        Program *p = &out->programs.at[i];
+        COPY_LIST(arena, &p->code);
+        COPY_LIST(arena, &p->args);
+        COPY_LIST(arena, &p->after);
+        COPY_LIST(arena, &p->buffers);
+    }
     Graph *g = &out->graph;
-    g->attrs.at = copy(arena, g->attrs.at, g->attrs.n, sizeof *g->attrs.at);
-    g->attrs.room = g->attrs.n;
+    COPY_LIST(arena, &g->tensors);
+    COPY_LIST(arena, &g->nodes);
+    COPY_LIST(arena, &g->units);
+    COPY_LIST(arena, &g->attrs);
+    COPY_LIST(arena, &g->deals.deals);
+    COPY_LIST(arena, &g->deals.intervals);
+    for (UnitId u = 0; u < g->units.n; u++) COPY_LIST(arena, &g->units.at[u].params);
+    out->program_of = copy(arena, plan->program_of, plan->mesh.n_ranks, sizeof *out->program_of);
     return out;
 }
 
@@ -291,7 +300,7 @@ static void change_match(Program *p, Mutation m)
 
 Plan *mutate(const Plan *plan, Mutation m, Arena *arena)
 {
-    Plan *out = copy_plan(plan, arena);
+    Plan *out = mutate_copy(plan, arena);
     Program *p = &out->programs.at[0];
     Instr *in = &p->code.at[m.pc];
     BufferId *arg = &p->args.at[in->args.first];

@@ -44,6 +44,8 @@ typedef struct Mutations {
 
 /* All mutations of a plan's (only) program. */
 Mutations mutate_all(const Plan *plan, Arena *arena);
+/* A copy of all arrays, in which anything may be overwritten. */
+Plan *mutate_copy(const Plan *plan, Arena *arena);
 /* The mutant; shares with the plan what does not change. */
 Plan *mutate(const Plan *plan, Mutation m, Arena *arena);
 const char *mutation_text(const Plan *plan, Mutation m, Arena *arena);
