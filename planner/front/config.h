@@ -8,13 +8,29 @@
 typedef enum ReshardKind { RESHARD_true, RESHARD_false, RESHARD_to } ReshardKind;
 
 /* ---- parallel = { tp{}, ac "full", fsdp2{} }, in the user's order ---- */
-#define PASS_NAMES(X) X(tp) X(ac) X(fsdp2) X(ddp)
+#define PASS_NAMES(X) X(pp) X(tp) X(ac) X(fsdp2) X(ddp)
 typedef enum PassName {
 #define X(name) PASS_##name,
     PASS_NAMES(X)
 #undef X
         PASS_NAME_COUNT
 } PassName;
+
+#define SCHEDULES(X) X(gpipe) X(1f1b) X(interleaved_1f1b) X(zb_h1)
+typedef enum ScheduleKind {
+#define X(name) SCHEDULE_##name,
+    SCHEDULES(X)
+#undef X
+    SCHEDULE_COUNT
+} ScheduleKind;
+
+enum { MAX_STAGES = 256 };
+typedef struct PpOptions {
+    ScheduleKind schedule;    /* default 1f1b */
+    uint32_t chunks;          /* stages a rank; default 1, interleaved_1f1b at least 2 */
+    uint32_t n_split;         /* blocks a stage, if named: uneven splits; 0: even */
+    uint32_t split[MAX_STAGES];
+} PpOptions;
 
 typedef struct TpOptions {
     bool sequence;      /* activations between column/row pairs SPLIT(seq) on tp */
@@ -38,6 +54,7 @@ typedef struct DdpOptions {
 typedef struct PassConfig {
     PassName name;
     Loc loc;
+    PpOptions pp;
     TpOptions tp;
     AcMode ac;
     Fsdp2Options fsdp2;

@@ -11,7 +11,7 @@ bool pass_ddp(Job *job)
     double mib = pass_config(job, PASS_ddp)->ddp.bucket_mib;
     double room = 0;
     UnitId bucket = 0;
-    uint32_t n = 0;
+    uint32_t n = 0, rank = 0;
     for (TensorId t = (TensorId)g->tensors.n; t-- > 1;) {
         const Tensor *at = &g->tensors.at[t];
         if (at->role != ROLE_param) continue;
@@ -19,7 +19,8 @@ bool pass_ddp(Job *job)
         for (int i = 0; i < at->n_dims; i++) local.dim[i] = at->dim[i], local.deal[i] = at->deal[i];
         double bytes =
             (double)shape_local_elements(&local, mesh, &g->deals) * dtype_bytes(at->reduce_dtype);
-        if (!bucket || bytes > room) {
+        if (!bucket || bytes > room || param_rank(job, t) != rank) {
+            rank = param_rank(job, t);
             bucket = unit_new(job, arena_print(job->arena, "bucket %u", n++), 0, job->data_axes);
             room = mib * 1024 * 1024;
         }

@@ -3,12 +3,18 @@
 #include <assert.h>
 
 #include "planner/passes/pass.h"
+#include "planner/passes/schedule.h"
 
-static ModuleId unit_module(const Graph *g, ModuleId module)
+ModuleId unit_module(const Graph *g, ModuleId module)
 {
     for (ModuleId m = module; m; m = g->modules.at[m].parent)
         if (g->modules.at[m].is_block || g->modules.at[m].fsdp2_shard) return m;
     return 0;
+}
+
+bool unit_is_root(const Graph *g, UnitId unit)
+{
+    return unit_module(g, g->tensors.at[g->units.at[unit].params.at[0]].module) == 0;
 }
 
 bool pass_fsdp2(Job *job)
@@ -18,15 +24,23 @@ bool pass_fsdp2(Job *job)
     AxisSet replicate = mesh_axes(&job->plan->mesh, AXIS_dp_replicate);
     UnitId *of_module =
         arena_array(job->scratch, g->modules.n ? g->modules.n : 1, sizeof *of_module);
-    UnitId root = unit_new(job, "root", shard, replicate);
+    UnitId *root = arena_array(job->scratch, job->schedule->n_ranks, sizeof *root);
+    uint32_t n_roots = 0;
     for (TensorId t = 1; t < g->tensors.n; t++) {
         if (g->tensors.at[t].role != ROLE_param) continue;
         ModuleId m = unit_module(g, g->tensors.at[t].module);
         if (m && !of_module[m])
             of_module[m] = unit_new(job, g->modules.at[m].path, shard, replicate);
-        unit_take(job, m ? of_module[m] : root, t);
+        uint32_t rank = param_rank(job, t);
+        if (!m && !root[rank]) {
+            bool piped = job->schedule->n_ranks > 1;
+            const char *name = piped ? arena_print(job->arena, "root.%u", rank) : "root";
+            root[rank] = unit_new(job, name, shard, replicate);
+            n_roots++;
+        }
+        unit_take(job, m ? of_module[m] : root[rank], t);
     }
-    if (g->units.n == 2 && shard) {
+    if (g->units.n == n_roots + 1 && shard) {
         diag_error(job->diag, FAULT_input, "fsdp2-matched-nothing",
                    pass_config(job, PASS_fsdp2)->loc,
                    "fsdp2{} found no block: the whole model would be one unit, gathered at once");

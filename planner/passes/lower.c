@@ -1,5 +1,6 @@
-/* Graph with layouts -> program. Walks forward and backward once a micro-batch; tensors that were
- * not kept are recomputed when somebody wants them. All ranks run the same code: one program. */
+/* Graph with layouts -> programs, one a pipeline rank. Walks the rank's schedule; each action
+ * lowers the nodes of one stage for one micro-batch. Tensors that were not kept are recomputed on
+ * demand. */
 #include <assert.h>
 #include <string.h>
 
@@ -10,29 +11,6 @@ const Layout *lower_arg_layout(const Lower *l, NodeId n, uint32_t arg)
     return &l->arg_layouts[l->arg_first[n] + arg];
 }
 
-static TensorId node_arg(const Node *n, uint32_t arg)
-{
-    return arg < n->n_in ? n->in[arg] : n->out[arg - n->n_in];
-}
-
-static uint64_t find_workspace(const Lower *l, NodeId id, const Binding *b)
-{
-    const Node *n = &l->g->nodes.at[id];
-    int64_t size['z' + 1];
-    DType real = DT_none;
-    if (!l->job->options.workspace) return 0;
-    memcpy(size, b->size, sizeof size);
-    for (uint32_t arg = 0; arg < (uint32_t)n->n_in + n->n_out; arg++) {
-        const Tensor *t = &l->g->tensors.at[node_arg(n, arg)];
-        Shape s = tensor_shape(t, lower_arg_layout(l, id, arg));
-        if (real == DT_none && t->dtype != DT_i32) real = lower_dtype(l, t->dtype);
-        for (int d = 0; d < s.n_dims; d++)
-            if (layout_axes_split(&s.layout, d))
-                size[(int)b->letter[arg][d]] = shape_local_dim(&s, &l->plan->mesh, &l->g->deals, d);
-    }
-    return l->job->options.workspace(n->op, b, size, real);
-}
-
 void lower_add_workspace(Lower *l, NodeId n, Emit *e)
 {
     if (!l->workspace[n]) return;
@@ -41,36 +19,13 @@ void lower_add_workspace(Lower *l, NodeId n, Emit *e)
     e->n_out++;
 }
 
-/* Once a node, not once a micro-batch. */
-static void find_layouts(Lower *l)
-{
-    uint32_t n_args = 0;
-    l->arg_first = arena_array(l->scratch, l->g->nodes.n, sizeof *l->arg_first);
-    l->workspace = arena_array(l->scratch, l->g->nodes.n, sizeof *l->workspace);
-    for (NodeId id = 1; id < l->g->nodes.n; id++) {
-        l->arg_first[id] = n_args;
-        n_args += (uint32_t)l->g->nodes.at[id].n_in + l->g->nodes.at[id].n_out;
-    }
-    l->arg_layouts = arena_array(l->scratch, n_args, sizeof *l->arg_layouts);
-    for (NodeId id = 1; id < l->g->nodes.n; id++) {
-        const Node *n = &l->g->nodes.at[id];
-        Binding b;
-        graph_bind(l->g, n, &b, l->job->diag);
-        for (uint32_t arg = 0; arg < (uint32_t)n->n_in + n->n_out; arg++)
-            for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
-                l->arg_layouts[l->arg_first[id] + arg].on[a] =
-                    op_axis_layout(n->op, &b, arg, n->split[a]);
-        l->workspace[id] = find_workspace(l, id, &b);
-    }
-}
-
 static BufferId forward_output(Lower *l, NodeId id, uint32_t j, Attrs *attrs)
 {
     const Node *n = &l->g->nodes.at[id];
     const Tensor *t = &l->g->tensors.at[n->out[j]];
     Shape s = tensor_shape(t, lower_arg_layout(l, id, n->n_in + j));
     if (n->out[j] == l->g->loss) { /* summed over the micro-batches of the step */
-        if (l->microbatch) attrs->accumulate |= 1 << j;
+        if (l->n_forwards) attrs->accumulate |= 1 << j;
         return lower_view(l, l->loss, &s, DT_f64, 0);
     }
     Category category = t->role == ROLE_input ? CATEGORY_input : CATEGORY_activation;
@@ -103,41 +58,19 @@ void lower_forward_node(Lower *l, NodeId id)
     }
 }
 
-/* ---- what is kept from forward to backward ---- */
-
-static void need_from(Lower *l, bool *needed, TensorId t, ModuleId region)
-{
-    const Tensor *at = &l->g->tensors.at[t];
-    if (at->role != ROLE_activation && at->role != ROLE_input) return;
-    needed[t] = true;
-    uint32_t home = l->g->nodes.at[at->producer].region;
-    if (home == 0 || home != region) l->keep[t] = true;
-}
-
-static void find_kept(Lower *l)
-{
-    const Graph *g = l->g;
-    bool *needed = arena_array(l->scratch, g->tensors.n, sizeof *needed);
-    for (NodeId id = g->n_forward + 1; id < g->nodes.n; id++)
-        for (uint32_t i = 0; i < g->nodes.at[id].n_in; i++)
-            need_from(l, needed, g->nodes.at[id].in[i], g->nodes.at[id].region);
-    for (NodeId id = g->n_forward; id > 0; id--) { /* what recomputation itself reads */
-        const Node *n = &g->nodes.at[id];
-        bool again = false;
-        for (uint32_t j = 0; j < n->n_out; j++)
-            again = again || (needed[n->out[j]] && !l->keep[n->out[j]]);
-        for (uint32_t i = 0; again && i < n->n_in; i++) need_from(l, needed, n->in[i], n->region);
-    }
-}
-
-static void end_forward(Lower *l)
+/* A micro-batch leaves a stage's forward: only what the backward pass needs stays. */
+static void end_forward(Lower *l, uint32_t stage)
 {
     for (TensorId t = 1; t < l->tensor_room; t++) {
-        if (!l->versions_of[t]) continue;
+        const Tensor *at = &l->g->tensors.at[t];
+        if (!l->versions_of[t] || at->role == ROLE_gradient) continue;
+        uint32_t made = l->g->nodes.at[at->producer].stage;
+        if (at->role == ROLE_activation && made != stage && made + 1 != stage)
+            continue; /* another chunk's */
         if (!l->keep[t]) {
             l->versions_of[t] = 0;
         } else if (!l->job->keep_gathered) {
-            Layout use = l->g->tensors.at[t].use;
+            Layout use = at->use;
             BufferId kept = lower_find_version(l, t, &use);
             assert(kept);
             l->versions_of[t] = 0;
@@ -146,90 +79,113 @@ static void end_forward(Lower *l)
     }
 }
 
-/* ---- which nodes read which unit ---- */
-
-static void plan_uses(Lower *l)
+static void lower_forward(Lower *l, uint32_t stage)
 {
-    const Graph *g = l->g;
-    bool *seen = arena_array(l->scratch, g->units.n, sizeof *seen);
-    LIST(Use) once = {0};
-    for (NodeId id = 1; id < g->nodes.n; id++) {
-        bool backward = id > g->n_forward;
-        if (id == g->n_forward + 1)
-            for (UnitId u = 1; u < g->units.n; u++) seen[u] = lower_stays_gathered(l, u);
-        const Node *reader = &g->nodes.at[backward ? g->nodes.at[id].forward : id];
-        for (uint32_t i = 0; i < reader->n_in; i++) {
-            if (g->tensors.at[reader->in[i]].role != ROLE_param) continue;
-            UnitId u = g->tensors.at[reader->in[i]].unit;
-            if (backward)
-                l->last_backward[u] = id;
-            else
-                l->last_forward[u] = id;
-            Use use = {u, 0, backward};
-            if (g->units.at[u].shard && !seen[u]) list_push(l->scratch, &once, use);
-            seen[u] = true;
-        }
-    }
-    for (uint32_t m = 0; m < l->n_microbatches; m++)
-        for (uint32_t i = 0; i < once.n; i++) {
-            Use use = {once.at[i].unit, m, once.at[i].backward};
-            list_push(l->scratch, &l->uses, use);
-        }
-}
-
-static void count_gradients(Lower *l)
-{
-    for (TensorId t = 1; t < l->tensor_room; t++) l->grads[t] = (GradState){0};
-    for (UnitId u = 1; u < l->g->units.n; u++) l->units[u].n_per_microbatch = 0;
-    for (NodeId id = l->g->n_forward + 1; id < l->g->nodes.n; id++) {
-        const Node *n = &l->g->nodes.at[id];
-        for (uint32_t i = 0; i < n->n_in; i++)
-            if (l->g->tensors.at[n->in[i]].role == ROLE_gradient) l->grads[n->in[i]].n_uses++;
-        for (uint32_t j = 0; j < n->n_out; j++) {
-            l->grads[n->out[j]].n_expected++;
-            const Tensor *of = &l->g->tensors.at[l->g->tensors.at[n->out[j]].grad_of];
-            if (of->role == ROLE_param) l->units[of->unit].n_per_microbatch++;
-        }
-    }
-}
-
-static void lower_microbatch(Lower *l)
-{
-    l->versions.n = 0;
-    l->shares.n = 0;
-    for (TensorId t = 0; t < l->tensor_room; t++) l->versions_of[t] = 0;
-    count_gradients(l);
-    for (UnitId u = 1; u < l->g->units.n; u++)
-        l->units[u].n_contributions = l->units[u].n_per_microbatch;
     l->phase = PHASE_forward;
+    lower_receive_forward(l, stage);
     for (NodeId id = 1; id <= l->g->n_forward; id++) {
+        if (l->g->nodes.at[id].stage != stage) continue;
         lower_forward_node(l, id);
         lower_after_node(l, id);
     }
-    end_forward(l);
+    lower_send_forward(l, stage);
+    end_forward(l, stage);
+    if (stage + 1 == l->job->schedule->n_stages) l->n_forwards++;
+}
+
+/* Weight gradients are nodes whose outputs are gradients of parameters only. */
+static bool is_weight_gradient(const Lower *l, const Node *n)
+{
+    for (uint32_t j = 0; j < n->n_out; j++) {
+        TensorId of = l->g->tensors.at[n->out[j]].grad_of;
+        if (l->g->tensors.at[of].role != ROLE_param) return false;
+    }
+    return op_info(n->op)->class_ == OP_CLASS_contract;
+}
+
+static void lower_backward(Lower *l, uint32_t stage, ActionKind kind)
+{
     l->phase = PHASE_backward;
+    if (kind != ACTION_W) lower_receive_backward(l, stage);
     for (NodeId id = l->g->n_forward + 1; id < l->g->nodes.n; id++) {
-        if (l->g->nodes.at[id].op == OP_pass)
+        const Node *n = &l->g->nodes.at[id];
+        if (n->stage != stage) continue;
+        if (kind != ACTION_B && is_weight_gradient(l, n) != (kind == ACTION_W)) continue;
+        if (n->op == OP_pass)
             lower_pass_node(l, id);
         else
             lower_backward_node(l, id);
-        lower_after_node(l, id);
+        if (kind != ACTION_W) lower_after_node(l, id);
     }
-    lower_units_end_microbatch(l);
+    if (kind != ACTION_W) lower_send_backward(l, stage);
+}
+
+/* Labels are read by the last stage, tokens by the first: every rank that wants one reads the
+ * batch. */
+static void select_microbatch(Lower *l, uint32_t microbatch)
+{
+    l->microbatch = microbatch;
+    l->versions_of = l->versions_by_microbatch[microbatch];
+    l->grads = l->grads_by_microbatch[microbatch];
+}
+
+static void lower_actions(Lower *l)
+{
+    const Actions *actions = &l->job->schedule->of[l->rank];
+    uint32_t in_flight = 0;
+    for (uint32_t i = 0; i < actions->n; i++) {
+        const Action *a = &actions->at[i];
+        select_microbatch(l, a->microbatch);
+        if (in_flight == 0 && a->kind == ACTION_F) l->shares.n = 0;
+        if (a->kind == ACTION_F)
+            lower_forward(l, a->stage);
+        else
+            lower_backward(l, a->stage, a->kind);
+        in_flight += a->kind == ACTION_F;
+        in_flight -= a->kind == ACTION_B || a->kind == ACTION_W;
+    }
+    lower_flush_pending(l, 0);
+}
+
+static void allocate(Lower *l)
+{
+    uint32_t n_tensors = l->tensor_room, n_units = l->g->units.n;
+    list_reserve_none(l->arena, &l->p->code);
+    list_reserve_none(l->arena, &l->p->buffers);
+    list_reserve_none(l->scratch, &l->clocks);
+    list_reserve_none(l->scratch, &l->access);
+    l->versions_by_microbatch =
+        arena_array(l->scratch, l->n_microbatches, sizeof *l->versions_by_microbatch);
+    l->grads_by_microbatch =
+        arena_array(l->scratch, l->n_microbatches, sizeof *l->grads_by_microbatch);
+    for (uint32_t m = 0; m < l->n_microbatches; m++) {
+        l->versions_by_microbatch[m] = arena_array(l->scratch, n_tensors, sizeof(uint32_t));
+        l->grads_by_microbatch[m] = arena_array(l->scratch, n_tensors, sizeof(GradState));
+    }
+    l->arrived = arena_array(l->scratch, n_tensors, sizeof *l->arrived);
+    l->keep = arena_array(l->scratch, n_tensors, sizeof *l->keep);
+    l->weight_view = arena_array(l->scratch, n_tensors, sizeof *l->weight_view);
+    l->grad_view = arena_array(l->scratch, n_tensors, sizeof *l->grad_view);
+    l->units = arena_array(l->scratch, n_units, sizeof *l->units);
+    l->last_forward = arena_array(l->scratch, n_units, sizeof *l->last_forward);
+    l->last_backward = arena_array(l->scratch, n_units, sizeof *l->last_backward);
 }
 
 static void lower_program(Lower *l)
 {
     Shape scalar = {.n_dims = 0};
+    allocate(l);
+    select_microbatch(l, 0);
     l->loss = lower_buffer(l, &scalar, DT_f64, CATEGORY_state);
     l->p->buffers.at[l->loss].persistent = true;
     l->p->buffers.at[l->loss].tensor = l->g->loss;
     l->phase = PHASE_start;
     lower_units_start(l);
-    find_layouts(l);
-    find_kept(l);
-    plan_uses(l);
-    for (l->microbatch = 0; l->microbatch < l->n_microbatches; l->microbatch++) lower_microbatch(l);
+    lower_find_layouts(l);
+    lower_find_kept(l);
+    lower_plan_uses(l);
+    lower_count_contributions(l);
+    lower_actions(l);
     l->microbatch = l->n_microbatches - 1;
     l->phase = PHASE_update;
     lower_update(l);
@@ -238,33 +194,29 @@ static void lower_program(Lower *l)
 bool pass_lower(Job *job)
 {
     Plan *plan = job->plan;
-    uint32_t n_tensors = plan->graph.tensors.n, n_units = plan->graph.units.n;
-    uint32_t program = (uint32_t)list_add(job->arena, &plan->programs);
-    Lower l = {.job = job,
-               .plan = plan,
-               .g = &plan->graph,
-               .arena = job->arena,
-               .scratch = job->scratch,
-               .n_microbatches = plan->step.n_microbatches,
-               .match = 1,
-               .tensor_room = n_tensors};
-    l.p = &plan->programs.at[program];
-    l.p->purpose = PURPOSE_train;
-    list_reserve_none(l.arena, &l.p->code);
-    list_reserve_none(l.arena, &l.p->buffers);
-    list_reserve_none(l.scratch, &l.clocks);
-    list_reserve_none(l.scratch, &l.access);
-    l.versions_of = arena_array(l.scratch, n_tensors, sizeof *l.versions_of);
-    l.grads = arena_array(l.scratch, n_tensors, sizeof *l.grads);
-    l.arrived = arena_array(l.scratch, n_tensors, sizeof *l.arrived);
-    l.keep = arena_array(l.scratch, n_tensors, sizeof *l.keep);
-    l.weight_view = arena_array(l.scratch, n_tensors, sizeof *l.weight_view);
-    l.grad_view = arena_array(l.scratch, n_tensors, sizeof *l.grad_view);
-    l.units = arena_array(l.scratch, n_units, sizeof *l.units);
-    l.last_forward = arena_array(l.scratch, n_units, sizeof *l.last_forward);
-    l.last_backward = arena_array(l.scratch, n_units, sizeof *l.last_backward);
-    lower_program(&l);
-    plan->n_match = l.match;
+    Lower first = {.job = job,
+                   .plan = plan,
+                   .g = &plan->graph,
+                   .arena = job->arena,
+                   .scratch = job->scratch,
+                   .n_microbatches = plan->step.n_microbatches,
+                   .pipe = mesh_axes(&plan->mesh, AXIS_pp),
+                   .tensor_room = plan->graph.tensors.n,
+                   .match = 1};
+    lower_find_crossing(&first);
+    for (uint32_t r = 0; r < job->schedule->n_ranks; r++) list_add(job->arena, &plan->programs);
+    for (uint32_t r = 0; r < job->schedule->n_ranks; r++) {
+        Lower l = first;
+        l.rank = r;
+        l.p = &plan->programs.at[r];
+        l.p->purpose = PURPOSE_train;
+        l.p->stage = r;
+        lower_program(&l);
+        first.match = l.match;
+    }
+    plan->n_match = first.match;
     plan->program_of = arena_array(job->arena, plan->mesh.n_ranks, sizeof *plan->program_of);
+    for (Rank rank = 0; rank < plan->mesh.n_ranks; rank++)
+        plan->program_of[rank] = mesh_part(&plan->mesh, rank, first.pipe);
     return true;
 }

@@ -3,12 +3,15 @@
  * transitively reduced) lower_convert.c  the one rule: a value in the layout that somebody wants
  *   lower_unit.c     parameters: gathered, released, prefetched; gradients reduced
  *   lower_grad.c     contributions to gradient tensors
- *   lower.c          forward, backward, recomputation
+ *   lower.c          nodes, forward and backward; the programs
+ *   lower_plan.c     what is kept, which units a rank needs when, how many contributions come
+ *   lower_stage.c    what crosses from stage to stage
  *   lower_update.c   norm, clipping, optimizer */
 #ifndef TANDEM_PASSES_LOWER_H
 #define TANDEM_PASSES_LOWER_H
 
 #include "planner/passes/pass.h"
+#include "planner/passes/schedule.h"
 
 /* Newest pc of each stream that is known to have finished. */
 typedef struct Clock {
@@ -44,9 +47,10 @@ typedef struct UnitState {
     Pc last_use;              /* last instruction that read the weights */
     Pc reduced;               /* its last reduce_scatter */
     BufferId full_grad;       /* unsharded gradient, while being written */
-    uint32_t n_contributions; /* of this micro-batch that are still to come */
+    uint32_t n_contributions; /* still to come before the gradient is reduced */
     uint32_t n_per_microbatch;
-    bool begun; /* the current use has begun: its prefetches are issued */
+    uint32_t n_reduced; /* reductions done: windows of accumulation */
+    bool begun;         /* the current use has begun: its prefetches are issued */
 } UnitState;
 
 /* The order in which units are needed, all micro-batches. */
@@ -77,8 +81,15 @@ typedef struct Lower {
     LIST(Clock) clocks;  /* [pc] */
     LIST(Access) access; /* [buffer], of roots */
     Pc stream_end[STREAM_COUNT];
-    LIST(Version) versions; /* reset each micro-batch */
-    uint32_t *versions_of;  /* [tensor] */
+    LIST(Version) versions;
+    uint32_t *versions_of; /* [tensor], of the current micro-batch */
+    uint32_t **versions_by_microbatch;
+    GradState **grads_by_microbatch;
+    uint32_t rank;             /* pipeline rank whose program this is */
+    AxisSet pipe;              /* the pp axes */
+    LIST(TensorId) * crossing; /* [stage]: what goes from it to the next */
+    uint32_t first_p2p_match, most_crossing, scalar_match;
+    uint32_t n_forwards; /* of the last stage, done */
     uint32_t tensor_room;
     GradState *grads;  /* [tensor] */
     uint32_t *arrived; /* [param]: contributions so far this accumulation window */
@@ -106,6 +117,8 @@ typedef struct Emit {
     OpKind op;
     Stream stream;
     AxisSet axes;
+    int32_t hop;    /* send, recv */
+    uint32_t match; /* 0: the next number */
     uint32_t launch;
     Attrs attrs;
     NodeId origin;
@@ -138,10 +151,9 @@ void lower_after_node(Lower *l, NodeId n);       /* releases and reduces what n 
 /* Where the gradient of `param` is summed in this micro-batch: a view with its home layout. */
 BufferId lower_grad_home(Lower *l, TensorId param, Layout *home);
 void lower_grad_arrived(Lower *l, TensorId param);
-void lower_units_end_microbatch(Lower *l);
 void lower_flush_pending(Lower *l, uint32_t keep);
-bool lower_is_last(const Lower *l);
 bool lower_defers(const Lower *l, UnitId u);
+uint32_t lower_n_windows(const Lower *l, UnitId u);  /* reductions a step */
 bool lower_stays_gathered(const Lower *l, UnitId u); /* from forward to backward */
 
 /* ---- lower_grad.c ---- */
@@ -159,7 +171,25 @@ void lower_add_workspace(Lower *l, NodeId n, Emit *e);
 /* Layout of argument `arg` (inputs, then outputs): wanted of an input, made of an output. */
 const Layout *lower_arg_layout(const Lower *l, NodeId n, uint32_t arg);
 
+/* ---- lower_plan.c ---- */
+void lower_find_layouts(Lower *l);
+void lower_find_kept(Lower *l);
+void lower_plan_uses(Lower *l);
+void lower_count_contributions(Lower *l);
+bool lower_is_mine(const Lower *l, uint32_t stage);
+bool lower_unit_is_mine(const Lower *l, UnitId u);
+
+/* ---- lower_stage.c ---- */
+void lower_find_crossing(Lower *l);
+void lower_receive_forward(Lower *l, uint32_t stage);
+void lower_send_forward(Lower *l, uint32_t stage);
+void lower_receive_backward(Lower *l, uint32_t stage);
+void lower_send_backward(Lower *l, uint32_t stage);
+/* A gradient that another stage has summed: one more contribution. */
+void lower_grad_received(Lower *l, TensorId grad, BufferId part);
+
 /* ---- lower_update.c ---- */
 void lower_update(Lower *l);
+uint32_t lower_n_scalars(const Lower *l); /* all_reduces of scalars at the end of a step */
 
 #endif

@@ -188,6 +188,12 @@ BufferId lower_want(Lower *l, TensorId t, const Layout *layout, NodeId origin)
     Layout use = tensor->use;
     BufferId from = find_version(l, t, &use, 0);
     if (!from) from = find_version(l, t, NULL, 0);
+    if (!from &&
+        tensor->role == ROLE_input) { /* every stage reads the part of the batch that it wants */
+        assert(l->phase == PHASE_forward);
+        lower_forward_node(l, tensor->producer);
+        return lower_want(l, t, layout, origin);
+    }
     if (!from) {
         assert(tensor->role == ROLE_activation);
         assert(l->phase == PHASE_backward || l->phase == PHASE_recompute);

@@ -165,7 +165,8 @@ Pc lower_emit(Lower *l, const Emit *e)
                 .origin = e->origin,
                 .unit = e->unit};
     in.attrs = graph_attrs(l->g, l->arena, &e->attrs);
-    if (op_info(e->op)->class_ == OP_CLASS_comm) in.match = l->match++;
+    in.hop = e->hop;
+    if (op_info(e->op)->class_ == OP_CLASS_comm) in.match = e->match ? e->match : l->match++;
     in.args = (Span){l->p->args.n, e->n_in + e->n_out};
     for (uint32_t i = 0; i < in.args.n; i++) list_push(l->arena, &l->p->args, e->arg[i]);
     Clock clock = {{0}};

@@ -106,6 +106,12 @@ static void settle(Lower *l, TensorId grad, NodeId origin)
     lower_add_version(l, grad, find_sum(l, grad, &use)->buffer);
 }
 
+void lower_grad_received(Lower *l, TensorId grad, BufferId part)
+{
+    merge(l, grad, part, l->g->tensors.at[grad].producer);
+    settle(l, grad, l->g->tensors.at[grad].producer);
+}
+
 static void used(Lower *l, const Node *n)
 {
     for (uint32_t i = 0; i < n->n_in; i++)

@@ -13,22 +13,23 @@ static const Fsdp2Options *fsdp2(const Lower *l)
     return pass ? &pass->fsdp2 : NULL;
 }
 
-bool lower_is_last(const Lower *l)
-{
-    return l->microbatch + 1 == l->n_microbatches;
-}
-
 /* Are gradients summed unsharded over micro-batches, and reduced once a step? */
 bool lower_defers(const Lower *l, UnitId u)
 {
-    return !l->g->units.at[u].shard || fsdp2(l)->defer_grad_sync;
+    bool split =
+        l->job->schedule->splits_backward; /* weight gradients of several micro-batches mix */
+    return !l->g->units.at[u].shard || fsdp2(l)->defer_grad_sync || split;
+}
+
+uint32_t lower_n_windows(const Lower *l, UnitId u)
+{
+    return lower_defers(l, u) ? 1 : l->n_microbatches;
 }
 
 bool lower_stays_gathered(const Lower *l, UnitId u)
 {
     if (!l->g->units.at[u].shard || fsdp2(l)->reshard_after_forward == RESHARD_false) return true;
-    bool root = u == 1; /* pass_fsdp2 makes the root unit first */
-    return root && !fsdp2(l)->reshard_root;
+    return unit_is_root(l->g, u) && !fsdp2(l)->reshard_root;
 }
 
 static void set_axes(const Lower *l, Layout *layout, AxisSet axes, int8_t on)
@@ -59,6 +60,7 @@ void lower_units_start(Lower *l)
 {
     bool adamw = l->job->config->optimizer.kind == OPTIMIZER_adamw;
     for (UnitId u = 1; u < l->g->units.n; u++) {
+        if (!lower_unit_is_mine(l, u)) continue;
         const Unit *unit = &l->g->units.at[u];
         UnitState *s = &l->units[u];
         DType rest = lower_dtype(l, unit->rest_dtype);
@@ -69,6 +71,7 @@ void lower_units_start(Lower *l)
         s->v = persistent(l, u, rest, CATEGORY_optimizer);
     }
     for (UnitId u = 1; u < l->g->units.n; u++) {
+        if (!lower_unit_is_mine(l, u)) continue;
         const Unit *unit = &l->g->units.at[u];
         UnitState *s = &l->units[u];
         s->rest_cast = s->rest;
@@ -288,7 +291,7 @@ static void scatter(Lower *l, UnitId u, BufferId full)
 {
     const Unit *unit = &l->g->units.at[u];
     UnitState *s = &l->units[u];
-    bool first = l->microbatch == 0 || lower_defers(l, u);
+    bool first = s->n_reduced == 0, last = s->n_reduced + 1 == lower_n_windows(l, u);
     Shape part = flat(l, unit->padded, unit->shard, unit->replicate);
     DType dtype = l->p->buffers.at[full].dtype;
     BufferId out = first ? lower_view(l, s->grad, &part, dtype, 0)
@@ -306,23 +309,20 @@ static void scatter(Lower *l, UnitId u, BufferId full)
     l->previous_reduce = l->last_reduce;
     l->last_reduce = s->reduced = pc;
     if (first) {
-        if (lower_is_last(l)) reduce_replicas(l, u);
+        if (last) reduce_replicas(l, u);
         return;
     }
-    Pending p = {u, out, lower_is_last(l)};
+    Pending p = {u, out, last};
     list_push(l->scratch, &l->pending, p);
     lower_flush_pending(l, 1);
 }
 
-void lower_grad_arrived(Lower *l, TensorId param)
+/* A window of accumulation ends: the unit's gradient is reduced, and the next one starts from
+ * nothing. */
+static void end_window(Lower *l, UnitId u)
 {
-    UnitId u = l->g->tensors.at[param].unit;
     const Unit *unit = &l->g->units.at[u];
     UnitState *s = &l->units[u];
-    l->arrived[param]++;
-    assert(s->n_contributions > 0);
-    if (--s->n_contributions > 0) return;
-    if (lower_defers(l, u) && !lower_is_last(l)) return;
     fill_gaps(l, u, s->full_grad);
     if (unit->partial_lo < unit->partial_hi)
         reduce_range(l, u, s->full_grad, unit->partial_lo, unit->partial_hi, unit->partial_axes, 0,
@@ -332,17 +332,16 @@ void lower_grad_arrived(Lower *l, TensorId param)
     else
         reduce_replicas(l, u);
     s->full_grad = 0;
+    s->n_reduced++;
+    s->n_contributions = s->n_per_microbatch;
+    for (uint32_t i = 0; i < unit->params.n; i++) l->arrived[unit->params.at[i]] = 0;
 }
 
-void lower_units_end_microbatch(Lower *l)
+void lower_grad_arrived(Lower *l, TensorId param)
 {
-    for (UnitId u = 1; u < l->g->units.n; u++) {
-        UnitState *s = &l->units[u];
-        assert(s->n_contributions == 0);
-        s->n_contributions = s->n_per_microbatch;
-        if (l->g->units.at[u].shard && !lower_defers(l, u))
-            for (uint32_t i = 0; i < l->g->units.at[u].params.n; i++)
-                l->arrived[l->g->units.at[u].params.at[i]] = 0;
-    }
-    if (lower_is_last(l)) lower_flush_pending(l, 0);
+    UnitId u = l->g->tensors.at[param].unit;
+    UnitState *s = &l->units[u];
+    l->arrived[param]++;
+    assert(s->n_contributions > 0);
+    if (--s->n_contributions == 0) end_window(l, u);
 }

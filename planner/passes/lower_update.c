@@ -19,7 +19,7 @@ typedef struct Norm {
 
 static AxisSet split_axes(const Lower *l, const Tensor *t)
 {
-    return (AxisSet)(l->g->units.at[t->unit].shard | layout_axes_split(&t->use, -1));
+    return (AxisSet)(l->g->units.at[t->unit].shard | layout_axes_split(&t->use, -1) | l->pipe);
 }
 
 static uint32_t account_of(Norm *norm, AxisSet axes)
@@ -80,40 +80,58 @@ static void count_accounts(const Lower *l, Norm *norm)
             account_of(norm, split_axes(l, &l->g->tensors.at[l->g->units.at[u].params.at[i]]));
 }
 
-/* The scalars of the step start together: one launch. */
+uint32_t lower_n_scalars(const Lower *l)
+{
+    Norm norm = {.n = 0};
+    uint32_t n = (l->job->data_axes | l->pipe) != 0;
+    count_accounts(l, &norm);
+    for (uint32_t i = 0; i < norm.n; i++) n += norm.account[i].axes != 0;
+    return n;
+}
+
+static void emit_zero(Lower *l, BufferId scalar)
+{
+    Emit e = {.op = OP_fill, .stream = STREAM_compute, .n_out = 1, .arg = {scalar}};
+    lower_emit(l, &e);
+}
+
+/* Stages share the match numbers of scalars; without stages any number will do. */
+static void sum_scalar(Lower *l, AxisSet axes, BufferId from, BufferId to, NodeId origin,
+                       uint32_t k)
+{
+    Emit e = {.op = OP_all_reduce,
+              .stream = STREAM_dp_reduce,
+              .launch = l->launch,
+              .match = l->pipe ? l->scalar_match + k : 0,
+              .axes = axes,
+              .n_in = 1,
+              .n_out = 1,
+              .arg = {from, to},
+              .origin = origin};
+    e.attrs.reduce = REDUCE_sum;
+    lower_emit(l, &e);
+}
+
+/* The scalars of the step start together: one launch. A stage that has nothing to add, adds zero.
+ */
 static void sum_scalars(Lower *l, const Norm *norm)
 {
-    uint32_t launch = ++l->launch;
-    AxisSet data = l->job->data_axes;
-    if (data) {
-        Shape partial = {.n_dims = 0};
-        for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
-            if (data >> a & 1) partial.layout.on[a] = PARTIAL_SUM;
-        BufferId in = lower_view(l, l->loss, &partial, DT_f64, 0);
-        Emit e = {.op = OP_all_reduce,
-                  .stream = STREAM_dp_reduce,
-                  .launch = launch,
-                  .axes = data,
-                  .n_in = 1,
-                  .n_out = 1,
-                  .arg = {in, l->loss},
-                  .origin = l->g->tensors.at[l->g->loss].producer};
-        e.attrs.reduce = REDUCE_sum;
-        lower_emit(l, &e);
-    }
-    for (uint32_t i = 0; i < norm->n; i++) {
-        AxisSet axes = norm->account[i].axes;
-        if (!axes) continue;
-        Emit e = {.op = OP_all_reduce,
-                  .stream = STREAM_dp_reduce,
-                  .launch = launch,
-                  .axes = axes,
-                  .n_in = 1,
-                  .n_out = 1,
-                  .arg = {slot_view(l, i, axes), slot_view(l, i, 0)}};
-        e.attrs.reduce = REDUCE_sum;
-        lower_emit(l, &e);
-    }
+    AxisSet axes = (AxisSet)(l->job->data_axes | l->pipe);
+    NodeId origin = l->g->tensors.at[l->g->loss].producer;
+    uint32_t k = 0;
+    Shape partial = {.n_dims = 0};
+    for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
+        if (axes >> a & 1) partial.layout.on[a] = PARTIAL_SUM;
+    BufferId loss = axes ? lower_view(l, l->loss, &partial, DT_f64, 0) : 0;
+    if (!lower_is_mine(l, l->g->nodes.at[origin].stage)) emit_zero(l, loss);
+    for (uint32_t i = 0; i < norm->n; i++)
+        if (!norm->account[i].written) emit_zero(l, slot_view(l, i, norm->account[i].axes));
+    l->launch++;
+    if (axes) sum_scalar(l, axes, loss, l->loss, origin, k++);
+    for (uint32_t i = 0; i < norm->n; i++)
+        if (norm->account[i].axes)
+            sum_scalar(l, norm->account[i].axes, slot_view(l, i, norm->account[i].axes),
+                       slot_view(l, i, 0), 0, k++);
 }
 
 static void step_unit(Lower *l, UnitId u)
@@ -143,14 +161,14 @@ static void step_unit(Lower *l, UnitId u)
 
 void lower_update(Lower *l)
 {
-    Norm norm = {.n = 0}, counted = {.n = 0};
-    count_accounts(l, &counted);
-    Shape table = {.n_dims = 1, .dim = {counted.n}}, pair = {.n_dims = 1, .dim = {2}};
+    Norm norm = {.n = 0};
+    count_accounts(l, &norm);
+    Shape table = {.n_dims = 1, .dim = {norm.n}}, pair = {.n_dims = 1, .dim = {2}};
     l->norm_table = lower_buffer(l, &table, DT_f64, CATEGORY_state);
     l->coefficient = lower_buffer(l, &pair, DT_f64, CATEGORY_state);
     l->p->buffers.at[l->norm_table].persistent = l->p->buffers.at[l->coefficient].persistent = true;
-    for (UnitId u = 1; u < l->g->units.n; u++) sum_unit(l, &norm, u);
-    assert(norm.n == counted.n);
+    for (UnitId u = 1; u < l->g->units.n; u++)
+        if (lower_unit_is_mine(l, u)) sum_unit(l, &norm, u);
     sum_scalars(l, &norm);
     Emit e = {.op = OP_clip_coef,
               .stream = STREAM_compute,
@@ -158,7 +176,8 @@ void lower_update(Lower *l)
               .n_out = 1,
               .arg = {l->norm_table, l->coefficient}};
     e.attrs.clip = l->job->config->optimizer.clip_norm;
-    e.attrs.n_slots = counted.n;
+    e.attrs.n_slots = norm.n;
     lower_emit(l, &e);
-    for (UnitId u = 1; u < l->g->units.n; u++) step_unit(l, u);
+    for (UnitId u = 1; u < l->g->units.n; u++)
+        if (lower_unit_is_mine(l, u)) step_unit(l, u);
 }

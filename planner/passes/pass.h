@@ -10,6 +10,7 @@
 const PassConfig *pass_config(const Job *job, PassName name);
 
 bool pass_mesh(Job *job);      /* config -> plan->mesh, refined; job->data_axes */
+bool pass_pp(Job *job);        /* Node.stage, the schedule */
 bool pass_tp(Job *job);        /* parameters' and activations' layouts on tp */
 bool pass_ac(Job *job);        /* Node.region */
 bool pass_fsdp2(Job *job);     /* units by block, FLAT over dp_shard */
@@ -20,6 +21,12 @@ bool pass_backward(Job *job);  /* gradient nodes */
 bool pass_flatten(Job *job);   /* order and offsets of parameters in their units */
 bool pass_lower(Job *job);     /* programs, collectives by the one rule */
 bool pass_memory(Job *job);    /* offsets */
+
+/* The module that is an FSDP unit of its own and holds `module`; 0: the root. */
+ModuleId unit_module(const Graph *g, ModuleId module);
+bool unit_is_root(const Graph *g, UnitId unit);
+/* The pipeline rank that holds a parameter; 0 without pp. */
+uint32_t param_rank(const Job *job, TensorId param);
 
 /* Units as the data passes make them. */
 UnitId unit_new(Job *job, const char *name, AxisSet shard, AxisSet replicate);

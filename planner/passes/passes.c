@@ -8,12 +8,18 @@
 #include "planner/passes/pass.h"
 
 static const char *const nothing[] = {NULL};
-static const char *const after_tp[] = {"tp", NULL};
-static const char *const after_ac[] = {"tp", "ac", NULL};
+static const char *const after_pp[] = {"pp", NULL};
+static const char *const after_tp[] = {"pp", "tp", NULL};
+static const char *const after_ac[] = {"pp", "tp", "ac", NULL};
 
 static const Pass all_passes[] = {
     {"mesh", nothing, "", false, pass_mesh},
-    {"tp", nothing, "", true, pass_tp},
+    {"pp", nothing, "", false, pass_pp},
+    {"tp", after_pp,
+     "tensor parallelism planned for the whole model before it is cut into stages ties the first "
+     "and "
+     "last stage's vocabulary together across ranks that never meet",
+     true, pass_tp},
     {"ac", after_tp,
      "tensor parallelism applied inside a checkpoint region after it was marked leaves the "
      "region's saved "
@@ -116,6 +122,12 @@ static bool check_axes(const Config *config, Diag *d)
     bool has[PASS_NAME_COUNT] = {false};
     for (uint32_t i = 0; i < config->n_passes; i++) has[config->passes[i].name] = true;
     const uint32_t *n = config->axis_size;
+    if (n[AXIS_pp] > 1 && !has[PASS_pp]) {
+        diag_error(d, FAULT_input, "axis-unused", config->axis_loc[AXIS_pp],
+                   "mesh.pp = %u but parallel has no pp{}: the model would not be cut into stages",
+                   n[AXIS_pp]);
+        diag_hint(d, "add pp{ schedule = \"1f1b\" } first in parallel, or remove pp from the mesh");
+    }
     if (n[AXIS_tp] > 1 && !has[PASS_tp]) {
         diag_error(d, FAULT_input, "axis-unused", config->axis_loc[AXIS_tp],
                    "mesh.tp = %u but parallel has no tp{}: %u ranks would repeat the same work",
@@ -142,7 +154,7 @@ static bool check_axes(const Config *config, Diag *d)
                    "ddp{} and fsdp2{} both own the data axes: gradients would be reduced twice");
         diag_hint(d, "fsdp2{} on a mesh with dp_replicate > 1 is already HSDP; drop ddp{}");
     }
-    static const AxisName later[] = {AXIS_pp, AXIS_cp, AXIS_domain, AXIS_ep};
+    static const AxisName later[] = {AXIS_cp, AXIS_domain, AXIS_ep};
     for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
         if (n[later[i]] > 1) {
             diag_error(d, FAULT_input, "axis-unsupported", config->axis_loc[later[i]],
@@ -157,6 +169,8 @@ static bool check_axes(const Config *config, Diag *d)
     if (has[PASS_ddp] && n[AXIS_dp_replicate] <= 1)
         diag_warning(d, "not-applied", config->mesh_loc,
                      "ddp{} is asked for but mesh.dp_replicate is 1");
+    if (has[PASS_pp] && n[AXIS_pp] <= 1)
+        diag_warning(d, "not-applied", config->mesh_loc, "pp{} is asked for but mesh.pp is 1");
     if (has[PASS_tp] && n[AXIS_tp] <= 1)
         diag_warning(d, "not-applied", config->mesh_loc, "tp{} is asked for but mesh.tp is 1");
     return d->n_errors == before;

@@ -20,7 +20,9 @@ typedef struct Job {
     Arena *scratch; /* reset after each pass */
     Diag *diag;
     LowerOptions options;
-    bool sequence; /* set by tp: sequence parallel is on */
+    struct Schedule *schedule; /* set by pp: who does what, in order; one rank without pp */
+    uint32_t *stage_of_param;  /* [tensor], set by pp */
+    bool sequence;             /* set by tp: sequence parallel is on */
     bool share_gathers, keep_gathered;
     AxisSet data_axes; /* dp_replicate | dp_shard: ranks with different samples */
 } Job;

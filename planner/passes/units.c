@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "planner/passes/pass.h"
+#include "planner/passes/schedule.h"
 
 UnitId unit_new(Job *job, const char *name, AxisSet shard, AxisSet replicate)
 {
@@ -29,15 +30,22 @@ void unit_take(Job *job, UnitId unit, TensorId param)
     list_push(job->arena, &u->params, param);
 }
 
+uint32_t param_rank(const Job *job, TensorId param)
+{
+    uint32_t stage = job->stage_of_param[param];
+    return stage == UINT32_MAX ? 0 : job->schedule->rank_of[stage];
+}
+
 bool pass_units(Job *job)
 {
     Graph *g = &job->plan->graph;
-    UnitId rest = 0;
+    UnitId *rest = arena_array(job->scratch, job->schedule->n_ranks, sizeof *rest);
     list_reserve_none(job->arena, &g->units);
     for (TensorId t = 1; t < g->tensors.n; t++) {
         if (g->tensors.at[t].role != ROLE_param || g->tensors.at[t].unit) continue;
-        if (!rest) rest = unit_new(job, "parameters", 0, job->data_axes);
-        unit_take(job, rest, t);
+        UnitId *mine = &rest[param_rank(job, t)];
+        if (!*mine) *mine = unit_new(job, "parameters", 0, job->data_axes);
+        unit_take(job, *mine, t);
     }
     return true;
 }

@@ -30,6 +30,8 @@ Tiny tiny_default(void)
                   .dp_shard = 1,
                   .dp_replicate = 1,
                   .tp = 1,
+                  .pp = 1,
+                  .pp_options = {.schedule = SCHEDULE_1f1b, .chunks = 1},
                   .tp_options = {.sequence = true, .loss_parallel = true, .share_gathers = true},
                   .fsdp2 = {.reshard_after_forward = RESHARD_true, .prefetch = 1},
                   .compute = DT_f32};
@@ -39,7 +41,7 @@ Tiny tiny_one_rank(const Tiny *t)
 {
     Tiny one = *t;
     one.micro = t->micro * t->dp_shard * t->dp_replicate;
-    one.dp_shard = one.dp_replicate = one.tp = 1;
+    one.dp_shard = one.dp_replicate = one.tp = one.pp = 1;
     one.ac = AC_none;
     return one;
 }
@@ -226,6 +228,7 @@ void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph)
     config->axis_size[AXIS_dp_shard] = t->dp_shard;
     config->axis_size[AXIS_dp_replicate] = t->dp_replicate;
     config->axis_size[AXIS_tp] = t->tp;
+    config->axis_size[AXIS_pp] = t->pp;
     config->micro_batch = t->micro;
     config->global_batch = t->micro * data * t->microbatches;
     config->seq = t->seq;
@@ -240,6 +243,7 @@ void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph)
                                     .clip_norm = 1.0};
     config->seed = 7;
     uint32_t n = 0;
+    if (t->pp > 1) config->passes[n++] = (PassConfig){.name = PASS_pp, .pp = t->pp_options};
     if (t->tp > 1) config->passes[n++] = (PassConfig){.name = PASS_tp, .tp = t->tp_options};
     if (t->ac != AC_none) config->passes[n++] = (PassConfig){.name = PASS_ac, .ac = t->ac};
     if (t->dp_shard > 1)

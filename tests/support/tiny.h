@@ -11,7 +11,9 @@ typedef struct Tiny {
     int64_t dim, groups, repeat, head_dim, hidden, vocab, seq;
     int64_t micro; /* sequences per data rank and micro-step */
     uint32_t microbatches;
-    uint32_t dp_shard, dp_replicate, tp; /* fsdp2 if dp_shard > 1, else ddp if dp_replicate > 1 */
+    uint32_t dp_shard, dp_replicate, tp,
+        pp; /* fsdp2 if dp_shard > 1, else ddp if dp_replicate > 1 */
+    PpOptions pp_options;
     TpOptions tp_options;
     AcMode ac;
     Fsdp2Options fsdp2;

@@ -1,0 +1,186 @@
+/* What the lowering decides before it writes: layouts of every argument, what is kept from forward
+ * to backward, which units a rank needs in which order, how many gradient contributions will come.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "planner/passes/lower.h"
+
+bool lower_is_mine(const Lower *l, uint32_t stage)
+{
+    return l->job->schedule->rank_of[stage] == l->rank;
+}
+
+bool lower_unit_is_mine(const Lower *l, UnitId u)
+{
+    return param_rank(l->job, l->g->units.at[u].params.at[0]) == l->rank;
+}
+
+static TensorId node_arg(const Node *n, uint32_t arg)
+{
+    return arg < n->n_in ? n->in[arg] : n->out[arg - n->n_in];
+}
+
+static uint64_t find_workspace(const Lower *l, NodeId id, const Binding *b)
+{
+    const Node *n = &l->g->nodes.at[id];
+    int64_t size['z' + 1];
+    DType real = DT_none;
+    if (!l->job->options.workspace) return 0;
+    memcpy(size, b->size, sizeof size);
+    for (uint32_t arg = 0; arg < (uint32_t)n->n_in + n->n_out; arg++) {
+        const Tensor *t = &l->g->tensors.at[node_arg(n, arg)];
+        Shape s = tensor_shape(t, lower_arg_layout(l, id, arg));
+        if (real == DT_none && t->dtype != DT_i32) real = lower_dtype(l, t->dtype);
+        for (int d = 0; d < s.n_dims; d++)
+            if (layout_axes_split(&s.layout, d))
+                size[(int)b->letter[arg][d]] = shape_local_dim(&s, &l->plan->mesh, &l->g->deals, d);
+    }
+    return l->job->options.workspace(n->op, b, size, real);
+}
+
+/* Once a node, not once a micro-batch. */
+void lower_find_layouts(Lower *l)
+{
+    uint32_t n_args = 0;
+    l->arg_first = arena_array(l->scratch, l->g->nodes.n, sizeof *l->arg_first);
+    l->workspace = arena_array(l->scratch, l->g->nodes.n, sizeof *l->workspace);
+    for (NodeId id = 1; id < l->g->nodes.n; id++) {
+        l->arg_first[id] = n_args;
+        n_args += (uint32_t)l->g->nodes.at[id].n_in + l->g->nodes.at[id].n_out;
+    }
+    l->arg_layouts = arena_array(l->scratch, n_args, sizeof *l->arg_layouts);
+    for (NodeId id = 1; id < l->g->nodes.n; id++) {
+        const Node *n = &l->g->nodes.at[id];
+        Binding b;
+        graph_bind(l->g, n, &b, l->job->diag);
+        for (uint32_t arg = 0; arg < (uint32_t)n->n_in + n->n_out; arg++)
+            for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
+                l->arg_layouts[l->arg_first[id] + arg].on[a] =
+                    op_axis_layout(n->op, &b, arg, n->split[a]);
+        l->workspace[id] = find_workspace(l, id, &b);
+    }
+}
+
+/* ---- what is kept from forward to backward ---- */
+
+static void need_from(Lower *l, bool *needed, TensorId t, ModuleId region)
+{
+    const Tensor *at = &l->g->tensors.at[t];
+    if (at->role != ROLE_activation && at->role != ROLE_input) return;
+    needed[t] = true;
+    uint32_t home = l->g->nodes.at[at->producer].region;
+    if (home == 0 || home != region) l->keep[t] = true;
+}
+
+void lower_find_kept(Lower *l)
+{
+    const Graph *g = l->g;
+    bool *needed = arena_array(l->scratch, g->tensors.n, sizeof *needed);
+    for (NodeId id = g->n_forward + 1; id < g->nodes.n; id++)
+        for (uint32_t i = 0; i < g->nodes.at[id].n_in; i++)
+            need_from(l, needed, g->nodes.at[id].in[i], g->nodes.at[id].region);
+    for (NodeId id = g->n_forward; id > 0; id--) { /* what recomputation itself reads */
+        const Node *n = &g->nodes.at[id];
+        bool again = false;
+        for (uint32_t j = 0; j < n->n_out; j++)
+            again = again || (needed[n->out[j]] && !l->keep[n->out[j]]);
+        for (uint32_t i = 0; again && i < n->n_in; i++) need_from(l, needed, n->in[i], n->region);
+    }
+}
+
+/* ---- which nodes read which unit ---- */
+
+static void find_last_readers(Lower *l)
+{
+    const Graph *g = l->g;
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *reader = &g->nodes.at[id > g->n_forward ? g->nodes.at[id].forward : id];
+        for (uint32_t i = 0; i < reader->n_in; i++) {
+            const Tensor *t = &g->tensors.at[reader->in[i]];
+            if (t->role != ROLE_param) continue;
+            if (id > g->n_forward)
+                l->last_backward[t->unit] = id;
+            else
+                l->last_forward[t->unit] = id;
+        }
+    }
+}
+
+static uint32_t stage_of(const Lower *l, UnitId u)
+{
+    return l->job->stage_of_param[l->g->units.at[u].params.at[0]];
+}
+
+/* The units that one action needs and that are not resident; what it ends is no longer resident. */
+static void plan_action(Lower *l, const Action *a, bool *resident)
+{
+    const Graph *g = l->g;
+    bool backward = a->kind != ACTION_F;
+    NodeId from = backward ? g->n_forward + 1 : 1, to = backward ? g->nodes.n : g->n_forward + 1;
+    for (NodeId id = from; id < to; id++) {
+        const Node *n = &g->nodes.at[id], *reader = &g->nodes.at[backward ? n->forward : id];
+        if (n->stage != a->stage) continue;
+        for (uint32_t i = 0; i < reader->n_in; i++) {
+            if (g->tensors.at[reader->in[i]].role != ROLE_param) continue;
+            UnitId u = g->tensors.at[reader->in[i]].unit;
+            Use use = {u, a->microbatch, backward};
+            if (g->units.at[u].shard && !resident[u]) list_push(l->scratch, &l->uses, use);
+            resident[u] = true;
+        }
+    }
+    for (UnitId u = 1; u < g->units.n; u++)
+        if (l->last_backward[u] && stage_of(l, u) == a->stage &&
+            (backward || !lower_stays_gathered(l, u)))
+            resident[u] = false;
+}
+
+void lower_plan_uses(Lower *l)
+{
+    const Actions *actions = &l->job->schedule->of[l->rank];
+    bool *resident = arena_array(l->scratch, l->g->units.n, sizeof *resident);
+    find_last_readers(l);
+    for (uint32_t i = 0; i < actions->n; i++)
+        if (actions->at[i].kind != ACTION_W) plan_action(l, &actions->at[i], resident);
+}
+
+/* ---- gradients ---- */
+
+static void count_node(Lower *l, const Node *n, GradState *grads)
+{
+    for (uint32_t i = 0; i < n->n_in; i++)
+        if (l->g->tensors.at[n->in[i]].role == ROLE_gradient) grads[n->in[i]].n_uses++;
+    for (uint32_t j = 0; j < n->n_out; j++) grads[n->out[j]].n_expected++;
+}
+
+/* For each micro-batch: contributions to and reads of every gradient on this rank, also by other
+ * stages. */
+void lower_count_contributions(Lower *l)
+{
+    const Graph *g = l->g;
+    GradState *once = arena_array(l->scratch, l->tensor_room, sizeof *once);
+    for (NodeId id = g->n_forward + 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        if (!lower_is_mine(l, n->stage)) continue;
+        count_node(l, n, once);
+        for (uint32_t j = 0; j < n->n_out; j++) {
+            const Tensor *of = &g->tensors.at[g->tensors.at[n->out[j]].grad_of];
+            if (of->role == ROLE_param) l->units[of->unit].n_per_microbatch++;
+        }
+    }
+    for (uint32_t stage = 0; stage + 1 < l->job->schedule->n_stages; stage++)
+        for (uint32_t i = 0; i < l->crossing[stage].n; i++) {
+            TensorId grad = g->tensors.at[l->crossing[stage].at[i]].grad;
+            bool here = lower_is_mine(l, stage), there = lower_is_mine(l, stage + 1);
+            if (!grad || here == there) continue;
+            if (here)
+                once[grad].n_expected++;
+            else
+                once[grad].n_uses++;
+        }
+    for (uint32_t m = 0; m < l->n_microbatches; m++)
+        memcpy(l->grads_by_microbatch[m], once, l->tensor_room * sizeof *once);
+    for (UnitId u = 1; u < g->units.n; u++)
+        l->units[u].n_contributions =
+            l->units[u].n_per_microbatch * (l->n_microbatches / lower_n_windows(l, u));
+}
