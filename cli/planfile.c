@@ -154,6 +154,17 @@ static const char *ac_name(AcMode mode)
 static void add_pass(const PassConfig *pass, Str *out)
 {
     switch (pass->name) {
+    case PASS_pp: {
+        static const char *const names[] = {
+#define X(name) #name,
+            SCHEDULES(X)
+#undef X
+        };
+        str_print(out, "pp(%s", names[pass->pp.schedule]);
+        if (pass->pp.chunks > 1) str_print(out, ", %u chunks", pass->pp.chunks);
+        str_add(out, ")");
+        break;
+    }
     case PASS_tp: str_add(out, pass->tp.sequence ? "tp(sequence)" : "tp"); break;
     case PASS_ac: str_print(out, "ac(%s)", ac_name(pass->ac)); break;
     case PASS_fsdp2:

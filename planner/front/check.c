@@ -260,8 +260,11 @@ void draft_shrink(Draft *draft)
 {
     Config *c = &draft->config;
     Fsdp2Options *fsdp2 = NULL;
-    for (uint32_t i = 0; i < c->n_passes; i++)
+    PpOptions *pp = NULL;
+    for (uint32_t i = 0; i < c->n_passes; i++) {
         if (c->passes[i].name == PASS_fsdp2) fsdp2 = &c->passes[i].fsdp2;
+        if (c->passes[i].name == PASS_pp) pp = &c->passes[i].pp;
+    }
     int64_t data = (int64_t)c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard];
     int64_t n_micro = c->global_batch / (c->micro_batch * data);
     bool in_parts = fsdp2 != NULL && fsdp2->reshard_after_forward == RESHARD_to &&
@@ -285,7 +288,13 @@ void draft_shrink(Draft *draft)
     }
     data = (int64_t)c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard];
     if (c->micro_batch > 2) c->micro_batch = 2;
-    c->global_batch = c->micro_batch * data * (n_micro < 3 ? n_micro : 3);
+    if (n_micro > 3) n_micro = 3;
+    if (pp != NULL) { /* enough to fill the pipe; interleaved schedules want a multiple of it */
+        n_micro = 2 * (int64_t)c->axis_size[AXIS_pp];
+        pp->n_split = 0;
+        if (pp->chunks > 2) pp->chunks = 2;
+    }
+    c->global_batch = c->micro_batch * data * n_micro;
     int64_t seq = 5 * (int64_t)c->axis_size[AXIS_tp] * c->axis_size[AXIS_cp];
     if (c->seq > seq) c->seq = seq;
     uint32_t ranks = 1;

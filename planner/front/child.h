@@ -36,6 +36,7 @@ typedef struct Source {
 typedef struct Answer {
     int64_t batch, seq; /* sequences of a global micro-step; tokens */
     uint32_t axis_size[AXIS_NAMES];
+    uint32_t stages; /* of the pipeline: ranks x chunks */
     bool shrink;
 } Answer;
 

@@ -1,5 +1,5 @@
-/* plan, tp, ac, fsdp2, ddp, adamw, sgd: words that mark the table they are given, and the plan as
- * records. What keys there may be and what they must hold is known to the parent alone. */
+/* plan, pp, tp, ac, fsdp2, ddp, adamw, sgd: words that mark the table they are given, and the plan
+ * as records. What keys there may be and what they must hold is known to the parent alone. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -8,8 +8,8 @@
 
 enum { MOST_NESTING = 8, MOST_PATH = 240 };
 static const char places_key[] = "tandem.places";
-static const char *const words[] = {"plan", "tp", "ac", "fsdp2", "ddp", "adamw", "sgd"};
-enum { N_WORDS = sizeof words / sizeof *words, FIRST_PASS = 1, FIRST_OPTIMIZER = 5 };
+static const char *const words[] = {"plan", "pp", "tp", "ac", "fsdp2", "ddp", "adamw", "sgd"};
+enum { N_WORDS = sizeof words / sizeof *words, FIRST_PASS = 1, FIRST_OPTIMIZER = 6 };
 
 const char *child_kind(lua_State *L, int index, Place *place)
 {
@@ -27,17 +27,23 @@ const char *child_kind(lua_State *L, int index, Place *place)
     return kind;
 }
 
-/* Upvalue: which word. `ac "full"` is short for ac { mode = "full" }. */
+/* `ac "full"` is short for ac { mode = "full" }, pp "gpipe" for pp { schedule = "gpipe" }. */
+static const char *short_key(const char *word)
+{
+    return strcmp(word, "ac") == 0 ? "mode" : strcmp(word, "pp") == 0 ? "schedule" : NULL;
+}
+
+/* Upvalue: which word. */
 static int mark_table(lua_State *L)
 {
     Child *c = child_of(L);
     int word = (int)lua_tointeger(L, lua_upvalueindex(1));
     Place place = child_place(c, true);
     int type = lua_type(L, 1);
-    if (type == LUA_TSTRING && strcmp(words[word], "ac") == 0) {
+    if (type == LUA_TSTRING && short_key(words[word])) {
         lua_createtable(L, 0, 1);
         lua_pushvalue(L, 1);
-        lua_setfield(L, -2, "mode");
+        lua_setfield(L, -2, short_key(words[word]));
     } else if (type == LUA_TTABLE) {
         lua_pushvalue(L, 1);
     } else if ((type == LUA_TNIL || type == LUA_TNONE) && word >= FIRST_PASS) {

@@ -372,6 +372,8 @@ void child_trace(Child *c)
         lua_pushinteger(L, c->answer.axis_size[a]);
         lua_setfield(L, -2, axis_name_text((AxisName)a));
     }
+    lua_pushinteger(L, c->answer.stages);
+    lua_setfield(L, -2, "stages");
     lua_pushboolean(L, c->answer.shrink);
     lua_pushinteger(L, c->answer.seq);
     Place place = {0, 0};

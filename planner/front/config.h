@@ -21,14 +21,14 @@ typedef enum ScheduleKind {
 #define X(name) SCHEDULE_##name,
     SCHEDULES(X)
 #undef X
-    SCHEDULE_COUNT
+        SCHEDULE_COUNT
 } ScheduleKind;
 
 enum { MAX_STAGES = 256 };
 typedef struct PpOptions {
-    ScheduleKind schedule;    /* default 1f1b */
-    uint32_t chunks;          /* stages a rank; default 1, interleaved_1f1b at least 2 */
-    uint32_t n_split;         /* blocks a stage, if named: uneven splits; 0: even */
+    ScheduleKind schedule; /* default 1f1b */
+    uint32_t chunks;       /* stages a rank; default 1, interleaved_1f1b at least 2 */
+    uint32_t n_split;      /* blocks a stage, if named: uneven splits; 0: even */
     uint32_t split[MAX_STAGES];
 } PpOptions;
 

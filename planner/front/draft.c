@@ -290,12 +290,30 @@ static void new_pass(Draft *draft, const char *path, Loc loc, const char *word)
         c->passes[c->n_passes++] = (PassConfig){
             .name = (PassName)found,
             .loc = loc,
+            .pp = {.schedule = SCHEDULE_1f1b, .chunks = 1},
             .tp = {.loss_parallel = true, .share_gathers = true},
             .ac = AC_full,
             .fsdp2 = {.reshard_after_forward = RESHARD_true, .prefetch = 1},
             .ddp = {.bucket_mib = 25},
         };
     }
+}
+
+/* pp.split = { 9, 8, 8, 7 }: blocks a stage, in order. */
+static void split_field(Draft *draft, const char *key, Loc loc, Value *v, PpOptions *o)
+{
+    const char *item = key + strlen("pp.split.");
+    bool is_next = strcmp(item, arena_print(draft->arena, "%u", o->n_split + 1)) == 0;
+    if (!is_next || !whole(v) || v->integer < 1 || v->integer > 65536) {
+        diag_error(draft->d, FAULT_input, "wrong-type", loc,
+                   "pp.split is a list of blocks a stage, each at least 1; not %s",
+                   shown(draft->arena, v));
+        return;
+    }
+    if (o->n_split == MAX_STAGES)
+        diag_error(draft->d, FAULT_input, "out-of-range", loc, "more than %d stages", MAX_STAGES);
+    else
+        o->split[o->n_split++] = (uint32_t)v->integer;
 }
 
 /* "parallel.2", "parallel.2.kind", "parallel.2.sequence": items come in order, their kind first. */
@@ -332,6 +350,10 @@ static void pass_field(Draft *draft, const char *path, Loc loc, Value *v)
         return;
     PassConfig *pass = &draft->config.passes[draft->config.n_passes - 1];
     const char *key = arena_print(draft->arena, "%s%s", names[pass->name], dot);
+    if (strncmp(key, "pp.split.", strlen("pp.split.")) == 0) {
+        split_field(draft, key, loc, v, &pass->pp);
+        return;
+    }
     const Field *f = field_of_pass(key);
     if (f == NULL)
         unknown_key(draft, key, names[pass->name], true, loc);

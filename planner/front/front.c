@@ -127,6 +127,9 @@ static bool answer(Script *s, Draft *draft, bool shrink)
     a.batch = c->micro_batch * c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard];
     a.seq = c->seq;
     memcpy(a.axis_size, c->axis_size, sizeof a.axis_size);
+    a.stages = c->axis_size[AXIS_pp];
+    for (uint32_t i = 0; i < c->n_passes; i++)
+        if (c->passes[i].name == PASS_pp) a.stages *= c->passes[i].pp.chunks;
     a.shrink = shrink;
     return send(s->fd, &a, sizeof a, MSG_NOSIGNAL) == (ssize_t)sizeof a;
 }

@@ -7,8 +7,7 @@
 
 #include "planner/ir/verify_private.h"
 
-/* Axes along which the program changes. */
-static AxisSet varying_axes(const Verifier *v)
+AxisSet verify_stage_axes(const Verifier *v)
 {
     const Mesh *mesh = &v->plan->mesh;
     AxisSet set = 0;
@@ -358,7 +357,7 @@ static void replay(Replay *r, Pc *const *links)
 void verify_deadlock(Verifier *v)
 {
     const Plan *plan = v->plan;
-    Replay r = {.v = v, .varying = varying_axes(v)};
+    Replay r = {.v = v, .varying = verify_stage_axes(v)};
     LIST(Rank) ranks = {0};
     Sequences *all = arena_array(v->arena, plan->programs.n, sizeof *all);
     uint32_t *seen = arena_array(v->arena, (size_t)plan->n_match + 1, sizeof *seen);

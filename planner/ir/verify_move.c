@@ -240,9 +240,10 @@ static bool check_meeting(Move *m)
 {
     Verifier *v = m->v;
     if (!verify_is_comm(m->in) || v->plan->programs.n < 2) return true;
+    if (m->in->op == OP_all_reduce && (m->in->axes & v->stages)) return true; /* met already */
     Transport *t = &v->transports[m->in->match];
     if (!t->there) {
-        *t = (Transport){m->val, v->program, m->pc, true};
+        *t = (Transport){.val = m->val, .program = v->program, .pc = m->pc, .there = true};
         return true;
     }
     if (t->program == v->program) return true;
@@ -252,6 +253,29 @@ static bool check_meeting(Move *m)
     verify_report(v, "verify-layout", m->pc, "meets program %u, %u, which brings %s, with %s",
                   t->program, t->pc, value_name(v, t->val.vn), value_name(v, m->val.vn));
     return false;
+}
+
+/* How many programs a group along `axes` meets. */
+static uint32_t n_programs_meeting(const Verifier *v, AxisSet axes)
+{
+    AxisSet stages = (AxisSet)(axes & v->stages);
+    return mesh_size(&v->plan->mesh, stages);
+}
+
+bool value_meet_stages(Verifier *v, Pc pc, Pc *brought)
+{
+    const Instr *in = &v->p->code.at[pc];
+    Transport *t = &v->transports[in->match];
+    if (*brought != pc) {
+        Val val = value_read(v, pc, program_arg(v->p, in, 0), "input", 0);
+        if (val.list)
+            verify_report(v, "verify-layout", pc, "sums tensors over pipeline stages");
+        else if (!val.bad)
+            t->sum = value_add(t->sum, val.vn);
+        t->n_brought++;
+        *brought = pc;
+    }
+    return t->n_brought == n_programs_meeting(v, in->axes);
 }
 
 static void move_fill(Verifier *v, Pc pc)
@@ -274,6 +298,7 @@ void value_move(Verifier *v, Pc pc)
     BufferId from = program_arg(v->p, in, 0), to = program_arg(v->p, in, 1);
     Move m = {.v = v, .pc = pc, .in = in, .from = from, .to = to};
     m.val = value_read(v, pc, from, "input", 0);
+    if (in->op == OP_all_reduce && (in->axes & v->stages)) m.val.vn = v->transports[in->match].sum;
     m.out_shape = v->canon[v->p->buffers.at[to].shape];
     m.a = *value_shape_at(v, m.val.shape);
     m.b = *value_shape_at(v, m.out_shape);
@@ -290,7 +315,8 @@ void value_move(Verifier *v, Pc pc)
     }
     m.val.shape = m.out_shape;
     m.val.dtype = (uint8_t)v->p->buffers.at[to].dtype;
-    if (!m.val.bad && verify_is_comm(in) && value_present(v, pc, &m.val, &where))
+    bool of_stages = in->op == OP_all_reduce && (in->axes & v->stages); /* others bring zero */
+    if (!m.val.bad && verify_is_comm(in) && !of_stages && value_present(v, pc, &m.val, &where))
         verify_warn(v, pc, "its result is in buffer %u already", where);
     if (verify_accumulates(v, in, 0)) {
         Val old = value_read(v, pc, to, "sum", 0);
@@ -307,7 +333,7 @@ bool value_exchange(Verifier *v, Pc pc)
     Transport *t = &v->transports[in->match];
     if (in->op == OP_send) {
         Val val = value_read(v, pc, b, "input", 0);
-        *t = (Transport){val, v->program, pc, true};
+        *t = (Transport){.val = val, .program = v->program, .pc = pc, .there = true};
         return true;
     }
     if (!t->there) return false;

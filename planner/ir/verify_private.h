@@ -64,6 +64,8 @@ typedef struct Transport {
     uint32_t program;
     Pc pc;
     bool there;
+    Hash128 sum; /* all_reduce over stages: what the programs that came have brought */
+    uint32_t n_brought;
 } Transport;
 
 typedef struct Verifier {
@@ -100,9 +102,14 @@ typedef struct Verifier {
     uint32_t *present_slots, n_present_slots; /* hash table: (value, shape) -> newest val */
     uint32_t *n_updates;                      /* [tensor] of this program */
     Transport *transports;                    /* [match] */
+    AxisSet stages;                           /* axes along which programs differ */
     const Attrs *clip;                        /* of the clip_coef seen; NULL */
     const Attrs *rule;                        /* of the first update */
 } Verifier;
+
+/* ---- verify_deadlock.c ---- */
+/* Axes along which the program changes: pipeline stages. */
+AxisSet verify_stage_axes(const Verifier *v);
 
 /* ---- verify.c ---- */
 void verify_report(Verifier *v, const char *rule, Pc pc, const char *format, ...)
@@ -202,8 +209,11 @@ bool value_present(Verifier *v, Pc pc, const Val *val, BufferId *where);
 void value_memory_start(Verifier *v); /* what persistent buffers hold when a step begins */
 
 /* ---- what an instruction does to it ---- */
-void value_compute(Verifier *v, Pc pc);  /* verify_op.c: ops that the graph has */
-void value_move(Verifier *v, Pc pc);     /* verify_move.c: pass, cast, fill, RESHAPE, COMM */
+void value_compute(Verifier *v, Pc pc); /* verify_op.c: ops that the graph has */
+void value_move(Verifier *v, Pc pc);
+/* An all_reduce over stages: brings this program's part once; true when every stage has come. */
+bool value_meet_stages(Verifier *v, Pc pc,
+                       Pc *brought);     /* verify_move.c: pass, cast, fill, RESHAPE, COMM */
 bool value_exchange(Verifier *v, Pc pc); /* send, recv: false: not there yet */
 void value_sumsq(Verifier *v, Pc pc);    /* verify_update.c */
 void value_clip_coef(Verifier *v, Pc pc);

@@ -8,12 +8,15 @@ typedef struct Run {
     RangeMap memory;
     Vals vals;
     uint32_t *present_slots, n_present_slots, *n_updates;
+    Pc brought; /* the all_reduce over stages that it waits in */
     bool begun, ended;
 } Run;
 
-static bool step(Verifier *v, Pc pc)
+static bool step(Verifier *v, Run *r, Pc pc)
 {
     const Instr *in = &v->p->code.at[pc];
+    if (in->op == OP_all_reduce && (in->axes & v->stages) && !value_meet_stages(v, pc, &r->brought))
+        return false;
     if (verify_is_p2p(in)) return value_exchange(v, pc);
     OpClass class_ = op_info(in->op)->class_;
     if (class_ == OP_CLASS_comm || class_ == OP_CLASS_reshape || in->op == OP_pass ||
@@ -62,7 +65,7 @@ static bool advance(Verifier *v, Run *r)
 {
     load(v, r);
     Pc before = r->pc;
-    while (r->pc < v->p->code.n && step(v, r->pc)) r->pc++;
+    while (r->pc < v->p->code.n && step(v, r, r->pc)) r->pc++;
     if (r->pc == v->p->code.n && !r->ended) {
         value_end(v);
         r->ended = true;
@@ -77,6 +80,7 @@ void verify_values(Verifier *v)
     uint32_t n = v->plan->programs.n;
     Run *runs = arena_array(v->arena, n, sizeof *runs);
     v->transports = arena_array(v->arena, (size_t)v->plan->n_match + 1, sizeof *v->transports);
+    v->stages = verify_stage_axes(v);
     value_shapes_start(v);
     for (bool moved = true; moved;) {
         moved = false;

@@ -19,7 +19,9 @@ static TensorId gradient_of_value(const Verifier *v, Hash128 vn)
 static AxisSet norm_axes(const Verifier *v, const Val *val, const Piece *piece)
 {
     AxisSet flat = val->list ? layout_axes_split(&value_shape_at(v, val->shape)->layout, -1) : 0;
-    return (AxisSet)(flat | layout_axes_split(&value_shape_at(v, piece->shape)->layout, -1));
+    /* a parameter lives on one pipeline stage */
+    return (AxisSet)(flat | v->stages |
+                     layout_axes_split(&value_shape_at(v, piece->shape)->layout, -1));
 }
 
 static Hash128 sum_squares(Verifier *v, Pc pc, const Val *val, AxisSet claimed, bool *bad)

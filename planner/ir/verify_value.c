@@ -328,6 +328,18 @@ static const char *scan(Reading *r, bool *bad, RangeAt *first)
     return fault;
 }
 
+/* What one stage alone has made is, to an all_reduce over stages, its part of the sum. */
+static bool is_part_of_stages(const Verifier *v, Pc pc, uint32_t held, uint32_t wanted)
+{
+    const Instr *in = &v->p->code.at[pc];
+    if (in->op != OP_all_reduce || !(in->axes & v->stages)) return false;
+    Shape a = *value_shape_at(v, held);
+    for (uint32_t axis = 0; axis < v->plan->mesh.n_axes; axis++)
+        if ((in->axes & v->stages) >> axis & 1 && a.layout.on[axis] == WHOLE)
+            a.layout.on[axis] = PARTIAL_SUM;
+    return shape_equal(&a, value_shape_at(v, wanted));
+}
+
 Val value_read_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t bytes, uint32_t shape,
                   const char *what, uint32_t arg)
 {
@@ -368,6 +380,13 @@ Val value_read_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t byt
         return claim;
     }
     if (single && !x->list && value_is_zero(x->vn) && !at->packed) return claim;
+    if (single && base == r.lo && x->bytes == bytes && !x->list &&
+        is_part_of_stages(v, pc, x->shape, shape)) {
+        claim = *x;
+        claim.buffer = b;
+        claim.shape = shape;
+        return claim;
+    }
     if (single && !at->packed && read_piece(&r, x, base, &claim)) return claim;
     const Shape *s = value_shape_at(v, shape);
     if (s->n_dims == 1 && !layout_axes_split(&s->layout, 0) && !at->packed)

@@ -119,7 +119,9 @@ static void plan_action(Lower *l, const Action *a, bool *resident)
     bool backward = a->kind != ACTION_F;
     NodeId from = backward ? g->n_forward + 1 : 1, to = backward ? g->nodes.n : g->n_forward + 1;
     for (NodeId id = from; id < to; id++) {
-        const Node *n = &g->nodes.at[id], *reader = &g->nodes.at[backward ? n->forward : id];
+        const Node *n = &g->nodes.at[id];
+        bool again = backward && n->region; /* recomputation reads what the forward node read */
+        const Node *reader = &g->nodes.at[again ? n->forward : id];
         if (n->stage != a->stage) continue;
         for (uint32_t i = 0; i < reader->n_in; i++) {
             if (g->tensors.at[reader->in[i]].role != ROLE_param) continue;
