@@ -304,9 +304,9 @@ static void tp_twice(Config *c)
 {
     c->passes[c->n_passes++] = c->passes[0];
 }
-static void with_pp(Config *c)
+static void with_cp(Config *c)
 {
-    c->axis_size[AXIS_pp] = 2;
+    c->axis_size[AXIS_cp] = 2;
 }
 
 static void refusals(void **state)
@@ -321,7 +321,7 @@ static void refusals(void **state)
     assert_string_equal(refused(&t, tp_twice)->rule, "pass-twice");
     assert_string_equal(refused(&t, no_passes)->rule, "axis-unused");
     assert_int_equal(diag.n_errors, 2); /* tp and dp_shard: all at once */
-    assert_string_equal(refused(&t, with_pp)->rule, "axis-unsupported");
+    assert_string_equal(refused(&t, with_cp)->rule, "axis-unsupported");
     t = tiny_default();
     t.groups = 25, t.tp = 2;
     d = refused(&t, NULL);

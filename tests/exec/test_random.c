@@ -1,0 +1,187 @@
+/* Plans drawn by seed over meshes, passes, schedules and options: each must pass every proof and
+ * compute, in fp64 on loopback, what one rank computes. A failure is shrunk to the smallest plan
+ * that still fails. TANDEM_SEED and TANDEM_PLANS choose another draw. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/exec.h"
+#include "planner/base/rng.h"
+#include "planner/ir/verify.h"
+#include "tests/support/tiny.h"
+
+enum { N_PLANS = 300, MOST_RANKS = 16 };
+static const double tolerance = 1e-10;
+
+static uint64_t number_of(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+    return text ? strtoull(text, NULL, 10) : otherwise;
+}
+
+/* ---- drawing ---- */
+
+typedef struct Draw {
+    uint64_t seed, stream, n;
+} Draw;
+
+static uint32_t draw(Draw *d, uint32_t n)
+{
+    return (uint32_t)rng_below(d->seed, d->stream, d->n++, n);
+}
+
+static void draw_pipeline(Draw *d, Tiny *t)
+{
+    t->pp_options.schedule = (ScheduleKind)draw(d, SCHEDULE_COUNT);
+    t->pp_options.chunks = t->pp_options.schedule == SCHEDULE_interleaved_1f1b ? 2 : 1;
+    t->microbatches = t->pp * (1 + draw(d, 2)) + (t->pp_options.chunks == 1 ? draw(d, 2) : 0);
+    t->layers = t->pp * t->pp_options.chunks + draw(d, 2);
+    t->gpt2 = false; /* a tied head cannot be cut into stages */
+}
+
+static Tiny draw_plan(uint64_t seed, uint64_t index)
+{
+    static const uint32_t sizes[] = {1, 1, 2, 2, 3, 4};
+    Draw d = {seed, index, 0};
+    Tiny t = tiny_default();
+    do {
+        t.pp = sizes[draw(&d, 6)], t.dp_replicate = sizes[draw(&d, 6)];
+        t.dp_shard = sizes[draw(&d, 6)], t.tp = 1u << draw(&d, 3);
+    } while (t.pp * t.dp_replicate * t.dp_shard * t.tp > MOST_RANKS);
+    t.gpt2 = draw(&d, 2);
+    t.layers = 1 + draw(&d, 3);
+    t.repeat = 1 + draw(&d, 2);
+    t.dim = 10 + draw(&d, 5);
+    t.hidden = 4 * (3 + draw(&d, 3));
+    t.vocab = 17 + draw(&d, 20);
+    t.micro = 1 + draw(&d, 2);
+    t.microbatches = 1 + draw(&d, 3);
+    t.ac = (AcMode)draw(&d, 3);
+    t.tp_options = (TpOptions){draw(&d, 2), draw(&d, 4) > 0, draw(&d, 2), draw(&d, 3) > 0};
+    t.fsdp2.prefetch = draw(&d, 3);
+    t.fsdp2.reshard_root = draw(&d, 2);
+    t.fsdp2.defer_grad_sync = draw(&d, 2);
+    t.fsdp2.reshard_after_forward = draw(&d, 2) ? RESHARD_true : RESHARD_false;
+    if (t.dp_shard == 4 && draw(&d, 2))
+        t.fsdp2.reshard_after_forward = RESHARD_to, t.fsdp2.reshard_to = 2;
+    t.sgd = draw(&d, 3) == 0;
+    if (t.pp > 1) draw_pipeline(&d, &t);
+    return t;
+}
+
+/* ---- one plan ---- */
+
+/* "" or what is wrong, in `arena`. */
+static const char *fault_of(const Tiny *t, uint64_t order_seed, Arena *arena)
+{
+    Diag d = diag_in(arena);
+    Tiny one = tiny_one_rank(t);
+    Str s = str_in(arena);
+    const Plan *plan = tiny_plan(t, true, arena, &d), *reference = tiny_plan(&one, true, arena, &d);
+    VerifyResult result = {0};
+    BackendOptions options = {.poison = true, .order_seed = order_seed, .timeout_s = 20};
+    const DataSource *data = data_synthetic(order_seed, t->vocab, 0.2, arena);
+    bool ok = plan && reference && verify_plan(plan, VERIFY_all, false, &d) &&
+              exec_verify(plan, reference, data, &options, tolerance, arena, &result, &d);
+    if (ok && result.highest_touched != result.predicted_bytes)
+        str_print(&s, "touched %llu bytes, predicted %llu",
+                  (unsigned long long)result.highest_touched,
+                  (unsigned long long)result.predicted_bytes);
+    if (!ok) {
+        str_print(&s, "gradient %g of %s: ", result.worst_gradient,
+                  result.worst_tensor ? result.worst_tensor : "-");
+        diag_print(&d, &s);
+    }
+    return str_text(&s);
+}
+
+static bool fails(const Tiny *t, uint64_t order_seed)
+{
+    Arena *arena = arena_new();
+    bool bad = fault_of(t, order_seed, arena)[0] != 0;
+    arena_free(arena);
+    return bad;
+}
+
+/* Tries one simplification after the other, keeps those under which the plan still fails. */
+static Tiny shrink(Tiny t, uint64_t order_seed)
+{
+    for (bool smaller = true; smaller;) {
+        smaller = false;
+        for (int k = 0; k < 12; k++) {
+            Tiny s = t;
+            switch (k) {
+            case 0: s.pp = 1, s.pp_options = tiny_default().pp_options; break;
+            case 1: s.tp = 1; break;
+            case 2: s.dp_shard = 1; break;
+            case 3: s.dp_replicate = 1; break;
+            case 4: s.layers = s.pp * s.pp_options.chunks; break;
+            case 5: s.microbatches = s.pp_options.chunks > 1 ? s.pp : 1; break;
+            case 6: s.micro = 1; break;
+            case 7: s.ac = AC_none; break;
+            case 8: s.gpt2 = false; break;
+            case 9: s.tp_options = tiny_default().tp_options; break;
+            case 10: s.fsdp2 = tiny_default().fsdp2; break;
+            default: s.sgd = false, s.repeat = 1; break;
+            }
+            if (memcmp(&s, &t, sizeof s) == 0 || !fails(&s, order_seed)) continue;
+            t = s;
+            smaller = true;
+        }
+    }
+    return t;
+}
+
+static void print_plan(const Tiny *t)
+{
+    print_error("%s layers %u micro %lld x %u, pp %u (schedule %d x %u) dp_replicate %u dp_shard "
+                "%u tp %u\n",
+                t->gpt2 ? "gpt2" : "llama", t->layers, (long long)t->micro, t->microbatches, t->pp,
+                (int)t->pp_options.schedule, t->pp_options.chunks, t->dp_replicate, t->dp_shard,
+                t->tp);
+    print_error("  tp sequence %d loss_parallel %d keep %d share %d; ac %d; fsdp2 reshard %d to %u "
+                "root %d prefetch %u "
+                "defer %d; sgd %d dim %lld hidden %lld vocab %lld repeat %lld\n",
+                t->tp_options.sequence, t->tp_options.loss_parallel, t->tp_options.keep_gathered,
+                t->tp_options.share_gathers, (int)t->ac, (int)t->fsdp2.reshard_after_forward,
+                t->fsdp2.reshard_to, t->fsdp2.reshard_root, t->fsdp2.prefetch,
+                t->fsdp2.defer_grad_sync, t->sgd, (long long)t->dim, (long long)t->hidden,
+                (long long)t->vocab, (long long)t->repeat);
+}
+
+static void every_plan_computes_the_same(void **state)
+{
+    (void)state;
+    uint64_t seed = number_of("TANDEM_SEED", 20261121), n = number_of("TANDEM_PLANS", N_PLANS),
+             n_piped = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        Arena *arena = arena_new();
+        Tiny t = draw_plan(seed, i);
+        n_piped += t.pp > 1;
+        const char *fault = fault_of(&t, seed + i, arena);
+        if (fault[0]) {
+            print_error("plan %llu of seed %llu: %s\n", (unsigned long long)i,
+                        (unsigned long long)seed, fault);
+            Tiny small = shrink(t, seed + i);
+            print_plan(&small);
+            arena_free(arena);
+            fail();
+        }
+        arena_free(arena);
+    }
+    print_message("%llu plans of seed %llu, %llu of them pipelines\n", (unsigned long long)n,
+                  (unsigned long long)seed, (unsigned long long)n_piped);
+    assert_true(n < 50 || n_piped > n / 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_plan_computes_the_same)};
+    return cmocka_run_group_tests_name("random", tests, NULL, NULL);
+}

@@ -1,0 +1,191 @@
+/* Pipeline schedules: makespans and activation peaks against their closed forms (F = 1, B = 2 = I +
+ * W, shared between a rank's chunks), and schedules that must be refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "planner/passes/schedule.h"
+
+static Arena *arena;
+
+static int setup(void **state)
+{
+    (void)state;
+    arena = arena_new();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    arena_free(arena);
+    return 0;
+}
+
+/* End of each action's F, and of its input gradient, in quarters of a unit: exact for 1, 2 and 4
+ * chunks. */
+typedef struct Played {
+    uint32_t *forward, *backward;
+    uint32_t makespan;
+} Played;
+
+static uint32_t quarters(ActionKind kind, uint32_t chunks)
+{
+    return (kind == ACTION_B ? 8 : 4) / chunks;
+}
+
+/* When everything that the action needs is there; UINT32_MAX: not yet. */
+static uint32_t ready(const Schedule *s, const Played *p, const Action *a)
+{
+    uint32_t m = s->n_microbatches, at = a->stage * m + a->microbatch, when = 0;
+    if (a->kind == ACTION_F)
+        return a->stage == 0 ? 0 : p->forward[at - m] ? p->forward[at - m] : UINT32_MAX;
+    if (a->kind == ACTION_W) return p->backward[at] ? p->backward[at] : UINT32_MAX;
+    if (!p->forward[at]) return UINT32_MAX;
+    when = p->forward[at];
+    if (a->stage + 1 == s->n_stages) return when;
+    if (!p->backward[at + m]) return UINT32_MAX;
+    return p->backward[at + m] > when ? p->backward[at + m] : when;
+}
+
+static Played play(const Schedule *s, uint32_t chunks)
+{
+    size_t n = (size_t)s->n_stages * s->n_microbatches;
+    Played p = {arena_array(arena, n, 4), arena_array(arena, n, 4), 0};
+    uint32_t *at = arena_array(arena, s->n_ranks, 4), *clock = arena_array(arena, s->n_ranks, 4);
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (uint32_t r = 0; r < s->n_ranks; r++)
+            while (at[r] < s->of[r].n) {
+                const Action *a = &s->of[r].at[at[r]];
+                uint32_t from = ready(s, &p, a);
+                if (from == UINT32_MAX) break;
+                clock[r] = (from > clock[r] ? from : clock[r]) + quarters(a->kind, chunks);
+                uint32_t *end = a->kind == ACTION_F ? p.forward : p.backward;
+                if (a->kind != ACTION_W)
+                    end[a->stage * s->n_microbatches + a->microbatch] = clock[r];
+                if (clock[r] > p.makespan) p.makespan = clock[r];
+                at[r]++;
+                moved = true;
+            }
+    }
+    return p;
+}
+
+static double makespan(ScheduleKind kind, uint32_t p, uint32_t chunks, uint32_t m)
+{
+    Schedule s;
+    Diag d = diag_in(arena);
+    Loc here = {"schedule.lua", 1};
+    schedule_make(&s, kind, p, chunks, m, arena);
+    assert_true(schedule_check(&s, here, arena, &d));
+    return play(&s, chunks).makespan / 4.0;
+}
+
+static void published_makespans(void **state)
+{
+    (void)state;
+    assert_true(makespan(SCHEDULE_gpipe, 4, 1, 8) == 33);
+    assert_true(makespan(SCHEDULE_1f1b, 4, 1, 8) == 33);
+    assert_true(makespan(SCHEDULE_interleaved_1f1b, 4, 2, 8) == 28.5);
+    assert_true(makespan(SCHEDULE_interleaved_1f1b, 4, 4, 8) == 26.25);
+    assert_true(makespan(SCHEDULE_zb_h1, 4, 1, 8) == 27);
+    assert_true(makespan(SCHEDULE_gpipe, 8, 1, 32) == 117);
+    assert_true(makespan(SCHEDULE_1f1b, 8, 1, 32) == 117);
+    assert_true(makespan(SCHEDULE_interleaved_1f1b, 8, 2, 32) == 106.5);
+    assert_true(makespan(SCHEDULE_interleaved_1f1b, 8, 4, 32) == 101.25);
+    assert_true(makespan(SCHEDULE_zb_h1, 8, 1, 32) == 103);
+}
+
+/* overhead: GPipe, 1F1B (p-1)(F+B); interleaved /v; ZB-H1 (p-1)(F+B-2W). */
+static void closed_forms(void **state)
+{
+    (void)state;
+    for (uint32_t p = 2; p <= 8; p++)
+        for (uint32_t m = p; m <= 4 * p; m += p) {
+            assert_true(makespan(SCHEDULE_gpipe, p, 1, m) == 3.0 * m + 3.0 * (p - 1));
+            assert_true(makespan(SCHEDULE_1f1b, p, 1, m) == 3.0 * m + 3.0 * (p - 1));
+            assert_true(makespan(SCHEDULE_interleaved_1f1b, p, 2, m) == 3.0 * m + 1.5 * (p - 1));
+            if (m >= 2 * p) assert_true(makespan(SCHEDULE_zb_h1, p, 1, m) == 3.0 * m + (p - 1));
+        }
+}
+
+/* Forwards whose backward (or weight gradient, where it is apart) has not come: at most, in chunks.
+ */
+static uint32_t most_alive(const Schedule *s, uint32_t rank)
+{
+    uint32_t alive = 0, most = 0;
+    for (uint32_t i = 0; i < s->of[rank].n; i++) {
+        ActionKind kind = s->of[rank].at[i].kind;
+        alive += kind == ACTION_F;
+        if (alive > most) most = alive;
+        alive -= kind == ACTION_B || kind == ACTION_W;
+    }
+    return most;
+}
+
+static void activation_peaks(void **state)
+{
+    (void)state;
+    for (uint32_t p = 2; p <= 8; p++) {
+        uint32_t m = 4 * p;
+        Schedule s;
+        for (uint32_t r = 0; r < p; r++) {
+            schedule_make(&s, SCHEDULE_gpipe, p, 1, m, arena);
+            assert_int_equal(most_alive(&s, r), m);
+            schedule_make(&s, SCHEDULE_1f1b, p, 1, m, arena);
+            assert_int_equal(most_alive(&s, r), p - r);
+            schedule_make(&s, SCHEDULE_interleaved_1f1b, p, 3, m, arena);
+            assert_int_equal(most_alive(&s, r), 2 * (p - r - 1) + 2 * p + 1);
+            schedule_make(&s, SCHEDULE_zb_h1, p, 1, m, arena);
+            assert_int_equal(most_alive(&s, r), p);
+        }
+    }
+}
+
+static void every_schedule_ends(void **state)
+{
+    (void)state;
+    for (uint32_t p = 1; p <= 8; p++)
+        for (uint32_t m = 1; m < 20; m++) {
+            makespan(SCHEDULE_gpipe, p, 1, m);
+            makespan(SCHEDULE_1f1b, p, 1, m);
+            makespan(SCHEDULE_zb_h1, p, 1, m);
+            if (m % p == 0) makespan(SCHEDULE_interleaved_1f1b, p, 2, m);
+        }
+}
+
+static void bad_schedules(void **state)
+{
+    (void)state;
+    Loc here = {"schedule.lua", 7};
+    Schedule s;
+    Diag d = diag_in(arena);
+    schedule_make(&s, SCHEDULE_1f1b, 2, 1, 2, arena);
+    Action swapped = s.of[1].at[0];
+    s.of[1].at[0] = s.of[1].at[1], s.of[1].at[1] = swapped; /* backward before forward */
+    assert_false(schedule_check(&s, here, arena, &d));
+    assert_string_equal(d.items.at[0].rule, "schedule-stuck");
+    assert_non_null(strstr(d.items.at[0].text, "rank 0"));
+    schedule_make(&s, SCHEDULE_gpipe, 2, 1, 2, arena);
+    s.of[0].n--; /* the last backward is missing */
+    assert_false(schedule_check(&s, here, arena, &d));
+    assert_string_equal(d.items.at[1].rule, "schedule-incomplete");
+    schedule_make(&s, SCHEDULE_gpipe, 2, 1, 2, arena);
+    s.of[0].at[1] = s.of[0].at[0]; /* twice the same */
+    assert_false(schedule_check(&s, here, arena, &d));
+    assert_string_equal(d.items.at[2].rule, "schedule-incomplete");
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {TEST(published_makespans), TEST(closed_forms),
+                                       TEST(activation_peaks), TEST(every_schedule_ends),
+                                       TEST(bad_schedules)};
+    return cmocka_run_group_tests_name("schedule", tests, NULL, NULL);
+}
