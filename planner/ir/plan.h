@@ -110,7 +110,7 @@ typedef struct StepInfo {
     uint32_t n_microbatches; /* micro-steps a step */
     int64_t global_batch, micro_batch,
         seq;              /* sequences a step; sequences a micro-step in ALL; tokens */
-    double global_tokens; /* tokens a step that enter the loss */
+    double global_tokens; /* tokens a step, also those whose label is ignored */
     uint64_t seed;
 } StepInfo;
 

@@ -40,7 +40,7 @@ typedef struct GradState {
 } GradState;
 
 typedef struct UnitState {
-    BufferId rest, rest_cast; /* at rest; the same in the dtype of use (NULL: same dtype) */
+    BufferId rest;            /* at rest */
     BufferId m, v, grad;      /* optimizer state, gradient accumulator at rest (or whole) */
     BufferId gathered;        /* resident weights; 0: not gathered */
     BufferId kept;            /* reshard to n: my slice of the gathered weights */

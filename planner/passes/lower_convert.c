@@ -93,12 +93,43 @@ static BufferId scatter(Lower *l, BufferId from, AxisSet axes, int d, NodeId ori
                      origin);
 }
 
-static BufferId cut(Lower *l, BufferId from, AxisSet axes, int d, DealId deal, NodeId origin)
+/* How `parts` ranks share dimension d: the tensor's own deal, the equal one, or the last part
+ * short. */
+static DealId deal_for(Lower *l, BufferId from, int d, uint32_t parts)
+{
+    TensorId t = l->p->buffers.at[from].tensor;
+    DealId own = t ? l->g->tensors.at[t].deal[d] : 0;
+    int64_t size = lower_shape(l, from)->dim[d];
+    if (size % parts == 0) return 0;
+    return own ? own : deal_ceil(&l->g->deals, l->arena, size, parts);
+}
+
+static BufferId cut(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin)
 {
     Shape to = *lower_shape(l, from);
+    uint32_t parts = mesh_size(&l->plan->mesh, axes);
+    to.deal[d] = deal_for(l, from, d, parts);
     set_axes(l, &to.layout, axes, SPLIT(d));
-    to.deal[d] = deal;
-    return local_step(l, OP_slice, from, &to, d, mesh_size(&l->plan->mesh, axes), false, origin);
+    return local_step(l, OP_slice, from, &to, d, parts, false, origin);
+}
+
+/* SPLIT(c) -> SPLIT(d): every rank sends each peer its part of d, and gets its own part of all of
+ * c. Uneven parts do not fit into equal messages: those are gathered and cut. */
+static BufferId exchange(Lower *l, BufferId from, AxisSet axes, int c, int d, NodeId origin,
+                         Category category)
+{
+    Shape to = *lower_shape(l, from);
+    uint32_t parts = mesh_size(&l->plan->mesh, axes);
+    if (to.deal[c] || to.dim[d] % parts != 0)
+        return cut(l, gather(l, from, axes, c, origin, category), axes, d, origin);
+    if (outer_elements(l, &to, d) != 1)
+        from = local_step(l, OP_pack, from, &to, d, parts, true, origin);
+    set_axes(l, &to.layout, axes, SPLIT(d));
+    bool direct = outer_elements(l, &to, c) == 1;
+    BufferId out = like(l, from, &to, direct ? category : CATEGORY_communication);
+    l->p->buffers.at[out].packed = !direct;
+    comm_step(l, OP_all_to_all, axes, from, out, REDUCE_none, d, origin);
+    return direct ? out : local_step(l, OP_unpack, out, &to, c, parts, false, origin);
 }
 
 /* The axes whose change from `a` to `b` is `change`, with the same dimension (or reduction) as the
@@ -117,31 +148,44 @@ static AxisSet axes_of(const Lower *l, const Layout *a, const Layout *b, Change 
     return axes;
 }
 
+static BufferId reduce(Lower *l, BufferId from, AxisSet axes, int8_t partial, NodeId origin,
+                       Category category)
+{
+    Shape s = *lower_shape(l, from);
+    set_axes(l, &s.layout, axes, WHOLE);
+    Reduce kind = partial == PARTIAL_MAX ? REDUCE_max : REDUCE_sum;
+    return comm_step(l, OP_all_reduce, axes, from, like(l, from, &s, category), kind, -1, origin);
+}
+
+/* One change over all the axes that ask for it alike; `key` is the dimension, or the kind of sum.
+ */
+static BufferId change(Lower *l, Change what, BufferId from, AxisSet axes, int8_t key,
+                       NodeId origin, Category category)
+{
+    int8_t is = lower_shape(l, from)->layout.on[__builtin_ctz(axes)];
+    switch (what) {
+    case CHANGE_slice: return cut(l, from, axes, layout_dim(key), origin);
+    case CHANGE_reduce_scatter: return scatter(l, from, axes, layout_dim(key), origin, category);
+    case CHANGE_all_reduce: return reduce(l, from, axes, key, origin, category);
+    case CHANGE_all_to_all:
+        return exchange(l, from, axes, layout_dim(is), layout_dim(key), origin, category);
+    case CHANGE_all_gather: return gather(l, from, axes, layout_dim(key), origin, category);
+    case CHANGE_nothing:
+    case CHANGE_impossible: break;
+    }
+    assert(!"a change");
+    return from;
+}
+
 BufferId lower_convert(Lower *l, BufferId from, const Layout *to, NodeId origin, Category category)
 {
     static const Change order[] = {CHANGE_slice, CHANGE_reduce_scatter, CHANGE_all_reduce,
-                                   CHANGE_all_gather};
-    TensorId t = l->p->buffers.at[from].tensor;
+                                   CHANGE_all_to_all, CHANGE_all_gather};
+    int8_t key;
+    AxisSet axes;
     for (size_t k = 0; k < sizeof order / sizeof order[0]; k++)
-        for (;;) {
-            int8_t key;
-            AxisSet axes = axes_of(l, &lower_shape(l, from)->layout, to, order[k], &key);
-            if (!axes) break;
-            int d = layout_is_split(key) ? layout_dim(key) : -1;
-            if (order[k] == CHANGE_slice)
-                from = cut(l, from, axes, d, t ? l->g->tensors.at[t].deal[d] : 0, origin);
-            else if (order[k] == CHANGE_reduce_scatter)
-                from = scatter(l, from, axes, d, origin, category);
-            else if (order[k] == CHANGE_all_gather)
-                from = gather(l, from, axes, d, origin, category);
-            else {
-                Shape s = *lower_shape(l, from);
-                set_axes(l, &s.layout, axes, WHOLE);
-                Reduce reduce = key == PARTIAL_MAX ? REDUCE_max : REDUCE_sum;
-                from = comm_step(l, OP_all_reduce, axes, from, like(l, from, &s, category), reduce,
-                                 -1, origin);
-            }
-        }
+        while ((axes = axes_of(l, &lower_shape(l, from)->layout, to, order[k], &key)))
+            from = change(l, order[k], from, axes, key, origin, category);
     assert(layout_equal(&lower_shape(l, from)->layout, to));
     return from;
 }

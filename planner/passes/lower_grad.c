@@ -80,10 +80,18 @@ static void merge(Lower *l, TensorId grad, BufferId part, NodeId origin)
 {
     Layout layout = lower_shape(l, part)->layout;
     Version *sum = find_sum(l, grad, &layout);
-    if (!sum)
+    if (!sum) {
         add_sum(l, grad, part);
-    else
-        emit_pass(l, part, writable(l, grad, sum, origin), true, origin);
+        return;
+    }
+    if (sum->buffer == part) { /* x + x: the same gradient twice */
+        BufferId own = grad_buffer(l, grad, &layout);
+        emit_pass(l, part, own, false, origin);
+        find_sum(l, grad, &layout)->buffer = own;
+        emit_pass(l, part, own, true, origin);
+        return;
+    }
+    emit_pass(l, part, writable(l, grad, sum, origin), true, origin);
 }
 
 /* The last contribution is there: one value in the layout in use. */

@@ -56,6 +56,26 @@ static BufferId persistent(Lower *l, UnitId u, DType dtype, Category category)
     return b;
 }
 
+/* The unit at rest, in the dtype in which it is used. */
+static BufferId in_use_dtype(Lower *l, UnitId u, Category category)
+{
+    const Unit *unit = &l->g->units.at[u];
+    BufferId rest = l->units[u].rest;
+    DType use = lower_dtype(l, unit->dtype);
+    if (use == l->p->buffers.at[rest].dtype) return rest;
+    Shape shape = flat(l, unit->padded, unit->shard, 0);
+    BufferId cast = lower_buffer(l, &shape, use, category);
+    l->p->buffers.at[cast].unit = u;
+    Emit e = {.op = OP_cast,
+              .stream = STREAM_compute,
+              .unit = u,
+              .n_in = 1,
+              .n_out = 1,
+              .arg = {rest, cast}};
+    lower_emit(l, &e);
+    return cast;
+}
+
 void lower_units_start(Lower *l)
 {
     bool adamw = l->job->config->optimizer.kind == OPTIMIZER_adamw;
@@ -70,33 +90,16 @@ void lower_units_start(Lower *l)
         s->m = persistent(l, u, rest, CATEGORY_optimizer);
         s->v = persistent(l, u, rest, CATEGORY_optimizer);
     }
-    for (UnitId u = 1; u < l->g->units.n; u++) {
-        if (!lower_unit_is_mine(l, u)) continue;
-        const Unit *unit = &l->g->units.at[u];
-        UnitState *s = &l->units[u];
-        s->rest_cast = s->rest;
-        DType use = lower_dtype(l, unit->dtype);
-        if (use != l->p->buffers.at[s->rest].dtype) {
-            Shape shape = flat(l, unit->padded, unit->shard, 0);
-            s->rest_cast = lower_buffer(l, &shape, use, CATEGORY_parameter);
-            l->p->buffers.at[s->rest_cast].unit = u;
-            Emit e = {.op = OP_cast,
-                      .stream = STREAM_compute,
-                      .unit = u,
-                      .n_in = 1,
-                      .n_out = 1,
-                      .arg = {s->rest, s->rest_cast}};
-            lower_emit(l, &e);
-        }
-        if (!unit->shard) s->gathered = s->rest_cast;
-    }
+    for (UnitId u = 1; u < l->g->units.n; u++)
+        if (lower_unit_is_mine(l, u) && !l->g->units.at[u].shard)
+            l->units[u].gathered = in_use_dtype(l, u, CATEGORY_parameter); /* whole: once a step */
 }
 
 static void gather(Lower *l, UnitId u, bool backward)
 {
     const Unit *unit = &l->g->units.at[u];
     UnitState *s = &l->units[u];
-    BufferId from = backward && s->kept ? s->kept : s->rest_cast;
+    BufferId from = backward && s->kept ? s->kept : in_use_dtype(l, u, CATEGORY_communication);
     Shape whole = flat(l, unit->padded, 0, 0);
     s->gathered = lower_buffer(l, &whole, l->p->buffers.at[from].dtype, CATEGORY_gathered);
     l->p->buffers.at[s->gathered].unit = u;

@@ -22,6 +22,9 @@ bool pass_flatten(Job *job);   /* order and offsets of parameters in their units
 bool pass_lower(Job *job);     /* programs, collectives by the one rule */
 bool pass_memory(Job *job);    /* offsets */
 
+/* The graph's structure after a pass; reports "graph-structure". */
+bool check_graph(const Job *job, const char *pass);
+
 /* The module that is an FSDP unit of its own and holds `module`; 0: the root. */
 ModuleId unit_module(const Graph *g, ModuleId module);
 bool unit_is_root(const Graph *g, UnitId unit);

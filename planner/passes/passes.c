@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "planner/ir/verify.h"
 #include "planner/passes/pass.h"
 
 static const char *const nothing[] = {NULL};
@@ -219,6 +218,7 @@ Plan *passes_compile(const Config *config, Graph *graph, const LowerOptions *opt
             bool ok = pass->run(&job);
             assert(ok || d->n_errors > before);
             (void)ok;
+            if (ok) check_graph(&job, pass->name);
             arena_reset(job.scratch);
         }
         if (stop_after && strcmp(stop_after, pass->name) == 0) break;

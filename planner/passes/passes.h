@@ -38,8 +38,8 @@ extern const Pass *const passes_list;
 extern const uint32_t passes_count;
 
 /* Compiles. `stop_after`: NULL, or the name of the pass after which to stop (`show --after`); the
- * plan then has graph and maybe programs. With `verify_each` the structural proofs run after
- * lowering passes. The graph is taken over by the plan. NULL when there were errors. */
+ * plan then has graph and maybe programs. The graph is taken over by the plan; after each pass its
+ * structure is checked ("graph-structure", an internal error). NULL when there were errors. */
 Plan *passes_compile(const Config *config, Graph *graph, const LowerOptions *options,
                      const char *stop_after, Arena *arena, Diag *d);
 

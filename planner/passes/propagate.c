@@ -35,10 +35,13 @@ static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, 
     int8_t made = op_axis_layout(n->op, b, n->n_in + j, n->split[axis]);
     bool fixed = out->use_is_fixed && job->plan->mesh.axis[axis].name == AXIS_tp;
     if (!fixed) out->use.on[axis] = layout_is_split(made) ? made : (int8_t)WHOLE;
+    if (layout_is_split(made)) { /* also when it is gathered at once: it is made in these parts */
+        DealId *deal = &out->deal[layout_dim(made)];
+        if (!*deal) *deal = deal_of_letter(g, n, b, n->split[axis]);
+    }
     int8_t on = out->use.on[axis];
     if (!layout_is_split(on)) return true;
     int d = layout_dim(on);
-    if (!out->deal[d]) out->deal[d] = deal_of_letter(g, n, b, b->letter[n->n_in + j][d]);
     Shape s = {.n_dims = out->n_dims, .layout = out->use};
     uint32_t parts = shape_parts(&s, &job->plan->mesh, d);
     if (out->deal[d] || out->dim[d] % parts == 0) return true;

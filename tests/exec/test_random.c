@@ -55,6 +55,7 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
         t.dp_shard = sizes[draw(&d, 6)], t.tp = 1u << draw(&d, 3);
     } while (t.pp * t.dp_replicate * t.dp_shard * t.tp > MOST_RANKS);
     t.gpt2 = draw(&d, 2);
+    t.variant = draw(&d, 2) ? TINY_plain : (TinyVariant)draw(&d, TINY_VARIANTS);
     t.layers = 1 + draw(&d, 3);
     t.repeat = 1 + draw(&d, 2);
     t.dim = 10 + draw(&d, 5);
@@ -125,7 +126,7 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
             case 5: s.microbatches = s.pp_options.chunks > 1 ? s.pp : 1; break;
             case 6: s.micro = 1; break;
             case 7: s.ac = AC_none; break;
-            case 8: s.gpt2 = false; break;
+            case 8: s.gpt2 = false, s.variant = TINY_plain; break;
             case 9: s.tp_options = tiny_default().tp_options; break;
             case 10: s.fsdp2 = tiny_default().fsdp2; break;
             default: s.sgd = false, s.repeat = 1; break;
@@ -140,11 +141,12 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
 
 static void print_plan(const Tiny *t)
 {
-    print_error("%s layers %u micro %lld x %u, pp %u (schedule %d x %u) dp_replicate %u dp_shard "
+    print_error("%s variant %d layers %u micro %lld x %u, pp %u (schedule %d x %u) dp_replicate %u "
+                "dp_shard "
                 "%u tp %u\n",
-                t->gpt2 ? "gpt2" : "llama", t->layers, (long long)t->micro, t->microbatches, t->pp,
-                (int)t->pp_options.schedule, t->pp_options.chunks, t->dp_replicate, t->dp_shard,
-                t->tp);
+                t->gpt2 ? "gpt2" : "llama", (int)t->variant, t->layers, (long long)t->micro,
+                t->microbatches, t->pp, (int)t->pp_options.schedule, t->pp_options.chunks,
+                t->dp_replicate, t->dp_shard, t->tp);
     print_error("  tp sequence %d loss_parallel %d keep %d share %d; ac %d; fsdp2 reshard %d to %u "
                 "root %d prefetch %u "
                 "defer %d; sgd %d dim %lld hidden %lld vocab %lld repeat %lld\n",

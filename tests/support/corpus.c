@@ -92,7 +92,8 @@ const char *corpus_name(const Tiny *t, Arena *arena)
     static const char *const reshard[] = {"true", "false", "to"};
     return arena_print(
         arena,
-        "%s layers %u micro-batches %u dp_replicate %u dp_shard %u tp %u%s%s%s%s ac %s reshard %s%s "
+        "%s layers %u micro-batches %u dp_replicate %u dp_shard %u tp %u%s%s%s%s ac %s reshard "
+        "%s%s "
         "prefetch %u%s%s",
         t->gpt2 ? "gpt2" : "llama", t->layers, t->microbatches, t->dp_replicate, t->dp_shard, t->tp,
         t->tp_options.sequence ? " sequence" : "", t->tp_options.loss_parallel ? "" : " whole-loss",

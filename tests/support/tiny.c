@@ -140,14 +140,16 @@ static TensorId attention(Build *b, TensorId x)
 static TensorId feed_forward(Build *b, TensorId x)
 {
     int64_t d = b->t->dim, f = b->t->hidden;
-    TensorId h = project(b, OP_linear, "w1", x, DIMS(d, f), TP_column, 1);
+    TpStyle column = b->t->variant == TINY_row_only ? TP_none : TP_column;
+    TpStyle row = b->t->variant == TINY_column_only ? TP_none : TP_row;
+    TensorId h = project(b, OP_linear, "w1", x, DIMS(d, f), column, 1);
     if (b->t->gpt2) {
         h = op(b, OP_gelu, 1, h, 0, 0, NULL);
     } else {
-        TensorId up = project(b, OP_linear, "w3", x, DIMS(d, f), TP_column, 1);
+        TensorId up = project(b, OP_linear, "w3", x, DIMS(d, f), column, 1);
         h = op(b, OP_mul, 2, op(b, OP_silu, 1, h, 0, 0, NULL), up, 0, NULL);
     }
-    return project(b, OP_linear, "w2", h, DIMS(f, d), TP_row, 1);
+    return project(b, OP_linear, "w2", h, DIMS(f, d), row, 1);
 }
 
 static TensorId block(Build *b, ModuleId root, uint32_t i, TensorId x)
@@ -160,13 +162,14 @@ static TensorId block(Build *b, ModuleId root, uint32_t i, TensorId x)
         module(b, arena_print(b->arena, "%s.attention", path), "attention", blk, i + 1, false);
     h = attention(b, h);
     b->module = blk;
-    x = op(b, OP_add, 2, x, h, 0, NULL);
-    h = norm(b, "ffn_norm", x);
+    TensorId residual = op(b, OP_add, 2, x, h, 0, NULL);
+    h = norm(b, "ffn_norm", b->t->variant == TINY_parallel ? x : residual);
     b->module =
         module(b, arena_print(b->arena, "%s.feed_forward", path), "module", blk, i + 1, false);
     h = feed_forward(b, h);
     b->module = blk;
-    return op(b, OP_add, 2, x, h, 0, NULL);
+    x = op(b, OP_add, 2, residual, h, 0, NULL);
+    return b->t->variant == TINY_doubled ? op(b, OP_add, 2, x, x, 0, NULL) : x;
 }
 
 static void loss(Build *b, TensorId z, TensorId labels, double tokens)

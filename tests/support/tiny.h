@@ -5,7 +5,18 @@
 
 #include "planner/passes/passes.h"
 
+/* Topologies that Llama and GPT-2 lack. */
+typedef enum TinyVariant {
+    TINY_plain,
+    TINY_parallel,    /* attention and feed-forward read the same residual (GPT-NeoX) */
+    TINY_doubled,     /* x + x after each block: one value read twice by one op */
+    TINY_column_only, /* feed-forward: column linears without the row linear */
+    TINY_row_only,    /* ... and the other way round: their activations change dimension */
+    TINY_VARIANTS
+} TinyVariant;
+
 typedef struct Tiny {
+    TinyVariant variant;
     bool gpt2; /* layernorm, gelu, learned positions, biases, tied head; else Llama */
     uint32_t layers;
     int64_t dim, groups, repeat, head_dim, hidden, vocab, seq;
