@@ -36,6 +36,7 @@ static void keep_worst(VerifyResult *worst, const VerifyResult *one)
         worst->worst_tensor = one->worst_tensor;
     worst->worst_gradient = fmax(worst->worst_gradient, one->worst_gradient);
     worst->worst_parameter = fmax(worst->worst_parameter, one->worst_parameter);
+    worst->worst_state = fmax(worst->worst_state, one->worst_state);
     worst->norm_error = fmax(worst->norm_error, one->norm_error);
     worst->loss_error = fmax(worst->loss_error, one->loss_error);
     worst->n_tensors = one->n_tensors;
@@ -69,6 +70,7 @@ static void report(Cli *cli, const PlanFile *file, const VerifyResult *r, bool p
         json_number(cli->json, "tolerance", tolerance);
         json_number(cli->json, "worst_gradient", r->worst_gradient);
         json_number(cli->json, "worst_parameter", r->worst_parameter);
+        json_number(cli->json, "worst_state", r->worst_state);
         json_number(cli->json, "norm_error", r->norm_error);
         json_number(cli->json, "loss_error", r->loss_error);
         json_text(cli->json, "worst_tensor", r->worst_tensor);
@@ -90,7 +92,8 @@ static void report(Cli *cli, const PlanFile *file, const VerifyResult *r, bool p
               passes_text(cli->arena, &file->config), ORDER_SEEDS);
     str_print(out, "gradients   worst relative difference %.2e over %" PRIu32 " tensors (%s)\n",
               r->worst_gradient, r->n_tensors, r->worst_tensor != NULL ? r->worst_tensor : "none");
-    str_print(out, "updates     worst relative difference %.2e\n", r->worst_parameter);
+    str_print(out, "updates     worst relative difference %.2e of weights, %.2e of moments\n",
+              r->worst_parameter, r->worst_state);
     str_print(out, "scalars     gradient norm %.2e, loss %.2e\n", r->norm_error, r->loss_error);
     str_print(out, "memory      highest byte touched %s of %s predicted\n",
               str_count(cli->arena, r->highest_touched), str_count(cli->arena, r->predicted_bytes));

@@ -52,6 +52,7 @@ DataSource *data_synthetic(uint64_t seed, int64_t vocab, double ignored_fraction
  * for rounding.) False with verify-mismatch (FAULT_threshold) beyond the tolerance. */
 typedef struct VerifyResult {
     double worst_gradient, worst_parameter, norm_error, loss_error;
+    double worst_state; /* of the optimizer's moments */
     const char *worst_tensor;
     uint32_t n_tensors;
     uint64_t highest_touched, predicted_bytes; /* of the rank where they differ most */

@@ -1,6 +1,7 @@
 /* The parallel oracle: one step of a plan against one step of the same model on one rank. Every
- * gradient is read from the accumulators and every weight from where it rests, on every rank that
- * holds a piece of it, replicas included. */
+ * gradient is read from the accumulators, every weight and every moment of the optimizer from where
+ * it rests, on every rank that holds a piece of it, replicas included. (After one step of Adam the
+ * weights hardly show a wrong scale; the moments show it in full.) */
 #include <assert.h>
 #include <float.h>
 #include <math.h>
@@ -20,15 +21,27 @@ typedef struct Side {
     double loss, norm;
 } Side;
 
+typedef enum Kind {
+    KIND_gradient,
+    KIND_parameter,
+    KIND_first_moment,
+    KIND_second_moment,
+    KINDS
+} Kind;
+
 /* Values of the reference, whole; what the plan's ranks hold is compared with it piece by piece. */
+typedef struct Values {
+    double *at;
+    bool *seen;
+    bool there;   /* the reference has them */
+    double max;   /* of the reference */
+    double error; /* largest difference */
+    Rank rank;    /* on which rank */
+} Values;
 typedef struct Whole {
     const char *name;
     uint64_t n;
-    double *gradient, *parameter;
-    bool *seen_gradient, *seen_parameter;
-    double max_gradient, max_parameter;     /* of the reference */
-    double error_gradient, error_parameter; /* largest difference */
-    Rank rank_gradient, rank_parameter;     /* on which rank */
+    Values of[KINDS];
 } Whole;
 
 typedef struct Compare {
@@ -38,7 +51,8 @@ typedef struct Compare {
     const void *at;       /* memory of the buffer that is walked */
     DType dtype;
     Rank rank;
-    bool is_gradient, is_reference;
+    Kind kind;
+    bool is_reference;
 } Compare;
 
 static double value_at(const Compare *c, uint64_t i)
@@ -46,24 +60,21 @@ static double value_at(const Compare *c, uint64_t i)
     return c->dtype == DT_f64 ? ((const double *)c->at)[i] : (double)((const float *)c->at)[i];
 }
 
-static void keep(Compare *c, Whole *w, uint64_t global, double x)
+static void keep(Values *v, uint64_t global, double x)
 {
-    double *to = c->is_gradient ? w->gradient : w->parameter;
-    double *largest = c->is_gradient ? &w->max_gradient : &w->max_parameter;
-    to[global] = x;
-    if (!(fabs(x) <= *largest)) *largest = fabs(x);
+    v->at[global] = x;
+    v->there = true;
+    if (!(fabs(x) <= v->max)) v->max = fabs(x);
 }
 
-static void compare(Compare *c, Whole *w, uint64_t global, double x)
+static void compare(const Compare *c, Values *v, uint64_t global, double x)
 {
-    const double *reference = c->is_gradient ? w->gradient : w->parameter;
-    double *error = c->is_gradient ? &w->error_gradient : &w->error_parameter;
-    double difference = fabs(x - reference[global]);
+    double difference = fabs(x - v->at[global]);
     if (isnan(difference)) difference = INFINITY;
-    (c->is_gradient ? w->seen_gradient : w->seen_parameter)[global] = true;
-    if (difference <= *error) return;
-    *error = difference;
-    *(c->is_gradient ? &w->rank_gradient : &w->rank_parameter) = c->rank;
+    v->seen[global] = true;
+    if (difference <= v->error) return;
+    v->error = difference;
+    v->rank = c->rank;
 }
 
 static void visit(void *self, const FlatRun *run)
@@ -74,10 +85,22 @@ static void visit(void *self, const FlatRun *run)
     for (uint64_t i = 0; i < run->n; i++) {
         double x = value_at(c, run->at + i);
         if (c->is_reference)
-            keep(c, w, run->global + i, x);
+            keep(&w->of[c->kind], run->global + i, x);
         else
-            compare(c, w, run->global + i, x);
+            compare(c, &w->of[c->kind], run->global + i, x);
     }
+}
+
+/* KINDS: none of them. A unit's first moment lies before its second. */
+static Kind kind_of(const Buffer *buffer, UnitId *moment_of)
+{
+    if (!flat_is_home(buffer)) return KINDS;
+    if (buffer->category == CATEGORY_gradient) return KIND_gradient;
+    if (buffer->category == CATEGORY_parameter) return KIND_parameter;
+    if (buffer->category != CATEGORY_optimizer) return KINDS;
+    bool second = *moment_of == buffer->unit;
+    *moment_of = buffer->unit;
+    return second ? KIND_second_moment : KIND_first_moment;
 }
 
 static void visit_all(Compare *c, Arena *scratch)
@@ -86,12 +109,11 @@ static void visit_all(Compare *c, Arena *scratch)
     Backend *backend = c->side->backend;
     for (Rank r = 0; r < plan->mesh.n_ranks; r++) {
         const Program *p = plan_program(plan, r);
+        UnitId moment_of = 0;
         for (BufferId b = 1; b < p->buffers.n; b++) {
             const Buffer *buffer = &p->buffers.at[b];
-            bool is_gradient = buffer->category == CATEGORY_gradient;
-            if (!flat_is_home(buffer)) continue;
-            if (!is_gradient && buffer->category != CATEGORY_parameter) continue;
-            c->is_gradient = is_gradient;
+            c->kind = kind_of(buffer, &moment_of);
+            if (c->kind == KINDS) continue;
             c->rank = r;
             c->dtype = buffer->dtype;
             c->at = backend->memory(backend, r, b);
@@ -181,10 +203,10 @@ static bool find_twins(Verify *v)
         w->name = tensor->name;
         w->n = 1;
         for (int d = 0; d < tensor->n_dims; d++) w->n *= (uint64_t)tensor->dim[d];
-        w->gradient = arena_array(v->arena, w->n, sizeof(double));
-        w->parameter = arena_array(v->arena, w->n, sizeof(double));
-        w->seen_gradient = arena_array(v->arena, w->n, sizeof(bool));
-        w->seen_parameter = arena_array(v->arena, w->n, sizeof(bool));
+        for (int k = 0; k < KINDS; k++) {
+            w->of[k].at = arena_array(v->arena, w->n, sizeof(double));
+            w->of[k].seen = arena_array(v->arena, w->n, sizeof(bool));
+        }
         v->result->n_tensors++;
     }
     Loc none = {NULL, 0};
@@ -204,14 +226,17 @@ static bool find_twins(Verify *v)
 
 /* ---- after ---- */
 
+static const char *const kind_names[KINDS] = {"gradient", "value", "first moment", "second moment"};
+
 static bool check_seen(const Verify *v, const Whole *w)
 {
     Loc none = {NULL, 0};
-    for (uint64_t i = 0; i < w->n; i++)
-        if (!w->seen_gradient[i] || !w->seen_parameter[i])
-            return diag_error(v->d, FAULT_threshold, "verify-mismatch", none,
-                              "%s: no rank holds the %s of element %llu", w->name,
-                              w->seen_gradient[i] ? "value" : "gradient", (unsigned long long)i);
+    for (int k = 0; k < KINDS; k++)
+        for (uint64_t i = 0; w->of[k].there && i < w->n; i++)
+            if (!w->of[k].seen[i])
+                return diag_error(v->d, FAULT_threshold, "verify-mismatch", none,
+                                  "%s: no rank holds the %s of element %llu", w->name,
+                                  kind_names[k], (unsigned long long)i);
     return true;
 }
 
@@ -236,31 +261,40 @@ static void check_value(const Verify *v, const char *what, double error, Rank ra
                rank, error, v->tolerance);
 }
 
+/* Gradients, and the moments that they become, are measured against the largest of all tensors too.
+ */
+static void judge_tensor(Verify *v, const Whole *w, const double largest[KINDS], double *worst)
+{
+    VerifyResult *result = v->result;
+    double *of_result[KINDS] = {&result->worst_gradient, &result->worst_parameter,
+                                &result->worst_state, &result->worst_state};
+    for (int k = 0; k < KINDS; k++) {
+        const Values *at = &w->of[k];
+        double least = k == KIND_parameter
+                           ? 0
+                           : largest[k] * (k == KIND_second_moment ? gradient_floor * gradient_floor
+                                                                   : gradient_floor);
+        double error = ratio(at->error, fmax(at->max, least));
+        if (error > *of_result[k]) *of_result[k] = error;
+        if (error > *worst) {
+            *worst = error;
+            result->worst_tensor = arena_dup(v->arena, w->name);
+        }
+        check_value(v, arena_print(v->arena, "%s of %s", kind_names[k], w->name), error, at->rank);
+    }
+    check_seen(v, w);
+}
+
 static bool judge(Verify *v)
 {
     const Graph *g = &v->reference.plan->graph;
     VerifyResult *result = v->result;
     uint32_t errors = v->d->n_errors;
-    double largest = 0, worst = -1;
+    double largest[KINDS] = {0}, worst = -1;
     for (TensorId t = 1; t < g->tensors.n; t++)
-        if (v->whole[t].max_gradient > largest) largest = v->whole[t].max_gradient;
-    for (TensorId t = 1; t < g->tensors.n; t++) {
-        const Whole *w = &v->whole[t];
-        if (w->name == NULL) continue;
-        double gradient = ratio(w->error_gradient, fmax(w->max_gradient, gradient_floor * largest));
-        double parameter = ratio(w->error_parameter, w->max_parameter);
-        if (gradient > result->worst_gradient) result->worst_gradient = gradient;
-        if (parameter > result->worst_parameter) result->worst_parameter = parameter;
-        if (fmax(gradient, parameter) > worst) {
-            worst = fmax(gradient, parameter);
-            result->worst_tensor = arena_dup(v->arena, w->name);
-        }
-        check_seen(v, w);
-        check_value(v, arena_print(v->arena, "gradient of %s", w->name), gradient,
-                    w->rank_gradient);
-        check_value(v, arena_print(v->arena, "%s after the step", w->name), parameter,
-                    w->rank_parameter);
-    }
+        for (int k = 0; k < KINDS; k++) largest[k] = fmax(largest[k], v->whole[t].of[k].max);
+    for (TensorId t = 1; t < g->tensors.n; t++)
+        if (v->whole[t].name) judge_tensor(v, &v->whole[t], largest, &worst);
     result->norm_error = relative(v->plan.norm, v->reference.norm);
     result->loss_error = relative(v->plan.loss, v->reference.loss);
     check_value(v, "the gradient norm", result->norm_error, 0);

@@ -74,6 +74,8 @@ static void each(bool gpt2, bool shard)
                         t.tp_options.sequence = sequence;
                         t.ac = (AcMode)ac;
                         t.microbatches = m;
+                        t.micro = 1 + seed % 2; /* with 2, a split sequence is not outermost */
+                        t.repeat = 1 + seed / 2 % 2;
                         check(&t, seed++);
                     }
 }

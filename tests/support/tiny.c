@@ -34,7 +34,8 @@ Tiny tiny_default(void)
                   .pp_options = {.schedule = SCHEDULE_1f1b, .chunks = 1},
                   .tp_options = {.sequence = true, .loss_parallel = true, .share_gathers = true},
                   .fsdp2 = {.reshard_after_forward = RESHARD_true, .prefetch = 1},
-                  .compute = DT_f32};
+                  .compute = DT_f32,
+                  .clip = 1.0};
 }
 
 Tiny tiny_one_rank(const Tiny *t)
@@ -243,7 +244,7 @@ void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph)
                                     .beta2 = 0.95,
                                     .eps = 1e-8,
                                     .weight_decay = 0.1,
-                                    .clip_norm = 1.0};
+                                    .clip_norm = t->clip};
     config->seed = 7;
     uint32_t n = 0;
     if (t->pp > 1) config->passes[n++] = (PassConfig){.name = PASS_pp, .pp = t->pp_options};

@@ -29,6 +29,7 @@ typedef struct Tiny {
     AcMode ac;
     Fsdp2Options fsdp2;
     bool sgd;
+    double clip;   /* global-norm bound; 0: none */
     DType compute; /* DT_f32 unless set; parameters at rest and reductions are f32 */
 } Tiny;
 
