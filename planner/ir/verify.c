@@ -168,9 +168,11 @@ bool verify_fit(const Plan *plan, uint64_t device_bytes, uint64_t reserved_bytes
     while (rank + 1 < plan->mesh.n_ranks && plan->program_of[rank] != worst) rank++;
     uint64_t by[CATEGORY_COUNT] = {0};
     int most = CATEGORY_none;
-    for (BufferId b = 1; b < p->buffers.n; b++)
-        if (!p->buffers.at[b].parent && p->buffers.at[b].persistent)
-            by[p->buffers.at[b].category] += p->buffers.at[b].bytes;
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        const Buffer *at = &p->buffers.at[b];
+        if (!at->parent && at->persistent && at->category < CATEGORY_COUNT)
+            by[at->category] += at->bytes;
+    }
     uint64_t resident = 0;
     for (int c = 0; c < CATEGORY_COUNT; c++) {
         resident += by[c];

@@ -222,9 +222,11 @@ bool verify_structure_graph(Verifier *v)
         verify_report(v, RULE, 0, "the plan lacks its first shape, tensor, node or attributes");
         return false;
     }
-    uint32_t n_mb = plan->step.n_microbatches;
-    if (n_mb == 0 || (uint64_t)n_mb * v->g->tensors.n > UINT64_C(1) << 28)
-        verify_report(v, RULE, 0, "%u micro-batches", n_mb);
+    uint64_t n_mb = plan->step.n_microbatches, n_code = 0;
+    for (uint32_t i = 0; i < plan->programs.n; i++) n_code += plan->programs.at[i].code.n;
+    if (n_mb == 0 || n_mb > n_code || n_mb * v->g->tensors.n > UINT64_C(1) << 26)
+        verify_report(v, RULE, 0, "%llu micro-batches for %llu instructions",
+                      (unsigned long long)n_mb, (unsigned long long)n_code);
     check_deals(v);
     if (v->n_reported) return false;
     check_shapes(v);
@@ -236,11 +238,9 @@ bool verify_structure_graph(Verifier *v)
         verify_report(v, RULE, 0, "the plan has no program");
         return false;
     }
-    uint64_t most = 1;
-    for (uint32_t i = 0; i < plan->programs.n; i++) most += plan->programs.at[i].code.n;
-    if (plan->n_match > most)
+    if (plan->n_match > n_code + 1)
         verify_report(v, RULE, 0, "%u matches for %llu instructions", plan->n_match,
-                      (unsigned long long)most);
+                      (unsigned long long)n_code);
     for (Rank r = 0; r < plan->mesh.n_ranks; r++)
         if (plan->program_of[r] >= plan->programs.n) {
             verify_report(v, RULE, 0, "rank %u runs program %u of %u", r, plan->program_of[r],
