@@ -158,11 +158,9 @@ static Plan *collectives_plan(const Plan *plan, const Needs *needs, Arena *arena
     list_reserve_none(arena, &p.buffers);
     for (uint32_t i = 0; i < needs->collectives.n; i++) {
         const CollectiveNeed *need = &needs->collectives.at[i];
-        if (need->known_ps >= 0 || need->axes == 0) continue;
+        if (need->known_ps >= 0) continue;
         const Program *from = &plan->programs.at[need->program];
-        const Instr *in = program_instr(from, need->pc);
-        if (in->op == OP_send || in->op == OP_recv) continue;
-        add_collective(arena, from, in, &m->n_match, &p);
+        add_collective(arena, from, program_instr(from, need->pc), &m->n_match, &p);
     }
     list_push(arena, &m->programs, p);
     return m;
@@ -212,16 +210,14 @@ static Ps last_comer(const Durations *durations, uint32_t n_local, Pc pc)
     return least == INT64_MAX ? -1 : least;
 }
 
-static bool store_durations(const Plan *m, const Plan *plan, const Needs *needs,
-                            const Durations *durations, const char *backend, Store *store,
-                            const char *machine, Diag *d)
+static bool store_durations(const Plan *m, const Needs *needs, const Durations *durations,
+                            const char *backend, Store *store, const char *machine, Diag *d)
 {
     uint32_t n_local = durations->n / m->programs.at[0].code.n;
     Pc pc = 1;
     for (uint32_t i = 0; i < needs->collectives.n; i++) {
         const CollectiveNeed *need = &needs->collectives.at[i];
-        OpKind op = plan->programs.at[need->program].code.at[need->pc].op;
-        if (need->known_ps >= 0 || need->axes == 0 || op == OP_send || op == OP_recv) continue;
+        if (need->known_ps >= 0) continue;
         Ps times[REPEATS];
         uint32_t n = 0;
         for (uint32_t repeat = 0; repeat < REPEATS; repeat++, pc++) {
@@ -248,7 +244,7 @@ bool measure_collectives(const Plan *plan, const Needs *needs, Backend *backend,
     memset(&durations, 0, sizeof durations);
     bool fine = run_collectives(m, backend, arena, &durations, d);
     if (fine && store != NULL)
-        fine = store_durations(m, plan, needs, &durations, backend->name, store, machine, d);
+        fine = store_durations(m, needs, &durations, backend->name, store, machine, d);
     backend->close(backend);
     return fine;
 }

@@ -31,10 +31,12 @@ static void collect(const Plan *plan, uint32_t program, Arena *arena, Needs *nee
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = program_instr(p, pc);
         OpClass class_ = op_info(in->op)->class_;
+        /* Sends have no group to measure: the simulator's own model of a message serves. */
+        if (in->op == OP_send || in->op == OP_recv) continue;
         if (class_ == OP_CLASS_comm) {
             CollectiveNeed need = {.op = in->op,
                                    .axes = in->axes,
-                                   .n_ranks = in->axes == 0 ? 2 : mesh_size(&plan->mesh, in->axes),
+                                   .n_ranks = mesh_size(&plan->mesh, in->axes),
                                    .program = program,
                                    .pc = pc,
                                    .n = 1,
