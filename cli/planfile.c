@@ -177,6 +177,15 @@ static void add_pass(const PassConfig *pass, Str *out)
         }
         break;
     case PASS_ddp: str_print(out, "ddp(buckets of %g MiB)", pass->ddp.bucket_mib); break;
+    case PASS_zero: {
+        static const char *const names[] = {
+#define X(name) #name,
+            ZERO_STRATEGIES(X)
+#undef X
+        };
+        str_print(out, "zero(%s)", names[pass->zero.strategy]);
+        break;
+    }
     case PASS_NAME_COUNT: assert(!"a pass"); break;
     }
 }

@@ -8,8 +8,9 @@
 
 enum { MOST_NESTING = 8, MOST_PATH = 240 };
 static const char places_key[] = "tandem.places";
-static const char *const words[] = {"plan", "pp", "tp", "ac", "fsdp2", "ddp", "adamw", "sgd"};
-enum { N_WORDS = sizeof words / sizeof *words, FIRST_PASS = 1, FIRST_OPTIMIZER = 6 };
+static const char *const words[] = {"plan", "pp",   "tp",    "ac", "fsdp2",
+                                    "ddp",  "zero", "adamw", "sgd"};
+enum { N_WORDS = sizeof words / sizeof *words, FIRST_PASS = 1, FIRST_OPTIMIZER = 7 };
 
 const char *child_kind(lua_State *L, int index, Place *place)
 {
@@ -30,7 +31,10 @@ const char *child_kind(lua_State *L, int index, Place *place)
 /* `ac "full"` is short for ac { mode = "full" }, pp "gpipe" for pp { schedule = "gpipe" }. */
 static const char *short_key(const char *word)
 {
-    return strcmp(word, "ac") == 0 ? "mode" : strcmp(word, "pp") == 0 ? "schedule" : NULL;
+    return strcmp(word, "ac") == 0     ? "mode"
+           : strcmp(word, "pp") == 0   ? "schedule"
+           : strcmp(word, "zero") == 0 ? "strategy"
+                                       : NULL;
 }
 
 /* Upvalue: which word. */

@@ -8,7 +8,7 @@
 typedef enum ReshardKind { RESHARD_true, RESHARD_false, RESHARD_to } ReshardKind;
 
 /* ---- parallel = { tp{}, ac "full", fsdp2{} }, in the user's order ---- */
-#define PASS_NAMES(X) X(pp) X(tp) X(ac) X(fsdp2) X(ddp)
+#define PASS_NAMES(X) X(pp) X(tp) X(ac) X(fsdp2) X(ddp) X(zero)
 typedef enum PassName {
 #define X(name) PASS_##name,
     PASS_NAMES(X)
@@ -51,6 +51,20 @@ typedef struct DdpOptions {
     double bucket_mib; /* default 25 */
 } DdpOptions;
 
+/* ZeRO by the names of megatron-fsdp: what is sharded over dp_shard between uses. */
+#define ZERO_STRATEGIES(X) X(no_shard) X(optim) X(optim_grads) X(optim_grads_params)
+typedef enum ZeroStrategy {
+#define X(name) ZERO_##name,
+    ZERO_STRATEGIES(X)
+#undef X
+        ZERO_COUNT
+} ZeroStrategy;
+typedef struct ZeroOptions {
+    ZeroStrategy strategy; /* default optim_grads_params */
+    uint32_t prefetch;     /* units gathered ahead; default 1 */
+    double bucket_mib;     /* no_shard: buckets of the all_reduce; default 25 */
+} ZeroOptions;
+
 typedef struct PassConfig {
     PassName name;
     Loc loc;
@@ -59,6 +73,7 @@ typedef struct PassConfig {
     AcMode ac;
     Fsdp2Options fsdp2;
     DdpOptions ddp;
+    ZeroOptions zero;
 } PassConfig;
 
 typedef enum OptimizerKind { OPTIMIZER_adamw, OPTIMIZER_sgd } OptimizerKind;

@@ -105,6 +105,12 @@ static const char *const schedules[] = {
 #undef X
         NULL};
 
+static const char *const strategies[] = {
+#define X(name) #name,
+    ZERO_STRATEGIES(X)
+#undef X
+        NULL};
+
 static const Field pass_fields[] = {
     {"pp.schedule", FIELD_word, IN_PASS(pp.schedule), 0, 0, schedules},
     {"pp.chunks", FIELD_u32, IN_PASS(pp.chunks), 1, 64, NULL},
@@ -118,6 +124,9 @@ static const Field pass_fields[] = {
     {"fsdp2.reshard_root", FIELD_bool, IN_PASS(fsdp2.reshard_root), 0, 0, NULL},
     {"fsdp2.prefetch", FIELD_u32, IN_PASS(fsdp2.prefetch), 0, 64, NULL},
     {"fsdp2.defer_grad_sync", FIELD_bool, IN_PASS(fsdp2.defer_grad_sync), 0, 0, NULL},
+    {"zero.strategy", FIELD_word, IN_PASS(zero.strategy), 0, 0, strategies},
+    {"zero.prefetch", FIELD_u32, IN_PASS(zero.prefetch), 0, 64, NULL},
+    {"zero.bucket_mib", FIELD_f64, IN_PASS(zero.bucket_mib), 1e-6, 1e6, NULL},
     {"ddp.bucket_mib", FIELD_f64, IN_PASS(ddp.bucket_mib), 1e-6, 1e6, NULL},
 };
 enum { N_PASS_FIELDS = sizeof pass_fields / sizeof *pass_fields };

@@ -4,11 +4,10 @@
 
 #include "planner/passes/pass.h"
 
-bool pass_ddp(Job *job)
+bool units_by_bucket(Job *job, double mib)
 {
     Graph *g = &job->plan->graph;
     const Mesh *mesh = &job->plan->mesh;
-    double mib = pass_config(job, PASS_ddp)->ddp.bucket_mib;
     double room = 0;
     UnitId bucket = 0;
     uint32_t n = 0, rank = 0;
@@ -28,4 +27,9 @@ bool pass_ddp(Job *job)
         unit_take(job, bucket, t);
     }
     return true;
+}
+
+bool pass_ddp(Job *job)
+{
+    return units_by_bucket(job, pass_config(job, PASS_ddp)->ddp.bucket_mib);
 }

@@ -17,7 +17,7 @@ bool unit_is_root(const Graph *g, UnitId unit)
     return unit_module(g, g->tensors.at[g->units.at[unit].params.at[0]].module) == 0;
 }
 
-bool pass_fsdp2(Job *job)
+bool units_by_block(Job *job, const PassConfig *pass)
 {
     Graph *g = &job->plan->graph;
     AxisSet shard = mesh_axes(&job->plan->mesh, AXIS_dp_shard);
@@ -41,11 +41,17 @@ bool pass_fsdp2(Job *job)
         unit_take(job, m ? of_module[m] : root[rank], t);
     }
     if (g->units.n == n_roots + 1 && shard) {
-        diag_error(job->diag, FAULT_input, "fsdp2-matched-nothing",
-                   pass_config(job, PASS_fsdp2)->loc,
-                   "fsdp2{} found no block: the whole model would be one unit, gathered at once");
+        diag_error(job->diag, FAULT_input, "fsdp2-matched-nothing", pass->loc,
+                   "no block was found: the whole model would be one unit, gathered at once");
         diag_hint(job->diag, "mark the repeated module with nn.block or fsdp2_shard = true");
         return false;
     }
     return true;
+}
+
+bool pass_fsdp2(Job *job)
+{
+    const PassConfig *pass = pass_config(job, PASS_fsdp2);
+    job->sharding = pass->fsdp2;
+    return units_by_block(job, pass);
 }

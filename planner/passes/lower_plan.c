@@ -133,7 +133,7 @@ static void plan_action(Lower *l, const Action *a, bool *resident)
     }
     for (UnitId u = 1; u < g->units.n; u++)
         if (l->last_backward[u] && stage_of(l, u) == a->stage &&
-            (backward || !lower_stays_gathered(l, u)))
+            ((backward && !l->job->resident) || !lower_stays_gathered(l, u)))
             resident[u] = false;
 }
 

@@ -7,18 +7,12 @@
 
 #include "planner/passes/lower.h"
 
-static const Fsdp2Options *fsdp2(const Lower *l)
-{
-    const PassConfig *pass = pass_config(l->job, PASS_fsdp2);
-    return pass ? &pass->fsdp2 : NULL;
-}
-
 /* Are gradients summed unsharded over micro-batches, and reduced once a step? */
 bool lower_defers(const Lower *l, UnitId u)
 {
     bool split =
         l->job->schedule->splits_backward; /* weight gradients of several micro-batches mix */
-    return !l->g->units.at[u].shard || fsdp2(l)->defer_grad_sync || split;
+    return !l->g->units.at[u].shard || l->job->sharding.defer_grad_sync || split;
 }
 
 uint32_t lower_n_windows(const Lower *l, UnitId u)
@@ -28,8 +22,9 @@ uint32_t lower_n_windows(const Lower *l, UnitId u)
 
 bool lower_stays_gathered(const Lower *l, UnitId u)
 {
-    if (!l->g->units.at[u].shard || fsdp2(l)->reshard_after_forward == RESHARD_false) return true;
-    return unit_is_root(l->g, u) && !fsdp2(l)->reshard_root;
+    if (!l->g->units.at[u].shard || l->job->sharding.reshard_after_forward == RESHARD_false)
+        return true;
+    return unit_is_root(l->g, u) && !l->job->sharding.reshard_root;
 }
 
 static void set_axes(const Lower *l, Layout *layout, AxisSet axes, int8_t on)
@@ -127,7 +122,7 @@ static void begin_use(Lower *l, UnitId u)
     l->units[u].begun = true;
     if (!planned) return;
     l->next_use = k + 1;
-    for (uint32_t j = k + 1; j < l->uses.n && j <= k + fsdp2(l)->prefetch; j++)
+    for (uint32_t j = k + 1; j < l->uses.n && j <= k + l->job->sharding.prefetch; j++)
         if (!l->units[l->uses.at[j].unit].gathered)
             gather(l, l->uses.at[j].unit, l->uses.at[j].backward);
 }
@@ -163,13 +158,13 @@ static void release(Lower *l, UnitId u)
 {
     UnitState *s = &l->units[u];
     if (!s->gathered) return;
-    if (l->phase == PHASE_forward && fsdp2(l)->reshard_after_forward == RESHARD_to)
+    if (l->phase == PHASE_forward && l->job->sharding.reshard_after_forward == RESHARD_to)
         keep_slice(l, u);
     s->gathered = 0;
     s->begun = false;
     l->last_release = l->stream_end[STREAM_compute];
     bool again = l->next_use < l->uses.n && l->uses.at[l->next_use].unit == u;
-    if (again && fsdp2(l)->prefetch) gather(l, u, l->uses.at[l->next_use].backward);
+    if (again && l->job->sharding.prefetch) gather(l, u, l->uses.at[l->next_use].backward);
 }
 
 void lower_after_node(Lower *l, NodeId n)
@@ -178,7 +173,7 @@ void lower_after_node(Lower *l, NodeId n)
     for (UnitId u = 1; u < l->g->units.n; u++) {
         if (!l->g->units.at[u].shard) continue;
         if (forward && l->last_forward[u] == n && !lower_stays_gathered(l, u)) release(l, u);
-        if (!forward && l->last_backward[u] == n) release(l, u);
+        if (!forward && l->last_backward[u] == n && !l->job->resident) release(l, u);
     }
 }
 

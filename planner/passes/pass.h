@@ -15,6 +15,7 @@ bool pass_tp(Job *job);        /* parameters' and activations' layouts on tp */
 bool pass_ac(Job *job);        /* Node.region */
 bool pass_fsdp2(Job *job);     /* units by block, FLAT over dp_shard */
 bool pass_ddp(Job *job);       /* units are buckets, replicated */
+bool pass_zero(Job *job);      /* units as fsdp2's or ddp's, by strategy */
 bool pass_units(Job *job);     /* every parameter left over joins one unit */
 bool pass_propagate(Job *job); /* Node.split, Tensor.use of every activation */
 bool pass_backward(Job *job);  /* gradient nodes */
@@ -31,6 +32,9 @@ bool unit_is_root(const Graph *g, UnitId unit);
 /* The pipeline rank that holds a parameter; 0 without pp. */
 uint32_t param_rank(const Job *job, TensorId param);
 
+/* Units by block, FLAT over dp_shard; buckets of `mib`, whole. "*-matched-nothing" names `pass`. */
+bool units_by_block(Job *job, const PassConfig *pass);
+bool units_by_bucket(Job *job, double mib);
 /* Units as the data passes make them. */
 UnitId unit_new(Job *job, const char *name, AxisSet shard, AxisSet replicate);
 void unit_take(Job *job, UnitId unit, TensorId param);

@@ -35,6 +35,10 @@ static const Pass all_passes[] = {
      "reduced over "
      "ranks that own different slices",
      true, pass_ddp},
+    {"zero", after_ac,
+     "ZeRO before tensor parallelism shards weights that tp then cuts again: every rank updates "
+     "the wrong slice",
+     true, pass_zero},
     {"units", nothing, "", false, pass_units},
     {"propagate", nothing, "", false, pass_propagate},
     {"backward", nothing, "", false, pass_backward},
@@ -133,14 +137,19 @@ static bool check_axes(const Config *config, Diag *d)
                    n[AXIS_tp], n[AXIS_tp]);
         diag_hint(d, "add tp{} to parallel, or remove tp from the mesh");
     }
-    if (n[AXIS_dp_shard] > 1 && !has[PASS_fsdp2]) {
-        diag_error(
-            d, FAULT_input, "axis-unused", config->axis_loc[AXIS_dp_shard],
-            "mesh.dp_shard = %u but parallel has no fsdp2{}: gradients would never be summed",
-            n[AXIS_dp_shard]);
+    bool zero_shards = false;
+    for (uint32_t i = 0; i < config->n_passes; i++)
+        zero_shards = zero_shards || (config->passes[i].name == PASS_zero &&
+                                      config->passes[i].zero.strategy != ZERO_no_shard);
+    if (n[AXIS_dp_shard] > 1 && !has[PASS_fsdp2] && !zero_shards) {
+        diag_error(d, FAULT_input, "axis-unused", config->axis_loc[AXIS_dp_shard],
+                   "mesh.dp_shard = %u but parallel has neither fsdp2{} nor a zero{} that shards: "
+                   "gradients "
+                   "would never be summed",
+                   n[AXIS_dp_shard]);
         diag_hint(d, "add fsdp2{}, or use dp_replicate with ddp{}");
     }
-    if (n[AXIS_dp_replicate] > 1 && !has[PASS_ddp] && !has[PASS_fsdp2]) {
+    if (n[AXIS_dp_replicate] > 1 && !has[PASS_ddp] && !has[PASS_fsdp2] && !has[PASS_zero]) {
         diag_error(d, FAULT_input, "data-none", config->axis_loc[AXIS_dp_replicate],
                    "mesh.dp_replicate = %u but parallel has neither ddp{} nor fsdp2{}: every "
                    "replica would train "
@@ -148,10 +157,11 @@ static bool check_axes(const Config *config, Diag *d)
                    n[AXIS_dp_replicate]);
         diag_hint(d, "add ddp{}");
     }
-    if (has[PASS_ddp] && has[PASS_fsdp2]) {
-        diag_error(d, FAULT_input, "data-twice", config->mesh_loc,
-                   "ddp{} and fsdp2{} both own the data axes: gradients would be reduced twice");
-        diag_hint(d, "fsdp2{} on a mesh with dp_replicate > 1 is already HSDP; drop ddp{}");
+    if (has[PASS_ddp] + has[PASS_fsdp2] + has[PASS_zero] > 1) {
+        diag_error(
+            d, FAULT_input, "data-twice", config->mesh_loc,
+            "ddp{}, fsdp2{} and zero{} each own the data axes: gradients would be reduced twice");
+        diag_hint(d, "keep one; fsdp2{} on a mesh with dp_replicate > 1 is already HSDP");
     }
     static const AxisName later[] = {AXIS_cp, AXIS_domain, AXIS_ep};
     for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
@@ -165,6 +175,9 @@ static bool check_axes(const Config *config, Diag *d)
     if (has[PASS_fsdp2] && n[AXIS_dp_shard] <= 1)
         diag_warning(d, "not-applied", config->mesh_loc,
                      "fsdp2{} is asked for but mesh.dp_shard is 1: parameters stay whole");
+    if (zero_shards && n[AXIS_dp_shard] <= 1)
+        diag_warning(d, "not-applied", config->mesh_loc,
+                     "zero{} is asked to shard but mesh.dp_shard is 1: nothing is sharded");
     if (has[PASS_ddp] && n[AXIS_dp_replicate] <= 1)
         diag_warning(d, "not-applied", config->mesh_loc,
                      "ddp{} is asked for but mesh.dp_replicate is 1");

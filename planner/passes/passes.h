@@ -22,6 +22,8 @@ typedef struct Job {
     LowerOptions options;
     struct Schedule *schedule; /* set by pp: who does what, in order; one rank without pp */
     uint32_t *stage_of_param;  /* [tensor], set by pp */
+    Fsdp2Options sharding;     /* set by fsdp2 or zero: how sharded units live */
+    bool resident;             /* set by zero: weights are gathered once a step and stay */
     bool sequence;             /* set by tp: sequence parallel is on */
     bool share_gathers, keep_gathered;
     AxisSet data_axes; /* dp_replicate | dp_shard: ranks with different samples */

@@ -71,6 +71,8 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
     t.fsdp2.reshard_after_forward = draw(&d, 2) ? RESHARD_true : RESHARD_false;
     if (t.dp_shard == 4 && draw(&d, 2))
         t.fsdp2.reshard_after_forward = RESHARD_to, t.fsdp2.reshard_to = 2;
+    t.use_zero = draw(&d, 4) == 0;
+    t.zero = t.dp_shard > 1 ? (ZeroStrategy)(1 + draw(&d, 3)) : ZERO_no_shard;
     t.sgd = draw(&d, 3) == 0;
     t.clip = (double[]){0, 0.02, 1}[draw(&d, 3)];
     if (t.pp > 1) draw_pipeline(&d, &t);
@@ -129,7 +131,7 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
             case 7: s.ac = AC_none; break;
             case 8: s.gpt2 = false, s.variant = TINY_plain; break;
             case 9: s.tp_options = tiny_default().tp_options; break;
-            case 10: s.fsdp2 = tiny_default().fsdp2; break;
+            case 10: s.fsdp2 = tiny_default().fsdp2, s.use_zero = false; break;
             default: s.sgd = false, s.repeat = 1, s.clip = 1; break;
             }
             if (memcmp(&s, &t, sizeof s) == 0 || !fails(&s, order_seed)) continue;

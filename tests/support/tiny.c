@@ -250,7 +250,11 @@ void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph)
     if (t->pp > 1) config->passes[n++] = (PassConfig){.name = PASS_pp, .pp = t->pp_options};
     if (t->tp > 1) config->passes[n++] = (PassConfig){.name = PASS_tp, .tp = t->tp_options};
     if (t->ac != AC_none) config->passes[n++] = (PassConfig){.name = PASS_ac, .ac = t->ac};
-    if (t->dp_shard > 1)
+    if (t->use_zero && t->dp_shard * t->dp_replicate > 1)
+        config->passes[n++] = (PassConfig){
+            .name = PASS_zero,
+            .zero = {.strategy = t->zero, .prefetch = t->fsdp2.prefetch, .bucket_mib = 0.001}};
+    else if (t->dp_shard > 1)
         config->passes[n++] = (PassConfig){.name = PASS_fsdp2, .fsdp2 = t->fsdp2};
     else if (t->dp_replicate > 1)
         config->passes[n++] = (PassConfig){.name = PASS_ddp, .ddp = {.bucket_mib = 0.001}};

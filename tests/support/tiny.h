@@ -28,6 +28,8 @@ typedef struct Tiny {
     TpOptions tp_options;
     AcMode ac;
     Fsdp2Options fsdp2;
+    bool use_zero; /* zero{} instead of fsdp2{} */
+    ZeroStrategy zero;
     bool sgd;
     double clip;   /* global-norm bound; 0: none */
     DType compute; /* DT_f32 unless set; parameters at rest and reductions are f32 */

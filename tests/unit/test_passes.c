@@ -114,6 +114,29 @@ static void reshard_to_a_part(void **state)
     assert_int_equal(n_slices, 3);
 }
 
+/* ZeRO-1: one gather and one scatter a unit and step. ZeRO-2 scatters every micro-batch. */
+static void zero_counts(void **state)
+{
+    (void)state;
+    static const ZeroStrategy strategies[] = {ZERO_optim, ZERO_optim_grads,
+                                              ZERO_optim_grads_params};
+    for (uint32_t m = 1; m <= 3; m += 2)
+        for (int k = 0; k < 3; k++) {
+            Tiny t = tiny_default();
+            t.dp_shard = 4, t.layers = 3, t.microbatches = m, t.use_zero = true;
+            t.zero = strategies[k];
+            const Plan *plan = compile(&t);
+            uint32_t gathers = k == 2 ? m * (2 * 3 + 1) : 3 + 1,
+                     scatters = k == 0 ? 3 + 1 : m * (3 + 1);
+            assert_int_equal(count(plan, OP_all_gather, AXIS_dp_shard).n, gathers);
+            assert_int_equal(count(plan, OP_reduce_scatter, AXIS_dp_shard).n, scatters);
+        }
+    Tiny t = tiny_default();
+    t.dp_replicate = 4, t.microbatches = 3, t.use_zero = true, t.zero = ZERO_no_shard;
+    const Plan *plan = compile(&t);
+    assert_int_equal(count(plan, OP_all_reduce, AXIS_dp_replicate).n, plan->graph.units.n - 1);
+}
+
 static void ddp_counts(void **state)
 {
     (void)state;
@@ -343,6 +366,7 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {TEST(fsdp2_counts),
                                        TEST(reshard_to_a_part),
+                                       TEST(zero_counts),
                                        TEST(ddp_counts),
                                        TEST(hsdp_counts),
                                        TEST(sequence_parallel_counts),
