@@ -288,6 +288,15 @@ static void move_fill(Verifier *v, Pc pc)
     value_write(v, pc, to, val);
 }
 
+static bool keeps_scale(Verifier *v, Pc pc)
+{
+    double scale = verify_attrs(v, pc)->scale;
+    if (scale != 0)
+        verify_report(v, "verify-scale", pc, "scales by %.17g, which the graph does not say",
+                      scale);
+    return scale == 0;
+}
+
 void value_move(Verifier *v, Pc pc)
 {
     const Instr *in = &v->p->code.at[pc];
@@ -303,11 +312,7 @@ void value_move(Verifier *v, Pc pc)
     m.a = *value_shape_at(v, m.val.shape);
     m.b = *value_shape_at(v, m.out_shape);
     BufferId where;
-    if (!m.val.bad && verify_attrs(v, pc)->scale != 0) {
-        verify_report(v, "verify-scale", pc, "scales by %.17g, which the graph does not say",
-                      verify_attrs(v, pc)->scale);
-        m.val.bad = true;
-    }
+    if (!m.val.bad && !keeps_scale(v, pc)) m.val.bad = true;
     if (!m.val.bad && (!check_meeting(&m) || !check(&m))) m.val.bad = true;
     if (!m.val.bad && (m.val.packed_dim != 0) != v->p->buffers.at[to].packed) {
         complain(&m, "the output says wrongly whether it is packed");
@@ -333,14 +338,19 @@ bool value_exchange(Verifier *v, Pc pc)
     Transport *t = &v->transports[in->match];
     if (in->op == OP_send) {
         Val val = value_read(v, pc, b, "input", 0);
+        val.bad = val.bad || !keeps_scale(v, pc);
         *t = (Transport){.val = val, .program = v->program, .pc = pc, .there = true};
         return true;
     }
     if (!t->there) return false;
     Val val = t->val;
-    if (!val.bad && val.shape != v->canon[v->p->buffers.at[b].shape]) {
-        verify_report(v, "verify-layout", pc, "receives %s as %s", value_shape_text(v, val.shape),
-                      value_shape_text(v, v->canon[v->p->buffers.at[b].shape]));
+    const Buffer *at = &v->p->buffers.at[b];
+    val.bad = val.bad || !keeps_scale(v, pc);
+    if (!val.bad && (val.shape != v->canon[at->shape] || val.dtype != at->dtype ||
+                     (val.packed_dim != 0) != at->packed)) {
+        verify_report(v, "verify-layout", pc, "receives %s %s as %s %s",
+                      dtype_name((DType)val.dtype), value_shape_text(v, val.shape),
+                      dtype_name(at->dtype), value_shape_text(v, v->canon[at->shape]));
         val.bad = true;
     }
     value_write(v, pc, b, val);

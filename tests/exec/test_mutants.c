@@ -55,12 +55,17 @@ static bool exec_rejects(const Tiny *t, const Plan *mutant)
     return rejected;
 }
 
-static int judge(const Tiny *t, const Plan *plan, const Plan *mutant, Arena *arena)
+/* Whether programs that meet come to an end does not depend on the interleaving: one run shows it.
+ */
+static int judge(const Tiny *t, const Plan *plan, const Plan *mutant, uint32_t program,
+                 Arena *arena)
 {
     Diag d = diag_in(arena);
     if (!verify_plan(mutant, VERIFY_all, false, &d)) return BY_VERIFY;
-    if (mutate_proves_equal(plan, mutant, arena)) return EQUAL;
-    return exec_rejects(t, mutant) ? BY_EXEC : SURVIVED;
+    bool equal = mutate_proves_equal(plan, mutant, program, arena);
+    if (equal && plan->programs.n == 1) return EQUAL;
+    if (exec_rejects(t, mutant)) return BY_EXEC;
+    return equal ? EQUAL : SURVIVED;
 }
 
 static void visit(void *self, const Tiny *t)
@@ -75,7 +80,7 @@ static void visit(void *self, const Tiny *t)
     for (uint32_t i = 0; i < n; i++) {
         uint64_t k = tally->all ? i : rng_below(tally->seed, tally->n_plans, i, all.at.n);
         Mutation m = all.at.at[k];
-        int fate = judge(t, plan, mutate(plan, m, scratch), scratch);
+        int fate = judge(t, plan, mutate(plan, m, scratch), m.program, scratch);
         tally->fate[m.kind][fate]++;
         if (fate == SURVIVED && tally->n_survivors++ < 40)
             print_error("SURVIVES: %s: %s\n", corpus_name(t, scratch),
@@ -114,13 +119,12 @@ static void no_mutant_survives(void **state)
     print_table(&tally);
     assert_true(tally.n_plans > 300);
     assert_int_equal(tally.n_survivors, 0);
-    /* each kind was tried, and the only one that never changes anything is a renaming */
+    /* each kind was tried, and each but the renaming changes something somewhere */
     for (int k = 0; k < MUTATION_KINDS; k++) {
         const uint32_t *f = tally.fate[k];
         assert_true(f[BY_VERIFY] + f[BY_EXEC] + f[EQUAL] > 0);
         assert_true(k == MUTATE_rename || f[BY_VERIFY] + f[BY_EXEC] > 0);
     }
-    assert_true(tally.fate[MUTATE_rename][BY_VERIFY] == 0);
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* Meshes up to 8 ranks, ways of checkpointing, micro-batches, options. */
+/* Meshes up to 8 ranks, ways of checkpointing, micro-batches, options, pipelines, ZeRO. */
 #include "tests/support/corpus.h"
 
 #include "planner/base/str.h"
@@ -78,27 +78,93 @@ static void each_option(const Visit *v)
     }
 }
 
+/* Each schedule on two and four stages, with data and tensor parallelism inside of them. */
+static void each_pipeline(const Visit *v)
+{
+    for (int schedule = 0; schedule < SCHEDULE_COUNT; schedule++)
+        for (uint32_t inside = 0; inside < 5; inside++)
+            for (uint32_t pp = 2; pp <= 4; pp += 2) {
+                Tiny t = sizes(false);
+                if (pp == 4 && inside) continue;
+                t.pp = pp;
+                t.pp_options.schedule = (ScheduleKind)schedule;
+                t.pp_options.chunks = schedule == SCHEDULE_interleaved_1f1b ? 2 : 1;
+                t.layers = pp * t.pp_options.chunks;
+                t.microbatches = pp * (inside % 2 + 1);
+                t.dp_shard = inside == 1 || inside == 3 ? 2 : 1;
+                t.dp_replicate = inside == 2 ? 2 : 1;
+                t.tp = inside >= 3 ? 2 : 1;
+                t.ac = inside % 2 ? AC_full : AC_none;
+                v->visit(v->self, &t);
+            }
+}
+
+static void each_zero(const Visit *v)
+{
+    for (int zero = 0; zero < ZERO_COUNT; zero++)
+        for (uint32_t tp = 1; tp <= 2; tp++)
+            for (uint32_t m = 1; m <= 3; m += 2) {
+                Tiny t = sizes(tp == 2);
+                t.use_zero = true;
+                t.zero = (ZeroStrategy)zero;
+                t.dp_shard = zero == ZERO_no_shard ? 1 : 4;
+                t.dp_replicate = zero == ZERO_no_shard ? 4 : 1;
+                t.tp = tp;
+                t.microbatches = m;
+                v->visit(v->self, &t);
+            }
+}
+
+static void each_variant(const Visit *v)
+{
+    for (int variant = 0; variant < TINY_VARIANTS; variant++)
+        for (int sequence = 0; sequence <= 1; sequence++) {
+            Tiny t = sizes(false);
+            t.variant = (TinyVariant)variant;
+            t.dp_shard = t.tp = t.microbatches = 2;
+            t.repeat = 2;
+            t.tp_options.sequence = sequence;
+            v->visit(v->self, &t);
+        }
+}
+
 void corpus_each(void (*visit)(void *self, const Tiny *t), void *self)
 {
     Visit v = {visit, self};
     each_mesh(&v, false);
     each_mesh(&v, true);
     each_option(&v);
+    each_zero(&v);
+    each_variant(&v);
+    each_pipeline(&v);
 }
 
 const char *corpus_name(const Tiny *t, Arena *arena)
 {
     static const char *const ac[] = {"none", "full", "selective"};
+    static const char *const schedule[] = {
+#define X(name) #name,
+        SCHEDULES(X)
+#undef X
+    };
+    static const char *const zero[] = {
+#define X(name) #name,
+        ZERO_STRATEGIES(X)
+#undef X
+    };
     static const char *const reshard[] = {"true", "false", "to"};
     return arena_print(
         arena,
         "%s layers %u micro-batches %u dp_replicate %u dp_shard %u tp %u%s%s%s%s ac %s reshard "
         "%s%s "
-        "prefetch %u%s%s",
+        "prefetch %u%s%s%s%s%s%s variant %d",
         t->gpt2 ? "gpt2" : "llama", t->layers, t->microbatches, t->dp_replicate, t->dp_shard, t->tp,
         t->tp_options.sequence ? " sequence" : "", t->tp_options.loss_parallel ? "" : " whole-loss",
         t->tp_options.keep_gathered ? " keep-gathered" : "",
         t->tp_options.share_gathers ? "" : " unshared", ac[t->ac],
         reshard[t->fsdp2.reshard_after_forward], t->fsdp2.reshard_root ? " reshard-root" : "",
-        t->fsdp2.prefetch, t->fsdp2.defer_grad_sync ? " defer" : "", t->sgd ? " sgd" : "");
+        t->fsdp2.prefetch, t->fsdp2.defer_grad_sync ? " defer" : "", t->sgd ? " sgd" : "",
+        t->use_zero ? " zero " : "", t->use_zero ? zero[t->zero] : "",
+        t->pp > 1 ? arena_print(arena, " pp %u ", t->pp) : "",
+        t->pp > 1 ? schedule[t->pp_options.schedule] : "", (int)t->variant);
 }

@@ -52,13 +52,14 @@ static BufferId other_buffer(const Program *p, BufferId b, uint32_t choice)
 typedef struct Lister {
     const Plan *plan;
     const Program *p;
+    uint32_t program;
     Arena *arena;
     Mutations all;
 } Lister;
 
 static void add(Lister *l, MutationKind kind, Pc pc, uint32_t choice)
 {
-    Mutation m = {kind, pc, choice};
+    Mutation m = {kind, l->program, pc, choice};
     list_push(l->arena, &l->all.at, m);
 }
 
@@ -69,6 +70,19 @@ static bool can_shift(const Program *p, BufferId b)
     return at->parent && at->offset + by + at->bytes <= p->buffers.at[at->parent].bytes;
 }
 
+static void list_args(Lister *l, Pc pc)
+{
+    const Instr *in = &l->p->code.at[pc];
+    for (uint32_t i = 0; i < in->args.n; i++) {
+        BufferId b = program_arg(l->p, in, i);
+        bool out = i >= in->n_in;
+        for (uint32_t k = 0; k < 2; k++)
+            if (other_buffer(l->p, b, k))
+                add(l, out ? MUTATE_retarget_out : MUTATE_retarget_in, pc, k);
+        if (can_shift(l->p, b)) add(l, out ? MUTATE_shift_out : MUTATE_shift_in, pc, 0);
+    }
+}
+
 static void list_comm(Lister *l, Pc pc)
 {
     const Instr *in = &l->p->code.at[pc];
@@ -76,17 +90,15 @@ static void list_comm(Lister *l, Pc pc)
     add(l, MUTATE_delete, pc, 0);
     add(l, MUTATE_duplicate, pc, 0);
     add(l, MUTATE_rescale, pc, 0);
+    list_args(l, pc);
     for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
         if (in->axes != 1u << a) add(l, MUTATE_retarget_axes, pc, a);
-    for (uint32_t k = 0; k < 2; k++) {
-        if (other_buffer(l->p, program_arg(l->p, in, 0), k)) add(l, MUTATE_retarget_in, pc, k);
-        if (other_buffer(l->p, program_arg(l->p, in, 1), k)) add(l, MUTATE_retarget_out, pc, k);
-    }
-    if (can_shift(l->p, program_arg(l->p, in, 0))) add(l, MUTATE_shift_in, pc, 0);
-    if (can_shift(l->p, program_arg(l->p, in, 1))) add(l, MUTATE_shift_out, pc, 0);
-    for (uint32_t s = STREAM_tp; s <= STREAM_dp_replicate; s++)
-        if (s != (uint32_t)in->stream && s != STREAM_cp && s != STREAM_domain)
-            add(l, MUTATE_restream, pc, s);
+    static const Stream streams[] = {STREAM_tp,           STREAM_dp_gather,  STREAM_dp_reduce,
+                                     STREAM_dp_replicate, STREAM_pp_forward, STREAM_pp_backward};
+    for (size_t k = 0; k < sizeof streams / sizeof streams[0]; k++)
+        if (streams[k] != in->stream && (l->plan->programs.n > 1 || k < 4))
+            add(l, MUTATE_restream, pc, streams[k]);
+    if (in->hop) add(l, MUTATE_hop, pc, 0);
     if (in->op == OP_all_reduce || in->op == OP_reduce_scatter) add(l, MUTATE_reduce, pc, 0);
     if (in->launch || (next && !l->p->code.at[next].launch)) add(l, MUTATE_launch, pc, 0);
     if (!next) return;
@@ -107,20 +119,27 @@ static void list_scale(Lister *l, Pc pc)
     for (uint32_t j = 0; j < op_info(in->op)->sig.n_out; j++) add(l, MUTATE_accumulate, pc, j);
 }
 
+static void list_program(Lister *l)
+{
+    for (Pc pc = 1; pc < l->p->code.n; pc++) {
+        const Instr *in = &l->p->code.at[pc];
+        if (is_comm(in))
+            list_comm(l, pc);
+        else
+            list_scale(l, pc);
+        for (uint32_t k = 0; k < in->after.n; k++) {
+            add(l, MUTATE_drop_wait, pc, k);
+            if (l->p->after.at[in->after.first + k] > 1) add(l, MUTATE_alter_wait, pc, k);
+        }
+    }
+}
+
 Mutations mutate_all(const Plan *plan, Arena *arena)
 {
-    Lister l = {.plan = plan, .p = &plan->programs.at[0], .arena = arena};
-    assert(plan->programs.n == 1);
-    for (Pc pc = 1; pc < l.p->code.n; pc++) {
-        const Instr *in = &l.p->code.at[pc];
-        if (is_comm(in))
-            list_comm(&l, pc);
-        else
-            list_scale(&l, pc);
-        for (uint32_t k = 0; k < in->after.n; k++) {
-            add(&l, MUTATE_drop_wait, pc, k);
-            if (l.p->after.at[in->after.first + k] > 1) add(&l, MUTATE_alter_wait, pc, k);
-        }
+    Lister l = {.plan = plan, .arena = arena};
+    for (l.program = 0; l.program < plan->programs.n; l.program++) {
+        l.p = &plan->programs.at[l.program];
+        list_program(&l);
     }
     return l.all;
 }
@@ -237,7 +256,7 @@ Plan *mutate_copy(const Plan *plan, Arena *arena)
 
 static void change_attrs(const Plan *plan, Plan *out, Arena *arena, Mutation m)
 {
-    Instr *in = &out->programs.at[0].code.at[m.pc];
+    Instr *in = &out->programs.at[m.program].code.at[m.pc];
     Attrs a = *graph_attrs_at(&plan->graph, in->attrs);
     int64_t half = (a.hi - a.lo) / 2;
     if (m.kind == MUTATE_rescale) a.scale = a.scale != 0 ? 2 * a.scale : 2;
@@ -301,21 +320,23 @@ static void change_match(Program *p, Mutation m)
 Plan *mutate(const Plan *plan, Mutation m, Arena *arena)
 {
     Plan *out = mutate_copy(plan, arena);
-    Program *p = &out->programs.at[0];
+    Program *p = &out->programs.at[m.program];
+    const Program *was = &plan->programs.at[m.program];
     Instr *in = &p->code.at[m.pc];
     BufferId *arg = &p->args.at[in->args.first];
     switch (m.kind) {
     case MUTATE_delete:
-    case MUTATE_swap: change_order(&plan->programs.at[0], p, arena, m); break;
+    case MUTATE_swap: change_order(was, p, arena, m); break;
     case MUTATE_duplicate: /* with a number of its own */
-        change_order(&plan->programs.at[0], p, arena, m);
+        change_order(was, p, arena, m);
         p->code.at[m.pc + 1].match = out->n_match++;
         break;
     case MUTATE_retarget_axes: in->axes = (AxisSet)(in->axes ^ 1u << m.choice); break;
     case MUTATE_retarget_in: arg[0] = other_buffer(p, arg[0], m.choice); break;
-    case MUTATE_retarget_out: arg[1] = other_buffer(p, arg[1], m.choice); break;
+    case MUTATE_retarget_out: arg[in->n_in] = other_buffer(p, arg[in->n_in], m.choice); break;
     case MUTATE_shift_in: shift_view(p, arena, m.pc, 0); break;
-    case MUTATE_shift_out: shift_view(p, arena, m.pc, 1); break;
+    case MUTATE_shift_out: shift_view(p, arena, m.pc, in->n_in); break;
+    case MUTATE_hop: in->hop = -in->hop; break;
     case MUTATE_restream: in->stream = (Stream)m.choice; break;
     case MUTATE_reduce:
     case MUTATE_rescale:
@@ -334,8 +355,8 @@ Plan *mutate(const Plan *plan, Mutation m, Arena *arena)
 
 const char *mutation_text(const Plan *plan, Mutation m, Arena *arena)
 {
-    const Instr *in = &plan->programs.at[0].code.at[m.pc];
-    return arena_print(arena, "%s %u of %u %s %s (mb%u, %s)", mutation_name(m.kind), m.choice, m.pc,
-                       stream_name(in->stream), op_info(in->op)->name, in->microbatch,
-                       phase_name(in->phase));
+    const Instr *in = &plan->programs.at[m.program].code.at[m.pc];
+    return arena_print(arena, "%s %u of program %u, %u %s %s (mb%u, %s)", mutation_name(m.kind),
+                       m.choice, m.program, m.pc, stream_name(in->stream), op_info(in->op)->name,
+                       in->microbatch, phase_name(in->phase));
 }

@@ -24,7 +24,8 @@
     X(alter_wait) /* or names the instruction before it */                                         \
     X(launch)     /* alone instead of together, or together with the next of its stream */         \
     X(match)      /* the number of the next communication */                                       \
-    X(rename)     /* the numbers of two communications exchanged: changes nothing */
+    X(rename)     /* the numbers of two communications exchanged */                                \
+    X(hop)        /* a send or receive names the peer on the other side */
 typedef enum MutationKind {
 #define X(name) MUTATE_##name,
     MUTATIONS(X)
@@ -35,6 +36,7 @@ const char *mutation_name(MutationKind kind);
 
 typedef struct Mutation {
     MutationKind kind;
+    uint32_t program;
     Pc pc;
     uint32_t choice; /* which axis, buffer, wait, output */
 } Mutation;
@@ -42,16 +44,17 @@ typedef struct Mutations {
     LIST(Mutation) at;
 } Mutations;
 
-/* All mutations of a plan's (only) program. */
+/* All mutations of all programs. */
 Mutations mutate_all(const Plan *plan, Arena *arena);
 /* A copy of all arrays, in which anything may be overwritten. */
 Plan *mutate_copy(const Plan *plan, Arena *arena);
 /* The mutant; shares with the plan what does not change. */
 Plan *mutate(const Plan *plan, Mutation m, Arena *arena);
 const char *mutation_text(const Plan *plan, Mutation m, Arena *arena);
-/* Proves, from the programs alone, that the mutant computes bit for bit what the plan does: every
- * two instructions that touch the same bytes, one writing, are ordered (exact reachability), and in
- * that order what lives between steps gets the same history. False: no proof. */
-bool mutate_proves_equal(const Plan *plan, const Plan *mutant, Arena *scratch);
+/* Proves, from the programs alone, that the mutant computes bit for bit what the plan does, if it
+ * ends: every two instructions of `program`, the one that was changed, that touch the same bytes,
+ * one writing, are ordered (exact reachability), and in that order what lives between steps, and
+ * what is sent to other programs, gets the same history. False: no proof. */
+bool mutate_proves_equal(const Plan *plan, const Plan *mutant, uint32_t program, Arena *scratch);
 
 #endif

@@ -1,7 +1,8 @@
 /* Proof that a mutant is equal, from the two programs alone; shares nothing with the verifier.
  * Order: for each instruction the set of all that have finished when it starts, as bits. Values:
  * each byte range has a history, a hash of the instruction that wrote it and of the histories of
- * all it read. All ranks run the same program, so equal histories are equal bytes on each. */
+ * all it read. What comes from another program is named by its match; what goes there is compared.
+ * All ranks of a program do the same, so equal histories are equal bytes on each. */
 #include <assert.h>
 #include <string.h>
 
@@ -176,30 +177,58 @@ static Hash128 instruction_key(const Plan *plan, const Program *p, Pc pc)
     return hash_bytes(both, sizeof both);
 }
 
-static void run(const Plan *plan, Bytes *m, Arena *arena)
+/* Do members of the group run different programs? */
+static bool crosses(const Plan *plan, AxisSet axes)
 {
-    const Program *p = &plan->programs.at[0];
+    for (Rank r = 0; axes && r < plan->mesh.n_ranks; r++)
+        if (plan->program_of[r] != plan->program_of[mesh_group(&plan->mesh, r, axes)]) return true;
+    return false;
+}
+
+typedef struct History {
+    const Plan *plan;
+    uint32_t program;
+    Arena *arena;
+    Bytes bytes;
+    Hash128 *sent; /* [match]: what this program gives to others */
+} History;
+
+static void start(History *h)
+{
+    const Program *p = &h->plan->programs.at[h->program];
     for (BufferId b = 1; b < p->buffers.n; b++) {
         const Buffer *at = &p->buffers.at[b];
         uint64_t word[2] = {1, b};
         if (!at->parent && at->persistent)
-            write_bytes(m, arena, at->offset, at->offset + at->bytes,
+            write_bytes(&h->bytes, h->arena, at->offset, at->offset + at->bytes,
                         hash_bytes(word, sizeof word));
     }
+}
+
+static void run(History *h)
+{
+    const Plan *plan = h->plan;
+    const Program *p = &plan->programs.at[h->program];
+    h->sent = arena_array(h->arena, (size_t)plan->n_match + 1, sizeof *h->sent);
+    start(h);
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
         Access at[MAX_ARGS];
         uint32_t n = accesses(p, pc, at);
-        Hash128 read[1 + MAX_ARGS] = {instruction_key(plan, p, pc)};
+        Hash128 read[2 + MAX_ARGS] = {instruction_key(plan, p, pc)};
         for (uint32_t i = 0; i < n; i++) {
             bool adds = i >= in->n_in &&
                         (graph_attrs_at(&plan->graph, in->attrs)->accumulate >> (i - in->n_in) & 1);
-            if (i < in->n_in || adds) read[1 + i] = read_bytes(m, at[i].lo, at[i].hi);
+            if (i < in->n_in || adds) read[1 + i] = read_bytes(&h->bytes, at[i].lo, at[i].hi);
+        }
+        if (crosses(plan, in->axes)) {
+            h->sent[in->match] = hash_bytes(read, sizeof read);
+            read[1 + n] = (Hash128){1, in->match};
         }
         for (uint32_t i = in->n_in; i < n; i++) {
             uint64_t word[3] = {hash_bytes(read, sizeof read).hi, hash_bytes(read, sizeof read).lo,
                                 i};
-            write_bytes(m, arena, at[i].lo, at[i].hi, hash_bytes(word, sizeof word));
+            write_bytes(&h->bytes, h->arena, at[i].lo, at[i].hi, hash_bytes(word, sizeof word));
         }
     }
 }
@@ -216,20 +245,29 @@ static bool matches_differ(const Program *p, Arena *arena, uint32_t n_match)
     return true;
 }
 
-bool mutate_proves_equal(const Plan *plan, const Plan *mutant, Arena *scratch)
+static bool same(Hash128 x, Hash128 y)
 {
-    const Program *p = &plan->programs.at[0], *q = &mutant->programs.at[0];
+    return x.hi == y.hi && x.lo == y.lo;
+}
+
+bool mutate_proves_equal(const Plan *plan, const Plan *mutant, uint32_t program, Arena *scratch)
+{
+    const Program *p = &plan->programs.at[program], *q = &mutant->programs.at[program];
     if (!matches_differ(q, scratch, mutant->n_match)) return false;
     if (has_race(q, scratch)) return false;
-    Bytes a = {0}, b = {0};
-    run(plan, &a, scratch);
-    run(mutant, &b, scratch);
+    History a = {.plan = plan, .program = program, .arena = scratch},
+            b = {.plan = mutant, .program = program, .arena = scratch};
+    run(&a);
+    run(&b);
+    for (uint32_t match = 0; match < mutant->n_match; match++)
+        if (!same(b.sent[match], match < plan->n_match ? a.sent[match] : (Hash128){0, 0}))
+            return false;
     for (BufferId id = 1; id < p->buffers.n; id++) {
         const Buffer *at = &p->buffers.at[id];
         if (at->parent || !at->persistent) continue;
-        Hash128 x = read_bytes(&a, at->offset, at->offset + at->bytes),
-                y = read_bytes(&b, at->offset, at->offset + at->bytes);
-        if (x.hi != y.hi || x.lo != y.lo) return false;
+        if (!same(read_bytes(&a.bytes, at->offset, at->offset + at->bytes),
+                  read_bytes(&b.bytes, at->offset, at->offset + at->bytes)))
+            return false;
     }
     return true;
 }

@@ -90,7 +90,7 @@ static Pc find(const Case *c, OpKind op, Stream stream, Phase phase, uint32_t mb
 
 static void edit(Case *c, MutationKind kind, Pc pc, uint32_t choice)
 {
-    c->plan = mutate(c->plan, (Mutation){kind, pc, choice}, c->arena);
+    c->plan = mutate(c->plan, (Mutation){kind, 0, pc, choice}, c->arena);
     c->p = &c->plan->programs.at[0];
 }
 
