@@ -177,6 +177,13 @@ static void spoiled_fill(void *self, int64_t step, uint32_t microbatch, int64_t 
     if (strcmp(s->how, "abort") == 0) raise(SIGSEGV);
 }
 
+/* How long the others wait for rank 1, in seconds. A stopped rank is only found by waiting; a death
+ * is seen at once, however long a crash takes to be written down on a busy machine. */
+static double patience_s(const char *how)
+{
+    return strcmp(how, "stop") == 0 ? 2 : 30;
+}
+
 static int rank_spoiled(const char *how, uint32_t case_index)
 {
     Arena *arena = arena_new();
@@ -191,7 +198,7 @@ static int rank_spoiled(const char *how, uint32_t case_index)
                            .version = strcmp(how, "version") == 0 && getenv("PMI_RANK")
                                           ? getenv("PMI_RANK")
                                           : getenv("OMPI_COMM_WORLD_RANK"),
-                           .backend_options = {.timeout_s = 2}};
+                           .backend_options = {.timeout_s = patience_s(how)}};
     if (strcmp(how, "version") != 0) options.version = "1";
     bool fine = exec_run(plan_of(case_index, arena, &d), &options, arena, &result, &d);
     Str s = str_in(arena);
@@ -252,7 +259,7 @@ static int launch(const char *flavour, const char *what, const char *argument, u
     const char *argv[] = {"test_mpi", what, argument, arena_print(arena, "%u", number), NULL};
     bool ends_early = strcmp(what, "spoiled") == 0;
     LaunchOptions options = {
-        .n_ranks = ranks, .flavour = flavour, .timeout_s = ends_early ? 2 : 60};
+        .n_ranks = ranks, .flavour = flavour, .timeout_s = ends_early ? patience_s(argument) : 60};
     return exec_launch(argv, &options, arena, d);
 }
 
@@ -395,7 +402,7 @@ static void spoiled(const char *flavour, const char *how, const char *rule, cons
     diag_print(&d, &s);
     print_message("%s %s: %.1f s\n%s", flavour, how, took, str_text(&s));
     assert_int_equal(code, 6);
-    assert_true(took < 20);
+    assert_true(took < 28); /* before the survivors' patience ends: the death itself was seen */
     assert_int_equal(d.items.n, 1);
     assert_string_equal(d.items.at[0].rule, rule);
     assert_non_null(strstr(str_text(&s), word));
