@@ -10,7 +10,7 @@ typedef struct Step {
     Pc pc;
     const Instr *in;
     uint32_t n_args; /* without scratch */
-    Binding b;
+    const Binding *b;
     uint32_t shape[MAX_ARGS]; /* what the buffers claim; inputs hold exactly that */
 } Step;
 
@@ -28,8 +28,8 @@ static bool complain(const Step *s, uint32_t axis, uint32_t arg, const char *wha
 static bool letter_in_inputs(const Step *s, char letter)
 {
     for (uint32_t i = 0; i < s->in->n_in; i++)
-        for (int d = 0; d < s->b.n_dims[i]; d++)
-            if (s->b.letter[i][d] == letter) return true;
+        for (int d = 0; d < s->b->n_dims[i]; d++)
+            if (s->b->letter[i][d] == letter) return true;
     return false;
 }
 
@@ -51,7 +51,7 @@ static bool find_letter(const Step *s, uint32_t axis, char *letter)
         if (in && layout_is_partial(on))
             return complain(s, axis, i, "is a partial sum, and is read as if whole, on axis");
         if (!layout_is_split(on)) continue;
-        char c = s->b.letter[i][layout_dim(on)];
+        char c = s->b->letter[i][layout_dim(on)];
         if (!in && (*letter || letter_in_inputs(s, c))) continue; /* compared below */
         if (*letter && *letter != c)
             return complain(s, axis, i,
@@ -69,7 +69,7 @@ static bool check_axis(const Step *s, uint32_t axis)
     if (all_partial(s, axis)) return true;
     if (!find_letter(s, axis, &letter)) return false;
     for (uint32_t i = 0; i < s->n_args; i++) {
-        int8_t want = op_axis_layout(s->in->op, &s->b, i, letter);
+        int8_t want = op_axis_layout(s->in->op, s->b, i, letter);
         if (layout_is_partial(want) && op_info(s->in->op)->reduce == REDUCE_none)
             return complain(s, axis, i, "does not have the index that is split on axis");
         if (want == value_shape_at(s->v, s->shape[i])->layout.on[axis]) continue;
@@ -90,7 +90,7 @@ static bool check_deals(const Step *s)
         const Shape *at = value_shape_at(s->v, s->shape[i]);
         for (int d = 0; d < at->n_dims; d++) {
             AxisSet split = layout_axes_split(&at->layout, d);
-            int c = s->b.letter[i][d];
+            int c = s->b->letter[i][d];
             if (!split) continue;
             if (axes[c] && (axes[c] != split || deal[c] != at->deal[d])) {
                 verify_report(s->v, "verify-layout", s->pc,
@@ -102,6 +102,13 @@ static bool check_deals(const Step *s)
         }
     }
     return true;
+}
+
+static bool check_layouts(const Step *s)
+{
+    for (uint32_t a = 0; a < s->v->plan->mesh.n_axes; a++)
+        if (!check_axis(s, a)) return false;
+    return check_deals(s);
 }
 
 /* If the instruction carries out a graph node: it must read and make what the node does. */
@@ -159,19 +166,13 @@ void value_compute(Verifier *v, Pc pc)
     Step s = {.v = v, .pc = pc, .in = &v->p->code.at[pc]};
     const Instr *in = s.in;
     Val from[MAX_IN], old[MAX_OUT];
-    Dims dims[MAX_ARGS];
     bool bad = false, is_node = false;
+    Bound *bound = verify_bound(v, pc);
+    assert(!bound->fault);
+    s.b = &bound->binding;
     s.n_args = verify_n_args(in);
-    for (uint32_t i = 0; i < s.n_args; i++) {
+    for (uint32_t i = 0; i < s.n_args; i++)
         s.shape[i] = v->canon[v->p->buffers.at[program_arg(v->p, in, i)].shape];
-        const Shape *at = value_shape_at(v, s.shape[i]);
-        dims[i] = (Dims){at->n_dims, at->dim};
-    }
-    /* the list of shapes may move while values are read: bind first */
-    bool bound = op_bind(in->op, dims, in->n_in, dims + in->n_in, s.n_args - in->n_in, &s.b,
-                         (Loc){NULL, 0}, NULL);
-    assert(bound);
-    (void)bound;
     for (uint32_t i = 0; i < in->n_in; i++) {
         from[i] = value_read(v, pc, program_arg(v->p, in, i), "input", i);
         if (from[i].list || from[i].packed_dim) {
@@ -184,9 +185,8 @@ void value_compute(Verifier *v, Pc pc)
     for (uint32_t j = 0; in->n_in + j < s.n_args; j++)
         if (verify_accumulates(v, in, j))
             old[j] = value_read(v, pc, program_arg(v->p, in, in->n_in + j), "sum", j);
-    for (uint32_t a = 0; !bad && a < v->plan->mesh.n_axes; a++)
-        if (!check_axis(&s, a)) bad = true;
-    if (!bad && !check_deals(&s)) bad = true;
+    if (!bad && !bound->layouts_are_fine) bad = !check_layouts(&s);
+    if (!bad) bound->layouts_are_fine = true;
     bool ok = bad || check_origin(&s, from, &is_node);
     if (bad && in->origin) is_node = v->g->nodes.at[in->origin].op == in->op;
     bad = bad || !ok;

@@ -2,6 +2,7 @@
  *   verify.c            the proofs in order, reports, fit
  *   verify_structure.c  indices, shapes, deals, graph   } first: everything after relies on them,
  *   verify_program.c    instructions and buffers        } so that no garbage can crash it
+ *   verify_bind.c       ops bound to shapes
  *   verify_order.c      happens-before and races
  *   verify_deadlock.c   rendezvous across roles
  *   verify_graph.c      value numbers of the global graph
@@ -68,6 +69,14 @@ typedef struct Transport {
     uint32_t n_brought;
 } Transport;
 
+/* An op bound to the shapes of its arguments. */
+typedef struct Bound {
+    uint32_t key[2 + MAX_ARGS], n_key;
+    Binding binding;
+    const char *fault;     /* NULL: it binds */
+    bool layouts_are_fine; /* found so before */
+} Bound;
+
 typedef struct Verifier {
     const Plan *plan;
     const Graph *g;
@@ -92,7 +101,10 @@ typedef struct Verifier {
     /* own shapes */
     LIST(Shape) shapes;
     uint32_t *shape_slots, n_shape_slots;
-    uint32_t *canon;       /* [ShapeId] */
+    uint32_t *canon;          /* [ShapeId] */
+    uint64_t *local_elements; /* [ShapeId] */
+    LIST(Bound *) bounds;
+    uint32_t *bound_slots, n_bound_slots;
     uint32_t *param_shape; /* [tensor] */
     /* abstract memory of the program */
     RangeMap memory;
@@ -156,6 +168,9 @@ void verify_deadlock(Verifier *v);
 void verify_graph_values(Verifier *v);
 void verify_values(Verifier *v); /* all programs */
 void verify_purity(Verifier *v);
+
+/* ---- verify_bind.c ---- */
+Bound *verify_bound(Verifier *v, Pc pc);
 
 /* ---- verify_graph.c ---- */
 Hash128 value_add(Hash128 a, Hash128 b);

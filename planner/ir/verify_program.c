@@ -11,17 +11,6 @@ static bool is_real(DType t)
     return t >= DT_f64 && t <= DT_e5m2;
 }
 
-/* Bytes of a shape's local part; false if out of range. */
-static bool shape_bytes(const Verifier *v, const Buffer *b, uint64_t *bytes)
-{
-    const Shape *s = &v->plan->shapes.at[b->shape];
-    uint64_t n = 1;
-    for (int d = 0; d < s->n_dims; d++)
-        n *= (uint64_t)shape_local_dim(s, &v->plan->mesh, &v->g->deals, d);
-    *bytes = n * dtype_bytes(b->dtype);
-    return true;
-}
-
 static void check_buffer(Verifier *v, BufferId id)
 {
     const Program *p = v->p;
@@ -32,8 +21,7 @@ static void check_buffer(Verifier *v, BufferId id)
         verify_report(v, RULE, 0, "buffer %u has a field out of range", id);
         return;
     }
-    uint64_t bytes;
-    shape_bytes(v, b, &bytes);
+    uint64_t bytes = v->local_elements[b->shape] * dtype_bytes(b->dtype);
     if (b->packed ? b->bytes < bytes : b->bytes != bytes)
         verify_report(v, RULE, 0, "buffer %u has %llu bytes, its shape needs %llu", id,
                       (unsigned long long)b->bytes, (unsigned long long)bytes);
@@ -131,18 +119,9 @@ static void check_compute(Verifier *v, Pc pc)
 {
     const Instr *in = &v->p->code.at[pc];
     const OpInfo *info = op_info(in->op);
-    Dims dims[MAX_ARGS];
-    uint32_t n = verify_n_args(in);
     check_scratch(v, pc);
-    for (uint32_t i = 0; i < n; i++) {
-        const Shape *s = &v->plan->shapes.at[v->p->buffers.at[program_arg(v->p, in, i)].shape];
-        dims[i] = (Dims){s->n_dims, s->dim};
-    }
-    Binding b;
-    Diag why = diag_in(v->arena);
-    if (!op_bind(in->op, dims, in->n_in, dims + in->n_in, n - in->n_in, &b, (Loc){NULL, 0}, &why))
-        verify_report(v, RULE, pc, "arguments do not match the op: %s",
-                      why.items.n ? why.items.at[0].text : info->signature);
+    const Bound *bound = verify_bound(v, pc);
+    if (bound->fault) verify_report(v, RULE, pc, "arguments do not match the op: %s", bound->fault);
     for (uint32_t j = 0; j < info->sig.n_out && (info->flags & OP_UPDATES); j++)
         if (in->args.n > in->n_in + j &&
             program_arg(v->p, in, j) != program_arg(v->p, in, in->n_in + j))

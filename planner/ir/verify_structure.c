@@ -100,12 +100,16 @@ static const char *layout_fault(const Verifier *v, uint32_t n_dims, const int64_
 
 static void check_shapes(Verifier *v)
 {
+    v->local_elements = arena_array(v->arena, v->plan->shapes.n, sizeof *v->local_elements);
     for (ShapeId i = 0; i < v->plan->shapes.n; i++) {
         const Shape *s = &v->plan->shapes.at[i];
         const char *fault = dims_ok(s->n_dims, s->dim)
                                 ? layout_fault(v, s->n_dims, s->dim, s->deal, &s->layout)
                                 : "has dimensions out of range";
-        if (fault) verify_report(v, RULE, 0, "shape %u %s", i, fault);
+        if (fault)
+            verify_report(v, RULE, 0, "shape %u %s", i, fault);
+        else
+            v->local_elements[i] = (uint64_t)shape_local_elements(s, &v->plan->mesh, &v->g->deals);
     }
 }
 
