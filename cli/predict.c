@@ -78,6 +78,12 @@ static bool simulate(Cli *cli, const PlanFile *file, Store *store, const Predict
     memset(&report, 0, sizeof report);
     if (!sim_run(file->plan, cluster, &sim, cli->arena, &report, &cli->diag)) return false;
     fill_record(&prediction->record, &report, cli->arena);
+    if (report.host_bound) {
+        diag_warning(&cli->diag, "host-bound", (Loc){NULL, 0},
+                     "issuing the instructions one by one takes the host longer than the step that "
+                     "is predicted");
+        diag_hint(&cli->diag, "the prediction holds where steps are captured as graphs");
+    }
     if (cluster->is_local && report.n_modelled > 0) {
         diag_warning(&cli->diag, "not-calibrated", (Loc){NULL, 0},
                      "%" PRIu32 " of %" PRIu32 " kernels are not measured on this machine: their "

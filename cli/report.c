@@ -89,10 +89,10 @@ static void report_text(Cli *cli, const PlanFile *file, const Prediction *p)
     const RunRecord *r = &p->record;
     Arena *arena = cli->arena;
     Ps idle = r->step_ps - r->compute_ps - r->exposed_ps;
-    str_print(&cli->out, "step        %s  (compute %s, exposed communication %s, other %s)\n",
-              paint(cli, PAINT_strong, format_time(arena, r->step_ps)),
-              format_time(arena, r->compute_ps), format_time(arena, r->exposed_ps),
-              format_time(arena, idle > 0 ? idle : 0));
+    str_print(
+        &cli->out, "step        %s  (compute %s, exposed communication %s, waiting for ranks %s)\n",
+        paint(cli, PAINT_strong, format_time(arena, r->step_ps)), format_time(arena, r->compute_ps),
+        format_time(arena, r->exposed_ps), format_time(arena, idle > 0 ? idle : 0));
     double per_device = r->tokens_per_s_per_device;
     str_print(&cli->out, "throughput  %s tokens/s, %s tokens/s/GPU\n",
               str_count(arena, (uint64_t)(per_device * r->n_ranks + 0.5)),

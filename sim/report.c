@@ -95,16 +95,19 @@ static void count_communications(Reporter *r)
     }
 }
 
-/* [from, to) of the compute stream was spent waiting for `cause` to end. */
+/* [from, to) of the compute stream was spent waiting for `cause` to end. What a communication
+ * spends on the wire is exposed communication; what it waits for its peers before that is not: a
+ * pipeline's bubble, or ranks that have more to do. */
 static void blame(Reporter *r, Ps from, Ps to, Pc cause)
 {
     while (cause != 0 && to > from) {
         const Instr *in = program_instr(r->program, cause);
         Ps since = r->line->reached[cause] > from ? r->line->reached[cause] : from;
-        if (is_comm(in) && to > since) {
-            axis_row(r, in)->exposed_ps += to - since;
-            r->report->collectives.at[r->row_of[cause] - 1].exposed_ps += to - since;
-            r->report->exposed_ps += to - since;
+        Ps wire = r->line->start[cause] > since ? r->line->start[cause] : since;
+        if (is_comm(in) && to > wire) {
+            axis_row(r, in)->exposed_ps += to - wire;
+            r->report->collectives.at[r->row_of[cause] - 1].exposed_ps += to - wire;
+            r->report->exposed_ps += to - wire;
         }
         if (since < to) to = since;
         cause = r->line->by[cause];

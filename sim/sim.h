@@ -84,8 +84,9 @@ typedef struct SimReport {
     Rank slowest;            /* the first rank whose program ends last */
     Ps compute_ps;           /* of the slowest rank's compute stream */
     Ps idle_ps;              /* step_ps - compute_ps */
-    Ps exposed_ps;           /* of idle_ps: waiting for communications (the sum over `axes`) */
-    LIST(AxisTime) axes;     /* of the slowest rank; exposed: compute stream idle, waiting for it */
+    Ps exposed_ps;       /* of idle_ps: communications on the wire (the sum over `axes`); the rest
+                          * waits for other ranks: a pipeline's bubble */
+    LIST(AxisTime) axes; /* of the slowest rank; exposed: compute stream idle, waiting for it */
     LIST(CollectiveRow) collectives;
     uint64_t peak_bytes;  /* arena of the worst rank's program */
     uint64_t total_bytes; /* + reserved (context, communicators) */

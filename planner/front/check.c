@@ -194,6 +194,13 @@ static void check_precision(Draft *draft)
             if (peak[t] > 0) str_print(&s, "%s%s", s.n > 0 ? ", " : "", dtype_name((DType)t));
         if (s.n > 0) diag_hint(draft->d, "it can: %s", str_text(&s));
     }
+    if (c->compute == DT_f16 || c->reduce == DT_f16) {
+        diag_warning(
+            draft->d, "fp16-unscaled",
+            draft_loc(draft, c->compute == DT_f16 ? "precision.compute" : "precision.reduce"),
+            "fp16 gradients underflow without loss scaling, which is not in this version");
+        diag_hint(draft->d, "use bf16");
+    }
     if (dtype_bytes(c->reduce) < dtype_bytes(c->compute) && draft_has(draft, "precision.reduce")) {
         diag_warning(draft->d, "precision-reduce", draft_loc(draft, "precision.reduce"),
                      "gradients are summed in %s though they are computed in %s",

@@ -217,6 +217,31 @@ static void check_units(Verifier *v)
                           g->tensors.at[t].name, times[t]);
 }
 
+/* What a report divides by must follow from the plan. Zeros: made by hand, says nothing. */
+static void check_step(Verifier *v)
+{
+    const StepInfo *s = &v->plan->step;
+    const ModelInfo *info = &v->g->info;
+    uint64_t n_params = 0;
+    for (TensorId t = 1; t < v->g->tensors.n; t++) {
+        const Tensor *at = &v->g->tensors.at[t];
+        uint64_t n = at->role == ROLE_param;
+        for (int d = 0; d < at->n_dims; d++) n *= (uint64_t)at->dim[d];
+        n_params += n;
+    }
+    if (s->micro_batch && s->global_batch / s->micro_batch != (int64_t)s->n_microbatches)
+        verify_report(v, RULE, 0, "%u micro-steps of %lld sequences are not %lld",
+                      s->n_microbatches, (long long)s->micro_batch, (long long)s->global_batch);
+    if (s->seq && (double)s->global_batch * (double)s->seq != s->global_tokens)
+        verify_report(v, RULE, 0, "%lld sequences of %lld are not %.0f tokens",
+                      (long long)s->global_batch, (long long)s->seq, s->global_tokens);
+    if (info->n_params && (info->n_params != n_params || info->n_params_no_embedding > n_params))
+        verify_report(v, RULE, 0,
+                      "the model has %llu parameters, not %llu (%llu without embedding)",
+                      (unsigned long long)n_params, (unsigned long long)info->n_params,
+                      (unsigned long long)info->n_params_no_embedding);
+}
+
 bool verify_structure_graph(Verifier *v)
 {
     const Plan *plan = v->plan;
@@ -242,6 +267,7 @@ bool verify_structure_graph(Verifier *v)
         verify_report(v, RULE, 0, "the plan has no program");
         return false;
     }
+    check_step(v);
     if (plan->n_match > n_code + 1)
         verify_report(v, RULE, 0, "%u matches for %llu instructions", plan->n_match,
                       (unsigned long long)n_code);

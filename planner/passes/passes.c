@@ -6,6 +6,8 @@
 
 #include "planner/passes/pass.h"
 
+enum { MOST_INSTRUCTIONS = 4 << 20 };
+
 static const char *const nothing[] = {NULL};
 static const char *const after_pp[] = {"pp", NULL};
 static const char *const after_tp[] = {"pp", "tp", NULL};
@@ -169,7 +171,7 @@ static bool check_axes(const Config *config, Diag *d)
             diag_error(d, FAULT_input, "axis-unsupported", config->axis_loc[later[i]],
                        "mesh.%s = %u: this version has no pass that uses the %s axis",
                        axis_name_text(later[i]), n[later[i]], axis_name_text(later[i]));
-            diag_hint(d, "set %s = 1; dp_replicate, dp_shard and tp are available",
+            diag_hint(d, "set %s = 1; pp, dp_replicate, dp_shard and tp are available",
                       axis_name_text(later[i]));
         }
     if (has[PASS_fsdp2] && n[AXIS_dp_shard] <= 1)
@@ -207,6 +209,19 @@ static void step_info(const Config *config, StepInfo *step)
     step->seed = config->seed;
 }
 
+/* Micro-batches are unrolled: what would not fit into memory is refused before it is written. */
+static void check_size(const Job *job, const char *after)
+{
+    const Graph *g = &job->plan->graph;
+    uint64_t n = (uint64_t)g->nodes.n * job->plan->step.n_microbatches;
+    if (strcmp(after, "backward") != 0 || n <= MOST_INSTRUCTIONS) return;
+    diag_error(job->diag, FAULT_input, "too-many-microbatches", job->config->batch_loc,
+               "%u micro-batches of %u operations make a program of over %u million instructions",
+               job->plan->step.n_microbatches, g->nodes.n, MOST_INSTRUCTIONS >> 20);
+    diag_hint(job->diag, "batch.global may be up to %lld, or raise batch.micro",
+              (long long)(MOST_INSTRUCTIONS / g->nodes.n * (uint64_t)job->plan->step.micro_batch));
+}
+
 Plan *passes_compile(const Config *config, Graph *graph, const LowerOptions *options,
                      const char *stop_after, Arena *arena, Diag *d)
 {
@@ -231,7 +246,7 @@ Plan *passes_compile(const Config *config, Graph *graph, const LowerOptions *opt
             bool ok = pass->run(&job);
             assert(ok || d->n_errors > before);
             (void)ok;
-            if (ok) check_graph(&job, pass->name);
+            if (ok && check_graph(&job, pass->name)) check_size(&job, pass->name);
             arena_reset(job.scratch);
         }
         if (stop_after && strcmp(stop_after, pass->name) == 0) break;

@@ -82,12 +82,18 @@ static const char *const llama_meshes[][3] = {
     {"mesh.dp_shard=16", "mesh.tp=1", "batch.global=32"},
 };
 
+static const char *const pipeline = "batch.global=12"; /* 6 micro-batches on 4 stages */
+
 static void folded_equals_unfolded(void **state)
 {
     (void)state;
-    for (uint32_t i = 0; i < sizeof llama_meshes / sizeof llama_meshes[0]; i++) {
+    uint32_t n = sizeof llama_meshes / sizeof llama_meshes[0];
+    for (uint32_t i = 0; i <= n; i++) {
         Loaded l;
-        load(&l, "llama3_8b.lua", llama_meshes[i], 3);
+        if (i < n)
+            load(&l, "llama3_8b.lua", llama_meshes[i], 3);
+        else
+            load(&l, "llama3_70b_pp.lua", &pipeline, 1);
         SimReport folded, whole;
         simulate(&l, false, &folded);
         simulate(&l, true, &whole);

@@ -190,7 +190,22 @@ static void graph_with_a_wrong_loss_scale(void **state)
     (void)state;
     Case c = sharded();
     c.plan->step.global_tokens *= 2;
+    c.plan->step.seq *= 2;
     rejects(&c, "verify-scale", "1 / global tokens");
+}
+
+static void report_that_divides_by_others(void **state)
+{
+    (void)state;
+    Case c = sharded();
+    c.plan->step.global_tokens *= 2;
+    rejects(&c, "verify-structure", "tokens");
+    c = sharded();
+    c.plan->step.n_microbatches--;
+    rejects(&c, "verify-structure", "micro-steps");
+    c = sharded();
+    c.plan->graph.info.n_params = 5;
+    rejects(&c, "verify-structure", "parameters");
 }
 
 static void accumulation_that_forgets(void **state)
@@ -420,6 +435,7 @@ int main(void)
         cmocka_unit_test(maximum_of_sums),
         cmocka_unit_test(loss_divided_per_rank),
         cmocka_unit_test(graph_with_a_wrong_loss_scale),
+        cmocka_unit_test(report_that_divides_by_others),
         cmocka_unit_test(accumulation_that_forgets),
         cmocka_unit_test(contribution_that_overwrites),
         cmocka_unit_test(norm_counts_twice),
