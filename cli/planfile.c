@@ -40,6 +40,7 @@ static bool read_file(Cli *cli, const char *path, Str *out)
     return fine;
 }
 
+/* The cluster of a plan's text, which names none. */
 static void named_cluster(Cli *cli, PlanFile *file, uint32_t n_ranks)
 {
     uint32_t nodes = cli->options.n_nodes;
@@ -50,6 +51,15 @@ static void named_cluster(Cli *cli, PlanFile *file, uint32_t n_ranks)
         uint32_t need = (n_ranks + one.devices_per_node - 1) / one.devices_per_node;
         if (need > 1 && !front_cluster(cli->options.cluster, need, cli->arena, &one, &cli->diag))
             return;
+    }
+    uint64_t world = (uint64_t)one.nodes * one.devices_per_node;
+    if (nodes > 0 && !one.is_local && world != n_ranks) {
+        cli_error(cli, FAULT_input, "mesh-product",
+                  "the plan has %" PRIu32 " ranks, but the cluster has %" PRIu32 " nodes x %" PRIu32
+                  " = %" PRIu64 " devices",
+                  n_ranks, one.nodes, one.devices_per_node, world);
+        diag_hint(&cli->diag, "without --nodes there are as many nodes as the ranks need");
+        return;
     }
     file->config.cluster = one;
     file->has_cluster = true;
@@ -66,26 +76,22 @@ static bool load_text(Cli *cli, PlanFile *file)
     if (file->plan == NULL) return false;
     file->config.seed = file->plan->step.seed;
     if (cli->options.cluster != NULL) named_cluster(cli, file, file->plan->mesh.n_ranks);
-    return true;
+    return cli->diag.n_errors == 0;
 }
 
 static bool load_script(Cli *cli, PlanFile *file, const PlanOptions *options)
 {
-    FrontOptions front = {
-        .set = cli->options.set.at, .n_set = cli->options.set.n, .shrink = options->shrink};
+    FrontOptions front = {.set = cli->options.set.at,
+                          .n_set = cli->options.set.n,
+                          .shrink = options->shrink,
+                          .cluster = cli->options.cluster,
+                          .nodes = cli->options.n_nodes};
     Graph graph;
     memset(&graph, 0, sizeof graph);
     if (!front_load(file->path, &front, cli->arena, &file->config, &graph, &cli->diag))
         return false;
     file->has_cluster = true;
     if (cli->options.seed_text != NULL) file->config.seed = cli->options.seed;
-    if (cli->options.cluster != NULL) {
-        uint64_t ranks = 1;
-        for (uint32_t i = 0; i < AXIS_NAMES; i++)
-            ranks *= file->config.axis_size[i] > 1 ? file->config.axis_size[i] : 1;
-        named_cluster(cli, file, (uint32_t)ranks);
-        if (cli->diag.n_errors > 0) return false;
-    }
     LowerOptions lower = lower_options_default();
     if (options->cpu || file->config.cluster.is_local) lower.workspace = kernel_cpu_workspace;
     if (options->shrink) lower.dtypes = dtype_map_all(DT_f64);

@@ -127,6 +127,28 @@ static void resolve_mesh(Draft *draft, uint64_t world)
     }
 }
 
+/* A cluster named from outside takes the script's place. How many nodes it has follows from the
+ * mesh unless it was said. */
+static void take_named(Draft *draft)
+{
+    Cluster *c = &draft->config.cluster;
+    uint32_t nodes = c->nodes;
+    bool is_open = false;
+    if (draft->named == NULL) return;
+    *c = *draft->named;
+    if (draft->named_nodes > 0 || c->devices_per_node == 0) return;
+    for (int a = 0; a < AXIS_NAMES; a++) is_open = is_open || draft->mesh[a] == -1;
+    uint64_t ranks = others(draft, -1), per_node = c->devices_per_node;
+    uint64_t need = ranks <= MOST_RANKS ? (ranks + per_node - 1) / per_node : 1;
+    c->nodes = is_open ? nodes : (uint32_t)need;
+}
+
+/* Only a number of nodes that somebody wrote must be filled. */
+static bool fits_named(const Draft *draft, double product, uint64_t world)
+{
+    return draft->named != NULL && draft->named_nodes == 0 && product <= (double)world;
+}
+
 static bool check_mesh(Draft *draft)
 {
     Config *c = &draft->config;
@@ -148,7 +170,7 @@ static bool check_mesh(Draft *draft)
     if (c->cluster.is_local) {
         c->cluster.nodes = 1;
         c->cluster.devices_per_node = (uint32_t)product;
-    } else if (product != (double)world) {
+    } else if (product != (double)world && !fits_named(draft, product, world)) {
         diag_error(draft->d, FAULT_input, "mesh-product", c->mesh_loc,
                    "mesh %s = %.0f ranks, but the cluster has %u nodes x %u = %llu devices",
                    mesh_text(draft), product, c->cluster.nodes, c->cluster.devices_per_node,
@@ -251,6 +273,7 @@ bool draft_finish(Draft *draft)
     c->mesh_loc = draft_loc(draft, "mesh");
     c->batch_loc = draft_loc(draft, "batch");
     c->precision_loc = draft_loc(draft, "precision");
+    take_named(draft);
     check_missing(draft);
     check_passes(draft);
     check_optimizer(draft);

@@ -273,6 +273,13 @@ static bool load(const char *path, const char *code, const FrontOptions *options
     if (!sets_are_fine(options, draft->d)) return false;
     graph_init(graph, draft->arena);
     draft->config.file = arena_dup(draft->arena, path);
+    if (options->cluster != NULL) {
+        uint32_t nodes = options->nodes > 0 ? options->nodes : 1;
+        Cluster *named = arena_alloc(draft->arena, sizeof *named);
+        if (!front_cluster(options->cluster, nodes, draft->arena, named, draft->d)) return false;
+        draft->named = named;
+        draft->named_nodes = options->nodes;
+    }
     Script s = {.pid = -1};
     if (!start(&s, draft->config.file, code, options, draft->d)) return false;
     Rebuild b = {.graph = graph, .draft = draft, .arena = draft->arena};

@@ -10,7 +10,11 @@ typedef struct FrontOptions {
     uint32_t n_set;
     bool shrink; /* --verify: two layers, smallest legal sizes, axes > 1 become 2 or 3, <= 16 ranks
                   */
-    double cpu_seconds; /* 0: default 5 */
+    double cpu_seconds;  /* 0: default 5 */
+    const char *cluster; /* a library cluster that replaces the script's before anything is judged;
+                          * NULL: the script's */
+    uint32_t nodes; /* of that cluster: the mesh must fill them; 0: as many as the ranks need (the
+                     * script's where an axis is -1), and the last may be filled in part */
 } FrontOptions;
 
 /* Evaluates `path`. On failure: diagnostics with script:line, false. Graph: forward nodes only,

@@ -20,7 +20,9 @@ typedef struct Draft {
     uint32_t init;            /* 0 standard, 1 varied */
     const char *name;
     uint32_t n_errors_before;
-    bool unsure; /* something that the mesh and the batch hang on is missing or wrong */
+    const Cluster *named; /* replaces the script's; NULL: none */
+    uint32_t named_nodes; /* 0: what the mesh needs */
+    bool unsure;          /* something that the mesh and the batch hang on is missing or wrong */
     LIST(Seen) seen;
     LIST(const char *) files; /* [0] none */
     Arena *arena;

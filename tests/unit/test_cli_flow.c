@@ -160,6 +160,45 @@ static void texts_are_read_back(void **state)
     arena_free(arena);
 }
 
+/* --cluster and --nodes: the mesh is judged against what they name, not what the script names. */
+static void a_named_cluster_is_judged(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    CommandResult r = COMMAND(arena, 60, "check", llama, "--cluster", "dgx_a100", "--nodes", "1");
+    assert_int_equal(r.exit_code, 3);
+    assert_non_null(strstr(r.err, "error[mesh-product]"));
+    assert_non_null(strstr(r.err, "16 ranks, but the cluster has 1 nodes x 8 = 8 devices"));
+    r = COMMAND(arena, 60, "check", llama, "--cluster", "dgx_a100", "--nodes", "8");
+    assert_int_equal(r.exit_code, 3);
+    r = COMMAND(arena, 60, "check", llama, "--cluster", "dgx_a10", "--nodes", "2");
+    assert_int_equal(r.exit_code, 2);
+    assert_non_null(strstr(r.err, "did you mean 'dgx_a100'?"));
+    json_t *root = DOCUMENT(arena, 0, "check", llama, "--cluster", "dgx_a100", "--nodes", "8",
+                            "--set", "mesh.dp_shard=32");
+    assert_true(number(root, "ranks") == 64);
+    assert_string_equal(json_string_value(json_object_get(root, "cluster")), "dgx_a100");
+    json_decref(root);
+    /* -1 is what the named nodes leave; without --nodes there are as many as the ranks need. */
+    root = DOCUMENT(arena, 0, "check", llama, "--cluster", "dgx_a100", "--nodes", "4", "--set",
+                    "mesh.dp_shard=-1");
+    assert_true(number(root, "ranks") == 32);
+    json_decref(root);
+    root = DOCUMENT(arena, 0, "check", llama, "--cluster", "dgx_a100", "--set", "mesh.dp_shard=32");
+    assert_true(number(root, "ranks") == 64);
+    json_decref(root);
+    /* The text of a plan, too. */
+    const char *path = arena_print(arena, "%s/l.plan", command_new_folder(arena));
+    r = COMMAND(arena, 60, "show", llama, "--text");
+    command_write_file(path, r.out);
+    r = COMMAND(arena, 60, "check", path, "--cluster", "dgx_a100", "--nodes", "1");
+    assert_int_equal(r.exit_code, 3);
+    assert_non_null(strstr(r.err, "error[mesh-product]"));
+    r = COMMAND(arena, 60, "check", path, "--cluster", "dgx_a100", "--nodes", "2");
+    assert_int_equal(r.exit_code, 0);
+    arena_free(arena);
+}
+
 static void loopback_runs_are_compared(void **state)
 {
     (void)state;
@@ -226,6 +265,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(llama_on_two_nodes_is_checked),
         cmocka_unit_test(predictions_are_made_once),
+        cmocka_unit_test(a_named_cluster_is_judged),
         cmocka_unit_test(what_does_not_fit_is_stored_all_the_same),
         cmocka_unit_test(a_dry_run_leaves_no_store),
         cmocka_unit_test(texts_are_read_back),
