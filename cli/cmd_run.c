@@ -90,6 +90,7 @@ static void exec_options(Cli *cli, const PlanFile *file, ExecOptions *options)
                              .trace_step = steps > 4 ? steps / 2 : steps - 1,
                              .version = TANDEM_VERSION};
     options->backend_options.timeout_s = cli->options.timeout_s > 0 ? cli->options.timeout_s : 60;
+    options->backend_options.measure = true;
     options->backend_options.poison = cli->options.poison;
     options->backend_options.native_reductions = cli->options.native;
 }
@@ -114,7 +115,7 @@ static bool store_measured(Cli *cli, const PlanFile *file, const ExecResult *res
     record.n_ranks = plan->mesh.n_ranks;
     record.status = "ok";
     record.step_ps = progress_median(progress);
-    record.peak_bytes = result->highest_touched > 0 ? result->highest_touched : progress->bytes;
+    record.peak_bytes = result->highest_touched;
     double step_s = (double)record.step_ps / (double)PS_PER_S;
     if (step_s > 0)
         record.tokens_per_s_per_device = plan->step.global_tokens / step_s / plan->mesh.n_ranks;
@@ -142,8 +143,7 @@ static void summary(Cli *cli, const PlanFile *file, Progress *p, const ExecResul
         json_count(cli->json, "step_ps", (uint64_t)median);
         json_count(cli->json, "predicted_step_ps", (uint64_t)p->predicted_ps);
         json_count(cli->json, "arena_bytes", p->bytes);
-        json_put(cli->json, "highest_byte_touched",
-                 touched > 0 ? json_integer((json_int_t)touched) : json_null());
+        json_count(cli->json, "highest_byte_touched", touched);
         json_put(cli->json, "run", json_integer(id));
         json_put(cli->json, "prediction", json_integer(prediction->id));
         json_text(cli->json, "plan_id", hash_hex(cli->arena, file->id));
@@ -158,8 +158,10 @@ static void summary(Cli *cli, const PlanFile *file, Progress *p, const ExecResul
     str_print(out, "step        %s measured (median), %s predicted: %s\n",
               format_time(cli->arena, median), format_time(cli->arena, p->predicted_ps),
               format_ratio(cli->arena, (double)median / (double)p->predicted_ps));
-    str_print(out, "memory      %s arena, as predicted", str_bytes(cli->arena, p->bytes));
-    if (touched > 0) str_print(out, "; highest byte touched %s", str_count(cli->arena, touched));
+    str_print(out, "memory      %s measured (highest byte touched %s), %s predicted: %s\n",
+              str_bytes(cli->arena, touched), str_count(cli->arena, touched),
+              str_bytes(cli->arena, p->bytes),
+              format_ratio(cli->arena, (double)touched / (double)p->bytes));
     str_print(out,
               "\nrun         %" PRId64 " in %s, against prediction %" PRId64
               "; `tandem compare` tells more\n",

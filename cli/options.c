@@ -54,7 +54,7 @@ static const Option option_table[] = {
     {"timeout", 0, OPTION_text, "SECONDS", FIELD(timeout_text), OPTIONS_run,
      "end the run when a communication takes longer (default 60)"},
     {"poison", 0, OPTION_flag, NULL, FIELD(poison), OPTIONS_run,
-     "fill memory with signalling NaNs first and measure the highest byte touched"},
+     "fill memory with signalling NaNs first, and each buffer again when it is dead"},
     {"native", 0, OPTION_flag, NULL, FIELD(native), OPTIONS_run,
      "reduce with MPI's own operations: faster, but not in rank order"},
     {"output", 'o', OPTION_text, "FILE", FIELD(output), OPTIONS_trace,

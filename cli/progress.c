@@ -32,8 +32,8 @@ void progress_step(void *self, const StepRow *row, uint64_t tokens)
     if (silent || !is_shown(p, row->step)) return;
     double rate = row->time_ps > 0 ? (double)tokens * (double)PS_PER_S / (double)row->time_ps : 0;
     Str line = str_in(cli->arena);
-    str_print(&line, "step %4" PRIu32 "  loss %7.4f  grad_norm %7.4f  %9s tok/s  %s  %s", row->step,
-              row->loss, row->grad_norm, str_count(cli->arena, (uint64_t)rate),
+    str_print(&line, "step %4" PRIu32 "  loss %7.4f  grad_norm %7.4f  %9s tok/s  arena %s  %s",
+              row->step, row->loss, row->grad_norm, str_count(cli->arena, (uint64_t)rate),
               str_bytes(cli->arena, p->bytes), format_time(cli->arena, row->time_ps));
     if (p->predicted_ps > 0)
         str_print(&line, "  (predicted %s, %s)", format_time(cli->arena, p->predicted_ps),

@@ -8,7 +8,9 @@
 
 typedef struct BackendOptions {
     double timeout_s; /* a communication that takes longer ends the run; 0: 60 s */
-    bool poison; /* fill the arena with signalling NaNs first; track the highest byte touched */
+    bool poison;  /* fill the arena with signalling NaNs first; track the highest byte touched */
+    bool measure; /* fill the arena with the same pattern once and look at the end how high it was
+                   * written: steps are as fast as without */
     uint64_t order_seed;    /* loopback: which legal interleaving; 0: the plain order */
     bool native_reductions; /* mpi: MPI_Op instead of rank-ordered sums */
     const char *module_dir; /* NULL: beside the command, or ../lib/tandem */
@@ -40,7 +42,7 @@ typedef struct Backend {
     bool (*find_bad)(struct Backend *self, const Control *control, BadNumber *bad, Diag *d);
     /* Bytes of a root buffer of a local rank, for reading and for initial values. */
     void *(*memory)(struct Backend *self, Rank rank, BufferId root);
-    uint64_t (*highest_touched)(struct Backend *self, Rank rank); /* with poison */
+    uint64_t (*highest_touched)(struct Backend *self, Rank rank); /* with poison or measure */
     /* What the backend holds of a rank outside the arena: staging of collectives, and so on. */
     uint64_t (*outside_bytes)(struct Backend *self);
     /* All-gather of `bytes` over the processes of the run (also a barrier): all [n_processes,

@@ -24,7 +24,7 @@ typedef struct ExecOptions {
 
 typedef struct ExecResult {
     Trace trace;              /* rows of trace_step (mpi: of all ranks on rank 0); all steps */
-    uint64_t highest_touched; /* largest over all ranks, with poison */
+    uint64_t highest_touched; /* largest over all ranks, with poison or measure */
     uint64_t outside_bytes;   /* largest over all ranks: what the backend holds outside the arena */
     bool is_first;            /* this process is the first: it reports */
 } ExecResult;

@@ -184,7 +184,7 @@ static void *memory(Backend *self, Rank rank, BufferId root)
 static uint64_t highest_touched(Backend *self, Rank rank)
 {
     Loopback *l = self->state;
-    return l->ranks[rank].highest;
+    return rank_highest(&l->ranks[rank]);
 }
 
 static uint64_t outside_bytes(Backend *self)

@@ -102,7 +102,7 @@ static bool open_ranks(Loopback *l, const Plan *plan, Diag *d)
         if (info[p]->n_instr > most) most = info[p]->n_instr;
         l->meeting_of[r] = arena_array(l->arena, (size_t)info[p]->n_instr + 1, sizeof(uint32_t));
         l->finished[r] = arena_array(l->arena, (size_t)info[p]->n_instr + 1, sizeof(bool));
-        if (!rank_open(&l->ranks[r], plan, info[p], r, &l->control, l->options.poison, l->arena, d))
+        if (!rank_open(&l->ranks[r], plan, info[p], r, &l->control, &l->options, l->arena, d))
             return false;
     }
     l->ready = arena_array(l->arena, l->room, sizeof *l->ready);

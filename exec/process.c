@@ -189,7 +189,7 @@ static void *memory(Backend *self, Rank rank, BufferId root)
 static uint64_t highest_touched(Backend *self, Rank rank)
 {
     (void)rank;
-    return ((Process *)self->state)->state.highest;
+    return rank_highest(&((Process *)self->state)->state);
 }
 
 static uint64_t outside_bytes(Backend *self)

@@ -176,8 +176,7 @@ bool process_open(Backend *self, const Plan *plan, const BackendOptions *options
     }
     const ProgramInfo *info = program_info(plan, plan_program(plan, p->rank), p->arena);
     Groups groups = {.index = NULL};
-    bool fine =
-        rank_open(&p->state, plan, info, p->rank, &p->control, p->options.poison, p->arena, d);
+    bool fine = rank_open(&p->state, plan, info, p->rank, &p->control, &p->options, p->arena, d);
     if (!all_are_fine(self, fine, d) || !make_groups(p, &groups, d) ||
         !prepare_transfers(p, &groups, d))
         return false;

@@ -87,6 +87,12 @@ bool rank_inspect(RankState *r, Diag *d)
                       (unsigned long long)beyond, (unsigned long long)bytes);
 }
 
+uint64_t rank_highest(const RankState *r)
+{
+    if (r->poison || !r->measure) return r->highest;
+    return poison_end(r->device, 0, r->info->p->bytes + ARENA_SLACK);
+}
+
 static bool bad_in(const void *at, DType dtype, uint64_t n, BadNumber *bad)
 {
     for (uint64_t i = 0; i < n; i++) {

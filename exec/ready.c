@@ -202,12 +202,14 @@ static bool allocate(void **block, char **at, uint64_t bytes, bool poison, Diag 
 }
 
 bool rank_open(RankState *r, const Plan *plan, const ProgramInfo *info, Rank rank,
-               const Control *control, bool poison, Arena *arena, Diag *d)
+               const Control *control, const BackendOptions *options, Arena *arena, Diag *d)
 {
     const Program *p = info->p;
-    *r = (RankState){.plan = plan, .info = info, .rank = rank, .poison = poison};
-    if (!allocate(&r->blocks[0], &r->device, p->bytes, poison, d)) return false;
-    if (!allocate(&r->blocks[1], &r->host, p->host_bytes, poison, d)) return false;
+    *r = (RankState){.plan = plan, .info = info, .rank = rank};
+    r->poison = options->poison;
+    r->measure = options->measure;
+    if (!allocate(&r->blocks[0], &r->device, p->bytes, r->poison || r->measure, d)) return false;
+    if (!allocate(&r->blocks[1], &r->host, p->host_bytes, r->poison, d)) return false;
     r->at = arena_array(arena, p->code.n, sizeof *r->at);
     r->n_before = arena_array(arena, p->code.n, sizeof *r->n_before);
     r->n_touches = arena_array(arena, p->buffers.n, sizeof *r->n_touches);

@@ -47,7 +47,7 @@ typedef struct RankState {
     const Plan *plan;
     const ProgramInfo *info;
     Rank rank;
-    bool poison;
+    bool poison, measure;
     char *device, *host; /* the arenas, of exactly program->bytes and host_bytes */
     void *blocks[2];     /* what they were allocated as */
     uint64_t highest;    /* with poison: end of the highest byte found to be written */
@@ -58,10 +58,10 @@ typedef struct RankState {
     bool not_finite; /* the gradient norm is not: updates are left out */
 } RankState;
 
-/* Allocates the arenas (poisoned, or zero) and prepares each instruction. Reports backend-dtype,
- * exec-program, exec-memory. */
+/* Allocates the arenas (poisoned, or zero; with measure only the device's is filled) and prepares
+ * each instruction. Reports backend-dtype, exec-program, exec-memory. */
 bool rank_open(RankState *r, const Plan *plan, const ProgramInfo *info, Rank rank,
-               const Control *control, bool poison, Arena *arena, Diag *d);
+               const Control *control, const BackendOptions *options, Arena *arena, Diag *d);
 void rank_close(RankState *r);
 char *rank_memory(const RankState *r, BufferId b); /* of any buffer, views too */
 /* Before a step: every instruction waits again. */
@@ -76,6 +76,8 @@ uint32_t rank_starters(const RankState *r, Pc *next);
 /* After a step, with poison: whether something was written beyond the arena (arena-overrun), and
  * how high. */
 bool rank_inspect(RankState *r, Diag *d);
+/* After the last step: end of the highest byte that was written, with poison or measure; else 0. */
+uint64_t rank_highest(const RankState *r);
 /* Of the outputs of pc (NULL: none): the first number that is not finite. */
 bool rank_find_bad(const RankState *r, Pc pc, BadNumber *bad);
 /* "instruction 12 (compute matmul ...)", in `arena`. */

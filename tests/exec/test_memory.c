@@ -121,6 +121,34 @@ static void nothing_is_allocated_in_a_step(void **state)
                         }
 }
 
+/* What is measured is what was written, not what was planned: with room that nobody uses behind it,
+ * the arena is as high as before. */
+static void memory_is_measured(void **state)
+{
+    (void)state;
+    enum { UNUSED = 3 * 4096 };
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Tiny t = tiny_default();
+    t.dp_shard = 2, t.tp = 2;
+    Plan *plan = tiny_plan(&t, false, arena, &d);
+    assert_non_null(plan);
+    uint64_t bytes = plan->programs.at[0].bytes;
+    for (int i = 0; i < 4; i++) {
+        ExecResult result;
+        ExecOptions options = {.backend = "loopback",
+                               .steps = 2,
+                               .lr = 1e-3,
+                               .data = data_synthetic(1, t.vocab, 0, arena),
+                               .trace_step = 2,
+                               .backend_options = {.poison = i & 1, .measure = true}};
+        plan->programs.at[0].bytes = bytes + (i & 2 ? UNUSED : 0);
+        assert_true(exec_run(plan, &options, arena, &result, &d));
+        assert_int_equal(result.highest_touched, bytes);
+    }
+    arena_free(arena);
+}
+
 /* The counter does count: or the test above would show nothing. */
 static void allocations_are_seen(void **state)
 {
@@ -140,6 +168,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(allocations_are_seen),
         cmocka_unit_test(nothing_is_allocated_in_a_step),
+        cmocka_unit_test(memory_is_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
