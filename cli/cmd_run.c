@@ -254,7 +254,8 @@ static void run_from_outside(Cli *cli, PlanFile *file)
         run_here(cli, file);
         return;
     }
-    if (cli->json == NULL && !cli->options.quiet) plan_file_report(cli, file);
+    /* The document is the first rank's; this one is printed only when the ranks cannot. */
+    if (cli->json != NULL || !cli->options.quiet) plan_file_report(cli, file);
     print_now(cli);
     cli_flush_diagnostics(cli);
     run_launch(cli, file->plan->mesh.n_ranks, cli->argv);
@@ -283,8 +284,10 @@ void cmd_run(Cli *cli)
     bool fine = file != NULL && cli->diag.n_errors == 0 && check_ranks(cli, file->plan);
     if (silent) run_silence(cli); /* the first process says all this */
     if (!fine) return;
-    if (inside)
-        run_here(cli, file);
-    else
+    if (!inside) {
         run_from_outside(cli, file);
+        return;
+    }
+    if (cli->json != NULL) plan_file_report(cli, file); /* as text it stands above, or nowhere */
+    run_here(cli, file);
 }

@@ -80,16 +80,27 @@ static bool listed(Arena *arena, const char *list, const char *key)
     return strstr(list, arena_print(arena, "`%s`", key)) != NULL;
 }
 
-static void check(Arena *arena, const char *const *arguments)
+/* The keys of one more document; its schema. */
+static const char *collect_document(Keys *keys, const char *const *arguments)
 {
+    Arena *arena = keys->arena;
     CommandResult r = command_run(arena, 200, arguments);
     json_error_t error;
     json_t *root = json_loads(r.out, 0, &error);
     if (root == NULL || r.exit_code != 0)
         fail_msg("tandem %s: code %d\n%s\n%s", arguments[0], r.exit_code, r.err, r.out);
+    const char *schema = arena_dup(arena, json_string_value(json_object_get(root, "schema")));
+    collect(keys, "", root);
+    json_decref(root);
+    return schema;
+}
+
+/* `other`, unless NULL: the same verb with other keys. */
+static void check(Arena *arena, const char *const *arguments, const char *const *other)
+{
     Keys keys = {.arena = arena};
-    const char *schema = json_string_value(json_object_get(root, "schema"));
-    collect(&keys, "", root);
+    const char *schema = collect_document(&keys, arguments);
+    if (other != NULL) assert_string_equal(collect_document(&keys, other), schema);
     const char *list = section(arena, schema);
     for (uint32_t i = 0; i < keys.all.n; i++)
         if (!is_common(keys.all.at[i]) && !listed(arena, list, keys.all.at[i]))
@@ -102,9 +113,8 @@ static void check(Arena *arena, const char *const *arguments)
         if (!found) fail_msg("docs/json.md, %s: there is no key `%s`", schema, key);
         at += n + 2;
     }
-    json_decref(root);
 }
-#define CHECK(arena, ...) check((arena), (const char *const[]){__VA_ARGS__, "--json", NULL})
+#define CHECK(arena, ...) check((arena), (const char *const[]){__VA_ARGS__, "--json", NULL}, NULL)
 
 static void documents_are_as_described(void **state)
 {
@@ -119,7 +129,8 @@ static void documents_are_as_described(void **state)
     CHECK(arena, "run", tiny, "--backend", "loopback", "--steps", "3", "--db", db);
     CHECK(arena, "compare", "--db", db);
     CHECK(arena, "runs", "--db", db);
-    CHECK(arena, "trace", "3", "--db", db, "-o", file);
+    check(arena, (const char *const[]){"trace", "3", "--db", db, "-o", file, "--json", NULL},
+          (const char *const[]){"trace", "3", "--db", db, "--json", NULL});
     CHECK(arena, "db", "info", "--db", db);
     CHECK(arena, "calibrate", tiny, "--dry-run", "--db", db);
     CHECK(arena, "explain", "pass-order");

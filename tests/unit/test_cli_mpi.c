@@ -76,6 +76,27 @@ static void both_backends_give_the_same_losses(void **state)
     json_t *mpi = parse(&a), *loopback = parse(&b);
     assert_true(number(mpi, "first_loss") == number(loopback, "first_loss"));
     assert_true(number(mpi, "last_loss") == number(loopback, "last_loss"));
+    /* One document, whoever runs the ranks. */
+    const char *key;
+    json_t *value;
+    json_object_foreach(loopback, key, value) if (json_object_get(mpi, key) == NULL)
+        fail_msg("under mpirun there is no '%s'", key);
+    static const char *const same[] = {
+        "plan_id",        "file",         "model",      "mesh",  "ranks",
+        "cluster",        "global_batch", "seq",        "roles", "instructions",
+        "communications", "microbatches", "arena_bytes"};
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
+        json_t *one = json_object_get(mpi, same[i]), *other = json_object_get(loopback, same[i]);
+        if (one == NULL || !json_equal(one, other)) fail_msg("'%s' differs", same[i]);
+    }
+    /* Memory is measured without --poison, of the worst rank, and is what was planned. */
+    assert_true(number(mpi, "highest_byte_touched") == number(loopback, "highest_byte_touched"));
+    assert_true(number(mpi, "highest_byte_touched") == number(mpi, "arena_bytes"));
+    CommandResult c = COMMAND(arena, 60, "compare", arena_print(arena, "%.0f", number(mpi, "run")),
+                              "--db", db, "--json");
+    json_t *compared = parse(&c);
+    assert_true(number(compared, "measured_peak_bytes") == number(mpi, "highest_byte_touched"));
+    json_decref(compared);
     json_decref(mpi);
     json_decref(loopback);
     arena_free(arena);
