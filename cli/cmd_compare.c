@@ -225,6 +225,12 @@ static void compare_runs(Cli *cli, Store *store, int64_t id)
         diag_hint(&cli->diag, "`tandem run PLAN` measures; `tandem runs` lists what there is");
         return;
     }
+    if (strcmp(measured.record.status, "failed") == 0) {
+        cli_error(cli, FAULT_usage, "not-measured", "run %" PRId64 " failed: it measured nothing",
+                  id);
+        diag_hint(&cli->diag, "`tandem runs` lists what there is");
+        return;
+    }
     int64_t other = find_prediction(cli, store, &measured.record);
     if (other == 0) {
         if (cli->diag.n_errors > 0) return;

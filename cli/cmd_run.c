@@ -95,31 +95,36 @@ static void exec_options(Cli *cli, const PlanFile *file, ExecOptions *options)
     options->backend_options.native_reductions = cli->options.native;
 }
 
-static bool store_measured(Cli *cli, const PlanFile *file, const ExecResult *result,
-                           const char *backend, const Prediction *prediction, Progress *progress,
-                           int64_t *id)
+/* What is known of a run before it has begun. */
+static RunRecord run_record(Cli *cli, const PlanFile *file, const char *status)
 {
-    const Plan *plan = file->plan;
     RunRecord record;
     memset(&record, 0, sizeof record);
     record.kind = RUN_measured;
     record.plan = file->id;
     record.plan_name = file->path;
-    record.plan_text = plan_stored_text(plan, cli->arena);
+    record.plan_text = plan_stored_text(file->plan, cli->arena);
     record.cluster = machine_key(cli->arena);
-    record.scenario = "";
-    record.backend = backend;
+    record.scenario = record.calibration = record.mfu_formula = "";
+    record.backend = is_loopback(cli) ? "loopback" : "mpi";
     record.engine = "tandem " TANDEM_VERSION;
+    record.seed = file->plan->step.seed;
+    record.n_ranks = file->plan->mesh.n_ranks;
+    record.status = status;
+    return record;
+}
+
+static bool store_measured(Cli *cli, const PlanFile *file, const ExecResult *result,
+                           const Prediction *prediction, Progress *progress, int64_t *id)
+{
+    const Plan *plan = file->plan;
+    RunRecord record = run_record(cli, file, "ok");
     record.calibration = prediction->record.calibration; /* `compare` finds it by that */
-    record.seed = plan->step.seed;
-    record.n_ranks = plan->mesh.n_ranks;
-    record.status = "ok";
     record.step_ps = progress_median(progress);
     record.peak_bytes = result->highest_touched;
     double step_s = (double)record.step_ps / (double)PS_PER_S;
     if (step_s > 0)
         record.tokens_per_s_per_device = plan->step.global_tokens / step_s / plan->mesh.n_ranks;
-    record.mfu_formula = "";
     record.trace = &result->trace;
     record.steps_done = progress->done;
     measured_times(cli->arena, plan, &result->trace, &record);
@@ -128,6 +133,26 @@ static bool store_measured(Cli *cli, const PlanFile *file, const ExecResult *res
     *id = store_run(store, &record, &cli->diag);
     store_close(store);
     return *id != 0;
+}
+
+/* A run that broke off leaves a row too: who looks at the store sees that it was tried. */
+static void store_failed(Cli *cli, const PlanFile *file)
+{
+    RunRecord record = run_record(cli, file, "failed");
+    Store *store = store_open(cli->options.db, false, &cli->diag);
+    if (store == NULL) return;
+    store_run(store, &record, &cli->diag);
+    store_close(store);
+}
+
+/* Without a launcher no rank ever was. */
+static bool was_started(const Cli *cli)
+{
+    static const char *const before[] = {"mpirun-missing", "module-missing", "rank-status"};
+    for (uint32_t i = 0; i < cli->diag.items.n; i++)
+        for (size_t k = 0; k < sizeof before / sizeof before[0]; k++)
+            if (strcmp(cli->diag.items.at[i].rule, before[k]) == 0) return false;
+    return true;
 }
 
 static void summary(Cli *cli, const PlanFile *file, Progress *p, const ExecResult *result,
@@ -163,7 +188,7 @@ static void summary(Cli *cli, const PlanFile *file, Progress *p, const ExecResul
               str_bytes(cli->arena, p->bytes),
               format_ratio(cli->arena, (double)touched / (double)p->bytes));
     str_print(out,
-              "\nrun         %" PRId64 " in %s, against prediction %" PRId64
+              "run         %" PRId64 " in %s, against prediction %" PRId64
               "; `tandem compare` tells more\n",
               id, cli->options.db, prediction->id);
 }
@@ -210,12 +235,15 @@ static void run_here(Cli *cli, const PlanFile *file)
     ExecResult result;
     memset(&result, 0, sizeof result);
     if (!exec_run(file->plan, &options, cli->arena, &result, &cli->diag)) {
-        if (!first) drop_shared(cli);
+        if (!first)
+            drop_shared(cli);
+        else if (is_loopback(cli)) /* of ranks that were started, who started them says it */
+            store_failed(cli, file);
         return;
     }
     if (!first) return;
     int64_t id = 0;
-    if (store_measured(cli, file, &result, options.backend, &prediction, &progress, &id))
+    if (store_measured(cli, file, &result, &prediction, &progress, &id))
         summary(cli, file, &progress, &result, id, &prediction);
 }
 
@@ -258,7 +286,8 @@ static void run_from_outside(Cli *cli, PlanFile *file)
     if (cli->json != NULL || !cli->options.quiet) plan_file_report(cli, file);
     print_now(cli);
     cli_flush_diagnostics(cli);
-    run_launch(cli, file->plan->mesh.n_ranks, cli->argv);
+    if (!run_launch(cli, file->plan->mesh.n_ranks, cli->argv) && was_started(cli))
+        store_failed(cli, file);
 }
 
 void cmd_run(Cli *cli)

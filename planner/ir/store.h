@@ -52,7 +52,7 @@ typedef struct RunRecord {
  * whose key is there already replaces nothing and returns the old id; only a trace that the old one
  * lacked is added to it. */
 int64_t store_run(Store *store, const RunRecord *run, Diag *d);
-/* Newest run of `kind` for a plan (0: none). */
+/* Newest run of `kind` for a plan that did not fail (0: none). */
 int64_t store_find_run(Store *store, RunKind kind, Hash128 plan, Diag *d);
 int64_t store_latest_run(Store *store, RunKind kind, Diag *d);
 /* plan_text stays NULL (store_plan_text has it); `trace` may be NULL. Rows in the order of step,

@@ -102,6 +102,46 @@ static void both_backends_give_the_same_losses(void **state)
     arena_free(arena);
 }
 
+/* The newest row of the store. */
+static void newest(Arena *arena, const char *db, const char *kind, const char *status)
+{
+    CommandResult r = COMMAND(arena, 60, "runs", "--db", db, "--limit", "1", "--json");
+    json_t *root = parse(&r), *row = json_array_get(json_object_get(root, "runs"), 0);
+    assert_non_null(row);
+    assert_string_equal(json_string_value(json_object_get(row, "kind")), kind);
+    assert_string_equal(json_string_value(json_object_get(row, "status")), status);
+    json_decref(root);
+}
+
+/* A rank is killed: that the run was tried is kept. */
+static void a_run_that_dies_leaves_a_row(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+    CommandResult r = COMMAND(arena, 300, "run", tiny, "--steps", "2", "--db", db);
+    if (r.exit_code != 0) fail_msg("%s", r.err);
+    /* What has `run` for its first word and no children is a rank. */
+    const char *script = arena_print(
+        arena,
+        "%s run %s --steps 1000000 --quiet --db %s & run=$!\n"
+        "below() { for c in $(cat /proc/$1/task/*/children); do below $c; echo $c; done; }\n"
+        "for i in $(seq 300); do sleep 0.1; for p in $(below $run 2>/dev/null); do\n"
+        "  tr '\\0' '\\n' </proc/$p/cmdline | sed -n 2p | grep -qx run || continue\n"
+        "  [ -z \"$(cat /proc/$p/task/*/children)\" ] && [ $i -gt 20 ] && kill -9 $p && break 2\n"
+        "done; done 2>/dev/null; wait $run",
+        TANDEM_COMMAND, tiny, db);
+    r = command_run_program(arena, 120, (const char *const[]){"sh", "-c", script, NULL});
+    if (r.exit_code != 6) fail_msg("code %d\n%s", r.exit_code, r.err);
+    assert_non_null(strstr(r.err, "error[rank-died]"));
+    newest(arena, db, "measured", "failed");
+    r = COMMAND(arena, 60, "compare", "--db", db); /* of the one that went well */
+    assert_int_equal(r.exit_code, 0);
+    r = COMMAND(arena, 60, "runs", "--db", db);
+    assert_non_null(strstr(r.out, "failed"));
+    arena_free(arena);
+}
+
 static void mistakes_have_their_codes(void **state)
 {
     (void)state;
@@ -121,6 +161,9 @@ static void mistakes_have_their_codes(void **state)
     const char *said = strstr(r.err, "error[not-finite]");
     assert_non_null(said);
     assert_null(strstr(said + 1, "error[not-finite]")); /* once, not by every rank */
+    newest(arena, db, "measured", "failed");
+    r = COMMAND(arena, 60, "compare", "--db", db);
+    assert_int_equal(r.exit_code, 7); /* no run measured anything */
     arena_free(arena);
 }
 
@@ -129,6 +172,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mistakes_have_their_codes),
         cmocka_unit_test(both_backends_give_the_same_losses),
+        cmocka_unit_test(a_run_that_dies_leaves_a_row),
         cmocka_unit_test(a_text_is_learnt_on_four_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
