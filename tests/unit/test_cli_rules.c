@@ -1,5 +1,6 @@
-/* Every rule id that a diagnostic in the sources carries has a row in cli/rules.def, and every row
- * is told in full. The ids are found by reading the sources, not by a list that could be forgotten.
+/* Every rule id that a diagnostic in the sources carries has a row in cli/rules.def, every row is
+ * raised somewhere, and is told in full. The ids are found by reading the sources, not by a list
+ * that could be forgotten.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -49,6 +50,15 @@ static bool follows_fault(const char *text, const char *quote)
 }
 
 static uint32_t n_found;
+static bool raised[1024]; /* [row] its id stands in quotes in a source */
+
+static void mark(const char *id)
+{
+    const Rule *rule = rule_find(id);
+    if (rule == NULL) return;
+    assert_true(n_rules <= sizeof raised / sizeof raised[0]);
+    raised[rule - rules] = true;
+}
 
 static void check_file(Arena *arena, const char *path)
 {
@@ -62,6 +72,9 @@ static void check_file(Arena *arena, const char *path)
             continue;
         }
         const char *id = arena_copy(arena, at + 1, (size_t)(end - at - 1));
+        mark(id);
+        if (strncmp(id, "error[", 6) == 0) /* said without memory for a diagnostic */
+            mark(arena_copy(arena, id + 6, strcspn(id + 6, "]")));
         bool sure = follows_fault(text, at);
         if (id[0] != 0 && is_kebab(id) && (sure || strchr(id, '-') != NULL) && !is_listed(id)) {
             n_found++;
@@ -81,6 +94,7 @@ static void check_lua(Arena *arena, const char *path)
         at += sizeof call - 1;
         const char *id = arena_copy(arena, at, strcspn(at, "\""));
         n_found++;
+        mark(id);
         if (rule_find(id) == NULL) fail_msg("%s: \"%s\" has no row in cli/rules.def", path, id);
     }
 }
@@ -115,6 +129,8 @@ static void every_rule_of_the_sources_is_explained(void **state)
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++)
         walk(arena, arena_print(arena, "%s/%s", TANDEM_SOURCE_DIR, folders[i]));
     assert_true(n_found > 50); /* or the search itself is broken */
+    for (uint32_t i = 0; i < n_rules; i++)
+        if (!raised[i]) fail_msg("cli/rules.def: no source raises \"%s\"", rules[i].id);
     arena_free(arena);
 }
 
