@@ -1,5 +1,6 @@
 /* How results and diagnostics reach people: colour, tables, numbers, JSON. */
 #include <assert.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -97,6 +98,7 @@ int cli_finish(Cli *cli)
     }
     cli_flush_diagnostics(cli);
     int failed = 0;
+    errno = 0;
     if (cli->json != NULL) {
         failed = json_dumpf(cli->json, stdout, JSON_INDENT(2)) != 0 || putchar('\n') == EOF;
         json_decref(cli->json);
@@ -106,7 +108,8 @@ int cli_finish(Cli *cli)
     }
     /* A full disk or a closed pipe shows only when the last bytes leave. */
     if (fflush(stdout) != 0 || ferror(stdout)) failed = 1;
-    if (failed && code == 0) {
+    bool left = failed && errno == EPIPE; /* `| head` has read what it wanted */
+    if (failed && !left && code == 0) {
         fputs("error[output]: cannot write to standard output\n", stderr);
         code = 1;
     }

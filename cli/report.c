@@ -94,9 +94,10 @@ static void report_text(Cli *cli, const PlanFile *file, const Prediction *p)
         paint(cli, PAINT_strong, format_time(arena, r->step_ps)), format_time(arena, r->compute_ps),
         format_time(arena, r->exposed_ps), format_time(arena, idle > 0 ? idle : 0));
     double per_device = r->tokens_per_s_per_device;
-    str_print(&cli->out, "throughput  %s tokens/s, %s tokens/s/GPU\n",
+    str_print(&cli->out, "throughput  %s tokens/s, %s tokens/s/%s\n",
               str_count(arena, (uint64_t)(per_device * r->n_ranks + 0.5)),
-              str_count(arena, (uint64_t)(per_device + 0.5)));
+              str_count(arena, (uint64_t)(per_device + 0.5)),
+              file->config.cluster.is_local ? "rank" : "GPU");
     str_print(&cli->out, "MFU         %.1f %% = %s\n", r->mfu * 100, r->mfu_formula);
     communication_text(cli, r);
     memory_text(cli, file, r);

@@ -95,6 +95,19 @@ static void unknown_verb(Cli *cli, const char *name)
         diag_hint(&cli->diag, "`tandem help` lists them");
 }
 
+/* There are no options to read without a verb, but who asked for a document gets one. */
+static void no_verb(Cli *cli, const char *name)
+{
+    for (int i = 2; i < cli->argc; i++)
+        if (strcmp(cli->argv[i], "--json") == 0) cli->options.json = true;
+    if (cli->options.json) {
+        cli->json = json_object();
+        json_text(cli->json, "schema", "tandem.error/1");
+        json_text(cli->json, "version", TANDEM_VERSION);
+    }
+    unknown_verb(cli, name);
+}
+
 static void check_arguments(Cli *cli)
 {
     const Verb *verb = cli->verb;
@@ -142,7 +155,8 @@ static void run_verb(Cli *cli, int argc, char **argv)
 
 int cli_main(int argc, char **argv)
 {
-    /* A reader that leaves early (`| head`) is an error of writing, not a signal. */
+    /* A reader that leaves early (`| head`) does not end us by a signal: what is to be stored is.
+     */
     signal(SIGPIPE, SIG_IGN);
     setlocale(LC_ALL, "C");
     Arena *arena = arena_new();
@@ -162,7 +176,7 @@ int cli_main(int argc, char **argv)
         else if (cli.verb != NULL)
             help_overview(&cli.out);
         else
-            unknown_verb(&cli, word);
+            no_verb(&cli, word);
     }
     int code = cli_finish(&cli);
     arena_free(arena);

@@ -60,7 +60,8 @@ static void parts_of_the_design_that_are_not_built_say_so(void **state)
     Arena *arena = arena_new();
     CommandResult help = COMMAND(arena, 10, "help");
     for (size_t i = 0; i < sizeof absent / sizeof absent[0]; i++) {
-        EXPECT(arena, 2, NULL, "is not in this version", absent[i], "x", "--json");
+        EXPECT(arena, 2, "is not in this version", "is not in this version", absent[i], "x",
+               "--json");
         assert_null(strstr(help.out, arena_print(arena, "\n  %s ", absent[i])));
     }
     arena_free(arena);
@@ -184,6 +185,55 @@ static void a_full_disk_is_noticed(void **state)
     arena_free(arena);
 }
 
+/* `| head -1`: nobody is there to read the rest, which is no error. */
+static void a_reader_may_leave_early(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *script = arena_print(
+        arena, "{ %s show --text %s/scripts/plans/llama3_8b.lua; echo code $? >&2; } | head -1",
+        TANDEM_COMMAND, TANDEM_SOURCE_DIR);
+    CommandResult r =
+        command_run_program(arena, 60, (const char *const[]){"sh", "-c", script, NULL});
+    assert_int_equal(r.exit_code, 0);
+    assert_string_equal(r.err, "code 0\n");
+    assert_non_null(strchr(r.out, '\n'));
+    arena_free(arena);
+}
+
+static void an_unknown_verb_has_a_document(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    CommandResult r = COMMAND(arena, 20, "chekc", "x.lua", "--json");
+    assert_int_equal(r.exit_code, 2);
+    json_t *root = json_loads(r.out, 0, NULL);
+    assert_non_null(root);
+    assert_string_equal(json_string_value(json_object_get(root, "schema")), "tandem.error/1");
+    assert_true(json_is_false(json_object_get(root, "ok")));
+    assert_int_equal(json_integer_value(json_object_get(root, "exit_code")), 2);
+    json_t *one = json_array_get(json_object_get(root, "diagnostics"), 0);
+    assert_string_equal(json_string_value(json_object_get(one, "rule")), "unknown-verb");
+    json_decref(root);
+    r = COMMAND(arena, 20, "chekc");
+    assert_string_equal(r.out, "");
+    arena_free(arena);
+}
+
+static void rates_are_of_what_runs(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *folder = TANDEM_SOURCE_DIR "/scripts/plans";
+    const char *tiny = arena_print(arena, "%s/tiny_text.lua", folder);
+    CommandResult r = COMMAND(arena, 60, "sim", tiny, "--dry-run");
+    assert_non_null(strstr(r.out, "tokens/s/rank"));
+    assert_null(strstr(r.out, "GPU"));
+    r = COMMAND(arena, 60, "sim", arena_print(arena, "%s/llama3_8b.lua", folder), "--dry-run");
+    assert_non_null(strstr(r.out, "tokens/s/GPU"));
+    arena_free(arena);
+}
+
 static void stores_that_are_none(void **state)
 {
     (void)state;
@@ -210,6 +260,9 @@ int main(void)
         cmocka_unit_test(help_and_parser_agree),
         cmocka_unit_test(streams_colour_and_json),
         cmocka_unit_test(a_full_disk_is_noticed),
+        cmocka_unit_test(a_reader_may_leave_early),
+        cmocka_unit_test(an_unknown_verb_has_a_document),
+        cmocka_unit_test(rates_are_of_what_runs),
         cmocka_unit_test(stores_that_are_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
