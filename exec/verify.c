@@ -9,6 +9,7 @@
 
 #include "exec/exec.h"
 #include "exec/flat.h"
+#include "kernels/number.h"
 
 /* Divisor of a gradient's error, as a part of the largest gradient of all: some gradients (a bias
  * of attention keys) are zero but for rounding. */
@@ -57,7 +58,7 @@ typedef struct Compare {
 
 static double value_at(const Compare *c, uint64_t i)
 {
-    return c->dtype == DT_f64 ? ((const double *)c->at)[i] : (double)((const float *)c->at)[i];
+    return number_read(c->dtype, c->at, i);
 }
 
 static void keep(Values *v, uint64_t global, double x)
