@@ -8,7 +8,6 @@
 
 #include <cmocka.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "exec/exec.h"
@@ -46,11 +45,6 @@ static RoundingResult check(const Tiny *t, uint64_t seed)
     bool fine =
         p.plan && p.one_rank && p.exact && verify_plan(p.plan, VERIFY_all, false, &d) &&
         exec_verify_rounding(p.plan, p.one_rank, p.exact, data, &options, arena, &result, &d);
-    if (getenv("TANDEM_SHOW"))
-        print_message("%llu: excess %.3f of %s: error %.3g, one rank %.3g; largest %.3g\n",
-                      (unsigned long long)seed, result.worst_excess,
-                      result.worst_tensor ? result.worst_tensor : "-", result.worst_error,
-                      result.its_one_rank_error, result.largest_error);
     if (!fine || result.highest_touched != result.predicted_bytes) {
         Str s = str_in(arena);
         diag_print(&d, &s);

@@ -7,7 +7,6 @@
 
 #include <cmocka.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/number.h"

@@ -34,7 +34,6 @@ static void test_table(void **state)
     (void)state;
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++)
         assert_int_equal(kernel_cpu(op) != NULL, op_info(op)->class_ != OP_CLASS_comm);
-    assert_true(kernel_cpu(OP_linear_q_d1) == kernel_cpu(OP_linear));
     assert_true(kernel_cpu(OP_silu) != kernel_cpu(OP_gelu));
 }
 
@@ -53,6 +52,15 @@ static void test_accepts(void **state)
         kernel_cpu_accepts(OP_adamw, (DType[]){f32, f32, f32, f32, f32, f32, f32, f32}, 8));
     assert_true(kernel_cpu_accepts(OP_cast, (DType[]){f32, f64}, 2));
     assert_true(kernel_cpu_accepts(OP_cast, (DType[]){DT_bf16, f32}, 2));
+    const DType mixed[] = {DT_bf16, DT_f16, f32, DT_u8}, doubles[] = {DT_bf16, DT_bf16, f64, DT_u8};
+    assert_true(kernel_cpu_accepts(OP_linear, mixed, 4));
+    assert_false(kernel_cpu_accepts(OP_linear, mixed, 3)); /* without scratch */
+    assert_false(kernel_cpu_accepts(OP_linear, doubles, 4));
+    assert_true(kernel_cpu_accepts(OP_silu, mixed, 2)); /* needs none */
+    assert_false(kernel_cpu_accepts(OP_linear, (DType[]){f32, f32, f32, DT_u8}, 4));
+    const int64_t elements[] = {6, 3, 5};
+    assert_int_equal(kernel_cpu_workspace(OP_linear, mixed, elements, 3), 64 + 3 * 4);
+    assert_int_equal(kernel_cpu_workspace(OP_silu, mixed, elements, 2), 0);
     assert_false(kernel_cpu_accepts(OP_cast, (DType[]){i32, f32}, 2));
     assert_true(kernel_cpu_accepts(OP_pack, (DType[]){i32, i32}, 2));
     assert_false(kernel_cpu_accepts(OP_pack, (DType[]){i32, f64}, 2));
