@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "exec/ready.h"
+#include "kernels/number.h"
 
 enum { BLOCK = 256, MAX_MEMBERS = 4096 };
 
@@ -30,15 +31,40 @@ enum { BLOCK = 256, MAX_MEMBERS = 4096 };
 REDUCE_TYPE(f32, float)
 REDUCE_TYPE(f64, double)
 
+/* Low precision: the parts are added in fp32, and the sum is rounded once. */
+static void reduce_low(DType dtype, bool is_max, void *out, const void *const *part,
+                       uint32_t n_parts, uint64_t n)
+{
+    float block[BLOCK], wide[BLOCK];
+    uint64_t element = dtype_bytes(dtype);
+    for (uint64_t from = 0; from < n; from += BLOCK) {
+        uint64_t count = n - from < BLOCK ? n - from : BLOCK;
+        for (uint32_t p = 0; p < n_parts; p++) {
+            const char *x = (const char *)part[p] + from * element;
+            number_widen(dtype, x, p == 0 ? block : wide, (int64_t)count);
+            for (uint64_t i = 0; p > 0 && i < count; i++) {
+                if (!is_max)
+                    block[i] += wide[i];
+                else if (wide[i] > block[i] || wide[i] != wide[i])
+                    block[i] = wide[i];
+            }
+        }
+        number_round(dtype, block, (char *)out + from * element, (int64_t)count);
+    }
+}
+
 void reduce_in_order(DType dtype, Reduce reduce, void *out, const void *const *part,
                      uint32_t n_parts, uint64_t n)
 {
+    bool is_max = reduce == REDUCE_max;
     assert(n_parts > 0);
-    assert(dtype == DT_f32 || dtype == DT_f64);
+    assert(number_is_real(dtype));
     if (dtype == DT_f32)
-        reduce_f32(reduce == REDUCE_max, out, part, n_parts, n);
+        reduce_f32(is_max, out, part, n_parts, n);
+    else if (dtype == DT_f64)
+        reduce_f64(is_max, out, part, n_parts, n);
     else
-        reduce_f64(reduce == REDUCE_max, out, part, n_parts, n);
+        reduce_low(dtype, is_max, out, part, n_parts, n);
 }
 
 static void gather(const Comm *const *member, uint32_t n)
@@ -63,17 +89,14 @@ static void all_reduce(const Comm *const *member, uint32_t n_members)
 {
     /* In place on some members: a block is read from all before it is written to any. */
     uint64_t element = dtype_bytes(member[0]->dtype), n = member[0]->in_bytes / element;
-    union {
-        double f64[BLOCK];
-        float f32[BLOCK];
-    } block;
+    double block[BLOCK]; /* room for any type */
     for (uint64_t from = 0; from < n; from += BLOCK) {
         const void *part[MAX_MEMBERS];
         uint64_t count = n - from < BLOCK ? n - from : BLOCK;
         for (uint32_t i = 0; i < n_members; i++) part[i] = member[i]->in + from * element;
-        reduce_in_order(member[0]->dtype, member[0]->reduce, &block, part, n_members, count);
+        reduce_in_order(member[0]->dtype, member[0]->reduce, block, part, n_members, count);
         for (uint32_t i = 0; i < n_members; i++)
-            memcpy(member[i]->out + from * element, &block, count * element);
+            memcpy(member[i]->out + from * element, block, count * element);
     }
 }
 

@@ -61,4 +61,25 @@ bool exec_verify(const Plan *plan, const Plan *reference, const DataSource *data
                  const BackendOptions *options, double tolerance, Arena *arena,
                  VerifyResult *result, Diag *d);
 
+/* The same for a plan in low precision, by its errors: `plan` and `one_rank` (the same model on one
+ * rank, in the same precision) are each compared with `exact` (one rank, fp64). An error is the
+ * root of the mean square of the differences, relative to that of the exact values; of an element
+ * that several ranks hold, the largest difference counts, and second moments count by their
+ * roots, as Adam uses them. Holds if for every gradient, parameter
+ * and moment, and for the norm and the loss,
+ *   error of plan <= 1.5 * error of one_rank + 1e-3
+ * (for what is computed in one precision more or less by chance has errors of like size; values
+ * themselves need not be close). Else false, with verify-mismatch. */
+typedef struct RoundingResult {
+    double worst_excess; /* largest of error of plan / bound; at most 1 if it holds */
+    double worst_error, its_one_rank_error; /* of that tensor */
+    double largest_error;                   /* of the plan, of all */
+    const char *worst_tensor;               /* "gradient of ..." */
+    uint32_t n_tensors;
+    uint64_t highest_touched, predicted_bytes; /* as in VerifyResult */
+} RoundingResult;
+bool exec_verify_rounding(const Plan *plan, const Plan *one_rank, const Plan *exact,
+                          const DataSource *data, const BackendOptions *options, Arena *arena,
+                          RoundingResult *result, Diag *d);
+
 #endif

@@ -6,6 +6,7 @@
 #include <assert.h>
 
 #include "kernels/kernel.h"
+#include "kernels/number.h"
 
 /* The part [lo, hi) of the flat order that the buffer holds. */
 typedef struct Window {
@@ -126,16 +127,13 @@ static void init_run(void *self, const FlatRun *run)
     for (uint64_t i = 0; i < run->n; i++) {
         double x = kernel_init_value(to->plan->step.seed, t->init_stream, run->global + i,
                                      (int)t->init.kind, t->init.a, t->init.b);
-        if (to->dtype == DT_f64)
-            ((double *)to->at)[run->at + i] = x;
-        else
-            ((float *)to->at)[run->at + i] = (float)x;
+        number_write(to->dtype, to->at, run->at + i, x);
     }
 }
 
 void flat_init(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena *scratch, void *at)
 {
     InitTo to = {plan, p->buffers.at[b].dtype, at};
-    assert(to.dtype == DT_f32 || to.dtype == DT_f64);
+    assert(number_is_real(to.dtype));
     flat_each(plan, p, b, rank, scratch, init_run, &to);
 }

@@ -4,9 +4,10 @@
 
 #include "exec/ready.h"
 
-/* Low word first: a signalling NaN of 32 bits, then the head of a signalling NaN of 64. The last
- * byte of each is 0x7f, which no finite number of that type below 1e38 has. */
-static const unsigned char pattern[8] = {0xa5, 0xa5, 0xa5, 0x7f, 0xa5, 0xa5, 0xf4, 0x7f};
+/* A signalling NaN of 64 bits, NaNs of 32, and in each half of those a NaN of 16 bits, f16 and bf16
+ * alike. The last byte of each is 0x7f, which no finite number of its type below 1e38 has (f16:
+ * none at all). Every other byte is a NaN of 8 bits. */
+static const unsigned char pattern[8] = {0xa5, 0x7f, 0xa5, 0x7f, 0xa5, 0x7f, 0xf4, 0x7f};
 
 void poison_fill(void *at, uint64_t bytes)
 {

@@ -9,9 +9,10 @@
 /* Up to here everybody gets everybody's: one message round instead of two. */
 enum { SMALL_BYTES = 32768 };
 
-static bool is_native(const Process *p)
+/* MPI has no sums of low-precision types. */
+static bool is_native(const Process *p, const Comm *c)
 {
-    return p->options.native_reductions;
+    return p->options.native_reductions && (c->dtype == DT_f32 || c->dtype == DT_f64);
 }
 
 static Way way_of(const Process *p, const Comm *c)
@@ -22,9 +23,9 @@ static Way way_of(const Process *p, const Comm *c)
     if (c->op == OP_send) return WAY_send;
     if (c->op == OP_recv) return WAY_recv;
     if (c->op == OP_reduce_scatter)
-        return is_native(p) ? WAY_native_reduce_scatter : WAY_exchange_sum;
+        return is_native(p, c) ? WAY_native_reduce_scatter : WAY_exchange_sum;
     assert(c->op == OP_all_reduce);
-    if (is_native(p)) return WAY_native_all_reduce;
+    if (is_native(p, c)) return WAY_native_all_reduce;
     return c->in_bytes * c->n_members <= SMALL_BYTES ? WAY_gather_sum : WAY_exchange_sum_gather;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "exec/ready.h"
+#include "kernels/number.h"
 #include "planner/ir/text.h"
 
 void rank_begin(RankState *r)
@@ -96,7 +97,7 @@ uint64_t rank_highest(const RankState *r)
 static bool bad_in(const void *at, DType dtype, uint64_t n, BadNumber *bad)
 {
     for (uint64_t i = 0; i < n; i++) {
-        double x = dtype == DT_f64 ? ((const double *)at)[i] : (double)((const float *)at)[i];
+        double x = number_read(dtype, at, i);
         if (isfinite(x)) continue;
         bad->element = i;
         bad->value = x;
@@ -112,7 +113,7 @@ bool rank_find_bad(const RankState *r, Pc pc, BadNumber *bad)
     for (uint32_t i = in->n_in; i < in->args.n; i++) {
         BufferId b = program_arg(p, in, i);
         const Buffer *at = &p->buffers.at[b];
-        if (at->dtype != DT_f32 && at->dtype != DT_f64) continue;
+        if (!number_is_real(at->dtype)) continue;
         if (!bad_in(rank_memory(r, b), at->dtype, at->bytes / dtype_bytes(at->dtype), bad))
             continue;
         bad->rank = r->rank;

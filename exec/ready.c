@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/number.h"
+
 char *rank_memory(const RankState *r, BufferId b)
 {
     uint64_t offset;
@@ -75,6 +77,28 @@ static bool bind(const RankState *r, Pc pc, KernelArgs *a)
     return true;
 }
 
+static bool accepts(const RankState *r, Pc pc, const KernelArgs *a, Arena *arena, Diag *d)
+{
+    const Instr *in = program_instr(r->info->p, pc);
+    const OpInfo *info = op_info(in->op);
+    uint32_t own = (uint32_t)info->sig.n_in + info->sig.n_out;
+    bool has_scratch = own > 0 && a->n_args == own + 1 && a->dtype[own] == DT_u8;
+    uint64_t scratch =
+        own > 0 && a->n_args >= own ? kernel_cpu_workspace(in->op, a->dtype, a->elements, own) : 0;
+    const char *what = "this backend cannot compute in these types together";
+    const char *hint = "let all of precision.param, compute and reduce be fp64, or none";
+    if (scratch > (has_scratch ? (uint64_t)a->elements[own] : 0)) {
+        what = "the program has no scratch for this: it was not planned for this backend";
+        hint = "run the script: that plans for the machine it runs on";
+    } else if (kernel_cpu_accepts(in->op, a->dtype, a->n_args)) {
+        return true;
+    }
+    diag_error(d, FAULT_input, "backend-dtype", instr_loc(r->plan, in), "%s: %s",
+               instr_text(r->plan, r->info->p, pc, arena), what);
+    diag_hint(d, "%s", hint);
+    return false;
+}
+
 static bool ready_compute(const RankState *r, Pc pc, const Control *control, Arena *arena, Diag *d)
 {
     const Program *p = r->info->p;
@@ -94,13 +118,7 @@ static bool ready_compute(const RankState *r, Pc pc, const Control *control, Are
     }
     Kernel kernel = kernel_cpu(in->op);
     if (kernel == NULL) return fail(r, pc, arena, d, "there is no kernel for this op");
-    if (!kernel_cpu_accepts(in->op, a->dtype, a->n_args)) {
-        diag_error(d, FAULT_input, "backend-dtype", instr_loc(r->plan, in),
-                   "%s: this backend computes in fp32 and fp64 only",
-                   instr_text(r->plan, p, pc, arena));
-        diag_hint(d, "add --set precision.compute=fp32, or check the plan with --verify");
-        return false;
-    }
+    if (!accepts(r, pc, a, arena, d)) return false;
     bool moves = op_info(in->op)->class_ == OP_CLASS_reshape;
     if (!moves && !bind(r, pc, a)) return fail(r, pc, arena, d, "its sizes do not agree");
     if (moves && in->op != OP_copy && !set_extents(r, in, a))
@@ -171,11 +189,10 @@ static bool ready_comm(const RankState *r, Pc pc, Arena *arena, Diag *d)
     const char *wrong = check_comm(c);
     if (wrong) return fail(r, pc, arena, d, wrong);
     bool reduces = c->op == OP_all_reduce || c->op == OP_reduce_scatter;
-    if (reduces && c->dtype != DT_f32 && c->dtype != DT_f64) {
+    if (reduces && !number_is_real(c->dtype)) {
         diag_error(d, FAULT_input, "backend-dtype", instr_loc(r->plan, in),
-                   "%s: this backend reduces fp32 and fp64 only",
+                   "%s: this backend reduces floating-point types only",
                    instr_text(r->plan, p, pc, arena));
-        diag_hint(d, "add --set precision.reduce=fp32, or check the plan with --verify");
         return false;
     }
     r->at[pc] = (Ready){.comm = c};

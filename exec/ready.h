@@ -88,13 +88,15 @@ Loc instr_loc(const Plan *plan, const Instr *in);
 Pc rank_head(const RankState *r, Stream stream, const bool *finished);
 
 /* ---- collective.c ---- */
-/* out [n] = part[0] + part[1] + ... (or their maximum), in that order; `out` may be one of them. */
+/* out [n] = part[0] + part[1] + ... (or their maximum), in that order; `out` may be one of them.
+ * Sums of a low-precision type are fp32 and rounded once, at the end: one rounding a collective,
+ * however many ranks there are. */
 void reduce_in_order(DType dtype, Reduce reduce, void *out, const void *const *part,
                      uint32_t n_parts, uint64_t n);
 /* Carries out a communication of which all members (in order of their parts) are here. */
 void collective_move(const Comm *const *member, uint32_t n_members);
 
-/* ---- poison.c ---- 8 bytes that are a signalling NaN as f64, and NaNs as two f32 */
+/* ---- poison.c ---- 8 bytes that are NaNs as f64, f32, f16 and bf16 */
 void poison_fill(void *at, uint64_t bytes);
 /* End of the last byte of [at + lo, at + hi) that is not poison; lo if there is none. at: aligned
  * to 8. */

@@ -7,42 +7,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "exec/exec.h"
 #include "exec/flat.h"
-
-/* Divisor of a gradient's error, as a part of the largest gradient of all: some gradients (a bias
- * of attention keys) are zero but for rounding. */
-static const double gradient_floor = 1e-4;
-
-/* What one run left behind, by tensor of its graph. */
-typedef struct Side {
-    const Plan *plan;
-    Backend *backend;
-    double loss, norm;
-} Side;
-
-typedef enum Kind {
-    KIND_gradient,
-    KIND_parameter,
-    KIND_first_moment,
-    KIND_second_moment,
-    KINDS
-} Kind;
-
-/* Values of the reference, whole; what the plan's ranks hold is compared with it piece by piece. */
-typedef struct Values {
-    double *at;
-    bool *seen;
-    bool there;   /* the reference has them */
-    double max;   /* of the reference */
-    double error; /* largest difference */
-    Rank rank;    /* on which rank */
-} Values;
-typedef struct Whole {
-    const char *name;
-    uint64_t n;
-    Values of[KINDS];
-} Whole;
+#include "exec/verify_private.h"
+#include "kernels/number.h"
 
 typedef struct Compare {
     const Side *side;
@@ -52,12 +19,12 @@ typedef struct Compare {
     DType dtype;
     Rank rank;
     Kind kind;
-    bool is_reference;
+    bool is_reference, by_roots;
 } Compare;
 
 static double value_at(const Compare *c, uint64_t i)
 {
-    return c->dtype == DT_f64 ? ((const double *)c->at)[i] : (double)((const float *)c->at)[i];
+    return number_read(c->dtype, c->at, i);
 }
 
 static void keep(Values *v, uint64_t global, double x)
@@ -72,6 +39,7 @@ static void compare(const Compare *c, Values *v, uint64_t global, double x)
     double difference = fabs(x - v->at[global]);
     if (isnan(difference)) difference = INFINITY;
     v->seen[global] = true;
+    if (v->apart != NULL) v->apart[global] = fmax(v->apart[global], difference);
     if (difference <= v->error) return;
     v->error = difference;
     v->rank = c->rank;
@@ -84,6 +52,7 @@ static void visit(void *self, const FlatRun *run)
     assert(run->global + run->n <= w->n);
     for (uint64_t i = 0; i < run->n; i++) {
         double x = value_at(c, run->at + i);
+        if (c->by_roots && c->kind == KIND_second_moment) x = sqrt(x);
         if (c->is_reference)
             keep(&w->of[c->kind], run->global + i, x);
         else
@@ -125,21 +94,11 @@ static void visit_all(Compare *c, Arena *scratch)
 
 /* ---- running ---- */
 
-typedef struct Verify {
-    Side plan, reference;
-    Arena *arena, *scratch;
-    VerifyResult *result;
-    double tolerance;
-    Diag *d;
-    Whole *whole;
-    TensorId *twin;
-} Verify;
-
 static bool after_plan(void *self, Backend *backend, Diag *d)
 {
     Verify *v = self;
     (void)d;
-    Compare c = {.side = &v->plan, .whole = v->whole, .twin = v->twin};
+    Compare c = {.side = &v->plan, .whole = v->whole, .twin = v->twin, .by_roots = v->rounding};
     v->plan.backend = backend;
     visit_all(&c, v->scratch);
     VerifyResult *result = v->result;
@@ -161,7 +120,8 @@ static bool after_reference(void *self, Backend *backend, Diag *d)
 {
     Verify *v = self;
     (void)d;
-    Compare c = {.side = &v->reference, .whole = v->whole, .is_reference = true};
+    Compare c = {
+        .side = &v->reference, .whole = v->whole, .is_reference = true, .by_roots = v->rounding};
     v->reference.backend = backend;
     visit_all(&c, v->scratch);
     return true;
@@ -206,6 +166,7 @@ static bool find_twins(Verify *v)
         for (int k = 0; k < KINDS; k++) {
             w->of[k].at = arena_array(v->arena, w->n, sizeof(double));
             w->of[k].seen = arena_array(v->arena, w->n, sizeof(bool));
+            if (v->rounding) w->of[k].apart = arena_array(v->arena, w->n, sizeof(double));
         }
         v->result->n_tensors++;
     }
@@ -226,9 +187,9 @@ static bool find_twins(Verify *v)
 
 /* ---- after ---- */
 
-static const char *const kind_names[KINDS] = {"gradient", "value", "first moment", "second moment"};
+const char *const verify_kinds[KINDS] = {"gradient", "value", "first moment", "second moment"};
 
-static bool check_seen(const Verify *v, const Whole *w)
+bool verify_seen(const Verify *v, const Whole *w)
 {
     Loc none = {NULL, 0};
     for (int k = 0; k < KINDS; k++)
@@ -236,7 +197,7 @@ static bool check_seen(const Verify *v, const Whole *w)
             if (!w->of[k].seen[i])
                 return diag_error(v->d, FAULT_threshold, "verify-mismatch", none,
                                   "%s: no rank holds the %s of element %llu", w->name,
-                                  kind_names[k], (unsigned long long)i);
+                                  verify_kinds[k], (unsigned long long)i);
     return true;
 }
 
@@ -246,7 +207,7 @@ static double ratio(double difference, double divisor)
     return difference == 0 ? 0 : difference / divisor;
 }
 
-static double relative(double a, double b)
+double verify_relative(double a, double b)
 {
     double difference = fabs(a - b);
     return isnan(difference) ? INFINITY : ratio(difference, fabs(b));
@@ -272,17 +233,18 @@ static void judge_tensor(Verify *v, const Whole *w, const double largest[KINDS],
         const Values *at = &w->of[k];
         double least = k == KIND_parameter
                            ? 0
-                           : largest[k] * (k == KIND_second_moment ? gradient_floor * gradient_floor
-                                                                   : gradient_floor);
+                           : largest[k] * (k == KIND_second_moment ? GRADIENT_FLOOR * GRADIENT_FLOOR
+                                                                   : GRADIENT_FLOOR);
         double error = ratio(at->error, fmax(at->max, least));
         if (error > *of_result[k]) *of_result[k] = error;
         if (error > *worst) {
             *worst = error;
             result->worst_tensor = arena_dup(v->arena, w->name);
         }
-        check_value(v, arena_print(v->arena, "%s of %s", kind_names[k], w->name), error, at->rank);
+        check_value(v, arena_print(v->arena, "%s of %s", verify_kinds[k], w->name), error,
+                    at->rank);
     }
-    check_seen(v, w);
+    verify_seen(v, w);
 }
 
 static bool judge(Verify *v)
@@ -295,11 +257,24 @@ static bool judge(Verify *v)
         for (int k = 0; k < KINDS; k++) largest[k] = fmax(largest[k], v->whole[t].of[k].max);
     for (TensorId t = 1; t < g->tensors.n; t++)
         if (v->whole[t].name) judge_tensor(v, &v->whole[t], largest, &worst);
-    result->norm_error = relative(v->plan.norm, v->reference.norm);
-    result->loss_error = relative(v->plan.loss, v->reference.loss);
+    result->norm_error = verify_relative(v->plan.norm, v->reference.norm);
+    result->loss_error = verify_relative(v->plan.loss, v->reference.loss);
     check_value(v, "the gradient norm", result->norm_error, 0);
     check_value(v, "the loss", result->loss_error, 0);
     return v->d->n_errors == errors;
+}
+
+bool verify_measure(Verify *v, const DataSource *data, const BackendOptions *options)
+{
+    assert(v->reference.plan->mesh.n_ranks == 1);
+    BackendOptions poisoned = options ? *options : (BackendOptions){.order_seed = 0};
+    poisoned.poison = true;
+    BackendOptions plain = {.poison = true};
+    v->scratch = arena_new();
+    bool fine = find_twins(v) && run_side(v, &v->reference, data, plain, after_reference) &&
+                run_side(v, &v->plan, data, poisoned, after_plan);
+    arena_free(v->scratch);
+    return fine;
 }
 
 bool exec_verify(const Plan *plan, const Plan *reference, const DataSource *data,
@@ -307,19 +282,11 @@ bool exec_verify(const Plan *plan, const Plan *reference, const DataSource *data
                  VerifyResult *result, Diag *d)
 {
     *result = (VerifyResult){.worst_tensor = ""};
-    assert(reference->mesh.n_ranks == 1);
     Verify v = {.plan = {.plan = plan},
                 .reference = {.plan = reference},
                 .arena = arena,
-                .scratch = arena_new(),
                 .result = result,
                 .tolerance = tolerance,
                 .d = d};
-    BackendOptions poisoned = options ? *options : (BackendOptions){.order_seed = 0};
-    poisoned.poison = true;
-    BackendOptions plain = {.poison = true};
-    bool fine = find_twins(&v) && run_side(&v, &v.reference, data, plain, after_reference) &&
-                run_side(&v, &v.plan, data, poisoned, after_plan) && judge(&v);
-    arena_free(v.scratch);
-    return fine;
+    return verify_measure(&v, data, options) && judge(&v);
 }

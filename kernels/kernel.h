@@ -51,18 +51,23 @@ typedef struct KernelArgs {
 
 typedef void (*Kernel)(const KernelArgs *args);
 
-/* kernels/cpu/table.c; NULL for collectives. fp32 and fp64: the first floating-point argument says
- * which, and all others have the same dtype except those of kernel_cpu_accepts. */
+/* kernels/cpu/table.c; NULL for collectives. Computes in fp64 where the first floating-point
+ * argument is fp64, else in fp32: arguments of a low-precision type (kernels/number.h) are widened,
+ * outputs rounded once. All floating-point arguments are fp64, or none is, but for those of
+ * kernel_cpu_accepts. */
 Kernel kernel_cpu(OpKind op);
-/* May the CPU kernel of `op` be called with these dtypes (inputs, then outputs)? Ids are i32;
- * tables of scalars (sumsq, clip_coef, the last input of adamw and sgd) are f64; the loss may be
- * f64 whatever its inputs are; cast and RESHAPE ops take what they can move. */
+/* May the CPU kernel of `op` be called with these dtypes (inputs, outputs, then scratch if any)?
+ * Ids are i32; tables of scalars (sumsq, clip_coef, the last input of adamw and sgd) are f64; the
+ * loss may be f64 whatever its inputs are; cast, fill and RESHAPE ops take what they can move. */
 bool kernel_cpu_accepts(OpKind op, const DType *dtype, uint32_t n_args);
-/* Scratch bytes that the CPU kernel of this op needs as one extra trailing argument; 0 for all of
- * them today. (The lowering's workspace table: one function a backend.) */
-typedef uint64_t (*WorkspaceBytes)(OpKind op, const Binding *b, const int64_t size['z' + 1],
-                                   DType real);
-uint64_t kernel_cpu_workspace(OpKind op, const Binding *b, const int64_t size['z' + 1], DType real);
+/* Scratch bytes that the backend's kernel of this op needs as one extra trailing argument (u8), by
+ * dtype and local elements of each of the op's own arguments, `n_args` of them. 0: none. (The
+ * lowering's workspace table: one function a backend.) */
+typedef uint64_t (*WorkspaceBytes)(OpKind op, const DType *dtype, const int64_t *elements,
+                                   uint32_t n_args);
+/* Low precision needs fp32 copies, except where an op works element by element. */
+uint64_t kernel_cpu_workspace(OpKind op, const DType *dtype, const int64_t *elements,
+                              uint32_t n_args);
 /* Initial value of one element of a tensor, by its row-major index in the GLOBAL tensor, so that
  * every sharding starts from the same model. `kind` is an InitKind: normal(mean a, deviation b),
  * uniform [a, b). */

@@ -19,6 +19,12 @@ static inline DType cpu_real(const KernelArgs *a)
     return DT_none;
 }
 
+/* ---- low.c ---- */
+/* Runs an fp32 or fp64 kernel on arguments that may be of low precision. */
+void cpu_any_precision(OpKind op, Kernel kernel, const KernelArgs *a);
+/* Scratch for that: fp32 copies of the low-precision arguments; 0 where none is needed. */
+uint64_t cpu_scratch_bytes(OpKind op, const DType *dtype, const int64_t *elements, uint32_t n_args);
+
 /* Is output j to be added to, rather than set? */
 static inline bool cpu_accumulates(const KernelArgs *a, uint32_t j)
 {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/number.h"
 
 /* A sequence of which a rank holds a part is fetched whole, onto the stack. */
 enum { SPLIT_SEQ_MAX = 65536 };
@@ -37,19 +38,11 @@ void cpu_batch(const KernelArgs *a)
 
 void cpu_cast(const KernelArgs *a)
 {
-    int64_t n = a->rows;
-    if (a->dtype[0] == a->dtype[1]) {
-        memmove(a->ptr[1], a->ptr[0], (size_t)n * dtype_bytes(a->dtype[0]));
-    } else if (a->dtype[0] == DT_f64) {
-        assert(a->dtype[1] == DT_f32);
-        const double *x = a->ptr[0];
-        float *y = a->ptr[1];
-        for (int64_t i = 0; i < n; i++) y[i] = (float)x[i];
+    if (number_is_real(a->dtype[0])) {
+        number_cast(a->dtype[0], a->ptr[0], a->dtype[1], a->ptr[1], a->rows);
     } else {
-        assert(a->dtype[0] == DT_f32 && a->dtype[1] == DT_f64);
-        const float *x = a->ptr[0];
-        double *y = a->ptr[1];
-        for (int64_t i = 0; i < n; i++) y[i] = x[i];
+        assert(a->dtype[0] == a->dtype[1]);
+        memmove(a->ptr[1], a->ptr[0], (size_t)a->rows * dtype_bytes(a->dtype[0]));
     }
 }
 
@@ -59,12 +52,9 @@ void cpu_fill(const KernelArgs *a)
     double value = a->attrs.scale;
     if (value == 0)
         memset(a->ptr[0], 0, (size_t)a->rows * dtype_bytes(a->dtype[0]));
-    else if (a->dtype[0] == DT_f64)
-        for (int64_t i = 0; i < a->rows; i++) ((double *)a->ptr[0])[i] = value;
-    else if (a->dtype[0] == DT_f32)
-        for (int64_t i = 0; i < a->rows; i++) ((float *)a->ptr[0])[i] = (float)value;
     else
-        assert(false);
+        for (int64_t i = 0; i < a->rows; i++)
+            number_write(a->dtype[0], a->ptr[0], (uint64_t)i, value);
 }
 
 void cpu_copy(const KernelArgs *a)

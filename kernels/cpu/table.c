@@ -4,14 +4,28 @@
 #include <cblas.h>
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/number.h"
 #include "planner/base/rng.h"
 #include "planner/ir/graph.h"
 
-static const Kernel kernels[OP_COUNT] = {
-#define COMPUTE(name, signature, flops, reduce, backward, flags) [OP_##name] = cpu_##name,
+/* The kernel of each op, for any precision: run_<op>. */
+#define RUN(op, kernel)                                                                            \
+    static void run_##op(const KernelArgs *a)                                                      \
+    {                                                                                              \
+        cpu_any_precision(OP_##op, kernel, a);                                                     \
+    }
+#define COMPUTE(name, signature, flops, reduce, backward, flags) RUN(name, cpu_##name)
 #define CONTRACT(name, signature)                                                                  \
-    [OP_##name] = cpu_contract, [OP_##name##_d0] = cpu_contract, [OP_##name##_d1] = cpu_contract,
-#define RESHAPE(name, flags) [OP_##name] = cpu_##name,
+    RUN(name, cpu_contract) RUN(name##_d0, cpu_contract) RUN(name##_d1, cpu_contract)
+#define RESHAPE(name, flags) RUN(name, cpu_##name)
+#include "planner/ir/ops.def"
+
+static const Kernel kernels[OP_COUNT] = {
+#define COMPUTE(name, signature, flops, reduce, backward, flags) [OP_##name] = run_##name,
+#define CONTRACT(name, signature)                                                                  \
+    [OP_##name] = run_##name, [OP_##name##_d0] = run_##name##_d0,                                  \
+    [OP_##name##_d1] = run_##name##_d1,
+#define RESHAPE(name, flags) [OP_##name] = run_##name,
 #include "planner/ir/ops.def"
 };
 
@@ -38,36 +52,44 @@ static bool is_scalar_table(OpKind op, uint32_t arg)
            (op == OP_sgd && arg == 2);
 }
 
-static bool is_real(DType t)
+/* Scratch follows the op's own arguments where it is needed, and only there. */
+static bool accepts_scratch(OpKind op, const DType *dtype, uint32_t n_own, uint32_t n_args)
 {
-    return t == DT_f32 || t == DT_f64;
+    static const int64_t one[MAX_ARGS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    bool needed = cpu_scratch_bytes(op, dtype, one, n_own) > 0;
+    return needed ? n_args == n_own + 1 && dtype[n_own] == DT_u8 : n_args == n_own;
 }
 
 bool kernel_cpu_accepts(OpKind op, const DType *dtype, uint32_t n_args)
 {
-    if (op_info(op)->class_ == OP_CLASS_comm) return false;
-    if (op_info(op)->class_ == OP_CLASS_reshape || op == OP_fill)
-        return n_args < 2 || dtype[0] == dtype[1];
-    if (op == OP_cast) return dtype[0] == dtype[1] || (is_real(dtype[0]) && is_real(dtype[1]));
-    DType real = DT_none;
-    for (uint32_t i = 0; i < n_args; i++) {
+    const OpInfo *info = op_info(op);
+    if (info->class_ == OP_CLASS_comm) return false;
+    if (info->class_ == OP_CLASS_reshape) return n_args < 2 || dtype[0] == dtype[1];
+    if (op == OP_fill) return number_is_real(dtype[0]);
+    if (op == OP_cast)
+        return dtype[0] == dtype[1] || (number_is_real(dtype[0]) && number_is_real(dtype[1]));
+    uint32_t n = (uint32_t)info->sig.n_in + info->sig.n_out;
+    bool has_double = false, has_other = false;
+    if (n_args < n) return false;
+    for (uint32_t i = 0; i < n; i++) {
         bool free_loss = op == OP_xent_loss && i == 4 && dtype[i] == DT_f64;
         if (is_index(op, i)) {
             if (dtype[i] != DT_i32) return false;
         } else if (is_scalar_table(op, i)) {
             if (dtype[i] != DT_f64) return false;
         } else if (!free_loss) {
-            if (!is_real(dtype[i]) || (real != DT_none && dtype[i] != real)) return false;
-            real = dtype[i];
+            if (!number_is_real(dtype[i])) return false;
+            has_double = has_double || dtype[i] == DT_f64;
+            has_other = has_other || dtype[i] != DT_f64;
         }
     }
-    return true;
+    return !(has_double && has_other) && accepts_scratch(op, dtype, n, n_args);
 }
 
-uint64_t kernel_cpu_workspace(OpKind op, const Binding *b, const int64_t size['z' + 1], DType real)
+uint64_t kernel_cpu_workspace(OpKind op, const DType *dtype, const int64_t *elements,
+                              uint32_t n_args)
 {
-    (void)op, (void)b, (void)size, (void)real;
-    return 0; /* tiles are on the stack */
+    return cpu_scratch_bytes(op, dtype, elements, n_args);
 }
 
 double kernel_init_value(uint64_t seed, uint64_t stream, uint64_t global_element, int kind,

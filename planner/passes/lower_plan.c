@@ -21,22 +21,20 @@ static TensorId node_arg(const Node *n, uint32_t arg)
     return arg < n->n_in ? n->in[arg] : n->out[arg - n->n_in];
 }
 
-static uint64_t find_workspace(const Lower *l, NodeId id, const Binding *b)
+static uint64_t find_workspace(const Lower *l, NodeId id)
 {
     const Node *n = &l->g->nodes.at[id];
-    int64_t size['z' + 1];
-    DType real = DT_none;
+    uint32_t n_args = (uint32_t)n->n_in + n->n_out;
+    DType dtype[MAX_ARGS];
+    int64_t elements[MAX_ARGS];
     if (!l->job->options.workspace) return 0;
-    memcpy(size, b->size, sizeof size);
-    for (uint32_t arg = 0; arg < (uint32_t)n->n_in + n->n_out; arg++) {
+    for (uint32_t arg = 0; arg < n_args; arg++) {
         const Tensor *t = &l->g->tensors.at[node_arg(n, arg)];
         Shape s = tensor_shape(t, lower_arg_layout(l, id, arg));
-        if (real == DT_none && t->dtype != DT_i32) real = lower_dtype(l, t->dtype);
-        for (int d = 0; d < s.n_dims; d++)
-            if (layout_axes_split(&s.layout, d))
-                size[(int)b->letter[arg][d]] = shape_local_dim(&s, &l->plan->mesh, &l->g->deals, d);
+        dtype[arg] = lower_dtype(l, t->dtype);
+        elements[arg] = shape_local_elements(&s, &l->plan->mesh, &l->g->deals);
     }
-    return l->job->options.workspace(n->op, b, size, real);
+    return l->job->options.workspace(n->op, dtype, elements, n_args);
 }
 
 /* Once a node, not once a micro-batch. */
@@ -58,7 +56,7 @@ void lower_find_layouts(Lower *l)
             for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
                 l->arg_layouts[l->arg_first[id] + arg].on[a] =
                     op_axis_layout(n->op, &b, arg, n->split[a]);
-        l->workspace[id] = find_workspace(l, id, &b);
+        l->workspace[id] = find_workspace(l, id);
     }
 }
 

@@ -3,6 +3,7 @@
 #define TANDEM_TESTS_EXEC_SYNTHETIC_H
 
 #include "exec/ready.h"
+#include "kernels/number.h"
 
 typedef struct Synthetic {
     Arena *arena;
@@ -146,10 +147,7 @@ static inline void fill_input(const Synthetic *y, Backend *b, Rank r)
     for (uint64_t i = 0; i < in->bytes / dtype_bytes(in->dtype); i++) {
         double x = ((double)((i * 2654435761u + r * 40503u) % 100003) - 50000) / 3.0;
         void *at = b->memory(b, r, 1);
-        if (in->dtype == DT_f64)
-            ((double *)at)[i] = x;
-        else
-            ((float *)at)[i] = (float)x;
+        number_write(in->dtype, at, i, x);
     }
 }
 

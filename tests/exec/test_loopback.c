@@ -395,11 +395,11 @@ static void refused(void **state)
     (void)state;
     make_mesh(&syn, 2, 1);
     make_program(&syn);
-    BufferId half = buffer(&syn, 4, DT_bf16, true), half2 = buffer(&syn, 4, DT_bf16, true);
-    make(&syn, (Make){.op = OP_silu, .stream = STREAM_compute, .in = half, .out = half2});
+    BufferId half = buffer(&syn, 4, DT_bf16, true), wide = buffer(&syn, 4, DT_f64, true);
+    make(&syn, (Make){.op = OP_silu, .stream = STREAM_compute, .in = half, .out = wide});
     assert_false(opens());
     assert_true(has("error[backend-dtype]"));
-    assert_true(has("precision.compute=fp32"));
+    assert_true(has("let all of precision.param, compute and reduce be fp64, or none"));
     assert_int_equal(diag_exit_code(&diag), 3);
     diag = diag_in(arena);
     make_mesh(&syn, 2, 1);
@@ -409,10 +409,10 @@ static void refused(void **state)
                       .axes = axis(&syn, AXIS_dp_shard),
                       .match = 1,
                       .reduce = REDUCE_sum,
-                      .in = buffer(&syn, 4, DT_bf16, true),
-                      .out = buffer(&syn, 4, DT_bf16, true)});
+                      .in = buffer(&syn, 4, DT_i32, true),
+                      .out = buffer(&syn, 4, DT_i32, true)});
     assert_false(opens());
-    assert_true(has("precision.reduce=fp32"));
+    assert_true(has("reduces floating-point types only"));
     make_mesh(&syn, 2, 1);
     make_program(&syn);
     make(&syn, (Make){.op = OP_all_gather,

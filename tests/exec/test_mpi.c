@@ -41,12 +41,16 @@ static const struct Case {
     {false, 1, 4, 2, false, AC_full, 1},      {true, 2, 1, 4, true, AC_selective, 1},
     {false, 4, 1, 2, true, AC_none, 3},       {true, 1, 1, 8, true, AC_full, 1},
 };
-/* All of them in fp64, then every third once more in fp32. */
-enum { N_FP64 = sizeof cases / sizeof cases[0], N_CASES = N_FP64 + (N_FP64 + 2) / 3 };
+/* All of them in fp64, then every third once more in fp32, and in bf16 (gradients too). */
+enum {
+    N_FP64 = sizeof cases / sizeof cases[0],
+    N_THIRD = (N_FP64 + 2) / 3,
+    N_CASES = N_FP64 + 2 * N_THIRD
+};
 
 static const struct Case *case_of(uint32_t index)
 {
-    return &cases[index < N_FP64 ? index : (index - N_FP64) * 3];
+    return &cases[index < N_FP64 ? index : (index - N_FP64) % N_THIRD * 3];
 }
 
 static Tiny tiny_of(uint32_t index)
@@ -59,6 +63,7 @@ static Tiny tiny_of(uint32_t index)
     t.tp_options.sequence = c->sequence;
     t.ac = c->ac;
     t.microbatches = c->microbatches;
+    if (index >= N_FP64 + N_THIRD) t.compute = t.reduce = DT_bf16;
     return t;
 }
 
@@ -138,6 +143,15 @@ static bool run_transfers(Backend *b, DType dtype, bool native, const char *path
     return fine;
 }
 
+/* What is transferred; the last two with MPI's own sums, which bf16 has none of. */
+static const DType transfer_types[] = {DT_f32, DT_f64, DT_bf16, DT_e4m3, DT_f64, DT_bf16};
+enum { TRANSFER_KINDS = sizeof transfer_types / sizeof transfer_types[0] };
+
+static bool is_native(int kind)
+{
+    return kind >= TRANSFER_KINDS - 2;
+}
+
 /* ---- as a rank ---- */
 
 static int rank_transfers(const char *where)
@@ -145,8 +159,8 @@ static int rank_transfers(const char *where)
     Arena *arena = arena_new();
     Diag d = diag_in(arena);
     bool fine = true;
-    for (int kind = 0; kind < 3 && fine; kind++)
-        fine = run_transfers(backend_mpi(arena, NULL, &d), kind ? DT_f64 : DT_f32, kind == 2,
+    for (int kind = 0; kind < TRANSFER_KINDS && fine; kind++)
+        fine = run_transfers(backend_mpi(arena, NULL, &d), transfer_types[kind], is_native(kind),
                              arena_print(arena, "%s/transfers.%d", where, kind), arena, &d);
     Str s = str_in(arena);
     diag_print(&d, &s);
@@ -365,14 +379,14 @@ static void every_transfer(void **state)
         Arena *arena = arena_new();
         Diag d = diag_in(arena);
         assert_launched(launch(flavours[f], "transfers", folder, 4, 0, arena, &d), &d, arena);
-        for (int kind = 0; kind < 3; kind++) {
+        for (int kind = 0; kind < TRANSFER_KINDS; kind++) {
             const char *path = arena_print(arena, "%s/own.%d", folder, kind);
-            assert_true(run_transfers(backend_loopback(arena), kind ? DT_f64 : DT_f32, false, path,
+            assert_true(run_transfers(backend_loopback(arena), transfer_types[kind], false, path,
                                       arena, &d));
             for (Rank r = 0; r < 4; r++) {
                 const char *own = arena_print(arena, "%s.%u", path, r);
                 const char *its = arena_print(arena, "%s/transfers.%d.%u", folder, kind, r);
-                if (kind == 2)
+                if (is_native(kind) && transfer_types[kind] == DT_f64)
                     assert_near_file(own, its);
                 else
                     assert_same_file(own, its);

@@ -81,8 +81,9 @@ static KernelArgs args_of(const Attrs *attrs, const Value *args, uint32_t n_in, 
     return a;
 }
 
-void eval_op(OpKind op, const Attrs *attrs, const Value *args, uint32_t n_in, uint32_t n_out,
-             const Part *part, const Control *control, uint32_t microbatch)
+static void call(OpKind op, const Attrs *attrs, const Value *args, uint32_t n_in, uint32_t n_out,
+                 const Part *part, const Value *scratch, const Control *control,
+                 uint32_t microbatch)
 {
     Binding local;
     bind_values(op, args, n_in, n_out, &local);
@@ -99,8 +100,25 @@ void eval_op(OpKind op, const Attrs *attrs, const Value *args, uint32_t n_in, ui
         if (part->valid[letter] == PART_EMPTY) a.valid[letter] = 0;
     }
     for (const char *l = local.ellipsis; *l; l++) a.rows *= local.size[(unsigned char)*l];
+    if (scratch != NULL) {
+        a.ptr[a.n_args] = scratch->at;
+        a.dtype[a.n_args] = scratch->dtype;
+        a.elements[a.n_args++] = value_elements(scratch);
+    }
     assert(kernel_cpu_accepts(op, a.dtype, a.n_args));
     kernel_cpu(op)(&a);
+}
+
+void eval_op(OpKind op, const Attrs *attrs, const Value *args, uint32_t n_in, uint32_t n_out,
+             const Part *part, const Control *control, uint32_t microbatch)
+{
+    call(op, attrs, args, n_in, n_out, part, NULL, control, microbatch);
+}
+
+void eval_op_scratch(OpKind op, const Attrs *attrs, const Value *args, uint32_t n_in,
+                     uint32_t n_out, const Value *scratch, const Control *control)
+{
+    call(op, attrs, args, n_in, n_out, NULL, scratch, control, 0);
 }
 
 void eval_reshape(OpKind op, const Attrs *attrs, const Value *in, const Value *out,

@@ -35,6 +35,8 @@ Tiny tiny_default(void)
                   .tp_options = {.sequence = true, .loss_parallel = true, .share_gathers = true},
                   .fsdp2 = {.reshard_after_forward = RESHARD_true, .prefetch = 1},
                   .compute = DT_f32,
+                  .param = DT_f32,
+                  .reduce = DT_f32,
                   .clip = 1.0};
 }
 
@@ -72,7 +74,8 @@ static TensorId param(Build *b, const char *name, uint32_t n, const int64_t *dim
     if (*path) name = arena_print(b->arena, "%s.%s", path, name);
     TensorId id = graph_tensor(b->g, b->arena, name, ROLE_param, b->t->compute, n, dim, here(b));
     Tensor *t = &b->g->tensors.at[id];
-    t->rest_dtype = t->reduce_dtype = DT_f32;
+    t->rest_dtype = b->t->param;
+    t->reduce_dtype = b->t->reduce;
     t->tp = tp;
     t->column_dim = n > 1 ? 1 : 0;
     t->module = b->module;
@@ -96,6 +99,10 @@ static TensorId op(Build *b, OpKind kind, uint32_t n, TensorId x, TensorId y, Te
     TensorId out =
         graph_op(b->g, b->arena, kind, in, n, b->t->compute, attrs, b->module, here(b), &b->diag);
     assert(out);
+    const Node *node = &b->g->nodes.at[b->g->tensors.at[out].producer];
+    bool wide = kind == OP_xent_max || kind == OP_xent_pick || kind == OP_xent_sumexp;
+    for (uint32_t j = wide ? 0 : 1; j < node->n_out; j++) /* statistics, as the front has them */
+        if (b->t->compute != DT_f64) b->g->tensors.at[node->out[j]].dtype = DT_f32;
     return out;
 }
 
@@ -236,7 +243,8 @@ void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph)
     config->micro_batch = t->micro;
     config->global_batch = t->micro * data * t->microbatches;
     config->seq = t->seq;
-    config->param = config->reduce = DT_f32;
+    config->param = t->param;
+    config->reduce = t->reduce;
     config->compute = t->compute;
     config->optimizer = (Optimizer){.kind = t->sgd ? OPTIMIZER_sgd : OPTIMIZER_adamw,
                                     .lr = 1e-2,
@@ -270,6 +278,7 @@ Plan *tiny_plan(const Tiny *t, bool fp64, Arena *arena, Diag *d)
     Graph graph;
     tiny_build(t, arena, config, &graph);
     LowerOptions options = lower_options_default();
+    options.workspace = kernel_cpu_workspace;
     if (fp64) options.dtypes = dtype_map_all(DT_f64);
     return passes_compile(config, &graph, &options, NULL, arena, d);
 }

@@ -31,14 +31,15 @@ typedef struct Tiny {
     bool use_zero; /* zero{} instead of fsdp2{} */
     ZeroStrategy zero;
     bool sgd;
-    double clip;   /* global-norm bound; 0: none */
-    DType compute; /* DT_f32 unless set; parameters at rest and reductions are f32 */
+    double clip;                  /* global-norm bound; 0: none */
+    DType compute, param, reduce; /* DT_f32 unless set; at rest; of gradients */
 } Tiny;
 
 /* Llama: 2 layers, dim 12, 4 groups of 1 head of 4, hidden 16, vocab 29, seq 8, one rank. */
 Tiny tiny_default(void);
 void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph);
-/* tiny_build and passes_compile; NULL with diagnostics. dtypes: identity, or all f64. */
+/* tiny_build and passes_compile, for the CPU; NULL with diagnostics. dtypes: identity, or all f64.
+ */
 Plan *tiny_plan(const Tiny *t, bool fp64, Arena *arena, Diag *d);
 /* The same model and micro-steps on one rank. */
 Tiny tiny_one_rank(const Tiny *t);

@@ -246,6 +246,33 @@ static void loopback_runs_are_compared(void **state)
     arena_free(arena);
 }
 
+/* In bf16, and with all of it in bf16: as planned, as well as in fp32, in less memory. */
+static void low_precision_trains(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+    static const char *const settings[][3] = {
+        {"precision.compute=fp32", "precision.param=fp32", "precision.reduce=fp32"},
+        {"precision.compute=bf16", "precision.param=fp32", "precision.reduce=fp32"},
+        {"precision.compute=bf16", "precision.param=bf16", "precision.reduce=bf16"},
+    };
+    double bytes = 1e9, loss = 0;
+    for (int i = 0; i < 3; i++) {
+        json_t *run = DOCUMENT(arena, 0, "run", tiny, "--backend", "loopback", "--steps", "40",
+                               "--db", db, "--poison", "--set", settings[i][0], "--set",
+                               settings[i][1], "--set", settings[i][2]);
+        assert_true(number(run, "highest_byte_touched") == number(run, "arena_bytes"));
+        assert_true(number(run, "arena_bytes") < 0.9 * bytes);
+        bytes = number(run, "arena_bytes");
+        if (i == 0) loss = number(run, "last_loss");
+        assert_true(number(run, "last_loss") < 0.7 * number(run, "first_loss"));
+        assert_true(number(run, "last_loss") < 1.05 * loss);
+        json_decref(run);
+    }
+    arena_free(arena);
+}
+
 static void verify_passes_and_says_by_how_much(void **state)
 {
     (void)state;
@@ -270,6 +297,7 @@ int main(void)
         cmocka_unit_test(a_dry_run_leaves_no_store),
         cmocka_unit_test(texts_are_read_back),
         cmocka_unit_test(loopback_runs_are_compared),
+        cmocka_unit_test(low_precision_trains),
         cmocka_unit_test(verify_passes_and_says_by_how_much),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

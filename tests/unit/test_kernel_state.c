@@ -34,7 +34,6 @@ static void test_table(void **state)
     (void)state;
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++)
         assert_int_equal(kernel_cpu(op) != NULL, op_info(op)->class_ != OP_CLASS_comm);
-    assert_true(kernel_cpu(OP_linear_q_d1) == kernel_cpu(OP_linear));
     assert_true(kernel_cpu(OP_silu) != kernel_cpu(OP_gelu));
 }
 
@@ -44,7 +43,6 @@ static void test_accepts(void **state)
     const DType f32 = DT_f32, f64 = DT_f64, i32 = DT_i32;
     assert_true(kernel_cpu_accepts(OP_linear, (DType[]){f32, f32, f32}, 3));
     assert_false(kernel_cpu_accepts(OP_linear, (DType[]){f32, f64, f32}, 3));
-    assert_false(kernel_cpu_accepts(OP_linear, (DType[]){DT_bf16, DT_bf16, DT_bf16}, 3));
     assert_true(kernel_cpu_accepts(OP_embed, (DType[]){i32, f64, f64}, 3));
     assert_false(kernel_cpu_accepts(OP_embed, (DType[]){f64, f64, f64}, 3));
     assert_true(kernel_cpu_accepts(OP_xent_loss, (DType[]){f32, f32, f32, i32, f64}, 5));
@@ -53,11 +51,20 @@ static void test_accepts(void **state)
     assert_false(
         kernel_cpu_accepts(OP_adamw, (DType[]){f32, f32, f32, f32, f32, f32, f32, f32}, 8));
     assert_true(kernel_cpu_accepts(OP_cast, (DType[]){f32, f64}, 2));
-    assert_false(kernel_cpu_accepts(OP_cast, (DType[]){DT_bf16, f32}, 2));
+    assert_true(kernel_cpu_accepts(OP_cast, (DType[]){DT_bf16, f32}, 2));
+    const DType mixed[] = {DT_bf16, DT_f16, f32, DT_u8}, doubles[] = {DT_bf16, DT_bf16, f64, DT_u8};
+    assert_true(kernel_cpu_accepts(OP_linear, mixed, 4));
+    assert_false(kernel_cpu_accepts(OP_linear, mixed, 3)); /* without scratch */
+    assert_false(kernel_cpu_accepts(OP_linear, doubles, 4));
+    assert_true(kernel_cpu_accepts(OP_silu, mixed, 2)); /* needs none */
+    assert_false(kernel_cpu_accepts(OP_linear, (DType[]){f32, f32, f32, DT_u8}, 4));
+    const int64_t elements[] = {6, 3, 5};
+    assert_int_equal(kernel_cpu_workspace(OP_linear, mixed, elements, 3), 64 + 3 * 4);
+    assert_int_equal(kernel_cpu_workspace(OP_silu, mixed, elements, 2), 0);
+    assert_false(kernel_cpu_accepts(OP_cast, (DType[]){i32, f32}, 2));
     assert_true(kernel_cpu_accepts(OP_pack, (DType[]){i32, i32}, 2));
     assert_false(kernel_cpu_accepts(OP_pack, (DType[]){i32, f64}, 2));
     assert_false(kernel_cpu_accepts(OP_all_reduce, (DType[]){f32, f32}, 2));
-    assert_int_equal(kernel_cpu_workspace(OP_attention_grad, NULL, NULL, DT_f64), 0);
 }
 
 /* A part of a table: ids outside it give zero, and only its own rows get a gradient. */

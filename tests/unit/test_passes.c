@@ -280,11 +280,12 @@ static const Diagnostic *refused(const Tiny *t, void (*change)(Config *))
 }
 
 /* A backend that wants scratch for attention: bytes by the local sizes. */
-static uint64_t scratch_bytes(OpKind op, const Binding *b, const int64_t size['z' + 1], DType real)
+static uint64_t scratch_bytes(OpKind op, const DType *dtype, const int64_t *elements,
+                              uint32_t n_args)
 {
-    (void)b;
-    bool wants = op == OP_attention || op == OP_attention_grad;
-    return wants ? (uint64_t)(size['b'] * size['s'] * size['g']) * dtype_bytes(real) : 0;
+    if (op != OP_attention && op != OP_attention_grad) return 0;
+    assert_int_equal(n_args, op == OP_attention ? 5 : 9);
+    return (uint64_t)elements[1] * dtype_bytes(dtype[0]);
 }
 
 static void workspace_is_planned(void **state)
@@ -308,7 +309,7 @@ static void workspace_is_planned(void **state)
         assert_int_equal(in->args.n, info->sig.n_in + info->sig.n_out + 1);
         const Buffer *b = &p->buffers.at[program_arg(p, in, in->args.n - 1)];
         assert_int_equal(b->category, CATEGORY_workspace);
-        assert_int_equal(b->bytes, 3 * 8 * (4 / 2) * 4);
+        assert_int_equal(b->bytes, 3 * 8 * (4 / 2) * 4 * 4); /* b s g E, fp32 */
         n++;
     }
     assert_int_equal(n, 2 * t.layers);

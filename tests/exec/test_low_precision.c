@@ -1,0 +1,242 @@
+/* Plans in bf16 and f16, as they are: what each rank holds after a step is about as far from fp64
+ * as what one rank in the same precision holds; the highest byte that was written is the last that
+ * was planned, scratch included; and a planted bug is seen through the rounding. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "exec/exec.h"
+#include "kernels/number.h"
+#include "planner/ir/verify.h"
+#include "tests/support/tiny.h"
+
+static Tiny sizes(DType compute)
+{
+    Tiny t = tiny_default();
+    t.groups = 8, t.head_dim = 4, t.dim = 24, t.hidden = 32, t.vocab = 61, t.seq = 16;
+    t.compute = compute;
+    return t;
+}
+
+typedef struct Plans {
+    const Plan *plan, *one_rank, *exact;
+} Plans;
+
+static Plans plans_of(const Tiny *t, Arena *arena, Diag *d)
+{
+    Tiny one = tiny_one_rank(t);
+    return (Plans){tiny_plan(t, false, arena, d), tiny_plan(&one, false, arena, d),
+                   tiny_plan(&one, true, arena, d)};
+}
+
+static RoundingResult check(const Tiny *t, uint64_t seed)
+{
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Plans p = plans_of(t, arena, &d);
+    RoundingResult result = {.n_tensors = 0};
+    BackendOptions options = {.order_seed = seed};
+    const DataSource *data = data_synthetic(seed, t->vocab, 0.1, arena);
+    bool fine =
+        p.plan && p.one_rank && p.exact && verify_plan(p.plan, VERIFY_all, false, &d) &&
+        exec_verify_rounding(p.plan, p.one_rank, p.exact, data, &options, arena, &result, &d);
+    if (!fine || result.highest_touched != result.predicted_bytes) {
+        Str s = str_in(arena);
+        diag_print(&d, &s);
+        fail_msg("plan %llu: touched %llu of %llu\n%s", (unsigned long long)seed,
+                 (unsigned long long)result.highest_touched,
+                 (unsigned long long)result.predicted_bytes, str_text(&s));
+    }
+    assert_true(result.n_tensors > 10);
+    result.worst_tensor = NULL; /* it ends with the arena */
+    arena_free(arena);
+    return result;
+}
+
+/* Data, tensor and sequence parallelism, each way of checkpointing, both models, both optimizers:
+ * rows of { gpt2, dp_shard, dp_replicate, tp, sequence, ac, micro-batches }. */
+static const int rows[][7] = {
+    {0, 1, 1, 1, 0, AC_none, 1},      {1, 1, 1, 1, 0, AC_full, 2}, {0, 2, 1, 1, 0, AC_none, 2},
+    {1, 1, 2, 1, 0, AC_selective, 3}, {0, 1, 1, 2, 1, AC_none, 1}, {1, 1, 1, 2, 0, AC_none, 1},
+    {0, 2, 1, 2, 1, AC_selective, 2}, {1, 2, 1, 2, 1, AC_full, 1}, {0, 2, 2, 1, 0, AC_none, 3},
+    {1, 4, 1, 1, 0, AC_none, 1},      {0, 1, 1, 4, 1, AC_full, 2}, {1, 1, 2, 4, 1, AC_none, 1},
+    {0, 3, 1, 1, 0, AC_selective, 2}, {1, 2, 1, 4, 0, AC_none, 2},
+};
+
+static Tiny tiny_of(uint32_t i, DType compute)
+{
+    const int *r = rows[i];
+    Tiny t = sizes(compute);
+    t.gpt2 = r[0], t.dp_shard = (uint32_t)r[1], t.dp_replicate = (uint32_t)r[2];
+    t.tp = (uint32_t)r[3], t.tp_options.sequence = r[4], t.ac = (AcMode)r[5];
+    t.microbatches = (uint32_t)r[6], t.sgd = i % 5 == 3;
+    return t;
+}
+
+enum { ROWS = sizeof rows / sizeof rows[0] };
+
+static void bf16_compute(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < ROWS; i++) {
+        Tiny t = tiny_of(i, DT_bf16);
+        RoundingResult r = check(&t, i + 1);
+        assert_true(r.largest_error > 1e-4); /* it was rounded */
+    }
+}
+
+static void f16_compute(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < ROWS; i += 3) {
+        Tiny t = tiny_of(i, DT_f16);
+        check(&t, 100 + i);
+    }
+}
+
+/* Gradients and weights in bf16 too, alone and together. */
+static void everything_bf16(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < ROWS; i += 2) {
+        Tiny t = tiny_of(i, i % 4 ? DT_f32 : DT_bf16);
+        t.reduce = DT_bf16;
+        if (i % 3) t.param = DT_bf16;
+        check(&t, 200 + i);
+    }
+}
+
+static void pipelines(void **state)
+{
+    (void)state;
+    Tiny t = sizes(DT_bf16);
+    t.pp = 2, t.microbatches = 4, t.dp_shard = 2;
+    check(&t, 300);
+    t.tp = 2, t.layers = 4, t.pp_options.schedule = SCHEDULE_interleaved_1f1b;
+    t.pp_options.chunks = 2;
+    check(&t, 301);
+}
+
+/* The same plan, the same bits, in whatever order ranks go. */
+typedef struct Bits {
+    const Plan *plan;
+    Arena *arena;
+    char *all;
+    uint64_t n;
+} Bits;
+
+static bool take_bits(void *self, Backend *backend, Diag *d)
+{
+    Bits *b = self;
+    (void)d;
+    for (Rank r = 0; r < b->plan->mesh.n_ranks; r++) {
+        const Program *p = plan_program(b->plan, r);
+        for (BufferId id = 1; id < p->buffers.n; id++) {
+            const Buffer *buffer = &p->buffers.at[id];
+            if (!buffer->persistent || buffer->parent) continue;
+            char *more = arena_alloc(b->arena, b->n + buffer->bytes);
+            if (b->n > 0) memcpy(more, b->all, b->n);
+            memcpy(more + b->n, backend->memory(backend, r, id), buffer->bytes);
+            b->all = more;
+            b->n += buffer->bytes;
+        }
+    }
+    return true;
+}
+
+static Bits bits_of(const Tiny *t, uint64_t seed, Arena *arena)
+{
+    Diag d = diag_in(arena);
+    ExecResult result;
+    Bits bits = {tiny_plan(t, false, arena, &d), arena, NULL, 0};
+    ExecOptions options = {.steps = 3,
+                           .lr = 1e-2,
+                           .data = data_synthetic(5, t->vocab, 0.1, arena),
+                           .trace_step = 9,
+                           .backend_options = {.order_seed = seed},
+                           .at_end = take_bits,
+                           .self = &bits};
+    assert_true(exec_run(bits.plan, &options, arena, &result, &d));
+    return bits;
+}
+
+static void order_changes_no_bit(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Tiny t = tiny_of(6, DT_bf16);
+    t.reduce = DT_bf16;
+    Bits first = bits_of(&t, 0, arena);
+    for (uint64_t seed = 1; seed < 6; seed++) {
+        Bits other = bits_of(&t, seed, arena);
+        assert_int_equal(first.n, other.n);
+        assert_memory_equal(first.all, other.all, first.n);
+    }
+    arena_free(arena);
+}
+
+/* A sum over ranks that becomes a maximum is seen, though everything is rounded. */
+static void a_wrong_sum_is_seen(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Tiny t = tiny_of(5, DT_bf16);
+    Plans p = plans_of(&t, arena, &d);
+    Program *program = &p.plan->programs.at[0];
+    uint32_t n = 0;
+    for (Pc pc = 1; pc < program->code.n && n == 0; pc++) {
+        Instr *in = &program->code.at[pc];
+        if (in->op != OP_all_reduce || in->phase != PHASE_backward) continue;
+        Attrs attrs = *graph_attrs_at(&p.plan->graph, in->attrs);
+        attrs.reduce = REDUCE_max;
+        in->attrs = graph_attrs((Graph *)&p.plan->graph, arena, &attrs);
+        n++;
+    }
+    assert_int_equal(n, 1);
+    RoundingResult result;
+    assert_false(exec_verify_rounding(p.plan, p.one_rank, p.exact,
+                                      data_synthetic(2, t.vocab, 0.1, arena), NULL, arena, &result,
+                                      &d));
+    assert_true(result.worst_excess > 5);
+    assert_string_equal(d.items.at[0].rule, "verify-mismatch");
+    arena_free(arena);
+}
+
+/* A program that was planned without scratch is refused, with the reason. */
+static void scratch_is_asked_for(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Tiny t = sizes(DT_bf16);
+    Config *config = arena_alloc(arena, sizeof *config);
+    Graph graph;
+    tiny_build(&t, arena, config, &graph);
+    LowerOptions options = lower_options_default();
+    const Plan *plan = passes_compile(config, &graph, &options, NULL, arena, &d);
+    assert_non_null(plan);
+    Backend *b = backend_loopback(arena);
+    BackendOptions plain = {.order_seed = 0};
+    assert_false(b->open(b, plan, &plain, &d));
+    b->close(b);
+    assert_string_equal(d.items.at[0].rule, "backend-dtype");
+    assert_non_null(strstr(d.items.at[0].text, "no scratch"));
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bf16_compute),         cmocka_unit_test(f16_compute),
+        cmocka_unit_test(everything_bf16),      cmocka_unit_test(pipelines),
+        cmocka_unit_test(order_changes_no_bit), cmocka_unit_test(a_wrong_sum_is_seen),
+        cmocka_unit_test(scratch_is_asked_for),
+    };
+    return cmocka_run_group_tests_name("low precision", tests, NULL, NULL);
+}

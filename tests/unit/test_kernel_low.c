@@ -1,0 +1,257 @@
+/* Kernels on low-precision arguments are the fp32 kernels on the widened ones, each output rounded
+ * once: bit for bit, for every op that computes, in each format, accumulating or not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "kernels/number.h"
+#include "tests/support/eval.h"
+
+static Arena *arena;
+
+static int setup(void **state)
+{
+    (void)state;
+    arena = arena_new();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    arena_free(arena);
+    return 0;
+}
+
+enum { B = 2, S = 5, K = 9, N = 7, G = 2, R = 2, E = 4, V = 11, X = 700 };
+
+/* Arguments by their dtype and dims: f f32 or low; F always f32; d f64; i ids below V. */
+typedef struct Case {
+    OpKind op;
+    const char *types;
+    int64_t dim[MAX_ARGS][MAX_DIMS];
+    uint32_t accumulates; /* which outputs may */
+} Case;
+
+static const Case cases[] = {
+    {OP_linear, "fff", {{B, S, K}, {K, N}, {B, S, N}}, 1},
+    {OP_linear, "ffF", {{B, S, K}, {K, N}, {B, S, N}}, 1}, /* into fp32 */
+    {OP_linear_d0, "fff", {{B, S, N}, {K, N}, {B, S, K}}, 1},
+    {OP_linear_d1, "ffF", {{B, S, K}, {B, S, N}, {K, N}}, 1},
+    {OP_linear_kv, "fff", {{B, S, K}, {K, G, E}, {B, S, G, E}}, 1},
+    {OP_embed, "iff", {{B, S}, {V, K}, {B, S, K}}, 0},
+    {OP_embed_grad, "fif", {{B, S, K}, {B, S}, {V, K}}, 1},
+    {OP_position, "fff", {{B, S, K}, {S, K}, {B, S, K}}, 0},
+    {OP_position_grad, "fF", {{B, S, K}, {S, K}}, 1},
+    {OP_bias, "fff", {{B, S, G, E}, {G, E}, {B, S, G, E}}, 0},
+    {OP_bias_grad, "ff", {{B, S, G, E}, {G, E}}, 1},
+    {OP_rmsnorm, "fffF", {{B, S, K}, {K}, {B, S, K}, {B, S}}, 0},
+    {OP_rmsnorm_grad, "fffFfF", {{B, S, K}, {B, S, K}, {K}, {B, S}, {B, S, K}, {K}}, 3},
+    {OP_layernorm, "ffffFF", {{B, S, K}, {K}, {K}, {B, S, K}, {B, S}, {B, S}}, 0},
+    {OP_layernorm_grad,
+     "fffFFfff",
+     {{B, S, K}, {B, S, K}, {K}, {B, S}, {B, S}, {B, S, K}, {K}, {K}},
+     7},
+    {OP_rope, "ff", {{B, S, G, E}, {B, S, G, E}}, 0},
+    {OP_rope_grad, "ff", {{B, S, G, E}, {B, S, G, E}}, 1},
+    {OP_attention,
+     "ffffF",
+     {{B, S, G, R, E}, {B, S, G, E}, {B, S, G, E}, {B, S, G, R, E}, {B, S, G, R}},
+     0},
+    {OP_attention_grad,
+     "fffffFfff",
+     {{B, S, G, R, E},
+      {B, S, G, R, E},
+      {B, S, G, E},
+      {B, S, G, E},
+      {B, S, G, R, E},
+      {B, S, G, R},
+      {B, S, G, R, E},
+      {B, S, G, E},
+      {B, S, G, E}},
+     7},
+    {OP_add, "fff", {{B, S, K, N}, {B, S, K, N}, {B, S, K, N}}, 0},
+    {OP_mul, "fff", {{B, S, K, N}, {B, S, K, N}, {B, S, K, N}}, 1},
+    {OP_silu, "ff", {{B, S, K, N}, {B, S, K, N}}, 0},
+    {OP_silu_grad, "fff", {{B, S, K, N}, {B, S, K, N}, {B, S, K, N}}, 1},
+    {OP_gelu, "ff", {{B, S, K, N}, {B, S, K, N}}, 0},
+    {OP_gelu_grad, "fff", {{B, S, K, N}, {B, S, K, N}, {B, S, K, N}}, 1},
+    {OP_pass, "fF", {{B, S, K, N}, {B, S, K, N}}, 1},
+    {OP_pass, "Ff", {{B, S, K, N}, {B, S, K, N}}, 1},
+    {OP_xent_max, "fF", {{B, S, V}, {B, S}}, 0},
+    {OP_xent_pick, "fiF", {{B, S, V}, {B, S}, {B, S}}, 0},
+    {OP_xent_sumexp, "fFF", {{B, S, V}, {B, S}, {B, S}}, 0},
+    {OP_xent_loss, "fFFid", {{B, S}, {B, S}, {B, S}, {B, S}, {0}}, 1},
+    {OP_xent_loss_grad, "fiff", {{B, S}, {B, S}, {B, S}, {B, S}}, 0},
+    {OP_xent_sumexp_grad, "FfFf", {{B, S}, {B, S, V}, {B, S}, {B, S, V}}, 1},
+    {OP_xent_pick_grad, "Fif", {{B, S}, {B, S}, {B, S, V}}, 1},
+    {OP_adamw, "fffFdfff", {{X}, {X}, {X}, {X}, {2}, {X}, {X}, {X}}, 0},
+    {OP_adamw, "FFFfdFFF", {{X}, {X}, {X}, {X}, {2}, {X}, {X}, {X}}, 0},
+    {OP_sgd, "ffdf", {{X}, {X}, {2}, {X}}, 0},
+};
+
+static DType type_of(char c, DType low)
+{
+    if (c == 'i') return DT_i32;
+    if (c == 'd') return DT_f64;
+    return c == 'f' ? low : DT_f32;
+}
+
+static uint32_t n_dims(const int64_t *dim)
+{
+    uint32_t n = 0;
+    while (n < MAX_DIMS && dim[n]) n++;
+    return n;
+}
+
+/* Positive, about 1: statistics and second moments too. */
+static void fill(Value *v, uint32_t arg)
+{
+    for (int64_t i = 0; i < value_elements(v); i++) {
+        uint32_t draw = ((uint32_t)i * 2654435761u + arg * 40503u) >> 8 & 1023;
+        if (v->dtype == DT_i32)
+            value_set(v, i, draw % V);
+        else
+            number_write(v->dtype, v->at, (uint64_t)i, 0.25 + draw / 700.0);
+    }
+}
+
+/* Runs the case on `value`, with scratch where it is needed. */
+static void run(const Case *c, const Attrs *attrs, Value *value, uint32_t n_in, uint32_t n)
+{
+    Control control = {.step = 3, .lr = 0.01};
+    DType dtype[MAX_ARGS];
+    int64_t elements[MAX_ARGS];
+    for (uint32_t i = 0; i < n; i++) {
+        dtype[i] = value[i].dtype;
+        elements[i] = value_elements(&value[i]);
+    }
+    int64_t bytes = (int64_t)kernel_cpu_workspace(c->op, dtype, elements, n);
+    if (bytes > 0) value[n] = value_new(arena, DT_u8, 1, &bytes);
+    eval_op_scratch(c->op, attrs, value, n_in, n - n_in, bytes > 0 ? &value[n] : NULL, &control);
+}
+
+static void check(const Case *c, DType low, uint32_t accumulate)
+{
+    uint32_t n = (uint32_t)strlen(c->types), n_in = op_info(c->op)->sig.n_in;
+    Value narrow[MAX_ARGS], wide[MAX_ARGS];
+    Attrs attrs = {.eps = 1e-5,
+                   .scale = 0.5,
+                   .theta = 1e4,
+                   .causal = 1,
+                   .beta1 = .9,
+                   .beta2 = .95,
+                   .weight_decay = .1,
+                   .accumulate = accumulate};
+    assert_int_equal(n, n_in + op_info(c->op)->sig.n_out);
+    for (uint32_t i = 0; i < n; i++) {
+        DType t = type_of(c->types[i], low);
+        narrow[i] = value_new(arena, t, n_dims(c->dim[i]), c->dim[i]);
+        wide[i] = value_new(arena, t == low ? DT_f32 : t, n_dims(c->dim[i]), c->dim[i]);
+        bool fresh = i >= n_in && !(accumulate >> (i - n_in) & 1);
+        if (fresh) value_poison(&narrow[i]), value_poison(&wide[i]);
+        if (fresh) continue;
+        fill(&narrow[i], i);
+        int64_t elements = value_elements(&narrow[i]);
+        if (t == low)
+            number_widen(low, narrow[i].at, wide[i].at, elements);
+        else
+            memcpy(wide[i].at, narrow[i].at, (size_t)elements * dtype_bytes(t));
+    }
+    run(c, &attrs, narrow, n_in, n);
+    run(c, &attrs, wide, n_in, n);
+    for (uint32_t i = n_in; i < n; i++) {
+        uint64_t elements = (uint64_t)value_elements(&wide[i]);
+        void *expected = wide[i].at;
+        if (narrow[i].dtype == low) {
+            expected = arena_alloc(arena, elements * dtype_bytes(low));
+            number_round(low, wide[i].at, expected, (int64_t)elements);
+        }
+        if (memcmp(expected, narrow[i].at, elements * dtype_bytes(narrow[i].dtype)) != 0)
+            fail_msg("%s %s, %s, accumulate %u: output %u", op_info(c->op)->name, c->types,
+                     dtype_name(low), accumulate, i - n_in);
+        for (uint64_t k = 0; k < elements; k++)
+            assert_true(fabs(number_read(narrow[i].dtype, narrow[i].at, k)) < HUGE_VAL);
+    }
+    arena_reset(arena);
+}
+
+static void every_op(void **state)
+{
+    (void)state;
+    static const DType low[] = {DT_bf16, DT_f16, DT_e4m3, DT_e5m2};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int t = 0; t < 4; t++) {
+            check(&cases[i], low[t], 0);
+            if (cases[i].accumulates) check(&cases[i], low[t], cases[i].accumulates);
+        }
+}
+
+/* Ops that compute and are not in the list above have a test of their own here, or no floating
+ * point. */
+static void none_is_forgotten(void **state)
+{
+    (void)state;
+    static const OpKind others[] = {OP_batch, OP_cast, OP_fill, OP_sumsq, OP_clip_coef};
+    for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
+        OpClass class_ = op_info(op)->class_;
+        bool found = class_ != OP_CLASS_compute;
+        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) found |= cases[i].op == op;
+        for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) found |= others[i] == op;
+        if (!found) fail_msg("%s", op_info(op)->name);
+    }
+}
+
+/* Sums in doubles, over tiles as over the whole, of the part that counts. */
+static void sums_of_squares(void **state)
+{
+    (void)state;
+    Value x = value_new(arena, DT_bf16, 1, (int64_t[]){X});
+    Value table = value_new(arena, DT_f64, 1, (int64_t[]){2});
+    fill(&x, 1);
+    value_set(&table, 0, 0);
+    for (int accumulate = 0; accumulate < 2; accumulate++) {
+        Attrs attrs = {.lo = 10, .hi = X - 20, .slot = 1, .n_slots = 2, .accumulate = accumulate};
+        Control control = {.step = 0};
+        double expected = accumulate ? value_get(&table, 1) : 0;
+        for (uint64_t i = 10; i < X - 20; i++) expected += pow(number_read(DT_bf16, x.at, i), 2);
+        Value args[] = {x, table};
+        eval_op(OP_sumsq, &attrs, args, 1, 1, NULL, &control, 0);
+        assert_true(fabs(value_get(&table, 1) - expected) < 1e-12 * expected);
+        assert_true(value_get(&table, 0) == 0);
+    }
+}
+
+static void casts_and_fills(void **state)
+{
+    (void)state;
+    Value x = value_new(arena, DT_f64, 1, (int64_t[]){X}), y = value_new(arena, DT_e4m3, 1, x.dim);
+    fill(&x, 2);
+    Value args[] = {x, y};
+    Attrs attrs = {.scale = 0.3};
+    eval_op(OP_cast, &attrs, args, 1, 1, NULL, NULL, 0);
+    for (uint64_t i = 0; i < X; i++) {
+        uint8_t code;
+        number_write(DT_e4m3, &code, 0, number_read(DT_f64, x.at, i));
+        assert_int_equal(((uint8_t *)y.at)[i], code);
+    }
+    Value z = value_new(arena, DT_bf16, 1, x.dim);
+    eval_op(OP_fill, &attrs, &z, 0, 1, NULL, NULL, 0);
+    for (int i = 0; i < X; i++) assert_int_equal(((uint16_t *)z.at)[i], 0x3e9a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(every_op, setup, teardown),
+        cmocka_unit_test_setup_teardown(none_is_forgotten, setup, teardown),
+        cmocka_unit_test_setup_teardown(sums_of_squares, setup, teardown),
+        cmocka_unit_test_setup_teardown(casts_and_fills, setup, teardown),
+    };
+    return cmocka_run_group_tests_name("kernels in low precision", tests, NULL, NULL);
+}
