@@ -165,7 +165,10 @@ static void add_pass(const PassConfig *pass, Str *out)
         str_add(out, ")");
         break;
     }
-    case PASS_tp: str_add(out, pass->tp.sequence ? "tp(sequence)" : "tp"); break;
+    case PASS_tp:
+        str_add(out, pass->tp.sequence ? "tp(sequence)" : "tp");
+        if (pass->tp.plan.n > 0) str_print(out, " by %" PRIu32 " patterns", pass->tp.plan.n);
+        break;
     case PASS_ac: str_print(out, "ac(%s)", ac_name(pass->ac)); break;
     case PASS_fsdp2:
         switch (pass->fsdp2.reshard_after_forward) {

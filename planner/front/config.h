@@ -32,11 +32,29 @@ typedef struct PpOptions {
     uint32_t split[MAX_STAGES];
 } PpOptions;
 
+/* A module's path where `*` stands for any one part: "layers.*.attention.wo". */
+typedef struct Pattern {
+    const char *path;
+    Loc loc;
+    uint32_t style; /* tp: a TpPlanStyle */
+    bool may_miss;  /* the model was shrunk: its later layers are gone */
+} Pattern;
+typedef LIST(Pattern) Patterns;
+
+#define TP_PLAN_STYLES(X) X(colwise) X(rowwise) X(colwise_rep) X(rowwise_rep) X(sequence_parallel)
+typedef enum TpPlanStyle {
+#define X(name) TP_PLAN_##name,
+    TP_PLAN_STYLES(X)
+#undef X
+        TP_PLAN_STYLE_COUNT
+} TpPlanStyle;
+
 typedef struct TpOptions {
     bool sequence;      /* activations between column/row pairs SPLIT(seq) on tp */
     bool loss_parallel; /* default true: the logits stay split over the vocabulary */
     bool keep_gathered; /* keep the gathered input of column linears for the backward pass */
     bool share_gathers; /* default true: one gather for q, k, v */
+    Patterns plan;      /* goes over the model's own table */
 } TpOptions;
 typedef enum AcMode { AC_none, AC_full, AC_selective } AcMode;
 typedef struct Fsdp2Options {

@@ -317,6 +317,25 @@ static void split_field(Draft *draft, const char *key, Loc loc, Value *v, PpOpti
         o->split[o->n_split++] = (uint32_t)v->integer;
 }
 
+/* tp { plan = { ["layers.*.attention.wo"] = "rowwise" } }: one pattern. */
+static void plan_style_field(Draft *draft, const char *key, Loc loc, Value *v, TpOptions *o)
+{
+    static const char *const styles[] = {
+#define X(name) #name,
+        TP_PLAN_STYLES(X)
+#undef X
+            NULL};
+    static const Field field = {"tp.plan", FIELD_word, 0, 0, 0, styles};
+    Pattern p = {.path = key + strlen("tp.plan."), .loc = loc};
+    if (p.path[strspn(p.path, "0123456789")] == 0) {
+        diag_error(draft->d, FAULT_input, "wrong-type", loc, "tp.plan: a style needs a path");
+        diag_hint(draft->d, "plan = { [\"layers.*.attention.wo\"] = \"rowwise\" }");
+    } else if (v->kind != RECORD_text)
+        wrong_type(draft, key, &field, loc, v);
+    else if (store_word(draft, key, &field, loc, v, &p.style))
+        list_push(draft->arena, &o->plan, p);
+}
+
 /* "parallel.2", "parallel.2.kind", "parallel.2.sequence": items come in order, their kind first. */
 static void pass_field(Draft *draft, const char *path, Loc loc, Value *v)
 {
@@ -353,6 +372,10 @@ static void pass_field(Draft *draft, const char *path, Loc loc, Value *v)
     const char *key = arena_print(draft->arena, "%s%s", names[pass->name], dot);
     if (strncmp(key, "pp.split.", strlen("pp.split.")) == 0) {
         split_field(draft, key, loc, v, &pass->pp);
+        return;
+    }
+    if (strncmp(key, "tp.plan.", strlen("tp.plan.")) == 0) {
+        plan_style_field(draft, key, loc, v, &pass->tp);
         return;
     }
     const Field *f = field_of_pass(key);

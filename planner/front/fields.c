@@ -119,6 +119,7 @@ static const Field pass_fields[] = {
     {"tp.loss_parallel", FIELD_bool, IN_PASS(tp.loss_parallel), 0, 0, NULL},
     {"tp.keep_gathered", FIELD_bool, IN_PASS(tp.keep_gathered), 0, 0, NULL},
     {"tp.share_gathers", FIELD_bool, IN_PASS(tp.share_gathers), 0, 0, NULL},
+    {"tp.plan", FIELD_table, 0, 0, 0, NULL},
     {"ac.mode", FIELD_word, IN_PASS(ac), 0, 0, WORDS("none", "full", "selective")},
     {"fsdp2.reshard_after_forward", FIELD_reshard, IN_PASS(fsdp2), 1, MOST_RANKS, NULL},
     {"fsdp2.reshard_root", FIELD_bool, IN_PASS(fsdp2.reshard_root), 0, 0, NULL},

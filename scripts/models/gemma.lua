@@ -86,7 +86,8 @@ local function shrink(c, mesh)
   local small = {}
   for key, value in pairs(c) do small[key] = value end
   local tp = mesh.tp
-  small.layers, small.dim, small.vocab, small.head_dim = math.min(c.layers, 2 * mesh.stages), 13, 29, 4
+  small.layers, small.dim = math.min(c.layers, 2 * mesh.stages), 13 * mesh.multiple
+  small.vocab, small.head_dim = 29, 4
   small.kv_heads, small.heads = tp, tp * math.min(c.heads // c.kv_heads, 2)
   small.hidden, small.scalar, small.every = tp * 7, 5, math.min(c.every, 2)
   small.seq = 5 * tp * mesh.cp

@@ -86,7 +86,8 @@ local function shrink(c, mesh)
   local small = {}
   for key, value in pairs(c) do small[key] = value end
   local tp = mesh.tp
-  small.layers, small.dim, small.vocab, small.head_dim = math.min(c.layers, 2 * mesh.stages), 13, 29, 4
+  small.layers, small.dim = math.min(c.layers, 2 * mesh.stages), 13 * mesh.multiple
+  small.vocab, small.head_dim = 29, 4
   local shared = c.kv_heads and c.kv_heads < c.heads
   small.heads = shared and 2 * tp or tp
   small.kv_heads = c.kv_heads and tp
