@@ -277,6 +277,9 @@ void draft_shrink(Draft *draft)
         if (c->passes[i].name == PASS_fsdp2) fsdp2 = &c->passes[i].fsdp2;
         if (c->passes[i].name == PASS_pp) pp = &c->passes[i].pp;
         may_miss(&c->passes[i].tp.plan);
+        may_miss(&c->passes[i].ac_modules);
+        may_miss(&c->passes[i].fsdp2.units);
+        if (c->passes[i].ac_every > 2) c->passes[i].ac_every = 2; /* two layers are left */
     }
     int64_t data = (int64_t)c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard];
     int64_t n_micro = c->global_batch / (c->micro_batch * data);

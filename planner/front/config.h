@@ -56,12 +56,13 @@ typedef struct TpOptions {
     bool share_gathers; /* default true: one gather for q, k, v */
     Patterns plan;      /* goes over the model's own table */
 } TpOptions;
-typedef enum AcMode { AC_none, AC_full, AC_selective } AcMode;
+typedef enum AcMode { AC_none, AC_full, AC_selective, AC_modules } AcMode;
 typedef struct Fsdp2Options {
     ReshardKind reshard_after_forward; /* default true */
     uint32_t reshard_to;               /* RESHARD_to: ranks */
     bool reshard_root; /* default false: the root unit stays gathered through forward */
     uint32_t prefetch; /* units gathered ahead; default 1 */
+    Patterns units;    /* the modules that are units; none: blocks, and those that ask for it */
     bool
         defer_grad_sync; /* default false: reduce every micro-batch; true: unsharded accumulation */
 } Fsdp2Options;
@@ -89,6 +90,8 @@ typedef struct PassConfig {
     PpOptions pp;
     TpOptions tp;
     AcMode ac;
+    uint32_t ac_every;   /* every n-th region is recomputed; 0 and 1: each */
+    Patterns ac_modules; /* AC_modules: these are the regions */
     Fsdp2Options fsdp2;
     DdpOptions ddp;
     ZeroOptions zero;

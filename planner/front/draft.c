@@ -336,6 +336,33 @@ static void plan_style_field(Draft *draft, const char *key, Loc loc, Value *v, T
         list_push(draft->arena, &o->plan, p);
 }
 
+/* fsdp2 { units = { "layers.*" } }: one pattern of a list called `what`. */
+static void pattern_field(Draft *draft, const char *what, const char *key, Loc loc, Value *v,
+                          Patterns *patterns)
+{
+    Pattern p = {.path = v->text, .loc = loc};
+    const char *item = key + strlen(what) + 1;
+    if (v->kind == RECORD_text && item[strspn(item, "0123456789")] == 0)
+        list_push(draft->arena, patterns, p);
+    else
+        diag_error(draft->d, FAULT_input, "wrong-type", loc,
+                   "%s is a list of modules' paths, like { \"layers.*\" }; not %s = %s", what, item,
+                   shown(draft->arena, v));
+}
+
+/* A mode and a list of modules would both say what is recomputed. "none" turns the list off. */
+static void modules_field(Draft *draft, const char *key, Loc loc, Value *v, PassConfig *pass,
+                          bool has_mode)
+{
+    if (has_mode && pass->ac_modules.n == 0 && pass->ac != AC_none && pass->ac != AC_modules) {
+        diag_error(draft->d, FAULT_input, "ac-modules", loc,
+                   "ac: both mode and modules say what is recomputed");
+        diag_hint(draft->d, "leave out mode, or mode = \"none\" to recompute nothing");
+    }
+    if (pass->ac != AC_none) pass->ac = AC_modules;
+    pattern_field(draft, "ac.modules", key, loc, v, &pass->ac_modules);
+}
+
 /* "parallel.2", "parallel.2.kind", "parallel.2.sequence": items come in order, their kind first. */
 static void pass_field(Draft *draft, const char *path, Loc loc, Value *v)
 {
@@ -376,6 +403,16 @@ static void pass_field(Draft *draft, const char *path, Loc loc, Value *v)
     }
     if (strncmp(key, "tp.plan.", strlen("tp.plan.")) == 0) {
         plan_style_field(draft, key, loc, v, &pass->tp);
+        return;
+    }
+    if (strncmp(key, "ac.modules.", strlen("ac.modules.")) == 0) {
+        bool mode =
+            draft_has(draft, arena_print(draft->arena, "%.*s.mode", (int)(dot - path), path));
+        modules_field(draft, key, loc, v, pass, mode);
+        return;
+    }
+    if (strncmp(key, "fsdp2.units.", strlen("fsdp2.units.")) == 0) {
+        pattern_field(draft, "fsdp2.units", key, loc, v, &pass->fsdp2.units);
         return;
     }
     const Field *f = field_of_pass(key);

@@ -38,8 +38,8 @@ uint32_t tp_plan_params(Job *job, const TpOptions *options, TpPlan *plan);
 void tp_plan_activations(Job *job, const TpOptions *options, const TpPlan *plan);
 
 /* The module that is an FSDP unit of its own and holds `module`; 0: the root. */
-ModuleId unit_module(const Graph *g, ModuleId module);
-bool unit_is_root(const Graph *g, UnitId unit);
+ModuleId unit_module(const Job *job, ModuleId module);
+bool unit_is_root(const Job *job, UnitId unit);
 /* The pipeline rank that holds a parameter; 0 without pp. */
 uint32_t param_rank(const Job *job, TensorId param);
 

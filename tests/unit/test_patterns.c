@@ -153,11 +153,93 @@ static void the_loss_is_summed_where_the_sequence_is_split(void **state)
     arena_free(arena);
 }
 
+static const char *region_path(const Graph *g, const char *module)
+{
+    for (NodeId id = 1; id < g->nodes.n; id++)
+        if (is_of(g, &g->nodes.at[id], module)) {
+            uint32_t region = g->nodes.at[id].region;
+            return region ? g->modules.at[region].path : "";
+        }
+    fail_msg("no module %s", module);
+    return "";
+}
+
+static void regions_are_what_is_listed(void **state)
+{
+    (void)state;
+    Compiled c = compile("llama' { size = 'tiny', layers = 5 }", "tp = 1",
+                         "ac { mode = 'full', every = 2 }", "ac");
+    assert_string_equal(region_path(c.graph, "layers.0.attention.wq"), "");
+    assert_string_equal(region_path(c.graph, "layers.1.attention.wq"), "layers.1");
+    assert_string_equal(region_path(c.graph, "layers.2.feed_forward.w2"), "");
+    assert_string_equal(region_path(c.graph, "layers.3.feed_forward.w2"), "layers.3");
+    assert_string_equal(region_path(c.graph, "layers.4.ffn_norm"), "");
+    assert_string_equal(region_path(c.graph, "norm"), "");
+    arena_free(c.arena);
+    c = compile("llama' 'tiny'", "tp = 1",
+                "ac { modules = { 'layers.*.feed_forward', 'layers.0', 'layers.0.attention' } }",
+                "ac");
+    assert_string_equal(region_path(c.graph, "layers.0.feed_forward.w1"), "layers.0");
+    assert_string_equal(region_path(c.graph, "layers.0.attention.wo"), "layers.0");
+    assert_string_equal(region_path(c.graph, "layers.1.feed_forward.w1"), "layers.1.feed_forward");
+    assert_string_equal(region_path(c.graph, "layers.1.attention.wo"), "");
+    arena_free(c.arena);
+    c = compile("llama' 'tiny'", "tp = 1", "ac { mode = 'none', modules = { 'layers.0' } }", "ac");
+    assert_string_equal(region_path(c.graph, "layers.0.attention.wo"), "");
+    arena_free(c.arena);
+}
+
+static const Unit *unit_of(const Graph *g, const char *name)
+{
+    return &g->units.at[param(g, name)->unit];
+}
+
+static void units_are_what_is_listed(void **state)
+{
+    (void)state;
+    Compiled c = compile("llama' 'tiny'", "dp_shard = 2",
+                         "fsdp2 { units = { 'layers.*.attention', 'layers.1', 'tok_embeddings' } }",
+                         "fsdp2");
+    const Graph *g = c.graph;
+    assert_int_equal(g->units.n, 1 + 5);
+    assert_string_equal(unit_of(g, "tok_embeddings.weight")->name, "tok_embeddings");
+    assert_string_equal(unit_of(g, "layers.0.attention.wq.weight")->name, "layers.0.attention");
+    assert_string_equal(unit_of(g, "layers.1.attention.wq.weight")->name, "layers.1.attention");
+    assert_string_equal(unit_of(g, "layers.1.feed_forward.w1.weight")->name, "layers.1");
+    assert_string_equal(unit_of(g, "layers.0.feed_forward.w1.weight")->name, "root");
+    assert_string_equal(unit_of(g, "output.weight")->name, "root");
+    arena_free(c.arena);
+}
+
+static void regions_and_units_compute_what_one_rank_does(void **state)
+{
+    (void)state;
+    static const char *const plans[][2] = {
+        {"llama' '3.1-8b'", "ac { mode = 'full', every = 2 }, fsdp2 {}"},
+        {"llama' '3.1-8b'",
+         "ac { modules = { 'layers.*.feed_forward', 'norm' } }, fsdp2 { units = { "
+         "'layers.*.attention', 'output' } }"},
+        {"gpt2' '124m'", "ac { modules = { 'layers.*.mlp', 'layers.0.ln_1' }, every = 2 }, fsdp2 { "
+                         "units = { 'wte', 'layers.*.mlp' }, reshard_after_forward = false }"},
+        {"qwen' '3-0.6b'", "ac { mode = 'selective', every = 3 }, fsdp2 { units = { 'layers.*', "
+                           "'tok_embeddings' }, reshard_root = true }"},
+        {"llama' '3.1-8b'", "ac { modules = { 'layers.31' } }, fsdp2 { units = { 'layers.30' } }"},
+    };
+    Arena *arena = arena_new();
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
+        verify(plans[i][0], "dp_shard = 2, tp = 2",
+               arena_print(arena, "tp { sequence = true }, %s", plans[i][1]));
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(styles_cut_what_they_say),
         cmocka_unit_test(every_style_computes_what_one_rank_does),
+        cmocka_unit_test(regions_are_what_is_listed),
+        cmocka_unit_test(units_are_what_is_listed),
+        cmocka_unit_test(regions_and_units_compute_what_one_rank_does),
         cmocka_unit_test(the_loss_is_summed_where_the_sequence_is_split),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
