@@ -152,6 +152,7 @@ static const char *ac_name(AcMode mode)
     case AC_none: return "none";
     case AC_full: return "full";
     case AC_selective: return "selective";
+    case AC_modules: return "modules";
     }
     assert(!"a mode");
     return "";
@@ -171,8 +172,15 @@ static void add_pass(const PassConfig *pass, Str *out)
         str_add(out, ")");
         break;
     }
-    case PASS_tp: str_add(out, pass->tp.sequence ? "tp(sequence)" : "tp"); break;
-    case PASS_ac: str_print(out, "ac(%s)", ac_name(pass->ac)); break;
+    case PASS_tp:
+        str_add(out, pass->tp.sequence ? "tp(sequence)" : "tp");
+        if (pass->tp.plan.n > 0) str_print(out, " by %" PRIu32 " patterns", pass->tp.plan.n);
+        break;
+    case PASS_ac:
+        str_print(out, "ac(%s", ac_name(pass->ac));
+        if (pass->ac_every > 1) str_print(out, ", every %" PRIu32, pass->ac_every);
+        str_add(out, ")");
+        break;
     case PASS_fsdp2:
         switch (pass->fsdp2.reshard_after_forward) {
         case RESHARD_true: str_add(out, "fsdp2(reshard)"); break;

@@ -1,5 +1,5 @@
-/* RMSNorm and LayerNorm over the last dimension D, and their gradients from the saved statistics.
- * With xh the normalised input and g = dy * weight:
+/* RMSNorm and LayerNorm over the last dimension (D, or E of each head), and their gradients from
+ * the saved statistics. With xh the normalised input and g = dy * weight:
  *   rmsnorm    dx = r (g - xh mean(g xh))             dweight = sum dy xh
  *   layernorm  dx = r (g - mean(g) - xh mean(g xh))   dweight = sum dy xh, dbias = sum dy */
 #ifndef REAL
@@ -8,28 +8,28 @@
 
 BOTH(rmsnorm)
 BOTH(rmsnorm_grad)
+BOTH(rmsnorm_heads)
+BOTH(rmsnorm_heads_grad)
 BOTH(layernorm)
 BOTH(layernorm_grad)
 
 #else
 
-/* x [b,s,D], weight [D] -> y [b,s,D], r [b,s] = 1 / sqrt(mean x^2 + eps) */
-static void F(rmsnorm)(const KernelArgs *a)
+/* x [n,D], weight [D] -> y [n,D], r [n] = 1 / sqrt(mean x^2 + eps) */
+static void F(rms_rows)(const KernelArgs *a, int64_t n, int64_t D)
 {
     const REAL *x = a->ptr[0], *weight = a->ptr[1];
     REAL *y = a->ptr[2], *r = a->ptr[3];
-    int64_t n = a->size['b'] * a->size['s'], D = a->size['D'];
     for (int64_t i = 0; i < n; i++, x += D, y += D) {
         r[i] = (REAL)1 / sqrt(F(dot)(x, x, D) / (REAL)D + (REAL)a->attrs.eps);
         for (int64_t d = 0; d < D; d++) y[d] = x[d] * r[i] * weight[d];
     }
 }
 
-/* dy [b,s,D], x [b,s,D], weight [D], r [b,s] -> dx [b,s,D], dweight [D] */
-static void F(rmsnorm_grad)(const KernelArgs *a)
+/* dy [n,D], x [n,D], weight [D], r [n] -> dx [n,D], dweight [D] */
+static void F(rms_rows_grad)(const KernelArgs *a, int64_t n, int64_t D)
 {
     const REAL *dy = a->ptr[0], *x = a->ptr[1], *weight = a->ptr[2], *saved = a->ptr[3];
-    int64_t n = a->size['b'] * a->size['s'], D = a->size['D'];
     REAL *restrict dx = F(summed)(a, 0, n * D), *restrict dweight = F(summed)(a, 1, D);
     for (int64_t i = 0; i < n; i++, dy += D, x += D, dx += D) {
         REAL r = saved[i], lane[LANES] = {0};
@@ -44,6 +44,28 @@ static void F(rmsnorm_grad)(const KernelArgs *a)
             dweight[d] += dy[d] * xh;
         }
     }
+}
+
+/* x [b,s,D] */
+static void F(rmsnorm)(const KernelArgs *a)
+{
+    F(rms_rows)(a, a->size['b'] * a->size['s'], a->size['D']);
+}
+
+static void F(rmsnorm_grad)(const KernelArgs *a)
+{
+    F(rms_rows_grad)(a, a->size['b'] * a->size['s'], a->size['D']);
+}
+
+/* x [b,s,...,E]: each head is a row */
+static void F(rmsnorm_heads)(const KernelArgs *a)
+{
+    F(rms_rows)(a, a->size['b'] * a->size['s'] * a->rows, a->size['E']);
+}
+
+static void F(rmsnorm_heads_grad)(const KernelArgs *a)
+{
+    F(rms_rows_grad)(a, a->size['b'] * a->size['s'] * a->rows, a->size['E']);
 }
 
 /* x [b,s,D], weight [D], bias [D] -> y [b,s,D], mean [b,s], r [b,s] = 1 / sqrt(variance + eps) */

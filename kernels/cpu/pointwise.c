@@ -1,11 +1,12 @@
-/* What happens element by element: sums, products, SiLU and GELU (tanh form), and their gradients.
- * Any of these may write over its first input. */
+/* What happens element by element: sums, products, multiples, SiLU and GELU (tanh form), and their
+ * gradients. Any of these may write over its first input. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/pointwise.c"
 #include "kernels/cpu/real.h"
 
 BOTH(add)
 BOTH(mul)
+BOTH(scale)
 BOTH(silu)
 BOTH(silu_grad)
 BOTH(gelu)
@@ -38,6 +39,12 @@ static void F(mul)(const KernelArgs *a)
 {
     const REAL *x0 = a->ptr[0], *x1 = a->ptr[1];
     EACH(x0[i] * x1[i]);
+}
+
+static void F(scale)(const KernelArgs *a)
+{
+    const REAL *x = a->ptr[0], factor = (REAL)a->attrs.scale;
+    EACH(factor * x[i]);
 }
 
 static void F(pass)(const KernelArgs *a)

@@ -1,6 +1,7 @@
 /* Rotary position embedding, half-split: index e of the first half turns with e + E/2 of the second
  * by position * theta^(-2e/E). Positions are global (start['s']). Llama 3.1 lowers the frequencies
- * whose wavelength is long against the original context (attrs.rope_*). */
+ * whose wavelength is long against the original context (attrs.rope_*). With attrs.rope_dims only
+ * that many leading elements of E turn, as if they were all. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/rope.c"
 
@@ -36,13 +37,14 @@ static void F(rope_turn)(const KernelArgs *a, double sign, bool accumulate)
 {
     const REAL *in = a->ptr[0];
     REAL *out = a->ptr[1];
-    int64_t B = a->size['b'], S = a->size['s'], E = a->size['E'], half = E / 2;
+    int64_t B = a->size['b'], S = a->size['s'], E = a->size['E'];
+    int64_t turned = a->attrs.rope_dims ? a->attrs.rope_dims : E, half = turned / 2;
     double frequency[F(PAIRS)];
     REAL cosine[F(PAIRS)], sine[F(PAIRS)];
-    assert(E % 2 == 0);
+    assert(turned % 2 == 0 && turned <= E);
     for (int64_t first = 0; first < half; first += F(PAIRS)) {
         int64_t n = half - first < F(PAIRS) ? half - first : F(PAIRS);
-        for (int64_t e = 0; e < n; e++) frequency[e] = rope_frequency(&a->attrs, first + e, E);
+        for (int64_t e = 0; e < n; e++) frequency[e] = rope_frequency(&a->attrs, first + e, turned);
         for (int64_t s = 0; s < S; s++) {
             for (int64_t e = 0; e < n; e++) {
                 double angle = (double)(a->start['s'] + s) * frequency[e];
@@ -62,6 +64,12 @@ static void F(rope_turn)(const KernelArgs *a, double sign, bool accumulate)
                 }
             }
         }
+    }
+    for (int64_t i = 0; turned < E && i < B * S * a->rows; i++) {
+        const REAL *x = in + i * E;
+        REAL *y = out + i * E;
+        SAME_OR_APART
+        for (int64_t e = turned; e < E; e++) y[e] = accumulate ? y[e] + x[e] : x[e];
     }
 }
 

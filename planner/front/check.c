@@ -284,6 +284,11 @@ bool draft_finish(Draft *draft)
     return draft->d->n_errors == draft->n_errors_before;
 }
 
+static void may_miss(Patterns *patterns)
+{
+    for (uint32_t i = 0; i < patterns->n; i++) patterns->at[i].may_miss = true;
+}
+
 /* Axes > 1 stay > 1: 3 where the size is odd, else 2; sixteen ranks at most. A dp_shard that is
  * resharded to a part of itself becomes 4 in parts of 2. */
 void draft_shrink(Draft *draft)
@@ -294,6 +299,10 @@ void draft_shrink(Draft *draft)
     for (uint32_t i = 0; i < c->n_passes; i++) {
         if (c->passes[i].name == PASS_fsdp2) fsdp2 = &c->passes[i].fsdp2;
         if (c->passes[i].name == PASS_pp) pp = &c->passes[i].pp;
+        may_miss(&c->passes[i].tp.plan);
+        may_miss(&c->passes[i].ac_modules);
+        may_miss(&c->passes[i].fsdp2.units);
+        if (c->passes[i].ac_every > 2) c->passes[i].ac_every = 2; /* two layers are left */
     }
     int64_t data = (int64_t)c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard];
     int64_t n_micro = c->global_batch / (c->micro_batch * data);

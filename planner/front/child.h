@@ -37,6 +37,8 @@ typedef struct Answer {
     int64_t batch, seq; /* sequences of a global micro-step; tokens */
     uint32_t axis_size[AXIS_NAMES];
     uint32_t stages; /* of the pipeline: ranks x chunks */
+    uint32_t
+        multiple; /* what a shrunk model's features must divide by: tp if a tp plan may cut them */
     bool shrink;
 } Answer;
 

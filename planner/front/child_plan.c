@@ -135,6 +135,14 @@ static void put_kind(Child *c, const char *path, const char *kind, Place place)
     record_end(&c->out);
 }
 
+/* The keys of tp { plan = { ["layers.*.attention.wo"] = ... } } are paths. */
+static bool holds_paths(const char *path)
+{
+    size_t n = strlen(path);
+    return strncmp(path, "parallel.", 9) == 0 && n > 14 && strcmp(path + n - 5, ".plan") == 0 &&
+           strspn(path + 9, "0123456789") == n - 14;
+}
+
 static const char *key_path(Child *c, const char *path, Place place)
 {
     lua_State *L = c->L;
@@ -144,7 +152,7 @@ static const char *key_path(Child *c, const char *path, Place place)
     size_t n;
     const char *key = lua_tolstring(L, -2, &n);
     for (size_t i = 0; i < n; i++)
-        if ((unsigned char)key[i] < ' ' || key[i] == '.' || n > 64)
+        if ((unsigned char)key[i] < ' ' || n > 64 || (key[i] == '.' && !holds_paths(path)))
             child_raise(L, "unknown-key", place, NULL, "%s has a key that is no word",
                         path[0] != 0 ? path : "the plan");
     return arena_print(c->arena, "%s%s%s", path, dot, key);

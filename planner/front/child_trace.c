@@ -374,6 +374,8 @@ void child_trace(Child *c)
     }
     lua_pushinteger(L, c->answer.stages);
     lua_setfield(L, -2, "stages");
+    lua_pushinteger(L, c->answer.multiple);
+    lua_setfield(L, -2, "multiple");
     lua_pushboolean(L, c->answer.shrink);
     lua_pushinteger(L, c->answer.seq);
     Place place = {0, 0};

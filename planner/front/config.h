@@ -32,18 +32,37 @@ typedef struct PpOptions {
     uint32_t split[MAX_STAGES];
 } PpOptions;
 
+/* A module's path where `*` stands for any one part: "layers.*.attention.wo". */
+typedef struct Pattern {
+    const char *path;
+    Loc loc;
+    uint32_t style; /* tp: a TpPlanStyle */
+    bool may_miss;  /* the model was shrunk: its later layers are gone */
+} Pattern;
+typedef LIST(Pattern) Patterns;
+
+#define TP_PLAN_STYLES(X) X(colwise) X(rowwise) X(colwise_rep) X(rowwise_rep) X(sequence_parallel)
+typedef enum TpPlanStyle {
+#define X(name) TP_PLAN_##name,
+    TP_PLAN_STYLES(X)
+#undef X
+        TP_PLAN_STYLE_COUNT
+} TpPlanStyle;
+
 typedef struct TpOptions {
     bool sequence;      /* activations between column/row pairs SPLIT(seq) on tp */
     bool loss_parallel; /* default true: the logits stay split over the vocabulary */
     bool keep_gathered; /* keep the gathered input of column linears for the backward pass */
     bool share_gathers; /* default true: one gather for q, k, v */
+    Patterns plan;      /* goes over the model's own table */
 } TpOptions;
-typedef enum AcMode { AC_none, AC_full, AC_selective } AcMode;
+typedef enum AcMode { AC_none, AC_full, AC_selective, AC_modules } AcMode;
 typedef struct Fsdp2Options {
     ReshardKind reshard_after_forward; /* default true */
     uint32_t reshard_to;               /* RESHARD_to: ranks */
     bool reshard_root; /* default false: the root unit stays gathered through forward */
     uint32_t prefetch; /* units gathered ahead; default 1 */
+    Patterns units;    /* the modules that are units; none: blocks, and those that ask for it */
     bool
         defer_grad_sync; /* default false: reduce every micro-batch; true: unsharded accumulation */
 } Fsdp2Options;
@@ -71,6 +90,8 @@ typedef struct PassConfig {
     PpOptions pp;
     TpOptions tp;
     AcMode ac;
+    uint32_t ac_every;   /* every n-th region is recomputed; 0 and 1: each */
+    Patterns ac_modules; /* AC_modules: these are the regions */
     Fsdp2Options fsdp2;
     DdpOptions ddp;
     ZeroOptions zero;

@@ -317,6 +317,52 @@ static void split_field(Draft *draft, const char *key, Loc loc, Value *v, PpOpti
         o->split[o->n_split++] = (uint32_t)v->integer;
 }
 
+/* tp { plan = { ["layers.*.attention.wo"] = "rowwise" } }: one pattern. */
+static void plan_style_field(Draft *draft, const char *key, Loc loc, Value *v, TpOptions *o)
+{
+    static const char *const styles[] = {
+#define X(name) #name,
+        TP_PLAN_STYLES(X)
+#undef X
+            NULL};
+    static const Field field = {"tp.plan", FIELD_word, 0, 0, 0, styles};
+    Pattern p = {.path = key + strlen("tp.plan."), .loc = loc};
+    if (p.path[strspn(p.path, "0123456789")] == 0) {
+        diag_error(draft->d, FAULT_input, "wrong-type", loc, "tp.plan: a style needs a path");
+        diag_hint(draft->d, "plan = { [\"layers.*.attention.wo\"] = \"rowwise\" }");
+    } else if (v->kind != RECORD_text)
+        wrong_type(draft, key, &field, loc, v);
+    else if (store_word(draft, key, &field, loc, v, &p.style))
+        list_push(draft->arena, &o->plan, p);
+}
+
+/* fsdp2 { units = { "layers.*" } }: one pattern of a list called `what`. */
+static void pattern_field(Draft *draft, const char *what, const char *key, Loc loc, Value *v,
+                          Patterns *patterns)
+{
+    Pattern p = {.path = v->text, .loc = loc};
+    const char *item = key + strlen(what) + 1;
+    if (v->kind == RECORD_text && item[strspn(item, "0123456789")] == 0)
+        list_push(draft->arena, patterns, p);
+    else
+        diag_error(draft->d, FAULT_input, "wrong-type", loc,
+                   "%s is a list of modules' paths, like { \"layers.*\" }; not %s = %s", what, item,
+                   shown(draft->arena, v));
+}
+
+/* A mode and a list of modules would both say what is recomputed. "none" turns the list off. */
+static void modules_field(Draft *draft, const char *key, Loc loc, Value *v, PassConfig *pass,
+                          bool has_mode)
+{
+    if (has_mode && pass->ac_modules.n == 0 && pass->ac != AC_none && pass->ac != AC_modules) {
+        diag_error(draft->d, FAULT_input, "ac-modules", loc,
+                   "ac: both mode and modules say what is recomputed");
+        diag_hint(draft->d, "leave out mode, or mode = \"none\" to recompute nothing");
+    }
+    if (pass->ac != AC_none) pass->ac = AC_modules;
+    pattern_field(draft, "ac.modules", key, loc, v, &pass->ac_modules);
+}
+
 /* "parallel.2", "parallel.2.kind", "parallel.2.sequence": items come in order, their kind first. */
 static void pass_field(Draft *draft, const char *path, Loc loc, Value *v)
 {
@@ -353,6 +399,20 @@ static void pass_field(Draft *draft, const char *path, Loc loc, Value *v)
     const char *key = arena_print(draft->arena, "%s%s", names[pass->name], dot);
     if (strncmp(key, "pp.split.", strlen("pp.split.")) == 0) {
         split_field(draft, key, loc, v, &pass->pp);
+        return;
+    }
+    if (strncmp(key, "tp.plan.", strlen("tp.plan.")) == 0) {
+        plan_style_field(draft, key, loc, v, &pass->tp);
+        return;
+    }
+    if (strncmp(key, "ac.modules.", strlen("ac.modules.")) == 0) {
+        bool mode =
+            draft_has(draft, arena_print(draft->arena, "%.*s.mode", (int)(dot - path), path));
+        modules_field(draft, key, loc, v, pass, mode);
+        return;
+    }
+    if (strncmp(key, "fsdp2.units.", strlen("fsdp2.units.")) == 0) {
+        pattern_field(draft, "fsdp2.units", key, loc, v, &pass->fsdp2.units);
         return;
     }
     const Field *f = field_of_pass(key);

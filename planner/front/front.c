@@ -128,8 +128,11 @@ static bool answer(Script *s, Draft *draft, bool shrink)
     a.seq = c->seq;
     memcpy(a.axis_size, c->axis_size, sizeof a.axis_size);
     a.stages = c->axis_size[AXIS_pp];
-    for (uint32_t i = 0; i < c->n_passes; i++)
+    a.multiple = 1;
+    for (uint32_t i = 0; i < c->n_passes; i++) {
         if (c->passes[i].name == PASS_pp) a.stages *= c->passes[i].pp.chunks;
+        if (c->passes[i].tp.plan.n > 0) a.multiple = c->axis_size[AXIS_tp];
+    }
     a.shrink = shrink;
     return send(s->fd, &a, sizeof a, MSG_NOSIGNAL) == (ssize_t)sizeof a;
 }

@@ -60,9 +60,11 @@ static void hash_attrs(Verifier *v)
     for (AttrsId i = 0; i < v->g->attrs.n; i++) {
         const Attrs *a = &v->g->attrs.at[i];
         double real[] = {a->scale, a->eps,   a->theta, a->rope_factor,  a->rope_low, a->rope_high,
-                         a->beta1, a->beta2, a->clip,  a->weight_decay, 0,           0};
+                         a->beta1, a->beta2, a->clip,  a->weight_decay, 0,           0,
+                         0};
         memcpy(&real[10], &a->rope_context, sizeof(double));
         memcpy(&real[11], &a->causal, sizeof(double));
+        memcpy(&real[12], &a->rope_dims, sizeof(double));
         v->attrs_key[i] = hash_bytes(real, sizeof real).lo;
     }
 }

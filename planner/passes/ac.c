@@ -1,19 +1,60 @@
 /* Activation checkpointing: marks recompute regions. full: each block is a region, only its input
- * is kept. selective: each attention module is one. What a region's backward needs and was not kept
+ * is kept. selective: each attention module is one. A list: the modules that its patterns name.
+ * `every` leaves all but every n-th region alone. What a region's backward needs and was not kept
  * is recomputed on demand by the lowering, with the same inputs and no state. */
 #include <assert.h>
 #include <string.h>
 
 #include "planner/passes/pass.h"
 
-static ModuleId region_of(const Graph *g, ModuleId module, AcMode mode)
+static ModuleId region_of(const Graph *g, const bool *is_region, ModuleId module)
 {
-    for (ModuleId m = module; m; m = g->modules.at[m].parent) {
-        const Module *at = &g->modules.at[m];
-        if (mode == AC_full && at->is_block) return m;
-        if (mode == AC_selective && strcmp(at->class_, "attention") == 0) return m;
-    }
+    for (ModuleId m = module; m; m = g->modules.at[m].parent)
+        if (is_region[m]) return m;
     return 0;
+}
+
+/* A region within another is recomputed with it: only the outer one counts. */
+static bool *regions(Job *job, const PassConfig *pass, uint32_t *n_regions)
+{
+    const Graph *g = &job->plan->graph;
+    bool *is_region = arena_array(job->scratch, g->modules.n + 1, sizeof *is_region);
+    for (uint32_t i = 0; pass->ac == AC_modules && i < pass->ac_modules.n; i++)
+        pattern_mark(job, "ac.modules", &pass->ac_modules.at[i], is_region);
+    for (ModuleId m = 1; m < g->modules.n; m++) {
+        const Module *at = &g->modules.at[m];
+        if (pass->ac == AC_full) is_region[m] = at->is_block;
+        if (pass->ac == AC_selective) is_region[m] = strcmp(at->class_, "attention") == 0;
+    }
+    for (ModuleId m = g->modules.n; m-- > 1;) { /* inner modules come after outer ones */
+        if (is_region[m] && region_of(g, is_region, g->modules.at[m].parent)) is_region[m] = false;
+        *n_regions += is_region[m];
+    }
+    return is_region;
+}
+
+/* Takes all but every n-th off the list, in the order of the model. */
+static void thin_out(const Graph *g, uint32_t every, bool *is_region)
+{
+    uint32_t n = 0;
+    for (ModuleId m = 1; m < g->modules.n; m++)
+        if (is_region[m] && ++n % every != 0) is_region[m] = false;
+}
+
+static void refuse(Job *job, const PassConfig *pass, uint32_t n_regions)
+{
+    static const char *const names[] = {"none", "full", "selective", "modules"};
+    if (n_regions > 0) {
+        diag_error(job->diag, FAULT_input, "ac-matched-nothing", pass->loc,
+                   "ac: every = %u leaves none of %u regions: nothing would be recomputed",
+                   pass->ac_every, n_regions);
+        diag_hint(job->diag, "every may be %u at most", n_regions);
+        return;
+    }
+    diag_error(job->diag, FAULT_input, "ac-matched-nothing", pass->loc,
+               "ac \"%s\" matched no module: nothing would be recomputed", names[pass->ac]);
+    diag_hint(job->diag, pass->ac == AC_full ? "mark the repeated module with nn.block"
+                                             : "selective recomputes modules made by nn.attention");
 }
 
 bool pass_ac(Job *job)
@@ -21,18 +62,17 @@ bool pass_ac(Job *job)
     const PassConfig *pass = pass_config(job, PASS_ac);
     assert(pass);
     if (pass->ac == AC_none) return true;
+    uint32_t before = job->diag->n_errors, n_matched = 0, n_regions = 0;
     Graph *g = &job->plan->graph;
-    uint32_t n_matched = 0;
+    bool *is_region = regions(job, pass, &n_regions);
+    if (job->diag->n_errors > before) return false;
+    if (pass->ac_every > 1) thin_out(g, pass->ac_every, is_region);
     for (NodeId n = 1; n < g->nodes.n; n++) {
-        ModuleId region = region_of(g, g->nodes.at[n].module, pass->ac);
+        ModuleId region = region_of(g, is_region, g->nodes.at[n].module);
         g->nodes.at[n].region = region;
         n_matched += region != 0;
     }
-    if (n_matched) return true;
-    diag_error(job->diag, FAULT_input, "ac-matched-nothing", pass->loc,
-               "ac \"%s\" matched no module: nothing would be recomputed",
-               pass->ac == AC_full ? "full" : "selective");
-    diag_hint(job->diag, pass->ac == AC_full ? "mark the repeated module with nn.block"
-                                             : "selective recomputes modules made by nn.attention");
-    return false;
+    bool shrunk = pass->ac == AC_modules && n_regions == 0; /* the patterns' layers are gone */
+    if (n_matched == 0 && !shrunk) refuse(job, pass, n_regions);
+    return job->diag->n_errors == before;
 }

@@ -1,20 +1,35 @@
-/* FSDP2 and HSDP: one flat unit a block (or a module that asks with fsdp2_shard), the rest is the
- * root unit. At rest FLAT over dp_shard, whole over dp_replicate; gathered while in use. */
+/* FSDP2 and HSDP: one flat unit a block (or a module that asks with fsdp2_shard, or only those that
+ * the user lists), the rest is the root unit. At rest FLAT over dp_shard, whole over dp_replicate;
+ * gathered while in use. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
 #include "planner/passes/schedule.h"
 
-ModuleId unit_module(const Graph *g, ModuleId module)
+ModuleId unit_module(const Job *job, ModuleId module)
 {
-    for (ModuleId m = module; m; m = g->modules.at[m].parent)
-        if (g->modules.at[m].is_block || g->modules.at[m].fsdp2_shard) return m;
+    for (ModuleId m = module; m; m = job->plan->graph.modules.at[m].parent)
+        if (job->is_unit && job->is_unit[m]) return m;
     return 0;
 }
 
-bool unit_is_root(const Graph *g, UnitId unit)
+bool unit_is_root(const Job *job, UnitId unit)
 {
-    return unit_module(g, g->tensors.at[g->units.at[unit].params.at[0]].module) == 0;
+    const Graph *g = &job->plan->graph;
+    return unit_module(job, g->tensors.at[g->units.at[unit].params.at[0]].module) == 0;
+}
+
+/* Blocks and what asks for it, unless the user lists units. */
+static void choose_units(Job *job)
+{
+    const Graph *g = &job->plan->graph;
+    const Patterns *units = &job->sharding.units;
+    bool *is_unit = arena_array(job->arena, g->modules.n + 1, sizeof *is_unit);
+    for (uint32_t i = 0; i < units->n; i++)
+        pattern_mark(job, "fsdp2.units", &units->at[i], is_unit);
+    for (ModuleId m = 1; units->n == 0 && m < g->modules.n; m++)
+        is_unit[m] = g->modules.at[m].is_block || g->modules.at[m].fsdp2_shard;
+    job->is_unit = is_unit;
 }
 
 bool units_by_block(Job *job, const PassConfig *pass)
@@ -25,10 +40,12 @@ bool units_by_block(Job *job, const PassConfig *pass)
     UnitId *of_module =
         arena_array(job->scratch, g->modules.n ? g->modules.n : 1, sizeof *of_module);
     UnitId *root = arena_array(job->scratch, job->schedule->n_ranks, sizeof *root);
-    uint32_t n_roots = 0;
+    uint32_t n_roots = 0, before = job->diag->n_errors;
+    choose_units(job);
+    if (job->diag->n_errors > before) return false;
     for (TensorId t = 1; t < g->tensors.n; t++) {
         if (g->tensors.at[t].role != ROLE_param) continue;
-        ModuleId m = unit_module(g, g->tensors.at[t].module);
+        ModuleId m = unit_module(job, g->tensors.at[t].module);
         if (m && !of_module[m])
             of_module[m] = unit_new(job, g->modules.at[m].path, shard, replicate);
         uint32_t rank = param_rank(job, t);
@@ -40,9 +57,12 @@ bool units_by_block(Job *job, const PassConfig *pass)
         }
         unit_take(job, m ? of_module[m] : root[rank], t);
     }
-    if (g->units.n == n_roots + 1 && shard) {
+    const Patterns *units = &job->sharding.units;
+    bool shrunk = units->n > 0 && units->at[0].may_miss; /* the patterns' layers may be gone */
+    if (g->units.n == n_roots + 1 && shard && !shrunk) {
         diag_error(job->diag, FAULT_input, "fsdp2-matched-nothing", pass->loc,
-                   "no block was found: the whole model would be one unit, gathered at once");
+                   "%s: the whole model would be one unit, gathered at once",
+                   units->n > 0 ? "the listed units have no parameters" : "no block was found");
         diag_hint(job->diag, "mark the repeated module with nn.block or fsdp2_shard = true");
         return false;
     }

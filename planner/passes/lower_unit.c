@@ -24,7 +24,7 @@ bool lower_stays_gathered(const Lower *l, UnitId u)
 {
     if (!l->g->units.at[u].shard || l->job->sharding.reshard_after_forward == RESHARD_false)
         return true;
-    return unit_is_root(l->g, u) && !l->job->sharding.reshard_root;
+    return unit_is_root(l->job, u) && !l->job->sharding.reshard_root;
 }
 
 static void set_axes(const Lower *l, Layout *layout, AxisSet axes, int8_t on)

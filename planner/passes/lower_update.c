@@ -80,10 +80,21 @@ static void count_accounts(const Lower *l, Norm *norm)
             account_of(norm, split_axes(l, &l->g->tensors.at[l->g->units.at[u].params.at[i]]));
 }
 
+/* The axes on which ranks have parts of the loss: of its samples, of its sequences (when the logits
+ * are split there), of the stages. */
+static AxisSet loss_axes(const Lower *l)
+{
+    const Node *n = &l->g->nodes.at[l->g->tensors.at[l->g->loss].producer];
+    AxisSet axes = (AxisSet)(l->job->data_axes | l->pipe);
+    for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
+        if (n->split[a]) axes |= (AxisSet)(1u << a);
+    return axes;
+}
+
 uint32_t lower_n_scalars(const Lower *l)
 {
     Norm norm = {.n = 0};
-    uint32_t n = (l->job->data_axes | l->pipe) != 0;
+    uint32_t n = loss_axes(l) != 0;
     count_accounts(l, &norm);
     for (uint32_t i = 0; i < norm.n; i++) n += norm.account[i].axes != 0;
     return n;
@@ -116,7 +127,7 @@ static void sum_scalar(Lower *l, AxisSet axes, BufferId from, BufferId to, NodeI
  */
 static void sum_scalars(Lower *l, const Norm *norm)
 {
-    AxisSet axes = (AxisSet)(l->job->data_axes | l->pipe);
+    AxisSet axes = loss_axes(l);
     NodeId origin = l->g->tensors.at[l->g->loss].producer;
     uint32_t k = 0;
     Shape partial = {.n_dims = 0};

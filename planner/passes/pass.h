@@ -26,9 +26,20 @@ bool pass_memory(Job *job);    /* offsets */
 /* The graph's structure after a pass; reports "graph-structure". */
 bool check_graph(const Job *job, const char *pass);
 
+/* Marks the modules that a pattern names in matched[module]; how many there are. None: an error
+ * ("pattern-matched-nothing", "pattern-not-module") with the nearest path; `where`: "tp.plan". */
+uint32_t pattern_mark(Job *job, const char *where, const Pattern *pattern, bool *matched);
+/* tp { plan }: what it asks of parameters, before they are placed; and of activations, after. How
+ * many modules it names; UINT32_MAX after errors. */
+typedef struct TpPlan {
+    uint32_t *of_module; /* [module] 1 + index of its pattern; 0: none */
+} TpPlan;
+uint32_t tp_plan_params(Job *job, const TpOptions *options, TpPlan *plan);
+void tp_plan_activations(Job *job, const TpOptions *options, const TpPlan *plan);
+
 /* The module that is an FSDP unit of its own and holds `module`; 0: the root. */
-ModuleId unit_module(const Graph *g, ModuleId module);
-bool unit_is_root(const Graph *g, UnitId unit);
+ModuleId unit_module(const Job *job, ModuleId module);
+bool unit_is_root(const Job *job, UnitId unit);
 /* The pipeline rank that holds a parameter; 0 without pp. */
 uint32_t param_rank(const Job *job, TensorId param);
 

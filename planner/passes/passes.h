@@ -26,7 +26,8 @@ typedef struct Job {
     bool resident;             /* set by zero: weights are gathered once a step and stay */
     bool sequence;             /* set by tp: sequence parallel is on */
     bool share_gathers, keep_gathered;
-    AxisSet data_axes; /* dp_replicate | dp_shard: ranks with different samples */
+    const bool *is_unit; /* [module], set by fsdp2: has a flat unit of its own; NULL without it */
+    AxisSet data_axes;   /* dp_replicate | dp_shard: ranks with different samples */
 } Job;
 
 typedef struct Pass {

@@ -1,5 +1,6 @@
 /* Layout propagation: for every node and mesh axis, which index letter the axis splits; for every
- * activation, its layout in use. Parameters win; otherwise the first input that is split leads. */
+ * activation, its layout in use. Parameters win; otherwise the first input that is split leads,
+ * then an output that was asked for in parts. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
@@ -15,6 +16,17 @@ static char letter_of_inputs(const Graph *g, const Node *n, const Binding *b, ui
         char letter = b->letter[i][layout_dim(on)];
         if (op_may_split(n->op, letter) || !params) return op_may_split(n->op, letter) ? letter : 0;
         return letter; /* a parameter cut where the op needs it whole: refused below */
+    }
+    return 0;
+}
+
+static char letter_of_output(const Graph *g, const Node *n, const Binding *b, uint32_t axis)
+{
+    for (uint32_t j = 0; j < n->n_out; j++) {
+        const Tensor *t = &g->tensors.at[n->out[j]];
+        if (!t->use_is_fixed || !layout_is_split(t->use.on[axis])) continue;
+        char letter = b->letter[n->n_in + j][layout_dim(t->use.on[axis])];
+        if (op_may_split(n->op, letter)) return letter;
     }
     return 0;
 }
@@ -63,8 +75,9 @@ bool pass_propagate(Job *job)
             bool data = job->data_axes >> a & 1;
             if (n->op == OP_batch)
                 n->split[a] = data ? 'b' : 0;
-            else if (!(n->split[a] = letter_of_inputs(g, n, &b, a, true)))
-                n->split[a] = letter_of_inputs(g, n, &b, a, false);
+            else if (!(n->split[a] = letter_of_inputs(g, n, &b, a, true)) &&
+                     !(n->split[a] = letter_of_inputs(g, n, &b, a, false)))
+                n->split[a] = letter_of_output(g, n, &b, a);
             if (n->split[a] && !op_may_split(n->op, n->split[a])) {
                 diag_error(job->diag, FAULT_input, "split-whole-index", n->loc,
                            "%s needs index %c whole, but its parameter is split there over %s",

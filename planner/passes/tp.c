@@ -1,7 +1,7 @@
 /* Tensor parallelism: column and row linears, vocabulary-parallel embedding, head and loss; with
  * `sequence` the activations between the pairs are SPLIT(seq). Only layouts are assigned; the
  * collectives, and the sums of norm-weight gradients that people forget, fall out of the one rule.
- */
+ * A plan by path patterns goes over the model's own notes (tp_plan.c). */
 #include <assert.h>
 #include <string.h>
 
@@ -39,7 +39,9 @@ static void refuse(Tp *tp, const Tensor *t, int dim)
     const ModelInfo *info = &tp->job->plan->graph.info;
     int64_t size = t->dim[dim];
     if (!report_once(tp, size)) return;
-    bool heads = t->n_dims >= 3 || (t->n_dims == 2 && t->tp == TP_column && t->column_dim == 0);
+    bool whole_heads = (t->column_dim == 3) == (t->tp == TP_row); /* g is outermost but in wo */
+    bool heads = (t->n_dims >= 3 && whole_heads) ||
+                 (t->n_dims == 2 && t->tp == TP_column && t->column_dim == 0);
     Loc loc = t->loc.file ? t->loc : tp->pass->loc;
     if (heads) {
         const char *what = info->n_heads == info->n_kv_heads ? "heads" : "kv_heads";
@@ -120,8 +122,11 @@ bool pass_tp(Job *job)
     job->sequence = tp.pass->tp.sequence;
     job->share_gathers = tp.pass->tp.share_gathers;
     job->keep_gathered = tp.pass->tp.keep_gathered;
-    if (tp.size == 1) return true;
     uint32_t before = job->diag->n_errors;
+    TpPlan asked;
+    tp.n_matched = tp_plan_params(job, &tp.pass->tp, &asked);
+    if (job->diag->n_errors > before) return false;
+    if (tp.size == 1) return true;
     Graph *g = &job->plan->graph;
     for (TensorId t = 1; t < g->tensors.n; t++)
         if (g->tensors.at[t].role == ROLE_param) place_param(&tp, &g->tensors.at[t]);
@@ -142,5 +147,6 @@ bool pass_tp(Job *job)
                   (long long)((job->config->seq / tp.size + 1) * tp.size));
     }
     place_activations(&tp);
+    tp_plan_activations(job, &tp.pass->tp, &asked);
     return job->diag->n_errors == before;
 }

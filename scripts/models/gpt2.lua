@@ -55,7 +55,8 @@ local function shrink(c, mesh)
   local small = {}
   for key, value in pairs(c) do small[key] = value end
   local tp = mesh.tp
-  small.layers, small.dim, small.vocab, small.head_dim = math.min(c.layers, 2 * mesh.stages), 13, 29, 3
+  small.layers, small.dim = math.min(c.layers, 2 * mesh.stages), 13 * mesh.multiple
+  small.vocab, small.head_dim = 29, 3
   small.heads, small.hidden = tp, tp * 7
   small.seq = 5 * tp * mesh.cp
   small.positions = small.seq

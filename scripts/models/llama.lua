@@ -65,7 +65,8 @@ local function shrink(c, mesh)
   local small = {}
   for key, value in pairs(c) do small[key] = value end
   local tp = mesh.tp
-  small.layers, small.dim, small.vocab, small.head_dim = math.min(c.layers, 2 * mesh.stages), 13, 29, 4
+  small.layers, small.dim = math.min(c.layers, 2 * mesh.stages), 13 * mesh.multiple
+  small.vocab, small.head_dim = 29, 4
   small.kv_heads = tp
   small.heads = tp * math.min(c.heads // c.kv_heads, 2)
   small.hidden = tp * 7

@@ -138,6 +138,9 @@ nn.rmsnorm = core.wrap(function(dim, options)
   local eps, info = check_eps(who, options.eps), { params = {} }
   local weight = param(info, "weight", { dim }, { init = inits[nn.ones] })
   return new_module("rmsnorm", function(_, x)
+    if tensors[x] and #x.shape > 3 and x.shape[#x.shape] == dim then  -- heads: each on its own
+      return op("rmsnorm_heads", { eps = eps }, tensors[x], use(weight))
+    end
     return op("rmsnorm", { eps = eps }, check_last(who, x, dim), use(weight))
   end, {}, info)
 end)
@@ -160,6 +163,12 @@ local function activation(name)
   return core.wrap(function(x) return op(name, nil, check.tensor("nn." .. name, "the input", x)) end)
 end
 nn.silu, nn.gelu = activation "silu", activation "gelu"
+nn.scale = core.wrap(function(x, factor)
+  local id = check.tensor("nn.scale", "the input", x)
+  factor = check.number("nn.scale", "the factor", factor)
+  if not factor then core.fail("missing-key", "nn.scale: the factor is missing", "nn.scale(x, 2.0)") end
+  return op("scale", { scale = factor }, id)
+end)
 
 -- Llama 3.1 stretches low frequencies by `factor` beyond the original context.
 local scaling_keys = { factor = true, low = true, high = true, context = true }
@@ -174,6 +183,17 @@ local function rope_attrs(who, theta, scaling)
     attrs.rope_context = check.count(who, "context", scaling.context, 8192)
   end
   return attrs
+end
+
+-- Only the first `dims` elements of a head turn; nil: all.
+local function rope_dims(who, dims, size)
+  if dims == nil then return 0 end
+  dims = check.count(who, "rope_dims", dims)
+  if dims % 2 ~= 0 or dims > size then
+    core.fail("out-of-range", ("%s: rope_dims = %d must be even and at most head_dim = %d"):format(who, dims,
+      size))
+  end
+  return dims < size and dims or 0
 end
 
 local function rope(who, x, attrs)
@@ -206,7 +226,16 @@ end)
 -- ---- attention: heads are dimensions of their own, grouped for GQA: q [b,s,g,r,e], k and v [b,s,g,e]
 
 local attention_options = { dim = true, heads = true, kv_heads = true, head_dim = true, causal = true,
-  bias = true, out_bias = true, rope_theta = true, rope_scaling = true, init = true, out_init = true }
+  bias = true, out_bias = true, rope_theta = true, rope_scaling = true, rope_dims = true, scale = true,
+  qk_norm = true, init = true, out_init = true }
+-- qk_norm = true or { eps = 1e-6 }: RMSNorm of each query's and key's head before it turns.
+local function head_norms(who, fields, want, size)
+  if not want then return end
+  if type(want) ~= "boolean" then check.options(who .. " qk_norm", want, { eps = true }) end
+  local how = { eps = type(want) == "table" and want.eps or 1e-6 }
+  fields.q_norm, fields.k_norm = nn.rmsnorm(size, how), nn.rmsnorm(size, how)
+end
+
 nn.attention = core.wrap(function(options)
   local who = "nn.attention"
   if type(options) ~= "table" then
@@ -234,16 +263,21 @@ nn.attention = core.wrap(function(options)
   if turn and size % 2 ~= 0 then
     core.fail("out-of-range", ("%s: head_dim = %d must be even to be rotated"):format(who, size))
   end
-  local attrs = { scale = 1 / math.sqrt(size), causal = causal and 1 or 0 }
+  if turn then turn.rope_dims = rope_dims(who, options.rope_dims, size) end
+  local scale = check.number(who, "scale", options.scale, 1 / math.sqrt(size))
+  local attrs = { scale = scale, causal = causal and 1 or 0 }
   local fields = {
     wq = linear(who, "linear_q", { dim }, { groups, heads // groups, size }, 1, how),
     wk = linear(who, "linear_kv", { dim }, { groups, size }, 1, how),
     wv = linear(who, "linear_kv", { dim }, { groups, size }, 1, how),
     wo = linear(who, "linear_o", { groups, heads // groups, size }, { dim }, 3, out),
   }
+  head_norms(who, fields, options.qk_norm, size)
+  local normed = rawget(fields, "q_norm") ~= nil
   return new_module("attention", function(m, x)
     check_last(who, x, dim)
     local q, k, v = m.wq(x), m.wk(x), m.wv(x)
+    if normed then q, k = m.q_norm(q), m.k_norm(k) end
     if turn then q, k = rope(who, q, turn), rope(who, k, turn) end
     return m.wo(op("attention", attrs, tensors[q], tensors[k], tensors[v]))
   end, fields)

@@ -64,7 +64,10 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
     t.micro = 1 + draw(&d, 2);
     t.microbatches = 1 + draw(&d, 3);
     t.ac = (AcMode)draw(&d, 3);
-    t.tp_options = (TpOptions){draw(&d, 2), draw(&d, 4) > 0, draw(&d, 2), draw(&d, 3) > 0};
+    t.tp_options.sequence = draw(&d, 2);
+    t.tp_options.loss_parallel = draw(&d, 4) > 0;
+    t.tp_options.keep_gathered = draw(&d, 2);
+    t.tp_options.share_gathers = draw(&d, 3) > 0;
     t.fsdp2.prefetch = draw(&d, 3);
     t.fsdp2.reshard_root = draw(&d, 2);
     t.fsdp2.defer_grad_sync = draw(&d, 2);

@@ -282,15 +282,20 @@ static void check_rope(const Attrs *attrs, DType real, int64_t E, bool in_place)
     Part part = {0};
     part.start['s'] = START;
     eval_op(OP_rope, attrs, args, 1, 1, &part, &no_control, 0);
-    for (int64_t i = 0; i < B * S * H; i++)
-        for (int64_t e = 0; e < E / 2; e++) {
+    int64_t turned = attrs->rope_dims ? attrs->rope_dims : E, half = turned / 2;
+    for (int64_t i = 0; i < B * S * H; i++) {
+        for (int64_t e = turned; e < E; e++) /* those beyond are left alone */
+            assert_true(value_get(&y, i * E + e) == value_get(&before, i * E + e));
+        for (int64_t e = 0; e < half; e++) {
             double position = (double)(START + i / H % S);
-            double angle = position * scaled(pow(attrs->theta, -2 * (double)e / (double)E), attrs);
-            double x1 = value_get(&before, i * E + e), x2 = value_get(&before, i * E + e + E / 2);
+            double angle =
+                position * scaled(pow(attrs->theta, -2 * (double)e / (double)turned), attrs);
+            double x1 = value_get(&before, i * E + e), x2 = value_get(&before, i * E + e + half);
             assert_near(value_get(&y, i * E + e), x1 * cos(angle) - x2 * sin(angle), 4, real);
-            assert_near(value_get(&y, i * E + e + E / 2), x2 * cos(angle) + x1 * sin(angle), 4,
+            assert_near(value_get(&y, i * E + e + half), x2 * cos(angle) + x1 * sin(angle), 4,
                         real);
         }
+    }
     Value back[2] = {y, y}; /* turning back gives what there was */
     eval_op(OP_rope_grad, attrs, back, 1, 1, &part, &no_control, 0);
     for (int64_t i = 0; i < value_elements(&y); i++)
@@ -304,8 +309,10 @@ static void test_rope(void **state)
     const Attrs plain = {.theta = 10000};
     const Attrs llama = {
         .theta = 500000, .rope_factor = 8, .rope_low = 1, .rope_high = 4, .rope_context = 8192};
+    const Attrs part = {.theta = 10000, .rope_dims = 4};
     for (int k = 0; k < 8; k++) {
         DType real = (k & 1) ? DT_f32 : DT_f64;
+        check_rope(&part, real, (k & 4) ? 18 : 6, k % 3 == 0);
         check_rope((k & 2) ? &llama : &plain, real, (k & 4) ? 128 : 6, k % 3 == 0);
         check_rope(&llama, real, 260, false); /* more pairs than are turned at a time */
     }
@@ -406,6 +413,8 @@ static void test_activations(void **state)
         Value x = value_new(arena, real, DIMS(N)), y = value_new(arena, real, DIMS(N));
         Value one = value_new(arena, real, DIMS(N)), slope = value_new(arena, real, DIMS(N));
         for (int i = 0; i < N; i++) value_set(&x, i, at[i]), value_set(&one, i, 1);
+        call(OP_scale, &(Attrs){.scale = -2.5}, (Value[]){x, y}, 1, 1);
+        for (int i = 0; i < N; i++) assert_near(value_get(&y, i), -2.5 * at[i], 1, real);
         call(OP_silu, NULL, (Value[]){x, y}, 1, 1);
         call(OP_silu_grad, NULL, (Value[]){one, x, slope}, 2, 1);
         for (int i = 0; i < N; i++) {

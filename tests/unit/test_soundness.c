@@ -79,9 +79,10 @@ static DType dtype_of(const Case *c, uint32_t arg)
 /* Inputs that are positive by what they mean: deviations, sums of exponentials, second moments. */
 static bool is_positive(OpKind op, uint32_t arg)
 {
-    return (op == OP_rmsnorm_grad && arg == 3) || (op == OP_layernorm_grad && arg == 4) ||
-           (op == OP_xent_loss && arg == 1) || (op == OP_xent_loss_grad && arg == 0) ||
-           (op == OP_adamw && arg == 2) || op == OP_clip_coef;
+    return ((op == OP_rmsnorm_grad || op == OP_rmsnorm_heads_grad) && arg == 3) ||
+           (op == OP_layernorm_grad && arg == 4) || (op == OP_xent_loss && arg == 1) ||
+           (op == OP_xent_loss_grad && arg == 0) || (op == OP_adamw && arg == 2) ||
+           op == OP_clip_coef;
 }
 
 static void term_dims(const Case *c, const SigTerm *term, Value *v)
@@ -381,9 +382,10 @@ static void test_capitals_must_be_whole(void **state)
     static const struct {
         OpKind op;
         char letter;
-    } capitals[] = {{OP_rmsnorm, 'D'},   {OP_layernorm, 'D'},      {OP_rope, 'E'},
-                    {OP_attention, 'T'}, {OP_attention, 'E'},      {OP_rmsnorm_grad, 'D'},
-                    {OP_rope_grad, 'E'}, {OP_layernorm_grad, 'D'}, {OP_attention_grad, 'E'}};
+    } capitals[] = {{OP_rmsnorm, 'D'},       {OP_layernorm, 'D'},         {OP_rope, 'E'},
+                    {OP_attention, 'T'},     {OP_attention, 'E'},         {OP_rmsnorm_grad, 'D'},
+                    {OP_rope_grad, 'E'},     {OP_layernorm_grad, 'D'},    {OP_attention_grad, 'E'},
+                    {OP_rmsnorm_heads, 'E'}, {OP_rmsnorm_heads_grad, 'E'}};
     for (size_t i = 0; i < sizeof capitals / sizeof *capitals; i++)
         for (uint32_t parts = 2; parts <= MAX_PARTS; parts++) {
             assert_false(op_may_split(capitals[i].op, capitals[i].letter));

@@ -1,0 +1,237 @@
+/* tp { plan = { ["layers.*.attention.wo"] = "rowwise" } }: styles by path pattern. Each becomes
+ * marks on parameters, and layouts that activations must have; what is communicated follows as
+ * always.
+ *
+ *   colwise            weight cut by its outputs; the output stays split
+ *   colwise_rep        ... the output whole
+ *   rowwise            weight cut by its inputs (an embedding: by the vocabulary)
+ *   rowwise_rep        ... its input whole
+ *   sequence_parallel  weights whole, computed and left split over the sequence */
+#include <assert.h>
+#include <string.h>
+
+#include "planner/passes/pass.h"
+
+static const char *const style_names[TP_PLAN_STYLE_COUNT] = {
+#define X(name) #name,
+    TP_PLAN_STYLES(X)
+#undef X
+};
+
+static bool is_column(TpPlanStyle s)
+{
+    return s == TP_PLAN_colwise || s == TP_PLAN_colwise_rep;
+}
+
+/* Is this what cross-entropy reads? Then it is a head: its vocabulary may be cut unevenly. */
+static bool feeds_loss(const Graph *g, TensorId t)
+{
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        if (n->n_in == 0 || n->in[0] != t) continue;
+        if (n->op == OP_xent_max) return true;
+        if (n->op == OP_bias && feeds_loss(g, n->out[0])) return true;
+    }
+    return false;
+}
+
+/* The weight's first dimension that the output has too (column), or has not (row); -1: none. */
+static int dim_to_cut(Job *job, const Node *n, bool column)
+{
+    Binding b;
+    if (!graph_bind(&job->plan->graph, n, &b, job->diag)) return -1;
+    for (int d = 0; d < b.n_dims[1]; d++) {
+        bool in_output = false;
+        for (int k = 0; k < b.n_dims[n->n_in]; k++)
+            in_output = in_output || b.letter[n->n_in][k] == b.letter[1][d];
+        if (in_output == column) return d;
+    }
+    return -1;
+}
+
+typedef struct Asked {
+    Job *job;
+    const TpOptions *options;
+    uint32_t *of_param; /* [tensor] 1 + index of the pattern that cut it */
+    int8_t *dim;        /* [tensor] */
+} Asked;
+
+static void cut_weight(Asked *a, const Node *n, uint32_t pattern)
+{
+    Graph *g = &a->job->plan->graph;
+    bool column = is_column((TpPlanStyle)a->options->plan.at[pattern].style);
+    TensorId id = n->in[1];
+    Tensor *t = &g->tensors.at[id];
+    int dim = dim_to_cut(a->job, n, column);
+    if (dim < 0) return;
+    if (a->of_param[id] && a->dim[id] != dim) {
+        const Pattern *p = &a->options->plan.at[pattern];
+        const Pattern *other = &a->options->plan.at[a->of_param[id] - 1];
+        diag_error(a->job->diag, FAULT_input, "tp-plan-tied", p->loc,
+                   "'%s' cuts %s by dimension %d, and '%s' by dimension %d: they share it", p->path,
+                   t->name, dim, other->path, a->dim[id]);
+        diag_hint(a->job->diag, "rowwise for an embedding and colwise for its head cut the same");
+        return;
+    }
+    a->of_param[id] = pattern + 1;
+    a->dim[id] = (int8_t)dim;
+    if (column) {
+        t->tp = n->op != OP_embed && feeds_loss(g, n->out[0]) ? TP_vocab : TP_column;
+        t->column_dim = (uint8_t)dim;
+    } else if (n->op == OP_embed) {
+        t->tp = TP_vocab;
+        t->column_dim = (uint8_t)dim;
+    } else {
+        t->tp = TP_row;
+        t->row_dim = (uint8_t)dim;
+    }
+}
+
+/* The bias of a row linear is added after the sum. */
+static void cut_bias(Asked *a, const Node *n, uint32_t pattern)
+{
+    Graph *g = &a->job->plan->graph;
+    Tensor *t = &g->tensors.at[n->in[1]];
+    bool column = is_column((TpPlanStyle)a->options->plan.at[pattern].style);
+    t->tp = !column ? TP_none : feeds_loss(g, n->out[0]) ? TP_vocab : TP_column;
+    t->column_dim = 0;
+}
+
+static bool is_weighted(const Graph *g, const Node *n)
+{
+    bool weighs = op_info(n->op)->class_ == OP_CLASS_contract || n->op == OP_embed;
+    return weighs && g->tensors.at[n->in[1]].role == ROLE_param;
+}
+
+static uint32_t resolve(Job *job, const Patterns *patterns, TpPlan *plan)
+{
+    const Graph *g = &job->plan->graph;
+    uint32_t n_modules = g->modules.n ? g->modules.n : 1, n = 0;
+    plan->of_module = arena_array(job->scratch, n_modules, sizeof *plan->of_module);
+    for (uint32_t i = 0; i < patterns->n; i++) {
+        bool *matched = arena_array(job->scratch, n_modules, sizeof *matched);
+        n += pattern_mark(job, "tp.plan", &patterns->at[i], matched);
+        for (ModuleId m = 1; m < g->modules.n; m++) {
+            if (!matched[m]) continue;
+            uint32_t other = plan->of_module[m];
+            plan->of_module[m] = i + 1;
+            if (!other || patterns->at[other - 1].style == patterns->at[i].style) continue;
+            diag_error(job->diag, FAULT_input, "pattern-twice", patterns->at[i].loc,
+                       "'%s' asks for %s and '%s' for %s of one module: %s", patterns->at[i].path,
+                       style_names[patterns->at[i].style], patterns->at[other - 1].path,
+                       style_names[patterns->at[other - 1].style], g->modules.at[m].path);
+            break;
+        }
+    }
+    return n;
+}
+
+static bool is_within(const Graph *g, ModuleId module, ModuleId outer)
+{
+    for (; module; module = g->modules.at[module].parent)
+        if (module == outer) return true;
+    return false;
+}
+
+/* The last node of a module makes its output. */
+static NodeId last_node(const Graph *g, ModuleId module)
+{
+    for (NodeId id = g->nodes.n; id-- > 1;)
+        if (is_within(g, g->nodes.at[id].module, module)) return id;
+    return 0;
+}
+
+/* Has the module an output of its own, and is it [batch, seq, ...]? */
+static bool leaves_sequence(const Job *job, ModuleId module)
+{
+    const Graph *g = &job->plan->graph;
+    NodeId last = last_node(g, module);
+    if (!last || g->nodes.at[last].n_out == 0) return false;
+    const Tensor *out = &g->tensors.at[g->nodes.at[last].out[0]];
+    return out->role == ROLE_activation && out->n_dims >= 3 && out->dim[1] == job->config->seq;
+}
+
+/* What is to be cut must have a weight, what is to be left split an output. */
+static void check_styles(Job *job, const Patterns *patterns, const TpPlan *plan)
+{
+    const Graph *g = &job->plan->graph;
+    bool *has = arena_array(job->scratch, g->modules.n + 1, sizeof *has);
+    bool *told = arena_array(job->scratch, patterns->n + 1, sizeof *told);
+    for (NodeId id = 1; id < g->nodes.n; id++)
+        has[g->nodes.at[id].module] |= is_weighted(g, &g->nodes.at[id]);
+    for (ModuleId m = 1; m < g->modules.n; m++) {
+        uint32_t i = plan->of_module[m];
+        if (!i || told[i]) continue;
+        bool sequence = patterns->at[i - 1].style == TP_PLAN_sequence_parallel;
+        if (sequence ? leaves_sequence(job, m) : has[m]) continue;
+        told[i] = true; /* one line a pattern, not one a layer */
+        diag_error(job->diag, FAULT_input, "tp-style", patterns->at[i - 1].loc,
+                   "'%s' = \"%s\": nn.%s (%s) cannot be split that way", patterns->at[i - 1].path,
+                   style_names[patterns->at[i - 1].style], g->modules.at[m].class_,
+                   g->modules.at[m].path);
+        diag_hint(job->diag, sequence ? "sequence_parallel modules have an output [batch, seq, ...]"
+                                      : "linears and embeddings can; other modules can be "
+                                        "sequence_parallel");
+    }
+}
+
+uint32_t tp_plan_params(Job *job, const TpOptions *options, TpPlan *plan)
+{
+    Graph *g = &job->plan->graph;
+    uint32_t n = resolve(job, &options->plan, plan);
+    if (options->plan.n == 0) return 0;
+    check_styles(job, &options->plan, plan);
+    Asked a = {.job = job,
+               .options = options,
+               .of_param = arena_array(job->scratch, g->tensors.n, sizeof *a.of_param),
+               .dim = arena_array(job->scratch, g->tensors.n, sizeof *a.dim)};
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *node = &g->nodes.at[id];
+        uint32_t i = plan->of_module[node->module];
+        if (!i) continue;
+        if (options->plan.at[i - 1].style == TP_PLAN_sequence_parallel) {
+            for (uint32_t k = 0; k < node->n_in; k++) {
+                Tensor *t = &g->tensors.at[node->in[k]];
+                if (t->role == ROLE_param && t->module == node->module) t->tp = TP_none;
+            }
+        } else if (is_weighted(g, node)) {
+            cut_weight(&a, node, i - 1);
+        } else if (node->op == OP_bias && g->tensors.at[node->in[1]].role == ROLE_param) {
+            cut_bias(&a, node, i - 1);
+        }
+    }
+    return n;
+}
+
+static void ask(const Job *job, TensorId tensor, int8_t on)
+{
+    Tensor *t = &job->plan->graph.tensors.at[tensor];
+    AxisSet axes = mesh_axes(&job->plan->mesh, AXIS_tp);
+    if (t->role != ROLE_activation) return;
+    for (uint32_t a = 0; a < job->plan->mesh.n_axes; a++)
+        if (axes >> a & 1) t->use.on[a] = on;
+    t->use_is_fixed = true;
+}
+
+void tp_plan_activations(Job *job, const TpOptions *options, const TpPlan *plan)
+{
+    const Graph *g = &job->plan->graph;
+    for (ModuleId m = 1; m < g->modules.n; m++) {
+        if (!plan->of_module[m]) continue;
+        NodeId last = last_node(g, m);
+        if (!last) continue;
+        TensorId out = g->nodes.at[last].out[0];
+        switch ((TpPlanStyle)options->plan.at[plan->of_module[m] - 1].style) {
+        case TP_PLAN_colwise_rep: ask(job, out, WHOLE); break;
+        case TP_PLAN_sequence_parallel: ask(job, out, SPLIT(1)); break;
+        case TP_PLAN_rowwise_rep:
+            for (NodeId id = 1; id < g->nodes.n; id++)
+                if (g->nodes.at[id].module == m && is_weighted(g, &g->nodes.at[id]))
+                    ask(job, g->nodes.at[id].in[0], WHOLE);
+            break;
+        case TP_PLAN_colwise:
+        case TP_PLAN_rowwise:
+        case TP_PLAN_STYLE_COUNT: break;
+        }
+    }
+}

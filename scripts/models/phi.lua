@@ -1,0 +1,103 @@
+-- Phi-1.5 and 2, Phi-3 and 4: require "models.phi" "2", or { size = "2", layers = 4 } to change parts of
+-- it. Up to Phi-2: attention and MLP read one norm and are added together, biases everywhere, only a
+-- part of each head turns. From Phi-3 on: as Llama, without GQA in the mini.
+-- Phi-3's published weights fuse q, k, v and gate, up; here they are linears of their own: the same
+-- function and count, and tensor parallelism cuts each by its heads or features. Left out, for want of
+-- ops: dropout, sliding windows and the long-context tables of frequencies.
+local nn = require "tandem.nn"
+
+-- https://huggingface.co/microsoft: config.json of each
+local sizes = {
+  ["1.5"] = { dim = 2048, layers = 24, heads = 32, hidden = 8192, vocab = 51200, rope_dims = 32, parallel = true },
+  ["2"] = { dim = 2560, layers = 32, heads = 32, hidden = 10240, vocab = 51200, rope_dims = 32, parallel = true },
+  ["3-mini"] = { dim = 3072, layers = 32, heads = 32, hidden = 8192, vocab = 32064 },
+  ["3-medium"] = { dim = 5120, layers = 40, heads = 40, kv_heads = 10, hidden = 17920, vocab = 32064 },
+  ["4"] = { dim = 5120, layers = 40, heads = 40, kv_heads = 10, hidden = 17920, vocab = 100352, theta = 250000.0 },
+  ["2-tiny"] = { dim = 64, layers = 2, heads = 4, hidden = 256, vocab = 256, rope_dims = 6, parallel = true },
+  ["3-tiny"] = { dim = 64, layers = 2, heads = 4, hidden = 160, vocab = 256 },
+}
+local defaults = { kv_heads = false, head_dim = false, theta = 10000.0, eps = 1e-5, rope_dims = false,
+  parallel = false }
+
+local function attention(c, out_init)
+  return nn.attention {
+    dim = c.dim, heads = c.heads, kv_heads = c.kv_heads or nil, head_dim = c.head_dim or nil,
+    bias = c.parallel, rope_theta = c.theta, rope_dims = c.rope_dims or nil, out_init = out_init,
+  }
+end
+
+local function parallel_block(c)
+  local out_init = nn.normal(0, 0.02 / math.sqrt(2 * c.layers))
+  return nn.block {
+    norm = nn.layernorm(c.dim, { eps = c.eps }),
+    attention = attention(c, out_init),
+    mlp = nn.module {
+      fc1 = nn.linear(c.dim, c.hidden, { bias = true }),
+      fc2 = nn.linear(c.hidden, c.dim, { bias = true, init = out_init }),
+      forward = function(m, x) return m.fc2(nn.gelu(m.fc1(x))) end,
+    },
+    tp_col = { "attention.wq", "attention.wk", "attention.wv", "mlp.fc1" },
+    tp_row = { "attention.wo", "mlp.fc2" },
+    forward = function(m, x)
+      local h = m.norm(x)
+      return x + m.attention(h) + m.mlp(h)
+    end,
+  }
+end
+
+local function sequential_block(c)
+  local out_init = nn.normal(0, 0.02 / math.sqrt(2 * c.layers))
+  return nn.block {
+    attention_norm = nn.rmsnorm(c.dim, { eps = c.eps }),
+    attention = attention(c, out_init),
+    mlp_norm = nn.rmsnorm(c.dim, { eps = c.eps }),
+    mlp = nn.module {
+      gate = nn.linear(c.dim, c.hidden),
+      up = nn.linear(c.dim, c.hidden),
+      down = nn.linear(c.hidden, c.dim, { init = out_init }),
+      forward = function(m, x) return m.down(nn.silu(m.gate(x)) * m.up(x)) end,
+    },
+    tp_col = { "attention.wq", "attention.wk", "attention.wv", "mlp.gate", "mlp.up" },
+    tp_row = { "attention.wo", "mlp.down" },
+    forward = function(m, x)
+      local h = x + m.attention(m.attention_norm(x))
+      return h + m.mlp(m.mlp_norm(h))
+    end,
+  }
+end
+
+local function build(c)
+  local block = c.parallel and parallel_block or sequential_block
+  local norm = c.parallel and nn.layernorm or nn.rmsnorm
+  return nn.module {
+    embed = nn.embedding(c.vocab, c.dim),
+    layers = nn.list(c.layers, function() return block(c) end),
+    norm = norm(c.dim, { eps = c.eps }),
+    head = nn.linear(c.dim, c.vocab, { bias = c.parallel }),
+    tp_vocab = { "embed", "head" },
+    forward = function(m, tokens, labels)
+      return nn.cross_entropy(m.head(m.norm(m.layers(m.embed(tokens)))), labels)
+    end,
+  }
+end
+
+-- The smallest of the same structure; half of a head turns where a part of it does.
+local function shrink(c, mesh)
+  local small = {}
+  for key, value in pairs(c) do small[key] = value end
+  local tp = mesh.tp
+  small.layers, small.dim = math.min(c.layers, 2 * mesh.stages), 13 * mesh.multiple
+  small.vocab, small.head_dim = 29, 4
+  local shared = c.kv_heads and c.kv_heads < c.heads
+  small.heads = shared and 2 * tp or tp
+  small.kv_heads = c.kv_heads and tp
+  small.rope_dims = c.rope_dims and 2
+  small.hidden = tp * 7
+  small.seq = 5 * tp * mesh.cp
+  return small
+end
+
+return function(what)
+  local name, config = nn.family("phi", what, sizes, defaults)
+  return { name = name, config = config, build = build, shrink = shrink }
+end

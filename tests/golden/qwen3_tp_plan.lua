@@ -1,0 +1,16 @@
+-- A tensor-parallel plan by path patterns, over the model's own: norms by sequence though the rest is
+-- whole, a head that ends whole, and head norms whose gradients are partial on tp.
+return plan {
+  model = require "models.qwen" { size = "3-tiny", layers = 1 },
+  cluster = require "clusters.local_cpu" {},
+  batch = { global = 2, micro = 2, seq = 16 },
+  mesh = { tp = 2 },
+  parallel = { tp { plan = {
+    ["layers.*.ffn_norm"] = "sequence_parallel",
+    ["layers.*.feed_forward.w2"] = "rowwise_rep",
+    tok_embeddings = "colwise",
+    output = "colwise_rep",
+  } } },
+  precision = { param = "fp32", compute = "fp32", reduce = "fp32" },
+  optimizer = sgd { lr = 1e-2 },
+}

@@ -1,0 +1,201 @@
+/* The library's model families: published parameter counts, exactly; what makes each family itself;
+ * and that a tensor- and sequence-parallel, sharded plan of each computes what one rank does. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "planner/front/front.h"
+#include "tests/support/command.h"
+
+typedef struct Loaded {
+    Arena *arena;
+    Graph graph;
+} Loaded;
+
+static Loaded load(const char *family, const char *size)
+{
+    Loaded l = {.arena = arena_new()};
+    Config config;
+    Diag d = diag_in(l.arena);
+    command_write_file(
+        "script.lua",
+        arena_print(l.arena,
+                    "return plan { model = require 'models.%s' '%s', batch = { seq = 8 } }\n",
+                    family, size));
+    bool fine = front_load("script.lua", NULL, l.arena, &config, &l.graph, &d);
+    Str text = str_in(l.arena);
+    diag_print(&d, &text);
+    if (!fine) print_error("%s", str_text(&text));
+    assert_true(fine);
+    return l;
+}
+
+static const Tensor *param(const Graph *g, const char *name)
+{
+    for (TensorId t = 1; t < g->tensors.n; t++)
+        if (g->tensors.at[t].role == ROLE_param && strcmp(g->tensors.at[t].name, name) == 0)
+            return &g->tensors.at[t];
+    return NULL;
+}
+
+static uint32_t count_ops(const Graph *g, OpKind op)
+{
+    uint32_t n = 0;
+    for (NodeId id = 1; id < g->nodes.n; id++) n += g->nodes.at[id].op == op;
+    return n;
+}
+
+/* As their model cards and weight files say; Gemma 3 from 4b on without the vision tower
+ * (416866032) and the projector behind it (1152 x dim + 1152) that the published totals include. */
+static void counts_are_the_published_ones(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *family, *size;
+        uint64_t n;
+        uint32_t layers, dim, heads, kv_heads, head_dim, vocab;
+    } cases[] = {
+        {"qwen", "2.5-0.5b", 494032768, 24, 896, 14, 2, 64, 151936},
+        {"qwen", "2.5-1.5b", 1543714304, 28, 1536, 12, 2, 128, 151936},
+        {"qwen", "2.5-3b", 3085938688, 36, 2048, 16, 2, 128, 151936},
+        {"qwen", "2.5-7b", 7615616512, 28, 3584, 28, 4, 128, 152064},
+        {"qwen", "2.5-14b", 14770033664, 48, 5120, 40, 8, 128, 152064},
+        {"qwen", "2.5-32b", 32763876352, 64, 5120, 40, 8, 128, 152064},
+        {"qwen", "2.5-72b", 72706203648, 80, 8192, 64, 8, 128, 152064},
+        {"qwen", "3-0.6b", 596049920, 28, 1024, 16, 8, 128, 151936},
+        {"qwen", "3-1.7b", 1720574976, 28, 2048, 16, 8, 128, 151936},
+        {"qwen", "3-4b", 4022468096, 36, 2560, 32, 8, 128, 151936},
+        {"qwen", "3-8b", 8190735360, 36, 4096, 32, 8, 128, 151936},
+        {"qwen", "3-14b", 14768307200, 40, 5120, 40, 8, 128, 151936},
+        {"qwen", "3-32b", 32762123264, 64, 5120, 64, 8, 128, 151936},
+        {"gemma", "2-2b", 2614341888, 26, 2304, 8, 4, 256, 256000},
+        {"gemma", "2-9b", 9241705984, 42, 3584, 16, 8, 256, 256000},
+        {"gemma", "2-27b", 27227128320, 46, 4608, 32, 16, 128, 256000},
+        {"gemma", "3-1b", 999885952, 26, 1152, 4, 1, 256, 262144},
+        {"gemma", "3-4b", 4300079472 - 416866032 - 1152 * 2560 - 1152, 34, 2560, 8, 4, 256, 262208},
+        {"gemma", "3-12b", 12187325040 - 416866032 - 1152 * 3840 - 1152, 48, 3840, 16, 8, 256,
+         262208},
+        {"gemma", "3-27b", 27432406640 - 416866032 - 1152 * 5376 - 1152, 62, 5376, 32, 16, 128,
+         262208},
+        {"phi", "1.5", 1418270720, 24, 2048, 32, 32, 64, 51200},
+        {"phi", "2", 2779683840, 32, 2560, 32, 32, 80, 51200},
+        {"phi", "3-mini", 3821079552, 32, 3072, 32, 32, 96, 32064},
+        {"phi", "3-medium", 13960238080, 40, 5120, 40, 10, 128, 32064},
+        {"phi", "4", 14659507200, 40, 5120, 40, 10, 128, 100352},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Loaded l = load(cases[i].family, cases[i].size);
+        const ModelInfo *info = &l.graph.info;
+        assert_int_equal(info->n_params, cases[i].n);
+        assert_int_equal(info->n_layers, cases[i].layers);
+        assert_int_equal(info->d_model, cases[i].dim);
+        assert_int_equal(info->n_heads, cases[i].heads);
+        assert_int_equal(info->n_kv_heads, cases[i].kv_heads);
+        assert_int_equal(info->head_dim, cases[i].head_dim);
+        assert_int_equal(info->vocab, cases[i].vocab);
+        arena_free(l.arena);
+    }
+}
+
+static void qwen_has_biases_or_head_norms(void **state)
+{
+    (void)state;
+    Loaded two = load("qwen", "2.5-tiny"), three = load("qwen", "3-tiny");
+    assert_non_null(param(&two.graph, "layers.1.attention.wk.bias"));
+    assert_null(param(&two.graph, "layers.1.attention.wo.bias"));
+    assert_null(param(&two.graph, "layers.1.attention.q_norm.weight"));
+    assert_null(param(&two.graph, "output.weight")); /* shares the embedding's */
+    assert_null(param(&three.graph, "layers.1.attention.wk.bias"));
+    assert_non_null(param(&three.graph, "output.weight"));
+    const Tensor *norm = param(&three.graph, "layers.1.attention.q_norm.weight");
+    assert_non_null(norm);
+    assert_int_equal(norm->n_dims, 1); /* one weight for all heads */
+    assert_int_equal(norm->dim[0], 16);
+    assert_int_equal(count_ops(&three.graph, OP_rmsnorm_heads), 4);
+    for (NodeId id = 1; id < three.graph.nodes.n; id++) /* before they turn, not after */
+        if (three.graph.nodes.at[id].op == OP_rope) {
+            const Tensor *x = &three.graph.tensors.at[three.graph.nodes.at[id].in[0]];
+            assert_int_equal(three.graph.nodes.at[x->producer].op, OP_rmsnorm_heads);
+        }
+    arena_free(two.arena);
+    arena_free(three.arena);
+}
+
+static void gemma_scales_its_embeddings(void **state)
+{
+    (void)state;
+    Loaded l = load("gemma", "3-tiny");
+    const Graph *g = &l.graph;
+    uint32_t n_global = 0;
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        const Attrs *a = graph_attrs_at(g, n->attrs);
+        if (n->op == OP_scale) assert_true(a->scale == 8); /* sqrt 64 */
+        if (n->op == OP_attention) assert_true(a->scale == 0.25);
+        if (n->op == OP_rope) n_global += a->theta == 1e6;
+    }
+    assert_int_equal(count_ops(g, OP_scale), 1);
+    assert_int_equal(n_global, 2); /* q and k of the sixth layer */
+    assert_int_equal(count_ops(g, OP_rmsnorm), 6 * 4 + 1);
+    assert_int_equal(count_ops(g, OP_gelu), 6);
+    arena_free(l.arena);
+}
+
+static void phi_2_adds_attention_and_mlp_of_one_norm(void **state)
+{
+    (void)state;
+    Loaded two = load("phi", "2-tiny"), three = load("phi", "3-tiny");
+    assert_int_equal(count_ops(&two.graph, OP_layernorm), 2 + 1);
+    assert_int_equal(count_ops(&three.graph, OP_rmsnorm), 2 * 2 + 1);
+    assert_non_null(param(&two.graph, "head.bias"));
+    assert_null(param(&three.graph, "head.bias"));
+    for (NodeId id = 1; id < two.graph.nodes.n; id++)
+        if (two.graph.nodes.at[id].op == OP_rope)
+            assert_int_equal(graph_attrs_at(&two.graph, two.graph.nodes.at[id].attrs)->rope_dims,
+                             6);
+    arena_free(two.arena);
+    arena_free(three.arena);
+}
+
+/* Replicated weights whose gradients are partial on tp are among them: q_norm, and all norms. */
+static void plans_compute_what_one_rank_does(void **state)
+{
+    (void)state;
+    static const char *const models[][2] = {
+        {"qwen", "2.5-7b"}, {"qwen", "2.5-0.5b"}, {"qwen", "3-8b"},    {"gemma", "2-2b"},
+        {"gemma", "3-12b"}, {"phi", "2"},         {"phi", "3-medium"},
+    };
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        Arena *arena = arena_new();
+        command_write_file(
+            "verify.lua",
+            arena_print(
+                arena,
+                "return plan { model = require 'models.%s' '%s',\n"
+                "  batch = { global = 8, micro = 2, seq = 64 }, mesh = { dp_shard = 2, tp = "
+                "2 },\n  parallel = { tp { sequence = true }, ac 'selective', fsdp2 {} } }\n",
+                models[i][0], models[i][1]));
+        CommandResult r = COMMAND(arena, 60, "run", "verify.lua", "--verify", "--db", "none");
+        if (r.exit_code != 0) print_error("%s %s\n%s%s", models[i][0], models[i][1], r.out, r.err);
+        assert_int_equal(r.exit_code, 0);
+        assert_non_null(strstr(r.out, "PASS (tolerance 1e-10)"));
+        arena_free(arena);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(counts_are_the_published_ones),
+        cmocka_unit_test(qwen_has_biases_or_head_norms),
+        cmocka_unit_test(gemma_scales_its_embeddings),
+        cmocka_unit_test(phi_2_adds_attention_and_mlp_of_one_norm),
+        cmocka_unit_test(plans_compute_what_one_rank_does),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,246 @@
+/* Plans by path patterns: what they mark, and that whatever they ask for computes what one rank
+ * does. Refusals are in tests/bad_input. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "planner/front/front.h"
+#include "planner/passes/passes.h"
+#include "tests/support/command.h"
+
+typedef struct Compiled {
+    Arena *arena;
+    Config config;
+    const Graph *graph;
+} Compiled;
+
+/* The graph after `pass`. */
+static Compiled compile(const char *model, const char *mesh, const char *parallel, const char *pass)
+{
+    Compiled c = {.arena = arena_new()};
+    Diag d = diag_in(c.arena);
+    command_write_file("script.lua",
+                       arena_print(c.arena,
+                                   "return plan { model = require 'models.%s,\n"
+                                   "  batch = { global = 4, seq = 64 }, mesh = { %s },\n"
+                                   "  parallel = { %s } }\n",
+                                   model, mesh, parallel));
+    Graph graph;
+    Plan *plan = NULL;
+    LowerOptions options = lower_options_default();
+    if (front_load("script.lua", NULL, c.arena, &c.config, &graph, &d))
+        plan = passes_compile(&c.config, &graph, &options, pass, c.arena, &d);
+    Str text = str_in(c.arena);
+    diag_print(&d, &text);
+    if (!plan) fail_msg("%s", str_text(&text));
+    c.graph = &plan->graph;
+    return c;
+}
+
+static const Tensor *param(const Graph *g, const char *name)
+{
+    for (TensorId t = 1; t < g->tensors.n; t++)
+        if (strcmp(g->tensors.at[t].name, name) == 0) return &g->tensors.at[t];
+    fail_msg("no tensor %s", name);
+    return NULL;
+}
+
+static bool is_of(const Graph *g, const Node *n, const char *module)
+{
+    return n->module && strcmp(g->modules.at[n->module].path, module) == 0;
+}
+
+static const Tensor *output_of(const Graph *g, const char *module)
+{
+    for (NodeId id = g->nodes.n; id-- > 1;)
+        if (is_of(g, &g->nodes.at[id], module)) return &g->tensors.at[g->nodes.at[id].out[0]];
+    fail_msg("no module %s", module);
+    return NULL;
+}
+
+static void styles_cut_what_they_say(void **state)
+{
+    (void)state;
+    Compiled c =
+        compile("llama' 'tiny'", "tp = 2",
+                "tp { plan = { ['layers.*.attention.wo'] = 'colwise_rep',\n"
+                "  ['layers.1.feed_forward.w2'] = 'rowwise_rep', tok_embeddings = 'colwise',\n"
+                "  ['layers.*.ffn_norm'] = 'sequence_parallel' } }",
+                "propagate");
+    const Graph *g = c.graph;
+    assert_int_equal(c.config.passes[0].tp.plan.n, 4);
+    assert_int_equal(param(g, "layers.0.attention.wo.weight")->use.on[0], SPLIT(3));
+    assert_int_equal(output_of(g, "layers.0.attention.wo")->use.on[0], WHOLE);
+    assert_int_equal(param(g, "layers.1.feed_forward.w2.weight")->use.on[0], SPLIT(0));
+    assert_int_equal(param(g, "tok_embeddings.weight")->use.on[0], SPLIT(1));
+    assert_int_equal(output_of(g, "tok_embeddings")->use.on[0], SPLIT(2));
+    assert_int_equal(output_of(g, "layers.1.ffn_norm")->use.on[0], SPLIT(1));
+    assert_int_equal(param(g, "layers.1.ffn_norm.weight")->use.on[0], WHOLE);
+    for (NodeId id = 1; id < g->nodes.n; id++) { /* computed in parts, not computed whole and cut */
+        const Node *n = &g->nodes.at[id];
+        if (is_of(g, n, "layers.1.ffn_norm")) assert_int_equal(n->split[0], 's');
+        if (is_of(g, n, "layers.1.feed_forward.w2"))
+            assert_int_equal(g->tensors.at[n->in[0]].use.on[0], WHOLE);
+    }
+    /* what no pattern names stays as the model says */
+    assert_int_equal(param(g, "layers.0.attention.wq.weight")->use.on[0], SPLIT(1));
+    assert_int_equal(param(g, "layers.0.feed_forward.w1.weight")->use.on[0], SPLIT(1));
+    assert_int_equal(output_of(g, "layers.0.attention_norm")->use.on[0], WHOLE);
+    arena_free(c.arena);
+}
+
+static void verify(const char *model, const char *mesh, const char *parallel)
+{
+    Arena *arena = arena_new();
+    command_write_file(
+        "verify.lua", arena_print(arena,
+                                  "return plan { model = require 'models.%s,\n"
+                                  "  batch = { global = 16, micro = 2, seq = 64 }, mesh = { %s },\n"
+                                  "  parallel = { %s } }\n",
+                                  model, mesh, parallel));
+    CommandResult r = COMMAND(arena, 60, "run", "verify.lua", "--verify", "--db", "none");
+    if (r.exit_code != 0) print_error("%s: %s\n%s%s", model, parallel, r.out, r.err);
+    assert_int_equal(r.exit_code, 0);
+    assert_non_null(strstr(r.out, "PASS (tolerance 1e-10)"));
+    arena_free(arena);
+}
+
+static void every_style_computes_what_one_rank_does(void **state)
+{
+    (void)state;
+    static const char *const plans[][2] = {
+        {"llama' '3.1-8b'", "['layers.*.attention.wo'] = 'rowwise', output = 'colwise'"},
+        {"llama' '3.1-8b'", "['layers.*.attention.wo'] = 'rowwise_rep', output = 'colwise_rep',"
+                            "['layers.*.feed_forward.w1'] = 'colwise_rep',"
+                            "['layers.*.attention.wq'] = 'rowwise_rep'"},
+        {"llama' '3.1-8b'", "['layers.*.attention_norm'] = 'sequence_parallel',"
+                            "norm = 'sequence_parallel', tok_embeddings = 'sequence_parallel'"},
+        {"phi' '3-mini'", "['layers.*.attention.wq'] = 'rowwise_rep',"
+                          "['layers.*.attention.wk'] = 'rowwise_rep',"
+                          "['layers.*.attention.wv'] = 'rowwise_rep',"
+                          "['layers.*.attention.wo'] = 'colwise_rep'"},
+        {"gpt2' '124m'", "wte = 'rowwise', head = 'colwise'"},
+        {"gpt2' '124m'",
+         "['layers.*.mlp.up'] = 'colwise_rep', ['layers.*.mlp.down'] = 'rowwise_rep',"
+         "['layers.*.ln_1'] = 'sequence_parallel', wte = 'colwise'"},
+        {"qwen' '3-8b'", "['layers.0.attention.q_norm'] = 'sequence_parallel'"},
+        {"phi' '2'", "head = 'colwise_rep', embed = 'rowwise_rep'"},
+    };
+    Arena *arena = arena_new();
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
+        verify(plans[i][0], "dp_shard = 2, tp = 2",
+               arena_print(arena, "tp { sequence = %s, plan = { %s } }, fsdp2 {}",
+                           i % 2 ? "true" : "false", plans[i][1]));
+    arena_free(arena);
+}
+
+/* A head left split over the sequence: the loss is a sum over tp too. */
+static void the_loss_is_summed_where_the_sequence_is_split(void **state)
+{
+    (void)state;
+    static const char plan[] = "tp { sequence = true, plan = { output = 'sequence_parallel',"
+                               "tok_embeddings = 'sequence_parallel' } }";
+    Arena *arena = arena_new();
+    verify("llama' '3.1-8b'", "tp = 2", plan);
+    verify("llama' '3.1-8b'", "dp_shard = 2, tp = 2", arena_print(arena, "%s, fsdp2 {}", plan));
+    verify("llama' '3.1-8b'", "pp = 2, dp_shard = 2, tp = 2",
+           arena_print(arena, "pp '1f1b', %s, fsdp2 {}", plan));
+    arena_free(arena);
+}
+
+static const char *region_path(const Graph *g, const char *module)
+{
+    for (NodeId id = 1; id < g->nodes.n; id++)
+        if (is_of(g, &g->nodes.at[id], module)) {
+            uint32_t region = g->nodes.at[id].region;
+            return region ? g->modules.at[region].path : "";
+        }
+    fail_msg("no module %s", module);
+    return "";
+}
+
+static void regions_are_what_is_listed(void **state)
+{
+    (void)state;
+    Compiled c = compile("llama' { size = 'tiny', layers = 5 }", "tp = 1",
+                         "ac { mode = 'full', every = 2 }", "ac");
+    assert_string_equal(region_path(c.graph, "layers.0.attention.wq"), "");
+    assert_string_equal(region_path(c.graph, "layers.1.attention.wq"), "layers.1");
+    assert_string_equal(region_path(c.graph, "layers.2.feed_forward.w2"), "");
+    assert_string_equal(region_path(c.graph, "layers.3.feed_forward.w2"), "layers.3");
+    assert_string_equal(region_path(c.graph, "layers.4.ffn_norm"), "");
+    assert_string_equal(region_path(c.graph, "norm"), "");
+    arena_free(c.arena);
+    c = compile("llama' 'tiny'", "tp = 1",
+                "ac { modules = { 'layers.*.feed_forward', 'layers.0', 'layers.0.attention' } }",
+                "ac");
+    assert_string_equal(region_path(c.graph, "layers.0.feed_forward.w1"), "layers.0");
+    assert_string_equal(region_path(c.graph, "layers.0.attention.wo"), "layers.0");
+    assert_string_equal(region_path(c.graph, "layers.1.feed_forward.w1"), "layers.1.feed_forward");
+    assert_string_equal(region_path(c.graph, "layers.1.attention.wo"), "");
+    arena_free(c.arena);
+    c = compile("llama' 'tiny'", "tp = 1", "ac { mode = 'none', modules = { 'layers.0' } }", "ac");
+    assert_string_equal(region_path(c.graph, "layers.0.attention.wo"), "");
+    arena_free(c.arena);
+}
+
+static const Unit *unit_of(const Graph *g, const char *name)
+{
+    return &g->units.at[param(g, name)->unit];
+}
+
+static void units_are_what_is_listed(void **state)
+{
+    (void)state;
+    Compiled c = compile("llama' 'tiny'", "dp_shard = 2",
+                         "fsdp2 { units = { 'layers.*.attention', 'layers.1', 'tok_embeddings' } }",
+                         "fsdp2");
+    const Graph *g = c.graph;
+    assert_int_equal(g->units.n, 1 + 5);
+    assert_string_equal(unit_of(g, "tok_embeddings.weight")->name, "tok_embeddings");
+    assert_string_equal(unit_of(g, "layers.0.attention.wq.weight")->name, "layers.0.attention");
+    assert_string_equal(unit_of(g, "layers.1.attention.wq.weight")->name, "layers.1.attention");
+    assert_string_equal(unit_of(g, "layers.1.feed_forward.w1.weight")->name, "layers.1");
+    assert_string_equal(unit_of(g, "layers.0.feed_forward.w1.weight")->name, "root");
+    assert_string_equal(unit_of(g, "output.weight")->name, "root");
+    arena_free(c.arena);
+}
+
+static void regions_and_units_compute_what_one_rank_does(void **state)
+{
+    (void)state;
+    static const char *const plans[][2] = {
+        {"llama' '3.1-8b'", "ac { mode = 'full', every = 2 }, fsdp2 {}"},
+        {"llama' '3.1-8b'",
+         "ac { modules = { 'layers.*.feed_forward', 'norm' } }, fsdp2 { units = { "
+         "'layers.*.attention', 'output' } }"},
+        {"gpt2' '124m'", "ac { modules = { 'layers.*.mlp', 'layers.0.ln_1' }, every = 2 }, fsdp2 { "
+                         "units = { 'wte', 'layers.*.mlp' }, reshard_after_forward = false }"},
+        {"qwen' '3-0.6b'", "ac { mode = 'selective', every = 3 }, fsdp2 { units = { 'layers.*', "
+                           "'tok_embeddings' }, reshard_root = true }"},
+        {"llama' '3.1-8b'", "ac { modules = { 'layers.31' } }, fsdp2 { units = { 'layers.30' } }"},
+    };
+    Arena *arena = arena_new();
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
+        verify(plans[i][0], "dp_shard = 2, tp = 2",
+               arena_print(arena, "tp { sequence = true }, %s", plans[i][1]));
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(styles_cut_what_they_say),
+        cmocka_unit_test(every_style_computes_what_one_rank_does),
+        cmocka_unit_test(regions_are_what_is_listed),
+        cmocka_unit_test(units_are_what_is_listed),
+        cmocka_unit_test(regions_and_units_compute_what_one_rank_does),
+        cmocka_unit_test(the_loss_is_summed_where_the_sequence_is_split),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
