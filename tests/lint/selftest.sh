@@ -54,7 +54,7 @@ rejects banned planner/base/a.c 'void f(char *a)\n{\n    strcpy(a, "b");\n}\n'
 rejects banned planner/base/a.c '/* TO''DO */\n'
 accepts banned planner/base/a.c '/* strcpy(a) */ const char *a = "system(1)"; int my_rand(int);\n'
 rejects paths planner/base/a.c '/* see /home/me/x */\n'
-accepts paths planner/base/a.c '/* see ../work/x and build/work/x */\n'
+accepts paths planner/base/a.c '/* see ../mnt/x and build/mnt/x */\n'
 rejects headers planner/base/a.h 'size_t a(void);\n'
 accepts headers planner/base/a.h '#include <stddef.h>\nsize_t a(void);\n'
 
