@@ -88,6 +88,8 @@ typedef struct Sweep {
     Verifier *v;
     RangeMap map;
     unsigned char *fresh; /* a payload */
+    Pc *newest;           /* [root * lanes]: newest touch of a buffer, wherever in it */
+    BufferId *heir;       /* [root]: who was given bytes of it */
 } Sweep;
 
 static Pc *readers(Touch *t)
@@ -103,12 +105,38 @@ static void report_race(const Sweep *s, Pc a, Pc b, const char *how, BufferId bu
                   how, buffer, a, stream_name(in->stream), op_info(in->op)->name);
 }
 
+/* A buffer's bytes are given to another only when nobody uses it any more, in whatever part. */
+static void touch_root(Sweep *s, Pc pc, BufferId root)
+{
+    s->newest[(size_t)root * s->v->order.n_lanes + s->v->order.lane[pc]] = pc;
+    if (!s->heir[root]) return;
+    verify_report(s->v, "verify-race", pc, "uses buffer %u, bytes of which were given to buffer %u",
+                  root, s->heir[root]);
+    s->heir[root] = 0;
+}
+
+static void inherit(Sweep *s, Pc pc, BufferId from, BufferId root)
+{
+    const Order *o = &s->v->order;
+    if (s->v->p->buffers.at[from].persistent)
+        verify_report(s->v, "verify-race", pc, "overwrites buffer %u, which lives between steps",
+                      from);
+    for (uint32_t k = 0; k < o->n_lanes; k++) {
+        Pc other = s->newest[(size_t)from * o->n_lanes + k];
+        if (!other || other == pc || order_before(o, other, pc)) continue;
+        report_race(s, other, pc, "takes", from);
+        break;
+    }
+    s->heir[from] = root;
+}
+
 static void read_range(Sweep *s, Pc pc, BufferId b)
 {
     uint64_t lo = verify_address(s->v->p, b), hi = lo + s->v->p->buffers.at[b].bytes;
     if (lo == hi) return;
     uint64_t offset;
     BufferId root = program_root(s->v->p, b, &offset);
+    touch_root(s, pc, root);
     range_split(&s->map, hi);
     RangeAt at = range_split(&s->map, lo);
     Pc reported = 0;
@@ -139,10 +167,15 @@ static void write_range(Sweep *s, Pc pc, BufferId b)
     const Order *o = &s->v->order;
     uint64_t lo = verify_address(s->v->p, b), hi = lo + s->v->p->buffers.at[b].bytes;
     if (lo == hi) return;
+    uint64_t offset;
+    BufferId root = program_root(s->v->p, b, &offset), from = root;
     RangeAt at = range_find(&s->map, lo);
     Pc reported = 0;
+    touch_root(s, pc, root);
     do {
         Touch *t = range_payload(&s->map, at);
+        if (t->state != TOUCH_empty && t->root != root && t->root != from)
+            inherit(s, pc, from = t->root, root);
         Pc other = t->state == TOUCH_written ? t->writer : 0;
         for (uint32_t k = 0; k <= o->n_lanes; k++) {
             if (other && other != pc && other != reported && !order_before(o, other, pc)) {
@@ -153,8 +186,7 @@ static void write_range(Sweep *s, Pc pc, BufferId b)
         }
     } while (range_next(&s->map, &at) && range_lo(&s->map, at) < hi);
     Touch *fresh = (Touch *)(void *)s->fresh;
-    uint64_t offset;
-    *fresh = (Touch){TOUCH_written, pc, program_root(s->v->p, b, &offset)};
+    *fresh = (Touch){TOUCH_written, pc, root};
     range_assign(&s->map, lo, hi, fresh);
 }
 
@@ -198,6 +230,8 @@ void verify_races(Verifier *v)
     size_t size = sizeof(Touch) + v->order.n_lanes * sizeof(Pc);
     range_map_init(&s.map, v->arena, size);
     s.fresh = arena_alloc(v->arena, size);
+    s.newest = arena_array(v->arena, (size_t)p->buffers.n * v->order.n_lanes + 1, sizeof *s.newest);
+    s.heir = arena_array(v->arena, p->buffers.n, sizeof *s.heir);
     for (BufferId b = 1; b < p->buffers.n; b++) {
         const Buffer *at = &p->buffers.at[b];
         if (at->parent || !at->persistent || !at->bytes) continue;

@@ -253,6 +253,56 @@ static void left_by_another(void **state)
     ends(&c, VERIFY_races, "verify-read-before-write", "hold what was written to buffer 1");
 }
 
+/* y takes the first half of x while somebody still reads the second half of it. */
+static void half_given_away(void **state)
+{
+    (void)state;
+    for (int wait = 0; wait < 2; wait++)
+        for (int persistent = 0; persistent < 2; persistent++) {
+            Case c = new_case(AXIS_tp, 1);
+            Program *p = plans_program(c.plan);
+            Shape half = {.n_dims = 1, .dim = {8}};
+            BufferId x = plans_flat(c.plan, p, 16, DT_f32, CATEGORY_activation),
+                     z = plans_buffer(c.plan, p, &half, DT_f32, CATEGORY_activation),
+                     y = plans_buffer(c.plan, p, &half, DT_f32, CATEGORY_activation),
+                     second = plans_view(c.plan, p, x, &half, 32);
+            p->buffers.at[x].persistent = p->buffers.at[second].persistent = persistent;
+            place(c.plan);
+            p->buffers.at[y].offset = p->buffers.at[x].offset;
+            Pc fill = plans_instr(
+                c.plan, p, &(PlansInstr){.op = OP_fill, .stream = STREAM_compute, .out = {x}});
+            Pc copy = plans_instr(c.plan, p,
+                                  &(PlansInstr){.op = OP_copy,
+                                                .stream = STREAM_copy_in,
+                                                .in = {second},
+                                                .out = {z},
+                                                .after = {fill}});
+            plans_instr(c.plan, p,
+                        &(PlansInstr){.op = OP_fill,
+                                      .stream = STREAM_compute,
+                                      .out = {y},
+                                      .after = {wait ? copy : 0}});
+            if (persistent)
+                ends(&c, VERIFY_races, "verify-race", "overwrites buffer 1, which lives");
+            else
+                ends(&c, VERIFY_races, wait ? NULL : "verify-race", "takes bytes of buffer 1");
+        }
+}
+
+static void used_after_it_was_given_away(void **state)
+{
+    (void)state;
+    Case c = new_case(AXIS_tp, 1);
+    Program *p = fill_and_copy(&c, true, false);
+    BufferId y = plans_flat(c.plan, p, 8, DT_f32, CATEGORY_activation);
+    place(c.plan);
+    p->buffers.at[y].offset = p->buffers.at[1].offset;
+    plans_instr(c.plan, p,
+                &(PlansInstr){.op = OP_fill, .stream = STREAM_compute, .out = {y}, .after = {2}});
+    plans_instr(c.plan, p, &(PlansInstr){.op = OP_fill, .stream = STREAM_compute, .out = {1}});
+    ends(&c, VERIFY_races, "verify-race", "uses buffer 1, bytes of which were given to buffer 3");
+}
+
 /* Members of a launch group start together: the second must not need the first. */
 static void chain_in_one_launch(void **state)
 {
@@ -440,6 +490,8 @@ int main(void)
         cmocka_unit_test(write_after_read),
         cmocka_unit_test(read_before_write),
         cmocka_unit_test(left_by_another),
+        cmocka_unit_test(half_given_away),
+        cmocka_unit_test(used_after_it_was_given_away),
         cmocka_unit_test(chain_in_one_launch),
         cmocka_unit_test(sends_face_each_other),
         cmocka_unit_test(sends_on_their_own_streams),
