@@ -71,8 +71,7 @@ typedef struct Module {
 
 /* An FSDP unit, a DDP bucket, or simply all parameters: a flat, padded buffer. Element order is the
  * same for weights, gradients and optimizer state. Parameters whose gradient is PARTIAL on other
- * axes than the reduction's (tp) lie together in [partial_lo, partial_hi). Others on a grad-norm
- * account: `norm_lo[g]..` below. */
+ * axes than the reduction's (tp) lie together in [partial_lo, partial_hi). */
 typedef struct Unit {
     const char *name;      /* "layers.3", "root", "bucket 2" */
     LIST(TensorId) params; /* in flat order */

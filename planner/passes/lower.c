@@ -120,8 +120,7 @@ static void lower_backward(Lower *l, uint32_t stage, ActionKind kind)
     if (kind != ACTION_W) lower_send_backward(l, stage);
 }
 
-/* Labels are read by the last stage, tokens by the first: every rank that wants one reads the
- * batch. */
+/* Several micro-batches may be in flight: each has its own versions and gradient sums. */
 static void select_microbatch(Lower *l, uint32_t microbatch)
 {
     l->microbatch = microbatch;

@@ -24,7 +24,6 @@ typedef struct Job {
     uint32_t *stage_of_param;  /* [tensor], set by pp */
     Fsdp2Options sharding;     /* set by fsdp2 or zero: how sharded units live */
     bool resident;             /* set by zero: weights are gathered once a step and stay */
-    bool sequence;             /* set by tp: sequence parallel is on */
     bool share_gathers, keep_gathered;
     const bool *is_unit; /* [module], set by fsdp2: has a flat unit of its own; NULL without it */
     AxisSet data_axes;   /* dp_replicate | dp_shard: ranks with different samples */
@@ -34,7 +33,7 @@ typedef struct Pass {
     const char *name;
     const char *const *after; /* names of passes that must come before, NULL-terminated */
     const char *why;          /* the silent bug that the wrong order causes */
-    bool optional;            /* runs only if the user named it (tp, ac, fsdp2, ddp) */
+    bool optional;            /* runs only if the user named it (tp, ac, fsdp2, ddp, zero) */
     bool (*run)(Job *job);
 } Pass;
 extern const Pass *const passes_list;

@@ -119,7 +119,6 @@ bool pass_tp(Job *job)
              .pass = pass_config(job, PASS_tp)};
     assert(tp.pass);
     tp.size = mesh_size(&job->plan->mesh, tp.axes);
-    job->sequence = tp.pass->tp.sequence;
     job->share_gathers = tp.pass->tp.share_gathers;
     job->keep_gathered = tp.pass->tp.keep_gathered;
     uint32_t before = job->diag->n_errors;
