@@ -8,9 +8,10 @@
 
 enum { MOST_NESTING = 8, MOST_PATH = 240 };
 static const char places_key[] = "tandem.places";
-static const char *const words[] = {"plan", "pp",   "tp",    "ac", "fsdp2",
-                                    "ddp",  "zero", "adamw", "sgd"};
-enum { N_WORDS = sizeof words / sizeof *words, FIRST_PASS = 1, FIRST_OPTIMIZER = 7 };
+#define X(name) #name,
+static const char *const words[] = {"plan", PASS_NAMES(X) "adamw", "sgd"};
+#undef X
+enum { N_WORDS = sizeof words / sizeof *words, FIRST_PASS = 1 };
 
 const char *child_kind(lua_State *L, int index, Place *place)
 {

@@ -4,16 +4,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "planner/front/fields.h"
+#include "planner/front/draft.h"
 
 enum { MOST_SIBLINGS = 64 };
-
-typedef struct Value {
-    RecordKind kind;
-    int64_t integer;
-    double number;
-    const char *text;
-} Value;
 
 Draft draft_new(Arena *arena, Diag *d)
 {
@@ -76,7 +69,7 @@ Loc draft_loc(const Draft *draft, const char *path)
     }
 }
 
-static const char *shown(Arena *arena, const Value *v)
+const char *draft_shown(Arena *arena, const Value *v)
 {
     if (v->kind == RECORD_bool) return v->integer ? "true" : "false";
     if (v->kind == RECORD_int) return arena_print(arena, "%lld", (long long)v->integer);
@@ -105,14 +98,14 @@ static const char *expected(FieldKind kind)
     return "";
 }
 
-static bool wrong_type(Draft *draft, const char *path, const Field *f, Loc loc, const Value *v)
+bool draft_wrong_type(Draft *draft, const char *path, const Field *f, Loc loc, const Value *v)
 {
     diag_error(draft->d, FAULT_input, "wrong-type", loc, "%s must be %s, not %s",
-               path[0] != 0 ? path : "the plan", expected(f->kind), shown(draft->arena, v));
+               path[0] != 0 ? path : "the plan", expected(f->kind), draft_shown(draft->arena, v));
     return false;
 }
 
-static const char *list_of(Arena *arena, const char *const *names, uint32_t n)
+const char *draft_list(Arena *arena, const char *const *names, uint32_t n)
 {
     Str s = str_in(arena);
     for (uint32_t i = 0; i < n; i++) str_print(&s, "%s%s", i > 0 ? ", " : "", names[i]);
@@ -126,10 +119,10 @@ static void hint_words(Draft *draft, const char *word, const char *const *names,
     if (near != NULL)
         diag_hint(draft->d, "did you mean '%s'?", near);
     else if (n > 0)
-        diag_hint(draft->d, "%s: %s", what, list_of(draft->arena, names, n));
+        diag_hint(draft->d, "%s: %s", what, draft_list(draft->arena, names, n));
 }
 
-static bool unknown_key(Draft *draft, const char *path, const char *parent, bool of_pass, Loc loc)
+bool draft_unknown_key(Draft *draft, const char *path, const char *parent, bool of_pass, Loc loc)
 {
     const char *names[MOST_SIBLINGS], *dot = strrchr(path, '.');
     const char *key = dot != NULL ? dot + 1 : path;
@@ -138,7 +131,7 @@ static bool unknown_key(Draft *draft, const char *path, const char *parent, bool
     if (key[strspn(key, "-0123456789")] == 0) {
         diag_error(draft->d, FAULT_input, "unknown-key", loc, "item %s of %s{} has no name", key,
                    within);
-        diag_hint(draft->d, "keys: %s", list_of(draft->arena, names, n));
+        diag_hint(draft->d, "keys: %s", draft_list(draft->arena, names, n));
         return false;
     }
     diag_error(draft->d, FAULT_input, "unknown-key", loc, "unknown key '%s' in %s{}", key, within);
@@ -147,7 +140,7 @@ static bool unknown_key(Draft *draft, const char *path, const char *parent, bool
 }
 
 /* An integer that was written as one, or as 8e3. */
-static bool whole(Value *v)
+bool draft_whole(Value *v)
 {
     if (v->kind == RECORD_number && v->number == floor(v->number) && fabs(v->number) < 9e15) {
         v->integer = (int64_t)v->number;
@@ -161,8 +154,8 @@ static bool in_range(Draft *draft, const char *path, const Field *f, Loc loc, co
     double value = v->kind == RECORD_int ? (double)v->integer : v->number;
     if (value >= f->least && value <= f->most) return true;
     diag_error(draft->d, FAULT_input, "out-of-range", loc,
-               "%s = %s must be between %.15g and %.15g", path, shown(draft->arena, v), f->least,
-               f->most);
+               "%s = %s must be between %.15g and %.15g", path, draft_shown(draft->arena, v),
+               f->least, f->most);
     return false;
 }
 
@@ -185,8 +178,7 @@ static bool store_dtype(Draft *draft, const char *path, Loc loc, const Value *v,
     return false;
 }
 
-static bool store_word(Draft *draft, const char *path, const Field *f, Loc loc, const Value *v,
-                       void *at)
+bool draft_word(Draft *draft, const char *path, const Field *f, Loc loc, const Value *v, void *at)
 {
     uint32_t n = 0, found = UINT32_MAX;
     for (; f->words[n] != NULL; n++)
@@ -208,7 +200,7 @@ static bool store_reshard(Draft *draft, const char *path, const Field *f, Loc lo
         options->reshard_after_forward = v->integer ? RESHARD_true : RESHARD_false;
         return true;
     }
-    if (!whole(v)) return wrong_type(draft, path, f, loc, v);
+    if (!draft_whole(v)) return draft_wrong_type(draft, path, f, loc, v);
     if (!in_range(draft, path, f, loc, v)) return false;
     options->reshard_after_forward = RESHARD_to;
     options->reshard_to = (uint32_t)v->integer;
@@ -218,7 +210,7 @@ static bool store_reshard(Draft *draft, const char *path, const Field *f, Loc lo
 static bool store_integer(Draft *draft, const char *path, const Field *f, Loc loc, Value *v,
                           void *at)
 {
-    if (!whole(v)) return wrong_type(draft, path, f, loc, v);
+    if (!draft_whole(v)) return draft_wrong_type(draft, path, f, loc, v);
     if (!in_range(draft, path, f, loc, v)) return false;
     uint32_t narrow = (uint32_t)v->integer;
     if (f->kind == FIELD_u32)
@@ -228,11 +220,11 @@ static bool store_integer(Draft *draft, const char *path, const Field *f, Loc lo
     return true;
 }
 
-static bool store(Draft *draft, const char *path, const Field *f, Loc loc, Value *v, void *at)
+bool draft_store(Draft *draft, const char *path, const Field *f, Loc loc, Value *v, void *at)
 {
     bool flag = v->integer != 0;
     switch (f->kind) {
-    case FIELD_table: return v->kind == RECORD_table || wrong_type(draft, path, f, loc, v);
+    case FIELD_table: return v->kind == RECORD_table || draft_wrong_type(draft, path, f, loc, v);
     case FIELD_i64:
     case FIELD_u32:
     case FIELD_u64: return store_integer(draft, path, f, loc, v, at);
@@ -246,180 +238,27 @@ static bool store(Draft *draft, const char *path, const Field *f, Loc loc, Value
         return store_integer(draft, path, f, loc, v, at);
     case FIELD_f64:
         if (v->kind != RECORD_int && v->kind != RECORD_number)
-            return wrong_type(draft, path, f, loc, v);
+            return draft_wrong_type(draft, path, f, loc, v);
         if (!in_range(draft, path, f, loc, v)) return false;
         if (v->kind == RECORD_int) v->number = (double)v->integer;
         memcpy(at, &v->number, sizeof v->number);
         return true;
     case FIELD_bool:
-        if (v->kind != RECORD_bool) return wrong_type(draft, path, f, loc, v);
+        if (v->kind != RECORD_bool) return draft_wrong_type(draft, path, f, loc, v);
         memcpy(at, &flag, sizeof flag);
         return true;
     case FIELD_text:
     case FIELD_dtype:
     case FIELD_word:
-        if (v->kind != RECORD_text) return wrong_type(draft, path, f, loc, v);
+        if (v->kind != RECORD_text) return draft_wrong_type(draft, path, f, loc, v);
         if (f->kind == FIELD_dtype) return store_dtype(draft, path, loc, v, at);
-        if (f->kind == FIELD_word) return store_word(draft, path, f, loc, v, at);
+        if (f->kind == FIELD_word) return draft_word(draft, path, f, loc, v, at);
         memcpy(at, &v->text, sizeof v->text);
         return true;
     case FIELD_reshard: return store_reshard(draft, path, f, loc, v, at);
     }
     assert(!"a kind");
     return false;
-}
-
-static void new_pass(Draft *draft, const char *path, Loc loc, const char *word)
-{
-    static const char *const names[] = {
-#define X(name) #name,
-        PASS_NAMES(X)
-#undef X
-    };
-    Config *c = &draft->config;
-    uint32_t found = PASS_NAME_COUNT;
-    for (uint32_t i = 0; i < PASS_NAME_COUNT; i++)
-        if (strcmp(names[i], word) == 0) found = i;
-    if (found == PASS_NAME_COUNT) {
-        diag_error(draft->d, FAULT_input, "wrong-type", loc, "%s: %s{} is no pass", path, word);
-        diag_hint(draft->d, "parallel is a list of %s",
-                  list_of(draft->arena, names, PASS_NAME_COUNT));
-    } else if (c->n_passes == MOST_PASSES) {
-        diag_error(draft->d, FAULT_input, "out-of-range", loc, "more than %d passes", MOST_PASSES);
-    } else {
-        c->passes[c->n_passes++] = (PassConfig){
-            .name = (PassName)found,
-            .loc = loc,
-            .pp = {.schedule = SCHEDULE_1f1b, .chunks = 1},
-            .tp = {.loss_parallel = true, .share_gathers = true},
-            .ac = AC_full,
-            .fsdp2 = {.reshard_after_forward = RESHARD_true, .prefetch = 1},
-            .ddp = {.bucket_mib = 25},
-            .zero = {.strategy = ZERO_optim_grads_params, .prefetch = 1, .bucket_mib = 25},
-        };
-    }
-}
-
-/* pp.split = { 9, 8, 8, 7 }: blocks a stage, in order. */
-static void split_field(Draft *draft, const char *key, Loc loc, Value *v, PpOptions *o)
-{
-    const char *item = key + strlen("pp.split.");
-    bool is_next = strcmp(item, arena_print(draft->arena, "%u", o->n_split + 1)) == 0;
-    if (!is_next || !whole(v) || v->integer < 1 || v->integer > 65536) {
-        diag_error(draft->d, FAULT_input, "wrong-type", loc,
-                   "pp.split is a list of blocks a stage, each at least 1; not %s",
-                   shown(draft->arena, v));
-        return;
-    }
-    if (o->n_split == MAX_STAGES)
-        diag_error(draft->d, FAULT_input, "out-of-range", loc, "more than %d stages", MAX_STAGES);
-    else
-        o->split[o->n_split++] = (uint32_t)v->integer;
-}
-
-/* tp { plan = { ["layers.*.attention.wo"] = "rowwise" } }: one pattern. */
-static void plan_style_field(Draft *draft, const char *key, Loc loc, Value *v, TpOptions *o)
-{
-    static const char *const styles[] = {
-#define X(name) #name,
-        TP_PLAN_STYLES(X)
-#undef X
-            NULL};
-    static const Field field = {"tp.plan", FIELD_word, 0, 0, 0, styles};
-    Pattern p = {.path = key + strlen("tp.plan."), .loc = loc};
-    if (p.path[strspn(p.path, "0123456789")] == 0) {
-        diag_error(draft->d, FAULT_input, "wrong-type", loc, "tp.plan: a style needs a path");
-        diag_hint(draft->d, "plan = { [\"layers.*.attention.wo\"] = \"rowwise\" }");
-    } else if (v->kind != RECORD_text)
-        wrong_type(draft, key, &field, loc, v);
-    else if (store_word(draft, key, &field, loc, v, &p.style))
-        list_push(draft->arena, &o->plan, p);
-}
-
-/* fsdp2 { units = { "layers.*" } }: one pattern of a list called `what`. */
-static void pattern_field(Draft *draft, const char *what, const char *key, Loc loc, Value *v,
-                          Patterns *patterns)
-{
-    Pattern p = {.path = v->text, .loc = loc};
-    const char *item = key + strlen(what) + 1;
-    if (v->kind == RECORD_text && item[strspn(item, "0123456789")] == 0)
-        list_push(draft->arena, patterns, p);
-    else
-        diag_error(draft->d, FAULT_input, "wrong-type", loc,
-                   "%s is a list of modules' paths, like { \"layers.*\" }; not %s = %s", what, item,
-                   shown(draft->arena, v));
-}
-
-/* A mode and a list of modules would both say what is recomputed. "none" turns the list off. */
-static void modules_field(Draft *draft, const char *key, Loc loc, Value *v, PassConfig *pass,
-                          bool has_mode)
-{
-    if (has_mode && pass->ac_modules.n == 0 && pass->ac != AC_none && pass->ac != AC_modules) {
-        diag_error(draft->d, FAULT_input, "ac-modules", loc,
-                   "ac: both mode and modules say what is recomputed");
-        diag_hint(draft->d, "leave out mode, or mode = \"none\" to recompute nothing");
-    }
-    if (pass->ac != AC_none) pass->ac = AC_modules;
-    pattern_field(draft, "ac.modules", key, loc, v, &pass->ac_modules);
-}
-
-/* "parallel.2", "parallel.2.kind", "parallel.2.sequence": items come in order, their kind first. */
-static void pass_field(Draft *draft, const char *path, Loc loc, Value *v)
-{
-    const char *item = path + strlen("parallel.");
-    const char *dot = strchr(item, '.');
-    if (strspn(item, "0123456789") != (dot != NULL ? (size_t)(dot - item) : strlen(item))) {
-        if (dot == NULL) {
-            diag_error(draft->d, FAULT_input, "unknown-key", loc, "unknown key '%s' in parallel{}",
-                       item);
-            diag_hint(draft->d, "parallel is a list: { tp{}, ac \"full\", fsdp2{} }");
-        }
-        return;
-    }
-    if (dot == NULL) {
-        if (v->kind == RECORD_table) return; /* its kind comes next, or is missed at the end */
-        diag_error(draft->d, FAULT_input, "wrong-type", loc, "%s must be a pass, not %s", path,
-                   shown(draft->arena, v));
-        diag_hint(draft->d, "parallel is a list: { tp{}, ac \"full\", fsdp2{} }");
-        return;
-    }
-    if (strcmp(dot, ".kind") == 0 && v->kind == RECORD_text) {
-        new_pass(draft, arena_copy(draft->arena, path, (size_t)(dot - path)), loc, v->text);
-        return;
-    }
-    static const char *const names[] = {
-#define X(name) #name,
-        PASS_NAMES(X)
-#undef X
-    };
-    if (!draft_has(draft, arena_print(draft->arena, "%.*s.kind", (int)(dot - path), path)) ||
-        draft->config.n_passes == 0)
-        return;
-    PassConfig *pass = &draft->config.passes[draft->config.n_passes - 1];
-    const char *key = arena_print(draft->arena, "%s%s", names[pass->name], dot);
-    if (strncmp(key, "pp.split.", strlen("pp.split.")) == 0) {
-        split_field(draft, key, loc, v, &pass->pp);
-        return;
-    }
-    if (strncmp(key, "tp.plan.", strlen("tp.plan.")) == 0) {
-        plan_style_field(draft, key, loc, v, &pass->tp);
-        return;
-    }
-    if (strncmp(key, "ac.modules.", strlen("ac.modules.")) == 0) {
-        bool mode =
-            draft_has(draft, arena_print(draft->arena, "%.*s.mode", (int)(dot - path), path));
-        modules_field(draft, key, loc, v, pass, mode);
-        return;
-    }
-    if (strncmp(key, "fsdp2.units.", strlen("fsdp2.units.")) == 0) {
-        pattern_field(draft, "fsdp2.units", key, loc, v, &pass->fsdp2.units);
-        return;
-    }
-    const Field *f = field_of_pass(key);
-    if (f == NULL)
-        unknown_key(draft, key, names[pass->name], true, loc);
-    else
-        store(draft, key, f, loc, v, (char *)pass + f->offset);
 }
 
 static bool read_value(Draft *draft, RecordKind kind, Reader *r, Value *v)
@@ -443,14 +282,14 @@ static void plan_field(Draft *draft, const char *path, Loc loc, Value *v)
     uint32_t before = draft->d->n_errors;
     const Field *f = field_of_plan(path);
     if (f != NULL) {
-        store(draft, path, f, loc, v, (char *)draft + f->offset);
+        draft_store(draft, path, f, loc, v, (char *)draft + f->offset);
     } else {
         const char *dot = strrchr(path, '.');
         const char *parent = arena_copy(draft->arena, path, dot != NULL ? (size_t)(dot - path) : 0);
         const Field *within = field_of_plan(parent);
         /* below an unknown table it has been said already */
         if (within != NULL && within->kind == FIELD_table)
-            unknown_key(draft, path, parent, false, loc);
+            draft_unknown_key(draft, path, parent, false, loc);
     }
     if (draft->d->n_errors > before && decides_mesh(path)) draft->unsure = true;
 }
@@ -464,7 +303,7 @@ bool draft_field(Draft *draft, RecordKind kind, Reader *r)
     Seen seen = {path, loc};
     list_push(draft->arena, &draft->seen, seen);
     if (strncmp(path, "parallel.", 9) == 0)
-        pass_field(draft, path, loc, &v);
+        draft_pass_field(draft, path, loc, &v);
     else
         plan_field(draft, path, loc, &v);
     return true;

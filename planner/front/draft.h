@@ -1,0 +1,26 @@
+/* What the readers of a plan's values share. */
+#ifndef TANDEM_FRONT_DRAFT_H
+#define TANDEM_FRONT_DRAFT_H
+
+#include "planner/front/fields.h"
+
+typedef struct Value {
+    RecordKind kind;
+    int64_t integer;
+    double number;
+    const char *text;
+} Value;
+
+const char *draft_shown(Arena *arena, const Value *v); /* as a message quotes it */
+const char *draft_list(Arena *arena, const char *const *names, uint32_t n); /* "a, b or c" */
+bool draft_whole(Value *v); /* is it an integer, maybe written as 3.0? v->integer is set */
+/* Reports that a value is not of the field's type; false. */
+bool draft_wrong_type(Draft *draft, const char *path, const Field *f, Loc loc, const Value *v);
+bool draft_unknown_key(Draft *draft, const char *path, const char *parent, bool of_pass, Loc loc);
+/* Checks and stores a value at its place. */
+bool draft_word(Draft *draft, const char *path, const Field *f, Loc loc, const Value *v, void *at);
+bool draft_store(Draft *draft, const char *path, const Field *f, Loc loc, Value *v, void *at);
+/* "parallel.2", "parallel.2.kind", "parallel.2.sequence": items come in order, their kind first. */
+void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v);
+
+#endif
