@@ -200,6 +200,9 @@ static void add_pass(const PassConfig *pass, Str *out)
         str_print(out, "zero(%s)", names[pass->zero.strategy]);
         break;
     }
+    case PASS_compile:
+        str_add(out, pass->compile == COMPILE_model ? "compile(model)" : "compile(block)");
+        break;
     case PASS_NAME_COUNT: assert(!"a pass"); break;
     }
 }

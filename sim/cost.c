@@ -267,9 +267,22 @@ static Ps work_out(Cost *c, const Plan *plan, const Program *p, const Instr *in)
     return (Ps)llround(model_s(&c->cluster->device, plan, p, in) * (double)PS_PER_S);
 }
 
+/* A part of a kernel: launched once, and what stays in it costs no memory traffic. Parts are added
+ * up one by one, a little above what one roofline over all of them would give. */
+static Ps part_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in)
+{
+    const Device *device = &c->cluster->device;
+    double compute = plan_flops(plan, p, in) / (.5 * peak_of(device, DT_f32));
+    double s = fmax(compute, memory_s(device, (double)plan_kernel_bytes(plan, p, in)));
+    if (plan_begins_kernel(p, in)) s += device->kernel_floor_s;
+    return (Ps)llround(s * (double)PS_PER_S);
+}
+
 static Ps cost_compute(const void *self, const Plan *plan, const Program *p, const Instr *in)
 {
     Cost *c = *(Cost *const *)self;
+    /* Our CPU backends run the parts one after the other. */
+    if (in->fuse && !is_processor(&c->cluster->device)) return part_ps(c, plan, p, in);
     uint64_t hash = hash_instr(p, in);
     if (2 * c->n >= c->room) cache_grow(c);
     uint32_t at = (uint32_t)(hash >> 32) & (c->room - 1);

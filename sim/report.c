@@ -194,7 +194,9 @@ void report_time(const Plan *plan, const Fold *fold, const EngineResult *result,
     count_communications(&r);
     find_exposed(&r, result->end_ps[slowest]);
     report->idle_ps = report->step_ps - report->compute_ps;
-    double n = r.program->code.n == 0 ? 0 : r.program->code.n - 1;
+    double n = 0; /* launches */
+    for (Pc pc = 1; pc < r.program->code.n; pc++)
+        n += plan_begins_kernel(r.program, &r.program->code.at[pc]);
     report->host_ps = (Ps)(n * cluster->device.launch_s * (double)PS_PER_S);
     report->host_bound = report->host_ps > report->step_ps;
     report_utilisation(plan, cluster, arena, report);

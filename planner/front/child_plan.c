@@ -32,10 +32,11 @@ const char *child_kind(lua_State *L, int index, Place *place)
 /* `ac "full"` is short for ac { mode = "full" }, pp "gpipe" for pp { schedule = "gpipe" }. */
 static const char *short_key(const char *word)
 {
-    return strcmp(word, "ac") == 0     ? "mode"
-           : strcmp(word, "pp") == 0   ? "schedule"
-           : strcmp(word, "zero") == 0 ? "strategy"
-                                       : NULL;
+    return strcmp(word, "ac") == 0        ? "mode"
+           : strcmp(word, "pp") == 0      ? "schedule"
+           : strcmp(word, "zero") == 0    ? "strategy"
+           : strcmp(word, "compile") == 0 ? "per"
+                                          : NULL;
 }
 
 /* Upvalue: which word. */

@@ -8,7 +8,7 @@
 typedef enum ReshardKind { RESHARD_true, RESHARD_false, RESHARD_to } ReshardKind;
 
 /* ---- parallel = { tp{}, ac "full", fsdp2{} }, in the user's order ---- */
-#define PASS_NAMES(X) X(pp) X(tp) X(ac) X(fsdp2) X(ddp) X(zero)
+#define PASS_NAMES(X) X(pp) X(tp) X(ac) X(fsdp2) X(ddp) X(zero) X(compile)
 typedef enum PassName {
 #define X(name) PASS_##name,
     PASS_NAMES(X)
@@ -84,6 +84,15 @@ typedef struct ZeroOptions {
     double bucket_mib;     /* no_shard: buckets of the all_reduce; default 25 */
 } ZeroOptions;
 
+/* What may become one kernel: ops of one block, or any that follow each other. */
+#define COMPILE_PERS(X) X(block) X(model)
+typedef enum CompilePer {
+#define X(name) COMPILE_##name,
+    COMPILE_PERS(X)
+#undef X
+        COMPILE_PER_COUNT
+} CompilePer;
+
 typedef struct PassConfig {
     PassName name;
     Loc loc;
@@ -95,6 +104,7 @@ typedef struct PassConfig {
     Fsdp2Options fsdp2;
     DdpOptions ddp;
     ZeroOptions zero;
+    CompilePer compile; /* default block */
 } PassConfig;
 
 typedef enum OptimizerKind { OPTIMIZER_adamw, OPTIMIZER_sgd } OptimizerKind;

@@ -111,6 +111,12 @@ static const char *const strategies[] = {
 #undef X
         NULL};
 
+static const char *const compile_pers[] = {
+#define X(name) #name,
+    COMPILE_PERS(X)
+#undef X
+        NULL};
+
 static const Field pass_fields[] = {
     {"pp.schedule", FIELD_word, IN_PASS(pp.schedule), 0, 0, schedules},
     {"pp.chunks", FIELD_u32, IN_PASS(pp.chunks), 1, 64, NULL},
@@ -131,6 +137,7 @@ static const Field pass_fields[] = {
     {"zero.strategy", FIELD_word, IN_PASS(zero.strategy), 0, 0, strategies},
     {"zero.prefetch", FIELD_u32, IN_PASS(zero.prefetch), 0, 64, NULL},
     {"zero.bucket_mib", FIELD_f64, IN_PASS(zero.bucket_mib), 1e-6, 1e6, NULL},
+    {"compile.per", FIELD_word, IN_PASS(compile), 0, 0, compile_pers},
     {"ddp.bucket_mib", FIELD_f64, IN_PASS(ddp.bucket_mib), 1e-6, 1e6, NULL},
 };
 enum { N_PASS_FIELDS = sizeof pass_fields / sizeof *pass_fields };

@@ -158,6 +158,29 @@ bool op_may_split(OpKind op, char letter)
     return sig_may_split(&op_info(op)->sig, letter);
 }
 
+static bool term_has(const SigTerm *t, char letter)
+{
+    for (int d = 0; d < t->n_dims; d++)
+        if (t->dim[d].letter == letter) return true;
+    return false;
+}
+
+bool op_is_rowwise(OpKind op)
+{
+    const OpInfo *info = op_info(op);
+    const uint32_t other = OP_UPDATES | OP_STATE | OP_SCATTERS | OP_SOURCE;
+    const Signature *sig = &info->sig;
+    if (info->class_ != OP_CLASS_compute || info->reduce != REDUCE_none || info->flags & other)
+        return false;
+    if (sig->n_in == 0) return false;
+    for (uint32_t i = 0; i < sig->n_in; i++)
+        for (int d = 0; d < sig->in[i].n_dims; d++) {
+            const SigDim *dim = &sig->in[i].dim[d];
+            if (dim->inner || !term_has(&sig->out[0], dim->letter)) return false;
+        }
+    return true;
+}
+
 int8_t op_axis_layout(OpKind op, const Binding *b, uint32_t arg, char letter)
 {
     assert(arg < (uint32_t)b->n_in + b->n_out);

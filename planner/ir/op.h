@@ -129,6 +129,9 @@ int op_output_dims(OpKind op, const Binding *b, uint32_t j, int64_t dim[MAX_DIMS
 /* May `letter` be split over ranks? True for lower-case letters of this row that lead their
  * dimension. */
 bool op_may_split(OpKind op, char letter);
+/* Does it go row by row: no sums, each point of the first output from its own row (the leading
+ * [b,s]) of the inputs? Such ops can run as one kernel. Derived from the signature. */
+bool op_is_rowwise(OpKind op);
 /* With `letter` split on an axis: what that axis of argument `arg` must be (inputs) or becomes
  * (outputs): SPLIT(dim), WHOLE, PARTIAL_SUM or PARTIAL_MAX. letter 0: everything WHOLE. */
 int8_t op_axis_layout(OpKind op, const Binding *b, uint32_t arg, char letter);

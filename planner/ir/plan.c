@@ -181,3 +181,41 @@ uint64_t plan_hbm_bytes(const Plan *plan, const Program *p, const Instr *in)
     }
     return sum;
 }
+
+/* The part before `in` of the same kernel; NULL: it begins it. */
+static const Instr *part_before(const Program *p, const Instr *in)
+{
+    const Instr *before = in;
+    if (!in->fuse) return NULL;
+    do before--;
+    while (before > p->code.at && before->stream != STREAM_compute);
+    return before > p->code.at && before->fuse == in->fuse ? before : NULL;
+}
+
+bool plan_begins_kernel(const Program *p, const Instr *in)
+{
+    return !part_before(p, in);
+}
+
+static bool at_hand(const Program *p, const Instr *in, BufferId b)
+{
+    for (const Instr *part = part_before(p, in); part; part = part_before(p, part))
+        for (uint32_t i = 0; i < part->args.n; i++)
+            if (program_arg(p, part, i) == b) return true;
+    return false;
+}
+
+uint64_t plan_kernel_bytes(const Plan *plan, const Program *p, const Instr *in)
+{
+    uint64_t bytes = plan_hbm_bytes(plan, p, in);
+    for (uint32_t i = 0; in->fuse && i < in->args.n; i++) {
+        BufferId b = program_arg(p, in, i);
+        const Buffer *at = &p->buffers.at[b];
+        const bool stays = !at->persistent && !at->parent && at->first && at->last &&
+                           p->code.at[at->first].fuse == in->fuse &&
+                           p->code.at[at->last].fuse == in->fuse;
+        const bool saved = i < in->n_in ? at_hand(p, in, b) : stays;
+        if (saved) bytes -= at->bytes < bytes ? at->bytes : bytes;
+    }
+    return bytes;
+}

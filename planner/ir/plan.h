@@ -5,7 +5,8 @@
  * non-zero `launch` start together, and the next waits for all of them; a communication starts when
  * every member of its group has reached the same `match` (for send/recv: both ends, keyed sender,
  * receiver, match), and finishes for all together. `after` only names smaller pcs of the same
- * program. */
+ * program. Instructions with the same non-zero `fuse` follow each other on the compute stream, go
+ * row by row and may run as one kernel: what only they touch need not reach memory. */
 #ifndef TANDEM_IR_PLAN_H
 #define TANDEM_IR_PLAN_H
 
@@ -71,6 +72,7 @@ typedef struct Instr {
     Span after;    /* in Program.after */
     NodeId origin; /* graph node it carries out or serves; 0: the step itself */
     UnitId unit;   /* unit it gathers, reduces or updates; 0 */
+    uint32_t fuse; /* neighbours on the compute stream with the same number are one kernel; 0 */
 } Instr;
 
 /* A buffer is a root with an offset in the arena, or a view into another buffer. What it holds when
@@ -155,6 +157,10 @@ uint64_t plan_comm_bytes(const Plan *plan, const Program *p, const Instr *in);
  */
 double plan_flops(const Plan *plan, const Program *p, const Instr *in);
 uint64_t plan_hbm_bytes(const Plan *plan, const Program *p, const Instr *in);
+/* ... as part of a kernel (Instr.fuse): what an earlier part has read or made is at hand, what only
+ * the kernel's parts touch is never written. Needs Buffer.first and last. */
+uint64_t plan_kernel_bytes(const Plan *plan, const Program *p, const Instr *in);
+bool plan_begins_kernel(const Program *p, const Instr *in); /* true as well where it is alone */
 /* Local sizes of each index letter of a compute instruction on `rank` (for kernels: starts and
  * valid counts too; any may be NULL). Reports nothing: a mismatch here is a bug, verify finds it
  * first. */

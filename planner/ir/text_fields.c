@@ -188,6 +188,7 @@ static const Field instr_fields[] = {
     FIELD(Instr, attrs, u32),
     FIELD(Instr, origin, u32),
     FIELD(Instr, unit, u32),
+    FIELD(Instr, fuse, u32),
 };
 
 _Static_assert(sizeof(Stream) == 4 && sizeof(OpKind) == 4,

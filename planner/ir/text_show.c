@@ -82,6 +82,7 @@ void text_instr(const Plan *plan, const Program *p, Pc pc, Arena *scratch, Str *
         str_print(&line, "%s%u", i ? "," : "  after ", p->after.at[in->after.first + i]);
     if (in->match) str_print(&line, "  match %u", in->match);
     if (in->launch) str_print(&line, "  launch %u", in->launch);
+    if (in->fuse) str_print(&line, "  kernel %u", in->fuse);
     str_print(&line, "  mb%u %s", in->microbatch, short_phase(in->phase));
     show_origin(plan, in, &line);
     str_add(out, str_text(&line));

@@ -123,7 +123,10 @@ static void inherit(Sweep *s, Pc pc, BufferId from, BufferId root)
                       from);
     for (uint32_t k = 0; k < o->n_lanes; k++) {
         Pc other = s->newest[(size_t)from * o->n_lanes + k];
-        if (!other || other == pc || order_before(o, other, pc)) continue;
+        if (!other || other == pc) continue;
+        const uint32_t kernel = s->v->p->code.at[pc].fuse;
+        const bool split = kernel && s->v->p->code.at[other].fuse == kernel; /* rows in any order */
+        if (order_before(o, other, pc) && (!split || verify_alike(s->v->p, from, root))) continue;
         report_race(s, other, pc, "takes", from);
         break;
     }

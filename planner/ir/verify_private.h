@@ -4,6 +4,7 @@
  *   verify_program.c    instructions and buffers        } so that no garbage can crash it
  *   verify_bind.c       ops bound to shapes
  *   verify_order.c      happens-before and races
+ *   verify_kernel.c     instructions that run as one kernel
  *   verify_deadlock.c   rendezvous across roles
  *   verify_graph.c      value numbers of the global graph
  *   verify_start.c      what a step begins with
@@ -164,6 +165,8 @@ bool verify_structure_graph(Verifier *v); /* mesh, deals, shapes, graph, units *
 bool verify_structure_program(Verifier *v);
 void verify_order(Verifier *v); /* fills v->order */
 void verify_races(Verifier *v);
+void verify_kernels(Verifier *v);                            /* what Instr.fuse promises */
+bool verify_alike(const Program *p, BufferId a, BufferId b); /* the same bytes, the same type */
 void verify_deadlock(Verifier *v);
 void verify_graph_values(Verifier *v);
 void verify_values(Verifier *v); /* all programs */

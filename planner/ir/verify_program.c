@@ -247,5 +247,6 @@ bool verify_structure_program(Verifier *v)
     if (v->n_reported > before) return false;
     for (Pc pc = 1; pc < p->code.n; pc++) check_instr(v, pc);
     if (v->n_reported == before) check_launches(v);
+    if (v->n_reported == before) verify_kernels(v);
     return v->n_reported == before;
 }

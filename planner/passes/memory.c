@@ -29,10 +29,11 @@ typedef LIST(BufferId) BufferList;
 typedef struct Memory {
     Program *p;
     Arena *scratch;
-    Clock *clocks;    /* [pc]: newest pc of each stream that has finished when pc starts */
-    Clock *touched;   /* [buffer]: newest touch by each stream */
-    Launch *launches; /* [pc]: first; [first]: the rest */
-    Space space;      /* being placed: each space is an arena of its own */
+    Clock *clocks;           /* [pc]: newest pc of each stream that has finished when pc starts */
+    Clock *touched;          /* [buffer]: newest touch by each stream */
+    Launch *launches;        /* [pc]: first; [first]: the rest */
+    Pc *kernel, *kernel_end; /* [pc]: the first, the last part of its kernel */
+    Space space;             /* being placed: each space is an arena of its own */
     uint32_t *starts, *next_start; /* buffers by first pc, linked */
     uint32_t *ends, *next_end;
     LIST(Piece) pieces; /* by offset */
@@ -157,6 +158,22 @@ static void find_lives(Memory *m)
     }
 }
 
+/* Parts of a kernel do their rows in any order: what one of them touches is in use for all of it.
+ */
+static void find_kernels(Memory *m)
+{
+    Pc last = 0;
+    for (Pc pc = 1; pc < m->p->code.n; pc++) {
+        const Instr *in = &m->p->code.at[pc];
+        m->kernel[pc] = m->kernel_end[pc] = pc;
+        if (in->stream != STREAM_compute) continue;
+        if (last && in->fuse && m->p->code.at[last].fuse == in->fuse)
+            m->kernel[pc] = m->kernel[last];
+        m->kernel_end[m->kernel[pc]] = pc;
+        last = pc;
+    }
+}
+
 /* Lists the transient buffers of the space by their first and by their last instruction. */
 static void list_lives(Memory *m)
 {
@@ -166,10 +183,11 @@ static void list_lives(Memory *m)
     for (BufferId b = (BufferId)p->buffers.n; b-- > 1;) {
         const Buffer *at = &p->buffers.at[b];
         if (at->parent || at->persistent || !at->first || at->space != m->space) continue;
-        m->next_start[b] = m->starts[at->first];
-        m->starts[at->first] = b;
-        m->next_end[b] = m->ends[at->last];
-        m->ends[at->last] = b;
+        const Pc first = m->kernel[at->first], last = m->kernel_end[m->kernel[at->last]];
+        m->next_start[b] = m->starts[first];
+        m->starts[first] = b;
+        m->next_end[b] = m->ends[last];
+        m->ends[last] = b;
     }
 }
 
@@ -354,10 +372,13 @@ static BufferId in_place(const Memory *m, Pc pc, BufferId out)
 static void place_transient(Memory *m)
 {
     bool *handed_on = arena_array(m->scratch, m->p->buffers.n, sizeof *handed_on);
+    bool *is_placed = arena_array(m->scratch, m->p->buffers.n, sizeof *is_placed);
     for (Pc pc = 1; pc < m->p->code.n; pc++) {
         for (BufferId b = m->starts[pc]; b; b = m->next_start[b]) {
-            BufferId from = in_place(m, pc, b);
             Buffer *at = &m->p->buffers.at[b];
+            BufferId from = in_place(m, at->first, b);
+            if (from && !is_placed[from]) from = 0; /* a later part of this very kernel makes it */
+            is_placed[b] = true;
             at->offset = from ? m->p->buffers.at[from].offset : place(m, pc, b);
             if (from) handed_on[from] = true;
         }
@@ -442,6 +463,8 @@ static void place_program(Program *p, Arena *scratch)
     m.clocks = arena_array(scratch, p->code.n, sizeof *m.clocks);
     m.launches = arena_array(scratch, p->code.n, sizeof *m.launches);
     m.touched = arena_array(scratch, p->buffers.n, sizeof *m.touched);
+    m.kernel = arena_array(scratch, p->code.n, sizeof *m.kernel);
+    m.kernel_end = arena_array(scratch, p->code.n, sizeof *m.kernel_end);
     m.starts = arena_array(scratch, p->code.n, sizeof *m.starts);
     m.ends = arena_array(scratch, p->code.n, sizeof *m.ends);
     m.next_start = arena_array(scratch, p->buffers.n, sizeof *m.next_start);
@@ -452,6 +475,7 @@ static void place_program(Program *p, Arena *scratch)
             m.n_microbatches = p->code.at[pc].microbatch + 1;
     find_launches(&m);
     find_clocks(&m);
+    find_kernels(&m);
     find_lives(&m);
     bool host = false;
     for (BufferId b = 1; b < p->buffers.n; b++) host |= p->buffers.at[b].space == SPACE_host;

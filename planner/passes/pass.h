@@ -16,11 +16,13 @@ bool pass_ac(Job *job);        /* Node.region */
 bool pass_fsdp2(Job *job);     /* units by block, FLAT over dp_shard */
 bool pass_ddp(Job *job);       /* units are buckets, replicated */
 bool pass_zero(Job *job);      /* units as fsdp2's or ddp's, by strategy */
+bool pass_compile(Job *job);   /* where compile stands in the list */
 bool pass_units(Job *job);     /* every parameter left over joins one unit */
 bool pass_propagate(Job *job); /* Node.split, Tensor.use of every activation */
 bool pass_backward(Job *job);  /* gradient nodes */
 bool pass_flatten(Job *job);   /* order and offsets of parameters in their units */
 bool pass_lower(Job *job);     /* programs, collectives by the one rule */
+bool pass_fuse(Job *job);      /* Instr.fuse, if compile is listed */
 bool pass_memory(Job *job);    /* offsets */
 
 /* The graph's structure after a pass; reports "graph-structure". */

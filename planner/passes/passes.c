@@ -41,11 +41,17 @@ static const Pass all_passes[] = {
      "ZeRO before tensor parallelism shards weights that tp then cuts again: every rank updates "
      "the wrong slice",
      true, pass_zero},
+    {"compile", after_tp,
+     "code compiled before tensor parallelism is made for whole shapes: it is compiled again, or "
+     "runs "
+     "on slices as if they were whole",
+     true, pass_compile},
     {"units", nothing, "", false, pass_units},
     {"propagate", nothing, "", false, pass_propagate},
     {"backward", nothing, "", false, pass_backward},
     {"flatten", nothing, "", false, pass_flatten},
     {"lower", nothing, "", false, pass_lower},
+    {"fuse", nothing, "", false, pass_fuse},
     {"memory", nothing, "", false, pass_memory},
 };
 const Pass *const passes_list = all_passes;

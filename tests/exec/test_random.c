@@ -76,6 +76,8 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
         t.fsdp2.reshard_after_forward = RESHARD_to, t.fsdp2.reshard_to = 2;
     t.use_zero = draw(&d, 4) == 0;
     t.zero = t.dp_shard > 1 ? (ZeroStrategy)(1 + draw(&d, 3)) : ZERO_no_shard;
+    t.compile = draw(&d, 3) == 0;
+    t.compile_per = (CompilePer)draw(&d, COMPILE_PER_COUNT);
     t.sgd = draw(&d, 3) == 0;
     t.clip = (double[]){0, 0.02, 1}[draw(&d, 3)];
     if (t.pp > 1) draw_pipeline(&d, &t);
@@ -121,7 +123,7 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
 {
     for (bool smaller = true; smaller;) {
         smaller = false;
-        for (int k = 0; k < 12; k++) {
+        for (int k = 0; k < 13; k++) {
             Tiny s = t;
             switch (k) {
             case 0: s.pp = 1, s.pp_options = tiny_default().pp_options; break;
@@ -135,6 +137,7 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
             case 8: s.gpt2 = false, s.variant = TINY_plain; break;
             case 9: s.tp_options = tiny_default().tp_options; break;
             case 10: s.fsdp2 = tiny_default().fsdp2, s.use_zero = false; break;
+            case 11: s.compile = false; break;
             default: s.sgd = false, s.repeat = 1, s.clip = 1; break;
             }
             if (memcmp(&s, &t, sizeof s) == 0 || !fails(&s, order_seed)) continue;
@@ -155,12 +158,12 @@ static void print_plan(const Tiny *t)
                 t->dp_replicate, t->dp_shard, t->tp);
     print_error("  tp sequence %d loss_parallel %d keep %d share %d; ac %d; fsdp2 reshard %d to %u "
                 "root %d prefetch %u "
-                "defer %d; sgd %d dim %lld hidden %lld vocab %lld repeat %lld\n",
+                "defer %d; compile %d; sgd %d dim %lld hidden %lld vocab %lld repeat %lld\n",
                 t->tp_options.sequence, t->tp_options.loss_parallel, t->tp_options.keep_gathered,
                 t->tp_options.share_gathers, (int)t->ac, (int)t->fsdp2.reshard_after_forward,
                 t->fsdp2.reshard_to, t->fsdp2.reshard_root, t->fsdp2.prefetch,
-                t->fsdp2.defer_grad_sync, t->sgd, (long long)t->dim, (long long)t->hidden,
-                (long long)t->vocab, (long long)t->repeat);
+                t->fsdp2.defer_grad_sync, t->compile ? 1 + (int)t->compile_per : 0, t->sgd,
+                (long long)t->dim, (long long)t->hidden, (long long)t->vocab, (long long)t->repeat);
 }
 
 static void every_plan_computes_the_same(void **state)

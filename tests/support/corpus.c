@@ -68,6 +68,8 @@ static void each_option(const Visit *v)
         t.fsdp2.defer_grad_sync = bits % 5 == 1;
         t.fsdp2.reshard_after_forward = bits % 7 > 3 ? RESHARD_false : RESHARD_true;
         t.sgd = bits % 11 == 3;
+        t.compile = bits % 13 < 5;
+        t.compile_per = bits & 4 ? COMPILE_model : COMPILE_block;
         v->visit(v->self, &t);
     }
     for (uint32_t tp = 1; tp <= 2; tp++) {

@@ -127,6 +127,7 @@ static void list_program(Lister *l)
             list_comm(l, pc);
         else
             list_scale(l, pc);
+        if (in->stream == STREAM_compute && pc > 1) add(l, MUTATE_kernel, pc, 0);
         for (uint32_t k = 0; k < in->after.n; k++) {
             add(l, MUTATE_drop_wait, pc, k);
             if (l->p->after.at[in->after.first + k] > 1) add(l, MUTATE_alter_wait, pc, k);
@@ -288,6 +289,19 @@ static void change_launch(Program *p, Pc pc)
     in->launch = p->code.at[next_comm(p, pc)].launch = top + 1;
 }
 
+/* Several numbers may have been one kernel's: a new one is the safe name for a mutant. */
+static void change_kernel(Program *p, Pc pc)
+{
+    Instr *in = &p->code.at[pc], *before = in - 1;
+    if (in->fuse) {
+        in->fuse = 0;
+        return;
+    }
+    while (before > p->code.at && before->stream != STREAM_compute) before--;
+    if (!before->fuse) before->fuse = p->code.n; /* free: there are fewer kernels */
+    in->fuse = before->fuse;
+}
+
 static void shift_view(Program *p, Arena *arena, Pc pc, uint32_t arg)
 {
     BufferId *at = &p->args.at[p->code.at[pc].args.first + arg];
@@ -346,6 +360,7 @@ Plan *mutate(const Plan *plan, Mutation m, Arena *arena)
     case MUTATE_drop_wait:
     case MUTATE_alter_wait: change_wait(p, m); break;
     case MUTATE_launch: change_launch(p, m.pc); break;
+    case MUTATE_kernel: change_kernel(p, m.pc); break;
     case MUTATE_match:
     case MUTATE_rename: change_match(p, m); break;
     case MUTATION_KINDS: assert(false);

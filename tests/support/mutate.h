@@ -25,6 +25,7 @@
     X(launch)     /* alone instead of together, or together with the next of its stream */         \
     X(match)      /* the number of the next communication */                                       \
     X(rename)     /* the numbers of two communications exchanged */                                \
+    X(kernel)     /* one kernel with the computation before, or no longer */                       \
     X(hop)        /* a send or receive names the peer on the other side */
 typedef enum MutationKind {
 #define X(name) MUTATE_##name,

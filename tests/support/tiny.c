@@ -266,6 +266,8 @@ void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph)
         config->passes[n++] = (PassConfig){.name = PASS_fsdp2, .fsdp2 = t->fsdp2};
     else if (t->dp_replicate > 1)
         config->passes[n++] = (PassConfig){.name = PASS_ddp, .ddp = {.bucket_mib = 0.001}};
+    if (t->compile)
+        config->passes[n++] = (PassConfig){.name = PASS_compile, .compile = t->compile_per};
     config->n_passes = n;
     graph_init(graph, arena);
     Build b = {.t = t, .arena = arena, .g = graph, .diag = diag_in(arena)};

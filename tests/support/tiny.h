@@ -30,6 +30,8 @@ typedef struct Tiny {
     Fsdp2Options fsdp2;
     bool use_zero; /* zero{} instead of fsdp2{} */
     ZeroStrategy zero;
+    bool compile; /* at the end of the list */
+    CompilePer compile_per;
     bool sgd;
     double clip;                  /* global-norm bound; 0: none */
     DType compute, param, reduce; /* DT_f32 unless set; at rest; of gradients */

@@ -1,0 +1,86 @@
+/* Instructions that may run as one kernel: neighbours on the compute stream, each row by row, over
+ * the same rows; nobody outside waits for a part of them, and none but the first waits. Rows are
+ * done in any order, so bytes may pass from one buffer to another within a kernel only where both
+ * lie exactly alike. */
+#include "planner/ir/verify_private.h"
+
+#define RULE "verify-structure"
+
+static uint64_t rows(const Verifier *v, const Instr *in)
+{
+    const Shape *s =
+        plan_shape_at(v->plan, v->p->buffers.at[program_arg(v->p, in, in->n_in)].shape);
+    if (s->n_dims < 2) return 0;
+    uint64_t n = 1;
+    for (int d = 0; d < 2; d++) n *= (uint64_t)shape_local_dim(s, &v->plan->mesh, &v->g->deals, d);
+    return n;
+}
+
+static bool same_elements(const Verifier *v, const Instr *a, const Instr *b)
+{
+    ShapeId x = v->p->buffers.at[program_arg(v->p, a, a->n_in)].shape;
+    ShapeId y = v->p->buffers.at[program_arg(v->p, b, b->n_in)].shape;
+    return v->local_elements[x] == v->local_elements[y];
+}
+
+static void check_member(Verifier *v, Pc pc, const Instr *before)
+{
+    const Instr *in = &v->p->code.at[pc];
+    if (!op_is_rowwise(in->op) || in->stream != STREAM_compute || in->args.n == in->n_in) {
+        verify_report(v, RULE, pc,
+                      "%s does not go row by row on the compute stream, yet is part of kernel %u",
+                      op_info(in->op)->name, in->fuse);
+        return;
+    }
+    if (!before) return;
+    if (in->after.n)
+        verify_report(v, RULE, pc, "waits for another stream in the middle of kernel %u", in->fuse);
+    else if (!rows(v, in) || rows(v, in) != rows(v, before) || !same_elements(v, in, before))
+        verify_report(v, RULE, pc, "kernel %u has parts of different sizes", in->fuse);
+}
+
+/* Who waits for a part would wait for all of it: only the last one may be named. */
+static void check_waits(Verifier *v, const Pc *next)
+{
+    const Program *p = v->p;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        for (uint32_t k = 0; k < in->after.n; k++) {
+            Pc on = p->after.at[in->after.first + k];
+            if (on < p->code.n && next[on])
+                verify_report(v, RULE, pc, "waits for %u, the middle of kernel %u", on,
+                              p->code.at[on].fuse);
+        }
+    }
+}
+
+void verify_kernels(Verifier *v)
+{
+    const Program *p = v->p;
+    uint32_t n = p->code.n, before = v->n_reported;
+    bool *ended = arena_array(v->arena, n + 1, sizeof *ended);
+    Pc *next = arena_array(v->arena, n + 1, sizeof *next); /* the next part of the same kernel */
+    Pc last = 0;
+    for (Pc pc = 1; pc < n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        if (in->stream != STREAM_compute && !in->fuse) continue;
+        const Instr *prev = last ? &p->code.at[last] : NULL;
+        bool goes_on = prev && prev->fuse && in->fuse == prev->fuse;
+        if (prev && prev->fuse && !goes_on) ended[prev->fuse] = true;
+        if (in->fuse && (in->fuse > n || (!goes_on && ended[in->fuse]))) {
+            verify_report(v, RULE, pc, "kernel %u is not one run on the compute stream", in->fuse);
+            return;
+        }
+        if (in->fuse) check_member(v, pc, goes_on ? prev : NULL);
+        if (goes_on) next[last] = pc;
+        last = pc;
+    }
+    if (v->n_reported == before) check_waits(v, next);
+}
+
+bool verify_alike(const Program *p, BufferId a, BufferId b)
+{
+    const Buffer *x = &p->buffers.at[a], *y = &p->buffers.at[b];
+    return verify_address(p, a) == verify_address(p, b) && x->bytes == y->bytes &&
+           x->dtype == y->dtype;
+}

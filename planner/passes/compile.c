@@ -1,0 +1,172 @@
+/* compile: ops that go row by row and follow each other on the compute stream become one kernel, as
+ * torch.compile would make of them. The pass itself only checks where it stands in the list; fusing
+ * is a mark on the lowered program. A kernel ends where somebody on another stream waits for it,
+ * and, per block, where the block ends: FSDP gathers and frees at that border. */
+#include <assert.h>
+
+#include "planner/passes/pass.h"
+
+static bool is_data_pass(PassName name)
+{
+    return name == PASS_fsdp2 || name == PASS_ddp || name == PASS_zero;
+}
+
+/* Is there a pass that shards or reduces behind compile in the user's list? */
+static bool before_data(const Config *config)
+{
+    bool seen = false, before = false;
+    for (uint32_t i = 0; i < config->n_passes; i++) {
+        seen = seen || config->passes[i].name == PASS_compile;
+        before = before || (seen && is_data_pass(config->passes[i].name));
+    }
+    return before;
+}
+
+/* The first node behind n that reads what n makes; 0: none. */
+static NodeId first_reader(const Graph *g, NodeId n)
+{
+    const Node *node = &g->nodes.at[n];
+    for (NodeId id = n + 1; id < g->nodes.n; id++)
+        for (uint32_t i = 0; i < g->nodes.at[id].n_in; i++)
+            for (uint32_t j = 0; j < node->n_out; j++)
+                if (g->nodes.at[id].in[i] == node->out[j]) return id;
+    return 0;
+}
+
+/* The activation of a gated feed-forward stands between the two linears that it has nothing to do
+ * with: such an op goes down to the op by rows that reads it. */
+static bool sinks(const Graph *g, NodeId n, NodeId reader)
+{
+    const Node *a = &g->nodes.at[n], *b = &g->nodes.at[reader];
+    return reader > n + 1 && op_is_rowwise(a->op) && op_is_rowwise(b->op) && a->stage == b->stage &&
+           a->region == b->region && a->layer == b->layer;
+}
+
+static void sink_rows(Graph *g)
+{
+    for (NodeId n = (NodeId)g->nodes.n; n-- > 1;) {
+        if (!op_is_rowwise(g->nodes.at[n].op)) continue;
+        NodeId reader = first_reader(g, n);
+        if (!reader || !sinks(g, n, reader)) continue;
+        Node moved = g->nodes.at[n];
+        for (NodeId id = n; id + 1 < reader; id++) g->nodes.at[id] = g->nodes.at[id + 1];
+        g->nodes.at[reader - 1] = moved;
+        for (NodeId id = n; id < reader; id++)
+            for (uint32_t j = 0; j < g->nodes.at[id].n_out; j++)
+                g->tensors.at[g->nodes.at[id].out[j]].producer = id;
+    }
+}
+
+bool pass_compile(Job *job)
+{
+    const PassConfig *pass = pass_config(job, PASS_compile);
+    assert(pass);
+    sink_rows(&job->plan->graph);
+    if (pass->compile != COMPILE_model || !before_data(job->config)) return true;
+    diag_error(job->diag, FAULT_input, "compile-position", pass->loc,
+               "compile { per = \"model\" } stands before the pass that shards the model: FSDP's "
+               "gathers would lie inside the compiled code");
+    diag_hint(job->diag, "compile \"block\" may stand there; compile \"model\" goes last");
+    return false;
+}
+
+static ModuleId block_of(const Graph *g, ModuleId module)
+{
+    for (ModuleId m = module; m; m = g->modules.at[m].parent)
+        if (g->modules.at[m].is_block) return m;
+    return 0;
+}
+
+/* Compiled before it is sharded, a block is one piece of code: no unit may begin inside it. */
+static bool check_units(Job *job, const PassConfig *pass)
+{
+    const Graph *g = &job->plan->graph;
+    if (!job->is_unit || !before_data(job->config)) return true;
+    for (ModuleId m = 1; m < g->modules.n; m++) {
+        ModuleId block = block_of(g, g->modules.at[m].parent);
+        if (!job->is_unit[m] || !block) continue;
+        diag_error(job->diag, FAULT_input, "compile-position", pass->loc,
+                   "compile stands before the pass that shards the model, and unit %s lies inside "
+                   "the compiled block %s",
+                   g->modules.at[m].path, g->modules.at[block].path);
+        diag_hint(job->diag, "put compile last, or make the blocks units");
+        return false;
+    }
+    return true;
+}
+
+typedef struct Fuser {
+    const Plan *plan;
+    Program *p;
+    CompilePer per;
+    bool *is_awaited; /* [pc] by somebody on another stream */
+    Pc last;          /* newest of the compute stream */
+    uint32_t n_kernels;
+} Fuser;
+
+static const Shape *row_shape(const Fuser *f, const Instr *in)
+{
+    return plan_shape_at(f->plan, f->p->buffers.at[program_arg(f->p, in, in->n_in)].shape);
+}
+
+/* A kernel walks rows: the same rows, and as much work in each. */
+static bool same_rows(const Fuser *f, const Instr *a, const Instr *b)
+{
+    const Shape *x = row_shape(f, a), *y = row_shape(f, b);
+    const Mesh *mesh = &f->plan->mesh;
+    const Deals *deals = &f->plan->graph.deals;
+    if (x->n_dims < 2 || y->n_dims < 2) return false;
+    for (int d = 0; d < 2; d++)
+        if (shape_local_dim(x, mesh, deals, d) != shape_local_dim(y, mesh, deals, d)) return false;
+    return shape_local_elements(x, mesh, deals) == shape_local_elements(y, mesh, deals);
+}
+
+static bool goes_by_rows(const Instr *in)
+{
+    const OpInfo *info = op_info(in->op);
+    return op_is_rowwise(in->op) && in->args.n == (uint32_t)info->sig.n_in + info->sig.n_out;
+}
+
+static bool joins(const Fuser *f, const Instr *before, const Instr *in)
+{
+    const Graph *g = &f->plan->graph;
+    if (!before->origin || !in->origin || in->after.n || f->is_awaited[f->last]) return false;
+    if (before->phase != in->phase || before->microbatch != in->microbatch) return false;
+    ModuleId a = g->nodes.at[before->origin].module, b = g->nodes.at[in->origin].module;
+    if (f->per == COMPILE_block && block_of(g, a) != block_of(g, b)) return false;
+    return goes_by_rows(before) && goes_by_rows(in) && same_rows(f, before, in);
+}
+
+static void fuse_program(Fuser *f)
+{
+    Program *p = f->p;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        for (uint32_t k = 0; k < in->after.n; k++)
+            f->is_awaited[p->after.at[in->after.first + k]] = true;
+    }
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        Instr *in = &p->code.at[pc];
+        if (in->stream != STREAM_compute) continue;
+        Instr *before = f->last ? &p->code.at[f->last] : NULL;
+        if (before && joins(f, before, in)) {
+            if (!before->fuse) before->fuse = ++f->n_kernels;
+            in->fuse = before->fuse;
+        }
+        f->last = pc;
+    }
+}
+
+bool pass_fuse(Job *job)
+{
+    const PassConfig *pass = pass_config(job, PASS_compile);
+    if (!pass) return true;
+    if (!check_units(job, pass)) return false;
+    for (uint32_t i = 0; i < job->plan->programs.n; i++) {
+        Program *p = &job->plan->programs.at[i];
+        Fuser f = {.plan = job->plan, .p = p, .per = pass->compile};
+        f.is_awaited = arena_array(job->scratch, p->code.n + 1, sizeof *f.is_awaited);
+        fuse_program(&f);
+    }
+    return true;
+}

@@ -1,0 +1,8 @@
+-- Compiled before it is sharded, a block may hold no unit.
+return plan {
+  model = require "models.llama" "tiny",
+  cluster = require "clusters.dgx_h100" { nodes = 1 },
+  batch = { global = 8, micro = 1, seq = 16 },
+  mesh = { dp_shard = 8 },
+  parallel = { ac "full", compile "block", fsdp2 { units = { "layers.*.attention", "layers.*.feed_forward" } } },
+}

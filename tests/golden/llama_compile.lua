@@ -1,0 +1,10 @@
+-- Kernels of ops by rows, made before the blocks are sharded; silu goes down to the product.
+return plan {
+  model = require "models.llama" { size = "tiny", layers = 2 },
+  cluster = require "clusters.dgx_h100" { nodes = 1 },
+  batch = { global = 8, micro = 1, seq = 16 },
+  mesh = { dp_shard = 8 },
+  parallel = { ac "selective", compile "block", fsdp2 {} },
+  precision = { param = "fp32", compute = "bf16", reduce = "fp32" },
+  optimizer = adamw { lr = 1e-3 },
+}
