@@ -136,6 +136,8 @@ typedef struct PlanOptions {
  * in cli->diag otherwise (it does not fit, a proof failed). */
 PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options);
 bool plan_path_is_text(const char *path);
+/* A plan that reproduces another system's mistakes may be looked at, never run. */
+bool plan_may_run(Cli *cli, const PlanFile *file);
 uint64_t plan_instructions(const Plan *plan, bool communications_only); /* over all programs */
 const char *mesh_text(Arena *arena, const Mesh *mesh); /* "dp_shard 8 x tp 2"; "1 rank" */
 const char *passes_text(Arena *arena, const Config *config);

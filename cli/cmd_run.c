@@ -310,7 +310,8 @@ void cmd_run(Cli *cli)
     }
     PlanOptions options = {.cpu = true, .unfitted = true};
     PlanFile *file = plan_file_load(cli, cli->args[0], &options);
-    bool fine = file != NULL && cli->diag.n_errors == 0 && check_ranks(cli, file->plan);
+    bool fine = file != NULL && cli->diag.n_errors == 0 && plan_may_run(cli, file) &&
+                check_ranks(cli, file->plan);
     if (silent) run_silence(cli); /* the first process says all this */
     if (!fine) return;
     if (!inside) {

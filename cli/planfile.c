@@ -126,6 +126,16 @@ PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options)
     return file;
 }
 
+bool plan_may_run(Cli *cli, const PlanFile *file)
+{
+    if (file->config.original == NULL) return true;
+    cli_error(cli, FAULT_input, "dialect-original",
+              "%s reproduces the known mistakes of %s: it can be checked and simulated, not run",
+              file->path, file->config.original);
+    diag_hint(&cli->diag, "leave out as = \"original\"");
+    return false;
+}
+
 uint64_t plan_instructions(const Plan *plan, bool communications_only)
 {
     uint64_t n = 0;

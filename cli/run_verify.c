@@ -106,7 +106,7 @@ void run_verify(Cli *cli)
     const char *path = cli->args[0];
     PlanOptions options = {.shrink = true, .cpu = true, .unfitted = true};
     PlanFile *file = plan_file_load(cli, path, &options);
-    if (file == NULL || cli->diag.n_errors > 0) return;
+    if (file == NULL || cli->diag.n_errors > 0 || !plan_may_run(cli, file)) return;
     Plan *reference = one_rank_plan(cli, path, file->plan, file->id);
     if (reference == NULL || !verify_plan(reference, VERIFY_all, false, &cli->diag)) return;
     VerifyResult worst;

@@ -30,15 +30,29 @@ bool diag_error(Diag *d, Fault fault, const char *rule, Loc loc, const char *for
     return false;
 }
 
-void diag_warning(Diag *d, const char *rule, Loc loc, const char *format, ...)
+static void add_remark(Diag *d, Severity severity, const char *rule, Loc loc, const char *format,
+                       va_list args)
 {
     assert(rule != NULL);
-    Diagnostic item = {.severity = SEVERITY_warning, .rule = rule, .loc = loc};
+    Diagnostic item = {.severity = severity, .rule = rule, .loc = loc};
+    item.text = format_text(d->arena, format, args);
+    list_push(d->arena, &d->items, item);
+}
+
+void diag_warning(Diag *d, const char *rule, Loc loc, const char *format, ...)
+{
     va_list args;
     va_start(args, format);
-    item.text = format_text(d->arena, format, args);
+    add_remark(d, SEVERITY_warning, rule, loc, format, args);
     va_end(args);
-    list_push(d->arena, &d->items, item);
+}
+
+void diag_note(Diag *d, const char *rule, Loc loc, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    add_remark(d, SEVERITY_note, rule, loc, format, args);
+    va_end(args);
 }
 
 void diag_hint(Diag *d, const char *format, ...)

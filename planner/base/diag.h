@@ -49,6 +49,8 @@ bool diag_error(Diag *d, Fault fault, const char *rule, Loc loc, const char *for
     __attribute__((format(printf, 5, 6)));
 void diag_warning(Diag *d, const char *rule, Loc loc, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+void diag_note(Diag *d, const char *rule, Loc loc, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 /* Puts a hint on the newest item. */
 void diag_hint(Diag *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* All items as people read them, one or two lines each, in the order they were found. */

@@ -78,17 +78,17 @@ void child_put_place(Child *c, Place place)
 }
 
 void child_write_error(Child *c, const char *rule, Place place, const char *text, const char *hint,
-                       bool warning)
+                       Severity severity)
 {
     child_send_files(c);
     record_begin(&c->out, RECORD_error);
-    put_u32(&c->out, warning);
+    put_u32(&c->out, (uint32_t)severity);
     put_text(&c->out, rule, strlen(rule));
     child_put_place(c, place);
     put_text(&c->out, text, strlen(text));
     put_text(&c->out, hint != NULL ? hint : "", hint != NULL ? strlen(hint) : 0);
     record_end(&c->out);
-    c->failed = c->failed || !warning;
+    c->failed = c->failed || severity == SEVERITY_error;
 }
 
 const char *child_near(lua_State *L, const char *word, int list)
@@ -212,7 +212,7 @@ static void report_stop(Child *c)
     const char *text = arena_print(
         c->arena, "stopped after %g s of processor time: the script makes no progress", c->cpu_s);
     child_write_error(c, "no-progress", c->stop_place, text, "is there a loop without an end?",
-                      false);
+                      SEVERITY_error);
 }
 
 /* The error on top of the stack as a record. */
@@ -230,7 +230,7 @@ static void report(Child *c, int status)
         else
             text = strip_places(c, arena_dup(c->arena, text), &place);
         child_write_error(c, status == LUA_ERRMEM ? "memory-limit" : "lua-error", place, text, NULL,
-                          false);
+                          SEVERITY_error);
     } else {
         lua_getfield(L, -1, "rule");
         lua_getfield(L, -2, "text");
@@ -240,8 +240,9 @@ static void report(Child *c, int status)
         Place place = {(uint32_t)lua_tointeger(L, -2), (uint32_t)lua_tointeger(L, -1)};
         if (place.source > c->n_sources) place = (Place){0, 0};
         const char *rule = lua_tostring(L, -5), *text = lua_tostring(L, -4);
+        if (rule != NULL && rule[0] == 0 && c->failed) return; /* core.stop: all has been said */
         child_write_error(c, rule != NULL ? rule : "lua-error", place, text != NULL ? text : "",
-                          lua_tostring(L, -3), false);
+                          lua_tostring(L, -3), SEVERITY_error);
         lua_pop(L, 5);
     }
 }

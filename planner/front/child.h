@@ -18,7 +18,8 @@ enum {
     CHILD_MOST_SOURCE = 1 << 20,
     CHILD_MOST_LUA_BYTES = 256 << 20,
     CHILD_MOST_FIELDS = 20000,
-    CHILD_MOST_NODES = 250000
+    CHILD_MOST_NODES = 250000,
+    CHILD_MOST_REPORTS = 200
 };
 
 typedef struct Place {
@@ -29,7 +30,9 @@ typedef struct Source {
     const char *name; /* as people know it: "plans/a.lua", "models/llama.lua" */
     const char *text; /* NULL: no script, e.g. "--set mesh.tp=4" */
     size_t n;
-    bool shipped, library; /* from the library folder; of it, tandem/: never the user's lines */
+    bool shipped,
+        library; /* from the library folder; of it, tandem/ and dialects/: never the user's lines
+                  */
 } Source;
 
 /* What the parent answers when it has understood the configuration. */
@@ -52,7 +55,7 @@ typedef struct Child {
     int script_dir, library_dir;
     double cpu_s;
     Source source[CHILD_MOST_FILES + CHILD_MOST_SETS + 1]; /* [0] none */
-    uint32_t n_sources, n_files_sent, depth, n_fields;
+    uint32_t n_sources, n_files_sent, depth, n_fields, n_reports;
     struct {
         const char *path; /* flattened */
         uint32_t source;
@@ -81,8 +84,9 @@ _Noreturn void child_raise(lua_State *L, const char *rule, Place place, const ch
 uint32_t child_source(Child *c, const Source *source);
 void child_put_place(Child *c, Place place); /* to the open record: file number, line */
 void child_send_files(Child *c);             /* before a record begins */
+/* A diagnostic as a record. An error fails the script; what runs on may find more of them. */
 void child_write_error(Child *c, const char *rule, Place place, const char *text, const char *hint,
-                       bool warning);
+                       Severity severity);
 /* Nearest of the texts in the Lua list at `list` as "did you mean 'x'?"; NULL if none is near. */
 const char *child_near(lua_State *L, const char *word, int list);
 
@@ -100,6 +104,10 @@ void child_open_require(Child *c);
 void child_load_file(Child *c, const char *path);
 void child_load_text(Child *c, const Source *source);
 
+/* Places as Lua integers: what core functions hand to each other. */
+lua_Integer child_pack_place(Place place);
+Place child_unpack_place(const Child *c, lua_Integer packed);
+
 /* ---- child_scan.c: where in the source a key of a table constructor stands */
 typedef struct Spot {
     uint32_t source, line;
@@ -107,6 +115,8 @@ typedef struct Spot {
 } Spot;
 /* The constructor that the call of `callee` at `place` is given. */
 Spot scan_call(const Child *c, Place place, const char *callee);
+/* The constructor that whatever is called at `place` is given, whatever its name. */
+Spot scan_any_call(const Child *c, Place place);
 /* The line of `key =` in it, and the constructor that is its value, if it is one. */
 Spot scan_key(const Child *c, Spot table, const char *key);
 Spot scan_item(const Child *c, Spot table, lua_Integer index); /* the index-th positional value */
@@ -121,6 +131,9 @@ void child_apply_sets(Child *c); /* to the plan table on top of the stack */
 Place child_set_place(Child *c, const char *path);
 /* "plan", "tp", ..., "adamw" of a table made by that word, and its place; NULL: any other value. */
 const char *child_kind(lua_State *L, int index, Place *place);
+
+/* ---- child_report.c: core functions that tell of several mistakes at once */
+void child_add_reports(lua_State *L); /* to the table on top of the stack */
 
 /* ---- child_trace.c: core functions for tandem/nn.lua */
 void child_push_core(Child *c);

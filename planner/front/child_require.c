@@ -97,7 +97,7 @@ static int find(Child *c, const char *name, Source *source)
     for (size_t i = 0; i < n; i++)
         if (path[i] == '.') path[i] = '/';
     memcpy(path + n, ".lua", 5);
-    bool library = strncmp(name, "tandem.", 7) == 0;
+    bool library = strncmp(name, "tandem.", 7) == 0 || strncmp(name, "dialects.", 9) == 0;
     int fd = -1;
     errno = ENOENT;
     if (!library && c->script_dir >= 0) fd = open_beneath(c->script_dir, path);

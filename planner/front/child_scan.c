@@ -123,6 +123,26 @@ Spot scan_call(const Child *c, Place place, const char *callee)
     return spot;
 }
 
+/* `name {`, `name ({` or `require "name" {`: the first that begins on that line. */
+Spot scan_any_call(const Child *c, Place place)
+{
+    Spot spot = {place.source, place.line, 0};
+    if (place.source == 0 || place.source > c->n_sources) return spot;
+    Scan s = scan_source(c, place.source);
+    bool is_callee = false, opened = false; /* what is before: a name or text; a `(` behind one */
+    for (Token t = next_token(&s); t.kind != TOKEN_end; t = next_token(&s)) {
+        if (t.line < place.line) continue;
+        if (t.kind == TOKEN_mark && t.mark == '{' && (is_callee || opened)) {
+            spot.open = s.at;
+            return spot;
+        }
+        opened = is_callee && t.kind == TOKEN_mark && t.mark == '(';
+        is_callee = t.kind == TOKEN_name || t.kind == TOKEN_text;
+        if (t.line > place.line && !opened) break;
+    }
+    return spot;
+}
+
 static int block_change(const Scan *s, const Token *t)
 {
     static const char *const opening[] = {"function", "if", "do", "repeat"};

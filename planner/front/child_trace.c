@@ -14,17 +14,6 @@ typedef struct Tracer {
 enum { MOST_DIM = 1 << 30, MOST_NAME = 256 };
 static const char core_key[] = "tandem.core";
 
-static lua_Integer pack_place(Place place)
-{
-    return (lua_Integer)((uint64_t)place.source << 32 | place.line);
-}
-
-static Place unpack_place(const Child *c, lua_Integer packed)
-{
-    Place place = {(uint32_t)((uint64_t)packed >> 32), (uint32_t)packed};
-    return place.source <= c->n_sources ? place : (Place){0, 0};
-}
-
 static Loc loc_of(const Child *c, Place place)
 {
     return (Loc){place.source != 0 ? c->source[place.source].name : NULL, place.line};
@@ -61,16 +50,16 @@ static int core_fail(lua_State *L)
     Child *c = child_of(L);
     const char *rule = luaL_checkstring(L, 1), *text = luaL_checkstring(L, 2);
     const char *hint = luaL_optstring(L, 3, NULL);
-    Place place =
-        lua_isnoneornil(L, 4) ? child_place(c, true) : unpack_place(c, luaL_checkinteger(L, 4));
+    Place place = lua_isnoneornil(L, 4) ? child_place(c, true)
+                                        : child_unpack_place(c, luaL_checkinteger(L, 4));
     child_raise(L, rule, place, hint, "%s", text);
 }
 
 static int core_place(lua_State *L)
 {
     Child *c = child_of(L);
-    lua_pushinteger(L,
-                    pack_place(lua_toboolean(L, 1) ? child_plan_place(c) : child_place(c, true)));
+    lua_pushinteger(
+        L, child_pack_place(lua_toboolean(L, 1) ? child_plan_place(c) : child_place(c, true)));
     return 1;
 }
 
@@ -119,7 +108,7 @@ static int core_module(lua_State *L)
     const char *path = luaL_checklstring(L, 1, &n_path);
     const char *class_ = luaL_checklstring(L, 2, &n_class);
     ModuleId parent = check_module(L, g, 3);
-    Place place = unpack_place(c, luaL_checkinteger(L, 7));
+    Place place = child_unpack_place(c, luaL_checkinteger(L, 7));
     luaL_argcheck(L, n_path <= MOST_NAME, 1, "longer than 256 bytes");
     check_size(c, g, place);
     list_reserve_none(c->arena, &g->modules);
@@ -150,7 +139,7 @@ static int core_param(lua_State *L)
     size_t n_name;
     const char *name = luaL_checklstring(L, 1, &n_name);
     ModuleId module = check_module(L, g, 2);
-    Place place = unpack_place(c, luaL_checkinteger(L, 3));
+    Place place = child_unpack_place(c, luaL_checkinteger(L, 3));
     uint32_t tp = (uint32_t)luaL_checkoption(L, 4, "none", styles);
     uint32_t init = (uint32_t)luaL_checkoption(L, 7, "none", inits);
     int n_dims = lua_gettop(L) - 10;
@@ -278,7 +267,7 @@ static int core_batch(lua_State *L)
     Tracer *t = tracer(c);
     if (t->has_batch) return luaL_error(L, "the batch is there already");
     t->has_batch = true;
-    Place place = unpack_place(c, luaL_checkinteger(L, 1));
+    Place place = child_unpack_place(c, luaL_checkinteger(L, 1));
     const int64_t dim[] = {c->answer.batch, c->answer.seq};
     TensorId out[2];
     out[0] =
@@ -337,7 +326,9 @@ void child_push_core(Child *c)
         {"loss", core_loss}, {"name", core_name},   {"seq", core_seq},
         {NULL, NULL}};
     lua_State *L = c->L;
-    if (luaL_newmetatable(L, core_key)) luaL_setfuncs(L, functions, 0);
+    if (!luaL_newmetatable(L, core_key)) return;
+    luaL_setfuncs(L, functions, 0);
+    child_add_reports(L);
 }
 
 static void ask(Child *c)
@@ -384,6 +375,6 @@ void child_trace(Child *c)
         scan_call(c, place, "plan").open != 0
             ? (Place){place.source, scan_key(c, scan_call(c, place, "plan"), "model").line}
             : place;
-    lua_pushinteger(L, pack_place(model));
+    lua_pushinteger(L, child_pack_place(model));
     lua_call(L, 5, 0);
 }

@@ -162,6 +162,7 @@ typedef struct Config {
     uint64_t seed;
     uint32_t train_steps;  /* `run`: default number of steps */
     const char *data_file; /* `run`: NULL: synthetic */
+    const char *original;  /* the system whose known mistakes this reproduces: never run; NULL */
 } Config;
 
 #endif

@@ -20,6 +20,7 @@ static const Field plan_fields[] = {
     {"seed", FIELD_u64, IN(config.seed), 0, MOST, NULL},
     {"steps", FIELD_u32, IN(config.train_steps), 1, 1e9, NULL},
     {"data", FIELD_text, IN(config.data_file), 0, 0, NULL},
+    {"original", FIELD_text, IN(config.original), 0, 0, NULL},
     {"init", FIELD_word, IN(init), 0, 0, WORDS("standard", "varied")},
 
     {"batch", FIELD_table, 0, 0, 0, NULL},

@@ -103,16 +103,17 @@ static bool start(Script *s, const char *path, const char *code, const FrontOpti
 
 static bool take_error(Draft *draft, Reader *r)
 {
-    bool is_warning = get_u32(r) != 0;
+    uint32_t severity = get_u32(r);
     const char *rule = get_text(r, draft->arena);
     Loc loc = draft_place(draft, r);
     const char *text = get_text(r, draft->arena), *hint = get_text(r, draft->arena);
-    if (!reader_finished(r) || rule[0] == 0) return false;
+    if (!reader_finished(r) || rule[0] == 0 || severity > SEVERITY_note) return false;
     if (loc.file == NULL) loc.file = draft->config.file;
-    if (is_warning)
-        diag_warning(draft->d, rule, loc, "%s", text);
-    else
-        diag_error(draft->d, FAULT_input, rule, loc, "%s", text);
+    switch ((Severity)severity) {
+    case SEVERITY_error: diag_error(draft->d, FAULT_input, rule, loc, "%s", text); break;
+    case SEVERITY_warning: diag_warning(draft->d, rule, loc, "%s", text); break;
+    case SEVERITY_note: diag_note(draft->d, rule, loc, "%s", text); break;
+    }
     if (hint[0] != 0) diag_hint(draft->d, "%s", hint);
     return true;
 }

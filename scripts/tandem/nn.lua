@@ -134,9 +134,9 @@ end
 nn.rmsnorm = core.wrap(function(dim, options)
   local who = "nn.rmsnorm"
   dim = check.count(who, "dim", dim)
-  options = check.options(who, options, { eps = true })
+  options = check.options(who, options, { eps = true, init = true })
   local eps, info = check_eps(who, options.eps), { params = {} }
-  local weight = param(info, "weight", { dim }, { init = inits[nn.ones] })
+  local weight = param(info, "weight", { dim }, { init = check.init(who, options.init, nn.ones) })
   return new_module("rmsnorm", function(_, x)
     if tensors[x] and #x.shape > 3 and x.shape[#x.shape] == dim then  -- heads: each on its own
       return op("rmsnorm_heads", { eps = eps }, tensors[x], use(weight))
@@ -148,9 +148,9 @@ end)
 nn.layernorm = core.wrap(function(dim, options)
   local who = "nn.layernorm"
   dim = check.count(who, "dim", dim)
-  options = check.options(who, options, { eps = true })
+  options = check.options(who, options, { eps = true, init = true })
   local eps, info = check_eps(who, options.eps), { params = {} }
-  local weight = param(info, "weight", { dim }, { init = inits[nn.ones] })
+  local weight = param(info, "weight", { dim }, { init = check.init(who, options.init, nn.ones) })
   local bias = param(info, "bias", { dim }, { init = inits[nn.zeros] })
   return new_module("layernorm", function(_, x)
     return op("layernorm", { eps = eps }, check_last(who, x, dim), use(weight), use(bias))

@@ -84,19 +84,27 @@ static void check_file(Arena *arena, const char *path)
     }
 }
 
-/* The library in Lua reports by core.fail("rule", ...). */
-static void check_lua(Arena *arena, const char *path)
+/* The library in Lua reports by core.fail("rule", ...) and the like, dialects by d:error("rule". */
+static void check_lua_calls(Arena *arena, const char *path, const char *text, const char *call)
 {
-    static const char call[] = "core.fail(\"";
-    const char *text = command_read_file(arena, path, NULL);
-    assert_non_null(text);
     for (const char *at = text; (at = strstr(at, call)) != NULL;) {
-        at += sizeof call - 1;
+        at += strlen(call);
         const char *id = arena_copy(arena, at, strcspn(at, "\""));
         n_found++;
         mark(id);
         if (rule_find(id) == NULL) fail_msg("%s: \"%s\" has no row in cli/rules.def", path, id);
     }
+}
+
+static void check_lua(Arena *arena, const char *path)
+{
+    static const char *const calls[] = {"core.fail(\"", "core.report(\"", "core.warn(\"",
+                                        "core.note(\"", ":error(\"",      ":warn(\"",
+                                        ":note(\"",     ":mistake(\""};
+    const char *text = command_read_file(arena, path, NULL);
+    assert_non_null(text);
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
+        check_lua_calls(arena, path, text, calls[i]);
 }
 
 static void walk(Arena *arena, const char *folder)

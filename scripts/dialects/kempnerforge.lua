@@ -1,0 +1,406 @@
+-- KempnerForge's configuration as a plan: require "dialects.kempnerforge" { world = 8, model = {...},
+-- distributed = {...}, train = {...}, ... } with the sections, keys and defaults of its TOML files, and
+-- its checks. What it accepts and gets wrong is refused or mended; as = "original" reproduces it.
+-- world: how many devices; or cluster = require "clusters.hgx_h200" { ... }.
+local dialect = require "tandem.dialect"
+
+local SYSTEM = "KempnerForge"
+
+local model_keys = {
+  dim = { "integer", 4096 }, n_layers = { "integer", 32 }, n_heads = { "integer", 32 },
+  n_kv_heads = { "integer" }, vocab_size = { "integer", 32000 }, ffn_dim_multiplier = { "number", 1.0 },
+  ffn_hidden_dim = { "integer" }, norm_type = { "word", "rmsnorm", { "rmsnorm", "layernorm" } },
+  norm_eps = { "number", 1e-5 }, activation = { "word", "silu", { "silu", "gelu", "relu" } },
+  max_seq_len = { "integer", 2048 }, rope_theta = { "number", 10000.0 },
+  tie_embeddings = { "boolean", false }, qk_norm = { "boolean", false }, init_std = { "number", 0.02 },
+  model_type = { "word", "transformer", { "transformer" } },
+  sdpa_backend = { "word", "auto", { "auto", "flash", "efficient", "cudnn", "math" } },
+  num_experts = { "integer", 0 }, moe_top_k = { "integer", 2 }, moe_frequency = { "integer", 1 },
+  moe_router = { "word", "softmax_topk", { "softmax_topk", "sigmoid_topk" } },
+  moe_shared_experts = { "integer", 0 }, moe_aux_loss_weight = { "number", 0.01 },
+  moe_router_z_loss_weight = { "number", 0.0 }, moe_capacity_factor = { "number", 0.0 },
+  moe_sequence_aux_loss_weight = { "number", 0.0 }, moe_gradient_scale = { "boolean", false },
+  moe_bias_schedule = { "text", "constant" }, moe_packed_experts = { "boolean", false },
+  moe_expert_ffn_multiplier = { "number", 1.0 },
+}
+
+local train_keys = {
+  batch_size = { "integer", 8 }, seq_len = { "integer", 2048 }, max_steps = { "integer", 100000 },
+  grad_accum_steps = { "integer", 1 }, grad_clip_norm = { "number", 1.0 }, seed = { "integer", 42 },
+  compile_model = { "boolean", true },
+  mixed_precision = { "word", "bf16", { "bf16", "fp16", "fp32", "fp8" } },
+  activation_checkpointing = { "word", "none", { "none", "full", "selective" } },
+  loss_fn = { "word", "cross_entropy", { "cross_entropy", "chunked_cross_entropy" } },
+  z_loss_weight = { "number", 0.0 }, ce_chunk_size = { "integer", 0 },
+  shutdown_timeout_sec = { "number", 600.0 }, nccl_health_check_interval = { "integer", 0 },
+}
+
+local optimizer_keys = {
+  name = { "word", "adamw", { "adamw", "muon", "lion", "schedule_free_adamw" } },
+  lr = { "number", 3e-4 }, weight_decay = { "number", 0.1 }, betas = { "list", { 0.9, 0.95 } },
+  eps = { "number", 1e-8 }, fused = { "boolean", true }, muon_momentum = { "number", 0.95 },
+  muon_ns_steps = { "integer", 5 }, muon_adam_lr = { "number" }, schedule_free_warmup_steps = { "integer", 0 },
+}
+
+local scheduler_keys = {
+  name = { "word", "cosine", { "cosine", "linear", "wsd", "constant", "rex", "none" } },
+  warmup_steps = { "integer", 2000 }, decay_steps = { "integer" }, min_lr_ratio = { "number", 0.1 },
+  stable_steps = { "integer" }, wsd_decay_type = { "text", "cosine" }, rex_alpha = { "number", 1.0 },
+}
+
+local distributed_keys = {
+  dp_shard = { "integer", -1 }, dp_replicate = { "integer", 1 }, tp = { "integer", 1 }, pp = { "integer", 1 },
+  pp_schedule = { "word", "1f1b", { "1f1b", "gpipe", "interleaved_1f1b" } }, cp = { "integer", 1 },
+  ep = { "integer", 1 }, nccl_timeout_sec = { "integer", 1800 }, backend = { "text", "cpu:gloo,cuda:nccl" },
+}
+
+-- Of these sections only what bears on a plan is looked at.
+local eval_keys = { enabled = { "boolean", false }, interval = { "integer", 1000 }, steps = { "integer", 50 },
+  dataset_path = { "text", "" }, file_pattern = { "text", "" }, hf_dataset_name = { "text", "" },
+  hf_dataset_config = { "text", "" }, hf_dataset_split = { "text", "" } }
+local checkpoint_keys = { dir = { "text", "" }, interval = { "integer", 1000 }, keep_last_n = { "integer", 3 },
+  async_mode = { "word", "disabled", { "disabled", "async", "async_with_pinned_mem" } },
+  load_path = { "text" }, export_dtype = { "word", "bfloat16", { "float32", "bfloat16" } },
+  exclude_from_loading = { "list", {} } }
+local elsewhere = { data = true, metrics = true, profiling = true }  -- no key of theirs is part of a plan
+local later = { vlm = true, vision_encoder = true, adapter = true, video = true }
+local top_keys = { world = true, cluster = true, name = true, as = true, model = true, train = true,
+  optimizer = true, scheduler = true, distributed = true, eval = true, checkpoint = true }
+for key in pairs(elsewhere) do top_keys[key] = true end
+for key in pairs(later) do top_keys[key] = true end
+
+-- ---- the checks of each section
+
+local function positive(d, section, name, keys)
+  for _, key in ipairs(keys) do
+    if section[key] and section[key] <= 0 then
+      d:error("out-of-range", name .. "." .. key, ("%s must be positive: %s = %s"):format(key,
+        name .. "." .. key, section[key]))
+      section[key] = nil
+    end
+  end
+end
+
+local function at_least(d, section, name, key, least, what)
+  if section[key] < least then
+    d:error("out-of-range", name .. "." .. key, ("%s must be %s: it is %s"):format(key, what, section[key]))
+    section[key] = nil
+  end
+end
+
+local function check_distributed(d, c)
+  if c.dp_shard == 0 or c.dp_shard < -1 then
+    d:error("out-of-range", "distributed.dp_shard",
+      ("dp_shard must be -1 (auto) or positive: it is %d"):format(c.dp_shard))
+    c.dp_shard = nil
+  end
+  for _, axis in ipairs { "dp_replicate", "tp", "pp", "cp", "ep" } do
+    if c[axis] < 1 then
+      d:error("out-of-range", "distributed." .. axis, ("%s must be >= 1: it is %d"):format(axis, c[axis]),
+        "1 leaves the axis out")
+      c[axis] = nil
+    end
+  end
+end
+
+local function check_experts(d, m)
+  if m.num_experts <= 0 then return end  -- a dense model: the keys of experts are not read
+  local function wrong(key, text)
+    d:error("out-of-range", "model." .. key, text)
+  end
+  if m.moe_top_k <= 0 then wrong("moe_top_k", "moe_top_k must be positive when num_experts > 0") end
+  if m.moe_top_k > m.num_experts then
+    wrong("moe_top_k", ("moe_top_k (%d) must be <= num_experts (%d)"):format(m.moe_top_k, m.num_experts))
+  end
+  if m.moe_frequency <= 0 then wrong("moe_frequency", "moe_frequency must be positive") end
+  if m.moe_expert_ffn_multiplier <= 0 then
+    wrong("moe_expert_ffn_multiplier", "moe_expert_ffn_multiplier must be positive")
+  end
+  for _, key in ipairs { "moe_router_z_loss_weight", "moe_sequence_aux_loss_weight" } do
+    if m[key] < 0 then wrong(key, ("%s must be non-negative: it is %g"):format(key, m[key])) end
+  end
+  local known = { constant = true, cosine_decay = true, linear_warmup = true }
+  if not known[m.moe_bias_schedule] then
+    d:error("unknown-word", "model.moe_bias_schedule", ("Unknown moe_bias_schedule: '%s'"):format(
+      m.moe_bias_schedule), "options: constant, cosine_decay, linear_warmup")
+  end
+end
+
+local function check_model(d, m)
+  local as_heads = m.n_kv_heads == nil
+  positive(d, m, "model", { "dim", "n_layers", "n_heads", "vocab_size", "n_kv_heads", "max_seq_len" })
+  if as_heads then m.n_kv_heads = m.n_heads end
+  if m.dim and m.n_heads and m.dim % m.n_heads ~= 0 then
+    d:error("divides-heads", "model.dim", ("dim (%d) must be divisible by n_heads (%d)"):format(m.dim,
+      m.n_heads), ("dim may be %d or %d"):format(m.dim // m.n_heads * m.n_heads,
+      (m.dim // m.n_heads + 1) * m.n_heads))
+  elseif m.dim and m.n_heads and (m.dim // m.n_heads) % 2 ~= 0 then
+    d:error("out-of-range", "model.n_heads",
+      ("head_dim = %d must be even: RoPE turns pairs"):format(m.dim // m.n_heads))
+  end
+  if m.n_heads and m.n_kv_heads and m.n_heads % m.n_kv_heads ~= 0 then
+    d:error("divides-heads", "model.n_kv_heads", ("n_heads (%d) must be divisible by n_kv_heads (%d)"):format(
+      m.n_heads, m.n_kv_heads), "n_kv_heads may be " .. dialect.divisors(m.n_heads))
+  end
+  check_experts(d, m)
+end
+
+local function check_optimizer(d, o, s)
+  if o.lr <= 0 then d:error("out-of-range", "optimizer.lr", ("lr must be positive: it is %g"):format(o.lr)) end
+  at_least(d, o, "optimizer", "weight_decay", 0, "non-negative")
+  local beta1, beta2 = o.betas[1], o.betas[2]
+  for _, beta in ipairs { beta1 or false, beta2 or false } do
+    if type(beta) ~= "number" or beta < 0 or beta >= 1 then
+      d:error("out-of-range", "optimizer.betas", "betas must be two numbers in [0, 1)")
+      break
+    end
+  end
+  if o.muon_momentum <= 0 or o.muon_momentum >= 1 then
+    d:error("out-of-range", "optimizer.muon_momentum", "muon_momentum must be in (0, 1)")
+  end
+  at_least(d, o, "optimizer", "muon_ns_steps", 1, "positive")
+  at_least(d, s, "scheduler", "warmup_steps", 0, "non-negative")
+  if s.min_lr_ratio < 0 or s.min_lr_ratio > 1 then
+    d:error("out-of-range", "scheduler.min_lr_ratio",
+      ("min_lr_ratio must be in [0, 1]: it is %g"):format(s.min_lr_ratio))
+  end
+  if o.name ~= "adamw" then
+    d:error("dialect-unsupported", "optimizer.name", ("optimizer '%s': Tandem plans AdamW"):format(o.name))
+  end
+  if s.name == "linear" or s.name == "wsd" or s.name == "rex" then
+    d:error("dialect-unsupported", "scheduler.name", ("schedule '%s': Tandem has cosine and constant"):format(s.name))
+  end
+end
+
+-- ---- what KempnerForge checks of the whole job, in its order
+
+local function product_of(c)
+  return c.dp_replicate * c.tp * c.pp * c.cp * c.ep
+end
+
+-- The size of dp_shard; nil when the axes do not make the world.
+local function check_world(d, c, world)
+  local other = product_of(c)
+  if c.dp_shard == -1 then
+    if world % other == 0 then return world // other end
+    d:error("mesh-product", "distributed.dp_shard",
+      ("world_size (%d) not divisible by dp_replicate*tp*pp*cp*ep (%d)"):format(world, other),
+      ("the product of the axes may be %s"):format(dialect.divisors(world, 64)))
+    return nil
+  end
+  if c.dp_shard * other == world then return c.dp_shard end
+  d:error("mesh-product", "distributed",
+    ("Parallelism dimensions (%d x %d x %d x %d x %d x %d = %d) do not match world_size (%d)"):format(
+      c.dp_replicate, c.dp_shard, c.tp, c.pp, c.cp, c.ep, c.dp_shard * other, world),
+    world % other == 0 and ("dp_shard = %d would fit"):format(world // other) or nil)
+  return nil
+end
+
+local function check_heads(d, c, m)
+  for _, key in ipairs { "n_heads", "n_kv_heads" } do
+    if m[key] % c.tp ~= 0 then
+      d:error("divides-heads", "distributed.tp", ("%s (%d) must be divisible by tp (%d)"):format(key, m[key],
+        c.tp), ("tp may be %s"):format(dialect.divisors(m.n_kv_heads)))
+    end
+  end
+end
+
+local function check_job(d, job)
+  local c, m, t = job.distributed, job.model, job.train
+  local shard = check_world(d, c, job.world)
+  if t.seq_len > m.max_seq_len then
+    d:error("seq-exceeds-model", "train.seq_len", ("train.seq_len (%d) exceeds model.max_seq_len (%d)"):format(
+      t.seq_len, m.max_seq_len))
+  end
+  if m.tie_embeddings and c.pp > 1 then
+    d:error("tied-across-stages", "model.tie_embeddings", ("Tied embeddings are not supported with pipeline "
+      .. "parallelism (pp = %d): embedding and head lie on different stages"):format(c.pp),
+      "tie_embeddings = false, or pp = 1")
+  end
+  if job.eval.enabled and job.eval.dataset_path == "" and job.eval.hf_dataset_name == "" then
+    d:error("eval-without-data", "eval.enabled", "eval.enabled is true but no eval data source is configured",
+      "set eval.dataset_path or eval.hf_dataset_name")
+  end
+  if c.tp > 1 then check_heads(d, c, m) end
+  if t.mixed_precision == "fp8" and c.tp > 1 then
+    d:error("float8-with-tp", "train.mixed_precision", ("FP8 + Tensor Parallelism (tp = %d) is not supported: "
+      .. "the float8 gather of FSDP does not compose with weights cut by tp"):format(c.tp),
+      "fp8 with FSDP only, or tp with bf16")
+  end
+  local is_moe = m.num_experts > 0
+  if is_moe and c.pp > 1 then
+    d:error("moe-with-pp", "model.num_experts", ("MoE (num_experts = %d) + Pipeline Parallelism (pp = %d) is "
+      .. "not supported: routing depends on the data"):format(m.num_experts, c.pp), "use FSDP, TP or EP")
+  end
+  if c.ep > 1 and not is_moe then
+    d:error("ep-without-experts", "distributed.ep", ("ep > 1 requires an MoE model: ep = %d, num_experts = %d")
+      :format(c.ep, m.num_experts))
+  elseif c.ep > 1 and m.num_experts % c.ep ~= 0 then
+    d:error("divides-experts", "distributed.ep", ("num_experts (%d) must be divisible by ep (%d)"):format(
+      m.num_experts, c.ep), ("ep may be %s"):format(dialect.divisors(m.num_experts, 64)))
+  end
+  return shard
+end
+
+-- ---- what it does not check, or does otherwise than it says
+
+-- The axes that its mesh has: cp is multiplied into the world and then forgotten.
+local function check_unimplemented(d, c, world, mesh)
+  if c.cp > 1 then
+    local covered = world // c.cp
+    d:mistake("degree-ignored", "distributed.cp", ("cp = %d is counted in the world of %d ranks, but no code "
+      .. "implements it: the mesh would cover %d ranks"):format(c.cp, world, covered), "cp = 1")
+    if covered == 1 then mesh.dp_shard = world end  -- nothing is left: flat FSDP over everything
+  end
+  if c.dp_replicate > 1 and mesh.dp_shard == 1 then
+    local shards = d:mistake("replicate-shards", "distributed.dp_replicate", ("dp_replicate = %d without dp_shard "
+      .. "is not replicated: fully_shard shards over the only data axis that there is"):format(c.dp_replicate),
+      ("dp_shard = %d says what it does; a replica needs dp_shard > 1 beside it"):format(c.dp_replicate))
+    if shards then mesh.dp_shard, mesh.dp_replicate = c.dp_replicate, 1 end
+  end
+end
+
+local function findings(d, c, mesh)
+  if not d.original then return end
+  if c.tp > 1 then
+    d:note("norms-not-initialised", "distributed.tp", "under tp the model is made on the meta device, and only "
+      .. "tensors of two dimensions and more are initialised again: norm weights start at zero, and the loss "
+      .. "at exactly ln(vocabulary)")
+  end
+  if mesh.dp_replicate > 1 and mesh.dp_shard > 1 then
+    d:note("data-rank-unknown", "distributed.dp_replicate", ("hybrid sharding (%d x %d): the sampler asks a mesh of "
+      .. "two axes for one rank, which is an error"):format(mesh.dp_replicate, mesh.dp_shard))
+  end
+  if c.pp > 1 then
+    d:note("clip-per-stage", "distributed.pp", "each pipeline stage clips by the norm of its own gradients; the "
+      .. "plan's norm is summed over the stages")
+    d:note("stage-crash", "distributed.pp", "with FSDP the stage's module lacks an attribute that is read: the "
+      .. "run ends before its first step")
+  end
+end
+
+-- ---- the plan
+
+-- 256 * ceil(int(4 * dim * 2/3 * multiplier) / 256)
+local function hidden_of(m)
+  if m.ffn_hidden_dim then return m.ffn_hidden_dim end
+  local raw = math.tointeger(math.floor(4 * m.dim * (2 / 3) * m.ffn_dim_multiplier))
+  return 256 * ((raw + 255) // 256)
+end
+
+local function tp_pass(m, sequence)
+  if not sequence then return tp { sequence = false, share_gathers = false, keep_gathered = true } end
+  local plan = { ["norm"] = "sequence_parallel", ["output_head"] = "colwise_rep" }
+  local block = { attention_norm = "sequence_parallel", mlp_norm = "sequence_parallel",
+    ["attention.wq"] = "colwise", ["attention.wk"] = "colwise", ["attention.wv"] = "colwise",
+    ["attention.wo"] = "rowwise", ["mlp.up_proj"] = "colwise", ["mlp.down_proj"] = "rowwise" }
+  if m.activation == "silu" then block["mlp.gate_proj"] = "colwise" end
+  for path, style in pairs(block) do plan["layers.*." .. path] = style end
+  return tp { sequence = true, loss_parallel = false, share_gathers = false, keep_gathered = true, plan = plan }
+end
+
+-- In the order of its builder: stages, TP, AC, FSDP.
+local function passes(job, mesh)
+  local c, m, t = job.distributed, job.model, job.train
+  local list = {}
+  if c.pp > 1 then list[#list + 1] = pp { schedule = c.pp_schedule } end
+  if c.tp > 1 then list[#list + 1] = tp_pass(m, c.pp == 1 and not m.tie_embeddings) end
+  if t.activation_checkpointing ~= "none" then list[#list + 1] = ac { mode = t.activation_checkpointing } end
+  if mesh.dp_shard > 1 then
+    -- Under pp the schedule keeps gathered what it has gathered, until the last backward.
+    list[#list + 1] = fsdp2 { reshard_after_forward = c.pp == 1, reshard_root = c.pp == 1,
+      defer_grad_sync = true }
+  end
+  return list
+end
+
+local stored = { bf16 = "bf16", fp16 = "fp16", fp32 = "fp32" }
+local function plan_of(job, d)
+  local c, m, t, o, s = job.distributed, job.model, job.train, job.optimizer, job.scheduler
+  local mesh = job.mesh
+  local dtype = stored[t.mixed_precision]
+  local config = dialect.copy(m)
+  config.hidden, config.head_dim = hidden_of(m), false
+  config.norm_weights = d.original and c.tp > 1 and 0 or 1
+  local data = mesh.dp_replicate * mesh.dp_shard
+  local constant = s.name == "constant" or s.name == "none"
+  local own = {
+    name = d.config.name,
+    original = d.original and SYSTEM or nil,
+    model = require "models.kempnerforge" (config),
+    cluster = d.config.cluster,
+    batch = { global = t.batch_size * t.grad_accum_steps * data, micro = t.batch_size, seq = t.seq_len },
+    mesh = mesh,
+    parallel = passes(job, mesh),
+    precision = { param = dtype, compute = dtype, reduce = "fp32" },
+    optimizer = adamw { lr = o.lr, beta1 = o.betas[1], beta2 = o.betas[2], eps = o.eps,
+      weight_decay = o.weight_decay, clip_norm = t.grad_clip_norm,
+      warmup_steps = s.name == "none" and 0 or s.warmup_steps,
+      total_steps = constant and 0 or s.decay_steps and s.warmup_steps + s.decay_steps or t.max_steps,
+      min_lr_ratio = s.min_lr_ratio },
+    seed = t.seed, steps = t.max_steps,
+  }
+  return plan(own)
+end
+
+local function refuse_later(d, job)
+  local m, t = job.model, job.train
+  for key in pairs(later) do
+    if d.config[key] ~= nil then
+      d:error("dialect-unsupported", key, ("[%s]: vision and language models are not in this version"):format(key))
+    end
+  end
+  if m.num_experts > 0 then
+    d:error("dialect-unsupported", "model.num_experts",
+      ("num_experts = %d: mixtures of experts are not in this version"):format(m.num_experts))
+  end
+  if t.mixed_precision == "fp8" then
+    d:error("dialect-unsupported", "train.mixed_precision", "fp8: float8 is not in this version")
+  end
+  if m.activation == "relu" then
+    d:error("dialect-unsupported", "model.activation", "relu: Tandem has silu and gelu")
+  end
+  if t.loss_fn ~= "cross_entropy" or t.z_loss_weight ~= 0 then
+    d:error("dialect-unsupported", "train.loss_fn", ("loss_fn = '%s', z_loss_weight = %g: Tandem has cross_entropy "
+      .. "alone"):format(t.loss_fn, t.z_loss_weight))
+  end
+end
+
+local function world_of(d)
+  local world, cluster = d.config.world, d.config.cluster
+  if world == nil and type(cluster) == "table" then
+    world = (cluster.nodes or 1) * (cluster.devices_per_node or 0)
+  end
+  if math.type(world) == "integer" and world >= 1 then return world end
+  d:error(world == nil and "missing-key" or "out-of-range", "world",
+    "world must be the number of devices: world = 8, or a cluster")
+  return nil
+end
+
+return dialect.wrap(function(config)
+  local d = dialect.new(SYSTEM, config)
+  d:known_keys(config, top_keys, "", "JobConfig")
+  local job = { world = world_of(d),
+    distributed = d:section("distributed", distributed_keys, "DistributedConfig"),
+    model = d:section("model", model_keys, "ModelConfig"),
+    train = d:section("train", train_keys, "TrainConfig"),
+    optimizer = d:section("optimizer", optimizer_keys, "OptimizerConfig"),
+    scheduler = d:section("scheduler", scheduler_keys, "SchedulerConfig"),
+    eval = d:section("eval", eval_keys, "EvalConfig"),
+    checkpoint = d:section("checkpoint", checkpoint_keys, "CheckpointConfig") }
+  check_distributed(d, job.distributed)
+  check_model(d, job.model)
+  positive(d, job.train, "train", { "batch_size", "seq_len", "max_steps", "grad_accum_steps", "grad_clip_norm" })
+  check_optimizer(d, job.optimizer, job.scheduler)
+  positive(d, job.checkpoint, "checkpoint", { "interval", "keep_last_n" })
+  d:stop()  -- sizes that make no sense would only be followed by others
+  local shard = check_job(d, job)
+  if d.n_errors == 0 then refuse_later(d, job) end
+  local c = job.distributed
+  local mesh = { pp = c.pp, dp_replicate = c.dp_replicate, dp_shard = shard or 1, tp = c.tp }
+  if shard then check_unimplemented(d, c, job.world, mesh) end
+  job.mesh = mesh
+  d:stop()
+  findings(d, c, mesh)
+  return plan_of(job, d)
+end)

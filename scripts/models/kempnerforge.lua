@@ -1,0 +1,80 @@
+-- The transformer that KempnerForge trains: grouped heads with RoPE, SwiGLU (or a plain MLP where the
+-- activation is GELU), norms before both. `config` has KempnerForge's own keys, and `hidden`.
+local nn = require "tandem.nn"
+
+local function norm(c)
+  local make = c.norm_type == "layernorm" and nn.layernorm or nn.rmsnorm
+  return make(c.dim, { eps = c.norm_eps, init = c.norm_weights == 0 and nn.zeros or nil })
+end
+
+local function swiglu(c, init, out_init)
+  return nn.module {
+    gate_proj = nn.linear(c.dim, c.hidden, { init = init }),
+    up_proj = nn.linear(c.dim, c.hidden, { init = init }),
+    down_proj = nn.linear(c.hidden, c.dim, { init = out_init }),
+    tp_col = { "gate_proj", "up_proj" }, tp_row = "down_proj",
+    forward = function(m, x) return m.down_proj(nn.silu(m.gate_proj(x)) * m.up_proj(x)) end,
+  }
+end
+
+local function plain(c, init, out_init)
+  return nn.module {
+    up_proj = nn.linear(c.dim, c.hidden, { init = init }),
+    down_proj = nn.linear(c.hidden, c.dim, { init = out_init }),
+    tp_col = "up_proj", tp_row = "down_proj",
+    forward = function(m, x) return m.down_proj(nn.gelu(m.up_proj(x))) end,
+  }
+end
+
+local function block(c)
+  local init = nn.normal(0, c.init_std)
+  local out_init = nn.normal(0, c.init_std / math.sqrt(2 * c.n_layers))
+  return nn.block {
+    attention_norm = norm(c),
+    attention = nn.attention { dim = c.dim, heads = c.n_heads, kv_heads = c.n_kv_heads,
+      head_dim = c.head_dim or nil, rope_theta = c.rope_theta, init = init, out_init = out_init,
+      qk_norm = c.qk_norm and { eps = c.norm_eps } or nil },
+    mlp_norm = norm(c),
+    mlp = (c.activation == "silu" and swiglu or plain)(c, init, out_init),
+    tp_col = { "attention.wq", "attention.wk", "attention.wv" }, tp_row = "attention.wo",
+    forward = function(m, x)
+      local h = x + m.attention(m.attention_norm(x))
+      return h + m.mlp(m.mlp_norm(h))
+    end,
+  }
+end
+
+local function build(c)
+  local init = nn.normal(0, c.init_std)
+  local embed = nn.embedding(c.vocab_size, c.dim, { init = init })
+  return nn.module {
+    token_embedding = embed,
+    layers = nn.list(c.n_layers, function() return block(c) end),
+    norm = norm(c),
+    output_head = c.tie_embeddings and nn.linear(c.dim, c.vocab_size, { weight = embed })
+      or nn.linear(c.dim, c.vocab_size, { init = init }),
+    forward = function(m, tokens, labels)
+      local x = m.token_embedding(tokens)
+      for _, layer in ipairs(m.layers) do x = layer(x) end
+      return nn.cross_entropy(m.output_head(m.norm(x)), labels)
+    end,
+  }
+end
+
+-- The smallest of the same structure; what tensor parallelism cuts divides by its ranks.
+local function shrink(c, mesh)
+  local small = {}
+  for key, value in pairs(c) do small[key] = value end
+  local tp = mesh.tp
+  small.n_layers, small.dim = math.min(c.n_layers, 2 * mesh.stages), 13 * mesh.multiple
+  small.vocab_size, small.head_dim = 29, 4
+  small.n_kv_heads = tp
+  small.n_heads = tp * math.min(c.n_heads // c.n_kv_heads, 2)
+  small.hidden = tp * 7
+  small.seq = 5 * tp * mesh.cp
+  return small
+end
+
+return function(config)
+  return { name = "kempnerforge", config = config, build = build, shrink = shrink }
+end

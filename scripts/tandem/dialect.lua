@@ -1,0 +1,129 @@
+-- What dialects share: reading another system's configuration (its names, its defaults), and telling
+-- all that is wrong with it at once, each with the line of the key. Knows no system.
+local _, core = ...
+local dialect = {}
+
+local function words(t)
+  local list = {}
+  for key in pairs(t) do if type(key) == "string" then list[#list + 1] = key end end
+  return list
+end
+
+local function shown(value)
+  if type(value) == "string" then return ("'%s'"):format(value) end
+  return type(value) == "table" and "a table" or tostring(value)
+end
+
+local meta = { __metatable = false }
+meta.__index = meta
+
+-- d.original: the system's own mistakes are to be reproduced, as findings.
+function dialect.new(system, config)
+  local d = setmetatable({ system = system, config = config, place = core.place(true), n_errors = 0 }, meta)
+  if type(config) ~= "table" then
+    core.fail("wrong-type", ("%s needs its configuration as a table, not %s"):format(system, type(config)),
+      nil, d.place)
+  end
+  d.original = config.as == "original"
+  if config.as ~= nil and not d.original then
+    d:error("unknown-word", "as", ("as = %s is not known"):format(shown(config.as)),
+      "as = \"original\" reproduces the system's own mistakes; leave it out to have them mended")
+  end
+  return d
+end
+
+-- The line of "distributed.tp"; nil: of the call.
+function meta:at(path)
+  local parts = {}
+  for part in (path or ""):gmatch "[^.]+" do parts[#parts + 1] = part end
+  return core.key_place(self.place, table.unpack(parts))
+end
+
+function meta:error(rule, path, text, hint)
+  self.n_errors = self.n_errors + 1
+  core.report(rule, text, hint, self:at(path))
+  if self.original then core.stop() end  -- these systems raise at the first mistake
+end
+function meta:warn(rule, path, text, hint) core.warn(rule, text, hint, self:at(path)) end
+function meta:note(rule, path, text, hint) core.note(rule, text, hint, self:at(path)) end
+
+-- What the system accepts and gets wrong: an error; as = "original": a finding, and true.
+function meta:mistake(rule, path, text, hint)
+  if self.original then self:note(rule, path, text, hint) else self:error(rule, path, text, hint) end
+  return self.original
+end
+
+-- Ends the script if anything was wrong so far.
+function meta:stop() core.stop() end
+
+local function check_integer(value)
+  return math.type(value) == "integer" or (math.type(value) == "float" and math.tointeger(value) ~= nil)
+end
+local kinds = {
+  integer = { check_integer, "an integer" },
+  number = { function(v) return type(v) == "number" and v == v end, "a number" },
+  boolean = { function(v) return type(v) == "boolean" end, "true or false" },
+  text = { function(v) return type(v) == "string" end, "a text" },
+  word = { function(v) return type(v) == "string" end, "a text" },
+  list = { function(v) return type(v) == "table" end, "a list" },
+  any = { function() return true end, "a value" },
+}
+
+local function value_of(d, path, key, row, value)
+  local kind = kinds[row[1]]
+  if value == nil then return row[2] end
+  if not kind[1](value) then
+    d:error("wrong-type", path, ("%s must be %s, not %s"):format(path, kind[2], shown(value)))
+    return row[2]
+  end
+  if row[1] == "integer" then return math.tointeger(value) end
+  if row[1] ~= "word" then return value end
+  for _, word in ipairs(row[3]) do if word == value then return value end end
+  d:error("unknown-word", path, ("Unknown %s: %s = '%s'"):format(key, path, value),
+    core.near(value, row[3]) or "options: " .. table.concat(row[3], ", "))
+  return row[2]
+end
+
+-- Is every key of `given` one of `known`? `where` as the system calls it.
+function meta:known_keys(given, known, path, where)
+  for key in pairs(given) do
+    if known[key] == nil then
+      local at = path ~= "" and path .. "." .. tostring(key) or tostring(key)
+      self:error("unknown-key", at, ("Unknown config keys in %s: '%s'"):format(where, tostring(key)),
+        core.near(tostring(key), words(known)) or "valid keys: " .. table.concat(words(known), ", "))
+    end
+  end
+end
+
+-- One section of the configuration with its defaults filled in. keys: name -> { kind, default, words }.
+function meta:section(name, keys, where)
+  local given = self.config[name]
+  if given == nil then given = {} end
+  if type(given) ~= "table" then
+    self:error("wrong-type", name, ("%s must be a table, not %s"):format(name, shown(given)))
+    given = {}
+  end
+  self:known_keys(given, keys, name, where or name)
+  local section = {}
+  for key, row in pairs(keys) do
+    section[key] = value_of(self, name .. "." .. key, key, row, given[key])
+  end
+  return section
+end
+
+-- "2 or 4": the divisors of n up to `most`.
+function dialect.divisors(n, most)
+  local list = {}
+  for k = 1, math.min(n, most or n) do if n % k == 0 then list[#list + 1] = tostring(k) end end
+  return table.concat(list, ", ")
+end
+
+function dialect.copy(t)
+  local own = {}
+  for key, value in pairs(t) do own[key] = value end
+  return own
+end
+
+-- wrap(f): a dialect's own function, which its caller's line can be told of.
+dialect.wrap = core.wrap
+return dialect

@@ -1,0 +1,53 @@
+/* Seed cases: configurations of other systems and what becomes of them. tests/data/seed_cases.csv
+ * has the rows (what the systems themselves do), tests/seed_cases/ID.lua and ID.NAME.lua the
+ * scripts of a row, each with what is expected of it in the comments that it begins with:
+ *
+ *   -- expect: error[RULE] TEXT | TEXT      a diagnostic of that rule, with all of the texts in it
+ *   -- expect: warning[RULE] TEXT           (warning and note likewise)
+ *   -- expect: no warning[RULE]
+ *   -- expect: ok FACT | FACT               it plans, the plan is proven, and these hold of it
+ *   -- set: mesh.tp=4                       as --set
+ *
+ * Every error must be expected, every expectation must be met. Facts are read in cases_fact.c. */
+#ifndef TANDEM_TESTS_CASES_H
+#define TANDEM_TESTS_CASES_H
+
+#include "planner/front/front.h"
+#include "planner/passes/passes.h"
+
+typedef struct CaseRow {
+    const char *id, *system, *config, *expected;
+} CaseRow;
+typedef struct CaseRows {
+    LIST(CaseRow) at;
+} CaseRows;
+/* Fields may be quoted, with "" for a quote. Aborts if the file is not there. */
+CaseRows cases_read(const char *path, Arena *arena);
+
+typedef struct Expectation {
+    enum { EXPECT_error, EXPECT_warning, EXPECT_note, EXPECT_absent, EXPECT_ok } kind;
+    const char *rule;
+    LIST(const char *) parts; /* texts or facts */
+} Expectation;
+typedef struct CaseScript {
+    const char *path;
+    LIST(Expectation) expect;
+    LIST(const char *) set;
+} CaseScript;
+/* What a script says is expected of it; false, with a line on stderr, if it says nothing sensible.
+ */
+bool cases_script(const char *path, Arena *arena, CaseScript *script);
+/* 0 if all is as expected; else prints what is not. */
+int cases_run(const CaseScript *script);
+
+/* ---- cases_fact.c */
+typedef struct CaseResult {
+    const CaseScript *script;
+    const Config *config;
+    const Plan *plan;
+    Arena *arena;
+} CaseResult;
+/* Does it hold? If not, `seen` says what there is instead. */
+bool cases_fact(const CaseResult *result, const char *fact, Str *seen);
+
+#endif

@@ -1,0 +1,260 @@
+/* Facts about a plan that a seed case may expect:
+ *
+ *   mesh dp_shard=3 tp=4      exactly these axes, in this order; `mesh none`: one rank
+ *   ranks 12
+ *   parameters 8030261248     of the whole model
+ *   micro-batches 4
+ *   precision bf16 bf16 fp32  at rest, in use, in reductions
+ *   parallel tp(sequence), ac(full)
+ *   stages 4,3,3              blocks that each pipeline rank computes
+ *   holder NAME 1             the pipeline rank that has this parameter
+ *   local NAME 4096,2,4       its shape in use on one rank
+ *   weights 28                so many parameters are split over tp
+ *   plan-entries 9            patterns of the tp plan that name something in, or of, the first
+ * block count tp all_gather 28    collectives of a step that rank 0 takes part in, before the
+ * update data 0/2 0/2 1/2 1/2      for each rank: which share of the batch it reads, of how many
+ *   equal                     the plan made small computes what one rank does, in fp64 to 1e-10 */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "exec/exec.h"
+#include "kernels/cpu/cpu.h"
+#include "planner/ir/verify.h"
+#include "tests/support/cases.h"
+
+static bool is_mesh(const CaseResult *r, const char *rest, Str *seen)
+{
+    const Mesh *mesh = &r->plan->mesh;
+    for (uint32_t i = 0; i < mesh->n_axes; i++)
+        str_print(seen, "%s%s=%" PRIu32, i > 0 ? " " : "", mesh->axis[i].text, mesh->axis[i].size);
+    if (mesh->n_axes == 0) str_add(seen, "none");
+    return strcmp(str_text(seen), rest) == 0;
+}
+
+static bool is_number(uint64_t n, const char *rest, Str *seen)
+{
+    str_print(seen, "%" PRIu64, n);
+    return strcmp(str_text(seen), rest) == 0;
+}
+
+static bool is_ranks(const CaseResult *r, const char *rest, Str *seen)
+{
+    return is_number(r->plan->mesh.n_ranks, rest, seen);
+}
+
+static bool is_parameters(const CaseResult *r, const char *rest, Str *seen)
+{
+    return is_number(r->plan->graph.info.n_params, rest, seen);
+}
+
+static bool is_microbatches(const CaseResult *r, const char *rest, Str *seen)
+{
+    return is_number(r->plan->step.n_microbatches, rest, seen);
+}
+
+static bool is_precision(const CaseResult *r, const char *rest, Str *seen)
+{
+    str_print(seen, "%s %s %s", dtype_name(r->config->param), dtype_name(r->config->compute),
+              dtype_name(r->config->reduce));
+    return strcmp(str_text(seen), rest) == 0;
+}
+
+static bool is_parallel(const CaseResult *r, const char *rest, Str *seen)
+{
+    str_add(seen, passes_text(r->arena, r->config));
+    return strcmp(str_text(seen), rest) == 0;
+}
+
+static bool is_stages(const CaseResult *r, const char *rest, Str *seen)
+{
+    const Graph *g = &r->plan->graph;
+    uint32_t n_stages = mesh_size(&r->plan->mesh, mesh_axes(&r->plan->mesh, AXIS_pp));
+    uint32_t *n = arena_array(r->arena, n_stages, sizeof *n);
+    bool *counted = arena_array(r->arena, g->info.n_layers + 1, sizeof *counted);
+    for (NodeId id = 1; id <= g->n_forward; id++) {
+        const Node *node = &g->nodes.at[id];
+        if (node->layer == 0 || counted[node->layer]) continue;
+        counted[node->layer] = true;
+        n[node->stage % n_stages]++;
+    }
+    for (uint32_t s = 0; s < n_stages; s++) str_print(seen, "%s%" PRIu32, s > 0 ? "," : "", n[s]);
+    return strcmp(str_text(seen), rest) == 0;
+}
+
+static const Tensor *find_param(const Graph *g, const char *name, size_t n, TensorId *id)
+{
+    for (*id = 1; *id < g->tensors.n; ++*id) {
+        const Tensor *t = &g->tensors.at[*id];
+        if (t->role == ROLE_param && strlen(t->name) == n && strncmp(t->name, name, n) == 0)
+            return t;
+    }
+    return NULL;
+}
+
+/* Which rank along pp has the weight in its memory: read off the programs. */
+static bool is_holder(const CaseResult *r, const char *rest, Str *seen)
+{
+    size_t n = strcspn(rest, " ");
+    TensorId id;
+    if (find_param(&r->plan->graph, rest, n, &id) == NULL) {
+        str_add(seen, "no such parameter");
+        return false;
+    }
+    uint32_t pp = 0;
+    while (pp < r->plan->mesh.n_axes && r->plan->mesh.axis[pp].name != AXIS_pp) pp++;
+    for (Rank rank = 0; rank < r->plan->mesh.n_ranks; rank++) {
+        const Program *p = plan_program(r->plan, rank);
+        bool has = false;
+        for (BufferId b = 1; b < p->buffers.n; b++)
+            has = has ||
+                  (p->buffers.at[b].tensor == id && p->buffers.at[b].category != CATEGORY_gradient);
+        uint32_t stage = pp < r->plan->mesh.n_axes ? mesh_coordinate(&r->plan->mesh, rank, pp) : 0;
+        const char *one = arena_print(r->arena, "%s%" PRIu32, seen->n > 0 ? "," : "", stage);
+        if (has && strstr(str_text(seen), one) == NULL) str_add(seen, one);
+    }
+    return strcmp(str_text(seen), rest + n + (rest[n] == ' ')) == 0;
+}
+
+static uint32_t cuts(const Mesh *mesh, const Tensor *t, int dim)
+{
+    uint32_t parts = 1;
+    for (uint32_t a = 0; a < mesh->n_axes; a++)
+        if (t->use.on[a] == SPLIT(dim)) parts *= mesh->axis[a].size;
+    return parts;
+}
+
+static bool is_local(const CaseResult *r, const char *rest, Str *seen)
+{
+    size_t n = strcspn(rest, " ");
+    TensorId id;
+    const Tensor *t = find_param(&r->plan->graph, rest, n, &id);
+    if (t == NULL) {
+        str_add(seen, "no such parameter");
+        return false;
+    }
+    for (int d = 0; d < t->n_dims; d++) {
+        int64_t parts = (int64_t)cuts(&r->plan->mesh, t, d);
+        str_print(seen, "%s%" PRId64, d > 0 ? "," : "", (t->dim[d] + parts - 1) / parts);
+    }
+    return strcmp(str_text(seen), rest + n + (rest[n] == ' ')) == 0;
+}
+
+static bool is_weights(const CaseResult *r, const char *rest, Str *seen)
+{
+    const Graph *g = &r->plan->graph;
+    uint64_t n = 0;
+    for (TensorId id = 1; id < g->tensors.n; id++) {
+        const Tensor *t = &g->tensors.at[id];
+        bool split = false;
+        for (int d = 0; t->role == ROLE_param && d < t->n_dims; d++)
+            for (uint32_t a = 0; a < r->plan->mesh.n_axes; a++)
+                split =
+                    split || (r->plan->mesh.axis[a].name == AXIS_tp && t->use.on[a] == SPLIT(d));
+        n += split;
+    }
+    return is_number(n, rest, seen);
+}
+
+/* Patterns that reach into a block: "layers.*.mlp.up_proj". */
+static bool is_plan_entries(const CaseResult *r, const char *rest, Str *seen)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < r->config->n_passes; i++)
+        for (uint32_t k = 0; k < r->config->passes[i].tp.plan.n; k++)
+            n += strstr(r->config->passes[i].tp.plan.at[k].path, ".*.") != NULL;
+    return is_number(n, rest, seen);
+}
+
+static bool is_count(const CaseResult *r, const char *rest, Str *seen)
+{
+    char axis[32], op[32], number[32];
+    if (sscanf(rest, "%31s %31s %31s", axis, op, number) != 3) return false;
+    AxisName name = AXIS_pp;
+    while (name < AXIS_NAMES && strcmp(axis_name_text(name), axis) != 0) name++;
+    OpKind kind = op_find(op);
+    if (name == AXIS_NAMES || kind == OP_none) return false;
+    const Program *p = plan_program(r->plan, 0);
+    AxisSet axes = mesh_axes(&r->plan->mesh, name);
+    uint64_t n = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        n += in->op == kind && in->phase != PHASE_update && in->axes != 0 && !(in->axes & ~axes);
+    }
+    return is_number(n, number, seen);
+}
+
+static bool is_data(const CaseResult *r, const char *rest, Str *seen)
+{
+    const Mesh *mesh = &r->plan->mesh;
+    AxisSet data = mesh_axes(mesh, AXIS_dp_replicate) | mesh_axes(mesh, AXIS_dp_shard);
+    for (Rank rank = 0; rank < mesh->n_ranks; rank++)
+        str_print(seen, "%s%" PRIu32 "/%" PRIu32, rank > 0 ? " " : "", mesh_part(mesh, rank, data),
+                  mesh_size(mesh, data));
+    return strcmp(str_text(seen), rest) == 0;
+}
+
+static Plan *small_plan(const CaseResult *r, const Plan *parent, Diag *d)
+{
+    FrontOptions front = {.set = r->script->set.at, .n_set = r->script->set.n, .shrink = true};
+    Config *config = arena_alloc(r->arena, sizeof *config);
+    Graph graph;
+    memset(&graph, 0, sizeof graph);
+    if (!front_load(r->script->path, &front, r->arena, config, &graph, d)) return NULL;
+    if (parent != NULL) { /* one rank: the same micro-steps, and no pass */
+        config->micro_batch = parent->step.micro_batch;
+        for (uint32_t i = 0; i < AXIS_NAMES; i++) config->axis_size[i] = 1;
+        config->n_passes = 0;
+    }
+    LowerOptions lower = {dtype_map_all(DT_f64), kernel_cpu_workspace, {0, 0}};
+    return passes_compile(config, &graph, &lower, NULL, r->arena, d);
+}
+
+/* As `tandem run --verify` does. */
+static bool is_equal(const CaseResult *r, const char *rest, Str *seen)
+{
+    (void)rest;
+    Diag d = diag_in(r->arena);
+    const Plan *plan = small_plan(r, NULL, &d);
+    const Plan *one = plan != NULL ? small_plan(r, plan, &d) : NULL;
+    VerifyResult result;
+    memset(&result, 0, sizeof result);
+    bool equal = false;
+    if (one != NULL && verify_plan(plan, VERIFY_all, false, &d)) {
+        const DataSource *data =
+            data_synthetic(plan->step.seed, plan->graph.info.vocab, 0.125, r->arena);
+        BackendOptions options = {.timeout_s = 60, .poison = true};
+        equal = exec_verify(plan, one, data, &options, 1e-10, r->arena, &result, &d);
+    }
+    diag_print(&d, seen);
+    return equal && plan->mesh.n_ranks > 1;
+}
+
+bool cases_fact(const CaseResult *result, const char *fact, Str *seen)
+{
+    static const struct {
+        const char *word;
+        bool (*holds)(const CaseResult *, const char *rest, Str *seen);
+    } facts[] = {{"mesh", is_mesh},
+                 {"ranks", is_ranks},
+                 {"parameters", is_parameters},
+                 {"micro-batches", is_microbatches},
+                 {"precision", is_precision},
+                 {"parallel", is_parallel},
+                 {"stages", is_stages},
+                 {"holder", is_holder},
+                 {"local", is_local},
+                 {"weights", is_weights},
+                 {"plan-entries", is_plan_entries},
+                 {"count", is_count},
+                 {"data", is_data},
+                 {"equal", is_equal}};
+    size_t n = strcspn(fact, " ");
+    for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++)
+        if (strlen(facts[i].word) == n && strncmp(facts[i].word, fact, n) == 0)
+            return facts[i].holds(result, fact + n + (fact[n] == ' '), seen);
+    str_add(seen, "there is no such fact");
+    return false;
+}
