@@ -168,6 +168,20 @@ static const char *ac_name(AcMode mode)
     return "";
 }
 
+static void add_fsdp2(const Fsdp2Options *o, Str *out)
+{
+    str_add(out, "fsdp2(");
+    switch (o->reshard_after_forward) {
+    case RESHARD_true:
+        str_add(out, o->keep_gathered ? "keep for the step" : "reshard");
+        if (!o->reshard_last && !o->keep_gathered) str_add(out, " but the last");
+        break;
+    case RESHARD_false: str_add(out, o->keep_gathered ? "keep for the step" : "keep"); break;
+    case RESHARD_to: str_print(out, "reshard to %" PRIu32, o->reshard_to); break;
+    }
+    str_add(out, ")");
+}
+
 static void add_pass(const PassConfig *pass, Str *out)
 {
     switch (pass->name) {
@@ -191,15 +205,7 @@ static void add_pass(const PassConfig *pass, Str *out)
         if (pass->ac_every > 1) str_print(out, ", every %" PRIu32, pass->ac_every);
         str_add(out, ")");
         break;
-    case PASS_fsdp2:
-        switch (pass->fsdp2.reshard_after_forward) {
-        case RESHARD_true: str_add(out, "fsdp2(reshard)"); break;
-        case RESHARD_false: str_add(out, "fsdp2(keep)"); break;
-        case RESHARD_to:
-            str_print(out, "fsdp2(reshard to %" PRIu32 ")", pass->fsdp2.reshard_to);
-            break;
-        }
-        break;
+    case PASS_fsdp2: add_fsdp2(&pass->fsdp2, out); break;
     case PASS_ddp: str_print(out, "ddp(buckets of %g MiB)", pass->ddp.bucket_mib); break;
     case PASS_zero: {
         static const char *const names[] = {

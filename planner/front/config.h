@@ -61,6 +61,10 @@ typedef struct Fsdp2Options {
     ReshardKind reshard_after_forward; /* default true */
     uint32_t reshard_to;               /* RESHARD_to: ranks */
     bool reshard_root; /* default false: the root unit stays gathered through forward */
+    bool reshard_last; /* default true; false: the last block stays gathered, too */
+    /* default false; true: gathered once a step, reduced once, whatever lies between (torch's
+     * UNSHARD and REDUCE_GRAD around all micro-batches of a stage) */
+    bool keep_gathered;
     uint32_t prefetch; /* units gathered ahead; default 1 */
     Patterns units;    /* the modules that are units; none: blocks, and those that ask for it */
     bool

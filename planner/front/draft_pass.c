@@ -29,7 +29,7 @@ static void new_pass(Draft *draft, const char *path, Loc loc, const char *word)
             .pp = {.schedule = SCHEDULE_1f1b, .chunks = 1},
             .tp = {.loss_parallel = true, .share_gathers = true},
             .ac = AC_full,
-            .fsdp2 = {.reshard_after_forward = RESHARD_true, .prefetch = 1},
+            .fsdp2 = {.reshard_after_forward = RESHARD_true, .reshard_last = true, .prefetch = 1},
             .ddp = {.bucket_mib = 25},
             .zero = {.strategy = ZERO_optim_grads_params, .prefetch = 1, .bucket_mib = 25},
         };

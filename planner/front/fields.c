@@ -133,6 +133,8 @@ static const Field pass_fields[] = {
     {"fsdp2.units", FIELD_table, 0, 0, 0, NULL},
     {"fsdp2.reshard_after_forward", FIELD_reshard, IN_PASS(fsdp2), 1, MOST_RANKS, NULL},
     {"fsdp2.reshard_root", FIELD_bool, IN_PASS(fsdp2.reshard_root), 0, 0, NULL},
+    {"fsdp2.reshard_last", FIELD_bool, IN_PASS(fsdp2.reshard_last), 0, 0, NULL},
+    {"fsdp2.keep_gathered", FIELD_bool, IN_PASS(fsdp2.keep_gathered), 0, 0, NULL},
     {"fsdp2.prefetch", FIELD_u32, IN_PASS(fsdp2.prefetch), 0, 64, NULL},
     {"fsdp2.defer_grad_sync", FIELD_bool, IN_PASS(fsdp2.defer_grad_sync), 0, 0, NULL},
     {"zero.strategy", FIELD_word, IN_PASS(zero.strategy), 0, 0, strategies},

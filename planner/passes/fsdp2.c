@@ -69,9 +69,32 @@ bool units_by_block(Job *job, const PassConfig *pass)
     return true;
 }
 
+/* What stays gathered for the whole step cannot also be given back within it. */
+static bool check_kept(Job *job, const PassConfig *pass)
+{
+    const Fsdp2Options *o = &pass->fsdp2;
+    bool in_parts = o->reshard_after_forward == RESHARD_to;
+    if (!o->keep_gathered || (!in_parts && !o->reshard_root)) return true;
+    const char *other = in_parts
+                            ? arena_print(job->scratch, "reshard_after_forward = %u", o->reshard_to)
+                            : "reshard_root = true";
+    diag_error(job->diag, FAULT_input, "fsdp2-keep", pass->loc,
+               "keep_gathered = true leaves every unit gathered until its last micro-batch, but %s "
+               "gives it back after each forward",
+               other);
+    diag_hint(job->diag, "leave out %s, or keep_gathered",
+              in_parts ? "reshard_after_forward" : "reshard_root");
+    return false;
+}
+
 bool pass_fsdp2(Job *job)
 {
     const PassConfig *pass = pass_config(job, PASS_fsdp2);
+    if (!check_kept(job, pass)) return false;
     job->sharding = pass->fsdp2;
+    if (pass->fsdp2.keep_gathered) {
+        job->resident = job->sharding.defer_grad_sync = true;
+        job->sharding.reshard_after_forward = RESHARD_false;
+    }
     return units_by_block(job, pass);
 }

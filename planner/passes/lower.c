@@ -168,6 +168,7 @@ static void allocate(Lower *l)
     l->units = arena_array(l->scratch, n_units, sizeof *l->units);
     l->last_forward = arena_array(l->scratch, n_units, sizeof *l->last_forward);
     l->last_backward = arena_array(l->scratch, n_units, sizeof *l->last_backward);
+    l->is_last = arena_array(l->scratch, n_units, sizeof *l->is_last);
 }
 
 static void lower_program(Lower *l)

@@ -96,6 +96,7 @@ typedef struct Lower {
     bool *keep;        /* [tensor]: kept from forward to backward */
     UnitState *units;  /* [unit] */
     NodeId *last_forward, *last_backward; /* [unit] nodes that read its weights */
+    bool *is_last;                        /* [unit]: of the blocks of its stage */
     LIST(Use) uses;
     uint32_t next_use;
     LIST(Pending) pending;

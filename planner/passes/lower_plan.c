@@ -110,6 +110,29 @@ static uint32_t stage_of(const Lower *l, UnitId u)
     return l->job->stage_of_param[l->g->units.at[u].params.at[0]];
 }
 
+static bool is_block(const Lower *l, UnitId u)
+{
+    if (!u) return false;
+    const Tensor *first = &l->g->tensors.at[l->g->units.at[u].params.at[0]];
+    return l->g->modules.at[unit_module(l->job, first->module)].layer > 0;
+}
+
+/* The block whose backward follows its forward: FSDP may as well leave it gathered. */
+static void find_last_blocks(Lower *l)
+{
+    UnitId *last = arena_array(l->scratch, l->job->schedule->n_stages, sizeof *last);
+    for (UnitId u = 1; u < l->g->units.n; u++) {
+        if (!lower_unit_is_mine(l, u) || unit_is_root(l->job, u)) continue;
+        UnitId *of_stage = &last[stage_of(l, u)];
+        bool later = l->last_forward[u] > l->last_forward[*of_stage];
+        bool more = is_block(l, u) && !is_block(l, *of_stage);
+        if (!*of_stage || more || (later && is_block(l, u) == is_block(l, *of_stage)))
+            *of_stage = u;
+    }
+    for (uint32_t stage = 0; stage < l->job->schedule->n_stages; stage++)
+        l->is_last[last[stage]] = last[stage] != 0;
+}
+
 /* The units that one action needs and that are not resident; what it ends is no longer resident. */
 static void plan_action(Lower *l, const Action *a, bool *resident)
 {
@@ -140,6 +163,7 @@ void lower_plan_uses(Lower *l)
     const Actions *actions = &l->job->schedule->of[l->rank];
     bool *resident = arena_array(l->scratch, l->g->units.n, sizeof *resident);
     find_last_readers(l);
+    find_last_blocks(l);
     for (uint32_t i = 0; i < actions->n; i++)
         if (actions->at[i].kind != ACTION_W) plan_action(l, &actions->at[i], resident);
 }

@@ -24,6 +24,7 @@ bool lower_stays_gathered(const Lower *l, UnitId u)
 {
     if (!l->g->units.at[u].shard || l->job->sharding.reshard_after_forward == RESHARD_false)
         return true;
+    if (l->is_last[u] && !l->job->sharding.reshard_last) return true;
     return unit_is_root(l->job, u) && !l->job->sharding.reshard_root;
 }
 

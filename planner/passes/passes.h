@@ -23,7 +23,7 @@ typedef struct Job {
     struct Schedule *schedule; /* set by pp: who does what, in order; one rank without pp */
     uint32_t *stage_of_param;  /* [tensor], set by pp */
     Fsdp2Options sharding;     /* set by fsdp2 or zero: how sharded units live */
-    bool resident;             /* set by zero: weights are gathered once a step and stay */
+    bool resident;             /* weights are gathered once a step and stay */
     bool share_gathers, keep_gathered;
     const bool *is_unit; /* [module], set by fsdp2: has a flat unit of its own; NULL without it */
     AxisSet data_axes;   /* dp_replicate | dp_shard: ranks with different samples */

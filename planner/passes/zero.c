@@ -17,6 +17,7 @@ bool pass_zero(Job *job)
     job->resident = !shards_params;
     job->sharding =
         (Fsdp2Options){.reshard_after_forward = shards_params ? RESHARD_true : RESHARD_false,
+                       .reshard_last = true,
                        .prefetch = o->prefetch,
                        .defer_grad_sync = o->strategy == ZERO_optim};
     return units_by_block(job, pass);

@@ -45,6 +45,17 @@ static void draw_pipeline(Draw *d, Tiny *t)
     t->gpt2 = false; /* a tied head cannot be cut into stages */
 }
 
+/* Drawn last: what was drawn before stays what it was. */
+static void draw_fsdp2(Draw *d, Tiny *t)
+{
+    t->fsdp2.reshard_last = draw(d, 2);
+    t->fsdp2.keep_gathered = draw(d, 5) == 0;
+    if (t->fsdp2.keep_gathered) {
+        t->fsdp2.reshard_root = false;
+        t->fsdp2.reshard_after_forward = RESHARD_true;
+    }
+}
+
 static Tiny draw_plan(uint64_t seed, uint64_t index)
 {
     static const uint32_t sizes[] = {1, 1, 2, 2, 3, 4};
@@ -81,6 +92,7 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
     t.sgd = draw(&d, 3) == 0;
     t.clip = (double[]){0, 0.02, 1}[draw(&d, 3)];
     if (t.pp > 1) draw_pipeline(&d, &t);
+    draw_fsdp2(&d, &t);
     return t;
 }
 
@@ -148,6 +160,11 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
     return t;
 }
 
+static void print_fsdp2(const Fsdp2Options *o)
+{
+    print_error("  fsdp2 last %d keep %d\n", o->reshard_last, o->keep_gathered);
+}
+
 static void print_plan(const Tiny *t)
 {
     print_error("%s variant %d layers %u micro %lld x %u, pp %u (schedule %d x %u) dp_replicate %u "
@@ -164,6 +181,7 @@ static void print_plan(const Tiny *t)
                 t->fsdp2.reshard_to, t->fsdp2.reshard_root, t->fsdp2.prefetch,
                 t->fsdp2.defer_grad_sync, t->compile ? 1 + (int)t->compile_per : 0, t->sgd,
                 (long long)t->dim, (long long)t->hidden, (long long)t->vocab, (long long)t->repeat);
+    print_fsdp2(&t->fsdp2);
 }
 
 static void every_plan_computes_the_same(void **state)

@@ -72,6 +72,13 @@ static void each_option(const Visit *v)
         t.compile_per = bits & 4 ? COMPILE_model : COMPILE_block;
         v->visit(v->self, &t);
     }
+    for (uint32_t k = 0; k < 4; k++) {
+        Tiny t = sizes(k & 1);
+        t.dp_shard = 2, t.layers = 3, t.microbatches = 2, t.tp = 1 + k / 2;
+        t.fsdp2.reshard_last = k % 2;
+        t.fsdp2.keep_gathered = k % 2;
+        v->visit(v->self, &t);
+    }
     for (uint32_t tp = 1; tp <= 2; tp++) {
         Tiny t = sizes(false);
         t.dp_shard = 4, t.layers = 3, t.microbatches = 2, t.tp = tp;
@@ -159,14 +166,15 @@ const char *corpus_name(const Tiny *t, Arena *arena)
         arena,
         "%s layers %u micro-batches %u dp_replicate %u dp_shard %u tp %u%s%s%s%s ac %s reshard "
         "%s%s "
-        "prefetch %u%s%s%s%s%s%s variant %d",
+        "prefetch %u%s%s%s%s%s%s%s%s variant %d",
         t->gpt2 ? "gpt2" : "llama", t->layers, t->microbatches, t->dp_replicate, t->dp_shard, t->tp,
         t->tp_options.sequence ? " sequence" : "", t->tp_options.loss_parallel ? "" : " whole-loss",
         t->tp_options.keep_gathered ? " keep-gathered" : "",
         t->tp_options.share_gathers ? "" : " unshared", ac[t->ac],
         reshard[t->fsdp2.reshard_after_forward], t->fsdp2.reshard_root ? " reshard-root" : "",
-        t->fsdp2.prefetch, t->fsdp2.defer_grad_sync ? " defer" : "", t->sgd ? " sgd" : "",
-        t->use_zero ? " zero " : "", t->use_zero ? zero[t->zero] : "",
+        t->fsdp2.prefetch, t->fsdp2.defer_grad_sync ? " defer" : "",
+        t->fsdp2.reshard_last ? "" : " keep-last", t->fsdp2.keep_gathered ? " keep" : "",
+        t->sgd ? " sgd" : "", t->use_zero ? " zero " : "", t->use_zero ? zero[t->zero] : "",
         t->pp > 1 ? arena_print(arena, " pp %u ", t->pp) : "",
         t->pp > 1 ? schedule[t->pp_options.schedule] : "", (int)t->variant);
 }

@@ -17,27 +17,28 @@ typedef struct Build {
 
 Tiny tiny_default(void)
 {
-    return (Tiny){.layers = 2,
-                  .dim = 12,
-                  .groups = 4,
-                  .repeat = 1,
-                  .head_dim = 4,
-                  .hidden = 16,
-                  .vocab = 29,
-                  .seq = 8,
-                  .micro = 1,
-                  .microbatches = 1,
-                  .dp_shard = 1,
-                  .dp_replicate = 1,
-                  .tp = 1,
-                  .pp = 1,
-                  .pp_options = {.schedule = SCHEDULE_1f1b, .chunks = 1},
-                  .tp_options = {.sequence = true, .loss_parallel = true, .share_gathers = true},
-                  .fsdp2 = {.reshard_after_forward = RESHARD_true, .prefetch = 1},
-                  .compute = DT_f32,
-                  .param = DT_f32,
-                  .reduce = DT_f32,
-                  .clip = 1.0};
+    return (Tiny){
+        .layers = 2,
+        .dim = 12,
+        .groups = 4,
+        .repeat = 1,
+        .head_dim = 4,
+        .hidden = 16,
+        .vocab = 29,
+        .seq = 8,
+        .micro = 1,
+        .microbatches = 1,
+        .dp_shard = 1,
+        .dp_replicate = 1,
+        .tp = 1,
+        .pp = 1,
+        .pp_options = {.schedule = SCHEDULE_1f1b, .chunks = 1},
+        .tp_options = {.sequence = true, .loss_parallel = true, .share_gathers = true},
+        .fsdp2 = {.reshard_after_forward = RESHARD_true, .reshard_last = true, .prefetch = 1},
+        .compute = DT_f32,
+        .param = DT_f32,
+        .reduce = DT_f32,
+        .clip = 1.0};
 }
 
 Tiny tiny_one_rank(const Tiny *t)

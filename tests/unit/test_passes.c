@@ -92,6 +92,76 @@ static void fsdp2_counts(void **state)
             }
 }
 
+/* FSDP2's choices of what stays gathered, all with L blocks and m micro-batches. */
+static void what_stays_gathered(void **state)
+{
+    (void)state;
+    for (uint32_t m = 1; m <= 4; m += 3)
+        for (int ac = AC_none; ac <= AC_full; ac++)
+            for (uint32_t L = 1; L <= 4; L++) {
+                Tiny t = tiny_default();
+                t.dp_shard = 4, t.layers = L, t.microbatches = m, t.ac = (AcMode)ac;
+                t.fsdp2.reshard_root = true;
+                assert_int_equal(count(compile(&t), OP_all_gather, AXIS_dp_shard).n,
+                                 m * 2 * (L + 1));
+                t.fsdp2.reshard_last = false;
+                assert_int_equal(count(compile(&t), OP_all_gather, AXIS_dp_shard).n,
+                                 m * (2 * L + 1));
+                t.fsdp2.reshard_root = false;
+                assert_int_equal(count(compile(&t), OP_all_gather, AXIS_dp_shard).n, m * 2 * L);
+                t.fsdp2.reshard_after_forward = RESHARD_false;
+                assert_int_equal(count(compile(&t), OP_all_gather, AXIS_dp_shard).n, m * (L + 1));
+            }
+}
+
+/* Bytes of flat gathered weights and of whole unsharded gradients at their highest. */
+static uint64_t peak_of(const Plan *plan, Category category)
+{
+    const Program *p = &plan->programs.at[0];
+    uint64_t peak = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        uint64_t now = 0;
+        for (BufferId b = 1; b < p->buffers.n; b++) {
+            const Buffer *at = &p->buffers.at[b];
+            bool live = !at->persistent && !at->parent && at->first <= pc && at->last >= pc;
+            if (live && at->category == category) now += at->bytes;
+        }
+        if (now > peak) peak = now;
+    }
+    return peak;
+}
+
+/* One gather and one reduction a unit and step, whatever the micro-batches; all of the weights and
+ * of their gradients lie there whole for it. In a pipeline each rank does so with its stage. */
+static void kept_for_the_step(void **state)
+{
+    (void)state;
+    for (uint32_t pp = 1; pp <= 2; pp++)
+        for (uint32_t m = 2; m <= 6; m += 4) {
+            const uint32_t L = 4;
+            Tiny t = tiny_default();
+            t.dp_shard = 4, t.layers = L, t.microbatches = m, t.pp = pp;
+            t.fsdp2.keep_gathered = true;
+            const Plan *plan = compile(&t);
+            uint32_t n = L / pp + 1; /* blocks of the stage, and its root unit */
+            assert_int_equal(count(plan, OP_all_gather, AXIS_dp_shard).n, n);
+            assert_int_equal(count(plan, OP_reduce_scatter, AXIS_dp_shard).n, n);
+            uint64_t elements = 0;
+            for (UnitId u = 1; u < plan->graph.units.n; u++) {
+                TensorId first = plan->graph.units.at[u].params.at[0];
+                const char *name = plan->graph.tensors.at[first].name;
+                bool here = pp == 1 || strncmp(name, "layers.0", 8) == 0 ||
+                            strncmp(name, "layers.1", 8) == 0 || strncmp(name, "embed", 5) == 0;
+                if (here) elements += plan->graph.units.at[u].padded;
+            }
+            assert_int_equal(peak_of(plan, CATEGORY_gathered), 4 * elements);
+            assert_int_equal(peak_of(plan, CATEGORY_gradient), 4 * elements);
+            t.fsdp2.keep_gathered = false;
+            uint64_t with_reshard = peak_of(compile(&t), CATEGORY_gathered);
+            assert_true(pp == 2 ? with_reshard <= 4 * elements : with_reshard < 4 * elements);
+        }
+}
+
 /* reshard_after_forward = 2 of 4: the backward gathers go over 2 ranks only. */
 static void reshard_to_a_part(void **state)
 {
@@ -366,6 +436,8 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {TEST(fsdp2_counts),
+                                       TEST(what_stays_gathered),
+                                       TEST(kept_for_the_step),
                                        TEST(reshard_to_a_part),
                                        TEST(zero_counts),
                                        TEST(ddp_counts),
