@@ -185,17 +185,12 @@ static void add_fsdp2(const Fsdp2Options *o, Str *out)
 static void add_pass(const PassConfig *pass, Str *out)
 {
     switch (pass->name) {
-    case PASS_pp: {
-        static const char *const names[] = {
-#define X(name) #name,
-            SCHEDULES(X)
-#undef X
-        };
-        str_print(out, "pp(%s", names[pass->pp.schedule]);
+    case PASS_pp:
+        str_print(out, "pp(%s", schedule_traits(pass->pp.schedule).name);
         if (pass->pp.chunks > 1) str_print(out, ", %u chunks", pass->pp.chunks);
+        if (pass->pp.cap) str_print(out, ", at most %u in flight", pass->pp.cap);
         str_add(out, ")");
         break;
-    }
     case PASS_tp:
         str_add(out, pass->tp.sequence ? "tp(sequence)" : "tp");
         if (pass->tp.plan.n > 0) str_print(out, " by %" PRIu32 " patterns", pass->tp.plan.n);

@@ -255,6 +255,15 @@ static void check_optimizer(Draft *draft)
                    (long long)o->warmup_steps, (long long)o->total_steps);
 }
 
+/* Stages a rank that nobody has named. */
+static void fill_chunks(Config *c)
+{
+    for (uint32_t i = 0; i < c->n_passes; i++) {
+        PpOptions *pp = &c->passes[i].pp;
+        if (!pp->chunks) pp->chunks = schedule_traits(pp->schedule).least_chunks;
+    }
+}
+
 /* What only this machine knows. */
 static void fill_local(Config *c)
 {
@@ -277,6 +286,7 @@ bool draft_finish(Draft *draft)
     check_missing(draft);
     check_passes(draft);
     check_optimizer(draft);
+    fill_chunks(c);
     bool knows_mesh = !draft->unsure && check_mesh(draft);
     if (knows_mesh) check_batch(draft);
     if (knows_mesh) fill_local(c);
@@ -332,6 +342,7 @@ void draft_shrink(Draft *draft)
         n_micro = 2 * (int64_t)c->axis_size[AXIS_pp];
         pp->n_split = 0;
         if (pp->chunks > 2) pp->chunks = 2;
+        pp->cap = 0; /* it was for other numbers */
     }
     c->global_batch = c->micro_batch * data * n_micro;
     int64_t seq = 5 * (int64_t)c->axis_size[AXIS_tp] * c->axis_size[AXIS_cp];

@@ -16,18 +16,67 @@ typedef enum PassName {
         PASS_NAME_COUNT
 } PassName;
 
-#define SCHEDULES(X) X(gpipe) X(1f1b) X(interleaved_1f1b) X(zb_h1)
+/* Name, least and most stages ("chunks") a rank, and how stages are placed: loop: rank r has r,
+ * r + p, ...; v: rank r has r and 2p - 1 - r. */
+#define SCHEDULES(X)                                                                               \
+    X(gpipe, 1, 1, loop)                                                                           \
+    X(1f1b, 1, 1, loop)                                                                            \
+    X(interleaved_1f1b, 2, 64, loop)                                                               \
+    X(zb_h1, 1, 1, loop)                                                                           \
+    X(zb_v, 2, 2, v)                                                                               \
+    X(dualpipe_v, 2, 2, v)                                                                         \
+    X(greedy_v, 2, 2, v)
 typedef enum ScheduleKind {
-#define X(name) SCHEDULE_##name,
+#define X(name, least, most, placement) SCHEDULE_##name,
     SCHEDULES(X)
 #undef X
         SCHEDULE_COUNT
 } ScheduleKind;
 
+typedef enum Placement { PLACEMENT_loop, PLACEMENT_v } Placement;
+typedef struct ScheduleTraits {
+    const char *name;
+    uint32_t least_chunks, most_chunks;
+    Placement placement;
+} ScheduleTraits;
+static inline ScheduleTraits schedule_traits(ScheduleKind kind)
+{
+    static const ScheduleTraits table[] = {
+#define X(name, least, most, placement) {#name, least, most, PLACEMENT_##placement},
+        SCHEDULES(X)
+#undef X
+    };
+    return table[kind];
+}
+
+/* F: forward. B: the whole backward. I: the backward's input gradients only, W: its weight
+ * gradients. */
+#define ACTIONS(X) X(F) X(B) X(I) X(W)
+typedef enum ActionKind {
+#define X(name) ACTION_##name,
+    ACTIONS(X)
+#undef X
+        ACTION_COUNT
+} ActionKind;
+typedef struct Action {
+    ActionKind kind;
+    uint32_t stage, microbatch; /* the stage's global number */
+} Action;
+typedef LIST(Action) Actions;
+
+/* A schedule of the user's own: what each pipeline rank does, and where it says so. */
+typedef struct OwnRank {
+    Loc loc;
+    Actions actions;
+} OwnRank;
+typedef LIST(OwnRank) OwnSchedule;
+
 enum { MAX_STAGES = 256 };
 typedef struct PpOptions {
     ScheduleKind schedule; /* default 1f1b */
-    uint32_t chunks;       /* stages a rank; default 1, interleaved_1f1b at least 2 */
+    uint32_t chunks;       /* stages a rank; default: the schedule's least */
+    uint32_t cap;          /* most activations of stages in flight on a rank; 0: no bound (greedy_v:
+                              2 x pp) */
     uint32_t n_split;      /* blocks a stage, if named: uneven splits; 0: even */
     uint32_t split[MAX_STAGES];
 } PpOptions;

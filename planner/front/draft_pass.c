@@ -26,7 +26,7 @@ static void new_pass(Draft *draft, const char *path, Loc loc, const char *word)
         c->passes[c->n_passes++] = (PassConfig){
             .name = (PassName)found,
             .loc = loc,
-            .pp = {.schedule = SCHEDULE_1f1b, .chunks = 1},
+            .pp = {.schedule = SCHEDULE_1f1b},
             .tp = {.loss_parallel = true, .share_gathers = true},
             .ac = AC_full,
             .fsdp2 = {.reshard_after_forward = RESHARD_true, .reshard_last = true, .prefetch = 1},

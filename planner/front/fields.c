@@ -101,7 +101,7 @@ static const Field plan_fields[] = {
 enum { N_PLAN_FIELDS = sizeof plan_fields / sizeof *plan_fields };
 
 static const char *const schedules[] = {
-#define X(name) #name,
+#define X(name, least, most, placement) #name,
     SCHEDULES(X)
 #undef X
         NULL};
@@ -121,6 +121,7 @@ static const char *const compile_pers[] = {
 static const Field pass_fields[] = {
     {"pp.schedule", FIELD_word, IN_PASS(pp.schedule), 0, 0, schedules},
     {"pp.chunks", FIELD_u32, IN_PASS(pp.chunks), 1, 64, NULL},
+    {"pp.cap", FIELD_u32, IN_PASS(pp.cap), 1, 1 << 20, NULL},
     {"pp.split", FIELD_table, 0, 0, 0, NULL},
     {"tp.sequence", FIELD_bool, IN_PASS(tp.sequence), 0, 0, NULL},
     {"tp.loss_parallel", FIELD_bool, IN_PASS(tp.loss_parallel), 0, 0, NULL},

@@ -79,16 +79,15 @@ static void end_forward(Lower *l, uint32_t stage)
     }
 }
 
-static void lower_forward(Lower *l, uint32_t stage)
+static void lower_forward(Lower *l, uint32_t stage, uint32_t end)
 {
     l->phase = PHASE_forward;
-    lower_receive_forward(l, stage);
     for (NodeId id = 1; id <= l->g->n_forward; id++) {
         if (l->g->nodes.at[id].stage != stage) continue;
         lower_forward_node(l, id);
         lower_after_node(l, id);
     }
-    lower_send_forward(l, stage);
+    lower_transfers(l, end);
     end_forward(l, stage);
     if (stage + 1 == l->job->schedule->n_stages) l->n_forwards++;
 }
@@ -106,7 +105,6 @@ static bool is_weight_gradient(const Lower *l, const Node *n)
 static void lower_backward(Lower *l, uint32_t stage, ActionKind kind)
 {
     l->phase = PHASE_backward;
-    if (kind != ACTION_W) lower_receive_backward(l, stage);
     for (NodeId id = l->g->n_forward + 1; id < l->g->nodes.n; id++) {
         const Node *n = &l->g->nodes.at[id];
         if (n->stage != stage) continue;
@@ -117,32 +115,42 @@ static void lower_backward(Lower *l, uint32_t stage, ActionKind kind)
             lower_backward_node(l, id);
         if (kind != ACTION_W) lower_after_node(l, id);
     }
-    if (kind != ACTION_W) lower_send_backward(l, stage);
 }
 
-/* Several micro-batches may be in flight: each has its own versions and gradient sums. */
-static void select_microbatch(Lower *l, uint32_t microbatch)
+void lower_select(Lower *l, uint32_t microbatch)
 {
     l->microbatch = microbatch;
     l->versions_of = l->versions_by_microbatch[microbatch];
     l->grads = l->grads_by_microbatch[microbatch];
 }
 
+static uint32_t end_of(const Schedule *s, const Action *a)
+{
+    uint32_t at = a->stage * s->n_microbatches + a->microbatch;
+    return a->kind == ACTION_F ? s->forward_end[at] : s->backward_end[at];
+}
+
 static void lower_actions(Lower *l)
 {
-    const Actions *actions = &l->job->schedule->of[l->rank];
+    const Schedule *s = l->job->schedule;
+    const Actions *actions = &s->of[l->rank];
     uint32_t in_flight = 0;
+    lower_plan_transfers(l);
     for (uint32_t i = 0; i < actions->n; i++) {
         const Action *a = &actions->at[i];
-        select_microbatch(l, a->microbatch);
+        uint32_t end = end_of(s, a);
+        lower_select(l, a->microbatch);
         if (in_flight == 0 && a->kind == ACTION_F) l->shares.n = 0;
+        if (a->kind != ACTION_W) lower_transfers(l, end - (a->kind == ACTION_B ? 2 : 1));
         if (a->kind == ACTION_F)
-            lower_forward(l, a->stage);
+            lower_forward(l, a->stage, end);
         else
             lower_backward(l, a->stage, a->kind);
+        if (a->kind != ACTION_W) lower_transfers(l, end);
         in_flight += a->kind == ACTION_F;
         in_flight -= a->kind == ACTION_B || a->kind == ACTION_W;
     }
+    lower_transfers(l, UINT32_MAX);
     lower_flush_pending(l, 0);
 }
 
@@ -175,7 +183,7 @@ static void lower_program(Lower *l)
 {
     Shape scalar = {.n_dims = 0};
     allocate(l);
-    select_microbatch(l, 0);
+    lower_select(l, 0);
     l->loss = lower_buffer(l, &scalar, DT_f64, CATEGORY_state);
     l->p->buffers.at[l->loss].persistent = true;
     l->p->buffers.at[l->loss].tensor = l->g->loss;

@@ -66,6 +66,12 @@ typedef struct Share {
     TensorId tensor;
 } Share;
 
+/* Between stage and stage + 1: an activation's way on, or its gradient's way back. */
+typedef struct Transfer {
+    uint32_t when, stage, microbatch;
+    bool backward, is_send;
+} Transfer;
+
 typedef struct Pending {
     UnitId unit;
     BufferId part;
@@ -89,6 +95,8 @@ typedef struct Lower {
     AxisSet pipe;              /* the pp axes */
     LIST(TensorId) * crossing; /* [stage]: what goes from it to the next */
     uint32_t first_p2p_match, most_crossing, scalar_match;
+    LIST(Transfer) transfers; /* of this rank, in order */
+    uint32_t next_transfer, transfer_launch;
     uint32_t n_forwards; /* of the last stage, done */
     uint32_t tensor_room;
     GradState *grads;  /* [tensor] */
@@ -164,6 +172,8 @@ void lower_backward_node(Lower *l, NodeId n);
 void lower_pass_node(Lower *l, NodeId n);
 
 /* ---- lower.c ---- */
+/* Several micro-batches may be in flight: each has its own versions and gradient sums. */
+void lower_select(Lower *l, uint32_t microbatch);
 void lower_forward_node(Lower *l, NodeId n);
 /* Layout of argument `arg` (inputs, then outputs) of a node: wanted of an input, made of an output.
  */
@@ -182,10 +192,9 @@ bool lower_unit_is_mine(const Lower *l, UnitId u);
 
 /* ---- lower_stage.c ---- */
 void lower_find_crossing(Lower *l);
-void lower_receive_forward(Lower *l, uint32_t stage);
-void lower_send_forward(Lower *l, uint32_t stage);
-void lower_receive_backward(Lower *l, uint32_t stage);
-void lower_send_backward(Lower *l, uint32_t stage);
+void lower_plan_transfers(Lower *l);
+/* Issues what is made by `when` in the played schedule. */
+void lower_transfers(Lower *l, uint32_t when);
 /* A gradient that another stage has summed: one more contribution. */
 void lower_grad_received(Lower *l, TensorId grad, BufferId part);
 

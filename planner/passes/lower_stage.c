@@ -1,7 +1,13 @@
 /* What crosses between pipeline stages: activations forward, their gradients backward, one send and
  * one receive a tensor and micro-batch. Layouts stay as they are: each rank talks to its own peer.
+ *
+ * In which order? Each transfer has a time: when the played schedule has made what it carries. Both
+ * ends issue by that time, and what has the same time together. Then the earliest transfer that is
+ * not done can always be done: what it carries depends on earlier ones only, and so does whatever
+ * stands before it on either end's stream. So no schedule that ends can deadlock in its transfers.
  */
 #include <assert.h>
+#include <stdlib.h>
 
 #include "planner/passes/lower.h"
 
@@ -48,25 +54,17 @@ static int32_t hop_to(const Lower *l, uint32_t stage)
     return (int32_t)l->job->schedule->rank_of[stage] - (int32_t)l->rank;
 }
 
-/* Where a rank holds several stages, sends run in a circle: a send and the receives that follow it
- * on its stream start together, or each rank would wait for its neighbour to listen first. */
-static uint32_t launch_of(Lower *l, Stream stream, bool is_send)
+static Stream stream_of(bool backward)
 {
-    const Instr *last = &l->p->code.at[l->stream_end[stream]];
-    bool circular = l->job->schedule->n_stages > l->job->schedule->n_ranks;
-    if (!circular || (!is_send && (!l->stream_end[stream] || !last->launch))) return 0;
-    bool joins = l->stream_end[stream] &&
-                 (!is_send || (last->op == OP_send && last->microbatch == l->microbatch));
-    return joins && last->launch ? last->launch : ++l->launch;
+    return backward ? STREAM_pp_backward : STREAM_pp_forward;
 }
 
 static void emit_send(Lower *l, BufferId from, uint32_t to_stage, uint32_t match, bool backward,
                       NodeId origin)
 {
-    Stream stream = backward ? STREAM_pp_backward : STREAM_pp_forward;
     Emit e = {.op = OP_send,
-              .launch = launch_of(l, stream, true),
-              .stream = stream,
+              .launch = l->transfer_launch,
+              .stream = stream_of(backward),
               .axes = l->pipe,
               .hop = hop_to(l, to_stage),
               .match = match,
@@ -83,10 +81,9 @@ static BufferId emit_receive(Lower *l, TensorId t, uint32_t from_stage, uint32_t
     Shape s = tensor_shape(at, &at->use);
     BufferId out = lower_buffer(l, &s, lower_dtype(l, at->dtype), CATEGORY_activation);
     l->p->buffers.at[out].tensor = t;
-    Stream stream = backward ? STREAM_pp_backward : STREAM_pp_forward;
     Emit e = {.op = OP_recv,
-              .launch = launch_of(l, stream, false),
-              .stream = stream,
+              .launch = l->transfer_launch,
+              .stream = stream_of(backward),
               .axes = l->pipe,
               .hop = hop_to(l, from_stage),
               .match = match,
@@ -102,49 +99,102 @@ static bool same_rank(const Lower *l, uint32_t a, uint32_t b)
     return l->job->schedule->rank_of[a] == l->job->schedule->rank_of[b];
 }
 
-void lower_receive_forward(Lower *l, uint32_t stage)
+static void receive_forward(Lower *l, uint32_t from, uint32_t i)
 {
-    if (stage == 0 || same_rank(l, stage - 1, stage)) return;
-    for (uint32_t i = 0; i < l->crossing[stage - 1].n; i++) {
-        TensorId t = l->crossing[stage - 1].at[i];
-        NodeId origin = l->g->tensors.at[t].producer;
-        lower_add_version(
-            l, t, emit_receive(l, t, stage - 1, match_of(l, stage - 1, i, false), false, origin));
-    }
+    TensorId t = l->crossing[from].at[i];
+    NodeId origin = l->g->tensors.at[t].producer;
+    lower_add_version(l, t, emit_receive(l, t, from, match_of(l, from, i, false), false, origin));
 }
 
-void lower_send_forward(Lower *l, uint32_t stage)
+static void send_forward(Lower *l, uint32_t from, uint32_t i)
 {
-    if (stage + 1 == l->job->schedule->n_stages || same_rank(l, stage, stage + 1)) return;
-    for (uint32_t i = 0; i < l->crossing[stage].n; i++) {
-        TensorId t = l->crossing[stage].at[i];
-        NodeId origin = l->g->tensors.at[t].producer;
-        BufferId from = lower_want(l, t, &l->g->tensors.at[t].use, origin);
-        emit_send(l, from, stage + 1, match_of(l, stage, i, false), false, origin);
-    }
+    TensorId t = l->crossing[from].at[i];
+    NodeId origin = l->g->tensors.at[t].producer;
+    BufferId b = lower_want(l, t, &l->g->tensors.at[t].use, origin);
+    emit_send(l, b, from + 1, match_of(l, from, i, false), false, origin);
 }
 
-void lower_receive_backward(Lower *l, uint32_t stage)
+static void receive_backward(Lower *l, uint32_t to, uint32_t i, TensorId grad)
 {
-    if (stage + 1 == l->job->schedule->n_stages || same_rank(l, stage, stage + 1)) return;
-    for (uint32_t i = 0; i < l->crossing[stage].n; i++) {
-        TensorId grad = l->g->tensors.at[l->crossing[stage].at[i]].grad;
-        if (!grad) continue;
-        NodeId origin = l->g->tensors.at[grad].producer;
-        lower_grad_received(
-            l, grad, emit_receive(l, grad, stage + 1, match_of(l, stage, i, true), true, origin));
-    }
+    NodeId origin = l->g->tensors.at[grad].producer;
+    lower_grad_received(l, grad,
+                        emit_receive(l, grad, to + 1, match_of(l, to, i, true), true, origin));
 }
 
-void lower_send_backward(Lower *l, uint32_t stage)
+static void send_backward(Lower *l, uint32_t to, uint32_t i, TensorId grad)
 {
-    if (stage == 0 || same_rank(l, stage - 1, stage)) return;
-    for (uint32_t i = 0; i < l->crossing[stage - 1].n; i++) {
-        TensorId grad = l->g->tensors.at[l->crossing[stage - 1].at[i]].grad;
-        if (!grad) continue;
-        NodeId origin = l->g->tensors.at[grad].producer;
-        BufferId from = lower_want(l, grad, &l->g->tensors.at[grad].use, origin);
-        l->grads[grad].n_uses--;
-        emit_send(l, from, stage - 1, match_of(l, stage - 1, i, true), true, origin);
+    NodeId origin = l->g->tensors.at[grad].producer;
+    BufferId from = lower_want(l, grad, &l->g->tensors.at[grad].use, origin);
+    l->grads[grad].n_uses--;
+    emit_send(l, from, to, match_of(l, to, i, true), true, origin);
+}
+
+/* Between `stage` and the next one; of tensors without a gradient nothing goes back. */
+static uint32_t n_crossing(const Lower *l, const Transfer *t)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < l->crossing[t->stage].n; i++)
+        n += !t->backward || l->g->tensors.at[l->crossing[t->stage].at[i]].grad;
+    return n;
+}
+
+static void lower_transfer(Lower *l, const Transfer *t)
+{
+    Phase phase = l->phase;
+    uint32_t microbatch = l->microbatch;
+    lower_select(l, t->microbatch);
+    l->phase = t->backward ? PHASE_backward : PHASE_forward;
+    for (uint32_t i = 0; i < l->crossing[t->stage].n; i++) {
+        TensorId grad = l->g->tensors.at[l->crossing[t->stage].at[i]].grad;
+        if (!t->backward && t->is_send) send_forward(l, t->stage, i);
+        if (!t->backward && !t->is_send) receive_forward(l, t->stage, i);
+        if (t->backward && grad && t->is_send) send_backward(l, t->stage, i, grad);
+        if (t->backward && grad && !t->is_send) receive_backward(l, t->stage, i, grad);
+    }
+    l->phase = phase;
+    lower_select(l, microbatch);
+}
+
+static int by_time(const void *x, const void *y)
+{
+    const Transfer *a = x, *b = y;
+    uint32_t p[] = {a->when, a->backward, a->stage, a->microbatch},
+             q[] = {b->when, b->backward, b->stage, b->microbatch};
+    for (int k = 0; k < 4; k++)
+        if (p[k] != q[k]) return p[k] < q[k] ? -1 : 1;
+    return 0;
+}
+
+/* All transfers of this rank, in the order in which it issues them. */
+void lower_plan_transfers(Lower *l)
+{
+    const Schedule *s = l->job->schedule;
+    l->transfers.n = l->next_transfer = 0;
+    for (uint32_t stage = 0; stage + 1 < s->n_stages; stage++) {
+        bool here = lower_is_mine(l, stage), there = lower_is_mine(l, stage + 1);
+        if (here == there) continue;
+        assert(!same_rank(l, stage, stage + 1));
+        for (uint32_t mb = 0; mb < s->n_microbatches; mb++) {
+            uint32_t from = stage * s->n_microbatches + mb, to = from + s->n_microbatches;
+            Transfer out = {s->forward_end[from], stage, mb, false, here},
+                     back = {s->backward_end[to], stage, mb, true, there};
+            if (n_crossing(l, &out)) list_push(l->scratch, &l->transfers, out);
+            if (n_crossing(l, &back)) list_push(l->scratch, &l->transfers, back);
+        }
+    }
+    if (l->transfers.n) qsort(l->transfers.at, l->transfers.n, sizeof(Transfer), by_time);
+}
+
+/* Issues what the played schedule has made by `when`. */
+void lower_transfers(Lower *l, uint32_t when)
+{
+    while (l->next_transfer < l->transfers.n && l->transfers.at[l->next_transfer].when <= when) {
+        const Transfer *first = &l->transfers.at[l->next_transfer];
+        uint32_t end = l->next_transfer, n = 0;
+        while (end < l->transfers.n && l->transfers.at[end].when == first->when &&
+               l->transfers.at[end].backward == first->backward)
+            n += n_crossing(l, &l->transfers.at[end++]);
+        l->transfer_launch = n > 1 ? ++l->launch : 0;
+        while (l->next_transfer < end) lower_transfer(l, &l->transfers.at[l->next_transfer++]);
     }
 }

@@ -1,32 +1,59 @@
 /* Pipeline schedules: for each pipeline rank, which stage does what for which micro-batch, in
- * order. F: forward. B: the whole backward. I: the backward's input gradients only, W: its weight
- * gradients. */
+ * order. */
 #ifndef TANDEM_PASSES_SCHEDULE_H
 #define TANDEM_PASSES_SCHEDULE_H
 
 #include "planner/front/config.h"
-
-typedef enum ActionKind { ACTION_F, ACTION_B, ACTION_I, ACTION_W } ActionKind;
-typedef struct Action {
-    ActionKind kind;
-    uint32_t stage, microbatch;
-} Action;
-typedef LIST(Action) Actions;
 
 typedef struct Schedule {
     uint32_t n_ranks, n_stages, n_microbatches;
     uint32_t *rank_of;    /* [stage] */
     Actions *of;          /* [rank] */
     bool splits_backward; /* has I and W */
+    /* When played with F = I = W = 1 and B = 2, set by schedule_check: */
+    uint32_t *forward_end, *backward_end; /* [stage * n_microbatches + microbatch] */
 } Schedule;
 
-/* `chunks` stages a rank (interleaved; 1 for the others). Sources: GPipe (Huang 2019), 1F1B
- * (Narayanan 2019), interleaved (Narayanan 2021; n_microbatches % n_ranks == 0), ZB-H1 (Qi 2023:
- * the oldest weight gradient runs as soon as more than `rank` of them wait). */
+/* `chunks` stages a rank. Sources: GPipe (Huang 2019), 1F1B (Narayanan 2019), interleaved
+ * (Narayanan 2021; n_microbatches % n_ranks == 0), ZB-H1 (Qi 2023: the oldest weight gradient runs
+ * as soon as more than `rank` of them wait), ZB-V (Qi 2024), DualPipeV (DeepSeek 2025: the
+ * bidirectional schedule cut in half, so that no rank holds a second copy of the parameters;
+ * n_microbatches >= 2 n_ranks). */
 void schedule_make(Schedule *s, ScheduleKind kind, uint32_t n_ranks, uint32_t chunks,
                    uint32_t n_microbatches, Arena *arena);
-/* Plays it: every F and every backward exactly once, and no rank waits for ever. Reports
- * "schedule-incomplete" or "schedule-stuck" with the rank and the action it cannot start. */
-bool schedule_check(const Schedule *s, Loc loc, Arena *scratch, Diag *d);
+/* schedule_v.c: one rank's list. */
+void schedule_zb_v(Schedule *s, Arena *arena, uint32_t rank);
+void schedule_dualpipe_v(Schedule *s, Arena *arena, uint32_t rank);
+/* greedy_v: each rank does what it can, with `cap` activations of stages in flight at most. False:
+ * it stands still. */
+bool schedule_greedy(Schedule *s, uint32_t n_ranks, uint32_t cap, uint32_t n_microbatches,
+                     Arena *arena);
+/* The smallest cap with which schedule_greedy ends. */
+uint32_t schedule_greedy_least(uint32_t n_ranks, uint32_t n_microbatches, Arena *scratch);
+/* A schedule's own, empty lists; placed as `kind` places stages. */
+void schedule_start(Schedule *s, ScheduleKind kind, uint32_t n_ranks, uint32_t chunks,
+                    uint32_t n_microbatches, Arena *arena);
+static inline void schedule_add(Schedule *s, Arena *arena, uint32_t rank, ActionKind kind,
+                                uint32_t stage, uint32_t microbatch)
+{
+    Action a = {kind, stage, microbatch};
+    list_push(arena, &s->of[rank], a);
+}
+
+/* What each rank's place in the script is, for reports; NULL: `loc` for all. */
+typedef struct ScheduleLocs {
+    Loc loc;
+    const OwnSchedule *own;
+} ScheduleLocs;
+/* Plays it: every F and every backward exactly once, on the rank that holds the stage, and no rank
+ * waits for ever. Reports "schedule-incomplete" or "schedule-stuck" with the circle of ranks and
+ * what each waits for. Sets the ends. */
+bool schedule_check(Schedule *s, const ScheduleLocs *locs, Arena *arena, Diag *d);
+/* Most activations of stages in flight on a rank: forwards whose backward (or weight gradient,
+ * where it is apart) has not come. */
+uint32_t schedule_peak(const Schedule *s, uint32_t rank);
+/* Plays it with at most `cap` activations of stages in flight on each rank. */
+bool schedule_runs_under(const Schedule *s, uint32_t cap, Arena *scratch);
+const char *action_name(ActionKind kind);
 
 #endif

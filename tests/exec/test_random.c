@@ -39,8 +39,10 @@ static uint32_t draw(Draw *d, uint32_t n)
 static void draw_pipeline(Draw *d, Tiny *t)
 {
     t->pp_options.schedule = (ScheduleKind)draw(d, SCHEDULE_COUNT);
-    t->pp_options.chunks = t->pp_options.schedule == SCHEDULE_interleaved_1f1b ? 2 : 1;
-    t->microbatches = t->pp * (1 + draw(d, 2)) + (t->pp_options.chunks == 1 ? draw(d, 2) : 0);
+    t->pp_options.chunks = schedule_traits(t->pp_options.schedule).least_chunks;
+    bool divides = t->pp_options.schedule == SCHEDULE_interleaved_1f1b,
+         twice = t->pp_options.schedule == SCHEDULE_dualpipe_v;
+    t->microbatches = t->pp * (1 + twice + draw(d, 2)) + (divides ? 0 : draw(d, 2));
     t->layers = t->pp * t->pp_options.chunks + draw(d, 2);
     t->gpt2 = false; /* a tied head cannot be cut into stages */
 }
@@ -143,7 +145,9 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
             case 2: s.dp_shard = 1; break;
             case 3: s.dp_replicate = 1; break;
             case 4: s.layers = s.pp * s.pp_options.chunks; break;
-            case 5: s.microbatches = s.pp_options.chunks > 1 ? s.pp : 1; break;
+            case 5:
+                s.microbatches = s.pp_options.schedule == SCHEDULE_dualpipe_v ? 2 * s.pp : s.pp;
+                break;
             case 6: s.micro = 1; break;
             case 7: s.ac = AC_none; break;
             case 8: s.gpt2 = false, s.variant = TINY_plain; break;

@@ -97,9 +97,9 @@ static void each_pipeline(const Visit *v)
                 if (pp == 4 && inside) continue;
                 t.pp = pp;
                 t.pp_options.schedule = (ScheduleKind)schedule;
-                t.pp_options.chunks = schedule == SCHEDULE_interleaved_1f1b ? 2 : 1;
+                t.pp_options.chunks = schedule_traits((ScheduleKind)schedule).least_chunks;
                 t.layers = pp * t.pp_options.chunks;
-                t.microbatches = pp * (inside % 2 + 1);
+                t.microbatches = pp * (inside % 2 + 1 + (schedule == SCHEDULE_dualpipe_v));
                 t.dp_shard = inside == 1 || inside == 3 ? 2 : 1;
                 t.dp_replicate = inside == 2 ? 2 : 1;
                 t.tp = inside >= 3 ? 2 : 1;
@@ -151,11 +151,6 @@ void corpus_each(void (*visit)(void *self, const Tiny *t), void *self)
 const char *corpus_name(const Tiny *t, Arena *arena)
 {
     static const char *const ac[] = {"none", "full", "selective"};
-    static const char *const schedule[] = {
-#define X(name) #name,
-        SCHEDULES(X)
-#undef X
-    };
     static const char *const zero[] = {
 #define X(name) #name,
         ZERO_STRATEGIES(X)
@@ -176,5 +171,5 @@ const char *corpus_name(const Tiny *t, Arena *arena)
         t->fsdp2.reshard_last ? "" : " keep-last", t->fsdp2.keep_gathered ? " keep" : "",
         t->sgd ? " sgd" : "", t->use_zero ? " zero " : "", t->use_zero ? zero[t->zero] : "",
         t->pp > 1 ? arena_print(arena, " pp %u ", t->pp) : "",
-        t->pp > 1 ? schedule[t->pp_options.schedule] : "", (int)t->variant);
+        t->pp > 1 ? schedule_traits(t->pp_options.schedule).name : "", (int)t->variant);
 }

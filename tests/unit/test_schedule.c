@@ -29,7 +29,7 @@ static int teardown(void **state)
 /* End of each action's F, and of its input gradient, in quarters of a unit: exact for 1, 2 and 4
  * chunks. */
 typedef struct Played {
-    uint32_t *forward, *backward;
+    uint32_t *forward, *backward, *first, *last; /* [cell]; [rank]: its first start, its last end */
     uint32_t makespan;
 } Played;
 
@@ -55,7 +55,8 @@ static uint32_t ready(const Schedule *s, const Played *p, const Action *a)
 static Played play(const Schedule *s, uint32_t chunks)
 {
     size_t n = (size_t)s->n_stages * s->n_microbatches;
-    Played p = {arena_array(arena, n, 4), arena_array(arena, n, 4), 0};
+    Played p = {arena_array(arena, n, 4), arena_array(arena, n, 4),
+                arena_array(arena, s->n_ranks, 4), arena_array(arena, s->n_ranks, 4), 0};
     uint32_t *at = arena_array(arena, s->n_ranks, 4), *clock = arena_array(arena, s->n_ranks, 4);
     for (bool moved = true; moved;) {
         moved = false;
@@ -65,6 +66,8 @@ static Played play(const Schedule *s, uint32_t chunks)
                 uint32_t from = ready(s, &p, a);
                 if (from == UINT32_MAX) break;
                 clock[r] = (from > clock[r] ? from : clock[r]) + quarters(a->kind, chunks);
+                if (at[r] == 0) p.first[r] = clock[r] - quarters(a->kind, chunks);
+                p.last[r] = clock[r];
                 uint32_t *end = a->kind == ACTION_F ? p.forward : p.backward;
                 if (a->kind != ACTION_W)
                     end[a->stage * s->n_microbatches + a->microbatch] = clock[r];
@@ -80,9 +83,9 @@ static double makespan(ScheduleKind kind, uint32_t p, uint32_t chunks, uint32_t 
 {
     Schedule s;
     Diag d = diag_in(arena);
-    Loc here = {"schedule.lua", 1};
+    ScheduleLocs here = {.loc = {"schedule.lua", 1}};
     schedule_make(&s, kind, p, chunks, m, arena);
-    assert_true(schedule_check(&s, here, arena, &d));
+    assert_true(schedule_check(&s, &here, arena, &d));
     return play(&s, chunks).makespan / 4.0;
 }
 
@@ -99,6 +102,8 @@ static void published_makespans(void **state)
     assert_true(makespan(SCHEDULE_interleaved_1f1b, 8, 2, 32) == 106.5);
     assert_true(makespan(SCHEDULE_interleaved_1f1b, 8, 4, 32) == 101.25);
     assert_true(makespan(SCHEDULE_zb_h1, 8, 1, 32) == 103);
+    assert_true(makespan(SCHEDULE_greedy_v, 4, 2, 8) == 25.5);
+    assert_true(makespan(SCHEDULE_greedy_v, 8, 2, 32) == 99.5);
 }
 
 /* overhead: GPipe, 1F1B (p-1)(F+B); interleaved /v; ZB-H1 (p-1)(F+B-2W). */
@@ -111,6 +116,28 @@ static void closed_forms(void **state)
             assert_true(makespan(SCHEDULE_1f1b, p, 1, m) == 3.0 * m + 3.0 * (p - 1));
             assert_true(makespan(SCHEDULE_interleaved_1f1b, p, 2, m) == 3.0 * m + 1.5 * (p - 1));
             if (m >= 2 * p) assert_true(makespan(SCHEDULE_zb_h1, p, 1, m) == 3.0 * m + (p - 1));
+            assert_true(makespan(SCHEDULE_greedy_v, p, 2, m) == 3.0 * m + 0.5 * (p - 1));
+            if (m < 2 * p) continue;
+            assert_true(makespan(SCHEDULE_zb_v, p, 2, m) == 3.0 * m + 0.5 * (p - 1));
+            assert_true(makespan(SCHEDULE_dualpipe_v, p, 2, m) == 3.0 * m + 0.5 * (p - 1));
+        }
+}
+
+/* ZB-V: between its first and its last action no rank is ever idle. The makespan is longer only by
+ * the time until the first micro-batch has come down to it. */
+static void zero_bubble(void **state)
+{
+    (void)state;
+    for (uint32_t p = 2; p <= 8; p++)
+        for (uint32_t m = 2 * p; m <= 4 * p; m++) {
+            Schedule s;
+            schedule_make(&s, SCHEDULE_zb_v, p, 2, m, arena);
+            Played played = play(&s, 2);
+            for (uint32_t r = 0; r < p; r++) {
+                assert_int_equal(s.of[r].n, 6 * m);
+                assert_int_equal(played.first[r], 2 * r);
+                assert_int_equal(played.last[r] - played.first[r], 6 * 2 * m);
+            }
         }
 }
 
@@ -143,7 +170,58 @@ static void activation_peaks(void **state)
             assert_int_equal(most_alive(&s, r), 2 * (p - r - 1) + 2 * p + 1);
             schedule_make(&s, SCHEDULE_zb_h1, p, 1, m, arena);
             assert_int_equal(most_alive(&s, r), p);
+            schedule_make(&s, SCHEDULE_zb_v, p, 2, m, arena); /* in halves of a stage */
+            assert_int_equal(most_alive(&s, r), 2 * p);
+            schedule_make(&s, SCHEDULE_greedy_v, p, 2, m, arena);
+            assert_int_equal(most_alive(&s, r), 2 * p);
+            schedule_make(&s, SCHEDULE_dualpipe_v, p, 2, m, arena); /* one more than 2p stages */
+            assert_int_equal(most_alive(&s, r), 2 * p + 1);
+            assert_int_equal(schedule_peak(&s, r), 2 * p + 1);
         }
+    }
+}
+
+/* Each runs under its published cap, and not under one less. */
+static void published_caps(void **state)
+{
+    (void)state;
+    for (uint32_t p = 2; p <= 8; p++) {
+        uint32_t m = 4 * p;
+        const struct {
+            ScheduleKind kind;
+            uint32_t chunks, cap;
+        } rows[] = {{SCHEDULE_gpipe, 1, m},
+                    {SCHEDULE_1f1b, 1, p},
+                    {SCHEDULE_interleaved_1f1b, 2, 2 * (p - 1) + p + 1},
+                    {SCHEDULE_zb_h1, 1, p},
+                    {SCHEDULE_zb_v, 2, 2 * p},
+                    {SCHEDULE_dualpipe_v, 2, 2 * p + 1},
+                    {SCHEDULE_greedy_v, 2, 2 * p}};
+        _Static_assert(sizeof rows / sizeof rows[0] == SCHEDULE_COUNT, "each schedule");
+        for (int i = 0; i < SCHEDULE_COUNT; i++) {
+            Schedule s;
+            schedule_make(&s, rows[i].kind, p, rows[i].chunks, m, arena);
+            assert_true(schedule_runs_under(&s, rows[i].cap, arena));
+            assert_false(schedule_runs_under(&s, rows[i].cap - 1, arena));
+        }
+    }
+}
+
+/* The greedy rule stands still with p or p + 2 activations of half a stage; with 2p it ends. */
+static void greedy_deadlocks(void **state)
+{
+    (void)state;
+    Schedule s;
+    for (uint32_t p = 4; p <= 8; p += 4) {
+        uint32_t m = 4 * p;
+        assert_false(schedule_greedy(&s, p, p, m, arena));
+        assert_false(schedule_greedy(&s, p, p + 2, m, arena));
+        assert_true(schedule_greedy(&s, p, 2 * p, m, arena));
+        uint32_t least = schedule_greedy_least(p, m, arena);
+        assert_true(least > p + 2 && least <= 2 * p);
+        assert_false(schedule_greedy(&s, p, least - 1, m, arena));
+        assert_true(schedule_greedy(&s, p, least, m, arena));
+        assert_true(schedule_runs_under(&s, least, arena));
     }
 }
 
@@ -156,13 +234,16 @@ static void every_schedule_ends(void **state)
             makespan(SCHEDULE_1f1b, p, 1, m);
             makespan(SCHEDULE_zb_h1, p, 1, m);
             if (m % p == 0) makespan(SCHEDULE_interleaved_1f1b, p, 2, m);
+            makespan(SCHEDULE_zb_v, p, 2, m);
+            makespan(SCHEDULE_greedy_v, p, 2, m);
+            if (m >= 2 * p) makespan(SCHEDULE_dualpipe_v, p, 2, m);
         }
 }
 
 static void bad_schedules(void **state)
 {
     (void)state;
-    Loc here = {"schedule.lua", 7};
+    const ScheduleLocs where = {.loc = {"schedule.lua", 7}}, *here = &where;
     Schedule s;
     Diag d = diag_in(arena);
     schedule_make(&s, SCHEDULE_1f1b, 2, 1, 2, arena);
@@ -171,6 +252,9 @@ static void bad_schedules(void **state)
     assert_false(schedule_check(&s, here, arena, &d));
     assert_string_equal(d.items.at[0].rule, "schedule-stuck");
     assert_non_null(strstr(d.items.at[0].text, "rank 0"));
+    assert_string_equal(d.items.at[0].hint,
+                        "rank 0 waits with B0.0 for I1.0 of rank 1; rank 1 waits with B1.0 for "
+                        "F1.0 of rank 1");
     schedule_make(&s, SCHEDULE_gpipe, 2, 1, 2, arena);
     s.of[0].n--; /* the last backward is missing */
     assert_false(schedule_check(&s, here, arena, &d));
@@ -185,7 +269,8 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {TEST(published_makespans), TEST(closed_forms),
-                                       TEST(activation_peaks), TEST(every_schedule_ends),
-                                       TEST(bad_schedules)};
+                                       TEST(zero_bubble),         TEST(activation_peaks),
+                                       TEST(published_caps),      TEST(greedy_deadlocks),
+                                       TEST(every_schedule_ends), TEST(bad_schedules)};
     return cmocka_run_group_tests_name("schedule", tests, NULL, NULL);
 }
