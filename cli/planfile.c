@@ -193,7 +193,9 @@ static void add_pass(const PassConfig *pass, Str *out)
         break;
     case PASS_tp:
         str_add(out, pass->tp.sequence ? "tp(sequence)" : "tp");
-        if (pass->tp.plan.n > 0) str_print(out, " by %" PRIu32 " patterns", pass->tp.plan.n);
+        if (pass->tp.plan.n > 0)
+            str_print(out, "%s by %" PRIu32 " patterns", pass->tp.plan_only ? " only" : "",
+                      pass->tp.plan.n);
         break;
     case PASS_ac:
         str_print(out, "ac(%s", ac_name(pass->ac));

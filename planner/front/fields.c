@@ -128,6 +128,7 @@ static const Field pass_fields[] = {
     {"tp.keep_gathered", FIELD_bool, IN_PASS(tp.keep_gathered), 0, 0, NULL},
     {"tp.share_gathers", FIELD_bool, IN_PASS(tp.share_gathers), 0, 0, NULL},
     {"tp.plan", FIELD_table, 0, 0, 0, NULL},
+    {"tp.plan_only", FIELD_bool, IN_PASS(tp.plan_only), 0, 0, NULL},
     {"ac.mode", FIELD_word, IN_PASS(ac), 0, 0, WORDS("none", "full", "selective")},
     {"ac.every", FIELD_u32, IN_PASS(ac_every), 1, 65536, NULL},
     {"ac.modules", FIELD_table, 0, 0, 0, NULL},

@@ -178,6 +178,7 @@ static void check_styles(Job *job, const Patterns *patterns, const TpPlan *plan)
 uint32_t tp_plan_params(Job *job, const TpOptions *options, TpPlan *plan)
 {
     Graph *g = &job->plan->graph;
+    for (TensorId t = 1; options->plan_only && t < g->tensors.n; t++) g->tensors.at[t].tp = TP_none;
     uint32_t n = resolve(job, &options->plan, plan);
     if (options->plan.n == 0) return 0;
     check_styles(job, &options->plan, plan);

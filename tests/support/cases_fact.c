@@ -13,6 +13,7 @@
  *   plan-entries 9            patterns of the tp plan that name something in, or of, the first
  * block count tp all_gather 28    collectives of a step that rank 0 takes part in, before the
  * update data 0/2 0/2 1/2 1/2      for each rank: which share of the batch it reads, of how many
+ *   original automodel        it reproduces that system's mistakes, so it is never run
  *   equal                     the plan made small computes what one rank does, in fp64 to 1e-10 */
 #include <inttypes.h>
 #include <stdio.h>
@@ -65,6 +66,12 @@ static bool is_precision(const CaseResult *r, const char *rest, Str *seen)
 static bool is_parallel(const CaseResult *r, const char *rest, Str *seen)
 {
     str_add(seen, passes_text(r->arena, r->config));
+    return strcmp(str_text(seen), rest) == 0;
+}
+
+static bool is_original(const CaseResult *r, const char *rest, Str *seen)
+{
+    str_add(seen, r->config->original != NULL ? r->config->original : "none");
     return strcmp(str_text(seen), rest) == 0;
 }
 
@@ -243,6 +250,7 @@ bool cases_fact(const CaseResult *result, const char *fact, Str *seen)
                  {"micro-batches", is_microbatches},
                  {"precision", is_precision},
                  {"parallel", is_parallel},
+                 {"original", is_original},
                  {"stages", is_stages},
                  {"holder", is_holder},
                  {"local", is_local},

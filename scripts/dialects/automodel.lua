@@ -1,0 +1,232 @@
+-- NeMo Automodel's recipe keys: return require "dialects.automodel" { distributed = { tp_size = 2 }, ... }.
+-- Its names, defaults and checks, all violations told at once. What it lets pass silently is refused; with
+-- as = "original" it becomes a finding. Keys of experts, context and vision are checked, then refused.
+local dialect = require "tandem.dialect"
+local values = require "tandem.dialect_values"
+local pipeline = require "dialects.automodel_pp"
+local tensor = require "dialects.automodel_tp"
+local options_of = require "dialects.automodel_options"
+
+local top_keys = { as = true, name = true, seed = true, steps = true, data = true, cluster = true, model = true,
+  hf = true, distributed = true, step_scheduler = true, seq_length = true, optimizer = true,
+  lr_scheduler = true, clip_grad_norm = true, fp8 = true, world_size = true, api = true }
+
+local hf_keys = { class = { "text" }, num_attention_heads = { "integer" }, num_key_value_heads = { "integer" },
+  num_hidden_layers = { "integer" }, tie_word_embeddings = { "boolean" }, tp_plan = { "list" },
+  remote_code = { "boolean", false }, torch_dtype = { "any" } }
+
+local scheduler_keys = { global_batch_size = { "integer" }, local_batch_size = { "integer", 1 }, max_steps = { "integer" } }
+
+-- What Hugging Face's configuration would say; of the library's models it is known.
+local function about_model(d, family)
+  local hf = d:section("hf", hf_keys)
+  local config = type(d.config.model) == "table" and rawget(d.config.model, "config")
+  if type(config) ~= "table" then config = {} end
+  local always_tied = tostring(d.config.model and rawget(d.config.model, "name")):match "^g[ep][mt][m2]"
+  hf.class = hf.class or (family and family.class) or "a model of your own"
+  hf.num_attention_heads = hf.num_attention_heads or config.heads
+  hf.num_key_value_heads = hf.num_key_value_heads or config.kv_heads or hf.num_attention_heads
+  hf.num_hidden_layers = hf.num_hidden_layers or config.layers
+  if hf.tie_word_embeddings == nil then hf.tie_word_embeddings = (config.tied or always_tied) and true or false end
+  return hf
+end
+
+-- Missing, null and not positive sizes are defaults, as in Automodel.
+local function size_of(d, given, key, default)
+  local value = given[key]
+  if value == nil or value == false then return default end
+  if math.type(value) ~= "integer" and not (type(value) == "number" and math.tointeger(value)) then
+    d:error("wrong-type", "distributed." .. key, ("%s must be an integer, not %s"):format(key, tostring(value)))
+    return default
+  end
+  return value > 0 and math.tointeger(value) or default
+end
+
+local function read_sizes(d, given)
+  return { tp = size_of(d, given, "tp_size", 1), pp = size_of(d, given, "pp_size", 1),
+    cp = size_of(d, given, "cp_size", 1), ep = size_of(d, given, "ep_size", 1),
+    dp = size_of(d, given, "dp_size", nil), replicate = size_of(d, given, "dp_replicate_size", 1) }
+end
+
+-- The data axis, and how far it is replicated.
+local function check_data(d, s, world)
+  local others = s.tp * s.cp * s.pp
+  if not s.dp then
+    if world % others ~= 0 then
+      d:error("mesh-product", "distributed",
+        ("world_size (%d) must be divisible by (tp_size * cp_size * pp_size) (%d * %d * %d = %d)"):format(world, s.tp,
+          s.cp, s.pp, others), "their product may be " .. dialect.divisors(world))
+      return false
+    end
+    s.dp = world // others
+  elseif s.dp * others ~= world then
+    d:error("mesh-product", "distributed.dp_size",
+      ("dp_size * tp_size * cp_size * pp_size = %d * %d * %d * %d = %d, but world_size is %d"):format(s.dp, s.tp,
+        s.cp, s.pp, s.dp * others, world),
+      world % others == 0 and ("dp_size = %d, or leave it out"):format(world // others) or nil)
+  end
+  if s.replicate > 1 and s.dp % s.replicate ~= 0 then
+    d:error("replicate-divides", "distributed.dp_replicate_size",
+      ("dp_size must be a multiple of dp_replicate_size: %d and %d"):format(s.dp, s.replicate),
+      "dp_replicate_size may be " .. dialect.divisors(s.dp, s.dp - 1))
+  elseif s.replicate > 1 and s.replicate >= s.dp then
+    d:error("replicate-whole", "distributed.dp_replicate_size",
+      ("dp_replicate_size=%d must be less than dp_size=%d since DDP usecase is not supported by FSDP2"):format(
+        s.replicate, s.dp), "strategy = \"ddp\", or a smaller dp_replicate_size")
+  end
+  local non_pp = s.dp * s.cp * s.tp
+  if s.ep > 1 and non_pp % s.ep ~= 0 then
+    d:error("ep-divides", "distributed.ep_size",
+      ("non_pp_size=%d must be a multiple of ep_size=%d"):format(non_pp, s.ep),
+      "ep_size may be " .. dialect.divisors(non_pp))
+  end
+  return true
+end
+
+-- Axes that a strategy has no code for.
+local function check_strategy(d, s, strategy)
+  if s.replicate > 1 and strategy ~= "fsdp2" then
+    d:error("replicate-strategy", "distributed.dp_replicate_size",
+      ("dp_replicate_size = %d is only supported with FSDP2Config, not %s"):format(s.replicate, strategy),
+      "strategy = \"fsdp2\"")
+  end
+  local refused = { ddp = { tp = "tensor", pp = "pipeline", cp = "context", ep = "expert" },
+    megatron_fsdp = { pp = "pipeline", ep = "expert" }, fsdp2 = {} }
+  for _, axis in ipairs { "tp", "pp", "cp", "ep" } do
+    local what = refused[strategy][axis]
+    if what and s[axis] > 1 then
+      d:error("strategy-axes", ("distributed.%s_size"):format(axis),
+        ("%s does not support %s parallelism (%s_size = %d)"):format(strategy, what, axis, s[axis]),
+        "strategy = \"fsdp2\" does")
+    end
+  end
+end
+
+-- Blocks that belong to an axis of size 1; as Python objects they are errors, in a recipe they are dropped.
+local function check_blocks(d, s, given)
+  for _, row in ipairs { { "pipeline", "pp", "pipeline_config" }, { "moe", "ep", "moe_parallel_config" } } do
+    local key, axis, config = row[1], row[2], row[3]
+    if given[key] ~= nil and s[axis] <= 1 then
+      if d.config.api then
+        d:error("block-without-axis", "distributed." .. key, ("%s requires %s_size > 1"):format(config, axis),
+          ("%s_size = 2, or leave %s out"):format(axis, key))
+      else
+        d:warn("not-applied", "distributed." .. key,
+          ("distributed.%s is set but %s_size = %d: it is ignored"):format(key, axis, s[axis]))
+      end
+    end
+  end
+  if s.pp > 1 and given.pipeline == nil and not d.config.api then
+    d:error("missing-key", "distributed.pp_size",
+      ("pp_size=%d (> 1) enables pipeline parallelism but no distributed.pipeline block was provided"):format(s.pp),
+      "pipeline = { pp_schedule = \"1f1b\" }, or pipeline = {} for its defaults")
+  end
+end
+
+-- ring x ulysses factors of cp, and what this version has no pass for.
+local function check_later_axes(d, s, given)
+  local ring, ulysses = given.cp_ring_size, given.cp_ulysses_size
+  if math.type(ring) == "integer" and math.type(ulysses) == "integer" and ring * ulysses ~= s.cp then
+    d:error("cp-factors", "distributed.cp_size",
+      ("ring %d x ulysses %d = %d must equal cp_size = %d"):format(ring, ulysses, ring * ulysses, s.cp))
+  end
+  if d.n_errors > 0 then return end
+  for _, axis in ipairs { "cp", "ep" } do
+    if s[axis] > 1 then
+      d:error("axis-unsupported", ("distributed.%s_size"):format(axis),
+        ("%s_size = %d: this version has no pass that uses the %s axis"):format(axis, s[axis], axis),
+        ("set %s_size = 1; dp, tp and pp are available"):format(axis))
+    end
+  end
+end
+
+-- Sequences a step, a data rank and micro-step; a pipeline takes its own micro-batches of the local batch.
+local function batch_of(d, s, pp_micro)
+  local b = d:section("step_scheduler", scheduler_keys)
+  local micro, each = b.local_batch_size, b.local_batch_size * s.dp
+  if micro < 1 then
+    d:error("out-of-range", "step_scheduler.local_batch_size", ("local_batch_size = %d must be positive"):format(micro))
+    return nil
+  end
+  local total = b.global_batch_size or each
+  if total < 1 or total % each ~= 0 then
+    d:error("divides-batch", "step_scheduler.global_batch_size",
+      ("global_batch_size (%d) must be divisible by local_batch_size * dp_size (%d * %d)"):format(total, micro, s.dp),
+      ("%d or %d"):format(math.max(1, total // each) * each, (total // each + 1) * each))
+    return nil
+  end
+  local runs = total // each
+  if s.pp > 1 then
+    local n = micro // pp_micro
+    if runs > 1 then
+      d:note("dialect-differs", "step_scheduler.global_batch_size",
+        ("gradients are accumulated over %d runs of the pipeline, which drains in between; here all %d micro-batches "
+          .. "are one run"):format(runs, runs * n))
+    end
+    if n < s.pp and runs * n >= s.pp then
+      d:warn("pp-bubble", "step_scheduler.local_batch_size",
+        ("Number of microbatches (%d) is less than the total number of stages (%d)"):format(n, s.pp))
+    end
+  end
+  if type(d.config.seq_length) ~= "number" then
+    d:error("missing-key", "seq_length", "seq_length is missing: tokens of a sequence", "seq_length = 4096")
+  end
+  return { global = total, micro = s.pp > 1 and pp_micro or micro, seq = d.config.seq_length }, b.max_steps
+end
+
+-- pp{} options, and how many sequences a micro-batch of the pipeline has.
+local function pipeline_of(d, s, hf, given)
+  if s.pp <= 1 then return nil, nil end
+  if hf.tie_word_embeddings then
+    d:error("tied-across-stages", "distributed.pp_size",
+      ("tie_word_embeddings with pp_size = %d: stages 0 and %d would each train a copy"):format(s.pp, s.pp - 1),
+      "untie the head from the embedding, or pp_size = 1")
+  end
+  local block = values.section(d, "distributed.pipeline", given.pipeline or {}, pipeline.keys)
+  local schedule = type(d.config.step_scheduler) == "table" and d.config.step_scheduler or {}
+  local batch = math.tointeger(schedule.local_batch_size or 1) or 1
+  return pipeline.options(d, block, s.pp, hf.num_hidden_layers, batch), block.pp_microbatch_size
+end
+
+local function mesh_of(strategy, s, shards)
+  local mesh = { pp = s.pp, tp = s.tp }
+  if strategy == "fsdp2" then
+    mesh.dp_replicate, mesh.dp_shard = s.replicate, s.dp // s.replicate
+  elseif shards then
+    mesh.dp_shard = s.dp
+  else
+    mesh.dp_replicate = s.dp
+  end
+  return mesh
+end
+
+return dialect.wrap(function(config)
+  local d = dialect.new("automodel", config)
+  d:known_keys(config, top_keys, "", "the recipe")
+  local given = type(config.distributed) == "table" and config.distributed or {}
+  local strategy, options = options_of.strategy(d, given)
+  local s = read_sizes(d, given)
+  local family = tensor.family(config.model)
+  local hf = about_model(d, family)
+  check_strategy(d, s, strategy)
+  check_blocks(d, s, given)
+  if not check_data(d, s, values.world(d) or (s.dp or 1) * s.tp * s.cp * s.pp) then s.dp = 1 end
+  check_later_axes(d, s, given)
+  local pp_options, pp_micro = pipeline_of(d, s, hf, given)
+  local tp_options
+  if s.tp > 1 and strategy ~= "ddp" then tp_options = tensor.options(d, options, hf, family, s.tp) end
+  local ac_pass = options_of.checkpointing(d, given, options, strategy, family)
+  local data_pass, shards = options_of.data(d, strategy, options, s.pp)
+  local precision = options_of.precision(d, strategy, options, hf)
+  local batch, steps = batch_of(d, s, pp_micro or 1)
+  local float8_pass = options_of.float8(d)
+  local optimizer = options_of.optimizer(d)
+  d:stop()
+  return plan {
+    name = config.name, model = config.model, cluster = config.cluster, batch = batch,
+    mesh = mesh_of(strategy, s, shards), precision = precision, optimizer = optimizer,
+    parallel = values.passes(5, pp_options and pp(pp_options), float8_pass, tp_options and tp(tp_options), ac_pass,
+      data_pass),
+    original = d.original and d.system or nil, seed = config.seed, steps = config.steps or steps, data = config.data,
+  }
+end)

@@ -1,0 +1,283 @@
+-- Options of NeMo Automodel's strategies, with their defaults, as passes, precision and optimizer.
+local dialect = require "tandem.dialect"
+local values = require "tandem.dialect_values"
+local tensor = require "dialects.automodel_tp"
+local options_of = {}
+
+local fsdp2_keys = {
+  sequence_parallel = { "boolean", false }, tp_plan = { "any" }, patch_is_packed_sequence = { "boolean", false },
+  mp_policy = { "any" }, offload_policy = { "any" }, autocast_dtype = { "any" },
+  activation_checkpointing_scope = { "any" }, defer_fsdp_grad_sync = { "boolean", true },
+  reshard_after_forward = { "boolean" }, enable_async_tensor_parallel = { "boolean", false },
+  enable_compile = { "boolean", false }, enable_fsdp2_prefetch = { "boolean", false },
+  fsdp2_backward_prefetch_depth = { "integer", 2 }, fsdp2_forward_prefetch_depth = { "integer", 1 },
+}
+local megatron_keys = {
+  megatron_fsdp_unit_modules = { "list" }, zero_dp_strategy = { "any" },
+  data_parallel_sharding_strategy = { "any" }, init_fsdp_with_meta_device = { "boolean", false },
+  grad_reduce_in_fp32 = { "boolean", false }, preserve_fp32_weights = { "boolean", false },
+  overlap_grad_reduce = { "boolean", true }, overlap_param_gather = { "boolean", true },
+  check_for_nan_in_grad = { "boolean", true }, report_nan_in_param_grad = { "boolean", false },
+  average_in_collective = { "boolean", false }, disable_bucketing = { "boolean", false },
+  calculate_per_token_loss = { "boolean", false }, keep_fp8_transpose_cache = { "boolean", false },
+  nccl_ub = { "boolean", false }, fsdp_double_buffer = { "boolean", false },
+}
+local ddp_keys = {
+  activation_checkpointing_scope = { "any" }, broadcast_buffers = { "boolean", false },
+  find_unused_parameters = { "boolean", false }, static_graph = { "boolean", false },
+  bucket_cap_mb = { "number", 25 }, gradient_as_bucket_view = { "boolean", false }, autocast_dtype = { "any" },
+}
+local keys_of = { fsdp2 = fsdp2_keys, megatron_fsdp = megatron_keys, ddp = ddp_keys }
+local names = { fsdp2 = "fsdp2", ddp = "ddp", megatron_fsdp = "megatron_fsdp", ["megatron-fsdp"] = "megatron_fsdp",
+  mfsdp = "megatron_fsdp" }
+-- Beside a strategy's own options in `distributed`.
+local common = { strategy = true, dp_size = true, dp_replicate_size = true, tp_size = true, cp_size = true,
+  pp_size = true, ep_size = true, pipeline = true, moe = true, activation_checkpointing = true,
+  cp_ring_size = true, cp_ulysses_size = true }
+
+-- The strategy and its options with defaults.
+function options_of.strategy(d, given)
+  if d.config.distributed ~= nil and type(d.config.distributed) ~= "table" then
+    d:error("wrong-type", "distributed", "distributed must be a table, not " .. type(d.config.distributed))
+  end
+  local said = given.strategy == nil and "fsdp2" or given.strategy
+  local name = type(said) == "string" and names[said:lower()]
+  if not name then
+    d:error("unknown-word", "distributed.strategy",
+      ("Unknown strategy: %s. Valid strategies: ddp, fsdp2, megatron-fsdp, megatron_fsdp, mfsdp"):format(tostring(said)),
+      type(said) == "string" and values.near(said, { "ddp", "fsdp2", "megatron_fsdp", "mfsdp" }) or nil)
+    name = "fsdp2"
+  end
+  local own, keys = {}, keys_of[name]
+  for key, value in pairs(given) do
+    if not common[key] then own[key] = value end
+  end
+  local options = values.section(d, "distributed", own, keys,
+    ("Unknown options for strategy '%s': '%%s'"):format(name))
+  return name, options
+end
+
+local scopes = { all = true, language = true, vision = true, audio = true, multimodal = true }
+local function scope_error(d, text)
+  d:error("ac-scope", "distributed.activation_checkpointing_scope", "activation_checkpointing_scope " .. text,
+    "one or several of: all, audio, language, multimodal, vision; all stands alone")
+end
+
+-- "language+vision" -> its parts; nil after an error.
+local function scope_parts(d, value)
+  if value == nil then return { all = true } end
+  local list = type(value) == "string" and { value } or value
+  if type(list) ~= "table" then
+    scope_error(d, "must be a string or list of strings, not " .. tostring(value))
+    return nil
+  end
+  local found, n = {}, 0
+  for _, item in pairs(list) do
+    if type(item) ~= "string" then
+      scope_error(d, "entries must be strings, not " .. tostring(item))
+      return nil
+    end
+    for part in item:lower():gsub("-", "_"):gsub("[^,+]+", function(p) return p:match "^%s*(.-)%s*$" end)
+      :gmatch "[^,+]+" do
+      if part == "default" or part == "auto" then part = "all" end
+      if not scopes[part] then
+        scope_error(d, ("must use only known parts, got '%s'"):format(part))
+        return nil
+      end
+      if not found[part] then found[part], n = true, n + 1 end
+    end
+  end
+  if found.all and n > 1 then
+    scope_error(d, "'all' cannot be combined with other scopes")
+    return nil
+  end
+  return n > 0 and found or { all = true }
+end
+
+local modes = { off = "none", none = "none", disabled = "none", no = "none", ["false"] = "none", on = "full",
+  full = "full", enabled = "full", yes = "full", ["true"] = "full", selective = "selective" }
+
+-- ac{}: Automodel wraps attention, MLP and norms of each layer one by one.
+function options_of.checkpointing(d, given, options, strategy, family)
+  local at = "distributed.activation_checkpointing"
+  local value = given.activation_checkpointing
+  local mode = modes[tostring(value or false):lower()]
+  if not mode then
+    d:error("unknown-word", at, ("activation_checkpointing = '%s' must be a boolean or one of 'full', 'selective', "
+      .. "'false'"):format(tostring(value)), "true, false or \"selective\"")
+    return nil
+  end
+  local parts = scope_parts(d, options.activation_checkpointing_scope)
+  if mode == "none" or not parts then return nil end
+  if strategy == "megatron_fsdp" then
+    if mode == "selective" then
+      d:error("strategy-option", at, "selective activation checkpointing is supported only for FSDP2 and DDP configs",
+        "activation_checkpointing = true, or strategy = \"fsdp2\"")
+      return nil
+    end
+    if d.original then
+      d:note("ac-dropped", at, "megatron_fsdp logs an error and recomputes nothing")
+      return nil
+    end
+    d:note("ac-dropped", at, "megatron_fsdp itself would log an error and recompute nothing; here it is done")
+  end
+  if not parts.all and not parts.language then
+    d:error("ac-matched-nothing", "distributed.activation_checkpointing_scope",
+      "activation_checkpointing_scope names no part of a language model: nothing would be recomputed",
+      "\"language\" or \"all\"")
+    return nil
+  end
+  if mode == "selective" then
+    d:note("dialect-differs", at, "Automodel keeps the outputs of a list of ops; here attention modules are recomputed")
+    return ac "selective"
+  end
+  if not family then return ac "full" end
+  local modules = {}
+  for _, name in ipairs { "self_attn", "mlp", "input_layernorm", "post_attention_layernorm",
+    "pre_feedforward_layernorm", "post_feedforward_layernorm" } do
+    modules[#modules + 1] = tensor.translate(family, "model.layers.*." .. name)
+  end
+  return ac { modules = modules }
+end
+
+-- A policy's dtypes; YAML's mp_policy without cast_forward_inputs does not cast.
+local function policy_of(d, options)
+  local given = options.mp_policy
+  if given == nil then return { param = "bf16", reduce = "fp32", output = "bf16", cast_forward_inputs = true } end
+  local at = "distributed.mp_policy"
+  if type(given) ~= "table" then
+    d:error("wrong-type", at, "mp_policy must be a table, not " .. tostring(given))
+    given = {}
+  end
+  local p = values.section(d, at, given, { param_dtype = { "any" }, reduce_dtype = { "any" },
+    output_dtype = { "any" }, cast_forward_inputs = { "boolean", false } })
+  return { param = values.dtype(d, at .. ".param_dtype", p.param_dtype),
+    reduce = values.dtype(d, at .. ".reduce_dtype", p.reduce_dtype),
+    output = values.dtype(d, at .. ".output_dtype", p.output_dtype),
+    cast_forward_inputs = p.cast_forward_inputs }
+end
+
+local function refuse(d, options, list)
+  for key, why in pairs(list) do
+    if options[key] then d:error("dialect-unsupported", "distributed." .. key, ("%s: %s"):format(key, why), "leave it out") end
+  end
+end
+
+-- Layers reshard after forward but for the last; under a pipeline they stay gathered. That Automodel looks
+-- for the pipeline in a mesh that never has it is a known mistake.
+local function fsdp2_pass(d, options, n_stages)
+  refuse(d, options, {
+    autocast_dtype = "ops run in precision.compute; there is no autocast beside it",
+    offload_policy = "parameters stay on the device in this version",
+  })
+  local reshard = options.reshard_after_forward
+  if reshard == nil then
+    reshard = true
+    if n_stages > 1 and d.original then
+      d:note("reshard-under-pp", "distributed", "under a pipeline layers should stay gathered, but the check looks for "
+        .. "'pp' in the data mesh: they are gathered again for every micro-batch")
+    elseif n_stages > 1 then
+      reshard = false
+    end
+  end
+  local forward, backward = options.fsdp2_forward_prefetch_depth, options.fsdp2_backward_prefetch_depth
+  local depth = options.enable_fsdp2_prefetch and math.max(forward, backward) or 1
+  if options.enable_fsdp2_prefetch and forward ~= backward then
+    d:note("dialect-differs", "distributed.enable_fsdp2_prefetch",
+      ("prefetch depths %d forward and %d backward: here %d both ways"):format(forward, backward, depth))
+  end
+  return fsdp2 { reshard_after_forward = reshard, prefetch = depth,
+    defer_grad_sync = options.defer_fsdp_grad_sync }
+end
+
+local levels = { [0] = "no_shard", "optim", "optim_grads", "optim_grads_params" }
+
+local function zero_strategy(d, options)
+  local key = options.data_parallel_sharding_strategy ~= nil and "data_parallel_sharding_strategy"
+    or "zero_dp_strategy"
+  local value = options[key]
+  if value == nil then return "optim_grads_params" end
+  if levels[value] then return levels[value] end
+  for i = 0, 3 do if levels[i] == value then return value end end
+  d:error("unknown-word", "distributed." .. key, ("%s = '%s' is not known"):format(key, tostring(value)),
+    "one of: no_shard, optim, optim_grads, optim_grads_params")
+  return "optim_grads_params"
+end
+
+-- zero{}; whether it shards.
+local function megatron_pass(d, options)
+  local strategy = zero_strategy(d, options)
+  if strategy == "optim_grads" and not options.overlap_grad_reduce then
+    d:error("strategy-option", "distributed.overlap_grad_reduce",
+      "optim_grads with overlap_grad_reduce = false: its gradients are scattered as they are made",
+      "overlap_grad_reduce = true, or zero_dp_strategy = 1")
+  end
+  if options.average_in_collective and not options.calculate_per_token_loss then
+    d:error("strategy-option", "distributed.average_in_collective",
+      "average_in_collective is not supported without calculate_per_token_loss", "leave it out")
+  end
+  return zero { strategy = strategy }, strategy ~= "no_shard"
+end
+
+-- The data pass; whether it shards over dp_shard.
+function options_of.data(d, strategy, options, n_stages)
+  if strategy == "fsdp2" then return fsdp2_pass(d, options, n_stages), true end
+  if strategy == "ddp" then return ddp { bucket_mib = options.bucket_cap_mb }, false end
+  return megatron_pass(d, options)
+end
+
+-- Storage, compute and reduction; storage in 16 bits without a copy in 32 is Automodel's known trap.
+function options_of.precision(d, strategy, options, hf)
+  local storage = values.dtype(d, "hf.torch_dtype", hf.torch_dtype) or "bf16"
+  if storage == "bf16" and not options.preserve_fp32_weights then
+    d:note("bf16-storage", "hf", "weights and moments are stored in bf16: updates smaller than 1/256 of a weight are lost")
+  end
+  if strategy ~= "fsdp2" then
+    local reduce = options.grad_reduce_in_fp32 and "fp32" or storage
+    return { param = options.preserve_fp32_weights and "fp32" or storage, compute = storage, reduce = reduce }
+  end
+  local p = policy_of(d, options)
+  local compute = p.param or storage
+  if (p.output or compute) ~= compute then
+    d:error("dialect-unsupported", "distributed.mp_policy.output_dtype",
+      ("output_dtype = %s: units hand on what they compute, %s"):format(p.output, compute),
+      ("output_dtype = \"%s\""):format(compute))
+  end
+  return { param = storage, compute = compute, reduce = p.reduce or compute }
+end
+
+local fp8_keys = { enabled = { "boolean", true }, recipe_name = { "text" }, filter_fqns = { "list" },
+  enable_fsdp_float8_all_gather = { "boolean", false }, precompute_float8_dynamic_scale_for_fsdp = { "boolean", false },
+  force_recompute_fp8_weight_in_bwd = { "boolean", false }, emulate = { "boolean", false } }
+
+function options_of.float8(d)
+  if d.config.fp8 == nil then return nil end
+  local given = d:section("fp8", fp8_keys)
+  if not given.enabled then return nil end
+  d:error("dialect-unsupported", "fp8", "fp8: this version has no float8 pass", "leave it out")
+  return nil
+end
+
+local optimizer_keys = { _target_ = { "text", "torch.optim.AdamW" }, lr = { "number", 1e-3 }, betas = { "list" },
+  eps = { "number", 1e-8 }, weight_decay = { "number", 0.01 }, momentum = { "number", 0 } }
+local schedule_keys = { lr_warmup_steps = { "integer" }, lr_decay_steps = { "integer" }, min_lr = { "number" },
+  lr_decay_style = { "word", "cosine", { "cosine" } } }
+
+-- torch's optimizers with torch's defaults; gradients are clipped at norm 1 unless said otherwise.
+function options_of.optimizer(d)
+  local o, s = d:section("optimizer", optimizer_keys), d:section("lr_scheduler", schedule_keys)
+  local clip = d:section("clip_grad_norm", { max_norm = { "number", 1.0 } }).max_norm
+  local options = { lr = o.lr, weight_decay = o.weight_decay, clip_norm = clip, warmup_steps = s.lr_warmup_steps,
+    total_steps = s.lr_decay_steps, min_lr_ratio = s.min_lr and s.min_lr / o.lr or nil }
+  local name = o._target_:match "[%w_]+$"
+  if name == "SGD" and o.momentum == 0 then return sgd(options) end
+  if name ~= "AdamW" then
+    d:error("unknown-word", "optimizer._target_",
+      ("optimizer '%s': AdamW, and SGD without momentum, are there"):format(o._target_), "torch.optim.AdamW")
+  end
+  local betas = o.betas or { 0.9, 0.999 }
+  options.beta1, options.beta2, options.eps = betas[1], betas[2], o.eps
+  return adamw(options)
+end
+
+return options_of

@@ -1,0 +1,238 @@
+-- NeMo Automodel's tensor-parallel plans as patterns of tp { plan }: an explicit plan first, then the one
+-- registered for the model's class, then Hugging Face's own, then the base plan. Hugging Face's module names
+-- become those of the library's models; in a model of your own they stay as they are.
+local _, core = ...
+local dialect = require "tandem.dialect"
+local tensor = {}
+
+-- What each family calls Hugging Face's modules.
+local gated = { gate_proj = "w1", up_proj = "w3", down_proj = "w2" }
+local plain = { gate_proj = "gate", up_proj = "up", down_proj = "down" }
+local families = {
+  llama = { class = "LlamaForCausalLM", embed = "tok_embeddings", head = "output", mlp = "feed_forward", ffn = gated,
+    norms = { input_layernorm = "attention_norm", post_attention_layernorm = "ffn_norm" } },
+  qwen = { class = "Qwen2ForCausalLM", embed = "tok_embeddings", head = "output", mlp = "feed_forward", ffn = gated,
+    norms = { input_layernorm = "attention_norm", post_attention_layernorm = "ffn_norm" } },
+  gemma = { class = "Gemma3ForCausalLM", embed = "embed", head = "head", mlp = "mlp", ffn = plain,
+    norms = { input_layernorm = "attention_norm", post_attention_layernorm = "post_attention_norm",
+      pre_feedforward_layernorm = "mlp_norm", post_feedforward_layernorm = "post_mlp_norm" } },
+  phi = { class = "Phi3ForCausalLM", embed = "embed", head = "head", mlp = "mlp", ffn = plain,
+    norms = { input_layernorm = "attention_norm", post_attention_layernorm = "mlp_norm" } },
+}
+local phi2 = { class = "PhiForCausalLM", embed = "embed", head = "head", mlp = "mlp",
+  ffn = { fc1 = "fc1", fc2 = "fc2" }, norms = { input_layernorm = "norm" } }
+
+-- The family of a library model; nil: a model of the user's own.
+function tensor.family(model)
+  local name = type(model) == "table" and rawget(model, "name")
+  local found = type(name) == "string" and name:match "^%a+"
+  if found == "phi" and type(model.config) == "table" and model.config.parallel then return phi2 end
+  return found and families[found] or nil
+end
+
+local attention = { q_proj = "wq", k_proj = "wk", v_proj = "wv", o_proj = "wo", dense = "wo" }
+
+-- "model.layers.*.self_attn.q_proj" -> "layers.*.attention.wq"; nil: the model has no such module.
+local function translate(family, name)
+  if not family then return name end
+  if name == "model.embed_tokens" then return family.embed end
+  if name == "lm_head" then return family.head end
+  if name == "model.norm" or name == "model.final_layernorm" then return "norm" end
+  local layer, rest = name:match "^model%.layers%.([%d*]+)%.(.+)$"
+  if not layer then return nil end
+  local inner = rest:match "^self_attn%.(.+)$"
+  if inner then return attention[inner] and ("layers.%s.attention.%s"):format(layer, attention[inner]) end
+  inner = rest:match "^mlp%.(.+)$"
+  if inner then return family.ffn[inner] and ("layers.%s.%s.%s"):format(layer, family.mlp, family.ffn[inner]) end
+  if rest == "self_attn" then return ("layers.%s.attention"):format(layer) end
+  if rest == "mlp" then return ("layers.%s.%s"):format(layer, family.mlp) end
+  return family.norms[rest] and ("layers.%s.%s"):format(layer, family.norms[rest])
+end
+tensor.translate = translate
+
+local styles = { colwise = true, rowwise = true, colwise_rep = true, rowwise_rep = true, sequence_parallel = true }
+
+-- Paths of the plan -> styles, in the names of the model. where: the key to blame; must_match: a name that
+-- the model lacks is an error (in AM's own plans it is one of several spellings).
+local function to_plan(d, family, plan, where, must_match)
+  local result, n = {}, 0
+  for name, style in pairs(plan) do
+    local at = where
+    if type(name) ~= "string" or type(style) ~= "string" then
+      d:error("wrong-type", at, ("%s: a plan maps module names to styles"):format(where),
+        "{ [\"model.layers.*.self_attn.q_proj\"] = \"colwise\" }")
+    elseif name:match "%.experts" or name:match "%.router" or name:match "%.gate$" or name:match "shared_expert_gate"
+      or name:match "%.mlp$" then
+      d:error("ep-owned", at, ("%s: '%s' is EP-owned: expert parallelism places it"):format(where, name),
+        "leave it out; shared_experts' projections may be split")
+    elseif style == "replicated_with_grad_allreduce" or style:match "^ep_" or style:match "^local_" then
+      d:note("dialect-differs", at, ("%s: style '%s' of '%s' is skipped, as Automodel does"):format(where, style, name))
+    elseif not styles[style] then
+      d:error("unknown-word", at, ("%s: Unknown parallel style: '%s' ('%s')"):format(where, style, name),
+        "one of: colwise, rowwise, colwise_rep, rowwise_rep, sequence_parallel")
+    else
+      local own = translate(family, name)
+      if own then
+        result[own], n = style, n + 1
+      elseif must_match then
+        d:error("pattern-matched-nothing", at, ("%s: '%s' names no module of the model"):format(where, name),
+          "Hugging Face's names: model.layers.*.self_attn.q_proj, model.layers.*.mlp.down_proj, lm_head, ...")
+      end
+    end
+  end
+  return result, n
+end
+
+local llama_plan = {
+  ["model.embed_tokens"] = "rowwise_rep", ["model.layers.*.self_attn.q_proj"] = "colwise",
+  ["model.layers.*.self_attn.k_proj"] = "colwise", ["model.layers.*.self_attn.v_proj"] = "colwise",
+  ["model.layers.*.self_attn.o_proj"] = "rowwise", ["model.layers.*.mlp.gate_proj"] = "colwise",
+  ["model.layers.*.mlp.up_proj"] = "colwise", ["model.layers.*.mlp.down_proj"] = "rowwise", lm_head = "colwise",
+}
+local llama_sequence = { ["model.norm"] = "sequence_parallel",
+  ["model.layers.*.input_layernorm"] = "sequence_parallel",
+  ["model.layers.*.post_attention_layernorm"] = "sequence_parallel" }
+local gemma_sequence = { ["model.norm"] = "sequence_parallel",
+  ["model.layers.*.input_layernorm"] = "sequence_parallel",
+  ["model.layers.*.post_attention_layernorm"] = "sequence_parallel",
+  ["model.layers.*.pre_feedforward_layernorm"] = "sequence_parallel",
+  ["model.layers.*.post_feedforward_layernorm"] = "sequence_parallel" }
+local phi_plan = {
+  ["model.layers.*.self_attn.q_proj"] = "colwise", ["model.layers.*.self_attn.k_proj"] = "colwise",
+  ["model.layers.*.self_attn.v_proj"] = "colwise", ["model.layers.*.self_attn.dense"] = "rowwise",
+  ["model.layers.*.mlp.fc1"] = "colwise", ["model.layers.*.mlp.fc2"] = "rowwise" }
+-- The attention itself is replicated: q, k, v are split by inputs and summed, o's output is gathered.
+local phi3_plan = { ["model.layers.*.self_attn.q_proj"] = "rowwise_rep",
+  ["model.layers.*.self_attn.k_proj"] = "rowwise_rep", ["model.layers.*.self_attn.v_proj"] = "rowwise_rep",
+  ["model.layers.*.self_attn.o_proj"] = "colwise_rep", ["model.layers.*.mlp.gate_proj"] = "colwise",
+  ["model.layers.*.mlp.up_proj"] = "colwise", ["model.layers.*.mlp.down_proj"] = "rowwise" }
+
+-- By class: the plan, what sequence parallelism adds (nil: not supported), one gather for q, k, v.
+local registered = {
+  LlamaForCausalLM = { llama_plan, llama_sequence, true },
+  Qwen2ForCausalLM = { llama_plan, llama_sequence, true },
+  Qwen3ForCausalLM = { llama_plan, llama_sequence, true },
+  Gemma3ForCausalLM = { llama_plan, gemma_sequence, false },
+  PhiForCausalLM = { phi_plan }, Phi3ForCausalLM = { phi3_plan },
+}
+local named = { llama_nemotron_super_tp_plan = registered.LlamaForCausalLM }
+local base = { llama_plan, llama_sequence, true }
+
+local function with_sequence(plan, extra)
+  local own = {}
+  for name, style in pairs(plan) do own[name] = style end
+  for name, style in pairs(extra or {}) do own[name] = style end
+  return own
+end
+
+-- An untied head's logits stay split over the vocabulary; an untied embedding joins the plan.
+local function hf_plan(given, tied)
+  local own = with_sequence(given)
+  if not tied and own.lm_head == "colwise_rep" then own.lm_head = "colwise" end
+  if not tied and not own["model.embed_tokens"] then own["model.embed_tokens"] = "rowwise_rep" end
+  return own
+end
+
+local function count(t)
+  local n = 0
+  for _ in pairs(t) do n = n + 1 end
+  return n
+end
+
+-- Heads are counted as validate_tp_mesh does: KV heads first.
+local function check_heads(d, tp, hf)
+  local heads, groups = hf.num_attention_heads, hf.num_key_value_heads
+  if not heads or heads == 0 then
+    d:mistake("heads-unknown", "hf", ("the model's configuration names no heads: 0 %% %d passes every check"):format(tp),
+      "hf = { num_attention_heads = 32, num_key_value_heads = 8 }")
+    return
+  end
+  if groups % tp ~= 0 then
+    d:error("divides-heads", "distributed.tp_size",
+      ("num_key_value_heads (%d) must be divisible by tp_size (%d)"):format(groups, tp),
+      "tp_size may be " .. dialect.divisors(groups))
+  end
+  if heads % tp ~= 0 then
+    d:error("divides-heads", "distributed.tp_size",
+      ("num_attention_heads (%d) must be divisible by tp_size (%d)"):format(heads, tp),
+      "tp_size may be " .. dialect.divisors(heads))
+  end
+end
+
+local function explicit(d, family, plan)
+  local where = "distributed.tp_plan"
+  if type(plan) == "string" then
+    if named[plan] then return named[plan] end
+    d:error("tp-plan-missing", where, ("tp_plan = '%s' names no plan"):format(plan),
+      core.near(plan, { "llama_nemotron_super_tp_plan" }) or "give a table of module names and styles")
+    return nil
+  end
+  if type(plan) ~= "table" then
+    d:error("tp-plan-missing", where, ("tp_plan must be a table of styles or a plan's name, not %s"):format(type(plan)),
+      "{ [\"model.layers.*.self_attn.q_proj\"] = \"colwise\" }")
+    return nil
+  end
+  if count(plan) == 0 then
+    d:error("tp-plan-missing", where, "tp_plan is empty: tensor parallelism would do nothing",
+      "leave it out for the plan of the model's class")
+    return nil
+  end
+  return { plan, nil, true, explicit = true }
+end
+
+-- The plan that Automodel would choose: { styles, what sequence parallelism adds, shared gathers }.
+local function choose(d, family, options, hf, tp)
+  if options.tp_plan ~= nil then return explicit(d, family, options.tp_plan) end
+  if registered[hf.class] then return registered[hf.class] end
+  if hf.tp_plan ~= nil and count(hf.tp_plan) > 0 then
+    return { hf_plan(hf.tp_plan, hf.tie_word_embeddings), llama_sequence, true, hf = true }
+  end
+  if hf.remote_code then
+    d:error("tp-plan-missing", "hf.remote_code",
+      ("the remote-code model '%s' has no tensor-parallel plan, and tp_size = %d"):format(hf.class, tp),
+      "distributed = { tp_plan = { ... } }")
+    return nil
+  end
+  if hf.tp_plan ~= nil then
+    d:error("tp-plan-missing", "hf.tp_plan",
+      ("Hugging Face's plan for '%s' is empty, and tp_size = %d: tensor parallelism would split nothing"):format(
+        hf.class, tp), "leave hf.tp_plan out for the base plan, or give distributed.tp_plan")
+    return nil
+  end
+  return family and base or "own"
+end
+
+-- Options of tp{}, nil after errors. "own": the notes that the model itself carries.
+function tensor.options(d, options, hf, family, tp)
+  check_heads(d, tp, hf)
+  local sequence = options.sequence_parallel
+  if options.enable_async_tensor_parallel then
+    if not sequence then
+      d:error("async-sequence", "distributed.enable_async_tensor_parallel",
+        "enable_async_tensor_parallel needs sequence_parallel: without it there is no gather to overlap",
+        "sequence_parallel = true, or leave it out")
+    else
+      d:error("dialect-unsupported", "distributed.enable_async_tensor_parallel",
+        "enable_async_tensor_parallel: gathers are not cut into tiles in this version", "leave it out")
+    end
+  end
+  local chosen = choose(d, family, options, hf, tp)
+  if not chosen then return nil end
+  if chosen == "own" then return { sequence = sequence } end
+  if sequence and not chosen.explicit and not chosen[2] then
+    d:warn("not-applied", "distributed.sequence_parallel",
+      ("sequence_parallel: the plan of %s has none; activations stay whole"):format(hf.class))
+    sequence = false
+  end
+  local where = chosen.explicit and "distributed.tp_plan" or "hf"
+  local plan, n = to_plan(d, family, with_sequence(chosen[1], sequence and chosen[2] or nil), where,
+    chosen.explicit or chosen.hf)
+  if n == 0 and d.n_errors == 0 then
+    d:error("tp-plan-missing", where, ("no entry of the plan names a module: tp_size = %d would split nothing")
+      :format(tp))
+  end
+  return { sequence = sequence, share_gathers = chosen[3] ~= false, plan = plan,
+    plan_only = true }
+end
+
+return tensor

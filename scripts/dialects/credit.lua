@@ -1,0 +1,239 @@
+-- miles-credit's configuration: return require "dialects.credit" { trainer = { parallelism = { ... } }, ... }.
+-- Order: domain, tensor, data (FSDP2 or DDP) with checkpointing before it. What miles-credit lets pass
+-- silently is refused; with as = "original" it becomes a finding.
+local dialect = require "tandem.dialect"
+local values = require "tandem.dialect_values"
+
+local top_keys = { as = true, name = true, steps = true, data = true, cluster = true, model = true, trainer = true,
+  seed = true, seq_length = true, world_size = true }
+local trainer_keys = {
+  parallelism = { "any" }, mode = { "any" }, domain_parallel_size = { "integer", 1 }, type = { "text" },
+  train_batch_size = { "integer", 1 }, grad_accum_every = { "integer", 1 }, amp = { "boolean", false },
+  fsdp2_mp_policy = { "any" }, activation_checkpoint = { "boolean", false }, use_mixed_precision = { "boolean", false },
+  mixed_precision = { "any" }, cpu_offload = { "boolean", false }, checkpoint_all_layers = { "boolean", false },
+  use_spectral_norm = { "boolean" }, use_ema = { "boolean", false }, seed_by_dp_rank = { "any" },
+  learning_rate = { "number", 1e-3 }, weight_decay = { "number", 0 }, grad_max_norm = { "any" },
+}
+local parallelism_keys = { data = true, tensor = true, domain = true }
+local data_modes = { fsdp2 = true, ddp = true, none = true }
+
+local function degree(d, block, key)
+  local value, at = block[key], "trainer.parallelism." .. key
+  if value == nil then return 1 end
+  local n = math.tointeger(tonumber(value))
+  if not n then
+    d:error("wrong-type", at, ("%s must be an integer >= 1, got '%s'"):format(at, tostring(value)))
+  elseif n < 1 then
+    d:error("out-of-range", at, ("%s must be an integer >= 1, got %d"):format(at, n))
+  end
+  return n and n >= 1 and n or 1
+end
+
+-- The first trainer's mode names say what the block says now.
+local function from_mode(d, trainer)
+  local modes = { fsdp = "fsdp2", ddp = "ddp", domain_parallel = "none", ["fsdp+domain_parallel"] = "fsdp2", none = "none" }
+  local data = modes[trainer.mode]
+  if not data then
+    d:error("unknown-word", "trainer.mode", ("trainer.mode = '%s' is not known"):format(tostring(trainer.mode)),
+      "one of: ddp, domain_parallel, fsdp, fsdp+domain_parallel, none")
+    return nil
+  end
+  local domain = trainer.domain_parallel_size
+  if trainer.mode:match "domain" and domain <= 1 then
+    d:error("out-of-range", "trainer.domain_parallel_size",
+      ("mode='%s' requires trainer.domain_parallel_size > 1, not %d"):format(trainer.mode, domain))
+  end
+  if data == "fsdp2" then
+    d:note("dialect-differs", "trainer.mode", "mode = 'fsdp' wraps modules by class and by size (100,000 parameters); "
+      .. "here the units are those of FSDP2")
+  end
+  return { data = data, tensor = 1, domain = domain }
+end
+
+local function parallelism_of(d, trainer)
+  local block, at = trainer.parallelism, "trainer.parallelism"
+  if block == nil and trainer.mode ~= nil then return from_mode(d, trainer) end
+  if block == nil then
+    d:error("missing-key", "trainer", ("configs must define %s with data, tensor, and domain fields"):format(at),
+      "parallelism = { data = \"fsdp2\", tensor = 1, domain = 1 }; trainer.mode of the first trainer is read too")
+    return nil
+  end
+  if type(block) ~= "table" then
+    d:error("wrong-type", at, ("%s must be a table, not %s"):format(at, tostring(block)))
+    return nil
+  end
+  d:known_keys(block, parallelism_keys, at, at)
+  local data = block.data == nil and "none" or block.data
+  if not data_modes[data] then
+    d:error("unknown-word", at .. ".data", ("%s.data must be 'fsdp2', 'ddp', or 'none', got '%s'"):format(at, tostring(data)),
+      type(data) == "string" and values.near(data, { "fsdp2", "ddp", "none" }) or nil)
+    data = "none"
+  end
+  return { data = data, tensor = degree(d, block, "tensor"), domain = degree(d, block, "domain") }
+end
+
+-- dp = world / (tensor x domain); nil after an error.
+local function data_size(d, p)
+  local world = values.world(d)
+  if not world then
+    d:error("missing-key", "world_size", "world_size is missing: how many processes are started?", "world_size = 8")
+    return nil
+  end
+  local others = p.tensor * p.domain
+  if world % others ~= 0 then
+    d:error("mesh-product", "trainer.parallelism",
+      ("world_size=%d not divisible by tensor*domain=%d"):format(world, others),
+      "their product may be " .. dialect.divisors(world))
+    return nil
+  end
+  return world // others
+end
+
+-- Rows of the padded grid have to be whole windows on every domain rank.
+local function check_domain(d, p, c)
+  if p.domain <= 1 then return end
+  local height, at = c.image_height, "trainer.parallelism.domain"
+  local uneven = height and height % p.domain ~= 0
+  if uneven then
+    d:error("divides-domain", at, ("image_height = %d is not divisible by domain = %d"):format(height, p.domain),
+      "domain may be " .. dialect.divisors(height))
+  end
+  local rows = height and height + (c.pad_rows or 0)
+  local divisor = p.domain * (c.local_window_size or 1)
+  for _, stride in ipairs(c.cross_embed_strides or {}) do divisor = divisor * stride end
+  if rows and not uneven and rows % divisor ~= 0 then
+    d:mistake("divides-domain", at,
+      ("%d padded rows %% (domain %d x window %d x strides) = %d: windows would straddle ranks"):format(rows, p.domain,
+        c.local_window_size or 1, divisor), ("rows must be a multiple of %d"):format(divisor))
+  end
+  if d.n_errors == 0 then
+    d:error("axis-unsupported", at, ("domain = %d: this version has no pass that splits the grid"):format(p.domain),
+      "domain = 1")
+  end
+end
+
+-- Blocks with spectral norm are left out of tensor parallelism: if all have it, it does nothing.
+local function check_tensor(d, p, c, spectral)
+  local at = "trainer.parallelism.tensor"
+  if spectral then
+    if p.tensor > 1 then
+      d:mistake("tp-matched-nothing", at,
+        ("tensor = %d has NO effect: every block with a _tp_plan carries spectral norm, so nothing is split and %d "
+          .. "ranks repeat identical work"):format(p.tensor, p.tensor), "use_spectral_norm = false, or tensor = 1")
+    end
+    return
+  end
+  for level, dim in ipairs(type(c.dim) == "table" and c.dim or {}) do
+    local heads = c.heads or (c.dim_head and dim // c.dim_head)
+    if heads and heads % p.tensor ~= 0 then
+      d:error("divides-heads", at, ("level %d: heads=%d not divisible by tp_size=%d"):format(level - 1, heads, p.tensor),
+        "tensor may be " .. dialect.divisors(heads))
+    end
+  end
+end
+
+local policy_keys = { param_dtype = { "any" }, reduce_dtype = { "any" }, output_dtype = { "any" } }
+
+-- Mixed precision only under amp; spectral norm keeps fp32 unless a policy is named.
+local function precision_of(d, trainer, p, spectral)
+  local at = "trainer.fsdp2_mp_policy"
+  local policy = values.section(d, at, trainer.fsdp2_mp_policy or {}, policy_keys)
+  local param = values.dtype(d, at .. ".param_dtype", policy.param_dtype) or "bf16"
+  local reduce = values.dtype(d, at .. ".reduce_dtype", policy.reduce_dtype) or "fp32"
+  local output = values.dtype(d, at .. ".output_dtype", policy.output_dtype) or "bf16"
+  if trainer.mixed_precision ~= nil or trainer.use_mixed_precision then
+    d:error("dialect-unsupported", "trainer.use_mixed_precision", "the first trainer's mixed_precision is FSDP1's",
+      "amp = true and fsdp2_mp_policy = { param_dtype = \"bfloat16\" }")
+  end
+  if not trainer.amp then
+    if trainer.fsdp2_mp_policy ~= nil then
+      d:warn("not-applied", at, "fsdp2_mp_policy is given but trainer.amp is off: everything is fp32")
+    end
+    return { param = "fp32", compute = "fp32", reduce = "fp32" }
+  end
+  if spectral and trainer.fsdp2_mp_policy == nil then
+    d:note("not-applied", "trainer.amp", "amp is on, but with spectral norm and no fsdp2_mp_policy all is fp32")
+    return { param = "fp32", compute = "fp32", reduce = "fp32" }
+  end
+  if p.data ~= "fsdp2" then return { param = "fp32", compute = "bf16", reduce = "fp32" } end
+  if output ~= param then
+    d:error("dialect-unsupported", at .. ".output_dtype",
+      ("output_dtype = %s: units hand on what they compute, %s"):format(output, param))
+  end
+  return { param = "fp32", compute = param, reduce = reduce }
+end
+
+local function check_seed(d, trainer, dp)
+  local when, at = trainer.seed_by_dp_rank, "trainer.seed_by_dp_rank"
+  if when == nil or when == "after_build" then return end
+  if when ~= "before_build" then
+    d:error("unknown-word", at, ("seed_by_dp_rank = '%s' is not known"):format(tostring(when)),
+      "after_build, or before_build")
+  elseif dp > 1 then
+    d:mistake("seed-before-build", at, ("seeds differ by dp rank before the model is built: %d replicas start from "
+      .. "different weights"):format(dp), "seed_by_dp_rank = \"after_build\": same weights, other draws")
+  end
+end
+
+local function optimizer_of(d, trainer)
+  local clip = trainer.grad_max_norm
+  if clip == "dynamic" then
+    d:mistake("clip-dynamic", "trainer.grad_max_norm",
+      "grad_max_norm = 'dynamic' clips by a norm that counts replicas, or not at all", "grad_max_norm = 1.0")
+    clip = 0
+  elseif clip ~= nil and type(clip) ~= "number" then
+    d:error("wrong-type", "trainer.grad_max_norm", ("grad_max_norm must be a number, not '%s'"):format(tostring(clip)))
+    clip = nil
+  end
+  return adamw { lr = trainer.learning_rate, weight_decay = trainer.weight_decay, beta1 = 0.9, beta2 = 0.95,
+    clip_norm = clip or 0 }
+end
+
+-- FSDP2 over dp, DDP over dp, or nothing: then a dp of more than 1 trains as many models.
+local function data_pass(d, trainer, p, dp)
+  if p.data == "fsdp2" then return fsdp2 {}, { dp_shard = dp } end
+  if p.data == "ddp" then return ddp {}, { dp_replicate = dp } end
+  if dp > 1 then
+    d:mistake("data-none", "trainer.parallelism.data",
+      ("data = 'none' with dp = %d: no gradient is summed, every replica trains a model of its own"):format(dp),
+      "data = \"fsdp2\" or \"ddp\"")
+  end
+  return nil, {} -- as = "original": one of the replicas
+end
+
+return dialect.wrap(function(config)
+  local d = dialect.new("miles-credit", config)
+  d:known_keys(config, top_keys, "", "the configuration")
+  local trainer = d:section("trainer", trainer_keys)
+  local p = parallelism_of(d, trainer)
+  if not p then d:stop() end
+  local c = type(config.model) == "table" and rawget(config.model, "config")
+  if type(c) ~= "table" then c = {} end
+  local spectral = trainer.use_spectral_norm or c.use_spectral_norm
+  check_domain(d, p, c)
+  local dp = data_size(d, p)
+  if not dp then d:stop() end
+  check_tensor(d, p, c, spectral)
+  check_seed(d, trainer, dp)
+  local precision, optimizer = precision_of(d, trainer, p, spectral), optimizer_of(d, trainer)
+  local pass, mesh = data_pass(d, trainer, p, dp)
+  for key, why in pairs { cpu_offload = "parameters stay on the device in this version",
+    checkpoint_all_layers = "blocks are recomputed whole", use_ema = "there are no averaged weights in this version" } do
+    if trainer[key] then d:error("dialect-unsupported", "trainer." .. key, ("%s: %s"):format(key, why), "leave it out") end
+  end
+  if spectral then
+    d:error("dialect-unsupported", "trainer.use_spectral_norm", "spectral norm is not in this version",
+      "use_spectral_norm = false")
+  end
+  d:stop()
+  mesh.tp = p.tensor
+  local micro, steps = trainer.train_batch_size, trainer.grad_accum_every
+  local replicas = pass and dp or 1
+  return plan {
+    name = config.name, model = config.model, cluster = config.cluster, data = config.data, seed = config.seed,
+    steps = config.steps, original = d.original and d.system or nil,
+    batch = { global = micro * replicas * steps, micro = micro, seq = config.seq_length },
+    mesh = mesh, precision = precision, optimizer = optimizer,
+    parallel = values.passes(3, p.tensor > 1 and tp {}, trainer.activation_checkpoint and ac "full", pass),
+  }
+end)

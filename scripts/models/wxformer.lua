@@ -1,0 +1,91 @@
+-- The transformer of WXFormer (miles-credit): levels of growing width, each a stack of short and long
+-- attention and feed-forward blocks; a level is the unit of sharding and checkpointing, as there.
+-- require "models.wxformer" "tiny", or { size = "tiny", depth = { 2, 2 } } to change parts of it.
+-- It reads tokens where WXFormer reads a grid: a linear map takes the place of the strided convolution
+-- between levels, attention sees the whole sequence where WXFormer has windows, and there is no decoder.
+local nn = require "tandem.nn"
+
+-- dim and depth a level; heads = dim / dim_head
+local sizes = {
+  ["tiny"] = { dim = { 16, 32, 64, 64 }, depth = { 1, 1, 1, 1 }, dim_head = 4 },
+  ["base"] = { dim = { 64, 128, 256, 512 }, depth = { 2, 2, 8, 2 }, dim_head = 32, vocab = 32000 },
+}
+local defaults = { vocab = 256, mult = 4, heads = false, hidden = false, eps = 1e-5 }
+
+local function attention(c, dim)
+  return nn.module {
+    norm = nn.layernorm(dim, { eps = c.eps }),
+    attend = nn.attention { dim = dim, heads = c.heads or dim // c.dim_head, head_dim = c.dim_head, causal = false,
+      out_bias = true },
+    tp_col = { "attend.wq", "attend.wk", "attend.wv" }, tp_row = "attend.wo",
+    forward = function(m, x) return m.attend(m.norm(x)) end,
+  }
+end
+
+local function feed_forward(c, dim)
+  local hidden = c.hidden or c.mult * dim
+  return nn.module {
+    norm = nn.layernorm(dim, { eps = c.eps }),
+    up = nn.linear(dim, hidden, { bias = true }),
+    down = nn.linear(hidden, dim, { bias = true }),
+    tp_col = "up", tp_row = "down",
+    forward = function(m, x) return m.down(nn.gelu(m.up(m.norm(x)))) end,
+  }
+end
+
+local function layer(c, dim)
+  return nn.module {
+    short = attention(c, dim), short_ffn = feed_forward(c, dim),
+    long = attention(c, dim), long_ffn = feed_forward(c, dim),
+    forward = function(m, x)
+      x = x + m.short(x)
+      x = x + m.short_ffn(x)
+      x = x + m.long(x)
+      return x + m.long_ffn(x)
+    end,
+  }
+end
+
+local function level(c, index)
+  local dim, before = c.dim[index], c.dim[index - 1]
+  return nn.block {
+    embed = before and nn.linear(before, dim, { bias = true }) or nil,
+    layers = nn.list(c.depth[index], function() return layer(c, dim) end),
+    fsdp2_shard = true,
+    forward = function(m, x)
+      if before then x = m.embed(x) end
+      return m.layers(x)
+    end,
+  }
+end
+
+local function build(c)
+  local n = #c.dim
+  return nn.module {
+    tokens = nn.embedding(c.vocab, c.dim[1]),
+    levels = nn.list(n, function(i) return level(c, i + 1) end),
+    norm = nn.layernorm(c.dim[n], { eps = c.eps }),
+    head = nn.linear(c.dim[n], c.vocab),
+    forward = function(m, tokens, labels)
+      return nn.cross_entropy(m.head(m.norm(m.levels(m.tokens(tokens)))), labels)
+    end,
+  }
+end
+
+-- Two levels a stage at most, of one layer each; widths that nothing divides.
+local function shrink(c, mesh)
+  local small = {}
+  for key, value in pairs(c) do small[key] = value end
+  small.dim, small.depth = {}, {}
+  for i = 1, math.min(#c.dim, 2 * mesh.stages) do
+    small.dim[i], small.depth[i] = (i % 2 == 0 and 11 or 7) * mesh.multiple, 1
+  end
+  small.heads, small.dim_head, small.hidden = mesh.tp, 3, 5 * mesh.tp
+  small.vocab, small.seq = 29, 5 * mesh.tp * mesh.cp
+  return small
+end
+
+return function(what)
+  local name, config = nn.family("wxformer", what, sizes, defaults)
+  return { name = name, config = config, build = build, shrink = shrink }
+end

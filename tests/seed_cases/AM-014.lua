@@ -1,0 +1,7 @@
+-- expect: ok mesh dp_shard=8 | parallel zero(optim_grads_params)
+return require "dialects.automodel" {
+  world_size = 8, seq_length = 32,
+  model = require "models.llama" "tiny",
+  hf = { torch_dtype = "float32" },
+  distributed = { strategy = "megatron_fsdp" },
+}

@@ -1,0 +1,8 @@
+-- expect: warning[not-applied] distributed.moe
+-- expect: ok mesh dp_shard=8
+return require "dialects.automodel" {
+  world_size = 8, seq_length = 32,
+  model = require "models.llama" "tiny",
+  hf = { torch_dtype = "float32" },
+  distributed = { ep_size = 1, moe = {} },
+}

@@ -1,0 +1,7 @@
+-- expect: error[unknown-key] Unknown options for strategy 'ddp' | backend
+return require "dialects.automodel" {
+  world_size = 8, seq_length = 32,
+  model = require "models.llama" "tiny",
+  hf = { torch_dtype = "float32" },
+  distributed = { strategy = "ddp", backend = "nccl" },
+}

@@ -1,0 +1,7 @@
+-- expect: error[heads-unknown] 0 % 4
+return require "dialects.automodel" {
+  world_size = 4, seq_length = 32,
+  model = require "parts.pair" {},
+  hf = { torch_dtype = "float32" },
+  distributed = { tp_size = 4 },
+}

@@ -1,0 +1,7 @@
+-- expect: error[tp-matched-nothing] tp = 2
+return require "dialects.automodel" {
+  world_size = 2, seq_length = 32,
+  model = require "parts.pair" { opted = false },
+  hf = { torch_dtype = "float32", num_attention_heads = 8 },
+  distributed = { tp_size = 2 },
+}

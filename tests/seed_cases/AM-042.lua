@@ -1,0 +1,7 @@
+-- expect: error[tp-plan-missing] remote-code | tp_size = 2
+return require "dialects.automodel" {
+  world_size = 2, seq_length = 32,
+  model = require "models.llama" "tiny",
+  hf = { torch_dtype = "float32", class = "RemoteForCausalLM", remote_code = true },
+  distributed = { tp_size = 2 },
+}

@@ -1,0 +1,9 @@
+-- expect: note[dialect-differs] 2 runs of the pipeline
+-- expect: ok micro-batches 8 | equal
+return require "dialects.automodel" {
+  world_size = 2, seq_length = 32,
+  model = require "models.llama" { size = "tiny", layers = 4, dim = 16, hidden = 32, heads = 2, kv_heads = 2, vocab = 32 },
+  hf = { torch_dtype = "float32" },
+  distributed = { pp_size = 2, pipeline = { pp_schedule = "1f1b", pp_microbatch_size = 1 } },
+  step_scheduler = { local_batch_size = 4, global_batch_size = 8 },
+}

@@ -1,0 +1,6 @@
+-- expect: ok data 0/2 0/2 1/2 1/2
+return require "dialects.credit" {
+  world_size = 4, seq_length = 16,
+  model = require "models.wxformer" "tiny",
+  trainer = { parallelism = { data = "fsdp2", tensor = 2 } },
+}

@@ -1,0 +1,6 @@
+-- expect: ok mesh dp_shard=2 | equal
+return require "dialects.credit" {
+  world_size = 2, seq_length = 16,
+  model = require "models.wxformer" "tiny",
+  trainer = { parallelism = { data = "fsdp2", tensor = 1 } },
+}
