@@ -197,7 +197,7 @@ local function check_world(d, c, world)
 end
 
 local function check_heads(d, c, m)
-  for _, key in ipairs { "n_heads", "n_kv_heads" } do
+  for _, key in ipairs(m.n_heads == m.n_kv_heads and { "n_heads" } or { "n_heads", "n_kv_heads" }) do
     if m[key] % c.tp ~= 0 then
       d:error("divides-heads", "distributed.tp", ("%s (%d) must be divisible by tp (%d)"):format(key, m[key],
         c.tp), ("tp may be %s"):format(dialect.divisors(m.n_kv_heads)))
@@ -288,15 +288,19 @@ local function hidden_of(m)
   return 256 * ((raw + 255) // 256)
 end
 
+-- The embedding stays whole; without sequence parallelism the head does too.
 local function tp_pass(m, sequence)
-  if not sequence then return tp { sequence = false, share_gathers = false, keep_gathered = true } end
-  local plan = { ["norm"] = "sequence_parallel", ["output_head"] = "colwise_rep" }
-  local block = { attention_norm = "sequence_parallel", mlp_norm = "sequence_parallel",
-    ["attention.wq"] = "colwise", ["attention.wk"] = "colwise", ["attention.wv"] = "colwise",
+  local block = { ["attention.wq"] = "colwise", ["attention.wk"] = "colwise", ["attention.wv"] = "colwise",
     ["attention.wo"] = "rowwise", ["mlp.up_proj"] = "colwise", ["mlp.down_proj"] = "rowwise" }
   if m.activation == "silu" then block["mlp.gate_proj"] = "colwise" end
+  local plan = {}
+  if sequence then
+    block.attention_norm, block.mlp_norm = "sequence_parallel", "sequence_parallel"
+    plan.norm, plan.output_head = "sequence_parallel", "colwise_rep"
+  end
   for path, style in pairs(block) do plan["layers.*." .. path] = style end
-  return tp { sequence = true, loss_parallel = false, share_gathers = false, keep_gathered = true, plan = plan }
+  return tp { sequence = sequence, loss_parallel = false, share_gathers = false, keep_gathered = true,
+    plan = plan }
 end
 
 -- In the order of its builder: stages, TP, AC, FSDP.

@@ -88,6 +88,7 @@ bool cases_script(const char *path, Arena *arena, CaseScript *script)
             const char *set = line + 8;
             list_push(arena, &script->set, set);
         }
+        if (strncmp(line, "-- instead: ", 12) == 0) script->instead = line + 12;
         if (strncmp(line, "-- expect: ", 11) != 0) continue;
         Expectation e = {.kind = EXPECT_ok};
         if (!parse_expectation(arena, line + 11, &e)) {

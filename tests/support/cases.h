@@ -7,6 +7,7 @@
  *   -- expect: no warning[RULE]
  *   -- expect: ok FACT | FACT               it plans, the plan is proven, and these hold of it
  *   -- set: mesh.tp=4                       as --set
+ *   -- instead: REASON                      why the row is not refused, though its system does
  *
  * Every error must be expected, every expectation must be met. Facts are read in cases_fact.c. */
 #ifndef TANDEM_TESTS_CASES_H
@@ -30,7 +31,7 @@ typedef struct Expectation {
     LIST(const char *) parts; /* texts or facts */
 } Expectation;
 typedef struct CaseScript {
-    const char *path;
+    const char *path, *instead;
     LIST(Expectation) expect;
     LIST(const char *) set;
 } CaseScript;

@@ -10,9 +10,10 @@
  *   holder NAME 1             the pipeline rank that has this parameter
  *   local NAME 4096,2,4       its shape in use on one rank
  *   weights 28                so many parameters are split over tp
- *   plan-entries 9            patterns of the tp plan that name something in, or of, the first
- * block count tp all_gather 28    collectives of a step that rank 0 takes part in, before the
- * update data 0/2 0/2 1/2 1/2      for each rank: which share of the batch it reads, of how many
+ *   plan-entries 9            patterns of the tp plan that name something in blocks
+ *   count tp all_gather 28    collectives of a step that rank 0 takes part in
+ *   count tp all_gather 140 in 5 steps
+ *   data 0/2 0/2 1/2 1/2      for each rank: which share of the batch it reads, of how many
  *   original automodel        it reproduces that system's mistakes, so it is never run
  *   equal                     the plan made small computes what one rank does, in fp64 to 1e-10 */
 #include <inttypes.h>
@@ -178,7 +179,9 @@ static bool is_plan_entries(const CaseResult *r, const char *rest, Str *seen)
 static bool is_count(const CaseResult *r, const char *rest, Str *seen)
 {
     char axis[32], op[32], number[32];
-    if (sscanf(rest, "%31s %31s %31s", axis, op, number) != 3) return false;
+    unsigned steps = 1;
+    int read = sscanf(rest, "%31s %31s %31s in %u steps", axis, op, number, &steps);
+    if (read != 3 && read != 4) return false;
     AxisName name = AXIS_pp;
     while (name < AXIS_NAMES && strcmp(axis_name_text(name), axis) != 0) name++;
     OpKind kind = op_find(op);
@@ -190,7 +193,7 @@ static bool is_count(const CaseResult *r, const char *rest, Str *seen)
         const Instr *in = &p->code.at[pc];
         n += in->op == kind && in->phase != PHASE_update && in->axes != 0 && !(in->axes & ~axes);
     }
-    return is_number(n, number, seen);
+    return is_number(n * steps, number, seen);
 }
 
 static bool is_data(const CaseResult *r, const char *rest, Str *seen)

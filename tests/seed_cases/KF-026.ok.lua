@@ -1,0 +1,7 @@
+-- expect: ok mesh dp_shard=4 | ranks 4
+return require "dialects.kempnerforge" {
+  world = 4,
+  model = { dim = 64, n_layers = 2, n_heads = 8, vocab_size = 256 },
+  train = { batch_size = 1, seq_len = 64 },
+  distributed = { cp = 1, dp_shard = 4 },
+}

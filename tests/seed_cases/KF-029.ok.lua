@@ -1,0 +1,6 @@
+-- expect: ok local layers.0.attention.wq.weight 256,4,8,8
+return require "dialects.kempnerforge" {
+  world = 1,
+  model = { dim = 256, n_layers = 1, n_heads = 32, n_kv_heads = 4, vocab_size = 256 },
+  train = { batch_size = 1, seq_len = 64 },
+}

@@ -1,0 +1,6 @@
+-- expect: error[out-of-range] n_kv_heads must be positive: model.n_kv_heads = 0
+return require "dialects.kempnerforge" {
+  world = 1,
+  model = { dim = 64, n_layers = 2, n_heads = 8, n_kv_heads = 0, vocab_size = 256 },
+  train = { batch_size = 1, seq_len = 64 },
+}

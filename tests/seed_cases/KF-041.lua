@@ -1,0 +1,7 @@
+-- expect: error[tied-across-stages] Tied embeddings are not supported with pipeline parallelism (pp = 2)
+return require "dialects.kempnerforge" {
+  world = 2,
+  model = { dim = 64, n_layers = 2, n_heads = 8, vocab_size = 256, tie_embeddings = true },
+  train = { batch_size = 1, seq_len = 64 },
+  distributed = { pp = 2, dp_shard = 1 },
+}

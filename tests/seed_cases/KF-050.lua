@@ -1,0 +1,6 @@
+-- expect: error[out-of-range] moe_top_k (16) must be <= num_experts (8)
+return require "dialects.kempnerforge" {
+  world = 1,
+  model = { dim = 64, n_layers = 2, n_heads = 8, vocab_size = 256, num_experts = 8, moe_top_k = 16 },
+  train = { batch_size = 1, seq_len = 64 },
+}

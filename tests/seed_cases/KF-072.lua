@@ -1,0 +1,8 @@
+-- expect: ok plan-entries 7 | parallel tp by 7 patterns | equal
+-- Tied embeddings turn sequence parallelism off.
+return require "dialects.kempnerforge" {
+  world = 2,
+  model = { dim = 64, n_layers = 2, n_heads = 8, vocab_size = 256, tie_embeddings = true },
+  train = { batch_size = 1, seq_len = 64 },
+  distributed = { tp = 2 },
+}
