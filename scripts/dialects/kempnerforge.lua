@@ -227,6 +227,10 @@ local function check_job(d, job)
       .. "the float8 gather of FSDP does not compose with weights cut by tp"):format(c.tp),
       "fp8 with FSDP only, or tp with bf16")
   end
+  if c.pp > 1 and c.pp_schedule == "interleaved_1f1b" then
+    d:error("pp-interleaved", "distributed.pp_schedule", ("pp_schedule = interleaved_1f1b needs a list of stages, "
+      .. "and each of the %d ranks has one stage"):format(c.pp), "pp_schedule = \"1f1b\" or \"gpipe\"")
+  end
   local is_moe = m.num_experts > 0
   if is_moe and c.pp > 1 then
     d:error("moe-with-pp", "model.num_experts", ("MoE (num_experts = %d) + Pipeline Parallelism (pp = %d) is "

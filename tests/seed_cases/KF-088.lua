@@ -1,4 +1,4 @@
--- expect: error[pp-interleaved] chunks
+-- expect: error[pp-interleaved] needs a list of stages, and each of the 2 ranks has one stage
 return require "dialects.kempnerforge" {
   world = 2,
   model = { dim = 64, n_layers = 2, n_heads = 8, vocab_size = 256 },
