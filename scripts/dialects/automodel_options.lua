@@ -163,21 +163,21 @@ local function refuse(d, options, list)
   end
 end
 
--- Layers reshard after forward but for the last; under a pipeline they stay gathered. That Automodel looks
+-- Layers reshard after forward but for the last; under a pipeline they stay gathered for the step. That Automodel looks
 -- for the pipeline in a mesh that never has it is a known mistake.
 local function fsdp2_pass(d, options, n_stages)
   refuse(d, options, {
     autocast_dtype = "ops run in precision.compute; there is no autocast beside it",
     offload_policy = "parameters stay on the device in this version",
   })
-  local reshard = options.reshard_after_forward
+  local reshard, last, keep = options.reshard_after_forward, true, false
   if reshard == nil then
-    reshard = true
+    reshard, last = true, false
     if n_stages > 1 and d.original then
       d:note("reshard-under-pp", "distributed", "under a pipeline layers should stay gathered, but the check looks for "
         .. "'pp' in the data mesh: they are gathered again for every micro-batch")
     elseif n_stages > 1 then
-      reshard = false
+      reshard, last, keep = false, true, true
     end
   end
   local forward, backward = options.fsdp2_forward_prefetch_depth, options.fsdp2_backward_prefetch_depth
@@ -186,7 +186,7 @@ local function fsdp2_pass(d, options, n_stages)
     d:note("dialect-differs", "distributed.enable_fsdp2_prefetch",
       ("prefetch depths %d forward and %d backward: here %d both ways"):format(forward, backward, depth))
   end
-  return fsdp2 { reshard_after_forward = reshard, prefetch = depth,
+  return fsdp2 { reshard_after_forward = reshard, reshard_last = last, keep_gathered = keep, prefetch = depth,
     defer_grad_sync = options.defer_fsdp_grad_sync }
 end
 

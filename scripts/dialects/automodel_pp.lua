@@ -16,8 +16,9 @@ pipeline.keys = {
 local schedules = {
   ["1f1b"] = { "1f1b", "single" }, gpipe = { "gpipe", "single" },
   interleaved1f1b = { "interleaved_1f1b", "multi" },
+  zbvzerobubble = { "zb_v", "multi", "v" }, dualpipev = { "dualpipe_v", "multi", "v" },
 }
-local absent = { zbvzerobubble = true, loopedbfs = true, interleavedzerobubble = true, dualpipev = true }
+local absent = { loopedbfs = true, interleavedzerobubble = true }
 local path = "distributed.pipeline"
 
 local function schedule_of(d, given)
@@ -35,10 +36,10 @@ local function schedule_of(d, given)
   if absent[key] then
     d:error("dialect-unsupported", path .. ".pp_schedule",
       ("pp_schedule = '%s': this version does not make that schedule"):format(tostring(name)),
-      "Interleaved1F1B and 1F1B are the nearest; or give its actions as a schedule of your own")
+      "Interleaved1F1B and 1F1B are the nearest; or ZBVZeroBubble")
   else
     d:error("unknown-word", path .. ".pp_schedule", ("pp_schedule = '%s' is not known"):format(tostring(name)),
-      "one of: 1F1B, GPipe, Interleaved1F1B")
+      "one of: 1F1B, GPipe, Interleaved1F1B, ZBVZeroBubble, DualPipeV")
   end
   return nil
 end

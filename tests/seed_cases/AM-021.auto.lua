@@ -1,4 +1,4 @@
--- expect: ok parallel ac(modules), fsdp2(reshard)
+-- expect: ok parallel ac(modules), fsdp2(reshard but the last)
 return require "dialects.automodel" {
   world_size = 2, seq_length = 32,
   model = require "models.llama" "tiny",

@@ -1,4 +1,4 @@
--- expect: ok parallel pp(interleaved_1f1b, 2 chunks), fsdp2(keep) | stages 8,8,8,8
+-- expect: ok parallel pp(interleaved_1f1b, 2 chunks), fsdp2(keep for the step) | stages 8,8,8,8
 return require "dialects.automodel" {
   world_size = 4, seq_length = 32,
   model = require "models.llama" { size = "tiny", layers = 32, dim = 16, hidden = 32, heads = 2, kv_heads = 2, vocab = 32 },
