@@ -8,7 +8,7 @@
 typedef enum ReshardKind { RESHARD_true, RESHARD_false, RESHARD_to } ReshardKind;
 
 /* ---- parallel = { tp{}, ac "full", fsdp2{} }, in the user's order ---- */
-#define PASS_NAMES(X) X(pp) X(tp) X(ac) X(fsdp2) X(ddp) X(zero) X(compile)
+#define PASS_NAMES(X) X(pp) X(tp) X(ac) X(fsdp2) X(ddp) X(zero) X(compile) X(meta) X(materialize)
 typedef enum PassName {
 #define X(name) PASS_##name,
     PASS_NAMES(X)
@@ -200,6 +200,7 @@ typedef struct Cluster {
     bool is_local;           /* this machine: costs come from self-measurement */
 } Cluster;
 
+enum { MOST_PASSES = 16 };
 typedef struct Config {
     const char *file; /* the script */
     uint64_t source_lines;
@@ -211,7 +212,7 @@ typedef struct Config {
     DType param, compute, reduce; /* at rest; in use; gradient accumulation and reduction */
     Optimizer optimizer;
     uint32_t n_passes;
-    PassConfig passes[8];
+    PassConfig passes[MOST_PASSES];
     Cluster cluster;
     uint64_t seed;
     uint32_t train_steps;  /* `run`: default number of steps */

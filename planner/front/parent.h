@@ -5,7 +5,7 @@
 #include "planner/front/front.h"
 #include "planner/front/stream.h"
 
-enum { MOST_RANKS = 131072, MOST_PASSES = 8 };
+enum { MOST_RANKS = 131072 };
 
 /* A value's place, by its path: "batch.micro". */
 typedef struct Seen {

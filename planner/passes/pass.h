@@ -9,21 +9,28 @@
 /* The user's options for a pass; NULL if not asked for. */
 const PassConfig *pass_config(const Job *job, PassName name);
 
-bool pass_mesh(Job *job);      /* config -> plan->mesh, refined; job->data_axes */
-bool pass_pp(Job *job);        /* Node.stage, the schedule */
-bool pass_tp(Job *job);        /* parameters' and activations' layouts on tp */
-bool pass_ac(Job *job);        /* Node.region */
-bool pass_fsdp2(Job *job);     /* units by block, FLAT over dp_shard */
-bool pass_ddp(Job *job);       /* units are buckets, replicated */
-bool pass_zero(Job *job);      /* units as fsdp2's or ddp's, by strategy */
-bool pass_compile(Job *job);   /* where compile stands in the list */
-bool pass_units(Job *job);     /* every parameter left over joins one unit */
-bool pass_propagate(Job *job); /* Node.split, Tensor.use of every activation */
-bool pass_backward(Job *job);  /* gradient nodes */
-bool pass_flatten(Job *job);   /* order and offsets of parameters in their units */
-bool pass_lower(Job *job);     /* programs, collectives by the one rule */
-bool pass_fuse(Job *job);      /* Instr.fuse, if compile is listed */
-bool pass_memory(Job *job);    /* offsets */
+const char *pass_word(PassName name); /* "fsdp2" */
+/* The user's list against the edges of order.c: "pass-order", "pass-twice". */
+bool order_check(const Config *config, Arena *arena, Diag *d);
+
+bool pass_mesh(Job *job);    /* config -> plan->mesh, refined; job->data_axes */
+bool pass_pp(Job *job);      /* Node.stage, the schedule */
+bool pass_tp(Job *job);      /* parameters' and activations' layouts on tp */
+bool pass_ac(Job *job);      /* Node.region */
+bool pass_fsdp2(Job *job);   /* units by block, FLAT over dp_shard */
+bool pass_ddp(Job *job);     /* units are buckets, replicated */
+bool pass_zero(Job *job);    /* units as fsdp2's or ddp's, by strategy */
+bool pass_compile(Job *job); /* where compile stands in the list */
+bool pass_meta(Job *job);
+bool pass_materialize(Job *job);
+bool pass_initialise(Job *job); /* every parameter has an initialiser */
+bool pass_units(Job *job);      /* every parameter left over joins one unit */
+bool pass_propagate(Job *job);  /* Node.split, Tensor.use of every activation */
+bool pass_backward(Job *job);   /* gradient nodes */
+bool pass_flatten(Job *job);    /* order and offsets of parameters in their units */
+bool pass_lower(Job *job);      /* programs, collectives by the one rule */
+bool pass_fuse(Job *job);       /* Instr.fuse, if compile is listed */
+bool pass_memory(Job *job);     /* offsets */
 
 /* The graph's structure after a pass; reports "graph-structure". */
 bool check_graph(const Job *job, const char *pass);

@@ -8,51 +8,25 @@
 
 enum { MOST_INSTRUCTIONS = 4 << 20 };
 
-static const char *const nothing[] = {NULL};
-static const char *const after_pp[] = {"pp", NULL};
-static const char *const after_tp[] = {"pp", "tp", NULL};
-static const char *const after_ac[] = {"pp", "tp", "ac", NULL};
-
 static const Pass all_passes[] = {
-    {"mesh", nothing, "", false, pass_mesh},
-    {"pp", nothing, "", false, pass_pp},
-    {"tp", after_pp,
-     "tensor parallelism planned for the whole model before it is cut into stages ties the first "
-     "and "
-     "last stage's vocabulary together across ranks that never meet",
-     true, pass_tp},
-    {"ac", after_tp,
-     "tensor parallelism applied inside a checkpoint region after it was marked leaves the "
-     "region's saved "
-     "inputs in the old layout, so the recomputed forward differs from the first one",
-     true, pass_ac},
-    {"fsdp2", after_ac,
-     "FSDP before tensor parallelism shards weights that tp then cuts again: every rank trains on "
-     "the wrong "
-     "slice; FSDP before checkpointing breaks the unit boundaries and gathers inside the "
-     "recomputation",
-     true, pass_fsdp2},
-    {"ddp", after_ac,
-     "DDP buckets built before tensor parallelism hold whole weights, so their gradients are "
-     "reduced over "
-     "ranks that own different slices",
-     true, pass_ddp},
-    {"zero", after_ac,
-     "ZeRO before tensor parallelism shards weights that tp then cuts again: every rank updates "
-     "the wrong slice",
-     true, pass_zero},
-    {"compile", after_tp,
-     "code compiled before tensor parallelism is made for whole shapes: it is compiled again, or "
-     "runs "
-     "on slices as if they were whole",
-     true, pass_compile},
-    {"units", nothing, "", false, pass_units},
-    {"propagate", nothing, "", false, pass_propagate},
-    {"backward", nothing, "", false, pass_backward},
-    {"flatten", nothing, "", false, pass_flatten},
-    {"lower", nothing, "", false, pass_lower},
-    {"fuse", nothing, "", false, pass_fuse},
-    {"memory", nothing, "", false, pass_memory},
+    {"mesh", false, pass_mesh},
+    {"pp", false, pass_pp},
+    {"meta", true, pass_meta},
+    {"tp", true, pass_tp},
+    {"ac", true, pass_ac},
+    {"fsdp2", true, pass_fsdp2},
+    {"ddp", true, pass_ddp},
+    {"zero", true, pass_zero},
+    {"compile", true, pass_compile},
+    {"materialize", true, pass_materialize},
+    {"initialise", false, pass_initialise},
+    {"units", false, pass_units},
+    {"propagate", false, pass_propagate},
+    {"backward", false, pass_backward},
+    {"flatten", false, pass_flatten},
+    {"lower", false, pass_lower},
+    {"fuse", false, pass_fuse},
+    {"memory", false, pass_memory},
 };
 const Pass *const passes_list = all_passes;
 const uint32_t passes_count = sizeof all_passes / sizeof all_passes[0];
@@ -67,62 +41,6 @@ const PassConfig *pass_config(const Job *job, PassName name)
     for (uint32_t i = 0; i < job->config->n_passes; i++)
         if (job->config->passes[i].name == name) return &job->config->passes[i];
     return NULL;
-}
-
-static const char *const user_names[PASS_NAME_COUNT] = {
-#define X(name) #name,
-    PASS_NAMES(X)
-#undef X
-};
-
-static const Pass *find_pass(const char *name)
-{
-    for (uint32_t i = 0; i < passes_count; i++)
-        if (strcmp(all_passes[i].name, name) == 0) return &all_passes[i];
-    return NULL;
-}
-
-static bool must_follow(const Pass *pass, const char *other)
-{
-    for (uint32_t i = 0; pass->after[i]; i++)
-        if (strcmp(pass->after[i], other) == 0) return true;
-    return false;
-}
-
-static const char *right_list(const Config *config, Arena *arena)
-{
-    Str s = str_in(arena);
-    str_add(&s, "parallel = { ");
-    for (uint32_t i = 0; i < passes_count; i++)
-        for (uint32_t k = 0; k < config->n_passes; k++)
-            if (strcmp(user_names[config->passes[k].name], all_passes[i].name) == 0)
-                str_print(&s, "%s{...}, ", all_passes[i].name);
-    str_add(&s, "}");
-    return str_text(&s);
-}
-
-/* The user's list must respect every edge of the table; each is refused with the reason. */
-static bool check_order(const Config *config, Arena *arena, Diag *d)
-{
-    uint32_t before = d->n_errors;
-    for (uint32_t i = 0; i < config->n_passes; i++) {
-        const char *name = user_names[config->passes[i].name];
-        const Pass *pass = find_pass(name);
-        assert(pass);
-        for (uint32_t later = i + 1; later < config->n_passes; later++) {
-            const char *other = user_names[config->passes[later].name];
-            if (strcmp(name, other) == 0) {
-                diag_error(d, FAULT_input, "pass-twice", config->passes[later].loc,
-                           "%s is applied twice", name);
-                diag_hint(d, "merge the two into one %s{}", name);
-            } else if (must_follow(pass, other)) {
-                diag_error(d, FAULT_input, "pass-order", config->passes[i].loc,
-                           "%s is applied before %s: %s", name, other, pass->why);
-                diag_hint(d, "write %s", right_list(config, arena));
-            }
-        }
-    }
-    return d->n_errors == before;
 }
 
 /* A parallel axis that no pass uses would silently do nothing; a pass without its axis is reported.
@@ -200,7 +118,7 @@ static bool wanted(const Config *config, const Pass *pass)
 {
     if (!pass->optional) return true;
     for (uint32_t i = 0; i < config->n_passes; i++)
-        if (strcmp(user_names[config->passes[i].name], pass->name) == 0) return true;
+        if (strcmp(pass_word(config->passes[i].name), pass->name) == 0) return true;
     return false;
 }
 
@@ -232,7 +150,7 @@ Plan *passes_compile(const Config *config, Graph *graph, const LowerOptions *opt
                      const char *stop_after, Arena *arena, Diag *d)
 {
     uint32_t before = d->n_errors;
-    bool order = check_order(config, arena, d);
+    bool order = order_check(config, arena, d);
     if (!check_axes(config, d) || !order) return NULL;
     Plan *plan = arena_alloc(arena, sizeof *plan);
     plan->arena = arena;

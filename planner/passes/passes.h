@@ -31,9 +31,7 @@ typedef struct Job {
 
 typedef struct Pass {
     const char *name;
-    const char *const *after; /* names of passes that must come before, NULL-terminated */
-    const char *why;          /* the silent bug that the wrong order causes */
-    bool optional;            /* runs only if the user named it (tp, ac, fsdp2, ddp, zero) */
+    bool optional; /* runs only if the user named it (tp, ac, fsdp2, ddp, zero) */
     bool (*run)(Job *job);
 } Pass;
 extern const Pass *const passes_list;

@@ -1,0 +1,123 @@
+/* Which pass must come before which, and the silent bug that the other order causes. Where two
+ * passes commute there is no edge (checkpointing and DDP touch different things). */
+#include <string.h>
+
+#include "planner/passes/pass.h"
+
+#define WHOLE_MODEL                                                                                \
+    "it would be planned for the whole model, though the ranks of a stage hold a part of it"
+#define CUT_AGAIN                                                                                  \
+    "it would shard weights that tp then cuts again: every rank trains on the wrong slice"
+#define NO_STORAGE                                                                                 \
+    "building without storage afterwards throws away what was made of the parameters until then"
+
+typedef struct Edge {
+    PassName first, then;
+    const char *why;
+} Edge;
+
+static const Edge edges[] = {
+    {PASS_pp, PASS_tp,
+     "tensor parallelism planned for the whole model before it is cut into stages ties the first "
+     "and last stage's vocabulary together across ranks that never meet"},
+    {PASS_pp, PASS_ac,
+     "a region marked before the model is cut may span two stages: its saved "
+     "inputs would lie on another rank"},
+    {PASS_pp, PASS_fsdp2, WHOLE_MODEL},
+    {PASS_pp, PASS_ddp, WHOLE_MODEL},
+    {PASS_pp, PASS_zero, WHOLE_MODEL},
+    {PASS_pp, PASS_compile, WHOLE_MODEL},
+    {PASS_meta, PASS_tp, NO_STORAGE},
+    {PASS_meta, PASS_fsdp2, NO_STORAGE},
+    {PASS_meta, PASS_ddp, NO_STORAGE},
+    {PASS_meta, PASS_zero, NO_STORAGE},
+    {PASS_meta, PASS_materialize, NO_STORAGE},
+    {PASS_tp, PASS_ac,
+     "tensor parallelism applied inside a checkpoint region after it was marked leaves the "
+     "region's saved inputs in the old layout, so the recomputed forward differs from the first"},
+    {PASS_tp, PASS_fsdp2, CUT_AGAIN},
+    {PASS_tp, PASS_zero, CUT_AGAIN},
+    {PASS_tp, PASS_ddp,
+     "buckets built before tensor parallelism hold whole weights, so their gradients are reduced "
+     "over ranks that own different slices"},
+    {PASS_tp, PASS_compile,
+     "code compiled before tensor parallelism is made for whole shapes: it is compiled again, or "
+     "runs on slices as if they were whole"},
+    {PASS_ac, PASS_fsdp2,
+     "checkpointing applied to what is sharded already breaks the unit boundaries and gathers "
+     "inside the recomputation"},
+    {PASS_ac, PASS_zero,
+     "checkpointing applied to what is sharded already breaks the unit boundaries and gathers "
+     "inside the recomputation"},
+#define LATE                                                                                       \
+    "storage given before the model is cut holds all of it on every device: out of memory at the " \
+    "start, or shards filled from different streams on different ranks"
+    {PASS_pp, PASS_materialize, LATE},
+    {PASS_tp, PASS_materialize, LATE},
+    {PASS_fsdp2, PASS_materialize, LATE},
+    {PASS_ddp, PASS_materialize, LATE},
+    {PASS_zero, PASS_materialize, LATE},
+};
+
+static const char *const user_names[PASS_NAME_COUNT] = {
+#define X(name) #name,
+    PASS_NAMES(X)
+#undef X
+};
+
+const char *pass_word(PassName name)
+{
+    return user_names[name];
+}
+
+/* Why `then` may not stand before `first`; NULL: it may. */
+static const char *why_first(PassName first, PassName then)
+{
+    for (size_t i = 0; i < sizeof edges / sizeof *edges; i++)
+        if (edges[i].first == first && edges[i].then == then) return edges[i].why;
+    return NULL;
+}
+
+/* The user's list with as little moved as the edges ask: whoever has nobody left to wait for goes
+ * next, in the order in which they were written. */
+static const char *right_list(const Config *config, Arena *arena)
+{
+    Str s = str_in(arena);
+    bool done[MOST_PASSES] = {false};
+    str_add(&s, "parallel = { ");
+    for (uint32_t n = 0; n < config->n_passes; n++) {
+        uint32_t next = UINT32_MAX;
+        for (uint32_t i = 0; i < config->n_passes && next == UINT32_MAX; i++) {
+            bool free_ = !done[i];
+            for (uint32_t k = 0; k < config->n_passes; k++)
+                free_ = free_ &&
+                        (done[k] || !why_first(config->passes[k].name, config->passes[i].name));
+            if (free_) next = i;
+        }
+        if (next == UINT32_MAX) break; /* the edges have no circle */
+        done[next] = true;
+        str_print(&s, "%s%s{...}", n ? ", " : "", user_names[config->passes[next].name]);
+    }
+    str_add(&s, " }");
+    return str_text(&s);
+}
+
+bool order_check(const Config *config, Arena *arena, Diag *d)
+{
+    uint32_t before = d->n_errors;
+    for (uint32_t i = 0; i < config->n_passes; i++)
+        for (uint32_t later = i + 1; later < config->n_passes; later++) {
+            PassName then = config->passes[i].name, first = config->passes[later].name;
+            const char *why = why_first(first, then);
+            if (then == first) {
+                diag_error(d, FAULT_input, "pass-twice", config->passes[later].loc,
+                           "%s is applied twice", user_names[then]);
+                diag_hint(d, "merge the two into one %s{}", user_names[then]);
+            } else if (why) {
+                diag_error(d, FAULT_input, "pass-order", config->passes[i].loc,
+                           "%s is applied before %s: %s", user_names[then], user_names[first], why);
+                diag_hint(d, "write %s", right_list(config, arena));
+            }
+        }
+    return d->n_errors == before;
+}

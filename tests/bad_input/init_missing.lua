@@ -1,0 +1,10 @@
+-- One parameter starts with whatever its memory held.
+local nn = require "tandem.nn"
+return plan {
+  model = nn.module {
+    embed = nn.embedding(32, 16),
+    head = nn.linear(16, 32, { init = nn.uninitialized }),
+    forward = function(m, tokens, labels) return nn.cross_entropy(m.head(m.embed(tokens)), labels) end,
+  },
+  batch = { global = 2, seq = 8 },
+}
