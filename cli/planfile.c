@@ -186,7 +186,10 @@ static void add_pass(const PassConfig *pass, Str *out)
 {
     switch (pass->name) {
     case PASS_pp:
-        str_print(out, "pp(%s", schedule_traits(pass->pp.schedule).name);
+        str_print(out, "pp(%s",
+                  pass->pp.csv      ? pass->pp.csv
+                  : pass->pp.is_own ? "own schedule"
+                                    : schedule_traits(pass->pp.schedule).name);
         if (pass->pp.chunks > 1) str_print(out, ", %u chunks", pass->pp.chunks);
         if (pass->pp.cap) str_print(out, ", at most %u in flight", pass->pp.cap);
         str_add(out, ")");
@@ -255,6 +258,14 @@ static void report_text(Cli *cli, const PlanFile *file)
               plan->step.global_batch, plan->step.seq, plan->step.n_microbatches,
               plan->step.n_microbatches == 1 ? "" : "es");
     if (!file->is_text) str_print(out, "parallel    %s\n", passes_text(cli->arena, &file->config));
+    PipelineFacts pipe;
+    if (!file->is_text &&
+        passes_pipeline(&file->config, plan->step.n_microbatches, cli->arena, &pipe))
+        str_print(out,
+                  "pipeline    %" PRIu32 " stages; at most %" PRIu32
+                  " of their activations in flight on a rank (%" PRIu32
+                  "); idle %.1f %% where F = I = W\n",
+                  pipe.n_stages, pipe.peak, pipe.rank, 100 * pipe.idle);
     str_print(out, "program     %" PRIu32 " role%s, %s instructions, %s of them communication\n",
               plan->programs.n, plan->programs.n == 1 ? "" : "s",
               str_count(cli->arena, plan_instructions(plan, false)),
@@ -280,6 +291,16 @@ static void report_json(Cli *cli, const PlanFile *file)
     json_count(cli->json, "global_batch", (uint64_t)plan->step.global_batch);
     json_count(cli->json, "seq", (uint64_t)plan->step.seq);
     json_count(cli->json, "microbatches", plan->step.n_microbatches);
+    PipelineFacts pipe;
+    if (!file->is_text &&
+        passes_pipeline(&file->config, plan->step.n_microbatches, cli->arena, &pipe)) {
+        json_t *pipeline = json_object();
+        json_count(pipeline, "stages", pipe.n_stages);
+        json_count(pipeline, "peak_activations", pipe.peak);
+        json_count(pipeline, "peak_rank", pipe.rank);
+        json_put(pipeline, "idle_where_equal", json_real(pipe.idle));
+        json_put(cli->json, "pipeline", pipeline);
+    }
     json_count(cli->json, "roles", plan->programs.n);
     json_count(cli->json, "instructions", plan_instructions(plan, false));
     json_count(cli->json, "communications", plan_instructions(plan, true));

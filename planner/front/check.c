@@ -255,13 +255,24 @@ static void check_optimizer(Draft *draft)
                    (long long)o->warmup_steps, (long long)o->total_steps);
 }
 
-/* Stages a rank that nobody has named. */
-static void fill_chunks(Config *c)
+/* Stages a rank that nobody has named; a file names them all. */
+static void fill_chunks(Draft *draft, PpOptions *pp, Loc loc)
 {
-    for (uint32_t i = 0; i < c->n_passes; i++) {
-        PpOptions *pp = &c->passes[i].pp;
-        if (!pp->chunks) pp->chunks = schedule_traits(pp->schedule).least_chunks;
+    uint32_t p = draft->config.axis_size[AXIS_pp], n_stages = 0;
+    for (uint32_t r = 0; r < pp->own.n; r++)
+        for (uint32_t i = 0; i < pp->own.at[r].actions.n; i++)
+            if (pp->own.at[r].actions.at[i].stage >= n_stages)
+                n_stages = pp->own.at[r].actions.at[i].stage + 1;
+    if (pp->csv && p > 1 && (n_stages % p != 0 || (pp->chunks && pp->chunks * p != n_stages))) {
+        diag_error(draft->d, FAULT_input, "pp-stages", loc, "%s has %u stages, which %s pp = %u",
+                   pp->csv, n_stages,
+                   pp->chunks ? arena_print(draft->arena, "are not chunks = %u x", pp->chunks)
+                              : "do not divide by",
+                   p);
+        diag_hint(draft->d, n_stages % p == 0 ? "leave chunks out" : "stages are numbered from 0");
     }
+    if (!pp->chunks && pp->csv && p > 0 && n_stages >= p) pp->chunks = n_stages / p;
+    if (!pp->chunks) pp->chunks = pp->is_own ? 1 : schedule_traits(pp->schedule).least_chunks;
 }
 
 /* What only this machine knows. */
@@ -286,8 +297,9 @@ bool draft_finish(Draft *draft)
     check_missing(draft);
     check_passes(draft);
     check_optimizer(draft);
-    fill_chunks(c);
     bool knows_mesh = !draft->unsure && check_mesh(draft);
+    for (uint32_t i = 0; i < c->n_passes; i++)
+        fill_chunks(draft, &c->passes[i].pp, c->passes[i].loc);
     if (knows_mesh) check_batch(draft);
     if (knows_mesh) fill_local(c);
     check_precision(draft);
@@ -319,8 +331,10 @@ void draft_shrink(Draft *draft)
     bool in_parts = fsdp2 != NULL && fsdp2->reshard_after_forward == RESHARD_to &&
                     fsdp2->reshard_to > 1 && fsdp2->reshard_to < c->axis_size[AXIS_dp_shard] &&
                     c->axis_size[AXIS_dp_shard] % fsdp2->reshard_to == 0;
+    bool fixed = pp != NULL && pp->csv != NULL; /* its ranks and micro-batches are the file's */
     for (int a = 0; a < AXIS_NAMES; a++)
-        if (c->axis_size[a] > 1) c->axis_size[a] = c->axis_size[a] % 2 == 1 ? 3 : 2;
+        if (c->axis_size[a] > 1 && !(fixed && a == AXIS_pp))
+            c->axis_size[a] = c->axis_size[a] % 2 == 1 ? 3 : 2;
     if (in_parts) {
         c->axis_size[AXIS_dp_shard] = 4;
         fsdp2->reshard_to = 2;
@@ -329,16 +343,18 @@ void draft_shrink(Draft *draft)
         uint32_t ranks = 1, largest = AXIS_NAMES;
         for (uint32_t a = 0; a < AXIS_NAMES; a++) {
             ranks *= c->axis_size[a];
-            if (in_parts && a == AXIS_dp_shard) continue;
+            if ((in_parts && a == AXIS_dp_shard) || (fixed && a == AXIS_pp)) continue;
             if (largest == AXIS_NAMES || c->axis_size[a] > c->axis_size[largest]) largest = a;
         }
-        if (ranks <= 16) break;
+        if (ranks <= 16 || largest == AXIS_NAMES || c->axis_size[largest] == 1) break;
         c->axis_size[largest] = c->axis_size[largest] == 3 ? 2 : 1;
     }
     data = (int64_t)c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard];
     if (c->micro_batch > 2) c->micro_batch = 2;
-    if (n_micro > 3) n_micro = 3;
-    if (pp != NULL) { /* enough to fill the pipe; interleaved schedules want a multiple of it */
+    if (n_micro > 3 && !fixed) n_micro = 3;
+    if (fixed) pp->n_split = 0;
+    if (pp != NULL &&
+        !fixed) { /* enough to fill the pipe; interleaved schedules want a multiple of it */
         n_micro = 2 * (int64_t)c->axis_size[AXIS_pp];
         pp->n_split = 0;
         if (pp->chunks > 2) pp->chunks = 2;

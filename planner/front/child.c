@@ -287,6 +287,9 @@ static int evaluate(lua_State *L)
     child_default_cluster(c);
     child_apply_sets(c);
     child_flatten(c);
+    child_schedule_file(c);
+    child_ask(c);
+    child_schedule_call(c);
     child_trace(c);
     return 0;
 }

@@ -40,6 +40,7 @@ typedef struct Answer {
     int64_t batch, seq; /* sequences of a global micro-step; tokens */
     uint32_t axis_size[AXIS_NAMES];
     uint32_t stages; /* of the pipeline: ranks x chunks */
+    uint32_t microbatches;
     uint32_t
         multiple; /* what a shrunk model's features must divide by: tp if a tp plan may cut them */
     bool shrink;
@@ -103,6 +104,8 @@ void child_open_require(Child *c);
 /* Loads a file's text and leaves the compiled chunk on the stack. Beneath `dir` only. */
 void child_load_file(Child *c, const char *path);
 void child_load_text(Child *c, const Source *source);
+/* Reads a file of data from the script's folder; the number of its source. */
+uint32_t child_read_beside(Child *c, const char *path, Place place);
 
 /* Places as Lua integers: what core functions hand to each other. */
 lua_Integer child_pack_place(Place place);
@@ -135,8 +138,14 @@ const char *child_kind(lua_State *L, int index, Place *place);
 /* ---- child_report.c: core functions that tell of several mistakes at once */
 void child_add_reports(lua_State *L); /* to the table on top of the stack */
 
+/* ---- child_schedule.c: the plan's own pipeline schedule, from a file before the parent is asked;
+ * from a function after it has answered, when the numbers of ranks and micro-batches are known */
+void child_schedule_file(Child *c); /* both: the plan table is on top of the stack */
+void child_schedule_call(Child *c);
+
 /* ---- child_trace.c: core functions for tandem/nn.lua */
 void child_push_core(Child *c);
+void child_ask(Child *c);   /* sends what there is, and waits for the Answer */
 void child_trace(Child *c); /* builds and traces the model of the plan on top of the stack */
 
 #endif

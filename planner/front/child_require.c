@@ -41,11 +41,11 @@ static int open_beneath(int dir, const char *path)
     return -1;
 }
 
-/* `source` has the name; the rest is read here. */
-static void load_open_file(Child *c, int fd, Source source)
+/* `source` has the name; the text is read here. */
+static void read_open_file(Child *c, int fd, Source *source)
 {
     lua_State *L = c->L;
-    const char *name = source.name;
+    const char *name = source->name;
     Place place = child_place(c, true);
     struct stat status;
     if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
@@ -63,9 +63,36 @@ static void load_open_file(Child *c, int fd, Source source)
     close(fd);
     if (got < 0) child_raise(L, "script-open", place, NULL, "cannot read %s", name);
     if (!fits) child_raise(L, "script-open", place, NULL, "%s is longer than 1 MiB", name);
-    source.text = text;
-    source.n = n;
+    source->text = text;
+    source->n = n;
+}
+
+static void load_open_file(Child *c, int fd, Source source)
+{
+    read_open_file(c, fd, &source);
     child_load_text(c, &source);
+}
+
+static const char *beside_script(Child *c, const char *path)
+{
+    const char *slash = strrchr(c->script, '/');
+    int folder = slash == NULL ? 0 : (int)(slash - c->script) + 1;
+    return arena_print(c->arena, "%.*s%s", folder, c->script, path);
+}
+
+uint32_t child_read_beside(Child *c, const char *path, Place place)
+{
+    int fd = c->script_dir >= 0 ? open_beneath(c->script_dir, path) : -1;
+    bool link = errno == ELOOP || errno == ENOTDIR, inside = errno != EINVAL;
+    if (fd < 0)
+        child_raise(c->L, "script-open", place, "it must lie in the script's folder",
+                    link     ? "%s is a link"
+                    : inside ? "there is no file %s"
+                             : "%s is not in the script's folder",
+                    path);
+    Source source = {.name = beside_script(c, path)};
+    read_open_file(c, fd, &source);
+    return child_source(c, &source);
 }
 
 void child_load_file(Child *c, const char *path)
@@ -102,9 +129,7 @@ static int find(Child *c, const char *name, Source *source)
     errno = ENOENT;
     if (!library && c->script_dir >= 0) fd = open_beneath(c->script_dir, path);
     if (fd >= 0) {
-        const char *slash = strrchr(c->script, '/');
-        int folder = slash == NULL ? 0 : (int)(slash - c->script) + 1;
-        *source = (Source){.name = arena_print(c->arena, "%.*s%s", folder, c->script, path)};
+        *source = (Source){.name = beside_script(c, path)};
         return fd;
     }
     *source = (Source){.name = arena_dup(c->arena, path), .shipped = true, .library = library};

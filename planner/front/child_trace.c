@@ -331,7 +331,7 @@ void child_push_core(Child *c)
     child_add_reports(L);
 }
 
-static void ask(Child *c)
+void child_ask(Child *c)
 {
     child_send_files(c);
     record_begin(&c->out, RECORD_ask);
@@ -349,7 +349,6 @@ static void ask(Child *c)
 void child_trace(Child *c)
 {
     lua_State *L = c->L;
-    ask(c);
     c->tracer = arena_alloc(c->arena, sizeof *c->tracer);
     graph_init(&c->tracer->graph, c->arena);
     lua_getglobal(L, "require");

@@ -79,6 +79,11 @@ typedef struct PpOptions {
                               2 x pp) */
     uint32_t n_split;      /* blocks a stage, if named: uneven splits; 0: even */
     uint32_t split[MAX_STAGES];
+    bool is_own; /* the schedule is the script's own function, or the file `csv` */
+    const char *csv;
+    OwnSchedule own;
+    uint32_t
+        placement; /* of an own schedule's stages, demanded: 0 as it says, else 1 + Placement */
 } PpOptions;
 
 /* A module's path where `*` stands for any one part: "layers.*.attention.wo". */

@@ -53,6 +53,23 @@ static void split_field(Draft *draft, const char *key, Loc loc, Value *v, PpOpti
         o->split[o->n_split++] = (uint32_t)v->integer;
 }
 
+/* pp { schedule = function } and pp { csv = "file" }: the lists themselves come later. */
+static bool schedule_field(Draft *draft, const char *key, Loc loc, const Value *v, PpOptions *o)
+{
+    bool call = strcmp(key, "pp.schedule") == 0 && v->kind == RECORD_other &&
+                strcmp(v->text, "function") == 0;
+    bool csv = strcmp(key, "pp.csv") == 0 && v->kind == RECORD_text;
+    bool twice = strcmp(key, "pp.schedule") == 0 && o->csv;
+    if (twice) {
+        diag_error(draft->d, FAULT_input, "pp-two-schedules", loc,
+                   "pp: both schedule and csv = \"%s\" say who does what when", o->csv);
+        diag_hint(draft->d, "leave out one of them");
+    }
+    if (csv) o->csv = v->text;
+    o->is_own = o->is_own || call || csv;
+    return call || csv;
+}
+
 /* tp { plan = { ["layers.*.attention.wo"] = "rowwise" } }: one pattern. */
 static void plan_style_field(Draft *draft, const char *key, Loc loc, Value *v, TpOptions *o)
 {
@@ -99,6 +116,24 @@ static void modules_field(Draft *draft, const char *key, Loc loc, Value *v, Pass
     pattern_field(draft, "ac.modules", key, loc, v, &pass->ac_modules);
 }
 
+bool draft_actions(Draft *draft, Reader *r)
+{
+    OwnRank rank = {.loc = draft_place(draft, r)};
+    uint32_t n = get_u32(r);
+    PpOptions *pp = NULL;
+    for (uint32_t i = 0; i < draft->config.n_passes && !pp; i++)
+        if (draft->config.passes[i].name == PASS_pp) pp = &draft->config.passes[i].pp;
+    if (!pp || !pp->is_own || pp->own.n == MAX_STAGES) return false;
+    for (uint32_t i = 0; i < n && !r->bad; i++) {
+        uint32_t kind = get_u32(r), stage = get_u32(r), microbatch = get_u32(r);
+        if (kind >= ACTION_COUNT) return false;
+        Action a = {(ActionKind)kind, stage, microbatch};
+        list_push(draft->arena, &rank.actions, a);
+    }
+    list_push(draft->arena, &pp->own, rank);
+    return reader_finished(r);
+}
+
 /* "parallel.2", "parallel.2.kind", "parallel.2.sequence": items come in order, their kind first. */
 void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v)
 {
@@ -132,6 +167,7 @@ void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v)
         split_field(draft, key, loc, v, &pass->pp);
         return;
     }
+    if (schedule_field(draft, key, loc, v, &pass->pp)) return;
     if (strncmp(key, "tp.plan.", strlen("tp.plan.")) == 0) {
         plan_style_field(draft, key, loc, v, &pass->tp);
         return;

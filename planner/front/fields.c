@@ -122,6 +122,8 @@ static const Field pass_fields[] = {
     {"pp.schedule", FIELD_word, IN_PASS(pp.schedule), 0, 0, schedules},
     {"pp.chunks", FIELD_u32, IN_PASS(pp.chunks), 1, 64, NULL},
     {"pp.cap", FIELD_u32, IN_PASS(pp.cap), 1, 1 << 20, NULL},
+    {"pp.csv", FIELD_text, IN_PASS(pp.csv), 0, 0, NULL},
+    {"pp.placement", FIELD_word, IN_PASS(pp.placement), 0, 0, WORDS("any", "loop", "v")},
     {"pp.split", FIELD_table, 0, 0, 0, NULL},
     {"tp.sequence", FIELD_bool, IN_PASS(tp.sequence), 0, 0, NULL},
     {"tp.loss_parallel", FIELD_bool, IN_PASS(tp.loss_parallel), 0, 0, NULL},

@@ -129,6 +129,7 @@ static bool answer(Script *s, Draft *draft, bool shrink)
     a.seq = c->seq;
     memcpy(a.axis_size, c->axis_size, sizeof a.axis_size);
     a.stages = c->axis_size[AXIS_pp];
+    a.microbatches = (uint32_t)(c->global_batch / a.batch);
     a.multiple = 1;
     for (uint32_t i = 0; i < c->n_passes; i++) {
         if (c->passes[i].name == PASS_pp) a.stages *= c->passes[i].pp.chunks;
@@ -160,6 +161,7 @@ static bool take(Script *s, Draft *draft, Rebuild *b, bool *asked, RecordKind ki
     case RECORD_number:
     case RECORD_text:
     case RECORD_other: fine = !*asked && draft_field(draft, kind, r); break;
+    case RECORD_actions: fine = draft_actions(draft, r); break;
     case RECORD_ask:
         *damaged = *asked;
         *asked = true;

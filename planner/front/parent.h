@@ -34,6 +34,7 @@ Draft draft_new(Arena *arena, Diag *d);
  * record itself is damaged. */
 bool draft_field(Draft *draft, RecordKind kind, Reader *r);
 bool draft_file(Draft *draft, Reader *r);
+bool draft_actions(Draft *draft, Reader *r);    /* of the next pipeline rank */
 Loc draft_place(const Draft *draft, Reader *r); /* of a record */
 /* Where a value was given; else where the table was that lacks it, up to the plan itself. */
 Loc draft_loc(const Draft *draft, const char *path);

@@ -8,22 +8,23 @@
 
 typedef enum RecordKind {
     RECORD_none,
-    RECORD_file,   /* text name: files are numbered from 1 in this order */
-    RECORD_table,  /* text path, place: a table of the plan */
-    RECORD_bool,   /* text path, place, u32 value */
-    RECORD_int,    /* text path, place, i64 */
-    RECORD_number, /* text path, place, f64 */
-    RECORD_text,   /* text path, place, text */
-    RECORD_other,  /* text path, place, text: the Lua type that is no data */
-    RECORD_ask,    /* the child waits for an Answer; what follows is the model */
-    RECORD_name,   /* text: the model's name */
-    RECORD_seq,    /* i64: tokens a sequence that a shrunk model wants */
-    RECORD_module, /* text path, text class, u32 parent, is_block, fsdp2_shard, layer, place */
-    RECORD_param,  /* see trace_param */
-    RECORD_op,     /* see trace_op */
-    RECORD_loss,   /* u32 tensor */
-    RECORD_error,  /* u32 is_warning, text rule, place, text text, text hint */
-    RECORD_done,   /* u32 lines of source read */
+    RECORD_file,    /* text name: files are numbered from 1 in this order */
+    RECORD_table,   /* text path, place: a table of the plan */
+    RECORD_bool,    /* text path, place, u32 value */
+    RECORD_int,     /* text path, place, i64 */
+    RECORD_number,  /* text path, place, f64 */
+    RECORD_text,    /* text path, place, text */
+    RECORD_other,   /* text path, place, text: the Lua type that is no data */
+    RECORD_actions, /* place, u32 n, n times u32 kind, stage, micro-batch: a pipeline rank's list */
+    RECORD_ask,     /* the child waits for an Answer; what follows is the model */
+    RECORD_name,    /* text: the model's name */
+    RECORD_seq,     /* i64: tokens a sequence that a shrunk model wants */
+    RECORD_module,  /* text path, text class, u32 parent, is_block, fsdp2_shard, layer, place */
+    RECORD_param,   /* see trace_param */
+    RECORD_op,      /* see trace_op */
+    RECORD_loss,    /* u32 tensor */
+    RECORD_error,   /* u32 is_warning, text rule, place, text text, text hint */
+    RECORD_done,    /* u32 lines of source read */
     RECORD_KIND_COUNT
 } RecordKind;
 

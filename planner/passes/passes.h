@@ -43,4 +43,14 @@ extern const uint32_t passes_count;
 Plan *passes_compile(const Config *config, Graph *graph, const LowerOptions *options,
                      const char *stop_after, Arena *arena, Diag *d);
 
+/* Of a plan's pipeline: the rank with most activations of stages in flight, and the part of the
+ * step in which ranks are idle where forward, input gradient and weight gradient cost the same.
+ * False: it has no pipeline. */
+typedef struct PipelineFacts {
+    uint32_t n_stages, peak, rank;
+    double idle;
+} PipelineFacts;
+bool passes_pipeline(const Config *config, uint32_t n_microbatches, Arena *arena,
+                     PipelineFacts *facts);
+
 #endif

@@ -22,7 +22,7 @@ static void check_chunks(Diag *d, const PassConfig *pass)
 {
     const PpOptions *o = &pass->pp;
     const ScheduleTraits t = schedule_traits(o->schedule);
-    if (o->chunks >= t.least_chunks && o->chunks <= t.most_chunks) return;
+    if (o->is_own || (o->chunks >= t.least_chunks && o->chunks <= t.most_chunks)) return;
     diag_error(d, FAULT_input, "pp-chunks", pass->loc,
                "%s has %s %u stage%s a rank, not chunks = %u", schedule_traits(o->schedule).name,
                t.least_chunks == t.most_chunks ? "exactly" : "at least", t.least_chunks,
@@ -33,13 +33,13 @@ static void check_chunks(Diag *d, const PassConfig *pass)
 static void check_microbatches(Diag *d, const PassConfig *pass, uint32_t p, uint32_t m)
 {
     const PpOptions *o = &pass->pp;
-    if (o->schedule == SCHEDULE_interleaved_1f1b && m % p != 0) {
+    if (!o->is_own && o->schedule == SCHEDULE_interleaved_1f1b && m % p != 0) {
         diag_error(d, FAULT_input, "pp-interleaved", pass->loc,
                    "interleaved_1f1b needs micro-batches (%u) that divide by pp = %u", m, p);
         diag_hint(d, "use %u or %u micro-batches; or schedule = \"1f1b\"", m < p ? p : m - m % p,
                   (m / p + 1) * p);
     }
-    if (o->schedule == SCHEDULE_dualpipe_v && m < 2 * p) {
+    if (!o->is_own && o->schedule == SCHEDULE_dualpipe_v && m < 2 * p) {
         diag_error(d, FAULT_input, "pp-microbatches", pass->loc,
                    "dualpipe_v fills its V from both ends: it needs at least 2 x pp = %u "
                    "micro-batches, there are %u",
@@ -49,6 +49,19 @@ static void check_microbatches(Diag *d, const PassConfig *pass, uint32_t p, uint
     if (m < p)
         diag_warning(d, "pp-bubble", pass->loc,
                      "%u micro-batches on %u stages: most ranks are idle most of the time", m, p);
+}
+
+/* The built-in schedules place their stages in one way only. */
+static void check_placement(Diag *d, const PassConfig *pass)
+{
+    const PpOptions *o = &pass->pp;
+    const ScheduleTraits t = schedule_traits(o->schedule);
+    static const char *const names[] = {"loop", "v"};
+    if (o->is_own || !o->placement || o->placement == 1 + (uint32_t)t.placement) return;
+    diag_error(d, FAULT_input, "schedule-placement", pass->loc,
+               "%s places its stages in a %s, not in a %s", t.name, names[t.placement],
+               names[o->placement - 1]);
+    diag_hint(d, "leave placement out");
 }
 
 static bool check(const Job *job, const PassConfig *pass, uint32_t n_blocks, uint32_t p)
@@ -71,45 +84,61 @@ static bool check(const Job *job, const PassConfig *pass, uint32_t n_blocks, uin
     }
     check_chunks(d, pass);
     check_microbatches(d, pass, p, job->plan->step.n_microbatches);
+    check_placement(d, pass);
     return d->n_errors == before;
 }
 
-static uint32_t peak_of(const Schedule *s, uint32_t *rank)
+static bool make_greedy(Schedule *s, const PassConfig *pass, uint32_t p, uint32_t m, Arena *arena,
+                        Diag *d)
 {
-    uint32_t most = 0;
-    for (uint32_t r = 0; r < s->n_ranks; r++)
-        if (schedule_peak(s, r) > most) most = schedule_peak(s, *rank = r);
-    return most;
+    uint32_t cap = pass->pp.cap ? pass->pp.cap : 2 * p;
+    if (schedule_greedy(s, p, cap, m, arena)) return true;
+    diag_error(d, FAULT_input, "pp-cap", pass->loc,
+               "greedy_v stands still with cap = %u activations of stages in flight on each of %u "
+               "ranks",
+               cap, p);
+    diag_hint(d, "the smallest cap that works is %u", schedule_greedy_least(p, m, arena));
+    return false;
 }
 
 /* Makes the schedule and runs it, under its cap if it has one: to prove that it ends. */
-static bool make_schedule(Job *job, const PassConfig *pass, uint32_t p)
+static bool make_schedule(Schedule *s, const PassConfig *pass, uint32_t p, uint32_t m, Arena *arena,
+                          Diag *d)
 {
     const PpOptions *o = &pass->pp;
-    Schedule *s = job->schedule;
-    Diag *d = job->diag;
-    uint32_t m = job->plan->step.n_microbatches, rank = 0;
-    if (o->schedule == SCHEDULE_greedy_v && o->cap) {
-        if (!schedule_greedy(s, p, o->cap, m, job->arena)) {
-            uint32_t least = schedule_greedy_least(p, m, job->scratch);
-            diag_error(d, FAULT_input, "pp-cap", pass->loc,
-                       "greedy_v stands still with cap = %u activations of stages in flight on "
-                       "each of %u ranks",
-                       o->cap, p);
-            diag_hint(d, "the smallest cap that works is %u", least);
-            return false;
-        }
+    ScheduleLocs locs = {.loc = pass->loc, .own = o->is_own ? &o->own : NULL};
+    if (o->is_own) {
+        if (!schedule_own(s, o, p, m, &locs, arena, d)) return false;
+    } else if (o->schedule == SCHEDULE_greedy_v) {
+        if (!make_greedy(s, pass, p, m, arena, d)) return false;
     } else {
-        schedule_make(s, o->schedule, p, o->chunks, m, job->arena);
+        schedule_make(s, o->schedule, p, o->chunks, m, arena);
     }
-    ScheduleLocs locs = {.loc = pass->loc};
-    if (!schedule_check(s, &locs, job->arena, d)) return false;
-    if (!o->cap || schedule_runs_under(s, o->cap, job->scratch)) return true;
-    uint32_t peak = peak_of(s, &rank);
+    if (!schedule_check(s, &locs, arena, d)) return false;
+    if (!o->cap || schedule_runs_under(s, o->cap, arena)) return true;
+    uint32_t rank = 0, peak = schedule_most(s, &rank);
     diag_error(d, FAULT_input, "pp-cap", pass->loc,
                "%s has %u activations of stages in flight on rank %u, more than cap = %u",
-               schedule_traits(o->schedule).name, peak, rank, o->cap);
+               o->is_own ? "the schedule" : schedule_traits(o->schedule).name, peak, rank, o->cap);
     diag_hint(d, "the smallest cap that works is %u", peak);
+    return false;
+}
+
+bool passes_pipeline(const Config *config, uint32_t n_microbatches, Arena *arena,
+                     PipelineFacts *facts)
+{
+    uint32_t p = config->axis_size[AXIS_pp];
+    for (uint32_t i = 0; i < config->n_passes && p > 1; i++) {
+        Schedule s;
+        Diag ignored = diag_in(arena);
+        if (config->passes[i].name != PASS_pp) continue;
+        if (!make_schedule(&s, &config->passes[i], p, n_microbatches, arena, &ignored))
+            return false;
+        double work = 3.0 * n_microbatches * s.n_stages / p;
+        *facts = (PipelineFacts){.n_stages = s.n_stages, .idle = 1 - work / s.makespan};
+        facts->peak = schedule_most(&s, &facts->rank);
+        return true;
+    }
     return false;
 }
 
@@ -170,7 +199,9 @@ bool pass_pp(Job *job)
     job->schedule = arena_alloc(job->arena, sizeof *job->schedule);
     job->stage_of_param = arena_array(job->arena, g->tensors.n, sizeof *job->stage_of_param);
     for (TensorId t = 0; t < g->tensors.n; t++) job->stage_of_param[t] = piped ? UINT32_MAX : 0;
-    if (!make_schedule(job, piped ? pass : &alone, piped ? p : 1)) return false;
+    if (!make_schedule(job->schedule, piped ? pass : &alone, piped ? p : 1,
+                       job->plan->step.n_microbatches, job->arena, job->diag))
+        return false;
     if (!piped) return true;
     place_nodes(job, job->schedule->n_stages, n_blocks, &pass->pp);
     return place_tensors(job, pass->loc);

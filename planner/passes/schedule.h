@@ -12,7 +12,14 @@ typedef struct Schedule {
     bool splits_backward; /* has I and W */
     /* When played with F = I = W = 1 and B = 2, set by schedule_check: */
     uint32_t *forward_end, *backward_end; /* [stage * n_microbatches + microbatch] */
+    uint32_t makespan;
 } Schedule;
+
+/* What each rank's place in the script is, for reports; NULL: `loc` for all. */
+typedef struct ScheduleLocs {
+    Loc loc;
+    const OwnSchedule *own;
+} ScheduleLocs;
 
 /* `chunks` stages a rank. Sources: GPipe (Huang 2019), 1F1B (Narayanan 2019), interleaved
  * (Narayanan 2021; n_microbatches % n_ranks == 0), ZB-H1 (Qi 2023: the oldest weight gradient runs
@@ -30,6 +37,10 @@ bool schedule_greedy(Schedule *s, uint32_t n_ranks, uint32_t cap, uint32_t n_mic
                      Arena *arena);
 /* The smallest cap with which schedule_greedy ends. */
 uint32_t schedule_greedy_least(uint32_t n_ranks, uint32_t n_microbatches, Arena *scratch);
+/* The script's own lists: for every rank one, each stage on one rank, placed as the script demands.
+ * Reports "schedule-ranks", "schedule-placement". */
+bool schedule_own(Schedule *s, const PpOptions *o, uint32_t n_ranks, uint32_t n_microbatches,
+                  const ScheduleLocs *locs, Arena *arena, Diag *d);
 /* A schedule's own, empty lists; placed as `kind` places stages. */
 void schedule_start(Schedule *s, ScheduleKind kind, uint32_t n_ranks, uint32_t chunks,
                     uint32_t n_microbatches, Arena *arena);
@@ -40,11 +51,6 @@ static inline void schedule_add(Schedule *s, Arena *arena, uint32_t rank, Action
     list_push(arena, &s->of[rank], a);
 }
 
-/* What each rank's place in the script is, for reports; NULL: `loc` for all. */
-typedef struct ScheduleLocs {
-    Loc loc;
-    const OwnSchedule *own;
-} ScheduleLocs;
 /* Plays it: every F and every backward exactly once, on the rank that holds the stage, and no rank
  * waits for ever. Reports "schedule-incomplete" or "schedule-stuck" with the circle of ranks and
  * what each waits for. Sets the ends. */
@@ -52,6 +58,7 @@ bool schedule_check(Schedule *s, const ScheduleLocs *locs, Arena *arena, Diag *d
 /* Most activations of stages in flight on a rank: forwards whose backward (or weight gradient,
  * where it is apart) has not come. */
 uint32_t schedule_peak(const Schedule *s, uint32_t rank);
+uint32_t schedule_most(const Schedule *s, uint32_t *rank); /* of all ranks, and where */
 /* Plays it with at most `cap` activations of stages in flight on each rank. */
 bool schedule_runs_under(const Schedule *s, uint32_t cap, Arena *scratch);
 const char *action_name(ActionKind kind);

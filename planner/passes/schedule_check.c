@@ -209,6 +209,7 @@ bool schedule_check(Schedule *s, const ScheduleLocs *locs, Arena *arena, Diag *d
     }
     for (uint32_t r = 0; r < s->n_ranks; r++)
         if (next_of(&p, r)) return report_stuck(&p, locs, r, d);
+    for (uint32_t r = 0; r < s->n_ranks; r++) s->makespan = later(s->makespan, p.clock[r]);
     s->forward_end = p.forward_end;
     s->backward_end = p.backward_end;
     return true;
@@ -223,6 +224,14 @@ uint32_t schedule_peak(const Schedule *s, uint32_t rank)
         if (alive > most) most = alive;
         alive -= (effect(kind) & DONE_W) != 0;
     }
+    return most;
+}
+
+uint32_t schedule_most(const Schedule *s, uint32_t *rank)
+{
+    uint32_t most = 0;
+    for (uint32_t r = 0; r < s->n_ranks; r++)
+        if (schedule_peak(s, r) > most) most = schedule_peak(s, *rank = r);
     return most;
 }
 

@@ -40,10 +40,20 @@ static void draw_pipeline(Draw *d, Tiny *t)
 {
     t->pp_options.schedule = (ScheduleKind)draw(d, SCHEDULE_COUNT);
     t->pp_options.chunks = schedule_traits(t->pp_options.schedule).least_chunks;
+    if (draw(d, 4) == 0) {
+        t->own_seed = 1 + draw(d, 1 << 30);
+        t->pp_options = (PpOptions){.chunks = 1 + draw(d, 3)};
+    }
     bool divides = t->pp_options.schedule == SCHEDULE_interleaved_1f1b,
          twice = t->pp_options.schedule == SCHEDULE_dualpipe_v;
     t->microbatches = t->pp * (1 + twice + draw(d, 2)) + (divides ? 0 : draw(d, 2));
-    t->layers = t->pp * t->pp_options.chunks + draw(d, 2);
+    uint32_t n_stages = t->pp * t->pp_options.chunks;
+    t->layers = n_stages + draw(d, 3);
+    if (draw(d, 2)) { /* the extra blocks on any stages */
+        t->pp_options.n_split = n_stages;
+        for (uint32_t s = 0; s < n_stages; s++) t->pp_options.split[s] = 1;
+        for (uint32_t i = n_stages; i < t->layers; i++) t->pp_options.split[draw(d, n_stages)]++;
+    }
     t->gpt2 = false; /* a tied head cannot be cut into stages */
 }
 
@@ -140,11 +150,11 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
         for (int k = 0; k < 13; k++) {
             Tiny s = t;
             switch (k) {
-            case 0: s.pp = 1, s.pp_options = tiny_default().pp_options; break;
+            case 0: s.pp = 1, s.own_seed = 0, s.pp_options = tiny_default().pp_options; break;
             case 1: s.tp = 1; break;
             case 2: s.dp_shard = 1; break;
             case 3: s.dp_replicate = 1; break;
-            case 4: s.layers = s.pp * s.pp_options.chunks; break;
+            case 4: s.layers = s.pp * s.pp_options.chunks, s.pp_options.n_split = 0; break;
             case 5:
                 s.microbatches = s.pp_options.schedule == SCHEDULE_dualpipe_v ? 2 * s.pp : s.pp;
                 break;
@@ -171,12 +181,13 @@ static void print_fsdp2(const Fsdp2Options *o)
 
 static void print_plan(const Tiny *t)
 {
-    print_error("%s variant %d layers %u micro %lld x %u, pp %u (schedule %d x %u) dp_replicate %u "
+    print_error("%s variant %d layers %u micro %lld x %u, pp %u (schedule %d x %u, own %llu) "
+                "dp_replicate %u "
                 "dp_shard "
                 "%u tp %u\n",
                 t->gpt2 ? "gpt2" : "llama", (int)t->variant, t->layers, (long long)t->micro,
                 t->microbatches, t->pp, (int)t->pp_options.schedule, t->pp_options.chunks,
-                t->dp_replicate, t->dp_shard, t->tp);
+                (unsigned long long)t->own_seed, t->dp_replicate, t->dp_shard, t->tp);
     print_error("  tp sequence %d loss_parallel %d keep %d share %d; ac %d; fsdp2 reshard %d to %u "
                 "root %d prefetch %u "
                 "defer %d; compile %d; sgd %d dim %lld hidden %lld vocab %lld repeat %lld\n",

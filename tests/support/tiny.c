@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "planner/base/str.h"
+#include "tests/support/schedules.h"
 
 typedef struct Build {
     const Tiny *t;
@@ -256,7 +257,13 @@ void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph)
                                     .clip_norm = t->clip};
     config->seed = 7;
     uint32_t n = 0;
-    if (t->pp > 1) config->passes[n++] = (PassConfig){.name = PASS_pp, .pp = t->pp_options};
+    if (t->pp > 1) {
+        config->passes[n] = (PassConfig){.name = PASS_pp, .pp = t->pp_options};
+        PpOptions *pp = &config->passes[n++].pp;
+        pp->is_own = t->own_seed != 0;
+        if (pp->is_own)
+            pp->own = schedule_random(t->own_seed, t->pp, pp->chunks, t->microbatches, arena);
+    }
     if (t->tp > 1) config->passes[n++] = (PassConfig){.name = PASS_tp, .tp = t->tp_options};
     if (t->ac != AC_none) config->passes[n++] = (PassConfig){.name = PASS_ac, .ac = t->ac};
     if (t->use_zero && t->dp_shard * t->dp_replicate > 1)

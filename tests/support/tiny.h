@@ -25,6 +25,7 @@ typedef struct Tiny {
     uint32_t dp_shard, dp_replicate, tp,
         pp; /* fsdp2 if dp_shard > 1, else ddp if dp_replicate > 1 */
     PpOptions pp_options;
+    uint64_t own_seed; /* not 0: the schedule is drawn by it, pp_options.chunks stages a rank */
     TpOptions tp_options;
     AcMode ac;
     Fsdp2Options fsdp2;

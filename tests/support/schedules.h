@@ -1,0 +1,12 @@
+/* Pipeline schedules drawn by seed: any placement, any order that ends. */
+#ifndef TANDEM_TESTS_SCHEDULES_H
+#define TANDEM_TESTS_SCHEDULES_H
+
+#include "planner/front/config.h"
+
+/* `chunks` stages a rank, dealt out at random; each rank does what it can in random order, with
+ * whole backwards and split ones mixed. */
+OwnSchedule schedule_random(uint64_t seed, uint32_t n_ranks, uint32_t chunks,
+                            uint32_t n_microbatches, Arena *arena);
+
+#endif

@@ -1,0 +1,165 @@
+/* Schedules that a script writes itself: every built-in schedule written out as a file, and as a
+ * function, compiles to the same plan; files with communications too. Refusals are in
+ * tests/bad_input, schedules drawn at random in tests/exec/test_random. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "planner/front/front.h"
+#include "planner/ir/text.h"
+#include "planner/passes/passes.h"
+#include "planner/passes/schedule.h"
+#include "tests/support/command.h"
+
+static Arena *arena;
+
+static int setup(void **state)
+{
+    (void)state;
+    arena = arena_new();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    arena_free(arena);
+    return 0;
+}
+
+typedef struct Loaded {
+    Hash128 id;
+    uint32_t peak;
+    double idle;
+    Diag diag;
+} Loaded;
+
+static Loaded load(const char *folder, const char *pp, uint32_t p, uint32_t m)
+{
+    const char *path = arena_print(arena, "%s/script.lua", folder);
+    Loaded l = {.diag = diag_in(arena)};
+    command_write_file(
+        path,
+        arena_print(arena,
+                    "return plan { model = require 'models.llama' { size = 'tiny', layers = 8 },\n"
+                    "  batch = { global = %u, seq = 16 }, mesh = { pp = %u },\n"
+                    "  parallel = { pp { %s } } }\n",
+                    m, p, pp));
+    Config config;
+    Graph graph;
+    LowerOptions options = lower_options_default();
+    Plan *plan = NULL;
+    if (front_load(path, NULL, arena, &config, &graph, &l.diag))
+        plan = passes_compile(&config, &graph, &options, NULL, arena, &l.diag);
+    Str text = str_in(arena);
+    diag_print(&l.diag, &text);
+    if (!plan) fail_msg("%s", str_text(&text));
+    PipelineFacts facts;
+    assert_true(passes_pipeline(&config, m, arena, &facts));
+    l.id = text_plan_id(plan, arena);
+    l.peak = facts.peak;
+    l.idle = facts.idle;
+    return l;
+}
+
+static bool same(Hash128 a, Hash128 b)
+{
+    return a.hi == b.hi && a.lo == b.lo;
+}
+
+static const char *csv_of(const Schedule *s, bool comms)
+{
+    Str text = str_in(arena);
+    for (uint32_t r = 0; r < s->n_ranks; r++) {
+        for (uint32_t i = 0; i < s->of[r].n; i++) {
+            const Action *a = &s->of[r].at[i];
+            bool forward = a->kind == ACTION_F, last = a->stage + 1 == s->n_stages;
+            uint32_t from = forward ? a->stage - 1 : a->stage + 1,
+                     to = forward ? a->stage + 1 : a->stage - 1;
+            bool receives = a->kind != ACTION_W && (forward ? a->stage > 0 : !last) &&
+                            s->rank_of[from] != r,
+                 sends =
+                     a->kind != ACTION_W && (forward ? !last : a->stage > 0) && s->rank_of[to] != r;
+            if (comms && receives)
+                str_print(&text, "%uRECV_%s%u,", a->stage, forward ? "F" : "B", a->microbatch);
+            str_print(&text, "%u%s%u,", a->stage, action_name(a->kind), a->microbatch);
+            if (comms && sends)
+                str_print(&text, "%uSEND_%s%u,", a->stage, forward ? "F" : "B", a->microbatch);
+        }
+        str_add(&text, comms ? ",,0UNSHARD\r\n" : "\n");
+    }
+    return str_text(&text);
+}
+
+static const char *lua_of(const Schedule *s)
+{
+    Str text = str_in(arena);
+    str_print(&text,
+              "schedule = function(p, m, chunks) assert(p == %u and m == %u and chunks == %u)"
+              " return {",
+              s->n_ranks, s->n_microbatches, s->n_stages / s->n_ranks);
+    for (uint32_t r = 0; r < s->n_ranks; r++) {
+        str_print(&text, " [%u] = {", r);
+        for (uint32_t i = 0; i < s->of[r].n; i++)
+            str_print(&text, "'%s%u.%u',", action_name(s->of[r].at[i].kind), s->of[r].at[i].stage,
+                      s->of[r].at[i].microbatch);
+        str_add(&text, " },");
+    }
+    str_print(&text, " } end, chunks = %u", s->n_stages / s->n_ranks);
+    return str_text(&text);
+}
+
+static void built_ins_written_out(void **state)
+{
+    (void)state;
+    const char *folder = command_new_folder(arena);
+    for (int kind = 0; kind < SCHEDULE_COUNT; kind++)
+        for (uint32_t p = 2; p <= 4; p += 2) {
+            ScheduleTraits t = schedule_traits((ScheduleKind)kind);
+            uint32_t m = 2 * p;
+            Schedule s;
+            schedule_make(&s, (ScheduleKind)kind, p, t.least_chunks, m, arena);
+            Loaded built_in = load(folder, arena_print(arena, "schedule = '%s'", t.name), p, m);
+            command_write_file(arena_print(arena, "%s/own.csv", folder), csv_of(&s, false));
+            Loaded file = load(folder, "csv = 'own.csv'", p, m);
+            assert_true(same(file.id, built_in.id));
+            assert_int_equal(file.peak, built_in.peak);
+            assert_true(file.idle == built_in.idle);
+            assert_int_equal(file.diag.items.n, 0);
+            assert_true(same(load(folder, lua_of(&s), p, m).id, built_in.id));
+            command_write_file(arena_print(arena, "%s/own.csv", folder), csv_of(&s, true));
+            file = load(folder,
+                        arena_print(arena, "csv = 'own.csv', placement = '%s'",
+                                    t.placement == PLACEMENT_v ? "v" : "loop"),
+                        p, m);
+            assert_true(same(file.id, built_in.id));
+            assert_int_equal(file.diag.items.n, 1);
+            assert_string_equal(file.diag.items.at[0].rule, "schedule-comms-ignored");
+        }
+}
+
+/* Overlapped pairs are read as two actions, spaces and quotes as nothing. */
+static void overlapped(void **state)
+{
+    (void)state;
+    const char *folder = command_new_folder(arena);
+    command_write_file(arena_print(arena, "%s/own.csv", folder),
+                       "\"0F0\", 0F1 ,(0F2;0B0)OVERLAP_F_B,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n\n");
+    Loaded l = load(folder, "csv = 'own.csv'", 2, 3);
+    assert_int_equal(l.peak, 3);
+    command_write_file(arena_print(arena, "%s/own.csv", folder),
+                       "0F0,0F1,0F2,0B0,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n");
+    assert_true(same(l.id, load(folder, "csv = 'own.csv'", 2, 3).id));
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {TEST(built_ins_written_out), TEST(overlapped)};
+    return cmocka_run_group_tests_name("own_schedule", tests, NULL, NULL);
+}
