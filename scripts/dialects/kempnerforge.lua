@@ -3,174 +3,12 @@
 -- its checks. What it accepts and gets wrong is refused or mended; as = "original" reproduces it.
 -- world: how many devices; or cluster = require "clusters.hgx_h200" { ... }.
 local dialect = require "tandem.dialect"
+local read_sections = require "dialects.kempnerforge_sections"
 
 local SYSTEM = "KempnerForge"
-
-local model_keys = {
-  dim = { "integer", 4096 }, n_layers = { "integer", 32 }, n_heads = { "integer", 32 },
-  n_kv_heads = { "integer" }, vocab_size = { "integer", 32000 }, ffn_dim_multiplier = { "number", 1.0 },
-  ffn_hidden_dim = { "integer" }, norm_type = { "word", "rmsnorm", { "rmsnorm", "layernorm" } },
-  norm_eps = { "number", 1e-5 }, activation = { "word", "silu", { "silu", "gelu", "relu" } },
-  max_seq_len = { "integer", 2048 }, rope_theta = { "number", 10000.0 },
-  tie_embeddings = { "boolean", false }, qk_norm = { "boolean", false }, init_std = { "number", 0.02 },
-  model_type = { "word", "transformer", { "transformer" } },
-  sdpa_backend = { "word", "auto", { "auto", "flash", "efficient", "cudnn", "math" } },
-  num_experts = { "integer", 0 }, moe_top_k = { "integer", 2 }, moe_frequency = { "integer", 1 },
-  moe_router = { "word", "softmax_topk", { "softmax_topk", "sigmoid_topk" } },
-  moe_shared_experts = { "integer", 0 }, moe_aux_loss_weight = { "number", 0.01 },
-  moe_router_z_loss_weight = { "number", 0.0 }, moe_capacity_factor = { "number", 0.0 },
-  moe_sequence_aux_loss_weight = { "number", 0.0 }, moe_gradient_scale = { "boolean", false },
-  moe_bias_schedule = { "text", "constant" }, moe_packed_experts = { "boolean", false },
-  moe_expert_ffn_multiplier = { "number", 1.0 },
-}
-
-local train_keys = {
-  batch_size = { "integer", 8 }, seq_len = { "integer", 2048 }, max_steps = { "integer", 100000 },
-  grad_accum_steps = { "integer", 1 }, grad_clip_norm = { "number", 1.0 }, seed = { "integer", 42 },
-  compile_model = { "boolean", true },
-  mixed_precision = { "word", "bf16", { "bf16", "fp16", "fp32", "fp8" } },
-  activation_checkpointing = { "word", "none", { "none", "full", "selective" } },
-  loss_fn = { "word", "cross_entropy", { "cross_entropy", "chunked_cross_entropy" } },
-  z_loss_weight = { "number", 0.0 }, ce_chunk_size = { "integer", 0 },
-  shutdown_timeout_sec = { "number", 600.0 }, nccl_health_check_interval = { "integer", 0 },
-}
-
-local optimizer_keys = {
-  name = { "word", "adamw", { "adamw", "muon", "lion", "schedule_free_adamw" } },
-  lr = { "number", 3e-4 }, weight_decay = { "number", 0.1 }, betas = { "list", { 0.9, 0.95 } },
-  eps = { "number", 1e-8 }, fused = { "boolean", true }, muon_momentum = { "number", 0.95 },
-  muon_ns_steps = { "integer", 5 }, muon_adam_lr = { "number" }, schedule_free_warmup_steps = { "integer", 0 },
-}
-
-local scheduler_keys = {
-  name = { "word", "cosine", { "cosine", "linear", "wsd", "constant", "rex", "none" } },
-  warmup_steps = { "integer", 2000 }, decay_steps = { "integer" }, min_lr_ratio = { "number", 0.1 },
-  stable_steps = { "integer" }, wsd_decay_type = { "text", "cosine" }, rex_alpha = { "number", 1.0 },
-}
-
-local distributed_keys = {
-  dp_shard = { "integer", -1 }, dp_replicate = { "integer", 1 }, tp = { "integer", 1 }, pp = { "integer", 1 },
-  pp_schedule = { "word", "1f1b", { "1f1b", "gpipe", "interleaved_1f1b" } }, cp = { "integer", 1 },
-  ep = { "integer", 1 }, nccl_timeout_sec = { "integer", 1800 }, backend = { "text", "cpu:gloo,cuda:nccl" },
-}
-
--- Of these sections only what bears on a plan is looked at.
-local eval_keys = { enabled = { "boolean", false }, interval = { "integer", 1000 }, steps = { "integer", 50 },
-  dataset_path = { "text", "" }, file_pattern = { "text", "" }, hf_dataset_name = { "text", "" },
-  hf_dataset_config = { "text", "" }, hf_dataset_split = { "text", "" } }
-local checkpoint_keys = { dir = { "text", "" }, interval = { "integer", 1000 }, keep_last_n = { "integer", 3 },
-  async_mode = { "word", "disabled", { "disabled", "async", "async_with_pinned_mem" } },
-  load_path = { "text" }, export_dtype = { "word", "bfloat16", { "float32", "bfloat16" } },
-  exclude_from_loading = { "list", {} } }
-local elsewhere = { data = true, metrics = true, profiling = true }  -- no key of theirs is part of a plan
-local later = { vlm = true, vision_encoder = true, adapter = true, video = true }
-local top_keys = { world = true, cluster = true, name = true, as = true, model = true, train = true,
-  optimizer = true, scheduler = true, distributed = true, eval = true, checkpoint = true }
-for key in pairs(elsewhere) do top_keys[key] = true end
-for key in pairs(later) do top_keys[key] = true end
-
--- ---- the checks of each section
-
-local function positive(d, section, name, keys)
-  for _, key in ipairs(keys) do
-    if section[key] and section[key] <= 0 then
-      d:error("out-of-range", name .. "." .. key, ("%s must be positive: %s = %s"):format(key,
-        name .. "." .. key, section[key]))
-      section[key] = nil
-    end
-  end
-end
-
-local function at_least(d, section, name, key, least, what)
-  if section[key] < least then
-    d:error("out-of-range", name .. "." .. key, ("%s must be %s: it is %s"):format(key, what, section[key]))
-    section[key] = nil
-  end
-end
-
-local function check_distributed(d, c)
-  if c.dp_shard == 0 or c.dp_shard < -1 then
-    d:error("out-of-range", "distributed.dp_shard",
-      ("dp_shard must be -1 (auto) or positive: it is %d"):format(c.dp_shard))
-    c.dp_shard = nil
-  end
-  for _, axis in ipairs { "dp_replicate", "tp", "pp", "cp", "ep" } do
-    if c[axis] < 1 then
-      d:error("out-of-range", "distributed." .. axis, ("%s must be >= 1: it is %d"):format(axis, c[axis]),
-        "1 leaves the axis out")
-      c[axis] = nil
-    end
-  end
-end
-
-local function check_experts(d, m)
-  if m.num_experts <= 0 then return end  -- a dense model: the keys of experts are not read
-  local function wrong(key, text)
-    d:error("out-of-range", "model." .. key, text)
-  end
-  if m.moe_top_k <= 0 then wrong("moe_top_k", "moe_top_k must be positive when num_experts > 0") end
-  if m.moe_top_k > m.num_experts then
-    wrong("moe_top_k", ("moe_top_k (%d) must be <= num_experts (%d)"):format(m.moe_top_k, m.num_experts))
-  end
-  if m.moe_frequency <= 0 then wrong("moe_frequency", "moe_frequency must be positive") end
-  if m.moe_expert_ffn_multiplier <= 0 then
-    wrong("moe_expert_ffn_multiplier", "moe_expert_ffn_multiplier must be positive")
-  end
-  for _, key in ipairs { "moe_router_z_loss_weight", "moe_sequence_aux_loss_weight" } do
-    if m[key] < 0 then wrong(key, ("%s must be non-negative: it is %g"):format(key, m[key])) end
-  end
-  local known = { constant = true, cosine_decay = true, linear_warmup = true }
-  if not known[m.moe_bias_schedule] then
-    d:error("unknown-word", "model.moe_bias_schedule", ("Unknown moe_bias_schedule: '%s'"):format(
-      m.moe_bias_schedule), "options: constant, cosine_decay, linear_warmup")
-  end
-end
-
-local function check_model(d, m)
-  local as_heads = m.n_kv_heads == nil
-  positive(d, m, "model", { "dim", "n_layers", "n_heads", "vocab_size", "n_kv_heads", "max_seq_len" })
-  if as_heads then m.n_kv_heads = m.n_heads end
-  if m.dim and m.n_heads and m.dim % m.n_heads ~= 0 then
-    d:error("divides-heads", "model.dim", ("dim (%d) must be divisible by n_heads (%d)"):format(m.dim,
-      m.n_heads), ("dim may be %d or %d"):format(m.dim // m.n_heads * m.n_heads,
-      (m.dim // m.n_heads + 1) * m.n_heads))
-  elseif m.dim and m.n_heads and (m.dim // m.n_heads) % 2 ~= 0 then
-    d:error("out-of-range", "model.n_heads",
-      ("head_dim = %d must be even: RoPE turns pairs"):format(m.dim // m.n_heads))
-  end
-  if m.n_heads and m.n_kv_heads and m.n_heads % m.n_kv_heads ~= 0 then
-    d:error("divides-heads", "model.n_kv_heads", ("n_heads (%d) must be divisible by n_kv_heads (%d)"):format(
-      m.n_heads, m.n_kv_heads), "n_kv_heads may be " .. dialect.divisors(m.n_heads))
-  end
-  check_experts(d, m)
-end
-
-local function check_optimizer(d, o, s)
-  if o.lr <= 0 then d:error("out-of-range", "optimizer.lr", ("lr must be positive: it is %g"):format(o.lr)) end
-  at_least(d, o, "optimizer", "weight_decay", 0, "non-negative")
-  local beta1, beta2 = o.betas[1], o.betas[2]
-  for _, beta in ipairs { beta1 or false, beta2 or false } do
-    if type(beta) ~= "number" or beta < 0 or beta >= 1 then
-      d:error("out-of-range", "optimizer.betas", "betas must be two numbers in [0, 1)")
-      break
-    end
-  end
-  if o.muon_momentum <= 0 or o.muon_momentum >= 1 then
-    d:error("out-of-range", "optimizer.muon_momentum", "muon_momentum must be in (0, 1)")
-  end
-  at_least(d, o, "optimizer", "muon_ns_steps", 1, "positive")
-  at_least(d, s, "scheduler", "warmup_steps", 0, "non-negative")
-  if s.min_lr_ratio < 0 or s.min_lr_ratio > 1 then
-    d:error("out-of-range", "scheduler.min_lr_ratio",
-      ("min_lr_ratio must be in [0, 1]: it is %g"):format(s.min_lr_ratio))
-  end
-  if o.name ~= "adamw" then
-    d:error("dialect-unsupported", "optimizer.name", ("optimizer '%s': Tandem plans AdamW"):format(o.name))
-  end
-  if s.name == "linear" or s.name == "wsd" or s.name == "rex" then
-    d:error("dialect-unsupported", "scheduler.name", ("schedule '%s': Tandem has cosine and constant"):format(s.name))
-  end
-end
+local later = { "vlm", "vision_encoder", "adapter", "video" }
+local other_keys = { world = true, cluster = true, name = true, as = true, plugins = true }
+for _, key in ipairs(later) do other_keys[key] = true end
 
 -- ---- what KempnerForge checks of the whole job, in its order
 
@@ -227,6 +65,10 @@ local function check_job(d, job)
       .. "the float8 gather of FSDP does not compose with weights cut by tp"):format(c.tp),
       "fp8 with FSDP only, or tp with bf16")
   end
+  if c.pp > 1 and job.data.pack_sequences then
+    d:error("packing-with-pp", "data.pack_sequences", ("Sequence packing + Pipeline Parallelism (pp = %d): stages "
+      .. "never learn where documents end"):format(c.pp), "pack_sequences = false, or pp = 1")
+  end
   if c.pp > 1 and c.pp_schedule == "interleaved_1f1b" then
     d:error("pp-interleaved", "distributed.pp_schedule", ("pp_schedule = interleaved_1f1b needs a list of stages, "
       .. "and each of the %d ranks has one stage"):format(c.pp), "pp_schedule = \"1f1b\" or \"gpipe\"")
@@ -253,7 +95,7 @@ local function check_unimplemented(d, c, world, mesh)
   if c.cp > 1 then
     local covered = world // c.cp
     d:mistake("degree-ignored", "distributed.cp", ("cp = %d is counted in the world of %d ranks, but no code "
-      .. "implements it: the mesh would cover %d ranks"):format(c.cp, world, covered), "cp = 1")
+      .. "implements it: the mesh would cover %d of them"):format(c.cp, world, covered), "cp = 1")
     if covered == 1 then mesh.dp_shard = world end  -- nothing is left: flat FSDP over everything
   end
   if c.dp_replicate > 1 and mesh.dp_shard == 1 then
@@ -307,7 +149,7 @@ local function tp_pass(m, sequence)
     plan = plan }
 end
 
--- In the order of its builder: stages, TP, AC, FSDP.
+-- In the order of its builder: stages, TP, AC, FSDP, compile.
 local function passes(job, mesh)
   local c, m, t = job.distributed, job.model, job.train
   local list = {}
@@ -316,9 +158,10 @@ local function passes(job, mesh)
   if t.activation_checkpointing ~= "none" then list[#list + 1] = ac { mode = t.activation_checkpointing } end
   if mesh.dp_shard > 1 then
     -- Under pp the schedule keeps gathered what it has gathered, until the last backward.
-    list[#list + 1] = fsdp2 { reshard_after_forward = c.pp == 1, reshard_root = c.pp == 1,
-      defer_grad_sync = true }
+    list[#list + 1] = c.pp > 1 and fsdp2 { keep_gathered = true }
+      or fsdp2 { reshard_after_forward = true, reshard_root = true, defer_grad_sync = true }
   end
+  if t.compile_model then list[#list + 1] = compile "model" end
   return list
 end
 
@@ -352,8 +195,8 @@ local function plan_of(job, d)
 end
 
 local function refuse_later(d, job)
-  local m, t = job.model, job.train
-  for key in pairs(later) do
+  local m, t, o, s = job.model, job.train, job.optimizer, job.scheduler
+  for _, key in ipairs(later) do
     if d.config[key] ~= nil then
       d:error("dialect-unsupported", key, ("[%s]: vision and language models are not in this version"):format(key))
     end
@@ -364,6 +207,15 @@ local function refuse_later(d, job)
   end
   if t.mixed_precision == "fp8" then
     d:error("dialect-unsupported", "train.mixed_precision", "fp8: float8 is not in this version")
+  end
+  if o.name ~= "adamw" then
+    d:error("dialect-unsupported", "optimizer.name", ("optimizer '%s': Tandem plans AdamW"):format(o.name))
+  end
+  if s.name == "linear" or s.name == "wsd" or s.name == "rex" then
+    d:error("dialect-unsupported", "scheduler.name", ("schedule '%s': Tandem has cosine and constant"):format(s.name))
+  end
+  if job.data.pack_sequences then
+    d:error("dialect-unsupported", "data.pack_sequences", "pack_sequences: attention is over whole sequences here")
   end
   if m.activation == "relu" then
     d:error("dialect-unsupported", "model.activation", "relu: Tandem has silu and gelu")
@@ -387,26 +239,20 @@ end
 
 return dialect.wrap(function(config)
   local d = dialect.new(SYSTEM, config)
-  d:known_keys(config, top_keys, "", "JobConfig")
-  local job = { world = world_of(d),
-    distributed = d:section("distributed", distributed_keys, "DistributedConfig"),
-    model = d:section("model", model_keys, "ModelConfig"),
-    train = d:section("train", train_keys, "TrainConfig"),
-    optimizer = d:section("optimizer", optimizer_keys, "OptimizerConfig"),
-    scheduler = d:section("scheduler", scheduler_keys, "SchedulerConfig"),
-    eval = d:section("eval", eval_keys, "EvalConfig"),
-    checkpoint = d:section("checkpoint", checkpoint_keys, "CheckpointConfig") }
-  check_distributed(d, job.distributed)
-  check_model(d, job.model)
-  positive(d, job.train, "train", { "batch_size", "seq_len", "max_steps", "grad_accum_steps", "grad_clip_norm" })
-  check_optimizer(d, job.optimizer, job.scheduler)
-  positive(d, job.checkpoint, "checkpoint", { "interval", "keep_last_n" })
-  d:stop()  -- sizes that make no sense would only be followed by others
+  if config.vlm ~= nil and config.vision_encoder == nil then
+    d:error("missing-key", "vlm", "[vlm] is set but [vision_encoder] is missing: a VLM run requires one")
+  end
+  if config.video ~= nil and config.vlm == nil then
+    d:error("missing-key", "video", "[video] is set but [vlm] is missing: video trains through the VLM wrapper")
+  end
+  local world = world_of(d)
+  local job = read_sections(d, other_keys)
+  job.world = world
   local shard = check_job(d, job)
   if d.n_errors == 0 then refuse_later(d, job) end
   local c = job.distributed
   local mesh = { pp = c.pp, dp_replicate = c.dp_replicate, dp_shard = shard or 1, tp = c.tp }
-  if shard then check_unimplemented(d, c, job.world, mesh) end
+  if shard then check_unimplemented(d, c, world, mesh) end
   job.mesh = mesh
   d:stop()
   findings(d, c, mesh)

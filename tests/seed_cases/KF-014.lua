@@ -1,4 +1,4 @@
--- expect: ok mesh none | ranks 1 | parallel none
+-- expect: ok mesh none | ranks 1 | parallel compile(model)
 return require "dialects.kempnerforge" {
   world = 1,
   model = { dim = 64, n_layers = 2, n_heads = 8, vocab_size = 256 },

@@ -1,5 +1,5 @@
 -- expect: note[degree-ignored] cp = 2
--- expect: ok mesh dp_shard=2 | ranks 2 | parallel fsdp2(reshard)
+-- expect: ok mesh dp_shard=2 | ranks 2 | parallel fsdp2(reshard), compile(model)
 return require "dialects.kempnerforge" {
   world = 2,
   model = { dim = 64, n_layers = 2, n_heads = 8, vocab_size = 256 },

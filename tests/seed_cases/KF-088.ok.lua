@@ -1,4 +1,4 @@
--- expect: ok parallel pp(1f1b)
+-- expect: ok parallel pp(1f1b), compile(model)
 return require "dialects.kempnerforge" {
   world = 2,
   model = { dim = 64, n_layers = 2, n_heads = 8, vocab_size = 256 },

@@ -9,6 +9,7 @@
  *   stages 4,3,3              blocks that each pipeline rank computes
  *   holder NAME 1             the pipeline rank that has this parameter
  *   local NAME 4096,2,4       its shape in use on one rank
+ *   initial NAME zeros        how it begins: none, zeros, ones, normal, uniform
  *   weights 28                so many parameters are split over tp
  *   plan-entries 9            patterns of the tp plan that name something in blocks
  *   count tp all_gather 28    collectives of a step that rank 0 takes part in
@@ -150,6 +151,16 @@ static bool is_local(const CaseResult *r, const char *rest, Str *seen)
     return strcmp(str_text(seen), rest + n + (rest[n] == ' ')) == 0;
 }
 
+static bool is_initial(const CaseResult *r, const char *rest, Str *seen)
+{
+    static const char *const names[] = {"none", "zeros", "ones", "normal", "uniform"};
+    size_t n = strcspn(rest, " ");
+    TensorId id;
+    const Tensor *t = find_param(&r->plan->graph, rest, n, &id);
+    str_add(seen, t != NULL ? names[t->init.kind] : "no such parameter");
+    return strcmp(str_text(seen), rest + n + (rest[n] == ' ')) == 0;
+}
+
 static bool is_weights(const CaseResult *r, const char *rest, Str *seen)
 {
     const Graph *g = &r->plan->graph;
@@ -257,6 +268,7 @@ bool cases_fact(const CaseResult *result, const char *fact, Str *seen)
                  {"stages", is_stages},
                  {"holder", is_holder},
                  {"local", is_local},
+                 {"initial", is_initial},
                  {"weights", is_weights},
                  {"plan-entries", is_plan_entries},
                  {"count", is_count},

@@ -1,8 +1,8 @@
 /* What KempnerForge, miles-credit and NeMo Automodel make of a configuration, and what Tandem does:
- * one test for each row of tests/data/seed_cases.csv, named by its id. A row whose verdict is an
- * error has a script that is refused and a neighbour that is not, or says why it is not refused.
- * Rows without a script stand in tests/seed_cases/not_covered.txt with the reason, and are printed:
- * none is skipped in silence. */
+ * one test for each row of tests/data/seed_cases.csv and seed_cases_more.csv (what their sources
+ * say beyond it), named by its id. A row whose verdict is an error has a script that is refused and
+ * a neighbour that is not, or says why it is not refused. Rows without a script stand in
+ * tests/seed_cases/not_covered.txt with the reason, and are printed: none is skipped in silence. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -143,6 +143,8 @@ int main(void)
 {
     arena = arena_new();
     CaseRows rows = cases_read(TANDEM_SOURCE_DIR "/tests/data/seed_cases.csv", arena);
+    CaseRows more = cases_read(TANDEM_SOURCE_DIR "/tests/data/seed_cases_more.csv", arena);
+    for (uint32_t i = 0; i < more.at.n; i++) list_push(arena, &rows.at, more.at.at[i]);
     if (chdir(TANDEM_SOURCE_DIR "/tests/seed_cases") != 0 || rows.at.n > MOST_ROWS) return 1;
     read_scripts();
     read_uncovered();

@@ -1,0 +1,9 @@
+-- expect: note[data-rank-unknown] hybrid sharding (2 x 2)
+-- expect: ok mesh dp_replicate=2 dp_shard=2
+return require "dialects.kempnerforge" {
+  world = 4,
+  model = { dim = 64, n_layers = 2, n_heads = 8, vocab_size = 256 },
+  train = { batch_size = 1, seq_len = 64 },
+  distributed = { dp_replicate = 2 },
+  as = "original",
+}

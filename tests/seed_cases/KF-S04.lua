@@ -1,0 +1,7 @@
+-- expect: error[eval-without-data] no eval data source is configured
+return require "dialects.kempnerforge" {
+  world = 1,
+  model = { dim = 64, n_layers = 2, n_heads = 8, vocab_size = 256 },
+  train = { batch_size = 1, seq_len = 64 },
+  eval = { enabled = true },
+}

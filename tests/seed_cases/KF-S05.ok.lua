@@ -1,0 +1,6 @@
+-- expect: ok ranks 1
+return require "dialects.kempnerforge" {
+  world = 1,
+  model = { dim = 64, n_layers = 2, n_heads = 8, vocab_size = 256 },
+  train = { batch_size = 1, seq_len = 2048 },
+}

@@ -1,0 +1,6 @@
+-- expect: error[out-of-range] head_dim = 3 must be even
+return require "dialects.kempnerforge" {
+  world = 1,
+  model = { dim = 24, n_layers = 2, n_heads = 8, vocab_size = 256 },
+  train = { batch_size = 1, seq_len = 64 },
+}
