@@ -107,7 +107,8 @@ local phi3_plan = { ["model.layers.*.self_attn.q_proj"] = "rowwise_rep",
   ["model.layers.*.self_attn.o_proj"] = "colwise_rep", ["model.layers.*.mlp.gate_proj"] = "colwise",
   ["model.layers.*.mlp.up_proj"] = "colwise", ["model.layers.*.mlp.down_proj"] = "rowwise" }
 
--- By class: the plan, what sequence parallelism adds (nil: not supported), one gather for q, k, v.
+-- By class: the plan, what sequence parallelism adds (nil: not supported), and whether it then has one gather
+-- for q, k and v. Without sequence parallelism every column linear sums the gradient of its own input.
 local registered = {
   LlamaForCausalLM = { llama_plan, llama_sequence, true },
   Qwen2ForCausalLM = { llama_plan, llama_sequence, true },
@@ -218,7 +219,8 @@ function tensor.options(d, options, hf, family, tp)
   end
   local chosen = choose(d, family, options, hf, tp)
   if not chosen then return nil end
-  if chosen == "own" then return { sequence = sequence } end
+  -- torch keeps the gathered inputs of linears for the backward pass
+  if chosen == "own" then return { sequence = sequence, share_gathers = false, keep_gathered = sequence } end
   if sequence and not chosen.explicit and not chosen[2] then
     d:warn("not-applied", "distributed.sequence_parallel",
       ("sequence_parallel: the plan of %s has none; activations stay whole"):format(hf.class))
@@ -231,8 +233,8 @@ function tensor.options(d, options, hf, family, tp)
     d:error("tp-plan-missing", where, ("no entry of the plan names a module: tp_size = %d would split nothing")
       :format(tp))
   end
-  return { sequence = sequence, share_gathers = chosen[3] ~= false, plan = plan,
-    plan_only = true }
+  return { sequence = sequence, share_gathers = (sequence and chosen[3]) or false, plan = plan,
+    plan_only = true, keep_gathered = sequence }
 end
 
 return tensor

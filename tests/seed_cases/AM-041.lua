@@ -1,4 +1,4 @@
--- expect: ok weights 16 | parallel tp only by 9 patterns, fsdp2(reshard but the last) | equal
+-- expect: ok weights 16 | parallel tp only by 9 patterns, fsdp2(reshard but the last) | count tp all_reduce 19 | equal
 return require "dialects.automodel" {
   world_size = 2, seq_length = 32,
   model = require "models.llama" "tiny",

@@ -1,4 +1,4 @@
--- expect: ok weights 16 | parallel tp(sequence) only by 12 patterns, fsdp2(reshard but the last) | equal
+-- expect: ok weights 16 | parallel tp(sequence) only by 12 patterns, fsdp2(reshard but the last) | count tp all_gather 10 | count tp reduce_scatter 10 | equal
 return require "dialects.automodel" {
   world_size = 2, seq_length = 32,
   model = require "models.llama" "tiny",
