@@ -240,6 +240,8 @@ static void report_text(Cli *cli, const PlanFile *file)
     const Plan *plan = file->plan;
     const ModelInfo *info = &plan->graph.info;
     Str *out = &cli->out;
+    static const char *const by_what[DENOMINATOR_COUNT] = {"", ", loss by all tokens",
+                                                           ", loss by the micro-batches' means"};
     str_print(out, "plan        %s  (%s)\n",
               paint(cli, PAINT_strong, format_id(cli->arena, file->id)), file->path);
     str_print(out, "model       %s  %s parameters", info->name != NULL ? info->name : "unnamed",
@@ -254,9 +256,9 @@ static void report_text(Cli *cli, const PlanFile *file)
                   file->config.cluster.device.name);
     str_print(out,
               "\nbatch       %" PRId64 " sequences of %" PRId64 " tokens a step, in %" PRIu32
-              " micro-batch%s\n",
+              " micro-batch%s%s\n",
               plan->step.global_batch, plan->step.seq, plan->step.n_microbatches,
-              plan->step.n_microbatches == 1 ? "" : "es");
+              plan->step.n_microbatches == 1 ? "" : "es", by_what[plan->step.denominator]);
     if (!file->is_text) str_print(out, "parallel    %s\n", passes_text(cli->arena, &file->config));
     PipelineFacts pipe;
     if (!file->is_text &&

@@ -47,8 +47,7 @@ static void keep_worst(VerifyResult *worst, const VerifyResult *one)
 
 static bool compare_orders(Cli *cli, const Plan *plan, const Plan *reference, VerifyResult *worst)
 {
-    const DataSource *data =
-        data_synthetic(plan->step.seed, plan->graph.info.vocab, 0.125, cli->arena);
+    const DataSource *data = data_ragged(plan->step.seed, plan->graph.info.vocab, cli->arena);
     for (uint64_t seed = 0; seed < ORDER_SEEDS; seed++) {
         BackendOptions options = {.timeout_s = 60, .poison = true, .order_seed = seed};
         VerifyResult one;

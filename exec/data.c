@@ -8,7 +8,13 @@
 #include "exec/exec.h"
 #include "planner/base/rng.h"
 
-enum { STREAM_OFFSET = 1, STREAM_TOKENS = 2, STREAM_LABELS = 3, STREAM_IGNORED = 4 };
+enum {
+    STREAM_OFFSET = 1,
+    STREAM_TOKENS = 2,
+    STREAM_LABELS = 3,
+    STREAM_IGNORED = 4,
+    STREAM_LENGTH = 5
+};
 
 /* A stream of its own for each use, step and micro-batch. */
 static uint64_t stream_of(uint64_t use, int64_t step, uint32_t microbatch)
@@ -108,5 +114,34 @@ DataSource *data_synthetic(uint64_t seed, int64_t vocab, double ignored_fraction
     *y = (Synthetic){seed, (uint64_t)vocab, ignored_fraction};
     DataSource *source = arena_alloc(arena, sizeof *source);
     *source = (DataSource){y, fill_synthetic};
+    return source;
+}
+
+/* Whether the label of token s of a sample counts: batches of texts that end where they please. */
+static bool is_kept(const Synthetic *y, int64_t step, uint32_t microbatch, int64_t sample,
+                    int64_t s, int64_t seq)
+{
+    uint64_t of_step = stream_of(STREAM_LENGTH, step, (1u << 24) - 1);
+    uint64_t of_sample = stream_of(STREAM_LENGTH, step, microbatch);
+    if (rng_below(y->seed, of_step, microbatch, 4) == 0) return false; /* none of this one */
+    uint64_t pair = (uint64_t)sample / 2, at = (uint64_t)sample;
+    if (rng_below(y->seed, of_sample, UINT64_MAX - pair, 4) == 0) return false; /* nor of these */
+    return (uint64_t)s < rng_below(y->seed, of_sample, at, (uint64_t)seq + 1);
+}
+
+static void fill_ragged(void *self, int64_t step, uint32_t microbatch, int64_t first_sample,
+                        int64_t n_samples, int64_t seq, int32_t *tokens, int32_t *labels)
+{
+    fill_synthetic(self, step, microbatch, first_sample, n_samples, seq, tokens, labels);
+    for (int64_t i = 0; i < n_samples; i++)
+        for (int64_t s = 0; s < seq; s++)
+            if (!is_kept(self, step, microbatch, first_sample + i, s, seq))
+                labels[i * seq + s] = -1;
+}
+
+DataSource *data_ragged(uint64_t seed, int64_t vocab, Arena *arena)
+{
+    DataSource *source = data_synthetic(seed, vocab, 0.1, arena);
+    source->fill = fill_ragged;
     return source;
 }

@@ -44,6 +44,9 @@ double exec_lr(const ExecOptions *options, int64_t step);
 DataSource *data_bytes(const char *path, uint64_t seed, Arena *arena, Diag *d);
 /* Tokens in [0, vocab), labels likewise, of which a fraction is -1. */
 DataSource *data_synthetic(uint64_t seed, int64_t vocab, double ignored_fraction, Arena *arena);
+/* The same with labels as padded texts have them: every sequence ends somewhere else, every fourth
+ * pair of sequences and every fourth micro-batch has no label at all. */
+DataSource *data_ragged(uint64_t seed, int64_t vocab, Arena *arena);
 
 /* The parallel oracle. Runs `plan` and `reference` (the same model on one rank, same micro-steps)
  * for one step in fp64 on loopback and compares, per tensor and on every rank that holds it, every

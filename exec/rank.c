@@ -33,7 +33,7 @@ void rank_compute(RankState *r, Pc pc)
     if (r->not_finite && (op_info(op)->flags & OP_UPDATES)) return;
     at->kernel(at->args);
     if (op == OP_clip_coef) {
-        const double *out = at->args->ptr[1];
+        const double *out = at->args->ptr[2];
         if (!isfinite(out[0])) r->not_finite = true;
     }
 }

@@ -117,7 +117,7 @@ static void find_reports(Run *run)
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = program_instr(p, pc);
         if (in->op != OP_clip_coef) continue;
-        run->norm = run->backend->memory(run->backend, run->first_rank, program_arg(p, in, 1));
+        run->norm = run->backend->memory(run->backend, run->first_rank, program_arg(p, in, 2));
     }
 }
 
@@ -175,7 +175,8 @@ static bool report_not_finite(Run *run, const Control *control)
 
 static bool one_step(Run *run, uint32_t index)
 {
-    Control control = {index, exec_lr(run->options, index), run->options->data};
+    Control control = {index, exec_lr(run->options, index), run->options->data,
+                       run->plan->step.seed};
     bool traced = index == run->options->trace_step;
     Ps start = now_ps();
     if (!run->backend->step(run->backend, &control, traced ? &run->result->trace : NULL, run->d))

@@ -20,6 +20,7 @@ typedef struct Control {
     int64_t step; /* from 0 */
     double lr;
     const DataSource *data;
+    uint64_t seed; /* of dropout */
 } Control;
 
 typedef struct KernelArgs {
@@ -44,7 +45,8 @@ typedef struct KernelArgs {
     uint32_t microbatch;
     Attrs attrs;
     /* Global sizes and the letters of each dimension: for kernels written over any signature
-     * (contractions), and for batch when its `s` is split. NULL for RESHAPE ops. */
+     * (contractions), for batch when its `s` is split, and for what depends on where an element
+     * lies in the whole (dropout, smoothing). NULL for RESHAPE ops. */
     const Binding *binding;
     const Control *control;
 } KernelArgs;

@@ -1,7 +1,8 @@
 /* Attention with grouped query heads, in tiles that fit the stack: no [s,T] matrix is ever stored.
  *   S = scale Q K^T (causal: key T only up to the query's global position), P = exp(S - lse), O = P
  * V backward: delta = rowsum(dO O), dV = P^T dO, dS = P (dO V^T - delta), dQ = scale dS K, dK =
- * scale dS^T Q, summed over the query heads of a group. */
+ * scale dS^T Q, summed over the query heads of a group. With dropout O = (P m) V, m the mask over
+ * the drop's complement; then dV = (P m)^T dO and dS = P (m dO V^T - delta). */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/attention.c"
 #include <stdint.h>
@@ -13,8 +14,10 @@ typedef struct Tile {
     int64_t n_rows, first_key, n_keys;
     int64_t q_stride, k_stride; /* between successive queries, keys */
     int64_t E;
+    int64_t place; /* among all scores [b,s,g,r,T]: of the first query's key 0 */
 } Tile;
 
+#include "kernels/cpu/draw.h"
 #include "kernels/cpu/real.h"
 
 BOTH(attention)
@@ -30,7 +33,18 @@ static int64_t F(visible)(const KernelArgs *a, int64_t last_position)
     return T;
 }
 
-static Tile F(tile_of)(const KernelArgs *a, int64_t row, int64_t key, int64_t n_keys)
+/* Where the score of query `row` of local head `h` and key 0 lies among the scores [b,s,g,r,T] of
+ * the whole. */
+static int64_t F(place_of)(const KernelArgs *a, int64_t b, int64_t row, int64_t h)
+{
+    if (a->attrs.drop == 0) return 0;
+    const int64_t *n = a->binding->size, R = a->size['r'];
+    int64_t place = (a->start['b'] + b) * n['s'] + a->start['s'] + row;
+    place = place * n['g'] + a->start['g'] + h / R;
+    return (place * n['r'] + a->start['r'] + h % R) * n['T'];
+}
+
+static Tile F(tile_of)(const KernelArgs *a, int64_t row, int64_t key, int64_t n_keys, int64_t place)
 {
     int64_t S = a->size['s'], E = a->size['E'];
     return (Tile){.position = a->start['s'] + row,
@@ -39,7 +53,8 @@ static Tile F(tile_of)(const KernelArgs *a, int64_t row, int64_t key, int64_t n_
                   .n_keys = n_keys - key < KEYS ? n_keys - key : KEYS,
                   .q_stride = a->size['g'] * a->size['r'] * E,
                   .k_stride = a->size['g'] * E,
-                  .E = E};
+                  .E = E,
+                  .place = place};
 }
 
 /* Of row i of a tile: the number of its keys that the query may see. */
@@ -58,11 +73,23 @@ static void F(scores)(const Tile *t, REAL factor, const REAL *q, const REAL *k, 
      KEYS);
 }
 
+/* The mask over its complement, of a query's keys; NULL: nothing is dropped. */
+static const REAL *F(mask)(const KernelArgs *a, const Tile *t, int64_t i, int64_t n, REAL *mask)
+{
+    if (a->attrs.drop == 0) return NULL;
+    const int64_t *size = a->binding->size, stride = size['g'] * size['r'] * size['T'];
+    const Draw draw = cpu_draw(a);
+    REAL grow = (REAL)(1 / (1 - draw.drop));
+    for (int64_t j = 0; j < n; j++)
+        mask[j] = draw_keeps(&draw, t->place + i * stride + t->first_key + j) ? grow : 0;
+    return mask;
+}
+
 /* Folds one tile into rows' running maximum and sum and into the unnormalised output. */
 static void F(attend_tile)(const KernelArgs *a, const Tile *t, const REAL *q, const REAL *k,
                            const REAL *v, REAL *out, REAL *top, REAL *total)
 {
-    REAL p[ROWS * KEYS];
+    REAL p[ROWS * KEYS], room[KEYS];
     F(scores)(t, (REAL)a->attrs.scale, q, k, p);
     for (int64_t i = 0; i < t->n_rows; i++) {
         REAL *row = p + i * KEYS, *y = out + i * t->q_stride, new_top = top[i];
@@ -73,6 +100,8 @@ static void F(attend_tile)(const KernelArgs *a, const Tile *t, const REAL *q, co
         for (int64_t j = seen; j < t->n_keys; j++) row[j] = 0;
         total[i] = total[i] * shrink + F(sum)(row, seen);
         top[i] = new_top;
+        const REAL *mask = F(mask)(a, t, i, seen, room);
+        for (int64_t j = 0; mask && j < seen; j++) row[j] *= mask[j];
         for (int64_t e = 0; e < t->E; e++) y[e] *= shrink;
     }
     F(gemm)
@@ -80,18 +109,18 @@ static void F(attend_tile)(const KernelArgs *a, const Tile *t, const REAL *q, co
 }
 
 /* All keys for the queries row .. of one head. */
-static void F(attend_rows)(const KernelArgs *a, int64_t row, const REAL *q, const REAL *k,
-                           const REAL *v, REAL *out, REAL *lse, int64_t lse_stride)
+static void F(attend_rows)(const KernelArgs *a, int64_t row, int64_t place, const REAL *q,
+                           const REAL *k, const REAL *v, REAL *out, REAL *lse, int64_t lse_stride)
 {
     REAL top[ROWS], total[ROWS] = {0};
-    Tile t = F(tile_of)(a, row, 0, 0);
+    Tile t = F(tile_of)(a, row, 0, 0, place);
     for (int64_t i = 0; i < t.n_rows; i++) {
         top[i] = -(REAL)INFINITY;
         memset(out + i * t.q_stride, 0, (size_t)t.E * sizeof *out);
     }
     int64_t n_keys = F(visible)(a, t.position + t.n_rows - 1);
     for (int64_t key = 0; key < n_keys; key += KEYS) {
-        t = F(tile_of)(a, row, key, n_keys);
+        t = F(tile_of)(a, row, key, n_keys, place);
         F(attend_tile)(a, &t, q, k + key * t.k_stride, v + key * t.k_stride, out, top, total);
     }
     for (int64_t i = 0; i < t.n_rows; i++) {
@@ -111,8 +140,8 @@ static void F(attention)(const KernelArgs *a)
         for (int64_t row = 0; row < S; row += ROWS) {
             int64_t at = (b * S + row) * heads + h;
             F(attend_rows)
-            (a, row, (const REAL *)a->ptr[0] + at * E, k, v, (REAL *)a->ptr[3] + at * E,
-             (REAL *)a->ptr[4] + at, heads);
+            (a, row, F(place_of)(a, b, row, h), (const REAL *)a->ptr[0] + at * E, k, v,
+             (REAL *)a->ptr[3] + at * E, (REAL *)a->ptr[4] + at, heads);
         }
     }
 }
@@ -126,17 +155,20 @@ typedef struct F(Gradients) {
 static void F(attend_tile_grad)(const KernelArgs *a, const Tile *t, const F(Gradients) * g,
                                 const REAL *delta, int64_t lse_stride)
 {
-    REAL p[ROWS * KEYS], ds[ROWS * KEYS], scale = (REAL)a->attrs.scale;
+    REAL p[ROWS * KEYS], ds[ROWS * KEYS], room[KEYS], scale = (REAL)a->attrs.scale;
     int64_t at = t->first_key * t->k_stride;
     F(scores)(t, scale, g->q, g->k + at, p);
     F(scores)(t, 1, g->dout, g->v + at, ds);
     for (int64_t i = 0; i < t->n_rows; i++) {
         REAL *prow = p + i * KEYS, *dsrow = ds + i * KEYS, lse = g->lse[i * lse_stride];
         int64_t seen = F(seen)(a, t, i);
+        const REAL *mask = F(mask)(a, t, i, seen, room);
+        for (int64_t j = 0; mask && j < seen; j++) dsrow[j] *= mask[j];
         for (int64_t j = 0; j < seen; j++) {
             prow[j] = F(exponential)(prow[j] - lse);
             dsrow[j] = scale * prow[j] * (dsrow[j] - delta[i]);
         }
+        for (int64_t j = 0; mask && j < seen; j++) prow[j] *= mask[j];
         for (int64_t j = seen; j < t->n_keys; j++) prow[j] = dsrow[j] = 0;
     }
     F(gemm)
@@ -171,12 +203,13 @@ static void F(attention_grad)(const KernelArgs *a)
                  .dq = dq + at * E,
                  .dk = dk + at_k,
                  .dv = dv + at_k};
-            Tile t = F(tile_of)(a, row, 0, 0);
+            int64_t place = F(place_of)(a, b, row, h);
+            Tile t = F(tile_of)(a, row, 0, 0, place);
             for (int64_t j = 0; j < t.n_rows; j++)
                 delta[j] = F(dot)(g.dout + j * t.q_stride, g.out + j * t.q_stride, E);
             int64_t n_keys = F(visible)(a, t.position + t.n_rows - 1);
             for (int64_t key = 0; key < n_keys; key += KEYS) {
-                t = F(tile_of)(a, row, key, n_keys);
+                t = F(tile_of)(a, row, key, n_keys, place);
                 F(attend_tile_grad)(a, &t, &g, delta, heads);
             }
         }

@@ -8,16 +8,28 @@ BOTH(sumsq)
 BOTH(adamw)
 BOTH(sgd)
 
-/* table [N] f64 of sums of squares -> out [2] f64 = {norm, min(1, clip / (norm + 1e-6))}; a norm
- * that is not a number makes the coefficient one too, so that the run notices. */
+/* loss, count [] f64 of a step -> loss, factor [] f64: sums become means over what was counted. A
+ * step that counted nothing has loss and gradients 0, not 0 / 0. */
+void cpu_step_mean(const KernelArgs *a)
+{
+    const double *loss = a->ptr[0], *count = a->ptr[1];
+    double *mean = a->ptr[2], *factor = a->ptr[3];
+    *factor = *count > 0 ? a->attrs.scale / *count : 0;
+    *mean = *loss * *factor;
+}
+
+/* table [N] f64 of sums of squares, factor [] f64 -> out [2] f64 = {norm, factor min(1, clip /
+ * (norm
+ * + 1e-6))}, norm = factor sqrt(sum); a norm that is not a number makes the coefficient one too, so
+ * that the run notices. */
 void cpu_clip_coef(const KernelArgs *a)
 {
-    const double *table = a->ptr[0];
-    double *out = a->ptr[1], total = 0;
+    const double *table = a->ptr[0], *factor = a->ptr[1];
+    double *out = a->ptr[2], total = 0;
     for (int64_t i = 0; i < a->elements[0]; i++) total += table[i];
-    double norm = sqrt(total), coefficient = a->attrs.clip / (norm + 1e-6);
+    double norm = *factor * sqrt(total), coefficient = a->attrs.clip / (norm + 1e-6);
     out[0] = norm;
-    out[1] = a->attrs.clip == 0 || coefficient > 1 ? 1 : coefficient;
+    out[1] = *factor * (a->attrs.clip == 0 || coefficient > 1 ? 1 : coefficient);
 }
 
 #else

@@ -4,15 +4,53 @@
  * is an ignored position. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/xent.c"
+#include <assert.h>
+
+#include "kernels/cpu/cpu.h"
+
+/* What each kept token of a sequence weighs, and the labels of its local tokens. */
+typedef struct Share {
+    const int32_t *labels; /* [s] */
+    double weight;
+} Share;
+
+/* labels [b,s]: every kept token counts once. labels [b,T], whole sequences of which the other
+ * arguments may have a part: the kept tokens of a group of sequences count as one together. */
+static Share share_of(const KernelArgs *a, const int32_t *labels, int64_t b, bool mean)
+{
+    if (!mean) return (Share){labels + b * a->size['s'], 1};
+    int64_t T = a->size['T'], group = a->attrs.group, n = 0;
+    assert(group > 0 && a->size['b'] % group == 0);
+    const int32_t *first = labels + b / group * group * T;
+    for (int64_t i = 0; i < group * T; i++) n += first[i] >= 0;
+    return (Share){labels + b * T + a->start['s'], n > 0 ? 1.0 / (double)n : 0};
+}
+
+static void put_scalar(const KernelArgs *a, uint32_t j, double x)
+{
+    uint32_t i = a->n_in + j;
+    if (a->dtype[i] == DT_f64) {
+        double *out = a->ptr[i];
+        *out = cpu_accumulates(a, j) ? *out + x : x;
+    } else {
+        float *out = a->ptr[i];
+        *out = cpu_accumulates(a, j) ? *out + (float)x : (float)x;
+    }
+}
+
 #include "kernels/cpu/real.h"
 
 BOTH(xent_max)
 BOTH(xent_pick)
+BOTH(xent_smooth)
 BOTH(xent_sumexp)
 BOTH(xent_loss)
+BOTH(xent_loss_mean)
 BOTH(xent_loss_grad)
+BOTH(xent_loss_mean_grad)
 BOTH(xent_sumexp_grad)
 BOTH(xent_pick_grad)
+BOTH(xent_smooth_grad)
 
 #else
 
@@ -48,6 +86,24 @@ static void F(xent_pick)(const KernelArgs *a)
     }
 }
 
+/* logits [b,s,v], labels [b,s] i32 -> picked [b,s] = (1 - a) z_label + a / V sum of all z: this
+ * part's share of both. V is the whole vocabulary, also where a part holds some of it. */
+static void F(xent_smooth)(const KernelArgs *a)
+{
+    const REAL *z = a->ptr[0];
+    const int32_t *labels = a->ptr[1];
+    REAL *picked = a->ptr[2], keep = (REAL)(1 - a->attrs.smoothing);
+    REAL each = (REAL)(a->attrs.smoothing / (double)a->binding->size['v']);
+    int64_t n = a->size['b'] * a->size['s'];
+    for (int64_t i = 0; i < n; i++, z += a->size['v']) {
+        picked[i] = 0;
+        if (labels[i] < 0) continue;
+        int64_t v = labels[i] - a->start['v'];
+        if (v >= 0 && v < a->valid['v']) picked[i] = keep * z[v];
+        picked[i] += each * F(sum)(z, a->valid['v']);
+    }
+}
+
 /* logits [b,s,v], max [b,s] -> sum [b,s] of exp(logit - max) */
 static void F(xent_sumexp)(const KernelArgs *a)
 {
@@ -64,38 +120,67 @@ static void F(xent_sumexp)(const KernelArgs *a)
     }
 }
 
-/* max, sum, picked [b,s], labels [b,s] i32 -> loss []; added in double. The loss may be f64 though
- * its inputs are not, and may accumulate over micro-batches. */
-static void F(xent_loss)(const KernelArgs *a)
+/* max, sum, picked [b,s], labels i32 -> loss [], count []; added in double. Both may be f64 though
+ * the inputs are not, and may accumulate over micro-batches. */
+static void F(any_loss)(const KernelArgs *a, bool mean)
 {
     const REAL *top = a->ptr[0], *total = a->ptr[1], *picked = a->ptr[2];
-    const int32_t *labels = a->ptr[3];
-    int64_t n = a->size['b'] * a->size['s'];
-    double loss = 0;
-    for (int64_t i = 0; i < n; i++)
-        if (labels[i] >= 0) loss += (double)top[i] + log((double)total[i]) - (double)picked[i];
-    loss *= a->attrs.scale;
-    if (a->dtype[4] == DT_f64) {
-        double *out = a->ptr[4];
-        *out = cpu_accumulates(a, 0) ? *out + loss : loss;
-    } else {
-        float *out = a->ptr[4];
-        *out = cpu_accumulates(a, 0) ? *out + (float)loss : (float)loss;
+    double loss = 0, count = 0, z = a->attrs.z_loss;
+    int64_t S = a->size['s'];
+    for (int64_t b = 0; b < a->size['b']; b++) {
+        Share share = share_of(a, a->ptr[3], b, mean);
+        for (int64_t s = 0; s < S; s++) {
+            if (share.labels[s] < 0) continue;
+            int64_t i = b * S + s;
+            double lse = (double)top[i] + log((double)total[i]);
+            loss += share.weight * (lse - (double)picked[i] + z * lse * lse);
+            count += share.weight;
+        }
+    }
+    if (a->attrs.count_all) count = (double)(a->size['b'] * S);
+    put_scalar(a, 0, a->attrs.scale * loss);
+    put_scalar(a, 1, count);
+}
+
+static void F(xent_loss)(const KernelArgs *a)
+{
+    F(any_loss)(a, false);
+}
+
+static void F(xent_loss_mean)(const KernelArgs *a)
+{
+    F(any_loss)(a, true);
+}
+
+/* max, sum [b,s], labels i32 -> dsum [b,s] = scale (1 + 2 z lse) / sum, dpicked [b,s] = -scale;
+ * 0 if ignored */
+static void F(any_loss_grad)(const KernelArgs *a, bool mean)
+{
+    const REAL *top = a->ptr[0], *total = a->ptr[1];
+    int64_t S = a->size['s'], n = a->size['b'] * S;
+    REAL *dtotal = F(summed)(a, 0, n), *dpicked = F(summed)(a, 1, n);
+    REAL z = (REAL)(2 * a->attrs.z_loss);
+    for (int64_t b = 0; b < a->size['b']; b++) {
+        Share share = share_of(a, a->ptr[2], b, mean);
+        REAL scale = (REAL)(a->attrs.scale * share.weight);
+        for (int64_t s = 0; s < S; s++) {
+            if (share.labels[s] < 0) continue;
+            int64_t i = b * S + s;
+            REAL slope = z == 0 ? 1 : 1 + z * (top[i] + log(total[i]));
+            dtotal[i] += scale * slope / total[i];
+            dpicked[i] -= scale;
+        }
     }
 }
 
-/* sum [b,s], labels [b,s] i32 -> dsum [b,s] = scale / sum, dpicked [b,s] = -scale; 0 if ignored */
 static void F(xent_loss_grad)(const KernelArgs *a)
 {
-    const REAL *total = a->ptr[0];
-    const int32_t *labels = a->ptr[1];
-    int64_t n = a->size['b'] * a->size['s'];
-    REAL *dtotal = F(summed)(a, 0, n), *dpicked = F(summed)(a, 1, n), scale = (REAL)a->attrs.scale;
-    for (int64_t i = 0; i < n; i++) {
-        if (labels[i] < 0) continue;
-        dtotal[i] += scale / total[i];
-        dpicked[i] -= scale;
-    }
+    F(any_loss_grad)(a, false);
+}
+
+static void F(xent_loss_mean_grad)(const KernelArgs *a)
+{
+    F(any_loss_grad)(a, true);
 }
 
 /* dsum [b,s], logits [b,s,v], max [b,s] -> dlogits [b,s,v] = dsum exp(logit - max) */
@@ -121,6 +206,23 @@ static void F(xent_pick_grad)(const KernelArgs *a)
     for (int64_t i = 0; i < n; i++) {
         int64_t v = labels[i] - a->start['v'];
         if (labels[i] >= 0 && v >= 0 && v < a->valid['v']) dz[i * V + v] += dpicked[i];
+    }
+}
+
+/* dpicked [b,s], labels [b,s] i32 -> dlogits [b,s,v] */
+static void F(xent_smooth_grad)(const KernelArgs *a)
+{
+    const REAL *dpicked = a->ptr[0];
+    const int32_t *labels = a->ptr[1];
+    REAL keep = (REAL)(1 - a->attrs.smoothing);
+    REAL each = (REAL)(a->attrs.smoothing / (double)a->binding->size['v']);
+    int64_t n = a->size['b'] * a->size['s'], V = a->size['v'];
+    REAL *dz = F(summed)(a, 0, n * V);
+    for (int64_t i = 0; i < n; i++, dz += V) {
+        if (labels[i] < 0) continue;
+        int64_t v = labels[i] - a->start['v'];
+        for (int64_t k = 0; k < a->valid['v']; k++) dz[k] += dpicked[i] * each;
+        if (v >= 0 && v < a->valid['v']) dz[v] += dpicked[i] * keep;
     }
 }
 

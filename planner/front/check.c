@@ -185,6 +185,13 @@ static void check_batch(Draft *draft)
     Config *c = &draft->config;
     int64_t data = (int64_t)c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard];
     int64_t step = c->micro_batch * data; /* both below 2^30 */
+    if (c->denominator == DENOMINATOR_microbatch_mean) {
+        diag_warning(draft->d, "mean-of-means", draft_loc(draft, "batch.denominator"),
+                     "the loss is the mean of %lld-sequence means: it differs from one large batch "
+                     "wherever micro-batches keep unequal numbers of tokens",
+                     (long long)c->micro_batch);
+        diag_hint(draft->d, "denominator = \"kept\" divides by the kept tokens of the whole step");
+    }
     if (c->global_batch == 0) c->global_batch = step;
     if (c->global_batch % step == 0) return;
     diag_error(draft->d, FAULT_input, "divides-batch", draft_loc(draft, "batch.global"),

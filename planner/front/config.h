@@ -214,6 +214,8 @@ typedef struct Config {
     Loc axis_loc[AXIS_NAMES];
     int64_t global_batch, micro_batch,
         seq;                      /* micro_batch: sequences per data rank and micro-step */
+    Denominator denominator;      /* of the loss; default kept */
+    int64_t group;                /* microbatch_mean: sequences that are averaged alone; else 0 */
     DType param, compute, reduce; /* at rest; in use; gradient accumulation and reduction */
     Optimizer optimizer;
     uint32_t n_passes;

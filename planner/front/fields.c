@@ -13,6 +13,12 @@
 
 static const double MOST = 9.0e15; /* integers up to here are exact as doubles */
 
+static const char *const denominators[] = {
+#define X(name) #name,
+    DENOMINATORS(X)
+#undef X
+        NULL};
+
 static const Field plan_fields[] = {
     {"", FIELD_table, 0, 0, 0, NULL},
     {"name", FIELD_text, IN(name), 0, 0, NULL},
@@ -27,6 +33,7 @@ static const Field plan_fields[] = {
     {"batch.global", FIELD_i64, IN(config.global_batch), 1, 1 << 30, NULL},
     {"batch.micro", FIELD_i64, IN(config.micro_batch), 1, 1 << 20, NULL},
     {"batch.seq", FIELD_i64, IN(config.seq), 1, 1 << 26, NULL},
+    {"batch.denominator", FIELD_word, IN(config.denominator), 0, 0, denominators},
 
     {"mesh", FIELD_table, 0, 0, 0, NULL},
 #define X(name) {"mesh." #name, FIELD_axis, IN(mesh[AXIS_##name]), -1, MOST_RANKS, NULL},

@@ -122,7 +122,8 @@ static bool answer(Script *s, Draft *draft, bool shrink)
 {
     if (!draft_finish(draft)) return false;
     if (shrink) draft_shrink(draft);
-    const Config *c = &draft->config;
+    Config *c = &draft->config;
+    c->group = c->denominator == DENOMINATOR_microbatch_mean ? c->micro_batch : 0;
     Answer a;
     memset(&a, 0, sizeof a);
     a.batch = c->micro_batch * c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard];

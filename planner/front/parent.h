@@ -50,6 +50,7 @@ typedef struct Rebuild {
     const Draft *draft;
     Arena *arena;
     bool varied;
+    uint32_t n_sites; /* places that draw random numbers */
 } Rebuild;
 
 /* False: the record is damaged. */

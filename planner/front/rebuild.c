@@ -84,14 +84,13 @@ static void set_dtypes(Rebuild *b, const Node *n)
     DType wide = b->draft->config.compute == DT_f64 ? DT_f64 : DT_f32;
     for (uint32_t j = 0; j < n->n_out; j++) {
         Tensor *t = &g->tensors.at[n->out[j]];
-        bool statistic =
-            j > 0 || n->op == OP_xent_max || n->op == OP_xent_pick || n->op == OP_xent_sumexp;
+        bool statistic = j > 0 || n->op == OP_xent_max || n->op == OP_xent_pick ||
+                         n->op == OP_xent_smooth || n->op == OP_xent_sumexp;
         if (statistic) t->dtype = wide;
     }
-    if (n->op != OP_xent_loss) return;
-    Tensor *loss = &g->tensors.at[n->out[0]];
-    loss->dtype = DT_f64;
-    loss->role = ROLE_loss;
+    if (n->op != OP_xent_loss && n->op != OP_xent_loss_mean) return;
+    g->tensors.at[n->out[0]].role = ROLE_loss;
+    for (uint32_t j = 0; j < n->n_out; j++) g->tensors.at[n->out[j]].dtype = DT_f64;
 }
 
 static TensorId add_batch(Rebuild *b, Loc loc)
@@ -107,12 +106,32 @@ static TensorId add_batch(Rebuild *b, Loc loc)
     return out[0];
 }
 
+/* What the loss is divided by is the plan's to say, not the model's. */
+static OpKind set_denominator(const Config *c, Attrs *attrs)
+{
+    attrs->scale = 1.0 / ((double)c->global_batch * (double)c->seq);
+    attrs->count_all = c->denominator == DENOMINATOR_all;
+    attrs->group = 0;
+    if (c->denominator != DENOMINATOR_microbatch_mean) return OP_xent_loss;
+    attrs->group = c->group;
+    attrs->scale = 1.0 / (double)(c->global_batch / c->group);
+    return OP_xent_loss_mean;
+}
+
+/* Each place that draws random numbers has its own: the child is not asked. */
+static bool set_site(Rebuild *b, Attrs *attrs)
+{
+    attrs->site = attrs->drop > 0 ? ++b->n_sites : 0;
+    return attrs->drop >= 0 && attrs->drop < 1;
+}
+
 static TensorId add_node(Rebuild *b, OpKind op, const TensorId *in, uint32_t n_in, Attrs *attrs,
                          ModuleId module, Loc loc)
 {
     const Config *c = &b->draft->config;
     Graph *g = b->graph;
-    if (op == OP_xent_loss) attrs->scale = 1.0 / ((double)c->global_batch * (double)c->seq);
+    if (op == OP_xent_loss) op = set_denominator(c, attrs);
+    if (!set_site(b, attrs)) return 0;
     Diag ignored = diag_in(b->arena);
     TensorId out = graph_op(g, b->arena, op, in, n_in, c->compute, attrs, module, loc, &ignored);
     if (out == 0) return 0;

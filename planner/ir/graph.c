@@ -110,6 +110,12 @@ TensorId graph_op(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
     return b.n_out ? out[0] : 0;
 }
 
+TensorId graph_count(const Graph *g)
+{
+    const Node *n = &g->nodes.at[g->loss ? g->tensors.at[g->loss].producer : 0];
+    return g->loss && n->n_out > 1 && n->out[0] == g->loss ? n->out[1] : 0;
+}
+
 bool graph_bind(const Graph *g, const Node *n, Binding *b, Diag *d)
 {
     Dims in[MAX_IN], out[MAX_OUT];

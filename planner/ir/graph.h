@@ -9,6 +9,16 @@
 
 typedef uint32_t TensorId, NodeId, ModuleId, UnitId, AttrsId; /* 0: none */
 
+/* What the loss of a step is divided by: kept tokens; all of them; or each group's own kept tokens,
+ * and then the number of groups (a mean of means). */
+#define DENOMINATORS(X) X(kept) X(all) X(microbatch_mean)
+typedef enum Denominator {
+#define X(name) DENOMINATOR_##name,
+    DENOMINATORS(X)
+#undef X
+        DENOMINATOR_COUNT
+} Denominator;
+
 typedef enum Role { ROLE_activation, ROLE_param, ROLE_gradient, ROLE_input, ROLE_loss } Role;
 
 typedef enum InitKind { INIT_none, INIT_zeros, INIT_ones, INIT_normal, INIT_uniform } InitKind;
@@ -120,6 +130,8 @@ NodeId graph_node(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
  * 0. */
 TensorId graph_op(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_t n_in, DType dtype,
                   const Attrs *attrs, ModuleId module, Loc loc, Diag *d);
+/* What the loss counts: the second output of its node; 0 if there is no loss. */
+TensorId graph_count(const Graph *g);
 bool graph_bind(const Graph *g, const Node *n, Binding *b, Diag *d);
 Dims graph_dims(const Graph *g, TensorId t);
 void graph_print(const Graph *g, const Mesh *mesh, Str *out); /* friendly, for `show --after` */

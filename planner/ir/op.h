@@ -148,7 +148,7 @@ double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], bool c
  */
 #define ATTRIBUTES(X)                                                                              \
     X(double,                                                                                      \
-      scale) /* multiplies the result (loss: 1 / global tokens; attention: softmax scale) */       \
+      scale) /* multiplies the result (loss: 1 / all that may count; attention: softmax scale) */  \
     X(double, eps)                                                                                 \
     X(double, theta)       /* RoPE base */                                                         \
     X(double, rope_factor) /* Llama-3.1 frequency scaling; 0: none */                              \
@@ -158,6 +158,12 @@ double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], bool c
     X(double, beta2)                                                                               \
     X(double, weight_decay)                                                                        \
     X(double, clip)          /* global-norm bound; 0: no clipping */                               \
+    X(double, smoothing)     /* of labels */                                                       \
+    X(double, z_loss)        /* coefficient of the squared log-sum-exp */                          \
+    X(double, drop)          /* probability of dropping an element; above 0: draws numbers */      \
+    X(int64_t, site)         /* of dropout: a part of the key, one for each place in the model */  \
+    X(int64_t, group)        /* xent_loss_mean: sequences that share a denominator */              \
+    X(int64_t, count_all)    /* xent_loss: count ignored tokens too */                             \
     X(int64_t, rope_context) /* original context length of the scaling */                          \
     X(int64_t, rope_dims)    /* leading elements of E that turn; 0: all */                         \
     X(int64_t, lo)           /* range [lo, hi) of a flat buffer, in global elements */             \

@@ -110,9 +110,11 @@ typedef struct Program {
  */
 typedef struct StepInfo {
     uint32_t n_microbatches; /* micro-steps a step */
+    Denominator denominator; /* of the loss */
     int64_t global_batch, micro_batch,
         seq;              /* sequences a step; sequences a micro-step in ALL; tokens */
     double global_tokens; /* tokens a step, also those whose label is ignored */
+    int64_t group;        /* microbatch_mean: sequences that are averaged alone; else 0 */
     uint64_t seed;
 } StepInfo;
 

@@ -8,6 +8,7 @@ static const char *const streams[] = {STREAMS(X)};
 static const char *const phases[] = {PHASES(X)};
 static const char *const categories[] = {CATEGORIES(X)};
 static const char *const axis_names[] = {MESH_AXES(X)};
+static const char *const denominators[] = {DENOMINATORS(X)};
 #undef X
 #define X(name, bytes) #name,
 static const char *const dtypes[] = {"none", DTYPES(X)};
@@ -41,10 +42,12 @@ static const Field plan_fields[] = {FIELD(Plan, n_match, u32), FIELD(Plan, paren
 
 static const Field step_fields[] = {
     KEY("microbatches", StepInfo, n_microbatches, u32),
+    WORD("denominator", StepInfo, denominator, denominators),
     FIELD(StepInfo, global_batch, i64),
     FIELD(StepInfo, micro_batch, i64),
     FIELD(StepInfo, seq, i64),
     KEY("tokens", StepInfo, global_tokens, f64),
+    FIELD(StepInfo, group, i64),
     FIELD(StepInfo, seed, u64),
 };
 

@@ -86,6 +86,8 @@ void verify_purity(Verifier *v)
 {
     for (Pc pc = 1; pc < v->p->code.n; pc++) {
         const Instr *in = &v->p->code.at[pc];
+        if (v->p->purpose == PURPOSE_eval && verify_attrs(v, pc)->drop > 0)
+            verify_report(v, "verify-purity", pc, "an evaluation must not drop anything");
         if (in->phase != PHASE_recompute) continue;
         uint32_t flags = op_info(in->op)->flags;
         if (flags & (OP_STATE | OP_SOURCE))

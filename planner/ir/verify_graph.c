@@ -53,20 +53,27 @@ Hash128 value_clip(Hash128 norm, double clip)
     return value_of_op(OP_clip_coef, key, &norm, 1, 0, 0, NULL);
 }
 
+Hash128 value_step_mean(const Verifier *v, uint32_t j)
+{
+    Hash128 in[2] = {v->sum[v->g->loss], v->sum[graph_count(v->g)]};
+    return value_of_op(OP_step_mean, 0, in, 2, j, 0, NULL);
+}
+
 /* Bookkeeping does not change a value: where it lies, which part is meant, set or add. */
 static void hash_attrs(Verifier *v)
 {
     v->attrs_key = arena_array(v->arena, v->g->attrs.n + 1, sizeof *v->attrs_key);
     for (AttrsId i = 0; i < v->g->attrs.n; i++) {
-        const Attrs *a = &v->g->attrs.at[i];
-        double real[] = {a->scale, a->eps,   a->theta, a->rope_factor,  a->rope_low, a->rope_high,
-                         a->beta1, a->beta2, a->clip,  a->weight_decay, 0,           0,
-                         0};
-        memcpy(&real[10], &a->rope_context, sizeof(double));
-        memcpy(&real[11], &a->causal, sizeof(double));
-        memcpy(&real[12], &a->rope_dims, sizeof(double));
-        v->attrs_key[i] = hash_bytes(real, sizeof real).lo;
+        Attrs a = v->g->attrs.at[i];
+        a.lo = a.hi = a.parts = a.dim = a.accumulate = a.reduce = a.slot = a.n_slots = 0;
+        v->attrs_key[i] = hash_bytes(&a, sizeof a).lo;
     }
+}
+
+uint64_t value_key(const Verifier *v, AttrsId attrs, uint32_t mb)
+{
+    bool draws = graph_attrs_at(v->g, attrs)->drop > 0;
+    return v->attrs_key[attrs] ^ (draws ? value_leaf("random numbers", mb).lo : 0);
 }
 
 Hash128 value_contribution(const Verifier *v, NodeId node, uint32_t j, uint32_t mb)
@@ -77,7 +84,7 @@ Hash128 value_contribution(const Verifier *v, NodeId node, uint32_t j, uint32_t 
     for (uint32_t i = 0; i < n->n_in; i++) in[i] = value_of_tensor(v, n->in[i], mb);
     if (n->op == OP_pass) return in[0];
     const Tensor *out = &v->g->tensors.at[n->out[j]];
-    return value_of_op(n->op, v->attrs_key[n->attrs], in, n->op == OP_batch ? 1 : n->n_in, j,
+    return value_of_op(n->op, value_key(v, n->attrs, mb), in, n->op == OP_batch ? 1 : n->n_in, j,
                        out->n_dims, out->dim);
 }
 
@@ -147,18 +154,44 @@ static void evaluate(Verifier *v)
     }
 }
 
-/* The loss counts each token of the step once: scale = 1 / tokens. */
+/* How many times 1 the loss of a step in which every label is kept counts. */
+static double loss_units(const Verifier *v)
+{
+    const StepInfo *step = &v->plan->step;
+    if (step->denominator != DENOMINATOR_microbatch_mean) return step->global_tokens;
+    return step->group > 0 ? (double)step->global_batch / (double)step->group : 0;
+}
+
+/* The node is of the kind that the step's denominator asks for, and says what it counts. */
+static void check_denominator(Verifier *v, const Node *n)
+{
+    const StepInfo *step = &v->plan->step;
+    const Attrs *a = graph_attrs_at(v->g, n->attrs);
+    bool groups = step->denominator == DENOMINATOR_microbatch_mean;
+    const Tensor *t = &v->g->tensors.at[n->in[0]];
+    if (groups != (n->op == OP_xent_loss_mean) ||
+        (a->count_all != 0) != (step->denominator == DENOMINATOR_all))
+        verify_report(v, "verify-scale", 0,
+                      "the loss divides by another count than the step asks for");
+    if (groups && (step->group < 1 || a->group != step->group || t->dim[0] % step->group != 0))
+        verify_report(v, "verify-scale", 0,
+                      "the loss averages groups of %lld sequences, the step asks for %lld",
+                      (long long)a->group, (long long)step->group);
+}
+
+/* The loss counts each token of the step once: scale = 1 / tokens, or each group: 1 / groups. */
 static void check_loss_scale(Verifier *v)
 {
     const StepInfo *step = &v->plan->step;
     if (!v->g->loss) return;
     const Node *n = &v->g->nodes.at[v->g->tensors.at[v->g->loss].producer];
-    if (n->op != OP_xent_loss) return;
-    double scale = graph_attrs_at(v->g, n->attrs)->scale, product = scale * step->global_tokens;
+    if (n->op != OP_xent_loss && n->op != OP_xent_loss_mean) return;
+    check_denominator(v, n);
+    double scale = v->loss_scale = graph_attrs_at(v->g, n->attrs)->scale;
+    double units = loss_units(v), product = scale * units;
     if (!(product > 1 - 1e-9 && product < 1 + 1e-9))
-        verify_report(v, "verify-scale", 0,
-                      "the loss is scaled by %.17g, 1 / global tokens is %.17g", scale,
-                      1 / step->global_tokens);
+        verify_report(v, "verify-scale", 0, "the loss is scaled by %.17g, 1 / %s is %.17g", scale,
+                      n->op == OP_xent_loss ? "global tokens" : "groups", 1 / units);
     const Tensor *t = &v->g->tensors.at[n->in[0]];
     int64_t tokens = t->dim[0] * t->dim[1];
     double all = (double)tokens * step->n_microbatches;
@@ -166,6 +199,54 @@ static void check_loss_scale(Verifier *v)
         verify_report(v, "verify-scale", 0,
                       "%u micro-steps of %lld tokens are not the step's %.17g tokens",
                       step->n_microbatches, (long long)tokens, step->global_tokens);
+}
+
+/* ---- random numbers ---- */
+
+static bool may_draw(OpKind op)
+{
+    return op == OP_dropout || op == OP_attention || op == OP_attention_grad;
+}
+
+static void check_draw(Verifier *v, NodeId id, NodeId *drawn_by)
+{
+    const Node *n = &v->g->nodes.at[id];
+    const Attrs *a = graph_attrs_at(v->g, n->attrs),
+                *f = graph_attrs_at(v->g, v->g->nodes.at[n->forward].attrs);
+    const char *name = op_info(n->op)->name;
+    if (n->forward && (a->drop != f->drop || a->site != f->site)) {
+        verify_report(
+            v, "verify-purity", 0,
+            "graph node %u (%s) draws with p = %g at site %lld, its forward node with p = %g "
+            "at site %lld: another mask",
+            id, name, a->drop, (long long)a->site, f->drop, (long long)f->site);
+        return;
+    }
+    if (a->drop == 0 || n->forward) return;
+    if (!may_draw(n->op) || !(a->drop > 0 && a->drop < 1)) {
+        verify_report(v, "verify-purity", 0, "graph node %u (%s) cannot drop with p = %g", id, name,
+                      a->drop);
+        return;
+    }
+    if (a->site < 1 || a->site > v->g->nodes.n) {
+        verify_report(v, "verify-purity", 0,
+                      "graph node %u (%s) draws at site %lld: its key needs a site of its own", id,
+                      name, (long long)a->site);
+        return;
+    }
+    NodeId *other = &drawn_by[a->site];
+    if (*other)
+        verify_report(v, "verify-purity", 0,
+                      "graph nodes %u and %u draw the same random numbers: both are site %lld",
+                      *other, id, (long long)a->site);
+    *other = id;
+}
+
+/* A key for each place in the model, and the same one in its gradient. */
+static void check_draws(Verifier *v)
+{
+    NodeId *drawn_by = arena_array(v->arena, v->g->nodes.n + 1, sizeof *drawn_by);
+    for (NodeId id = 1; id < v->g->nodes.n; id++) check_draw(v, id, drawn_by);
 }
 
 void verify_graph_values(Verifier *v)
@@ -192,6 +273,7 @@ void verify_graph_values(Verifier *v)
             v->norm = value_add(v->norm, value_norm(v->sum[p->grad]));
     }
     check_loss_scale(v);
+    check_draws(v);
 }
 
 const char *value_name(Verifier *v, Hash128 vn)

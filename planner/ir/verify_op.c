@@ -104,11 +104,48 @@ static bool check_deals(const Step *s)
     return true;
 }
 
+/* A mean of means is of whole groups: no rank may have a part of one. */
+static bool check_groups(const Step *s)
+{
+    int64_t group = graph_attrs_at(s->v->g, s->in->attrs)->group;
+    if (s->in->op != OP_xent_loss_mean && s->in->op != OP_xent_loss_mean_grad) return true;
+    const Shape *labels = value_shape_at(s->v, s->shape[s->in->n_in - 1]);
+    int64_t n = shape_local_dim(labels, &s->v->plan->mesh, &s->v->g->deals, 0);
+    if (group > 0 && n % group == 0) return true;
+    verify_report(s->v, "verify-scale", s->pc,
+                  "averages groups of %lld sequences, of which a rank has %lld", (long long)group,
+                  (long long)n);
+    return false;
+}
+
 static bool check_layouts(const Step *s)
 {
     for (uint32_t a = 0; a < s->v->plan->mesh.n_axes; a++)
         if (!check_axis(s, a)) return false;
-    return check_deals(s);
+    return check_deals(s) && check_groups(s);
+}
+
+/* Random numbers belong to a place in the model and a micro-batch, whoever draws them how often. */
+static bool check_draw(const Step *s, const Node *n, const Val *in)
+{
+    Verifier *v = s->v;
+    const Attrs *is = graph_attrs_at(v->g, s->in->attrs), *was = graph_attrs_at(v->g, n->attrs);
+    if (is->drop != was->drop || is->site != was->site) {
+        verify_report(v, "verify-purity", s->pc,
+                      "draws with p = %g at site %lld, the graph's node with p = %g at site %lld",
+                      is->drop, (long long)is->site, was->drop, (long long)was->site);
+        return false;
+    }
+    uint32_t mb = s->in->microbatch;
+    if (is->drop == 0 || value_same(in[0].vn, value_of_tensor(v, n->in[0], mb))) return true;
+    for (uint32_t of = 0; of < v->n_mb; of++)
+        if (value_same(in[0].vn, value_of_tensor(v, n->in[0], of))) {
+            verify_report(v, "verify-purity", s->pc,
+                          "draws the random numbers of micro-batch %u for values of micro-batch %u",
+                          mb, of);
+            return false;
+        }
+    return true;
 }
 
 /* If the instruction carries out a graph node: it must read and make what the node does. */
@@ -120,6 +157,7 @@ static bool check_origin(const Step *s, const Val *in, bool *is_node)
     const Node *n = &v->g->nodes.at[s->in->origin];
     if (n->op != s->in->op) return true;
     *is_node = true;
+    if (!check_draw(s, n, in)) return false;
     for (uint32_t i = 0; i < n->n_in; i++) {
         if (value_same(in[i].vn, value_of_tensor(v, n->in[i], s->in->microbatch))) continue;
         verify_report(v, "verify-layout", s->pc, "input %u should be %s, but is %s", i,
@@ -157,7 +195,7 @@ static Hash128 output_value(const Step *s, const Val *in, uint32_t j, bool recov
     for (uint32_t i = 0; i < s->in->n_in; i++) vn[i] = in[i].vn;
     if (s->in->op == OP_batch) vn[0] = value_leaf("micro-batch", s->in->microbatch);
     const Shape *o = value_shape_at(v, s->shape[s->in->n_in + j]);
-    return value_of_op(s->in->op, v->attrs_key[s->in->attrs], vn,
+    return value_of_op(s->in->op, value_key(v, s->in->attrs, s->in->microbatch), vn,
                        s->in->op == OP_batch ? 1 : s->in->n_in, j, o->n_dims, o->dim);
 }
 

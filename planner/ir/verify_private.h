@@ -97,6 +97,7 @@ typedef struct Verifier {
     bool *known;         /* [tensor] */
     Hash128 *sum;        /* [tensor]: over micro-batches; gradients and the loss */
     Hash128 norm;        /* over all parameters */
+    double loss_scale;   /* of each token's loss in the graph; 0: not known */
     bool has_gradients;
     uint32_t *leaf_slots, n_leaf_slots; /* hash table: value number of a parameter -> tensor */
     /* own shapes */
@@ -188,8 +189,12 @@ static inline bool value_is_zero(Hash128 a)
 Hash128 value_of_op(OpKind op, uint64_t attrs_key, const Hash128 *in, uint32_t n_in, uint32_t j,
                     uint32_t n_dims, const int64_t *dim);
 Hash128 value_leaf(const char *kind, uint64_t number);
+/* What of attributes matters to a value of micro-batch mb: drawn numbers differ between them. */
+uint64_t value_key(const Verifier *v, AttrsId attrs, uint32_t mb);
 Hash128 value_norm(Hash128 gradient); /* the sum of squares of a whole gradient */
 Hash128 value_clip(Hash128 norm, double clip);
+/* The mean of the step: j 0 the loss, 1 the factor by which sums become means. */
+Hash128 value_step_mean(const Verifier *v, uint32_t j);
 Hash128 value_contribution(const Verifier *v, NodeId node, uint32_t j, uint32_t mb);
 static inline Hash128 value_of_tensor(const Verifier *v, TensorId t, uint32_t mb)
 {
@@ -234,6 +239,7 @@ bool value_meet_stages(Verifier *v, Pc pc,
                        Pc *brought);     /* verify_move.c: pass, cast, fill, RESHAPE, COMM */
 bool value_exchange(Verifier *v, Pc pc); /* send, recv: false: not there yet */
 void value_sumsq(Verifier *v, Pc pc);    /* verify_update.c */
+void value_mean(Verifier *v, Pc pc);     /* step_mean */
 void value_clip_coef(Verifier *v, Pc pc);
 void value_update(Verifier *v, Pc pc);
 void value_end(Verifier *v); /* what must hold when a step has ended */

@@ -70,15 +70,18 @@ static uint32_t integer_args(OpKind op)
 {
     if (op == OP_batch) return 3;
     if (op == OP_embed) return 1;
-    if (op == OP_embed_grad || op == OP_xent_pick || op == OP_xent_pick_grad) return 2;
-    if (op == OP_xent_loss) return 8;
-    return op == OP_xent_loss_grad ? 2 : 0;
+    if (op == OP_embed_grad || op == OP_xent_pick || op == OP_xent_pick_grad ||
+        op == OP_xent_smooth || op == OP_xent_smooth_grad)
+        return 2;
+    if (op == OP_xent_loss || op == OP_xent_loss_mean) return 8;
+    return op == OP_xent_loss_grad || op == OP_xent_loss_mean_grad ? 4 : 0;
 }
 
 static uint32_t double_args(OpKind op)
 {
     if (op == OP_sumsq) return 2;
-    if (op == OP_clip_coef) return 3;
+    if (op == OP_clip_coef) return 7;
+    if (op == OP_step_mean) return 15;
     if (op == OP_adamw) return 16;
     return op == OP_sgd ? 4 : 0;
 }

@@ -24,6 +24,8 @@ static bool step(Verifier *v, Run *r, Pc pc)
         value_move(v, pc);
     else if (in->op == OP_sumsq)
         value_sumsq(v, pc);
+    else if (in->op == OP_step_mean)
+        value_mean(v, pc);
     else if (in->op == OP_clip_coef)
         value_clip_coef(v, pc);
     else if (op_info(in->op)->flags & OP_UPDATES)

@@ -105,6 +105,49 @@ static void explain_norm(Verifier *v, Pc pc, Hash128 is)
                   "the gradient norm does not count the gradient of each parameter once");
 }
 
+/* What was summed with the scale of a full step, times what a full step counts over what this one
+ * counted: every gradient has been divided by the count exactly once. */
+void value_mean(Verifier *v, Pc pc)
+{
+    static const char *const names[] = {"loss", "count of kept tokens"};
+    const Instr *in = &v->p->code.at[pc];
+    const TensorId of[] = {v->g->loss, graph_count(v->g)};
+    double product = verify_attrs(v, pc)->scale * v->loss_scale;
+    bool bad = false;
+    for (uint32_t i = 0; i < 2; i++) {
+        Val x = value_read(v, pc, program_arg(v->p, in, i), "input", i);
+        AxisSet unsummed = layout_axes_partial(&value_shape_at(v, x.shape)->layout);
+        bad = bad || x.bad;
+        if (x.bad) continue;
+        if (!of[i] || !value_same(x.vn, v->sum[of[i]]))
+            verify_report(v, "verify-scale", pc, "input %u is not the %s of the step%s", i,
+                          names[i], of[i] ? value_difference(v, of[i], x.vn) : "");
+        else if (unsummed)
+            verify_report(v, "verify-scale", pc, "reads a %s that was not summed over %s", names[i],
+                          mesh_axes_text(v->arena, &v->plan->mesh, unsummed));
+    }
+    if (!(product > 1 - 1e-9 && product < 1 + 1e-9))
+        verify_report(v, "verify-scale", pc,
+                      "multiplies by %.17g what was scaled by %.17g: not 1 in all",
+                      verify_attrs(v, pc)->scale, v->loss_scale);
+    for (uint32_t j = 0; j < 2; j++) {
+        Val out = {.bad = bad || !of[1]};
+        if (!out.bad) out.vn = value_step_mean(v, j);
+        value_write(v, pc, program_arg(v->p, in, 2 + j), out);
+    }
+}
+
+static void check_factor(Verifier *v, Pc pc)
+{
+    Val factor = value_read(v, pc, program_arg(v->p, &v->p->code.at[pc], 1), "input", 1);
+    if (factor.bad) return;
+    if (!v->g->loss || !graph_count(v->g) || !value_same(factor.vn, value_step_mean(v, 1)))
+        verify_report(v, "verify-scale", pc,
+                      "input 1 is not the factor that makes the step's sums means");
+    else if (layout_axes_partial(&value_shape_at(v, factor.shape)->layout))
+        verify_report(v, "verify-layout", pc, "reads a partial factor");
+}
+
 void value_clip_coef(Verifier *v, Pc pc)
 {
     const Instr *in = &v->p->code.at[pc];
@@ -126,14 +169,15 @@ void value_clip_coef(Verifier *v, Pc pc)
         explain_norm(v, pc, total);
         total = v->norm;
     }
-    const Shape *o = value_shape_at(v, v->canon[v->p->buffers.at[program_arg(v->p, in, 1)].shape]);
+    check_factor(v, pc);
+    const Shape *o = value_shape_at(v, v->canon[v->p->buffers.at[program_arg(v->p, in, 2)].shape]);
     if (layout_axes_partial(&o->layout) || layout_axes_split(&o->layout, -1))
         verify_report(v, "verify-layout", pc, "the coefficient must be whole everywhere");
     if (v->clip && v->clip->clip != attrs->clip)
         verify_report(v, "verify-scale", pc, "clips at %g, others at %g", attrs->clip,
                       v->clip->clip);
     v->clip = attrs;
-    value_write(v, pc, program_arg(v->p, in, 1),
+    value_write(v, pc, program_arg(v->p, in, 2),
                 (Val){.bad = bad, .vn = value_clip(total, attrs->clip)});
 }
 
@@ -291,8 +335,9 @@ static void end_of_loss(Verifier *v, BufferId b)
 {
     Val val = value_read(v, 0, b, "at the end of the step, loss", b);
     if (val.bad) return;
-    if (!value_same(val.vn, v->sum[v->g->loss]))
-        verify_report(v, "verify-scale", 0, "the loss of the step is wrong%s",
+    if (!graph_count(v->g) || !value_same(val.vn, value_step_mean(v, 0)))
+        verify_report(v, "verify-scale", 0,
+                      "the loss of the step is not its mean over what was counted%s",
                       value_difference(v, v->g->loss, val.vn));
     else if (layout_axes_partial(&value_shape_at(v, val.shape)->layout))
         verify_report(v, "verify-scale", 0, "the loss of the step was not summed over all ranks");

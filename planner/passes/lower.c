@@ -19,14 +19,20 @@ void lower_add_workspace(Lower *l, NodeId n, Emit *e)
     e->n_out++;
 }
 
+/* The loss and what it counts. */
+static bool is_of_step(const Lower *l, TensorId t)
+{
+    return t == l->g->loss || t == graph_count(l->g);
+}
+
 static BufferId forward_output(Lower *l, NodeId id, uint32_t j, Attrs *attrs)
 {
     const Node *n = &l->g->nodes.at[id];
     const Tensor *t = &l->g->tensors.at[n->out[j]];
     Shape s = tensor_shape(t, lower_arg_layout(l, id, n->n_in + j));
-    if (n->out[j] == l->g->loss) { /* summed over the micro-batches of the step */
+    if (is_of_step(l, n->out[j])) { /* summed over the micro-batches of the step */
         if (l->n_forwards) attrs->accumulate |= 1 << j;
-        return lower_view(l, l->loss, &s, DT_f64, 0);
+        return lower_view(l, n->out[j] == l->g->loss ? l->loss_sum : l->count, &s, DT_f64, 0);
     }
     Category category = t->role == ROLE_input ? CATEGORY_input : CATEGORY_activation;
     BufferId out = lower_buffer(l, &s, lower_dtype(l, t->dtype), category);
@@ -50,7 +56,7 @@ void lower_forward_node(Lower *l, NodeId id)
     lower_emit(l, &e);
     for (uint32_t j = 0; j < n.n_out; j++) {
         BufferId out = e.arg[n.n_in + j];
-        if (n.out[j] == l->g->loss) continue;
+        if (is_of_step(l, n.out[j])) continue;
         lower_add_version(l, n.out[j], out);
         Layout use = l->g->tensors.at[n.out[j]].use;
         if (l->phase == PHASE_forward && !layout_equal(&lower_shape(l, out)->layout, &use))
@@ -185,6 +191,8 @@ static void lower_program(Lower *l)
     allocate(l);
     lower_select(l, 0);
     l->loss = lower_buffer(l, &scalar, DT_f64, CATEGORY_state);
+    l->loss_sum = lower_buffer(l, &scalar, DT_f64, CATEGORY_state);
+    l->count = lower_buffer(l, &scalar, DT_f64, CATEGORY_state);
     l->p->buffers.at[l->loss].persistent = true;
     l->p->buffers.at[l->loss].tensor = l->g->loss;
     l->phase = PHASE_start;

@@ -119,6 +119,7 @@ typedef struct Lower {
     uint32_t *arg_first; /* [node] from here */
     uint64_t *workspace; /* [node] bytes of scratch that the backend's kernel asks for */
     BufferId loss, norm_table, coefficient;
+    BufferId loss_sum, count; /* of the step so far: step_mean divides one by the other */
 } Lower;
 
 /* ---- lower_emit.c ---- */

@@ -94,7 +94,7 @@ static AxisSet loss_axes(const Lower *l)
 uint32_t lower_n_scalars(const Lower *l)
 {
     Norm norm = {.n = 0};
-    uint32_t n = loss_axes(l) != 0;
+    uint32_t n = loss_axes(l) ? 2 : 0; /* the loss and what it counts */
     count_accounts(l, &norm);
     for (uint32_t i = 0; i < norm.n; i++) n += norm.account[i].axes != 0;
     return n;
@@ -133,16 +133,40 @@ static void sum_scalars(Lower *l, const Norm *norm)
     Shape partial = {.n_dims = 0};
     for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
         if (axes >> a & 1) partial.layout.on[a] = PARTIAL_SUM;
-    BufferId loss = axes ? lower_view(l, l->loss, &partial, DT_f64, 0) : 0;
-    if (!lower_is_mine(l, l->g->nodes.at[origin].stage)) emit_zero(l, loss);
+    BufferId loss = axes ? lower_view(l, l->loss_sum, &partial, DT_f64, 0) : 0;
+    BufferId count = axes ? lower_view(l, l->count, &partial, DT_f64, 0) : 0;
+    if (!lower_is_mine(l, l->g->nodes.at[origin].stage)) {
+        emit_zero(l, loss);
+        emit_zero(l, count);
+    }
     for (uint32_t i = 0; i < norm->n; i++)
         if (!norm->account[i].written) emit_zero(l, slot_view(l, i, norm->account[i].axes));
     l->launch++;
-    if (axes) sum_scalar(l, axes, loss, l->loss, origin, k++);
+    if (axes) sum_scalar(l, axes, loss, l->loss_sum, origin, k++);
+    if (axes) sum_scalar(l, axes, count, l->count, origin, k++);
     for (uint32_t i = 0; i < norm->n; i++)
         if (norm->account[i].axes)
             sum_scalar(l, norm->account[i].axes, slot_view(l, i, norm->account[i].axes),
                        slot_view(l, i, 0), 0, k++);
+}
+
+/* Gradients were summed with the scale of a full step; what was counted says what it should have
+ * been. One factor at the end instead of a wait before the first backward pass; exactly 1 where
+ * every label is kept. Returns where it is. */
+static BufferId emit_mean(Lower *l)
+{
+    const StepInfo *step = &l->plan->step;
+    bool groups = step->denominator == DENOMINATOR_microbatch_mean;
+    Shape scalar = {.n_dims = 0};
+    BufferId factor = lower_buffer(l, &scalar, DT_f64, CATEGORY_state);
+    Emit e = {.op = OP_step_mean,
+              .stream = STREAM_compute,
+              .n_in = 2,
+              .n_out = 2,
+              .arg = {l->loss_sum, l->count, l->loss, factor}};
+    e.attrs.scale = groups ? (double)(step->global_batch / step->group) : step->global_tokens;
+    lower_emit(l, &e);
+    return factor;
 }
 
 static void step_unit(Lower *l, UnitId u)
@@ -183,9 +207,9 @@ void lower_update(Lower *l)
     sum_scalars(l, &norm);
     Emit e = {.op = OP_clip_coef,
               .stream = STREAM_compute,
-              .n_in = 1,
+              .n_in = 2,
               .n_out = 1,
-              .arg = {l->norm_table, l->coefficient}};
+              .arg = {l->norm_table, emit_mean(l), l->coefficient}};
     e.attrs.clip = l->job->config->optimizer.clip_norm;
     e.attrs.n_slots = norm.n;
     lower_emit(l, &e);

@@ -130,6 +130,8 @@ static void step_info(const Config *config, StepInfo *step)
     step->seq = config->seq;
     step->n_microbatches = (uint32_t)(config->global_batch / step->micro_batch);
     step->global_tokens = (double)config->global_batch * (double)config->seq;
+    step->denominator = config->denominator;
+    step->group = config->group;
     step->seed = config->seed;
 }
 

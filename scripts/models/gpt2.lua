@@ -10,7 +10,9 @@ local sizes = {
   ["1.5b"] = { dim = 1600, layers = 48, heads = 25 },
   ["tiny"] = { dim = 64, layers = 2, heads = 4, vocab = 256, positions = 256 },
 }
-local defaults = { vocab = 50257, positions = 1024, head_dim = false, hidden = false, eps = 1e-5 }
+-- dropout: of attention's scores, of each residual and of the embedding, as resid_, attn_ and embd_pdrop
+local defaults = { vocab = 50257, positions = 1024, head_dim = false, hidden = false, eps = 1e-5,
+  dropout = 0, label_smoothing = 0, z_loss = 0 }
 
 local function block(c)
   local out_init = nn.normal(0, 0.02 / math.sqrt(2 * c.layers))
@@ -18,7 +20,7 @@ local function block(c)
   return nn.block {
     ln_1 = nn.layernorm(c.dim, { eps = c.eps }),
     attention = nn.attention { dim = c.dim, heads = c.heads, head_dim = c.head_dim or nil, bias = true,
-      out_init = out_init },
+      dropout = c.dropout, out_init = out_init },
     ln_2 = nn.layernorm(c.dim, { eps = c.eps }),
     mlp = nn.module {
       up = nn.linear(c.dim, hidden, { bias = true }),
@@ -28,8 +30,8 @@ local function block(c)
     tp_col = { "attention.wq", "attention.wk", "attention.wv", "mlp.up" },
     tp_row = { "attention.wo", "mlp.down" },
     forward = function(m, x)
-      local h = x + m.attention(m.ln_1(x))
-      return h + m.mlp(m.ln_2(h))
+      local h = x + nn.dropout(m.attention(m.ln_1(x)), c.dropout)
+      return h + nn.dropout(m.mlp(m.ln_2(h)), c.dropout)
     end,
   }
 end
@@ -44,9 +46,10 @@ local function build(c)
     head = nn.linear(c.dim, c.vocab, { weight = wte }),
     tp_vocab = { "wte", "head" },
     forward = function(m, tokens, labels)
-      local x = m.wpe(m.wte(tokens))
+      local x = nn.dropout(m.wpe(m.wte(tokens)), c.dropout)
       for _, layer in ipairs(m.layers) do x = layer(x) end
-      return nn.cross_entropy(m.head(m.ln_f(x)), labels)
+      return nn.cross_entropy(m.head(m.ln_f(x)), labels,
+        { label_smoothing = c.label_smoothing, z_loss = c.z_loss })
     end,
   }
 end

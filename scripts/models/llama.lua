@@ -13,7 +13,7 @@ local sizes = {
     theta = 10000.0, rope_scaling = false },
 }
 local defaults = { vocab = 128256, head_dim = false, theta = 500000.0, rope_scaling = llama3_1,
-  eps = 1e-5, tied = false }
+  eps = 1e-5, tied = false, label_smoothing = 0, z_loss = 0 }
 
 local function feed_forward(c, out_init)
   return nn.module {
@@ -54,7 +54,8 @@ local function build(c)
     forward = function(m, tokens, labels)
       local x = m.tok_embeddings(tokens)
       for _, layer in ipairs(m.layers) do x = layer(x) end
-      return nn.cross_entropy(m.output(m.norm(x)), labels)
+      return nn.cross_entropy(m.output(m.norm(x)), labels,
+        { label_smoothing = c.label_smoothing, z_loss = c.z_loss })
     end,
   }
 end

@@ -210,8 +210,36 @@ nn.rope = core.wrap(function(x, options)
   return rope("nn.rope", x, rope_attrs("nn.rope", options.theta, options.scaling))
 end)
 
-nn.cross_entropy = core.wrap(function(logits, labels)
+-- A probability of dropping, below 1.
+local function check_drop(who, value)
+  local drop = check.number(who, "p", value, 0.0)
+  if not (drop >= 0 and drop < 1) then
+    core.fail("out-of-range", ("%s: p = %s must be at least 0 and less than 1"):format(who, drop),
+      drop == 1 and "nothing would be left: leave the layer out" or "p is the part that is dropped: 0.1")
+  end
+  return drop
+end
+
+-- Each call is a place of its own in the model, and draws its own numbers.
+nn.dropout = core.wrap(function(x, p)
+  local id, drop = check.tensor("nn.dropout", "the input", x), check_drop("nn.dropout", p)
+  if p == nil then core.fail("missing-key", "nn.dropout: p is missing", "nn.dropout(x, 0.1)") end
+  return drop == 0 and x or op("dropout", { drop = drop }, id)
+end)
+
+local loss_options = { label_smoothing = true, z_loss = true }
+nn.cross_entropy = core.wrap(function(logits, labels, options)
   local who = "nn.cross_entropy"
+  options = check.options(who, options, loss_options)
+  local smoothing = check.number(who, "label_smoothing", options.label_smoothing, 0.0)
+  local z_loss = check.number(who, "z_loss", options.z_loss, 0.0)
+  if not (smoothing >= 0 and smoothing < 1) then
+    core.fail("out-of-range", ("%s: label_smoothing = %s must be at least 0 and less than 1"):format(who,
+      smoothing))
+  end
+  if not (z_loss >= 0 and z_loss < math.huge) then
+    core.fail("out-of-range", ("%s: z_loss = %s must not be negative"):format(who, z_loss))
+  end
   local z = check.tensor(who, "logits", logits, 3)
   local y = check.tensor(who, "labels", labels, 2)
   if logits.shape[1] ~= labels.shape[1] or logits.shape[2] ~= labels.shape[2] then
@@ -219,16 +247,17 @@ nn.cross_entropy = core.wrap(function(logits, labels)
       shape_text(logits.shape), shape_text(labels.shape)))
   end
   local max = op("xent_max", nil, z)
-  local pick = op("xent_pick", nil, z, y)
+  local pick = smoothing > 0 and op("xent_smooth", { smoothing = smoothing }, z, y)
+    or op("xent_pick", nil, z, y)
   local sum = op("xent_sumexp", nil, z, tensors[max])
-  return op("xent_loss", nil, tensors[max], tensors[sum], tensors[pick], y)
+  return op("xent_loss", { z_loss = z_loss }, tensors[max], tensors[sum], tensors[pick], y)
 end)
 
 -- ---- attention: heads are dimensions of their own, grouped for GQA: q [b,s,g,r,e], k and v [b,s,g,e]
 
 local attention_options = { dim = true, heads = true, kv_heads = true, head_dim = true, causal = true,
   bias = true, out_bias = true, rope_theta = true, rope_scaling = true, rope_dims = true, scale = true,
-  qk_norm = true, init = true, out_init = true }
+  dropout = true, qk_norm = true, init = true, out_init = true }
 -- qk_norm = true or { eps = 1e-6 }: RMSNorm of each query's and key's head before it turns.
 local function head_norms(who, fields, want, size)
   if not want then return end
@@ -266,7 +295,7 @@ nn.attention = core.wrap(function(options)
   end
   if turn then turn.rope_dims = rope_dims(who, options.rope_dims, size) end
   local scale = check.number(who, "scale", options.scale, 1 / math.sqrt(size))
-  local attrs = { scale = scale, causal = causal and 1 or 0 }
+  local attrs = { scale = scale, causal = causal and 1 or 0, drop = check_drop(who, options.dropout) }
   local fields = {
     wq = linear(who, "linear_q", { dim }, { groups, heads // groups, size }, 1, how),
     wk = linear(who, "linear_kv", { dim }, { groups, size }, 1, how),

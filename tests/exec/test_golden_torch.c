@@ -126,8 +126,10 @@ static Value clip_gradients(Eval *e)
         eval_op(OP_sumsq, &attrs, args, 1, 1, NULL, &e->control, 0);
         attrs.accumulate = 1;
     }
-    Value args[2] = {table, out};
-    eval_op(OP_clip_coef, &attrs, args, 1, 1, NULL, &e->control, 0);
+    Value factor = value_new(e->arena, DT_f64, 0, NULL);
+    value_set(&factor, 0, 1); /* the loss of the graph is a mean already */
+    Value args[3] = {table, factor, out};
+    eval_op(OP_clip_coef, &attrs, args, 2, 1, NULL, &e->control, 0);
     return out;
 }
 
@@ -262,7 +264,7 @@ static const double *report_of(const Plan *plan, Backend *backend, bool loss)
     }
     for (Pc pc = 1; !loss && pc < p->code.n; pc++)
         if (program_instr(p, pc)->op == OP_clip_coef)
-            return backend->memory(backend, 0, program_arg(p, program_instr(p, pc), 1));
+            return backend->memory(backend, 0, program_arg(p, program_instr(p, pc), 2));
     fail_msg("the plan reports no %s", loss ? "loss" : "norm");
     return NULL;
 }
@@ -308,6 +310,7 @@ static Config config_of(const Golden *golden, const Shards *shards)
     c.global_batch = tokens->dim[0];
     c.micro_batch = tokens->dim[0] / (shards->dp_shard * shards->dp_replicate);
     c.seq = tokens->dim[1];
+    c.denominator = DENOMINATOR_all;
     c.optimizer = (Optimizer){.kind = OPTIMIZER_adamw,
                               .lr = lr,
                               .beta1 = adamw.beta1,

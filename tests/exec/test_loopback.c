@@ -44,7 +44,7 @@ static Backend *open_plan(BackendOptions options)
 
 static bool step(Backend *b)
 {
-    Control control = {0, 1e-3, NULL};
+    Control control = {0, 1e-3, NULL, 0};
     return b->step(b, &control, NULL, &diag);
 }
 

@@ -68,6 +68,15 @@ static void draw_fsdp2(Draw *d, Tiny *t)
     }
 }
 
+/* What is not linear in tokens. */
+static void draw_loss(Draw *d, Tiny *t)
+{
+    t->denominator = draw(d, 2) ? DENOMINATOR_kept : (Denominator)draw(d, DENOMINATOR_COUNT);
+    t->dropout = draw(d, 3) == 0 ? 0.25 : 0;
+    t->smoothing = draw(d, 3) == 0 ? 0.1 : 0;
+    t->z_loss = draw(d, 3) == 0 ? 0.01 : 0;
+}
+
 static Tiny draw_plan(uint64_t seed, uint64_t index)
 {
     static const uint32_t sizes[] = {1, 1, 2, 2, 3, 4};
@@ -105,6 +114,7 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
     t.clip = (double[]){0, 0.02, 1}[draw(&d, 3)];
     if (t.pp > 1) draw_pipeline(&d, &t);
     draw_fsdp2(&d, &t);
+    draw_loss(&d, &t);
     return t;
 }
 
@@ -119,7 +129,7 @@ static const char *fault_of(const Tiny *t, uint64_t order_seed, Arena *arena)
     const Plan *plan = tiny_plan(t, true, arena, &d), *reference = tiny_plan(&one, true, arena, &d);
     VerifyResult result = {0};
     BackendOptions options = {.poison = true, .order_seed = order_seed, .timeout_s = 20};
-    const DataSource *data = data_synthetic(order_seed, t->vocab, 0.2, arena);
+    const DataSource *data = data_ragged(order_seed, t->vocab, arena);
     bool ok = plan && reference && verify_plan(plan, VERIFY_all, false, &d) &&
               exec_verify(plan, reference, data, &options, tolerance, arena, &result, &d);
     if (ok && result.highest_touched != result.predicted_bytes)
@@ -147,7 +157,7 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
 {
     for (bool smaller = true; smaller;) {
         smaller = false;
-        for (int k = 0; k < 13; k++) {
+        for (int k = 0; k < 16; k++) {
             Tiny s = t;
             switch (k) {
             case 0: s.pp = 1, s.own_seed = 0, s.pp_options = tiny_default().pp_options; break;
@@ -164,6 +174,9 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
             case 9: s.tp_options = tiny_default().tp_options; break;
             case 10: s.fsdp2 = tiny_default().fsdp2, s.use_zero = false; break;
             case 11: s.compile = false; break;
+            case 12: s.dropout = 0; break;
+            case 13: s.smoothing = s.z_loss = 0; break;
+            case 14: s.denominator = DENOMINATOR_kept; break;
             default: s.sgd = false, s.repeat = 1, s.clip = 1; break;
             }
             if (memcmp(&s, &t, sizeof s) == 0 || !fails(&s, order_seed)) continue;
@@ -197,6 +210,8 @@ static void print_plan(const Tiny *t)
                 t->fsdp2.defer_grad_sync, t->compile ? 1 + (int)t->compile_per : 0, t->sgd,
                 (long long)t->dim, (long long)t->hidden, (long long)t->vocab, (long long)t->repeat);
     print_fsdp2(&t->fsdp2);
+    print_error("  loss by %d, smoothing %g, z %g, dropout %g\n", (int)t->denominator, t->smoothing,
+                t->z_loss, t->dropout);
 }
 
 static void every_plan_computes_the_same(void **state)

@@ -223,7 +223,8 @@ Plan *plans_everything(Arena *arena)
     add_unit(plan);
     add_tensors(plan, ceil, zigzag);
     plan->graph.info = (ModelInfo){"llama \"x\"", 10, 9, 8, 7, 6, 5, 4, 3, 2};
-    plan->step = (StepInfo){3, 24, 8, 16, 384.5, 1234567890123456789};
+    plan->step =
+        (StepInfo){3, DENOMINATOR_microbatch_mean, 24, 8, 16, 384.5, 2, 1234567890123456789};
     plan->parent = (Hash128){0x0123456789abcdef, 0xfedcba9876543210};
     plans_program(plan);
     add_code(plan, ceil);
@@ -441,6 +442,7 @@ bool plans_equal(const Plan *a, const Plan *b)
     SAME("step", s->n_microbatches == t->n_microbatches && s->global_batch == t->global_batch);
     SAME("step", s->micro_batch == t->micro_batch && s->seq == t->seq && s->seed == t->seed);
     SAME("step", s->global_tokens == t->global_tokens);
+    SAME("step", s->denominator == t->denominator && s->group == t->group);
     SAME("plan", a->n_match == b->n_match && a->programs.n == b->programs.n);
     SAME("plan", a->parent.hi == b->parent.hi && a->parent.lo == b->parent.lo);
     SAME("plan", a->shapes.n == b->shapes.n);

@@ -14,6 +14,7 @@ typedef struct Build {
     Diag diag;
     ModuleId module;
     uint32_t line;
+    int64_t n_sites; /* of dropout */
 } Build;
 
 Tiny tiny_default(void)
@@ -48,6 +49,7 @@ Tiny tiny_one_rank(const Tiny *t)
     one.micro = t->micro * t->dp_shard * t->dp_replicate;
     one.dp_shard = one.dp_replicate = one.tp = one.pp = 1;
     one.ac = AC_none;
+    one.group = t->group ? t->group : t->micro;
     return one;
 }
 
@@ -102,7 +104,8 @@ static TensorId op(Build *b, OpKind kind, uint32_t n, TensorId x, TensorId y, Te
         graph_op(b->g, b->arena, kind, in, n, b->t->compute, attrs, b->module, here(b), &b->diag);
     assert(out);
     const Node *node = &b->g->nodes.at[b->g->tensors.at[out].producer];
-    bool wide = kind == OP_xent_max || kind == OP_xent_pick || kind == OP_xent_sumexp;
+    bool wide = kind == OP_xent_max || kind == OP_xent_pick || kind == OP_xent_smooth ||
+                kind == OP_xent_sumexp;
     for (uint32_t j = wide ? 0 : 1; j < node->n_out; j++) /* statistics, as the front has them */
         if (b->t->compute != DT_f64) b->g->tensors.at[node->out[j]].dtype = DT_f32;
     return out;
@@ -131,6 +134,13 @@ static TensorId project(Build *b, OpKind kind, const char *name, TensorId x, uin
     return op(b, OP_bias, 2, y, bias, 0, NULL);
 }
 
+static TensorId dropped(Build *b, TensorId x)
+{
+    if (b->t->dropout == 0) return x;
+    Attrs attrs = {.drop = b->t->dropout, .site = ++b->n_sites};
+    return op(b, OP_dropout, 1, x, 0, 0, &attrs);
+}
+
 static TensorId attention(Build *b, TensorId x)
 {
     const Tiny *t = b->t;
@@ -143,6 +153,7 @@ static TensorId attention(Build *b, TensorId x)
         q = op(b, OP_rope, 1, q, 0, 0, &rope);
         k = op(b, OP_rope, 1, k, 0, 0, &rope);
     }
+    if (t->dropout > 0) attrs.drop = t->dropout, attrs.site = ++b->n_sites;
     TensorId a = op(b, OP_attention, 3, q, k, v, &attrs);
     return project(b, OP_linear_o, "wo", a, DIMS(g, r, e, d), TP_row, 3);
 }
@@ -172,30 +183,39 @@ static TensorId block(Build *b, ModuleId root, uint32_t i, TensorId x)
         module(b, arena_print(b->arena, "%s.attention", path), "attention", blk, i + 1, false);
     h = attention(b, h);
     b->module = blk;
+    h = dropped(b, h);
     TensorId residual = op(b, OP_add, 2, x, h, 0, NULL);
     h = norm(b, "ffn_norm", b->t->variant == TINY_parallel ? x : residual);
     b->module =
         module(b, arena_print(b->arena, "%s.feed_forward", path), "module", blk, i + 1, false);
     h = feed_forward(b, h);
     b->module = blk;
+    h = dropped(b, h);
     x = op(b, OP_add, 2, residual, h, 0, NULL);
     return b->t->variant == TINY_doubled ? op(b, OP_add, 2, x, x, 0, NULL) : x;
 }
 
-static void loss(Build *b, TensorId z, TensorId labels, double tokens)
+static void loss(Build *b, TensorId z, TensorId labels, const Config *c)
 {
+    bool mean = c->denominator == DENOMINATOR_microbatch_mean;
+    Attrs smooth = {.smoothing = b->t->smoothing};
+    Attrs attrs = {.scale = 1.0 / ((double)c->global_batch * (double)c->seq),
+                   .z_loss = b->t->z_loss,
+                   .group = c->group,
+                   .count_all = c->denominator == DENOMINATOR_all};
+    if (mean) attrs.scale = 1.0 / (double)(c->global_batch / c->group);
     TensorId max = op(b, OP_xent_max, 1, z, 0, 0, NULL),
-             pick = op(b, OP_xent_pick, 2, z, labels, 0, NULL);
+             pick = op(b, b->t->smoothing > 0 ? OP_xent_smooth : OP_xent_pick, 2, z, labels, 0,
+                       b->t->smoothing > 0 ? &smooth : NULL);
     TensorId sum = op(b, OP_xent_sumexp, 2, z, max, 0, NULL);
-    Attrs attrs = {.scale = 1.0 / tokens};
     TensorId in[] = {max, sum, pick, labels};
-    TensorId out =
-        graph_op(b->g, b->arena, OP_xent_loss, in, 4, DT_f64, &attrs, b->module, here(b), &b->diag);
+    TensorId out = graph_op(b->g, b->arena, mean ? OP_xent_loss_mean : OP_xent_loss, in, 4, DT_f64,
+                            &attrs, b->module, here(b), &b->diag);
     b->g->tensors.at[out].role = ROLE_loss;
     b->g->loss = out;
 }
 
-static void trace(Build *b, int64_t batch, double tokens)
+static void trace(Build *b, int64_t batch, const Config *c)
 {
     const Tiny *t = b->t;
     ModuleId root = module(b, "", "module", 0, 0, false);
@@ -211,6 +231,7 @@ static void trace(Build *b, int64_t batch, double tokens)
     if (t->gpt2)
         x = op(b, OP_position, 2, x,
                param(b, "position.weight", DIMS(t->seq, t->dim), TP_none, weight_init), 0, NULL);
+    x = dropped(b, x);
     for (uint32_t i = 0; i < t->layers; i++) x = block(b, root, i, x);
     b->module = root;
     x = norm(b, "norm", x);
@@ -219,7 +240,7 @@ static void trace(Build *b, int64_t batch, double tokens)
             ? op(b, OP_linear_t, 2, x, table, 0, NULL)
             : op(b, OP_linear, 2, x,
                  param(b, "head.weight", DIMS(t->dim, t->vocab), TP_vocab, weight_init), 0, NULL);
-    loss(b, z, io[1], tokens);
+    loss(b, z, io[1], c);
     b->g->info = (ModelInfo){"tiny",
                              0,
                              0,
@@ -245,6 +266,9 @@ void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph)
     config->micro_batch = t->micro;
     config->global_batch = t->micro * data * t->microbatches;
     config->seq = t->seq;
+    config->denominator = t->denominator;
+    if (t->denominator == DENOMINATOR_microbatch_mean)
+        config->group = t->group ? t->group : t->micro;
     config->param = t->param;
     config->reduce = t->reduce;
     config->compute = t->compute;
@@ -279,7 +303,7 @@ void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph)
     config->n_passes = n;
     graph_init(graph, arena);
     Build b = {.t = t, .arena = arena, .g = graph, .diag = diag_in(arena)};
-    trace(&b, t->micro * data, (double)config->global_batch * (double)t->seq);
+    trace(&b, t->micro * data, config);
 }
 
 Plan *tiny_plan(const Tiny *t, bool fp64, Arena *arena, Diag *d)

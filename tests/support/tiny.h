@@ -34,7 +34,11 @@ typedef struct Tiny {
     bool compile; /* at the end of the list */
     CompilePer compile_per;
     bool sgd;
-    double clip;                  /* global-norm bound; 0: none */
+    double clip; /* global-norm bound; 0: none */
+    Denominator denominator;
+    int64_t group;                /* microbatch_mean; 0: micro */
+    double smoothing, z_loss;     /* of the loss */
+    double dropout;               /* after the embedding, attention's scores, and each residual */
     DType compute, param, reduce; /* DT_f32 unless set; at rest; of gradients */
 } Tiny;
 

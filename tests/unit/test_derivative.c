@@ -26,16 +26,21 @@ typedef struct Case {
     bool large;
 } Case;
 
+static bool is_loss(OpKind op)
+{
+    return op == OP_xent_loss || op == OP_xent_loss_mean;
+}
+
 static bool is_ids(OpKind op, uint32_t arg)
 {
-    return (op == OP_embed && arg == 0) || (op == OP_xent_pick && arg == 1) ||
-           (op == OP_xent_loss && arg == 3);
+    return (op == OP_embed && arg == 0) ||
+           ((op == OP_xent_pick || op == OP_xent_smooth) && arg == 1) || (is_loss(op) && arg == 3);
 }
 
 /* Inputs that are constants by design: no gradient flows to the maximum, which cancels out. */
 static bool is_constant(OpKind op, uint32_t arg)
 {
-    return (op == OP_xent_sumexp && arg == 1) || (op == OP_xent_loss && arg == 0);
+    return (op == OP_xent_sumexp && arg == 1) || (is_loss(op) && arg == 0);
 }
 
 static int64_t size_of(char letter, bool large)
@@ -72,7 +77,7 @@ static void fill_input(Case *c, uint32_t arg, Value *v)
         if (is_ids(c->op, arg)) {
             x = (double)rng_below(SEED, arg, (uint64_t)i, (uint64_t)size_of('v', c->large));
             if (c->op != OP_embed && i % 3 == 1) x = -1;
-        } else if (c->op == OP_xent_loss && arg == 1) {
+        } else if (is_loss(c->op) && arg == 1) {
             x = 0.5 + fabs(x); /* a sum of exponentials */
         }
         value_set(v, i, x);
@@ -92,12 +97,20 @@ static void make_case(Case *c, OpKind op, bool large, bool causal)
         in[i] = graph_tensor(&c->graph, c->arena, arena_print(c->arena, "in%u", i), ROLE_input,
                              is_ids(op, i) ? DT_i32 : DT_f64, n, dim, (Loc){0});
     }
-    Attrs attrs = {.scale = 0.6, .eps = 1e-3, .theta = 50, .causal = causal};
+    Attrs attrs = {.scale = 0.6,
+                   .eps = 1e-3,
+                   .theta = 50,
+                   .causal = causal,
+                   .smoothing = 0.1,
+                   .z_loss = 0.03,
+                   .drop = causal || op == OP_dropout ? 0.3 : 0,
+                   .site = 1,
+                   .group = 2};
     Diag diag = diag_in(c->arena);
     TensorId out =
         graph_op(&c->graph, c->arena, op, in, sig->n_in, DT_f64, &attrs, 0, (Loc){0}, &diag);
     assert_int_not_equal(out, 0);
-    if (op == OP_xent_loss) c->graph.loss = out;
+    if (is_loss(op)) c->graph.loss = out;
     c->eval = eval_new(c->arena, &c->graph, DT_f64, NULL);
     for (uint32_t i = 0; i < sig->n_in; i++) fill_input(c, i, &c->eval.value[in[i]]);
     const Node *node = &c->graph.nodes.at[1];
@@ -126,7 +139,7 @@ static double scalar(Case *c)
 {
     eval_forward(&c->eval);
     const Node *node = &c->graph.nodes.at[1];
-    if (c->op == OP_xent_loss) return value_get(&c->eval.value[node->out[0]], 0);
+    if (is_loss(c->op)) return value_get(&c->eval.value[node->out[0]], 0);
     double f = 0;
     for (uint32_t j = 0; j < node->n_out; j++)
         for (int64_t i = 0; output_counts(c->op, j) && i < value_elements(&c->weight[j]); i++)
@@ -244,11 +257,14 @@ static void test_ops_without_gradient(void **state)
                                   OP_pass,
                                   OP_xent_max,
                                   OP_xent_loss_grad,
+                                  OP_xent_loss_mean_grad,
+                                  OP_xent_smooth_grad,
                                   OP_xent_sumexp_grad,
                                   OP_xent_pick_grad,
                                   OP_cast,
                                   OP_fill,
                                   OP_sumsq,
+                                  OP_step_mean,
                                   OP_clip_coef,
                                   OP_adamw,
                                   OP_sgd};

@@ -185,8 +185,9 @@ static void tensors_have_their_dtypes_and_sizes(void **state)
         DType first = g->tensors.at[n->out[0]].dtype;
         if (n->op != OP_batch && n->op != OP_xent_loss)
             assert_int_equal(first, statistic ? DT_f32 : DT_bf16);
+        DType others = n->op == OP_xent_loss ? DT_f64 : DT_f32;
         for (uint32_t j = 1; j < n->n_out && n->op != OP_batch; j++)
-            assert_int_equal(g->tensors.at[n->out[j]].dtype, DT_f32);
+            assert_int_equal(g->tensors.at[n->out[j]].dtype, others);
         const Attrs *a = graph_attrs_at(g, n->attrs);
         if (n->op == OP_attention) assert_true(a->causal == 1 && a->scale == 1 / sqrt(128));
         if (n->op == OP_rope)

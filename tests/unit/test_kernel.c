@@ -338,7 +338,7 @@ static void check_xent(DType real, int64_t V, int64_t valid)
     Value top = value_new(arena, real, DIMS(1, N)), total = value_new(arena, real, DIMS(1, N));
     Value picked = value_new(arena, real, DIMS(1, N)), loss = value_new(arena, DT_f64, 0, NULL);
     Value dz = value_new(arena, real, DIMS(1, N, V)), dtotal = value_new(arena, real, DIMS(1, N));
-    Value dpicked = value_new(arena, real, DIMS(1, N));
+    Value dpicked = value_new(arena, real, DIMS(1, N)), count = value_new(arena, DT_f64, 0, NULL);
     Part part = {0};
     part.valid['v'] = valid;
     Attrs attrs = {.scale = 0.125};
@@ -347,13 +347,13 @@ static void check_xent(DType real, int64_t V, int64_t valid)
     CALL(OP_xent_max, 1, 1, z, top);
     CALL(OP_xent_pick, 2, 1, z, label, picked);
     CALL(OP_xent_sumexp, 2, 1, z, top, total);
-    CALL(OP_xent_loss, 4, 1, top, total, picked, label, loss);
+    CALL(OP_xent_loss, 4, 2, top, total, picked, label, loss, count);
     double first = value_get(&loss, 0), expected = 0;
     attrs.accumulate = 1;
-    CALL(OP_xent_loss, 4, 1, top, total, picked, label, loss);
+    CALL(OP_xent_loss, 4, 2, top, total, picked, label, loss, count);
     attrs.accumulate = 0;
     assert_near(value_get(&loss, 0), 2 * first, 10, DT_f64);
-    CALL(OP_xent_loss_grad, 2, 2, total, label, dtotal, dpicked);
+    CALL(OP_xent_loss_grad, 3, 2, top, total, label, dtotal, dpicked);
     CALL(OP_xent_pick_grad, 2, 1, dpicked, label, dz);
     attrs.accumulate = 1;
     CALL(OP_xent_sumexp_grad, 3, 1, dtotal, z, top, dz);
@@ -391,11 +391,12 @@ static void test_cross_entropy_extremes(void **state)
     value_set(&z, 0, 900), value_set(&z, 1, -900), value_set(&z, 2, 899);
     Value top = value_new(arena, DT_f32, DIMS(1, 1)), total = value_new(arena, DT_f32, DIMS(1, 1));
     Value picked = value_new(arena, DT_f32, DIMS(1, 1)), loss = value_new(arena, DT_f32, 0, NULL);
+    Value count = value_new(arena, DT_f32, 0, NULL);
     Attrs attrs = {.scale = 1};
     call(OP_xent_max, &attrs, (Value[]){z, top}, 1, 1);
     call(OP_xent_pick, &attrs, (Value[]){z, label, picked}, 2, 1);
     call(OP_xent_sumexp, &attrs, (Value[]){z, top, total}, 2, 1);
-    call(OP_xent_loss, &attrs, (Value[]){top, total, picked, label, loss}, 4, 1);
+    call(OP_xent_loss, &attrs, (Value[]){top, total, picked, label, loss, count}, 4, 2);
     assert_near(value_get(&loss, 0), log(1 + exp(-1.0)), 1, DT_f32);
     arena_free(arena);
 }

@@ -87,15 +87,20 @@ static const Case cases[] = {
     {OP_silu_grad, "fff", {{B, S, K, N}, {B, S, K, N}, {B, S, K, N}}, 1},
     {OP_gelu, "ff", {{B, S, K, N}, {B, S, K, N}}, 0},
     {OP_gelu_grad, "fff", {{B, S, K, N}, {B, S, K, N}, {B, S, K, N}}, 1},
+    {OP_dropout, "ff", {{B, S, K, N}, {B, S, K, N}}, 1},
     {OP_pass, "fF", {{B, S, K, N}, {B, S, K, N}}, 1},
     {OP_pass, "Ff", {{B, S, K, N}, {B, S, K, N}}, 1},
     {OP_xent_max, "fF", {{B, S, V}, {B, S}}, 0},
     {OP_xent_pick, "fiF", {{B, S, V}, {B, S}, {B, S}}, 0},
     {OP_xent_sumexp, "fFF", {{B, S, V}, {B, S}, {B, S}}, 0},
-    {OP_xent_loss, "fFFid", {{B, S}, {B, S}, {B, S}, {B, S}, {0}}, 1},
-    {OP_xent_loss_grad, "fiff", {{B, S}, {B, S}, {B, S}, {B, S}}, 0},
+    {OP_xent_smooth, "fiF", {{B, S, V}, {B, S}, {B, S}}, 0},
+    {OP_xent_loss, "fFFidd", {{B, S}, {B, S}, {B, S}, {B, S}, {0}, {0}}, 3},
+    {OP_xent_loss_mean, "fFFidd", {{B, S}, {B, S}, {B, S}, {B, S}, {0}, {0}}, 3},
+    {OP_xent_loss_grad, "fFiff", {{B, S}, {B, S}, {B, S}, {B, S}, {B, S}}, 0},
+    {OP_xent_loss_mean_grad, "fFiff", {{B, S}, {B, S}, {B, S}, {B, S}, {B, S}}, 0},
     {OP_xent_sumexp_grad, "FfFf", {{B, S}, {B, S, V}, {B, S}, {B, S, V}}, 1},
     {OP_xent_pick_grad, "Fif", {{B, S}, {B, S}, {B, S, V}}, 1},
+    {OP_xent_smooth_grad, "Fif", {{B, S}, {B, S}, {B, S, V}}, 1},
     {OP_adamw, "fffFdfff", {{X}, {X}, {X}, {X}, {2}, {X}, {X}, {X}}, 0},
     {OP_adamw, "FFFfdFFF", {{X}, {X}, {X}, {X}, {2}, {X}, {X}, {X}}, 0},
     {OP_sgd, "ffdf", {{X}, {X}, {2}, {X}}, 0},
@@ -147,6 +152,10 @@ static void check(const Case *c, DType low, uint32_t accumulate)
     uint32_t n = (uint32_t)strlen(c->types), n_in = op_info(c->op)->sig.n_in;
     Value narrow[MAX_ARGS], wide[MAX_ARGS];
     Attrs attrs = {.eps = 1e-5,
+                   .drop = 0.25,
+                   .smoothing = 0.1,
+                   .z_loss = 0.01,
+                   .group = 1,
                    .scale = 0.5,
                    .theta = 1e4,
                    .causal = 1,
@@ -203,7 +212,8 @@ static void every_op(void **state)
 static void none_is_forgotten(void **state)
 {
     (void)state;
-    static const OpKind others[] = {OP_batch, OP_cast, OP_fill, OP_sumsq, OP_clip_coef};
+    static const OpKind others[] = {OP_batch, OP_cast,      OP_fill,
+                                    OP_sumsq, OP_step_mean, OP_clip_coef};
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
         OpClass class_ = op_info(op)->class_;
         bool found = class_ != OP_CLASS_compute;

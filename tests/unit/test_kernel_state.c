@@ -45,8 +45,8 @@ static void test_accepts(void **state)
     assert_false(kernel_cpu_accepts(OP_linear, (DType[]){f32, f64, f32}, 3));
     assert_true(kernel_cpu_accepts(OP_embed, (DType[]){i32, f64, f64}, 3));
     assert_false(kernel_cpu_accepts(OP_embed, (DType[]){f64, f64, f64}, 3));
-    assert_true(kernel_cpu_accepts(OP_xent_loss, (DType[]){f32, f32, f32, i32, f64}, 5));
-    assert_false(kernel_cpu_accepts(OP_xent_loss, (DType[]){f64, f64, f64, i32, f32}, 5));
+    assert_true(kernel_cpu_accepts(OP_xent_loss, (DType[]){f32, f32, f32, i32, f64, f64}, 6));
+    assert_false(kernel_cpu_accepts(OP_xent_loss, (DType[]){f64, f64, f64, i32, f32, f64}, 6));
     assert_true(kernel_cpu_accepts(OP_adamw, (DType[]){f32, f32, f32, f32, f64, f32, f32, f32}, 8));
     assert_false(
         kernel_cpu_accepts(OP_adamw, (DType[]){f32, f32, f32, f32, f32, f32, f32, f32}, 8));
@@ -153,7 +153,8 @@ static void test_norm_and_clip(void **state)
     (void)state;
     Arena *arena = arena_new();
     Value x = filled(arena, DT_f32, 1, DIMS(40)), table = value_new(arena, DT_f64, DIMS(2));
-    Value out = value_new(arena, DT_f64, DIMS(2));
+    Value out = value_new(arena, DT_f64, DIMS(2)), factor = value_new(arena, DT_f64, 0, NULL);
+    value_set(&factor, 0, 1);
     Attrs attrs = {.n_slots = 2, .lo = 3, .hi = 37, .clip = 2};
     double expected = 0;
     for (int i = 3; i < 37; i++) expected += pow(value_get(&x, i), 2);
@@ -167,19 +168,19 @@ static void test_norm_and_clip(void **state)
     }
     assert_true(fabs(value_get(&table, 0) - expected) < 1e-12 * expected);
     assert_true(value_get(&table, 1) == 4); /* another account is left alone */
-    eval_op(OP_clip_coef, &attrs, (Value[]){table, out}, 1, 1, NULL, NULL, 0);
+    eval_op(OP_clip_coef, &attrs, (Value[]){table, factor, out}, 2, 1, NULL, NULL, 0);
     double norm = sqrt(expected + 4);
     assert_true(fabs(value_get(&out, 0) - norm) < 1e-12);
     assert_true(fabs(value_get(&out, 1) - 2 / (norm + 1e-6)) < 1e-12);
     attrs.clip = 1000; /* longer than the gradient: leaves it alone; so does 0 */
-    eval_op(OP_clip_coef, &attrs, (Value[]){table, out}, 1, 1, NULL, NULL, 0);
+    eval_op(OP_clip_coef, &attrs, (Value[]){table, factor, out}, 2, 1, NULL, NULL, 0);
     assert_true(value_get(&out, 1) == 1);
     attrs.clip = 0;
-    eval_op(OP_clip_coef, &attrs, (Value[]){table, out}, 1, 1, NULL, NULL, 0);
+    eval_op(OP_clip_coef, &attrs, (Value[]){table, factor, out}, 2, 1, NULL, NULL, 0);
     assert_true(value_get(&out, 1) == 1);
     attrs.clip = 2; /* a gradient that is not a number is not silently clipped to one that is */
     value_set(&table, 1, NAN);
-    eval_op(OP_clip_coef, &attrs, (Value[]){table, out}, 1, 1, NULL, NULL, 0);
+    eval_op(OP_clip_coef, &attrs, (Value[]){table, factor, out}, 2, 1, NULL, NULL, 0);
     assert_true(isnan(value_get(&out, 0)) && isnan(value_get(&out, 1)));
     arena_free(arena);
 }

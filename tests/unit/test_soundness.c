@@ -56,18 +56,30 @@ static void fill_data(void *self, int64_t step, uint32_t microbatch, int64_t fir
 static const DataSource data = {.fill = fill_data};
 static const Control control = {.step = 2, .lr = 0.1, .data = &data};
 
+static bool is_loss(OpKind op)
+{
+    return op == OP_xent_loss || op == OP_xent_loss_mean;
+}
+
+static bool is_loss_grad(OpKind op)
+{
+    return op == OP_xent_loss_grad || op == OP_xent_loss_mean_grad;
+}
+
 static bool is_ids(OpKind op, uint32_t arg)
 {
     return op == OP_batch || (op == OP_embed && arg == 0) || (op == OP_embed_grad && arg == 1) ||
-           (op == OP_xent_pick && arg == 1) || (op == OP_xent_loss && arg == 3) ||
-           (op == OP_xent_loss_grad && arg == 1) || (op == OP_xent_pick_grad && arg == 1);
+           ((op == OP_xent_pick || op == OP_xent_smooth || op == OP_xent_pick_grad ||
+             op == OP_xent_smooth_grad) &&
+            arg == 1) ||
+           (is_loss(op) && arg == 3) || (is_loss_grad(op) && arg == 2);
 }
 
 /* Tables of scalars are fp64 whatever the rest is. */
 static bool is_table(OpKind op, uint32_t arg)
 {
-    return op == OP_clip_coef || (op == OP_sumsq && arg == 1) || (op == OP_adamw && arg == 4) ||
-           (op == OP_sgd && arg == 2);
+    return op == OP_clip_coef || op == OP_step_mean || (op == OP_sumsq && arg == 1) ||
+           (op == OP_adamw && arg == 4) || (op == OP_sgd && arg == 2);
 }
 
 static DType dtype_of(const Case *c, uint32_t arg)
@@ -80,9 +92,9 @@ static DType dtype_of(const Case *c, uint32_t arg)
 static bool is_positive(OpKind op, uint32_t arg)
 {
     return ((op == OP_rmsnorm_grad || op == OP_rmsnorm_heads_grad) && arg == 3) ||
-           (op == OP_layernorm_grad && arg == 4) || (op == OP_xent_loss && arg == 1) ||
-           (op == OP_xent_loss_grad && arg == 0) || (op == OP_adamw && arg == 2) ||
-           op == OP_clip_coef;
+           (op == OP_layernorm_grad && arg == 4) || (is_loss(op) && arg == 1) ||
+           (is_loss_grad(op) && arg == 1) || (op == OP_adamw && arg == 2) || op == OP_clip_coef ||
+           op == OP_step_mean;
 }
 
 static void term_dims(const Case *c, const SigTerm *term, Value *v)
@@ -122,6 +134,11 @@ static Attrs attrs_of(const Case *c, bool causal)
                .weight_decay = 0.1,
                .clip = 0.3,
                .causal = causal,
+               .smoothing = 0.2,
+               .z_loss = 0.03,
+               .drop = 0.4,
+               .site = 3,
+               .group = 1,
                .slot = 1,
                .n_slots = 4};
     if (c->op == OP_sumsq) a.lo = 2, a.hi = c->size['x'] - 1;
@@ -233,7 +250,7 @@ static Value local_value(const Case *c, const Value *whole, int8_t on, uint32_t 
 static bool padding_is_zero(OpKind op)
 {
     return op_info(op)->class_ == OP_CLASS_contract || op == OP_embed_grad ||
-           op == OP_xent_sumexp_grad || op == OP_xent_pick_grad;
+           op == OP_xent_sumexp_grad || op == OP_xent_pick_grad || op == OP_xent_smooth_grad;
 }
 
 static void join(const Case *c, Value *joined, const Value *local, int8_t on, uint32_t part)
@@ -434,7 +451,7 @@ static void test_accumulates(void **state)
     uint32_t n = 0;
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
         /* The loss is a sum over micro-batches too. */
-        if (!(op_info(op)->flags & OP_ACCUMULATES) && op != OP_xent_loss) continue;
+        if (!(op_info(op)->flags & OP_ACCUMULATES) && !is_loss(op)) continue;
         n++;
         for (uint32_t bits = 0; bits < 1u << op_info(op)->sig.n_out; bits++)
             check_accumulates(op, bits);

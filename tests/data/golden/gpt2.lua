@@ -3,7 +3,7 @@ return plan {
   model = require "models.gpt2" { size = "tiny", dim = 12, heads = 3, head_dim = 4, vocab = 31,
     positions = 9 },
   cluster = require "clusters.local_cpu" {},
-  batch = { global = 2, micro = 1, seq = 9 },
+  batch = { global = 2, micro = 1, seq = 9, denominator = "all" },
   mesh = { dp_shard = 2, tp = 3 },
   parallel = { tp { sequence = true }, ac "selective", fsdp2 {} },
   precision = { param = "fp64", compute = "fp64", reduce = "fp64" },

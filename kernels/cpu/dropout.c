@@ -1,0 +1,60 @@
+/* Dropout: y = x / (1 - p) where a draw keeps the element, else 0. The draw belongs to the
+ * element's place in the whole tensor, so the gradient is the same function of the gradient. */
+#ifndef REAL
+#define KERNEL_FILE "kernels/cpu/dropout.c"
+#include <assert.h>
+
+#include "kernels/cpu/draw.h"
+#include "planner/base/str.h"
+
+Draw cpu_draw(const KernelArgs *a)
+{
+    assert(a->attrs.drop >= 0 && a->attrs.drop < 1);
+    assert(a->control != NULL);
+    const uint64_t key[] = {UINT64_C(0x64726f706f7574), (uint64_t)a->control->step, a->microbatch,
+                            (uint64_t)a->attrs.site};
+    return (Draw){a->control->seed, hash_bytes(key, sizeof key).lo, a->attrs.drop};
+}
+
+/* Row `row` of the local tensor, all dimensions but the last counted as one: its first element's
+ * place in the whole. */
+static int64_t global_row(const KernelArgs *a, int64_t row)
+{
+    const Binding *b = a->binding;
+    const char *letter = b->letter[0];
+    int64_t place = 0, step = 1;
+    for (int d = b->n_dims[0] - 1; d >= 0; d--) {
+        unsigned char l = (unsigned char)letter[d];
+        bool last = d == b->n_dims[0] - 1;
+        int64_t at = last ? 0 : row % a->size[l];
+        if (!last) row /= a->size[l];
+        place += (a->start[l] + at) * step;
+        step *= b->size[l];
+    }
+    return place;
+}
+
+#include "kernels/cpu/real.h"
+
+BOTH(dropout)
+
+#else
+
+/* x [...] -> y [...] */
+static void F(dropout)(const KernelArgs *a)
+{
+    const REAL *x = a->ptr[0];
+    REAL *y = a->ptr[1], grow = (REAL)(1 / (1 - a->attrs.drop));
+    const Draw draw = cpu_draw(a);
+    uint32_t n_dims = a->binding->n_dims[0];
+    int64_t n = n_dims ? a->size[(unsigned char)a->binding->letter[0][n_dims - 1]] : 1;
+    for (int64_t row = 0; row * n < a->rows; row++) {
+        int64_t place = global_row(a, row);
+        for (int64_t i = 0; i < n; i++) {
+            REAL value = draw_keeps(&draw, place + i) ? grow * x[row * n + i] : 0;
+            y[row * n + i] = cpu_accumulates(a, 0) ? y[row * n + i] + value : value;
+        }
+    }
+}
+
+#endif
