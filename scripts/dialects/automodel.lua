@@ -225,8 +225,8 @@ return dialect.wrap(function(config)
   return plan {
     name = config.name, model = config.model, cluster = config.cluster, batch = batch,
     mesh = mesh_of(strategy, s, shards), precision = precision, optimizer = optimizer,
-    parallel = values.passes(5, pp_options and pp(pp_options), float8_pass, tp_options and tp(tp_options), ac_pass,
-      data_pass),
+    parallel = values.passes(6, pp_options and pp(pp_options), float8_pass, tp_options and tp(tp_options), ac_pass,
+      data_pass, options.enable_compile and compile "block"),
     original = d.original and d.system or nil, seed = config.seed, steps = config.steps or steps, data = config.data,
   }
 end)

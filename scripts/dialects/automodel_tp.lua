@@ -50,6 +50,16 @@ local function translate(family, name)
 end
 tensor.translate = translate
 
+-- Of the names that the family has.
+local function nearest(family, name)
+  local names = { "model.embed_tokens", "model.norm", "lm_head" }
+  local layer = name:match "^model%.layers%.([%d*]+)%." or "*"
+  for inner in pairs(attention) do names[#names + 1] = ("model.layers.%s.self_attn.%s"):format(layer, inner) end
+  for inner in pairs(family.ffn) do names[#names + 1] = ("model.layers.%s.mlp.%s"):format(layer, inner) end
+  for inner in pairs(family.norms) do names[#names + 1] = ("model.layers.%s.%s"):format(layer, inner) end
+  return core.near(name, names)
+end
+
 local styles = { colwise = true, rowwise = true, colwise_rep = true, rowwise_rep = true, sequence_parallel = true }
 
 -- Paths of the plan -> styles, in the names of the model. where: the key to blame; must_match: a name that
@@ -57,7 +67,7 @@ local styles = { colwise = true, rowwise = true, colwise_rep = true, rowwise_rep
 local function to_plan(d, family, plan, where, must_match)
   local result, n = {}, 0
   for name, style in pairs(plan) do
-    local at = where
+    local at = where:match "tp_plan$" and type(name) == "string" and { where:match "^[^.]+", "tp_plan", name } or where
     if type(name) ~= "string" or type(style) ~= "string" then
       d:error("wrong-type", at, ("%s: a plan maps module names to styles"):format(where),
         "{ [\"model.layers.*.self_attn.q_proj\"] = \"colwise\" }")
@@ -76,7 +86,7 @@ local function to_plan(d, family, plan, where, must_match)
         result[own], n = style, n + 1
       elseif must_match then
         d:error("pattern-matched-nothing", at, ("%s: '%s' names no module of the model"):format(where, name),
-          "Hugging Face's names: model.layers.*.self_attn.q_proj, model.layers.*.mlp.down_proj, lm_head, ...")
+          nearest(family, name) or "Hugging Face's names: model.layers.*.self_attn.q_proj, lm_head, ...")
       end
     end
   end
@@ -226,7 +236,7 @@ function tensor.options(d, options, hf, family, tp)
       ("sequence_parallel: the plan of %s has none; activations stay whole"):format(hf.class))
     sequence = false
   end
-  local where = chosen.explicit and "distributed.tp_plan" or "hf"
+  local where = chosen.explicit and "distributed.tp_plan" or chosen.hf and "hf.tp_plan" or "distributed"
   local plan, n = to_plan(d, family, with_sequence(chosen[1], sequence and chosen[2] or nil), where,
     chosen.explicit or chosen.hf)
   if n == 0 and d.n_errors == 0 then

@@ -32,10 +32,10 @@ function dialect.new(system, config)
   return d
 end
 
--- The line of "distributed.tp"; nil: of the call.
+-- The line of "distributed.tp", or { "distributed", "tp_plan", "model.norm" }; nil: of the call.
 function meta:at(path)
-  local parts = {}
-  for part in (path or ""):gmatch "[^.]+" do parts[#parts + 1] = part end
+  local parts = type(path) == "table" and path or {}
+  for part in (type(path) == "string" and path or ""):gmatch "[^.]+" do parts[#parts + 1] = part end
   return core.key_place(self.place, table.unpack(parts))
 end
 

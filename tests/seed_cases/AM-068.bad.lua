@@ -1,0 +1,8 @@
+-- expect: error[divides-batch] Batch size 8 | pp_microbatch_size = 3
+return require "dialects.automodel" {
+  world_size = 4, seq_length = 32,
+  model = require "models.llama" { size = "tiny", layers = 32, dim = 16, hidden = 32, heads = 2, kv_heads = 2, vocab = 32 },
+  hf = { torch_dtype = "float32" },
+  distributed = { pp_size = 4, pipeline = { pp_schedule = "Interleaved1F1B", layers_per_stage = 4, pp_microbatch_size = 3 } },
+  step_scheduler = { local_batch_size = 8 },
+}

@@ -1,0 +1,6 @@
+-- expect: error[data-none] dp = 2
+return require "dialects.credit" {
+  world_size = 2, seq_length = 16,
+  model = require "models.wxformer" "tiny",
+  trainer = { parallelism = { data = "none", tensor = 1 } },
+}
