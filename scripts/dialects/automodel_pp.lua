@@ -30,13 +30,13 @@ local function schedule_of(d, given)
       "pp_schedule = \"1f1b\"")
     return nil
   end
-  if not name then return nil end
+  if not name then return { nil, "multi" } end -- a file says it, for two stages a rank and more
   local key = tostring(name):lower():gsub("_", "")
   if schedules[key] then return schedules[key] end
   if absent[key] then
     d:error("dialect-unsupported", path .. ".pp_schedule",
       ("pp_schedule = '%s': this version does not make that schedule"):format(tostring(name)),
-      "Interleaved1F1B and 1F1B are the nearest; or ZBVZeroBubble")
+      "Interleaved1F1B and 1F1B are the nearest; or its actions in a file: pp_schedule_csv")
   else
     d:error("unknown-word", path .. ".pp_schedule", ("pp_schedule = '%s' is not known"):format(tostring(name)),
       "one of: 1F1B, GPipe, Interleaved1F1B, ZBVZeroBubble, DualPipeV")
@@ -167,9 +167,10 @@ function pipeline.options(d, given, pp, layers, local_batch)
   local each = #split // pp
   if (schedule[2] == "single") ~= (each == 1) or (schedule[3] == "v" and each ~= 2) then
     d:error("virtual-stages", path, ("%d stages a rank (%d over pp = %d) do not fit the schedule '%s'"):format(each,
-      #split, pp, schedule[1]), schedule[3] == "v" and "v schedules assume 2 stages a rank" or nil)
+      #split, pp, schedule[1] or "of the file"), schedule[3] == "v" and "v schedules assume 2 stages a rank" or nil)
     return nil
   end
+  if given.pp_schedule_csv then return { csv = given.pp_schedule_csv, chunks = each, split = split } end
   return { schedule = schedule[1], chunks = each, split = split }
 end
 
