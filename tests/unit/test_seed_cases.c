@@ -102,12 +102,12 @@ static void row(void **state)
         n_planned += !is_refusal(&script);
         failed |= cases_run(&script);
     }
-    arena_free(own);
-    if (failed) fail_msg("%s: %s: %s", c->row.id, c->row.config, c->row.expected);
     bool is_error = strstr(c->row.expected, "ERROR") != NULL;
     if (instead != NULL) print_message("%s: %s\n", c->row.id, instead);
-    if (is_error && instead == NULL && n_refused == 0)
-        fail_msg("%s: no script of it is refused", c->row.id);
+    bool told = instead != NULL;
+    arena_free(own);
+    if (failed) fail_msg("%s: %s: %s", c->row.id, c->row.config, c->row.expected);
+    if (is_error && !told && n_refused == 0) fail_msg("%s: no script of it is refused", c->row.id);
     if (n_planned == 0) fail_msg("%s: no script of it plans", c->row.id);
 }
 
