@@ -140,8 +140,10 @@ static int find(Child *c, const char *name, Source *source)
 static const char *require_hint(Child *c, const char *name)
 {
     static const char *const shipped[] = {
-        "tandem.nn",         "models.llama",      "models.gpt2",       "clusters.dgx_a100",
-        "clusters.dgx_h100", "clusters.hgx_h200", "clusters.local_cpu"};
+        "tandem.nn",         "models.llama",       "models.gpt2",          "models.qwen",
+        "models.gemma",      "models.phi",         "models.kempnerforge",  "models.wxformer",
+        "clusters.dgx_a100", "clusters.dgx_h100",  "clusters.hgx_h200",    "clusters.local_cpu",
+        "dialects.credit",   "dialects.automodel", "dialects.kempnerforge"};
     const char *near = str_nearest(name, shipped, sizeof shipped / sizeof *shipped);
     if (near != NULL) return arena_print(c->arena, "did you mean '%s'?", near);
     return "it must lie in the script's folder or in the library";

@@ -1,0 +1,218 @@
+/* Configurations of other systems drawn by seed: whatever the keys say, a dialect either refuses
+ * them with lines and rules of its own, or gives a plan that holds. It never fails as a script
+ * does. TANDEM_DIALECTS=n draws more. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/base/rng.h"
+#include "planner/front/front.h"
+#include "planner/ir/verify.h"
+#include "planner/passes/passes.h"
+#include "tests/support/command.h"
+
+enum { MOST_CHOICES = 10, SEED = 20260819 };
+
+/* One key of a section, and what may stand there; each is left out more often than not. */
+typedef struct Key {
+    const char *name, *choice[MOST_CHOICES];
+} Key;
+typedef struct Section {
+    const char *name; /* NULL: of the configuration itself */
+    Key keys[24];
+} Section;
+
+static const Section automodel[] = {
+    {NULL,
+     {{"world_size", {"1", "2", "4", "8", "12", "0", "'8'"}},
+      {"seq_length", {"16", "24", "15"}},
+      {"model",
+       {"require 'models.llama' 'tiny'", "require 'models.llama' { size = 'tiny', layers = 4 }",
+        "require 'models.gemma' '3-tiny'", "require 'models.qwen' '2.5-tiny'",
+        "require 'models.phi' '2-tiny'", "require 'models.phi' '3-tiny'",
+        "require 'models.gpt2' 'tiny'"}},
+      {"as", {"'original'", "'orignal'"}},
+      {"api", {"true"}},
+      {"clip_grad_norm", {"{ max_norm = 0.5 }", "{}", "1.0"}}}},
+    {"distributed",
+     {{"strategy", {"'fsdp2'", "'ddp'", "'mfsdp'", "'megatron-fsdp'", "'fsdp'", "3"}},
+      {"tp_size", {"1", "2", "3", "4", "0", "-1", "'2'", "2.5"}},
+      {"pp_size", {"1", "2", "3", "4"}},
+      {"dp_size", {"1", "2", "4", "false"}},
+      {"dp_replicate_size", {"1", "2", "3"}},
+      {"cp_size", {"1", "2"}},
+      {"ep_size", {"1", "2", "3"}},
+      {"sequence_parallel", {"true", "false", "1"}},
+      {"pipeline",
+       {"{}", "{ pp_schedule = 'Interleaved1F1B' }", "{ pp_schedule = 'zbvzerobubble' }",
+        "{ pp_schedule = false }", "{ layers_per_stage = 1 }", "{ pp_microbatch_size = 2 }",
+        "{ layers_per_stage = 3, round_virtual_stages_to_pp_multiple = 'up' }",
+        "{ layers_per_stage = 0 }", "{ module_fqns_per_model_part = { {}, { 7 } } }", "5"}},
+      {"activation_checkpointing", {"true", "'full'", "'selective'", "'some'", "{}"}},
+      {"activation_checkpointing_scope", {"'all'", "'language+vision'", "{ 'audio' }", "7"}},
+      {"tp_plan",
+       {"{}", "5", "'plan'", "'llama_nemotron_super_tp_plan'", "{ lm_head = 'colwise_rep' }",
+        "{ ['model.layers.*.mlp.up_proj'] = 'colwise', [3] = 'rowwise' }",
+        "{ ['model.norm'] = 'sequence_parallel' }"}},
+      {"mp_policy",
+       {"{}", "{ param_dtype = 'float32' }", "{ reduce_dtype = 'Half' }", "{ param_dtype = 16 }"}},
+      {"reshard_after_forward", {"true", "false", "2"}},
+      {"defer_fsdp_grad_sync", {"false"}},
+      {"enable_fsdp2_prefetch", {"true"}},
+      {"enable_compile", {"true"}},
+      {"enable_async_tensor_parallel", {"true"}},
+      {"zero_dp_strategy", {"0", "1", "2", "3", "4", "'optim'"}},
+      {"overlap_grad_reduce", {"false"}},
+      {"bucket_cap_mb", {"1", "0.5"}},
+      {"pipline", {"{}"}}}},
+    {"step_scheduler",
+     {{"local_batch_size", {"1", "2", "4", "0", "'4'"}},
+      {"global_batch_size", {"4", "8", "16", "24", "7"}},
+      {"max_steps", {"3"}}}},
+    {"hf",
+     {{"torch_dtype", {"'float32'", "'bfloat16'", "'int8'"}},
+      {"class", {"'MistralForCausalLM'", "'LlamaForCausalLM'", "'PhiForCausalLM'", "3"}},
+      {"num_attention_heads", {"4", "0", "6"}},
+      {"num_hidden_layers", {"2", "4"}},
+      {"tp_plan", {"{}", "{ lm_head = 'colwise_rep' }"}},
+      {"remote_code", {"true"}},
+      {"tie_word_embeddings", {"true", "false"}}}},
+    {"optimizer",
+     {{"lr", {"1e-3", "'fast'", "0"}},
+      {"_target_", {"'torch.optim.AdamW'", "'torch.optim.SGD'", "'Adafactor'"}},
+      {"betas", {"{ 0.9, 0.95 }", "{ 0.9 }", "{}"}}}},
+};
+
+static const Section credit[] = {
+    {NULL,
+     {{"world_size", {"1", "2", "4", "8", "6", "-2"}},
+      {"seq_length", {"16", "24"}},
+      {"model",
+       {"require 'models.wxformer' 'tiny'", "require 'models.llama' 'tiny'",
+        "require 'models.wxformer' { size = 'tiny', dim = { 16 }, depth = { 2 } }"}},
+      {"as", {"'original'", "7"}},
+      {"seed", {"5", "'x'"}}}},
+    {"trainer",
+     {{"parallelism",
+       {"{ data = 'fsdp2' }", "{ data = 'fsdp2', tensor = 2 }", "{ data = 'ddp', tensor = 2 }",
+        "{ tensor = '2' }", "{ data = 'none', tensor = 4 }", "{ domain = 2 }", "'fsdp2'",
+        "{ data = 3, tensor = 1.5 }", "{}"}},
+      {"mode", {"'fsdp'", "'ddp'", "'domain_parallel'", "'fsdp+domain_parallel'", "2"}},
+      {"domain_parallel_size", {"1", "2"}},
+      {"amp", {"true", "'yes'"}},
+      {"fsdp2_mp_policy", {"{}", "{ param_dtype = 'Half' }", "{ reduce_dtype = 'floof32' }", "3"}},
+      {"activation_checkpoint", {"true"}},
+      {"grad_accum_every", {"1", "2", "0"}},
+      {"train_batch_size", {"1", "2"}},
+      {"use_spectral_norm", {"true", "false"}},
+      {"cpu_offload", {"true"}},
+      {"seed_by_dp_rank", {"'before_build'", "'after_build'", "1"}},
+      {"grad_max_norm", {"1.0", "'dynamic'", "{}"}}}},
+};
+
+typedef struct Draw {
+    uint64_t stream, n;
+} Draw;
+
+static uint32_t draw(Draw *d, uint32_t n)
+{
+    return (uint32_t)rng_below(SEED, d->stream, d->n++, n);
+}
+
+static void add_keys(Draw *d, const Section *section, Str *out)
+{
+    for (const Key *key = section->keys; key->name != NULL; key++) {
+        uint32_t n = 0;
+        while (n < MOST_CHOICES && key->choice[n] != NULL) n++;
+        bool needed = section->name == NULL || strcmp(key->name, "parallelism") == 0;
+        needed = needed && strcmp(key->name, "as") != 0 && strcmp(key->name, "api") != 0;
+        if (!needed && draw(d, 7) != 0) continue;
+        /* the first choices are the sensible ones */
+        uint32_t pick = draw(d, 6) ? draw(d, n / 2 + 1) % n : draw(d, n);
+        str_print(out, "%s = %s, ", key->name, key->choice[pick]);
+    }
+}
+
+static const char *script_of(Arena *arena, const char *dialect, const Section *sections, size_t n,
+                             uint64_t stream)
+{
+    Draw d = {stream, 0};
+    Str s = str_in(arena);
+    str_print(&s, "return require 'dialects.%s' {\n  ", dialect);
+    for (size_t i = 0; i < n; i++) {
+        if (sections[i].name != NULL) str_print(&s, "\n  %s = { ", sections[i].name);
+        add_keys(&d, &sections[i], &s);
+        if (sections[i].name != NULL) str_add(&s, "},");
+    }
+    str_add(&s, "\n}\n");
+    return str_text(&s);
+}
+
+/* Does it plan? Aborts the test where it does neither this nor that. */
+static bool judge(const char *script)
+{
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Config config;
+    Graph graph;
+    LowerOptions options = lower_options_default();
+    const Plan *plan = NULL;
+    memset(&graph, 0, sizeof graph);
+    command_write_file("script.lua", script);
+    if (front_load("script.lua", NULL, arena, &config, &graph, &d))
+        plan = passes_compile(&config, &graph, &options, NULL, arena, &d);
+    bool holds = plan == NULL || verify_plan(plan, VERIFY_all, false, &d);
+    bool strange = !holds || (plan == NULL && diag_exit_code(&d) != 3);
+    for (uint32_t i = 0; i < d.items.n; i++) {
+        const Diagnostic *item = &d.items.at[i];
+        strange = strange || strcmp(item->rule, "lua-error") == 0 || item->loc.line == 0;
+    }
+    if (strange) {
+        Str text = str_in(arena);
+        diag_print(&d, &text);
+        fail_msg("%s%s", script, str_text(&text));
+    }
+    arena_free(arena);
+    return plan != NULL;
+}
+
+static void draw_all(const char *dialect, const Section *sections, size_t n_sections)
+{
+    const char *more = getenv("TANDEM_DIALECTS");
+    uint64_t n = more != NULL ? strtoull(more, NULL, 10) : 150, planned = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        Arena *arena = arena_new();
+        planned += judge(script_of(arena, dialect, sections, n_sections, i));
+        arena_free(arena);
+    }
+    print_message("%s: %llu of %llu configurations plan\n", dialect, (unsigned long long)planned,
+                  (unsigned long long)n);
+    assert_true(planned >= n / 20 && planned <= n - n / 20);
+}
+
+static void automodel_plans_or_refuses(void **state)
+{
+    (void)state;
+    draw_all("automodel", automodel, sizeof automodel / sizeof *automodel);
+}
+
+static void credit_plans_or_refuses(void **state)
+{
+    (void)state;
+    draw_all("credit", credit, sizeof credit / sizeof *credit);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(automodel_plans_or_refuses),
+        cmocka_unit_test(credit_plans_or_refuses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
