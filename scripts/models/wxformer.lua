@@ -10,7 +10,7 @@ local sizes = {
   ["tiny"] = { dim = { 16, 32, 64, 64 }, depth = { 1, 1, 1, 1 }, dim_head = 4 },
   ["base"] = { dim = { 64, 128, 256, 512 }, depth = { 2, 2, 8, 2 }, dim_head = 32, vocab = 32000 },
 }
-local defaults = { vocab = 256, mult = 4, heads = false, hidden = false, eps = 1e-5 }
+local defaults = { vocab = 256, mult = 4, dropout = 0.0, heads = false, hidden = false, eps = 1e-5 }
 
 local function attention(c, dim)
   return nn.module {
@@ -29,7 +29,7 @@ local function feed_forward(c, dim)
     up = nn.linear(dim, hidden, { bias = true }),
     down = nn.linear(hidden, dim, { bias = true }),
     tp_col = "up", tp_row = "down",
-    forward = function(m, x) return m.down(nn.gelu(m.up(m.norm(x)))) end,
+    forward = function(m, x) return m.down(nn.dropout(nn.gelu(m.up(m.norm(x))), c.dropout)) end,
   }
 end
 

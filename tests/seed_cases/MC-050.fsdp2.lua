@@ -1,0 +1,6 @@
+-- expect: ok equal
+return require "dialects.credit" {
+  world_size = 4, seq_length = 16,
+  model = require "models.wxformer" { size = "tiny", dropout = 0.1 },
+  trainer = { parallelism = { data = "fsdp2", tensor = 2 }, seed_by_dp_rank = "after_build" },
+}
