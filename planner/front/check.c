@@ -318,8 +318,9 @@ static void may_miss(Patterns *patterns)
     for (uint32_t i = 0; i < patterns->n; i++) patterns->at[i].may_miss = true;
 }
 
-/* Axes > 1 stay > 1: 3 where the size is odd, else 2; sixteen ranks at most. A dp_shard that is
- * resharded to a part of itself becomes 4 in parts of 2. */
+/* Axes > 1 stay > 1: 3 where the size is odd, else 2; sixteen ranks at most. A tp of several fours
+ * becomes 4, for it may have more ranks than there are KV heads; a dp_shard that is resharded to a
+ * part of itself becomes 4 in parts of 2. */
 void draft_shrink(Draft *draft)
 {
     Config *c = &draft->config;
@@ -339,9 +340,11 @@ void draft_shrink(Draft *draft)
                     fsdp2->reshard_to > 1 && fsdp2->reshard_to < c->axis_size[AXIS_dp_shard] &&
                     c->axis_size[AXIS_dp_shard] % fsdp2->reshard_to == 0;
     bool fixed = pp != NULL && pp->csv != NULL; /* its ranks and micro-batches are the file's */
+    bool four = c->axis_size[AXIS_tp] > 1 && c->axis_size[AXIS_tp] % 4 == 0;
     for (int a = 0; a < AXIS_NAMES; a++)
         if (c->axis_size[a] > 1 && !(fixed && a == AXIS_pp))
             c->axis_size[a] = c->axis_size[a] % 2 == 1 ? 3 : 2;
+    if (four) c->axis_size[AXIS_tp] = 4;
     if (in_parts) {
         c->axis_size[AXIS_dp_shard] = 4;
         fsdp2->reshard_to = 2;
@@ -354,7 +357,7 @@ void draft_shrink(Draft *draft)
             if (largest == AXIS_NAMES || c->axis_size[a] > c->axis_size[largest]) largest = a;
         }
         if (ranks <= 16 || largest == AXIS_NAMES || c->axis_size[largest] == 1) break;
-        c->axis_size[largest] = c->axis_size[largest] == 3 ? 2 : 1;
+        c->axis_size[largest] = c->axis_size[largest] > 2 ? 2 : 1;
     }
     data = (int64_t)c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard];
     if (c->micro_batch > 2) c->micro_batch = 2;

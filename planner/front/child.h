@@ -43,6 +43,7 @@ typedef struct Answer {
     uint32_t microbatches;
     uint32_t
         multiple; /* what a shrunk model's features must divide by: tp if a tp plan may cut them */
+    uint32_t full_tp; /* tp before the plan was shrunk */
     bool shrink;
 } Answer;
 

@@ -121,11 +121,12 @@ static bool take_error(Draft *draft, Reader *r)
 static bool answer(Script *s, Draft *draft, bool shrink)
 {
     if (!draft_finish(draft)) return false;
+    Answer a;
+    memset(&a, 0, sizeof a);
+    a.full_tp = draft->config.axis_size[AXIS_tp];
     if (shrink) draft_shrink(draft);
     Config *c = &draft->config;
     c->group = c->denominator == DENOMINATOR_microbatch_mean ? c->micro_batch : 0;
-    Answer a;
-    memset(&a, 0, sizeof a);
     a.batch = c->micro_batch * c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard];
     a.seq = c->seq;
     memcpy(a.axis_size, c->axis_size, sizeof a.axis_size);

@@ -123,3 +123,11 @@ bool graph_bind(const Graph *g, const Node *n, Binding *b, Diag *d)
     for (uint32_t j = 0; j < n->n_out; j++) out[j] = graph_dims(g, n->out[j]);
     return op_bind(n->op, in, n->n_in, out, n->n_out, b, n->loc, d);
 }
+
+uint32_t graph_partial_run(const Graph *g, const Unit *unit, uint32_t i, uint64_t *hi)
+{
+    AxisSet partial = g->tensors.at[unit->params.at[i]].partial;
+    while (i < unit->params.n && g->tensors.at[unit->params.at[i]].partial == partial) i++;
+    *hi = i < unit->params.n ? g->tensors.at[unit->params.at[i]].flat_offset : unit->elements;
+    return i;
+}

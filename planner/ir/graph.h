@@ -52,6 +52,7 @@ typedef struct Tensor {
     uint64_t init_stream; /* random stream: a hash of the name */
     UnitId unit;
     uint64_t flat_offset; /* elements, in its unit, of the local (tp-cut) tensor */
+    AxisSet partial;      /* axes, other than data, on which its gradient comes in partial sums */
     bool input_embedding; /* not counted by the default MFU */
 } Tensor;
 
@@ -80,17 +81,15 @@ typedef struct Module {
 } Module;
 
 /* An FSDP unit, a DDP bucket, or simply all parameters: a flat, padded buffer. Element order is the
- * same for weights, gradients and optimizer state. Parameters whose gradient is PARTIAL on other
- * axes than the reduction's (tp) lie together in [partial_lo, partial_hi). */
+ * same for weights, gradients and optimizer state. Parameters whose gradient is PARTIAL on the same
+ * other axes than the reduction's (tp) lie together. */
 typedef struct Unit {
     const char *name;      /* "layers.3", "root", "bucket 2" */
     LIST(TensorId) params; /* in flat order */
     AxisSet shard,
-        replicate;        /* FLAT over `shard` at rest; gradients also summed over `replicate` */
-    uint64_t elements;    /* with inner gaps, without the final padding */
-    uint64_t padded;      /* a multiple of the shard count (and of the alignment) */
-    AxisSet partial_axes; /* axes on which some gradients are partial sums (tp) */
-    uint64_t partial_lo, partial_hi;
+        replicate;     /* FLAT over `shard` at rest; gradients also summed over `replicate` */
+    uint64_t elements; /* with inner gaps, without the final padding */
+    uint64_t padded;   /* a multiple of the shard count (and of the alignment) */
     DType dtype, rest_dtype, reduce_dtype;
 } Unit;
 
@@ -134,6 +133,9 @@ TensorId graph_op(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
 TensorId graph_count(const Graph *g);
 bool graph_bind(const Graph *g, const Node *n, Binding *b, Diag *d);
 Dims graph_dims(const Graph *g, TensorId t);
+/* The run of parameters from unit->params[i] whose gradients are partial on the same axes: its end,
+ * and the end of its elements in the flat buffer. */
+uint32_t graph_partial_run(const Graph *g, const Unit *unit, uint32_t i, uint64_t *hi);
 void graph_print(const Graph *g, const Mesh *mesh, Str *out); /* friendly, for `show --after` */
 
 #endif

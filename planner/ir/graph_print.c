@@ -42,9 +42,14 @@ static void print_unit(const Graph *g, const Mesh *mesh, UnitId id, Str *out)
     if (u->shard) str_print(out, ", flat over %s", mesh_axes_text(out->arena, mesh, u->shard));
     if (u->replicate)
         str_print(out, ", replicated over %s", mesh_axes_text(out->arena, mesh, u->replicate));
-    if (u->partial_axes)
-        str_print(out, ", [%" PRIu64 ", %" PRIu64 ") summed over %s", u->partial_lo, u->partial_hi,
-                  mesh_axes_text(out->arena, mesh, u->partial_axes));
+    for (uint32_t i = 0; i < u->params.n;) {
+        const Tensor *t = &g->tensors.at[u->params.at[i]];
+        uint64_t hi;
+        i = graph_partial_run(g, u, i, &hi);
+        if (t->partial)
+            str_print(out, ", [%" PRIu64 ", %" PRIu64 ") summed over %s", t->flat_offset, hi,
+                      mesh_axes_text(out->arena, mesh, t->partial));
+    }
     str_add(out, "\n");
 }
 

@@ -143,8 +143,7 @@ static bool check_units(const Checker *c)
         if (!u->name) return bad(c, "unit", i, "has no name");
         for (uint32_t k = 0; k < u->params.n; k++)
             if (u->params.at[k] >= g->tensors.n) return bad(c, "unit", i, "unknown parameter");
-        if (u->elements > MOST_BYTES || u->padded > MOST_BYTES || u->partial_lo > MOST_BYTES ||
-            u->partial_hi > MOST_BYTES)
+        if (u->elements > MOST_BYTES || u->padded > MOST_BYTES)
             return bad(c, "unit", i, "sizes out of range");
     }
     return true;

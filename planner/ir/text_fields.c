@@ -122,6 +122,7 @@ static const Field tensor_fields[] = {
     KEY("stream", Tensor, init_stream, u64),
     FIELD(Tensor, unit, u32),
     KEY("flat", Tensor, flat_offset, u64),
+    FIELD(Tensor, partial, axes),
     FIELD(Tensor, input_embedding, bool),
     KEY("at", Tensor, loc, loc),
 };
@@ -147,9 +148,6 @@ static const Field unit_fields[] = {
     FIELD(Unit, replicate, axes),
     FIELD(Unit, elements, u64),
     FIELD(Unit, padded, u64),
-    FIELD(Unit, partial_axes, axes),
-    FIELD(Unit, partial_lo, u64),
-    FIELD(Unit, partial_hi, u64),
     WORD("dtype", Unit, dtype, dtypes),
     WORD("rest", Unit, rest_dtype, dtypes),
     WORD("reduce", Unit, reduce_dtype, dtypes),

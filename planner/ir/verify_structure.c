@@ -187,8 +187,8 @@ static void check_units(Verifier *v)
         const Unit *unit = &g->units.at[u];
         uint64_t end = 0;
         AxisSet all = (AxisSet)((1u << v->plan->mesh.n_axes) - 1);
-        if ((unit->shard | unit->replicate | unit->partial_axes) & ~all ||
-            (unit->shard & unit->replicate) || unit->padded > (uint64_t)MAX_ELEMENTS ||
+        if ((unit->shard | unit->replicate) & ~all || (unit->shard & unit->replicate) ||
+            unit->padded > (uint64_t)MAX_ELEMENTS ||
             unit->padded % mesh_size(&v->plan->mesh, unit->shard & all) ||
             unit->elements > unit->padded)
             verify_report(v, RULE, 0, "unit %u (%s) has axes or sizes out of range", u, unit->name);

@@ -1,6 +1,7 @@
 /* Order and offsets of parameters in their flat units: first those that tp cuts, then those whose
  * gradients are partial sums on tp (they lie together, to be summed over tp at once), then the
- * rest. */
+ * rest. Where tp is refined, each of these by the axes: what is summed over one sub-axis must not
+ * lie among what is summed over both. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
@@ -16,10 +17,10 @@ static uint64_t align_up(uint64_t n, uint64_t to)
     return (n + to - 1) / to * to;
 }
 
-/* partial[p]: the axes, other than data, on which p's gradient contributions are partial sums. */
-static bool find_partial(Job *job, AxisSet *partial)
+/* Tensor.partial of every parameter. */
+static bool find_partial(Job *job)
 {
-    const Graph *g = &job->plan->graph;
+    Graph *g = &job->plan->graph;
     for (NodeId id = g->n_forward + 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         Binding b;
@@ -30,43 +31,67 @@ static bool find_partial(Job *job, AxisSet *partial)
             for (uint32_t a = 0; a < job->plan->mesh.n_axes; a++)
                 if (!(job->data_axes >> a & 1) &&
                     layout_is_partial(op_axis_layout(n->op, &b, n->n_in + j, n->split[a])))
-                    partial[p] = (AxisSet)(partial[p] | 1u << a);
+                    g->tensors.at[p].partial = (AxisSet)(g->tensors.at[p].partial | 1u << a);
         }
     }
     return true;
 }
 
-static int class_of(const Tensor *t, AxisSet partial, AxisSet data)
+/* Parameters of one class and one key lie together. */
+static AxisSet split_axes(const Tensor *t, AxisSet data)
 {
-    if (partial) return CLASS_partial;
-    return (layout_axes_split(&t->use, -1) & ~data) ? CLASS_split : CLASS_whole;
+    return (AxisSet)(layout_axes_split(&t->use, -1) & ~data);
 }
 
-static void place(Job *job, Unit *u, const AxisSet *partial)
+static int class_of(const Tensor *t, AxisSet data)
+{
+    if (t->partial) return CLASS_partial;
+    return split_axes(t, data) ? CLASS_split : CLASS_whole;
+}
+
+static bool lies_with(const Tensor *a, const Tensor *b, AxisSet data)
+{
+    return a->partial == b->partial && split_axes(a, data) == split_axes(b, data);
+}
+
+static uint64_t local_elements(const Job *job, const Tensor *t)
+{
+    Shape s = {.n_dims = t->n_dims, .layout = t->use};
+    for (int d = 0; d < t->n_dims; d++) s.dim[d] = t->dim[d], s.deal[d] = t->deal[d];
+    return (uint64_t)shape_local_elements(&s, &job->plan->mesh, &job->plan->graph.deals);
+}
+
+/* Those like parameter i of the unit, from i on, that have no place yet. */
+static void sort_like(Job *job, const Unit *u, uint32_t i, bool *placed, TensorId *sorted,
+                      uint32_t *n)
+{
+    const Graph *g = &job->plan->graph;
+    const Tensor *like = &g->tensors.at[u->params.at[i]];
+    for (uint32_t k = i; k < u->params.n; k++) {
+        TensorId id = u->params.at[k];
+        if (placed[k] || !lies_with(&g->tensors.at[id], like, job->data_axes)) continue;
+        placed[k] = true;
+        sorted[(*n)++] = id;
+    }
+}
+
+static void place(Job *job, Unit *u)
 {
     Graph *g = &job->plan->graph;
     uint32_t n = u->params.n, at = 0;
     TensorId *sorted = arena_array(job->arena, n, sizeof *sorted);
+    bool *placed = arena_array(job->scratch, n, sizeof *placed);
     uint64_t offset = 0;
-    for (int class_ = 0; class_ < CLASS_COUNT; class_++) {
-        uint64_t lo = offset;
-        for (uint32_t i = 0; i < n; i++) {
-            TensorId id = u->params.at[i];
-            Tensor *t = &g->tensors.at[id];
-            if (class_of(t, partial[id], job->data_axes) != class_) continue;
-            Shape s = {.n_dims = t->n_dims, .layout = t->use};
-            for (int d = 0; d < t->n_dims; d++) s.dim[d] = t->dim[d], s.deal[d] = t->deal[d];
-            t->flat_offset = offset;
-            offset =
-                align_up(offset + (uint64_t)shape_local_elements(&s, &job->plan->mesh, &g->deals),
-                         FLAT_ALIGN_ELEMENTS);
-            sorted[at++] = id;
-            if (class_ == CLASS_partial) u->partial_axes = (AxisSet)(u->partial_axes | partial[id]);
-        }
-        if (class_ == CLASS_partial) u->partial_lo = lo, u->partial_hi = offset;
-    }
+    for (int class_ = 0; class_ < CLASS_COUNT; class_++)
+        for (uint32_t i = 0; i < n; i++)
+            if (!placed[i] && class_of(&g->tensors.at[u->params.at[i]], job->data_axes) == class_)
+                sort_like(job, u, i, placed, sorted, &at);
     assert(at == n);
-    for (uint32_t i = 0; i < n; i++) u->params.at[i] = sorted[i];
+    for (uint32_t i = 0; i < n; i++) {
+        Tensor *t = &g->tensors.at[u->params.at[i] = sorted[i]];
+        t->flat_offset = offset;
+        offset = align_up(offset + local_elements(job, t), FLAT_ALIGN_ELEMENTS);
+    }
     u->elements = offset;
     u->padded =
         align_up(offset, (uint64_t)FLAT_ALIGN_ELEMENTS * mesh_size(&job->plan->mesh, u->shard));
@@ -75,8 +100,7 @@ static void place(Job *job, Unit *u, const AxisSet *partial)
 bool pass_flatten(Job *job)
 {
     Graph *g = &job->plan->graph;
-    AxisSet *partial = arena_array(job->scratch, g->tensors.n, sizeof *partial);
-    if (!find_partial(job, partial)) return false;
-    for (UnitId u = 1; u < g->units.n; u++) place(job, &g->units.at[u], partial);
+    if (!find_partial(job)) return false;
+    for (UnitId u = 1; u < g->units.n; u++) place(job, &g->units.at[u]);
     return true;
 }

@@ -132,6 +132,18 @@ static BufferId exchange(Lower *l, BufferId from, AxisSet axes, int c, int d, No
     return direct ? out : local_step(l, OP_unpack, out, &to, c, parts, false, origin);
 }
 
+/* Parts nest in mesh order: an axis may not cut dimension d before an outer one has cut it, unless
+ * both are cut by the same change at once. */
+static bool cuts_too_early(const Layout *a, const Layout *b, Change change, uint32_t axis)
+{
+    if (!layout_is_split(b->on[axis])) return false;
+    for (uint32_t i = 0; i < axis; i++) {
+        Change outer = layout_change(a->on[i], b->on[i]);
+        if (b->on[i] == b->on[axis] && outer != CHANGE_nothing && outer != change) return true;
+    }
+    return false;
+}
+
 /* The axes whose change from `a` to `b` is `change`, with the same dimension (or reduction) as the
  * first found. */
 static AxisSet axes_of(const Lower *l, const Layout *a, const Layout *b, Change change, int8_t *key)
@@ -140,6 +152,7 @@ static AxisSet axes_of(const Lower *l, const Layout *a, const Layout *b, Change 
     *key = 0;
     for (uint32_t i = 0; i < l->plan->mesh.n_axes; i++) {
         if (layout_change(a->on[i], b->on[i]) != change) continue;
+        if (cuts_too_early(a, b, change, i)) continue;
         int8_t k = change == CHANGE_all_gather || change == CHANGE_all_reduce ? a->on[i] : b->on[i];
         if (axes && k != *key) continue;
         *key = k;
@@ -183,9 +196,11 @@ BufferId lower_convert(Lower *l, BufferId from, const Layout *to, NodeId origin,
                                    CHANGE_all_to_all, CHANGE_all_gather};
     int8_t key;
     AxisSet axes;
-    for (size_t k = 0; k < sizeof order / sizeof order[0]; k++)
-        while ((axes = axes_of(l, &lower_shape(l, from)->layout, to, order[k], &key)))
-            from = change(l, order[k], from, axes, key, origin, category);
+    for (size_t k = 0; k < sizeof order / sizeof order[0];) {
+        axes = axes_of(l, &lower_shape(l, from)->layout, to, order[k], &key);
+        if (axes) from = change(l, order[k], from, axes, key, origin, category);
+        k = axes ? 0 : k + 1; /* what had to wait may come now */
+    }
     assert(layout_equal(&lower_shape(l, from)->layout, to));
     return from;
 }

@@ -190,9 +190,8 @@ BufferId lower_grad_home(Lower *l, TensorId param, Layout *home)
     const Tensor *t = &l->g->tensors.at[param];
     const Unit *unit = &l->g->units.at[t->unit];
     UnitState *s = &l->units[t->unit];
-    bool partial = t->flat_offset >= unit->partial_lo && t->flat_offset < unit->partial_hi;
     *home = t->use;
-    set_axes(l, home, (AxisSet)(data_axes(unit) | (partial ? unit->partial_axes : 0)), PARTIAL_SUM);
+    set_axes(l, home, (AxisSet)(data_axes(unit) | t->partial), PARTIAL_SUM);
     if (!unit->shard) s->full_grad = s->grad;
     if (!s->full_grad) {
         Shape whole = flat(l, unit->padded, 0, data_axes(unit));
@@ -316,6 +315,20 @@ static void scatter(Lower *l, UnitId u, BufferId full)
     lower_flush_pending(l, 1);
 }
 
+/* What is partial on axes other than data's is summed there first: one sum for each set of axes. */
+static void sum_partials(Lower *l, UnitId u)
+{
+    const Unit *unit = &l->g->units.at[u];
+    for (uint32_t i = 0; i < unit->params.n;) {
+        const Tensor *t = &l->g->tensors.at[unit->params.at[i]];
+        uint64_t hi;
+        i = graph_partial_run(l->g, unit, i, &hi);
+        if (t->partial)
+            reduce_range(l, u, l->units[u].full_grad, t->flat_offset, hi, t->partial, 0,
+                         data_axes(unit));
+    }
+}
+
 /* A window of accumulation ends: the unit's gradient is reduced, and the next one starts from
  * nothing. */
 static void end_window(Lower *l, UnitId u)
@@ -323,9 +336,7 @@ static void end_window(Lower *l, UnitId u)
     const Unit *unit = &l->g->units.at[u];
     UnitState *s = &l->units[u];
     fill_gaps(l, u, s->full_grad);
-    if (unit->partial_lo < unit->partial_hi)
-        reduce_range(l, u, s->full_grad, unit->partial_lo, unit->partial_hi, unit->partial_axes, 0,
-                     data_axes(unit));
+    sum_partials(l, u);
     if (unit->shard)
         scatter(l, u, s->full_grad);
     else

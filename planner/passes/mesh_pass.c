@@ -1,5 +1,6 @@
-/* Builds the mesh from the config and refines dp_shard where reshard_after_forward names a number.
- */
+/* Builds the mesh from the config and refines its axes where something needs a part of one:
+ * dp_shard where reshard_after_forward names a number, tp where it has more ranks than there are KV
+ * heads. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
@@ -36,6 +37,7 @@ bool pass_mesh(Job *job)
     if (fsdp2 && fsdp2->fsdp2.reshard_after_forward == RESHARD_to &&
         !refine_for_reshard(job, fsdp2))
         return false;
+    if (pass_config(job, PASS_tp)) tp_refine(job);
     job->data_axes = (AxisSet)(mesh_axes(&job->plan->mesh, AXIS_dp_replicate) |
                                mesh_axes(&job->plan->mesh, AXIS_dp_shard));
     return true;

@@ -46,6 +46,19 @@ typedef struct TpPlan {
 uint32_t tp_plan_params(Job *job, const TpOptions *options, TpPlan *plan);
 void tp_plan_activations(Job *job, const TpOptions *options, const TpPlan *plan);
 
+/* Dimensions that are KV groups and query heads a group: 1 + dimension, 0: none. Derived from the
+ * ops that read a parameter. */
+typedef struct HeadDims {
+    int8_t groups, repeat;
+} HeadDims;
+const HeadDims *tp_head_dims(Job *job); /* [tensor] */
+/* Refines tp, before anything is placed, where ranks outnumber the KV heads of an attention. */
+void tp_refine(Job *job);
+/* SPLIT(groups) on the outer axes of tp, as far as the groups go, SPLIT(repeat) or WHOLE on the
+ * others. False: the query heads of a group cannot be cut so; *rest: into how many. */
+bool tp_place_heads(const Job *job, Tensor *t, HeadDims heads, uint32_t *rest);
+bool tp_heads_fit(int64_t groups, int64_t repeat, uint32_t tp);
+
 /* The module that is an FSDP unit of its own and holds `module`; 0: the root. */
 ModuleId unit_module(const Job *job, ModuleId module);
 bool unit_is_root(const Job *job, UnitId unit);

@@ -31,6 +31,19 @@ static char letter_of_output(const Graph *g, const Node *n, const Binding *b, ui
     return 0;
 }
 
+/* Does a parameter lead on another part of the same axis? Then what it does not cut there is done
+ * by all alike: an activation's split, cut over both parts, could not be gathered over one of them.
+ */
+static bool is_led_by_sibling(const Job *job, const Node *n, const Binding *b, uint32_t axis)
+{
+    const Mesh *mesh = &job->plan->mesh;
+    for (uint32_t a = 0; a < mesh->n_axes; a++)
+        if (a != axis && mesh->axis[a].name == mesh->axis[axis].name &&
+            letter_of_inputs(&job->plan->graph, n, b, a, true))
+            return true;
+    return false;
+}
+
 static DealId deal_of_letter(const Graph *g, const Node *n, const Binding *b, char letter)
 {
     for (uint32_t i = 0; i < n->n_in; i++)
@@ -76,6 +89,7 @@ bool pass_propagate(Job *job)
             if (n->op == OP_batch)
                 n->split[a] = data ? 'b' : 0;
             else if (!(n->split[a] = letter_of_inputs(g, n, &b, a, true)) &&
+                     !is_led_by_sibling(job, n, &b, a) &&
                      !(n->split[a] = letter_of_inputs(g, n, &b, a, false)))
                 n->split[a] = letter_of_output(g, n, &b, a);
             if (n->split[a] && !op_may_split(n->op, n->split[a])) {

@@ -12,6 +12,7 @@ typedef struct Tp {
     AxisSet axes;
     uint32_t size;
     const PassConfig *pass;
+    const HeadDims *heads; /* [tensor] */
     uint32_t n_matched;
     int64_t reported[16]; /* sizes already refused: one line a size, not one a layer */
     uint32_t n_reported;
@@ -36,25 +37,41 @@ static const char *divisors(Arena *arena, int64_t size)
 static void refuse(Tp *tp, const Tensor *t, int dim)
 {
     Diag *d = tp->job->diag;
-    const ModelInfo *info = &tp->job->plan->graph.info;
     int64_t size = t->dim[dim];
     if (!report_once(tp, size)) return;
-    bool whole_heads = (t->column_dim == 3) == (t->tp == TP_row); /* g is outermost but in wo */
-    bool heads = (t->n_dims >= 3 && whole_heads) ||
-                 (t->n_dims == 2 && t->tp == TP_column && t->column_dim == 0);
+    diag_error(d, FAULT_input, "divides-features", t->loc.file ? t->loc : tp->pass->loc,
+               "%s: dimension %d = %lld cannot be split over tp = %u", t->name, dim,
+               (long long)size, tp->size);
+    diag_hint(d, "tp may be %s", divisors(tp->job->scratch, size));
+}
+
+static void refuse_heads(Tp *tp, const Tensor *t, HeadDims heads, uint32_t rest)
+{
+    Diag *d = tp->job->diag;
+    int64_t groups = t->dim[heads.groups - 1], repeat = t->dim[heads.repeat - 1];
+    if (!report_once(tp, -groups)) return;
     Loc loc = t->loc.file ? t->loc : tp->pass->loc;
-    if (heads) {
-        const char *what = info->n_heads == info->n_kv_heads ? "heads" : "kv_heads";
+    if (repeat == 1)
         diag_error(
             d, FAULT_input, "divides-heads", loc,
-            "%s = %lld cannot be split over tp = %u: ranks would hold fractions of a head (%s)",
-            what, (long long)size, tp->size, t->name);
-    } else {
-        diag_error(d, FAULT_input, "divides-features", loc,
-                   "%s: dimension %d = %lld cannot be split over tp = %u", t->name, dim,
-                   (long long)size, tp->size);
-    }
-    diag_hint(d, "tp may be %s", divisors(tp->job->scratch, size));
+            "heads = %lld cannot be split over tp = %u: ranks would hold fractions of a head (%s)",
+            (long long)groups, tp->size, t->name);
+    else
+        diag_error(d, FAULT_input, "divides-heads", loc,
+                   "heads = %lld with kv_heads = %lld cannot be split over tp = %u: %u ranks share "
+                   "each KV head, and %lld query heads of a KV head are not %u equal parts (%s)",
+                   (long long)(groups * repeat), (long long)groups, tp->size, rest,
+                   (long long)repeat, rest, t->name);
+    Str legal = str_in(tp->job->scratch);
+    for (uint32_t k = 1; k <= groups * repeat && k <= 1024; k++)
+        if (k != tp->size && tp_heads_fit(groups, repeat, k))
+            str_print(&legal, "%s%u", legal.n ? ", " : "", k);
+    if (tp_heads_fit(groups, repeat, tp->size))
+        diag_hint(d,
+                  "other attention modules need tp cut otherwise: give all of them numbers of KV "
+                  "heads that divide each other");
+    else
+        diag_hint(d, "tp may be %s", str_text(&legal));
 }
 
 static void split_on_tp(const Tp *tp, Layout *layout, int dim)
@@ -71,6 +88,12 @@ static void place_param(Tp *tp, Tensor *t)
                                    : -1;
     if (dim < 0) return;
     tp->n_matched++;
+    HeadDims heads = tp->heads[t - tp->job->plan->graph.tensors.at];
+    if (heads.groups == dim + 1) {
+        uint32_t rest;
+        if (!tp_place_heads(tp->job, t, heads, &rest)) refuse_heads(tp, t, heads, rest);
+        return;
+    }
     if (t->dim[dim] % tp->size != 0) {
         if (t->tp != TP_vocab) {
             refuse(tp, t, dim);
@@ -127,6 +150,7 @@ bool pass_tp(Job *job)
     if (job->diag->n_errors > before) return false;
     if (tp.size == 1) return true;
     Graph *g = &job->plan->graph;
+    tp.heads = tp_head_dims(job);
     for (TensorId t = 1; t < g->tensors.n; t++)
         if (g->tensors.at[t].role == ROLE_param) place_param(&tp, &g->tensors.at[t]);
     if (tp.n_matched == 0) {

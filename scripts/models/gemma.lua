@@ -80,15 +80,14 @@ local function build(c)
   }
 end
 
--- The smallest of the same structure: as many KV heads as tensor ranks; the second layer turns as the
--- sixth does, so both kinds are there.
+-- The smallest of the same structure; the second layer turns as the sixth does, so both kinds are there.
 local function shrink(c, mesh)
   local small = {}
   for key, value in pairs(c) do small[key] = value end
   local tp = mesh.tp
   small.layers, small.dim = math.min(c.layers, 2 * mesh.stages), 13 * mesh.multiple
   small.vocab, small.head_dim = 29, 4
-  small.kv_heads, small.heads = tp, tp * math.min(c.heads // c.kv_heads, 2)
+  small.heads, small.kv_heads = nn.small_heads(c.heads, c.kv_heads, mesh)
   small.hidden, small.scalar, small.every = tp * 7, 5, math.min(c.every, 2)
   small.seq = 5 * tp * mesh.cp
   return small

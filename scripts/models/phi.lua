@@ -88,9 +88,7 @@ local function shrink(c, mesh)
   local tp = mesh.tp
   small.layers, small.dim = math.min(c.layers, 2 * mesh.stages), 13 * mesh.multiple
   small.vocab, small.head_dim = 29, 4
-  local shared = c.kv_heads and c.kv_heads < c.heads
-  small.heads = shared and 2 * tp or tp
-  small.kv_heads = c.kv_heads and tp
+  small.heads, small.kv_heads = nn.small_heads(c.heads, c.kv_heads or c.heads, mesh)
   small.rope_dims = c.rope_dims and 2
   small.hidden = tp * 7
   small.seq = 5 * tp * mesh.cp

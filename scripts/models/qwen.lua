@@ -70,15 +70,14 @@ local function build(c)
   }
 end
 
--- The smallest of the same structure: as many KV heads as tensor ranks, sizes that are odd where
--- nothing divides them.
+-- The smallest of the same structure; sizes are odd where nothing divides them.
 local function shrink(c, mesh)
   local small = {}
   for key, value in pairs(c) do small[key] = value end
   local tp = mesh.tp
   small.layers, small.dim = math.min(c.layers, 2 * mesh.stages), 13 * mesh.multiple
   small.vocab, small.head_dim = 29, 4
-  small.kv_heads, small.heads = tp, tp * math.min(c.heads // c.kv_heads, 2)
+  small.heads, small.kv_heads = nn.small_heads(c.heads, c.kv_heads, mesh)
   small.hidden = tp * 7
   small.seq = 5 * tp * mesh.cp
   return small

@@ -336,6 +336,20 @@ nn.family = core.wrap(function(family, what, sizes, defaults)
   return family .. "-" .. size, config
 end)
 
+-- Heads of a shrunk model: as many KV heads as ranks of tp, or fewer where the model has fewer, so
+-- that ranks share them as they did; one or two query heads for each rank's.
+nn.small_heads = core.wrap(function(heads, kv_heads, mesh)
+  local function gcd(a, b) return b == 0 and a or gcd(b, a % b) end
+  local tp, outer = mesh.tp, gcd(kv_heads, mesh.full_tp)
+  local sharing, repeats = mesh.full_tp // outer, heads // kv_heads
+  if repeats % sharing ~= 0 then
+    core.fail("divides-heads", ("heads = %d with kv_heads = %d cannot be split over tp = %d"):format(heads,
+      kv_heads, mesh.full_tp), "tandem check tells which tp can")
+  end
+  local groups = sharing == 1 and tp or math.min(outer, tp > 2 and tp % 2 == 0 and 2 or 1)
+  return tp * math.min(repeats // sharing, 2), groups
+end)
+
 setmetatable(nn, { __index = core.wrap(function(_, key)
   core.fail("unknown-name", ("tandem.nn has no '%s'"):format(tostring(key)),
     core.near(tostring(key), words(nn)))

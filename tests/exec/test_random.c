@@ -77,6 +77,15 @@ static void draw_loss(Draw *d, Tiny *t)
     t->z_loss = draw(d, 3) == 0 ? 0.01 : 0;
 }
 
+/* KV heads may be fewer than the ranks of tp: those of one share its query heads. */
+static void draw_heads(Draw *d, Tiny *t)
+{
+    t->groups = 1 << draw(d, 3);
+    if (t->groups < t->tp) t->repeat *= t->tp / t->groups;
+    t->biases = draw(d, 3) == 0;
+    t->qk_norm = draw(d, 3) == 0;
+}
+
 static Tiny draw_plan(uint64_t seed, uint64_t index)
 {
     static const uint32_t sizes[] = {1, 1, 2, 2, 3, 4};
@@ -115,6 +124,7 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
     if (t.pp > 1) draw_pipeline(&d, &t);
     draw_fsdp2(&d, &t);
     draw_loss(&d, &t);
+    draw_heads(&d, &t);
     return t;
 }
 
@@ -157,7 +167,7 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
 {
     for (bool smaller = true; smaller;) {
         smaller = false;
-        for (int k = 0; k < 16; k++) {
+        for (int k = 0; k < 18; k++) {
             Tiny s = t;
             switch (k) {
             case 0: s.pp = 1, s.own_seed = 0, s.pp_options = tiny_default().pp_options; break;
@@ -177,7 +187,9 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
             case 12: s.dropout = 0; break;
             case 13: s.smoothing = s.z_loss = 0; break;
             case 14: s.denominator = DENOMINATOR_kept; break;
-            default: s.sgd = false, s.repeat = 1, s.clip = 1; break;
+            case 15: s.groups = 4, s.repeat = 1; break;
+            case 16: s.biases = s.qk_norm = false; break;
+            default: s.sgd = false, s.clip = 1; break;
             }
             if (memcmp(&s, &t, sizeof s) == 0 || !fails(&s, order_seed)) continue;
             t = s;
@@ -212,6 +224,8 @@ static void print_plan(const Tiny *t)
     print_fsdp2(&t->fsdp2);
     print_error("  loss by %d, smoothing %g, z %g, dropout %g\n", (int)t->denominator, t->smoothing,
                 t->z_loss, t->dropout);
+    print_error("  groups %lld biases %d qk_norm %d\n", (long long)t->groups, t->biases,
+                t->qk_norm);
 }
 
 static void every_plan_computes_the_same(void **state)

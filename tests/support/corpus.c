@@ -137,6 +137,24 @@ static void each_variant(const Visit *v)
         }
 }
 
+/* Fewer KV heads than ranks, down to one; biases and norms of heads. */
+static void each_grouping(const Visit *v)
+{
+    for (int64_t groups = 1; groups <= 2; groups++)
+        for (int sequence = 0; sequence <= 1; sequence++) {
+            Tiny t = sizes(false);
+            t.groups = groups;
+            t.repeat = 8 / groups;
+            t.tp = 4;
+            t.dp_shard = t.microbatches = 2;
+            t.biases = t.qk_norm = true;
+            t.tp_options.sequence = sequence;
+            v->visit(v->self, &t);
+            t.gpt2 = true;
+            v->visit(v->self, &t);
+        }
+}
+
 void corpus_each(void (*visit)(void *self, const Tiny *t), void *self)
 {
     Visit v = {visit, self};
@@ -145,7 +163,14 @@ void corpus_each(void (*visit)(void *self, const Tiny *t), void *self)
     each_option(&v);
     each_zero(&v);
     each_variant(&v);
+    each_grouping(&v);
     each_pipeline(&v);
+}
+
+static const char *head_words(const Tiny *t, Arena *arena)
+{
+    return arena_print(arena, " heads %lld x %lld%s%s", (long long)t->groups, (long long)t->repeat,
+                       t->biases ? " biases" : "", t->qk_norm ? " qk-norm" : "");
 }
 
 const char *corpus_name(const Tiny *t, Arena *arena)
@@ -157,7 +182,7 @@ const char *corpus_name(const Tiny *t, Arena *arena)
 #undef X
     };
     static const char *const reshard[] = {"true", "false", "to"};
-    return arena_print(
+    const char *name = arena_print(
         arena,
         "%s layers %u micro-batches %u dp_replicate %u dp_shard %u tp %u%s%s%s%s ac %s reshard "
         "%s%s "
@@ -172,4 +197,5 @@ const char *corpus_name(const Tiny *t, Arena *arena)
         t->sgd ? " sgd" : "", t->use_zero ? " zero " : "", t->use_zero ? zero[t->zero] : "",
         t->pp > 1 ? arena_print(arena, " pp %u ", t->pp) : "",
         t->pp > 1 ? schedule_traits(t->pp_options.schedule).name : "", (int)t->variant);
+    return arena_print(arena, "%s%s", name, head_words(t, arena));
 }

@@ -148,9 +148,6 @@ static void add_unit(Plan *plan)
               .replicate = 2,
               .elements = 72,
               .padded = 80,
-              .partial_axes = 4,
-              .partial_lo = 8,
-              .partial_hi = 16,
               .dtype = DT_bf16,
               .rest_dtype = DT_f32,
               .reduce_dtype = DT_f32};
@@ -345,8 +342,7 @@ static bool same_unit(const Unit *a, const Unit *b)
     SAME("unit", same_text(a->name, b->name) && a->params.n == b->params.n);
     SAME("unit", same_ids(a->params.at, b->params.at, a->params.n) && a->shard == b->shard);
     SAME("unit", a->replicate == b->replicate && a->elements == b->elements);
-    SAME("unit", a->padded == b->padded && a->partial_axes == b->partial_axes);
-    SAME("unit", a->partial_lo == b->partial_lo && a->partial_hi == b->partial_hi);
+    SAME("unit", a->padded == b->padded);
     SAME("unit", a->dtype == b->dtype && a->rest_dtype == b->rest_dtype);
     SAME("unit", a->reduce_dtype == b->reduce_dtype);
     return true;

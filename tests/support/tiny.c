@@ -127,7 +127,7 @@ static TensorId project(Build *b, OpKind kind, const char *name, TensorId x, uin
     TensorId w = param(b, arena_print(b->arena, "%s.weight", name), n, dim, tp, weight_init);
     if (tp == TP_row) b->g->tensors.at[w].row_dim = 0;
     TensorId y = op(b, kind, 2, x, w, 0, NULL);
-    if (!b->t->gpt2) return y;
+    if (!b->t->gpt2 && !b->t->biases) return y;
     TensorId bias = param(b, arena_print(b->arena, "%s.bias", name), n - n_in, dim + n_in,
                           tp == TP_column ? TP_column : TP_none, bias_init);
     b->g->tensors.at[bias].column_dim = 0;
@@ -141,6 +141,13 @@ static TensorId dropped(Build *b, TensorId x)
     return op(b, OP_dropout, 1, x, 0, 0, &attrs);
 }
 
+static TensorId head_norm(Build *b, const char *name, TensorId x)
+{
+    Attrs attrs = {.eps = 1e-5};
+    TensorId w = param(b, name, DIMS(b->t->head_dim), TP_none, norm_init);
+    return op(b, OP_rmsnorm_heads, 2, x, w, 0, &attrs);
+}
+
 static TensorId attention(Build *b, TensorId x)
 {
     const Tiny *t = b->t;
@@ -149,6 +156,10 @@ static TensorId attention(Build *b, TensorId x)
     TensorId k = project(b, OP_linear_kv, "wk", x, DIMS(d, g, e), TP_column, 1);
     TensorId v = project(b, OP_linear_kv, "wv", x, DIMS(d, g, e), TP_column, 1);
     Attrs rope = {.theta = 10000.0}, attrs = {.scale = 0.5, .causal = 1};
+    if (t->qk_norm) {
+        q = head_norm(b, "q_norm.weight", q);
+        k = head_norm(b, "k_norm.weight", k);
+    }
     if (!t->gpt2) {
         q = op(b, OP_rope, 1, q, 0, 0, &rope);
         k = op(b, OP_rope, 1, k, 0, 0, &rope);

@@ -17,7 +17,8 @@ typedef enum TinyVariant {
 
 typedef struct Tiny {
     TinyVariant variant;
-    bool gpt2; /* layernorm, gelu, learned positions, biases, tied head; else Llama */
+    bool gpt2;            /* layernorm, gelu, learned positions, biases, tied head; else Llama */
+    bool biases, qk_norm; /* of all linears also in Llama; of each query's and key's head */
     uint32_t layers;
     int64_t dim, groups, repeat, head_dim, hidden, vocab, seq;
     int64_t micro; /* sequences per data rank and micro-step */

@@ -437,23 +437,24 @@ static void shrinking_keeps_the_structure(void **state)
 {
     (void)state;
     static const struct {
-        const char *set[4];
+        const char *set[8];
         uint32_t replicate, shard, tp;
     } cases[] = {
         {{"mesh.dp_shard=8", "mesh.tp=2"}, 1, 2, 2},
-        {{"mesh.dp_shard=1", "mesh.tp=16"}, 1, 1, 2},
+        {{"mesh.dp_shard=1", "mesh.tp=16"}, 1, 1, 4},
         {{"mesh.dp_shard=16", "mesh.tp=1"}, 1, 2, 1},
         {{"mesh.dp_shard=4", "mesh.tp=1", "mesh.dp_replicate=4"}, 2, 2, 1},
         {{"mesh.dp_shard=8", "mesh.tp=2", "parallel.fsdp2.reshard_after_forward=4"}, 1, 4, 2},
-        {{"mesh.dp_shard=3", "mesh.tp=5", "cluster.devices_per_node=15", "cluster.nodes=1"},
+        {{"mesh.dp_shard=3", "mesh.tp=5", "cluster.devices_per_node=15", "cluster.nodes=1",
+          "model.heads=40", "model.kv_heads=5", "model.head_dim=128"},
          1,
          3,
          3},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const char *set[5];
+        const char *set[9];
         uint32_t n = 0;
-        for (; n < 4 && cases[i].set[n] != NULL; n++) set[n] = cases[i].set[n];
+        for (; n < 8 && cases[i].set[n] != NULL; n++) set[n] = cases[i].set[n];
         set[n++] = "batch.global=720";
         if (i < 5) set[n - 1] = "batch.global=128";
         FrontOptions options = {.set = set, .n_set = n, .shrink = true};
@@ -469,7 +470,8 @@ static void shrinking_keeps_the_structure(void **state)
         assert_int_equal(c->global_batch, 3 * c->micro_batch * data);
         assert_int_equal(c->seq % cases[i].tp, 0);
         assert_int_equal(l.graph.info.n_layers, 2);
-        assert_int_equal(l.graph.info.n_kv_heads, cases[i].tp);
+        /* 16 ranks share 8 KV heads: 4 share 2 */
+        assert_int_equal(l.graph.info.n_kv_heads, cases[i].tp == 4 ? 2 : cases[i].tp);
         assert_int_equal(l.graph.info.n_heads, 2 * cases[i].tp);
         assert_true(l.graph.info.n_params < 20000);
         for (TensorId t = 1; t < l.graph.tensors.n; t++) {

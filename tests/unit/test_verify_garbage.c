@@ -137,13 +137,12 @@ static void damage_node(Random *r, Node *n)
 
 static void damage_unit(Random *r, Unit *u)
 {
-    switch (draw(r, 7)) {
+    switch (draw(r, 6)) {
     case 0: DAMAGE(r, u->shard); break;
     case 1: DAMAGE(r, u->replicate); break;
     case 2: DAMAGE(r, u->elements); break;
     case 3: DAMAGE(r, u->padded); break;
-    case 4: DAMAGE(r, u->partial_axes); break;
-    case 5: DAMAGE(r, u->params.n); break;
+    case 4: DAMAGE(r, u->params.n); break;
     default: DAMAGE(r, u->params.at[draw(r, u->params.n)]); break;
     }
     if (u->params.n > u->params.room) u->params.n = u->params.room; /* a parser cannot say more */

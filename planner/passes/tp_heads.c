@@ -1,0 +1,110 @@
+/* Heads over tp. Groups (KV heads) are cut first; where tp has more ranks than groups, the groups
+ * go over the outer part of tp and the query heads of a group over the inner one, on which K and V
+ * are whole: every rank of the inner part has them, and the sum of their gradients over it falls
+ * out of the one rule. */
+#include <assert.h>
+#include <string.h>
+
+#include "planner/passes/pass.h"
+
+static int64_t gcd(int64_t a, int64_t b)
+{
+    while (b) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* In the rows of ops.def that have heads, g counts groups and r query heads a group. */
+static HeadDims dims_with(const Binding *b, uint32_t arg, int from)
+{
+    HeadDims h = {0, 0};
+    for (int d = from; d < b->n_dims[arg]; d++) {
+        if (b->letter[arg][d] == 'g') h.groups = (int8_t)(d - from + 1);
+        if (b->letter[arg][d] == 'r') h.repeat = (int8_t)(d - from + 1);
+    }
+    return h;
+}
+
+const HeadDims *tp_head_dims(Job *job)
+{
+    const Graph *g = &job->plan->graph;
+    HeadDims *of = arena_array(job->scratch, g->tensors.n, sizeof *of);
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        Binding b;
+        if (n->n_in < 2 || g->tensors.at[n->in[1]].role != ROLE_param) continue;
+        const Node *made = &g->nodes.at[g->tensors.at[n->in[0]].producer];
+        if (op_info(n->op)->class_ == OP_CLASS_contract && graph_bind(g, n, &b, job->diag))
+            of[n->in[1]] = dims_with(&b, 1, 0);
+        else if (n->op == OP_bias && op_info(made->op)->class_ == OP_CLASS_contract &&
+                 graph_bind(g, made, &b,
+                            job->diag)) /* over the trailing dimensions [.., g, r, e] */
+            of[n->in[1]] = dims_with(&b, made->n_in, 2);
+    }
+    return of;
+}
+
+/* Is the parameter to be cut by its heads? By path patterns perhaps: that is known later. */
+static bool may_be_cut(const Job *job, const Tensor *t)
+{
+    return t->tp == TP_column || t->tp == TP_row || pass_config(job, PASS_tp)->tp.plan.n > 0;
+}
+
+/* The refinement serves every attention: tp.0 is cut by each number of groups in turn if they nest
+ * (2 and 4 groups on 8 ranks: 2 x 2 x 2), else their common divisor has to do. */
+void tp_refine(Job *job)
+{
+    const Graph *g = &job->plan->graph;
+    Mesh *mesh = &job->plan->mesh;
+    AxisSet tp = mesh_axes(mesh, AXIS_tp);
+    if (!tp) return;
+    const HeadDims *heads = tp_head_dims(job);
+    uint32_t axis = (uint32_t)__builtin_ctz(tp), size = mesh->axis[axis].size;
+    bool wanted[1024] = {false};
+    int64_t common = size, above = size;
+    for (TensorId t = 1; t < g->tensors.n; t++) {
+        const Tensor *at = &g->tensors.at[t];
+        if (at->role != ROLE_param || !heads[t].groups || !may_be_cut(job, at)) continue;
+        int64_t outer = gcd(size, at->dim[heads[t].groups - 1]);
+        common = gcd(common, outer);
+        if (outer < 1024) wanted[outer] = true;
+    }
+    bool nest = true;
+    for (int64_t k = size < 1024 ? size : 1023; k > 0; k--) {
+        if (!wanted[k]) continue;
+        nest = nest && above % k == 0;
+        above = k;
+    }
+    for (int64_t k = size - 1 < 1023 ? size - 1 : 1023; k > 1; k--)
+        if (nest ? wanted[k] : k == common)
+            mesh_refine(mesh, job->arena, axis, (uint32_t)(mesh->axis[axis].size / k));
+}
+
+bool tp_heads_fit(int64_t groups, int64_t repeat, uint32_t tp)
+{
+    return repeat % (tp / gcd(tp, groups)) == 0;
+}
+
+bool tp_place_heads(const Job *job, Tensor *t, HeadDims heads, uint32_t *rest)
+{
+    const Mesh *mesh = &job->plan->mesh;
+    AxisSet tp = mesh_axes(mesh, AXIS_tp);
+    int64_t groups = t->dim[heads.groups - 1];
+    bool outer = true;
+    *rest = 1;
+    for (uint32_t a = 0; a < mesh->n_axes; a++) {
+        if (!(tp >> a & 1)) continue;
+        outer = outer && groups % mesh->axis[a].size == 0;
+        if (outer) {
+            groups /= mesh->axis[a].size;
+            t->use.on[a] = SPLIT(heads.groups - 1);
+        } else {
+            *rest *= mesh->axis[a].size;
+            t->use.on[a] = heads.repeat ? SPLIT(heads.repeat - 1) : (int8_t)WHOLE;
+        }
+    }
+    return !heads.repeat || t->dim[heads.repeat - 1] % *rest == 0;
+}
