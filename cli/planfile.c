@@ -196,6 +196,7 @@ static void add_pass(const PassConfig *pass, Str *out)
         break;
     case PASS_tp:
         str_add(out, pass->tp.sequence ? "tp(sequence)" : "tp");
+        if (pass->tp.sync_replicated_gradients) str_add(out, " with replicas pinned");
         if (pass->tp.plan.n > 0)
             str_print(out, "%s by %" PRIu32 " patterns", pass->tp.plan_only ? " only" : "",
                       pass->tp.plan.n);

@@ -10,9 +10,10 @@
 enum { BLOCK = 256, MAX_MEMBERS = 4096 };
 
 #define REDUCE_TYPE(name, type)                                                                    \
-    static void reduce_##name(bool is_max, type *out, const void *const *part, uint32_t n_parts,   \
+    static void reduce_##name(Reduce reduce, type *out, const void *const *part, uint32_t n_parts, \
                               uint64_t n)                                                          \
     {                                                                                              \
+        bool is_max = reduce == REDUCE_max;                                                        \
         type block[BLOCK];                                                                         \
         for (uint64_t from = 0; from < n; from += BLOCK) {                                         \
             uint64_t count = n - from < BLOCK ? n - from : BLOCK;                                  \
@@ -25,6 +26,8 @@ enum { BLOCK = 256, MAX_MEMBERS = 4096 };
                 else                                                                               \
                     for (uint64_t i = 0; i < count; i++) block[i] += x[i];                         \
             }                                                                                      \
+            for (uint64_t i = 0; reduce == REDUCE_mean && i < count; i++)                          \
+                block[i] /= (type)n_parts;                                                         \
             memcpy(out + from, block, count * sizeof(type));                                       \
         }                                                                                          \
     }
@@ -32,9 +35,10 @@ REDUCE_TYPE(f32, float)
 REDUCE_TYPE(f64, double)
 
 /* Low precision: the parts are added in fp32, and the sum is rounded once. */
-static void reduce_low(DType dtype, bool is_max, void *out, const void *const *part,
+static void reduce_low(DType dtype, Reduce reduce, void *out, const void *const *part,
                        uint32_t n_parts, uint64_t n)
 {
+    bool is_max = reduce == REDUCE_max;
     float block[BLOCK], wide[BLOCK];
     uint64_t element = dtype_bytes(dtype);
     for (uint64_t from = 0; from < n; from += BLOCK) {
@@ -49,6 +53,7 @@ static void reduce_low(DType dtype, bool is_max, void *out, const void *const *p
                     block[i] = wide[i];
             }
         }
+        for (uint64_t i = 0; reduce == REDUCE_mean && i < count; i++) block[i] /= (float)n_parts;
         number_round(dtype, block, (char *)out + from * element, (int64_t)count);
     }
 }
@@ -56,15 +61,14 @@ static void reduce_low(DType dtype, bool is_max, void *out, const void *const *p
 void reduce_in_order(DType dtype, Reduce reduce, void *out, const void *const *part,
                      uint32_t n_parts, uint64_t n)
 {
-    bool is_max = reduce == REDUCE_max;
     assert(n_parts > 0);
     assert(number_is_real(dtype));
     if (dtype == DT_f32)
-        reduce_f32(is_max, out, part, n_parts, n);
+        reduce_f32(reduce, out, part, n_parts, n);
     else if (dtype == DT_f64)
-        reduce_f64(is_max, out, part, n_parts, n);
+        reduce_f64(reduce, out, part, n_parts, n);
     else
-        reduce_low(dtype, is_max, out, part, n_parts, n);
+        reduce_low(dtype, reduce, out, part, n_parts, n);
 }
 
 static void gather(const Comm *const *member, uint32_t n)

@@ -9,10 +9,11 @@
 /* Up to here everybody gets everybody's: one message round instead of two. */
 enum { SMALL_BYTES = 32768 };
 
-/* MPI has no sums of low-precision types. */
+/* MPI has no sums of low-precision types, and no means. */
 static bool is_native(const Process *p, const Comm *c)
 {
-    return p->options.native_reductions && (c->dtype == DT_f32 || c->dtype == DT_f64);
+    return p->options.native_reductions && c->reduce != REDUCE_mean &&
+           (c->dtype == DT_f32 || c->dtype == DT_f64);
 }
 
 static Way way_of(const Process *p, const Comm *c)

@@ -108,8 +108,9 @@ typedef struct TpOptions {
     bool loss_parallel; /* default true: the logits stay split over the vocabulary */
     bool keep_gathered; /* keep the gathered input of column linears for the backward pass */
     bool share_gathers; /* default true: one gather for q, k, v */
-    Patterns plan;      /* goes over the model's own table */
-    bool plan_only;     /* default false; true: the model's own table is not read */
+    bool sync_replicated_gradients; /* average what all ranks of tp hold alike: drift pinning */
+    Patterns plan;                  /* goes over the model's own table */
+    bool plan_only;                 /* default false; true: the model's own table is not read */
 } TpOptions;
 typedef enum AcMode { AC_none, AC_full, AC_selective, AC_modules } AcMode;
 typedef struct Fsdp2Options {

@@ -122,6 +122,19 @@ static void hint_words(Draft *draft, const char *word, const char *const *names,
         diag_hint(draft->d, "%s: %s", what, draft_list(draft->arena, names, n));
 }
 
+/* Keys that other systems have and this one has not: why. */
+static const char *why_absent(const char *within, const char *key)
+{
+    static const char *const absent[][3] = {
+        {"tp", "async",
+         "a gather that is overlapped with its own GEMM, piece by piece, is not in this version; "
+         "gathers run beside other computations as it is"}};
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
+        if (strcmp(absent[i][0], within) == 0 && strcmp(absent[i][1], key) == 0)
+            return absent[i][2];
+    return NULL;
+}
+
 bool draft_unknown_key(Draft *draft, const char *path, const char *parent, bool of_pass, Loc loc)
 {
     const char *names[MOST_SIBLINGS], *dot = strrchr(path, '.');
@@ -135,7 +148,10 @@ bool draft_unknown_key(Draft *draft, const char *path, const char *parent, bool 
         return false;
     }
     diag_error(draft->d, FAULT_input, "unknown-key", loc, "unknown key '%s' in %s{}", key, within);
-    hint_words(draft, key, names, n, "keys");
+    if (why_absent(within, key))
+        diag_hint(draft->d, "%s", why_absent(within, key));
+    else
+        hint_words(draft, key, names, n, "keys");
     return false;
 }
 

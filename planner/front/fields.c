@@ -136,6 +136,7 @@ static const Field pass_fields[] = {
     {"tp.loss_parallel", FIELD_bool, IN_PASS(tp.loss_parallel), 0, 0, NULL},
     {"tp.keep_gathered", FIELD_bool, IN_PASS(tp.keep_gathered), 0, 0, NULL},
     {"tp.share_gathers", FIELD_bool, IN_PASS(tp.share_gathers), 0, 0, NULL},
+    {"tp.sync_replicated_gradients", FIELD_bool, IN_PASS(tp.sync_replicated_gradients), 0, 0, NULL},
     {"tp.plan", FIELD_table, 0, 0, 0, NULL},
     {"tp.plan_only", FIELD_bool, IN_PASS(tp.plan_only), 0, 0, NULL},
     {"ac.mode", FIELD_word, IN_PASS(ac), 0, 0, WORDS("none", "full", "selective")},

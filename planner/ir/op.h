@@ -34,7 +34,9 @@ typedef enum OpClass {
 } OpClass;
 
 /* What happens to an index that is missing on the right. */
-typedef enum Reduce { REDUCE_none, REDUCE_sum, REDUCE_max } Reduce;
+/* mean: only of collectives, over ranks that all hold the same value: it pins what rounding lets
+ * drift, and leaves the value. */
+typedef enum Reduce { REDUCE_none, REDUCE_sum, REDUCE_max, REDUCE_mean } Reduce;
 
 enum {                     /* OpInfo.flags */
        OP_ACCUMULATES = 1, /* honours attrs.accumulate: bit j set means out[j] += instead of = */

@@ -178,10 +178,30 @@ static bool check_scatter(Move *m)
     return true;
 }
 
+/* A mean is no sum: it may only be taken of what all members hold alike, and changes nothing. */
+static bool check_mean(Move *m)
+{
+    AxisSet axes = m->in->axes;
+    Piece single;
+    uint32_t n;
+    if (layout_axes_partial(&m->a.layout) & axes)
+        return complain(m, "averages partial sums: that is no substitute for their sum");
+    if (!same_dims(m) || !keeps_deals(m, -1)) return false;
+    if (!changes(m, axes, WHOLE, WHOLE, "averages what its members do not hold alike"))
+        return false;
+    const Piece *p = value_pieces(m->v, &m->val, &single, &n);
+    for (uint32_t i = 0; i < n; i++)
+        if (!value_is_zero(p[i].vn) &&
+            layout_axes_split(&value_shape_at(m->v, p[i].shape)->layout, -1) & axes)
+            return complain(m, "averages parameters that its members have different parts of");
+    return true;
+}
+
 static bool check_all_reduce(Move *m)
 {
     AxisSet axes = m->in->axes;
     int8_t on = m->a.layout.on[__builtin_ctz(axes)];
+    if (verify_attrs(m->v, m->pc)->reduce == REDUCE_mean) return check_mean(m);
     if (!layout_is_partial(on)) return complain(m, "reduces what is not partial on its group");
     if (!same_dims(m) || !keeps_deals(m, -1)) return false;
     if (!changes(m, axes, on, WHOLE, "reduces other axes than its group")) return false;
@@ -321,7 +341,9 @@ void value_move(Verifier *v, Pc pc)
     m.val.shape = m.out_shape;
     m.val.dtype = (uint8_t)v->p->buffers.at[to].dtype;
     bool of_stages = in->op == OP_all_reduce && (in->axes & v->stages); /* others bring zero */
-    if (!m.val.bad && verify_is_comm(in) && !of_stages && value_present(v, pc, &m.val, &where))
+    bool pins = verify_attrs(v, pc)->reduce == REDUCE_mean; /* asked for, though nothing changes */
+    if (!m.val.bad && verify_is_comm(in) && !of_stages && !pins &&
+        value_present(v, pc, &m.val, &where))
         verify_warn(v, pc, "its result is in buffer %u already", where);
     if (verify_accumulates(v, in, 0)) {
         Val old = value_read(v, pc, to, "sum", 0);

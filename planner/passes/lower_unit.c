@@ -235,13 +235,15 @@ static void fill_gaps(Lower *l, UnitId u, BufferId grad)
     fill_range(l, u, grad, end, unit->padded);
 }
 
-/* In place: a range that is PARTIAL on `axes` (and on `also`) is summed over `axes`. */
+/* In place: a range that is PARTIAL on `axes` (and on `also`) is summed over `axes`; or, of values
+ * that are the same there, the mean is taken. */
 static Pc reduce_range(Lower *l, UnitId u, BufferId base, uint64_t lo, uint64_t hi, AxisSet axes,
-                       AxisSet split, AxisSet also)
+                       AxisSet split, AxisSet also, Reduce reduce)
 {
     DType dtype = l->p->buffers.at[base].dtype;
     uint64_t parts = mesh_size(&l->plan->mesh, split), offset = lo / parts * dtype_bytes(dtype);
-    Shape from = flat(l, hi - lo, split, (AxisSet)(axes | also)),
+    AxisSet partial = reduce == REDUCE_sum ? axes : 0;
+    Shape from = flat(l, hi - lo, split, (AxisSet)(partial | also)),
           to = flat(l, hi - lo, split, also);
     BufferId in = lower_view(l, base, &from, dtype, offset),
              out = lower_view(l, base, &to, dtype, offset);
@@ -252,7 +254,7 @@ static Pc reduce_range(Lower *l, UnitId u, BufferId base, uint64_t lo, uint64_t 
               .n_in = 1,
               .n_out = 1,
               .arg = {in, out}};
-    e.attrs.reduce = REDUCE_sum;
+    e.attrs.reduce = reduce;
     return lower_emit(l, &e);
 }
 
@@ -260,7 +262,8 @@ static void reduce_replicas(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
     if (unit->replicate)
-        reduce_range(l, u, l->units[u].grad, 0, unit->padded, unit->replicate, unit->shard, 0);
+        reduce_range(l, u, l->units[u].grad, 0, unit->padded, unit->replicate, unit->shard, 0,
+                     REDUCE_sum);
 }
 
 void lower_flush_pending(Lower *l, uint32_t keep)
@@ -325,7 +328,30 @@ static void sum_partials(Lower *l, UnitId u)
         i = graph_partial_run(l->g, unit, i, &hi);
         if (t->partial)
             reduce_range(l, u, l->units[u].full_grad, t->flat_offset, hi, t->partial, 0,
-                         data_axes(unit));
+                         data_axes(unit), REDUCE_sum);
+    }
+}
+
+/* The axes of tp on which a parameter is whole. */
+static AxisSet replicas(const Lower *l, TensorId param)
+{
+    AxisSet split = layout_axes_split(&l->g->tensors.at[param].use, -1);
+    return (AxisSet)(mesh_axes(&l->plan->mesh, AXIS_tp) & ~split);
+}
+
+/* Drift pinning: what ranks of tp hold alike is averaged over them. */
+static void pin_replicas(Lower *l, UnitId u)
+{
+    const Unit *unit = &l->g->units.at[u];
+    for (uint32_t i = 0, k; i < unit->params.n; i = k) {
+        AxisSet axes = replicas(l, unit->params.at[i]);
+        for (k = i + 1; k < unit->params.n && replicas(l, unit->params.at[k]) == axes;) k++;
+        uint64_t lo = l->g->tensors.at[unit->params.at[i]].flat_offset,
+                 hi = k < unit->params.n ? l->g->tensors.at[unit->params.at[k]].flat_offset
+                                         : unit->elements;
+        if (axes)
+            reduce_range(l, u, l->units[u].full_grad, lo, hi, axes, 0, data_axes(unit),
+                         REDUCE_mean);
     }
 }
 
@@ -337,6 +363,7 @@ static void end_window(Lower *l, UnitId u)
     UnitState *s = &l->units[u];
     fill_gaps(l, u, s->full_grad);
     sum_partials(l, u);
+    if (l->job->pin_replicas) pin_replicas(l, u);
     if (unit->shard)
         scatter(l, u, s->full_grad);
     else

@@ -25,6 +25,7 @@ typedef struct Job {
     Fsdp2Options sharding;     /* set by fsdp2 or zero: how sharded units live */
     bool resident;             /* weights are gathered once a step and stay */
     bool share_gathers, keep_gathered;
+    bool pin_replicas;   /* set by tp: gradients of what tp replicates are averaged over it */
     const bool *is_unit; /* [module], set by fsdp2: has a flat unit of its own; NULL without it */
     AxisSet data_axes;   /* dp_replicate | dp_shard: ranks with different samples */
 } Job;

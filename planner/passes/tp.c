@@ -144,6 +144,7 @@ bool pass_tp(Job *job)
     tp.size = mesh_size(&job->plan->mesh, tp.axes);
     job->share_gathers = tp.pass->tp.share_gathers;
     job->keep_gathered = tp.pass->tp.keep_gathered;
+    job->pin_replicas = tp.pass->tp.sync_replicated_gradients;
     uint32_t before = job->diag->n_errors;
     TpPlan asked;
     tp.n_matched = tp_plan_params(job, &tp.pass->tp, &asked);

@@ -84,6 +84,7 @@ static void draw_heads(Draw *d, Tiny *t)
     if (t->groups < t->tp) t->repeat *= t->tp / t->groups;
     t->biases = draw(d, 3) == 0;
     t->qk_norm = draw(d, 3) == 0;
+    t->tp_options.sync_replicated_gradients = draw(d, 3) == 0;
 }
 
 static Tiny draw_plan(uint64_t seed, uint64_t index)
@@ -224,8 +225,8 @@ static void print_plan(const Tiny *t)
     print_fsdp2(&t->fsdp2);
     print_error("  loss by %d, smoothing %g, z %g, dropout %g\n", (int)t->denominator, t->smoothing,
                 t->z_loss, t->dropout);
-    print_error("  groups %lld biases %d qk_norm %d\n", (long long)t->groups, t->biases,
-                t->qk_norm);
+    print_error("  groups %lld biases %d qk_norm %d pinned %d\n", (long long)t->groups, t->biases,
+                t->qk_norm, t->tp_options.sync_replicated_gradients);
 }
 
 static void every_plan_computes_the_same(void **state)

@@ -150,8 +150,10 @@ static void each_grouping(const Visit *v)
             t.biases = t.qk_norm = true;
             t.tp_options.sequence = sequence;
             v->visit(v->self, &t);
-            t.gpt2 = true;
+            t.gpt2 = t.tp_options.sync_replicated_gradients = true;
             v->visit(v->self, &t);
+            t.tp = (uint32_t)t.groups; /* as many ranks as KV heads */
+            if (t.tp > 1) v->visit(v->self, &t);
         }
 }
 
@@ -169,8 +171,10 @@ void corpus_each(void (*visit)(void *self, const Tiny *t), void *self)
 
 static const char *head_words(const Tiny *t, Arena *arena)
 {
-    return arena_print(arena, " heads %lld x %lld%s%s", (long long)t->groups, (long long)t->repeat,
-                       t->biases ? " biases" : "", t->qk_norm ? " qk-norm" : "");
+    return arena_print(arena, " heads %lld x %lld%s%s%s", (long long)t->groups,
+                       (long long)t->repeat, t->biases ? " biases" : "",
+                       t->qk_norm ? " qk-norm" : "",
+                       t->tp_options.sync_replicated_gradients ? " pinned" : "");
 }
 
 const char *corpus_name(const Tiny *t, Arena *arena)
