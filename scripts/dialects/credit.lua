@@ -201,6 +201,19 @@ local function data_pass(d, trainer, p, dp)
   return nil, {} -- as = "original": one of the replicas
 end
 
+-- The devices of one of dp replicas that know nothing of each other; those of a node are cut last.
+local function share_of(cluster, dp)
+  if type(cluster) ~= "table" or dp == 1 then return cluster end
+  local own = dialect.copy(cluster)
+  local nodes = own.nodes or 1
+  if nodes % dp == 0 then
+    own.nodes = nodes // dp
+  else
+    own.nodes, own.devices_per_node = 1, nodes * (own.devices_per_node or 0) // dp
+  end
+  return own
+end
+
 return dialect.wrap(function(config)
   local d = dialect.new("miles-credit", config)
   d:known_keys(config, top_keys, "", "the configuration")
@@ -230,7 +243,7 @@ return dialect.wrap(function(config)
   local micro, steps = trainer.train_batch_size, trainer.grad_accum_every
   local replicas = pass and dp or 1
   return plan {
-    name = config.name, model = config.model, cluster = config.cluster, data = config.data, seed = config.seed,
+    name = config.name, model = config.model, cluster = share_of(config.cluster, dp // replicas), data = config.data, seed = config.seed,
     steps = config.steps, original = d.original and d.system or nil,
     batch = { global = micro * replicas * steps, micro = micro, seq = config.seq_length },
     mesh = mesh, precision = precision, optimizer = optimizer,
