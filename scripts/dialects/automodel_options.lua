@@ -216,12 +216,23 @@ local function megatron_pass(d, options)
     d:error("strategy-option", "distributed.average_in_collective",
       "average_in_collective is not supported without calculate_per_token_loss", "leave it out")
   end
+  for _, key in ipairs { "overlap_grad_reduce", "overlap_param_gather" } do
+    if not options[key] and not (strategy == "optim_grads" and key == "overlap_grad_reduce") then
+      d:error("dialect-unsupported", "distributed." .. key, key .. " = false: both overlap what they can here",
+        "leave it out")
+    end
+  end
+  local why = "zero{} has no such option in this version"
+  refuse(d, options, { disable_bucketing = why, nccl_ub = why, fsdp_double_buffer = why, keep_fp8_transpose_cache = why,
+    report_nan_in_param_grad = "a run stops at the first number that is not finite", megatron_fsdp_unit_modules =
+    "units are the blocks" })
   return zero { strategy = strategy }, strategy ~= "no_shard"
 end
 
 -- The data pass; whether it shards over dp_shard.
 function options_of.data(d, strategy, options, n_stages)
   if strategy == "fsdp2" then return fsdp2_pass(d, options, n_stages), true end
+  refuse(d, options, { autocast_dtype = "ops run in precision.compute; there is no autocast beside it" })
   if strategy == "ddp" then return ddp { bucket_mib = options.bucket_cap_mb }, false end
   return megatron_pass(d, options)
 end
