@@ -143,7 +143,7 @@ end
 -- A policy's dtypes; YAML's mp_policy without cast_forward_inputs does not cast.
 local function policy_of(d, options)
   local given = options.mp_policy
-  if given == nil then return { param = "bf16", reduce = "fp32", output = "bf16", cast_forward_inputs = true } end
+  if given == nil then return { param = "bf16", reduce = "fp32", output = "bf16" } end
   local at = "distributed.mp_policy"
   if type(given) ~= "table" then
     d:error("wrong-type", at, "mp_policy must be a table, not " .. tostring(given))
@@ -151,10 +151,12 @@ local function policy_of(d, options)
   end
   local p = values.section(d, at, given, { param_dtype = { "any" }, reduce_dtype = { "any" },
     output_dtype = { "any" }, cast_forward_inputs = { "boolean", false } })
+  if not p.cast_forward_inputs then
+    d:note("dialect-differs", at, "a policy from a recipe does not cast forward inputs unless it says so; units cast theirs here")
+  end
   return { param = values.dtype(d, at .. ".param_dtype", p.param_dtype),
     reduce = values.dtype(d, at .. ".reduce_dtype", p.reduce_dtype),
-    output = values.dtype(d, at .. ".output_dtype", p.output_dtype),
-    cast_forward_inputs = p.cast_forward_inputs }
+    output = values.dtype(d, at .. ".output_dtype", p.output_dtype) }
 end
 
 local function refuse(d, options, list)
