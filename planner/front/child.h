@@ -19,7 +19,7 @@ enum {
     CHILD_MOST_LUA_BYTES = 256 << 20,
     CHILD_MOST_FIELDS = 20000,
     CHILD_MOST_NODES = 250000,
-    CHILD_MOST_REPORTS = 200
+    CHILD_MOST_REPORTS = 64
 };
 
 typedef struct Place {

@@ -90,15 +90,15 @@ end
 
 -- ---- what it does not check, or does otherwise than it says
 
--- The axes that its mesh has: cp is multiplied into the world and then forgotten.
-local function check_unimplemented(d, c, world, mesh)
+-- The axes that its mesh has: cp is multiplied into the world and then forgotten. known: dp_shard is.
+local function check_unimplemented(d, c, world, mesh, known)
   if c.cp > 1 then
-    local covered = world // c.cp
+    local covered = math.max(world // c.cp, 1)
     d:mistake("degree-ignored", "distributed.cp", ("cp = %d is counted in the world of %d ranks, but no code "
       .. "implements it: the mesh would cover %d of them"):format(c.cp, world, covered), "cp = 1")
     if covered == 1 then mesh.dp_shard = world end  -- nothing is left: flat FSDP over everything
   end
-  if c.dp_replicate > 1 and mesh.dp_shard == 1 then
+  if known and c.dp_replicate > 1 and mesh.dp_shard == 1 then
     local shards = d:mistake("replicate-shards", "distributed.dp_replicate", ("dp_replicate = %d without dp_shard "
       .. "is not replicated: fully_shard shards over the only data axis that there is"):format(c.dp_replicate),
       ("dp_shard = %d says what it does; a replica needs dp_shard > 1 beside it"):format(c.dp_replicate))
@@ -149,18 +149,22 @@ local function tp_pass(m, sequence)
     plan = plan }
 end
 
--- In the order of its builder: stages, TP, AC, FSDP, compile.
+-- In the order of its builder: stages; under tp on the meta device; TP, AC, FSDP, materialise, compile.
 local function passes(job, mesh)
   local c, m, t = job.distributed, job.model, job.train
   local list = {}
   if c.pp > 1 then list[#list + 1] = pp { schedule = c.pp_schedule } end
-  if c.tp > 1 then list[#list + 1] = tp_pass(m, c.pp == 1 and not m.tie_embeddings) end
+  if c.tp > 1 then
+    list[#list + 1] = meta {}
+    list[#list + 1] = tp_pass(m, c.pp == 1 and not m.tie_embeddings)
+  end
   if t.activation_checkpointing ~= "none" then list[#list + 1] = ac { mode = t.activation_checkpointing } end
   if mesh.dp_shard > 1 then
     -- Under pp the schedule keeps gathered what it has gathered, until the last backward.
     list[#list + 1] = c.pp > 1 and fsdp2 { keep_gathered = true }
       or fsdp2 { reshard_after_forward = true, reshard_root = true, defer_grad_sync = true }
   end
+  if c.tp > 1 then list[#list + 1] = materialize {} end
   if t.compile_model then list[#list + 1] = compile "model" end
   return list
 end
@@ -252,7 +256,7 @@ return dialect.wrap(function(config)
   if d.n_errors == 0 then refuse_later(d, job) end
   local c = job.distributed
   local mesh = { pp = c.pp, dp_replicate = c.dp_replicate, dp_shard = shard or 1, tp = c.tp }
-  if shard then check_unimplemented(d, c, world, mesh) end
+  check_unimplemented(d, c, world, mesh, shard ~= nil)
   job.mesh = mesh
   d:stop()
   findings(d, c, mesh)

@@ -1,4 +1,4 @@
--- expect: ok mesh tp=4 | parallel tp(sequence) by 11 patterns, compile(model)
+-- expect: ok mesh tp=4 | parallel meta, tp(sequence) by 11 patterns, materialize, compile(model)
 return require "dialects.kempnerforge" {
   world = 4,
   model = { dim = 64, n_layers = 2, n_heads = 8, vocab_size = 256, max_seq_len = 8192 },

@@ -1,4 +1,4 @@
--- expect: ok plan-entries 9 | parallel tp(sequence) by 11 patterns, compile(model)
+-- expect: ok plan-entries 9 | parallel meta, tp(sequence) by 11 patterns, materialize, compile(model)
 return require "dialects.kempnerforge" {
   world = 2,
   model = { dim = 64, n_layers = 2, n_heads = 8, vocab_size = 256 },

@@ -1,4 +1,4 @@
--- expect: ok plan-entries 7 | parallel tp by 7 patterns, compile(model) | equal
+-- expect: ok plan-entries 7 | parallel meta, tp by 7 patterns, materialize, compile(model) | equal
 -- Tied embeddings turn sequence parallelism off.
 return require "dialects.kempnerforge" {
   world = 2,

@@ -273,6 +273,36 @@ static void low_precision_trains(void **state)
     arena_free(arena);
 }
 
+/* A plan that reproduces another system's mistakes: its findings are told, it is simulated, and no
+ * way of running it is open. */
+static void originals_are_looked_at_and_never_run(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *folder = command_new_folder(arena);
+    const char *plan = arena_print(arena, "%s/original.lua", folder);
+    const char *db = arena_print(arena, "%s/t.db", folder);
+    command_write_file(plan,
+                       "return require \"dialects.kempnerforge\" { world = 2, as = \"original\",\n"
+                       "  model = { dim = 16, n_layers = 2, n_heads = 2, vocab_size = 30 },\n"
+                       "  train = { batch_size = 1, seq_len = 8, grad_accum_steps = 2 },\n"
+                       "  distributed = { pp = 2 } }\n");
+    CommandResult r = COMMAND(arena, 60, "check", plan);
+    assert_int_equal(r.exit_code, 0);
+    assert_non_null(
+        strstr(r.err, "original.lua:4: note[clip-per-stage]: each pipeline stage clips"));
+    assert_int_equal(COMMAND(arena, 60, "sim", plan, "--db", db).exit_code, 0);
+    static const char *const how[] = {"--verify", "--dry-run", "--backend=loopback", "--steps=1"};
+    for (size_t i = 0; i < sizeof how / sizeof how[0]; i++) {
+        r = COMMAND(arena, 60, "run", plan, "--db", db, how[i]);
+        if (r.exit_code != 3) fail_msg("run %s: code %d\n%s", how[i], r.exit_code, r.err);
+        assert_non_null(strstr(r.err, "error[dialect-original]"));
+        assert_non_null(strstr(r.err, "the known mistakes of KempnerForge"));
+        assert_null(strstr(r.out, "loss"));
+    }
+    arena_free(arena);
+}
+
 static void verify_passes_and_says_by_how_much(void **state)
 {
     (void)state;
@@ -298,6 +328,7 @@ int main(void)
         cmocka_unit_test(texts_are_read_back),
         cmocka_unit_test(loopback_runs_are_compared),
         cmocka_unit_test(low_precision_trains),
+        cmocka_unit_test(originals_are_looked_at_and_never_run),
         cmocka_unit_test(verify_passes_and_says_by_how_much),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,6 +48,25 @@ static const char *in_folder(Arena *arena, const char *folder, const char *name)
     return arena_print(arena, "%s/%s", folder, name);
 }
 
+/* The library's dialects have the core functions; what a script's folder calls so has not. */
+static void dialects_come_from_the_library_alone(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *folder = command_new_folder(arena);
+    assert_int_equal(mkdir(in_folder(arena, folder, "dialects"), 0700), 0);
+    command_write_file(in_folder(arena, folder, "dialects/own.lua"), "return 1\n");
+    command_write_file(in_folder(arena, folder, "dialects/kempnerforge.lua"), "error 'mine'\n");
+    command_write_file(in_folder(arena, folder, "a.lua"), "require 'dialects.own'\n");
+    assert_says(arena, in_folder(arena, folder, "a.lua"), "there is no script dialects/own.lua");
+    command_write_file(
+        in_folder(arena, folder, "b.lua"),
+        "return require 'dialects.kempnerforge' { world = 2, distributed = { tp = 0 } }\n");
+    assert_says(arena, in_folder(arena, folder, "b.lua"),
+                "b.lua:1: error[out-of-range]: tp must be >= 1");
+    arena_free(arena);
+}
+
 static void scripts_come_from_the_folder_or_the_library(void **state)
 {
     (void)state;
@@ -339,6 +358,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(scripts_come_from_the_folder_or_the_library),
+        cmocka_unit_test(dialects_come_from_the_library_alone),
         cmocka_unit_test(only_readable_files_are_scripts),
         cmocka_unit_test(many_files_are_too_many),
         cmocka_unit_test(nothing_is_left_behind),
