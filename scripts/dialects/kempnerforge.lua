@@ -176,6 +176,7 @@ local function plan_of(job, d)
   local dtype = stored[t.mixed_precision]
   local config = dialect.copy(m)
   config.hidden, config.head_dim = hidden_of(m), false
+  config.z_loss = t.z_loss_weight
   config.norm_weights = d.original and c.tp > 1 and 0 or 1
   local data = mesh.dp_replicate * mesh.dp_shard
   local constant = s.name == "constant" or s.name == "none"
@@ -184,7 +185,9 @@ local function plan_of(job, d)
     original = d.original and SYSTEM or nil,
     model = require "models.kempnerforge" (config),
     cluster = d.config.cluster,
-    batch = { global = t.batch_size * t.grad_accum_steps * data, micro = t.batch_size, seq = t.seq_len },
+    -- It divides each micro-batch by its own kept tokens, and then by their number.
+    batch = { global = t.batch_size * t.grad_accum_steps * data, micro = t.batch_size, seq = t.seq_len,
+      denominator = d.original and "microbatch_mean" or nil },
     mesh = mesh,
     parallel = passes(job, mesh),
     precision = { param = dtype, compute = dtype, reduce = "fp32" },
@@ -224,9 +227,9 @@ local function refuse_later(d, job)
   if m.activation == "relu" then
     d:error("dialect-unsupported", "model.activation", "relu: Tandem has silu and gelu")
   end
-  if t.loss_fn ~= "cross_entropy" or t.z_loss_weight ~= 0 then
-    d:error("dialect-unsupported", "train.loss_fn", ("loss_fn = '%s', z_loss_weight = %g: Tandem has cross_entropy "
-      .. "alone"):format(t.loss_fn, t.z_loss_weight))
+  if t.loss_fn ~= "cross_entropy" then
+    d:error("dialect-unsupported", "train.loss_fn", ("loss_fn = '%s': logits are whole in time here"):format(
+      t.loss_fn), "cross_entropy computes the same")
   end
 end
 

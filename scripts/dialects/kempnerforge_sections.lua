@@ -149,6 +149,7 @@ end
 
 local function check_train(d, t)
   bounded(d, t, "train", { "batch_size", "seq_len", "max_steps", "grad_accum_steps", "grad_clip_norm" }, "positive")
+  bounded(d, t, "train", { "z_loss_weight" }, "non-negative")
 end
 
 local function check_optimizer(d, o)

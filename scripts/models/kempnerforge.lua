@@ -56,7 +56,7 @@ local function build(c)
     forward = function(m, tokens, labels)
       local x = m.token_embedding(tokens)
       for _, layer in ipairs(m.layers) do x = layer(x) end
-      return nn.cross_entropy(m.output_head(m.norm(x)), labels)
+      return nn.cross_entropy(m.output_head(m.norm(x)), labels, { z_loss = c.z_loss })
     end,
   }
 end
