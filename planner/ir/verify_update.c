@@ -122,6 +122,9 @@ void value_mean(Verifier *v, Pc pc)
         if (!of[i] || !value_same(x.vn, v->sum[of[i]]))
             verify_report(v, "verify-scale", pc, "input %u is not the %s of the step%s", i,
                           names[i], of[i] ? value_difference(v, of[i], x.vn) : "");
+        else if (v->stages && !x.comm)
+            verify_report(v, "verify-scale", pc, "reads a %s that was not summed over the stages",
+                          names[i]);
         else if (unsummed)
             verify_report(v, "verify-scale", pc, "reads a %s that was not summed over %s", names[i],
                           mesh_axes_text(v->arena, &v->plan->mesh, unsummed));

@@ -54,11 +54,15 @@ local function linear(who, op_name, in_dims, out_dims, column, how)
   return new_module("linear", forward, {}, info)
 end
 
-local linear_options = { bias = true, init = true, weight = true }
+local linear_options = { bias = true, init = true, weight = true, spectral_norm = true }
 nn.linear = core.wrap(function(n_in, n_out, options)
   local who = "nn.linear"
   n_in, n_out = check.count(who, "in_features", n_in), check.count(who, "out_features", n_out)
   options = check.options(who, options, linear_options)
+  if check.flag(who, "spectral_norm", options.spectral_norm, false) then
+    core.fail("spectral-norm", who .. ": spectral_norm needs vectors that live between steps beside the weight",
+      "no program holds such a state yet; leave it out")
+  end
   local bias = check.flag(who, "bias", options.bias, false)
   if options.weight == nil then
     return linear(who, "linear", { n_in }, { n_out }, 1,

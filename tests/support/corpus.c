@@ -52,6 +52,26 @@ static void each_mesh(const Visit *v, bool gpt2)
     }
 }
 
+/* Dropout, smoothed labels, z-loss and denominators, under data, tensor and pipeline parallelism.
+ */
+static void each_loss(const Visit *v)
+{
+    for (int k = 0; k < 2 * DENOMINATOR_COUNT; k++)
+        for (int inside = 0; inside < 4; inside++) {
+            Tiny t = sizes(k & 1 && inside < 3);
+            t.denominator = (Denominator)(k / 2);
+            t.dropout = k & 1 ? 0.25 : 0;
+            t.smoothing = inside & 1 ? 0.1 : 0;
+            t.z_loss = inside & 1 ? 0.01 : 0;
+            t.micro = t.microbatches = 2;
+            t.dp_shard = inside == 0 || inside == 2 ? 2 : 1;
+            t.tp = inside == 1 || inside == 2 ? 2 : 1;
+            t.pp = inside == 3 ? 2 : 1;
+            t.ac = k & 1 ? AC_full : AC_none;
+            v->visit(v->self, &t);
+        }
+}
+
 /* Each option of tp and fsdp2, in pseudo-random combinations. */
 static void each_option(const Visit *v)
 {
@@ -167,6 +187,7 @@ void corpus_each(void (*visit)(void *self, const Tiny *t), void *self)
     each_variant(&v);
     each_grouping(&v);
     each_pipeline(&v);
+    each_loss(&v);
 }
 
 static const char *head_words(const Tiny *t, Arena *arena)
@@ -190,7 +211,7 @@ const char *corpus_name(const Tiny *t, Arena *arena)
         arena,
         "%s layers %u micro-batches %u dp_replicate %u dp_shard %u tp %u%s%s%s%s ac %s reshard "
         "%s%s "
-        "prefetch %u%s%s%s%s%s%s%s%s variant %d",
+        "prefetch %u%s%s%s%s%s%s%s%s variant %d loss by %d drop %g smooth %g",
         t->gpt2 ? "gpt2" : "llama", t->layers, t->microbatches, t->dp_replicate, t->dp_shard, t->tp,
         t->tp_options.sequence ? " sequence" : "", t->tp_options.loss_parallel ? "" : " whole-loss",
         t->tp_options.keep_gathered ? " keep-gathered" : "",
@@ -200,6 +221,7 @@ const char *corpus_name(const Tiny *t, Arena *arena)
         t->fsdp2.reshard_last ? "" : " keep-last", t->fsdp2.keep_gathered ? " keep" : "",
         t->sgd ? " sgd" : "", t->use_zero ? " zero " : "", t->use_zero ? zero[t->zero] : "",
         t->pp > 1 ? arena_print(arena, " pp %u ", t->pp) : "",
-        t->pp > 1 ? schedule_traits(t->pp_options.schedule).name : "", (int)t->variant);
+        t->pp > 1 ? schedule_traits(t->pp_options.schedule).name : "", (int)t->variant,
+        (int)t->denominator, t->dropout, t->smoothing);
     return arena_print(arena, "%s%s", name, head_words(t, arena));
 }

@@ -113,6 +113,11 @@ static void list_scale(Lister *l, Pc pc)
     const Attrs *attrs = graph_attrs_at(&l->plan->graph, in->attrs);
     if (attrs->scale != 0) add(l, MUTATE_rescale, pc, 0);
     if (in->op == OP_clip_coef) add(l, MUTATE_clip, pc, 0);
+    if (attrs->drop > 0) add(l, MUTATE_attribute, pc, 0), add(l, MUTATE_attribute, pc, 1);
+    if (attrs->smoothing > 0) add(l, MUTATE_attribute, pc, 2);
+    if (attrs->z_loss > 0) add(l, MUTATE_attribute, pc, 3);
+    if (attrs->group > 0) add(l, MUTATE_attribute, pc, 4);
+    if (in->op == OP_xent_loss) add(l, MUTATE_attribute, pc, 5);
     if (in->op == OP_sumsq)
         for (uint32_t k = 0; k < 3; k++) add(l, MUTATE_count, pc, k);
     if (!(op_info(in->op)->flags & OP_ACCUMULATES)) return;
@@ -262,6 +267,14 @@ static void change_attrs(const Plan *plan, Plan *out, Arena *arena, Mutation m)
     int64_t half = (a.hi - a.lo) / 2;
     if (m.kind == MUTATE_rescale) a.scale = a.scale != 0 ? 2 * a.scale : 2;
     if (m.kind == MUTATE_clip) a.clip /= 2;
+    if (m.kind == MUTATE_attribute) {
+        if (m.choice == 0) a.site++;
+        if (m.choice == 1) a.drop /= 2;
+        if (m.choice == 2) a.smoothing /= 2;
+        if (m.choice == 3) a.z_loss *= 2;
+        if (m.choice == 4) a.group = a.group % 2 + 1;
+        if (m.choice == 5) a.count_all = !a.count_all;
+    }
     if (m.kind == MUTATE_reduce) a.reduce = a.reduce == REDUCE_sum ? REDUCE_max : REDUCE_sum;
     if (m.kind == MUTATE_accumulate) a.accumulate ^= INT64_C(1) << m.choice;
     if (m.kind == MUTATE_count) {
@@ -355,6 +368,7 @@ Plan *mutate(const Plan *plan, Mutation m, Arena *arena)
     case MUTATE_reduce:
     case MUTATE_rescale:
     case MUTATE_clip:
+    case MUTATE_attribute:
     case MUTATE_accumulate:
     case MUTATE_count: change_attrs(plan, out, arena, m); break;
     case MUTATE_drop_wait:

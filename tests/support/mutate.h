@@ -18,6 +18,7 @@
     X(reduce)     /* the maximum instead of the sum, and the reverse */                            \
     X(rescale)    /* attrs.scale times 2, or 2 instead of 0 */                                     \
     X(clip)       /* half the bound */                                                             \
+    X(attribute)  /* another site, probability, smoothing, z-loss, group, or count */              \
     X(accumulate) /* adds instead of sets, and the reverse */                                      \
     X(count)      /* the range whose squares are summed is cut or doubled */                       \
     X(drop_wait)  /* `after` forgets one */                                                        \

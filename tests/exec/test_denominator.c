@@ -1,0 +1,150 @@
+/* What the loss of a step is divided by: runs of small plans in fp64 on loopback, and counts of the
+ * labels that they read. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "exec/exec.h"
+#include "planner/ir/verify.h"
+#include "tests/support/tiny.h"
+
+enum { SEQ = 8, VOCAB = 29 };
+
+static const uint64_t data_seed = 5;
+
+typedef struct Step {
+    double loss, norm;
+} Step;
+
+static Step run(const Tiny *t, const DataSource *data, Arena *arena)
+{
+    Diag d = diag_in(arena);
+    const Plan *plan = tiny_plan(t, true, arena, &d);
+    assert_non_null(plan);
+    assert_true(verify_plan(plan, VERIFY_all, false, &d));
+    ExecResult result;
+    ExecOptions options = {.backend = "loopback",
+                           .steps = 1,
+                           .lr = 1e-3,
+                           .data = data,
+                           .trace_step = 2,
+                           .backend_options = {.poison = true}};
+    assert_true(exec_run(plan, &options, arena, &result, &d));
+    const StepRow *row = &result.trace.steps.at[0];
+    return (Step){row->loss, row->grad_norm};
+}
+
+static Tiny small(Denominator denominator)
+{
+    Tiny t = tiny_default();
+    t.dp_shard = t.tp = 2;
+    t.micro = 2;
+    t.microbatches = 3;
+    t.denominator = denominator;
+    return t;
+}
+
+static int64_t count_kept(const DataSource *data, const Tiny *t)
+{
+    enum { MOST = 64 };
+    int32_t tokens[MOST * SEQ], labels[MOST * SEQ];
+    int64_t n = t->micro * (int64_t)t->dp_shard * (int64_t)t->dp_replicate, kept = 0;
+    assert_true(n <= MOST);
+    for (uint32_t mb = 0; mb < t->microbatches; mb++) {
+        data->fill(data->self, 0, mb, 0, n, SEQ, tokens, labels);
+        for (int64_t i = 0; i < n * SEQ; i++) kept += labels[i] >= 0;
+    }
+    return kept;
+}
+
+static bool near(double a, double b)
+{
+    return fabs(a - b) <= 1e-12 * fabs(b);
+}
+
+/* Ragged labels: the same sum over another number; and a mean of means is neither. */
+static void kept_and_all(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const DataSource *data = data_ragged(data_seed, VOCAB, arena);
+    Tiny t = small(DENOMINATOR_kept);
+    double kept_tokens = (double)count_kept(data, &t), tokens = 12 * SEQ;
+    assert_true(kept_tokens > 0 && kept_tokens < tokens);
+    Step kept = run(&t, data, arena);
+    t.denominator = DENOMINATOR_all;
+    Step all = run(&t, data, arena);
+    t.denominator = DENOMINATOR_microbatch_mean;
+    Step means = run(&t, data, arena);
+    assert_true(near(kept.loss * kept_tokens, all.loss * tokens));
+    assert_true(near(kept.norm * kept_tokens, all.norm * tokens));
+    assert_true(fabs(means.norm - kept.norm) > 0.01 * kept.norm);
+    arena_free(arena);
+}
+
+/* Nothing is ignored: all three are the same, the first two to the last bit. */
+static void everything_kept(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const DataSource *data = data_synthetic(data_seed, VOCAB, 0, arena);
+    Tiny t = small(DENOMINATOR_kept);
+    Step kept = run(&t, data, arena);
+    t.denominator = DENOMINATOR_all;
+    Step all = run(&t, data, arena);
+    t.denominator = DENOMINATOR_microbatch_mean;
+    Step means = run(&t, data, arena);
+    assert_true(kept.loss == all.loss && kept.norm == all.norm);
+    assert_true(near(means.loss, all.loss) && near(means.norm, all.norm));
+    arena_free(arena);
+}
+
+/* A step without a label is a step of nothing, not of 0 / 0. */
+static void nothing_kept(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const DataSource *data = data_synthetic(data_seed, VOCAB, 1, arena);
+    for (Denominator k = DENOMINATOR_kept; k < DENOMINATOR_COUNT; k++) {
+        Tiny t = small(k);
+        Step step = run(&t, data, arena);
+        assert_true(step.loss == 0 && step.norm == 0);
+    }
+    arena_free(arena);
+}
+
+/* The labels of padded texts: micro-batches and samples without any are among them. */
+static void ragged_is_ragged(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const DataSource *data = data_ragged(data_seed, VOCAB, arena);
+    int32_t tokens[SEQ], labels[SEQ];
+    int empty_batches = 0, empty_samples = 0, other = 0;
+    for (uint32_t mb = 0; mb < 40; mb++) {
+        int kept = 0, empty = 0;
+        for (int64_t i = 0; i < 4; i++) {
+            int n = 0;
+            data->fill(data->self, 0, mb, i, 1, SEQ, tokens, labels);
+            for (int s = 0; s < SEQ; s++) n += labels[s] >= 0;
+            kept += n, empty += n == 0;
+        }
+        empty_batches += kept == 0;
+        empty_samples += kept > 0 && empty > 0;
+        other += kept > 0;
+    }
+    assert_true(empty_batches > 4 && empty_samples > 4 && other > 15);
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kept_and_all), cmocka_unit_test(everything_kept),
+        cmocka_unit_test(nothing_kept), cmocka_unit_test(ragged_is_ragged)};
+    return cmocka_run_group_tests_name("denominator", tests, NULL, NULL);
+}

@@ -1,0 +1,272 @@
+/* Bugs of what is random or not linear in tokens, each put into a good plan: the proof that must
+ * see it, and what it must say. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "planner/ir/verify.h"
+#include "tests/support/mutate.h"
+#include "tests/support/tiny.h"
+
+typedef struct Case {
+    Arena *arena;
+    Plan *plan;
+    Program *p;
+    Diag d;
+} Case;
+
+/* Data parallel 2 x tp 2, two micro-batches, everything recomputed, dropout in four kinds of place.
+ */
+static Case plan_with(Denominator denominator)
+{
+    Tiny t = tiny_default();
+    t.dp_shard = t.tp = 2;
+    t.microbatches = 2;
+    t.micro = 2;
+    t.ac = AC_full;
+    t.dropout = 0.25;
+    t.smoothing = 0.1;
+    t.denominator = denominator;
+    Case c = {.arena = arena_new()};
+    c.d = diag_in(c.arena);
+    const Plan *plan = tiny_plan(&t, false, c.arena, &c.d);
+    assert_non_null(plan);
+    c.plan = mutate_copy(plan, c.arena);
+    c.p = &c.plan->programs.at[0];
+    return c;
+}
+
+static Case dropped(void)
+{
+    return plan_with(DENOMINATOR_kept);
+}
+
+static void rejects(Case *c, const char *rule, const char *text)
+{
+    bool found = false;
+    assert_false(verify_plan(c->plan, VERIFY_all, false, &c->d));
+    for (uint32_t i = 0; i < c->d.items.n; i++)
+        if (strcmp(c->d.items.at[i].rule, rule) == 0 && strstr(c->d.items.at[i].text, text))
+            found = true;
+    Str s = str_in(c->arena);
+    diag_print(&c->d, &s);
+    if (!found) fail_msg("no %s that says \"%s\" in:\n%.3000s", rule, text, str_text(&s));
+    arena_free(c->arena);
+}
+
+static Pc find(const Case *c, OpKind op, Phase phase, uint32_t mb)
+{
+    for (Pc pc = 1; pc < c->p->code.n; pc++) {
+        const Instr *in = &c->p->code.at[pc];
+        if (in->op == op && in->phase == phase && in->microbatch == mb) return pc;
+    }
+    fail_msg("the plan has no such instruction");
+    return 0;
+}
+
+static NodeId find_node(const Case *c, OpKind op, bool backward)
+{
+    const Graph *g = &c->plan->graph;
+    for (NodeId id = 1; id < g->nodes.n; id++)
+        if (g->nodes.at[id].op == op && (g->nodes.at[id].forward != 0) == backward) return id;
+    fail_msg("the graph has no such node");
+    return 0;
+}
+
+static AttrsId edited(Case *c, AttrsId from, int64_t site, double scale)
+{
+    Attrs a = *graph_attrs_at(&c->plan->graph, from);
+    if (site) a.site = site;
+    if (scale > 0) a.scale = scale;
+    return (AttrsId)list_push(c->arena, &c->plan->graph.attrs, a);
+}
+
+/* ---- random numbers ---- */
+
+static void good_plans_pass(void **state)
+{
+    (void)state;
+    for (Denominator k = DENOMINATOR_kept; k < DENOMINATOR_COUNT; k++) {
+        Case c = plan_with(k);
+        assert_true(verify_plan(c.plan, VERIFY_all, false, &c.d));
+        arena_free(c.arena);
+    }
+}
+
+/* A generator that goes on: what is recomputed gets another mask. */
+static void recomputation_draws_anew(void **state)
+{
+    (void)state;
+    static const OpKind ops[] = {OP_dropout, OP_attention};
+    for (size_t i = 0; i < 2; i++) {
+        Case c = dropped();
+        Instr *in = &c.p->code.at[find(&c, ops[i], PHASE_recompute, 1)];
+        in->attrs = edited(&c, in->attrs, 999, 0);
+        rejects(&c, "verify-purity", "at site 999");
+    }
+}
+
+static void gradient_draws_anew(void **state)
+{
+    (void)state;
+    Case c = dropped();
+    Instr *in = &c.p->code.at[find(&c, OP_attention_grad, PHASE_backward, 0)];
+    in->attrs = edited(&c, in->attrs, 999, 0);
+    rejects(&c, "verify-purity", "at site 999");
+    c = dropped();
+    Node *n = &c.plan->graph.nodes.at[find_node(&c, OP_dropout, true)];
+    n->attrs = edited(&c, n->attrs, 999, 0);
+    rejects(&c, "verify-purity", "another mask");
+}
+
+/* Keys from a counter that does not know which micro-batch it serves. */
+static void key_of_another_microbatch(void **state)
+{
+    (void)state;
+    Case c = dropped();
+    c.p->code.at[find(&c, OP_dropout, PHASE_forward, 1)].microbatch = 0;
+    rejects(&c, "verify-purity", "random numbers of micro-batch 0 for values of micro-batch 1");
+}
+
+static void key_without_a_site(void **state)
+{
+    (void)state;
+    Case c = dropped();
+    Node *n = &c.plan->graph.nodes.at[find_node(&c, OP_attention, false)];
+    n->attrs = edited(&c, n->attrs, 1, 0);
+    rejects(&c, "verify-purity", "draw the same random numbers");
+    c = dropped();
+    n = &c.plan->graph.nodes.at[find_node(&c, OP_dropout, false)];
+    Attrs a = *graph_attrs_at(&c.plan->graph, n->attrs);
+    a.site = 0;
+    n->attrs = (AttrsId)list_push(c.arena, &c.plan->graph.attrs, a);
+    rejects(&c, "verify-purity", "needs a site of its own");
+}
+
+static void evaluation_drops(void **state)
+{
+    (void)state;
+    Case c = dropped();
+    c.p->purpose = PURPOSE_eval;
+    rejects(&c, "verify-purity", "an evaluation must not drop");
+}
+
+/* ---- what the loss is divided by ---- */
+
+static Pc sum_of(const Case *c, BufferId root)
+{
+    uint64_t offset;
+    for (Pc pc = 1; pc < c->p->code.n; pc++) {
+        const Instr *in = &c->p->code.at[pc];
+        if (in->op == OP_all_reduce &&
+            program_root(c->p, program_arg(c->p, in, 1), &offset) == root)
+            return pc;
+    }
+    fail_msg("nobody sums it");
+    return 0;
+}
+
+static void mutated(Case *c, MutationKind kind, Pc pc, uint32_t choice)
+{
+    c->plan = mutate(c->plan, (Mutation){kind, 0, pc, choice}, c->arena);
+    c->p = &c->plan->programs.at[0];
+}
+
+static void count_of_one_rank(void **state)
+{
+    (void)state;
+    for (uint32_t k = 0; k < 2; k++) {
+        Case c = dropped();
+        const Instr *in = &c.p->code.at[find(&c, OP_step_mean, PHASE_update, 1)];
+        mutated(&c, MUTATE_delete, sum_of(&c, program_arg(c.p, in, k)), 0);
+        rejects(&c, "verify-layout", "still partial on");
+    }
+}
+
+static void count_of_one_microbatch(void **state)
+{
+    (void)state;
+    Case c = dropped();
+    mutated(&c, MUTATE_accumulate, find(&c, OP_xent_loss, PHASE_forward, 1), 1);
+    rejects(&c, "verify-scale", "is not the count of kept tokens of the step");
+}
+
+static void factor_of_another_scale(void **state)
+{
+    (void)state;
+    Case c = dropped();
+    mutated(&c, MUTATE_rescale, find(&c, OP_step_mean, PHASE_update, 1), 0);
+    rejects(&c, "verify-scale", "not 1 in all");
+}
+
+static void no_factor(void **state)
+{
+    (void)state;
+    Case c = dropped();
+    const Instr *mean = &c.p->code.at[find(&c, OP_step_mean, PHASE_update, 1)];
+    const Instr *clip = &c.p->code.at[find(&c, OP_clip_coef, PHASE_update, 1)];
+    c.p->args.at[clip->args.first + 1] = program_arg(c.p, mean, 2); /* the loss */
+    rejects(&c, "verify-scale", "not the factor");
+}
+
+static void another_denominator(void **state)
+{
+    (void)state;
+    Case c = dropped();
+    c.plan->step.denominator = DENOMINATOR_all;
+    rejects(&c, "verify-scale", "another count than the step asks for");
+    c = plan_with(DENOMINATOR_microbatch_mean);
+    c.plan->step.group = 1;
+    rejects(&c, "verify-scale", "averages groups of 2 sequences, the step asks for 1");
+    c = plan_with(DENOMINATOR_microbatch_mean); /* a rank's 2 sequences are half a group */
+    c.plan->step.group = 4;
+    for (AttrsId i = 1; i < c.plan->graph.attrs.n; i++) {
+        Attrs *a = &c.plan->graph.attrs.at[i];
+        if (a->group) a->group = 4, a->scale *= 2;
+    }
+    rejects(&c, "verify-scale", "averages groups of 4 sequences, of which a rank has 2");
+}
+
+/* Logits that are whole on every rank, summed over tp all the same: the loss grows by log tp. */
+static void gathered_logits_in_a_split_loss(void **state)
+{
+    (void)state;
+    Tiny t = tiny_default();
+    t.tp = 2;
+    t.tp_options.loss_parallel = false;
+    Case c = {.arena = arena_new()};
+    c.d = diag_in(c.arena);
+    const Plan *plan = tiny_plan(&t, false, c.arena, &c.d);
+    assert_non_null(plan);
+    c.plan = mutate_copy(plan, c.arena);
+    c.p = &c.plan->programs.at[0];
+    const Instr *in = &c.p->code.at[find(&c, OP_xent_sumexp, PHASE_forward, 0)];
+    Buffer *total = &c.p->buffers.at[program_arg(c.p, in, 2)];
+    Shape s = *plan_shape_at(c.plan, total->shape);
+    s.layout.on[0] = PARTIAL_SUM;
+    total->shape = plan_shape(c.plan, &s);
+    rejects(&c, "verify-layout", "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(good_plans_pass),
+        cmocka_unit_test(recomputation_draws_anew),
+        cmocka_unit_test(gradient_draws_anew),
+        cmocka_unit_test(key_of_another_microbatch),
+        cmocka_unit_test(key_without_a_site),
+        cmocka_unit_test(evaluation_drops),
+        cmocka_unit_test(count_of_one_rank),
+        cmocka_unit_test(count_of_one_microbatch),
+        cmocka_unit_test(factor_of_another_scale),
+        cmocka_unit_test(no_factor),
+        cmocka_unit_test(another_denominator),
+        cmocka_unit_test(gathered_logits_in_a_split_loss),
+    };
+    return cmocka_run_group_tests_name("verify_loss", tests, NULL, NULL);
+}
