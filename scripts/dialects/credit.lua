@@ -247,6 +247,6 @@ return dialect.wrap(function(config)
     steps = config.steps, original = d.original and d.system or nil,
     batch = { global = micro * replicas * steps, micro = micro, seq = config.seq_length },
     mesh = mesh, precision = precision, optimizer = optimizer,
-    parallel = values.passes(3, p.tensor > 1 and tp { share_gathers = false }, trainer.activation_checkpoint and ac "full", pass),
+    parallel = values.passes(3, p.tensor > 1 and tp { share_gathers = false, sync_replicated_gradients = true }, trainer.activation_checkpoint and ac "full", pass),
   }
 end)
