@@ -82,8 +82,8 @@ typedef struct PpOptions {
     bool is_own; /* the schedule is the script's own function, or the file `csv` */
     const char *csv;
     OwnSchedule own;
-    uint32_t
-        placement; /* of an own schedule's stages, demanded: 0 as it says, else 1 + Placement */
+    uint32_t placement; /* demanded of an own schedule: 0 as it says, else 1 + Placement */
+    uint32_t tied;      /* a parameter that two ranks need: 0 gradients are summed, 1 refused */
 } PpOptions;
 
 /* A module's path where `*` stands for any one part: "layers.*.attention.wo". */

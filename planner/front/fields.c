@@ -131,6 +131,7 @@ static const Field pass_fields[] = {
     {"pp.cap", FIELD_u32, IN_PASS(pp.cap), 1, 1 << 20, NULL},
     {"pp.csv", FIELD_text, IN_PASS(pp.csv), 0, 0, NULL},
     {"pp.placement", FIELD_word, IN_PASS(pp.placement), 0, 0, WORDS("any", "loop", "v")},
+    {"pp.tied", FIELD_word, IN_PASS(pp.tied), 0, 0, WORDS("sum", "refuse")},
     {"pp.split", FIELD_table, 0, 0, 0, NULL},
     {"tp.sequence", FIELD_bool, IN_PASS(tp.sequence), 0, 0, NULL},
     {"tp.loss_parallel", FIELD_bool, IN_PASS(tp.loss_parallel), 0, 0, NULL},

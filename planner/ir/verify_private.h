@@ -115,6 +115,7 @@ typedef struct Verifier {
     LIST(Pieces) lists;
     uint32_t *present_slots, n_present_slots; /* hash table: (value, shape) -> newest val */
     uint32_t *n_updates;                      /* [tensor] of this program */
+    uint32_t *n_homes;                        /* [tensor]: programs that hold it at rest */
     Transport *transports;                    /* [match] */
     AxisSet stages;                           /* axes along which programs differ */
     const Attrs *clip;                        /* of the clip_coef seen; NULL */

@@ -83,7 +83,9 @@ void verify_values(Verifier *v)
     Run *runs = arena_array(v->arena, n, sizeof *runs);
     v->transports = arena_array(v->arena, (size_t)v->plan->n_match + 1, sizeof *v->transports);
     v->stages = verify_stage_axes(v);
+    v->n_homes = arena_array(v->arena, v->g->tensors.n, sizeof *v->n_homes);
     value_shapes_start(v);
+    bool all = true, trains = v->has_gradients;
     for (bool moved = true; moved;) {
         moved = false;
         for (v->program = 0; v->program < n; v->program++)
@@ -91,8 +93,14 @@ void verify_values(Verifier *v)
     }
     for (v->program = 0; v->program < n; v->program++) {
         v->p = &v->plan->programs.at[v->program];
+        all = all && runs[v->program].ended;
+        trains = trains && v->p->purpose == PURPOSE_train;
         if (!runs[v->program].ended)
             verify_report(v, "verify-layout", runs[v->program].pc, "receives what nobody sends");
     }
     v->p = NULL;
+    for (TensorId t = 1; t < v->g->tensors.n && all && trains; t++)
+        if (v->g->tensors.at[t].role == ROLE_param && !v->n_homes[t])
+            verify_report(v, "verify-coverage", 0, "parameter %s lives nowhere",
+                          v->g->tensors.at[t].name);
 }

@@ -19,7 +19,7 @@ static TensorId gradient_of_value(const Verifier *v, Hash128 vn)
 static AxisSet norm_axes(const Verifier *v, const Val *val, const Piece *piece)
 {
     AxisSet flat = val->list ? layout_axes_split(&value_shape_at(v, val->shape)->layout, -1) : 0;
-    /* a parameter lives on one pipeline stage */
+    /* a parameter lives on one pipeline stage, or on two of which one counts it */
     return (AxisSet)(flat | v->stages |
                      layout_axes_split(&value_shape_at(v, piece->shape)->layout, -1));
 }
@@ -376,9 +376,8 @@ void value_end(Verifier *v)
     for (TensorId t = 1; t < v->g->tensors.n && v->has_gradients; t++) {
         const Tensor *tensor = &v->g->tensors.at[t];
         if (tensor->role != ROLE_param) continue;
-        if (!here[t] && v->plan->programs.n == 1)
-            verify_report(v, "verify-coverage", 0, "parameter %s lives nowhere", tensor->name);
-        else if (here[t] && v->n_updates[t] != 1)
+        v->n_homes[t] += here[t];
+        if (here[t] && v->n_updates[t] != 1)
             verify_report(v, "verify-coverage", 0, "parameter %s is updated %u times", tensor->name,
                           v->n_updates[t]);
     }

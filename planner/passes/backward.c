@@ -94,6 +94,7 @@ static bool *find_needs(Job *job)
 bool pass_backward(Job *job)
 {
     Graph *g = &job->plan->graph;
+    const uint32_t before = job->diag->n_errors;
     const bool *needs = find_needs(job);
     g->n_forward = (uint32_t)g->nodes.n - 1;
     if (!g->loss || !needs[g->loss]) {
@@ -118,5 +119,5 @@ bool pass_backward(Job *job)
                    "%s receives no gradient: the loss does not use it", p->name);
         diag_hint(job->diag, "call the module in forward, or remove it");
     }
-    return job->diag->n_errors == 0;
+    return job->diag->n_errors == before;
 }

@@ -18,6 +18,10 @@ bool units_by_bucket(Job *job, double mib)
         for (int i = 0; i < at->n_dims; i++) local.dim[i] = at->dim[i], local.deal[i] = at->deal[i];
         double bytes =
             (double)shape_local_elements(&local, mesh, &g->deals) * dtype_bytes(at->reduce_dtype);
+        if (param_second_rank(job, t) != UINT32_MAX) {
+            unit_take(job, unit_new(job, at->name, 0, job->data_axes), t);
+            continue;
+        }
         if (!bucket || bytes > room || param_rank(job, t) != rank) {
             rank = param_rank(job, t);
             bucket = unit_new(job, arena_print(job->arena, "bucket %u", n++), 0, job->data_axes);

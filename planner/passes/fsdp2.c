@@ -37,25 +37,31 @@ bool units_by_block(Job *job, const PassConfig *pass)
     Graph *g = &job->plan->graph;
     AxisSet shard = mesh_axes(&job->plan->mesh, AXIS_dp_shard);
     AxisSet replicate = mesh_axes(&job->plan->mesh, AXIS_dp_replicate);
+    uint32_t n_ranks = job->schedule->n_ranks;
     UnitId *of_module =
-        arena_array(job->scratch, g->modules.n ? g->modules.n : 1, sizeof *of_module);
-    UnitId *root = arena_array(job->scratch, job->schedule->n_ranks, sizeof *root);
+        arena_array(job->scratch, (size_t)(g->modules.n + 1) * n_ranks, sizeof *of_module);
+    UnitId *root = arena_array(job->scratch, n_ranks, sizeof *root);
     uint32_t n_roots = 0, before = job->diag->n_errors;
     choose_units(job);
     if (job->diag->n_errors > before) return false;
     for (TensorId t = 1; t < g->tensors.n; t++) {
         if (g->tensors.at[t].role != ROLE_param) continue;
+        if (param_second_rank(job, t) != UINT32_MAX) {
+            unit_take(job, unit_new(job, g->tensors.at[t].name, shard, replicate), t);
+            n_roots++;
+            continue;
+        }
         ModuleId m = unit_module(job, g->tensors.at[t].module);
-        if (m && !of_module[m])
-            of_module[m] = unit_new(job, g->modules.at[m].path, shard, replicate);
         uint32_t rank = param_rank(job, t);
+        UnitId *of = &of_module[m * n_ranks + rank]; /* a module may reach over several stages */
+        if (m && !*of) *of = unit_new(job, g->modules.at[m].path, shard, replicate);
         if (!m && !root[rank]) {
-            bool piped = job->schedule->n_ranks > 1;
+            bool piped = n_ranks > 1;
             const char *name = piped ? arena_print(job->arena, "root.%u", rank) : "root";
             root[rank] = unit_new(job, name, shard, replicate);
             n_roots++;
         }
-        unit_take(job, m ? of_module[m] : root[rank], t);
+        unit_take(job, m ? *of : root[rank], t);
     }
     const Patterns *units = &job->sharding.units;
     bool shrunk = units->n > 0 && units->at[0].may_miss; /* the patterns' layers may be gone */

@@ -94,7 +94,7 @@ typedef struct Lower {
     uint32_t rank;             /* pipeline rank whose program this is */
     AxisSet pipe;              /* the pp axes */
     LIST(TensorId) * crossing; /* [stage]: what goes from it to the next */
-    uint32_t first_p2p_match, most_crossing, scalar_match;
+    uint32_t first_tied_match, first_p2p_match, most_crossing, scalar_match;
     LIST(Transfer) transfers; /* of this rank, in order */
     uint32_t next_transfer, transfer_launch;
     uint32_t n_forwards; /* of the last stage, done */
@@ -196,6 +196,7 @@ void lower_find_crossing(Lower *l);
 void lower_plan_transfers(Lower *l);
 /* Issues what is made by `when` in the played schedule. */
 void lower_transfers(Lower *l, uint32_t when);
+void lower_sum_tied(Lower *l); /* the gradients of parameters with two homes */
 /* A gradient that another stage has summed: one more contribution. */
 void lower_grad_received(Lower *l, TensorId grad, BufferId part);
 

@@ -13,7 +13,8 @@ bool lower_is_mine(const Lower *l, uint32_t stage)
 
 bool lower_unit_is_mine(const Lower *l, UnitId u)
 {
-    return param_rank(l->job, l->g->units.at[u].params.at[0]) == l->rank;
+    TensorId first = l->g->units.at[u].params.at[0];
+    return param_rank(l->job, first) == l->rank || param_second_rank(l->job, first) == l->rank;
 }
 
 static TensorId node_arg(const Node *n, uint32_t arg)
@@ -94,6 +95,7 @@ static void find_last_readers(Lower *l)
     const Graph *g = l->g;
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *reader = &g->nodes.at[id > g->n_forward ? g->nodes.at[id].forward : id];
+        if (!lower_is_mine(l, reader->stage)) continue;
         for (uint32_t i = 0; i < reader->n_in; i++) {
             const Tensor *t = &g->tensors.at[reader->in[i]];
             if (t->role != ROLE_param) continue;
@@ -107,7 +109,9 @@ static void find_last_readers(Lower *l)
 
 static uint32_t stage_of(const Lower *l, UnitId u)
 {
-    return l->job->stage_of_param[l->g->units.at[u].params.at[0]];
+    TensorId first = l->g->units.at[u].params.at[0];
+    bool second = param_second_rank(l->job, first) == l->rank;
+    return second ? l->job->tied_stage[first] : l->job->stage_of_param[first];
 }
 
 static bool is_block(const Lower *l, UnitId u)

@@ -18,6 +18,14 @@ static bool holds(const Lower *l, uint32_t stage, TensorId t)
     return false;
 }
 
+static bool has_tied(const Lower *l)
+{
+    for (TensorId t = 1; t < l->g->tensors.n; t++)
+        if (l->g->tensors.at[t].role == ROLE_param && param_second_rank(l->job, t) != UINT32_MAX)
+            return true;
+    return false;
+}
+
 /* Also hands out the match numbers that both ends of a boundary, and all stages of a scalar, must
  * share. */
 void lower_find_crossing(Lower *l)
@@ -37,6 +45,8 @@ void lower_find_crossing(Lower *l)
             if (l->crossing[made].n > l->most_crossing) l->most_crossing = l->crossing[made].n;
         }
     }
+    l->first_tied_match = l->match;
+    if (has_tied(l)) l->match += 2 * (uint32_t)g->units.n;
     l->first_p2p_match = l->match;
     l->match += n_stages * l->most_crossing * l->n_microbatches * 2;
     l->scalar_match = l->match;
@@ -196,5 +206,60 @@ void lower_transfers(Lower *l, uint32_t when)
             n += n_crossing(l, &l->transfers.at[end++]);
         l->transfer_launch = n > 1 ? ++l->launch : 0;
         while (l->next_transfer < end) lower_transfer(l, &l->transfers.at[l->next_transfer++]);
+    }
+}
+
+/* ---- parameters with two homes ---- */
+
+static void exchange_tied(Lower *l, UnitId u, BufferId from, BufferId to)
+{
+    TensorId first = l->g->units.at[u].params.at[0];
+    bool is_second = param_second_rank(l->job, first) == l->rank;
+    uint32_t peer = is_second ? param_rank(l->job, first) : param_second_rank(l->job, first);
+    Emit e = {.stream = STREAM_pp_backward,
+              .launch = l->launch,
+              .axes = l->pipe,
+              .hop = (int32_t)peer - (int32_t)l->rank,
+              .unit = u};
+    e.op = OP_send;
+    e.match = l->first_tied_match + 2 * u + is_second;
+    e.n_in = 1;
+    e.arg[0] = from;
+    lower_emit(l, &e);
+    e.op = OP_recv;
+    e.match = l->first_tied_match + 2 * u + !is_second;
+    e.n_in = 0;
+    e.n_out = 1;
+    e.arg[0] = to;
+    lower_emit(l, &e);
+}
+
+/* At the end of the step, each home sends the gradient of its own stage to the other and adds what
+ * it gets. By then both are reduced over the data axes and lie alike, so that the parts that meet
+ * are parts of the same elements; and the sum of two does not depend on their order, so both homes
+ * make the same update. */
+void lower_sum_tied(Lower *l)
+{
+    BufferId *got = arena_array(l->scratch, l->g->units.n + 1, sizeof *got);
+    if (has_tied(l)) l->launch++;
+    for (UnitId u = 1; u < l->g->units.n; u++) {
+        TensorId first = l->g->units.at[u].params.at[0];
+        if (!lower_unit_is_mine(l, u) || param_second_rank(l->job, first) == UINT32_MAX) continue;
+        BufferId grad = l->units[u].grad;
+        Shape shape = *lower_shape(l, grad);
+        got[u] = lower_buffer(l, &shape, l->p->buffers.at[grad].dtype, CATEGORY_communication);
+        l->p->buffers.at[got[u]].unit = u;
+        exchange_tied(l, u, grad, got[u]);
+    }
+    for (UnitId u = 1; u < l->g->units.n; u++) {
+        if (!got[u]) continue;
+        Emit e = {.op = OP_pass,
+                  .stream = STREAM_compute,
+                  .unit = u,
+                  .n_in = 1,
+                  .n_out = 1,
+                  .arg = {got[u], l->units[u].grad}};
+        e.attrs.accumulate = 1;
+        lower_emit(l, &e);
     }
 }

@@ -73,6 +73,12 @@ static void sum_unit(Lower *l, Norm *norm, UnitId u)
     }
 }
 
+/* Of two homes of a tied parameter the first counts its squares. */
+static bool counts_norm(const Lower *l, UnitId u)
+{
+    return param_rank(l->job, l->g->units.at[u].params.at[0]) == l->rank;
+}
+
 static void count_accounts(const Lower *l, Norm *norm)
 {
     for (UnitId u = 1; u < l->g->units.n; u++)
@@ -202,8 +208,9 @@ void lower_update(Lower *l)
     l->norm_table = lower_buffer(l, &table, DT_f64, CATEGORY_state);
     l->coefficient = lower_buffer(l, &pair, DT_f64, CATEGORY_state);
     l->p->buffers.at[l->norm_table].persistent = l->p->buffers.at[l->coefficient].persistent = true;
+    lower_sum_tied(l);
     for (UnitId u = 1; u < l->g->units.n; u++)
-        if (lower_unit_is_mine(l, u)) sum_unit(l, &norm, u);
+        if (counts_norm(l, u)) sum_unit(l, &norm, u);
     sum_scalars(l, &norm);
     Emit e = {.op = OP_clip_coef,
               .stream = STREAM_compute,

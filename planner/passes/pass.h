@@ -64,6 +64,9 @@ ModuleId unit_module(const Job *job, ModuleId module);
 bool unit_is_root(const Job *job, UnitId unit);
 /* The pipeline rank that holds a parameter; 0 without pp. */
 uint32_t param_rank(const Job *job, TensorId param);
+/* A parameter tied across pipeline ranks has a second home, and a unit of its own: both hold it,
+ * both sum their gradients and make the same update. Its rank; UINT32_MAX: there is none. */
+uint32_t param_second_rank(const Job *job, TensorId param);
 
 /* Units by block, FLAT over dp_shard; buckets of `mib`, whole. "*-matched-nothing" names `pass`. */
 bool units_by_block(Job *job, const PassConfig *pass);

@@ -22,8 +22,9 @@ typedef struct Job {
     LowerOptions options;
     struct Schedule *schedule; /* set by pp: who does what, in order; one rank without pp */
     uint32_t *stage_of_param;  /* [tensor], set by pp */
-    Fsdp2Options sharding;     /* set by fsdp2 or zero: how sharded units live */
-    bool resident;             /* weights are gathered once a step and stay */
+    uint32_t *tied_stage;  /* [tensor], set by pp: the stage of another rank that reads it too */
+    Fsdp2Options sharding; /* set by fsdp2 or zero: how sharded units live */
+    bool resident;         /* weights are gathered once a step and stay */
     bool share_gathers, keep_gathered;
     bool pin_replicas;   /* set by tp: gradients of what tp replicates are averaged over it */
     const bool *is_unit; /* [module], set by fsdp2: has a flat unit of its own; NULL without it */

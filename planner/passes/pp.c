@@ -153,27 +153,41 @@ static void place_nodes(Job *job, uint32_t n_stages, uint32_t n_blocks, const Pp
     }
 }
 
-/* Parameters belong to the rank that reads them; activations cross to the next stage only. */
-static bool place_tensors(Job *job, Loc loc)
+/* A parameter has a home on each rank that reads it: one, or two that sum their gradients. */
+static bool place_param(Job *job, TensorId param, uint32_t stage, const PpOptions *o)
+{
+    const Tensor *t = &job->plan->graph.tensors.at[param];
+    const uint32_t *rank_of = job->schedule->rank_of;
+    uint32_t *first = &job->stage_of_param[param], *second = &job->tied_stage[param];
+    if (*first == UINT32_MAX) *first = stage;
+    if (rank_of[*first] == rank_of[stage]) return true;
+    if (o->tied == 1) {
+        diag_error(job->diag, FAULT_input, "tied-across-stages", t->loc,
+                   "%s is used by stage %u and by stage %u, which are on different ranks", t->name,
+                   *first, stage);
+        diag_hint(job->diag,
+                  "leave out tied = \"refuse\", place the stages in a V, untie, or use pp = 1");
+        return false;
+    }
+    if (*second == UINT32_MAX) *second = stage;
+    if (rank_of[*second] == rank_of[stage]) return true;
+    diag_error(job->diag, FAULT_input, "tied-many-stages", t->loc,
+               "%s is used by stages %u, %u and %u, on three ranks; two can sum a gradient alike",
+               t->name, *first, *second, stage);
+    diag_hint(job->diag, "let two pipeline ranks at most share it");
+    return false;
+}
+
+/* Parameters belong to the ranks that read them; activations cross to the next stage only. */
+static bool place_tensors(Job *job, const PpOptions *o, Loc loc)
 {
     Graph *g = &job->plan->graph;
-    const Schedule *s = job->schedule;
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         for (uint32_t i = 0; i < n->n_in; i++) {
             Tensor *t = &g->tensors.at[n->in[i]];
             if (t->role == ROLE_param) {
-                bool first = job->stage_of_param[n->in[i]] == UINT32_MAX;
-                if (first)
-                    job->stage_of_param[n->in[i]] = n->stage;
-                else if (s->rank_of[job->stage_of_param[n->in[i]]] != s->rank_of[n->stage]) {
-                    diag_error(
-                        job->diag, FAULT_input, "tied-across-stages", t->loc,
-                        "%s is used by stage %u and by stage %u: its two copies would drift apart",
-                        t->name, job->stage_of_param[n->in[i]], n->stage);
-                    diag_hint(job->diag, "untie the head from the embedding, or use pp = 1");
-                    return false;
-                }
+                if (!place_param(job, n->in[i], n->stage, o)) return false;
             } else if (t->role == ROLE_activation &&
                        n->stage > g->nodes.at[t->producer].stage + 1) {
                 return diag_error(job->diag, FAULT_input, "pp-skip", loc,
@@ -198,11 +212,15 @@ bool pass_pp(Job *job)
     if (piped && !check(job, pass, n_blocks, p)) return false;
     job->schedule = arena_alloc(job->arena, sizeof *job->schedule);
     job->stage_of_param = arena_array(job->arena, g->tensors.n, sizeof *job->stage_of_param);
-    for (TensorId t = 0; t < g->tensors.n; t++) job->stage_of_param[t] = piped ? UINT32_MAX : 0;
+    job->tied_stage = arena_array(job->arena, g->tensors.n, sizeof *job->tied_stage);
+    for (TensorId t = 0; t < g->tensors.n; t++) {
+        job->stage_of_param[t] = piped ? UINT32_MAX : 0;
+        job->tied_stage[t] = UINT32_MAX;
+    }
     if (!make_schedule(job->schedule, piped ? pass : &alone, piped ? p : 1,
                        job->plan->step.n_microbatches, job->arena, job->diag))
         return false;
     if (!piped) return true;
     place_nodes(job, job->schedule->n_stages, n_blocks, &pass->pp);
-    return place_tensors(job, pass->loc);
+    return place_tensors(job, &pass->pp, pass->loc);
 }

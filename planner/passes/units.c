@@ -36,6 +36,12 @@ uint32_t param_rank(const Job *job, TensorId param)
     return stage == UINT32_MAX ? 0 : job->schedule->rank_of[stage];
 }
 
+uint32_t param_second_rank(const Job *job, TensorId param)
+{
+    uint32_t stage = job->tied_stage[param];
+    return stage == UINT32_MAX ? UINT32_MAX : job->schedule->rank_of[stage];
+}
+
 bool pass_units(Job *job)
 {
     Graph *g = &job->plan->graph;
@@ -43,7 +49,8 @@ bool pass_units(Job *job)
     list_reserve_none(job->arena, &g->units);
     for (TensorId t = 1; t < g->tensors.n; t++) {
         if (g->tensors.at[t].role != ROLE_param || g->tensors.at[t].unit) continue;
-        UnitId *mine = &rest[param_rank(job, t)];
+        UnitId own = 0, *mine = &rest[param_rank(job, t)];
+        if (param_second_rank(job, t) != UINT32_MAX) mine = &own;
         if (!*mine) *mine = unit_new(job, "parameters", 0, job->data_axes);
         unit_take(job, *mine, t);
     }

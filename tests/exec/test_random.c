@@ -54,7 +54,6 @@ static void draw_pipeline(Draw *d, Tiny *t)
         for (uint32_t s = 0; s < n_stages; s++) t->pp_options.split[s] = 1;
         for (uint32_t i = n_stages; i < t->layers; i++) t->pp_options.split[draw(d, n_stages)]++;
     }
-    t->gpt2 = false; /* a tied head cannot be cut into stages */
 }
 
 /* Drawn last: what was drawn before stays what it was. */

@@ -113,7 +113,8 @@ static void each_pipeline(const Visit *v)
     for (int schedule = 0; schedule < SCHEDULE_COUNT; schedule++)
         for (uint32_t inside = 0; inside < 5; inside++)
             for (uint32_t pp = 2; pp <= 4; pp += 2) {
-                Tiny t = sizes(false);
+                Tiny t =
+                    sizes(inside == 3 || (pp == 4 && schedule == SCHEDULE_1f1b)); /* tied head */
                 if (pp == 4 && inside) continue;
                 t.pp = pp;
                 t.pp_options.schedule = (ScheduleKind)schedule;
