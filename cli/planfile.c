@@ -190,7 +190,10 @@ static void add_pass(const PassConfig *pass, Str *out)
                   pass->pp.csv      ? pass->pp.csv
                   : pass->pp.is_own ? "own schedule"
                                     : schedule_traits(pass->pp.schedule).name);
-        if (pass->pp.chunks > 1) str_print(out, ", %u chunks", pass->pp.chunks);
+        if (pass->pp.layers_per_stage)
+            str_print(out, ", %u layers a stage", pass->pp.layers_per_stage);
+        else if (pass->pp.chunks > 1)
+            str_print(out, ", %u chunks", pass->pp.chunks);
         if (pass->pp.cap) str_print(out, ", at most %u in flight", pass->pp.cap);
         str_add(out, ")");
         break;
@@ -262,8 +265,7 @@ static void report_text(Cli *cli, const PlanFile *file)
               plan->step.n_microbatches == 1 ? "" : "es", by_what[plan->step.denominator]);
     if (!file->is_text) str_print(out, "parallel    %s\n", passes_text(cli->arena, &file->config));
     PipelineFacts pipe;
-    if (!file->is_text &&
-        passes_pipeline(&file->config, plan->step.n_microbatches, cli->arena, &pipe))
+    if (!file->is_text && passes_pipeline(&file->config, plan, cli->arena, &pipe))
         str_print(out,
                   "pipeline    %" PRIu32 " stages; at most %" PRIu32
                   " of their activations in flight on a rank (%" PRIu32
@@ -295,8 +297,7 @@ static void report_json(Cli *cli, const PlanFile *file)
     json_count(cli->json, "seq", (uint64_t)plan->step.seq);
     json_count(cli->json, "microbatches", plan->step.n_microbatches);
     PipelineFacts pipe;
-    if (!file->is_text &&
-        passes_pipeline(&file->config, plan->step.n_microbatches, cli->arena, &pipe)) {
+    if (!file->is_text && passes_pipeline(&file->config, plan, cli->arena, &pipe)) {
         json_t *pipeline = json_object();
         json_count(pipeline, "stages", pipe.n_stages);
         json_count(pipeline, "peak_activations", pipe.peak);

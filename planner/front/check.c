@@ -278,6 +278,16 @@ static void fill_chunks(Draft *draft, PpOptions *pp, Loc loc)
                    p);
         diag_hint(draft->d, n_stages % p == 0 ? "leave chunks out" : "stages are numbered from 0");
     }
+    const char *other = pp->is_own    ? "a schedule of your own"
+                        : pp->chunks  ? "chunks"
+                        : pp->n_split ? "split"
+                                      : NULL;
+    if (pp->layers_per_stage && other) {
+        diag_error(draft->d, FAULT_input, "pp-layers-per-stage", loc,
+                   "pp: both layers_per_stage = %u and %s say how many stages there are",
+                   pp->layers_per_stage, other);
+        diag_hint(draft->d, "leave out one of them");
+    }
     if (!pp->chunks && pp->csv && p > 0 && n_stages >= p) pp->chunks = n_stages / p;
     if (!pp->chunks) pp->chunks = pp->is_own ? 1 : schedule_traits(pp->schedule).least_chunks;
 }
@@ -368,6 +378,7 @@ void draft_shrink(Draft *draft)
         n_micro = 2 * (int64_t)c->axis_size[AXIS_pp];
         pp->n_split = 0;
         if (pp->chunks > 2) pp->chunks = 2;
+        pp->layers_per_stage = 0;
         pp->cap = 0; /* it was for other numbers */
     }
     c->global_batch = c->micro_batch * data * n_micro;

@@ -77,7 +77,9 @@ typedef struct PpOptions {
     uint32_t chunks;       /* stages a rank; default: the schedule's least */
     uint32_t cap;          /* most activations of stages in flight on a rank; 0: no bound (greedy_v:
                               2 x pp) */
-    uint32_t n_split;      /* blocks a stage, if named: uneven splits; 0: even */
+    uint32_t layers_per_stage; /* chunks follow from it; 0: not named */
+    uint32_t round;            /* stages to a multiple of pp: 0 they must be one, 1 up, 2 down */
+    uint32_t n_split;          /* blocks a stage, if named: uneven splits; 0: even */
     uint32_t split[MAX_STAGES];
     bool is_own; /* the schedule is the script's own function, or the file `csv` */
     const char *csv;

@@ -131,6 +131,8 @@ static const Field pass_fields[] = {
     {"pp.cap", FIELD_u32, IN_PASS(pp.cap), 1, 1 << 20, NULL},
     {"pp.csv", FIELD_text, IN_PASS(pp.csv), 0, 0, NULL},
     {"pp.placement", FIELD_word, IN_PASS(pp.placement), 0, 0, WORDS("any", "loop", "v")},
+    {"pp.layers_per_stage", FIELD_u32, IN_PASS(pp.layers_per_stage), 1, 65536, NULL},
+    {"pp.round", FIELD_word, IN_PASS(pp.round), 0, 0, WORDS("none", "up", "down")},
     {"pp.tied", FIELD_word, IN_PASS(pp.tied), 0, 0, WORDS("sum", "refuse")},
     {"pp.split", FIELD_table, 0, 0, 0, NULL},
     {"tp.sequence", FIELD_bool, IN_PASS(tp.sequence), 0, 0, NULL},

@@ -52,7 +52,6 @@ typedef struct PipelineFacts {
     uint32_t n_stages, peak, rank;
     double idle;
 } PipelineFacts;
-bool passes_pipeline(const Config *config, uint32_t n_microbatches, Arena *arena,
-                     PipelineFacts *facts);
+bool passes_pipeline(const Config *config, const Plan *plan, Arena *arena, PipelineFacts *facts);
 
 #endif

@@ -18,7 +18,7 @@ static uint32_t stage_of_block(uint32_t block, uint32_t n_blocks, uint32_t n_sta
     return n_stages - 1;
 }
 
-static void check_chunks(Diag *d, const PassConfig *pass)
+static void check_chunks(Diag *d, const PassConfig *pass, uint32_t n_blocks, uint32_t p)
 {
     const PpOptions *o = &pass->pp;
     const ScheduleTraits t = schedule_traits(o->schedule);
@@ -27,7 +27,11 @@ static void check_chunks(Diag *d, const PassConfig *pass)
                "%s has %s %u stage%s a rank, not chunks = %u", schedule_traits(o->schedule).name,
                t.least_chunks == t.most_chunks ? "exactly" : "at least", t.least_chunks,
                t.least_chunks == 1 ? "" : "s", o->chunks);
-    diag_hint(d, "set chunks = %u, or leave it out", t.least_chunks);
+    if (o->layers_per_stage)
+        diag_hint(d, "set layers_per_stage = %u",
+                  (n_blocks + p * t.least_chunks - 1) / (p * t.least_chunks));
+    else
+        diag_hint(d, "set chunks = %u, or leave it out", t.least_chunks);
 }
 
 static void check_microbatches(Diag *d, const PassConfig *pass, uint32_t p, uint32_t m)
@@ -82,7 +86,7 @@ static bool check(const Job *job, const PassConfig *pass, uint32_t n_blocks, uin
                    o->n_split, sum, stages, n_blocks);
         diag_hint(d, "leave split out for an even one");
     }
-    check_chunks(d, pass);
+    check_chunks(d, pass, n_blocks, p);
     check_microbatches(d, pass, p, job->plan->step.n_microbatches);
     check_placement(d, pass);
     return d->n_errors == before;
@@ -124,15 +128,44 @@ static bool make_schedule(Schedule *s, const PassConfig *pass, uint32_t p, uint3
     return false;
 }
 
-bool passes_pipeline(const Config *config, uint32_t n_microbatches, Arena *arena,
-                     PipelineFacts *facts)
+static uint32_t count_blocks(const Graph *g)
 {
-    uint32_t p = config->axis_size[AXIS_pp];
+    uint32_t n = 0;
+    for (NodeId id = 1; id < g->nodes.n; id++)
+        if (g->nodes.at[id].layer > n) n = g->nodes.at[id].layer;
+    return n;
+}
+
+/* layers_per_stage says how many stages there are, and so how many a rank has. */
+static bool find_chunks(PassConfig *pass, uint32_t n_blocks, uint32_t p, Diag *d)
+{
+    PpOptions *o = &pass->pp;
+    if (!o->layers_per_stage) return true;
+    uint32_t stages = (n_blocks + o->layers_per_stage - 1) / o->layers_per_stage;
+    uint32_t down = stages / p * p, up = stages % p ? down + p : down;
+    uint32_t rounded = o->round == 1 ? up : o->round == 2 ? down : stages;
+    if (rounded == 0 || rounded % p != 0) {
+        diag_error(d, FAULT_input, "pp-layers-per-stage", pass->loc,
+                   "%u blocks, %u a stage, make %u stages: no multiple of pp = %u", n_blocks,
+                   o->layers_per_stage, stages, p);
+        diag_hint(d, "round = \"up\" makes them %u%s", up,
+                  down ? arena_print(d->arena, ", round = \"down\" %u", down) : "");
+        return false;
+    }
+    o->chunks = rounded / p;
+    return true;
+}
+
+bool passes_pipeline(const Config *config, const Plan *plan, Arena *arena, PipelineFacts *facts)
+{
+    uint32_t p = config->axis_size[AXIS_pp], n_microbatches = plan->step.n_microbatches;
     for (uint32_t i = 0; i < config->n_passes && p > 1; i++) {
         Schedule s;
         Diag ignored = diag_in(arena);
         if (config->passes[i].name != PASS_pp) continue;
-        if (!make_schedule(&s, &config->passes[i], p, n_microbatches, arena, &ignored))
+        PassConfig pass = config->passes[i];
+        if (!find_chunks(&pass, count_blocks(&plan->graph), p, &ignored) ||
+            !make_schedule(&s, &pass, p, n_microbatches, arena, &ignored))
             return false;
         double work = 3.0 * n_microbatches * s.n_stages / p;
         *facts = (PipelineFacts){.n_stages = s.n_stages, .idle = 1 - work / s.makespan};
@@ -202,14 +235,14 @@ static bool place_tensors(Job *job, const PpOptions *o, Loc loc)
 
 bool pass_pp(Job *job)
 {
-    const PassConfig *pass = pass_config(job, PASS_pp);
+    const PassConfig *named = pass_config(job, PASS_pp);
     Graph *g = &job->plan->graph;
-    uint32_t p = job->config->axis_size[AXIS_pp], n_blocks = 0;
-    for (NodeId id = 1; id < g->nodes.n; id++)
-        if (g->nodes.at[id].layer > n_blocks) n_blocks = g->nodes.at[id].layer;
-    static const PassConfig alone = {.pp = {.schedule = SCHEDULE_1f1b, .chunks = 1}};
-    bool piped = pass && p > 1;
-    if (piped && !check(job, pass, n_blocks, p)) return false;
+    uint32_t p = job->config->axis_size[AXIS_pp], n_blocks = count_blocks(g);
+    bool piped = named && p > 1;
+    PassConfig pass = {.pp = {.schedule = SCHEDULE_1f1b, .chunks = 1}};
+    if (piped) pass = *named;
+    if (piped && (!find_chunks(&pass, n_blocks, p, job->diag) || !check(job, &pass, n_blocks, p)))
+        return false;
     job->schedule = arena_alloc(job->arena, sizeof *job->schedule);
     job->stage_of_param = arena_array(job->arena, g->tensors.n, sizeof *job->stage_of_param);
     job->tied_stage = arena_array(job->arena, g->tensors.n, sizeof *job->tied_stage);
@@ -217,10 +250,10 @@ bool pass_pp(Job *job)
         job->stage_of_param[t] = piped ? UINT32_MAX : 0;
         job->tied_stage[t] = UINT32_MAX;
     }
-    if (!make_schedule(job->schedule, piped ? pass : &alone, piped ? p : 1,
-                       job->plan->step.n_microbatches, job->arena, job->diag))
+    if (!make_schedule(job->schedule, &pass, piped ? p : 1, job->plan->step.n_microbatches,
+                       job->arena, job->diag))
         return false;
     if (!piped) return true;
-    place_nodes(job, job->schedule->n_stages, n_blocks, &pass->pp);
-    return place_tensors(job, &pass->pp, pass->loc);
+    place_nodes(job, job->schedule->n_stages, n_blocks, &pass.pp);
+    return place_tensors(job, &pass.pp, pass.loc);
 }

@@ -60,7 +60,7 @@ static Loaded load(const char *folder, const char *pp, uint32_t p, uint32_t m)
     diag_print(&l.diag, &text);
     if (!plan) fail_msg("%s", str_text(&text));
     PipelineFacts facts;
-    assert_true(passes_pipeline(&config, m, arena, &facts));
+    assert_true(passes_pipeline(&config, plan, arena, &facts));
     l.id = text_plan_id(plan, arena);
     l.peak = facts.peak;
     l.idle = facts.idle;
