@@ -25,6 +25,7 @@ typedef enum PassName {
     X(zb_h1, 1, 1, loop)                                                                           \
     X(zb_v, 2, 2, v)                                                                               \
     X(dualpipe_v, 2, 2, v)                                                                         \
+    X(v_half, 2, 2, v)                                                                             \
     X(greedy_v, 2, 2, v)
 typedef enum ScheduleKind {
 #define X(name, least, most, placement) SCHEDULE_##name,

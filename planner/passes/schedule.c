@@ -79,6 +79,10 @@ void schedule_make(Schedule *s, ScheduleKind kind, uint32_t n_ranks, uint32_t ch
         (void)ends;
         return;
     }
+    if (kind == SCHEDULE_v_half) {
+        schedule_v_half(s, n_ranks, n_microbatches, arena);
+        return;
+    }
     schedule_start(s, kind, n_ranks, chunks, n_microbatches, arena);
     s->splits_backward =
         kind == SCHEDULE_zb_h1 || kind == SCHEDULE_zb_v || kind == SCHEDULE_dualpipe_v;
@@ -90,6 +94,7 @@ void schedule_make(Schedule *s, ScheduleKind kind, uint32_t n_ranks, uint32_t ch
         case SCHEDULE_zb_h1: zb_h1(s, arena, r); break;
         case SCHEDULE_zb_v: schedule_zb_v(s, arena, r); break;
         case SCHEDULE_dualpipe_v: schedule_dualpipe_v(s, arena, r); break;
+        case SCHEDULE_v_half:
         case SCHEDULE_greedy_v:
         case SCHEDULE_COUNT: assert(!"a schedule");
         }

@@ -25,7 +25,7 @@ typedef struct ScheduleLocs {
  * (Narayanan 2021; n_microbatches % n_ranks == 0), ZB-H1 (Qi 2023: the oldest weight gradient runs
  * as soon as more than `rank` of them wait), ZB-V (Qi 2024), DualPipeV (DeepSeek 2025: the
  * bidirectional schedule cut in half, so that no rank holds a second copy of the parameters;
- * n_microbatches >= 2 n_ranks). */
+ * n_microbatches >= 2 n_ranks), V-Half's memory (Qi 2024b). */
 void schedule_make(Schedule *s, ScheduleKind kind, uint32_t n_ranks, uint32_t chunks,
                    uint32_t n_microbatches, Arena *arena);
 /* schedule_v.c: one rank's list. */
@@ -35,6 +35,10 @@ void schedule_dualpipe_v(Schedule *s, Arena *arena, uint32_t rank);
  * it stands still. */
 bool schedule_greedy(Schedule *s, uint32_t n_ranks, uint32_t cap, uint32_t n_microbatches,
                      Arena *arena);
+/* The greedy rule with half of 1F1B's activations: n_ranks halves of a stage, one more where that
+ * is odd; on two ranks, where that would starve it, with all. */
+void schedule_v_half(Schedule *s, uint32_t n_ranks, uint32_t n_microbatches, Arena *arena);
+uint32_t schedule_v_half_cap(uint32_t n_ranks);
 /* The smallest cap with which schedule_greedy ends. */
 uint32_t schedule_greedy_least(uint32_t n_ranks, uint32_t n_microbatches, Arena *scratch);
 /* The script's own lists: for every rank one, each stage on one rank, placed as the script demands.

@@ -150,6 +150,7 @@ typedef struct Greedy {
     uint32_t *forward_at; /* [stage * n_microbatches + microbatch]: 1 + when it starts; 0: not */
     uint32_t *backward_at;
     uint32_t now, cap;
+    uint32_t *alive_down, *room_down; /* [rank]: of the way down, and how many it may have; NULL */
 } Greedy;
 
 static bool is_done(const Greedy *g, const uint32_t *at, uint32_t stage, uint32_t microbatch)
@@ -166,6 +167,8 @@ static bool try_forward(Greedy *g, uint32_t rank)
     for (int chunk = 1; chunk >= 0; chunk--) {
         uint32_t stage = w->stage[chunk], mb = w->n_forward[chunk];
         if (mb == w->limit || (stage && !is_done(g, g->forward_at, stage - 1, mb))) continue;
+        if (chunk == 0 && g->room_down && g->alive_down[rank] >= g->room_down[rank]) continue;
+        g->alive_down[rank] += chunk == 0;
         forward(w, chunk);
         g->forward_at[stage * w->limit + mb] = g->now + 1;
         g->alive[rank]++;
@@ -193,6 +196,7 @@ static bool try_weight(Greedy *g, uint32_t rank)
 {
     Writer *w = &g->ranks[rank];
     if (w->n_taken == w->waiting.n) return false;
+    g->alive_down[rank] -= w->waiting.at[w->n_taken].stage == w->stage[0];
     weight(w);
     g->alive[rank]--;
     return true;
@@ -200,13 +204,14 @@ static bool try_weight(Greedy *g, uint32_t rank)
 
 /* Each takes one unit of time. A forward goes before an input gradient, and both before the weight
  * gradients, which fill the gaps; an activation is let go by its weight gradient. */
-bool schedule_greedy(Schedule *s, uint32_t n_ranks, uint32_t cap, uint32_t n_microbatches,
-                     Arena *arena)
+static bool run_greedy(Schedule *s, uint32_t n_ranks, uint32_t cap, uint32_t *room_down,
+                       uint32_t n_microbatches, Arena *arena, uint32_t *took)
 {
     schedule_start(s, SCHEDULE_greedy_v, n_ranks, 2, n_microbatches, arena);
     s->splits_backward = true;
     uint32_t cells = s->n_stages * n_microbatches, left = 3 * cells;
-    Greedy g = {.s = s, .arena = arena, .cap = cap};
+    Greedy g = {.s = s, .arena = arena, .cap = cap, .room_down = room_down};
+    g.alive_down = arena_array(arena, n_ranks, sizeof *g.alive_down);
     g.ranks = arena_array(arena, n_ranks, sizeof *g.ranks);
     g.alive = arena_array(arena, n_ranks, sizeof *g.alive);
     g.forward_at = arena_array(arena, cells, sizeof *g.forward_at);
@@ -218,7 +223,57 @@ bool schedule_greedy(Schedule *s, uint32_t n_ranks, uint32_t cap, uint32_t n_mic
             left -= try_forward(&g, r) || try_input(&g, r) || try_weight(&g, r);
         if (left == before) return false;
     }
+    *took = g.now;
     return true;
+}
+
+bool schedule_greedy(Schedule *s, uint32_t n_ranks, uint32_t cap, uint32_t n_microbatches,
+                     Arena *arena)
+{
+    uint32_t took;
+    return run_greedy(s, n_ranks, cap, NULL, n_microbatches, arena, &took);
+}
+
+enum { QUARTER = 4, MOST_LESS = 3 * QUARTER + 2, MOST_SLOPE = 3 };
+
+/* `less` and `slope` in quarters of an activation. */
+static void make_room(uint32_t *room, uint32_t n_ranks, uint32_t cap, uint32_t less, uint32_t slope)
+{
+    for (uint32_t r = 0; r < n_ranks; r++) {
+        uint32_t off = less + slope * r, all = cap * QUARTER;
+        room[r] = off + QUARTER < all ? (all - off + QUARTER / 2) / QUARTER : 1;
+        if (room[r] + 1 > cap) room[r] = cap - 1;
+    }
+}
+
+/* Under half the cap the greedy rule would stand still: forwards on their way down fill all ranks
+ * and leave no room for those on their way up. So the way down gets less than all of it, and less
+ * at later ranks, whose activations of the way up live longer. How much less: the best of a few,
+ * tried in order. */
+void schedule_v_half(Schedule *s, uint32_t n_ranks, uint32_t n_microbatches, Arena *arena)
+{
+    uint32_t cap = schedule_v_half_cap(n_ranks), shortest = UINT32_MAX, took = 0;
+    uint32_t *room = arena_array(arena, n_ranks, sizeof *room), best[2] = {0, 0};
+    Arena *scratch = arena_new();
+    for (uint32_t less = QUARTER; less <= MOST_LESS; less++)
+        for (uint32_t slope = 0; slope <= MOST_SLOPE; slope++) {
+            make_room(room, n_ranks, cap, less, slope);
+            bool ends = run_greedy(s, n_ranks, cap, room, n_microbatches, scratch, &took);
+            arena_reset(scratch);
+            if (!ends || took >= shortest) continue;
+            shortest = took;
+            best[0] = less, best[1] = slope;
+        }
+    arena_free(scratch);
+    assert(shortest < UINT32_MAX);
+    make_room(room, n_ranks, cap, best[0], best[1]);
+    run_greedy(s, n_ranks, cap, room, n_microbatches, arena, &took);
+    assert(took == shortest);
+}
+
+uint32_t schedule_v_half_cap(uint32_t n_ranks)
+{
+    return n_ranks == 2 ? 4 : n_ranks + n_ranks % 2;
 }
 
 uint32_t schedule_greedy_least(uint32_t n_ranks, uint32_t n_microbatches, Arena *scratch)

@@ -196,6 +196,7 @@ static void published_caps(void **state)
                     {SCHEDULE_zb_h1, 1, p},
                     {SCHEDULE_zb_v, 2, 2 * p},
                     {SCHEDULE_dualpipe_v, 2, 2 * p + 1},
+                    {SCHEDULE_v_half, 2, p == 2 ? 4 : p + p % 2},
                     {SCHEDULE_greedy_v, 2, 2 * p}};
         _Static_assert(sizeof rows / sizeof rows[0] == SCHEDULE_COUNT, "each schedule");
         for (int i = 0; i < SCHEDULE_COUNT; i++) {
@@ -205,6 +206,18 @@ static void published_caps(void **state)
             assert_false(schedule_runs_under(&s, rows[i].cap - 1, arena));
         }
     }
+}
+
+/* Half of 1F1B's activations, and 0.4 to 0.75 of its bubble, however many micro-batches. */
+static void half_memory(void **state)
+{
+    (void)state;
+    for (uint32_t p = 3; p <= 8; p++)
+        for (uint32_t m = p; m <= 6 * p; m += p) {
+            double bubble = makespan(SCHEDULE_v_half, p, 2, m) - 3.0 * m;
+            assert_true(bubble < 0.75 * 3.0 * (p - 1));
+            if (p != 4) assert_true(bubble < 0.6 * 3.0 * (p - 1));
+        }
 }
 
 /* The greedy rule stands still with p or p + 2 activations of half a stage; with 2p it ends. */
@@ -236,6 +249,7 @@ static void every_schedule_ends(void **state)
             if (m % p == 0) makespan(SCHEDULE_interleaved_1f1b, p, 2, m);
             makespan(SCHEDULE_zb_v, p, 2, m);
             makespan(SCHEDULE_greedy_v, p, 2, m);
+            if (p > 1) makespan(SCHEDULE_v_half, p, 2, m);
             if (m >= 2 * p) makespan(SCHEDULE_dualpipe_v, p, 2, m);
         }
 }
@@ -268,9 +282,9 @@ static void bad_schedules(void **state)
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    const struct CMUnitTest tests[] = {TEST(published_makespans), TEST(closed_forms),
-                                       TEST(zero_bubble),         TEST(activation_peaks),
-                                       TEST(published_caps),      TEST(greedy_deadlocks),
-                                       TEST(every_schedule_ends), TEST(bad_schedules)};
+    const struct CMUnitTest tests[] = {
+        TEST(published_makespans), TEST(closed_forms),        TEST(zero_bubble),
+        TEST(activation_peaks),    TEST(published_caps),      TEST(half_memory),
+        TEST(greedy_deadlocks),    TEST(every_schedule_ends), TEST(bad_schedules)};
     return cmocka_run_group_tests_name("schedule", tests, NULL, NULL);
 }
