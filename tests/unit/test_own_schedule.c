@@ -157,9 +157,46 @@ static void overlapped(void **state)
     assert_true(same(l.id, load(folder, "csv = 'own.csv'", 2, 3).id));
 }
 
+/* A file keeps its ranks and micro-batches when a plan is made small; a function gets smaller ones.
+ */
+static void made_small(void **state)
+{
+    (void)state;
+    const char *folder = command_new_folder(arena),
+               *path = arena_print(arena, "%s/script.lua", folder);
+    static const char *const pp[] = {
+        "csv = 'own.csv'", "schedule = function(p, m) return { [0] = { 'F0.' .. m - 4 }, {} } end",
+        "schedule = 'zb_v', layers_per_stage = 1"};
+    static const uint32_t ranks[] = {4, 2, 2}, microbatches[] = {9, 4, 4};
+    Schedule s;
+    schedule_make(&s, SCHEDULE_zb_h1, 4, 1, 9, arena);
+    command_write_file(arena_print(arena, "%s/own.csv", folder), csv_of(&s, false));
+    for (int i = 0; i < 3; i++) {
+        Diag d = diag_in(arena);
+        Config config;
+        Graph graph;
+        FrontOptions options = {.shrink = true};
+        command_write_file(
+            path,
+            arena_print(arena,
+                        "return plan { model = require 'models.llama' { size = 'tiny', layers "
+                        "= 8 },\n"
+                        "  batch = { global = 72, seq = 16 }, mesh = { pp = 4, dp_shard = 8 },\n"
+                        "  parallel = { pp { %s }, fsdp2 {} } }\n",
+                        pp[i]));
+        assert_true(front_load(path, &options, arena, &config, &graph, &d));
+        assert_int_equal(config.axis_size[AXIS_pp], ranks[i]);
+        int64_t data = config.micro_batch * config.axis_size[AXIS_dp_shard];
+        assert_int_equal(config.global_batch / data, microbatches[i]);
+        assert_int_equal(config.passes[0].pp.chunks, i == 2 ? 2 : 1);
+        assert_int_equal(config.passes[0].pp.layers_per_stage, 0);
+    }
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    const struct CMUnitTest tests[] = {TEST(built_ins_written_out), TEST(overlapped)};
+    const struct CMUnitTest tests[] = {TEST(built_ins_written_out), TEST(overlapped),
+                                       TEST(made_small)};
     return cmocka_run_group_tests_name("own_schedule", tests, NULL, NULL);
 }
