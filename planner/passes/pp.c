@@ -50,9 +50,6 @@ static void check_microbatches(Diag *d, const PassConfig *pass, uint32_t p, uint
                    2 * p, m);
         diag_hint(d, "use %u micro-batches, or schedule = \"zb_v\"", 2 * p);
     }
-    if (m < p)
-        diag_warning(d, "pp-bubble", pass->loc,
-                     "%u micro-batches on %u stages: most ranks are idle most of the time", m, p);
 }
 
 /* The built-in schedules place their stages in one way only. */
@@ -128,6 +125,24 @@ static bool make_schedule(Schedule *s, const PassConfig *pass, uint32_t p, uint3
     return false;
 }
 
+/* Where every forward, input gradient and weight gradient of a stage takes the same time. */
+static double idle_of(const Schedule *s)
+{
+    double work = 3.0 * s->n_microbatches * s->n_stages / s->n_ranks;
+    return 1 - work / s->makespan;
+}
+
+static void warn_of_bubble(const Schedule *s, Loc loc, Diag *d)
+{
+    if (s->n_microbatches >= s->n_stages) return;
+    diag_warning(
+        d, "pp-bubble", loc,
+        "%u micro-batches on %u stages: ranks are idle for %.0f %% of the step, where F = I "
+        "= W",
+        s->n_microbatches, s->n_stages, 100 * idle_of(s));
+    diag_hint(d, "use at least %u micro-batches", s->n_stages);
+}
+
 static uint32_t count_blocks(const Graph *g)
 {
     uint32_t n = 0;
@@ -167,8 +182,7 @@ bool passes_pipeline(const Config *config, const Plan *plan, Arena *arena, Pipel
         if (!find_chunks(&pass, count_blocks(&plan->graph), p, &ignored) ||
             !make_schedule(&s, &pass, p, n_microbatches, arena, &ignored))
             return false;
-        double work = 3.0 * n_microbatches * s.n_stages / p;
-        *facts = (PipelineFacts){.n_stages = s.n_stages, .idle = 1 - work / s.makespan};
+        *facts = (PipelineFacts){.n_stages = s.n_stages, .idle = idle_of(&s)};
         facts->peak = schedule_most(&s, &facts->rank);
         return true;
     }
@@ -254,6 +268,7 @@ bool pass_pp(Job *job)
                        job->arena, job->diag))
         return false;
     if (!piped) return true;
+    warn_of_bubble(job->schedule, pass.loc, job->diag);
     place_nodes(job, job->schedule->n_stages, n_blocks, &pass.pp);
     return place_tensors(job, &pass.pp, pass.loc);
 }

@@ -37,7 +37,7 @@ static Tiny tied(ScheduleKind schedule, uint32_t dp_shard)
     t.pp_options.schedule = schedule;
     t.pp_options.chunks = schedule_traits(schedule).least_chunks;
     t.layers = t.pp * t.pp_options.chunks;
-    t.microbatches = 2;
+    t.microbatches = t.layers;
     t.dp_shard = dp_shard;
     return t;
 }
