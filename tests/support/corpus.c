@@ -121,6 +121,7 @@ static void each_pipeline(const Visit *v)
                 t.pp_options.chunks = schedule_traits((ScheduleKind)schedule).least_chunks;
                 t.layers = pp * t.pp_options.chunks;
                 t.microbatches = pp * (inside % 2 + 1 + (schedule == SCHEDULE_dualpipe_v));
+                if (t.microbatches < t.layers) t.microbatches = t.layers;
                 t.dp_shard = inside == 1 || inside == 3 ? 2 : 1;
                 t.dp_replicate = inside == 2 ? 2 : 1;
                 t.tp = inside >= 3 ? 2 : 1;
