@@ -10,13 +10,9 @@
 #ifndef TANDEM_PASSES_LOWER_H
 #define TANDEM_PASSES_LOWER_H
 
+#include "planner/passes/clock.h"
 #include "planner/passes/pass.h"
 #include "planner/passes/schedule.h"
-
-/* Newest pc of each stream that is known to have finished. */
-typedef struct Clock {
-    Pc at[STREAM_COUNT];
-} Clock;
 
 /* Newest access of a root buffer by each stream. */
 typedef struct Access {

@@ -6,18 +6,9 @@
 #include <string.h>
 
 #include "planner/passes/pass.h"
+#include "planner/passes/pieces.h"
 
-enum { ALIGN = 256, MANY_PIECES = 256 };
-
-typedef struct Clock {
-    Pc at[STREAM_COUNT];
-} Clock;
-
-/* Free bytes [offset, offset + size) that nobody may write before `busy` has passed. */
-typedef struct Piece {
-    uint64_t offset, size;
-    Clock busy;
-} Piece;
+enum { ALIGN = 256 };
 
 typedef struct Launch {
     Pc first, newest;
@@ -36,8 +27,7 @@ typedef struct Memory {
     Space space;             /* being placed: each space is an arena of its own */
     uint32_t *starts, *next_start; /* buffers by first pc, linked */
     uint32_t *ends, *next_end;
-    LIST(Piece) pieces; /* by offset */
-    uint64_t top;
+    Pieces pieces;
     BufferList before, current; /* buffers that began in the last micro-batch, in this one */
     BufferList model;           /* of the interior micro-batch that the others are to repeat */
     uint64_t *wishes;           /* [buffer of model]: its offset in the round before */
@@ -47,19 +37,6 @@ typedef struct Memory {
 static uint64_t align_up(uint64_t bytes)
 {
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
-
-static void join(Clock *into, const Clock *from)
-{
-    for (int s = 0; s < STREAM_COUNT; s++)
-        if (from->at[s] > into->at[s]) into->at[s] = from->at[s];
-}
-
-static bool passed(const Clock *busy, const Clock *now)
-{
-    for (int s = 0; s < STREAM_COUNT; s++)
-        if (busy->at[s] > now->at[s]) return false;
-    return true;
 }
 
 /* Members of a launch group are neighbours on their stream; the group goes by its first one. */
@@ -112,13 +89,13 @@ static void find_clocks(Memory *m)
         Clock now = done[s];
         for (uint32_t k = 0; k < in->after.n; k++) {
             Pc before = p->after.at[in->after.first + k];
-            join(&now, &m->clocks[before]);
+            clock_join(&now, &m->clocks[before]);
             int stream = (int)p->code.at[before].stream;
             Pc newest = finished(m, in, before);
             if (now.at[stream] < newest) now.at[stream] = newest;
         }
         m->clocks[pc] = now;
-        join(&group[s], &now);
+        clock_join(&group[s], &now);
         group[s].at[s] = pc;
     }
 }
@@ -191,82 +168,6 @@ static void list_lives(Memory *m)
     }
 }
 
-/* Removes [offset, offset + size), which usable pieces cover, beginning within piece i. */
-static void take(Memory *m, uint32_t i, uint64_t offset, uint64_t size)
-{
-    Piece head = m->pieces.at[i];
-    head.size = offset - head.offset;
-    uint64_t end = offset + size;
-    uint32_t k = i;
-    while (k < m->pieces.n && m->pieces.at[k].offset + m->pieces.at[k].size <= end) k++;
-    bool tail = k < m->pieces.n && m->pieces.at[k].offset < end;
-    Piece rest = {0, 0, {{0}}};
-    if (tail) {
-        rest = m->pieces.at[k];
-        rest.size -= end - rest.offset;
-        rest.offset = end;
-        k++;
-    }
-    uint32_t n_new = (head.size > 0) + (uint32_t)tail;
-    if (n_new > k - i) list_add(m->scratch, &m->pieces); /* one piece becomes two */
-    uint32_t behind = m->pieces.n - (n_new > k - i) - k;
-    memmove(&m->pieces.at[i + n_new], &m->pieces.at[k], behind * sizeof(Piece));
-    m->pieces.n = i + n_new + behind;
-    if (head.size > 0) m->pieces.at[i++] = head;
-    if (tail) m->pieces.at[i] = rest;
-}
-
-/* The same place as in the micro-batch before, so that interior micro-batches repeat. */
-static bool allocate_at(Memory *m, uint64_t offset, uint64_t size, const Clock *now)
-{
-    uint32_t i = 0;
-    while (i < m->pieces.n && m->pieces.at[i].offset + m->pieces.at[i].size <= offset) i++;
-    uint32_t first = i;
-    if (offset >= m->top) {
-        Piece gap = {m->top, offset - m->top, {{0}}};
-        if (gap.size) list_push(m->scratch, &m->pieces, gap);
-        m->top = offset + size;
-        return true;
-    }
-    if (i == m->pieces.n || m->pieces.at[i].offset > offset) return false;
-    uint64_t end = m->pieces.at[i].offset;
-    while (i < m->pieces.n && m->pieces.at[i].offset == end && end < offset + size) {
-        if (!passed(&m->pieces.at[i].busy, now)) return false;
-        end += m->pieces.at[i++].size;
-    }
-    if (end < offset + size) return false;
-    take(m, first, offset, size);
-    return true;
-}
-
-/* The lowest run of adjacent usable pieces that holds `size`; else grows the arena, from its last
- * free pieces if they are usable. */
-static uint64_t allocate(Memory *m, uint64_t size, const Clock *now)
-{
-    uint64_t tail_size = 0;
-    uint32_t tail = UINT32_MAX;
-    for (uint32_t i = 0; i < m->pieces.n;) {
-        if (!passed(&m->pieces.at[i].busy, now)) {
-            i++;
-            continue;
-        }
-        uint32_t first = i;
-        uint64_t start = m->pieces.at[i].offset, end = start;
-        while (i < m->pieces.n && m->pieces.at[i].offset == end &&
-               passed(&m->pieces.at[i].busy, now))
-            end += m->pieces.at[i++].size;
-        if (end - start >= size) {
-            take(m, first, start, size);
-            return start;
-        }
-        if (end == m->top) tail = first, tail_size = end - start;
-    }
-    uint64_t offset = m->top - tail_size;
-    if (tail != UINT32_MAX) m->pieces.n = tail;
-    m->top = offset + size;
-    return offset;
-}
-
 /* Two buffers that play the same part in their micro-batches. */
 static bool same_part(const Program *p, BufferId a, BufferId b)
 {
@@ -307,41 +208,11 @@ static uint64_t place(Memory *m, Pc pc, BufferId b)
     }
     list_push(m->scratch, &m->current, b);
     const bool in_round = m->model.n > 0;
-    if (!in_round && m->microbatch < 2) return allocate(m, size, now);
+    if (!in_round && m->microbatch < 2) return pieces_take(&m->pieces, size, now);
     const BufferId like = counterpart(m, in_round ? &m->model : &m->before, b);
-    if (!like) return allocate(m, size, now);
+    if (!like) return pieces_take(&m->pieces, size, now);
     const uint64_t wish = in_round ? m->wishes[like] : p->buffers.at[like].offset;
-    return allocate_at(m, wish, size, now) ? wish : allocate(m, size, now);
-}
-
-/* Keeps the list short: adjacent pieces that are all free by now become one. */
-static void compact(Memory *m, const Clock *now)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < m->pieces.n; i++) {
-        Piece at = m->pieces.at[i], *last = n ? &m->pieces.at[n - 1] : NULL;
-        bool joins = last && last->offset + last->size == at.offset && passed(&last->busy, now) &&
-                     passed(&at.busy, now);
-        if (joins) {
-            last->size += at.size;
-            join(&last->busy, &at.busy);
-        } else {
-            m->pieces.at[n++] = at;
-        }
-    }
-    m->pieces.n = n;
-}
-
-static void release(Memory *m, BufferId b)
-{
-    const Buffer *at = &m->p->buffers.at[b];
-    Piece piece = {at->offset, align_up(at->bytes), m->touched[b]};
-    if (!piece.size) return;
-    list_push(m->scratch, &m->pieces, piece);
-    uint32_t i = m->pieces.n - 1;
-    for (; i > 0 && m->pieces.at[i - 1].offset > piece.offset; i--)
-        m->pieces.at[i] = m->pieces.at[i - 1];
-    m->pieces.at[i] = piece;
+    return pieces_take_at(&m->pieces, wish, size, now) ? wish : pieces_take(&m->pieces, size, now);
 }
 
 static BufferId root_of(const Program *p, BufferId b)
@@ -366,7 +237,7 @@ static BufferId in_place(const Memory *m, Pc pc, BufferId out)
         if (i != in->n_in) fits = fits && root_of(p, program_arg(p, in, i)) != from;
     Clock others = m->touched[from];
     others.at[in->stream] = 0; /* own stream: in order */
-    return fits && passed(&others, &m->clocks[pc]) ? from : 0;
+    return fits && clock_passed(&others, &m->clocks[pc]) ? from : 0;
 }
 
 static void place_transient(Memory *m)
@@ -383,8 +254,9 @@ static void place_transient(Memory *m)
             if (from) handed_on[from] = true;
         }
         for (BufferId b = m->ends[pc]; b; b = m->next_end[b])
-            if (!handed_on[b]) release(m, b);
-        if (m->pieces.n > MANY_PIECES) compact(m, &m->clocks[pc]);
+            if (!handed_on[b] && m->p->buffers.at[b].bytes)
+                pieces_give(&m->pieces, m->p->buffers.at[b].offset,
+                            align_up(m->p->buffers.at[b].bytes), &m->touched[b], &m->clocks[pc]);
     }
 }
 
@@ -441,8 +313,8 @@ static uint64_t place_space(Memory *m, Space space)
     }
     list_lives(m);
     for (int round = 0; round < ROUNDS; round++) {
-        m->top = bottom;
-        m->pieces.n = m->before.n = m->current.n = m->microbatch = m->next_part = 0;
+        pieces_init(&m->pieces, bottom, m->scratch);
+        m->before.n = m->current.n = m->microbatch = m->next_part = 0;
         place_transient(m);
         if (repeats(m)) break;
         choose_model(m);
