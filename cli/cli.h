@@ -126,7 +126,8 @@ typedef struct PlanFile {
     Hash128 id;
 } PlanFile;
 typedef struct PlanOptions {
-    bool shrink;
+    bool shrink;            /* scaled down, all fp64 */
+    bool rounded;           /* ... in the dtypes that the plan names */
     bool cpu;               /* lower for the CPU kernels whatever the cluster */
     const char *stop_after; /* a pass */
     bool unproven;          /* leave the proofs out */

@@ -94,7 +94,7 @@ static bool load_script(Cli *cli, PlanFile *file, const PlanOptions *options)
     if (cli->options.seed_text != NULL) file->config.seed = cli->options.seed;
     LowerOptions lower = lower_options_default();
     if (options->cpu || file->config.cluster.is_local) lower.workspace = kernel_cpu_workspace;
-    if (options->shrink) lower.dtypes = dtype_map_all(DT_f64);
+    if (options->shrink && !options->rounded) lower.dtypes = dtype_map_all(DT_f64);
     file->plan =
         passes_compile(&file->config, &graph, &lower, options->stop_after, cli->arena, &cli->diag);
     return file->plan != NULL;
@@ -204,6 +204,16 @@ static void add_pass(const PassConfig *pass, Str *out)
             str_print(out, "%s by %" PRIu32 " patterns", pass->tp.plan_only ? " only" : "",
                       pass->tp.plan.n);
         break;
+    case PASS_float8: {
+        static const char *const names[] = {
+#define X(name) #name,
+            FLOAT8_RECIPES(X)
+#undef X
+        };
+        str_print(out, "float8(%s%s)", names[pass->float8.recipe],
+                  pass->float8.fsdp_gather ? ", 8-bit gathers" : "");
+        break;
+    }
     case PASS_ac:
         str_print(out, "ac(%s", ac_name(pass->ac));
         if (pass->ac_every > 1) str_print(out, ", every %" PRIu32, pass->ac_every);

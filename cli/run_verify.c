@@ -1,5 +1,5 @@
 /* tandem run --verify: the scaled-down plan on many ranks against one rank, in fp64, tensor by
- * tensor. */
+ * tensor; and a plan in low precision once more as it is, by how far it is from fp64. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -11,10 +11,14 @@
 
 enum { ORDER_SEEDS = 3 };
 static const double tolerance = 1e-10;
+/* Single tensors, of which a scaled-down model has small ones, differ by chance: sums over ranks
+ * are rounded once more than those of one rank. A wrong scale is off by far more. */
+static const double times_of_one = 3;
 
 /* The same model and the same micro-steps on one rank: the micro-batch takes over what the data
- * ranks held, every pass that needs an axis goes, and nothing is recomputed. */
-static Plan *one_rank_plan(Cli *cli, const char *path, const Plan *parent, Hash128 id)
+ * ranks held, every pass that needs an axis goes, and nothing is recomputed. What computes in 8
+ * bits stays, where it is asked what that costs. */
+static Plan *one_rank_plan(Cli *cli, const char *path, const Plan *parent, Hash128 id, bool rounded)
 {
     FrontOptions front = {.set = cli->options.set.at, .n_set = cli->options.set.n, .shrink = true};
     Config *config = arena_alloc(cli->arena, sizeof *config);
@@ -24,8 +28,13 @@ static Plan *one_rank_plan(Cli *cli, const char *path, const Plan *parent, Hash1
     if (cli->options.seed_text != NULL) config->seed = cli->options.seed;
     config->micro_batch = parent->step.micro_batch;
     for (uint32_t i = 0; i < AXIS_NAMES; i++) config->axis_size[i] = 1;
-    config->n_passes = 0;
-    LowerOptions lower = {dtype_map_all(DT_f64), kernel_cpu_workspace, id};
+    uint32_t n_passes = 0;
+    for (uint32_t i = 0; i < config->n_passes; i++)
+        if (rounded && config->passes[i].name == PASS_float8)
+            config->passes[n_passes++] = config->passes[i];
+    config->n_passes = n_passes;
+    LowerOptions lower = {rounded ? dtype_map_identity() : dtype_map_all(DT_f64),
+                          kernel_cpu_workspace, id};
     return passes_compile(config, &graph, &lower, NULL, cli->arena, &cli->diag);
 }
 
@@ -60,7 +69,54 @@ static bool compare_orders(Cli *cli, const Plan *plan, const Plan *reference, Ve
     return true;
 }
 
-static void report(Cli *cli, const PlanFile *file, const VerifyResult *r, bool passed)
+/* ---- in the plan's own precision ---- */
+
+static bool is_low(const Config *config)
+{
+    const DType used[] = {config->param, config->compute, config->reduce};
+    bool low = false;
+    for (int i = 0; i < 3; i++) low = low || (used[i] != DT_f32 && used[i] != DT_f64);
+    for (uint32_t i = 0; i < config->n_passes; i++)
+        low = low || config->passes[i].name == PASS_float8;
+    return low;
+}
+
+static bool compare_rounding(Cli *cli, const Plan *exact, RoundingResult *result)
+{
+    PlanOptions options = {.shrink = true, .rounded = true, .cpu = true, .unfitted = true};
+    uint32_t n_said = cli->diag.items.n;
+    const PlanFile *file = plan_file_load(cli, cli->args[0], &options);
+    if (file == NULL || cli->diag.n_errors > 0) return false;
+    const Plan *plan = file->plan;
+    const Plan *one = one_rank_plan(cli, cli->args[0], plan, file->id, true);
+    if (one != NULL) cli->diag.items.n = n_said; /* notes about the script were said already */
+    if (one == NULL || !verify_plan(one, VERIFY_all, false, &cli->diag)) return false;
+    const DataSource *data =
+        data_synthetic(plan->step.seed, plan->graph.info.vocab, 0.125, cli->arena);
+    BackendOptions backend = {.timeout_s = 60, .poison = true};
+    return exec_verify_rounding(plan, one, exact, times_of_one, data, &backend, cli->arena, result,
+                                &cli->diag);
+}
+
+static void report_rounding(Cli *cli, const RoundingResult *r)
+{
+    if (cli->json != NULL) {
+        json_number(cli->json, "rounding_error", r->gradient);
+        json_number(cli->json, "rounding_error_of_one_rank", r->gradient_of_one_rank);
+        json_number(cli->json, "rounding_worst_error", r->worst_error);
+        json_number(cli->json, "rounding_worst_error_of_one_rank", r->its_one_rank_error);
+        json_text(cli->json, "rounding_tensor", r->worst_tensor);
+        return;
+    }
+    double one = r->gradient_of_one_rank;
+    str_print(&cli->out,
+              "rounding    error of the gradient %.2e, of one rank in the same precision %.2e: "
+              "ratio %.2f (at most 1.5)\n",
+              r->gradient, one, one > 0 ? r->gradient / one : 0);
+}
+
+static void report(Cli *cli, const PlanFile *file, const VerifyResult *r,
+                   const RoundingResult *rounding, bool passed)
 {
     const Plan *plan = file->plan;
     const ModelInfo *info = &plan->graph.info;
@@ -78,6 +134,7 @@ static void report(Cli *cli, const PlanFile *file, const VerifyResult *r, bool p
         json_count(cli->json, "highest_byte_touched", r->highest_touched);
         json_count(cli->json, "predicted_bytes", r->predicted_bytes);
         json_text(cli->json, "plan_id", hash_hex(cli->arena, file->id));
+        if (rounding != NULL) report_rounding(cli, rounding);
         return;
     }
     Str *out = &cli->out;
@@ -96,6 +153,7 @@ static void report(Cli *cli, const PlanFile *file, const VerifyResult *r, bool p
     str_print(out, "scalars     gradient norm %.2e, loss %.2e\n", r->norm_error, r->loss_error);
     str_print(out, "memory      highest byte touched %s of %s predicted\n",
               str_count(cli->arena, r->highest_touched), str_count(cli->arena, r->predicted_bytes));
+    if (rounding != NULL) report_rounding(cli, rounding);
     str_print(out, "verdict     %s (tolerance %g)\n",
               passed ? paint(cli, PAINT_good, "PASS") : paint(cli, PAINT_bad, "FAIL"), tolerance);
 }
@@ -106,10 +164,13 @@ void run_verify(Cli *cli)
     PlanOptions options = {.shrink = true, .cpu = true, .unfitted = true};
     PlanFile *file = plan_file_load(cli, path, &options);
     if (file == NULL || cli->diag.n_errors > 0 || !plan_may_run(cli, file)) return;
-    Plan *reference = one_rank_plan(cli, path, file->plan, file->id);
+    Plan *reference = one_rank_plan(cli, path, file->plan, file->id, false);
     if (reference == NULL || !verify_plan(reference, VERIFY_all, false, &cli->diag)) return;
     VerifyResult worst;
     memset(&worst, 0, sizeof worst);
     bool passed = compare_orders(cli, file->plan, reference, &worst);
-    report(cli, file, &worst, passed);
+    RoundingResult rounding = {.worst_tensor = NULL};
+    bool low = is_low(&file->config);
+    if (low && passed) passed = compare_rounding(cli, reference, &rounding);
+    report(cli, file, &worst, low && rounding.worst_tensor != NULL ? &rounding : NULL, passed);
 }

@@ -70,7 +70,8 @@ bool exec_verify(const Plan *plan, const Plan *reference, const DataSource *data
  * that several ranks hold, the largest difference counts, and second moments count by their
  * roots, as Adam uses them. Holds if for every gradient, parameter
  * and moment, and for the norm and the loss,
- *   error of plan <= 1.5 * error of one_rank + 1e-3
+ *   error of plan <= times * error of one_rank + 1e-3
+ * with `times` for single tensors and 1.5 for the gradient as a whole
  * (for what is computed in one precision more or less by chance has errors of like size; values
  * themselves need not be close). Else false, with verify-mismatch. */
 typedef struct RoundingResult {
@@ -78,10 +79,11 @@ typedef struct RoundingResult {
     double worst_error, its_one_rank_error; /* of that tensor */
     double largest_error;                   /* of the plan, of all */
     const char *worst_tensor;               /* "gradient of ..." */
+    double gradient, gradient_of_one_rank;  /* errors of the gradient as a whole */
     uint32_t n_tensors;
     uint64_t highest_touched, predicted_bytes; /* as in VerifyResult */
 } RoundingResult;
-bool exec_verify_rounding(const Plan *plan, const Plan *one_rank, const Plan *exact,
+bool exec_verify_rounding(const Plan *plan, const Plan *one_rank, const Plan *exact, double times,
                           const DataSource *data, const BackendOptions *options, Arena *arena,
                           RoundingResult *result, Diag *d);
 

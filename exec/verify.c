@@ -133,7 +133,7 @@ static bool run_side(Verify *v, Side *side, const DataSource *data, BackendOptio
     ExecResult result;
     ExecOptions options = {.backend = "loopback",
                            .steps = 1,
-                           .lr = 1e-3,
+                           .lr = VERIFY_LR,
                            .data = data,
                            .trace_step = 2,
                            .backend_options = backend,

@@ -51,6 +51,9 @@ typedef struct Verify {
  * of attention keys) are zero but for rounding. Of a second moment, its square. */
 #define GRADIENT_FLOOR 1e-4
 
+/* Of the one step that is compared. */
+#define VERIFY_LR 1e-3
+
 extern const char *const verify_kinds[KINDS];
 
 /* Runs the reference, then the plan, and compares; judges nothing. `v` has the plans, arena, result

@@ -141,9 +141,10 @@ static double contraction_s(const Device *device, DType dtype, const Binding *b,
     for (uint8_t i = 0; i < b->n_letters; i++) {
         char letter = b->letters[i];
         bool in[3] = {false, false, false};
+        const uint32_t args[3] = {0, 1, b->n_in}; /* scales are between inputs and output */
         for (uint32_t arg = 0; arg < 3; arg++) {
-            for (uint8_t d = 0; d < b->n_dims[arg]; d++) {
-                if (b->letter[arg][d] == letter) in[arg] = true;
+            for (uint8_t d = 0; d < b->n_dims[args[arg]]; d++) {
+                if (b->letter[args[arg]][d] == letter) in[arg] = true;
             }
         }
         double at = (double)size[(int)letter];

@@ -19,6 +19,12 @@ static inline DType cpu_real(const KernelArgs *a)
     return DT_none;
 }
 
+/* A tensor of zeros has no scale of its own; one of NaNs stays one. */
+static inline double cpu_amax_bound(double amax)
+{
+    return amax < 1e-12 ? 1e-12 : amax;
+}
+
 /* ---- low.c ---- */
 /* Runs an fp32 or fp64 kernel on arguments that may be of low precision. */
 void cpu_any_precision(OpKind op, Kernel kernel, const KernelArgs *a);

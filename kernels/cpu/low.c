@@ -9,11 +9,17 @@
 
 enum { TILE = 256, ALIGN = 64 };
 
+/* Over the elements of a flat unit; what else they read or write is a scalar or a table of them. */
+static bool is_flat(OpKind op)
+{
+    return op == OP_sumsq || op == OP_adamw || op == OP_sgd || op == OP_quantise_range;
+}
+
 /* Ops of which element i of an output depends on element i of the inputs only, and sums of that. */
 static bool is_elementwise(OpKind op)
 {
     return op == OP_add || op == OP_mul || op == OP_silu || op == OP_silu_grad || op == OP_gelu ||
-           op == OP_gelu_grad || op == OP_pass || op == OP_sumsq || op == OP_adamw || op == OP_sgd;
+           op == OP_gelu_grad || op == OP_pass || is_flat(op);
 }
 
 static bool converts_itself(OpKind op)
@@ -35,12 +41,13 @@ static void by_tiles(OpKind op, Kernel kernel, const KernelArgs *a)
 {
     float tile[MAX_ARGS][TILE];
     KernelArgs t = *a;
-    bool is_flat = op == OP_sumsq || op == OP_adamw || op == OP_sgd;
-    int64_t n = is_flat ? a->size['x'] : a->rows, from = 0;
+    bool flat = is_flat(op);
+    int64_t n = flat ? a->size['x'] : a->rows, from = 0;
     do { /* once for no elements too: a sum of none is zero */
         int64_t count = n - from < TILE ? n - from : TILE;
         for (uint32_t i = 0; i < a->n_args; i++) {
-            if (a->dtype[i] == DT_f64) continue; /* a table of scalars */
+            if (a->dtype[i] == DT_f64 || (op == OP_quantise_range && i == 1))
+                continue; /* a scalar, or a table of them */
             t.ptr[i] = (char *)a->ptr[i] + (uint64_t)from * dtype_bytes(a->dtype[i]);
             if (!number_is_low(a->dtype[i])) continue;
             if (i < a->n_in || cpu_accumulates(a, i - a->n_in))
@@ -49,7 +56,7 @@ static void by_tiles(OpKind op, Kernel kernel, const KernelArgs *a)
             t.dtype[i] = DT_f32;
         }
         t.rows = count;
-        if (is_flat) t.size['x'] = count, t.start['x'] = a->start['x'] + from;
+        if (flat) t.size['x'] = count, t.start['x'] = a->start['x'] + from;
         if (op == OP_sumsq && from > 0) t.attrs.accumulate = 1;
         kernel(&t);
         for (uint32_t i = a->n_in; i < a->n_args; i++)

@@ -15,16 +15,19 @@
         cpu_any_precision(OP_##op, kernel, a);                                                     \
     }
 #define COMPUTE(name, signature, flops, reduce, backward, flags) RUN(name, cpu_##name)
-#define CONTRACT(name, signature)                                                                  \
+#define RUN_3(name)                                                                                \
     RUN(name, cpu_contract) RUN(name##_d0, cpu_contract) RUN(name##_d1, cpu_contract)
-#define RESHAPE(name, flags) RUN(name, cpu_##name)
+#define CONTRACT(name, signature) RUN_3(name) RUN_3(name##_tensorwise) RUN_3(name##_rowwise)
+#define RESHAPE(name, flags)      RUN(name, cpu_##name)
 #include "planner/ir/ops.def"
 
 static const Kernel kernels[OP_COUNT] = {
 #define COMPUTE(name, signature, flops, reduce, backward, flags) [OP_##name] = run_##name,
-#define CONTRACT(name, signature)                                                                  \
+#define KERNEL_3(name)                                                                             \
     [OP_##name] = run_##name, [OP_##name##_d0] = run_##name##_d0,                                  \
     [OP_##name##_d1] = run_##name##_d1,
+#define CONTRACT(name, signature)                                                                  \
+    KERNEL_3(name) KERNEL_3(name##_tensorwise) KERNEL_3(name##_rowwise)
 #define RESHAPE(name, flags) [OP_##name] = run_##name,
 #include "planner/ir/ops.def"
 };

@@ -205,6 +205,27 @@ static void check_batch(Draft *draft)
         diag_hint(draft->d, "global may be %lld", (long long)step);
 }
 
+/* float8{} computes in e4m3 and e5m2, and the rest in what is no wider than fp32. */
+static void check_float8(Draft *draft)
+{
+    const Config *c = &draft->config;
+    const double *peak = c->cluster.device.peak_flops;
+    for (uint32_t i = 0; i < c->n_passes; i++) {
+        const PassConfig *pass = &c->passes[i];
+        if (pass->name != PASS_float8) continue;
+        if (c->compute == DT_f64) {
+            diag_error(draft->d, FAULT_input, "dtype-unsupported", pass->loc,
+                       "float8{} with precision.compute = f64: an 8-bit product is summed in fp32");
+            diag_hint(draft->d, "precision.compute may be bf16, fp16 or fp32");
+        }
+        if (peak[DT_e4m3] > 0 && peak[DT_e5m2] > 0) continue;
+        diag_error(draft->d, FAULT_input, "dtype-unsupported", pass->loc,
+                   "float8{}: %s cannot compute in e4m3 and e5m2",
+                   c->cluster.device.name != NULL ? c->cluster.device.name : "the device");
+        diag_hint(draft->d, "leave float8{} out, or take a cluster whose device has both rates");
+    }
+}
+
 static void check_precision(Draft *draft)
 {
     static const char *const names[] = {"param", "compute", "reduce"};
@@ -223,6 +244,7 @@ static void check_precision(Draft *draft)
             if (peak[t] > 0) str_print(&s, "%s%s", s.n > 0 ? ", " : "", dtype_name((DType)t));
         if (s.n > 0) diag_hint(draft->d, "it can: %s", str_text(&s));
     }
+    check_float8(draft);
     if (c->compute == DT_f16 || c->reduce == DT_f16) {
         diag_warning(
             draft->d, "fp16-unscaled",
@@ -340,6 +362,9 @@ void draft_shrink(Draft *draft)
         if (c->passes[i].name == PASS_fsdp2) fsdp2 = &c->passes[i].fsdp2;
         if (c->passes[i].name == PASS_pp) pp = &c->passes[i].pp;
         may_miss(&c->passes[i].tp.plan);
+        may_miss(&c->passes[i].float8.skip);
+        may_miss(&c->passes[i].float8.only);
+        c->passes[i].float8.any_size = true;
         may_miss(&c->passes[i].ac_modules);
         may_miss(&c->passes[i].fsdp2.units);
         if (c->passes[i].ac_every > 2) c->passes[i].ac_every = 2; /* two layers are left */

@@ -1,4 +1,4 @@
-/* plan, pp, tp, ac, fsdp2, ddp, adamw, sgd: words that mark the table they are given, and the plan
+/* plan, the passes, adamw, sgd: words that mark the table they are given, and the plan
  * as records. What keys there may be and what they must hold is known to the parent alone. */
 #include <assert.h>
 #include <math.h>
@@ -36,6 +36,7 @@ static const char *short_key(const char *word)
            : strcmp(word, "pp") == 0      ? "schedule"
            : strcmp(word, "zero") == 0    ? "strategy"
            : strcmp(word, "compile") == 0 ? "per"
+           : strcmp(word, "float8") == 0  ? "recipe"
                                           : NULL;
 }
 

@@ -8,7 +8,8 @@
 typedef enum ReshardKind { RESHARD_true, RESHARD_false, RESHARD_to } ReshardKind;
 
 /* ---- parallel = { tp{}, ac "full", fsdp2{} }, in the user's order ---- */
-#define PASS_NAMES(X) X(pp) X(tp) X(ac) X(fsdp2) X(ddp) X(zero) X(compile) X(meta) X(materialize)
+#define PASS_NAMES(X)                                                                              \
+    X(pp) X(tp) X(float8) X(ac) X(fsdp2) X(ddp) X(zero) X(compile) X(meta) X(materialize)
 typedef enum PassName {
 #define X(name) PASS_##name,
     PASS_NAMES(X)
@@ -115,6 +116,22 @@ typedef struct TpOptions {
     Patterns plan;                  /* goes over the model's own table */
     bool plan_only;                 /* default false; true: the model's own table is not read */
 } TpOptions;
+/* 8-bit matrix products. */
+#define FLOAT8_RECIPES(X) X(tensorwise) X(rowwise)
+typedef enum Float8Recipe {
+#define X(name) FLOAT8_##name,
+    FLOAT8_RECIPES(X)
+#undef X
+        FLOAT8_RECIPE_COUNT
+} Float8Recipe;
+typedef struct Float8Options {
+    Float8Recipe recipe;   /* default tensorwise */
+    bool fsdp_gather;      /* default false; true: sharded weights are gathered in 8 bits */
+    bool head;             /* default false: the logits are computed as they are */
+    bool skip_indivisible; /* leave out what is no multiple of 16, instead of an error */
+    Patterns skip, only;   /* modules left out; the only ones covered */
+    bool any_size;         /* scaled down for comparison on CPUs: they take any */
+} Float8Options;
 typedef enum AcMode { AC_none, AC_full, AC_selective, AC_modules } AcMode;
 typedef struct Fsdp2Options {
     ReshardKind reshard_after_forward; /* default true */
@@ -161,6 +178,7 @@ typedef struct PassConfig {
     Loc loc;
     PpOptions pp;
     TpOptions tp;
+    Float8Options float8;
     AcMode ac;
     uint32_t ac_every;   /* every n-th region is recomputed; 0 and 1: each */
     Patterns ac_modules; /* AC_modules: these are the regions */

@@ -178,6 +178,14 @@ void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v)
         modules_field(draft, key, loc, v, pass, mode);
         return;
     }
+    if (strncmp(key, "float8.skip.", strlen("float8.skip.")) == 0) {
+        pattern_field(draft, "float8.skip", key, loc, v, &pass->float8.skip);
+        return;
+    }
+    if (strncmp(key, "float8.only.", strlen("float8.only.")) == 0) {
+        pattern_field(draft, "float8.only", key, loc, v, &pass->float8.only);
+        return;
+    }
     if (strncmp(key, "fsdp2.units.", strlen("fsdp2.units.")) == 0) {
         pattern_field(draft, "fsdp2.units", key, loc, v, &pass->fsdp2.units);
         return;

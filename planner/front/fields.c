@@ -125,6 +125,12 @@ static const char *const compile_pers[] = {
 #undef X
         NULL};
 
+static const char *const recipes[] = {
+#define X(name) #name,
+    FLOAT8_RECIPES(X)
+#undef X
+        NULL};
+
 static const Field pass_fields[] = {
     {"pp.schedule", FIELD_word, IN_PASS(pp.schedule), 0, 0, schedules},
     {"pp.chunks", FIELD_u32, IN_PASS(pp.chunks), 1, 64, NULL},
@@ -142,6 +148,12 @@ static const Field pass_fields[] = {
     {"tp.sync_replicated_gradients", FIELD_bool, IN_PASS(tp.sync_replicated_gradients), 0, 0, NULL},
     {"tp.plan", FIELD_table, 0, 0, 0, NULL},
     {"tp.plan_only", FIELD_bool, IN_PASS(tp.plan_only), 0, 0, NULL},
+    {"float8.recipe", FIELD_word, IN_PASS(float8.recipe), 0, 0, recipes},
+    {"float8.fsdp_gather", FIELD_bool, IN_PASS(float8.fsdp_gather), 0, 0, NULL},
+    {"float8.head", FIELD_bool, IN_PASS(float8.head), 0, 0, NULL},
+    {"float8.skip_indivisible", FIELD_bool, IN_PASS(float8.skip_indivisible), 0, 0, NULL},
+    {"float8.skip", FIELD_table, 0, 0, 0, NULL},
+    {"float8.only", FIELD_table, 0, 0, 0, NULL},
     {"ac.mode", FIELD_word, IN_PASS(ac), 0, 0, WORDS("none", "full", "selective")},
     {"ac.every", FIELD_u32, IN_PASS(ac_every), 1, 65536, NULL},
     {"ac.modules", FIELD_table, 0, 0, 0, NULL},

@@ -69,6 +69,14 @@ NodeId graph_node(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
     return id;
 }
 
+TensorId graph_weight(const Graph *g, TensorId t)
+{
+    const Node *n = &g->nodes.at[g->tensors.at[t].producer];
+    if (g->tensors.at[t].role == ROLE_param) return t;
+    if (!n->op || !(op_info(n->op)->flags & OP_QUANTISES)) return 0;
+    return g->tensors.at[n->in[0]].role == ROLE_param ? n->in[0] : 0;
+}
+
 Dims graph_dims(const Graph *g, TensorId t)
 {
     return (Dims){g->tensors.at[t].n_dims, g->tensors.at[t].dim};

@@ -131,6 +131,8 @@ TensorId graph_op(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
                   const Attrs *attrs, ModuleId module, Loc loc, Diag *d);
 /* What the loss counts: the second output of its node; 0 if there is no loss. */
 TensorId graph_count(const Graph *g);
+/* The parameter that t is, or is the quantised form of; 0: neither. */
+TensorId graph_weight(const Graph *g, TensorId t);
 bool graph_bind(const Graph *g, const Node *n, Binding *b, Diag *d);
 Dims graph_dims(const Graph *g, TensorId t);
 /* The run of parameters from unit->params[i] whose gradients are partial on the same axes: its end,

@@ -54,6 +54,36 @@ static void set_signature(OpInfo *info, const char *signature)
     (void)fine;
 }
 
+static void set_name(OpKind op, const char *of, const char *suffix)
+{
+    int n = snprintf(table.name[op], MAX_TEXT, "%s%s", of, suffix);
+    assert(n > 0 && n < MAX_TEXT);
+    table.info[op].name = table.name[op];
+}
+
+/* The forms of a contraction (or of one of its gradients) that read scaled numbers. Their backward
+ * quantises the gradient first, which is more than one node: the backward pass knows it. */
+static void derive_scaled(OpKind op)
+{
+    static const char *const suffix[SCALINGS] = {"", "_tensorwise", "_rowwise"};
+    OpInfo *info = &table.info[op];
+    for (int s = 0; s < SCALINGS; s++) info->scaled[s] = (OpKind)((int)op + 3 * s);
+    for (int s = SCALING_tensorwise; s < SCALINGS; s++) {
+        OpKind scaled = info->scaled[s];
+        OpInfo *to = &table.info[scaled];
+        *to = *info;
+        to->scaling = (Scaling)s;
+        to->n_backward = 0;
+        int n = (int)(strlen(info->name) - (info->name == table.name[op] ? strlen("_d0") : 0));
+        char name[MAX_TEXT];
+        (void)snprintf(name, sizeof name, "%.*s%s", n, info->name, suffix[s]);
+        set_name(scaled, name, info->name + n);
+        sig_scaled(&info->sig, info->signature, s == SCALING_rowwise, table.signature[scaled],
+                   MAX_TEXT);
+        set_signature(to, table.signature[scaled]);
+    }
+}
+
 /* The derivative of a contraction in one input is the contraction of the output's gradient with the
  * other input. */
 static void derive_gradients(OpKind op)
@@ -63,12 +93,12 @@ static void derive_gradients(OpKind op)
         OpKind gradient = (OpKind)((int)op + 1 + k);
         OpInfo *g = &table.info[gradient];
         *g = *info;
-        int n = snprintf(table.name[gradient], MAX_TEXT, "%s_d%d", info->name, k);
-        assert(n > 0 && n < MAX_TEXT);
-        g->name = table.name[gradient];
+        set_name(gradient, info->name, k == 0 ? "_d0" : "_d1");
         sig_gradient(info->signature, k, table.signature[gradient], MAX_TEXT);
         set_signature(g, table.signature[gradient]);
+        derive_scaled(gradient);
     }
+    derive_scaled(op);
     info->n_backward = 2;
     info->backward[0] = (Backward){(OpKind)((int)op + 1), 2, 1, {{WIRE_d, 0}, {WIRE_i, 1}}, {0}};
     info->backward[1] = (Backward){(OpKind)((int)op + 2), 2, 1, {{WIRE_i, 0}, {WIRE_d, 0}}, {1}};

@@ -18,12 +18,15 @@ enum { MAX_IN = 8, MAX_OUT = 4, MAX_ARGS = MAX_IN + MAX_OUT, MAX_LETTERS = 16 };
 typedef enum OpKind {
     OP_none,
 #define COMPUTE(name, signature, flops, reduce, backward, flags) OP_##name,
-#define CONTRACT(name, signature)                                OP_##name, OP_##name##_d0, OP_##name##_d1,
-#define RESHAPE(name, flags)                                     OP_##name,
-#define COMM(name)                                               OP_##name,
+#define CONTRACT_3(name)                                         OP_##name, OP_##name##_d0, OP_##name##_d1,
+#define CONTRACT(name, signature)                                                                  \
+    CONTRACT_3(name) CONTRACT_3(name##_tensorwise) CONTRACT_3(name##_rowwise)
+#define RESHAPE(name, flags) OP_##name,
+#define COMM(name)           OP_##name,
 #include "planner/ir/ops.def"
     OP_COUNT
 } OpKind;
+#undef CONTRACT_3
 
 typedef enum OpClass {
     OP_CLASS_none,
@@ -44,7 +47,9 @@ enum {                     /* OpInfo.flags */
        OP_UPDATES = 4,     /* out[j] is in[j] changed in place (optimizer state): same buffer */
        OP_STATE = 8,       /* reads or writes what lives between steps; never recomputed */
        OP_SCATTERS = 16,   /* reads, or with accumulate adds to, few elements of a table */
-       OP_SOURCE = 32      /* produces data from outside the program (the batch) */
+       OP_SOURCE = 32,     /* produces data from outside the program (the batch) */
+       OP_QUANTISES = 64,  /* out[0] is in[0] in fewer bits: gradients go straight through */
+       OP_RANGE = 128      /* reads elements [lo, hi) of x only */
 };
 
 /* One term dimension after parsing. */
@@ -82,6 +87,10 @@ typedef struct Backward {
 
 enum { MAX_BACKWARD = 3 };
 
+/* The forms of a contraction: on plain numbers; on 8-bit ones, whose scales are two more inputs: of
+ * a whole operand, or of each of its indices that are not summed. */
+typedef enum Scaling { SCALING_none, SCALING_tensorwise, SCALING_rowwise, SCALINGS } Scaling;
+
 typedef struct OpInfo {
     const char *name;
     const char *signature; /* text; of an _dN variant: derived */
@@ -92,6 +101,8 @@ typedef struct OpInfo {
     uint32_t flags;
     uint8_t n_backward;
     Backward backward[MAX_BACKWARD];
+    Scaling scaling;         /* of a contraction, */
+    OpKind scaled[SCALINGS]; /* and all its forms */
 } OpInfo;
 
 /* The table, built once from ops.def; a malformed row is a bug and aborts. op_info(OP_none) is all

@@ -158,6 +158,16 @@ static uint64_t touched_bytes(const Binding *b, const int64_t size['z' + 1], cha
     return n < bytes ? n : bytes;
 }
 
+/* A part of a flat buffer, as it falls on a rank on average. A first output is zeroed whole. */
+static uint64_t range_bytes(const Plan *plan, const Buffer *b, const Instr *in, uint64_t bytes)
+{
+    const Attrs *a = graph_attrs_at(&plan->graph, in->attrs);
+    const Shape *s = plan_shape_at(plan, b->shape);
+    if (s->n_dims != 1 || s->dim[0] <= 0 || a->lo < 0 || a->hi > s->dim[0] || a->hi < a->lo)
+        return bytes;
+    return (uint64_t)((double)bytes * (double)(a->hi - a->lo) / (double)s->dim[0]);
+}
+
 uint64_t plan_hbm_bytes(const Plan *plan, const Program *p, const Instr *in)
 {
     const OpInfo *info = op_info(in->op);
@@ -177,6 +187,7 @@ uint64_t plan_hbm_bytes(const Plan *plan, const Program *p, const Instr *in)
         if (sparse && op_looked_up(in->op, &b, arg))
             bytes = touched_bytes(&b, size, op_looked_up(in->op, &b, arg), bytes,
                                   dtype_bytes(buffer->dtype));
+        if (info->flags & OP_RANGE) bytes = range_bytes(plan, buffer, in, bytes);
         sum += added ? 2 * bytes : bytes;
     }
     return sum;

@@ -157,6 +157,20 @@ void sig_gradient(const char *signature, int of, char *out, size_t room)
     assert(n > 0 && (size_t)n < room);
 }
 
+void sig_scaled(const Signature *sig, const char *signature, bool by_rows, char *out, size_t room)
+{
+    const char *arrow = strstr(signature, "->");
+    char scales[2][MAX_DIMS + 1] = {"", ""};
+    assert(sig->n_in == 2 && arrow);
+    for (uint32_t i = 0; by_rows && i < 2; i++)
+        for (uint32_t d = 0, n = 0; d < sig->in[i].n_dims; d++)
+            if (term_has(&sig->out[0], sig->in[i].dim[d].letter))
+                scales[i][n++] = sig->in[i].dim[d].letter;
+    int n = snprintf(out, room, "%.*s,%s,%s%s", (int)(arrow - signature), signature, scales[0],
+                     scales[1], arrow);
+    assert(n > 0 && (size_t)n < room);
+}
+
 /* "d0,i0,i1,o1>0,1" */
 static void parse_wires(const char *at, const char *end, Backward *w)
 {

@@ -274,6 +274,7 @@ void verify_graph_values(Verifier *v)
     }
     check_loss_scale(v);
     check_draws(v);
+    verify_scales(v);
 }
 
 const char *value_name(Verifier *v, Hash128 vn)

@@ -49,7 +49,11 @@ static bool find_letter(const Step *s, uint32_t axis, char *letter)
         bool in = i < s->in->n_in;
         int8_t on = value_shape_at(s->v, s->shape[i])->layout.on[axis];
         if (in && layout_is_partial(on))
-            return complain(s, axis, i, "is a partial sum, and is read as if whole, on axis");
+            return complain(s, axis, i,
+                            on == PARTIAL_MAX
+                                ? "is the maximum of one rank's part, and is read as if of all, on "
+                                  "axis"
+                                : "is a partial sum, and is read as if whole, on axis");
         if (!layout_is_split(on)) continue;
         char c = s->b->letter[i][layout_dim(on)];
         if (!in && (*letter || letter_in_inputs(s, c))) continue; /* compared below */

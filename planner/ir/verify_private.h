@@ -7,8 +7,10 @@
  *   verify_kernel.c     instructions that run as one kernel
  *   verify_deadlock.c   rendezvous across roles
  *   verify_graph.c      value numbers of the global graph
+ *   verify_scale.c      scales of 8-bit numbers
  *   verify_start.c      what a step begins with
  *   verify_value.c      abstract memory: what each byte range of the arena holds
+ *   verify_range.c      one parameter of a flat buffer, in 8 bits
  *   verify_op.c         computations; verify_move.c: data in motion; verify_update.c: end of the
  * step */
 #ifndef TANDEM_IR_VERIFY_PRIVATE_H
@@ -171,6 +173,7 @@ void verify_kernels(Verifier *v);                            /* what Instr.fuse 
 bool verify_alike(const Program *p, BufferId a, BufferId b); /* the same bytes, the same type */
 void verify_deadlock(Verifier *v);
 void verify_graph_values(Verifier *v);
+void verify_scales(Verifier *v);
 void verify_values(Verifier *v); /* all programs */
 void verify_purity(Verifier *v);
 
@@ -243,6 +246,8 @@ void value_sumsq(Verifier *v, Pc pc);    /* verify_update.c */
 void value_mean(Verifier *v, Pc pc);     /* step_mean */
 void value_clip_coef(Verifier *v, Pc pc);
 void value_update(Verifier *v, Pc pc);
+void value_amax_range(Verifier *v, Pc pc); /* verify_range.c */
+void value_quantise_range(Verifier *v, Pc pc);
 void value_end(Verifier *v); /* what must hold when a step has ended */
 
 #endif

@@ -26,6 +26,10 @@ static bool step(Verifier *v, Run *r, Pc pc)
         value_sumsq(v, pc);
     else if (in->op == OP_step_mean)
         value_mean(v, pc);
+    else if (in->op == OP_amax_range)
+        value_amax_range(v, pc);
+    else if (in->op == OP_quantise_range)
+        value_quantise_range(v, pc);
     else if (in->op == OP_clip_coef)
         value_clip_coef(v, pc);
     else if (op_info(in->op)->flags & OP_UPDATES)

@@ -1,9 +1,10 @@
 /* Derives the gradient graph: contractions from their signature, every other op from the wiring in
  * its row. Gradients take the activation's layout; backward nodes split the same indices as their
- * forward node. A gradient tensor is the sum of what its nodes write. */
+ * forward node. A gradient tensor is the sum of what its nodes write. Contractions of 8-bit numbers
+ * have more than one node a gradient: float8_backward.c. */
 #include <assert.h>
 
-#include "planner/passes/pass.h"
+#include "planner/passes/float8.h"
 
 static TensorId wire_tensor(const Graph *g, const Node *f, Wire w)
 {
@@ -16,7 +17,7 @@ static uint32_t wire_arg(const Node *f, Wire w)
     return w.kind == WIRE_i ? w.index : (uint32_t)f->n_in + w.index;
 }
 
-static TensorId gradient_of(Job *job, TensorId id)
+TensorId gradient_of(Job *job, TensorId id)
 {
     Graph *g = &job->plan->graph;
     if (g->tensors.at[id].grad) return g->tensors.at[id].grad;
@@ -82,7 +83,8 @@ static bool *find_needs(Job *job)
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         const OpInfo *info = op_info(n->op);
-        bool any = false;
+        bool any = (info->flags & OP_QUANTISES) && needs[n->in[0]];
+        if (info->scaling != SCALING_none) any = needs[n->in[0]] || needs[n->in[1]];
         for (uint32_t k = 0; k < info->n_backward; k++)
             for (uint32_t j = 0; j < info->backward[k].n_of; j++)
                 any = any || needs[n->in[info->backward[k].of[j]]];
@@ -96,6 +98,7 @@ bool pass_backward(Job *job)
     Graph *g = &job->plan->graph;
     const uint32_t before = job->diag->n_errors;
     const bool *needs = find_needs(job);
+    Quantised *again = arena_array(job->scratch, g->tensors.n, sizeof *again);
     g->n_forward = (uint32_t)g->nodes.n - 1;
     if (!g->loss || !needs[g->loss]) {
         diag_error(job->diag, FAULT_input, "no-gradient", job->config->batch_loc,
@@ -105,6 +108,10 @@ bool pass_backward(Job *job)
     }
     for (NodeId id = g->n_forward; id > 0; id--) {
         const OpInfo *info = op_info(g->nodes.at[id].op);
+        const TensorId *in = g->nodes.at[id].in;
+        if (info->scaling != SCALING_none && (needs[in[0]] || needs[in[1]]) &&
+            !float8_backward(job, id, needs[in[0]], needs[in[1]], again))
+            return false;
         for (uint32_t k = 0; k < info->n_backward; k++) {
             bool any = false;
             for (uint32_t j = 0; j < info->backward[k].n_of; j++)

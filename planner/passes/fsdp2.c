@@ -32,6 +32,23 @@ static void choose_units(Job *job)
     job->is_unit = is_unit;
 }
 
+/* [tensor]: is it read in 8 bits, as a whole, and only so? */
+static bool *find_quantised(Job *job)
+{
+    const Graph *g = &job->plan->graph;
+    bool *is = arena_array(job->scratch, g->tensors.n, sizeof *is);
+    bool *plain = arena_array(job->scratch, g->tensors.n, sizeof *plain);
+    for (NodeId id = 1; id < g->nodes.n && job->gathers_bytes; id++) {
+        const Node *n = &g->nodes.at[id];
+        for (uint32_t i = 0; i < n->n_in; i++) {
+            is[n->in[i]] = is[n->in[i]] || n->op == OP_quantise;
+            plain[n->in[i]] = plain[n->in[i]] || (n->op != OP_quantise && n->op != OP_amax);
+        }
+    }
+    for (TensorId t = 1; t < g->tensors.n; t++) is[t] = is[t] && !plain[t];
+    return is;
+}
+
 bool units_by_block(Job *job, const PassConfig *pass)
 {
     Graph *g = &job->plan->graph;
@@ -40,6 +57,9 @@ bool units_by_block(Job *job, const PassConfig *pass)
     uint32_t n_ranks = job->schedule->n_ranks;
     UnitId *of_module =
         arena_array(job->scratch, (size_t)(g->modules.n + 1) * n_ranks, sizeof *of_module);
+    UnitId *in_bytes =
+        arena_array(job->scratch, (size_t)(g->modules.n + 1) * n_ranks, sizeof *in_bytes);
+    const bool *quantised = find_quantised(job);
     UnitId *root = arena_array(job->scratch, n_ranks, sizeof *root);
     uint32_t n_roots = 0, before = job->diag->n_errors;
     choose_units(job);
@@ -53,6 +73,16 @@ bool units_by_block(Job *job, const PassConfig *pass)
         }
         ModuleId m = unit_module(job, g->tensors.at[t].module);
         uint32_t rank = param_rank(job, t);
+        UnitId *bytes = &in_bytes[m * n_ranks + rank];
+        if (m && shard && quantised[t]) { /* gathered as bytes, apart from the others */
+            const char *path = g->modules.at[m].path;
+            if (!*bytes)
+                *bytes =
+                    unit_new(job, arena_print(job->arena, "%s in 8 bits", path), shard, replicate);
+            unit_take(job, *bytes, t);
+            g->units.at[*bytes].dtype = DT_e4m3;
+            continue;
+        }
         UnitId *of = &of_module[m * n_ranks + rank]; /* a module may reach over several stages */
         if (m && !*of) *of = unit_new(job, g->modules.at[m].path, shard, replicate);
         if (!m && !root[rank]) {

@@ -25,6 +25,22 @@ static bool is_of_step(const Lower *l, TensorId t)
     return t == l->g->loss || t == graph_count(l->g);
 }
 
+void lower_add_scratch(Lower *l, Emit *e)
+{
+    DType dtype[MAX_ARGS];
+    int64_t elements[MAX_ARGS];
+    uint32_t n = e->n_in + e->n_out;
+    if (!l->job->options.workspace) return;
+    for (uint32_t i = 0; i < n; i++) {
+        const Buffer *b = &l->p->buffers.at[e->arg[i]];
+        dtype[i] = b->dtype;
+        elements[i] = (int64_t)(b->bytes / dtype_bytes(b->dtype));
+    }
+    uint64_t bytes = l->job->options.workspace(e->op, dtype, elements, n);
+    Shape s = {.n_dims = 1, .dim = {(int64_t)bytes}};
+    if (bytes) e->arg[e->n_in + e->n_out++] = lower_buffer(l, &s, DT_u8, CATEGORY_workspace);
+}
+
 static BufferId forward_output(Lower *l, NodeId id, uint32_t j, Attrs *attrs)
 {
     const Node *n = &l->g->nodes.at[id];
@@ -40,9 +56,19 @@ static BufferId forward_output(Lower *l, NodeId id, uint32_t j, Attrs *attrs)
     return out;
 }
 
+/* The largest magnitude of a weight: does not change within a step. */
+static bool is_of_weight(const Lower *l, const Node *n)
+{
+    return op_info(n->op)->reduce == REDUCE_max && l->g->tensors.at[n->in[0]].role == ROLE_param;
+}
+
 void lower_forward_node(Lower *l, NodeId id)
 {
     Node n = l->g->nodes.at[id];
+    if (is_of_weight(l, &n) && l->of_step[n.out[0]]) {
+        lower_add_version(l, n.out[0], l->of_step[n.out[0]]);
+        return;
+    }
     Emit e = {.op = n.op,
               .stream = STREAM_compute,
               .origin = id,
@@ -59,8 +85,11 @@ void lower_forward_node(Lower *l, NodeId id)
         if (is_of_step(l, n.out[j])) continue;
         lower_add_version(l, n.out[j], out);
         Layout use = l->g->tensors.at[n.out[j]].use;
-        if (l->phase == PHASE_forward && !layout_equal(&lower_shape(l, out)->layout, &use))
-            lower_add_version(l, n.out[j], lower_convert(l, out, &use, id, CATEGORY_activation));
+        bool at_once = l->phase == PHASE_forward || op_info(n.op)->reduce == REDUCE_max;
+        if (at_once && !layout_equal(&lower_shape(l, out)->layout, &use))
+            lower_add_version(l, n.out[j],
+                              out = lower_convert(l, out, &use, id, CATEGORY_activation));
+        if (is_of_weight(l, &n)) l->of_step[n.out[j]] = out;
     }
 }
 
@@ -90,6 +119,7 @@ static void lower_forward(Lower *l, uint32_t stage, uint32_t end)
     l->phase = PHASE_forward;
     for (NodeId id = 1; id <= l->g->n_forward; id++) {
         if (l->g->nodes.at[id].stage != stage) continue;
+        if (lower_done_by_gather(l, id)) continue;
         lower_forward_node(l, id);
         lower_after_node(l, id);
     }
@@ -117,6 +147,8 @@ static void lower_backward(Lower *l, uint32_t stage, ActionKind kind)
         if (kind != ACTION_B && is_weight_gradient(l, n) != (kind == ACTION_W)) continue;
         if (n->op == OP_pass)
             lower_pass_node(l, id);
+        else if (l->g->tensors.at[n->out[0]].role == ROLE_activation)
+            lower_cast_node(l, id);
         else
             lower_backward_node(l, id);
         if (kind != ACTION_W) lower_after_node(l, id);
@@ -177,6 +209,8 @@ static void allocate(Lower *l)
     }
     l->arrived = arena_array(l->scratch, n_tensors, sizeof *l->arrived);
     l->keep = arena_array(l->scratch, n_tensors, sizeof *l->keep);
+    l->of_step = arena_array(l->scratch, n_tensors, sizeof *l->of_step);
+    l->maximum = arena_array(l->scratch, n_tensors, sizeof *l->maximum);
     l->weight_view = arena_array(l->scratch, n_tensors, sizeof *l->weight_view);
     l->grad_view = arena_array(l->scratch, n_tensors, sizeof *l->grad_view);
     l->units = arena_array(l->scratch, n_units, sizeof *l->units);
@@ -197,6 +231,7 @@ static void lower_program(Lower *l)
     l->p->buffers.at[l->loss].tensor = l->g->loss;
     l->phase = PHASE_start;
     lower_units_start(l);
+    lower_maxima(l);
     lower_find_layouts(l);
     lower_find_kept(l);
     lower_plan_uses(l);

@@ -106,6 +106,8 @@ typedef struct Lower {
     LIST(Pending) pending;
     LIST(Share) shares;
     BufferId *weight_view, *grad_view; /* [tensor]: the newest view of a parameter */
+    BufferId *of_step; /* [tensor]: the largest magnitude of a weight is found once a step */
+    BufferId *maximum; /* [param] of units that are gathered in 8 bits: the largest magnitude */
     Pc last_release, last_reduce, previous_reduce;
     Pc grad_after; /* what the first writer of a new gradient buffer must wait for */
     uint32_t microbatch, n_microbatches;
@@ -162,11 +164,24 @@ bool lower_defers(const Lower *l, UnitId u);
 uint32_t lower_n_windows(const Lower *l, UnitId u);  /* reductions a step */
 bool lower_stays_gathered(const Lower *l, UnitId u); /* from forward to backward */
 
+/* ---- lower_float8.c ---- */
+bool lower_gathers_bytes(const Lower *l, UnitId u);
+/* Is this node, amax or quantise of a parameter, done by gathering its unit in 8 bits? */
+bool lower_done_by_gather(const Lower *l, NodeId id);
+/* The largest magnitude of each such parameter, once a step. */
+void lower_maxima(Lower *l);
+/* My part of the unit at rest in 8 bits. */
+BufferId lower_in_bytes(Lower *l, UnitId u, const Shape *flat, Category category);
+/* What gathering has made of t, the amax or the 8-bit form of a parameter; 0: it makes neither. */
+BufferId lower_quantised_weight(Lower *l, TensorId t);
+
 /* ---- lower_grad.c ---- */
 /* Lowers backward node n's outputs: decides buffers and the accumulate mask before, settles after.
  */
 void lower_backward_node(Lower *l, NodeId n);
 void lower_pass_node(Lower *l, NodeId n);
+/* What quantises an operand of the backward pass. */
+void lower_cast_node(Lower *l, NodeId n);
 
 /* ---- lower.c ---- */
 /* Several micro-batches may be in flight: each has its own versions and gradient sums. */
@@ -176,6 +191,8 @@ void lower_forward_node(Lower *l, NodeId n);
  */
 /* Gives the kernel of node n its scratch, as one more argument after the op's own. */
 void lower_add_workspace(Lower *l, NodeId n, Emit *e);
+/* The same for an instruction that carries out no node. */
+void lower_add_scratch(Lower *l, Emit *e);
 /* Layout of argument `arg` (inputs, then outputs): wanted of an input, made of an output. */
 const Layout *lower_arg_layout(const Lower *l, NodeId n, uint32_t arg);
 

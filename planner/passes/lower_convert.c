@@ -41,8 +41,11 @@ static BufferId local_step(Lower *l, OpKind op, BufferId from, const Shape *to, 
 static BufferId comm_step(Lower *l, OpKind op, AxisSet axes, BufferId from, BufferId out,
                           Reduce reduce, int dim, NodeId origin)
 {
+    /* What a computation waits for at once must not queue behind gradients that nobody waits for.
+     */
+    Stream stream = reduce == REDUCE_max ? STREAM_tp : lower_stream(l, axes, op);
     Emit e = {.op = op,
-              .stream = lower_stream(l, axes, op),
+              .stream = stream,
               .axes = axes,
               .origin = origin,
               .n_in = 1,
@@ -190,8 +193,22 @@ static BufferId change(Lower *l, Change what, BufferId from, AxisSet axes, int8_
     return from;
 }
 
+/* A reduce_scatter sums: a maximum is taken of the whole, and then cut. */
+static BufferId take_maxima(Lower *l, BufferId from, const Layout *to, NodeId origin,
+                            Category category)
+{
+    Layout whole = lower_shape(l, from)->layout;
+    bool cut_after = false;
+    for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++) {
+        cut_after = cut_after || (whole.on[a] == PARTIAL_MAX && layout_is_split(to->on[a]));
+        if (whole.on[a] == PARTIAL_MAX) whole.on[a] = WHOLE;
+    }
+    return cut_after ? lower_convert(l, from, &whole, origin, category) : from;
+}
+
 BufferId lower_convert(Lower *l, BufferId from, const Layout *to, NodeId origin, Category category)
 {
+    from = take_maxima(l, from, to, origin, category);
     static const Change order[] = {CHANGE_slice, CHANGE_reduce_scatter, CHANGE_all_reduce,
                                    CHANGE_all_to_all, CHANGE_all_gather};
     int8_t key;
@@ -240,6 +257,10 @@ BufferId lower_want(Lower *l, TensorId t, const Layout *layout, NodeId origin)
     BufferId found;
     if (tensor->role == ROLE_param) {
         found = lower_weight(l, t);
+        if (layout_equal(&lower_shape(l, found)->layout, layout)) return found;
+        return lower_convert(l, found, layout, origin, CATEGORY_gathered);
+    }
+    if ((found = lower_quantised_weight(l, t))) {
         if (layout_equal(&lower_shape(l, found)->layout, layout)) return found;
         return lower_convert(l, found, layout, origin, CATEGORY_gathered);
     }

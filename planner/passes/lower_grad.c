@@ -225,6 +225,13 @@ void lower_backward_node(Lower *l, NodeId id)
         finish_output(l, id, j, e.arg[n.n_in + j], temporary[j], accumulate[j]);
 }
 
+void lower_cast_node(Lower *l, NodeId id)
+{
+    const Node n = l->g->nodes.at[id];
+    lower_forward_node(l, id);
+    used(l, &n);
+}
+
 void lower_pass_node(Lower *l, NodeId id)
 {
     const Node n = l->g->nodes.at[id];

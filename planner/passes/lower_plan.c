@@ -68,6 +68,8 @@ static void need_from(Lower *l, bool *needed, TensorId t, ModuleId region)
     const Tensor *at = &l->g->tensors.at[t];
     if (at->role != ROLE_activation && at->role != ROLE_input) return;
     needed[t] = true;
+    if (graph_weight(l->g, t))
+        return; /* quantised weights: made again, as weights are gathered again */
     uint32_t home = l->g->nodes.at[at->producer].region;
     if (home == 0 || home != region) l->keep[t] = true;
 }
@@ -97,12 +99,13 @@ static void find_last_readers(Lower *l)
         const Node *reader = &g->nodes.at[id > g->n_forward ? g->nodes.at[id].forward : id];
         if (!lower_is_mine(l, reader->stage)) continue;
         for (uint32_t i = 0; i < reader->n_in; i++) {
-            const Tensor *t = &g->tensors.at[reader->in[i]];
-            if (t->role != ROLE_param) continue;
+            TensorId param = graph_weight(g, reader->in[i]);
+            if (!param) continue;
+            UnitId unit = g->tensors.at[param].unit;
             if (id > g->n_forward)
-                l->last_backward[t->unit] = id;
+                l->last_backward[unit] = id;
             else
-                l->last_forward[t->unit] = id;
+                l->last_forward[unit] = id;
         }
     }
 }
@@ -149,8 +152,9 @@ static void plan_action(Lower *l, const Action *a, bool *resident)
         const Node *reader = &g->nodes.at[again ? n->forward : id];
         if (n->stage != a->stage) continue;
         for (uint32_t i = 0; i < reader->n_in; i++) {
-            if (g->tensors.at[reader->in[i]].role != ROLE_param) continue;
-            UnitId u = g->tensors.at[reader->in[i]].unit;
+            TensorId param = graph_weight(g, reader->in[i]);
+            if (!param) continue;
+            UnitId u = g->tensors.at[param].unit;
             Use use = {u, a->microbatch, backward};
             if (g->units.at[u].shard && !resident[u]) list_push(l->scratch, &l->uses, use);
             resident[u] = true;

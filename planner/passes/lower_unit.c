@@ -57,6 +57,10 @@ static BufferId in_use_dtype(Lower *l, UnitId u, Category category)
 {
     const Unit *unit = &l->g->units.at[u];
     BufferId rest = l->units[u].rest;
+    if (lower_gathers_bytes(l, u)) {
+        Shape part = flat(l, unit->padded, unit->shard, 0);
+        return lower_in_bytes(l, u, &part, category);
+    }
     DType use = lower_dtype(l, unit->dtype);
     if (use == l->p->buffers.at[rest].dtype) return rest;
     Shape shape = flat(l, unit->padded, unit->shard, 0);
@@ -123,9 +127,13 @@ static void begin_use(Lower *l, UnitId u)
     l->units[u].begun = true;
     if (!planned) return;
     l->next_use = k + 1;
-    for (uint32_t j = k + 1; j < l->uses.n && j <= k + l->job->sharding.prefetch; j++)
+    uint32_t ahead = 0; /* a module's 8-bit unit comes with the one of its other parameters */
+    for (uint32_t j = k + 1; j < l->uses.n; j++) {
+        ahead += !lower_gathers_bytes(l, l->uses.at[j].unit);
+        if (ahead > l->job->sharding.prefetch || !l->job->sharding.prefetch) break;
         if (!l->units[l->uses.at[j].unit].gathered)
             gather(l, l->uses.at[j].unit, l->uses.at[j].backward);
+    }
 }
 
 BufferId lower_weight(Lower *l, TensorId param)

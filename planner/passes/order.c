@@ -49,6 +49,17 @@ static const Edge edges[] = {
     {PASS_ac, PASS_zero,
      "checkpointing applied to what is sharded already breaks the unit boundaries and gathers "
      "inside the recomputation"},
+    {PASS_pp, PASS_float8, WHOLE_MODEL},
+    {PASS_meta, PASS_float8, NO_STORAGE},
+    {PASS_float8, PASS_ac,
+     "linears converted inside a checkpoint region after it was marked save what the region does "
+     "not know, and the recomputed forward rounds otherwise than the first"},
+    {PASS_float8, PASS_fsdp2,
+     "what is sharded already is gathered as it was: weights go on in 16 bits"},
+    {PASS_float8, PASS_zero,
+     "what is sharded already is gathered as it was: weights go on in 16 bits"},
+    {PASS_float8, PASS_compile,
+     "kernels compiled for 16 bits are compiled again, or the conversion is left out of them"},
 #define LATE                                                                                       \
     "storage given before the model is cut holds all of it on every device: out of memory at the " \
     "start, or shards filled from different streams on different ranks"

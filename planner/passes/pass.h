@@ -16,6 +16,7 @@ bool order_check(const Config *config, Arena *arena, Diag *d);
 bool pass_mesh(Job *job);    /* config -> plan->mesh, refined; job->data_axes */
 bool pass_pp(Job *job);      /* Node.stage, the schedule */
 bool pass_tp(Job *job);      /* parameters' and activations' layouts on tp */
+bool pass_float8(Job *job);  /* quantising nodes, scaled contractions */
 bool pass_ac(Job *job);      /* Node.region */
 bool pass_fsdp2(Job *job);   /* units by block, FLAT over dp_shard */
 bool pass_ddp(Job *job);     /* units are buckets, replicated */

@@ -13,6 +13,7 @@ static const Pass all_passes[] = {
     {"pp", false, pass_pp},
     {"meta", true, pass_meta},
     {"tp", true, pass_tp},
+    {"float8", true, pass_float8},
     {"ac", true, pass_ac},
     {"fsdp2", true, pass_fsdp2},
     {"ddp", true, pass_ddp},

@@ -25,6 +25,7 @@ typedef struct Job {
     uint32_t *tied_stage;  /* [tensor], set by pp: the stage of another rank that reads it too */
     Fsdp2Options sharding; /* set by fsdp2 or zero: how sharded units live */
     bool resident;         /* weights are gathered once a step and stay */
+    bool gathers_bytes; /* set by float8: sharded units of covered weights are gathered in 8 bits */
     bool share_gathers, keep_gathered;
     bool pin_replicas;   /* set by tp: gradients of what tp replicates are averaged over it */
     const bool *is_unit; /* [module], set by fsdp2: has a flat unit of its own; NULL without it */

@@ -10,7 +10,7 @@ static char letter_of_inputs(const Graph *g, const Node *n, const Binding *b, ui
 {
     for (uint32_t i = 0; i < n->n_in; i++) {
         const Tensor *t = &g->tensors.at[n->in[i]];
-        if ((t->role == ROLE_param) != params) continue;
+        if ((graph_weight(g, n->in[i]) != 0) != params) continue;
         int8_t on = t->use.on[axis];
         if (!layout_is_split(on)) continue;
         char letter = b->letter[i][layout_dim(on)];

@@ -267,8 +267,23 @@ function options_of.float8(d)
   if d.config.fp8 == nil then return nil end
   local given = d:section("fp8", fp8_keys)
   if not given.enabled then return nil end
-  d:error("dialect-unsupported", "fp8", "fp8: this version has no float8 pass", "leave it out")
-  return nil
+  local head = true
+  for i, name in ipairs(given.filter_fqns or {}) do
+    if name ~= "lm_head" and name ~= "output" then
+      d:error("dialect-unsupported", "fp8.filter_fqns",
+        ("filter_fqns[%d] = '%s': Tandem leaves out modules by path"):format(i, tostring(name)),
+        "float8 { skip = { \"layers.*.attention.wo\" } } in a plan")
+    end
+    head = false
+  end
+  local recipe = given.recipe_name or "tensorwise"
+  if recipe ~= "tensorwise" and recipe ~= "rowwise" then
+    d:error("unknown-word", "fp8.recipe_name", ("recipe_name '%s': tensorwise and rowwise are there"):format(recipe),
+      "tensorwise")
+    return nil
+  end
+  return float8 { recipe = recipe, head = head, skip_indivisible = true,
+    fsdp_gather = given.enable_fsdp_float8_all_gather }
 end
 
 local optimizer_keys = { _target_ = { "text", "torch.optim.AdamW" }, lr = { "number", 1e-3 }, betas = { "list" },

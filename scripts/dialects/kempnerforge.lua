@@ -149,7 +149,7 @@ local function tp_pass(m, sequence)
     plan = plan }
 end
 
--- In the order of its builder: stages; under tp on the meta device; TP, AC, FSDP, materialise, compile.
+-- In the order of its builder: stages; under tp on the meta device; TP, Float8, AC, FSDP, materialise, compile.
 local function passes(job, mesh)
   local c, m, t = job.distributed, job.model, job.train
   local list = {}
@@ -157,6 +157,9 @@ local function passes(job, mesh)
   if c.tp > 1 then
     list[#list + 1] = meta {}
     list[#list + 1] = tp_pass(m, c.pp == 1 and not m.tie_embeddings)
+  end
+  if t.mixed_precision == "fp8" then -- every Linear, the head too; gathers of one byte are its default
+    list[#list + 1] = float8 { recipe = "tensorwise", head = true, fsdp_gather = mesh.dp_shard > 1 }
   end
   if t.activation_checkpointing ~= "none" then list[#list + 1] = ac { mode = t.activation_checkpointing } end
   if mesh.dp_shard > 1 then
@@ -169,7 +172,7 @@ local function passes(job, mesh)
   return list
 end
 
-local stored = { bf16 = "bf16", fp16 = "fp16", fp32 = "fp32" }
+local stored = { bf16 = "bf16", fp16 = "fp16", fp32 = "fp32", fp8 = "bf16" } -- fp8: master weights are bf16
 local function plan_of(job, d)
   local c, m, t, o, s = job.distributed, job.model, job.train, job.optimizer, job.scheduler
   local mesh = job.mesh
@@ -211,9 +214,6 @@ local function refuse_later(d, job)
   if m.num_experts > 0 then
     d:error("dialect-unsupported", "model.num_experts",
       ("num_experts = %d: mixtures of experts are not in this version"):format(m.num_experts))
-  end
-  if t.mixed_precision == "fp8" then
-    d:error("dialect-unsupported", "train.mixed_precision", "fp8: float8 is not in this version")
   end
   if o.name ~= "adamw" then
     d:error("dialect-unsupported", "optimizer.name", ("optimizer '%s': Tandem plans AdamW"):format(o.name))

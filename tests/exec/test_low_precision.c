@@ -44,7 +44,7 @@ static RoundingResult check(const Tiny *t, uint64_t seed)
     const DataSource *data = data_synthetic(seed, t->vocab, 0.1, arena);
     bool fine =
         p.plan && p.one_rank && p.exact && verify_plan(p.plan, VERIFY_all, false, &d) &&
-        exec_verify_rounding(p.plan, p.one_rank, p.exact, data, &options, arena, &result, &d);
+        exec_verify_rounding(p.plan, p.one_rank, p.exact, 1.5, data, &options, arena, &result, &d);
     if (!fine || result.highest_touched != result.predicted_bytes) {
         Str s = str_in(arena);
         diag_print(&d, &s);
@@ -120,6 +120,26 @@ static void pipelines(void **state)
     t.tp = 2, t.layers = 4, t.pp_options.schedule = SCHEDULE_interleaved_1f1b;
     t.pp_options.chunks = 2;
     check(&t, 301);
+}
+
+/* 8-bit products, both recipes: a wrong or local scale would double the error. */
+static void float8_products(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 2 * ROWS; i++) {
+        Tiny t = tiny_of(i / 2, i % 3 ? DT_bf16 : DT_f32);
+        t.use_float8 = true;
+        t.float8.recipe = (Float8Recipe)(i % 2);
+        t.float8.fsdp_gather = i % 4 == 0;
+        RoundingResult r = check(&t, 400 + i);
+        assert_true(r.largest_error > 1e-2); /* 3 and 2 bits of mantissa */
+    }
+    Tiny t = sizes(DT_bf16);
+    t.use_float8 = true;
+    t.pp = 2, t.microbatches = 4, t.tp = 2, t.pp_options.schedule = SCHEDULE_zb_h1;
+    check(&t, 500);
+    t.dp_shard = 2, t.ac = AC_full, t.float8.recipe = FLOAT8_rowwise;
+    check(&t, 501);
 }
 
 /* The same plan, the same bits, in whatever order ranks go. */
@@ -200,7 +220,7 @@ static void a_wrong_sum_is_seen(void **state)
     }
     assert_int_equal(n, 1);
     RoundingResult result;
-    assert_false(exec_verify_rounding(p.plan, p.one_rank, p.exact,
+    assert_false(exec_verify_rounding(p.plan, p.one_rank, p.exact, 1.5,
                                       data_synthetic(2, t.vocab, 0.1, arena), NULL, arena, &result,
                                       &d));
     assert_true(result.worst_excess > 5);
@@ -233,10 +253,10 @@ static void scratch_is_asked_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bf16_compute),         cmocka_unit_test(f16_compute),
-        cmocka_unit_test(everything_bf16),      cmocka_unit_test(pipelines),
-        cmocka_unit_test(order_changes_no_bit), cmocka_unit_test(a_wrong_sum_is_seen),
-        cmocka_unit_test(scratch_is_asked_for),
+        cmocka_unit_test(bf16_compute),        cmocka_unit_test(f16_compute),
+        cmocka_unit_test(everything_bf16),     cmocka_unit_test(pipelines),
+        cmocka_unit_test(float8_products),     cmocka_unit_test(order_changes_no_bit),
+        cmocka_unit_test(a_wrong_sum_is_seen), cmocka_unit_test(scratch_is_asked_for),
     };
     return cmocka_run_group_tests_name("low precision", tests, NULL, NULL);
 }

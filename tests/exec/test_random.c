@@ -125,6 +125,10 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
     draw_fsdp2(&d, &t);
     draw_loss(&d, &t);
     draw_heads(&d, &t);
+    t.use_float8 = draw(&d, 4) == 0;
+    t.float8.recipe = (Float8Recipe)draw(&d, FLOAT8_RECIPE_COUNT);
+    t.float8.head = draw(&d, 3) == 0;
+    t.float8.fsdp_gather = t.float8.recipe == FLOAT8_tensorwise && draw(&d, 2);
     return t;
 }
 
@@ -135,6 +139,7 @@ static const char *fault_of(const Tiny *t, uint64_t order_seed, Arena *arena)
 {
     Diag d = diag_in(arena);
     Tiny one = tiny_one_rank(t);
+    one.use_float8 = false; /* in fp64 nothing is lost: the gradient must go straight through */
     Str s = str_in(arena);
     const Plan *plan = tiny_plan(t, true, arena, &d), *reference = tiny_plan(&one, true, arena, &d);
     VerifyResult result = {0};
@@ -167,7 +172,7 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
 {
     for (bool smaller = true; smaller;) {
         smaller = false;
-        for (int k = 0; k < 18; k++) {
+        for (int k = 0; k < 19; k++) {
             Tiny s = t;
             switch (k) {
             case 0: s.pp = 1, s.own_seed = 0, s.pp_options = tiny_default().pp_options; break;
@@ -189,6 +194,7 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
             case 14: s.denominator = DENOMINATOR_kept; break;
             case 15: s.groups = 4, s.repeat = 1; break;
             case 16: s.biases = s.qk_norm = false; break;
+            case 17: s.use_float8 = false; break;
             default: s.sgd = false, s.clip = 1; break;
             }
             if (memcmp(&s, &t, sizeof s) == 0 || !fails(&s, order_seed)) continue;
@@ -226,6 +232,8 @@ static void print_plan(const Tiny *t)
                 t->z_loss, t->dropout);
     print_error("  groups %lld biases %d qk_norm %d pinned %d\n", (long long)t->groups, t->biases,
                 t->qk_norm, t->tp_options.sync_replicated_gradients);
+    if (t->use_float8)
+        print_error("  float8 recipe %d gather %d\n", (int)t->float8.recipe, t->float8.fsdp_gather);
 }
 
 static void every_plan_computes_the_same(void **state)

@@ -179,6 +179,28 @@ static void each_grouping(const Visit *v)
         }
 }
 
+/* Both recipes of 8-bit products, over each way in which their scales are shared and made again. */
+static void each_float8(const Visit *v)
+{
+    for (int recipe = 0; recipe < FLOAT8_RECIPE_COUNT; recipe++)
+        for (uint32_t bits = 0; bits < 8; bits++) {
+            Tiny t = sizes(bits == 5);
+            t.use_float8 = true;
+            t.float8.recipe = (Float8Recipe)recipe;
+            t.float8.fsdp_gather = recipe == FLOAT8_tensorwise && bits >= 4;
+            t.layers = t.microbatches = bits & 1 ? 2 : 1;
+            t.tp = bits & 2 ? 2 : 1;
+            t.tp_options.sequence = bits & 1;
+            t.tp_options.share_gathers = bits != 7;
+            t.dp_shard = bits & 4 ? 2 : 1;
+            t.dp_replicate = bits == 0 ? 2 : 1;
+            t.ac = (AcMode)(bits % 3);
+            if (bits == 3) t.pp = 2, t.layers = 2, t.pp_options.schedule = SCHEDULE_zb_h1;
+            if (bits == 1) t.variant = TINY_parallel;
+            v->visit(v->self, &t);
+        }
+}
+
 void corpus_each(void (*visit)(void *self, const Tiny *t), void *self)
 {
     Visit v = {visit, self};
@@ -190,6 +212,13 @@ void corpus_each(void (*visit)(void *self, const Tiny *t), void *self)
     each_grouping(&v);
     each_pipeline(&v);
     each_loss(&v);
+    each_float8(&v);
+}
+
+static const char *float8_words(const Tiny *t)
+{
+    if (!t->use_float8) return "";
+    return t->float8.recipe == FLOAT8_tensorwise ? " float8 tensorwise" : " float8 rowwise";
 }
 
 static const char *head_words(const Tiny *t, Arena *arena)
@@ -225,5 +254,5 @@ const char *corpus_name(const Tiny *t, Arena *arena)
         t->pp > 1 ? arena_print(arena, " pp %u ", t->pp) : "",
         t->pp > 1 ? schedule_traits(t->pp_options.schedule).name : "", (int)t->variant,
         (int)t->denominator, t->dropout, t->smoothing);
-    return arena_print(arena, "%s%s", name, head_words(t, arena));
+    return arena_print(arena, "%s%s%s", name, head_words(t, arena), float8_words(t));
 }

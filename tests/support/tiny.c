@@ -36,6 +36,7 @@ Tiny tiny_default(void)
         .pp = 1,
         .pp_options = {.schedule = SCHEDULE_1f1b, .chunks = 1},
         .tp_options = {.sequence = true, .loss_parallel = true, .share_gathers = true},
+        .float8 = {.any_size = true},
         .fsdp2 = {.reshard_after_forward = RESHARD_true, .reshard_last = true, .prefetch = 1},
         .compute = DT_f32,
         .param = DT_f32,
@@ -300,6 +301,7 @@ void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph)
             pp->own = schedule_random(t->own_seed, t->pp, pp->chunks, t->microbatches, arena);
     }
     if (t->tp > 1) config->passes[n++] = (PassConfig){.name = PASS_tp, .tp = t->tp_options};
+    if (t->use_float8) config->passes[n++] = (PassConfig){.name = PASS_float8, .float8 = t->float8};
     if (t->ac != AC_none) config->passes[n++] = (PassConfig){.name = PASS_ac, .ac = t->ac};
     if (t->use_zero && t->dp_shard * t->dp_replicate > 1)
         config->passes[n++] = (PassConfig){

@@ -28,6 +28,8 @@ typedef struct Tiny {
     PpOptions pp_options;
     uint64_t own_seed; /* not 0: the schedule is drawn by it, pp_options.chunks stages a rank */
     TpOptions tp_options;
+    bool use_float8;
+    Float8Options float8;
     AcMode ac;
     Fsdp2Options fsdp2;
     bool use_zero; /* zero{} instead of fsdp2{} */

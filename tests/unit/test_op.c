@@ -99,6 +99,14 @@ static void gradients_of_contractions(void **state)
     assert_string_equal(op_info(OP_linear_d1)->signature, "bsk,bsn->kn");
     assert_string_equal(op_info(OP_linear_o_d0)->signature, "bsn,gren->bsgre");
     assert_string_equal(op_info(OP_linear_q_d1)->name, "linear_q_d1");
+    assert_string_equal(op_info(OP_linear_tensorwise)->signature, "bsk,kn,,->bsn");
+    assert_string_equal(op_info(OP_linear_rowwise)->signature, "bsk,kn,bs,n->bsn");
+    assert_string_equal(op_info(OP_linear_q_rowwise_d1)->name, "linear_q_rowwise_d1");
+    assert_string_equal(op_info(OP_linear_o_rowwise_d0)->signature, "bsn,gren,bs,gre->bsgre");
+    assert_string_equal(op_info(OP_linear_rowwise_d1)->signature, "bsk,bsn,k,n->kn");
+    assert_int_equal(op_info(OP_linear_q_d1)->scaled[SCALING_rowwise], OP_linear_q_rowwise_d1);
+    assert_int_equal(op_info(OP_linear_tensorwise)->scaled[SCALING_none], OP_linear);
+    assert_int_equal(op_info(OP_linear_tensorwise_d0)->scaling, SCALING_tensorwise);
     const OpInfo *l = op_info(OP_linear);
     assert_int_equal(l->n_backward, 2);
     assert_int_equal(l->backward[0].op, OP_linear_d0);

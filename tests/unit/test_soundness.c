@@ -20,7 +20,7 @@
 enum { SEED = 20240607, MAX_PARTS = 3, UPPER_SIZE = 12 };
 
 #define COMPUTE(name, signature, flops, reduce, backward, flags) +1
-#define CONTRACT(name, signature)                                +3
+#define CONTRACT(name, signature)                                +9
 enum {
     N_ROWS = 0
 #include "planner/ir/ops.def"
@@ -94,7 +94,9 @@ static bool is_positive(OpKind op, uint32_t arg)
     return ((op == OP_rmsnorm_grad || op == OP_rmsnorm_heads_grad) && arg == 3) ||
            (op == OP_layernorm_grad && arg == 4) || (is_loss(op) && arg == 1) ||
            (is_loss_grad(op) && arg == 1) || (op == OP_adamw && arg == 2) || op == OP_clip_coef ||
-           op == OP_step_mean;
+           op == OP_step_mean ||
+           ((op_info(op)->flags & OP_QUANTISES || op == OP_quantise_range) && arg == 1) ||
+           (op_info(op)->scaling != SCALING_none && arg >= 2);
 }
 
 static void term_dims(const Case *c, const SigTerm *term, Value *v)
@@ -141,7 +143,7 @@ static Attrs attrs_of(const Case *c, bool causal)
                .group = 1,
                .slot = 1,
                .n_slots = 4};
-    if (c->op == OP_sumsq) a.lo = 2, a.hi = c->size['x'] - 1;
+    if (c->op == OP_sumsq || op_info(c->op)->flags & OP_RANGE) a.lo = 2, a.hi = c->size['x'] - 1;
     return a;
 }
 

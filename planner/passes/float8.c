@@ -1,0 +1,275 @@
+/* 8-bit matrix products: each linear that is covered reads its operands quantised, with the scale
+ * that makes the largest magnitude of the whole tensor (tensorwise) or of each row (rowwise) the
+ * largest number of the type. The graph says so node by node; that the largest magnitude of a
+ * tensor cut over ranks is the largest over all of them falls out of the layouts. Weights stay as
+ * they are at rest. Not covered: heads, whose logits decide the loss, unless asked for; routers and
+ * experts; what the user leaves out; and dimensions that the hardware's 8-bit products cannot take.
+ */
+#include "planner/passes/float8.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { MULTIPLE = 16 }; /* bytes: rows of both operands of an 8-bit product are aligned to it */
+
+#define REASONS(X)                                                                                 \
+    X(covered, "")                                                                                 \
+    X(head, "its output is the logits, which decide the loss")                                     \
+    X(router, "a router's few outputs decide where tokens go")                                     \
+    X(expert, "experts are grouped products, not linears")                                         \
+    X(skipped, "float8.skip names it")                                                             \
+    X(not_named, "float8.only does not name it")                                                   \
+    X(indivisible, "a local dimension is no multiple of 16")
+typedef enum Reason {
+#define X(name, why) REASON_##name,
+    REASONS(X)
+#undef X
+        REASON_COUNT
+} Reason;
+
+/* One quantised form of a tensor, for all who read it alike. */
+typedef struct Cast {
+    TensorId of;
+    uint32_t stage, next; /* next: of the same tensor */
+    OpKind amax;
+    Quantised to;
+} Cast;
+
+typedef struct Float8 {
+    Job *job;
+    const PassConfig *pass;
+    Scaling scaling;
+    bool *skip, *only; /* [module] */
+    bool *logits;      /* [tensor] */
+    LIST(Cast) casts;
+    uint32_t *casts_of; /* [tensor] */
+    uint32_t n[REASON_COUNT];
+    const char *first[REASON_COUNT]; /* a module of each */
+    int64_t refused[16][2];          /* local sizes: one line each, not one a layer */
+    uint32_t n_refused;
+} Float8;
+
+/* ---- which linears ---- */
+
+static bool within(const Graph *g, const bool *named, ModuleId module)
+{
+    for (ModuleId m = module; m; m = g->modules.at[m].parent)
+        if (named[m]) return true;
+    return false;
+}
+
+/* Tensors that become the logits: what the cross-entropy reads, before a bias too. */
+static void find_logits(Float8 *f)
+{
+    const Graph *g = &f->job->plan->graph;
+    f->logits = arena_array(f->job->scratch, g->tensors.n, sizeof *f->logits);
+    for (NodeId id = g->nodes.n; id-- > 1;) {
+        const Node *n = &g->nodes.at[id];
+        if (n->op == OP_xent_max || (n->op == OP_bias && f->logits[n->out[0]]) ||
+            (n->op == OP_scale && f->logits[n->out[0]]))
+            f->logits[n->in[0]] = true;
+    }
+}
+
+static int64_t local_size(const Float8 *f, const Tensor *t, bool summed, const Binding *b)
+{
+    const Mesh *mesh = &f->job->plan->mesh;
+    Shape s = {.n_dims = t->n_dims, .layout = t->use};
+    int64_t n = 1;
+    for (int d = 0; d < t->n_dims; d++) s.dim[d] = t->dim[d], s.deal[d] = t->deal[d];
+    for (int d = 0; d < t->n_dims; d++) {
+        bool in_output = false;
+        for (int k = 0; k < b->n_dims[2]; k++)
+            in_output = in_output || b->letter[2][k] == b->letter[1][d];
+        if (in_output != summed) n *= shape_local_dim(&s, mesh, &f->job->plan->graph.deals, d);
+    }
+    return n;
+}
+
+static void refuse_sizes(Float8 *f, const Node *n, const Tensor *w, int64_t k, int64_t m)
+{
+    Diag *d = f->job->diag;
+    for (uint32_t i = 0; i < f->n_refused; i++)
+        if (f->refused[i][0] == k && f->refused[i][1] == m) return;
+    if (f->n_refused < 16) f->refused[f->n_refused][0] = k, f->refused[f->n_refused++][1] = m;
+    uint32_t tp = mesh_size(&f->job->plan->mesh, mesh_axes(&f->job->plan->mesh, AXIS_tp));
+    bool is_cut = layout_axes_split(&w->use, -1) != 0;
+    diag_error(d, FAULT_input, "float8-divides", n->loc,
+               "%s is %lld x %lld on each rank%s: an 8-bit product needs multiples of %d", w->name,
+               (long long)k, (long long)m,
+               is_cut ? arena_print(f->job->scratch, " (tp = %u)", tp) : "", MULTIPLE);
+    int64_t whole = k % MULTIPLE ? k : m;
+    const char *which = k % MULTIPLE ? "inputs" : "outputs";
+    diag_hint(d, "%lld or %lld %s a rank would do%s; or float8 { skip_indivisible = true }",
+              (long long)(whole < MULTIPLE ? MULTIPLE : whole / MULTIPLE * MULTIPLE),
+              (long long)((whole / MULTIPLE + 1) * MULTIPLE), which,
+              is_cut ? ", or a smaller tp" : "");
+}
+
+static bool sizes_fit(Float8 *f, const Node *n, const Tensor *w)
+{
+    Binding b;
+    if (f->pass->float8.any_size) return true;
+    graph_bind(&f->job->plan->graph, n, &b, f->job->diag);
+    int64_t k = local_size(f, w, true, &b), m = local_size(f, w, false, &b);
+    if (k % MULTIPLE == 0 && m % MULTIPLE == 0) return true;
+    if (!f->pass->float8.skip_indivisible) refuse_sizes(f, n, w, k, m);
+    return false;
+}
+
+static Reason reason_of(Float8 *f, const Node *n)
+{
+    const Graph *g = &f->job->plan->graph;
+    const Tensor *w = &g->tensors.at[n->in[1]];
+    const char *path = g->modules.at[n->module].path;
+    if (f->logits[n->out[0]] && !f->pass->float8.head) return REASON_head;
+    if (strstr(path, "router")) return REASON_router;
+    if (strstr(path, "experts") || strstr(path, "shared_expert")) return REASON_expert;
+    if (within(g, f->skip, n->module)) return REASON_skipped;
+    if (f->pass->float8.only.n > 0 && !within(g, f->only, n->module)) return REASON_not_named;
+    return sizes_fit(f, n, w) ? REASON_covered : REASON_indivisible;
+}
+
+static bool is_linear(const Graph *g, const Node *n)
+{
+    return op_info(n->op)->class_ == OP_CLASS_contract &&
+           g->tensors.at[n->in[1]].role == ROLE_param;
+}
+
+/* ---- rewriting ---- */
+
+static Quantised quantised(Float8 *f, const Node *reader, uint32_t i)
+{
+    Graph *g = &f->job->plan->graph;
+    TensorId x = reader->in[i];
+    OpKind amax = float8_amax(g, reader, i, x);
+    for (uint32_t c = f->casts_of[x]; c; c = f->casts.at[c].next)
+        if (f->casts.at[c].amax == amax && f->casts.at[c].stage == reader->stage)
+            return f->casts.at[c].to;
+    Cast cast = {.of = x,
+                 .stage = reader->stage,
+                 .next = f->casts_of[x],
+                 .amax = amax,
+                 .to = float8_quantise(f->job, reader, i, x, DT_e4m3)};
+    f->casts_of[x] = (uint32_t)list_push(f->job->scratch, &f->casts, cast);
+    return cast.to;
+}
+
+static void append(Float8 *f, Node n)
+{
+    Graph *g = &f->job->plan->graph;
+    NodeId id = (NodeId)list_push(f->job->arena, &g->nodes, n);
+    for (uint32_t j = 0; j < n.n_out; j++) g->tensors.at[n.out[j]].producer = id;
+}
+
+static void cover(Float8 *f, Node n)
+{
+    Graph *g = &f->job->plan->graph;
+    n.op = op_info(n.op)->scaled[f->scaling];
+    n.n_in = 4;
+    Quantised x = quantised(f, &n, 0), w = quantised(f, &n, 1);
+    Attrs attrs = float8_attrs(g, x.value, w.value);
+    n.in[0] = x.value, n.in[1] = w.value, n.in[2] = x.amax, n.in[3] = w.amax;
+    n.attrs = graph_attrs(g, f->job->arena, &attrs);
+    append(f, n);
+}
+
+/* Nodes get new numbers: what quantises an operand comes before who reads it first. */
+static void rewrite(Float8 *f, const Reason *reasons)
+{
+    Graph *g = &f->job->plan->graph;
+    uint32_t n_nodes = g->nodes.n, n_tensors = g->tensors.n;
+    Node *old = g->nodes.at;
+    f->casts_of = arena_array(f->job->scratch, n_tensors, sizeof *f->casts_of);
+    list_reserve_none(f->job->scratch, &f->casts);
+    memset(&g->nodes, 0, sizeof g->nodes);
+    list_reserve_none(f->job->arena, &g->nodes);
+    for (NodeId id = 1; id < n_nodes; id++) {
+        if (reasons[id] == REASON_covered && is_linear(g, &old[id]))
+            cover(f, old[id]);
+        else
+            append(f, old[id]);
+    }
+}
+
+/* ---- reports ---- */
+
+static void report(Float8 *f)
+{
+    static const char *const why[REASON_COUNT] = {
+#define X(name, text) text,
+        REASONS(X)
+#undef X
+    };
+    Diag *d = f->job->diag;
+    bool shrunk = f->pass->float8.any_size;
+    uint32_t n = 0;
+    for (int r = 0; r < REASON_COUNT; r++) n += f->n[r];
+    if (f->n[REASON_covered] == 0 && !shrunk) {
+        diag_error(d, FAULT_input, "float8-matched-nothing", f->pass->loc,
+                   "float8 covers none of the model's %u linears: nothing would be computed in 8 "
+                   "bits",
+                   n);
+        for (int r = 1; r < REASON_COUNT; r++)
+            if (f->n[r] > 0) diag_hint(d, "%s: %s", f->first[r], why[r]);
+        return;
+    }
+    for (int r = 1; r < REASON_COUNT && !shrunk; r++)
+        if (f->n[r] > 0)
+            diag_note(d, "float8-excluded", f->pass->loc,
+                      "float8 leaves %s%s as it is, of %u linears: %s", f->first[r],
+                      f->n[r] > 1 ? arena_print(f->job->scratch, " and %u more", f->n[r] - 1) : "",
+                      n, why[r]);
+}
+
+/* The parts at rest can be scaled by what is one number a parameter. */
+static bool check_gather(Float8 *f)
+{
+    const Float8Options *o = &f->pass->float8;
+    const Config *config = f->job->config;
+    Diag *d = f->job->diag;
+    if (!o->fsdp_gather) return true;
+    if (o->recipe == FLOAT8_rowwise) {
+        diag_error(d, FAULT_input, "float8-gather-rowwise", f->pass->loc,
+                   "fsdp_gather = true with recipe = \"rowwise\": gathered bytes have one scale a "
+                   "weight, and the backward pass scales its rows the other way");
+        diag_hint(d, "recipe = \"tensorwise\", or leave out fsdp_gather");
+        return false;
+    }
+    f->job->gathers_bytes = config->axis_size[AXIS_dp_shard] > 1;
+    if (!f->job->gathers_bytes)
+        diag_warning(d, "not-applied", f->pass->loc,
+                     "float8 { fsdp_gather = true } but mesh.dp_shard is %u: no weight is gathered",
+                     config->axis_size[AXIS_dp_shard]);
+    return true;
+}
+
+bool pass_float8(Job *job)
+{
+    Graph *g = &job->plan->graph;
+    Float8 f = {.job = job, .pass = pass_config(job, PASS_float8)};
+    assert(f.pass);
+    const Float8Options *o = &f.pass->float8;
+    uint32_t before = job->diag->n_errors;
+    f.scaling = o->recipe == FLOAT8_rowwise ? SCALING_rowwise : SCALING_tensorwise;
+    f.skip = arena_array(job->scratch, g->modules.n + 1, sizeof *f.skip);
+    f.only = arena_array(job->scratch, g->modules.n + 1, sizeof *f.only);
+    for (uint32_t i = 0; i < o->skip.n; i++)
+        pattern_mark(job, "float8.skip", &o->skip.at[i], f.skip);
+    for (uint32_t i = 0; i < o->only.n; i++)
+        pattern_mark(job, "float8.only", &o->only.at[i], f.only);
+    if (job->diag->n_errors > before) return false;
+    if (!check_gather(&f)) return false;
+    find_logits(&f);
+    Reason *reasons = arena_array(job->scratch, g->nodes.n, sizeof *reasons);
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        if (!is_linear(g, n)) continue;
+        Reason r = reasons[id] = reason_of(&f, n);
+        if (f.n[r]++ == 0) f.first[r] = g->modules.at[n->module].path;
+    }
+    if (job->diag->n_errors == before) report(&f);
+    if (job->diag->n_errors > before) return false;
+    rewrite(&f, reasons);
+    return true;
+}

@@ -1,0 +1,12 @@
+-- Tensorwise 8-bit products in sequence parallel pairs over 2 and FSDP2 over 4: the largest magnitude
+-- of each tensor over all who hold a part of it, gathers of one byte a value, weights quantised again
+-- in the backward pass.
+return plan {
+  model = require "models.llama" { size = "tiny", layers = 1 },
+  cluster = require "clusters.dgx_h100" { nodes = 1 },
+  batch = { global = 4, micro = 1, seq = 16 },
+  mesh = { dp_shard = 4, tp = 2 },
+  parallel = { tp { sequence = true }, float8 {}, fsdp2 {} },
+  precision = { param = "fp32", compute = "bf16", reduce = "fp32" },
+  optimizer = adamw { lr = 1e-3 },
+}
