@@ -179,6 +179,7 @@ double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], bool c
     X(int64_t, count_all)    /* xent_loss: count ignored tokens too */                             \
     X(int64_t, rope_context) /* original context length of the scaling */                          \
     X(int64_t, rope_dims)    /* leading elements of E that turn; 0: all */                         \
+    X(int64_t, segment)      /* of a fused projection */                                           \
     X(int64_t, lo)           /* range [lo, hi) of a flat buffer, in global elements */             \
     X(int64_t, hi)                                                                                 \
     X(int64_t, parts)      /* pack, unpack: number of parts */                                     \

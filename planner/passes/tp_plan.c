@@ -35,6 +35,9 @@ static bool feeds_loss(const Graph *g, TensorId t)
     return false;
 }
 
+/* In ops.def f counts the segments of a fused projection: whole on every rank. */
+enum { SEGMENTS = 'f' };
+
 /* The weight's first dimension that the output has too (column), or has not (row); -1: none. */
 static int dim_to_cut(Job *job, const Node *n, bool column)
 {
@@ -44,7 +47,7 @@ static int dim_to_cut(Job *job, const Node *n, bool column)
         bool in_output = false;
         for (int k = 0; k < b.n_dims[n->n_in]; k++)
             in_output = in_output || b.letter[n->n_in][k] == b.letter[1][d];
-        if (in_output == column) return d;
+        if (in_output == column && b.letter[1][d] != SEGMENTS) return d;
     }
     return -1;
 }
@@ -95,6 +98,10 @@ static void cut_bias(Asked *a, const Node *n, uint32_t pattern)
     bool column = is_column((TpPlanStyle)a->options->plan.at[pattern].style);
     t->tp = !column ? TP_none : feeds_loss(g, n->out[0]) ? TP_vocab : TP_column;
     t->column_dim = 0;
+    const Node *made = &g->nodes.at[g->tensors.at[n->in[0]].producer];
+    Binding b; /* over the trailing dimensions of [b, s, ...] */
+    if (graph_bind(g, made, &b, a->job->diag) && b.letter[made->n_in][2] == SEGMENTS)
+        t->column_dim = 1;
 }
 
 static bool is_weighted(const Graph *g, const Node *n)

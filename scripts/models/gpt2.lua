@@ -10,9 +10,10 @@ local sizes = {
   ["1.5b"] = { dim = 1600, layers = 48, heads = 25 },
   ["tiny"] = { dim = 64, layers = 2, heads = 4, vocab = 256, positions = 256 },
 }
+-- fused: q, k and v are one weight, as c_attn is
 -- dropout: of attention's scores, of each residual and of the embedding, as resid_, attn_ and embd_pdrop
 local defaults = { vocab = 50257, positions = 1024, head_dim = false, hidden = false, eps = 1e-5,
-  dropout = 0, label_smoothing = 0, z_loss = 0 }
+  fused = false, dropout = 0, label_smoothing = 0, z_loss = 0 }
 
 local function block(c)
   local out_init = nn.normal(0, 0.02 / math.sqrt(2 * c.layers))
@@ -20,14 +21,15 @@ local function block(c)
   return nn.block {
     ln_1 = nn.layernorm(c.dim, { eps = c.eps }),
     attention = nn.attention { dim = c.dim, heads = c.heads, head_dim = c.head_dim or nil, bias = true,
-      dropout = c.dropout, out_init = out_init },
+      fused = c.fused, dropout = c.dropout, out_init = out_init },
     ln_2 = nn.layernorm(c.dim, { eps = c.eps }),
     mlp = nn.module {
       up = nn.linear(c.dim, hidden, { bias = true }),
       down = nn.linear(hidden, c.dim, { bias = true, init = out_init }),
       forward = function(m, x) return m.down(nn.gelu(m.up(x))) end,
     },
-    tp_col = { "attention.wq", "attention.wk", "attention.wv", "mlp.up" },
+    tp_col = c.fused and { "attention.wqkv", "mlp.up" }
+      or { "attention.wq", "attention.wk", "attention.wv", "mlp.up" },
     tp_row = { "attention.wo", "mlp.down" },
     forward = function(m, x)
       local h = x + nn.dropout(m.attention(m.ln_1(x)), c.dropout)

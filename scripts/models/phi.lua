@@ -1,8 +1,9 @@
 -- Phi-1.5 and 2, Phi-3 and 4: require "models.phi" "2", or { size = "2", layers = 4 } to change parts of
 -- it. Up to Phi-2: attention and MLP read one norm and are added together, biases everywhere, only a
 -- part of each head turns. From Phi-3 on: as Llama, without GQA in the mini.
--- Phi-3's published weights fuse q, k, v and gate, up; here they are linears of their own: the same
--- function and count, and tensor parallelism cuts each by its heads or features. Left out, for want of
+-- Phi-3's published weights fuse q, k, v and gate, up. Here they are linears of their own, the same function
+-- and count; with fused = true gate and up are one weight, and q, k, v too where all heads have keys of
+-- their own (mini). Tensor parallelism cuts each segment by its heads or features. Left out, for want of
 -- ops: dropout, sliding windows and the long-context tables of frequencies.
 local nn = require "tandem.nn"
 
@@ -17,13 +18,32 @@ local sizes = {
   ["3-tiny"] = { dim = 64, layers = 2, heads = 4, hidden = 160, vocab = 256 },
 }
 local defaults = { kv_heads = false, head_dim = false, theta = 10000.0, eps = 1e-5, rope_dims = false,
-  parallel = false }
+  parallel = false, fused = false }
 
 local function attention(c, out_init)
   return nn.attention {
     dim = c.dim, heads = c.heads, kv_heads = c.kv_heads or nil, head_dim = c.head_dim or nil,
-    bias = c.parallel, rope_theta = c.theta, rope_dims = c.rope_dims or nil, out_init = out_init,
+    bias = c.parallel, fused = c.fused and not c.kv_heads, rope_theta = c.theta, rope_dims = c.rope_dims or nil, out_init = out_init,
   }
+end
+
+-- What tp cuts by columns: the linears of attention, and those named.
+local function columns(c, ...)
+  if c.fused and not c.kv_heads then return { "attention.wqkv", ... } end
+  return { "attention.wq", "attention.wk", "attention.wv", ... }
+end
+
+local function gated(c, out_init)
+  local down = nn.linear(c.hidden, c.dim, { init = out_init })
+  if c.fused then
+    return nn.module { down = down, gate_up = nn.linear(c.dim, 2 * c.hidden, { segments = 2 }),
+      forward = function(m, x)
+        local both = m.gate_up(x)
+        return m.down(nn.silu(nn.segment(both, 1)) * nn.segment(both, 2))
+      end }
+  end
+  return nn.module { down = down, gate = nn.linear(c.dim, c.hidden), up = nn.linear(c.dim, c.hidden),
+    forward = function(m, x) return m.down(nn.silu(m.gate(x)) * m.up(x)) end }
 end
 
 local function parallel_block(c)
@@ -36,7 +56,7 @@ local function parallel_block(c)
       fc2 = nn.linear(c.hidden, c.dim, { bias = true, init = out_init }),
       forward = function(m, x) return m.fc2(nn.gelu(m.fc1(x))) end,
     },
-    tp_col = { "attention.wq", "attention.wk", "attention.wv", "mlp.fc1" },
+    tp_col = columns(c, "mlp.fc1"),
     tp_row = { "attention.wo", "mlp.fc2" },
     forward = function(m, x)
       local h = m.norm(x)
@@ -51,13 +71,8 @@ local function sequential_block(c)
     attention_norm = nn.rmsnorm(c.dim, { eps = c.eps }),
     attention = attention(c, out_init),
     mlp_norm = nn.rmsnorm(c.dim, { eps = c.eps }),
-    mlp = nn.module {
-      gate = nn.linear(c.dim, c.hidden),
-      up = nn.linear(c.dim, c.hidden),
-      down = nn.linear(c.hidden, c.dim, { init = out_init }),
-      forward = function(m, x) return m.down(nn.silu(m.gate(x)) * m.up(x)) end,
-    },
-    tp_col = { "attention.wq", "attention.wk", "attention.wv", "mlp.gate", "mlp.up" },
+    mlp = gated(c, out_init),
+    tp_col = c.fused and columns(c, "mlp.gate_up") or columns(c, "mlp.gate", "mlp.up"),
     tp_row = { "attention.wo", "mlp.down" },
     forward = function(m, x)
       local h = x + m.attention(m.attention_norm(x))
@@ -88,7 +103,8 @@ local function shrink(c, mesh)
   local tp = mesh.tp
   small.layers, small.dim = math.min(c.layers, 2 * mesh.stages), 13 * mesh.multiple
   small.vocab, small.head_dim = 29, 4
-  small.heads, small.kv_heads = nn.small_heads(c.heads, c.kv_heads or c.heads, mesh)
+  local heads, kv_heads = nn.small_heads(c.heads, c.kv_heads or c.heads, mesh)
+  small.heads, small.kv_heads = heads, c.kv_heads and kv_heads
   small.rope_dims = c.rope_dims and 2
   small.hidden = tp * 7
   small.seq = 5 * tp * mesh.cp

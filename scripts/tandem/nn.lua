@@ -33,13 +33,17 @@ end)
 local standard = init("normal", 0.0, 0.02)
 
 -- A linear map by one of the contractions; n_in: how many dimensions of x it sums over.
+-- column: which dimension of the weight a column split cuts; of the bias, which has no inputs, too.
 local function linear(who, op_name, in_dims, out_dims, column, how)
   local dims, bias = {}, {}
   for _, n in ipairs(in_dims) do dims[#dims + 1] = n end
   for _, n in ipairs(out_dims) do dims[#dims + 1] = n; bias[#bias + 1] = n end
   local info = { tp_styles = { column = true, row = true, vocab = true }, params = {} }
   local own = param(info, "weight", dims, { init = how.init, column = column, row = 0 })
-  if how.bias then param(info, "bias", bias, { init = inits[nn.zeros], style = bias_style }) end
+  if how.bias then
+    param(info, "bias", bias, { init = inits[nn.zeros], style = bias_style,
+      column = math.max(column - #in_dims, 0) })
+  end
   local function forward(m, x)
     local id = check.tensor(who, "the input", x, 2 + #in_dims)
     for i, n in ipairs(in_dims) do
@@ -54,7 +58,30 @@ local function linear(who, op_name, in_dims, out_dims, column, how)
   return new_module("linear", forward, {}, info)
 end
 
-local linear_options = { bias = true, init = true, weight = true, spectral_norm = true }
+-- segments = 2: outputs are so many tensors side by side, in one weight; { n, n } is the same.
+local function count_segments(who, segments, n_out)
+  if type(segments) == "table" and not modules[segments] then
+    local sum = 0
+    for i, n in ipairs(segments) do
+      sum = sum + check.count(who, "segment " .. i, n)
+      if n ~= segments[1] then
+        core.fail("fused-segments", ("%s: segments of %d and %d features: only equal ones are in one weight")
+          :format(who, segments[1], n), "make them linears of their own")
+      end
+    end
+    if sum ~= n_out then
+      core.fail("fused-segments", ("%s: segments add up to %d, out_features is %d"):format(who, sum, n_out))
+    end
+    return #segments
+  end
+  local n = check.count(who, "segments", segments)
+  if n_out % n ~= 0 then
+    core.fail("fused-segments", ("%s: out_features = %d are not %d equal segments"):format(who, n_out, n))
+  end
+  return n
+end
+
+local linear_options = { bias = true, init = true, weight = true, segments = true, spectral_norm = true }
 nn.linear = core.wrap(function(n_in, n_out, options)
   local who = "nn.linear"
   n_in, n_out = check.count(who, "in_features", n_in), check.count(who, "out_features", n_out)
@@ -64,6 +91,12 @@ nn.linear = core.wrap(function(n_in, n_out, options)
       "no program holds such a state yet; leave it out")
   end
   local bias = check.flag(who, "bias", options.bias, false)
+  if options.segments ~= nil then
+    if options.weight ~= nil then core.fail("fused-segments", who .. ": a tied head has no segments") end
+    local n = count_segments(who, options.segments, n_out)
+    return linear(who, "linear_segments", { n_in }, { n, n_out // n }, 2,
+      { bias = bias, init = check.init(who, options.init, standard) })
+  end
   if options.weight == nil then
     return linear(who, "linear", { n_in }, { n_out }, 1,
       { bias = bias, init = check.init(who, options.init, standard) })
@@ -232,6 +265,21 @@ nn.dropout = core.wrap(function(x, p)
 end)
 
 local loss_options = { label_smoothing = true, z_loss = true }
+-- Segment i (from 1) of what a linear with segments makes: [b,s,segments,n] -> [b,s,n].
+nn.segment = core.wrap(function(x, i)
+  local who = "nn.segment"
+  local id = check.tensor(who, "the input", x)
+  if #x.shape ~= 4 then
+    core.fail("fused-segments", ("%s: a tensor of shape %s has no segments"):format(who, shape_text(x.shape)),
+      "say which there are where it is made: nn.linear(n_in, n_out, { segments = 2 })")
+  end
+  i = check.count(who, "which", i)
+  if i > x.shape[3] then
+    core.fail("out-of-range", ("%s: segment %d of %d"):format(who, i, x.shape[3]))
+  end
+  return op("segment", { segment = i - 1 }, id)
+end)
+
 nn.cross_entropy = core.wrap(function(logits, labels, options)
   local who = "nn.cross_entropy"
   options = check.options(who, options, loss_options)
@@ -261,7 +309,7 @@ end)
 
 local attention_options = { dim = true, heads = true, kv_heads = true, head_dim = true, causal = true,
   bias = true, out_bias = true, rope_theta = true, rope_scaling = true, rope_dims = true, scale = true,
-  dropout = true, qk_norm = true, init = true, out_init = true }
+  dropout = true, qk_norm = true, fused = true, init = true, out_init = true }
 -- qk_norm = true or { eps = 1e-6 }: RMSNorm of each query's and key's head before it turns.
 local function head_norms(who, fields, want, size)
   if not want then return end
@@ -300,17 +348,31 @@ nn.attention = core.wrap(function(options)
   if turn then turn.rope_dims = rope_dims(who, options.rope_dims, size) end
   local scale = check.number(who, "scale", options.scale, 1 / math.sqrt(size))
   local attrs = { scale = scale, causal = causal and 1 or 0, drop = check_drop(who, options.dropout) }
-  local fields = {
-    wq = linear(who, "linear_q", { dim }, { groups, heads // groups, size }, 1, how),
-    wk = linear(who, "linear_kv", { dim }, { groups, size }, 1, how),
-    wv = linear(who, "linear_kv", { dim }, { groups, size }, 1, how),
-    wo = linear(who, "linear_o", { groups, heads // groups, size }, { dim }, 3, out),
-  }
+  local fields = { wo = linear(who, "linear_o", { groups, heads // groups, size }, { dim }, 3, out) }
+  local fused = check.flag(who, "fused", options.fused, false)
+  if fused then
+    if groups ~= heads then
+      core.fail("fused-segments", ("%s: fused with heads = %d and kv_heads = %d: q, k and v are no equal segments")
+        :format(who, heads, groups), "leave fused out: wq, wk and wv are then linears of their own")
+    end
+    fields.wqkv = linear(who, "linear_qkv", { dim }, { 3, heads, 1, size }, 2, how)
+  else
+    fields.wq = linear(who, "linear_q", { dim }, { groups, heads // groups, size }, 1, how)
+    fields.wk = linear(who, "linear_kv", { dim }, { groups, size }, 1, how)
+    fields.wv = linear(who, "linear_kv", { dim }, { groups, size }, 1, how)
+  end
   head_norms(who, fields, options.qk_norm, size)
   local normed = rawget(fields, "q_norm") ~= nil
   return new_module("attention", function(m, x)
     check_last(who, x, dim)
-    local q, k, v = m.wq(x), m.wk(x), m.wv(x)
+    local q, k, v
+    if fused then
+      local all = tensors[m.wqkv(x)]
+      q, k = op("segment", { segment = 0 }, all), op("segment_kv", { segment = 1 }, all)
+      v = op("segment_kv", { segment = 2 }, all)
+    else
+      q, k, v = m.wq(x), m.wk(x), m.wv(x)
+    end
     if normed then q, k = m.q_norm(q), m.k_norm(k) end
     if turn then q, k = rope(who, q, turn), rope(who, k, turn) end
     return m.wo(op("attention", attrs, tensors[q], tensors[k], tensors[v]))

@@ -84,6 +84,7 @@ static void draw_heads(Draw *d, Tiny *t)
     t->biases = draw(d, 3) == 0;
     t->qk_norm = draw(d, 3) == 0;
     t->tp_options.sync_replicated_gradients = draw(d, 3) == 0;
+    t->fused = draw(d, 3) == 0;
 }
 
 static Tiny draw_plan(uint64_t seed, uint64_t index)
@@ -193,7 +194,7 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
             case 13: s.smoothing = s.z_loss = 0; break;
             case 14: s.denominator = DENOMINATOR_kept; break;
             case 15: s.groups = 4, s.repeat = 1; break;
-            case 16: s.biases = s.qk_norm = false; break;
+            case 16: s.biases = s.qk_norm = s.fused = false; break;
             case 17: s.use_float8 = false; break;
             default: s.sgd = false, s.clip = 1; break;
             }
@@ -230,8 +231,8 @@ static void print_plan(const Tiny *t)
     print_fsdp2(&t->fsdp2);
     print_error("  loss by %d, smoothing %g, z %g, dropout %g\n", (int)t->denominator, t->smoothing,
                 t->z_loss, t->dropout);
-    print_error("  groups %lld biases %d qk_norm %d pinned %d\n", (long long)t->groups, t->biases,
-                t->qk_norm, t->tp_options.sync_replicated_gradients);
+    print_error("  groups %lld biases %d qk_norm %d pinned %d fused %d\n", (long long)t->groups,
+                t->biases, t->qk_norm, t->tp_options.sync_replicated_gradients, t->fused);
     if (t->use_float8)
         print_error("  float8 recipe %d gather %d\n", (int)t->float8.recipe, t->float8.fsdp_gather);
 }

@@ -179,6 +179,19 @@ static void each_grouping(const Visit *v)
         }
 }
 
+/* Fused projections, whole and cut. */
+static void each_fused(const Visit *v)
+{
+    for (int gpt2 = 0; gpt2 <= 1; gpt2++)
+        for (int sequence = 0; sequence <= 1; sequence++) {
+            Tiny t = sizes(gpt2);
+            t.fused = t.biases = true;
+            t.tp = t.dp_shard = t.microbatches = 2;
+            t.tp_options.sequence = sequence;
+            v->visit(v->self, &t);
+        }
+}
+
 /* Both recipes of 8-bit products, over each way in which their scales are shared and made again. */
 static void each_float8(const Visit *v)
 {
@@ -210,6 +223,7 @@ void corpus_each(void (*visit)(void *self, const Tiny *t), void *self)
     each_zero(&v);
     each_variant(&v);
     each_grouping(&v);
+    each_fused(&v);
     each_pipeline(&v);
     each_loss(&v);
     each_float8(&v);
@@ -223,8 +237,8 @@ static const char *float8_words(const Tiny *t)
 
 static const char *head_words(const Tiny *t, Arena *arena)
 {
-    return arena_print(arena, " heads %lld x %lld%s%s%s", (long long)t->groups,
-                       (long long)t->repeat, t->biases ? " biases" : "",
+    return arena_print(arena, " heads %lld x %lld%s%s%s%s", (long long)t->groups,
+                       (long long)t->repeat, t->fused ? " fused" : "", t->biases ? " biases" : "",
                        t->qk_norm ? " qk-norm" : "",
                        t->tp_options.sync_replicated_gradients ? " pinned" : "");
 }

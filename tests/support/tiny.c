@@ -142,6 +142,25 @@ static TensorId dropped(Build *b, TensorId x)
     return op(b, OP_dropout, 1, x, 0, 0, &attrs);
 }
 
+/* Segments are dimension 1 of the weight, 0 of the bias: what is cut comes behind it. */
+static TensorId project_fused(Build *b, OpKind kind, const char *name, TensorId x, uint32_t n,
+                              const int64_t *dim, TpStyle tp)
+{
+    TensorId w = param(b, arena_print(b->arena, "%s.weight", name), n, dim, tp, weight_init);
+    b->g->tensors.at[w].column_dim = 2;
+    TensorId y = op(b, kind, 2, x, w, 0, NULL);
+    if (!b->t->gpt2 && !b->t->biases) return y;
+    TensorId bias = param(b, arena_print(b->arena, "%s.bias", name), n - 1, dim + 1, tp, bias_init);
+    b->g->tensors.at[bias].column_dim = 1;
+    return op(b, OP_bias, 2, y, bias, 0, NULL);
+}
+
+static TensorId segment(Build *b, OpKind kind, TensorId x, int64_t which)
+{
+    Attrs attrs = {.segment = which};
+    return op(b, kind, 1, x, 0, 0, &attrs);
+}
+
 static TensorId head_norm(Build *b, const char *name, TensorId x)
 {
     Attrs attrs = {.eps = 1e-5};
@@ -153,9 +172,17 @@ static TensorId attention(Build *b, TensorId x)
 {
     const Tiny *t = b->t;
     int64_t d = t->dim, g = t->groups, r = t->repeat, e = t->head_dim;
-    TensorId q = project(b, OP_linear_q, "wq", x, DIMS(d, g, r, e), TP_column, 1);
-    TensorId k = project(b, OP_linear_kv, "wk", x, DIMS(d, g, e), TP_column, 1);
-    TensorId v = project(b, OP_linear_kv, "wv", x, DIMS(d, g, e), TP_column, 1);
+    TensorId q, k, v;
+    if (t->fused && r == 1) {
+        TensorId all = project_fused(b, OP_linear_qkv, "wqkv", x, DIMS(d, 3, g, 1, e), TP_column);
+        q = segment(b, OP_segment, all, 0);
+        k = segment(b, OP_segment_kv, all, 1);
+        v = segment(b, OP_segment_kv, all, 2);
+    } else {
+        q = project(b, OP_linear_q, "wq", x, DIMS(d, g, r, e), TP_column, 1);
+        k = project(b, OP_linear_kv, "wk", x, DIMS(d, g, e), TP_column, 1);
+        v = project(b, OP_linear_kv, "wv", x, DIMS(d, g, e), TP_column, 1);
+    }
     Attrs rope = {.theta = 10000.0}, attrs = {.scale = 0.5, .causal = 1};
     if (t->qk_norm) {
         q = head_norm(b, "q_norm.weight", q);
@@ -175,6 +202,12 @@ static TensorId feed_forward(Build *b, TensorId x)
     int64_t d = b->t->dim, f = b->t->hidden;
     TpStyle column = b->t->variant == TINY_row_only ? TP_none : TP_column;
     TpStyle row = b->t->variant == TINY_column_only ? TP_none : TP_row;
+    if (b->t->fused && !b->t->gpt2) {
+        TensorId both = project_fused(b, OP_linear_segments, "w13", x, DIMS(d, 2, f), column);
+        TensorId gate = op(b, OP_silu, 1, segment(b, OP_segment, both, 0), 0, 0, NULL);
+        TensorId h = op(b, OP_mul, 2, gate, segment(b, OP_segment, both, 1), 0, NULL);
+        return project(b, OP_linear, "w2", h, DIMS(f, d), row, 1);
+    }
     TensorId h = project(b, OP_linear, "w1", x, DIMS(d, f), column, 1);
     if (b->t->gpt2) {
         h = op(b, OP_gelu, 1, h, 0, 0, NULL);

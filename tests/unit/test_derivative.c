@@ -48,9 +48,9 @@ static int64_t size_of(char letter, bool large)
     static const struct {
         char letter;
         int64_t small, large;
-    } sizes[] = {{'b', 2, 2}, {'s', 3, 37}, {'k', 5, 9}, {'n', 4, 8},  {'g', 2, 2},
-                 {'r', 3, 2}, {'e', 2, 3},  {'v', 7, 7}, {'T', 5, 71}, {'D', 11, 19},
-                 {'E', 4, 6}, {'y', 3, 3},  {'z', 5, 5}};
+    } sizes[] = {{'b', 2, 2}, {'s', 3, 37}, {'k', 5, 9},  {'n', 4, 8},   {'g', 2, 2}, {'r', 3, 2},
+                 {'e', 2, 3}, {'v', 7, 7},  {'T', 5, 71}, {'D', 11, 19}, {'E', 4, 6}, {'y', 3, 3},
+                 {'z', 5, 5}, {'F', 3, 2},  {'R', 1, 1},  {'f', 3, 2}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].letter == letter) return large ? sizes[i].large : sizes[i].small;
     fail_msg("no size for index %c", letter);
@@ -255,6 +255,8 @@ static void test_ops_without_gradient(void **state)
                                   OP_silu_grad,
                                   OP_gelu_grad,
                                   OP_pass,
+                                  OP_segment_grad,
+                                  OP_segment_kv_grad,
                                   OP_xent_max,
                                   OP_xent_loss_grad,
                                   OP_xent_loss_mean_grad,

@@ -142,6 +142,7 @@ static Attrs attrs_of(const Case *c, bool causal)
                .site = 3,
                .group = 1,
                .slot = 1,
+               .segment = 1,
                .n_slots = 4};
     if (c->op == OP_sumsq || op_info(c->op)->flags & OP_RANGE) a.lo = 2, a.hi = c->size['x'] - 1;
     return a;
@@ -153,10 +154,10 @@ static void case_sizes(Case *c, char named, int64_t size)
     static const struct {
         char letter;
         int64_t size;
-    } small[] = {{'b', 2},  {'s', 5},          {'k', 4},          {'n', 3},
-                 {'g', 2},  {'r', 3},          {'e', 2},          {'v', 9},
-                 {'x', 11}, {'y', 3},          {'z', 2},          {'N', 4},
-                 {'M', 2},  {'T', UPPER_SIZE}, {'D', UPPER_SIZE}, {'E', UPPER_SIZE}};
+    } small[] = {{'b', 2},          {'s', 5}, {'k', 4}, {'n', 3},          {'g', 2},
+                 {'r', 3},          {'e', 2}, {'v', 9}, {'x', 11},         {'y', 3},
+                 {'z', 2},          {'N', 4}, {'M', 2}, {'T', UPPER_SIZE}, {'D', UPPER_SIZE},
+                 {'E', UPPER_SIZE}, {'F', 3}, {'R', 1}, {'f', 3}};
     for (size_t i = 0; i < sizeof small / sizeof *small; i++)
         c->size[(unsigned char)small[i].letter] = small[i].size;
     if (size != 0) c->size[(unsigned char)named] = size;

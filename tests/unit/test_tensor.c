@@ -1,5 +1,5 @@
-/* Tensor parallelism: biases, KV heads that ranks share, and pinned replicas; each mistake that the
- * proofs must name, planted. */
+/* Tensor parallelism: biases, KV heads that ranks share, fused projections and pinned replicas;
+ * each mistake that the proofs must name, planted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -175,6 +175,80 @@ static void the_sum_of_shared_kv_gradients_cannot_be_left_out(void **state)
     arena_free(c.arena);
 }
 
+/* ---- fused projections ---- */
+
+static Tiny fused(void)
+{
+    Tiny t = tensor_parallel(2, true);
+    t.fused = t.biases = true;
+    return t;
+}
+
+static void fused_projections_are_cut_within_each_segment(void **state)
+{
+    (void)state;
+    Tiny t = fused();
+    Case c = case_of(&t);
+    AxisSet tp = mesh_axes(&c.plan->mesh, AXIS_tp);
+    uint32_t n = 0;
+    for (TensorId id = 1; id < c.plan->graph.tensors.n; id++) {
+        const Tensor *at = &c.plan->graph.tensors.at[id];
+        if (at->role != ROLE_param || (!strstr(at->name, "wqkv") && !strstr(at->name, "w13")))
+            continue;
+        int segments = strstr(at->name, ".bias") ? 0 : 1;
+        assert_int_equal(layout_axes_split(&at->use, -1), tp);
+        assert_int_equal(layout_axes_split(&at->use, segments), 0);
+        assert_int_equal(layout_axes_split(&at->use, segments + 1), tp);
+        n++;
+    }
+    assert_int_equal(n, 4 * t.layers);
+    assert_string_equal(verdict(&c), "");
+    arena_free(c.arena);
+}
+
+static void another_segment_is_named(void **state)
+{
+    (void)state;
+    Tiny t = fused();
+    Case c = case_of(&t);
+    for (Pc pc = 1; pc < c.p->code.n; pc++) {
+        if (c.p->code.at[pc].op != OP_segment_kv) continue;
+        Attrs a = *attrs_of(&c, pc);
+        a.segment = 3 - a.segment; /* v for k */
+        c.p->code.at[pc].attrs = (AttrsId)list_push(c.arena, &c.plan->graph.attrs, a);
+        break;
+    }
+    rejects(&c, "has other attributes than the graph");
+    arena_free(c.arena);
+}
+
+/* Cut by segments, as if it were one matrix: a rank would hold q and half of k. */
+static void segments_are_never_dealt_out(void **state)
+{
+    (void)state;
+    assert_false(op_may_split(OP_segment, 'F'));
+    assert_false(op_may_split(OP_segment_grad, 'F'));
+    assert_false(op_may_split(OP_segment_kv, 'F'));
+    Tiny t = fused();
+    Case c = case_of(&t);
+    const Graph *g = &c.plan->graph;
+    bool found = false;
+    for (BufferId b = 1; b < c.p->buffers.n && !found; b++) {
+        Buffer *at = &c.p->buffers.at[b];
+        const Tensor *x = &g->tensors.at[at->tensor];
+        if (x->role != ROLE_activation || g->nodes.at[x->producer].op != OP_linear_segments)
+            continue;
+        Shape s = *plan_shape_at(c.plan, at->shape);
+        for (uint32_t a = 0; a < c.plan->mesh.n_axes; a++)
+            if (s.layout.on[a] == SPLIT(3)) s.layout.on[a] = SPLIT(2);
+        at->shape = (ShapeId)list_push(c.arena, &c.plan->shapes, s);
+        found = true;
+    }
+    assert_true(found);
+    assert_string_not_equal(verdict(&c), "");
+    arena_free(c.arena);
+}
+
 /* ---- replicas that are pinned ---- */
 
 static Case pinned(void)
@@ -245,6 +319,9 @@ int main(void)
         cmocka_unit_test(a_row_bias_inside_the_partial_sum_is_named),
         cmocka_unit_test(shared_kv_heads_refine_tp),
         cmocka_unit_test(the_sum_of_shared_kv_gradients_cannot_be_left_out),
+        cmocka_unit_test(fused_projections_are_cut_within_each_segment),
+        cmocka_unit_test(another_segment_is_named),
+        cmocka_unit_test(segments_are_never_dealt_out),
         cmocka_unit_test(pinning_is_accepted_and_told_as_asked_for),
         cmocka_unit_test(pinning_is_no_substitute_for_the_sum),
         cmocka_unit_test(pinning_what_is_cut_is_named)};

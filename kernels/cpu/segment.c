@@ -1,0 +1,57 @@
+/* Segments of fused projections: one of the F parts side by side of each token, and back. */
+#ifndef REAL
+#define KERNEL_FILE "kernels/cpu/segment.c"
+#include "kernels/cpu/real.h"
+
+BOTH(segment)
+BOTH(segment_grad)
+BOTH(segment_kv)
+BOTH(segment_kv_grad)
+
+#else
+
+/* x [tokens,F,n] -> y [tokens,n] */
+static inline void F(take)(const KernelArgs *a, int64_t n)
+{
+    const REAL *x = a->ptr[0];
+    REAL *y = a->ptr[1];
+    int64_t tokens = a->size['b'] * a->size['s'], segments = a->size['F'], j = a->attrs.segment;
+    assert(j >= 0 && j < segments);
+    for (int64_t i = 0; i < tokens; i++)
+        memcpy(y + i * n, x + (i * segments + j) * n, (size_t)n * sizeof *y);
+}
+
+/* dy [tokens,n] -> dx [tokens,F,n]: zero in the other segments, which add their own */
+static inline void F(put)(const KernelArgs *a, int64_t n)
+{
+    const REAL *dy = a->ptr[0];
+    int64_t tokens = a->size['b'] * a->size['s'], segments = a->size['F'], j = a->attrs.segment;
+    REAL *dx = F(summed)(a, 0, tokens * segments * n);
+    assert(j >= 0 && j < segments);
+    for (int64_t i = 0; i < tokens; i++)
+        for (int64_t k = 0; k < n; k++) dx[(i * segments + j) * n + k] += dy[i * n + k];
+}
+
+static void F(segment)(const KernelArgs *a)
+{
+    F(take)(a, a->rows);
+}
+
+static void F(segment_grad)(const KernelArgs *a)
+{
+    F(put)(a, a->rows);
+}
+
+static void F(segment_kv)(const KernelArgs *a)
+{
+    assert(a->size['R'] == 1);
+    F(take)(a, a->size['g'] * a->size['E']);
+}
+
+static void F(segment_kv_grad)(const KernelArgs *a)
+{
+    assert(a->size['R'] == 1);
+    F(put)(a, a->size['g'] * a->size['E']);
+}
+
+#endif
