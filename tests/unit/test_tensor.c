@@ -7,9 +7,13 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <string.h>
 
+#include "exec/exec.h"
+#include "planner/base/str.h"
 #include "planner/ir/verify.h"
+#include "tests/support/eval.h"
 #include "tests/support/mutate.h"
 #include "tests/support/tiny.h"
 
@@ -206,6 +210,82 @@ static void fused_projections_are_cut_within_each_segment(void **state)
     arena_free(c.arena);
 }
 
+typedef struct Model {
+    Graph graph;
+    Eval eval;
+} Model;
+
+static Model *model_of(const Tiny *t, Arena *arena)
+{
+    Model *m = arena_alloc(arena, sizeof *m);
+    Config *config = arena_alloc(arena, sizeof *config);
+    tiny_build(t, arena, config, &m->graph);
+    m->eval = eval_new(arena, &m->graph, DT_f64, data_synthetic(3, t->vocab, 0.1, arena));
+    eval_init(&m->eval, 7);
+    return m;
+}
+
+static TensorId named(const Model *m, const char *name)
+{
+    for (TensorId t = 1; t < m->graph.tensors.n; t++)
+        if (strcmp(m->graph.tensors.at[t].name, name) == 0) return t;
+    fail_msg("no tensor %s", name);
+    return 0;
+}
+
+/* Puts what `whole` calls parts[0], parts[1], ... side by side into `fused`'s own, for each of the
+ * rows of inputs (a bias has one). */
+static void fuse(Model *fused, const Model *whole, Arena *arena, const char *module,
+                 const char *own, const char *const *parts, uint32_t n_parts, const char *kind,
+                 int64_t rows)
+{
+    Value *to =
+        &fused->eval
+             .value[named(fused, arena_print(arena, "layers.0.%s.%s.%s", module, own, kind))];
+    int64_t n = value_elements(to) / rows / n_parts;
+    for (uint32_t k = 0; k < n_parts; k++) {
+        const Value *from = &whole->eval.value[named(
+            whole, arena_print(arena, "layers.0.%s.%s.%s", module, parts[k], kind))];
+        assert_int_equal(value_elements(from), rows * n);
+        for (int64_t i = 0; i < rows * n; i++)
+            value_set(to, (i / n * n_parts + k) * n + i % n, value_get(from, i));
+    }
+}
+
+/* The same weights side by side in one: the same function, to the last bit but for order of sums.
+ */
+static void fused_and_separate_are_the_same_function(void **state)
+{
+    (void)state;
+    static const char *const qkv[] = {"wq", "wk", "wv"}, *const gate_up[] = {"w1", "w3"};
+    Arena *arena = arena_new();
+    Tiny one = fused(), two;
+    one.tp = one.layers = 1;
+    two = one;
+    two.fused = false;
+    Model *a = model_of(&one, arena), *b = model_of(&two, arena);
+    fuse(a, b, arena, "attention", "wqkv", qkv, 3, "weight", one.dim);
+    fuse(a, b, arena, "attention", "wqkv", qkv, 3, "bias", 1);
+    fuse(a, b, arena, "feed_forward", "w13", gate_up, 2, "weight", one.dim);
+    fuse(a, b, arena, "feed_forward", "w13", gate_up, 2, "bias", 1);
+    eval_forward(&a->eval);
+    eval_forward(&b->eval);
+    eval_backward(&a->eval);
+    eval_backward(&b->eval);
+    double x = value_get(&a->eval.value[a->graph.loss], 0),
+           y = value_get(&b->eval.value[b->graph.loss], 0);
+    assert_true(fabs(x - y) < 1e-12 * fabs(y));
+    const Value *dx = &a->eval.grad[named(a, "embedding.weight")],
+                *dy = &b->eval.grad[named(b, "embedding.weight")];
+    double top = 0;
+    for (int64_t i = 0; i < value_elements(dx); i++) {
+        top = fmax(top, fabs(value_get(dy, i)));
+        assert_true(fabs(value_get(dx, i) - value_get(dy, i)) < 1e-12);
+    }
+    assert_true(top > 1e-3);
+    arena_free(arena);
+}
+
 static void another_segment_is_named(void **state)
 {
     (void)state;
@@ -320,6 +400,7 @@ int main(void)
         cmocka_unit_test(shared_kv_heads_refine_tp),
         cmocka_unit_test(the_sum_of_shared_kv_gradients_cannot_be_left_out),
         cmocka_unit_test(fused_projections_are_cut_within_each_segment),
+        cmocka_unit_test(fused_and_separate_are_the_same_function),
         cmocka_unit_test(another_segment_is_named),
         cmocka_unit_test(segments_are_never_dealt_out),
         cmocka_unit_test(pinning_is_accepted_and_told_as_asked_for),
