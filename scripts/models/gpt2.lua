@@ -10,8 +10,7 @@ local sizes = {
   ["1.5b"] = { dim = 1600, layers = 48, heads = 25 },
   ["tiny"] = { dim = 64, layers = 2, heads = 4, vocab = 256, positions = 256 },
 }
--- fused: q, k and v are one weight, as c_attn is
--- dropout: of attention's scores, of each residual and of the embedding, as resid_, attn_ and embd_pdrop
+-- dropout: of scores, residuals and embedding, as resid_, attn_ and embd_pdrop; fused: q, k, v as c_attn has them
 local defaults = { vocab = 50257, positions = 1024, head_dim = false, hidden = false, eps = 1e-5,
   fused = false, dropout = 0, label_smoothing = 0, z_loss = 0 }
 
@@ -28,8 +27,7 @@ local function block(c)
       down = nn.linear(hidden, c.dim, { bias = true, init = out_init }),
       forward = function(m, x) return m.down(nn.gelu(m.up(x))) end,
     },
-    tp_col = c.fused and { "attention.wqkv", "mlp.up" }
-      or { "attention.wq", "attention.wk", "attention.wv", "mlp.up" },
+    tp_col = c.fused and { "attention.wqkv", "mlp.up" } or { "attention.wq", "attention.wk", "attention.wv", "mlp.up" },
     tp_row = { "attention.wo", "mlp.down" },
     forward = function(m, x)
       local h = x + nn.dropout(m.attention(m.ln_1(x)), c.dropout)
