@@ -219,7 +219,7 @@ return dialect.wrap(function(config)
   local data_pass, shards = options_of.data(d, strategy, options, s.pp)
   local precision = options_of.precision(d, strategy, options, hf)
   local batch, steps = batch_of(d, s, pp_micro or 1)
-  local float8_pass = options_of.float8(d)
+  local float8_pass = options_of.float8(d, family)
   local optimizer = options_of.optimizer(d)
   d:stop()
   return plan {

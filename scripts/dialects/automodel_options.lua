@@ -259,31 +259,33 @@ function options_of.precision(d, strategy, options, hf)
   return { param = storage, compute = compute, reduce = p.reduce or compute }
 end
 
-local fp8_keys = { enabled = { "boolean", true }, recipe_name = { "text" }, filter_fqns = { "list" },
+local fp8_keys = { enabled = { "boolean", true }, recipe_name = { "text", "tensorwise" }, filter_fqns = { "list", {} },
   enable_fsdp_float8_all_gather = { "boolean", false }, precompute_float8_dynamic_scale_for_fsdp = { "boolean", false },
   force_recompute_fp8_weight_in_bwd = { "boolean", false }, emulate = { "boolean", false } }
 
-function options_of.float8(d)
+-- Before tensor parallelism, as there; layers whose sizes are no multiple of 16 stay as they are.
+function options_of.float8(d, family)
   if d.config.fp8 == nil then return nil end
   local given = d:section("fp8", fp8_keys)
   if not given.enabled then return nil end
-  local head = true
-  for i, name in ipairs(given.filter_fqns or {}) do
-    if name ~= "lm_head" and name ~= "output" then
-      d:error("dialect-unsupported", "fp8.filter_fqns",
-        ("filter_fqns[%d] = '%s': Tandem leaves out modules by path"):format(i, tostring(name)),
-        "float8 { skip = { \"layers.*.attention.wo\" } } in a plan")
+  if given.recipe_name ~= "tensorwise" and given.recipe_name ~= "rowwise" then
+    d:error(given.recipe_name == "rowwise_with_gw_hp" and "dialect-unsupported" or "unknown-word", "fp8.recipe_name",
+      ("recipe_name = '%s': tensorwise and rowwise are there"):format(given.recipe_name), "recipe_name = \"rowwise\"")
+  end
+  local skip, head = {}, true
+  for _, name in ipairs(given.filter_fqns) do
+    local own = type(name) == "string" and tensor.translate(family, name)
+    if name == "lm_head" then
+      head = false
+    elseif own then
+      skip[#skip + 1] = own
+    else
+      d:error("pattern-matched-nothing", "fp8.filter_fqns", ("filter_fqns: '%s' names no module of the model"):format(
+        tostring(name)), "for example model.layers.0.mlp.down_proj")
     end
-    head = false
   end
-  local recipe = given.recipe_name or "tensorwise"
-  if recipe ~= "tensorwise" and recipe ~= "rowwise" then
-    d:error("unknown-word", "fp8.recipe_name", ("recipe_name '%s': tensorwise and rowwise are there"):format(recipe),
-      "tensorwise")
-    return nil
-  end
-  return float8 { recipe = recipe, head = head, skip_indivisible = true,
-    fsdp_gather = given.enable_fsdp_float8_all_gather }
+  return float8 { recipe = given.recipe_name, head = head, skip = #skip > 0 and skip or nil, skip_indivisible = true,
+    fsdp_gather = given.enable_fsdp_float8_all_gather or nil }
 end
 
 local optimizer_keys = { _target_ = { "text", "torch.optim.AdamW" }, lr = { "number", 1e-3 }, betas = { "list" },
