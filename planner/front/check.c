@@ -226,6 +226,38 @@ static void check_float8(Draft *draft)
     }
 }
 
+static void dtype_unsupported(Draft *draft, Loc loc, const char *path, DType type)
+{
+    const Device *device = &draft->config.cluster.device;
+    diag_error(draft->d, FAULT_input, "dtype-unsupported", loc, "%s = %s: %s cannot compute in it",
+               path, dtype_name(type), device->name != NULL ? device->name : "the device");
+    Str s = str_in(draft->arena);
+    for (int t = 1; t < DT_COUNT; t++)
+        if (device->peak_flops[t] > 0)
+            str_print(&s, "%s%s", s.n > 0 ? ", " : "", dtype_name((DType)t));
+    if (s.n > 0) diag_hint(draft->d, "it can: %s", str_text(&s));
+}
+
+/* fsdp2 { mp }: the units' dtypes, as those of precision. */
+static void check_policy(Draft *draft, uint32_t pass)
+{
+    const MpPolicy *mp = &draft->config.passes[pass].fsdp2.mp;
+    const double *peak = draft->config.cluster.device.peak_flops;
+    const char *const names[] = {"param", "output"};
+    const DType types[] = {mp->param, mp->output};
+    for (int i = 0; i < 2; i++) {
+        if (!types[i] || peak[types[i]] > 0) continue;
+        const char *path = arena_print(draft->arena, "fsdp2.mp.%s", names[i]);
+        Loc loc =
+            draft_loc(draft, arena_print(draft->arena, "parallel.%u.mp.%s", pass + 1, names[i]));
+        dtype_unsupported(draft, loc, path, types[i]);
+    }
+    if (mp->param != DT_f16 && mp->reduce != DT_f16) return;
+    diag_warning(draft->d, "fp16-unscaled", draft->config.passes[pass].loc,
+                 "fp16 gradients underflow without loss scaling, which is not in this version");
+    diag_hint(draft->d, "use bf16");
+}
+
 static void check_precision(Draft *draft)
 {
     static const char *const names[] = {"param", "compute", "reduce"};
@@ -235,16 +267,12 @@ static void check_precision(Draft *draft)
     const double *peak = c->cluster.device.peak_flops;
     for (int i = 1; i < 3; i++) {
         if (peak[types[i]] > 0 || (i == 2 && !c->cluster.is_local)) continue;
-        diag_error(draft->d, FAULT_input, "dtype-unsupported",
-                   draft_loc(draft, arena_print(draft->arena, "precision.%s", names[i])),
-                   "precision.%s = %s: %s cannot compute in it", names[i], dtype_name(types[i]),
-                   c->cluster.device.name != NULL ? c->cluster.device.name : "the device");
-        Str s = str_in(draft->arena);
-        for (int t = 1; t < DT_COUNT; t++)
-            if (peak[t] > 0) str_print(&s, "%s%s", s.n > 0 ? ", " : "", dtype_name((DType)t));
-        if (s.n > 0) diag_hint(draft->d, "it can: %s", str_text(&s));
+        const char *path = arena_print(draft->arena, "precision.%s", names[i]);
+        dtype_unsupported(draft, draft_loc(draft, path), path, types[i]);
     }
     check_float8(draft);
+    for (uint32_t i = 0; i < c->n_passes; i++)
+        if (c->passes[i].name == PASS_fsdp2) check_policy(draft, i);
     if (c->compute == DT_f16 || c->reduce == DT_f16) {
         diag_warning(
             draft->d, "fp16-unscaled",

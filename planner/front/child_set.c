@@ -93,6 +93,27 @@ static void enter_model(Child *c, Setting *s)
     if (!there) no_such(c, s, "the model's config", s->n > 1 ? s->part[1] : "", push_keys(L, -1));
 }
 
+/* Walks all parts from `first` but the last, making tables that are not there. */
+static void enter_tables(Child *c, const Setting *s, uint32_t first)
+{
+    lua_State *L = c->L;
+    lua_pushvalue(L, -1);
+    for (uint32_t i = first; i + 1 < s->n; i++) {
+        push_part(L, s->part[i]);
+        if (lua_rawget(L, -2) == LUA_TNIL) {
+            lua_pop(L, 1);
+            lua_newtable(L);
+            push_part(L, s->part[i]);
+            lua_pushvalue(L, -2);
+            lua_rawset(L, -4);
+        } else if (!lua_istable(L, -1)) {
+            child_raise(L, "unknown-key", s->place, NULL, "'%s' is a %s: it holds nothing",
+                        s->part[i], luaL_typename(L, -1));
+        }
+        lua_remove(L, -2);
+    }
+}
+
 /* parallel.tp.sequence: the pass of that name in the list. Leaves the pass's table on top. */
 static void enter_parallel(Child *c, Setting *s)
 {
@@ -126,29 +147,11 @@ static void enter_parallel(Child *c, Setting *s)
     lua_remove(L, list);
     const char *rest = s->n == 2 && strcmp(wanted, "ac") == 0 ? "mode" : NULL;
     if (rest != NULL) s->part[s->n++] = rest;
-    s->path =
-        arena_print(c->arena, "parallel.%lld.%s", (long long)found, s->n > 2 ? s->part[2] : "");
-}
-
-/* Walks all parts but the last, making tables that are not there. */
-static void enter_tables(Child *c, const Setting *s)
-{
-    lua_State *L = c->L;
-    lua_pushvalue(L, -1);
-    for (uint32_t i = 0; i + 1 < s->n; i++) {
-        push_part(L, s->part[i]);
-        if (lua_rawget(L, -2) == LUA_TNIL) {
-            lua_pop(L, 1);
-            lua_newtable(L);
-            push_part(L, s->part[i]);
-            lua_pushvalue(L, -2);
-            lua_rawset(L, -4);
-        } else if (!lua_istable(L, -1)) {
-            child_raise(L, "unknown-key", s->place, NULL, "'%s' is a %s: it holds nothing",
-                        s->part[i], luaL_typename(L, -1));
-        }
-        lua_remove(L, -2);
-    }
+    Str path = str_in(c->arena);
+    str_print(&path, "parallel.%lld", (long long)found);
+    for (uint32_t i = 2; i < s->n; i++) str_print(&path, ".%s", s->part[i]);
+    s->path = str_text(&path);
+    if (s->n > 3) enter_tables(c, s, 2);
 }
 
 static void apply(Child *c, const char *text)
@@ -174,7 +177,7 @@ static void apply(Child *c, const char *text)
     else if (strcmp(s.part[0], "parallel") == 0)
         enter_parallel(c, &s);
     else
-        enter_tables(c, &s);
+        enter_tables(c, &s, 0);
     push_part(L, s.part[s.n - 1]);
     push_value(L, equals + 1);
     lua_rawset(L, -3);

@@ -133,6 +133,12 @@ typedef struct Float8Options {
     bool any_size;         /* scaled down for comparison on CPUs: they take any */
 } Float8Options;
 typedef enum AcMode { AC_none, AC_full, AC_selective, AC_modules } AcMode;
+/* FSDP2's MixedPrecisionPolicy, of every unit. DT_none: as `precision` says (output: as computed).
+ */
+typedef struct MpPolicy {
+    DType param, reduce, output;
+    bool cast_forward_inputs; /* default true: what a unit is given is cast to `param` */
+} MpPolicy;
 typedef struct Fsdp2Options {
     ReshardKind reshard_after_forward; /* default true */
     uint32_t reshard_to;               /* RESHARD_to: ranks */
@@ -142,7 +148,8 @@ typedef struct Fsdp2Options {
      * UNSHARD and REDUCE_GRAD around all micro-batches of a stage) */
     bool keep_gathered;
     uint32_t prefetch; /* units gathered ahead; default 1 */
-    Patterns units;    /* the modules that are units; none: blocks, and those that ask for it */
+    MpPolicy mp;
+    Patterns units; /* the modules that are units; none: blocks, and those that ask for it */
     bool
         defer_grad_sync; /* default false: reduce every micro-batch; true: unsharded accumulation */
 } Fsdp2Options;

@@ -180,6 +180,23 @@ static bool is_floating(DType t)
     return t == DT_f64 || t == DT_f32 || t == DT_bf16 || t == DT_f16;
 }
 
+/* "Half", "torch.bfloat16": what PyTorch calls it; NULL: nothing it knows. */
+static const char *name_of_torch(const char *text)
+{
+    static const char *const names[][2] = {
+        {"half", "fp16"},    {"float16", "fp16"},  {"float", "fp32"},
+        {"float32", "fp32"}, {"single", "fp32"},   {"double", "fp64"},
+        {"float64", "fp64"}, {"bfloat16", "bf16"}, {"bfloat", "bf16"},
+    };
+    if (strncmp(text, "torch.", 6) == 0) text += 6;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *a = names[i][0], *b = text;
+        while (*a && (*a == *b || *a == *b + ('a' - 'A'))) a++, b++;
+        if (!*a && !*b) return names[i][1];
+    }
+    return NULL;
+}
+
 static bool store_dtype(Draft *draft, const char *path, Loc loc, const Value *v, void *at)
 {
     static const char *const names[] = {"fp32", "bf16", "fp16", "fp64"};
@@ -190,7 +207,11 @@ static bool store_dtype(Draft *draft, const char *path, Loc loc, const Value *v,
     }
     diag_error(draft->d, FAULT_input, "unknown-word", loc, "%s = '%.60s' is no dtype it can have",
                path, v->text);
-    hint_words(draft, v->text, names, 4, "one of");
+    const char *meant = name_of_torch(v->text);
+    if (meant)
+        diag_hint(draft->d, "did you mean '%s'?", meant);
+    else
+        hint_words(draft, v->text, names, 4, "one of");
     return false;
 }
 

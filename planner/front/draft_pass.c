@@ -29,7 +29,10 @@ static void new_pass(Draft *draft, const char *path, Loc loc, const char *word)
             .pp = {.schedule = SCHEDULE_1f1b},
             .tp = {.loss_parallel = true, .share_gathers = true},
             .ac = AC_full,
-            .fsdp2 = {.reshard_after_forward = RESHARD_true, .reshard_last = true, .prefetch = 1},
+            .fsdp2 = {.reshard_after_forward = RESHARD_true,
+                      .reshard_last = true,
+                      .prefetch = 1,
+                      .mp = {.cast_forward_inputs = true}},
             .ddp = {.bucket_mib = 25},
             .zero = {.strategy = ZERO_optim_grads_params, .prefetch = 1, .bucket_mib = 25},
         };
@@ -134,6 +137,17 @@ bool draft_actions(Draft *draft, Reader *r)
     return reader_finished(r);
 }
 
+/* Below a table that is unknown itself it has been said already. */
+static void unknown(Draft *draft, const char *key, const char *pass, Loc loc)
+{
+    const char *dot = strrchr(key, '.');
+    assert(dot);
+    const char *parent = arena_copy(draft->arena, key, (size_t)(dot - key));
+    const Field *within = field_of_pass(parent);
+    if (strcmp(parent, pass) == 0 || (within && within->kind == FIELD_table))
+        draft_unknown_key(draft, key, parent, true, loc);
+}
+
 /* "parallel.2", "parallel.2.kind", "parallel.2.sequence": items come in order, their kind first. */
 void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v)
 {
@@ -192,7 +206,7 @@ void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v)
     }
     const Field *f = field_of_pass(key);
     if (f == NULL)
-        draft_unknown_key(draft, key, pass_names[pass->name], true, loc);
+        unknown(draft, key, pass_names[pass->name], loc);
     else
         draft_store(draft, key, f, loc, v, (char *)pass + f->offset);
 }

@@ -132,5 +132,7 @@ bool pass_fsdp2(Job *job)
         job->resident = job->sharding.defer_grad_sync = true;
         job->sharding.reshard_after_forward = RESHARD_false;
     }
-    return units_by_block(job, pass);
+    const MpPolicy *mp = &pass->fsdp2.mp;
+    bool has_policy = job->data_axes && (mp->param || mp->reduce || mp->output);
+    return units_by_block(job, pass) && (!has_policy || mixed_precision(job, mp));
 }

@@ -72,6 +72,8 @@ uint32_t param_second_rank(const Job *job, TensorId param);
 /* Units by block, FLAT over dp_shard; buckets of `mib`, whole. "*-matched-nothing" names `pass`. */
 bool units_by_block(Job *job, const PassConfig *pass);
 bool units_by_bucket(Job *job, double mib);
+/* FSDP2's policy on parameters, units and activations; casts where units meet. "mp-dtypes". */
+bool mixed_precision(Job *job, const MpPolicy *policy);
 /* Units as the data passes make them. */
 UnitId unit_new(Job *job, const char *name, AxisSet shard, AxisSet replicate);
 void unit_take(Job *job, UnitId unit, TensorId param);

@@ -44,6 +44,20 @@ const PassConfig *pass_config(const Job *job, PassName name)
     return NULL;
 }
 
+/* Whether FSDP is there is asked of the plan, not of the config: without other data ranks its
+ * policy does not apply either. */
+static void warn_fsdp2(const Config *config, Diag *d)
+{
+    bool policy = false;
+    for (uint32_t i = 0; i < config->n_passes; i++)
+        policy = policy || config->passes[i].fsdp2.mp.param || config->passes[i].fsdp2.mp.reduce ||
+                 config->passes[i].fsdp2.mp.output;
+    policy = policy && config->axis_size[AXIS_dp_replicate] <= 1;
+    diag_warning(d, "not-applied", config->mesh_loc,
+                 "fsdp2{} is asked for but mesh.dp_shard is 1: parameters stay whole%s",
+                 policy ? ", and precision holds instead of fsdp2.mp" : "");
+}
+
 /* A parallel axis that no pass uses would silently do nothing; a pass without its axis is reported.
  */
 static bool check_axes(const Config *config, Diag *d)
@@ -99,9 +113,7 @@ static bool check_axes(const Config *config, Diag *d)
             diag_hint(d, "set %s = 1; pp, dp_replicate, dp_shard and tp are available",
                       axis_name_text(later[i]));
         }
-    if (has[PASS_fsdp2] && n[AXIS_dp_shard] <= 1)
-        diag_warning(d, "not-applied", config->mesh_loc,
-                     "fsdp2{} is asked for but mesh.dp_shard is 1: parameters stay whole");
+    if (has[PASS_fsdp2] && n[AXIS_dp_shard] <= 1) warn_fsdp2(config, d);
     if (zero_shards && n[AXIS_dp_shard] <= 1)
         diag_warning(d, "not-applied", config->mesh_loc,
                      "zero{} is asked to shard but mesh.dp_shard is 1: nothing is sharded");

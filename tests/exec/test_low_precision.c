@@ -30,6 +30,7 @@ typedef struct Plans {
 static Plans plans_of(const Tiny *t, Arena *arena, Diag *d)
 {
     Tiny one = tiny_one_rank(t);
+    if (t->fsdp2.mp.param) one.compute = t->fsdp2.mp.param;
     return (Plans){tiny_plan(t, false, arena, d), tiny_plan(&one, false, arena, d),
                    tiny_plan(&one, true, arena, d)};
 }
@@ -140,6 +141,20 @@ static void float8_products(void **state)
     check(&t, 500);
     t.dp_shard = 2, t.ac = AC_full, t.float8.recipe = FLOAT8_rowwise;
     check(&t, 501);
+}
+
+/* FSDP2's policy computes what `precision` of the same dtypes computes. */
+static void fsdp2_policy(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < ROWS; i++) {
+        Tiny t = tiny_of(i, DT_f32);
+        if (t.dp_shard == 1) continue;
+        t.fsdp2.mp.param = DT_bf16;
+        t.fsdp2.mp.output = i % 3 ? DT_bf16 : DT_f32;
+        RoundingResult r = check(&t, 400 + i);
+        assert_true(r.largest_error > 1e-4);
+    }
 }
 
 /* The same plan, the same bits, in whatever order ranks go. */
@@ -253,10 +268,11 @@ static void scratch_is_asked_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bf16_compute),        cmocka_unit_test(f16_compute),
-        cmocka_unit_test(everything_bf16),     cmocka_unit_test(pipelines),
-        cmocka_unit_test(float8_products),     cmocka_unit_test(order_changes_no_bit),
-        cmocka_unit_test(a_wrong_sum_is_seen), cmocka_unit_test(scratch_is_asked_for),
+        cmocka_unit_test(bf16_compute),         cmocka_unit_test(f16_compute),
+        cmocka_unit_test(everything_bf16),      cmocka_unit_test(pipelines),
+        cmocka_unit_test(float8_products),      cmocka_unit_test(fsdp2_policy),
+        cmocka_unit_test(order_changes_no_bit), cmocka_unit_test(a_wrong_sum_is_seen),
+        cmocka_unit_test(scratch_is_asked_for),
     };
     return cmocka_run_group_tests_name("low precision", tests, NULL, NULL);
 }

@@ -279,7 +279,6 @@ static void test_ops_without_gradient(void **state)
                                   OP_quantise_over_last,
                                   OP_amax_range,
                                   OP_quantise_range,
-                                  OP_cast,
                                   OP_fill,
                                   OP_sumsq,
                                   OP_step_mean,

@@ -162,6 +162,76 @@ static void kept_for_the_step(void **state)
         }
 }
 
+static const Diagnostic *refused(const Tiny *t, void (*change)(Config *));
+
+static uint32_t count_op(const Plan *plan, OpKind op, DType from, DType to)
+{
+    const Program *p = &plan->programs.at[0];
+    uint32_t n = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        n += in->op == op && in->origin && p->buffers.at[program_arg(p, in, 0)].dtype == from &&
+             p->buffers.at[program_arg(p, in, 1)].dtype == to;
+    }
+    return n;
+}
+
+/* The policy decides what is gathered, reduced and computed in, whatever `precision` says. With
+ * another output than param every block's result is cast on its way out and on its way into the
+ * next unit, the logits on their way into the loss, and all their gradients back. */
+static void mixed_precision_policy(void **state)
+{
+    (void)state;
+    const uint32_t L = 3, m = 2;
+    Tiny t = tiny_default();
+    t.dp_shard = 4, t.layers = L, t.microbatches = m;
+    t.fsdp2.mp.param = DT_bf16, t.fsdp2.mp.reduce = DT_bf16;
+    const Plan *plan = compile(&t);
+    Count g = count(plan, OP_all_gather, AXIS_dp_shard),
+          s = count(plan, OP_reduce_scatter, AXIS_dp_shard);
+    assert_int_equal(g.bytes, m * 2 * (2 * padded_elements(plan) - plan->graph.units.at[1].padded));
+    assert_int_equal(s.bytes, m * 2 * padded_elements(plan));
+    assert_int_equal(count_op(plan, OP_cast, DT_bf16, DT_f32), 0);
+    for (TensorId id = 1; id < plan->graph.tensors.n; id++) {
+        const Tensor *at = &plan->graph.tensors.at[id];
+        if (at->role == ROLE_param) assert_int_equal(at->rest_dtype, DT_f32);
+        if (at->role == ROLE_activation && at->n_dims == 3 && at->dim[2] == t.dim)
+            assert_int_equal(at->dtype, DT_bf16);
+    }
+    t.fsdp2.mp.reduce = DT_f32, t.fsdp2.mp.output = DT_f32;
+    plan = compile(&t);
+    assert_int_equal(count(plan, OP_reduce_scatter, AXIS_dp_shard).bytes,
+                     m * 4 * padded_elements(plan));
+    assert_int_equal(count_op(plan, OP_cast, DT_bf16, DT_f32), m * (2 * L + 1));
+    assert_int_equal(count_op(plan, OP_cast, DT_f32, DT_bf16), m * (2 * L + 1));
+    t.fsdp2.mp.cast_forward_inputs = false; /* the loss may stay in fp32, the blocks may not */
+    const Diagnostic *d = refused(&t, NULL);
+    assert_string_equal(d->rule, "mp-dtypes");
+    assert_non_null(strstr(d->text, "in f32 and layers.1.attention_norm.weight in bf16"));
+}
+
+/* Without other data ranks there is no FSDP: `precision` decides, and it is said. */
+static void policy_needs_data_ranks(void **state)
+{
+    (void)state;
+    Tiny t = tiny_default();
+    Config config;
+    Graph graph;
+    tiny_build(&t, arena, &config, &graph);
+    config.passes[0] = (PassConfig){.name = PASS_fsdp2, .fsdp2 = t.fsdp2};
+    config.passes[0].fsdp2.mp.param = DT_bf16;
+    config.n_passes = 1;
+    LowerOptions options = lower_options_default();
+    options.workspace = kernel_cpu_workspace;
+    const Plan *plan = passes_compile(&config, &graph, &options, NULL, arena, &diag);
+    assert_non_null(plan);
+    assert_int_equal(diag.items.n, 1);
+    assert_string_equal(diag.items.at[0].rule, "not-applied");
+    assert_non_null(strstr(diag.items.at[0].text, "precision"));
+    for (UnitId u = 1; u < plan->graph.units.n; u++)
+        assert_int_equal(plan->graph.units.at[u].dtype, DT_f32);
+}
+
 /* reshard_after_forward = 2 of 4: the backward gathers go over 2 ranks only. */
 static void reshard_to_a_part(void **state)
 {
@@ -438,6 +508,8 @@ int main(void)
     const struct CMUnitTest tests[] = {TEST(fsdp2_counts),
                                        TEST(what_stays_gathered),
                                        TEST(kept_for_the_step),
+                                       TEST(mixed_precision_policy),
+                                       TEST(policy_needs_data_ranks),
                                        TEST(reshard_to_a_part),
                                        TEST(zero_counts),
                                        TEST(ddp_counts),

@@ -1,0 +1,4 @@
+return plan {
+  model = require "models.llama" "tiny", batch = { global = 8, seq = 64 }, mesh = { dp_shard = 2 },
+  parallel = { fsdp2 { mp = { param = "bf16", output = "fp32", cast_forward_inputs = false } } },
+}
