@@ -179,6 +179,7 @@ static void add_fsdp2(const Fsdp2Options *o, Str *out)
     case RESHARD_false: str_add(out, o->keep_gathered ? "keep for the step" : "keep"); break;
     case RESHARD_to: str_print(out, "reshard to %" PRIu32, o->reshard_to); break;
     }
+    if (o->copy) str_add(out, ", copies");
     str_add(out, ")");
 }
 

@@ -148,6 +148,7 @@ typedef struct Fsdp2Options {
      * UNSHARD and REDUCE_GRAD around all micro-batches of a stage) */
     bool keep_gathered;
     uint32_t prefetch; /* units gathered ahead; default 1 */
+    bool copy; /* default false: zero-copy units; true: PyTorch's copies around collectives */
     MpPolicy mp;
     Patterns units; /* the modules that are units; none: blocks, and those that ask for it */
     bool

@@ -162,6 +162,7 @@ static const Field pass_fields[] = {
     {"fsdp2.reshard_root", FIELD_bool, IN_PASS(fsdp2.reshard_root), 0, 0, NULL},
     {"fsdp2.reshard_last", FIELD_bool, IN_PASS(fsdp2.reshard_last), 0, 0, NULL},
     {"fsdp2.keep_gathered", FIELD_bool, IN_PASS(fsdp2.keep_gathered), 0, 0, NULL},
+    {"fsdp2.copy", FIELD_bool, IN_PASS(fsdp2.copy), 0, 0, NULL},
     {"fsdp2.mp", FIELD_table, 0, 0, 0, NULL},
     {"fsdp2.mp.param", FIELD_dtype, IN_PASS(fsdp2.mp.param), 0, 0, NULL},
     {"fsdp2.mp.reduce", FIELD_dtype, IN_PASS(fsdp2.mp.reduce), 0, 0, NULL},

@@ -93,6 +93,15 @@ void lower_forward_node(Lower *l, NodeId id)
     }
 }
 
+/* Does the next stage, on the same rank, read it where it lies? */
+static bool is_read_next(const Lower *l, uint32_t stage, TensorId t)
+{
+    if (stage + 1 == l->job->schedule->n_stages || !lower_is_mine(l, stage + 1)) return false;
+    for (uint32_t i = 0; i < l->crossing[stage].n; i++)
+        if (l->crossing[stage].at[i] == t) return true;
+    return false;
+}
+
 /* A micro-batch leaves a stage's forward: only what the backward pass needs stays. */
 static void end_forward(Lower *l, uint32_t stage)
 {
@@ -102,6 +111,7 @@ static void end_forward(Lower *l, uint32_t stage)
         uint32_t made = l->g->nodes.at[at->producer].stage;
         if (at->role == ROLE_activation && made != stage && made + 1 != stage)
             continue; /* another chunk's */
+        if (!l->keep[t] && made == stage && is_read_next(l, stage, t)) continue;
         if (!l->keep[t]) {
             l->versions_of[t] = 0;
         } else if (!l->job->keep_gathered) {

@@ -2,6 +2,7 @@
  * program: lower_emit.c     instructions, buffers, dependences (vector clocks keep `after`
  * transitively reduced) lower_convert.c  the one rule: a value in the layout that somebody wants
  *   lower_unit.c     parameters: gathered, released, prefetched; gradients reduced
+ *   lower_copy.c     FSDP2's copies around gathers and reductions
  *   lower_grad.c     contributions to gradient tensors
  *   lower.c          nodes, forward and backward; the programs
  *   lower_plan.c     what is kept, which units a rank needs when, how many contributions come
@@ -47,6 +48,7 @@ typedef struct UnitState {
     uint32_t n_per_microbatch;
     uint32_t n_reduced; /* reductions done: windows of accumulation */
     bool begun;         /* the current use has begun: its prefetches are issued */
+    bool copied;        /* its weights lie in buffers of their own */
 } UnitState;
 
 /* The order in which units are needed, all micro-batches. */
@@ -109,6 +111,7 @@ typedef struct Lower {
     BufferId *of_step; /* [tensor]: the largest magnitude of a weight is found once a step */
     BufferId *maximum; /* [param] of units that are gathered in 8 bits: the largest magnitude */
     Pc last_release, last_reduce, previous_reduce;
+    Pc last_copy_out;
     Pc grad_after; /* what the first writer of a new gradient buffer must wait for */
     uint32_t microbatch, n_microbatches;
     Phase phase;
@@ -174,6 +177,19 @@ void lower_maxima(Lower *l);
 BufferId lower_in_bytes(Lower *l, UnitId u, const Shape *flat, Category category);
 /* What gathering has made of t, the amax or the 8-bit form of a parameter; 0: it makes neither. */
 BufferId lower_quantised_weight(Lower *l, TensorId t);
+
+/* A flat buffer's shape. */
+Shape lower_flat(const Lower *l, uint64_t elements, AxisSet split, AxisSet partial);
+
+/* ---- lower_copy.c ---- FSDP2's copies: fsdp2 { copy = true } */
+bool lower_copies(const Lower *l, UnitId u);
+BufferId lower_copy_in(Lower *l, UnitId u); /* my shard, cast, to be gathered */
+void lower_copy_out(Lower *l, UnitId u);    /* a buffer for each weight */
+/* In which gradients are made: copies are cast on their way to the reduction, unless they are sums
+ * over micro-batches. */
+DType lower_grad_dtype(const Lower *l, UnitId u);
+BufferId lower_copied_grad(Lower *l, TensorId param, const Layout *home);
+BufferId lower_chunk_cat(Lower *l, UnitId u); /* its gradients, one flat buffer */
 
 /* ---- lower_grad.c ---- */
 /* Lowers backward node n's outputs: decides buffers and the accumulate mask before, settles after.

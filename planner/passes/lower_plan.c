@@ -32,7 +32,9 @@ static uint64_t find_workspace(const Lower *l, NodeId id)
     for (uint32_t arg = 0; arg < n_args; arg++) {
         const Tensor *t = &l->g->tensors.at[node_arg(n, arg)];
         Shape s = tensor_shape(t, lower_arg_layout(l, id, arg));
-        dtype[arg] = lower_dtype(l, t->dtype);
+        bool of_param = t->grad_of && l->g->tensors.at[t->grad_of].role == ROLE_param;
+        UnitId u = of_param ? l->g->tensors.at[t->grad_of].unit : 0;
+        dtype[arg] = lower_dtype(l, of_param ? lower_grad_dtype(l, u) : t->dtype);
         elements[arg] = shape_local_elements(&s, &l->plan->mesh, &l->g->deals);
     }
     return l->job->options.workspace(n->op, dtype, elements, n_args);

@@ -34,7 +34,7 @@ static void set_axes(const Lower *l, Layout *layout, AxisSet axes, int8_t on)
         if (axes >> a & 1) layout->on[a] = on;
 }
 
-static Shape flat(const Lower *l, uint64_t elements, AxisSet split, AxisSet partial)
+Shape lower_flat(const Lower *l, uint64_t elements, AxisSet split, AxisSet partial)
 {
     Shape s = {.n_dims = 1, .dim = {(int64_t)elements}};
     set_axes(l, &s.layout, split, SPLIT(0));
@@ -45,7 +45,7 @@ static Shape flat(const Lower *l, uint64_t elements, AxisSet split, AxisSet part
 static BufferId persistent(Lower *l, UnitId u, DType dtype, Category category)
 {
     const Unit *unit = &l->g->units.at[u];
-    Shape s = flat(l, unit->padded, unit->shard, 0);
+    Shape s = lower_flat(l, unit->padded, unit->shard, 0);
     BufferId b = lower_buffer(l, &s, dtype, category);
     l->p->buffers.at[b].persistent = true;
     l->p->buffers.at[b].unit = u;
@@ -58,12 +58,12 @@ static BufferId in_use_dtype(Lower *l, UnitId u, Category category)
     const Unit *unit = &l->g->units.at[u];
     BufferId rest = l->units[u].rest;
     if (lower_gathers_bytes(l, u)) {
-        Shape part = flat(l, unit->padded, unit->shard, 0);
+        Shape part = lower_flat(l, unit->padded, unit->shard, 0);
         return lower_in_bytes(l, u, &part, category);
     }
     DType use = lower_dtype(l, unit->dtype);
     if (use == l->p->buffers.at[rest].dtype) return rest;
-    Shape shape = flat(l, unit->padded, unit->shard, 0);
+    Shape shape = lower_flat(l, unit->padded, unit->shard, 0);
     BufferId cast = lower_buffer(l, &shape, use, category);
     l->p->buffers.at[cast].unit = u;
     Emit e = {.op = OP_cast,
@@ -99,8 +99,10 @@ static void gather(Lower *l, UnitId u, bool backward)
 {
     const Unit *unit = &l->g->units.at[u];
     UnitState *s = &l->units[u];
-    BufferId from = backward && s->kept ? s->kept : in_use_dtype(l, u, CATEGORY_communication);
-    Shape whole = flat(l, unit->padded, 0, 0);
+    BufferId from = backward && s->kept  ? s->kept
+                    : lower_copies(l, u) ? lower_copy_in(l, u)
+                                         : in_use_dtype(l, u, CATEGORY_communication);
+    Shape whole = lower_flat(l, unit->padded, 0, 0);
     s->gathered = lower_buffer(l, &whole, l->p->buffers.at[from].dtype, CATEGORY_gathered);
     l->p->buffers.at[s->gathered].unit = u;
     AxisSet axes = layout_axes_split(&lower_shape(l, from)->layout, 0);
@@ -117,6 +119,33 @@ static void gather(Lower *l, UnitId u, bool backward)
     if (backward) s->kept = 0;
 }
 
+/* My part of the gathered weights on the innermost shard axis, for the backward pass. */
+static void keep_slice(Lower *l, UnitId u)
+{
+    const Unit *unit = &l->g->units.at[u];
+    AxisSet inner = 0;
+    for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
+        if (unit->shard >> a & 1) inner = (AxisSet)(1u << a);
+    Layout to = {{0}};
+    set_axes(l, &to, inner, SPLIT(0));
+    l->units[u].kept = lower_convert(l, l->units[u].gathered, &to, 0, CATEGORY_gathered);
+    l->p->buffers.at[l->units[u].kept].unit = u;
+}
+
+static bool keeps_slice(const Lower *l)
+{
+    return l->job->sharding.reshard_after_forward == RESHARD_to;
+}
+
+/* The flat weights are needed no longer than it takes to copy them. */
+static void open_copies(Lower *l, UnitId u)
+{
+    if (l->units[u].copied) return;
+    lower_copy_out(l, u);
+    bool forward = l->phase == PHASE_forward;
+    if (forward && keeps_slice(l) && !lower_stays_gathered(l, u)) keep_slice(l, u);
+}
+
 /* The use of u begins: later units are gathered ahead. */
 static void begin_use(Lower *l, UnitId u)
 {
@@ -125,6 +154,7 @@ static void begin_use(Lower *l, UnitId u)
     bool planned = k < l->uses.n && l->uses.at[k].microbatch == l->microbatch;
     if (!l->units[u].gathered) gather(l, u, l->phase != PHASE_forward);
     l->units[u].begun = true;
+    if (lower_copies(l, u)) open_copies(l, u);
     if (!planned) return;
     l->next_use = k + 1;
     uint32_t ahead = 0; /* a module's 8-bit unit comes with the one of its other parameters */
@@ -142,6 +172,7 @@ BufferId lower_weight(Lower *l, TensorId param)
     UnitState *s = &l->units[t->unit];
     if (l->g->units.at[t->unit].shard && (!s->gathered || !s->begun)) begin_use(l, t->unit);
     BufferId view = l->weight_view[param];
+    if (s->copied) return view;
     if (view && l->p->buffers.at[view].parent == s->gathered) return view;
     Shape shape = tensor_shape(t, &t->use);
     DType dtype = l->p->buffers.at[s->gathered].dtype;
@@ -150,27 +181,13 @@ BufferId lower_weight(Lower *l, TensorId param)
     return l->weight_view[param] = view;
 }
 
-/* My part of the gathered weights on the innermost shard axis, for the backward pass. */
-static void keep_slice(Lower *l, UnitId u)
-{
-    const Unit *unit = &l->g->units.at[u];
-    AxisSet inner = 0;
-    for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
-        if (unit->shard >> a & 1) inner = (AxisSet)(1u << a);
-    Layout to = {{0}};
-    set_axes(l, &to, inner, SPLIT(0));
-    l->units[u].kept = lower_convert(l, l->units[u].gathered, &to, 0, CATEGORY_gathered);
-    l->p->buffers.at[l->units[u].kept].unit = u;
-}
-
 static void release(Lower *l, UnitId u)
 {
     UnitState *s = &l->units[u];
     if (!s->gathered) return;
-    if (l->phase == PHASE_forward && l->job->sharding.reshard_after_forward == RESHARD_to)
-        keep_slice(l, u);
+    if (l->phase == PHASE_forward && keeps_slice(l) && !s->copied) keep_slice(l, u);
     s->gathered = 0;
-    s->begun = false;
+    s->begun = s->copied = false;
     l->last_release = l->stream_end[STREAM_compute];
     bool again = l->next_use < l->uses.n && l->uses.at[l->next_use].unit == u;
     if (again && l->job->sharding.prefetch) gather(l, u, l->uses.at[l->next_use].backward);
@@ -201,8 +218,9 @@ BufferId lower_grad_home(Lower *l, TensorId param, Layout *home)
     *home = t->use;
     set_axes(l, home, (AxisSet)(data_axes(unit) | t->partial), PARTIAL_SUM);
     if (!unit->shard) s->full_grad = s->grad;
+    if (lower_copies(l, t->unit)) return lower_copied_grad(l, param, home);
     if (!s->full_grad) {
-        Shape whole = flat(l, unit->padded, 0, data_axes(unit));
+        Shape whole = lower_flat(l, unit->padded, 0, data_axes(unit));
         s->full_grad =
             lower_buffer(l, &whole, lower_dtype(l, unit->reduce_dtype), CATEGORY_gradient);
         l->p->buffers.at[s->full_grad].unit = t->unit;
@@ -222,7 +240,7 @@ BufferId lower_grad_home(Lower *l, TensorId param, Layout *home)
 static void fill_range(Lower *l, UnitId u, BufferId grad, uint64_t lo, uint64_t hi)
 {
     if (lo >= hi) return;
-    Shape s = flat(l, hi - lo, 0, 0);
+    Shape s = lower_flat(l, hi - lo, 0, 0);
     DType dtype = l->p->buffers.at[grad].dtype;
     BufferId view = lower_view(l, grad, &s, dtype, lo * dtype_bytes(dtype));
     Emit e = {.op = OP_fill, .stream = STREAM_compute, .unit = u, .n_out = 1, .arg = {view}};
@@ -251,8 +269,8 @@ static Pc reduce_range(Lower *l, UnitId u, BufferId base, uint64_t lo, uint64_t 
     DType dtype = l->p->buffers.at[base].dtype;
     uint64_t parts = mesh_size(&l->plan->mesh, split), offset = lo / parts * dtype_bytes(dtype);
     AxisSet partial = reduce == REDUCE_sum ? axes : 0;
-    Shape from = flat(l, hi - lo, split, (AxisSet)(partial | also)),
-          to = flat(l, hi - lo, split, also);
+    Shape from = lower_flat(l, hi - lo, split, (AxisSet)(partial | also)),
+          to = lower_flat(l, hi - lo, split, also);
     BufferId in = lower_view(l, base, &from, dtype, offset),
              out = lower_view(l, base, &to, dtype, offset);
     Emit e = {.op = OP_all_reduce,
@@ -281,7 +299,7 @@ void lower_flush_pending(Lower *l, uint32_t keep)
         memmove(l->pending.at, l->pending.at + 1, (size_t)(l->pending.n - 1) * sizeof p);
         l->pending.n--;
         const Unit *unit = &l->g->units.at[p.unit];
-        Shape s = flat(l, unit->padded, unit->shard, unit->replicate);
+        Shape s = lower_flat(l, unit->padded, unit->shard, unit->replicate);
         BufferId grad = l->units[p.unit].grad;
         BufferId view = lower_view(l, grad, &s, l->p->buffers.at[grad].dtype, 0);
         Emit e = {.op = OP_pass,
@@ -301,7 +319,7 @@ static void scatter(Lower *l, UnitId u, BufferId full)
     const Unit *unit = &l->g->units.at[u];
     UnitState *s = &l->units[u];
     bool first = s->n_reduced == 0, last = s->n_reduced + 1 == lower_n_windows(l, u);
-    Shape part = flat(l, unit->padded, unit->shard, unit->replicate);
+    Shape part = lower_flat(l, unit->padded, unit->shard, unit->replicate);
     DType dtype = l->p->buffers.at[full].dtype;
     BufferId out = first ? lower_view(l, s->grad, &part, dtype, 0)
                          : lower_buffer(l, &part, dtype, CATEGORY_communication);
@@ -369,6 +387,7 @@ static void end_window(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
     UnitState *s = &l->units[u];
+    if (lower_copies(l, u)) s->full_grad = lower_chunk_cat(l, u);
     fill_gaps(l, u, s->full_grad);
     sum_partials(l, u);
     if (l->job->pin_replicas) pin_replicas(l, u);

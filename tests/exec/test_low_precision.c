@@ -31,6 +31,7 @@ static Plans plans_of(const Tiny *t, Arena *arena, Diag *d)
 {
     Tiny one = tiny_one_rank(t);
     if (t->fsdp2.mp.param) one.compute = t->fsdp2.mp.param;
+    if (t->fsdp2.copy) one.reduce = one.compute; /* gradients are made in it */
     return (Plans){tiny_plan(t, false, arena, d), tiny_plan(&one, false, arena, d),
                    tiny_plan(&one, true, arena, d)};
 }
@@ -151,6 +152,8 @@ static void fsdp2_policy(void **state)
         Tiny t = tiny_of(i, DT_f32);
         if (t.dp_shard == 1) continue;
         t.fsdp2.mp.param = DT_bf16;
+        t.fsdp2.copy = i % 2;
+        t.sgd = t.sgd || t.fsdp2.copy; /* AdamW makes a step of the smallest gradient */
         t.fsdp2.mp.output = i % 3 ? DT_bf16 : DT_f32;
         RoundingResult r = check(&t, 400 + i);
         assert_true(r.largest_error > 1e-4);

@@ -98,11 +98,29 @@ static void each_option(const Visit *v)
         t.fsdp2.reshard_last = k % 2;
         t.fsdp2.keep_gathered = k % 2;
         v->visit(v->self, &t);
+        t.fsdp2.copy = true;
+        v->visit(v->self, &t);
+        t.fsdp2.keep_gathered = false;
+        t.compute = k % 2 ? DT_bf16 : DT_f32;
+        v->visit(v->self, &t);
     }
     for (uint32_t tp = 1; tp <= 2; tp++) {
         Tiny t = sizes(false);
         t.dp_shard = 4, t.layers = 3, t.microbatches = 2, t.tp = tp;
         t.fsdp2.reshard_after_forward = RESHARD_to, t.fsdp2.reshard_to = 2;
+        v->visit(v->self, &t);
+    }
+}
+
+/* In a V a stage hands its cast result to the next one on the same rank. */
+static void each_cast_between_stages(const Visit *v)
+{
+    for (int copy = 0; copy < 2; copy++) {
+        Tiny t = sizes(false);
+        t.pp = 2, t.dp_shard = 2, t.layers = 4, t.microbatches = 4;
+        t.pp_options.schedule = SCHEDULE_zb_v, t.pp_options.chunks = 2;
+        t.fsdp2.mp.param = DT_bf16, t.fsdp2.mp.output = DT_f32;
+        t.fsdp2.copy = copy;
         v->visit(v->self, &t);
     }
 }
@@ -226,6 +244,7 @@ void corpus_each(void (*visit)(void *self, const Tiny *t), void *self)
     each_fused(&v);
     each_pipeline(&v);
     each_loss(&v);
+    each_cast_between_stages(&v);
     each_float8(&v);
 }
 
@@ -241,6 +260,11 @@ static const char *head_words(const Tiny *t, Arena *arena)
                        (long long)t->repeat, t->fused ? " fused" : "", t->biases ? " biases" : "",
                        t->qk_norm ? " qk-norm" : "",
                        t->tp_options.sync_replicated_gradients ? " pinned" : "");
+}
+
+static const char *fsdp2_words(const Fsdp2Options *o, Arena *arena)
+{
+    return arena_print(arena, "%s", o->copy ? " copy" : "");
 }
 
 const char *corpus_name(const Tiny *t, Arena *arena)
@@ -268,5 +292,6 @@ const char *corpus_name(const Tiny *t, Arena *arena)
         t->pp > 1 ? arena_print(arena, " pp %u ", t->pp) : "",
         t->pp > 1 ? schedule_traits(t->pp_options.schedule).name : "", (int)t->variant,
         (int)t->denominator, t->dropout, t->smoothing);
-    return arena_print(arena, "%s%s%s", name, head_words(t, arena), float8_words(t));
+    return arena_print(arena, "%s%s%s%s", name, head_words(t, arena), float8_words(t),
+                       fsdp2_words(&t->fsdp2, arena));
 }

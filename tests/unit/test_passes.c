@@ -232,6 +232,59 @@ static void policy_needs_data_ranks(void **state)
         assert_int_equal(plan->graph.units.at[u].dtype, DT_f32);
 }
 
+/* Bytes that copies and casts of unit u read and write on a stream. */
+static uint64_t copied_bytes(const Plan *plan, UnitId u, Stream stream)
+{
+    const Program *p = &plan->programs.at[0];
+    uint64_t bytes = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        bool moves = in->op == OP_copy || in->op == OP_cast;
+        if (moves && in->unit == u && !in->origin && in->stream == stream)
+            bytes += plan_hbm_bytes(plan, p, in);
+    }
+    return bytes;
+}
+
+/* FSDP2's order moves 14 bytes a parameter, unit and micro-batch that flat units need not: twice
+ * out of the gathered buffer (read 2, write 2), once into that of the reduction (read 2, write 4).
+ * The shard is cast in both. */
+static void copies_cost_what_they_move(void **state)
+{
+    (void)state;
+    const uint32_t m = 3;
+    Tiny t = tiny_default();
+    t.dp_shard = 4, t.layers = 3, t.microbatches = m, t.compute = DT_bf16;
+    const Plan *plain = compile(&t);
+    t.fsdp2.copy = true;
+    const Plan *plan = compile(&t);
+    uint32_t n_blocks = 0;
+    for (UnitId u = 1; u < plan->graph.units.n; u++) {
+        const Unit *unit = &plan->graph.units.at[u];
+        if (strcmp(unit->name, "root") == 0) continue;
+        uint64_t n = 0;
+        for (uint32_t i = 0; i < unit->params.n; i++) {
+            const Tensor *at = &plan->graph.tensors.at[unit->params.at[i]];
+            uint64_t elements = 1;
+            for (int d = 0; d < at->n_dims; d++) elements *= (uint64_t)at->dim[d];
+            n += elements;
+        }
+        assert_int_equal(copied_bytes(plan, u, STREAM_compute), m * 14 * n);
+        assert_int_equal(copied_bytes(plan, u, STREAM_copy_in), m * 2 * 6 * unit->padded / 4);
+        assert_int_equal(copied_bytes(plain, u, STREAM_compute), m * 2 * 6 * unit->padded / 4);
+        assert_int_equal(copied_bytes(plain, u, STREAM_copy_in), 0);
+        n_blocks++;
+    }
+    assert_int_equal(n_blocks, t.layers);
+    static const OpKind collectives[] = {OP_all_gather, OP_reduce_scatter};
+    for (int k = 0; k < 2; k++) {
+        Count a = count(plan, collectives[k], AXIS_dp_shard),
+              b = count(plain, collectives[k], AXIS_dp_shard);
+        assert_int_equal(a.n, b.n);
+        assert_int_equal(a.bytes, b.bytes);
+    }
+}
+
 /* reshard_after_forward = 2 of 4: the backward gathers go over 2 ranks only. */
 static void reshard_to_a_part(void **state)
 {
@@ -509,6 +562,7 @@ int main(void)
                                        TEST(what_stays_gathered),
                                        TEST(kept_for_the_step),
                                        TEST(mixed_precision_policy),
+                                       TEST(copies_cost_what_they_move),
                                        TEST(policy_needs_data_ranks),
                                        TEST(reshard_to_a_part),
                                        TEST(zero_counts),
