@@ -145,6 +145,7 @@ const char *passes_text(Arena *arena, const Config *config);
 /* The lines that `check` and `sim` have in common. */
 void plan_file_report(Cli *cli, const PlanFile *file);
 /* Worst rank's arena, reserved bytes and the device's; text and JSON. */
+uint64_t host_bytes_of(const Plan *plan); /* host memory of the rank that needs most */
 void plan_file_memory(Cli *cli, const PlanFile *file);
 
 /* ---- cmd_explain.c ---- */

@@ -169,6 +169,7 @@ static void summary(Cli *cli, const PlanFile *file, Progress *p, const ExecResul
         json_count(cli->json, "predicted_step_ps", (uint64_t)p->predicted_ps);
         json_count(cli->json, "arena_bytes", p->bytes);
         json_count(cli->json, "highest_byte_touched", touched);
+        json_count(cli->json, "host_byte_touched", result->host_touched);
         json_put(cli->json, "run", json_integer(id));
         json_put(cli->json, "prediction", json_integer(prediction->id));
         json_text(cli->json, "plan_id", hash_hex(cli->arena, file->id));
@@ -187,6 +188,11 @@ static void summary(Cli *cli, const PlanFile *file, Progress *p, const ExecResul
               str_bytes(cli->arena, touched), str_count(cli->arena, touched),
               str_bytes(cli->arena, p->bytes),
               format_ratio(cli->arena, (double)touched / (double)p->bytes));
+    if (result->host_touched > 0)
+        str_print(out, "host        %s measured (highest byte touched %s), %s predicted\n",
+                  str_bytes(cli->arena, result->host_touched),
+                  str_count(cli->arena, result->host_touched),
+                  str_bytes(cli->arena, host_bytes_of(file->plan)));
     str_print(out,
               "run         %" PRId64 " in %s, against prediction %" PRId64
               "; `tandem compare` tells more\n",

@@ -180,6 +180,7 @@ static void add_fsdp2(const Fsdp2Options *o, Str *out)
     case RESHARD_to: str_print(out, "reshard to %" PRIu32, o->reshard_to); break;
     }
     if (o->copy) str_add(out, ", copies");
+    if (o->offload) str_add(out, ", offload");
     str_add(out, ")");
 }
 
@@ -337,6 +338,14 @@ static uint32_t worst_program(const Plan *plan)
     return worst;
 }
 
+uint64_t host_bytes_of(const Plan *plan)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < plan->programs.n; i++)
+        if (plan->programs.at[i].host_bytes > most) most = plan->programs.at[i].host_bytes;
+    return most;
+}
+
 void plan_file_memory(Cli *cli, const PlanFile *file)
 {
     const Plan *plan = file->plan;
@@ -351,12 +360,16 @@ void plan_file_memory(Cli *cli, const PlanFile *file)
     if (cli->json != NULL) {
         json_count(cli->json, "peak_bytes", arena_bytes);
         json_count(cli->json, "peak_rank", rank);
+        json_count(cli->json, "host_bytes", host_bytes_of(plan));
         if (!file->has_cluster) return;
         json_count(cli->json, "reserved_bytes", device->reserved_bytes);
         json_count(cli->json, "device_bytes", device->memory_bytes);
         json_put(cli->json, "fits", json_boolean(fits));
         return;
     }
+    if (host_bytes_of(plan) > 0)
+        str_print(&cli->out, "host        %s of host memory a rank\n",
+                  str_bytes(cli->arena, host_bytes_of(plan)));
     str_print(&cli->out, "memory      %s on rank %" PRIu32, str_bytes(cli->arena, arena_bytes),
               rank);
     if (!file->has_cluster) {

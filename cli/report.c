@@ -81,6 +81,11 @@ static void memory_text(Cli *cli, const PlanFile *file, const RunRecord *record)
     table_cell(&t, "all");
     for (uint32_t i = 0; i < plan->programs.n; i++)
         table_cell(&t, "%s", str_bytes(cli->arena, plan->programs.at[i].bytes));
+    if (host_bytes_of(plan) > 0) {
+        table_cell(&t, "host memory");
+        for (uint32_t i = 0; i < plan->programs.n; i++)
+            table_cell(&t, "%s", str_bytes(cli->arena, plan->programs.at[i].host_bytes));
+    }
     table_print(&t, &cli->out);
 }
 
@@ -89,10 +94,12 @@ static void report_text(Cli *cli, const PlanFile *file, const Prediction *p)
     const RunRecord *r = &p->record;
     Arena *arena = cli->arena;
     Ps idle = r->step_ps - r->compute_ps - r->exposed_ps;
-    str_print(
-        &cli->out, "step        %s  (compute %s, exposed communication %s, waiting for ranks %s)\n",
-        paint(cli, PAINT_strong, format_time(arena, r->step_ps)), format_time(arena, r->compute_ps),
-        format_time(arena, r->exposed_ps), format_time(arena, idle > 0 ? idle : 0));
+    str_print(&cli->out,
+              "step        %s  (compute %s, exposed communication %s, waiting for ranks%s %s)\n",
+              paint(cli, PAINT_strong, format_time(arena, r->step_ps)),
+              format_time(arena, r->compute_ps), format_time(arena, r->exposed_ps),
+              host_bytes_of(file->plan) > 0 ? " and the host" : "",
+              format_time(arena, idle > 0 ? idle : 0));
     double per_device = r->tokens_per_s_per_device;
     str_print(&cli->out, "throughput  %s tokens/s, %s tokens/s/%s\n",
               str_count(arena, (uint64_t)(per_device * r->n_ranks + 0.5)),

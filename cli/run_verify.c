@@ -52,6 +52,8 @@ static void keep_worst(VerifyResult *worst, const VerifyResult *one)
     if (one->highest_touched > worst->highest_touched)
         worst->highest_touched = one->highest_touched;
     worst->predicted_bytes = one->predicted_bytes;
+    if (one->host_touched > worst->host_touched) worst->host_touched = one->host_touched;
+    worst->host_predicted = one->host_predicted;
 }
 
 static bool compare_orders(Cli *cli, const Plan *plan, const Plan *reference, VerifyResult *worst)
@@ -133,6 +135,8 @@ static void report(Cli *cli, const PlanFile *file, const VerifyResult *r,
         json_count(cli->json, "orders", ORDER_SEEDS);
         json_count(cli->json, "highest_byte_touched", r->highest_touched);
         json_count(cli->json, "predicted_bytes", r->predicted_bytes);
+        json_count(cli->json, "host_byte_touched", r->host_touched);
+        json_count(cli->json, "host_predicted_bytes", r->host_predicted);
         json_text(cli->json, "plan_id", hash_hex(cli->arena, file->id));
         if (rounding != NULL) report_rounding(cli, rounding);
         return;
@@ -153,6 +157,9 @@ static void report(Cli *cli, const PlanFile *file, const VerifyResult *r,
     str_print(out, "scalars     gradient norm %.2e, loss %.2e\n", r->norm_error, r->loss_error);
     str_print(out, "memory      highest byte touched %s of %s predicted\n",
               str_count(cli->arena, r->highest_touched), str_count(cli->arena, r->predicted_bytes));
+    if (r->host_predicted > 0)
+        str_print(out, "host        highest byte touched %s of %s predicted\n",
+                  str_count(cli->arena, r->host_touched), str_count(cli->arena, r->host_predicted));
     if (rounding != NULL) report_rounding(cli, rounding);
     str_print(out, "verdict     %s (tolerance %g)\n",
               passed ? paint(cli, PAINT_good, "PASS") : paint(cli, PAINT_bad, "FAIL"), tolerance);

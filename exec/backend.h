@@ -42,7 +42,8 @@ typedef struct Backend {
     bool (*find_bad)(struct Backend *self, const Control *control, BadNumber *bad, Diag *d);
     /* Bytes of a root buffer of a local rank, for reading and for initial values. */
     void *(*memory)(struct Backend *self, Rank rank, BufferId root);
-    uint64_t (*highest_touched)(struct Backend *self, Rank rank); /* with poison or measure */
+    /* Of one arena of a local rank, with poison or measure. */
+    uint64_t (*highest_touched)(struct Backend *self, Rank rank, Space space);
     /* What the backend holds of a rank outside the arena: staging of collectives, and so on. */
     uint64_t (*outside_bytes)(struct Backend *self);
     /* All-gather of `bytes` over the processes of the run (also a barrier): all [n_processes,

@@ -25,6 +25,7 @@ typedef struct ExecOptions {
 typedef struct ExecResult {
     Trace trace;              /* rows of trace_step (mpi: of all ranks on rank 0); all steps */
     uint64_t highest_touched; /* largest over all ranks, with poison or measure */
+    uint64_t host_touched;    /* the same of host memory */
     uint64_t outside_bytes;   /* largest over all ranks: what the backend holds outside the arena */
     bool is_first;            /* this process is the first: it reports */
 } ExecResult;
@@ -59,6 +60,7 @@ typedef struct VerifyResult {
     const char *worst_tensor;
     uint32_t n_tensors;
     uint64_t highest_touched, predicted_bytes; /* of the rank where they differ most */
+    uint64_t host_touched, host_predicted;     /* the same of host memory */
 } VerifyResult;
 bool exec_verify(const Plan *plan, const Plan *reference, const DataSource *data,
                  const BackendOptions *options, double tolerance, Arena *arena,

@@ -181,10 +181,10 @@ static void *memory(Backend *self, Rank rank, BufferId root)
     return rank_memory(&l->ranks[rank], root);
 }
 
-static uint64_t highest_touched(Backend *self, Rank rank)
+static uint64_t highest_touched(Backend *self, Rank rank, Space space)
 {
     Loopback *l = self->state;
-    return rank_highest(&l->ranks[rank]);
+    return rank_highest(&l->ranks[rank], space);
 }
 
 static uint64_t outside_bytes(Backend *self)

@@ -186,10 +186,10 @@ static void *memory(Backend *self, Rank rank, BufferId root)
     return rank_memory(&p->state, root);
 }
 
-static uint64_t highest_touched(Backend *self, Rank rank)
+static uint64_t highest_touched(Backend *self, Rank rank, Space space)
 {
     (void)rank;
-    return rank_highest(&((Process *)self->state)->state);
+    return rank_highest(&((Process *)self->state)->state, space);
 }
 
 static uint64_t outside_bytes(Backend *self)

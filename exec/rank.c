@@ -42,14 +42,16 @@ void rank_compute(RankState *r, Pc pc)
 static void bury(RankState *r, BufferId root)
 {
     const Buffer *b = &r->info->p->buffers.at[root];
-    if (b->persistent || b->space == SPACE_host) return;
+    char *arena = b->space == SPACE_host ? r->host : r->device;
+    uint64_t *highest = &r->highest[b->space];
+    if (b->persistent) return;
     uint64_t end = b->offset + b->bytes;
-    if (end > r->highest) {
-        uint64_t lo = b->offset > r->highest ? b->offset : r->highest;
-        uint64_t found = poison_end(r->device, lo, end);
-        if (found > lo) r->highest = found;
+    if (end > *highest) {
+        uint64_t lo = b->offset > *highest ? b->offset : *highest;
+        uint64_t found = poison_end(arena, lo, end);
+        if (found > lo) *highest = found;
     }
-    if (!r->info->passes_on[root]) poison_fill(r->device + b->offset, b->bytes);
+    if (!r->info->passes_on[root]) poison_fill(arena + b->offset, b->bytes);
 }
 
 uint32_t rank_finish(RankState *r, Pc pc, Pc *next)
@@ -73,25 +75,35 @@ uint32_t rank_finish(RankState *r, Pc pc, Pc *next)
     return n;
 }
 
-bool rank_inspect(RankState *r, Diag *d)
+static bool inspect(RankState *r, Space space, Diag *d)
 {
-    uint64_t bytes = r->info->p->bytes, slack = bytes + ARENA_SLACK;
-    if (!r->poison) return true;
-    uint64_t beyond = poison_end(r->device, bytes, slack);
-    uint64_t end = poison_end(r->device, r->highest, bytes);
-    if (end > r->highest) r->highest = end;
+    const bool host = space == SPACE_host;
+    const char *arena = host ? r->host : r->device;
+    uint64_t bytes = host ? r->info->p->host_bytes : r->info->p->bytes, slack = bytes + ARENA_SLACK;
+    uint64_t *highest = &r->highest[space];
+    uint64_t beyond = poison_end(arena, bytes, slack);
+    uint64_t end = poison_end(arena, *highest, bytes);
+    if (end > *highest) *highest = end;
     if (beyond == bytes) return true;
-    r->highest = beyond;
+    *highest = beyond;
     Loc none = {NULL, 0};
     return diag_error(d, FAULT_internal, "arena-overrun", none,
-                      "rank %u wrote up to byte %llu of an arena of %llu bytes", r->rank,
-                      (unsigned long long)beyond, (unsigned long long)bytes);
+                      "rank %u wrote up to byte %llu of %s of %llu bytes", r->rank,
+                      (unsigned long long)beyond, host ? "a host arena" : "an arena",
+                      (unsigned long long)bytes);
 }
 
-uint64_t rank_highest(const RankState *r)
+bool rank_inspect(RankState *r, Diag *d)
 {
-    if (r->poison || !r->measure) return r->highest;
-    return poison_end(r->device, 0, r->info->p->bytes + ARENA_SLACK);
+    return !r->poison || (inspect(r, SPACE_device, d) && inspect(r, SPACE_host, d));
+}
+
+uint64_t rank_highest(const RankState *r, Space space)
+{
+    if (r->poison || !r->measure) return r->highest[space];
+    const Program *p = r->info->p;
+    return space == SPACE_host ? poison_end(r->host, 0, p->host_bytes + ARENA_SLACK)
+                               : poison_end(r->device, 0, p->bytes + ARENA_SLACK);
 }
 
 static bool bad_in(const void *at, DType dtype, uint64_t n, BadNumber *bad)

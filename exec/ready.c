@@ -226,7 +226,7 @@ bool rank_open(RankState *r, const Plan *plan, const ProgramInfo *info, Rank ran
     r->poison = options->poison;
     r->measure = options->measure;
     if (!allocate(&r->blocks[0], &r->device, p->bytes, r->poison || r->measure, d)) return false;
-    if (!allocate(&r->blocks[1], &r->host, p->host_bytes, r->poison, d)) return false;
+    if (!allocate(&r->blocks[1], &r->host, p->host_bytes, r->poison || r->measure, d)) return false;
     r->at = arena_array(arena, p->code.n, sizeof *r->at);
     r->n_before = arena_array(arena, p->code.n, sizeof *r->n_before);
     r->n_touches = arena_array(arena, p->buffers.n, sizeof *r->n_touches);

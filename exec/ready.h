@@ -50,7 +50,7 @@ typedef struct RankState {
     bool poison, measure;
     char *device, *host; /* the arenas, of exactly program->bytes and host_bytes */
     void *blocks[2];     /* what they were allocated as */
-    uint64_t highest;    /* with poison: end of the highest byte found to be written */
+    uint64_t highest[2]; /* [space]: with poison: end of the highest byte found to be written */
     Ready *at;           /* [pc] */
     /* of the step in progress */
     uint32_t *n_before, *n_touches;
@@ -58,8 +58,8 @@ typedef struct RankState {
     bool not_finite; /* the gradient norm is not: updates are left out */
 } RankState;
 
-/* Allocates the arenas (poisoned, or zero; with measure only the device's is filled) and prepares
- * each instruction. Reports backend-dtype, exec-program, exec-memory. */
+/* Allocates the arenas (poisoned with poison or measure, or zero) and prepares each instruction.
+ * Reports backend-dtype, exec-program, exec-memory. */
 bool rank_open(RankState *r, const Plan *plan, const ProgramInfo *info, Rank rank,
                const Control *control, const BackendOptions *options, Arena *arena, Diag *d);
 void rank_close(RankState *r);
@@ -77,7 +77,7 @@ uint32_t rank_starters(const RankState *r, Pc *next);
  * how high. */
 bool rank_inspect(RankState *r, Diag *d);
 /* After the last step: end of the highest byte that was written, with poison or measure; else 0. */
-uint64_t rank_highest(const RankState *r);
+uint64_t rank_highest(const RankState *r, Space space);
 /* Of the outputs of pc (NULL: none): the first number that is not finite. */
 bool rank_find_bad(const RankState *r, Pc pc, BadNumber *bad);
 /* "instruction 12 (compute matmul ...)", in `arena`. */

@@ -237,17 +237,20 @@ static bool gather_rows(Run *run)
 
 static bool gather_memory(Run *run)
 {
-    uint64_t mine[2] = {0, run->backend->outside_bytes(run->backend)};
-    for (Rank r = run->first_rank; r < run->first_rank + run->n_ranks; r++) {
-        uint64_t highest = run->backend->highest_touched(run->backend, r);
-        if (highest > mine[0]) mine[0] = highest;
-    }
-    uint64_t *all = arena_array(run->arena, (size_t)2 * run->n_processes, sizeof *all);
+    uint64_t mine[3] = {0, 0, run->backend->outside_bytes(run->backend)};
+    for (Rank r = run->first_rank; r < run->first_rank + run->n_ranks; r++)
+        for (int space = SPACE_device; space <= SPACE_host; space++) {
+            uint64_t highest = run->backend->highest_touched(run->backend, r, (Space)space);
+            if (highest > mine[space]) mine[space] = highest;
+        }
+    uint64_t *all = arena_array(run->arena, (size_t)3 * run->n_processes, sizeof *all);
     if (!run->backend->exchange(run->backend, mine, sizeof mine, all, run->d)) return false;
     for (uint32_t i = 0; i < run->n_processes; i++) {
         ExecResult *result = run->result;
-        if (all[2 * i] > result->highest_touched) result->highest_touched = all[2 * i];
-        if (all[2 * i + 1] > result->outside_bytes) result->outside_bytes = all[2 * i + 1];
+        const uint64_t *of = &all[(size_t)3 * i];
+        if (of[SPACE_device] > result->highest_touched) result->highest_touched = of[SPACE_device];
+        if (of[SPACE_host] > result->host_touched) result->host_touched = of[SPACE_host];
+        if (of[2] > result->outside_bytes) result->outside_bytes = of[2];
     }
     return true;
 }

@@ -94,6 +94,22 @@ static void visit_all(Compare *c, Arena *scratch)
 
 /* ---- running ---- */
 
+static void find_memory(const Verify *v, Backend *backend, Space space, uint64_t *highest,
+                        uint64_t *planned)
+{
+    uint64_t worst = 0;
+    for (Rank r = 0; r < v->plan.plan->mesh.n_ranks; r++) {
+        const Program *p = plan_program(v->plan.plan, r);
+        uint64_t predicted = space == SPACE_host ? p->host_bytes : p->bytes;
+        uint64_t touched = backend->highest_touched(backend, r, space);
+        uint64_t apart = touched > predicted ? touched - predicted : predicted - touched;
+        if (r > 0 && (apart < worst || (apart == worst && predicted <= *planned))) continue;
+        worst = apart;
+        *highest = touched;
+        *planned = predicted;
+    }
+}
+
 static bool after_plan(void *self, Backend *backend, Diag *d)
 {
     Verify *v = self;
@@ -102,17 +118,8 @@ static bool after_plan(void *self, Backend *backend, Diag *d)
     v->plan.backend = backend;
     visit_all(&c, v->scratch);
     VerifyResult *result = v->result;
-    uint64_t worst = 0;
-    for (Rank r = 0; r < v->plan.plan->mesh.n_ranks; r++) {
-        uint64_t predicted = plan_program(v->plan.plan, r)->bytes;
-        uint64_t touched = backend->highest_touched(backend, r);
-        uint64_t apart = touched > predicted ? touched - predicted : predicted - touched;
-        if (r > 0 && (apart < worst || (apart == worst && predicted <= result->predicted_bytes)))
-            continue;
-        worst = apart;
-        result->highest_touched = touched;
-        result->predicted_bytes = predicted;
-    }
+    find_memory(v, backend, SPACE_device, &result->highest_touched, &result->predicted_bytes);
+    find_memory(v, backend, SPACE_host, &result->host_touched, &result->host_predicted);
     return true;
 }
 

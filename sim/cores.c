@@ -258,5 +258,5 @@ NetModel cores_net(Cores *c)
 
 DeviceModel cores_device(Cores *c)
 {
-    return (DeviceModel){"shared cores", job_start, job_next, job_finish, c};
+    return (DeviceModel){"shared cores", job_start, job_next, job_finish, c, true};
 }

@@ -99,6 +99,20 @@ static double memory_s(const Device *device, double bytes)
     return bytes / (fmax(device->hbm_bytes_per_s, 1) * part);
 }
 
+/* Over the host's link: one H200 measured 55.4 GB/s on PCIe 5 x16 (63 by its rate). A device's
+ * share of the host's memory: an eighth of two sockets with 8 channels of DDR5-4800 (614 GB/s) at
+ * 0.7. */
+static double host_s(const Cluster *cluster, const Plan *plan, const Program *p, const Instr *in)
+{
+    double link = cluster->host_link_bytes_per_s, memory = cluster->host_bytes_per_s;
+    if (link <= 0) link = 55.4e9;
+    if (memory <= 0) memory = 54e9;
+    const Buffer *first = &p->buffers.at[program_arg(p, in, 0)];
+    const Buffer *last = &p->buffers.at[program_arg(p, in, in->args.n - 1u)];
+    bool crosses = first->space != last->space;
+    return crosses ? (double)last->bytes / link : (double)plan_hbm_bytes(plan, p, in) / memory;
+}
+
 /* Tiles of cuBLAS and their relative efficiency; the best one counts. eta (gemm_efficiency) and
  * the tiles' numbers were fitted to 12,500 cuBLAS timings of Llama projections on A100 and H100
  * (vidur): mean error 8-9 %, 6-7 % from 1,024 rows on. */
@@ -182,13 +196,16 @@ static bool is_attention(OpKind op)
     return op == OP_attention || op == OP_attention_grad;
 }
 
-static double model_s(const Device *device, const Plan *plan, const Program *p, const Instr *in)
+static double model_s(const Cluster *cluster, const Plan *plan, const Program *p, const Instr *in)
 {
+    const Device *device = &cluster->device;
     const OpInfo *info = op_info(in->op);
     double memory = memory_s(device, (double)plan_hbm_bytes(plan, p, in)), compute = 0;
     double floor_s = device->kernel_floor_s;
     Binding b;
     int64_t size['z' + 1] = {0};
+    if (plan_touches_host(p, in) && !is_processor(device))
+        return floor_s + host_s(cluster, plan, p, in);
     if (info->class_ == OP_CLASS_reshape || in->args.n == 0) return floor_s + memory;
     if (!plan_bind(plan, p, in, rank_of_program(plan, p), &b, size, NULL, NULL)) {
         return floor_s + memory;
@@ -224,7 +241,8 @@ static uint64_t hash_instr(const Program *p, const Instr *in)
     uint64_t h = in->op * UINT64_C(0x9e3779b97f4a7c15) + in->attrs;
     for (uint32_t i = 0; i < in->args.n; i++) {
         const Buffer *b = &p->buffers.at[program_arg(p, in, i)];
-        h = (h ^ (h >> 29)) * UINT64_C(0xbf58476d1ce4e5b9) + ((uint64_t)b->shape << 8) + b->dtype;
+        h = (h ^ (h >> 29)) * UINT64_C(0xbf58476d1ce4e5b9) + ((uint64_t)b->shape << 8) + b->dtype +
+            ((uint64_t)b->space << 7);
     }
     return (h ^ (h >> 32)) * UINT64_C(0x94d049bb133111eb);
 }
@@ -236,7 +254,8 @@ static bool same_work(const Program *p, const Instr *x, const Program *q, const 
     for (uint32_t i = 0; same && i < x->args.n; i++) {
         const Buffer *a = &p->buffers.at[program_arg(p, x, i)];
         const Buffer *b = &q->buffers.at[program_arg(q, y, i)];
-        same = a->shape == b->shape && a->dtype == b->dtype && a->bytes == b->bytes;
+        same = a->shape == b->shape && a->dtype == b->dtype && a->bytes == b->bytes &&
+               a->space == b->space;
     }
     return same;
 }
@@ -265,7 +284,7 @@ static Ps work_out(Cost *c, const Plan *plan, const Program *p, const Instr *in)
             return measured;
         }
     }
-    return (Ps)llround(model_s(&c->cluster->device, plan, p, in) * (double)PS_PER_S);
+    return (Ps)llround(model_s(c->cluster, plan, p, in) * (double)PS_PER_S);
 }
 
 /* A part of a kernel: launched once, and what stays in it costs no memory traffic. Parts are added

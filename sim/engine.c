@@ -122,7 +122,7 @@ static void begin(Engine *e, uint32_t class_, Pc head, Pc by)
         }
         if (step->comm != 0) {
             reach(e, class_, pc, &code->comms.at[step->comm]);
-        } else if (e->options->device == NULL) {
+        } else if (e->options->device == NULL || (step->on_host && !e->options->device->is_host)) {
             heap_add(&e->heap, e->arena, e->now + step->duration, class_, pc);
         } else {
             uint32_t id = e->free_job;

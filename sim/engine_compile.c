@@ -193,6 +193,7 @@ static bool compile_program(Compiler *c, uint32_t program, Code *code)
         } else {
             code->step[pc].duration = cost->compute(cost->self, c->plan, p, in);
             assert(code->step[pc].duration >= 0);
+            code->step[pc].on_host = plan_touches_host(p, in);
         }
     }
     if (ok) link_successors(c, p, code);

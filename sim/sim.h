@@ -53,6 +53,7 @@ typedef struct DeviceModel {
     bool (*next)(void *self, Ps now, bool settle, uint32_t *id, Ps *when);
     void (*finish)(void *self, uint32_t id, Ps now);
     void *self;
+    bool is_host; /* it is the host's processor: what the host does is started here too */
 } DeviceModel;
 
 typedef struct SimOptions {

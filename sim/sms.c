@@ -172,5 +172,6 @@ NetModel sms_net(Sms *s)
 
 DeviceModel sms_device(Sms *s)
 {
-    return (DeviceModel){"SMs shared with communication", job_start, job_next, job_finish, s};
+    return (DeviceModel){
+        "SMs shared with communication", job_start, job_next, job_finish, s, false};
 }

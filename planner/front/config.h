@@ -148,7 +148,8 @@ typedef struct Fsdp2Options {
      * UNSHARD and REDUCE_GRAD around all micro-batches of a stage) */
     bool keep_gathered;
     uint32_t prefetch; /* units gathered ahead; default 1 */
-    bool copy; /* default false: zero-copy units; true: PyTorch's copies around collectives */
+    bool offload; /* default false; true: parameters, gradients, optimizer state in host memory */
+    bool copy;    /* default false: zero-copy units; true: PyTorch's copies around collectives */
     MpPolicy mp;
     Patterns units; /* the modules that are units; none: blocks, and those that ask for it */
     bool
@@ -227,9 +228,11 @@ typedef struct Cluster {
     Fabric intra;
     double intra_bytes_per_s; /* per device and direction */
     uint32_t nics_per_node;
-    double nic_bytes_per_s;     /* per NIC and direction */
-    double oversubscription;    /* 1.0: none */
-    double collective_launch_s; /* `a` of t = a + k * tuner + r S/(S + s0) */
+    double host_link_bytes_per_s; /* host to device and back, per device and direction; 0: PCIe 5 */
+    double host_bytes_per_s;      /* a device's share of host memory's bandwidth; 0: 2 x DDR5 */
+    double nic_bytes_per_s;       /* per NIC and direction */
+    double oversubscription;      /* 1.0: none */
+    double collective_launch_s;   /* `a` of t = a + k * tuner + r S/(S + s0) */
     double collective_ramp_s, collective_ramp_bytes;
     uint32_t cores_per_node; /* local CPU cluster: ranks share them; 0 elsewhere */
     bool is_local;           /* this machine: costs come from self-measurement */

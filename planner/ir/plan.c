@@ -230,3 +230,11 @@ uint64_t plan_kernel_bytes(const Plan *plan, const Program *p, const Instr *in)
     }
     return bytes;
 }
+
+bool plan_touches_host(const Program *p, const Instr *in)
+{
+    bool host = false;
+    for (uint32_t i = 0; i < in->args.n; i++)
+        host = host || p->buffers.at[program_arg(p, in, i)].space == SPACE_host;
+    return host;
+}

@@ -163,6 +163,8 @@ uint64_t plan_hbm_bytes(const Plan *plan, const Program *p, const Instr *in);
  * the kernel's parts touch is never written. Needs Buffer.first and last. */
 uint64_t plan_kernel_bytes(const Plan *plan, const Program *p, const Instr *in);
 bool plan_begins_kernel(const Program *p, const Instr *in); /* true as well where it is alone */
+/* Does an argument lie in host memory? */
+bool plan_touches_host(const Program *p, const Instr *in);
 /* Local sizes of each index letter of a compute instruction on `rank` (for kernels: starts and
  * valid counts too; any may be NULL). Reports nothing: a mismatch here is a bug, verify finds it
  * first. */

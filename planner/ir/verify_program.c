@@ -187,6 +187,29 @@ static void check_comm(Verifier *v, Pc pc)
                       (unsigned long long)a, (unsigned long long)b, (unsigned long long)n);
 }
 
+/* The device's streams know no host memory, but for the copies: one stream each way. */
+static void check_spaces(Verifier *v, Pc pc)
+{
+    const Instr *in = &v->p->code.at[pc];
+    uint32_t n_host = 0;
+    for (uint32_t i = 0; i < in->args.n; i++)
+        n_host += v->p->buffers.at[program_arg(v->p, in, i)].space == SPACE_host;
+    bool crosses = n_host > 0 && n_host < in->args.n;
+    if (crosses && in->op == OP_copy) {
+        bool to_host = v->p->buffers.at[program_arg(v->p, in, 1)].space == SPACE_host;
+        if (in->stream != (to_host ? STREAM_copy_out : STREAM_copy_in))
+            verify_report(v, RULE, pc, "copies %s the device on stream %s",
+                          to_host ? "out of" : "into", stream_name(in->stream));
+        return;
+    }
+    if (crosses)
+        verify_report(v, RULE, pc, "reads or writes host and device memory at once");
+    else if (n_host > 0 && in->stream != STREAM_host)
+        verify_report(v, RULE, pc, "touches host memory on stream %s", stream_name(in->stream));
+    else if (n_host == 0 && in->stream == STREAM_host && in->args.n > 0)
+        verify_report(v, RULE, pc, "touches device memory on the host's stream");
+}
+
 static void check_instr(Verifier *v, Pc pc)
 {
     const Instr *in = &v->p->code.at[pc];
@@ -211,6 +234,7 @@ static void check_instr(Verifier *v, Pc pc)
     case OP_CLASS_comm: check_comm(v, pc); break;
     }
     if (in->args.n) check_dtypes(v, pc);
+    check_spaces(v, pc);
 }
 
 /* A launch group is one run on one stream. */

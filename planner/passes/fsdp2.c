@@ -128,6 +128,7 @@ bool pass_fsdp2(Job *job)
     const PassConfig *pass = pass_config(job, PASS_fsdp2);
     if (!check_kept(job, pass)) return false;
     job->sharding = pass->fsdp2;
+    if (!mesh_axes(&job->plan->mesh, AXIS_dp_shard)) job->sharding.offload = false;
     if (pass->fsdp2.keep_gathered) {
         job->resident = job->sharding.defer_grad_sync = true;
         job->sharding.reshard_after_forward = RESHARD_false;

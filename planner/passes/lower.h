@@ -2,6 +2,7 @@
  * program: lower_emit.c     instructions, buffers, dependences (vector clocks keep `after`
  * transitively reduced) lower_convert.c  the one rule: a value in the layout that somebody wants
  *   lower_unit.c     parameters: gathered, released, prefetched; gradients reduced
+ *   lower_offload.c  state in host memory
  *   lower_copy.c     FSDP2's copies around gathers and reductions
  *   lower_grad.c     contributions to gradient tensors
  *   lower.c          nodes, forward and backward; the programs
@@ -112,6 +113,7 @@ typedef struct Lower {
     BufferId *maximum; /* [param] of units that are gathered in 8 bits: the largest magnitude */
     Pc last_release, last_reduce, previous_reduce;
     Pc last_copy_out;
+    Pc last_offload, previous_offload, last_host_sum, previous_host_sum;
     Pc grad_after; /* what the first writer of a new gradient buffer must wait for */
     uint32_t microbatch, n_microbatches;
     Phase phase;
@@ -121,6 +123,7 @@ typedef struct Lower {
     uint64_t *workspace; /* [node] bytes of scratch that the backend's kernel asks for */
     BufferId loss, norm_table, coefficient;
     BufferId loss_sum, count; /* of the step so far: step_mean divides one by the other */
+    BufferId host_norm;       /* offloaded: squares of what lies on the host */
 } Lower;
 
 /* ---- lower_emit.c ---- */
@@ -180,6 +183,15 @@ BufferId lower_quantised_weight(Lower *l, TensorId t);
 
 /* A flat buffer's shape. */
 Shape lower_flat(const Lower *l, uint64_t elements, AxisSet split, AxisSet partial);
+
+/* ---- lower_offload.c ---- state in host memory: fsdp2 { offload = true } */
+bool lower_offloads(const Lower *l, UnitId u);
+BufferId lower_host_buffer(Lower *l, const Shape *shape, DType dtype, Category category);
+/* A copy, or a cast where dtypes differ; waits for `after` and `also` besides. */
+Pc lower_copy(Lower *l, UnitId u, Stream stream, BufferId from, BufferId to, Pc after, Pc also);
+BufferId lower_fetch(Lower *l, UnitId u); /* my shard, on the device */
+/* A reduced gradient leaves the device; the first is set, all others are added. */
+void lower_take_out(Lower *l, UnitId u, BufferId part, bool first);
 
 /* ---- lower_copy.c ---- FSDP2's copies: fsdp2 { copy = true } */
 bool lower_copies(const Lower *l, UnitId u);

@@ -12,27 +12,15 @@ bool lower_copies(const Lower *l, UnitId u)
     return l->job->sharding.copy && l->g->units.at[u].shard;
 }
 
-static Pc copy_to(Lower *l, UnitId u, Stream stream, BufferId from, BufferId to, Pc after)
-{
-    bool same = l->p->buffers.at[from].dtype == l->p->buffers.at[to].dtype;
-    Emit e = {.op = same ? OP_copy : OP_cast,
-              .stream = stream,
-              .unit = u,
-              .n_in = 1,
-              .n_out = 1,
-              .arg = {from, to},
-              .after = {after}};
-    return lower_emit(l, &e);
-}
-
 BufferId lower_copy_in(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
     Shape part = lower_flat(l, unit->padded, unit->shard, 0);
+    BufferId from = lower_offloads(l, u) ? lower_fetch(l, u) : l->units[u].rest;
     BufferId packed = lower_buffer(l, &part, lower_dtype(l, unit->dtype), CATEGORY_communication);
     l->p->buffers.at[packed].unit = u;
     /* the buffers that this gather fills are those that the last copy-out has emptied */
-    copy_to(l, u, STREAM_copy_in, l->units[u].rest, packed, l->last_copy_out);
+    lower_copy(l, u, STREAM_copy_in, from, packed, l->last_copy_out, 0);
     return packed;
 }
 
@@ -51,7 +39,7 @@ void lower_copy_out(Lower *l, UnitId u)
         BufferId own = lower_buffer(l, &shape, dtype, CATEGORY_gathered);
         l->p->buffers.at[from].tensor = l->p->buffers.at[own].tensor = param;
         l->p->buffers.at[own].unit = u;
-        l->last_copy_out = copy_to(l, u, STREAM_compute, from, own, 0);
+        l->last_copy_out = lower_copy(l, u, STREAM_compute, from, own, 0, 0);
         l->weight_view[param] = own;
     }
     s->copied = true;
@@ -90,7 +78,7 @@ BufferId lower_chunk_cat(Lower *l, UnitId u)
         BufferId to = lower_view(l, flat, lower_shape(l, own), dtype, offset);
         l->p->buffers.at[to].tensor = l->p->buffers.at[own].tensor;
         /* one input of a reduction is alive at a time */
-        copy_to(l, u, STREAM_compute, own, to, i == 0 ? l->last_reduce : 0);
+        lower_copy(l, u, STREAM_compute, own, to, i == 0 ? l->last_reduce : 0, 0);
         l->grad_view[param] = 0;
     }
     return flat;

@@ -53,6 +53,7 @@ BufferId lower_view(Lower *l, BufferId parent, const Shape *shape, DType dtype,
     b->offset = offset_bytes;
     b->unit = r->unit;
     b->persistent = r->persistent;
+    b->space = r->space;
     assert(b->offset + b->bytes <= r->bytes);
     return id;
 }

@@ -49,6 +49,7 @@ static BufferId persistent(Lower *l, UnitId u, DType dtype, Category category)
     BufferId b = lower_buffer(l, &s, dtype, category);
     l->p->buffers.at[b].persistent = true;
     l->p->buffers.at[b].unit = u;
+    if (lower_offloads(l, u)) l->p->buffers.at[b].space = SPACE_host;
     return b;
 }
 
@@ -56,23 +57,18 @@ static BufferId persistent(Lower *l, UnitId u, DType dtype, Category category)
 static BufferId in_use_dtype(Lower *l, UnitId u, Category category)
 {
     const Unit *unit = &l->g->units.at[u];
-    BufferId rest = l->units[u].rest;
     if (lower_gathers_bytes(l, u)) {
         Shape part = lower_flat(l, unit->padded, unit->shard, 0);
         return lower_in_bytes(l, u, &part, category);
     }
+    bool fetched = lower_offloads(l, u);
+    BufferId rest = fetched ? lower_fetch(l, u) : l->units[u].rest;
     DType use = lower_dtype(l, unit->dtype);
     if (use == l->p->buffers.at[rest].dtype) return rest;
     Shape shape = lower_flat(l, unit->padded, unit->shard, 0);
     BufferId cast = lower_buffer(l, &shape, use, category);
     l->p->buffers.at[cast].unit = u;
-    Emit e = {.op = OP_cast,
-              .stream = STREAM_compute,
-              .unit = u,
-              .n_in = 1,
-              .n_out = 1,
-              .arg = {rest, cast}};
-    lower_emit(l, &e);
+    lower_copy(l, u, fetched ? STREAM_copy_in : STREAM_compute, rest, cast, 0, 0);
     return cast;
 }
 
@@ -314,6 +310,18 @@ void lower_flush_pending(Lower *l, uint32_t keep)
     }
 }
 
+/* Replicas are summed on the device: what leaves it is the micro-batch's whole gradient. */
+static void offload(Lower *l, UnitId u, BufferId part, bool first)
+{
+    const Unit *unit = &l->g->units.at[u];
+    if (unit->replicate) {
+        reduce_range(l, u, part, 0, unit->padded, unit->replicate, unit->shard, 0, REDUCE_sum);
+        Shape whole = lower_flat(l, unit->padded, unit->shard, 0);
+        part = lower_view(l, part, &whole, l->p->buffers.at[part].dtype, 0);
+    }
+    lower_take_out(l, u, part, first);
+}
+
 static void scatter(Lower *l, UnitId u, BufferId full)
 {
     const Unit *unit = &l->g->units.at[u];
@@ -321,20 +329,26 @@ static void scatter(Lower *l, UnitId u, BufferId full)
     bool first = s->n_reduced == 0, last = s->n_reduced + 1 == lower_n_windows(l, u);
     Shape part = lower_flat(l, unit->padded, unit->shard, unit->replicate);
     DType dtype = l->p->buffers.at[full].dtype;
-    BufferId out = first ? lower_view(l, s->grad, &part, dtype, 0)
-                         : lower_buffer(l, &part, dtype, CATEGORY_communication);
-    if (!first) l->p->buffers.at[out].unit = u;
+    bool at_home = first && !lower_offloads(l, u);
+    BufferId out = at_home ? lower_view(l, s->grad, &part, dtype, 0)
+                           : lower_buffer(l, &part, dtype, CATEGORY_communication);
+    if (!at_home) l->p->buffers.at[out].unit = u;
     Emit e = {.op = OP_reduce_scatter,
               .stream = lower_stream(l, unit->shard, OP_reduce_scatter),
               .axes = unit->shard,
               .unit = u,
               .n_in = 1,
               .n_out = 1,
-              .arg = {full, out}};
+              .arg = {full, out},
+              .after = {lower_offloads(l, u) ? l->previous_offload : 0}};
     e.attrs.reduce = REDUCE_sum;
     Pc pc = lower_emit(l, &e);
     l->previous_reduce = l->last_reduce;
     l->last_reduce = s->reduced = pc;
+    if (lower_offloads(l, u)) {
+        offload(l, u, out, first);
+        return;
+    }
     if (first) {
         if (last) reduce_replicas(l, u);
         return;

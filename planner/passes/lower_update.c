@@ -31,23 +31,24 @@ static uint32_t account_of(Norm *norm, AxisSet axes)
     return norm->n++;
 }
 
-static BufferId slot_view(Lower *l, uint32_t slot, AxisSet partial)
+static BufferId slot_view(Lower *l, BufferId table, uint32_t slot, AxisSet partial)
 {
     Shape s = {.n_dims = 1, .dim = {1}};
     for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
         if (partial >> a & 1) s.layout.on[a] = PARTIAL_SUM;
-    return lower_view(l, l->norm_table, &s, DT_f64, slot * 8u);
+    return lower_view(l, table, &s, DT_f64, slot * 8u);
 }
 
 static void sum_segment(Lower *l, Norm *norm, UnitId u, AxisSet axes, uint64_t lo, uint64_t hi)
 {
     uint32_t slot = account_of(norm, axes);
+    BufferId table = l->host_norm ? l->host_norm : l->norm_table;
     Emit e = {.op = OP_sumsq,
-              .stream = STREAM_compute,
+              .stream = l->host_norm ? STREAM_host : STREAM_compute,
               .unit = u,
               .n_in = 1,
               .n_out = 1,
-              .arg = {l->units[u].grad, slot_view(l, slot, axes)}};
+              .arg = {l->units[u].grad, slot_view(l, table, slot, axes)}};
     e.attrs.lo = (int64_t)lo;
     e.attrs.hi = (int64_t)hi;
     e.attrs.n_slots = 1;
@@ -146,14 +147,27 @@ static void sum_scalars(Lower *l, const Norm *norm)
         emit_zero(l, count);
     }
     for (uint32_t i = 0; i < norm->n; i++)
-        if (!norm->account[i].written) emit_zero(l, slot_view(l, i, norm->account[i].axes));
+        if (!norm->account[i].written)
+            emit_zero(l, slot_view(l, l->norm_table, i, norm->account[i].axes));
     l->launch++;
     if (axes) sum_scalar(l, axes, loss, l->loss_sum, origin, k++);
     if (axes) sum_scalar(l, axes, count, l->count, origin, k++);
     for (uint32_t i = 0; i < norm->n; i++)
         if (norm->account[i].axes)
-            sum_scalar(l, norm->account[i].axes, slot_view(l, i, norm->account[i].axes),
-                       slot_view(l, i, 0), 0, k++);
+            sum_scalar(l, norm->account[i].axes,
+                       slot_view(l, l->norm_table, i, norm->account[i].axes),
+                       slot_view(l, l->norm_table, i, 0), 0, k++);
+}
+
+/* What the host has summed goes to the device, where ranks meet. */
+static void bring_norm(Lower *l, const Norm *norm)
+{
+    for (uint32_t i = 0; i < norm->n; i++) {
+        if (!norm->account[i].written) continue;
+        AxisSet axes = norm->account[i].axes;
+        lower_copy(l, 0, STREAM_copy_in, slot_view(l, l->host_norm, i, axes),
+                   slot_view(l, l->norm_table, i, axes), 0, 0);
+    }
 }
 
 /* Gradients were summed with the scale of a full step; what was counted says what it should have
@@ -179,7 +193,7 @@ static void step_unit(Lower *l, UnitId u)
 {
     const Optimizer *o = &l->job->config->optimizer;
     const UnitState *s = &l->units[u];
-    Emit e = {.stream = STREAM_compute, .unit = u};
+    Emit e = {.stream = lower_offloads(l, u) ? STREAM_host : STREAM_compute, .unit = u};
     e.attrs.weight_decay = o->weight_decay;
     if (o->kind == OPTIMIZER_adamw) {
         e.op = OP_adamw;
@@ -208,9 +222,12 @@ void lower_update(Lower *l)
     l->norm_table = lower_buffer(l, &table, DT_f64, CATEGORY_state);
     l->coefficient = lower_buffer(l, &pair, DT_f64, CATEGORY_state);
     l->p->buffers.at[l->norm_table].persistent = l->p->buffers.at[l->coefficient].persistent = true;
+    if (l->job->sharding.offload)
+        l->host_norm = lower_host_buffer(l, &table, DT_f64, CATEGORY_state);
     lower_sum_tied(l);
     for (UnitId u = 1; u < l->g->units.n; u++)
         if (counts_norm(l, u)) sum_unit(l, &norm, u);
+    if (l->host_norm) bring_norm(l, &norm);
     sum_scalars(l, &norm);
     Emit e = {.op = OP_clip_coef,
               .stream = STREAM_compute,
@@ -220,6 +237,11 @@ void lower_update(Lower *l)
     e.attrs.clip = l->job->config->optimizer.clip_norm;
     e.attrs.n_slots = norm.n;
     lower_emit(l, &e);
+    if (l->host_norm) {
+        BufferId there = lower_host_buffer(l, &pair, DT_f64, CATEGORY_state);
+        lower_copy(l, 0, STREAM_copy_out, l->coefficient, there, 0, 0);
+        l->coefficient = there;
+    }
     for (UnitId u = 1; u < l->g->units.n; u++)
         if (lower_unit_is_mine(l, u)) step_unit(l, u);
 }

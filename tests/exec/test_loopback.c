@@ -131,7 +131,7 @@ static void what_collectives_do(void **state)
                             10.0 * (double)(d0 + 2 * (i / 2)) + (double)(2 * (r / 2) + i % 2));
             }
         }
-        assert_int_equal(b->highest_touched(b, 3), synthetic_program(&syn)->bytes);
+        assert_int_equal(b->highest_touched(b, 3, SPACE_device), synthetic_program(&syn)->bytes);
         b->close(b);
     }
 }
@@ -373,7 +373,7 @@ static void dead_buffers_are_poisoned(void **state)
     assert_true(step(b));
     const float *dead = b->memory(b, 0, x), *alive = b->memory(b, 0, y);
     for (int i = 0; i < 5; i++) assert_true(isnan(dead[i]) && alive[i] == 2);
-    assert_int_equal(b->highest_touched(b, 0), synthetic_program(&syn)->bytes - 100);
+    assert_int_equal(b->highest_touched(b, 0, SPACE_device), synthetic_program(&syn)->bytes - 100);
     /* A byte behind the arena is noticed. */
     ((char *)b->memory(b, 0, x))[synthetic_program(&syn)->bytes + 3] = 1;
     assert_false(step(b));

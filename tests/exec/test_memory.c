@@ -91,6 +91,8 @@ static void check(const Tiny *t, bool fp64)
                            .self = &count};
     assert_true(exec_run(plan, &options, arena, &result, &d));
     assert_int_equal(count.n_steps, 4);
+    assert_int_equal(result.host_touched, plan->programs.at[0].host_bytes);
+    assert_true((plan->programs.at[0].host_bytes > 0) == (t->fsdp2.offload && t->dp_shard > 1));
     if (count.in_steps || result.highest_touched != plan->programs.at[0].bytes)
         fail_msg("dp_shard %u dp_replicate %u tp %u ac %d micro-batches %u: %llu allocations in "
                  "steps, %llu bytes touched of %llu",
@@ -117,6 +119,7 @@ static void nothing_is_allocated_in_a_step(void **state)
                             t.dp_replicate = shard ? 1 : data;
                             t.tp = tp, t.ac = (AcMode)ac, t.microbatches = m;
                             t.tp_options.sequence = sequence;
+                            t.fsdp2.offload = m == 3;
                             check(&t, m == 1);
                         }
 }
@@ -130,10 +133,10 @@ static void memory_is_measured(void **state)
     Arena *arena = arena_new();
     Diag d = diag_in(arena);
     Tiny t = tiny_default();
-    t.dp_shard = 2, t.tp = 2;
+    t.dp_shard = 2, t.tp = 2, t.fsdp2.offload = true;
     Plan *plan = tiny_plan(&t, false, arena, &d);
     assert_non_null(plan);
-    uint64_t bytes = plan->programs.at[0].bytes;
+    uint64_t bytes = plan->programs.at[0].bytes, host = plan->programs.at[0].host_bytes;
     for (int i = 0; i < 4; i++) {
         ExecResult result;
         ExecOptions options = {.backend = "loopback",
@@ -143,8 +146,10 @@ static void memory_is_measured(void **state)
                                .trace_step = 2,
                                .backend_options = {.poison = i & 1, .measure = true}};
         plan->programs.at[0].bytes = bytes + (i & 2 ? UNUSED : 0);
+        plan->programs.at[0].host_bytes = host + (i & 2 ? UNUSED : 0);
         assert_true(exec_run(plan, &options, arena, &result, &d));
         assert_int_equal(result.highest_touched, bytes);
+        assert_int_equal(result.host_touched, host);
     }
     arena_free(arena);
 }

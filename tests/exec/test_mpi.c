@@ -63,6 +63,7 @@ static Tiny tiny_of(uint32_t index)
     t.tp_options.sequence = c->sequence;
     t.ac = c->ac;
     t.microbatches = c->microbatches;
+    t.fsdp2.offload = (c - cases) % 2 == 0; /* the host's arena too */
     if (index >= N_FP64 + N_THIRD) t.compute = t.reduce = DT_bf16;
     return t;
 }
@@ -229,7 +230,8 @@ static bool is_complete(const Plan *plan, const ExecResult *result)
     uint64_t rows = 0;
     for (Rank r = 0; r < plan->mesh.n_ranks; r++) rows += plan_program(plan, r)->code.n - 1;
     bool all_rows = !result->is_first || result->trace.rows.n == rows;
-    return all_rows && result->highest_touched == plan->programs.at[0].bytes;
+    return all_rows && result->highest_touched == plan->programs.at[0].bytes &&
+           result->host_touched == plan->programs.at[0].host_bytes;
 }
 
 /* ... run FOLDER RANKS: every case of so many ranks, one after the other in one process */

@@ -62,6 +62,7 @@ static void draw_fsdp2(Draw *d, Tiny *t)
     t->fsdp2.reshard_last = draw(d, 2);
     t->fsdp2.keep_gathered = draw(d, 5) == 0;
     t->fsdp2.copy = draw(d, 3) == 0;
+    t->fsdp2.offload = draw(d, 3) == 0;
     if (draw(d, 4) == 0) t->fsdp2.mp.param = DT_bf16, t->fsdp2.mp.output = DT_f32;
     if (t->fsdp2.keep_gathered) {
         t->fsdp2.reshard_root = false;
@@ -154,6 +155,10 @@ static const char *fault_of(const Tiny *t, uint64_t order_seed, Arena *arena)
         str_print(&s, "touched %llu bytes, predicted %llu",
                   (unsigned long long)result.highest_touched,
                   (unsigned long long)result.predicted_bytes);
+    if (ok && result.host_touched != result.host_predicted)
+        str_print(&s, "touched %llu bytes of host memory, predicted %llu",
+                  (unsigned long long)result.host_touched,
+                  (unsigned long long)result.host_predicted);
     if (!ok) {
         str_print(&s, "gradient %g of %s: ", result.worst_gradient,
                   result.worst_tensor ? result.worst_tensor : "-");
@@ -210,8 +215,8 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
 
 static void print_fsdp2(const Fsdp2Options *o)
 {
-    print_error("  fsdp2 last %d keep %d copy %d mp %d %d\n", o->reshard_last, o->keep_gathered,
-                o->copy, (int)o->mp.param, (int)o->mp.output);
+    print_error("  fsdp2 last %d keep %d copy %d offload %d mp %d %d\n", o->reshard_last,
+                o->keep_gathered, o->copy, o->offload, (int)o->mp.param, (int)o->mp.output);
 }
 
 static void print_plan(const Tiny *t)

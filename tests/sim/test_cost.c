@@ -177,6 +177,39 @@ static void memory_bound_in_closed_form(void **state)
     arena_free(arena);
 }
 
+/* Between host and device by the link; on the host by its memory; each as the cluster says, or by
+ * the defaults. */
+static void host_memory_in_closed_form(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Plan *plan = synthetic_plan(arena, 1, 1, 1, 1);
+    ShapeId shape = shape_of(plan, 1 << 20, 0, 0);
+    ShapeId shapes[] = {shape, shape};
+    Pc here = add_op(plan, OP_copy, 1, shapes, 2, DT_f32);
+    Pc across = add_op(plan, OP_copy, 1, shapes, 2, DT_f32);
+    Pc there = add_op(plan, OP_pass, 1, shapes, 2, DT_f32);
+    const Program *p = &plan->programs.at[0];
+    p->buffers.at[program_arg(p, program_instr(p, across), 0)].space = SPACE_host;
+    for (uint32_t i = 0; i < 2; i++)
+        p->buffers.at[program_arg(p, program_instr(p, there), i)].space = SPACE_host;
+    for (int given = 0; given < 2; given++) {
+        Cluster cluster = {.device = device_of(true)};
+        if (given) cluster.host_link_bytes_per_s = 1e10, cluster.host_bytes_per_s = 2e10;
+        CostModel model = cost_model(cost_new(&cluster, NULL, NULL, arena, &d));
+        const double bytes = 4 << 20, link = given ? 1e10 : 55.4e9, memory = given ? 2e10 : 54e9;
+        Ps expected[] = {(Ps)llround((5e-6 + 2 * bytes / (.8 * 3.35e12)) * 1e12),
+                         (Ps)llround((5e-6 + bytes / link) * 1e12),
+                         (Ps)llround((5e-6 + 2 * bytes / memory) * 1e12)};
+        const Pc at[] = {here, across, there};
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(model.compute(model.self, plan, p, program_instr(p, at[i])),
+                             expected[i]);
+    }
+    arena_free(arena);
+}
+
 static void measured_kernels_win(void **state)
 {
     (void)state;
@@ -208,6 +241,7 @@ int main(void)
         cmocka_unit_test(waves_quantise),
         cmocka_unit_test(keys_name_local_sizes),
         cmocka_unit_test(memory_bound_in_closed_form),
+        cmocka_unit_test(host_memory_in_closed_form),
         cmocka_unit_test(measured_kernels_win),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

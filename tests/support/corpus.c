@@ -100,6 +100,13 @@ static void each_option(const Visit *v)
         v->visit(v->self, &t);
         t.fsdp2.copy = true;
         v->visit(v->self, &t);
+        t.fsdp2.offload = true;
+        v->visit(v->self, &t);
+        t.fsdp2.copy = false;
+        v->visit(v->self, &t);
+        t.dp_replicate = 2;
+        v->visit(v->self, &t);
+        t.fsdp2.copy = true, t.fsdp2.offload = false;
         t.fsdp2.keep_gathered = false;
         t.compute = k % 2 ? DT_bf16 : DT_f32;
         v->visit(v->self, &t);
@@ -264,7 +271,7 @@ static const char *head_words(const Tiny *t, Arena *arena)
 
 static const char *fsdp2_words(const Fsdp2Options *o, Arena *arena)
 {
-    return arena_print(arena, "%s", o->copy ? " copy" : "");
+    return arena_print(arena, "%s%s", o->copy ? " copy" : "", o->offload ? " offload" : "");
 }
 
 const char *corpus_name(const Tiny *t, Arena *arena)

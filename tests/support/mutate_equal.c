@@ -47,11 +47,12 @@ static Reach find_order(const Program *p, Arena *arena)
     return r;
 }
 
+/* Host memory lies behind all device memory. */
 static uint64_t address(const Program *p, BufferId b)
 {
     uint64_t offset;
-    program_root(p, b, &offset);
-    return offset;
+    BufferId root = program_root(p, b, &offset);
+    return offset + (p->buffers.at[root].space == SPACE_host ? UINT64_C(1) << 62 : 0);
 }
 
 typedef struct Access {
@@ -200,7 +201,7 @@ static void start(History *h)
         const Buffer *at = &p->buffers.at[b];
         uint64_t word[2] = {1, b};
         if (!at->parent && at->persistent)
-            write_bytes(&h->bytes, h->arena, at->offset, at->offset + at->bytes,
+            write_bytes(&h->bytes, h->arena, address(p, b), address(p, b) + at->bytes,
                         hash_bytes(word, sizeof word));
     }
 }
@@ -273,9 +274,8 @@ bool mutate_proves_equal(const Plan *plan, const Plan *mutant, uint32_t program,
     for (BufferId id = 1; id < p->buffers.n; id++) {
         const Buffer *at = &p->buffers.at[id];
         if (at->parent || !at->persistent) continue;
-        if (!same(read_bytes(&a.bytes, at->offset, at->offset + at->bytes),
-                  read_bytes(&b.bytes, at->offset, at->offset + at->bytes)))
-            return false;
+        uint64_t lo = address(p, id), hi = lo + at->bytes;
+        if (!same(read_bytes(&a.bytes, lo, hi), read_bytes(&b.bytes, lo, hi))) return false;
     }
     return true;
 }

@@ -285,6 +285,52 @@ static void copies_cost_what_they_move(void **state)
     }
 }
 
+/* Offloaded, nothing of a parameter is on the device between steps; the host holds 16 bytes an
+ * element of my part of each unit (fp32 weight, gradient, two moments), one part of a gradient on
+ * its way into the sum at a time (two, with the next one arriving), and the scalars. */
+static void offloaded_state(void **state)
+{
+    (void)state;
+    for (uint32_t m = 1; m <= 3; m += 2) {
+        Tiny t = tiny_default();
+        t.dp_shard = 4, t.layers = 4, t.microbatches = m;
+        t.fsdp2.offload = true;
+        const Plan *plan = compile(&t);
+        const Program *p = &plan->programs.at[0];
+        uint64_t at_rest = 0, persistent = 0, largest = 0;
+        for (UnitId u = 1; u < plan->graph.units.n; u++) {
+            uint64_t part = plan->graph.units.at[u].padded / 4 * 4;
+            at_rest += 4 * part;
+            if (part > largest) largest = part;
+        }
+        for (BufferId b = 1; b < p->buffers.n; b++) {
+            const Buffer *at = &p->buffers.at[b];
+            if (at->parent || !at->persistent) continue;
+            assert_int_equal(at->space, at->unit ? SPACE_host : SPACE_device);
+            if (at->unit) persistent += at->bytes;
+        }
+        assert_int_equal(persistent, at_rest);
+        const uint64_t sums = m > 1;
+        assert_true(p->host_bytes >= at_rest + sums * largest);
+        assert_true(p->host_bytes <= at_rest + sums * 2 * (largest + 256) + 1024);
+        uint32_t n_in = 0, n_out = 0, n_sums = 0, n_updates = 0, n_units = 0;
+        n_units = plan->graph.units.n - 1;
+        for (Pc pc = 1; pc < p->code.n; pc++) {
+            const Instr *in = &p->code.at[pc];
+            n_in += in->op == OP_copy && in->stream == STREAM_copy_in && in->unit;
+            n_out += in->op == OP_copy && in->stream == STREAM_copy_out && in->unit;
+            n_sums += in->op == OP_pass && in->stream == STREAM_host;
+            n_updates += in->op == OP_adamw && in->stream == STREAM_host;
+        }
+        assert_int_equal(n_in, m * (2 * t.layers + 1));
+        assert_int_equal(n_out, m * n_units);
+        assert_int_equal(n_sums, (m - 1) * n_units);
+        assert_int_equal(n_updates, n_units);
+        t.fsdp2.offload = false;
+        assert_true(compile(&t)->programs.at[0].bytes > p->bytes);
+    }
+}
+
 /* reshard_after_forward = 2 of 4: the backward gathers go over 2 ranks only. */
 static void reshard_to_a_part(void **state)
 {
@@ -563,6 +609,7 @@ int main(void)
                                        TEST(kept_for_the_step),
                                        TEST(mixed_precision_policy),
                                        TEST(copies_cost_what_they_move),
+                                       TEST(offloaded_state),
                                        TEST(policy_needs_data_ranks),
                                        TEST(reshard_to_a_part),
                                        TEST(zero_counts),

@@ -386,6 +386,30 @@ static void gather_of_the_wrong_size(void **state)
     rejects(&c, "verify-structure", "in a group of 4");
 }
 
+/* Host memory is reached by copies, one stream each way, and by the host's own stream. */
+static void spaces(void **state)
+{
+    (void)state;
+    Tiny t = tiny_default();
+    t.dp_shard = 2, t.microbatches = 2, t.fsdp2.offload = true;
+    Case c = tiny(&t);
+    c.p->code.at[find(&c, OP_copy, STREAM_copy_in, PHASE_forward, 0)].stream = STREAM_compute;
+    rejects(&c, "verify-structure", "copies into the device on stream compute");
+    c = tiny(&t);
+    c.p->code.at[find(&c, OP_copy, STREAM_copy_out, PHASE_backward, 0)].stream = STREAM_copy_in;
+    rejects(&c, "verify-structure", "copies out of the device on stream copy_in");
+    c = tiny(&t);
+    c.p->code.at[find(&c, OP_adamw, STREAM_host, PHASE_update, 1)].stream = STREAM_compute;
+    rejects(&c, "verify-structure", "touches host memory on stream compute");
+    c = tiny(&t);
+    c.p->code.at[find(&c, OP_silu, STREAM_compute, PHASE_forward, 0)].stream = STREAM_host;
+    rejects(&c, "verify-structure", "touches device memory on the host's stream");
+    c = tiny(&t);
+    Pc pc = find(&c, OP_reduce_scatter, STREAM_dp_reduce, PHASE_backward, 0);
+    c.p->buffers.at[program_arg(c.p, &c.p->code.at[pc], 1)].space = SPACE_host;
+    rejects(&c, "verify-structure", "host");
+}
+
 /* A user's plan is the user's fault. */
 static void user_plan(void **state)
 {
@@ -452,6 +476,7 @@ int main(void)
         cmocka_unit_test(beyond_the_arena),
         cmocka_unit_test(wait_for_the_future),
         cmocka_unit_test(gather_of_the_wrong_size),
+        cmocka_unit_test(spaces),
         cmocka_unit_test(user_plan),
         cmocka_unit_test(does_not_fit),
     };
