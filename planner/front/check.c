@@ -290,8 +290,9 @@ static void check_precision(Draft *draft)
 static void check_optimizer(Draft *draft)
 {
     const Optimizer *o = &draft->config.optimizer;
-    static const char *const adam_only[] = {"optimizer.beta1", "optimizer.beta2", "optimizer.eps"};
-    for (int i = 0; o->kind == OPTIMIZER_sgd && i < 3; i++)
+    static const char *const adam_only[] = {"optimizer.beta1", "optimizer.beta2", "optimizer.eps",
+                                            "optimizer.state"};
+    for (int i = 0; o->kind == OPTIMIZER_sgd && i < 4; i++)
         if (draft_has(draft, adam_only[i]))
             diag_error(draft->d, FAULT_input, "unknown-key", draft_loc(draft, adam_only[i]),
                        "unknown key '%s' in sgd{}", strchr(adam_only[i], '.') + 1);

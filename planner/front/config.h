@@ -201,6 +201,7 @@ typedef enum OptimizerKind { OPTIMIZER_adamw, OPTIMIZER_sgd } OptimizerKind;
 typedef struct Optimizer {
     OptimizerKind kind;
     double lr, beta1, beta2, eps, weight_decay;
+    DType state;      /* of the moments; DT_none: as parameters at rest */
     double clip_norm; /* 0: no clipping; default 1.0 */
     int64_t warmup_steps, total_steps;
     double min_lr_ratio; /* warm-up then cosine; total 0: constant */

@@ -51,6 +51,7 @@ static const Field plan_fields[] = {
     {"optimizer.beta1", FIELD_f64, IN(config.optimizer.beta1), 0, 1, NULL},
     {"optimizer.beta2", FIELD_f64, IN(config.optimizer.beta2), 0, 1, NULL},
     {"optimizer.eps", FIELD_f64, IN(config.optimizer.eps), 0, 1, NULL},
+    {"optimizer.state", FIELD_dtype, IN(config.optimizer.state), 0, 0, NULL},
     {"optimizer.weight_decay", FIELD_f64, IN(config.optimizer.weight_decay), 0, 1e3, NULL},
     {"optimizer.clip_norm", FIELD_f64, IN(config.optimizer.clip_norm), 0, 1e12, NULL},
     {"optimizer.warmup_steps", FIELD_i64, IN(config.optimizer.warmup_steps), 0, 1e9, NULL},

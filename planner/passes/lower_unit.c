@@ -83,8 +83,10 @@ void lower_units_start(Lower *l)
         s->rest = persistent(l, u, rest, CATEGORY_parameter);
         s->grad = persistent(l, u, lower_dtype(l, unit->reduce_dtype), CATEGORY_gradient);
         if (!adamw) continue;
-        s->m = persistent(l, u, rest, CATEGORY_optimizer);
-        s->v = persistent(l, u, rest, CATEGORY_optimizer);
+        DType state = l->job->config->optimizer.state;
+        state = state ? lower_dtype(l, state) : rest;
+        s->m = persistent(l, u, state, CATEGORY_optimizer);
+        s->v = persistent(l, u, state, CATEGORY_optimizer);
     }
     for (UnitId u = 1; u < l->g->units.n; u++)
         if (lower_unit_is_mine(l, u) && !l->g->units.at[u].shard)

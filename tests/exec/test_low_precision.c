@@ -109,6 +109,7 @@ static void everything_bf16(void **state)
         Tiny t = tiny_of(i, i % 4 ? DT_f32 : DT_bf16);
         t.reduce = DT_bf16;
         if (i % 3) t.param = DT_bf16;
+        if (i % 4) t.state = i % 3 ? DT_f32 : DT_bf16;
         check(&t, 200 + i);
     }
 }

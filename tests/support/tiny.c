@@ -325,6 +325,7 @@ void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph)
                                     .beta2 = 0.95,
                                     .eps = 1e-8,
                                     .weight_decay = 0.1,
+                                    .state = t->state,
                                     .clip_norm = t->clip};
     config->seed = 7;
     uint32_t n = 0;

@@ -38,6 +38,7 @@ typedef struct Tiny {
     bool compile; /* at the end of the list */
     CompilePer compile_per;
     bool sgd;
+    DType state; /* of the moments; DT_none: as parameters at rest */
     double clip; /* global-norm bound; 0: none */
     Denominator denominator;
     int64_t group;                /* microbatch_mean; 0: micro */

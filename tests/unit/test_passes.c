@@ -331,6 +331,29 @@ static void offloaded_state(void **state)
     }
 }
 
+/* Moments are as parameters at rest, or as the optimizer says. */
+static void moments_in_their_dtype(void **state)
+{
+    (void)state;
+    static const DType rows[][3] = {{DT_f32, DT_none, DT_f32},
+                                    {DT_bf16, DT_none, DT_bf16},
+                                    {DT_f32, DT_bf16, DT_bf16},
+                                    {DT_bf16, DT_f32, DT_f32}};
+    for (int i = 0; i < 4; i++) {
+        Tiny t = tiny_default();
+        t.dp_shard = 2, t.param = rows[i][0], t.state = rows[i][1];
+        const Plan *plan = compile(&t);
+        const Program *p = &plan->programs.at[0];
+        uint32_t n = 0;
+        for (BufferId b = 1; b < p->buffers.n; b++) {
+            if (p->buffers.at[b].category != CATEGORY_optimizer) continue;
+            assert_int_equal(p->buffers.at[b].dtype, rows[i][2]);
+            n++;
+        }
+        assert_int_equal(n, 2 * (plan->graph.units.n - 1));
+    }
+}
+
 /* reshard_after_forward = 2 of 4: the backward gathers go over 2 ranks only. */
 static void reshard_to_a_part(void **state)
 {
@@ -610,6 +633,7 @@ int main(void)
                                        TEST(mixed_precision_policy),
                                        TEST(copies_cost_what_they_move),
                                        TEST(offloaded_state),
+                                       TEST(moments_in_their_dtype),
                                        TEST(policy_needs_data_ranks),
                                        TEST(reshard_to_a_part),
                                        TEST(zero_counts),

@@ -1,0 +1,149 @@
+/* Memory of KempnerForge's published runs, term by term: what its closed form says a rank needs,
+ * and what a plan with its options needs. Where the two differ is told by the term that differs:
+ *
+ *   parameters and moments   6 P / dp             bf16 each; the same
+ *   gradients                4 P                  unsharded fp32 sums over micro-batches; the same
+ *                          + 4 P / dp             ours: where the reduced gradient lives, all the
+ * time logits                   4 x b s V 2          ours: 2, the logits and their gradient, in
+ * bf16 saved inputs             b s d 2 L / tp       one a block, full recomputation; the same
+ *   gathered                 0                    ours: the root unit (embedding and head) at the
+ * loss a block at work, holes   0.2 to 1.4 GiB       ours: looked at apart
+ *
+ * P: what a rank holds of the model, of which the embedding is not cut by tp. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "planner/front/front.h"
+#include "planner/passes/passes.h"
+#include "sim/sim.h"
+#include "tests/support/command.h"
+
+#define GIB (1024. * 1024 * 1024)
+
+typedef struct Row {
+    const char *name;
+    uint32_t layers, dim, heads, hidden, micro, accumulate, dp, tp;
+    double measured_gib; /* the run's, by torch.cuda.max_memory_reserved */
+} Row;
+
+static const Row rows[] = {
+    {"7B, dp 2", 32, 4096, 32, 14336, 2, 4, 2, 1, 62.4},
+    {"7B, dp 4", 32, 4096, 32, 14336, 4, 2, 4, 1, 61.1},
+    {"7B, dp 2 x tp 2", 32, 4096, 32, 14336, 4, 2, 2, 2, 45.9},
+    {"7B, dp 2 x tp 4", 32, 4096, 32, 14336, 4, 2, 2, 4, 32.7},
+    {"13B, dp 8", 40, 5120, 40, 17920, 4, 4, 8, 1, 88.5},
+    {"13B, dp 2 x tp 4", 40, 5120, 40, 17920, 4, 4, 2, 4, 45.1},
+    {"13B, dp 4 x tp 4", 40, 5120, 40, 17920, 4, 4, 4, 4, 39.2},
+    {"13B, dp 8 x tp 4", 40, 5120, 40, 17920, 4, 4, 8, 4, 36.3},
+    {"70B, dp 8 x tp 4", 80, 8192, 64, 28672, 2, 4, 8, 4, 93.2},
+};
+enum { N_ROWS = sizeof rows / sizeof *rows };
+static const double vocab = 128256, seq = 4096, head_dim = 128, kv_heads = 8;
+
+static Plan *plan_of(const Row *r, Arena *arena)
+{
+    const char *path = "published_memory.lua";
+    command_write_file(
+        path, arena_print(arena,
+                          "return require \"dialects.kempnerforge\" {\n"
+                          "  world = %u,\n"
+                          "  model = { dim = %u, n_layers = %u, n_heads = %u, n_kv_heads = 8,\n"
+                          "    vocab_size = 128256, ffn_hidden_dim = %u, max_seq_len = 4096 },\n"
+                          "  train = { batch_size = %u, seq_len = 4096, grad_accum_steps = %u,\n"
+                          "    activation_checkpointing = \"full\", compile_model = false },\n"
+                          "  distributed = { tp = %u, dp_shard = %u },\n"
+                          "}\n",
+                          r->dp * r->tp, r->dim, r->layers, r->heads, r->hidden, r->micro,
+                          r->accumulate, r->tp, r->dp));
+    Diag d = diag_in(arena);
+    Config *config = arena_alloc(arena, sizeof *config);
+    Graph graph;
+    memset(&graph, 0, sizeof graph);
+    FrontOptions front = {.n_set = 0};
+    LowerOptions lower = lower_options_default();
+    bool ok = front_load(path, &front, arena, config, &graph, &d);
+    remove(path);
+    Plan *plan = ok ? passes_compile(config, &graph, &lower, NULL, arena, &d) : NULL;
+    if (plan) return plan;
+    Str text = str_in(arena);
+    diag_print(&d, &text);
+    fail_msg("%s: %s", r->name, str_text(&text));
+    return NULL;
+}
+
+typedef struct Terms {
+    double state, gradients, logits, inputs, gathered;
+} Terms;
+
+static double local_parameters(const Row *r)
+{
+    double d = r->dim, attention = 2 * d * d + 2 * d * kv_heads * head_dim, mlp = 3 * d * r->hidden;
+    return r->layers * ((attention + mlp) / r->tp + 2 * d) + vocab * d + vocab * d / r->tp + d;
+}
+
+/* The published form. */
+static Terms published(const Row *r)
+{
+    double p = local_parameters(r), tokens = r->micro * seq;
+    return (Terms){6 * p / r->dp, 4 * p, 4 * tokens * vocab * 2,
+                   tokens * r->dim * 2 * r->layers / r->tp, 0};
+}
+
+static Terms ours(const Row *r)
+{
+    Terms t = published(r);
+    t.gradients += 4 * local_parameters(r) / r->dp;
+    t.logits /= 2;
+    t.gathered = 2 * (vocab * r->dim + vocab * r->dim / r->tp);
+    return t;
+}
+
+static double total(Terms t)
+{
+    return t.state + t.gradients + t.logits + t.inputs + t.gathered;
+}
+
+static void near(const char *name, const char *what, double is, double expected, double within)
+{
+    if (is - expected > within || expected - is > within)
+        fail_msg("%s: %s is %.2f GiB, the form says %.2f", name, what, is / GIB, expected / GIB);
+}
+
+static void term_by_term(void **state)
+{
+    (void)state;
+    print_message("%-18s %8s %8s %8s %8s %8s %8s\n", "GiB", "planned", "live", "holes", "form",
+                  "theirs", "measured");
+    for (int i = 0; i < N_ROWS; i++) {
+        const Row *r = &rows[i];
+        Arena *arena = arena_new();
+        const Plan *plan = plan_of(r, arena);
+        const Program *p = &plan->programs.at[0];
+        MemoryCurve curve;
+        memory_curve(plan, p, arena, &curve);
+        const uint64_t *at = curve.at[curve.peak];
+        double live = 0;
+        for (int c = 0; c < CATEGORY_COUNT; c++) live += (double)at[c];
+        const Terms t = ours(r);
+        print_message("%-18s %8.1f %8.1f %8.1f %8.1f %8.1f %8.1f\n", r->name,
+                      (double)p->bytes / GIB, live / GIB, ((double)p->bytes - live) / GIB,
+                      total(t) / GIB, total(published(r)) / GIB, r->measured_gib);
+        double resident = (double)(at[CATEGORY_parameter] + at[CATEGORY_optimizer]);
+        near(r->name, "state", resident, t.state, .01 * GIB);
+        near(r->name, "gradients", (double)at[CATEGORY_gradient], t.gradients, .01 * GIB);
+        near(r->name, "what lives", live, total(t), .5 * GIB);
+        arena_free(arena);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(term_by_term)};
+    return cmocka_run_group_tests_name("published memory", tests, NULL, NULL);
+}
