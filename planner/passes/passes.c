@@ -44,18 +44,29 @@ const PassConfig *pass_config(const Job *job, PassName name)
     return NULL;
 }
 
-/* Whether FSDP is there is asked of the plan, not of the config: without other data ranks its
- * policy does not apply either. */
-static void warn_fsdp2(const Config *config, Diag *d)
+/* Whether a data pass is there is asked of the plan, not of the config: without other data ranks
+ * FSDP2's policy does not apply either. */
+static void warn_data(const Config *config, const PassConfig *pass, Diag *d)
 {
-    bool policy = false;
-    for (uint32_t i = 0; i < config->n_passes; i++)
-        policy = policy || config->passes[i].fsdp2.mp.param || config->passes[i].fsdp2.mp.reduce ||
-                 config->passes[i].fsdp2.mp.output;
-    policy = policy && config->axis_size[AXIS_dp_replicate] <= 1;
-    diag_warning(d, "not-applied", config->mesh_loc,
-                 "fsdp2{} is asked for but mesh.dp_shard is 1: parameters stay whole%s",
-                 policy ? ", and precision holds instead of fsdp2.mp" : "");
+    const uint32_t shard = config->axis_size[AXIS_dp_shard],
+                   replicate = config->axis_size[AXIS_dp_replicate];
+    const MpPolicy *mp = &pass->fsdp2.mp;
+    const bool policy = (mp->param || mp->reduce || mp->output) && replicate <= 1;
+    if (pass->name == PASS_fsdp2 && shard <= 1)
+        diag_warning(d, "not-applied", config->mesh_loc,
+                     "fsdp2{} is asked for but mesh.dp_shard is 1: parameters stay whole%s",
+                     policy ? ", and precision holds instead of fsdp2.mp" : "");
+    if (pass->name == PASS_zero && pass->zero.strategy != ZERO_no_shard && shard <= 1)
+        diag_warning(d, "not-applied", config->mesh_loc,
+                     "zero{} is asked to shard but mesh.dp_shard is 1: nothing is sharded");
+    if (pass->name == PASS_zero && pass->zero.strategy == ZERO_no_shard && replicate <= 1)
+        diag_warning(
+            d, "not-applied", config->mesh_loc,
+            "zero \"no_shard\" is asked for but mesh.dp_replicate is 1: there is nobody to "
+            "sum gradients with");
+    if (pass->name == PASS_ddp && replicate <= 1)
+        diag_warning(d, "not-applied", config->mesh_loc,
+                     "ddp{} is asked for but mesh.dp_replicate is 1");
 }
 
 /* A parallel axis that no pass uses would silently do nothing; a pass without its axis is reported.
@@ -113,13 +124,7 @@ static bool check_axes(const Config *config, Diag *d)
             diag_hint(d, "set %s = 1; pp, dp_replicate, dp_shard and tp are available",
                       axis_name_text(later[i]));
         }
-    if (has[PASS_fsdp2] && n[AXIS_dp_shard] <= 1) warn_fsdp2(config, d);
-    if (zero_shards && n[AXIS_dp_shard] <= 1)
-        diag_warning(d, "not-applied", config->mesh_loc,
-                     "zero{} is asked to shard but mesh.dp_shard is 1: nothing is sharded");
-    if (has[PASS_ddp] && n[AXIS_dp_replicate] <= 1)
-        diag_warning(d, "not-applied", config->mesh_loc,
-                     "ddp{} is asked for but mesh.dp_replicate is 1");
+    for (uint32_t i = 0; i < config->n_passes; i++) warn_data(config, &config->passes[i], d);
     if (has[PASS_pp] && n[AXIS_pp] <= 1)
         diag_warning(d, "not-applied", config->mesh_loc, "pp{} is asked for but mesh.pp is 1");
     if (has[PASS_tp] && n[AXIS_tp] <= 1)

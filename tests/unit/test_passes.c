@@ -210,26 +210,36 @@ static void mixed_precision_policy(void **state)
     assert_non_null(strstr(d->text, "in f32 and layers.1.attention_norm.weight in bf16"));
 }
 
-/* Without other data ranks there is no FSDP: `precision` decides, and it is said. */
-static void policy_needs_data_ranks(void **state)
+/* Without other data ranks a data pass does nothing: it is said, and `precision` decides. */
+static void data_passes_without_ranks(void **state)
 {
     (void)state;
     Tiny t = tiny_default();
-    Config config;
-    Graph graph;
-    tiny_build(&t, arena, &config, &graph);
-    config.passes[0] = (PassConfig){.name = PASS_fsdp2, .fsdp2 = t.fsdp2};
-    config.passes[0].fsdp2.mp.param = DT_bf16;
-    config.n_passes = 1;
-    LowerOptions options = lower_options_default();
-    options.workspace = kernel_cpu_workspace;
-    const Plan *plan = passes_compile(&config, &graph, &options, NULL, arena, &diag);
-    assert_non_null(plan);
-    assert_int_equal(diag.items.n, 1);
-    assert_string_equal(diag.items.at[0].rule, "not-applied");
-    assert_non_null(strstr(diag.items.at[0].text, "precision"));
-    for (UnitId u = 1; u < plan->graph.units.n; u++)
-        assert_int_equal(plan->graph.units.at[u].dtype, DT_f32);
+    const PassConfig passes[] = {
+        {.name = PASS_fsdp2, .fsdp2 = t.fsdp2},
+        {.name = PASS_ddp, .ddp = {.bucket_mib = 25}},
+        {.name = PASS_zero, .zero = {.strategy = ZERO_no_shard, .prefetch = 1, .bucket_mib = 25}},
+        {.name = PASS_zero, .zero = {.strategy = ZERO_optim, .prefetch = 1, .bucket_mib = 25}},
+    };
+    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
+        Config config;
+        Graph graph;
+        tiny_build(&t, arena, &config, &graph);
+        config.passes[0] = passes[i];
+        config.passes[0].fsdp2.mp.param = i == 0 ? DT_bf16 : DT_none;
+        config.n_passes = 1;
+        diag = diag_in(arena);
+        LowerOptions options = lower_options_default();
+        options.workspace = kernel_cpu_workspace;
+        const Plan *plan = passes_compile(&config, &graph, &options, NULL, arena, &diag);
+        assert_non_null(plan);
+        assert_int_equal(diag.items.n, 1);
+        assert_string_equal(diag.items.at[0].rule, "not-applied");
+        if (i == 0) assert_non_null(strstr(diag.items.at[0].text, "precision"));
+        for (UnitId u = 1; u < plan->graph.units.n; u++)
+            assert_int_equal(plan->graph.units.at[u].dtype, DT_f32);
+        assert_int_equal(count(plan, OP_all_reduce, AXIS_dp_replicate).n, 0);
+    }
 }
 
 /* Bytes that copies and casts of unit u read and write on a stream. */
@@ -634,7 +644,7 @@ int main(void)
                                        TEST(copies_cost_what_they_move),
                                        TEST(offloaded_state),
                                        TEST(moments_in_their_dtype),
-                                       TEST(policy_needs_data_ranks),
+                                       TEST(data_passes_without_ranks),
                                        TEST(reshard_to_a_part),
                                        TEST(zero_counts),
                                        TEST(ddp_counts),
