@@ -114,7 +114,7 @@ static bool check_kept(Job *job, const PassConfig *pass)
     const char *other = in_parts
                             ? arena_print(job->scratch, "reshard_after_forward = %u", o->reshard_to)
                             : "reshard_root = true";
-    diag_error(job->diag, FAULT_input, "fsdp2-keep", pass->loc,
+    diag_error(job->diag, FAULT_input, "fsdp2-conflict", pass->loc,
                "keep_gathered = true leaves every unit gathered until its last micro-batch, but %s "
                "gives it back after each forward",
                other);
@@ -123,10 +123,52 @@ static bool check_kept(Job *job, const PassConfig *pass)
     return false;
 }
 
+/* Two stages that hold one parameter exchange its reduced gradient on the device. */
+static bool check_offload(Job *job, const PassConfig *pass)
+{
+    const Graph *g = &job->plan->graph;
+    if (!pass->fsdp2.offload) return true;
+    for (TensorId t = 1; t < g->tensors.n; t++) {
+        if (g->tensors.at[t].role != ROLE_param || param_second_rank(job, t) == UINT32_MAX)
+            continue;
+        diag_error(
+            job->diag, FAULT_input, "fsdp2-conflict", pass->loc,
+            "offload = true: %s is held by two pipeline ranks, which sum its gradient on the "
+            "device, and would have to sum it on the host",
+            g->tensors.at[t].name);
+        diag_hint(job->diag, "untie the head from the embedding, or leave out offload");
+        return false;
+    }
+    return true;
+}
+
+/* float8{} has decided the dtypes of what it computes, and gathers in 8 bits in its own way. */
+static bool check_float8(Job *job, const PassConfig *pass)
+{
+    const PassConfig *float8 = pass_config(job, PASS_float8);
+    const Fsdp2Options *o = &pass->fsdp2;
+    if (!float8) return true;
+    if (o->mp.param || o->mp.reduce || o->mp.output) {
+        diag_error(job->diag, FAULT_input, "fsdp2-conflict", pass->loc,
+                   "fsdp2.mp with float8{}: both decide what linears read and make");
+        diag_hint(job->diag, "leave out mp: precision says what float8{} does not");
+        return false;
+    }
+    if (!float8->float8.fsdp_gather || (!o->copy && !o->offload)) return true;
+    diag_error(
+        job->diag, FAULT_input, "fsdp2-conflict", pass->loc,
+        "fsdp2.%s with float8.fsdp_gather: units gathered in 8 bits are made from shards that "
+        "rest on the device, and need no copies",
+        o->offload ? "offload" : "copy");
+    diag_hint(job->diag, "leave out fsdp_gather, or %s", o->offload ? "offload" : "copy");
+    return false;
+}
+
 bool pass_fsdp2(Job *job)
 {
     const PassConfig *pass = pass_config(job, PASS_fsdp2);
-    if (!check_kept(job, pass)) return false;
+    if (!check_kept(job, pass) || !check_offload(job, pass) || !check_float8(job, pass))
+        return false;
     job->sharding = pass->fsdp2;
     if (!mesh_axes(&job->plan->mesh, AXIS_dp_shard)) job->sharding.offload = false;
     if (pass->fsdp2.keep_gathered) {

@@ -63,6 +63,7 @@ static void draw_fsdp2(Draw *d, Tiny *t)
     t->fsdp2.keep_gathered = draw(d, 5) == 0;
     t->fsdp2.copy = draw(d, 3) == 0;
     t->fsdp2.offload = draw(d, 3) == 0;
+    if (t->pp > 1 && t->gpt2) t->fsdp2.offload = false; /* tied across stages: refused */
     if (draw(d, 4) == 0) t->fsdp2.mp.param = DT_bf16, t->fsdp2.mp.output = DT_f32;
     if (t->fsdp2.keep_gathered) {
         t->fsdp2.reshard_root = false;
@@ -133,6 +134,8 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
     t.float8.recipe = (Float8Recipe)draw(&d, FLOAT8_RECIPE_COUNT);
     t.float8.head = draw(&d, 3) == 0;
     t.float8.fsdp_gather = t.float8.recipe == FLOAT8_tensorwise && draw(&d, 2);
+    if (t.use_float8) t.fsdp2.mp.param = t.fsdp2.mp.output = DT_none; /* refused together */
+    if (t.use_float8 && t.float8.fsdp_gather) t.fsdp2.copy = t.fsdp2.offload = false;
     return t;
 }
 
