@@ -229,6 +229,33 @@ static void check_value(const Verify *v, const char *what, double error, Rank ra
                rank, error, v->tolerance);
 }
 
+/* What the accumulators are multiplied by before the optimizer reads them, but for clipping. */
+static double step_factor(const Verify *v)
+{
+    const Graph *g = &v->reference.plan->graph;
+    double sum = 0;
+    for (TensorId t = 1; t < g->tensors.n; t++) {
+        const Values *at = &v->whole[t].of[KIND_gradient];
+        for (uint64_t i = 0; at->there && i < v->whole[t].n; i++) sum += at->at[i] * at->at[i];
+    }
+    return sum > 0 ? v->reference.norm / sqrt(sum) : 1;
+}
+
+/* Adam's first step is lr g / (|g| + eps): of a gradient that is zero but for rounding it makes
+ * lr / eps times that rounding. So much may the weights differ, whatever the tolerance. */
+static double adam_noise(const Verify *v, const Whole *w, const double largest[KINDS])
+{
+    const Values *g = &w->of[KIND_gradient];
+    const Program *p = &v->reference.plan->programs.at[0];
+    if (g->max > v->tolerance * largest[KIND_gradient]) return 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Attrs *attrs = graph_attrs_at(&v->reference.plan->graph, p->code.at[pc].attrs);
+        if (p->code.at[pc].op == OP_adamw && attrs->eps > 0)
+            return VERIFY_LR * step_factor(v) * (2 * g->max + g->error) / attrs->eps;
+    }
+    return 0;
+}
+
 /* Gradients, and the moments that they become, are measured against the largest of all tensors too.
  */
 static void judge_tensor(Verify *v, const Whole *w, const double largest[KINDS], double *worst)
@@ -242,7 +269,8 @@ static void judge_tensor(Verify *v, const Whole *w, const double largest[KINDS],
                            ? 0
                            : largest[k] * (k == KIND_second_moment ? GRADIENT_FLOOR * GRADIENT_FLOOR
                                                                    : GRADIENT_FLOOR);
-        double error = ratio(at->error, fmax(at->max, least));
+        double noise = k == KIND_parameter ? adam_noise(v, w, largest) : 0;
+        double error = ratio(fmax(at->error - noise, 0), fmax(at->max, least));
         if (error > *of_result[k]) *of_result[k] = error;
         if (error > *worst) {
             *worst = error;
