@@ -229,7 +229,13 @@ static void add_pass(const PassConfig *pass, Str *out)
             ZERO_STRATEGIES(X)
 #undef X
         };
-        str_print(out, "zero(%s)", names[pass->zero.strategy]);
+        str_print(out, "zero(%s", names[pass->zero.strategy]);
+        if (pass->zero.gather == ZERO_GATHER_eager) str_add(out, ", eager");
+        if (pass->zero.overlap_grad_reduce == CHOICE_no) str_add(out, ", reductions waited for");
+        if (pass->zero.overlap_param_gather == CHOICE_no) str_add(out, ", gathers waited for");
+        if (pass->zero.fsdp_double_buffer || pass->zero.nccl_ub) str_add(out, ", double buffer");
+        if (pass->zero.nccl_ub) str_add(out, ", registered");
+        str_add(out, ")");
         break;
     }
     case PASS_compile:

@@ -116,7 +116,7 @@ void flat_each(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena 
 
 typedef struct InitTo {
     const Plan *plan;
-    DType dtype;
+    DType dtype, rest; /* a copy for use holds what the weights at rest round to */
     void *at;
 } InitTo;
 
@@ -124,16 +124,30 @@ static void init_run(void *self, const FlatRun *run)
 {
     const InitTo *to = self;
     const Tensor *t = &to->plan->graph.tensors.at[run->tensor];
+    double rest;
     for (uint64_t i = 0; i < run->n; i++) {
         double x = kernel_init_value(to->plan->step.seed, t->init_stream, run->global + i,
                                      (int)t->init.kind, t->init.a, t->init.b);
-        number_write(to->dtype, to->at, run->at + i, x);
+        number_write(to->rest, &rest, 0, x);
+        number_write(to->dtype, to->at, run->at + i, number_read(to->rest, &rest, 0));
     }
+}
+
+/* The dtype of the unit's weights at rest. */
+static DType rest_dtype(const Program *p, BufferId b)
+{
+    for (BufferId k = 1; k < p->buffers.n; k++) {
+        const Buffer *at = &p->buffers.at[k];
+        if (flat_is_home(at) && at->category == CATEGORY_parameter &&
+            at->unit == p->buffers.at[b].unit)
+            return at->dtype;
+    }
+    return p->buffers.at[b].dtype;
 }
 
 void flat_init(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena *scratch, void *at)
 {
-    InitTo to = {plan, p->buffers.at[b].dtype, at};
+    InitTo to = {plan, p->buffers.at[b].dtype, rest_dtype(p, b), at};
     assert(number_is_real(to.dtype));
     flat_each(plan, p, b, rank, scratch, init_run, &to);
 }

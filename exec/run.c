@@ -94,7 +94,9 @@ static void initialise(const Run *run)
             const Buffer *buffer = &p->buffers.at[b];
             if (!flat_is_home(buffer)) continue;
             bool is_state = buffer->category == CATEGORY_optimizer;
-            if (!is_state && buffer->category != CATEGORY_parameter) continue;
+            bool is_weight = buffer->category == CATEGORY_parameter ||
+                             buffer->category == CATEGORY_gathered; /* a copy for use */
+            if (!is_state && !is_weight) continue;
             void *at = run->backend->memory(run->backend, r, b);
             memset(at, 0, buffer->bytes); /* padding, and moments that begin at zero */
             if (!is_state) flat_init(run->plan, p, b, r, scratch, at);

@@ -57,7 +57,8 @@ static void start_transfer(Engine *e, const Comm *comm, uint32_t arrivals, uint3
     else
         id = list_add(e->arena, &e->transits);
     e->transits.at[id].arrivals = arrivals;
-    Transfer t = {.op = comm->op, .bytes = comm->bytes, .dtype = comm->dtype};
+    Transfer t = {
+        .op = comm->op, .bytes = comm->bytes, .dtype = comm->dtype, .registered = comm->registered};
     if (comm->axes != UINT32_MAX) {
         const FoldAxes *axes = &e->fold->axes.at[comm->axes];
         t.group = &axes->groups[axes->group_of[sender]];

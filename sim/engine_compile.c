@@ -99,6 +99,7 @@ static bool compile_comm(Compiler *c, uint32_t program, Pc pc, Code *code)
                  .match = in->match,
                  .slot = meeting->slot,
                  .bytes = plan_comm_bytes(c->plan, p, in),
+                 .registered = graph_attrs_at(&c->plan->graph, in->attrs)->registered != 0,
                  .dtype = p->buffers.at[first].dtype};
     code->step[pc].comm = code->comms.n;
     list_push(c->arena, &code->comms, comm);

@@ -25,6 +25,7 @@ typedef struct Comm {
     uint32_t slot; /* of group 0 (send/recv: of sender class 0) */
     uint64_t bytes;
     DType dtype;
+    bool registered;
 } Comm;
 
 /* A program, ready to be walked: for each pc what waits for it, and how many things it awaits. */

@@ -295,6 +295,21 @@ static uint32_t channels_for(const Case *c, Algorithm algorithm, uint32_t protoc
     return (uint32_t)n;
 }
 
+/* megatron-fsdp's table for user buffers: within a node through the switch (gather 4, scatter 5),
+ * across nodes with several ranks each 16, with one rank a node 1 and 4. Older devices and nodes
+ * without a switch copy as ever. */
+uint32_t nccl_registered_channels(const Cluster *cluster, OpKind op, uint32_t n_nodes,
+                                  uint32_t ranks_per_node)
+{
+    Arch arch = arch_of(cluster);
+    bool gathers = op == OP_all_gather;
+    if ((!gathers && op != OP_reduce_scatter) || cluster->intra != FABRIC_nvswitch ||
+        (arch != ARCH_hopper && arch != ARCH_blackwell))
+        return UINT32_MAX;
+    if (n_nodes <= 1) return gathers ? 4 : 5;
+    return ranks_per_node > 1 ? 16 : gathers ? 1 : 4;
+}
+
 static Ps ps_of_us(double us)
 {
     return (Ps)llround(us * 1e6);

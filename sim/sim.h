@@ -30,6 +30,7 @@ typedef struct Transfer {
     Rank from_rank, to_rank;   /* send/recv: representatives that really are peers */
     uint64_t bytes;            /* plan_comm_bytes */
     DType dtype;
+    bool registered; /* its buffers lie in memory that the network was told of */
 } Transfer;
 
 /* Transfers share links, so a network model keeps state. `next` tells what ends next if nothing
@@ -168,6 +169,9 @@ typedef struct NcclChoice {
 } NcclChoice;
 NcclChoice nccl_choose(const Cluster *cluster, OpKind op, uint32_t n_nodes, uint32_t ranks_per_node,
                        uint64_t bytes);
+/* SMs that a gather or reduction of registered buffers takes; UINT32_MAX: as many as others. */
+uint32_t nccl_registered_channels(const Cluster *cluster, OpKind op, uint32_t n_nodes,
+                                  uint32_t ranks_per_node);
 /* What one device can send to the others of its node, one NIC to the fabric (as NCCL counts). */
 double nccl_port_bytes_per_s(const Cluster *cluster);
 double nccl_nic_bytes_per_s(const Cluster *cluster);

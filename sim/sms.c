@@ -20,6 +20,7 @@ typedef struct Taker {
 } Taker;
 
 struct Sms {
+    const Cluster *cluster;
     const Fold *fold;
     MaxMin *maxmin;
     NetModel inner;
@@ -37,7 +38,8 @@ struct Sms {
 Sms *sms_new(const Cluster *cluster, const Fold *fold, MaxMin *net, Arena *arena)
 {
     Sms *s = arena_alloc(arena, sizeof *s);
-    *s = (Sms){.fold = fold, .maxmin = net, .inner = maxmin_net(net), .arena = arena};
+    *s = (Sms){
+        .cluster = cluster, .fold = fold, .maxmin = net, .inner = maxmin_net(net), .arena = arena};
     s->n_sms = cluster->device.sms > 0 ? cluster->device.sms : 128;
     s->first = arena_array(arena, fold->n_classes, sizeof *s->first);
     s->taken = arena_array(arena, fold->n_classes, sizeof *s->taken);
@@ -148,6 +150,12 @@ static void transfer_start(void *self, uint32_t id, const Transfer *t, Ps now)
     while (s->takers.n <= id) list_add(s->arena, &s->takers);
     Taker taker = {t->group != NULL, t->group, t->sender, t->receiver, 0};
     taker.channels = maxmin_channels(s->maxmin, id);
+    if (t->registered && t->group != NULL) {
+        uint32_t nodes = t->group->n_nodes > 0 ? t->group->n_nodes : 1;
+        uint32_t few =
+            nccl_registered_channels(s->cluster, t->op, nodes, t->group->n_ranks / nodes);
+        if (few < taker.channels) taker.channels = few;
+    }
     s->takers.at[id] = taker;
     take(s, &taker, false);
 }

@@ -396,6 +396,7 @@ void draft_shrink(Draft *draft)
         c->passes[i].float8.any_size = true;
         may_miss(&c->passes[i].ac_modules);
         may_miss(&c->passes[i].fsdp2.units);
+        may_miss(&c->passes[i].zero.units);
         if (c->passes[i].ac_every > 2) c->passes[i].ac_every = 2; /* two layers are left */
     }
     int64_t data = (int64_t)c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard];

@@ -167,10 +167,31 @@ typedef enum ZeroStrategy {
 #undef X
         ZERO_COUNT
 } ZeroStrategy;
+/* A switch whose default depends on other options. */
+typedef enum Choice { CHOICE_unset, CHOICE_no, CHOICE_yes } Choice;
+#define ZERO_GATHERS(X) X(lazy) X(eager)
+typedef enum ZeroGather {
+#define X(name) ZERO_GATHER_##name,
+    ZERO_GATHERS(X)
+#undef X
+        ZERO_GATHER_COUNT
+} ZeroGather;
+/* Each of them acts on the program, or is refused with a reason: zero_options.c. */
 typedef struct ZeroOptions {
     ZeroStrategy strategy; /* default optim_grads_params */
     uint32_t prefetch;     /* units gathered ahead; default 1 */
-    double bucket_mib;     /* no_shard: buckets of the all_reduce; default 25 */
+    Patterns units;        /* the modules that are units; none: blocks, and those that ask for it */
+    bool has_units;        /* units was named; an empty list: the whole model is the root unit */
+    int64_t bucket_size;   /* elements of a bucket; 0: max(40M, 1M * data ranks) */
+    bool disable_bucketing;                           /* one bucket for each unit, however large */
+    Choice overlap_grad_reduce, overlap_param_gather; /* default yes */
+    Choice grad_reduce_in_fp32;                       /* default: precision.reduce */
+    Choice preserve_fp32_weights;                     /* default: precision.param */
+    Choice average_in_collective, calculate_per_token_loss; /* see zero_options.c */
+    bool fsdp_double_buffer; /* two buffers at fixed places for the units of equal size */
+    bool nccl_ub;            /* these are registered: collectives take fewer SMs; and needs them */
+    Choice keep_fp8_transpose_cache, check_for_nan_in_grad;
+    ZeroGather gather; /* optim, optim_grads: updated weights before their first use, or at once */
 } ZeroOptions;
 
 /* What may become one kernel: ops of one block, or any that follow each other. */

@@ -93,6 +93,7 @@ static const char *expected(FieldKind kind)
     case FIELD_word: return "one of its words";
     case FIELD_axis: return "an integer";
     case FIELD_reshard: return "true, false or a number of ranks";
+    case FIELD_choice: return "true or false";
     }
     assert(!"a kind");
     return "";
@@ -215,6 +216,16 @@ static bool store_dtype(Draft *draft, const char *path, Loc loc, const Value *v,
     return false;
 }
 
+/* megatron-fsdp's documents have names that its code does not accept. */
+static bool hint_misnomer(Draft *draft, const char *path, const char *word)
+{
+    if (strcmp(path, "zero.strategy") != 0) return false;
+    if (strcmp(word, "params") != 0 && strcmp(word, "grads_params") != 0) return false;
+    diag_hint(draft->d, "weights are sharded only together with gradients and optimizer state: "
+                        "'optim_grads_params' (ZeRO-3); 'optim' is ZeRO-1, 'optim_grads' ZeRO-2");
+    return true;
+}
+
 bool draft_word(Draft *draft, const char *path, const Field *f, Loc loc, const Value *v, void *at)
 {
     uint32_t n = 0, found = UINT32_MAX;
@@ -226,6 +237,7 @@ bool draft_word(Draft *draft, const char *path, const Field *f, Loc loc, const V
     }
     diag_error(draft->d, FAULT_input, "unknown-word", loc, "%s = '%.60s' is not known", path,
                v->text);
+    if (hint_misnomer(draft, path, v->text)) return false;
     hint_words(draft, v->text, f->words, n, "one of");
     return false;
 }
@@ -293,6 +305,10 @@ bool draft_store(Draft *draft, const char *path, const Field *f, Loc loc, Value 
         memcpy(at, &v->text, sizeof v->text);
         return true;
     case FIELD_reshard: return store_reshard(draft, path, f, loc, v, at);
+    case FIELD_choice:
+        if (v->kind != RECORD_bool) return draft_wrong_type(draft, path, f, loc, v);
+        memcpy(at, &(Choice){flag ? CHOICE_yes : CHOICE_no}, sizeof(Choice));
+        return true;
     }
     assert(!"a kind");
     return false;

@@ -34,7 +34,7 @@ static void new_pass(Draft *draft, const char *path, Loc loc, const char *word)
                       .prefetch = 1,
                       .mp = {.cast_forward_inputs = true}},
             .ddp = {.bucket_mib = 25},
-            .zero = {.strategy = ZERO_optim_grads_params, .prefetch = 1, .bucket_mib = 25},
+            .zero = {.strategy = ZERO_optim_grads_params, .prefetch = 1},
         };
     }
 }
@@ -204,6 +204,11 @@ void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v)
         pattern_field(draft, "fsdp2.units", key, loc, v, &pass->fsdp2.units);
         return;
     }
+    if (strncmp(key, "zero.units.", strlen("zero.units.")) == 0) {
+        pattern_field(draft, "zero.units", key, loc, v, &pass->zero.units);
+        return;
+    }
+    if (strcmp(key, "zero.units") == 0) pass->zero.has_units = true;
     const Field *f = field_of_pass(key);
     if (f == NULL)
         unknown(draft, key, pass_names[pass->name], loc);

@@ -15,7 +15,8 @@ typedef enum FieldKind {
     FIELD_dtype,
     FIELD_word, /* one of words; its number is stored */
     FIELD_axis, /* a positive integer or -1 */
-    FIELD_reshard
+    FIELD_reshard,
+    FIELD_choice /* a bool that may be left open: a Choice */
 } FieldKind;
 
 typedef struct Field {

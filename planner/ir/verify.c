@@ -96,7 +96,10 @@ void verify_purity(Verifier *v)
         for (uint32_t i = in->n_in; i < in->args.n; i++) {
             uint64_t offset;
             BufferId root = program_root(v->p, program_arg(v->p, in, i), &offset);
-            if (v->p->buffers.at[root].persistent)
+            const Buffer *at = &v->p->buffers.at[root];
+            bool place =
+                at->category == CATEGORY_gathered && !at->unit; /* of no value that lasts */
+            if (at->persistent && !place)
                 verify_report(v, "verify-purity", pc,
                               "recomputation writes buffer %u, which lives between steps", root);
         }

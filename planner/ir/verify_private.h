@@ -124,6 +124,13 @@ typedef struct Verifier {
     const Attrs *rule;                        /* of the first update */
 } Verifier;
 
+/* Does a step begin with parameters in this buffer? Those at rest, and whole copies for use. */
+static inline bool value_is_of_parameters(const Buffer *b)
+{
+    return !b->parent && b->persistent &&
+           (b->category == CATEGORY_parameter || (b->category == CATEGORY_gathered && b->unit));
+}
+
 /* ---- verify_deadlock.c ---- */
 /* Axes along which the program changes: pipeline stages. */
 AxisSet verify_stage_axes(const Verifier *v);

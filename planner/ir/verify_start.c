@@ -33,8 +33,9 @@ static void hold_parameters(Verifier *v, BufferId b, uint32_t *flat_of)
         const Unit *unit = &v->g->units.at[at->unit];
         const Shape *s = value_shape_at(v, v->canon[at->shape]);
         Shape want = {.n_dims = 1, .dim = {(int64_t)unit->padded}};
+        bool gathered = at->category == CATEGORY_gathered; /* a copy for use, kept up to date */
         for (uint32_t a = 0; a < v->plan->mesh.n_axes; a++)
-            if (unit->shard >> a & 1) want.layout.on[a] = SPLIT(0);
+            if (!gathered && unit->shard >> a & 1) want.layout.on[a] = SPLIT(0);
         if (!shape_equal(s, &want))
             verify_report(v, "verify-coverage", 0,
                           "buffer %u holds unit %s as %s, at rest it is %s", b, unit->name,
@@ -70,7 +71,7 @@ void value_memory_start(Verifier *v)
         const Buffer *at = &p->buffers.at[b];
         if (at->parent || !at->persistent) continue;
         Val val = {.vn = value_leaf("left from the step before", b)};
-        if (at->category == CATEGORY_parameter) {
+        if (value_is_of_parameters(at)) {
             hold_parameters(v, b, flat_of);
             continue;
         }

@@ -264,6 +264,10 @@ static Val update_pieces(Verifier *v, Pc pc, const Val *param, const Val *grad)
     Piece one, two;
     uint32_t n, m;
     const Piece *p = value_pieces(v, param, &one, &n), *g = value_pieces(v, grad, &two, &m);
+    /* a vector that fills its unit, scattered: the shapes of both buffers are known to be equal */
+    if (param->list && !grad->list && n == 1 && p->lo == 0 &&
+        p->n == (uint64_t)value_shape_at(v, grad->shape)->dim[0])
+        two.n = p->n, two.shape = p->shape;
     Piece *made = arena_array(v->arena, n, sizeof *made);
     Val out = *param;
     for (uint32_t i = 0; i < n; i++) {
@@ -329,8 +333,11 @@ static void end_of_parameters(Verifier *v, BufferId b)
     for (uint32_t i = 0; i < n; i++) {
         TensorId t = value_param(v, p[i].vn);
         if (t)
-            verify_report(v, "verify-coverage", 0, "parameter %s is not updated",
-                          v->g->tensors.at[t].name);
+            verify_report(v, "verify-coverage", 0, "parameter %s is not updated%s",
+                          v->g->tensors.at[t].name,
+                          v->p->buffers.at[b].category == CATEGORY_gathered
+                              ? " where the next step reads it gathered"
+                              : "");
     }
 }
 
@@ -366,7 +373,7 @@ void value_end(Verifier *v)
     for (BufferId b = 1; b < p->buffers.n; b++) {
         const Buffer *at = &p->buffers.at[b];
         if (at->parent || !at->persistent) continue;
-        if (at->category == CATEGORY_parameter && v->has_gradients) end_of_parameters(v, b);
+        if (value_is_of_parameters(at) && v->has_gradients) end_of_parameters(v, b);
         if (at->tensor && at->tensor == v->g->loss) end_of_loss(v, b), loss = true;
         if (at->category != CATEGORY_parameter) continue;
         if (at->tensor) here[at->tensor] = true;

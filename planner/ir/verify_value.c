@@ -340,6 +340,18 @@ static bool is_part_of_stages(const Verifier *v, Pc pc, uint32_t held, uint32_t 
     return shape_equal(&a, value_shape_at(v, wanted));
 }
 
+/* A flat buffer that one parameter fills to the last element is that parameter. */
+static Val lone_piece(const Verifier *v, Val val)
+{
+    if (!val.list || v->lists.at[val.list].n != 1) return val;
+    const Piece *p = &v->pieces.at[v->lists.at[val.list].first];
+    if (p->lo || p->n * dtype_bytes((DType)val.dtype) != val.bytes || p->shape != val.shape)
+        return val;
+    val.vn = p->vn;
+    val.list = 0;
+    return val;
+}
+
 Val value_read_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t bytes, uint32_t shape,
                   const char *what, uint32_t arg)
 {
@@ -377,7 +389,7 @@ Val value_read_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t byt
         (x->packed_dim != 0) == at->packed) {
         claim = *x;
         claim.buffer = b;
-        return claim;
+        return lone_piece(v, claim);
     }
     if (single && !x->list && value_is_zero(x->vn) && !at->packed) return claim;
     if (single && base == r.lo && x->bytes == bytes && !x->list &&

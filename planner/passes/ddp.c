@@ -4,7 +4,7 @@
 
 #include "planner/passes/pass.h"
 
-bool units_by_bucket(Job *job, double mib)
+bool units_by_bucket(Job *job, double size, BucketKind kind)
 {
     Graph *g = &job->plan->graph;
     const Mesh *mesh = &job->plan->mesh;
@@ -16,18 +16,18 @@ bool units_by_bucket(Job *job, double mib)
         if (at->role != ROLE_param) continue;
         Shape local = {.n_dims = at->n_dims, .layout = at->use};
         for (int i = 0; i < at->n_dims; i++) local.dim[i] = at->dim[i], local.deal[i] = at->deal[i];
-        double bytes =
-            (double)shape_local_elements(&local, mesh, &g->deals) * dtype_bytes(at->reduce_dtype);
         if (param_second_rank(job, t) != UINT32_MAX) {
             unit_take(job, unit_new(job, at->name, 0, job->data_axes), t);
             continue;
         }
-        if (!bucket || bytes > room || param_rank(job, t) != rank) {
+        double own = (double)shape_local_elements(&local, mesh, &g->deals);
+        if (kind == BUCKET_bytes) own *= dtype_bytes(at->reduce_dtype);
+        if (!bucket || own > room || param_rank(job, t) != rank) {
             rank = param_rank(job, t);
             bucket = unit_new(job, arena_print(job->arena, "bucket %u", n++), 0, job->data_axes);
-            room = mib * 1024 * 1024;
+            room = size;
         }
-        room -= bytes;
+        room -= own;
         unit_take(job, bucket, t);
     }
     return true;
@@ -35,5 +35,6 @@ bool units_by_bucket(Job *job, double mib)
 
 bool pass_ddp(Job *job)
 {
-    return units_by_bucket(job, pass_config(job, PASS_ddp)->ddp.bucket_mib);
+    double mib = pass_config(job, PASS_ddp)->ddp.bucket_mib;
+    return units_by_bucket(job, mib * 1024 * 1024, BUCKET_bytes);
 }

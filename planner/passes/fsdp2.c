@@ -20,14 +20,14 @@ bool unit_is_root(const Job *job, UnitId unit)
 }
 
 /* Blocks and what asks for it, unless the user lists units. */
-static void choose_units(Job *job)
+static void choose_units(Job *job, const PassConfig *pass, const UnitRule *rule)
 {
     const Graph *g = &job->plan->graph;
-    const Patterns *units = &job->sharding.units;
     bool *is_unit = arena_array(job->arena, g->modules.n + 1, sizeof *is_unit);
-    for (uint32_t i = 0; i < units->n; i++)
-        pattern_mark(job, "fsdp2.units", &units->at[i], is_unit);
-    for (ModuleId m = 1; units->n == 0 && m < g->modules.n; m++)
+    const char *where = pass->name == PASS_zero ? "zero.units" : "fsdp2.units";
+    for (uint32_t i = 0; i < rule->units->n; i++)
+        pattern_mark(job, where, &rule->units->at[i], is_unit);
+    for (ModuleId m = 1; rule->units->n == 0 && !rule->may_be_one && m < g->modules.n; m++)
         is_unit[m] = g->modules.at[m].is_block || g->modules.at[m].fsdp2_shard;
     job->is_unit = is_unit;
 }
@@ -49,56 +49,80 @@ static bool *find_quantised(Job *job)
     return is;
 }
 
-bool units_by_block(Job *job, const PassConfig *pass)
+/* The root units: one a pipeline rank, or several where their size is bounded. */
+typedef struct Roots {
+    UnitId *newest;     /* [pipeline rank] */
+    uint64_t *elements; /* of the newest */
+    uint32_t n;
+} Roots;
+
+static uint64_t elements_of(const Job *job, const Tensor *t)
+{
+    Shape s = {.n_dims = t->n_dims, .layout = t->use};
+    for (int d = 0; d < t->n_dims; d++) s.dim[d] = t->dim[d], s.deal[d] = t->deal[d];
+    return (uint64_t)shape_local_elements(&s, &job->plan->mesh, &job->plan->graph.deals);
+}
+
+static UnitId root_for(Job *job, TensorId t, const UnitRule *rule, Roots *roots)
+{
+    uint32_t rank = param_rank(job, t);
+    uint64_t own = elements_of(job, &job->plan->graph.tensors.at[t]);
+    bool full = rule->root_elements && roots->newest[rank] &&
+                roots->elements[rank] + own > rule->root_elements;
+    if (!roots->newest[rank] || full) {
+        bool several = job->schedule->n_ranks > 1 || roots->n > 0;
+        const char *name = several ? arena_print(job->arena, "root.%u", roots->n) : "root";
+        roots->newest[rank] = unit_new(job, name, rule->shard, rule->replicate);
+        roots->elements[rank] = 0;
+        roots->n++;
+    }
+    roots->elements[rank] += own;
+    return roots->newest[rank];
+}
+
+bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule)
 {
     Graph *g = &job->plan->graph;
-    AxisSet shard = mesh_axes(&job->plan->mesh, AXIS_dp_shard);
-    AxisSet replicate = mesh_axes(&job->plan->mesh, AXIS_dp_replicate);
-    uint32_t n_ranks = job->schedule->n_ranks;
+    uint32_t n_ranks = job->schedule->n_ranks, before = job->diag->n_errors;
     UnitId *of_module =
         arena_array(job->scratch, (size_t)(g->modules.n + 1) * n_ranks, sizeof *of_module);
     UnitId *in_bytes =
         arena_array(job->scratch, (size_t)(g->modules.n + 1) * n_ranks, sizeof *in_bytes);
     const bool *quantised = find_quantised(job);
-    UnitId *root = arena_array(job->scratch, n_ranks, sizeof *root);
-    uint32_t n_roots = 0, before = job->diag->n_errors;
-    choose_units(job);
+    Roots roots = {.newest = arena_array(job->scratch, n_ranks, sizeof *roots.newest),
+                   .elements = arena_array(job->scratch, n_ranks, sizeof *roots.elements)};
+    choose_units(job, pass, rule);
     if (job->diag->n_errors > before) return false;
     for (TensorId t = 1; t < g->tensors.n; t++) {
         if (g->tensors.at[t].role != ROLE_param) continue;
         if (param_second_rank(job, t) != UINT32_MAX) {
-            unit_take(job, unit_new(job, g->tensors.at[t].name, shard, replicate), t);
-            n_roots++;
+            unit_take(job, unit_new(job, g->tensors.at[t].name, rule->shard, rule->replicate), t);
+            roots.n++;
             continue;
         }
         ModuleId m = unit_module(job, g->tensors.at[t].module);
         uint32_t rank = param_rank(job, t);
         UnitId *bytes = &in_bytes[m * n_ranks + rank];
-        if (m && shard && quantised[t]) { /* gathered as bytes, apart from the others */
+        if (m && rule->shard && quantised[t]) { /* gathered as bytes, apart from the others */
             const char *path = g->modules.at[m].path;
             if (!*bytes)
-                *bytes =
-                    unit_new(job, arena_print(job->arena, "%s in 8 bits", path), shard, replicate);
+                *bytes = unit_new(job, arena_print(job->arena, "%s in 8 bits", path), rule->shard,
+                                  rule->replicate);
             unit_take(job, *bytes, t);
             g->units.at[*bytes].dtype = DT_e4m3;
             continue;
         }
-        UnitId *of = &of_module[m * n_ranks + rank]; /* a module may reach over several stages */
-        if (m && !*of) *of = unit_new(job, g->modules.at[m].path, shard, replicate);
-        if (!m && !root[rank]) {
-            bool piped = n_ranks > 1;
-            const char *name = piped ? arena_print(job->arena, "root.%u", rank) : "root";
-            root[rank] = unit_new(job, name, shard, replicate);
-            n_roots++;
-        }
-        unit_take(job, m ? *of : root[rank], t);
+        /* a module may reach over several stages */
+        UnitId *of = &of_module[m * n_ranks + rank];
+        if (m && !*of) *of = unit_new(job, g->modules.at[m].path, rule->shard, rule->replicate);
+        unit_take(job, m ? *of : root_for(job, t, rule, &roots), t);
     }
-    const Patterns *units = &job->sharding.units;
-    bool shrunk = units->n > 0 && units->at[0].may_miss; /* the patterns' layers may be gone */
-    if (g->units.n == n_roots + 1 && shard && !shrunk) {
+    bool shrunk = rule->units->n > 0 && rule->units->at[0].may_miss; /* their layers may be gone */
+    if (g->units.n == roots.n + 1 && rule->shard && !shrunk && !rule->may_be_one) {
         diag_error(job->diag, FAULT_input, "fsdp2-matched-nothing", pass->loc,
                    "%s: the whole model would be one unit, gathered at once",
-                   units->n > 0 ? "the listed units have no parameters" : "no block was found");
+                   rule->units->n > 0 ? "the listed units have no parameters"
+                                      : "no block was found");
         diag_hint(job->diag, "mark the repeated module with nn.block or fsdp2_shard = true");
         return false;
     }
@@ -177,5 +201,8 @@ bool pass_fsdp2(Job *job)
     }
     const MpPolicy *mp = &pass->fsdp2.mp;
     bool has_policy = job->data_axes && (mp->param || mp->reduce || mp->output);
-    return units_by_block(job, pass) && (!has_policy || mixed_precision(job, mp));
+    UnitRule rule = {.shard = mesh_axes(&job->plan->mesh, AXIS_dp_shard),
+                     .replicate = mesh_axes(&job->plan->mesh, AXIS_dp_replicate),
+                     .units = &pass->fsdp2.units};
+    return units_by_block(job, pass, &rule) && (!has_policy || mixed_precision(job, mp));
 }

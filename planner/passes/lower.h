@@ -70,6 +70,13 @@ typedef struct Transfer {
     uint32_t when, stage, microbatch;
     bool backward, is_send;
 } Transfer;
+/* Two buffers at fixed places that units of equal size take turns in. */
+typedef struct Turns {
+    BufferId buffer[2];
+    UnitId holds[2]; /* whose it is; 0: free */
+    UnitId has[2];   /* whose weights still lie there */
+    uint32_t next;
+} Turns;
 
 typedef struct Pending {
     UnitId unit;
@@ -102,6 +109,8 @@ typedef struct Lower {
     uint32_t *arrived; /* [param]: contributions so far this accumulation window */
     bool *keep;        /* [tensor]: kept from forward to backward */
     UnitState *units;  /* [unit] */
+    bool *takes_turns; /* [unit]: in these two pairs of buffers; NULL: none does */
+    Turns turns_weights, turns_grads;
     NodeId *last_forward, *last_backward; /* [unit] nodes that read its weights */
     bool *is_last;                        /* [unit]: of the blocks of its stage */
     LIST(Use) uses;
@@ -114,7 +123,8 @@ typedef struct Lower {
     Pc last_release, last_reduce, previous_reduce;
     Pc last_copy_out;
     Pc last_offload, previous_offload, last_host_sum, previous_host_sum;
-    Pc grad_after; /* what the first writer of a new gradient buffer must wait for */
+    Pc compute_waits; /* what the next computation must wait for */
+    Pc grad_after;    /* what the first writer of a new gradient buffer must wait for */
     uint32_t microbatch, n_microbatches;
     Phase phase;
     uint32_t match, launch;
@@ -169,6 +179,18 @@ void lower_flush_pending(Lower *l, uint32_t keep);
 bool lower_defers(const Lower *l, UnitId u);
 uint32_t lower_n_windows(const Lower *l, UnitId u);  /* reductions a step */
 bool lower_stays_gathered(const Lower *l, UnitId u); /* from forward to backward */
+
+/* The weights that u's update made, gathered to where the next step reads them. */
+void lower_gather_updated(Lower *l, UnitId u);
+
+/* ---- lower_turns.c ---- */
+void lower_turns_start(Lower *l);
+bool lower_takes_turns(const Lower *l, UnitId u);
+/* The buffer whose turn it is; 0 with "zero-option" when both hold another unit. */
+BufferId lower_turns_take(Lower *l, Turns *turns, UnitId u);
+/* Takes back the buffer in which u's weights still lie; 0: they do not. */
+BufferId lower_turns_find(Turns *turns, UnitId u);
+void lower_turns_give(Turns *turns, UnitId u);
 
 /* ---- lower_float8.c ---- */
 bool lower_gathers_bytes(const Lower *l, UnitId u);

@@ -97,6 +97,8 @@ static void collect(const Lower *l, const Emit *e, Pc dep[STREAM_COUNT])
         Pc pc = e->after[k];
         if (pc && pc > dep[l->p->code.at[pc].stream]) dep[l->p->code.at[pc].stream] = pc;
     }
+    Pc waits = e->stream == STREAM_compute ? l->compute_waits : 0;
+    if (waits && waits > dep[l->p->code.at[waits].stream]) dep[l->p->code.at[waits].stream] = waits;
 }
 
 /* Waits for `pc`, and for all that were launched together with it: the newest alone would not imply
@@ -156,6 +158,7 @@ Pc lower_emit(Lower *l, const Emit *e)
 {
     Pc dep[STREAM_COUNT] = {0};
     collect(l, e, dep);
+    if (e->stream == STREAM_compute) l->compute_waits = 0;
     Instr in = {.op = e->op,
                 .stream = e->stream,
                 .launch = e->launch,

@@ -72,6 +72,17 @@ static BufferId in_use_dtype(Lower *l, UnitId u, Category category)
     return cast;
 }
 
+/* Weights that stay gathered from step to step: what a step reads, its predecessor's end wrote. */
+static BufferId whole_copy(Lower *l, UnitId u)
+{
+    const Unit *unit = &l->g->units.at[u];
+    Shape whole = lower_flat(l, unit->padded, 0, 0);
+    BufferId b = lower_buffer(l, &whole, lower_dtype(l, unit->dtype), CATEGORY_gathered);
+    l->p->buffers.at[b].persistent = true;
+    l->p->buffers.at[b].unit = u;
+    return b;
+}
+
 void lower_units_start(Lower *l)
 {
     bool adamw = l->job->config->optimizer.kind == OPTIMIZER_adamw;
@@ -88,21 +99,19 @@ void lower_units_start(Lower *l)
         s->m = persistent(l, u, state, CATEGORY_optimizer);
         s->v = persistent(l, u, state, CATEGORY_optimizer);
     }
-    for (UnitId u = 1; u < l->g->units.n; u++)
-        if (lower_unit_is_mine(l, u) && !l->g->units.at[u].shard)
+    for (UnitId u = 1; u < l->g->units.n; u++) {
+        if (!lower_unit_is_mine(l, u)) continue;
+        if (!l->g->units.at[u].shard)
             l->units[u].gathered = in_use_dtype(l, u, CATEGORY_parameter); /* whole: once a step */
+        else if (l->job->gather_eager)
+            l->units[u].gathered = whole_copy(l, u);
+    }
+    lower_turns_start(l);
 }
 
-static void gather(Lower *l, UnitId u, bool backward)
+static void gather_from(Lower *l, UnitId u, BufferId from)
 {
-    const Unit *unit = &l->g->units.at[u];
     UnitState *s = &l->units[u];
-    BufferId from = backward && s->kept  ? s->kept
-                    : lower_copies(l, u) ? lower_copy_in(l, u)
-                                         : in_use_dtype(l, u, CATEGORY_communication);
-    Shape whole = lower_flat(l, unit->padded, 0, 0);
-    s->gathered = lower_buffer(l, &whole, l->p->buffers.at[from].dtype, CATEGORY_gathered);
-    l->p->buffers.at[s->gathered].unit = u;
     AxisSet axes = layout_axes_split(&lower_shape(l, from)->layout, 0);
     Emit e = {.op = OP_all_gather,
               .stream = lower_stream(l, axes, OP_all_gather),
@@ -112,8 +121,28 @@ static void gather(Lower *l, UnitId u, bool backward)
               .n_out = 1,
               .arg = {from, s->gathered},
               .after = {l->last_release}};
+    e.attrs.registered = l->job->registered && lower_takes_turns(l, u);
+    if (l->job->gather_waits) e.after[1] = l->stream_end[STREAM_compute];
     lower_emit(l, &e);
+}
+
+static void gather(Lower *l, UnitId u, bool backward)
+{
+    const Unit *unit = &l->g->units.at[u];
+    UnitState *s = &l->units[u];
     s->begun = false;
+    s->gathered = lower_turns_find(&l->turns_weights, u);
+    if (s->gathered) return;
+    BufferId from = backward && s->kept  ? s->kept
+                    : lower_copies(l, u) ? lower_copy_in(l, u)
+                                         : in_use_dtype(l, u, CATEGORY_communication);
+    Shape whole = lower_flat(l, unit->padded, 0, 0);
+    s->gathered = lower_takes_turns(l, u) ? lower_turns_take(l, &l->turns_weights, u) : 0;
+    if (!s->gathered) {
+        s->gathered = lower_buffer(l, &whole, l->p->buffers.at[from].dtype, CATEGORY_gathered);
+        l->p->buffers.at[s->gathered].unit = u;
+    }
+    gather_from(l, u, from);
     if (backward) s->kept = 0;
 }
 
@@ -142,6 +171,12 @@ static void open_copies(Lower *l, UnitId u)
     lower_copy_out(l, u);
     bool forward = l->phase == PHASE_forward;
     if (forward && keeps_slice(l) && !lower_stays_gathered(l, u)) keep_slice(l, u);
+}
+
+void lower_gather_updated(Lower *l, UnitId u)
+{
+    if (!l->job->gather_eager || !l->g->units.at[u].shard) return;
+    gather_from(l, u, in_use_dtype(l, u, CATEGORY_communication));
 }
 
 /* The use of u begins: later units are gathered ahead. */
@@ -186,6 +221,7 @@ static void release(Lower *l, UnitId u)
     if (l->phase == PHASE_forward && keeps_slice(l) && !s->copied) keep_slice(l, u);
     s->gathered = 0;
     s->begun = s->copied = false;
+    lower_turns_give(&l->turns_weights, u);
     l->last_release = l->stream_end[STREAM_compute];
     bool again = l->next_use < l->uses.n && l->uses.at[l->next_use].unit == u;
     if (again && l->job->sharding.prefetch) gather(l, u, l->uses.at[l->next_use].backward);
@@ -217,6 +253,8 @@ BufferId lower_grad_home(Lower *l, TensorId param, Layout *home)
     set_axes(l, home, (AxisSet)(data_axes(unit) | t->partial), PARTIAL_SUM);
     if (!unit->shard) s->full_grad = s->grad;
     if (lower_copies(l, t->unit)) return lower_copied_grad(l, param, home);
+    if (!s->full_grad && lower_takes_turns(l, t->unit))
+        s->full_grad = lower_turns_take(l, &l->turns_grads, t->unit);
     if (!s->full_grad) {
         Shape whole = lower_flat(l, unit->padded, 0, data_axes(unit));
         s->full_grad =
@@ -279,7 +317,9 @@ static Pc reduce_range(Lower *l, UnitId u, BufferId base, uint64_t lo, uint64_t 
               .n_out = 1,
               .arg = {in, out}};
     e.attrs.reduce = reduce;
-    return lower_emit(l, &e);
+    Pc pc = lower_emit(l, &e);
+    if (l->job->reduce_waits) l->compute_waits = pc;
+    return pc;
 }
 
 static void reduce_replicas(Lower *l, UnitId u)
@@ -344,9 +384,11 @@ static void scatter(Lower *l, UnitId u, BufferId full)
               .arg = {full, out},
               .after = {lower_offloads(l, u) ? l->previous_offload : 0}};
     e.attrs.reduce = REDUCE_sum;
+    e.attrs.registered = l->job->registered && lower_takes_turns(l, u);
     Pc pc = lower_emit(l, &e);
     l->previous_reduce = l->last_reduce;
     l->last_reduce = s->reduced = pc;
+    if (l->job->reduce_waits) l->compute_waits = pc;
     if (lower_offloads(l, u)) {
         offload(l, u, out, first);
         return;
@@ -412,6 +454,7 @@ static void end_window(Lower *l, UnitId u)
     else
         reduce_replicas(l, u);
     s->full_grad = 0;
+    lower_turns_give(&l->turns_grads, u);
     s->n_reduced++;
     s->n_contributions = s->n_per_microbatch;
     for (uint32_t i = 0; i < unit->params.n; i++) l->arrived[unit->params.at[i]] = 0;

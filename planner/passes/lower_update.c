@@ -243,5 +243,8 @@ void lower_update(Lower *l)
         l->coefficient = there;
     }
     for (UnitId u = 1; u < l->g->units.n; u++)
-        if (lower_unit_is_mine(l, u)) step_unit(l, u);
+        if (lower_unit_is_mine(l, u)) {
+            step_unit(l, u);
+            lower_gather_updated(l, u);
+        }
 }

@@ -69,9 +69,19 @@ uint32_t param_rank(const Job *job, TensorId param);
  * both sum their gradients and make the same update. Its rank; UINT32_MAX: there is none. */
 uint32_t param_second_rank(const Job *job, TensorId param);
 
-/* Units by block, FLAT over dp_shard; buckets of `mib`, whole. "*-matched-nothing" names `pass`. */
-bool units_by_block(Job *job, const PassConfig *pass);
-bool units_by_bucket(Job *job, double mib);
+/* Units by block, FLAT over `shard`. What lies outside of them is the root unit, or several. */
+typedef struct UnitRule {
+    AxisSet shard, replicate;
+    uint64_t root_elements; /* the root is cut into units of so many; 0: it is not */
+    bool may_be_one;        /* the user wants the whole model as one unit */
+    const Patterns *units;  /* the modules that are units; none: blocks */
+} UnitRule;
+bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule);
+/* Buckets of so many bytes or elements, whole on every rank, from the model's end. */
+typedef enum BucketKind { BUCKET_bytes, BUCKET_elements } BucketKind;
+bool units_by_bucket(Job *job, double size, BucketKind kind);
+/* zero{}'s options among themselves; reports "zero-option". */
+void zero_check_options(const Config *config, Diag *d);
 /* FSDP2's policy on parameters, units and activations; casts where units meet. "mp-dtypes". */
 bool mixed_precision(Job *job, const MpPolicy *policy);
 /* Units as the data passes make them. */

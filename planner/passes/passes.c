@@ -129,6 +129,7 @@ static bool check_axes(const Config *config, Diag *d)
         diag_warning(d, "not-applied", config->mesh_loc, "pp{} is asked for but mesh.pp is 1");
     if (has[PASS_tp] && n[AXIS_tp] <= 1)
         diag_warning(d, "not-applied", config->mesh_loc, "tp{} is asked for but mesh.tp is 1");
+    zero_check_options(config, d);
     return d->n_errors == before;
 }
 

@@ -26,6 +26,10 @@ typedef struct Job {
     Fsdp2Options sharding; /* set by fsdp2 or zero: how sharded units live */
     bool resident;         /* weights are gathered once a step and stay */
     bool gathers_bytes; /* set by float8: sharded units of covered weights are gathered in 8 bits */
+    bool gather_eager;  /* ... right after the update, not before their first use */
+    bool gather_waits, reduce_waits; /* computation waits for each gather, reduction */
+    bool double_buffer;              /* units of equal size take turns in two buffers */
+    bool registered;                 /* these are registered with the network */
     bool share_gathers, keep_gathered;
     bool pin_replicas;   /* set by tp: gradients of what tp replicates are averaged over it */
     const bool *is_unit; /* [module], set by fsdp2: has a flat unit of its own; NULL without it */

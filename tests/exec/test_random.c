@@ -36,6 +36,29 @@ static uint32_t draw(Draw *d, uint32_t n)
     return (uint32_t)rng_below(d->seed, d->stream, d->n++, n);
 }
 
+/* What zero{} may have beside its strategy. */
+static void draw_zero(Draw *d, Tiny *t)
+{
+    ZeroOptions *o = &t->zero_options;
+    bool sharded = t->zero == ZERO_optim || t->zero == ZERO_optim_grads;
+    o->bucket_size = draw(d, 2) ? 0 : 100 + draw(d, 400);
+    o->disable_bucketing = o->bucket_size == 0 && draw(d, 2);
+    if (sharded && draw(d, 2)) o->gather = ZERO_GATHER_eager;
+    if (sharded && draw(d, 3) == 0) o->overlap_param_gather = CHOICE_no;
+    if (t->zero <= ZERO_optim && draw(d, 3) == 0) o->overlap_grad_reduce = CHOICE_no;
+    if (t->zero >= ZERO_optim_grads && t->fsdp2.prefetch <= 1 && t->pp == 1)
+        o->fsdp_double_buffer = draw(d, 2);
+}
+
+static void print_zero(const Tiny *t)
+{
+    const ZeroOptions *o = &t->zero_options;
+    print_error("  zero %d strategy %d bucket %lld of a unit %d eager %d waits %d %d double %d\n",
+                t->use_zero, (int)t->zero, (long long)o->bucket_size, o->disable_bucketing,
+                (int)o->gather, (int)o->overlap_grad_reduce, (int)o->overlap_param_gather,
+                o->fsdp_double_buffer);
+}
+
 static void draw_pipeline(Draw *d, Tiny *t)
 {
     t->pp_options.schedule = (ScheduleKind)draw(d, SCHEDULE_COUNT);
@@ -124,6 +147,7 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
     t.zero = t.dp_shard > 1 ? (ZeroStrategy)(1 + draw(&d, 3)) : ZERO_no_shard;
     t.compile = draw(&d, 3) == 0;
     t.compile_per = (CompilePer)draw(&d, COMPILE_PER_COUNT);
+    if (t.use_zero) draw_zero(&d, &t);
     t.sgd = draw(&d, 3) == 0;
     t.clip = (double[]){0, 0.02, 1}[draw(&d, 3)];
     if (t.pp > 1) draw_pipeline(&d, &t);
@@ -240,6 +264,7 @@ static void print_plan(const Tiny *t)
                 t->fsdp2.defer_grad_sync, t->compile ? 1 + (int)t->compile_per : 0, t->sgd,
                 (long long)t->dim, (long long)t->hidden, (long long)t->vocab, (long long)t->repeat);
     print_fsdp2(&t->fsdp2);
+    print_zero(t);
     print_error("  loss by %d, smoothing %g, z %g, dropout %g\n", (int)t->denominator, t->smoothing,
                 t->z_loss, t->dropout);
     print_error("  groups %lld biases %d qk_norm %d pinned %d fused %d\n", (long long)t->groups,

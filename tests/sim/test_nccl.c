@@ -274,6 +274,21 @@ static void published_measurements(void **state)
     assert_true(ok);
 }
 
+/* Of registered buffers, through a switch: megatron-fsdp's table of SMs. */
+static void registered_buffers_take_fewer_sms(void **state)
+{
+    (void)state;
+    Cluster h = hopper(4), a = ampere(4);
+    assert_int_equal(nccl_registered_channels(&h, OP_all_gather, 1, 8), 4);
+    assert_int_equal(nccl_registered_channels(&h, OP_reduce_scatter, 1, 8), 5);
+    assert_int_equal(nccl_registered_channels(&h, OP_all_gather, 4, 8), 16);
+    assert_int_equal(nccl_registered_channels(&h, OP_all_gather, 4, 1), 1);
+    assert_int_equal(nccl_registered_channels(&h, OP_reduce_scatter, 4, 1), 4);
+    assert_int_equal(nccl_registered_channels(&h, OP_all_reduce, 1, 8), UINT32_MAX);
+    assert_int_equal(nccl_registered_channels(&a, OP_all_gather, 1, 8), UINT32_MAX);
+    assert_true(nccl_choose(&h, OP_all_gather, 1, 8, 1 << 28).channels > 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -284,6 +299,7 @@ int main(void)
         cmocka_unit_test(one_rank_a_node_uses_its_nic),
         cmocka_unit_test(more_bytes_never_take_less_time),
         cmocka_unit_test(published_measurements),
+        cmocka_unit_test(registered_buffers_take_fewer_sms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

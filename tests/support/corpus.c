@@ -163,12 +163,49 @@ static void each_zero(const Visit *v)
                 Tiny t = sizes(tp == 2);
                 t.use_zero = true;
                 t.zero = (ZeroStrategy)zero;
+                t.zero_options = (ZeroOptions){.bucket_size = 250};
                 t.dp_shard = zero == ZERO_no_shard ? 1 : 4;
                 t.dp_replicate = zero == ZERO_no_shard ? 4 : 1;
                 t.tp = tp;
                 t.microbatches = m;
                 v->visit(v->self, &t);
             }
+}
+
+/* The options of zero{} that change the program, each where it may stand. */
+static void each_zero_option(const Visit *v)
+{
+    for (uint32_t k = 0; k < 9; k++) {
+        Tiny t = sizes(k % 2);
+        ZeroOptions *o = &t.zero_options;
+        t.use_zero = true;
+        t.zero = k < 3 ? ZERO_optim : k < 6 ? ZERO_optim_grads : ZERO_optim_grads_params;
+        t.dp_shard = 2, t.dp_replicate = k % 2 + 1, t.tp = k % 3 == 1 ? 2 : 1;
+        t.layers = 3, t.microbatches = 2;
+        o->gather = k % 3 == 0 && k < 6 ? ZERO_GATHER_eager : ZERO_GATHER_lazy;
+        o->overlap_grad_reduce = k == 1 ? CHOICE_no : CHOICE_unset;
+        o->overlap_param_gather = k == 2 || k == 4 ? CHOICE_no : CHOICE_unset;
+        o->fsdp_double_buffer = k == 5 || k == 6;
+        o->nccl_ub = k == 7;
+        t.ac = k % 2 ? AC_none : AC_full;
+        o->disable_bucketing = k % 4 == 0;
+        v->visit(v->self, &t);
+    }
+    for (uint32_t k = 0; k < 3; k++) { /* one parameter that fills its bucket to the last element */
+        Tiny t = sizes(false);
+        t.dim = 128, t.layers = 1, t.microbatches = 2, t.use_zero = true;
+        t.zero_options.bucket_size = 1;
+        t.zero = k == 0 ? ZERO_no_shard : k == 1 ? ZERO_optim : ZERO_optim_grads_params;
+        t.dp_shard = k ? 2 : 1, t.dp_replicate = k ? 1 : 2;
+        v->visit(v->self, &t);
+    }
+    Tiny t = sizes(false);
+    t.use_zero = true, t.zero = ZERO_no_shard, t.dp_replicate = 2;
+    t.zero_options = (ZeroOptions){.disable_bucketing = true, .overlap_grad_reduce = CHOICE_no};
+    v->visit(v->self, &t);
+    t.dp_replicate = 1, t.dp_shard = 2, t.zero = ZERO_optim_grads_params;
+    t.zero_options = (ZeroOptions){.has_units = true}; /* one root unit */
+    v->visit(v->self, &t);
 }
 
 static void each_variant(const Visit *v)
@@ -246,6 +283,7 @@ void corpus_each(void (*visit)(void *self, const Tiny *t), void *self)
     each_mesh(&v, true);
     each_option(&v);
     each_zero(&v);
+    each_zero_option(&v);
     each_variant(&v);
     each_grouping(&v);
     each_fused(&v);
@@ -274,6 +312,16 @@ static const char *fsdp2_words(const Fsdp2Options *o, Arena *arena)
     return arena_print(arena, "%s%s", o->copy ? " copy" : "", o->offload ? " offload" : "");
 }
 
+static const char *zero_words(const Tiny *t, Arena *arena)
+{
+    const ZeroOptions *o = &t->zero_options;
+    return arena_print(arena, "%s%s%s%s%s", o->gather ? " eager" : "",
+                       o->overlap_grad_reduce ? " reduce-waits" : "",
+                       o->overlap_param_gather ? " gather-waits" : "",
+                       o->fsdp_double_buffer || o->nccl_ub ? " double-buffer" : "",
+                       o->disable_bucketing ? " no-buckets" : "");
+}
+
 const char *corpus_name(const Tiny *t, Arena *arena)
 {
     static const char *const ac[] = {"none", "full", "selective"};
@@ -299,6 +347,7 @@ const char *corpus_name(const Tiny *t, Arena *arena)
         t->pp > 1 ? arena_print(arena, " pp %u ", t->pp) : "",
         t->pp > 1 ? schedule_traits(t->pp_options.schedule).name : "", (int)t->variant,
         (int)t->denominator, t->dropout, t->smoothing);
-    return arena_print(arena, "%s%s%s%s", name, head_words(t, arena), float8_words(t),
-                       fsdp2_words(&t->fsdp2, arena));
+    return arena_print(
+        arena, "%s%s%s%s", name, head_words(t, arena), float8_words(t),
+        arena_print(arena, "%s%s", fsdp2_words(&t->fsdp2, arena), zero_words(t, arena)));
 }

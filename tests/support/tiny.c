@@ -300,6 +300,14 @@ static void trace(Build *b, int64_t batch, const Config *c)
                              (uint32_t)t->seq};
 }
 
+static ZeroOptions zero_options(const Tiny *t)
+{
+    ZeroOptions o = t->zero_options;
+    o.strategy = t->zero;
+    o.prefetch = t->fsdp2.prefetch;
+    return o;
+}
+
 void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph)
 {
     memset(config, 0, sizeof *config);
@@ -341,9 +349,7 @@ void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph)
     if (t->use_float8) config->passes[n++] = (PassConfig){.name = PASS_float8, .float8 = t->float8};
     if (t->ac != AC_none) config->passes[n++] = (PassConfig){.name = PASS_ac, .ac = t->ac};
     if (t->use_zero && t->dp_shard * t->dp_replicate > 1)
-        config->passes[n++] = (PassConfig){
-            .name = PASS_zero,
-            .zero = {.strategy = t->zero, .prefetch = t->fsdp2.prefetch, .bucket_mib = 0.001}};
+        config->passes[n++] = (PassConfig){.name = PASS_zero, .zero = zero_options(t)};
     else if (t->dp_shard > 1)
         config->passes[n++] = (PassConfig){.name = PASS_fsdp2, .fsdp2 = t->fsdp2};
     else if (t->dp_replicate > 1)

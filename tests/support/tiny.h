@@ -37,6 +37,7 @@ typedef struct Tiny {
     ZeroStrategy zero;
     bool compile; /* at the end of the list */
     CompilePer compile_per;
+    ZeroOptions zero_options; /* all others of them; prefetch is fsdp2's */
     bool sgd;
     DType state; /* of the moments; DT_none: as parameters at rest */
     double clip; /* global-norm bound; 0: none */

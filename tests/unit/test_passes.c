@@ -218,8 +218,8 @@ static void data_passes_without_ranks(void **state)
     const PassConfig passes[] = {
         {.name = PASS_fsdp2, .fsdp2 = t.fsdp2},
         {.name = PASS_ddp, .ddp = {.bucket_mib = 25}},
-        {.name = PASS_zero, .zero = {.strategy = ZERO_no_shard, .prefetch = 1, .bucket_mib = 25}},
-        {.name = PASS_zero, .zero = {.strategy = ZERO_optim, .prefetch = 1, .bucket_mib = 25}},
+        {.name = PASS_zero, .zero = {.strategy = ZERO_no_shard, .prefetch = 1}},
+        {.name = PASS_zero, .zero = {.strategy = ZERO_optim, .prefetch = 1}},
     };
     for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
         Config config;
@@ -405,6 +405,7 @@ static void zero_counts(void **state)
         }
     Tiny t = tiny_default();
     t.dp_replicate = 4, t.microbatches = 3, t.use_zero = true, t.zero = ZERO_no_shard;
+    t.zero_options.bucket_size = 250;
     const Plan *plan = compile(&t);
     assert_int_equal(count(plan, OP_all_reduce, AXIS_dp_replicate).n, plan->graph.units.n - 1);
 }

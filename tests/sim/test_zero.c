@@ -1,0 +1,102 @@
+/* What options of zero{} cost in virtual time: a collective that computation waits for is exposed
+ * in full; one that overlaps is not; registered buffers leave SMs to computation. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "sim/sim.h"
+#include "tests/support/tiny.h"
+
+static Cluster cluster(void)
+{
+    return (Cluster){.device = {.arch = "Hopper",
+                                .sms = 132,
+                                .hbm_bytes_per_s = 3.35e12,
+                                .peak_flops = {[DT_bf16] = 989e12, [DT_f32] = 60e12},
+                                .gemm_efficiency = .8,
+                                .memory_efficiency = .9},
+                     .nodes = 1,
+                     .devices_per_node = 8,
+                     .intra = FABRIC_nvswitch,
+                     .intra_bytes_per_s = 450e9,
+                     .nics_per_node = 8,
+                     .nic_bytes_per_s = 50e9,
+                     .oversubscription = 1,
+                     .collective_ramp_bytes = 1};
+}
+
+static SimReport simulate(const Tiny *t, Arena *arena)
+{
+    Diag d = diag_in(arena);
+    const Plan *plan = tiny_plan(t, false, arena, &d);
+    assert_non_null(plan);
+    Cluster c = cluster();
+    SimOptions options = {.seed = 1};
+    SimReport report;
+    assert_true(sim_run(plan, &c, &options, arena, &report, &d));
+    return report;
+}
+
+static Tiny large(void)
+{
+    Tiny t = tiny_default();
+    t.layers = 6, t.dim = 2048, t.groups = 16, t.head_dim = 128, t.hidden = 4096, t.vocab = 4096;
+    t.seq = 2048, t.compute = DT_bf16, t.dp_shard = 8, t.use_zero = true;
+    return t;
+}
+
+/* Traffic that the compute stream is idle for, and in all. */
+static void traffic(const SimReport *r, Ps *exposed, Ps *all)
+{
+    *exposed = *all = 0;
+    for (uint32_t i = 0; i < r->axes.n; i++) {
+        *exposed += r->axes.at[i].exposed_ps;
+        *all += r->axes.at[i].total_ps;
+    }
+}
+
+static void waiting_exposes_everything(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Tiny t = large();
+    Ps exposed, all;
+    t.zero = ZERO_optim;
+    SimReport over = simulate(&t, arena);
+    traffic(&over, &exposed, &all);
+    assert_true(exposed < all / 2);
+    t.zero_options.overlap_grad_reduce = t.zero_options.overlap_param_gather = CHOICE_no;
+    SimReport wait = simulate(&t, arena);
+    traffic(&wait, &exposed, &all);
+    assert_true(exposed > all - all / 100); /* the scalars of a step overlap each other */
+    assert_true(wait.step_ps > over.step_ps);
+    arena_free(arena);
+}
+
+static void registered_buffers_leave_sms(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Tiny t = large();
+    t.zero = ZERO_optim_grads_params;
+    t.zero_options.fsdp_double_buffer = true;
+    SimReport plain = simulate(&t, arena);
+    t.zero_options.nccl_ub = true;
+    SimReport registered = simulate(&t, arena);
+    assert_true(registered.compute_ps < plain.compute_ps);
+    assert_true(registered.step_ps < plain.step_ps);
+    assert_int_equal(registered.peak_bytes, plain.peak_bytes);
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(waiting_exposes_everything),
+        cmocka_unit_test(registered_buffers_leave_sms),
+    };
+    return cmocka_run_group_tests_name("zero", tests, NULL, NULL);
+}
