@@ -17,11 +17,13 @@ typedef struct Options {
     LIST(const char *) set;
     const char *db, *color, *after, *backend, *data, *output, *cluster, *nodes, *ranks;
     const char *seed_text, *role_text, *n_text, *steps_text, *every_text, *limit_text,
-        *timeout_text;
-    bool json, quiet, verbose, help, dry_run, text, trace, unfolded, verify, poison, native;
+        *timeout_text, *rank_text;
+    bool json, quiet, verbose, help, dry_run, text, trace, unfolded, verify, poison, native, state,
+        mesh;
     /* the checked values of the texts above */
     uint64_t seed;
-    uint32_t role, n, steps, every, limit, n_nodes; /* 0 when not given, role UINT32_MAX */
+    uint32_t role, rank, n, steps, every, limit,
+        n_nodes; /* 0 when not given; role, rank: UINT32_MAX */
     double timeout_s;
 } Options;
 
@@ -147,6 +149,13 @@ void plan_file_report(Cli *cli, const PlanFile *file);
 /* Worst rank's arena, reserved bytes and the device's; text and JSON. */
 uint64_t host_bytes_of(const Plan *plan); /* host memory of the rank that needs most */
 void plan_file_memory(Cli *cli, const PlanFile *file);
+
+/* The configuration and the mesh of PLAN, before any pass; false after diagnostics. */
+bool plan_file_mesh(Cli *cli, const char *path, Config *config, Mesh *mesh);
+
+/* ---- show_state.c, show_mesh.c ---- */
+void show_state(Cli *cli, const PlanFile *file);
+void show_mesh(Cli *cli, const Config *config, const Mesh *mesh);
 
 /* ---- cmd_explain.c ---- */
 typedef struct Rule {

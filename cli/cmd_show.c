@@ -33,8 +33,42 @@ static void show_programs(Cli *cli, const Plan *plan, Str *out)
     arena_free(scratch);
 }
 
+static bool known_rank(Cli *cli, uint32_t n_ranks)
+{
+    return cli->options.rank == UINT32_MAX || cli->options.rank < n_ranks ||
+           cli_error(cli, FAULT_usage, "option-value",
+                     "--rank %" PRIu32 ": the plan has %" PRIu32 " rank%s", cli->options.rank,
+                     n_ranks, n_ranks == 1 ? "" : "s");
+}
+
+static void show_mesh_of(Cli *cli)
+{
+    Config config;
+    Mesh mesh;
+    if (!plan_file_mesh(cli, cli->args[0], &config, &mesh)) return;
+    if (!known_rank(cli, mesh.n_ranks)) return;
+    show_mesh(cli, &config, &mesh);
+}
+
+static void show_state_of(Cli *cli)
+{
+    PlanOptions options = {.unfitted = true};
+    const PlanFile *file = plan_file_load(cli, cli->args[0], &options);
+    if (file != NULL && known_rank(cli, file->plan->mesh.n_ranks)) show_state(cli, file);
+}
+
 void cmd_show(Cli *cli)
 {
+    if (cli->options.mesh || cli->options.state) {
+        if (cli->options.mesh)
+            show_mesh_of(cli);
+        else
+            show_state_of(cli);
+        if (cli->json == NULL) return;
+        json_text(cli->json, "form", cli->options.mesh ? "mesh" : "state");
+        json_text(cli->json, "text", str_text(&cli->out));
+        return;
+    }
     PlanOptions options = {.stop_after = cli->options.after, .unproven = true};
     if (cli->options.after != NULL && !known_pass(cli, cli->options.after)) return;
     PlanFile *file = plan_file_load(cli, cli->args[0], &options);

@@ -35,6 +35,12 @@ static const Option option_table[] = {
     {"role", 0, OPTION_text, "N", FIELD(role_text), OPTIONS_show, "only this program, from 0"},
     {"text", 0, OPTION_flag, NULL, FIELD(text), OPTIONS_show,
      "the exact text form, which `tandem check` reads back"},
+    {"mesh", 0, OPTION_flag, NULL, FIELD(mesh), OPTIONS_show,
+     "the mesh instead: axes, submeshes, who reads which samples, where each rank is"},
+    {"state", 0, OPTION_flag, NULL, FIELD(state), OPTIONS_show,
+     "what a checkpoint holds instead, and what gathering all of it costs"},
+    {"rank", 0, OPTION_text, "R", FIELD(rank_text), OPTIONS_show,
+     "with --state: every part that this rank holds; with --mesh: this rank alone"},
     {"trace", 0, OPTION_flag, NULL, FIELD(trace), OPTIONS_sim,
      "keep when each instruction began and ended, for `tandem trace` and `compare`"},
     {"unfolded", 0, OPTION_flag, NULL, FIELD(unfolded), OPTIONS_sim,
@@ -129,9 +135,10 @@ static bool read_small(Cli *cli, const char *option, const char *text, uint32_t 
 static bool check_values(Cli *cli)
 {
     Options *o = &cli->options;
-    o->role = UINT32_MAX;
+    o->role = o->rank = UINT32_MAX;
     bool fine = read_count(cli, "seed", o->seed_text, UINT64_MAX, &o->seed);
     fine = read_small(cli, "role", o->role_text, &o->role) && fine;
+    fine = read_small(cli, "rank", o->rank_text, &o->rank) && fine;
     fine = read_small(cli, "ranks", o->n_text, &o->n) && fine;
     fine = read_small(cli, "steps", o->steps_text, &o->steps) && fine;
     fine = read_small(cli, "every", o->every_text, &o->every) && fine;

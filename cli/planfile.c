@@ -79,6 +79,29 @@ static bool load_text(Cli *cli, PlanFile *file)
     return cli->diag.n_errors == 0;
 }
 
+bool plan_file_mesh(Cli *cli, const char *path, Config *config, Mesh *mesh)
+{
+    memset(config, 0, sizeof *config);
+    if (plan_path_is_text(path)) {
+        PlanOptions options = {.unproven = true, .unfitted = true};
+        const PlanFile *file = plan_file_load(cli, path, &options);
+        if (file == NULL) return false;
+        *config = file->config;
+        *mesh = file->plan->mesh;
+        return true;
+    }
+    FrontOptions front = {.set = cli->options.set.at,
+                          .n_set = cli->options.set.n,
+                          .cluster = cli->options.cluster,
+                          .nodes = cli->options.n_nodes};
+    Graph graph;
+    memset(&graph, 0, sizeof graph);
+    config->file = path;
+    if (!front_load(path, &front, cli->arena, config, &graph, &cli->diag)) return false;
+    *mesh = mesh_make(config->axis_size);
+    return true;
+}
+
 static bool load_script(Cli *cli, PlanFile *file, const PlanOptions *options)
 {
     FrontOptions front = {.set = cli->options.set.at,

@@ -19,7 +19,8 @@ static const Verb verb_table[] = {
      "tandem check scripts/plans/llama3_8b.lua --set mesh.tp=4 --set mesh.dp_shard=4", PLAN_GROUPS,
      cmd_check},
     {"show", "PLAN", 1, 1, "Print the program of each role, or what a pass left behind",
-     "Without options the whole lowered plan in the friendly form; --text gives the exact one.",
+     "Without options the whole lowered plan in the friendly form; --text gives the exact one.\n"
+     "--mesh and --state answer what the mesh and a checkpoint of the plan look like.",
      "tandem show scripts/plans/tiny_text.lua --after tp", PLAN_GROUPS | OPTIONS_show, cmd_show},
     {"sim", "PLAN", 1, 1, "Predict time, memory and communication, and store the prediction",
      "Runs the plan in virtual time on the cluster that it names. A plan that does not fit is\n"

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "planner/front/parent.h"
+#include "planner/ir/mesh_view.h"
 
 static void check_missing(Draft *draft)
 {
@@ -58,11 +59,18 @@ static void check_passes(Draft *draft)
     }
 }
 
+/* Is the axis a factor of the world? */
+static bool is_factor(const Draft *draft, int axis)
+{
+    return axis != AXIS_ep || draft->config.ep_mode == EP_extra;
+}
+
 static uint64_t others(const Draft *draft, int axis)
 {
     uint64_t product = 1;
     for (int a = 0; a < AXIS_NAMES; a++)
-        if (a != axis && draft->mesh[a] > 1) product *= (uint64_t)draft->mesh[a];
+        if (a != axis && draft->mesh[a] > 1 && is_factor(draft, a))
+            product *= (uint64_t)draft->mesh[a];
     return product;
 }
 
@@ -70,7 +78,7 @@ static const char *mesh_text(const Draft *draft)
 {
     Str s = str_in(draft->arena);
     for (int a = 0; a < AXIS_NAMES; a++)
-        if (draft->mesh[a] != 0)
+        if (draft->mesh[a] != 0 && is_factor(draft, a))
             str_print(&s, "%s%s %lld", s.n > 0 ? " x " : "", axis_name_text((AxisName)a),
                       (long long)draft->mesh[a]);
     return s.n > 0 ? str_text(&s) : "1";
@@ -81,7 +89,7 @@ static void hint_mesh(Draft *draft, uint64_t world)
     Str s = str_in(draft->arena);
     for (int a = 0; a < AXIS_NAMES; a++) {
         uint64_t rest = others(draft, a);
-        if (draft->mesh[a] != 0 && world % rest == 0)
+        if (draft->mesh[a] != 0 && is_factor(draft, a) && world % rest == 0)
             str_print(&s, "%s%s = %llu", s.n > 0 ? ", or " : "", axis_name_text((AxisName)a),
                       (unsigned long long)(world / rest));
     }
@@ -100,6 +108,12 @@ static void resolve_mesh(Draft *draft, uint64_t world)
     for (int a = 0; a < AXIS_NAMES; a++) {
         if (draft->mesh[a] != -1) continue;
         const char *path = arena_print(draft->arena, "mesh.%s", axis_name_text((AxisName)a));
+        if (!is_factor(draft, a)) {
+            diag_error(draft->d, FAULT_input, "mesh-free-axis", draft_loc(draft, path),
+                       "mesh.ep = -1 with ep_mode = \"folded\": ep is no factor of the world");
+            diag_hint(draft->d, "write its size");
+            return;
+        }
         if (open >= 0) {
             diag_error(draft->d, FAULT_input, "mesh-free-axis", draft_loc(draft, path),
                        "-1 stands for two axes: %s and %s", axis_name_text((AxisName)open),
@@ -149,6 +163,17 @@ static bool fits_named(const Draft *draft, double product, uint64_t world)
     return draft->named != NULL && draft->named_nodes == 0 && product <= (double)world;
 }
 
+/* ep inside of the other axes: it must divide the ranks of a stage. */
+static void fold_experts(Draft *draft)
+{
+    Config *c = &draft->config;
+    EpFold fold;
+    c->ep_folded = c->axis_size[AXIS_ep];
+    c->axis_size[AXIS_ep] = 1;
+    Mesh mesh = mesh_make(c->axis_size);
+    mesh_fold_ep(&mesh, c->ep_folded, c->axis_loc[AXIS_ep], draft->d, &fold);
+}
+
 static bool check_mesh(Draft *draft)
 {
     Config *c = &draft->config;
@@ -159,7 +184,7 @@ static bool check_mesh(Draft *draft)
     double product = 1;
     for (int a = 0; a < AXIS_NAMES; a++) {
         int64_t size = draft->mesh[a] > 0 ? draft->mesh[a] : 1;
-        product *= (double)size;
+        if (is_factor(draft, a)) product *= (double)size;
         c->axis_size[a] = (uint32_t)size;
         c->axis_loc[a] =
             draft_loc(draft, arena_print(draft->arena, "mesh.%s", axis_name_text((AxisName)a)));
@@ -177,6 +202,7 @@ static bool check_mesh(Draft *draft)
                    (unsigned long long)world);
         hint_mesh(draft, world);
     }
+    if (c->ep_mode == EP_folded && product <= MOST_RANKS) fold_experts(draft);
     return draft->d->n_errors == before;
 }
 

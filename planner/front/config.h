@@ -261,10 +261,21 @@ typedef struct Cluster {
 } Cluster;
 
 enum { MOST_PASSES = 16 };
+/* What mesh.ep means: a factor of the world, or carved out of dp x cp x tp of a stage. */
+#define EP_MODES(X) X(extra) X(folded)
+typedef enum EpMode {
+#define X(name) EP_##name,
+    EP_MODES(X)
+#undef X
+        EP_MODE_COUNT
+} EpMode;
+
 typedef struct Config {
     const char *file; /* the script */
     uint64_t source_lines;
     uint32_t axis_size[AXIS_NAMES]; /* after -1 has been resolved; 1 = absent */
+    EpMode ep_mode;                 /* default extra */
+    uint32_t ep_folded; /* EP_folded: how many ranks share a layer's experts; no axis of the mesh */
     Loc mesh_loc, batch_loc, precision_loc;
     Loc axis_loc[AXIS_NAMES];
     int64_t global_batch, micro_batch,

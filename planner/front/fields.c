@@ -40,7 +40,9 @@ static const Field plan_fields[] = {
     MESH_AXES(X)
 #undef X
 
-        {"precision", FIELD_table, 0, 0, 0, NULL},
+        {"mesh.ep_mode", FIELD_word, IN(config.ep_mode), 0, 0, WORDS("extra", "folded")},
+
+    {"precision", FIELD_table, 0, 0, 0, NULL},
     {"precision.param", FIELD_dtype, IN(config.param), 0, 0, NULL},
     {"precision.compute", FIELD_dtype, IN(config.compute), 0, 0, NULL},
     {"precision.reduce", FIELD_dtype, IN(config.reduce), 0, 0, NULL},

@@ -202,6 +202,11 @@ Hash128 value_of_op(OpKind op, uint64_t attrs_key, const Hash128 *in, uint32_t n
 Hash128 value_leaf(const char *kind, uint64_t number);
 /* What of attributes matters to a value of micro-batch mb: drawn numbers differ between them. */
 uint64_t value_key(const Verifier *v, AttrsId attrs, uint32_t mb);
+/* Of a parameter, when the step begins: 1: first, 2: second. */
+static inline Hash128 value_moment(uint32_t which, TensorId t)
+{
+    return value_leaf(which == 1 ? "first moment" : "second moment", t);
+}
 Hash128 value_norm(Hash128 gradient); /* the sum of squares of a whole gradient */
 Hash128 value_clip(Hash128 norm, double clip);
 /* The mean of the step: j 0 the loss, 1 the factor by which sums become means. */

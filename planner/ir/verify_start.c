@@ -2,7 +2,8 @@
  * optimizer state; and in all others whatever the step before left there. */
 #include "planner/ir/verify_private.h"
 
-static Val flat_parameters(Verifier *v, const Unit *unit)
+/* The parameters of a unit one after the other, or (`moment` 1, 2) their moments. */
+static Val flat_parameters(Verifier *v, const Unit *unit, uint32_t moment)
 {
     LIST(Piece) pieces = {0};
     uint64_t end = 0;
@@ -18,6 +19,7 @@ static Val flat_parameters(Verifier *v, const Unit *unit)
         const Shape *s = value_shape_at(v, v->param_shape[t]);
         uint64_t n = (uint64_t)shape_local_elements(s, &v->plan->mesh, &v->g->deals);
         Piece piece = {next, n, value_of_tensor(v, t, 0), v->param_shape[t]};
+        if (moment) piece.vn = value_moment(moment, t);
         list_push(v->arena, &pieces, piece);
         end = next + n;
     }
@@ -44,7 +46,7 @@ static void hold_parameters(Verifier *v, BufferId b, uint32_t *flat_of)
         else if (flat_of[at->unit])
             val = (Val){.list = flat_of[at->unit]};
         else
-            val = flat_parameters(v, unit);
+            val = flat_parameters(v, unit, 0);
         flat_of[at->unit] = val.list;
     } else if (at->tensor && v->g->tensors.at[at->tensor].role == ROLE_param) {
         val.vn = value_of_tensor(v, at->tensor, 0);
@@ -55,10 +57,21 @@ static void hold_parameters(Verifier *v, BufferId b, uint32_t *flat_of)
     value_write(v, 0, b, val);
 }
 
+/* A unit's first moments lie before its second. */
+static void hold_moments(Verifier *v, BufferId b, uint32_t *n_of)
+{
+    UnitId u = v->p->buffers.at[b].unit;
+    if (u)
+        value_write(v, 0, b, flat_parameters(v, &v->g->units.at[u], ++n_of[u]));
+    else
+        value_write(v, 0, b, (Val){.vn = value_leaf("optimizer state of nothing", b)});
+}
+
 void value_memory_start(Verifier *v)
 {
     const Program *p = v->p;
     uint32_t *flat_of = arena_array(v->arena, v->g->units.n + 1, sizeof *flat_of);
+    uint32_t *n_moments = arena_array(v->arena, v->g->units.n + 1, sizeof *n_moments);
     range_map_init(&v->memory, v->arena, sizeof(Held));
     v->vals.n = 0;
     list_reserve_none(v->arena, &v->vals);
@@ -75,7 +88,10 @@ void value_memory_start(Verifier *v)
             hold_parameters(v, b, flat_of);
             continue;
         }
-        if (at->category == CATEGORY_optimizer) val.vn = value_leaf("optimizer state", b);
+        if (at->category == CATEGORY_optimizer) {
+            hold_moments(v, b, n_moments);
+            continue;
+        }
         value_write(v, 0, b, val);
     }
 }

@@ -219,25 +219,33 @@ static bool check_gradient(Verifier *v, Pc pc, TensorId t, const Piece *param, c
     return false;
 }
 
+static const Piece *piece_at(const Piece *pieces, uint32_t n, uint64_t lo);
+
+/* Input i is moment i of what input 0 is, piece by piece. */
 static bool check_state(Verifier *v, Pc pc, uint32_t i, const Val *state, const Val *param)
 {
     const Instr *in = &v->p->code.at[pc];
-    BufferId b = program_arg(v->p, in, i);
     uint64_t offset;
-    BufferId root = program_root(v->p, b, &offset);
-    if (state->bad) return false;
-    if (!value_same(state->vn, value_leaf("optimizer state", root)) ||
-        state->shape != param->shape) {
-        verify_report(v, "verify-coverage", pc,
-                      "input %u is not the state of the parameters that it updates", i);
-        return false;
-    }
+    BufferId root = program_root(v->p, program_arg(v->p, in, i), &offset);
     UnitId u = v->p->buffers.at[program_root(v->p, program_arg(v->p, in, 0), &offset)].unit;
+    if (state->bad || param->bad) return false;
     if (v->p->buffers.at[root].unit != u) {
         verify_report(v, "verify-coverage", pc, "input %u is the state of another unit", i);
         return false;
     }
-    return true;
+    Piece one, two;
+    uint32_t n, m;
+    const Piece *p = value_pieces(v, param, &one, &n), *s = value_pieces(v, state, &two, &m);
+    bool same = state->shape == param->shape;
+    for (uint32_t k = 0; same && k < n; k++) {
+        TensorId t = value_is_zero(p[k].vn) ? 0 : value_param(v, p[k].vn);
+        const Piece *at = n == 1 ? s : piece_at(s, m, p[k].lo);
+        same = !t || (at && value_same(at->vn, value_moment(i, t)));
+    }
+    if (!same)
+        verify_report(v, "verify-coverage", pc,
+                      "input %u is not the state of the parameters that it updates", i);
+    return same;
 }
 
 static bool same_rule(const Attrs *a, const Attrs *b)
@@ -364,10 +372,34 @@ static void unused_communications(Verifier *v)
     }
 }
 
+/* A gather: what arrives on the host is a whole tensor's weights or one of its moments. */
+static void end_of_gather(Verifier *v)
+{
+    const Program *p = v->p;
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        const Buffer *at = &p->buffers.at[b];
+        TensorId t = at->tensor;
+        if (at->parent || !at->persistent || at->space != SPACE_host || !t) continue;
+        if (v->g->tensors.at[t].role != ROLE_param) continue;
+        Val val = value_read(v, 0, b, "gathered to the host, tensor", t);
+        if (val.bad) continue;
+        bool its = value_same(val.vn, value_of_tensor(v, t, 0)) ||
+                   value_same(val.vn, value_moment(1, t)) || value_same(val.vn, value_moment(2, t));
+        if (!its)
+            verify_report(v, "verify-coverage", 0, "what is gathered as %s is %s",
+                          v->g->tensors.at[t].name, value_name(v, val.vn));
+        const Layout whole = {{0}};
+        if (!layout_equal(&value_shape_at(v, val.shape)->layout, &whole))
+            verify_report(v, "verify-coverage", 0, "%s is not gathered whole: %s",
+                          v->g->tensors.at[t].name, value_shape_text(v, val.shape));
+    }
+}
+
 void value_end(Verifier *v)
 {
     const Program *p = v->p;
     unused_communications(v);
+    if (p->purpose == PURPOSE_gather) end_of_gather(v);
     if (p->purpose != PURPOSE_train) return;
     bool *here = arena_array(v->arena, v->g->tensors.n, sizeof *here), loss = false;
     for (BufferId b = 1; b < p->buffers.n; b++) {

@@ -123,6 +123,7 @@ typedef struct Lower {
     Pc last_release, last_reduce, previous_reduce;
     Pc last_copy_out;
     Pc last_offload, previous_offload, last_host_sum, previous_host_sum;
+    Pc floor;         /* what every instruction from here on must wait for; 0: nothing */
     Pc compute_waits; /* what the next computation must wait for */
     Pc grad_after;    /* what the first writer of a new gradient buffer must wait for */
     uint32_t microbatch, n_microbatches;

@@ -97,6 +97,8 @@ static void collect(const Lower *l, const Emit *e, Pc dep[STREAM_COUNT])
         Pc pc = e->after[k];
         if (pc && pc > dep[l->p->code.at[pc].stream]) dep[l->p->code.at[pc].stream] = pc;
     }
+    if (l->floor && l->floor > dep[l->p->code.at[l->floor].stream])
+        dep[l->p->code.at[l->floor].stream] = l->floor;
     Pc waits = e->stream == STREAM_compute ? l->compute_waits : 0;
     if (waits && waits > dep[l->p->code.at[waits].stream]) dep[l->p->code.at[waits].stream] = waits;
 }

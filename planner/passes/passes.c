@@ -69,6 +69,16 @@ static void warn_data(const Config *config, const PassConfig *pass, Diag *d)
                      "ddp{} is asked for but mesh.dp_replicate is 1");
 }
 
+/* Experts inside of the other axes: no axis of the mesh, and no pass for them yet. */
+static void check_folded(const Config *config, Diag *d)
+{
+    if (config->ep_folded <= 1) return;
+    diag_error(d, FAULT_input, "axis-unsupported", config->axis_loc[AXIS_ep],
+               "mesh.ep = %u (folded): this version has no pass that uses the ep axis",
+               config->ep_folded);
+    diag_hint(d, "set ep = 1");
+}
+
 /* A parallel axis that no pass uses would silently do nothing; a pass without its axis is reported.
  */
 static bool check_axes(const Config *config, Diag *d)
@@ -115,6 +125,7 @@ static bool check_axes(const Config *config, Diag *d)
             "ddp{}, fsdp2{} and zero{} each own the data axes: gradients would be reduced twice");
         diag_hint(d, "keep one; fsdp2{} on a mesh with dp_replicate > 1 is already HSDP");
     }
+    check_folded(config, d);
     static const AxisName later[] = {AXIS_cp, AXIS_domain, AXIS_ep};
     for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
         if (n[later[i]] > 1) {

@@ -1,0 +1,233 @@
+/* Walks a rank's buffers that live between steps. A flat unit is cut over its shard axes without
+ * regard to tensors: the part of a tensor that lies in a cut is a row-major interval of the tensor
+ * as tensor parallelism left it, which is a few boxes: the end of a row, whole rows, the beginning
+ * of a row. */
+#include "planner/ir/state.h"
+
+#include <assert.h>
+#include <string.h>
+
+struct State {
+    const Plan *plan;
+    uint32_t
+        *home; /* [tensor] 1 + the first program that holds it: its copies elsewhere are ties */
+};
+
+const char *state_kind_name(StateKind k)
+{
+    static const char *const names[] = {
+#define X(name) #name,
+        STATE_KINDS(X)
+#undef X
+    };
+    return names[k];
+}
+
+/* ---- one tensor of one buffer ---- */
+
+typedef struct Walk {
+    const State *state;
+    Arena *arena;
+    StateSlices *slices;
+    StateSlice base; /* all but the box */
+    Shape shape;     /* of the tensor as the rank has it in use */
+    int64_t local[MAX_DIMS];
+    Interval box[MAX_DIMS]; /* local */
+    uint64_t written;       /* bytes of the rank's file so far */
+} Walk;
+
+static void emit(Walk *w)
+{
+    StateSlice *s = &w->base;
+    uint64_t n = dtype_bytes(s->dtype);
+    for (int d = 0; d < s->n_dims; d++) n *= (uint64_t)s->size[d];
+    s->bytes = n;
+    s->at = s->writes ? w->written : 0;
+    if (s->writes) w->written += n;
+    list_push(w->arena, w->slices, *s);
+}
+
+/* The local interval of dimension d in global terms: one interval, or several of a dealt one. */
+static void place(Walk *w, int d)
+{
+    const Plan *plan = w->state->plan;
+    if (d == w->base.n_dims) {
+        emit(w);
+        return;
+    }
+    uint32_t parts = shape_parts(&w->shape, &plan->mesh, d),
+             part = shape_part(&w->shape, &plan->mesh, d, w->base.rank);
+    int64_t before = 0; /* local index at which the interval begins */
+    Interval at = {0, w->shape.dim[d]};
+    for (uint32_t k = 0; parts == 1 ? k == 0
+                                    : deal_interval(&plan->graph.deals, w->shape.deal[d],
+                                                    w->shape.dim[d], parts, part, k, &at);
+         k++) {
+        int64_t lo = w->box[d].lo > before ? w->box[d].lo : before, n = at.hi - at.lo;
+        int64_t hi = w->box[d].hi < before + n ? w->box[d].hi : before + n;
+        if (lo < hi) {
+            w->base.offset[d] = at.lo + lo - before;
+            w->base.size[d] = hi - lo;
+            place(w, d + 1);
+        }
+        before += n;
+    }
+}
+
+/* Row-major elements [lo, hi) of dimensions d and after; the box says which of those before. */
+static void cut(Walk *w, int d, uint64_t lo, uint64_t hi)
+{
+    uint64_t row = 1;
+    if (lo >= hi) return;
+    if (d == w->base.n_dims) {
+        place(w, 0);
+        return;
+    }
+    for (int i = d + 1; i < w->base.n_dims; i++) row *= (uint64_t)w->local[i];
+    uint64_t first = lo / row, last = hi / row;
+    if (lo % row) {
+        w->box[d] = (Interval){(int64_t)first, (int64_t)first + 1};
+        uint64_t end = hi - first * row;
+        cut(w, d + 1, lo % row, end < row ? end : row);
+        first++;
+    }
+    if (last > first) {
+        w->box[d] = (Interval){(int64_t)first, (int64_t)last};
+        for (int i = d + 1; i < w->base.n_dims; i++) w->box[i] = (Interval){0, w->local[i]};
+        place(w, 0);
+    }
+    if (hi % row && last >= first) {
+        w->box[d] = (Interval){(int64_t)last, (int64_t)last + 1};
+        cut(w, d + 1, 0, hi % row);
+    }
+}
+
+static Shape shape_in_use(const Tensor *t)
+{
+    Shape s = {.n_dims = t->n_dims, .layout = t->use};
+    for (int d = 0; d < t->n_dims; d++) {
+        s.dim[d] = t->dim[d];
+        s.deal[d] = layout_axes_split(&s.layout, d) ? t->deal[d] : 0;
+    }
+    return s;
+}
+
+/* Of ranks that hold the same, the first one writes. */
+static bool is_writer(const State *state, const Walk *w, AxisSet split)
+{
+    const Mesh *mesh = &state->plan->mesh;
+    AxisSet others = (AxisSet) ~(split | mesh_axes(mesh, AXIS_pp));
+    others = (AxisSet)(others & ((1u << mesh->n_axes) - 1));
+    return state->home[w->base.tensor] == 1 + state->plan->program_of[w->base.rank] &&
+           mesh_part(mesh, w->base.rank, others) == 0;
+}
+
+/* Elements [lo, hi) of the tensor's place in a flat unit that begins at `flat`. */
+static void take_tensor(Walk *w, TensorId id, uint64_t lo, uint64_t hi, AxisSet split)
+{
+    const Plan *plan = w->state->plan;
+    const Tensor *t = &plan->graph.tensors.at[id];
+    uint64_t n = 1, from = t->flat_offset;
+    w->shape = shape_in_use(t);
+    w->base.name = t->name;
+    w->base.tensor = id;
+    w->base.n_dims = t->n_dims;
+    w->base.lazy = w->base.kind != STATE_param && t->grad == 0;
+    memcpy(w->base.dim, t->dim, sizeof t->dim);
+    for (int d = 0; d < t->n_dims; d++) {
+        w->local[d] = shape_local_dim(&w->shape, &plan->mesh, &plan->graph.deals, d);
+        n *= (uint64_t)w->local[d];
+    }
+    w->base.writes = is_writer(w->state, w, (AxisSet)(split | layout_axes_split(&t->use, -1)));
+    lo = lo > from ? lo - from : 0;
+    hi = hi > from ? hi - from : 0;
+    cut(w, 0, lo, hi < n ? hi : n);
+}
+
+/* ---- buffers ---- */
+
+/* A unit's first moment lies before its second. */
+static bool kind_of(const Buffer *b, UnitId *moment_of, StateKind *kind)
+{
+    if (b->parent || !b->persistent || !b->unit) return false;
+    if (b->category == CATEGORY_parameter) {
+        *kind = STATE_param;
+        return true;
+    }
+    if (b->category != CATEGORY_optimizer) return false;
+    *kind = *moment_of == b->unit ? STATE_v : STATE_m;
+    *moment_of = b->unit;
+    return true;
+}
+
+State *state_of(const Plan *plan, Arena *arena)
+{
+    State *s = arena_alloc(arena, sizeof *s);
+    s->plan = plan;
+    s->home = arena_array(arena, plan->graph.tensors.n + 1, sizeof *s->home);
+    for (uint32_t i = plan->programs.n; i-- > 0;) {
+        const Program *p = &plan->programs.at[i];
+        UnitId moment = 0;
+        StateKind kind;
+        for (BufferId b = 1; b < p->buffers.n; b++) {
+            const Buffer *at = &p->buffers.at[b];
+            if (!kind_of(at, &moment, &kind) || kind != STATE_param) continue;
+            const Unit *unit = &plan->graph.units.at[at->unit];
+            for (uint32_t k = 0; k < unit->params.n; k++) s->home[unit->params.at[k]] = 1 + i;
+        }
+    }
+    return s;
+}
+
+const Plan *state_plan(const State *state)
+{
+    return state->plan;
+}
+
+void state_of_rank(const State *state, Rank rank, Arena *arena, StateSlices *slices)
+{
+    const Plan *plan = state->plan;
+    const Program *p = plan_program(plan, rank);
+    Walk w = {.state = state, .arena = arena, .slices = slices, .base = {.rank = rank}};
+    UnitId moment = 0;
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        const Buffer *at = &p->buffers.at[b];
+        if (!kind_of(at, &moment, &w.base.kind)) continue;
+        const Unit *unit = &plan->graph.units.at[at->unit];
+        const Shape *flat = plan_shape_at(plan, at->shape);
+        assert(flat->n_dims == 1);
+        w.base.buffer = b;
+        w.base.dtype = at->dtype;
+        uint64_t n = (uint64_t)shape_local_dim(flat, &plan->mesh, &plan->graph.deals, 0);
+        uint64_t lo = shape_part(flat, &plan->mesh, 0, rank) * n;
+        AxisSet split = layout_axes_split(&flat->layout, 0);
+        for (uint32_t i = 0; i < unit->params.n; i++)
+            take_tensor(&w, unit->params.at[i], lo, lo + n, split);
+    }
+}
+
+StateTotal state_total(const State *state)
+{
+    StateTotal total = {.least_held = UINT64_MAX, .least_written = UINT64_MAX};
+    Arena *scratch = arena_new();
+    for (Rank r = 0; r < state->plan->mesh.n_ranks; r++) {
+        StateSlices slices = {0};
+        state_of_rank(state, r, scratch, &slices);
+        uint64_t held = 0, written = 0;
+        for (uint32_t i = 0; i < slices.n; i++) {
+            const StateSlice *s = &slices.at[i];
+            held += s->bytes;
+            if (s->writes) written += s->bytes, total.kind_bytes[s->kind] += s->bytes;
+        }
+        total.n_slices += slices.n;
+        total.held_bytes += held;
+        total.written_bytes += written;
+        if (held > total.most_held) total.most_held = held;
+        if (held < total.least_held) total.least_held = held;
+        if (written > total.most_written) total.most_written = written;
+        if (written < total.least_written) total.least_written = written;
+        arena_reset(scratch);
+    }
+    arena_free(scratch);
+    return total;
+}
