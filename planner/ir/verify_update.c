@@ -89,6 +89,30 @@ void value_sumsq(Verifier *v, Pc pc)
     value_write_at(v, pc, table, address, dtype_bytes(at->dtype), out);
 }
 
+static bool counts_in_norm(const Verifier *v, TensorId t)
+{
+    const Tensor *p = &v->g->tensors.at[t];
+    return p->role == ROLE_param && p->grad;
+}
+
+/* One parameter in the place of another. */
+static bool explain_exchange(Verifier *v, Pc pc, Hash128 is)
+{
+    for (TensorId t = 1; t < v->g->tensors.n; t++) {
+        if (!counts_in_norm(v, t)) continue;
+        Hash128 twice = value_add(v->norm, value_norm(v->sum[v->g->tensors.at[t].grad]));
+        for (TensorId k = 1; k < v->g->tensors.n; k++) {
+            if (!counts_in_norm(v, k)) continue;
+            Hash128 other = value_norm(v->sum[v->g->tensors.at[k].grad]);
+            if (!value_same(value_add(is, other), twice)) continue;
+            verify_report(v, "verify-scale", pc, "the gradient norm counts twice %s, leaves out %s",
+                          v->g->tensors.at[t].name, v->g->tensors.at[k].name);
+            return true;
+        }
+    }
+    return false;
+}
+
 static void explain_norm(Verifier *v, Pc pc, Hash128 is)
 {
     for (TensorId t = 1; t < v->g->tensors.n; t++) {
@@ -101,6 +125,7 @@ static void explain_norm(Verifier *v, Pc pc, Hash128 is)
                       missing ? "leaves out" : "counts twice", p->name);
         return;
     }
+    if (v->g->tensors.n < 20000 && explain_exchange(v, pc, is)) return;
     verify_report(v, "verify-scale", pc,
                   "the gradient norm does not count the gradient of each parameter once");
 }

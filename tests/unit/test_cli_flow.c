@@ -317,6 +317,30 @@ static void verify_passes_and_says_by_how_much(void **state)
     arena_free(arena);
 }
 
+/* show --mesh answers for a mesh that no pass can use yet; --state of one rank and of all. */
+static void a_mesh_and_a_state_are_shown(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    json_t *mesh = DOCUMENT(arena, 0, "show", llama, "--mesh", "--set", "mesh.ep=4", "--set",
+                            "mesh.ep_mode=folded", "--rank", "5");
+    assert_int_equal(number(mesh, "dp_size"), 8);
+    assert_int_equal(number(mesh, "ep_shard"), 4);
+    const json_t *row = json_array_get(json_object_get(mesh, "placement"), 0);
+    assert_int_equal(number(row, "rank"), 5);
+    assert_int_equal(number(row, "dp_rank"), 2);
+    json_decref(mesh);
+    json_t *all = DOCUMENT(arena, 0, "show", llama, "--state");
+    assert_int_equal(number(all, "written_bytes"), 12 * 8030261248.0); /* weights, m, v in fp32 */
+    assert_true(json_is_true(json_object_get(all, "complete")));
+    assert_true(number(all, "gather_ps") > 0);
+    json_decref(all);
+    CommandResult r = COMMAND(arena, 60, "show", tiny, "--state", "--rank", "9");
+    assert_int_equal(r.exit_code, 2);
+    assert_non_null(strstr(r.err, "--rank 9: the plan has 4 ranks"));
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -330,6 +354,7 @@ int main(void)
         cmocka_unit_test(low_precision_trains),
         cmocka_unit_test(originals_are_looked_at_and_never_run),
         cmocka_unit_test(verify_passes_and_says_by_how_much),
+        cmocka_unit_test(a_mesh_and_a_state_are_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
