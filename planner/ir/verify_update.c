@@ -356,21 +356,24 @@ void value_update(Verifier *v, Pc pc)
 
 /* ---- what must hold when a step has ended ---- */
 
+/* Where a step begins with a unit's parameters, it ends with each of them updated, at its place: at
+ * rest, and in the copy that the next step reads. */
 static void end_of_parameters(Verifier *v, BufferId b)
 {
+    const Buffer *at = &v->p->buffers.at[b];
     Val val = value_read(v, 0, b, "at the end of the step, parameter", b);
     Piece single;
     uint32_t n;
-    if (val.bad) return;
+    if (val.bad || !at->unit) return;
+    const Unit *unit = &v->g->units.at[at->unit];
     const Piece *p = value_pieces(v, &val, &single, &n);
-    for (uint32_t i = 0; i < n; i++) {
-        TensorId t = value_param(v, p[i].vn);
-        if (t)
-            verify_report(v, "verify-coverage", 0, "parameter %s is not updated%s",
-                          v->g->tensors.at[t].name,
-                          v->p->buffers.at[b].category == CATEGORY_gathered
-                              ? " where the next step reads it gathered"
-                              : "");
+    for (uint32_t i = 0; i < unit->params.n; i++) {
+        TensorId t = unit->params.at[i];
+        const Piece *its = n == 1 ? p : piece_at(p, n, v->g->tensors.at[t].flat_offset);
+        if (its && value_same(its->vn, value_leaf("updated parameter", t))) continue;
+        verify_report(
+            v, "verify-coverage", 0, "parameter %s is not updated%s", v->g->tensors.at[t].name,
+            at->category == CATEGORY_gathered ? " where the next step reads it gathered" : "");
     }
 }
 
