@@ -53,7 +53,8 @@ static bool *find_quantised(Job *job)
 typedef struct Roots {
     UnitId *newest;     /* [pipeline rank] */
     uint64_t *elements; /* of the newest */
-    uint32_t n;
+    uint32_t *n_of;     /* [pipeline rank] */
+    uint32_t n;         /* with units that are tied across stages */
 } Roots;
 
 static uint64_t elements_of(const Job *job, const Tensor *t)
@@ -70,8 +71,10 @@ static UnitId root_for(Job *job, TensorId t, const UnitRule *rule, Roots *roots)
     bool full = rule->root_elements && roots->newest[rank] &&
                 roots->elements[rank] + own > rule->root_elements;
     if (!roots->newest[rank] || full) {
-        bool several = job->schedule->n_ranks > 1 || roots->n > 0;
-        const char *name = several ? arena_print(job->arena, "root.%u", roots->n) : "root";
+        const char *name =
+            job->schedule->n_ranks > 1 ? arena_print(job->arena, "root.%u", rank) : "root";
+        if (roots->n_of[rank]++ > 0)
+            name = arena_print(job->arena, "%s.%u", name, roots->n_of[rank] - 1);
         roots->newest[rank] = unit_new(job, name, rule->shard, rule->replicate);
         roots->elements[rank] = 0;
         roots->n++;
@@ -90,7 +93,8 @@ bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule)
         arena_array(job->scratch, (size_t)(g->modules.n + 1) * n_ranks, sizeof *in_bytes);
     const bool *quantised = find_quantised(job);
     Roots roots = {.newest = arena_array(job->scratch, n_ranks, sizeof *roots.newest),
-                   .elements = arena_array(job->scratch, n_ranks, sizeof *roots.elements)};
+                   .elements = arena_array(job->scratch, n_ranks, sizeof *roots.elements),
+                   .n_of = arena_array(job->scratch, n_ranks, sizeof *roots.n_of)};
     choose_units(job, pass, rule);
     if (job->diag->n_errors > before) return false;
     for (TensorId t = 1; t < g->tensors.n; t++) {

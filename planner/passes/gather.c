@@ -35,6 +35,14 @@ static const Buffer *at_rest(const Program *p, UnitId u, StateKind kind)
     return NULL;
 }
 
+/* A unit that is tied across stages is gathered from the first of them. */
+static bool is_from_before(const Gather *g, UnitId u, uint32_t stage)
+{
+    for (uint32_t s = 0; s < stage; s++)
+        if (at_rest(&g->train->programs.at[s], u, g->kind)) return true;
+    return false;
+}
+
 static Layout whole_layout(void)
 {
     return (Layout){{0}};
@@ -105,7 +113,7 @@ static void send_unit(Gather *g, const Program *from, UnitId u)
     Lower *l = g->l;
     const Unit *unit = &l->g->units.at[u];
     const Buffer *old = at_rest(from, u, g->kind);
-    if (!old) return;
+    if (!old || is_from_before(g, u, l->rank)) return;
     BufferId rest = lower_buffer(l, plan_shape_at(g->train, old->shape), old->dtype, old->category);
     l->p->buffers.at[rest].persistent = true;
     l->p->buffers.at[rest].unit = u;
@@ -131,7 +139,7 @@ static void receive_unit(Gather *g, const Program *from, UnitId u, uint32_t stag
     Lower *l = g->l;
     const Unit *unit = &l->g->units.at[u];
     const Buffer *old = at_rest(from, u, g->kind);
-    if (!old) return;
+    if (!old || is_from_before(g, u, stage)) return;
     begin_unit(g);
     Layout whole = whole_layout();
     Pc last = 0;
