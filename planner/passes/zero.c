@@ -42,6 +42,14 @@ bool pass_zero(Job *job)
                      .root_elements = bucket_elements(job, o),
                      .may_be_one = o->has_units && o->units.n == 0,
                      .units = &o->units};
+    if (job->gathers_bytes && o->gather == ZERO_GATHER_eager) {
+        diag_error(
+            job->diag, FAULT_input, "zero-option", pass->loc,
+            "zero{}: gather = \"eager\" with weights gathered in 8 bits: their scale is that "
+            "of the step that reads them");
+        diag_hint(job->diag, "leave gather out, or gather in the dtype in use");
+        return false;
+    }
     choose_dtypes(job, o);
     job->reduce_waits = o->overlap_grad_reduce == CHOICE_no && !shards_params;
     job->gather_waits = o->overlap_param_gather == CHOICE_no && !shards_params;
