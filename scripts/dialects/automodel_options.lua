@@ -143,7 +143,7 @@ end
 -- A policy's dtypes; YAML's mp_policy without cast_forward_inputs does not cast.
 local function policy_of(d, options)
   local given = options.mp_policy
-  if given == nil then return { param = "bf16", reduce = "fp32", output = "bf16" } end
+  if given == nil then return { param = "bf16", reduce = "fp32", output = "bf16", cast_forward_inputs = true } end
   local at = "distributed.mp_policy"
   if type(given) ~= "table" then
     d:error("wrong-type", at, "mp_policy must be a table, not " .. tostring(given))
@@ -151,12 +151,9 @@ local function policy_of(d, options)
   end
   local p = values.section(d, at, given, { param_dtype = { "any" }, reduce_dtype = { "any" },
     output_dtype = { "any" }, cast_forward_inputs = { "boolean", false } })
-  if not p.cast_forward_inputs then
-    d:note("dialect-differs", at, "a policy from a recipe does not cast forward inputs unless it says so; units cast theirs here")
-  end
   return { param = values.dtype(d, at .. ".param_dtype", p.param_dtype),
     reduce = values.dtype(d, at .. ".reduce_dtype", p.reduce_dtype),
-    output = values.dtype(d, at .. ".output_dtype", p.output_dtype) }
+    output = values.dtype(d, at .. ".output_dtype", p.output_dtype), cast_forward_inputs = p.cast_forward_inputs }
 end
 
 local function refuse(d, options, list)
@@ -165,12 +162,22 @@ local function refuse(d, options, list)
   end
 end
 
+-- CPUOffloadPolicy of every unit: true, or a table with pin_memory.
+local function offload_of(d, options)
+  local given = options.offload_policy
+  if given == nil or given == false then return nil end
+  if given ~= true and type(given) ~= "table" then
+    d:error("wrong-type", "distributed.offload_policy", ("offload_policy must be a table, not %s"):format(tostring(given)),
+      "offload_policy = { pin_memory = true }")
+  end
+  return true
+end
+
 -- Layers reshard after forward but for the last; under a pipeline they stay gathered for the step. That Automodel looks
 -- for the pipeline in a mesh that never has it is a known mistake.
 local function fsdp2_pass(d, options, n_stages)
   refuse(d, options, {
     autocast_dtype = "ops run in precision.compute; there is no autocast beside it",
-    offload_policy = "parameters stay on the device in this version",
   })
   local reshard, last, keep = options.reshard_after_forward, true, false
   if reshard == nil then
@@ -188,8 +195,12 @@ local function fsdp2_pass(d, options, n_stages)
     d:note("dialect-differs", "distributed.enable_fsdp2_prefetch",
       ("prefetch depths %d forward and %d backward: here %d both ways"):format(forward, backward, depth))
   end
+  local policy = policy_of(d, options)
+  options.policy = policy
+  local special = not policy.cast_forward_inputs or (policy.output and policy.output ~= policy.param)
   return fsdp2 { reshard_after_forward = reshard, reshard_last = last, keep_gathered = keep, prefetch = depth,
-    defer_grad_sync = options.defer_fsdp_grad_sync }
+    defer_grad_sync = options.defer_fsdp_grad_sync, offload = offload_of(d, options),
+    mp = special and policy or nil }
 end
 
 local levels = { [0] = "no_shard", "optim", "optim_grads", "optim_grads_params" }
@@ -206,6 +217,25 @@ local function zero_strategy(d, options)
   return "optim_grads_params"
 end
 
+-- Units are the blocks, by whatever class they have; an empty list divides by zero there.
+local function megatron_units(d, options)
+  local given = options.megatron_fsdp_unit_modules
+  if given == nil then return nil end
+  local at = "distributed.megatron_fsdp_unit_modules"
+  if #given == 0 then
+    d:mistake("units-empty", at, "no unit modules: the size of a bucket is divided by their number, 0",
+      "leave it out for one unit a block")
+    return {}
+  end
+  for _, class in ipairs(given) do
+    if type(class) ~= "string" or not (class:match "Layer$" or class:match "Block$") then
+      d:error("dialect-unsupported", at, ("unit module '%s': units are blocks here"):format(tostring(class)),
+        "the class of the model's decoder layers")
+    end
+  end
+  return nil
+end
+
 -- zero{}; whether it shards.
 local function megatron_pass(d, options)
   local strategy = zero_strategy(d, options)
@@ -218,17 +248,16 @@ local function megatron_pass(d, options)
     d:error("strategy-option", "distributed.average_in_collective",
       "average_in_collective is not supported without calculate_per_token_loss", "leave it out")
   end
-  for _, key in ipairs { "overlap_grad_reduce", "overlap_param_gather" } do
-    if not options[key] and not (strategy == "optim_grads" and key == "overlap_grad_reduce") then
-      d:error("dialect-unsupported", "distributed." .. key, key .. " = false: both overlap what they can here",
-        "leave it out")
-    end
-  end
-  local why = "zero{} has no such option in this version"
-  refuse(d, options, { disable_bucketing = why, nccl_ub = why, fsdp_double_buffer = why, keep_fp8_transpose_cache = why,
-    report_nan_in_param_grad = "a run stops at the first number that is not finite", megatron_fsdp_unit_modules =
-    "units are the blocks" })
-  return zero { strategy = strategy }, strategy ~= "no_shard"
+  refuse(d, options, { report_nan_in_param_grad = "a run stops at the first number that is not finite" })
+  -- what was updated is gathered after the step; check_for_nan_in_grad does nothing there either
+  local sharded = strategy == "optim" or strategy == "optim_grads"
+  return zero { strategy = strategy, units = megatron_units(d, options), gather = sharded and "eager" or nil,
+    overlap_grad_reduce = options.overlap_grad_reduce, overlap_param_gather = options.overlap_param_gather,
+    grad_reduce_in_fp32 = options.grad_reduce_in_fp32, preserve_fp32_weights = options.preserve_fp32_weights,
+    disable_bucketing = options.disable_bucketing, fsdp_double_buffer = options.fsdp_double_buffer,
+    nccl_ub = options.nccl_ub, calculate_per_token_loss = options.calculate_per_token_loss or nil,
+    average_in_collective = options.average_in_collective or nil,
+    keep_fp8_transpose_cache = options.keep_fp8_transpose_cache or nil }, strategy ~= "no_shard"
 end
 
 -- The data pass; whether it shards over dp_shard.
@@ -246,16 +275,10 @@ function options_of.precision(d, strategy, options, hf)
     d:note("bf16-storage", "hf", "weights and moments are stored in bf16: updates smaller than 1/256 of a weight are lost")
   end
   if strategy ~= "fsdp2" then
-    local reduce = options.grad_reduce_in_fp32 and "fp32" or storage
-    return { param = options.preserve_fp32_weights and "fp32" or storage, compute = storage, reduce = reduce }
+    return { param = storage, compute = storage, reduce = storage } -- zero{} says what is kept or summed in fp32
   end
-  local p = policy_of(d, options)
+  local p = options.policy
   local compute = p.param or storage
-  if (p.output or compute) ~= compute then
-    d:error("dialect-unsupported", "distributed.mp_policy.output_dtype",
-      ("output_dtype = %s: units hand on what they compute, %s"):format(p.output, compute),
-      ("output_dtype = \"%s\""):format(compute))
-  end
   return { param = storage, compute = compute, reduce = p.reduce or compute }
 end
 
