@@ -1,4 +1,4 @@
--- expect: ok parallel zero(optim) | equal
+-- expect: ok parallel zero(optim, eager) | equal
 return require "dialects.automodel" {
   world_size = 4, seq_length = 32,
   model = require "models.llama" "tiny",

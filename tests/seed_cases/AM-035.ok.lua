@@ -1,4 +1,4 @@
--- expect: ok parallel zero(optim_grads)
+-- expect: ok parallel zero(optim_grads, eager)
 return require "dialects.automodel" {
   world_size = 4, seq_length = 32,
   model = require "models.llama" "tiny",
