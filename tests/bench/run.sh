@@ -59,6 +59,8 @@ counts() {
             "$("$work/command" 15 "$work/t.db" "$tandem" sim "$plan" --db "$work/t.db") | 50 ms |"
         echo "| \`tandem check\` of the same | $("$work/command" 15 - "$tandem" check "$plan" \
             --db "$work/t.db") | |"
+        echo "| \`tandem check\` of Llama-3.1-405B on 16,384 GPUs (pp 16, tp 8, 16 micro-batches), proofs" \
+            "included | $("$work/command" 5 - "$tandem" check scripts/plans/llama3_405b.lua) | 1000 ms |"
         rm -f "$work/t.db"
         echo "| instructions (callgrind) of \`tandem sim\` (script's child + planner), new store |" \
             "$(counts "$tandem" sim "$plan" --db "$work/t.db") | |"
