@@ -17,10 +17,13 @@ static uint64_t align_up(uint64_t n, uint64_t to)
     return (n + to - 1) / to * to;
 }
 
-/* Tensor.partial of every parameter. */
+/* Tensor.partial of every parameter: the axes on which all that its gradient is made of is partial.
+ * Where one contribution is whole (a tied embedding reads all tokens, its head a part of them) the
+ * others are summed as they come: a sum over all would count the whole one once a rank. */
 static bool find_partial(Job *job)
 {
     Graph *g = &job->plan->graph;
+    AxisSet *summed = arena_array(job->scratch, g->tensors.n, sizeof *summed);
     for (NodeId id = g->n_forward + 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         Binding b;
@@ -28,12 +31,17 @@ static bool find_partial(Job *job)
         for (uint32_t j = 0; j < n->n_out; j++) {
             TensorId p = g->tensors.at[n->out[j]].grad_of;
             if (!p || g->tensors.at[p].role != ROLE_param) continue;
-            for (uint32_t a = 0; a < job->plan->mesh.n_axes; a++)
-                if (!(job->data_axes >> a & 1) &&
-                    layout_is_partial(op_axis_layout(n->op, &b, n->n_in + j, n->split[a])))
-                    g->tensors.at[p].partial = (AxisSet)(g->tensors.at[p].partial | 1u << a);
+            for (uint32_t a = 0; a < job->plan->mesh.n_axes; a++) {
+                if (job->data_axes >> a & 1) continue;
+                bool partial =
+                    layout_is_partial(op_axis_layout(n->op, &b, n->n_in + j, n->split[a]));
+                AxisSet *set = partial ? &g->tensors.at[p].partial : &summed[p];
+                *set = (AxisSet)(*set | 1u << a);
+            }
         }
     }
+    for (TensorId t = 1; t < g->tensors.n; t++)
+        g->tensors.at[t].partial = (AxisSet)(g->tensors.at[t].partial & ~summed[t]);
     return true;
 }
 

@@ -135,30 +135,32 @@ static BufferId exchange(Lower *l, BufferId from, AxisSet axes, int c, int d, No
     return direct ? out : local_step(l, OP_unpack, out, &to, c, parts, false, origin);
 }
 
-/* Parts nest in mesh order: an axis may not cut dimension d before an outer one has cut it, unless
- * both are cut by the same change at once. */
-static bool cuts_too_early(const Layout *a, const Layout *b, Change change, uint32_t axis)
+/* Parts nest in mesh order: an axis may not cut a dimension before an outer one has cut it, unless
+ * both do at once (`group`), nor while an outer one has yet to leave it. */
+static bool must_wait(const Layout *a, const Layout *b, AxisSet group, uint32_t axis)
 {
     if (!layout_is_split(b->on[axis])) return false;
     for (uint32_t i = 0; i < axis; i++) {
-        Change outer = layout_change(a->on[i], b->on[i]);
-        if (b->on[i] == b->on[axis] && outer != CHANGE_nothing && outer != change) return true;
+        if (a->on[i] == b->on[i] || group >> i & 1) continue;
+        if (b->on[i] == b->on[axis] || a->on[i] == b->on[axis]) return true;
     }
     return false;
 }
 
-/* The axes whose change from `a` to `b` is `change`, with the same dimension (or reduction) as the
+/* The axes whose change from `a` to `b` is `change`, with the same dimensions (or reduction) as the
  * first found. */
 static AxisSet axes_of(const Lower *l, const Layout *a, const Layout *b, Change change, int8_t *key)
 {
     AxisSet axes = 0;
+    bool by_source = change == CHANGE_all_gather || change == CHANGE_all_reduce;
+    int8_t source = 0;
     *key = 0;
     for (uint32_t i = 0; i < l->plan->mesh.n_axes; i++) {
-        if (layout_change(a->on[i], b->on[i]) != change) continue;
-        if (cuts_too_early(a, b, change, i)) continue;
-        int8_t k = change == CHANGE_all_gather || change == CHANGE_all_reduce ? a->on[i] : b->on[i];
-        if (axes && k != *key) continue;
+        if (layout_change(a->on[i], b->on[i]) != change || must_wait(a, b, axes, i)) continue;
+        int8_t k = by_source ? a->on[i] : b->on[i];
+        if (axes && (k != *key || a->on[i] != source)) continue;
         *key = k;
+        source = a->on[i];
         axes = (AxisSet)(axes | 1u << i);
     }
     return axes;
@@ -193,6 +195,34 @@ static BufferId change(Lower *l, Change what, BufferId from, AxisSet axes, int8_
     return from;
 }
 
+/* The axes that cut dimension `on` within what `axes` cut there, or are about to cut: they stand in
+ * the way. Uneven parts are gathered by all of their axes or not at all. */
+static AxisSet in_the_way(const Lower *l, const Shape *s, AxisSet axes, int8_t on)
+{
+    if (!layout_is_split(on)) return 0;
+    int d = layout_dim(on);
+    AxisSet all = layout_axes_split(&s->layout, d);
+    AxisSet within = (AxisSet)(all & ~axes & ~((1u << __builtin_ctz(axes)) - 1));
+    if (!within) return 0;
+    if (s->deal[d] || s->dim[d] % shape_parts(s, &l->plan->mesh, d) != 0) return all;
+    return (AxisSet)(all & ~((1u << __builtin_ctz(within)) - 1));
+}
+
+/* One change, or what must come before it: parts that stand in the way are gathered, and cut again
+ * later. */
+static BufferId step(Lower *l, Change what, BufferId from, const Layout *to, AxisSet axes,
+                     int8_t key, NodeId origin, Category category)
+{
+    const Shape *s = lower_shape(l, from);
+    int first = __builtin_ctz(axes);
+    for (int leaves = 0; leaves < 2; leaves++) {
+        int8_t on = leaves ? s->layout.on[first] : to->on[first];
+        AxisSet others = in_the_way(l, s, axes, on);
+        if (others) return gather(l, from, others, layout_dim(on), origin, category);
+    }
+    return change(l, what, from, axes, key, origin, category);
+}
+
 /* A reduce_scatter sums: a maximum is taken of the whole, and then cut. */
 static BufferId take_maxima(Lower *l, BufferId from, const Layout *to, NodeId origin,
                             Category category)
@@ -215,7 +245,7 @@ BufferId lower_convert(Lower *l, BufferId from, const Layout *to, NodeId origin,
     AxisSet axes;
     for (size_t k = 0; k < sizeof order / sizeof order[0];) {
         axes = axes_of(l, &lower_shape(l, from)->layout, to, order[k], &key);
-        if (axes) from = change(l, order[k], from, axes, key, origin, category);
+        if (axes) from = step(l, order[k], from, to, axes, key, origin, category);
         k = axes ? 0 : k + 1; /* what had to wait may come now */
     }
     assert(layout_equal(&lower_shape(l, from)->layout, to));

@@ -233,7 +233,10 @@ void lower_after_node(Lower *l, NodeId n)
     for (UnitId u = 1; u < l->g->units.n; u++) {
         if (!l->g->units.at[u].shard) continue;
         if (forward && l->last_forward[u] == n && !lower_stays_gathered(l, u)) release(l, u);
-        if (!forward && l->last_backward[u] == n && !l->job->resident) release(l, u);
+        /* gathered ahead but not begun: for the next micro-batch (an embedding's backward reads no
+         * weights) */
+        bool ends = !forward && l->last_backward[u] == n && l->units[u].begun;
+        if (ends && !l->job->resident) release(l, u);
     }
 }
 
