@@ -70,12 +70,13 @@ bool exec_verify(const Plan *plan, const Plan *reference, const DataSource *data
  * rank, in the same precision) are each compared with `exact` (one rank, fp64). An error is the
  * root of the mean square of the differences, relative to that of the exact values; of an element
  * that several ranks hold, the largest difference counts, and second moments count by their
- * roots, as Adam uses them. Holds if for every gradient, parameter
- * and moment, and for the norm and the loss,
+ * roots, as Adam uses them. Holds if
  *   error of plan <= times * error of one_rank + 1e-3
- * with `times` for single tensors and 1.5 for the gradient as a whole
- * (for what is computed in one precision more or less by chance has errors of like size; values
- * themselves need not be close). Else false, with verify-mismatch. */
+ * with 1.5 times for the gradient as a whole, the norm and the loss, and 1.5 + 10 / sqrt(n) times
+ * for the gradient and each moment of a parameter of n elements (for what is computed in one
+ * precision more or less by chance has errors of like size; values themselves need not be close).
+ * Updated weights are not judged. Else false, with verify-mismatch. */
+#define ROUNDING_TIMES 1.5
 typedef struct RoundingResult {
     double worst_excess; /* largest of error of plan / bound; at most 1 if it holds */
     double worst_error, its_one_rank_error; /* of that tensor */
@@ -85,7 +86,7 @@ typedef struct RoundingResult {
     uint32_t n_tensors;
     uint64_t highest_touched, predicted_bytes; /* as in VerifyResult */
 } RoundingResult;
-bool exec_verify_rounding(const Plan *plan, const Plan *one_rank, const Plan *exact, double times,
+bool exec_verify_rounding(const Plan *plan, const Plan *one_rank, const Plan *exact,
                           const DataSource *data, const BackendOptions *options, Arena *arena,
                           RoundingResult *result, Diag *d);
 

@@ -46,7 +46,7 @@ static RoundingResult check(const Tiny *t, uint64_t seed)
     const DataSource *data = data_synthetic(seed, t->vocab, 0.1, arena);
     bool fine =
         p.plan && p.one_rank && p.exact && verify_plan(p.plan, VERIFY_all, false, &d) &&
-        exec_verify_rounding(p.plan, p.one_rank, p.exact, 1.5, data, &options, arena, &result, &d);
+        exec_verify_rounding(p.plan, p.one_rank, p.exact, data, &options, arena, &result, &d);
     if (!fine || result.highest_touched != result.predicted_bytes) {
         Str s = str_in(arena);
         diag_print(&d, &s);
@@ -239,7 +239,7 @@ static void a_wrong_sum_is_seen(void **state)
     }
     assert_int_equal(n, 1);
     RoundingResult result;
-    assert_false(exec_verify_rounding(p.plan, p.one_rank, p.exact, 1.5,
+    assert_false(exec_verify_rounding(p.plan, p.one_rank, p.exact,
                                       data_synthetic(2, t.vocab, 0.1, arena), NULL, arena, &result,
                                       &d));
     assert_true(result.worst_excess > 5);

@@ -317,6 +317,64 @@ static void verify_passes_and_says_by_how_much(void **state)
     arena_free(arena);
 }
 
+static CommandResult verify_of(Arena *arena, const char *what, const char *mesh,
+                               const char *parallel, const char *more)
+{
+    command_write_file("verified.lua",
+                       arena_print(arena,
+                                   "return plan { model = require 'models.%s,\n"
+                                   "  batch = { global = 16, micro = 2, seq = 64 },\n"
+                                   "  mesh = { %s }, parallel = { %s }, %s }\n",
+                                   what, mesh, parallel, more));
+    return COMMAND(arena, 60, "run", "verified.lua", "--verify", "--db", "none");
+}
+
+/* What is scaled down is another plan: with fewer stages, other sizes, patterns that may miss. */
+static void verify_refuses_what_check_refuses(void **state)
+{
+    (void)state;
+    static const char *const plans[][3] = {
+        {"pp = 2, dp_shard = 2", "pp { schedule = '1f1b', cap = 1 }, fsdp2 {}", "pp-cap"},
+        {"pp = 4, dp_shard = 2", "pp { schedule = 'v_half' }, fsdp2 {}", "pp-layers"},
+        {"pp = 2, dp_shard = 8", "pp { schedule = 'dualpipe_v' }, fsdp2 {}", "pp-microbatches"},
+        {"dp_shard = 2, tp = 3", "tp { sequence = true }, fsdp2 {}", "divides-"},
+        {"tp = 2", "tp { plan = { ['layers.9.attention.wq'] = 'colwise' } }", "pattern-matched-"},
+        {"dp_shard = 2", "fsdp2 { units = { 'nope' } }", "pattern-matched-nothing"},
+    };
+    for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++) {
+        Arena *arena = arena_new();
+        CommandResult r =
+            verify_of(arena, "llama' { size = 'tiny', layers = 4 }", plans[i][0], plans[i][1], "");
+        if (r.exit_code != 3 || strstr(r.err, plans[i][2]) == NULL || strstr(r.out, "PASS"))
+            fail_msg("%s: code %d\n%s%s", plans[i][1], r.exit_code, r.out, r.err);
+        arena_free(arena);
+    }
+}
+
+/* Low precision is found whoever asked for it, and right plans hold their bounds in it: biases,
+ * which Adam's first step moves by one size whatever their gradient, too. */
+static void low_precision_is_verified(void **state)
+{
+    (void)state;
+    static const char low[] = "precision = { param = 'fp32', compute = 'bf16', reduce = 'fp32' }";
+    const char *const plans[][4] = {
+        {"gpt2' { size = 'tiny', layers = 4 }", "pp = 2, tp = 2", "pp '1f1b', tp {}", low},
+        {"llama' { size = 'tiny', layers = 2 }", "dp_shard = 2",
+         "fsdp2 { mp = { param = 'bf16' } }", ""},
+        {"llama' { size = 'tiny', layers = 2 }", "dp_shard = 2",
+         "fsdp2 { mp = { param = 'bf16', reduce = 'fp32' } }", ""},
+        {"llama' { size = 'tiny', layers = 2 }", "dp_shard = 2", "fsdp2 {}",
+         "optimizer = adamw { state = 'bf16' }"},
+    };
+    for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++) {
+        Arena *arena = arena_new();
+        CommandResult r = verify_of(arena, plans[i][0], plans[i][1], plans[i][2], plans[i][3]);
+        if (r.exit_code != 0 || strstr(r.out, "rounding    error") == NULL)
+            fail_msg("%s %s: code %d\n%s%s", plans[i][2], plans[i][3], r.exit_code, r.out, r.err);
+        arena_free(arena);
+    }
+}
+
 /* show --mesh answers for a mesh that no pass can use yet; --state of one rank and of all. */
 static void a_mesh_and_a_state_are_shown(void **state)
 {
@@ -354,6 +412,8 @@ int main(void)
         cmocka_unit_test(low_precision_trains),
         cmocka_unit_test(originals_are_looked_at_and_never_run),
         cmocka_unit_test(verify_passes_and_says_by_how_much),
+        cmocka_unit_test(verify_refuses_what_check_refuses),
+        cmocka_unit_test(low_precision_is_verified),
         cmocka_unit_test(a_mesh_and_a_state_are_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
