@@ -339,9 +339,25 @@ static void check_optimizer(Draft *draft)
                    (long long)o->warmup_steps, (long long)o->total_steps);
 }
 
+/* Options that would do nothing as they are given. */
+static void check_idle(Draft *draft, const PpOptions *pp, Loc loc)
+{
+    if (pp->round && !pp->layers_per_stage) {
+        diag_error(draft->d, FAULT_input, "pp-layers-per-stage", loc,
+                   "pp.round says how to round the stages that layers_per_stage makes, but there "
+                   "is no layers_per_stage");
+        diag_hint(draft->d, "name layers_per_stage, or leave round out");
+    }
+    if (pp->has_split && !pp->n_split) {
+        diag_error(draft->d, FAULT_input, "pp-split", loc, "pp.split is a list of no stages");
+        diag_hint(draft->d, "leave split out for an even one");
+    }
+}
+
 /* Stages a rank that nobody has named; a file names them all. */
 static void fill_chunks(Draft *draft, PpOptions *pp, Loc loc)
 {
+    check_idle(draft, pp, loc);
     uint32_t p = draft->config.axis_size[AXIS_pp], n_stages = 0;
     for (uint32_t r = 0; r < pp->own.n; r++)
         for (uint32_t i = 0; i < pp->own.at[r].actions.n; i++)

@@ -223,11 +223,28 @@ static void check_comms(const Csv *csv)
                       NULL, SEVERITY_note);
 }
 
+/* The file's text: a byte-order mark says nothing of it, a NUL would hide what follows it. */
+static const char *text_of(const Csv *csv, const char **end)
+{
+    const char *text = csv->c->source[csv->source].text;
+    size_t n = csv->c->source[csv->source].n;
+    *end = text + n;
+    const char *nul = n > 0 ? memchr(text, 0, n) : NULL;
+    uint32_t row = 0;
+    for (const char *at = text; nul != NULL && at < nul; at++) row += *at == '\n';
+    if (nul != NULL)
+        child_raise(csv->c->L, "schedule-action", row_place(csv, row),
+                    "save it as text in UTF-8, one line a rank",
+                    "the schedule is not text: there is a byte 0 in it");
+    bool mark = n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0;
+    return text + (mark ? 3 : 0);
+}
+
 static void read_csv(Child *c, const char *path, Place place)
 {
     Csv csv = {.c = c};
     csv.source = child_read_beside(c, path, place);
-    const char *at = c->source[csv.source].text, *end = at + c->source[csv.source].n;
+    const char *end, *at = text_of(&csv, &end);
     while (end > at && isspace((unsigned char)end[-1])) end--;
     LIST(uint32_t) firsts = {0};
     while (at < end) {
@@ -269,6 +286,39 @@ static Token read_text(Child *c, Place place, const char *text, uint32_t rank)
     return t;
 }
 
+/* How many actions the list on top of the stack has. Its keys are 1 to n: what lies behind a hole
+ * or under another key would not be done. */
+static uint32_t count_list(Child *c, Place place, uint32_t rank)
+{
+    lua_State *L = c->L;
+    static const char hint[] = "a rank's actions are one list without holes: { \"F0.0\", ... }";
+    lua_Integer n = 0, last = 0;
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+        lua_Integer key = lua_isinteger(L, -2) ? lua_tointeger(L, -2) : 0;
+        if (key < 1)
+            child_raise(L, "schedule-action", place, hint,
+                        "schedule: the list of rank %u has something under %s", rank,
+                        lua_isinteger(L, -2)
+                            ? arena_print(c->arena, "%lld", (long long)lua_tointeger(L, -2))
+                        : lua_type(L, -2) == LUA_TSTRING
+                            ? arena_print(c->arena, "'%.60s'", lua_tostring(L, -2))
+                            : arena_print(c->arena, "a %s", luaL_typename(L, -2)));
+        last = key > last ? key : last;
+        if (++n > MOST_ACTIONS)
+            child_raise(L, "out-of-range", place, NULL, "the schedule has more than %d actions",
+                        MOST_ACTIONS);
+    }
+    if (last == n) return (uint32_t)n;
+    lua_Integer hole = 1;
+    while (lua_rawgeti(L, -1, hole) != LUA_TNIL) {
+        lua_pop(L, 1);
+        hole++;
+    }
+    child_raise(L, "schedule-action", place, hint,
+                "schedule: the list of rank %u has nothing at %lld, but something at %lld", rank,
+                (long long)hole, (long long)last);
+}
+
 /* The list of one rank, on top of the stack. */
 static void read_list(Child *c, Place place, uint32_t rank)
 {
@@ -278,14 +328,17 @@ static void read_list(Child *c, Place place, uint32_t rank)
         child_raise(L, "schedule-ranks", place, "return { [0] = { \"F0.0\", ... }, [1] = ... }",
                     "schedule: there is %s list for rank %u",
                     lua_isnil(L, -1) ? "no" : "something that is no", rank);
-    lua_Unsigned n = lua_rawlen(L, -1);
-    if (n > MOST_ACTIONS)
-        child_raise(L, "out-of-range", place, NULL, "the schedule has more than %d actions",
-                    MOST_ACTIONS);
-    for (lua_Unsigned i = 1; i <= n; i++) {
+    uint32_t n = count_list(c, place, rank);
+    for (uint32_t i = 1; i <= n; i++) {
         lua_rawgeti(L, -1, (lua_Integer)i);
-        const char *text =
-            lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : luaL_typename(L, -1);
+        size_t length = 0;
+        const char *text = luaL_typename(L, -1);
+        if (lua_type(L, -1) == LUA_TSTRING) text = lua_tolstring(L, -1, &length);
+        if (length > strlen(text))
+            child_raise(L, "schedule-action", place,
+                        "write action, stage, a point and the micro-batch: F0.0, B1.3, I1.3, W1.3",
+                        "schedule: '%.60s' of rank %u has a byte 0 after it and is no action", text,
+                        rank);
         Token t = read_text(c, place, text, rank);
         list_push(c->arena, &tokens, t);
         lua_pop(L, 1);

@@ -83,7 +83,8 @@ typedef struct PpOptions {
     uint32_t round;            /* stages to a multiple of pp: 0 they must be one, 1 up, 2 down */
     uint32_t n_split;          /* blocks a stage, if named: uneven splits; 0: even */
     uint32_t split[MAX_STAGES];
-    bool is_own; /* the schedule is the script's own function, or the file `csv` */
+    bool has_split; /* named, be it an empty list */
+    bool is_own;    /* the schedule is the script's own function, or the file `csv` */
     const char *csv;
     OwnSchedule own;
     uint32_t placement; /* demanded of an own schedule: 0 as it says, else 1 + Placement */

@@ -181,6 +181,7 @@ void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v)
         split_field(draft, key, loc, v, &pass->pp);
         return;
     }
+    if (strcmp(key, "pp.split") == 0) pass->pp.has_split = true;
     if (schedule_field(draft, key, loc, v, &pass->pp)) return;
     if (strncmp(key, "tp.plan.", strlen("tp.plan.")) == 0) {
         plan_style_field(draft, key, loc, v, &pass->tp);

@@ -143,7 +143,7 @@ static void built_ins_written_out(void **state)
         }
 }
 
-/* Overlapped pairs are read as two actions, spaces and quotes as nothing. */
+/* Overlapped pairs are read as two actions; spaces, quotes and a byte-order mark as nothing. */
 static void overlapped(void **state)
 {
     (void)state;
@@ -153,6 +153,7 @@ static void overlapped(void **state)
     Loaded l = load(folder, "csv = 'own.csv'", 2, 3);
     assert_int_equal(l.peak, 3);
     command_write_file(arena_print(arena, "%s/own.csv", folder),
+                       "\xEF\xBB\xBF"
                        "0F0,0F1,0F2,0B0,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n");
     assert_true(same(l.id, load(folder, "csv = 'own.csv'", 2, 3).id));
 }
