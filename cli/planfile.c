@@ -242,6 +242,8 @@ static void add_pass(const PassConfig *pass, Str *out)
     case PASS_ac:
         str_print(out, "ac(%s", ac_name(pass->ac));
         if (pass->ac_every > 1) str_print(out, ", every %" PRIu32, pass->ac_every);
+        for (uint32_t i = 0; i < pass->ac_ops.n; i++)
+            str_print(out, "%s%s", i > 0 ? " " : ", keeps ", pass->ac_ops.at[i].path);
         str_add(out, ")");
         break;
     case PASS_fsdp2: add_fsdp2(&pass->fsdp2, out); break;

@@ -437,6 +437,7 @@ void draft_shrink(Draft *draft)
         may_miss(&c->passes[i].float8.only);
         c->passes[i].float8.any_size = true;
         may_miss(&c->passes[i].ac_modules);
+        may_miss(&c->passes[i].ac_ops);
         may_miss(&c->passes[i].fsdp2.units);
         may_miss(&c->passes[i].zero.units);
         if (c->passes[i].ac_every > 2) c->passes[i].ac_every = 2; /* two layers are left */

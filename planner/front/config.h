@@ -213,6 +213,7 @@ typedef struct PassConfig {
     AcMode ac;
     uint32_t ac_every;   /* every n-th region is recomputed; 0 and 1: each */
     Patterns ac_modules; /* AC_modules: these are the regions */
+    Patterns ac_ops;     /* ops whose outputs a region keeps: "linear" is also linear_q, ... */
     Fsdp2Options fsdp2;
     DdpOptions ddp;
     ZeroOptions zero;

@@ -96,14 +96,16 @@ static void plan_style_field(Draft *draft, const char *key, Loc loc, Value *v, T
 static void pattern_field(Draft *draft, const char *what, const char *key, Loc loc, Value *v,
                           Patterns *patterns)
 {
+    bool of_ops = strcmp(what, "ac.ops") == 0;
     Pattern p = {.path = v->text, .loc = loc};
     const char *item = key + strlen(what) + 1;
     if (v->kind == RECORD_text && item[strspn(item, "0123456789")] == 0)
         list_push(draft->arena, patterns, p);
     else
-        diag_error(draft->d, FAULT_input, "wrong-type", loc,
-                   "%s is a list of modules' paths, like { \"layers.*\" }; not %s = %s", what, item,
-                   draft_shown(draft->arena, v));
+        diag_error(
+            draft->d, FAULT_input, "wrong-type", loc, "%s is a list of %s }; not %s = %s", what,
+            of_ops ? "ops' names, like { \"attention\"" : "modules' paths, like { \"layers.*\"",
+            item, draft_shown(draft->arena, v));
 }
 
 /* A mode and a list of modules would both say what is recomputed. "none" turns the list off. */
@@ -191,6 +193,10 @@ void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v)
         bool mode =
             draft_has(draft, arena_print(draft->arena, "%.*s.mode", (int)(dot - path), path));
         modules_field(draft, key, loc, v, pass, mode);
+        return;
+    }
+    if (strncmp(key, "ac.ops.", strlen("ac.ops.")) == 0) {
+        pattern_field(draft, "ac.ops", key, loc, v, &pass->ac_ops);
         return;
     }
     if (strncmp(key, "float8.skip.", strlen("float8.skip.")) == 0) {

@@ -163,6 +163,7 @@ static const Field pass_fields[] = {
     {"ac.mode", FIELD_word, IN_PASS(ac), 0, 0, WORDS("none", "full", "selective")},
     {"ac.every", FIELD_u32, IN_PASS(ac_every), 1, 65536, NULL},
     {"ac.modules", FIELD_table, 0, 0, 0, NULL},
+    {"ac.ops", FIELD_table, 0, 0, 0, NULL},
     {"fsdp2.units", FIELD_table, 0, 0, 0, NULL},
     {"fsdp2.reshard_after_forward", FIELD_reshard, IN_PASS(fsdp2), 1, MOST_RANKS, NULL},
     {"fsdp2.reshard_root", FIELD_bool, IN_PASS(fsdp2.reshard_root), 0, 0, NULL},

@@ -60,6 +60,7 @@ typedef struct Tensor {
 typedef struct Node {
     OpKind op;
     uint8_t n_in, n_out;
+    bool keep; /* of a region: its outputs are kept all the same, it runs once */
     TensorId in[MAX_IN], out[MAX_OUT];
     AttrsId attrs;
     ModuleId module;

@@ -78,7 +78,7 @@ static void print_node(const Graph *g, const Mesh *mesh, NodeId id, Str *out)
         print_layout(mesh, &t->kept, "kept", out);
     }
     print_split(n, mesh, out);
-    if (n->region) str_print(out, "  region %u", n->region);
+    if (n->region) str_print(out, "  region %u%s", n->region, n->keep ? " kept" : "");
     if (n->forward) str_print(out, "  of %u", n->forward);
     if (n->module) str_print(out, "  %s", g->modules.at[n->module].path);
     print_loc(n->loc, out);

@@ -90,6 +90,10 @@ void verify_purity(Verifier *v)
             verify_report(v, "verify-purity", pc, "an evaluation must not drop anything");
         if (in->phase != PHASE_recompute) continue;
         uint32_t flags = op_info(in->op)->flags;
+        const Node *origin = &v->plan->graph.nodes.at[in->origin];
+        if (origin->keep && origin->op == in->op)
+            verify_report(v, "verify-purity", pc, "recomputation must not repeat %s: it is kept",
+                          op_info(in->op)->name);
         if (flags & (OP_STATE | OP_SOURCE))
             verify_report(v, "verify-purity", pc, "recomputation must not %s",
                           flags & OP_STATE ? "touch what lives between steps" : "draw new samples");

@@ -1,7 +1,8 @@
 /* Activation checkpointing: marks recompute regions. full: each block is a region, only its input
  * is kept. selective: each attention module is one. A list: the modules that its patterns name.
- * `every` leaves all but every n-th region alone. What a region's backward needs and was not kept
- * is recomputed on demand by the lowering, with the same inputs and no state. */
+ * `every` leaves all but every n-th region alone. `ops`: what such ops of a region write is kept as
+ * if they stood outside. What a region's backward needs and was not kept is recomputed on demand by
+ * the lowering, with the same inputs and no state. */
 #include <assert.h>
 #include <string.h>
 
@@ -57,11 +58,80 @@ static void refuse(Job *job, const PassConfig *pass, uint32_t n_regions)
                                              : "selective recomputes modules made by nn.attention");
 }
 
+/* ---- ops whose outputs are kept ---- */
+
+/* "linear" is linear, linear_q, ... and their forms on 8-bit numbers: whole words at the front. */
+static bool names_op(const char *name, OpKind op)
+{
+    const char *text = op_info(op)->name;
+    size_t n = strlen(name);
+    return n > 0 && strncmp(text, name, n) == 0 && (text[n] == 0 || text[n] == '_');
+}
+
+static bool is_known(const char *name)
+{
+    for (int op = 1; op < OP_COUNT; op++)
+        if (op_info((OpKind)op)->class_ != OP_CLASS_comm && names_op(name, (OpKind)op)) return true;
+    return false;
+}
+
+static void refuse_op(Job *job, const Pattern *op)
+{
+    const Graph *g = &job->plan->graph;
+    const char *names[OP_COUNT];
+    bool seen[OP_COUNT] = {false};
+    uint32_t n_names = 0;
+    for (NodeId n = 1; n < g->nodes.n; n++) {
+        OpKind of = g->nodes.at[n].op;
+        if (g->nodes.at[n].region && !seen[of]) names[n_names++] = op_info(of)->name;
+        seen[of] = seen[of] || g->nodes.at[n].region;
+    }
+    if (is_known(op->path))
+        diag_error(job->diag, FAULT_input, "ac-matched-nothing", op->loc,
+                   "ac.ops: no '%s' in what is recomputed: nothing would be kept", op->path);
+    else
+        diag_error(job->diag, FAULT_input, "ac-unknown-op", op->loc, "ac.ops: '%s' is no op",
+                   op->path);
+    const char *near = str_nearest(op->path, names, n_names);
+    Str s = str_in(job->scratch);
+    for (uint32_t i = 0; i < n_names; i++) str_print(&s, "%s%s", i ? ", " : "", names[i]);
+    if (near)
+        diag_hint(job->diag, "did you mean '%s'?", near);
+    else
+        diag_hint(job->diag, "there are: %s", str_text(&s));
+}
+
+/* Quantised weights are made again like weights are gathered again, whoever lists their op. */
+static void keep_ops(Job *job, const PassConfig *pass)
+{
+    Graph *g = &job->plan->graph;
+    for (uint32_t i = 0; i < pass->ac_ops.n; i++) {
+        const Pattern *op = &pass->ac_ops.at[i];
+        uint32_t n_kept = 0;
+        for (NodeId n = 1; n < g->nodes.n; n++) {
+            Node *node = &g->nodes.at[n];
+            if (!node->region || !names_op(op->path, node->op)) continue;
+            if (graph_weight(g, node->out[0])) continue;
+            node->keep = true;
+            n_kept++;
+        }
+        if (n_kept == 0 && (!op->may_miss || !is_known(op->path))) refuse_op(job, op);
+    }
+}
+
 bool pass_ac(Job *job)
 {
     const PassConfig *pass = pass_config(job, PASS_ac);
     assert(pass);
     if (pass->ac == AC_none) return true;
+    if (pass->ac == AC_selective && pass->ac_ops.n > 0) {
+        diag_error(
+            job->diag, FAULT_input, "ac-ops", pass->loc,
+            "ac: mode \"selective\" recomputes attention modules, ops keep what whole blocks "
+            "would recompute");
+        diag_hint(job->diag, "leave out mode, or name the regions by modules");
+        return false;
+    }
     uint32_t before = job->diag->n_errors, n_matched = 0, n_regions = 0;
     Graph *g = &job->plan->graph;
     bool *is_region = regions(job, pass, &n_regions);
@@ -74,5 +144,6 @@ bool pass_ac(Job *job)
     }
     bool shrunk = pass->ac == AC_modules && n_regions == 0; /* the patterns' layers are gone */
     if (n_matched == 0 && !shrunk) refuse(job, pass, n_regions);
+    if (n_matched > 0) keep_ops(job, pass);
     return job->diag->n_errors == before;
 }

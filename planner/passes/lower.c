@@ -219,6 +219,7 @@ static void allocate(Lower *l)
     }
     l->arrived = arena_array(l->scratch, n_tensors, sizeof *l->arrived);
     l->keep = arena_array(l->scratch, n_tensors, sizeof *l->keep);
+    l->again = arena_array(l->scratch, l->g->nodes.n, sizeof *l->again);
     l->of_step = arena_array(l->scratch, n_tensors, sizeof *l->of_step);
     l->maximum = arena_array(l->scratch, n_tensors, sizeof *l->maximum);
     l->weight_view = arena_array(l->scratch, n_tensors, sizeof *l->weight_view);

@@ -108,6 +108,7 @@ typedef struct Lower {
     GradState *grads;  /* [tensor] */
     uint32_t *arrived; /* [param]: contributions so far this accumulation window */
     bool *keep;        /* [tensor]: kept from forward to backward */
+    bool *again;       /* [node]: of a region, and runs again for the backward pass */
     UnitState *units;  /* [unit] */
     bool *takes_turns; /* [unit]: in these two pairs of buffers; NULL: none does */
     Turns turns_weights, turns_grads;

@@ -72,8 +72,8 @@ static void need_from(Lower *l, bool *needed, TensorId t, ModuleId region)
     needed[t] = true;
     if (graph_weight(l->g, t))
         return; /* quantised weights: made again, as weights are gathered again */
-    uint32_t home = l->g->nodes.at[at->producer].region;
-    if (home == 0 || home != region) l->keep[t] = true;
+    const Node *maker = &l->g->nodes.at[at->producer];
+    if (maker->region == 0 || maker->region != region || maker->keep) l->keep[t] = true;
 }
 
 void lower_find_kept(Lower *l)
@@ -88,6 +88,7 @@ void lower_find_kept(Lower *l)
         bool again = false;
         for (uint32_t j = 0; j < n->n_out; j++)
             again = again || (needed[n->out[j]] && !l->keep[n->out[j]]);
+        l->again[id] = again && n->region;
         for (uint32_t i = 0; again && i < n->n_in; i++) need_from(l, needed, n->in[i], n->region);
     }
 }
@@ -150,7 +151,7 @@ static void plan_action(Lower *l, const Action *a, bool *resident)
     NodeId from = backward ? g->n_forward + 1 : 1, to = backward ? g->nodes.n : g->n_forward + 1;
     for (NodeId id = from; id < to; id++) {
         const Node *n = &g->nodes.at[id];
-        bool again = backward && n->region; /* recomputation reads what the forward node read */
+        bool again = backward && l->again[n->forward]; /* reads what it read at first */
         const Node *reader = &g->nodes.at[again ? n->forward : id];
         if (n->stage != a->stage) continue;
         for (uint32_t i = 0; i < reader->n_in; i++) {

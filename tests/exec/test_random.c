@@ -160,6 +160,7 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
     t.float8.fsdp_gather = t.float8.recipe == FLOAT8_tensorwise && draw(&d, 2);
     if (t.use_float8) t.fsdp2.mp.param = t.fsdp2.mp.output = DT_none; /* refused together */
     if (t.use_float8 && t.float8.fsdp_gather) t.fsdp2.copy = t.fsdp2.offload = false;
+    if (t.ac == AC_full && draw(&d, 2)) t.ac_ops = draw(&d, 1U << TINY_AC_OPS);
     return t;
 }
 
@@ -207,7 +208,7 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
 {
     for (bool smaller = true; smaller;) {
         smaller = false;
-        for (int k = 0; k < 19; k++) {
+        for (int k = 0; k < 20; k++) {
             Tiny s = t;
             switch (k) {
             case 0: s.pp = 1, s.own_seed = 0, s.pp_options = tiny_default().pp_options; break;
@@ -230,6 +231,7 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
             case 15: s.groups = 4, s.repeat = 1; break;
             case 16: s.biases = s.qk_norm = s.fused = false; break;
             case 17: s.use_float8 = false; break;
+            case 18: s.ac_ops = 0; break;
             default: s.sgd = false, s.clip = 1; break;
             }
             if (memcmp(&s, &t, sizeof s) == 0 || !fails(&s, order_seed)) continue;
@@ -255,14 +257,15 @@ static void print_plan(const Tiny *t)
                 t->gpt2 ? "gpt2" : "llama", (int)t->variant, t->layers, (long long)t->micro,
                 t->microbatches, t->pp, (int)t->pp_options.schedule, t->pp_options.chunks,
                 (unsigned long long)t->own_seed, t->dp_replicate, t->dp_shard, t->tp);
-    print_error("  tp sequence %d loss_parallel %d keep %d share %d; ac %d; fsdp2 reshard %d to %u "
-                "root %d prefetch %u "
-                "defer %d; compile %d; sgd %d dim %lld hidden %lld vocab %lld repeat %lld\n",
-                t->tp_options.sequence, t->tp_options.loss_parallel, t->tp_options.keep_gathered,
-                t->tp_options.share_gathers, (int)t->ac, (int)t->fsdp2.reshard_after_forward,
-                t->fsdp2.reshard_to, t->fsdp2.reshard_root, t->fsdp2.prefetch,
-                t->fsdp2.defer_grad_sync, t->compile ? 1 + (int)t->compile_per : 0, t->sgd,
-                (long long)t->dim, (long long)t->hidden, (long long)t->vocab, (long long)t->repeat);
+    print_error(
+        "  tp sequence %d loss_parallel %d keep %d share %d; ac %d ops %x; fsdp2 reshard %d to %u "
+        "root %d prefetch %u "
+        "defer %d; compile %d; sgd %d dim %lld hidden %lld vocab %lld repeat %lld\n",
+        t->tp_options.sequence, t->tp_options.loss_parallel, t->tp_options.keep_gathered,
+        t->tp_options.share_gathers, (int)t->ac, t->ac_ops, (int)t->fsdp2.reshard_after_forward,
+        t->fsdp2.reshard_to, t->fsdp2.reshard_root, t->fsdp2.prefetch, t->fsdp2.defer_grad_sync,
+        t->compile ? 1 + (int)t->compile_per : 0, t->sgd, (long long)t->dim, (long long)t->hidden,
+        (long long)t->vocab, (long long)t->repeat);
     print_fsdp2(&t->fsdp2);
     print_zero(t);
     print_error("  loss by %d, smoothing %g, z %g, dropout %g\n", (int)t->denominator, t->smoothing,

@@ -276,6 +276,25 @@ static void each_float8(const Visit *v)
         }
 }
 
+/* Blocks that keep what some of their ops write, over meshes, pipelines and 8-bit products. */
+static void each_kept_op(const Visit *v)
+{
+    static const uint32_t ops[] = {1, 3, 2, 0x155, 0x2aa, (1 << TINY_AC_OPS) - 1};
+    for (uint32_t k = 0; k < sizeof ops / sizeof *ops; k++)
+        for (int gpt2 = 0; gpt2 < 2; gpt2++) {
+            Tiny t = sizes(gpt2);
+            t.ac = AC_full, t.ac_ops = ops[k];
+            t.layers = t.microbatches = 2;
+            t.dp_shard = k < 4 ? 2 : 1;
+            t.tp = k & 1 ? 2 : 1;
+            t.tp_options.sequence = k & 2;
+            t.use_float8 = k > 2 && !gpt2;
+            t.dropout = gpt2 ? 0.2 : 0;
+            if (k > 3) t.pp = 2, t.pp_options.schedule = SCHEDULE_zb_h1;
+            v->visit(v->self, &t);
+        }
+}
+
 void corpus_each(void (*visit)(void *self, const Tiny *t), void *self)
 {
     Visit v = {visit, self};
@@ -291,6 +310,7 @@ void corpus_each(void (*visit)(void *self, const Tiny *t), void *self)
     each_loss(&v);
     each_cast_between_stages(&v);
     each_float8(&v);
+    each_kept_op(&v);
 }
 
 static const char *float8_words(const Tiny *t)
@@ -339,7 +359,8 @@ const char *corpus_name(const Tiny *t, Arena *arena)
         t->gpt2 ? "gpt2" : "llama", t->layers, t->microbatches, t->dp_replicate, t->dp_shard, t->tp,
         t->tp_options.sequence ? " sequence" : "", t->tp_options.loss_parallel ? "" : " whole-loss",
         t->tp_options.keep_gathered ? " keep-gathered" : "",
-        t->tp_options.share_gathers ? "" : " unshared", ac[t->ac],
+        t->tp_options.share_gathers ? "" : " unshared",
+        t->ac_ops ? arena_print(arena, "%s keeps %x", ac[t->ac], t->ac_ops) : ac[t->ac],
         reshard[t->fsdp2.reshard_after_forward], t->fsdp2.reshard_root ? " reshard-root" : "",
         t->fsdp2.prefetch, t->fsdp2.defer_grad_sync ? " defer" : "",
         t->fsdp2.reshard_last ? "" : " keep-last", t->fsdp2.keep_gathered ? " keep" : "",

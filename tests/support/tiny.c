@@ -308,6 +308,20 @@ static ZeroOptions zero_options(const Tiny *t)
     return o;
 }
 
+const char *const tiny_ac_ops[TINY_AC_OPS] = {
+    "attention", "linear", "rmsnorm", "layernorm", "rope",    "silu",    "quantise",
+    "add",       "mul",    "gelu",    "bias",      "segment", "dropout", "amax"};
+
+static PassConfig ac_of(const Tiny *t, Arena *arena)
+{
+    PassConfig pass = {.name = PASS_ac, .ac = t->ac};
+    for (uint32_t i = 0; i < TINY_AC_OPS; i++) {
+        Pattern op = {.path = tiny_ac_ops[i], .may_miss = true};
+        if (t->ac_ops >> i & 1) list_push(arena, &pass.ac_ops, op);
+    }
+    return pass;
+}
+
 void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph)
 {
     memset(config, 0, sizeof *config);
@@ -347,7 +361,7 @@ void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph)
     }
     if (t->tp > 1) config->passes[n++] = (PassConfig){.name = PASS_tp, .tp = t->tp_options};
     if (t->use_float8) config->passes[n++] = (PassConfig){.name = PASS_float8, .float8 = t->float8};
-    if (t->ac != AC_none) config->passes[n++] = (PassConfig){.name = PASS_ac, .ac = t->ac};
+    if (t->ac != AC_none) config->passes[n++] = ac_of(t, arena);
     if (t->use_zero && t->dp_shard * t->dp_replicate > 1)
         config->passes[n++] = (PassConfig){.name = PASS_zero, .zero = zero_options(t)};
     else if (t->dp_shard > 1)

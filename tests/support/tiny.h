@@ -32,6 +32,7 @@ typedef struct Tiny {
     bool use_float8;
     Float8Options float8;
     AcMode ac;
+    uint32_t ac_ops; /* bits: what regions keep, of tiny_ac_ops */
     Fsdp2Options fsdp2;
     bool use_zero; /* zero{} instead of fsdp2{} */
     ZeroStrategy zero;
@@ -47,6 +48,10 @@ typedef struct Tiny {
     double dropout;               /* after the embedding, attention's scores, and each residual */
     DType compute, param, reduce; /* DT_f32 unless set; at rest; of gradients */
 } Tiny;
+
+/* Op families of its blocks; those that a model has not are left out in silence. */
+enum { TINY_AC_OPS = 14 };
+extern const char *const tiny_ac_ops[TINY_AC_OPS];
 
 /* Llama: 2 layers, dim 12, 4 groups of 1 head of 4, hidden 16, vocab 29, seq 8, one rank. */
 Tiny tiny_default(void);
