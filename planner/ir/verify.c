@@ -14,6 +14,7 @@ static const struct {
 } rules[] = {
     {"verify-structure", VERIFY_structure},
     {"verify-layout", VERIFY_layouts},
+    {"verify-dtype", VERIFY_layouts},
     {"verify-scale", VERIFY_scale},
     {"verify-race", VERIFY_races},
     {"verify-read-before-write", VERIFY_races | VERIFY_layouts},
@@ -119,6 +120,7 @@ static void each_program(Verifier *v)
             verify_races(v);
         }
         if (v->proofs & VERIFY_coverage) verify_purity(v);
+        if (v->proofs & VERIFY_layouts) verify_dtypes(v);
     }
     v->p = NULL;
 }

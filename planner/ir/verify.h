@@ -25,9 +25,10 @@ enum {
 };
 /* Reports every violation (rule ids "verify-layout", "verify-scale", "verify-race",
  * "verify-read-before-write", "verify-deadlock", "verify-sequence", "verify-coverage",
- * "verify-purity", "verify-structure", "verify-redundant"), each with the instruction (program, pc,
- * op, origin's script:line) and, for deadlocks, the ranks and what each waits for. Faults are
- * FAULT_internal (our own passes made it) or, with `user_plan`, FAULT_input. */
+ * "verify-purity", "verify-dtype", "verify-structure", "verify-redundant"), each with the
+ * instruction (program, pc, op, origin's script:line) and, for deadlocks, the ranks and what each
+ * waits for. Faults are FAULT_internal (our own passes made it) or, with `user_plan`, FAULT_input.
+ */
 bool verify_plan(const Plan *plan, uint32_t proofs, bool user_plan, Diag *d);
 /* Proof 7: peak bytes of each role against the device. FAULT_infeasible "does-not-fit" names the
  * worst rank. */

@@ -2,6 +2,7 @@
  *   verify.c            the proofs in order, reports, fit
  *   verify_structure.c  indices, shapes, deals, graph   } first: everything after relies on them,
  *   verify_program.c    instructions and buffers        } so that no garbage can crash it
+ *   verify_dtype.c      the dtype that each value must have
  *   verify_bind.c       ops bound to shapes
  *   verify_order.c      happens-before and races
  *   verify_kernel.c     instructions that run as one kernel
@@ -183,6 +184,7 @@ void verify_graph_values(Verifier *v);
 void verify_scales(Verifier *v);
 void verify_values(Verifier *v); /* all programs */
 void verify_purity(Verifier *v);
+void verify_dtypes(Verifier *v);
 
 /* ---- verify_bind.c ---- */
 Bound *verify_bound(Verifier *v, Pc pc);

@@ -205,6 +205,18 @@ static void check_units(Verifier *v)
             if (p->flat_offset < end || p->flat_offset > unit->elements)
                 verify_report(v, "verify-coverage", 0, "%s overlaps what lies before it in unit %s",
                               p->name, unit->name);
+            if (p->rest_dtype != unit->rest_dtype || p->reduce_dtype != unit->reduce_dtype ||
+                (p->dtype != unit->dtype && unit->dtype != DT_e4m3))
+                verify_report(v, "verify-dtype", 0,
+                              "%s is %s in use, %s at rest, %s summed; its unit %s is %s, %s, %s",
+                              p->name, dtype_name(p->dtype), dtype_name(p->rest_dtype),
+                              dtype_name(p->reduce_dtype), unit->name, dtype_name(unit->dtype),
+                              dtype_name(unit->rest_dtype), dtype_name(unit->reduce_dtype));
+            if (p->grad && p->grad < g->tensors.n &&
+                g->tensors.at[p->grad].dtype != p->reduce_dtype)
+                verify_report(v, "verify-dtype", 0, "the gradient of %s is %s, it is summed in %s",
+                              p->name, dtype_name(g->tensors.at[p->grad].dtype),
+                              dtype_name(p->reduce_dtype));
             end = p->flat_offset + (uint64_t)local_elements(v, p);
             if (end > unit->elements)
                 verify_report(v, "verify-coverage", 0, "%s reaches beyond unit %s", p->name,

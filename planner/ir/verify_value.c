@@ -233,7 +233,8 @@ static bool add_range(Reading *r, RangeAt at, uint64_t a, uint64_t b)
     x->used = true;
     r->culprit = x;
     if ((a - r->lo) % r->esize || (b - a) % r->esize || dtype_bytes((DType)x->dtype) != r->esize ||
-        x->packed_dim)
+        x->packed_dim ||
+        (x->dtype != r->v->p->buffers.at[r->buffer].dtype && (x->list || !value_is_zero(x->vn))))
         return false;
     if (!x->list && value_is_zero(x->vn)) {
         add_piece(r, piece);

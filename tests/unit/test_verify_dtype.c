@@ -1,0 +1,206 @@
+/* Values in another dtype than the graph says: a plan of 8-bit and 16-bit numbers, edited. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "planner/ir/verify.h"
+#include "tests/support/mutate.h"
+#include "tests/support/tiny.h"
+
+typedef struct Case {
+    Arena *arena;
+    Plan *plan;
+    Program *p;
+    Diag d;
+} Case;
+
+static Case low_precision(bool fp64)
+{
+    Tiny t = tiny_default();
+    t.dp_shard = t.tp = 2;
+    t.microbatches = 2;
+    t.compute = DT_bf16;
+    t.use_float8 = true;
+    t.float8.skip_indivisible = true;
+    t.float8.fsdp_gather = true;
+    t.dim = t.hidden = 32;
+    t.head_dim = 16;
+    t.groups = 2;
+    t.seq = 16;
+    t.vocab = 32;
+    Case c = {.arena = arena_new()};
+    c.d = diag_in(c.arena);
+    const Plan *plan = tiny_plan(&t, fp64, c.arena, &c.d);
+    assert_non_null(plan);
+    c.plan = mutate_copy(plan, c.arena);
+    c.p = &c.plan->programs.at[0];
+    return c;
+}
+
+static const char *all_text(Case *c)
+{
+    Str s = str_in(c->arena);
+    diag_print(&c->d, &s);
+    return str_text(&s);
+}
+
+static void accepts(Case c)
+{
+    if (!verify_plan(c.plan, VERIFY_all, false, &c.d)) fail_msg("%.3000s", all_text(&c));
+    arena_free(c.arena);
+}
+
+static void rejects(Case *c, const char *text)
+{
+    bool found = false;
+    assert_false(verify_plan(c->plan, VERIFY_all, false, &c->d));
+    for (uint32_t i = 0; i < c->d.items.n; i++)
+        if (strcmp(c->d.items.at[i].rule, "verify-dtype") == 0 &&
+            strstr(c->d.items.at[i].text, text))
+            found = true;
+    if (!found) fail_msg("no verify-dtype that says \"%s\" in:\n%.3000s", text, all_text(c));
+    arena_free(c->arena);
+}
+
+static uint32_t retype(Case *c, DType from, DType to, Category category)
+{
+    uint32_t n = 0;
+    for (BufferId b = 1; b < c->p->buffers.n; b++) {
+        Buffer *at = &c->p->buffers.at[b];
+        if (at->dtype != from || (category && at->category != category)) continue;
+        at->dtype = to;
+        n++;
+    }
+    return n;
+}
+
+static void good_plans_pass(void **state)
+{
+    (void)state;
+    accepts(low_precision(false));
+    accepts(low_precision(true));
+}
+
+/* All gradients in e4m3: the same bytes, and the graph still scales them for e5m2. */
+static void gradients_in_the_other_eight_bits(void **state)
+{
+    (void)state;
+    Case c = low_precision(false);
+    assert_true(retype(&c, DT_e5m2, DT_e4m3, CATEGORY_none) > 4);
+    rejects(&c, "is e4m3 in buffer");
+}
+
+static void halves_of_the_other_kind(void **state)
+{
+    (void)state;
+    Case c = low_precision(false);
+    assert_true(retype(&c, DT_bf16, DT_f16, CATEGORY_none) > 20);
+    rejects(&c, "the graph says bf16");
+    c = low_precision(false);
+    retype(&c, DT_bf16, DT_f16, CATEGORY_none);
+    rejects(&c, "makes f16 of f32, which the graph does not ask for");
+}
+
+static void gradients_as_integers(void **state)
+{
+    (void)state;
+    Case c = low_precision(false);
+    assert_true(retype(&c, DT_f32, DT_i32, CATEGORY_gradient) > 2);
+    assert_false(verify_plan(c.plan, VERIFY_all, false, &c.d));
+    arena_free(c.arena);
+}
+
+/* The graph asks for sums in bf16, the program sums in f32: another answer than the plan's. */
+static void sums_in_another_dtype(void **state)
+{
+    (void)state;
+    Case c = low_precision(false);
+    Graph *g = &c.plan->graph;
+    for (UnitId u = 1; u < g->units.n; u++) g->units.at[u].reduce_dtype = DT_bf16;
+    for (TensorId t = 1; t < g->tensors.n; t++) {
+        Tensor *at = &g->tensors.at[t];
+        if (at->role != ROLE_param) continue;
+        at->reduce_dtype = DT_bf16;
+        g->tensors.at[at->grad].dtype = DT_bf16;
+    }
+    rejects(&c, "is f32 in buffer");
+}
+
+static void at_rest_in_another_dtype(void **state)
+{
+    (void)state;
+    Case c = low_precision(false);
+    Graph *g = &c.plan->graph;
+    for (UnitId u = 1; u < g->units.n; u++) g->units.at[u].rest_dtype = DT_f64;
+    for (TensorId t = 1; t < g->tensors.n; t++)
+        if (g->tensors.at[t].role == ROLE_param) g->tensors.at[t].rest_dtype = DT_f64;
+    rejects(&c, "at rest, unit");
+}
+
+static TensorId first_param(const Case *c)
+{
+    for (TensorId t = 1; t < c->plan->graph.tensors.n; t++)
+        if (c->plan->graph.tensors.at[t].role == ROLE_param) return t;
+    fail_msg("no parameter");
+    return 0;
+}
+
+/* A parameter says otherwise than its unit, a gradient otherwise than its parameter. */
+static void unit_and_parameter_disagree(void **state)
+{
+    (void)state;
+    Case c = low_precision(false);
+    Tensor *p = &c.plan->graph.tensors.at[first_param(&c)];
+    p->reduce_dtype = DT_bf16;
+    rejects(&c, "its unit");
+    c = low_precision(false);
+    p = &c.plan->graph.tensors.at[first_param(&c)];
+    c.plan->graph.tensors.at[p->grad].dtype = DT_f16;
+    rejects(&c, "it is summed in f32");
+}
+
+static void moments_of_two_kinds(void **state)
+{
+    (void)state;
+    Case c = low_precision(false);
+    for (BufferId b = 1; b < c.p->buffers.n; b++)
+        if (c.p->buffers.at[b].category == CATEGORY_optimizer) {
+            c.p->buffers.at[b].dtype = DT_i32;
+            break;
+        }
+    assert_false(verify_plan(c.plan, VERIFY_all, false, &c.d));
+    arena_free(c.arena);
+}
+
+/* One part of a plan that runs in fp64 is left in f32: no consistent map of dtypes. */
+static void mixed_map(void **state)
+{
+    (void)state;
+    Case c = low_precision(true);
+    Pc pc = 1;
+    while (pc < c.p->code.n && c.p->code.at[pc].op != OP_rmsnorm) pc++;
+    BufferId b = program_arg(c.p, &c.p->code.at[pc], 3);
+    c.p->buffers.at[b].dtype = DT_f32;
+    c.p->buffers.at[b].bytes /= 2;
+    rejects(&c, "is f64 in buffer");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(good_plans_pass),
+        cmocka_unit_test(gradients_in_the_other_eight_bits),
+        cmocka_unit_test(halves_of_the_other_kind),
+        cmocka_unit_test(gradients_as_integers),
+        cmocka_unit_test(sums_in_another_dtype),
+        cmocka_unit_test(at_rest_in_another_dtype),
+        cmocka_unit_test(unit_and_parameter_disagree),
+        cmocka_unit_test(moments_of_two_kinds),
+        cmocka_unit_test(mixed_map),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
