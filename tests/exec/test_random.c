@@ -160,6 +160,7 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
     t.float8.fsdp_gather = t.float8.recipe == FLOAT8_tensorwise && draw(&d, 2);
     if (t.use_float8) t.fsdp2.mp.param = t.fsdp2.mp.output = DT_none; /* refused together */
     if (t.use_float8 && t.float8.fsdp_gather) t.fsdp2.copy = t.fsdp2.offload = false;
+    if (t.use_float8 && t.float8.fsdp_gather) t.zero_options.gather = ZERO_GATHER_lazy;
     if (t.ac == AC_full && draw(&d, 2)) t.ac_ops = draw(&d, 1U << TINY_AC_OPS);
     return t;
 }
