@@ -1,4 +1,4 @@
--- expect: ok mesh pp=2 dp_shard=4
+-- expect: ok mesh pp=2 dp_shard=4 | stages 1,1
 return require "dialects.automodel" {
   world_size = 8, seq_length = 32, api = true,
   model = require "models.llama" "tiny",

@@ -1,5 +1,5 @@
 -- expect: warning[not-applied] distributed.pipeline | pp_size = 1
--- expect: ok mesh dp_shard=8
+-- expect: ok mesh dp_shard=8 | parallel fsdp2(reshard but the last)
 return require "dialects.automodel" {
   world_size = 8, seq_length = 32,
   model = require "models.llama" "tiny",

@@ -1,4 +1,4 @@
--- expect: ok stages 8,8,8,8
+-- expect: ok stages 8,8,8,8 | parallel pp(interleaved_1f1b, 2 chunks), fsdp2(keep for the step)
 return require "dialects.automodel" {
   world_size = 4, seq_length = 32,
   model = require "models.llama" { size = "tiny", layers = 32, dim = 16, hidden = 32, heads = 2, kv_heads = 2, vocab = 32 },

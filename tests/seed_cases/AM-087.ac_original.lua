@@ -1,5 +1,5 @@
 -- expect: note[ac-dropped] recomputes nothing
--- expect: ok parallel zero(optim_grads_params) | original automodel
+-- expect: ok parallel zero(optim_grads_params) | original automodel | recomputed nothing
 return require "dialects.automodel" {
   world_size = 2, seq_length = 32, as = "original",
   model = require "models.llama" "tiny",

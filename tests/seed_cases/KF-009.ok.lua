@@ -1,4 +1,4 @@
--- expect: ok mesh dp_shard=8
+-- expect: ok mesh dp_shard=8 | parallel fsdp2(reshard), compile(model)
 return require "dialects.kempnerforge" {
   world = 8,
   model = { dim = 64, n_layers = 2, n_heads = 8, vocab_size = 256 },

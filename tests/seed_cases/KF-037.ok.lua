@@ -1,4 +1,4 @@
--- expect: ok mesh tp=4
+-- expect: ok mesh tp=4 | local layers.0.attention.wq.weight 256,8,1,8
 return require "dialects.kempnerforge" {
   world = 4,
   model = { dim = 256, n_layers = 2, n_heads = 32, vocab_size = 256 },

@@ -1,4 +1,4 @@
--- expect: ok mesh tp=8
+-- expect: ok mesh tp=8 | local layers.0.attention.wk.weight 512,1,8
 return require "dialects.kempnerforge" {
   world = 8,
   model = { dim = 512, n_layers = 2, n_heads = 64, n_kv_heads = 8, vocab_size = 256 },

@@ -1,4 +1,4 @@
--- expect: ok mesh dp_shard=2
+-- expect: ok mesh dp_shard=2 | equal
 return require "dialects.kempnerforge" {
   world = 2,
   model = { dim = 64, n_layers = 2, n_heads = 8, vocab_size = 256, tie_embeddings = true },

@@ -1,4 +1,4 @@
--- expect: ok mesh pp=2
+-- expect: ok mesh pp=2 | stages 1,1
 return require "dialects.kempnerforge" {
   world = 2,
   model = { dim = 64, n_layers = 2, n_heads = 8, vocab_size = 256, num_experts = 0, moe_top_k = 2 },

@@ -1,4 +1,4 @@
--- expect: ok mesh dp_shard=2
+-- expect: ok mesh dp_shard=2 | parallel fsdp2(reshard), compile(model)
 return require "dialects.kempnerforge" {
   world = 2,
   model = { dim = 64, n_layers = 2, n_heads = 8, vocab_size = 256, num_experts = 0 },

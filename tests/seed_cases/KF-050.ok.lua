@@ -1,4 +1,4 @@
--- expect: ok ranks 1
+-- expect: ok ranks 1 | parameters 164160
 return require "dialects.kempnerforge" {
   world = 1,
   model = { dim = 64, n_layers = 2, n_heads = 8, vocab_size = 256, num_experts = 0, moe_top_k = 16 },

@@ -1,4 +1,4 @@
--- expect: ok equal
+-- expect: ok equal | norm 8 eps
 return require "dialects.credit" {
   world_size = 4, seq_length = 16,
   model = require "models.wxformer" "tiny",

@@ -1,4 +1,4 @@
--- expect: ok mesh dp_replicate=4
+-- expect: ok mesh dp_replicate=4 | start equal
 return require "dialects.credit" {
   world_size = 4, seq_length = 16,
   model = require "models.wxformer" "tiny",

@@ -51,4 +51,10 @@ typedef struct CaseResult {
 /* Does it hold? If not, `seen` says what there is instead. */
 bool cases_fact(const CaseResult *result, const char *fact, Str *seen);
 
+/* ---- cases_run.c */
+bool cases_equal(const CaseResult *result, const char *rest, Str *seen);
+bool cases_norm(const CaseResult *result, const char *rest, Str *seen);
+bool cases_start(const CaseResult *result, const char *rest, Str *seen);
+bool cases_draws(const CaseResult *result, const char *rest, Str *seen);
+
 #endif

@@ -16,16 +16,21 @@
  *   count tp all_gather 140 in 5 steps
  *   data 0/2 0/2 1/2 1/2      for each rank: which share of the batch it reads, of how many
  *   original automodel        it reproduces that system's mistakes, so it is never run
- *   equal                     the plan made small computes what one rank does, in fp64 to 1e-10 */
+ *   recomputed norm 4/8, attention 2/10     the modules of which rank 0 computes something again,
+ *                             in so many instructions; `recomputed nothing`
+ *   float8 15 of 15           forward matrix products of rank 0 that read 8-bit numbers
+ *   rest bf16                 the types of the parameters that live between steps
+ * and, of the plan made small and run in fp64 (cases_run.c):
+ *   equal                     it computes what one rank does, to 1e-10
+ *   norm 8 eps                the gradient norm is within 8 eps of that of one rank, and is clipped
+ *   start equal               every rank begins with the weights that one rank begins with
+ *   draws apart               ranks that read other data drop other elements */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
-#include "exec/exec.h"
-#include "kernels/cpu/cpu.h"
-#include "planner/ir/verify.h"
 #include "tests/support/cases.h"
 
 static bool is_mesh(const CaseResult *r, const char *rest, Str *seen)
@@ -217,40 +222,69 @@ static bool is_data(const CaseResult *r, const char *rest, Str *seen)
     return strcmp(str_text(seen), rest) == 0;
 }
 
-static Plan *small_plan(const CaseResult *r, const Plan *parent, Diag *d)
+/* Of which modules something is computed again on rank 0, by the class of the whole that is: how
+ * many, in how many instructions. */
+static bool is_recomputed(const CaseResult *r, const char *rest, Str *seen)
 {
-    FrontOptions front = {.set = r->script->set.at, .n_set = r->script->set.n, .shrink = true};
-    Config *config = arena_alloc(r->arena, sizeof *config);
-    Graph graph;
-    memset(&graph, 0, sizeof graph);
-    if (!front_load(r->script->path, &front, r->arena, config, &graph, d)) return NULL;
-    if (parent != NULL) { /* one rank: the same micro-steps, and no pass */
-        config->micro_batch = parent->step.micro_batch;
-        for (uint32_t i = 0; i < AXIS_NAMES; i++) config->axis_size[i] = 1;
-        config->n_passes = 0;
+    const Graph *g = &r->plan->graph;
+    const Program *p = plan_program(r->plan, 0);
+    uint32_t *n = arena_array(r->arena, g->modules.n + 1, sizeof *n);
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        bool gathers = in->unit != 0; /* the weights that it needs for that */
+        if (in->phase == PHASE_recompute && !gathers) n[g->nodes.at[in->origin].region]++;
     }
-    LowerOptions lower = {dtype_map_all(DT_f64), kernel_cpu_workspace, {0, 0}};
-    return passes_compile(config, &graph, &lower, NULL, r->arena, d);
+    bool *told = arena_array(r->arena, g->modules.n + 1, sizeof *told);
+    for (ModuleId m = 0; m < g->modules.n; m++) {
+        uint32_t modules = 0, instructions = 0;
+        for (ModuleId k = m; k < g->modules.n; k++) {
+            bool alike =
+                m == k || (m > 0 && strcmp(g->modules.at[m].class_, g->modules.at[k].class_) == 0);
+            if (n[k] == 0 || told[k] || !alike) continue;
+            modules++;
+            instructions += n[k];
+            told[k] = true;
+        }
+        if (modules > 0)
+            str_print(seen, "%s%s %" PRIu32 "/%" PRIu32, seen->n > 0 ? ", " : "",
+                      m > 0 ? g->modules.at[m].class_ : "outside", modules, instructions);
+    }
+    if (seen->n == 0) str_add(seen, "nothing");
+    return strcmp(str_text(seen), rest) == 0;
 }
 
-/* As `tandem run --verify` does. */
-static bool is_equal(const CaseResult *r, const char *rest, Str *seen)
+/* "15 of 15": of the forward matrix products with an 8-bit form that rank 0 runs. */
+static bool is_float8(const CaseResult *r, const char *rest, Str *seen)
 {
-    (void)rest;
-    Diag d = diag_in(r->arena);
-    const Plan *plan = small_plan(r, NULL, &d);
-    const Plan *one = plan != NULL ? small_plan(r, plan, &d) : NULL;
-    VerifyResult result;
-    memset(&result, 0, sizeof result);
-    bool equal = false;
-    if (one != NULL && verify_plan(plan, VERIFY_all, false, &d)) {
-        const DataSource *data =
-            data_synthetic(plan->step.seed, plan->graph.info.vocab, 0.125, r->arena);
-        BackendOptions options = {.timeout_s = 60, .poison = true};
-        equal = exec_verify(plan, one, data, &options, 1e-10, r->arena, &result, &d);
+    const Program *p = plan_program(r->plan, 0);
+    uint32_t n = 0, n_scaled = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        const OpInfo *info = op_info(in->op);
+        if (in->phase != PHASE_forward || info->scaled[SCALING_tensorwise] == OP_none) continue;
+        const Buffer *left = &p->buffers.at[program_arg(p, in, 0)],
+                     *right = &p->buffers.at[program_arg(p, in, 1)];
+        n++;
+        n_scaled += info->scaling != SCALING_none && dtype_bytes(left->dtype) == 1 &&
+                    dtype_bytes(right->dtype) == 1;
     }
-    diag_print(&d, seen);
-    return equal && plan->mesh.n_ranks > 1;
+    str_print(seen, "%" PRIu32 " of %" PRIu32, n_scaled, n);
+    return strcmp(str_text(seen), rest) == 0;
+}
+
+/* The types of the parameters that live between steps, on all ranks. */
+static bool is_rest(const CaseResult *r, const char *rest, Str *seen)
+{
+    bool has[DT_COUNT] = {false};
+    for (uint32_t i = 0; i < r->plan->programs.n; i++) {
+        const Program *p = &r->plan->programs.at[i];
+        for (BufferId b = 1; b < p->buffers.n; b++)
+            if (p->buffers.at[b].persistent && p->buffers.at[b].category == CATEGORY_parameter)
+                has[p->buffers.at[b].dtype] = true;
+    }
+    for (int t = 0; t < DT_COUNT; t++)
+        if (has[t]) str_print(seen, "%s%s", seen->n > 0 ? " " : "", dtype_name((DType)t));
+    return strcmp(str_text(seen), rest) == 0;
 }
 
 bool cases_fact(const CaseResult *result, const char *fact, Str *seen)
@@ -273,7 +307,13 @@ bool cases_fact(const CaseResult *result, const char *fact, Str *seen)
                  {"plan-entries", is_plan_entries},
                  {"count", is_count},
                  {"data", is_data},
-                 {"equal", is_equal}};
+                 {"recomputed", is_recomputed},
+                 {"float8", is_float8},
+                 {"rest", is_rest},
+                 {"equal", cases_equal},
+                 {"norm", cases_norm},
+                 {"start", cases_start},
+                 {"draws", cases_draws}};
     size_t n = strcspn(fact, " ");
     for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++)
         if (strlen(facts[i].word) == n && strncmp(facts[i].word, fact, n) == 0)
