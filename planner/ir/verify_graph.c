@@ -208,12 +208,28 @@ static bool may_draw(OpKind op)
     return op == OP_dropout || op == OP_attention || op == OP_attention_grad;
 }
 
+/* A node of the backward pass draws for the forward node whose output's gradient it reads. */
+static bool draws_for_its_forward(const Verifier *v, NodeId id)
+{
+    const Node *n = &v->g->nodes.at[id];
+    if (!v->g->n_forward || id <= v->g->n_forward) return n->forward == 0;
+    if (!n->forward || n->forward > v->g->n_forward) return false;
+    return v->g->tensors.at[v->g->nodes.at[n->forward].out[0]].grad == n->in[0];
+}
+
 static void check_draw(Verifier *v, NodeId id, NodeId *drawn_by)
 {
     const Node *n = &v->g->nodes.at[id];
     const Attrs *a = graph_attrs_at(v->g, n->attrs),
                 *f = graph_attrs_at(v->g, v->g->nodes.at[n->forward].attrs);
     const char *name = op_info(n->op)->name;
+    if ((a->drop > 0 || may_draw(n->op)) && !draws_for_its_forward(v, id)) {
+        verify_report(v, "verify-purity", 0,
+                      "graph node %u (%s) draws again for forward node %u, where it must for the "
+                      "node whose output's gradient it reads (in the forward pass: for none)",
+                      id, name, n->forward);
+        return;
+    }
     if (n->forward && (a->drop != f->drop || a->site != f->site)) {
         verify_report(
             v, "verify-purity", 0,
@@ -266,6 +282,11 @@ void verify_graph_values(Verifier *v)
     for (TensorId t = 1; t < g->tensors.n && v->has_gradients; t++) {
         const Tensor *p = &g->tensors.at[t];
         if (p->role != ROLE_param) continue;
+        if (p->init.kind == INIT_none)
+            verify_report(v, "verify-coverage", 0,
+                          "parameter %s has no initialiser: it would start with whatever its "
+                          "memory held",
+                          p->name);
         if (!p->grad || !v->known[p->grad])
             verify_report(v, "verify-coverage", 0, "parameter %s has no gradient in the graph",
                           p->name);

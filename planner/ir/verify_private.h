@@ -122,7 +122,8 @@ typedef struct Verifier {
     Transport *transports;                    /* [match] */
     AxisSet stages;                           /* axes along which programs differ */
     const Attrs *clip;                        /* of the clip_coef seen; NULL */
-    const Attrs *rule;                        /* of the first update */
+    const Attrs *rule;                        /* of the update before, */
+    OpKind rule_op;                           /* and its op */
 } Verifier;
 
 /* Does a step begin with parameters in this buffer? Those at rest, and whole copies for use. */

@@ -2,6 +2,7 @@
  * of them, the optimizer meets each parameter once with its whole gradient; and the driver that
  * takes programs through their instructions. */
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "planner/ir/verify_private.h"
@@ -201,6 +202,8 @@ void value_clip_coef(Verifier *v, Pc pc)
     const Shape *o = value_shape_at(v, v->canon[v->p->buffers.at[program_arg(v->p, in, 2)].shape]);
     if (layout_axes_partial(&o->layout) || layout_axes_split(&o->layout, -1))
         verify_report(v, "verify-layout", pc, "the coefficient must be whole everywhere");
+    if (!(attrs->clip >= 0 && attrs->clip < INFINITY))
+        verify_report(v, "verify-scale", pc, "clips at %g, which is no bound", attrs->clip);
     if (v->clip && v->clip->clip != attrs->clip)
         verify_report(v, "verify-scale", pc, "clips at %g, others at %g", attrs->clip,
                       v->clip->clip);
@@ -273,6 +276,22 @@ static bool check_state(Verifier *v, Pc pc, uint32_t i, const Val *state, const 
     return same;
 }
 
+/* What is wrong with a rule by itself; NULL: nothing. */
+static const char *fault_of_rule(const Instr *in, const Attrs *a)
+{
+    Attrs rest = *a;
+    rest.beta1 = rest.beta2 = rest.eps = rest.weight_decay = 0;
+    const Attrs none = {0};
+    if (!(a->beta1 >= 0 && a->beta1 < 1 && a->beta2 >= 0 && a->beta2 < 1))
+        return "decays its moments by factors that are not in [0, 1)";
+    if (!(a->eps >= 0 && a->eps < INFINITY)) return "adds an eps that is negative or not finite";
+    if (!(a->weight_decay >= 0 && a->weight_decay < INFINITY))
+        return "decays weights by what is negative or not finite";
+    if (in->op == OP_sgd && (a->beta1 != 0 || a->beta2 != 0 || a->eps != 0))
+        return "has the attributes of another rule";
+    return memcmp(&rest, &none, sizeof rest) == 0 ? NULL : "has the attributes of another op";
+}
+
 static bool same_rule(const Attrs *a, const Attrs *b)
 {
     return a->beta1 == b->beta1 && a->beta2 == b->beta2 && a->eps == b->eps &&
@@ -341,9 +360,14 @@ void value_update(Verifier *v, Pc pc)
     if (ok) out = update_pieces(v, pc, &arg[0], &arg[at_grad]);
     check_coefficient(v, pc, &arg[in->n_in - 1]);
     const Attrs *attrs = verify_attrs(v, pc);
-    if (v->rule && !same_rule(v->rule, attrs))
+    const char *fault = fault_of_rule(in, attrs);
+    if (fault)
+        verify_report(v, "verify-scale", pc, "%s (beta1 %g, beta2 %g, eps %g, weight_decay %g)",
+                      fault, attrs->beta1, attrs->beta2, attrs->eps, attrs->weight_decay);
+    if (v->rule && (v->rule_op != in->op || !same_rule(v->rule, attrs)))
         verify_report(v, "verify-scale", pc, "updates by another rule than the rest of the model");
     v->rule = attrs;
+    v->rule_op = in->op;
     value_write(v, pc, program_arg(v->p, in, in->n_in), out);
     for (uint32_t k = 1; k <= states; k++) {
         uint64_t offset;

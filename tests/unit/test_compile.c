@@ -116,6 +116,31 @@ static void false_kernels_are_refused(void **state)
     list_push(arena, &p->after, 1);
     assert_refused(bad, "verify-structure", "waits for another stream in the middle");
 
+    bad = mutate_copy(plan, arena); /* somebody waits for a part that is not the last */
+    p = &bad->programs.at[0];
+    for (Pc pc = mul + 1; pc < p->code.n; pc++)
+        if (p->code.at[pc].stream == STREAM_tp) {
+            p->code.at[pc].after = (Span){p->after.n, 1};
+            list_push(arena, &p->after, silu);
+            break;
+        }
+    assert_refused(bad, "verify-structure", "the middle of kernel");
+
+    bad = mutate_copy(plan, arena); /* the same rows, of other lengths */
+    p = &bad->programs.at[0];
+    Pc gate_pc = 0;
+    for (Pc pc = 2; pc < p->code.n && !gate_pc; pc++) {
+        const Instr *a = &p->code.at[pc - 1], *b = &p->code.at[pc];
+        if (a->fuse || b->fuse || a->stream != STREAM_compute || b->stream != STREAM_compute)
+            continue;
+        if (!op_is_rowwise(a->op) || !op_is_rowwise(b->op) || b->after.n) continue;
+        BufferId x = program_arg(p, a, a->n_in), y = program_arg(p, b, b->n_in);
+        if (p->buffers.at[x].bytes != p->buffers.at[y].bytes) gate_pc = pc;
+    }
+    assert_int_not_equal(gate_pc, 0);
+    p->code.at[gate_pc - 1].fuse = p->code.at[gate_pc].fuse = p->code.n - 1;
+    assert_refused(bad, "verify-structure", "parts of different sizes");
+
     bad = mutate_copy(plan, arena); /* one number for two kernels */
     p = &bad->programs.at[0];
     Pc other = find(p, OP_silu_grad, PHASE_backward);

@@ -338,6 +338,36 @@ static Node *first(Case *c, OpKind op)
     return NULL;
 }
 
+static Case square_rowwise(void)
+{
+    Diag d = diag_in(arena);
+    Tiny t = with(FLOAT8_rowwise);
+    t.hidden = t.dim;
+    const Plan *plan = tiny_plan(&t, false, arena, &d);
+    assert_non_null(plan);
+    Case c = {mutate_copy(plan, arena), NULL, diag_in(arena)};
+    c.p = &c.plan->programs.at[0];
+    return c;
+}
+
+/* Makes the maxima that node id scales a square matrix by those of its columns instead of its rows,
+ * or the reverse; false: it is no such node. */
+static bool maxima_along_the_other_index(Case *c, NodeId id)
+{
+    Graph *g = &c->plan->graph;
+    Node *n = &g->nodes.at[id];
+    static const OpKind other[][2] = {{OP_quantise_of_first, OP_quantise_of_last},
+                                      {OP_quantise_over_first, OP_quantise_over_last},
+                                      {OP_quantise_of_last, OP_quantise_of_first},
+                                      {OP_quantise_over_last, OP_quantise_over_first}};
+    const Tensor *x = &g->tensors.at[n->in[0]];
+    size_t k = 0;
+    while (k < 4 && n->op != other[k][0]) k++;
+    if (k == 4 || x->n_dims != 2 || x->dim[0] != x->dim[1]) return false;
+    n->op = other[k][1];
+    return true;
+}
+
 /* The graph itself may be wrong: the program would follow it. */
 static void scales_that_do_not_fit(void **state)
 {
@@ -345,6 +375,10 @@ static void scales_that_do_not_fit(void **state)
     Case c = split(FLOAT8_tensorwise);
     first(&c, OP_quantise)->in[1] = first(&c, OP_linear_tensorwise)->in[3];
     rejected(&c, "verify-scale", "is scaled by the largest magnitude of another tensor");
+    c = square_rowwise(); /* a row's maxima, of a tensor whose rows and columns are as many */
+    NodeId id = 1;
+    while (!maxima_along_the_other_index(&c, id)) assert_true(++id < c.plan->graph.nodes.n);
+    rejected(&c, "verify-scale", "is scaled by maxima along another index");
     c = split(FLOAT8_tensorwise);
     Node *n = first(&c, OP_linear_tensorwise);
     TensorId scale = n->in[2];

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "planner/ir/verify.h"
@@ -439,6 +440,96 @@ static void does_not_fit(void **state)
     arena_free(c.arena);
 }
 
+static Attrs with(Attrs a, double beta1, double beta2, double eps, double weight_decay)
+{
+    a.beta1 = beta1, a.beta2 = beta2, a.eps = eps, a.weight_decay = weight_decay;
+    return a;
+}
+
+static void set_all_updates(Case *c, Attrs a)
+{
+    for (Pc pc = 1; pc < c->p->code.n; pc++)
+        if (op_info(c->p->code.at[pc].op)->flags & OP_UPDATES) set_attrs(c, pc, a);
+}
+
+/* Rules that no optimizer has, alike everywhere; and another rule for one unit. */
+static void optimizers_attributes(void **state)
+{
+    (void)state;
+    const double nan = strtod("nan", NULL), inf = strtod("inf", NULL);
+    const struct {
+        Attrs a;
+        const char *text;
+    } rows[] = {
+        {with((Attrs){0}, 1.8, 0.9, 1e-8, 0), "not in [0, 1)"},
+        {with((Attrs){0}, 0.9, -3, 1e-8, 0), "not in [0, 1)"},
+        {with((Attrs){0}, 0.9, 1, 1e-8, 0), "not in [0, 1)"},
+        {with((Attrs){0}, nan, 0.9, 1e-8, 0), "not in [0, 1)"},
+        {with((Attrs){0}, 0.9, 0.9, -1e-8, 0), "adds an eps"},
+        {with((Attrs){0}, 0.9, 0.9, inf, 0), "adds an eps"},
+        {with((Attrs){0}, 0.9, 0.9, 1e-8, -0.1), "decays weights"},
+        {with((Attrs){0}, 0.9, 0.9, 1e-8, nan), "decays weights"},
+        {with((Attrs){.theta = 1e4}, 0.9, 0.9, 1e-8, 0), "another op"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Case c = sharded();
+        set_all_updates(&c, rows[i].a);
+        rejects(&c, "verify-scale", rows[i].text);
+    }
+    for (int k = 0; k < 4; k++) {
+        Case c = sharded();
+        Pc pc = find(&c, OP_adamw, STREAM_compute, PHASE_update, 2);
+        Attrs a = attrs_of(&c, pc);
+        *(double *[]){&a.beta1, &a.beta2, &a.eps, &a.weight_decay}[k] += 0.01;
+        set_attrs(&c, pc, a);
+        rejects(&c, "verify-scale", "by another rule than the rest");
+    }
+    Case c = sharded();
+    Pc pc = find(&c, OP_clip_coef, STREAM_compute, PHASE_update, 2);
+    Attrs a = attrs_of(&c, pc);
+    a.clip = -1;
+    set_attrs(&c, pc, a);
+    rejects(&c, "verify-scale", "which is no bound");
+}
+
+/* Each pipeline rank has its own clip_coef and its own updates: all must be alike. */
+static void ranks_of_a_pipeline_disagree(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        Tiny t = tiny_default();
+        t.pp = 2, t.microbatches = 2, t.clip = 0.5;
+        Case c = tiny(&t);
+        assert_int_equal(c.plan->programs.n, 2);
+        c.p = &c.plan->programs.at[1];
+        for (Pc pc = 1; pc < c.p->code.n; pc++) {
+            OpKind op = c.p->code.at[pc].op;
+            Attrs a = attrs_of(&c, pc);
+            if (op == OP_clip_coef && k == 0) a.clip = 0.25, set_attrs(&c, pc, a);
+            if (op == OP_adamw && k == 1) a.beta2 = 0.5, set_attrs(&c, pc, a);
+        }
+        rejects(&c, "verify-scale", k ? "by another rule" : "clips at 0.25, others at 0.5");
+    }
+}
+
+static void micro_steps_and_tokens(void **state)
+{
+    (void)state;
+    Case c = sharded();
+    StepInfo *s = &c.plan->step;
+    const double was = s->global_tokens;
+    s->global_tokens = 2 * was; /* of twice the sequences; the loss is scaled for them */
+    s->global_batch *= 2, s->micro_batch *= 2;
+    for (AttrsId i = 1; i < c.plan->graph.attrs.n; i++) {
+        Attrs *a = &c.plan->graph.attrs.at[i];
+        if (a->scale == 1 / was)
+            a->scale /= 2;
+        else if (a->scale == was)
+            a->scale *= 2;
+    }
+    rejects(&c, "verify-scale", "tokens are not the step's");
+}
+
 static void good_plans(void **state)
 {
     (void)state;
@@ -477,6 +568,9 @@ int main(void)
         cmocka_unit_test(wait_for_the_future),
         cmocka_unit_test(gather_of_the_wrong_size),
         cmocka_unit_test(spaces),
+        cmocka_unit_test(optimizers_attributes),
+        cmocka_unit_test(ranks_of_a_pipeline_disagree),
+        cmocka_unit_test(micro_steps_and_tokens),
         cmocka_unit_test(user_plan),
         cmocka_unit_test(does_not_fit),
     };

@@ -123,6 +123,38 @@ static void gradient_draws_anew(void **state)
     rejects(&c, "verify-purity", "another mask");
 }
 
+/* The gradient's node draws a mask of its own: it names no forward node, or another. */
+static void gradient_without_its_forward(void **state)
+{
+    (void)state;
+    Case c = dropped();
+    Node *n = &c.plan->graph.nodes.at[find_node(&c, OP_dropout, true)];
+    n->attrs = edited(&c, n->attrs, (int64_t)c.plan->graph.nodes.n - 1, 0);
+    n->forward = 0;
+    rejects(&c, "verify-purity", "draws again for forward node 0");
+    c = dropped();
+    n = &c.plan->graph.nodes.at[find_node(&c, OP_attention_grad, true)];
+    n->forward = 0;
+    rejects(&c, "verify-purity", "draws again for forward node 0");
+    c = dropped();
+    NodeId other = find_node(&c, OP_dropout, false);
+    n = &c.plan->graph.nodes.at[find_node(&c, OP_dropout, true)];
+    assert_int_not_equal(other, n->forward);
+    n->forward = other;
+    n->attrs = c.plan->graph.nodes.at[other].attrs;
+    rejects(&c, "verify-purity", "draws again for forward node");
+}
+
+static void no_initialiser(void **state)
+{
+    (void)state;
+    Case c = dropped();
+    TensorId t = 1;
+    while (c.plan->graph.tensors.at[t].role != ROLE_param) t++;
+    c.plan->graph.tensors.at[t].init.kind = INIT_none;
+    rejects(&c, "verify-coverage", "has no initialiser");
+}
+
 /* Keys from a counter that does not know which micro-batch it serves. */
 static void key_of_another_microbatch(void **state)
 {
@@ -258,6 +290,8 @@ int main(void)
         cmocka_unit_test(good_plans_pass),
         cmocka_unit_test(recomputation_draws_anew),
         cmocka_unit_test(gradient_draws_anew),
+        cmocka_unit_test(gradient_without_its_forward),
+        cmocka_unit_test(no_initialiser),
         cmocka_unit_test(key_of_another_microbatch),
         cmocka_unit_test(key_without_a_site),
         cmocka_unit_test(evaluation_drops),
