@@ -302,6 +302,49 @@ static void the_oracle_says_no(void **state)
     assert_true(n_reduces == 3 && n_scales == 3 && n_accumulates == 3);
 }
 
+/* The only thing that the oracle says is `text`. */
+static void says_only(const Plan *plan, const Plan *reference, const char *text)
+{
+    VerifyResult result;
+    BackendOptions options = {.order_seed = 1};
+    Diag own = diag_in(arena);
+    assert_false(exec_verify(plan, reference, data_synthetic(7, 29, 0.1, arena), &options, 1e-10,
+                             arena, &result, &own));
+    assert_int_equal(own.n_errors, 1);
+    if (!strstr(own.items.at[0].text, text)) fail_msg("%s", own.items.at[0].text);
+}
+
+/* Nothing but a reported scalar is wrong: without clipping the norm has no effect, and the loss
+ * never has. */
+static void scalars_are_compared(void **state)
+{
+    (void)state;
+    Tiny t = with_everything();
+    t.clip = 0;
+    Tiny one = tiny_one_rank(&t);
+    const Plan *reference = tiny_plan(&one, true, arena, &diag);
+    assert_true(verify(tiny_plan(&t, true, arena, &diag), reference, 1));
+    Plan *norm = tiny_plan(&t, true, arena, &diag), *loss = tiny_plan(&t, true, arena, &diag);
+    const uint32_t n = norm->programs.at[0].code.n;
+    uint32_t n_planted = 0;
+    for (Pc pc = 1; pc < n; pc++) {
+        Instr *in = &norm->programs.at[0].code.at[pc];
+        if (in->op == OP_sumsq && !n_planted++) { /* half of what the first one counts */
+            Attrs attrs = *graph_attrs_at(&norm->graph, in->attrs);
+            attrs.hi = attrs.lo + (attrs.hi - attrs.lo) / 2;
+            in->attrs = graph_attrs(&norm->graph, arena, &attrs);
+        }
+        in = &loss->programs.at[0].code.at[pc];
+        if (in->op == OP_step_mean) { /* the count instead of the loss, over the count */
+            BufferId *arg = &loss->programs.at[0].args.at[in->args.first];
+            arg[0] = arg[1];
+        }
+    }
+    assert_true(n_planted > 0);
+    says_only(norm, reference, "the gradient norm");
+    says_only(loss, reference, "the loss");
+}
+
 /* A replica whose weights differ is seen, although the first one is right. */
 static void every_replica_is_looked_at(void **state)
 {
@@ -341,6 +384,7 @@ int main(void)
         TEST(the_first_bad_tensor_is_named),
         TEST(a_run_that_diverges_stops),
         TEST(the_oracle_says_no),
+        TEST(scalars_are_compared),
         TEST(every_replica_is_looked_at),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
