@@ -406,6 +406,7 @@ bool draft_finish(Draft *draft)
     take_named(draft);
     check_missing(draft);
     check_passes(draft);
+    draft_check_lists(draft);
     check_optimizer(draft);
     bool knows_mesh = !draft->unsure && check_mesh(draft);
     for (uint32_t i = 0; i < c->n_passes; i++)

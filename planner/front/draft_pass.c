@@ -150,6 +150,44 @@ static void unknown(Draft *draft, const char *key, const char *pass, Loc loc)
         draft_unknown_key(draft, key, parent, true, loc);
 }
 
+/* Lists without which a pass takes everything: empty, they name nothing. zero.units = {} has a
+ * meaning of its own. */
+static const struct {
+    const char *key, *without;
+} lists_of_modules[] = {
+    {"ac.modules", "ac \"full\" recomputes every block, ac \"none\" nothing"},
+    {"float8.only", "leave out only to cover every linear, or leave out float8{}"},
+    {"fsdp2.units", "leave out units for one a block; zero { units = {} } makes the whole model "
+                    "one unit"},
+};
+enum { N_LISTS = sizeof lists_of_modules / sizeof *lists_of_modules };
+
+static bool is_list_of_modules(const char *key)
+{
+    for (size_t i = 0; i < N_LISTS; i++)
+        if (strcmp(lists_of_modules[i].key, key) == 0) return true;
+    return false;
+}
+
+void draft_check_lists(Draft *draft)
+{
+    for (uint32_t k = 0; k < draft->lists.n; k++) {
+        const NamedList *list = &draft->lists.at[k];
+        size_t n = strlen(list->path);
+        bool empty = true;
+        for (uint32_t i = 0; i < draft->seen.n && empty; i++)
+            empty = strncmp(draft->seen.at[i].path, list->path, n) != 0 ||
+                    draft->seen.at[i].path[n] != '.';
+        if (!empty) continue;
+        diag_error(draft->d, FAULT_input, "empty-list", list->loc,
+                   "%s = {}: an empty list names nothing, and without a list all would be meant",
+                   list->key);
+        for (size_t i = 0; i < N_LISTS; i++)
+            if (strcmp(lists_of_modules[i].key, list->key) == 0)
+                diag_hint(draft->d, "%s", lists_of_modules[i].without);
+    }
+}
+
 /* "parallel.2", "parallel.2.kind", "parallel.2.sequence": items come in order, their kind first. */
 void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v)
 {
@@ -216,6 +254,10 @@ void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v)
         return;
     }
     if (strcmp(key, "zero.units") == 0) pass->zero.has_units = true;
+    if (v->kind == RECORD_table && is_list_of_modules(key)) {
+        NamedList list = {path, key, loc};
+        list_push(draft->arena, &draft->lists, list);
+    }
     const Field *f = field_of_pass(key);
     if (f == NULL)
         unknown(draft, key, pass_names[pass->name], loc);

@@ -13,6 +13,12 @@ typedef struct Seen {
     Loc loc;
 } Seen;
 
+/* A list of modules that a pass was given. */
+typedef struct NamedList {
+    const char *path, *key; /* "parallel.2.modules", "ac.modules" */
+    Loc loc;
+} NamedList;
+
 /* The configuration while its values arrive. */
 typedef struct Draft {
     Config config;
@@ -24,6 +30,7 @@ typedef struct Draft {
     uint32_t named_nodes; /* 0: what the mesh needs */
     bool unsure;          /* something that the mesh and the batch hang on is missing or wrong */
     LIST(Seen) seen;
+    LIST(NamedList) lists;
     LIST(const char *) files; /* [0] none */
     Arena *arena;
     Diag *d;
@@ -39,6 +46,8 @@ Loc draft_place(const Draft *draft, Reader *r); /* of a record */
 /* Where a value was given; else where the table was that lacks it, up to the plan itself. */
 Loc draft_loc(const Draft *draft, const char *path);
 bool draft_has(const Draft *draft, const char *path);
+/* Lists of modules that are empty: "empty-list". */
+void draft_check_lists(Draft *draft);
 /* Missing keys, ranges that hang together, the mesh and the batch; completes the configuration. */
 bool draft_finish(Draft *draft);
 /* The same plan at the smallest size that keeps its structure. */

@@ -258,8 +258,7 @@ bool pass_float8(Job *job)
         pattern_mark(job, "float8.skip", &o->skip.at[i], f.skip);
     for (uint32_t i = 0; i < o->only.n; i++)
         pattern_mark(job, "float8.only", &o->only.at[i], f.only);
-    if (job->diag->n_errors > before) return false;
-    if (!check_gather(&f)) return false;
+    if (!check_gather(&f) || job->diag->n_errors > before) return false;
     find_logits(&f);
     Reason *reasons = arena_array(job->scratch, g->nodes.n, sizeof *reasons);
     for (NodeId id = 1; id < g->nodes.n; id++) {

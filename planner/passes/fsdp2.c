@@ -134,11 +134,11 @@ bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule)
 }
 
 /* What stays gathered for the whole step cannot also be given back within it. */
-static bool check_kept(Job *job, const PassConfig *pass)
+static void check_kept(Job *job, const PassConfig *pass)
 {
     const Fsdp2Options *o = &pass->fsdp2;
     bool in_parts = o->reshard_after_forward == RESHARD_to;
-    if (!o->keep_gathered || (!in_parts && !o->reshard_root)) return true;
+    if (!o->keep_gathered || (!in_parts && !o->reshard_root)) return;
     const char *other = in_parts
                             ? arena_print(job->scratch, "reshard_after_forward = %u", o->reshard_to)
                             : "reshard_root = true";
@@ -148,14 +148,13 @@ static bool check_kept(Job *job, const PassConfig *pass)
                other);
     diag_hint(job->diag, "leave out %s, or keep_gathered",
               in_parts ? "reshard_after_forward" : "reshard_root");
-    return false;
 }
 
 /* Two stages that hold one parameter exchange its reduced gradient on the device. */
-static bool check_offload(Job *job, const PassConfig *pass)
+static void check_offload(Job *job, const PassConfig *pass)
 {
     const Graph *g = &job->plan->graph;
-    if (!pass->fsdp2.offload) return true;
+    if (!pass->fsdp2.offload) return;
     for (TensorId t = 1; t < g->tensors.n; t++) {
         if (g->tensors.at[t].role != ROLE_param || param_second_rank(job, t) == UINT32_MAX)
             continue;
@@ -165,38 +164,38 @@ static bool check_offload(Job *job, const PassConfig *pass)
             "device, and would have to sum it on the host",
             g->tensors.at[t].name);
         diag_hint(job->diag, "untie the head from the embedding, or leave out offload");
-        return false;
+        return;
     }
-    return true;
 }
 
 /* float8{} has decided the dtypes of what it computes, and gathers in 8 bits in its own way. */
-static bool check_float8(Job *job, const PassConfig *pass)
+static void check_float8(Job *job, const PassConfig *pass)
 {
     const PassConfig *float8 = pass_config(job, PASS_float8);
     const Fsdp2Options *o = &pass->fsdp2;
-    if (!float8) return true;
+    if (!float8) return;
     if (o->mp.param || o->mp.reduce || o->mp.output) {
         diag_error(job->diag, FAULT_input, "fsdp2-conflict", pass->loc,
                    "fsdp2.mp with float8{}: both decide what linears read and make");
         diag_hint(job->diag, "leave out mp: precision says what float8{} does not");
-        return false;
+        return;
     }
-    if (!float8->float8.fsdp_gather || (!o->copy && !o->offload)) return true;
+    if (!float8->float8.fsdp_gather || (!o->copy && !o->offload)) return;
     diag_error(
         job->diag, FAULT_input, "fsdp2-conflict", pass->loc,
         "fsdp2.%s with float8.fsdp_gather: units gathered in 8 bits are made from shards that "
         "rest on the device, and need no copies",
         o->offload ? "offload" : "copy");
     diag_hint(job->diag, "leave out fsdp_gather, or %s", o->offload ? "offload" : "copy");
-    return false;
 }
 
 bool pass_fsdp2(Job *job)
 {
     const PassConfig *pass = pass_config(job, PASS_fsdp2);
-    if (!check_kept(job, pass) || !check_offload(job, pass) || !check_float8(job, pass))
-        return false;
+    uint32_t before = job->diag->n_errors;
+    check_kept(job, pass);
+    check_offload(job, pass);
+    check_float8(job, pass);
     job->sharding = pass->fsdp2;
     if (!mesh_axes(&job->plan->mesh, AXIS_dp_shard)) job->sharding.offload = false;
     if (pass->fsdp2.keep_gathered) {
@@ -208,5 +207,6 @@ bool pass_fsdp2(Job *job)
     UnitRule rule = {.shard = mesh_axes(&job->plan->mesh, AXIS_dp_shard),
                      .replicate = mesh_axes(&job->plan->mesh, AXIS_dp_replicate),
                      .units = &pass->fsdp2.units};
-    return units_by_block(job, pass, &rule) && (!has_policy || mixed_precision(job, mp));
+    if (!units_by_block(job, pass, &rule) || job->diag->n_errors > before) return false;
+    return !has_policy || mixed_precision(job, mp);
 }

@@ -34,11 +34,10 @@ bool pass_mesh(Job *job)
 {
     job->plan->mesh = mesh_make(job->config->axis_size);
     const PassConfig *fsdp2 = pass_config(job, PASS_fsdp2);
-    if (fsdp2 && fsdp2->fsdp2.reshard_after_forward == RESHARD_to &&
-        !refine_for_reshard(job, fsdp2))
-        return false;
+    bool ok = !fsdp2 || fsdp2->fsdp2.reshard_after_forward != RESHARD_to ||
+              refine_for_reshard(job, fsdp2);
     if (pass_config(job, PASS_tp)) tp_refine(job);
     job->data_axes = (AxisSet)(mesh_axes(&job->plan->mesh, AXIS_dp_replicate) |
                                mesh_axes(&job->plan->mesh, AXIS_dp_shard));
-    return true;
+    return ok; /* an axis that was not refined does not keep other passes from reporting */
 }

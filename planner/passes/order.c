@@ -89,13 +89,31 @@ static const char *why_first(PassName first, PassName then)
     return NULL;
 }
 
+/* Is this pass left out of the hint? One of each kind, and one data pass: what the mesh can use. */
+static bool is_left_out(const Config *config, uint32_t i)
+{
+    static const bool is_data[PASS_NAME_COUNT] = {
+        [PASS_fsdp2] = true, [PASS_ddp] = true, [PASS_zero] = true};
+    PassName name = config->passes[i].name;
+    uint32_t best = UINT32_MAX;
+    for (uint32_t k = 0; k < config->n_passes; k++) {
+        PassName other = config->passes[k].name;
+        if (k < i && other == name) return true;
+        if (!is_data[other]) continue;
+        bool shards = config->axis_size[AXIS_dp_shard] > 1;
+        if (best == UINT32_MAX || (shards && config->passes[best].name == PASS_ddp)) best = k;
+    }
+    return is_data[name] && i != best;
+}
+
 /* The user's list with as little moved as the edges ask: whoever has nobody left to wait for goes
  * next, in the order in which they were written. */
 static const char *right_list(const Config *config, Arena *arena)
 {
     Str s = str_in(arena);
-    bool done[MOST_PASSES] = {false};
+    bool done[MOST_PASSES] = {false}, any = false;
     str_add(&s, "parallel = { ");
+    for (uint32_t i = 0; i < config->n_passes; i++) done[i] = is_left_out(config, i);
     for (uint32_t n = 0; n < config->n_passes; n++) {
         uint32_t next = UINT32_MAX;
         for (uint32_t i = 0; i < config->n_passes && next == UINT32_MAX; i++) {
@@ -105,9 +123,10 @@ static const char *right_list(const Config *config, Arena *arena)
                         (done[k] || !why_first(config->passes[k].name, config->passes[i].name));
             if (free_) next = i;
         }
-        if (next == UINT32_MAX) break; /* the edges have no circle */
+        if (next == UINT32_MAX) break; /* all are done: the edges have no circle */
         done[next] = true;
-        str_print(&s, "%s%s{...}", n ? ", " : "", user_names[config->passes[next].name]);
+        str_print(&s, "%s%s{...}", any ? ", " : "", user_names[config->passes[next].name]);
+        any = true;
     }
     str_add(&s, " }");
     return str_text(&s);
@@ -116,7 +135,8 @@ static const char *right_list(const Config *config, Arena *arena)
 bool order_check(const Config *config, Arena *arena, Diag *d)
 {
     uint32_t before = d->n_errors;
-    for (uint32_t i = 0; i < config->n_passes; i++)
+    for (uint32_t i = 0; i < config->n_passes; i++) {
+        bool told[PASS_NAME_COUNT] = {false};
         for (uint32_t later = i + 1; later < config->n_passes; later++) {
             PassName then = config->passes[i].name, first = config->passes[later].name;
             const char *why = why_first(first, then);
@@ -124,11 +144,13 @@ bool order_check(const Config *config, Arena *arena, Diag *d)
                 diag_error(d, FAULT_input, "pass-twice", config->passes[later].loc,
                            "%s is applied twice", user_names[then]);
                 diag_hint(d, "merge the two into one %s{}", user_names[then]);
-            } else if (why) {
+            } else if (why && !told[first]) {
+                told[first] = true;
                 diag_error(d, FAULT_input, "pass-order", config->passes[i].loc,
                            "%s is applied before %s: %s", user_names[then], user_names[first], why);
                 diag_hint(d, "write %s", right_list(config, arena));
             }
         }
+    }
     return d->n_errors == before;
 }

@@ -80,6 +80,8 @@ bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule);
 /* Buckets of so many bytes or elements, whole on every rank, from the model's end. */
 typedef enum BucketKind { BUCKET_bytes, BUCKET_elements } BucketKind;
 bool units_by_bucket(Job *job, double size, BucketKind kind);
+/* Passes without their axis, options that nothing of the plan reads: warnings "not-applied". */
+void warn_not_applied(const Config *config, Diag *d);
 /* zero{}'s options among themselves; reports "zero-option". */
 void zero_check_options(const Config *config, Diag *d);
 /* FSDP2's policy on parameters, units and activations; casts where units meet. "mp-dtypes". */

@@ -9,25 +9,25 @@
 enum { MOST_INSTRUCTIONS = 4 << 20 };
 
 static const Pass all_passes[] = {
-    {"mesh", false, pass_mesh},
-    {"pp", false, pass_pp},
-    {"meta", true, pass_meta},
-    {"tp", true, pass_tp},
-    {"float8", true, pass_float8},
-    {"ac", true, pass_ac},
-    {"fsdp2", true, pass_fsdp2},
-    {"ddp", true, pass_ddp},
-    {"zero", true, pass_zero},
-    {"compile", true, pass_compile},
-    {"materialize", true, pass_materialize},
-    {"initialise", false, pass_initialise},
-    {"units", false, pass_units},
-    {"propagate", false, pass_propagate},
-    {"backward", false, pass_backward},
-    {"flatten", false, pass_flatten},
-    {"lower", false, pass_lower},
-    {"fuse", false, pass_fuse},
-    {"memory", false, pass_memory},
+    {"mesh", false, true, pass_mesh},
+    {"pp", false, true, pass_pp},
+    {"meta", true, true, pass_meta},
+    {"tp", true, true, pass_tp},
+    {"float8", true, true, pass_float8},
+    {"ac", true, true, pass_ac},
+    {"fsdp2", true, true, pass_fsdp2},
+    {"ddp", true, true, pass_ddp},
+    {"zero", true, true, pass_zero},
+    {"compile", true, true, pass_compile},
+    {"materialize", true, true, pass_materialize},
+    {"initialise", false, true, pass_initialise},
+    {"units", false, false, pass_units},
+    {"propagate", false, false, pass_propagate},
+    {"backward", false, false, pass_backward},
+    {"flatten", false, false, pass_flatten},
+    {"lower", false, false, pass_lower},
+    {"fuse", false, false, pass_fuse},
+    {"memory", false, false, pass_memory},
 };
 const Pass *const passes_list = all_passes;
 const uint32_t passes_count = sizeof all_passes / sizeof all_passes[0];
@@ -42,31 +42,6 @@ const PassConfig *pass_config(const Job *job, PassName name)
     for (uint32_t i = 0; i < job->config->n_passes; i++)
         if (job->config->passes[i].name == name) return &job->config->passes[i];
     return NULL;
-}
-
-/* Whether a data pass is there is asked of the plan, not of the config: without other data ranks
- * FSDP2's policy does not apply either. */
-static void warn_data(const Config *config, const PassConfig *pass, Diag *d)
-{
-    const uint32_t shard = config->axis_size[AXIS_dp_shard],
-                   replicate = config->axis_size[AXIS_dp_replicate];
-    const MpPolicy *mp = &pass->fsdp2.mp;
-    const bool policy = (mp->param || mp->reduce || mp->output) && replicate <= 1;
-    if (pass->name == PASS_fsdp2 && shard <= 1)
-        diag_warning(d, "not-applied", config->mesh_loc,
-                     "fsdp2{} is asked for but mesh.dp_shard is 1: parameters stay whole%s",
-                     policy ? ", and precision holds instead of fsdp2.mp" : "");
-    if (pass->name == PASS_zero && pass->zero.strategy != ZERO_no_shard && shard <= 1)
-        diag_warning(d, "not-applied", config->mesh_loc,
-                     "zero{} is asked to shard but mesh.dp_shard is 1: nothing is sharded");
-    if (pass->name == PASS_zero && pass->zero.strategy == ZERO_no_shard && replicate <= 1)
-        diag_warning(
-            d, "not-applied", config->mesh_loc,
-            "zero \"no_shard\" is asked for but mesh.dp_replicate is 1: there is nobody to "
-            "sum gradients with");
-    if (pass->name == PASS_ddp && replicate <= 1)
-        diag_warning(d, "not-applied", config->mesh_loc,
-                     "ddp{} is asked for but mesh.dp_replicate is 1");
 }
 
 /* Experts inside of the other axes: no axis of the mesh, and no pass for them yet. */
@@ -135,11 +110,7 @@ static bool check_axes(const Config *config, Diag *d)
             diag_hint(d, "set %s = 1; pp, dp_replicate, dp_shard and tp are available",
                       axis_name_text(later[i]));
         }
-    for (uint32_t i = 0; i < config->n_passes; i++) warn_data(config, &config->passes[i], d);
-    if (has[PASS_pp] && n[AXIS_pp] <= 1)
-        diag_warning(d, "not-applied", config->mesh_loc, "pp{} is asked for but mesh.pp is 1");
-    if (has[PASS_tp] && n[AXIS_tp] <= 1)
-        diag_warning(d, "not-applied", config->mesh_loc, "tp{} is asked for but mesh.tp is 1");
+    warn_not_applied(config, d);
     zero_check_options(config, d);
     return d->n_errors == before;
 }
@@ -178,12 +149,69 @@ static void check_size(const Job *job, const char *after)
               (long long)(MOST_INSTRUCTIONS / g->nodes.n * (uint64_t)job->plan->step.micro_batch));
 }
 
+/* The graph before a pass, so that one that fails leaves nothing half done to those that still
+ * report. */
+typedef struct Snapshot {
+    Graph graph;
+    Tensor *tensors;
+    Node *nodes;
+    Unit *units;
+} Snapshot;
+
+static Snapshot snapshot_take(const Job *job)
+{
+    const Graph *g = &job->plan->graph;
+    Snapshot s = {.graph = *g,
+                  .tensors = arena_array(job->scratch, g->tensors.n + 1, sizeof *s.tensors),
+                  .nodes = arena_array(job->scratch, g->nodes.n + 1, sizeof *s.nodes),
+                  .units = arena_array(job->scratch, g->units.n + 1, sizeof *s.units)};
+    if (g->tensors.n) memcpy(s.tensors, g->tensors.at, g->tensors.n * sizeof *s.tensors);
+    if (g->nodes.n) memcpy(s.nodes, g->nodes.at, g->nodes.n * sizeof *s.nodes);
+    if (g->units.n) memcpy(s.units, g->units.at, g->units.n * sizeof *s.units);
+    return s;
+}
+
+/* Lists rely on zeroes behind their end. */
+#define RESTORE(list, old, copy)                                                                   \
+    do {                                                                                           \
+        (list)->at = (old)->at, (list)->n = (old)->n, (list)->room = (old)->room;                  \
+        if ((list)->room) memset((list)->at, 0, (list)->room * sizeof *(list)->at);                \
+        if ((list)->n) memcpy((list)->at, copy, (list)->n * sizeof *(list)->at);                   \
+    } while (0)
+
+static void snapshot_restore(Job *job, const Snapshot *s)
+{
+    Graph *g = &job->plan->graph;
+    RESTORE(&g->tensors, &s->graph.tensors, s->tensors);
+    RESTORE(&g->nodes, &s->graph.nodes, s->nodes);
+    RESTORE(&g->units, &s->graph.units, s->units);
+}
+
+/* One pass. After another has `failed` units are not kept: a second data pass makes its own. False:
+ * nothing can run any more. */
+static bool run_pass(Job *job, const Pass *pass, bool failed)
+{
+    uint32_t before = job->diag->n_errors;
+    Snapshot snapshot = {.tensors = NULL};
+    if (pass->reports) snapshot = snapshot_take(job);
+    bool ok = pass->run(job), sound = true;
+    assert(ok || job->diag->n_errors > before);
+    if (ok && !failed) {
+        sound = check_graph(job, pass->name);
+        if (sound) check_size(job, pass->name);
+    }
+    bool twice = failed && job->plan->graph.units.n > snapshot.graph.units.n;
+    if (pass->reports && (!ok || twice)) snapshot_restore(job, &snapshot);
+    arena_reset(job->scratch);
+    return sound;
+}
+
 Plan *passes_compile(const Config *config, Graph *graph, const LowerOptions *options,
                      const char *stop_after, Arena *arena, Diag *d)
 {
     uint32_t before = d->n_errors;
-    bool order = order_check(config, arena, d);
-    if (!check_axes(config, d) || !order) return NULL;
+    order_check(config, arena, d);
+    check_axes(config, d);
     Plan *plan = arena_alloc(arena, sizeof *plan);
     plan->arena = arena;
     plan->graph = *graph;
@@ -196,15 +224,12 @@ Plan *passes_compile(const Config *config, Graph *graph, const LowerOptions *opt
                .diag = d,
                .options = *options,
                .share_gathers = true};
-    for (uint32_t i = 0; i < passes_count && d->n_errors == before; i++) {
+    bool goes_on = true;
+    for (uint32_t i = 0; i < passes_count && goes_on; i++) {
         const Pass *pass = &all_passes[i];
-        if (wanted(config, pass)) {
-            bool ok = pass->run(&job);
-            assert(ok || d->n_errors > before);
-            (void)ok;
-            if (ok && check_graph(&job, pass->name)) check_size(&job, pass->name);
-            arena_reset(job.scratch);
-        }
+        bool failed = d->n_errors > before;
+        if (wanted(config, pass) && (pass->reports || !failed))
+            goes_on = run_pass(&job, pass, failed);
         if (stop_after && strcmp(stop_after, pass->name) == 0) break;
     }
     arena_free(job.scratch);

@@ -39,6 +39,7 @@ typedef struct Job {
 typedef struct Pass {
     const char *name;
     bool optional; /* runs only if the user named it (tp, ac, fsdp2, ddp, zero) */
+    bool reports;  /* runs for its errors after another has failed, too */
     bool (*run)(Job *job);
 } Pass;
 extern const Pass *const passes_list;
@@ -46,7 +47,8 @@ extern const uint32_t passes_count;
 
 /* Compiles. `stop_after`: NULL, or the name of the pass after which to stop (`show --after`); the
  * plan then has graph and maybe programs. The graph is taken over by the plan; after each pass its
- * structure is checked ("graph-structure", an internal error). NULL when there were errors. */
+ * structure is checked ("graph-structure", an internal error). NULL when there were errors: those
+ * of all of the user's passes, not only of the first. */
 Plan *passes_compile(const Config *config, Graph *graph, const LowerOptions *options,
                      const char *stop_after, Arena *arena, Diag *d);
 

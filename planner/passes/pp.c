@@ -247,28 +247,43 @@ static bool place_tensors(Job *job, const PpOptions *o, Loc loc)
     return true;
 }
 
+/* Where stages are not known, yet or at all, all is one. */
+static void one_stage(Job *job, uint32_t stage)
+{
+    const Graph *g = &job->plan->graph;
+    for (TensorId t = 0; t < g->tensors.n; t++) {
+        job->stage_of_param[t] = stage;
+        job->tied_stage[t] = UINT32_MAX;
+    }
+}
+
+static bool cut(Job *job, const PassConfig *named, uint32_t p, uint32_t n_blocks)
+{
+    PassConfig pass = *named;
+    if (!find_chunks(&pass, n_blocks, p, job->diag) || !check(job, &pass, n_blocks, p))
+        return false;
+    if (!make_schedule(job->schedule, &pass, p, job->plan->step.n_microbatches, job->arena,
+                       job->diag))
+        return false;
+    warn_of_bubble(job->schedule, pass.loc, job->diag);
+    place_nodes(job, job->schedule->n_stages, n_blocks, &pass.pp);
+    return place_tensors(job, &pass.pp, pass.loc);
+}
+
 bool pass_pp(Job *job)
 {
     const PassConfig *named = pass_config(job, PASS_pp);
     Graph *g = &job->plan->graph;
-    uint32_t p = job->config->axis_size[AXIS_pp], n_blocks = count_blocks(g);
+    uint32_t p = job->config->axis_size[AXIS_pp];
     bool piped = named && p > 1;
-    PassConfig pass = {.pp = {.schedule = SCHEDULE_1f1b, .chunks = 1}};
-    if (piped) pass = *named;
-    if (piped && (!find_chunks(&pass, n_blocks, p, job->diag) || !check(job, &pass, n_blocks, p)))
-        return false;
     job->schedule = arena_alloc(job->arena, sizeof *job->schedule);
     job->stage_of_param = arena_array(job->arena, g->tensors.n, sizeof *job->stage_of_param);
     job->tied_stage = arena_array(job->arena, g->tensors.n, sizeof *job->tied_stage);
-    for (TensorId t = 0; t < g->tensors.n; t++) {
-        job->stage_of_param[t] = piped ? UINT32_MAX : 0;
-        job->tied_stage[t] = UINT32_MAX;
-    }
-    if (!make_schedule(job->schedule, &pass, piped ? p : 1, job->plan->step.n_microbatches,
-                       job->arena, job->diag))
-        return false;
-    if (!piped) return true;
-    warn_of_bubble(job->schedule, pass.loc, job->diag);
-    place_nodes(job, job->schedule->n_stages, n_blocks, &pass.pp);
-    return place_tensors(job, &pass.pp, pass.loc);
+    one_stage(job, piped ? UINT32_MAX : 0);
+    if (piped && cut(job, named, p, count_blocks(g))) return true;
+    one_stage(job, 0); /* after errors, for those who still report theirs */
+    const PassConfig whole = {.pp = {.schedule = SCHEDULE_1f1b, .chunks = 1}};
+    return make_schedule(job->schedule, &whole, 1, job->plan->step.n_microbatches, job->arena,
+                         job->diag) &&
+           !piped;
 }

@@ -148,13 +148,13 @@ bool pass_tp(Job *job)
     uint32_t before = job->diag->n_errors;
     TpPlan asked;
     tp.n_matched = tp_plan_params(job, &tp.pass->tp, &asked);
-    if (job->diag->n_errors > before) return false;
-    if (tp.size == 1) return true;
+    bool plan_ok = job->diag->n_errors == before;
+    if (tp.size == 1) return plan_ok;
     Graph *g = &job->plan->graph;
     tp.heads = tp_head_dims(job);
     for (TensorId t = 1; t < g->tensors.n; t++)
         if (g->tensors.at[t].role == ROLE_param) place_param(&tp, &g->tensors.at[t]);
-    if (tp.n_matched == 0) {
+    if (tp.n_matched == 0 && plan_ok) {
         diag_error(
             job->diag, FAULT_input, "tp-matched-nothing", tp.pass->loc,
             "tp = %u but no module names tp_col or tp_row: tensor parallelism would do nothing",
@@ -170,6 +170,7 @@ bool pass_tp(Job *job)
                   (long long)(job->config->seq / tp.size * tp.size),
                   (long long)((job->config->seq / tp.size + 1) * tp.size));
     }
+    if (job->diag->n_errors > before) return false;
     place_activations(&tp);
     tp_plan_activations(job, &tp.pass->tp, &asked);
     return job->diag->n_errors == before;

@@ -141,7 +141,8 @@ local function check_later_axes(d, s, given)
 end
 
 -- Sequences a step, a data rank and micro-step; a pipeline takes its own micro-batches of the local batch.
-local function batch_of(d, s, pp_micro)
+-- stages: virtual ones, of all ranks together.
+local function batch_of(d, s, pp_micro, stages)
   local b = d:section("step_scheduler", scheduler_keys)
   local micro, each = b.local_batch_size, b.local_batch_size * s.dp
   if micro < 1 then
@@ -163,9 +164,9 @@ local function batch_of(d, s, pp_micro)
         ("gradients are accumulated over %d runs of the pipeline, which drains in between; here all %d micro-batches "
           .. "are one run"):format(runs, runs * n))
     end
-    if n < s.pp and runs * n >= s.pp then
+    if n < stages and runs * n >= stages then
       d:warn("pp-bubble", "step_scheduler.local_batch_size",
-        ("Number of microbatches (%d) is less than the total number of stages (%d)"):format(n, s.pp))
+        ("Number of microbatches (%d) is less than the total number of stages (%d)"):format(n, stages))
     end
   end
   if type(d.config.seq_length) ~= "number" then
@@ -218,7 +219,7 @@ return dialect.wrap(function(config)
   local ac_pass = options_of.checkpointing(d, given, options, strategy, family)
   local data_pass, shards = options_of.data(d, strategy, options, s.pp)
   local precision = options_of.precision(d, strategy, options, hf)
-  local batch, steps = batch_of(d, s, pp_micro or 1)
+  local batch, steps = batch_of(d, s, pp_micro or 1, pp_options and s.pp * pp_options.chunks or s.pp)
   local float8_pass = options_of.float8(d, family)
   local optimizer = options_of.optimizer(d)
   d:stop()

@@ -1,0 +1,102 @@
+/* What a plan asks for and does not get: passes whose axis has one rank, and options that nothing
+ * of the plan reads. Each is said; the plan is what the rest of it says. */
+#include "planner/passes/pass.h"
+
+/* Whether a data pass is there is asked of the plan, not of the config: without other data ranks
+ * FSDP2's policy does not apply either. */
+static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
+{
+    const uint32_t shard = config->axis_size[AXIS_dp_shard],
+                   replicate = config->axis_size[AXIS_dp_replicate];
+    const MpPolicy *mp = &pass->fsdp2.mp;
+    const bool policy = (mp->param || mp->reduce || mp->output) && replicate <= 1;
+    if (pass->name == PASS_fsdp2 && shard <= 1)
+        diag_warning(d, "not-applied", config->mesh_loc,
+                     "fsdp2{} is asked for but mesh.dp_shard is 1: parameters stay whole%s",
+                     policy ? ", and precision holds instead of fsdp2.mp" : "");
+    if (pass->name == PASS_zero && pass->zero.strategy != ZERO_no_shard && shard <= 1)
+        diag_warning(d, "not-applied", config->mesh_loc,
+                     "zero{} is asked to shard but mesh.dp_shard is 1: nothing is sharded");
+    if (pass->name == PASS_zero && pass->zero.strategy == ZERO_no_shard && replicate <= 1)
+        diag_warning(
+            d, "not-applied", config->mesh_loc,
+            "zero \"no_shard\" is asked for but mesh.dp_replicate is 1: there is nobody to "
+            "sum gradients with");
+    if (pass->name == PASS_ddp && replicate <= 1)
+        diag_warning(d, "not-applied", config->mesh_loc,
+                     "ddp{} is asked for but mesh.dp_replicate is 1");
+}
+
+static void warn_zero(const PassConfig *pass, Diag *d)
+{
+    const ZeroOptions *o = &pass->zero;
+    if (o->strategy != ZERO_no_shard) return;
+    if (o->prefetch != 1)
+        diag_warning(d, "not-applied", pass->loc,
+                     "zero{}: prefetch = %u with no_shard: weights are whole, nothing is gathered",
+                     o->prefetch);
+    if (o->overlap_param_gather == CHOICE_no)
+        diag_warning(d, "not-applied", pass->loc,
+                     "zero{}: overlap_param_gather = false with no_shard: weights are whole, "
+                     "nothing is gathered");
+}
+
+static void warn_options(const Config *config, const PassConfig *pass, Diag *d)
+{
+    const uint32_t *n = config->axis_size;
+    const Fsdp2Options *fsdp2 = &pass->fsdp2;
+    const char *kept = fsdp2->reshard_after_forward == RESHARD_false && !fsdp2->keep_gathered
+                           ? "reshard_after_forward = false keeps every unit gathered until its "
+                             "backward pass"
+                           : NULL;
+    switch (pass->name) {
+    case PASS_pp:
+        if (n[AXIS_pp] > 1 && pass->pp.round && !pass->pp.layers_per_stage)
+            diag_warning(d, "not-applied", pass->loc,
+                         "pp{}: round = \"%s\" without layers_per_stage: there is no number of "
+                         "stages to round",
+                         pass->pp.round == 1 ? "up" : "down");
+        break;
+    case PASS_tp:
+        if (n[AXIS_tp] > 1 && pass->tp.keep_gathered && !pass->tp.sequence && !pass->tp.plan.n)
+            diag_warning(d, "not-applied", pass->loc,
+                         "tp{}: keep_gathered = true without sequence: what column linears read "
+                         "is whole and is not gathered");
+        break;
+    case PASS_ac:
+        if (pass->ac == AC_none && pass->ac_every > 1)
+            diag_warning(d, "not-applied", pass->loc,
+                         "ac{}: every = %u with mode = \"none\": nothing is recomputed",
+                         pass->ac_every);
+        break;
+    case PASS_fsdp2:
+        if (n[AXIS_dp_shard] > 1 && kept && fsdp2->reshard_root)
+            diag_warning(d, "not-applied", pass->loc,
+                         "fsdp2{}: reshard_root = true is not applied: %s", kept);
+        if (n[AXIS_dp_shard] > 1 && kept && !fsdp2->reshard_last)
+            diag_warning(d, "not-applied", pass->loc,
+                         "fsdp2{}: reshard_last = false says nothing more: %s", kept);
+        break;
+    case PASS_zero: warn_zero(pass, d); break;
+    case PASS_float8:
+    case PASS_ddp:
+    case PASS_compile:
+    case PASS_meta:
+    case PASS_materialize:
+    case PASS_NAME_COUNT: break;
+    }
+}
+
+void warn_not_applied(const Config *config, Diag *d)
+{
+    bool has[PASS_NAME_COUNT] = {false};
+    for (uint32_t i = 0; i < config->n_passes; i++) {
+        has[config->passes[i].name] = true;
+        warn_axes(config, &config->passes[i], d);
+    }
+    if (has[PASS_pp] && config->axis_size[AXIS_pp] <= 1)
+        diag_warning(d, "not-applied", config->mesh_loc, "pp{} is asked for but mesh.pp is 1");
+    if (has[PASS_tp] && config->axis_size[AXIS_tp] <= 1)
+        diag_warning(d, "not-applied", config->mesh_loc, "tp{} is asked for but mesh.tp is 1");
+    for (uint32_t i = 0; i < config->n_passes; i++) warn_options(config, &config->passes[i], d);
+}
