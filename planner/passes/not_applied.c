@@ -27,18 +27,23 @@ static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
                      "ddp{} is asked for but mesh.dp_replicate is 1");
 }
 
+/* optim_grads_params answers for its overlaps in zero_options.c. */
 static void warn_zero(const PassConfig *pass, Diag *d)
 {
     const ZeroOptions *o = &pass->zero;
-    if (o->strategy != ZERO_no_shard) return;
-    if (o->prefetch != 1)
-        diag_warning(d, "not-applied", pass->loc,
-                     "zero{}: prefetch = %u with no_shard: weights are whole, nothing is gathered",
-                     o->prefetch);
-    if (o->overlap_param_gather == CHOICE_no)
-        diag_warning(d, "not-applied", pass->loc,
-                     "zero{}: overlap_param_gather = false with no_shard: weights are whole, "
-                     "nothing is gathered");
+    const bool whole = o->strategy == ZERO_no_shard, eager = o->gather == ZERO_GATHER_eager;
+    const bool waits = o->overlap_param_gather == CHOICE_no;
+    const char *never = whole   ? "with no_shard: weights are whole, nothing is gathered"
+                        : eager ? "with gather = \"eager\": all is gathered right after the update"
+                                : NULL;
+    const char *ahead = never ? never
+                        : waits && o->strategy != ZERO_optim_grads_params
+                            ? "with overlap_param_gather = false: nothing is gathered ahead"
+                            : NULL;
+    if (o->prefetch != 1 && ahead)
+        diag_warning(d, "not-applied", pass->loc, "zero{}: prefetch = %u %s", o->prefetch, ahead);
+    if (waits && never)
+        diag_warning(d, "not-applied", pass->loc, "zero{}: overlap_param_gather = false %s", never);
 }
 
 static void warn_options(const Config *config, const PassConfig *pass, Diag *d)
