@@ -188,6 +188,17 @@ void draft_check_lists(Draft *draft)
     }
 }
 
+/* That a list was named, be it empty. */
+static void note_list(Draft *draft, const char *path, const char *key, Loc loc, const Value *v,
+                      PassConfig *pass)
+{
+    if (strcmp(key, "pp.split") == 0) pass->pp.has_split = true;
+    if (strcmp(key, "zero.units") == 0) pass->zero.has_units = true;
+    if (v->kind != RECORD_table || !is_list_of_modules(key)) return;
+    NamedList list = {path, key, loc};
+    list_push(draft->arena, &draft->lists, list);
+}
+
 /* "parallel.2", "parallel.2.kind", "parallel.2.sequence": items come in order, their kind first. */
 void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v)
 {
@@ -221,7 +232,7 @@ void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v)
         split_field(draft, key, loc, v, &pass->pp);
         return;
     }
-    if (strcmp(key, "pp.split") == 0) pass->pp.has_split = true;
+    note_list(draft, path, key, loc, v, pass);
     if (schedule_field(draft, key, loc, v, &pass->pp)) return;
     if (strncmp(key, "tp.plan.", strlen("tp.plan.")) == 0) {
         plan_style_field(draft, key, loc, v, &pass->tp);
@@ -252,11 +263,6 @@ void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v)
     if (strncmp(key, "zero.units.", strlen("zero.units.")) == 0) {
         pattern_field(draft, "zero.units", key, loc, v, &pass->zero.units);
         return;
-    }
-    if (strcmp(key, "zero.units") == 0) pass->zero.has_units = true;
-    if (v->kind == RECORD_table && is_list_of_modules(key)) {
-        NamedList list = {path, key, loc};
-        list_push(draft->arena, &draft->lists, list);
     }
     const Field *f = field_of_pass(key);
     if (f == NULL)

@@ -55,13 +55,6 @@ static void warn_options(const Config *config, const PassConfig *pass, Diag *d)
                              "backward pass"
                            : NULL;
     switch (pass->name) {
-    case PASS_pp:
-        if (n[AXIS_pp] > 1 && pass->pp.round && !pass->pp.layers_per_stage)
-            diag_warning(d, "not-applied", pass->loc,
-                         "pp{}: round = \"%s\" without layers_per_stage: there is no number of "
-                         "stages to round",
-                         pass->pp.round == 1 ? "up" : "down");
-        break;
     case PASS_tp:
         if (n[AXIS_tp] > 1 && pass->tp.keep_gathered && !pass->tp.sequence && !pass->tp.plan.n)
             diag_warning(d, "not-applied", pass->loc,
@@ -83,6 +76,7 @@ static void warn_options(const Config *config, const PassConfig *pass, Diag *d)
                          "fsdp2{}: reshard_last = false says nothing more: %s", kept);
         break;
     case PASS_zero: warn_zero(pass, d); break;
+    case PASS_pp:
     case PASS_float8:
     case PASS_ddp:
     case PASS_compile:

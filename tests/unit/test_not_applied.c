@@ -51,13 +51,6 @@ static const Case cases[] = {
       .tp =
           {.keep_gathered = true, .loss_parallel = true, .share_gathers = true, .sequence = true}},
      AXIS_tp},
-    {"pp{}: round = \"up\"",
-     {.name = PASS_pp, .pp = {.schedule = SCHEDULE_1f1b, .chunks = 1, .round = 1}},
-     AXIS_pp},
-    {NULL,
-     {.name = PASS_pp,
-      .pp = {.schedule = SCHEDULE_1f1b, .chunks = 1, .round = 1, .layers_per_stage = 1}},
-     AXIS_pp},
     {"ac{}: every = 3", {.name = PASS_ac, .ac = AC_none, .ac_every = 3}, AXIS_cp},
     {NULL, {.name = PASS_ac, .ac = AC_full, .ac_every = 2}, AXIS_cp},
 };
@@ -75,7 +68,6 @@ static void options_that_nothing_reads(void **state)
         if (c->axis == AXIS_dp_shard) t.dp_shard = 2;
         if (c->axis == AXIS_dp_replicate) t.dp_replicate = 2;
         if (c->axis == AXIS_tp) t.tp = 2;
-        if (c->axis == AXIS_pp) t.pp = 2;
         tiny_build(&t, arena, &config, &graph);
         config.passes[0] = c->pass;
         config.n_passes = 1;
