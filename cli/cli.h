@@ -129,7 +129,7 @@ typedef struct PlanFile {
 } PlanFile;
 typedef struct PlanOptions {
     bool shrink;            /* scaled down, all fp64 */
-    bool rounded;           /* ... in the dtypes that the plan names */
+    const DTypeMap *dtypes; /* ... in other dtypes; NULL: fp64 */
     bool cpu;               /* lower for the CPU kernels whatever the cluster */
     const char *stop_after; /* a pass */
     bool unproven;          /* leave the proofs out */

@@ -117,7 +117,8 @@ static bool load_script(Cli *cli, PlanFile *file, const PlanOptions *options)
     if (cli->options.seed_text != NULL) file->config.seed = cli->options.seed;
     LowerOptions lower = lower_options_default();
     if (options->cpu || file->config.cluster.is_local) lower.workspace = kernel_cpu_workspace;
-    if (options->shrink && !options->rounded) lower.dtypes = dtype_map_all(DT_f64);
+    if (options->shrink)
+        lower.dtypes = options->dtypes != NULL ? *options->dtypes : dtype_map_all(DT_f64);
     file->plan =
         passes_compile(&file->config, &graph, &lower, options->stop_after, cli->arena, &cli->diag);
     return file->plan != NULL;

@@ -1,5 +1,7 @@
 /* tandem run --verify: the scaled-down plan on many ranks against one rank, in fp64, tensor by
- * tensor; and a plan in low precision once more as it is, by how far it is from fp64. */
+ * tensor; one with 8-bit products once more with those rounded and all else in fp64, for what is
+ * rounded alike agrees as closely; and a plan in low precision as it is, by how far it is from
+ * fp64. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -22,12 +24,12 @@ static const char *precision_name(Arena *arena, DType t)
  * ranks held, every pass that needs an axis goes, and nothing is recomputed. What computes in 8
  * bits stays, where it is asked what that costs; and so do the dtypes of FSDP2's policy. (Where
  * units are copied, their gradients are made in the dtype in use.) */
-static bool load_one(Cli *cli, const PlanFile *file, bool rounded, Config *config, Graph *graph)
+static bool load_one(Cli *cli, const PlanFile *file, bool policy, Config *config, Graph *graph)
 {
     uint32_t n = cli->options.set.n;
     const char **set = arena_array(cli->arena, n + 2, sizeof *set);
     for (uint32_t i = 0; i < n; i++) set[i] = cli->options.set.at[i];
-    for (uint32_t i = 0; rounded && i < file->config.n_passes; i++) {
+    for (uint32_t i = 0; policy && i < file->config.n_passes; i++) {
         const Fsdp2Options *o = &file->config.passes[i].fsdp2;
         if (file->config.passes[i].name != PASS_fsdp2) continue;
         DType compute = o->mp.param ? o->mp.param : file->config.compute;
@@ -42,21 +44,22 @@ static bool load_one(Cli *cli, const PlanFile *file, bool rounded, Config *confi
     return front_load(file->path, &front, cli->arena, config, graph, &cli->diag);
 }
 
-static Plan *one_rank_plan(Cli *cli, const PlanFile *file, bool rounded)
+/* NULL: all fp64. */
+static Plan *one_rank_plan(Cli *cli, const PlanFile *file, const DTypeMap *dtypes)
 {
     Config *config = arena_alloc(cli->arena, sizeof *config);
     Graph graph;
-    if (!load_one(cli, file, rounded, config, &graph)) return NULL;
+    if (!load_one(cli, file, dtypes != NULL, config, &graph)) return NULL;
     if (cli->options.seed_text != NULL) config->seed = cli->options.seed;
     config->micro_batch = file->plan->step.micro_batch;
     for (uint32_t i = 0; i < AXIS_NAMES; i++) config->axis_size[i] = 1;
     uint32_t n_passes = 0;
     for (uint32_t i = 0; i < config->n_passes; i++)
-        if (rounded && config->passes[i].name == PASS_float8)
+        if (dtypes != NULL && config->passes[i].name == PASS_float8)
             config->passes[n_passes++] = config->passes[i];
     config->n_passes = n_passes;
-    LowerOptions lower = {rounded ? dtype_map_identity() : dtype_map_all(DT_f64),
-                          kernel_cpu_workspace, file->id};
+    LowerOptions lower = {dtypes != NULL ? *dtypes : dtype_map_all(DT_f64), kernel_cpu_workspace,
+                          file->id};
     return passes_compile(config, &graph, &lower, NULL, cli->arena, &cli->diag);
 }
 
@@ -108,20 +111,57 @@ static bool is_low(const Plan *plan)
     return false;
 }
 
-static bool compare_rounding(Cli *cli, const Plan *exact, RoundingResult *result)
+static bool has_float8(const Config *config)
 {
-    PlanOptions options = {.shrink = true, .rounded = true, .cpu = true, .unfitted = true};
+    for (uint32_t i = 0; i < config->n_passes; i++)
+        if (config->passes[i].name == PASS_float8) return true;
+    return false;
+}
+
+/* The scaled-down plan in other dtypes than fp64, and one rank in the same. */
+static bool plans_in(Cli *cli, const DTypeMap *dtypes, const Plan **plan, const Plan **one)
+{
+    PlanOptions options = {.shrink = true, .dtypes = dtypes, .cpu = true, .unfitted = true};
     uint32_t n_said = cli->diag.items.n;
     const PlanFile *file = plan_file_load(cli, cli->args[0], &options);
     if (file == NULL || cli->diag.n_errors > 0) return false;
-    const Plan *plan = file->plan;
-    const Plan *one = one_rank_plan(cli, file, true);
-    if (one != NULL) cli->diag.items.n = n_said; /* notes about the script were said already */
-    if (one == NULL || !verify_plan(one, VERIFY_all, false, &cli->diag)) return false;
+    *plan = file->plan;
+    *one = one_rank_plan(cli, file, dtypes);
+    if (*one != NULL) cli->diag.items.n = n_said; /* notes about the script were said already */
+    return *one != NULL && verify_plan(*one, VERIFY_all, false, &cli->diag);
+}
+
+static bool compare_eight_bits(Cli *cli, VerifyResult *result)
+{
+    const Plan *plan = NULL, *one = NULL;
+    DTypeMap dtypes = dtype_map_but_eight_bits(DT_f64);
+    if (!plans_in(cli, &dtypes, &plan, &one)) return false;
+    const DataSource *data = data_ragged(plan->step.seed, plan->graph.info.vocab, cli->arena);
+    BackendOptions backend = {.timeout_s = 60, .poison = true};
+    return exec_verify(plan, one, data, &backend, tolerance, cli->arena, result, &cli->diag);
+}
+
+static bool compare_rounding(Cli *cli, const Plan *exact, RoundingResult *result)
+{
+    const Plan *plan = NULL, *one = NULL;
+    DTypeMap dtypes = dtype_map_identity();
+    if (!plans_in(cli, &dtypes, &plan, &one)) return false;
     const DataSource *data =
         data_synthetic(plan->step.seed, plan->graph.info.vocab, 0.125, cli->arena);
     BackendOptions backend = {.timeout_s = 60, .poison = true};
     return exec_verify_rounding(plan, one, exact, data, &backend, cli->arena, result, &cli->diag);
+}
+
+static void report_eight_bits(Cli *cli, const VerifyResult *r)
+{
+    double worst = fmax(r->worst_gradient, fmax(r->worst_parameter, r->worst_state));
+    if (cli->json != NULL)
+        json_number(cli->json, "worst_with_8_bits", worst);
+    else
+        str_print(&cli->out,
+                  "8 bits      worst relative difference %.2e with 8-bit products rounded and all "
+                  "else in fp64 (at most %g)\n",
+                  worst, tolerance);
 }
 
 static void report_rounding(Cli *cli, const RoundingResult *r)
@@ -142,7 +182,7 @@ static void report_rounding(Cli *cli, const RoundingResult *r)
               r->gradient, one, one > 0 ? r->gradient / one : 0, ROUNDING_TIMES);
 }
 
-static void report(Cli *cli, const PlanFile *file, const VerifyResult *r,
+static void report(Cli *cli, const PlanFile *file, const VerifyResult *r, const VerifyResult *eight,
                    const RoundingResult *rounding, bool passed)
 {
     const Plan *plan = file->plan;
@@ -163,6 +203,7 @@ static void report(Cli *cli, const PlanFile *file, const VerifyResult *r,
         json_count(cli->json, "host_byte_touched", r->host_touched);
         json_count(cli->json, "host_predicted_bytes", r->host_predicted);
         json_text(cli->json, "plan_id", hash_hex(cli->arena, file->id));
+        if (eight->n_tensors > 0) report_eight_bits(cli, eight);
         if (rounding != NULL) report_rounding(cli, rounding);
         return;
     }
@@ -185,6 +226,7 @@ static void report(Cli *cli, const PlanFile *file, const VerifyResult *r,
     if (r->host_predicted > 0)
         str_print(out, "host        highest byte touched %s of %s predicted\n",
                   str_count(cli->arena, r->host_touched), str_count(cli->arena, r->host_predicted));
+    if (eight->n_tensors > 0) report_eight_bits(cli, eight);
     if (rounding != NULL) report_rounding(cli, rounding);
     str_print(out, "verdict     %s (tolerance %g)\n",
               passed ? paint(cli, PAINT_good, "PASS") : paint(cli, PAINT_bad, "FAIL"), tolerance);
@@ -208,14 +250,17 @@ void run_verify(Cli *cli)
     PlanOptions options = {.shrink = true, .cpu = true, .unfitted = true};
     PlanFile *file = plan_file_load(cli, path, &options);
     if (file == NULL || cli->diag.n_errors > 0) return;
-    Plan *reference = one_rank_plan(cli, file, false);
+    Plan *reference = one_rank_plan(cli, file, NULL);
     if (reference == NULL || !verify_plan(reference, VERIFY_all, false, &cli->diag)) return;
     cli->diag.items.n = n_said; /* notes about the script were said already */
     VerifyResult worst;
     memset(&worst, 0, sizeof worst);
     bool passed = compare_orders(cli, file->plan, reference, &worst);
+    VerifyResult eight = {.n_tensors = 0};
+    if (passed && has_float8(&file->config)) passed = compare_eight_bits(cli, &eight);
     RoundingResult rounding = {.worst_tensor = NULL};
     bool low = is_low(whole->plan);
     if (low && passed) passed = compare_rounding(cli, reference, &rounding);
-    report(cli, file, &worst, low && rounding.worst_tensor != NULL ? &rounding : NULL, passed);
+    report(cli, file, &worst, &eight, low && rounding.worst_tensor != NULL ? &rounding : NULL,
+           passed);
 }

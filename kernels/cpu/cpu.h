@@ -28,7 +28,9 @@ static inline double cpu_amax_bound(double amax)
 /* ---- low.c ---- */
 /* Runs an fp32 or fp64 kernel on arguments that may be of low precision. */
 void cpu_any_precision(OpKind op, Kernel kernel, const KernelArgs *a);
-/* Scratch for that: fp32 copies of the low-precision arguments; 0 where none is needed. */
+/* Does it compute in fp64? So what makes and multiplies 8-bit numbers does beside fp64. */
+bool cpu_in_double(OpKind op, const DType *dtype, uint32_t n_args);
+/* Scratch for that: fp32 or fp64 copies of the low-precision arguments; 0 where none is needed. */
 uint64_t cpu_scratch_bytes(OpKind op, const DType *dtype, const int64_t *elements, uint32_t n_args);
 
 /* Is output j to be added to, rather than set? */

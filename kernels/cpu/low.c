@@ -1,5 +1,6 @@
 /* Any kernel on low-precision arguments, by the fp32 kernel: inputs are widened to fp32, outputs
  * rounded once, at the end; an output that accumulates is widened, added to in fp32, and rounded.
+ * (What makes and multiplies 8-bit numbers goes by the fp64 kernel where the rest is fp64.)
  * Element-wise ops do so tile by tile on the stack; all others need scratch for whole arguments. */
 #include <assert.h>
 #include <string.h>
@@ -27,33 +28,49 @@ static bool converts_itself(OpKind op)
     return op_info(op)->class_ == OP_CLASS_reshape || op == OP_cast || op == OP_fill;
 }
 
+static bool is_scaled(OpKind op)
+{
+    const OpInfo *info = op_info(op);
+    return info->flags & OP_QUANTISES || op == OP_quantise_range ||
+           (info->class_ == OP_CLASS_contract && info->sig.n_in == 4);
+}
+
+bool cpu_in_double(OpKind op, const DType *dtype, uint32_t n_args)
+{
+    bool has_double = false;
+    for (uint32_t i = 0; i < n_args; i++) has_double = has_double || dtype[i] == DT_f64;
+    return has_double && is_scaled(op);
+}
+
 uint64_t cpu_scratch_bytes(OpKind op, const DType *dtype, const int64_t *elements, uint32_t n_args)
 {
     uint64_t end = 0;
     if (is_elementwise(op) || converts_itself(op)) return 0;
+    uint64_t size = cpu_in_double(op, dtype, n_args) ? sizeof(double) : sizeof(float);
     for (uint32_t i = 0; i < n_args; i++)
         if (number_is_low(dtype[i]))
-            end = (end + ALIGN - 1) / ALIGN * ALIGN + (uint64_t)elements[i] * sizeof(float);
+            end = (end + ALIGN - 1) / ALIGN * ALIGN + (uint64_t)elements[i] * size;
     return end;
 }
 
 static void by_tiles(OpKind op, Kernel kernel, const KernelArgs *a)
 {
-    float tile[MAX_ARGS][TILE];
+    double tile[MAX_ARGS][TILE];
+    DType real = cpu_in_double(op, a->dtype, a->n_args) ? DT_f64 : DT_f32;
     KernelArgs t = *a;
     bool flat = is_flat(op);
     int64_t n = flat ? a->size['x'] : a->rows, from = 0;
     do { /* once for no elements too: a sum of none is zero */
         int64_t count = n - from < TILE ? n - from : TILE;
         for (uint32_t i = 0; i < a->n_args; i++) {
-            if (a->dtype[i] == DT_f64 || (op == OP_quantise_range && i == 1))
+            if ((a->dtype[i] == DT_f64 && real == DT_f32) || (op == OP_quantise_range && i == 1))
                 continue; /* a scalar, or a table of them */
             t.ptr[i] = (char *)a->ptr[i] + (uint64_t)from * dtype_bytes(a->dtype[i]);
             if (!number_is_low(a->dtype[i])) continue;
             if (i < a->n_in || cpu_accumulates(a, i - a->n_in))
-                number_widen(a->dtype[i], t.ptr[i], tile[i], count);
+                number_cast(a->dtype[i], t.ptr[i], real, tile[i], count);
             t.ptr[i] = tile[i];
-            t.dtype[i] = DT_f32;
+            t.dtype[i] = real;
         }
         t.rows = count;
         if (flat) t.size['x'] = count, t.start['x'] = a->start['x'] + from;
@@ -61,8 +78,8 @@ static void by_tiles(OpKind op, Kernel kernel, const KernelArgs *a)
         kernel(&t);
         for (uint32_t i = a->n_in; i < a->n_args; i++)
             if (number_is_low(a->dtype[i]))
-                number_round(a->dtype[i], tile[i],
-                             (char *)a->ptr[i] + (uint64_t)from * dtype_bytes(a->dtype[i]), count);
+                number_cast(real, tile[i], a->dtype[i],
+                            (char *)a->ptr[i] + (uint64_t)from * dtype_bytes(a->dtype[i]), count);
         from += TILE;
     } while (from < n);
 }
@@ -72,22 +89,23 @@ static void by_scratch(OpKind op, Kernel kernel, const KernelArgs *a)
     KernelArgs wide = *a;
     uint32_t n = wide.n_args = a->n_args - 1;
     uint64_t at = 0, bytes = cpu_scratch_bytes(op, a->dtype, a->elements, n);
+    DType real = cpu_in_double(op, a->dtype, n) ? DT_f64 : DT_f32;
     assert(a->dtype[n] == DT_u8 && (uint64_t)a->elements[n] >= bytes);
     for (uint32_t i = 0; i < n; i++) {
         if (!number_is_low(a->dtype[i])) continue;
         at = (at + ALIGN - 1) / ALIGN * ALIGN;
-        float *x = (float *)((char *)a->ptr[n] + at);
+        void *x = (char *)a->ptr[n] + at;
         if (i < a->n_in || cpu_accumulates(a, i - a->n_in))
-            number_widen(a->dtype[i], a->ptr[i], x, a->elements[i]);
+            number_cast(a->dtype[i], a->ptr[i], real, x, a->elements[i]);
         wide.ptr[i] = x;
-        wide.dtype[i] = DT_f32;
-        at += (uint64_t)a->elements[i] * sizeof *x;
+        wide.dtype[i] = real;
+        at += (uint64_t)a->elements[i] * dtype_bytes(real);
     }
     assert(at == bytes);
     kernel(&wide);
     for (uint32_t i = a->n_in; i < n; i++)
         if (number_is_low(a->dtype[i]))
-            number_round(a->dtype[i], wide.ptr[i], a->ptr[i], a->elements[i]);
+            number_cast(real, wide.ptr[i], a->dtype[i], a->ptr[i], a->elements[i]);
 }
 
 void cpu_any_precision(OpKind op, Kernel kernel, const KernelArgs *a)

@@ -78,7 +78,7 @@ bool kernel_cpu_accepts(OpKind op, const DType *dtype, uint32_t n_args)
     if (op == OP_cast)
         return dtype[0] == dtype[1] || (number_is_real(dtype[0]) && number_is_real(dtype[1]));
     uint32_t n = (uint32_t)info->sig.n_in + info->sig.n_out;
-    bool has_double = false, has_other = false;
+    bool has_double = false, has_other = false, in_double = cpu_in_double(op, dtype, n);
     if (n_args < n) return false;
     for (uint32_t i = 0; i < n; i++) {
         bool free_loss = is_loss(op) && i >= 4 && dtype[i] == DT_f64;
@@ -89,7 +89,8 @@ bool kernel_cpu_accepts(OpKind op, const DType *dtype, uint32_t n_args)
         } else if (!free_loss) {
             if (!number_is_real(dtype[i])) return false;
             has_double = has_double || dtype[i] == DT_f64;
-            has_other = has_other || dtype[i] != DT_f64;
+            bool eight = dtype[i] == DT_e4m3 || dtype[i] == DT_e5m2;
+            has_other = has_other || (dtype[i] != DT_f64 && !(eight && in_double));
         }
     }
     return !(has_double && has_other) && accepts_scratch(op, dtype, n, n_args);

@@ -59,6 +59,14 @@ DTypeMap dtype_map_all(DType real)
     return map;
 }
 
+DTypeMap dtype_map_but_eight_bits(DType real)
+{
+    DTypeMap map = dtype_map_all(real);
+    map.to[DT_e4m3] = DT_e4m3;
+    map.to[DT_e5m2] = DT_e5m2;
+    return map;
+}
+
 bool layout_equal(const Layout *a, const Layout *b)
 {
     return memcmp(a->on, b->on, sizeof a->on) == 0;

@@ -25,7 +25,8 @@ typedef struct DTypeMap {
     DType to[DT_COUNT];
 } DTypeMap;
 DTypeMap dtype_map_identity(void);
-DTypeMap dtype_map_all(DType real); /* every floating-point type becomes `real` */
+DTypeMap dtype_map_all(DType real);            /* every floating-point type becomes `real` */
+DTypeMap dtype_map_but_eight_bits(DType real); /* ... but e4m3 and e5m2 */
 
 enum { WHOLE = 0, PARTIAL_SUM = -1, PARTIAL_MAX = -2 };
 #define SPLIT(d) ((int8_t)((d) + 1))

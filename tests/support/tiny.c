@@ -376,13 +376,18 @@ void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph)
     trace(&b, t->micro * data, config);
 }
 
-Plan *tiny_plan(const Tiny *t, bool fp64, Arena *arena, Diag *d)
+Plan *tiny_plan_in(const Tiny *t, DTypeMap dtypes, Arena *arena, Diag *d)
 {
     Config *config = arena_alloc(arena, sizeof *config);
     Graph graph;
     tiny_build(t, arena, config, &graph);
     LowerOptions options = lower_options_default();
     options.workspace = kernel_cpu_workspace;
-    if (fp64) options.dtypes = dtype_map_all(DT_f64);
+    options.dtypes = dtypes;
     return passes_compile(config, &graph, &options, NULL, arena, d);
+}
+
+Plan *tiny_plan(const Tiny *t, bool fp64, Arena *arena, Diag *d)
+{
+    return tiny_plan_in(t, fp64 ? dtype_map_all(DT_f64) : dtype_map_identity(), arena, d);
 }

@@ -59,6 +59,7 @@ void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph);
 /* tiny_build and passes_compile, for the CPU; NULL with diagnostics. dtypes: identity, or all f64.
  */
 Plan *tiny_plan(const Tiny *t, bool fp64, Arena *arena, Diag *d);
+Plan *tiny_plan_in(const Tiny *t, DTypeMap dtypes, Arena *arena, Diag *d);
 /* The same model and micro-steps on one rank. */
 Tiny tiny_one_rank(const Tiny *t);
 

@@ -56,6 +56,12 @@ static void test_accepts(void **state)
     assert_true(kernel_cpu_accepts(OP_linear, mixed, 4));
     assert_false(kernel_cpu_accepts(OP_linear, mixed, 3)); /* without scratch */
     assert_false(kernel_cpu_accepts(OP_linear, doubles, 4));
+    const DType eight[] = {DT_e4m3, DT_e5m2, f64, f64, f64, DT_u8}, more[] = {f64, f64, DT_e4m3};
+    const int64_t one_each[] = {6, 3, 1, 1, 5};
+    assert_true(kernel_cpu_accepts(OP_linear_tensorwise, eight, 6)); /* in fp64, with room for it */
+    assert_int_equal(kernel_cpu_workspace(OP_linear_tensorwise, eight, one_each, 5), 64 + 3 * 8);
+    assert_true(kernel_cpu_accepts(OP_quantise_range, more, 3));
+    assert_false(kernel_cpu_accepts(OP_linear, (DType[]){DT_e4m3, DT_e4m3, f64, DT_u8}, 4));
     assert_true(kernel_cpu_accepts(OP_silu, mixed, 2)); /* needs none */
     assert_false(kernel_cpu_accepts(OP_linear, (DType[]){f32, f32, f32, DT_u8}, 4));
     const int64_t elements[] = {6, 3, 5};
