@@ -167,6 +167,18 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
 
 /* ---- one plan ---- */
 
+/* 8-bit products rounded, all else in fp64: the scales are those of one rank. */
+static bool rounds_alike(const Tiny *t, const DataSource *data, const BackendOptions *options,
+                         Arena *arena, VerifyResult *result, Diag *d)
+{
+    Tiny one = tiny_one_rank(t);
+    DTypeMap dtypes = dtype_map_but_eight_bits(DT_f64);
+    const Plan *plan = tiny_plan_in(t, dtypes, arena, d);
+    const Plan *reference = tiny_plan_in(&one, dtypes, arena, d);
+    return plan && reference && verify_plan(plan, VERIFY_all, false, d) &&
+           exec_verify(plan, reference, data, options, tolerance, arena, result, d);
+}
+
 /* "" or what is wrong, in `arena`. */
 static const char *fault_of(const Tiny *t, uint64_t order_seed, Arena *arena)
 {
@@ -180,6 +192,7 @@ static const char *fault_of(const Tiny *t, uint64_t order_seed, Arena *arena)
     const DataSource *data = data_ragged(order_seed, t->vocab, arena);
     bool ok = plan && reference && verify_plan(plan, VERIFY_all, false, &d) &&
               exec_verify(plan, reference, data, &options, tolerance, arena, &result, &d);
+    if (ok && t->use_float8) ok = rounds_alike(t, data, &options, arena, &result, &d);
     if (ok && result.highest_touched != result.predicted_bytes)
         str_print(&s, "touched %llu bytes, predicted %llu",
                   (unsigned long long)result.highest_touched,
