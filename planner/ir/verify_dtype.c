@@ -1,7 +1,7 @@
 /* Which dtype each value must have. The graph says it: a tensor's own in use, a parameter's at
  * rest, its gradient's where it is summed and reduced. A program holds just these, or all real
- * numbers in fp64 (as `--verify` runs it); a dtype changes only where the graph casts, or between
- * the dtypes of a unit. */
+ * numbers in fp64 (as `--verify` runs it), or all but those of 8 bits; a dtype changes only where
+ * the graph casts, or between the dtypes of a unit. */
 #include "planner/ir/verify_private.h"
 
 #define RULE "verify-dtype"
@@ -11,26 +11,34 @@ static bool is_real(DType t)
     return t >= DT_f64 && t <= DT_e5m2;
 }
 
-/* Is every real number of every program an fp64 one? */
-static bool all_double(const Plan *plan)
+static bool is_eight_bits(DType t)
 {
+    return t == DT_e4m3 || t == DT_e5m2;
+}
+
+/* What every real number of every program is, but for fp64. */
+static void find_doubles(const Plan *plan, bool *all, bool *but_eight_bits)
+{
+    *all = *but_eight_bits = true;
     for (uint32_t i = 0; i < plan->programs.n; i++)
         for (BufferId b = 1; b < plan->programs.at[i].buffers.n; b++) {
             DType t = plan->programs.at[i].buffers.at[b].dtype;
-            if (is_real(t) && t != DT_f64) return false;
+            if (!is_real(t) || t == DT_f64) continue;
+            *all = false;
+            if (!is_eight_bits(t)) *but_eight_bits = false;
         }
-    return true;
 }
 
 typedef struct Typing {
     Verifier *v;
     const Program *p;
-    bool doubles;
+    bool all_double, double_but_eight_bits;
 } Typing;
 
 static DType mapped(const Typing *y, DType t)
 {
-    return y->doubles && is_real(t) ? DT_f64 : t;
+    bool is_double = y->all_double || (y->double_but_eight_bits && !is_eight_bits(t));
+    return is_double && is_real(t) ? DT_f64 : t;
 }
 
 static const Unit *unit_of(const Typing *y, BufferId b)
@@ -161,7 +169,8 @@ static void check_instr(const Typing *y, Pc pc)
 
 void verify_dtypes(Verifier *v)
 {
-    Typing y = {v, v->p, all_double(v->plan)};
+    Typing y = {.v = v, .p = v->p};
+    find_doubles(v->plan, &y.all_double, &y.double_but_eight_bits);
     DType *state = arena_array(v->arena, v->g->units.n + 1, sizeof *state);
     for (BufferId b = 1; b < v->p->buffers.n; b++) check_persistent(&y, b, state);
     for (Pc pc = 1; pc < v->p->code.n; pc++) check_instr(&y, pc);
