@@ -112,12 +112,17 @@ static void list_scale(Lister *l, Pc pc)
     const Instr *in = &l->p->code.at[pc];
     const Attrs *attrs = graph_attrs_at(&l->plan->graph, in->attrs);
     if (attrs->scale != 0) add(l, MUTATE_rescale, pc, 0);
+    if (in->args.n > in->n_in && l->p->buffers.at[program_arg(l->p, in, in->n_in)].dtype == DT_f64)
+        add(l, MUTATE_retype, pc, in->n_in);
     if (in->op == OP_clip_coef) add(l, MUTATE_clip, pc, 0);
     if (attrs->drop > 0) add(l, MUTATE_attribute, pc, 0), add(l, MUTATE_attribute, pc, 1);
     if (attrs->smoothing > 0) add(l, MUTATE_attribute, pc, 2);
     if (attrs->z_loss > 0) add(l, MUTATE_attribute, pc, 3);
     if (attrs->group > 0) add(l, MUTATE_attribute, pc, 4);
     if (in->op == OP_xent_loss) add(l, MUTATE_attribute, pc, 5);
+    if (attrs->beta1 > 0) add(l, MUTATE_attribute, pc, 6), add(l, MUTATE_attribute, pc, 7);
+    if (attrs->drop > 0 && in->origin && l->plan->graph.nodes.at[in->origin].forward)
+        add(l, MUTATE_forward, pc, 0);
     if (in->op == OP_sumsq)
         for (uint32_t k = 0; k < 3; k++) add(l, MUTATE_count, pc, k);
     if (!(op_info(in->op)->flags & OP_ACCUMULATES)) return;
@@ -274,6 +279,8 @@ static void change_attrs(const Plan *plan, Plan *out, Arena *arena, Mutation m)
         if (m.choice == 3) a.z_loss *= 2;
         if (m.choice == 4) a.group = a.group % 2 + 1;
         if (m.choice == 5) a.count_all = !a.count_all;
+        if (m.choice == 6) a.beta1 = 1 + a.beta1;
+        if (m.choice == 7) a.beta2 /= 2;
     }
     if (m.kind == MUTATE_reduce) a.reduce = a.reduce == REDUCE_sum ? REDUCE_max : REDUCE_sum;
     if (m.kind == MUTATE_accumulate) a.accumulate ^= INT64_C(1) << m.choice;
@@ -284,6 +291,22 @@ static void change_attrs(const Plan *plan, Plan *out, Arena *arena, Mutation m)
     }
     in->attrs =
         (AttrsId)list_push(arena, &out->graph.attrs, a); /* not interned: tables are shared */
+}
+
+/* Graph and program agree on the other mask: only that it is the forward's is no longer said. */
+static void change_forward(Plan *out, Arena *arena, NodeId id)
+{
+    Node *n = &out->graph.nodes.at[id];
+    Attrs a = *graph_attrs_at(&out->graph, n->attrs);
+    AttrsId was = n->attrs;
+    a.site = (int64_t)out->graph.nodes.n;
+    n->forward = 0;
+    n->attrs = (AttrsId)list_push(arena, &out->graph.attrs, a);
+    for (uint32_t i = 0; i < out->programs.n; i++)
+        for (Pc pc = 1; pc < out->programs.at[i].code.n; pc++) {
+            Instr *in = &out->programs.at[i].code.at[pc];
+            if (in->origin == id && in->attrs == was) in->attrs = n->attrs;
+        }
 }
 
 static void change_launch(Program *p, Pc pc)
@@ -371,6 +394,8 @@ Plan *mutate(const Plan *plan, Mutation m, Arena *arena)
     case MUTATE_attribute:
     case MUTATE_accumulate:
     case MUTATE_count: change_attrs(plan, out, arena, m); break;
+    case MUTATE_forward: change_forward(out, arena, in->origin); break;
+    case MUTATE_retype: p->buffers.at[arg[m.choice]].dtype = DT_i64; break;
     case MUTATE_drop_wait:
     case MUTATE_alter_wait: change_wait(p, m); break;
     case MUTATE_launch: change_launch(p, m.pc); break;
