@@ -120,6 +120,7 @@ static void check_tensors(Verifier *v)
         const Tensor *at = &g->tensors.at[t];
         const char *name = at->name ? at->name : "?", *fault = NULL;
         if (!at->name || at->role > ROLE_loss || at->dtype >= DT_COUNT ||
+            at->rest_dtype >= DT_COUNT || at->reduce_dtype >= DT_COUNT ||
             at->producer >= g->nodes.n || at->grad >= g->tensors.n || at->grad_of >= g->tensors.n ||
             (at->unit && at->unit >= g->units.n))
             fault = "has a field out of range";
@@ -187,6 +188,11 @@ static void check_units(Verifier *v)
         const Unit *unit = &g->units.at[u];
         uint64_t end = 0;
         AxisSet all = (AxisSet)((1u << v->plan->mesh.n_axes) - 1);
+        if (unit->dtype >= DT_COUNT || unit->rest_dtype >= DT_COUNT ||
+            unit->reduce_dtype >= DT_COUNT) {
+            verify_report(v, RULE, 0, "unit %u (%s) has a dtype out of range", u, unit->name);
+            continue;
+        }
         if ((unit->shard | unit->replicate) & ~all || (unit->shard & unit->replicate) ||
             unit->padded > (uint64_t)MAX_ELEMENTS ||
             unit->padded % mesh_size(&v->plan->mesh, unit->shard & all) ||

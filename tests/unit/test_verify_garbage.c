@@ -109,8 +109,10 @@ static void damage_shape(Random *r, uint8_t *n_dims, int64_t *dim, DealId *deal,
 
 static void damage_tensor(Random *r, Tensor *t)
 {
-    switch (draw(r, 9)) {
+    switch (draw(r, 11)) {
     case 0: DAMAGE(r, t->role); break;
+    case 7: DAMAGE(r, t->rest_dtype); break;
+    case 8: DAMAGE(r, t->reduce_dtype); break;
     case 1: DAMAGE(r, t->dtype); break;
     case 2: DAMAGE(r, t->producer); break;
     case 3: DAMAGE(r, t->grad); break;
@@ -137,8 +139,11 @@ static void damage_node(Random *r, Node *n)
 
 static void damage_unit(Random *r, Unit *u)
 {
-    switch (draw(r, 6)) {
+    switch (draw(r, 9)) {
     case 0: DAMAGE(r, u->shard); break;
+    case 5: DAMAGE(r, u->dtype); break;
+    case 6: DAMAGE(r, u->rest_dtype); break;
+    case 7: DAMAGE(r, u->reduce_dtype); break;
     case 1: DAMAGE(r, u->replicate); break;
     case 2: DAMAGE(r, u->elements); break;
     case 3: DAMAGE(r, u->padded); break;
