@@ -159,9 +159,13 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
     t.float8.head = draw(&d, 3) == 0;
     t.float8.fsdp_gather = t.float8.recipe == FLOAT8_tensorwise && draw(&d, 2);
     if (t.use_float8) t.fsdp2.mp.param = t.fsdp2.mp.output = DT_none; /* refused together */
-    if (t.use_float8 && t.float8.fsdp_gather) t.fsdp2.copy = t.fsdp2.offload = false;
-    if (t.use_float8 && t.float8.fsdp_gather) t.zero_options.gather = ZERO_GATHER_lazy;
+    if (t.use_float8 && t.float8.fsdp_gather) {                       /* refused together */
+        t.fsdp2.copy = t.fsdp2.offload = false;
+        t.zero_options.gather = ZERO_GATHER_lazy;
+        if (t.fsdp2.prefetch) t.zero_options.fsdp_double_buffer = false; /* a module is two units */
+    }
     if (t.ac == AC_full && draw(&d, 2)) t.ac_ops = draw(&d, 1U << TINY_AC_OPS);
+    t.whole_table = draw(&d, 4) == 0;
     return t;
 }
 
@@ -243,7 +247,7 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
             case 13: s.smoothing = s.z_loss = 0; break;
             case 14: s.denominator = DENOMINATOR_kept; break;
             case 15: s.groups = 4, s.repeat = 1; break;
-            case 16: s.biases = s.qk_norm = s.fused = false; break;
+            case 16: s.biases = s.qk_norm = s.fused = s.whole_table = false; break;
             case 17: s.use_float8 = false; break;
             case 18: s.ac_ops = 0; break;
             default: s.sgd = false, s.clip = 1; break;
@@ -284,8 +288,9 @@ static void print_plan(const Tiny *t)
     print_zero(t);
     print_error("  loss by %d, smoothing %g, z %g, dropout %g\n", (int)t->denominator, t->smoothing,
                 t->z_loss, t->dropout);
-    print_error("  groups %lld biases %d qk_norm %d pinned %d fused %d\n", (long long)t->groups,
-                t->biases, t->qk_norm, t->tp_options.sync_replicated_gradients, t->fused);
+    print_error("  groups %lld biases %d qk_norm %d pinned %d fused %d whole table %d\n",
+                (long long)t->groups, t->biases, t->qk_norm,
+                t->tp_options.sync_replicated_gradients, t->fused, t->whole_table);
     if (t->use_float8)
         print_error("  float8 recipe %d gather %d\n", (int)t->float8.recipe, t->float8.fsdp_gather);
 }

@@ -19,6 +19,7 @@ typedef struct Tiny {
     TinyVariant variant;
     bool gpt2;            /* layernorm, gelu, learned positions, biases, tied head; else Llama */
     bool fused;           /* q, k, v (if repeat is 1) and gate, up are one weight each */
+    bool whole_table;     /* the embedding, and a tied head, are not cut by the vocabulary */
     bool biases, qk_norm; /* of all linears also in Llama; of each query's and key's head */
     uint32_t layers;
     int64_t dim, groups, repeat, head_dim, hidden, vocab, seq;
