@@ -54,7 +54,7 @@ static void require(bool fine, Diag *d, Arena *arena)
 {
     Str s = str_in(arena);
     diag_print(d, &s);
-    if (!fine || d->items.n) fail_msg("%s", str_text(&s));
+    if (!fine || d->n_errors) fail_msg("%s", str_text(&s)); /* options may be not-applied */
 }
 
 static uint32_t n_params(const Plan *plan)

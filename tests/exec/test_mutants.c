@@ -70,6 +70,22 @@ static int judge(const Tiny *t, const Plan *plan, const Plan *mutant, uint32_t p
     return equal ? EQUAL : SURVIVED;
 }
 
+static void try_one(Tally *tally, const Tiny *t, const Plan *plan, Mutation m, Arena *scratch)
+{
+    int fate = judge(t, plan, mutate(plan, m, scratch), m.program, scratch);
+    tally->fate[m.kind][fate]++;
+    if (fate == SURVIVED && tally->n_survivors++ < 40)
+        print_error("SURVIVES: %s: %s\n", corpus_name(t, scratch), mutation_text(plan, m, scratch));
+    arena_reset(scratch);
+}
+
+static bool is_untried(const Tally *tally, MutationKind kind)
+{
+    for (int f = 0; f < FATES; f++)
+        if (tally->fate[kind][f]) return false;
+    return true;
+}
+
 static void visit(void *self, const Tiny *t)
 {
     Tally *tally = self;
@@ -86,14 +102,10 @@ static void visit(void *self, const Tiny *t)
     uint32_t n = tally->all || all.at.n < SAMPLE_PER_PLAN ? all.at.n : SAMPLE_PER_PLAN;
     for (uint32_t i = 0; i < n; i++) {
         uint64_t k = tally->all ? i : rng_below(tally->seed, tally->n_plans, i, all.at.n);
-        Mutation m = all.at.at[k];
-        int fate = judge(t, plan, mutate(plan, m, scratch), m.program, scratch);
-        tally->fate[m.kind][fate]++;
-        if (fate == SURVIVED && tally->n_survivors++ < 40)
-            print_error("SURVIVES: %s: %s\n", corpus_name(t, scratch),
-                        mutation_text(plan, m, scratch));
-        arena_reset(scratch);
+        try_one(tally, t, plan, all.at.at[k], scratch);
     }
+    for (uint32_t i = 0; i < all.at.n; i++) /* a sample may miss what is rare */
+        if (is_untried(tally, all.at.at[i].kind)) try_one(tally, t, plan, all.at.at[i], scratch);
     tally->n_plans++;
     arena_free(scratch);
     arena_free(arena);
