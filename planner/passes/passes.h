@@ -38,7 +38,7 @@ typedef struct Job {
 
 typedef struct Pass {
     const char *name;
-    bool optional; /* runs only if the user named it (tp, ac, fsdp2, ddp, zero) */
+    bool optional; /* runs only if the user named it */
     bool reports;  /* runs for its errors after another has failed, too */
     bool (*run)(Job *job);
 } Pass;
