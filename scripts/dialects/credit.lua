@@ -5,7 +5,7 @@ local dialect = require "tandem.dialect"
 local values = require "tandem.dialect_values"
 
 local top_keys = { as = true, name = true, steps = true, data = true, cluster = true, model = true, trainer = true,
-  seed = true, seq_length = true, world_size = true }
+  seed = true, seq_length = true, tp_function = true, world_size = true }
 local trainer_keys = {
   parallelism = { "any" }, mode = { "any" }, domain_parallel_size = { "integer", 1 }, type = { "text" },
   train_batch_size = { "integer", 1 }, grad_accum_every = { "integer", 1 }, amp = { "boolean", false },
@@ -109,6 +109,20 @@ local function check_domain(d, p, c)
   if d.n_errors == 0 then
     d:error("axis-unsupported", at, ("domain = %d: this version has no pass that splits the grid"):format(p.domain),
       "domain = 1")
+  end
+end
+
+local tp_functions = { "apply_native_tensor_parallel", "apply_tensor_parallel" }
+
+-- The first of its two functions for tensor parallelism is switched off there, on any model.
+local function check_tp_function(d, name)
+  if name == nil or name == tp_functions[1] then return end
+  if name == tp_functions[2] then
+    d:error("tp-switched-off", "tp_function", name .. " raises NotImplementedError in miles-credit (its issue #415)",
+      "tp_function = \"" .. tp_functions[1] .. "\", or leave it out")
+  else
+    d:error("unknown-word", "tp_function", ("tp_function = '%s' is not known"):format(tostring(name)),
+      type(name) == "string" and values.near(name, tp_functions) or table.concat(tp_functions, ", "))
   end
 end
 
@@ -223,6 +237,7 @@ return dialect.wrap(function(config)
   local c = type(config.model) == "table" and rawget(config.model, "config")
   if type(c) ~= "table" then c = {} end
   local spectral = trainer.use_spectral_norm or c.use_spectral_norm
+  check_tp_function(d, config.tp_function)
   check_domain(d, p, c)
   local dp = data_size(d, p)
   if not dp then d:stop() end

@@ -1,0 +1,7 @@
+-- expect: ok mesh tp=2 | weights 56
+return require "dialects.credit" {
+  world_size = 2, seq_length = 16,
+  model = require "models.wxformer" "tiny",
+  tp_function = "apply_native_tensor_parallel",
+  trainer = { parallelism = { data = "none", tensor = 2 } },
+}
