@@ -1,0 +1,99 @@
+/* The kernels on CUDA devices: what the backend calls, and what it must have ready. Plain C,
+ * without a CUDA header, so that tests without the toolkit can include it.
+ *
+ * A kernel function launches on cuda->stream and returns: it never allocates, never synchronises,
+ * never reads device memory. It may be called while the stream is being captured. Whatever changes
+ * from step to step is read on the device, from the control block, so that one capture serves all
+ * steps. args->ptr are device pointers, aligned to 256 bytes where a buffer begins; args->control
+ * is not used. Equal arguments give equal bits: no sum depends on the order in which threads run.
+ *
+ * `batch` has no device kernel: data comes from the host. Before a step the backend lets the data
+ * source fill one staging buffer (pinned host memory) for each micro-batch, by
+ * kernel_cpu(OP_batch), and carries the row out by copying it to the arguments. cuda_batch only
+ * says so. */
+#ifndef TANDEM_KERNELS_CUDA_CUDA_H
+#define TANDEM_KERNELS_CUDA_CUDA_H
+
+#include "kernels/kernel.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* In device memory; written by the backend before each step. */
+typedef struct CudaControl {
+    int64_t step; /* from 0 */
+    double lr;
+    uint64_t seed; /* of everything that is drawn */
+} CudaControl;
+
+/* What a kernel found wrong, in the device word of CudaContext.fault: the kind above the pc. The
+ * largest stays; 0 is none. */
+enum { CUDA_FAULT_PC_BITS = 28 };
+typedef enum CudaFault {
+    CUDA_FAULT_none,
+    CUDA_FAULT_id,   /* a token id that the whole vocabulary does not have */
+    CUDA_FAULT_label /* a label, likewise */
+} CudaFault;
+
+typedef struct CudaContext {
+    void *stream;                  /* cudaStream_t */
+    const CudaControl *control;    /* device */
+    struct CudaProducts *products; /* kernels/cuda/products.h; only contractions use it */
+    uint32_t *fault;               /* device word */
+    uint32_t pc;                   /* the instruction: what a fault names */
+    uint32_t n_sms;
+    uint32_t compute_capability; /* 80, 90, 100 */
+} CudaContext;
+
+typedef struct CudaError {
+    char text[256]; /* the call and what the library says of it */
+} CudaError;
+
+/* false: *error tells why; the step cannot go on. */
+typedef bool (*CudaKernel)(const KernelArgs *args, const CudaContext *cuda, CudaError *error);
+
+/* kernels/cuda/table.c; NULL for collectives. */
+CudaKernel kernel_cuda(OpKind op);
+/* May the kernel be called with these dtypes (inputs, outputs, then scratch if any)? fp64 is only
+ * that of tables of scalars; each of the others is fp32, bf16 or fp16 on its own, or 8-bit where
+ * the op quantises, multiplies, casts or moves. */
+bool kernel_cuda_accepts(OpKind op, const DType *dtype, uint32_t n_args);
+/* The lowering's workspace table: bytes of the extra trailing argument (u8). A WorkspaceBytes. */
+uint64_t kernel_cuda_workspace(OpKind op, const DType *dtype, const int64_t *elements,
+                               uint32_t n_args);
+
+/* A run of instructions with one Instr.fuse as one launch, to the same bits as one by one. A value
+ * is passed on where an output of one part and an input of a later one are the same memory; it is
+ * rounded to the buffer's dtype all the same. */
+enum { CUDA_CHAIN_MAX = 8 };
+typedef struct CudaChainPart {
+    OpKind op;
+    const KernelArgs *args;
+    uint32_t unread; /* bit j: nothing outside the run reads output j: it need not be written */
+} CudaChainPart;
+/* How many of the leading parts can be one launch, 2 or more; 0: none, launch the first alone. */
+uint32_t kernel_cuda_chain_length(const CudaChainPart *part, uint32_t n);
+/* Launches n parts, for which kernel_cuda_chain_length gave n. */
+bool kernel_cuda_chain(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
+                       CudaError *error);
+
+/* ---- the functions behind it: one a row, absent: link error */
+typedef bool CudaKernel_function(const KernelArgs *args, const CudaContext *cuda, CudaError *error);
+#define COMPUTE(name, signature, flops, reduce, backward, flags) CudaKernel_function cuda_##name;
+#define RESHAPE(name, flags)                                     CudaKernel_function cuda_##name;
+#include "planner/ir/ops.def"
+/* All forms of all contractions. */
+bool cuda_contract(OpKind op, const KernelArgs *args, const CudaContext *cuda, CudaError *error);
+bool cuda_contract_accepts(OpKind op, const DType *dtype, uint32_t n_args);
+/* WorkspaceBytes of contractions (products.c) and of attention and its gradient (attention*.cu). */
+uint64_t cuda_contract_workspace(OpKind op, const DType *dtype, const int64_t *elements,
+                                 uint32_t n_args);
+uint64_t cuda_attention_workspace(OpKind op, const DType *dtype, const int64_t *elements,
+                                  uint32_t n_args);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

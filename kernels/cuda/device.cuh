@@ -1,0 +1,102 @@
+/* The language that kernels are written in: what C and CUDA C++ have in common, so that the same
+ * file is compiled by nvcc, and as C by the tests, which run it on the CPU thread by thread
+ * (tests/cuda/device_on_cpu.h, included first there, says the same words for the CPU).
+ *
+ *     typedef struct ScaleArgs { ... } ScaleArgs;            one struct, passed by value, is all
+ *     KERNEL(scale_rows, ScaleArgs, 256, 8) { ... a.x ... }  that a kernel gets: it is called `a`
+ *     LAUNCH(scale_rows, blocks, 256, shared_bytes, args, cuda, error)    true if it was launched
+ *
+ * Blocks and grids have one dimension. Shared memory is what the launch asks for, no variables:
+ * SHARED(float, row) names it. a * b + c is never contracted (nvcc -fmad=false): write fmaf where
+ * it is meant. So a sum that is written out has the same bits on the CPU and on every device. */
+#ifndef TANDEM_KERNELS_CUDA_DEVICE_CUH
+#define TANDEM_KERNELS_CUDA_DEVICE_CUH
+
+#include "kernels/cuda/cuda.h"
+
+#ifdef __CUDACC__
+#include <assert.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+#include <cuda_runtime.h>
+#include <float.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#define DEVICE static __device__ __forceinline__
+#define UNROLL _Pragma("unroll")
+
+/* At most `threads` threads a block, and registers for `blocks_per_sm` of them on each processor.
+ */
+#define KERNEL(name, Args, threads, blocks_per_sm)                                                 \
+    static __global__ void __launch_bounds__(threads, blocks_per_sm)                               \
+        name(const __grid_constant__ Args a)
+#define SHARED(type, name)                                                                         \
+    extern __shared__ __align__(128) unsigned char tandem_shared[];                                \
+    type *const name = (type *)tandem_shared
+
+static inline bool device_fine(const char *call, cudaError_t status, CudaError *error)
+{
+    if (status == cudaSuccess) return true;
+    snprintf(error->text, sizeof error->text, "%s: %s", call, cudaGetErrorString(status));
+    return false;
+}
+
+/* A block gets more than 48 KiB only where it is asked for. */
+static inline bool device_allow(const void *kernel, const char *name, size_t shared_bytes,
+                                CudaError *error)
+{
+    if (shared_bytes <= 48 * 1024) return true;
+    return device_fine(name,
+                       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                            (int)shared_bytes),
+                       error);
+}
+
+#define LAUNCH(name, blocks, threads, shared_bytes, args, cuda, error)                             \
+    ((blocks) == 0 || (device_allow((const void *)(name), #name, shared_bytes, error) &&           \
+                       (name<<<(unsigned)(blocks), (unsigned)(threads), shared_bytes,              \
+                               (cudaStream_t)(cuda)->stream>>>(args),                              \
+                        device_fine(#name, cudaGetLastError(), error))))
+
+/* The bytes become 0, in the order of the stream. */
+static inline bool device_zero(void *p, uint64_t bytes, const CudaContext *cuda, CudaError *error)
+{
+    return bytes == 0 ||
+           device_fine("cudaMemsetAsync", cudaMemsetAsync(p, 0, bytes, (cudaStream_t)cuda->stream),
+                       error);
+}
+
+static inline bool device_copy(void *to, const void *from, uint64_t bytes, const CudaContext *cuda,
+                               CudaError *error)
+{
+    return bytes == 0 || to == from ||
+           device_fine("cudaMemcpyAsync",
+                       cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice,
+                                       (cudaStream_t)cuda->stream),
+                       error);
+}
+
+#define BITS_OF_FLOAT(x) __float_as_uint(x)
+#define FLOAT_OF_BITS(u) __uint_as_float(u)
+
+/* 2^x, of the device's own unit: within 2 units in the last place. */
+DEVICE float device_exp2(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* x / y for |y| < 2^126: within 2 units in the last place. */
+DEVICE float device_divide(float x, float y)
+{
+    return __fdividef(x, y);
+}
+#endif
+
+enum { WARP = 32, ALL_LANES = -1 };
+
+#endif

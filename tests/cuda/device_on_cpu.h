@@ -1,0 +1,188 @@
+/* The words of kernels/cuda/device.cuh for the CPU: kernels are compiled as C, with this file
+ * included first, and run thread by thread. Every thread is a fiber; at a barrier or shuffle it
+ * lets the others of its block or warp run, in an order drawn from a seed. Shared memory is full of
+ * NaNs when a block begins. A wide load that is not aligned, a barrier that some threads of a block
+ * never reach and more shared memory than a device has are errors: the test ends. */
+#ifndef TANDEM_TESTS_CUDA_DEVICE_ON_CPU_H
+#define TANDEM_TESTS_CUDA_DEVICE_ON_CPU_H
+
+#include <assert.h>
+#include <float.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/cuda/cuda.h"
+#include "kernels/number.h"
+
+/* ---- for tests ---- */
+
+typedef struct DeviceLaunch {
+    void (*thread)(const void *args);
+    const char *name;
+    uint64_t blocks, threads, shared_bytes;
+    uint64_t args_bytes;
+    unsigned char args[4096]; /* what a launch may pass, as on a device */
+} DeviceLaunch;
+
+/* Runs all threads of a launch now. */
+void device_run(const DeviceLaunch *launch);
+/* Orders of blocks, and of threads at each barrier; 0: ascending. */
+void device_set_seed(uint64_t seed);
+/* Instead of running it at once, a launch, memset or copy is handed to this (a test double's
+ * stream): `bytes` of memory at `to` become those at `from`, or 0 where that is NULL. NULL: none.
+ */
+typedef struct DeviceQueue {
+    void *self;
+    void (*launch)(void *self, void *stream, const DeviceLaunch *launch);
+    void (*copy)(void *self, void *stream, void *to, const void *from, uint64_t bytes);
+} DeviceQueue;
+void device_set_queue(const DeviceQueue *queue);
+/* Launches so far. */
+uint64_t device_n_launches(void);
+
+/* ---- for kernels ---- */
+
+typedef struct DeviceIndex {
+    unsigned x;
+} DeviceIndex;
+extern DeviceIndex device_thread, device_block, device_block_size, device_grid_size;
+extern void *device_shared;
+#define threadIdx device_thread
+#define blockIdx  device_block
+#define blockDim  device_block_size
+#define gridDim   device_grid_size
+
+typedef struct uint2 {
+    uint32_t x, y;
+} uint2;
+typedef struct uint4 {
+    uint32_t x, y, z, w;
+} uint4;
+typedef struct float2 {
+    float x, y;
+} float2;
+typedef struct float4 {
+    float x, y, z, w;
+} float4;
+
+#define DEVICE static inline
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define UNROLL
+
+#define KERNEL(name, Args, threads, blocks_per_sm)                                                 \
+    enum { name##_threads = (threads), name##_blocks_per_sm = (blocks_per_sm) };                   \
+    static void name##_thread(const Args a);                                                       \
+    static void name(const void *args)                                                             \
+    {                                                                                              \
+        name##_thread(*(const Args *)args);                                                        \
+    }                                                                                              \
+    static void name##_thread(const Args a)
+#define SHARED(type, name) type *const name = (type *)device_shared
+
+#define LAUNCH(name, blocks, threads, shared_bytes, args, cuda, error)                             \
+    (assert((int)(threads) <= (int)name##_threads), (void)(error),                                 \
+     device_launch(name, #name, (uint64_t)(blocks), (uint64_t)(threads), (uint64_t)(shared_bytes), \
+                   &(args), sizeof(args), (cuda)->stream))
+bool device_launch(void (*thread)(const void *args), const char *name, uint64_t blocks,
+                   uint64_t threads, uint64_t shared_bytes, const void *args, uint64_t args_bytes,
+                   void *stream);
+bool device_zero(void *p, uint64_t bytes, const CudaContext *cuda, CudaError *error);
+bool device_copy(void *to, const void *from, uint64_t bytes, const CudaContext *cuda,
+                 CudaError *error);
+
+/* Barriers: of the block, and of the warp's lanes in `mask`. */
+void __syncthreads(void);
+void device_warp_barrier(uint32_t mask);
+static inline void __syncwarp(void)
+{
+    device_warp_barrier(0xffffffffu);
+}
+void __threadfence(void);
+
+/* What lane `from(lane)` of the warp holds. */
+uint64_t device_shuffle(uint32_t mask, uint64_t bits, uint32_t from);
+uint32_t __ballot_sync(uint32_t mask, int predicate);
+#define DEVICE_SHUFFLE(type, name)                                                                 \
+    static inline type device_shuffle_##name(uint32_t mask, type x, uint32_t from)                 \
+    {                                                                                              \
+        uint64_t bits = 0;                                                                         \
+        memcpy(&bits, &x, sizeof x);                                                               \
+        bits = device_shuffle(mask, bits, from);                                                   \
+        memcpy(&x, &bits, sizeof x);                                                               \
+        return x;                                                                                  \
+    }
+DEVICE_SHUFFLE(float, f32)
+DEVICE_SHUFFLE(double, f64)
+DEVICE_SHUFFLE(uint32_t, u32)
+DEVICE_SHUFFLE(int32_t, i32)
+DEVICE_SHUFFLE(uint64_t, u64)
+#define __shfl_sync(mask, x, from)                                                                 \
+    _Generic((x), float                                                                            \
+             : device_shuffle_f32, double                                                          \
+             : device_shuffle_f64, uint32_t                                                        \
+             : device_shuffle_u32, int32_t                                                         \
+             : device_shuffle_i32, uint64_t                                                        \
+             : device_shuffle_u64)((uint32_t)(mask), x, (uint32_t)(from))
+#define __shfl_xor_sync(mask, x, lanes) __shfl_sync(mask, x, (threadIdx.x % 32) ^ (uint32_t)(lanes))
+#define __shfl_up_sync(mask, x, lanes)                                                             \
+    __shfl_sync(mask, x,                                                                           \
+                threadIdx.x % 32 < (uint32_t)(lanes) ? threadIdx.x % 32                            \
+                                                     : threadIdx.x % 32 - (uint32_t)(lanes))
+#define __shfl_down_sync(mask, x, lanes)                                                           \
+    __shfl_sync(mask, x,                                                                           \
+                threadIdx.x % 32 + (uint32_t)(lanes) > 31 ? threadIdx.x % 32                       \
+                                                          : threadIdx.x % 32 + (uint32_t)(lanes))
+
+/* Threads run one at a time. */
+static inline uint32_t atomicMax(uint32_t *p, uint32_t x)
+{
+    uint32_t old = *p;
+    if (x > old) *p = x;
+    return old;
+}
+static inline uint32_t atomicAdd(uint32_t *p, uint32_t x)
+{
+    uint32_t old = *p;
+    *p = old + x;
+    return old;
+}
+
+static inline uint32_t BITS_OF_FLOAT(float x)
+{
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+static inline float FLOAT_OF_BITS(uint32_t u)
+{
+    float x;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+static inline int __popc(uint32_t x)
+{
+    return __builtin_popcount(x);
+}
+static inline int __ffs(uint32_t x)
+{
+    return __builtin_ffs((int)x);
+}
+static inline uint32_t __umulhi(uint32_t x, uint32_t y)
+{
+    return (uint32_t)((uint64_t)x * y >> 32);
+}
+static inline float device_exp2(float x)
+{
+    return x < -126.0f ? 0.0f : exp2f(x);
+}
+static inline float device_divide(float x, float y)
+{
+    return x / y;
+}
+
+#endif
