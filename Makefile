@@ -5,7 +5,7 @@ PLAN_8B = scripts/plans/llama3_8b.lua
 PLAN_TINY = scripts/plans/tiny_text.lua
 DEMO_DB = build/demo.db
 
-.PHONY: build demo test lint format bench mutants asan deps install clean
+.PHONY: build demo test lint format bench accuracy mutants asan deps install clean
 
 build: deps
 	@cmake --preset release --log-level=NOTICE
@@ -36,6 +36,12 @@ bench: build
 	@sh cmake/deps.sh bench
 	@cmake --build --preset release
 	@sh tests/bench/run.sh build/release
+
+# Predictions against published measurements; other tables of the same columns: RUNS=..., KERNELS=...
+RUNS = tests/data/published_runs.csv
+KERNELS = tests/data/published_kernels.csv
+accuracy: build
+	$(TANDEM) accuracy --runs $(RUNS) --kernels $(KERNELS) --plot build/accuracy.svg
 
 # Every mutant of the corpus; the tests themselves run a seeded sample.
 mutants: build

@@ -16,13 +16,14 @@
 typedef struct Options {
     LIST(const char *) set;
     const char *db, *color, *after, *backend, *data, *output, *cluster, *nodes, *ranks;
+    const char *runs, *kernels, *plot, *jobs_text; /* accuracy */
     const char *seed_text, *role_text, *n_text, *steps_text, *every_text, *limit_text,
         *timeout_text, *rank_text;
     bool json, quiet, verbose, help, dry_run, text, trace, unfolded, verify, poison, native, state,
         mesh;
     /* the checked values of the texts above */
     uint64_t seed;
-    uint32_t role, rank, n, steps, every, limit,
+    uint32_t role, rank, n, steps, every, limit, jobs,
         n_nodes; /* 0 when not given; role, rank: UINT32_MAX */
     double timeout_s;
 } Options;
@@ -64,7 +65,8 @@ enum { /* groups of options; those of no group go with every verb */
        OPTIONS_run = 16,
        OPTIONS_trace = 32,
        OPTIONS_runs = 64,
-       OPTIONS_calibrate = 128
+       OPTIONS_calibrate = 128,
+       OPTIONS_accuracy = 256
 };
 
 /* ---- verbs.c ---- */
@@ -188,5 +190,6 @@ void cmd_db(Cli *cli);
 void cmd_doctor(Cli *cli);
 void cmd_help(Cli *cli);
 void cmd_trace(Cli *cli);
+void cmd_accuracy(Cli *cli);
 
 #endif

@@ -68,6 +68,14 @@ static const Option option_table[] = {
     {"ranks", 0, OPTION_text, "LIST", FIELD(ranks), OPTIONS_trace, "only these ranks, as in 0,1,8"},
     {"limit", 0, OPTION_text, "N", FIELD(limit_text), OPTIONS_runs,
      "at most so many rows (default 20)"},
+    {"runs", 0, OPTION_text, "FILE", FIELD(runs), OPTIONS_accuracy,
+     "published training runs: step time, memory, whether they fit"},
+    {"kernels", 0, OPTION_text, "FILE", FIELD(kernels), OPTIONS_accuracy,
+     "measured kernels: products, attention, what is bound by memory"},
+    {"plot", 0, OPTION_text, "FILE", FIELD(plot), OPTIONS_accuracy,
+     "draw predicted over measured there, as SVG"},
+    {"jobs", 'j', OPTION_text, "N", FIELD(jobs_text), OPTIONS_accuracy,
+     "processes to predict with (default: as many as there are cores)"},
     {"dry-run", 0, OPTION_flag, NULL, FIELD(dry_run), 0,
      "say what would be done, and store nothing"},
     {"db", 0, OPTION_text, "FILE", FIELD(db), 0, "the store (default tandem.db)"},
@@ -140,6 +148,7 @@ static bool check_values(Cli *cli)
     fine = read_small(cli, "role", o->role_text, &o->role) && fine;
     fine = read_small(cli, "rank", o->rank_text, &o->rank) && fine;
     fine = read_small(cli, "ranks", o->n_text, &o->n) && fine;
+    fine = read_small(cli, "jobs", o->jobs_text, &o->jobs) && fine;
     fine = read_small(cli, "steps", o->steps_text, &o->steps) && fine;
     fine = read_small(cli, "every", o->every_text, &o->every) && fine;
     fine = read_small(cli, "limit", o->limit_text, &o->limit) && fine;

@@ -40,6 +40,11 @@ static const Verb verb_table[] = {
      "the library's plans/tiny_text.lua.",
      "tandem calibrate scripts/plans/tiny_text.lua", OPTIONS_plan | OPTIONS_calibrate,
      cmd_calibrate},
+    {"accuracy", "", 0, 0, "Score predictions against published measurements",
+     "Builds a plan of every row of a table of training runs, simulates it and compares; likewise\n"
+     "kernels by shape. Rows that cannot be built are counted by reason. Any table of the same\n"
+     "columns will do.",
+     "tandem accuracy --runs tests/data/published_runs.csv", OPTIONS_accuracy, cmd_accuracy},
     {"trace", "RUN", 1, 1, "Write a run's steady step as a Chrome trace",
      "One track a rank and stream; open it in Perfetto or chrome://tracing.",
      "tandem trace 2 -o step.json", OPTIONS_trace, cmd_trace},

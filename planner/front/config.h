@@ -214,6 +214,7 @@ typedef struct PassConfig {
     uint32_t ac_every;   /* every n-th region is recomputed; 0 and 1: each */
     Patterns ac_modules; /* AC_modules: these are the regions */
     Patterns ac_ops;     /* ops whose outputs a region keeps: "linear" is also linear_q, ... */
+    bool ac_alternate;   /* of a region's products only the first, third, ... that ac_ops names */
     Fsdp2Options fsdp2;
     DdpOptions ddp;
     ZeroOptions zero;

@@ -162,6 +162,7 @@ static const Field pass_fields[] = {
     {"float8.only", FIELD_table, 0, 0, 0, NULL},
     {"ac.mode", FIELD_word, IN_PASS(ac), 0, 0, WORDS("none", "full", "selective")},
     {"ac.every", FIELD_u32, IN_PASS(ac_every), 1, 65536, NULL},
+    {"ac.alternate", FIELD_bool, IN_PASS(ac_alternate), 0, 0, NULL},
     {"ac.modules", FIELD_table, 0, 0, 0, NULL},
     {"ac.ops", FIELD_table, 0, 0, 0, NULL},
     {"fsdp2.units", FIELD_table, 0, 0, 0, NULL},

@@ -299,15 +299,21 @@ static bool load(const char *path, const char *code, const FrontOptions *options
     return draft->d->n_errors == 0;
 }
 
-bool front_load(const char *path, const FrontOptions *options, Arena *arena, Config *config,
-                Graph *graph, Diag *d)
+bool front_load_text(const char *name, const char *code, const FrontOptions *options, Arena *arena,
+                     Config *config, Graph *graph, Diag *d)
 {
     Draft *draft = arena_alloc(arena, sizeof *draft);
     *draft = draft_new(arena, d);
     uint32_t before = d->n_errors;
-    load(path, NULL, options, draft, graph);
+    load(name, code, options, draft, graph);
     *config = draft->config;
     return d->n_errors == before;
+}
+
+bool front_load(const char *path, const FrontOptions *options, Arena *arena, Config *config,
+                Graph *graph, Diag *d)
+{
+    return front_load_text(path, NULL, options, arena, config, graph, d);
 }
 
 static const char *nearest_cluster(const char *name, Arena *arena)
@@ -349,12 +355,11 @@ bool front_cluster(const char *name, uint32_t nodes, Arena *arena, Cluster *clus
         "precision = { compute = 'fp32' }, model = nn.module { e = e,\n"
         "forward = function(m, x, y) return nn.cross_entropy(m.e(x), y) end } }\n",
         name, nodes);
-    Draft *draft = arena_alloc(arena, sizeof *draft);
-    *draft = draft_new(arena, d);
-    uint32_t before = d->n_errors;
+    Config config;
     Graph graph;
+    memset(&config, 0, sizeof config);
     memset(&graph, 0, sizeof graph);
-    load(name, code, NULL, draft, &graph);
-    *cluster = draft->config.cluster;
-    return d->n_errors == before;
+    bool loaded = front_load_text(name, code, NULL, arena, &config, &graph, d);
+    *cluster = config.cluster;
+    return loaded;
 }

@@ -22,6 +22,10 @@ typedef struct FrontOptions {
  */
 bool front_load(const char *path, const FrontOptions *options, Arena *arena, Config *config,
                 Graph *graph, Diag *d);
+/* The same of a script given as `code`, which may require the library alone; `name`: for messages.
+ */
+bool front_load_text(const char *name, const char *code, const FrontOptions *options, Arena *arena,
+                     Config *config, Graph *graph, Diag *d);
 /* A cluster by library name, e.g. "dgx_h100" with nodes; for plans given as text. */
 bool front_cluster(const char *name, uint32_t nodes, Arena *arena, Cluster *cluster, Diag *d);
 const char *front_scripts_dir(void); /* where the tandem Lua library lies */

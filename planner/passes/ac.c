@@ -101,6 +101,18 @@ static void refuse_op(Job *job, const Pattern *op)
         diag_hint(job->diag, "there are: %s", str_text(&s));
 }
 
+/* With `alternate`, the second, fourth, ... product of each region is not kept. */
+static void drop_every_second(Job *job)
+{
+    Graph *g = &job->plan->graph;
+    uint32_t *seen = arena_array(job->scratch, g->modules.n + 1, sizeof *seen);
+    for (NodeId n = 1; n < g->nodes.n; n++) {
+        Node *node = &g->nodes.at[n];
+        if (!node->region || op_info(node->op)->class_ != OP_CLASS_contract) continue;
+        if (seen[node->region]++ % 2 == 1) node->keep = false;
+    }
+}
+
 /* Quantised weights are made again like weights are gathered again, whoever lists their op. */
 static void keep_ops(Job *job, const PassConfig *pass)
 {
@@ -145,5 +157,6 @@ bool pass_ac(Job *job)
     bool shrunk = pass->ac == AC_modules && n_regions == 0; /* the patterns' layers are gone */
     if (n_matched == 0 && !shrunk) refuse(job, pass, n_regions);
     if (n_matched > 0) keep_ops(job, pass);
+    if (pass->ac_alternate) drop_every_second(job);
     return job->diag->n_errors == before;
 }

@@ -10,21 +10,22 @@ local sizes = {
   ["1.5b"] = { dim = 1600, layers = 48, heads = 25 },
   ["tiny"] = { dim = 64, layers = 2, heads = 4, vocab = 256, positions = 256 },
 }
--- dropout: of scores, residuals and embedding, as resid_, attn_ and embd_pdrop; fused: q, k, v as c_attn has them
+-- dropout: of scores, residuals and embedding, as resid_, attn_ and embd_pdrop; fused: q, k, v as c_attn has them;
+-- bias: of the products
 local defaults = { vocab = 50257, positions = 1024, head_dim = false, hidden = false, eps = 1e-5,
-  fused = false, dropout = 0, label_smoothing = 0, z_loss = 0 }
+  fused = false, bias = true, dropout = 0, label_smoothing = 0, z_loss = 0 }
 
 local function block(c)
   local out_init = nn.normal(0, 0.02 / math.sqrt(2 * c.layers))
   local hidden = c.hidden or 4 * c.dim
   return nn.block {
     ln_1 = nn.layernorm(c.dim, { eps = c.eps }),
-    attention = nn.attention { dim = c.dim, heads = c.heads, head_dim = c.head_dim or nil, bias = true,
+    attention = nn.attention { dim = c.dim, heads = c.heads, head_dim = c.head_dim or nil, bias = c.bias,
       fused = c.fused, dropout = c.dropout, out_init = out_init },
     ln_2 = nn.layernorm(c.dim, { eps = c.eps }),
     mlp = nn.module {
-      up = nn.linear(c.dim, hidden, { bias = true }),
-      down = nn.linear(hidden, c.dim, { bias = true, init = out_init }),
+      up = nn.linear(c.dim, hidden, { bias = c.bias }),
+      down = nn.linear(hidden, c.dim, { bias = c.bias, init = out_init }),
       forward = function(m, x) return m.down(nn.gelu(m.up(x))) end,
     },
     tp_col = c.fused and { "attention.wqkv", "mlp.up" } or { "attention.wq", "attention.wk", "attention.wv", "mlp.up" },

@@ -1,0 +1,87 @@
+/* Published training runs: each row is made a plan by the library's tandem/published.lua, which
+ * says what each framework does, and simulated. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/accuracy.h"
+#include "planner/front/front.h"
+#include "planner/passes/passes.h"
+#include "sim/sim.h"
+
+static void put_quoted(Str *s, const char *text)
+{
+    str_add(s, "\"");
+    for (; *text != 0; text++) {
+        if ((unsigned char)*text < ' ' || *text == '"' || *text == '\\')
+            str_print(s, "\\%03d", (unsigned char)*text);
+        else
+            str_add_bytes(s, text, 1);
+    }
+    str_add(s, "\"");
+}
+
+/* The row as a script: its cells as texts, by column. */
+static const char *script_of(const Csv *csv, uint32_t row, Arena *arena)
+{
+    Str s = str_in(arena);
+    str_add(&s, "return require(\"tandem.published\").plan {\n");
+    for (uint32_t i = 0; i < csv->columns.n; i++) {
+        str_add(&s, "  [");
+        put_quoted(&s, csv->columns.at[i]);
+        str_add(&s, "] = ");
+        put_quoted(&s, csv->cells.at[(size_t)row * csv->columns.n + i]);
+        str_add(&s, ",\n");
+    }
+    str_add(&s, "}\n");
+    return str_text(&s);
+}
+
+static const char *first_error(const Diag *d)
+{
+    for (uint32_t i = 0; i < d->items.n; i++)
+        if (d->items.at[i].severity == SEVERITY_error) return d->items.at[i].text;
+    return "no reason was given";
+}
+
+static void score_step(const Csv *csv, const SimReport *report, const RowOut *out)
+{
+    double step_s = csv_number(csv, out->row, "step_time_s");
+    if (!(step_s > 0)) return;
+    bool assumed = csv_cell(csv, out->row, "missing")[0] != 0;
+    row_score(out, assumed ? "step time, not all stated" : "step time", step_s,
+              (double)report->step_ps / (double)PS_PER_S);
+}
+
+static void score_row(const Csv *csv, RowOut *out)
+{
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Config config;
+    Graph graph;
+    SimReport report;
+    memset(&config, 0, sizeof config);
+    memset(&graph, 0, sizeof graph);
+    memset(&report, 0, sizeof report);
+    const char *code = script_of(csv, out->row, arena);
+    FrontOptions front = {.cpu_seconds = 10};
+    LowerOptions lower = lower_options_default();
+    SimOptions options = {.steps = 1};
+    const Plan *plan = NULL;
+    if (front_load_text(out->label, code, &front, arena, &config, &graph, &d))
+        plan = passes_compile(&config, &graph, &lower, NULL, arena, &d);
+    if (plan != NULL && sim_run(plan, &config.cluster, &options, arena, &report, &d)) {
+        bool oom = strcmp(csv_cell(csv, out->row, "oom"), "1") == 0;
+        score_step(csv, &report, out);
+        row_verdict(out, "fits", !oom, report.fits);
+    } else {
+        row_reason(out, first_error(&d));
+    }
+    arena_free(arena);
+}
+
+bool score_runs(Cli *cli, const Csv *csv, Scores *scores)
+{
+    uint32_t n_jobs = cli->options.jobs > 0 ? cli->options.jobs : machine_cores();
+    return jobs_run(csv, n_jobs, "id", score_row, cli, scores);
+}

@@ -1,0 +1,91 @@
+-- The GPUs that the cluster library knows: what their makers publish, what was measured on them, and
+-- the names that others have for them. A cluster of any of them: require "clusters.gpu".
+local MiB, GB = 1 << 20, 1e9
+
+-- By architecture. gemm_efficiency: part of the dense peak that large products reach; memory_efficiency:
+-- part of the nominal bandwidth that a kernel reaches which reads and writes much; both are fitted by
+-- tests/bench/fit_kernels.py where there are measurements of the architecture.
+local arch = {
+  Volta = { gemm_efficiency = 0.75, memory_efficiency = 0.83, kernel_floor_s = 3e-6 },
+  Ampere = { gemm_efficiency = 0.80, memory_efficiency = 0.78, kernel_floor_s = 3e-6 },
+  Ada = { gemm_efficiency = 0.75, memory_efficiency = 0.85, kernel_floor_s = 3e-6 },
+  Hopper = { gemm_efficiency = 0.78, memory_efficiency = 0.80, kernel_floor_s = 5e-6 },
+  Blackwell = { gemm_efficiency = 0.76, memory_efficiency = 0.80, kernel_floor_s = 5e-6 },
+  CDNA3 = { gemm_efficiency = 0.50, memory_efficiency = 0.72, kernel_floor_s = 8e-6 },
+  CDNA4 = { gemm_efficiency = 0.60, memory_efficiency = 0.72, kernel_floor_s = 8e-6 },
+}
+
+-- memory: what the driver leaves, MiB. hbm: nominal GB/s. bf16, fp8, fp32: dense TFLOP/s; link: GB/s of
+-- NVLink or xGMI each way; pcie: GB/s each way. mem: part of hbm reached, where it was measured.
+-- watts: the limit under which it runs; its chip's usual limit stands in `full_watts` where that is another.
+local gpus = {
+  ["V100-SXM2-32GB"] = { arch = "Volta", sms = 80, memory = 32510, hbm = 900, fp16 = 125, fp32 = 15.7, link = 150, pcie = 15.75, watts = 300 },
+  ["A10"] = { arch = "Ampere", sms = 72, memory = 22731, hbm = 600, bf16 = 125, fp32 = 31.2, pcie = 31.5, watts = 150 },
+  ["A100-SXM4-40GB"] = { arch = "Ampere", sms = 108, memory = 40536, hbm = 1555, bf16 = 312, fp32 = 19.5, link = 300, pcie = 31.5, watts = 400 },
+  ["A100-SXM4-80GB"] = { arch = "Ampere", sms = 108, memory = 81051, hbm = 2039, bf16 = 312, fp32 = 19.5, link = 300, pcie = 31.5, watts = 400 },
+  ["A100-PCIe-80GB"] = { arch = "Ampere", sms = 108, memory = 81051, hbm = 1935, bf16 = 312, fp32 = 19.5, pcie = 31.5, watts = 300, full_watts = 400 },
+  ["H100-SXM5-80GB"] = { arch = "Hopper", sms = 132, memory = 81000, hbm = 3350, bf16 = 989.4, fp8 = 1978.9, fp32 = 66.9, link = 450, pcie = 63, watts = 700 },
+  -- Meta's Grand Teton: HBM2e and a lower limit of power (torchtitan's benchmarks state both)
+  ["H100-SXM5-96GB-HBM2e"] = { arch = "Hopper", sms = 132, memory = 97277, hbm = 2400, bf16 = 989.4, fp8 = 1978.9, fp32 = 66.9, link = 450, pcie = 63, watts = 500, full_watts = 700 },
+  ["H100-PCIe-80GB"] = { arch = "Hopper", sms = 114, memory = 81000, hbm = 2000, bf16 = 756, fp8 = 1513, fp32 = 51.2, pcie = 63, watts = 350, full_watts = 700 },
+  ["H100-NVL-94GB"] = { arch = "Hopper", sms = 132, memory = 95320, hbm = 3900, bf16 = 835, fp8 = 1671, fp32 = 60, pcie = 63, watts = 400, full_watts = 700 },
+  ["H200-SXM-141GB"] = { arch = "Hopper", sms = 132, memory = 143771, hbm = 4800, bf16 = 989.4, fp8 = 1978.9, fp32 = 66.9, link = 450, pcie = 63, watts = 700, mem = 0.90 },
+  ["H200-NVL-141GB"] = { arch = "Hopper", sms = 132, memory = 143771, hbm = 4800, bf16 = 835, fp8 = 1671, fp32 = 60, pcie = 63, watts = 600, full_watts = 700, mem = 0.90 },
+  ["H800-SXM-80GB"] = { arch = "Hopper", sms = 132, memory = 81000, hbm = 3350, bf16 = 989.4, fp8 = 1978.9, fp32 = 66.9, link = 200, pcie = 63, watts = 700 },
+  ["H20-96GB"] = { arch = "Hopper", sms = 78, memory = 97871, hbm = 4000, bf16 = 148, fp8 = 296, fp32 = 44, link = 450, pcie = 63, watts = 400 },
+  ["GH200-96GB"] = { arch = "Hopper", sms = 132, memory = 97280, hbm = 4000, bf16 = 989.4, fp8 = 1978.9, fp32 = 66.9, link = 450, pcie = 450, watts = 900 },
+  ["B200-SXM-180GB"] = { arch = "Blackwell", sms = 148, memory = 183359, hbm = 8000, bf16 = 2250, fp8 = 4500, fp32 = 80, link = 900, pcie = 63, watts = 1000 },
+  ["B300-SXM-288GB"] = { arch = "Blackwell", sms = 148, memory = 275040, hbm = 8000, bf16 = 2250, fp8 = 4500, fp32 = 80, link = 900, pcie = 121, watts = 1300 },
+  ["GB200-186GB"] = { arch = "Blackwell", sms = 152, memory = 189471, hbm = 8000, bf16 = 2500, fp8 = 5000, fp32 = 80, link = 900, pcie = 450, watts = 1200 },
+  ["GB300-279GB"] = { arch = "Blackwell", sms = 152, memory = 284208, hbm = 8000, bf16 = 2500, fp8 = 5000, fp32 = 80, link = 900, pcie = 450, watts = 1400 },
+  ["L40S-48GB"] = { arch = "Ada", sms = 142, memory = 46068, hbm = 864, bf16 = 362, fp8 = 733, fp32 = 91.6, pcie = 31.5, watts = 350 },
+  ["RTX4090-24GB"] = { arch = "Ada", sms = 128, memory = 24564, hbm = 1008, bf16 = 165.2, fp8 = 330.3, fp32 = 82.6, pcie = 31.5, watts = 450 },
+  ["MI300X-192GB"] = { arch = "CDNA3", sms = 304, memory = 196592, hbm = 5300, bf16 = 1307.4, fp8 = 2614.9, fp32 = 163.4, link = 448, pcie = 63, watts = 750 },
+  ["MI325X-256GB"] = { arch = "CDNA3", sms = 304, memory = 262128, hbm = 6000, bf16 = 1307.4, fp8 = 2614.9, fp32 = 163.4, link = 448, pcie = 63, watts = 1000 },
+  ["MI355X-288GB"] = { arch = "CDNA4", sms = 256, memory = 294896, hbm = 8000, bf16 = 2516.6, fp8 = 5000, fp32 = 157.3, link = 535, pcie = 63, watts = 1400 },
+}
+
+-- Patterns of names that sources write, upper-cased; the first that is found counts.
+local aliases = {
+  { "H100.*96GB", "H100-SXM5-96GB-HBM2e" }, { "H100.*META", "H100-SXM5-96GB-HBM2e" },
+  { "H100.*PCIE", "H100-PCIe-80GB" }, { "H100.*NVL%-?94", "H100-NVL-94GB" }, { "H100", "H100-SXM5-80GB" },
+  { "GH200", "GH200-96GB" }, { "H200.*NVL$", "H200-NVL-141GB" }, { "H200", "H200-SXM-141GB" }, { "H800", "H800-SXM-80GB" }, { "H20", "H20-96GB" },
+  { "A100.*PCIE", "A100-PCIe-80GB" }, { "A100.*40GB", "A100-SXM4-40GB" }, { "A100", "A100-SXM4-80GB" }, { "A10", "A10" },
+  { "GB300", "GB300-279GB" }, { "B300", "B300-SXM-288GB" }, { "GB200", "GB200-186GB" }, { "B200", "B200-SXM-180GB" },
+  { "V100", "V100-SXM2-32GB" }, { "L40S", "L40S-48GB" }, { "4090", "RTX4090-24GB" },
+  { "MI300X", "MI300X-192GB" }, { "MI325X", "MI325X-256GB" }, { "MI355X", "MI355X-288GB" },
+}
+
+local m = { gpus = gpus, arch = arch }
+
+-- The library's name of a GPU that somebody calls `name`; nil: unknown.
+function m.find(name)
+  if gpus[name] then return name end
+  for _, alias in ipairs(aliases) do
+    if name:upper():find(alias[1]) then return alias[2] end
+  end
+  return nil
+end
+
+-- The device of a cluster, by the library's name.
+function m.device(name)
+  local g = gpus[name]
+  local a = arch[g.arch]
+  local half = (g.bf16 or g.fp16) * 1e12
+  local fp8 = g.fp8 and g.fp8 * 1e12 or nil
+  local fabric = g.arch == "Hopper" or g.arch == "Blackwell"
+  return {
+    name = name, arch = g.arch, sms = g.sms,
+    memory_bytes = g.memory * MiB,
+    -- context and kernels 0.5 GiB; two communicators of Ring (24 channels x 12 MiB), from Hopper on with
+    -- NVLS buffers (256 MiB); cuBLAS workspace
+    reserved_bytes = 512 * MiB + 2 * (288 + (fabric and 256 or 0)) * MiB + (fabric and 32 * MiB or 8519680),
+    hbm_bytes_per_s = g.hbm * GB,
+    peak_flops = { bf16 = g.bf16 and half or nil, f16 = half, f32 = g.fp32 * 1e12, f64 = g.fp32 * 0.5e12,
+      e4m3 = fp8, e5m2 = fp8 },
+    gemm_efficiency = a.gemm_efficiency, memory_efficiency = g.mem or a.memory_efficiency,
+    launch_s = 4e-6, kernel_floor_s = a.kernel_floor_s,
+  }
+end
+
+return m

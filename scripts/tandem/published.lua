@@ -1,0 +1,218 @@
+-- A row of published training runs becomes the plan that ran. `tandem accuracy --runs FILE` calls this
+-- with the row's cells as texts. What the planner does not have, or the row does not say, is an error
+-- of rule published-row, whose text is the reason that is counted.
+local _, core = ...
+local gpus = require "tandem.gpus"
+
+local function refuse(...) core.fail("published-row", string.format(...)) end
+
+-- ---- cells
+
+local function count(row, key, default)
+  if row[key] == "" and default then return default end
+  local value = math.tointeger(tonumber(row[key]))
+  if not value or value < 1 then refuse("%s is no number", key) end
+  return value
+end
+local function has(row, key, pattern) return row[key]:lower():find(pattern) ~= nil end
+
+-- ---- the model: which family, by its name
+
+local function llama(row)
+  return require "models.llama" { size = "3.1-8b", layers = count(row, "n_layers"), dim = count(row, "d_model"),
+    heads = count(row, "n_heads"), kv_heads = count(row, "n_kv_heads"), hidden = count(row, "d_ff"),
+    vocab = count(row, "vocab") }
+end
+local function qwen3(row)
+  return require "models.qwen" { size = "3-8b", layers = count(row, "n_layers"), dim = count(row, "d_model"),
+    heads = count(row, "n_heads"), kv_heads = count(row, "n_kv_heads"), hidden = count(row, "d_ff"),
+    vocab = count(row, "vocab") }
+end
+-- GPT with learned positions and biases; MPT has no biases.
+local function gpt(row, how)
+  local vocab = how.vocab or count(row, "vocab")
+  return require "models.gpt2" { size = "124m", layers = count(row, "n_layers"), dim = count(row, "d_model"),
+    heads = count(row, "n_heads"), hidden = count(row, "d_ff"), positions = count(row, "seq"),
+    vocab = (vocab + 127) // 128 * 128, bias = how.bias }
+end
+
+local families = {
+  { "moe", function() refuse("experts are not in this version") end },
+  { "^llama", llama }, { "^yi", llama }, { "^qwen3", qwen3 }, { "^tinyllama", llama },
+  { "^mpt", function(row) return gpt(row, { bias = false }) end },
+  { "^gpt", gpt }, { "^megatron", gpt }, { "^turing", gpt },
+}
+local function model(row, how)
+  for _, family in ipairs(families) do
+    if has(row, "model", family[1]) then return family[2](row, how) end
+  end
+  refuse("no model of this family: %s", row.model)
+end
+
+-- ---- parallelism
+
+-- full: all blocks. (op): torchtitan's policy: attention and every second product of a block are kept.
+-- (layer): every second block. The attention core alone: what flash attention recomputes in any case.
+local function checkpointing(row)
+  if has(row, "ac", "^full %(block, %d+ layers") then refuse("recomputation of some blocks of a stage") end
+  if has(row, "ac", "^full") then return ac "full" end
+  if has(row, "ac", "^none") or row.ac == "selective(attention core)" then return nil end
+  if has(row, "ac", "selective%(layer, every 2nd") then return ac { mode = "full", every = 2 } end
+  if has(row, "ac", "selective%(op%)") then
+    return ac { mode = "full", ops = { "attention", "linear" }, alternate = true }
+  end
+  refuse("recomputation is not stated: %s", row.ac == "" and "nothing" or row.ac)
+end
+
+local function is_float8(row)
+  return has(row, "precision", "float8") or has(row, "precision", "fp8") or has(row, "precision", "wise")
+end
+local function gathers_bytes(row)
+  return is_float8(row) and not has(row, "precision", "rowwise") and not has(row, "precision", "bfloat16 all%-gather")
+end
+local function eight_bits(row, byte_gather)
+  if has(row, "precision", "mxfp8") or has(row, "precision", "nvfp4") then
+    refuse("block formats (%s) are not in this version", row.precision)
+  end
+  if not is_float8(row) then return nil end
+  return float8 { recipe = has(row, "precision", "rowwise") and "rowwise" or "tensorwise", skip_indivisible = true,
+    fsdp_gather = byte_gather and gathers_bytes(row) or nil }
+end
+
+local function add(list, pass) if pass then list[#list + 1] = pass end end
+
+-- The passes that all have in common, in the order that the planner wants.
+local function passes(row, how)
+  local list, n_tp, n_pp = {}, count(row, "tp"), count(row, "pp")
+  if n_pp > 1 then
+    local vp = count(row, "vp", 1)
+    add(list, pp { schedule = vp > 1 and "interleaved_1f1b" or "1f1b", chunks = vp > 1 and vp or nil })
+  end
+  if n_tp > 1 then add(list, tp { sequence = row.sp == "1" or how.sequence }) end
+  add(list, eight_bits(row, how.byte_gather))
+  add(list, how.ac ~= false and checkpointing(row) or nil)
+  add(list, how.data)
+  if row.compile == "yes" and how.compile then add(list, compile(how.compile)) end
+  return list
+end
+
+local function ranks(row)
+  local n, n_tp, n_pp, n_cp = count(row, "n_gpus"), count(row, "tp"), count(row, "pp"), count(row, "cp")
+  if n_cp > 1 then refuse("context parallelism is not in this version") end
+  if count(row, "ep", 1) > 1 then refuse("experts are not in this version") end
+  if n % (n_tp * n_pp) ~= 0 then refuse("%d GPUs do not divide over tp %d x pp %d", n, n_tp, n_pp) end
+  return n // (n_tp * n_pp)
+end
+
+-- All ranks that have different samples, on the axis that shards, or as the row splits them.
+local function mesh(row, sharded)
+  local data = ranks(row)
+  local shard, replicate = tonumber(row.dp_shard), tonumber(row.dp_replicate)
+  local axes = { pp = count(row, "pp"), tp = count(row, "tp") }
+  if not sharded then
+    axes.dp_replicate = data
+  elseif shard and replicate and shard * replicate == data then
+    axes.dp_shard, axes.dp_replicate = math.tointeger(shard), math.tointeger(replicate)
+  else
+    axes.dp_shard = data
+  end
+  return axes
+end
+
+-- ---- frameworks: what each does, by the beginning of the cell `framework`
+
+local function torchtitan(row)
+  local data = ranks(row)
+  local staged = count(row, "pp") > 1
+  return { runtime = "torchtitan", mesh = mesh(row, true), byte_gather = true, compile = "block",
+    data = data > 1 and fsdp2 { copy = not gathers_bytes(row), reshard_after_forward = not staged } or nil }
+end
+
+local function kempnerforge(row)
+  local data = ranks(row)
+  local staged = count(row, "pp") > 1
+  return { runtime = "kempnerforge", mesh = mesh(row, true), byte_gather = true, compile = "model",
+    param = "bf16",
+    data = data > 1 and (staged and fsdp2 { keep_gathered = true, copy = not gathers_bytes(row) }
+      or fsdp2 { reshard_root = true, copy = not gathers_bytes(row), defer_grad_sync = true }) or nil }
+end
+
+-- FSDP1 of composer with mixed precision PURE: gradients are reduced in bf16.
+local function foundry(row)
+  return { runtime = "fsdp1", mesh = mesh(row, true), reduce = "bf16",
+    data = fsdp2 { reshard_after_forward = row.zero_stage ~= "2" } }
+end
+
+local function fms(row)
+  return { runtime = "fsdp1", mesh = mesh(row, true), reduce = "bf16", data = fsdp2 {}, compile = "block" }
+end
+
+local function megatron(row)
+  local data = ranks(row)
+  local stage = row.zero_stage:match "^%d" or "0"
+  return { runtime = "megatron", mesh = mesh(row, stage ~= "0"),
+    data = data > 1 and (stage == "0" and ddp {} or zero { strategy = "optim", grad_reduce_in_fp32 = true }) or nil }
+end
+
+-- What vTrain's rows leave open is taken as plain data parallelism, in Megatron's padded vocabulary.
+local function megatron_deepspeed(row)
+  row.missing = row.missing:gsub("zero_stage", ""):gsub("%s+", "")
+  local data = ranks(row)
+  return { runtime = "megatron2022", mesh = mesh(row, false), vocab = 51200, data = data > 1 and ddp {} or nil }
+end
+
+local function deepspeed(row)
+  local stage = row.zero_stage:match "^%d"
+  local names = { ["1"] = "optim", ["2"] = "optim_grads", ["3"] = "optim_grads_params" }
+  if not names[stage] then refuse("ZeRO stage is not stated") end
+  if has(row, "sp", "ulysses [2-9]") or has(row, "sp", "ulysses 1%d") then
+    refuse("context parallelism is not in this version")
+  end
+  return { runtime = "deepspeed", mesh = mesh(row, true), reduce = "bf16", data = zero(names[stage]) }
+end
+
+local frameworks = {
+  { "^torchtitan", torchtitan }, { "^kempnerforge", kempnerforge }, { "^composer", foundry },
+  { "^pytorch fsdp1", fms }, { "^megatron%-deepspeed", megatron_deepspeed }, { "^megatron%-lm", megatron, "megatron2022" },
+  { "^megatron", megatron }, { "^nemo", megatron }, { "^deepspeed", deepspeed }, { "^xtuner", deepspeed },
+}
+
+local function framework(row)
+  for _, known in ipairs(frameworks) do
+    if has(row, "framework", known[1]) then
+      local how = known[2](row)
+      how.runtime = known[3] or how.runtime
+      return how
+    end
+  end
+  refuse("no profile of this framework: %s", row.framework)
+end
+
+local m = {}
+
+-- The cluster of `row`: its GPU by any name that the library knows, as many nodes as it has.
+function m.cluster(row)
+  local name = gpus.find(row.gpu)
+  if not name then refuse("no such GPU in the library: %s", row.gpu) end
+  local n, per_node = count(row, "n_gpus"), count(row, "gpus_per_node", 8)
+  if n < per_node then per_node = n end
+  return require "clusters.gpu" { gpu = name, nodes = (n + per_node - 1) // per_node, devices_per_node = per_node }
+end
+
+function m.plan(row)
+  if row.moe_experts ~= "" then refuse("experts are not in this version") end
+  local how = framework(row)
+  if row.missing ~= "" then refuse("not stated: %s", row.missing) end
+  local half = (has(row, "precision", "fp16") or how.half == "fp16") and "fp16" or "bf16"
+  if has(row, "precision", "^fp32") then refuse("precision is not known: %s", row.precision:sub(1, 40)) end
+  local micro, seq = count(row, "micro_batch"), count(row, "seq")
+  return plan {
+    name = row.id, model = model(row, how), cluster = m.cluster(row), mesh = how.mesh,
+    batch = { global = count(row, "global_batch_seqs"), micro = micro, seq = seq },
+    parallel = passes(row, how),
+    precision = { param = how.param or "fp32", compute = half, reduce = how.reduce or "fp32" },
+    optimizer = adamw {},
+  }
+end
+
+return m
