@@ -90,8 +90,7 @@ static void score_attention(const Csv *csv, const Device *device, const char *ke
                             const RowOut *out)
 {
     const char *shape = csv_cell(csv, out->row, "shape"), *notes = csv_cell(csv, out->row, "notes");
-    bool causal = strstr(shape, "causal") != NULL && strstr(shape, "causal=False") == NULL &&
-                  strstr(shape, "non-causal") == NULL;
+    bool causal = strstr(shape, "causal") != NULL && strstr(shape, "causal=False") == NULL;
     double b = shape_number(shape, "b", 0), s = shape_number(shape, "s", 0);
     double heads = shape_number(shape, "h", shape_number(shape, "hq", 0));
     double head = shape_number(shape, "d", shape_number(shape, "dqk", 0));
