@@ -18,7 +18,7 @@
 
 /* Kebab-case words in quotes that are not rules. */
 static const char *const not_rules[] = {
-    "dry-run", "exit-codes", "micro-batch", "absent-or-known", NULL,
+    "dev-cal", "dry-run", "exit-codes", "micro-batch", "absent-or-known", NULL,
 };
 
 static bool is_listed(const char *id)
