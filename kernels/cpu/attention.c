@@ -7,6 +7,8 @@
 #define KERNEL_FILE "kernels/cpu/attention.c"
 #include <stdint.h>
 
+#include "kernels/draw.h"
+
 enum { ROWS = 64, KEYS = 64 }; /* of a tile: queries, keys */
 
 typedef struct Tile {
@@ -17,7 +19,6 @@ typedef struct Tile {
     int64_t place; /* among all scores [b,s,g,r,T]: of the first query's key 0 */
 } Tile;
 
-#include "kernels/cpu/draw.h"
 #include "kernels/cpu/real.h"
 
 BOTH(attention)
@@ -78,10 +79,14 @@ static const REAL *F(mask)(const KernelArgs *a, const Tile *t, int64_t i, int64_
 {
     if (a->attrs.drop == 0) return NULL;
     const int64_t *size = a->binding->size, stride = size['g'] * size['r'] * size['T'];
-    const Draw draw = cpu_draw(a);
-    REAL grow = (REAL)(1 / (1 - draw.drop));
+    const uint64_t stream =
+        draw_stream(DRAW_DROPOUT, a->control->step, a->microbatch, a->attrs.site);
+    const uint32_t threshold = draw_threshold(a->attrs.drop);
+    const int64_t place = t->place + i * stride + t->first_key;
+    REAL grow = (REAL)(1 / (1 - a->attrs.drop));
     for (int64_t j = 0; j < n; j++)
-        mask[j] = draw_keeps(&draw, t->place + i * stride + t->first_key + j) ? grow : 0;
+        mask[j] =
+            draw_word(a->control->seed, stream, (uint64_t)(place + j)) >= threshold ? grow : 0;
     return mask;
 }
 

@@ -2,19 +2,8 @@
  * element's place in the whole tensor, so the gradient is the same function of the gradient. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/dropout.c"
-#include <assert.h>
-
-#include "kernels/cpu/draw.h"
-#include "planner/base/str.h"
-
-Draw cpu_draw(const KernelArgs *a)
-{
-    assert(a->attrs.drop >= 0 && a->attrs.drop < 1);
-    assert(a->control != NULL);
-    const uint64_t key[] = {UINT64_C(0x64726f706f7574), (uint64_t)a->control->step, a->microbatch,
-                            (uint64_t)a->attrs.site};
-    return (Draw){a->control->seed, hash_bytes(key, sizeof key).lo, a->attrs.drop};
-}
+#include "kernels/cpu/cpu.h"
+#include "kernels/draw.h"
 
 /* Row `row` of the local tensor, all dimensions but the last counted as one: its first element's
  * place in the whole. */
@@ -45,13 +34,17 @@ static void F(dropout)(const KernelArgs *a)
 {
     const REAL *x = a->ptr[0];
     REAL *y = a->ptr[1], grow = (REAL)(1 / (1 - a->attrs.drop));
-    const Draw draw = cpu_draw(a);
+    const uint32_t threshold = draw_threshold(a->attrs.drop);
+    const uint64_t seed = a->control->seed;
+    const uint64_t stream =
+        draw_stream(DRAW_DROPOUT, a->control->step, a->microbatch, a->attrs.site);
     uint32_t n_dims = a->binding->n_dims[0];
     int64_t n = n_dims ? a->size[(unsigned char)a->binding->letter[0][n_dims - 1]] : 1;
     for (int64_t row = 0; row * n < a->rows; row++) {
         int64_t place = global_row(a, row);
         for (int64_t i = 0; i < n; i++) {
-            REAL value = draw_keeps(&draw, place + i) ? grow * x[row * n + i] : 0;
+            bool keeps = draw_word(seed, stream, (uint64_t)(place + i)) >= threshold;
+            REAL value = keeps ? grow * x[row * n + i] : 0;
             y[row * n + i] = cpu_accumulates(a, 0) ? y[row * n + i] + value : value;
         }
     }

@@ -12,18 +12,24 @@
 #ifndef TANDEM_KERNELS_CUDA_DEVICE_CUH
 #define TANDEM_KERNELS_CUDA_DEVICE_CUH
 
-#include "kernels/cuda/cuda.h"
-
 #ifdef __CUDACC__
 #include <assert.h>
-#include <cuda_fp16.h>
-#include <cuda_fp8.h>
 #include <cuda_runtime.h>
 #include <float.h>
 #include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+extern "C" { /* the project's own functions are C */
+#endif
+#include "kernels/cuda/cuda.h"
+#include "kernels/draw.h"
+#include "kernels/number.h"
+#ifdef __CUDACC__
+}
 
 #define DEVICE static __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
@@ -79,6 +85,7 @@ static inline bool device_copy(void *to, const void *from, uint64_t bytes, const
                        error);
 }
 
+#define ALIGNED(type, p) ((type *)(p)) /* to be read or written at once */
 #define BITS_OF_FLOAT(x) __float_as_uint(x)
 #define FLOAT_OF_BITS(u) __uint_as_float(u)
 
@@ -90,6 +97,11 @@ DEVICE float device_exp2(float x)
     return y;
 }
 
+DEVICE void device_sincos(double x, double *sine, double *cosine)
+{
+    sincos(x, sine, cosine);
+}
+
 /* x / y for |y| < 2^126: within 2 units in the last place. */
 DEVICE float device_divide(float x, float y)
 {
@@ -97,6 +109,7 @@ DEVICE float device_divide(float x, float y)
 }
 #endif
 
-enum { WARP = 32, ALL_LANES = -1 };
+enum { WARP = 32 };
+#define FULL 0xffffffffu /* the mask of all lanes */
 
 #endif

@@ -227,6 +227,18 @@ void device_run(const DeviceLaunch *launch)
     current = NULL;
 }
 
+void *device_aligned(uintptr_t p, size_t bytes, const char *file, int line)
+{
+    void *at;
+    if (p % bytes != 0) {
+        fprintf(stderr, "%s:%d: %zu bytes at %#llx are not aligned\n", file, line, bytes,
+                (unsigned long long)p);
+        abort();
+    }
+    memcpy(&at, &p, sizeof at);
+    return at;
+}
+
 void device_set_seed(uint64_t value)
 {
     seed = value;

@@ -95,6 +95,9 @@ bool device_zero(void *p, uint64_t bytes, const CudaContext *cuda, CudaError *er
 bool device_copy(void *to, const void *from, uint64_t bytes, const CudaContext *cuda,
                  CudaError *error);
 
+#define ALIGNED(type, p) ((type *)device_aligned((uintptr_t)(p), sizeof(type), __FILE__, __LINE__))
+void *device_aligned(uintptr_t p, size_t bytes, const char *file, int line);
+
 /* Barriers: of the block, and of the warp's lanes in `mask`. */
 void __syncthreads(void);
 void device_warp_barrier(uint32_t mask);
@@ -179,6 +182,11 @@ static inline uint32_t __umulhi(uint32_t x, uint32_t y)
 static inline float device_exp2(float x)
 {
     return x < -126.0f ? 0.0f : exp2f(x);
+}
+static inline void device_sincos(double x, double *sine, double *cosine)
+{
+    *sine = sin(x);
+    *cosine = cos(x);
 }
 static inline float device_divide(float x, float y)
 {

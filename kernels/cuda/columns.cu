@@ -1,0 +1,122 @@
+/* Sums over the rows of a matrix: the gradients of biases and positions, and the second stage of
+ * those of the norms' weights. A block adds rows of 256 columns: each of its warps every eighth
+ * row, a lane eight columns; then the warps' sums in order. */
+#include "kernels/cuda/columns.cuh"
+#include "kernels/cuda/workspace.h"
+
+enum { COLUMN_WARPS = 8, COLUMN_TILE = WARP * EIGHT, COLUMN_THREADS = COLUMN_WARPS * WARP };
+
+typedef struct ColumnArgs {
+    Array x, out;
+    int64_t rows, pitch, columns;
+    int64_t tiles, part; /* tiles of columns; rows of a part: each part has a row of `out` */
+    bool accumulate;
+} ColumnArgs;
+
+/* The lane's columns of rows first, first + COLUMN_WARPS, ... below end. */
+DEVICE void column_add(const ColumnArgs *a, int64_t first, int64_t end, int64_t column, int n,
+                       float total[EIGHT])
+{
+    enum { AHEAD = 4 };
+    for (int64_t row = first; row < end; row += AHEAD * COLUMN_WARPS) {
+        Raw raw[AHEAD];
+        UNROLL for (int u = 0; u < AHEAD; u++)
+        {
+            int64_t at = row + u * COLUMN_WARPS;
+            raw[u] = fetch(a->x, at * a->pitch + column, at < end ? n : 0);
+        }
+        UNROLL for (int u = 0; u < AHEAD; u++)
+        {
+            float x[EIGHT];
+            widen_all(a->x, &raw[u], x);
+            UNROLL for (int k = 0; k < EIGHT; k++) total[k] += x[k];
+        }
+    }
+}
+
+KERNEL(column_sums, ColumnArgs, COLUMN_THREADS, 3)
+{
+    SHARED(float, held); /* [warp, tile] */
+    int64_t part = blockIdx.x / a.tiles, first = part * a.part, end = first + a.part;
+    int64_t column = blockIdx.x % a.tiles * COLUMN_TILE + threadIdx.x % WARP * EIGHT;
+    int n = eight_of(column, a.columns), warp = (int)threadIdx.x / WARP;
+    float total[EIGHT], old[EIGHT];
+    UNROLL for (int k = 0; k < EIGHT; k++) total[k] = 0;
+    if (end > a.rows) end = a.rows;
+    column_add(&a, first + warp, end, column, n, total);
+    UNROLL for (int k = 0; k < EIGHT; k++)
+        held[warp * COLUMN_TILE + k * WARP + (int)threadIdx.x % WARP] = total[k];
+    __syncthreads();
+    if (warp > 0 || n == 0) return;
+    UNROLL for (int k = 0; k < EIGHT; k++) for (int w = 1; w < COLUMN_WARPS; w++) total[k] +=
+        held[w * COLUMN_TILE + k * WARP + (int)threadIdx.x];
+    if (a.accumulate) {
+        load(a.out, part * a.columns + column, n, old);
+        UNROLL for (int k = 0; k < EIGHT; k++) total[k] = old[k] + total[k];
+    }
+    store(a.out, part * a.columns + column, n, total);
+}
+
+static bool column_launch(ColumnArgs p, int64_t parts, const CudaContext *cuda, CudaError *error)
+{
+    p.tiles = ceil_div(p.columns, COLUMN_TILE);
+    p.part = ceil_div(p.rows, parts);
+    return LAUNCH(column_sums, p.tiles * parts, COLUMN_THREADS,
+                  COLUMN_WARPS * COLUMN_TILE * sizeof(float), p, cuda, error);
+}
+
+bool columns_sum(Array x, int64_t rows, int64_t pitch, Array out, int64_t columns, bool accumulate,
+                 const CudaContext *cuda, CudaError *error)
+{
+    ColumnArgs p;
+    memset(&p, 0, sizeof p);
+    p.x = x, p.out = out;
+    p.rows = rows, p.pitch = pitch, p.columns = columns;
+    p.accumulate = accumulate;
+    return column_launch(p, 1, cuda, error);
+}
+
+/* Parts of at least 64 rows: enough of them to fill the device, few enough to cost little. */
+static int64_t bias_parts(int64_t rows, int64_t columns)
+{
+    int64_t parts = ceil_div(COLUMN_PARTS, ceil_div(columns, COLUMN_TILE)), most = rows / 64;
+    if (parts > most) parts = most;
+    return parts > 1 ? parts : 1;
+}
+
+uint64_t cuda_columns_workspace(OpKind op, const DType *dtype, const int64_t *elements,
+                                uint32_t n_args)
+{
+    (void)op, (void)dtype, (void)n_args;
+    int64_t columns = elements[1], parts = bias_parts(elements[0] / columns, columns);
+    return parts > 1 ? (uint64_t)(parts * columns) * sizeof(float) : 0;
+}
+
+/* dy [rows,columns] -> out [columns] */
+static bool column_gradient(const KernelArgs *args, int64_t rows, int64_t columns,
+                            const CudaContext *cuda, CudaError *error)
+{
+    ColumnArgs p;
+    int64_t parts = bias_parts(rows, columns);
+    Array x = array_of(args, 0, columns), out = array_of(args, 1, columns), scratch;
+    if (parts == 1)
+        return columns_sum(x, rows, columns, out, columns, accumulates(args, 0), cuda, error);
+    scratch = array_f32(args->ptr[2], columns);
+    memset(&p, 0, sizeof p);
+    p.x = x, p.out = scratch;
+    p.rows = rows, p.pitch = p.columns = columns;
+    return column_launch(p, parts, cuda, error) &&
+           columns_sum(scratch, parts, columns, out, columns, accumulates(args, 0), cuda, error);
+}
+
+/* dy [b,s,k] -> dtable [s,k] */
+bool cuda_position_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return column_gradient(args, args->size['b'], args->size['s'] * args->size['k'], cuda, error);
+}
+
+/* dy [b,s,...] -> dbias [...] */
+bool cuda_bias_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return column_gradient(args, args->size['b'] * args->size['s'], args->rows, cuda, error);
+}

@@ -1,0 +1,91 @@
+/* Dropout: y = x / (1 - p) where a draw keeps the element, else 0. The draw belongs to the
+ * element's place in the whole tensor: the CPU's, bit for bit. */
+#include "kernels/cuda/draw.cuh"
+#include "kernels/cuda/launch.cuh"
+
+enum { DROPOUT_THREADS = 256, DROPOUT_BLOCKS_PER_SM = 4 };
+
+/* Dimensions that lie together in the whole are one; the last is a row. */
+typedef struct DropoutArgs {
+    Array x, y;
+    CudaDraw draw;
+    int64_t local[MAX_DIMS], start[MAX_DIMS], step[MAX_DIMS]; /* in the whole, of each index */
+    int32_t n_dims;
+    int64_t row, per_row, n;
+    float grow;
+    bool accumulate;
+} DropoutArgs;
+
+DEVICE int64_t dropout_place(const DropoutArgs *a, int64_t row)
+{
+    int64_t place = a->start[0];
+    for (int d = 1; d < a->n_dims; d++) {
+        int64_t outer = split_row(row, a->local[d], a->n), at = row - outer * a->local[d];
+        place += (a->start[d] + at) * a->step[d];
+        row = outer;
+    }
+    return place;
+}
+
+KERNEL(dropout_rows, DropoutArgs, DROPOUT_THREADS, DROPOUT_BLOCKS_PER_SM)
+{
+    int64_t step = (int64_t)gridDim.x * DROPOUT_THREADS;
+    CudaDrawKey key = draw_key(&a.draw);
+    for (int64_t t = (int64_t)blockIdx.x * DROPOUT_THREADS + threadIdx.x; t < a.n; t += step) {
+        int64_t row = split_row(t, a.per_row, a.n), column = (t - row * a.per_row) * EIGHT;
+        int64_t at = row * a.row + column;
+        int n = eight_of(column, a.row);
+        float x[EIGHT], y[EIGHT];
+        uint32_t word[EIGHT];
+        Raw raw = fetch(a.x, at, n), old = raw_zero();
+        if (a.accumulate) old = fetch(a.y, at, n);
+        draw_eight(key.seed, key.stream, (uint64_t)(dropout_place(&a, row) + column), word);
+        widen_all(a.x, &raw, x);
+        widen_all(a.y, &old, y);
+        UNROLL for (int k = 0; k < EIGHT; k++)
+        {
+            float value = word[k] >= key.threshold ? a.grow * x[k] : 0;
+            y[k] = a.accumulate ? y[k] + value : value;
+        }
+        store(a.y, at, n, y);
+    }
+}
+
+/* Innermost first: [0] is a row. A dimension joins the one inside it where that is whole here, so
+ * that their elements lie side by side in the whole too. */
+static void dropout_dims(const KernelArgs *args, DropoutArgs *p)
+{
+    const Binding *b = args->binding;
+    int64_t step = 1;
+    bool joins = true;
+    p->n_dims = 1, p->local[0] = p->step[0] = 1;
+    for (int d = b->n_dims[0] - 1; d >= 0; d--) {
+        unsigned char l = (unsigned char)b->letter[0][d];
+        if (!joins) {
+            p->local[p->n_dims] = 1;
+            p->step[p->n_dims++] = step;
+        }
+        int last = p->n_dims - 1;
+        p->start[last] += args->start[l] * (step / p->step[last]);
+        p->local[last] *= args->size[l];
+        joins = args->size[l] == b->size[l];
+        step *= b->size[l];
+    }
+}
+
+/* x [...] -> y [...] */
+bool cuda_dropout(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    DropoutArgs p;
+    memset(&p, 0, sizeof p);
+    dropout_dims(args, &p);
+    p.row = p.local[0];
+    p.x = array_of(args, 0, p.row), p.y = array_of(args, 1, p.row);
+    p.per_row = ceil_div(p.row, EIGHT);
+    p.n = args->rows / p.row * p.per_row;
+    p.draw = draw_of(args, cuda);
+    p.grow = (float)(1 / (1 - args->attrs.drop));
+    p.accumulate = accumulates(args, 0);
+    int64_t blocks = blocks_for(p.n, DROPOUT_THREADS, (int64_t)cuda->n_sms * DROPOUT_BLOCKS_PER_SM);
+    return LAUNCH(dropout_rows, blocks, DROPOUT_THREADS, 0, p, cuda, error);
+}

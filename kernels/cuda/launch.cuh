@@ -1,0 +1,58 @@
+/* What the host side of the kernels shares: sizes of grids, scratch, parts of flat buffers. */
+#ifndef TANDEM_KERNELS_CUDA_LAUNCH_CUH
+#define TANDEM_KERNELS_CUDA_LAUNCH_CUH
+
+#include "kernels/cuda/device.cuh"
+
+static inline int64_t ceil_div(int64_t n, int64_t by)
+{
+    return (n + by - 1) / by;
+}
+
+/* Blocks that each take `each` of n, at most so many: they go on where others end. */
+static inline int64_t blocks_for(int64_t n, int64_t each, int64_t most)
+{
+    int64_t blocks = ceil_div(n, each);
+    return blocks < most ? blocks : most;
+}
+
+/* Is output j to be added to, rather than set? */
+static inline bool accumulates(const KernelArgs *args, uint32_t j)
+{
+    return (args->attrs.accumulate >> j & 1) != 0;
+}
+
+static inline uint32_t fault_code(CudaFault fault, const CudaContext *cuda)
+{
+    return (uint32_t)fault << CUDA_FAULT_PC_BITS | cuda->pc;
+}
+
+/* The local part of elements [lo, hi) of x. */
+typedef struct Range {
+    int64_t from, n;
+} Range;
+
+static inline Range local_range(const KernelArgs *args)
+{
+    Range range;
+    int64_t from = args->attrs.lo - args->start['x'], to = args->attrs.hi - args->start['x'];
+    if (from < 0) from = 0;
+    if (to > args->size['x']) to = args->size['x'];
+    range.n = to > from ? to - from : 0;
+    range.from = range.n ? from : 0;
+    return range;
+}
+
+/* t / per_row, for t below n: in 32 bits where they suffice. */
+static inline
+#ifdef __CUDACC__
+    __host__ __device__
+#endif
+        int64_t
+        split_row(int64_t t, int64_t per_row, int64_t n)
+{
+    if (n <= 0x7fffffff) return (int64_t)((uint32_t)t / (uint32_t)per_row);
+    return t / per_row;
+}
+
+#endif

@@ -1,0 +1,173 @@
+/* RMSNorm and LayerNorm. A row is read once, and what is normed may be a sum that is made on the
+ * way: the residual connection's. */
+#include "kernels/cuda/norm.cuh"
+
+#include "kernels/cuda/fused_norm.h"
+
+typedef struct NormArgs {
+    Array x, addend, sum, weight, bias, y;
+    Array mean, r; /* [n] */
+    Rows rows;
+    float eps;
+    bool adds, keeps; /* x + addend is what is normed; it is written too */
+    bool centred;     /* LayerNorm */
+} NormArgs;
+
+/* The thread's eights of the row from `base` on: with the addend, rounded as if it were written. */
+DEVICE void norm_load(const NormArgs *a, int64_t row, int base, int lane, float x[HELD][EIGHT])
+{
+    Raw raw[HELD], more[HELD];
+    UNROLL for (int u = 0; u < HELD; u++)
+    {
+        int64_t column = row_column(a->rows, base, u, lane), at = row * a->rows.width + column;
+        int n = row_count(a->rows, row, column);
+        raw[u] = fetch(a->x, at, n);
+        if (a->adds) more[u] = fetch(a->addend, at, n);
+    }
+    UNROLL for (int u = 0; u < HELD; u++)
+    {
+        float y[EIGHT];
+        widen_all(a->x, &raw[u], x[u]);
+        if (!a->adds) continue;
+        widen_all(a->addend, &more[u], y);
+        UNROLL for (int k = 0; k < EIGHT; k++) x[u][k] += y[k];
+        round_all(a->sum.dtype, x[u]);
+    }
+}
+
+typedef enum NormPass { NORM_sum, NORM_squares } NormPass;
+
+/* Of the thread's part of the row: the sum, or that of the squared distances from `mean`. */
+DEVICE float norm_pass(const NormArgs *a, const NormPass pass, int64_t row, int lane, float mean,
+                       float x[HELD][EIGHT])
+{
+    float total = 0;
+    for (int base = 0; base < a->rows.eights; base += HELD * a->rows.lanes) {
+        if (a->rows.eights > HELD * a->rows.lanes) norm_load(a, row, base, lane, x);
+        UNROLL for (int u = 0; u < HELD; u++)
+        {
+            int n = row_count(a->rows, row, row_column(a->rows, base, u, lane));
+            UNROLL for (int k = 0; k < EIGHT; k++)
+            {
+                float away = k < n ? x[u][k] - mean : 0;
+                total = pass == NORM_sum ? total + away : fmaf(away, away, total);
+            }
+        }
+    }
+    return total;
+}
+
+DEVICE void norm_write(const NormArgs *a, int64_t row, int64_t column, int n, const float x[EIGHT],
+                       float mean, float r)
+{
+    int64_t at = row * a->rows.width + column;
+    float weight[EIGHT], bias[EIGHT], y[EIGHT];
+    load(a->weight, column, n, weight);
+    if (a->centred) load(a->bias, column, n, bias);
+    UNROLL for (int k = 0; k < EIGHT; k++)
+    {
+        y[k] = (x[k] - mean) * r * weight[k];
+        if (a->centred) y[k] += bias[k];
+    }
+    if (a->keeps) store(a->sum, at, n, x);
+    store(a->y, at, n, y);
+}
+
+KERNEL(norm_rows, NormArgs, NORM_THREADS, 1)
+{
+    SHARED(float, held);
+    float x[HELD][EIGHT];
+    int lane = (int)threadIdx.x % a.rows.lanes, stride = HELD * a.rows.lanes;
+    int64_t row = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / a.rows.lanes;
+    float mean = 0, width = (float)a.rows.width;
+    norm_load(&a, row, 0, lane, x);
+    if (a.centred) mean = row_sum(a.rows, norm_pass(&a, NORM_sum, row, lane, 0, x), held) / width;
+    float square = row_sum(a.rows, norm_pass(&a, NORM_squares, row, lane, mean, x), held) / width;
+    float r = 1.0f / sqrtf(square + a.eps);
+    for (int base = 0; base < a.rows.eights; base += stride) {
+        if (a.rows.eights > stride) norm_load(&a, row, base, lane, x);
+        UNROLL for (int u = 0; u < HELD; u++)
+        {
+            int64_t column = row_column(a.rows, base, u, lane);
+            int n = row_count(a.rows, row, column);
+            if (n > 0) norm_write(&a, row, column, n, x[u], mean, r);
+        }
+    }
+    if (lane == 0 && row < a.rows.n) {
+        write_one(a.r, row, r);
+        if (a.centred) write_one(a.mean, row, mean);
+    }
+}
+
+static bool norm_launch(NormArgs p, int64_t n, int64_t width, double eps, const CudaContext *cuda,
+                        CudaError *error)
+{
+    p.rows = rows_of(n, width, HELD, 4, NORM_THREADS);
+    p.eps = (float)eps;
+    int64_t threads = p.rows.lanes > WARP ? p.rows.lanes : 256;
+    int64_t blocks = ceil_div(n, threads / p.rows.lanes);
+    return LAUNCH(norm_rows, blocks, threads, MAX_WARPS * sizeof(float), p, cuda, error);
+}
+
+/* x [n,width], weight [width] -> y [n,width], r [n]; before it: x = in0 + in1, if `sum` is given */
+static bool rms(const KernelArgs *args, const KernelArgs *sum, bool keeps, int64_t n, int64_t width,
+                const CudaContext *cuda, CudaError *error)
+{
+    NormArgs p;
+    memset(&p, 0, sizeof p);
+    p.x = array_of(args, 0, width);
+    p.weight = array_of(args, 1, width);
+    p.y = array_of(args, 2, width);
+    p.r = array_of(args, 3, 1);
+    if (sum != NULL) {
+        p.adds = true, p.keeps = keeps;
+        p.x = array_of(sum, 0, width);
+        p.addend = array_of(sum, 1, width);
+        p.sum = array_of(sum, 2, width);
+    }
+    return norm_launch(p, n, width, args->attrs.eps, cuda, error);
+}
+
+static bool layer(const KernelArgs *args, const KernelArgs *sum, bool keeps,
+                  const CudaContext *cuda, CudaError *error)
+{
+    NormArgs p;
+    int64_t width = args->size['D'];
+    memset(&p, 0, sizeof p);
+    p.centred = true;
+    p.x = array_of(args, 0, width);
+    p.weight = array_of(args, 1, width), p.bias = array_of(args, 2, width);
+    p.y = array_of(args, 3, width);
+    p.mean = array_of(args, 4, 1), p.r = array_of(args, 5, 1);
+    if (sum != NULL) {
+        p.adds = true, p.keeps = keeps;
+        p.x = array_of(sum, 0, width);
+        p.addend = array_of(sum, 1, width);
+        p.sum = array_of(sum, 2, width);
+    }
+    return norm_launch(p, args->size['b'] * args->size['s'], width, args->attrs.eps, cuda, error);
+}
+
+bool cuda_rmsnorm(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return rms(args, NULL, false, args->size['b'] * args->size['s'], args->size['D'], cuda, error);
+}
+
+/* x [b,s,...,E]: each head is a row */
+bool cuda_rmsnorm_heads(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return rms(args, NULL, false, args->size['b'] * args->size['s'] * args->rows, args->size['E'],
+               cuda, error);
+}
+
+bool cuda_layernorm(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return layer(args, NULL, false, cuda, error);
+}
+
+bool cuda_add_norm(const KernelArgs *sum, bool unread, OpKind op, const KernelArgs *args,
+                   const CudaContext *cuda, CudaError *error)
+{
+    if (op == OP_layernorm) return layer(args, sum, !unread, cuda, error);
+    return rms(args, sum, !unread, args->size['b'] * args->size['s'], args->size['D'], cuda, error);
+}

@@ -1,0 +1,84 @@
+/* What one element of an element-wise op is, from its inputs: said once, for the op alone and for
+ * chains of them. All in fp32, in the order that the CPU's definition has. */
+#ifndef TANDEM_KERNELS_CUDA_POINTWISE_CUH
+#define TANDEM_KERNELS_CUDA_POINTWISE_CUH
+
+#include "kernels/cuda/number.cuh"
+
+typedef enum Point {
+    POINT_fill, /* scale */
+    POINT_pass,
+    POINT_add,
+    POINT_mul,
+    POINT_scale,
+    POINT_silu,
+    POINT_silu_grad,
+    POINT_gelu,
+    POINT_gelu_grad,
+    POINT_quantise, /* x, and what it is multiplied with; scale: the largest number */
+    POINT_exp_times /* x, max, factor: factor exp(x - max) */
+} Point;
+
+DEVICE float point_sigmoid(float x)
+{
+    return device_divide(1.0f, 1.0f + device_exp(-x));
+}
+
+DEVICE float point_silu_slope(float x)
+{
+    float s = point_sigmoid(x);
+    return s * (1.0f + x * (1.0f - s));
+}
+
+#define GELU_K 0.79788456080286535588f /* sqrt(2 / pi) */
+#define GELU_C 0.044715f
+
+DEVICE float point_gelu_tanh(float x)
+{
+    return 1.0f - device_divide(2.0f, 1.0f + device_exp(2.0f * GELU_K * (x + GELU_C * x * x * x)));
+}
+
+DEVICE float point_gelu_slope(float x)
+{
+    float t = point_gelu_tanh(x);
+    return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * GELU_K * (1.0f + 3.0f * GELU_C * x * x);
+}
+
+/* A tensor of zeros has no scale of its own; one of NaNs stays one. */
+DEVICE float point_quantise_factor(float amax, float largest)
+{
+    return largest / (amax < 1e-12f ? 1e-12f : amax);
+}
+
+/* A product that rounding carried past the largest number is that number. */
+DEVICE float point_quantise(float x, float factor, float largest)
+{
+    float y = x * factor;
+    return y > largest ? largest : y < -largest ? -largest : y;
+}
+
+#define POINT_EACH(expression)                                                                     \
+    UNROLL for (int k = 0; k < EIGHT; k++) y[k] = (expression);                                    \
+    break
+
+/* Eight elements of inputs x0, x1, x2, as many as the op has. */
+DEVICE void point_apply(int op, float scale, const float x0[EIGHT], const float x1[EIGHT],
+                        const float x2[EIGHT], float y[EIGHT])
+{
+    switch ((Point)op) {
+    case POINT_fill: POINT_EACH(scale);
+    case POINT_pass: POINT_EACH(x0[k]);
+    case POINT_add: POINT_EACH(x0[k] + x1[k]);
+    case POINT_mul: POINT_EACH(x0[k] * x1[k]);
+    case POINT_scale: POINT_EACH(scale * x0[k]);
+    case POINT_silu: POINT_EACH(x0[k] * point_sigmoid(x0[k]));
+    case POINT_silu_grad: POINT_EACH(x0[k] * point_silu_slope(x1[k]));
+    case POINT_gelu: POINT_EACH(0.5f * x0[k] * (1.0f + point_gelu_tanh(x0[k])));
+    case POINT_gelu_grad: POINT_EACH(x0[k] * point_gelu_slope(x1[k]));
+    case POINT_quantise: POINT_EACH(point_quantise(x0[k], x1[k], scale));
+    case POINT_exp_times: POINT_EACH(x2[k] == 0 ? 0 : x2[k] * device_exp(x0[k] - x1[k]));
+    }
+}
+#undef POINT_EACH
+
+#endif

@@ -1,0 +1,97 @@
+/* Sums and maxima over a warp and a block, in an order that is always the same. Every thread gets
+ * the result. `held` is shared memory: one number a warp, and free to be used again only after the
+ * next barrier. Blocks are whole warps. */
+#ifndef TANDEM_KERNELS_CUDA_REDUCE_CUH
+#define TANDEM_KERNELS_CUDA_REDUCE_CUH
+
+#include "kernels/cuda/device.cuh"
+
+enum { MAX_WARPS = 32 };
+
+DEVICE float warp_sum(float x)
+{
+    UNROLL for (int lanes = WARP / 2; lanes > 0; lanes /= 2) x += __shfl_xor_sync(FULL, x, lanes);
+    return x;
+}
+
+DEVICE double warp_sum_double(double x)
+{
+    UNROLL for (int lanes = WARP / 2; lanes > 0; lanes /= 2) x += __shfl_xor_sync(FULL, x, lanes);
+    return x;
+}
+
+/* The larger magnitude, as bits: a NaN's are larger than any number's, so that it is kept. */
+DEVICE uint32_t warp_largest(uint32_t x)
+{
+    UNROLL for (int lanes = WARP / 2; lanes > 0; lanes /= 2)
+    {
+        uint32_t other = __shfl_xor_sync(FULL, x, lanes);
+        x = other > x ? other : x;
+    }
+    return x;
+}
+
+DEVICE float warp_max(float x)
+{
+    UNROLL for (int lanes = WARP / 2; lanes > 0; lanes /= 2)
+    {
+        float other = __shfl_xor_sync(FULL, x, lanes);
+        x = other > x ? other : x;
+    }
+    return x;
+}
+
+/* Every thread of each warp gives its warp's value; after the barrier all add them in order. */
+DEVICE float block_sum(float x, float *held)
+{
+    x = warp_sum(x);
+    if (threadIdx.x % WARP == 0) held[threadIdx.x / WARP] = x;
+    __syncthreads();
+    float total = 0;
+    for (uint32_t w = 0; w < blockDim.x / WARP; w++) total += held[w];
+    return total;
+}
+
+/* Of two sums at once; held: two numbers a warp. */
+DEVICE void block_sum_two(float *x, float *y, float *held)
+{
+    *x = warp_sum(*x);
+    *y = warp_sum(*y);
+    if (threadIdx.x % WARP == 0) {
+        held[threadIdx.x / WARP] = *x;
+        held[MAX_WARPS + threadIdx.x / WARP] = *y;
+    }
+    __syncthreads();
+    *x = 0, *y = 0;
+    for (uint32_t w = 0; w < blockDim.x / WARP; w++) *x += held[w], *y += held[MAX_WARPS + w];
+}
+
+DEVICE double block_sum_double(double x, double *held)
+{
+    x = warp_sum_double(x);
+    if (threadIdx.x % WARP == 0) held[threadIdx.x / WARP] = x;
+    __syncthreads();
+    double total = 0;
+    for (uint32_t w = 0; w < blockDim.x / WARP; w++) total += held[w];
+    return total;
+}
+
+DEVICE uint32_t block_largest(uint32_t x, uint32_t *held)
+{
+    x = warp_largest(x);
+    if (threadIdx.x % WARP == 0) held[threadIdx.x / WARP] = x;
+    __syncthreads();
+    for (uint32_t w = 0; w < blockDim.x / WARP; w++) x = held[w] > x ? held[w] : x;
+    return x;
+}
+
+DEVICE float block_max(float x, float *held)
+{
+    x = warp_max(x);
+    if (threadIdx.x % WARP == 0) held[threadIdx.x / WARP] = x;
+    __syncthreads();
+    for (uint32_t w = 0; w < blockDim.x / WARP; w++) x = held[w] > x ? held[w] : x;
+    return x;
+}
+
+#endif

@@ -1,0 +1,114 @@
+/* Rotary position embedding, half-split: index e of the first half of what turns goes with e + half
+ * by position * theta^(-2e/E), positions global. A thread turns one pair index of one position for
+ * all heads: the angle, in fp64, and its sine and cosine are found once. */
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/number.cuh"
+
+enum { ROPE_THREADS = 128, ROPE_BLOCKS_PER_SM = 8, ROPE_HEADS = 4 };
+
+typedef struct RopeArgs {
+    Array x, y;
+    int64_t tokens, seq, heads, width; /* [tokens, heads, width] */
+    int64_t turned, start;             /* elements that turn; position of the first token */
+    double log_theta, factor, low, high, context, sign;
+    bool accumulate;
+} RopeArgs;
+
+/* As the CPU's definition, but theta^(-2e/E) by exp. */
+DEVICE double rope_frequency(const RopeArgs *a, int64_t e)
+{
+    const double two_pi = 6.283185307179586476925286766559;
+    double frequency = exp(-2.0 * (double)e / (double)a->turned * a->log_theta);
+    if (a->factor == 0) return frequency;
+    double turns = a->context * frequency / two_pi;
+    if (turns > a->high) return frequency;
+    if (turns < a->low) return frequency / a->factor;
+    double blend = (turns - a->low) / (a->high - a->low);
+    return (1 - blend) * frequency / a->factor + blend * frequency;
+}
+
+DEVICE void rope_write(const RopeArgs *a, int64_t at, float value)
+{
+    write_one(a->y, at, a->accumulate ? read_one(a->y, at) + value : value);
+}
+
+/* Elements that do not turn. */
+DEVICE void rope_rest(const RopeArgs *a, int64_t token, int64_t e)
+{
+    for (int64_t head = 0; head < a->heads; head++) {
+        int64_t at = (token * a->heads + head) * a->width + e;
+        rope_write(a, at, read_one(a->x, at));
+    }
+}
+
+DEVICE void rope_turn(const RopeArgs *a, int64_t token, int64_t e)
+{
+    int64_t half = a->turned / 2;
+    double angle = (double)(a->start + token % a->seq) * rope_frequency(a, e), sine, cosine;
+    device_sincos(angle, &sine, &cosine);
+    float s = (float)(a->sign * sine), c = (float)cosine;
+    for (int64_t first = 0; first < a->heads; first += ROPE_HEADS) {
+        float x1[ROPE_HEADS], x2[ROPE_HEADS];
+        UNROLL for (int h = 0; h < ROPE_HEADS; h++)
+        {
+            int64_t at = (token * a->heads + first + h) * a->width + e;
+            x1[h] = first + h < a->heads ? read_one(a->x, at) : 0;
+            x2[h] = first + h < a->heads ? read_one(a->x, at + half) : 0;
+        }
+        UNROLL for (int h = 0; h < ROPE_HEADS; h++)
+        {
+            int64_t at = (token * a->heads + first + h) * a->width + e;
+            if (first + h >= a->heads) continue;
+            rope_write(a, at, x1[h] * c - x2[h] * s);
+            rope_write(a, at + half, x2[h] * c + x1[h] * s);
+        }
+    }
+}
+
+/* One thread for each pair of a token, and for each element that does not turn. */
+KERNEL(rope_tokens, RopeArgs, ROPE_THREADS, ROPE_BLOCKS_PER_SM)
+{
+    int64_t half = a.turned / 2, each = half + a.width - a.turned, n = a.tokens * each;
+    int64_t step = (int64_t)gridDim.x * ROPE_THREADS;
+    for (int64_t t = (int64_t)blockIdx.x * ROPE_THREADS + threadIdx.x; t < n; t += step) {
+        int64_t token = split_row(t, each, n), e = t - token * each;
+        if (e < half)
+            rope_turn(&a, token, e);
+        else
+            rope_rest(&a, token, e - half + a.turned);
+    }
+}
+
+/* x [b,s,...,E] -> y; y may be x */
+static bool rope_launch(const KernelArgs *args, double sign, const CudaContext *cuda,
+                        CudaError *error)
+{
+    RopeArgs p;
+    const Attrs *attrs = &args->attrs;
+    memset(&p, 0, sizeof p);
+    p.x = array_of(args, 0, 1), p.y = array_of(args, 1, 1);
+    p.tokens = args->size['b'] * args->size['s'], p.seq = args->size['s'];
+    p.heads = args->rows, p.width = args->size['E'];
+    p.turned = attrs->rope_dims ? attrs->rope_dims : p.width;
+    p.start = args->start['s'];
+    p.log_theta = log(attrs->theta);
+    p.factor = attrs->rope_factor, p.low = attrs->rope_low, p.high = attrs->rope_high;
+    p.context = (double)attrs->rope_context;
+    p.sign = sign;
+    p.accumulate = sign < 0 && accumulates(args, 0);
+    assert(p.turned % 2 == 0 && p.turned <= p.width);
+    int64_t threads = p.tokens * (p.turned / 2 + p.width - p.turned);
+    int64_t blocks =
+        blocks_for(threads, ROPE_THREADS, (int64_t)cuda->n_sms * ROPE_BLOCKS_PER_SM * 4);
+    return LAUNCH(rope_tokens, blocks, ROPE_THREADS, 0, p, cuda, error);
+}
+
+bool cuda_rope(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return rope_launch(args, 1, cuda, error);
+}
+
+bool cuda_rope_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return rope_launch(args, -1, cuda, error);
+}

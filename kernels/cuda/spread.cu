@@ -1,0 +1,115 @@
+/* Element-wise ops where an input is one row, has one number a row, or is a part of longer rows:
+ * biases, positions, quantisation, segments of fused projections, gradients of the loss's sums. */
+#include "kernels/cuda/point_launch.cuh"
+
+/* x [rows,row], y [row] -> x + y */
+static bool add_row(const KernelArgs *args, int64_t rows, int64_t row, const CudaContext *cuda,
+                    CudaError *error)
+{
+    PointArgs p = point_args(args, POINT_add, rows, row);
+    p.spread[1] = SPREAD_column;
+    return point_launch(2, p, cuda, error);
+}
+
+/* x [b,s,...], bias [...] -> y [b,s,...] */
+bool cuda_bias(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return add_row(args, args->size['b'] * args->size['s'], args->rows, cuda, error);
+}
+
+/* x [b,s,k], table [s,k] -> y [b,s,k] */
+bool cuda_position(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return add_row(args, args->size['b'], args->size['s'] * args->size['k'], cuda, error);
+}
+
+/* x [rows,row], amax [rows] or [row] -> x times attrs.scale / amax */
+static bool quantise(const KernelArgs *args, int64_t rows, int64_t row, Spread spread,
+                     const CudaContext *cuda, CudaError *error)
+{
+    PointArgs p = point_args(args, POINT_quantise, rows, row);
+    p.spread[1] = spread;
+    return point_launch(2, p, cuda, error);
+}
+
+#define TOKENS (args->size['b'] * args->size['s'])
+#define QUANTISE(name, rows, row, spread)                                                          \
+    bool cuda_##name(const KernelArgs *args, const CudaContext *cuda, CudaError *error)            \
+    {                                                                                              \
+        return quantise(args, rows, row, SPREAD_##spread, cuda, error);                            \
+    }
+QUANTISE(quantise, 1, args->rows, row)
+QUANTISE(quantise_of_tokens, TOKENS, args->rows, row)
+QUANTISE(quantise_over_tokens, TOKENS, args->rows, column)
+QUANTISE(quantise_of_first, args->size['k'], args->rows, row)
+QUANTISE(quantise_over_first, args->size['k'], args->rows, column)
+QUANTISE(quantise_of_last, args->rows, args->size['n'], column)
+QUANTISE(quantise_over_last, args->rows, args->size['n'], row)
+
+/* x [x], amax [] -> y [x]: elements [lo, hi) of it; the rest is 0, or as it was */
+bool cuda_quantise_range(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    Range range = local_range(args);
+    KernelArgs part = *args;
+    if (!accumulates(args, 0) && range.n < args->size['x'] &&
+        !device_zero(args->ptr[2], (uint64_t)args->size['x'] * dtype_bytes(args->dtype[2]), cuda,
+                     error))
+        return false;
+    part.ptr[0] = (char *)args->ptr[0] + (uint64_t)range.from * dtype_bytes(args->dtype[0]);
+    part.ptr[2] = (char *)args->ptr[2] + (uint64_t)range.from * dtype_bytes(args->dtype[2]);
+    return range.n == 0 || quantise(&part, 1, range.n, SPREAD_row, cuda, error);
+}
+
+/* dsum [b,s], logits [b,s,v], max [b,s] -> dlogits [b,s,v] = dsum exp(logit - max) */
+bool cuda_xent_sumexp_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    PointArgs p = point_args(args, POINT_exp_times, TOKENS, args->size['v']);
+    Array dsum = p.in[0];
+    p.in[0] = p.in[1], p.in[1] = p.in[2], p.in[2] = dsum;
+    p.spread[1] = p.spread[2] = SPREAD_row;
+    p.valid = args->valid['v'];
+    return point_launch(3, p, cuda, error);
+}
+
+/* ---- segments: x [tokens,F,n] -> y [tokens,n], and back */
+
+static bool segment(const KernelArgs *args, uint32_t longer, int64_t n, const CudaContext *cuda,
+                    CudaError *error)
+{
+    int64_t pitch = args->size['F'] * n;
+    PointArgs p = point_args(args, POINT_pass, TOKENS, n);
+    Array part = array_of(args, longer, pitch);
+    uint64_t bytes = array_bytes(part.dtype);
+    assert(args->attrs.segment >= 0 && args->attrs.segment < args->size['F']);
+    if (longer == 1 && !p.accumulate &&
+        !device_zero(part.at, (uint64_t)(TOKENS * pitch) * bytes, cuda, error))
+        return false;
+    part.at += (uint64_t)(args->attrs.segment * n) * bytes;
+    part.wide = part.wide && n % EIGHT == 0;
+    if (longer == 0)
+        p.in[0] = part, p.pitch[0] = pitch;
+    else
+        p.out = part, p.out_pitch = pitch;
+    return point_launch(1, p, cuda, error);
+}
+
+bool cuda_segment(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return segment(args, 0, args->rows, cuda, error);
+}
+
+bool cuda_segment_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return segment(args, 1, args->rows, cuda, error);
+}
+
+/* ... of heads as keys and values have them: R is 1 */
+bool cuda_segment_kv(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return segment(args, 0, args->size['g'] * args->size['E'], cuda, error);
+}
+
+bool cuda_segment_kv_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return segment(args, 1, args->size['g'] * args->size['E'], cuda, error);
+}

@@ -1,0 +1,49 @@
+/* Random numbers that kernels draw again whenever they are asked: functions of (seed, step, a part
+ * of the step, place in the model, global element). No sharding, order of execution or
+ * recomputation changes them. Four elements that lie side by side share one Philox call. */
+#ifndef TANDEM_KERNELS_DRAW_H
+#define TANDEM_KERNELS_DRAW_H
+
+#include <assert.h>
+
+#include "planner/base/rng.h"
+
+/* What is drawn: the keys of the streams' generator. */
+#define DRAW_DROPOUT  UINT64_C(0x64726f706f7574)
+#define DRAW_ROUNDING UINT64_C(0x726f756e64696e67)
+
+/* The stream of a place: `part` is a micro-batch (0 for the update), site a number within it. */
+static inline uint64_t draw_stream(uint64_t what, int64_t step, uint32_t part, int64_t site)
+{
+    assert(site >= 0 && site <= UINT32_MAX);
+    return rng_u64(what, (uint64_t)step, (uint64_t)part << 32 | (uint64_t)site);
+}
+
+/* 32 bits of an element. */
+static inline uint32_t draw_word(uint64_t seed, uint64_t stream, uint64_t element)
+{
+    const uint32_t counter[4] = {(uint32_t)(element >> 2), (uint32_t)(element >> 34),
+                                 (uint32_t)stream, (uint32_t)(stream >> 32)};
+    const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    uint32_t word[4];
+    rng_philox(counter, key, word);
+    return word[element & 3];
+}
+
+/* Words below this drop their element. */
+static inline uint32_t draw_threshold(double drop)
+{
+    assert(drop >= 0 && drop < 1);
+    return (uint32_t)(drop * 4294967296.0);
+}
+
+/* x as bf16 would hold it, in fp32: up with the probability of how far it lies from the lower of
+ * its two neighbours, of which the low half of `word` decides. What is not finite stays as it is.
+ */
+static inline uint32_t draw_round_bf16_bits(uint32_t bits, uint32_t word)
+{
+    if ((bits & 0x7f800000) == 0x7f800000) return bits;
+    return (bits + (word & 0xffff)) & 0xffff0000;
+}
+
+#endif
