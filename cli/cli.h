@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 
+#include "kernels/kernel.h"
 #include "planner/base/diag.h"
 #include "planner/front/config.h"
 #include "planner/ir/store.h"
@@ -18,11 +19,13 @@ typedef struct Options {
     const char *db, *color, *after, *backend, *data, *output, *cluster, *nodes, *ranks;
     const char *runs, *kernels, *plot, *jobs_text; /* accuracy */
     const char *seed_text, *role_text, *n_text, *steps_text, *every_text, *limit_text,
-        *timeout_text, *rank_text;
+        *timeout_text, *rank_text, *graph, *registration, *device_text, *min_ctas_text,
+        *max_ctas_text;
     bool json, quiet, verbose, help, dry_run, text, trace, unfolded, verify, poison, native, state,
-        mesh;
+        mesh, share_device, zero_ctas;
     /* the checked values of the texts above */
     uint64_t seed;
+    uint32_t device, min_ctas, max_ctas;
     uint32_t role, rank, n, steps, every, limit, jobs,
         n_nodes; /* 0 when not given; role, rank: UINT32_MAX */
     double timeout_s;
@@ -130,12 +133,12 @@ typedef struct PlanFile {
     Hash128 id;
 } PlanFile;
 typedef struct PlanOptions {
-    bool shrink;            /* scaled down, all fp64 */
-    const DTypeMap *dtypes; /* ... in other dtypes; NULL: fp64 */
-    bool cpu;               /* lower for the CPU kernels whatever the cluster */
-    const char *stop_after; /* a pass */
-    bool unproven;          /* leave the proofs out */
-    bool unfitted;          /* do not ask whether it fits the plan's cluster */
+    bool shrink;              /* scaled down, all fp64 */
+    const DTypeMap *dtypes;   /* ... in other dtypes; NULL: fp64 */
+    WorkspaceBytes workspace; /* lower for these kernels, whatever the cluster; NULL: not asked */
+    const char *stop_after;   /* a pass */
+    bool unproven;            /* leave the proofs out */
+    bool unfitted;            /* do not ask whether it fits the plan's cluster */
 } PlanOptions;
 /* Loads, compiles, proves and fits PLAN. NULL when there is no plan to speak of; a plan with errors
  * in cli->diag otherwise (it does not fit, a proof failed). */

@@ -58,13 +58,14 @@ static void needs_json(Cli *cli, const Needs *needs)
 
 static void report(Cli *cli, const PlanFile *file)
 {
-    const char *machine = machine_key(cli->arena);
+    const char *machine = run_machine(cli);
     /* A store that is not there yet knows nothing; that is no error of a dry run. */
     Diag own = diag_in(cli->arena);
     Store *store = store_open(cli->options.db, true, cli->options.dry_run ? &own : &cli->diag);
     if (store == NULL && !cli->options.dry_run) return;
     Needs needs;
-    needs_find(file->plan, store, machine, "mpi", cli->arena, &needs, &cli->diag);
+    needs_find(file->plan, store, machine, run_on(cli, "cuda") ? "cuda" : "mpi", cli->arena, &needs,
+               &cli->diag);
     if (cli->json != NULL) {
         json_text(cli->json, "machine", machine);
         needs_json(cli, &needs);
@@ -88,7 +89,8 @@ void cmd_calibrate(Cli *cli)
                   path);
         return;
     }
-    PlanOptions options = {.cpu = true, .unfitted = true};
+    PlanOptions options = {.workspace = NULL};
+    if (!run_check_backend(cli) || !run_plan_options(cli, &options)) return;
     PlanFile *file = plan_file_load(cli, path, &options);
     if (file == NULL || cli->diag.n_errors > 0) return;
     if (run_is_inside()) {

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "exec/cuda/module.h"
+#include "exec/process.h"
 #include "planner/front/front.h"
 
 typedef struct Finding {
@@ -94,6 +96,21 @@ static void find_limits(Cli *cli, Findings *f)
                     threads != NULL ? threads : "unset"));
 }
 
+/* The module asks the driver and NCCL; a machine without GPUs may well lack it. */
+static void find_cuda(Cli *cli, Findings *f)
+{
+    Diag own = diag_in(cli->arena);
+    const CudaModule *module = module_cuda(cli->arena, NULL, &own);
+    if (module == NULL) {
+        add(cli, f, "cuda", "note", own.items.n > 0 ? own.items.at[0].text : "no module");
+        return;
+    }
+    CudaFindings found = {{NULL, 0, 0}};
+    module->describe(cli->arena, &found);
+    for (uint32_t i = 0; i < found.all.n; i++)
+        add(cli, f, found.all.at[i].name, found.all.at[i].state, found.all.at[i].text);
+}
+
 void cmd_doctor(Cli *cli)
 {
     Findings f = {{NULL, 0, 0}};
@@ -105,7 +122,7 @@ void cmd_doctor(Cli *cli)
     find_scripts(cli, &f);
     find_store(cli, &f);
     find_limits(cli, &f);
-    add(cli, &f, "cuda", "note", "this version has no CUDA backend");
+    find_cuda(cli, &f);
     json_t *list = cli->json != NULL ? json_array() : NULL;
     for (uint32_t i = 0; i < f.all.n; i++) {
         const Finding *one = &f.all.at[i];

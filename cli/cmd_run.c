@@ -11,19 +11,7 @@
 
 static bool is_loopback(const Cli *cli)
 {
-    return cli->options.backend != NULL && strcmp(cli->options.backend, "loopback") == 0;
-}
-
-static bool check_backend(Cli *cli)
-{
-    const char *name = cli->options.backend;
-    if (name == NULL || strcmp(name, "mpi") == 0 || strcmp(name, "loopback") == 0) return true;
-    static const char *const known[] = {"mpi", "loopback"};
-    cli_error(cli, FAULT_usage, "option-value", "--backend %s: this version has mpi and loopback",
-              name);
-    const char *near = str_nearest(name, known, 2);
-    if (near != NULL) diag_hint(&cli->diag, "did you mean %s?", near);
-    return false;
+    return run_on(cli, "loopback");
 }
 
 static bool check_ranks(Cli *cli, const Plan *plan)
@@ -65,11 +53,12 @@ static bool predict_here(Cli *cli, const PlanFile *file, Prediction *prediction)
     Store *store = store_open(cli->options.db, false, &cli->diag);
     if (store == NULL) return false;
     PredictOptions options = {.cluster = cluster,
-                              .backend = is_loopback(cli) ? "loopback" : "mpi",
+                              .backend = run_backend(cli),
                               .trace = true,
                               .unfolded = true,
                               .keep = true};
     bool fine = run_cluster(cli, file, cluster);
+    if (fine && (cluster->is_local || run_on(cli, "cuda"))) options.machine = run_machine(cli);
     if (is_loopback(cli)) cluster->cores_per_node = 1; /* all ranks in one thread */
     fine = fine && predict(cli, file, store, &options, prediction);
     store_close(store);
@@ -81,7 +70,7 @@ static void exec_options(Cli *cli, const PlanFile *file, ExecOptions *options)
     const Optimizer *optimizer = &file->config.optimizer;
     uint32_t steps = cli->options.steps > 0 ? cli->options.steps : file->config.train_steps;
     if (steps == 0) steps = 10;
-    *options = (ExecOptions){.backend = is_loopback(cli) ? "loopback" : "mpi",
+    *options = (ExecOptions){.backend = run_backend(cli),
                              .steps = steps,
                              .lr = optimizer->lr,
                              .warmup_steps = optimizer->warmup_steps,
@@ -93,6 +82,7 @@ static void exec_options(Cli *cli, const PlanFile *file, ExecOptions *options)
     options->backend_options.measure = true;
     options->backend_options.poison = cli->options.poison;
     options->backend_options.native_reductions = cli->options.native;
+    run_cuda_options(cli, &options->backend_options.cuda);
 }
 
 /* What is known of a run before it has begun. */
@@ -104,9 +94,9 @@ static RunRecord run_record(Cli *cli, const PlanFile *file, const char *status)
     record.plan = file->id;
     record.plan_name = file->path;
     record.plan_text = plan_stored_text(file->plan, cli->arena);
-    record.cluster = machine_key(cli->arena);
+    record.cluster = run_machine(cli);
     record.scenario = record.calibration = record.mfu_formula = "";
-    record.backend = is_loopback(cli) ? "loopback" : "mpi";
+    record.backend = run_backend(cli);
     record.engine = "tandem " TANDEM_VERSION;
     record.seed = file->plan->step.seed;
     record.n_ranks = file->plan->mesh.n_ranks;
@@ -202,8 +192,9 @@ static void summary(Cli *cli, const PlanFile *file, Progress *p, const ExecResul
 /* What every process finds out alike is told by the first one alone. */
 static void drop_shared(Cli *cli)
 {
-    static const char *const shared[] = {"not-finite",    "plan-mismatch", "version-mismatch",
-                                         "backend-dtype", "exec-program",  "ranks-mismatch"};
+    static const char *const shared[] = {"not-finite",    "plan-mismatch",  "version-mismatch",
+                                         "backend-dtype", "exec-program",   "ranks-mismatch",
+                                         "device-shared", "device-mismatch"};
     Diag all = cli->diag;
     cli_forget_diagnostics(cli);
     for (uint32_t i = 0; i < all.items.n; i++) {
@@ -243,7 +234,7 @@ static void run_here(Cli *cli, const PlanFile *file)
     if (!exec_run(file->plan, &options, cli->arena, &result, &cli->diag)) {
         if (!first)
             drop_shared(cli);
-        else if (is_loopback(cli)) /* of ranks that were started, who started them says it */
+        else if (!run_is_inside()) /* of ranks that were started, who started them says it */
             store_failed(cli, file);
         return;
     }
@@ -258,7 +249,7 @@ static void dry_run(Cli *cli, const PlanFile *file)
     const Plan *plan = file->plan;
     plan_file_memory(cli, file);
     str_print(&cli->out, "would run   %" PRIu32 " ranks on %s; the first instructions of role 0:\n",
-              plan->mesh.n_ranks, is_loopback(cli) ? "loopback, in one process" : "mpi");
+              plan->mesh.n_ranks, is_loopback(cli) ? "loopback, in one process" : run_backend(cli));
     const Program *p = &plan->programs.at[0];
     for (Pc pc = 1; pc < p->code.n && pc <= 20; pc++)
         text_instr(plan, p, pc, cli->arena, &cli->out);
@@ -281,8 +272,10 @@ static void run_from_outside(Cli *cli, PlanFile *file)
         return;
     }
     /* Better now than on every rank. */
-    if (run_data(cli, file) == NULL || !run_calibrate(cli, file)) return;
-    if (is_loopback(cli)) {
+    if (run_data(cli, file) == NULL) return;
+    /* GPUs have models; to measure them is asked for by `tandem calibrate --backend cuda`. */
+    if (!run_on(cli, "cuda") && !run_calibrate(cli, file)) return;
+    if (is_loopback(cli) || (run_on(cli, "cuda") && file->plan->mesh.n_ranks == 1)) {
         plan_file_report(cli, file);
         if (cli->json == NULL) print_now(cli);
         run_here(cli, file);
@@ -298,7 +291,7 @@ static void run_from_outside(Cli *cli, PlanFile *file)
 
 void cmd_run(Cli *cli)
 {
-    if (!check_backend(cli)) return;
+    if (!run_check_backend(cli)) return;
     if (plan_path_is_text(cli->args[0])) {
         cli_error(cli, FAULT_usage, "needs-script", "%s is a plan's text: a run needs the script",
                   cli->args[0]);
@@ -314,7 +307,8 @@ void cmd_run(Cli *cli)
             run_verify(cli);
         return;
     }
-    PlanOptions options = {.cpu = true, .unfitted = true};
+    PlanOptions options = {.workspace = NULL};
+    if (!run_plan_options(cli, &options)) return;
     PlanFile *file = plan_file_load(cli, cli->args[0], &options);
     bool fine = file != NULL && cli->diag.n_errors == 0 && plan_may_run(cli, file) &&
                 check_ranks(cli, file->plan);

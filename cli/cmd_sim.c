@@ -29,6 +29,7 @@ void cmd_sim(Cli *cli)
     const Cluster *cluster = &file->config.cluster;
     PredictOptions options = {.cluster = cluster,
                               .backend = cluster->is_local ? "mpi" : "",
+                              .machine = cluster->is_local ? machine_key(cli->arena) : NULL,
                               .trace = cli->options.trace,
                               .unfolded = cli->options.unfolded,
                               .keep = !dry};

@@ -63,24 +63,41 @@ static bool find_needs(Cli *cli, const PlanFile *file, Needs *needs)
     bool there = access(cli->options.db, F_OK) == 0;
     Store *store = there ? store_open(cli->options.db, true, &cli->diag) : NULL;
     if (there && store == NULL) return false;
-    needs_find(file->plan, store, machine_key(cli->arena), "mpi", cli->arena, needs, &own);
+    needs_find(file->plan, store, run_machine(cli), run_on(cli, "cuda") ? "cuda" : "mpi",
+               cli->arena, needs, &own);
     store_close(store);
     return true;
+}
+
+static MeasureOn measure_on(Cli *cli, const char *backend)
+{
+    MeasureOn on = {.backend = backend, .machine = run_machine(cli)};
+    on.options.timeout_s = 60;
+    run_cuda_options(cli, &on.options.cuda);
+    return on;
+}
+
+/* In every process of the run; the first one stores. */
+static bool measure_here(Cli *cli, const PlanFile *file, const Needs *needs, const char *backend,
+                         bool first)
+{
+    MeasureOn on = measure_on(cli, backend);
+    const DataSource *data =
+        data_synthetic(file->plan->step.seed, file->plan->graph.info.vocab, 0, cli->arena);
+    Store *store = first ? store_open(cli->options.db, false, &cli->diag) : NULL;
+    if (first && store == NULL) return false;
+    bool fine = measure_kernels(file->plan, needs, store, &on, data, cli->arena, &cli->diag);
+    store_close(store);
+    return fine;
 }
 
 static bool calibrate_kernels(Cli *cli, const PlanFile *file, const Needs *needs)
 {
     if (needs->missing_kernels == 0) return true;
+    bool cuda = run_on(cli, "cuda");
     log_info("measuring %" PRIu32 " kernels on %s", needs->missing_kernels,
-             machine_cpu(cli->arena));
-    const DataSource *data =
-        data_synthetic(file->plan->step.seed, file->plan->graph.info.vocab, 0, cli->arena);
-    Store *store = store_open(cli->options.db, false, &cli->diag);
-    if (store == NULL) return false;
-    bool fine = measure_kernels(file->plan, needs, store, machine_key(cli->arena), data, cli->arena,
-                                &cli->diag);
-    store_close(store);
-    return fine;
+             cuda ? run_machine(cli) : machine_cpu(cli->arena));
+    return measure_here(cli, file, needs, cuda ? "cuda" : "loopback", true);
 }
 
 static bool calibrate_collectives(Cli *cli, const PlanFile *file, const Needs *needs)
@@ -96,6 +113,11 @@ static bool calibrate_collectives(Cli *cli, const PlanFile *file, const Needs *n
         list_push(cli->arena, &argv, cli->options.set.at[i]);
     }
     if (cli->options.quiet) list_push(cli->arena, &argv, "--quiet");
+    if (run_on(cli, "cuda")) {
+        list_push(cli->arena, &argv, "--backend");
+        list_push(cli->arena, &argv, "cuda");
+        if (cli->options.share_device) list_push(cli->arena, &argv, "--share-device");
+    }
     list_push(cli->arena, &argv, NULL);
     json_t *document = cli->json;
     cli->json = NULL; /* this run writes none */
@@ -111,10 +133,14 @@ bool run_calibrate(Cli *cli, const PlanFile *file)
 {
     Needs needs;
     if (!find_needs(cli, file, &needs)) return false;
+    uint32_t n_ranks = file->plan->mesh.n_ranks;
+    /* On GPUs all is measured by the ranks of the plan, each with a device of its own. */
+    if (run_on(cli, "cuda") && n_ranks > 1) {
+        needs.missing_collectives += needs.missing_kernels;
+        return calibrate_collectives(cli, file, &needs);
+    }
     if (!calibrate_kernels(cli, file, &needs)) return false;
-    const char *backend = cli->options.backend;
-    if (backend != NULL && strcmp(backend, "loopback") == 0) return true;
-    return file->plan->mesh.n_ranks == 1 || calibrate_collectives(cli, file, &needs);
+    return run_on(cli, "loopback") || n_ranks == 1 || calibrate_collectives(cli, file, &needs);
 }
 
 void run_measure_inside(Cli *cli, const PlanFile *file)
@@ -123,12 +149,15 @@ void run_measure_inside(Cli *cli, const PlanFile *file)
     bool first = run_is_first();
     if (!first) run_silence(cli);
     if (!find_needs(cli, file, &needs)) return;
-    Backend *backend = backend_mpi(cli->arena, NULL, &cli->diag);
+    bool cuda = run_on(cli, "cuda");
+    if (cuda && needs.missing_kernels > 0 && !measure_here(cli, file, &needs, "cuda", first))
+        return;
+    Backend *backend = backend_named(cuda ? "cuda" : "mpi", cli->arena, NULL, &cli->diag);
     if (backend == NULL) return;
     Store *store = first ? store_open(cli->options.db, false, &cli->diag) : NULL;
     if (first && store == NULL) return;
-    BackendOptions options = {.timeout_s = 60};
-    measure_collectives(file->plan, &needs, backend, &options, store, machine_key(cli->arena),
-                        cli->arena, &cli->diag);
+    MeasureOn on = measure_on(cli, backend->name);
+    measure_collectives(file->plan, &needs, backend, &on.options, store, on.machine, cli->arena,
+                        &cli->diag);
     store_close(store);
 }

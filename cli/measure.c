@@ -62,29 +62,9 @@ typedef struct Samples {
     LIST(Ps) times;
 } Samples;
 
-bool measure_kernels(const Plan *plan, const Needs *needs, Store *store, const char *machine,
-                     const DataSource *data, Arena *arena, Diag *d)
+static bool store_kernels(const Needs *needs, const Samples *samples, Store *store,
+                          const char *machine, Diag *d)
 {
-    if (needs->missing_kernels == 0) return true;
-    uint32_t **index = index_keys(plan, needs, arena);
-    Samples *samples = arena_array(arena, needs->kernels.n, sizeof *samples);
-    /* The first step warms up; each of the others is run anew, because one step's rows are kept. */
-    for (uint32_t step = 2; step < KERNEL_STEPS; step++) {
-        ExecOptions options = {.backend = "loopback",
-                               .steps = step + 1,
-                               .lr = 1e-4,
-                               .data = data,
-                               .trace_step = step,
-                               .backend_options = {.timeout_s = 60}};
-        ExecResult result;
-        memset(&result, 0, sizeof result);
-        if (!exec_run(plan, &options, arena, &result, d)) return false;
-        for (uint32_t i = 0; i < result.trace.rows.n; i++) {
-            const TraceRow *row = &result.trace.rows.at[i];
-            uint32_t k = index[plan->program_of[row->rank]][row->pc];
-            if (k != UINT32_MAX) list_push(arena, &samples[k].times, row->end_ps - row->start_ps);
-        }
-    }
     for (uint32_t k = 0; k < needs->kernels.n; k++) {
         uint32_t n = samples[k].times.n;
         if (needs->kernels.at[k].known_ps >= 0 || n == 0) continue;
@@ -94,6 +74,32 @@ bool measure_kernels(const Plan *plan, const Needs *needs, Store *store, const c
             return false;
     }
     return true;
+}
+
+bool measure_kernels(const Plan *plan, const Needs *needs, Store *store, const MeasureOn *on,
+                     const DataSource *data, Arena *arena, Diag *d)
+{
+    if (needs->missing_kernels == 0) return true;
+    uint32_t **index = index_keys(plan, needs, arena);
+    Samples *samples = arena_array(arena, needs->kernels.n, sizeof *samples);
+    /* The first step warms up; each of the others is run anew, because one step's rows are kept. */
+    for (uint32_t step = 2; step < KERNEL_STEPS; step++) {
+        ExecOptions options = {.backend = on->backend,
+                               .steps = step + 1,
+                               .lr = 1e-4,
+                               .data = data,
+                               .trace_step = step,
+                               .backend_options = on->options};
+        ExecResult result;
+        memset(&result, 0, sizeof result);
+        if (!exec_run(plan, &options, arena, &result, d)) return false;
+        for (uint32_t i = 0; i < result.trace.rows.n; i++) {
+            const TraceRow *row = &result.trace.rows.at[i];
+            uint32_t k = index[plan->program_of[row->rank]][row->pc];
+            if (k != UINT32_MAX) list_push(arena, &samples[k].times, row->end_ps - row->start_ps);
+        }
+    }
+    return store == NULL || store_kernels(needs, samples, store, on->machine, d);
 }
 
 /* A copy of argument `arg` as a root of its own. */

@@ -37,9 +37,13 @@ void needs_find(const Plan *plan, Store *store, const char *machine, const char 
  * measured costs; 12 hex digits. */
 const char *calibration_id(const Cluster *cluster, const Needs *needs, Arena *arena);
 
-/* Runs the plan three steps on loopback, where kernels never share a core, and stores the median
- * time of each key that is missing. */
-bool measure_kernels(const Plan *plan, const Needs *needs, Store *store, const char *machine,
+/* Runs the plan three steps on the backend (loopback: there kernels never share a core) and stores
+ * the median time of each key that is missing; `store` on the first process, NULL elsewhere. */
+typedef struct MeasureOn {
+    const char *backend, *machine;
+    BackendOptions options;
+} MeasureOn;
+bool measure_kernels(const Plan *plan, const Needs *needs, Store *store, const MeasureOn *on,
                      const DataSource *data, Arena *arena, Diag *d);
 /* Every process of the run calls this with the same needs: runs each missing collective some times
  * through the backend, on the mesh of the plan; `store` on the first process, NULL elsewhere. */

@@ -47,8 +47,22 @@ static const Option option_table[] = {
      "simulate every rank, also those that do the same"},
     {"ranks", 'n', OPTION_text, "N", FIELD(n_text), OPTIONS_run | OPTIONS_calibrate,
      "number of processes; must be the product of the plan's mesh"},
-    {"backend", 0, OPTION_text, "NAME", FIELD(backend), OPTIONS_run,
-     "mpi: one process a rank (default); loopback: all ranks in this process"},
+    {"backend", 0, OPTION_text, "NAME", FIELD(backend), OPTIONS_run | OPTIONS_calibrate,
+     "mpi: one process a rank (default); cuda: on GPUs; loopback: all in one process"},
+    {"graph", 0, OPTION_text, "HOW", FIELD(graph), OPTIONS_run,
+     "cuda: a step is one graph (whole), one a kind of micro-batch (cut), or none"},
+    {"device", 0, OPTION_text, "N", FIELD(device_text), OPTIONS_run | OPTIONS_calibrate,
+     "cuda: this GPU, instead of the one with the local rank's number"},
+    {"share-device", 0, OPTION_flag, NULL, FIELD(share_device), OPTIONS_run | OPTIONS_calibrate,
+     "cuda: ranks may share a GPU (slow: for tests of what is computed)"},
+    {"register", 0, OPTION_text, "HOW", FIELD(registration), OPTIONS_run,
+     "cuda: how NCCL gets to know the arena: window, buffer or none"},
+    {"min-ctas", 0, OPTION_text, "N", FIELD(min_ctas_text), OPTIONS_run,
+     "cuda: least thread blocks of each communicator"},
+    {"max-ctas", 0, OPTION_text, "N", FIELD(max_ctas_text), OPTIONS_run,
+     "cuda: most thread blocks of each communicator"},
+    {"zero-ctas", 0, OPTION_flag, NULL, FIELD(zero_ctas), OPTIONS_run,
+     "cuda: NCCL moves what it can without thread blocks"},
     {"steps", 0, OPTION_text, "N", FIELD(steps_text), OPTIONS_run,
      "training steps, instead of the plan's"},
     {"data", 0, OPTION_text, "FILE", FIELD(data), OPTIONS_run,
@@ -153,6 +167,9 @@ static bool check_values(Cli *cli)
     fine = read_small(cli, "every", o->every_text, &o->every) && fine;
     fine = read_small(cli, "limit", o->limit_text, &o->limit) && fine;
     fine = read_small(cli, "nodes", o->nodes, &o->n_nodes) && fine;
+    fine = read_small(cli, "device", o->device_text, &o->device) && fine;
+    fine = read_small(cli, "min-ctas", o->min_ctas_text, &o->min_ctas) && fine;
+    fine = read_small(cli, "max-ctas", o->max_ctas_text, &o->max_ctas) && fine;
     if (o->n_text != NULL && o->n == 0) fine = bad_value(cli, "ranks", o->n_text, "at least 1");
     if (o->steps_text != NULL && o->steps == 0)
         fine = bad_value(cli, "steps", o->steps_text, "at least 1");

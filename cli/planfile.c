@@ -116,7 +116,10 @@ static bool load_script(Cli *cli, PlanFile *file, const PlanOptions *options)
     file->has_cluster = true;
     if (cli->options.seed_text != NULL) file->config.seed = cli->options.seed;
     LowerOptions lower = lower_options_default();
-    if (options->cpu || file->config.cluster.is_local) lower.workspace = kernel_cpu_workspace;
+    if (options->workspace != NULL)
+        lower.workspace = options->workspace;
+    else if (file->config.cluster.is_local)
+        lower.workspace = kernel_cpu_workspace;
     if (options->shrink)
         lower.dtypes = options->dtypes != NULL ? *options->dtypes : dtype_map_all(DT_f64);
     file->plan =

@@ -71,8 +71,8 @@ static bool simulate(Cli *cli, const PlanFile *file, Store *store, const Predict
                       .trace = options->trace,
                       .seed = prediction->record.seed,
                       .steps = 1,
-                      .store = cluster->is_local ? store : NULL,
-                      .machine = cluster->is_local ? machine_key(cli->arena) : NULL,
+                      .store = options->machine ? store : NULL,
+                      .machine = options->machine,
                       .backend = options->backend};
     SimReport report;
     memset(&report, 0, sizeof report);
@@ -109,8 +109,8 @@ bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions 
     RunRecord *record = &prediction->record;
     Needs needs;
     memset(&needs, 0, sizeof needs);
-    if (options->cluster->is_local)
-        needs_find(file->plan, store, machine_key(cli->arena), options->backend, cli->arena, &needs,
+    if (options->machine != NULL)
+        needs_find(file->plan, store, options->machine, options->backend, cli->arena, &needs,
                    &cli->diag);
     record->kind = RUN_predicted;
     record->plan = file->id;

@@ -5,6 +5,16 @@
 #include "cli/predict.h"
 #include "exec/exec.h"
 
+/* ---- backend.c ---- */
+const char *run_backend(const Cli *cli); /* "mpi" unless --backend says otherwise */
+bool run_on(const Cli *cli, const char *backend);
+bool run_check_backend(Cli *cli); /* its name, and that its options go with it */
+void run_cuda_options(Cli *cli, CudaOptions *cuda);
+/* Lowers for the backend's kernels; false where its module is missing. */
+bool run_plan_options(Cli *cli, PlanOptions *options);
+/* By which name measurements of this machine and backend are stored. */
+const char *run_machine(Cli *cli);
+
 /* run --verify, in this process, on loopback. */
 void run_verify(Cli *cli);
 

@@ -121,7 +121,8 @@ static bool has_float8(const Config *config)
 /* The scaled-down plan in other dtypes than fp64, and one rank in the same. */
 static bool plans_in(Cli *cli, const DTypeMap *dtypes, const Plan **plan, const Plan **one)
 {
-    PlanOptions options = {.shrink = true, .dtypes = dtypes, .cpu = true, .unfitted = true};
+    PlanOptions options = {
+        .shrink = true, .dtypes = dtypes, .workspace = kernel_cpu_workspace, .unfitted = true};
     uint32_t n_said = cli->diag.items.n;
     const PlanFile *file = plan_file_load(cli, cli->args[0], &options);
     if (file == NULL || cli->diag.n_errors > 0) return false;
@@ -247,7 +248,7 @@ void run_verify(Cli *cli)
     const PlanFile *whole = whole_plan(cli, path);
     if (whole == NULL) return;
     uint32_t n_said = cli->diag.items.n;
-    PlanOptions options = {.shrink = true, .cpu = true, .unfitted = true};
+    PlanOptions options = {.shrink = true, .workspace = kernel_cpu_workspace, .unfitted = true};
     PlanFile *file = plan_file_load(cli, path, &options);
     if (file == NULL || cli->diag.n_errors > 0) return;
     Plan *reference = one_rank_plan(cli, file, NULL);

@@ -41,7 +41,8 @@ endfunction()
 
 # A macro: a language must be enabled in the scope of the whole project.
 macro(tandem_cuda_module)
-  file(GLOB cuda_c_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/exec/cuda/*.c)
+  file(GLOB cuda_c_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/exec/cuda/*.c
+    ${CMAKE_SOURCE_DIR}/kernels/cuda/*.c)
   file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cu)
   if(TANDEM_CUDA AND cuda_c_sources AND cuda_sources AND NOT "$ENV{TANDEM_NO_CUDA}")
     include(CheckLanguage)

@@ -6,6 +6,34 @@
 #include "kernels/kernel.h"
 #include "planner/ir/trace.h"
 
+/* How the cuda backend turns a step into CUDA graphs. */
+typedef enum CudaGraphs {
+    CUDA_GRAPHS_auto,  /* whole where the program is short, else cut */
+    CUDA_GRAPHS_whole, /* the step is one graph */
+    CUDA_GRAPHS_cut,   /* one each for the first, the inner and the last micro-batch */
+    CUDA_GRAPHS_none
+} CudaGraphs;
+
+/* What of NCCL's memory registration the arena gets. */
+typedef enum CudaRegister {
+    CUDA_REGISTER_auto,   /* windows where all ranks' arenas are alike, else buffers */
+    CUDA_REGISTER_buffer, /* ncclCommRegister */
+    CUDA_REGISTER_window, /* ncclCommWindowRegister, symmetric */
+    CUDA_REGISTER_none
+} CudaRegister;
+
+/* Zero is the default of each. */
+typedef struct CudaOptions {
+    CudaGraphs graphs;
+    CudaRegister registration;
+    uint32_t device;       /* 1 + its number; 0: that of the local rank */
+    bool share_device;     /* several ranks on one GPU: NCCL is told they are different hosts */
+    uint32_t min_ctas;     /* of each communicator; 0: NCCL's choice */
+    uint32_t max_ctas;     /* likewise */
+    uint32_t zero_ctas;    /* 1: copies by copy engines where NCCL can */
+    uint32_t whole_length; /* auto: longer programs are cut; 0: 4000 instructions */
+} CudaOptions;
+
 typedef struct BackendOptions {
     double timeout_s; /* a communication that takes longer ends the run; 0: 60 s */
     bool poison;  /* fill the arena with signalling NaNs first; track the highest byte touched */
@@ -14,6 +42,7 @@ typedef struct BackendOptions {
     uint64_t order_seed;    /* loopback: which legal interleaving; 0: the plain order */
     bool native_reductions; /* mpi: MPI_Op instead of rank-ordered sums */
     const char *module_dir; /* NULL: beside the command, or ../lib/tandem */
+    CudaOptions cuda;
 } BackendOptions;
 
 /* The first instruction whose output holds a number that is not finite. */
@@ -40,8 +69,11 @@ typedef struct Backend {
     bool (*step)(struct Backend *self, const Control *control, Trace *trace, Diag *d);
     /* Runs the step again, looking at every output, and tells the first bad one of this process. */
     bool (*find_bad)(struct Backend *self, const Control *control, BadNumber *bad, Diag *d);
-    /* Bytes of a root buffer of a local rank, for reading and for initial values. */
-    void *(*memory)(struct Backend *self, Rank rank, BufferId root);
+    /* Bytes of a buffer of a local rank, for reading and for initial values. NULL where the
+     * host cannot touch them: then there are read and write, see backend_read. */
+    void *(*memory)(struct Backend *self, Rank rank, BufferId b);
+    bool (*read)(struct Backend *self, Rank rank, BufferId b, void *to, Diag *d);
+    bool (*write)(struct Backend *self, Rank rank, BufferId b, const void *from, Diag *d);
     /* Of one arena of a local rank, with poison or measure. */
     uint64_t (*highest_touched)(struct Backend *self, Rank rank, Space space);
     /* What the backend holds of a rank outside the arena: staging of collectives, and so on. */
@@ -55,8 +87,17 @@ typedef struct Backend {
 } Backend;
 
 Backend *backend_loopback(Arena *arena);
+/* A buffer (or view) of a local rank, copied whole: of any backend. */
+bool backend_read(Backend *self, const Plan *plan, Rank rank, BufferId b, void *to, Diag *d);
+bool backend_write(Backend *self, const Plan *plan, Rank rank, BufferId b, const void *from,
+                   Diag *d);
+
 /* Loads the module for the MPI this process was started under (or $TANDEM_MPI). NULL with a
  * diagnostic (module-missing). One rank, this process, where nobody started us. */
 Backend *backend_mpi(Arena *arena, const char *module_dir, Diag *d);
+/* Loads the module for CUDA, and that of the MPI that started this process, if one did. */
+Backend *backend_cuda(Arena *arena, const char *module_dir, Diag *d);
+/* By name: "loopback", "mpi", "cuda"; NULL: loopback. */
+Backend *backend_named(const char *name, Arena *arena, const char *module_dir, Diag *d);
 
 #endif

@@ -5,7 +5,8 @@
 #include "exec/backend.h"
 
 typedef struct ExecOptions {
-    const char *backend; /* "loopback" or "mpi" */
+    const char *backend; /* "loopback", "mpi" or "cuda" */
+    Backend *made;       /* not NULL: this one instead; it is closed all the same */
     uint32_t steps;
     double lr;
     int64_t warmup_steps, total_steps;

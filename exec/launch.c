@@ -15,6 +15,7 @@
 
 #include "exec/process.h"
 #include "exec/status.h"
+#include "planner/base/clock.h"
 
 extern char **environ;
 
@@ -39,16 +40,23 @@ bool launch_inside(uint32_t *n_ranks, uint32_t *rank, const char **flavour)
         const char *size, *rank, *flavour;
     } known[] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "openmpi"},
                  {"PMI_SIZE", "PMI_RANK", "mpich"},
+                 {"WORLD_SIZE", "RANK", LAUNCH_TCP},
                  {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", NULL}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         const char *size = getenv(known[i].size), *mine = getenv(known[i].rank);
         if (size == NULL || mine == NULL) continue;
+        /* Two such words alone may mean anything. */
+        if (known[i].flavour && strcmp(known[i].flavour, LAUNCH_TCP) == 0 && !getenv("MASTER_ADDR"))
+            continue;
         /* A shell in an sbatch script has Slurm's variables too, but is no rank of a step. */
         if (known[i].flavour == NULL && strtoul(size, NULL, 10) < 2) continue;
         if (n_ranks) *n_ranks = (uint32_t)strtoul(size, NULL, 10);
         if (rank) *rank = (uint32_t)strtoul(mine, NULL, 10);
         const char *asked = getenv("TANDEM_MPI");
-        const char *by_slurm = asked && *asked ? asked : getenv("PMIX_RANK") ? "openmpi" : "mpich";
+        const char *by_slurm = asked && *asked       ? asked
+                               : getenv("PMIX_RANK") ? "openmpi"
+                               : getenv("PMI_RANK")  ? "mpich"
+                                                     : LAUNCH_TCP;
         if (flavour) *flavour = known[i].flavour ? known[i].flavour : by_slurm;
         return true;
     }
@@ -159,13 +167,6 @@ typedef struct Watch {
     bool hung; /* nobody made progress, and nobody said so */
 } Watch;
 
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static bool is_gone(int32_t pid)
 {
     char c = status_process(pid);
@@ -216,7 +217,7 @@ static void look_for_dead(Watch *w, bool is_over)
         n_gone++;
         n_lost += atomic_load(&slot->state) != STATUS_absent;
     }
-    double now = now_s();
+    double now = clock_s();
     if (n_lost == 0) w->lost_s = now;
     if (n_gone == 0 || n_gone == w->n_ranks) w->left_s = now;
     if (n_came == 0 || n_came == w->n_ranks) w->came_s = now;
@@ -241,9 +242,9 @@ static void look_at_progress(Watch *w, double timeout_s)
 {
     uint64_t count = 0;
     for (uint32_t r = 0; r < w->n_ranks; r++) count += atomic_load(&w->status->slots[r].count);
-    if (count != w->count || !are_stepping(w)) w->progress_s = now_s();
+    if (count != w->count || !are_stepping(w)) w->progress_s = clock_s();
     w->count = count;
-    if (now_s() - w->progress_s > timeout_s + slack_s) w->hung = true;
+    if (clock_s() - w->progress_s > timeout_s + slack_s) w->hung = true;
 }
 
 static void kill_all(const Watch *w, int number)
@@ -260,8 +261,8 @@ static void escalate(Watch *w)
 {
     bool failed = atomic_load(&w->status->verdict) == 2 || w->hung || w->is_dead_known;
     if (!failed && w->signal == 0) return;
-    if (w->verdict_s == 0) w->verdict_s = now_s();
-    double since = now_s() - w->verdict_s;
+    if (w->verdict_s == 0) w->verdict_s = clock_s();
+    double since = clock_s() - w->verdict_s;
     double patience = w->hung ? 0 : patience_s;
     if (w->escalation == 0 && since > patience) {
         kill_all(w, SIGTERM);
@@ -274,7 +275,7 @@ static void escalate(Watch *w)
 
 static void watch(Watch *w, const sigset_t *signals, double timeout_s)
 {
-    w->progress_s = w->lost_s = w->left_s = w->came_s = now_s();
+    w->progress_s = w->lost_s = w->left_s = w->came_s = clock_s();
     for (;;) {
         pid_t ended = waitpid(w->mpirun, &w->exit_status, WNOHANG);
         bool is_over = ended == w->mpirun || (ended < 0 && errno != EINTR);

@@ -5,8 +5,10 @@
 
 #include "planner/base/diag.h"
 
-/* Did mpirun or srun start this process? Says how many ranks there are, and which MPI ("openmpi",
- * "mpich") its environment belongs to. All may be NULL. */
+#define LAUNCH_TCP "tcp" /* torchrun: ranks that no MPI started */
+
+/* Did mpirun, srun or torchrun start this process? Says how many ranks there are, and which MPI
+ * ("openmpi", "mpich", or LAUNCH_TCP) its environment belongs to. All may be NULL. */
 bool launch_inside(uint32_t *n_ranks, uint32_t *rank, const char **flavour);
 
 /* The first thing that `main` does. In a rank that exec_launch started, this forks: the child goes

@@ -8,14 +8,8 @@
 #include <time.h>
 
 #include "exec/loopback_private.h"
+#include "planner/base/clock.h"
 #include "planner/base/rng.h"
-
-static Ps now_ps(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (Ps)t.tv_sec * PS_PER_S + (Ps)t.tv_nsec * 1000;
-}
 
 static void push(Loopback *l, Event e)
 {
@@ -58,7 +52,7 @@ static void may_start(Loopback *l, Rank rank, Pc pc)
     Meeting *m = &l->meetings[l->meeting_of[rank][pc]];
     assert(m->n_arrived < m->n_members);
     if (++m->n_arrived < m->n_expected || m->n_members != m->n_expected) return;
-    m->start = now_ps();
+    m->start = clock_ps();
     push(l, (Event){0, 0, l->meeting_of[rank][pc]});
 }
 
@@ -77,9 +71,9 @@ static bool look_for_bad(Loopback *l, Rank rank, Pc pc)
 
 static void run_compute(Loopback *l, Event e)
 {
-    Ps start = now_ps();
+    Ps start = clock_ps();
     rank_compute(&l->ranks[e.rank], e.pc);
-    record(l, e.rank, e.pc, start, now_ps());
+    record(l, e.rank, e.pc, start, clock_ps());
     look_for_bad(l, e.rank, e.pc);
     finish(l, e.rank, e.pc);
 }
@@ -102,7 +96,7 @@ static void run_meeting(Loopback *l, uint32_t id)
             return;
         }
     }
-    Ps end = now_ps();
+    Ps end = clock_ps();
     for (uint32_t i = 0; i < m->n_members; i++) {
         record(l, member[i].rank, member[i].pc, m->start, end);
         look_for_bad(l, member[i].rank, member[i].pc);
@@ -125,7 +119,7 @@ static void begin(Loopback *l)
         memset(l->finished[r], 0, (l->ranks[r].info->n_instr + 1) * sizeof(bool));
         l->n_left += l->ranks[r].info->n_instr;
     }
-    l->step_start = now_ps();
+    l->step_start = clock_ps();
     for (Rank r = 0; r < l->n_ranks; r++) {
         uint32_t n = rank_starters(&l->ranks[r], l->next);
         for (uint32_t i = 0; i < n; i++) may_start(l, r, l->next[i]);

@@ -1,10 +1,12 @@
-/* Finds and loads what this command does not link: one module for each MPI. */
+/* Finds and loads what this command does not link: one module for each MPI, one for CUDA. */
+#include <assert.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "exec/cuda/module.h"
 #include "exec/launch.h"
 #include "exec/process.h"
 
@@ -19,7 +21,7 @@ static const char *own_folder(Arena *arena)
     return arena_dup(arena, path);
 }
 
-const char *module_path(const char *flavour, const char *module_dir, Arena *arena)
+static const char *file_path(const char *file, const char *module_dir, Arena *arena)
 {
     const char *folder = own_folder(arena);
     const char *places[] = {module_dir, getenv("TANDEM_MODULE_DIR"), folder,
@@ -27,10 +29,20 @@ const char *module_path(const char *flavour, const char *module_dir, Arena *aren
                             arena_print(arena, "%s/..", folder)};
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         if (places[i] == NULL || *places[i] == 0) continue;
-        const char *path = arena_print(arena, "%s/tandem_mpi_%s.so", places[i], flavour);
+        const char *path = arena_print(arena, "%s/%s", places[i], file);
         if (access(path, R_OK) == 0) return path;
     }
     return NULL;
+}
+
+const char *module_path(const char *flavour, const char *module_dir, Arena *arena)
+{
+    return file_path(arena_print(arena, "tandem_mpi_%s.so", flavour), module_dir, arena);
+}
+
+const char *module_cuda_path(const char *module_dir, Arena *arena)
+{
+    return file_path("tandem_cuda.so", module_dir, arena);
 }
 
 static const char *choose_flavour(const char *module_dir, Arena *arena)
@@ -44,24 +56,111 @@ static const char *choose_flavour(const char *module_dir, Arena *arena)
     return order[0];
 }
 
-Backend *backend_mpi(Arena *arena, const char *module_dir, Diag *d)
+static void *load(const char *path, const char *symbol, int flags, Diag *d)
+{
+    Loc none = {NULL, 0};
+    void *module = dlopen(path, flags), *found = module ? dlsym(module, symbol) : NULL;
+    if (found) return found;
+    const char *why = dlerror();
+    diag_error(d, FAULT_run, "module-missing", none, "cannot load %s: %s", path,
+               why ? why : "it belongs to another version");
+    return NULL;
+}
+
+static bool of_this_version(uint32_t version, uint32_t wanted, const char *path, Diag *d)
+{
+    Loc none = {NULL, 0};
+    return version == wanted ||
+           diag_error(d, FAULT_run, "module-missing", none,
+                      "cannot load %s: it is of version %u, this command needs %u", path, version,
+                      wanted);
+}
+
+static const Transport *load_transport(Arena *arena, const char *module_dir, Diag *d)
 {
     Loc none = {NULL, 0};
     const char *flavour = choose_flavour(module_dir, arena);
     const char *path = module_path(flavour, module_dir, arena);
+    if (path == NULL && strcmp(flavour, LAUNCH_TCP) == 0) {
+        diag_error(d, FAULT_run, "module-missing", none,
+                   "these ranks were started without an MPI (MASTER_ADDR is set)");
+        diag_hint(d, "start them with mpirun, or use --backend cuda, whose ranks meet over TCP");
+        return NULL;
+    }
     if (path == NULL) {
         diag_error(d, FAULT_run, "module-missing", none, "there is no module for %s", flavour);
         diag_hint(d, "build with that MPI's development package, or set TANDEM_MODULE_DIR");
         return NULL;
     }
     /* Open MPI's own plug-ins look for its symbols among the global ones. */
-    void *module = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-    const Transport *transport = module ? dlsym(module, "tandem_transport") : NULL;
-    if (transport == NULL || transport->version != TRANSPORT_VERSION) {
-        const char *why = dlerror();
-        diag_error(d, FAULT_run, "module-missing", none, "cannot load %s: %s", path,
-                   why ? why : "it belongs to another version");
+    const Transport *transport = load(path, "tandem_transport", RTLD_NOW | RTLD_GLOBAL, d);
+    bool fine = transport && of_this_version(transport->version, TRANSPORT_VERSION, path, d);
+    return fine ? transport : NULL;
+}
+
+Backend *backend_mpi(Arena *arena, const char *module_dir, Diag *d)
+{
+    const Transport *transport = load_transport(arena, module_dir, d);
+    return transport ? backend_process(arena, transport) : NULL;
+}
+
+const CudaModule *module_cuda(Arena *arena, const char *module_dir, Diag *d)
+{
+    Loc none = {NULL, 0};
+    const char *path = module_cuda_path(module_dir, arena);
+    if (path == NULL) {
+        diag_error(d, FAULT_run, "module-missing", none, "there is no tandem_cuda.so");
+        diag_hint(d, "build where nvcc, cuBLAS and NCCL are installed, or set TANDEM_MODULE_DIR");
         return NULL;
     }
-    return backend_process(arena, transport);
+    const CudaModule *module = load(path, "tandem_cuda_module", RTLD_NOW | RTLD_LOCAL, d);
+    bool fine = module && of_this_version(module->version, CUDA_MODULE_VERSION, path, d);
+    return fine ? module : NULL;
+}
+
+Backend *backend_cuda(Arena *arena, const char *module_dir, Diag *d)
+{
+    const CudaModule *module = module_cuda(arena, module_dir, d);
+    if (module == NULL) return NULL;
+    const char *flavour = NULL;
+    const Transport *transport = NULL;
+    if (launch_inside(NULL, NULL, &flavour) && strcmp(flavour, LAUNCH_TCP) != 0) {
+        transport = load_transport(arena, module_dir, d);
+        if (transport == NULL) return NULL;
+    }
+    return module->backend(arena, transport);
+}
+
+static Backend *loopback(Arena *arena, const char *module_dir, Diag *d)
+{
+    (void)module_dir, (void)d;
+    return backend_loopback(arena);
+}
+
+Backend *backend_named(const char *name, Arena *arena, const char *module_dir, Diag *d)
+{
+    static const struct {
+        const char *name;
+        Backend *(*make)(Arena *arena, const char *module_dir, Diag *d);
+    } known[] = {{"loopback", loopback}, {"mpi", backend_mpi}, {"cuda", backend_cuda}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (name == NULL || strcmp(name, known[i].name) == 0)
+            return known[i].make(arena, module_dir, d);
+    assert(false);
+    return NULL;
+}
+
+bool backend_read(Backend *self, const Plan *plan, Rank rank, BufferId b, void *to, Diag *d)
+{
+    if (self->memory == NULL) return self->read(self, rank, b, to, d);
+    memcpy(to, self->memory(self, rank, b), plan_program(plan, rank)->buffers.at[b].bytes);
+    return true;
+}
+
+bool backend_write(Backend *self, const Plan *plan, Rank rank, BufferId b, const void *from,
+                   Diag *d)
+{
+    if (self->memory == NULL) return self->write(self, rank, b, from, d);
+    memcpy(self->memory(self, rank, b), from, plan_program(plan, rank)->buffers.at[b].bytes);
+    return true;
 }

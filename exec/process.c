@@ -9,21 +9,37 @@
 
 #include "exec/process.h"
 #include "exec/process_private.h"
+#include "planner/base/clock.h"
 
 /* While nothing can be done: so many polls in a row, then sleep between them. Ranks share cores. */
 enum { POLLS_BEFORE_SLEEP = 500, SLEEP_NS = 20000 };
 
-Ps process_now(void)
+static Ending ending_of(const Process *p)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (Ps)t.tv_sec * PS_PER_S + (Ps)t.tv_nsec * 1000;
+    return (Ending){.plan = p->plan,
+                    .arena = p->arena,
+                    .rank = p->rank,
+                    .n_ranks = p->n_ranks,
+                    .step = (uint32_t)p->control.step,
+                    .status = p->status,
+                    .abort = p->transport->abort,
+                    .self = p->mpi};
+}
+
+void process_end(const Process *p, const char *rule, const char *text)
+{
+    Ending e = ending_of(p);
+    ending_tell(&e, rule, text);
 }
 
 static void wait_a_little(Process *p, uint32_t *polls)
 {
-    double waited = (double)(process_now() - p->last_event) / (double)PS_PER_S;
-    if (waited > p->options.timeout_s) process_timeout(p);
+    double waited = (double)(clock_ps() - p->last_event) / (double)PS_PER_S;
+    if (waited > p->options.timeout_s) {
+        Ending e = ending_of(p);
+        const Transfer *w = p->n_active > 0 ? p->active[0] : NULL;
+        ending_timeout(&e, w ? w->comm : NULL, w ? w->pc : 0, waited);
+    }
     if (++*polls < POLLS_BEFORE_SLEEP) {
         sched_yield();
         return;
@@ -90,7 +106,7 @@ static bool poll_transfers(Process *p)
     for (uint32_t i = 0; i < p->n_active; i++) {
         Transfer *w = p->active[i];
         if (!transfer_poll(p, w, may_continue(p, i))) continue;
-        record(p, w->pc, w->start, process_now());
+        record(p, w->pc, w->start, clock_ps());
         look_for_bad(p, w->pc);
         p->n_active--;
         memmove(p->active + i, p->active + i + 1, (p->n_active - i) * sizeof *p->active);
@@ -109,9 +125,9 @@ static bool compute(Process *p)
         if (p->local[i] < p->local[best]) best = i;
     Pc pc = p->local[best];
     p->local[best] = p->local[--p->n_local];
-    Ps start = process_now();
+    Ps start = clock_ps();
     rank_compute(&p->state, pc);
-    record(p, pc, start, process_now());
+    record(p, pc, start, clock_ps());
     look_for_bad(p, pc);
     finish(p, pc);
     return true;
@@ -125,7 +141,7 @@ static void begin(Process *p)
     for (int s = 0; s < STREAM_COUNT; s++) atomic_store(&p->slot->head[s], p->first_on_stream[s]);
     atomic_store(&p->slot->step, (uint32_t)p->control.step);
     atomic_store(&p->slot->state, STATUS_stepping);
-    p->step_start = p->last_event = process_now();
+    p->step_start = p->last_event = clock_ps();
     uint32_t n = rank_starters(&p->state, p->next);
     for (uint32_t i = 0; i < n; i++) may_start(p, p->next[i]);
 }
@@ -140,7 +156,7 @@ static bool run_step(Process *p, Diag *d)
         if (compute(p)) any = true;
         if (any) {
             polls = 0;
-            p->last_event = process_now();
+            p->last_event = clock_ps();
         } else {
             /* Nothing under way, nothing to compute, and not done: the program waits for itself. */
             if (p->n_active == 0) process_end(p, "deadlock", "the program waits for itself");
@@ -206,7 +222,7 @@ static bool exchange(Backend *self, const void *mine, size_t bytes, void *all, D
     (void)d;
     assert(bytes <= INT32_MAX / (size_t)p->n_ranks);
     p->n_active = 0;
-    p->last_event = process_now();
+    p->last_event = clock_ps();
     if (!p->transport->all_gather(p->mpi, 0, mine, (int)bytes, all, NULL, NULL, 1, &request))
         process_end(p, "mpi", p->transport->error(p->mpi));
     for (;;) {

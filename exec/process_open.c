@@ -5,52 +5,21 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "exec/groups.h"
 #include "exec/launch.h"
 #include "exec/process_private.h"
 
-/* A communicator: (axes, stream). Each has one issue order on all its members. */
-typedef struct GroupKey {
-    AxisSet axes;
-    Stream stream;
-} GroupKey;
-
 typedef struct Groups {
-    LIST(GroupKey) keys;
+    GroupKeys keys;
     int *index; /* [key] the transport's */
 } Groups;
 
-static int by_key(const void *a, const void *b)
-{
-    const GroupKey *x = a, *y = b;
-    if (x->axes != y->axes) return x->axes < y->axes ? -1 : 1;
-    return (x->stream > y->stream) - (x->stream < y->stream);
-}
-
-/* Of the programs of all ranks, so that all ranks make the same ones. */
-static void collect_groups(const Plan *plan, Arena *arena, Groups *groups)
-{
-    for (uint32_t i = 0; i < plan->programs.n; i++) {
-        const Program *p = &plan->programs.at[i];
-        for (Pc pc = 1; pc < p->code.n; pc++) {
-            const Instr *in = program_instr(p, pc);
-            if (op_info(in->op)->class_ != OP_CLASS_comm) continue;
-            if (in->op == OP_send || in->op == OP_recv) continue;
-            GroupKey key = {in->axes, in->stream};
-            bool known = false;
-            for (uint32_t k = 0; k < groups->keys.n; k++)
-                known = known || by_key(&groups->keys.at[k], &key) == 0;
-            if (!known) list_push(arena, &groups->keys, key);
-        }
-    }
-    if (groups->keys.n > 0) qsort(groups->keys.at, groups->keys.n, sizeof *groups->keys.at, by_key);
-}
-
 static bool make_groups(Process *p, Groups *groups, Diag *d)
 {
-    collect_groups(p->plan, p->arena, groups);
-    groups->index = arena_array(p->arena, groups->keys.n, sizeof(int));
-    for (uint32_t k = 0; k < groups->keys.n; k++) {
-        AxisSet axes = groups->keys.at[k].axes;
+    groups_collect(p->plan, false, p->arena, &groups->keys);
+    groups->index = arena_array(p->arena, groups->keys.all.n, sizeof(int));
+    for (uint32_t k = 0; k < groups->keys.all.n; k++) {
+        AxisSet axes = groups->keys.all.at[k].axes;
         Rank color = mesh_group(&p->plan->mesh, p->rank, axes);
         uint32_t key = mesh_part(&p->plan->mesh, p->rank, axes);
         groups->index[k] = p->transport->group(p->mpi, color, key);
@@ -64,10 +33,8 @@ static bool make_groups(Process *p, Groups *groups, Diag *d)
 
 static int find_group(const Groups *groups, const Comm *c)
 {
-    GroupKey key = {c->axes, c->stream};
-    for (uint32_t k = 0; k < groups->keys.n; k++)
-        if (by_key(&groups->keys.at[k], &key) == 0) return groups->index[k];
-    return 0; /* send, recv: all ranks */
+    uint32_t k = groups_find(&groups->keys, c->axes, c->stream);
+    return k == UINT32_MAX ? 0 : groups->index[k]; /* send, recv: all ranks */
 }
 
 static bool prepare_transfers(Process *p, const Groups *groups, Diag *d)

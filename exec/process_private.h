@@ -2,8 +2,7 @@
 #ifndef TANDEM_EXEC_PROCESS_PRIVATE_H
 #define TANDEM_EXEC_PROCESS_PRIVATE_H
 
-#include "exec/ready.h"
-#include "exec/status.h"
+#include "exec/ending.h"
 #include "exec/transport.h"
 
 /* How a communication travels. Ordered sums take the pieces to the rank that sums them, in the
@@ -66,8 +65,6 @@ typedef struct Process {
     Ps step_start, last_event;
 } Process;
 
-Ps process_now(void);
-
 /* ---- process_open.c ---- */
 bool process_open(Backend *self, const Plan *plan, const BackendOptions *options, Diag *d);
 
@@ -79,8 +76,7 @@ void transfer_post(Process *p, Transfer *w);
 /* Moves it on; true when it has finished. may_continue: earlier ones of the stream have. */
 bool transfer_poll(Process *p, Transfer *w, bool may_continue);
 
-/* ---- process_end.c ---- ends the run: tells why, and aborts all ranks. */
-_Noreturn void process_end(Process *p, const char *rule, const char *text);
-_Noreturn void process_timeout(Process *p);
+/* Ends the run: tells why, and aborts all ranks. */
+_Noreturn void process_end(const Process *p, const char *rule, const char *text);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "exec/process_private.h"
+#include "planner/base/clock.h"
 
 /* Up to here everybody gets everybody's: one message round instead of two. */
 enum { SMALL_BYTES = 32768 };
@@ -113,7 +114,7 @@ void transfer_post(Process *p, Transfer *w)
     TransportRequest *r = &w->request;
     bool fine = true, is_max = c->reduce == REDUCE_max;
     w->is_second = false;
-    w->start = process_now();
+    w->start = clock_ps();
     switch (w->way) {
     case WAY_none: memmove(c->out, c->in, c->out_bytes); break;
     case WAY_gather:

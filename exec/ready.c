@@ -83,14 +83,19 @@ static bool accepts(const RankState *r, Pc pc, const KernelArgs *a, Arena *arena
     const OpInfo *info = op_info(in->op);
     uint32_t own = (uint32_t)info->sig.n_in + info->sig.n_out;
     bool has_scratch = own > 0 && a->n_args == own + 1 && a->dtype[own] == DT_u8;
+    static const RankMachine cpu = {kernel_cpu_accepts, kernel_cpu_workspace};
+    bool on_host = in->stream == STREAM_host || in->op == OP_batch;
+    const RankMachine *machine = r->machine && !on_host ? r->machine : &cpu;
     uint64_t scratch =
-        own > 0 && a->n_args >= own ? kernel_cpu_workspace(in->op, a->dtype, a->elements, own) : 0;
+        own > 0 && a->n_args >= own ? machine->workspace(in->op, a->dtype, a->elements, own) : 0;
     const char *what = "this backend cannot compute in these types together";
-    const char *hint = "let all of precision.param, compute and reduce be fp64, or none";
+    const char *hint = machine == &cpu
+                           ? "let all of precision.param, compute and reduce be fp64, or none"
+                           : "GPUs compute in fp32, bf16 and fp16, and multiply 8-bit numbers";
     if (scratch > (has_scratch ? (uint64_t)a->elements[own] : 0)) {
         what = "the program has no scratch for this: it was not planned for this backend";
         hint = "run the script: that plans for the machine it runs on";
-    } else if (kernel_cpu_accepts(in->op, a->dtype, a->n_args)) {
+    } else if (machine->accepts(in->op, a->dtype, a->n_args)) {
         return true;
     }
     diag_error(d, FAULT_input, "backend-dtype", instr_loc(r->plan, in), "%s: %s",
@@ -218,18 +223,15 @@ static bool allocate(void **block, char **at, uint64_t bytes, bool poison, Diag 
     return true;
 }
 
-bool rank_open(RankState *r, const Plan *plan, const ProgramInfo *info, Rank rank,
-               const Control *control, const BackendOptions *options, Arena *arena, Diag *d)
+bool rank_prepare(RankState *r, const Plan *plan, const ProgramInfo *info, Rank rank,
+                  const Control *control, const RankMachine *machine, Arena *arena, Diag *d)
 {
     const Program *p = info->p;
-    *r = (RankState){.plan = plan, .info = info, .rank = rank};
-    r->poison = options->poison;
-    r->measure = options->measure;
-    if (!allocate(&r->blocks[0], &r->device, p->bytes, r->poison || r->measure, d)) return false;
-    if (!allocate(&r->blocks[1], &r->host, p->host_bytes, r->poison || r->measure, d)) return false;
+    r->plan = plan;
+    r->info = info;
+    r->rank = rank;
+    r->machine = machine;
     r->at = arena_array(arena, p->code.n, sizeof *r->at);
-    r->n_before = arena_array(arena, p->code.n, sizeof *r->n_before);
-    r->n_touches = arena_array(arena, p->buffers.n, sizeof *r->n_touches);
     uint32_t errors = d->n_errors;
     for (Pc pc = 1; pc < p->code.n; pc++) {
         bool is_comm = op_info(program_instr(p, pc)->op)->class_ == OP_CLASS_comm;
@@ -237,6 +239,18 @@ bool rank_open(RankState *r, const Plan *plan, const ProgramInfo *info, Rank ran
         if (!fine && d->n_errors > errors + 3) break; /* the first few say it all */
     }
     return d->n_errors == errors;
+}
+
+bool rank_open(RankState *r, const Plan *plan, const ProgramInfo *info, Rank rank,
+               const Control *control, const BackendOptions *options, Arena *arena, Diag *d)
+{
+    const Program *p = info->p;
+    *r = (RankState){.poison = options->poison, .measure = options->measure};
+    if (!allocate(&r->blocks[0], &r->device, p->bytes, r->poison || r->measure, d)) return false;
+    if (!allocate(&r->blocks[1], &r->host, p->host_bytes, r->poison || r->measure, d)) return false;
+    r->n_before = arena_array(arena, p->code.n, sizeof *r->n_before);
+    r->n_touches = arena_array(arena, p->buffers.n, sizeof *r->n_touches);
+    return rank_prepare(r, plan, info, rank, control, NULL, arena, d);
 }
 
 void rank_close(RankState *r)

@@ -43,6 +43,12 @@ typedef struct Ready {
 } Ready;
 
 /* ---- a rank: its memory and where it is in the step ---- */
+/* What a machine can compute, where it is not this host. */
+typedef struct RankMachine {
+    bool (*accepts)(OpKind op, const DType *dtype, uint32_t n_args);
+    WorkspaceBytes workspace;
+} RankMachine;
+
 typedef struct RankState {
     const Plan *plan;
     const ProgramInfo *info;
@@ -52,12 +58,18 @@ typedef struct RankState {
     void *blocks[2];     /* what they were allocated as */
     uint64_t highest[2]; /* [space]: with poison: end of the highest byte found to be written */
     Ready *at;           /* [pc] */
+    const RankMachine *machine;
     /* of the step in progress */
     uint32_t *n_before, *n_touches;
     uint32_t n_left;
     bool not_finite; /* the gradient norm is not: updates are left out */
 } RankState;
 
+/* Prepares each instruction for arenas that are there already, r->device and r->host. machine NULL,
+ * and instructions of the host stream and of OP_batch: the CPU's kernels. Reports backend-dtype,
+ * exec-program. */
+bool rank_prepare(RankState *r, const Plan *plan, const ProgramInfo *info, Rank rank,
+                  const Control *control, const RankMachine *machine, Arena *arena, Diag *d);
 /* Allocates the arenas (poisoned with poison or measure, or zero) and prepares each instruction.
  * Reports backend-dtype, exec-program, exec-memory. */
 bool rank_open(RankState *r, const Plan *plan, const ProgramInfo *info, Rank rank,

@@ -9,6 +9,8 @@
 #include "exec/exec.h"
 #include "exec/flat.h"
 #include "exec/ready.h"
+#include "kernels/number.h"
+#include "planner/base/clock.h"
 #include "planner/ir/text.h"
 
 double exec_lr(const ExecOptions *o, int64_t step)
@@ -32,9 +34,9 @@ typedef struct Run {
     Diag *d;
     Rank first_rank;
     uint32_t n_ranks, process, n_processes;
-    const double *norm; /* {norm, coefficient} of the first local rank; NULL: the plan has none */
-    const void *loss;
-    DType loss_dtype;
+    BufferId norm; /* {norm, coefficient} of the first local rank; 0: the plan has none */
+    BufferId loss;
+    double norm_value, loss_value;
     struct Verdict *verdicts; /* [n_processes] */
 } Run;
 
@@ -42,13 +44,6 @@ typedef struct Verdict {
     Ps time_ps;
     uint32_t not_finite, reserved;
 } Verdict;
-
-static Ps now_ps(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (Ps)t.tv_sec * PS_PER_S + (Ps)t.tv_nsec * 1000;
-}
 
 /* ---- before the first step ---- */
 
@@ -85,25 +80,30 @@ static bool agree(Run *run)
     return true;
 }
 
-static void initialise(const Run *run)
+static bool initialise(const Run *run)
 {
     Arena *scratch = arena_new();
+    bool fine = true;
     for (Rank r = run->first_rank; r < run->first_rank + run->n_ranks; r++) {
         const Program *p = plan_program(run->plan, r);
-        for (BufferId b = 1; b < p->buffers.n; b++) {
+        for (BufferId b = 1; fine && b < p->buffers.n; b++) {
             const Buffer *buffer = &p->buffers.at[b];
             if (!flat_is_home(buffer)) continue;
             bool is_state = buffer->category == CATEGORY_optimizer;
             bool is_weight = buffer->category == CATEGORY_parameter ||
                              buffer->category == CATEGORY_gathered; /* a copy for use */
             if (!is_state && !is_weight) continue;
-            void *at = run->backend->memory(run->backend, r, b);
+            bool here = run->backend->memory != NULL;
+            void *at = here ? run->backend->memory(run->backend, r, b)
+                            : arena_alloc(scratch, buffer->bytes);
             memset(at, 0, buffer->bytes); /* padding, and moments that begin at zero */
             if (!is_state) flat_init(run->plan, p, b, r, scratch, at);
+            fine = here || backend_write(run->backend, run->plan, r, b, at, run->d);
             arena_reset(scratch);
         }
     }
     arena_free(scratch);
+    return fine;
 }
 
 static void find_reports(Run *run)
@@ -112,22 +112,32 @@ static void find_reports(Run *run)
     for (BufferId b = 1; b < p->buffers.n; b++) {
         const Buffer *buffer = &p->buffers.at[b];
         if (buffer->parent || !buffer->persistent || buffer->tensor == 0) continue;
-        if (buffer->tensor != run->plan->graph.loss) continue;
-        run->loss = run->backend->memory(run->backend, run->first_rank, b);
-        run->loss_dtype = buffer->dtype;
+        if (buffer->tensor == run->plan->graph.loss) run->loss = b;
     }
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = program_instr(p, pc);
         if (in->op != OP_clip_coef) continue;
-        run->norm = run->backend->memory(run->backend, run->first_rank, program_arg(p, in, 2));
+        run->norm = program_arg(p, in, 2);
     }
 }
 
-static double read_loss(const Run *run)
+/* The first number of a buffer of a few. */
+static bool read_first(Run *run, BufferId b, double *value)
 {
-    if (run->loss == NULL) return 0;
-    return run->loss_dtype == DT_f64 ? *(const double *)run->loss
-                                     : (double)*(const float *)run->loss;
+    const Program *p = plan_program(run->plan, run->first_rank);
+    double room[8];
+    *value = 0;
+    if (b == 0) return true;
+    assert(p->buffers.at[b].bytes <= sizeof room);
+    if (!backend_read(run->backend, run->plan, run->first_rank, b, room, run->d)) return false;
+    *value = number_read(p->buffers.at[b].dtype, room, 0);
+    return true;
+}
+
+static bool read_reports(Run *run)
+{
+    return read_first(run, run->loss, &run->loss_value) &&
+           read_first(run, run->norm, &run->norm_value);
 }
 
 static void reserve_rows(Run *run)
@@ -180,12 +190,14 @@ static bool one_step(Run *run, uint32_t index)
     Control control = {index, exec_lr(run->options, index), run->options->data,
                        run->plan->step.seed};
     bool traced = index == run->options->trace_step;
-    Ps start = now_ps();
+    Ps start = clock_ps();
     if (!run->backend->step(run->backend, &control, traced ? &run->result->trace : NULL, run->d))
         return false;
-    StepRow row = {
-        .step = index, .loss = read_loss(run), .grad_norm = run->norm ? run->norm[0] : 0};
-    Verdict mine = {now_ps() - start, run->norm && !isfinite(run->norm[0]), 0};
+    Ps time = clock_ps() - start;
+    if (!read_reports(run)) return false;
+    StepRow row = {.step = index, .loss = run->loss_value, .grad_norm = run->norm_value};
+    const bool is_bad = !isfinite(run->norm_value);
+    Verdict mine = {time, is_bad, 0};
     if (!run->backend->exchange(run->backend, &mine, sizeof mine, run->verdicts, run->d))
         return false;
     bool not_finite = false;
@@ -267,7 +279,7 @@ static bool run_all(Run *run)
     run->result->is_first = run->process == 0;
     run->verdicts = arena_array(run->arena, run->n_processes, sizeof *run->verdicts);
     if (!agree(run)) return false;
-    initialise(run);
+    if (!initialise(run)) return false;
     find_reports(run);
     reserve_rows(run);
     for (uint32_t i = 0; i < options->steps; i++)
@@ -281,9 +293,9 @@ bool exec_run(const Plan *plan, const ExecOptions *options, Arena *arena, ExecRe
 {
     *result = (ExecResult){.is_first = true};
     assert(options->data != NULL);
-    bool loopback = options->backend == NULL || strcmp(options->backend, "loopback") == 0;
-    Backend *backend = loopback ? backend_loopback(arena)
-                                : backend_mpi(arena, options->backend_options.module_dir, d);
+    Backend *backend = options->made;
+    if (backend == NULL)
+        backend = backend_named(options->backend, arena, options->backend_options.module_dir, d);
     if (backend == NULL) return false;
     Run run = {.plan = plan,
                .options = options,

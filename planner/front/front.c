@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "planner/base/clock.h"
 #include "planner/front/child.h"
 #include "planner/front/parent.h"
 

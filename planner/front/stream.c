@@ -1,5 +1,6 @@
 /* Writing, sending and reading records. Knows nothing of what they mean. */
 #include "planner/front/stream.h"
+#include "planner/base/clock.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -111,14 +112,6 @@ const char *get_text(Reader *r, Arena *arena)
 bool reader_finished(const Reader *r)
 {
     return !r->bad && r->n == 0;
-}
-
-double clock_s(void)
-{
-    struct timespec now;
-    int failed = clock_gettime(CLOCK_MONOTONIC, &now);
-    assert(!failed);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 /* More bytes, or why there are none. */

@@ -67,6 +67,5 @@ typedef struct Channel {
 /* Waits until `deadline_s` on the monotonic clock for the next record. */
 StreamState channel_next(Channel *c, double deadline_s, RecordKind *kind, Reader *payload);
 void channel_free(Channel *c);
-double clock_s(void); /* monotonic */
 
 #endif

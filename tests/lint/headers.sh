@@ -7,7 +7,7 @@ flags="$flags $(pkg-config --cflags lua5.4 sqlite3 jansson cmocka 2>/dev/null)"
 sh "$lint/files.sh" '*.h' | while read -r file; do
     case $file in
     exec/mpi/*) more=$(pkg-config --cflags ompi-c 2>/dev/null || pkg-config --cflags mpich) ;;
-    exec/cuda/* | kernels/cuda/*) continue ;;
+    exec/cuda/private.h | kernels/cuda/* | tests/cuda/double/*) continue ;;
     kernels/cpu/real*) continue ;; # bodies compiled once for each precision
     *) more='' ;;
     esac

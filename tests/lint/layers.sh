@@ -39,9 +39,9 @@ sh "$lint/files.sh" '*.c' '*.h' '*.def' '*.cu' '*.cuh' | while read -r file; do
         only("lualib.h", "^planner/front/")
         only("sqlite3.h", "^planner/base/db")
         only("mpi.h", "^exec/mpi/")
-        only("nccl.h", "^exec/cuda/")
+        only("nccl.h", "^(exec|tests)/cuda/")
         only("cblas.h", "^kernels/")
-        if ($0 ~ /<(cuda|cublas)[A-Za-z_]*\.h>/ && file !~ /^(exec|kernels)\/cuda\//)
+        if ($0 ~ /<(cuda|cublas)[A-Za-z_]*\.h>/ && file !~ /^(exec|kernels|tests)\/cuda\//)
             bad("CUDA belongs to exec/cuda and kernels/cuda")
     }
     own != 9 && /(^|[^A-Za-z0-9_.>])(exit|quick_exit)[ \t]*\(/ {

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "planner/base/clock.h"
 #include "planner/front/front.h"
 #include "planner/front/stream.h"
 #include "tests/support/command.h"

@@ -18,7 +18,8 @@
 
 /* Kebab-case words in quotes that are not rules. */
 static const char *const not_rules[] = {
-    "dev-cal", "dry-run", "exit-codes", "micro-batch", "absent-or-known", NULL,
+    "dev-cal",      "dry-run",  "exit-codes", "micro-batch", "absent-or-known",
+    "share-device", "min-ctas", "max-ctas",   "zero-ctas",   NULL,
 };
 
 static bool is_listed(const char *id)

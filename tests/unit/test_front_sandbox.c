@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "planner/base/clock.h"
 #include "planner/base/rng.h"
 #include "planner/front/parent.h"
 #include "tests/support/command.h"

@@ -1,12 +1,12 @@
 /* The end of a run that cannot go on: says where every rank is and what the plan expected of it
  * next, then ends all ranks. The launcher prints it; without one, this process does. */
+#include "exec/ending.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "exec/process_private.h"
 
 enum { EXIT_RUN_FAILED = 6, MAX_TOLD = 16 };
 
@@ -16,14 +16,13 @@ static void pause_s(double seconds)
     nanosleep(&t, NULL);
 }
 
-void process_end(Process *p, const char *rule, const char *text)
+void ending_tell(const Ending *p, const char *rule, const char *text)
 {
-    if (p->status == NULL)
-        fprintf(stderr, "error[%s]: %s\n", rule, text);
-    else if (!status_tell(p->status, rule, text))
-        pause_s(5); /* another rank was first, and is about to end us */
+    bool first = p->status == NULL || status_tell(p->status, rule, text);
+    if (first && (p->status == NULL || p->prints)) fprintf(stderr, "error[%s]: %s\n", rule, text);
+    if (!first) pause_s(p->prints ? 0.2 : 5); /* another rank is about to end us */
     fflush(NULL);
-    p->transport->abort(p->mpi, EXIT_RUN_FAILED);
+    p->abort(p->self, EXIT_RUN_FAILED);
     abort();
 }
 
@@ -43,7 +42,7 @@ static const char *process_word(int32_t pid)
 }
 
 /* Where rank `r` is, and what it should reach for `match`. */
-static void tell_rank(const Process *p, Rank r, uint32_t match, uint32_t step, Str *out)
+static void tell_rank(const Ending *p, Rank r, uint32_t match, uint32_t step, Str *out)
 {
     const StatusSlot *slot = &p->status->slots[r];
     const Program *program = plan_program(p->plan, r);
@@ -69,13 +68,13 @@ static void tell_rank(const Process *p, Rank r, uint32_t match, uint32_t step, S
                   instr_text(p->plan, program, want, out->arena));
 }
 
-static bool is_member(const Process *p, const Comm *c, Rank r)
+static bool is_member(const Ending *p, const Comm *c, Rank r)
 {
     if (c->op == OP_send || c->op == OP_recv) return r == c->leader || r == c->peer;
     return mesh_group(&p->plan->mesh, r, c->axes) == c->leader;
 }
 
-static int turn_of(const Process *p, const Comm *c, Rank r)
+static int turn_of(const Ending *p, const Comm *c, Rank r)
 {
     int32_t pid = atomic_load(&p->status->slots[r].pid);
     char state = pid ? status_process(pid) : 0;
@@ -83,31 +82,27 @@ static int turn_of(const Process *p, const Comm *c, Rank r)
     return c == NULL || is_member(p, c, r) ? 1 : 2;
 }
 
-void process_timeout(Process *p)
+void ending_timeout(const Ending *p, const Comm *c, Pc pc, double waited_s)
 {
     Str s = str_in(p->arena);
-    const Program *program = p->state.info->p;
-    const Transfer *w = p->n_active > 0 ? p->active[0] : NULL;
-    double waited = (double)(process_now() - p->last_event) / (double)PS_PER_S;
-    uint32_t step = (uint32_t)p->control.step;
-    if (w == NULL) {
-        str_print(&s, "rank %u waited %.1f s for the other ranks", p->rank, waited);
+    const Program *program = plan_program(p->plan, p->rank);
+    if (pc == 0) {
+        str_print(&s, "rank %u waited %.1f s for the other ranks", p->rank, waited_s);
     } else {
-        str_print(&s, "step %u: rank %u waited %.1f s for %s", step, p->rank, waited,
-                  instr_text(p->plan, program, w->pc, p->arena));
+        str_print(&s, "step %u: rank %u waited %.1f s for %s", p->step, p->rank, waited_s,
+                  instr_text(p->plan, program, pc, p->arena));
     }
     if (p->status == NULL) {
         str_add(&s, "; where the others are is known only under `tandem run`");
-        process_end(p, "timeout", str_text(&s));
+        ending_tell(p, "timeout", str_text(&s));
     }
     /* Those that cannot go on by themselves first, then the others of the group, then the rest. */
     uint32_t told = 0;
     for (int turn = 0; turn < 3; turn++)
         for (Rank r = 0; r < p->n_ranks && told < MAX_TOLD; r++) {
-            if (r == p->rank || turn_of(p, w ? w->comm : NULL, r) != turn) continue;
-            bool concerned = w && is_member(p, w->comm, r);
-            tell_rank(p, r, concerned ? w->comm->match : 0, step, &s);
+            if (r == p->rank || turn_of(p, c, r) != turn) continue;
+            tell_rank(p, r, c && is_member(p, c, r) ? c->match : 0, p->step, &s);
             told++;
         }
-    process_end(p, "timeout", str_text(&s));
+    ending_tell(p, "timeout", str_text(&s));
 }

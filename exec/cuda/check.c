@@ -1,0 +1,74 @@
+/* What the libraries say when a call fails, told with the call and its place. The first error of an
+ * operation counts; those that follow from it are kept back. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "exec/cuda/private.h"
+#include "planner/base/clock.h"
+
+static const Loc nowhere = {NULL, 0};
+
+bool cuda_fail(Cuda *c, const char *rule, const char *format, ...)
+{
+    char text[2048];
+    va_list args;
+    if (c->failed || c->d == NULL) return false;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    c->failed = true;
+    return diag_error(c->d, FAULT_run, rule, nowhere, "%s", text);
+}
+
+static const char *rule_of(cudaError_t error)
+{
+    if (error == cudaErrorMemoryAllocation) return "cuda-memory";
+    if (error == cudaErrorNoDevice || error == cudaErrorStubLibrary) return "cuda-no-device";
+    return error == cudaErrorInsufficientDriver ? "cuda-driver" : "cuda";
+}
+
+bool cuda_checked(Cuda *c, cudaError_t error, const char *call, const char *file, int line)
+{
+    if (error == cudaSuccess) return true;
+    cudaGetLastError(); /* it would be told again by a later call that is innocent */
+    return cuda_fail(c, rule_of(error), "rank %u, %s:%d: %s: %s (%s)", c->rank, file, line, call,
+                     cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+/* A nonblocking communicator may still be at it. */
+static ncclResult_t settle(Cuda *c, ncclComm_t comm, bool *is_late)
+{
+    double until = clock_s() + c->options.timeout_s;
+    const struct timespec pause = {0, 20000};
+    ncclResult_t state = ncclInProgress;
+    for (uint32_t polls = 0; state == ncclInProgress; polls++) {
+        ncclResult_t asked = ncclCommGetAsyncError(comm, &state);
+        if (asked != ncclSuccess) return asked;
+        if (state != ncclInProgress) break;
+        *is_late = clock_s() > until;
+        if (*is_late || c->meet->gone(c->meet)) return ncclInProgress;
+        if (polls > 100) nanosleep(&pause, NULL);
+    }
+    return state;
+}
+
+bool nccl_checked(Cuda *c, const ncclComm_t *of, ncclResult_t result, const char *call,
+                  const char *file, int line)
+{
+    bool is_late = false;
+    ncclComm_t comm = of ? *of : NULL;
+    if (result == ncclInProgress && comm != NULL) result = settle(c, comm, &is_late);
+    if (result == ncclSuccess) return true;
+    c->dead = true; /* nothing more can be done with it, or with those split from it */
+    if (is_late)
+        return cuda_fail(c, "timeout", "rank %u, %s:%d: %s did not end within %g s", c->rank, file,
+                         line, call, c->options.timeout_s);
+    if (result == ncclInProgress)
+        return cuda_fail(c, "rank-died", "rank %u, %s:%d: in %s: %s", c->rank, file, line, call,
+                         c->meet->why);
+    const char *more = ncclGetLastError(comm);
+    return cuda_fail(c, "nccl", "rank %u, %s:%d: %s: %s%s%s", c->rank, file, line, call,
+                     ncclGetErrorString(result), more && *more ? "; " : "", more ? more : "");
+}

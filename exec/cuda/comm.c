@@ -1,0 +1,248 @@
+/* NCCL's communicators: one for each (axes, stream) of the plan, split from one, made and first
+ * used in one order on all ranks; and what an instruction asks of them.
+ *
+ * Sums are NCCL's own: in an order that is fixed by the communicator, the algorithm and the size,
+ * not in rank order as on the CPU, and in the dtype of the buffers at each hop. Equal runs give
+ * equal bits (with NVLS only if NCCL_ALGO leaves it out); other backends' bits differ in the last
+ * places. Maxima and what only moves are exact. */
+#include <assert.h>
+#include <stdio.h>
+
+#include "exec/cuda/private.h"
+
+static ncclConfig_t config_of(const Cuda *c)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    const CudaOptions *o = &c->options.cuda;
+    config.blocking = 0;
+    if (o->min_ctas > 0) config.minCTAs = (int)o->min_ctas;
+    if (o->max_ctas > 0) config.maxCTAs = (int)o->max_ctas;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
+    if (o->zero_ctas > 0) config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
+#endif
+    return config;
+}
+
+/* Made before the others, and never used for data: it only names all ranks. */
+static bool open_world(Cuda *c)
+{
+    ncclUniqueId id = {{0}}, *all = arena_array(c->arena, c->n_ranks, sizeof *all);
+    ncclConfig_t config = config_of(c);
+    bool fine = c->rank != 0 || CHECK_NCCL(c, NULL, ncclGetUniqueId, (&id));
+    /* Rank 0 takes part though it has failed: the others would wait for it. */
+    if (!c->meet->exchange(c->meet, &id, sizeof id, all, c->options.timeout_s))
+        return cuda_fail(c, "rank-open", "rank %u: %s", c->rank, c->meet->why);
+    return fine && CHECK_NCCL(c, &c->world, ncclCommInitRankConfig,
+                              (&c->world, (int)c->n_ranks, all[0], (int)c->rank, &config));
+}
+
+static bool split(Cuda *c, CudaComm *comm)
+{
+    const Mesh *mesh = &c->plan->mesh;
+    int color = (int)mesh_group(mesh, c->rank, comm->key.axes);
+    int key = (int)mesh_part(mesh, c->rank, comm->key.axes);
+    char name[64];
+    ncclConfig_t config = config_of(c);
+    snprintf(name, sizeof name, "%s on %s of %u", mesh_axes_text(c->arena, mesh, comm->key.axes),
+             stream_name(comm->key.stream), mesh_size(mesh, comm->key.axes));
+    config.commName = arena_dup(c->arena, name);
+    /* The parent is busy too until the child is there. */
+    return CHECK_NCCL(c, &c->world, ncclCommSplit, (c->world, color, key, &comm->comm, &config)) &&
+           nccl_checked(c, &comm->comm, ncclInProgress, "ncclCommSplit", __FILE__, __LINE__);
+}
+
+/* Connections are made at the first use, which would otherwise be in the middle of a step, or while
+ * it is captured: a sum with everybody, and a message to each neighbour. */
+static bool warm_up(Cuda *c, CudaComm *comm)
+{
+    const Mesh *mesh = &c->plan->mesh;
+    int n = (int)mesh_size(mesh, comm->key.axes);
+    int part = (int)mesh_part(mesh, c->rank, comm->key.axes);
+    cudaStream_t stream = c->stream[comm->key.stream];
+    char *at = (char *)c->numbers; /* room of at least four words, used by nobody yet */
+    ncclComm_t of = comm->comm;
+    bool fine =
+        CHECK_NCCL(c, &of, ncclAllReduce, (at, at, 1, ncclUint32, ncclMax, of, stream)) &&
+        CHECK_NCCL(c, &of, ncclGroupStart, ()) &&
+        CHECK_NCCL(c, &of, ncclSend, (at, 1, ncclUint32, (part + 1) % n, of, stream)) &&
+        CHECK_NCCL(c, &of, ncclRecv, (at + 4, 1, ncclUint32, (part + n - 1) % n, of, stream)) &&
+        CHECK_NCCL(c, &of, ncclSend, (at, 1, ncclUint32, (part + n - 1) % n, of, stream)) &&
+        CHECK_NCCL(c, &of, ncclRecv, (at + 8, 1, ncclUint32, (part + 1) % n, of, stream));
+    /* An open group must be closed whatever happened. */
+    return CHECK_NCCL(c, &of, ncclGroupEnd, ()) && fine &&
+           CHECK_CUDA(c, cudaEventRecord, (c->finished, stream)) && watch_step(c);
+}
+
+/* Are the arenas of all members as long? Symmetric windows ask for that. */
+static bool are_alike(const Cuda *c)
+{
+    for (Rank r = 1; r < c->n_ranks; r++)
+        if (plan_program(c->plan, r)->bytes != plan_program(c->plan, 0)->bytes) return false;
+    return true;
+}
+
+static bool register_arena(Cuda *c, CudaComm *comm)
+{
+    CudaRegister how = c->options.cuda.registration;
+    ncclComm_t of = comm->comm;
+    if (how == CUDA_REGISTER_none) return true;
+    if (how == CUDA_REGISTER_auto)
+        how = are_alike(c) && !c->options.cuda.share_device ? CUDA_REGISTER_window
+                                                            : CUDA_REGISTER_buffer;
+    if (how == CUDA_REGISTER_buffer)
+        return CHECK_NCCL(c, &of, ncclCommRegister,
+                          (of, c->state.device, c->arena_bytes, &comm->registered));
+    if (!are_alike(c))
+        return cuda_fail(c, "cuda-window",
+                         "the arenas of this plan's ranks differ in size: windows need them alike");
+    comm->has_window =
+        CHECK_NCCL(c, &of, ncclCommWindowRegister,
+                   (of, c->state.device, c->arena_bytes, &comm->window, NCCL_WIN_COLL_SYMMETRIC));
+    return comm->has_window;
+}
+
+bool comm_open(Cuda *c)
+{
+    GroupKeys keys;
+    const Program *p = c->state.info->p;
+    c->comm_of = arena_array(c->arena, p->code.n, sizeof *c->comm_of);
+    if (c->n_ranks == 1) return true;
+    groups_collect(c->plan, true, c->arena, &keys);
+    c->comm = arena_array(c->arena, keys.all.n, sizeof *c->comm);
+    if (!open_world(c)) return false;
+    for (uint32_t k = 0; k < keys.all.n; k++) {
+        c->comm[k].key = keys.all.at[k];
+        c->n_comms = k + 1;
+        if (!split(c, &c->comm[k])) return false;
+    }
+    for (uint32_t k = 0; k < c->n_comms; k++)
+        if (!warm_up(c, &c->comm[k])) return false;
+    for (uint32_t k = 0; k < c->n_comms; k++)
+        if (!register_arena(c, &c->comm[k])) return false;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Comm *comm = c->state.at[pc].comm;
+        if (comm == NULL) continue;
+        c->comm_of[pc] = groups_find(&keys, comm->axes, comm->stream);
+        assert(c->comm_of[pc] < c->n_comms);
+    }
+    return true;
+}
+
+/* After an error nothing may wait for others: communicators are aborted. */
+static void close_one(Cuda *c, ncclComm_t comm)
+{
+    if (comm == NULL) return;
+    if (c->dead || c->failed) {
+        ncclCommAbort(comm);
+        return;
+    }
+    bool is_final = CHECK_NCCL(c, &comm, ncclCommFinalize, (comm));
+    if (is_final)
+        ncclCommDestroy(comm);
+    else
+        ncclCommAbort(comm);
+}
+
+void comm_close(Cuda *c)
+{
+    for (uint32_t k = 0; k < c->n_comms; k++) {
+        CudaComm *comm = &c->comm[k];
+        if (!c->dead && !c->failed && comm->has_window)
+            CHECK_NCCL(c, &comm->comm, ncclCommWindowDeregister, (comm->comm, comm->window));
+        if (!c->dead && !c->failed && comm->registered != NULL)
+            CHECK_NCCL(c, &comm->comm, ncclCommDeregister, (comm->comm, comm->registered));
+        comm->registered = NULL;
+        comm->has_window = false;
+    }
+    for (uint32_t k = c->n_comms; k-- > 0;) {
+        close_one(c, c->comm[k].comm);
+        c->comm[k].comm = NULL;
+    }
+    close_one(c, c->world);
+    c->world = NULL;
+    c->n_comms = 0;
+}
+
+bool comm_errors(Cuda *c)
+{
+    for (uint32_t k = 0; k < c->n_comms; k++) {
+        ncclResult_t state = ncclSuccess;
+        if (c->comm[k].comm == NULL) continue;
+        if (!CHECK_NCCL(c, NULL, ncclCommGetAsyncError, (c->comm[k].comm, &state))) return false;
+        if (state == ncclSuccess || state == ncclInProgress) continue;
+        return nccl_checked(c, &c->comm[k].comm, state, "a communication", __FILE__, __LINE__);
+    }
+    return true;
+}
+
+/* ---- instructions ---- */
+
+/* What only moves goes as bytes, so that every dtype does. */
+static ncclDataType_t type_of(DType t)
+{
+    if (t == DT_f64) return ncclFloat64;
+    if (t == DT_f32) return ncclFloat32;
+    if (t == DT_bf16) return ncclBfloat16;
+    if (t == DT_f16) return ncclFloat16;
+    if (t == DT_e4m3) return ncclFloat8e4m3;
+    assert(t == DT_e5m2); /* ready.c refuses to reduce others */
+    return ncclFloat8e5m2;
+}
+
+static ncclRedOp_t op_of(Reduce reduce)
+{
+    if (reduce == REDUCE_max) return ncclMax;
+    return reduce == REDUCE_mean ? ncclAvg : ncclSum;
+}
+
+/* Part i of my input goes to member i. */
+static bool all_to_all(Cuda *c, const Comm *comm, ncclComm_t of, cudaStream_t stream)
+{
+    uint64_t piece = comm->in_bytes / comm->n_members;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 3)
+    return CHECK_NCCL(c, &of, ncclAlltoAll, (comm->in, comm->out, piece, ncclInt8, of, stream));
+#else
+    bool fine = CHECK_NCCL(c, &of, ncclGroupStart, ());
+    for (uint32_t i = 0; fine && i < comm->n_members; i++)
+        fine = CHECK_NCCL(c, &of, ncclSend,
+                          (comm->in + i * piece, piece, ncclInt8, (int)i, of, stream)) &&
+               CHECK_NCCL(c, &of, ncclRecv,
+                          (comm->out + i * piece, piece, ncclInt8, (int)i, of, stream));
+    return CHECK_NCCL(c, &of, ncclGroupEnd, ()) && fine;
+#endif
+}
+
+bool comm_issue(Cuda *c, Pc pc)
+{
+    const Comm *comm = c->state.at[pc].comm;
+    cudaStream_t stream = c->stream[comm->stream];
+    const CudaComm *its = c->n_comms > 0 ? &c->comm[c->comm_of[pc]] : NULL;
+    if (comm->n_members == 1) /* alone: it is there already, or is copied */
+        return comm->in == comm->out ||
+               CHECK_CUDA(c, cudaMemcpyAsync,
+                          (comm->out, comm->in, comm->out_bytes, cudaMemcpyDefault, stream));
+    assert(its != NULL);
+    ncclComm_t of = its->comm;
+    uint64_t element = dtype_bytes(comm->dtype);
+    if (comm->op == OP_all_gather)
+        return CHECK_NCCL(c, &of, ncclAllGather,
+                          (comm->in, comm->out, comm->in_bytes, ncclInt8, of, stream));
+    if (comm->op == OP_all_to_all) return all_to_all(c, comm, of, stream);
+    if (comm->op == OP_all_reduce)
+        return CHECK_NCCL(c, &of, ncclAllReduce,
+                          (comm->in, comm->out, comm->in_bytes / element, type_of(comm->dtype),
+                           op_of(comm->reduce), of, stream));
+    if (comm->op == OP_reduce_scatter)
+        return CHECK_NCCL(c, &of, ncclReduceScatter,
+                          (comm->in, comm->out, comm->out_bytes / element, type_of(comm->dtype),
+                           op_of(comm->reduce), of, stream));
+    const Mesh *mesh = &c->plan->mesh;
+    if (comm->op == OP_send)
+        return CHECK_NCCL(c, &of, ncclSend,
+                          (comm->in, comm->in_bytes, ncclInt8,
+                           (int)mesh_part(mesh, comm->peer, comm->axes), of, stream));
+    assert(comm->op == OP_recv);
+    return CHECK_NCCL(c, &of, ncclRecv,
+                      (comm->out, comm->out_bytes, ncclInt8,
+                       (int)mesh_part(mesh, comm->leader, comm->axes), of, stream));
+}

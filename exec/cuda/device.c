@@ -1,0 +1,185 @@
+/* Which device a rank uses, what it is, and whether all ranks' devices go together: asked before
+ * anything is made on them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "exec/cuda/private.h"
+
+enum { OLDEST_CAPABILITY = 80 };
+
+/* The device that the local rank has, unless one was asked for. A launcher that shows each rank its
+ * own device alone shows it as number 0. */
+static bool choose_number(Cuda *c, int n)
+{
+    if (c->options.cuda.device > 0) {
+        c->device = (int)c->options.cuda.device - 1;
+        return c->device < n ||
+               cuda_fail(c, "cuda-device", "there is no device %d: this machine shows %d, from 0",
+                         c->device, n);
+    }
+    c->device = n == 1 || c->options.cuda.share_device ? 0 : (int)c->meet->local_rank;
+    return c->device < n ||
+           cuda_fail(c, "cuda-device",
+                     "rank %u is number %u of this machine, which shows %d devices", c->rank,
+                     c->meet->local_rank, n);
+}
+
+/* The environment by which NCCL takes several ranks on one device, each for a host of its own. Set
+ * before its first call; what the user has set stays. */
+static void share_device(const Cuda *c)
+{
+    static const char *const settings[][2] = {
+        {"NCCL_MNNVL_ENABLE", "0"}, {"NCCL_NVLS_ENABLE", "0"},    {"NCCL_NET", "Socket"},
+        {"NCCL_IB_DISABLE", "1"},   {"NCCL_SOCKET_IFNAME", "lo"}, {"NCCL_MAX_CTAS", "2"},
+        {"NCCL_ALGO", "Ring"},      {"NCCL_PROTO", "Simple"},     {"NCCL_BUFFSIZE", "1048576"},
+        {"NCCL_RAS_ENABLE", "0"}};
+    char host[32];
+    snprintf(host, sizeof host, "tandem-%u", c->rank);
+    setenv("NCCL_HOSTID", host, 0);
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
+        setenv(settings[i][0], settings[i][1], 0);
+}
+
+bool device_choose(Cuda *c)
+{
+    int n = 0;
+    struct cudaDeviceProp p;
+    size_t total = 0, unused = 0;
+    if (!CHECK_CUDA(c, cudaGetDeviceCount, (&n))) return false;
+    if (n == 0) return cuda_fail(c, "cuda-no-device", "this machine shows no CUDA device");
+    if (c->options.cuda.share_device) share_device(c);
+    if (!choose_number(c, n) || !CHECK_CUDA(c, cudaSetDevice, (c->device)) ||
+        !CHECK_CUDA(c, cudaGetDeviceProperties, (&p, c->device)) ||
+        !CHECK_CUDA(c, cudaMemGetInfo, (&unused, &total)))
+        return false;
+    c->free_before = unused;
+    c->context.n_sms = (uint32_t)p.multiProcessorCount;
+    c->context.compute_capability = (uint32_t)(10 * p.major + p.minor);
+    if (c->context.compute_capability < OLDEST_CAPABILITY)
+        return cuda_fail(c, "cuda-device",
+                         "device %d, a %s, has compute capability %d.%d; this needs 8.0", c->device,
+                         p.name, p.major, p.minor);
+    Identity *id = &c->mine;
+    memcpy(id->uuid, p.uuid.bytes, sizeof id->uuid);
+    id->capability = (int32_t)c->context.compute_capability;
+    id->device = c->device;
+    snprintf(id->name, sizeof id->name, "%.*s", (int)sizeof id->name - 1, p.name);
+    return CHECK_CUDA(c, cudaDriverGetVersion, (&id->driver)) &&
+           CHECK_CUDA(c, cudaRuntimeGetVersion, (&id->runtime)) &&
+           CHECK_NCCL(c, NULL, ncclGetVersion, (&id->nccl));
+}
+
+static uint64_t host_hash(void)
+{
+    char text[512] = "";
+    gethostname(text, sizeof text / 2);
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
+    size_t n = strlen(text);
+    if (f != NULL) {
+        n += fread(text + n, 1, sizeof text - n, f);
+        fclose(f);
+    }
+    return hash_bytes(text, n).lo;
+}
+
+static void uuid_text(const Identity *id, char out[48])
+{
+    const unsigned char *u = id->uuid;
+    snprintf(out, 48, "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+             u[0], u[1], u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13],
+             u[14], u[15]);
+}
+
+/* Every rank finds the same fault, and tells it. */
+static bool compare(Cuda *c, Rank a, Rank b)
+{
+    const Identity *x = &c->all[a], *y = &c->all[b];
+    char uuid[48];
+    bool same_device = x->host == y->host && memcmp(x->uuid, y->uuid, sizeof x->uuid) == 0;
+    uuid_text(x, uuid);
+    if (same_device && !c->options.cuda.share_device) {
+        cuda_fail(c, "device-shared", "ranks %u and %u are both on %s (%s)", a, b, uuid, x->name);
+        diag_hint(c->d, "give each rank a device of its own, or say --share-device (slow: "
+                        "for tests of what is computed)");
+        return false;
+    }
+    if (x->nccl != y->nccl)
+        return cuda_fail(c, "device-mismatch", "rank %u has NCCL %d, rank %u has %d", a, x->nccl, b,
+                         y->nccl);
+    if (x->capability != y->capability)
+        return cuda_fail(c, "device-mismatch",
+                         "rank %u is on a %s (capability %d), rank %u on a %s (%d): they would "
+                         "round differently",
+                         a, x->name, x->capability, b, y->name, y->capability);
+    return true;
+}
+
+bool device_identify(Cuda *c)
+{
+    c->mine.host = host_hash();
+    c->all = arena_array(c->arena, c->n_ranks, sizeof *c->all);
+    if (!c->meet->exchange(c->meet, &c->mine, sizeof c->mine, c->all, c->options.timeout_s))
+        return cuda_fail(c, "rank-open", "rank %u: %s", c->rank, c->meet->why);
+    for (Rank b = 1; b < c->n_ranks; b++)
+        for (Rank a = 0; a < b; a++)
+            if (!compare(c, a, b)) return false;
+    return true;
+}
+
+/* ---- for `tandem doctor` ---- */
+
+static void add(Arena *arena, CudaFindings *f, const char *name, const char *state,
+                const char *text)
+{
+    list_push(arena, &f->all, ((CudaFinding){name, state, text}));
+}
+
+static const char *version_text(Arena *arena, int version)
+{
+    return arena_print(arena, "%d.%d", version / 1000, version % 1000 / 10);
+}
+
+void device_describe(Arena *arena, CudaFindings *findings)
+{
+    int runtime = 0, driver = 0, nccl = 0, n = 0;
+    cudaRuntimeGetVersion(&runtime);
+    cudaError_t asked = cudaDriverGetVersion(&driver);
+    add(arena, findings, "cuda", "ok",
+        arena_print(arena, "runtime %s", version_text(arena, runtime)));
+    if (asked != cudaSuccess || driver == 0)
+        add(arena, findings, "driver", "missing", "no NVIDIA driver is loaded");
+    else
+        add(arena, findings, "driver", driver / 1000 < runtime / 1000 ? "missing" : "ok",
+            arena_print(arena, "for CUDA %s", version_text(arena, driver)));
+    if (ncclGetVersion(&nccl) == ncclSuccess)
+        add(arena, findings, "nccl", "ok",
+            arena_print(arena, "%d.%d.%d", nccl / 10000, nccl / 100 % 100, nccl % 100));
+    asked = cudaGetDeviceCount(&n);
+    if (asked != cudaSuccess) {
+        cudaGetLastError();
+        add(arena, findings, "gpu", "missing", arena_dup(arena, cudaGetErrorString(asked)));
+    }
+    for (int i = 0; asked == cudaSuccess && i < n; i++) {
+        struct cudaDeviceProp p;
+        if (cudaGetDeviceProperties(&p, i) != cudaSuccess) continue;
+        bool fine = 10 * p.major + p.minor >= OLDEST_CAPABILITY;
+        add(arena, findings, arena_print(arena, "gpu %d", i), fine ? "ok" : "missing",
+            arena_print(arena, "%s, %s, capability %d.%d%s, %d SMs", p.name,
+                        str_bytes(arena, p.totalGlobalMem), p.major, p.minor,
+                        fine ? "" : " (8.0 is needed)", p.multiProcessorCount));
+    }
+}
+
+const char *device_name(Arena *arena, uint32_t device)
+{
+    struct cudaDeviceProp p;
+    int n = 0;
+    if (cudaGetDeviceCount(&n) != cudaSuccess || (int)device >= n ||
+        cudaGetDeviceProperties(&p, (int)device) != cudaSuccess) {
+        cudaGetLastError();
+        return NULL;
+    }
+    return arena_dup(arena, p.name);
+}

@@ -1,0 +1,134 @@
+/* Steps as CUDA graphs: the streams are captured while a segment's instructions are given to them.
+ * A traced step has graphs of its own, with events inside. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/cuda/private.h"
+
+/* A capture must be ended whatever happened in it. */
+static bool capture(Cuda *c, const Segment *s, cudaGraphExec_t *exec)
+{
+    cudaStream_t main = c->stream[STREAM_compute];
+    cudaGraph_t graph = NULL;
+    if (!CHECK_CUDA(c, cudaStreamBeginCapture, (main, cudaStreamCaptureModeThreadLocal)))
+        return false;
+    bool fine = issue_segment(c, s, true);
+    fine = CHECK_CUDA(c, cudaStreamEndCapture, (main, &graph)) && fine;
+    fine = fine && CHECK_CUDA(c, cudaGraphInstantiate, (exec, graph, 0)) &&
+           CHECK_CUDA(c, cudaGraphUpload, (*exec, main));
+    if (graph != NULL) cudaGraphDestroy(graph);
+    return fine;
+}
+
+static void destroy(Cuda *c, cudaGraphExec_t *exec)
+{
+    for (uint32_t i = 0; exec != NULL && i < c->order.n_segments; i++) {
+        if (exec[i] != NULL) cudaGraphExecDestroy(exec[i]);
+        exec[i] = NULL;
+    }
+}
+
+static cudaGraphExec_t *new_graphs(Cuda *c)
+{
+    return arena_array(c->arena, c->order.n_segments, sizeof(cudaGraphExec_t));
+}
+
+bool graph_capture(Cuda *c)
+{
+    c->graph = new_graphs(c);
+    if (!stage_open_slots(c)) return false;
+    for (uint32_t i = 0; i < c->order.n_segments; i++) {
+        const Segment *s = &c->order.segment[i];
+        if (s->same == i && !capture(c, s, &c->graph[i])) return false;
+    }
+    return true;
+}
+
+bool graph_launch(Cuda *c, uint32_t segment)
+{
+    const Segment *s = &c->order.segment[segment];
+    cudaStream_t main = c->stream[STREAM_compute];
+    uint32_t owner = c->traced ? segment : s->same;
+    /* Which of the segments that share a graph the heads are in. */
+    if (c->marks && !CHECK_CUDA(c, cudaMemcpyAsync,
+                                (&c->heads[STREAM_none], &c->numbers[segment], sizeof c->heads[0],
+                                 cudaMemcpyDeviceToHost, main)))
+        return false;
+    bool shared = c->traced == NULL && c->order.segment[owner].shared;
+    if (shared && !stage_to_slot(c, s)) return false;
+    return CHECK_CUDA(c, cudaGraphLaunch, ((c->traced ? c->traced : c->graph)[owner], main));
+}
+
+void graph_close(Cuda *c)
+{
+    destroy(c, c->graph);
+    c->graph = NULL;
+}
+
+/* ---- a traced step ---- */
+
+static bool open_events(Cuda *c)
+{
+    uint32_t n = c->state.info->n_instr;
+    CudaTrace *t = &c->trace;
+    t->begin = calloc((size_t)n + 1, sizeof *t->begin);
+    t->end = calloc((size_t)n + 1, sizeof *t->end);
+    if (t->begin == NULL || t->end == NULL)
+        return cuda_fail(c, "exec-memory", "no memory for the events of %u instructions", n);
+    if (!CHECK_CUDA(c, cudaEventCreate, (&t->zero))) return false;
+    for (Pc pc = 1; pc <= n; pc++)
+        if (!CHECK_CUDA(c, cudaEventCreate, (&t->begin[pc])) ||
+            !CHECK_CUDA(c, cudaEventCreate, (&t->end[pc])))
+            return false;
+    return true;
+}
+
+bool trace_open(Cuda *c, bool by_graphs)
+{
+    if (!open_events(c)) return false;
+    if (!by_graphs) return true;
+    c->traced = new_graphs(c);
+    for (uint32_t i = 0; i < c->order.n_segments; i++) {
+        Segment own = c->order.segment[i];
+        own.shared = false; /* each micro-batch has its own events */
+        if (!capture(c, &own, &c->traced[i])) return false;
+    }
+    return true;
+}
+
+/* Picoseconds from the beginning of the step; the device's clock gives float milliseconds. */
+static Ps since_zero(Cuda *c, cudaEvent_t event)
+{
+    float ms = 0;
+    if (!CHECK_CUDA(c, cudaEventElapsedTime, (&ms, c->trace.zero, event))) return 0;
+    return (Ps)((double)ms * 1e9);
+}
+
+void trace_rows(Cuda *c, Trace *trace)
+{
+    for (Pc pc = 1; pc <= c->state.info->n_instr && !c->failed; pc++) {
+        if (trace->rows.n == trace->rows.room) return;
+        TraceRow row = {.rank = c->rank,
+                        .step = (uint32_t)c->control.step,
+                        .pc = pc,
+                        .start_ps = since_zero(c, c->trace.begin[pc]),
+                        .end_ps = since_zero(c, c->trace.end[pc]),
+                        .bytes = c->state.info->bytes[pc]};
+        trace->rows.at[trace->rows.n++] = row;
+    }
+}
+
+void trace_close(Cuda *c)
+{
+    CudaTrace *t = &c->trace;
+    destroy(c, c->traced);
+    c->traced = NULL;
+    for (Pc pc = 1; c->state.info != NULL && pc <= c->state.info->n_instr; pc++) {
+        if (t->begin != NULL && t->begin[pc] != NULL) cudaEventDestroy(t->begin[pc]);
+        if (t->end != NULL && t->end[pc] != NULL) cudaEventDestroy(t->end[pc]);
+    }
+    if (t->zero != NULL) cudaEventDestroy(t->zero);
+    free(t->begin);
+    free(t->end);
+    *t = (CudaTrace){NULL, NULL, NULL};
+}

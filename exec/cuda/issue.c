@@ -1,0 +1,295 @@
+/* Gives instructions to the streams, in the order of issue: what a stream has to wait for first,
+ * then the kernel, copy or communication, then an event where another stream will wait for it. The
+ * same calls, whether they run at once or are captured. */
+#include <assert.h>
+#include <stdio.h>
+
+#include "exec/cuda/private.h"
+
+#if defined(__has_include)
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#define HAS_NVTX 1
+#include <nvtx3/nvToolsExt.h>
+#endif
+#endif
+
+static const Instr *instr(const Cuda *c, Pc pc)
+{
+    return program_instr(c->state.info->p, pc);
+}
+
+/* What a profiler shows of an instruction: its op, and the module that it stands for. */
+static void range_begin(const Cuda *c, Pc pc)
+{
+#ifdef HAS_NVTX
+    char text[256];
+    const Instr *in = instr(c, pc);
+    const Graph *g = &c->plan->graph;
+    ModuleId module = in->origin ? g->nodes.at[in->origin].module : 0;
+    snprintf(text, sizeof text, "%s %s", op_info(in->op)->name,
+             module ? g->modules.at[module].path : "");
+    nvtxRangePushA(text);
+#else
+    (void)c, (void)pc;
+#endif
+}
+
+static void range_end(void)
+{
+#ifdef HAS_NVTX
+    nvtxRangePop();
+#endif
+}
+
+/* ---- opening ---- */
+
+static bool is_waited_for(const Cuda *c, Pc pc)
+{
+    const ProgramInfo *info = c->state.info;
+    for (uint32_t k = info->first[pc]; k < info->first[pc + 1]; k++)
+        if (instr(c, info->then[k])->stream != instr(c, pc)->stream) return true;
+    return false;
+}
+
+static bool new_event(Cuda *c, cudaEvent_t *event)
+{
+    return CHECK_CUDA(c, cudaEventCreateWithFlags, (event, cudaEventDisableTiming));
+}
+
+/* Communications before computation, where both could run. */
+static bool open_streams(Cuda *c)
+{
+    int least = 0, greatest = 0;
+    if (!CHECK_CUDA(c, cudaDeviceGetStreamPriorityRange, (&least, &greatest))) return false;
+    for (int s = STREAM_none + 1; s < STREAM_COUNT; s++) {
+        if (!c->uses[s]) continue;
+        int priority = s == STREAM_compute ? least : greatest;
+        if (!CHECK_CUDA(c, cudaStreamCreateWithPriority,
+                        (&c->stream[s], cudaStreamNonBlocking, priority)) ||
+            !new_event(c, &c->join[s]))
+            return false;
+    }
+    return new_event(c, &c->fork) && new_event(c, &c->finished);
+}
+
+/* How many instructions from pc on are one launch. */
+static uint32_t chain_from(Cuda *c, uint32_t at)
+{
+    CudaChainPart part[CUDA_CHAIN_MAX];
+    const Program *p = c->state.info->p;
+    uint32_t n = 0, fuse = instr(c, c->order.pc[at])->fuse;
+    if (fuse == 0) return 1;
+    for (; n < CUDA_CHAIN_MAX && at + n < c->order.n; n++) {
+        Pc pc = c->order.pc[at + n];
+        const Instr *in = instr(c, pc);
+        if (in->fuse != fuse || in->stream != STREAM_compute) break;
+        /* What is outside must not have to be waited for in the middle of a kernel. */
+        bool waits = false;
+        for (uint32_t k = 0; n > 0 && k < in->after.n; k++)
+            waits = waits || instr(c, p->after.at[in->after.first + k])->stream != in->stream;
+        if (waits) break;
+        part[n] = (CudaChainPart){.op = in->op, .args = c->state.at[pc].args};
+    }
+    uint32_t length = n > 1 ? kernel_cuda_chain_length(part, n) : 0;
+    return length > 1 ? length : 1;
+}
+
+bool issue_open(Cuda *c)
+{
+    uint32_t n = c->state.info->n_instr;
+    c->event = arena_array(c->arena, (size_t)n + 1, sizeof *c->event);
+    c->uses[STREAM_compute] = true; /* where a step begins and ends */
+    for (Pc pc = 1; pc <= n; pc++) c->uses[instr(c, pc)->stream] = true;
+    if (!open_streams(c)) return false;
+    for (Pc pc = 1; pc <= n; pc++)
+        if (is_waited_for(c, pc) && !new_event(c, &c->event[pc])) return false;
+    order_make(c->state.info, c->arena, &c->order);
+    c->chain = arena_array(c->arena, (size_t)n + 1, sizeof *c->chain);
+    for (uint32_t i = 0; i < c->order.n; i++) c->chain[c->order.pc[i]] = chain_from(c, i);
+    return true;
+}
+
+static void close_event(cudaEvent_t *event)
+{
+    if (*event != NULL) cudaEventDestroy(*event);
+    *event = NULL;
+}
+
+void issue_close(Cuda *c)
+{
+    for (Pc pc = 1; c->event != NULL && pc <= c->state.info->n_instr; pc++)
+        close_event(&c->event[pc]);
+    for (int s = 0; s < STREAM_COUNT; s++) {
+        close_event(&c->join[s]);
+        if (c->stream[s] != NULL) cudaStreamDestroy(c->stream[s]);
+        c->stream[s] = NULL;
+    }
+    close_event(&c->fork);
+    close_event(&c->finished);
+}
+
+/* ---- one instruction ---- */
+
+/* A kernel of the host's, on its stream: reads and writes the pinned arena. */
+static void CUDART_CB run_on_host(void *self)
+{
+    const Ready *at = self;
+    const KernelArgs *a = at->args;
+    at->kernel(a);
+}
+
+/* An update on the host is left out by itself when the norm is not finite, as on the device. */
+static void CUDART_CB update_on_host(void *self)
+{
+    const Ready *at = self;
+    const double *table = at->args->ptr[at->args->n_in - 1]; /* {norm, coefficient} */
+    if (table[0] - table[0] == 0) at->kernel(at->args);
+}
+
+static bool compute(Cuda *c, Pc pc, uint32_t n_parts, bool shared)
+{
+    const Instr *in = instr(c, pc);
+    Ready *at = &c->state.at[pc];
+    cudaStream_t stream = c->stream[in->stream];
+    CudaError error = {""};
+    if (in->op == OP_batch) return stage_issue(c, pc, shared);
+    if (in->stream == STREAM_host)
+        return CHECK_CUDA(
+            c, cudaLaunchHostFunc,
+            (stream, op_info(in->op)->flags & OP_UPDATES ? update_on_host : run_on_host, at));
+    if (in->op == OP_copy) { /* also between the arenas */
+        uint64_t bytes = (uint64_t)at->args->elements[0] * dtype_bytes(at->args->dtype[0]);
+        return CHECK_CUDA(c, cudaMemcpyAsync,
+                          (at->args->ptr[1], at->args->ptr[0], bytes, cudaMemcpyDefault, stream));
+    }
+    c->context.stream = stream;
+    c->context.pc = pc;
+    bool fine;
+    if (n_parts > 1) {
+        CudaChainPart part[CUDA_CHAIN_MAX];
+        uint32_t first = c->order.at[pc];
+        for (uint32_t i = 0; i < n_parts; i++) {
+            Pc its = c->order.pc[first + i];
+            part[i] = (CudaChainPart){.op = instr(c, its)->op, .args = c->state.at[its].args};
+        }
+        fine = kernel_cuda_chain(part, n_parts, &c->context, &error);
+    } else {
+        fine = kernel_cuda(in->op)(at->args, &c->context, &error);
+    }
+    return fine || cuda_fail(c, "cuda", "rank %u, %s: %s", c->rank,
+                             instr_text(c->plan, c->state.info->p, pc, c->arena), error.text);
+}
+
+static bool wait_for(Cuda *c, Pc pc, const Segment *s)
+{
+    const Program *p = c->state.info->p;
+    const Instr *in = instr(c, pc);
+    for (uint32_t k = 0; k < in->after.n; k++) {
+        Pc before = p->after.at[in->after.first + k];
+        bool is_past = c->order.at[before] < s->first; /* all streams began after that */
+        if (is_past || instr(c, before)->stream == in->stream) continue;
+        if (!CHECK_CUDA(c, cudaStreamWaitEvent, (c->stream[in->stream], c->event[before], 0)))
+            return false;
+    }
+    return true;
+}
+
+/* Where the stream is now, told to whoever looks from outside. */
+static bool mark(Cuda *c, Stream s, uint32_t number)
+{
+    return !c->marks || CHECK_CUDA(c, cudaMemcpyAsync,
+                                   (&c->heads[s], &c->numbers[number], sizeof c->heads[s],
+                                    cudaMemcpyDeviceToHost, c->stream[s]));
+}
+
+static bool record(Cuda *c, cudaEvent_t event, Stream s, bool captures)
+{
+    unsigned flags = captures ? cudaEventRecordExternal : cudaEventRecordDefault;
+    return CHECK_CUDA(c, cudaEventRecordWithFlags, (event, c->stream[s], flags));
+}
+
+/* ---- a launch: an instruction, a chain that is one kernel, or communications that start together
+ */
+
+typedef struct Launch {
+    uint32_t first, n; /* in the order */
+    bool is_comm;
+} Launch;
+
+static Launch launch_at(const Cuda *c, uint32_t i, uint32_t end)
+{
+    Launch l = {i, 1, c->state.at[c->order.pc[i]].comm != NULL};
+    const Instr *in = instr(c, c->order.pc[i]);
+    if (!l.is_comm) {
+        if (c->scans == NULL) l.n = c->chain[c->order.pc[i]];
+        assert(l.n <= end - i); /* segments begin where kernels do */
+        return l;
+    }
+    while (in->launch != 0 && l.first + l.n < end) {
+        const Instr *next = instr(c, c->order.pc[l.first + l.n]);
+        if (next->launch != in->launch || next->stream != in->stream) break;
+        l.n++;
+    }
+    return l;
+}
+
+static bool issue_comms(Cuda *c, const Launch *l)
+{
+    bool groups = l->n > 1 && c->n_comms > 0, fine = true;
+    if (groups && !CHECK_NCCL(c, NULL, ncclGroupStart, ())) return false;
+    for (uint32_t i = 0; fine && i < l->n; i++) fine = comm_issue(c, c->order.pc[l->first + i]);
+    if (!groups) return fine;
+    uint32_t any = c->comm_of[c->order.pc[l->first]];
+    fine = CHECK_NCCL(c, &c->comm[any].comm, ncclGroupEnd, ()) && fine;
+    for (uint32_t i = 1; fine && i < l->n; i++) { /* several communicators may be in it */
+        uint32_t its = c->comm_of[c->order.pc[l->first + i]];
+        fine = its == any || nccl_checked(c, &c->comm[its].comm, ncclInProgress, "ncclGroupEnd",
+                                          __FILE__, __LINE__);
+    }
+    return fine;
+}
+
+static bool issue_launch(Cuda *c, const Launch *l, const Segment *s, bool captures)
+{
+    Pc first = c->order.pc[l->first];
+    Stream stream = instr(c, first)->stream;
+    bool traces = c->trace.begin != NULL, fine = true;
+    for (uint32_t i = 0; fine && i < l->n; i++) fine = wait_for(c, c->order.pc[l->first + i], s);
+    if (fine && (l->is_comm || c->event[first] != NULL)) fine = mark(c, stream, first);
+    for (uint32_t i = 0; fine && traces && i < l->n; i++)
+        fine = record(c, c->trace.begin[c->order.pc[l->first + i]], stream, captures);
+    if (!fine) return false;
+    range_begin(c, first);
+    fine = l->is_comm ? issue_comms(c, l) : compute(c, first, l->n, s->shared);
+    range_end();
+    for (uint32_t i = 0; fine && i < l->n; i++) {
+        Pc pc = c->order.pc[l->first + i];
+        if (c->scans != NULL) fine = scan_issue(c, pc);
+        if (fine && traces) fine = record(c, c->trace.end[pc], stream, captures);
+        if (fine && c->event[pc] != NULL)
+            fine = CHECK_CUDA(c, cudaEventRecord, (c->event[pc], c->stream[stream]));
+    }
+    return fine;
+}
+
+bool issue_segment(Cuda *c, const Segment *s, bool captures)
+{
+    cudaStream_t main = c->stream[STREAM_compute];
+    bool fine = CHECK_CUDA(c, cudaEventRecord, (c->fork, main));
+    for (int k = STREAM_compute + 1; fine && k < STREAM_COUNT; k++)
+        if (c->uses[k]) fine = CHECK_CUDA(c, cudaStreamWaitEvent, (c->stream[k], c->fork, 0));
+    uint32_t end = s->first + s->n;
+    for (uint32_t i = s->first; fine && i < end;) {
+        Launch l = launch_at(c, i, end);
+        fine = issue_launch(c, &l, s, captures);
+        i += l.n;
+    }
+    for (int k = STREAM_compute; fine && k < STREAM_COUNT; k++) {
+        if (!c->uses[k]) continue;
+        fine = mark(c, (Stream)k, 0);
+        if (k == STREAM_compute || !fine) continue;
+        fine = CHECK_CUDA(c, cudaEventRecord, (c->join[k], c->stream[k])) &&
+               CHECK_CUDA(c, cudaStreamWaitEvent, (main, c->join[k], 0));
+    }
+    return fine;
+}

@@ -1,0 +1,218 @@
+/* The two arenas of a rank, one allocation each, and what the host may do with them between steps.
+ * With poison, what is dead when a step begins is NaN; with poison or measure, the bytes that were
+ * never written still are at the end. */
+#include <assert.h>
+#include <string.h>
+
+#include "exec/cuda/private.h"
+
+enum { BLOCK_BYTES = 1 << 22 };
+
+static const Program *program_of(const Cuda *c)
+{
+    return plan_program(c->plan, c->rank);
+}
+
+/* A block of pinned memory that holds poison, or receives what is looked at. */
+static bool block_open(Cuda *c, char **block)
+{
+    *block = NULL;
+    return CHECK_CUDA(c, cudaMallocHost, ((void **)block, BLOCK_BYTES));
+}
+
+static void block_close(char *block)
+{
+    if (block != NULL) cudaFreeHost(block);
+}
+
+/* Bytes [lo, hi) of the device arena. */
+static bool fill(Cuda *c, uint64_t lo, uint64_t hi, const char *block)
+{
+    while (lo < hi) {
+        uint64_t phase = lo % 8; /* the pattern goes by the address */
+        uint64_t n = hi - lo < BLOCK_BYTES - phase ? hi - lo : BLOCK_BYTES - phase;
+        if (!CHECK_CUDA(c, cudaMemcpy,
+                        (c->state.device + lo, block + phase, n, cudaMemcpyHostToDevice)))
+            return false;
+        lo += n;
+    }
+    return true;
+}
+
+static bool open_device(Cuda *c, uint64_t bytes)
+{
+    void *at = NULL;
+    c->arena_bytes = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN + ARENA_SLACK;
+    c->arena_of_nccl = c->n_ranks > 1;
+    bool fine = c->arena_of_nccl ? CHECK_NCCL(c, NULL, ncclMemAlloc, (&at, c->arena_bytes))
+                                 : CHECK_CUDA(c, cudaMalloc, (&at, c->arena_bytes));
+    if (!fine) {
+        if (c->d->items.n > 0)
+            diag_hint(c->d, "the arena is %s, of which the device had %s free",
+                      str_bytes(c->arena, c->arena_bytes), str_bytes(c->arena, c->free_before));
+        return false;
+    }
+    c->state.device = at;
+    return true;
+}
+
+bool memory_open(Cuda *c, const Program *p)
+{
+    RankState *r = &c->state;
+    bool marked = c->options.poison || c->options.measure;
+    uint64_t host = p->host_bytes + ARENA_SLACK;
+    r->poison = c->options.poison;
+    r->measure = c->options.measure;
+    void *host_at = NULL;
+    if (!open_device(c, p->bytes) || !CHECK_CUDA(c, cudaMallocHost, (&host_at, host))) return false;
+    r->host = host_at;
+    if (!marked) {
+        memset(r->host, 0, host);
+        return CHECK_CUDA(c, cudaMemset, (r->device, 0, c->arena_bytes));
+    }
+    char *block;
+    poison_fill(r->host, host);
+    if (!block_open(c, &block)) return false;
+    poison_fill(block, BLOCK_BYTES);
+    bool fine = fill(c, 0, c->arena_bytes, block);
+    block_close(block);
+    return fine;
+}
+
+void memory_close(Cuda *c)
+{
+    RankState *r = &c->state;
+    if (r->device != NULL && c->arena_of_nccl) ncclMemFree(r->device);
+    if (r->device != NULL && !c->arena_of_nccl) cudaFree(r->device);
+    if (r->host != NULL) cudaFreeHost(r->host);
+    r->device = r->host = NULL;
+}
+
+static uint64_t bytes_of(const Cuda *c, BufferId b)
+{
+    return program_of(c)->buffers.at[b].bytes;
+}
+
+bool memory_read(Cuda *c, BufferId b, void *to)
+{
+    return CHECK_CUDA(c, cudaMemcpy,
+                      (to, rank_memory(&c->state, b), bytes_of(c, b), cudaMemcpyDefault));
+}
+
+bool memory_write(Cuda *c, BufferId b, const void *from)
+{
+    return CHECK_CUDA(c, cudaMemcpy,
+                      (rank_memory(&c->state, b), from, bytes_of(c, b), cudaMemcpyDefault));
+}
+
+/* The next bytes from `at` on that nothing keeps between steps: [*lo, *hi). */
+static bool next_dead(const Program *p, Space space, uint64_t end, uint64_t at, uint64_t *lo,
+                      uint64_t *hi)
+{
+    *lo = at;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (BufferId b = 1; b < p->buffers.n; b++) {
+            const Buffer *x = &p->buffers.at[b];
+            if (x->parent != 0 || !x->persistent || x->space != space) continue;
+            if (x->offset > *lo || x->offset + x->bytes <= *lo) continue;
+            *lo = x->offset + x->bytes;
+            moved = true;
+        }
+    }
+    *hi = end;
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        const Buffer *x = &p->buffers.at[b];
+        bool lives = x->parent == 0 && x->persistent && x->space == space && x->bytes > 0;
+        if (lives && x->offset >= *lo && x->offset < *hi) *hi = x->offset;
+    }
+    return *lo < end;
+}
+
+/* How high the arena was written so far, before it is poisoned again. */
+static bool note_highest(Cuda *c)
+{
+    for (int space = SPACE_device; space <= SPACE_host; space++) {
+        uint64_t highest = memory_highest(c, (Space)space);
+        if (highest > c->state.highest[space]) c->state.highest[space] = highest;
+    }
+    return !c->failed;
+}
+
+bool memory_poison(Cuda *c)
+{
+    const Program *p = program_of(c);
+    char *block;
+    if (!c->options.poison) return true;
+    if (!note_highest(c) || !block_open(c, &block)) return false;
+    poison_fill(block, BLOCK_BYTES);
+    bool fine = true;
+    for (uint64_t lo, hi, at = 0; fine && next_dead(p, SPACE_device, p->bytes, at, &lo, &hi);
+         at = hi)
+        fine = fill(c, lo, hi, block);
+    for (uint64_t lo, hi, at = 0; next_dead(p, SPACE_host, p->host_bytes, at, &lo, &hi); at = hi)
+        for (uint64_t i = lo; i < hi; i++) c->state.host[i] = block[i % 8];
+    block_close(block);
+    return fine;
+}
+
+/* End of the highest byte below `end` of the device arena that was written. */
+static bool device_end(Cuda *c, uint64_t end, uint64_t *highest)
+{
+    char *block;
+    *highest = 0;
+    if (!block_open(c, &block)) return false;
+    bool fine = true, found = false;
+    while (fine && !found && end > 0) {
+        uint64_t lo = (end - 1) / BLOCK_BYTES * BLOCK_BYTES;
+        fine = CHECK_CUDA(c, cudaMemcpy,
+                          (block, c->state.device + lo, end - lo, cudaMemcpyDeviceToHost));
+        uint64_t n = fine ? poison_end(block, 0, end - lo) : 0;
+        found = n > 0;
+        if (found) *highest = lo + n;
+        end = lo;
+    }
+    block_close(block);
+    return fine;
+}
+
+uint64_t memory_highest(Cuda *c, Space space)
+{
+    const Program *p = program_of(c);
+    uint64_t highest = 0;
+    if (!c->options.poison && !c->options.measure) return 0;
+    if (space == SPACE_host)
+        highest = poison_end(c->state.host, 0, p->host_bytes);
+    else if (!device_end(c, p->bytes, &highest))
+        return 0;
+    return highest > c->state.highest[space] ? highest : c->state.highest[space];
+}
+
+bool memory_inspect(Cuda *c)
+{
+    const Program *p = program_of(c);
+    char slack[ARENA_SLACK] __attribute__((aligned(8)));
+    if (!c->options.poison) return true;
+    uint64_t shift = p->bytes % 8; /* the pattern goes by the address */
+    assert(p->bytes - shift + sizeof slack <= c->arena_bytes);
+    if (!CHECK_CUDA(
+            c, cudaMemcpy,
+            (slack, c->state.device + p->bytes - shift, sizeof slack, cudaMemcpyDeviceToHost)))
+        return false;
+    uint64_t device = poison_end(slack, shift, sizeof slack) - shift;
+    uint64_t host =
+        poison_end(c->state.host, p->host_bytes, p->host_bytes + ARENA_SLACK) - p->host_bytes;
+    if (device == 0 && host == 0) return true;
+    return cuda_fail(c, "arena-overrun", "rank %u wrote %llu bytes beyond %s of %llu bytes",
+                     c->rank, (unsigned long long)(device ? device : host),
+                     device ? "an arena" : "a host arena",
+                     (unsigned long long)(device ? p->bytes : p->host_bytes));
+}
+
+void memory_outside(Cuda *c)
+{
+    size_t unused = 0, total = 0;
+    if (!CHECK_CUDA(c, cudaMemGetInfo, (&unused, &total))) return;
+    uint64_t used = c->free_before > unused ? c->free_before - unused : 0;
+    c->outside = used > c->arena_bytes ? used - c->arena_bytes : 0;
+}

@@ -1,0 +1,112 @@
+/* The backend's table of functions, and what the module exports. */
+#include "exec/cuda/module.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "exec/cuda/private.h"
+
+/* Errors of a call go to its own diagnostics. */
+static Cuda *enter(const Backend *self, Diag *d)
+{
+    Cuda *c = self->state;
+    c->d = d;
+    return c;
+}
+
+static bool open(Backend *self, const Plan *plan, const BackendOptions *options, Diag *d)
+{
+    return cuda_open(enter(self, d), plan, options);
+}
+
+static void ranks(const Backend *self, Rank *first, uint32_t *n)
+{
+    const Cuda *c = self->state;
+    *first = c->rank;
+    *n = 1;
+}
+
+static bool step(Backend *self, const Control *control, Trace *trace, Diag *d)
+{
+    return step_run(enter(self, d), control, trace);
+}
+
+static bool find_bad(Backend *self, const Control *control, BadNumber *bad, Diag *d)
+{
+    return step_find_bad(enter(self, d), control, bad);
+}
+
+static bool read(Backend *self, Rank rank, BufferId b, void *to, Diag *d)
+{
+    Cuda *c = enter(self, d);
+    assert(rank == c->rank);
+    return memory_read(c, b, to) || watch_fail(c);
+}
+
+static bool write(Backend *self, Rank rank, BufferId b, const void *from, Diag *d)
+{
+    Cuda *c = enter(self, d);
+    assert(rank == c->rank);
+    return memory_write(c, b, from) || watch_fail(c);
+}
+
+static uint64_t highest_touched(Backend *self, Rank rank, Space space)
+{
+    Cuda *c = self->state;
+    assert(rank == c->rank);
+    return memory_highest(c, space);
+}
+
+static uint64_t outside_bytes(Backend *self)
+{
+    Cuda *c = self->state;
+    memory_outside(c);
+    return c->outside;
+}
+
+static bool exchange(Backend *self, const void *mine, size_t bytes, void *all, Diag *d)
+{
+    Cuda *c = enter(self, d);
+    if (c->meet->exchange(c->meet, mine, bytes, all, c->options.timeout_s)) return true;
+    cuda_fail(c, "timeout", "rank %u: %s", c->rank, c->meet->why);
+    return watch_fail(c);
+}
+
+static uint32_t processes(const Backend *self, uint32_t *mine)
+{
+    const Cuda *c = self->state;
+    *mine = c->rank;
+    return c->n_ranks;
+}
+
+static void close(Backend *self)
+{
+    Diag none = diag_in(((Cuda *)self->state)->arena);
+    cuda_close(enter(self, &none));
+    enter(self, NULL);
+}
+
+static Backend *backend(Arena *arena, const Transport *transport)
+{
+    Backend *b = arena_alloc(arena, sizeof *b);
+    Cuda *c = arena_alloc(arena, sizeof *c);
+    c->arena = arena;
+    c->transport = transport;
+    *b = (Backend){.name = "cuda",
+                   .open = open,
+                   .ranks = ranks,
+                   .step = step,
+                   .find_bad = find_bad,
+                   .read = read,
+                   .write = write,
+                   .highest_touched = highest_touched,
+                   .outside_bytes = outside_bytes,
+                   .exchange = exchange,
+                   .processes = processes,
+                   .close = close,
+                   .state = c};
+    return b;
+}
+
+const CudaModule tandem_cuda_module = {CUDA_MODULE_VERSION, backend, device_describe,
+                                       kernel_cuda_workspace, device_name};

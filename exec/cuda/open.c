@@ -1,0 +1,130 @@
+/* The CUDA backend: one process a rank, one device a process. Opens in an order in which a rank
+ * that cannot go on keeps no other waiting: what is local first, then whether all are fine, then
+ * what takes all of them. Closing releases whatever is there, however far opening came. */
+#include <assert.h>
+#include <string.h>
+
+#include "exec/cuda/private.h"
+
+static const RankMachine machine = {kernel_cuda_accepts, kernel_cuda_workspace};
+
+static const Loc nowhere = {NULL, 0};
+
+enum { WHOLE_LENGTH = 4000 };
+
+static bool meet(Cuda *c)
+{
+    char why[MEET_WHY] = "";
+    c->meet = meet_open(c->arena, c->transport, c->options.timeout_s, why, sizeof why);
+    if (c->meet == NULL) return cuda_fail(c, "rank-meet", "the ranks do not meet: %s", why);
+    c->rank = c->meet->rank;
+    c->n_ranks = c->meet->n_ranks;
+    if (c->n_ranks == c->plan->mesh.n_ranks) return true;
+    c->failed = true;
+    diag_error(c->d, FAULT_usage, "ranks-mismatch", nowhere,
+               "there are %u processes, but the plan's mesh has %u ranks", c->n_ranks,
+               c->plan->mesh.n_ranks);
+    diag_hint(c->d, "start %u processes, or change the mesh with --set", c->plan->mesh.n_ranks);
+    return false;
+}
+
+static bool all_are_fine(Cuda *c, bool fine)
+{
+    unsigned char mine = fine, *all = arena_array(c->arena, c->n_ranks, 1);
+    if (!c->meet->exchange(c->meet, &mine, 1, all, c->options.timeout_s))
+        return cuda_fail(c, "rank-open", "rank %u: %s", c->rank, c->meet->why);
+    for (Rank r = 0; r < c->n_ranks; r++)
+        if (!all[r]) return cuda_fail(c, "rank-open", "rank %u could not begin", r);
+    return fine;
+}
+
+/* The small things that a step needs beside the arenas. */
+static bool open_blocks(Cuda *c)
+{
+    uint32_t n = c->state.info->n_instr + 5; /* comm.c warms up in the first words */
+    uint32_t *numbers = arena_array(c->arena, n, sizeof *numbers);
+    for (uint32_t i = 0; i < n; i++) numbers[i] = i;
+    void *host[3] = {NULL}, *device[3] = {NULL};
+    bool fine = CHECK_CUDA(c, cudaMallocHost, (&host[0], sizeof *c->control_host));
+    c->control_host = host[0];
+    fine = fine && CHECK_CUDA(c, cudaMallocHost, (&host[1], sizeof *c->fault_host));
+    c->fault_host = host[1];
+    fine = fine && CHECK_CUDA(c, cudaMallocHost, (&host[2], STREAM_COUNT * sizeof *c->heads));
+    c->heads = host[2];
+    fine = fine && CHECK_CUDA(c, cudaMalloc, (&device[0], sizeof *c->control_device));
+    c->control_device = device[0];
+    fine = fine && CHECK_CUDA(c, cudaMalloc, (&device[1], sizeof *c->fault_device));
+    c->fault_device = device[1];
+    fine = fine && CHECK_CUDA(c, cudaMalloc, (&device[2], n * sizeof *numbers));
+    c->numbers = device[2];
+    if (!fine) return false;
+    memset(c->heads, 0, STREAM_COUNT * sizeof *c->heads);
+    c->context.control = c->control_device;
+    c->context.fault = c->fault_device;
+    return CHECK_CUDA(c, cudaMemset, (c->fault_device, 0, sizeof *c->fault_device)) &&
+           CHECK_CUDA(c, cudaMemcpy,
+                      (c->numbers, numbers, n * sizeof *numbers, cudaMemcpyHostToDevice));
+}
+
+static void close_blocks(Cuda *c)
+{
+    void *host[] = {c->control_host, c->fault_host, c->heads};
+    void *device[] = {c->control_device, c->fault_device, c->numbers};
+    for (int i = 0; i < 3; i++) {
+        if (host[i] != NULL) cudaFreeHost(host[i]);
+        if (device[i] != NULL) cudaFree(device[i]);
+    }
+    c->control_host = NULL, c->fault_host = NULL, c->heads = NULL;
+    c->control_device = NULL, c->fault_device = NULL, c->numbers = NULL;
+}
+
+static void choose_segments(Cuda *c)
+{
+    uint32_t most = c->options.cuda.whole_length ? c->options.cuda.whole_length : WHOLE_LENGTH;
+    CudaGraphs how = c->options.cuda.graphs;
+    bool cuts = how == CUDA_GRAPHS_cut || (how == CUDA_GRAPHS_auto && c->order.n > most);
+    if (!cuts || !order_cut(&c->state, &c->order, c->arena)) order_whole(&c->order, c->arena);
+}
+
+static bool open_rank(Cuda *c)
+{
+    const Program *p = plan_program(c->plan, c->rank);
+    const ProgramInfo *info = program_info(c->plan, p, c->arena);
+    c->state = (RankState){.plan = c->plan, .info = info, .rank = c->rank};
+    if (!memory_open(c, p)) return false;
+    bool fine =
+        rank_prepare(&c->state, c->plan, info, c->rank, &c->control, &machine, c->arena, c->d);
+    c->failed = c->failed || !fine;
+    return fine && open_blocks(c) && issue_open(c) && stage_open(c);
+}
+
+bool cuda_open(Cuda *c, const Plan *plan, const BackendOptions *options)
+{
+    c->plan = plan;
+    c->options = *options;
+    c->n_ranks = 1;
+    if (c->options.timeout_s <= 0) c->options.timeout_s = 60;
+    if (!meet(c)) return false;
+    bool fine = device_choose(c);
+    if (!all_are_fine(c, fine) || !device_identify(c) || !watch_open(c)) return false;
+    fine = open_rank(c);
+    if (!all_are_fine(c, fine)) return false;
+    c->marks = c->n_ranks > 1;
+    choose_segments(c);
+    return comm_open(c);
+}
+
+void cuda_close(Cuda *c)
+{
+    trace_close(c);
+    scan_close(c);
+    graph_close(c); /* before the communicators that are captured in them */
+    comm_close(c);
+    issue_close(c);
+    stage_close(c);
+    close_blocks(c);
+    memory_close(c);
+    watch_close(c);
+    if (c->meet != NULL) c->meet->close(c->meet);
+    c->meet = NULL;
+}

@@ -1,0 +1,130 @@
+/* Data comes from the host: each batch instruction has pinned memory that holds its micro-batch of
+ * the step, and ordinary memory where that of the next step is put while the device works. Where
+ * micro-batches share a graph, it copies from a slot on the device, which is filled before. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/cuda/private.h"
+
+static bool open_one(Cuda *c, Staged *s)
+{
+    const KernelArgs *a = c->state.at[s->pc].args;
+    assert(a->n_args == 2);
+    s->host = *a;
+    for (int k = 0; k < 2; k++) {
+        s->bytes[k] = (uint64_t)a->elements[k] * dtype_bytes(a->dtype[k]);
+        s->back[k] = arena_alloc(c->arena, s->bytes[k]);
+        s->host.ptr[k] = s->back[k];
+        void *at = NULL;
+        if (!CHECK_CUDA(c, cudaMallocHost, (&at, s->bytes[k]))) return false;
+        s->front[k] = at;
+    }
+    return true;
+}
+
+bool stage_open(Cuda *c)
+{
+    const Program *p = c->state.info->p;
+    c->next_filled = -1;
+    c->staged_of = arena_array(c->arena, p->code.n, sizeof *c->staged_of);
+    for (Pc pc = 1; pc < p->code.n; pc++)
+        if (program_instr(p, pc)->op == OP_batch) c->staged_of[pc] = ++c->n_staged;
+    c->staged = arena_array(c->arena, c->n_staged, sizeof *c->staged);
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        if (c->staged_of[pc] == 0) continue;
+        Staged *s = &c->staged[c->staged_of[pc] - 1];
+        s->pc = pc;
+        if (!open_one(c, s)) return false;
+    }
+    return true;
+}
+
+void stage_close(Cuda *c)
+{
+    for (uint32_t i = 0; i < c->n_staged; i++)
+        for (int k = 0; k < 2; k++) {
+            Staged *s = &c->staged[i];
+            if (s->front[k] != NULL) cudaFreeHost(s->front[k]);
+            if (s->slot[k] != NULL) cudaFree(s->slot[k]);
+            s->front[k] = s->slot[k] = NULL;
+        }
+}
+
+static void fill_back(Cuda *c, const Control *control)
+{
+    for (uint32_t i = 0; i < c->n_staged; i++) {
+        Staged *s = &c->staged[i];
+        s->host.control = control;
+        kernel_cpu(OP_batch)(&s->host);
+    }
+    c->next_filled = control->step;
+}
+
+void stage_fill(Cuda *c)
+{
+    if (c->next_filled != c->control.step) fill_back(c, &c->control);
+    for (uint32_t i = 0; i < c->n_staged; i++)
+        for (int k = 0; k < 2; k++)
+            memcpy(c->staged[i].front[k], c->staged[i].back[k], c->staged[i].bytes[k]);
+}
+
+void stage_prepare(Cuda *c)
+{
+    Control next = c->control;
+    next.step++;
+    fill_back(c, &next);
+}
+
+/* The slots of a shared segment are those of the segment that has the graph. */
+static bool make_slots(Cuda *c, Staged *s)
+{
+    for (int k = 0; k < 2; k++) {
+        void *at = NULL;
+        if (s->slot[k] == NULL && !CHECK_CUDA(c, cudaMalloc, (&at, s->bytes[k]))) return false;
+        if (s->slot[k] == NULL) s->slot[k] = at;
+    }
+    return true;
+}
+
+bool stage_open_slots(Cuda *c)
+{
+    for (uint32_t k = 0; k < c->order.n_segments; k++) {
+        const Segment *segment = &c->order.segment[k];
+        for (uint32_t i = 0; segment->shared && i < segment->n; i++) {
+            uint32_t one = c->staged_of[c->order.pc[segment->first + i]];
+            if (one != 0 && !make_slots(c, &c->staged[one - 1])) return false;
+        }
+    }
+    return true;
+}
+
+bool stage_to_slot(Cuda *c, const Segment *segment)
+{
+    const Segment *owner = &c->order.segment[segment->same];
+    for (uint32_t i = 0; i < segment->n; i++) {
+        Pc pc = c->order.pc[segment->first + i], its = c->order.pc[owner->first + i];
+        if (c->staged_of[pc] == 0) continue;
+        const Staged *from = &c->staged[c->staged_of[pc] - 1];
+        const Staged *to = &c->staged[c->staged_of[its] - 1];
+        for (int k = 0; k < 2; k++)
+            if (!CHECK_CUDA(c, cudaMemcpyAsync,
+                            (to->slot[k], from->front[k], from->bytes[k], cudaMemcpyHostToDevice,
+                             c->stream[STREAM_compute])))
+                return false;
+    }
+    return true;
+}
+
+bool stage_issue(Cuda *c, Pc pc, bool shared)
+{
+    Staged *s = &c->staged[c->staged_of[pc] - 1];
+    const KernelArgs *a = c->state.at[pc].args;
+    cudaStream_t stream = c->stream[program_instr(c->state.info->p, pc)->stream];
+    for (int k = 0; k < 2; k++)
+        if (!CHECK_CUDA(c, cudaMemcpyAsync,
+                        (a->ptr[k], shared ? s->slot[k] : s->front[k], s->bytes[k],
+                         cudaMemcpyDefault, stream)))
+            return false;
+    return true;
+}

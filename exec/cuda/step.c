@@ -1,0 +1,78 @@
+/* A step: the control block and the data go to the device, then the program, as graphs or
+ * instruction by instruction; the host waits once, at the end. */
+#include <string.h>
+
+#include "exec/cuda/private.h"
+
+static bool send_control(Cuda *c)
+{
+    *c->control_host = (CudaControl){c->control.step, c->control.lr, c->control.seed};
+    return CHECK_CUDA(c, cudaMemcpyAsync,
+                      (c->control_device, c->control_host, sizeof *c->control_host,
+                       cudaMemcpyHostToDevice, c->stream[STREAM_compute]));
+}
+
+static bool run_program(Cuda *c, bool by_graphs)
+{
+    const Segment all = {.n = c->order.n};
+    if (!by_graphs) return issue_segment(c, &all, false);
+    for (uint32_t i = 0; i < c->order.n_segments; i++)
+        if (!graph_launch(c, i)) return false;
+    return true;
+}
+
+/* What a kernel found wrong with its data. */
+static bool check_fault(Cuda *c)
+{
+    uint32_t fault = *c->fault_host;
+    if (fault == 0) return true;
+    Pc pc = fault & ((1u << CUDA_FAULT_PC_BITS) - 1);
+    bool label = fault >> CUDA_FAULT_PC_BITS == CUDA_FAULT_label;
+    const char *what = label ? "a label" : "a token id";
+    return cuda_fail(c, "cuda-data",
+                     "step %lld: rank %u met %s that the vocabulary does not have, in %s",
+                     (long long)c->control.step, c->rank, what,
+                     instr_text(c->plan, c->state.info->p, pc, c->arena));
+}
+
+static bool start(Cuda *c, bool by_graphs, bool traced)
+{
+    cudaStream_t main = c->stream[STREAM_compute];
+    if (!memory_poison(c)) return false;
+    stage_fill(c);
+    /* The first step runs without graphs: libraries load and choose their ways in it. */
+    if (by_graphs && !traced && c->graph == NULL && !graph_capture(c)) return false;
+    if (traced && !trace_open(c, by_graphs)) return false;
+    return send_control(c) && (!traced || CHECK_CUDA(c, cudaEventRecord, (c->trace.zero, main))) &&
+           run_program(c, by_graphs) &&
+           CHECK_CUDA(c, cudaMemcpyAsync,
+                      (c->fault_host, c->fault_device, sizeof *c->fault_host,
+                       cudaMemcpyDeviceToHost, main)) &&
+           CHECK_CUDA(c, cudaEventRecord, (c->finished, main));
+}
+
+bool step_run(Cuda *c, const Control *control, Trace *trace)
+{
+    bool by_graphs =
+        c->options.cuda.graphs != CUDA_GRAPHS_none && c->n_steps > 0 && c->scans == NULL;
+    c->control = *control;
+    c->stepping = true;
+    atomic_store(&c->slot->step, (uint32_t)control->step);
+    atomic_store(&c->slot->state, STATUS_stepping);
+    bool fine = start(c, by_graphs, trace != NULL);
+    if (fine) stage_prepare(c);
+    fine = fine && watch_step(c) && check_fault(c) && memory_inspect(c);
+    if (fine && trace) trace_rows(c, trace);
+    if (trace) trace_close(c);
+    c->stepping = false;
+    atomic_store(&c->slot->state, STATUS_open);
+    c->n_steps++;
+    return (fine && !c->failed) || watch_fail(c);
+}
+
+bool step_find_bad(Cuda *c, const Control *control, BadNumber *bad)
+{
+    bool fine = scan_open(c, bad) && step_run(c, control, NULL);
+    scan_close(c);
+    return fine || watch_fail(c);
+}

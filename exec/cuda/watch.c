@@ -1,0 +1,160 @@
+/* While a step runs: is it done, does it go on, has another rank gone, is a communicator broken?
+ * The device tells where each stream is by copying the number of the instruction it comes to next
+ * into pinned memory; from there it goes to the record that all ranks of the machine share. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "exec/cuda/private.h"
+#include "exec/launch.h"
+#include "planner/base/clock.h"
+
+enum { POLLS_BEFORE_SLEEP = 2000, SLEEP_NS = 20000, POLLS_BETWEEN_LOOKS = 16 };
+
+/* Ranks that no launcher of ours started share a record of their own, where all are on one machine.
+ */
+static bool make_record(Cuda *c)
+{
+    char path[sizeof c->status_path] = "", *all = NULL;
+    bool one_machine = true;
+    for (Rank r = 1; r < c->n_ranks; r++)
+        one_machine = one_machine && c->all[r].host == c->all[0].host;
+    if (!one_machine || c->n_ranks == 1) return true;
+    Diag quiet = diag_in(c->arena); /* a run can do without */
+    if (c->rank == 0) c->status = status_create(c->n_ranks, path, sizeof path, &quiet);
+    all = arena_array(c->arena, c->n_ranks, sizeof path);
+    bool fine = c->meet->exchange(c->meet, path, sizeof path, all, c->options.timeout_s);
+    if (fine && c->rank > 0 && all[0] != 0) {
+        setenv(STATUS_VARIABLE, all, 1);
+        c->status = status_join(c->n_ranks);
+        unsetenv(STATUS_VARIABLE);
+    }
+    /* Nobody looks for the file once all have it. */
+    fine = fine && c->meet->exchange(c->meet, path, 1, all, c->options.timeout_s);
+    if (c->rank == 0 && path[0] != 0) unlink(path);
+    c->owns_status = true;
+    return fine || cuda_fail(c, "rank-open", "rank %u: %s", c->rank, c->meet->why);
+}
+
+bool watch_open(Cuda *c)
+{
+    uint32_t n = 0, mine = 0;
+    if (c->n_ranks > 1 && launch_inside(&n, &mine, NULL)) c->status = status_join(n);
+    if (c->transport == NULL && c->status == NULL && !make_record(c)) return false;
+    c->slot = c->status ? &c->status->slots[c->rank] : &c->alone;
+    atomic_store(&c->slot->pid, (int32_t)getpid());
+    atomic_store(&c->slot->state, STATUS_open);
+    return true;
+}
+
+void watch_close(Cuda *c)
+{
+    if (c->slot) atomic_store(&c->slot->state, STATUS_absent);
+    c->slot = NULL;
+    status_unmap(c->status);
+    c->status = NULL;
+}
+
+static Ending ending_of(Cuda *c)
+{
+    return (Ending){.plan = c->plan,
+                    .arena = c->arena,
+                    .rank = c->rank,
+                    .n_ranks = c->n_ranks,
+                    .step = (uint32_t)c->control.step,
+                    .status = c->status,
+                    .prints = c->owns_status,
+                    .abort = c->meet->abort,
+                    .self = c->meet};
+}
+
+/* Kernels that wait for others on the device would keep the process from ending. */
+static void abort_comms(Cuda *c)
+{
+    c->dead = true;
+    comm_close(c);
+}
+
+bool watch_fail(Cuda *c)
+{
+    if (c->n_ranks == 1 || c->d == NULL || c->d->items.n == 0) return false;
+    const Diagnostic *last = &c->d->items.at[c->d->items.n - 1];
+    Ending e = ending_of(c);
+    abort_comms(c);
+    ending_tell(&e, last->rule, last->text);
+}
+
+/* An instruction of a graph that several micro-batches share, as the running one's. */
+static Pc actual(const Cuda *c, Pc pc)
+{
+    uint32_t running = c->heads[STREAM_none];
+    if (pc == 0 || c->graph == NULL || running >= c->order.n_segments) return pc;
+    const Segment *s = &c->order.segment[running], *owner = &c->order.segment[s->same];
+    uint32_t at = c->order.at[pc];
+    bool inside = at >= owner->first && at - owner->first < owner->n;
+    return inside ? c->order.pc[s->first + (at - owner->first)] : pc;
+}
+
+/* Publishes where the streams are; true when one has moved. */
+static bool publish(Cuda *c)
+{
+    bool moved = false;
+    for (int s = STREAM_none + 1; s < STREAM_COUNT; s++) {
+        Pc head = actual(c, ((volatile uint32_t *)c->heads)[s]);
+        if (head == c->seen[s]) continue;
+        c->seen[s] = head;
+        atomic_store(&c->slot->head[s], head);
+        moved = true;
+    }
+    if (moved) atomic_fetch_add(&c->slot->count, 1);
+    return moved;
+}
+
+/* The communication that most streams seem to wait for: the first of the program. */
+static Pc waited_for(const Cuda *c)
+{
+    Pc first = 0;
+    for (int s = STREAM_none + 1; s < STREAM_COUNT; s++) {
+        Pc head = c->seen[s];
+        bool is_comm = head != 0 && c->state.at[head].comm != NULL;
+        if (is_comm && (first == 0 || head < first)) first = head;
+    }
+    return first;
+}
+
+static _Noreturn void time_out(Cuda *c, double waited_s)
+{
+    Ending e = ending_of(c);
+    Pc pc = waited_for(c);
+    abort_comms(c);
+    ending_timeout(&e, pc ? c->state.at[pc].comm : NULL, pc, waited_s);
+}
+
+/* False when the step cannot end well. */
+static bool look_around(Cuda *c)
+{
+    double now = clock_s();
+    if (publish(c)) c->last_progress_s = now;
+    if (!comm_errors(c)) return false;
+    if (c->meet->gone(c->meet)) return cuda_fail(c, "rank-died", "%s", c->meet->why);
+    double waited = now - c->last_progress_s;
+    if (waited <= c->options.timeout_s) return true;
+    if (c->stepping) time_out(c, waited);
+    return cuda_fail(c, "timeout", "rank %u waited %.1f s for the other ranks", c->rank, waited);
+}
+
+bool watch_step(Cuda *c)
+{
+    if (c->n_ranks == 1) return CHECK_CUDA(c, cudaEventSynchronize, (c->finished));
+    c->last_progress_s = clock_s();
+    for (uint32_t polls = 0;; polls++) {
+        cudaError_t state = cudaEventQuery(c->finished);
+        if (state == cudaSuccess) return true;
+        if (state != cudaErrorNotReady) return CHECK_CUDA(c, cudaEventQuery, (c->finished));
+        if (polls % POLLS_BETWEEN_LOOKS == 0 && !look_around(c)) return false;
+        struct timespec pause = {0, SLEEP_NS};
+        if (polls > POLLS_BEFORE_SLEEP) nanosleep(&pause, NULL);
+    }
+}

@@ -1,0 +1,128 @@
+/* The kernels of the double: those of the CPU, run when the stream gets to them, on the double's
+ * view of device memory. What the device's kernels do by themselves, the adapter does: it reads the
+ * control block, leaves updates out when the norm is not finite, and notes ids out of range. */
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/cuda.h"
+#include "tests/cuda/double/private.h"
+
+typedef struct Launch {
+    OpKind op;
+    KernelArgs args;
+    const CudaControl *control;
+    uint32_t *fault, pc;
+} Launch;
+
+static void note_fault(const Launch *l, CudaFault kind)
+{
+    uint32_t *word = double_translate(l->fault);
+    uint32_t fault = (uint32_t)kind << CUDA_FAULT_PC_BITS | l->pc;
+    if (fault > *word) *word = fault;
+}
+
+static void check_ids(const Launch *l)
+{
+    const KernelArgs *a = &l->args;
+    const int32_t *ids = a->ptr[0];
+    for (int64_t i = 0; i < a->elements[0]; i++)
+        if (ids[i] < 0 || ids[i] >= a->binding->size['v']) note_fault(l, CUDA_FAULT_id);
+}
+
+static void run(void *self)
+{
+    Launch copy = *(const Launch *)self; /* a graph runs it again */
+    const Launch *l = &copy;
+    KernelArgs *a = &copy.args;
+    const CudaControl *block = double_translate(l->control);
+    Control control = {.step = block->step, .lr = block->lr, .seed = block->seed};
+    uint64_t scratch = kernel_cpu_workspace(l->op, a->dtype, a->elements, a->n_args);
+    void *room = scratch ? malloc(scratch) : NULL;
+    for (uint32_t i = 0; i < a->n_args; i++) {
+        if (!double_is_device(a->ptr[i])) double_misuse("a kernel on memory of the host");
+        a->ptr[i] = double_translate(a->ptr[i]);
+    }
+    if (scratch) {
+        a->ptr[a->n_args] = room;
+        a->dtype[a->n_args] = DT_u8;
+        a->elements[a->n_args++] = (int64_t)scratch;
+    }
+    a->control = &control;
+    bool updates = (op_info(l->op)->flags & OP_UPDATES) != 0;
+    if (l->op == OP_embed) check_ids(l);
+    if (!updates || isfinite(*(const double *)a->ptr[a->n_in - 1])) kernel_cpu(l->op)(a);
+    free(room);
+}
+
+static bool launch(OpKind op, const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    Scripted s = double_script("kernel");
+    if (s.kind == SCRIPT_fail) {
+        snprintf(error->text, sizeof error->text, "the kernel of %s: error %d", op_info(op)->name,
+                 s.code);
+        return false;
+    }
+    Launch l = {op, *args, cuda->control, cuda->fault, cuda->pc};
+    double_launch(cuda->stream, run, &l, sizeof l);
+    return true;
+}
+
+#define LAUNCH(name)                                                                               \
+    static bool launch_##name(const KernelArgs *a, const CudaContext *cuda, CudaError *error)      \
+    {                                                                                              \
+        return launch(OP_##name, a, cuda, error);                                                  \
+    }
+#define LAUNCH_3(name)                                           LAUNCH(name) LAUNCH(name##_d0) LAUNCH(name##_d1)
+#define COMPUTE(name, signature, flops, reduce, backward, flags) LAUNCH(name)
+#define CONTRACT(name, signature)                                                                  \
+    LAUNCH_3(name) LAUNCH_3(name##_tensorwise) LAUNCH_3(name##_rowwise)
+#define RESHAPE(name, flags) LAUNCH(name)
+#include "planner/ir/ops.def"
+
+CudaKernel kernel_cuda(OpKind op)
+{
+    static const CudaKernel table[OP_COUNT] = {
+#define ROW(name)                                                [OP_##name] = launch_##name,
+#define ROW_3(name)                                              ROW(name) ROW(name##_d0) ROW(name##_d1)
+#define COMPUTE(name, signature, flops, reduce, backward, flags) ROW(name)
+#define CONTRACT(name, signature)                                ROW_3(name) ROW_3(name##_tensorwise) ROW_3(name##_rowwise)
+#define RESHAPE(name, flags)                                     ROW(name)
+#include "planner/ir/ops.def"
+    };
+    return table[op];
+}
+
+/* Scratch is the adapter's own: programs have none for it. */
+bool kernel_cuda_accepts(OpKind op, const DType *dtype, uint32_t n_args)
+{
+    static const int64_t one[MAX_ARGS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    DType all[MAX_ARGS + 1];
+    memcpy(all, dtype, n_args * sizeof *dtype);
+    uint64_t scratch = kernel_cpu_workspace(op, dtype, one, n_args);
+    if (scratch) all[n_args] = DT_u8;
+    return kernel_cpu_accepts(op, all, n_args + (scratch > 0));
+}
+
+uint64_t kernel_cuda_workspace(OpKind op, const DType *dtype, const int64_t *elements,
+                               uint32_t n_args)
+{
+    (void)op, (void)dtype, (void)elements, (void)n_args;
+    return 0;
+}
+
+uint32_t kernel_cuda_chain_length(const CudaChainPart *part, uint32_t n)
+{
+    (void)part;
+    return n > 1 ? n : 0;
+}
+
+bool kernel_cuda_chain(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
+                       CudaError *error)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (!launch(part[i].op, part[i].args, cuda, error)) return false;
+    return true;
+}

@@ -1,0 +1,28 @@
+/* A test double of the CUDA runtime and of NCCL: the calls that the backend makes, with what CUDA
+ * promises of them and no more. Streams run as late as they may, in one of the orders that are
+ * legal, drawn by a seed; device memory faults when the host touches it; ranks are processes that
+ * share a file; and any call can be told to fail. Includes no CUDA header. */
+#ifndef TANDEM_TESTS_CUDA_DOUBLE_H
+#define TANDEM_TESTS_CUDA_DOUBLE_H
+
+#include "planner/base/str.h"
+
+/* What a script does to the nth call (from 1) of a function. Written as text, also in the variable
+ * TANDEM_DOUBLE, words apart by spaces:
+ *   seed=N            which legal order
+ *   devices=N         how many there are (default 4); memory=BYTES of each (default 256 MiB)
+ *   uuid=same         all devices are the same one
+ *   capability=75     of all devices; driver=12000
+ *   rank=R            what follows is for this rank alone (by the launcher's variables)
+ *   CALL@N=fail:CODE  returns the code
+ *   CALL@N=async:CODE NCCL: succeeds, and the communicator reports the code from then on
+ *   CALL@N=hang       NCCL: the operation never ends; an init or split stays in progress
+ *   CALL@N=kill       the process dies of SIGKILL in it; CALL@N=stop: it is stopped */
+void double_begin(const char *script);   /* forgets all calls and objects; NULL: $TANDEM_DOUBLE */
+uint32_t double_calls(const char *call); /* how often it was called since */
+/* Objects that were made and not released, one line each kind; false if there are any. */
+bool double_is_clean(Str *out);
+/* Is the address in device memory? */
+bool double_is_device(const void *at);
+
+#endif

@@ -1,0 +1,232 @@
+/* Device memory: a file that is mapped twice, once where CUDA's pointers point and nobody may touch
+ * it, once for the double. What is new holds NaNs. Devices, versions, errors. */
+#define _DEFAULT_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "tests/cuda/double/private.h"
+
+enum { ALIGN = 512, MAX_BLOCKS = 4096 };
+
+typedef struct Block {
+    uint64_t offset, bytes;
+} Block;
+
+static int file = -1;
+static char *outside, *inside;  /* the two mappings */
+static Block block[MAX_BLOCKS]; /* ascending */
+static uint32_t n_blocks;
+static uint64_t used;
+
+static void open_file(void)
+{
+    char path[] = "/dev/shm/tandem-double-XXXXXX";
+    if (file >= 0) return;
+    file = mkstemp(path);
+    if (file < 0 || unlink(path) != 0 || ftruncate(file, (off_t)DEVICE_RANGE) != 0)
+        double_misuse("no file for device memory");
+    outside = mmap(NULL, DEVICE_RANGE, PROT_NONE, MAP_SHARED | MAP_NORESERVE, file, 0);
+    inside = mmap(NULL, DEVICE_RANGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+    if (outside == MAP_FAILED || inside == MAP_FAILED) double_misuse("cannot map device memory");
+}
+
+void double_memory_reset(void)
+{
+    if (file < 0) return;
+    munmap(outside, DEVICE_RANGE);
+    munmap(inside, DEVICE_RANGE);
+    close(file);
+    file = -1;
+    n_blocks = 0;
+    used = 0;
+}
+
+int double_memory_file(void)
+{
+    open_file();
+    return file;
+}
+
+bool double_is_device(const void *at)
+{
+    const char *p = at;
+    return file >= 0 && p >= outside && p < outside + DEVICE_RANGE;
+}
+
+uint64_t double_memory_offset(const void *at)
+{
+    if (!double_is_device(at)) double_misuse("an address that is not in device memory");
+    return (uint64_t)((const char *)at - outside);
+}
+
+void *double_translate(const void *at)
+{
+    if (!double_is_device(at)) return (void *)(uintptr_t)at;
+    return inside + double_memory_offset(at);
+}
+
+static bool allocate(void **at, size_t bytes)
+{
+    uint64_t size = (bytes + ALIGN - 1) / ALIGN * ALIGN, offset = 0;
+    uint32_t i = 0;
+    open_file();
+    if (bytes == 0 || used + size > world()->memory || n_blocks == MAX_BLOCKS) return false;
+    for (; i < n_blocks && block[i].offset - offset < size; i++)
+        offset = block[i].offset + block[i].bytes;
+    if (offset + size > DEVICE_RANGE) return false;
+    memmove(&block[i + 1], &block[i], (n_blocks - i) * sizeof *block);
+    block[i] = (Block){offset, size};
+    n_blocks++;
+    used += size;
+    memset(inside + offset, 0xff, size);
+    *at = outside + offset;
+    world()->live[OBJECT_device]++;
+    return true;
+}
+
+static bool release(void *at)
+{
+    if (at == NULL) return true;
+    uint64_t offset = double_is_device(at) ? double_memory_offset(at) : UINT64_MAX;
+    for (uint32_t i = 0; i < n_blocks; i++) {
+        if (block[i].offset != offset) continue;
+        used -= block[i].bytes;
+        memset(inside + offset, 0xff, block[i].bytes);
+        memmove(&block[i], &block[i + 1], (n_blocks - i - 1) * sizeof *block);
+        n_blocks--;
+        world()->live[OBJECT_device]--;
+        return true;
+    }
+    return false;
+}
+
+/* ---- CUDA ---- */
+
+cudaError_t cudaMalloc(void **at, size_t bytes)
+{
+    CUDA_CALL(cudaMalloc);
+    if (double_is_capturing()) return double_spoil_capture();
+    return world()->last = allocate(at, bytes) ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+/* As CUDA: waits for what was asked of the device before. */
+cudaError_t cudaFree(void *at)
+{
+    CUDA_CALL(cudaFree);
+    return release(at) ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+cudaError_t cudaMallocHost(void **at, size_t bytes)
+{
+    CUDA_CALL(cudaMallocHost);
+    if (double_is_capturing()) return double_spoil_capture();
+    *at = NULL;
+    if (posix_memalign(at, 4096, bytes > 0 ? bytes : 1) != 0) return cudaErrorMemoryAllocation;
+    memset(*at, 0xff, bytes);
+    world()->live[OBJECT_host]++;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void *at)
+{
+    CUDA_CALL(cudaFreeHost);
+    if (at != NULL) double_delete(OBJECT_host, at);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *unused, size_t *total)
+{
+    CUDA_CALL(cudaMemGetInfo);
+    *total = world()->memory;
+    *unused = world()->memory - used;
+    return cudaSuccess;
+}
+
+ncclResult_t ncclMemAlloc(void **at, size_t bytes)
+{
+    Scripted s = double_script("ncclMemAlloc");
+    if (s.kind == SCRIPT_fail) return (ncclResult_t)s.code;
+    return allocate(at, bytes) ? ncclSuccess : ncclSystemError;
+}
+
+ncclResult_t ncclMemFree(void *at)
+{
+    double_script("ncclMemFree");
+    return release(at) ? ncclSuccess : ncclInvalidArgument;
+}
+
+cudaError_t cudaGetDeviceCount(int *n)
+{
+    CUDA_CALL(cudaGetDeviceCount);
+    if (world()->driver < 1000 * (CUDART_VERSION / 1000))
+        return world()->last = cudaErrorInsufficientDriver;
+    *n = world()->n_devices;
+    return *n > 0 ? cudaSuccess : (world()->last = cudaErrorNoDevice);
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+    CUDA_CALL(cudaSetDevice);
+    if (device < 0 || device >= world()->n_devices) return world()->last = cudaErrorInvalidDevice;
+    world()->current = device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int device)
+{
+    CUDA_CALL(cudaGetDeviceProperties);
+    memset(p, 0, sizeof *p);
+    snprintf(p->name, sizeof p->name, "Double");
+    p->major = world()->capability / 10;
+    p->minor = world()->capability % 10;
+    p->multiProcessorCount = 4;
+    p->totalGlobalMem = world()->memory;
+    memset(p->uuid.bytes, world()->same_uuid ? 1 : device + 1, sizeof p->uuid.bytes);
+    return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    CUDA_CALL(cudaDriverGetVersion);
+    *version = world()->driver;
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+    CUDA_CALL(cudaRuntimeGetVersion);
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    cudaError_t last = world()->last;
+    world()->last = cudaSuccess;
+    return last;
+}
+
+const char *cudaGetErrorName(cudaError_t error)
+{
+    static char text[48];
+    if (error == cudaErrorMemoryAllocation) return "cudaErrorMemoryAllocation";
+    if (error == cudaErrorNoDevice) return "cudaErrorNoDevice";
+    if (error == cudaErrorInsufficientDriver) return "cudaErrorInsufficientDriver";
+    snprintf(text, sizeof text, "error %d", (int)error);
+    return text;
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    if (error == cudaErrorMemoryAllocation) return "out of memory";
+    if (error == cudaErrorNoDevice) return "no CUDA-capable device is detected";
+    if (error == cudaErrorInsufficientDriver)
+        return "CUDA driver version is insufficient for CUDA runtime version";
+    if (error == cudaErrorStreamCaptureInvalidated)
+        return "operation failed due to a previous error during capture";
+    return "an error that the script told";
+}

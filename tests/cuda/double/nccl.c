@@ -1,0 +1,379 @@
+/* NCCL's calls: communicators through a file that ranks share, which nonblocking ones are for a
+ * while in progress, and must then not be used; groups of operations. */
+#define _DEFAULT_SOURCE
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/cuda/double/nccl.h"
+
+static int depth;
+static LIST(Op) group;
+static cudaStream_t group_stream;
+static Arena *group_arena;
+
+#define NCCL_CALL(name)                                                                            \
+    Scripted scripted = double_script(#name);                                                      \
+    if (scripted.kind == SCRIPT_fail) return (ncclResult_t)scripted.code
+
+static Shared *map_file(const char *path, int flags)
+{
+    int fd = open(path, flags, 0600);
+    if (fd < 0 || ((flags & O_CREAT) && ftruncate(fd, sizeof(Shared)) != 0))
+        double_misuse("no file for the communicators");
+    Shared *at = mmap(NULL, sizeof *at, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (at == MAP_FAILED) double_misuse("cannot map the communicators");
+    return at;
+}
+
+ncclResult_t ncclGetVersion(int *version)
+{
+    NCCL_CALL(ncclGetVersion);
+    *version = NCCL_VERSION_CODE;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
+{
+    NCCL_CALL(ncclGetUniqueId);
+    memset(id, 0, sizeof *id);
+    snprintf(id->internal, sizeof id->internal, "/dev/shm/tandem-nccl-%d-%u", (int)getpid(),
+             double_calls("ncclGetUniqueId"));
+    munmap(map_file(id->internal, O_RDWR | O_CREAT | O_EXCL), sizeof(Shared));
+    return ncclSuccess;
+}
+
+/* The communicator of that key in the file: the first to come makes it. */
+static SharedComm *find(Shared *file, uint64_t key)
+{
+    for (int i = 0; i < MOST_COMMS; i++) {
+        uint64_t none = 0;
+        if (atomic_compare_exchange_strong(&file->comm[i].key, &none, key) || none == key)
+            return &file->comm[i];
+    }
+    double_misuse("too many communicators");
+}
+
+static ncclComm_t join(Shared *file, uint64_t key, int rank, int n, bool blocking, bool hangs)
+{
+    ncclComm_t c = double_new(OBJECT_comm, sizeof *c);
+    if (n > MOST_RANKS) double_misuse("too many ranks");
+    c->file = file;
+    c->shared = find(file, key);
+    c->key = key;
+    c->rank = rank;
+    c->n = n;
+    c->blocking = blocking;
+    c->hangs = hangs;
+    atomic_store(&c->shared->slot[rank].fd, double_memory_file());
+    atomic_store(&c->shared->slot[rank].pid, (int)getpid());
+    if (!hangs) atomic_fetch_add(&c->shared->n_joined, 1);
+    return c;
+}
+
+static bool is_open(ncclComm_t c)
+{
+    if (!c->is_open) c->is_open = !c->hangs && (int)atomic_load(&c->shared->n_joined) == c->n;
+    return c->is_open;
+}
+
+/* The communicator may be asked for something now. */
+static void check_ready(ncclComm_t c)
+{
+    if (!is_open(c) || c->pending > 0 || c->child || c->is_final)
+        double_misuse("a communicator is used while another call on it is in progress");
+}
+
+/* A nonblocking call may have ended at once, or not. */
+static ncclResult_t end_call(ncclComm_t c, ncclResult_t fine)
+{
+    if (c->blocking) return fine;
+    c->pending = (uint32_t)double_draw(4);
+    return c->pending > 0 || !is_open(c) ? ncclInProgress : fine;
+}
+
+static ncclResult_t wait_open(ncclComm_t c)
+{
+    while (c->blocking && !is_open(c)) usleep(50);
+    return end_call(c, ncclSuccess);
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config)
+{
+    NCCL_CALL(ncclCommInitRankConfig);
+    if (id.internal[0] == 0) return ncclInvalidArgument;
+    ncclConfig_t fresh = NCCL_CONFIG_INITIALIZER;
+    if (config->magic != fresh.magic || config->size != fresh.size) return ncclInvalidArgument;
+    Shared *file = map_file(id.internal, O_RDWR);
+    *comm = join(file, 1, rank, n, config->blocking != 0, scripted.kind == SCRIPT_hang);
+    if (scripted.kind == SCRIPT_async) (*comm)->async = (ncclResult_t)scripted.code;
+    if (rank == 0) { /* once all have it open, nobody looks for it by name */
+        char path[sizeof id.internal + 1] = "";
+        memcpy(path, id.internal, sizeof id.internal);
+        for (int tries = 0; tries < 20000 && !is_open(*comm) && !(*comm)->hangs; tries++)
+            usleep(100);
+        unlink(path);
+    }
+    return wait_open(*comm);
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
+                           ncclConfig_t *config)
+{
+    NCCL_CALL(ncclCommSplit);
+    check_ready(comm);
+    /* Ranks of a color are given by the mesh: the key is the place in it. How many there are is
+     * told by the name, which the plan's groups share. */
+    int n = 0;
+    const char *of = config->commName ? strstr(config->commName, " of ") : NULL;
+    if (of) n = (int)strtol(of + 4, NULL, 10);
+    if (n < 1) double_misuse("a split must be named \"... of N\" for the double");
+    uint64_t id = comm->key * 1000003 + (++comm->n_splits) * 4099 + (uint64_t)color + 7;
+    *out = join(comm->file, id, key, n, config->blocking != 0, scripted.kind == SCRIPT_hang);
+    if (scripted.kind == SCRIPT_async) (*out)->async = (ncclResult_t)scripted.code;
+    ncclResult_t result = wait_open(*out);
+    if (result == ncclInProgress) comm->child = *out; /* the parent is busy too */
+    return result;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
+{
+    NCCL_CALL(ncclCommGetAsyncError);
+    *state = comm->async;
+    if (comm->async != ncclSuccess) return ncclSuccess;
+    if (comm->child && is_open(comm->child)) comm->child = NULL;
+    bool busy = !is_open(comm) || comm->pending > 0 || comm->child;
+    if (comm->pending > 0) comm->pending--;
+    if (busy) *state = ncclInProgress;
+    return ncclSuccess;
+}
+
+static void release(ncclComm_t comm)
+{
+    for (int r = 0; r < comm->n; r++)
+        if (comm->peer[r]) munmap(comm->peer[r], DEVICE_RANGE);
+    world()->live[OBJECT_registration] -= comm->n_registered;
+    if (comm->key == 1) munmap(comm->file, sizeof *comm->file);
+    free(comm->temp);
+    double_delete(OBJECT_comm, comm);
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm)
+{
+    NCCL_CALL(ncclCommFinalize);
+    check_ready(comm);
+    ncclResult_t r = end_call(comm, ncclSuccess);
+    comm->is_final = true;
+    return r;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm)
+{
+    NCCL_CALL(ncclCommDestroy);
+    if (!comm->is_final || comm->pending > 0) double_misuse("a communicator is not final yet");
+    release(comm);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm)
+{
+    NCCL_CALL(ncclCommAbort);
+    release(comm);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommRegister(const ncclComm_t comm, void *at, size_t bytes, void **handle)
+{
+    NCCL_CALL(ncclCommRegister);
+    check_ready(comm);
+    double_memory_offset(at);
+    if (bytes == 0) return ncclInvalidArgument;
+    *handle = at;
+    comm->n_registered++;
+    world()->live[OBJECT_registration]++;
+    return end_call(comm, ncclSuccess);
+}
+
+ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
+{
+    NCCL_CALL(ncclCommDeregister);
+    check_ready(comm);
+    double_memory_offset(handle);
+    comm->n_registered--;
+    world()->live[OBJECT_registration]--;
+    return end_call(comm, ncclSuccess);
+}
+
+/* Collective, and of one size on all ranks. */
+ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *at, size_t bytes, ncclWindow_t *window,
+                                    int flags)
+{
+    NCCL_CALL(ncclCommWindowRegister);
+    check_ready(comm);
+    if (flags != NCCL_WIN_COLL_SYMMETRIC) return ncclInvalidArgument;
+    if (double_memory_offset(at) % 512 != 0) return ncclInvalidArgument;
+    atomic_store(&comm->shared->slot[comm->rank].window, bytes);
+    for (int r = 0; r < comm->n; r++) {
+        uint64_t its = atomic_load(&comm->shared->slot[r].window);
+        if (its != 0 && its != bytes) double_misuse("windows of different sizes");
+    }
+    *window = (ncclWindow_t)at;
+    comm->n_registered++;
+    world()->live[OBJECT_registration]++;
+    return end_call(comm, ncclSuccess);
+}
+
+ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
+{
+    NCCL_CALL(ncclCommWindowDeregister);
+    check_ready(comm);
+    double_memory_offset(window);
+    comm->n_registered--;
+    world()->live[OBJECT_registration]--;
+    return end_call(comm, ncclSuccess);
+}
+
+const char *ncclGetErrorString(ncclResult_t result)
+{
+    static const char *const names[] = {"no error",
+                                        "unhandled cuda error",
+                                        "unhandled system error",
+                                        "internal error",
+                                        "invalid argument",
+                                        "invalid usage",
+                                        "remote process exited or there was a network error",
+                                        "NCCL operation in progress"};
+    return (unsigned)result < 8 ? names[result] : "unknown result code";
+}
+
+const char *ncclGetLastError(ncclComm_t comm)
+{
+    (void)comm;
+    return "";
+}
+
+/* ---- operations ---- */
+
+ncclResult_t ncclGroupStart()
+{
+    NCCL_CALL(ncclGroupStart);
+    if (depth++ == 0) {
+        group_arena = arena_new();
+        memset(&group, 0, sizeof group);
+        group_stream = NULL;
+    }
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd()
+{
+    Scripted scripted = double_script("ncclGroupEnd");
+    if (depth == 0) return ncclInvalidUsage;
+    if (--depth > 0) return ncclSuccess;
+    ncclResult_t result = scripted.kind == SCRIPT_fail ? (ncclResult_t)scripted.code : ncclSuccess;
+    if (result == ncclSuccess && group.n > 0)
+        double_enqueue(group_stream, nccl_task(group.at, group.n));
+    for (uint32_t i = 0; result == ncclSuccess && i < group.n; i++)
+        if (end_call(group.at[i].comm, ncclSuccess) == ncclInProgress) result = ncclInProgress;
+    arena_free(group_arena);
+    return result;
+}
+
+static ncclResult_t add(Op op, Scripted scripted, cudaStream_t stream)
+{
+    check_ready(op.comm);
+    op.hangs = scripted.kind == SCRIPT_hang;
+    if (scripted.kind == SCRIPT_async) op.comm->async = (ncclResult_t)scripted.code;
+    if (depth > 0) {
+        if (group_stream && group_stream != stream) double_misuse("a group over two streams");
+        group_stream = stream;
+        list_push(group_arena, &group, op);
+        return ncclSuccess;
+    }
+    double_enqueue(stream, nccl_task(&op, 1));
+    return end_call(op.comm, ncclSuccess);
+}
+
+ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+{
+    NCCL_CALL(ncclAllReduce);
+    return add((Op){.kind = KIND_all_reduce,
+                    .comm = comm,
+                    .from = from,
+                    .to = to,
+                    .count = n,
+                    .type = (int)type,
+                    .op = (int)op},
+               scripted, stream);
+}
+
+ncclResult_t ncclReduceScatter(const void *from, void *to, size_t n, ncclDataType_t type,
+                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+{
+    NCCL_CALL(ncclReduceScatter);
+    return add((Op){.kind = KIND_reduce_scatter,
+                    .comm = comm,
+                    .from = from,
+                    .to = to,
+                    .count = n,
+                    .type = (int)type,
+                    .op = (int)op},
+               scripted, stream);
+}
+
+ncclResult_t ncclAllGather(const void *from, void *to, size_t n, ncclDataType_t type,
+                           ncclComm_t comm, cudaStream_t stream)
+{
+    NCCL_CALL(ncclAllGather);
+    return add((Op){.kind = KIND_all_gather,
+                    .comm = comm,
+                    .from = from,
+                    .to = to,
+                    .count = n,
+                    .type = (int)type},
+               scripted, stream);
+}
+
+ncclResult_t ncclAlltoAll(const void *from, void *to, size_t n, ncclDataType_t type,
+                          ncclComm_t comm, cudaStream_t stream)
+{
+    NCCL_CALL(ncclAlltoAll);
+    if (from == to) return ncclInvalidArgument;
+    return add((Op){.kind = KIND_all_to_all,
+                    .comm = comm,
+                    .from = from,
+                    .to = to,
+                    .count = n,
+                    .type = (int)type},
+               scripted, stream);
+}
+
+ncclResult_t ncclSend(const void *from, size_t n, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream)
+{
+    NCCL_CALL(ncclSend);
+    return add((Op){.kind = KIND_send,
+                    .comm = comm,
+                    .from = from,
+                    .count = n,
+                    .type = (int)type,
+                    .peer = peer},
+               scripted, stream);
+}
+
+ncclResult_t ncclRecv(void *to, size_t n, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream)
+{
+    NCCL_CALL(ncclRecv);
+    return add(
+        (Op){
+            .kind = KIND_recv, .comm = comm, .to = to, .count = n, .type = (int)type, .peer = peer},
+        scripted, stream);
+}

@@ -1,0 +1,73 @@
+/* What the two halves of the double's NCCL share: communicators, and what runs on streams. */
+#ifndef TANDEM_TESTS_CUDA_DOUBLE_NCCL_H
+#define TANDEM_TESTS_CUDA_DOUBLE_NCCL_H
+
+#include <stdatomic.h>
+
+#include "tests/cuda/double/private.h"
+
+enum { MOST_COMMS = 64, MOST_RANKS = 8, RING = 64 };
+
+typedef enum Kind {
+    KIND_all_reduce,
+    KIND_all_gather,
+    KIND_reduce_scatter,
+    KIND_all_to_all,
+    KIND_send,
+    KIND_recv
+} Kind;
+
+/* ---- in the file that ranks share ---- */
+typedef struct Slot {
+    _Atomic int32_t pid, fd;        /* whose device memory */
+    _Atomic uint64_t arrived, read; /* sequence numbers of collectives */
+    int32_t kind, type, op;         /* of the one that has arrived */
+    uint64_t count, from;           /* elements; place of the input in the device memory */
+    _Atomic uint64_t window;        /* bytes that were registered */
+} Slot;
+typedef struct Channel { /* from one rank to another */
+    _Atomic uint64_t posted, taken;
+    uint64_t from[RING], bytes[RING];
+} Channel;
+typedef struct SharedComm {
+    _Atomic uint64_t key;
+    _Atomic uint32_t n_joined;
+    Slot slot[MOST_RANKS];
+    Channel channel[MOST_RANKS][MOST_RANKS];
+} SharedComm;
+typedef struct Shared {
+    SharedComm comm[MOST_COMMS];
+} Shared;
+
+/* ---- in this process ---- */
+struct ncclComm {
+    SharedComm *shared;
+    Shared *file;
+    uint64_t key;
+    int rank, n;
+    bool blocking, is_open, hangs, is_final;
+    uint32_t n_splits, pending;
+    ncclComm_t child; /* being split from it */
+    ncclResult_t async;
+    uint64_t sequence;
+    char *peer[MOST_RANKS]; /* their device memory */
+    void *temp;
+    size_t temp_bytes;
+    int n_registered;
+};
+
+typedef struct Op {
+    Kind kind;
+    ncclComm_t comm;
+    const void *from;
+    void *to;
+    uint64_t count;
+    int type, op, peer;
+    bool hangs;
+} Op;
+
+size_t nccl_type_bytes(int type);
+/* Once with its first call, then until it is done. */
+Task *nccl_task(const Op *ops, uint32_t n);
+
+#endif

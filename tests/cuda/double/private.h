@@ -1,0 +1,121 @@
+/* What the files of the double share. */
+#ifndef TANDEM_TESTS_CUDA_DOUBLE_PRIVATE_H
+#define TANDEM_TESTS_CUDA_DOUBLE_PRIVATE_H
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "planner/base/list.h"
+#include "tests/cuda/double/double.h"
+
+/* ---- script.c ---- */
+typedef enum ScriptKind { SCRIPT_none, SCRIPT_fail, SCRIPT_async, SCRIPT_hang } ScriptKind;
+typedef struct Scripted {
+    ScriptKind kind;
+    int code;
+} Scripted;
+typedef enum ObjectKind {
+    OBJECT_device,
+    OBJECT_host,
+    OBJECT_stream,
+    OBJECT_event,
+    OBJECT_graph,
+    OBJECT_exec,
+    OBJECT_comm,
+    OBJECT_registration,
+    OBJECT_KINDS
+} ObjectKind;
+typedef struct World {
+    Arena *arena;
+    uint64_t seed, n_draws, memory;
+    int n_devices, capability, driver, current;
+    bool same_uuid;
+    int64_t live[OBJECT_KINDS];
+    cudaError_t last;
+    double now_ms; /* of the devices' clock */
+} World;
+World *world(void);
+Scripted double_script(const char *call); /* counts the call */
+uint64_t double_draw(uint64_t below);     /* the next random number */
+void *double_new(ObjectKind kind, size_t bytes);
+void double_delete(ObjectKind kind, void *at);
+_Noreturn void double_misuse(const char *what); /* what CUDA leaves undefined */
+
+/* Every function begins with it. */
+#define CUDA_CALL(name)                                                                            \
+    do {                                                                                           \
+        Scripted scripted_ = double_script(#name);                                                 \
+        if (scripted_.kind == SCRIPT_fail) return world()->last = (cudaError_t)scripted_.code;     \
+    } while (0)
+
+/* ---- memory.c ---- */
+void *double_translate(const void *at); /* where the double itself may touch that address */
+/* The file that holds this process's device memory, and an address's place in it. */
+int double_memory_file(void);
+uint64_t double_memory_offset(const void *at);
+void double_memory_reset(void);
+enum { DEVICE_FOLD = 1 }; /* all devices of a process share one address range */
+#define DEVICE_RANGE (UINT64_C(1) << 32)
+
+/* ---- stream.c ---- */
+typedef enum Progress {
+    PROGRESS_none, /* it waits for something */
+    PROGRESS_some,
+    PROGRESS_done
+} Progress;
+/* What a stream does next, again and again until it is done. `state` is zeroed room that each run
+ * of a captured task has anew. */
+typedef struct Task {
+    Progress (*run)(struct Task *task, void *state);
+    void (*release)(struct Task *task); /* before the task itself is freed; NULL: nothing */
+    size_t state_bytes;
+    struct Task *next;
+} Task;
+void *double_task(size_t bytes, Progress (*run)(Task *task, void *state));
+void double_free_task(Task *task);
+void double_enqueue(cudaStream_t stream, Task *task); /* or captures it */
+/* Lets streams run until `done` says so. Aborts when it never will. */
+void double_run_until(bool (*done)(void *self), void *self);
+void double_run_some(void); /* a few tasks, by luck */
+/* A kernel, or whatever runs at its place in the stream, on a copy of `args`. */
+typedef void (*DoubleFunction)(void *args);
+void double_launch(cudaStream_t stream, DoubleFunction run, const void *args, size_t bytes);
+void double_streams_reset(void);
+bool double_is_capturing(void);
+cudaError_t double_spoil_capture(void); /* a call that a capture forbids */
+
+struct CUevent_st {
+    bool has_timing;
+    uint64_t recorded, done; /* generations */
+    double ms;
+    cudaGraph_t graph; /* its last record was captured, as node - 1 of this graph */
+    uint32_t node;
+};
+
+struct CUstream_st {
+    Task *head, *tail;
+    void *state;                 /* of the head, once it has begun */
+    cudaGraph_t graph;           /* it is being captured */
+    uint32_t last;               /* 1 + the last node of this stream */
+    uint32_t waits[16], n_waits; /* nodes that its next node follows */
+    struct CUstream_st *next;
+};
+
+/* ---- graph.c ---- */
+typedef struct GraphNode {
+    Task *task;
+    uint32_t n_before, before[17]; /* nodes that it follows, 1 + index */
+} GraphNode;
+struct CUgraph_st {
+    Arena *arena;
+    LIST(GraphNode) nodes;
+    cudaStream_t origin;
+    bool is_spoilt;
+    uint32_t users; /* the graph and its execs */
+};
+void double_leave_capture(cudaGraph_t graph);         /* all streams that are in it */
+void double_capture(cudaStream_t stream, Task *task); /* NULL: a mark, as for an event */
+
+#endif

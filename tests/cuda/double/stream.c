@@ -1,0 +1,416 @@
+/* Streams and events. Nothing runs when it is asked for: what streams hold runs while the host
+ * waits or looks, in an order that luck draws among those that streams and events allow. */
+#define _DEFAULT_SOURCE
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/cuda/double/private.h"
+
+enum { STUCK_S = 120 };
+
+static cudaStream_t streams; /* all that there are */
+
+void double_streams_reset(void)
+{
+    streams = NULL; /* what was not released is leaked, and has been told */
+}
+
+void double_leave_capture(cudaGraph_t graph)
+{
+    for (cudaStream_t s = streams; s; s = s->next)
+        if (s->graph == graph) s->graph = NULL;
+}
+
+void *double_task(size_t bytes, Progress (*run)(Task *task, void *state))
+{
+    Task *task = calloc(1, bytes);
+    if (task == NULL) double_misuse("out of memory");
+    task->run = run;
+    return task;
+}
+
+void double_free_task(Task *task)
+{
+    if (task->release) task->release(task);
+    free(task);
+}
+
+void double_enqueue(cudaStream_t stream, Task *task)
+{
+    if (stream == NULL) double_misuse("the default stream is not for this");
+    if (stream->graph) {
+        double_capture(stream, task);
+        return;
+    }
+    if (stream->tail)
+        stream->tail->next = task;
+    else
+        stream->head = task;
+    stream->tail = task;
+}
+
+/* Runs the head of the stream once. */
+static Progress run_head(cudaStream_t s)
+{
+    Task *task = s->head;
+    if (task == NULL) return PROGRESS_none;
+    if (s->state == NULL && task->state_bytes > 0) {
+        s->state = calloc(1, task->state_bytes);
+        if (s->state == NULL) double_misuse("out of memory");
+    }
+    Progress p = task->run(task, s->state);
+    if (p != PROGRESS_done) return p;
+    world()->now_ms += 0.001;
+    s->head = task->next;
+    if (s->head == NULL) s->tail = NULL;
+    free(s->state);
+    s->state = NULL;
+    double_free_task(task);
+    return p;
+}
+
+/* One task of one stream, by luck; false: all of them wait. */
+static bool run_one(void)
+{
+    uint32_t n = 0;
+    for (cudaStream_t s = streams; s; s = s->next) n += s->head != NULL;
+    uint64_t skip = double_draw(n);
+    for (uint32_t tries = 0; tries < n;) {
+        bool any = false;
+        for (cudaStream_t s = streams; s && tries < n; s = s->next) {
+            if (s->head == NULL) continue;
+            any = true;
+            if (skip > 0) {
+                skip--;
+                continue;
+            }
+            tries++;
+            if (run_head(s) != PROGRESS_none) return true;
+        }
+        if (!any) return false;
+    }
+    return false;
+}
+
+static double clock_now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void double_run_until(bool (*done)(void *self), void *self)
+{
+    double moved_s = clock_now_s();
+    while (!done(self)) {
+        if (run_one()) {
+            moved_s = clock_now_s();
+            continue;
+        }
+        /* Other processes may be what it waits for. */
+        if (clock_now_s() - moved_s > STUCK_S) double_misuse("the streams wait for each other");
+        usleep(20);
+    }
+}
+
+void double_run_some(void)
+{
+    for (uint64_t n = double_draw(8); n > 0; n--)
+        if (!run_one()) return;
+}
+
+/* ---- kernels, copies, calls of the host ---- */
+
+typedef struct Call {
+    Task task;
+    DoubleFunction run;
+    void *args; /* a copy */
+} Call;
+
+static Progress run_call(Task *task, void *state)
+{
+    Call *call = (Call *)task;
+    (void)state;
+    call->run(call->args);
+    return PROGRESS_done;
+}
+
+static void release_call(Task *task)
+{
+    free(((Call *)task)->args);
+}
+
+void double_launch(cudaStream_t stream, DoubleFunction run, const void *args, size_t bytes)
+{
+    Call *call = double_task(sizeof *call, run_call);
+    call->task.release = release_call;
+    call->run = run;
+    call->args = malloc(bytes);
+    if (call->args == NULL) double_misuse("out of memory");
+    memcpy(call->args, args, bytes);
+    double_enqueue(stream, &call->task);
+}
+
+typedef struct Copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+} Copy;
+
+static void run_copy(void *args)
+{
+    const Copy *c = args;
+    memmove(double_translate(c->to), double_translate(c->from), c->bytes);
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream)
+{
+    CUDA_CALL(cudaMemcpyAsync);
+    bool to_device = kind == cudaMemcpyHostToDevice, to_host = kind == cudaMemcpyDeviceToHost;
+    if ((to_device && !double_is_device(to)) || (to_host && !double_is_device(from)))
+        return world()->last = cudaErrorInvalidValue;
+    Copy c = {to, from, bytes};
+    double_launch(stream, run_copy, &c, sizeof c);
+    return cudaSuccess;
+}
+
+typedef struct HostCall {
+    cudaHostFn_t run;
+    void *self;
+} HostCall;
+
+static void run_host(void *args)
+{
+    const HostCall *h = args;
+    h->run(h->self);
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t run, void *self)
+{
+    CUDA_CALL(cudaLaunchHostFunc);
+    HostCall h = {run, self};
+    double_launch(stream, run_host, &h, sizeof h);
+    return cudaSuccess;
+}
+
+static bool all_empty(void *self)
+{
+    (void)self;
+    for (cudaStream_t s = streams; s; s = s->next)
+        if (s->head) return false;
+    return true;
+}
+
+/* The synchronous calls use the default stream, which does not wait for nonblocking streams: what
+ * they hold runs, or does not, by luck. */
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+    CUDA_CALL(cudaMemcpy);
+    if (double_is_capturing()) return double_spoil_capture();
+    (void)kind;
+    double_run_some();
+    Copy c = {to, from, bytes};
+    run_copy(&c);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemset(void *at, int value, size_t bytes)
+{
+    CUDA_CALL(cudaMemset);
+    if (double_is_capturing()) return double_spoil_capture();
+    memset(double_translate(at), value, bytes);
+    return cudaSuccess;
+}
+
+/* ---- streams ---- */
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+    CUDA_CALL(cudaDeviceGetStreamPriorityRange);
+    *least = 0;
+    *greatest = -5;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority)
+{
+    CUDA_CALL(cudaStreamCreateWithPriority);
+    (void)priority;
+    if (flags != cudaStreamNonBlocking) return world()->last = cudaErrorInvalidValue;
+    *stream = double_new(OBJECT_stream, sizeof **stream);
+    (*stream)->next = streams;
+    streams = *stream;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    CUDA_CALL(cudaStreamDestroy);
+    for (cudaStream_t *at = &streams; *at; at = &(*at)->next)
+        if (*at == stream) {
+            *at = stream->next;
+            break;
+        }
+    while (stream->head) { /* after a failure: nobody waits for it any more */
+        Task *task = stream->head;
+        stream->head = task->next;
+        double_free_task(task);
+    }
+    free(stream->state);
+    double_delete(OBJECT_stream, stream);
+    return cudaSuccess;
+}
+
+static bool stream_is_empty(void *self)
+{
+    return ((cudaStream_t)self)->head == NULL;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    CUDA_CALL(cudaStreamSynchronize);
+    if (double_is_capturing()) return double_spoil_capture();
+    double_run_until(stream_is_empty, stream);
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize(void)
+{
+    CUDA_CALL(cudaDeviceSynchronize);
+    if (double_is_capturing()) return double_spoil_capture();
+    double_run_until(all_empty, NULL);
+    return cudaSuccess;
+}
+
+/* ---- events ---- */
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
+{
+    CUDA_CALL(cudaEventCreateWithFlags);
+    *event = double_new(OBJECT_event, sizeof **event);
+    (*event)->has_timing = (flags & cudaEventDisableTiming) == 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *event)
+{
+    CUDA_CALL(cudaEventCreate);
+    *event = double_new(OBJECT_event, sizeof **event);
+    (*event)->has_timing = true;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    CUDA_CALL(cudaEventDestroy);
+    double_delete(OBJECT_event, event);
+    return cudaSuccess;
+}
+
+typedef struct OfEvent {
+    Task task;
+    cudaEvent_t event;
+    uint64_t generation; /* 0: whatever it is when it runs (a graph's) */
+} OfEvent;
+
+static Progress run_record(Task *task, void *state)
+{
+    OfEvent *r = (OfEvent *)task;
+    (void)state;
+    r->event->done = r->generation ? r->generation : ++r->event->recorded;
+    r->event->ms = world()->now_ms;
+    return PROGRESS_done;
+}
+
+static Progress run_wait(Task *task, void *state)
+{
+    const OfEvent *w = (OfEvent *)task;
+    (void)state;
+    return w->event->done >= w->generation ? PROGRESS_done : PROGRESS_none;
+}
+
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags)
+{
+    CUDA_CALL(cudaEventRecordWithFlags);
+    bool external = flags == cudaEventRecordExternal;
+    if (external && stream->graph == NULL) return world()->last = cudaErrorIllegalState;
+    if (stream->graph && !external) { /* a mark in the graph */
+        double_capture(stream, NULL);
+        event->graph = stream->graph;
+        event->node = stream->last;
+        return cudaSuccess;
+    }
+    OfEvent *r = double_task(sizeof *r, run_record);
+    r->event = event;
+    if (!external) {
+        event->graph = NULL;
+        r->generation = ++event->recorded;
+    }
+    double_enqueue(stream, &r->task);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    CUDA_CALL(cudaEventRecord);
+    return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
+{
+    CUDA_CALL(cudaStreamWaitEvent);
+    (void)flags;
+    if (event->graph) {
+        if (stream->graph == NULL) { /* it joins the capture */
+            stream->graph = event->graph;
+            stream->last = 0;
+            stream->n_waits = 0;
+        }
+        if (stream->graph != event->graph || event->graph->origin == NULL)
+            return world()->last = cudaErrorStreamCaptureIsolation;
+        if (stream->n_waits == 16) double_misuse("one node waits for too many");
+        stream->waits[stream->n_waits++] = event->node;
+        return cudaSuccess;
+    }
+    if (stream->graph) return double_spoil_capture();
+    OfEvent *w = double_task(sizeof *w, run_wait);
+    w->event = event;
+    w->generation = event->recorded;
+    double_enqueue(stream, &w->task);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    CUDA_CALL(cudaEventQuery);
+    if (double_is_capturing()) return double_spoil_capture();
+    double_run_some();
+    return event->done >= event->recorded ? cudaSuccess : cudaErrorNotReady;
+}
+
+static bool event_is_done(void *self)
+{
+    const struct CUevent_st *event = self;
+    return event->done >= event->recorded;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+    CUDA_CALL(cudaEventSynchronize);
+    if (double_is_capturing()) return double_spoil_capture();
+    double_run_until(event_is_done, event);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
+{
+    CUDA_CALL(cudaEventElapsedTime);
+    if (!from->has_timing || !to->has_timing || from->done == 0 || to->done == 0)
+        return world()->last = cudaErrorInvalidResourceHandle;
+    *ms = (float)(to->ms - from->ms);
+    return cudaSuccess;
+}

@@ -1,0 +1,182 @@
+/* Starts ranks, waits for them, keeps what they say. */
+#define _DEFAULT_SOURCE
+#include "tests/cuda/ranks.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "exec/cuda/module.h"
+#include "planner/base/clock.h"
+#include "tests/cuda/double/double.h"
+
+static char errors[16384];
+
+const char *ranks_stderr(void)
+{
+    return errors;
+}
+
+typedef struct Keep {
+    const RanksRun *run;
+    RankReport *report;
+    Arena *arena;
+} Keep;
+
+static bool keep_bits(void *self, Backend *backend, Diag *d)
+{
+    const Keep *k = self;
+    Rank first;
+    uint32_t n;
+    Str all = str_in(k->arena);
+    backend->ranks(backend, &first, &n);
+    for (Rank r = first; r < first + n; r++) {
+        const Program *p = plan_program(k->run->plan, r);
+        for (BufferId b = 1; b < p->buffers.n; b++) {
+            const Buffer *x = &p->buffers.at[b];
+            bool kept = x->parent == 0 && x->persistent &&
+                        (x->category == CATEGORY_parameter || x->category == CATEGORY_optimizer);
+            if (!kept) continue;
+            void *at = arena_alloc(k->arena, x->bytes);
+            if (!backend_read(backend, k->run->plan, r, b, at, d)) return false;
+            str_add_bytes(&all, at, x->bytes);
+        }
+    }
+    k->report->bits = hash_bytes(str_text(&all), all.n);
+    return true;
+}
+
+static void run_here(RanksRun *run, Backend *made, RankReport *report, Arena *arena)
+{
+    Diag d = diag_in(arena);
+    ExecResult result;
+    Keep keep = {run, report, arena};
+    uint32_t steps = run->steps ? run->steps : RANKS_STEPS;
+    ExecOptions options = {.backend = "loopback",
+                           .made = made,
+                           .steps = steps,
+                           .lr = run->lr > 0 ? run->lr : 1e-2,
+                           .warmup_steps = 2,
+                           .data = run->data,
+                           .trace_step = run->trace ? 2 : 1000,
+                           .version = "test",
+                           .backend_options = run->options,
+                           .at_end = keep_bits,
+                           .self = &keep};
+    if (options.backend_options.timeout_s <= 0) options.backend_options.timeout_s = 20;
+    report->fine = exec_run(run->plan, &options, arena, &result, &d);
+    for (uint32_t i = 0; i < result.trace.steps.n && i < RANKS_STEPS; i++) {
+        report->loss[i] = result.trace.steps.at[i].loss;
+        report->norm[i] = result.trace.steps.at[i].grad_norm;
+        report->n_steps = i + 1;
+    }
+    report->highest = result.highest_touched;
+    report->host_highest = result.host_touched;
+    report->outside = result.outside_bytes;
+    report->n_rows = result.trace.rows.n;
+    Str s = str_in(arena);
+    diag_print(&d, &s);
+    if (made && !double_is_clean(&s)) report->fine = false;
+    snprintf(report->said, sizeof report->said, "%s", str_text(&s));
+}
+
+static void run_double(RanksRun *run, RankReport *report, Arena *arena)
+{
+    double_begin(run->script ? run->script : "");
+    run_here(run, tandem_cuda_module.backend(arena, NULL), report, arena);
+    report->launches = double_calls("cudaGraphLaunch");
+    report->captures = double_calls("cudaStreamBeginCapture");
+}
+
+static int free_port(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM, 0), port = 0;
+    if (fd >= 0 && bind(fd, (struct sockaddr *)&at, size) == 0 &&
+        getsockname(fd, (struct sockaddr *)&at, &size) == 0)
+        port = ntohs(at.sin_port);
+    if (fd >= 0) close(fd);
+    return port;
+}
+
+static pid_t start(RanksRun *run, Rank r, uint32_t n, int port, int err)
+{
+    fflush(NULL);
+    pid_t child = fork();
+    if (child != 0) return child;
+    char text[32];
+    dup2(err, 2);
+    snprintf(text, sizeof text, "%u", r);
+    setenv("RANK", text, 1);
+    setenv("LOCAL_RANK", text, 1);
+    snprintf(text, sizeof text, "%u", n);
+    setenv("WORLD_SIZE", text, 1);
+    snprintf(text, sizeof text, "%d", port);
+    setenv("MASTER_PORT", text, 1);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    Arena *arena = arena_new();
+    run_double(run, &run->rank[r], arena);
+    arena_free(arena);
+    _exit(run->rank[r].fine ? 0 : 6);
+}
+
+static void reap(RanksRun *run, const pid_t *child, uint32_t n)
+{
+    double until = clock_s() + (run->patience_s > 0 ? run->patience_s : 60);
+    uint32_t left = n;
+    bool done[RANKS_MOST] = {false};
+    while (left > 0) {
+        for (uint32_t r = 0; r < n; r++) {
+            int status = 0;
+            if (done[r] || waitpid(child[r], &status, WNOHANG) != child[r]) continue;
+            run->rank[r].signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+            run->rank[r].exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+            done[r] = true;
+            left--;
+        }
+        bool only_stopped = true; /* a rank that was stopped on purpose ends by our hand */
+        for (uint32_t r = 0; r < n; r++)
+            only_stopped =
+                only_stopped && (done[r] || (run->script && strstr(run->script, "=stop")));
+        bool late = clock_s() > until || (left > 0 && left < n && only_stopped && left == 1);
+        for (uint32_t r = 0; late && r < n; r++)
+            if (!done[r]) kill(child[r], SIGKILL);
+        usleep(500);
+    }
+}
+
+void ranks_run(RanksRun *run, Arena *arena)
+{
+    uint32_t n = run->plan->mesh.n_ranks;
+    size_t bytes = RANKS_MOST * sizeof *run->rank;
+    errors[0] = 0;
+    run->rank = arena_alloc(arena, bytes);
+    if (n == 1) {
+        run_double(run, &run->rank[0], arena);
+        return;
+    }
+    run->rank = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    char path[] = "/tmp/tandem-ranks-XXXXXX";
+    int err = mkstemp(path), port = free_port();
+    unlink(path);
+    pid_t child[RANKS_MOST];
+    for (Rank r = 0; r < n; r++) child[r] = start(run, r, n, port, err);
+    reap(run, child, n);
+    ssize_t length = pread(err, errors, sizeof errors - 1, 0);
+    errors[length > 0 ? length : 0] = 0;
+    close(err);
+}
+
+void ranks_loopback(RanksRun *run, Arena *arena)
+{
+    run->rank = arena_alloc(arena, RANKS_MOST * sizeof *run->rank);
+    run_here(run, NULL, &run->rank[0], arena);
+}

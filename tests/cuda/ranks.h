@@ -1,0 +1,41 @@
+/* Ranks as processes that this test forks: they meet over TCP, as under torchrun. */
+#ifndef TANDEM_TESTS_CUDA_RANKS_H
+#define TANDEM_TESTS_CUDA_RANKS_H
+
+#include "exec/exec.h"
+
+enum { RANKS_MOST = 4, RANKS_STEPS = 5 };
+
+/* What a rank leaves behind, in memory that it shares with the test. */
+typedef struct RankReport {
+    bool fine;
+    int exit_code, signal;
+    uint32_t n_steps;
+    double loss[RANKS_STEPS], norm[RANKS_STEPS];
+    Hash128 bits; /* of all that lives between steps */
+    uint64_t highest, host_highest, outside;
+    uint32_t n_rows;             /* of the trace, on the first rank */
+    uint32_t launches, captures; /* of graphs */
+    char said[4096];             /* diagnostics, and what the double found not released */
+} RankReport;
+
+typedef struct RanksRun {
+    const Plan *plan;
+    BackendOptions options;
+    const DataSource *data;
+    const char *script; /* of the double */
+    double lr;
+    uint32_t steps; /* 0: 3 */
+    bool trace;
+    double patience_s; /* after that the ranks are killed; 0: 60 */
+    RankReport *rank;  /* [RANKS_MOST], written */
+} RanksRun;
+
+/* Runs the plan on the CUDA backend over the double: one rank in this process, several forked. */
+void ranks_run(RanksRun *run, Arena *arena);
+/* The same on loopback, in fp32 as it is: into rank[0]. */
+void ranks_loopback(RanksRun *run, Arena *arena);
+/* Standard error of the forked ranks. */
+const char *ranks_stderr(void);
+
+#endif

@@ -1,0 +1,138 @@
+/* Whole plans on the CUDA backend over the double: the losses and norms of loopback, the same bits
+ * with and without graphs, in whatever legal order streams run, nothing left behind. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/cuda/ranks.h"
+#include "tests/support/tiny.h"
+
+static const struct Case {
+    const char *name;
+    uint32_t shard, replicate, tp, pp, microbatches;
+    bool gpt2, sequence, offload, compile;
+    ZeroStrategy zero; /* 0: fsdp2 or ddp */
+    AcMode ac;
+    double dropout;
+} cases[] = {
+    {"one rank", 1, 1, 1, 1, 1, .gpt2 = false},
+    {"one rank, 4 micro-batches", 1, 1, 1, 1, 4, .gpt2 = true, .ac = AC_full, .dropout = 0.1},
+    {"one rank, 5 micro-batches", 1, 1, 1, 1, 5, .ac = AC_selective},
+    {"one rank, fused", 1, 1, 1, 1, 3, .compile = true},
+    {"FSDP", 2, 1, 1, 1, 5, .ac = AC_full},
+    {"HSDP", 2, 2, 1, 1, 2, .gpt2 = true},
+    {"offload", 2, 1, 1, 1, 4, .offload = true},
+    {"ZeRO-2", 4, 1, 1, 1, 2, .zero = ZERO_optim_grads},
+    {"ZeRO-1", 2, 1, 1, 1, 2, .zero = ZERO_optim, .gpt2 = true},
+    {"tensor", 1, 1, 2, 1, 2, .sequence = true},
+    {"tensor x FSDP", 2, 1, 2, 1, 2, .sequence = true, .gpt2 = true},
+    {"pipeline", 1, 1, 1, 2, 4, .gpt2 = false},
+    {"pipeline x FSDP", 2, 1, 1, 2, 4, .gpt2 = true},
+};
+enum { N_CASES = sizeof cases / sizeof cases[0] };
+
+static Plan *plan_of(const struct Case *c, Arena *arena)
+{
+    Diag d = diag_in(arena);
+    Tiny t = tiny_default();
+    t.gpt2 = c->gpt2;
+    t.groups = 8, t.head_dim = 2, t.dim = 15, t.hidden = 24, t.vocab = 37;
+    t.dp_shard = c->shard, t.dp_replicate = c->replicate, t.tp = c->tp, t.pp = c->pp;
+    t.tp_options.sequence = c->sequence;
+    t.microbatches = c->microbatches;
+    t.fsdp2.offload = c->offload;
+    t.use_zero = c->zero != 0;
+    t.zero = c->zero;
+    t.ac = c->ac;
+    t.dropout = c->dropout;
+    t.compile = c->compile;
+    t.clip = 1;
+    Plan *plan = tiny_plan(&t, false, arena, &d);
+    if (plan) return plan;
+    Str s = str_in(arena);
+    diag_print(&d, &s);
+    fail_msg("%s: %s", c->name, str_text(&s));
+    return NULL;
+}
+
+static void check_fine(const RanksRun *run, const char *name, const char *what)
+{
+    for (Rank r = 0; r < run->plan->mesh.n_ranks; r++)
+        if (!run->rank[r].fine)
+            fail_msg("%s, %s, rank %u (code %d, signal %d): %s%s", name, what, r,
+                     run->rank[r].exit_code, run->rank[r].signal, run->rank[r].said,
+                     ranks_stderr());
+}
+
+static void equals_loopback(const struct Case *c, uint32_t seed, Arena *arena)
+{
+    Plan *plan = plan_of(c, arena);
+    char script[32];
+    snprintf(script, sizeof script, "seed=%u", seed);
+    RanksRun reference = {.plan = plan, .data = data_synthetic(3, 37, 0.1, arena)};
+    RanksRun run = reference;
+    ranks_loopback(&reference, arena);
+    check_fine(&(RanksRun){.plan = plan_of(&cases[0], arena), .rank = reference.rank}, c->name,
+               "loopback");
+    run.script = script;
+    run.trace = true;
+    run.options.poison = true;
+    Hash128 bits[RANKS_MOST] = {{0, 0}};
+    static const CudaGraphs modes[] = {CUDA_GRAPHS_none, CUDA_GRAPHS_whole, CUDA_GRAPHS_cut};
+    for (int m = 0; m < 3; m++) {
+        char what[64];
+        snprintf(what, sizeof what, "graphs %d, %s", m, script);
+        run.options.cuda.graphs = modes[m];
+        ranks_run(&run, arena);
+        check_fine(&run, c->name, what);
+        assert_int_equal(run.rank[0].n_steps, RANKS_STEPS);
+        assert_int_equal(run.rank[0].launches > 0, m > 0);
+        /* A graph a micro-batch for the traced step; for the others, some share one. */
+        if (c->microbatches == 5 && modes[m] == CUDA_GRAPHS_cut)
+            assert_in_range(run.rank[0].captures, 5 + 3, 5 + 4);
+        for (Rank r = 0; r < plan->mesh.n_ranks; r++) {
+            if (m == 0) bits[r] = run.rank[r].bits;
+            assert_memory_equal(&bits[r], &run.rank[r].bits, sizeof bits[r]);
+        }
+        for (int k = 0; k < RANKS_STEPS; k++) {
+            const RankReport *a = &run.rank[0], *b = &reference.rank[0];
+            if (!(fabs(a->loss[k] - b->loss[k]) <= 2e-5 * fabs(b->loss[k])) ||
+                !(fabs(a->norm[k] - b->norm[k]) <= 2e-5 * fabs(b->norm[k])))
+                fail_msg("%s, %s: step %d: loss %.9g, norm %.9g; loopback %.9g, %.9g", c->name,
+                         what, k, a->loss[k], a->norm[k], b->loss[k], b->norm[k]);
+            assert_true(b->norm[k] > 0);
+        }
+        uint64_t most = 0, rows = 0;
+        for (Rank r = 0; r < plan->mesh.n_ranks; r++) {
+            const Program *p = plan_program(plan, r);
+            rows += p->code.n - 1;
+            if (p->bytes > most) most = p->bytes;
+        }
+        assert_int_equal(run.rank[0].n_rows, rows);
+        assert_int_equal(run.rank[0].highest, most);
+        assert_int_equal(run.rank[0].host_highest > 0, c->offload);
+        assert_true(run.rank[0].outside > 0);
+    }
+}
+
+static void plans(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < N_CASES; i++) {
+        Arena *arena = arena_new();
+        equals_loopback(&cases[i], i + 1, arena);
+        arena_free(arena);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(plans)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
