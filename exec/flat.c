@@ -126,7 +126,8 @@ static void init_run(void *self, const FlatRun *run)
     const Tensor *t = &to->plan->graph.tensors.at[run->tensor];
     double rest;
     for (uint64_t i = 0; i < run->n; i++) {
-        double x = kernel_init_value(to->plan->step.seed, t->init_stream, run->global + i,
+        uint64_t element = graph_original(&to->plan->graph, run->tensor, run->global + i);
+        double x = kernel_init_value(to->plan->step.seed, t->init_stream, element,
                                      (int)t->init.kind, t->init.a, t->init.b);
         number_write(to->rest, &rest, 0, x);
         number_write(to->dtype, to->at, run->at + i, number_read(to->rest, &rest, 0));

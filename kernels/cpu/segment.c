@@ -5,8 +5,6 @@
 
 BOTH(segment)
 BOTH(segment_grad)
-BOTH(segment_kv)
-BOTH(segment_kv_grad)
 
 #else
 
@@ -40,18 +38,6 @@ static void F(segment)(const KernelArgs *a)
 static void F(segment_grad)(const KernelArgs *a)
 {
     F(put)(a, a->rows);
-}
-
-static void F(segment_kv)(const KernelArgs *a)
-{
-    assert(a->size['R'] == 1);
-    F(take)(a, a->size['g'] * a->size['E']);
-}
-
-static void F(segment_kv_grad)(const KernelArgs *a)
-{
-    assert(a->size['R'] == 1);
-    F(put)(a, a->size['g'] * a->size['E']);
 }
 
 #endif

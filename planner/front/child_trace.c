@@ -128,8 +128,27 @@ static int core_module(lua_State *L)
     return 1;
 }
 
-/* param(name, module, place, tp, column_dim, row_dim, init, a, b, input_embedding, dims...) -> id
- */
+/* The order of a fused projection: its dimension, and what each group has of each segment. */
+static void put_order(Child *c, int arg)
+{
+    lua_State *L = c->L;
+    bool has = lua_istable(L, arg);
+    lua_Integer n = has ? luaL_len(L, arg) : 0;
+    luaL_argcheck(L, n <= FRONT_MOST_SEGMENTS, arg, "too many segments");
+    put_u32(&c->out, (uint32_t)n);
+    if (n == 0) return;
+    lua_getfield(L, arg, "dim");
+    put_u32(&c->out, (uint32_t)luaL_checkinteger(L, -1));
+    lua_pop(L, 1);
+    for (lua_Integer i = 1; i <= n; i++) {
+        lua_geti(L, arg, i);
+        put_i64(&c->out, luaL_checkinteger(L, -1));
+        lua_pop(L, 1);
+    }
+}
+
+/* param(name, module, place, tp, column_dim, row_dim, init, a, b, input_embedding, order or nil,
+ * dims...) -> id */
 static int core_param(lua_State *L)
 {
     static const char *const styles[] = {"none", "column", "row", "vocab", NULL};
@@ -142,15 +161,15 @@ static int core_param(lua_State *L)
     Place place = child_unpack_place(c, luaL_checkinteger(L, 3));
     uint32_t tp = (uint32_t)luaL_checkoption(L, 4, "none", styles);
     uint32_t init = (uint32_t)luaL_checkoption(L, 7, "none", inits);
-    int n_dims = lua_gettop(L) - 10;
+    int n_dims = lua_gettop(L) - 11;
     luaL_argcheck(L, n_name <= MOST_NAME, 1, "longer than 256 bytes");
-    luaL_argcheck(L, n_dims >= 1 && n_dims <= MAX_DIMS, 11, "1 to 6 dimensions");
+    luaL_argcheck(L, n_dims >= 1 && n_dims <= MAX_DIMS, 12, "1 to 6 dimensions");
     check_size(c, g, place);
     int64_t dim[MAX_DIMS];
     double elements = 1;
     for (int i = 0; i < n_dims; i++) {
-        dim[i] = luaL_checkinteger(L, 11 + i);
-        luaL_argcheck(L, dim[i] > 0 && dim[i] <= MOST_DIM, 11 + i, "out of range");
+        dim[i] = luaL_checkinteger(L, 12 + i);
+        luaL_argcheck(L, dim[i] > 0 && dim[i] <= MOST_DIM, 12 + i, "out of range");
         elements *= (double)dim[i];
     }
     if (elements > 1e15)
@@ -172,6 +191,7 @@ static int core_param(lua_State *L)
     put_u32(&c->out, (uint32_t)lua_toboolean(L, 10));
     put_u32(&c->out, (uint32_t)n_dims);
     for (int i = 0; i < n_dims; i++) put_i64(&c->out, dim[i]);
+    put_order(c, 11);
     record_end(&c->out);
     lua_pushinteger(L, id);
     return 1;

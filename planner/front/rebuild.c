@@ -40,6 +40,20 @@ static Init varied(Init init)
     return init;
 }
 
+/* Each group has `each` features of the segments, side by side. */
+static bool order_fits(uint32_t at, uint32_t n, const int64_t *each, uint32_t n_dims,
+                       const int64_t *dim)
+{
+    int64_t sum = 0;
+    if (n == 0) return true;
+    if (at + 1 >= n_dims) return false;
+    for (uint32_t i = 0; i < n; i++) {
+        if (each[i] < 1 || each[i] > dim[at + 1]) return false;
+        sum += each[i];
+    }
+    return sum == dim[at + 1];
+}
+
 static bool add_param(Rebuild *b, Reader *r)
 {
     Graph *g = b->graph;
@@ -60,8 +74,13 @@ static bool add_param(Rebuild *b, Reader *r)
         dim[i] = get_i64(r);
         if (dim[i] < 1 || dim[i] > INT64_C(1) << 30) return false;
     }
+    int64_t each[FRONT_MOST_SEGMENTS];
+    uint32_t n_each = get_u32(r), order_dim = n_each ? get_u32(r) : 0;
+    if (n_each > FRONT_MOST_SEGMENTS) return false;
+    for (uint32_t i = 0; i < n_each; i++) each[i] = get_i64(r);
     if (!reader_finished(r) || id != next_tensor(g) || module == 0 || module >= g->modules.n ||
-        tp > TP_vocab || column >= n_dims || row >= n_dims || init > INIT_uniform)
+        tp > TP_vocab || column >= n_dims || row >= n_dims || init > INIT_uniform ||
+        !order_fits(order_dim, n_each, each, n_dims, dim))
         return false;
     graph_tensor(g, b->arena, name, ROLE_param, c->compute, n_dims, dim, loc);
     Tensor *t = &g->tensors.at[id];
@@ -74,6 +93,9 @@ static bool add_param(Rebuild *b, Reader *r)
     t->init = b->varied ? varied(start) : start;
     t->init_stream = hash_bytes(name, strlen(name)).lo;
     t->input_embedding = embedding;
+    t->order_dim = (uint8_t)order_dim;
+    if (n_each)
+        t->order = deal_segments(&g->deals, b->arena, (uint32_t)dim[order_dim], n_each, each);
     return true;
 }
 
@@ -229,10 +251,10 @@ bool rebuild_finish(Rebuild *b, Diag *d)
             g->info.vocab = (uint32_t)w->dim[0];
             g->info.d_model = (uint32_t)w->dim[1];
         }
-        if (n->op == OP_linear_q && g->info.n_heads == 0) {
-            g->info.n_kv_heads = (uint32_t)w->dim[1];
-            g->info.n_heads = (uint32_t)(w->dim[1] * w->dim[2]);
-            g->info.head_dim = (uint32_t)w->dim[3];
+        if (n->op == OP_linear_o && g->info.n_heads == 0) {
+            g->info.n_kv_heads = (uint32_t)w->dim[0];
+            g->info.n_heads = (uint32_t)(w->dim[0] * w->dim[1]);
+            g->info.head_dim = (uint32_t)w->dim[2];
         }
     }
     if (b->varied && g->info.n_params > MOST_ELEMENTS_SHRUNK) {

@@ -28,6 +28,7 @@ typedef enum RecordKind {
     RECORD_KIND_COUNT
 } RecordKind;
 
+enum { FRONT_MOST_SEGMENTS = 64 }; /* of a fused projection */
 enum { STREAM_MOST_BYTES = 256 << 20, STREAM_MOST_TEXT = 64 << 10 };
 
 typedef struct Writer {

@@ -49,13 +49,41 @@ DealId deal_listed(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts, u
     return intern_deal(deals, arena, deal, intervals);
 }
 
+DealId deal_segments(Deals *deals, Arena *arena, uint32_t n_parts, uint32_t n_segments,
+                     const int64_t *each)
+{
+    assert(n_parts > 0 && n_segments > 0);
+    Deal deal = {
+        .kind = DEAL_segments, .n_parts = n_parts, .n = n_segments, .per_part = n_segments};
+    Interval *at = arena_array(arena, n_segments, sizeof *at);
+    for (uint32_t k = 0; k < n_segments; k++) {
+        at[k] = (Interval){deal.size, deal.size + each[k] * n_parts};
+        deal.size = at[k].hi;
+    }
+    return intern_deal(deals, arena, deal, at);
+}
+
+uint64_t deal_table(const Deal *d)
+{
+    if (d->kind == DEAL_listed) return (uint64_t)d->n_parts * d->per_part;
+    return d->kind == DEAL_segments ? d->per_part : 0;
+}
+
 /* NULL: equal, or by ceil, which need no table. */
 static const Deal *listed(const Deals *deals, DealId id)
 {
     if (!id) return NULL;
     assert(id < deals->deals.n);
     const Deal *d = &deals->deals.at[id];
-    return d->kind == DEAL_listed ? d : NULL;
+    return deal_table(d) ? d : NULL;
+}
+
+static Interval entry(const Deals *deals, const Deal *d, uint32_t part, uint32_t k)
+{
+    if (d->kind == DEAL_listed) return deals->intervals.at[d->first + part * d->per_part + k];
+    Interval all = deals->intervals.at[d->first + k];
+    int64_t each = (all.hi - all.lo) / d->n_parts, lo = all.lo + part * each;
+    return (Interval){lo, lo + each};
 }
 
 bool deal_interval(const Deals *deals, DealId id, int64_t size, uint32_t n_parts, uint32_t part,
@@ -66,7 +94,7 @@ bool deal_interval(const Deals *deals, DealId id, int64_t size, uint32_t n_parts
     if (d) {
         assert(d->n_parts == n_parts);
         if (k >= d->per_part) return false;
-        *out = deals->intervals.at[d->first + part * d->per_part + k];
+        *out = entry(deals, d, part, k);
         return out->hi > out->lo;
     }
     if (k > 0) return false;
@@ -74,6 +102,18 @@ bool deal_interval(const Deals *deals, DealId id, int64_t size, uint32_t n_parts
     int64_t lo = part * each, hi = lo + each;
     *out = (Interval){lo < size ? lo : size, hi < size ? hi : size};
     return out->hi > out->lo;
+}
+
+int64_t deal_index(const Deals *deals, DealId id, int64_t size, uint32_t n_parts, uint32_t part,
+                   int64_t at)
+{
+    Interval i = {0, 0};
+    for (uint32_t k = 0; deal_interval(deals, id, size, n_parts, part, k, &i); k++) {
+        if (at < i.hi - i.lo) return i.lo + at;
+        at -= i.hi - i.lo;
+    }
+    assert(!"an element of the part");
+    return 0;
 }
 
 int64_t deal_valid(const Deals *deals, DealId id, int64_t size, uint32_t n_parts, uint32_t part)

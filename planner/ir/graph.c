@@ -91,6 +91,18 @@ static const char *output_name(const Graph *g, Arena *arena, OpKind op, ModuleId
     return arena_print(arena, "%s%s%s.%u", path, dot, name, g->nodes.n);
 }
 
+/* The one index that no input has counts what is taken. */
+static bool take_part(OpKind op, Binding *b, const Attrs *attrs, Loc loc, Diag *d)
+{
+    for (uint32_t i = 0; i < b->n_letters; i++) {
+        int64_t *size = &b->size[(int)b->letters[i]];
+        if (!*size) *size = attrs ? attrs->count : 0;
+    }
+    if (attrs && op_takes(op, b, attrs)) return true;
+    return diag_error(d, FAULT_input, "shape-mismatch", loc, "%s (%s): there is no such part",
+                      op_info(op)->name, op_info(op)->signature);
+}
+
 TensorId graph_op(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_t n_in, DType dtype,
                   const Attrs *attrs, ModuleId module, Loc loc, Diag *d)
 {
@@ -101,6 +113,7 @@ TensorId graph_op(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
     list_reserve_none(arena, &g->nodes);
     for (uint32_t i = 0; i < n_in; i++) dims[i] = graph_dims(g, in[i]);
     if (!op_bind(op, dims, n_in, NULL, 0, &b, loc, d)) return 0;
+    if (op_info(op)->flags & OP_TAKES && !take_part(op, &b, attrs, loc, d)) return 0;
     for (uint32_t j = 0; j < b.n_out; j++) {
         int64_t dim[MAX_DIMS];
         int n = op_output_dims(op, &b, j, dim);
@@ -122,6 +135,19 @@ TensorId graph_count(const Graph *g)
 {
     const Node *n = &g->nodes.at[g->loss ? g->tensors.at[g->loss].producer : 0];
     return g->loss && n->n_out > 1 && n->out[0] == g->loss ? n->out[1] : 0;
+}
+
+uint64_t graph_original(const Graph *g, TensorId id, uint64_t element)
+{
+    const Tensor *t = &g->tensors.at[id];
+    if (!t->order) return element;
+    const int64_t n = t->dim[t->order_dim], each = t->dim[t->order_dim + 1];
+    uint64_t inner = 1, row = (uint64_t)(n * each);
+    for (int d = t->order_dim + 2; d < t->n_dims; d++) inner *= (uint64_t)t->dim[d];
+    uint64_t at = element / inner % row, group = at / (uint64_t)each;
+    int64_t is = deal_index(&g->deals, t->order, n * each, (uint32_t)n, (uint32_t)group,
+                            (int64_t)(at % (uint64_t)each));
+    return (element / inner / row * row + (uint64_t)is) * inner + element % inner;
 }
 
 bool graph_bind(const Graph *g, const Node *n, Binding *b, Diag *d)

@@ -48,6 +48,12 @@ typedef struct Tensor {
     DType rest_dtype, reduce_dtype; /* at rest; gradient accumulation and reduction */
     TpStyle tp;
     uint8_t column_dim, row_dim; /* which dimension a column/row split cuts, from the module kind */
+    /* Of a fused projection of unequal segments, whose features lie by groups (a KV head's: its
+     * query heads, its key, its value) so that a cut between groups cuts each segment: which of the
+     * features, in the order of the segments side by side, group i of dimension order_dim has along
+     * the next one. 0: they lie in their own order. */
+    DealId order;
+    uint8_t order_dim;
     Init init;
     uint64_t init_stream; /* random stream: a hash of the name */
     UnitId unit;
@@ -136,6 +142,8 @@ TensorId graph_count(const Graph *g);
 TensorId graph_weight(const Graph *g, TensorId t);
 bool graph_bind(const Graph *g, const Node *n, Binding *b, Diag *d);
 Dims graph_dims(const Graph *g, TensorId t);
+/* Where an element of a parameter (row-major in the whole tensor) is in the original order. */
+uint64_t graph_original(const Graph *g, TensorId t, uint64_t element);
 /* The run of parameters from unit->params[i] whose gradients are partial on the same axes: its end,
  * and the end of its elements in the flat buffer. */
 uint32_t graph_partial_run(const Graph *g, const Unit *unit, uint32_t i, uint64_t *hi);

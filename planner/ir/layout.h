@@ -56,7 +56,7 @@ const char *layout_text(Arena *arena, const Mesh *mesh, const Layout *l);
 
 /* ---- deals ---- interned; 0 is the equal deal (the size divides). */
 typedef uint32_t DealId;
-typedef enum DealKind { DEAL_equal, DEAL_ceil, DEAL_listed } DealKind;
+typedef enum DealKind { DEAL_equal, DEAL_ceil, DEAL_listed, DEAL_segments } DealKind;
 typedef struct Interval {
     int64_t lo, hi;
 } Interval; /* of the global index */
@@ -65,7 +65,8 @@ typedef struct Deal {
     uint32_t n_parts;
     int64_t size;      /* of the dimension */
     uint32_t first, n; /* DEAL_listed: `n` (part-major) intervals from deals.intervals[first], */
-    uint32_t per_part; /* per_part of them for each part, unused ones empty */
+    uint32_t per_part; /* per_part of them for each part, unused ones empty. DEAL_segments: `n` =
+                        * per_part intervals side by side, each of which all parts share equally */
 } Deal;
 typedef struct Deals {
     LIST(Deal) deals; /* [0]: none/equal */
@@ -73,14 +74,23 @@ typedef struct Deals {
 } Deals;
 /* The deal by ceil(size / n_parts) with the last parts short or empty; 0 if the size divides. */
 DealId deal_ceil(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts);
-/* Zigzag (2 chunks a part), segments, crops: any list of intervals, per_part for each part. */
+/* Zigzag (2 chunks a part), crops: any list of intervals, per_part for each part. */
 DealId deal_listed(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts, uint32_t per_part,
                    const Interval *intervals);
+/* Segments side by side, of `each[k]` indices a part: part i has the i-th each[0] of the first one,
+ * the i-th each[1] of the second, ... (query heads, keys and values of a group of heads). */
+DealId deal_segments(Deals *deals, Arena *arena, uint32_t n_parts, uint32_t n_segments,
+                     const int64_t *each);
+/* How many intervals its table has to have; 0: it needs none. */
+uint64_t deal_table(const Deal *d);
 /* Size of the buffer of a part: the largest part's count. */
 int64_t deal_local(const Deals *deals, DealId id, int64_t size, uint32_t n_parts);
 /* The k-th interval of `part` (k = 0 for equal and ceil); false if there is none. */
 bool deal_interval(const Deals *deals, DealId id, int64_t size, uint32_t n_parts, uint32_t part,
                    uint32_t k, Interval *out);
+/* The index that element `at` of `part` has. */
+int64_t deal_index(const Deals *deals, DealId id, int64_t size, uint32_t n_parts, uint32_t part,
+                   int64_t at);
 int64_t deal_valid(const Deals *deals, DealId id, int64_t size, uint32_t n_parts, uint32_t part);
 
 /* ---- shapes ---- global dimensions + layout + deals; local sizes follow from the mesh. */

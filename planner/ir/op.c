@@ -188,13 +188,6 @@ bool op_may_split(OpKind op, char letter)
     return sig_may_split(&op_info(op)->sig, letter);
 }
 
-static bool term_has(const SigTerm *t, char letter)
-{
-    for (int d = 0; d < t->n_dims; d++)
-        if (t->dim[d].letter == letter) return true;
-    return false;
-}
-
 bool op_is_rowwise(OpKind op)
 {
     const OpInfo *info = op_info(op);
@@ -206,7 +199,7 @@ bool op_is_rowwise(OpKind op)
     for (uint32_t i = 0; i < sig->n_in; i++)
         for (int d = 0; d < sig->in[i].n_dims; d++) {
             const SigDim *dim = &sig->in[i].dim[d];
-            if (dim->inner || !term_has(&sig->out[0], dim->letter)) return false;
+            if (dim->inner || !sig_term_uses(&sig->out[0], dim->letter)) return false;
         }
     return true;
 }
@@ -245,6 +238,18 @@ char op_looked_up(OpKind op, const Binding *b, uint32_t arg)
         if (!elsewhere) return b->letter[arg][d];
     }
     return 0;
+}
+
+bool op_takes(OpKind op, const Binding *b, const Attrs *attrs)
+{
+    const Signature *sig = &op_info(op)->sig;
+    int64_t n = 1; /* of the index that only the taken side has, if any */
+    for (uint32_t i = 0; i < b->n_letters; i++) {
+        char letter = b->letters[i];
+        bool in = sig_term_uses(&sig->in[0], letter), out = sig_term_uses(&sig->out[0], letter);
+        if (letter != 'F' && in != out) n = b->size[(int)letter];
+    }
+    return attrs->first >= 0 && attrs->count == n && attrs->first <= b->size['F'] - n;
 }
 
 double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], bool causal)

@@ -49,7 +49,10 @@ enum {                     /* OpInfo.flags */
        OP_SCATTERS = 16,   /* reads, or with accumulate adds to, few elements of a table */
        OP_SOURCE = 32,     /* produces data from outside the program (the batch) */
        OP_QUANTISES = 64,  /* out[0] is in[0] in fewer bits: gradients go straight through */
-       OP_RANGE = 128      /* reads elements [lo, hi) of x only */
+       OP_RANGE = 128,     /* reads elements [lo, hi) of x only */
+       OP_TAKES = 256,     /* of index F takes `count` from `first` on, or gives back what was */
+       OP_PLACED = 512 /* goes by where elements lie in the whole: start and valid, which tell of
+                        * one interval only */
 };
 
 /* One term dimension after parsing. */
@@ -179,8 +182,10 @@ double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], bool c
     X(int64_t, count_all)    /* xent_loss: count ignored tokens too */                             \
     X(int64_t, rope_context) /* original context length of the scaling */                          \
     X(int64_t, rope_dims)    /* leading elements of E that turn; 0: all */                         \
-    X(int64_t, segment)      /* of a fused projection */                                           \
-    X(int64_t, lo)           /* range [lo, hi) of a flat buffer, in global elements */             \
+    X(int64_t, segment)      /* of a fused projection of equal ones */                             \
+    X(int64_t, first)        /* of a group's features, those that are taken */                     \
+    X(int64_t, count)                                                                              \
+    X(int64_t, lo) /* range [lo, hi) of a flat buffer, in global elements */                       \
     X(int64_t, hi)                                                                                 \
     X(int64_t, parts)      /* pack, unpack: number of parts */                                     \
     X(int64_t, dim)        /* pack, unpack, slice: which dimension */                              \
@@ -196,5 +201,8 @@ typedef struct Attrs {
     ATTRIBUTES(X)
 #undef X
 } Attrs;
+
+/* OP_TAKES: do the sizes fit what the attributes take? */
+bool op_takes(OpKind op, const Binding *b, const Attrs *attrs);
 
 #endif

@@ -17,6 +17,7 @@ static inline const SigTerm *sig_term(const Signature *sig, uint32_t arg)
 {
     return arg < sig->n_in ? &sig->in[arg] : &sig->out[arg - sig->n_in];
 }
+bool sig_term_uses(const SigTerm *term, char letter);
 bool sig_uses(const Signature *sig, char letter); /* anywhere in it, also inside ( ) */
 bool sig_has_ellipsis(const Signature *sig);
 

@@ -48,7 +48,7 @@ static bool parse_group(Parser *p, SigDim *dim)
     return true;
 }
 
-static bool term_has(const SigTerm *term, char letter)
+bool sig_term_uses(const SigTerm *term, char letter)
 {
     for (uint32_t i = 0; letter && i < term->n_dims; i++)
         if (term->dim[i].letter == letter || term->dim[i].inner == letter) return true;
@@ -68,7 +68,8 @@ static bool parse_dim(Parser *p, SigTerm *term)
     } else {
         return fail(p, "expected an index");
     }
-    if (term_has(term, dim.letter) || term_has(term, dim.inner) || dim.letter == dim.inner) {
+    if (sig_term_uses(term, dim.letter) || sig_term_uses(term, dim.inner) ||
+        dim.letter == dim.inner) {
         p->at = at;
         return fail(p, "an index twice in one term");
     }
@@ -164,7 +165,7 @@ void sig_scaled(const Signature *sig, const char *signature, bool by_rows, char 
     assert(sig->n_in == 2 && arrow);
     for (uint32_t i = 0; by_rows && i < 2; i++)
         for (uint32_t d = 0, n = 0; d < sig->in[i].n_dims; d++)
-            if (term_has(&sig->out[0], sig->in[i].dim[d].letter))
+            if (sig_term_uses(&sig->out[0], sig->in[i].dim[d].letter))
                 scales[i][n++] = sig->in[i].dim[d].letter;
     int n = snprintf(out, room, "%.*s,%s,%s%s", (int)(arrow - signature), signature, scales[0],
                      scales[1], arrow);

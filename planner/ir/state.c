@@ -30,9 +30,11 @@ typedef struct Walk {
     Arena *arena;
     StateSlices *slices;
     StateSlice base; /* all but the box */
-    Shape shape;     /* of the tensor as the rank has it in use */
+    const Tensor *t;
+    Shape shape; /* of the tensor as the rank has it in use */
     int64_t local[MAX_DIMS];
     Interval box[MAX_DIMS]; /* local */
+    Interval at[MAX_DIMS];  /* the same in global terms */
     uint64_t written;       /* bytes of the rank's file so far */
 } Walk;
 
@@ -47,12 +49,53 @@ static void emit(Walk *w)
     list_push(w->arena, w->slices, *s);
 }
 
+static void emit_features(Walk *w, int64_t lo, int64_t hi)
+{
+    int d = w->t->order_dim;
+    w->base.offset[d] = lo;
+    w->base.size[d] = hi - lo;
+    emit(w);
+}
+
+/* Features that lie by groups, in the order of the segments: all that neighbouring groups have of a
+ * segment follow each other there; what one group has a part of stands alone. */
+static void emit_segments(Walk *w)
+{
+    const Deals *deals = &w->state->plan->graph.deals;
+    const Deal *order = &deals->deals.at[w->t->order];
+    Interval groups = w->at[w->t->order_dim], features = w->at[w->t->order_dim + 1], at;
+    int64_t before = 0;
+    for (uint32_t k = 0; deal_interval(deals, w->t->order, order->size, order->n_parts, 0, k, &at);
+         k++) {
+        int64_t n = at.hi - at.lo, lo = features.lo - before, hi = features.hi - before;
+        lo = lo > 0 ? lo : 0, hi = hi < n ? hi : n;
+        before += n;
+        if (lo >= hi) continue;
+        if (hi - lo == n) emit_features(w, at.lo + groups.lo * n, at.lo + groups.hi * n);
+        for (int64_t g = groups.lo; hi - lo < n && g < groups.hi; g++)
+            emit_features(w, at.lo + g * n + lo, at.lo + g * n + hi);
+    }
+}
+
+static void emit_box(Walk *w)
+{
+    for (int d = 0; d < w->shape.n_dims; d++) {
+        int to = w->t->order && d > w->t->order_dim ? d - 1 : d; /* two dimensions are one there */
+        w->base.offset[to] = w->at[d].lo;
+        w->base.size[to] = w->at[d].hi - w->at[d].lo;
+    }
+    if (w->t->order)
+        emit_segments(w);
+    else
+        emit(w);
+}
+
 /* The local interval of dimension d in global terms: one interval, or several of a dealt one. */
 static void place(Walk *w, int d)
 {
     const Plan *plan = w->state->plan;
-    if (d == w->base.n_dims) {
-        emit(w);
+    if (d == w->shape.n_dims) {
+        emit_box(w);
         return;
     }
     uint32_t parts = shape_parts(&w->shape, &plan->mesh, d),
@@ -66,8 +109,7 @@ static void place(Walk *w, int d)
         int64_t lo = w->box[d].lo > before ? w->box[d].lo : before, n = at.hi - at.lo;
         int64_t hi = w->box[d].hi < before + n ? w->box[d].hi : before + n;
         if (lo < hi) {
-            w->base.offset[d] = at.lo + lo - before;
-            w->base.size[d] = hi - lo;
+            w->at[d] = (Interval){at.lo + lo - before, at.lo + hi - before};
             place(w, d + 1);
         }
         before += n;
@@ -79,11 +121,11 @@ static void cut(Walk *w, int d, uint64_t lo, uint64_t hi)
 {
     uint64_t row = 1;
     if (lo >= hi) return;
-    if (d == w->base.n_dims) {
+    if (d == w->shape.n_dims) {
         place(w, 0);
         return;
     }
-    for (int i = d + 1; i < w->base.n_dims; i++) row *= (uint64_t)w->local[i];
+    for (int i = d + 1; i < w->shape.n_dims; i++) row *= (uint64_t)w->local[i];
     uint64_t first = lo / row, last = hi / row;
     if (lo % row) {
         w->box[d] = (Interval){(int64_t)first, (int64_t)first + 1};
@@ -93,7 +135,7 @@ static void cut(Walk *w, int d, uint64_t lo, uint64_t hi)
     }
     if (last > first) {
         w->box[d] = (Interval){(int64_t)first, (int64_t)last};
-        for (int i = d + 1; i < w->base.n_dims; i++) w->box[i] = (Interval){0, w->local[i]};
+        for (int i = d + 1; i < w->shape.n_dims; i++) w->box[i] = (Interval){0, w->local[i]};
         place(w, 0);
     }
     if (hi % row && last >= first) {
@@ -131,9 +173,14 @@ static void take_tensor(Walk *w, TensorId id, uint64_t lo, uint64_t hi, AxisSet 
     w->shape = shape_in_use(t);
     w->base.name = t->name;
     w->base.tensor = id;
-    w->base.n_dims = t->n_dims;
+    w->t = t;
+    w->base.n_dims = 0;
+    for (int d = 0; d < t->n_dims; d++) {
+        bool inner = t->order && d == t->order_dim + 1; /* of the dimension before */
+        int to = inner ? w->base.n_dims - 1 : w->base.n_dims++;
+        w->base.dim[to] = inner ? w->base.dim[to] * t->dim[d] : t->dim[d];
+    }
     w->base.lazy = w->base.kind != STATE_param && t->grad == 0;
-    memcpy(w->base.dim, t->dim, sizeof t->dim);
     for (int d = 0; d < t->n_dims; d++) {
         w->local[d] = shape_local_dim(&w->shape, &plan->mesh, &plan->graph.deals, d);
         n *= (uint64_t)w->local[d];

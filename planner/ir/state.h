@@ -15,8 +15,9 @@ typedef enum StateKind {
 } StateKind;
 const char *state_kind_name(StateKind k);
 
-/* A box of a tensor: elements [offset, offset + size) of the global index. (name, kind, offset) is
- * its key: the same whatever rank holds it, and under any other mesh. */
+/* A box of a tensor: elements [offset, offset + size) of the global index; of a fused projection
+ * that lies by groups, of its index in the original order, one dimension less. (name, kind, offset)
+ * is its key: the same whatever rank holds it, and under any other mesh. */
 typedef struct StateSlice {
     const char *name;
     TensorId tensor;

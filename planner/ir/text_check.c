@@ -42,7 +42,7 @@ static bool check_layout(const Checker *c, const Layout *l, const int64_t *dim, 
         if (deal[d] >= g->deals.deals.n) return false;
         const Deal *table = &g->deals.deals.at[deal[d]];
         const uint32_t parts = mesh_size(&c->plan->mesh, layout_axes_split(l, (int)d));
-        if (parts == 1 || table->kind != DEAL_listed) continue;
+        if (parts == 1 || !deal_table(table)) continue;
         if (table->n_parts != parts || table->size != dim[d]) return false;
     }
     return true;
@@ -55,8 +55,7 @@ static bool check_deals(const Checker *c)
         const Deal *d = &deals->deals.at[i];
         if (d->n_parts == 0 || d->size < 0 || d->size > MOST_POINTS)
             return bad(c, "deal", i, "sizes out of range");
-        const uint64_t n = d->kind == DEAL_listed ? (uint64_t)d->n_parts * d->per_part : 0;
-        if (d->n != n || (d->kind == DEAL_listed && !d->per_part))
+        if (d->n != deal_table(d) || (d->kind >= DEAL_listed && !d->n))
             return bad(c, "deal", i, "not as many intervals as parts need");
         for (uint32_t k = 0; k < d->n; k++) {
             const Interval *part = &deals->intervals.at[d->first + k];
@@ -94,6 +93,19 @@ static bool check_modules(const Checker *c)
     return true;
 }
 
+/* Who looks up where an element belongs finds it in the table: segments of which each group has its
+ * share. */
+static bool check_order(const Checker *c, const Tensor *t)
+{
+    const Deals *deals = &c->plan->graph.deals;
+    if (!t->order) return true;
+    if (t->order >= deals->deals.n || t->order_dim + 1 >= t->n_dims) return false;
+    const Deal *d = &deals->deals.at[t->order];
+    const int64_t n = t->dim[t->order_dim], each = t->dim[t->order_dim + 1];
+    if (d->kind != DEAL_segments || d->n_parts != n || d->size != n * each) return false;
+    return deal_valid(deals, t->order, d->size, d->n_parts, 0) == each;
+}
+
 static bool check_tensors(const Checker *c)
 {
     const Graph *g = &c->plan->graph;
@@ -111,6 +123,7 @@ static bool check_tensors(const Checker *c)
         if (t->unit >= g->units.n) return bad(c, "tensor", i, "unknown unit");
         if (t->column_dim >= MAX_DIMS || t->row_dim >= MAX_DIMS)
             return bad(c, "tensor", i, "no such dimension");
+        if (!check_order(c, t)) return bad(c, "tensor", i, "its order does not fit its dimensions");
         if (t->flat_offset > MOST_BYTES) return bad(c, "tensor", i, "sizes out of range");
     }
     return true;

@@ -18,7 +18,7 @@ static const char *const purposes[] = {"train", "eval", "gather"};
 static const char *const roles[] = {"activation", "param", "gradient", "input", "loss"};
 static const char *const inits[] = {"none", "zeros", "ones", "normal", "uniform"};
 static const char *const styles[] = {"none", "column", "row", "vocab"};
-static const char *const deals[] = {"equal", "ceil", "listed"};
+static const char *const deals[] = {"equal", "ceil", "listed", "segments"};
 
 #define AT(record, member) (uint16_t) offsetof(record, member)
 #define FIELD(record, member, type)                                                                \
@@ -116,6 +116,8 @@ static const Field tensor_fields[] = {
     WORD("tp", Tensor, tp, styles),
     KEY("column", Tensor, column_dim, u8),
     KEY("row", Tensor, row_dim, u8),
+    FIELD(Tensor, order, u32),
+    FIELD(Tensor, order_dim, u8),
     WORD("init", Tensor, init.kind, inits),
     KEY("init_a", Tensor, init.a, f64),
     KEY("init_b", Tensor, init.b, f64),

@@ -13,6 +13,7 @@ static const struct {
     uint32_t proof;
 } rules[] = {
     {"verify-structure", VERIFY_structure},
+    {"verify-segments", VERIFY_structure},
     {"verify-layout", VERIFY_layouts},
     {"verify-dtype", VERIFY_layouts},
     {"verify-scale", VERIFY_scale},

@@ -101,6 +101,8 @@ static bool check_slice(Move *m)
     if (!axes) return complain(m, "slices nothing");
     if (attrs->parts != mesh_size(&m->v->plan->mesh, axes))
         return complain(m, "takes one of another number of parts");
+    if (!in_order(&m->a, d) || !in_order(&m->b, d))
+        return complain(m, "cuts out one interval where a part has several");
     if (before && (uneven(m, &m->a, d) || uneven(m, &m->b, d) || !innermost(axes, before)))
         return complain(m, "does not cut within the parts there are");
     return true;

@@ -96,6 +96,13 @@ static bool check_deals(const Step *s)
             AxisSet split = layout_axes_split(&at->layout, d);
             int c = s->b->letter[i][d];
             if (!split) continue;
+            if (at->deal[d] && op_info(s->in->op)->flags & OP_PLACED) {
+                verify_report(s->v, "verify-layout", s->pc,
+                              "%s goes by where its elements lie, and argument %u has several "
+                              "intervals of index %c",
+                              op_info(s->in->op)->name, i, c);
+                return false;
+            }
             if (axes[c] && (axes[c] != split || deal[c] != at->deal[d])) {
                 verify_report(s->v, "verify-layout", s->pc,
                               "argument %u deals out index %c otherwise than those before", i, c);

@@ -1,5 +1,6 @@
 /* What the verifier's files share.
  *   verify.c            the proofs in order, reports, fit
+ *   verify_segments.c   fused projections               }
  *   verify_structure.c  indices, shapes, deals, graph   } first: everything after relies on them,
  *   verify_program.c    instructions and buffers        } so that no garbage can crash it
  *   verify_dtype.c      the dtype that each value must have
@@ -175,6 +176,7 @@ static inline const Attrs *verify_attrs(const Verifier *v, Pc pc)
 
 /* ---- the proofs; each returns whether it found nothing ---- */
 bool verify_structure_graph(Verifier *v); /* mesh, deals, shapes, graph, units */
+void verify_segments(Verifier *v);
 bool verify_structure_program(Verifier *v);
 void verify_order(Verifier *v); /* fills v->order */
 void verify_races(Verifier *v);

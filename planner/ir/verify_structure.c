@@ -1,6 +1,7 @@
 /* The plan's frame: mesh, deals, shapes, graph, units. Every index, size and count is checked, so
  * that the other proofs can rely on them whatever text the plan came from. */
 #include <assert.h>
+#include <stdlib.h>
 
 #include "planner/ir/verify_private.h"
 
@@ -33,31 +34,62 @@ static void check_mesh(Verifier *v)
                       (unsigned long long)stride);
 }
 
+static int by_low(const void *a, const void *b)
+{
+    const Interval *x = a, *y = b;
+    if (x->lo != y->lo) return x->lo < y->lo ? -1 : 1;
+    return x->hi < y->hi ? -1 : x->hi > y->hi;
+}
+
+/* One behind the other, from 0 to the end: lengths that add up could count an index twice and
+ * another never. */
+static bool tiles(const Verifier *v, const Deal *d)
+{
+    Interval *at = arena_array(v->arena, d->n, sizeof *at);
+    int64_t end = 0;
+    uint32_t n = 0, next = 0;
+    for (uint32_t k = 0; k < d->n; k++) {
+        Interval own = v->g->deals.intervals.at[d->first + k];
+        if (own.hi > own.lo) at[n++] = own;
+    }
+    qsort(at, n, sizeof *at, by_low);
+    while (next < n && at[next].lo == end) end = at[next++].hi;
+    return next == n && end == d->size;
+}
+
+/* Their order is part of what they say: keys before values. */
+static bool are_side_by_side(const Verifier *v, const Deal *d)
+{
+    int64_t end = 0;
+    for (uint32_t k = 0; k < d->n; k++) {
+        Interval at = v->g->deals.intervals.at[d->first + k];
+        if (at.lo != end || at.hi <= at.lo || (at.hi - at.lo) % d->n_parts != 0) return false;
+        end = at.hi;
+    }
+    return end == d->size;
+}
+
 static void check_deals(Verifier *v)
 {
     const Deals *deals = &v->g->deals;
     for (DealId i = 1; i < deals->deals.n; i++) {
         const Deal *d = &deals->deals.at[i];
         bool ok =
-            d->kind <= DEAL_listed && d->n_parts > 0 && d->size >= 0 && d->size <= MAX_ELEMENTS;
-        if (ok && d->kind == DEAL_listed)
-            ok = d->per_part > 0 && (uint64_t)d->n_parts * d->per_part == d->n &&
+            d->kind <= DEAL_segments && d->n_parts > 0 && d->size >= 0 && d->size <= MAX_ELEMENTS;
+        if (ok && d->kind >= DEAL_listed)
+            ok = d->per_part > 0 && deal_table(d) == d->n &&
                  (uint64_t)d->first + d->n <= deals->intervals.n;
-        if (!ok) {
+        if (!ok)
             verify_report(v, RULE, 0, "deal %u is malformed", i);
-            continue;
-        }
-        int64_t covered = 0;
-        for (uint32_t k = 0; d->kind == DEAL_listed && k < d->n; k++) {
-            Interval at = deals->intervals.at[d->first + k];
-            if (at.hi <= at.lo) continue;
-            if (at.lo < 0 || at.hi > d->size) ok = false;
-            covered += at.hi - at.lo;
-        }
-        if (!ok || (d->kind == DEAL_listed && covered != d->size))
+        else if (d->kind == DEAL_listed && !tiles(v, d))
             verify_report(v, "verify-coverage", 0,
                           "deal %u does not hand out each of its %lld indices once", i,
                           (long long)d->size);
+        else if (d->kind == DEAL_segments && !are_side_by_side(v, d))
+            verify_report(v, "verify-coverage", 0,
+                          "deal %u is no segments side by side of %lld indices, each in %u equal "
+                          "parts",
+                          i, (long long)d->size, d->n_parts);
     }
 }
 
@@ -165,6 +197,10 @@ static void check_nodes(Verifier *v)
         if (!graph_bind(g, n, &b, &why))
             verify_report(v, RULE, 0, "graph node %u does not match its op: %s", id,
                           why.items.n ? why.items.at[0].text : "");
+        else if (op_info(n->op)->flags & OP_TAKES &&
+                 !op_takes(n->op, &b, graph_attrs_at(g, n->attrs)))
+            verify_report(v, RULE, 0, "graph node %u (%s) takes a part that there is not", id,
+                          op_info(n->op)->name);
     }
     if (g->n_forward >= g->nodes.n && g->n_forward)
         verify_report(v, RULE, 0, "%u forward nodes of %u", g->n_forward, g->nodes.n);
@@ -280,6 +316,7 @@ bool verify_structure_graph(Verifier *v)
     check_tensors(v);
     if (v->n_reported) return false;
     check_nodes(v);
+    if (v->n_reported == 0) verify_segments(v);
     check_units(v);
     if (plan->programs.n == 0 || !plan->program_of) {
         verify_report(v, RULE, 0, "the plan has no program");

@@ -17,7 +17,7 @@ static uint32_t hash_shape(const Verifier *v, const Shape *s, Shape *plain)
     plain->layout = s->layout;
     for (int d = 0; d < s->n_dims; d++) {
         plain->dim[d] = s->dim[d];
-        bool listed = s->deal[d] && v->g->deals.deals.at[s->deal[d]].kind == DEAL_listed;
+        bool listed = s->deal[d] && deal_table(&v->g->deals.deals.at[s->deal[d]]);
         plain->deal[d] = listed && layout_axes_split(&s->layout, d) ? s->deal[d] : 0;
     }
     return (uint32_t)hash_bytes(plain, sizeof *plain).lo;

@@ -48,9 +48,10 @@ uint32_t tp_plan_params(Job *job, const TpOptions *options, TpPlan *plan);
 void tp_plan_activations(Job *job, const TpOptions *options, const TpPlan *plan);
 
 /* Dimensions that are KV groups and query heads a group: 1 + dimension, 0: none. Derived from the
- * ops that read a parameter. */
+ * ops that read a parameter. fused: query heads a group that lie with their key and value. */
 typedef struct HeadDims {
     int8_t groups, repeat;
+    int64_t fused;
 } HeadDims;
 const HeadDims *tp_head_dims(Job *job); /* [tensor] */
 /* Refines tp, before anything is placed, where ranks outnumber the KV heads of an attention. */
@@ -58,6 +59,8 @@ void tp_refine(Job *job);
 /* SPLIT(groups) on the outer axes of tp, as far as the groups go, SPLIT(repeat) or WHOLE on the
  * others. False: the query heads of a group cannot be cut so; *rest: into how many. */
 bool tp_place_heads(const Job *job, Tensor *t, HeadDims heads, uint32_t *rest);
+/* Query heads that are taken out of a fused projection are cut as those of wq would be. */
+void tp_place_fused(Job *job);
 bool tp_heads_fit(int64_t groups, int64_t repeat, uint32_t tp);
 
 /* The module that is an FSDP unit of its own and holds `module`; 0: the root. */

@@ -34,21 +34,44 @@ static const char *divisors(Arena *arena, int64_t size)
     return str_text(&s);
 }
 
+static const char *segments(const Tp *tp, DealId order)
+{
+    const Deals *deals = &tp->job->plan->graph.deals;
+    const Deal *d = &deals->deals.at[order];
+    Str s = str_in(tp->job->scratch);
+    for (uint32_t k = 0; k < d->n; k++) {
+        Interval at = deals->intervals.at[d->first + k];
+        str_print(&s, "%s%lld",
+                  k == 0         ? ""
+                  : k + 1 < d->n ? ", "
+                                 : " and ",
+                  (long long)(at.hi - at.lo));
+    }
+    return str_text(&s);
+}
+
 static void refuse(Tp *tp, const Tensor *t, int dim)
 {
     Diag *d = tp->job->diag;
     int64_t size = t->dim[dim];
     if (!report_once(tp, size)) return;
-    diag_error(d, FAULT_input, "divides-features", t->loc.file ? t->loc : tp->pass->loc,
-               "%s: dimension %d = %lld cannot be split over tp = %u", t->name, dim,
-               (long long)size, tp->size);
+    Loc loc = t->loc.file ? t->loc : tp->pass->loc;
+    if (t->order && dim == t->order_dim)
+        diag_error(d, FAULT_input, "divides-features", loc,
+                   "%s: segments of %s features cannot each be split over tp = %u", t->name,
+                   segments(tp, t->order), tp->size);
+    else
+        diag_error(d, FAULT_input, "divides-features", loc,
+                   "%s: dimension %d = %lld cannot be split over tp = %u", t->name, dim,
+                   (long long)size, tp->size);
     diag_hint(d, "tp may be %s", divisors(tp->job->scratch, size));
 }
 
 static void refuse_heads(Tp *tp, const Tensor *t, HeadDims heads, uint32_t rest)
 {
     Diag *d = tp->job->diag;
-    int64_t groups = t->dim[heads.groups - 1], repeat = t->dim[heads.repeat - 1];
+    int64_t groups = t->dim[heads.groups - 1];
+    int64_t repeat = heads.repeat ? t->dim[heads.repeat - 1] : heads.fused;
     if (!report_once(tp, -groups)) return;
     Loc loc = t->loc.file ? t->loc : tp->pass->loc;
     if (repeat == 1)
@@ -172,6 +195,7 @@ bool pass_tp(Job *job)
     }
     if (job->diag->n_errors > before) return false;
     place_activations(&tp);
+    tp_place_fused(job);
     tp_plan_activations(job, &tp.pass->tp, &asked);
     return job->diag->n_errors == before;
 }

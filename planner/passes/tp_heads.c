@@ -20,12 +20,29 @@ static int64_t gcd(int64_t a, int64_t b)
 /* In the rows of ops.def that have heads, g counts groups and r query heads a group. */
 static HeadDims dims_with(const Binding *b, uint32_t arg, int from)
 {
-    HeadDims h = {0, 0};
+    HeadDims h = {0, 0, 0};
     for (int d = from; d < b->n_dims[arg]; d++) {
         if (b->letter[arg][d] == 'g') h.groups = (int8_t)(d - from + 1);
         if (b->letter[arg][d] == 'r') h.repeat = (int8_t)(d - from + 1);
     }
     return h;
+}
+
+/* The projection and its bias (0: none) that part_heads takes query heads out of. */
+static void fused_params(const Graph *g, const Node *taken, TensorId *weight, TensorId *bias)
+{
+    const Node *made = &g->nodes.at[g->tensors.at[taken->in[0]].producer];
+    *bias = made->op == OP_bias ? made->in[1] : 0;
+    if (*bias) made = &g->nodes.at[g->tensors.at[made->in[0]].producer];
+    *weight = op_info(made->op)->class_ == OP_CLASS_contract ? made->in[1] : 0;
+}
+
+static void note_fused(const Graph *g, const Node *n, HeadDims *of)
+{
+    const Attrs *a = graph_attrs_at(g, n->attrs);
+    TensorId weight, bias;
+    fused_params(g, n, &weight, &bias);
+    of[weight].fused = of[bias].fused = a->count;
 }
 
 const HeadDims *tp_head_dims(Job *job)
@@ -35,6 +52,7 @@ const HeadDims *tp_head_dims(Job *job)
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         Binding b;
+        if (n->op == OP_part_heads) note_fused(g, n, of);
         if (n->n_in < 2 || g->tensors.at[n->in[1]].role != ROLE_param) continue;
         const Node *made = &g->nodes.at[g->tensors.at[n->in[0]].producer];
         if (op_info(n->op)->class_ == OP_CLASS_contract && graph_bind(g, n, &b, job->diag))
@@ -106,5 +124,27 @@ bool tp_place_heads(const Job *job, Tensor *t, HeadDims heads, uint32_t *rest)
             t->use.on[a] = heads.repeat ? SPLIT(heads.repeat - 1) : (int8_t)WHOLE;
         }
     }
-    return !heads.repeat || t->dim[heads.repeat - 1] % *rest == 0;
+    int64_t repeat = heads.repeat ? t->dim[heads.repeat - 1] : heads.fused;
+    return repeat % *rest == 0;
+}
+
+/* The projection itself is whole on the inner part of tp, where ranks share its groups: each makes
+ * the same, and takes its own query heads. */
+void tp_place_fused(Job *job)
+{
+    Graph *g = &job->plan->graph;
+    const Mesh *mesh = &job->plan->mesh;
+    AxisSet tp = mesh_axes(mesh, AXIS_tp);
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        TensorId weight, bias;
+        if (n->op != OP_part_heads) continue;
+        fused_params(g, n, &weight, &bias);
+        const Tensor *w = &g->tensors.at[weight];
+        if (!weight || w->tp != TP_column) continue;
+        Tensor *q = &g->tensors.at[n->out[0]];
+        for (uint32_t a = 0; a < mesh->n_axes; a++)
+            if (tp >> a & 1) q->use.on[a] = layout_is_split(w->use.on[a]) ? SPLIT(2) : SPLIT(3);
+        q->use_is_fixed = true;
+    }
 }

@@ -1,7 +1,7 @@
--- Llama: require "models.llama" "3.1-8b", or { size = "3.1-8b", layers = 4 } to change parts of it.
-local nn = require "tandem.nn"
+-- Llama: require "models.llama" "3.1-8b", or { size = "3.1-8b", fused = true } to change parts of it. fused: q, k, v are one weight, and w1, w3.
+local nn, gate_up = require "tandem.nn", require "models.gate_up"
 
-local llama3_1 = { factor = 8, low = 1, high = 4, context = 8192 }
+local fused_columns, llama3_1 = { "attention.wqkv", "feed_forward.w13" }, { factor = 8, low = 1, high = 4, context = 8192 }
 -- https://huggingface.co/meta-llama: config.json of each
 local sizes = {
   ["3.1-8b"] = { dim = 4096, layers = 32, heads = 32, kv_heads = 8, hidden = 14336 },
@@ -13,10 +13,10 @@ local sizes = {
     theta = 10000.0, rope_scaling = false },
 }
 local defaults = { vocab = 128256, head_dim = false, theta = 500000.0, rope_scaling = llama3_1,
-  eps = 1e-5, tied = false, label_smoothing = 0, z_loss = 0 }
+  eps = 1e-5, tied = false, fused = false, label_smoothing = 0, z_loss = 0 }
 
 local function feed_forward(c, out_init)
-  return nn.module {
+  return c.fused and gate_up(c.dim, c.hidden, { "w13", "w2" }, out_init) or nn.module {
     w1 = nn.linear(c.dim, c.hidden),
     w3 = nn.linear(c.dim, c.hidden),
     w2 = nn.linear(c.hidden, c.dim, { init = out_init }),
@@ -30,11 +30,11 @@ local function block(c)
     attention_norm = nn.rmsnorm(c.dim, { eps = c.eps }),
     attention = nn.attention {
       dim = c.dim, heads = c.heads, kv_heads = c.kv_heads, head_dim = c.head_dim or nil,
-      rope_theta = c.theta, rope_scaling = c.rope_scaling, out_init = out_init,
+      rope_theta = c.theta, rope_scaling = c.rope_scaling, fused = c.fused, out_init = out_init,
     },
     ffn_norm = nn.rmsnorm(c.dim, { eps = c.eps }),
     feed_forward = feed_forward(c, out_init),
-    tp_col = { "attention.wq", "attention.wk", "attention.wv", "feed_forward.w1", "feed_forward.w3" },
+    tp_col = c.fused and fused_columns or { "attention.wq", "attention.wk", "attention.wv", "feed_forward.w1", "feed_forward.w3" },
     tp_row = { "attention.wo", "feed_forward.w2" },
     forward = function(m, x)
       local h = x + m.attention(m.attention_norm(x))

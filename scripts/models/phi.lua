@@ -2,10 +2,10 @@
 -- it. Up to Phi-2: attention and MLP read one norm and are added together, biases everywhere, only a
 -- part of each head turns. From Phi-3 on: as Llama, without GQA in the mini.
 -- Phi-3's published weights fuse q, k, v and gate, up. Here they are linears of their own, the same function
--- and count; with fused = true gate and up are one weight, and q, k, v too where all heads have keys of
--- their own (mini). Tensor parallelism cuts each segment by its heads or features. Left out, for want of
--- ops: dropout, sliding windows and the long-context tables of frequencies.
-local nn = require "tandem.nn"
+-- and count; with fused = true q, k, v are one weight, and gate, up. Tensor parallelism cuts each segment
+-- by its heads or features. Left out, for want of ops: dropout, sliding windows and the long-context
+-- tables of frequencies.
+local nn, gate_up = require "tandem.nn", require "models.gate_up"
 
 -- https://huggingface.co/microsoft: config.json of each
 local sizes = {
@@ -23,25 +23,19 @@ local defaults = { kv_heads = false, head_dim = false, theta = 10000.0, eps = 1e
 local function attention(c, out_init)
   return nn.attention {
     dim = c.dim, heads = c.heads, kv_heads = c.kv_heads or nil, head_dim = c.head_dim or nil,
-    bias = c.parallel, fused = c.fused and not c.kv_heads, rope_theta = c.theta, rope_dims = c.rope_dims or nil, out_init = out_init,
+    bias = c.parallel, fused = c.fused, rope_theta = c.theta, rope_dims = c.rope_dims or nil, out_init = out_init,
   }
 end
 
 -- What tp cuts by columns: the linears of attention, and those named.
 local function columns(c, ...)
-  if c.fused and not c.kv_heads then return { "attention.wqkv", ... } end
+  if c.fused then return { "attention.wqkv", ... } end
   return { "attention.wq", "attention.wk", "attention.wv", ... }
 end
 
 local function gated(c, out_init)
+  if c.fused then return gate_up(c.dim, c.hidden, { "gate_up", "down" }, out_init) end
   local down = nn.linear(c.hidden, c.dim, { init = out_init })
-  if c.fused then
-    return nn.module { down = down, gate_up = nn.linear(c.dim, 2 * c.hidden, { segments = 2 }),
-      forward = function(m, x)
-        local both = m.gate_up(x)
-        return m.down(nn.silu(nn.segment(both, 1)) * nn.segment(both, 2))
-      end }
-  end
   return nn.module { down = down, gate = nn.linear(c.dim, c.hidden), up = nn.linear(c.dim, c.hidden),
     forward = function(m, x) return m.down(nn.silu(m.gate(x)) * m.up(x)) end }
 end

@@ -1,6 +1,6 @@
--- Qwen2.5 and Qwen3 (dense): require "models.qwen" "3-8b", or { size = "3-8b", layers = 4 } to change
--- parts of it. Qwen2.5 has biases on q, k and v; Qwen3 has none and normalises each query and key head.
-local nn = require "tandem.nn"
+-- Qwen2.5 (biases on q, k, v) and Qwen3 (none; each query and key head normalised): require "models.qwen"
+-- "3-8b", or { size = "3-8b", fused = true } to change parts of it. fused: q, k, v are one weight, and w1, w3.
+local nn, gate_up = require "tandem.nn", require "models.gate_up"
 
 -- https://huggingface.co/Qwen: config.json of each
 local sizes = {
@@ -25,10 +25,10 @@ for name, size in pairs(sizes) do
   size.qkv_bias, size.qk_norm = not is_3, is_3
   if is_3 then size.head_dim = size.head_dim or 128 end
 end
-local defaults = { vocab = 151936, head_dim = false, theta = 1e6, eps = 1e-6, tied = false }
+local fused_columns, defaults = { "attention.wqkv", "feed_forward.w13" }, { vocab = 151936, head_dim = false, theta = 1e6, eps = 1e-6, tied = false, fused = false }
 
 local function feed_forward(c, out_init)
-  return nn.module {
+  return c.fused and gate_up(c.dim, c.hidden, { "w13", "w2" }, out_init) or nn.module {
     w1 = nn.linear(c.dim, c.hidden),
     w3 = nn.linear(c.dim, c.hidden),
     w2 = nn.linear(c.hidden, c.dim, { init = out_init }),
@@ -43,11 +43,11 @@ local function block(c)
     attention = nn.attention {
       dim = c.dim, heads = c.heads, kv_heads = c.kv_heads, head_dim = c.head_dim or nil,
       bias = c.qkv_bias, out_bias = false, qk_norm = c.qk_norm and { eps = c.eps },
-      rope_theta = c.theta, out_init = out_init,
+      rope_theta = c.theta, fused = c.fused, out_init = out_init,
     },
     ffn_norm = nn.rmsnorm(c.dim, { eps = c.eps }),
     feed_forward = feed_forward(c, out_init),
-    tp_col = { "attention.wq", "attention.wk", "attention.wv", "feed_forward.w1", "feed_forward.w3" },
+    tp_col = c.fused and fused_columns or { "attention.wq", "attention.wk", "attention.wv", "feed_forward.w1", "feed_forward.w3" },
     tp_row = { "attention.wo", "feed_forward.w2" },
     forward = function(m, x)
       local h = x + m.attention(m.attention_norm(x))

@@ -5,6 +5,7 @@ local check = {
   modules = {},  -- module -> what we know of it
   tensors = {},  -- tensor -> its id in the graph
   inits = {},    -- initial value -> its kind and numbers
+  segments = {}, -- id of a tensor whose features are unequal segments by groups -> those segments
 }
 local modules, tensors, inits = check.modules, check.tensors, check.inits
 
@@ -95,6 +96,14 @@ function check.init(who, value, default)
       .. "or nn.ones, not %s"):format(who, check.kind_of(value)))
   end
   return inits[value]
+end
+
+-- Groups of segments are no heads: what goes by a last dimension must be given one segment.
+function check.one_segment(who, id)
+  if check.segments[id] then
+    core.fail("fused-segments", ("%s: segments of %s features lie side by side here"):format(who,
+      table.concat(check.segments[id], ", ")), "take one first: nn.segment(x, i)")
+  end
 end
 
 return check

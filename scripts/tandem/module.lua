@@ -21,7 +21,13 @@ local function tensor(id)
   return t
 end
 
-local function op(name, attrs, ...) return tensor(core.op(name, current, attrs, ...)) end
+-- What has the shape of its first input has its segments, too.
+local function op(name, attrs, first, ...)
+  local result = tensor(core.op(name, current, attrs, first, ...))
+  local own = check.segments[first]
+  if own and #result.shape == 4 then check.segments[tensors[result]] = own end
+  return result
+end
 
 local function pointwise(name, sign)
   return core.wrap(function(a, b)
@@ -29,6 +35,10 @@ local function pointwise(name, sign)
     local left, right = check.tensor(who, "the left side", a), check.tensor(who, "the right side", b)
     local same = #a.shape == #b.shape
     for i, n in ipairs(a.shape) do same = same and b.shape[i] == n end
+    if same and check.segments[left] ~= check.segments[right] then
+      core.fail("fused-segments", who .. ": the features of one side are segments, not those of the other",
+        "take them first: nn.segment(x, i)")
+    end
     if not same then
       core.fail("shape-mismatch", ("%s: shapes %s and %s differ"):format(who, shape_text(a.shape),
         shape_text(b.shape)), "both sides must have the same shape; there is no broadcasting")
@@ -171,7 +181,7 @@ local function param(info, name, dims, how)
   local own = info.params[name]
   if not own then
     own = { dims = dims, init = how.init, column = how.column or 0, row = how.row or 0,
-      style = how.style, embedding = how.embedding or false, info = info, name = name }
+      style = how.style, embedding = how.embedding or false, order = how.order, info = info, name = name }
     info.params[name] = own
   end
   return own
@@ -184,7 +194,7 @@ local function use(own)
     local path = info.path ~= "" and info.path .. "." .. own.name or own.name
     local style = own.style and own.style(info.style) or info.style or "none"
     own.id = core.param(path, id, info.place, style, own.column, own.row, own.init[1], own.init[2],
-      own.init[3], own.embedding, table.unpack(own.dims))
+      own.init[3], own.embedding, own.order, table.unpack(own.dims))
   end
   return own.id
 end

@@ -6,11 +6,12 @@ local check = require "tandem.check"
 local modules, tensors, inits = check.modules, check.tensors, check.inits
 local kind_of, shape_text, words = check.kind_of, check.shape_text, check.words
 local module = require "tandem.module"
+local segments = require "tandem.segments"
 require "tandem.trace"
 local op, param, use, new_module = module.op, module.param, module.use, module.new_module
 local add_bias, bias_style = module.add_bias, module.bias_style
 
-local nn = { module = module.module, block = module.block, list = module.list }
+local nn = { module = module.module, block = module.block, list = module.list, segment = segments.take }
 
 -- ---- initial values
 
@@ -34,15 +35,17 @@ local standard = init("normal", 0.0, 0.02)
 
 -- A linear map by one of the contractions; n_in: how many dimensions of x it sums over.
 -- column: which dimension of the weight a column split cuts; of the bias, which has no inputs, too.
+-- how.each: what each group has of each segment, where out_dims are groups and their features.
 local function linear(who, op_name, in_dims, out_dims, column, how)
   local dims, bias = {}, {}
   for _, n in ipairs(in_dims) do dims[#dims + 1] = n end
   for _, n in ipairs(out_dims) do dims[#dims + 1] = n; bias[#bias + 1] = n end
   local info = { tp_styles = { column = true, row = true, vocab = true }, params = {} }
-  local own = param(info, "weight", dims, { init = how.init, column = column, row = 0 })
+  local own = param(info, "weight", dims, { init = how.init, column = column, row = 0,
+    order = segments.order(#in_dims, how.each) })
   if how.bias then
     param(info, "bias", bias, { init = inits[nn.zeros], style = bias_style,
-      column = math.max(column - #in_dims, 0) })
+      column = math.max(column - #in_dims, 0), order = segments.order(0, how.each) })
   end
   local function forward(m, x)
     local id = check.tensor(who, "the input", x, 2 + #in_dims)
@@ -53,32 +56,11 @@ local function linear(who, op_name, in_dims, out_dims, column, how)
           shape_text(x.shape)))
       end
     end
-    return add_bias(op(op_name, nil, id, use(own)), info)
+    local y = op(op_name, nil, id, use(own))
+    check.segments[tensors[y]] = how.segments
+    return add_bias(y, info)
   end
   return new_module("linear", forward, {}, info)
-end
-
--- segments = 2: outputs are so many tensors side by side, in one weight; { n, n } is the same.
-local function count_segments(who, segments, n_out)
-  if type(segments) == "table" and not modules[segments] then
-    local sum = 0
-    for i, n in ipairs(segments) do
-      sum = sum + check.count(who, "segment " .. i, n)
-      if n ~= segments[1] then
-        core.fail("fused-segments", ("%s: segments of %d and %d features: only equal ones are in one weight")
-          :format(who, segments[1], n), "make them linears of their own")
-      end
-    end
-    if sum ~= n_out then
-      core.fail("fused-segments", ("%s: segments add up to %d, out_features is %d"):format(who, sum, n_out))
-    end
-    return #segments
-  end
-  local n = check.count(who, "segments", segments)
-  if n_out % n ~= 0 then
-    core.fail("fused-segments", ("%s: out_features = %d are not %d equal segments"):format(who, n_out, n))
-  end
-  return n
 end
 
 local linear_options = { bias = true, init = true, weight = true, segments = true, spectral_norm = true }
@@ -93,9 +75,10 @@ nn.linear = core.wrap(function(n_in, n_out, options)
   local bias = check.flag(who, "bias", options.bias, false)
   if options.segments ~= nil then
     if options.weight ~= nil then core.fail("fused-segments", who .. ": a tied head has no segments") end
-    local n = count_segments(who, options.segments, n_out)
-    return linear(who, "linear_segments", { n_in }, { n, n_out // n }, 2,
-      { bias = bias, init = check.init(who, options.init, standard) })
+    local how = { bias = bias, init = check.init(who, options.init, standard) }
+    local n = segments.read(who, options.segments, n_out, how)
+    if not how.each then return linear(who, "linear_segments", { n_in }, { n, n_out // n }, 2, how) end
+    return linear(who, "linear_groups", { n_in }, { n, n_out // n }, 1, how)
   end
   if options.weight == nil then
     return linear(who, "linear", { n_in }, { n_out }, 1,
@@ -177,6 +160,7 @@ nn.rmsnorm = core.wrap(function(dim, options)
   local weight = param(info, "weight", { dim }, { init = check.init(who, options.init, nn.ones) })
   return new_module("rmsnorm", function(_, x)
     if tensors[x] and #x.shape > 3 and x.shape[#x.shape] == dim then  -- heads: each on its own
+      check.one_segment(who, tensors[x])
       return op("rmsnorm_heads", { eps = eps }, tensors[x], use(weight))
     end
     return op("rmsnorm", { eps = eps }, check_last(who, x, dim), use(weight))
@@ -240,6 +224,7 @@ local function rope(who, x, attrs)
     core.fail("shape-mismatch", ("%s rotates pairs: shape %s has an odd last dimension"):format(who,
       shape_text(x.shape)), "head_dim must be even")
   end
+  check.one_segment(who, id)
   return op("rope", attrs, id)
 end
 nn.rope = core.wrap(function(x, options)
@@ -265,21 +250,6 @@ nn.dropout = core.wrap(function(x, p)
 end)
 
 local loss_options = { label_smoothing = true, z_loss = true }
--- Segment i (from 1) of what a linear with segments makes: [b,s,segments,n] -> [b,s,n].
-nn.segment = core.wrap(function(x, i)
-  local who = "nn.segment"
-  local id = check.tensor(who, "the input", x)
-  if #x.shape ~= 4 then
-    core.fail("fused-segments", ("%s: a tensor of shape %s has no segments"):format(who, shape_text(x.shape)),
-      "say which there are where it is made: nn.linear(n_in, n_out, { segments = 2 })")
-  end
-  i = check.count(who, "which", i)
-  if i > x.shape[3] then
-    core.fail("out-of-range", ("%s: segment %d of %d"):format(who, i, x.shape[3]))
-  end
-  return op("segment", { segment = i - 1 }, id)
-end)
-
 nn.cross_entropy = core.wrap(function(logits, labels, options)
   local who = "nn.cross_entropy"
   options = check.options(who, options, loss_options)
@@ -349,13 +319,10 @@ nn.attention = core.wrap(function(options)
   local scale = check.number(who, "scale", options.scale, 1 / math.sqrt(size))
   local attrs = { scale = scale, causal = causal and 1 or 0, drop = check_drop(who, options.dropout) }
   local fields = { wo = linear(who, "linear_o", { groups, heads // groups, size }, { dim }, 3, out) }
-  local fused = check.flag(who, "fused", options.fused, false)
+  local fused, repeats = check.flag(who, "fused", options.fused, false), heads // groups
   if fused then
-    if groups ~= heads then
-      core.fail("fused-segments", ("%s: fused with heads = %d and kv_heads = %d: q, k and v are no equal segments")
-        :format(who, heads, groups), "leave fused out: wq, wk and wv are then linears of their own")
-    end
-    fields.wqkv = linear(who, "linear_qkv", { dim }, { 3, heads, 1, size }, 2, how)
+    how.each = { repeats, 1, 1 }
+    fields.wqkv = linear(who, "linear_heads", { dim }, { groups, repeats + 2, size }, 1, how)
   else
     fields.wq = linear(who, "linear_q", { dim }, { groups, heads // groups, size }, 1, how)
     fields.wk = linear(who, "linear_kv", { dim }, { groups, size }, 1, how)
@@ -368,8 +335,9 @@ nn.attention = core.wrap(function(options)
     local q, k, v
     if fused then
       local all = tensors[m.wqkv(x)]
-      q, k = op("segment", { segment = 0 }, all), op("segment_kv", { segment = 1 }, all)
-      v = op("segment_kv", { segment = 2 }, all)
+      q = op("part_heads", { first = 0, count = repeats }, all)
+      k = op("part_head", { first = repeats, count = 1 }, all)
+      v = op("part_head", { first = repeats + 1, count = 1 }, all)
     else
       q, k, v = m.wq(x), m.wk(x), m.wv(x)
     end

@@ -1,6 +1,6 @@
--- Fused projections, cut by segments: each of q, k, v by its heads, gate and up by their features.
+-- Fused projections of unequal segments: q, k and v by groups, cut by their heads; gate and up by features.
 return plan {
-  model = require "models.phi" { size = "3-tiny", layers = 1, fused = true },
+  model = require "models.phi" { size = "3-tiny", layers = 1, kv_heads = 2, fused = true },
   cluster = require "clusters.local_cpu" {},
   batch = { global = 2, micro = 2, seq = 16 },
   mesh = { tp = 2 },

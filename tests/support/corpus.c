@@ -251,6 +251,11 @@ static void each_fused(const Visit *v)
             t.tp = t.dp_shard = t.microbatches = 2;
             t.tp_options.sequence = sequence;
             v->visit(v->self, &t);
+            t.groups = 2, t.repeat = gpt2 ? 4 : 2; /* fewer KV heads than heads, */
+            t.unequal = true;
+            v->visit(v->self, &t);
+            t.tp = 4, t.qk_norm = true, t.dp_shard = 1; /* and than ranks */
+            v->visit(v->self, &t);
         }
 }
 
@@ -321,10 +326,10 @@ static const char *float8_words(const Tiny *t)
 
 static const char *head_words(const Tiny *t, Arena *arena)
 {
-    return arena_print(arena, " heads %lld x %lld%s%s%s%s", (long long)t->groups,
-                       (long long)t->repeat, t->fused ? " fused" : "", t->biases ? " biases" : "",
-                       t->qk_norm ? " qk-norm" : "",
-                       t->tp_options.sync_replicated_gradients ? " pinned" : "");
+    return arena_print(
+        arena, " heads %lld x %lld%s%s%s%s", (long long)t->groups, (long long)t->repeat,
+        t->fused ? t->unequal ? " fused unequal" : " fused" : "", t->biases ? " biases" : "",
+        t->qk_norm ? " qk-norm" : "", t->tp_options.sync_replicated_gradients ? " pinned" : "");
 }
 
 static const char *fsdp2_words(const Fsdp2Options *o, Arena *arena)

@@ -160,7 +160,8 @@ void eval_init(Eval *e, uint64_t seed)
         if (p->role != ROLE_param) continue;
         for (int64_t i = 0; i < value_elements(&e->value[t]); i++)
             value_set(&e->value[t], i,
-                      kernel_init_value(seed, p->init_stream, (uint64_t)i, (int)p->init.kind,
+                      kernel_init_value(seed, p->init_stream,
+                                        graph_original(e->graph, t, (uint64_t)i), (int)p->init.kind,
                                         p->init.a, p->init.b));
     }
 }

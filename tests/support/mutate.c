@@ -121,6 +121,9 @@ static void list_scale(Lister *l, Pc pc)
     if (attrs->group > 0) add(l, MUTATE_attribute, pc, 4);
     if (in->op == OP_xent_loss) add(l, MUTATE_attribute, pc, 5);
     if (attrs->beta1 > 0) add(l, MUTATE_attribute, pc, 6), add(l, MUTATE_attribute, pc, 7);
+    if (in->op == OP_segment || in->op == OP_segment_grad) add(l, MUTATE_attribute, pc, 8);
+    if (op_info(in->op)->flags & OP_TAKES)
+        add(l, MUTATE_attribute, pc, 9), add(l, MUTATE_attribute, pc, 10);
     if (attrs->drop > 0 && in->origin && l->plan->graph.nodes.at[in->origin].forward)
         add(l, MUTATE_forward, pc, 0);
     if (in->op == OP_sumsq)
@@ -281,6 +284,9 @@ static void change_attrs(const Plan *plan, Plan *out, Arena *arena, Mutation m)
         if (m.choice == 5) a.count_all = !a.count_all;
         if (m.choice == 6) a.beta1 = 1 + a.beta1;
         if (m.choice == 7) a.beta2 /= 2;
+        if (m.choice == 8) a.segment ^= 1;
+        if (m.choice == 9) a.first += a.first > 0 ? -1 : 1;
+        if (m.choice == 10) a.count += a.count > 1 ? -1 : 1;
     }
     if (m.kind == MUTATE_reduce) a.reduce = a.reduce == REDUCE_sum ? REDUCE_max : REDUCE_sum;
     if (m.kind == MUTATE_accumulate) a.accumulate ^= INT64_C(1) << m.choice;

@@ -120,6 +120,8 @@ static void add_tensors(Plan *plan, DealId ceil, DealId zigzag)
     t->tp = TP_column;
     t->column_dim = 1;
     t->row_dim = 2;
+    t->order = deal_segments(&g->deals, arena, 8, 3, (int64_t[]){6, 1, 2});
+    t->order_dim = 0;
     t->init = (Init){INIT_normal, 0.1, -1e-300};
     t->init_stream = UINT64_MAX;
     t->unit = 1;
@@ -320,6 +322,7 @@ static bool same_tensor(const Tensor *a, const Tensor *b)
     SAME("tensor", same_loc(a->loc, b->loc) && a->rest_dtype == b->rest_dtype);
     SAME("tensor", a->reduce_dtype == b->reduce_dtype && a->tp == b->tp);
     SAME("tensor", a->column_dim == b->column_dim && a->row_dim == b->row_dim);
+    SAME("tensor", a->order == b->order && a->order_dim == b->order_dim);
     SAME("tensor",
          a->init.kind == b->init.kind && a->init.a == b->init.a && a->init.b == b->init.b);
     SAME("tensor", a->init_stream == b->init_stream && a->unit == b->unit);

@@ -144,17 +144,29 @@ static TensorId dropped(Build *b, TensorId x)
     return op(b, OP_dropout, 1, x, 0, 0, &attrs);
 }
 
-/* Segments are dimension 1 of the weight, 0 of the bias: what is cut comes behind it. */
+/* Dimension 1 of the weight, 0 of the bias, are segments, and what is cut comes behind it; or they
+ * are groups, which are cut, of which each has each[k] of segment k. */
 static TensorId project_fused(Build *b, OpKind kind, const char *name, TensorId x, uint32_t n,
-                              const int64_t *dim, TpStyle tp)
+                              const int64_t *dim, TpStyle tp, uint32_t n_each, const int64_t *each)
 {
+    DealId order =
+        n_each ? deal_segments(&b->g->deals, b->arena, (uint32_t)dim[1], n_each, each) : 0;
     TensorId w = param(b, arena_print(b->arena, "%s.weight", name), n, dim, tp, weight_init);
-    b->g->tensors.at[w].column_dim = 2;
+    b->g->tensors.at[w].column_dim = order ? 1 : 2;
+    b->g->tensors.at[w].order = order;
+    b->g->tensors.at[w].order_dim = order != 0;
     TensorId y = op(b, kind, 2, x, w, 0, NULL);
     if (!b->t->gpt2 && !b->t->biases) return y;
     TensorId bias = param(b, arena_print(b->arena, "%s.bias", name), n - 1, dim + 1, tp, bias_init);
-    b->g->tensors.at[bias].column_dim = 1;
+    b->g->tensors.at[bias].column_dim = order ? 0 : 1;
+    b->g->tensors.at[bias].order = order;
     return op(b, OP_bias, 2, y, bias, 0, NULL);
+}
+
+static TensorId part(Build *b, OpKind kind, TensorId x, int64_t first, int64_t n)
+{
+    Attrs attrs = {.first = first, .count = n};
+    return op(b, kind, 1, x, 0, 0, &attrs);
 }
 
 static TensorId segment(Build *b, OpKind kind, TensorId x, int64_t which)
@@ -175,11 +187,12 @@ static TensorId attention(Build *b, TensorId x)
     const Tiny *t = b->t;
     int64_t d = t->dim, g = t->groups, r = t->repeat, e = t->head_dim;
     TensorId q, k, v;
-    if (t->fused && r == 1) {
-        TensorId all = project_fused(b, OP_linear_qkv, "wqkv", x, DIMS(d, 3, g, 1, e), TP_column);
-        q = segment(b, OP_segment, all, 0);
-        k = segment(b, OP_segment_kv, all, 1);
-        v = segment(b, OP_segment_kv, all, 2);
+    if (t->fused) {
+        TensorId all = project_fused(b, OP_linear_heads, "wqkv", x, DIMS(d, g, r + 2, e), TP_column,
+                                     DIMS(r, 1, 1));
+        q = part(b, OP_part_heads, all, 0, r);
+        k = part(b, OP_part_head, all, r, 1);
+        v = part(b, OP_part_head, all, r + 1, 1);
     } else {
         q = project(b, OP_linear_q, "wq", x, DIMS(d, g, r, e), TP_column, 1);
         k = project(b, OP_linear_kv, "wk", x, DIMS(d, g, e), TP_column, 1);
@@ -204,8 +217,26 @@ static TensorId feed_forward(Build *b, TensorId x)
     int64_t d = b->t->dim, f = b->t->hidden;
     TpStyle column = b->t->variant == TINY_row_only ? TP_none : TP_column;
     TpStyle row = b->t->variant == TINY_column_only ? TP_none : TP_row;
+    if (b->t->unequal) {
+        TensorId one, two;
+        if (b->t->fused) {
+            TensorId all =
+                project_fused(b, OP_linear_groups, "w13", x, DIMS(d, f, 3), column, DIMS(1, 2));
+            one = part(b, OP_part, all, 0, 1);
+            two = part(b, OP_part, all, 1, 2);
+        } else {
+            one = project(b, OP_linear, "w1", x, DIMS(d, f), column, 1);
+            two = project(b, OP_linear, "w3", x, DIMS(d, 2 * f), column, 1);
+        }
+        one = op(b, OP_silu, 1, one, 0, 0, NULL);
+        two = op(b, OP_gelu, 1, two, 0, 0, NULL);
+        one = project(b, OP_linear, "w2", one, DIMS(f, d), row, 1);
+        two = project(b, OP_linear, "w4", two, DIMS(2 * f, d), row, 1);
+        return op(b, OP_add, 2, one, two, 0, NULL);
+    }
     if (b->t->fused && !b->t->gpt2) {
-        TensorId both = project_fused(b, OP_linear_segments, "w13", x, DIMS(d, 2, f), column);
+        TensorId both =
+            project_fused(b, OP_linear_segments, "w13", x, DIMS(d, 2, f), column, 0, NULL);
         TensorId gate = op(b, OP_silu, 1, segment(b, OP_segment, both, 0), 0, 0, NULL);
         TensorId h = op(b, OP_mul, 2, gate, segment(b, OP_segment, both, 1), 0, NULL);
         return project(b, OP_linear, "w2", h, DIMS(f, d), row, 1);
@@ -310,8 +341,8 @@ static ZeroOptions zero_options(const Tiny *t)
 }
 
 const char *const tiny_ac_ops[TINY_AC_OPS] = {
-    "attention", "linear", "rmsnorm", "layernorm", "rope",    "silu",    "quantise",
-    "add",       "mul",    "gelu",    "bias",      "segment", "dropout", "amax"};
+    "attention", "linear", "rmsnorm", "layernorm", "rope",    "silu", "quantise", "add",
+    "mul",       "gelu",   "bias",    "segment",   "dropout", "amax", "part"};
 
 static PassConfig ac_of(const Tiny *t, Arena *arena)
 {

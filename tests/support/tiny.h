@@ -17,8 +17,9 @@ typedef enum TinyVariant {
 
 typedef struct Tiny {
     TinyVariant variant;
-    bool gpt2;            /* layernorm, gelu, learned positions, biases, tied head; else Llama */
-    bool fused;           /* q, k, v (if repeat is 1) and gate, up are one weight each */
+    bool gpt2;    /* layernorm, gelu, learned positions, biases, tied head; else Llama */
+    bool fused;   /* q, k, v and gate, up are one weight each */
+    bool unequal; /* feed-forward: two MLPs that are added, one twice as wide (fused: one weight) */
     bool whole_table;     /* the embedding, and a tied head, are not cut by the vocabulary */
     bool biases, qk_norm; /* of all linears also in Llama; of each query's and key's head */
     uint32_t layers;
@@ -51,7 +52,7 @@ typedef struct Tiny {
 } Tiny;
 
 /* Op families of its blocks; those that a model has not are left out in silence. */
-enum { TINY_AC_OPS = 14 };
+enum { TINY_AC_OPS = 15 };
 extern const char *const tiny_ac_ops[TINY_AC_OPS];
 
 /* Llama: 2 layers, dim 12, 4 groups of 1 head of 4, hidden 16, vocab 29, seq 8, one rank. */

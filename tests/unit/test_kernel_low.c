@@ -112,8 +112,12 @@ static const Case cases[] = {
     {OP_dropout, "ff", {{B, S, K, N}, {B, S, K, N}}, 1},
     {OP_segment, "ff", {{B, S, 3, G, E}, {B, S, G, E}}, 0},
     {OP_segment_grad, "ff", {{B, S, G, E}, {B, S, 3, G, E}}, 1},
-    {OP_segment_kv, "ff", {{B, S, 3, G, 1, E}, {B, S, G, E}}, 0},
-    {OP_segment_kv_grad, "ff", {{B, S, G, E}, {B, S, 3, G, 1, E}}, 1},
+    {OP_part, "ff", {{B, S, N, 3}, {B, S, 2 * N}}, 0},
+    {OP_part_grad, "ff", {{B, S, 2 * N}, {B, S, N, 3}}, 1},
+    {OP_part_heads, "ff", {{B, S, G, 3, E}, {B, S, G, R, E}}, 0},
+    {OP_part_heads_grad, "ff", {{B, S, G, R, E}, {B, S, G, 3, E}}, 1},
+    {OP_part_head, "ff", {{B, S, G, 3, E}, {B, S, G, E}}, 0},
+    {OP_part_head_grad, "ff", {{B, S, G, E}, {B, S, G, 3, E}}, 1},
     {OP_pass, "fF", {{B, S, K, N}, {B, S, K, N}}, 1},
     {OP_pass, "Ff", {{B, S, K, N}, {B, S, K, N}}, 1},
     {OP_xent_max, "fF", {{B, S, V}, {B, S}}, 0},
@@ -178,6 +182,7 @@ static void check(const Case *c, DType low, uint32_t accumulate)
     uint32_t n = (uint32_t)strlen(c->types), n_in = op_info(c->op)->sig.n_in;
     Value narrow[MAX_ARGS], wide[MAX_ARGS];
     Attrs attrs = {.eps = 1e-5,
+                   .first = 1,
                    .drop = 0.25,
                    .smoothing = 0.1,
                    .z_loss = 0.01,

@@ -106,8 +106,10 @@ static void term_dims(const Case *c, const SigTerm *term, Value *v)
             for (const char *e = ellipsis; *e; e++)
                 v->dim[v->n_dims++] = c->size[(unsigned char)*e];
         if (d == term->n_dims) break;
-        assert_int_equal(term->dim[d].inner, 0);
-        v->dim[v->n_dims++] = c->size[(unsigned char)term->dim[d].letter];
+        unsigned char inner = (unsigned char)term->dim[d].inner;
+        assert_int_equal(term->dim[d].stride, 0);
+        v->dim[v->n_dims++] =
+            c->size[(unsigned char)term->dim[d].letter] * (inner ? c->size[inner] : 1);
     }
 }
 
@@ -145,6 +147,10 @@ static Attrs attrs_of(const Case *c, bool causal)
                .segment = 1,
                .n_slots = 4};
     if (c->op == OP_sumsq || op_info(c->op)->flags & OP_RANGE) a.lo = 2, a.hi = c->size['x'] - 1;
+    if (!(op_info(c->op)->flags & OP_TAKES)) return a;
+    bool one = c->op == OP_part_head || c->op == OP_part_head_grad;
+    bool heads = c->op == OP_part_heads || c->op == OP_part_heads_grad;
+    a.first = 1, a.count = one ? 1 : c->size[heads ? 'r' : 'X'];
     return a;
 }
 
@@ -157,9 +163,10 @@ static void case_sizes(Case *c, char named, int64_t size)
     } small[] = {{'b', 2},          {'s', 5}, {'k', 4}, {'n', 3},          {'g', 2},
                  {'r', 3},          {'e', 2}, {'v', 9}, {'x', 11},         {'y', 3},
                  {'z', 2},          {'N', 4}, {'M', 2}, {'T', UPPER_SIZE}, {'D', UPPER_SIZE},
-                 {'E', UPPER_SIZE}, {'F', 3}, {'R', 1}, {'f', 3}};
+                 {'E', UPPER_SIZE}, {'F', 3}, {'X', 2}, {'f', 3}};
     for (size_t i = 0; i < sizeof small / sizeof *small; i++)
         c->size[(unsigned char)small[i].letter] = small[i].size;
+    if (op_info(c->op)->flags & OP_TAKES) c->size['F'] = 9; /* more than is taken */
     if (size != 0) c->size[(unsigned char)named] = size;
 }
 

@@ -1,5 +1,5 @@
-/* Tensor parallelism: biases, KV heads that ranks share, fused projections and pinned replicas;
- * each mistake that the proofs must name, planted. */
+/* Tensor parallelism: biases, KV heads that ranks share and pinned replicas; each mistake that the
+ * proofs must name, planted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -179,156 +179,6 @@ static void the_sum_of_shared_kv_gradients_cannot_be_left_out(void **state)
     arena_free(c.arena);
 }
 
-/* ---- fused projections ---- */
-
-static Tiny fused(void)
-{
-    Tiny t = tensor_parallel(2, true);
-    t.fused = t.biases = true;
-    return t;
-}
-
-static void fused_projections_are_cut_within_each_segment(void **state)
-{
-    (void)state;
-    Tiny t = fused();
-    Case c = case_of(&t);
-    AxisSet tp = mesh_axes(&c.plan->mesh, AXIS_tp);
-    uint32_t n = 0;
-    for (TensorId id = 1; id < c.plan->graph.tensors.n; id++) {
-        const Tensor *at = &c.plan->graph.tensors.at[id];
-        if (at->role != ROLE_param || (!strstr(at->name, "wqkv") && !strstr(at->name, "w13")))
-            continue;
-        int segments = strstr(at->name, ".bias") ? 0 : 1;
-        assert_int_equal(layout_axes_split(&at->use, -1), tp);
-        assert_int_equal(layout_axes_split(&at->use, segments), 0);
-        assert_int_equal(layout_axes_split(&at->use, segments + 1), tp);
-        n++;
-    }
-    assert_int_equal(n, 4 * t.layers);
-    assert_string_equal(verdict(&c), "");
-    arena_free(c.arena);
-}
-
-typedef struct Model {
-    Graph graph;
-    Eval eval;
-} Model;
-
-static Model *model_of(const Tiny *t, Arena *arena)
-{
-    Model *m = arena_alloc(arena, sizeof *m);
-    Config *config = arena_alloc(arena, sizeof *config);
-    tiny_build(t, arena, config, &m->graph);
-    m->eval = eval_new(arena, &m->graph, DT_f64, data_synthetic(3, t->vocab, 0.1, arena));
-    eval_init(&m->eval, 7);
-    return m;
-}
-
-static TensorId named(const Model *m, const char *name)
-{
-    for (TensorId t = 1; t < m->graph.tensors.n; t++)
-        if (strcmp(m->graph.tensors.at[t].name, name) == 0) return t;
-    fail_msg("no tensor %s", name);
-    return 0;
-}
-
-/* Puts what `whole` calls parts[0], parts[1], ... side by side into `fused`'s own, for each of the
- * rows of inputs (a bias has one). */
-static void fuse(Model *fused, const Model *whole, Arena *arena, const char *module,
-                 const char *own, const char *const *parts, uint32_t n_parts, const char *kind,
-                 int64_t rows)
-{
-    Value *to =
-        &fused->eval
-             .value[named(fused, arena_print(arena, "layers.0.%s.%s.%s", module, own, kind))];
-    int64_t n = value_elements(to) / rows / n_parts;
-    for (uint32_t k = 0; k < n_parts; k++) {
-        const Value *from = &whole->eval.value[named(
-            whole, arena_print(arena, "layers.0.%s.%s.%s", module, parts[k], kind))];
-        assert_int_equal(value_elements(from), rows * n);
-        for (int64_t i = 0; i < rows * n; i++)
-            value_set(to, (i / n * n_parts + k) * n + i % n, value_get(from, i));
-    }
-}
-
-/* The same weights side by side in one: the same function, to the last bit but for order of sums.
- */
-static void fused_and_separate_are_the_same_function(void **state)
-{
-    (void)state;
-    static const char *const qkv[] = {"wq", "wk", "wv"}, *const gate_up[] = {"w1", "w3"};
-    Arena *arena = arena_new();
-    Tiny one = fused(), two;
-    one.tp = one.layers = 1;
-    two = one;
-    two.fused = false;
-    Model *a = model_of(&one, arena), *b = model_of(&two, arena);
-    fuse(a, b, arena, "attention", "wqkv", qkv, 3, "weight", one.dim);
-    fuse(a, b, arena, "attention", "wqkv", qkv, 3, "bias", 1);
-    fuse(a, b, arena, "feed_forward", "w13", gate_up, 2, "weight", one.dim);
-    fuse(a, b, arena, "feed_forward", "w13", gate_up, 2, "bias", 1);
-    eval_forward(&a->eval);
-    eval_forward(&b->eval);
-    eval_backward(&a->eval);
-    eval_backward(&b->eval);
-    double x = value_get(&a->eval.value[a->graph.loss], 0),
-           y = value_get(&b->eval.value[b->graph.loss], 0);
-    assert_true(fabs(x - y) < 1e-12 * fabs(y));
-    const Value *dx = &a->eval.grad[named(a, "embedding.weight")],
-                *dy = &b->eval.grad[named(b, "embedding.weight")];
-    double top = 0;
-    for (int64_t i = 0; i < value_elements(dx); i++) {
-        top = fmax(top, fabs(value_get(dy, i)));
-        assert_true(fabs(value_get(dx, i) - value_get(dy, i)) < 1e-12);
-    }
-    assert_true(top > 1e-3);
-    arena_free(arena);
-}
-
-static void another_segment_is_named(void **state)
-{
-    (void)state;
-    Tiny t = fused();
-    Case c = case_of(&t);
-    for (Pc pc = 1; pc < c.p->code.n; pc++) {
-        if (c.p->code.at[pc].op != OP_segment_kv) continue;
-        Attrs a = *attrs_of(&c, pc);
-        a.segment = 3 - a.segment; /* v for k */
-        c.p->code.at[pc].attrs = (AttrsId)list_push(c.arena, &c.plan->graph.attrs, a);
-        break;
-    }
-    rejects(&c, "has other attributes than the graph");
-    arena_free(c.arena);
-}
-
-/* Cut by segments, as if it were one matrix: a rank would hold q and half of k. */
-static void segments_are_never_dealt_out(void **state)
-{
-    (void)state;
-    assert_false(op_may_split(OP_segment, 'F'));
-    assert_false(op_may_split(OP_segment_grad, 'F'));
-    assert_false(op_may_split(OP_segment_kv, 'F'));
-    Tiny t = fused();
-    Case c = case_of(&t);
-    const Graph *g = &c.plan->graph;
-    bool found = false;
-    for (BufferId b = 1; b < c.p->buffers.n && !found; b++) {
-        Buffer *at = &c.p->buffers.at[b];
-        const Tensor *x = &g->tensors.at[at->tensor];
-        if (x->role != ROLE_activation || g->nodes.at[x->producer].op != OP_linear_segments)
-            continue;
-        Shape s = *plan_shape_at(c.plan, at->shape);
-        for (uint32_t a = 0; a < c.plan->mesh.n_axes; a++)
-            if (s.layout.on[a] == SPLIT(3)) s.layout.on[a] = SPLIT(2);
-        at->shape = (ShapeId)list_push(c.arena, &c.plan->shapes, s);
-        found = true;
-    }
-    assert_true(found);
-    assert_string_not_equal(verdict(&c), "");
-    arena_free(c.arena);
-}
-
 /* ---- replicas that are pinned ---- */
 
 static Case pinned(void)
@@ -399,10 +249,6 @@ int main(void)
         cmocka_unit_test(a_row_bias_inside_the_partial_sum_is_named),
         cmocka_unit_test(shared_kv_heads_refine_tp),
         cmocka_unit_test(the_sum_of_shared_kv_gradients_cannot_be_left_out),
-        cmocka_unit_test(fused_projections_are_cut_within_each_segment),
-        cmocka_unit_test(fused_and_separate_are_the_same_function),
-        cmocka_unit_test(another_segment_is_named),
-        cmocka_unit_test(segments_are_never_dealt_out),
         cmocka_unit_test(pinning_is_accepted_and_told_as_asked_for),
         cmocka_unit_test(pinning_is_no_substitute_for_the_sum),
         cmocka_unit_test(pinning_what_is_cut_is_named)};

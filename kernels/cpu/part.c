@@ -1,0 +1,79 @@
+/* Parts of each group's features, of fused projections of unequal segments: taken, and given back.
+ */
+#ifndef REAL
+#define KERNEL_FILE "kernels/cpu/part.c"
+#include "kernels/cpu/real.h"
+
+BOTH(part)
+BOTH(part_grad)
+BOTH(part_heads)
+BOTH(part_heads_grad)
+BOTH(part_head)
+BOTH(part_head_grad)
+
+#else
+
+/* Rows, one a group of a token, of `all` elements, of which `n` from `from` on are taken. */
+typedef struct F(Rows) {
+    int64_t n_rows, all, from, n;
+} F(Rows);
+
+/* heads: how many of the group's are here; first: the first of them among those taken. */
+static inline F(Rows) F(rows_of)(const KernelArgs *a, char group, int64_t heads, int64_t first)
+{
+    const int64_t *n = a->size, e = n['E'] ? n['E'] : 1;
+    F(Rows)
+    r = {n['b'] * n['s'] * n[(int)group], n['F'] * e, (a->attrs.first + first) * e, heads * e};
+    assert(r.from >= 0 && r.from + r.n <= r.all);
+    return r;
+}
+
+/* x [rows, all] -> y [rows, n] */
+static inline void F(take)(const KernelArgs *a, F(Rows) r)
+{
+    const REAL *x = a->ptr[0];
+    REAL *y = a->ptr[1];
+    for (int64_t i = 0; i < r.n_rows; i++)
+        memcpy(y + i * r.n, x + i * r.all + r.from, (size_t)r.n * sizeof *y);
+}
+
+/* dy [rows, n] -> dx [rows, all]: zero elsewhere, where others add their own */
+static inline void F(put)(const KernelArgs *a, F(Rows) r)
+{
+    const REAL *dy = a->ptr[0];
+    REAL *dx = F(summed)(a, 0, r.n_rows * r.all);
+    for (int64_t i = 0; i < r.n_rows; i++)
+        for (int64_t k = 0; k < r.n; k++) dx[i * r.all + r.from + k] += dy[i * r.n + k];
+}
+
+static void F(part)(const KernelArgs *a)
+{
+    F(take)(a, F(rows_of)(a, 'n', a->size['X'], 0));
+}
+
+static void F(part_grad)(const KernelArgs *a)
+{
+    F(put)(a, F(rows_of)(a, 'n', a->size['X'], 0));
+}
+
+static void F(part_heads)(const KernelArgs *a)
+{
+    F(take)(a, F(rows_of)(a, 'g', a->size['r'], a->start['r']));
+}
+
+static void F(part_heads_grad)(const KernelArgs *a)
+{
+    F(put)(a, F(rows_of)(a, 'g', a->size['r'], a->start['r']));
+}
+
+static void F(part_head)(const KernelArgs *a)
+{
+    F(take)(a, F(rows_of)(a, 'g', 1, 0));
+}
+
+static void F(part_head_grad)(const KernelArgs *a)
+{
+    F(put)(a, F(rows_of)(a, 'g', 1, 0));
+}
+
+#endif
