@@ -71,21 +71,21 @@ bool cuda_xent_sumexp_grad(const KernelArgs *args, const CudaContext *cuda, Cuda
     return point_launch(3, p, cuda, error);
 }
 
-/* ---- segments: x [tokens,F,n] -> y [tokens,n], and back */
+/* ---- what is taken out of longer rows, and given back */
 
-static bool segment(const KernelArgs *args, uint32_t longer, int64_t n, const CudaContext *cuda,
-                    CudaError *error)
+/* Columns [from, from + n) of rows of `pitch`, in argument `longer`. */
+static bool take(const KernelArgs *args, uint32_t longer, int64_t rows, int64_t pitch, int64_t from,
+                 int64_t n, const CudaContext *cuda, CudaError *error)
 {
-    int64_t pitch = args->size['F'] * n;
-    PointArgs p = point_args(args, POINT_pass, TOKENS, n);
+    PointArgs p = point_args(args, POINT_pass, rows, n);
     Array part = array_of(args, longer, pitch);
     uint64_t bytes = array_bytes(part.dtype);
-    assert(args->attrs.segment >= 0 && args->attrs.segment < args->size['F']);
+    assert(from >= 0 && from + n <= pitch);
     if (longer == 1 && !p.accumulate &&
-        !device_zero(part.at, (uint64_t)(TOKENS * pitch) * bytes, cuda, error))
+        !device_zero(part.at, (uint64_t)(rows * pitch) * bytes, cuda, error))
         return false;
-    part.at += (uint64_t)(args->attrs.segment * n) * bytes;
-    part.wide = part.wide && n % EIGHT == 0;
+    part.at += (uint64_t)from * bytes;
+    part.wide = part.wide && n % EIGHT == 0 && from % EIGHT == 0;
     if (longer == 0)
         p.in[0] = part, p.pitch[0] = pitch;
     else
@@ -93,23 +93,42 @@ static bool segment(const KernelArgs *args, uint32_t longer, int64_t n, const Cu
     return point_launch(1, p, cuda, error);
 }
 
+/* equal segments: x [tokens,F,n] -> y [tokens,n] */
+static bool segment(const KernelArgs *args, uint32_t longer, const CudaContext *cuda,
+                    CudaError *error)
+{
+    int64_t n = args->rows;
+    return take(args, longer, TOKENS, args->size['F'] * n, args->attrs.segment * n, n, cuda, error);
+}
+
 bool cuda_segment(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
-    return segment(args, 0, args->rows, cuda, error);
+    return segment(args, 0, cuda, error);
 }
 
 bool cuda_segment_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
-    return segment(args, 1, args->rows, cuda, error);
+    return segment(args, 1, cuda, error);
 }
 
-/* ... of heads as keys and values have them: R is 1 */
-bool cuda_segment_kv(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+/* parts of groups: x [tokens,groups,F,e] -> y [tokens,groups,n,e], the first one attrs.first + start
+ */
+static bool part(const KernelArgs *args, uint32_t longer, char group, int64_t start, int64_t n,
+                 const CudaContext *cuda, CudaError *error)
 {
-    return segment(args, 0, args->size['g'] * args->size['E'], cuda, error);
+    int64_t e = args->size['E'] ? args->size['E'] : 1;
+    return take(args, longer, TOKENS * args->size[(int)group], args->size['F'] * e,
+                (args->attrs.first + start) * e, n * e, cuda, error);
 }
 
-bool cuda_segment_kv_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
-{
-    return segment(args, 1, args->size['g'] * args->size['E'], cuda, error);
-}
+#define PART(name, longer, group, start, n)                                                        \
+    bool cuda_##name(const KernelArgs *args, const CudaContext *cuda, CudaError *error)            \
+    {                                                                                              \
+        return part(args, longer, group, start, n, cuda, error);                                   \
+    }
+PART(part, 0, 'n', 0, args->size['X'])
+PART(part_grad, 1, 'n', 0, args->size['X'])
+PART(part_heads, 0, 'g', args->start['r'], args->size['r'])
+PART(part_heads_grad, 1, 'g', args->start['r'], args->size['r'])
+PART(part_head, 0, 'g', 0, 1)
+PART(part_head_grad, 1, 'g', 0, 1)
