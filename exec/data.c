@@ -123,7 +123,9 @@ static bool is_kept(const Synthetic *y, int64_t step, uint32_t microbatch, int64
 {
     uint64_t of_step = stream_of(STREAM_LENGTH, step, (1u << 24) - 1);
     uint64_t of_sample = stream_of(STREAM_LENGTH, step, microbatch);
-    if (rng_below(y->seed, of_step, microbatch, 4) == 0) return false; /* none of this one */
+    if (microbatch < 2 && sample == 0) return s <= (microbatch + 1) * seq / 3;
+    bool first = microbatch < 2; /* a step of one or two would often count nothing at all */
+    if (!first && rng_below(y->seed, of_step, microbatch, 4) == 0) return false; /* none of it */
     uint64_t pair = (uint64_t)sample / 2, at = (uint64_t)sample;
     if (rng_below(y->seed, of_sample, UINT64_MAX - pair, 4) == 0) return false; /* nor of these */
     return (uint64_t)s < rng_below(y->seed, of_sample, at, (uint64_t)seq + 1);

@@ -47,14 +47,16 @@ DataSource *data_bytes(const char *path, uint64_t seed, Arena *arena, Diag *d);
 /* Tokens in [0, vocab), labels likewise, of which a fraction is -1. */
 DataSource *data_synthetic(uint64_t seed, int64_t vocab, double ignored_fraction, Arena *arena);
 /* The same with labels as padded texts have them: every sequence ends somewhere else, every fourth
- * pair of sequences and every fourth micro-batch has no label at all. */
+ * pair of sequences and every fourth micro-batch has no label at all; but the first sequence of a
+ * step's first two micro-batches has, not as many in one as in the other. */
 DataSource *data_ragged(uint64_t seed, int64_t vocab, Arena *arena);
 
 /* The parallel oracle. Runs `plan` and `reference` (the same model on one rank, same micro-steps)
  * for one step in fp64 on loopback and compares, per tensor and on every rank that holds it, every
  * gradient and every updated parameter, the gradient norm and the loss: max |a - b| / max |b|.
  * (Gradients: the divisor is at least 1e-4 of the largest of all gradients, for some are zero but
- * for rounding.) False with verify-mismatch (FAULT_threshold) beyond the tolerance. */
+ * for rounding.) False with verify-mismatch (FAULT_threshold) beyond the tolerance, and with
+ * verify-nothing if the reference has no gradient at all: zeros are equal to zeros. */
 typedef struct VerifyResult {
     double worst_gradient, worst_parameter, norm_error, loss_error;
     double worst_state; /* of the optimizer's moments */

@@ -290,6 +290,12 @@ static bool judge(Verify *v)
     double largest[KINDS] = {0}, worst = -1;
     for (TensorId t = 1; t < g->tensors.n; t++)
         for (int k = 0; k < KINDS; k++) largest[k] = fmax(largest[k], v->whole[t].of[k].max);
+    if (!(largest[KIND_gradient] > 0)) {
+        Loc none = {NULL, 0};
+        diag_error(v->d, FAULT_run, "verify-nothing", none,
+                   "every gradient of the one-rank run is zero: there is nothing to compare");
+        diag_hint(v->d, "another seed draws other labels; initial values must not all be zero");
+    }
     for (TensorId t = 1; t < g->tensors.n; t++)
         if (v->whole[t].name) judge_tensor(v, &v->whole[t], largest, &worst);
     result->norm_error = verify_relative(v->plan.norm, v->reference.norm);

@@ -351,10 +351,25 @@ void child_push_core(Child *c)
     child_add_reports(L);
 }
 
+/* Has the plan on top of the stack a model with a function `shrink`? */
+static bool can_shrink(lua_State *L)
+{
+    lua_getfield(L, -1, "model");
+    bool can = lua_istable(L, -1);
+    if (can) {
+        lua_pushliteral(L, "shrink");
+        can = lua_rawget(L, -2) == LUA_TFUNCTION;
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    return can;
+}
+
 void child_ask(Child *c)
 {
     child_send_files(c);
     record_begin(&c->out, RECORD_ask);
+    put_u32(&c->out, can_shrink(c->L));
     record_end(&c->out);
     if (!writer_send(&c->out, c->fd)) _exit(1);
     unsigned char *at = (unsigned char *)&c->answer;

@@ -119,13 +119,14 @@ static bool take_error(Draft *draft, Reader *r)
     return true;
 }
 
-static bool answer(Script *s, Draft *draft, bool shrink)
+/* can_shrink: the model makes its sizes anew for a smaller mesh. */
+static bool answer(Script *s, Draft *draft, bool shrink, bool can_shrink)
 {
     if (!draft_finish(draft)) return false;
     Answer a;
     memset(&a, 0, sizeof a);
     a.full_tp = draft->config.axis_size[AXIS_tp];
-    if (shrink) draft_shrink(draft);
+    if (shrink) draft_shrink(draft, can_shrink);
     Config *c = &draft->config;
     c->group = c->denominator == DENOMINATOR_microbatch_mean ? c->micro_batch : 0;
     a.batch = c->micro_batch * c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard];
@@ -154,7 +155,7 @@ static bool shrunk_seq(Draft *draft, Reader *r, bool shrink)
 static bool take(Script *s, Draft *draft, Rebuild *b, bool *asked, RecordKind kind, Reader *r,
                  bool shrink, bool *damaged)
 {
-    bool fine = true;
+    bool fine = true, can_shrink;
     switch (kind) {
     case RECORD_file: fine = draft_file(draft, r); break;
     case RECORD_error: fine = take_error(draft, r); break;
@@ -169,7 +170,8 @@ static bool take(Script *s, Draft *draft, Rebuild *b, bool *asked, RecordKind ki
         *damaged = *asked;
         *asked = true;
         b->varied = shrink || draft->init == 1;
-        return !*damaged && answer(s, draft, shrink);
+        can_shrink = get_u32(r) != 0;
+        return reader_finished(r) && !*damaged && answer(s, draft, shrink, can_shrink);
     case RECORD_seq: fine = *asked && shrunk_seq(draft, r, shrink); break;
     case RECORD_name:
     case RECORD_module:

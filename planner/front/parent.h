@@ -51,7 +51,7 @@ void draft_check_lists(Draft *draft);
 /* Missing keys, ranges that hang together, the mesh and the batch; completes the configuration. */
 bool draft_finish(Draft *draft);
 /* The same plan at the smallest size that keeps its structure. */
-void draft_shrink(Draft *draft);
+void draft_shrink(Draft *draft, bool sizes_follow);
 
 /* The graph, record by record. */
 typedef struct Rebuild {

@@ -16,15 +16,15 @@ typedef enum RecordKind {
     RECORD_text,    /* text path, place, text */
     RECORD_other,   /* text path, place, text: the Lua type that is no data */
     RECORD_actions, /* place, u32 n, n times u32 kind, stage, micro-batch: a pipeline rank's list */
-    RECORD_ask,     /* the child waits for an Answer; what follows is the model */
-    RECORD_name,    /* text: the model's name */
-    RECORD_seq,     /* i64: tokens a sequence that a shrunk model wants */
-    RECORD_module,  /* text path, text class, u32 parent, is_block, fsdp2_shard, layer, place */
-    RECORD_param,   /* see trace_param */
-    RECORD_op,      /* see trace_op */
-    RECORD_loss,    /* u32 tensor */
-    RECORD_error,   /* u32 is_warning, text rule, place, text text, text hint */
-    RECORD_done,    /* u32 lines of source read */
+    RECORD_ask, /* u32: the model can shrink; the child waits for an Answer, then sends the model */
+    RECORD_name,   /* text: the model's name */
+    RECORD_seq,    /* i64: tokens a sequence that a shrunk model wants */
+    RECORD_module, /* text path, text class, u32 parent, is_block, fsdp2_shard, layer, place */
+    RECORD_param,  /* see trace_param */
+    RECORD_op,     /* see trace_op */
+    RECORD_loss,   /* u32 tensor */
+    RECORD_error,  /* u32 is_warning, text rule, place, text text, text hint */
+    RECORD_done,   /* u32 lines of source read */
     RECORD_KIND_COUNT
 } RecordKind;
 

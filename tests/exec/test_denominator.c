@@ -113,6 +113,13 @@ static void nothing_kept(void **state)
         Tiny t = small(k);
         Step step = run(&t, data, arena);
         assert_true(step.loss == 0 && step.norm == 0);
+        Diag d = diag_in(arena);
+        VerifyResult result;
+        const Plan *plan = tiny_plan(&t, true, arena, &d);
+        Tiny whole = tiny_one_rank(&t); /* nor is it a comparison */
+        const Plan *one = tiny_plan(&whole, true, arena, &d);
+        assert_false(exec_verify(plan, one, data, NULL, 1e-10, arena, &result, &d));
+        assert_string_equal(d.items.at[0].rule, "verify-nothing");
     }
     arena_free(arena);
 }
@@ -136,6 +143,12 @@ static void ragged_is_ragged(void **state)
         empty_batches += kept == 0;
         empty_samples += kept > 0 && empty > 0;
         other += kept > 0;
+    }
+    for (uint32_t mb = 0; mb < 2; mb++) { /* where steps are short: some, and not as many */
+        int n = 0;
+        data->fill(data->self, 0, mb, 0, 1, SEQ, tokens, labels);
+        for (int s = 0; s < SEQ; s++) n += labels[s] >= 0;
+        assert_true(n > 0 && n <= (int)((mb + 1) * SEQ / 3 + 1));
     }
     assert_true(empty_batches > 4 && empty_samples > 4 && other > 15);
     arena_free(arena);

@@ -14,13 +14,13 @@
     X(retarget_out)  /* or written */                                                              \
     X(shift_in)      /* a view is read 64 elements further on */                                   \
     X(shift_out)                                                                                   \
-    X(restream)   /* on another stream */                                                          \
-    X(reduce)     /* the maximum instead of the sum, and the reverse */                            \
-    X(rescale)    /* attrs.scale times 2, or 2 instead of 0 */                                     \
-    X(clip)       /* half the bound */                                                             \
-    X(attribute)  /* another site, probability, smoothing, z-loss, group, count, beta or segment */ \
-    X(forward)    /* the node it carries out draws a mask of its own */                            \
-    X(retype)     /* what it writes is told as integers of the same size */                        \
+    X(restream)  /* on another stream */                                                           \
+    X(reduce)    /* the maximum instead of the sum, and the reverse */                             \
+    X(rescale)   /* attrs.scale times 2, or 2 instead of 0 */                                      \
+    X(clip)      /* half the bound */                                                              \
+    X(attribute) /* another site, probability, smoothing, z-loss, group, count, beta or segment */ \
+    X(forward)   /* the node it carries out draws a mask of its own */                             \
+    X(retype)    /* what it writes is told as integers of the same size */                         \
     X(accumulate) /* adds instead of sets, and the reverse */                                      \
     X(count)      /* the range whose squares are summed is cut or doubled */                       \
     X(drop_wait)  /* `after` forgets one */                                                        \

@@ -433,6 +433,35 @@ static void the_same_script_gives_the_same_bytes(void **state)
     arena_free(arena);
 }
 
+/* Sizes that nobody makes anew: tp becomes what divides it, so that it divides them still. */
+static void shrinking_keeps_sizes_divisible(void **state)
+{
+    (void)state;
+    static const uint32_t tp[][2] = {{2, 2}, {3, 3}, {4, 4},  {5, 5},
+                                     {6, 2}, {9, 3}, {25, 5}, {12, 4}};
+    for (size_t i = 0; i < sizeof tp / sizeof *tp; i++) {
+        Arena *arena = arena_new();
+        FrontOptions options = {.shrink = true};
+        Loaded l = load_text(
+            arena_print(arena,
+                        "local nn = require 'tandem.nn'\n"
+                        "return plan { model = nn.module { e = nn.embedding(32, 30), h = "
+                        "nn.linear(30, 32, { segments = { 12, 20 } }), o = nn.linear(12, 32),\n"
+                        "forward = function(m, x, y) return nn.cross_entropy(m.o(nn.segment("
+                        "m.h(m.e(x)), 1)), y) end },\n"
+                        "batch = { seq = 900, global = 8 }, mesh = { dp_shard = 8, tp = %u } }\n",
+                        tp[i][0]),
+            &options);
+        if (!l.fine) print_error("%s", l.errors);
+        assert_true(l.fine);
+        assert_int_equal(l.config.axis_size[AXIS_tp], tp[i][1]);
+        assert_int_equal(l.config.seq, 5 * tp[i][1]);
+        assert_int_equal(l.config.axis_size[AXIS_dp_shard], 2);
+        arena_free(l.arena);
+        arena_free(arena);
+    }
+}
+
 static void shrinking_keeps_the_structure(void **state)
 {
     (void)state;
@@ -521,6 +550,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(defaults_are_this_machine_in_fp32),
         cmocka_unit_test(set_changes_any_value),
         cmocka_unit_test(the_same_script_gives_the_same_bytes),
+        cmocka_unit_test(shrinking_keeps_sizes_divisible),
         cmocka_unit_test(shrinking_keeps_the_structure),
         cmocka_unit_test(a_cluster_can_be_named_alone),
     };
