@@ -111,7 +111,8 @@ bool cuda_segment_grad(const KernelArgs *args, const CudaContext *cuda, CudaErro
     return segment(args, 1, cuda, error);
 }
 
-/* parts of groups: x [tokens,groups,F,e] -> y [tokens,groups,n,e], the first one attrs.first + start
+/* parts of groups: x [tokens,groups,F,e] -> y [tokens,groups,n,e], the first one attrs.first +
+ * start
  */
 static bool part(const KernelArgs *args, uint32_t longer, char group, int64_t start, int64_t n,
                  const CudaContext *cuda, CudaError *error)
