@@ -225,16 +225,31 @@ static void kernels_are_scored_and_drawn(void **state)
     arena_free(arena);
 }
 
+/* The published runs' head, and every twelfth of them. */
+static const char *sample_of_runs(Arena *arena)
+{
+    const char *text = command_read_file(arena, runs_file, NULL);
+    assert_non_null(text);
+    Str s = str_in(arena);
+    uint32_t row = 0;
+    for (const char *line = text, *end; *line; line = end, row++) {
+        end = line + strcspn(line, "\n");
+        end += *end == '\n';
+        if (row == 0 || row % 12 == 1) str_add_bytes(&s, line, (size_t)(end - line));
+    }
+    return file_with(arena, str_text(&s));
+}
+
 /* Bands as wide as the worst of the rows that may be fitted: a prediction that leaves them is a
  * mistake in a plan, not in a constant. */
 static void the_sample_stays_in_its_bands(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
-    json_t *root = accuracy(arena, "--runs", runs_file, "2");
+    json_t *root = accuracy(arena, "--runs", sample_of_runs(arena), "2");
     const json_t *runs = json_object_get(root, "runs");
     const json_t *scores = json_object_get(runs, "scores");
-    assert_true(json_integer_value(json_object_get(runs, "scored")) >= 150);
+    assert_true(json_integer_value(json_object_get(runs, "scored")) >= 12);
     size_t i;
     const json_t *s;
     json_array_foreach(scores, i, s)
