@@ -195,7 +195,7 @@ bool pass_tp(Job *job)
     }
     if (job->diag->n_errors > before) return false;
     place_activations(&tp);
-    tp_place_fused(job);
     tp_plan_activations(job, &tp.pass->tp, &asked);
+    tp_place_fused(job);
     return job->diag->n_errors == before;
 }

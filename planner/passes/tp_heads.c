@@ -129,7 +129,7 @@ bool tp_place_heads(const Job *job, Tensor *t, HeadDims heads, uint32_t *rest)
 }
 
 /* The projection itself is whole on the inner part of tp, where ranks share its groups: each makes
- * the same, and takes its own query heads. */
+ * the same, and takes its own query heads; but for one that a plan wants whole. */
 void tp_place_fused(Job *job)
 {
     Graph *g = &job->plan->graph;
@@ -141,7 +141,7 @@ void tp_place_fused(Job *job)
         if (n->op != OP_part_heads) continue;
         fused_params(g, n, &weight, &bias);
         const Tensor *w = &g->tensors.at[weight];
-        if (!weight || w->tp != TP_column) continue;
+        if (!weight || w->tp != TP_column || g->tensors.at[n->in[0]].use_is_fixed) continue;
         Tensor *q = &g->tensors.at[n->out[0]];
         for (uint32_t a = 0; a < mesh->n_axes; a++)
             if (tp >> a & 1) q->use.on[a] = layout_is_split(w->use.on[a]) ? SPLIT(2) : SPLIT(3);

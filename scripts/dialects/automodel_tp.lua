@@ -6,8 +6,8 @@ local dialect = require "tandem.dialect"
 local tensor = {}
 
 -- What each family calls Hugging Face's modules.
-local gated = { gate_proj = "w1", up_proj = "w3", down_proj = "w2" }
-local plain = { gate_proj = "gate", up_proj = "up", down_proj = "down" }
+local gated = { gate_proj = "w1", up_proj = "w3", gate_up_proj = "w13", down_proj = "w2" }
+local plain = { gate_proj = "gate", up_proj = "up", gate_up_proj = "gate_up", down_proj = "down" }
 local families = {
   llama = { class = "LlamaForCausalLM", embed = "tok_embeddings", head = "output", mlp = "feed_forward", ffn = gated,
     norms = { input_layernorm = "attention_norm", post_attention_layernorm = "ffn_norm" } },
@@ -22,15 +22,29 @@ local families = {
 local phi2 = { class = "PhiForCausalLM", embed = "embed", head = "head", mlp = "mlp",
   ffn = { fc1 = "fc1", fc2 = "fc2" }, norms = { input_layernorm = "norm" } }
 
+-- Of a fused model these are one projection; of another, that one is none.
+local apart = { q_proj = true, k_proj = true, v_proj = true, gate_proj = true, up_proj = true }
+local together = { qkv_proj = true, gate_up_proj = true }
+local attention = { q_proj = "wq", k_proj = "wk", v_proj = "wv", qkv_proj = "wqkv", o_proj = "wo", dense = "wo" }
+
+local function names_of(modules, fused)
+  local own = {}
+  for name, is in pairs(modules) do
+    if not (fused and apart or together)[name] then own[name] = is end
+  end
+  return own
+end
+
 -- The family of a library model; nil: a model of the user's own.
 function tensor.family(model)
   local name = type(model) == "table" and rawget(model, "name")
-  local found = type(name) == "string" and name:match "^%a+"
-  if found == "phi" and type(model.config) == "table" and model.config.parallel then return phi2 end
-  return found and families[found] or nil
+  local found = type(name) == "string" and families[name:match "^%a+"]
+  if not found then return nil end
+  local config = type(model.config) == "table" and model.config or {}
+  if found == families.phi and config.parallel then found = phi2 end
+  return { class = found.class, embed = found.embed, head = found.head, mlp = found.mlp, norms = found.norms,
+    ffn = names_of(found.ffn, config.fused), attention = names_of(attention, config.fused) }
 end
-
-local attention = { q_proj = "wq", k_proj = "wk", v_proj = "wv", o_proj = "wo", dense = "wo" }
 
 -- "model.layers.*.self_attn.q_proj" -> "layers.*.attention.wq"; nil: the model has no such module.
 local function translate(family, name)
@@ -41,7 +55,10 @@ local function translate(family, name)
   local layer, rest = name:match "^model%.layers%.([%d*]+)%.(.+)$"
   if not layer then return nil end
   local inner = rest:match "^self_attn%.(.+)$"
-  if inner then return attention[inner] and ("layers.%s.attention.%s"):format(layer, attention[inner]) end
+  if inner then
+    local own = family.attention[inner]
+    return own and ("layers.%s.attention.%s"):format(layer, own)
+  end
   inner = rest:match "^mlp%.(.+)$"
   if inner then return family.ffn[inner] and ("layers.%s.%s.%s"):format(layer, family.mlp, family.ffn[inner]) end
   if rest == "self_attn" then return ("layers.%s.attention"):format(layer) end
@@ -54,7 +71,7 @@ tensor.translate = translate
 local function nearest(family, name)
   local names = { "model.embed_tokens", "model.norm", "lm_head" }
   local layer = name:match "^model%.layers%.([%d*]+)%." or "*"
-  for inner in pairs(attention) do names[#names + 1] = ("model.layers.%s.self_attn.%s"):format(layer, inner) end
+  for inner in pairs(family.attention) do names[#names + 1] = ("model.layers.%s.self_attn.%s"):format(layer, inner) end
   for inner in pairs(family.ffn) do names[#names + 1] = ("model.layers.%s.mlp.%s"):format(layer, inner) end
   for inner in pairs(family.norms) do names[#names + 1] = ("model.layers.%s.%s"):format(layer, inner) end
   return core.near(name, names)
@@ -98,6 +115,7 @@ local llama_plan = {
   ["model.layers.*.self_attn.k_proj"] = "colwise", ["model.layers.*.self_attn.v_proj"] = "colwise",
   ["model.layers.*.self_attn.o_proj"] = "rowwise", ["model.layers.*.mlp.gate_proj"] = "colwise",
   ["model.layers.*.mlp.up_proj"] = "colwise", ["model.layers.*.mlp.down_proj"] = "rowwise", lm_head = "colwise",
+  ["model.layers.*.self_attn.qkv_proj"] = "colwise", ["model.layers.*.mlp.gate_up_proj"] = "colwise",
 }
 local llama_sequence = { ["model.norm"] = "sequence_parallel",
   ["model.layers.*.input_layernorm"] = "sequence_parallel",
@@ -110,9 +128,12 @@ local gemma_sequence = { ["model.norm"] = "sequence_parallel",
 local phi_plan = {
   ["model.layers.*.self_attn.q_proj"] = "colwise", ["model.layers.*.self_attn.k_proj"] = "colwise",
   ["model.layers.*.self_attn.v_proj"] = "colwise", ["model.layers.*.self_attn.dense"] = "rowwise",
+  ["model.layers.*.self_attn.qkv_proj"] = "colwise",
   ["model.layers.*.mlp.fc1"] = "colwise", ["model.layers.*.mlp.fc2"] = "rowwise" }
--- The attention itself is replicated: q, k, v are split by inputs and summed, o's output is gathered.
-local phi3_plan = { ["model.layers.*.self_attn.q_proj"] = "rowwise_rep",
+-- The attention itself is replicated: q, k, v are split by inputs and summed, o's output is gathered, and so
+-- is gate_up's, which is one matrix to it.
+local phi3_plan = { ["model.layers.*.self_attn.qkv_proj"] = "rowwise_rep",
+  ["model.layers.*.mlp.gate_up_proj"] = "colwise_rep", ["model.layers.*.self_attn.q_proj"] = "rowwise_rep",
   ["model.layers.*.self_attn.k_proj"] = "rowwise_rep", ["model.layers.*.self_attn.v_proj"] = "rowwise_rep",
   ["model.layers.*.self_attn.o_proj"] = "colwise_rep", ["model.layers.*.mlp.gate_proj"] = "colwise",
   ["model.layers.*.mlp.up_proj"] = "colwise", ["model.layers.*.mlp.down_proj"] = "rowwise" }

@@ -379,9 +379,47 @@ static Plan *first_stage_listens_first(const Plan *plan)
     return bad;
 }
 
+static Tensor *fused_weight(Plan *bad)
+{
+    for (TensorId t = 1; t < bad->graph.tensors.n; t++)
+        if (strstr(bad->graph.tensors.at[t].name, "wqkv.weight")) return &bad->graph.tensors.at[t];
+    fail_msg("no fused projection");
+    return NULL;
+}
+
+/* What a checkpoint has, cut in halves: nothing says any more that groups come first. */
+static Plan *fused_cut_as_one_matrix(const Plan *plan)
+{
+    Plan *bad = mutate_copy(plan, arena);
+    fused_weight(bad)->order = 0;
+    return bad;
+}
+
+static Plan *fused_cut_within_groups(const Plan *plan)
+{
+    Plan *bad = mutate_copy(plan, arena);
+    Program *p = &bad->programs.at[0];
+    Instr *in = &p->code.at[find(plan, 0, (Want){.op = OP_part_heads})];
+    Buffer *b = &p->buffers.at[program_arg(p, in, 0)];
+    Shape s = *plan_shape_at(bad, b->shape);
+    for (uint32_t a = 0; a < bad->mesh.n_axes; a++)
+        if (s.layout.on[a] == SPLIT(2)) s.layout.on[a] = SPLIT(3);
+    b->shape = (ShapeId)list_push(arena, &bad->shapes, s);
+    return bad;
+}
+
+/* In the graph, so that every rank and every micro-batch does the same. */
+static Plan *key_for_value(const Plan *plan)
+{
+    Plan *bad = mutate_copy(plan, arena);
+    for (AttrsId i = 1; i < bad->graph.attrs.n; i++)
+        if (bad->graph.attrs.at[i].count == 1) bad->graph.attrs.at[i].first = 1;
+    return bad;
+}
+
 /* ---- the table ---- */
 
-typedef enum Where { ON_SP_FSDP, ON_HSDP, ON_DDP, ON_LOGITS, ON_PP, ON_AC } Where;
+typedef enum Where { ON_SP_FSDP, ON_HSDP, ON_DDP, ON_LOGITS, ON_PP, ON_AC, ON_FUSED } Where;
 
 typedef struct Bug {
     const char *name;
@@ -420,6 +458,11 @@ static const Bug bugs[] = {
      "verify-layout"},
     {"sizeof(float) elements reduced instead of one", ON_SP_FSDP, four_elements_for_one,
      "verify-structure"},
+    {"fused q, k, v lie side by side and are cut as one matrix: q and half of k", ON_FUSED,
+     fused_cut_as_one_matrix, "verify-segments"},
+    {"fused q, k, v cut within the heads of a group", ON_FUSED, fused_cut_within_groups,
+     "verify-layout"},
+    {"keys and values taken from among the queries", ON_FUSED, key_for_value, "verify-segments"},
     {"two stages count their messages differently", ON_PP, buckets_in_another_order,
      "verify-deadlock"},
     {"both directions of a pipeline on one communicator, out of order", ON_PP,
@@ -437,6 +480,7 @@ static Plan *right_plan(Where where)
     case ON_LOGITS: t.tp = 2, t.tp_options.loss_parallel = false; break;
     case ON_PP: t.pp = 2; break;
     case ON_AC: t.ac = AC_full; break;
+    case ON_FUSED: t.tp = 2, t.fused = true, t.groups = t.repeat = 2; break;
     }
     Diag d = diag_in(arena);
     Plan *plan = tiny_plan(&t, false, arena, &d);

@@ -36,6 +36,8 @@ static const Section automodel[] = {
        {"require 'models.llama' 'tiny'", "require 'models.llama' { size = 'tiny', layers = 4 }",
         "require 'models.gemma' '3-tiny'", "require 'models.qwen' '2.5-tiny'",
         "require 'models.phi' '2-tiny'", "require 'models.phi' '3-tiny'",
+        "require 'models.llama' { size = 'tiny', fused = true }",
+        "require 'models.phi' { size = '3-tiny', kv_heads = 2, fused = true }",
         "require 'models.gpt2' 'tiny'"}},
       {"as", {"'original'", "'orignal'"}},
       {"api", {"true"}},
@@ -202,6 +204,56 @@ static void automodel_plans_or_refuses(void **state)
     draw_all("automodel", automodel, sizeof automodel / sizeof *automodel);
 }
 
+static const Tensor *named(const Plan *plan, const char *name)
+{
+    for (TensorId t = 1; t < plan->graph.tensors.n; t++)
+        if (strcmp(plan->graph.tensors.at[t].name, name) == 0) return &plan->graph.tensors.at[t];
+    fail_msg("no %s", name);
+    return NULL;
+}
+
+/* Automodel's plans name fused projections beside separate ones: each model has the one or the
+ * other. Columns are cut by heads; Phi-3's q, k, v by their inputs, summed at once. */
+static void automodel_plans_name_fused_projections(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *param;
+        TpStyle style;
+        int dim;
+    } cases[] = {
+        {"llama' { size = 'tiny', fused = true }", "layers.0.attention.wqkv.weight", TP_column, 1},
+        {"llama' { size = 'tiny', fused = true }", "layers.1.feed_forward.w13.weight", TP_column,
+         2},
+        {"qwen' { size = '2.5-tiny', fused = true }", "layers.0.attention.wqkv.bias", TP_column, 0},
+        {"phi' { size = '2-tiny', fused = true }", "layers.0.attention.wqkv.weight", TP_column, 1},
+        {"phi' { size = '3-tiny', fused = true }", "layers.0.attention.wqkv.weight", TP_row, 0},
+        {"phi' { size = '3-tiny', fused = true }", "layers.1.mlp.gate_up.weight", TP_column, 2},
+        {"llama' 'tiny'", "layers.0.attention.wq.weight", TP_column, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena);
+        Config config;
+        Graph graph;
+        LowerOptions options = lower_options_default();
+        memset(&graph, 0, sizeof graph);
+        command_write_file("fused.lua",
+                           arena_print(arena,
+                                       "return require 'dialects.automodel' { world_size = 2, "
+                                       "seq_length = 16, model = require 'models.%s,\n"
+                                       "distributed = { strategy = 'fsdp2', tp_size = 2 } }\n",
+                                       cases[i].model));
+        bool fine = front_load("fused.lua", NULL, arena, &config, &graph, &d);
+        const Plan *plan = fine ? passes_compile(&config, &graph, &options, NULL, arena, &d) : NULL;
+        assert_non_null(plan);
+        const Tensor *t = named(plan, cases[i].param);
+        assert_int_equal(t->tp, cases[i].style);
+        assert_int_equal(layout_axes_split(&t->use, cases[i].dim), mesh_axes(&plan->mesh, AXIS_tp));
+        arena_free(arena);
+    }
+}
+
 static void credit_plans_or_refuses(void **state)
 {
     (void)state;
@@ -212,6 +264,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(automodel_plans_or_refuses),
+        cmocka_unit_test(automodel_plans_name_fused_projections),
         cmocka_unit_test(credit_plans_or_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -188,6 +188,51 @@ static void plans_compute_what_one_rank_does(void **state)
     }
 }
 
+/* Fused projections with fewer keys than heads, and fewer than ranks, under every pass. */
+static void fused_plans_compute_what_one_rank_does(void **state)
+{
+    (void)state;
+    static const char *const plans[][3] = {
+        {"phi' { size = '3-medium'", "dp_shard = 2, tp = 2",
+         "tp { sequence = true }, ac 'selective', fsdp2 {}"},
+        {"phi' { size = '3-medium'", "tp = 20",
+         "tp { sequence = true }, ac { ops = { 'attention', 'linear' } }"},
+        {"phi' { size = '4'", "pp = 2, tp = 2", "pp 'zb_h1', tp {}, ac 'full'"},
+        {"llama' { size = '3.1-8b'", "dp_shard = 2, tp = 16",
+         "tp { sequence = true }, zero 'optim'"},
+        {"llama' { size = '3.1-8b'", "dp_shard = 4, tp = 2",
+         "tp { sequence = true }, float8 'rowwise', fsdp2 {}"},
+        {"llama' { size = '3.1-8b'", "dp_shard = 4, tp = 2",
+         "tp {}, float8 { fsdp_gather = true }, fsdp2 {}"},
+        {"qwen' { size = '2.5-7b'", "dp_replicate = 2, tp = 4", "tp { sequence = true }, ddp {}"},
+        {"qwen' { size = '2.5-3b'", "pp = 2, dp_shard = 2, tp = 4", "pp 'gpipe', tp {}, fsdp2 {}"},
+        {"qwen' { size = '3-8b'", "dp_replicate = 2, dp_shard = 2, tp = 2",
+         "tp {}, fsdp2 { copy = true }, compile {}"},
+        {"gpt2' { size = '124m', dropout = 0.1", "dp_shard = 2, tp = 3",
+         "tp { sequence = true }, ac 'full', zero 'optim_grads_params'"},
+    };
+    for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+        Arena *arena = arena_new();
+        command_write_file(
+            "fused.lua",
+            arena_print(arena,
+                        "return plan { model = require 'models.%s, fused = true },\n"
+                        "  batch = { global = 24, micro = 2, seq = 960 }, mesh = { %s },\n"
+                        "  %s\n"
+                        "  parallel = { %s } }\n",
+                        plans[i][0], plans[i][1],
+                        strstr(plans[i][2], "float8")
+                            ? "cluster = require 'clusters.dgx_h100' { nodes = 1 },"
+                            : "",
+                        plans[i][2]));
+        CommandResult r = COMMAND(arena, 60, "run", "fused.lua", "--verify", "--db", "none");
+        if (r.exit_code != 0) print_error("%s, %s\n%s%s", plans[i][0], plans[i][1], r.out, r.err);
+        assert_int_equal(r.exit_code, 0);
+        assert_non_null(strstr(r.out, "PASS (tolerance 1e-10)"));
+        arena_free(arena);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -196,6 +241,7 @@ int main(void)
         cmocka_unit_test(gemma_scales_its_embeddings),
         cmocka_unit_test(phi_2_adds_attention_and_mlp_of_one_norm),
         cmocka_unit_test(plans_compute_what_one_rank_does),
+        cmocka_unit_test(fused_plans_compute_what_one_rank_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
