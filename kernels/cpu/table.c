@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <cblas.h>
 
+#include "kernels/argument.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/number.h"
 #include "planner/base/rng.h"
@@ -39,28 +40,6 @@ Kernel kernel_cpu(OpKind op)
     return kernels[op];
 }
 
-static bool is_loss(OpKind op)
-{
-    return op == OP_xent_loss || op == OP_xent_loss_mean;
-}
-
-/* Arguments that are not of the kernel's own floating-point type. */
-static bool is_index(OpKind op, uint32_t arg)
-{
-    bool ids = (op == OP_embed && arg == 0) || (op == OP_embed_grad && arg == 1);
-    bool picks = op == OP_xent_pick || op == OP_xent_pick_grad || op == OP_xent_smooth ||
-                 op == OP_xent_smooth_grad;
-    bool grad = op == OP_xent_loss_grad || op == OP_xent_loss_mean_grad;
-    return op == OP_batch || ids || (picks && arg == 1) || (grad && arg == 2) ||
-           (is_loss(op) && arg == 3);
-}
-
-static bool is_scalar_table(OpKind op, uint32_t arg)
-{
-    return op == OP_clip_coef || op == OP_step_mean || (op == OP_sumsq && arg == 1) ||
-           (op == OP_adamw && arg == 4) || (op == OP_sgd && arg == 2);
-}
-
 /* Scratch follows the op's own arguments where it is needed, and only there. */
 static bool accepts_scratch(OpKind op, const DType *dtype, uint32_t n_own, uint32_t n_args)
 {
@@ -81,12 +60,12 @@ bool kernel_cpu_accepts(OpKind op, const DType *dtype, uint32_t n_args)
     bool has_double = false, has_other = false, in_double = cpu_in_double(op, dtype, n);
     if (n_args < n) return false;
     for (uint32_t i = 0; i < n; i++) {
-        bool free_loss = is_loss(op) && i >= 4 && dtype[i] == DT_f64;
-        if (is_index(op, i)) {
+        ArgumentKind kind = kernel_argument(op, i);
+        if (kind == ARGUMENT_index) {
             if (dtype[i] != DT_i32) return false;
-        } else if (is_scalar_table(op, i)) {
+        } else if (kind == ARGUMENT_scalars) {
             if (dtype[i] != DT_f64) return false;
-        } else if (!free_loss) {
+        } else if (kind != ARGUMENT_loss || dtype[i] != DT_f64) {
             if (!number_is_real(dtype[i])) return false;
             has_double = has_double || dtype[i] == DT_f64;
             bool eight = dtype[i] == DT_e4m3 || dtype[i] == DT_e5m2;

@@ -194,6 +194,8 @@ double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], bool c
     X(int64_t, reduce) /* Reduce of a collective */                                                \
     X(int64_t, slot)   /* which scalar of a scalar table (norm groups) */                          \
     X(int64_t, n_slots)                                                                            \
+    X(int64_t,                                                                                     \
+      stochastic) /* adamw: parameters are bf16, rounded by a draw of (seed, step, site) */        \
     X(int64_t, registered) /* collective: its buffers are registered with the network */
 
 typedef struct Attrs {

@@ -81,25 +81,32 @@ static KernelArgs args_of(const Attrs *attrs, const Value *args, uint32_t n_in, 
     return a;
 }
 
-static void call(OpKind op, const Attrs *attrs, const Value *args, uint32_t n_in, uint32_t n_out,
-                 const Part *part, const Value *scratch, const Control *control,
-                 uint32_t microbatch)
+KernelArgs eval_args(OpKind op, const Attrs *attrs, const Value *args, uint32_t n_in,
+                     uint32_t n_out, const Part *part, Binding *local)
 {
-    Binding local;
-    bind_values(op, args, n_in, n_out, &local);
+    bind_values(op, args, n_in, n_out, local);
     KernelArgs a = args_of(attrs, args, n_in, n_out);
-    a.control = control;
-    a.microbatch = microbatch;
-    a.binding = part != NULL ? part->global : &local;
-    for (uint32_t l = 0; l < local.n_letters; l++) {
-        unsigned char letter = (unsigned char)local.letters[l];
-        a.size[letter] = a.valid[letter] = local.size[letter];
+    a.binding = part != NULL ? part->global : local;
+    for (uint32_t l = 0; l < local->n_letters; l++) {
+        unsigned char letter = (unsigned char)local->letters[l];
+        a.size[letter] = a.valid[letter] = local->size[letter];
         if (part == NULL) continue;
         a.start[letter] = part->start[letter];
         if (part->valid[letter] > 0) a.valid[letter] = part->valid[letter];
         if (part->valid[letter] == PART_EMPTY) a.valid[letter] = 0;
     }
-    for (const char *l = local.ellipsis; *l; l++) a.rows *= local.size[(unsigned char)*l];
+    for (const char *l = local->ellipsis; *l; l++) a.rows *= local->size[(unsigned char)*l];
+    return a;
+}
+
+static void call(OpKind op, const Attrs *attrs, const Value *args, uint32_t n_in, uint32_t n_out,
+                 const Part *part, const Value *scratch, const Control *control,
+                 uint32_t microbatch)
+{
+    Binding local;
+    KernelArgs a = eval_args(op, attrs, args, n_in, n_out, part, &local);
+    a.control = control;
+    a.microbatch = microbatch;
     if (scratch != NULL) {
         a.ptr[a.n_args] = scratch->at;
         a.dtype[a.n_args] = scratch->dtype;

@@ -31,6 +31,10 @@ void value_set(Value *v, int64_t i, double x);
 /* Fills with NaN (floats) or -1: what a kernel reads before it writes shows. */
 void value_poison(Value *v);
 
+/* What the kernel of `op` is called with, on arguments (inputs, then outputs): all but the scratch,
+ * the control and the micro-batch. Aborts if they do not fit it. *local is theirs to point into. */
+KernelArgs eval_args(OpKind op, const Attrs *attrs, const Value *args, uint32_t n_in,
+                     uint32_t n_out, const Part *part, Binding *local);
 /* Calls the kernel of `op` on arguments (inputs, then outputs). Aborts if they do not fit it. */
 void eval_op(OpKind op, const Attrs *attrs, const Value *args, uint32_t n_in, uint32_t n_out,
              const Part *part, const Control *control, uint32_t microbatch);

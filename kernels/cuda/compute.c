@@ -1,0 +1,70 @@
+/* What the rows of the op table that are neither contractions nor attention may be called with, and
+ * the scratch that they need. */
+#include "kernels/argument.h"
+#include "kernels/cuda/workspace.h"
+#include "kernels/number.h"
+
+/* Scratch, by op; absent: none. */
+static CudaWorkspace_function *const workspace[OP_COUNT] = {
+    [OP_bias_grad] = cuda_columns_workspace,
+    [OP_position_grad] = cuda_columns_workspace,
+    [OP_rmsnorm_grad] = cuda_norm_grad_workspace,
+    [OP_rmsnorm_heads_grad] = cuda_norm_grad_workspace,
+    [OP_layernorm_grad] = cuda_norm_grad_workspace,
+    [OP_embed_grad] = cuda_embed_grad_workspace,
+    [OP_amax] = cuda_amax_workspace,
+    [OP_amax_of_tokens] = cuda_amax_workspace,
+    [OP_amax_over_tokens] = cuda_amax_workspace,
+    [OP_amax_of_first] = cuda_amax_workspace,
+    [OP_amax_over_first] = cuda_amax_workspace,
+    [OP_amax_of_last] = cuda_amax_workspace,
+    [OP_amax_over_last] = cuda_amax_workspace,
+    [OP_amax_range] = cuda_amax_workspace,
+    [OP_sumsq] = cuda_sumsq_workspace,
+    [OP_xent_loss] = cuda_loss_workspace,
+    [OP_xent_loss_mean] = cuda_loss_workspace,
+    [OP_xent_loss_mean_grad] = cuda_loss_workspace,
+};
+
+uint64_t cuda_compute_workspace(OpKind op, const DType *dtype, const int64_t *elements,
+                                uint32_t n_args)
+{
+    return workspace[op] == NULL ? 0 : workspace[op](op, dtype, elements, n_args);
+}
+
+static bool is_eight(DType t)
+{
+    return t == DT_e4m3 || t == DT_e5m2;
+}
+
+/* 8-bit numbers: what makes them, casts them, or looks at how large they are. */
+static bool takes_eight(OpKind op)
+{
+    const OpInfo *info = op_info(op);
+    return op == OP_cast || op == OP_fill || op == OP_pass || op == OP_quantise_range ||
+           info->flags & OP_QUANTISES || workspace[op] == cuda_amax_workspace;
+}
+
+static bool accepts(OpKind op, uint32_t arg, DType t)
+{
+    switch (kernel_argument(op, arg)) {
+    case ARGUMENT_index: return t == DT_i32;
+    case ARGUMENT_scalars: return t == DT_f64;
+    case ARGUMENT_loss: return t == DT_f64 || t == DT_f32;
+    case ARGUMENT_real:
+        return t == DT_f32 || t == DT_bf16 || t == DT_f16 || (is_eight(t) && takes_eight(op));
+    }
+    return false;
+}
+
+bool cuda_compute_accepts(OpKind op, const DType *dtype, uint32_t n_args)
+{
+    const OpInfo *info = op_info(op);
+    uint32_t n = (uint32_t)info->sig.n_in + info->sig.n_out;
+    if (info->class_ == OP_CLASS_reshape) return n_args == 2 && dtype[0] == dtype[1];
+    if (op == OP_cast && n_args == 2 && dtype[0] == dtype[1]) return true;
+    if (n_args < n || n_args > n + 1 || (n_args == n + 1 && dtype[n] != DT_u8)) return false;
+    for (uint32_t i = 0; i < n; i++)
+        if (!accepts(op, i, dtype[i])) return false;
+    return true;
+}

@@ -1,0 +1,206 @@
+/* Cross-entropy's sums over a vocabulary that may be split: a block, or a warp of a narrow part,
+ * reads a row of logits. Rows of the vocabulary beyond the valid ones never count. */
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/number.cuh"
+#include "kernels/cuda/reduce.cuh"
+
+enum { XENT_THREADS = 512, XENT_AHEAD = 2 };
+
+typedef enum XentSum { XENT_max, XENT_sumexp, XENT_smooth } XentSum;
+
+typedef struct XentArgs {
+    Array z, top, out; /* [rows, width]; [rows] */
+    const int32_t *labels;
+    int64_t width, valid, start, all; /* of the vocabulary */
+    float keep, each;                 /* 1 - smoothing; smoothing over the whole vocabulary */
+    int32_t what;
+    uint32_t *fault, fault_code;
+} XentArgs;
+
+/* The thread's part of the row: its maximum, or its sum. */
+DEVICE float xent_part(const XentArgs *a, int64_t row, float top)
+{
+    float total = a->what == XENT_max ? -INFINITY : 0;
+    for (int64_t at = threadIdx.x * EIGHT; at < a->valid;
+         at += (int64_t)blockDim.x * EIGHT * XENT_AHEAD) {
+        Raw raw[XENT_AHEAD];
+        UNROLL for (int u = 0; u < XENT_AHEAD; u++)
+        {
+            int64_t v = at + u * (int64_t)blockDim.x * EIGHT;
+            raw[u] = fetch(a->z, row * a->width + v, eight_of(v, a->valid));
+        }
+        UNROLL for (int u = 0; u < XENT_AHEAD; u++)
+        {
+            int n = eight_of(at + u * (int64_t)blockDim.x * EIGHT, a->valid);
+            float z[EIGHT];
+            widen_all(a->z, &raw[u], z);
+            UNROLL for (int k = 0; k < EIGHT; k++)
+            {
+                if (k >= n) continue;
+                if (a->what == XENT_max)
+                    total = z[k] > total ? z[k] : total;
+                else
+                    total += a->what == XENT_sumexp ? device_exp(z[k] - top) : z[k];
+            }
+        }
+    }
+    return total;
+}
+
+KERNEL(xent_rows, XentArgs, XENT_THREADS, 2)
+{
+    SHARED(float, held);
+    int64_t row = blockIdx.x;
+    float top = a.what == XENT_sumexp ? read_one(a.top, row) : 0;
+    float total = xent_part(&a, row, top);
+    total = a.what == XENT_max ? block_max(total, held) : block_sum(total, held);
+    if (threadIdx.x > 0) return;
+    if (a.what == XENT_smooth) {
+        int64_t label = a.labels[row], v = label - a.start;
+        if (label >= a.all) atomicMax(a.fault, a.fault_code);
+        float picked = v >= 0 && v < a.valid ? a.keep * read_one(a.z, row * a.width + v) : 0;
+        total = label < 0 ? 0 : picked + a.each * total;
+    }
+    write_one(a.out, row, total);
+}
+
+static XentArgs xent_args(const KernelArgs *args, XentSum what, const CudaContext *cuda)
+{
+    XentArgs p;
+    memset(&p, 0, sizeof p);
+    p.z = array_of(args, 0, args->size['v']);
+    p.out = array_of(args, args->n_in, 1);
+    p.width = args->size['v'], p.valid = args->valid['v'];
+    p.start = args->start['v'], p.all = args->binding->size['v'];
+    p.keep = (float)(1 - args->attrs.smoothing);
+    p.each = (float)(args->attrs.smoothing / (double)p.all);
+    p.what = what;
+    p.fault = cuda->fault, p.fault_code = fault_code(CUDA_FAULT_label, cuda);
+    return p;
+}
+
+static bool xent_launch(const KernelArgs *args, XentArgs p, const CudaContext *cuda,
+                        CudaError *error)
+{
+    int64_t threads = XENT_THREADS;
+    while (threads > WARP && threads * EIGHT >= 2 * p.width) threads /= 2;
+    return LAUNCH(xent_rows, args->size['b'] * args->size['s'], threads, MAX_WARPS * sizeof(float),
+                  p, cuda, error);
+}
+
+/* logits [b,s,v] -> max [b,s]; -infinity from a part that has no valid row */
+bool cuda_xent_max(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return xent_launch(args, xent_args(args, XENT_max, cuda), cuda, error);
+}
+
+/* logits [b,s,v], max [b,s] -> sum [b,s] of exp(logit - max) */
+bool cuda_xent_sumexp(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    XentArgs p = xent_args(args, XENT_sumexp, cuda);
+    p.top = array_of(args, 1, 1);
+    return xent_launch(args, p, cuda, error);
+}
+
+/* logits [b,s,v], labels [b,s] i32 -> (1 - a) z_label + a / V sum of all z: this part's share */
+bool cuda_xent_smooth(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    XentArgs p = xent_args(args, XENT_smooth, cuda);
+    p.labels = (const int32_t *)args->ptr[1];
+    return xent_launch(args, p, cuda, error);
+}
+
+/* ---- one element a row ---- */
+
+typedef struct PickArgs {
+    Array z, picked; /* logits, or their gradient, [rows, width]; [rows] */
+    const int32_t *labels;
+    int64_t rows, width, valid, start, all;
+    float each, keep; /* of the gradient; each: what all of the row get */
+    bool back;
+    bool accumulate;
+    uint32_t *fault, fault_code;
+} PickArgs;
+
+KERNEL(pick_rows, PickArgs, 256, 4)
+{
+    int64_t row = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= a.rows) return;
+    int64_t label = a.labels[row], v = label - a.start;
+    bool mine = label >= 0 && v >= 0 && v < a.valid;
+    if (label >= a.all) atomicMax(a.fault, a.fault_code);
+    if (!a.back)
+        write_one(a.picked, row, mine ? read_one(a.z, row * a.width + v) : 0);
+    else if (mine) {
+        int64_t at = row * a.width + v;
+        float old = a.accumulate ? read_one(a.z, at) : 0;
+        write_one(a.z, at, old + read_one(a.picked, row) * a.keep);
+    }
+}
+
+static PickArgs pick_args(const KernelArgs *args, uint32_t z, uint32_t picked,
+                          const CudaContext *cuda)
+{
+    PickArgs p;
+    memset(&p, 0, sizeof p);
+    p.z = array_of(args, z, args->size['v']), p.picked = array_of(args, picked, 1);
+    p.labels = (const int32_t *)args->ptr[1];
+    p.rows = args->size['b'] * args->size['s'], p.width = args->size['v'];
+    p.valid = args->valid['v'], p.start = args->start['v'], p.all = args->binding->size['v'];
+    p.keep = 1;
+    p.accumulate = accumulates(args, 0);
+    p.fault = cuda->fault, p.fault_code = fault_code(CUDA_FAULT_label, cuda);
+    return p;
+}
+
+/* logits [b,s,v], labels [b,s] i32 -> picked [b,s]; 0 where the label lies in another part */
+bool cuda_xent_pick(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    PickArgs p = pick_args(args, 0, 2, cuda);
+    return LAUNCH(pick_rows, ceil_div(p.rows, 256), 256, 0, p, cuda, error);
+}
+
+/* dpicked [b,s], labels [b,s] i32 -> dlogits [b,s,v] */
+bool cuda_xent_pick_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    PickArgs p = pick_args(args, 2, 0, cuda);
+    uint64_t bytes = (uint64_t)(p.rows * p.width) * dtype_bytes(args->dtype[2]);
+    p.back = true;
+    if (!p.accumulate && !device_zero(args->ptr[2], bytes, cuda, error)) return false;
+    return LAUNCH(pick_rows, ceil_div(p.rows, 256), 256, 0, p, cuda, error);
+}
+
+/* All of a row get `each` of it, the label's own element `keep` more. */
+KERNEL(smooth_rows, PickArgs, 256, 4)
+{
+    int64_t per_row = (a.width + EIGHT - 1) / EIGHT, n_all = a.rows * per_row;
+    int64_t step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t t = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; t < n_all; t += step) {
+        int64_t row = split_row(t, per_row, n_all), column = (t - row * per_row) * EIGHT;
+        int64_t label = a.labels[row], v = label - a.start, at = row * a.width + column;
+        int n = eight_of(column, a.width);
+        float y[EIGHT], old[EIGHT], d = label < 0 ? 0 : read_one(a.picked, row);
+        if (label >= a.all && column == 0) atomicMax(a.fault, a.fault_code);
+        UNROLL for (int k = 0; k < EIGHT; k++)
+        {
+            bool real = column + k < a.valid;
+            y[k] = real ? d * a.each : 0;
+            if (real && column + k == v) y[k] += d * a.keep;
+        }
+        if (a.accumulate) {
+            load(a.z, at, n, old);
+            UNROLL for (int k = 0; k < EIGHT; k++) y[k] = old[k] + y[k];
+        }
+        store(a.z, at, n, y);
+    }
+}
+
+/* dpicked [b,s], labels [b,s] i32 -> dlogits [b,s,v] */
+bool cuda_xent_smooth_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    PickArgs p = pick_args(args, 2, 0, cuda);
+    p.keep = (float)(1 - args->attrs.smoothing);
+    p.each = (float)(args->attrs.smoothing / (double)p.all);
+    int64_t blocks = blocks_for(p.rows * ceil_div(p.width, EIGHT), 256, (int64_t)cuda->n_sms * 8);
+    return LAUNCH(smooth_rows, blocks, 256, 0, p, cuda, error);
+}

@@ -1,0 +1,322 @@
+#include "tests/cuda/compare.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/workspace.h"
+#include "kernels/number.h"
+#include "planner/base/rng.h"
+#include "tests/cuda/device_on_cpu.h"
+
+#if defined __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(at, bytes)   ((void)(at), (void)(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
+#endif
+
+/* ---- guarded memory ---- */
+
+enum { GUARD = 256, MOST_BLOCKS = 64 };
+typedef struct Guarded {
+    unsigned char *block, *at;
+    uint64_t bytes;
+} Guarded;
+static Guarded guarded[MOST_BLOCKS];
+static uint32_t n_guarded;
+
+void *compare_alloc(uint64_t bytes, uint64_t odd)
+{
+    uint64_t all = (2 * GUARD + odd + bytes + 255) / 256 * 256;
+    Guarded *g = &guarded[n_guarded++];
+    assert_true(n_guarded <= MOST_BLOCKS);
+    g->block = aligned_alloc(256, all);
+    assert_non_null(g->block);
+    memset(g->block, 0xa5, all);
+    g->at = g->block + GUARD + odd;
+    g->bytes = bytes;
+    memset(g->at, 0xff, bytes);
+    ASAN_POISON_MEMORY_REGION(g->block, GUARD + odd);
+    ASAN_POISON_MEMORY_REGION(g->at + bytes, all - GUARD - odd - bytes);
+    return g->at;
+}
+
+void compare_check(void)
+{
+    for (uint32_t i = 0; i < n_guarded; i++) {
+        Guarded *g = &guarded[i];
+        ASAN_UNPOISON_MEMORY_REGION(g->block, (uint64_t)(g->at - g->block));
+        ASAN_UNPOISON_MEMORY_REGION(g->at + g->bytes, GUARD / 2);
+        for (unsigned char *p = g->block; p < g->at; p++) assert_int_equal(*p, 0xa5);
+        for (int k = 0; k < GUARD / 2; k++) assert_int_equal(g->at[g->bytes + (uint64_t)k], 0xa5);
+    }
+}
+
+void compare_free(void)
+{
+    compare_check();
+    for (uint32_t i = 0; i < n_guarded; i++) {
+        ASAN_UNPOISON_MEMORY_REGION(guarded[i].block, GUARD);
+        free(guarded[i].block);
+    }
+    n_guarded = 0;
+}
+
+static CudaControl control = {.step = 3, .lr = 0.01, .seed = 77};
+static uint32_t fault;
+static CudaContext context = {
+    .control = &control, .fault = &fault, .pc = 5, .n_sms = 2, .compute_capability = 90};
+
+CudaContext *compare_context(void)
+{
+    return &context;
+}
+
+CudaControl *compare_control(void)
+{
+    return &control;
+}
+
+/* ---- arguments ---- */
+
+typedef struct Bench {
+    const CudaCase *c;
+    Arena *arena;
+    uint32_t n_in, n;
+    uint32_t accumulate;
+    Value exact[MAX_ARGS];  /* fp64: what the CPU is given */
+    Value device[MAX_ARGS]; /* what the device is given */
+    void *before[MAX_ARGS]; /* what it was given */
+    Value scratch;
+} Bench;
+
+static uint32_t dims_of(const SigTerm *term, const Sizes *sizes, int64_t dim[MAX_DIMS])
+{
+    uint32_t n = 0;
+    for (int d = 0; d <= term->n_dims; d++) {
+        if (d == term->ellipsis)
+            for (int k = 0; k < 2; k++) dim[n++] = sizes->ellipsis[k];
+        if (d < term->n_dims) dim[n++] = sizes->size[(unsigned char)term->dim[d].letter];
+    }
+    return n;
+}
+
+static DType type_of(char c, DType real, DType eight)
+{
+    switch (c) {
+    case 'f':
+    case 'p': return real;
+    case 'q': return eight;
+    case 'd': return DT_f64;
+    case 'i': return DT_i32;
+    default: return DT_f32;
+    }
+}
+
+/* Normal numbers, from a table whose size shares no factor with those of tensors. */
+static double draw(char type, uint32_t arg, int64_t i)
+{
+    enum { N = 4099 };
+    static double normal[N];
+    for (int k = 0; k < N && normal[N - 1] == 0; k++) normal[k] = rng_normal(11, 0, (uint64_t)k);
+    double x = normal[((uint64_t)i * 17 + (uint64_t)arg * 613) % N];
+    bool positive = type == 'p' || type == 'P' || type == 'd';
+    return positive ? 0.25 + fabs(x) : x;
+}
+
+/* Numbers that the device's type holds, in both. Ids: of the whole vocabulary; some are -1. */
+static void fill(Bench *b, uint32_t arg, char type, int64_t n_ids)
+{
+    Value *v = &b->device[arg], *x = &b->exact[arg];
+    for (int64_t i = 0; i < value_elements(v); i++) {
+        if (v->dtype == DT_i32) {
+            bool ignored = b->c->op != OP_embed && b->c->op != OP_embed_grad && i % 7 == 3;
+            int32_t id = (int32_t)(rng_u64(12, arg, (uint64_t)i) % (uint64_t)n_ids);
+            if (i % 3 == 1) id = (int32_t)(n_ids / 2); /* one that is frequent */
+            value_set(v, i, ignored ? -1 : id);
+            value_set(x, i, ignored ? -1 : id);
+        } else {
+            number_write(v->dtype, v->at, (uint64_t)i, draw(type, arg, i));
+            value_set(x, i, number_read(v->dtype, v->at, (uint64_t)i));
+        }
+    }
+}
+
+static bool is_fresh(const Bench *b, uint32_t arg)
+{
+    return arg >= b->n_in && !(b->accumulate >> (arg - b->n_in) & 1);
+}
+
+/* Whose memory is an output's? That of an input that it updates; else its own. */
+static uint32_t home_of(const Bench *b, uint32_t arg)
+{
+    bool updates = (op_info(b->c->op)->flags & OP_UPDATES) != 0;
+    return updates && arg >= b->n_in ? arg - b->n_in : arg;
+}
+
+static Bench bench_new(const CudaCase *c, const Sizes *sizes, DType real, DType eight,
+                       uint32_t accumulate, Lie lie)
+{
+    const Signature *sig = &op_info(c->op)->sig;
+    Bench b = {.c = c, .arena = arena_new(), .n_in = sig->n_in, .accumulate = accumulate};
+    b.n = (uint32_t)strlen(c->types);
+    assert_int_equal(b.n, b.n_in + sig->n_out);
+    int64_t n_ids = c->part != NULL ? c->part->global->size['v'] : sizes->size['v'];
+    for (uint32_t i = 0; i < b.n; i++) {
+        int64_t dim[MAX_DIMS] = {0};
+        uint32_t n_dims = dims_of(i < b.n_in ? &sig->in[i] : &sig->out[i - b.n_in], sizes, dim);
+        DType t = type_of(c->types[i], real, eight);
+        b.exact[i] = value_new(b.arena, t == DT_i32 ? DT_i32 : DT_f64, n_dims, dim);
+        b.device[i] = b.exact[i];
+        b.device[i].dtype = t;
+        uint64_t bytes = (uint64_t)value_elements(&b.exact[i]) * dtype_bytes(t);
+        uint32_t home = home_of(&b, i);
+        b.device[i].at = home == i ? compare_alloc(bytes, lie == LIE_odd ? dtype_bytes(t) : 0)
+                                   : b.device[home].at;
+        if (home != i) b.exact[i].at = b.exact[home].at;
+        if (home == i && !is_fresh(&b, i)) fill(&b, i, c->types[i], n_ids);
+        b.before[i] = arena_alloc(b.arena, bytes + 1);
+        memcpy(b.before[i], b.device[i].at, bytes);
+    }
+    return b;
+}
+
+void compare_global(OpKind op, const Sizes *sizes, Binding *b)
+{
+    const Signature *sig = &op_info(op)->sig;
+    Value v[MAX_ARGS];
+    memset(v, 0, sizeof v);
+    for (uint32_t i = 0; i < (uint32_t)sig->n_in + sig->n_out; i++)
+        v[i].n_dims = (uint8_t)dims_of(i < sig->n_in ? &sig->in[i] : &sig->out[i - sig->n_in],
+                                       sizes, v[i].dim);
+    eval_args(op, NULL, v, sig->n_in, sig->n_out, NULL, b);
+}
+
+/* ---- the two runs ---- */
+
+static uint64_t bytes_of(const Value *v)
+{
+    return (uint64_t)value_elements(v) * dtype_bytes(v->dtype);
+}
+
+static void run_device(Bench *b, const Attrs *attrs, uint64_t seed)
+{
+    DType dtype[MAX_ARGS];
+    int64_t elements[MAX_ARGS];
+    CudaError error = {{0}};
+    Binding binding;
+    for (uint32_t i = 0; i < b->n; i++) {
+        dtype[i] = b->device[i].dtype;
+        elements[i] = value_elements(&b->device[i]);
+        memcpy(b->device[i].at, b->before[i], bytes_of(&b->device[i]));
+    }
+    KernelArgs args =
+        eval_args(b->c->op, attrs, b->device, b->n_in, b->n - b->n_in, b->c->part, &binding);
+    uint64_t bytes = cuda_compute_workspace(b->c->op, dtype, elements, b->n);
+    if (bytes > 0) {
+        if (b->scratch.at == NULL) b->scratch.at = compare_alloc(bytes, 0);
+        memset(b->scratch.at, 0xff, bytes);
+        args.ptr[args.n_args] = b->scratch.at;
+        args.dtype[args.n_args] = DT_u8;
+        args.elements[args.n_args++] = (int64_t)bytes;
+    }
+    args.microbatch = 1;
+    assert_true(cuda_compute_accepts(b->c->op, args.dtype, args.n_args));
+    device_set_seed(seed);
+    fault = 0;
+    if (!b->c->kernel(&args, &context, &error)) fail_msg("%s", error.text);
+    assert_int_equal(fault, 0);
+    compare_check();
+}
+
+static void run_exact(Bench *b, const Attrs *attrs)
+{
+    const Control here = {.step = control.step, .lr = control.lr, .seed = control.seed};
+    eval_op(b->c->op, attrs, b->exact, b->n_in, b->n - b->n_in, b->c->part, &here, 1);
+}
+
+/* ---- verdicts ---- */
+
+/* Half a unit in the last place, relative; the smallest step of the format. */
+static double half_unit(DType t)
+{
+    int mantissa_bits = t == DT_bf16   ? 7
+                        : t == DT_f16  ? 10
+                        : t == DT_e4m3 ? 3
+                        : t == DT_e5m2 ? 2
+                        : t == DT_f64  ? 52
+                                       : 23;
+    return ldexp(1, -mantissa_bits - 1);
+}
+
+static double smallest(DType t)
+{
+    return t == DT_f16 ? 0x1p-25 : t == DT_e4m3 ? 0x1p-10 : t == DT_e5m2 ? 0x1p-17 : 1e-40;
+}
+
+static void say(const Bench *b, uint32_t arg, int64_t i, double got, double expected)
+{
+    fail_msg("%s %s: output %u %s, accumulate %u, element %lld of %lld: %.9g, not %.9g",
+             op_info(b->c->op)->name, b->c->types, arg - b->n_in, dtype_name(b->device[arg].dtype),
+             b->accumulate, (long long)i, (long long)value_elements(&b->device[arg]), got,
+             expected);
+}
+
+static void check_output(const Bench *b, uint32_t arg)
+{
+    const Value *v = &b->device[arg], *x = &b->exact[arg];
+    double most = 0, units = b->c->tolerance > 0 ? b->c->tolerance : 16;
+    const double unit = 1.01 * half_unit(v->dtype), least = smallest(v->dtype);
+    for (int64_t i = 0; i < value_elements(v); i++) {
+        double e = fabs(value_get(x, i));
+        if (e > most && isfinite(e)) most = e;
+    }
+    for (int64_t i = 0; i < value_elements(v); i++) {
+        double got = number_read(v->dtype, v->at, (uint64_t)i), expected = value_get(x, i);
+        double room =
+            unit * fabs(expected) + least + units * 0x1p-24 * (fabs(expected) + 0.25 * most);
+        bool fine = isfinite(expected) ? fabs(got - expected) <= room
+                                       : got == expected || (isnan(got) && isnan(expected));
+        if (!fine) say(b, arg, i, got, expected);
+    }
+}
+
+static void check_inputs(const Bench *b)
+{
+    for (uint32_t i = 0; i < b->n_in; i++) {
+        bool updated = (op_info(b->c->op)->flags & OP_UPDATES) && i < b->n - b->n_in;
+        if (!updated) assert_memory_equal(b->device[i].at, b->before[i], bytes_of(&b->device[i]));
+    }
+}
+
+void compare(const CudaCase *c, const Sizes *sizes, DType real, DType eight, uint32_t accumulate,
+             Lie lie)
+{
+    Bench b = bench_new(c, sizes, real, eight, accumulate, lie);
+    Attrs attrs = c->attrs;
+    void *first[MAX_ARGS];
+    attrs.accumulate = accumulate;
+    run_exact(&b, &attrs);
+    run_device(&b, &attrs, 0);
+    for (uint32_t i = b.n_in; i < b.n; i++) {
+        check_output(&b, i);
+        first[i] = arena_alloc(b.arena, bytes_of(&b.device[i]) + 1);
+        memcpy(first[i], b.device[i].at, bytes_of(&b.device[i]));
+    }
+    check_inputs(&b);
+    run_device(&b, &attrs, 9);
+    for (uint32_t i = b.n_in; i < b.n; i++)
+        if (memcmp(first[i], b.device[i].at, bytes_of(&b.device[i])) != 0)
+            fail_msg("%s %s: output %u depends on the order of threads", op_info(c->op)->name,
+                     c->types, i - b.n_in);
+    compare_free();
+    arena_free(b.arena);
+}

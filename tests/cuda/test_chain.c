@@ -1,0 +1,276 @@
+/* Runs of fused ops as one launch give the bits of the ops one by one: chosen cases, and runs that
+ * are drawn by seed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "kernels/number.h"
+#include "planner/base/rng.h"
+#include "tests/cuda/compare.h"
+#include "tests/cuda/device_on_cpu.h"
+
+enum { BUFFERS = 10, VECTORS = 2, ROWS_MOST = 40, ROW_MOST = 70, MOST = ROWS_MOST * ROW_MOST };
+
+/* Buffers of [rows, row] and a few rows, in memory that every run starts from alike. */
+typedef struct Pool {
+    int64_t rows, row;
+    DType dtype[BUFFERS + VECTORS];
+    void *at[BUFFERS + VECTORS];
+    uint64_t bytes[BUFFERS + VECTORS];
+    unsigned char start[BUFFERS + VECTORS][MOST * 4], alone[BUFFERS][MOST * 4];
+} Pool;
+
+static uint64_t seed_now, draws;
+
+static uint64_t below(uint64_t n)
+{
+    return rng_below(seed_now, 1, draws++, n);
+}
+
+static void pool_fill(Pool *p)
+{
+    static const DType dtypes[] = {DT_f32, DT_bf16, DT_f16};
+    static const int64_t rows[] = {1, 4, 37}, row[] = {8, 13, 64};
+    p->rows = rows[below(3)], p->row = row[below(3)];
+    DType usual = dtypes[below(3)];
+    for (int i = 0; i < BUFFERS + VECTORS; i++) {
+        int64_t n = i < BUFFERS ? p->rows * p->row : p->row;
+        p->dtype[i] = below(4) == 0 ? dtypes[below(3)] : usual;
+        p->bytes[i] = (uint64_t)n * dtype_bytes(p->dtype[i]);
+        p->at[i] = compare_alloc(p->bytes[i], below(5) == 0 ? dtype_bytes(p->dtype[i]) : 0);
+        for (int64_t k = 0; k < n; k++)
+            number_write(p->dtype[i], p->start[i], (uint64_t)k,
+                         rng_normal(seed_now, (uint64_t)i + 2, (uint64_t)k));
+    }
+}
+
+static void pool_start(Pool *p)
+{
+    for (int i = 0; i < BUFFERS + VECTORS; i++) memcpy(p->at[i], p->start[i], p->bytes[i]);
+}
+
+typedef struct Op {
+    OpKind op;
+    CudaKernel kernel;
+    bool accumulates;
+} Op;
+
+static const Op ops[] = {
+    {OP_add, cuda_add, false},
+    {OP_mul, cuda_mul, true},
+    {OP_scale, cuda_scale, true},
+    {OP_silu, cuda_silu, false},
+    {OP_silu_grad, cuda_silu_grad, true},
+    {OP_gelu, cuda_gelu, false},
+    {OP_gelu_grad, cuda_gelu_grad, true},
+    {OP_pass, cuda_pass, true},
+    {OP_cast, cuda_cast, false},
+    {OP_bias, cuda_bias, false},
+};
+enum { N_OPS = sizeof ops / sizeof ops[0] };
+
+static KernelArgs args_of(const Pool *p, const Op *op, const int *arg, uint32_t n_in)
+{
+    KernelArgs a = {.n_in = n_in, .n_args = n_in + 1, .rows = p->rows * p->row};
+    for (uint32_t i = 0; i < a.n_args; i++) {
+        a.ptr[i] = p->at[arg[i]];
+        a.dtype[i] = p->dtype[arg[i]];
+        a.elements[i] = arg[i] < BUFFERS ? p->rows * p->row : p->row;
+    }
+    a.attrs.scale = 0.75;
+    if (op->op == OP_bias) a.rows = p->row, a.size['b'] = 1, a.size['s'] = p->rows;
+    return a;
+}
+
+static KernelArgs draw_part(const Pool *p, const Op *op)
+{
+    uint32_t n_in = op_info(op->op)->sig.n_in;
+    int arg[3];
+    for (uint32_t i = 0; i <= n_in; i++) arg[i] = (int)below(BUFFERS);
+    if (op->op == OP_bias) arg[1] = BUFFERS + (int)below(VECTORS);
+    if (below(3) == 0) arg[n_in] = arg[0]; /* in place */
+    KernelArgs a = args_of(p, op, arg, n_in);
+    if (op->accumulates && arg[n_in] != arg[0] && below(3) == 0) a.attrs.accumulate = 1;
+    return a;
+}
+
+static bool same_as_alone(const Pool *p, const bool *unread)
+{
+    for (int i = 0; i < BUFFERS; i++)
+        if (!unread[i] && memcmp(p->alone[i], p->at[i], p->bytes[i]) != 0) return false;
+    return true;
+}
+
+/* May part k's output stay unwritten? If no later part, fused or not, has to do with its buffer but
+ * as a reader within the run. */
+static bool may_stay_unread(const CudaChainPart *part, uint32_t k, uint32_t length, uint32_t n)
+{
+    const KernelArgs *mine = part[k].args;
+    void *home = mine->ptr[mine->n_in];
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t j = 0; j < part[i].args->n_args && i != k; j++) {
+            bool writes = j == part[i].args->n_in;
+            if (part[i].args->ptr[j] == home && (writes || i > length)) return false;
+        }
+    return true;
+}
+
+/* Runs the parts one by one, then by chains; true if something was fused. */
+static bool check_run(Pool *p, CudaChainPart *part, const Op *const *op, uint32_t n)
+{
+    CudaError error;
+    bool unread[BUFFERS] = {0}, fused = false;
+    pool_start(p);
+    for (uint32_t i = 0; i < n; i++)
+        assert_true(op[i]->kernel(part[i].args, compare_context(), &error));
+    for (int i = 0; i < BUFFERS; i++) memcpy(p->alone[i], p->at[i], p->bytes[i]);
+    pool_start(p);
+    for (uint32_t at = 0; at < n;) {
+        uint32_t length = kernel_cuda_chain_length(part + at, n - at);
+        assert_true(length != 1 && length <= n - at);
+        if (length == 0) {
+            assert_true(op[at]->kernel(part[at].args, compare_context(), &error));
+            at++;
+            continue;
+        }
+        for (uint32_t k = at; k < at + length; k++)
+            if (below(2) && may_stay_unread(part, k, at + length - 1, n)) {
+                part[k].unread = 1;
+                for (int i = 0; i < BUFFERS; i++)
+                    unread[i] |= p->at[i] == part[k].args->ptr[part[k].args->n_in];
+            }
+        uint64_t before = device_n_launches();
+        assert_true(kernel_cuda_chain(part + at, length, compare_context(), &error));
+        assert_int_equal(device_n_launches() - before, 1);
+        at += length;
+        fused = true;
+    }
+    for (int i = 0; i < BUFFERS; i++) /* what nobody reads is left as it was */
+        if (unread[i]) assert_memory_equal(p->at[i], p->start[i], p->bytes[i]);
+    assert_true(same_as_alone(p, unread));
+    compare_check();
+    return fused;
+}
+
+static void drawn_runs(void **state)
+{
+    (void)state;
+    static Pool pool;
+    uint32_t n_fused = 0;
+    for (seed_now = 1; seed_now <= 150; seed_now++) {
+        KernelArgs args[CUDA_CHAIN_MAX + 2];
+        CudaChainPart part[CUDA_CHAIN_MAX + 2];
+        const Op *op[CUDA_CHAIN_MAX + 2];
+        uint32_t n = 2 + (uint32_t)below(CUDA_CHAIN_MAX + 1);
+        draws = 0;
+        pool_fill(&pool);
+        for (uint32_t i = 0; i < n; i++) {
+            op[i] = &ops[below(N_OPS)];
+            args[i] = draw_part(&pool, op[i]);
+            part[i] = (CudaChainPart){op[i]->op, &args[i], 0};
+        }
+        device_set_seed(seed_now % 3);
+        n_fused += check_run(&pool, part, op, n);
+        compare_free();
+    }
+    assert_int_equal(n_fused, 150);
+}
+
+/* ---- a sum and its norm ---- */
+
+static Value value_of(DType t, uint32_t n, int64_t rows, int64_t row, uint64_t stream)
+{
+    Value v = {t, (uint8_t)n, {1, rows, row}, NULL};
+    if (n == 1) v.dim[0] = row;
+    v.at = compare_alloc((uint64_t)value_elements(&v) * dtype_bytes(t), 0);
+    for (int64_t i = 0; i < value_elements(&v); i++)
+        number_write(t, v.at, (uint64_t)i, rng_normal(5, stream, (uint64_t)i));
+    return v;
+}
+
+static void check_sum_and_norm(DType t, int64_t rows, int64_t width, bool layer, bool unread)
+{
+    Value x = value_of(t, 3, rows, width, 1), more = value_of(t, 3, rows, width, 2);
+    Value weight = value_of(t, 1, 0, width, 3), bias = value_of(t, 1, 0, width, 4);
+    Value out[2][4]; /* sum, y, mean or r, r */
+    CudaError error;
+    for (int fused = 0; fused < 2; fused++) {
+        for (int k = 0; k < 2; k++) out[fused][k] = value_of(t, 3, rows, width, 6);
+        for (int k = 2; k < 4; k++) {
+            out[fused][k] = value_of(DT_f32, 1, 0, rows, 7);
+            out[fused][k].n_dims = 2, out[fused][k].dim[0] = 1, out[fused][k].dim[1] = rows;
+        }
+        const Value *o = out[fused];
+        Value sum[] = {x, more, o[0]}, rms[] = {o[0], weight, o[1], o[2]};
+        Value norm[] = {o[0], weight, bias, o[1], o[2], o[3]};
+        const Attrs attrs = {.eps = 1e-5};
+        Binding b[2];
+        OpKind op = layer ? OP_layernorm : OP_rmsnorm;
+        KernelArgs first = eval_args(OP_add, NULL, sum, 2, 1, NULL, &b[0]);
+        KernelArgs second = layer ? eval_args(op, &attrs, norm, 3, 3, NULL, &b[1])
+                                  : eval_args(op, &attrs, rms, 2, 2, NULL, &b[1]);
+        CudaChainPart part[] = {{OP_add, &first, unread}, {op, &second, 0}};
+        if (fused) {
+            assert_int_equal(kernel_cuda_chain_length(part, 2), 2);
+            uint64_t before = device_n_launches();
+            assert_true(kernel_cuda_chain(part, 2, compare_context(), &error));
+            assert_int_equal(device_n_launches() - before, 1);
+        } else {
+            assert_true(cuda_add(&first, compare_context(), &error));
+            assert_true(
+                (layer ? cuda_layernorm : cuda_rmsnorm)(&second, compare_context(), &error));
+        }
+    }
+    for (int k = unread ? 1 : 0; k < (layer ? 4 : 3); k++) {
+        uint64_t bytes = (uint64_t)value_elements(&out[0][k]) * dtype_bytes(out[0][k].dtype);
+        assert_memory_equal(out[0][k].at, out[1][k].at, bytes);
+    }
+    compare_free();
+}
+
+static void sums_and_their_norms(void **state)
+{
+    (void)state;
+    static const DType dtypes[] = {DT_f32, DT_bf16, DT_f16};
+    static const int64_t width[] = {13, 64, 2056, 8200};
+    for (int t = 0; t < 3; t++)
+        for (int w = 0; w < 4; w++)
+            for (int k = 0; k < 4; k++)
+                check_sum_and_norm(dtypes[t], w > 2 ? 2 : 7, width[w], k % 2 != 0, k / 2 != 0);
+}
+
+/* What must not become one launch. */
+static void what_does_not_join(void **state)
+{
+    (void)state;
+    Value x = value_of(DT_f32, 3, 4, 16, 1), y = value_of(DT_f32, 3, 4, 16, 2);
+    Value z = value_of(DT_f32, 3, 4, 16, 3), w = value_of(DT_f32, 3, 4, 8, 4);
+    Value eight = value_of(DT_e4m3, 3, 4, 16, 5);
+    Value sum[] = {x, y, z}, half[] = {w, w}, narrow[] = {z, eight};
+    Binding b;
+    KernelArgs add = eval_args(OP_add, NULL, sum, 2, 1, NULL, &b);
+    KernelArgs silu = eval_args(OP_silu, NULL, half, 1, 1, NULL, &b);
+    KernelArgs cast = eval_args(OP_cast, NULL, narrow, 1, 1, NULL, &b);
+    const CudaChainPart sizes[] = {{OP_add, &add, 0}, {OP_silu, &silu, 0}};
+    const CudaChainPart bits[] = {{OP_add, &add, 0}, {OP_cast, &cast, 0}};
+    const CudaChainPart kinds[] = {{OP_add, &add, 0}, {OP_rope, &silu, 0}};
+    assert_int_equal(kernel_cuda_chain_length(sizes, 2), 0);
+    assert_int_equal(kernel_cuda_chain_length(bits, 2), 0);
+    assert_int_equal(kernel_cuda_chain_length(kinds, 2), 0);
+    assert_int_equal(kernel_cuda_chain_length(sizes, 1), 0);
+    compare_free();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(drawn_runs),
+        cmocka_unit_test(sums_and_their_norms),
+        cmocka_unit_test(what_does_not_join),
+    };
+    return cmocka_run_group_tests_name("chains of CUDA kernels", tests, NULL, NULL);
+}

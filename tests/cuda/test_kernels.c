@@ -1,0 +1,253 @@
+/* Every CUDA kernel of ops.def but contractions and attention, on the CPU, against the CPU's
+ * kernels in fp64: each precision, sizes that fill no vector and no block, sizes that do, rows
+ * wider than a block holds, memory that allows no wide access, and parts of split tensors. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "tests/cuda/compare.h"
+#include "tests/cuda/device_on_cpu.h"
+
+#define ATTRS                                                                                      \
+    {                                                                                              \
+        .eps = 1e-5, .drop = 0.25, .site = 9, .smoothing = 0.1, .z_loss = 0.01, .group = 1,        \
+        .scale = 0.5, .theta = 1e4, .beta1 = .9, .beta2 = .95, .weight_decay = .1, .clip = 1,      \
+        .lo = 3, .hi = 1000000, .segment = 1, .slot = 2, .n_slots = 4                              \
+    }
+#define CASE(name, types, accumulates)                                                             \
+    {                                                                                              \
+        OP_##name, cuda_##name, types, ATTRS, accumulates, NULL, 0                                 \
+    }
+
+static const CudaCase cases[] = {
+    CASE(add, "fff", 0),
+    CASE(mul, "fff", 1),
+    CASE(scale, "ff", 1),
+    CASE(silu, "ff", 0),
+    CASE(silu_grad, "fff", 1),
+    CASE(gelu, "ff", 0),
+    CASE(gelu_grad, "fff", 1),
+    CASE(pass, "fF", 1),
+    CASE(pass, "Ff", 1),
+    CASE(cast, "fF", 0),
+    CASE(cast, "Ff", 0),
+    CASE(cast, "fq", 0),
+    CASE(cast, "qf", 0),
+    CASE(fill, "f", 0),
+    CASE(dropout, "ff", 1),
+    CASE(bias, "fff", 0),
+    CASE(bias, "fFf", 0),
+    CASE(bias_grad, "ff", 1),
+    CASE(bias_grad, "fF", 1),
+    CASE(position, "fff", 0),
+    CASE(position_grad, "fF", 1),
+    CASE(segment, "ff", 0),
+    CASE(segment_grad, "ff", 1),
+    CASE(segment_kv, "ff", 0),
+    CASE(segment_kv_grad, "ff", 1),
+    CASE(embed, "iff", 0),
+    CASE(embed_grad, "fif", 1),
+    CASE(embed_grad, "fiF", 1),
+    CASE(rmsnorm, "fffF", 0),
+    CASE(rmsnorm, "ffff", 0),
+    CASE(rmsnorm_grad, "fffPff", 3),
+    CASE(rmsnorm_grad, "fffPfF", 3),
+    CASE(rmsnorm_heads, "fffF", 0),
+    CASE(rmsnorm_heads_grad, "fffPfF", 3),
+    CASE(layernorm, "ffffFF", 0),
+    CASE(layernorm_grad, "fffFPfFF", 7),
+    CASE(rope, "ff", 0),
+    CASE(rope_grad, "ff", 1),
+    CASE(xent_max, "fF", 0),
+    CASE(xent_pick, "fiF", 0),
+    CASE(xent_smooth, "fiF", 0),
+    CASE(xent_sumexp, "fPF", 0),
+    CASE(xent_loss, "fPFidd", 3),
+    CASE(xent_loss, "fPFiFF", 3),
+    CASE(xent_loss_mean, "fPFidd", 3),
+    CASE(xent_loss_grad, "fPiff", 3),
+    CASE(xent_loss_mean_grad, "fPiFF", 3),
+    CASE(xent_sumexp_grad, "FfPf", 1),
+    CASE(xent_pick_grad, "Fif", 1),
+    CASE(xent_smooth_grad, "Fif", 1),
+    CASE(amax, "fF", 0),
+    CASE(amax, "qf", 0),
+    CASE(amax_of_tokens, "fF", 0),
+    CASE(amax_over_tokens, "fF", 0),
+    CASE(amax_of_first, "fF", 0),
+    CASE(amax_over_first, "fF", 0),
+    CASE(amax_of_last, "fF", 0),
+    CASE(amax_over_last, "fF", 0),
+    CASE(amax_range, "fF", 0),
+    CASE(quantise, "fPq", 0),
+    CASE(quantise, "fPf", 0),
+    CASE(quantise_of_tokens, "fPq", 0),
+    CASE(quantise_over_tokens, "fPq", 0),
+    CASE(quantise_of_first, "fPq", 0),
+    CASE(quantise_over_first, "fPq", 0),
+    CASE(quantise_of_last, "fPq", 0),
+    CASE(quantise_over_last, "fPq", 0),
+    CASE(quantise_range, "fPq", 1),
+    CASE(sumsq, "fd", 1),
+    CASE(step_mean, "dddd", 0),
+    CASE(clip_coef, "ddd", 0),
+    CASE(adamw, "ffpFdffp", 0),
+    CASE(adamw, "FfpFdFfp", 0),
+    CASE(adamw, "fFpfdfFp", 0),
+    CASE(sgd, "ffdf", 0),
+};
+
+enum { N_CASES = sizeof cases / sizeof cases[0] };
+
+static const Sizes odd = {{['b'] = 2,
+                           ['s'] = 5,
+                           ['k'] = 9,
+                           ['D'] = 13,
+                           ['E'] = 6,
+                           ['v'] = 11,
+                           ['x'] = 701,
+                           ['T'] = 5,
+                           ['F'] = 3,
+                           ['g'] = 2,
+                           ['R'] = 1,
+                           ['n'] = 7,
+                           ['N'] = 5,
+                           ['M'] = 2},
+                          {3, 5}};
+static const Sizes even = {{['b'] = 2,
+                            ['s'] = 4,
+                            ['k'] = 16,
+                            ['D'] = 64,
+                            ['E'] = 16,
+                            ['v'] = 40,
+                            ['x'] = 4096,
+                            ['T'] = 4,
+                            ['F'] = 3,
+                            ['g'] = 2,
+                            ['R'] = 1,
+                            ['n'] = 24,
+                            ['N'] = 3,
+                            ['M'] = 2},
+                           {2, 8}};
+static const Sizes wide = {{['b'] = 1,
+                            ['s'] = 3,
+                            ['k'] = 2056,
+                            ['D'] = 8200,
+                            ['E'] = 264,
+                            ['v'] = 4101,
+                            ['x'] = 9001,
+                            ['T'] = 3,
+                            ['F'] = 2,
+                            ['g'] = 2,
+                            ['R'] = 1,
+                            ['n'] = 1032,
+                            ['N'] = 40,
+                            ['M'] = 2},
+                           {3, 24}};
+static const Sizes tall = {{['b'] = 13,
+                            ['s'] = 97,
+                            ['k'] = 8,
+                            ['D'] = 24,
+                            ['E'] = 8,
+                            ['v'] = 300,
+                            ['x'] = 12000,
+                            ['T'] = 97,
+                            ['F'] = 2,
+                            ['g'] = 1,
+                            ['R'] = 1,
+                            ['n'] = 8,
+                            ['N'] = 3,
+                            ['M'] = 2},
+                           {1, 16}};
+
+static CudaCase case_of(uint32_t i, DType eight)
+{
+    CudaCase c = cases[i];
+    if (op_info(c.op)->flags & OP_QUANTISES || c.op == OP_quantise_range)
+        c.attrs.scale = eight == DT_e4m3 ? 448 : 57344;
+    c.attrs.hi = c.op == OP_amax_range || c.op == OP_quantise_range || c.op == OP_sumsq ? 690 : 0;
+    if (c.op == OP_xent_loss_mean_grad || c.op == OP_xent_loss_grad) c.attrs.z_loss = 0.02;
+    return c;
+}
+
+static void each(const Sizes *sizes, DType real, Lie lie)
+{
+    for (uint32_t i = 0; i < N_CASES; i++)
+        for (int k = 0; k < (strchr(cases[i].types, 'q') != NULL ? 2 : 1); k++) {
+            DType eight = k == 0 ? DT_e4m3 : DT_e5m2;
+            CudaCase c = case_of(i, eight);
+            compare(&c, sizes, real, eight, 0, lie);
+            if (c.accumulates) compare(&c, sizes, real, eight, c.accumulates, lie);
+        }
+}
+
+static void sizes_that_fill_nothing(void **state)
+{
+    (void)state;
+    each(&odd, DT_f32, LIE_aligned);
+    each(&odd, DT_bf16, LIE_odd);
+    each(&odd, DT_f16, LIE_aligned);
+}
+
+static void sizes_of_whole_vectors(void **state)
+{
+    (void)state;
+    each(&even, DT_f32, LIE_aligned);
+    each(&even, DT_bf16, LIE_aligned);
+    each(&even, DT_f16, LIE_odd);
+}
+
+static void wide_rows(void **state)
+{
+    (void)state;
+    each(&wide, DT_bf16, LIE_aligned);
+    each(&wide, DT_f32, LIE_odd);
+}
+
+/* Rows that fit neither registers nor shared memory. */
+static void the_widest_rows(void **state)
+{
+    (void)state;
+    Sizes widest = wide;
+    widest.size['D'] = 26001, widest.size['s'] = 2;
+    for (uint32_t i = 0; i < N_CASES; i++)
+        if (cases[i].op == OP_layernorm_grad || cases[i].op == OP_layernorm)
+            compare(&cases[i], &widest, DT_bf16, DT_e4m3, cases[i].accumulates, LIE_aligned);
+}
+
+static void many_rows(void **state)
+{
+    (void)state;
+    each(&tall, DT_bf16, LIE_aligned);
+    each(&tall, DT_f32, LIE_aligned);
+}
+
+static void none_is_forgotten(void **state)
+{
+    (void)state;
+    static const OpKind others[] = {OP_batch, OP_attention, OP_attention_grad};
+    for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
+        bool found = op_info(op)->class_ != OP_CLASS_compute;
+        for (uint32_t i = 0; i < N_CASES; i++) found |= cases[i].op == op;
+        for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) found |= others[i] == op;
+        if (!found) fail_msg("%s", op_info(op)->name);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_that_fill_nothing),
+        cmocka_unit_test(sizes_of_whole_vectors),
+        cmocka_unit_test(the_widest_rows),
+        cmocka_unit_test(wide_rows),
+        cmocka_unit_test(many_rows),
+        cmocka_unit_test(none_is_forgotten),
+    };
+    return cmocka_run_group_tests_name("CUDA kernels on the CPU", tests, NULL, NULL);
+}

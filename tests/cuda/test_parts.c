@@ -1,0 +1,260 @@
+/* CUDA kernels on parts of split tensors, where global indices count: a vocabulary's part with
+ * padding, positions that begin somewhere, draws by global element, ranges of a flat unit. And what
+ * only some devices' programs do: faults, a step that is left out, moves between layouts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "kernels/cuda/workspace.h"
+#include "tests/cuda/compare.h"
+#include "tests/cuda/device_on_cpu.h"
+
+static const DType precisions[] = {DT_f32, DT_bf16, DT_f16};
+
+/* Every precision and both ways to lie in memory. */
+static void each(CudaCase c, const Sizes *local, const Sizes *whole, Part part)
+{
+    Binding global;
+    compare_global(c.op, whole, &global);
+    part.global = &global;
+    c.part = &part;
+    for (int i = 0; i < 3; i++)
+        for (uint32_t accumulate = 0; accumulate <= c.accumulates; accumulate += c.accumulates + 1)
+            for (Lie lie = 0; lie < LIES; lie++) {
+                compare(&c, local, precisions[i], DT_e4m3, accumulate, lie);
+                if (c.accumulates) compare(&c, local, precisions[i], DT_e4m3, c.accumulates, lie);
+            }
+}
+
+static const Sizes local_vocabulary = {{['b'] = 2, ['s'] = 9, ['k'] = 24, ['v'] = 40}, {0, 0}};
+static const Sizes whole_vocabulary = {{['b'] = 2, ['s'] = 9, ['k'] = 24, ['v'] = 101}, {0, 0}};
+
+static void parts_of_a_vocabulary(void **state)
+{
+    (void)state;
+    const Attrs attrs = {.smoothing = 0.1};
+    const CudaCase cases[] = {
+        {OP_embed, cuda_embed, "iff", attrs, 0, NULL, 0},
+        {OP_embed_grad, cuda_embed_grad, "fiF", attrs, 1, NULL, 0},
+        {OP_xent_max, cuda_xent_max, "fF", attrs, 0, NULL, 0},
+        {OP_xent_pick, cuda_xent_pick, "fiF", attrs, 0, NULL, 0},
+        {OP_xent_smooth, cuda_xent_smooth, "fiF", attrs, 0, NULL, 0},
+        {OP_xent_sumexp, cuda_xent_sumexp, "fPF", attrs, 0, NULL, 0},
+        {OP_xent_sumexp_grad, cuda_xent_sumexp_grad, "FfPf", attrs, 1, NULL, 0},
+        {OP_xent_pick_grad, cuda_xent_pick_grad, "Fif", attrs, 1, NULL, 0},
+        {OP_xent_smooth_grad, cuda_xent_smooth_grad, "Fif", attrs, 1, NULL, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        each(cases[i], &local_vocabulary, &whole_vocabulary, (Part){.start = {['v'] = 0}});
+        each(cases[i], &local_vocabulary, &whole_vocabulary, (Part){.start = {['v'] = 40}});
+        each(cases[i], &local_vocabulary, &whole_vocabulary,
+             (Part){.start = {['v'] = 80}, .valid = {['v'] = 21}});
+        each(cases[i], &local_vocabulary, &whole_vocabulary,
+             (Part){.start = {['v'] = 101}, .valid = {['v'] = PART_EMPTY}});
+    }
+}
+
+static void positions_begin_somewhere(void **state)
+{
+    (void)state;
+    const Sizes local = {{['b'] = 2, ['s'] = 3, ['E'] = 20}, {2, 3}};
+    const Sizes whole = {{['b'] = 2, ['s'] = 12, ['E'] = 20}, {2, 3}};
+    const Attrs plain = {.theta = 1e4}, some = {.theta = 1e4, .rope_dims = 12};
+    const Attrs scaled = {
+        .theta = 5e5, .rope_factor = 8, .rope_low = 1, .rope_high = 4, .rope_context = 64};
+    const Attrs all[] = {plain, some, scaled};
+    for (int i = 0; i < 3; i++) {
+        const CudaCase forward = {OP_rope, cuda_rope, "ff", all[i], 0, NULL, 0};
+        const CudaCase backward = {OP_rope_grad, cuda_rope_grad, "ff", all[i], 1, NULL, 0};
+        each(forward, &local, &whole, (Part){.start = {['s'] = 6}});
+        each(backward, &local, &whole, (Part){.start = {['s'] = 9}});
+    }
+}
+
+static void draws_by_global_element(void **state)
+{
+    (void)state;
+    const Sizes local = {{0}, {6, 24}}, odd = {{0}, {5, 7}}, whole = {{0}, {12, 24}};
+    const Sizes wide = {{0}, {12, 101}};
+    const CudaCase c = {OP_dropout, cuda_dropout, "ff", {.drop = 0.3, .site = 4}, 1, NULL, 0};
+    Binding b;
+    compare_global(OP_dropout, &whole, &b);
+    unsigned char rows = (unsigned char)b.letter[0][0], columns = (unsigned char)b.letter[0][1];
+    Part lower = {.start = {0}}, corner = {.start = {0}};
+    lower.start[rows] = 6;
+    corner.start[rows] = 6, corner.start[columns] = 77;
+    each(c, &local, &whole, (Part){.start = {0}});
+    each(c, &local, &whole, lower);
+    each(c, &odd, &wide, corner);
+}
+
+static void labels_of_whole_sequences(void **state)
+{
+    (void)state;
+    const Sizes local = {{['b'] = 4, ['s'] = 5, ['T'] = 15}, {0, 0}};
+    const Sizes whole = {{['b'] = 4, ['s'] = 15, ['T'] = 15, ['v'] = 50}, {0, 0}};
+    const Attrs attrs = {.group = 2, .scale = 0.5, .z_loss = 0.01};
+    Attrs all = attrs;
+    all.count_all = 1, all.z_loss = 0;
+    const CudaCase loss = {OP_xent_loss_mean, cuda_xent_loss_mean, "fPFidd", attrs, 3, NULL, 0};
+    const CudaCase grad = {
+        OP_xent_loss_mean_grad, cuda_xent_loss_mean_grad, "fPiFF", attrs, 3, NULL, 0};
+    const CudaCase counts = {OP_xent_loss, cuda_xent_loss, "fPFidd", all, 3, NULL, 0};
+    each(loss, &local, &whole, (Part){.start = {['s'] = 5}});
+    each(grad, &local, &whole, (Part){.start = {['s'] = 10}});
+    each(counts, &local, &whole, (Part){.start = {['s'] = 0}});
+}
+
+static void ranges_of_a_flat_unit(void **state)
+{
+    (void)state;
+    const Sizes local = {{['x'] = 300, ['N'] = 3}, {0, 0}},
+                whole = {{['x'] = 1200, ['N'] = 3}, {0, 0}};
+    const int64_t range[][2] = {{0, 1200}, {290, 450}, {450, 460},
+                                {0, 300},  {601, 700}, {599, 601}};
+    for (size_t i = 0; i < sizeof range / sizeof range[0]; i++) {
+        const Attrs attrs = {.lo = range[i][0], .hi = range[i][1], .scale = 448, .slot = 1};
+        const CudaCase cases[] = {
+            {OP_sumsq, cuda_sumsq, "fd", attrs, 1, NULL, 0},
+            {OP_amax_range, cuda_amax_range, "fF", attrs, 0, NULL, 0},
+            {OP_quantise_range, cuda_quantise_range, "fPq", attrs, 1, NULL, 0},
+        };
+        for (int k = 0; k < 3; k++) each(cases[k], &local, &whole, (Part){.start = {['x'] = 300}});
+    }
+}
+
+/* ---- what the device alone does ---- */
+
+static void unknown_ids_are_faults(void **state)
+{
+    (void)state;
+    CudaContext *cuda = compare_context();
+    int64_t dim[3][MAX_DIMS] = {{1, 4}, {5, 8}, {1, 4, 8}};
+    int32_t *ids = compare_alloc(4 * sizeof *ids, 0);
+    float *table = compare_alloc(5 * 8 * sizeof *table, 0), *y = compare_alloc(4 * 8 * 4, 0);
+    Value args[] = {
+        {DT_i32, 2, {1, 4}, ids}, {DT_f32, 2, {5, 8}, table}, {DT_f32, 3, {1, 4, 8}, y}};
+    Binding binding;
+    CudaError error;
+    (void)dim;
+    const int32_t bad[] = {5, -1, INT32_MAX, INT32_MIN};
+    for (int i = 0; i < 40; i++) table[i] = 1;
+    for (int i = 0; i < 4; i++) {
+        const int32_t mine[] = {0, 4, bad[i], 2};
+        memcpy(ids, mine, sizeof mine);
+        KernelArgs a = eval_args(OP_embed, NULL, args, 2, 1, NULL, &binding);
+        *cuda->fault = 0;
+        assert_true(cuda_embed(&a, cuda, &error));
+        assert_int_equal(*cuda->fault, (uint32_t)CUDA_FAULT_id << CUDA_FAULT_PC_BITS | cuda->pc);
+        assert_true(y[2 * 8] == 0 && y[3 * 8] == 1);
+    }
+    *cuda->fault = 0;
+    compare_free();
+}
+
+/* A norm that is not finite: parameters and moments stay as they were. */
+static void a_bad_norm_changes_nothing(void **state)
+{
+    (void)state;
+    enum { N = 20 };
+    float *p = compare_alloc(N * 4, 0), *m = compare_alloc(N * 4, 0), *v = compare_alloc(N * 4, 0);
+    float *g = compare_alloc(N * 4, 0), before[3][N];
+    double *clip = compare_alloc(16, 0);
+    const double bad[][2] = {{NAN, 1}, {INFINITY, 0}, {1, NAN}, {2, 1}};
+    for (int k = 0; k < 4; k++) {
+        for (int i = 0; i < N; i++) p[i] = 1, m[i] = 2, v[i] = 3, g[i] = NAN;
+        if (k == 3)
+            for (int i = 0; i < N; i++) g[i] = 1;
+        memcpy(before[0], p, sizeof before[0]), memcpy(before[1], m, sizeof before[1]);
+        memcpy(before[2], v, sizeof before[2]);
+        memcpy(clip, bad[k], 16);
+        Value args[] = {{DT_f32, 1, {N}, p}, {DT_f32, 1, {N}, m},    {DT_f32, 1, {N}, v},
+                        {DT_f32, 1, {N}, g}, {DT_f64, 1, {2}, clip}, {DT_f32, 1, {N}, p},
+                        {DT_f32, 1, {N}, m}, {DT_f32, 1, {N}, v}};
+        Binding binding;
+        CudaError error;
+        const Attrs attrs = {.beta1 = .9, .beta2 = .95, .eps = 1e-8};
+        KernelArgs a = eval_args(OP_adamw, &attrs, args, 5, 3, NULL, &binding);
+        assert_true(cuda_adamw(&a, compare_context(), &error));
+        bool same = memcmp(before[0], p, N * 4) == 0 && memcmp(before[1], m, N * 4) == 0 &&
+                    memcmp(before[2], v, N * 4) == 0;
+        assert_true(same == (k < 3));
+    }
+    compare_free();
+}
+
+/* ---- moves ---- */
+
+static void move(OpKind op, CudaKernel kernel, DType t, Extents e, int64_t parts, uint64_t odd)
+{
+    Arena *arena = arena_new();
+    int64_t whole = e.outer * e.middle * e.inner, n_part = e.outer * e.part_size * e.inner;
+    int64_t n[2] = {whole, op == OP_slice ? n_part : op == OP_copy ? whole : parts * n_part};
+    if (op == OP_unpack) n[0] = n[1], n[1] = whole;
+    Attrs attrs = {.parts = parts};
+    Value in = value_new(arena, t, 1, &n[0]), expected = value_new(arena, t, 1, &n[1]), out;
+    uint64_t bytes[2] = {(uint64_t)n[0] * dtype_bytes(t), (uint64_t)n[1] * dtype_bytes(t)};
+    void *device[2] = {compare_alloc(bytes[0], odd), compare_alloc(bytes[1], odd)};
+    for (uint64_t i = 0; i < bytes[0]; i++) ((uint8_t *)in.at)[i] = (uint8_t)(i * 37 + i / 251);
+    memcpy(device[0], in.at, bytes[0]);
+    out = expected;
+    eval_reshape(op, &attrs, &in, &out, &e);
+    KernelArgs a = {.ptr = {device[0], device[1]},
+                    .dtype = {t, t},
+                    .n_in = 1,
+                    .n_args = 2,
+                    .rows = 1,
+                    .elements = {n[0], n[1]},
+                    .outer = e.outer,
+                    .middle = e.middle,
+                    .inner = e.inner,
+                    .part_start = e.part_start,
+                    .part_size = e.part_size,
+                    .attrs = attrs};
+    CudaError error;
+    for (uint64_t seed = 0; seed < 2; seed++) {
+        device_set_seed(seed);
+        memset(device[1], 0xff, bytes[1]);
+        assert_true(cuda_compute_accepts(op, a.dtype, a.n_args));
+        assert_true(kernel(&a, compare_context(), &error));
+        assert_memory_equal(device[1], expected.at, bytes[1]);
+    }
+    compare_free();
+    arena_free(arena);
+}
+
+static void moves_between_layouts(void **state)
+{
+    (void)state;
+    const DType types[] = {DT_bf16, DT_f32, DT_e4m3, DT_i64, DT_u8};
+    const Extents extents[] = {{3, 8, 16, 4, 4}, {1, 24, 5, 8, 8},       {5, 7, 3, 4, 4},
+                               {2, 10, 1, 8, 4}, {1, 1000, 8, 256, 256}, {40, 6, 64, 3, 3},
+                               {3, 5, 7, 8, 4},  {7, 9, 2, 0, 9}};
+    for (size_t i = 0; i < sizeof extents / sizeof extents[0]; i++)
+        for (int t = 0; t < 5; t++)
+            for (uint64_t odd = 0; odd < 2; odd++) {
+                const Extents *e = &extents[i];
+                int64_t parts = (e->middle + e->part_size - 1) / e->part_size;
+                uint64_t off = odd * dtype_bytes(types[t]);
+                move(OP_slice, cuda_slice, types[t], *e, parts, off);
+                move(OP_pack, cuda_pack, types[t], *e, parts + 1, off);
+                move(OP_unpack, cuda_unpack, types[t], *e, parts + 1, off);
+                move(OP_copy, cuda_copy, types[t], *e, parts, off);
+            }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_of_a_vocabulary),      cmocka_unit_test(positions_begin_somewhere),
+        cmocka_unit_test(draws_by_global_element),    cmocka_unit_test(labels_of_whole_sequences),
+        cmocka_unit_test(ranges_of_a_flat_unit),      cmocka_unit_test(unknown_ids_are_faults),
+        cmocka_unit_test(a_bad_norm_changes_nothing), cmocka_unit_test(moves_between_layouts),
+    };
+    return cmocka_run_group_tests_name("CUDA kernels on parts", tests, NULL, NULL);
+}
