@@ -44,11 +44,21 @@ suite() {
     echo "$preset: built in $((built - start)) s, tested in $(($(date +%s) - built)) s"
 }
 
+# Kernels that no compiler has seen are not tested: to do without is to be said.
+if [ -n "${TANDEM_NO_CUDA:-}" ]; then
+    cuda="CUDA: left out, TANDEM_NO_CUDA is set; its kernels ran as C alone"
+elif nvcc=$(command -v nvcc); then
+    cuda="CUDA: compiled by $($nvcc --version | sed -n 's/^Cuda compilation tools, //p')"
+else
+    cuda="CUDA: nvcc is missing; put it on the PATH, or set TANDEM_NO_CUDA=1 to do without"
+    failed=1
+fi
 if sh cmake/deps.sh test; then
     for preset in "$@"; do suite "$preset"; done
 else
     failed=1
 fi
+echo "$cuda"
 mkdir -p build
 echo "$passed passed, $failed failed" | tee build/test-summary.txt
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -104,7 +104,10 @@ static uint32_t dims_of(const SigTerm *term, const Sizes *sizes, int64_t dim[MAX
     for (int d = 0; d <= term->n_dims; d++) {
         if (d == term->ellipsis)
             for (int k = 0; k < 2; k++) dim[n++] = sizes->ellipsis[k];
-        if (d < term->n_dims) dim[n++] = sizes->size[(unsigned char)term->dim[d].letter];
+        if (d == term->n_dims) continue;
+        dim[n] = sizes->size[(unsigned char)term->dim[d].letter];
+        if (term->dim[d].inner) dim[n] *= sizes->size[(unsigned char)term->dim[d].inner];
+        n++;
     }
     return n;
 }

@@ -48,8 +48,12 @@ static const CudaCase cases[] = {
     CASE(position_grad, "fF", 1),
     CASE(segment, "ff", 0),
     CASE(segment_grad, "ff", 1),
-    CASE(segment_kv, "ff", 0),
-    CASE(segment_kv_grad, "ff", 1),
+    CASE(part, "ff", 0),
+    CASE(part_grad, "ff", 1),
+    CASE(part_heads, "ff", 0),
+    CASE(part_heads_grad, "fF", 1),
+    CASE(part_head, "ff", 0),
+    CASE(part_head_grad, "ff", 1),
     CASE(embed, "iff", 0),
     CASE(embed_grad, "fif", 1),
     CASE(embed_grad, "fiF", 1),
@@ -113,8 +117,9 @@ static const Sizes odd = {{['b'] = 2,
                            ['x'] = 701,
                            ['T'] = 5,
                            ['F'] = 3,
+                           ['X'] = 2,
                            ['g'] = 2,
-                           ['R'] = 1,
+                           ['r'] = 2,
                            ['n'] = 7,
                            ['N'] = 5,
                            ['M'] = 2},
@@ -127,9 +132,10 @@ static const Sizes even = {{['b'] = 2,
                             ['v'] = 40,
                             ['x'] = 4096,
                             ['T'] = 4,
-                            ['F'] = 3,
+                            ['F'] = 24,
+                            ['X'] = 16,
                             ['g'] = 2,
-                            ['R'] = 1,
+                            ['r'] = 4,
                             ['n'] = 24,
                             ['N'] = 3,
                             ['M'] = 2},
@@ -142,32 +148,35 @@ static const Sizes wide = {{['b'] = 1,
                             ['v'] = 4101,
                             ['x'] = 9001,
                             ['T'] = 3,
-                            ['F'] = 2,
+                            ['F'] = 4,
+                            ['X'] = 2,
                             ['g'] = 2,
-                            ['R'] = 1,
+                            ['r'] = 2,
                             ['n'] = 1032,
                             ['N'] = 40,
                             ['M'] = 2},
                            {3, 24}};
 static const Sizes tall = {{['b'] = 13,
-                            ['s'] = 97,
+                            ['s'] = 61,
                             ['k'] = 8,
                             ['D'] = 24,
                             ['E'] = 8,
                             ['v'] = 300,
                             ['x'] = 12000,
-                            ['T'] = 97,
-                            ['F'] = 2,
+                            ['T'] = 61,
+                            ['F'] = 3,
+                            ['X'] = 2,
                             ['g'] = 1,
-                            ['R'] = 1,
+                            ['r'] = 2,
                             ['n'] = 8,
                             ['N'] = 3,
                             ['M'] = 2},
                            {1, 16}};
 
-static CudaCase case_of(uint32_t i, DType eight)
+static CudaCase case_of(uint32_t i, DType eight, const Sizes *sizes)
 {
     CudaCase c = cases[i];
+    c.attrs.first = sizes == &even ? 8 : 1; /* wide accesses, or none */
     if (op_info(c.op)->flags & OP_QUANTISES || c.op == OP_quantise_range)
         c.attrs.scale = eight == DT_e4m3 ? 448 : 57344;
     c.attrs.hi = c.op == OP_amax_range || c.op == OP_quantise_range || c.op == OP_sumsq ? 690 : 0;
@@ -180,7 +189,7 @@ static void each(const Sizes *sizes, DType real, Lie lie)
     for (uint32_t i = 0; i < N_CASES; i++)
         for (int k = 0; k < (strchr(cases[i].types, 'q') != NULL ? 2 : 1); k++) {
             DType eight = k == 0 ? DT_e4m3 : DT_e5m2;
-            CudaCase c = case_of(i, eight);
+            CudaCase c = case_of(i, eight, sizes);
             compare(&c, sizes, real, eight, 0, lie);
             if (c.accumulates) compare(&c, sizes, real, eight, c.accumulates, lie);
         }
