@@ -2,6 +2,25 @@
  * those of a flat unit or of a whole tensor; scalars are doubles. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/update.c"
+#include <string.h>
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/draw.h"
+
+/* p [n]: what bf16 holds, drawn; the elements of a unit from a->start['x'] on. Rounding it to bf16
+ * then changes nothing. */
+static void round_by_draw(const KernelArgs *a, float *p, int64_t n)
+{
+    uint64_t stream = draw_stream(DRAW_ROUNDING, a->control->step, 0, a->attrs.site);
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &p[i], sizeof bits);
+        bits = draw_round_bf16_bits(
+            bits, draw_word(a->control->seed, stream, (uint64_t)(a->start['x'] + i)));
+        memcpy(&p[i], &bits, sizeof bits);
+    }
+}
+
 #include "kernels/cpu/real.h"
 
 BOTH(sumsq)
@@ -55,7 +74,10 @@ static void F(sumsq)(const KernelArgs *a)
 
 /* param, m, v, grad [x], {norm, coefficient} f64 -> param, m, v [x] (the same memory).
  * p -= lr (wd p + mhat / (sqrt(vhat) + eps)), mhat = m / (1 - beta1^t), vhat = v / (1 - beta2^t),
- * t the step from 1: Loshchilov and Hutter, Decoupled Weight Decay Regularization, algorithm 2. */
+ * t the step from 1: Loshchilov and Hutter, Decoupled Weight Decay Regularization, algorithm 2.
+ * With attrs.stochastic p is rounded to bf16 by a draw, up with the probability of its distance
+ * from the lower neighbour: updates that are smaller than half a unit in the last place are not all
+ * lost. */
 static void F(adamw)(const KernelArgs *a)
 {
     const REAL *p = a->ptr[0], *m = a->ptr[1], *v = a->ptr[2], *grad = a->ptr[3];
@@ -75,6 +97,9 @@ static void F(adamw)(const KernelArgs *a)
         new_v[i] = vi;
         new_p[i] = keep * p[i] - rate * mi / (sqrt(vi) * root + eps);
     }
+    if (!a->attrs.stochastic) return;
+    assert(sizeof(REAL) == sizeof(float)); /* parameters of bf16, widened */
+    round_by_draw(a, a->ptr[5], n);
 }
 
 /* param, grad [x], {norm, coefficient} f64 -> param [x]: p -= lr (coefficient g + wd p) */

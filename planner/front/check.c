@@ -317,11 +317,19 @@ static void check_optimizer(Draft *draft)
 {
     const Optimizer *o = &draft->config.optimizer;
     static const char *const adam_only[] = {"optimizer.beta1", "optimizer.beta2", "optimizer.eps",
-                                            "optimizer.state"};
-    for (int i = 0; o->kind == OPTIMIZER_sgd && i < 4; i++)
+                                            "optimizer.state", "optimizer.rounding"};
+    for (int i = 0; o->kind == OPTIMIZER_sgd && i < 5; i++)
         if (draft_has(draft, adam_only[i]))
             diag_error(draft->d, FAULT_input, "unknown-key", draft_loc(draft, adam_only[i]),
                        "unknown key '%s' in sgd{}", strchr(adam_only[i], '.') + 1);
+    if (o->rounding == ROUNDING_stochastic && draft->config.param != DT_bf16) {
+        diag_error(
+            draft->d, FAULT_input, "rounding-dtype", draft_loc(draft, "optimizer.rounding"),
+            "rounding = \"stochastic\" with weights in %s: it is bf16 that small updates are "
+            "lost in",
+            dtype_name(draft->config.param));
+        diag_hint(draft->d, "set precision.param = \"bf16\", or leave rounding out");
+    }
     static const char *const below_one[] = {"optimizer.beta1", "optimizer.beta2"};
     const double beta[] = {o->beta1, o->beta2};
     for (int i = 0; i < 2; i++)

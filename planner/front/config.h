@@ -222,8 +222,10 @@ typedef struct PassConfig {
 } PassConfig;
 
 typedef enum OptimizerKind { OPTIMIZER_adamw, OPTIMIZER_sgd } OptimizerKind;
+typedef enum Rounding { ROUNDING_nearest, ROUNDING_stochastic } Rounding; /* of bf16 weights */
 typedef struct Optimizer {
     OptimizerKind kind;
+    Rounding rounding;
     double lr, beta1, beta2, eps, weight_decay;
     DType state;      /* of the moments; DT_none: as parameters at rest */
     double clip_norm; /* 0: no clipping; default 1.0 */

@@ -53,6 +53,8 @@ static const Field plan_fields[] = {
     {"optimizer.beta1", FIELD_f64, IN(config.optimizer.beta1), 0, 1, NULL},
     {"optimizer.beta2", FIELD_f64, IN(config.optimizer.beta2), 0, 1, NULL},
     {"optimizer.eps", FIELD_f64, IN(config.optimizer.eps), 0, 1, NULL},
+    {"optimizer.rounding", FIELD_word, IN(config.optimizer.rounding), 0, 0,
+     WORDS("nearest", "stochastic")},
     {"optimizer.state", FIELD_dtype, IN(config.optimizer.state), 0, 0, NULL},
     {"optimizer.weight_decay", FIELD_f64, IN(config.optimizer.weight_decay), 0, 1e3, NULL},
     {"optimizer.clip_norm", FIELD_f64, IN(config.optimizer.clip_norm), 0, 1e12, NULL},

@@ -125,6 +125,7 @@ typedef struct Verifier {
     const Attrs *clip;                        /* of the clip_coef seen; NULL */
     const Attrs *rule;                        /* of the update before, */
     OpKind rule_op;                           /* and its op */
+    DType rule_dtype;                         /* and what it updates */
 } Verifier;
 
 /* Does a step begin with parameters in this buffer? Those at rest, and whole copies for use. */

@@ -276,11 +276,22 @@ static bool check_state(Verifier *v, Pc pc, uint32_t i, const Val *state, const 
     return same;
 }
 
+/* Of a rule's rounding. Draws belong to a unit: two that shared them would be rounded alike. */
+static const char *fault_of_rounding(const Instr *in, const Attrs *a, DType param)
+{
+    if (a->stochastic == 0)
+        return a->site == 0 ? NULL : "draws nothing, and has a site to draw for";
+    if (a->stochastic != 1 || in->op != OP_adamw) return "has the attributes of another op";
+    if (param != DT_bf16) return "rounds parameters by draws that are not in bf16";
+    return a->site == (int64_t)in->unit ? NULL : "rounds by the draws of another unit";
+}
+
 /* What is wrong with a rule by itself; NULL: nothing. */
 static const char *fault_of_rule(const Instr *in, const Attrs *a)
 {
     Attrs rest = *a;
     rest.beta1 = rest.beta2 = rest.eps = rest.weight_decay = 0;
+    rest.stochastic = rest.site = 0;
     const Attrs none = {0};
     if (!(a->beta1 >= 0 && a->beta1 < 1 && a->beta2 >= 0 && a->beta2 < 1))
         return "decays its moments by factors that are not in [0, 1)";
@@ -361,13 +372,18 @@ void value_update(Verifier *v, Pc pc)
     check_coefficient(v, pc, &arg[in->n_in - 1]);
     const Attrs *attrs = verify_attrs(v, pc);
     const char *fault = fault_of_rule(in, attrs);
+    const DType dtype = v->p->buffers.at[program_arg(v->p, in, 0)].dtype;
+    if (!fault) fault = fault_of_rounding(in, attrs, dtype);
     if (fault)
         verify_report(v, "verify-scale", pc, "%s (beta1 %g, beta2 %g, eps %g, weight_decay %g)",
                       fault, attrs->beta1, attrs->beta2, attrs->eps, attrs->weight_decay);
-    if (v->rule && (v->rule_op != in->op || !same_rule(v->rule, attrs)))
+    const bool rounds_alike =
+        !v->rule || v->rule_dtype != dtype || v->rule->stochastic == attrs->stochastic;
+    if (v->rule && (v->rule_op != in->op || !same_rule(v->rule, attrs) || !rounds_alike))
         verify_report(v, "verify-scale", pc, "updates by another rule than the rest of the model");
     v->rule = attrs;
     v->rule_op = in->op;
+    v->rule_dtype = dtype;
     value_write(v, pc, program_arg(v->p, in, in->n_in), out);
     for (uint32_t k = 1; k <= states; k++) {
         uint64_t offset;

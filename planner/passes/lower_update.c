@@ -200,6 +200,10 @@ static void step_unit(Lower *l, UnitId u)
         e.attrs.beta1 = o->beta1;
         e.attrs.beta2 = o->beta2;
         e.attrs.eps = o->eps;
+        if (o->rounding == ROUNDING_stochastic && l->p->buffers.at[s->rest].dtype == DT_bf16) {
+            e.attrs.stochastic = 1; /* not where all is computed in fp64, to be compared */
+            e.attrs.site = u;
+        }
         BufferId arg[] = {s->rest, s->m, s->v, s->grad, l->coefficient, s->rest, s->m, s->v};
         for (uint32_t i = 0; i < 8; i++) e.arg[i] = arg[i];
         e.n_in = 5;

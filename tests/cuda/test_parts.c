@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "kernels/cuda/workspace.h"
+#include "kernels/number.h"
 #include "tests/cuda/compare.h"
 #include "tests/cuda/device_on_cpu.h"
 
@@ -188,6 +189,42 @@ static void a_bad_norm_changes_nothing(void **state)
     compare_free();
 }
 
+/* Rounded by draws, bf16 weights are the CPU's bit for bit, wherever the part begins. */
+static void draws_of_rounding(void **state)
+{
+    (void)state;
+    enum { N = 333 };
+    const CudaControl *now = compare_control();
+    const Control control = {.step = now->step, .lr = now->lr, .seed = now->seed};
+    const Attrs attrs = {.beta1 = .9, .beta2 = .95, .eps = 1e-8, .stochastic = 1, .site = 7};
+    for (int64_t start = 0; start < 6; start++) {
+        Value v[2][5]; /* the CPU's, the device's: param, m, v, grad, clip */
+        for (int side = 0; side < 2; side++)
+            for (int i = 0; i < 5; i++) {
+                v[side][i] = (Value){i == 4 ? DT_f64 : i == 3 ? DT_f32 : DT_bf16, 1, {N}, NULL};
+                if (i == 4) v[side][i].dim[0] = 2;
+                v[side][i].at = compare_alloc(N * 8, 0);
+                for (int64_t k = 0; k < v[side][i].dim[0]; k++)
+                    number_write(v[side][i].dtype, v[side][i].at, (uint64_t)k,
+                                 i == 4 ? 1 : 0.5 + (double)((k * 37 + i) % 101) / 50);
+            }
+        Binding b;
+        CudaError error;
+        Part part = {.start = {['x'] = start}, .global = &b};
+        Value *cpu = v[0], *device = v[1];
+        Value args[2][8] = {{cpu[0], cpu[1], cpu[2], cpu[3], cpu[4], cpu[0], cpu[1], cpu[2]},
+                            {device[0], device[1], device[2], device[3], device[4], device[0],
+                             device[1], device[2]}};
+        eval_args(OP_adamw, &attrs, args[0], 5, 3, NULL, &b);
+        eval_op(OP_adamw, &attrs, args[0], 5, 3, &part, &control, 0);
+        Binding local;
+        KernelArgs a = eval_args(OP_adamw, &attrs, args[1], 5, 3, &part, &local);
+        assert_true(cuda_adamw(&a, compare_context(), &error));
+        for (int i = 0; i < 3; i++) assert_memory_equal(cpu[i].at, device[i].at, N * 2);
+        compare_free();
+    }
+}
+
 /* ---- moves ---- */
 
 static void move(OpKind op, CudaKernel kernel, DType t, Extents e, int64_t parts, uint64_t odd)
@@ -251,10 +288,11 @@ static void moves_between_layouts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_of_a_vocabulary),      cmocka_unit_test(positions_begin_somewhere),
-        cmocka_unit_test(draws_by_global_element),    cmocka_unit_test(labels_of_whole_sequences),
-        cmocka_unit_test(ranges_of_a_flat_unit),      cmocka_unit_test(unknown_ids_are_faults),
-        cmocka_unit_test(a_bad_norm_changes_nothing), cmocka_unit_test(moves_between_layouts),
+        cmocka_unit_test(parts_of_a_vocabulary),   cmocka_unit_test(positions_begin_somewhere),
+        cmocka_unit_test(draws_by_global_element), cmocka_unit_test(labels_of_whole_sequences),
+        cmocka_unit_test(ranges_of_a_flat_unit),   cmocka_unit_test(unknown_ids_are_faults),
+        cmocka_unit_test(draws_of_rounding),       cmocka_unit_test(a_bad_norm_changes_nothing),
+        cmocka_unit_test(moves_between_layouts),
     };
     return cmocka_run_group_tests_name("CUDA kernels on parts", tests, NULL, NULL);
 }

@@ -381,6 +381,7 @@ void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph)
         .eps = 1e-6, /* a key bias has no gradient but rounding: 1e-8 would make steps of it */
         .weight_decay = 0.1,
         .state = t->state,
+        .rounding = t->rounding,
         .clip_norm = t->clip};
     config->seed = 7;
     uint32_t n = 0;
