@@ -42,9 +42,9 @@ typedef struct Tiny {
     CompilePer compile_per;
     ZeroOptions zero_options; /* all others of them; prefetch is fsdp2's */
     bool sgd;
-    DType state; /* of the moments; DT_none: as parameters at rest */
+    DType state;       /* of the moments; DT_none: as parameters at rest */
     Rounding rounding; /* of bf16 weights */
-    double clip; /* global-norm bound; 0: none */
+    double clip;       /* global-norm bound; 0: none */
     Denominator denominator;
     int64_t group;                /* microbatch_mean; 0: micro */
     double smoothing, z_loss;     /* of the loss */
