@@ -24,11 +24,22 @@ static void print_loc(Loc loc, Str *out)
     str_add(out, "\n");
 }
 
+/* What lies by groups, in its original order: the sizes of its segments. */
+static void print_order(const Graph *g, const Tensor *t, Str *out)
+{
+    const Deal *d = &g->deals.deals.at[t->order];
+    for (uint32_t k = 0; t->order && k < d->n; k++) {
+        Interval at = g->deals.intervals.at[d->first + k];
+        str_print(out, "%s%" PRId64, k ? "," : " segments ", at.hi - at.lo);
+    }
+}
+
 static void print_param(const Graph *g, const Mesh *mesh, TensorId id, Str *out)
 {
     const Tensor *t = &g->tensors.at[id];
     str_print(out, "  %%%u %s ", id, t->name);
     print_dims(t, out);
+    print_order(g, t, out);
     print_layout(mesh, &t->use, "use", out);
     if (t->unit) str_print(out, " unit %s +%" PRIu64, g->units.at[t->unit].name, t->flat_offset);
     print_loc(t->loc, out);

@@ -3,8 +3,8 @@
 -- part of each head turns. From Phi-3 on: as Llama, without GQA in the mini.
 -- Phi-3's published weights fuse q, k, v and gate, up. Here they are linears of their own, the same function
 -- and count; with fused = true q, k, v are one weight, and gate, up. Tensor parallelism cuts each segment
--- by its heads or features. Left out, for want of ops: dropout, sliding windows and the long-context
--- tables of frequencies.
+-- by its heads or features. dropout: of both branches (resid_pdrop: 0.1 when Phi-2 was trained). Left out,
+-- for want of ops: sliding windows and the long-context tables of frequencies.
 local nn, gate_up = require "tandem.nn", require "models.gate_up"
 
 -- https://huggingface.co/microsoft: config.json of each
@@ -18,7 +18,7 @@ local sizes = {
   ["3-tiny"] = { dim = 64, layers = 2, heads = 4, hidden = 160, vocab = 256 },
 }
 local defaults = { kv_heads = false, head_dim = false, theta = 10000.0, eps = 1e-5, rope_dims = false,
-  parallel = false, fused = false }
+  parallel = false, fused = false, dropout = 0 }
 
 local function attention(c, out_init)
   return nn.attention {
@@ -54,7 +54,7 @@ local function parallel_block(c)
     tp_row = { "attention.wo", "mlp.fc2" },
     forward = function(m, x)
       local h = m.norm(x)
-      return x + m.attention(h) + m.mlp(h)
+      return x + nn.dropout(m.attention(h), c.dropout) + nn.dropout(m.mlp(h), c.dropout)
     end,
   }
 end
@@ -69,8 +69,8 @@ local function sequential_block(c)
     tp_col = c.fused and columns(c, "mlp.gate_up") or columns(c, "mlp.gate", "mlp.up"),
     tp_row = { "attention.wo", "mlp.down" },
     forward = function(m, x)
-      local h = x + m.attention(m.attention_norm(x))
-      return h + m.mlp(m.mlp_norm(h))
+      local h = x + nn.dropout(m.attention(m.attention_norm(x)), c.dropout)
+      return h + nn.dropout(m.mlp(m.mlp_norm(h)), c.dropout)
     end,
   }
 end

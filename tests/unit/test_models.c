@@ -197,6 +197,8 @@ static void fused_plans_compute_what_one_rank_does(void **state)
          "tp { sequence = true }, ac 'selective', fsdp2 {}"},
         {"phi' { size = '3-medium'", "tp = 20",
          "tp { sequence = true }, ac { ops = { 'attention', 'linear' } }"},
+        {"phi' { size = '2', dropout = 0.1", "dp_shard = 2, tp = 4",
+         "tp { sequence = true }, ac 'full', fsdp2 {}"},
         {"phi' { size = '4'", "pp = 2, tp = 2", "pp 'zb_h1', tp {}, ac 'full'"},
         {"llama' { size = '3.1-8b'", "dp_shard = 2, tp = 16",
          "tp { sequence = true }, zero 'optim'"},

@@ -210,6 +210,16 @@ static void bad_plans(void **state)
         {"shape 1 dims=[4] deals=3\n", 0, "do not fit"},
         {"deal 1 listed parts=2 size=4 per_part=1 intervals=0-2,2-9\n", 0, "out of range"},
         {"deal 1 listed parts=2 size=4 per_part=2 intervals=0-2,2-4\n", 0, "not as many"},
+        {"deal 1 segments parts=2 size=4 per_part=2 intervals=0-4\n", 0, "not as many"},
+        {"deal 1 segments parts=2 size=4 per_part=0\n", 0, "not as many"},
+        {"tensor 1 name=\"x\" dims=[2,2] order=1\n", 0, "its order does not fit"},
+        {"deal 1 ceil parts=2 size=4\ntensor 1 name=\"x\" dims=[2,2] order=1\n", 0, "does not fit"},
+        {"deal 1 segments parts=2 size=4 per_part=1 intervals=0-4\n"
+         "tensor 1 name=\"x\" dims=[2,2] order=1 order_dim=1\n",
+         0, "its order does not fit"},
+        {"deal 1 segments parts=2 size=4 per_part=1 intervals=0-2\n"
+         "tensor 1 name=\"x\" dims=[2,2] order=1\n",
+         0, "its order does not fit"},
         {"tensor 1 name=\"x\" module=5\n", 0, "unknown module"},
         {"tensor 1 name=\"x\n", 2, "not closed"},
         {"tensor 1 name=\"\\x00\"\n", 2, "escape"},

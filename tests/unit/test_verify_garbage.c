@@ -109,8 +109,10 @@ static void damage_shape(Random *r, uint8_t *n_dims, int64_t *dim, DealId *deal,
 
 static void damage_tensor(Random *r, Tensor *t)
 {
-    switch (draw(r, 11)) {
+    switch (draw(r, 13)) {
     case 0: DAMAGE(r, t->role); break;
+    case 9: DAMAGE(r, t->order); break;
+    case 10: DAMAGE(r, t->order_dim); break;
     case 7: DAMAGE(r, t->rest_dtype); break;
     case 8: DAMAGE(r, t->reduce_dtype); break;
     case 1: DAMAGE(r, t->dtype); break;
@@ -155,8 +157,10 @@ static void damage_unit(Random *r, Unit *u)
 
 static void damage_attrs(Random *r, Attrs *a)
 {
-    switch (draw(r, 8)) {
+    switch (draw(r, 10)) {
     case 0: DAMAGE(r, a->lo); break;
+    case 8: DAMAGE(r, a->first); break;
+    case 9: DAMAGE(r, a->count); break;
     case 1: DAMAGE(r, a->hi); break;
     case 2: DAMAGE(r, a->parts); break;
     case 3: DAMAGE(r, a->dim); break;
@@ -212,6 +216,8 @@ static void damage_graph(Random *r, Plan *plan)
         DAMAGE(r, d->n_parts);
         if (draw(r, 2)) DAMAGE(r, d->size);
         if (draw(r, 2)) DAMAGE(r, d->kind);
+        if (draw(r, 2)) DAMAGE(r, d->per_part);
+        if (draw(r, 2)) DAMAGE(r, d->n);
     }
 }
 
@@ -254,6 +260,7 @@ static const Plan *some_plan(uint32_t which, Arena *arena)
     t.dp_shard = which == 2 ? 1 : 2;
     t.dp_replicate = which == 2 ? 2 : 1;
     t.tp = 2;
+    if (which == 5) t.groups = t.repeat = 2, t.tp = 4, t.fused = t.unequal = t.biases = true;
     t.microbatches = 2;
     const Plan *plan = tiny_plan(&t, false, arena, &d);
     assert_non_null(plan);
@@ -265,9 +272,9 @@ static void damaged_fields(void **state)
     (void)state;
     Arena *arena = arena_new(), *scratch = arena_new();
     uint32_t n_rejected = 0;
-    for (uint32_t which = 0; which < 5; which++) {
+    for (uint32_t which = 0; which < 6; which++) {
         const Plan *plan = some_plan(which, arena);
-        for (uint32_t i = 0; i < N_FIELDS / 5; i++) {
+        for (uint32_t i = 0; i < N_FIELDS / 6; i++) {
             Random r = {which * 100000 + i, 0};
             Plan *bad = mutate_copy(plan, scratch);
             Diag d = diag_in(scratch);
@@ -303,10 +310,10 @@ static void damaged_texts(void **state)
     (void)state;
     Arena *arena = arena_new(), *scratch = arena_new();
     uint32_t n_parsed = 0, n_rejected = 0;
-    for (uint32_t which = 0; which < 5; which++) {
+    for (uint32_t which = 0; which < 6; which++) {
         Str s = str_in(arena);
         text_print(some_plan(which, arena), TEXT_WITH_LOCATIONS, &s);
-        for (uint32_t i = 0; i < N_TEXTS / 5; i++) {
+        for (uint32_t i = 0; i < N_TEXTS / 6; i++) {
             Random r = {which * 100000 + 50000 + i, 0};
             char *text = arena_copy(scratch, str_text(&s), s.n);
             Diag d = diag_in(scratch);
