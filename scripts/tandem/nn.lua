@@ -40,7 +40,7 @@ local function linear(who, op_name, in_dims, out_dims, column, how)
   local dims, bias = {}, {}
   for _, n in ipairs(in_dims) do dims[#dims + 1] = n end
   for _, n in ipairs(out_dims) do dims[#dims + 1] = n; bias[#bias + 1] = n end
-  local info = { tp_styles = { column = true, row = true, vocab = true }, params = {} }
+  local info = { tp_styles = { column = true, row = true, vocab = not how.each }, params = {} }
   local own = param(info, "weight", dims, { init = how.init, column = column, row = 0,
     order = segments.order(#in_dims, how.each) })
   if how.bias then
