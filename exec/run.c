@@ -9,6 +9,7 @@
 #include "exec/exec.h"
 #include "exec/flat.h"
 #include "exec/ready.h"
+#include "kernels/kernel.h"
 #include "kernels/number.h"
 #include "planner/base/clock.h"
 #include "planner/ir/text.h"
@@ -80,6 +81,21 @@ static bool agree(Run *run)
     return true;
 }
 
+/* What lives between steps beside the weights is whole on every rank, and starts alike. */
+static bool init_state(const Run *run, Rank rank, BufferId b, Arena *scratch)
+{
+    const Buffer *buffer = &plan_program(run->plan, rank)->buffers.at[b];
+    const Graph *g = &run->plan->graph;
+    const Tensor *t = &g->tensors.at[buffer->tensor];
+    void *values = arena_alloc(scratch, buffer->bytes);
+    for (uint64_t i = 0; i < buffer->bytes / dtype_bytes(buffer->dtype); i++)
+        number_write(buffer->dtype, values, i,
+                     kernel_init_value(run->plan->step.seed, t->init_stream,
+                                       graph_original(g, buffer->tensor, i), (int)t->init.kind,
+                                       t->init.a, t->init.b));
+    return backend_write(run->backend, run->plan, rank, b, values, run->d);
+}
+
 static bool initialise(const Run *run)
 {
     Arena *scratch = arena_new();
@@ -88,6 +104,7 @@ static bool initialise(const Run *run)
         const Program *p = plan_program(run->plan, r);
         for (BufferId b = 1; fine && b < p->buffers.n; b++) {
             const Buffer *buffer = &p->buffers.at[b];
+            if (plan_is_state(run->plan, buffer)) fine = init_state(run, r, b, scratch);
             if (!flat_is_home(buffer)) continue;
             bool is_state = buffer->category == CATEGORY_optimizer;
             bool is_weight = buffer->category == CATEGORY_parameter ||

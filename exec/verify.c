@@ -61,8 +61,9 @@ static void visit(void *self, const FlatRun *run)
 }
 
 /* KINDS: none of them. A unit's first moment lies before its second. */
-static Kind kind_of(const Buffer *buffer, UnitId *moment_of)
+static Kind kind_of(const Plan *plan, const Buffer *buffer, UnitId *moment_of)
 {
+    if (plan_is_state(plan, buffer)) return KIND_parameter;
     if (!flat_is_home(buffer)) return KINDS;
     if (buffer->category == CATEGORY_gradient) return KIND_gradient;
     if (buffer->category == CATEGORY_parameter) return KIND_parameter;
@@ -81,12 +82,16 @@ static void visit_all(Compare *c, Arena *scratch)
         UnitId moment_of = 0;
         for (BufferId b = 1; b < p->buffers.n; b++) {
             const Buffer *buffer = &p->buffers.at[b];
-            c->kind = kind_of(buffer, &moment_of);
+            c->kind = kind_of(plan, buffer, &moment_of);
             if (c->kind == KINDS) continue;
             c->rank = r;
             c->dtype = buffer->dtype;
             c->at = backend->memory(backend, r, b);
-            flat_each(plan, p, b, r, scratch, visit, c);
+            FlatRun all = {buffer->tensor, 0, 0, buffer->bytes / dtype_bytes(buffer->dtype)};
+            if (plan_is_state(plan, buffer))
+                visit(c, &all);
+            else
+                flat_each(plan, p, b, r, scratch, visit, c);
             arena_reset(scratch);
         }
     }
@@ -158,6 +163,11 @@ static bool run_side(Verify *v, Side *side, const DataSource *data, BackendOptio
 
 /* ---- before ---- */
 
+static bool lives_between_steps(const Tensor *t)
+{
+    return t->role == ROLE_param || t->role == ROLE_state;
+}
+
 static bool find_twins(Verify *v)
 {
     const Graph *a = &v->plan.plan->graph, *b = &v->reference.plan->graph;
@@ -165,7 +175,7 @@ static bool find_twins(Verify *v)
     v->twin = arena_array(v->arena, a->tensors.n, sizeof *v->twin);
     for (TensorId t = 1; t < b->tensors.n; t++) {
         const Tensor *tensor = &b->tensors.at[t];
-        if (tensor->role != ROLE_param) continue;
+        if (!lives_between_steps(tensor)) continue;
         Whole *w = &v->whole[t];
         w->name = tensor->name;
         w->n = 1;
@@ -175,12 +185,12 @@ static bool find_twins(Verify *v)
             w->of[k].seen = arena_array(v->arena, w->n, sizeof(bool));
             if (v->rounding) w->of[k].apart = arena_array(v->arena, w->n, sizeof(double));
         }
-        v->result->n_tensors++;
+        v->result->n_tensors += tensor->role == ROLE_param;
     }
     Loc none = {NULL, 0};
     for (TensorId t = 1; t < a->tensors.n; t++) {
         const Tensor *tensor = &a->tensors.at[t];
-        if (tensor->role != ROLE_param) continue;
+        if (!lives_between_steps(tensor)) continue;
         for (TensorId k = 1; k < b->tensors.n && !v->twin[t]; k++)
             if (v->whole[k].name && strcmp(v->whole[k].name, tensor->name) == 0) v->twin[t] = k;
         uint64_t n = 1;

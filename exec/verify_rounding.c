@@ -73,8 +73,9 @@ static void add_gradient(Rounding *r, TensorId t)
 static void judge_tensor(Rounding *r, TensorId t)
 {
     const Whole *plan = &r->plan.whole[t], *one_rank = &r->one_rank.whole[t];
+    bool is_state = r->plan.reference.plan->graph.tensors.at[t].role == ROLE_state;
     for (int k = 0; k < KINDS; k++) {
-        if (k == KIND_parameter || !plan->of[k].there) continue;
+        if ((k == KIND_parameter && !is_state) || !plan->of[k].there) continue;
         double size = size_of(r, t, (Kind)k);
         double error = rms(plan->of[k].apart, plan->n);
         double of_one = rms(one_rank->of[k].apart, plan->n);

@@ -20,7 +20,7 @@ static bool is_flat(OpKind op)
 static bool is_elementwise(OpKind op)
 {
     return op == OP_add || op == OP_mul || op == OP_silu || op == OP_silu_grad || op == OP_gelu ||
-           op == OP_gelu_grad || op == OP_pass || is_flat(op);
+           op == OP_gelu_grad || op == OP_pass || op == OP_divide || is_flat(op);
 }
 
 static bool converts_itself(OpKind op)
@@ -53,6 +53,13 @@ uint64_t cpu_scratch_bytes(OpKind op, const DType *dtype, const int64_t *element
     return end;
 }
 
+/* One number for all elements. */
+static bool is_scalar(OpKind op, uint32_t arg)
+{
+    const Signature *sig = &op_info(op)->sig;
+    return arg < sig->n_in && sig->in[arg].n_dims == 0 && sig->in[arg].ellipsis < 0;
+}
+
 static void by_tiles(OpKind op, Kernel kernel, const KernelArgs *a)
 {
     double tile[MAX_ARGS][TILE];
@@ -63,7 +70,7 @@ static void by_tiles(OpKind op, Kernel kernel, const KernelArgs *a)
     do { /* once for no elements too: a sum of none is zero */
         int64_t count = n - from < TILE ? n - from : TILE;
         for (uint32_t i = 0; i < a->n_args; i++) {
-            if ((a->dtype[i] == DT_f64 && real == DT_f32) || (op == OP_quantise_range && i == 1))
+            if ((a->dtype[i] == DT_f64 && real == DT_f32) || is_scalar(op, i))
                 continue; /* a scalar, or a table of them */
             t.ptr[i] = (char *)a->ptr[i] + (uint64_t)from * dtype_bytes(a->dtype[i]);
             if (!number_is_low(a->dtype[i])) continue;

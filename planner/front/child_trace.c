@@ -128,6 +128,23 @@ static int core_module(lua_State *L)
     return 1;
 }
 
+/* The trailing arguments from `first` on: 1 to 6 sizes. Returns how many. */
+static int read_dims(Child *c, int first, const char *name, Place place, int64_t dim[MAX_DIMS])
+{
+    lua_State *L = c->L;
+    int n_dims = lua_gettop(L) - first + 1;
+    luaL_argcheck(L, n_dims >= 1 && n_dims <= MAX_DIMS, first, "1 to 6 dimensions");
+    double elements = 1;
+    for (int i = 0; i < n_dims; i++) {
+        dim[i] = luaL_checkinteger(L, first + i);
+        luaL_argcheck(L, dim[i] > 0 && dim[i] <= MOST_DIM, first + i, "out of range");
+        elements *= (double)dim[i];
+    }
+    if (elements > 1e15)
+        child_raise(L, "out-of-range", place, NULL, "%s has %g elements", name, elements);
+    return n_dims;
+}
+
 /* The order of a fused projection: its dimension, and what each group has of each segment. */
 static void put_order(Child *c, int arg)
 {
@@ -161,19 +178,10 @@ static int core_param(lua_State *L)
     Place place = child_unpack_place(c, luaL_checkinteger(L, 3));
     uint32_t tp = (uint32_t)luaL_checkoption(L, 4, "none", styles);
     uint32_t init = (uint32_t)luaL_checkoption(L, 7, "none", inits);
-    int n_dims = lua_gettop(L) - 11;
     luaL_argcheck(L, n_name <= MOST_NAME, 1, "longer than 256 bytes");
-    luaL_argcheck(L, n_dims >= 1 && n_dims <= MAX_DIMS, 12, "1 to 6 dimensions");
     check_size(c, g, place);
     int64_t dim[MAX_DIMS];
-    double elements = 1;
-    for (int i = 0; i < n_dims; i++) {
-        dim[i] = luaL_checkinteger(L, 12 + i);
-        luaL_argcheck(L, dim[i] > 0 && dim[i] <= MOST_DIM, 12 + i, "out of range");
-        elements *= (double)dim[i];
-    }
-    if (elements > 1e15)
-        child_raise(L, "out-of-range", place, NULL, "%s has %g elements", name, elements);
+    int n_dims = read_dims(c, 12, name, place, dim);
     TensorId id = graph_tensor(g, c->arena, arena_dup(c->arena, name), ROLE_param, DT_f32,
                                (uint32_t)n_dims, dim, loc_of(c, place));
     child_send_files(c);
@@ -192,6 +200,35 @@ static int core_param(lua_State *L)
     put_u32(&c->out, (uint32_t)n_dims);
     for (int i = 0; i < n_dims; i++) put_i64(&c->out, dim[i]);
     put_order(c, 11);
+    record_end(&c->out);
+    lua_pushinteger(L, id);
+    return 1;
+}
+
+/* state(name, module, place, order or nil, dims...) -> id: a tensor that lives between steps */
+static int core_state(lua_State *L)
+{
+    Child *c = child_of(L);
+    Graph *g = &tracer(c)->graph;
+    size_t n_name;
+    const char *name = luaL_checklstring(L, 1, &n_name);
+    ModuleId module = check_module(L, g, 2);
+    Place place = child_unpack_place(c, luaL_checkinteger(L, 3));
+    luaL_argcheck(L, n_name <= MOST_NAME, 1, "longer than 256 bytes");
+    check_size(c, g, place);
+    int64_t dim[MAX_DIMS];
+    int n_dims = read_dims(c, 5, name, place, dim);
+    TensorId id = graph_tensor(g, c->arena, arena_dup(c->arena, name), ROLE_state, DT_f32,
+                               (uint32_t)n_dims, dim, loc_of(c, place));
+    child_send_files(c);
+    record_begin(&c->out, RECORD_state);
+    put_u32(&c->out, id);
+    put_text(&c->out, name, n_name);
+    put_u32(&c->out, module);
+    child_put_place(c, place);
+    put_u32(&c->out, (uint32_t)n_dims);
+    for (int i = 0; i < n_dims; i++) put_i64(&c->out, dim[i]);
+    put_order(c, 4);
     record_end(&c->out);
     lua_pushinteger(L, id);
     return 1;
@@ -340,11 +377,11 @@ static int core_seq(lua_State *L)
 void child_push_core(Child *c)
 {
     static const luaL_Reg functions[] = {
-        {"wrap", core_wrap}, {"fail", core_fail},   {"place", core_place},
-        {"near", core_near}, {"dims", core_dims},   {"param", core_param},
-        {"op", core_op},     {"batch", core_batch}, {"module", core_module},
-        {"loss", core_loss}, {"name", core_name},   {"seq", core_seq},
-        {NULL, NULL}};
+        {"wrap", core_wrap},   {"fail", core_fail},   {"place", core_place},
+        {"near", core_near},   {"dims", core_dims},   {"param", core_param},
+        {"op", core_op},       {"batch", core_batch}, {"module", core_module},
+        {"loss", core_loss},   {"name", core_name},   {"seq", core_seq},
+        {"state", core_state}, {NULL, NULL}};
     lua_State *L = c->L;
     if (!luaL_newmetatable(L, core_key)) return;
     luaL_setfuncs(L, functions, 0);

@@ -176,6 +176,7 @@ static bool take(Script *s, Draft *draft, Rebuild *b, bool *asked, RecordKind ki
     case RECORD_name:
     case RECORD_module:
     case RECORD_param:
+    case RECORD_state:
     case RECORD_op:
     case RECORD_loss: fine = *asked && rebuild_record(b, kind, r); break;
     case RECORD_done:

@@ -54,6 +54,40 @@ static bool order_fits(uint32_t at, uint32_t n, const int64_t *each, uint32_t n_
     return sum == dim[at + 1];
 }
 
+static bool get_dims(Reader *r, uint32_t *n_dims, int64_t dim[MAX_DIMS])
+{
+    *n_dims = get_u32(r);
+    if (*n_dims < 1 || *n_dims > MAX_DIMS) return false;
+    for (uint32_t i = 0; i < *n_dims; i++) {
+        dim[i] = get_i64(r);
+        if (dim[i] < 1 || dim[i] > INT64_C(1) << 30) return false;
+    }
+    return !r->bad;
+}
+
+/* What each group of dimension `dim` has of the segments; none: the features lie in their order. */
+typedef struct Order {
+    uint32_t dim, n;
+    int64_t each[FRONT_MOST_SEGMENTS];
+} Order;
+
+static bool get_order(Reader *r, uint32_t n_dims, const int64_t *dim, Order *o)
+{
+    o->n = get_u32(r);
+    o->dim = o->n ? get_u32(r) : 0;
+    if (o->n > FRONT_MOST_SEGMENTS) return false;
+    for (uint32_t i = 0; i < o->n; i++) o->each[i] = get_i64(r);
+    return reader_finished(r) && order_fits(o->dim, o->n, o->each, n_dims, dim);
+}
+
+static void set_order(Rebuild *b, Tensor *t, const Order *o)
+{
+    t->order_dim = (uint8_t)o->dim;
+    if (o->n)
+        t->order =
+            deal_segments(&b->graph->deals, b->arena, (uint32_t)t->dim[o->dim], o->n, o->each);
+}
+
 static bool add_param(Rebuild *b, Reader *r)
 {
     Graph *g = b->graph;
@@ -67,20 +101,12 @@ static bool add_param(Rebuild *b, Reader *r)
     start.a = get_f64(r);
     start.b = get_f64(r);
     bool embedding = get_u32(r) != 0;
-    uint32_t n_dims = get_u32(r);
+    uint32_t n_dims;
     int64_t dim[MAX_DIMS];
-    if (n_dims < 1 || n_dims > MAX_DIMS) return false;
-    for (uint32_t i = 0; i < n_dims; i++) {
-        dim[i] = get_i64(r);
-        if (dim[i] < 1 || dim[i] > INT64_C(1) << 30) return false;
-    }
-    int64_t each[FRONT_MOST_SEGMENTS];
-    uint32_t n_each = get_u32(r), order_dim = n_each ? get_u32(r) : 0;
-    if (n_each > FRONT_MOST_SEGMENTS) return false;
-    for (uint32_t i = 0; i < n_each; i++) each[i] = get_i64(r);
-    if (!reader_finished(r) || id != next_tensor(g) || module == 0 || module >= g->modules.n ||
-        tp > TP_vocab || column >= n_dims || row >= n_dims || init > INIT_uniform ||
-        !order_fits(order_dim, n_each, each, n_dims, dim))
+    Order order;
+    if (!get_dims(r, &n_dims, dim) || !get_order(r, n_dims, dim, &order) || id != next_tensor(g) ||
+        module == 0 || module >= g->modules.n || tp > TP_vocab || column >= n_dims ||
+        row >= n_dims || init > INIT_uniform)
         return false;
     graph_tensor(g, b->arena, name, ROLE_param, c->compute, n_dims, dim, loc);
     Tensor *t = &g->tensors.at[id];
@@ -93,9 +119,34 @@ static bool add_param(Rebuild *b, Reader *r)
     t->init = b->varied ? varied(start) : start;
     t->init_stream = hash_bytes(name, strlen(name)).lo;
     t->input_embedding = embedding;
-    t->order_dim = (uint8_t)order_dim;
-    if (n_each)
-        t->order = deal_segments(&g->deals, b->arena, (uint32_t)dim[order_dim], n_each, each);
+    set_order(b, t, &order);
+    return true;
+}
+
+/* Of statistics and state, whatever the precision of the rest. */
+static DType wide(const Rebuild *b)
+{
+    return b->draft->config.compute == DT_f64 ? DT_f64 : DT_f32;
+}
+
+/* Starts in a random direction, drawn as weights are; its length is the first update's to set. */
+static bool add_state(Rebuild *b, Reader *r)
+{
+    Graph *g = b->graph;
+    TensorId id = get_u32(r);
+    const char *name = get_text(r, b->arena);
+    ModuleId module = get_u32(r);
+    Loc loc = draft_place(b->draft, r);
+    uint32_t n_dims;
+    int64_t dim[MAX_DIMS];
+    if (!get_dims(r, &n_dims, dim) || id != next_tensor(g) || module == 0 || module >= g->modules.n)
+        return false;
+    graph_tensor(g, b->arena, name, ROLE_state, wide(b), n_dims, dim, loc);
+    Tensor *t = &g->tensors.at[id];
+    t->module = module;
+    t->init = (Init){INIT_normal, 0, 1};
+    t->init_stream = hash_bytes(name, strlen(name)).lo;
+    set_order(b, t, &order);
     return true;
 }
 
@@ -103,12 +154,12 @@ static bool add_param(Rebuild *b, Reader *r)
 static void set_dtypes(Rebuild *b, const Node *n)
 {
     Graph *g = b->graph;
-    DType wide = b->draft->config.compute == DT_f64 ? DT_f64 : DT_f32;
     for (uint32_t j = 0; j < n->n_out; j++) {
         Tensor *t = &g->tensors.at[n->out[j]];
-        bool statistic = j > 0 || n->op == OP_xent_max || n->op == OP_xent_pick ||
-                         n->op == OP_xent_smooth || n->op == OP_xent_sumexp;
-        if (statistic) t->dtype = wide;
+        bool statistic = j > 0 || op_info(n->op)->flags & OP_ONCE || n->op == OP_xent_max ||
+                         n->op == OP_xent_pick || n->op == OP_xent_smooth ||
+                         n->op == OP_xent_sumexp;
+        if (statistic) t->dtype = wide(b);
     }
     if (n->op != OP_xent_loss && n->op != OP_xent_loss_mean) return;
     g->tensors.at[n->out[0]].role = ROLE_loss;
@@ -190,6 +241,8 @@ static bool add_op(Rebuild *b, Reader *r)
     OpClass class_ = op_info((OpKind)op)->class_;
     if (class_ != OP_CLASS_compute && class_ != OP_CLASS_contract) return false;
     if ((n_in == 0) != (op == OP_batch) || first != next_tensor(g)) return false;
+    if (op_info((OpKind)op)->flags & OP_UPDATES && g->tensors.at[in[0]].role != ROLE_state)
+        return false;
     TensorId out =
         op == OP_batch ? add_batch(b, loc) : add_node(b, (OpKind)op, in, n_in, &attrs, module, loc);
     return out == first;
@@ -199,6 +252,7 @@ bool rebuild_record(Rebuild *b, RecordKind kind, Reader *r)
 {
     if (kind == RECORD_module) return add_module(b, r);
     if (kind == RECORD_param) return add_param(b, r);
+    if (kind == RECORD_state) return add_state(b, r);
     if (kind == RECORD_op) return add_op(b, r);
     if (kind == RECORD_name) {
         b->graph->info.name = get_text(r, b->arena);

@@ -21,6 +21,7 @@ typedef enum RecordKind {
     RECORD_seq,    /* i64: tokens a sequence that a shrunk model wants */
     RECORD_module, /* text path, text class, u32 parent, is_block, fsdp2_shard, layer, place */
     RECORD_param,  /* see trace_param */
+    RECORD_state,  /* u32 id, text name, u32 module, place, dims, order: see core_state */
     RECORD_op,     /* see trace_op */
     RECORD_loss,   /* u32 tensor */
     RECORD_error,  /* u32 is_warning, text rule, place, text text, text hint */

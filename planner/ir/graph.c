@@ -77,6 +77,13 @@ TensorId graph_weight(const Graph *g, TensorId t)
     return g->tensors.at[n->in[0]].role == ROLE_param ? n->in[0] : 0;
 }
 
+NodeId graph_product(const Graph *g, TensorId t)
+{
+    NodeId id = g->tensors.at[t].producer;
+    if (g->nodes.at[id].op == OP_divide) id = g->tensors.at[g->nodes.at[id].in[0]].producer;
+    return id;
+}
+
 Dims graph_dims(const Graph *g, TensorId t)
 {
     return (Dims){g->tensors.at[t].n_dims, g->tensors.at[t].dim};

@@ -19,7 +19,15 @@ typedef enum Denominator {
         DENOMINATOR_COUNT
 } Denominator;
 
-typedef enum Role { ROLE_activation, ROLE_param, ROLE_gradient, ROLE_input, ROLE_loss } Role;
+/* state: lives between steps beside the parameters, whole on every rank; no gradient reaches it. */
+typedef enum Role {
+    ROLE_activation,
+    ROLE_param,
+    ROLE_gradient,
+    ROLE_input,
+    ROLE_loss,
+    ROLE_state
+} Role;
 
 typedef enum InitKind { INIT_none, INIT_zeros, INIT_ones, INIT_normal, INIT_uniform } InitKind;
 typedef struct Init {
@@ -140,6 +148,8 @@ TensorId graph_op(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
 TensorId graph_count(const Graph *g);
 /* The parameter that t is, or is the quantised form of; 0: neither. */
 TensorId graph_weight(const Graph *g, TensorId t);
+/* The node that makes t, but for a division by the norm of its weight: that of what it divides. */
+NodeId graph_product(const Graph *g, TensorId t);
 bool graph_bind(const Graph *g, const Node *n, Binding *b, Diag *d);
 Dims graph_dims(const Graph *g, TensorId t);
 /* Where an element of a parameter (row-major in the whole tensor) is in the original order. */

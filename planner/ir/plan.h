@@ -163,6 +163,12 @@ uint64_t plan_hbm_bytes(const Plan *plan, const Program *p, const Instr *in);
  * the kernel's parts touch is never written. Needs Buffer.first and last. */
 uint64_t plan_kernel_bytes(const Plan *plan, const Program *p, const Instr *in);
 bool plan_begins_kernel(const Program *p, const Instr *in); /* true as well where it is alone */
+/* Where a tensor of the state (ROLE_state) lives between steps. */
+static inline bool plan_is_state(const Plan *plan, const Buffer *b)
+{
+    return !b->parent && b->persistent && b->space == SPACE_device &&
+           plan->graph.tensors.at[b->tensor].role == ROLE_state;
+}
 /* Does an argument lie in host memory? */
 bool plan_touches_host(const Program *p, const Instr *in);
 /* Local sizes of each index letter of a compute instruction on `rank` (for kernels: starts and

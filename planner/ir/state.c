@@ -164,12 +164,12 @@ static bool is_writer(const State *state, const Walk *w, AxisSet split)
            mesh_part(mesh, w->base.rank, others) == 0;
 }
 
-/* Elements [lo, hi) of the tensor's place in a flat unit that begins at `flat`. */
-static void take_tensor(Walk *w, TensorId id, uint64_t lo, uint64_t hi, AxisSet split)
+/* Returns how many elements of it the rank has in use. */
+static uint64_t begin_tensor(Walk *w, TensorId id)
 {
     const Plan *plan = w->state->plan;
     const Tensor *t = &plan->graph.tensors.at[id];
-    uint64_t n = 1, from = t->flat_offset;
+    uint64_t n = 1;
     w->shape = shape_in_use(t);
     w->base.name = t->name;
     w->base.tensor = id;
@@ -180,15 +180,35 @@ static void take_tensor(Walk *w, TensorId id, uint64_t lo, uint64_t hi, AxisSet 
         int to = inner ? w->base.n_dims - 1 : w->base.n_dims++;
         w->base.dim[to] = inner ? w->base.dim[to] * t->dim[d] : t->dim[d];
     }
-    w->base.lazy = w->base.kind != STATE_param && t->grad == 0;
     for (int d = 0; d < t->n_dims; d++) {
         w->local[d] = shape_local_dim(&w->shape, &plan->mesh, &plan->graph.deals, d);
         n *= (uint64_t)w->local[d];
     }
+    return n;
+}
+
+/* Elements [lo, hi) of the tensor's place in a flat unit that begins at `flat`. */
+static void take_tensor(Walk *w, TensorId id, uint64_t lo, uint64_t hi, AxisSet split)
+{
+    const Tensor *t = &w->state->plan->graph.tensors.at[id];
+    uint64_t n = begin_tensor(w, id), from = t->flat_offset;
+    w->base.lazy = w->base.kind != STATE_param && t->grad == 0;
     w->base.writes = is_writer(w->state, w, (AxisSet)(split | layout_axes_split(&t->use, -1)));
     lo = lo > from ? lo - from : 0;
     hi = hi > from ? hi - from : 0;
     cut(w, 0, lo, hi < n ? hi : n);
+}
+
+/* A tensor that every rank of its program holds whole. */
+static void take_buffer(Walk *w, BufferId b, const Buffer *at)
+{
+    w->base.kind = STATE_buffer;
+    w->base.dtype = at->dtype;
+    w->base.buffer = b;
+    uint64_t n = begin_tensor(w, at->tensor);
+    w->base.lazy = false;
+    w->base.writes = is_writer(w->state, w, 0);
+    cut(w, 0, 0, n);
 }
 
 /* ---- buffers ---- */
@@ -218,6 +238,7 @@ State *state_of(const Plan *plan, Arena *arena)
         StateKind kind;
         for (BufferId b = 1; b < p->buffers.n; b++) {
             const Buffer *at = &p->buffers.at[b];
+            if (plan_is_state(plan, at)) s->home[at->tensor] = 1 + i;
             if (!kind_of(at, &moment, &kind) || kind != STATE_param) continue;
             const Unit *unit = &plan->graph.units.at[at->unit];
             for (uint32_t k = 0; k < unit->params.n; k++) s->home[unit->params.at[k]] = 1 + i;
@@ -239,6 +260,7 @@ void state_of_rank(const State *state, Rank rank, Arena *arena, StateSlices *sli
     UnitId moment = 0;
     for (BufferId b = 1; b < p->buffers.n; b++) {
         const Buffer *at = &p->buffers.at[b];
+        if (plan_is_state(plan, at)) take_buffer(&w, b, at);
         if (!kind_of(at, &moment, &w.base.kind)) continue;
         const Unit *unit = &plan->graph.units.at[at->unit];
         const Shape *flat = plan_shape_at(plan, at->shape);

@@ -6,7 +6,8 @@
 
 #include "planner/ir/plan.h"
 
-#define STATE_KINDS(X) X(param) X(m) X(v)
+/* buffer: what lives between steps beside the parameters (ROLE_state). */
+#define STATE_KINDS(X) X(param) X(m) X(v) X(buffer)
 typedef enum StateKind {
 #define X(name) STATE_##name,
     STATE_KINDS(X)

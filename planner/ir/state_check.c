@@ -143,8 +143,8 @@ static void check_missing(const Plan *plan, const bool *seen, const bool kinds[]
     for (TensorId t = 1; t < plan->graph.tensors.n; t++)
         for (int k = 0; k < STATE_KIND_COUNT; k++) {
             const Tensor *at = &plan->graph.tensors.at[t];
-            if (at->role != ROLE_param || !kinds[k] || seen[t * STATE_KIND_COUNT + (uint32_t)k])
-                continue;
+            const Role role = k == STATE_buffer ? ROLE_state : ROLE_param;
+            if (at->role != role || !kinds[k] || seen[t * STATE_KIND_COUNT + (uint32_t)k]) continue;
             diag_error(d, FAULT_internal, "state-gap", at->loc, "%s, %s: held by no rank", at->name,
                        state_kind_name((StateKind)k));
         }
@@ -156,7 +156,7 @@ bool state_check_slices(const Plan *plan, const StateSlices *slices, Diag *d)
     Arena *arena = arena_new();
     StateSlice *all = arena_array(arena, (size_t)slices->n + 1, sizeof *all);
     bool *seen = arena_array(arena, ((size_t)n_tensors + 1) * STATE_KIND_COUNT, sizeof *seen);
-    bool kinds[STATE_KIND_COUNT] = {true};
+    bool kinds[STATE_KIND_COUNT] = {[STATE_param] = true, [STATE_buffer] = true};
     for (uint32_t i = 0; i < slices->n; i++) {
         const StateSlice *s = &slices->at[i];
         if (!s->writes) continue;

@@ -15,7 +15,7 @@ static const char *const dtypes[] = {"none", DTYPES(X)};
 #undef X
 static const char *const spaces[] = {"device", "host"};
 static const char *const purposes[] = {"train", "eval", "gather"};
-static const char *const roles[] = {"activation", "param", "gradient", "input", "loss"};
+static const char *const roles[] = {"activation", "param", "gradient", "input", "loss", "state"};
 static const char *const inits[] = {"none", "zeros", "ones", "normal", "uniform"};
 static const char *const styles[] = {"none", "column", "row", "vocab"};
 static const char *const deals[] = {"equal", "ceil", "listed", "segments"};

@@ -96,9 +96,10 @@ void verify_purity(Verifier *v)
         if (origin->keep && origin->op == in->op)
             verify_report(v, "verify-purity", pc, "recomputation must not repeat %s: it is kept",
                           op_info(in->op)->name);
-        if (flags & (OP_STATE | OP_SOURCE))
+        if (flags & (OP_STATE | OP_ONCE | OP_SOURCE))
             verify_report(v, "verify-purity", pc, "recomputation must not %s",
-                          flags & OP_STATE ? "touch what lives between steps" : "draw new samples");
+                          flags & OP_SOURCE ? "draw new samples"
+                                            : "touch what lives between steps");
         for (uint32_t i = in->n_in; i < in->args.n; i++) {
             uint64_t offset;
             BufferId root = program_root(v->p, program_arg(v->p, in, i), &offset);

@@ -99,10 +99,12 @@ static void add_leaves(Verifier *v)
     while (v->n_leaf_slots < 2 * v->g->tensors.n) v->n_leaf_slots *= 2;
     v->leaf_slots = arena_array(v->arena, v->n_leaf_slots, sizeof *v->leaf_slots);
     for (TensorId t = 1; t < v->g->tensors.n; t++) {
-        if (v->g->tensors.at[t].role != ROLE_param) continue;
-        Hash128 leaf = value_leaf("parameter", t);
+        const Role role = v->g->tensors.at[t].role;
+        if (role != ROLE_param && role != ROLE_state) continue;
+        Hash128 leaf = value_leaf(role == ROLE_param ? "parameter" : "state", t);
         for (uint32_t mb = 0; mb < v->n_mb; mb++) v->vn[(size_t)t * v->n_mb + mb] = leaf;
         v->known[t] = true;
+        if (role == ROLE_state) continue;
         uint32_t s = slot_of(leaf, v->n_leaf_slots);
         while (v->leaf_slots[s]) s = (s + 1) & (v->n_leaf_slots - 1);
         v->leaf_slots[s] = t;
@@ -296,6 +298,7 @@ void verify_graph_values(Verifier *v)
     check_loss_scale(v);
     check_draws(v);
     verify_scales(v);
+    verify_graph_state(v);
 }
 
 const char *value_name(Verifier *v, Hash128 vn)

@@ -10,6 +10,7 @@
  *   verify_deadlock.c   rendezvous across roles
  *   verify_graph.c      value numbers of the global graph
  *   verify_scale.c      scales of 8-bit numbers
+ *   verify_state.c      what lives between steps beside the parameters
  *   verify_start.c      what a step begins with
  *   verify_value.c      abstract memory: what each byte range of the arena holds
  *   verify_range.c      one parameter of a flat buffer, in 8 bits
@@ -120,6 +121,7 @@ typedef struct Verifier {
     uint32_t *present_slots, n_present_slots; /* hash table: (value, shape) -> newest val */
     uint32_t *n_updates;                      /* [tensor] of this program */
     uint32_t *n_homes;                        /* [tensor]: programs that hold it at rest */
+    TensorId *advanced;                       /* [tensor] of the state: its next value */
     Transport *transports;                    /* [match] */
     AxisSet stages;                           /* axes along which programs differ */
     const Attrs *clip;                        /* of the clip_coef seen; NULL */
@@ -249,6 +251,11 @@ uint32_t value_add_list(Verifier *v, const Piece *at, uint32_t n);
 /* a + b, of equal shape; bad with a report if their pieces do not lie alike. */
 Val value_sum(Verifier *v, Pc pc, const Val *a, const Val *b);
 bool value_present(Verifier *v, Pc pc, const Val *val, BufferId *where);
+
+/* ---- verify_state.c ---- */
+void verify_graph_state(Verifier *v);
+void value_end_of_state(Verifier *v, BufferId b);
+void value_homes_of_state(Verifier *v); /* when all programs have ended */
 
 /* ---- verify_start.c ---- */
 void value_memory_start(Verifier *v); /* what persistent buffers hold when a step begins */

@@ -32,7 +32,7 @@ static bool step(Verifier *v, Run *r, Pc pc)
         value_quantise_range(v, pc);
     else if (in->op == OP_clip_coef)
         value_clip_coef(v, pc);
-    else if (op_info(in->op)->flags & OP_UPDATES)
+    else if (op_info(in->op)->flags & OP_UPDATES && !(op_info(in->op)->flags & OP_ONCE))
         value_update(v, pc);
     else
         value_compute(v, pc);
@@ -103,6 +103,7 @@ void verify_values(Verifier *v)
             verify_report(v, "verify-layout", runs[v->program].pc, "receives what nobody sends");
     }
     v->p = NULL;
+    if (all && trains) value_homes_of_state(v);
     for (TensorId t = 1; t < v->g->tensors.n && all && trains; t++)
         if (v->g->tensors.at[t].role == ROLE_param && !v->n_homes[t])
             verify_report(v, "verify-coverage", 0, "parameter %s lives nowhere",

@@ -1,5 +1,5 @@
 /* What persistent buffers hold when a step begins: parameters at rest, flat over their unit's axes;
- * optimizer state; and in all others whatever the step before left there. */
+ * optimizer state; other state; and in all others whatever the step before left there. */
 #include "planner/ir/verify_private.h"
 
 /* The parameters of a unit one after the other, or (`moment` 1, 2) their moments. */
@@ -92,6 +92,7 @@ void value_memory_start(Verifier *v)
             hold_moments(v, b, n_moments);
             continue;
         }
+        if (plan_is_state(v->plan, at)) val.vn = value_of_tensor(v, at->tensor, 0);
         value_write(v, 0, b, val);
     }
 }

@@ -151,7 +151,7 @@ static void check_tensors(Verifier *v)
     for (TensorId t = 1; t < g->tensors.n; t++) {
         const Tensor *at = &g->tensors.at[t];
         const char *name = at->name ? at->name : "?", *fault = NULL;
-        if (!at->name || at->role > ROLE_loss || at->dtype >= DT_COUNT ||
+        if (!at->name || at->role > ROLE_state || at->dtype >= DT_COUNT ||
             at->rest_dtype >= DT_COUNT || at->reduce_dtype >= DT_COUNT ||
             at->producer >= g->nodes.n || at->grad >= g->tensors.n || at->grad_of >= g->tensors.n ||
             (at->unit && at->unit >= g->units.n))

@@ -448,7 +448,8 @@ static void end_of_gather(Verifier *v)
         const Buffer *at = &p->buffers.at[b];
         TensorId t = at->tensor;
         if (at->parent || !at->persistent || at->space != SPACE_host || !t) continue;
-        if (v->g->tensors.at[t].role != ROLE_param) continue;
+        const Role role = v->g->tensors.at[t].role;
+        if (role != ROLE_param && role != ROLE_state) continue;
         Val val = value_read(v, 0, b, "gathered to the host, tensor", t);
         if (val.bad) continue;
         bool its = value_same(val.vn, value_of_tensor(v, t, 0)) ||
@@ -474,6 +475,7 @@ void value_end(Verifier *v)
         const Buffer *at = &p->buffers.at[b];
         if (at->parent || !at->persistent) continue;
         if (value_is_of_parameters(at) && v->has_gradients) end_of_parameters(v, b);
+        if (plan_is_state(v->plan, at)) value_end_of_state(v, b);
         if (at->tensor && at->tensor == v->g->loss) end_of_loss(v, b), loss = true;
         if (at->category != CATEGORY_parameter) continue;
         if (at->tensor) here[at->tensor] = true;

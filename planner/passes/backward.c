@@ -5,6 +5,7 @@
 #include <assert.h>
 
 #include "planner/passes/float8.h"
+#include "planner/passes/spectral.h"
 
 static TensorId wire_tensor(const Graph *g, const Node *f, Wire w)
 {
@@ -112,6 +113,7 @@ bool pass_backward(Job *job)
         if (info->scaling != SCALING_none && (needs[in[0]] || needs[in[1]]) &&
             !float8_backward(job, id, needs[in[0]], needs[in[1]], again))
             return false;
+        if (info == op_info(OP_divide) && !spectral_backward(job, id)) return false;
         for (uint32_t k = 0; k < info->n_backward; k++) {
             bool any = false;
             for (uint32_t j = 0; j < info->backward[k].n_of; j++)

@@ -58,16 +58,15 @@ static bool within(const Graph *g, const bool *named, ModuleId module)
     return false;
 }
 
-/* Tensors that become the logits: what the cross-entropy reads, before a bias too. */
+/* Tensors that become the logits: what the cross-entropy reads, before a bias or a norm too. */
 static void find_logits(Float8 *f)
 {
     const Graph *g = &f->job->plan->graph;
     f->logits = arena_array(f->job->scratch, g->tensors.n, sizeof *f->logits);
     for (NodeId id = g->nodes.n; id-- > 1;) {
         const Node *n = &g->nodes.at[id];
-        if (n->op == OP_xent_max || (n->op == OP_bias && f->logits[n->out[0]]) ||
-            (n->op == OP_scale && f->logits[n->out[0]]))
-            f->logits[n->in[0]] = true;
+        bool follows = n->op == OP_bias || n->op == OP_scale || n->op == OP_divide;
+        if (n->op == OP_xent_max || (follows && f->logits[n->out[0]])) f->logits[n->in[0]] = true;
     }
 }
 

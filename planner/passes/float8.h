@@ -22,7 +22,4 @@ TensorId float8_source(const Graph *g, TensorId quantised);
 /* Adds the gradient nodes of a scaled contraction: of its input, of its weight. again[tensor of the
  * forward pass]: its form that the backward pass has made already, for all who read that tensor. */
 bool float8_backward(Job *job, NodeId forward, bool of_input, bool of_weight, Quantised *again);
-/* backward.c: the gradient tensor of `id`, made if there is none. */
-TensorId gradient_of(Job *job, TensorId id);
-
 #endif

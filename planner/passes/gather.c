@@ -28,7 +28,7 @@ static const Buffer *at_rest(const Program *p, UnitId u, StateKind kind)
         const Buffer *at = &p->buffers.at[b];
         if (at->parent || !at->persistent || at->unit != u) continue;
         if (kind == STATE_param && at->category == CATEGORY_parameter) return at;
-        if (kind != STATE_param && at->category == CATEGORY_optimizer &&
+        if ((kind == STATE_m || kind == STATE_v) && at->category == CATEGORY_optimizer &&
             ++n == (kind == STATE_m ? 1u : 2u))
             return at;
     }
@@ -154,6 +154,25 @@ static void receive_unit(Gather *g, const Program *from, UnitId u, uint32_t stag
     end_unit(g, last);
 }
 
+/* Tensors of the state, which stage `from` holds whole: to the host, from there or from here. */
+static void take_buffers(Gather *g, const Program *train, uint32_t from)
+{
+    Lower *l = g->l;
+    for (BufferId k = 1; k < train->buffers.n && g->kind == STATE_buffer; k++) {
+        const Buffer *old = &train->buffers.at[k];
+        if (!plan_is_state(g->train, old)) continue;
+        TensorId t = old->tensor;
+        bool mine = from == l->rank;
+        BufferId b = lower_buffer(l, plan_shape_at(g->train, old->shape), old->dtype,
+                                  mine ? CATEGORY_state : CATEGORY_communication);
+        l->p->buffers.at[b].tensor = t;
+        l->p->buffers.at[b].persistent = mine;
+        begin_unit(g);
+        if (!mine) transfer(g, OP_recv, t, b, (int32_t)from);
+        end_unit(g, l->rank ? transfer(g, OP_send, t, b, -(int32_t)l->rank) : to_host(l, b, 0));
+    }
+}
+
 static void write_program(Gather *g, uint32_t stage)
 {
     Lower *l = g->l;
@@ -171,8 +190,11 @@ static void write_program(Gather *g, uint32_t stage)
     memset(l->stream_end, 0, sizeof l->stream_end);
     memset(g->done, 0, sizeof g->done);
     for (UnitId u = 1; u < l->g->units.n; u++) send_unit(g, &train->programs.at[stage], u);
-    for (uint32_t s = 1; stage == 0 && s < train->programs.n; s++)
+    take_buffers(g, &train->programs.at[stage], stage);
+    for (uint32_t s = 1; stage == 0 && s < train->programs.n; s++) {
         for (UnitId u = 1; u < l->g->units.n; u++) receive_unit(g, &train->programs.at[s], u, s);
+        take_buffers(g, &train->programs.at[s], s);
+    }
 }
 
 /* The same graph, mesh and shapes without a program: text is the exact copy of a plan. */
@@ -210,7 +232,8 @@ Plan *gather_plan(const Plan *train, StateKind kind, Arena *arena, Diag *d)
     Gather g = {.l = &l, .train = train, .kind = kind};
     g.match = arena_array(job.scratch, plan->graph.tensors.n, sizeof *g.match);
     for (TensorId t = 1; l.pipe && t < plan->graph.tensors.n; t++)
-        if (plan->graph.tensors.at[t].role == ROLE_param) g.match[t] = l.match++;
+        if (plan->graph.tensors.at[t].role == (kind == STATE_buffer ? ROLE_state : ROLE_param))
+            g.match[t] = l.match++;
     for (uint32_t stage = 0; stage < train->programs.n; stage++) write_program(&g, stage);
     plan->n_match = l.match;
     pass_memory(&job);

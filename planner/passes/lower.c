@@ -41,6 +41,19 @@ void lower_add_scratch(Lower *l, Emit *e)
     if (bytes) e->arg[e->n_in + e->n_out++] = lower_buffer(l, &s, DT_u8, CATEGORY_workspace);
 }
 
+/* What lives between steps has one buffer, whole on every rank; who updates it writes there. */
+BufferId lower_state(Lower *l, TensorId t)
+{
+    const Tensor *at = &l->g->tensors.at[t];
+    assert(at->role == ROLE_state);
+    if (l->of_step[t]) return l->of_step[t];
+    Shape s = tensor_shape(at, &at->use);
+    BufferId b = l->of_step[t] = lower_buffer(l, &s, lower_dtype(l, at->dtype), CATEGORY_state);
+    l->p->buffers.at[b].persistent = true;
+    l->p->buffers.at[b].tensor = t;
+    return b;
+}
+
 static BufferId forward_output(Lower *l, NodeId id, uint32_t j, Attrs *attrs)
 {
     const Node *n = &l->g->nodes.at[id];
@@ -56,16 +69,18 @@ static BufferId forward_output(Lower *l, NodeId id, uint32_t j, Attrs *attrs)
     return out;
 }
 
-/* The largest magnitude of a weight: does not change within a step. */
-static bool is_of_weight(const Lower *l, const Node *n)
+/* The largest magnitude of a weight, its norm: what does not change within a step. */
+static bool is_once(const Lower *l, const Node *n)
 {
-    return op_info(n->op)->reduce == REDUCE_max && l->g->tensors.at[n->in[0]].role == ROLE_param;
+    bool largest =
+        op_info(n->op)->reduce == REDUCE_max && l->g->tensors.at[n->in[0]].role == ROLE_param;
+    return largest || op_info(n->op)->flags & OP_ONCE;
 }
 
 void lower_forward_node(Lower *l, NodeId id)
 {
     Node n = l->g->nodes.at[id];
-    if (is_of_weight(l, &n) && l->of_step[n.out[0]]) {
+    if (is_once(l, &n) && l->of_step[n.out[0]]) {
         lower_add_version(l, n.out[0], l->of_step[n.out[0]]);
         return;
     }
@@ -77,7 +92,9 @@ void lower_forward_node(Lower *l, NodeId id)
               .attrs = *graph_attrs_at(l->g, n.attrs)};
     for (uint32_t i = 0; i < n.n_in; i++)
         e.arg[i] = lower_want(l, n.in[i], lower_arg_layout(l, id, i), id);
-    for (uint32_t j = 0; j < n.n_out; j++) e.arg[n.n_in + j] = forward_output(l, id, j, &e.attrs);
+    for (uint32_t j = 0; j < n.n_out; j++)
+        e.arg[n.n_in + j] =
+            op_info(n.op)->flags & OP_UPDATES ? e.arg[j] : forward_output(l, id, j, &e.attrs);
     lower_add_workspace(l, id, &e);
     lower_emit(l, &e);
     for (uint32_t j = 0; j < n.n_out; j++) {
@@ -89,7 +106,7 @@ void lower_forward_node(Lower *l, NodeId id)
         if (at_once && !layout_equal(&lower_shape(l, out)->layout, &use))
             lower_add_version(l, n.out[j],
                               out = lower_convert(l, out, &use, id, CATEGORY_activation));
-        if (is_of_weight(l, &n)) l->of_step[n.out[j]] = out;
+        if (is_once(l, &n)) l->of_step[n.out[j]] = out;
     }
 }
 

@@ -119,7 +119,7 @@ typedef struct Lower {
     LIST(Pending) pending;
     LIST(Share) shares;
     BufferId *weight_view, *grad_view; /* [tensor]: the newest view of a parameter */
-    BufferId *of_step; /* [tensor]: the largest magnitude of a weight is found once a step */
+    BufferId *of_step;                 /* [tensor]: what is made once a step; state */
     BufferId *maximum; /* [param] of units that are gathered in 8 bits: the largest magnitude */
     Pc last_release, last_reduce, previous_reduce;
     Pc last_copy_out;
@@ -239,6 +239,7 @@ void lower_cast_node(Lower *l, NodeId n);
 /* Several micro-batches may be in flight: each has its own versions and gradient sums. */
 void lower_select(Lower *l, uint32_t microbatch);
 void lower_forward_node(Lower *l, NodeId n);
+BufferId lower_state(Lower *l, TensorId t);
 /* Layout of argument `arg` (inputs, then outputs) of a node: wanted of an input, made of an output.
  */
 /* Gives the kernel of node n its scratch, as one more argument after the op's own. */

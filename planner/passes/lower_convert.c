@@ -290,6 +290,10 @@ BufferId lower_want(Lower *l, TensorId t, const Layout *layout, NodeId origin)
         if (layout_equal(&lower_shape(l, found)->layout, layout)) return found;
         return lower_convert(l, found, layout, origin, CATEGORY_gathered);
     }
+    if (tensor->role == ROLE_state) {
+        found = lower_state(l, t);
+        return lower_convert(l, found, layout, origin, CATEGORY_state);
+    }
     if ((found = lower_quantised_weight(l, t))) {
         if (layout_equal(&lower_shape(l, found)->layout, layout)) return found;
         return lower_convert(l, found, layout, origin, CATEGORY_gathered);

@@ -69,6 +69,7 @@ static void need_from(Lower *l, bool *needed, TensorId t, ModuleId region)
 {
     const Tensor *at = &l->g->tensors.at[t];
     if (at->role != ROLE_activation && at->role != ROLE_input) return;
+    if (op_info(l->g->nodes.at[at->producer].op)->flags & OP_ONCE) return; /* lasts the step */
     needed[t] = true;
     if (graph_weight(l->g, t))
         return; /* quantised weights: made again, as weights are gathered again */

@@ -43,12 +43,14 @@ static bool lies_in(const Mixed *m, ModuleId unit, ModuleId of)
     return false;
 }
 
-/* Statistics (of norms, of attention, of the loss) keep the dtype that they were given. */
+/* Statistics (of norms, of attention, of weights, of the loss) and state keep the dtype that they
+ * were given. */
 static bool is_statistic(const Graph *g, TensorId t)
 {
     const Node *n = &g->nodes.at[g->tensors.at[t].producer];
+    if (g->tensors.at[t].role == ROLE_state) return true;
     if (g->tensors.at[t].role != ROLE_activation) return false;
-    return n->out[0] != t || is_loss(n->op);
+    return n->out[0] != t || is_loss(n->op) || op_info(n->op)->flags & OP_ONCE;
 }
 
 static bool follows(const Graph *g, TensorId t)

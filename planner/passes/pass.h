@@ -33,6 +33,9 @@ bool pass_lower(Job *job);      /* programs, collectives by the one rule */
 bool pass_fuse(Job *job);       /* Instr.fuse, if compile is listed */
 bool pass_memory(Job *job);     /* offsets */
 
+/* backward.c: the gradient tensor of `id`, made if there is none. */
+TensorId gradient_of(Job *job, TensorId id);
+
 /* The graph's structure after a pass; reports "graph-structure". */
 bool check_graph(const Job *job, const char *pass);
 

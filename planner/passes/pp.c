@@ -225,6 +225,19 @@ static bool place_param(Job *job, TensorId param, uint32_t stage, const PpOption
     return false;
 }
 
+/* The norm of a weight is found where its state lives: on one stage. */
+static bool place_norm(Job *job, const Node *n, const Tensor *t)
+{
+    const Node *made = &job->plan->graph.nodes.at[t->producer];
+    if (!(op_info(made->op)->flags & OP_ONCE) || made->stage == n->stage) return true;
+    diag_error(job->diag, FAULT_input, "spectral-norm", n->loc,
+               "%s is used by stages %u and %u: one of them alone would advance its norm's vectors",
+               job->plan->graph.modules.at[t->module].path, made->stage, n->stage);
+    diag_hint(job->diag, "leave out spectral_norm of a linear that two stages share, or let each "
+                         "have its own");
+    return false;
+}
+
 /* Parameters belong to the ranks that read them; activations cross to the next stage only. */
 static bool place_tensors(Job *job, const PpOptions *o, Loc loc)
 {
@@ -242,6 +255,7 @@ static bool place_tensors(Job *job, const PpOptions *o, Loc loc)
                                   "pass through the stages between",
                                   t->name, g->nodes.at[t->producer].stage, n->stage);
             }
+            if (!place_norm(job, n, t)) return false;
         }
     }
     return true;

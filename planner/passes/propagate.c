@@ -59,6 +59,7 @@ static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, 
     Tensor *out = &g->tensors.at[n->out[j]];
     int8_t made = op_axis_layout(n->op, b, n->n_in + j, n->split[axis]);
     bool fixed = out->use_is_fixed && job->plan->mesh.axis[axis].name == AXIS_tp;
+    if (op_info(n->op)->flags & OP_ONCE) fixed = true; /* small, and state follows: whole */
     if (!fixed) out->use.on[axis] = layout_is_split(made) ? made : (int8_t)WHOLE;
     if (layout_is_split(made)) { /* also when it is gathered at once: it is made in these parts */
         DealId *deal = &out->deal[layout_dim(made)];

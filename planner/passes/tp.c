@@ -152,7 +152,7 @@ static void place_activations(Tp *tp)
             head = head || (t->role == ROLE_param && t->tp == TP_vocab && n->op != OP_embed);
         }
         if (head && !tp->pass->tp.loss_parallel) out->use_is_fixed = true; /* logits WHOLE on tp */
-        if (row_dim_of(g, n) < 0) continue;
+        if (row_dim_of(g, n) < 0 || op_info(n->op)->flags & OP_ONCE) continue;
         out->use_is_fixed = true;
         if (tp->pass->tp.sequence) split_on_tp(tp, &out->use, 1);
     }

@@ -54,7 +54,7 @@ const HeadDims *tp_head_dims(Job *job)
         Binding b;
         if (n->op == OP_part_heads) note_fused(g, n, of);
         if (n->n_in < 2 || g->tensors.at[n->in[1]].role != ROLE_param) continue;
-        const Node *made = &g->nodes.at[g->tensors.at[n->in[0]].producer];
+        const Node *made = &g->nodes.at[graph_product(g, n->in[0])];
         if (op_info(n->op)->class_ == OP_CLASS_contract && graph_bind(g, n, &b, job->diag))
             of[n->in[1]] = dims_with(&b, 1, 0);
         else if (n->op == OP_bias && op_info(made->op)->class_ == OP_CLASS_contract &&

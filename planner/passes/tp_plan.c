@@ -30,7 +30,7 @@ static bool feeds_loss(const Graph *g, TensorId t)
         const Node *n = &g->nodes.at[id];
         if (n->n_in == 0 || n->in[0] != t) continue;
         if (n->op == OP_xent_max) return true;
-        if (n->op == OP_bias && feeds_loss(g, n->out[0])) return true;
+        if ((n->op == OP_bias || n->op == OP_divide) && feeds_loss(g, n->out[0])) return true;
     }
     return false;
 }
@@ -98,7 +98,7 @@ static void cut_bias(Asked *a, const Node *n, uint32_t pattern)
     bool column = is_column((TpPlanStyle)a->options->plan.at[pattern].style);
     t->tp = !column ? TP_none : feeds_loss(g, n->out[0]) ? TP_vocab : TP_column;
     t->column_dim = 0;
-    const Node *made = &g->nodes.at[g->tensors.at[n->in[0]].producer];
+    const Node *made = &g->nodes.at[graph_product(g, n->in[0])];
     Binding b; /* over the trailing dimensions of [b, s, ...] */
     if (graph_bind(g, made, &b, a->job->diag) && b.letter[made->n_in][2] == SEGMENTS)
         t->column_dim = 1;

@@ -3,6 +3,7 @@
 -- require "models.wxformer" "tiny", or { size = "tiny", depth = { 2, 2 } } to change parts of it.
 -- It reads tokens where WXFormer reads a grid: a linear map takes the place of the strided convolution
 -- between levels, attention sees the whole sequence where WXFormer has windows, and there is no decoder.
+-- use_spectral_norm divides each linear, the head too, by the norm of its weight, as there.
 local nn = require "tandem.nn"
 
 -- dim and depth a level; heads = dim / dim_head
@@ -10,13 +11,14 @@ local sizes = {
   ["tiny"] = { dim = { 16, 32, 64, 64 }, depth = { 1, 1, 1, 1 }, dim_head = 4 },
   ["base"] = { dim = { 64, 128, 256, 512 }, depth = { 2, 2, 8, 2 }, dim_head = 32, vocab = 32000 },
 }
-local defaults = { vocab = 256, mult = 4, dropout = 0.0, heads = false, hidden = false, eps = 1e-5 }
+local defaults = { vocab = 256, mult = 4, dropout = 0.0, heads = false, hidden = false, eps = 1e-5,
+  use_spectral_norm = false }
 
 local function attention(c, dim)
   return nn.module {
     norm = nn.layernorm(dim, { eps = c.eps }),
     attend = nn.attention { dim = dim, heads = c.heads or dim // c.dim_head, head_dim = c.dim_head, causal = false,
-      out_bias = true },
+      out_bias = true, spectral_norm = c.use_spectral_norm },
     tp_col = { "attend.wq", "attend.wk", "attend.wv" }, tp_row = "attend.wo",
     forward = function(m, x) return m.attend(m.norm(x)) end,
   }
@@ -26,8 +28,8 @@ local function feed_forward(c, dim)
   local hidden = c.hidden or c.mult * dim
   return nn.module {
     norm = nn.layernorm(dim, { eps = c.eps }),
-    up = nn.linear(dim, hidden, { bias = true }),
-    down = nn.linear(hidden, dim, { bias = true }),
+    up = nn.linear(dim, hidden, { bias = true, spectral_norm = c.use_spectral_norm }),
+    down = nn.linear(hidden, dim, { bias = true, spectral_norm = c.use_spectral_norm }),
     tp_col = "up", tp_row = "down",
     forward = function(m, x) return m.down(nn.dropout(nn.gelu(m.up(m.norm(x))), c.dropout)) end,
   }
@@ -49,7 +51,7 @@ end
 local function level(c, index)
   local dim, before = c.dim[index], c.dim[index - 1]
   return nn.block {
-    embed = before and nn.linear(before, dim, { bias = true }) or nil,
+    embed = before and nn.linear(before, dim, { bias = true, spectral_norm = c.use_spectral_norm }) or nil,
     layers = nn.list(c.depth[index], function() return layer(c, dim) end),
     fsdp2_shard = true,
     forward = function(m, x)
@@ -65,7 +67,7 @@ local function build(c)
     tokens = nn.embedding(c.vocab, c.dim[1]),
     levels = nn.list(n, function(i) return level(c, i + 1) end),
     norm = nn.layernorm(c.dim[n], { eps = c.eps }),
-    head = nn.linear(c.dim[n], c.vocab),
+    head = nn.linear(c.dim[n], c.vocab, { spectral_norm = c.use_spectral_norm }),
     forward = function(m, tokens, labels)
       return nn.cross_entropy(m.head(m.norm(m.levels(m.tokens(tokens)))), labels)
     end,

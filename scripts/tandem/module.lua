@@ -199,6 +199,13 @@ local function use(own)
   return own.id
 end
 
+-- A tensor that lives between steps; its first values are drawn like a weight's.
+local function state(info, name, dims, order)
+  local id = place_module(info)
+  return core.state(info.path ~= "" and info.path .. "." .. name or name, id, info.place, order,
+    table.unpack(dims))
+end
+
 -- The bias of a row linear is added after the sum, so it is whole on every rank.
 local function bias_style(style) return style == "row" and "none" or style or "none" end
 
@@ -208,5 +215,5 @@ local function add_bias(x, info)
 end
 
 m.tensor, m.op, m.new_module, m.place_module = tensor, op, new_module, place_module
-m.param, m.use, m.add_bias, m.bias_style = param, use, add_bias, bias_style
+m.param, m.use, m.state, m.add_bias, m.bias_style = param, use, state, add_bias, bias_style
 return m

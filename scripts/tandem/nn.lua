@@ -9,6 +9,7 @@ local module = require "tandem.module"
 local segments = require "tandem.segments"
 require "tandem.trace"
 local op, param, use, new_module = module.op, module.param, module.use, module.new_module
+local state = module.state
 local add_bias, bias_style = module.add_bias, module.bias_style
 
 local nn = { module = module.module, block = module.block, list = module.list, segment = segments.take }
@@ -32,6 +33,43 @@ nn.uniform = core.wrap(function(from, to)
 end)
 
 local standard = init("normal", 0.0, 0.02)
+
+-- Of all zeros: it has no norm to be divided by.
+local function is_zero(how)
+  local kind, a, b = table.unpack(how)
+  return kind == "zeros" or ((kind == "normal" or kind == "uniform") and a == 0 and b == 0)
+end
+
+local function check_norm(who, options, start)
+  local want = check.flag(who, "spectral_norm", options.spectral_norm, false)
+  if want and is_zero(start) then
+    core.fail("spectral-norm", who .. ": a weight of zeros has norm 0: the first step would divide by it",
+      "an init that is not all zeros, or no spectral_norm")
+  end
+  return want
+end
+
+-- x over the largest singular value of the weight that made it, as torch's
+-- parametrizations.spectral_norm has it: one power iteration a step, u = W v and v = W^T u, each
+-- over its length; sigma = u^T W v. The weight's first index (in_first) or its last is one side.
+-- Called twice, a module has one norm.
+local unit = { eps = 1e-12 }
+local function over_norm(x, info, weight, in_dims, out_dims, each)
+  if not info.sigma then
+    local in_first = #in_dims == 1
+    local function node(name, attrs, ...) return tensors[op(name, attrs, ...)] end
+    local function next_of(vector, other, name)
+      local made = node(name, nil, weight, other)
+      return made, node("normalise", unit, vector, made, node("inner_product", nil, made, made))
+    end
+    local u, v = state(info, "weight_u", out_dims, segments.order(0, each)), state(info, "weight_v", in_dims)
+    local made
+    made, u = next_of(u, v, in_first and "project_over_first" or "project_of_last")
+    made, v = next_of(v, u, in_first and "project_of_first" or "project_over_last")
+    info.sigma = node("inner_product", nil, made, v)
+  end
+  return op("divide", nil, tensors[x], info.sigma)
+end
 
 -- A linear map by one of the contractions; n_in: how many dimensions of x it sums over.
 -- column: which dimension of the weight a column split cuts; of the bias, which has no inputs, too.
@@ -57,6 +95,7 @@ local function linear(who, op_name, in_dims, out_dims, column, how)
       end
     end
     local y = op(op_name, nil, id, use(own))
+    if how.spectral then y = over_norm(y, info, use(own), in_dims, out_dims, how.each) end
     check.segments[tensors[y]] = how.segments
     return add_bias(y, info)
   end
@@ -68,21 +107,18 @@ nn.linear = core.wrap(function(n_in, n_out, options)
   local who = "nn.linear"
   n_in, n_out = check.count(who, "in_features", n_in), check.count(who, "out_features", n_out)
   options = check.options(who, options, linear_options)
-  if check.flag(who, "spectral_norm", options.spectral_norm, false) then
-    core.fail("spectral-norm", who .. ": spectral_norm needs vectors that live between steps beside the weight",
-      "no program holds such a state yet; leave it out")
-  end
-  local bias = check.flag(who, "bias", options.bias, false)
+  local how = { bias = check.flag(who, "bias", options.bias, false), init = check.init(who, options.init, standard) }
+  how.spectral = check_norm(who, options, how.init)
   if options.segments ~= nil then
     if options.weight ~= nil then core.fail("fused-segments", who .. ": a tied head has no segments") end
-    local how = { bias = bias, init = check.init(who, options.init, standard) }
     local n = segments.read(who, options.segments, n_out, how)
     if not how.each then return linear(who, "linear_segments", { n_in }, { n, n_out // n }, 2, how) end
     return linear(who, "linear_groups", { n_in }, { n, n_out // n }, 1, how)
   end
-  if options.weight == nil then
-    return linear(who, "linear", { n_in }, { n_out }, 1,
-      { bias = bias, init = check.init(who, options.init, standard) })
+  if options.weight == nil then return linear(who, "linear", { n_in }, { n_out }, 1, how) end
+  if how.spectral then
+    core.fail("spectral-norm", who .. ": a shared weight with spectral_norm: the embedding would read it without",
+      "leave out weight or spectral_norm: one tensor cannot be both")
   end
   local from = check.module(who, "weight", options.weight)
   if from.class ~= "embedding" then
@@ -95,7 +131,7 @@ nn.linear = core.wrap(function(n_in, n_out, options)
       who, n_in, n_out, own.dims[1], own.dims[2]), "a tied head is nn.linear(dim, vocab, ...)")
   end
   local info = { tp_styles = { vocab = true }, params = {}, shares = from }
-  if bias then param(info, "bias", { n_out }, { init = inits[nn.zeros], style = bias_style }) end
+  if how.bias then param(info, "bias", { n_out }, { init = inits[nn.zeros], style = bias_style }) end
   return new_module("linear", function(_, x)
     local id = check.tensor(who, "the input", x, 3)
     if x.shape[3] ~= n_in then
@@ -279,7 +315,7 @@ end)
 
 local attention_options = { dim = true, heads = true, kv_heads = true, head_dim = true, causal = true,
   bias = true, out_bias = true, rope_theta = true, rope_scaling = true, rope_dims = true, scale = true,
-  dropout = true, qk_norm = true, fused = true, init = true, out_init = true }
+  dropout = true, qk_norm = true, fused = true, init = true, out_init = true, spectral_norm = true }
 -- qk_norm = true or { eps = 1e-6 }: RMSNorm of each query's and key's head before it turns.
 local function head_norms(who, fields, want, size)
   if not want then return end
@@ -311,6 +347,7 @@ nn.attention = core.wrap(function(options)
     init = check.init(who, options.init, standard) }
   local out = { bias = check.flag(who, "out_bias", options.out_bias, how.bias),
     init = check.init(who, options.out_init, options.init or standard) }
+  how.spectral, out.spectral = check_norm(who, options, how.init), check_norm(who, options, out.init)
   local turn = options.rope_theta and rope_attrs(who, options.rope_theta, options.rope_scaling)
   if turn and size % 2 ~= 0 then
     core.fail("out-of-range", ("%s: head_dim = %d must be even to be rotated"):format(who, size))
