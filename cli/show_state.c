@@ -120,7 +120,7 @@ void show_state(Cli *cli, const PlanFile *file)
     for (int k = 0; k < STATE_KIND_COUNT; k++)
         if (k != STATE_buffer || total.kind_bytes[k] > 0) /* few models have any */
             str_print(out, "%s%s %s", k > 0 ? ", " : "", state_kind_name((StateKind)k),
-                  str_bytes(cli->arena, total.kind_bytes[k]));
+                      str_bytes(cli->arena, total.kind_bytes[k]));
     str_print(out, "; %s in all%s\n", str_bytes(cli->arena, total.written_bytes),
               fine ? ", each element written once" : "");
     str_print(out, "ranks       %" PRIu32 ": each holds %s to %s, and writes %s to %s\n",

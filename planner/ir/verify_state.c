@@ -52,10 +52,11 @@ static void check_once(Verifier *v, NodeId id)
         for (uint32_t mb = 1; mb < v->n_mb; mb++) {
             if (value_same(value_of_tensor(v, n->out[j], 0), value_of_tensor(v, n->out[j], mb)))
                 continue;
-            verify_report(v, "verify-purity", 0,
-                          "graph node %u (%s) is done once a step, and differs between "
-                          "micro-batches",
-                          id, op_info(n->op)->name);
+            verify_report(
+                v, "verify-purity", 0,
+                "graph node %u (%s) is done once a step, and depends on which micro-batch "
+                "does it",
+                id, op_info(n->op)->name);
             return;
         }
 }

@@ -189,14 +189,16 @@ bool passes_pipeline(const Config *config, const Plan *plan, Arena *arena, Pipel
     return false;
 }
 
+/* A module of an earlier block that is called again runs where its caller does: activations only go
+ * on, and the weight has two homes. */
 static void place_nodes(Job *job, uint32_t n_stages, uint32_t n_blocks, const PpOptions *o)
 {
     Graph *g = &job->plan->graph;
     uint32_t stage = 0;
     for (NodeId id = 1; id < g->nodes.n; id++) {
         Node *n = &g->nodes.at[id];
-        if (n->layer) stage = stage_of_block(n->layer - 1, n_blocks, n_stages, o);
-        n->stage = stage;
+        uint32_t own = n->layer ? stage_of_block(n->layer - 1, n_blocks, n_stages, o) : 0;
+        n->stage = stage = own > stage ? own : stage;
     }
 }
 

@@ -167,6 +167,7 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
     if (t.ac == AC_full && draw(&d, 2)) t.ac_ops = draw(&d, 1U << TINY_AC_OPS);
     t.whole_table = draw(&d, 4) == 0;
     t.unequal = draw(&d, 3) == 0;
+    t.spectral = draw(&d, 4) == 0;
     return t;
 }
 
@@ -227,7 +228,7 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
 {
     for (bool smaller = true; smaller;) {
         smaller = false;
-        for (int k = 0; k < 20; k++) {
+        for (int k = 0; k < 21; k++) {
             Tiny s = t;
             switch (k) {
             case 0: s.pp = 1, s.own_seed = 0, s.pp_options = tiny_default().pp_options; break;
@@ -249,6 +250,7 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
             case 14: s.denominator = DENOMINATOR_kept; break;
             case 15: s.groups = 4, s.repeat = 1; break;
             case 16: s.biases = s.qk_norm = s.fused = s.whole_table = s.unequal = false; break;
+            case 19: s.spectral = false; break;
             case 17: s.use_float8 = false; break;
             case 18: s.ac_ops = 0; break;
             default: s.sgd = false, s.clip = 1; break;
@@ -289,9 +291,11 @@ static void print_plan(const Tiny *t)
     print_zero(t);
     print_error("  loss by %d, smoothing %g, z %g, dropout %g\n", (int)t->denominator, t->smoothing,
                 t->z_loss, t->dropout);
-    print_error("  groups %lld biases %d qk_norm %d pinned %d fused %d unequal %d whole table %d\n",
+    print_error("  groups %lld biases %d qk_norm %d pinned %d fused %d unequal %d whole table %d "
+                "spectral %d\n",
                 (long long)t->groups, t->biases, t->qk_norm,
-                t->tp_options.sync_replicated_gradients, t->fused, t->unequal, t->whole_table);
+                t->tp_options.sync_replicated_gradients, t->fused, t->unequal, t->whole_table,
+                t->spectral);
     if (t->use_float8)
         print_error("  float8 recipe %d gather %d\n", (int)t->float8.recipe, t->float8.fsdp_gather);
 }

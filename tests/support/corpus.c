@@ -300,6 +300,32 @@ static void each_kept_op(const Visit *v)
         }
 }
 
+/* Norms of weights, whole and cut, over micro-batches, recomputation, stages, 8-bit products. */
+static void each_spectral(const Visit *v)
+{
+    for (uint32_t k = 0; k < 12; k++) {
+        Tiny t = sizes(k == 5);
+        t.spectral = true;
+        t.layers = k == 6 || k == 7 ? 2 : 1;
+        t.microbatches = k == 2 ? 1 : 2;
+        t.dp_shard = k & 1 ? 2 : 1;
+        t.dp_replicate = k == 2 || k == 3 ? 2 : 1;
+        t.tp = k == 3 || k >= 8 ? 2 : 1;
+        t.tp_options.sequence = k & 1;
+        t.ac = k % 3 == 1 ? AC_full : AC_none;
+        t.biases = k == 8;
+        t.fused = k == 9;
+        if (k == 4 || k == 5) t.use_zero = true, t.zero = k == 4 ? ZERO_no_shard : ZERO_optim_grads;
+        if (k == 4) t.dp_replicate = 2;
+        if (k == 6) t.pp = 2, t.pp_options.schedule = SCHEDULE_zb_h1;
+        if (k == 7) t.pp = 2, t.ac = AC_full;
+        if (k == 10) t.tp = 4, t.groups = 2, t.repeat = 4, t.qk_norm = true;
+        if (k == 8) t.fused = t.unequal = true;
+        if (k == 11) t.use_float8 = true;
+        v->visit(v->self, &t);
+    }
+}
+
 void corpus_each(void (*visit)(void *self, const Tiny *t), void *self)
 {
     Visit v = {visit, self};
@@ -316,6 +342,7 @@ void corpus_each(void (*visit)(void *self, const Tiny *t), void *self)
     each_cast_between_stages(&v);
     each_float8(&v);
     each_kept_op(&v);
+    each_spectral(&v);
 }
 
 static const char *float8_words(const Tiny *t)
@@ -327,7 +354,8 @@ static const char *float8_words(const Tiny *t)
 static const char *head_words(const Tiny *t, Arena *arena)
 {
     return arena_print(
-        arena, " heads %lld x %lld%s%s%s%s", (long long)t->groups, (long long)t->repeat,
+        arena, " heads %lld x %lld%s%s%s%s%s", (long long)t->groups, (long long)t->repeat,
+        t->spectral ? " spectral" : "",
         t->fused ? t->unequal ? " fused unequal" : " fused" : "", t->biases ? " biases" : "",
         t->qk_norm ? " qk-norm" : "", t->tp_options.sync_replicated_gradients ? " pinned" : "");
 }

@@ -164,7 +164,7 @@ void eval_init(Eval *e, uint64_t seed)
 {
     for (TensorId t = 1; t < e->graph->tensors.n; t++) {
         const Tensor *p = &e->graph->tensors.at[t];
-        if (p->role != ROLE_param) continue;
+        if (p->role != ROLE_param && p->role != ROLE_state) continue;
         for (int64_t i = 0; i < value_elements(&e->value[t]); i++)
             value_set(&e->value[t], i,
                       kernel_init_value(seed, p->init_stream,
@@ -189,6 +189,7 @@ void eval_forward(Eval *e)
     for (NodeId id = 1; id <= last_forward(g); id++) {
         const Node *n = &g->nodes.at[id];
         Value args[MAX_ARGS];
+        if (e->frozen && op_info(n->op)->flags & OP_STATE) continue;
         for (uint32_t i = 0; i < n->n_in; i++) args[i] = e->value[n->in[i]];
         for (uint32_t j = 0; j < n->n_out; j++) {
             value_poison(&e->value[n->out[j]]);

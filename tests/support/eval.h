@@ -55,12 +55,13 @@ typedef struct Eval {
     Value *grad;  /* of floating-point tensors; at NULL: none arrived */
     Control control;
     uint32_t microbatch;
+    bool frozen; /* state is not advanced again: what was made of it stays */
 } Eval;
 
 /* Memory for every tensor of the graph; floating-point ones are `real` (DT_f64 or DT_f32). Aborts
  * if a node's shapes do not bind. The graph may hold backward nodes; they are ignored. */
 Eval eval_new(Arena *arena, const Graph *graph, DType real, const DataSource *data);
-/* Parameters from their initialisers. */
+/* Parameters and state from their initialisers. */
 void eval_init(Eval *e, uint64_t seed);
 void eval_forward(Eval *e);
 /* Adds to the gradients of everything that the loss, or a tensor whose gradient was seeded, depends

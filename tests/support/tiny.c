@@ -108,7 +108,7 @@ static TensorId op(Build *b, OpKind kind, uint32_t n, TensorId x, TensorId y, Te
     assert(out);
     const Node *node = &b->g->nodes.at[b->g->tensors.at[out].producer];
     bool wide = kind == OP_xent_max || kind == OP_xent_pick || kind == OP_xent_smooth ||
-                kind == OP_xent_sumexp;
+                kind == OP_xent_sumexp || op_info(kind)->flags & OP_ONCE;
     for (uint32_t j = wide ? 0 : 1; j < node->n_out; j++) /* statistics, as the front has them */
         if (b->t->compute != DT_f64) b->g->tensors.at[node->out[j]].dtype = DT_f32;
     return out;
@@ -124,12 +124,45 @@ static TensorId norm(Build *b, const char *name, TensorId x)
     return op(b, OP_layernorm, 3, x, w, bias, &attrs);
 }
 
+static TensorId state(Build *b, TensorId w, const char *suffix, uint32_t n, const int64_t *dim)
+{
+    DType wide = b->t->compute == DT_f64 ? DT_f64 : DT_f32;
+    const char *name = arena_print(b->arena, "%s%s", b->g->tensors.at[w].name, suffix);
+    TensorId id = graph_tensor(b->g, b->arena, name, ROLE_state, wide, n, dim, here(b));
+    Tensor *t = &b->g->tensors.at[id];
+    t->module = b->module;
+    t->init = (Init){INIT_normal, 0, 1};
+    t->init_stream = hash_bytes(name, strlen(name)).lo;
+    return id;
+}
+
+/* y over the norm of w, n_in dimensions of which are summed. */
+static TensorId over_norm(Build *b, TensorId y, TensorId w, uint32_t n_in)
+{
+    if (!b->t->spectral) return y;
+    const Tensor t = b->g->tensors.at[w];
+    bool first = n_in == 1;
+    Attrs eps = {.eps = 1e-12};
+    TensorId v = state(b, w, "_v", n_in, t.dim),
+             u = state(b, w, "_u", t.n_dims - n_in, t.dim + n_in), made = 0;
+    b->g->tensors.at[u].order = t.order; /* of its outputs */
+    TensorId *const next[] = {&u, &v}, *const by[] = {&v, &u};
+    const OpKind product[] = {first ? OP_project_over_first : OP_project_of_last,
+                              first ? OP_project_of_first : OP_project_over_last};
+    for (int k = 0; k < 2; k++) {
+        made = op(b, product[k], 2, w, *by[k], 0, NULL);
+        TensorId square = op(b, OP_inner_product, 2, made, made, 0, NULL);
+        *next[k] = op(b, OP_normalise, 3, *next[k], made, square, &eps);
+    }
+    return op(b, OP_divide, 2, y, op(b, OP_inner_product, 2, made, v, 0, NULL), 0, NULL);
+}
+
 static TensorId project(Build *b, OpKind kind, const char *name, TensorId x, uint32_t n,
                         const int64_t *dim, TpStyle tp, uint32_t n_in)
 {
     TensorId w = param(b, arena_print(b->arena, "%s.weight", name), n, dim, tp, weight_init);
     if (tp == TP_row) b->g->tensors.at[w].row_dim = 0;
-    TensorId y = op(b, kind, 2, x, w, 0, NULL);
+    TensorId y = over_norm(b, op(b, kind, 2, x, w, 0, NULL), w, n_in);
     if (!b->t->gpt2 && !b->t->biases) return y;
     TensorId bias = param(b, arena_print(b->arena, "%s.bias", name), n - n_in, dim + n_in,
                           tp == TP_column ? TP_column : TP_none, bias_init);
@@ -155,7 +188,7 @@ static TensorId project_fused(Build *b, OpKind kind, const char *name, TensorId 
     b->g->tensors.at[w].column_dim = order ? 1 : 2;
     b->g->tensors.at[w].order = order;
     b->g->tensors.at[w].order_dim = order != 0;
-    TensorId y = op(b, kind, 2, x, w, 0, NULL);
+    TensorId y = over_norm(b, op(b, kind, 2, x, w, 0, NULL), w, 1);
     if (!b->t->gpt2 && !b->t->biases) return y;
     TensorId bias = param(b, arena_print(b->arena, "%s.bias", name), n - 1, dim + 1, tp, bias_init);
     b->g->tensors.at[bias].column_dim = order ? 0 : 1;
@@ -314,11 +347,13 @@ static void trace(Build *b, int64_t batch, const Config *c)
     for (uint32_t i = 0; i < t->layers; i++) x = block(b, root, i, x);
     b->module = root;
     x = norm(b, "norm", x);
-    TensorId z =
-        t->gpt2
-            ? op(b, OP_linear_t, 2, x, table, 0, NULL)
-            : op(b, OP_linear, 2, x,
-                 param(b, "head.weight", DIMS(t->dim, t->vocab), TP_vocab, weight_init), 0, NULL);
+    TensorId z;
+    if (t->gpt2) {
+        z = op(b, OP_linear_t, 2, x, table, 0, NULL);
+    } else {
+        TensorId w = param(b, "head.weight", DIMS(t->dim, t->vocab), TP_vocab, weight_init);
+        z = over_norm(b, op(b, OP_linear, 2, x, w, 0, NULL), w, 1);
+    }
     loss(b, z, io[1], c);
     b->g->info = (ModelInfo){"tiny",
                              0,

@@ -21,6 +21,7 @@ typedef struct Tiny {
     bool fused;   /* q, k, v and gate, up are one weight each */
     bool unequal; /* feed-forward: two MLPs that are added, one twice as wide (fused: one weight) */
     bool whole_table;     /* the embedding, and a tied head, are not cut by the vocabulary */
+    bool spectral;        /* linears, but a tied head, are divided by their weights' norm */
     bool biases, qk_norm; /* of all linears also in Llama; of each query's and key's head */
     uint32_t layers;
     int64_t dim, groups, repeat, head_dim, hidden, vocab, seq;

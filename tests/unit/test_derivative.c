@@ -37,10 +37,12 @@ static bool is_ids(OpKind op, uint32_t arg)
            ((op == OP_xent_pick || op == OP_xent_smooth) && arg == 1) || (is_loss(op) && arg == 3);
 }
 
-/* Inputs that are constants by design: no gradient flows to the maximum, which cancels out. */
+/* Inputs that are constants by design: no gradient flows to the maximum, which cancels out; that
+ * of a norm goes straight to its weight. */
 static bool is_constant(OpKind op, uint32_t arg)
 {
-    return (op == OP_xent_sumexp && arg == 1) || (is_loss(op) && arg == 0);
+    return (op == OP_xent_sumexp && arg == 1) || (is_loss(op) && arg == 0) ||
+           (op == OP_divide && arg == 1);
 }
 
 static int64_t size_of(char letter, bool large)
@@ -282,6 +284,15 @@ static void test_ops_without_gradient(void **state)
                                   OP_quantise_over_last,
                                   OP_amax_range,
                                   OP_quantise_range,
+                                  OP_project_of_first, /* through the norm: test_spectral */
+                                  OP_project_over_first,
+                                  OP_project_of_last,
+                                  OP_project_over_last,
+                                  OP_inner_product,
+                                  OP_normalise,
+                                  OP_divide_dot,
+                                  OP_outer_first,
+                                  OP_outer_last,
                                   OP_fill,
                                   OP_sumsq,
                                   OP_step_mean,

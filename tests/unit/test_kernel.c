@@ -470,6 +470,7 @@ static void test_in_place(void **state)
             if (n_in == 2)
                 args[1] = op == OP_bias       ? filled(arena, real, 2, DIMS(18))
                           : op == OP_position ? filled(arena, real, 2, DIMS(5, 18))
+                          : op == OP_divide   ? filled(arena, real, 2, 0, NULL)
                                               : filled(arena, real, 2, DIMS(2, 5, 18));
             assert_true(with_s || n_in <= 2);
             place[1] = args[1];

@@ -94,7 +94,8 @@ static bool is_positive(OpKind op, uint32_t arg)
     return ((op == OP_rmsnorm_grad || op == OP_rmsnorm_heads_grad) && arg == 3) ||
            (op == OP_layernorm_grad && arg == 4) || (is_loss(op) && arg == 1) ||
            (is_loss_grad(op) && arg == 1) || (op == OP_adamw && arg == 2) || op == OP_clip_coef ||
-           op == OP_step_mean ||
+           op == OP_step_mean || (op == OP_normalise && arg == 2) ||
+           (op == OP_divide && arg == 1) || (op == OP_divide_dot && arg == 2) ||
            ((op_info(op)->flags & OP_QUANTISES || op == OP_quantise_range) && arg == 1) ||
            (op_info(op)->scaling != SCALING_none && arg >= 2);
 }
