@@ -126,16 +126,18 @@ local function check_tp_function(d, name)
   end
 end
 
--- Blocks with spectral norm are left out of tensor parallelism: if all have it, it does nothing.
+-- Blocks with spectral norm are left out of tensor parallelism, unlooked at: if all have it, it does
+-- nothing. Returns how many ranks repeat each other.
 local function check_tensor(d, p, c, spectral)
   local at = "trainer.parallelism.tensor"
   if spectral then
     if p.tensor > 1 then
       d:mistake("tp-matched-nothing", at,
         ("tensor = %d has NO effect: every block with a _tp_plan carries spectral norm, so nothing is split and %d "
-          .. "ranks repeat identical work"):format(p.tensor, p.tensor), "use_spectral_norm = false, or tensor = 1")
+          .. "ranks repeat identical work"):format(p.tensor, p.tensor),
+        "use_spectral_norm = false, or tensor = 1, or a plan of your own: tp{} takes the norm of the whole weight")
     end
-    return
+    return p.tensor
   end
   for level, dim in ipairs(type(c.dim) == "table" and c.dim or {}) do
     local heads = c.heads or (c.dim_head and dim // c.dim_head)
@@ -144,6 +146,21 @@ local function check_tensor(d, p, c, spectral)
         "tensor may be " .. dialect.divisors(heads))
     end
   end
+  return 1
+end
+
+-- The model with spectral norm in all of its linears, as its own configuration has it.
+local function normed(d, model, c)
+  if c.use_spectral_norm then return model end
+  if c.use_spectral_norm == nil then
+    d:error("dialect-unsupported", "trainer.use_spectral_norm", "the model says not how its linears get a norm",
+      "models.wxformer, or spectral_norm = true in the nn.linear and nn.attention of your own")
+    return model
+  end
+  local own = dialect.copy(model)
+  own.config = dialect.copy(c)
+  own.config.use_spectral_norm = true
+  return own
 end
 
 local policy_keys = { param_dtype = { "any" }, reduce_dtype = { "any" }, output_dtype = { "any" } }
@@ -173,6 +190,10 @@ local function precision_of(d, trainer, p, spectral)
   if output ~= param then
     d:error("dialect-unsupported", at .. ".output_dtype",
       ("output_dtype = %s: units hand on what they compute, %s"):format(output, param))
+  end
+  if spectral and param ~= "fp32" then
+    d:note("spectral-norm", at .. ".param_dtype",
+      ("u and v of spectral norm stay fp32; miles-credit casts them to param_dtype = %s"):format(param))
   end
   return { param = "fp32", compute = param, reduce = reduce }
 end
@@ -241,7 +262,7 @@ return dialect.wrap(function(config)
   check_domain(d, p, c)
   local dp = data_size(d, p)
   if not dp then d:stop() end
-  check_tensor(d, p, c, spectral)
+  local repeated = check_tensor(d, p, c, spectral)
   check_seed(d, trainer, dp)
   local precision, optimizer = precision_of(d, trainer, p, spectral), optimizer_of(d, trainer)
   local pass, mesh = data_pass(d, trainer, p, dp)
@@ -249,19 +270,16 @@ return dialect.wrap(function(config)
     checkpoint_all_layers = "blocks are recomputed whole", use_ema = "there are no averaged weights in this version" } do
     if trainer[key] then d:error("dialect-unsupported", "trainer." .. key, ("%s: %s"):format(key, why), "leave it out") end
   end
-  if spectral then
-    d:error("dialect-unsupported", "trainer.use_spectral_norm", "spectral norm is not in this version",
-      "use_spectral_norm = false")
-  end
+  local model = spectral and normed(d, config.model, c) or config.model
   d:stop()
-  mesh.tp = p.tensor
+  mesh.tp = p.tensor // repeated
   local micro, steps = trainer.train_batch_size, trainer.grad_accum_every
   local replicas = pass and dp or 1
   return plan {
-    name = config.name, model = config.model, cluster = share_of(config.cluster, dp // replicas), data = config.data, seed = config.seed,
+    name = config.name, model = model, cluster = share_of(config.cluster, dp // replicas * repeated), data = config.data, seed = config.seed,
     steps = config.steps, original = d.original and d.system or nil,
     batch = { global = micro * replicas * steps, micro = micro, seq = config.seq_length },
     mesh = mesh, precision = precision, optimizer = optimizer,
-    parallel = values.passes(3, p.tensor > 1 and tp { share_gathers = false, sync_replicated_gradients = true }, trainer.activation_checkpoint and ac "full", pass),
+    parallel = values.passes(3, mesh.tp > 1 and tp { share_gathers = false, sync_replicated_gradients = true }, trainer.activation_checkpoint and ac "full", pass),
   }
 end)

@@ -1,5 +1,4 @@
 -- expect: error[tp-matched-nothing] NO effect | tensor = 2
--- expect: error[dialect-unsupported] spectral norm
 return require "dialects.credit" {
   world_size = 2, seq_length = 16,
   model = require "models.wxformer" "tiny",
