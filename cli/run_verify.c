@@ -74,6 +74,8 @@ static void keep_worst(VerifyResult *worst, const VerifyResult *one)
     worst->norm_error = fmax(worst->norm_error, one->norm_error);
     worst->loss_error = fmax(worst->loss_error, one->loss_error);
     worst->n_tensors = one->n_tensors;
+    worst->n_unmoved = one->n_unmoved;
+    worst->unmoved = one->unmoved;
     if (one->highest_touched > worst->highest_touched)
         worst->highest_touched = one->highest_touched;
     worst->predicted_bytes = one->predicted_bytes;
@@ -94,6 +96,74 @@ static bool compare_orders(Cli *cli, const Plan *plan, const Plan *reference, Ve
         if (!agrees) return false;
     }
     return true;
+}
+
+/* Tensors of the model that the comparison says nothing of. */
+static void warn_of_unmoved(Cli *cli, const VerifyResult *r)
+{
+    Loc none = {NULL, 0};
+    if (r->n_unmoved > 0)
+        diag_warning(
+            &cli->diag, "verify-nothing", none,
+            "the gradient of %s%s is zero in this batch: nothing of it was compared", r->unmoved,
+            r->n_unmoved > 1 ? arena_print(cli->arena, " and of %" PRIu32 " more", r->n_unmoved - 1)
+                             : "");
+}
+
+/* ---- what is not in the scaled-down plan ---- */
+
+/* What a program does, by kinds: computations, some of them again; communications by their axes. */
+typedef struct Kinds {
+    bool op[OP_COUNT], again;
+    bool comm[OP_COUNT][1 << AXIS_NAMES]; /* by names: refined axes are one */
+} Kinds;
+
+static uint32_t names_of(const Mesh *mesh, AxisSet axes)
+{
+    uint32_t names = 0;
+    for (uint32_t a = 0; a < mesh->n_axes; a++)
+        if (axes >> a & 1) names |= 1u << mesh->axis[a].name;
+    return names;
+}
+
+static Kinds *kinds_of(Cli *cli, const Plan *plan)
+{
+    Kinds *kinds = arena_alloc(cli->arena, sizeof *kinds);
+    for (uint32_t i = 0; i < plan->programs.n; i++) {
+        const Program *p = &plan->programs.at[i];
+        for (Pc pc = 1; pc < p->code.n; pc++) {
+            const Instr *in = &p->code.at[pc];
+            OpClass class_ = op_info(in->op)->class_;
+            if (class_ == OP_CLASS_comm)
+                kinds->comm[in->op][names_of(&plan->mesh, in->axes)] = true;
+            else if (class_ != OP_CLASS_reshape && in->op != OP_cast) /* all is fp64 there */
+                kinds->op[in->op] = true;
+            kinds->again = kinds->again || (in->phase == PHASE_recompute && !in->unit);
+        }
+    }
+    return kinds;
+}
+
+/* A verdict is of the scaled-down plan: what that lost was not put to the test. */
+static void warn_of_lost(Cli *cli, const Plan *whole, const Plan *scaled)
+{
+    const Kinds *was = kinds_of(cli, whole), *is = kinds_of(cli, scaled);
+    Str lost = str_in(cli->arena);
+    if (was->again && !is->again) str_add(&lost, "recomputation");
+    for (int op = 1; op < OP_COUNT; op++) {
+        if (was->op[op] && !is->op[op])
+            str_print(&lost, "%s%s", lost.n > 0 ? ", " : "", op_info((OpKind)op)->name);
+        for (uint32_t names = 1; names < 1u << AXIS_NAMES; names++) {
+            if (!was->comm[op][names] || is->comm[op][names]) continue;
+            str_print(&lost, "%s%s over", lost.n > 0 ? ", " : "", op_info((OpKind)op)->name);
+            for (uint32_t a = 0; a < AXIS_NAMES; a++)
+                if (names >> a & 1) str_print(&lost, " %s", axis_name_text((AxisName)a));
+        }
+    }
+    Loc none = {NULL, 0};
+    if (lost.n > 0)
+        diag_warning(&cli->diag, "verify-scaled", none,
+                     "not in the scaled-down plan, and so not compared: %s", str_text(&lost));
 }
 
 /* ---- in the plan's own precision ---- */
@@ -256,7 +326,9 @@ void run_verify(Cli *cli)
     cli->diag.items.n = n_said; /* notes about the script were said already */
     VerifyResult worst;
     memset(&worst, 0, sizeof worst);
+    warn_of_lost(cli, whole->plan, file->plan);
     bool passed = compare_orders(cli, file->plan, reference, &worst);
+    warn_of_unmoved(cli, &worst);
     VerifyResult eight = {.n_tensors = 0};
     if (passed && has_float8(&file->config)) passed = compare_eight_bits(cli, &eight);
     RoundingResult rounding = {.worst_tensor = NULL};

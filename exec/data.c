@@ -117,24 +117,37 @@ DataSource *data_synthetic(uint64_t seed, int64_t vocab, double ignored_fraction
     return source;
 }
 
-/* Whether the label of token s of a sample counts: batches of texts that end where they please. */
+/* Whether the label of token s of a sample counts: batches of texts that end where they please.
+ * Every fourth pair of sequences has none, and every fourth micro-batch: but not the first pair, in
+ * the first two, for a step that counts nothing has no gradient and shows nothing. Of these two the
+ * first has the longer texts, and otherwise the same, so that they never count alike. */
 static bool is_kept(const Synthetic *y, int64_t step, uint32_t microbatch, int64_t sample,
                     int64_t s, int64_t seq)
 {
+    bool first = microbatch < 2;
     uint64_t of_step = stream_of(STREAM_LENGTH, step, (1u << 24) - 1);
-    uint64_t of_sample = stream_of(STREAM_LENGTH, step, microbatch);
-    if (microbatch < 2 && sample == 0) return s <= (microbatch + 1) * seq / 3;
-    bool first = microbatch < 2; /* a step of one or two would often count nothing at all */
-    if (!first && rng_below(y->seed, of_step, microbatch, 4) == 0) return false; /* none of it */
-    uint64_t pair = (uint64_t)sample / 2, at = (uint64_t)sample;
-    if (rng_below(y->seed, of_sample, UINT64_MAX - pair, 4) == 0) return false; /* nor of these */
-    return (uint64_t)s < rng_below(y->seed, of_sample, at, (uint64_t)seq + 1);
+    uint64_t of_sample = stream_of(STREAM_LENGTH, step, first ? 0 : microbatch);
+    uint64_t of_ignored = stream_of(STREAM_IGNORED, step, first ? 0 : microbatch);
+    uint64_t pair = (uint64_t)sample / 2, at = (uint64_t)sample, half = (uint64_t)seq / 2;
+    if (!first && rng_below(y->seed, of_step, microbatch, 4) == 0) return false;
+    bool all = first && pair == 0;
+    if (!all && rng_below(y->seed, of_sample, UINT64_MAX - pair, 4) == 0) return false;
+    bool needed = first && (s == 0 || (uint64_t)s == half);
+    if (!needed && rng_uniform(y->seed, of_ignored, (uint64_t)(sample * seq + s)) < y->ignored)
+        return false;
+    if (!first) return (uint64_t)s < rng_below(y->seed, of_sample, at, (uint64_t)seq + 1);
+    uint64_t length = microbatch == 0
+                          ? half + 1 + rng_below(y->seed, of_sample, at, (uint64_t)seq - half)
+                          : 1 + rng_below(y->seed, of_sample, at, half > 1 ? half : 1);
+    return (uint64_t)s < length;
 }
 
 static void fill_ragged(void *self, int64_t step, uint32_t microbatch, int64_t first_sample,
                         int64_t n_samples, int64_t seq, int32_t *tokens, int32_t *labels)
 {
-    fill_synthetic(self, step, microbatch, first_sample, n_samples, seq, tokens, labels);
+    Synthetic all = *(const Synthetic *)self;
+    all.ignored = 0;
+    fill_synthetic(&all, step, microbatch, first_sample, n_samples, seq, tokens, labels);
     for (int64_t i = 0; i < n_samples; i++)
         for (int64_t s = 0; s < seq; s++)
             if (!is_kept(self, step, microbatch, first_sample + i, s, seq))

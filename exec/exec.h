@@ -47,8 +47,8 @@ DataSource *data_bytes(const char *path, uint64_t seed, Arena *arena, Diag *d);
 /* Tokens in [0, vocab), labels likewise, of which a fraction is -1. */
 DataSource *data_synthetic(uint64_t seed, int64_t vocab, double ignored_fraction, Arena *arena);
 /* The same with labels as padded texts have them: every sequence ends somewhere else, every fourth
- * pair of sequences and every fourth micro-batch has no label at all; but the first sequence of a
- * step's first two micro-batches has, not as many in one as in the other. */
+ * pair of sequences and every fourth micro-batch has no label at all. The first two micro-batches
+ * always have some, and (seq 2 or more) not equally many. */
 DataSource *data_ragged(uint64_t seed, int64_t vocab, Arena *arena);
 
 /* The parallel oracle. Runs `plan` and `reference` (the same model on one rank, same micro-steps)
@@ -56,12 +56,15 @@ DataSource *data_ragged(uint64_t seed, int64_t vocab, Arena *arena);
  * gradient and every updated parameter, the gradient norm and the loss: max |a - b| / max |b|.
  * (Gradients: the divisor is at least 1e-4 of the largest of all gradients, for some are zero but
  * for rounding.) False with verify-mismatch (FAULT_threshold) beyond the tolerance, and with
- * verify-nothing if the reference has no gradient at all: zeros are equal to zeros. */
+ * verify-nothing where the comparison would say nothing: the reference has no gradient but zeros,
+ * or holds no gradient or value of some parameter. */
 typedef struct VerifyResult {
     double worst_gradient, worst_parameter, norm_error, loss_error;
     double worst_state; /* of the optimizer's moments */
     const char *worst_tensor;
     uint32_t n_tensors;
+    uint32_t n_unmoved;  /* whose gradient is zero throughout: equal, and no proof of anything */
+    const char *unmoved; /* one of them; NULL */
     uint64_t highest_touched, predicted_bytes; /* of the rank where they differ most */
     uint64_t host_touched, host_predicted;     /* the same of host memory */
 } VerifyResult;

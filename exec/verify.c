@@ -218,6 +218,34 @@ bool verify_seen(const Verify *v, const Whole *w)
     return true;
 }
 
+/* What agrees with nothing agrees: a reference must have what it is compared for, and be moved. */
+bool verify_says_something(const Verify *v)
+{
+    const Graph *g = &v->reference.plan->graph;
+    Loc none = {NULL, 0};
+    double largest = 0;
+    for (TensorId t = 1; t < g->tensors.n; t++) {
+        const Whole *w = &v->whole[t];
+        bool is_param = w->name && g->tensors.at[t].role == ROLE_param;
+        if (w->name && !w->of[KIND_parameter].there)
+            return diag_error(v->d, FAULT_internal, "verify-nothing", none,
+                              "the one-rank run holds no value of %s to compare with", w->name);
+        if (is_param && !w->of[KIND_gradient].there)
+            return diag_error(v->d, FAULT_internal, "verify-nothing", none,
+                              "the one-rank run holds no gradient of %s to compare with", w->name);
+        if (!is_param) continue;
+        if (!(w->of[KIND_gradient].max <= largest)) largest = w->of[KIND_gradient].max;
+        if (w->of[KIND_gradient].max == 0 && v->result->n_unmoved++ == 0)
+            v->result->unmoved = arena_dup(v->arena, w->name);
+    }
+    if (largest > 0) return true;
+    diag_error(v->d, FAULT_threshold, "verify-nothing", none,
+               "every gradient of the one-rank run is zero (loss %g): zeros agree with zeros",
+               v->reference.loss);
+    diag_hint(v->d, "a batch in which labels count, and a loss that depends on the parameters");
+    return false;
+}
+
 /* 0 for equal, also for two zeros. */
 static double ratio(double difference, double divisor)
 {
@@ -298,14 +326,9 @@ static bool judge(Verify *v)
     VerifyResult *result = v->result;
     uint32_t errors = v->d->n_errors;
     double largest[KINDS] = {0}, worst = -1;
+    if (!verify_says_something(v)) return false;
     for (TensorId t = 1; t < g->tensors.n; t++)
         for (int k = 0; k < KINDS; k++) largest[k] = fmax(largest[k], v->whole[t].of[k].max);
-    if (!(largest[KIND_gradient] > 0)) {
-        Loc none = {NULL, 0};
-        diag_error(v->d, FAULT_run, "verify-nothing", none,
-                   "every gradient of the one-rank run is zero: there is nothing to compare");
-        diag_hint(v->d, "another seed draws other labels; initial values must not all be zero");
-    }
     for (TensorId t = 1; t < g->tensors.n; t++)
         if (v->whole[t].name) judge_tensor(v, &v->whole[t], largest, &worst);
     result->norm_error = verify_relative(v->plan.norm, v->reference.norm);

@@ -59,6 +59,8 @@ extern const char *const verify_kinds[KINDS];
 /* Runs the reference, then the plan, and compares; judges nothing. `v` has the plans, arena, result
  * and diagnostics. */
 bool verify_measure(Verify *v, const DataSource *data, const BackendOptions *options);
+/* The reference has what is to be compared, and not only zeros; reports "verify-nothing". */
+bool verify_says_something(const Verify *v);
 /* Somebody holds each element. */
 bool verify_seen(const Verify *v, const Whole *w);
 /* |a - b| / |b|; 0 for equal, also for two zeros. */

@@ -86,11 +86,23 @@ static void judge_tensor(Rounding *r, TensorId t)
     verify_seen(&r->plan, plan);
 }
 
+/* Where rounding leaves nothing of the gradient, a plan that is as far off may be any other. */
+static void check_noise(const Rounding *r, double of_one_rank)
+{
+    Loc none = {NULL, 0};
+    diag_error(r->plan.d, FAULT_threshold, "verify-nothing", none,
+               "one rank in this precision is off by %.3g, relative to fp64: nothing of the "
+               "gradient is left to be compared",
+               of_one_rank);
+    diag_hint(r->plan.d, "a wider dtype");
+}
+
 static bool judge(Rounding *r)
 {
     const Side *exact = &r->plan.reference, *plan = &r->plan.plan, *one = &r->one_rank.plan;
     const Graph *g = &exact->plan->graph;
     uint32_t errors = r->plan.d->n_errors;
+    if (!verify_says_something(&r->plan)) return false;
     for (TensorId t = 1; t < g->tensors.n; t++)
         for (int k = 0; k < KINDS && r->plan.whole[t].name; k++)
             r->largest[k] = fmax(r->largest[k], rms(r->plan.whole[t].of[k].at, r->plan.whole[t].n));
@@ -104,6 +116,7 @@ static bool judge(Rounding *r)
     double size = r->gradient > 0 ? sqrt(r->gradient) : 1, whole = sqrt(r->off[1]) / size;
     result->gradient = sqrt(r->off[0]) / size;
     result->gradient_of_one_rank = whole;
+    if (!(whole < 1)) check_noise(r, whole);
     judge_error(r, "the gradient", ROUNDING_TIMES, most_more, result->gradient, whole);
     judge_error(r, "the gradient norm", ROUNDING_TIMES, most_more,
                 verify_relative(plan->norm, exact->norm),

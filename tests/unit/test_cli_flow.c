@@ -375,6 +375,29 @@ static void low_precision_is_verified(void **state)
     }
 }
 
+/* A pattern of layers that the small model has not: the verdict says so, and of which part. */
+static void what_is_scaled_away_is_said(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *parallel, *lost;
+    } rows[] = {{"ac { modules = { 'layers.3' } }, fsdp2 {}", "compared: recomputation\n"},
+                {"ac { modules = { 'layers.1' } }, fsdp2 {}", NULL},
+                {"tp { sequence = true }, ac 'full', fsdp2 {}", NULL}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Arena *arena = arena_new();
+        CommandResult r =
+            verify_of(arena, "llama' { size = 'tiny', layers = 4 }",
+                      strstr(rows[i].parallel, "tp {") ? "dp_shard = 2, tp = 2" : "dp_shard = 2",
+                      rows[i].parallel, "");
+        const char *said = strstr(r.err, "warning[verify-scaled]");
+        bool as_expected = rows[i].lost ? said && strstr(said, rows[i].lost) : !said;
+        if (r.exit_code != 0 || !as_expected)
+            fail_msg("%s: code %d\n%s%s", rows[i].parallel, r.exit_code, r.out, r.err);
+        arena_free(arena);
+    }
+}
+
 /* show --mesh answers for a mesh that no pass can use yet; --state of one rank and of all. */
 static void a_mesh_and_a_state_are_shown(void **state)
 {
@@ -413,6 +436,7 @@ int main(void)
         cmocka_unit_test(originals_are_looked_at_and_never_run),
         cmocka_unit_test(verify_passes_and_says_by_how_much),
         cmocka_unit_test(verify_refuses_what_check_refuses),
+        cmocka_unit_test(what_is_scaled_away_is_said),
         cmocka_unit_test(low_precision_is_verified),
         cmocka_unit_test(a_mesh_and_a_state_are_shown),
     };
