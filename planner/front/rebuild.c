@@ -139,7 +139,9 @@ static bool add_state(Rebuild *b, Reader *r)
     Loc loc = draft_place(b->draft, r);
     uint32_t n_dims;
     int64_t dim[MAX_DIMS];
-    if (!get_dims(r, &n_dims, dim) || id != next_tensor(g) || module == 0 || module >= g->modules.n)
+    Order order;
+    if (!get_dims(r, &n_dims, dim) || !get_order(r, n_dims, dim, &order) || id != next_tensor(g) ||
+        module == 0 || module >= g->modules.n)
         return false;
     graph_tensor(g, b->arena, name, ROLE_state, wide(b), n_dims, dim, loc);
     Tensor *t = &g->tensors.at[id];

@@ -51,9 +51,9 @@ enum {                     /* OpInfo.flags */
        OP_QUANTISES = 64,  /* out[0] is in[0] in fewer bits: gradients go straight through */
        OP_RANGE = 128,     /* reads elements [lo, hi) of x only */
        OP_TAKES = 256,     /* of index F takes `count` from `first` on, or gives back what was */
-       OP_PLACED = 512,    /* goes by where elements lie in the whole: start and valid, which tell of
-                            * one interval only */
-       OP_ONCE = 1024      /* of weights and state alone: done once a step, whatever runs again */
+       OP_PLACED = 512, /* goes by where elements lie in the whole: start and valid, which tell of
+                         * one interval only */
+       OP_ONCE = 1024   /* of weights and state alone: done once a step, whatever runs again */
 };
 
 /* One term dimension after parsing. */
