@@ -15,6 +15,7 @@ typedef enum Point {
     POINT_silu_grad,
     POINT_gelu,
     POINT_gelu_grad,
+    POINT_divide,
     POINT_quantise, /* x, and what it is multiplied with; scale: the largest number */
     POINT_exp_times /* x, max, factor: factor exp(x - max) */
 } Point;
@@ -75,6 +76,7 @@ DEVICE void point_apply(int op, float scale, const float x0[EIGHT], const float 
     case POINT_silu_grad: POINT_EACH(x0[k] * point_silu_slope(x1[k]));
     case POINT_gelu: POINT_EACH(0.5f * x0[k] * (1.0f + point_gelu_tanh(x0[k])));
     case POINT_gelu_grad: POINT_EACH(x0[k] * point_gelu_slope(x1[k]));
+    case POINT_divide: POINT_EACH(x0[k] / x1[k]);
     case POINT_quantise: POINT_EACH(point_quantise(x0[k], x1[k], scale));
     case POINT_exp_times: POINT_EACH(x2[k] == 0 ? 0 : x2[k] * device_exp(x0[k] - x1[k]));
     }

@@ -1,0 +1,192 @@
+/* Spectral norm: products of a weight with the two vectors of its power iteration, what is divided
+ * by the norm, and what the norm adds to the weight's gradient. Once a step but for the last two.
+ */
+#include "kernels/cuda/point_launch.cuh"
+#include "kernels/cuda/reduce.cuh"
+
+enum { SPECTRAL_THREADS = 256, OUTER_BLOCKS = 528, COLUMN_ROWS = 32 };
+
+typedef struct RowsArgs {
+    Array w, x, out; /* w [rows,columns]; x [columns], or as w where `each`; out [rows] */
+    Array sigma;     /* [], where `each`: divides the negative sums */
+    int64_t columns;
+    bool each;
+} RowsArgs;
+
+/* A block takes a row. */
+KERNEL(spectral_rows, RowsArgs, SPECTRAL_THREADS, 4)
+{
+    SHARED(float, held);
+    int64_t row = blockIdx.x, first = row * a.columns;
+    float sum = 0;
+    for (int64_t at = threadIdx.x * EIGHT; at < a.columns; at += SPECTRAL_THREADS * EIGHT) {
+        int n = eight_of(at, a.columns);
+        float w[EIGHT], x[EIGHT];
+        load(a.w, first + at, n, w);
+        load(a.x, a.each ? first + at : at, n, x);
+        UNROLL for (int k = 0; k < EIGHT; k++) sum += w[k] * x[k];
+    }
+    sum = block_sum(sum, held);
+    if (threadIdx.x > 0) return;
+    write_one(a.out, row, a.each ? -sum / read_one(a.sigma, 0) : sum);
+}
+
+static bool rows_launch(const KernelArgs *args, int64_t rows, int64_t columns, bool each,
+                        const CudaContext *cuda, CudaError *error)
+{
+    RowsArgs p;
+    memset(&p, 0, sizeof p);
+    p.w = array_of(args, 0, columns), p.x = array_of(args, 1, columns);
+    p.out = array_of(args, args->n_in, 1);
+    if (each) p.sigma = array_of(args, 2, 1);
+    p.columns = columns, p.each = each;
+    return LAUNCH(spectral_rows, rows, SPECTRAL_THREADS, MAX_WARPS * sizeof(float), p, cuda, error);
+}
+
+typedef struct ColumnsArgs {
+    Array w, x, out; /* w [rows,columns], x [rows], out [columns] */
+    int64_t rows, columns;
+} ColumnsArgs;
+
+/* A thread takes eight columns; rows are added up by so many, for long sums lose bits. */
+KERNEL(spectral_columns, ColumnsArgs, SPECTRAL_THREADS, 4)
+{
+    int64_t column = ((int64_t)blockIdx.x * SPECTRAL_THREADS + threadIdx.x) * EIGHT;
+    int n = eight_of(column, a.columns);
+    float sum[EIGHT], part[EIGHT], w[EIGHT];
+    UNROLL for (int k = 0; k < EIGHT; k++) sum[k] = part[k] = 0;
+    if (n == 0) return;
+    for (int64_t row = 0; row < a.rows; row++) {
+        float x = read_one(a.x, row);
+        load(a.w, row * a.columns + column, n, w);
+        UNROLL for (int k = 0; k < EIGHT; k++) part[k] += x * w[k];
+        if ((row + 1) % COLUMN_ROWS != 0 && row + 1 < a.rows) continue;
+        UNROLL for (int k = 0; k < EIGHT; k++) sum[k] += part[k], part[k] = 0;
+    }
+    store(a.out, column, n, sum);
+}
+
+static bool columns_launch(const KernelArgs *args, int64_t rows, int64_t columns,
+                           const CudaContext *cuda, CudaError *error)
+{
+    ColumnsArgs p;
+    memset(&p, 0, sizeof p);
+    p.w = array_of(args, 0, columns), p.x = array_of(args, 1, 1);
+    p.out = array_of(args, 2, columns);
+    p.rows = rows, p.columns = columns;
+    return LAUNCH(spectral_columns, ceil_div(columns, SPECTRAL_THREADS * EIGHT), SPECTRAL_THREADS,
+                  0, p, cuda, error);
+}
+
+/* w [k,...], u [...] -> [k] */
+bool cuda_project_of_first(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return rows_launch(args, args->size['k'], args->rows, false, cuda, error);
+}
+
+/* w [k,...], v [k] -> [...] */
+bool cuda_project_over_first(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return columns_launch(args, args->size['k'], args->rows, cuda, error);
+}
+
+/* w [...,n], v [...] -> [n] */
+bool cuda_project_of_last(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return columns_launch(args, args->rows, args->size['n'], cuda, error);
+}
+
+/* w [...,n], u [n] -> [...] */
+bool cuda_project_over_last(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return rows_launch(args, args->rows, args->size['n'], false, cuda, error);
+}
+
+/* x, y [...] -> [] */
+bool cuda_inner_product(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return rows_launch(args, 1, args->rows, false, cuda, error);
+}
+
+/* dz, z [b,s,...], sigma [] -> [b,s] */
+bool cuda_divide_dot(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return rows_launch(args, args->size['b'] * args->size['s'], args->rows, true, cuda, error);
+}
+
+typedef struct NormaliseArgs {
+    Array x, square, out;
+    float eps;
+    int64_t n;
+} NormaliseArgs;
+
+KERNEL(spectral_normalise, NormaliseArgs, SPECTRAL_THREADS, 4)
+{
+    int64_t i = (int64_t)blockIdx.x * SPECTRAL_THREADS + threadIdx.x;
+    float length = sqrtf(read_one(a.square, 0));
+    if (length < a.eps) length = a.eps;
+    if (i < a.n) write_one(a.out, i, read_one(a.x, i) / length);
+}
+
+/* what is overwritten, x [...], the square of its length [] -> x over its length */
+bool cuda_normalise(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    NormaliseArgs p;
+    memset(&p, 0, sizeof p);
+    p.x = array_of(args, 1, 1), p.square = array_of(args, 2, 1), p.out = array_of(args, 3, 1);
+    p.eps = (float)args->attrs.eps, p.n = args->rows;
+    return LAUNCH(spectral_normalise, ceil_div(p.n, SPECTRAL_THREADS), SPECTRAL_THREADS, 0, p, cuda,
+                  error);
+}
+
+/* x [...], sigma [] -> x / sigma */
+bool cuda_divide(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    PointArgs p = point_args(args, POINT_divide, 1, args->rows);
+    p.spread[1] = SPREAD_row;
+    return point_launch(2, p, cuda, error);
+}
+
+typedef struct OuterArgs {
+    Array d, x, y, out; /* d [tokens], x [rows], y [columns], out [rows,columns] */
+    int64_t tokens, columns, n;
+    bool accumulate;
+} OuterArgs;
+
+/* Every block adds up all of d, in the same order. */
+KERNEL(spectral_outer, OuterArgs, SPECTRAL_THREADS, 4)
+{
+    SHARED(float, held);
+    int64_t step = (int64_t)gridDim.x * SPECTRAL_THREADS;
+    float d = 0;
+    for (int64_t i = threadIdx.x; i < a.tokens; i += SPECTRAL_THREADS) d += read_one(a.d, i);
+    d = block_sum(d, held);
+    for (int64_t i = (int64_t)blockIdx.x * SPECTRAL_THREADS + threadIdx.x; i < a.n; i += step) {
+        int64_t row = split_row(i, a.columns, a.n);
+        float value = d * read_one(a.x, row) * read_one(a.y, i - row * a.columns);
+        write_one(a.out, i, a.accumulate ? read_one(a.out, i) + value : value);
+    }
+}
+
+static bool outer_launch(const KernelArgs *args, int64_t rows, int64_t columns,
+                         const CudaContext *cuda, CudaError *error)
+{
+    OuterArgs p;
+    memset(&p, 0, sizeof p);
+    p.d = array_of(args, 0, 1), p.x = array_of(args, 1, 1), p.y = array_of(args, 2, 1);
+    p.out = array_of(args, 3, 1);
+    p.tokens = args->size['b'] * args->size['s'], p.columns = columns, p.n = rows * columns;
+    p.accumulate = accumulates(args, 0);
+    return LAUNCH(spectral_outer, blocks_for(p.n, SPECTRAL_THREADS, OUTER_BLOCKS), SPECTRAL_THREADS,
+                  MAX_WARPS * sizeof(float), p, cuda, error);
+}
+
+bool cuda_outer_first(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return outer_launch(args, args->size['k'], args->rows, cuda, error);
+}
+
+bool cuda_outer_last(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return outer_launch(args, args->rows, args->size['n'], cuda, error);
+}
