@@ -10,8 +10,8 @@
 static bool order_fits(const Verifier *v, const Tensor *t)
 {
     const Deals *deals = &v->g->deals;
-    if (t->order >= deals->deals.n || t->role != ROLE_param || t->order_dim + 1 >= t->n_dims)
-        return false;
+    bool lasts = t->role == ROLE_param || t->role == ROLE_state;
+    if (t->order >= deals->deals.n || !lasts || t->order_dim + 1 >= t->n_dims) return false;
     const Deal *d = &deals->deals.at[t->order];
     return d->kind == DEAL_segments && d->n_parts == t->dim[t->order_dim] &&
            deal_valid(deals, t->order, d->size, d->n_parts, 0) == t->dim[t->order_dim + 1];
@@ -54,11 +54,11 @@ static void check_taken(Verifier *v, NodeId id)
     const Graph *g = v->g;
     const Node *n = &g->nodes.at[id];
     int64_t groups = g->tensors.at[n->in[0]].dim[2];
-    const Node *made = &g->nodes.at[g->tensors.at[n->in[0]].producer];
+    const Node *made = &g->nodes.at[graph_product(g, n->in[0])];
     if (made->op == OP_bias) {
         const Tensor *bias = &g->tensors.at[made->in[1]];
         check_param(v, id, bias->name, bias->order, groups);
-        made = &g->nodes.at[g->tensors.at[made->in[0]].producer];
+        made = &g->nodes.at[graph_product(g, made->in[0])];
     }
     if (op_info(made->op)->class_ != OP_CLASS_contract) return;
     const Tensor *w = &g->tensors.at[graph_weight(g, made->in[1])];
