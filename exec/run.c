@@ -268,12 +268,14 @@ static bool gather_rows(Run *run)
 
 static bool gather_memory(Run *run)
 {
+    uint32_t errors = run->d->n_errors;
     uint64_t mine[3] = {0, 0, run->backend->outside_bytes(run->backend)};
     for (Rank r = run->first_rank; r < run->first_rank + run->n_ranks; r++)
         for (int space = SPACE_device; space <= SPACE_host; space++) {
             uint64_t highest = run->backend->highest_touched(run->backend, r, (Space)space);
             if (highest > mine[space]) mine[space] = highest;
         }
+    if (run->d->n_errors > errors) return false; /* a device could not be asked */
     uint64_t *all = arena_array(run->arena, (size_t)3 * run->n_processes, sizeof *all);
     if (!run->backend->exchange(run->backend, mine, sizeof mine, all, run->d)) return false;
     for (uint32_t i = 0; i < run->n_processes; i++) {

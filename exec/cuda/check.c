@@ -22,6 +22,13 @@ bool cuda_fail(Cuda *c, const char *rule, const char *format, ...)
     return diag_error(c->d, FAULT_run, rule, nowhere, "%s", text);
 }
 
+/* As the repository names it, wherever it was compiled. */
+static const char *place(const char *file)
+{
+    const char *own = strstr(file, "exec/cuda/");
+    return own ? own : file;
+}
+
 static const char *rule_of(cudaError_t error)
 {
     if (error == cudaErrorMemoryAllocation) return "cuda-memory";
@@ -33,8 +40,8 @@ bool cuda_checked(Cuda *c, cudaError_t error, const char *call, const char *file
 {
     if (error == cudaSuccess) return true;
     cudaGetLastError(); /* it would be told again by a later call that is innocent */
-    return cuda_fail(c, rule_of(error), "rank %u, %s:%d: %s: %s (%s)", c->rank, file, line, call,
-                     cudaGetErrorString(error), cudaGetErrorName(error));
+    return cuda_fail(c, rule_of(error), "rank %u, %s:%d: %s: %s (%s)", c->rank, place(file), line,
+                     call, cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
 /* A nonblocking communicator may still be at it. */
@@ -63,12 +70,12 @@ bool nccl_checked(Cuda *c, const ncclComm_t *of, ncclResult_t result, const char
     if (result == ncclSuccess) return true;
     c->dead = true; /* nothing more can be done with it, or with those split from it */
     if (is_late)
-        return cuda_fail(c, "timeout", "rank %u, %s:%d: %s did not end within %g s", c->rank, file,
-                         line, call, c->options.timeout_s);
+        return cuda_fail(c, "timeout", "rank %u, %s:%d: %s did not end within %g s", c->rank,
+                         place(file), line, call, c->options.timeout_s);
     if (result == ncclInProgress)
-        return cuda_fail(c, "rank-died", "rank %u, %s:%d: in %s: %s", c->rank, file, line, call,
-                         c->meet->why);
+        return cuda_fail(c, "rank-died", "rank %u, %s:%d: in %s: %s", c->rank, place(file), line,
+                         call, c->meet->why);
     const char *more = ncclGetLastError(comm);
-    return cuda_fail(c, "nccl", "rank %u, %s:%d: %s: %s%s%s", c->rank, file, line, call,
+    return cuda_fail(c, "nccl", "rank %u, %s:%d: %s: %s%s%s", c->rank, place(file), line, call,
                      ncclGetErrorString(result), more && *more ? "; " : "", more ? more : "");
 }

@@ -59,7 +59,7 @@ static bool warm_up(Cuda *c, CudaComm *comm)
     int n = (int)mesh_size(mesh, comm->key.axes);
     int part = (int)mesh_part(mesh, c->rank, comm->key.axes);
     cudaStream_t stream = c->stream[comm->key.stream];
-    char *at = (char *)c->numbers; /* room of at least four words, used by nobody yet */
+    char *at = (char *)(c->numbers + c->state.info->n_instr + 1); /* words of no other use */
     ncclComm_t of = comm->comm;
     bool fine =
         CHECK_NCCL(c, &of, ncclAllReduce, (at, at, 1, ncclUint32, ncclMax, of, stream)) &&

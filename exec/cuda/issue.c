@@ -104,6 +104,12 @@ bool issue_open(Cuda *c)
     for (Pc pc = 1; pc <= n; pc++)
         if (is_waited_for(c, pc) && !new_event(c, &c->event[pc])) return false;
     order_make(c->state.info, c->arena, &c->order);
+    c->next_on_stream = arena_array(c->arena, (size_t)n + 1, sizeof *c->next_on_stream);
+    for (uint32_t i = c->order.n; i-- > 0;) {
+        Pc pc = c->order.pc[i], *first = &c->first_on_stream[instr(c, pc)->stream];
+        c->next_on_stream[pc] = *first;
+        *first = pc;
+    }
     c->chain = arena_array(c->arena, (size_t)n + 1, sizeof *c->chain);
     for (uint32_t i = 0; i < c->order.n; i++) c->chain[c->order.pc[i]] = chain_from(c, i);
     return true;
@@ -194,11 +200,12 @@ static bool wait_for(Cuda *c, Pc pc, const Segment *s)
     return true;
 }
 
-/* Where the stream is now, told to whoever looks from outside. */
-static bool mark(Cuda *c, Stream s, uint32_t number)
+/* Where the stream is now, told to whoever looks from outside: `where` is a place of c->heads or
+ * c->begun. */
+static bool mark(Cuda *c, Stream s, uint32_t *where, uint32_t number)
 {
     return !c->marks || CHECK_CUDA(c, cudaMemcpyAsync,
-                                   (&c->heads[s], &c->numbers[number], sizeof c->heads[s],
+                                   (where, &c->numbers[number], sizeof *where,
                                     cudaMemcpyDeviceToHost, c->stream[s]));
 }
 
@@ -255,7 +262,7 @@ static bool issue_launch(Cuda *c, const Launch *l, const Segment *s, bool captur
     Stream stream = instr(c, first)->stream;
     bool traces = c->trace.begin != NULL, fine = true;
     for (uint32_t i = 0; fine && i < l->n; i++) fine = wait_for(c, c->order.pc[l->first + i], s);
-    if (fine && (l->is_comm || c->event[first] != NULL)) fine = mark(c, stream, first);
+    if (fine && l->is_comm) fine = mark(c, stream, &c->begun[stream], first);
     for (uint32_t i = 0; fine && traces && i < l->n; i++)
         fine = record(c, c->trace.begin[c->order.pc[l->first + i]], stream, captures);
     if (!fine) return false;
@@ -269,6 +276,9 @@ static bool issue_launch(Cuda *c, const Launch *l, const Segment *s, bool captur
         if (fine && c->event[pc] != NULL)
             fine = CHECK_CUDA(c, cudaEventRecord, (c->event[pc], c->stream[stream]));
     }
+    Pc last = c->order.pc[l->first + l->n - 1];
+    if (fine && (l->is_comm || c->event[last] != NULL))
+        fine = mark(c, stream, &c->heads[stream], c->next_on_stream[last]);
     return fine;
 }
 
@@ -279,6 +289,11 @@ bool issue_segment(Cuda *c, const Segment *s, bool captures)
     for (int k = STREAM_compute + 1; fine && k < STREAM_COUNT; k++)
         if (c->uses[k]) fine = CHECK_CUDA(c, cudaStreamWaitEvent, (c->stream[k], c->fork, 0));
     uint32_t end = s->first + s->n;
+    Pc begin[STREAM_COUNT] = {0};
+    for (uint32_t i = end; i-- > s->first;)
+        begin[instr(c, c->order.pc[i])->stream] = c->order.pc[i];
+    for (int k = STREAM_compute; fine && k < STREAM_COUNT; k++)
+        if (begin[k] != 0) fine = mark(c, (Stream)k, &c->heads[k], begin[k]);
     for (uint32_t i = s->first; fine && i < end;) {
         Launch l = launch_at(c, i, end);
         fine = issue_launch(c, &l, s, captures);
@@ -286,7 +301,7 @@ bool issue_segment(Cuda *c, const Segment *s, bool captures)
     }
     for (int k = STREAM_compute; fine && k < STREAM_COUNT; k++) {
         if (!c->uses[k]) continue;
-        fine = mark(c, (Stream)k, 0);
+        fine = mark(c, (Stream)k, &c->heads[k], 0);
         if (k == STREAM_compute || !fine) continue;
         fine = CHECK_CUDA(c, cudaEventRecord, (c->join[k], c->stream[k])) &&
                CHECK_CUDA(c, cudaStreamWaitEvent, (main, c->join[k], 0));

@@ -41,7 +41,7 @@ static bool all_are_fine(Cuda *c, bool fine)
 /* The small things that a step needs beside the arenas. */
 static bool open_blocks(Cuda *c)
 {
-    uint32_t n = c->state.info->n_instr + 5; /* comm.c warms up in the first words */
+    uint32_t n = c->state.info->n_instr + 5; /* comm.c warms up in the last four */
     uint32_t *numbers = arena_array(c->arena, n, sizeof *numbers);
     for (uint32_t i = 0; i < n; i++) numbers[i] = i;
     void *host[3] = {NULL}, *device[3] = {NULL};
@@ -49,8 +49,9 @@ static bool open_blocks(Cuda *c)
     c->control_host = host[0];
     fine = fine && CHECK_CUDA(c, cudaMallocHost, (&host[1], sizeof *c->fault_host));
     c->fault_host = host[1];
-    fine = fine && CHECK_CUDA(c, cudaMallocHost, (&host[2], STREAM_COUNT * sizeof *c->heads));
+    fine = fine && CHECK_CUDA(c, cudaMallocHost, (&host[2], 2 * STREAM_COUNT * sizeof *c->heads));
     c->heads = host[2];
+    c->begun = c->heads ? c->heads + STREAM_COUNT : NULL;
     fine = fine && CHECK_CUDA(c, cudaMalloc, (&device[0], sizeof *c->control_device));
     c->control_device = device[0];
     fine = fine && CHECK_CUDA(c, cudaMalloc, (&device[1], sizeof *c->fault_device));
@@ -58,7 +59,7 @@ static bool open_blocks(Cuda *c)
     fine = fine && CHECK_CUDA(c, cudaMalloc, (&device[2], n * sizeof *numbers));
     c->numbers = device[2];
     if (!fine) return false;
-    memset(c->heads, 0, STREAM_COUNT * sizeof *c->heads);
+    memset(c->heads, 0, 2 * STREAM_COUNT * sizeof *c->heads);
     c->context.control = c->control_device;
     c->context.fault = c->fault_device;
     return CHECK_CUDA(c, cudaMemset, (c->fault_device, 0, sizeof *c->fault_device)) &&

@@ -79,9 +79,14 @@ typedef struct Cuda {
     CudaControl *control_host; /* pinned */
     CudaControl *control_device;
     uint32_t *fault_host, *fault_device;
-    uint32_t *heads;   /* [STREAM_COUNT] pinned: where each stream is; 0: it is done */
+    /* Pinned, written by the streams as they go. heads [STREAM_COUNT]: the first instruction that
+     * is not done, 0: all are; of STREAM_none, the segment. begun [STREAM_COUNT]: the communication
+     * that was begun last. */
+    uint32_t *heads, *begun;
     uint32_t *numbers; /* [n_instr + 1] device: 0, 1, 2, ...: what is copied to heads */
     uint32_t seen[STREAM_COUNT];
+    Pc first_on_stream[STREAM_COUNT];
+    Pc *next_on_stream; /* [pc] by the order of issue; 0: none */
 
     cudaStream_t stream[STREAM_COUNT];
     bool uses[STREAM_COUNT];

@@ -58,6 +58,8 @@ bool step_run(Cuda *c, const Control *control, Trace *trace)
     c->control = *control;
     c->stepping = true;
     atomic_store(&c->slot->step, (uint32_t)control->step);
+    for (int s = 0; c->marks && s < STREAM_COUNT; s++)
+        atomic_store(&c->slot->head[s], c->first_on_stream[s]);
     atomic_store(&c->slot->state, STATUS_stepping);
     bool fine = start(c, by_graphs, trace != NULL);
     if (fine) stage_prepare(c);

@@ -112,14 +112,14 @@ static bool publish(Cuda *c)
     return moved;
 }
 
-/* The communication that most streams seem to wait for: the first of the program. */
+/* The first communication of the program that has begun and is not done. */
 static Pc waited_for(const Cuda *c)
 {
     Pc first = 0;
     for (int s = STREAM_none + 1; s < STREAM_COUNT; s++) {
         Pc head = c->seen[s];
-        bool is_comm = head != 0 && c->state.at[head].comm != NULL;
-        if (is_comm && (first == 0 || head < first)) first = head;
+        bool under_way = head != 0 && actual(c, ((volatile uint32_t *)c->begun)[s]) == head;
+        if (under_way && (first == 0 || head < first)) first = head;
     }
     return first;
 }

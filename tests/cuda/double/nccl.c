@@ -78,7 +78,9 @@ static ncclComm_t join(Shared *file, uint64_t key, int rank, int n, bool blockin
 
 static bool is_open(ncclComm_t c)
 {
-    if (!c->is_open) c->is_open = !c->hangs && (int)atomic_load(&c->shared->n_joined) == c->n;
+    if (c->is_open) return true;
+    c->is_open = !c->hangs && (int)atomic_load(&c->shared->n_joined) == c->n;
+    if (c->is_open && c->path[0] != 0) unlink(c->path); /* all have it open */
     return c->is_open;
 }
 
@@ -113,13 +115,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, in
     Shared *file = map_file(id.internal, O_RDWR);
     *comm = join(file, 1, rank, n, config->blocking != 0, scripted.kind == SCRIPT_hang);
     if (scripted.kind == SCRIPT_async) (*comm)->async = (ncclResult_t)scripted.code;
-    if (rank == 0) { /* once all have it open, nobody looks for it by name */
-        char path[sizeof id.internal + 1] = "";
-        memcpy(path, id.internal, sizeof id.internal);
-        for (int tries = 0; tries < 20000 && !is_open(*comm) && !(*comm)->hangs; tries++)
-            usleep(100);
-        unlink(path);
-    }
+    if (rank == 0) memcpy((*comm)->path, id.internal, sizeof (*comm)->path);
     return wait_open(*comm);
 }
 
@@ -160,6 +156,7 @@ static void release(ncclComm_t comm)
         if (comm->peer[r]) munmap(comm->peer[r], DEVICE_RANGE);
     world()->live[OBJECT_registration] -= comm->n_registered;
     if (comm->key == 1) munmap(comm->file, sizeof *comm->file);
+    if (!comm->is_open && comm->path[0] != 0) unlink(comm->path);
     free(comm->temp);
     double_delete(OBJECT_comm, comm);
 }

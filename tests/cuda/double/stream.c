@@ -333,9 +333,8 @@ static Progress run_wait(Task *task, void *state)
     return w->event->done >= w->generation ? PROGRESS_done : PROGRESS_none;
 }
 
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags)
+static cudaError_t record(cudaEvent_t event, cudaStream_t stream, unsigned flags)
 {
-    CUDA_CALL(cudaEventRecordWithFlags);
     bool external = flags == cudaEventRecordExternal;
     if (external && stream->graph == NULL) return world()->last = cudaErrorIllegalState;
     if (stream->graph && !external) { /* a mark in the graph */
@@ -354,10 +353,16 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
     return cudaSuccess;
 }
 
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags)
+{
+    CUDA_CALL(cudaEventRecordWithFlags);
+    return record(event, stream, flags);
+}
+
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     CUDA_CALL(cudaEventRecord);
-    return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
+    return record(event, stream, cudaEventRecordDefault);
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)

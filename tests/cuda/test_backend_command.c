@@ -1,0 +1,160 @@
+/* The command with the CUDA module of the double in place of the real one: a run of one rank, of
+ * four under mpirun, under torchrun's variables; calibration, doctor, and failures. */
+#define _DEFAULT_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/command.h"
+
+static Arena *arena;
+
+#define PLAN TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua"
+#define ONE  "--set", "mesh.dp_shard=1", "--set", "mesh.tp=1", "--quiet"
+
+static int setup(void **state)
+{
+    (void)state;
+    arena = arena_new();
+    setenv("TANDEM_MODULE_DIR", TANDEM_DOUBLE_DIR, 1);
+    assert_int_equal(chdir(command_new_folder(arena)), 0);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    unsetenv("TANDEM_DOUBLE");
+    arena_free(arena);
+    return 0;
+}
+
+static void check(CommandResult r, int code, const char *out, const char *err)
+{
+    if (r.exit_code != code || (out && !strstr(r.out, out)) || (err && !strstr(r.err, err)))
+        fail_msg("code %d (wanted %d)\n%s\n%s", r.exit_code, code, r.out, r.err);
+}
+
+static void one_rank_trains_and_is_compared(void **state)
+{
+    (void)state;
+    check(COMMAND(arena, 60, "run", PLAN, "--backend", "cuda", "--steps", "6", ONE), 0,
+          "done        6 steps", NULL);
+    check(COMMAND(arena, 60, "runs"), 0, "cuda", NULL);
+    check(COMMAND(arena, 60, "compare"), 0, "cuda", NULL);
+    static const char *const modes[] = {"whole", "cut", "none"};
+    const char *last[3];
+    for (int k = 0; k < 3; k++) {
+        CommandResult r = COMMAND(arena, 60, "run", PLAN, "--backend", "cuda", "--steps", "6",
+                                  "--graph", modes[k], "--json", ONE);
+        check(r, 0, "\"last_loss\":", NULL);
+        last[k] = strstr(r.out, "\"last_loss\":");
+        last[k] = arena_copy(arena, last[k], strcspn(last[k], ",\n"));
+        assert_string_equal(last[k], last[0]);
+    }
+}
+
+static void four_ranks_under_mpirun(void **state)
+{
+    (void)state;
+    check(COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--steps", "6", "--max-ctas", "4",
+                  "--register", "buffer"),
+          0, "done        6 steps", NULL);
+    setenv("TANDEM_DOUBLE", "rank=2 ncclReduceScatter@9=kill", 1);
+    check(COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--steps", "6", "--timeout", "5"),
+          6, NULL, "error[rank-died]: rank 2 (pid ");
+    setenv("TANDEM_DOUBLE", "rank=1 ncclAllGather@9=hang", 1);
+    CommandResult r = COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--steps", "6",
+                              "--timeout", "1", "--graph", "none");
+    check(r, 6, NULL, "error[timeout]: step ");
+    check(r, 6, NULL, "is at step ");
+    setenv("TANDEM_DOUBLE", "uuid=same", 1);
+    check(COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--steps", "6"), 6, NULL,
+          "error[device-shared]");
+}
+
+static void ranks_of_torchrun(void **state)
+{
+    (void)state;
+    char port[16];
+    snprintf(port, sizeof port, "%d", 20000 + (int)(getpid() % 20000));
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    setenv("MASTER_PORT", port, 1);
+    setenv("WORLD_SIZE", "2", 1);
+    fflush(NULL);
+    pid_t child = fork();
+    setenv("RANK", child == 0 ? "1" : "0", 1);
+    setenv("LOCAL_RANK", child == 0 ? "1" : "0", 1);
+    CommandResult r = COMMAND(arena, 60, "run", PLAN, "--backend", "cuda", "--steps", "5", "--set",
+                              "mesh.dp_shard=2", "--set", "mesh.tp=1");
+    if (child == 0) _exit(r.exit_code == 0 && r.n_out == 0 ? 0 : 1);
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    check(r, 0, "done        5 steps", NULL);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    /* Other backends do not meet that way. */
+    check(COMMAND(arena, 60, "run", PLAN, "--steps", "5", "--set", "mesh.dp_shard=2", "--set",
+                  "mesh.tp=1"),
+          6, NULL, "error[module-missing]: these ranks were started without an MPI");
+    static const char *const set[] = {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK",
+                                      "LOCAL_RANK"};
+    for (size_t i = 0; i < sizeof set / sizeof set[0]; i++) unsetenv(set[i]);
+}
+
+static void calibration_fills_the_tables(void **state)
+{
+    (void)state;
+    CommandResult r = COMMAND(arena, 60, "calibrate", PLAN, "--backend", "cuda", ONE);
+    check(r, 0, "machine     cuda:Double", NULL);
+    check(r, 0, "0 kernels, 0 collectives", NULL);
+    r = COMMAND(arena, 120, "calibrate", PLAN, "--backend", "cuda");
+    check(r, 0, "all_gather dp_shard", NULL);
+    check(r, 0, "0 kernels, 0 collectives", NULL);
+    /* The CPU's tables are not touched. */
+    check(COMMAND(arena, 60, "calibrate", PLAN, "--dry-run", ONE), 0, "to measure    59 kernels",
+          NULL);
+    /* A prediction for the backend uses them. */
+    r = COMMAND(arena, 60, "run", PLAN, "--backend", "cuda", "--steps", "3", ONE);
+    check(r, 0, "done        3 steps", NULL);
+    assert_null(strstr(r.err, "not-calibrated"));
+}
+
+static void what_is_told(void **state)
+{
+    (void)state;
+    check(COMMAND(arena, 60, "doctor"), 0, "gpu 3      Double, 256 MiB, capability 9.0, 4 SMs",
+          NULL);
+    setenv("TANDEM_DOUBLE", "devices=0", 1);
+    check(COMMAND(arena, 60, "doctor"), 0, "no CUDA-capable device is detected", NULL);
+    check(COMMAND(arena, 60, "run", PLAN, "--backend", "cuda", "--steps", "5", ONE), 6, NULL,
+          "error[cuda-no-device]");
+    unsetenv("TANDEM_DOUBLE");
+    check(COMMAND(arena, 60, "run", PLAN, "--backend", "mpi", "--graph", "none"), 2, NULL,
+          "go with --backend cuda");
+    check(COMMAND(arena, 60, "run", PLAN, "--backend", "cuda", "--graph", "cutt"), 2, NULL,
+          "did you mean cut?");
+    check(COMMAND(arena, 60, "run", PLAN, "--backend", "cuda", "--device", "7", ONE), 6, NULL,
+          "there is no device 7: this machine shows 4, from 0");
+    check(COMMAND(arena, 60, "run", PLAN, "--backend", "cuda", "--dry-run"), 0,
+          "would run   4 ranks on cuda", NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(one_rank_trains_and_is_compared, setup, teardown),
+        cmocka_unit_test_setup_teardown(four_ranks_under_mpirun, setup, teardown),
+        cmocka_unit_test_setup_teardown(ranks_of_torchrun, setup, teardown),
+        cmocka_unit_test_setup_teardown(calibration_fills_the_tables, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_told, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,207 @@
+/* The double itself: it must show what it is there to show. A race gives different results for
+ * different seeds, a missing wait in a plan changes its numbers, the host cannot touch device
+ * memory, and what CUDA forbids is refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <cuda_runtime_api.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/cuda/double/double.h"
+#include "tests/cuda/ranks.h"
+#include "tests/support/tiny.h"
+
+static cudaStream_t stream[2];
+static cudaEvent_t event;
+static int *host, *device;
+
+static void begin(const char *script)
+{
+    double_begin(script);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(cudaStreamCreateWithPriority(&stream[i], cudaStreamNonBlocking, 0), 0);
+    assert_int_equal(cudaEventCreate(&event), 0);
+    assert_int_equal(cudaMallocHost((void **)&host, 64), 0);
+    assert_int_equal(cudaMalloc((void **)&device, 64), 0);
+}
+
+static void end(void)
+{
+    Arena *arena = arena_new();
+    Str s = str_in(arena);
+    for (int i = 0; i < 2; i++) cudaStreamDestroy(stream[i]);
+    cudaEventDestroy(event);
+    assert_false(double_is_clean(&s));
+    cudaFreeHost(host);
+    assert_non_null(strstr(str_text(&s), "1 device block(s) not released"));
+    cudaFree(device);
+    assert_true(double_is_clean(&s));
+    arena_free(arena);
+}
+
+/* host[0] goes to the device on one stream and comes back as host[1] on another. */
+static int through(const char *script, bool waits)
+{
+    begin(script);
+    host[0] = 5;
+    host[1] = 0;
+    cudaMemset(device, 0, 64);
+    cudaMemcpyAsync(device, host, 4, cudaMemcpyHostToDevice, stream[0]);
+    cudaEventRecord(event, stream[0]);
+    if (waits) cudaStreamWaitEvent(stream[1], event, 0);
+    cudaMemcpyAsync(host + 1, device, 4, cudaMemcpyDeviceToHost, stream[1]);
+    assert_int_equal(host[1], 0); /* late */
+    assert_int_equal(cudaDeviceSynchronize(), 0);
+    int result = host[1];
+    end();
+    return result;
+}
+
+static void a_race_shows(void **state)
+{
+    (void)state;
+    int right = 0, wrong = 0;
+    for (int seed = 0; seed < 20; seed++) {
+        char script[32];
+        snprintf(script, sizeof script, "seed=%d", seed);
+        assert_int_equal(through(script, true), 5);
+        if (through(script, false) == 5)
+            right++;
+        else
+            wrong++;
+    }
+    assert_true(right > 0 && wrong > 0);
+}
+
+static void the_host_cannot_touch_device_memory(void **state)
+{
+    (void)state;
+    begin("");
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        *(volatile int *)device = 1;
+        _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+    end();
+}
+
+/* What a capture holds runs at each launch and not before; an unjoined stream, and a call that a
+ * capture forbids, spoil it. */
+static void captures(void **state)
+{
+    (void)state;
+    begin("seed=3");
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    for (int how = 0; how < 3; how++) { /* joined, not joined, an allocation in it */
+        host[0] = 7;
+        cudaMemset(device, 0, 64);
+        assert_int_equal(cudaStreamBeginCapture(stream[0], cudaStreamCaptureModeThreadLocal), 0);
+        cudaEventRecord(event, stream[0]);
+        cudaStreamWaitEvent(stream[1], event, 0);
+        cudaMemcpyAsync(device, host, 4, cudaMemcpyHostToDevice, stream[1]);
+        cudaEventRecord(event, stream[1]);
+        if (how != 1) cudaStreamWaitEvent(stream[0], event, 0);
+        void *more = NULL;
+        if (how == 2) assert_int_equal(cudaMalloc(&more, 8), cudaErrorStreamCaptureUnsupported);
+        cudaMemcpyAsync(host + 1, device, 4, cudaMemcpyDeviceToHost, stream[0]);
+        cudaError_t error = cudaStreamEndCapture(stream[0], &graph);
+        assert_int_equal(error, how == 0   ? cudaSuccess
+                                : how == 1 ? cudaErrorStreamCaptureUnjoined
+                                           : cudaErrorStreamCaptureInvalidated);
+        if (how > 0) continue;
+        assert_int_equal(cudaGraphInstantiate(&exec, graph, 0), 0);
+        cudaGraphDestroy(graph);
+        for (int k = 0; k < 3; k++) {
+            host[0] = 10 + k;
+            host[1] = 0;
+            assert_int_equal(cudaGraphLaunch(exec, stream[0]), 0);
+            assert_int_equal(host[1], 0);
+            cudaStreamSynchronize(stream[0]);
+            assert_int_equal(host[1], 10 + k);
+        }
+        cudaGraphExecDestroy(exec);
+    }
+    assert_int_equal(cudaEventRecordWithFlags(event, stream[0], cudaEventRecordExternal),
+                     cudaErrorIllegalState);
+    end();
+}
+
+/* ---- plans with a wait less ---- */
+
+static Plan *tensor_plan(Arena *arena)
+{
+    Diag d = diag_in(arena);
+    Tiny t = tiny_default();
+    t.tp = 2;
+    t.tp_options.sequence = true;
+    Plan *plan = tiny_plan(&t, false, arena, &d);
+    assert_non_null(plan);
+    return plan;
+}
+
+static bool differs(Plan *plan, Arena *arena, const RankReport *right)
+{
+    for (int seed = 1; seed <= 6; seed++) {
+        RanksRun run = {.plan = plan, .data = data_synthetic(3, 29, 0.1, arena), .steps = 1};
+        char script[32];
+        snprintf(script, sizeof script, "seed=%d", seed);
+        run.script = script;
+        run.options.poison = true;
+        ranks_run(&run, arena);
+        if (!run.rank[0].fine || run.rank[0].loss[0] != right->loss[0] ||
+            run.rank[0].norm[0] != right->norm[0])
+            return true;
+    }
+    return false;
+}
+
+static void a_missing_wait_shows(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    RanksRun right = {
+        .plan = tensor_plan(arena), .data = data_synthetic(3, 29, 0.1, arena), .steps = 1};
+    ranks_loopback(&right, arena);
+    Plan *plan = tensor_plan(arena);
+    assert_false(differs(plan, arena, &right.rank[0]));
+    /* Four of them, spread over the program: each must show. */
+    const Program *p = &plan->programs.at[0];
+    uint32_t n_tried = 0;
+    for (Pc pc = p->code.n / 5; pc < p->code.n && n_tried < 4; pc++) {
+        Instr *in = &p->code.at[pc];
+        if (in->after.n == 0 || in->stream != STREAM_compute) continue;
+        Span kept = in->after;
+        in->after.n = 0;
+        if (!differs(plan, arena, &right.rank[0])) fail_msg("the wait of %u is not missed", pc);
+        in->after = kept;
+        n_tried++;
+        pc += p->code.n / 5;
+    }
+    assert_int_equal(n_tried, 4);
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_race_shows),
+        cmocka_unit_test(the_host_cannot_touch_device_memory),
+        cmocka_unit_test(captures),
+        cmocka_unit_test(a_missing_wait_shows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

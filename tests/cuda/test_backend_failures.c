@@ -1,0 +1,330 @@
+/* Every call of CUDA and NCCL that the backend makes is told to fail, one at a time: the run ends
+ * with code 6 and a diagnostic that names the call, and leaves nothing behind. And what happens to
+ * the others when a rank fails, hangs, stops or dies. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/base/clock.h"
+#include "tests/cuda/double/double.h"
+#include "tests/cuda/ranks.h"
+#include "tests/support/tiny.h"
+
+static Arena *arena;
+
+static int setup(void **state)
+{
+    (void)state;
+    arena = arena_new();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    arena_free(arena);
+    return 0;
+}
+
+static Plan *plan_of(uint32_t shard, bool offload)
+{
+    Diag d = diag_in(arena);
+    Tiny t = tiny_default();
+    t.groups = 2, t.head_dim = 2, t.dim = 6, t.hidden = 8, t.vocab = 11, t.layers = 1;
+    t.dp_shard = shard;
+    t.microbatches = 4;
+    t.fsdp2.offload = offload;
+    t.clip = 1;
+    Plan *plan = tiny_plan(&t, false, arena, &d);
+    assert_non_null(plan);
+    return plan;
+}
+
+static RanksRun run_of(Plan *plan)
+{
+    RanksRun run = {.plan = plan, .data = data_synthetic(3, 11, 0, arena), .trace = true};
+    run.options.cuda.graphs = CUDA_GRAPHS_cut;
+    return run;
+}
+
+/* ---- one rank: each call, the first time, the last, and in between ---- */
+
+static const struct Call {
+    const char *name;
+    int code;
+    const char *rule; /* NULL: what fails there is not told, for it only releases */
+} calls[] = {
+    {"cudaGetDeviceCount", 100, "cuda-no-device"},
+    {"cudaGetDeviceCount", 35, "cuda-driver"},
+    {"cudaSetDevice", 101, "cuda"},
+    {"cudaGetDeviceProperties", 1, "cuda"},
+    {"cudaMemGetInfo", 1, "cuda"},
+    {"cudaDriverGetVersion", 1, "cuda"},
+    {"cudaRuntimeGetVersion", 1, "cuda"},
+    {"ncclGetVersion", 3, "nccl"},
+    {"cudaMalloc", 2, "cuda-memory"},
+    {"cudaMallocHost", 2, "cuda-memory"},
+    {"cudaMemset", 1, "cuda"},
+    {"cudaMemcpy", 700, "cuda"},
+    {"cudaMemcpyAsync", 700, "cuda"},
+    {"cudaDeviceGetStreamPriorityRange", 1, "cuda"},
+    {"cudaStreamCreateWithPriority", 2, "cuda-memory"},
+    {"cudaEventCreateWithFlags", 2, "cuda-memory"},
+    {"cudaEventCreate", 2, "cuda-memory"},
+    {"cudaEventRecord", 700, "cuda"},
+    {"cudaEventRecordWithFlags", 700, "cuda"},
+    {"cudaEventSynchronize", 700, "cuda"},
+    {"cudaEventElapsedTime", 400, "cuda"},
+    {"cudaStreamBeginCapture", 900, "cuda"},
+    {"cudaStreamEndCapture", 901, "cuda"},
+    {"cudaGraphInstantiate", 2, "cuda-memory"},
+    {"cudaGraphUpload", 2, "cuda-memory"},
+    {"cudaGraphLaunch", 700, "cuda"},
+    {"kernel", 719, "cuda"},
+    {"cudaFree", 700, NULL},
+    {"cudaFreeHost", 700, NULL},
+    {"cudaStreamDestroy", 700, NULL},
+    {"cudaEventDestroy", 700, NULL},
+    {"cudaGraphDestroy", 700, NULL},
+    {"cudaGraphExecDestroy", 700, NULL},
+};
+enum { N_CALLS = sizeof calls / sizeof calls[0] };
+
+static uint32_t fail_at(RanksRun *run, const struct Call *c, uint32_t nth)
+{
+    char script[96];
+    snprintf(script, sizeof script, "seed=2 %s@%u=fail:%d", c->name, nth, c->code);
+    run->script = script;
+    ranks_run(run, arena);
+    const char *said = run->rank[0].said;
+    if (run->rank[0].fine || strstr(said, arena_print(arena, "error[%s]", c->rule)) == NULL ||
+        strstr(said, c->name) == NULL || strstr(said, "not released") != NULL)
+        fail_msg("%s: %s", script, *said ? said : "it went well");
+    /* The place in the sources; a kernel's is the instruction. */
+    assert_non_null(strstr(said, strcmp(c->name, "kernel") == 0 ? "instruction" : "exec/cuda/"));
+    return 1;
+}
+
+static void each_call_fails_and_is_named(void **state)
+{
+    (void)state;
+    RanksRun run = run_of(plan_of(1, false));
+    run.options.measure = true;
+    run.script = "seed=2";
+    ranks_run(&run, arena);
+    if (!run.rank[0].fine) fail_msg("%s", run.rank[0].said);
+    uint32_t total[N_CALLS], n_failed = 0;
+    for (uint32_t i = 0; i < N_CALLS; i++) total[i] = double_calls(calls[i].name);
+    for (uint32_t i = 0; i < N_CALLS; i++) {
+        if (total[i] == 0) fail_msg("%s is never called", calls[i].name);
+        if (calls[i].rule == NULL) continue;
+        uint32_t last = total[i], nth[] = {1, 2, last / 2, last};
+        for (int k = 0; k < 4; k++) {
+            bool again = nth[k] == 0 || nth[k] > last;
+            for (int j = 0; j < k; j++) again = again || nth[j] == nth[k];
+            if (!again) n_failed += fail_at(&run, &calls[i], nth[k]);
+        }
+    }
+    printf("%u calls failed, each was named\n", n_failed);
+    assert_true(n_failed > 60);
+}
+
+static void what_a_machine_lacks_is_told(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *script, *told;
+        uint32_t device;
+    } cases[] = {
+        {"devices=0", "error[cuda-no-device]", 0},
+        {"driver=12090", "error[cuda-driver]: rank 0, exec/cuda/device.c", 0},
+        {"capability=75", "has compute capability 7.5; this needs 8.0", 0},
+        {"memory=20000", "error[cuda-memory]: rank 0, exec/cuda/memory.c", 0},
+        {"memory=20000", "hint: the arena is ", 0},
+        {"devices=2", "there is no device 4: this machine shows 2, from 0", 5},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        RanksRun run = run_of(plan_of(1, false));
+        run.script = cases[i].script;
+        run.options.cuda.device = cases[i].device;
+        ranks_run(&run, arena);
+        if (run.rank[0].fine || !strstr(run.rank[0].said, cases[i].told) ||
+            strstr(run.rank[0].said, "not released"))
+            fail_msg("%s: %s", cases[i].script, run.rank[0].said);
+    }
+}
+
+/* ---- two ranks ---- */
+
+static void told(const RanksRun *run, const char *what, const char *by_any)
+{
+    bool found = strstr(ranks_stderr(), by_any) != NULL;
+    for (Rank r = 0; r < run->plan->mesh.n_ranks; r++) {
+        if (run->rank[r].fine) fail_msg("%s: rank %u went on", what, r);
+        found = found || strstr(run->rank[r].said, by_any) != NULL;
+    }
+    if (!found)
+        fail_msg("%s: nobody said \"%s\" but: %s| %s| %s", what, by_any, ranks_stderr(),
+                 run->rank[0].said, run->rank[1].said);
+}
+
+static void a_rank_that_fails_ends_the_others(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *script, *told;
+    } cases[] = {
+        {"ncclGetUniqueId@1=fail:2", "ncclGetUniqueId: unhandled system error"},
+        {"ncclMemAlloc@1=fail:2", "ncclMemAlloc: unhandled system error"},
+        {"ncclCommInitRankConfig@1=fail:5", "ncclCommInitRankConfig: invalid usage"},
+        {"ncclCommInitRankConfig@1=async:6", "exited or there was a network error"},
+        {"ncclCommSplit@1=fail:3", "ncclCommSplit: internal error"},
+        {"ncclCommSplit@1=async:6", "ncclCommSplit: remote process exited"},
+        {"ncclCommGetAsyncError@3=fail:4", "invalid argument"},
+        {"ncclCommRegister@1=fail:1", "ncclCommRegister: unhandled cuda error"},
+        {"ncclGroupStart@1=fail:3", "ncclGroupStart: internal error"},
+        {"ncclGroupEnd@1=fail:5", "ncclGroupEnd: invalid usage"},
+        {"ncclSend@1=fail:5", "ncclSend: invalid usage"},
+        {"ncclRecv@2=fail:5", "ncclRecv: invalid usage"},
+        {"ncclAllReduce@1=fail:5", "ncclAllReduce: invalid usage"},
+        {"ncclAllGather@2=fail:6", "ncclAllGather: remote process exited"},
+        {"ncclReduceScatter@2=async:6", "remote process exited"},
+        {"cudaEventQuery@9=fail:700", "cudaEventQuery"},
+        {"cudaLaunchHostFunc@1=fail:1", "cudaLaunchHostFunc"},
+        {"cudaStreamWaitEvent@5=fail:700", "cudaStreamWaitEvent"},
+        {"cudaMalloc@2=fail:2", "rank 1 could not begin"},
+        {"kernel@9=fail:719", "the kernel of"},
+        {"cudaGetDeviceCount@1=fail:100", "rank 1 could not begin"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        RanksRun run = run_of(plan_of(2, true));
+        bool by_first = strstr(cases[i].script, "UniqueId") != NULL;
+        run.script = arena_print(arena, "seed=3 %s%s", by_first ? "" : "rank=1 ", cases[i].script);
+        run.options.cuda.registration = CUDA_REGISTER_buffer;
+        run.options.timeout_s = 5;
+        double start = clock_s();
+        ranks_run(&run, arena);
+        told(&run, run.script, cases[i].told);
+        /* The others need not wait for a deadline to know. */
+        if (clock_s() - start > 4) fail_msg("%s: it took %g s", run.script, clock_s() - start);
+    }
+}
+
+static void windows_and_devices(void **state)
+{
+    (void)state;
+    RanksRun run = run_of(plan_of(2, false));
+    run.options.timeout_s = 5;
+    run.script = "ncclCommWindowRegister@1=fail:4";
+    ranks_run(&run, arena);
+    told(&run, run.script, "ncclCommWindowRegister: invalid argument");
+    run.script = "uuid=same";
+    ranks_run(&run, arena);
+    told(&run, run.script, "error[device-shared]: ranks 0 and 1 are both on GPU-01010101-0101");
+    run.script = "rank=1 capability=80";
+    ranks_run(&run, arena);
+    told(&run, run.script, "error[device-mismatch]");
+    run.script = "devices=1 rank=1 uuid=same";
+    run.options.cuda.share_device = true; /* both are number 0, and that is what was asked for */
+    ranks_run(&run, arena);
+    if (!run.rank[0].fine || !run.rank[1].fine) fail_msg("shared: %s", run.rank[0].said);
+    run.options.cuda.share_device = false;
+    run.script = "devices=0";
+    ranks_run(&run, arena);
+    told(&run, run.script, "no CUDA");
+}
+
+/* What hangs is found by the deadline, what dies at once; the message names the instruction. */
+static void hanging_stopping_dying(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *script, *told, *too;
+        double most_s;
+    } cases[] = {
+        {"ncclCommInitRankConfig@1=hang", "ncclCommInitRankConfig did not end within 1 s", "", 6},
+        {"ncclCommSplit@1=hang", "did not end within 1 s", "", 6},
+        {"ncclAllGather@3=hang", "error[timeout]: step 0: rank ", "all_gather", 6},
+        {"ncclReduceScatter@3=hang", "error[timeout]: step ", "reduce_scatter", 6},
+        {"ncclAllGather@4=stop", "its process is stopped", "the plan expects it to reach", 6},
+        {"ncclAllGather@4=kill", "error[rank-died]", "rank 1 has closed its connection", 4},
+        {"kernel@40=kill", "error[rank-died]", "rank 1 has closed its connection", 4},
+        {"ncclCommSplit@1=kill", "rank 1 has closed its connection", "", 4},
+        {"cudaSetDevice@1=kill", "rank 1 has closed its connection", "", 4},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        RanksRun run = run_of(plan_of(2, false));
+        run.script = arena_print(arena, "seed=3 rank=1 %s", cases[i].script);
+        run.options.timeout_s = 1;
+        run.options.cuda.graphs = CUDA_GRAPHS_none;
+        double start = clock_s();
+        ranks_run(&run, arena);
+        told(&run, run.script, cases[i].told);
+        told(&run, run.script, cases[i].too);
+        if (clock_s() - start > cases[i].most_s)
+            fail_msg("%s: it took %g s", run.script, clock_s() - start);
+    }
+}
+
+/* ---- numbers ---- */
+
+static void a_norm_that_is_not_finite_leaves_updates_out(void **state)
+{
+    (void)state;
+    for (uint32_t shard = 1; shard <= 2; shard++) {
+        RanksRun run = run_of(plan_of(shard, shard == 2));
+        run.lr = 1e38; /* the second step overflows */
+        run.script = "seed=4";
+        ranks_run(&run, arena);
+        assert_false(run.rank[0].fine);
+        if (!strstr(run.rank[0].said, "error[not-finite]") ||
+            !strstr(run.rank[0].said, "the first bad number is") ||
+            !strstr(run.rank[0].said, "made by instruction") ||
+            strstr(run.rank[0].said, "not released"))
+            fail_msg("%s", run.rank[0].said);
+    }
+}
+
+static void bad_fill(void *self, int64_t step, uint32_t microbatch, int64_t first, int64_t n,
+                     int64_t seq, int32_t *tokens, int32_t *labels)
+{
+    (void)self, (void)microbatch, (void)first;
+    for (int64_t i = 0; i < n * seq; i++)
+        tokens[i] = labels[i] = step == 2 ? 11 : (int32_t)(i % 11);
+}
+
+static void a_token_beyond_the_vocabulary_is_told(void **state)
+{
+    (void)state;
+    const DataSource data = {NULL, bad_fill};
+    RanksRun run = run_of(plan_of(1, false));
+    run.data = &data;
+    run.script = "";
+    ranks_run(&run, arena);
+    assert_false(run.rank[0].fine);
+    assert_non_null(strstr(run.rank[0].said,
+                           "error[cuda-data]: step 2: rank 0 met a token id that the vocabulary "
+                           "does not have, in instruction"));
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(each_call_fails_and_is_named, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_a_machine_lacks_is_told, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_rank_that_fails_ends_the_others, setup, teardown),
+        cmocka_unit_test_setup_teardown(windows_and_devices, setup, teardown),
+        cmocka_unit_test_setup_teardown(hanging_stopping_dying, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_norm_that_is_not_finite_leaves_updates_out, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_token_beyond_the_vocabulary_is_told, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
