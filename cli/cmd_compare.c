@@ -17,6 +17,8 @@ typedef struct Line {
     AxisSet axes;
     uint64_t n; /* joined rows */
     Ps predicted_ps, measured_ps;
+    double flops;   /* of the joined rows, */
+    uint64_t bytes; /* and what they move or touch: for who knows the machine's ceilings */
 } Line;
 
 typedef struct Comparison {
@@ -41,8 +43,11 @@ static int by_time(const void *a, const void *b)
     return (x->axes > y->axes) - (x->axes < y->axes);
 }
 
-static void add_row(Arena *arena, const Instr *in, Ps predicted, Ps measured, Comparison *c)
+static void add_row(Arena *arena, const Plan *plan, const TraceRow *row, Ps predicted,
+                    Comparison *c)
 {
+    const Program *p = plan_program(plan, row->rank);
+    const Instr *in = program_instr(p, row->pc);
     bool is_comm = op_info(in->op)->class_ == OP_CLASS_comm;
     AxisSet axes = is_comm ? in->axes : 0;
     uint32_t k = 0;
@@ -52,7 +57,9 @@ static void add_row(Arena *arena, const Instr *in, Ps predicted, Ps measured, Co
     for (int i = 0; i < 2; i++) {
         add[i]->n++;
         add[i]->predicted_ps += predicted;
-        add[i]->measured_ps += measured;
+        add[i]->measured_ps += row->end_ps - row->start_ps;
+        add[i]->flops += is_comm ? 0 : plan_flops(plan, p, in);
+        add[i]->bytes += row->bytes;
     }
     c->joined++;
 }
@@ -73,8 +80,7 @@ static void join(Arena *arena, const Plan *plan, Trace *predicted, Trace *measur
             continue;
         }
         const TraceRow *other = &predicted->rows.at[p];
-        add_row(arena, program_instr(plan_program(plan, row->rank), row->pc),
-                other->end_ps - other->start_ps, row->end_ps - row->start_ps, c);
+        add_row(arena, plan, row, other->end_ps - other->start_ps, c);
         c->n_ranks += row->rank != last;
         last = row->rank;
     }
@@ -150,6 +156,8 @@ static json_t *line_json(const char *name, const Line *line, uint32_t n_ranks)
     json_count(row, "predicted_ps", (uint64_t)(line->predicted_ps / n));
     json_count(row, "measured_ps", (uint64_t)(line->measured_ps / n));
     json_number(row, "ratio", ratio(line->predicted_ps, line->measured_ps));
+    json_number(row, "flops", line->flops / (double)n);
+    json_count(row, "bytes", line->bytes / (uint64_t)n);
     return row;
 }
 

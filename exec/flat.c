@@ -4,6 +4,8 @@
 #include "exec/flat.h"
 
 #include <assert.h>
+#include <pthread.h>
+#include <unistd.h>
 
 #include "kernels/kernel.h"
 #include "kernels/number.h"
@@ -96,11 +98,11 @@ static void walk_tensor(const Walk *w)
     }
 }
 
-void flat_each(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena *scratch,
-               void (*run)(void *self, const FlatRun *run), void *self)
+static void walk_window(const Plan *plan, const Program *p, BufferId b, Rank rank, Window window,
+                        Arena *scratch, void (*run)(void *self, const FlatRun *run), void *self)
 {
     const Unit *unit = &plan->graph.units.at[p->buffers.at[b].unit];
-    Walk w = {.plan = plan, .window = window_of(plan, p, b, rank), .run = run, .self = self};
+    Walk w = {.plan = plan, .window = window, .run = run, .self = self};
     for (uint32_t i = 0; i < unit->params.n; i++) {
         w.id = unit->params.at[i];
         w.t = &plan->graph.tensors.at[w.id];
@@ -112,6 +114,12 @@ void flat_each(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena 
         for (int d = 0; d < w.t->n_dims; d++) map_dimension(&w, &s, d, rank, scratch);
         walk_tensor(&w);
     }
+}
+
+void flat_each(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena *scratch,
+               void (*run)(void *self, const FlatRun *run), void *self)
+{
+    walk_window(plan, p, b, rank, window_of(plan, p, b, rank), scratch, run, self);
 }
 
 typedef struct InitTo {
@@ -146,9 +154,58 @@ static DType rest_dtype(const Program *p, BufferId b)
     return p->buffers.at[b].dtype;
 }
 
+/* A piece of a buffer, which one thread fills: where an element lies decides what it is, so pieces
+ * need not know of each other. */
+typedef struct InitPiece {
+    const Program *p;
+    BufferId b;
+    Rank rank;
+    Window window;
+    InitTo to;
+    pthread_t thread;
+} InitPiece;
+
+static void *init_piece(void *self)
+{
+    InitPiece *piece = self;
+    Arena *scratch = arena_new();
+    walk_window(piece->to.plan, piece->p, piece->b, piece->rank, piece->window, scratch, init_run,
+                &piece->to);
+    arena_free(scratch);
+    return NULL;
+}
+
+enum { MOST_THREADS = 16, PIECE_ELEMENTS = 1 << 22 };
+
 void flat_init(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena *scratch, void *at)
 {
-    InitTo to = {plan, p->buffers.at[b].dtype, rest_dtype(p, b), at};
-    assert(number_is_real(to.dtype));
-    flat_each(plan, p, b, rank, scratch, init_run, &to);
+    Window all = window_of(plan, p, b, rank);
+    DType dtype = p->buffers.at[b].dtype;
+    InitPiece piece[MOST_THREADS];
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    uint64_t n = (all.hi - all.lo) / PIECE_ELEMENTS;
+    if (n > (uint64_t)cores) n = (uint64_t)cores;
+    if (n > MOST_THREADS) n = MOST_THREADS;
+    if (n == 0) n = 1;
+    (void)scratch;
+    assert(number_is_real(dtype));
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t step = (all.hi - all.lo) / n, lo = all.lo + i * step;
+        Window window = {lo, i + 1 == n ? all.hi : lo + step};
+        char *to = (char *)at + (lo - all.lo) * dtype_bytes(dtype);
+        piece[i] = (InitPiece){.p = p,
+                               .b = b,
+                               .rank = rank,
+                               .window = window,
+                               .to = {plan, dtype, rest_dtype(p, b), to}};
+    }
+    /* What no thread can be had for is done here. */
+    for (uint64_t i = 1; i < n; i++)
+        if (pthread_create(&piece[i].thread, NULL, init_piece, &piece[i]) != 0) {
+            init_piece(&piece[i]);
+            piece[i].p = NULL;
+        }
+    init_piece(&piece[0]);
+    for (uint64_t i = 1; i < n; i++)
+        if (piece[i].p != NULL) pthread_join(piece[i].thread, NULL);
 }
