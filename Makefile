@@ -5,7 +5,7 @@ PLAN_8B = scripts/plans/llama3_8b.lua
 PLAN_TINY = scripts/plans/tiny_text.lua
 DEMO_DB = build/demo.db
 
-.PHONY: build demo test lint format bench accuracy mutants asan deps install clean
+.PHONY: build demo test lint format bench gpu-check gpu-bench accuracy mutants asan deps install clean
 
 build: deps
 	@cmake --preset release --log-level=NOTICE
@@ -42,6 +42,13 @@ RUNS = tests/data/published_runs.csv
 KERNELS = tests/data/published_kernels.csv
 accuracy: build
 	$(TANDEM) accuracy --runs $(RUNS) --kernels $(KERNELS) --plot build/accuracy.svg
+
+# What needs a GPU: correctness, and speed beside PyTorch's; each less than 8 minutes on one H200.
+gpu-check gpu-bench: build
+	@sh cmake/deps.sh test
+	@cmake --preset release --log-level=NOTICE && cmake --build --preset release
+	@if [ $@ = gpu-check ]; then sh tests/gpu/check.sh build/release; \
+	else python3 tests/bench/gpu_bench.py build/release; fi
 
 # Every mutant of the corpus; the tests themselves run a seeded sample.
 mutants: build

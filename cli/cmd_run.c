@@ -160,6 +160,7 @@ static void summary(Cli *cli, const PlanFile *file, Progress *p, const ExecResul
         json_count(cli->json, "arena_bytes", p->bytes);
         json_count(cli->json, "highest_byte_touched", touched);
         json_count(cli->json, "host_byte_touched", result->host_touched);
+        json_count(cli->json, "outside_bytes", result->outside_bytes);
         json_put(cli->json, "run", json_integer(id));
         json_put(cli->json, "prediction", json_integer(prediction->id));
         json_text(cli->json, "plan_id", hash_hex(cli->arena, file->id));
@@ -183,6 +184,9 @@ static void summary(Cli *cli, const PlanFile *file, Progress *p, const ExecResul
                   str_bytes(cli->arena, result->host_touched),
                   str_count(cli->arena, result->host_touched),
                   str_bytes(cli->arena, host_bytes_of(file->plan)));
+    if (run_on(cli, "cuda"))
+        str_print(out, "outside     %s beside the arena: context, communicators, libraries\n",
+                  str_bytes(cli->arena, result->outside_bytes));
     str_print(out,
               "run         %" PRId64 " in %s, against prediction %" PRId64
               "; `tandem compare` tells more\n",

@@ -72,7 +72,11 @@ macro(tandem_cuda_module)
       message(STATUS "nvcc not found: no CUDA kernels")
     endif()
     if(cuda_c_sources AND CMAKE_CUDA_COMPILER AND CUDAToolkit_FOUND AND NCCL_FOUND)
-      tandem_module(tandem_cuda ${cuda_c_sources} ${cuda_kernel_c_sources}
+      # The objects also make the programs that need a GPU: see tests/CMakeLists.txt.
+      add_library(tandem_cuda_objects OBJECT ${cuda_c_sources} ${cuda_kernel_c_sources})
+      target_include_directories(tandem_cuda_objects PRIVATE ${CMAKE_SOURCE_DIR})
+      target_link_libraries(tandem_cuda_objects PRIVATE CUDA::cudart CUDA::cublasLt NCCL::nccl)
+      tandem_module(tandem_cuda $<TARGET_OBJECTS:tandem_cuda_objects>
         $<TARGET_OBJECTS:tandem_cuda_kernels>)
       target_link_libraries(tandem_cuda PRIVATE CUDA::cudart CUDA::cublasLt NCCL::nccl)
     elseif(cuda_c_sources)

@@ -159,10 +159,14 @@ void ranks_run(RanksRun *run, Arena *arena)
     size_t bytes = RANKS_MOST * sizeof *run->rank;
     errors[0] = 0;
     run->rank = arena_alloc(arena, bytes);
+#ifdef TANDEM_GPU /* CUDA does not survive a fork: this process never starts it */
+    run->options.cuda.share_device = n > 1;
+#else
     if (n == 1) {
         run_double(run, &run->rank[0], arena);
         return;
     }
+#endif
     run->rank = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     char path[] = "/tmp/tandem-ranks-XXXXXX";
     int err = mkstemp(path), port = free_port();

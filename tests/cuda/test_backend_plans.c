@@ -13,6 +13,14 @@
 #include "tests/cuda/ranks.h"
 #include "tests/support/tiny.h"
 
+/* Kernels of the double are those of loopback, and sums are rank by rank: what differs is nothing
+ * but order. A GPU's add up in an order of their own. */
+#ifdef TANDEM_GPU
+#define TOLERANCE 2e-4
+#else
+#define TOLERANCE 2e-5
+#endif
+
 static const struct Case {
     const char *name;
     uint32_t shard, replicate, tp, pp, microbatches;
@@ -92,18 +100,20 @@ static void equals_loopback(const struct Case *c, uint32_t seed, Arena *arena)
         ranks_run(&run, arena);
         check_fine(&run, c->name, what);
         assert_int_equal(run.rank[0].n_steps, RANKS_STEPS);
+#ifndef TANDEM_GPU
         assert_int_equal(run.rank[0].launches > 0, m > 0);
         /* A graph a micro-batch for the traced step; for the others, some share one. */
         if (c->microbatches == 5 && modes[m] == CUDA_GRAPHS_cut)
             assert_in_range(run.rank[0].captures, 5 + 3, 5 + 4);
+#endif
         for (Rank r = 0; r < plan->mesh.n_ranks; r++) {
             if (m == 0) bits[r] = run.rank[r].bits;
             assert_memory_equal(&bits[r], &run.rank[r].bits, sizeof bits[r]);
         }
         for (int k = 0; k < RANKS_STEPS; k++) {
             const RankReport *a = &run.rank[0], *b = &reference.rank[0];
-            if (!(fabs(a->loss[k] - b->loss[k]) <= 2e-5 * fabs(b->loss[k])) ||
-                !(fabs(a->norm[k] - b->norm[k]) <= 2e-5 * fabs(b->norm[k])))
+            if (!(fabs(a->loss[k] - b->loss[k]) <= TOLERANCE * fabs(b->loss[k])) ||
+                !(fabs(a->norm[k] - b->norm[k]) <= TOLERANCE * fabs(b->norm[k])))
                 fail_msg("%s, %s: step %d: loss %.9g, norm %.9g; loopback %.9g, %.9g", c->name,
                          what, k, a->loss[k], a->norm[k], b->loss[k], b->norm[k]);
             assert_true(b->norm[k] > 0);

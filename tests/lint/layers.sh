@@ -41,7 +41,7 @@ sh "$lint/files.sh" '*.c' '*.h' '*.def' '*.cu' '*.cuh' | while read -r file; do
         only("mpi.h", "^exec/mpi/")
         only("nccl.h", "^(exec|tests)/cuda/")
         only("cblas.h", "^kernels/")
-        if ($0 ~ /<(cuda|cublas)[A-Za-z_]*\.h>/ && file !~ /^(exec|kernels|tests)\/cuda\//)
+        if ($0 ~ /<(cuda|cublas)[A-Za-z_]*\.h>/ && file !~ /^((exec|kernels|tests)\/cuda|tests\/gpu)\//)
             bad("CUDA belongs to exec/cuda and kernels/cuda")
     }
     own != 9 && /(^|[^A-Za-z0-9_.>])(exit|quick_exit)[ \t]*\(/ {
