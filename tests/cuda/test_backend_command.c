@@ -69,11 +69,11 @@ static void four_ranks_under_mpirun(void **state)
                   "--register", "buffer"),
           0, "done        6 steps", NULL);
     setenv("TANDEM_DOUBLE", "rank=2 ncclReduceScatter@9=kill", 1);
-    check(COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--steps", "6", "--timeout", "5"),
+    check(COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--steps", "6", "--timeout", "30"),
           6, NULL, "error[rank-died]: rank 2 (pid ");
     setenv("TANDEM_DOUBLE", "rank=1 ncclAllGather@9=hang", 1);
     CommandResult r = COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--steps", "6",
-                              "--timeout", "1", "--graph", "none");
+                              "--timeout", "3", "--graph", "none");
     check(r, 6, NULL, "error[timeout]: step ");
     check(r, 6, NULL, "is at step ");
     setenv("TANDEM_DOUBLE", "uuid=same", 1);

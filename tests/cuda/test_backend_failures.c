@@ -207,12 +207,12 @@ static void a_rank_that_fails_ends_the_others(void **state)
         bool by_first = strstr(cases[i].script, "UniqueId") != NULL;
         run.script = arena_print(arena, "seed=3 %s%s", by_first ? "" : "rank=1 ", cases[i].script);
         run.options.cuda.registration = CUDA_REGISTER_buffer;
-        run.options.timeout_s = 5;
+        run.options.timeout_s = 60;
         double start = clock_s();
         ranks_run(&run, arena);
         told(&run, run.script, cases[i].told);
         /* The others need not wait for a deadline to know. */
-        if (clock_s() - start > 4) fail_msg("%s: it took %g s", run.script, clock_s() - start);
+        if (clock_s() - start > 45) fail_msg("%s: it took %g s", run.script, clock_s() - start);
     }
 }
 
@@ -220,7 +220,7 @@ static void windows_and_devices(void **state)
 {
     (void)state;
     RanksRun run = run_of(plan_of(2, false));
-    run.options.timeout_s = 5;
+    run.options.timeout_s = 60;
     run.script = "ncclCommWindowRegister@1=fail:4";
     ranks_run(&run, arena);
     told(&run, run.script, "ncclCommWindowRegister: invalid argument");
@@ -246,29 +246,28 @@ static void hanging_stopping_dying(void **state)
     (void)state;
     static const struct {
         const char *script, *told, *too;
-        double most_s;
+        double timeout_s;
     } cases[] = {
-        {"ncclCommInitRankConfig@1=hang", "ncclCommInitRankConfig did not end within 1 s", "", 6},
-        {"ncclCommSplit@1=hang", "did not end within 1 s", "", 6},
-        {"ncclAllGather@3=hang", "error[timeout]: step 0: rank ", "all_gather", 6},
-        {"ncclReduceScatter@3=hang", "error[timeout]: step ", "reduce_scatter", 6},
-        {"ncclAllGather@4=stop", "its process is stopped", "the plan expects it to reach", 6},
-        {"ncclAllGather@4=kill", "error[rank-died]", "rank 1 has closed its connection", 4},
-        {"kernel@40=kill", "error[rank-died]", "rank 1 has closed its connection", 4},
-        {"ncclCommSplit@1=kill", "rank 1 has closed its connection", "", 4},
-        {"cudaSetDevice@1=kill", "rank 1 has closed its connection", "", 4},
+        {"ncclCommInitRankConfig@1=hang", "ncclCommInitRankConfig did not end within 2 s", "", 2},
+        {"ncclCommSplit@1=hang", "did not end within 2 s", "", 2},
+        {"ncclAllGather@3=hang", "error[timeout]: step 0: rank ", "all_gather", 2},
+        {"ncclReduceScatter@3=hang", "error[timeout]: step ", "reduce_scatter", 2},
+        {"ncclAllGather@4=stop", "its process is stopped", "the plan expects it to reach", 2},
+        {"ncclAllGather@4=kill", "error[rank-died]", "rank 1 has closed its connection", 60},
+        {"kernel@40=kill", "error[rank-died]", "rank 1 has closed its connection", 60},
+        {"ncclCommSplit@1=kill", "rank 1 has closed its connection", "", 60},
+        {"cudaSetDevice@1=kill", "rank 1 has closed its connection", "", 60},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         RanksRun run = run_of(plan_of(2, false));
         run.script = arena_print(arena, "seed=3 rank=1 %s", cases[i].script);
-        run.options.timeout_s = 1;
+        run.options.timeout_s = cases[i].timeout_s;
         run.options.cuda.graphs = CUDA_GRAPHS_none;
         double start = clock_s();
         ranks_run(&run, arena);
         told(&run, run.script, cases[i].told);
         told(&run, run.script, cases[i].too);
-        if (clock_s() - start > cases[i].most_s)
-            fail_msg("%s: it took %g s", run.script, clock_s() - start);
+        if (clock_s() - start > 45) fail_msg("%s: it took %g s", run.script, clock_s() - start);
     }
 }
 

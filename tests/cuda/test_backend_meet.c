@@ -119,11 +119,11 @@ static void who_does_not_come_is_named(void **state)
 {
     (void)state;
     double start = clock_s();
-    Told t = run(4, 1 << 2, 1, exchanges);
+    Told t = run(4, 1 << 2, 3, exchanges);
     assert_string_equal(t.why[0], "3 of 4 ranks came; rank 2 did not");
-    t = run(3, 1 << 0, 1, exchanges);
+    t = run(3, 1 << 0, 2, exchanges);
     assert_non_null(strstr(t.why[1], "rank 0 does not answer at localhost port "));
-    assert_true(clock_s() - start < 8);
+    assert_true(clock_s() - start < 40);
 }
 
 /* Rank 1 leaves without a word; the others look, and then wait for it. */
@@ -133,7 +133,7 @@ static bool one_leaves(Meet *m, unsigned rank)
     if (rank == 1) {
         _exit(0);
     }
-    double until = clock_s() + 5;
+    double until = clock_s() + 20;
     while (!m->gone(m) && clock_s() < until) usleep(1000);
     if (!strstr(m->why, "rank 1 has closed its connection")) return false;
     return rank == 2 || !m->exchange(m, "x", 1, all, 1);

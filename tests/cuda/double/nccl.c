@@ -115,7 +115,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, in
     Shared *file = map_file(id.internal, O_RDWR);
     *comm = join(file, 1, rank, n, config->blocking != 0, scripted.kind == SCRIPT_hang);
     if (scripted.kind == SCRIPT_async) (*comm)->async = (ncclResult_t)scripted.code;
-    if (rank == 0) memcpy((*comm)->path, id.internal, sizeof (*comm)->path);
+    if (rank == 0) memcpy((*comm)->path, id.internal, sizeof(*comm)->path);
     return wait_open(*comm);
 }
 
