@@ -46,7 +46,8 @@ accuracy: build
 # What needs a GPU: correctness, and speed beside PyTorch's; each less than 8 minutes on one H200.
 gpu-check gpu-bench: build
 	@sh cmake/deps.sh test
-	@cmake --preset release --log-level=NOTICE && cmake --build --preset release
+	@cmake --preset release --log-level=NOTICE
+	@cmake --build --preset release --target product gpu_programs
 	@if [ $@ = gpu-check ]; then sh tests/gpu/check.sh build/release; \
 	else python3 tests/bench/gpu_bench.py build/release; fi
 
