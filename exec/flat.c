@@ -28,7 +28,7 @@ typedef struct Walk {
 
 bool flat_is_home(const Buffer *b)
 {
-    return b->parent == 0 && b->persistent && b->unit != 0;
+    return b->parent == 0 && (b->persistent || b->result) && b->unit != 0;
 }
 
 static Window window_of(const Plan *plan, const Program *p, BufferId b, Rank rank)

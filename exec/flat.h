@@ -19,7 +19,7 @@ void flat_each(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena 
 /* Writes initial values into a parameter buffer. `at`: its memory on `rank`. */
 void flat_init(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena *scratch, void *at);
 
-/* A flat root that lives between steps, of a unit. */
+/* A flat root that lives between steps, or until the end of one, of a unit. */
 bool flat_is_home(const Buffer *b);
 
 #endif

@@ -15,6 +15,11 @@ void rank_begin(RankState *r)
     memcpy(r->n_touches, r->info->n_touches, p->buffers.n * sizeof *r->n_touches);
     r->n_left = r->info->n_instr;
     r->not_finite = false;
+    for (BufferId b = 1; r->poison && b < p->buffers.n; b++) {
+        const Buffer *at = &p->buffers.at[b]; /* of the step before, and looked at by now */
+        char *arena = at->space == SPACE_host ? r->host : r->device;
+        if (at->result && !at->parent) poison_fill(arena + at->offset, at->bytes);
+    }
 }
 
 uint32_t rank_starters(const RankState *r, Pc *next)
@@ -44,7 +49,7 @@ static void bury(RankState *r, BufferId root)
     const Buffer *b = &r->info->p->buffers.at[root];
     char *arena = b->space == SPACE_host ? r->host : r->device;
     uint64_t *highest = &r->highest[b->space];
-    if (b->persistent) return;
+    if (b->persistent || b->result) return;
     uint64_t end = b->offset + b->bytes;
     if (end > *highest) {
         uint64_t lo = b->offset > *highest ? b->offset : *highest;

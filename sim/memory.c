@@ -20,7 +20,7 @@ static BufferId taken_over(const Program *p, Pc pc)
     BufferId output = program_root(p, program_arg(p, in, in->n_in), &to);
     const Buffer *x = &p->buffers.at[input], *y = &p->buffers.at[output];
     bool handed = input != output && x->offset == y->offset && x->last == pc && y->first == pc &&
-                  x->first < pc && !x->persistent && !y->persistent;
+                  x->first < pc && !x->persistent && !x->result && !y->persistent;
     return handed && is_root(p, input) && is_root(p, output) ? input : 0;
 }
 
@@ -35,7 +35,8 @@ void memory_curve(const Plan *plan, const Program *p, Arena *arena, MemoryCurve 
     for (BufferId id = 1; id < p->buffers.n; id++) {
         const Buffer *b = &p->buffers.at[id];
         if (!is_root(p, id)) continue;
-        Pc first = b->persistent ? 0 : b->first, last = b->persistent ? n - 1 : b->last;
+        Pc first = b->persistent ? 0 : b->first;
+        Pc last = b->persistent || b->result ? n - 1 : b->last;
         assert(first <= last);
         assert(last < n);
         curve->at[first][b->category] += b->bytes;

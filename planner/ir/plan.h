@@ -90,7 +90,9 @@ typedef struct Buffer {
     UnitId unit;     /* the flat unit it holds or lies in; 0 */
     uint32_t microbatch; /* for people */
     bool persistent;     /* lives between steps: parameters, optimizer state, accumulators' home */
-    bool packed;         /* holds pack's order: [parts, ...]; see OP_pack */
+    bool result; /* transient, but what it holds at the end of a step is its result, which is looked
+                  * at after: a gradient that is reduced once. Nobody takes its bytes over */
+    bool packed; /* holds pack's order: [parts, ...]; see OP_pack */
 } Buffer;
 
 typedef enum Purpose { PURPOSE_train, PURPOSE_eval, PURPOSE_gather } Purpose;

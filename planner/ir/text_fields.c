@@ -175,7 +175,8 @@ static const Field buffer_fields[] = {
     FIELD(Buffer, first, u32),          FIELD(Buffer, last, u32),
     FIELD(Buffer, tensor, u32),         FIELD(Buffer, unit, u32),
     KEY("mb", Buffer, microbatch, u32), WORD("space", Buffer, space, spaces),
-    FIELD(Buffer, persistent, bool),    FIELD(Buffer, packed, bool),
+    FIELD(Buffer, persistent, bool),    FIELD(Buffer, result, bool),
+    FIELD(Buffer, packed, bool),
 };
 
 static const Field instr_fields[] = {

@@ -118,9 +118,10 @@ static void touch_root(Sweep *s, Pc pc, BufferId root)
 static void inherit(Sweep *s, Pc pc, BufferId from, BufferId root)
 {
     const Order *o = &s->v->order;
-    if (s->v->p->buffers.at[from].persistent)
-        verify_report(s->v, "verify-race", pc, "overwrites buffer %u, which lives between steps",
-                      from);
+    const Buffer *taken = &s->v->p->buffers.at[from];
+    if (taken->persistent || taken->result)
+        verify_report(s->v, "verify-race", pc, "overwrites buffer %u, which %s", from,
+                      taken->persistent ? "lives between steps" : "is a result of the step");
     for (uint32_t k = 0; k < o->n_lanes; k++) {
         Pc other = s->newest[(size_t)from * o->n_lanes + k];
         if (!other || other == pc) continue;

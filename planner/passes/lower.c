@@ -141,7 +141,7 @@ static void end_forward(Lower *l, uint32_t stage)
     }
 }
 
-static void lower_forward(Lower *l, uint32_t stage, uint32_t end)
+static void lower_forward(Lower *l, uint32_t stage, uint32_t end, Pc before)
 {
     l->phase = PHASE_forward;
     for (NodeId id = 1; id <= l->g->n_forward; id++) {
@@ -150,6 +150,7 @@ static void lower_forward(Lower *l, uint32_t stage, uint32_t end)
         lower_forward_node(l, id);
         lower_after_node(l, id);
     }
+    l->receive_after = before;
     lower_transfers(l, end);
     end_forward(l, stage);
     if (stage + 1 == l->job->schedule->n_stages) l->n_forwards++;
@@ -195,22 +196,32 @@ static uint32_t end_of(const Schedule *s, const Action *a)
     return a->kind == ACTION_F ? s->forward_end[at] : s->backward_end[at];
 }
 
+/* A receive could start, and a send end, at any time: two edges bound memory. A receive waits for
+ * the action before the newest one, an action for what was sent before the one before it. Both have
+ * ended earlier in the played schedule, so that transfers still run under an action, and nothing
+ * waits for what comes later. */
 static void lower_actions(Lower *l)
 {
     const Schedule *s = l->job->schedule;
     const Actions *actions = &s->of[l->rank];
     uint32_t in_flight = 0;
+    Pc newest = 0, sent[2] = {0, 0};
     lower_plan_transfers(l);
     for (uint32_t i = 0; i < actions->n; i++) {
         const Action *a = &actions->at[i];
         uint32_t end = end_of(s, a);
         lower_select(l, a->microbatch);
         if (in_flight == 0 && a->kind == ACTION_F) l->shares.n = 0;
+        memcpy(l->send_waits, sent, sizeof sent);
+        memcpy(sent, l->newest_send, sizeof sent);
         if (a->kind != ACTION_W) lower_transfers(l, end - (a->kind == ACTION_B ? 2 : 1));
+        const Pc before = newest;
         if (a->kind == ACTION_F)
-            lower_forward(l, a->stage, end);
+            lower_forward(l, a->stage, end, before);
         else
             lower_backward(l, a->stage, a->kind);
+        l->receive_after = before;
+        newest = l->stream_end[STREAM_compute];
         if (a->kind != ACTION_W) lower_transfers(l, end);
         in_flight += a->kind == ACTION_F;
         in_flight -= a->kind == ACTION_B || a->kind == ACTION_W;

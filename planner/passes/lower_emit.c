@@ -53,6 +53,7 @@ BufferId lower_view(Lower *l, BufferId parent, const Shape *shape, DType dtype,
     b->offset = offset_bytes;
     b->unit = r->unit;
     b->persistent = r->persistent;
+    b->result = r->result;
     b->space = r->space;
     assert(b->offset + b->bytes <= r->bytes);
     return id;
@@ -99,8 +100,10 @@ static void collect(const Lower *l, const Emit *e, Pc dep[STREAM_COUNT])
     }
     if (l->floor && l->floor > dep[l->p->code.at[l->floor].stream])
         dep[l->p->code.at[l->floor].stream] = l->floor;
-    Pc waits = e->stream == STREAM_compute ? l->compute_waits : 0;
-    if (waits && waits > dep[l->p->code.at[waits].stream]) dep[l->p->code.at[waits].stream] = waits;
+    const Pc waits[] = {l->compute_waits, l->send_waits[0], l->send_waits[1]};
+    for (int k = 0; k < 3 && e->stream == STREAM_compute; k++)
+        if (waits[k] && waits[k] > dep[l->p->code.at[waits[k]].stream])
+            dep[l->p->code.at[waits[k]].stream] = waits[k];
 }
 
 /* Waits for `pc`, and for all that were launched together with it: the newest alone would not imply
@@ -160,7 +163,8 @@ Pc lower_emit(Lower *l, const Emit *e)
 {
     Pc dep[STREAM_COUNT] = {0};
     collect(l, e, dep);
-    if (e->stream == STREAM_compute) l->compute_waits = 0;
+    if (e->stream == STREAM_compute)
+        l->compute_waits = l->send_waits[0] = l->send_waits[1] = 0;
     Instr in = {.op = e->op,
                 .stream = e->stream,
                 .launch = e->launch,

@@ -81,7 +81,7 @@ static void emit_send(Lower *l, BufferId from, uint32_t to_stage, uint32_t match
               .origin = origin,
               .n_in = 1,
               .arg = {from}};
-    lower_emit(l, &e);
+    l->newest_send[backward] = lower_emit(l, &e);
 }
 
 static BufferId emit_receive(Lower *l, TensorId t, uint32_t from_stage, uint32_t match,
@@ -99,7 +99,8 @@ static BufferId emit_receive(Lower *l, TensorId t, uint32_t from_stage, uint32_t
               .match = match,
               .origin = origin,
               .n_out = 1,
-              .arg = {out}};
+              .arg = {out},
+              .after = {l->receive_after}};
     lower_emit(l, &e);
     return out;
 }

@@ -53,6 +53,27 @@ static BufferId persistent(Lower *l, UnitId u, DType dtype, Category category)
     return b;
 }
 
+static bool has_gradient(const Lower *l, UnitId u)
+{
+    const Unit *unit = &l->g->units.at[u];
+    for (uint32_t i = 0; i < unit->params.n; i++)
+        if (l->g->tensors.at[unit->params.at[i]].grad) return true;
+    return false;
+}
+
+/* Where the reduced gradient lives. One that is written once a step leaves its bytes to activations
+ * until then. */
+static BufferId grad_at_rest(Lower *l, UnitId u)
+{
+    const Unit *unit = &l->g->units.at[u];
+    BufferId b = persistent(l, u, lower_dtype(l, unit->reduce_dtype), CATEGORY_gradient);
+    Buffer *at = &l->p->buffers.at[b];
+    bool sums = unit->shard ? lower_n_windows(l, u) > 1 : l->n_microbatches > 1;
+    if (!sums && at->space == SPACE_device && has_gradient(l, u))
+        at->persistent = false, at->result = true;
+    return b;
+}
+
 /* The unit at rest, in the dtype in which it is used. */
 static BufferId in_use_dtype(Lower *l, UnitId u, Category category)
 {
@@ -92,7 +113,7 @@ void lower_units_start(Lower *l)
         UnitState *s = &l->units[u];
         DType rest = lower_dtype(l, unit->rest_dtype);
         s->rest = persistent(l, u, rest, CATEGORY_parameter);
-        s->grad = persistent(l, u, lower_dtype(l, unit->reduce_dtype), CATEGORY_gradient);
+        s->grad = grad_at_rest(l, u);
         if (!adamw) continue;
         DType state = l->job->config->optimizer.state;
         state = state ? lower_dtype(l, state) : rest;

@@ -2,6 +2,7 @@
  * before bytes may be used again. */
 #include "planner/passes/pieces.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum { FEW_PIECES = 24 };
@@ -47,54 +48,106 @@ static void take(Pieces *m, uint32_t i, uint64_t offset, uint64_t size)
     if (tail) m->list.at[i] = rest;
 }
 
-/* The same place as in the micro-batch before, so that interior micro-batches repeat. */
-bool pieces_take_at(Pieces *m, uint64_t offset, uint64_t size, const Clock *now)
+/* Adjacent usable pieces. */
+typedef struct Run {
+    uint32_t first; /* piece */
+    uint64_t start, end;
+} Run;
+
+/* The next run from piece *i on, which becomes the piece behind it. */
+static bool next_run(const Pieces *m, uint32_t *i, const Clock *now, Run *run)
 {
-    uint32_t i = 0;
-    while (i < m->list.n && m->list.at[i].offset + m->list.at[i].size <= offset) i++;
-    uint32_t first = i;
-    if (offset >= m->top) {
-        Piece gap = {m->top, offset - m->top, 0};
-        if (gap.size) list_push(m->arena, &m->list, gap);
-        m->top = offset + size;
-        return true;
-    }
-    if (i == m->list.n || m->list.at[i].offset > offset) return false;
-    uint64_t end = m->list.at[i].offset;
-    while (i < m->list.n && m->list.at[i].offset == end && end < offset + size) {
-        if (!is_free(m, i, now)) return false;
-        end += m->list.at[i++].size;
-    }
-    if (end < offset + size) return false;
-    take(m, first, offset, size);
+    while (*i < m->list.n && !is_free(m, *i, now)) ++*i;
+    if (*i == m->list.n) return false;
+    run->first = *i;
+    run->start = run->end = m->list.at[*i].offset;
+    while (*i < m->list.n && m->list.at[*i].offset == run->end && is_free(m, *i, now))
+        run->end += m->list.at[(*i)++].size;
     return true;
 }
 
-/* The lowest run of adjacent usable pieces that holds `size`; else grows the arena, from its last
- * free pieces if they are usable. */
-uint64_t pieces_take(Pieces *m, uint64_t size, const Clock *now)
+static void take_from(Pieces *m, const Run *run, uint64_t offset, uint64_t size)
 {
-    uint64_t tail_size = 0;
-    uint32_t tail = UINT32_MAX;
-    for (uint32_t i = 0; i < m->list.n;) {
-        if (!is_free(m, i, now)) {
-            i++;
-            continue;
-        }
-        uint32_t first = i;
-        uint64_t start = m->list.at[i].offset, end = start;
-        while (i < m->list.n && m->list.at[i].offset == end && is_free(m, i, now))
-            end += m->list.at[i++].size;
-        if (end - start >= size) {
-            take(m, first, start, size);
-            return start;
-        }
-        if (end == m->top) tail = first, tail_size = end - start;
+    uint32_t i = run->first;
+    while (m->list.at[i].offset + m->list.at[i].size <= offset) i++;
+    take(m, i, offset, size);
+}
+
+void pieces_reach(Pieces *m, uint64_t end)
+{
+    if (end <= m->top) return;
+    Piece more = {m->top, end - m->top, 0};
+    list_push(m->arena, &m->list, more);
+    m->top = end;
+}
+
+bool pieces_take_at(Pieces *m, uint64_t offset, uint64_t size, const Clock *now)
+{
+    if (offset >= m->top) {
+        pieces_reach(m, offset);
+        m->top = offset + size;
+        return true;
     }
-    uint64_t offset = m->top - tail_size;
-    if (tail != UINT32_MAX) m->list.n = tail;
-    m->top = offset + size;
-    return offset;
+    uint32_t lo = 0, hi = m->list.n; /* the piece in which offset lies */
+    while (lo < hi) {
+        const uint32_t i = lo + (hi - lo) / 2;
+        if (m->list.at[i].offset + m->list.at[i].size <= offset)
+            lo = i + 1;
+        else
+            hi = i;
+    }
+    if (lo == m->list.n || m->list.at[lo].offset > offset) return false;
+    uint64_t end = m->list.at[lo].offset;
+    for (uint32_t i = lo; end < offset + size && i < m->list.n; i++) {
+        if (m->list.at[i].offset != end || !is_free(m, i, now)) return false;
+        end += m->list.at[i].size;
+    }
+    if (end < offset + size && end != m->top) return false;
+    pieces_reach(m, offset + size);
+    take(m, lo, offset, size);
+    return true;
+}
+
+uint64_t extents_clear(const Extent *others, uint32_t n, uint64_t start, uint64_t size)
+{
+    for (uint32_t k = 0; k < n && others[k].lo < start + size; k++)
+        if (others[k].hi > start) start = others[k].hi;
+    return start;
+}
+
+uint64_t pieces_take(Pieces *m, uint64_t size, const Clock *now, const Extent *others, uint32_t n)
+{
+    Run run = {0, 0, 0};
+    for (uint32_t i = 0; next_run(m, &i, now, &run);) {
+        const uint64_t start = extents_clear(others, n, run.start, size);
+        if (start + size > run.end) continue;
+        take_from(m, &run, start, size);
+        return start;
+    }
+    const uint64_t start = extents_clear(others, n, run.end == m->top ? run.start : m->top, size);
+    const bool taken = pieces_take_at(m, start, size, now);
+    assert(taken);
+    return start;
+}
+
+uint64_t pieces_take_tightest(Pieces *m, uint64_t size, const Clock *now)
+{
+    Run run, best = {0, 0, UINT64_MAX};
+    for (uint32_t i = 0; next_run(m, &i, now, &run);)
+        if (run.end - run.start >= size && run.end - run.start < best.end - best.start) best = run;
+    if (best.end == UINT64_MAX) return pieces_take(m, size, now, NULL, 0);
+    take_from(m, &best, best.start, size);
+    return best.start;
+}
+
+uint64_t pieces_take_highest(Pieces *m, uint64_t size, const Clock *now)
+{
+    Run run, best = {0, 0, 0};
+    for (uint32_t i = 0; next_run(m, &i, now, &run);)
+        if (run.end - run.start >= size) best = run;
+    if (best.end == 0) return pieces_take(m, size, now, NULL, 0);
+    take_from(m, &best, best.end - size, size);
+    return best.end - size;
 }
 
 static uint32_t join_busy(Pieces *m, uint32_t a, uint32_t b)

@@ -13,7 +13,10 @@
 
 #include "planner/base/rng.h"
 #include "planner/passes/pass.h"
+#include "planner/passes/placement.h"
+#include "planner/passes/schedule.h"
 #include "tests/support/plans.h"
+#include "tests/support/tiny.h"
 
 static int setup(void **state)
 {
@@ -405,6 +408,66 @@ static void interior_micro_batches_repeat(void **state)
     }
 }
 
+/* The same of plans: a backend that captures an inner micro-batch replays it for all others. */
+static void interior_micro_batches_of_plans_repeat(void **state)
+{
+    for (uint32_t k = 0; k < 96; k++) {
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena);
+        Tiny t = tiny_default();
+        t.microbatches = 4 + k % 5, t.layers = 1 + k % 3;
+        t.gpt2 = k & 1, t.tp = k & 2 ? 2 : 1, t.dp_shard = k & 4 ? 4 : 1;
+        t.dp_replicate = k & 8 ? 2 : 1;
+        t.ac = (AcMode)(k % 3);
+        t.tp_options.sequence = k % 7 > 2, t.tp_options.share_gathers = k % 5 > 0;
+        t.fsdp2.prefetch = k % 4, t.fsdp2.defer_grad_sync = k & 16;
+        t.fsdp2.copy = k % 11 == 0, t.fsdp2.offload = k % 13 == 0;
+        t.fsdp2.reshard_after_forward = k % 9 > 3 ? RESHARD_true : RESHARD_false;
+        t.dropout = k % 6 ? 0 : .25;
+        t.use_zero = k % 10 == 4, t.zero = t.dp_shard > 1 ? ZERO_optim_grads_params : ZERO_no_shard;
+        t.compile = k & 32;
+        const Plan *plan = tiny_plan(&t, false, arena, &d);
+        assert_non_null(plan);
+        const Program *p = &plan->programs.at[0];
+        assert_true(placement_periodic(p));
+        if (!placement_repeats(p, arena)) fail_msg("plan %u does not repeat", k);
+        arena_free(arena);
+    }
+    (void)state;
+}
+
+/* What is in flight in a pipeline does not grow with the number of micro-batches: neither do
+ * arenas, but for other holes: transfers must not keep bytes that would be free. */
+static void pipelines_do_not_grow(void **state)
+{
+    static const ScheduleKind kinds[] = {SCHEDULE_1f1b, SCHEDULE_zb_h1, SCHEDULE_interleaved_1f1b,
+                                         SCHEDULE_zb_v};
+    for (uint32_t k = 0; k < 4; k++)
+        for (uint32_t pp = 2; pp <= 4; pp += 2) {
+            Arena *arena = arena_new();
+            Diag d = diag_in(arena);
+            Tiny t = tiny_default();
+            t.pp = pp, t.layers = 2 * pp;
+            t.pp_options.schedule = kinds[k];
+            t.pp_options.chunks = schedule_traits(kinds[k]).least_chunks;
+            uint64_t bytes[4] = {0};
+            for (uint32_t m = 3; m <= 12; m *= 4) {
+                t.microbatches = m * pp;
+                const Plan *plan = tiny_plan(&t, false, arena, &d);
+                assert_non_null(plan);
+                for (uint32_t stage = 0; stage < pp; stage++) {
+                    const uint64_t now = plan->programs.at[stage].bytes;
+                    if (m == 3) bytes[stage] = now;
+                    if (now > bytes[stage] + bytes[stage] / 16)
+                        fail_msg("schedule %u, stage %u of %u: %llu bytes, then %llu", k, stage, pp,
+                                 (unsigned long long)bytes[stage], (unsigned long long)now);
+                }
+            }
+            arena_free(arena);
+        }
+    (void)state;
+}
+
 static void deterministic(void **state)
 {
     uint32_t period;
@@ -455,6 +518,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(in_place, setup, teardown),
         cmocka_unit_test_setup_teardown(random_programs, setup, teardown),
         cmocka_unit_test_setup_teardown(interior_micro_batches_repeat, setup, teardown),
+        cmocka_unit_test(interior_micro_batches_of_plans_repeat),
+        cmocka_unit_test(pipelines_do_not_grow),
         cmocka_unit_test_setup_teardown(deterministic, setup, teardown),
         cmocka_unit_test_setup_teardown(large_programs, setup, teardown),
     };

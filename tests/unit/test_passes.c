@@ -123,7 +123,8 @@ static uint64_t peak_of(const Plan *plan, Category category)
         uint64_t now = 0;
         for (BufferId b = 1; b < p->buffers.n; b++) {
             const Buffer *at = &p->buffers.at[b];
-            bool live = !at->persistent && !at->parent && at->first <= pc && at->last >= pc;
+            bool live =
+                !at->persistent && !at->result && !at->parent && at->first <= pc && at->last >= pc;
             if (live && at->category == category) now += at->bytes;
         }
         if (now > peak) peak = now;

@@ -64,7 +64,8 @@ static uint64_t held(const Plan *plan, Category category)
     uint64_t bytes = 0;
     for (BufferId b = 1; b < p->buffers.n; b++) {
         const Buffer *at = &p->buffers.at[b];
-        if (!at->parent && at->persistent && at->category == category) bytes += at->bytes;
+        const bool stays = at->persistent || at->result;
+        if (!at->parent && stays && at->category == category) bytes += at->bytes;
     }
     return bytes;
 }
