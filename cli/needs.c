@@ -152,8 +152,9 @@ const char *calibration_id(const Cluster *cluster, const Needs *needs, Arena *ar
                         cluster->collective_ramp_bytes,
                         (double)cluster->cores_per_node};
     add_numbers(&s, numbers, sizeof numbers / sizeof numbers[0]);
-    double host[] = {cluster->host_link_bytes_per_s, cluster->host_bytes_per_s};
-    if (host[0] > 0 || host[1] > 0) add_numbers(&s, host, 2);
+    double host[] = {cluster->host_link_bytes_per_s, cluster->host_bytes_per_s,
+                     (double)cluster->host_memory_bytes};
+    if (host[0] > 0 || host[1] > 0 || host[2] > 0) add_numbers(&s, host, 3);
     add_numbers(&s, device->peak_flops, DT_COUNT);
     for (uint32_t i = 0; needs != NULL && i < needs->kernels.n; i++)
         str_print(&s, "%s %lld\n", needs->kernels.at[i].key,

@@ -144,9 +144,10 @@ PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options)
     if (!fine) return NULL;
     if (options->stop_after != NULL || options->unproven) return file;
     bool proven = verify_plan(file->plan, VERIFY_all, file->is_text, &cli->diag);
-    if (proven && file->has_cluster && !options->unfitted)
-        verify_fit(file->plan, file->config.cluster.device.memory_bytes,
-                   file->config.cluster.device.reserved_bytes, &cli->diag);
+    if (proven && file->has_cluster && !options->unfitted) {
+        const Capacity capacity = cluster_capacity(&file->config.cluster);
+        verify_fit(file->plan, &capacity, &cli->diag);
+    }
     Arena *scratch = arena_new();
     file->id = text_plan_id(file->plan, scratch);
     arena_free(scratch);
@@ -391,6 +392,10 @@ void plan_file_memory(Cli *cli, const PlanFile *file)
     uint64_t arena_bytes = plan->programs.at[worst].bytes;
     const Device *device = &file->config.cluster.device;
     uint64_t total = arena_bytes + (file->has_cluster ? device->reserved_bytes : 0);
+    uint32_t node;
+    const uint64_t host = plan_host_bytes(plan, file->config.cluster.devices_per_node, &node),
+                   host_has = file->has_cluster ? file->config.cluster.host_memory_bytes : 0;
+    const bool host_fits = !host_has || host <= host_has;
     bool fits = !file->has_cluster || total <= device->memory_bytes;
     if (cli->json != NULL) {
         json_count(cli->json, "peak_bytes", arena_bytes);
@@ -399,12 +404,18 @@ void plan_file_memory(Cli *cli, const PlanFile *file)
         if (!file->has_cluster) return;
         json_count(cli->json, "reserved_bytes", device->reserved_bytes);
         json_count(cli->json, "device_bytes", device->memory_bytes);
-        json_put(cli->json, "fits", json_boolean(fits));
+        json_put(cli->json, "fits", json_boolean(fits && host_fits));
         return;
     }
-    if (host_bytes_of(plan) > 0)
-        str_print(&cli->out, "host        %s of host memory a rank\n",
+    if (host > 0)
+        str_print(&cli->out, "host        %s of host memory a rank",
                   str_bytes(cli->arena, host_bytes_of(plan)));
+    if (host > 0 && host_has)
+        str_print(&cli->out, ", %s on node %" PRIu32 ": %s %s", str_bytes(cli->arena, host), node,
+                  host_fits ? paint(cli, PAINT_good, "fits")
+                            : paint(cli, PAINT_bad, "DOES NOT FIT"),
+                  str_bytes(cli->arena, host_has));
+    if (host > 0) str_add(&cli->out, "\n");
     str_print(&cli->out, "memory      %s on rank %" PRIu32, str_bytes(cli->arena, arena_bytes),
               rank);
     if (!file->has_cluster) {

@@ -140,9 +140,9 @@ bool tandem_check(TandemPlan *plan)
     if (!plan->compiled) return false;
     GUARD(plan, false);
     plan->proven = verify_plan(plan->plan, VERIFY_all, plan->is_text, &plan->diag);
-    const Device *device = &plan->config.cluster.device;
+    const Capacity capacity = cluster_capacity(&plan->config.cluster);
     if (!plan->proven || plan->is_text) return plan->proven;
-    return verify_fit(plan->plan, device->memory_bytes, device->reserved_bytes, &plan->diag);
+    return verify_fit(plan->plan, &capacity, &plan->diag);
 }
 
 static bool simulate(TandemPlan *p, const TandemSimOptions *options, Store *store)

@@ -231,7 +231,10 @@ void report_memory(const Plan *plan, const Cluster *cluster, Arena *arena, SimRe
         report->peak_rank++;
     }
     report->total_bytes = report->peak_bytes + cluster->device.reserved_bytes;
-    report->fits = report->total_bytes <= cluster->device.memory_bytes;
+    uint32_t node;
+    const uint64_t host = plan_host_bytes(plan, cluster->devices_per_node, &node);
+    const bool host_fits = !cluster->host_memory_bytes || host <= cluster->host_memory_bytes;
+    report->fits = host_fits && report->total_bytes <= cluster->device.memory_bytes;
 }
 
 void report_trace(const Plan *plan, const Fold *fold, const EngineResult *result, Arena *arena,

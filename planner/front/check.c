@@ -400,6 +400,8 @@ static void fill_local(Config *c)
     long cores = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES);
     long page = sysconf(_SC_PAGESIZE);
     if (c->cluster.cores_per_node == 0) c->cluster.cores_per_node = cores > 0 ? (uint32_t)cores : 1;
+    if (c->cluster.host_memory_bytes == 0 && pages > 0 && page > 0)
+        c->cluster.host_memory_bytes = (uint64_t)pages * (uint64_t)page;
     if (c->cluster.device.memory_bytes == 0 && pages > 0 && page > 0)
         c->cluster.device.memory_bytes =
             (uint64_t)pages * (uint64_t)page / c->cluster.devices_per_node;

@@ -4,6 +4,7 @@
 #define TANDEM_FRONT_CONFIG_H
 
 #include "planner/ir/graph.h"
+#include "planner/ir/verify.h"
 
 typedef enum ReshardKind { RESHARD_true, RESHARD_false, RESHARD_to } ReshardKind;
 
@@ -256,6 +257,7 @@ typedef struct Cluster {
     double intra_bytes_per_s; /* per device and direction */
     uint32_t nics_per_node;
     double host_link_bytes_per_s; /* host to device and back, per device and direction; 0: PCIe 5 */
+    uint64_t host_memory_bytes;   /* of a node; 0: not known, no limit */
     double host_bytes_per_s;      /* a device's share of host memory's bandwidth; 0: 2 x DDR5 */
     double nic_bytes_per_s;       /* per NIC and direction */
     double oversubscription;      /* 1.0: none */
@@ -264,6 +266,11 @@ typedef struct Cluster {
     uint32_t cores_per_node; /* local CPU cluster: ranks share them; 0 elsewhere */
     bool is_local;           /* this machine: costs come from self-measurement */
 } Cluster;
+static inline Capacity cluster_capacity(const Cluster *c)
+{
+    return (Capacity){c->device.memory_bytes, c->device.reserved_bytes, c->host_memory_bytes,
+                      c->devices_per_node};
+}
 
 enum { MOST_PASSES = 16 };
 /* What mesh.ep means: a factor of the world, or carved out of dp x cp x tp of a stage. */

@@ -94,6 +94,11 @@ static const char *expected(FieldKind kind)
     case FIELD_axis: return "an integer";
     case FIELD_reshard: return "true, false or a number of ranks";
     case FIELD_choice: return "true or false";
+    case FIELD_offload:
+        return "true or false (the optimizer's state does not go to the host alone: the update "
+               "runs "
+               "where its state is, so gradients and weights would cross each step as they do with "
+               "true, and less would be saved)";
     }
     assert(!"a kind");
     return "";
@@ -293,6 +298,7 @@ bool draft_store(Draft *draft, const char *path, const Field *f, Loc loc, Value 
         memcpy(at, &v->number, sizeof v->number);
         return true;
     case FIELD_bool:
+    case FIELD_offload:
         if (v->kind != RECORD_bool) return draft_wrong_type(draft, path, f, loc, v);
         memcpy(at, &flag, sizeof flag);
         return true;

@@ -13,8 +13,9 @@ typedef enum FieldKind {
     FIELD_bool,
     FIELD_text,
     FIELD_dtype,
-    FIELD_word, /* one of words; its number is stored */
-    FIELD_axis, /* a positive integer or -1 */
+    FIELD_word,    /* one of words; its number is stored */
+    FIELD_axis,    /* a positive integer or -1 */
+    FIELD_offload, /* a bool that says why it is not more */
     FIELD_reshard,
     FIELD_choice /* a bool that may be left open: a Choice */
 } FieldKind;

@@ -30,8 +30,16 @@ enum {
  * waits for. Faults are FAULT_internal (our own passes made it) or, with `user_plan`, FAULT_input.
  */
 bool verify_plan(const Plan *plan, uint32_t proofs, bool user_plan, Diag *d);
-/* Proof 7: peak bytes of each role against the device. FAULT_infeasible "does-not-fit" names the
- * worst rank. */
-bool verify_fit(const Plan *plan, uint64_t device_bytes, uint64_t reserved_bytes, Diag *d);
+/* Proof 7: peak bytes of each role against the device, those of the ranks of a node against its
+ * host memory. FAULT_infeasible "does-not-fit" names the worst rank, "host-does-not-fit" the worst
+ * node. */
+typedef struct Capacity {
+    uint64_t device_bytes, reserved_bytes; /* of a device; of these, what no plan may use */
+    uint64_t host_bytes;                   /* of a node; 0: not known, no limit */
+    uint32_t devices_per_node;             /* 0: all on one */
+} Capacity;
+bool verify_fit(const Plan *plan, const Capacity *c, Diag *d);
+/* Host memory of the ranks of the node that needs most of it. */
+uint64_t plan_host_bytes(const Plan *plan, uint32_t devices_per_node, uint32_t *node);
 
 #endif

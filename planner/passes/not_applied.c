@@ -12,8 +12,9 @@ static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
     const bool policy = (mp->param || mp->reduce || mp->output) && replicate <= 1;
     if (pass->name == PASS_fsdp2 && shard <= 1)
         diag_warning(d, "not-applied", config->mesh_loc,
-                     "fsdp2{} is asked for but mesh.dp_shard is 1: parameters stay whole%s",
-                     policy ? ", and precision holds instead of fsdp2.mp" : "");
+                     "fsdp2{} is asked for but mesh.dp_shard is 1: parameters stay whole%s%s",
+                     policy ? ", and precision holds instead of fsdp2.mp" : "",
+                     pass->fsdp2.offload ? ", and on the device: offload moves shards" : "");
     if (pass->name == PASS_zero && pass->zero.strategy != ZERO_no_shard && shard <= 1)
         diag_warning(d, "not-applied", config->mesh_loc,
                      "zero{} is asked to shard but mesh.dp_shard is 1: nothing is sharded");

@@ -9,6 +9,7 @@ return function(options)
     intra_bytes_per_s = 300e9,     -- 12 NVLink 3 links of 25 GB/s each way (datasheet: 600 GB/s both)
     host_link_bytes_per_s = 27e9,  -- PCIe 4 x16: 31.5 GB/s, of which a copy reaches about 0.87
     host_bytes_per_s = 36e9,       -- 2 x 8 channels of DDR4-3200, 410 GB/s, 0.7 of an eighth
+    host_memory_bytes = 2e12,      -- datasheet: 2 TB of system memory (80 GB devices)
     nics_per_node = 8,
     nic_bytes_per_s = 25e9,        -- ConnectX-6, HDR 200 Gbit/s
     oversubscription = 1.0,

@@ -7,6 +7,7 @@ return function(options)
     devices_per_node = 8,
     intra = "nvswitch",
     intra_bytes_per_s = 450e9,     -- 18 NVLink 4 links of 25 GB/s each way (datasheet: 900 GB/s both)
+    host_memory_bytes = 2e12,      -- datasheet: 2 TB of system memory
     nics_per_node = 8,
     nic_bytes_per_s = 50e9,        -- ConnectX-7, NDR 400 Gbit/s
     oversubscription = 1.0,

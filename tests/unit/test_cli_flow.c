@@ -112,6 +112,13 @@ static void what_does_not_fit_is_stored_all_the_same(void **state)
     CommandResult r = COMMAND(arena, 60, "check", llama, "--set", "batch.micro=8");
     assert_int_equal(r.exit_code, 4);
     assert_non_null(strstr(r.err, "error[does-not-fit]"));
+    r = COMMAND(arena, 60, "check", llama, "--set", "parallel.fsdp2.offload=true", "--set",
+                "cluster.host_memory_bytes=60000000000");
+    assert_int_equal(r.exit_code, 4); /* 8 ranks of a node: 62.2 GiB */
+    assert_non_null(strstr(r.err, "error[host-does-not-fit]"));
+    assert_non_null(strstr(r.out, "DOES NOT FIT"));
+    r = COMMAND(arena, 60, "check", llama, "--set", "parallel.fsdp2.offload=true");
+    assert_int_equal(r.exit_code, 0);
     arena_free(arena);
 }
 
