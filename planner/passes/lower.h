@@ -103,7 +103,7 @@ typedef struct Lower {
     uint32_t first_tied_match, first_p2p_match, most_crossing, scalar_match;
     LIST(Transfer) transfers; /* of this rank, in order */
     uint32_t next_transfer, transfer_launch;
-    Pc receive_after; /* what used its memory before: all but the newest action have ended */
+    Pc receive_after;    /* what used its memory before: all but the newest action have ended */
     uint32_t n_forwards; /* of the last stage, done */
     uint32_t tensor_room;
     GradState *grads;  /* [tensor] */
@@ -129,7 +129,7 @@ typedef struct Lower {
     Pc compute_waits; /* what the next computation must wait for, */
     Pc send_waits[2]; /* ... and of what was sent forward and backward */
     Pc newest_send[2];
-    Pc grad_after;    /* what the first writer of a new gradient buffer must wait for */
+    Pc grad_after; /* what the first writer of a new gradient buffer must wait for */
     uint32_t microbatch, n_microbatches;
     Phase phase;
     uint32_t match, launch;

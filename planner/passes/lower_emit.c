@@ -163,8 +163,7 @@ Pc lower_emit(Lower *l, const Emit *e)
 {
     Pc dep[STREAM_COUNT] = {0};
     collect(l, e, dep);
-    if (e->stream == STREAM_compute)
-        l->compute_waits = l->send_waits[0] = l->send_waits[1] = 0;
+    if (e->stream == STREAM_compute) l->compute_waits = l->send_waits[0] = l->send_waits[1] = 0;
     Instr in = {.op = e->op,
                 .stream = e->stream,
                 .launch = e->launch,
