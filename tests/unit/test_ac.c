@@ -87,16 +87,17 @@ static void what_is_kept_runs_once(void **state)
     arena_free(arena);
 }
 
-/* More that is kept: more memory, and less to do. (Of one micro-batch gradients take the place of
- * what is kept: the peak may be the same.) */
+/* More that is kept: more memory, and less to do. (With many samples, so that what is kept decides
+ * the peak.) */
 static void memory_lies_between_full_and_none(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
     uint64_t last = 0;
-    const uint32_t ops[] = {0, ATTENTION, ATTENTION | LINEAR, ALL};
+    const uint32_t ops[] = {0, ATTENTION | LINEAR, ALL};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         Tiny t = sizes(3, 2, AC_full, ops[i]);
+        t.micro = 16;
         const Plan *plan = compile(&t, arena);
         assert_true(plan->programs.at[0].bytes > last);
         last = plan->programs.at[0].bytes;
