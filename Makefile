@@ -18,7 +18,8 @@ demo: build
 	$(TANDEM) run $(PLAN_TINY) -n 4 --db $(DEMO_DB)
 	$(TANDEM) compare --db $(DEMO_DB)
 
-# Every test, in the release build and again under the sanitizers; the last line counts both.
+# Every test, in the release build and again under the sanitizers; the last line counts both. Fails
+# where nvcc is missing, unless TANDEM_NO_CUDA=1.
 test:
 	@sh cmake/test.sh release asan
 

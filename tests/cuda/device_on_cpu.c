@@ -149,20 +149,20 @@ uint32_t __ballot_sync(uint32_t mask, int predicate)
     return all;
 }
 
-static bool release_warps(uint32_t n)
+/* Of the warp that begins with thread `first`: lets those go on whose barrier is complete. */
+static bool release_warp(uint32_t first, uint32_t n)
 {
     bool any = false;
-    for (uint32_t first = 0; first < n; first += 32)
-        for (uint32_t i = first; i < first + 32 && i < n; i++) {
-            uint32_t mask = fibers[i].mask;
-            bool all = fibers[i].state == AT_WARP_BARRIER;
-            for (uint32_t j = first; j < first + 32 && j < n && all; j++)
-                if (mask >> (j - first) & 1)
-                    all = fibers[j].state == AT_WARP_BARRIER && fibers[j].mask == mask;
-            for (uint32_t j = first; j < first + 32 && j < n && all; j++)
-                if (mask >> (j - first) & 1) fibers[j].state = READY;
-            any = any || all;
-        }
+    for (uint32_t i = first; i < first + 32 && i < n; i++) {
+        uint32_t mask = fibers[i].mask;
+        bool all = fibers[i].state == AT_WARP_BARRIER;
+        for (uint32_t j = first; j < first + 32 && j < n && all; j++)
+            if (mask >> (j - first) & 1)
+                all = fibers[j].state == AT_WARP_BARRIER && fibers[j].mask == mask;
+        for (uint32_t j = first; j < first + 32 && j < n && all; j++)
+            if (mask >> (j - first) & 1) fibers[j].state = READY;
+        any = any || all;
+    }
     return any;
 }
 
@@ -176,7 +176,8 @@ static bool release(uint32_t n)
         for (uint32_t i = 0; i < n; i++) fibers[i].state = READY;
         return false;
     }
-    if (count[AT_WARP_BARRIER] && release_warps(n)) return false;
+    for (uint32_t first = 0; first < n; first += 32)
+        if (release_warp(first, n)) return false;
     if (count[READY]) return false;
     fprintf(stderr, "%s: %u threads wait for the block, %u for their warp, %u have ended\n",
             current->name, count[AT_BLOCK_BARRIER], count[AT_WARP_BARRIER], count[ENDED]);
@@ -184,6 +185,32 @@ static bool release(uint32_t n)
 }
 
 /* ---- launches ---- */
+
+/* Every thread up to its next barrier, of whatever kind. */
+static void run_all_a_little(uint32_t n)
+{
+    Order order = draw_order(n);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t next = order_at(order, i, n);
+        if (fibers[next].state == READY) fiber_run(next);
+    }
+}
+
+/* One warp after the other as far as it can go: what a warp may overtake, it does. */
+static void run_warps_far(uint32_t n)
+{
+    uint32_t n_warps = (n + 31) / 32;
+    Order warps = draw_order(n_warps), lanes = draw_order(32);
+    for (uint32_t w = 0; w < n_warps; w++) {
+        uint32_t first = order_at(warps, w, n_warps) * 32;
+        do
+            for (uint32_t i = 0; i < 32; i++) {
+                uint32_t next = first + order_at(lanes, i, 32);
+                if (next < n && fibers[next].state == READY) fiber_run(next);
+            }
+        while (release_warp(first, n));
+    }
+}
 
 static void run_block(uint64_t block, uint32_t n)
 {
@@ -195,11 +222,10 @@ static void run_block(uint64_t block, uint32_t n)
     device_shared = shared;
     for (uint32_t i = 0; i < n; i++) fiber_prepare(i);
     do {
-        Order order = draw_order(n);
-        for (uint32_t i = 0; i < n; i++) {
-            uint32_t next = order_at(order, i, n);
-            if (fibers[next].state == READY) fiber_run(next);
-        }
+        if (seed % 2 == 0)
+            run_all_a_little(n);
+        else
+            run_warps_far(n);
     } while (!release(n));
     for (int i = 0; i < GUARD; i++)
         if (shared[current->shared_bytes + (uint64_t)i] != guard_byte) {

@@ -29,7 +29,8 @@ typedef struct DeviceLaunch {
 
 /* Runs all threads of a launch now. */
 void device_run(const DeviceLaunch *launch);
-/* Orders of blocks, and of threads at each barrier; 0: ascending. */
+/* Orders of blocks, and of threads at each barrier; 0: ascending. Odd ones let each warp run as far
+ * as it can before the next does anything. */
 void device_set_seed(uint64_t seed);
 /* Instead of running it at once, a launch, memset or copy is handed to this (a test double's
  * stream): `bytes` of memory at `to` become those at `from`, or 0 where that is NULL. NULL: none.
