@@ -1,0 +1,200 @@
+/* Descriptors of a call of cublasLtMatmul, and the algorithm that carries it out: what was kept,
+ * the fastest, or the library's first. Only algorithms whose sums have one order: each output
+ * element by one block of threads, or in parts that lie in the workspace and are added in a step of
+ * their own.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "kernels/cuda/cublas/products_private.h"
+
+enum { MAX_WAYS = 16 };
+
+/* Only types that gemm_is_for_library lets pass. */
+static cudaDataType_t type_of(DType t)
+{
+    if (t == DT_f32) return CUDA_R_32F;
+    if (t == DT_bf16) return CUDA_R_16BF;
+    if (t == DT_f16) return CUDA_R_16F;
+    if (t == DT_e4m3) return CUDA_R_8F_E4M3;
+    assert(t == DT_e5m2);
+    return CUDA_R_8F_E5M2;
+}
+
+static bool set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t what, const void *value,
+                size_t bytes, CudaError *error)
+{
+    return product_fine("cublasLtMatmulDescSetAttribute",
+                        cublasLtMatmulDescSetAttribute(desc, what, value, bytes), error);
+}
+
+bool product_set_scales(const ProductCall *call, const void *a, const void *b, CudaError *error)
+{
+    return set(call->desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &a, sizeof a, error) &&
+           set(call->desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &b, sizeof b, error);
+}
+
+static bool describe_operation(ProductCall *call, CudaError *error)
+{
+    const Gemm *g = &call->gemm;
+    cublasComputeType_t compute = g->tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    cublasOperation_t a = g->a.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t b = g->b.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    if (!product_fine("cublasLtMatmulDescCreate",
+                      cublasLtMatmulDescCreate(&call->desc, compute, CUDA_R_32F), error) ||
+        !set(call->desc, CUBLASLT_MATMUL_DESC_TRANSA, &a, sizeof a, error) ||
+        !set(call->desc, CUBLASLT_MATMUL_DESC_TRANSB, &b, sizeof b, error))
+        return false;
+    if (g->scaling == SCALING_none) return true;
+    cublasLtMatmulMatrixScale_t scale = g->scaling == SCALING_rowwise
+                                            ? CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F
+                                            : CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+    int8_t fast = call->fast;
+    /* What is suggested depends on whether there are scales, not on where: a launch says that. */
+    const void *anywhere = (const void *)(uintptr_t)GEMM_ALIGN;
+    return product_set_scales(call, anywhere, anywhere, error) &&
+           set(call->desc, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, &scale, sizeof scale, error) &&
+           set(call->desc, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, &scale, sizeof scale, error) &&
+           set(call->desc, CUBLASLT_MATMUL_DESC_FAST_ACCUM, &fast, sizeof fast, error);
+}
+
+static bool describe_matrix(cublasLtMatrixLayout_t *layout, const GemmMatrix *x, int64_t batch,
+                            CudaError *error)
+{
+    int32_t count = (int32_t)batch;
+    if (!product_fine("cublasLtMatrixLayoutCreate",
+                      cublasLtMatrixLayoutCreate(layout, type_of(x->dtype), (uint64_t)x->rows,
+                                                 (uint64_t)x->columns, x->leading),
+                      error))
+        return false;
+    if (batch == 1) return true;
+    return product_fine("cublasLtMatrixLayoutSetAttribute",
+                        cublasLtMatrixLayoutSetAttribute(
+                            *layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
+                        error) &&
+           product_fine("cublasLtMatrixLayoutSetAttribute",
+                        cublasLtMatrixLayoutSetAttribute(
+                            *layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &x->stride,
+                            sizeof x->stride),
+                        error);
+}
+
+static bool is_repeatable(const cublasLtMatmulAlgo_t *algo)
+{
+    uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_MASK;
+    size_t written = 0;
+    cublasStatus_t status = cublasLtMatmulAlgoConfigGetAttribute(
+        algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof scheme, &written);
+    return status == CUBLAS_STATUS_SUCCESS && (scheme == CUBLASLT_REDUCTION_SCHEME_NONE ||
+                                               scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+}
+
+static bool describe_limits(const Gemm *g, cublasLtMatmulPreference_t limits, CudaError *error)
+{
+    uint64_t scratch = CUDA_PRODUCT_LIBRARY_BYTES;
+    uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    const struct {
+        cublasLtMatmulPreferenceAttributes_t what;
+        const void *value;
+        size_t bytes;
+    } all[] = {{CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &scratch, sizeof scratch},
+               {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes},
+               {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &g->a.align, sizeof g->a.align},
+               {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &g->b.align, sizeof g->b.align},
+               {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &g->d.align, sizeof g->d.align},
+               {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &g->d.align, sizeof g->d.align}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (!product_fine("cublasLtMatmulPreferenceSetAttribute",
+                          cublasLtMatmulPreferenceSetAttribute(limits, all[i].what, all[i].value,
+                                                               all[i].bytes),
+                          error))
+            return false;
+    return true;
+}
+
+/* The library's suggestions that are repeatable, best first. None: it has no way for this call. */
+static bool suggest(CudaProducts *p, const ProductCall *call, ProductWay way[MAX_WAYS], uint32_t *n,
+                    CudaError *error)
+{
+    cublasLtMatmulPreference_t limits = NULL;
+    cublasLtMatmulHeuristicResult_t found[MAX_WAYS];
+    int n_found = 0;
+    *n = 0;
+    if (!product_fine("cublasLtMatmulPreferenceCreate", cublasLtMatmulPreferenceCreate(&limits),
+                      error))
+        return false;
+    bool fine = describe_limits(&call->gemm, limits, error);
+    cublasStatus_t status =
+        !fine ? CUBLAS_STATUS_SUCCESS
+              : cublasLtMatmulAlgoGetHeuristic(p->handle, call->desc, call->a, call->b, call->d,
+                                               call->d, limits, MAX_WAYS, found, &n_found);
+    (void)cublasLtMatmulPreferenceDestroy(limits);
+    if (!fine) return false;
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return true;
+    if (!product_fine("cublasLtMatmulAlgoGetHeuristic", status, error)) return false;
+    for (int i = 0; i < n_found; i++)
+        if (found[i].state == CUBLAS_STATUS_SUCCESS && is_repeatable(&found[i].algo) &&
+            found[i].workspaceSize <= CUDA_PRODUCT_LIBRARY_BYTES)
+            way[(*n)++] = (ProductWay){found[i].algo, found[i].workspaceSize};
+    return true;
+}
+
+/* A kept choice is used if the library still takes it. */
+static bool use_kept(CudaProducts *p, ProductCall *call, const char *name)
+{
+    cublasLtMatmulAlgo_t algo;
+    cublasLtMatmulHeuristicResult_t result;
+    const CudaChoices *kept = p->options.kept;
+    if (kept == NULL || !kept->get(kept->self, p->device, name, &algo, sizeof algo)) return false;
+    if (cublasLtMatmulAlgoCheck(p->handle, call->desc, call->a, call->b, call->d, call->d, &algo,
+                                &result) != CUBLAS_STATUS_SUCCESS ||
+        result.workspaceSize > CUDA_PRODUCT_LIBRARY_BYTES || !is_repeatable(&algo))
+        return false;
+    call->algo = algo;
+    call->kept = true;
+    return true;
+}
+
+static bool describe(ProductCall *call, CudaError *error)
+{
+    const Gemm *g = &call->gemm;
+    return describe_operation(call, error) && describe_matrix(&call->a, &g->a, g->batch, error) &&
+           describe_matrix(&call->b, &g->b, g->batch, error) &&
+           describe_matrix(&call->d, &g->d, g->batch, error);
+}
+
+bool product_choose(CudaProducts *p, ProductCall *call, const CudaContext *cuda, bool may_time,
+                    CudaError *error)
+{
+    const Gemm *g = &call->gemm;
+    char name[GEMM_NAME_BYTES];
+    ProductWay way[MAX_WAYS];
+    uint32_t n = 0, best = 0;
+    int64_t median_ps = 0;
+    call->for_library = gemm_is_for_library(g, &p->rules) && g->m > 0 && g->n > 0 && g->k > 0;
+    if (!call->for_library) return true;
+    if (!describe(call, error)) return false;
+    gemm_name(g, name);
+    if (use_kept(p, call, name)) return true;
+    if (!suggest(p, call, way, &n, error)) return false;
+    call->for_library = n > 0;
+    if (n == 0) return true;
+    if (may_time && p->options.tune) {
+        best = product_fastest(p, call, way, n, cuda, &median_ps);
+        call->timed = best < n;
+        if (best == n) best = 0;
+    }
+    call->algo = way[best].algo;
+    const CudaChoices *kept = p->options.kept;
+    if (call->timed && kept != NULL)
+        kept->put(kept->self, p->device, name, &call->algo, sizeof call->algo, median_ps);
+    return true;
+}
+
+void product_forget(ProductCall *call)
+{
+    if (call->a) (void)cublasLtMatrixLayoutDestroy(call->a);
+    if (call->b) (void)cublasLtMatrixLayoutDestroy(call->b);
+    if (call->d) (void)cublasLtMatrixLayoutDestroy(call->d);
+    if (call->desc) (void)cublasLtMatmulDescDestroy(call->desc);
+}

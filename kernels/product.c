@@ -1,0 +1,90 @@
+/* Folds the letters of a contraction into m, n, k and batch. */
+#include "kernels/product.h"
+
+#include <assert.h>
+
+typedef enum IndexKind { KIND_row, KIND_column, KIND_summed, KIND_batch, KIND_COUNT } IndexKind;
+
+/* One argument, the letters of each kind taken as one index. */
+typedef struct Operand {
+    int64_t size[KIND_COUNT];   /* 1 where the kind does not occur */
+    int64_t stride[KIND_COUNT]; /* of its innermost letter; 0 where it does not occur */
+    int depth[KIND_COUNT];      /* dimension of its innermost letter; -1 where it does not occur */
+} Operand;
+
+static bool has_letter(const Binding *b, uint32_t arg, char letter)
+{
+    for (uint32_t d = 0; d < b->n_dims[arg]; d++)
+        if (b->letter[arg][d] == letter) return true;
+    return false;
+}
+
+static IndexKind kind_of(const Binding *b, char letter)
+{
+    bool in0 = has_letter(b, 0, letter), in1 = has_letter(b, 1, letter);
+    if (!has_letter(b, b->n_in, letter)) return KIND_summed;
+    if (in0 && in1) return KIND_batch;
+    return in0 ? KIND_row : KIND_column;
+}
+
+static Operand operand_of(const Binding *b, const int64_t size['z' + 1], uint32_t arg)
+{
+    Operand o = {.size = {1, 1, 1, 1}, .depth = {-1, -1, -1, -1}};
+    IndexKind inside = KIND_COUNT;
+    int64_t stride = 1;
+    for (int d = b->n_dims[arg] - 1; d >= 0; d--) {
+        char letter = b->letter[arg][d];
+        IndexKind kind = kind_of(b, letter);
+        if (o.depth[kind] < 0) {
+            o.stride[kind] = stride;
+            o.depth[kind] = d;
+        } else {
+            assert(inside == kind); /* letters of one kind lie together */
+        }
+        inside = kind;
+        o.size[kind] *= size[(unsigned char)letter];
+        stride *= size[(unsigned char)letter];
+    }
+    return o;
+}
+
+/* The argument as a matrix of `outer` by `inner`. */
+static ProductMatrix matrix_of(const Operand *o, IndexKind outer, IndexKind inner)
+{
+    bool transposed = o->depth[outer] > o->depth[inner];
+    IndexKind fast = transposed ? outer : inner, slow = transposed ? inner : outer;
+    int64_t leading = o->depth[slow] < 0 ? o->size[fast] : o->stride[slow];
+    assert(o->depth[fast] < 0 || o->stride[fast] == 1); /* batch is never innermost */
+    return (ProductMatrix){transposed, leading < 1 ? 1 : leading, o->stride[KIND_batch]};
+}
+
+static void check_sizes(const Operand *x, const Operand *y, const Operand *z)
+{
+    assert(x->size[KIND_row] == z->size[KIND_row]);
+    assert(y->size[KIND_column] == z->size[KIND_column]);
+    assert(x->size[KIND_summed] == y->size[KIND_summed]);
+    assert(x->size[KIND_batch] == y->size[KIND_batch]);
+    assert(x->size[KIND_batch] == z->size[KIND_batch]);
+}
+
+Product product_of(const Binding *b, const int64_t size['z' + 1])
+{
+    assert((b->n_in == 2 || b->n_in == 4) && b->n_out == 1);
+    Operand in[2] = {operand_of(b, size, 0), operand_of(b, size, 1)};
+    Operand z = operand_of(b, size, b->n_in);
+    check_sizes(&in[0], &in[1], &z);
+    bool swapped = z.depth[KIND_row] > z.depth[KIND_column];
+    IndexKind row = swapped ? KIND_column : KIND_row, column = swapped ? KIND_row : KIND_column;
+    const Operand *x = &in[swapped ? 1 : 0], *y = &in[swapped ? 0 : 1];
+    Product p = {.left = swapped ? 1 : 0,
+                 .right = swapped ? 0 : 1,
+                 .m = z.size[row],
+                 .n = z.size[column],
+                 .k = x->size[KIND_summed],
+                 .batch = z.size[KIND_batch],
+                 .x = matrix_of(x, row, KIND_summed),
+                 .y = matrix_of(y, KIND_summed, column),
+                 .z = matrix_of(&z, row, column)};
+    assert(!p.z.transposed);
+    return p;
+}

@@ -1,0 +1,8 @@
+/* Contractions of the emulated device where there is no library: all by the plain kernel. */
+#include "kernels/cuda/product.h"
+#include "kernels/cuda/products.h"
+
+bool cuda_contract(OpKind op, const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return product_plain(op, args, cuda, error);
+}

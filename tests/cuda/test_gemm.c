@@ -1,0 +1,258 @@
+/* What a product is described as to the library: each row of ops.def, both gradients, all scalings,
+ * executed as described, column-major with those leading dimensions, by a loop, must give what the
+ * signature says, summed over its letters. The same of the kernels of our own: what the library
+ * wants done to 8-bit operands, and products of any types. No library, no device. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "kernels/cuda/product.h"
+#include "kernels/product.h"
+#include "tests/cuda/contraction.h"
+#include "tests/cuda/device_on_cpu.h"
+
+enum { GUARD = CONTRACTION_GUARD };
+static const GemmRules hopper = {.eight_bit = true, .eight_bit_k_major = true};
+static const GemmRules blackwell = {.eight_bit = true};
+
+static double element(const Contraction *c, const GemmMatrix *x, const void *turned, int64_t batch,
+                      int64_t row, int64_t column)
+{
+    assert_in_range(row, 0, x->rows - 1);
+    assert_in_range(column, 0, x->columns - 1);
+    const void *at = x->turned ? turned : c->args.ptr[x->arg];
+    return number_read(x->dtype, at, (uint64_t)(batch * x->stride + column * x->leading + row));
+}
+
+static uint64_t with_guard(OpKind op, const DType *dtype, const int64_t *elements, uint32_t n_args)
+{
+    (void)op;
+    return gemm_scratch_bytes(dtype, elements, n_args, GUARD);
+}
+
+/* Fills the scratch as a launch does. */
+static void prepare(Contraction *c, const Gemm *g)
+{
+    const CudaContext cuda = {.n_sms = 2, .compute_capability = 90};
+    CudaError error;
+    contraction_add_scratch(c, with_guard);
+    assert_true(product_prepare_eight_bit(g, &c->args, &cuda, &error));
+    const uint8_t *scratch = c->args.ptr[c->args.n_args - 1];
+    for (uint32_t i = 0; i < GUARD; i++) /* where the library's own begins */
+        assert_int_equal(scratch[gemm_scratch(g, &c->args).library + i], 0xff);
+}
+
+static void run_described(Contraction *c, const Gemm *g, double *d)
+{
+    bool scaled = g->scaling != SCALING_none;
+    if (scaled) prepare(c, g);
+    const GemmScratch scratch = gemm_scratch(g, &c->args);
+    char *at_scratch = c->args.ptr[c->args.n_args - 1];
+    const void *ta = at_scratch + scratch.turned_a, *tb = at_scratch + scratch.turned_b;
+    for (int64_t batch = 0; batch < g->batch; batch++)
+        for (int64_t i = 0; i < g->m; i++)
+            for (int64_t j = 0; j < g->n; j++) {
+                double sum = 0, scale = 1;
+                for (int64_t k = 0; k < g->k; k++)
+                    sum += (g->a.transposed ? element(c, &g->a, ta, batch, k, i)
+                                            : element(c, &g->a, ta, batch, i, k)) *
+                           (g->b.transposed ? element(c, &g->b, tb, batch, j, k)
+                                            : element(c, &g->b, tb, batch, k, j));
+                if (scaled) {
+                    const float *a = (const float *)(void *)(at_scratch + scratch.scale_a);
+                    const float *b = (const float *)(void *)(at_scratch + scratch.scale_b);
+                    bool rows = g->scaling == SCALING_rowwise;
+                    scale = c->args.attrs.scale * (double)a[rows ? i : 0] * (double)b[rows ? j : 0];
+                }
+                int64_t at = batch * g->d.stride + j * g->d.leading + i;
+                assert_in_range(at, 0, c->args.elements[g->d.arg] - 1);
+                d[at] = (g->accumulate ? d[at] : 0) + scale * sum;
+            }
+}
+
+/* By our own kernel, in two orders. */
+static void run_plain(Contraction *c, double *d)
+{
+    uint32_t z = c->args.n_in;
+    size_t bytes = (size_t)c->args.elements[z] * dtype_bytes(c->args.dtype[z]);
+    void *before = memcpy(arena_array(c->arena, bytes, 1), c->args.ptr[z], bytes);
+    void *first = arena_array(c->arena, bytes, 1);
+    const CudaContext cuda = {.n_sms = 2, .compute_capability = 80};
+    CudaError error;
+    for (uint64_t order = 0; order < 2; order++) {
+        device_set_seed(order * 7);
+        memcpy(c->args.ptr[z], before, bytes);
+        assert_true(product_plain(c->op, &c->args, &cuda, &error));
+        if (order == 0) memcpy(first, c->args.ptr[z], bytes);
+    }
+    assert_memory_equal(first, c->args.ptr[z], bytes);
+    for (int64_t i = 0; i < c->args.elements[z]; i++)
+        d[i] = number_read(c->args.dtype[z], c->args.ptr[z], (uint64_t)i);
+}
+
+typedef enum Way { WAY_described, WAY_plain } Way;
+
+static void check(OpKind op, uint64_t draw, const GemmRules *rules, DType in, DType out, Way way)
+{
+    Contraction c = contraction_of(op, draw, in, out);
+    Gemm g;
+    gemm_of(op, &c.args, rules, &g);
+    uint32_t z = c.args.n_in;
+    size_t n = (size_t)c.args.elements[z];
+    double *is = arena_array(c.arena, n, sizeof *is), *must = contraction_expected(&c);
+    for (size_t i = 0; i < n; i++) is[i] = g.accumulate ? number_read(out, c.args.ptr[z], i) : NAN;
+    if (way == WAY_described)
+        run_described(&c, &g, is);
+    else
+        run_plain(&c, is);
+    double tolerance = way == WAY_described ? 1e-12 : out == DT_f32 ? 1e-5 : 1e-2;
+    for (size_t i = 0; i < n; i++)
+        if (!(fabs(is[i] - must[i]) <= tolerance * (1 + fabs(must[i]))))
+            fail_msg("%s [%zu] is %.17g, not %.17g", op_info(op)->name, i, is[i], must[i]);
+    arena_free(c.arena);
+}
+
+static void each_row(void **state)
+{
+    (void)state;
+    uint32_t n_rows = 0;
+    for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
+        if (op_info(op)->class_ != OP_CLASS_contract) continue;
+        bool scaled = op_info(op)->scaling != SCALING_none;
+        for (uint64_t draw = 0; draw < 8; draw++) {
+            check(op, draw, &hopper, scaled ? DT_e4m3 : DT_f64, scaled ? DT_bf16 : DT_f64,
+                  WAY_described);
+            check(op, draw, &blackwell, scaled ? DT_e5m2 : DT_f32, DT_f32, WAY_described);
+            if (draw != 2 && draw != 5) continue;
+            check(op, draw, &hopper, scaled ? DT_e4m3 : DT_f32, DT_f32, WAY_plain);
+            check(op, draw, &hopper, scaled ? DT_e5m2 : DT_bf16, DT_bf16, WAY_plain);
+        }
+        n_rows++;
+    }
+    assert_true(n_rows >= 7 * 9);
+}
+
+/* The library takes 8-bit operands along k only, before 10.0: what is not stored so is turned. */
+static void eight_bit_operands_lie_along_k(void **state)
+{
+    (void)state;
+    uint32_t n_turned = 0;
+    for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
+        if (op_info(op)->class_ != OP_CLASS_contract || op_info(op)->scaling == SCALING_none)
+            continue;
+        Contraction c = contraction_of(op, 2, DT_e4m3, DT_bf16);
+        Gemm g, free_g;
+        gemm_of(op, &c.args, &hopper, &g);
+        assert_true(g.a.transposed && !g.b.transposed);
+        assert_int_equal(g.a.rows, g.k);
+        assert_int_equal(g.b.rows, g.k);
+        gemm_of(op, &c.args, &blackwell, &free_g);
+        assert_false(free_g.a.turned || free_g.b.turned);
+        n_turned += g.a.turned + g.b.turned;
+        arena_free(c.arena);
+    }
+    assert_true(n_turned > 0);
+}
+
+static void scratch_is_enough(void **state)
+{
+    (void)state;
+    for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
+        if (op_info(op)->class_ != OP_CLASS_contract) continue;
+        for (uint64_t draw = 0; draw < 8; draw++) {
+            bool scaled = op_info(op)->scaling != SCALING_none;
+            Contraction c = contraction_of(op, draw, scaled ? DT_e4m3 : DT_bf16, DT_bf16);
+            Gemm g;
+            gemm_of(op, &c.args, &hopper, &g);
+            GemmScratch s = gemm_scratch(&g, &c.args);
+            uint64_t all = gemm_scratch_bytes(c.args.dtype, c.args.elements, c.args.n_args, 1000);
+            assert_true(s.library + 1000 <= all);
+            assert_int_equal(s.library % GEMM_ALIGN, 0);
+            if (scaled) {
+                assert_true(s.scale_a + 4 * (uint64_t)c.args.elements[2 + g.a.arg] <= s.scale_b);
+                assert_true(s.scale_b + 4 * (uint64_t)c.args.elements[2 + g.b.arg] <= s.turned_a);
+                assert_true(s.turned_a + g.a.turned_bytes <= s.turned_b);
+                assert_true(s.turned_b + g.b.turned_bytes <= s.library);
+            } else {
+                assert_int_equal(s.library, 0);
+            }
+            arena_free(c.arena);
+        }
+    }
+}
+
+/* Equal calls compare equal byte by byte; what the library may choose by differs in name too. */
+static void names_tell_calls_apart(void **state)
+{
+    (void)state;
+    Contraction c = contraction_of(OP_linear, 2, DT_bf16, DT_bf16);
+    Gemm g, again, other;
+    char name[GEMM_NAME_BYTES], changed[GEMM_NAME_BYTES];
+    memset(&g, 0x55, sizeof g);
+    gemm_of(OP_linear, &c.args, &hopper, &g);
+    gemm_of(OP_linear, &c.args, &hopper, &again);
+    assert_memory_equal(&g, &again, sizeof g);
+    gemm_name(&g, name);
+    c.args.attrs.accumulate = 1;
+    gemm_of(OP_linear, &c.args, &hopper, &other);
+    gemm_name(&other, changed);
+    assert_string_not_equal(name, changed);
+    c.args.attrs.accumulate = 0;
+    c.args.ptr[1] = (char *)c.args.ptr[1] + 2;
+    gemm_of(OP_linear, &c.args, &hopper, &other);
+    gemm_name(&other, changed);
+    assert_string_not_equal(name, changed);
+    arena_free(c.arena);
+}
+
+static void what_the_library_takes(void **state)
+{
+    (void)state;
+    static const struct {
+        DType in, out;
+        OpKind op;
+        bool hopper, ampere;
+    } rows[] = {{DT_bf16, DT_bf16, OP_linear, true, true},
+                {DT_bf16, DT_f32, OP_linear, true, true},
+                {DT_f16, DT_f16, OP_linear, true, true},
+                {DT_f32, DT_f32, OP_linear, true, true},
+                {DT_f32, DT_bf16, OP_linear, false, false},
+                {DT_f16, DT_bf16, OP_linear, false, false},
+                {DT_e4m3, DT_bf16, OP_linear_tensorwise, true, false},
+                {DT_e4m3, DT_f32, OP_linear_rowwise, true, false},
+                {DT_e5m2, DT_bf16, OP_linear_tensorwise, false, false}};
+    static const GemmRules ampere = {0};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        Contraction c = contraction_of(rows[i].op, 0, rows[i].in, rows[i].out);
+        for (int l = 'a'; l <= 'z'; l++)
+            if (c.args.size[l]) c.args.size[l] = c.binding->size[l] = 32;
+        Gemm g;
+        gemm_of(rows[i].op, &c.args, &hopper, &g);
+        assert_int_equal(gemm_is_for_library(&g, &hopper), rows[i].hopper);
+        gemm_of(rows[i].op, &c.args, &ampere, &g);
+        assert_int_equal(gemm_is_for_library(&g, &ampere), rows[i].ampere);
+        if (rows[i].in == DT_e4m3) { /* 24 is no multiple of 16 */
+            c.args.size['k'] = c.binding->size['k'] = 24;
+            gemm_of(rows[i].op, &c.args, &hopper, &g);
+            assert_false(gemm_is_for_library(&g, &hopper));
+        }
+        arena_free(c.arena);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_row),
+        cmocka_unit_test(eight_bit_operands_lie_along_k),
+        cmocka_unit_test(scratch_is_enough),
+        cmocka_unit_test(names_tell_calls_apart),
+        cmocka_unit_test(what_the_library_takes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,297 @@
+/* Contractions through the library's calls, on its double: every row as the signature says, what is
+ * chosen, timed, kept and found again, and what happens when calls fail. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/products.h"
+#include "tests/cuda/contraction.h"
+#include "tests/cuda/cublas_double.h"
+
+/* Choices that are kept in the test's memory. */
+enum { MAX_KEPT = 32, CHOICE_BYTES = 64 };
+typedef struct Kept {
+    uint32_t n, gets;
+    struct {
+        char device[160], call[GEMM_NAME_BYTES];
+        char choice[CHOICE_BYTES];
+        int64_t median_ps;
+    } at[MAX_KEPT];
+} Kept;
+
+static bool kept_get(void *self, const char *device, const char *call, void *choice, size_t bytes)
+{
+    Kept *kept = self;
+    kept->gets++;
+    assert_int_equal(bytes, CHOICE_BYTES);
+    for (uint32_t i = 0; i < kept->n; i++)
+        if (!strcmp(kept->at[i].device, device) && !strcmp(kept->at[i].call, call)) {
+            memcpy(choice, kept->at[i].choice, bytes);
+            return true;
+        }
+    return false;
+}
+
+static void kept_put(void *self, const char *device, const char *call, const void *choice,
+                     size_t bytes, int64_t median_ps)
+{
+    Kept *kept = self;
+    assert_true(kept->n < MAX_KEPT);
+    (void)snprintf(kept->at[kept->n].device, sizeof kept->at[0].device, "%s", device);
+    (void)snprintf(kept->at[kept->n].call, sizeof kept->at[0].call, "%s", call);
+    memcpy(kept->at[kept->n].choice, choice, bytes);
+    kept->at[kept->n++].median_ps = median_ps;
+}
+
+typedef struct Session {
+    CudaContext cuda;
+    CudaError error;
+} Session;
+
+static Session open_products(const CudaProductOptions *options)
+{
+    Session s = {.cuda = {.n_sms = 2, .compute_capability = options->compute_capability}};
+    s.cuda.products = cuda_products_open(options, &s.error);
+    assert_non_null(s.cuda.products);
+    return s;
+}
+
+static void close_products(Session *s)
+{
+    cuda_products_close(s->cuda.products);
+    assert_int_equal(cublas_double.objects, 0);
+}
+
+static const CudaProductOptions hopper = {.compute_capability = 90, .device = "H100"};
+
+static void assert_result(Contraction *c, const double *must, double tolerance)
+{
+    uint32_t z = c->args.n_in;
+    for (int64_t i = 0; i < c->args.elements[z]; i++) {
+        double is = number_read(c->args.dtype[z], c->args.ptr[z], (uint64_t)i);
+        if (!(fabs(is - must[i]) <= tolerance * (1 + fabs(must[i]))))
+            fail_msg("%s [%d] is %.9g, not %.9g", op_info(c->op)->name, (int)i, is, must[i]);
+    }
+}
+
+static void check_row(OpKind op, uint64_t draw, DType in, DType out, uint32_t capability)
+{
+    CudaProductOptions options = hopper;
+    options.compute_capability = capability;
+    cublas_double_reset();
+    cublas_double.any_order = capability >= 100;
+    Session s = open_products(&options);
+    Contraction c = contraction_of(op, draw, in, out);
+    contraction_add_scratch(&c, cuda_contract_workspace);
+    double *must = contraction_expected(&c);
+    assert_true(cuda_contract_accepts(op, c.args.dtype, c.args.n_args));
+    if (!cuda_contract(op, &c.args, &s.cuda, &s.error)) fail_msg("%s", s.error.text);
+    assert_result(&c, must, out == DT_f32 ? 1e-4 : 1e-2);
+    assert_int_equal(cuda_products_counts(s.cuda.products).calls, 1);
+    arena_free(c.arena);
+    close_products(&s);
+}
+
+static void each_row(void **state)
+{
+    (void)state;
+    uint32_t by_library = 0;
+    for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
+        if (op_info(op)->class_ != OP_CLASS_contract) continue;
+        bool scaled = op_info(op)->scaling != SCALING_none;
+        for (uint64_t draw = 0; draw < 4; draw++) {
+            check_row(op, draw, scaled ? DT_e4m3 : DT_bf16, draw & 2 ? DT_f32 : DT_bf16, 90);
+            by_library += cublas_double.products;
+            check_row(op, draw, scaled ? DT_e4m3 : DT_f32, DT_f32, 100);
+            by_library += cublas_double.products;
+        }
+    }
+    assert_true(by_library > 4 * 7 * 9); /* not all went round it */
+}
+
+/* What is timed: the fastest of the repeatable ways; the one that is not is never run. */
+static void fastest_is_kept_and_found(void **state)
+{
+    (void)state;
+    static const double ms[][DOUBLE_WAYS] = {
+        {0.1, 3, 2, 1}, {0.1, 3, 1, 2}, {0.1, 1, 2, 3}, {0.1, -1, 2, 3}};
+    static const int fastest[] = {DOUBLE_WAY_backwards, DOUBLE_WAY_split, DOUBLE_WAY_plain,
+                                  DOUBLE_WAY_split};
+    for (uint32_t i = 0; i < 4; i++) {
+        Kept kept = {0};
+        const CudaChoices choices = {&kept, kept_get, kept_put};
+        CudaProductOptions options = hopper;
+        options.kept = &choices;
+        options.tune = true;
+        Contraction c = contraction_of(OP_linear, 5, DT_bf16, DT_bf16);
+        contraction_add_scratch(&c, cuda_contract_workspace);
+        for (uint32_t again = 0; again < 2; again++) {
+            cublas_double_reset();
+            memcpy(cublas_double.ms, ms[i], sizeof ms[i]);
+            Session s = open_products(&options);
+            assert_true(cuda_products_prepare(c.op, &c.args, &s.cuda, &s.error));
+            CudaProductCounts n = cuda_products_counts(s.cuda.products);
+            assert_int_equal(n.timed, again ? 0 : 1);
+            assert_int_equal(n.kept, again ? 1 : 0);
+            if (again) assert_int_equal(cublas_double.products, 0);
+            assert_true(cuda_contract(c.op, &c.args, &s.cuda, &s.error));
+            assert_int_equal(cublas_double.last_way, fastest[i]);
+            assert_int_equal(cuda_products_counts(s.cuda.products).calls, 1);
+            close_products(&s);
+        }
+        assert_int_equal(kept.n, 1);
+        assert_int_equal(kept.at[0].median_ps, (int64_t)(ms[i][fastest[i]] * 1e9));
+        arena_free(c.arena);
+    }
+}
+
+/* Another device, another version of the library, another call: a choice of its own. */
+static void choices_belong_to_their_device(void **state)
+{
+    (void)state;
+    Kept kept = {0};
+    const CudaChoices choices = {&kept, kept_get, kept_put};
+    CudaProductOptions options = hopper;
+    options.kept = &choices;
+    options.tune = true;
+    for (uint32_t i = 0; i < 4; i++) {
+        cublas_double_reset();
+        if (i == 1) options.device = "H200";
+        if (i == 2) cublas_double.version++;
+        Session s = open_products(&options);
+        Contraction c = contraction_of(OP_linear, i == 3 ? 6 : 5, DT_bf16, DT_bf16);
+        contraction_add_scratch(&c, cuda_contract_workspace);
+        assert_true(cuda_products_prepare(c.op, &c.args, &s.cuda, &s.error));
+        close_products(&s);
+        arena_free(c.arena);
+        assert_int_equal(kept.n, i + 1);
+    }
+}
+
+/* Kept bytes that the library refuses, or that are not repeatable, are not used. */
+static void bad_choices_are_refused(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        Kept kept = {0};
+        const CudaChoices choices = {&kept, kept_get, kept_put};
+        CudaProductOptions options = hopper;
+        options.kept = &choices;
+        options.tune = true;
+        cublas_double_reset();
+        Session s = open_products(&options);
+        Contraction c = contraction_of(OP_linear, 5, DT_bf16, DT_bf16);
+        contraction_add_scratch(&c, cuda_contract_workspace);
+        assert_true(cuda_products_prepare(c.op, &c.args, &s.cuda, &s.error));
+        close_products(&s);
+        if (i == 0)
+            memset(kept.at[0].choice, 0x77, CHOICE_BYTES);
+        else /* the scheme: in place */
+            kept.at[0].choice[12] = 1;
+        options.tune = false;
+        s = open_products(&options);
+        assert_true(cuda_products_prepare(c.op, &c.args, &s.cuda, &s.error));
+        assert_int_equal(cuda_products_counts(s.cuda.products).kept, 0);
+        assert_true(cuda_contract(c.op, &c.args, &s.cuda, &s.error));
+        assert_int_equal(cublas_double.last_way, DOUBLE_WAY_plain); /* the first repeatable one */
+        close_products(&s);
+        arena_free(c.arena);
+    }
+}
+
+/* No memory to time in: the library's first repeatable way, and nothing is kept. */
+static void no_memory_to_time_in(void **state)
+{
+    (void)state;
+    Kept kept = {0};
+    const CudaChoices choices = {&kept, kept_get, kept_put};
+    CudaProductOptions options = hopper;
+    options.kept = &choices;
+    options.tune = true;
+    cublas_double_reset();
+    cublas_double.no_memory = true;
+    Session s = open_products(&options);
+    Contraction c = contraction_of(OP_linear, 5, DT_bf16, DT_bf16);
+    contraction_add_scratch(&c, cuda_contract_workspace);
+    assert_true(cuda_products_prepare(c.op, &c.args, &s.cuda, &s.error));
+    assert_true(cuda_contract(c.op, &c.args, &s.cuda, &s.error));
+    assert_int_equal(cublas_double.last_way, DOUBLE_WAY_plain);
+    assert_int_equal(kept.n, 0);
+    close_products(&s);
+    arena_free(c.arena);
+}
+
+/* A call is chosen for once, however often it comes, and alike whether it was prepared or not. */
+static void chosen_once(void **state)
+{
+    (void)state;
+    cublas_double_reset();
+    Session s = open_products(&hopper);
+    Contraction c = contraction_of(OP_linear_tensorwise, 3, DT_e4m3, DT_bf16);
+    contraction_add_scratch(&c, cuda_contract_workspace);
+    for (uint32_t i = 0; i < 5; i++) assert_true(cuda_contract(c.op, &c.args, &s.cuda, &s.error));
+    assert_int_equal(cublas_double.suggested, 1);
+    assert_int_equal(cublas_double.products, 5);
+    assert_int_equal(cublas_double.fast, 5); /* forward */
+    close_products(&s);
+    arena_free(c.arena);
+    s = open_products(&hopper);
+    c = contraction_of(OP_linear_tensorwise_d1, 3, DT_e4m3, DT_bf16);
+    contraction_add_scratch(&c, cuda_contract_workspace);
+    cublas_double.fast = 0;
+    assert_true(cuda_contract(c.op, &c.args, &s.cuda, &s.error));
+    assert_int_equal(cublas_double.fast, 0); /* sums of gradients are exact */
+    close_products(&s);
+    arena_free(c.arena);
+}
+
+static void failures_are_told(void **state)
+{
+    (void)state;
+    static const char *const calls[] = {"cublasLtMatmulDescCreate",
+                                        "cublasLtMatmulDescSetAttribute",
+                                        "cublasLtMatrixLayoutCreate",
+                                        "cublasLtMatmulPreferenceCreate",
+                                        "cublasLtMatmulPreferenceSetAttribute",
+                                        "cublasLtMatmulAlgoGetHeuristic",
+                                        "cublasLtMatmul"};
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        cublas_double_reset();
+        Session s = open_products(&hopper);
+        Contraction c = contraction_of(OP_linear, 5, DT_bf16, DT_bf16);
+        contraction_add_scratch(&c, cuda_contract_workspace);
+        cublas_double.fails = calls[i];
+        assert_false(cuda_contract(c.op, &c.args, &s.cuda, &s.error));
+        assert_non_null(strstr(s.error.text, calls[i]));
+        cublas_double.fails = NULL;
+        assert_true(cuda_contract(c.op, &c.args, &s.cuda, &s.error));
+        close_products(&s);
+        arena_free(c.arena);
+    }
+    cublas_double_reset();
+    cublas_double.fails = "cublasLtCreate";
+    CudaError error = {""};
+    assert_null(cuda_products_open(&hopper, &error));
+    assert_non_null(strstr(error.text, "cublasLtCreate"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_row),
+        cmocka_unit_test(fastest_is_kept_and_found),
+        cmocka_unit_test(choices_belong_to_their_device),
+        cmocka_unit_test(bad_choices_are_refused),
+        cmocka_unit_test(no_memory_to_time_in),
+        cmocka_unit_test(chosen_once),
+        cmocka_unit_test(failures_are_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
