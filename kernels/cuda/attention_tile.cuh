@@ -1,0 +1,126 @@
+/* Products of tiles by warps, each 16 TILES rows, for one kernel, type and head size: included once
+ * for each, with HEAD, TYPE (bf16, f16), TILES, COLUMNS (of the other operand's tile) and F (names)
+ * defined. Results are held as mma's C, [tile of rows][tile of 8 columns][4]. No include guard. */
+
+#define MMA_OF(type)   mma_##type
+#define PAIR_OF(type)  round_##type##_pair
+#define WIDEN_OF(type) widen_##type
+#define MMA_1(type)    MMA_OF(type)
+#define PAIR_1(type)   PAIR_OF(type)
+#define WIDEN_1(type)  WIDEN_OF(type)
+#define MMA            MMA_1(TYPE)
+#define PAIR           PAIR_1(TYPE)
+#define WIDEN          WIDEN_1(TYPE)
+
+/* s = x y^T: rows `row` .. of tile x with all rows of tile y. */
+DEVICE void F(rows_by_rows)(float (*s)[COLUMNS / 8][4], Shared x, int row, Shared y)
+{
+    int lane = (int)threadIdx.x % WARP;
+    UNROLL for (int m = 0; m < TILES; m++) UNROLL for (int n = 0; n < COLUMNS / 8; n++) s[m][n][0] =
+        s[m][n][1] = s[m][n][2] = s[m][n][3] = 0;
+    UNROLL_4 for (int step = 0; step < HEAD / 16; step++)
+    {
+        uint32_t a[TILES][4];
+        UNROLL for (int m = 0; m < TILES; m++)
+            load_matrices(a[m], tile_pair(x, HEAD, row + m * 16 + lane % 16, step * 2, lane / 16));
+        UNROLL for (int n = 0; n < COLUMNS / 16; n++)
+        {
+            uint32_t b[4];
+            load_matrices(
+                b, tile_pair(y, HEAD, n * 16 + lane % 8 + lane / 16 * 8, step * 2, lane / 8 % 2));
+            UNROLL for (int m = 0; m < TILES; m++)
+            {
+                MMA(s[m][2 * n], a[m], b);
+                MMA(s[m][2 * n + 1], a[m], b + 2);
+            }
+        }
+    }
+}
+
+/* sum += p y: p rounded to the type, [rows, COLUMNS], held as a result; y [COLUMNS, HEAD]. */
+DEVICE void F(times)(float (*sum)[HEAD / 8][4], float (*p)[COLUMNS / 8][4], Shared y)
+{
+    int lane = (int)threadIdx.x % WARP;
+    UNROLL for (int n = 0; n < COLUMNS / 16; n++)
+    {
+        uint32_t a[TILES][4];
+        UNROLL for (int m = 0; m < TILES; m++)
+        {
+            a[m][0] = PAIR(p[m][2 * n][0], p[m][2 * n][1]);
+            a[m][1] = PAIR(p[m][2 * n][2], p[m][2 * n][3]);
+            a[m][2] = PAIR(p[m][2 * n + 1][0], p[m][2 * n + 1][1]);
+            a[m][3] = PAIR(p[m][2 * n + 1][2], p[m][2 * n + 1][3]);
+        }
+        UNROLL for (int d = 0; d < HEAD / 16; d++)
+        {
+            uint32_t b[4];
+            load_matrices_transposed(b, tile_pair(y, HEAD, n * 16 + lane % 16, d * 2, lane / 16));
+            UNROLL for (int m = 0; m < TILES; m++)
+            {
+                MMA(sum[m][2 * d], a[m], b);
+                MMA(sum[m][2 * d + 1], a[m], b + 2);
+            }
+        }
+    }
+}
+
+/* Which of this thread's scores are kept: bit (m COLUMNS / 8 + n) 4 + c. Of scores [queries, keys],
+ * or, TURNED, [keys, queries]. */
+DEVICE uint64_t F(draw)(const AttentionArgs *a, const CudaDrawKey *key, const AttentionPlace *at,
+                        int64_t row, int64_t column)
+{
+    const int lane = (int)threadIdx.x % WARP;
+    uint64_t bits = 0;
+    assert(TILES * COLUMNS / 8 * 4 <= 64);
+    UNROLL_1 for (int i = 0; i < TILES * COLUMNS / 8 * 4; i++)
+    {
+        int64_t x = row + i / 4 / (COLUMNS / 8) * 16 + i % 4 / 2 * 8 + lane / 4;
+        int64_t y = column + i / 4 % (COLUMNS / 8) * 8 + lane % 4 * 2 + i % 2;
+        bits |= (uint64_t)attention_keeps(a, key, at, TURNED ? y : x, TURNED ? x : y) << i;
+    }
+    return bits;
+}
+
+/* The mask over its complement. */
+DEVICE float F(mask)(const AttentionArgs *a, uint64_t bits, int m, int n, int c)
+{
+    return bits >> ((m * (COLUMNS / 8) + n) * 4 + c) & 1 ? a->grow : 0;
+}
+
+DEVICE void F(scale_all)(float (*x)[HEAD / 8][4], float factor)
+{
+    UNROLL for (int m = 0; m < TILES; m++) UNROLL for (int n = 0; n < HEAD / 8; n++)
+        UNROLL for (int c = 0; c < 4; c++) x[m][n][c] *= factor;
+}
+
+/* Rows `row` .. of this warp to memory, through its own rows of a tile that nothing else reads:
+ * to [n_rows, E], the first row there being row 0 of the tile; added to it where `accumulate`. */
+DEVICE void F(store)(float (*x)[HEAD / 8][4], Shared tile, int row, uint16_t *to, int64_t stride,
+                     int64_t n_rows, int64_t E, bool accumulate)
+{
+    int lane = (int)threadIdx.x % WARP;
+    UNROLL for (int i = 0; i < 2 * TILES; i++)
+    { /* rows lane / 4 of each 8 */
+        int at = row + i * 8 + lane / 4, m = i / 2, half = i % 2 * 2;
+        UNROLL for (int n = 0; n < HEAD / 8; n++)
+        {
+            int column = n * 8 + lane % 4 * 2;
+            if (n % 4 == 0) __syncwarp(); /* no more than four old words at once, of registers */
+            float low = x[m][n][half], high = x[m][n][half + 1];
+            if (accumulate && at < n_rows && column < E) {
+                uint32_t old = *ALIGNED(const uint32_t, to + at * stride + column);
+                low += WIDEN(old & 0xffff);
+                high += WIDEN(old >> 16);
+            }
+            *ALIGNED(uint32_t, shared_pointer(tile_chunk(tile, HEAD, at, n) + lane % 4 * 4)) =
+                PAIR(low, high);
+        }
+    }
+    __syncwarp();
+    for (int i = lane; i < TILES * 16 * (HEAD / 8); i += WARP) {
+        int at = row + i / (HEAD / 8), chunk = i % (HEAD / 8);
+        if (at < n_rows && chunk * 8 < E)
+            *ALIGNED(uint4, to + at * stride + chunk * 8) =
+                *ALIGNED(const uint4, shared_pointer(tile_chunk(tile, HEAD, at, chunk)));
+    }
+}

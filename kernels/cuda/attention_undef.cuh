@@ -1,0 +1,16 @@
+/* Ends one inclusion of a kernel's body. */
+#undef F
+#undef ROWS
+#undef TURNED
+#undef TILES
+#undef COLUMNS
+#undef BLOCKS
+#undef MMA_OF
+#undef PAIR_OF
+#undef WIDEN_OF
+#undef MMA_1
+#undef PAIR_1
+#undef WIDEN_1
+#undef MMA
+#undef PAIR
+#undef WIDEN

@@ -1,0 +1,131 @@
+/* Matrix products of a warp and late copies, on the CPU: see mma_on_cpu.h. */
+#include "tests/cuda/mma_on_cpu.h"
+
+enum { WARPS = 32, MAX_COPIES = 256 };
+
+/* What each lane of each warp gives to an instruction of all lanes. */
+typedef struct Given {
+    uint32_t a[4], b[2];
+    const unsigned char *row;
+} Given;
+static Given given[WARPS][32];
+
+static Given *meet(const Given *mine)
+{
+    Given *warp = given[threadIdx.x / 32];
+    assert(blockDim.x % 32 == 0); /* such instructions are for whole warps */
+    warp[threadIdx.x % 32] = *mine;
+    __syncwarp();
+    return warp;
+}
+
+static void unpack(DType t, uint32_t word, float *low, float *high)
+{
+    const uint16_t half[2] = {(uint16_t)(word & 0xffff), (uint16_t)(word >> 16)};
+    float both[2];
+    number_widen(t, half, both, 2);
+    *low = both[0];
+    *high = both[1];
+}
+
+/* Two neighbours along k: of row `row` of A, of column `column` of B. */
+static void read_a(DType t, const Given *warp, uint32_t row, uint32_t k, float *x, float *y)
+{
+    uint32_t lane = row % 8 * 4 + k % 8 / 2;
+    unpack(t, warp[lane].a[row / 8 + k / 8 * 2], x, y);
+}
+
+static void read_b(DType t, const Given *warp, uint32_t k, uint32_t column, float *x, float *y)
+{
+    uint32_t lane = column * 4 + k % 8 / 2;
+    unpack(t, warp[lane].b[k / 8], x, y);
+}
+
+void device_mma(DType t, float c[4], const uint32_t a[4], const uint32_t b[2])
+{
+    Given mine = {.b = {b[0], b[1]}};
+    memcpy(mine.a, a, sizeof mine.a);
+    const Given *warp = meet(&mine);
+    uint32_t lane = threadIdx.x % 32;
+    for (uint32_t i = 0; i < 4; i++) {
+        uint32_t row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+        float sum = 0;
+        for (uint32_t k = 0; k < 16; k += 2) {
+            float a0, a1, b0, b1;
+            read_a(t, warp, row, k, &a0, &a1);
+            read_b(t, warp, k, column, &b0, &b1);
+            sum += a0 * b0 + a1 * b1;
+        }
+        c[i] += sum;
+    }
+    __syncwarp();
+}
+
+void device_load_matrices(uint32_t r[4], Shared row, bool transposed)
+{
+    assert((uintptr_t)row % 16 == 0);
+    const Given mine = {.row = row};
+    const Given *warp = meet(&mine);
+    uint32_t lane = threadIdx.x % 32;
+    for (uint32_t i = 0; i < 4; i++) {
+        uint16_t half[2];
+        for (uint32_t j = 0; j < 2; j++) {
+            uint32_t major = transposed ? lane % 4 * 2 + j : lane / 4;
+            uint32_t minor = transposed ? lane / 4 : lane % 4 * 2 + j;
+            memcpy(&half[j], warp[i * 8 + major].row + minor * sizeof half[j], sizeof half[j]);
+        }
+        r[i] = (uint32_t)half[0] | (uint32_t)half[1] << 16;
+    }
+    __syncwarp();
+}
+
+/* ---- copies ---- */
+
+typedef struct Copy {
+    void *to;
+    const void *from;
+    bool whole;
+    uint32_t group;
+} Copy;
+static struct Copies {
+    Copy copy[MAX_COPIES];
+    uint32_t n, group; /* the group that is open */
+} copies[WARPS * 32];
+
+void copy_start(Shared to, const void *from, bool whole)
+{
+    struct Copies *mine = &copies[threadIdx.x];
+    assert((uintptr_t)to % 16 == 0 && (uintptr_t)from % 16 == 0);
+    assert(mine->n < MAX_COPIES);
+    mine->copy[mine->n++] = (Copy){to, from, whole, mine->group};
+}
+
+void copies_commit(void)
+{
+    copies[threadIdx.x].group++;
+}
+
+/* With 0 groups left the thread starts anew: a kernel ends with nothing under way. */
+void copies_wait(uint32_t groups)
+{
+    struct Copies *mine = &copies[threadIdx.x];
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < mine->n; i++) {
+        Copy *c = &mine->copy[i];
+        if (c->group + groups >= mine->group) {
+            mine->copy[kept++] = *c;
+        } else {
+            unsigned char zero[16] = {0};
+            memcpy(c->to, c->whole ? c->from : zero, 16);
+        }
+    }
+    mine->n = kept;
+    if (kept == 0) mine->group = 0;
+}
+
+uint32_t device_copies_under_way(void)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < WARPS * 32; i++) n += copies[i].n;
+    return n;
+}
