@@ -32,6 +32,10 @@ typedef struct CudaOptions {
     uint32_t max_ctas;     /* likewise */
     uint32_t zero_ctas;    /* 1: copies by copy engines where NCCL can */
     uint32_t whole_length; /* auto: longer programs are cut; 0: 4000 instructions */
+    bool tf32;             /* products of fp32 numbers may round them to 19 bits */
+    bool cudnn;            /* attention by cuDNN where it takes it */
+    const struct CudaChoices *choices; /* of algorithms for products, kept from run to run
+                                          (kernels/cuda/products.h); NULL: none, nothing is timed */
 } CudaOptions;
 
 typedef struct BackendOptions {

@@ -76,6 +76,8 @@ typedef struct Cuda {
     bool arena_of_nccl;
     uint64_t arena_bytes; /* as allocated */
     CudaContext context;
+    struct CudnnAttention *cudnn; /* NULL: not asked for */
+    CudaAttentionLibrary attention;
     CudaControl *control_host; /* pinned */
     CudaControl *control_device;
     uint32_t *fault_host, *fault_device;
@@ -139,6 +141,10 @@ bool device_choose(Cuda *c);   /* which one, and that it can be used */
 bool device_identify(Cuda *c); /* what this rank has; then compares with all others' */
 void device_describe(Arena *arena, CudaFindings *findings);
 const char *device_name(Arena *arena, uint32_t device);
+
+/* ---- libraries.c ---- */
+bool libraries_open(Cuda *c);
+void libraries_close(Cuda *c);
 
 /* ---- memory.c ---- */
 bool memory_open(Cuda *c, const Program *p);

@@ -78,9 +78,19 @@ static int tile_head(const KernelArgs *args, uint32_t n, const uint32_t *which)
     return 0;
 }
 
+static bool by_library(OpKind op, const KernelArgs *args, const CudaContext *cuda, bool *taken,
+                       CudaError *error)
+{
+    const CudaAttentionLibrary *library = cuda->attention;
+    return library == NULL || library->run(library->self, op, args, cuda, taken, error);
+}
+
 bool cuda_attention(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     const uint32_t tiled[] = {0, 1, 2, 3};
+    bool taken = false;
+    if (!by_library(OP_attention, args, cuda, &taken, error)) return false;
+    if (taken) return true;
     AttentionArgs a = attention_args(args, cuda);
     a.q = args->ptr[0], a.k = args->ptr[1], a.v = args->ptr[2];
     a.to_out = args->ptr[3];
@@ -99,6 +109,9 @@ bool cuda_attention(const KernelArgs *args, const CudaContext *cuda, CudaError *
 bool cuda_attention_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     const uint32_t tiled[] = {0, 1, 2, 3, 6, 7, 8};
+    bool taken = false;
+    if (!by_library(OP_attention_grad, args, cuda, &taken, error)) return false;
+    if (taken) return true;
     AttentionArgs a = attention_args(args, cuda);
     a.dout = args->ptr[0], a.q = args->ptr[1], a.k = args->ptr[2], a.v = args->ptr[3];
     a.out = args->ptr[4];

@@ -5,7 +5,7 @@
  * (both, if there are registers for both). */
 #define F(name) PART(name)
 #define TILES   (HEAD < 128 ? 2 : 1)
-#define COLUMNS 32
+#define COLUMNS (HEAD < 256 ? 32 : 16)
 #define BLOCKS  (HEAD < 256 ? 2 : 1)
 #define TURNED  1
 #define ROWS    (ATTENTION_WARPS * 16 * TILES)

@@ -2,7 +2,7 @@
  * output gradients, and goes through the keys. dS = P (m dO V^T - delta) is made anew from lse. */
 #define F(name) NAME(name##_dq)
 #define TILES   (HEAD < 128 ? 2 : 1)
-#define COLUMNS 32
+#define COLUMNS (HEAD < 256 ? 32 : 16)
 #define BLOCKS  (HEAD < 256 ? 2 : 1)
 #define TURNED  0
 #define ROWS    (ATTENTION_WARPS * 16 * TILES)

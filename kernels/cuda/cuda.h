@@ -40,8 +40,9 @@ typedef struct CudaContext {
     void *stream;                  /* cudaStream_t */
     const CudaControl *control;    /* device */
     struct CudaProducts *products; /* kernels/cuda/products.h; only contractions use it */
-    uint32_t *fault;               /* device word */
-    uint32_t pc;                   /* the instruction: what a fault names */
+    const struct CudaAttentionLibrary *attention; /* NULL: attention is by kernels of our own */
+    uint32_t *fault;                              /* device word */
+    uint32_t pc;                                  /* the instruction: what a fault names */
     uint32_t n_sms;
     uint32_t compute_capability; /* 80, 90, 100 */
 } CudaContext;
@@ -49,6 +50,14 @@ typedef struct CudaContext {
 typedef struct CudaError {
     char text[256]; /* the call and what the library says of it */
 } CudaError;
+
+/* Another way of carrying out attention and its gradient. *taken: it was launched; else our own
+ * kernels are to run. */
+typedef struct CudaAttentionLibrary {
+    void *self;
+    bool (*run)(void *self, OpKind op, const KernelArgs *args, const CudaContext *cuda, bool *taken,
+                CudaError *error);
+} CudaAttentionLibrary;
 
 /* false: *error tells why; the step cannot go on. */
 typedef bool (*CudaKernel)(const KernelArgs *args, const CudaContext *cuda, CudaError *error);

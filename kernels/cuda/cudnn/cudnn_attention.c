@@ -1,0 +1,399 @@
+/* Attention and its gradient as cuDNN's operation graphs, in the one form of each that the library
+ * recognises: the scores' product reads K^T as it lies (by strides), the gradient turns what it
+ * needs the other way by reshapes, and sums over the heads of a group come last. dQ is written
+ * once, without an accumulator that blocks add to in any order. */
+#include "kernels/cuda/cudnn/cudnn_attention.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if __has_include(<cudnn_graph.h>)
+#include <assert.h>
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <math.h>
+
+#include "kernels/cuda/cudnn/cudnn_graph.h"
+
+enum { MAX_POINTERS = MAX_ARGS + 2 };
+
+typedef struct Heads {
+    OpKind op;
+    DType dtype;
+    int64_t B, S, T, G, R, E;
+    bool causal;
+    double scale;
+} Heads;
+
+typedef struct AttentionGraph {
+    Heads shape;
+    GraphBuilder builder; /* its descriptors live as long as the plan */
+    Descriptor plan;      /* NULL: the library does not take this shape */
+    uint32_t viable;
+    int64_t uid[MAX_ARGS]; /* of each argument; 0: not in the graph */
+    int64_t uid_scale, uid_hidden;
+    float scale, hidden; /* values: of the scores; of what a query may not see */
+    int64_t bytes;
+} AttentionGraph;
+
+struct CudnnAttention {
+    CudnnCalls calls;
+    cudnnHandle_t handle;
+    Descriptor device; /* described instead of present */
+    GraphBuilder of_device;
+    AttentionGraph **graphs;
+    uint32_t n_graphs;
+    void *scratch;
+    uint64_t scratch_bytes;
+};
+
+/* ---- graphs ---- */
+
+typedef struct Build {
+    GraphBuilder *g;
+    AttentionGraph *to;
+    const Heads *s;
+    int64_t H;
+    cudnnDataType_t type;
+} Build;
+
+static const GraphTensor none = {NULL, 0};
+
+/* Argument i: [B, heads, rows, E] as ours lie, [B, rows, heads, E], or its rows and E swapped. */
+static GraphTensor argument(Build *b, uint32_t i, int64_t heads, int64_t rows, bool swapped)
+{
+    int64_t E = b->s->E, row = heads * E;
+    const int64_t dim[] = {b->s->B, heads, swapped ? E : rows, swapped ? rows : E};
+    const int64_t stride[] = {rows * row, E, swapped ? 1 : row, swapped ? row : 1};
+    GraphTensor t = graph_tensor(b->g, b->type, dim, stride, TENSOR_memory);
+    b->to->uid[i] = t.uid;
+    return t;
+}
+
+static GraphTensor row_sums(Build *b, uint32_t i)
+{
+    const int64_t S = b->s->S, H = b->H, dim[] = {b->s->B, H, S, 1}, stride[] = {S * H, 1, H, 1};
+    GraphTensor t = graph_tensor(b->g, CUDNN_DATA_FLOAT, dim, stride, TENSOR_memory);
+    b->to->uid[i] = t.uid;
+    return t;
+}
+
+/* Values that are never in memory: [B, H, rows, columns]; turned: as the transpose of one. */
+static GraphTensor between(Build *b, cudnnDataType_t type, int64_t rows, int64_t columns,
+                           bool turned)
+{
+    const int64_t dim[] = {b->s->B, b->H, rows, columns};
+    const int64_t stride[] = {b->H * rows * columns, rows * columns, turned ? 1 : columns,
+                              turned ? rows : 1};
+    return graph_tensor(b->g, type, dim, stride, TENSOR_between);
+}
+
+static GraphTensor value(Build *b, int64_t *uid)
+{
+    const int64_t one[] = {1, 1, 1, 1};
+    GraphTensor t = graph_tensor(b->g, CUDNN_DATA_FLOAT, one, one, TENSOR_value);
+    *uid = t.uid;
+    return t;
+}
+
+static GraphTensor scores(Build *b, GraphTensor q, GraphTensor kt, GraphTensor scale)
+{
+    const int64_t S = b->s->S, T = b->s->T;
+    GraphTensor s = between(b, CUDNN_DATA_FLOAT, S, T, false);
+    GraphTensor scaled = between(b, CUDNN_DATA_FLOAT, S, T, false);
+    graph_matmul(b->g, q, kt, s);
+    graph_pointwise(b->g, CUDNN_POINTWISE_MUL, s, scale, none, scaled);
+    if (!b->s->causal) return scaled;
+    GraphTensor row = between(b, CUDNN_DATA_INT32, S, T, false);
+    GraphTensor column = between(b, CUDNN_DATA_INT32, S, T, false);
+    GraphTensor seen = between(b, CUDNN_DATA_BOOLEAN, S, T, false);
+    GraphTensor masked = between(b, CUDNN_DATA_FLOAT, S, T, false);
+    graph_index(b->g, scaled, 2, row);
+    graph_index(b->g, scaled, 3, column);
+    graph_pointwise(b->g, CUDNN_POINTWISE_CMP_GE, row, column, none, seen);
+    graph_pointwise(b->g, CUDNN_POINTWISE_BINARY_SELECT, scaled, value(b, &b->to->uid_hidden), seen,
+                    masked);
+    return masked;
+}
+
+/* q, k, v -> out, lse */
+static void forward(Build *b)
+{
+    const Heads *s = b->s;
+    GraphTensor q = argument(b, 0, b->H, s->S, false), kt = argument(b, 1, s->G, s->T, true);
+    GraphTensor v = argument(b, 2, s->G, s->T, false), out = argument(b, 3, b->H, s->S, false);
+    GraphTensor lse = row_sums(b, 4), x = scores(b, q, kt, value(b, &b->to->uid_scale));
+    GraphTensor top = between(b, CUDNN_DATA_FLOAT, s->S, 1, false);
+    GraphTensor below = between(b, CUDNN_DATA_FLOAT, s->S, s->T, false);
+    GraphTensor e = between(b, CUDNN_DATA_FLOAT, s->S, s->T, false);
+    GraphTensor sum = between(b, CUDNN_DATA_FLOAT, s->S, 1, false);
+    GraphTensor log_sum = between(b, CUDNN_DATA_FLOAT, s->S, 1, false);
+    GraphTensor p = between(b, b->type, s->S, s->T, false);
+    graph_reduce(b->g, CUDNN_REDUCE_TENSOR_MAX, x, top);
+    graph_pointwise(b->g, CUDNN_POINTWISE_SUB, x, top, none, below);
+    graph_pointwise(b->g, CUDNN_POINTWISE_EXP, below, none, none, e);
+    graph_reduce(b->g, CUDNN_REDUCE_TENSOR_ADD, e, sum);
+    graph_pointwise(b->g, CUDNN_POINTWISE_LOG, sum, none, none, log_sum);
+    graph_pointwise(b->g, CUDNN_POINTWISE_ADD, top, log_sum, none, lse);
+    graph_pointwise(b->g, CUDNN_POINTWISE_DIV, e, sum, none, p);
+    graph_matmul(b->g, p, v, out);
+}
+
+/* to [B,G,T,E] = x^T y, x [B,H,S,T], y [B,H,S,E], summed over the heads of each group. */
+static void of_keys(Build *b, GraphTensor x, GraphTensor y, GraphTensor to)
+{
+    const Heads *s = b->s;
+    GraphTensor turned = between(b, b->type, s->T, s->S, true), of_heads = to;
+    graph_reshape(b->g, x, turned);
+    if (s->R > 1) of_heads = between(b, b->type, s->T, s->E, false);
+    graph_matmul(b->g, turned, y, of_heads);
+    if (s->R > 1) graph_reduce(b->g, CUDNN_REDUCE_TENSOR_ADD, of_heads, to);
+}
+
+/* dout, q, k, v, out, lse -> dq, dk, dv */
+static void gradient(Build *b)
+{
+    const Heads *s = b->s;
+    const cudnnDataType_t real = CUDNN_DATA_FLOAT;
+    GraphTensor dout = argument(b, 0, b->H, s->S, false), q = argument(b, 1, b->H, s->S, false);
+    GraphTensor kt = argument(b, 2, s->G, s->T, true), vt = argument(b, 3, s->G, s->T, true);
+    GraphTensor out = argument(b, 4, b->H, s->S, false), lse = row_sums(b, 5);
+    GraphTensor dq = argument(b, 6, b->H, s->S, false), dk = argument(b, 7, s->G, s->T, false);
+    GraphTensor dv = argument(b, 8, s->G, s->T, false), scale = value(b, &b->to->uid_scale);
+    GraphTensor terms = between(b, real, s->S, s->E, false),
+                delta = between(b, real, s->S, 1, false);
+    graph_pointwise(b->g, CUDNN_POINTWISE_MUL, dout, out, none, terms);
+    graph_reduce(b->g, CUDNN_REDUCE_TENSOR_ADD, terms, delta);
+    GraphTensor x = scores(b, q, kt, scale), below = between(b, real, s->S, s->T, false);
+    GraphTensor p = between(b, real, s->S, s->T, false);
+    graph_pointwise(b->g, CUDNN_POINTWISE_SUB, x, lse, none, below);
+    graph_pointwise(b->g, CUDNN_POINTWISE_EXP, below, none, none, p);
+    of_keys(b, p, dout, dv);
+    GraphTensor dp = between(b, real, s->S, s->T, false),
+                less = between(b, real, s->S, s->T, false);
+    GraphTensor raw = between(b, real, s->S, s->T, false),
+                ds = between(b, b->type, s->S, s->T, false);
+    graph_matmul(b->g, dout, vt, dp);
+    graph_pointwise(b->g, CUDNN_POINTWISE_SUB, dp, delta, none, less);
+    graph_pointwise(b->g, CUDNN_POINTWISE_MUL, less, p, none, raw);
+    graph_pointwise(b->g, CUDNN_POINTWISE_MUL, raw, scale, none, ds);
+    const int64_t row = s->G * s->E, dim[] = {s->B, s->G, s->T, s->E};
+    const int64_t stride[] = {s->T * row, s->E, row, 1};
+    GraphTensor k = graph_tensor(b->g, b->type, dim, stride, TENSOR_between);
+    graph_reshape(b->g, kt, k);
+    graph_matmul(b->g, ds, k, dq);
+    of_keys(b, ds, q, dk);
+}
+
+/* ---- shapes ---- */
+
+/* What the graphs do not express: our own kernels do it. */
+static bool shape_of(OpKind op, const KernelArgs *args, Heads *s)
+{
+    memset(s, 0, sizeof *s);
+    s->op = op;
+    s->dtype = args->dtype[0];
+    s->B = args->size['b'], s->S = args->size['s'], s->T = args->size['T'];
+    s->G = args->size['g'], s->R = args->size['r'], s->E = args->size['E'];
+    s->causal = args->attrs.causal != 0;
+    s->scale = args->attrs.scale;
+    uint32_t n = op == OP_attention ? 5 : 9, lse = op == OP_attention ? 4 : 5;
+    for (uint32_t i = 0; i < n; i++)
+        if (args->dtype[i] != (i == lse ? DT_f32 : s->dtype) || (uintptr_t)args->ptr[i] % 16 != 0)
+            return false;
+    if (s->dtype != DT_bf16 && s->dtype != DT_f16) return false;
+    if (s->causal && (args->start['s'] != args->start['T'] || s->S != s->T)) return false;
+    return args->attrs.drop == 0 && args->attrs.accumulate == 0 && s->E % 8 == 0 && s->E <= 256 &&
+           s->B > 0 && s->S > 1 && s->T > 1;
+}
+
+static AttentionGraph *find(const CudnnAttention *c, const Heads *shape)
+{
+    for (uint32_t i = 0; i < c->n_graphs; i++)
+        if (memcmp(&c->graphs[i]->shape, shape, sizeof *shape) == 0) return c->graphs[i];
+    return NULL;
+}
+
+static bool grow_scratch(CudnnAttention *c, uint64_t bytes, CudaError *error)
+{
+    if (bytes <= c->scratch_bytes) return true;
+    if (c->scratch) (void)cudaFree(c->scratch);
+    c->scratch_bytes = 0;
+    cudaError_t status = cudaMalloc(&c->scratch, bytes);
+    if (status != cudaSuccess) {
+        c->scratch = NULL;
+        (void)snprintf(error->text, sizeof error->text, "%llu bytes for cuDNN's attention: %s",
+                       (unsigned long long)bytes, cudaGetErrorString(status));
+        return false;
+    }
+    c->scratch_bytes = bytes;
+    return true;
+}
+
+static bool make_plan(CudnnAttention *c, AttentionGraph *to, CudaError *error)
+{
+    const Heads *s = &to->shape;
+    Build b = {&to->builder, to, s, s->G * s->R,
+               s->dtype == DT_bf16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF};
+    to->builder.calls = &c->calls;
+    to->builder.error = error;
+    to->scale = (float)s->scale;
+    to->hidden = -INFINITY;
+    if (s->op == OP_attention)
+        forward(&b);
+    else
+        gradient(&b);
+    to->plan = graph_plan(&to->builder, c->handle, c->device, &to->viable);
+    if (to->builder.failed) return false;
+    if (to->plan == NULL) return true;
+    int64_t n = 0;
+    if (c->calls.cudnnBackendGetAttribute(to->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                          CUDNN_TYPE_INT64, 1, &n,
+                                          &to->bytes) != CUDNN_STATUS_SUCCESS) {
+        (void)snprintf(error->text, sizeof error->text, "cuDNN's plan tells no workspace size");
+        return false;
+    }
+    return grow_scratch(c, (uint64_t)to->bytes, error);
+}
+
+bool cudnn_attention_prepare(CudnnAttention *c, OpKind op, const KernelArgs *args, bool *taken,
+                             CudaError *error)
+{
+    Heads shape;
+    *taken = false;
+    if (!shape_of(op, args, &shape)) return true;
+    AttentionGraph *graph = find(c, &shape);
+    if (graph == NULL) {
+        AttentionGraph **graphs = realloc(c->graphs, (c->n_graphs + 1) * sizeof *graphs);
+        if (graphs) c->graphs = graphs;
+        graph = graphs ? calloc(1, sizeof *graph) : NULL;
+        if (graph == NULL) {
+            (void)snprintf(error->text, sizeof error->text, "no memory for cuDNN's graphs");
+            return false;
+        }
+        graph->shape = shape;
+        c->graphs[c->n_graphs++] = graph;
+        if (!make_plan(c, graph, error)) return false;
+    }
+    *taken = c->device ? graph->viable > 0 : graph->plan != NULL;
+    return true;
+}
+
+/* ---- launches ---- */
+
+bool cudnn_attention_run(void *self, OpKind op, const KernelArgs *args, const CudaContext *cuda,
+                         bool *taken, CudaError *error)
+{
+    CudnnAttention *c = self;
+    Heads shape;
+    *taken = false;
+    AttentionGraph *graph = shape_of(op, args, &shape) ? find(c, &shape) : NULL;
+    if (graph == NULL || graph->plan == NULL) return true;
+    int64_t uid[MAX_POINTERS];
+    void *at[MAX_POINTERS];
+    int64_t n = 0;
+    for (uint32_t i = 0; i < MAX_ARGS; i++)
+        if (graph->uid[i]) uid[n] = graph->uid[i], at[n++] = args->ptr[i];
+    uid[n] = graph->uid_scale, at[n++] = &graph->scale;
+    if (graph->uid_hidden) uid[n] = graph->uid_hidden, at[n++] = &graph->hidden;
+    GraphBuilder g = {.calls = &c->calls, .error = error};
+    Descriptor pack = graph_new(&g, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    graph_set(&g, pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, n, uid);
+    graph_set(&g, pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, n, at);
+    graph_set(&g, pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &c->scratch);
+    bool ready = graph_finalize(&g, pack);
+    cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+    if (ready) status = c->calls.cudnnSetStream(c->handle, (cudaStream_t)cuda->stream);
+    if (ready && status == CUDNN_STATUS_SUCCESS)
+        status = c->calls.cudnnBackendExecute(c->handle, graph->plan, pack);
+    graph_release(&g, NULL);
+    if (ready && status != CUDNN_STATUS_SUCCESS)
+        (void)snprintf(error->text, sizeof error->text, "cuDNN's attention: status %d",
+                       (int)status);
+    *taken = ready && status == CUDNN_STATUS_SUCCESS;
+    return *taken;
+}
+
+/* ---- open and close ---- */
+
+CudnnAttention *cudnn_attention_open(const char *device_json, CudaError *error)
+{
+    CudnnAttention *c = calloc(1, sizeof *c);
+    if (c == NULL || !cudnn_load(&c->calls, error)) {
+        free(c);
+        return NULL;
+    }
+    c->of_device = (GraphBuilder){.calls = &c->calls, .error = error};
+    if (device_json == NULL) {
+        cudnnStatus_t status = c->calls.cudnnCreate(&c->handle);
+        if (status == CUDNN_STATUS_SUCCESS) return c;
+        (void)snprintf(error->text, sizeof error->text, "cudnnCreate: status %d", (int)status);
+        cudnn_attention_close(c);
+        return NULL;
+    }
+    c->device = graph_new(&c->of_device, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+    graph_set(&c->of_device, c->device, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+              (int64_t)strlen(device_json) + 1, device_json);
+    if (graph_finalize(&c->of_device, c->device)) return c;
+    cudnn_attention_close(c);
+    return NULL;
+}
+
+uint64_t cudnn_attention_bytes(const CudnnAttention *c)
+{
+    return c->scratch_bytes;
+}
+
+void cudnn_attention_close(CudnnAttention *c)
+{
+    if (c == NULL) return;
+    for (uint32_t i = 0; i < c->n_graphs; i++) {
+        graph_release(&c->graphs[i]->builder, NULL);
+        free(c->graphs[i]);
+    }
+    graph_release(&c->of_device, NULL);
+    if (c->scratch) (void)cudaFree(c->scratch);
+    if (c->handle) (void)c->calls.cudnnDestroy(c->handle);
+    (void)dlclose(c->calls.library);
+    free(c->graphs);
+    free(c);
+}
+
+#else
+
+CudnnAttention *cudnn_attention_open(const char *device_json, CudaError *error)
+{
+    (void)device_json;
+    (void)snprintf(error->text, sizeof error->text, "this build has no cuDNN");
+    return NULL;
+}
+
+bool cudnn_attention_prepare(CudnnAttention *c, OpKind op, const KernelArgs *args, bool *taken,
+                             CudaError *error)
+{
+    (void)c, (void)op, (void)args, (void)error;
+    *taken = false;
+    return true;
+}
+
+bool cudnn_attention_run(void *c, OpKind op, const KernelArgs *args, const CudaContext *cuda,
+                         bool *taken, CudaError *error)
+{
+    (void)c, (void)op, (void)args, (void)cuda, (void)error;
+    *taken = false;
+    return true;
+}
+
+uint64_t cudnn_attention_bytes(const CudnnAttention *c)
+{
+    (void)c;
+    return 0;
+}
+
+void cudnn_attention_close(CudnnAttention *c)
+{
+    (void)c;
+}
+
+#endif

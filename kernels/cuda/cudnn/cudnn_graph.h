@@ -1,0 +1,73 @@
+/* cuDNN's backend descriptors, loaded at run time: what a graph of operations is written with. A
+ * builder that has failed once does nothing more and keeps its error. */
+#ifndef TANDEM_KERNELS_CUDA_CUDNN_GRAPH_H
+#define TANDEM_KERNELS_CUDA_CUDNN_GRAPH_H
+
+#include <cudnn_graph.h>
+
+#include "kernels/cuda/cuda.h"
+
+/* The library's functions that are used. */
+#define CUDNN_CALLS(X)                                                                             \
+    X(cudnnCreate)                                                                                 \
+    X(cudnnDestroy)                                                                                \
+    X(cudnnSetStream)                                                                              \
+    X(cudnnGetLastErrorString)                                                                     \
+    X(cudnnBackendCreateDescriptor)                                                                \
+    X(cudnnBackendDestroyDescriptor)                                                               \
+    X(cudnnBackendSetAttribute)                                                                    \
+    X(cudnnBackendGetAttribute)                                                                    \
+    X(cudnnBackendFinalize)                                                                        \
+    X(cudnnBackendExecute)
+
+typedef struct CudnnCalls {
+    void *library;
+#define X(name) __typeof__(&name) name;
+    CUDNN_CALLS(X)
+#undef X
+} CudnnCalls;
+
+bool cudnn_load(CudnnCalls *calls, CudaError *error);
+
+typedef cudnnBackendDescriptor_t Descriptor;
+enum { GRAPH_MAX_OPS = 32, GRAPH_MAX_DESCRIPTORS = 160, GRAPH_DIMS = 4 };
+
+typedef struct GraphBuilder {
+    const CudnnCalls *calls;
+    CudaError *error;
+    bool failed;
+    int64_t last_uid;
+    Descriptor op[GRAPH_MAX_OPS];
+    uint32_t n_ops;
+    Descriptor made[GRAPH_MAX_DESCRIPTORS]; /* all, to be destroyed */
+    uint32_t n_made;
+} GraphBuilder;
+
+typedef struct GraphTensor {
+    Descriptor at;
+    int64_t uid;
+} GraphTensor;
+
+typedef enum TensorKind { TENSOR_memory, TENSOR_between, TENSOR_value } TensorKind;
+
+Descriptor graph_new(GraphBuilder *g, cudnnBackendDescriptorType_t type);
+void graph_set(GraphBuilder *g, Descriptor d, cudnnBackendAttributeName_t name,
+               cudnnBackendAttributeType_t type, int64_t n, const void *values);
+bool graph_finalize(GraphBuilder *g, Descriptor d);
+GraphTensor graph_tensor(GraphBuilder *g, cudnnDataType_t type, const int64_t dim[GRAPH_DIMS],
+                         const int64_t stride[GRAPH_DIMS], TensorKind kind);
+void graph_matmul(GraphBuilder *g, GraphTensor a, GraphTensor b, GraphTensor c);
+/* y = mode(x), or mode(x, b), or b chosen by mask where it is 0. Those without `at`: none. */
+void graph_pointwise(GraphBuilder *g, cudnnPointwiseMode_t mode, GraphTensor x, GraphTensor b,
+                     GraphTensor mask, GraphTensor y);
+void graph_index(GraphBuilder *g, GraphTensor x, int64_t axis, GraphTensor y);
+void graph_reduce(GraphBuilder *g, cudnnReduceTensorOp_t op, GraphTensor x, GraphTensor y);
+void graph_reshape(GraphBuilder *g, GraphTensor x, GraphTensor y);
+/* The first way that carries out the graph: a finalized plan. NULL: there is none, which is no
+ * failure. With `device` (properties) instead of a handle there is no plan: *viable counts ways
+ * that the library would take. */
+Descriptor graph_plan(GraphBuilder *g, cudnnHandle_t handle, Descriptor device, uint32_t *viable);
+/* Destroys all descriptors but `kept`. */
+void graph_release(GraphBuilder *g, Descriptor kept);
+
+#endif
