@@ -54,10 +54,11 @@ bool run_check_backend(Cli *cli)
         !choose(cli, "register", o->registration, registers, 4, &unused))
         return false;
     bool cuda = o->graph || o->registration || o->device_text || o->min_ctas_text ||
-                o->max_ctas_text || o->share_device || o->zero_ctas;
+                o->max_ctas_text || o->share_device || o->zero_ctas || o->tf32 || o->cudnn;
     return !cuda || run_on(cli, "cuda") ||
            cli_error(cli, FAULT_usage, "option-value",
-                     "--graph, --register, --device, --share-device and --...-ctas go with "
+                     "--graph, --register, --device, --share-device, --tf32, --cudnn and "
+                     "--...-ctas go with "
                      "--backend cuda");
 }
 
@@ -73,6 +74,9 @@ void run_cuda_options(Cli *cli, CudaOptions *cuda)
     cuda->min_ctas = o->min_ctas;
     cuda->max_ctas = o->max_ctas;
     cuda->zero_ctas = o->zero_ctas;
+    cuda->tf32 = o->tf32;
+    cuda->cudnn = o->cudnn;
+    cuda->choices = run_choices(cli);
 }
 
 bool run_plan_options(Cli *cli, PlanOptions *options)

@@ -22,7 +22,7 @@ typedef struct Options {
         *timeout_text, *rank_text, *graph, *registration, *device_text, *min_ctas_text,
         *max_ctas_text;
     bool json, quiet, verbose, help, dry_run, text, trace, unfolded, verify, poison, native, state,
-        mesh, share_device, zero_ctas;
+        mesh, share_device, zero_ctas, tf32, cudnn;
     /* the checked values of the texts above */
     uint64_t seed;
     uint32_t device, min_ctas, max_ctas;

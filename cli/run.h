@@ -10,6 +10,8 @@ const char *run_backend(const Cli *cli); /* "mpi" unless --backend says otherwis
 bool run_on(const Cli *cli, const char *backend);
 bool run_check_backend(Cli *cli); /* its name, and that its options go with it */
 void run_cuda_options(Cli *cli, CudaOptions *cuda);
+/* choices.c: of algorithms for products, in the store. */
+const struct CudaChoices *run_choices(Cli *cli);
 /* Lowers for the backend's kernels; false where its module is missing. */
 bool run_plan_options(Cli *cli, PlanOptions *options);
 /* By which name measurements of this machine and backend are stored. */

@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 #include "planner/ir/store_private.h"
 
@@ -60,6 +61,30 @@ Ps store_get_kernel(Store *store, const char *machine, const char *key, Diag *d)
     Ps ps = db_step(st, d) ? db_int(st, 0) : -1;
     db_reset(st);
     return ps;
+}
+
+bool store_put_choice(Store *store, const char *device, const char *call, const void *choice,
+                      size_t bytes, Ps median_ps, Diag *d)
+{
+    return db_run(store->db, d,
+                  "INSERT INTO product_choice(device, call, choice, median_ps) VALUES(?,?,?,?) "
+                  "ON CONFLICT DO UPDATE SET choice = excluded.choice, "
+                  "median_ps = excluded.median_ps",
+                  "ssbi", device, call, choice, bytes, (int64_t)median_ps);
+}
+
+bool store_get_choice(Store *store, const char *device, const char *call, void *choice,
+                      size_t bytes, Diag *d)
+{
+    DbStatement *st =
+        db_prepare(store->db, d, "SELECT choice FROM product_choice WHERE device = ? AND call = ?",
+                   "ss", device, call);
+    size_t n = 0;
+    const void *kept = db_step(st, d) ? db_blob(st, 0, &n) : NULL;
+    bool found = kept != NULL && n == bytes;
+    if (found) memcpy(choice, kept, bytes);
+    db_reset(st);
+    return found;
 }
 
 bool store_put_collective(Store *store, const char *machine, const char *backend, OpKind op,

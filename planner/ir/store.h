@@ -66,6 +66,13 @@ const char *store_plan_text(Store *store, Hash128 plan, Arena *arena, Diag *d);
 bool store_put_kernel(Store *store, const char *machine, const char *key, Ps median_ps,
                       double spread, uint32_t n, Diag *d);
 Ps store_get_kernel(Store *store, const char *machine, const char *key, Diag *d); /* -1: none */
+/* The algorithm that was the fastest for a product: `device` names the device and the library,
+ * `call` sizes, layouts and types. A newer one replaces it. */
+bool store_put_choice(Store *store, const char *device, const char *call, const void *choice,
+                      size_t bytes, Ps median_ps, Diag *d);
+/* false: there is none of so many bytes. */
+bool store_get_choice(Store *store, const char *device, const char *call, void *choice,
+                      size_t bytes, Diag *d);
 /* Time of a collective: op, dtype bytes as in plan_comm_bytes, group size and backend. */
 bool store_put_collective(Store *store, const char *machine, const char *backend, OpKind op,
                           uint32_t n_ranks, uint64_t bytes, Ps median_ps, Diag *d);

@@ -126,6 +126,15 @@ static const char costs[] =
     " PRIMARY KEY(sweep, point)"
     ") STRICT, WITHOUT ROWID;\n";
 
+/* How a device carries out a call best: bytes that only its library understands. */
+static const char choices[] = "CREATE TABLE product_choice("
+                              " device TEXT NOT NULL,"
+                              " call TEXT NOT NULL,"
+                              " choice BLOB NOT NULL,"
+                              " median_ps INTEGER NOT NULL,"
+                              " PRIMARY KEY(device, call)"
+                              ") STRICT, WITHOUT ROWID;\n";
+
 static const char views[] =
     "CREATE VIEW v_run AS SELECT r.id, r.kind, r.name AS plan, lower(hex(r.plan)) AS plan_id,"
     " r.cluster, r.scenario, r.backend, r.n_ranks, r.status,"
@@ -168,6 +177,6 @@ static const char views[] =
     " FROM sweep w JOIN sweep_point s ON s.sweep = w.id LEFT JOIN v_run v ON v.id = s.run"
     " ORDER BY w.id, v.step_ms;\n";
 
-static const char *const migrations[] = {runs, costs, views};
+static const char *const migrations[] = {runs, costs, views, choices};
 const char *const *const store_migrations = migrations;
 const uint32_t store_n_migrations = sizeof migrations / sizeof migrations[0];

@@ -281,6 +281,21 @@ static void kernels(void **state)
     no_errors(f);
 }
 
+static void choices(void **state)
+{
+    Fixture *f = *state;
+    char choice[8] = "";
+    assert_false(store_get_choice(f->store, "H100", "8x8x8", choice, 8, &f->diag));
+    assert_true(store_put_choice(f->store, "H100", "8x8x8", "first..", 8, 500, &f->diag));
+    assert_true(store_put_choice(f->store, "H100", "8x8x8", "second.", 8, 400, &f->diag));
+    assert_true(store_put_choice(f->store, "H200", "8x8x8", "other..", 8, 400, &f->diag));
+    assert_true(store_get_choice(f->store, "H100", "8x8x8", choice, 8, &f->diag));
+    assert_string_equal(choice, "second.");
+    assert_false(store_get_choice(f->store, "H100", "8x8x9", choice, 8, &f->diag));
+    assert_false(store_get_choice(f->store, "H100", "8x8x8", choice, 4, &f->diag));
+    no_errors(f);
+}
+
 static Ps cost(Fixture *f, uint64_t bytes)
 {
     return store_get_collective(f->store, "here", "mpi", OP_all_reduce, 4, bytes, &f->diag);
@@ -358,6 +373,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(roles_are_read_off_the_plan, setup, teardown),
         cmocka_unit_test_setup_teardown(views, setup, teardown),
         cmocka_unit_test_setup_teardown(kernels, setup, teardown),
+        cmocka_unit_test_setup_teardown(choices, setup, teardown),
         cmocka_unit_test_setup_teardown(collectives, setup, teardown),
         cmocka_unit_test_setup_teardown(on_disk, setup, teardown),
         cmocka_unit_test_setup_teardown(damaged_rows, setup, teardown),
