@@ -1,6 +1,6 @@
 /* The words of kernels/cuda/mma.cuh for the CPU, by the layouts of the PTX manual: every lane gives
  * its registers, the warp meets, and each lane reads the elements of its own results out of the
- * others' registers. Copies arrive only when they are waited for. */
+ * others' registers. Copies arrive only when they are waited for, or at once. */
 #ifndef TANDEM_TESTS_CUDA_MMA_ON_CPU_H
 #define TANDEM_TESTS_CUDA_MMA_ON_CPU_H
 
@@ -42,6 +42,9 @@ static inline void load_matrices_transposed(uint32_t r[4], Shared row)
 void copy_start(Shared to, const void *from, bool whole);
 void copies_commit(void);
 void copies_wait(uint32_t groups);
+/* For tests: copies arrive at once instead, while others may still read what was there. A device
+ * does both, and anything between. */
+void device_copies_arrive_early(bool early);
 /* For tests, after a launch: copies that were never waited for. */
 uint32_t device_copies_under_way(void);
 

@@ -178,6 +178,7 @@ static void call_device(const Run *run, const CudaControl *control, uint64_t see
     const CudaContext cuda = {.control = control, .n_sms = 2, .compute_capability = 80};
     CudaKernel_function *kernel = run->op == OP_attention ? cuda_attention : cuda_attention_grad;
     device_set_seed(seed);
+    device_copies_arrive_early(seed != 0);
     if (!kernel(&run->device, &cuda, &error)) fail_msg("%s", error.text);
     assert_int_equal(device_copies_under_way(), 0);
 }
