@@ -79,6 +79,11 @@ static uint32_t node_of(const Fold *f, Rank rank)
     return f->devices_per_node == 0 ? 0 : rank / f->devices_per_node;
 }
 
+static uint32_t pod_of(const Fold *f, Rank rank)
+{
+    return f->nodes_per_pod == 0 ? 0 : node_of(f, rank) / f->nodes_per_pod;
+}
+
 /* Devices share a node's NICs in order: 8 devices on 4 NICs are pairs. */
 static uint32_t nic_of(const Fold *f, Rank rank)
 {
@@ -138,9 +143,9 @@ static void find_groups(Folder *w)
     }
 }
 
-/* How groups along the i-th axes lie on nodes: sum[leader] is made of the number of members on each
- * node, here[r] of those on r's own. Members come in rising order, so nodes are runs. */
-static void find_patterns(Folder *w, uint32_t i)
+/* How groups along the i-th axes lie on nodes (or pods): sum[leader] is made of the number of
+ * members on each, here[r] of those on r's own. Members come in rising order, so nodes are runs. */
+static void find_patterns(Folder *w, uint32_t i, uint32_t (*place_of)(const Fold *f, Rank rank))
 {
     const Fold *f = w->fold;
     AxisSet axes = f->axes.at[i].axes;
@@ -150,10 +155,10 @@ static void find_patterns(Folder *w, uint32_t i)
     for (Rank r = 0; r < f->n_ranks; r++) {
         if (leader[r] != r) continue;
         for (uint32_t k = 0, run = 0; k < n; k += run) {
-            uint32_t node = node_of(f, mesh_member(&w->plan->mesh, r, axes, k));
+            uint32_t place = place_of(f, mesh_member(&w->plan->mesh, r, axes, k));
             run = 1;
             while (k + run < n &&
-                   node_of(f, mesh_member(&w->plan->mesh, r, axes, k + run)) == node) {
+                   place_of(f, mesh_member(&w->plan->mesh, r, axes, k + run)) == place) {
                 run++;
             }
             for (uint32_t j = k; j < k + run; j++) {
@@ -181,8 +186,10 @@ static void start_colours(Folder *w)
         uint32_t program = w->plan->program_of[r];
         w->colour[r] = colour_of(program, program);
     }
-    for (uint32_t i = 0; w->networked && i < f->axes.n; i++) {
-        find_patterns(w, i);
+    uint32_t levels = !w->networked ? 0 : f->nodes_per_pod == 0 ? 1 : 2;
+    for (uint32_t k = 0; k < f->axes.n * levels; k++) {
+        uint32_t i = k % f->axes.n;
+        find_patterns(w, i, k < f->axes.n ? node_of : pod_of);
         for (Rank r = 0; r < f->n_ranks; r++) {
             if (!program_needs(&w->needs[w->plan->program_of[r]], f->axes.at[i].axes)) continue;
             Colour lies = w->sum[w->group[(size_t)i * f->n_ranks + r]];
@@ -197,6 +204,7 @@ static void start_colours(Folder *w)
             if (needs->at[i].group) continue;
             if (!fold_peer(&w->plan->mesh, r, needs->at[i].axes, needs->at[i].hop, &peer)) continue;
             uint64_t away = node_of(f, peer) != node_of(f, r);
+            if (pod_of(f, peer) != pod_of(f, r)) away = 2;
             w->colour[r] = chain(w->colour[r], colour_of(away, away));
         }
     }
@@ -218,6 +226,12 @@ static uint32_t key_nic(const Folder *w, uint32_t i, Rank r)
 {
     (void)i;
     return nic_of(w->fold, r);
+}
+
+static uint32_t key_pod(const Folder *w, uint32_t i, Rank r)
+{
+    (void)i;
+    return pod_of(w->fold, r);
 }
 
 static void sum_colours(Folder *w, Key key, uint32_t i)
@@ -242,8 +256,9 @@ static void refine(Folder *w)
             w->next[r] = chain(w->next[r], w->sum[key_group(w, i, r)]);
         }
     }
-    for (uint32_t side = 0; w->networked && side < 2; side++) {
-        Key key = side == 0 ? key_node : key_nic;
+    static const Key places[] = {key_node, key_nic, key_pod};
+    for (uint32_t side = 0; w->networked && side < (f->nodes_per_pod == 0 ? 2 : 3); side++) {
+        Key key = places[side];
         sum_colours(w, key, 0);
         for (Rank r = 0; r < f->n_ranks; r++) {
             w->next[r] = chain(w->next[r], w->sum[key(w, 0, r)]);
@@ -284,8 +299,10 @@ static uint32_t number(const Folder *w, uint32_t *class_of)
     return n;
 }
 
-/* Classes of nodes (or NICs): those of the same smallest class of rank. */
-static uint32_t number_places(const Folder *w, Key key, uint32_t *of, uint32_t *count)
+/* Classes of nodes (or NICs, pods): those of the same smallest class of rank. `span`: ranks among
+ * which all of one place are. */
+static uint32_t number_places(const Folder *w, Key key, uint32_t span, uint32_t *of,
+                              uint32_t *count)
 {
     const Fold *f = w->fold;
     uint32_t n = 0;
@@ -293,9 +310,8 @@ static uint32_t number_places(const Folder *w, Key key, uint32_t *of, uint32_t *
     for (uint32_t c = 0; c < f->n_classes; c++) {
         uint32_t place = key(w, 0, f->rank_of[c]);
         bool found = of[c] != UINT32_MAX;
-        uint32_t per_node = f->devices_per_node == 0 ? f->n_ranks : f->devices_per_node;
-        Rank from = f->rank_of[c] - f->rank_of[c] % per_node, to = from + per_node;
-        for (Rank r = from; r < to && r < f->n_ranks; r++) { /* who is on the same node */
+        Rank from = f->rank_of[c] - f->rank_of[c] % span, to = from + span;
+        for (Rank r = from; r < to && r < f->n_ranks; r++) { /* who is in the same place */
             if (key(w, 0, r) != place) continue;
             if (f->class_of[r] == c) count[c]++;
             if (!found) of[f->class_of[r]] = n;
@@ -313,7 +329,7 @@ static void describe_group(const Folder *w, FoldGroup *g, Rank first)
     g->n_ranks = mesh_size(mesh, g->axes);
     g->members = arena_array(w->arena, g->n_ranks, sizeof *g->members);
     g->min_per_node = UINT32_MAX;
-    uint32_t run = 0, nics = 0, last_nic = UINT32_MAX;
+    uint32_t run = 0, nics = 0, last_nic = UINT32_MAX, in_pod = 0;
     for (uint32_t k = 0; k < g->n_ranks; k++) {
         Rank m = mesh_member(mesh, first, g->axes, k);
         uint32_t c = f->class_of[m], i = 0;
@@ -321,12 +337,19 @@ static void describe_group(const Folder *w, FoldGroup *g, Rank first)
         if (i == g->n_members) g->members[g->n_members++].class_ = c;
         g->members[i].n++;
         run++;
+        in_pod++;
+        if (in_pod > g->max_per_pod) g->max_per_pod = in_pod;
         if (nic_of(f, m) != last_nic) nics++;
         last_nic = nic_of(f, m);
         bool ends = k + 1 == g->n_ranks ||
                     node_of(f, mesh_member(mesh, first, g->axes, k + 1)) != node_of(f, m);
         if (!ends) continue;
         g->n_nodes++;
+        if (k + 1 == g->n_ranks ||
+            pod_of(f, mesh_member(mesh, first, g->axes, k + 1)) != pod_of(f, m)) {
+            g->n_pods++;
+            in_pod = 0;
+        }
         if (run < g->min_per_node) g->min_per_node = run;
         if (run > g->max_per_node) g->max_per_node = run;
         if (nics > g->n_nics) g->n_nics = nics;
@@ -386,18 +409,20 @@ static void settle_classes(Folder *w, bool unfolded)
     f->nic_of = arena_array(w->arena, f->n_classes, sizeof *f->nic_of);
     f->on_node = arena_array(w->arena, f->n_classes, sizeof *f->on_node);
     f->on_nic = arena_array(w->arena, f->n_classes, sizeof *f->on_nic);
+    f->pod_of = arena_array(w->arena, f->n_classes, sizeof *f->pod_of);
+    f->on_pod = arena_array(w->arena, f->n_classes, sizeof *f->on_pod);
 }
 
-Fold *fold_ranks(const Plan *plan, uint32_t devices_per_node, uint32_t nics_per_node, bool unfolded,
-                 Arena *arena)
+Fold *fold_ranks_on(const Plan *plan, FoldPlaces places, bool unfolded, Arena *arena)
 {
     assert(plan->mesh.n_ranks > 0);
     assert(plan->programs.n > 0);
     Arena *scratch = arena_new();
     Fold *f = arena_alloc(arena, sizeof *f);
     f->n_ranks = plan->mesh.n_ranks;
-    f->devices_per_node = devices_per_node;
-    f->nics_per_node = nics_per_node;
+    f->devices_per_node = places.devices_per_node;
+    f->nics_per_node = places.nics_per_node;
+    f->nodes_per_pod = places.nodes_per_pod;
     f->class_of = arena_array(arena, f->n_ranks, sizeof *f->class_of);
     Folder w = {.plan = plan, .fold = f, .arena = arena, .scratch = scratch};
     w.needs = arena_array(scratch, plan->programs.n, sizeof *w.needs);
@@ -408,9 +433,19 @@ Fold *fold_ranks(const Plan *plan, uint32_t devices_per_node, uint32_t nics_per_
     collect_needs(&w);
     find_groups(&w);
     settle_classes(&w, unfolded);
-    f->n_node_classes = number_places(&w, key_node, f->node_of, f->on_node);
-    f->n_nic_classes = number_places(&w, key_nic, f->nic_of, f->on_nic);
+    uint32_t node = f->devices_per_node == 0 ? f->n_ranks : f->devices_per_node;
+    uint32_t pod = f->nodes_per_pod == 0 ? f->n_ranks : f->nodes_per_pod * node;
+    f->n_node_classes = number_places(&w, key_node, node, f->node_of, f->on_node);
+    f->n_nic_classes = number_places(&w, key_nic, node, f->nic_of, f->on_nic);
+    f->n_pod_classes = number_places(&w, key_pod, pod, f->pod_of, f->on_pod);
     make_groups(&w);
     arena_free(scratch);
     return f;
+}
+
+Fold *fold_ranks(const Plan *plan, uint32_t devices_per_node, uint32_t nics_per_node, bool unfolded,
+                 Arena *arena)
+{
+    FoldPlaces places = {devices_per_node, nics_per_node, 0};
+    return fold_ranks_on(plan, places, unfolded, arena);
 }

@@ -17,6 +17,7 @@ typedef struct FoldGroup {
     Rank first; /* smallest rank of one of them */
     uint32_t n_ranks, n_nodes, min_per_node, max_per_node;
     uint32_t n_nics; /* NICs of the fullest node that its members may use; 0: on one node */
+    uint32_t n_pods, max_per_pod; /* pods that it spans; members in the fullest */
     uint32_t n_members;
     FoldMember *members;
 } FoldGroup;
@@ -30,16 +31,28 @@ typedef struct FoldAxes {
 
 typedef struct Fold {
     uint32_t n_ranks, n_classes, devices_per_node, nics_per_node;
+    uint32_t nodes_per_pod;     /* 0: all nodes are one pod */
     uint32_t *class_of;         /* [rank] */
     Rank *rank_of;              /* [class] its smallest rank */
     uint32_t *size;             /* [class] ranks in it */
     uint32_t *node_of, *nic_of; /* [class] class of nodes, of NICs, that it lies on */
     uint32_t *on_node, *on_nic; /* [class] ranks of this class on one such node, NIC */
-    uint32_t n_node_classes, n_nic_classes;
+    uint32_t *pod_of, *on_pod;  /* [class] the same of pods */
+    uint32_t n_node_classes, n_nic_classes, n_pod_classes;
     LIST(FoldAxes) axes; /* all axis sets that some collective of the plan uses */
 } Fold;
 
-/* devices_per_node 0: one node. nics_per_node 0: one. `unfolded`: every rank its own class. */
+/* Where ranks are, in their order: so many on a node, so many nodes of a pod (whatever shares a way
+ * to the other pods). */
+typedef struct FoldPlaces {
+    uint32_t devices_per_node; /* 0: one node */
+    uint32_t nics_per_node;    /* 0: one */
+    uint32_t nodes_per_pod;    /* 0: one pod */
+} FoldPlaces;
+
+/* `unfolded`: every rank its own class. */
+Fold *fold_ranks_on(const Plan *plan, FoldPlaces places, bool unfolded, Arena *arena);
+/* One pod. */
 Fold *fold_ranks(const Plan *plan, uint32_t devices_per_node, uint32_t nics_per_node, bool unfolded,
                  Arena *arena);
 /* Index in fold->axes; UINT32_MAX: no collective uses them. */

@@ -13,7 +13,7 @@
 #include "sim/heap.h"
 #include "sim/sim.h"
 
-/* Per class of ranks: port out, port in. Per class of NICs and of nodes: out, in. */
+/* Per class of ranks: port out, port in. Per class of NICs, of nodes and of pods: out, in. */
 typedef struct Use {
     uint32_t link, count; /* alike ranks on this link */
     int64_t rate;         /* bytes/s of one rank when the flow runs alone */
@@ -77,6 +77,12 @@ static uint32_t link_node(const MaxMin *m, uint32_t class_, uint32_t in)
     return 2 * (m->fold->n_classes + m->fold->n_nic_classes + m->fold->node_of[class_]) + in;
 }
 
+static uint32_t link_pod(const MaxMin *m, uint32_t class_, uint32_t in)
+{
+    const Fold *f = m->fold;
+    return 2 * (f->n_classes + f->n_nic_classes + f->n_node_classes + f->pod_of[class_]) + in;
+}
+
 /* A millionth more than the link has, so that rates which were rounded up to fill it exactly do. */
 static int64_t capacity_of(double bytes_per_s)
 {
@@ -92,7 +98,8 @@ MaxMin *maxmin_new(const Cluster *cluster, const Fold *fold, Arena *arena)
     m->room = 256;
     m->table = arena_array(arena, m->room, sizeof *m->table);
     list_add(arena, &m->shapes);
-    m->n_links = 2 * (fold->n_classes + fold->n_nic_classes + fold->n_node_classes);
+    m->n_links =
+        2 * (fold->n_classes + fold->n_nic_classes + fold->n_node_classes + fold->n_pod_classes);
     m->capacity = arena_array(arena, m->n_links, sizeof *m->capacity);
     m->wanted = arena_array(arena, m->n_links, sizeof *m->wanted);
     m->frozen = arena_array(arena, m->n_links, sizeof *m->frozen);
@@ -105,7 +112,10 @@ MaxMin *maxmin_new(const Cluster *cluster, const Fold *fold, Arena *arena)
         for (uint32_t in = 0; in < 2; in++) {
             m->capacity[link_port(c, in)] = capacity_of(port);
             m->capacity[link_nic(m, c, in)] = capacity_of(a_nic);
-            m->capacity[link_node(m, c, in)] = capacity_of(nic * fmax(nics, 1) / thinned);
+            double node = nic * fmax(nics, 1) / thinned;
+            m->capacity[link_node(m, c, in)] = capacity_of(node);
+            m->capacity[link_pod(m, c, in)] = capacity_of(node * fmax(fold->nodes_per_pod, 1) /
+                                                          fmax(cluster->group_oversubscription, 1));
         }
     }
     return m;
@@ -124,8 +134,32 @@ static void add_use(MaxMin *m, FlowShape *shape, uint32_t link, uint32_t count, 
     shape->n++;
 }
 
+/* Links that may be thinned: a flow that runs alone may be slower there than NCCL's model knows. */
+static void add_thinned(MaxMin *m, FlowShape *shape, uint32_t link, uint32_t count, double bytes)
+{
+    if (bytes <= 0 || shape->fluid_ps == 0) return;
+    double rate = bytes * (double)PS_PER_S / (double)shape->fluid_ps;
+    Use use = {link, count, (int64_t)floor(rate), 0};
+    if (use.rate == 0) return;
+    if (use.rate > shape->rate) shape->rate = use.rate;
+    list_push(m->arena, &m->uses, use);
+    shape->n++;
+}
+
+/* Bytes of each member that leave its pod. Rings and trees go from pod to pod once, whatever lies
+ * in them, so that a pod sends what one of its nodes does; an exchange sends to each rank
+ * elsewhere. */
+static double pod_bytes(const Transfer *t, const NcclChoice *choice)
+{
+    const FoldGroup *g = t->group;
+    if (g->n_pods < 2) return 0;
+    double n = g->n_ranks, here = g->max_per_pod;
+    if (t->op == OP_all_to_all) return (double)t->bytes * (n - here) / n;
+    return choice->nic_bytes * g->max_per_node / here;
+}
+
 static void add_uses(MaxMin *m, FlowShape *shape, const NcclChoice *choice, uint32_t class_,
-                     bool out, bool in)
+                     double pod, bool out, bool in)
 {
     const Fold *f = m->fold;
     for (uint32_t side = 0; side < 2; side++) {
@@ -133,14 +167,10 @@ static void add_uses(MaxMin *m, FlowShape *shape, const NcclChoice *choice, uint
         add_use(m, shape, link_port(class_, side), 1, choice->port_bytes);
         add_use(m, shape, link_nic(m, class_, side), f->on_nic[class_], choice->nic_bytes);
     }
-    for (uint32_t side = 0; side < 2;
-         side++) { /* no clamp by a thinned uplink: it does slow down */
-        if (!(side == 0 ? out : in) || choice->nic_bytes <= 0 || shape->fluid_ps == 0) continue;
-        double rate = choice->nic_bytes * (double)PS_PER_S / (double)shape->fluid_ps;
-        Use use = {link_node(m, class_, side), f->on_node[class_], (int64_t)floor(rate), 0};
-        if (use.rate > shape->rate) shape->rate = use.rate;
-        list_push(m->arena, &m->uses, use);
-        shape->n++;
+    for (uint32_t side = 0; side < 2; side++) {
+        if (!(side == 0 ? out : in)) continue;
+        add_thinned(m, shape, link_node(m, class_, side), f->on_node[class_], choice->nic_bytes);
+        add_thinned(m, shape, link_pod(m, class_, side), f->on_pod[class_], pod);
     }
 }
 
@@ -155,7 +185,7 @@ static void fill_shape(MaxMin *m, FlowShape *shape, const Transfer *t)
         shape->latency_ps = choice.latency_ps;
         shape->fluid_ps = choice.fluid_ps;
         for (uint32_t i = 0; i < g->n_members; i++) {
-            add_uses(m, shape, &choice, g->members[i].class_, true, true);
+            add_uses(m, shape, &choice, g->members[i].class_, pod_bytes(t, &choice), true, true);
         }
     } else {
         uint32_t per_node = m->fold->devices_per_node;
@@ -163,8 +193,11 @@ static void fill_shape(MaxMin *m, FlowShape *shape, const Transfer *t)
         choice = nccl_choose(m->cluster, OP_send, away ? 2 : 1, away ? 1 : 2, t->bytes);
         shape->latency_ps = choice.latency_ps;
         shape->fluid_ps = choice.fluid_ps;
-        add_uses(m, shape, &choice, t->sender, true, false);
-        add_uses(m, shape, &choice, t->receiver, false, true);
+        uint32_t per_pod = m->fold->nodes_per_pod * per_node;
+        bool leaves = per_pod != 0 && t->from_rank / per_pod != t->to_rank / per_pod;
+        double pod = leaves ? choice.nic_bytes : 0;
+        add_uses(m, shape, &choice, t->sender, pod, true, false);
+        add_uses(m, shape, &choice, t->receiver, pod, false, true);
     }
     shape->channels = choice.channels;
     for (uint32_t i = 0; i < shape->n; i++) {

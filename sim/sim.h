@@ -12,7 +12,7 @@
 #include "planner/ir/trace.h"
 #include "sim/fold.h"
 
-#define SIM_ENGINE_VERSION "sim/1" /* bumped by any change that alters results */
+#define SIM_ENGINE_VERSION "sim/2" /* bumped by any change that alters results */
 
 /* Time of one compute instruction alone on its device. */
 typedef struct CostModel {
@@ -158,17 +158,76 @@ double cost_attention_s(const Device *device, DType dtype, double flops, double 
 
 /* ---- network ---- */
 
+/* What NCCL knows, with the factor by which nccl-tests turns bytes over time into the bus bandwidth
+ * of n ranks. Sizes are nccl-tests': the larger of what a rank gives and gets. */
+#define COLLECTIVES(X)                                                                             \
+    X(all_reduce, 2 * (n - 1) / n)                                                                 \
+    X(all_gather, (n - 1) / n)                                                                     \
+    X(reduce_scatter, (n - 1) / n)                                                                 \
+    X(all_to_all, (n - 1) / n)                                                                     \
+    X(broadcast, 1)                                                                                \
+    X(reduce, 1)                                                                                   \
+    X(gather, (n - 1) / n)                                                                         \
+    X(scatter, (n - 1) / n)                                                                        \
+    X(sendrecv, 1)
+typedef enum Collective {
+#define X(name, factor) COLLECTIVE_##name,
+    COLLECTIVES(X)
+#undef X
+        COLLECTIVE_COUNT
+} Collective;
+const char *collective_name(Collective kind);
+bool collective_find(const char *name, Collective *kind);
+double collective_bus_factor(Collective kind, double n_ranks);
+
+#define NCCL_ALGORITHMS(X)                                                                         \
+    X(Tree) X(Ring) X(CollNetDirect) X(CollNetChain) X(NVLS) X(NVLSTree) X(PAT)
+typedef enum NcclAlgorithm {
+#define X(name) NCCL_##name,
+    NCCL_ALGORITHMS(X)
+#undef X
+        NCCL_ALGORITHM_COUNT
+} NcclAlgorithm;
+
+/* How a call is made: among others on its stream or in a graph, as plans do; each one waited for,
+ * as benchmarks do; all devices of a node by one process, which is nccl-tests without MPI. */
+typedef enum NcclIssue { NCCL_pipelined, NCCL_blocking, NCCL_one_process } NcclIssue;
+/* Where buffers lie: anywhere; in windows that all ranks map (kernels of their own); the same,
+ * moved by copy engines without any SM. */
+typedef enum NcclBuffers { NCCL_plain, NCCL_symmetric, NCCL_copy_engine } NcclBuffers;
+
+/* What a generation of devices achieves: one row of nccl_fit.def, in its order. */
+typedef struct NcclFit {
+    double ring, steps, gather, nvls, ramp_us, ramp_mib, once_us, once_mib, p2p_us, p2p, exchange,
+        exchange_us, exchange_mib, ll, ll_once, ll128, ll128_once;
+} NcclFit;
+const NcclFit *nccl_fit(const Cluster *cluster);
+
+typedef struct NcclQuestion {
+    Collective kind;
+    uint32_t n_nodes, ranks_per_node;
+    uint64_t bytes;
+    NcclIssue issue;
+    NcclBuffers buffers;
+    const NcclFit *fit; /* NULL: the one of the cluster's devices */
+} NcclQuestion;
+
 /* NCCL's choice for one collective over a group, and what it means for links. */
 typedef struct NcclChoice {
     Ps time_ps;              /* latency + fluid */
     Ps latency_ps, fluid_ps; /* the second part needs bandwidth */
+    Ps tuner_ps;             /* what the tuner took it for; 0: it has no opinion */
     const char *algorithm, *protocol;
     double bus_bytes_per_s;       /* nccl-tests' bus bandwidth of the whole time */
     uint32_t channels;            /* blocks of the kernel: one SM each */
-    double port_bytes, nic_bytes; /* that each rank sends through its NVLink port, its NIC */
+    double port_bytes, nic_bytes; /* that the busiest rank sends through its NVLink port, its NIC */
 } NcclChoice;
+NcclChoice nccl_answer(const Cluster *cluster, const NcclQuestion *question);
+/* The same for an op of a plan, pipelined. */
 NcclChoice nccl_choose(const Cluster *cluster, OpKind op, uint32_t n_nodes, uint32_t ranks_per_node,
                        uint64_t bytes);
+/* The buffers that kernels or copy engines reach by themselves: possible for this kind? */
+bool nccl_buffers_possible(const Cluster *cluster, const NcclQuestion *question);
 /* SMs that a gather or reduction of registered buffers takes; UINT32_MAX: as many as others. */
 uint32_t nccl_registered_channels(const Cluster *cluster, OpKind op, uint32_t n_nodes,
                                   uint32_t ranks_per_node);

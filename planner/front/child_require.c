@@ -139,11 +139,48 @@ static int find(Child *c, const char *name, Source *source)
 
 static const char *require_hint(Child *c, const char *name)
 {
-    static const char *const shipped[] = {
-        "tandem.nn",         "models.llama",       "models.gpt2",          "models.qwen",
-        "models.gemma",      "models.phi",         "models.kempnerforge",  "models.wxformer",
-        "clusters.dgx_a100", "clusters.dgx_h100",  "clusters.hgx_h200",    "clusters.local_cpu",
-        "dialects.credit",   "dialects.automodel", "dialects.kempnerforge"};
+    static const char *const shipped[] = {"tandem.nn",
+                                          "models.llama",
+                                          "models.gpt2",
+                                          "models.qwen",
+                                          "models.gemma",
+                                          "models.phi",
+                                          "models.kempnerforge",
+                                          "models.wxformer",
+                                          "clusters.a3_high",
+                                          "clusters.a3_mega",
+                                          "clusters.a3_ultra",
+                                          "clusters.azure_nd_a100",
+                                          "clusters.devices",
+                                          "clusters.dgx_a100",
+                                          "clusters.dgx_h100",
+                                          "clusters.dgx_v100",
+                                          "clusters.fabrics",
+                                          "clusters.fat_tree_h100",
+                                          "clusters.gb200_nvl72",
+                                          "clusters.gb300_nvl72",
+                                          "clusters.hgx_b200",
+                                          "clusters.hgx_h20",
+                                          "clusters.hgx_h200",
+                                          "clusters.hgx_h800",
+                                          "clusters.jean_zay_a100",
+                                          "clusters.leonardo",
+                                          "clusters.local_cpu",
+                                          "clusters.mi300x",
+                                          "clusters.p4d",
+                                          "clusters.p4de",
+                                          "clusters.p5",
+                                          "clusters.p5en",
+                                          "clusters.p6_b200",
+                                          "clusters.pcie_a100",
+                                          "clusters.pcie_h100",
+                                          "clusters.pcie_l40s",
+                                          "clusters.pcie_rtx4090",
+                                          "clusters.perlmutter",
+                                          "clusters.torus_h100",
+                                          "dialects.credit",
+                                          "dialects.automodel",
+                                          "dialects.kempnerforge"};
     const char *near = str_nearest(name, shipped, sizeof shipped / sizeof *shipped);
     if (near != NULL) return arena_print(c->arena, "did you mean '%s'?", near);
     return "it must lie in the script's folder or in the library";

@@ -248,7 +248,26 @@ typedef struct Device {
     double kernel_floor_s;                     /* device time of an empty kernel */
     double usd_per_hour;
 } Device;
-typedef enum Fabric { FABRIC_nvswitch, FABRIC_nvlink, FABRIC_pcie, FABRIC_host } Fabric;
+typedef enum Fabric {
+    FABRIC_nvswitch,
+    FABRIC_nvlink, /* some links to some of the others */
+    FABRIC_mesh,   /* one link to each of the others: xGMI */
+    FABRIC_pcie,
+    FABRIC_host
+} Fabric;
+/* What a network adds to NCCL's own numbers of a NIC that does RDMA. */
+typedef struct NetworkFabric {
+    const char *name;          /* "ib"; NULL: not named */
+    double message_s;          /* a message takes so much longer than NCCL's tuner counts */
+    double achieved;           /* part of a NIC's rate that data reach; 0: .96, as NCCL counts */
+    double ramp_s, ramp_bytes; /* filling its pipeline: ramp_s * S / (S + ramp_bytes) */
+    double spread_s;  /* posting a message in as many parts as there are channels, from some
+                         24 KiB on */
+    bool simple_only; /* no stores of 128 bytes that arrive whole: neither LL nor LL128 */
+    bool no_nvls;     /* its configuration rules NVLink SHARP out */
+    bool sharp;       /* reductions in its switches */
+} NetworkFabric;
+enum { MOST_RING_DEVICES = 8 };
 typedef struct Cluster {
     const char *name;
     Device device;
@@ -260,11 +279,15 @@ typedef struct Cluster {
     uint64_t host_memory_bytes;   /* of a node; 0: not known, no limit */
     double host_bytes_per_s;      /* a device's share of host memory's bandwidth; 0: 2 x DDR5 */
     double nic_bytes_per_s;       /* per NIC and direction */
-    double oversubscription;      /* 1.0: none */
-    double collective_launch_s;   /* `a` of t = a + k * tuner + r S/(S + s0) */
-    double collective_ramp_s, collective_ramp_bytes;
-    uint32_t cores_per_node; /* local CPU cluster: ranks share them; 0 elsewhere */
-    bool is_local;           /* this machine: costs come from self-measurement */
+    double oversubscription;      /* of a node's way to the others; 1.0: none */
+    NetworkFabric fabric;
+    uint32_t nodes_per_group;      /* a pod, a dragonfly's group, a torus' line; 0: all nodes */
+    double group_oversubscription; /* of a group's way to the others; 1.0: none */
+    uint32_t rings[MOST_RING_DEVICES + 1]; /* FABRIC_nvlink: [devices] rings of one link each that
+                                              its links make; 0: not known */
+    double collective_launch_s;            /* of a call among others, or in a graph */
+    uint32_t cores_per_node;               /* local CPU cluster: ranks share them; 0 elsewhere */
+    bool is_local;                         /* this machine: costs come from self-measurement */
 } Cluster;
 static inline Capacity cluster_capacity(const Cluster *c)
 {

@@ -16,7 +16,7 @@ Draft draft_new(Arena *arena, Diag *d)
     c->param = c->compute = c->reduce = DT_f32;
     c->seed = 1;
     c->train_steps = 100;
-    c->cluster.oversubscription = 1;
+    c->cluster.oversubscription = c->cluster.group_oversubscription = 1;
     c->cluster.nodes = 1;
     c->optimizer = (Optimizer){.kind = OPTIMIZER_adamw,
                                .lr = 3e-4,

@@ -13,8 +13,6 @@ return function(options)
     nic_bytes_per_s = 0,
     oversubscription = 1.0,
     collective_launch_s = 5e-6,
-    collective_ramp_s = 0,
-    collective_ramp_bytes = 1,
     device = {
       name = "CPU core", arch = "cpu", sms = 1,
       memory_bytes = 0,

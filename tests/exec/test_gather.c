@@ -184,8 +184,7 @@ static void what_it_costs(void **state)
                        .devices_per_node = 8,
                        .intra = FABRIC_nvswitch,
                        .intra_bytes_per_s = 4.5e11,
-                       .oversubscription = 1,
-                       .collective_ramp_bytes = 1};
+                       .oversubscription = 1};
     SimOptions options = {.seed = 1};
     SimReport report;
     require(sim_run(plan, &cluster, &options, arena, &report, &d), &d, arena);

@@ -19,15 +19,16 @@ static Cluster hopper(uint32_t nodes, uint32_t per_node)
     c.intra_bytes_per_s = 450e9;
     c.nics_per_node = per_node;
     c.nic_bytes_per_s = 50e9;
-    c.oversubscription = 1;
+    c.oversubscription = c.group_oversubscription = 1;
     return c;
 }
 
 static bool run_models(const Plan *plan, const Cluster *cluster, bool with_sms, bool unfolded,
                        Arena *arena, EngineResult *result, Diag *d)
 {
-    Fold *fold =
-        fold_ranks(plan, cluster->devices_per_node, cluster->nics_per_node, unfolded, arena);
+    FoldPlaces places = {cluster->devices_per_node, cluster->nics_per_node,
+                         cluster->nodes_per_group};
+    Fold *fold = fold_ranks_on(plan, places, unfolded, arena);
     MaxMin *maxmin = maxmin_new(cluster, fold, arena);
     Sms *sms = sms_new(cluster, fold, maxmin, arena);
     NetModel net = with_sms ? sms_net(sms) : maxmin_net(maxmin);
@@ -109,9 +110,11 @@ static void what_is_freed_is_used(void **state)
     NcclChoice l = nccl_choose(&c, OP_all_gather, 1, 8, large);
     NcclChoice s = nccl_choose(&c, OP_all_gather, 1, 8, small);
     double port = nccl_port_bytes_per_s(&c);
-    /* Both at half a port until the small one is through, then the ring's own rate. */
-    double shared = 2 * s.port_bytes / port;
-    double rest = (l.port_bytes - s.port_bytes) / (l.port_bytes * 1e12 / (double)l.fluid_ps);
+    /* The small one alone while the other still fills its pipeline, then both at half a port until
+     * it is through, then the ring's own rate. */
+    double alone = s.port_bytes * (double)(l.latency_ps - s.latency_ps) / (double)s.fluid_ps;
+    double both = s.port_bytes - alone, shared = 2 * both / port;
+    double rest = (l.port_bytes - both) / (l.port_bytes * 1e12 / (double)l.fluid_ps);
     double expected = (double)l.latency_ps / 1e12 + shared + rest;
     assert_true(fabs((double)result.step_ps / 1e12 / expected - 1) < 1e-4);
     arena_free(arena);
@@ -141,6 +144,36 @@ static void different_rails_do_not_disturb(void **state)
     double expected = (double)alone.latency_ps + (double)alone.fluid_ps * fmax(1, wanted / has);
     assert_true(fabs((double)result.step_ps / expected - 1) < 1e-4);
     arena_free(arena);
+}
+
+/* Four nodes in pods of two whose way out is a quarter of what they have. A ring of all 32 leaves a
+ * pod by one node's worth, of which half a node's is there; an exchange sends half of all bytes
+ * out. */
+static void pods_have_less_between_them(void **state)
+{
+    (void)state;
+    static const OpKind ops[] = {OP_all_gather, OP_all_to_all};
+    for (uint32_t i = 0; i < 2; i++) {
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena);
+        Cluster c = hopper(4, 8);
+        Plan *plan = synthetic_plan(arena, 1, 32, 1, 1);
+        AxisSet dp = synthetic_axis(plan, AXIS_dp_shard);
+        synthetic_comm(plan, 0, STREAM_dp_gather, ops[i], dp, 0, 1, 1 << 30);
+        NcclChoice alone = nccl_choose(&c, ops[i], 4, 8, 1 << 30);
+        double wide = 8 * nccl_nic_bytes_per_s(&c);
+        double out = ops[i] == OP_all_gather ? 8 * alone.nic_bytes : 16 * 0x1p30 / 2;
+        for (uint32_t k = 0; k < 4; k++) {
+            c.nodes_per_group = k < 2 ? 2 : 0;
+            c.group_oversubscription = k == 0 ? 4 : 1;
+            EngineResult result;
+            assert_true(run_net(plan, &c, k == 3, arena, &result, &d));
+            double seconds = fmax((double)alone.fluid_ps / 1e12, k == 0 ? out / (2 * wide / 4) : 0);
+            double expected = (double)alone.latency_ps / 1e12 + seconds;
+            assert_true(fabs((double)result.step_ps / 1e12 / expected - 1) < 1e-4);
+        }
+        arena_free(arena);
+    }
 }
 
 /* A send and a receive of one pair go opposite ways and do not slow each other. */
@@ -216,6 +249,8 @@ static void folded_is_unfolded(void **state)
         c.nics_per_node = s[4];
         c.oversubscription = 1 + (double)(seed % 3);
         c.collective_launch_s = 1e-6 * (double)(seed % 2);
+        c.nodes_per_group = seed % 4 == 0 ? 0 : (uint32_t)(seed % 4);
+        c.group_oversubscription = 1 + (double)(seed % 5);
         Plan *plan = random_plan(arena, s[0], s[1], s[2], 120, seed);
         for (uint32_t i = 0; i < plan->programs.n; i++) { /* sizes that matter to links */
             Program *p = &plan->programs.at[i];
@@ -225,7 +260,8 @@ static void folded_is_unfolded(void **state)
         EngineResult whole, folded;
         assert_true(run_models(plan, &c, seed % 2 == 0, true, arena, &whole, &d));
         assert_true(run_models(plan, &c, seed % 2 == 0, false, arena, &folded, &d));
-        Fold *fold = fold_ranks(plan, s[3], s[4], false, arena);
+        FoldPlaces places = {s[3], s[4], c.nodes_per_group};
+        Fold *fold = fold_ranks_on(plan, places, false, arena);
         folded_away += ranks - fold->n_classes;
         assert_int_equal(folded.step_ps, whole.step_ps);
         for (Rank r = 0; r < ranks; r++) {
@@ -298,6 +334,7 @@ int main(void)
         cmocka_unit_test(two_share_a_port),
         cmocka_unit_test(what_is_freed_is_used),
         cmocka_unit_test(different_rails_do_not_disturb),
+        cmocka_unit_test(pods_have_less_between_them),
         cmocka_unit_test(opposite_directions_are_free),
         cmocka_unit_test(alike_ranks_fold),
         cmocka_unit_test(folded_is_unfolded),

@@ -24,8 +24,7 @@ static Cluster cluster(void)
                      .intra_bytes_per_s = 450e9,
                      .nics_per_node = 8,
                      .nic_bytes_per_s = 50e9,
-                     .oversubscription = 1,
-                     .collective_ramp_bytes = 1};
+                     .oversubscription = 1};
 }
 
 static SimReport simulate(const Tiny *t, Arena *arena)

@@ -1,0 +1,6 @@
+-- 8 H100 a node, RoCE at 400 Gbit/s, pods of full bandwidth and 7 : 1 between pods.
+return require "clusters.node" ("fat_tree_h100", {
+  device = "H100-SXM5-80GB", links = 450,
+  nics = 8, nic_gbit = 400, fabric = "roce",
+  nodes_per_group = 32, group_oversubscription = 7.0, -- pods of 256 GPUs, 7 : 1 between them
+})

@@ -1,0 +1,5 @@
+-- GB200 NVL72: 72 B200 of one NVLink domain are a node here; a NIC of 400 Gbit/s each.
+return require "clusters.node" ("gb200_nvl72", {
+  device = "GB200-186GB", per_node = 72, links = 900, -- one NVLink domain of 18 trays of 4
+  nics = 72, nic_gbit = 400, fabric = "ib", -- ConnectX-7
+})

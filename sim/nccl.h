@@ -1,0 +1,58 @@
+/* The parts of NCCL's model that only sim's own files see: what NCCL's search finds on a machine
+ * (nccl_graph.c), what its tuner thinks of it (nccl_tuner.c), and what it really takes
+ * (nccl_time.c). Numbers and formulas are those of NCCL 2.28.9 unless a comment says otherwise;
+ * units there: microseconds, GB/s = bytes / 1000 us. */
+#ifndef TANDEM_SIM_NCCL_H
+#define TANDEM_SIM_NCCL_H
+
+#include "sim/sim.h"
+
+enum { LL, LL128, SIMPLE, N_PROTOCOLS };
+
+/* Generations of devices, each with what was fitted to published measurements of it. */
+typedef enum Generation {
+#define X(name, ...) GENERATION_##name,
+#include "sim/nccl_fit.def"
+#undef X
+    GENERATION_COUNT
+} Generation;
+
+/* Channels of one algorithm and GB/s of each, inside a node and between nodes. */
+typedef struct Rings {
+    double channels, intra, inter;
+} Rings;
+
+/* One collective of one group. */
+typedef struct NcclCase {
+    Generation generation;
+    const Cluster *cluster;
+    Collective kind;
+    double n_nodes, per_node, n_ranks, bytes;
+    Rings ring, tree, nvls;
+} NcclCase;
+
+typedef struct NcclEstimate {
+    double latency_us, bytes_per_us; /* of the tuner's size; 0: not possible */
+} NcclEstimate;
+
+Generation nccl_generation(const Cluster *cluster);
+NcclCase nccl_case(const Cluster *cluster, Collective kind, uint32_t n_nodes,
+                   uint32_t ranks_per_node, uint64_t bytes);
+bool nccl_has_switch(const Cluster *cluster);
+/* NICs of one node that the group's ranks there use; several of one device count as one with as
+ * many rails, as plugins show them to NCCL. */
+double nccl_nics_used(const NcclCase *c);
+double nccl_nic_rails(const Cluster *cluster);
+/* Hops between ranks of a ring, and how many of them leave a node. */
+double nccl_steps(const NcclCase *c);
+double nccl_crossings(const NcclCase *c);
+
+/* Of buffers in windows; only where nccl_buffers_possible. */
+NcclChoice nccl_answer_mapped(const NcclCase *c, NcclBuffers buffers);
+
+/* What the tuner thinks. `us` of the estimate: latency + bytes / rate. */
+NcclEstimate nccl_tuner(const NcclCase *c, NcclAlgorithm algorithm, uint32_t protocol);
+/* The one it takes; false: none is possible. */
+bool nccl_tuner_best(const NcclCase *c, NcclAlgorithm *algorithm, uint32_t *protocol);
+
+#endif

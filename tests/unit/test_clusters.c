@@ -1,0 +1,83 @@
+/* Every cluster of the library loads, is what its file is called, and has collectives that take
+ * longer the more bytes and the farther they go. */
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "planner/front/front.h"
+#include "sim/sim.h"
+
+static bool is_part(const char *name)
+{
+    static const char *const parts[] = {"devices.lua", "fabrics.lua", "node.lua"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (strcmp(name, parts[i]) == 0) return true;
+    return false;
+}
+
+static void check_collectives(const Cluster *c)
+{
+    for (Collective kind = 0; kind < COLLECTIVE_COUNT; kind++) {
+        for (uint32_t nodes = 1; nodes <= 4; nodes += 3) {
+            NcclQuestion q = {.kind = kind, .n_nodes = nodes};
+            q.ranks_per_node =
+                kind == COLLECTIVE_sendrecv ? 3 - (nodes > 1 ? 2 : 1) : c->devices_per_node;
+            Ps last = 0;
+            for (q.bytes = 64; q.bytes <= UINT64_C(1) << 34; q.bytes *= 2) {
+                NcclChoice choice = nccl_answer(c, &q);
+                assert_true(choice.time_ps > 0);
+                /* the tuner may change its algorithm too early: never by much */
+                assert_true((double)choice.time_ps >= .6 * (double)last);
+                assert_true(choice.nic_bytes <= 0 || nodes > 1);
+                last = choice.time_ps;
+            }
+            double seconds = (double)last / (double)PS_PER_S;
+            if (nodes > 1 && c->nics_per_node > 0) {
+                /* no faster than all NICs of the node could carry what must leave it */
+                double share = kind == COLLECTIVE_sendrecv ? 1. : 1. / 4;
+                double nics = c->nics_per_node * c->nic_bytes_per_s;
+                assert_true(seconds > share * 0x1p34 / nics * .9);
+            }
+        }
+    }
+}
+
+static void all_of_the_library(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    DIR *folder = opendir(TANDEM_SOURCE_DIR "/scripts/clusters");
+    assert_non_null(folder);
+    uint32_t n = 0;
+    for (struct dirent *file = readdir(folder); file != NULL; file = readdir(folder)) {
+        size_t length = strlen(file->d_name);
+        if (length < 5 || strcmp(file->d_name + length - 4, ".lua") != 0 || is_part(file->d_name))
+            continue;
+        const char *name = arena_copy(arena, file->d_name, length - 4);
+        Diag d = diag_in(arena);
+        Cluster c;
+        if (!front_cluster(name, 2, arena, &c, &d)) fail_msg("clusters.%s does not load", name);
+        assert_string_equal(c.name, name);
+        n++;
+        if (c.is_local) continue;
+        assert_int_equal(c.nodes, 2);
+        assert_true(c.device.memory_bytes > UINT64_C(10) << 30);
+        assert_non_null(c.fabric.name);
+        check_collectives(&c);
+    }
+    closedir(folder);
+    assert_true(n >= 25);
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_of_the_library)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
