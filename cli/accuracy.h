@@ -69,5 +69,6 @@ bool scores_plot(Cli *cli, const char *path, const Scores *const *all, uint32_t 
 /* ---- the sections */
 bool score_runs(Cli *cli, const Csv *csv, Scores *scores);    /* accuracy_runs.c */
 bool score_kernels(Cli *cli, const Csv *csv, Scores *scores); /* accuracy_kernels.c */
+bool score_comm(Cli *cli, const Csv *csv, Scores *scores);    /* accuracy_comm.c */
 
 #endif

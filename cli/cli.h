@@ -17,12 +17,12 @@
 typedef struct Options {
     LIST(const char *) set;
     const char *db, *color, *after, *backend, *data, *output, *cluster, *nodes, *ranks;
-    const char *runs, *kernels, *plot, *jobs_text; /* accuracy */
+    const char *runs, *kernels, *comm, *plot, *jobs_text; /* accuracy */
     const char *seed_text, *role_text, *n_text, *steps_text, *every_text, *limit_text,
         *timeout_text, *rank_text, *graph, *registration, *device_text, *min_ctas_text,
-        *max_ctas_text;
+        *max_ctas_text, *collective, *min_text, *max_text, *issue, *buffers, *compare, *machine;
     bool json, quiet, verbose, help, dry_run, text, trace, unfolded, verify, poison, native, state,
-        mesh, share_device, zero_ctas, tf32, cudnn;
+        mesh, share_device, zero_ctas, tf32, cudnn, explain;
     /* the checked values of the texts above */
     uint64_t seed;
     uint32_t device, min_ctas, max_ctas;
@@ -69,6 +69,8 @@ enum { /* groups of options; those of no group go with every verb */
        OPTIONS_trace = 32,
        OPTIONS_runs = 64,
        OPTIONS_calibrate = 128,
+       OPTIONS_net = 512,
+       OPTIONS_import = 1024,
        OPTIONS_accuracy = 256
 };
 
@@ -193,6 +195,8 @@ void cmd_db(Cli *cli);
 void cmd_doctor(Cli *cli);
 void cmd_help(Cli *cli);
 void cmd_trace(Cli *cli);
+void cmd_net(Cli *cli);
+void cmd_import(Cli *cli);
 void cmd_accuracy(Cli *cli);
 
 #endif

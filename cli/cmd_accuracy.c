@@ -5,7 +5,7 @@
 
 typedef struct Section {
     const char *name;
-    const char *columns[6]; /* that its file must have, besides source and split; ends in NULL */
+    const char *columns[7]; /* that its file must have, besides source and split; ends in NULL */
     size_t option;          /* in Options: the file */
     bool (*score)(Cli *cli, const Csv *csv, Scores *scores);
 } Section;
@@ -19,6 +19,10 @@ static const Section accuracy_sections[] = {
      {"kernel", "gpu", "dtype", "shape", "tflops", NULL},
      offsetof(Options, kernels),
      score_kernels},
+    {"comm",
+     {"collective", "bytes", "n_gpus", "nodes", "gpu", "interconnect"},
+     offsetof(Options, comm),
+     score_comm},
 };
 enum { N_SECTIONS = sizeof accuracy_sections / sizeof *accuracy_sections };
 

@@ -27,13 +27,21 @@ void cmd_sim(Cli *cli)
     Store *store = dry ? NULL : store_open(cli->options.db, false, &cli->diag);
     if (store == NULL && !dry) return;
     const Cluster *cluster = &file->config.cluster;
+    bool imported = !cluster->is_local && cli->options.machine != NULL;
     PredictOptions options = {.cluster = cluster,
-                              .backend = cluster->is_local ? "mpi" : "",
-                              .machine = cluster->is_local ? machine_key(cli->arena) : NULL,
+                              .backend = cluster->is_local ? "mpi"
+                                         : imported        ? "nccl"
+                                                           : "",
+                              .machine = cluster->is_local ? machine_key(cli->arena)
+                                         : imported        ? cli->options.machine
+                                                           : NULL,
                               .trace = cli->options.trace,
                               .unfolded = cli->options.unfolded,
                               .keep = !dry};
     Prediction prediction;
-    if (predict(cli, file, store, &options, &prediction)) prediction_report(cli, file, &prediction);
+    if (predict(cli, file, store, &options, &prediction)) {
+        prediction_report(cli, file, &prediction);
+        if (cli->options.explain) explain_report(cli, file, store);
+    }
     store_close(store);
 }

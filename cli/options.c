@@ -30,6 +30,22 @@ static const Option option_table[] = {
      "the hardware, by its name in the library, instead of the plan's"},
     {"nodes", 0, OPTION_text, "N", FIELD(nodes), OPTIONS_text_plan,
      "with --cluster: the number of nodes (default: as many as the ranks need)"},
+    {"nodes", 0, OPTION_text, "N", FIELD(nodes), OPTIONS_net, "nodes of the cluster (default 1)"},
+    {"gpus", 'n', OPTION_text, "N", FIELD(n_text), OPTIONS_net,
+     "members of the group, in whole nodes or on one (default: all of the cluster)"},
+    {"collective", 0, OPTION_text, "NAME", FIELD(collective), OPTIONS_net | OPTIONS_import,
+     "all_reduce (default), all_gather, reduce_scatter, all_to_all, broadcast, ..."},
+    {"min", 0, OPTION_text, "SIZE", FIELD(min_text), OPTIONS_net,
+     "smallest size, as in 8, 64K or 1M (default 8)"},
+    {"max", 0, OPTION_text, "SIZE", FIELD(max_text), OPTIONS_net, "largest size (default 8G)"},
+    {"issue", 0, OPTION_text, "HOW", FIELD(issue), OPTIONS_net,
+     "blocking (each call is waited for; default), pipelined (as in a step), one_process"},
+    {"buffers", 0, OPTION_text, "WHERE", FIELD(buffers), OPTIONS_net,
+     "plain (default), symmetric (windows that all ranks map), copy_engine (no SMs)"},
+    {"compare", 0, OPTION_text, "FILE", FIELD(compare), OPTIONS_net,
+     "the text of nccl-tests: its sizes, with what it measured beside"},
+    {"machine", 0, OPTION_text, "NAME", FIELD(machine), OPTIONS_import | OPTIONS_sim,
+     "whose measurements these are (import), or which imported ones to use (sim)"},
     {"after", 0, OPTION_text, "PASS", FIELD(after), OPTIONS_show,
      "stop after this pass and show what there is then"},
     {"role", 0, OPTION_text, "N", FIELD(role_text), OPTIONS_show, "only this program, from 0"},
@@ -43,6 +59,8 @@ static const Option option_table[] = {
      "with --state: every part that this rank holds; with --mesh: this rank alone"},
     {"trace", 0, OPTION_flag, NULL, FIELD(trace), OPTIONS_sim,
      "keep when each instruction began and ended, for `tandem trace` and `compare`"},
+    {"explain", 0, OPTION_flag, NULL, FIELD(explain), OPTIONS_sim,
+     "what bounds the step, what each role waits for, and which settings would shorten it"},
     {"unfolded", 0, OPTION_flag, NULL, FIELD(unfolded), OPTIONS_sim,
      "simulate every rank, also those that do the same"},
     {"ranks", 'n', OPTION_text, "N", FIELD(n_text), OPTIONS_run | OPTIONS_calibrate,
@@ -81,6 +99,8 @@ static const Option option_table[] = {
      "fill memory with signalling NaNs first, and each buffer again when it is dead"},
     {"native", 0, OPTION_flag, NULL, FIELD(native), OPTIONS_run,
      "reduce with MPI's own operations: faster, but not in rank order"},
+    {"ranks", 'n', OPTION_text, "N", FIELD(n_text), OPTIONS_import,
+     "ranks of the measured collective, where the file does not say"},
     {"output", 'o', OPTION_text, "FILE", FIELD(output), OPTIONS_trace,
      "write there instead of to standard output"},
     {"ranks", 0, OPTION_text, "LIST", FIELD(ranks), OPTIONS_trace, "only these ranks, as in 0,1,8"},
@@ -90,6 +110,8 @@ static const Option option_table[] = {
      "published training runs: step time, memory, whether they fit"},
     {"kernels", 0, OPTION_text, "FILE", FIELD(kernels), OPTIONS_accuracy,
      "measured kernels: products, attention, what is bound by memory"},
+    {"comm", 0, OPTION_text, "FILE", FIELD(comm), OPTIONS_accuracy,
+     "measured collectives, by size, group and network"},
     {"plot", 0, OPTION_text, "FILE", FIELD(plot), OPTIONS_accuracy,
      "draw predicted over measured there, as SVG"},
     {"jobs", 'j', OPTION_text, "N", FIELD(jobs_text), OPTIONS_accuracy,
@@ -189,7 +211,7 @@ static bool check_values(Cli *cli)
     for (uint32_t i = 0; i < o->set.n; i++)
         if (strchr(o->set.at[i], '=') == NULL || o->set.at[i][0] == '=')
             fine = bad_value(cli, "set", o->set.at[i], "KEY=VALUE");
-    if (o->nodes != NULL && o->cluster == NULL)
+    if (o->nodes != NULL && o->cluster == NULL && (cli->verb->options & OPTIONS_net) == 0)
         fine = cli_error(cli, FAULT_usage, "option-value", "--nodes goes with --cluster");
     return fine;
 }

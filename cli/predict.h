@@ -15,6 +15,7 @@ typedef struct Prediction {
 
 typedef struct PredictOptions {
     const Cluster *cluster;
+    const char *machine;        /* whose imported measurements; NULL: none, or this machine's */
     const char *backend;        /* "" unless the costs are a backend's of this machine */
     const char *machine;        /* whose measured costs are used; NULL: none, only models */
     bool trace, unfolded, keep; /* keep: store it */
@@ -28,6 +29,8 @@ const char *plan_stored_text(const Plan *plan, Arena *arena);
 /* "dgx-h100, 2 x 8" */
 const char *cluster_text(Arena *arena, const Cluster *cluster);
 /* Step time, throughput, MFU, exposed communication, memory: as text or JSON. */
+/* sim --explain, after the prediction. */
+void explain_report(Cli *cli, const PlanFile *file, Store *store);
 void prediction_report(Cli *cli, const PlanFile *file, const Prediction *p);
 
 #endif

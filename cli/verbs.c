@@ -45,6 +45,14 @@ static const Verb verb_table[] = {
      "kernels by shape. Rows that cannot be built are counted by reason. Any table of the same\n"
      "columns will do.",
      "tandem accuracy --runs tests/data/published_runs.csv", OPTIONS_accuracy, cmd_accuracy},
+    {"net", "CLUSTER|PLAN", 1, 1, "Collectives by size, in the columns of nccl-tests",
+     "CLUSTER is a name of the library, PLAN a script whose cluster it is. Which algorithm and\n"
+     "protocol NCCL takes, on how many channels, and how long it then takes.",
+     "tandem net dgx_h100 --nodes 2 --collective all_gather --min 1M", OPTIONS_net, cmd_net},
+    {"import", "FILE", 1, 1, "Store what other tools measured",
+     "FILE is the text of nccl-tests, an SQLite export of nsys, or a Chrome trace of PyTorch's\n"
+     "profiler; which one is seen from its content. `tandem sim --machine NAME` uses collectives.",
+     "tandem import all_reduce.txt --machine dgx1", OPTIONS_import, cmd_import},
     {"trace", "RUN", 1, 1, "Write a run's steady step as a Chrome trace",
      "One track a rank and stream; open it in Perfetto or chrome://tracing.",
      "tandem trace 2 -o step.json", OPTIONS_trace, cmd_trace},
@@ -72,8 +80,7 @@ const Verb *verb_find(const char *name)
 }
 
 /* Parts of the design that are not built. */
-static const char *const absent[] = {"net",    "sweep",  "report", "ci",
-                                     "import", "export", "init",   "config"};
+static const char *const absent[] = {"sweep", "report", "ci", "export", "init", "config"};
 enum { N_ABSENT = sizeof absent / sizeof absent[0] };
 
 const char *verb_absent(const char *name)

@@ -48,6 +48,9 @@ struct MaxMin {
     const Cluster *cluster;
     const Fold *fold;
     Arena *arena;
+    Store *store; /* measured collectives; NULL: none */
+    const char *machine;
+    Diag *d;
     LIST(Use) uses;
     LIST(FlowShape) shapes; /* [0] none */
     uint32_t *table;        /* shapes by hash; 0: free */
@@ -121,6 +124,26 @@ MaxMin *maxmin_new(const Cluster *cluster, const Fold *fold, Arena *arena)
     return m;
 }
 
+void maxmin_measured(MaxMin *m, Store *store, const char *machine, Diag *d)
+{
+    m->store = store;
+    m->machine = machine;
+    m->d = d;
+}
+
+/* What was measured takes the place of the model's time; its parts keep their proportion. */
+static void use_measured(const MaxMin *m, OpKind op, uint32_t n_ranks, uint64_t bytes,
+                         NcclChoice *choice)
+{
+    if (m->store == NULL || choice->time_ps <= 0) return;
+    Ps measured = store_get_collective(m->store, m->machine, "nccl", op, n_ranks, bytes, m->d);
+    if (measured < 0) return;
+    double part = (double)choice->fluid_ps / (double)choice->time_ps;
+    choice->fluid_ps = (Ps)llround((double)measured * part);
+    choice->latency_ps = measured - choice->fluid_ps;
+    choice->time_ps = measured;
+}
+
 static void add_use(MaxMin *m, FlowShape *shape, uint32_t link, uint32_t count, double bytes)
 {
     double seconds = (double)shape->fluid_ps / (double)PS_PER_S;
@@ -182,6 +205,7 @@ static void fill_shape(MaxMin *m, FlowShape *shape, const Transfer *t)
         const FoldGroup *g = t->group;
         uint32_t per_node = g->n_nodes < 2 ? g->n_ranks : g->n_ranks / g->n_nodes;
         choice = nccl_choose(m->cluster, t->op, g->n_nodes, per_node == 0 ? 1 : per_node, t->bytes);
+        use_measured(m, t->op, g->n_ranks, t->bytes, &choice);
         shape->latency_ps = choice.latency_ps;
         shape->fluid_ps = choice.fluid_ps;
         for (uint32_t i = 0; i < g->n_members; i++) {
@@ -191,6 +215,7 @@ static void fill_shape(MaxMin *m, FlowShape *shape, const Transfer *t)
         uint32_t per_node = m->fold->devices_per_node;
         bool away = per_node != 0 && t->from_rank / per_node != t->to_rank / per_node;
         choice = nccl_choose(m->cluster, OP_send, away ? 2 : 1, away ? 1 : 2, t->bytes);
+        if (!away) use_measured(m, OP_send, 2, t->bytes, &choice);
         shape->latency_ps = choice.latency_ps;
         shape->fluid_ps = choice.fluid_ps;
         uint32_t per_pod = m->fold->nodes_per_pod * per_node;

@@ -178,25 +178,32 @@ static void report_utilisation(const Plan *plan, const Cluster *cluster, Arena *
                     cluster->device.name == NULL ? "device" : cluster->device.name);
 }
 
+void report_class(const Plan *plan, const Fold *fold, const EngineResult *result, uint32_t class_,
+                  Arena *arena, SimReport *report)
+{
+    Reporter r = {.plan = plan, .arena = arena, .report = report};
+    r.program = plan_program(plan, fold->rank_of[class_]);
+    r.line = &result->line[class_];
+    r.row_of = arena_array(arena, (size_t)r.program->code.n + 1, sizeof *r.row_of);
+    count_communications(&r);
+    find_exposed(&r, result->end_ps[class_]);
+}
+
 void report_time(const Plan *plan, const Fold *fold, const EngineResult *result,
                  const Cluster *cluster, Arena *arena, SimReport *report)
 {
     assert(result->line != NULL);
     uint32_t slowest = slowest_class(fold, result);
-    Reporter r = {.plan = plan, .arena = arena, .report = report};
     report->slowest = fold->rank_of[slowest];
-    r.program = plan_program(plan, report->slowest);
-    r.line = &result->line[slowest];
-    r.row_of = arena_array(arena, (size_t)r.program->code.n + 1, sizeof *r.row_of);
+    const Program *program = plan_program(plan, report->slowest);
     report->step_ps = result->step_ps;
     report->n_events = result->n_events;
     report->n_classes = fold->n_classes;
-    count_communications(&r);
-    find_exposed(&r, result->end_ps[slowest]);
+    report_class(plan, fold, result, slowest, arena, report);
     report->idle_ps = report->step_ps - report->compute_ps;
     double n = 0; /* launches */
-    for (Pc pc = 1; pc < r.program->code.n; pc++)
-        n += plan_begins_kernel(r.program, &r.program->code.at[pc]);
+    for (Pc pc = 1; pc < program->code.n; pc++)
+        n += plan_begins_kernel(program, &program->code.at[pc]);
     report->host_ps = (Ps)(n * cluster->device.launch_s * (double)PS_PER_S);
     report->host_bound = report->host_ps > report->step_ps;
     report_utilisation(plan, cluster, arena, report);

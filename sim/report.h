@@ -7,6 +7,12 @@
 
 void report_time(const Plan *plan, const Fold *fold, const EngineResult *result,
                  const Cluster *cluster, Arena *arena, SimReport *report);
+/* Compute, exposed and communication times of one class; report->step_ps is set already. */
+void report_class(const Plan *plan, const Fold *fold, const EngineResult *result, uint32_t class_,
+                  Arena *arena, SimReport *report);
+/* Critical path, stages, kinds (critical.c); after report_time. */
+void report_explain(const Plan *plan, const Fold *fold, const EngineResult *result,
+                    const Cluster *cluster, Arena *arena, SimReport *report);
 void report_memory(const Plan *plan, const Cluster *cluster, Arena *arena, SimReport *report);
 /* Rows of all simulated ranks, in order of rank and pc. */
 void report_trace(const Plan *plan, const Fold *fold, const EngineResult *result, Arena *arena,

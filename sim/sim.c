@@ -44,10 +44,14 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
         net = cores_net(cores);
         device = cores_device(cores);
     } else {
-        Sms *sms = sms_new(cluster, fold, maxmin_new(cluster, fold, scratch), scratch);
+        MaxMin *maxmin = maxmin_new(cluster, fold, scratch);
+        if (options->store != NULL) maxmin_measured(maxmin, options->store, options->machine, d);
+        Sms *sms = sms_new(cluster, fold, maxmin, scratch);
         net = sms_net(sms);
         device = sms_device(sms);
     }
+    if (options->frees)
+        net = net_free_model(net_free(net, options->free_op, options->free_axes, scratch));
     EngineOptions engine = {.cost = &model,
                             .net = &net,
                             .device = &device,
@@ -63,6 +67,7 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
         cost_counts(cost, &report->n_measured, &report->n_modelled);
         report_time(plan, fold, &result, cluster, arena, report);
         report_memory(plan, cluster, arena, report);
+        if (options->explain) report_explain(plan, fold, &result, cluster, arena, report);
         if (options->trace) report_trace(plan, fold, &result, arena, &report->trace);
     }
     arena_free(scratch);

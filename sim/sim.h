@@ -60,6 +60,10 @@ typedef struct DeviceModel {
 typedef struct SimOptions {
     bool unfolded; /* every rank simulated; else ranks are folded by refinement */
     bool trace;    /* keep rows (all simulated ranks) */
+    bool explain;  /* the critical path, stages and kinds of the report */
+    bool frees;    /* as if this communication took no time (send stands for recv, too) */
+    OpKind free_op;
+    AxisSet free_axes;
     uint64_t seed;
     uint32_t steps;      /* default 1: all steps are alike; the last one is reported */
     Store *store;        /* measured kernels and collectives; NULL: none */
@@ -74,6 +78,34 @@ typedef struct AxisTime {
     uint64_t bytes;
     Ps total_ps, exposed_ps;
 } AxisTime;
+
+/* A stretch of the chain of instructions that bounds the step; `pc` of the program of `rank`. */
+typedef struct PathPart {
+    Rank rank;
+    Pc pc;
+    Ps from_ps, to_ps;
+} PathPart;
+typedef struct PathSum { /* of its stretches: compute by op, communication by op and axes */
+    OpKind op;
+    AxisSet axes;
+    bool comm;
+    uint32_t n;
+    Ps time_ps;
+} PathSum;
+typedef struct StageRow { /* a role, by its slowest rank; the three times add up to the step */
+    uint32_t program;
+    Rank rank;
+    Ps compute_ps, exposed_ps, bubble_ps;
+    uint64_t bytes;
+} StageRow;
+typedef struct KindRow { /* kernels of one op on the slowest rank */
+    OpKind op;
+    DType dtype; /* of the first argument */
+    uint32_t n;
+    Ps time_ps;
+    double flops, bytes;       /* of device memory */
+    double of_peak, of_memory; /* achieved parts of the device's rates */
+} KindRow;
 
 typedef struct SimReport {
     Ps step_ps;
@@ -104,6 +136,10 @@ typedef struct SimReport {
     Ps host_ps; /* issuing every instruction of the slowest rank one by one from the host */
     bool fits, host_bound; /* host_ps > step_ps: without captured graphs the host would limit */
     const char *cost_model, *net_model, *device_model;
+    LIST(PathPart) path;     /* with `explain`: in order of time, without gaps */
+    LIST(PathSum) path_sums; /* longest first */
+    LIST(StageRow) stages;
+    LIST(KindRow) kinds;
     Trace trace;
 } SimReport;
 
@@ -235,9 +271,16 @@ uint32_t nccl_registered_channels(const Cluster *cluster, OpKind op, uint32_t n_
 double nccl_port_bytes_per_s(const Cluster *cluster);
 double nccl_nic_bytes_per_s(const Cluster *cluster);
 
+/* `inner`, on which communications of `op` along `axes` take no time. */
+typedef struct NetFree NetFree;
+NetFree *net_free(NetModel inner, OpKind op, AxisSet axes, Arena *arena);
+NetModel net_free_model(NetFree *net);
+
 /* Rates capped by NCCL's model, shared max-min over ports, NICs and node uplinks. */
 typedef struct MaxMin MaxMin;
 MaxMin *maxmin_new(const Cluster *cluster, const Fold *fold, Arena *arena);
+/* Collectives that the store has times of (as backend "nccl" of `machine`) take those, alone. */
+void maxmin_measured(MaxMin *net, Store *store, const char *machine, Diag *d);
 NetModel maxmin_net(MaxMin *net);
 uint32_t maxmin_channels(const MaxMin *net, uint32_t id); /* SMs that a running transfer takes */
 

@@ -22,6 +22,9 @@ enum { DB_APPLICATION_ID = 0x544e444d }; /* "TNDM" */
  * creates and never migrates. ":memory:" is a store that nobody else sees. Rules: store-open,
  * store-foreign, store-newer, store-older, store-damaged, store-error. */
 Db *db_open(const char *path, bool read_only, const char *const *migrations, uint32_t n, Diag *d);
+/* Another program's database, to be read only: no id, version or schema is asked of it. NULL after
+ * store-open or store-error. */
+Db *db_open_foreign(const char *path, Diag *d);
 void db_close(Db *db); /* NULL is fine */
 
 bool db_exec(Db *db, const char *sql, Diag *d); /* fixed SQL text only, never user input */

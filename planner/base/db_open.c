@@ -281,3 +281,9 @@ Db *db_open(const char *path, bool read_only, const char *const *migrations, uin
     if (!read_only && stat(path, &about) != 0 && errno == ENOENT && !create(&o)) return NULL;
     return open_existing(&o);
 }
+
+Db *db_open_foreign(const char *path, Diag *d)
+{
+    const Opening o = {path, true, NULL, 0, d};
+    return connect(&o, path, SQLITE_OPEN_READONLY);
+}

@@ -151,7 +151,7 @@ static const char *require_hint(Child *c, const char *name)
                                           "clusters.a3_mega",
                                           "clusters.a3_ultra",
                                           "clusters.azure_nd_a100",
-                                          "clusters.devices",
+                                          "clusters.gpu",
                                           "clusters.dgx_a100",
                                           "clusters.dgx_h100",
                                           "clusters.dgx_v100",

@@ -4,22 +4,13 @@
 local gpus = require "tandem.gpus"
 
 local GB = 1e9
--- launch and ramp of collectives, fitted to nccl-tests on 8 A100 and 8 H200; a NIC's GB/s
-local fabrics = {
-  Volta = { nic = 12.5, ramp = 40e-6, ramp_bytes = 4 << 20 },
-  Ampere = { nic = 25, ramp = 40e-6, ramp_bytes = 4 << 20 },
-  Ada = { nic = 25, ramp = 40e-6, ramp_bytes = 4 << 20 },
-  Hopper = { nic = 50, ramp = 70e-6, ramp_bytes = 32 << 20 },
-  Blackwell = { nic = 50, ramp = 70e-6, ramp_bytes = 32 << 20 },
-  CDNA3 = { nic = 50, ramp = 70e-6, ramp_bytes = 32 << 20 },
-  CDNA4 = { nic = 50, ramp = 70e-6, ramp_bytes = 32 << 20 },
-}
+-- GB/s of a NIC that came with a generation
+local nics = { Volta = 12.5, Ampere = 25, Ada = 25, Hopper = 50, Blackwell = 50, CDNA3 = 50, CDNA4 = 50 }
 
 return function(options)
   local name = gpus.find(options.gpu or "H100-SXM5-80GB")
   if not name then error(("clusters.gpu: no GPU is called '%s'"):format(options.gpu)) end
   local g = gpus.gpus[name]
-  local f = fabrics[g.arch]
   local per_node = options.devices_per_node or 8
   return {
     name = options.name or name, nodes = options.nodes or 1, devices_per_node = per_node,
@@ -27,9 +18,10 @@ return function(options)
     intra_bytes_per_s = (g.link or g.pcie) * GB,
     host_link_bytes_per_s = 0.87 * g.pcie * GB,
     nics_per_node = options.nics_per_node or per_node,
-    nic_bytes_per_s = (options.nic_gb_per_s or f.nic) * GB,
+    nic_bytes_per_s = (options.nic_gb_per_s or nics[g.arch]) * GB,
     oversubscription = 1.0,
-    collective_launch_s = 8e-6, collective_ramp_s = f.ramp, collective_ramp_bytes = f.ramp_bytes,
+    fabric = require "clusters.fabrics" (options.fabric or "ib"),
+    collective_launch_s = 8e-6,
     device = gpus.device(name),
   }
 end

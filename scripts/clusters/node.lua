@@ -1,17 +1,21 @@
--- A cluster from its parts: a device by name (clusters/devices.lua), how devices reach each other, NICs of so many
+-- A cluster from its parts: a device by name (tandem/gpus.lua), how devices reach each other, NICs of so many
 -- Gbit/s on a network by name (clusters/fabrics.lua).
 --   device, per_node, links GB/s each way and device, intra = "nvswitch" | "nvlink" | "mesh" | "pcie",
 --   nics, nic_gbit, fabric, and what else a cluster takes (oversubscription, nodes_per_group, rings, ...)
-local device_named, fabric_named = require "clusters.devices", require "clusters.fabrics"
+local gpus, fabric_named = require "tandem.gpus", require "clusters.fabrics"
+-- USD an hour: the middle of on-demand listings, May 2026
+local prices = { ["A100-SXM4-80GB"] = 1.64, ["H100-SXM5-80GB"] = 2.95, ["H200-SXM-141GB"] = 4.00 }
 return function(name, spec)
   return function(options)
-    local device, host_link = device_named(spec.device)
+    local device = gpus.device(spec.device)
+    device.usd_per_hour = prices[spec.device] or 0
     local cluster = {
       name = name, nodes = options.nodes or 1, devices_per_node = spec.per_node or 8,
       intra = spec.intra or "nvswitch", intra_bytes_per_s = spec.links * 1e9,
       nics_per_node = spec.nics or 0, nic_bytes_per_s = (spec.nic_gbit or 0) * 1e9 / 8,
       fabric = fabric_named(spec.fabric or "ib"),
-      host_link_bytes_per_s = host_link, host_bytes_per_s = spec.host_bytes_per_s,
+      host_link_bytes_per_s = .88 * gpus.gpus[spec.device].pcie * 1e9, -- 55.4 of 63 GB/s measured
+      host_bytes_per_s = spec.host_bytes_per_s,
       host_memory_bytes = spec.host_memory_bytes,
       oversubscription = spec.oversubscription or 1.0,
       nodes_per_group = spec.nodes_per_group, group_oversubscription = spec.group_oversubscription,

@@ -129,8 +129,16 @@ static void documents_are_as_described(void **state)
     const char *folder = command_new_folder(arena);
     const char *db = arena_print(arena, "%s/t.db", folder);
     const char *file = arena_print(arena, "%s/t.json", folder);
+    const char *measured = arena_print(arena, "%s/m.txt", folder);
     CHECK(arena, "check", llama);
-    CHECK(arena, "sim", llama, "--db", db);
+    check(arena, ARGUMENTS("sim", llama, "--db", db),
+          OTHERS(ARGUMENTS("sim", llama, "--db", db, "--explain")));
+    command_write_file(measured,
+                       "# all_reduce_perf\n#  Rank  0\n#  Rank  1\n# size count type redop "
+                       "root time algbw busbw #wrong\n8 2 float sum -1 10 0 0 0\n");
+    check(arena, ARGUMENTS("net", "dgx_h100"),
+          OTHERS(ARGUMENTS("net", "dgx_h100", "--compare", measured)));
+    CHECK(arena, "import", measured, "--db", db);
     check(arena, ARGUMENTS("show", tiny),
           OTHERS(ARGUMENTS("show", tiny, "--mesh"),
                  ARGUMENTS("show", tiny, "--state", "--rank", "1")));

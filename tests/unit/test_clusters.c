@@ -15,7 +15,7 @@
 
 static bool is_part(const char *name)
 {
-    static const char *const parts[] = {"devices.lua", "fabrics.lua", "node.lua"};
+    static const char *const parts[] = {"fabrics.lua", "node.lua", "gpu.lua"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (strcmp(name, parts[i]) == 0) return true;
     return false;

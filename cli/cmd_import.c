@@ -1,0 +1,165 @@
+/* tandem import: measurements of other tools, into the store, under the name of the machine that
+ * they were made on. What a file is, is seen from its first bytes. */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "cli/import.h"
+
+typedef enum ImportFormat {
+    FORMAT_nccl_tests,
+    FORMAT_trace,
+    FORMAT_nsys,
+    FORMAT_packed,
+    FORMAT_unread
+} ImportFormat;
+
+static const char *const format_names[] = {"nccl-tests text", "Chrome trace", "nsys export", "gzip",
+                                           ""};
+
+static ImportFormat detect(Cli *cli, const char *path)
+{
+    unsigned char head[64] = {0};
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) {
+        cli_error(cli, FAULT_input, "import-open", "cannot open %s: %s", path, strerror(errno));
+        return FORMAT_unread;
+    }
+    size_t n = fread(head, 1, sizeof head - 1, file);
+    fclose(file);
+    if (n >= 16 && memcmp(head, "SQLite format 3", 16) == 0) return FORMAT_nsys;
+    if (n >= 2 && head[0] == 0x1f && head[1] == 0x8b) return FORMAT_packed;
+    size_t at = strspn((const char *)head, " \t\r\n\xef\xbb\xbf");
+    return head[at] == '{' || head[at] == '[' ? FORMAT_trace : FORMAT_nccl_tests;
+}
+
+static bool kind_named(Cli *cli, NcclTestText *text, const char *path)
+{
+    const char *name = cli->options.collective;
+    if (name == NULL && text->known) return true;
+    if (name != NULL && collective_find(name, &text->kind)) return true;
+    if (name != NULL)
+        return cli_error(cli, FAULT_usage, "option-value", "--collective %s: no such collective",
+                         name);
+    cli_error(cli, FAULT_input, "import-format", "%s does not say which collective it measured",
+              path);
+    diag_hint(&cli->diag, "--collective all_reduce, for example");
+    return false;
+}
+
+static bool read_nccl_tests(Cli *cli, const char *path, ImportSink *sink)
+{
+    NcclTestText text;
+    if (!nccl_tests_read(path, cli->arena, &text, &cli->diag)) return false;
+    if (!kind_named(cli, &text, path)) return false;
+    uint32_t ranks = cli->options.n > 0 ? cli->options.n : text.n_ranks;
+    if (ranks < 2) {
+        cli_error(cli, FAULT_input, "import-format", "%s does not say how many ranks there were",
+                  path);
+        diag_hint(&cli->diag, "--ranks 8, for example");
+        return false;
+    }
+    for (uint32_t i = 0; i < text.rows.n; i++) {
+        const NcclTestRow *row = &text.rows.at[i];
+        double us = row->us > 0 ? row->us : row->in_place_us;
+        sink->events++;
+        sink_collective(sink, text.kind, ranks, row->bytes, (Ps)llround(us * 1e6));
+    }
+    return true;
+}
+
+static bool read_any(Cli *cli, const char *path, ImportFormat format, ImportSink *sink)
+{
+    switch (format) {
+    case FORMAT_nccl_tests: return read_nccl_tests(cli, path, sink);
+    case FORMAT_trace: return chrome_trace_read(path, sink, &cli->diag);
+    case FORMAT_nsys: return nsys_read(path, sink, cli->arena, &cli->diag);
+    case FORMAT_packed:
+        cli_error(cli, FAULT_input, "import-format", "%s is compressed", path);
+        diag_hint(&cli->diag, "gunzip it first");
+        return false;
+    case FORMAT_unread: break;
+    }
+    return false;
+}
+
+typedef struct Stored {
+    uint32_t kernels, collectives, not_ops; /* not_ops: collectives that no plan has */
+} Stored;
+
+static bool keep(Cli *cli, Store *store, const char *machine, const ImportSink *sink, Stored *out)
+{
+    for (uint32_t i = 0; i < sink->all.n; i++) {
+        const Samples *s = sink->all.at[i];
+        Ps median = samples_median(s);
+        uint32_t n = s->n < UINT32_MAX ? (uint32_t)s->n : UINT32_MAX;
+        if (s->key != NULL) {
+            out->kernels++;
+            if (store != NULL &&
+                !store_put_kernel(store, machine, s->key, median, samples_spread(s), n, &cli->diag))
+                return false;
+            continue;
+        }
+        OpKind op = s->kind == COLLECTIVE_sendrecv ? OP_send : op_find(collective_name(s->kind));
+        if (op == OP_none) {
+            out->not_ops++;
+            continue;
+        }
+        out->collectives++;
+        if (store != NULL && !store_put_collective(store, machine, "nccl", op, s->n_ranks, s->bytes,
+                                                   median, &cli->diag))
+            return false;
+    }
+    return true;
+}
+
+static void report(Cli *cli, ImportFormat format, const char *machine, const ImportSink *sink,
+                   const Stored *stored)
+{
+    if (cli->json != NULL) {
+        json_text(cli->json, "format", format_names[format]);
+        json_text(cli->json, "machine", machine);
+        json_count(cli->json, "events", sink->events);
+        json_count(cli->json, "kernels", stored->kernels);
+        json_count(cli->json, "collectives", stored->collectives);
+        json_count(cli->json, "collectives_of_no_plan", stored->not_ops);
+        json_count(cli->json, "dropped", sink->dropped);
+        return;
+    }
+    str_print(&cli->out, "%s    %s, %s measurements\n", "read    ", format_names[format],
+              str_count(cli->arena, sink->events));
+    str_print(&cli->out, "%s%" PRIu32 " kernels and %" PRIu32 " collectives of %s\n",
+              cli->options.dry_run ? "would store " : "stored      ", stored->kernels,
+              stored->collectives, machine);
+    if (stored->not_ops > 0)
+        str_print(&cli->out, "left out    %" PRIu32 " collectives that no plan has\n",
+                  stored->not_ops);
+    if (sink->dropped > 0)
+        str_print(&cli->out, "left out    %s measurements of kernels beyond the first %d kinds\n",
+                  str_count(cli->arena, sink->dropped), MOST_IMPORT_KEYS);
+}
+
+void cmd_import(Cli *cli)
+{
+    const char *path = cli->args[0];
+    const char *machine = cli->options.machine != NULL ? cli->options.machine : "imported";
+    ImportFormat format = detect(cli, path);
+    if (format == FORMAT_unread) return;
+    ImportSink *sink = arena_alloc(cli->arena, sizeof *sink);
+    sink_init(sink, cli->arena);
+    if (!read_any(cli, path, format, sink)) return;
+    Store *store = NULL;
+    if (!cli->options.dry_run) {
+        store = store_open(cli->options.db, false, &cli->diag);
+        if (store == NULL) return;
+    }
+    Stored stored = {0};
+    bool batch = store == NULL || db_begin(store_db(store), &cli->diag);
+    if (batch && keep(cli, store, machine, sink, &stored) &&
+        (store == NULL || db_commit(store_db(store), &cli->diag)))
+        report(cli, format, machine, sink, &stored);
+    else if (store != NULL)
+        db_rollback(store_db(store));
+    store_close(store);
+}

@@ -1,0 +1,261 @@
+/* tandem net: collectives of a cluster by size, in nccl-tests' columns; beside a measured table
+ * where one is given. */
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/import.h"
+#include "planner/front/front.h"
+
+enum { MOST_NET_ROWS = 256 };
+
+typedef struct NetRow {
+    uint64_t bytes;
+    double measured_us; /* 0: none */
+    NcclChoice choice;
+} NetRow;
+
+typedef struct NetTable {
+    Cluster cluster;
+    NcclQuestion question;
+    LIST(NetRow) rows;
+    bool compares;
+} NetTable;
+
+/* "8", "64K", "1M", "8G": powers of 1024, as nccl-tests reads them. */
+static bool read_size(Cli *cli, const char *option, const char *text, uint64_t *bytes)
+{
+    if (text == NULL) return true;
+    char *end = NULL;
+    errno = 0;
+    unsigned long long n = strtoull(text, &end, 10);
+    uint32_t shift = 0;
+    switch (toupper((unsigned char)*end)) {
+    case 'K': shift = 10; break;
+    case 'M': shift = 20; break;
+    case 'G': shift = 30; break;
+    case 'T': shift = 40; break;
+    case 0: break;
+    default: shift = 64; break;
+    }
+    if (shift > 0 && shift < 64) end++;
+    if (!isdigit((unsigned char)text[0]) || errno != 0 || *end != 0 || shift == 64 || n == 0 ||
+        n > (UINT64_C(1) << 50) >> shift)
+        return cli_error(cli, FAULT_usage, "option-value",
+                         "--%s %s: a size is expected, as in 8, 64K, 1M or 8G", option, text);
+    *bytes = (uint64_t)n << shift;
+    return true;
+}
+
+/* The cluster of a plan, or one of the library by name. */
+static bool find_cluster(Cli *cli, NetTable *t)
+{
+    const char *name = cli->args[0], *dot = strrchr(name, '.');
+    if (dot == NULL || strcmp(dot, ".lua") != 0) {
+        uint32_t nodes = cli->options.n_nodes > 0 ? cli->options.n_nodes : 1;
+        return front_cluster(name, nodes, cli->arena, &t->cluster, &cli->diag);
+    }
+    Config config;
+    Mesh mesh;
+    if (!plan_file_mesh(cli, name, &config, &mesh)) return false;
+    t->cluster = config.cluster;
+    return true;
+}
+
+static bool choose_ranks(Cli *cli, NetTable *t)
+{
+    const Cluster *c = &t->cluster;
+    uint32_t per_node = c->devices_per_node, n = cli->options.n;
+    if (c->is_local || per_node == 0)
+        return cli_error(
+            cli, FAULT_input, "net-cluster",
+            "%s is no cluster of GPUs: its collectives are measured (tandem calibrate)", c->name);
+    if (n == 0) n = c->nodes * per_node;
+    uint32_t nodes = n <= per_node ? 1 : (n + per_node - 1) / per_node;
+    if (n < 2 || n % nodes != 0) {
+        cli_error(cli, FAULT_usage, "option-value",
+                  "--ranks %" PRIu32 ": at least 2, and the same number on each node of %" PRIu32
+                  " devices",
+                  n, per_node);
+        diag_hint(&cli->diag, "%" PRIu32 " are %" PRIu32 " whole nodes", nodes * per_node, nodes);
+        return false;
+    }
+    t->cluster.nodes = nodes;
+    t->question.n_nodes = nodes;
+    t->question.ranks_per_node = n / nodes;
+    return true;
+}
+
+static bool choose_kind(Cli *cli, NetTable *t)
+{
+    static const char *const names[] = {
+#define X(name, factor) #name,
+        COLLECTIVES(X)
+#undef X
+    };
+    const char *name = cli->options.collective;
+    if (name == NULL || collective_find(name, &t->question.kind)) return true;
+    cli_error(cli, FAULT_usage, "option-value", "--collective %s: no such collective", name);
+    const char *near = str_nearest(name, names, COLLECTIVE_COUNT);
+    diag_hint(&cli->diag, "%s",
+              near != NULL ? near : "all_reduce, all_gather, reduce_scatter, ...");
+    return false;
+}
+
+static bool choose_manner(Cli *cli, NetTable *t)
+{
+    static const char *const issues[] = {"pipelined", "blocking", "one_process"};
+    static const char *const buffers[] = {"plain", "symmetric", "copy_engine"};
+    const char *issue = cli->options.issue, *buffer = cli->options.buffers;
+    t->question.issue = NCCL_blocking;
+    bool fine = issue == NULL, placed = buffer == NULL;
+    for (uint32_t i = 0; i < 3; i++) {
+        if (issue != NULL && strcmp(issue, issues[i]) == 0) {
+            t->question.issue = (NcclIssue)i;
+            fine = true;
+        }
+        if (buffer != NULL && strcmp(buffer, buffers[i]) == 0) {
+            t->question.buffers = (NcclBuffers)i;
+            placed = true;
+        }
+    }
+    if (!fine)
+        return cli_error(cli, FAULT_usage, "option-value",
+                         "--issue %s: pipelined, blocking or one_process", issue);
+    if (!placed)
+        return cli_error(cli, FAULT_usage, "option-value",
+                         "--buffers %s: plain, symmetric or copy_engine", buffer);
+    if (nccl_buffers_possible(&t->cluster, &t->question)) return true;
+    return cli_error(
+        cli, FAULT_input, "net-buffers",
+        "%s of %" PRIu32 " nodes of %s cannot use %s buffers: they need one NVLink "
+        "domain with a switch, Hopper or later, and a collective that has such kernels",
+        collective_name(t->question.kind), t->question.n_nodes, t->cluster.name, buffer);
+}
+
+static void add_row(Cli *cli, NetTable *t, uint64_t bytes, double measured_us)
+{
+    NcclQuestion q = t->question;
+    q.bytes = bytes;
+    NetRow row = {bytes, measured_us, nccl_answer(&t->cluster, &q)};
+    list_push(cli->arena, &t->rows, row);
+}
+
+static bool fill(Cli *cli, NetTable *t)
+{
+    uint64_t least = 8, most = UINT64_C(8) << 30;
+    if (!read_size(cli, "min", cli->options.min_text, &least) ||
+        !read_size(cli, "max", cli->options.max_text, &most))
+        return false;
+    if (least > most)
+        return cli_error(cli, FAULT_usage, "option-value", "--min is larger than --max");
+    if (cli->options.compare == NULL) {
+        for (uint64_t bytes = least; bytes <= most && t->rows.n < MOST_NET_ROWS; bytes *= 2)
+            add_row(cli, t, bytes, 0);
+        return true;
+    }
+    NcclTestText text;
+    if (!nccl_tests_read(cli->options.compare, cli->arena, &text, &cli->diag)) return false;
+    if (text.known && cli->options.collective == NULL) t->question.kind = text.kind;
+    t->compares = true;
+    for (uint32_t i = 0; i < text.rows.n; i++) {
+        const NcclTestRow *row = &text.rows.at[i];
+        double us = row->us > 0 ? row->us : row->in_place_us;
+        if (us > 0 && row->bytes >= least && row->bytes <= most) add_row(cli, t, row->bytes, us);
+    }
+    return true;
+}
+
+static double us_of(const NetRow *row)
+{
+    return (double)row->choice.time_ps / 1e6;
+}
+
+static double algorithm_bytes_per_s(const NetRow *row)
+{
+    return (double)row->bytes / us_of(row) * 1e6;
+}
+
+/* Mean and largest |predicted / measured - 1|. */
+static void errors_of(const NetTable *t, double *mean, double *worst)
+{
+    *mean = *worst = 0;
+    for (uint32_t i = 0; i < t->rows.n; i++) {
+        double error = fabs(us_of(&t->rows.at[i]) / t->rows.at[i].measured_us - 1);
+        *mean += error / t->rows.n;
+        *worst = fmax(*worst, error);
+    }
+}
+
+static void net_text(Cli *cli, const NetTable *t)
+{
+    static const char *const heads[] = {">size", ">count", ">type",  "  algo",    "proto", ">nc",
+                                        ">time", ">algbw", ">busbw", ">measured", ">error"};
+    static const char *const units[] = {"(B)",  "(elements)", "",       "  ",   "",   "",
+                                        "(us)", "(GB/s)",     "(GB/s)", "(us)", "(%)"};
+    const NcclQuestion *q = &t->question;
+    str_print(&cli->out, "# %s of %" PRIu32 " x %" PRIu32 " %s on %s\n", collective_name(q->kind),
+              q->n_nodes, q->ranks_per_node, t->cluster.device.name, t->cluster.name);
+    uint32_t n = t->compares ? 11 : 9;
+    Table table = table_in(cli->arena, n, heads);
+    for (uint32_t k = 0; k < n; k++) table_cell(&table, "%s", units[k]);
+    for (uint32_t i = 0; i < t->rows.n; i++) {
+        const NetRow *row = &t->rows.at[i];
+        table_cell(&table, "%" PRIu64, row->bytes);
+        table_cell(&table, "%" PRIu64, row->bytes / 4);
+        table_cell(&table, "float");
+        table_cell(&table, "  %s", row->choice.algorithm);
+        table_cell(&table, "%s", row->choice.protocol);
+        table_cell(&table, "%" PRIu32, row->choice.channels);
+        table_cell(&table, "%.2f", us_of(row));
+        table_cell(&table, "%.2f", algorithm_bytes_per_s(row) / 1e9);
+        table_cell(&table, "%.2f", row->choice.bus_bytes_per_s / 1e9);
+        if (!t->compares) continue;
+        table_cell(&table, "%.2f", row->measured_us);
+        table_cell(&table, "%+.1f", 100 * (us_of(row) / row->measured_us - 1));
+    }
+    table_print(&table, &cli->out);
+    if (!t->compares || t->rows.n == 0) return;
+    double mean, worst;
+    errors_of(t, &mean, &worst);
+    str_print(&cli->out, "# error: mean %.1f %%, largest %.1f %%\n", 100 * mean, 100 * worst);
+}
+
+static void net_json(Cli *cli, const NetTable *t)
+{
+    json_text(cli->json, "cluster", t->cluster.name);
+    json_text(cli->json, "collective", collective_name(t->question.kind));
+    json_count(cli->json, "nodes", t->question.n_nodes);
+    json_count(cli->json, "ranks_per_node", t->question.ranks_per_node);
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < t->rows.n; i++) {
+        const NetRow *row = &t->rows.at[i];
+        json_t *item = json_object();
+        json_count(item, "bytes", row->bytes);
+        json_text(item, "algorithm", row->choice.algorithm);
+        json_text(item, "protocol", row->choice.protocol);
+        json_count(item, "channels", row->choice.channels);
+        json_count(item, "time_ps", (uint64_t)row->choice.time_ps);
+        json_count(item, "latency_ps", (uint64_t)row->choice.latency_ps);
+        json_number(item, "algbw_bytes_per_s", algorithm_bytes_per_s(row));
+        json_number(item, "busbw_bytes_per_s", row->choice.bus_bytes_per_s);
+        if (t->compares) json_number(item, "measured_us", row->measured_us);
+        json_array_append_new(list, item);
+    }
+    json_put(cli->json, "rows", list);
+}
+
+void cmd_net(Cli *cli)
+{
+    NetTable *t = arena_alloc(cli->arena, sizeof *t);
+    if (!find_cluster(cli, t) || !choose_ranks(cli, t) || !choose_kind(cli, t) ||
+        !choose_manner(cli, t) || !fill(cli, t))
+        return;
+    if (cli->json != NULL)
+        net_json(cli, t);
+    else
+        net_text(cli, t);
+}

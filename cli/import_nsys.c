@@ -1,0 +1,58 @@
+/* SQLite exports of Nsight Systems (`nsys export --type sqlite`): kernels by name and launch. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/import.h"
+#include "planner/base/db.h"
+
+static const char kernels_query[] =
+    "SELECT s.value, k.\"end\" - k.start, k.gridX, k.gridY, k.gridZ, k.blockX, k.blockY, k.blockZ"
+    " FROM CUPTI_ACTIVITY_KIND_KERNEL k JOIN StringIds s ON s.id = k.demangledName";
+
+static bool has_tables(Db *db, Diag *d)
+{
+    DbStatement *st =
+        db_prepare(db, d,
+                   "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN "
+                   "('CUPTI_ACTIVITY_KIND_KERNEL', 'StringIds')",
+                   "");
+    bool both = db_step(st, d) && db_int(st, 0) == 2;
+    db_reset(st);
+    return both;
+}
+
+static void read_kernels(Db *db, ImportSink *sink, Diag *d)
+{
+    DbStatement *st = db_prepare(db, d, kernels_query, "");
+    while (db_step(st, d)) {
+        const char *name = db_text(st, 0);
+        int64_t ns = db_int(st, 1);
+        sink->events++;
+        if (name == NULL || ns <= 0 || ns > INT64_C(1000000000000)) continue;
+        if (strncmp(name, "nccl", 4) == 0) continue; /* waits for its peers */
+        char key[768];
+        snprintf(key, sizeof key,
+                 "cuda %.500s grid %" PRId64 "x%" PRId64 "x%" PRId64 " block %" PRId64 "x%" PRId64
+                 "x%" PRId64,
+                 name, db_int(st, 2), db_int(st, 3), db_int(st, 4), db_int(st, 5), db_int(st, 6),
+                 db_int(st, 7));
+        sink_kernel(sink, key, ns * 1000);
+    }
+}
+
+bool nsys_read(const char *path, ImportSink *sink, Arena *arena, Diag *d)
+{
+    Diag own = diag_in(arena); /* SQLite's words, as faults of the input, not of our store */
+    Db *db = db_open_foreign(path, &own);
+    bool tables = db != NULL && has_tables(db, &own);
+    if (tables) read_kernels(db, sink, &own);
+    db_close(db);
+    if (own.n_errors > 0)
+        return diag_error(d, FAULT_input, "import-syntax", (Loc){path, 0}, "%s",
+                          own.items.at[0].text);
+    if (!tables || sink->events == 0)
+        return diag_error(d, FAULT_input, "import-format", (Loc){path, 0},
+                          "it is a database, but no export of nsys with kernels in it");
+    return true;
+}

@@ -1,0 +1,215 @@
+/* The chain of instructions that bounds a step. It is followed from the end back to the beginning:
+ * an instruction began when another one of its rank ended (Timeline.by), and a communication only
+ * when the last of its members had come; so each stretch of the step has one cause, and the
+ * stretches add up to the step exactly. Also what the stages of a pipeline do all the time, and how
+ * near each kind of op comes to what the device can do. */
+#include "sim/report.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+typedef struct Walk {
+    const Plan *plan;
+    const Fold *fold;
+    const EngineResult *result;
+    const Cluster *cluster;
+    Arena *arena;
+    SimReport *report;
+} Walk;
+
+static bool is_comm(const Instr *in)
+{
+    return op_info(in->op)->class_ == OP_CLASS_comm;
+}
+
+static const Program *program_of(const Walk *w, uint32_t class_)
+{
+    return plan_program(w->plan, w->fold->rank_of[class_]);
+}
+
+static Pc last_to_end(const Walk *w, uint32_t class_)
+{
+    const Program *p = program_of(w, class_);
+    const Timeline *line = &w->result->line[class_];
+    Pc last = 1;
+    for (Pc pc = 2; pc < p->code.n; pc++)
+        if (line->end[pc] > line->end[last]) last = pc;
+    return last;
+}
+
+/* The instruction of `class_` that took part in the communication at `match` and had its turn `at`.
+ */
+static Pc takes_part(const Walk *w, uint32_t class_, const Instr *in, Ps at)
+{
+    const Program *p = program_of(w, class_);
+    const Timeline *line = &w->result->line[class_];
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *other = &p->code.at[pc];
+        if (is_comm(other) && other->match == in->match && line->start[pc] == at &&
+            line->reached[pc] == at)
+            return pc;
+    }
+    return 0;
+}
+
+/* Who came last to a communication that had to wait for somebody. */
+static bool find_last(const Walk *w, uint32_t *class_, Pc *pc)
+{
+    const Instr *in = program_instr(program_of(w, *class_), *pc);
+    Ps at = w->result->line[*class_].start[*pc];
+    bool pair = in->op == OP_send || in->op == OP_recv;
+    uint32_t n = 1, peer = 0;
+    const FoldGroup *group = NULL;
+    if (pair) {
+        Rank rank = 0;
+        if (!fold_peer(&w->plan->mesh, w->fold->rank_of[*class_], in->axes, in->hop, &rank))
+            return false;
+        peer = w->fold->class_of[rank];
+    } else {
+        const FoldAxes *axes = &w->fold->axes.at[fold_axes(w->fold, in->axes)];
+        group = &axes->groups[axes->group_of[*class_]];
+        n = group->n_members;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t other = pair ? peer : group->members[i].class_;
+        Pc found = takes_part(w, other, in, at);
+        if (found == 0) continue;
+        *class_ = other;
+        *pc = found;
+        return true;
+    }
+    return false;
+}
+
+static void add_part(const Walk *w, uint32_t class_, Pc pc, Ps from, Ps to)
+{
+    if (to <= from) return;
+    PathPart part = {w->fold->rank_of[class_], pc, from, to};
+    list_push(w->arena, &w->report->path, part);
+}
+
+static void follow(const Walk *w, uint32_t class_, Pc pc)
+{
+    Ps at = w->result->line[class_].end[pc];
+    while (pc != 0) {
+        const Timeline *line = &w->result->line[class_];
+        add_part(w, class_, pc, line->start[pc], at);
+        at = line->start[pc];
+        if (line->reached[pc] < at && !find_last(w, &class_, &pc)) break;
+        line = &w->result->line[class_];
+        Pc by = line->by[pc];
+        if (by != 0 && line->end[by] != at) break;
+        pc = by;
+    }
+    /* Nothing else moves time, so the chain reaches the step's beginning. */
+    assert(at == 0);
+}
+
+/* From the beginning on. */
+static void turn_round(SimReport *report)
+{
+    for (uint32_t i = 0, k = report->path.n; i + 1 < k; i++, k--) {
+        PathPart swap = report->path.at[i];
+        report->path.at[i] = report->path.at[k - 1];
+        report->path.at[k - 1] = swap;
+    }
+}
+
+static PathSum *sum_row(const Walk *w, const Instr *in)
+{
+    SimReport *report = w->report;
+    bool comm = is_comm(in);
+    for (uint32_t i = 0; i < report->path_sums.n; i++) {
+        PathSum *row = &report->path_sums.at[i];
+        if (row->op == in->op && (!comm || (row->axes == in->axes))) return row;
+    }
+    PathSum row = {.op = in->op, .axes = comm ? in->axes : 0, .comm = comm};
+    uint32_t i = list_push(w->arena, &report->path_sums, row);
+    return &report->path_sums.at[i];
+}
+
+static void sum_path(const Walk *w)
+{
+    for (uint32_t i = 0; i < w->report->path.n; i++) {
+        const PathPart *part = &w->report->path.at[i];
+        const Program *p = plan_program(w->plan, part->rank);
+        PathSum *row = sum_row(w, program_instr(p, part->pc));
+        row->n++;
+        row->time_ps += part->to_ps - part->from_ps;
+    }
+    PathSum *at = w->report->path_sums.at;
+    for (uint32_t i = 1; i < w->report->path_sums.n; i++) { /* longest first; equal ones as met */
+        for (uint32_t k = i; k > 0 && at[k - 1].time_ps < at[k].time_ps; k--) {
+            PathSum swap = at[k];
+            at[k] = at[k - 1];
+            at[k - 1] = swap;
+        }
+    }
+}
+
+/* One row a role of a plan with several, of its slowest class. */
+static void add_stages(const Walk *w)
+{
+    for (uint32_t i = 0; i < w->plan->programs.n; i++) {
+        uint32_t slowest = UINT32_MAX;
+        for (uint32_t c = 0; c < w->fold->n_classes; c++) {
+            if (w->plan->program_of[w->fold->rank_of[c]] != i) continue;
+            if (slowest == UINT32_MAX || w->result->end_ps[c] > w->result->end_ps[slowest])
+                slowest = c;
+        }
+        if (slowest == UINT32_MAX) continue;
+        SimReport own = {.step_ps = w->report->step_ps};
+        report_class(w->plan, w->fold, w->result, slowest, w->arena, &own);
+        StageRow row = {.program = i, .rank = w->fold->rank_of[slowest]};
+        row.compute_ps = own.compute_ps;
+        row.exposed_ps = own.exposed_ps;
+        row.bubble_ps = w->report->step_ps - own.compute_ps - own.exposed_ps;
+        row.bytes = w->plan->programs.at[i].bytes;
+        list_push(w->arena, &w->report->stages, row);
+    }
+}
+
+static KindRow *kind_row(const Walk *w, OpKind op)
+{
+    for (uint32_t i = 0; i < w->report->kinds.n; i++)
+        if (w->report->kinds.at[i].op == op) return &w->report->kinds.at[i];
+    uint32_t i = list_push(w->arena, &w->report->kinds, ((KindRow){.op = op}));
+    return &w->report->kinds.at[i];
+}
+
+/* Kernels of the slowest rank by kind: what they compute and move, and in what time. */
+static void add_kinds(const Walk *w)
+{
+    const Program *p = plan_program(w->plan, w->report->slowest);
+    const Timeline *line = &w->result->line[w->fold->class_of[w->report->slowest]];
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = program_instr(p, pc);
+        if (is_comm(in) || line->end[pc] == line->start[pc]) continue;
+        KindRow *row = kind_row(w, in->op);
+        row->n++;
+        row->time_ps += line->end[pc] - line->start[pc];
+        row->flops += plan_flops(w->plan, p, in);
+        row->bytes += (double)plan_hbm_bytes(w->plan, p, in);
+        row->dtype = p->buffers.at[program_arg(p, in, 0)].dtype;
+    }
+    for (uint32_t i = 0; i < w->report->kinds.n; i++) {
+        KindRow *row = &w->report->kinds.at[i];
+        double seconds = (double)row->time_ps / (double)PS_PER_S;
+        double peak = w->cluster->device.peak_flops[row->dtype];
+        row->of_peak = peak > 0 ? row->flops / seconds / peak : 0;
+        row->of_memory = row->bytes / seconds / fmax(w->cluster->device.hbm_bytes_per_s, 1);
+    }
+}
+
+void report_explain(const Plan *plan, const Fold *fold, const EngineResult *result,
+                    const Cluster *cluster, Arena *arena, SimReport *report)
+{
+    Walk w = {plan, fold, result, cluster, arena, report};
+    uint32_t slowest = fold->class_of[report->slowest];
+    follow(&w, slowest, last_to_end(&w, slowest));
+    turn_round(report);
+    sum_path(&w);
+    add_stages(&w);
+    add_kinds(&w);
+}

@@ -1,0 +1,170 @@
+/* The critical path: hand-made programs with known paths, and random ones, whose stretches must add
+ * up to the step exactly. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "sim/report.h"
+#include "tests/sim/synthetic.h"
+
+static void explain(const Plan *plan, bool unfolded, Arena *arena, SimReport *report)
+{
+    Diag d = diag_in(arena);
+    EngineResult result;
+    Cluster cluster = {.device = {.launch_s = 1e-12, .hbm_bytes_per_s = 1e12}};
+    assert_true(run_fixed(plan, unfolded, 1, arena, &result, &d));
+    Fold *fold = fold_ranks(plan, 4, 4, unfolded, arena);
+    *report = (SimReport){0};
+    report_time(plan, fold, &result, &cluster, arena, report);
+    report_explain(plan, fold, &result, &cluster, arena, report);
+}
+
+/* In order of time, without gaps or overlaps, from 0 to the end. */
+static void check_whole(const SimReport *report)
+{
+    Ps at = 0, sum = 0;
+    for (uint32_t i = 0; i < report->path.n; i++) {
+        assert_int_equal(report->path.at[i].from_ps, at);
+        assert_true(report->path.at[i].to_ps > at);
+        at = report->path.at[i].to_ps;
+    }
+    assert_int_equal(at, report->step_ps);
+    for (uint32_t i = 0; i < report->path_sums.n; i++) {
+        sum += report->path_sums.at[i].time_ps;
+        if (i > 0)
+            assert_true(report->path_sums.at[i - 1].time_ps >= report->path_sums.at[i].time_ps);
+    }
+    assert_int_equal(sum, report->step_ps);
+    for (uint32_t i = 0; i < report->stages.n; i++) {
+        const StageRow *row = &report->stages.at[i];
+        assert_true(row->bubble_ps >= 0 && row->exposed_ps >= 0);
+        assert_int_equal(row->compute_ps + row->exposed_ps + row->bubble_ps, report->step_ps);
+    }
+}
+
+/* gather 0..45 beside two kernels; c awaits it: 45..50; the reduction of c's result 50..100. */
+static void compute_and_communication(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Plan *plan = synthetic_plan(arena, 1, 2, 1, 1);
+    AxisSet dp = synthetic_axis(plan, AXIS_dp_shard);
+    Pc gather = synthetic_comm(plan, 0, STREAM_dp_gather, OP_all_gather, dp, 0, 1, 45);
+    synthetic_compute(plan, 0, STREAM_compute, 10);
+    synthetic_compute(plan, 0, STREAM_compute, 20);
+    Pc c = synthetic_compute(plan, 0, STREAM_compute, 5);
+    synthetic_after(plan, 0, c, gather);
+    Pc reduce = synthetic_comm(plan, 0, STREAM_dp_reduce, OP_reduce_scatter, dp, 0, 2, 50);
+    synthetic_after(plan, 0, reduce, c);
+    synthetic_compute(plan, 0, STREAM_compute, 20);
+    SimReport report;
+    explain(plan, true, arena, &report);
+    check_whole(&report);
+    assert_int_equal(report.path.n, 3);
+    assert_int_equal(report.path.at[0].pc, gather);
+    assert_int_equal(report.path.at[1].pc, c);
+    assert_int_equal(report.path.at[2].pc, reduce);
+    assert_int_equal(report.path_sums.n, 3);
+    assert_int_equal(report.path_sums.at[0].op, OP_reduce_scatter);
+    assert_int_equal(report.path_sums.at[0].time_ps, 50);
+    arena_free(arena);
+}
+
+/* Rank 0 of a pipeline computes 30 and sends 7; rank 1, which had computed 10, goes on for 20: the
+ * path leaves rank 1 where it waited, and the first kernel of rank 1 is not on it. */
+static void from_rank_to_rank(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Plan *plan = synthetic_plan(arena, 2, 1, 1, 2);
+    AxisSet pp = synthetic_axis(plan, AXIS_pp);
+    Pc first = synthetic_compute(plan, 0, STREAM_compute, 30);
+    Pc send = synthetic_comm(plan, 0, STREAM_pp_forward, OP_send, pp, 1, 1, 7);
+    synthetic_after(plan, 0, send, first);
+    synthetic_compute(plan, 1, STREAM_compute, 10);
+    Pc recv = synthetic_comm(plan, 1, STREAM_pp_forward, OP_recv, pp, -1, 1, 7);
+    Pc last = synthetic_compute(plan, 1, STREAM_compute, 20);
+    synthetic_after(plan, 1, last, recv);
+    SimReport report;
+    explain(plan, true, arena, &report);
+    check_whole(&report);
+    assert_int_equal(report.step_ps, 57);
+    assert_int_equal(report.path.n, 3);
+    assert_int_equal(report.path.at[0].rank, 0);
+    assert_int_equal(report.path.at[0].pc, first);
+    assert_int_equal(report.path.at[1].to_ps, 37);
+    assert_int_equal(report.path.at[2].rank, 1);
+    assert_int_equal(report.path.at[2].pc, last);
+    assert_int_equal(report.stages.n, 2);
+    assert_int_equal(report.stages.at[0].compute_ps, 30);
+    assert_int_equal(report.stages.at[1].compute_ps, 30);
+    assert_int_equal(report.stages.at[1].exposed_ps, 7); /* 30..37 on the wire; 10..30 it waits */
+    assert_int_equal(report.stages.at[1].bubble_ps, 20);
+    arena_free(arena);
+}
+
+static void random_programs_add_up(void **state)
+{
+    (void)state;
+    static const uint32_t shapes[][3] = {{1, 8, 1}, {2, 2, 2}, {3, 2, 1}, {1, 3, 3}, {4, 1, 2}};
+    uint32_t crossings = 0;
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        Arena *arena = arena_new();
+        const uint32_t *s = shapes[seed % 5];
+        Plan *plan = random_plan(arena, s[0], s[1], s[2], 80, seed);
+        SimReport whole, folded;
+        explain(plan, true, arena, &whole);
+        explain(plan, false, arena, &folded);
+        check_whole(&whole);
+        check_whole(&folded);
+        assert_int_equal(whole.step_ps, folded.step_ps);
+        for (uint32_t i = 1; i < whole.path.n; i++)
+            crossings += whole.path.at[i].rank != whole.path.at[i - 1].rank;
+        arena_free(arena);
+    }
+    if (crossings < 8) fail_msg("only %u changes of rank", crossings);
+}
+
+/* What takes no time leaves the rest of the step as it is: 45 of the first test are gone, c begins
+ * when the kernels before it end. */
+static void without_a_communication(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Plan *plan = synthetic_plan(arena, 1, 2, 1, 1);
+    AxisSet dp = synthetic_axis(plan, AXIS_dp_shard);
+    Pc gather = synthetic_comm(plan, 0, STREAM_dp_gather, OP_all_gather, dp, 0, 1, 1 << 30);
+    synthetic_compute(plan, 0, STREAM_compute, 10);
+    Pc c = synthetic_compute(plan, 0, STREAM_compute, 5);
+    synthetic_after(plan, 0, c, gather);
+    Cluster cluster = {.nodes = 1,
+                       .devices_per_node = 8,
+                       .intra = FABRIC_nvswitch,
+                       .intra_bytes_per_s = 450e9,
+                       .device = {.arch = "Hopper", .sms = 132, .hbm_bytes_per_s = 3e12}};
+    Fold *fold = fold_ranks(plan, 8, 8, false, arena);
+    NetFree *net =
+        net_free(maxmin_net(maxmin_new(&cluster, fold, arena)), OP_all_gather, dp, arena);
+    NetModel model = net_free_model(net);
+    EngineOptions options = {.cost = &synthetic_cost, .net = &model, .fold = fold, .record = true};
+    EngineResult result;
+    assert_true(engine_run(plan, &options, arena, &result, &d));
+    assert_int_equal(result.step_ps, 15);
+    assert_int_equal(result.line[0].end[gather], 0);
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(compute_and_communication),
+        cmocka_unit_test(from_rank_to_rank),
+        cmocka_unit_test(random_programs_add_up),
+        cmocka_unit_test(without_a_communication),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,338 @@
+/* tandem import: files as nccl-tests, PyTorch's profiler and nsys write them; damaged ones; and a
+ * long trace in little memory. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include <cmocka.h>
+
+#include "cli/import.h"
+#include "planner/base/db.h"
+#include "planner/base/rng.h"
+#include "tests/support/command.h"
+
+typedef struct Draws {
+    uint64_t seed, n;
+} Draws;
+
+static size_t draw(Draws *draws, size_t below)
+{
+    return (size_t)rng_below(draws->seed, 0, draws->n++, below);
+}
+
+static const char all_reduce[] =
+    "# nThread 1 nGpus 4 minBytes 8 maxBytes 64 step: 2(factor) warmup iters: 5 iters: 20\n"
+    "# Using devices\n"
+    "#  Rank  0 Group  0 Pid  77 on host device  0 [0x07] NVIDIA H100 80GB HBM3\n"
+    "#  Rank  1 Group  0 Pid  77 on host device  1 [0x0f] NVIDIA H100 80GB HBM3\n"
+    "#  Rank  2 Group  0 Pid  77 on host device  2 [0x47] NVIDIA H100 80GB HBM3\n"
+    "#  Rank  3 Group  0 Pid  77 on host device  3 [0x4e] NVIDIA H100 80GB HBM3\n"
+    "#\n"
+    "#                                                   out-of-place           in-place\n"
+    "#   size    count   type   redop  root   time   algbw   busbw #wrong   time  algbw  busbw "
+    "#wrong\n"
+    "#    (B) (elements)                       (us)  (GB/s)  (GB/s)          (us) (GB/s) (GB/s)\n"
+    "host:77:90 [0] NCCL INFO comm 0x55 rank 0\n"
+    "       8        2  float     sum    -1  10.50    0.00    0.00      0   9.75   0.00   0.00     "
+    " "
+    "0\n"
+    " 1048576   262144  float     sum    -1  25.00   41.94   62.91      0    N/A   0.00   0.00    "
+    "N/A\n"
+    "# Out of bounds values : 0 OK\n"
+    "# Avg bus bandwidth    : 31.4\n";
+
+static void text_of_nccl_tests(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *path = arena_print(arena, "%s/ar.txt", command_new_folder(arena));
+    command_write_file(path, all_reduce);
+    Diag d = diag_in(arena);
+    NcclTestText text;
+    assert_true(nccl_tests_read(path, arena, &text, &d));
+    assert_int_equal(text.n_ranks, 4);
+    assert_false(text.known);
+    assert_int_equal(text.rows.n, 2);
+    assert_int_equal(text.rows.at[1].bytes, 1048576);
+    assert_string_equal(text.rows.at[0].type, "float");
+    assert_true(text.rows.at[0].us == 10.5 && text.rows.at[0].in_place_us == 9.75);
+    assert_true(text.rows.at[1].us == 25 && text.rows.at[1].in_place_us == 0);
+    /* What it measured stands in a command line, where there is one. */
+    command_write_file(path, arena_print(arena, "$ ./build/all_reduce_perf -b 8\n%s", all_reduce));
+    assert_true(nccl_tests_read(path, arena, &text, &d));
+    assert_true(text.known);
+    assert_int_equal(text.kind, COLLECTIVE_all_reduce);
+    command_write_file(
+        path, arena_print(arena, "# Collective test starting: reduce_perf\n%s", all_reduce));
+    assert_true(nccl_tests_read(path, arena, &text, &d));
+    assert_int_equal(text.kind, COLLECTIVE_reduce);
+    arena_free(arena);
+}
+
+static void damaged_text(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *path = arena_print(arena, "%s/ar.txt", command_new_folder(arena));
+    Draws rng = {7, 0};
+    uint32_t refused = 0;
+    for (uint32_t i = 0; i < 600; i++) {
+        char bytes[sizeof all_reduce];
+        memcpy(bytes, all_reduce, sizeof all_reduce);
+        if (i % 2 == 0)
+            bytes[draw(&rng, sizeof all_reduce - 1)] = 0; /* cut there */
+        else
+            bytes[draw(&rng, sizeof all_reduce - 1)] = (char)(1 + draw(&rng, 255));
+        command_write_file(path, bytes);
+        Arena *own = arena_new();
+        Diag d = diag_in(own);
+        NcclTestText text;
+        bool fine = nccl_tests_read(path, own, &text, &d);
+        assert_int_equal(d.n_errors, fine ? 0 : 1);
+        refused += !fine;
+        for (uint32_t k = 0; fine && k < text.rows.n; k++)
+            assert_true(text.rows.at[k].us >= 0 && text.rows.at[k].bytes < UINT64_C(1) << 60);
+        arena_free(own);
+    }
+    assert_true(refused > 100);
+    assert_true(refused < 600);
+    Diag d = diag_in(arena);
+    NcclTestText text;
+    command_write_file(path, arena_print(arena, "%s 1 2 3\n", all_reduce));
+    assert_false(nccl_tests_read(path, arena, &text, &d));
+    assert_string_equal(d.items.at[0].rule, "import-syntax");
+    assert_int_equal(d.items.at[0].loc.line, 16);
+    arena_free(arena);
+}
+
+static const char trace[] =
+    "{\"schemaVersion\": 1, \"distributedInfo\": {\"rank\": 0}, \"traceEvents\": [\n"
+    "{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"aten::mm\", \"ts\": 1, \"dur\": 40,"
+    " \"args\": {\"Input Dims\": [[4, 8], [8, 2]]}},\n"
+    "{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"gemm\", \"ts\": 2, \"dur\": 12.5,"
+    " \"args\": {\"grid\": [4, 2, 1], \"block\": [128, 1, 1], \"device\": 0}},\n"
+    "{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"gemm\", \"ts\": 9, \"dur\": 13.5,"
+    " \"args\": {\"grid\": [4, 2, 1], \"block\": [128, 1, 1], \"device\": 0}},\n"
+    "{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"ncclDevKernel_AllGather_RING_LL\", \"ts\": 9,"
+    " \"dur\": 30, \"args\": {\"Collective name\": \"_allgather_base\", \"dtype\": \"BFloat16\","
+    " \"In msg nelems\": 1024, \"Out msg nelems\": 8192, \"Group size\": 8}},\n"
+    "{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"ncclKernel_no_arguments\", \"dur\": 9},\n"
+    "{\"ph\": \"i\", \"cat\": \"kernel\", \"name\": \"instant\", \"dur\": 9}\n"
+    "], \"traceName\": \"x\"}\n";
+
+static ImportSink *sink_new(Arena *arena)
+{
+    ImportSink *sink = arena_alloc(arena, sizeof *sink);
+    sink_init(sink, arena);
+    return sink;
+}
+
+static void trace_of_pytorch(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *path = arena_print(arena, "%s/t.json", command_new_folder(arena));
+    command_write_file(path, trace);
+    Diag d = diag_in(arena);
+    ImportSink *sink = sink_new(arena);
+    assert_true(chrome_trace_read(path, sink, &d));
+    assert_int_equal(sink->events, 4);
+    assert_int_equal(sink->all.n, 2);
+    const Samples *gemm = sink->all.at[0], *gather = sink->all.at[1];
+    assert_string_equal(gemm->key, "cuda gemm grid 4x2x1 block 128x1x1");
+    assert_int_equal(gemm->n, 2);
+    assert_int_equal(samples_median(gemm), 13000000);
+    assert_null(gather->key);
+    assert_int_equal(gather->kind, COLLECTIVE_all_gather);
+    assert_int_equal(gather->n_ranks, 8);
+    assert_int_equal(gather->bytes, 16384);
+    assert_int_equal(samples_median(gather), 30000000);
+    /* One that breaks off is read as far as it goes; one that is no trace is refused. */
+    command_write_file(path,
+                       arena_copy(arena, trace, (size_t)(strstr(trace, "{\"ph\": \"i\"") - trace)));
+    sink = sink_new(arena);
+    assert_true(chrome_trace_read(path, sink, &d));
+    assert_int_equal(sink->events, 4);
+    command_write_file(path, "{\"a\": []}");
+    assert_false(chrome_trace_read(path, sink_new(arena), &d));
+    assert_string_equal(d.items.at[0].rule, "import-format");
+    arena_free(arena);
+}
+
+static void damaged_traces(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *path = arena_print(arena, "%s/t.json", command_new_folder(arena));
+    Draws rng = {11, 0};
+    for (uint32_t i = 0; i < 300; i++) {
+        char bytes[sizeof trace];
+        memcpy(bytes, trace, sizeof trace);
+        for (uint32_t k = 0; k < 3; k++)
+            bytes[draw(&rng, sizeof trace - 1)] = (char)(1 + draw(&rng, 255));
+        command_write_file(path, bytes);
+        Arena *own = arena_new();
+        Diag d = diag_in(own);
+        ImportSink *sink = sink_new(own);
+        bool fine = chrome_trace_read(path, sink, &d);
+        assert_int_equal(d.n_errors, fine ? 0 : 1);
+        for (uint32_t k = 0; k < sink->all.n; k++) assert_true(samples_median(sink->all.at[k]) > 0);
+        arena_free(own);
+    }
+    arena_free(arena);
+}
+
+/* The tables of an export, as far as they are read. */
+static const char nsys_tables[] =
+    "CREATE TABLE StringIds(id INTEGER PRIMARY KEY, value TEXT NOT NULL);"
+    "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL(start INTEGER, \"end\" INTEGER, gridX INTEGER,"
+    " gridY INTEGER, gridZ INTEGER, blockX INTEGER, blockY INTEGER, blockZ INTEGER,"
+    " demangledName INTEGER, shortName INTEGER);"
+    "INSERT INTO StringIds VALUES (1, 'gemm'), (2, 'ncclDevKernel_AllReduce');"
+    "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (100, 12600, 4, 2, 1, 128, 1, 1, 1, 1),"
+    " (20000, 33500, 4, 2, 1, 128, 1, 1, 1, 1), (5, 9, 1, 1, 1, 1, 1, 1, 2, 2),"
+    " (50, 40, 1, 1, 1, 1, 1, 1, 1, 1);";
+
+static void export_of_nsys(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *path = arena_print(arena, "%s/n.sqlite", command_new_folder(arena));
+    const char *const migrations[] = {nsys_tables};
+    Diag made = diag_in(arena);
+    Db *db = db_open(path, false, migrations, 1, &made);
+    assert_non_null(db);
+    db_close(db);
+    Diag d = diag_in(arena);
+    ImportSink *sink = sink_new(arena);
+    assert_true(nsys_read(path, sink, arena, &d));
+    assert_int_equal(sink->events, 4);
+    assert_int_equal(sink->all.n, 1);
+    assert_string_equal(sink->all.at[0]->key, "cuda gemm grid 4x2x1 block 128x1x1");
+    assert_int_equal(samples_median(sink->all.at[0]), 13000000);
+    /* Cut in the middle, or with bytes changed: an error or fewer rows. */
+    size_t n = 0;
+    const char *bytes = command_read_file(arena, path, &n);
+    Draws rng = {3, 0};
+    for (uint32_t i = 0; i < 60; i++) {
+        char *copy = arena_copy(arena, bytes, n);
+        for (uint32_t k = 0; k < 20; k++) copy[100 + draw(&rng, n - 100)] ^= 0x55;
+        FILE *file = fopen(path, "wb");
+        assert_non_null(file);
+        size_t length = i % 3 == 0 ? draw(&rng, n) : n;
+        assert_int_equal(fwrite(copy, 1, length, file), length);
+        fclose(file);
+        Diag own = diag_in(arena);
+        bool fine = nsys_read(path, sink_new(arena), arena, &own);
+        assert_int_equal(own.n_errors, fine ? 0 : 1);
+    }
+    arena_free(arena);
+}
+
+/* Medians of a reservoir: of many equal draws the middle stays in the middle. */
+static void many_samples_few_kept(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    ImportSink *sink = sink_new(arena);
+    for (uint32_t i = 0; i < 100000; i++) sink_kernel(sink, "k", 1000 + (i * 7919) % 1001);
+    const Samples *s = sink->all.at[0];
+    assert_int_equal(s->n, 100000);
+    assert_int_equal(s->least, 1000);
+    assert_int_equal(s->most, 2000);
+    assert_true(samples_median(s) > 1350 && samples_median(s) < 1650);
+    for (uint32_t i = 0; i < MOST_IMPORT_KEYS + 100; i++)
+        sink_kernel(sink, arena_print(arena, "kernel %u", i), 5);
+    assert_int_equal(sink->all.n, MOST_IMPORT_KEYS);
+    assert_int_equal(sink->dropped, 101);
+    arena_free(arena);
+}
+
+/* Some 50 MB of events, imported by the command: its memory stays near that of a small one. */
+static void a_long_trace_in_little_memory(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *folder = command_new_folder(arena);
+    const char *small = arena_print(arena, "%s/small.json", folder);
+    const char *large = arena_print(arena, "%s/large.json", folder);
+    command_write_file(small, trace);
+    FILE *file = fopen(large, "wb");
+    assert_non_null(file);
+    fputs("{\"traceEvents\": [\n", file);
+    for (uint32_t i = 0; i < 240000; i++)
+        fprintf(
+            file,
+            "%s{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"void kernel_%u<float, 128, true>("
+            "float const*, float*, int)\", \"pid\": 0, \"tid\": 7, \"ts\": %u, \"dur\": %u, "
+            "\"args\": {\"External id\": %u, \"grid\": [%u, 1, 1], \"block\": [256, 1, 1]}}\n",
+            i > 0 ? "," : "", i % 40, i * 10, 5 + i % 9, i, 1 + i % 40);
+    fputs("]}\n", file);
+    assert_true(ftell(file) > 45 << 20);
+    fclose(file);
+    struct rusage before, after;
+    CommandResult r = COMMAND(arena, 60, "import", small, "--dry-run");
+    assert_int_equal(r.exit_code, 0);
+    getrusage(RUSAGE_CHILDREN, &before);
+    r = COMMAND(arena, 120, "import", large, "--dry-run", "--json");
+    assert_int_equal(r.exit_code, 0);
+    getrusage(RUSAGE_CHILDREN, &after);
+    assert_non_null(strstr(r.out, "\"events\": 240000"));
+    assert_non_null(strstr(r.out, "\"kernels\": 40"));
+    assert_true(after.ru_maxrss - before.ru_maxrss < 8192); /* KiB */
+    remove(large);
+    arena_free(arena);
+}
+
+/* Imported collectives change a prediction that asks for them, and no other. */
+static void imported_collectives_are_used(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *folder = command_new_folder(arena);
+    const char *text = arena_print(arena, "%s/rs.txt", folder);
+    const char *db = arena_print(arena, "%s/x.db", folder);
+    const char *plan = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
+    Str rows = str_in(arena);
+    str_add(&rows, "# reduce_scatter_perf\n# size count type redop root time algbw busbw #wrong\n");
+    for (uint64_t bytes = 1 << 20; bytes <= UINT64_C(1) << 33; bytes *= 2)
+        str_print(&rows, "%llu 1 float sum -1 %llu 0 0 0\n", (unsigned long long)bytes,
+                  (unsigned long long)(bytes >> 10)); /* 1 GB/s */
+    command_write_file(text, str_text(&rows));
+    CommandResult r = COMMAND(arena, 60, "import", text, "--machine", "slow", "--db", db);
+    assert_int_equal(r.exit_code, 3); /* how many ranks? */
+    assert_non_null(strstr(r.err, "import-format"));
+    r = COMMAND(arena, 60, "import", text, "--ranks", "2", "--machine", "slow", "--db", db);
+    assert_int_equal(r.exit_code, 0);
+    assert_non_null(strstr(r.out, "14 collectives of slow"));
+    CommandResult plain = COMMAND(arena, 60, "sim", plan, "--db", db);
+    CommandResult other = COMMAND(arena, 60, "sim", plan, "--db", db, "--machine", "unknown");
+    CommandResult slow = COMMAND(arena, 60, "sim", plan, "--db", db, "--machine", "slow");
+    assert_int_equal(plain.exit_code + other.exit_code + slow.exit_code, 0);
+    const char *a = strstr(plain.out, "step  "), *b = strstr(other.out, "step  "),
+               *c = strstr(slow.out, "step  ");
+    assert_true(a != NULL && b != NULL && c != NULL);
+    size_t n = strcspn(a, "\n");
+    assert_true(strncmp(a, b, n) == 0);
+    assert_true(strncmp(a, c, n) != 0);
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(text_of_nccl_tests),
+        cmocka_unit_test(damaged_text),
+        cmocka_unit_test(trace_of_pytorch),
+        cmocka_unit_test(damaged_traces),
+        cmocka_unit_test(export_of_nsys),
+        cmocka_unit_test(many_samples_few_kept),
+        cmocka_unit_test(a_long_trace_in_little_memory),
+        cmocka_unit_test(imported_collectives_are_used),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
