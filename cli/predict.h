@@ -15,7 +15,6 @@ typedef struct Prediction {
 
 typedef struct PredictOptions {
     const Cluster *cluster;
-    const char *machine;        /* whose imported measurements; NULL: none, or this machine's */
     const char *backend;        /* "" unless the costs are a backend's of this machine */
     const char *machine;        /* whose measured costs are used; NULL: none, only models */
     bool trace, unfolded, keep; /* keep: store it */
