@@ -1,6 +1,6 @@
 -- Networks between nodes, by name: what each adds to NCCL's own numbers for a NIC that does RDMA. `achieved`: the
 -- part of a NIC's nominal rate that data reach; `message_s`: what a message takes longer than NCCL counts for
--- InfiniBand; `ramp_*`: filling the pipeline. What is marked "fitted" comes from tests/bench/fit_comm.sh (docs/accuracy.md);
+-- InfiniBand; `ramp_*`: filling the pipeline. What is marked "fitted" comes from tests/bench/fit_comm.sh (docs/network.md);
 -- all others from the network's own specification.
 local MiB = 1 << 20
 local fabrics = {
