@@ -27,6 +27,13 @@ void cmd_sim(Cli *cli)
     Store *store = dry ? NULL : store_open(cli->options.db, false, &cli->diag);
     if (store == NULL && !dry) return;
     const Cluster *cluster = &file->config.cluster;
+    Unevenness uneven;
+    bool is_uneven = unevenness_of(cli, file->plan->mesh.n_ranks, &uneven);
+    if (!is_sound(&cli->diag)) {
+        store_close(store);
+        return;
+    }
+    uneven.seed = file->config.seed;
     bool imported = !cluster->is_local && cli->options.machine != NULL;
     PredictOptions options = {.cluster = cluster,
                               .backend = cluster->is_local ? "mpi"
@@ -36,11 +43,13 @@ void cmd_sim(Cli *cli)
                                          : imported        ? cli->options.machine
                                                            : NULL,
                               .trace = cli->options.trace,
-                              .unfolded = cli->options.unfolded,
+                              .unfolded = cli->options.unfolded || is_uneven,
+                              .uneven = is_uneven ? &uneven : NULL,
                               .keep = !dry};
     Prediction prediction;
     if (predict(cli, file, store, &options, &prediction)) {
         prediction_report(cli, file, &prediction);
+        if (cli->options.mtbf_text != NULL) faults_report(cli, file, &prediction);
         if (cli->options.explain) explain_report(cli, file, store);
     }
     store_close(store);

@@ -69,6 +69,7 @@ static bool simulate(Cli *cli, const PlanFile *file, Store *store, const Predict
     const Cluster *cluster = options->cluster;
     SimOptions sim = {.unfolded = options->unfolded,
                       .trace = options->trace,
+                      .uneven = options->uneven,
                       .seed = prediction->record.seed,
                       .steps = 1,
                       .store = options->machine ? store : NULL,
@@ -101,6 +102,14 @@ static bool simulate(Cli *cli, const PlanFile *file, Store *store, const Predict
     return true;
 }
 
+static const char *scenario_text(Arena *arena, const PredictOptions *options)
+{
+    const Unevenness *u = options->uneven;
+    if (u == NULL) return options->unfolded ? "unfolded" : "";
+    return arena_print(arena, "unfolded, jitter %g, rank %" PRIu32 " x %g", u->jitter, u->straggler,
+                       u->straggler_factor > 1 ? u->straggler_factor : 1.);
+}
+
 bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *options,
              Prediction *prediction)
 {
@@ -116,16 +125,18 @@ bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions 
     record->plan = file->id;
     record->plan_name = file->path;
     record->cluster = cluster_text(cli->arena, options->cluster);
-    record->scenario = options->unfolded ? "unfolded" : "";
+    record->scenario = scenario_text(cli->arena, options);
     record->backend = options->backend;
     record->engine = SIM_ENGINE_VERSION;
     record->calibration = calibration_id(options->cluster, &needs, cli->arena);
     record->seed = file->config.seed;
     record->n_ranks = file->plan->mesh.n_ranks;
+    prediction->trust = trust_of(cli, options->cluster, store, options->machine);
     if (store != NULL && find_stored(cli, store, options->trace, prediction)) return true;
     if (!simulate(cli, file, store, options, prediction)) return false;
     if (store == NULL || !options->keep) return true;
     record->plan_text = plan_stored_text(file->plan, cli->arena);
     prediction->id = store_run(store, record, &cli->diag);
-    return prediction->id != 0;
+    return prediction->id != 0 &&
+           trust_store(store, prediction->id, &prediction->trust, &cli->diag);
 }

@@ -5,8 +5,17 @@
 #include "cli/measure.h"
 #include "sim/sim.h"
 
+/* How far off predictions of a kind were, and how old what they rest on is. */
+typedef struct Trust {
+    const char *basis; /* what they were compared with */
+    int64_t made_at;   /* seconds since 1970, of the oldest cost used; 0: none was measured */
+    uint32_t n;        /* comparisons; 0: errors are not known */
+    double p50, p90;   /* of |predicted / measured - 1| of step times */
+} Trust;
+
 typedef struct Prediction {
     RunRecord record;
+    Trust trust;
     int64_t id; /* in the store; 0: not stored */
     bool found; /* it was there already */
     uint64_t n_events;
@@ -18,6 +27,7 @@ typedef struct PredictOptions {
     const char *backend;        /* "" unless the costs are a backend's of this machine */
     const char *machine;        /* whose measured costs are used; NULL: none, only models */
     bool trace, unfolded, keep; /* keep: store it */
+    const Unevenness *uneven;   /* NULL: devices are alike; else unfolded */
 } PredictOptions;
 
 /* false after diagnostics (a plan that deadlocks; the store). Not fitting is not a failure here. */
@@ -28,6 +38,16 @@ const char *plan_stored_text(const Plan *plan, Arena *arena);
 /* "dgx-h100, 2 x 8" */
 const char *cluster_text(Arena *arena, const Cluster *cluster);
 /* Step time, throughput, MFU, exposed communication, memory: as text or JSON. */
+/* ---- trust.c; `machine`: whose measurements are used, NULL: none */
+Trust trust_of(Cli *cli, const Cluster *cluster, Store *store, const char *machine);
+bool trust_store(Store *store, int64_t run, const Trust *trust, Diag *d);
+const char *trust_text(Arena *arena, const Trust *trust);
+
+/* sim --mtbf, after the prediction (faults.c). */
+void faults_report(Cli *cli, const PlanFile *file, const Prediction *p);
+/* --jitter and --straggler; false: neither, or after diagnostics. */
+bool unevenness_of(Cli *cli, uint32_t n_ranks, Unevenness *out);
+
 /* sim --explain, after the prediction. */
 void explain_report(Cli *cli, const PlanFile *file, Store *store);
 void prediction_report(Cli *cli, const PlanFile *file, const Prediction *p);

@@ -108,6 +108,7 @@ static void report_text(Cli *cli, const PlanFile *file, const Prediction *p)
     str_print(&cli->out, "MFU         %.1f %% = %s\n", r->mfu * 100, r->mfu_formula);
     communication_text(cli, r);
     memory_text(cli, file, r);
+    str_print(&cli->out, "trust       %s\n", trust_text(arena, &p->trust));
     if (p->id != 0)
         str_print(&cli->out, "run         %" PRId64 " in %s%s  (calibration %s)\n", p->id,
                   cli->options.db, p->found ? ": found, not simulated again" : "", r->calibration);
@@ -147,6 +148,13 @@ static void report_json(Cli *cli, const PlanFile *file, const Prediction *p)
     }
     json_put(root, "memory", list);
     json_text(root, "calibration", r->calibration);
+    json_t *trust = json_object();
+    json_text(trust, "basis", p->trust.basis);
+    json_count(trust, "calibrated_at", (uint64_t)p->trust.made_at);
+    json_count(trust, "n", p->trust.n);
+    json_put(trust, "error_p50", p->trust.n > 0 ? json_real(p->trust.p50) : json_null());
+    json_put(trust, "error_p90", p->trust.n > 0 ? json_real(p->trust.p90) : json_null());
+    json_put(root, "trust", trust);
     json_text(root, "engine", r->engine);
     json_count(root, "seed", r->seed);
     json_put(root, "run", p->id != 0 ? json_integer(p->id) : json_null());

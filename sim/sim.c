@@ -50,6 +50,10 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
         net = sms_net(sms);
         device = sms_device(sms);
     }
+    if (options->uneven != NULL) {
+        assert(options->unfolded);
+        device = slow_device_model(slow_device_new(device, fold, options->uneven, scratch));
+    }
     if (options->frees)
         net = net_free_model(net_free(net, options->free_op, options->free_axes, scratch));
     EngineOptions engine = {.cost = &model,

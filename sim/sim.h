@@ -57,12 +57,21 @@ typedef struct DeviceModel {
     bool is_host; /* it is the host's processor: what the host does is started here too */
 } DeviceModel;
 
+/* Devices that are not alike: one that is slower, and times that scatter (lognormal, median 1). */
+typedef struct Unevenness {
+    uint64_t seed;
+    Rank straggler;
+    double straggler_factor; /* > 1; else nobody is slower */
+    double jitter;           /* sigma of ln(time); 0: none */
+} Unevenness;
+
 typedef struct SimOptions {
     bool unfolded; /* every rank simulated; else ranks are folded by refinement */
     bool trace;    /* keep rows (all simulated ranks) */
     bool explain;  /* the critical path, stages and kinds of the report */
     bool frees;    /* as if this communication took no time (send stands for recv, too) */
     OpKind free_op;
+    const Unevenness *uneven; /* NULL: all alike; needs `unfolded` */
     AxisSet free_axes;
     uint64_t seed;
     uint32_t steps;      /* default 1: all steps are alike; the last one is reported */
@@ -290,6 +299,22 @@ typedef struct Sms Sms;
 Sms *sms_new(const Cluster *cluster, const Fold *fold, MaxMin *net, Arena *arena);
 NetModel sms_net(Sms *sms);
 DeviceModel sms_device(Sms *sms);
+
+typedef struct SlowDevice SlowDevice;
+SlowDevice *slow_device_new(DeviceModel inner, const Fold *fold, const Unevenness *how,
+                            Arena *arena);
+DeviceModel slow_device_model(SlowDevice *device);
+
+/* ---- failures ---- */
+
+typedef struct Faults {
+    double mtbf_s;                  /* of the whole machine */
+    double checkpoint_s, restart_s; /* to write one; to be back at work after a failure */
+} Faults;
+/* Part of the time that is useful work, a checkpoint after every `interval_s` of it. */
+double faults_goodput(const Faults *faults, double interval_s);
+double faults_best_interval_s(const Faults *faults); /* Daly's estimate */
+double faults_draw_s(const Faults *faults, double interval_s, double work_s, uint64_t seed);
 
 /* Processes on one machine: compute and communication share its cores. Collectives as measured by
  * the store (`backend` on `machine`), else a named generic model. */

@@ -47,9 +47,10 @@ bool store_put_kernel(Store *store, const char *machine, const char *key, Ps med
                       double spread, uint32_t n, Diag *d)
 {
     return db_run(store->db, d,
-                  "INSERT INTO kernel_cost(machine, key, median_ps, spread, n) VALUES(?,?,?,?,?) "
+                  "INSERT INTO kernel_cost(machine, key, median_ps, spread, n, made_at) "
+                  "VALUES(?,?,?,?,?,unixepoch()) "
                   "ON CONFLICT DO UPDATE SET median_ps = excluded.median_ps, "
-                  "spread = excluded.spread, n = excluded.n",
+                  "spread = excluded.spread, n = excluded.n, made_at = excluded.made_at",
                   "ssidi", machine, key, (int64_t)median_ps, spread, (int64_t)n);
 }
 
@@ -90,12 +91,14 @@ bool store_get_choice(Store *store, const char *device, const char *call, void *
 bool store_put_collective(Store *store, const char *machine, const char *backend, OpKind op,
                           uint32_t n_ranks, uint64_t bytes, Ps median_ps, Diag *d)
 {
-    return db_run(store->db, d,
-                  "INSERT INTO collective_cost(machine, backend, op, n_ranks, bytes, median_ps) "
-                  "VALUES(?,?,?,?,?,?) "
-                  "ON CONFLICT DO UPDATE SET median_ps = excluded.median_ps",
-                  "sssiii", machine, backend, op_info(op)->name, (int64_t)n_ranks, (int64_t)bytes,
-                  (int64_t)median_ps);
+    return db_run(
+        store->db, d,
+        "INSERT INTO collective_cost(machine, backend, op, n_ranks, bytes, median_ps, made_at) "
+        "VALUES(?,?,?,?,?,?,unixepoch()) "
+        "ON CONFLICT DO UPDATE SET median_ps = excluded.median_ps, "
+        "made_at = excluded.made_at",
+        "sssiii", machine, backend, op_info(op)->name, (int64_t)n_ranks, (int64_t)bytes,
+        (int64_t)median_ps);
 }
 
 typedef struct Point {

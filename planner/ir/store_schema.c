@@ -177,6 +177,19 @@ static const char views[] =
     " FROM sweep w JOIN sweep_point s ON s.sweep = w.id LEFT JOIN v_run v ON v.id = s.run"
     " ORDER BY w.id, v.step_ms;\n";
 
-static const char *const migrations[] = {runs, costs, views, choices};
+/* When costs were measured, and how far a prediction made with them can be trusted. */
+static const char trust[] =
+    "ALTER TABLE kernel_cost ADD COLUMN made_at INTEGER NOT NULL DEFAULT 0;\n"
+    "ALTER TABLE collective_cost ADD COLUMN made_at INTEGER NOT NULL DEFAULT 0;\n"
+    "CREATE TABLE trust("
+    " run INTEGER PRIMARY KEY REFERENCES run(id) ON DELETE CASCADE,"
+    " basis TEXT NOT NULL,"
+    " calibrated_at INTEGER NOT NULL,"
+    " n INTEGER NOT NULL,"
+    " error_p50 REAL,"
+    " error_p90 REAL"
+    ") STRICT;\n";
+
+static const char *const migrations[] = {runs, costs, views, choices, trust};
 const char *const *const store_migrations = migrations;
 const uint32_t store_n_migrations = sizeof migrations / sizeof migrations[0];

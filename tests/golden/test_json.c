@@ -132,7 +132,7 @@ static void documents_are_as_described(void **state)
     const char *measured = arena_print(arena, "%s/m.txt", folder);
     CHECK(arena, "check", llama);
     check(arena, ARGUMENTS("sim", llama, "--db", db),
-          OTHERS(ARGUMENTS("sim", llama, "--db", db, "--explain")));
+          OTHERS(ARGUMENTS("sim", llama, "--db", db, "--explain", "--mtbf", "1000")));
     command_write_file(measured,
                        "# all_reduce_perf\n#  Rank  0\n#  Rank  1\n# size count type redop "
                        "root time algbw busbw #wrong\n8 2 float sum -1 10 0 0 0\n");

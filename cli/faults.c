@@ -1,0 +1,116 @@
+/* tandem sim --mtbf ...: what failures leave of the predicted speed. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "cli/predict.h"
+
+enum { DRAWN_RUNS = 64 };
+
+typedef struct Drawn {
+    double mean, low, high; /* goodput of the drawn runs: mean, least, most */
+} Drawn;
+
+/* Runs of a hundred mean times between failures, or a thousand intervals, whatever is longer. */
+static Drawn draw_runs(const Faults *f, double interval_s, uint64_t seed)
+{
+    double work_s = fmax(100 * f->mtbf_s, 1000 * interval_s);
+    work_s = fmin(work_s, 1e6 * interval_s);
+    Drawn drawn = {0, INFINITY, 0};
+    for (uint64_t i = 0; i < DRAWN_RUNS; i++) {
+        double part = work_s / faults_draw_s(f, interval_s, work_s, seed * DRAWN_RUNS + i);
+        drawn.mean += part / DRAWN_RUNS;
+        drawn.low = fmin(drawn.low, part);
+        drawn.high = fmax(drawn.high, part);
+    }
+    return drawn;
+}
+
+static bool positive(Cli *cli, const char *option, const char *text, bool zero, double *value)
+{
+    if (text == NULL) return true;
+    char *end = NULL;
+    *value = strtod(text, &end);
+    if (end != text && *end == 0 && *value < 1e12 && (*value > 0 || (zero && *value == 0)))
+        return true;
+    return cli_error(cli, FAULT_usage, "option-value", "--%s %s: a positive number is expected",
+                     option, text);
+}
+
+static const char *hours(Arena *arena, double seconds)
+{
+    if (seconds < 120) return arena_print(arena, "%.3g s", seconds);
+    if (seconds < 7200) return arena_print(arena, "%.3g min", seconds / 60);
+    return arena_print(arena, "%.3g h", seconds / 3600);
+}
+
+static void report(Cli *cli, const PlanFile *file, const Prediction *p, const Faults *f,
+                   double interval_s, bool best)
+{
+    double goodput = faults_goodput(f, interval_s);
+    Drawn drawn = draw_runs(f, interval_s, file->config.seed);
+    double speed = p->record.tokens_per_s_per_device * p->record.n_ranks;
+    if (cli->json != NULL) {
+        json_t *root = json_object();
+        json_number(root, "mtbf_s", f->mtbf_s);
+        json_number(root, "checkpoint_s", f->checkpoint_s);
+        json_number(root, "restart_s", f->restart_s);
+        json_number(root, "interval_s", interval_s);
+        json_number(root, "best_interval_s", faults_best_interval_s(f));
+        json_number(root, "goodput", goodput);
+        json_number(root, "drawn_goodput", drawn.mean);
+        json_number(root, "tokens_per_s", speed * goodput);
+        json_put(cli->json, "faults", root);
+        return;
+    }
+    Arena *arena = cli->arena;
+    str_print(&cli->out,
+              "faults      one in %s of %" PRIu32 " nodes; a checkpoint of %s every %s%s, ",
+              hours(arena, f->mtbf_s), file->config.cluster.nodes, hours(arena, f->checkpoint_s),
+              hours(arena, interval_s), best ? " (Daly's best)" : "");
+    str_print(&cli->out, "a restart of %s\n", hours(arena, f->restart_s));
+    str_print(&cli->out,
+              "goodput     %.2f %% (%d drawn runs: %.2f %%, from %.2f to %.2f): %s tokens/s\n",
+              100 * goodput, DRAWN_RUNS, 100 * drawn.mean, 100 * drawn.low, 100 * drawn.high,
+              str_count(arena, (uint64_t)(speed * goodput + .5)));
+}
+
+void faults_report(Cli *cli, const PlanFile *file, const Prediction *p)
+{
+    const Options *o = &cli->options;
+    double node_h = 0, interval_s = 0;
+    Faults f = {.checkpoint_s = 60, .restart_s = 300};
+    if (!positive(cli, "mtbf", o->mtbf_text, false, &node_h) ||
+        !positive(cli, "checkpoint", o->checkpoint_text, true, &f.checkpoint_s) ||
+        !positive(cli, "restart", o->restart_text, true, &f.restart_s) ||
+        !positive(cli, "interval", o->interval_text, false, &interval_s))
+        return;
+    f.mtbf_s = node_h * 3600 / fmax(file->config.cluster.nodes, 1);
+    bool best = interval_s <= 0;
+    if (best) interval_s = faults_best_interval_s(&f);
+    report(cli, file, p, &f, interval_s, best);
+}
+
+bool unevenness_of(Cli *cli, uint32_t n_ranks, Unevenness *out)
+{
+    const Options *o = &cli->options;
+    *out = (Unevenness){.straggler_factor = 1};
+    if (o->jitter_text == NULL && o->straggler_text == NULL) return false;
+    if (!positive(cli, "jitter", o->jitter_text, true, &out->jitter)) return false;
+    if (out->jitter > 2)
+        return cli_error(cli, FAULT_usage, "option-value", "--jitter %s: at most 2",
+                         o->jitter_text);
+    if (o->straggler_text == NULL) return true;
+    char *end = NULL;
+    unsigned long rank = strtoul(o->straggler_text, &end, 10);
+    double factor = *end == ':' ? strtod(end + 1, &end) : 0;
+    if (o->straggler_text[0] < '0' || o->straggler_text[0] > '9' || *end != 0 || rank >= n_ranks ||
+        !(factor >= 1 && factor <= 1000))
+        return cli_error(cli, FAULT_usage, "option-value",
+                         "--straggler %s: a rank below %" PRIu32
+                         " and a factor from 1 on, as in 3:1.2",
+                         o->straggler_text, n_ranks);
+    out->straggler = (Rank)rank;
+    out->straggler_factor = factor;
+    return true;
+}
