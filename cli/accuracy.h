@@ -48,6 +48,7 @@ typedef struct RowOut {
     FILE *file;
     uint32_t row;
     const char *source, *split, *label;
+    const Cli *cli;
 } RowOut;
 void row_score(const RowOut *out, const char *what, double measured, double predicted);
 void row_verdict(const RowOut *out, const char *what, bool measured, bool predicted);

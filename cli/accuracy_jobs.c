@@ -39,12 +39,16 @@ void row_reason(const RowOut *out, const char *reason)
     put(out, 'R', reason, 0, 0);
 }
 
-static void work_through(const Csv *csv, uint32_t first, uint32_t step, const char *label_column,
-                         RowWork work, FILE *file)
+static void work_through(const Cli *cli, const Csv *csv, uint32_t first, uint32_t step,
+                         const char *label_column, RowWork work, FILE *file)
 {
     for (uint32_t row = first; row < csv->n_rows; row += step) {
-        RowOut out = {file, row, csv_cell(csv, row, "source"), csv_cell(csv, row, "split"),
-                      csv_cell(csv, row, label_column)};
+        RowOut out = {file,
+                      row,
+                      csv_cell(csv, row, "source"),
+                      csv_cell(csv, row, "split"),
+                      csv_cell(csv, row, label_column),
+                      cli};
         if (strcmp(out.split, "aux") == 0)
             row_reason(&out, "marked aux: never scored");
         else
@@ -99,8 +103,12 @@ static void sort_out(const Csv *csv, const char *label_column, Arena *arena, con
     for (uint32_t i = 0; i < csv->n_rows; i++) {
         const SaidList *list = &said[i % n_jobs];
         uint32_t *next = &at[i % n_jobs], n_scores = 0;
-        RowOut row = {NULL, i, csv_cell(csv, i, "source"), csv_cell(csv, i, "split"),
-                      csv_cell(csv, i, label_column)};
+        RowOut row = {NULL,
+                      i,
+                      csv_cell(csv, i, "source"),
+                      csv_cell(csv, i, "split"),
+                      csv_cell(csv, i, label_column),
+                      NULL};
         for (; *next < list->n && list->at[*next].row == i; ++*next) {
             const Said *s = &list->at[*next];
             if (s->kind == 'R') {
@@ -118,13 +126,13 @@ static void sort_out(const Csv *csv, const char *label_column, Arena *arena, con
 }
 
 /* Starts process `i` of `n`; -1 when it cannot be. */
-static pid_t start(const Csv *csv, uint32_t i, uint32_t n, const char *label_column, RowWork work,
-                   FILE *file)
+static pid_t start(const Cli *cli, const Csv *csv, uint32_t i, uint32_t n, const char *label_column,
+                   RowWork work, FILE *file)
 {
     fflush(NULL);
     pid_t pid = fork();
     if (pid != 0) return pid;
-    work_through(csv, i, n, label_column, work, file);
+    work_through(cli, csv, i, n, label_column, work, file);
     _exit(fflush(file) == 0 ? 0 : 1);
 }
 
@@ -139,7 +147,7 @@ bool jobs_run(const Csv *csv, uint32_t n_jobs, const char *label_column, RowWork
     uint32_t n = n_jobs < 1 ? 1 : n_jobs > MOST_JOBS ? MOST_JOBS : n_jobs;
     for (uint32_t i = 0; i < n; i++) {
         file[i] = tmpfile();
-        pid[i] = file[i] != NULL ? start(csv, i, n, label_column, work, file[i]) : -1;
+        pid[i] = file[i] != NULL ? start(cli, csv, i, n, label_column, work, file[i]) : -1;
         if (pid[i] < 0)
             fine = cli_error(cli, FAULT_internal, "accuracy-process", "cannot start a process: %s",
                              strerror(errno));

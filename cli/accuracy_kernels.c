@@ -85,15 +85,23 @@ static void score_gemm(const Csv *csv, const Device *device, const RowOut *out)
                   cost_gemm_s(device, dtype, 1, m, n, k));
 }
 
+static AttentionKernel family_of(const char *kernel)
+{
+    if (strstr(kernel, "FA3") != NULL) return ATTENTION_flash3;
+    bool cudnn = strstr(kernel, "cudnn") != NULL || strstr(kernel, "cuDNN") != NULL;
+    return cudnn ? ATTENTION_cudnn : ATTENTION_flash2;
+}
+
 /* Tables count the whole square of scores or its causal half; the notes say which. */
 static void score_attention(const Csv *csv, const Device *device, const char *kernel,
                             const RowOut *out)
 {
     const char *shape = csv_cell(csv, out->row, "shape"), *notes = csv_cell(csv, out->row, "notes");
     bool causal = strstr(shape, "causal") != NULL && strstr(shape, "causal=False") == NULL;
-    double b = shape_number(shape, "b", 0), s = shape_number(shape, "s", 0);
-    double heads = shape_number(shape, "h", shape_number(shape, "hq", 0));
-    double head = shape_number(shape, "d", shape_number(shape, "dqk", 0));
+    /* FlashAttention's plots keep tokens x width: their rates hold for any number of heads */
+    double b = shape_number(shape, "b", 1), heads = shape_number(shape, "hq", 32);
+    double s = shape_number(shape, "s", shape_number(shape, "sq", 0));
+    double head = shape_number(shape, "head_dim", shape_number(shape, "dqk", 0));
     double value = shape_number(shape, "dv", head);
     DType dtype = dtype_of(csv_cell(csv, out->row, "dtype"));
     bool backward = strstr(kernel, "bwd") != NULL, both = strstr(kernel, "fwd+bwd") != NULL;
@@ -110,10 +118,12 @@ static void score_attention(const Csv *csv, const Device *device, const char *ke
         row_reason(out, "the library has no rate of this dtype");
         return;
     }
+    AttentionKernel family = family_of(kernel);
     double predicted = 0;
     if (!backward || both)
-        predicted += cost_attention_s(device, dtype, useful, s, head, causal, false);
-    if (backward) predicted += cost_attention_s(device, dtype, 2.5 * useful, s, head, causal, true);
+        predicted += cost_attention_s(device, dtype, family, useful, s, head, causal, false);
+    if (backward)
+        predicted += cost_attention_s(device, dtype, family, 2.5 * useful, s, head, causal, true);
     row_score(out,
               both       ? "attention, both"
               : backward ? "attention backward"

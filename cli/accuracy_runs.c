@@ -53,6 +53,24 @@ static void score_step(const Csv *csv, const SimReport *report, const RowOut *ou
               (double)report->step_ps / (double)PS_PER_S);
 }
 
+/* What the row's memory is of, the profile says; a row's own words go first. */
+static void score_memory(const Csv *csv, const Runtime *runtime, const SimReport *report,
+                         const RowOut *out)
+{
+    static const char *const names[] = {"memory reserved", "memory allocated", "memory of process"};
+    const char *kind = csv_cell(csv, out->row, "peak_mem_kind");
+    bool in_mb = strstr(kind, " MB") != NULL || strstr(kind, " MiB") != NULL;
+    double bytes = csv_number(csv, out->row, "peak_mem") * (in_mb ? 1048576. : 1073741824.);
+    if (!(bytes > 0) || strstr(kind, "at OOM") != NULL || strstr(kind, "param_opt") != NULL) return;
+    MemoryKind of = strstr(kind, "reserved") != NULL ? MEMORY_reserved
+                    : strstr(kind, "alloc") != NULL  ? MEMORY_allocated
+                                                     : runtime->reports;
+    uint64_t predicted = of == MEMORY_reserved    ? report->held.reserved_bytes
+                         : of == MEMORY_allocated ? report->held.allocated_bytes
+                                                  : report->held.process_bytes;
+    row_score(out, names[of], bytes, (double)predicted);
+}
+
 static void score_row(const Csv *csv, RowOut *out)
 {
     Arena *arena = arena_new();
@@ -64,15 +82,17 @@ static void score_row(const Csv *csv, RowOut *out)
     memset(&graph, 0, sizeof graph);
     memset(&report, 0, sizeof report);
     const char *code = script_of(csv, out->row, arena);
-    FrontOptions front = {.cpu_seconds = 10};
+    FrontOptions front = {
+        .set = out->cli->options.set.at, .n_set = out->cli->options.set.n, .cpu_seconds = 10};
     LowerOptions lower = lower_options_default();
-    SimOptions options = {.steps = 1};
+    SimOptions options = {.steps = 1, .runtime = &config.runtime};
     const Plan *plan = NULL;
     if (front_load_text(out->label, code, &front, arena, &config, &graph, &d))
         plan = passes_compile(&config, &graph, &lower, NULL, arena, &d);
     if (plan != NULL && sim_run(plan, &config.cluster, &options, arena, &report, &d)) {
         bool oom = strcmp(csv_cell(csv, out->row, "oom"), "1") == 0;
         score_step(csv, &report, out);
+        score_memory(csv, &config.runtime, &report, out);
         row_verdict(out, "fits", !oom, report.fits);
     } else {
         row_reason(out, first_error(&d));

@@ -35,7 +35,8 @@ void needs_find(const Plan *plan, Store *store, const char *machine, const char 
                 Arena *arena, Needs *needs, Diag *d);
 /* A hash of all that a prediction depends on beside the plan: the cluster's numbers and the
  * measured costs; 12 hex digits. */
-const char *calibration_id(const Cluster *cluster, const Needs *needs, Arena *arena);
+const char *calibration_id(const Cluster *cluster, const Runtime *runtime, const Needs *needs,
+                           Arena *arena);
 
 /* Runs the plan three steps on the backend (loopback: there kernels never share a core) and stores
  * the median time of each key that is missing; `store` on the first process, NULL elsewhere. */

@@ -128,7 +128,26 @@ static void add_numbers(Str *s, const double *numbers, size_t n)
     }
 }
 
-const char *calibration_id(const Cluster *cluster, const Needs *needs, Arena *arena)
+/* A profile's numbers: two that differ in any predict differently. */
+static void add_runtime(Str *s, const Runtime *runtime)
+{
+    double numbers[] = {runtime->kernel_s,         runtime->compiled_s,
+                        runtime->tensor_s,         runtime->collective_s,
+                        runtime->unit_s,           runtime->update_s,
+                        runtime->step_s,           (double)runtime->attention,
+                        (double)runtime->compiled, runtime->is_compiled != 0,
+                        runtime->expandable != 0};
+    str_print(s, " %s ", runtime->name);
+    add_numbers(s, numbers, sizeof numbers / sizeof numbers[0]);
+    for (int op = 1; op < OP_COUNT; op++) {
+        const RuntimeOp *as = &runtime->op[op];
+        double of_op[] = {as->kernels, as->passes, as->saved, as->scratch, as->tensors};
+        add_numbers(s, of_op, sizeof of_op / sizeof of_op[0]);
+    }
+}
+
+const char *calibration_id(const Cluster *cluster, const Runtime *runtime, const Needs *needs,
+                           Arena *arena)
 {
     const Device *device = &cluster->device;
     Str s = str_in(arena);
@@ -163,6 +182,8 @@ const char *calibration_id(const Cluster *cluster, const Needs *needs, Arena *ar
     double host[] = {cluster->host_link_bytes_per_s, cluster->host_bytes_per_s,
                      (double)cluster->host_memory_bytes};
     if (host[0] > 0 || host[1] > 0 || host[2] > 0) add_numbers(&s, host, 3);
+    if (device->sustained > 0) add_numbers(&s, &device->sustained, 1);
+    if (runtime->name != NULL) add_runtime(&s, runtime);
     add_numbers(&s, device->peak_flops, DT_COUNT);
     for (uint32_t i = 0; needs != NULL && i < needs->kernels.n; i++)
         str_print(&s, "%s %lld\n", needs->kernels.at[i].key,

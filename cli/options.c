@@ -22,7 +22,7 @@ typedef struct Option {
 
 #define FIELD(name) offsetof(Options, name)
 static const Option option_table[] = {
-    {"set", 's', OPTION_list, "KEY=VALUE", FIELD(set), OPTIONS_plan,
+    {"set", 's', OPTION_list, "KEY=VALUE", FIELD(set), OPTIONS_plan | OPTIONS_accuracy,
      "change what the script gives to plan{}, as in --set mesh.tp=4; repeatable"},
     {"seed", 0, OPTION_text, "N", FIELD(seed_text), OPTIONS_plan,
      "seed of initial weights and data, instead of the plan's"},

@@ -70,6 +70,7 @@ static bool simulate(Cli *cli, const PlanFile *file, Store *store, const Predict
     SimOptions sim = {.unfolded = options->unfolded,
                       .trace = options->trace,
                       .uneven = options->uneven,
+                      .runtime = &file->config.runtime,
                       .seed = prediction->record.seed,
                       .steps = 1,
                       .store = options->machine ? store : NULL,
@@ -128,7 +129,8 @@ bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions 
     record->scenario = scenario_text(cli->arena, options);
     record->backend = options->backend;
     record->engine = SIM_ENGINE_VERSION;
-    record->calibration = calibration_id(options->cluster, &needs, cli->arena);
+    record->calibration =
+        calibration_id(options->cluster, &file->config.runtime, &needs, cli->arena);
     record->seed = file->config.seed;
     record->n_ranks = file->plan->mesh.n_ranks;
     prediction->trust = trust_of(cli, options->cluster, store, options->machine);

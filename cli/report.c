@@ -89,6 +89,18 @@ static void memory_text(Cli *cli, const PlanFile *file, const RunRecord *record)
     table_print(&t, &cli->out);
 }
 
+/* As the profile's system has memory, where the plan names one. */
+static void held_text(Cli *cli, const PlanFile *file)
+{
+    const Runtime *runtime = &file->config.runtime;
+    if (runtime->name == NULL) return;
+    Held held = sim_held(file->plan, &file->config.cluster, runtime);
+    str_print(&cli->out, "runtime     %s: %s allocated, %s reserved, %s the process: %s\n",
+              runtime->name, str_bytes(cli->arena, held.allocated_bytes),
+              str_bytes(cli->arena, held.reserved_bytes), str_bytes(cli->arena, held.process_bytes),
+              held.fits ? paint(cli, PAINT_good, "fits") : paint(cli, PAINT_bad, "DOES NOT FIT"));
+}
+
 static void report_text(Cli *cli, const PlanFile *file, const Prediction *p)
 {
     const RunRecord *r = &p->record;
@@ -106,6 +118,7 @@ static void report_text(Cli *cli, const PlanFile *file, const Prediction *p)
               str_count(arena, (uint64_t)(per_device + 0.5)),
               file->config.cluster.is_local ? "rank" : "GPU");
     str_print(&cli->out, "MFU         %.1f %% = %s\n", r->mfu * 100, r->mfu_formula);
+    held_text(cli, file);
     communication_text(cli, r);
     memory_text(cli, file, r);
     str_print(&cli->out, "trust       %s\n", trust_text(arena, &p->trust));
@@ -147,6 +160,13 @@ static void report_json(Cli *cli, const PlanFile *file, const Prediction *p)
         json_array_append_new(list, row);
     }
     json_put(root, "memory", list);
+    if (file->config.runtime.name != NULL) {
+        Held held = sim_held(file->plan, &file->config.cluster, &file->config.runtime);
+        json_text(root, "runtime", file->config.runtime.name);
+        json_count(root, "allocated_bytes", held.allocated_bytes);
+        json_count(root, "held_bytes", held.reserved_bytes);
+        json_put(root, "held_fits", json_boolean(held.fits));
+    }
     json_text(root, "calibration", r->calibration);
     json_t *trust = json_object();
     json_text(trust, "basis", p->trust.basis);

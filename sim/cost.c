@@ -5,17 +5,20 @@
 #include <math.h>
 #include <string.h>
 
-#include "sim/sim.h"
+#include "sim/kernels.h"
+#include "sim/runtime.h"
 
 typedef struct Cached {
     uint64_t hash;
     const Program *program;
     const Instr *instr; /* NULL: free */
+    bool compiled;      /* by the profile's system */
     Ps time_ps;
 } Cached;
 
 struct Cost {
-    const Cluster *cluster;
+    Cluster cluster; /* its device's peak is the one that lasts */
+    const Runtime *runtime;
     Store *store;
     const char *machine;
     Arena *arena, *scratch;
@@ -81,24 +84,6 @@ const char *cost_key(const Plan *plan, const Program *p, const Instr *in, Arena 
 
 /* ---- models ---- */
 
-static bool is_processor(const Device *device)
-{
-    return device->arch != NULL && strcmp(device->arch, "cpu") == 0;
-}
-
-static double peak_of(const Device *device, DType dtype)
-{
-    double peak = device->peak_flops[dtype];
-    if (peak <= 0) peak = device->peak_flops[DT_f32];
-    return peak > 0 ? peak : 1e9;
-}
-
-static double memory_s(const Device *device, double bytes)
-{
-    double part = device->memory_efficiency > 0 ? device->memory_efficiency : .8;
-    return bytes / (fmax(device->hbm_bytes_per_s, 1) * part);
-}
-
 /* Over the host's link: one H200 measured 55.4 GB/s on PCIe 5 x16 (63 by its rate). A device's
  * share of the host's memory: an eighth of two sockets with 8 channels of DDR5-4800 (614 GB/s) at
  * 0.7. */
@@ -111,40 +96,6 @@ static double host_s(const Cluster *cluster, const Plan *plan, const Program *p,
     const Buffer *last = &p->buffers.at[program_arg(p, in, in->args.n - 1u)];
     bool crosses = first->space != last->space;
     return crosses ? (double)last->bytes / link : (double)plan_hbm_bytes(plan, p, in) / memory;
-}
-
-/* Tiles of cuBLAS and their relative efficiency; the best one counts. eta (gemm_efficiency) and
- * the tiles' numbers were fitted to 12,500 cuBLAS timings of Llama projections on A100 and H100
- * (vidur): mean error 8-9 %, 6-7 % from 1,024 rows on. */
-static double gemm_compute_s(const Device *device, DType dtype, double batch, double m, double n,
-                             double k)
-{
-    static const struct {
-        double m, n, efficiency;
-    } tiles[] = {{128, 256, 1},  {256, 128, 1},  {128, 128, .95},
-                 {64, 256, .90}, {64, 128, .80}, {64, 64, .60}};
-    double eta = device->gemm_efficiency > 0 ? device->gemm_efficiency : .78;
-    double peak = peak_of(device, dtype) * eta, best = INFINITY;
-    if (is_processor(device) || device->sms == 0) return 2 * batch * m * n * k / peak;
-    for (size_t i = 0; i < sizeof tiles / sizeof tiles[0]; i++) {
-        double n_tiles = batch * ceil(m / tiles[i].m) * ceil(n / tiles[i].n);
-        for (double split = 1; split <= 4; split *= 2) {
-            if (split > 1 && n_tiles * split > device->sms) break;
-            double waves = ceil(n_tiles * split / device->sms);
-            double s = 2 * tiles[i].m * tiles[i].n * ceil(k / split) * device->sms * waves /
-                       (peak * tiles[i].efficiency);
-            if (split > 1) s += 2e-6;
-            best = fmin(best, s);
-        }
-    }
-    return best;
-}
-
-double cost_gemm_s(const Device *device, DType dtype, double batch, double m, double n, double k)
-{
-    double bytes = dtype_bytes(dtype) * batch * (m * k + k * n + m * n);
-    return device->kernel_floor_s +
-           fmax(gemm_compute_s(device, dtype, batch, m, n, k), memory_s(device, bytes));
 }
 
 /* Letters of a contraction fall into four groups by where they appear. */
@@ -171,24 +122,7 @@ static double contraction_s(const Device *device, DType dtype, const Binding *b,
         else
             k *= at;
     }
-    return gemm_compute_s(device, dtype, batch, m, n, k);
-}
-
-/* Flash attention by sequence length: part of the dense peak = best * T / (T + half), fitted by eye
- * to FlashAttention-2 on A100 (189 of 312 TFLOP/s at 16k, forward and backward, causal) and to
- * FlashAttention-3 and cuDNN on H100 (forward 602 and 529 at 8k); the backward reaches .78 of the
- * forward's part on Hopper. Heads of 64 reach about .78 of heads of 128. */
-double cost_attention_s(const Device *device, DType dtype, double flops, double keys, double head,
-                        bool causal, bool backward)
-{
-    double half = causal ? 700 : 500, best;
-    if (is_processor(device)) return flops / (peak_of(device, dtype) * .5);
-    bool hopper = device->arch != NULL && strcmp(device->arch, "Hopper") == 0;
-    bool blackwell = device->arch != NULL && strcmp(device->arch, "Blackwell") == 0;
-    best = hopper || blackwell ? .62 : .64;
-    if (backward && (hopper || blackwell)) best *= .78;
-    if (head < 128) best *= .56 + .44 * head / 128;
-    return flops / (peak_of(device, dtype) * best * keys / (keys + half));
+    return kernel_gemm_s(device, dtype, batch, m, n, k);
 }
 
 static bool is_attention(OpKind op)
@@ -196,16 +130,30 @@ static bool is_attention(OpKind op)
     return op == OP_attention || op == OP_attention_grad;
 }
 
-static double model_s(const Cluster *cluster, const Plan *plan, const Program *p, const Instr *in)
+static double attention_s(const Cost *c, DType dtype, const Instr *in, double flops, bool causal,
+                          const int64_t size['z' + 1])
 {
-    const Device *device = &cluster->device;
+    const Device *device = &c->cluster.device;
+    AttentionKernel kernel = runtime_attention(c->runtime, device);
+    bool backward = in->op == OP_attention_grad;
+    double head = (double)size['E'], keys = (double)size['T'];
+    double heads = (double)size['b'] * (double)size['g'] * (double)size['r'];
+    if (kernel != ATTENTION_unfused)
+        return cost_attention_s(device, dtype, kernel, flops, keys, head, causal, backward);
+    return runtime_unfused_s(device, dtype, heads, (double)size['s'], keys, head, backward);
+}
+
+static double model_s(const Cost *c, const Plan *plan, const Program *p, const Instr *in,
+                      const RuntimeOp *as)
+{
+    const Device *device = &c->cluster.device;
     const OpInfo *info = op_info(in->op);
-    double memory = memory_s(device, (double)plan_hbm_bytes(plan, p, in)), compute = 0;
-    double floor_s = device->kernel_floor_s;
+    double floor_s = device->kernel_floor_s * as->kernels, compute = 0;
+    double memory = kernel_memory_s(device, as->passes * (double)plan_hbm_bytes(plan, p, in));
     Binding b;
     int64_t size['z' + 1] = {0};
-    if (plan_touches_host(p, in) && !is_processor(device))
-        return floor_s + host_s(cluster, plan, p, in);
+    if (plan_touches_host(p, in) && !kernel_on_processor(device))
+        return floor_s + host_s(&c->cluster, plan, p, in);
     if (info->class_ == OP_CLASS_reshape || in->args.n == 0) return floor_s + memory;
     if (!plan_bind(plan, p, in, rank_of_program(plan, p), &b, size, NULL, NULL)) {
         return floor_s + memory;
@@ -216,20 +164,24 @@ static double model_s(const Cluster *cluster, const Plan *plan, const Program *p
     if (info->class_ == OP_CLASS_contract) {
         compute = contraction_s(device, dtype, &b, size);
     } else if (is_attention(in->op)) {
-        compute = cost_attention_s(device, dtype, flops, (double)size['T'], (double)size['E'],
-                                   causal, in->op == OP_attention_grad);
+        compute = attention_s(c, dtype, in, flops, causal, size);
     } else { /* plain cores, half of whose slots are fused multiply-adds at best */
-        compute = flops / (.5 * peak_of(device, DT_f32));
+        compute = as->kernels > 0 ? flops / (.5 * kernel_peak(device, DT_f32)) : 0;
     }
     return floor_s + fmax(compute, memory);
 }
 
 /* ---- the cache ---- */
 
-Cost *cost_new(const Cluster *cluster, Store *store, const char *machine, Arena *arena, Diag *d)
+Cost *cost_new(const Cluster *cluster, const Runtime *runtime, Store *store, const char *machine,
+               Arena *arena, Diag *d)
 {
     Cost *c = arena_alloc(arena, sizeof *c);
-    *c = (Cost){.cluster = cluster, .store = store, .machine = machine, .arena = arena};
+    *c = (Cost){.cluster = *cluster, .runtime = runtime, .store = store, .machine = machine};
+    c->arena = arena;
+    Device *device = &c->cluster.device;
+    for (int t = 0; t < DT_COUNT; t++) /* what is bound by memory needs less power */
+        if (device->sustained > 0 && t != DT_f32) device->peak_flops[t] *= device->sustained;
     c->diag = d;
     c->room = 1024;
     c->table = arena_array(arena, c->room, sizeof *c->table);
@@ -274,8 +226,10 @@ static void cache_grow(Cost *c)
     }
 }
 
-static Ps work_out(Cost *c, const Plan *plan, const Program *p, const Instr *in)
+static Ps work_out(Cost *c, const Plan *plan, const Program *p, const Instr *in, bool compiled)
 {
+    static const RuntimeOp one = {.kernels = 1, .passes = 1};
+    const RuntimeOp *as = compiled || runtime_is_own(c->runtime) ? &one : &c->runtime->op[in->op];
     if (c->store != NULL && c->machine != NULL) {
         const char *key = cost_key(plan, p, in, c->arena);
         Ps measured = store_get_kernel(c->store, c->machine, key, c->diag);
@@ -284,16 +238,16 @@ static Ps work_out(Cost *c, const Plan *plan, const Program *p, const Instr *in)
             return measured;
         }
     }
-    return (Ps)llround(model_s(c->cluster, plan, p, in) * (double)PS_PER_S);
+    return (Ps)llround(model_s(c, plan, p, in, as) * (double)PS_PER_S);
 }
 
 /* A part of a kernel: launched once, and what stays in it costs no memory traffic. Parts are added
  * up one by one, a little above what one roofline over all of them would give. */
 static Ps part_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in)
 {
-    const Device *device = &c->cluster->device;
-    double compute = plan_flops(plan, p, in) / (.5 * peak_of(device, DT_f32));
-    double s = fmax(compute, memory_s(device, (double)plan_kernel_bytes(plan, p, in)));
+    const Device *device = &c->cluster.device;
+    double compute = plan_flops(plan, p, in) / (.5 * kernel_peak(device, DT_f32));
+    double s = fmax(compute, kernel_memory_s(device, (double)plan_kernel_bytes(plan, p, in)));
     if (plan_begins_kernel(p, in)) s += device->kernel_floor_s;
     return (Ps)llround(s * (double)PS_PER_S);
 }
@@ -302,27 +256,41 @@ static Ps cost_compute(const void *self, const Plan *plan, const Program *p, con
 {
     Cost *c = *(Cost *const *)self;
     /* Our CPU backends run the parts one after the other. */
-    if (in->fuse && !is_processor(&c->cluster->device)) return part_ps(c, plan, p, in);
+    bool own = runtime_is_own(c->runtime), compiled = runtime_compiles(c->runtime, plan, in);
+    if (in->fuse && (own || compiled) && !kernel_on_processor(&c->cluster.device))
+        return part_ps(c, plan, p, in);
     uint64_t hash = hash_instr(p, in);
     if (2 * c->n >= c->room) cache_grow(c);
     uint32_t at = (uint32_t)(hash >> 32) & (c->room - 1);
     for (; c->table[at].instr != NULL; at = (at + 1) & (c->room - 1)) {
         const Cached *have = &c->table[at];
-        if (have->hash == hash && same_work(p, in, have->program, have->instr)) {
+        if (have->hash == hash && have->compiled == compiled &&
+            same_work(p, in, have->program, have->instr)) {
             return have->time_ps;
         }
     }
-    c->table[at] = (Cached){hash, p, in, work_out(c, plan, p, in)};
+    c->table[at] = (Cached){hash, p, in, compiled, work_out(c, plan, p, in, compiled)};
     c->n++;
     return c->table[at].time_ps;
+}
+
+static Ps cost_issue(const void *self, const Plan *plan, const Program *p, const Instr *in)
+{
+    const Cost *c = *(Cost *const *)self;
+    return runtime_issue_ps(c->runtime, plan, p, in);
 }
 
 CostModel cost_model(Cost *cost)
 {
     Cost **self = arena_alloc(cost->arena, sizeof *self);
     *self = cost;
-    return (CostModel){cost->store == NULL ? "roofline" : "measured, else roofline", cost_compute,
-                       self};
+    bool own = runtime_is_own(cost->runtime);
+    return (CostModel){.name = cost->store == NULL ? "roofline" : "measured, else roofline",
+                       .compute = cost_compute,
+                       .issue = own ? NULL : cost_issue,
+                       .issue_from =
+                           own ? 0 : (Ps)llround(cost->runtime->step_s * (double)PS_PER_S),
+                       .self = self};
 }
 
 void cost_counts(const Cost *cost, uint32_t *n_measured, uint32_t *n_modelled)

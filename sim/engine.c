@@ -111,7 +111,10 @@ static void reach(Engine *e, uint32_t class_, Pc pc, const Comm *comm)
     start_transfer(e, comm, arrivals, sender, receiver);
 }
 
-static void begin(Engine *e, uint32_t class_, Pc head, Pc by)
+static const Pc ISSUE = UINT32_C(1)
+                        << 31; /* in an event's b: the host has issued it, not: it has ended */
+
+static void begin_issued(Engine *e, uint32_t class_, Pc head)
 {
     const Code *code = e->code_of[class_];
     for (Pc pc = head; pc != 0; pc = code->step[pc].next_in_launch) {
@@ -119,7 +122,6 @@ static void begin(Engine *e, uint32_t class_, Pc head, Pc by)
         if (e->line != NULL) {
             Timeline *line = &e->line[class_];
             line->reached[pc] = line->start[pc] = e->now - e->step_start;
-            line->by[pc] = by;
         }
         if (step->comm != 0) {
             reach(e, class_, pc, &code->comms.at[step->comm]);
@@ -136,6 +138,18 @@ static void begin(Engine *e, uint32_t class_, Pc head, Pc by)
             e->changed = true;
         }
     }
+}
+
+static void begin(Engine *e, uint32_t class_, Pc head, Pc by)
+{
+    const Code *code = e->code_of[class_];
+    for (Pc pc = head; pc != 0 && e->line != NULL; pc = code->step[pc].next_in_launch)
+        e->line[class_].by[pc] = by;
+    Ps issued = e->step_start + code->step[head].issued;
+    if (issued > e->now)
+        heap_add(&e->heap, e->arena, issued, class_, head | ISSUE);
+    else
+        begin_issued(e, class_, head);
 }
 
 static void end(Engine *e, uint32_t class_, Pc pc)
@@ -241,7 +255,10 @@ static void run_step(Engine *e)
         Pc pc = top->b;
         e->now = top->time;
         heap_take(&e->heap);
-        end(e, class_, pc);
+        if (pc & ISSUE)
+            begin_issued(e, class_, pc & ~ISSUE);
+        else
+            end(e, class_, pc);
     }
 }
 

@@ -178,6 +178,17 @@ static void link_successors(Compiler *c, const Program *p, Code *code)
     }
 }
 
+/* One process issues everything in program order; a launch group goes when its last is issued. */
+static void issue_all(Compiler *c, const Program *p, Code *code)
+{
+    const CostModel *cost = c->options->cost;
+    Ps now = cost->issue_from;
+    for (Pc pc = 1; pc < code->n; pc++) {
+        now += cost->issue(cost->self, c->plan, p, &p->code.at[pc]);
+        code->step[pc].issued = code->step[code->step[pc].head].issued = now;
+    }
+}
+
 static bool compile_program(Compiler *c, uint32_t program, Code *code)
 {
     const Program *p = &c->plan->programs.at[program];
@@ -198,6 +209,7 @@ static bool compile_program(Compiler *c, uint32_t program, Code *code)
         }
     }
     if (ok) link_successors(c, p, code);
+    if (ok && cost->issue != NULL) issue_all(c, p, code);
     return ok;
 }
 

@@ -9,6 +9,7 @@
  * alone): the group waits and starts as one. */
 typedef struct Step {
     Ps duration;         /* compute */
+    Ps issued;           /* from the step's start: no earlier; of a launch group's head: of all */
     bool on_host;        /* reads or writes host memory: takes nothing of the device's cores */
     uint32_t successors; /* first in Code.successors; the end is the next step's */
     uint32_t comm;       /* in Code.comms; 0: compute */

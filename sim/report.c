@@ -2,6 +2,7 @@
  * stands still because its next instruction waits; the wait is followed back from end to cause, and
  * each stretch of it belongs to the communication that was under way (or waited for) then. */
 #include "sim/report.h"
+#include "sim/torch_memory.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -209,7 +210,25 @@ void report_time(const Plan *plan, const Fold *fold, const EngineResult *result,
     report_utilisation(plan, cluster, arena, report);
 }
 
-void report_memory(const Plan *plan, const Cluster *cluster, Arena *arena, SimReport *report)
+Held sim_held(const Plan *plan, const Cluster *cluster, const Runtime *runtime)
+{
+    const Device *device = &cluster->device;
+    uint64_t outside = device->reserved_bytes, all = device->memory_bytes;
+    uint64_t limit = all > outside ? all - outside : 0;
+    Held held = {.fits = true};
+    for (uint32_t i = 0; i < plan->programs.n; i++) {
+        TorchStats s = torch_memory(plan, &plan->programs.at[i], runtime, device, limit);
+        if (s.peak_allocated > held.allocated_bytes) held.allocated_bytes = s.peak_allocated;
+        if (s.peak_reserved > held.reserved_bytes) held.reserved_bytes = s.peak_reserved;
+        held.n_retries += s.n_retries;
+        if (s.failed) held.fits = false;
+    }
+    held.process_bytes = held.reserved_bytes + outside;
+    return held;
+}
+
+void report_memory(const Plan *plan, const Cluster *cluster, const Runtime *runtime, Arena *arena,
+                   SimReport *report)
 {
     uint32_t worst = 0;
     for (uint32_t i = 0; i < plan->programs.n; i++) {
@@ -242,6 +261,10 @@ void report_memory(const Plan *plan, const Cluster *cluster, Arena *arena, SimRe
     const uint64_t host = plan_host_bytes(plan, cluster->devices_per_node, &node);
     const bool host_fits = !cluster->host_memory_bytes || host <= cluster->host_memory_bytes;
     report->fits = host_fits && report->total_bytes <= cluster->device.memory_bytes;
+    if (runtime_is_own(runtime)) return;
+    report->held = sim_held(plan, cluster, runtime);
+    report->total_bytes = report->held.process_bytes;
+    report->fits = host_fits && report->held.fits;
 }
 
 void report_trace(const Plan *plan, const Fold *fold, const EngineResult *result, Arena *arena,

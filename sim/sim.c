@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "sim/report.h"
+#include "sim/runtime.h"
 
 static bool check_ranks(const Plan *plan, const Cluster *cluster, Diag *d)
 {
@@ -34,7 +35,7 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
     FoldPlaces places = {cluster->devices_per_node, cluster->nics_per_node,
                          cluster->nodes_per_group};
     Fold *fold = fold_ranks_on(plan, places, options->unfolded || shared, scratch);
-    Cost *cost = cost_new(cluster, options->store, options->machine, scratch, d);
+    Cost *cost = cost_new(cluster, options->runtime, options->store, options->machine, scratch, d);
     CostModel model = cost_model(cost);
     NetModel net;
     DeviceModel device;
@@ -70,7 +71,8 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
         report->device_model = device.name;
         cost_counts(cost, &report->n_measured, &report->n_modelled);
         report_time(plan, fold, &result, cluster, arena, report);
-        report_memory(plan, cluster, arena, report);
+        if (!runtime_is_own(options->runtime)) report->host_bound = false; /* it is in the times */
+        report_memory(plan, cluster, options->runtime, arena, report);
         if (options->explain) report_explain(plan, fold, &result, cluster, arena, report);
         if (options->trace) report_trace(plan, fold, &result, arena, &report->trace);
     }

@@ -18,6 +18,10 @@
 typedef struct CostModel {
     const char *name; /* "roofline", "measured" */
     Ps (*compute)(const void *self, const Plan *plan, const Program *p, const Instr *in);
+    /* What a host process takes to issue any instruction; it issues all in program order, waits for
+     * none, and nothing starts before it is issued. NULL: issued ahead of time. */
+    Ps (*issue)(const void *self, const Plan *plan, const Program *p, const Instr *in);
+    Ps issue_from; /* when it begins, from the start of the step */
     const void *self;
 } CostModel;
 
@@ -74,11 +78,21 @@ typedef struct SimOptions {
     const Unevenness *uneven; /* NULL: all alike; needs `unfolded` */
     AxisSet free_axes;
     uint64_t seed;
-    uint32_t steps;      /* default 1: all steps are alike; the last one is reported */
-    Store *store;        /* measured kernels and collectives; NULL: none */
-    const char *machine; /* key of the measurements */
+    const Runtime *runtime; /* whose execution it is; NULL, or without a name: Tandem's own */
+    uint32_t steps;         /* default 1: all steps are alike; the last one is reported */
+    Store *store;           /* measured kernels and collectives; NULL: none */
+    const char *machine;    /* key of the measurements */
     const char *backend;
 } SimOptions;
+
+/* Device memory as another system has it (SimOptions.runtime), each the most of any rank. */
+typedef struct Held {
+    uint64_t allocated_bytes; /* live tensors */
+    uint64_t reserved_bytes;  /* what its allocator holds for them */
+    uint64_t process_bytes;   /* and context, libraries, communicators */
+    uint32_t n_retries;       /* times that free segments had to be given back, in two steps */
+    bool fits;
+} Held;
 
 typedef struct AxisTime {
     AxisSet axes;
@@ -138,7 +152,8 @@ typedef struct SimReport {
                                         program */
     uint64_t memory_holes;           /* arena minus live at that instant */
     Pc peak_pc;
-    LIST(MemoryRow) memory_rows;     /* as `memory`, for every program: what the store keeps */
+    LIST(MemoryRow) memory_rows; /* as `memory`, for every program: what the store keeps */
+    Held held; /* under another system's profile: `fits` and total_bytes go by it; else zero */
     uint32_t n_classes;              /* simulated ranks */
     uint64_t n_events;               /* instructions finished on simulated ranks */
     uint32_t n_measured, n_modelled; /* distinct kernels: cost from the store, from the model */
@@ -187,7 +202,8 @@ bool engine_run(const Plan *plan, const EngineOptions *options, Arena *arena, En
 /* Roofline with tile and wave quantisation; kernels measured on `machine` win where the store has
  * their key. Calls are cached by (op, attributes, argument shapes). */
 typedef struct Cost Cost;
-Cost *cost_new(const Cluster *cluster, Store *store, const char *machine, Arena *arena, Diag *d);
+Cost *cost_new(const Cluster *cluster, const Runtime *runtime, Store *store, const char *machine,
+               Arena *arena, Diag *d);
 CostModel cost_model(Cost *cost);
 void cost_counts(const Cost *cost, uint32_t *n_measured, uint32_t *n_modelled);
 
@@ -197,9 +213,10 @@ const char *cost_key(const Plan *plan, const Program *p, const Instr *in, Arena 
 /* Seconds of a GEMM m x n x k, `batch` times, in `dtype`, by the wave model. */
 double cost_gemm_s(const Device *device, DType dtype, double batch, double m, double n, double k);
 
-/* Seconds of `flops` of attention over `keys` keys with heads of `head`, alone on the device. */
-double cost_attention_s(const Device *device, DType dtype, double flops, double keys, double head,
-                        bool causal, bool backward);
+/* Seconds of `flops` of attention over `keys` keys with heads of `head`, alone on the device, by a
+ * flash kernel of that family. */
+double cost_attention_s(const Device *device, DType dtype, AttentionKernel kernel, double flops,
+                        double keys, double head, bool causal, bool backward);
 
 /* ---- network ---- */
 
@@ -333,6 +350,9 @@ typedef struct MemoryCurve {
     Pc peak;
 } MemoryCurve;
 void memory_curve(const Plan *plan, const Program *p, Arena *arena, MemoryCurve *curve);
+
+/* `runtime` has a name. */
+Held sim_held(const Plan *plan, const Cluster *cluster, const Runtime *runtime);
 
 /* Default MFU: 6 x (parameters without input embedding) + 6 x layers x d_model x seq (causal) per
  * token. */

@@ -419,8 +419,12 @@ bool draft_finish(Draft *draft)
     draft_check_lists(draft);
     check_optimizer(draft);
     bool knows_mesh = !draft->unsure && check_mesh(draft);
-    for (uint32_t i = 0; i < c->n_passes; i++)
+    for (uint32_t i = 0; i < c->n_passes; i++) {
         fill_chunks(draft, &c->passes[i].pp, c->passes[i].loc);
+        if (c->passes[i].name != PASS_compile) continue;
+        c->runtime.is_compiled = true;
+        c->runtime.compiled = c->passes[i].compile;
+    }
     if (knows_mesh) check_batch(draft);
     if (knows_mesh) fill_local(c);
     check_precision(draft);

@@ -285,7 +285,9 @@ static int evaluate(lua_State *L)
                     "the script returns %s, not a plan",
                     kind != NULL ? kind : luaL_typename(L, -1));
     child_default_cluster(c);
+    child_named_runtime(c);
     child_apply_sets(c);
+    child_named_runtime(c); /* --set runtime=NAME */
     child_flatten(c);
     child_schedule_file(c);
     child_ask(c);

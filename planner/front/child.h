@@ -130,6 +130,7 @@ void child_open_plan(Child *c);
 /* The plan table on top of the stack becomes records. */
 void child_flatten(Child *c);
 void child_default_cluster(Child *c);
+void child_named_runtime(Child *c);
 void child_apply_sets(Child *c); /* to the plan table on top of the stack */
 /* Where `--set` wrote this flattened path; source 0: it did not. */
 Place child_set_place(Child *c, const char *path);

@@ -216,6 +216,19 @@ void child_flatten(Child *c)
     put_table(c, "", scan_call(c, place, kind), 0);
 }
 
+/* runtime = "torchtitan" is short for runtime = require "runtimes.torchtitan". */
+void child_named_runtime(Child *c)
+{
+    lua_State *L = c->L;
+    if (lua_getfield(L, -1, "runtime") == LUA_TSTRING) {
+        lua_getglobal(L, "require");
+        lua_pushfstring(L, "runtimes.%s", lua_tostring(L, -2));
+        lua_call(L, 1, 1);
+        lua_setfield(L, -3, "runtime");
+    }
+    lua_pop(L, 1);
+}
+
 /* A plan that names no cluster is for this machine. */
 void child_default_cluster(Child *c)
 {

@@ -244,8 +244,9 @@ typedef struct Device {
     double hbm_bytes_per_s;
     double peak_flops[DT_COUNT];               /* dense; 0: not supported */
     double gemm_efficiency, memory_efficiency; /* eta and be of the wave model */
-    double launch_s;                           /* host cost of a kernel launch */
-    double kernel_floor_s;                     /* device time of an empty kernel */
+    double sustained;      /* part of that which lasts in a run, under the limit of power; 0: all */
+    double launch_s;       /* host cost of a kernel launch */
+    double kernel_floor_s; /* device time of an empty kernel */
     double usd_per_hour;
 } Device;
 typedef enum Fabric {
@@ -295,6 +296,56 @@ static inline Capacity cluster_capacity(const Cluster *c)
                       c->devices_per_node};
 }
 
+/* ---- another system's execution: what the simulator charges for, and how memory is had ---- */
+
+/* triton: the first flash kernels written in it, with a bias of scores. unfused: scores are written
+ * and read: a product, a softmax and a product. */
+#define ATTENTION_KERNELS(X) X(flash2) X(flash3) X(cudnn) X(triton) X(unfused)
+typedef enum AttentionKernel {
+#define X(name) ATTENTION_##name,
+    ATTENTION_KERNELS(X)
+#undef X
+        ATTENTION_KERNEL_COUNT
+} AttentionKernel;
+
+/* Sum of live tensors; what the allocator holds; with context, libraries and communicators. */
+#define MEMORY_KINDS(X) X(reserved) X(allocated) X(process)
+typedef enum MemoryKind {
+#define X(name) MEMORY_##name,
+    MEMORY_KINDS(X)
+#undef X
+        MEMORY_KIND_COUNT
+} MemoryKind;
+
+/* What that system makes of one op of ours where it is not compiled. */
+typedef struct RuntimeOp {
+    double kernels; /* launched, and issued by the host; 0: it is a part of another kernel */
+    double passes;  /* memory traffic, as a multiple of reading inputs and writing outputs once */
+    double saved;   /* bytes an element of its largest argument that live on until the op that is
+                     * its gradient has run, besides what our op keeps */
+    double scratch; /* ... that live while it runs, */
+    double tensors; /* in so many tensors of one size */
+} RuntimeOp;
+
+/* A profile: scripts/runtimes/NAME.lua. name NULL: Tandem's own executor. Host times are those of
+ * one process, which issues everything in program order. */
+typedef struct Runtime {
+    const char *name;
+    AttentionKernel attention;
+    double kernel_s;     /* to issue a kernel of an eager op */
+    double compiled_s;   /* ... of a compiled region */
+    double tensor_s;     /* more for each op where tp > 1 (tensors that know their layout) */
+    double collective_s; /* to issue a collective */
+    double unit_s;       /* more for each gather and each reduction of sharded units */
+    double update_s;     /* to issue the update of a unit */
+    double step_s;       /* between steps, in which the device has nothing to do */
+    CompilePer compiled; /* what of the model is compiled; read only if is_compiled */
+    bool is_compiled;    /* the plan has compile{} */
+    bool expandable;     /* the allocator's segments grow in place */
+    MemoryKind reports;  /* what its logs call the peak of memory */
+    RuntimeOp op[OP_COUNT];
+} Runtime;
+
 enum { MOST_PASSES = 16 };
 /* What mesh.ep means: a factor of the world, or carved out of dp x cp x tp of a stage. */
 #define EP_MODES(X) X(extra) X(folded)
@@ -322,6 +373,7 @@ typedef struct Config {
     uint32_t n_passes;
     PassConfig passes[MOST_PASSES];
     Cluster cluster;
+    Runtime runtime;
     uint64_t seed;
     uint32_t train_steps;  /* `run`: default number of steps */
     const char *data_file; /* `run`: NULL: synthetic */

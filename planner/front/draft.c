@@ -26,6 +26,8 @@ Draft draft_new(Arena *arena, Diag *d)
                                .weight_decay = 0.1,
                                .clip_norm = 1.0,
                                .min_lr_ratio = 0.1};
+    for (int op = 0; op < OP_COUNT; op++)
+        c->runtime.op[op] = (RuntimeOp){.kernels = 1, .passes = 1, .tensors = 1};
     list_reserve_none(arena, &draft.files);
     return draft;
 }

@@ -19,6 +19,18 @@ static const char *const denominators[] = {
 #undef X
         NULL};
 
+static const char *const attention_kernels[] = {
+#define X(name) #name,
+    ATTENTION_KERNELS(X)
+#undef X
+        NULL};
+
+static const char *const memory_kinds[] = {
+#define X(name) #name,
+    MEMORY_KINDS(X)
+#undef X
+        NULL};
+
 static const Field plan_fields[] = {
     {"", FIELD_table, 0, 0, 0, NULL},
     {"name", FIELD_text, IN(name), 0, 0, NULL},
@@ -116,6 +128,7 @@ static const Field plan_fields[] = {
      1, NULL},
     {"cluster.device.memory_efficiency", FIELD_f64, IN(config.cluster.device.memory_efficiency),
      0.01, 1, NULL},
+    {"cluster.device.sustained", FIELD_f64, IN(config.cluster.device.sustained), 0.01, 1, NULL},
     {"cluster.device.launch_s", FIELD_f64, IN(config.cluster.device.launch_s), 0, 1, NULL},
     {"cluster.device.kernel_floor_s", FIELD_f64, IN(config.cluster.device.kernel_floor_s), 0, 1,
      NULL},
@@ -131,6 +144,55 @@ static const Field plan_fields[] = {
      NULL},
     DTYPES(X)
 #undef X
+
+        {"runtime", FIELD_table, 0, 0, 0, NULL},
+    {"runtime.name", FIELD_text, IN(config.runtime.name), 0, 0, NULL},
+    {"runtime.attention", FIELD_word, IN(config.runtime.attention), 0, 0, attention_kernels},
+    {"runtime.kernel_s", FIELD_f64, IN(config.runtime.kernel_s), 0, 1, NULL},
+    {"runtime.compiled_s", FIELD_f64, IN(config.runtime.compiled_s), 0, 1, NULL},
+    {"runtime.tensor_s", FIELD_f64, IN(config.runtime.tensor_s), 0, 1, NULL},
+    {"runtime.collective_s", FIELD_f64, IN(config.runtime.collective_s), 0, 1, NULL},
+    {"runtime.unit_s", FIELD_f64, IN(config.runtime.unit_s), 0, 1, NULL},
+    {"runtime.update_s", FIELD_f64, IN(config.runtime.update_s), 0, 1, NULL},
+    {"runtime.step_s", FIELD_f64, IN(config.runtime.step_s), 0, 100, NULL},
+    {"runtime.expandable", FIELD_bool, IN(config.runtime.expandable), 0, 0, NULL},
+    {"runtime.reports", FIELD_word, IN(config.runtime.reports), 0, 0, memory_kinds},
+    {"runtime.ops", FIELD_table, 0, 0, 0, NULL},
+#define OF_OP(row)                                                                                 \
+    {"runtime.ops." #row, FIELD_table, 0, 0, 0, NULL}, {"runtime.ops." #row ".kernels",            \
+                                                        FIELD_f64,                                 \
+                                                        IN(config.runtime.op[OP_##row].kernels),   \
+                                                        0,                                         \
+                                                        1e3,                                       \
+                                                        NULL},                                     \
+        {"runtime.ops." #row ".passes",                                                            \
+         FIELD_f64,                                                                                \
+         IN(config.runtime.op[OP_##row].passes),                                                   \
+         0,                                                                                        \
+         1e3,                                                                                      \
+         NULL},                                                                                    \
+        {"runtime.ops." #row ".saved",                                                             \
+         FIELD_f64,                                                                                \
+         IN(config.runtime.op[OP_##row].saved),                                                    \
+         0,                                                                                        \
+         1e3,                                                                                      \
+         NULL},                                                                                    \
+        {"runtime.ops." #row ".tensors",                                                           \
+         FIELD_f64,                                                                                \
+         IN(config.runtime.op[OP_##row].tensors),                                                  \
+         1,                                                                                        \
+         8,                                                                                        \
+         NULL},                                                                                    \
+        {"runtime.ops." #row ".scratch",                                                           \
+         FIELD_f64,                                                                                \
+         IN(config.runtime.op[OP_##row].scratch),                                                  \
+         0,                                                                                        \
+         1e3,                                                                                      \
+         NULL},
+#define COMPUTE(row, signature, flops, reduce, backward, flags) OF_OP(row)
+#define CONTRACT(row, signature)                                OF_OP(row)
+#include "planner/ir/ops.def"
+#undef OF_OP
 };
 enum { N_PLAN_FIELDS = sizeof plan_fields / sizeof *plan_fields };
 

@@ -1,5 +1,6 @@
 -- The GPUs that the cluster library knows: what their makers publish, what was measured on them, and
 -- the names that others have for them. A cluster of any of them: require "clusters.gpu".
+local fitted = require "tandem.fitted"
 local MiB, GB = 1 << 20, 1e9
 
 -- By architecture. gemm_efficiency: part of the dense peak that large products reach; memory_efficiency:
@@ -85,6 +86,7 @@ function m.device(name)
       e4m3 = fp8, e5m2 = fp8 },
     gemm_efficiency = a.gemm_efficiency, memory_efficiency = g.mem or a.memory_efficiency,
     launch_s = 4e-6, kernel_floor_s = a.kernel_floor_s,
+    sustained = math.min(1, (fitted.sustained[g.arch] or 0.9) * (g.watts / (g.full_watts or g.watts)) ^ fitted.power),
   }
 end
 

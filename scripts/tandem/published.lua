@@ -144,7 +144,7 @@ local function foundry(row)
 end
 
 local function fms(row)
-  return { runtime = "fsdp1", mesh = mesh(row, true), reduce = "bf16", data = fsdp2 {}, compile = "block" }
+  return { runtime = "fms", mesh = mesh(row, true), reduce = "bf16", data = fsdp2 {}, compile = "block" }
 end
 
 local function megatron(row)
@@ -207,7 +207,7 @@ function m.plan(row)
   if has(row, "precision", "^fp32") then refuse("precision is not known: %s", row.precision:sub(1, 40)) end
   local micro, seq = count(row, "micro_batch"), count(row, "seq")
   return plan {
-    name = row.id, model = model(row, how), cluster = m.cluster(row), mesh = how.mesh,
+    name = row.id, runtime = how.runtime, model = model(row, how), cluster = m.cluster(row), mesh = how.mesh,
     batch = { global = count(row, "global_batch_seqs"), micro = micro, seq = seq },
     parallel = passes(row, how),
     precision = { param = how.param or "fp32", compute = half, reduce = how.reduce or "fp32" },

@@ -81,7 +81,7 @@ static inline Ps synthetic_cost_compute(const void *self, const Plan *plan, cons
     (void)self, (void)plan, (void)p;
     return in->microbatch;
 }
-static const CostModel synthetic_cost = {"as written", synthetic_cost_compute, NULL};
+static const CostModel synthetic_cost = {.name = "as written", .compute = synthetic_cost_compute};
 
 /* Every transfer takes `bytes` picoseconds, whatever else goes on. */
 typedef struct FixedNet {

@@ -64,6 +64,13 @@ static void gemm_timings(void **state)
     }
 }
 
+static AttentionKernel family_of(const char *kernel)
+{
+    return strstr(kernel, "FA3") != NULL     ? ATTENTION_flash3
+           : strstr(kernel, "cuDNN") != NULL ? ATTENTION_cudnn
+                                             : ATTENTION_flash2;
+}
+
 static void attention_rates(void **state)
 {
     (void)state;
@@ -79,7 +86,8 @@ static void attention_rates(void **state)
                                 &head, &tflops),
                          6);
         Device d = device_of(gpu[0] == 'H');
-        double s = cost_attention_s(&d, DT_bf16, 1e12, seq, head, causal == 1, false);
+        double s = cost_attention_s(&d, DT_bf16, family_of(kernel), 1e12, seq, head, causal == 1,
+                                    strstr(kernel, "bwd") != NULL);
         double error = fabs(1 / s / tflops - 1);
         sum += error;
         if (error > worst) worst = error;
@@ -162,7 +170,7 @@ static void memory_bound_in_closed_form(void **state)
     Pc again = add_op(plan, OP_add, 2, shapes, 3, DT_bf16);
     Pc copy = add_op(plan, OP_copy, 1, shapes, 2, DT_bf16);
     const Program *p = &plan->programs.at[0];
-    Cost *cost = cost_new(&cluster, NULL, NULL, arena, &d);
+    Cost *cost = cost_new(&cluster, NULL, NULL, NULL, arena, &d);
     CostModel model = cost_model(cost);
     double bytes = 3. * 2 * 4 * 4096 * 4096, part = .8 * 3.35e12;
     Ps expected = (Ps)llround((5e-6 + bytes / part) * 1e12);
@@ -197,7 +205,7 @@ static void host_memory_in_closed_form(void **state)
     for (int given = 0; given < 2; given++) {
         Cluster cluster = {.device = device_of(true)};
         if (given) cluster.host_link_bytes_per_s = 1e10, cluster.host_bytes_per_s = 2e10;
-        CostModel model = cost_model(cost_new(&cluster, NULL, NULL, arena, &d));
+        CostModel model = cost_model(cost_new(&cluster, NULL, NULL, NULL, arena, &d));
         const double bytes = 4 << 20, link = given ? 1e10 : 55.4e9, memory = given ? 2e10 : 54e9;
         Ps expected[] = {(Ps)llround((5e-6 + 2 * bytes / (.8 * 3.35e12)) * 1e12),
                          (Ps)llround((5e-6 + bytes / link) * 1e12),
@@ -223,10 +231,10 @@ static void measured_kernels_win(void **state)
     const Program *p = &plan->programs.at[0];
     const Instr *in = program_instr(p, pc);
     assert_true(store_put_kernel(store, "here", cost_key(plan, p, in, arena), 12345, 0, 1, &d));
-    Cost *cost = cost_new(&cluster, store, "here", arena, &d);
+    Cost *cost = cost_new(&cluster, NULL, store, "here", arena, &d);
     CostModel model = cost_model(cost);
     assert_int_equal(model.compute(model.self, plan, p, in), 12345);
-    Cost *other = cost_new(&cluster, store, "there", arena, &d);
+    Cost *other = cost_new(&cluster, NULL, store, "there", arena, &d);
     model = cost_model(other);
     assert_int_not_equal(model.compute(model.self, plan, p, in), 12345);
     store_close(store);

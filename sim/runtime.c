@@ -1,0 +1,58 @@
+/* See runtime.h. */
+#include "sim/runtime.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "sim/kernels.h"
+
+bool runtime_compiles(const Runtime *runtime, const Plan *plan, const Instr *in)
+{
+    if (runtime_is_own(runtime) || !runtime->is_compiled || in->origin == 0) return false;
+    if (in->phase == PHASE_update || in->phase == PHASE_start) return false;
+    if (runtime->compiled == COMPILE_model) return true;
+    return plan->graph.modules.at[plan->graph.nodes.at[in->origin].module].layer > 0;
+}
+
+AttentionKernel runtime_attention(const Runtime *runtime, const Device *device)
+{
+    if (!runtime_is_own(runtime)) return runtime->attention;
+    bool old = device->arch == NULL || strcmp(device->arch, "Ampere") == 0;
+    return old ? ATTENTION_flash2 : ATTENTION_cudnn;
+}
+
+double runtime_unfused_s(const Device *device, DType dtype, double heads, double queries,
+                         double keys, double head, bool backward)
+{
+    double scores = heads * queries * keys;
+    double products = 2 * kernel_gemm_s(device, dtype, heads, queries, keys, head) +
+                      2 * kernel_gemm_s(device, dtype, heads, queries, head, keys);
+    return (backward ? products : products / 2) +
+           kernel_memory_s(device, scores * (backward ? 19 : 13));
+}
+
+static double comm_s(const Runtime *runtime, const Instr *in)
+{
+    bool of_unit = in->unit != 0 && (in->op == OP_all_gather || in->op == OP_reduce_scatter ||
+                                     in->op == OP_all_reduce);
+    return runtime->collective_s + (of_unit ? runtime->unit_s : 0);
+}
+
+Ps runtime_issue_ps(const Runtime *runtime, const Plan *plan, const Program *p, const Instr *in)
+{
+    const OpInfo *info = op_info(in->op);
+    double s = 0;
+    if (info->class_ == OP_CLASS_comm) {
+        s = comm_s(runtime, in);
+    } else if (runtime_compiles(runtime, plan, in)) {
+        s = plan_begins_kernel(p, in) ? runtime->compiled_s : 0;
+    } else if (in->op == OP_adamw || in->op == OP_sgd) {
+        s = runtime->update_s;
+    } else {
+        double kernels = runtime->op[in->op].kernels;
+        bool cut =
+            in->origin != 0 && mesh_axes(&plan->mesh, AXIS_tp) != 0 && in->phase != PHASE_update;
+        s = kernels * runtime->kernel_s + (cut && kernels > 0 ? runtime->tensor_s : 0);
+    }
+    return (Ps)llround(s * (double)PS_PER_S);
+}

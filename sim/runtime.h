@@ -1,0 +1,30 @@
+/* Another system's execution (Runtime, planner/front/config.h) as the simulator charges it: what
+ * its kernels move, and what its host takes to issue them. A profile without a name is Tandem's own
+ * executor: one kernel an instruction, nothing issued by the host. */
+#ifndef TANDEM_SIM_RUNTIME_H
+#define TANDEM_SIM_RUNTIME_H
+
+#include "sim/sim.h"
+
+static inline bool runtime_is_own(const Runtime *runtime)
+{
+    return runtime == NULL || runtime->name == NULL;
+}
+
+/* Is the instruction in what the system compiles? Then its op is not what `op` says of it. */
+bool runtime_compiles(const Runtime *runtime, const Plan *plan, const Instr *in);
+
+/* Which kernel computes attention on the device. */
+AttentionKernel runtime_attention(const Runtime *runtime, const Device *device);
+
+/* Attention that writes its scores, `heads` of them (sequences times heads), alone on the device:
+ * no launches. Products over the whole square of scores, and per score in bytes of two: forward the
+ * write (2), scale, mask and softmax (4), dropout with its mask (5), the read (2); backward the
+ * read for dV (2), dP (2), dropout (5), softmax (6), the reads for dQ and dK (4). */
+double runtime_unfused_s(const Device *device, DType dtype, double heads, double queries,
+                         double keys, double head, bool backward);
+
+/* What the host takes to issue it; kernels in one go (`fuse`) are issued with the first. */
+Ps runtime_issue_ps(const Runtime *runtime, const Plan *plan, const Program *p, const Instr *in);
+
+#endif

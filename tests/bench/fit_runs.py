@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Fits the constants of scripts/tandem/fitted.lua to the dev-cal rows of a table of published runs, by
+`tandem accuracy --set`, and writes that file and the report docs/fit.md. Rows of any other split are
+dropped before anything is predicted. One parameter at a time, along a fixed grid while it gets better, twice around; what is
+made least is the mean of |ln(predicted / measured)|, which no single bad row moves far.
+
+    tests/bench/fit_runs.py build/release/tandem RUNS.csv
+
+Of frameworks with many rows each so-many-th is used (EVERY)."""
+import csv
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+US = 1e-6
+# profile: rows by the beginning of `framework`; the --set key of each parameter, and its grid
+HOST = [2 * US, 4 * US, 6 * US, 8 * US, 11 * US, 15 * US, 20 * US, 26 * US, 33 * US]
+COMM = [10 * US, 20 * US, 40 * US, 80 * US, 150 * US]
+UNIT = [50 * US, 150 * US, 300 * US, 600 * US, 1000 * US]
+STEP = [1e-3, 5e-3, 10e-3, 20e-3, 40e-3, 80e-3]
+SUSTAINED = [0.60, 0.64, 0.68, 0.72, 0.75, 0.78, 0.81, 0.84, 0.87, 0.90, 0.93, 0.96, 1.0]
+PROFILES = [
+    ("fsdp1", "composer", {"kernel_s": HOST, "collective_s": COMM, "unit_s": UNIT, "step_s": STEP}),
+    ("torchtitan", "torchtitan", {"kernel_s": HOST, "compiled_s": HOST, "tensor_s": [0] + COMM, "unit_s": UNIT,
+                                  "step_s": STEP}),
+    ("megatron", "NeMo", {"kernel_s": HOST, "collective_s": COMM, "step_s": STEP}),
+    ("megatron2022", "Megatron-DeepSpeed", {"kernel_s": HOST, "collective_s": COMM, "step_s": STEP}),
+]
+# what lasts of a GPU's peak: by the beginning of `gpu`, from the rows of one profile
+DEVICES = [("Ampere", "A100", "fsdp1"), ("Hopper", "H100-SXM", "fsdp1"), ("H100 at 500 W", "H100-96GB", "torchtitan")]
+POWER_RATIO = 500 / 700
+EVERY = {"composer": 7, "Megatron-DeepSpeed": 40}
+
+
+def errors(tandem, rows, head, sets):
+    with tempfile.NamedTemporaryFile("w", suffix=".csv", delete=False) as f:
+        csv.writer(f).writerows([head] + rows)
+    command = [tandem, "accuracy", "--runs", f.name, "--json"]
+    for key, value in sets.items():
+        command += ["--set", f"{key}={value:.9g}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    os.unlink(f.name)
+    scores = json.loads(done.stdout)["runs"]["scores"]
+    return [s["predicted"] / s["measured"] for s in scores if s["what"].startswith("step time")]
+
+
+def loss(ratios):
+    return sum(abs(math.log(r)) for r in ratios) / len(ratios) if ratios else 0.0
+
+
+def descend(evaluate, grids, start):
+    best = dict(start)
+    least = evaluate(best)
+    for _ in range(2):
+        for key, grid in grids.items():
+            at = min(range(len(grid)), key=lambda i: abs(grid[i] - best[key]))
+            for step in (1, -1):  # walk while it gets better
+                i = at + step
+                while 0 <= i < len(grid):
+                    now = evaluate(dict(best, **{key: grid[i]}))
+                    if now >= least - 1e-5:
+                        break
+                    least, best = now, dict(best, **{key: grid[i]})
+                    i += step
+    return best, least
+
+
+def main():
+    tandem, path = sys.argv[1], sys.argv[2]
+    with open(path, newline="") as f:
+        table = list(csv.reader(f))
+    head, at = table[0], {name: i for i, name in enumerate(table[0])}
+    cal = [r for r in table[1:] if r[at["split"]] == "dev-cal"]
+
+    def rows_of(framework, gpu=""):
+        found = [r for r in cal if r[at["framework"]].startswith(framework) and r[at["gpu"]].startswith(gpu)]
+        return found[:: EVERY.get(framework, 1)]
+
+    with open(os.path.join(ROOT, "scripts/tandem/fitted.lua")) as f:
+        old = f.read()
+
+    def old_value(block, key, default):
+        line = re.search(rf"{block} = {{([^}}]*)}}", old)
+        found = re.search(rf"\b{key} = ([0-9.e-]+)", line.group(1)) if line else None
+        return float(found.group(1)) if found else default
+
+    fitted, report = {}, []
+    sustained = {arch: old_value("sustained", arch, 0.9) for arch in ("Ampere", "Hopper")}
+    power = float(re.search(r"power = ([0-9.]+)", old).group(1))
+    for name, framework, grids in PROFILES:
+        start = {key: old_value(name, key, grid[len(grid) // 2]) for key, grid in grids.items()}
+        rows = rows_of(framework)
+
+        def evaluate(values, subset=rows, device=None):
+            sets = {f"runtime.{k}": v for k, v in values.items()}
+            if device is not None:
+                sets["cluster.device.sustained"] = device
+            return loss(errors(tandem, subset, head, sets))
+
+        for label, gpu, owner in DEVICES:
+            if owner != name:
+                continue
+            own = rows_of(framework, gpu)
+            best, least = descend(lambda v: evaluate(start, own, v["s"]), {"s": SUSTAINED},
+                                  {"s": sustained.get(label, 0.75)})
+            best = (least, best["s"])
+            report.append(f"| what lasts: {label} | {len(own)} | {best[1]:g} | {math.expm1(best[0]):.1%} |")
+            if label in sustained:
+                sustained[label] = best[1]
+            else:
+                power = max(0.0, math.log(best[1] / sustained["Hopper"]) / math.log(POWER_RATIO))
+        write(fitted, sustained, power, old)  # what follows uses it
+        before = evaluate(start)
+        fitted[name], least = descend(evaluate, grids, start)
+        text = ", ".join(f"{k} {v * 1e6:g} us" for k, v in fitted[name].items())
+        report.append(f"| {name} | {len(rows)} | {text} | {math.expm1(before):.1%} -> {math.expm1(least):.1%} |")
+        write(fitted, sustained, power, old)
+        print(report[-1], flush=True)
+    with open(os.path.join(ROOT, "docs/fit.md"), "w") as f:
+        f.write("# What was fitted\n\nWritten by `tests/bench/fit_runs.py` from the rows marked dev-cal of the table of\n"
+                "published runs (of llm-foundry's each 7th, of vTrain's single-node rows each 40th). The error is the mean of |ln(predicted / measured)| of\n"
+                "step times, as a percentage. `power` = %.3g.\n\n| parameter | rows | value | error |\n|---|---|---|---|\n"
+                % power)
+        f.write("\n".join(report) + "\n")
+
+
+def write(fitted, sustained, power, old):
+    lines = ["-- Written by tests/bench/fit_runs.py from rows marked dev-cal alone; docs/fit.md is its report.", "return {",
+             "  -- part of the peak of short measurements that lasts in a run, by architecture",
+             "  sustained = { %s }," % ", ".join(f"{k} = {v:g}" for k, v in sorted(sustained.items())),
+             "  -- sustained goes with (limit of power / the chip's usual limit) to this", f"  power = {power:.3g},",
+             "  -- host times in seconds, by profile"]
+    for name, _, _ in PROFILES:
+        if name in fitted:
+            values = ", ".join(f"{k} = {v:g}" for k, v in fitted[name].items())
+            lines.append(f"  {name} = {{ {values} }},")
+        else:
+            lines += [line for line in old.splitlines() if line.startswith(f"  {name} = ")]
+    with open(os.path.join(ROOT, "scripts/tandem/fitted.lua"), "w") as f:
+        f.write("\n".join(lines + ["}", ""]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,234 @@
+/* Another system's execution: what the host issues and when, what eager ops cost, and the memory
+ * that a short program takes, worked out by hand. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+
+#include "planner/front/front.h"
+#include "planner/passes/passes.h"
+#include "sim/kernels.h"
+#include "sim/torch_memory.h"
+#include "tests/sim/synthetic.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+static Ps issue_15(const void *self, const Plan *plan, const Program *p, const Instr *in)
+{
+    (void)self, (void)plan, (void)p, (void)in;
+    return 15;
+}
+
+/* Two kernels of 10, then one of 40 and one of 10, issued at 5 + 15, 35, 50, 65: the first two wait
+ * for the host, the last for the third. */
+static void nothing_starts_before_it_is_issued(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    EngineResult result;
+    FixedNet net;
+    NetModel model = fixed_net(&net);
+    CostModel cost = {.compute = synthetic_cost_compute, .issue = issue_15, .issue_from = 5};
+    Plan *plan = synthetic_plan(arena, 1, 1, 1, 1);
+    const Ps duration[] = {10, 10, 40, 10};
+    for (int i = 0; i < 4; i++) synthetic_compute(plan, 0, STREAM_compute, duration[i]);
+    EngineOptions options = {.cost = &cost, .net = &model, .steps = 2, .record = true};
+    options.fold = fold_ranks(plan, 1, 1, false, arena);
+    assert_true(engine_run(plan, &options, arena, &result, &d));
+    const Ps start[] = {20, 35, 50, 90};
+    for (int i = 0; i < 4; i++) assert_int_equal(result.line[0].start[i + 1], start[i]);
+    assert_int_equal(result.step_ps, 100);
+    assert_int_equal(result.line[0].by[4], 3);
+    arena_free(arena);
+}
+
+/* A launch group goes when its last member is issued: at 30, not 15. */
+static void a_launch_group_is_issued_as_one(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    EngineResult result;
+    FixedNet net;
+    NetModel model = fixed_net(&net);
+    CostModel cost = {.compute = synthetic_cost_compute, .issue = issue_15};
+    Plan *plan = synthetic_plan(arena, 1, 2, 1, 1);
+    AxisSet axis = synthetic_axis(plan, AXIS_dp_shard);
+    for (uint32_t match = 1; match <= 2; match++) {
+        Pc pc = synthetic_comm(plan, 0, STREAM_dp_gather, OP_all_reduce, axis, 0, match, 100);
+        plan->programs.at[0].code.at[pc].launch = 9;
+    }
+    EngineOptions options = {.cost = &cost, .net = &model, .record = true};
+    options.fold = fold_ranks(plan, 2, 2, false, arena);
+    assert_true(engine_run(plan, &options, arena, &result, &d));
+    assert_int_equal(result.line[0].start[1], 30);
+    assert_int_equal(result.line[0].start[2], 30);
+    assert_int_equal(result.step_ps, 130);
+    arena_free(arena);
+}
+
+static double step_s(const char *runtime, const char *passes, const char *set, Held *held)
+{
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Config config = {0};
+    Graph graph = {0};
+    SimReport report = {0};
+    const char *code =
+        arena_print(arena,
+                    "return plan { model = require 'models.llama' { size = 'tiny', layers = 2, "
+                    "vocab = 4096 },\n"
+                    "cluster = require 'clusters.gpu' { gpu = 'A100', devices_per_node = 1 },\n"
+                    "batch = { micro = 2, seq = 128 }, precision = { compute = 'bf16' }, %s\n"
+                    "parallel = { %s } }",
+                    runtime, passes);
+    FrontOptions options = {.set = &set, .n_set = set != NULL};
+    if (!front_load_text("plan", code, &options, arena, &config, &graph, &d))
+        fail_msg("%s", d.items.at[0].text);
+    LowerOptions lower = lower_options_default();
+    const Plan *plan = passes_compile(&config, &graph, &lower, NULL, arena, &d);
+    assert_non_null(plan);
+    SimOptions sim = {.runtime = &config.runtime};
+    assert_true(sim_run(plan, &config.cluster, &sim, arena, &report, &d));
+    *held = report.held;
+    double s = (double)report.step_ps / (double)PS_PER_S;
+    arena_free(arena);
+    return s;
+}
+
+/* A host that takes a millisecond a kernel bounds the step by the number of kernels; compiled
+ * regions have fewer, and another price. Tandem's own executor knows neither. */
+static void the_host_may_be_the_limit(void **state)
+{
+    (void)state;
+    static const char torch[] = "runtime = 'torchtitan',";
+    Held held;
+    double own = step_s("", "ac 'full'", NULL, &held);
+    assert_int_equal(held.reserved_bytes, 0);
+    double eager = step_s(torch, "ac 'full'", "runtime.kernel_s=1e-3", &held);
+    double faster = step_s(torch, "ac 'full'", "runtime.kernel_s=1e-6", &held);
+    double compiled = step_s(torch, "ac 'full', compile 'model'", "runtime.kernel_s=1e-3", &held);
+    assert_true(held.allocated_bytes > 0);
+    assert_true(held.reserved_bytes >= held.allocated_bytes);
+    assert_true(own < faster);
+    assert_true(faster < .1);
+    assert_true(eager > .1 && eager < 3);
+    assert_true(compiled < eager / 2);
+}
+
+static BufferId add_buffer(Plan *plan, uint64_t bytes, Pc first, Pc last, Category category,
+                           bool persistent)
+{
+    Buffer b = {.dtype = DT_bf16, .bytes = bytes, .first = first, .last = last};
+    b.category = category;
+    b.persistent = persistent;
+    return list_push(plan->arena, &plan->programs.at[0].buffers, b);
+}
+
+/* cuBLAS's 8,519,680 bytes and 30 MiB of weights stay. Instruction 1 writes 40 MiB that live to 3,
+ * 2 has 24 MiB of scratch in two tensors, 3 begins a gradient of 50 MiB which lives to the end, 4
+ * is the end. At 3: weights + 40 + 50. */
+static void a_short_program_takes_what_it_takes(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Plan *plan = synthetic_plan(arena, 1, 1, 1, 1);
+    Runtime runtime = {.name = "test"};
+    Device device = {.arch = "Ampere"};
+    for (int i = 0; i < 4; i++) synthetic_compute(plan, 0, STREAM_compute, 1);
+    Program *p = &plan->programs.at[0];
+    p->code.at[2].op = OP_silu;
+    add_buffer(plan, 30 * MIB, 1, 4, CATEGORY_parameter, true);
+    BufferId x = add_buffer(plan, 40 * MIB, 1, 3, CATEGORY_activation, false);
+    add_buffer(plan, 50 * MIB, 3, 4, CATEGORY_gradient, true);
+    p->code.at[2].args = (Span){p->args.n, 1};
+    p->code.at[2].n_in = 1;
+    list_push(arena, &p->args, x);
+    runtime.op[OP_silu] = (RuntimeOp){.scratch = 1.2, .tensors = 2}; /* of 20 Mi elements */
+    uint64_t stays = 8519680 + 30 * MIB;
+    TorchStats s = torch_memory(plan, p, &runtime, &device, 1000 * MIB);
+    assert_int_equal(s.peak_allocated, stays + 90 * MIB);
+    /* segments: 20 for the workspace, 30, 40, two of 12 for the scratch, 50 */
+    assert_int_equal(s.peak_reserved, (20 + 30 + 40 + 12 + 12 + 50) * MIB);
+    assert_int_equal(s.n_segments, 6);
+    runtime.op[OP_silu].scratch =
+        6; /* two of 60 MiB: now 2 is the peak; 50 then lie in one of them */
+    s = torch_memory(plan, p, &runtime, &device, 1000 * MIB);
+    assert_int_equal(s.peak_allocated, stays + 160 * MIB);
+    assert_int_equal(s.peak_reserved, (20 + 30 + 40 + 120) * MIB);
+    s = torch_memory(plan, p, &runtime, &device, 150 * MIB);
+    assert_true(s.failed);
+    arena_free(arena);
+}
+
+/* What an op saves lives to the last use of what it read or wrote; in a region that is computed
+ * again the first pass saves nothing. */
+static void what_is_saved_lives_to_its_gradient(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Plan *plan = synthetic_plan(arena, 1, 1, 1, 1);
+    Runtime runtime = {.name = "test"};
+    Device device = {.arch = "Ampere"};
+    for (int i = 0; i < 4; i++) synthetic_compute(plan, 0, STREAM_compute, 1);
+    Program *p = &plan->programs.at[0];
+    BufferId x = add_buffer(plan, 20 * MIB, 1, 2, CATEGORY_activation, false);
+    BufferId y = add_buffer(plan, 20 * MIB, 2, 4, CATEGORY_activation, false);
+    add_buffer(plan, 100 * MIB, 4, 4, CATEGORY_activation, false);
+    Instr *in = &p->code.at[2];
+    *in = (Instr){.op = OP_rmsnorm, .stream = STREAM_compute, .phase = PHASE_forward};
+    in->args = (Span){p->args.n, 2};
+    in->n_in = 1;
+    in->origin = list_add(arena, &plan->graph.nodes);
+    list_push(arena, &p->args, x);
+    list_push(arena, &p->args, y);
+    runtime.op[OP_rmsnorm] = (RuntimeOp){.saved = 4, .tensors = 1}; /* 10 Mi elements: 40 MiB */
+    TorchStats s = torch_memory(plan, p, &runtime, &device, 1000 * MIB);
+    assert_int_equal(s.peak_allocated, 8519680 + (20 + 40 + 100) * MIB);
+    plan->graph.nodes.at[in->origin].region = 1;
+    s = torch_memory(plan, p, &runtime, &device, 1000 * MIB);
+    assert_int_equal(s.peak_allocated, 8519680 + (20 + 100) * MIB);
+    in->phase = PHASE_recompute;
+    s = torch_memory(plan, p, &runtime, &device, 1000 * MIB);
+    assert_int_equal(s.peak_allocated, 8519680 + (20 + 40 + 100) * MIB);
+    arena_free(arena);
+}
+
+/* Scores that are written cost more than a flash kernel at any length, and grow with its square. */
+static void unfused_attention_writes_its_scores(void **state)
+{
+    (void)state;
+    Device device = {.arch = "Ampere", .sms = 108, .hbm_bytes_per_s = 2e12};
+    device.peak_flops[DT_bf16] = 312e12;
+    device.gemm_efficiency = device.memory_efficiency = .8;
+    double last = 0;
+    for (double s = 512; s <= 8192; s *= 2) {
+        double unfused = runtime_unfused_s(&device, DT_bf16, 16, s, s, 128, false);
+        double flops = 2 * 16 * s * s * 128;
+        double flash =
+            cost_attention_s(&device, DT_bf16, ATTENTION_flash2, flops, s, 128, true, false);
+        assert_true(unfused > 2 * flash);
+        assert_true(unfused >= 16 * s * s * 13 / (2e12 * .8));
+        if (last > 0) assert_true(unfused > 2.5 * last && unfused < 4.5 * last);
+        last = unfused;
+    }
+    double both = runtime_unfused_s(&device, DT_bf16, 16, 2048, 2048, 128, true);
+    assert_true(both > 1.4 * runtime_unfused_s(&device, DT_bf16, 16, 2048, 2048, 128, false));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_starts_before_it_is_issued),
+        cmocka_unit_test(a_launch_group_is_issued_as_one),
+        cmocka_unit_test(the_host_may_be_the_limit),
+        cmocka_unit_test(a_short_program_takes_what_it_takes),
+        cmocka_unit_test(what_is_saved_lives_to_its_gradient),
+        cmocka_unit_test(unfused_attention_writes_its_scores),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
