@@ -85,6 +85,38 @@ static void score_gemm(const Csv *csv, const Device *device, const RowOut *out)
                   cost_gemm_s(device, dtype, 1, m, n, k));
 }
 
+/* TransformerEngine's sum over the four products of a layer, "h=4096 ff=16384 (QKV 12288), fprop".
+ * With "autocast" in its notes, 8-bit operands are made first: read for the maximum, read and
+ * written as they are and transposed, 6 bytes an element; the weights' gradient finds them made. */
+static void score_layer(const Csv *csv, const Device *device, const RowOut *out)
+{
+    const char *shape = csv_cell(csv, out->row, "shape"), *notes = csv_cell(csv, out->row, "notes");
+    const char *type = csv_cell(csv, out->row, "dtype"), *qkv = strstr(shape, "QKV ");
+    double m = csv_number(csv, out->row, "M"), h = shape_number(shape, "h", 0);
+    double ff = shape_number(shape, "ff", 0), three = qkv != NULL ? strtod(qkv + 4, NULL) : 3 * h;
+    DType dtype = dtype_of(type);
+    if (!(m * h * ff > 0) || strstr(type, "block") != NULL || device->peak_flops[dtype] <= 0) {
+        row_reason(out, "no sizes, or scales by blocks");
+        return;
+    }
+    const double sizes[4][2] = {{three, h}, {h, h}, {ff, h}, {h, ff}}; /* outputs, inputs */
+    bool forward = strstr(shape, "fprop") != NULL, inputs = strstr(shape, "dgrad") != NULL;
+    bool makes = dtype == DT_e4m3 && strstr(notes, "autocast") != NULL;
+    double s = 0, flops = 0, made = 0;
+    for (int i = 0; i < 4; i++) {
+        double n = sizes[i][0], k = sizes[i][1];
+        flops += 2 * m * n * k;
+        s += forward  ? cost_gemm_s(device, dtype, 1, m, n, k)
+             : inputs ? cost_gemm_s(device, dtype, 1, m, k, n)
+                      : cost_gemm_s(device, dtype, 1, n, k, m);
+        made += forward ? m * k + n * k : inputs ? m * n : 0;
+    }
+    if (makes)
+        s += 6 * made / (device->hbm_bytes_per_s * device->memory_efficiency) +
+             8 * device->kernel_floor_s;
+    row_score(out, dtype == DT_e4m3 ? "gemm, 8 bits" : "gemm", measured_s(csv, out->row, flops), s);
+}
+
 static AttentionKernel family_of(const char *kernel)
 {
     if (strstr(kernel, "FA3") != NULL) return ATTENTION_flash3;
@@ -141,6 +173,8 @@ static void score_row(const Csv *csv, RowOut *out)
         row_reason(out, "no such GPU in the library");
     else if (strcmp(kernel, "gemm") == 0)
         score_gemm(csv, device, out);
+    else if (strcmp(kernel, "gemm_te_layer_sum") == 0)
+        score_layer(csv, device, out);
     else if (strncmp(kernel, "attention", 9) == 0)
         score_attention(csv, device, kernel, out);
     else

@@ -44,6 +44,63 @@ static const char *first_error(const Diag *d)
     return "no reason was given";
 }
 
+typedef struct Run {
+    Config config;
+    SimReport report;
+    const char *code;
+    Arena *arena;
+    Diag diag;
+} Run;
+
+static bool load(const RowOut *out, Run *run, const char *batch, Graph *graph)
+{
+    const Options *o = &out->cli->options;
+    const char **set = arena_array(run->arena, o->set.n + 1, sizeof *set);
+    for (uint32_t i = 0; i < o->set.n; i++) set[i] = o->set.at[i];
+    if (batch != NULL) set[o->set.n] = batch;
+    FrontOptions front = {.set = set, .n_set = o->set.n + (batch != NULL), .cpu_seconds = 10};
+    memset(graph, 0, sizeof *graph);
+    return front_load_text(out->label, run->code, &front, run->arena, &run->config, graph,
+                           &run->diag);
+}
+
+static bool simulate(Run *run, Graph *graph)
+{
+    LowerOptions lower = lower_options_default();
+    SimOptions options = {.steps = 1, .runtime = &run->config.runtime};
+    const Plan *plan = passes_compile(&run->config, graph, &lower, NULL, run->arena, &run->diag);
+    return plan != NULL &&
+           sim_run(plan, &run->config.cluster, &options, run->arena, &run->report, &run->diag);
+}
+
+/* With `n` micro-batches a step instead of the row's. */
+static bool simulate_fewer(const RowOut *out, Run *run, int64_t of_each, uint32_t n)
+{
+    Graph graph;
+    const char *batch = arena_print(run->arena, "batch.global=%lld", (long long)(of_each * n));
+    return load(out, run, batch, &graph) && simulate(run, &graph);
+}
+
+/* Once the pipeline is full, each micro-batch adds the same time, and no memory: a step of many
+ * follows from two with fewer. */
+static bool predict_row(const RowOut *out, Run *run)
+{
+    Graph graph;
+    if (!load(out, run, NULL, &graph)) return false;
+    const Config *c = &run->config;
+    uint32_t pp = c->axis_size[AXIS_pp], low = pp > 1 ? 2 * pp : 3, high = low + (pp > 1 ? pp : 2);
+    int64_t of_each =
+        c->micro_batch * c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard];
+    double n = (double)(c->global_batch / of_each);
+    if (out->cli->options.exact || n <= 1.5 * high) return simulate(run, &graph);
+    if (!simulate_fewer(out, run, of_each, low)) return false;
+    double less = (double)run->report.step_ps;
+    if (!simulate_fewer(out, run, of_each, high)) return false;
+    double more = (double)run->report.step_ps;
+    run->report.step_ps = (Ps)(more + (more - less) / (high - low) * (n - high));
+    return true;
+}
+
 static void score_step(const Csv *csv, const SimReport *report, const RowOut *out)
 {
     double step_s = csv_number(csv, out->row, "step_time_s");
@@ -74,28 +131,18 @@ static void score_memory(const Csv *csv, const Runtime *runtime, const SimReport
 static void score_row(const Csv *csv, RowOut *out)
 {
     Arena *arena = arena_new();
-    Diag d = diag_in(arena);
-    Config config;
-    Graph graph;
-    SimReport report;
-    memset(&config, 0, sizeof config);
-    memset(&graph, 0, sizeof graph);
-    memset(&report, 0, sizeof report);
-    const char *code = script_of(csv, out->row, arena);
-    FrontOptions front = {
-        .set = out->cli->options.set.at, .n_set = out->cli->options.set.n, .cpu_seconds = 10};
-    LowerOptions lower = lower_options_default();
-    SimOptions options = {.steps = 1, .runtime = &config.runtime};
-    const Plan *plan = NULL;
-    if (front_load_text(out->label, code, &front, arena, &config, &graph, &d))
-        plan = passes_compile(&config, &graph, &lower, NULL, arena, &d);
-    if (plan != NULL && sim_run(plan, &config.cluster, &options, arena, &report, &d)) {
+    Run run;
+    memset(&run, 0, sizeof run);
+    run.arena = arena;
+    run.diag = diag_in(arena);
+    run.code = script_of(csv, out->row, arena);
+    if (predict_row(out, &run)) {
         bool oom = strcmp(csv_cell(csv, out->row, "oom"), "1") == 0;
-        score_step(csv, &report, out);
-        score_memory(csv, &config.runtime, &report, out);
-        row_verdict(out, "fits", !oom, report.fits);
+        score_step(csv, &run.report, out);
+        score_memory(csv, &run.config.runtime, &run.report, out);
+        row_verdict(out, "fits", !oom, run.report.fits);
     } else {
-        row_reason(out, first_error(&d));
+        row_reason(out, first_error(&run.diag));
     }
     arena_free(arena);
 }

@@ -101,11 +101,19 @@ static void gather(const Scores *scores, Arena *arena, Groups *groups)
     for (uint32_t i = 0; i < groups->n; i++) work_out(&groups->at[i], scores, arena);
 }
 
+/* Addresses are told by their end. */
+static const char *short_source(Arena *arena, const char *source)
+{
+    enum { MOST = 46 };
+    size_t n = strlen(source);
+    return n <= MOST ? source : arena_print(arena, "...%s", source + n - (MOST - 3));
+}
+
 static void table_row(Table *t, const Group *g)
 {
     table_cell(t, "%s", g->what);
     table_cell(t, "%s", g->split);
-    table_cell(t, "%s", g->source == NULL ? "all" : g->source);
+    table_cell(t, "%s", g->source == NULL ? "all" : short_source(t->arena, g->source));
     table_cell(t, "%u", g->n);
     if (g->verdict) {
         table_cell(t, "fits %u of %u", g->n_yes_right, g->n_yes);
@@ -199,7 +207,7 @@ void scores_report(Cli *cli, const char *name, const char *path, const Scores *s
         const Unscored *u = &scores->reasons.at[i];
         table_cell(&r, "%u", u->n);
         table_cell(&r, "%s", u->split);
-        table_cell(&r, "%s", u->source);
+        table_cell(&r, "%s", short_source(cli->arena, u->source));
         table_cell(&r, "%s", u->reason);
     }
     if (scores->reasons.n > 0) table_print(&r, &cli->out);

@@ -126,6 +126,8 @@ static const Option option_table[] = {
      "measured collectives, by size, group and network"},
     {"plot", 0, OPTION_text, "FILE", FIELD(plot), OPTIONS_accuracy,
      "draw predicted over measured there, as SVG"},
+    {"exact", 0, OPTION_flag, NULL, FIELD(exact), OPTIONS_accuracy,
+     "simulate every micro-batch, also where the rest of a step follows from its first"},
     {"jobs", 'j', OPTION_text, "N", FIELD(jobs_text), OPTIONS_accuracy,
      "processes to predict with (default: as many as there are cores)"},
     {"dry-run", 0, OPTION_flag, NULL, FIELD(dry_run), 0,

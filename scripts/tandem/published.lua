@@ -88,7 +88,7 @@ local function passes(row, how)
     local vp = count(row, "vp", 1)
     add(list, pp { schedule = vp > 1 and "interleaved_1f1b" or "1f1b", chunks = vp > 1 and vp or nil })
   end
-  if n_tp > 1 then add(list, tp { sequence = row.sp == "1" or how.sequence }) end
+  if n_tp > 1 then add(list, tp { sequence = row.sp == "1", keep_gathered = how.keep_gathered }) end
   add(list, eight_bits(row, how.byte_gather))
   add(list, how.ac ~= false and checkpointing(row) or nil)
   add(list, how.data)
@@ -119,22 +119,49 @@ local function mesh(row, sharded)
   return axes
 end
 
+local m = {}
+
+-- The cluster of `row`: its GPU by any name that the library knows, as many nodes as it has.
+function m.cluster(row)
+  local name = gpus.find(row.gpu)
+  if not name then refuse("no such GPU in the library: %s", row.gpu) end
+  local n, per_node = count(row, "n_gpus"), count(row, "gpus_per_node", 8)
+  if n < per_node then per_node = n end
+  return require "clusters.gpu" { gpu = name, nodes = (n + per_node - 1) // per_node, devices_per_node = per_node }
+end
+
 -- ---- frameworks: what each does, by the beginning of the cell `framework`
 
 local function torchtitan(row)
   local data = ranks(row)
   local staged = count(row, "pp") > 1
   return { runtime = "torchtitan", mesh = mesh(row, true), byte_gather = true, compile = "block",
+    keep_gathered = true,
     data = data > 1 and fsdp2 { copy = not gathers_bytes(row), reshard_after_forward = not staged } or nil }
 end
 
+-- The row as KempnerForge's own configuration; its dialect knows the rest.
 local function kempnerforge(row)
   local data = ranks(row)
-  local staged = count(row, "pp") > 1
-  return { runtime = "kempnerforge", mesh = mesh(row, true), byte_gather = true, compile = "model",
-    param = "bf16",
-    data = data > 1 and (staged and fsdp2 { keep_gathered = true, copy = not gathers_bytes(row) }
-      or fsdp2 { reshard_root = true, copy = not gathers_bytes(row), defer_grad_sync = true }) or nil }
+  local at = mesh(row, true)
+  local micro, steps = count(row, "micro_batch"), count(row, "global_batch_seqs")
+  if steps % (micro * data) ~= 0 then refuse("the batch is no multiple of micro-batch x data ranks") end
+  local own = require "dialects.kempnerforge" {
+    cluster = m.cluster(row),
+    model = { dim = count(row, "d_model"), n_layers = count(row, "n_layers"), n_heads = count(row, "n_heads"),
+      n_kv_heads = count(row, "n_kv_heads"), ffn_hidden_dim = count(row, "d_ff"), vocab_size = count(row, "vocab"),
+      max_seq_len = count(row, "seq") },
+    distributed = { dp_shard = at.dp_shard, dp_replicate = at.dp_replicate, tp = at.tp, pp = at.pp },
+    train = { batch_size = micro, seq_len = count(row, "seq"), grad_accum_steps = steps // (micro * data),
+      compile_model = row.compile == "yes", activation_checkpointing = row.ac == "full" and "full" or "none" },
+  }
+  checkpointing(row)  -- what it cannot say is refused
+  for _, pass in ipairs(own.parallel) do
+    local shards = pass.reshard_after_forward ~= nil or pass.keep_gathered ~= nil
+    if shards and not pass.plan then pass.copy = true end  -- not tp{}
+  end
+  own.name, own.runtime = row.id, "kempnerforge"
+  return { plan = own }
 end
 
 -- FSDP1 of composer with mixed precision PURE: gradients are reduced in bf16.
@@ -162,6 +189,9 @@ local function megatron_deepspeed(row)
 end
 
 local function deepspeed(row)
+  if has(row, "framework", "liger") or has(row, "peak_mem_kind", "liger") then
+    refuse("a head that is computed in chunks (Liger) is not in this version")
+  end
   local stage = row.zero_stage:match "^%d"
   local names = { ["1"] = "optim", ["2"] = "optim_grads", ["3"] = "optim_grads_params" }
   if not names[stage] then refuse("ZeRO stage is not stated") end
@@ -188,21 +218,11 @@ local function framework(row)
   refuse("no profile of this framework: %s", row.framework)
 end
 
-local m = {}
-
--- The cluster of `row`: its GPU by any name that the library knows, as many nodes as it has.
-function m.cluster(row)
-  local name = gpus.find(row.gpu)
-  if not name then refuse("no such GPU in the library: %s", row.gpu) end
-  local n, per_node = count(row, "n_gpus"), count(row, "gpus_per_node", 8)
-  if n < per_node then per_node = n end
-  return require "clusters.gpu" { gpu = name, nodes = (n + per_node - 1) // per_node, devices_per_node = per_node }
-end
-
 function m.plan(row)
   if row.moe_experts ~= "" then refuse("experts are not in this version") end
   local how = framework(row)
   if row.missing ~= "" then refuse("not stated: %s", row.missing) end
+  if how.plan then return how.plan end
   local half = (has(row, "precision", "fp16") or how.half == "fp16") and "fp16" or "bf16"
   if has(row, "precision", "^fp32") then refuse("precision is not known: %s", row.precision:sub(1, 40)) end
   local micro, seq = count(row, "micro_batch"), count(row, "seq")

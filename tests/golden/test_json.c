@@ -132,13 +132,15 @@ static void documents_are_as_described(void **state)
     const char *measured = arena_print(arena, "%s/m.txt", folder);
     CHECK(arena, "check", llama);
     check(arena, ARGUMENTS("sim", llama, "--db", db),
-          OTHERS(ARGUMENTS("sim", llama, "--db", db, "--explain", "--mtbf", "1000")));
+          OTHERS(ARGUMENTS("sim", llama, "--db", db, "--explain", "--mtbf", "1000"),
+                 ARGUMENTS("sim", llama, "--dry-run", "--set", "runtime=torchtitan")));
     command_write_file(measured,
                        "# all_reduce_perf\n#  Rank  0\n#  Rank  1\n# size count type redop "
                        "root time algbw busbw #wrong\n8 2 float sum -1 10 0 0 0\n");
     check(arena, ARGUMENTS("net", "dgx_h100"),
           OTHERS(ARGUMENTS("net", "dgx_h100", "--compare", measured)));
     CHECK(arena, "import", measured, "--db", db);
+    CHECK(arena, "accuracy", "--kernels", TANDEM_SOURCE_DIR "/tests/data/published_kernels.csv");
     check(arena, ARGUMENTS("show", tiny),
           OTHERS(ARGUMENTS("show", tiny, "--mesh"),
                  ARGUMENTS("show", tiny, "--state", "--rank", "1")));

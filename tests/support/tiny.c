@@ -385,6 +385,7 @@ static PassConfig ac_of(const Tiny *t, Arena *arena)
     for (uint32_t i = 0; i < TINY_AC_OPS; i++) {
         Pattern op = {.path = tiny_ac_ops[i], .may_miss = true};
         if (t->ac_ops >> i & 1) list_push(arena, &pass.ac_ops, op);
+        pass.ac_alternate = t->ac_alternate;
     }
     return pass;
 }

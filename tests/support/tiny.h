@@ -36,6 +36,7 @@ typedef struct Tiny {
     Float8Options float8;
     AcMode ac;
     uint32_t ac_ops; /* bits: what regions keep, of tiny_ac_ops */
+    bool ac_alternate;
     Fsdp2Options fsdp2;
     bool use_zero; /* zero{} instead of fsdp2{} */
     ZeroStrategy zero;

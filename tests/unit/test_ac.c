@@ -78,6 +78,11 @@ static void what_is_kept_runs_once(void **state)
             plan = compile(&t, arena);
             assert_int_equal(count(plan, "attention"), 2 * L * m);
             assert_int_equal(count(plan, "linear"), 7 * L * m + m);
+            t.ac_alternate =
+                true; /* of q, k, v, o, 1, 3, 2 the second, fourth and sixth run again */
+            plan = compile(&t, arena);
+            assert_int_equal(count(plan, "linear"), (7 + 3) * L * m + m);
+            t.ac_alternate = false;
             t.ac_ops = ATTENTION | LINEAR;
             plan = compile(&t, arena);
             assert_int_equal(count(plan, "attention"), L * m);

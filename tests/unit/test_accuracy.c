@@ -266,6 +266,39 @@ static void the_sample_stays_in_its_bands(void **state)
     arena_free(arena);
 }
 
+/* 40 micro-batches on four stages: what follows from 8 and 12 is what all of them take. */
+static void many_microbatches_follow_from_few(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *file = file_with(
+        arena,
+        "id,source,model,n_layers,d_model,n_heads,n_kv_heads,d_ff,vocab,moe_experts,gpu,n_gpus,"
+        "gpus_per_node,framework,tp,sp,pp,vp,cp,ep,dp_shard,dp_replicate,zero_stage,micro_batch,"
+        "global_batch_seqs,seq,precision,ac,compile,step_time_s,peak_mem,peak_mem_kind,oom,missing,"
+        "split\n"
+        "a,s,gpt3-1b,8,512,8,8,2048,4096,,A100-SXM-80GB,8,8,NeMo,1,0,4,2,1,1,,2,1,1,80,512,bf16,"
+        "none,"
+        "no,1,1,peak_mem_alloc MiB,,,dev-cal\n");
+    CommandResult few = COMMAND(arena, 60, "accuracy", "--runs", file, "--json");
+    CommandResult all = COMMAND(arena, 60, "accuracy", "--runs", file, "--json", "--exact");
+    assert_int_equal(few.exit_code, 0);
+    json_t *a = json_loads(few.out, 0, NULL), *b = json_loads(all.out, 0, NULL);
+    const json_t *x = json_object_get(json_object_get(a, "runs"), "scores");
+    const json_t *y = json_object_get(json_object_get(b, "runs"), "scores");
+    assert_int_equal(json_array_size(x), 3); /* time, memory, fits */
+    for (size_t i = 0; i < 3; i++) {
+        double p = json_number_value(json_object_get(json_array_get(x, i), "predicted"));
+        double q = json_number_value(json_object_get(json_array_get(y, i), "predicted"));
+        if (!(fabs(p / q - 1) < 2e-3))
+            fail_msg("%s: %g from few, %g from all",
+                     json_string_value(json_object_get(json_array_get(x, i), "what")), p, q);
+    }
+    json_decref(a);
+    json_decref(b);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -273,6 +306,7 @@ int main(void)
         cmocka_unit_test(what_is_no_table_is_refused),
         cmocka_unit_test(rows_are_counted_by_reason),
         cmocka_unit_test(errors_are_those_worked_out_by_hand),
+        cmocka_unit_test(many_microbatches_follow_from_few),
         cmocka_unit_test(kernels_are_scored_and_drawn),
         cmocka_unit_test(the_sample_stays_in_its_bands),
     };
