@@ -5,8 +5,8 @@ return {
   -- sustained goes with (limit of power / the chip's usual limit) to this
   power = 0.408,
   -- host times in seconds, by profile
-  fsdp1 = { kernel_s = 8e-06, collective_s = 4e-05, unit_s = 0.0006, step_s = 0.01 },
-  torchtitan = { kernel_s = 6e-6, compiled_s = 4e-6, tensor_s = 60e-6, unit_s = 300e-6, step_s = 10e-3 },
+  fsdp1 = { kernel_s = 8e-06, collective_s = 0.00015, unit_s = 0.001, step_s = 0.08 },
+  torchtitan = { kernel_s = 6e-06, compiled_s = 4e-06, tensor_s = 6e-05, unit_s = 0.0003, step_s = 0.01 },
   megatron = { kernel_s = 5e-6, collective_s = 30e-6, step_s = 10e-3 },
   megatron2022 = { kernel_s = 18e-6, collective_s = 40e-6, step_s = 10e-3 },
 }

@@ -33,6 +33,7 @@ PROFILES = [
 # what lasts of a GPU's peak: by the beginning of `gpu`, from the rows of one profile
 DEVICES = [("Ampere", "A100", "fsdp1"), ("Hopper", "H100-SXM", "fsdp1"), ("H100 at 500 W", "H100-96GB", "torchtitan")]
 POWER_RATIO = 500 / 700
+LEAST_GAIN = 1e-3  # a parameter that matters less stays where it was
 EVERY = {"composer": 7, "Megatron-DeepSpeed": 48}
 
 
@@ -62,7 +63,7 @@ def descend(evaluate, grids, start):
                 i = at + step
                 while 0 <= i < len(grid):
                     now = evaluate(dict(best, **{key: grid[i]}))
-                    if now >= least - 1e-5:
+                    if now >= least - LEAST_GAIN:
                         break
                     least, best = now, dict(best, **{key: grid[i]})
                     i += step
