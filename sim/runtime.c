@@ -6,10 +6,16 @@
 
 #include "sim/kernels.h"
 
+/* What compiles a model leaves its loss alone, which is a function beside it. */
+static bool is_loss(OpKind op)
+{
+    return strncmp(op_info(op)->name, "xent_", 5) == 0;
+}
+
 bool runtime_compiles(const Runtime *runtime, const Plan *plan, const Instr *in)
 {
     if (runtime_is_own(runtime) || !runtime->is_compiled || in->origin == 0) return false;
-    if (in->phase == PHASE_update || in->phase == PHASE_start) return false;
+    if (in->phase == PHASE_update || in->phase == PHASE_start || is_loss(in->op)) return false;
     if (runtime->compiled == COMPILE_model) return true;
     return plan->graph.modules.at[plan->graph.nodes.at[in->origin].module].layer > 0;
 }

@@ -160,6 +160,7 @@ local function kempnerforge(row)
     local shards = pass.reshard_after_forward ~= nil or pass.keep_gathered ~= nil
     if shards and not pass.plan then pass.copy = true end  -- not tp{}
   end
+  if data == 1 then own.precision.reduce = "bf16" end  -- nothing is wrapped: gradients are as the parameters
   own.name, own.runtime = row.id, "kempnerforge"
   return { plan = own }
 end
