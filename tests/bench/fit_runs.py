@@ -19,8 +19,8 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 US = 1e-6
 # profile: rows by the beginning of `framework`; the --set key of each parameter, and its grid
-HOST = [2 * US, 4 * US, 6 * US, 8 * US, 11 * US, 15 * US, 20 * US, 26 * US, 33 * US]
-COMM = [10 * US, 20 * US, 40 * US, 80 * US, 150 * US]
+HOST = [u * US for u in (2, 4, 6, 8, 11, 15, 20, 26, 33, 42, 55)]
+COMM = [u * US for u in (10, 20, 30, 40, 60, 80, 150, 250, 400)]
 UNIT = [50 * US, 150 * US, 300 * US, 600 * US, 1000 * US]
 STEP = [1e-3, 5e-3, 10e-3, 20e-3, 40e-3, 80e-3]
 SUSTAINED = [0.60, 0.64, 0.68, 0.72, 0.75, 0.78, 0.81, 0.84, 0.87, 0.90, 0.93, 0.96, 1.0]
@@ -35,7 +35,7 @@ PROFILES = [
 DEVICES = [("Ampere", "A100"), ("Hopper", "H100-SXM"), ("H100 at 500 W", "H100-96GB")]
 POWER_RATIO = 500 / 700
 LEAST_GAIN = 1e-3  # a parameter that matters less stays where it was
-EVERY = {"composer": 12, "Megatron-DeepSpeed": 96}
+EVERY = {"composer": 12, "NeMo": 4, "Megatron-DeepSpeed": 96}
 
 
 def errors(tandem, rows, head, sets):
@@ -126,7 +126,7 @@ def main():
         print(report[-1], flush=True)
     with open(os.path.join(ROOT, "docs/fit.md"), "w") as f:
         f.write("# What was fitted\n\nWritten by `tests/bench/fit_runs.py` from the rows marked dev-cal of the table of\n"
-                "published runs (of llm-foundry's each 12th, of vTrain's single-node rows each 96th). The error is the mean of |ln(predicted / measured)| of\n"
+                "published runs (of llm-foundry's each 12th, of NeMo's each 4th, of vTrain's single-node ones each 96th). The error is the mean of |ln(predicted / measured)| of\n"
                 "step times, as a percentage. `power` = %.3g.\n\n| parameter | rows | value | error |\n|---|---|---|---|\n"
                 % power)
         f.write("\n".join(report) + "\n")
