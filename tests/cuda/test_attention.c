@@ -58,7 +58,7 @@ typedef struct Run {
     Arena *arena;
     const Case *c;
     OpKind op;
-    Binding binding; /* of the whole */
+    Binding *binding; /* of the whole */
     KernelArgs device, cpu;
     uint32_t n_in, n_out;
 } Run;
@@ -114,7 +114,7 @@ static void set_common(Run *run, KernelArgs *a, const Control *control)
     a->n_in = run->n_in;
     a->n_args = run->n_in + run->n_out;
     a->rows = 1;
-    a->binding = &run->binding;
+    a->binding = run->binding;
     a->control = control;
     a->microbatch = 2;
     a->attrs = (Attrs){.scale = 1 / sqrt((double)c->E),
@@ -126,21 +126,22 @@ static void set_common(Run *run, KernelArgs *a, const Control *control)
     for (const char *l = all; *l; l++) {
         int64_t n = letter_size(c, *l);
         a->size[(unsigned char)*l] = a->valid[(unsigned char)*l] = n;
-        run->binding.size[(unsigned char)*l] = n;
+        run->binding->size[(unsigned char)*l] = n;
     }
     a->start['s'] = c->start_s;
-    run->binding.size['s'] = c->start_s + c->s + 3;
+    run->binding->size['s'] = c->start_s + c->s + 3;
     if (c->drop > 0) { /* local parts begin anywhere */
         a->start['b'] = 1;
         a->start['g'] = 2;
-        run->binding.size['b'] += 1;
-        run->binding.size['g'] += 5;
+        run->binding->size['b'] += 1;
+        run->binding->size['g'] += 5;
     }
 }
 
 static Run attention_run(Arena *arena, const Case *c, const Control *control)
 {
     Run run = {.arena = arena, .c = c, .op = OP_attention, .n_in = 3, .n_out = 2};
+    run.binding = arena_alloc(arena, sizeof *run.binding);
     for (uint32_t i = 0; i < 5; i++) add(&run, i, letters[0][i], i == 4 ? DT_f32 : c->dtype, i < 3);
     set_common(&run, &run.device, control);
     set_common(&run, &run.cpu, control);
@@ -153,6 +154,7 @@ static Run gradient_run(Arena *arena, const Case *c, const Control *control, con
     static const char *const dims[] = {"bsgrE", "bsgrE", "bTgE", "bTgE", "bsgrE",
                                        "bsgr",  "bsgrE", "bTgE", "bTgE"};
     Run run = {.arena = arena, .c = c, .op = OP_attention_grad, .n_in = 6, .n_out = 3};
+    run.binding = arena_alloc(arena, sizeof *run.binding);
     for (uint32_t i = 0; i < 9; i++)
         add(&run, i, dims[i], i == 5 ? DT_f32 : c->dtype, i < 6 || c->accumulate);
     static const uint32_t from[] = {0, 0, 1, 2, 3, 4};
