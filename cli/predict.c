@@ -5,6 +5,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "sim/runtime.h"
+
 const char *plan_stored_text(const Plan *plan, Arena *arena)
 {
     Str text = str_in(arena);
@@ -133,7 +135,8 @@ bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions 
         calibration_id(options->cluster, &file->config.runtime, &needs, cli->arena);
     record->seed = file->config.seed;
     record->n_ranks = file->plan->mesh.n_ranks;
-    prediction->trust = trust_of(cli, options->cluster, store, options->machine);
+    prediction->trust = trust_of(cli, options->cluster, runtime_is_own(&file->config.runtime),
+                                 store, options->machine);
     if (store != NULL && find_stored(cli, store, options->trace, prediction)) return true;
     if (!simulate(cli, file, store, options, prediction)) return false;
     if (store == NULL || !options->keep) return true;

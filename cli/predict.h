@@ -37,9 +37,10 @@ bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions 
 const char *plan_stored_text(const Plan *plan, Arena *arena);
 /* "dgx-h100, 2 x 8" */
 const char *cluster_text(Arena *arena, const Cluster *cluster);
-/* Step time, throughput, MFU, exposed communication, memory: as text or JSON. */
-/* ---- trust.c; `machine`: whose measurements are used, NULL: none */
-Trust trust_of(Cli *cli, const Cluster *cluster, Store *store, const char *machine);
+
+/* ---- trust.c; `machine`: whose measurements are used, NULL: none. The published runs are other
+ * frameworks', predicted under their profiles: of a plan without one (`own`) they say nothing. */
+Trust trust_of(Cli *cli, const Cluster *cluster, bool own, Store *store, const char *machine);
 bool trust_store(Store *store, int64_t run, const Trust *trust, Diag *d);
 const char *trust_text(Arena *arena, const Trust *trust);
 
@@ -50,6 +51,7 @@ bool unevenness_of(Cli *cli, uint32_t n_ranks, Unevenness *out);
 
 /* sim --explain, after the prediction. */
 void explain_report(Cli *cli, const PlanFile *file, Store *store);
+/* Step time, throughput, MFU, exposed communication, memory: as text or JSON. */
 void prediction_report(Cli *cli, const PlanFile *file, const Prediction *p);
 
 #endif

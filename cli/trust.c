@@ -65,11 +65,17 @@ static int64_t oldest(Cli *cli, Store *store, const char *machine)
     return at;
 }
 
-Trust trust_of(Cli *cli, const Cluster *cluster, Store *store, const char *machine)
+Trust trust_of(Cli *cli, const Cluster *cluster, bool own, Store *store, const char *machine)
 {
     if (!cluster->is_local) {
-        Trust trust = {"published runs", seconds_of_day(gpu_fit.made), gpu_fit.n, gpu_fit.p50,
-                       gpu_fit.p90};
+        Trust trust = {.basis = "runs of Tandem's own executor",
+                       .made_at = seconds_of_day(gpu_fit.made)};
+        if (!own) {
+            trust.basis = "published runs";
+            trust.n = gpu_fit.n;
+            trust.p50 = gpu_fit.p50;
+            trust.p90 = gpu_fit.p90;
+        }
         if (machine != NULL && store != NULL) {
             int64_t at = oldest(cli, store, machine);
             if (at > 0) trust.made_at = at;
@@ -100,7 +106,9 @@ const char *trust_text(Arena *arena, const Trust *trust)
         age = arena_print(arena, "%" PRId64 " days old", days > 0 ? days : 0);
     }
     if (trust->n == 0)
-        return arena_print(arena, "%s; error not known: nothing to compare with", age);
-    return arena_print(arena, "%s; of %" PRIu32 " %s half within %.1f %%, 9 of 10 within %.1f %%",
+        return arena_print(arena, "costs %s; error not known: no %s to compare with", age,
+                           trust->basis);
+    return arena_print(arena,
+                       "costs %s; of %" PRIu32 " %s half within %.1f %%, 9 of 10 within %.1f %%",
                        age, trust->n, trust->basis, 100 * trust->p50, 100 * trust->p90);
 }

@@ -234,6 +234,20 @@ static void rates_are_of_what_runs(void **state)
     arena_free(arena);
 }
 
+/* Published runs are other frameworks': they vouch for predictions under a profile only. */
+static void a_prediction_says_how_far_it_is_known(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *plan = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
+    CommandResult r = COMMAND(arena, 60, "sim", plan, "--dry-run");
+    assert_non_null(strstr(r.out, "error not known: no runs of Tandem's own executor"));
+    assert_null(strstr(r.out, "published runs"));
+    r = COMMAND(arena, 60, "sim", plan, "--dry-run", "--set", "runtime=torchtitan");
+    assert_non_null(strstr(r.out, "published runs half within"));
+    arena_free(arena);
+}
+
 static void stores_that_are_none(void **state)
 {
     (void)state;
@@ -263,6 +277,7 @@ int main(void)
         cmocka_unit_test(a_reader_may_leave_early),
         cmocka_unit_test(an_unknown_verb_has_a_document),
         cmocka_unit_test(rates_are_of_what_runs),
+        cmocka_unit_test(a_prediction_says_how_far_it_is_known),
         cmocka_unit_test(stores_that_are_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
