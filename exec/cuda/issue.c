@@ -115,6 +115,45 @@ bool issue_open(Cuda *c)
     return true;
 }
 
+/* Outputs of the part at `at` that only the n parts of its chain, from `first` on, have to do with.
+ * Every touch of the program is counted, of views too: one elsewhere is one too many. */
+static uint32_t unread_outputs(const Cuda *c, uint32_t first, uint32_t n, uint32_t at)
+{
+    const Program *p = c->state.info->p;
+    const Instr *in = instr(c, c->order.pc[at]);
+    uint32_t unread = 0;
+    for (uint32_t j = in->n_in; j < in->args.n; j++) {
+        BufferId b = program_arg(p, in, j);
+        const Buffer *x = &p->buffers.at[b];
+        uint32_t inside = 0;
+        for (uint32_t i = first; i < first + n; i++) {
+            const Instr *part = instr(c, c->order.pc[i]);
+            for (uint32_t k = 0; k < part->args.n; k++) inside += program_arg(p, part, k) == b;
+        }
+        bool stays = x->parent == 0 && !x->persistent && !x->result;
+        if (stays && inside == c->state.info->n_touches[b]) unread |= 1u << (j - in->n_in);
+    }
+    return unread;
+}
+
+/* A segment that stands for others leaves out only what none of them needs. */
+void issue_find_unread(Cuda *c)
+{
+    const Order *o = &c->order;
+    c->unread = arena_array(c->arena, (size_t)o->n + 1, sizeof *c->unread);
+    for (uint32_t k = 0; k < o->n_segments; k++) {
+        const Segment *s = &o->segment[k], *owner = &o->segment[s->same];
+        for (uint32_t i = 0, n; i < s->n; i += n) {
+            n = c->chain[o->pc[owner->first + i]]; /* as it will be launched */
+            for (uint32_t at = i; n > 1 && at < i + n; at++) {
+                uint32_t bits = unread_outputs(c, s->first + i, n, s->first + at);
+                uint32_t *mine = &c->unread[o->pc[owner->first + at]];
+                *mine = s->same == k ? bits : *mine & bits;
+            }
+        }
+    }
+}
+
 static void close_event(cudaEvent_t *event)
 {
     if (*event != NULL) cudaEventDestroy(*event);
@@ -176,7 +215,8 @@ static bool compute(Cuda *c, Pc pc, uint32_t n_parts, bool shared)
         uint32_t first = c->order.at[pc];
         for (uint32_t i = 0; i < n_parts; i++) {
             Pc its = c->order.pc[first + i];
-            part[i] = (CudaChainPart){.op = instr(c, its)->op, .args = c->state.at[its].args};
+            part[i] = (CudaChainPart){
+                .op = instr(c, its)->op, .args = c->state.at[its].args, .unread = c->unread[its]};
         }
         fine = kernel_cuda_chain(part, n_parts, &c->context, &error);
     } else {

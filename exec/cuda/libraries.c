@@ -42,7 +42,7 @@ bool libraries_open(Cuda *c)
         c->attention = (CudaAttentionLibrary){c->cudnn, cudnn_attention_run};
         c->context.attention = &c->attention;
     }
-    for (Pc pc = 1; pc < c->state.info->n_instr; pc++)
+    for (Pc pc = 1; pc <= c->state.info->n_instr; pc++)
         if (program_instr(c->state.info->p, pc)->stream == STREAM_compute && !prepare(c, pc))
             return false;
     return true;

@@ -112,6 +112,7 @@ bool cuda_open(Cuda *c, const Plan *plan, const BackendOptions *options)
     if (!all_are_fine(c, fine)) return false;
     c->marks = c->n_ranks > 1;
     choose_segments(c);
+    issue_find_unread(c);
     return comm_open(c);
 }
 

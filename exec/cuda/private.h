@@ -102,7 +102,8 @@ typedef struct Cuda {
     bool marks;        /* heads are kept: there are other ranks to tell them to */
 
     Order order;
-    uint32_t *chain; /* [pc] how many instructions are one launch, from pc on; 1: alone */
+    uint32_t *chain;  /* [pc] how many instructions are one launch, from pc on; 1: alone */
+    uint32_t *unread; /* [pc] CudaChainPart.unread of a part */
     Staged *staged;
     uint32_t n_staged;
     uint32_t *staged_of; /* [pc] 1 + index; 0: not a batch */
@@ -178,6 +179,8 @@ bool comm_errors(Cuda *c);       /* false: one of them says that it is broken */
 /* ---- issue.c ---- */
 bool issue_open(Cuda *c);
 void issue_close(Cuda *c);
+/* Once segments are chosen: which outputs of chains stay unwritten. */
+void issue_find_unread(Cuda *c);
 /* Sends instructions [first, first + n) of the order to the streams, which all begin after, and end
  * before, what is on the compute stream. */
 bool issue_segment(Cuda *c, const Segment *s, bool captures);

@@ -16,6 +16,16 @@ static inline int64_t blocks_for(int64_t n, int64_t each, int64_t most)
     return blocks < most ? blocks : most;
 }
 
+/* Bytes of shared memory that a block of this device may ask for. (CUDA C++
+ * Programming Guide, technical specifications per compute capability: 8.0 has 163 KiB, 8.6 and 8.9,
+ * which run its code, and 12.x 99 KiB, 9.0 and 10.0 227 KiB.) */
+static inline uint64_t shared_most(const CudaContext *cuda)
+{
+    uint32_t capability = cuda->compute_capability;
+    if (capability == 80 || capability == 87) return UINT64_C(163) << 10;
+    return capability >= 90 && capability < 120 ? UINT64_C(227) << 10 : UINT64_C(99) << 10;
+}
+
 /* Is output j to be added to, rather than set? */
 static inline bool accumulates(const KernelArgs *args, uint32_t j)
 {

@@ -7,7 +7,7 @@
 #include "kernels/cuda/norm.cuh"
 #include "kernels/cuda/workspace.h"
 
-enum { GRAD_THREADS = 256, GRAD_SHARED_MAX = 200 << 10 };
+enum { GRAD_THREADS = 256 };
 
 typedef struct NormGradArgs {
     Array dy, x, weight, mean, r, dx;
@@ -179,10 +179,10 @@ static bool norm_grad(const KernelArgs *args, NormGradArgs p, int64_t n, int64_t
     int64_t threads = p.rows.lanes > WARP ? p.rows.lanes : GRAD_THREADS;
     uint64_t shared =
         (uint64_t)(threads / p.rows.lanes * p.sums * p.rows.eights * EIGHT) * sizeof(float);
-    p.in_shared = shared <= GRAD_SHARED_MAX;
+    const uint64_t held = MAX_WARPS * sizeof(float);
+    p.in_shared = held + shared <= shared_most(cuda);
     p.pitch = p.in_shared ? (int64_t)p.rows.eights * EIGHT : width;
-    if (!LAUNCH(norm_grad_rows, parts, threads,
-                MAX_WARPS * sizeof(float) + (p.in_shared ? shared : 0), p, cuda, error))
+    if (!LAUNCH(norm_grad_rows, parts, threads, held + (p.in_shared ? shared : 0), p, cuda, error))
         return false;
     for (uint32_t j = 0; j < (uint32_t)p.sums; j++) {
         Array sums = array_f32(p.parts + j * (uint64_t)width, width);

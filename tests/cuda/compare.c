@@ -73,7 +73,7 @@ void compare_free(void)
 static CudaControl control = {.step = 3, .lr = 0.01, .seed = 77};
 static uint32_t fault;
 static CudaContext context = {
-    .control = &control, .fault = &fault, .pc = 5, .n_sms = 2, .compute_capability = 90};
+    .control = &control, .fault = &fault, .pc = 5, .n_sms = 2, .compute_capability = 80};
 
 CudaContext *compare_context(void)
 {

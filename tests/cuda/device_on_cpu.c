@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-enum { MAX_THREADS = 1024, STACK_BYTES = 128 << 10, GUARD = 64, MAX_SHARED = 227 << 10 };
+enum { MAX_THREADS = 1024, STACK_BYTES = 128 << 10, GUARD = 64 };
 static const unsigned char guard_byte = 0xa5;
 
 typedef enum FiberState { READY, AT_BLOCK_BARRIER, AT_WARP_BARRIER, ENDED } FiberState;
@@ -239,7 +239,7 @@ static void run_block(uint64_t block, uint32_t n)
 void device_run(const DeviceLaunch *launch)
 {
     assert(launch->threads > 0 && launch->threads <= MAX_THREADS);
-    assert(launch->blocks < UINT64_C(1) << 31 && launch->shared_bytes <= MAX_SHARED);
+    assert(launch->blocks < UINT64_C(1) << 31);
     if (stacks == NULL) {
         stacks = aligned_alloc(128, (size_t)MAX_THREADS * STACK_BYTES);
         assert(stacks != NULL);
@@ -281,12 +281,31 @@ uint64_t device_n_launches(void)
     return n_launches;
 }
 
+/* Bytes that a block may ask for. (CUDA C++ Programming Guide, technical specifications per compute
+ * capability.) */
+static uint64_t most_shared(uint32_t compute_capability)
+{
+    static const struct {
+        uint32_t capability;
+        uint64_t kib;
+    } most[] = {{80, 163}, {86, 99}, {87, 163}, {89, 99}, {90, 227}, {100, 227}, {120, 99}};
+    uint64_t kib = 48;
+    for (size_t i = 0; i < sizeof most / sizeof most[0]; i++)
+        if (most[i].capability <= compute_capability) kib = most[i].kib;
+    return kib << 10;
+}
+
 bool device_launch(void (*thread)(const void *args), const char *name, uint64_t blocks,
-                   uint64_t threads, uint64_t shared_bytes, const void *args, uint64_t args_bytes,
-                   void *stream)
+                   uint64_t threads, uint64_t shared_bytes, uint32_t compute_capability,
+                   const void *args, uint64_t args_bytes, void *stream)
 {
     DeviceLaunch launch = {thread, name, blocks, threads, shared_bytes, args_bytes, {0}};
     if (blocks == 0) return true;
+    if (shared_bytes > most_shared(compute_capability)) {
+        fprintf(stderr, "%s: a block of capability %u has no %llu bytes of shared memory\n", name,
+                compute_capability, (unsigned long long)shared_bytes);
+        abort();
+    }
     assert(args_bytes <= sizeof launch.args);
     memcpy(launch.args, args, args_bytes);
     n_launches++;

@@ -88,10 +88,10 @@ typedef struct float4 {
 #define LAUNCH(name, blocks, threads, shared_bytes, args, cuda, error)                             \
     (assert((int)(threads) <= (int)name##_threads), (void)(error),                                 \
      device_launch(name, #name, (uint64_t)(blocks), (uint64_t)(threads), (uint64_t)(shared_bytes), \
-                   &(args), sizeof(args), (cuda)->stream))
+                   (cuda)->compute_capability, &(args), sizeof(args), (cuda)->stream))
 bool device_launch(void (*thread)(const void *args), const char *name, uint64_t blocks,
-                   uint64_t threads, uint64_t shared_bytes, const void *args, uint64_t args_bytes,
-                   void *stream);
+                   uint64_t threads, uint64_t shared_bytes, uint32_t compute_capability,
+                   const void *args, uint64_t args_bytes, void *stream);
 bool device_zero(void *p, uint64_t bytes, const CudaContext *cuda, CudaError *error);
 bool device_copy(void *to, const void *from, uint64_t bytes, const CudaContext *cuda,
                  CudaError *error);

@@ -93,6 +93,7 @@ static void run_double(RanksRun *run, RankReport *report, Arena *arena)
     run_here(run, tandem_cuda_module.backend(arena, NULL), report, arena);
     report->launches = double_calls("cudaGraphLaunch");
     report->captures = double_calls("cudaStreamBeginCapture");
+    report->n_unread = double_calls("unread");
 }
 
 static int free_port(void)

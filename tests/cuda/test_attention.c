@@ -177,7 +177,7 @@ static Run gradient_run(Arena *arena, const Case *c, const Control *control, con
 static void call_device(const Run *run, const CudaControl *control, uint64_t seed)
 {
     CudaError error = {""};
-    const CudaContext cuda = {.control = control, .n_sms = 2, .compute_capability = 80};
+    const CudaContext cuda = {.control = control, .n_sms = 2, .compute_capability = 86};
     CudaKernel_function *kernel = run->op == OP_attention ? cuda_attention : cuda_attention_grad;
     device_set_seed(seed);
     device_copies_arrive_early(seed != 0);

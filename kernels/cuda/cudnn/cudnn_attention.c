@@ -66,7 +66,7 @@ static GraphTensor argument(Build *b, uint32_t i, int64_t heads, int64_t rows, b
     int64_t E = b->s->E, row = heads * E;
     const int64_t dim[] = {b->s->B, heads, swapped ? E : rows, swapped ? rows : E};
     const int64_t stride[] = {rows * row, E, swapped ? 1 : row, swapped ? row : 1};
-    GraphTensor t = graph_tensor(b->g, b->type, dim, stride, TENSOR_memory);
+    GraphTensor t = cudnn_tensor(b->g, b->type, dim, stride, TENSOR_memory);
     b->to->uid[i] = t.uid;
     return t;
 }
@@ -74,7 +74,7 @@ static GraphTensor argument(Build *b, uint32_t i, int64_t heads, int64_t rows, b
 static GraphTensor row_sums(Build *b, uint32_t i)
 {
     const int64_t S = b->s->S, H = b->H, dim[] = {b->s->B, H, S, 1}, stride[] = {S * H, 1, H, 1};
-    GraphTensor t = graph_tensor(b->g, CUDNN_DATA_FLOAT, dim, stride, TENSOR_memory);
+    GraphTensor t = cudnn_tensor(b->g, CUDNN_DATA_FLOAT, dim, stride, TENSOR_memory);
     b->to->uid[i] = t.uid;
     return t;
 }
@@ -86,13 +86,13 @@ static GraphTensor between(Build *b, cudnnDataType_t type, int64_t rows, int64_t
     const int64_t dim[] = {b->s->B, b->H, rows, columns};
     const int64_t stride[] = {b->H * rows * columns, rows * columns, turned ? 1 : columns,
                               turned ? rows : 1};
-    return graph_tensor(b->g, type, dim, stride, TENSOR_between);
+    return cudnn_tensor(b->g, type, dim, stride, TENSOR_between);
 }
 
 static GraphTensor value(Build *b, int64_t *uid)
 {
     const int64_t one[] = {1, 1, 1, 1};
-    GraphTensor t = graph_tensor(b->g, CUDNN_DATA_FLOAT, one, one, TENSOR_value);
+    GraphTensor t = cudnn_tensor(b->g, CUDNN_DATA_FLOAT, one, one, TENSOR_value);
     *uid = t.uid;
     return t;
 }
@@ -102,17 +102,17 @@ static GraphTensor scores(Build *b, GraphTensor q, GraphTensor kt, GraphTensor s
     const int64_t S = b->s->S, T = b->s->T;
     GraphTensor s = between(b, CUDNN_DATA_FLOAT, S, T, false);
     GraphTensor scaled = between(b, CUDNN_DATA_FLOAT, S, T, false);
-    graph_matmul(b->g, q, kt, s);
-    graph_pointwise(b->g, CUDNN_POINTWISE_MUL, s, scale, none, scaled);
+    cudnn_matmul(b->g, q, kt, s);
+    cudnn_pointwise(b->g, CUDNN_POINTWISE_MUL, s, scale, none, scaled);
     if (!b->s->causal) return scaled;
     GraphTensor row = between(b, CUDNN_DATA_INT32, S, T, false);
     GraphTensor column = between(b, CUDNN_DATA_INT32, S, T, false);
     GraphTensor seen = between(b, CUDNN_DATA_BOOLEAN, S, T, false);
     GraphTensor masked = between(b, CUDNN_DATA_FLOAT, S, T, false);
-    graph_index(b->g, scaled, 2, row);
-    graph_index(b->g, scaled, 3, column);
-    graph_pointwise(b->g, CUDNN_POINTWISE_CMP_GE, row, column, none, seen);
-    graph_pointwise(b->g, CUDNN_POINTWISE_BINARY_SELECT, scaled, value(b, &b->to->uid_hidden), seen,
+    cudnn_index(b->g, scaled, 2, row);
+    cudnn_index(b->g, scaled, 3, column);
+    cudnn_pointwise(b->g, CUDNN_POINTWISE_CMP_GE, row, column, none, seen);
+    cudnn_pointwise(b->g, CUDNN_POINTWISE_BINARY_SELECT, scaled, value(b, &b->to->uid_hidden), seen,
                     masked);
     return masked;
 }
@@ -130,14 +130,14 @@ static void forward(Build *b)
     GraphTensor sum = between(b, CUDNN_DATA_FLOAT, s->S, 1, false);
     GraphTensor log_sum = between(b, CUDNN_DATA_FLOAT, s->S, 1, false);
     GraphTensor p = between(b, b->type, s->S, s->T, false);
-    graph_reduce(b->g, CUDNN_REDUCE_TENSOR_MAX, x, top);
-    graph_pointwise(b->g, CUDNN_POINTWISE_SUB, x, top, none, below);
-    graph_pointwise(b->g, CUDNN_POINTWISE_EXP, below, none, none, e);
-    graph_reduce(b->g, CUDNN_REDUCE_TENSOR_ADD, e, sum);
-    graph_pointwise(b->g, CUDNN_POINTWISE_LOG, sum, none, none, log_sum);
-    graph_pointwise(b->g, CUDNN_POINTWISE_ADD, top, log_sum, none, lse);
-    graph_pointwise(b->g, CUDNN_POINTWISE_DIV, e, sum, none, p);
-    graph_matmul(b->g, p, v, out);
+    cudnn_reduce(b->g, CUDNN_REDUCE_TENSOR_MAX, x, top);
+    cudnn_pointwise(b->g, CUDNN_POINTWISE_SUB, x, top, none, below);
+    cudnn_pointwise(b->g, CUDNN_POINTWISE_EXP, below, none, none, e);
+    cudnn_reduce(b->g, CUDNN_REDUCE_TENSOR_ADD, e, sum);
+    cudnn_pointwise(b->g, CUDNN_POINTWISE_LOG, sum, none, none, log_sum);
+    cudnn_pointwise(b->g, CUDNN_POINTWISE_ADD, top, log_sum, none, lse);
+    cudnn_pointwise(b->g, CUDNN_POINTWISE_DIV, e, sum, none, p);
+    cudnn_matmul(b->g, p, v, out);
 }
 
 /* to [B,G,T,E] = x^T y, x [B,H,S,T], y [B,H,S,E], summed over the heads of each group. */
@@ -145,10 +145,10 @@ static void of_keys(Build *b, GraphTensor x, GraphTensor y, GraphTensor to)
 {
     const Heads *s = b->s;
     GraphTensor turned = between(b, b->type, s->T, s->S, true), of_heads = to;
-    graph_reshape(b->g, x, turned);
+    cudnn_reshape(b->g, x, turned);
     if (s->R > 1) of_heads = between(b, b->type, s->T, s->E, false);
-    graph_matmul(b->g, turned, y, of_heads);
-    if (s->R > 1) graph_reduce(b->g, CUDNN_REDUCE_TENSOR_ADD, of_heads, to);
+    cudnn_matmul(b->g, turned, y, of_heads);
+    if (s->R > 1) cudnn_reduce(b->g, CUDNN_REDUCE_TENSOR_ADD, of_heads, to);
 }
 
 /* dout, q, k, v, out, lse -> dq, dk, dv */
@@ -163,26 +163,26 @@ static void gradient(Build *b)
     GraphTensor dv = argument(b, 8, s->G, s->T, false), scale = value(b, &b->to->uid_scale);
     GraphTensor terms = between(b, real, s->S, s->E, false),
                 delta = between(b, real, s->S, 1, false);
-    graph_pointwise(b->g, CUDNN_POINTWISE_MUL, dout, out, none, terms);
-    graph_reduce(b->g, CUDNN_REDUCE_TENSOR_ADD, terms, delta);
+    cudnn_pointwise(b->g, CUDNN_POINTWISE_MUL, dout, out, none, terms);
+    cudnn_reduce(b->g, CUDNN_REDUCE_TENSOR_ADD, terms, delta);
     GraphTensor x = scores(b, q, kt, scale), below = between(b, real, s->S, s->T, false);
     GraphTensor p = between(b, real, s->S, s->T, false);
-    graph_pointwise(b->g, CUDNN_POINTWISE_SUB, x, lse, none, below);
-    graph_pointwise(b->g, CUDNN_POINTWISE_EXP, below, none, none, p);
+    cudnn_pointwise(b->g, CUDNN_POINTWISE_SUB, x, lse, none, below);
+    cudnn_pointwise(b->g, CUDNN_POINTWISE_EXP, below, none, none, p);
     of_keys(b, p, dout, dv);
     GraphTensor dp = between(b, real, s->S, s->T, false),
                 less = between(b, real, s->S, s->T, false);
     GraphTensor raw = between(b, real, s->S, s->T, false),
                 ds = between(b, b->type, s->S, s->T, false);
-    graph_matmul(b->g, dout, vt, dp);
-    graph_pointwise(b->g, CUDNN_POINTWISE_SUB, dp, delta, none, less);
-    graph_pointwise(b->g, CUDNN_POINTWISE_MUL, less, p, none, raw);
-    graph_pointwise(b->g, CUDNN_POINTWISE_MUL, raw, scale, none, ds);
+    cudnn_matmul(b->g, dout, vt, dp);
+    cudnn_pointwise(b->g, CUDNN_POINTWISE_SUB, dp, delta, none, less);
+    cudnn_pointwise(b->g, CUDNN_POINTWISE_MUL, less, p, none, raw);
+    cudnn_pointwise(b->g, CUDNN_POINTWISE_MUL, raw, scale, none, ds);
     const int64_t row = s->G * s->E, dim[] = {s->B, s->G, s->T, s->E};
     const int64_t stride[] = {s->T * row, s->E, row, 1};
-    GraphTensor k = graph_tensor(b->g, b->type, dim, stride, TENSOR_between);
-    graph_reshape(b->g, kt, k);
-    graph_matmul(b->g, ds, k, dq);
+    GraphTensor k = cudnn_tensor(b->g, b->type, dim, stride, TENSOR_between);
+    cudnn_reshape(b->g, kt, k);
+    cudnn_matmul(b->g, ds, k, dq);
     of_keys(b, ds, q, dk);
 }
 
@@ -244,7 +244,7 @@ static bool make_plan(CudnnAttention *c, AttentionGraph *to, CudaError *error)
         forward(&b);
     else
         gradient(&b);
-    to->plan = graph_plan(&to->builder, c->handle, c->device, &to->viable);
+    to->plan = cudnn_plan(&to->builder, c->handle, c->device, &to->viable);
     if (to->builder.failed) return false;
     if (to->plan == NULL) return true;
     int64_t n = 0;
@@ -298,16 +298,16 @@ bool cudnn_attention_run(void *self, OpKind op, const KernelArgs *args, const Cu
     uid[n] = graph->uid_scale, at[n++] = &graph->scale;
     if (graph->uid_hidden) uid[n] = graph->uid_hidden, at[n++] = &graph->hidden;
     GraphBuilder g = {.calls = &c->calls, .error = error};
-    Descriptor pack = graph_new(&g, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    graph_set(&g, pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, n, uid);
-    graph_set(&g, pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, n, at);
-    graph_set(&g, pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &c->scratch);
-    bool ready = graph_finalize(&g, pack);
+    Descriptor pack = cudnn_new(&g, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    cudnn_set(&g, pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, n, uid);
+    cudnn_set(&g, pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, n, at);
+    cudnn_set(&g, pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &c->scratch);
+    bool ready = cudnn_finalize(&g, pack);
     cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
     if (ready) status = c->calls.cudnnSetStream(c->handle, (cudaStream_t)cuda->stream);
     if (ready && status == CUDNN_STATUS_SUCCESS)
         status = c->calls.cudnnBackendExecute(c->handle, graph->plan, pack);
-    graph_release(&g, NULL);
+    cudnn_release(&g, NULL);
     if (ready && status != CUDNN_STATUS_SUCCESS)
         (void)snprintf(error->text, sizeof error->text, "cuDNN's attention: status %d",
                        (int)status);
@@ -332,10 +332,10 @@ CudnnAttention *cudnn_attention_open(const char *device_json, CudaError *error)
         cudnn_attention_close(c);
         return NULL;
     }
-    c->device = graph_new(&c->of_device, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
-    graph_set(&c->of_device, c->device, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+    c->device = cudnn_new(&c->of_device, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+    cudnn_set(&c->of_device, c->device, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
               (int64_t)strlen(device_json) + 1, device_json);
-    if (graph_finalize(&c->of_device, c->device)) return c;
+    if (cudnn_finalize(&c->of_device, c->device)) return c;
     cudnn_attention_close(c);
     return NULL;
 }
@@ -349,10 +349,10 @@ void cudnn_attention_close(CudnnAttention *c)
 {
     if (c == NULL) return;
     for (uint32_t i = 0; i < c->n_graphs; i++) {
-        graph_release(&c->graphs[i]->builder, NULL);
+        cudnn_release(&c->graphs[i]->builder, NULL);
         free(c->graphs[i]);
     }
-    graph_release(&c->of_device, NULL);
+    cudnn_release(&c->of_device, NULL);
     if (c->scratch) (void)cudaFree(c->scratch);
     if (c->handle) (void)c->calls.cudnnDestroy(c->handle);
     (void)dlclose(c->calls.library);

@@ -50,24 +50,24 @@ typedef struct GraphTensor {
 
 typedef enum TensorKind { TENSOR_memory, TENSOR_between, TENSOR_value } TensorKind;
 
-Descriptor graph_new(GraphBuilder *g, cudnnBackendDescriptorType_t type);
-void graph_set(GraphBuilder *g, Descriptor d, cudnnBackendAttributeName_t name,
+Descriptor cudnn_new(GraphBuilder *g, cudnnBackendDescriptorType_t type);
+void cudnn_set(GraphBuilder *g, Descriptor d, cudnnBackendAttributeName_t name,
                cudnnBackendAttributeType_t type, int64_t n, const void *values);
-bool graph_finalize(GraphBuilder *g, Descriptor d);
-GraphTensor graph_tensor(GraphBuilder *g, cudnnDataType_t type, const int64_t dim[GRAPH_DIMS],
+bool cudnn_finalize(GraphBuilder *g, Descriptor d);
+GraphTensor cudnn_tensor(GraphBuilder *g, cudnnDataType_t type, const int64_t dim[GRAPH_DIMS],
                          const int64_t stride[GRAPH_DIMS], TensorKind kind);
-void graph_matmul(GraphBuilder *g, GraphTensor a, GraphTensor b, GraphTensor c);
+void cudnn_matmul(GraphBuilder *g, GraphTensor a, GraphTensor b, GraphTensor c);
 /* y = mode(x), or mode(x, b), or b chosen by mask where it is 0. Those without `at`: none. */
-void graph_pointwise(GraphBuilder *g, cudnnPointwiseMode_t mode, GraphTensor x, GraphTensor b,
+void cudnn_pointwise(GraphBuilder *g, cudnnPointwiseMode_t mode, GraphTensor x, GraphTensor b,
                      GraphTensor mask, GraphTensor y);
-void graph_index(GraphBuilder *g, GraphTensor x, int64_t axis, GraphTensor y);
-void graph_reduce(GraphBuilder *g, cudnnReduceTensorOp_t op, GraphTensor x, GraphTensor y);
-void graph_reshape(GraphBuilder *g, GraphTensor x, GraphTensor y);
+void cudnn_index(GraphBuilder *g, GraphTensor x, int64_t axis, GraphTensor y);
+void cudnn_reduce(GraphBuilder *g, cudnnReduceTensorOp_t op, GraphTensor x, GraphTensor y);
+void cudnn_reshape(GraphBuilder *g, GraphTensor x, GraphTensor y);
 /* The first way that carries out the graph: a finalized plan. NULL: there is none, which is no
  * failure. With `device` (properties) instead of a handle there is no plan: *viable counts ways
  * that the library would take. */
-Descriptor graph_plan(GraphBuilder *g, cudnnHandle_t handle, Descriptor device, uint32_t *viable);
+Descriptor cudnn_plan(GraphBuilder *g, cudnnHandle_t handle, Descriptor device, uint32_t *viable);
 /* Destroys all descriptors but `kept`. */
-void graph_release(GraphBuilder *g, Descriptor kept);
+void cudnn_release(GraphBuilder *g, Descriptor kept);
 
 #endif

@@ -119,10 +119,49 @@ uint32_t kernel_cuda_chain_length(const CudaChainPart *part, uint32_t n)
     return n > 1 ? n : 0;
 }
 
+typedef struct Spoiled {
+    char *at;
+    uint64_t bytes;
+} Spoiled;
+
+/* Every number a NaN. */
+static void spoil(void *self)
+{
+    const Spoiled *s = self;
+    memset(double_translate(s->at), 0xff, s->bytes);
+}
+
+static Spoiled output_of(const KernelArgs *a, uint32_t j)
+{
+    uint32_t arg = a->n_in + j;
+    return (Spoiled){a->ptr[arg], (uint64_t)a->elements[arg] * dtype_bytes(a->dtype[arg])};
+}
+
+/* Does a part behind part i make something of the same bytes? */
+static bool is_taken_over(const CudaChainPart *part, uint32_t n, uint32_t i, Spoiled mine)
+{
+    for (uint32_t k = i + 1; k < n; k++)
+        for (uint32_t j = 0; j < part[k].args->n_args - part[k].args->n_in; j++) {
+            Spoiled its = output_of(part[k].args, j);
+            if (its.at < mine.at + mine.bytes && mine.at < its.at + its.bytes) return true;
+        }
+    return false;
+}
+
+/* What is said to be unread is spoiled when the last part is done: a device would not have written
+ * it. */
 bool kernel_cuda_chain(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
                        CudaError *error)
 {
     for (uint32_t i = 0; i < n; i++)
         if (!launch(part[i].op, part[i].args, cuda, error)) return false;
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t j = 0; part[i].unread >> j; j++) {
+            Spoiled mine = output_of(part[i].args, j);
+            if (!(part[i].unread >> j & 1)) continue;
+            double_script("unread");
+            if (!is_taken_over(part, n, i, mine))
+                double_launch(cuda->stream, spoil, &mine, sizeof mine);
+        }
     return true;
 }

@@ -25,6 +25,7 @@ bool cuda_products_prepare(OpKind op, const KernelArgs *args, const CudaContext 
                            CudaError *error)
 {
     (void)error;
+    double_script("cuda_products_prepare");
     return cuda->products == &products && op_info(op)->class_ == OP_CLASS_contract &&
            args->binding != NULL && cuda->stream != NULL;
 }
