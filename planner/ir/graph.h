@@ -106,6 +106,7 @@ typedef struct Unit {
     uint64_t elements; /* with inner gaps, without the final padding */
     uint64_t padded;   /* a multiple of the shard count (and of the alignment) */
     DType dtype, rest_dtype, reduce_dtype;
+    DType state_dtype; /* of the optimizer's moments; DT_none: it has none */
 } Unit;
 
 typedef struct ModelInfo { /* for reports and MFU; names are not part of the plan's identity */

@@ -154,6 +154,7 @@ static const Field unit_fields[] = {
     WORD("dtype", Unit, dtype, dtypes),
     WORD("rest", Unit, rest_dtype, dtypes),
     WORD("reduce", Unit, reduce_dtype, dtypes),
+    WORD("moments", Unit, state_dtype, dtypes),
 };
 
 static const Field graph_fields[] = {

@@ -24,6 +24,7 @@ static const struct {
     {"verify-coverage", VERIFY_coverage},
     {"verify-purity", VERIFY_coverage},
     {"verify-redundant", VERIFY_redundant},
+    {"verify-metadata", VERIFY_metadata},
 };
 
 bool verify_reports(const Verifier *v, const char *rule)
@@ -150,6 +151,7 @@ bool verify_plan(const Plan *plan, uint32_t proofs, bool user_plan, Diag *d)
                   .proofs = proofs | VERIFY_structure};
     if (structure(&v)) {
         each_program(&v);
+        verify_metadata(&v);
         if (proofs & VERIFY_deadlock) verify_deadlock(&v);
         if (proofs & values) {
             verify_graph_values(&v);

@@ -21,13 +21,15 @@ enum {
     VERIFY_coverage =
         32, /* each logical element of weights, gradients, states, batch exactly once; purity */
     VERIFY_redundant = 64, /* communication whose result is unused or already present (warning) */
-    VERIFY_all = 127
+    VERIFY_metadata = 128, /* what the plan says of itself: step, axes, units, categories */
+    VERIFY_all = 255
 };
 /* Reports every violation (rule ids "verify-layout", "verify-scale", "verify-race",
  * "verify-read-before-write", "verify-deadlock", "verify-sequence", "verify-coverage",
- * "verify-purity", "verify-dtype", "verify-structure", "verify-redundant"), each with the
- * instruction (program, pc, op, origin's script:line) and, for deadlocks, the ranks and what each
- * waits for. Faults are FAULT_internal (our own passes made it) or, with `user_plan`, FAULT_input.
+ * "verify-purity", "verify-dtype", "verify-metadata", "verify-structure", "verify-redundant"), each
+ * with the instruction (program, pc, op, origin's script:line) and, for deadlocks, the ranks and
+ * what each waits for. Faults are FAULT_internal (our own passes made it) or, with `user_plan`,
+ * FAULT_input.
  */
 bool verify_plan(const Plan *plan, uint32_t proofs, bool user_plan, Diag *d);
 /* Proof 7: peak bytes of each role against the device, those of the ranks of a node against its

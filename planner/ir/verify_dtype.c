@@ -60,7 +60,7 @@ static void expect(const Typing *y, Pc pc, BufferId b, const char *what, const c
                   dtype_name(is), b, dtype_name(want));
 }
 
-static void check_persistent(const Typing *y, BufferId b, DType *state)
+static void check_persistent(const Typing *y, BufferId b)
 {
     const Buffer *at = &y->p->buffers.at[b];
     const Unit *unit = at->unit ? &y->v->g->units.at[at->unit] : NULL;
@@ -71,12 +71,8 @@ static void check_persistent(const Typing *y, BufferId b, DType *state)
         expect(y, 0, b, "in use, unit", unit->name, unit->dtype, DT_none);
     if (at->category == CATEGORY_gradient)
         expect(y, 0, b, "the gradient of unit", unit->name, unit->reduce_dtype, DT_none);
-    if (at->category != CATEGORY_optimizer) return;
-    DType *its = &state[at->unit];
-    if (*its == DT_none) *its = at->dtype;
-    if (*its != at->dtype || !is_real(at->dtype))
-        verify_report(y->v, RULE, 0, "the moments of unit %s are %s and %s", unit->name,
-                      dtype_name(*its), dtype_name(at->dtype));
+    if (at->category == CATEGORY_optimizer)
+        expect(y, 0, b, "the moments of unit", unit->name, unit->state_dtype, DT_none);
 }
 
 /* The instruction does what graph node n says, in the dtypes that it says. */
@@ -171,7 +167,6 @@ void verify_dtypes(Verifier *v)
 {
     Typing y = {.v = v, .p = v->p};
     find_doubles(v->plan, &y.all_double, &y.double_but_eight_bits);
-    DType *state = arena_array(v->arena, v->g->units.n + 1, sizeof *state);
-    for (BufferId b = 1; b < v->p->buffers.n; b++) check_persistent(&y, b, state);
+    for (BufferId b = 1; b < v->p->buffers.n; b++) check_persistent(&y, b);
     for (Pc pc = 1; pc < v->p->code.n; pc++) check_instr(&y, pc);
 }

@@ -190,6 +190,8 @@ void verify_graph_values(Verifier *v);
 void verify_scales(Verifier *v);
 void verify_values(Verifier *v); /* all programs */
 void verify_purity(Verifier *v);
+/* ---- verify_metadata.c ---- */
+void verify_metadata(Verifier *v);
 void verify_dtypes(Verifier *v);
 
 /* ---- verify_bind.c ---- */

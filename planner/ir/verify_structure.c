@@ -225,7 +225,7 @@ static void check_units(Verifier *v)
         uint64_t end = 0;
         AxisSet all = (AxisSet)((1u << v->plan->mesh.n_axes) - 1);
         if (unit->dtype >= DT_COUNT || unit->rest_dtype >= DT_COUNT ||
-            unit->reduce_dtype >= DT_COUNT) {
+            unit->reduce_dtype >= DT_COUNT || unit->state_dtype >= DT_COUNT) {
             verify_report(v, RULE, 0, "unit %u (%s) has a dtype out of range", u, unit->name);
             continue;
         }

@@ -109,6 +109,11 @@ bool pass_flatten(Job *job)
 {
     Graph *g = &job->plan->graph;
     if (!find_partial(job)) return false;
-    for (UnitId u = 1; u < g->units.n; u++) place(job, &g->units.at[u]);
+    const Optimizer *o = &job->config->optimizer;
+    for (UnitId u = 1; u < g->units.n; u++) {
+        Unit *unit = &g->units.at[u];
+        place(job, unit);
+        if (o->kind == OPTIMIZER_adamw) unit->state_dtype = o->state ? o->state : unit->rest_dtype;
+    }
     return true;
 }

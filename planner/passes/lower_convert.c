@@ -39,7 +39,7 @@ static BufferId local_step(Lower *l, OpKind op, BufferId from, const Shape *to, 
 }
 
 static BufferId comm_step(Lower *l, OpKind op, AxisSet axes, BufferId from, BufferId out,
-                          Reduce reduce, int dim, NodeId origin)
+                          Reduce reduce, NodeId origin)
 {
     /* What a computation waits for at once must not queue behind gradients that nobody waits for.
      */
@@ -52,7 +52,6 @@ static BufferId comm_step(Lower *l, OpKind op, AxisSet axes, BufferId from, Buff
               .n_out = 1,
               .arg = {from, out}};
     e.attrs.reduce = reduce;
-    e.attrs.dim = dim;
     lower_emit(l, &e);
     return out;
 }
@@ -72,13 +71,13 @@ static BufferId gather(Lower *l, BufferId from, AxisSet axes, int d, NodeId orig
     set_axes(l, &to.layout, axes, WHOLE);
     if (!layout_axes_split(&to.layout, d)) to.deal[d] = 0;
     if (direct)
-        return comm_step(l, OP_all_gather, axes, from, like(l, from, &to, category), REDUCE_none, d,
+        return comm_step(l, OP_all_gather, axes, from, like(l, from, &to, category), REDUCE_none,
                          origin);
     uint32_t parts = mesh_size(&l->plan->mesh, axes);
     BufferId packed = like(l, from, &to, CATEGORY_communication);
     l->p->buffers.at[packed].packed = true;
     l->p->buffers.at[packed].bytes = l->p->buffers.at[from].bytes * parts;
-    comm_step(l, OP_all_gather, axes, from, packed, REDUCE_none, d, origin);
+    comm_step(l, OP_all_gather, axes, from, packed, REDUCE_none, origin);
     BufferId out = local_step(l, OP_unpack, packed, &to, d, parts, false, origin);
     l->p->buffers.at[out].category = category;
     return out;
@@ -92,7 +91,7 @@ static BufferId scatter(Lower *l, BufferId from, AxisSet axes, int d, NodeId ori
     if (outer_elements(l, &to, d) != 1)
         from = local_step(l, OP_pack, from, &to, d, parts, true, origin);
     set_axes(l, &to.layout, axes, SPLIT(d));
-    return comm_step(l, OP_reduce_scatter, axes, from, like(l, from, &to, category), REDUCE_sum, d,
+    return comm_step(l, OP_reduce_scatter, axes, from, like(l, from, &to, category), REDUCE_sum,
                      origin);
 }
 
@@ -131,7 +130,7 @@ static BufferId exchange(Lower *l, BufferId from, AxisSet axes, int c, int d, No
     bool direct = outer_elements(l, &to, c) == 1;
     BufferId out = like(l, from, &to, direct ? category : CATEGORY_communication);
     l->p->buffers.at[out].packed = !direct;
-    comm_step(l, OP_all_to_all, axes, from, out, REDUCE_none, d, origin);
+    comm_step(l, OP_all_to_all, axes, from, out, REDUCE_none, origin);
     return direct ? out : local_step(l, OP_unpack, out, &to, c, parts, false, origin);
 }
 
@@ -172,7 +171,7 @@ static BufferId reduce(Lower *l, BufferId from, AxisSet axes, int8_t partial, No
     Shape s = *lower_shape(l, from);
     set_axes(l, &s.layout, axes, WHOLE);
     Reduce kind = partial == PARTIAL_MAX ? REDUCE_max : REDUCE_sum;
-    return comm_step(l, OP_all_reduce, axes, from, like(l, from, &s, category), kind, -1, origin);
+    return comm_step(l, OP_all_reduce, axes, from, like(l, from, &s, category), kind, origin);
 }
 
 /* One change over all the axes that ask for it alike; `key` is the dimension, or the kind of sum.

@@ -115,8 +115,7 @@ void lower_units_start(Lower *l)
         s->rest = persistent(l, u, rest, CATEGORY_parameter);
         s->grad = grad_at_rest(l, u);
         if (!adamw) continue;
-        DType state = l->job->config->optimizer.state;
-        state = state ? lower_dtype(l, state) : rest;
+        const DType state = lower_dtype(l, unit->state_dtype);
         s->m = persistent(l, u, state, CATEGORY_optimizer);
         s->v = persistent(l, u, state, CATEGORY_optimizer);
     }

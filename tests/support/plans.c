@@ -152,6 +152,7 @@ static void add_unit(Plan *plan)
               .padded = 80,
               .dtype = DT_bf16,
               .rest_dtype = DT_f32,
+              .state_dtype = DT_f32,
               .reduce_dtype = DT_f32};
     TensorId w = 2;
     list_push(plan->arena, &u.params, w);
@@ -346,7 +347,8 @@ static bool same_unit(const Unit *a, const Unit *b)
     SAME("unit", same_ids(a->params.at, b->params.at, a->params.n) && a->shard == b->shard);
     SAME("unit", a->replicate == b->replicate && a->elements == b->elements);
     SAME("unit", a->padded == b->padded);
-    SAME("unit", a->dtype == b->dtype && a->rest_dtype == b->rest_dtype);
+    SAME("unit", a->dtype == b->dtype && a->rest_dtype == b->rest_dtype &&
+                     a->state_dtype == b->state_dtype);
     SAME("unit", a->reduce_dtype == b->reduce_dtype);
     return true;
 }

@@ -65,6 +65,7 @@ static void add_first(Stages *s)
              e = buffer(plan, p, 2, table, DT_f32);
     s->x = buffer(plan, p, 3, act, DT_f32);
     s->other = buffer(plan, p, 3, act, DT_f32);
+    p->buffers.at[tokens].category = p->buffers.at[labels].category = CATEGORY_input;
     p->buffers.at[e].persistent = true;
     p->buffers.at[e].category = CATEGORY_parameter;
     p->buffers.at[e].tensor = 3;

@@ -1,0 +1,169 @@
+/* What a plan says of itself beside what it does: each field is changed on its own, in plans that
+ * are all right before, and must be told by its rule and its words. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "planner/ir/verify.h"
+#include "tests/support/tiny.h"
+
+typedef struct Case {
+    Arena *arena;
+    Diag d;
+    Plan *plan;
+    Program *p; /* of the last stage */
+} Case;
+
+enum { SHARDED, PIPELINE, REPLICAS, FLOAT8, OFFLOAD, KINDS };
+
+static Case make(int kind)
+{
+    Case c = {.arena = arena_new()};
+    c.d = diag_in(c.arena);
+    Tiny t = tiny_default();
+    t.microbatches = 4, t.tp = 2;
+    t.compute = DT_bf16;
+    t.tp_options.sequence = true;
+    t.dp_shard = kind == REPLICAS ? 1 : 2;
+    t.dp_replicate = kind == SHARDED || kind == REPLICAS ? 2 : 1;
+    t.pp = kind == PIPELINE ? 2 : 1;
+    t.use_float8 = kind == FLOAT8;
+    t.fsdp2.offload = kind == OFFLOAD;
+    c.plan = (Plan *)(uintptr_t)tiny_plan(&t, false, c.arena, &c.d);
+    assert_non_null(c.plan);
+    assert_true(verify_plan(c.plan, VERIFY_all, false, &c.d));
+    c.p = &c.plan->programs.at[c.plan->programs.n - 1];
+    return c;
+}
+
+/* Told by verify-metadata, with these words. */
+static void tells(Case *c, const char *words)
+{
+    bool told = false;
+    assert_false(verify_plan(c->plan, VERIFY_all, false, &c->d));
+    for (uint32_t i = 0; i < c->d.items.n; i++) {
+        const Diagnostic *at = &c->d.items.at[i];
+        told = told || (strcmp(at->rule, "verify-metadata") == 0 && strstr(at->text, words));
+    }
+    if (!told) fail_msg("nothing says \"%s\"; first: %s", words, c->d.items.at[0].text);
+    arena_free(c->arena);
+}
+
+static void sizes_of_a_step(void **state)
+{
+    (void)state;
+    Case c = make(SHARDED); /* twice the sequences, half as long: as many tokens */
+    c.plan->step.micro_batch *= 2, c.plan->step.global_batch *= 2, c.plan->step.seq /= 2;
+    tells(&c, "a micro-step has");
+    c = make(SHARDED); /* nothing to compare with a batch; more micro-steps than there are */
+    c.plan->step.micro_batch = 0;
+    c.plan->step.n_microbatches++;
+    tells(&c, "instructions are of 4 micro-batches, the step says 5");
+}
+
+static void names_of_axes(void **state)
+{
+    (void)state;
+    Case c = make(SHARDED);
+    c.plan->mesh.axis[0].text = "dp";
+    tells(&c, "has another name than its kind");
+    c = make(SHARDED);
+    Mesh *m = &c.plan->mesh;
+    for (uint32_t a = 0; a < m->n_axes; a++)
+        if (m->axis[a].name == AXIS_tp) m->axis[a].name = AXIS_cp, m->axis[a].text = "cp";
+    assert_true(verify_plan(c.plan, VERIFY_metadata, false, &c.d)); /* tp and cp look alike */
+    for (uint32_t a = 0; a < m->n_axes; a++)
+        if (m->axis[a].name == AXIS_cp) m->axis[a].name = AXIS_dp_replicate;
+    tells(&c, "has the same samples all along it");
+    static const struct {
+        int kind;
+        AxisName from, to;
+        const char *words;
+    } changes[] = {
+        {SHARDED, AXIS_dp_shard, AXIS_dp_replicate, "has shards of units along it"},
+        {SHARDED, AXIS_dp_replicate, AXIS_dp_shard, "has no shards along it"},
+        {REPLICAS, AXIS_dp_replicate, AXIS_tp, "has gradients summed along it"},
+        {PIPELINE, AXIS_pp, AXIS_tp, "has stages along it"},
+    };
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        c = make(changes[i].kind);
+        m = &c.plan->mesh;
+        for (uint32_t a = 0; a < m->n_axes; a++)
+            if (m->axis[a].name == changes[i].from) m->axis[a].name = changes[i].to;
+        tells(&c, changes[i].words);
+    }
+}
+
+static void lengths_of_units(void **state)
+{
+    (void)state;
+    for (int by = -1; by <= 1; by += 2) {
+        Case c = make(SHARDED);
+        c.plan->graph.units.at[1].elements += (uint64_t)by;
+        tells(&c, "elements, its parameters end at");
+    }
+}
+
+/* Each communication of each program, told to be of the next or the last micro-batch but one. */
+static void micro_batches_of_communications(void **state)
+{
+    (void)state;
+    for (int kind = SHARDED; kind <= PIPELINE; kind++) {
+        Case c = make(kind);
+        uint32_t n = 0, n_told = 0;
+        for (Pc pc = 1; pc < c.p->code.n; pc++) {
+            Instr *in = &c.p->code.at[pc];
+            if (op_info(in->op)->class_ != OP_CLASS_comm) continue;
+            const uint32_t was = in->microbatch;
+            in->microbatch = (was + 2) % 4;
+            n++;
+            n_told += !verify_plan(c.plan, VERIFY_metadata, false, &c.d);
+            in->microbatch = was;
+        }
+        assert_true(n > 40);
+        assert_int_equal(n_told, n);
+        arena_free(c.arena);
+    }
+}
+
+/* Every root that the program touches, called by every other name: only what is made on the way
+ * from one layout to another, or for a unit, leaves a choice (activation, communication, gradient).
+ */
+static void categories_of_buffers(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++) {
+        Case c = make(kind);
+        uint32_t n = 0, n_open = 0;
+        for (BufferId b = 1; b < c.p->buffers.n; b += 1 + c.p->buffers.n / 150) {
+            Buffer *at = &c.p->buffers.at[b];
+            if (!at->first) continue;
+            const Category was = at->category;
+            for (int k = 0; k < CATEGORY_COUNT; k++) {
+                if ((Category)k == was) continue;
+                at->category = (Category)k;
+                c.d.items.n = c.d.n_errors = 0;
+                n++;
+                n_open += verify_plan(c.plan, VERIFY_structure | VERIFY_metadata, false, &c.d);
+            }
+            at->category = was;
+        }
+        print_message("kind %d: %u of %u changes of a category are not told\n", kind, n_open, n);
+        assert_true(n_open * 10 < n);
+        arena_free(c.arena);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_of_a_step),       cmocka_unit_test(names_of_axes),
+        cmocka_unit_test(lengths_of_units),      cmocka_unit_test(micro_batches_of_communications),
+        cmocka_unit_test(categories_of_buffers),
+    };
+    return cmocka_run_group_tests_name("verify metadata", tests, NULL, NULL);
+}
