@@ -337,6 +337,12 @@ static void check_optimizer(Draft *draft)
             diag_error(draft->d, FAULT_input, "out-of-range", draft_loc(draft, below_one[i]),
                        "%s = %g must be below 1: the average would never move", below_one[i],
                        beta[i]);
+    /* Any that fp32 holds will do; below that it is 0 there. */
+    if (o->kind == OPTIMIZER_adamw && o->eps < 1e-37)
+        diag_error(draft->d, FAULT_input, "out-of-range", draft_loc(draft, "optimizer.eps"),
+                   "optimizer.eps = %g must be at least 1e-37: a weight that has had no gradient "
+                   "yet would be moved by 0 / 0",
+                   o->eps);
     if (o->lr <= 0)
         diag_error(draft->d, FAULT_input, "out-of-range", draft_loc(draft, "optimizer.lr"),
                    "optimizer.lr = %g must be more than 0", o->lr);

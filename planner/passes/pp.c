@@ -18,6 +18,18 @@ static uint32_t stage_of_block(uint32_t block, uint32_t n_blocks, uint32_t n_sta
     return n_stages - 1;
 }
 
+/* Too few blocks for the stages that a schedule has at least: more of them a stage is no help. */
+static void hint_fewer_ranks(Diag *d, uint32_t n_blocks, uint32_t p, const ScheduleTraits *t)
+{
+    uint32_t most = n_blocks / t->least_chunks;
+    if (most >= 2)
+        diag_hint(d, "pp may be %u at most with %u stages a rank; \"1f1b\" has one", most,
+                  t->least_chunks);
+    else
+        diag_hint(d, "schedule = \"1f1b\" has one stage a rank: pp = %u fits it",
+                  p < n_blocks ? p : n_blocks);
+}
+
 static void check_chunks(Diag *d, const PassConfig *pass, uint32_t n_blocks, uint32_t p)
 {
     const PpOptions *o = &pass->pp;
@@ -27,7 +39,9 @@ static void check_chunks(Diag *d, const PassConfig *pass, uint32_t n_blocks, uin
                "%s has %s %u stage%s a rank, not chunks = %u", schedule_traits(o->schedule).name,
                t.least_chunks == t.most_chunks ? "exactly" : "at least", t.least_chunks,
                t.least_chunks == 1 ? "" : "s", o->chunks);
-    if (o->layers_per_stage)
+    if (n_blocks < p * t.least_chunks)
+        hint_fewer_ranks(d, n_blocks, p, &t);
+    else if (o->layers_per_stage)
         diag_hint(d, "set layers_per_stage = %u",
                   (n_blocks + p * t.least_chunks - 1) / (p * t.least_chunks));
     else
@@ -74,7 +88,11 @@ static bool check(const Job *job, const PassConfig *pass, uint32_t n_blocks, uin
         diag_error(d, FAULT_input, "pp-layers", pass->loc,
                    "%u blocks cannot fill %u stages (pp = %u x %u chunks)", n_blocks, stages, p,
                    o->chunks);
-        diag_hint(d, "use at most %u stages", n_blocks);
+        const ScheduleTraits t = schedule_traits(o->schedule);
+        if (!o->is_own && t.least_chunks > 1 && n_blocks < p * t.least_chunks)
+            hint_fewer_ranks(d, n_blocks, p, &t);
+        else
+            diag_hint(d, "use at most %u stages", n_blocks);
     }
     for (uint32_t s = 0; s < o->n_split; s++) sum += o->split[s];
     if (o->n_split && (o->n_split != stages || sum != n_blocks)) {

@@ -1,0 +1,5 @@
+return plan {
+  model = require "models.llama" "tiny",
+  batch = { global = 8, micro = 1, seq = 32 },
+  optimizer = adamw { lr = 1e-3, eps = 0 },
+}
