@@ -38,11 +38,12 @@ bench: build
 	@cmake --build --preset release
 	@sh tests/bench/run.sh build/release
 
-# Predictions against published measurements; other tables of the same columns: RUNS=..., KERNELS=...
+# Predictions against published measurements; other tables of the same columns: RUNS=..., KERNELS=...,
+# and of collectives COMM=... (none is among the samples)
 RUNS = tests/data/published_runs.csv
 KERNELS = tests/data/published_kernels.csv
 accuracy: build
-	$(TANDEM) accuracy --runs $(RUNS) --kernels $(KERNELS) --plot build/accuracy.svg
+	$(TANDEM) accuracy --runs $(RUNS) --kernels $(KERNELS) $(if $(COMM),--comm $(COMM)) --plot build/accuracy.svg
 
 # What needs a GPU: correctness, and speed beside PyTorch's; each less than 8 minutes on one H200.
 gpu-check gpu-bench: build

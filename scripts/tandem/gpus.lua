@@ -4,8 +4,9 @@ local fitted = require "tandem.fitted"
 local MiB, GB = 1 << 20, 1e9
 
 -- By architecture. gemm_efficiency: part of the dense peak that large products reach; memory_efficiency:
--- part of the nominal bandwidth that a kernel reaches which reads and writes much; both are fitted by
--- tests/bench/fit_kernels.py where there are measurements of the architecture.
+-- part of the nominal bandwidth that a kernel reaches which reads and writes much; both were fitted by hand to
+-- dev-cal rows of published kernels, by their ratios in `tandem accuracy --kernels`; Blackwell's, CDNA's and
+-- Ada's are assumed.
 local arch = {
   Volta = { gemm_efficiency = 0.75, memory_efficiency = 0.83, kernel_floor_s = 3e-6 },
   Ampere = { gemm_efficiency = 0.80, memory_efficiency = 0.78, kernel_floor_s = 3e-6 },
