@@ -88,6 +88,17 @@ void faults_report(Cli *cli, const PlanFile *file, const Prediction *p)
     f.mtbf_s = node_h * 3600 / fmax(file->config.cluster.nodes, 1);
     bool best = interval_s <= 0;
     if (best) interval_s = faults_best_interval_s(&f);
+    /* Below, drawn runs take for ever too. */
+    double goodput = faults_goodput(&f, interval_s);
+    if (!(goodput >= .01)) {
+        cli_error(cli, FAULT_usage, "option-value",
+                  "--mtbf %s: less than 1 %% of the work gets done (%.2g %%): of %" PRIu32
+                  " nodes one fails every %s",
+                  o->mtbf_text, 100 * goodput, file->config.cluster.nodes,
+                  hours(cli->arena, f.mtbf_s));
+        diag_hint(&cli->diag, "--interval, --checkpoint and --restart must be short against that");
+        return;
+    }
     report(cli, file, p, &f, interval_s, best);
 }
 

@@ -35,6 +35,7 @@ local fabrics = {
     simple_only = true, no_nvls = true },
 }
 return function(name)
+  if type(name) == "table" then error("clusters.fabrics is a list of networks between nodes, no cluster", 0) end
   local f = fabrics[name]
   if f == nil then error("clusters.fabrics knows no network '" .. tostring(name) .. "'") end
   f.name = name

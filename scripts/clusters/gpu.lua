@@ -1,9 +1,8 @@
 -- A cluster of any GPU of the library, by its name or an alias: require "clusters.gpu" { gpu = "H200",
 -- nodes = 2 }. Nodes are what is usual for the GPU: devices on a switch where it has links, else on
 -- PCIe, and a NIC each of the generation that came with it.
-local gpus = require "tandem.gpus"
+local gpus, node = require "tandem.gpus", require "clusters.node"
 
-local GB = 1e9
 -- GB/s of a NIC that came with a generation
 local nics = { Volta = 12.5, Ampere = 25, Ada = 25, Hopper = 50, Blackwell = 50, CDNA3 = 50, CDNA4 = 50 }
 
@@ -12,16 +11,10 @@ return function(options)
   if not name then error(("clusters.gpu: no GPU is called '%s'"):format(options.gpu)) end
   local g = gpus.gpus[name]
   local per_node = options.devices_per_node or 8
-  return {
-    name = options.name or name, nodes = options.nodes or 1, devices_per_node = per_node,
-    intra = g.link and "nvswitch" or "pcie",
-    intra_bytes_per_s = (g.link or g.pcie) * GB,
-    host_link_bytes_per_s = 0.87 * g.pcie * GB,
-    nics_per_node = options.nics_per_node or per_node,
-    nic_bytes_per_s = (options.nic_gb_per_s or nics[g.arch]) * GB,
-    oversubscription = 1.0,
-    fabric = require "clusters.fabrics" (options.fabric or "ib"),
-    collective_launch_s = 8e-6,
-    device = gpus.device(name),
-  }
+  return node(options.name or name, {
+    device = name, per_node = per_node,
+    intra = g.link and "nvswitch" or "pcie", links = g.link or g.pcie,
+    nics = options.nics_per_node or per_node,
+    nic_gbit = 8 * (options.nic_gb_per_s or nics[g.arch]), fabric = options.fabric,
+  })(options)
 end

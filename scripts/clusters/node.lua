@@ -6,10 +6,11 @@ local gpus, fabric_named = require "tandem.gpus", require "clusters.fabrics"
 -- USD an hour: the middle of on-demand listings, May 2026
 local prices = { ["A100-SXM4-80GB"] = 1.64, ["H100-SXM5-80GB"] = 2.95, ["H200-SXM-141GB"] = 4.00 }
 return function(name, spec)
+  if type(spec) ~= "table" then error("clusters.node makes clusters of parts and is none itself", 0) end
   return function(options)
     local device = gpus.device(spec.device)
     device.usd_per_hour = prices[spec.device] or 0
-    local cluster = {
+    return {
       name = name, nodes = options.nodes or 1, devices_per_node = spec.per_node or 8,
       intra = spec.intra or "nvswitch", intra_bytes_per_s = spec.links * 1e9,
       nics_per_node = spec.nics or 0, nic_bytes_per_s = (spec.nic_gbit or 0) * 1e9 / 8,
@@ -23,6 +24,5 @@ return function(name, spec)
       collective_launch_s = 8e-6,  -- one process a GPU, back to back: 6-10 us measured
       device = device,
     }
-    return cluster
   end
 end

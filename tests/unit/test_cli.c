@@ -248,6 +248,21 @@ static void a_prediction_says_how_far_it_is_known(void **state)
     arena_free(arena);
 }
 
+/* Failures that leave nothing of the speed are said, not drawn for ever. */
+static void what_cannot_be_said_is_not(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *plan = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
+    EXPECT(arena, 2, "step  ", "less than 1 %", "sim", plan, "--dry-run", "--mtbf", "0.01");
+    EXPECT(arena, 2, "step  ", "less than 1 %", "sim", plan, "--dry-run", "--mtbf", "1",
+           "--restart", "36000");
+    EXPECT(arena, 0, "goodput     48.", NULL, "sim", plan, "--dry-run", "--mtbf", "0.5");
+    EXPECT(arena, 3, NULL, "clusters.node", "sim", plan, "--dry-run", "--cluster", "node");
+    EXPECT(arena, 3, NULL, "clusters.fabrics", "sim", plan, "--dry-run", "--cluster", "fabrics");
+    arena_free(arena);
+}
+
 static void stores_that_are_none(void **state)
 {
     (void)state;
@@ -278,6 +293,7 @@ int main(void)
         cmocka_unit_test(an_unknown_verb_has_a_document),
         cmocka_unit_test(rates_are_of_what_runs),
         cmocka_unit_test(a_prediction_says_how_far_it_is_known),
+        cmocka_unit_test(what_cannot_be_said_is_not),
         cmocka_unit_test(stores_that_are_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
