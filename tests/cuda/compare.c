@@ -14,7 +14,6 @@
 #include "kernels/cuda/workspace.h"
 #include "kernels/number.h"
 #include "planner/base/rng.h"
-#include "tests/cuda/device_on_cpu.h"
 
 #if defined __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
@@ -38,8 +37,7 @@ void *compare_alloc(uint64_t bytes, uint64_t odd)
     uint64_t all = (2 * GUARD + odd + bytes + 255) / 256 * 256;
     Guarded *g = &guarded[n_guarded++];
     assert_true(n_guarded <= MOST_BLOCKS);
-    g->block = aligned_alloc(256, all);
-    assert_non_null(g->block);
+    g->block = target_alloc(all);
     memset(g->block, 0xa5, all);
     g->at = g->block + GUARD + odd;
     g->bytes = bytes;
@@ -65,24 +63,9 @@ void compare_free(void)
     compare_check();
     for (uint32_t i = 0; i < n_guarded; i++) {
         ASAN_UNPOISON_MEMORY_REGION(guarded[i].block, GUARD);
-        free(guarded[i].block);
+        target_free(guarded[i].block);
     }
     n_guarded = 0;
-}
-
-static CudaControl control = {.step = 3, .lr = 0.01, .seed = 77};
-static uint32_t fault;
-static CudaContext context = {
-    .control = &control, .fault = &fault, .pc = 5, .n_sms = 2, .compute_capability = 80};
-
-CudaContext *compare_context(void)
-{
-    return &context;
-}
-
-CudaControl *compare_control(void)
-{
-    return &control;
 }
 
 /* ---- arguments ---- */
@@ -211,7 +194,7 @@ static uint64_t bytes_of(const Value *v)
     return (uint64_t)value_elements(v) * dtype_bytes(v->dtype);
 }
 
-static void run_device(Bench *b, const Attrs *attrs, uint64_t seed)
+static void run_device(Bench *b, const Attrs *attrs, uint64_t order)
 {
     DType dtype[MAX_ARGS];
     int64_t elements[MAX_ARGS];
@@ -234,16 +217,19 @@ static void run_device(Bench *b, const Attrs *attrs, uint64_t seed)
     }
     args.microbatch = 1;
     assert_true(cuda_compute_accepts(b->c->op, args.dtype, args.n_args));
-    device_set_seed(seed);
-    fault = 0;
-    if (!b->c->kernel(&args, &context, &error)) fail_msg("%s", error.text);
-    assert_int_equal(fault, 0);
+    CudaContext *cuda = target_context();
+    *cuda->fault = 0;
+    target_begin(order);
+    bool launched = b->c->kernel(&args, cuda, &error);
+    if (!target_end(launched, &error)) fail_msg("%s: %s", op_info(b->c->op)->name, error.text);
+    assert_int_equal(*cuda->fault, 0);
     compare_check();
 }
 
 static void run_exact(Bench *b, const Attrs *attrs)
 {
-    const Control here = {.step = control.step, .lr = control.lr, .seed = control.seed};
+    const CudaControl *control = target_control();
+    const Control here = {.step = control->step, .lr = control->lr, .seed = control->seed};
     eval_op(b->c->op, attrs, b->exact, b->n_in, b->n - b->n_in, b->c->part, &here, 1);
 }
 
@@ -319,7 +305,7 @@ void compare(const CudaCase *c, const Sizes *sizes, DType real, DType eight, uin
     run_device(&b, &attrs, 9);
     for (uint32_t i = b.n_in; i < b.n; i++)
         if (memcmp(first[i], b.device[i].at, bytes_of(&b.device[i])) != 0)
-            fail_msg("%s %s: output %u depends on the order of threads", op_info(c->op)->name,
+            fail_msg("%s %s: output %u has other bits in another order", op_info(c->op)->name,
                      c->types, i - b.n_in);
     compare_free();
     arena_free(b.arena);

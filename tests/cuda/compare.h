@@ -1,10 +1,10 @@
-/* A device kernel, run on the CPU, against the CPU's kernel of the same op in fp64, on the same
- * numbers: each output within its own rounding and a few of fp32; nothing written beyond the
- * arguments; inputs as they were; the same bits whatever the order of threads. */
+/* A device kernel, on the target (target.h), against the CPU's kernel of the same op in fp64, on
+ * the same numbers: each output within its own rounding and a few of fp32; nothing written beyond
+ * the arguments; inputs as they were; the same bits whatever the order of threads. */
 #ifndef TANDEM_TESTS_CUDA_COMPARE_H
 #define TANDEM_TESTS_CUDA_COMPARE_H
 
-#include "kernels/cuda/cuda.h"
+#include "tests/cuda/target.h"
 #include "tests/support/eval.h"
 
 /* Sizes of index letters and of what `...` stands for. */
@@ -36,12 +36,9 @@ void compare(const CudaCase *c, const Sizes *sizes, DType real, DType eight, uin
              Lie lie);
 /* The op's indices in a whole of these sizes: Part.global. */
 void compare_global(OpKind op, const Sizes *sizes, Binding *b);
-/* The context that tests launch with: its stream, control block, fault word. */
-CudaContext *compare_context(void);
-CudaControl *compare_control(void);
 
-/* Memory of `bytes` between guards; `odd`: bytes from a multiple of 256. compare_check fails the
- * test where a guard was written. */
+/* The target's memory of `bytes` between guards; `odd`: bytes from a multiple of 256. compare_check
+ * fails the test where a guard was written. */
 void *compare_alloc(uint64_t bytes, uint64_t odd);
 void compare_check(void);
 void compare_free(void);

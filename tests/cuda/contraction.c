@@ -9,7 +9,7 @@
 #include "planner/base/arena.h"
 #include "planner/base/rng.h"
 
-enum { SEED = 5, ALIGN = 256 };
+enum { SEED = 5, SCRATCH_BYTES = 64 << 20 };
 
 /* 8-bit numbers are turned four at a time. */
 static int64_t letter_size(OpKind op, char letter, uint64_t draw)
@@ -22,17 +22,12 @@ static int64_t letter_size(OpKind op, char letter, uint64_t draw)
     return sizes[rng_below(SEED, draw, (uint64_t)letter, 6)];
 }
 
-static void *aligned_array(Arena *arena, size_t bytes)
-{
-    char *at = arena_array(arena, bytes + ALIGN, 1);
-    return at + (ALIGN - (uintptr_t)at % ALIGN) % ALIGN;
-}
-
 static void fill(Contraction *c, uint32_t arg, int64_t n)
 {
     DType t = c->args.dtype[arg];
     c->args.elements[arg] = n;
-    c->args.ptr[arg] = aligned_array(c->arena, (size_t)(n + CONTRACTION_GUARD) * dtype_bytes(t));
+    c->block[arg] = target_alloc((uint64_t)(n + CONTRACTION_GUARD) * dtype_bytes(t));
+    c->args.ptr[arg] = c->block[arg];
     for (int64_t i = 0; i < n + CONTRACTION_GUARD; i++) {
         double x = rng_normal(SEED, arg, (uint64_t)i);
         bool is_scale = arg >= 2 && t == DT_f32 && arg < op_info(c->op)->sig.n_in;
@@ -69,6 +64,12 @@ Contraction contraction_of(OpKind op, uint64_t draw, DType in, DType out)
     c.args.attrs.scale = 0.75;
     c.args.attrs.accumulate = (int64_t)(draw & 1);
     return c;
+}
+
+void contraction_free(Contraction *c)
+{
+    for (uint32_t i = 0; i < MAX_ARGS; i++) target_free(c->block[i]);
+    arena_free(c->arena);
 }
 
 typedef struct Walk {
@@ -119,8 +120,9 @@ void contraction_add_scratch(Contraction *c, WorkspaceBytes workspace)
 {
     uint32_t last = c->args.n_in + 1;
     uint64_t bytes = workspace(c->op, c->args.dtype, c->args.elements, last);
-    static _Alignas(ALIGN) unsigned char all[64 << 20]; /* what is never touched costs nothing */
-    assert(bytes <= sizeof all);
+    static void *all; /* what is never touched costs nothing */
+    if (all == NULL) all = target_alloc(SCRATCH_BYTES);
+    assert(bytes <= SCRATCH_BYTES);
     memset(all, 0xff, bytes < 1 << 20 ? bytes : 1 << 20);
     c->args.ptr[last] = all;
     c->args.dtype[last] = DT_u8;

@@ -4,20 +4,23 @@
 
 #include "kernels/kernel.h"
 #include "kernels/number.h"
+#include "tests/cuda/target.h"
 
 enum { CONTRACTION_GUARD = 16 }; /* elements beyond each argument */
 
 typedef struct Contraction {
-    Arena *arena; /* the caller frees it */
+    Arena *arena;
+    void *block[MAX_ARGS]; /* the target's */
     OpKind op;
     Binding *binding;
     KernelArgs args;
 } Contraction;
 
-/* Arguments on the heap, two inputs of type `in`, scales fp32 (some are 0), the output `out`; sizes
- * and numbers by `draw`, an odd draw accumulates. Sizes of scaled ops are such that 8-bit operands
- * can be turned, with an odd draw multiples of 16. */
+/* Arguments in the target's memory, two inputs of type `in`, scales fp32 (some are 0), the output
+ * `out`; sizes and numbers by `draw`, an odd draw accumulates. Sizes of scaled ops are such that
+ * 8-bit operands can be turned, with an odd draw multiples of 16. */
 Contraction contraction_of(OpKind op, uint64_t draw, DType in, DType out);
+void contraction_free(Contraction *c);
 /* A last argument of as many bytes as the workspace table asks for, its first ones full of NaNs.
  * All contractions share its memory. */
 void contraction_add_scratch(Contraction *c, WorkspaceBytes workspace);

@@ -1,6 +1,7 @@
-/* Attention and its gradient as they run on a device, thread by thread, against the CPU kernels in
- * fp64 on the same numbers: types, head sizes, groups, ragged sizes, parts of the whole, causal or
- * not, dropout, accumulation; in two orders of threads to the same bits. */
+/* Attention and its gradient on the target against the CPU kernels in fp64 on the same numbers:
+ * types, head sizes, groups, ragged sizes, parts of the whole, causal or not, dropout,
+ * accumulation; in two orders, to the same bits; by our own kernels, of the smallest device and of
+ * the target's, and by a library where the target has one that takes the case. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,11 +11,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/number.h"
 #include "planner/base/arena.h"
 #include "planner/base/rng.h"
-#include "tests/cuda/mma_on_cpu.h"
+#include "tests/cuda/compare.h"
 
-enum { SEED = 3, GUARD_BYTES = 64, INPUTS = 4, MAX_CASE_ARGS = 10 };
+enum { SEED = 3, SMALLEST = 86, MAX_CASE_ARGS = 10 };
 
 typedef struct Case {
     DType dtype;
@@ -90,11 +92,8 @@ static void add(Run *run, uint32_t i, const char *dims, DType dtype, bool filled
 {
     int64_t n = elements_of(run->c, dims);
     size_t bytes = (size_t)n * dtype_bytes(dtype);
-    char *at = arena_array(run->arena, bytes + 2 * GUARD_BYTES, 1);
-    at += (GUARD_BYTES - (uintptr_t)at % GUARD_BYTES) % GUARD_BYTES;
+    char *at = compare_alloc(bytes, 0);
     double *exact = arena_array(run->arena, (size_t)n, sizeof *exact);
-    memset(at, 0xff, bytes);
-    memset(at + bytes, 0x5a, GUARD_BYTES);
     for (int64_t k = 0; k < n; k++) {
         exact[k] = NAN;
         if (!filled) continue;
@@ -167,22 +166,20 @@ static Run gradient_run(Arena *arena, const Case *c, const Control *control, con
     set_common(&run, &run.device, control);
     set_common(&run, &run.cpu, control);
     uint64_t bytes = cuda_attention_workspace(run.op, run.device.dtype, run.device.elements, 9);
-    run.device.ptr[9] = arena_array(arena, bytes, 1);
+    run.device.ptr[9] = compare_alloc(bytes, 0);
     run.device.dtype[9] = DT_u8;
     run.device.elements[9] = (int64_t)bytes;
     run.device.n_args = 10;
     return run;
 }
 
-static void call_device(const Run *run, const CudaControl *control, uint64_t seed)
+static void call_device(const Run *run, uint64_t order)
 {
     CudaError error = {""};
-    const CudaContext cuda = {.control = control, .n_sms = 2, .compute_capability = 86};
     CudaKernel_function *kernel = run->op == OP_attention ? cuda_attention : cuda_attention_grad;
-    device_set_seed(seed);
-    device_copies_arrive_early(seed != 0);
-    if (!kernel(&run->device, &cuda, &error)) fail_msg("%s", error.text);
-    assert_int_equal(device_copies_under_way(), 0);
+    if (!TARGET_RUN(order, kernel(&run->device, target_context(), &error), &error))
+        fail_msg("%s", error.text);
+    compare_check();
 }
 
 static double tolerance(const Case *c)
@@ -190,7 +187,7 @@ static double tolerance(const Case *c)
     return c->dtype == DT_bf16 ? 8e-3 : c->dtype == DT_f16 ? 1.2e-3 : 3e-6;
 }
 
-static void compare(const Run *run, uint32_t i)
+static void check_output(const Run *run, uint32_t i)
 {
     const double *exact = run->cpu.ptr[i];
     double difference = 0, size = 0, worst = 0;
@@ -202,48 +199,67 @@ static void compare(const Run *run, uint32_t i)
         difference += d * d;
         size += exact[k] * exact[k];
     }
-    const char *after = (const char *)run->device.ptr[i] +
-                        (size_t)run->device.elements[i] * dtype_bytes(run->device.dtype[i]);
-    for (uint32_t k = 0; k < GUARD_BYTES; k++) assert_int_equal(after[k], 0x5a);
     double limit = tolerance(run->c), rms = sqrt(size / (double)run->cpu.elements[i]);
     if (!(sqrt(difference) <= limit * sqrt(size) && worst <= 12 * limit * (rms + 0.05)))
-        fail_msg("case %d, output %u: norm of the difference %g, worst %g at %d (rms %g)",
-                 (int)(run->c - cases), i - run->n_in, sqrt(difference / size), worst, (int)at,
-                 rms);
+        fail_msg("case %d, capability %u%s, output %u: norm of the difference %g, worst %g at %d "
+                 "(rms %g)",
+                 (int)(run->c - cases), target_context()->compute_capability,
+                 target_context()->attention ? ", by the library" : "", i - run->n_in,
+                 sqrt(difference / size), worst, (int)at, rms);
 }
 
 /* Runs it in two orders, from the same memory: the same bits. */
-static void run_and_compare(const Run *run, const CudaControl *control)
+static void run_twice(const Run *run, void *const *before)
 {
-    void *before[MAX_CASE_ARGS], *first[MAX_CASE_ARGS];
+    void *first[MAX_CASE_ARGS];
     for (uint32_t i = run->n_in; i < run->n_in + run->n_out; i++) {
         size_t bytes = (size_t)run->device.elements[i] * dtype_bytes(run->device.dtype[i]);
-        before[i] = memcpy(arena_array(run->arena, bytes, 1), run->device.ptr[i], bytes);
+        memcpy(run->device.ptr[i], before[i], bytes);
     }
-    call_device(run, control, 0);
+    call_device(run, 0);
     for (uint32_t i = run->n_in; i < run->n_in + run->n_out; i++) {
         size_t bytes = (size_t)run->device.elements[i] * dtype_bytes(run->device.dtype[i]);
         first[i] = memcpy(arena_array(run->arena, bytes, 1), run->device.ptr[i], bytes);
         memcpy(run->device.ptr[i], before[i], bytes);
     }
-    call_device(run, control, 11);
-    kernel_cpu(run->op)(&run->cpu);
+    call_device(run, 11);
     for (uint32_t i = run->n_in; i < run->n_in + run->n_out; i++) {
         size_t bytes = (size_t)run->device.elements[i] * dtype_bytes(run->device.dtype[i]);
         assert_memory_equal(run->device.ptr[i], first[i], bytes);
-        compare(run, i);
+        check_output(run, i);
     }
+}
+
+/* By our own kernels and by the library. */
+static void run_and_compare(const Run *run)
+{
+    void *before[MAX_CASE_ARGS];
+    CudaContext *cuda = target_context();
+    const uint32_t own = cuda->compute_capability;
+    bool taken;
+    for (uint32_t i = run->n_in; i < run->n_in + run->n_out; i++) {
+        size_t bytes = (size_t)run->device.elements[i] * dtype_bytes(run->device.dtype[i]);
+        before[i] = memcpy(arena_array(run->arena, bytes, 1), run->device.ptr[i], bytes);
+    }
+    kernel_cpu(run->op)(&run->cpu);
+    cuda->compute_capability = SMALLEST;
+    if (target_has(SMALLEST)) run_twice(run, before);
+    cuda->compute_capability = own;
+    if (own > SMALLEST || !target_has(SMALLEST)) run_twice(run, before);
+    cuda->attention = target_attention(run->op, &run->device, &taken);
+    if (taken) run_twice(run, before);
+    cuda->attention = NULL;
 }
 
 static void check_case(const Case *c)
 {
     Arena *arena = arena_new();
-    const Control control = {.step = 5, .seed = 77};
-    const CudaControl device_control = {.step = 5, .seed = 77};
+    const Control control = {.step = target_control()->step, .seed = target_control()->seed};
     Run forward = attention_run(arena, c, &control);
-    run_and_compare(&forward, &device_control);
+    run_and_compare(&forward);
     Run gradient = gradient_run(arena, c, &control, &forward);
-    run_and_compare(&gradient, &device_control);
+    run_and_compare(&gradient);
+    compare_free();
     arena_free(arena);
 }
 

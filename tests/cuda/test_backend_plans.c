@@ -14,11 +14,12 @@
 #include "tests/support/tiny.h"
 
 /* Kernels of the double are those of loopback, and sums are rank by rank: what differs is nothing
- * but order. A GPU's add up in an order of their own. */
+ * but order. A GPU's add up in an order of their own: the first step, before any update, is where
+ * fp32 differs by 5e-7 and the smallest of the classic mistakes by 4e-5; updates blow up both. */
 #ifdef TANDEM_GPU
-#define TOLERANCE 2e-4
+static const double tolerance[RANKS_STEPS] = {1e-5, 2e-4, 2e-4, 2e-4, 2e-4};
 #else
-#define TOLERANCE 2e-5
+static const double tolerance[RANKS_STEPS] = {2e-5, 2e-5, 2e-5, 2e-5, 2e-5};
 #endif
 
 static const struct Case {
@@ -113,8 +114,8 @@ static void equals_loopback(const struct Case *c, uint32_t seed, Arena *arena)
         }
         for (int k = 0; k < RANKS_STEPS; k++) {
             const RankReport *a = &run.rank[0], *b = &reference.rank[0];
-            if (!(fabs(a->loss[k] - b->loss[k]) <= TOLERANCE * fabs(b->loss[k])) ||
-                !(fabs(a->norm[k] - b->norm[k]) <= TOLERANCE * fabs(b->norm[k])))
+            if (!(fabs(a->loss[k] - b->loss[k]) <= tolerance[k] * fabs(b->loss[k])) ||
+                !(fabs(a->norm[k] - b->norm[k]) <= tolerance[k] * fabs(b->norm[k])))
                 fail_msg("%s, %s: step %d: loss %.9g, norm %.9g; loopback %.9g, %.9g", c->name,
                          what, k, a->loss[k], a->norm[k], b->loss[k], b->norm[k]);
             assert_true(b->norm[k] > 0);

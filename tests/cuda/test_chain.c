@@ -11,7 +11,6 @@
 #include "kernels/number.h"
 #include "planner/base/rng.h"
 #include "tests/cuda/compare.h"
-#include "tests/cuda/device_on_cpu.h"
 
 enum { BUFFERS = 10, VECTORS = 2, ROWS_MOST = 40, ROW_MOST = 70, MOST = ROWS_MOST * ROW_MOST };
 
@@ -120,20 +119,21 @@ static bool may_stay_unread(const CudaChainPart *part, uint32_t k, uint32_t leng
 }
 
 /* Runs the parts one by one, then by chains; true if something was fused. */
-static bool check_run(Pool *p, CudaChainPart *part, const Op *const *op, uint32_t n)
+static bool check_run(Pool *p, CudaChainPart *part, const Op *const *op, uint32_t n, uint64_t order)
 {
     CudaError error;
     bool unread[BUFFERS] = {0}, fused = false;
     pool_start(p);
     for (uint32_t i = 0; i < n; i++)
-        assert_true(op[i]->kernel(part[i].args, compare_context(), &error));
+        assert_true(TARGET_RUN(0, op[i]->kernel(part[i].args, target_context(), &error), &error));
     for (int i = 0; i < BUFFERS; i++) memcpy(p->alone[i], p->at[i], p->bytes[i]);
     pool_start(p);
     for (uint32_t at = 0; at < n;) {
         uint32_t length = kernel_cuda_chain_length(part + at, n - at);
         assert_true(length != 1 && length <= n - at);
         if (length == 0) {
-            assert_true(op[at]->kernel(part[at].args, compare_context(), &error));
+            assert_true(
+                TARGET_RUN(order, op[at]->kernel(part[at].args, target_context(), &error), &error));
             at++;
             continue;
         }
@@ -143,9 +143,9 @@ static bool check_run(Pool *p, CudaChainPart *part, const Op *const *op, uint32_
                 for (int i = 0; i < BUFFERS; i++)
                     unread[i] |= p->at[i] == part[k].args->ptr[part[k].args->n_in];
             }
-        uint64_t before = device_n_launches();
-        assert_true(kernel_cuda_chain(part + at, length, compare_context(), &error));
-        assert_int_equal(device_n_launches() - before, 1);
+        assert_true(TARGET_RUN(
+            order, kernel_cuda_chain(part + at, length, target_context(), &error), &error));
+        assert_int_equal(target_launches(), 1);
         at += length;
         fused = true;
     }
@@ -173,8 +173,7 @@ static void drawn_runs(void **state)
             args[i] = draw_part(&pool, op[i]);
             part[i] = (CudaChainPart){op[i]->op, &args[i], 0};
         }
-        device_set_seed(seed_now % 3);
-        n_fused += check_run(&pool, part, op, n);
+        n_fused += check_run(&pool, part, op, n, 1 + seed_now % 3);
         compare_free();
     }
     assert_int_equal(n_fused, 150);
@@ -216,13 +215,13 @@ static void check_sum_and_norm(DType t, int64_t rows, int64_t width, bool layer,
         CudaChainPart part[] = {{OP_add, &first, unread}, {op, &second, 0}};
         if (fused) {
             assert_int_equal(kernel_cuda_chain_length(part, 2), 2);
-            uint64_t before = device_n_launches();
-            assert_true(kernel_cuda_chain(part, 2, compare_context(), &error));
-            assert_int_equal(device_n_launches() - before, 1);
-        } else {
-            assert_true(cuda_add(&first, compare_context(), &error));
             assert_true(
-                (layer ? cuda_layernorm : cuda_rmsnorm)(&second, compare_context(), &error));
+                TARGET_RUN(1, kernel_cuda_chain(part, 2, target_context(), &error), &error));
+            assert_int_equal(target_launches(), 1);
+        } else {
+            CudaKernel then = layer ? cuda_layernorm : cuda_rmsnorm;
+            assert_true(TARGET_RUN(0, cuda_add(&first, target_context(), &error), &error));
+            assert_true(TARGET_RUN(0, then(&second, target_context(), &error), &error));
         }
     }
     for (int k = unread ? 1 : 0; k < (layer ? 4 : 3); k++) {

@@ -13,7 +13,6 @@
 #include "kernels/cuda/workspace.h"
 #include "kernels/number.h"
 #include "tests/cuda/compare.h"
-#include "tests/cuda/device_on_cpu.h"
 
 static const DType precisions[] = {DT_f32, DT_bf16, DT_f16};
 
@@ -134,7 +133,7 @@ static void ranges_of_a_flat_unit(void **state)
 static void unknown_ids_are_faults(void **state)
 {
     (void)state;
-    CudaContext *cuda = compare_context();
+    CudaContext *cuda = target_context();
     int64_t dim[3][MAX_DIMS] = {{1, 4}, {5, 8}, {1, 4, 8}};
     int32_t *ids = compare_alloc(4 * sizeof *ids, 0);
     float *table = compare_alloc(5 * 8 * sizeof *table, 0), *y = compare_alloc(4 * 8 * 4, 0);
@@ -150,7 +149,7 @@ static void unknown_ids_are_faults(void **state)
         memcpy(ids, mine, sizeof mine);
         KernelArgs a = eval_args(OP_embed, NULL, args, 2, 1, NULL, &binding);
         *cuda->fault = 0;
-        assert_true(cuda_embed(&a, cuda, &error));
+        assert_true(TARGET_RUN(0, cuda_embed(&a, cuda, &error), &error));
         assert_int_equal(*cuda->fault, (uint32_t)CUDA_FAULT_id << CUDA_FAULT_PC_BITS | cuda->pc);
         assert_true(y[2 * 8] == 0 && y[3 * 8] == 1);
     }
@@ -181,7 +180,7 @@ static void a_bad_norm_changes_nothing(void **state)
         CudaError error;
         const Attrs attrs = {.beta1 = .9, .beta2 = .95, .eps = 1e-8};
         KernelArgs a = eval_args(OP_adamw, &attrs, args, 5, 3, NULL, &binding);
-        assert_true(cuda_adamw(&a, compare_context(), &error));
+        assert_true(TARGET_RUN(0, cuda_adamw(&a, target_context(), &error), &error));
         bool same = memcmp(before[0], p, N * 4) == 0 && memcmp(before[1], m, N * 4) == 0 &&
                     memcmp(before[2], v, N * 4) == 0;
         assert_true(same == (k < 3));
@@ -194,7 +193,7 @@ static void draws_of_rounding(void **state)
 {
     (void)state;
     enum { N = 333 };
-    const CudaControl *now = compare_control();
+    const CudaControl *now = target_control();
     const Control control = {.step = now->step, .lr = now->lr, .seed = now->seed};
     const Attrs attrs = {.beta1 = .9, .beta2 = .95, .eps = 1e-8, .stochastic = 1, .site = 7};
     for (int64_t start = 0; start < 6; start++) {
@@ -219,7 +218,7 @@ static void draws_of_rounding(void **state)
         eval_op(OP_adamw, &attrs, args[0], 5, 3, &part, &control, 0);
         Binding local;
         KernelArgs a = eval_args(OP_adamw, &attrs, args[1], 5, 3, &part, &local);
-        assert_true(cuda_adamw(&a, compare_context(), &error));
+        assert_true(TARGET_RUN(0, cuda_adamw(&a, target_context(), &error), &error));
         for (int i = 0; i < 3; i++) assert_memory_equal(cpu[i].at, device[i].at, N * 2);
         compare_free();
     }
@@ -254,11 +253,10 @@ static void move(OpKind op, CudaKernel kernel, DType t, Extents e, int64_t parts
                     .part_size = e.part_size,
                     .attrs = attrs};
     CudaError error;
-    for (uint64_t seed = 0; seed < 2; seed++) {
-        device_set_seed(seed);
+    for (uint64_t order = 0; order < 2; order++) {
         memset(device[1], 0xff, bytes[1]);
         assert_true(cuda_compute_accepts(op, a.dtype, a.n_args));
-        assert_true(kernel(&a, compare_context(), &error));
+        assert_true(TARGET_RUN(order, kernel(&a, target_context(), &error), &error));
         assert_memory_equal(device[1], expected.at, bytes[1]);
     }
     compare_free();

@@ -95,7 +95,7 @@ static void check_row(OpKind op, uint64_t draw, DType in, DType out, uint32_t ca
     if (!cuda_contract(op, &c.args, &s.cuda, &s.error)) fail_msg("%s", s.error.text);
     assert_result(&c, must, out == DT_f32 ? 1e-4 : 1e-2);
     assert_int_equal(cuda_products_counts(s.cuda.products).calls, 1);
-    arena_free(c.arena);
+    contraction_free(&c);
     close_products(&s);
 }
 
@@ -148,7 +148,7 @@ static void fastest_is_kept_and_found(void **state)
         }
         assert_int_equal(kept.n, 1);
         assert_int_equal(kept.at[0].median_ps, (int64_t)(ms[i][fastest[i]] * 1e9));
-        arena_free(c.arena);
+        contraction_free(&c);
     }
 }
 
@@ -170,7 +170,7 @@ static void choices_belong_to_their_device(void **state)
         contraction_add_scratch(&c, cuda_contract_workspace);
         assert_true(cuda_products_prepare(c.op, &c.args, &s.cuda, &s.error));
         close_products(&s);
-        arena_free(c.arena);
+        contraction_free(&c);
         assert_int_equal(kept.n, i + 1);
     }
 }
@@ -202,7 +202,7 @@ static void bad_choices_are_refused(void **state)
         assert_true(cuda_contract(c.op, &c.args, &s.cuda, &s.error));
         assert_int_equal(cublas_double.last_way, DOUBLE_WAY_plain); /* the first repeatable one */
         close_products(&s);
-        arena_free(c.arena);
+        contraction_free(&c);
     }
 }
 
@@ -225,7 +225,7 @@ static void no_memory_to_time_in(void **state)
     assert_int_equal(cublas_double.last_way, DOUBLE_WAY_plain);
     assert_int_equal(kept.n, 0);
     close_products(&s);
-    arena_free(c.arena);
+    contraction_free(&c);
 }
 
 /* A call is chosen for once, however often it comes, and alike whether it was prepared or not. */
@@ -241,7 +241,7 @@ static void chosen_once(void **state)
     assert_int_equal(cublas_double.products, 5);
     assert_int_equal(cublas_double.fast, 5); /* forward */
     close_products(&s);
-    arena_free(c.arena);
+    contraction_free(&c);
     s = open_products(&hopper);
     c = contraction_of(OP_linear_tensorwise_d1, 3, DT_e4m3, DT_bf16);
     contraction_add_scratch(&c, cuda_contract_workspace);
@@ -249,7 +249,7 @@ static void chosen_once(void **state)
     assert_true(cuda_contract(c.op, &c.args, &s.cuda, &s.error));
     assert_int_equal(cublas_double.fast, 0); /* sums of gradients are exact */
     close_products(&s);
-    arena_free(c.arena);
+    contraction_free(&c);
 }
 
 static void failures_are_told(void **state)
@@ -273,7 +273,7 @@ static void failures_are_told(void **state)
         cublas_double.fails = NULL;
         assert_true(cuda_contract(c.op, &c.args, &s.cuda, &s.error));
         close_products(&s);
-        arena_free(c.arena);
+        contraction_free(&c);
     }
     cublas_double_reset();
     cublas_double.fails = "cublasLtCreate";

@@ -1,5 +1,12 @@
 /* Where the real libraries are linked: nothing is scripted, counted or looked after. */
 #include "tests/cuda/double/double.h"
+#include "tests/gpu/no_gpu.h"
+
+/* Before main: the ranks are forked, and this process never calls CUDA. */
+__attribute__((constructor)) static void look_for_gpu(void)
+{
+    no_gpu_ends();
+}
 
 void double_begin(const char *script)
 {

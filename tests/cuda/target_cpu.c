@@ -1,0 +1,76 @@
+/* See target.h: threads run by the CPU, no libraries. */
+#include "tests/cuda/target.h"
+
+#include <stdlib.h>
+
+#include "tests/cuda/mma_on_cpu.h"
+
+static CudaControl control = {.step = 3, .lr = 0.01, .seed = 77};
+static uint32_t fault;
+static CudaContext context = {
+    .control = &control, .fault = &fault, .pc = 5, .n_sms = 2, .compute_capability = 80};
+static uint64_t before;
+
+void *target_alloc(uint64_t bytes)
+{
+    void *at = aligned_alloc(256, (bytes + 255) / 256 * 256 + (bytes == 0 ? 256 : 0));
+    assert(at != NULL);
+    return at;
+}
+
+void target_free(void *at)
+{
+    free(at);
+}
+
+CudaContext *target_context(void)
+{
+    return &context;
+}
+
+CudaControl *target_control(void)
+{
+    return &control;
+}
+
+bool target_has(uint32_t compute_capability)
+{
+    return compute_capability >= 80;
+}
+
+void target_begin(uint64_t order)
+{
+    device_set_seed(order);
+    device_copies_arrive_early(order != 0);
+    before = device_n_launches();
+}
+
+bool target_end(bool launched, CudaError *error)
+{
+    (void)error;
+    assert(device_copies_under_way() == 0);
+    return launched;
+}
+
+uint32_t target_launches(void)
+{
+    return (uint32_t)(device_n_launches() - before);
+}
+
+bool target_prepare(OpKind op, const KernelArgs *args, CudaError *error)
+{
+    (void)op, (void)args, (void)error;
+    return true;
+}
+
+uint32_t target_library_calls(void)
+{
+    return 0;
+}
+
+const CudaAttentionLibrary *target_attention(OpKind op, const KernelArgs *args, bool *taken)
+{
+    (void)op, (void)args;
+    *taken = false;
+    return NULL;
+}
