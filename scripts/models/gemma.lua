@@ -82,15 +82,7 @@ end
 
 -- The smallest of the same structure; the second layer turns as the sixth does, so both kinds are there.
 local function shrink(c, mesh)
-  local small = {}
-  for key, value in pairs(c) do small[key] = value end
-  local tp = mesh.tp
-  small.layers, small.dim = math.min(c.layers, 2 * mesh.stages), 13 * mesh.multiple
-  small.vocab, small.head_dim = 29, 4
-  small.heads, small.kv_heads = nn.small_heads(c.heads, c.kv_heads, mesh)
-  small.hidden, small.scalar, small.every = tp * 7, 5, math.min(c.every, 2)
-  small.seq = 5 * tp * mesh.cp
-  return small
+  return nn.small(c, mesh, { scalar = 5, every = math.min(c.every, 2) })
 end
 
 return function(what)

@@ -55,15 +55,7 @@ local function build(c)
 end
 
 local function shrink(c, mesh)
-  local small = {}
-  for key, value in pairs(c) do small[key] = value end
-  local tp = mesh.tp
-  small.layers, small.dim = math.min(c.layers, 2 * mesh.stages), 13 * mesh.multiple
-  small.vocab, small.head_dim = 29, 3
-  small.heads, small.hidden = tp, tp * 7
-  small.seq = 5 * tp * mesh.cp
-  small.positions = small.seq
-  return small
+  return nn.small(c, mesh, { head_dim = 3, heads = mesh.tp, positions = 5 * mesh.tp * mesh.cp })
 end
 
 return function(what)

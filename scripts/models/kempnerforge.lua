@@ -63,16 +63,11 @@ end
 
 -- The smallest of the same structure; what tensor parallelism cuts divides by its ranks.
 local function shrink(c, mesh)
-  local small = {}
-  for key, value in pairs(c) do small[key] = value end
   local tp = mesh.tp
-  small.n_layers, small.dim = math.min(c.n_layers, 2 * mesh.stages), 13 * mesh.multiple
-  small.vocab_size, small.head_dim = 29, 4
-  small.n_kv_heads = tp
-  small.n_heads = tp * math.min(c.n_heads // c.n_kv_heads, 2)
-  small.hidden = tp * 7
-  small.seq = 5 * tp * mesh.cp
-  return small
+  return nn.with(c, {
+    n_layers = math.min(c.n_layers, 2 * mesh.stages), dim = 13 * mesh.multiple, vocab_size = 29, head_dim = 4,
+    n_kv_heads = tp, n_heads = tp * math.min(c.n_heads // c.n_kv_heads, 2), hidden = tp * 7, seq = 5 * tp * mesh.cp,
+  })
 end
 
 return function(config)

@@ -60,20 +60,7 @@ local function build(c)
   }
 end
 
--- The smallest Llama of the same structure; sizes are odd where nothing divides them.
-local function shrink(c, mesh)
-  local small = {}
-  for key, value in pairs(c) do small[key] = value end
-  local tp = mesh.tp
-  small.layers, small.dim = math.min(c.layers, 2 * mesh.stages), 13 * mesh.multiple
-  small.vocab, small.head_dim = 29, 4
-  small.heads, small.kv_heads = nn.small_heads(c.heads, c.kv_heads, mesh)
-  small.hidden = tp * 7
-  small.seq = 5 * tp * mesh.cp
-  return small
-end
-
 return function(what)
   local name, config = nn.family("llama", what, sizes, defaults)
-  return { name = name, config = config, build = build, shrink = shrink }
+  return { name = name, config = config, build = build, shrink = nn.small }
 end

@@ -92,17 +92,7 @@ end
 
 -- The smallest of the same structure; half of a head turns where a part of it does.
 local function shrink(c, mesh)
-  local small = {}
-  for key, value in pairs(c) do small[key] = value end
-  local tp = mesh.tp
-  small.layers, small.dim = math.min(c.layers, 2 * mesh.stages), 13 * mesh.multiple
-  small.vocab, small.head_dim = 29, 4
-  local heads, kv_heads = nn.small_heads(c.heads, c.kv_heads or c.heads, mesh)
-  small.heads, small.kv_heads = heads, c.kv_heads and kv_heads
-  small.rope_dims = c.rope_dims and 2
-  small.hidden = tp * 7
-  small.seq = 5 * tp * mesh.cp
-  return small
+  return nn.small(c, mesh, { rope_dims = c.rope_dims and 2 })
 end
 
 return function(what)

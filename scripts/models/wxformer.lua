@@ -76,15 +76,12 @@ end
 
 -- Two levels a stage at most, of one layer each; widths that nothing divides.
 local function shrink(c, mesh)
-  local small = {}
-  for key, value in pairs(c) do small[key] = value end
-  small.dim, small.depth = {}, {}
+  local dim, depth = {}, {}
   for i = 1, math.min(#c.dim, 2 * mesh.stages) do
-    small.dim[i], small.depth[i] = (i % 2 == 0 and 11 or 7) * mesh.multiple, 1
+    dim[i], depth[i] = (i % 2 == 0 and 11 or 7) * mesh.multiple, 1
   end
-  small.heads, small.dim_head, small.hidden = mesh.tp, 3, 5 * mesh.tp
-  small.vocab, small.seq = 29, 5 * mesh.tp * mesh.cp
-  return small
+  return nn.with(c, { dim = dim, depth = depth, heads = mesh.tp, dim_head = 3, hidden = 5 * mesh.tp,
+    vocab = 29, seq = 5 * mesh.tp * mesh.cp })
 end
 
 return function(what)

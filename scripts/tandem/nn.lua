@@ -421,6 +421,25 @@ nn.small_heads = core.wrap(function(heads, kv_heads, mesh)
   return tp * math.min(repeats // sharing, 2), groups
 end)
 
+-- A copy of a config with other values in some places.
+nn.with = core.wrap(function(config, changes)
+  local copy = {}
+  for key, value in pairs(config) do copy[key] = value end
+  for key, value in pairs(changes) do copy[key] = value end
+  return copy
+end)
+
+-- For shrink(config, mesh): the smallest decoder of the same structure; sizes are odd where nothing divides them.
+nn.small = core.wrap(function(c, mesh, changes)
+  local small = nn.with(c, { layers = math.min(c.layers, 2 * mesh.stages), dim = 13 * mesh.multiple, vocab = 29,
+    head_dim = 4, hidden = mesh.tp * 7, seq = 5 * mesh.tp * mesh.cp })
+  if not (changes and changes.heads) then
+    local heads, kv_heads = nn.small_heads(c.heads, c.kv_heads or c.heads, mesh)
+    small.heads, small.kv_heads = heads, c.kv_heads and kv_heads
+  end
+  return nn.with(small, changes or {})
+end)
+
 setmetatable(nn, { __index = core.wrap(function(_, key)
   core.fail("unknown-name", ("tandem.nn has no '%s'"):format(tostring(key)),
     core.near(tostring(key), words(nn)))
