@@ -183,16 +183,25 @@ static void F(xent_loss_mean_grad)(const KernelArgs *a)
     F(any_loss_grad)(a, true);
 }
 
-/* dsum [b,s], logits [b,s,v], max [b,s] -> dlogits [b,s,v] = dsum exp(logit - max) */
+/* logits [b,s,v], dsum [b,s], max [b,s] -> dlogits [b,s,v] = dsum exp(logit - max), which may lie
+ * where the logits do */
 static void F(xent_sumexp_grad)(const KernelArgs *a)
 {
-    const REAL *dtotal = a->ptr[0], *z = a->ptr[1], *top = a->ptr[2];
+    const REAL *z = a->ptr[0], *dtotal = a->ptr[1], *top = a->ptr[2];
     int64_t n = a->size['b'] * a->size['s'], V = a->size['v'], valid = a->valid['v'];
-    REAL *restrict dz = F(summed)(a, 0, n * V);
+    bool adds = cpu_accumulates(a, 0);
+    REAL *dz = a->ptr[3];
     for (int64_t i = 0; i < n; i++, z += V, dz += V) {
         REAL d = dtotal[i], m = top[i];
-        if (d == 0) continue; /* an ignored position */
-        for (int64_t v = 0; v < valid; v++) dz[v] += d * F(exponential)(z[v] - m);
+        int64_t end = d == 0 ? 0 : valid; /* 0: an ignored position */
+        if (adds) {
+            SAME_OR_APART
+            for (int64_t v = 0; v < end; v++) dz[v] += d * F(exponential)(z[v] - m);
+        } else {
+            SAME_OR_APART
+            for (int64_t v = 0; v < end; v++) dz[v] = d * F(exponential)(z[v] - m);
+            memset(dz + end, 0, (size_t)(V - end) * sizeof *dz);
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 /* Runs of ops that `compile` fuses, as one launch: a sum and the norm of it; or element-wise ops,
  * one after the other on eight elements at a time. Values lie in shared memory, where each thread
  * meets only its own; between ops they are rounded as memory would have rounded them. */
-#include "kernels/cuda/fused_norm.h"
+#include "kernels/cuda/fused.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/pointwise.cuh"
 
@@ -223,6 +223,8 @@ uint32_t kernel_cuda_chain_length(const CudaChainPart *part, uint32_t n)
     uint32_t length;
     if (n < 2) return 0;
     if (is_sum_and_norm(part)) return 2;
+    length = cuda_xent_length(part, n);
+    if (length > 0) return length;
     length = chain_build(part, n, &p);
     return length >= 2 ? length : 0;
 }
@@ -235,6 +237,7 @@ bool kernel_cuda_chain(const CudaChainPart *part, uint32_t n, const CudaContext 
     if (n == 2 && is_sum_and_norm(part))
         return cuda_add_norm(part[0].args, (part[0].unread & 1) != 0, part[1].op, part[1].args,
                              cuda, error);
+    if (cuda_xent_length(part, n) == n) return cuda_xent_run(part, n, cuda, error);
     length = chain_build(part, n, &p);
     if (length != n) { /* not what kernel_cuda_chain_length said */
         snprintf(error->text, sizeof error->text, "a chain of %u parts ends after %u", n, length);

@@ -2,7 +2,7 @@
  * way: the residual connection's. */
 #include "kernels/cuda/norm.cuh"
 
-#include "kernels/cuda/fused_norm.h"
+#include "kernels/cuda/fused.h"
 
 typedef struct NormArgs {
     Array x, addend, sum, weight, bias, y;

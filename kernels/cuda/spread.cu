@@ -60,12 +60,13 @@ bool cuda_quantise_range(const KernelArgs *args, const CudaContext *cuda, CudaEr
     return range.n == 0 || quantise(&part, 1, range.n, SPREAD_row, cuda, error);
 }
 
-/* dsum [b,s], logits [b,s,v], max [b,s] -> dlogits [b,s,v] = dsum exp(logit - max) */
+/* logits [b,s,v], dsum [b,s], max [b,s] -> dlogits [b,s,v] = dsum exp(logit - max), which may lie
+ * where the logits do: a thread writes what it alone has read */
 bool cuda_xent_sumexp_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     PointArgs p = point_args(args, POINT_exp_times, TOKENS, args->size['v']);
-    Array dsum = p.in[0];
-    p.in[0] = p.in[1], p.in[1] = p.in[2], p.in[2] = dsum;
+    Array dsum = p.in[1];
+    p.in[1] = p.in[2], p.in[2] = dsum;
     p.spread[1] = p.spread[2] = SPREAD_row;
     p.valid = args->valid['v'];
     return point_launch(3, p, cuda, error);

@@ -204,6 +204,18 @@ bool op_is_rowwise(OpKind op)
     return true;
 }
 
+bool op_joins_kernel(OpKind op)
+{
+    return op_is_rowwise(op) || op_info(op)->flags & OP_IN_KERNEL;
+}
+
+bool op_sums_rows(OpKind op, uint32_t j)
+{
+    const OpInfo *info = op_info(op);
+    assert(j < info->sig.n_out);
+    return info->flags & OP_IN_KERNEL && !sig_term_uses(&info->sig.out[j], 'b');
+}
+
 int8_t op_axis_layout(OpKind op, const Binding *b, uint32_t arg, char letter)
 {
     assert(arg < (uint32_t)b->n_in + b->n_out);

@@ -53,7 +53,8 @@ enum {                     /* OpInfo.flags */
        OP_TAKES = 256,     /* of index F takes `count` from `first` on, or gives back what was */
        OP_PLACED = 512, /* goes by where elements lie in the whole: start and valid, which tell of
                          * one interval only */
-       OP_ONCE = 1024   /* of weights and state alone: done once a step, whatever runs again */
+       OP_ONCE = 1024,  /* of weights and state alone: done once a step, whatever runs again */
+       OP_IN_KERNEL = 2048 /* sums, yet may be part of a kernel of rows (Instr.fuse) */
 };
 
 /* One term dimension after parsing. */
@@ -149,6 +150,11 @@ bool op_may_split(OpKind op, char letter);
 /* Does it go row by row: no sums, each point of the first output from its own row (the leading
  * [b,s]) of the inputs? Such ops can run as one kernel. Derived from the signature. */
 bool op_is_rowwise(OpKind op);
+/* May it be part of such a kernel: rowwise, or a sum that the table marks (OP_IN_KERNEL)? */
+bool op_joins_kernel(OpKind op);
+/* Is output j the sum of many rows? It is whole only when the kernel ends: no other part has to do
+ * with it. */
+bool op_sums_rows(OpKind op, uint32_t j);
 /* With `letter` split on an axis: what that axis of argument `arg` must be (inputs) or becomes
  * (outputs): SPLIT(dim), WHOLE, PARTIAL_SUM or PARTIAL_MAX. letter 0: everything WHOLE. */
 int8_t op_axis_layout(OpKind op, const Binding *b, uint32_t arg, char letter);

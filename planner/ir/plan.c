@@ -168,7 +168,9 @@ static uint64_t range_bytes(const Plan *plan, const Buffer *b, const Instr *in, 
     return (uint64_t)((double)bytes * (double)(a->hi - a->lo) / (double)s->dim[0]);
 }
 
-uint64_t plan_hbm_bytes(const Plan *plan, const Program *p, const Instr *in)
+/* What each argument moves. */
+static void argument_bytes(const Plan *plan, const Program *p, const Instr *in,
+                           uint64_t moved[MAX_ARGS])
 {
     const OpInfo *info = op_info(in->op);
     const int64_t accumulate = graph_attrs_at(&plan->graph, in->attrs)->accumulate;
@@ -176,7 +178,7 @@ uint64_t plan_hbm_bytes(const Plan *plan, const Program *p, const Instr *in)
     int64_t size['z' + 1];
     const bool scatters =
         info->flags & OP_SCATTERS && plan_bind(plan, p, in, 0, &b, size, NULL, NULL);
-    uint64_t sum = 0;
+    assert(in->args.n <= MAX_ARGS);
     for (uint32_t i = 0; i < in->args.n; i++) {
         const Buffer *buffer = &p->buffers.at[program_arg(p, in, i)];
         const bool added = i >= in->n_in && accumulate >> (i - in->n_in) & 1;
@@ -188,8 +190,15 @@ uint64_t plan_hbm_bytes(const Plan *plan, const Program *p, const Instr *in)
             bytes = touched_bytes(&b, size, op_looked_up(in->op, &b, arg), bytes,
                                   dtype_bytes(buffer->dtype));
         if (info->flags & OP_RANGE) bytes = range_bytes(plan, buffer, in, bytes);
-        sum += added ? 2 * bytes : bytes;
+        moved[i] = added ? 2 * bytes : bytes;
     }
+}
+
+uint64_t plan_hbm_bytes(const Plan *plan, const Program *p, const Instr *in)
+{
+    uint64_t moved[MAX_ARGS], sum = 0;
+    argument_bytes(plan, p, in, moved);
+    for (uint32_t i = 0; i < in->args.n; i++) sum += moved[i];
     return sum;
 }
 
@@ -208,27 +217,34 @@ bool plan_begins_kernel(const Program *p, const Instr *in)
     return !part_before(p, in);
 }
 
+/* Has an earlier part of the kernel read or made all of it? */
 static bool at_hand(const Program *p, const Instr *in, BufferId b)
 {
-    for (const Instr *part = part_before(p, in); part; part = part_before(p, part))
-        for (uint32_t i = 0; i < part->args.n; i++)
+    for (const Instr *part = part_before(p, in); part; part = part_before(p, part)) {
+        const bool looks_up = op_info(part->op)->flags & OP_SCATTERS;
+        for (uint32_t i = looks_up ? part->n_in : 0; i < part->args.n; i++)
             if (program_arg(p, part, i) == b) return true;
+    }
     return false;
 }
 
 uint64_t plan_kernel_bytes(const Plan *plan, const Program *p, const Instr *in)
 {
-    uint64_t bytes = plan_hbm_bytes(plan, p, in);
-    for (uint32_t i = 0; in->fuse && i < in->args.n; i++) {
+    const int64_t accumulate = graph_attrs_at(&plan->graph, in->attrs)->accumulate;
+    uint64_t moved[MAX_ARGS], sum = 0;
+    argument_bytes(plan, p, in, moved);
+    for (uint32_t i = 0; i < in->args.n; i++) {
         BufferId b = program_arg(p, in, i);
         const Buffer *at = &p->buffers.at[b];
-        const bool stays = !at->persistent && !at->parent && at->first && at->last &&
+        const bool stays = !at->persistent && !at->parent && !at->result && at->first && at->last &&
+                           at->category != CATEGORY_workspace &&
                            p->code.at[at->first].fuse == in->fuse &&
                            p->code.at[at->last].fuse == in->fuse;
-        const bool saved = i < in->n_in ? at_hand(p, in, b) : stays;
-        if (saved) bytes -= at->bytes < bytes ? at->bytes : bytes;
+        const bool added = i >= in->n_in && accumulate >> (i - in->n_in) & 1;
+        if (in->fuse && (i < in->n_in ? at_hand(p, in, b) : stays)) continue;
+        sum += in->fuse && added && at_hand(p, in, b) ? moved[i] / 2 : moved[i];
     }
-    return bytes;
+    return sum;
 }
 
 bool plan_touches_host(const Program *p, const Instr *in)

@@ -165,6 +165,11 @@ uint64_t plan_hbm_bytes(const Plan *plan, const Program *p, const Instr *in);
  * the kernel's parts touch is never written. Needs Buffer.first and last. */
 uint64_t plan_kernel_bytes(const Plan *plan, const Program *p, const Instr *in);
 bool plan_begins_kernel(const Program *p, const Instr *in); /* true as well where it is alone */
+/* Which argument's rows a part of a kernel walks: those of its first output, or of what it sums. */
+static inline uint32_t plan_rows_arg(const Instr *in)
+{
+    return op_is_rowwise(in->op) ? in->n_in : 0;
+}
 /* Where a tensor of the state (ROLE_state) lives between steps. */
 static inline bool plan_is_state(const Plan *plan, const Buffer *b)
 {

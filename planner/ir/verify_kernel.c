@@ -1,15 +1,20 @@
 /* Instructions that may run as one kernel: neighbours on the compute stream, each row by row, over
  * the same rows; nobody outside waits for a part of them, and none but the first waits. Rows are
  * done in any order, so bytes may pass from one buffer to another within a kernel only where both
- * lie exactly alike. */
+ * lie exactly alike, and what sums over rows is whole only when the kernel ends: no other part of
+ * it has to do with that. */
 #include "planner/ir/verify_private.h"
 
 #define RULE "verify-structure"
 
+static ShapeId rows_shape(const Verifier *v, const Instr *in)
+{
+    return v->p->buffers.at[program_arg(v->p, in, plan_rows_arg(in))].shape;
+}
+
 static uint64_t rows(const Verifier *v, const Instr *in)
 {
-    const Shape *s =
-        plan_shape_at(v->plan, v->p->buffers.at[program_arg(v->p, in, in->n_in)].shape);
+    const Shape *s = plan_shape_at(v->plan, rows_shape(v, in));
     if (s->n_dims < 2) return 0;
     uint64_t n = 1;
     for (int d = 0; d < 2; d++) n *= (uint64_t)shape_local_dim(s, &v->plan->mesh, &v->g->deals, d);
@@ -18,15 +23,13 @@ static uint64_t rows(const Verifier *v, const Instr *in)
 
 static bool same_elements(const Verifier *v, const Instr *a, const Instr *b)
 {
-    ShapeId x = v->p->buffers.at[program_arg(v->p, a, a->n_in)].shape;
-    ShapeId y = v->p->buffers.at[program_arg(v->p, b, b->n_in)].shape;
-    return v->local_elements[x] == v->local_elements[y];
+    return v->local_elements[rows_shape(v, a)] == v->local_elements[rows_shape(v, b)];
 }
 
 static void check_member(Verifier *v, Pc pc, const Instr *before)
 {
     const Instr *in = &v->p->code.at[pc];
-    if (!op_is_rowwise(in->op) || in->stream != STREAM_compute || in->args.n == in->n_in) {
+    if (!op_joins_kernel(in->op) || in->stream != STREAM_compute || in->args.n == in->n_in) {
         verify_report(v, RULE, pc,
                       "%s does not go row by row on the compute stream, yet is part of kernel %u",
                       op_info(in->op)->name, in->fuse);
@@ -37,6 +40,25 @@ static void check_member(Verifier *v, Pc pc, const Instr *before)
         verify_report(v, RULE, pc, "waits for another stream in the middle of kernel %u", in->fuse);
     else if (!rows(v, in) || rows(v, in) != rows(v, before) || !same_elements(v, in, before))
         verify_report(v, RULE, pc, "kernel %u has parts of different sizes", in->fuse);
+}
+
+/* Bytes that an earlier part sums over rows are no other part's. */
+static void check_sums(Verifier *v, Pc first, Pc pc)
+{
+    const Program *p = v->p;
+    const Instr *in = &p->code.at[pc];
+    for (Pc at = first; at < pc; at++) {
+        const Instr *part = &p->code.at[at];
+        if (part->stream != STREAM_compute) continue;
+        for (uint32_t j = 0; j < op_info(part->op)->sig.n_out; j++)
+            for (uint32_t i = 0; op_sums_rows(part->op, j) && i < in->args.n; i++)
+                if (verify_overlap(p, program_arg(p, part, part->n_in + j), program_arg(p, in, i)))
+                    verify_report(
+                        v, RULE, pc,
+                        "has to do with what %s (%u) sums over the rows of kernel %u, and "
+                        "which is whole only when it ends",
+                        op_info(part->op)->name, at, in->fuse);
+    }
 }
 
 /* Who waits for a part would wait for all of it: only the last one may be named. */
@@ -60,7 +82,7 @@ void verify_kernels(Verifier *v)
     uint32_t n = p->code.n, before = v->n_reported;
     bool *ended = arena_array(v->arena, n + 1, sizeof *ended);
     Pc *next = arena_array(v->arena, n + 1, sizeof *next); /* the next part of the same kernel */
-    Pc last = 0;
+    Pc last = 0, first = 0;
     for (Pc pc = 1; pc < n; pc++) {
         const Instr *in = &p->code.at[pc];
         if (in->stream != STREAM_compute && !in->fuse) continue;
@@ -71,11 +93,21 @@ void verify_kernels(Verifier *v)
             verify_report(v, RULE, pc, "kernel %u is not one run on the compute stream", in->fuse);
             return;
         }
+        if (!goes_on) first = pc;
         if (in->fuse) check_member(v, pc, goes_on ? prev : NULL);
-        if (goes_on) next[last] = pc;
+        if (goes_on) {
+            next[last] = pc;
+            check_sums(v, first, pc);
+        }
         last = pc;
     }
     if (v->n_reported == before) check_waits(v, next);
+}
+
+bool verify_overlap(const Program *p, BufferId a, BufferId b)
+{
+    uint64_t x = verify_address(p, a), y = verify_address(p, b);
+    return x < y + p->buffers.at[b].bytes && y < x + p->buffers.at[a].bytes;
 }
 
 bool verify_alike(const Program *p, BufferId a, BufferId b)

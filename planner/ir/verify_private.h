@@ -185,6 +185,7 @@ void verify_order(Verifier *v); /* fills v->order */
 void verify_races(Verifier *v);
 void verify_kernels(Verifier *v);                            /* what Instr.fuse promises */
 bool verify_alike(const Program *p, BufferId a, BufferId b); /* the same bytes, the same type */
+bool verify_overlap(const Program *p, BufferId a, BufferId b);
 void verify_deadlock(Verifier *v);
 void verify_graph_values(Verifier *v);
 void verify_scales(Verifier *v);

@@ -1,7 +1,10 @@
 /* compile: ops that go row by row and follow each other on the compute stream become one kernel, as
- * torch.compile would make of them. The pass itself only checks where it stands in the list; fusing
- * is a mark on the lowered program. A kernel ends where somebody on another stream waits for it,
- * and, per block, where the block ends: FSDP gathers and frees at that border. */
+ * torch.compile would make of them; so do norms' gradients, and the largest magnitude (for 8-bit
+ * products) of what such a kernel makes. The pass itself only checks where it stands in the list;
+ * fusing is a mark on the lowered program. A kernel ends where somebody on another stream waits for
+ * it, where a sum over rows is needed, and, per block, where the block ends: FSDP gathers and frees
+ * at that border. The cross-entropy's sums over one row of logits are one kernel of the library:
+ * they are marked whether compile is listed or not. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
@@ -98,15 +101,16 @@ static bool check_units(Job *job, const PassConfig *pass)
 typedef struct Fuser {
     const Plan *plan;
     Program *p;
+    bool compiles;
     CompilePer per;
     bool *is_awaited; /* [pc] by somebody on another stream */
-    Pc last;          /* newest of the compute stream */
+    Pc first, last; /* of the kernel so far: the newest instruction of the compute stream ends it */
     uint32_t n_kernels;
 } Fuser;
 
 static const Shape *row_shape(const Fuser *f, const Instr *in)
 {
-    return plan_shape_at(f->plan, f->p->buffers.at[program_arg(f->p, in, in->n_in)].shape);
+    return plan_shape_at(f->plan, f->p->buffers.at[program_arg(f->p, in, plan_rows_arg(in))].shape);
 }
 
 /* A kernel walks rows: the same rows, and as much work in each. */
@@ -121,10 +125,42 @@ static bool same_rows(const Fuser *f, const Instr *a, const Instr *b)
     return shape_local_elements(x, mesh, deals) == shape_local_elements(y, mesh, deals);
 }
 
+static bool reads_row_of_logits(const Instr *in)
+{
+    return in->op == OP_xent_max || in->op == OP_xent_pick || in->op == OP_xent_smooth ||
+           in->op == OP_xent_sumexp;
+}
+
 static bool goes_by_rows(const Instr *in)
 {
     const OpInfo *info = op_info(in->op);
-    return op_is_rowwise(in->op) && in->args.n == (uint32_t)info->sig.n_in + info->sig.n_out;
+    const uint32_t n = (uint32_t)info->sig.n_in + info->sig.n_out;
+    const bool scratch = !op_is_rowwise(in->op) && in->args.n == n + 1;
+    return op_is_rowwise(in->op) && !reads_row_of_logits(in) && (in->args.n == n || scratch);
+}
+
+/* Does b have to do with what a part of the kernel so far sums over rows? */
+static bool needs_sum(const Fuser *f, const Instr *in)
+{
+    for (Pc pc = f->first; pc <= f->last; pc++) {
+        const Instr *part = &f->p->code.at[pc];
+        if (part->stream != STREAM_compute) continue;
+        for (uint32_t j = 0; j < op_info(part->op)->sig.n_out; j++) {
+            if (!op_joins_kernel(part->op) || !op_sums_rows(part->op, j)) continue;
+            const BufferId sum = program_root(f->p, program_arg(f->p, part, part->n_in + j), NULL);
+            for (uint32_t i = 0; i < in->args.n; i++)
+                if (program_root(f->p, program_arg(f->p, in, i), NULL) == sum) return true;
+        }
+    }
+    return false;
+}
+
+/* One read of the logits serves the maximum, the sum of exponentials and what the label picks. */
+static bool shares_logits(const Fuser *f, const Instr *before, const Instr *in)
+{
+    return reads_row_of_logits(before) && reads_row_of_logits(in) &&
+           f->p->code.at[f->first].op == OP_xent_max && in->op != OP_xent_max &&
+           program_arg(f->p, before, 0) == program_arg(f->p, in, 0);
 }
 
 static bool joins(const Fuser *f, const Instr *before, const Instr *in)
@@ -132,9 +168,11 @@ static bool joins(const Fuser *f, const Instr *before, const Instr *in)
     const Graph *g = &f->plan->graph;
     if (!before->origin || !in->origin || in->after.n || f->is_awaited[f->last]) return false;
     if (before->phase != in->phase || before->microbatch != in->microbatch) return false;
+    if (shares_logits(f, before, in)) return true;
     ModuleId a = g->nodes.at[before->origin].module, b = g->nodes.at[in->origin].module;
-    if (f->per == COMPILE_block && block_of(g, a) != block_of(g, b)) return false;
-    return goes_by_rows(before) && goes_by_rows(in) && same_rows(f, before, in);
+    if (!f->compiles || (f->per == COMPILE_block && block_of(g, a) != block_of(g, b))) return false;
+    return goes_by_rows(before) && goes_by_rows(in) && same_rows(f, before, in) &&
+           !needs_sum(f, in);
 }
 
 static void fuse_program(Fuser *f)
@@ -152,6 +190,8 @@ static void fuse_program(Fuser *f)
         if (before && joins(f, before, in)) {
             if (!before->fuse) before->fuse = ++f->n_kernels;
             in->fuse = before->fuse;
+        } else {
+            f->first = pc;
         }
         f->last = pc;
     }
@@ -160,11 +200,11 @@ static void fuse_program(Fuser *f)
 bool pass_fuse(Job *job)
 {
     const PassConfig *pass = pass_config(job, PASS_compile);
-    if (!pass) return true;
-    if (!check_units(job, pass)) return false;
+    if (pass && !check_units(job, pass)) return false;
     for (uint32_t i = 0; i < job->plan->programs.n; i++) {
         Program *p = &job->plan->programs.at[i];
-        Fuser f = {.plan = job->plan, .p = p, .per = pass->compile};
+        Fuser f = {.plan = job->plan, .p = p, .compiles = pass != NULL};
+        if (pass) f.per = pass->compile;
         f.is_awaited = arena_array(job->scratch, p->code.n + 1, sizeof *f.is_awaited);
         fuse_program(&f);
     }

@@ -75,7 +75,7 @@ static const CudaCase cases[] = {
     CASE(xent_loss_mean, "fPFidd", 3),
     CASE(xent_loss_grad, "fPiff", 3),
     CASE(xent_loss_mean_grad, "fPiFF", 3),
-    CASE(xent_sumexp_grad, "FfPf", 1),
+    CASE(xent_sumexp_grad, "fFPf", 1),
     CASE(xent_pick_grad, "Fif", 1),
     CASE(xent_smooth_grad, "Fif", 1),
     CASE(amax, "fF", 0),

@@ -45,7 +45,7 @@ static void parts_of_a_vocabulary(void **state)
         {OP_xent_pick, cuda_xent_pick, "fiF", attrs, 0, NULL, 0},
         {OP_xent_smooth, cuda_xent_smooth, "fiF", attrs, 0, NULL, 0},
         {OP_xent_sumexp, cuda_xent_sumexp, "fPF", attrs, 0, NULL, 0},
-        {OP_xent_sumexp_grad, cuda_xent_sumexp_grad, "FfPf", attrs, 1, NULL, 0},
+        {OP_xent_sumexp_grad, cuda_xent_sumexp_grad, "fFPf", attrs, 1, NULL, 0},
         {OP_xent_pick_grad, cuda_xent_pick_grad, "Fif", attrs, 1, NULL, 0},
         {OP_xent_smooth_grad, cuda_xent_smooth_grad, "Fif", attrs, 1, NULL, 0},
     };

@@ -3,11 +3,12 @@
  *
  *   parameters and moments   6 P / dp             bf16 each; the same
  *   gradients                4 P                  unsharded fp32 sums over micro-batches; the same
- *   logits                   4 x b s V 2          ours: 2, the logits and their gradient, bf16
+ *   logits                   4 x b s V 2          ours: 1 (tp: 2), the gradient over them, bf16
  *   saved inputs             b s d 2 L / tp       one a block, full recomputation; the same
- *   gathered                 0                    ours: the root unit (embedding and head)
+ *   gathered                 0                    ours: embedding, head; without tp a block too
  *   a block at work, holes   0.2 to 1.4 GiB       ours: looked at apart
  *
+ * With tp logits are gathered from all ranks: there they lie twice, as they came and in order.
  * The peak is at the loss: reduced gradients (4 P / dp) take their bytes only after it.
  * P: what a rank holds of the model, of which the embedding is not cut by tp. */
 #include <setjmp.h>
@@ -87,10 +88,16 @@ typedef struct Terms {
     double state, gradients, logits, inputs, gathered;
 } Terms;
 
-static double local_parameters(const Row *r)
+static double layer_parameters(const Row *r)
 {
     double d = r->dim, attention = 2 * d * d + 2 * d * kv_heads * head_dim, mlp = 3 * d * r->hidden;
-    return r->layers * ((attention + mlp) / r->tp + 2 * d) + vocab * d + vocab * d / r->tp + d;
+    return (attention + mlp) / r->tp + 2 * d;
+}
+
+static double local_parameters(const Row *r)
+{
+    double d = r->dim;
+    return r->layers * layer_parameters(r) + vocab * d + vocab * d / r->tp + d;
 }
 
 /* The published form. */
@@ -104,8 +111,9 @@ static Terms published(const Row *r)
 static Terms ours(const Row *r)
 {
     Terms t = published(r);
-    t.logits /= 2;
+    t.logits /= r->tp > 1 ? 2 : 4;
     t.gathered = 2 * (vocab * r->dim + vocab * r->dim / r->tp);
+    if (r->tp == 1) t.gathered += 2 * layer_parameters(r);
     return t;
 }
 

@@ -147,6 +147,7 @@ static Plan *gathered_logits_into_split_loss(const Plan *plan)
         if (p->args.at[i] == made) p->args.at[i] = summed;
     sum.op = OP_all_reduce;
     sum.stream = STREAM_tp;
+    sum.fuse = 0;
     sum.axes = mesh_axes(&plan->mesh, AXIS_tp);
     sum.match = bad->n_match++;
     sum.n_in = 1;

@@ -86,6 +86,43 @@ static void a_kernel_of_the_model_may_cross_blocks(void **state)
     arena_free(arena);
 }
 
+/* The loss's sums over a row of logits: one read for all three, compiled or not. Where tp splits
+ * the vocabulary, the maximum of all ranks stands between them. */
+static void the_loss_reads_its_logits_once(void **state)
+{
+    (void)state;
+    for (uint32_t tp = 1; tp <= 2; tp++) {
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena);
+        Tiny t = tiny_default();
+        t.tp = tp, t.smoothing = tp == 1 ? 0.1 : 0;
+        Plan *plan = tiny_plan(&t, false, arena, &d);
+        assert_non_null(plan);
+        assert_true(verify_plan(plan, VERIFY_all, false, &d));
+        const Program *p = &plan->programs.at[0];
+        const Instr *max = &p->code.at[find(p, OP_xent_max, PHASE_forward)];
+        const Instr *sum = &p->code.at[find(p, OP_xent_sumexp, PHASE_forward)];
+        OpKind picks = tp == 1 ? OP_xent_smooth : OP_xent_pick;
+        const Instr *pick = &p->code.at[find(p, picks, PHASE_forward)];
+        const Instr *grad = &p->code.at[find(p, OP_xent_sumexp_grad, PHASE_backward)];
+        const Buffer *logits = &p->buffers.at[program_arg(p, max, 0)];
+        const uint64_t one = logits->bytes, rows = p->buffers.at[program_arg(p, max, 1)].bytes;
+        if (tp == 1) {
+            assert_int_not_equal(max->fuse, 0);
+            assert_true(max->fuse == sum->fuse && max->fuse == pick->fuse);
+            assert_int_equal(plan_kernel_bytes(plan, p, max), one + rows);
+            assert_int_equal(plan_kernel_bytes(plan, p, sum), rows);
+            assert_int_equal(plan_kernel_bytes(plan, p, pick),
+                             2 * rows); /* labels, what it picks */
+        } else {
+            assert_int_not_equal(max->fuse != 0 && max->fuse == sum->fuse, 1);
+            assert_int_equal(plan_kernel_bytes(plan, p, sum), one + 2 * rows);
+        }
+        assert_int_equal(p->buffers.at[program_arg(p, grad, 3)].offset, logits->offset);
+        arena_free(arena);
+    }
+}
+
 static void assert_refused(Plan *bad, const char *rule, const char *text)
 {
     Diag d = diag_in(bad->arena);
@@ -164,6 +201,7 @@ int main(void)
         cmocka_unit_test(rowwise_ops_are_those_without_sums),
         cmocka_unit_test(a_kernel_saves_what_stays_inside),
         cmocka_unit_test(a_kernel_of_the_model_may_cross_blocks),
+        cmocka_unit_test(the_loss_reads_its_logits_once),
         cmocka_unit_test(false_kernels_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

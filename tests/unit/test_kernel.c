@@ -357,7 +357,7 @@ static void check_xent(DType real, int64_t V, int64_t valid)
     CALL(OP_xent_loss_grad, 3, 2, top, total, label, dtotal, dpicked);
     CALL(OP_xent_pick_grad, 2, 1, dpicked, label, dz);
     attrs.accumulate = 1;
-    CALL(OP_xent_sumexp_grad, 3, 1, dtotal, z, top, dz);
+    CALL(OP_xent_sumexp_grad, 3, 1, z, dtotal, top, dz);
 #undef CALL
     for (int64_t i = 0; i < N; i++) {
         double sum = 0;
@@ -464,7 +464,7 @@ static void test_in_place(void **state)
             Attrs attrs = {.theta = 100};
             uint32_t n_in = op_info(op)->sig.n_in;
             bool with_s = op_info(op)->sig.in[0].n_dims > 0;
-            Value args[3], place[3];
+            Value args[4], place[4];
             args[0] = filled(arena, real, 1, DIMS(2, 5, 18));
             place[0] = filled(arena, real, 1, DIMS(2, 5, 18));
             if (n_in == 2)
@@ -472,7 +472,13 @@ static void test_in_place(void **state)
                           : op == OP_position ? filled(arena, real, 2, DIMS(5, 18))
                           : op == OP_divide   ? filled(arena, real, 2, 0, NULL)
                                               : filled(arena, real, 2, DIMS(2, 5, 18));
+            if (op == OP_xent_sumexp_grad) {
+                args[1] = filled(arena, real, 2, DIMS(2, 5)); /* dsum, max */
+                args[2] = filled(arena, real, 3, DIMS(2, 5));
+                value_set(&args[1], 3, 0);
+            }
             assert_true(with_s || n_in <= 2);
+            place[2] = args[2];
             place[1] = args[1];
             args[n_in] = value_new(arena, real, DIMS(2, 5, 18));
             place[n_in] = place[0];

@@ -138,7 +138,7 @@ static const Case cases[] = {
     {OP_xent_loss_mean, "fFFidd", {{B, S}, {B, S}, {B, S}, {B, S}, {0}, {0}}, 3},
     {OP_xent_loss_grad, "fFiff", {{B, S}, {B, S}, {B, S}, {B, S}, {B, S}}, 0},
     {OP_xent_loss_mean_grad, "fFiff", {{B, S}, {B, S}, {B, S}, {B, S}, {B, S}}, 0},
-    {OP_xent_sumexp_grad, "FfFf", {{B, S}, {B, S, V}, {B, S}, {B, S, V}}, 1},
+    {OP_xent_sumexp_grad, "fFFf", {{B, S, V}, {B, S}, {B, S}, {B, S, V}}, 1},
     {OP_xent_pick_grad, "Fif", {{B, S}, {B, S}, {B, S, V}}, 1},
     {OP_xent_smooth_grad, "Fif", {{B, S}, {B, S}, {B, S, V}}, 1},
     {OP_adamw, "fffFdfff", {{X}, {X}, {X}, {X}, {2}, {X}, {X}, {X}}, 0},

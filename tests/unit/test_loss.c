@@ -153,7 +153,7 @@ static double gradient_error(Split *s, const Golden *g)
         Attrs attrs = s->attrs;
         eval_op(pick, &attrs, (Value[]){dpicked, s->label, dz}, 2, 1, part, NULL, 0);
         attrs.accumulate = 1;
-        eval_op(OP_xent_sumexp_grad, &attrs, (Value[]){dtotal, s->z[p], s->top, dz}, 3, 1, part,
+        eval_op(OP_xent_sumexp_grad, &attrs, (Value[]){s->z[p], dtotal, s->top, dz}, 3, 1, part,
                 NULL, 0);
         for (int64_t i = 0; i < N; i++)
             for (int64_t v = 0; v < size; v++) {

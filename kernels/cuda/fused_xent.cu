@@ -1,0 +1,147 @@
+/* Cross-entropy's sums over one row of logits in a single pass: the maximum, the sum of
+ * exponentials below it, and what the label picks. A thread keeps the largest of what it has read
+ * and its sum below that, which is rescaled when a larger one comes; the threads' sums are brought
+ * to the row's maximum and added in order. Other bits than those of two passes, always the same
+ * ones. */
+#include "kernels/cuda/fused.h"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/number.cuh"
+#include "kernels/cuda/reduce.cuh"
+
+enum { ONLINE_THREADS = 512, ONLINE_AHEAD = 2 };
+
+typedef enum OnlinePick { ONLINE_nothing, ONLINE_label, ONLINE_smooth } OnlinePick;
+
+typedef struct OnlineArgs {
+    Array z, top, total, picked; /* [rows, width]; [rows] */
+    const int32_t *labels;
+    int64_t width, valid, start, all; /* of the vocabulary */
+    float keep, each;                 /* 1 - smoothing; smoothing over the whole vocabulary */
+    int32_t pick;
+    bool sums; /* total is asked for */
+    uint32_t *fault, fault_code;
+} OnlineArgs;
+
+typedef struct Online {
+    float top, below, plain; /* the largest; the sum of exp(z - top); the sum of z */
+} Online;
+
+/* Numbers that no maximum has been found for are minus infinity or NaN; the latter is kept, as the
+ * maximum alone would not keep it. */
+DEVICE void online_add(Online *o, const float z[EIGHT], int n)
+{
+    float top = o->top;
+    UNROLL for (int k = 0; k < EIGHT; k++) if (k < n && z[k] > top) top = z[k];
+    if (top > o->top && o->top != -INFINITY) o->below *= device_exp(o->top - top);
+    o->top = top;
+    UNROLL for (int k = 0; k < EIGHT; k++)
+    {
+        if (k >= n) continue;
+        if (top != -INFINITY)
+            o->below += device_exp(z[k] - top);
+        else if (z[k] != z[k])
+            o->below = z[k];
+        o->plain += z[k];
+    }
+}
+
+DEVICE Online online_part(const OnlineArgs *a, int64_t row)
+{
+    Online o;
+    o.top = -INFINITY, o.below = 0, o.plain = 0;
+    for (int64_t at = threadIdx.x * EIGHT; at < a->valid;
+         at += (int64_t)blockDim.x * EIGHT * ONLINE_AHEAD) {
+        Raw raw[ONLINE_AHEAD];
+        UNROLL for (int u = 0; u < ONLINE_AHEAD; u++)
+        {
+            int64_t v = at + u * (int64_t)blockDim.x * EIGHT;
+            raw[u] = fetch(a->z, row * a->width + v, eight_of(v, a->valid));
+        }
+        UNROLL for (int u = 0; u < ONLINE_AHEAD; u++)
+        {
+            float z[EIGHT];
+            widen_all(a->z, &raw[u], z);
+            online_add(&o, z, eight_of(at + u * (int64_t)blockDim.x * EIGHT, a->valid));
+        }
+    }
+    return o;
+}
+
+/* What the row's label picks: this part's share. */
+DEVICE float online_pick(const OnlineArgs *a, int64_t row, float plain)
+{
+    int64_t label = a->labels[row], v = label - a->start;
+    if (label >= a->all) atomicMax(a->fault, a->fault_code);
+    float picked = label >= 0 && v >= 0 && v < a->valid ? read_one(a->z, row * a->width + v) : 0;
+    if (a->pick == ONLINE_smooth) picked = label < 0 ? 0 : a->keep * picked + a->each * plain;
+    return picked;
+}
+
+KERNEL(xent_online, OnlineArgs, ONLINE_THREADS, 2)
+{
+    SHARED(float, held); /* two numbers a warp */
+    int64_t row = blockIdx.x;
+    Online o = online_part(&a, row);
+    float top = block_max(o.top, held), plain = o.plain;
+    float total = o.top == -INFINITY ? o.below : o.below * device_exp(o.top - top);
+    __syncthreads();
+    block_sum_two(&total, &plain, held);
+    if (threadIdx.x > 0) return;
+    if (top == -INFINITY && a.valid > 0) total = NAN; /* exp(-infinity + infinity) */
+    write_one(a.top, row, top);
+    if (a.sums) write_one(a.total, row, total);
+    if (a.pick != ONLINE_nothing) write_one(a.picked, row, online_pick(&a, row, plain));
+}
+
+static bool is_pick(OpKind op)
+{
+    return op == OP_xent_pick || op == OP_xent_smooth;
+}
+
+uint32_t cuda_xent_length(const CudaChainPart *part, uint32_t n)
+{
+    bool sums = false, picks = false;
+    uint32_t length = 1;
+    if (n < 2 || part[0].op != OP_xent_max) return 0;
+    const KernelArgs *max = part[0].args;
+    for (; length < n; length++) {
+        const KernelArgs *args = part[length].args;
+        bool sum = part[length].op == OP_xent_sumexp && !sums && args->ptr[1] == max->ptr[1];
+        bool pick = is_pick(part[length].op) && !picks;
+        if ((!sum && !pick) || args->ptr[0] != max->ptr[0] || args->dtype[0] != max->dtype[0] ||
+            args->elements[0] != max->elements[0])
+            break;
+        sums = sums || sum, picks = picks || pick;
+    }
+    return length > 1 ? length : 0;
+}
+
+bool cuda_xent_run(const CudaChainPart *part, uint32_t n, const CudaContext *cuda, CudaError *error)
+{
+    const KernelArgs *max = part[0].args;
+    OnlineArgs p;
+    memset(&p, 0, sizeof p);
+    p.z = array_of(max, 0, max->size['v']);
+    p.top = array_of(max, 1, 1);
+    p.width = max->size['v'], p.valid = max->valid['v'];
+    p.start = max->start['v'], p.all = max->binding->size['v'];
+    p.fault = cuda->fault;
+    for (uint32_t i = 1; i < n; i++) {
+        const KernelArgs *args = part[i].args;
+        if (part[i].op == OP_xent_sumexp) {
+            p.sums = true;
+            p.total = array_of(args, 2, 1);
+            continue;
+        }
+        p.pick = part[i].op == OP_xent_smooth ? ONLINE_smooth : ONLINE_label;
+        p.labels = (const int32_t *)args->ptr[1];
+        p.picked = array_of(args, 2, 1);
+        p.keep = (float)(1 - args->attrs.smoothing);
+        p.each = (float)(args->attrs.smoothing / (double)p.all);
+        p.fault_code = fault_code(CUDA_FAULT_label, cuda);
+    }
+    int64_t threads = ONLINE_THREADS;
+    while (threads > WARP && threads * EIGHT >= 2 * p.width) threads /= 2;
+    return LAUNCH(xent_online, max->size['b'] * max->size['s'], threads,
+                  2 * MAX_WARPS * sizeof(float), p, cuda, error);
+}
