@@ -43,6 +43,7 @@ static bool choose(Cli *cli, const char *option, const char *word, const char *c
 
 /* In the order of CudaGraphs and CudaRegister; NULL: the default has no word. */
 static const char *const graphs[] = {NULL, "whole", "cut", "none"};
+static const char *const vias[] = {"nccl", "host"};
 static const char *const registers[] = {NULL, "buffer", "window", "none"};
 
 bool run_check_backend(Cli *cli)
@@ -51,14 +52,15 @@ bool run_check_backend(Cli *cli)
     uint32_t unused;
     if (!choose(cli, "backend", o->backend, known, N_KNOWN, &unused) ||
         !choose(cli, "graph", o->graph, graphs, 4, &unused) ||
-        !choose(cli, "register", o->registration, registers, 4, &unused))
+        !choose(cli, "register", o->registration, registers, 4, &unused) ||
+        !choose(cli, "via", o->via, vias, 2, &unused))
         return false;
-    bool cuda = o->graph || o->registration || o->device_text || o->min_ctas_text ||
+    bool cuda = o->graph || o->registration || o->via || o->device_text || o->min_ctas_text ||
                 o->max_ctas_text || o->share_device || o->zero_ctas || o->tf32 || o->cudnn;
     return !cuda || run_on(cli, "cuda") ||
            cli_error(cli, FAULT_usage, "option-value",
-                     "--graph, --register, --device, --share-device, --tf32, --cudnn and "
-                     "--...-ctas go with "
+                     "--graph, --register, --via, --device, --share-device, --tf32, --cudnn "
+                     "and --...-ctas go with "
                      "--backend cuda");
 }
 
@@ -69,6 +71,7 @@ void run_cuda_options(Cli *cli, CudaOptions *cuda)
     if (choose(cli, "graph", o->graph, graphs, 4, &choice)) cuda->graphs = (CudaGraphs)choice;
     if (choose(cli, "register", o->registration, registers, 4, &choice))
         cuda->registration = (CudaRegister)choice;
+    if (choose(cli, "via", o->via, vias, 2, &choice)) cuda->host_comm = choice == 1;
     cuda->device = o->device_text ? o->device + 1 : 0;
     cuda->share_device = o->share_device;
     cuda->min_ctas = o->min_ctas;

@@ -87,6 +87,8 @@ static const Option option_table[] = {
      "cuda: ranks may share a GPU (slow: for tests of what is computed)"},
     {"register", 0, OPTION_text, "HOW", FIELD(registration), OPTIONS_run,
      "cuda: how NCCL gets to know the arena: window, buffer or none"},
+    {"via", 0, OPTION_text, "HOW", FIELD(via), OPTIONS_run,
+     "cuda: communications go by nccl (default) or through the host, over MPI (slow)"},
     {"min-ctas", 0, OPTION_text, "N", FIELD(min_ctas_text), OPTIONS_run,
      "cuda: least thread blocks of each communicator"},
     {"max-ctas", 0, OPTION_text, "N", FIELD(max_ctas_text), OPTIONS_run,

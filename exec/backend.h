@@ -28,6 +28,7 @@ typedef struct CudaOptions {
     CudaRegister registration;
     uint32_t device;       /* 1 + its number; 0: that of the local rank */
     bool share_device;     /* several ranks on one GPU: NCCL is told they are different hosts */
+    bool host_comm;        /* communications go through the host, over MPI, instead of NCCL */
     uint32_t min_ctas;     /* of each communicator; 0: NCCL's choice */
     uint32_t max_ctas;     /* likewise */
     uint32_t zero_ctas;    /* 1: copies by copy engines where NCCL can */

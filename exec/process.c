@@ -89,23 +89,12 @@ static void look_for_bad(Process *p, Pc pc)
     if (p->bad != NULL && p->bad->pc == 0) rank_find_bad(&p->state, pc, p->bad);
 }
 
-/* Earlier transfers of the same stream have gone on, so this one may too. */
-static bool may_continue(const Process *p, uint32_t i)
-{
-    for (uint32_t k = 0; k < i; k++) {
-        const Transfer *w = p->active[k];
-        bool will = w->way == WAY_exchange_sum_gather && !w->is_second;
-        if (w->comm->stream == p->active[i]->comm->stream && will) return false;
-    }
-    return true;
-}
-
 /* True when a transfer has finished. */
 static bool poll_transfers(Process *p)
 {
     for (uint32_t i = 0; i < p->n_active; i++) {
         Transfer *w = p->active[i];
-        if (!transfer_poll(p, w, may_continue(p, i))) continue;
+        if (!transfer_poll(p, w, transfer_may_continue(p, i))) continue;
         record(p, w->pc, w->start, clock_ps());
         look_for_bad(p, w->pc);
         p->n_active--;

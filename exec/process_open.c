@@ -87,6 +87,12 @@ static bool stage(Process *p, Diag *d)
     return true;
 }
 
+bool transfers_open(Process *p, Diag *d)
+{
+    Groups groups = {.index = NULL};
+    return make_groups(p, &groups, d) && prepare_transfers(p, &groups, d) && stage(p, d);
+}
+
 static void order_streams(Process *p)
 {
     Pc end[STREAM_COUNT] = {0};
@@ -142,11 +148,8 @@ bool process_open(Backend *self, const Plan *plan, const BackendOptions *options
         return false;
     }
     const ProgramInfo *info = program_info(plan, plan_program(plan, p->rank), p->arena);
-    Groups groups = {.index = NULL};
     bool fine = rank_open(&p->state, plan, info, p->rank, &p->control, &p->options, p->arena, d);
-    if (!all_are_fine(self, fine, d) || !make_groups(p, &groups, d) ||
-        !prepare_transfers(p, &groups, d))
-        return false;
+    if (!all_are_fine(self, fine, d) || !transfers_open(p, d)) return false;
     order_streams(p);
-    return stage(p, d);
+    return true;
 }

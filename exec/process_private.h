@@ -67,6 +67,9 @@ typedef struct Process {
 
 /* ---- process_open.c ---- */
 bool process_open(Backend *self, const Plan *plan, const BackendOptions *options, Diag *d);
+/* The groups of all ranks, which take part together, and p->transfer of every communication that
+ * p->state.at has, with the staging memory. Wants transport, mpi, rank, plan, options, state. */
+bool transfers_open(Process *p, Diag *d);
 
 /* ---- process_transfer.c ---- all report through process_end: they do not return on failure */
 bool transfer_prepare(Process *p, Transfer *w,
@@ -75,6 +78,8 @@ void transfer_stage(Transfer *w, char *staging);
 void transfer_post(Process *p, Transfer *w);
 /* Moves it on; true when it has finished. may_continue: earlier ones of the stream have. */
 bool transfer_poll(Process *p, Transfer *w, bool may_continue);
+/* Have those before p->active[i] on its stream gone on, so that it may too? */
+bool transfer_may_continue(const Process *p, uint32_t i);
 
 /* Ends the run: tells why, and aborts all ranks. */
 _Noreturn void process_end(const Process *p, const char *rule, const char *text);

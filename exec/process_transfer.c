@@ -175,3 +175,13 @@ bool transfer_poll(Process *p, Transfer *w, bool may_continue)
     if (!is_done) return false;
     return sums ? sum(p, w) : true;
 }
+
+bool transfer_may_continue(const Process *p, uint32_t i)
+{
+    for (uint32_t k = 0; k < i; k++) {
+        const Transfer *w = p->active[k];
+        bool will = w->way == WAY_exchange_sum_gather && !w->is_second;
+        if (w->comm->stream == p->active[i]->comm->stream && will) return false;
+    }
+    return true;
+}

@@ -107,6 +107,7 @@ bool comm_open(Cuda *c)
     const Program *p = c->state.info->p;
     c->comm_of = arena_array(c->arena, p->code.n, sizeof *c->comm_of);
     if (c->n_ranks == 1) return true;
+    if (c->options.cuda.host_comm) return hosted_open(c);
     groups_collect(c->plan, true, c->arena, &keys);
     c->comm = arena_array(c->arena, keys.all.n, sizeof *c->comm);
     if (!open_world(c)) return false;
@@ -145,6 +146,7 @@ static void close_one(Cuda *c, ncclComm_t comm)
 
 void comm_close(Cuda *c)
 {
+    hosted_close(c);
     for (uint32_t k = 0; k < c->n_comms; k++) {
         CudaComm *comm = &c->comm[k];
         if (!c->dead && !c->failed && comm->has_window)

@@ -283,6 +283,7 @@ static Launch launch_at(const Cuda *c, uint32_t i, uint32_t end)
 static bool issue_comms(Cuda *c, const Launch *l)
 {
     bool groups = l->n > 1 && c->n_comms > 0, fine = true;
+    if (c->hosted != NULL) return hosted_issue(c, &c->order.pc[l->first], l->n);
     if (groups && !CHECK_NCCL(c, NULL, ncclGroupStart, ())) return false;
     for (uint32_t i = 0; fine && i < l->n; i++) fine = comm_issue(c, c->order.pc[l->first + i]);
     if (!groups) return fine;

@@ -101,6 +101,8 @@ static bool over_mpi(Arena *arena, Meet *m, const Transport *transport)
     o->mpi = transport->open(&m->rank, &m->n_ranks, m->why, sizeof m->why);
     if (o->mpi == NULL) return false;
     m->state = o;
+    m->transport = transport;
+    m->mpi = o->mpi;
     m->exchange = mpi_exchange;
     m->abort = mpi_abort;
     m->close = mpi_close;

@@ -19,6 +19,8 @@ typedef struct Meet {
     void (*abort)(void *self, int code); /* ends all ranks; does not return. self: the Meet */
     void (*close)(struct Meet *m);
     char why[MEET_WHY];
+    const Transport *transport; /* of the MPI by which they meet; NULL: there is none */
+    void *mpi;
     void *state;
 } Meet;
 

@@ -43,7 +43,7 @@ static bool open_device(Cuda *c, uint64_t bytes)
 {
     void *at = NULL;
     c->arena_bytes = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN + ARENA_SLACK;
-    c->arena_of_nccl = c->n_ranks > 1;
+    c->arena_of_nccl = c->n_ranks > 1 && !c->options.cuda.host_comm;
     bool fine = c->arena_of_nccl ? CHECK_NCCL(c, NULL, ncclMemAlloc, (&at, c->arena_bytes))
                                  : CHECK_CUDA(c, cudaMalloc, (&at, c->arena_bytes));
     if (!fine) {

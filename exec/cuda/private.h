@@ -98,8 +98,9 @@ typedef struct Cuda {
     ncclComm_t world;
     CudaComm *comm; /* [n_comms] */
     uint32_t n_comms;
-    uint32_t *comm_of; /* [pc] */
-    bool marks;        /* heads are kept: there are other ranks to tell them to */
+    uint32_t *comm_of;     /* [pc] */
+    struct Hosted *hosted; /* communications go through the host; NULL: NCCL's */
+    bool marks;            /* heads are kept: there are other ranks to tell them to */
 
     Order order;
     uint32_t *chain;  /* [pc] how many instructions are one launch, from pc on; 1: alone */
@@ -175,6 +176,12 @@ bool comm_open(Cuda *c);
 void comm_close(Cuda *c);        /* destroys, or aborts where something failed */
 bool comm_issue(Cuda *c, Pc pc); /* one; within a group of NCCL's where it starts with others */
 bool comm_errors(Cuda *c);       /* false: one of them says that it is broken */
+
+/* ---- hosted.c ---- */
+typedef struct Hosted Hosted;
+bool hosted_open(Cuda *c);
+void hosted_close(Cuda *c);
+bool hosted_issue(Cuda *c, const Pc *pc, uint32_t n); /* those that start together */
 
 /* ---- issue.c ---- */
 bool issue_open(Cuda *c);

@@ -53,11 +53,12 @@ static void end_at_exit(void)
 
 static void *mpi_open(uint32_t *rank, uint32_t *n_ranks, char *why, size_t room)
 {
-    int started = 0, mine = 0, n = 0;
+    int started = 0, mine = 0, n = 0, threads = 0; /* one at a time calls, not always the same */
     Mpi *m = calloc(1, sizeof *m);
     if (m == NULL) return NULL;
     MPI_Initialized(&started);
-    bool fine = started || CHECK_MPI(m, MPI_Init, (NULL, NULL));
+    bool fine =
+        started || CHECK_MPI(m, MPI_Init_thread, (NULL, NULL, MPI_THREAD_SERIALIZED, &threads));
     if (fine && !started && atexit(end_at_exit) != 0) fine = false;
     fine = fine && CHECK_MPI(m, MPI_Comm_dup, (MPI_COMM_WORLD, &m->group[0])) &&
            CHECK_MPI(m, MPI_Comm_set_errhandler, (m->group[0], MPI_ERRORS_RETURN)) &&

@@ -81,6 +81,67 @@ static void four_ranks_under_mpirun(void **state)
           "error[device-shared]");
 }
 
+/* What a run of five steps says of its last loss. */
+static const char *last_loss(const char *plan, const char *backend, const char *via,
+                             const char *graph)
+{
+    CommandResult r = backend[0] == 'c' ? COMMAND(arena, 120, "run", plan, "--backend", backend,
+                                                  "--via", via, "--graph", graph, "--steps", "5",
+                                                  "--json", "--quiet", "--timeout", "30")
+                                        : COMMAND(arena, 120, "run", plan, "--backend", backend,
+                                                  "--steps", "5", "--json", "--quiet");
+    check(r, 0, "\"last_loss\":", NULL);
+    const char *at = strstr(r.out, "\"last_loss\":");
+    return arena_copy(arena, at, strcspn(at, ",\n"));
+}
+
+/* tiny_text as a pipeline with offload: sends, receives, and communications of the pinned arena. */
+static const char *pipeline(void)
+{
+    static const char text[] =
+        "return plan { model = require \"models.llama\" { size = \"tiny\", layers = 2 },\n"
+        "  cluster = require \"clusters.local_cpu\" {},\n"
+        "  batch = { global = 16, micro = 4, seq = 64 }, mesh = { pp = 2, dp_shard = 2 },\n"
+        "  parallel = { pp { schedule = \"1f1b\" }, fsdp2 { offload = true } },\n"
+        "  precision = { param = \"fp32\", compute = \"fp32\", reduce = \"fp32\" },\n"
+        "  optimizer = adamw { lr = 3e-3, warmup_steps = 10, total_steps = 200 },\n"
+        "  steps = 200 }\n";
+    FILE *f = fopen("pipeline.lua", "w");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0 && fclose(f) == 0);
+    return "pipeline.lua";
+}
+
+/* MPI sums in rank order, and so does the double's NCCL: the same bits, in every way. */
+static void four_ranks_through_the_host(void **state)
+{
+    (void)state;
+    const char *const plans[] = {PLAN, pipeline()};
+    static const char *const modes[] = {"none", "whole", "cut"};
+    for (int k = 0; k < 2; k++) {
+        const char *cpu = last_loss(plans[k], "mpi", NULL, NULL);
+        assert_string_equal(last_loss(plans[k], "cuda", "nccl", "cut"), cpu);
+        for (int m = 0; m < 3; m++)
+            assert_string_equal(last_loss(plans[k], "cuda", "host", modes[m]), cpu);
+    }
+    setenv("TANDEM_DOUBLE", "uuid=same ncclCommInitRankConfig@1=fail:3 ncclMemAlloc@1=fail:1", 1);
+    check(COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--via", "host", "--share-device",
+                  "--steps", "5"),
+          0, "done        5 steps", NULL);
+    setenv("TANDEM_DOUBLE", "rank=1 cuStreamWaitValue32@9=kill", 1);
+    check(COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--via", "host", "--steps", "5"), 6,
+          NULL, "error[rank-died]: rank 1 (pid ");
+    setenv("TANDEM_DOUBLE", "rank=2 cuStreamWaitValue32@9=stop", 1);
+    CommandResult r = COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--via", "host",
+                              "--steps", "5", "--timeout", "3");
+    check(r, 6, NULL, "error[timeout]: step 0: rank ");
+    check(r, 6, NULL, "its process is stopped) is at step 0, instruction ");
+    setenv("TANDEM_DOUBLE", "cuStreamWaitValue32@2=fail:1", 1);
+    check(COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--via", "host", "--steps", "5"), 6,
+          NULL, "cuStreamWaitValue32: error 1");
+    unsetenv("TANDEM_DOUBLE");
+}
+
 static void ranks_of_torchrun(void **state)
 {
     (void)state;
@@ -145,6 +206,8 @@ static void what_is_told(void **state)
           "there is no device 7: this machine shows 4, from 0");
     check(COMMAND(arena, 60, "run", PLAN, "--backend", "cuda", "--dry-run"), 0,
           "would run   4 ranks on cuda", NULL);
+    check(COMMAND(arena, 60, "run", PLAN, "--backend", "cuda", "--via", "hots"), 2, NULL,
+          "did you mean host?");
 }
 
 int main(void)
@@ -152,6 +215,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(one_rank_trains_and_is_compared, setup, teardown),
         cmocka_unit_test_setup_teardown(four_ranks_under_mpirun, setup, teardown),
+        cmocka_unit_test_setup_teardown(four_ranks_through_the_host, setup, teardown),
         cmocka_unit_test_setup_teardown(ranks_of_torchrun, setup, teardown),
         cmocka_unit_test_setup_teardown(calibration_fills_the_tables, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_told, setup, teardown),

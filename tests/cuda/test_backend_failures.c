@@ -312,6 +312,20 @@ static void a_token_beyond_the_vocabulary_is_told(void **state)
                            "does not have, in instruction"));
 }
 
+/* torchrun's ranks have no MPI to go over. */
+static void through_the_host_without_mpi(void **state)
+{
+    (void)state;
+    RanksRun run = run_of(plan_of(2, false));
+    run.options.cuda.host_comm = true;
+    ranks_run(&run, arena);
+    for (Rank r = 0; r < 2; r++) {
+        assert_int_equal(run.rank[r].exit_code, 6);
+        assert_non_null(strstr(run.rank[r].said, "error[cuda-comm]: --via host goes over MPI"));
+        assert_null(strstr(run.rank[r].said, "not released"));
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) cmocka_set_test_filter(argv[1]);
@@ -323,6 +337,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(hanging_stopping_dying, setup, teardown),
         cmocka_unit_test_setup_teardown(a_norm_that_is_not_finite_leaves_updates_out, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(through_the_host_without_mpi, setup, teardown),
         cmocka_unit_test_setup_teardown(a_token_beyond_the_vocabulary_is_told, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -61,9 +61,9 @@ same_with_and_without_graphs() {
 one_rank_as_on_the_cpu() {
     loss gpu --backend cuda $one && loss cpu --backend loopback $one && near gpu cpu
 }
-ranks_that_share_the_gpu() {
-    loss shared --backend cuda --share-device --timeout 120 &&
-        loss four --backend loopback && near shared four
+ranks_that_share_the_gpu() { # by what they communicate
+    loss "$1" --backend cuda --share-device --timeout 120 --via "$1" &&
+        loss four --backend loopback && near "$1" four
 }
 sanitized() {
     tool=$1
@@ -77,7 +77,8 @@ done
 check 'graphs or none: the same bits, twice' same_with_and_without_graphs
 check 'one rank: the loss of the CPU' one_rank_as_on_the_cpu
 if command -v mpirun.openmpi >/dev/null || command -v mpirun.mpich >/dev/null; then
-    check 'four ranks on one GPU (NCCL by different host ids)' ranks_that_share_the_gpu
+    check 'four ranks on one GPU, through the host' ranks_that_share_the_gpu host
+    check 'four ranks on one GPU (NCCL by different host ids)' ranks_that_share_the_gpu nccl
 fi
 if command -v compute-sanitizer >/dev/null; then
     check 'compute-sanitizer memcheck' sanitized memcheck

@@ -1,0 +1,53 @@
+/* The few functions of the driver that the backend asks the runtime for by name. */
+#include <cuda.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/cuda/double/private.h"
+
+typedef struct OfWord {
+    Task task;
+    const uint32_t *word;
+    uint32_t value;
+} OfWord;
+
+static Progress run_wait(Task *task, void *state)
+{
+    const OfWord *w = (OfWord *)task;
+    (void)state;
+    bool there = __atomic_load_n(w->word, __ATOMIC_ACQUIRE) == w->value;
+    return there ? PROGRESS_done : PROGRESS_none;
+}
+
+/* The second version of the API: the first is off unless the kernel module is told otherwise. */
+static CUresult wait_value(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned flags)
+{
+    Scripted s = double_script("cuStreamWaitValue32");
+    if (s.kind == SCRIPT_fail) return (CUresult)s.code;
+    if (at % 4 != 0 || flags != CU_STREAM_WAIT_VALUE_EQ) return CUDA_ERROR_INVALID_VALUE;
+    OfWord *w = double_task(sizeof *w, run_wait);
+    w->word = double_translate((const void *)(uintptr_t)at);
+    w->value = value;
+    double_enqueue(stream, &w->task);
+    return CUDA_SUCCESS;
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version,
+                                             unsigned long long flags,
+                                             enum cudaDriverEntryPointQueryResult *result)
+{
+    CUDA_CALL(cudaGetDriverEntryPointByVersion);
+    CUresult (*const wait)(CUstream, CUdeviceptr, cuuint32_t, unsigned) = wait_value;
+    if (flags != cudaEnableDefault) return world()->last = cudaErrorInvalidValue;
+    *function = NULL;
+    *result = cudaDriverEntryPointSymbolNotFound;
+    if (strcmp(symbol, "cuStreamWaitValue32") != 0) return cudaSuccess;
+    if (version < 11070) double_misuse("an API of the driver that is off by default");
+    if ((int)version > world()->driver) {
+        *result = cudaDriverEntryPointVersionNotSufficent;
+        return cudaSuccess;
+    }
+    memcpy(function, &wait, sizeof wait);
+    *result = cudaDriverEntryPointSuccess;
+    return cudaSuccess;
+}
