@@ -122,7 +122,7 @@ static double contraction_s(const Device *device, DType dtype, const Binding *b,
         else
             k *= at;
     }
-    return kernel_gemm_s(device, dtype, batch, m, n, k);
+    return kernel_gemm_s(device, dtype, batch, m, n, k, NULL);
 }
 
 static bool is_attention(OpKind op)
@@ -130,17 +130,22 @@ static bool is_attention(OpKind op)
     return op == OP_attention || op == OP_attention_grad;
 }
 
-static double attention_s(const Cost *c, DType dtype, const Instr *in, double flops, bool causal,
+static double attention_s(const Cost *c, DType dtype, const Instr *in, bool causal,
                           const int64_t size['z' + 1])
 {
     const Device *device = &c->cluster.device;
-    AttentionKernel kernel = runtime_attention(c->runtime, device);
-    bool backward = in->op == OP_attention_grad;
-    double head = (double)size['E'], keys = (double)size['T'];
-    double heads = (double)size['b'] * (double)size['g'] * (double)size['r'];
-    if (kernel != ATTENTION_unfused)
-        return cost_attention_s(device, dtype, kernel, flops, keys, head, causal, backward);
-    return runtime_unfused_s(device, dtype, heads, (double)size['s'], keys, head, backward);
+    double groups = (double)size['b'] * (double)size['g'], head = (double)size['E'];
+    AttentionWork work = {.kernel = runtime_attention(c->runtime, device), .dtype = dtype};
+    work.kv_heads = groups;
+    work.heads = groups * (double)size['r'];
+    work.queries = (double)size['s'];
+    work.keys = (double)size['T'];
+    work.head = work.value = head;
+    work.causal = causal;
+    work.backward = in->op == OP_attention_grad;
+    if (work.kernel != ATTENTION_unfused) return kernel_attention_s(device, &work, NULL);
+    return runtime_unfused_s(device, dtype, work.heads, work.queries, work.keys, head,
+                             work.backward);
 }
 
 static double model_s(const Cost *c, const Plan *plan, const Program *p, const Instr *in,
@@ -164,7 +169,7 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
     if (info->class_ == OP_CLASS_contract) {
         compute = contraction_s(device, dtype, &b, size);
     } else if (is_attention(in->op)) {
-        compute = attention_s(c, dtype, in, flops, causal, size);
+        compute = attention_s(c, dtype, in, causal, size);
     } else { /* plain cores, half of whose slots are fused multiply-adds at best */
         compute = as->kernels > 0 ? flops / (.5 * kernel_peak(device, DT_f32)) : 0;
     }

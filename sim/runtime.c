@@ -31,8 +31,8 @@ double runtime_unfused_s(const Device *device, DType dtype, double heads, double
                          double keys, double head, bool backward)
 {
     double scores = heads * queries * keys;
-    double products = 2 * kernel_gemm_s(device, dtype, heads, queries, keys, head) +
-                      2 * kernel_gemm_s(device, dtype, heads, queries, head, keys);
+    double products = 2 * kernel_gemm_s(device, dtype, heads, queries, keys, head, NULL) +
+                      2 * kernel_gemm_s(device, dtype, heads, queries, head, keys, NULL);
     return (backward ? products : products / 2) +
            kernel_memory_s(device, scores * (backward ? 19 : 13));
 }

@@ -12,7 +12,7 @@
 #include "planner/ir/trace.h"
 #include "sim/fold.h"
 
-#define SIM_ENGINE_VERSION "sim/3" /* bumped by any change that alters results */
+#define SIM_ENGINE_VERSION "sim/4" /* bumped by any change that alters results */
 
 /* Time of one compute instruction alone on its device. */
 typedef struct CostModel {
@@ -209,14 +209,6 @@ void cost_counts(const Cost *cost, uint32_t *n_measured, uint32_t *n_modelled);
 
 /* The calibration key of a compute instruction: op, dtype and local sizes by letter. */
 const char *cost_key(const Plan *plan, const Program *p, const Instr *in, Arena *arena);
-
-/* Seconds of a GEMM m x n x k, `batch` times, in `dtype`, by the wave model. */
-double cost_gemm_s(const Device *device, DType dtype, double batch, double m, double n, double k);
-
-/* Seconds of `flops` of attention over `keys` keys with heads of `head`, alone on the device, by a
- * flash kernel of that family. */
-double cost_attention_s(const Device *device, DType dtype, AttentionKernel kernel, double flops,
-                        double keys, double head, bool causal, bool backward);
 
 /* ---- network ---- */
 

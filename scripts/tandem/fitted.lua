@@ -5,8 +5,8 @@ return {
   -- sustained goes with (limit of power / the chip's usual limit) to this
   power = 0.628,
   -- host times in seconds, by profile
-  fsdp1 = { kernel_s = 8e-06, collective_s = 4e-05, unit_s = 0.0006, step_s = 0.04 },
+  fsdp1 = { kernel_s = 8e-06, collective_s = 4e-05, unit_s = 0.0006, step_s = 0.08 },
   torchtitan = { kernel_s = 6e-06, compiled_s = 4e-06, tensor_s = 6e-05, unit_s = 0.0003, step_s = 0.01 },
   megatron = { kernel_s = 5e-06, collective_s = 3e-05, step_s = 0.01 },
-  megatron2022 = { kernel_s = 3.3e-05, collective_s = 0.00015, step_s = 0.01 },
+  megatron2022 = { kernel_s = 3.3e-05, collective_s = 0.00015, step_s = 0.02 },
 }

@@ -1,17 +1,17 @@
 -- The GPUs that the cluster library knows: what their makers publish, what was measured on them, and
 -- the names that others have for them. A cluster of any of them: require "clusters.gpu".
-local fitted = require "tandem.fitted"
+local fitted, fitted_kernels = require "tandem.fitted", require "tandem.fitted_kernels"
 local MiB, GB = 1 << 20, 1e9
 
 -- By architecture. gemm_efficiency: part of the dense peak that large products reach; memory_efficiency:
--- part of the nominal bandwidth that a kernel reaches which reads and writes much; both were fitted by hand to
--- dev-cal rows of published kernels, by their ratios in `tandem accuracy --kernels`; Blackwell's, CDNA's and
--- Ada's are assumed.
+-- part of the nominal bandwidth that a kernel reaches which reads and writes much, by hand from dev-cal rows of
+-- published kernels. Ampere's and Hopper's gemm_efficiency are in fitted_kernels; Blackwell's, CDNA's and Ada's
+-- are assumed.
 local arch = {
   Volta = { gemm_efficiency = 0.75, memory_efficiency = 0.83, kernel_floor_s = 3e-6 },
-  Ampere = { gemm_efficiency = 0.80, memory_efficiency = 0.78, kernel_floor_s = 3e-6 },
+  Ampere = { memory_efficiency = 0.78, kernel_floor_s = 3e-6 },
   Ada = { gemm_efficiency = 0.75, memory_efficiency = 0.85, kernel_floor_s = 3e-6 },
-  Hopper = { gemm_efficiency = 0.78, memory_efficiency = 0.80, kernel_floor_s = 5e-6 },
+  Hopper = { memory_efficiency = 0.80, kernel_floor_s = 5e-6 },
   Blackwell = { gemm_efficiency = 0.76, memory_efficiency = 0.80, kernel_floor_s = 5e-6 },
   CDNA3 = { gemm_efficiency = 0.50, memory_efficiency = 0.72, kernel_floor_s = 8e-6 },
   CDNA4 = { gemm_efficiency = 0.60, memory_efficiency = 0.72, kernel_floor_s = 8e-6 },
@@ -85,7 +85,7 @@ function m.device(name)
     hbm_bytes_per_s = g.hbm * GB,
     peak_flops = { bf16 = g.bf16 and half or nil, f16 = half, f32 = g.fp32 * 1e12, f64 = g.fp32 * 0.5e12,
       e4m3 = fp8, e5m2 = fp8 },
-    gemm_efficiency = a.gemm_efficiency, memory_efficiency = g.mem or a.memory_efficiency,
+    gemm_efficiency = (fitted_kernels[g.arch] or a).gemm_efficiency, memory_efficiency = g.mem or a.memory_efficiency,
     launch_s = 4e-6, kernel_floor_s = a.kernel_floor_s,
     sustained = math.min(1, (fitted.sustained[g.arch] or 0.9) * (g.watts / (g.full_watts or g.watts)) ^ fitted.power),
   }

@@ -207,12 +207,11 @@ static void unfused_attention_writes_its_scores(void **state)
     device.gemm_efficiency = device.memory_efficiency = .8;
     double last = 0;
     for (double s = 512; s <= 8192; s *= 2) {
-        double unfused = runtime_unfused_s(&device, DT_bf16, 16, s, s, 128, false);
-        double flops = 2 * 16 * s * s * 128;
-        double flash =
-            cost_attention_s(&device, DT_bf16, ATTENTION_flash2, flops, s, 128, true, false);
+        double unfused = runtime_unfused_s(&device, DT_bf16, 64, s, s, 128, false);
+        AttentionWork work = {ATTENTION_flash2, DT_bf16, 64, 64, s, s, 128, 128, true, false};
+        double flash = cost_attention_s(&device, &work, NULL);
         assert_true(unfused > 2 * flash);
-        assert_true(unfused >= 16 * s * s * 13 / (2e12 * .8));
+        assert_true(unfused >= 64 * s * s * 13 / (2e12 * .8));
         if (last > 0) assert_true(unfused > 2.5 * last && unfused < 4.5 * last);
         last = unfused;
     }

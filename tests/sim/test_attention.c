@@ -1,0 +1,180 @@
+/* The cost of flash attention: by hand where its structure decides, and against published rates as
+ * a whole (no row is looked at alone). */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sim/kernels.h"
+
+/* 10 multiprocessors of 1 TFLOP/s; memory that costs nothing. */
+static Device small_device(void)
+{
+    Device d = {.name = "small", .arch = "Hopper", .sms = 10, .hbm_bytes_per_s = 1e30};
+    d.peak_flops[DT_bf16] = 10e12;
+    d.peak_flops[DT_e4m3] = 20e12;
+    d.peak_flops[DT_f32] = 1e12;
+    d.memory_efficiency = 1;
+    return d;
+}
+
+/* Whole products at the peak, nothing between them: tiles of 128 by 64, one block a
+ * multiprocessor. */
+static const AttentionFit plain = {
+    .own = 128, .step = 64, .resident = 1, .part = 1, .wide = 1, .alone = 1, .eight = 1};
+
+static AttentionWork work_of(double heads, double tokens, bool causal, bool backward)
+{
+    return (AttentionWork){ATTENTION_cudnn, DT_bf16, heads, heads,  tokens,
+                           tokens,          128,     128,   causal, backward};
+}
+
+static double us(const AttentionWork *w, const AttentionFit *fit)
+{
+    Device d = small_device();
+    return 1e6 * kernel_attention_s(&d, w, fit);
+}
+
+/* 4 blocks a head of 512 tokens, each 8 steps of 128 x 64 x 512 FLOPs: 33.554 us. */
+static void blocks_come_in_waves(void **state)
+{
+    (void)state;
+    double block_us = 128. * 512 * 4 * 128 / 1e12 * 1e6;
+    AttentionWork one = work_of(1, 512, false, false), two = work_of(2.5, 512, false, false);
+    AttentionWork three = work_of(3, 512, false, false);
+    assert_true(fabs(us(&one, &plain) - block_us) < 1e-6);
+    assert_true(fabs(us(&two, &plain) - block_us) < 1e-6);
+    assert_true(fabs(us(&three, &plain) - 2 * block_us) < 1e-6);
+    AttentionFit pair = plain; /* two at a time, one of them alone at half the rate */
+    pair.resident = 2;
+    pair.alone = .5;
+    assert_true(fabs(us(&one, &pair) - 2 * block_us) < 1e-6);
+    assert_true(fabs(us(&three, &pair) - 2 * block_us) < 1e-6);
+}
+
+/* Steps beyond the diagonal are left out, whole tiles on it are not: 2 + 4 + 6 + 8 of 8 each. */
+static void masked_steps_are_skipped(void **state)
+{
+    (void)state;
+    double step_us = 128. * 64 * 4 * 128 / 1e12 * 1e6;
+    AttentionWork few = work_of(1, 512, true, false), many = work_of(1000, 512, true, false);
+    assert_true(fabs(us(&few, &plain) - 8 * step_us) < 1e-6); /* the longest block */
+    double even = 1000 * 20 * step_us / 10;
+    assert_true(fabs(us(&many, &plain) - even - 2.5 * step_us) < 1e-6); /* and half a mean one */
+    AttentionFit blind = plain;
+    blind.unskipped = 1;
+    assert_true(fabs(us(&many, &blind) - us(&many, &plain)) < 1e-9); /* of 8 bits only */
+    many.dtype = DT_e4m3;
+    assert_true(us(&many, &blind) > 1.5 * us(&many, &plain));
+}
+
+/* Five products a score for two; gradients of shared keys are added up in a pass of their own. */
+static void backward_computes_scores_again(void **state)
+{
+    (void)state;
+    AttentionWork forward = work_of(1000, 4096, false, false);
+    AttentionWork backward = work_of(1000, 4096, false, true);
+    assert_true(fabs(us(&backward, &plain) / us(&forward, &plain) - 2.5) < 1e-6);
+    backward.head = 192; /* 3 x 192 + 2 x 128 for 192 + 128 */
+    forward.head = 192;
+    assert_true(fabs(us(&backward, &plain) / us(&forward, &plain) - 832. / 320) < 1e-6);
+    forward.kernel = ATTENTION_flash2; /* pads values to 192 */
+    assert_true(fabs(us(&forward, &plain) / us(&backward, &plain) - 384. / 832) < 1e-6);
+    Device d = small_device();
+    d.hbm_bytes_per_s = 1e12;
+    d.kernel_floor_s = 3e-6;
+    AttentionWork shared = work_of(32, 1024, true, true);
+    double alone = kernel_attention_s(&d, &shared, &plain);
+    shared.kv_heads = 8;
+    double more = kernel_attention_s(&d, &shared, &plain) - alone;
+    assert_true(fabs(more - 32. * 1024 * 256 * 4 / 1e12) < 1e-12);
+    d.kernel_floor_s = 0; /* the passes before and after */
+    shared.kv_heads = 32;
+    assert_true(fabs(alone - kernel_attention_s(&d, &shared, &plain) - 6e-6) < 1e-12);
+}
+
+/* What is not products weighs more where heads are narrow, and in 8 bits. */
+static void softmax_is_beside_products(void **state)
+{
+    (void)state;
+    AttentionFit fit = plain;
+    fit.softmax = 256;
+    AttentionWork w = work_of(1000, 4096, false, false);
+    double wide = us(&w, &fit) / us(&w, &plain);
+    assert_true(fabs(wide - 1.5) < 1e-9); /* 512 + 256 */
+    w.head = w.value = 64;
+    assert_true(fabs(us(&w, &fit) / us(&w, &plain) - 2) < 1e-9);
+    w.dtype = DT_e4m3;
+    assert_true(fabs(us(&w, &fit) / us(&w, &plain) - 3) < 1e-9);
+}
+
+static double error_of(const char *gpu, const char *kernel, bool causal, double tokens, double head,
+                       double tflops)
+{
+    bool hopper = gpu[0] == 'H';
+    Device d = {.name = gpu, .arch = hopper ? "Hopper" : "Ampere", .sms = hopper ? 132 : 108};
+    d.hbm_bytes_per_s = hopper ? 3.35e12 : 2.039e12;
+    d.peak_flops[DT_f16] = hopper ? 989.4e12 : 312e12;
+    d.memory_efficiency = .8;
+    d.kernel_floor_s = hopper ? 5e-6 : 3e-6;
+    AttentionWork w = work_of(16384 / tokens * 2048 / head, tokens, causal, false);
+    w.dtype = DT_f16;
+    w.head = w.value = head;
+    w.kernel = strstr(kernel, "FA3") != NULL     ? ATTENTION_flash3
+               : strstr(kernel, "cuDNN") != NULL ? ATTENTION_cudnn
+                                                 : ATTENTION_flash2;
+    double flops = 4 * w.heads * tokens * tokens * head * (causal ? .5 : 1);
+    double s = cost_attention_s(&d, &w, NULL);
+    if (strstr(kernel, "bwd") != NULL) {
+        w.backward = true;
+        s += cost_attention_s(&d, &w, NULL);
+        flops *= 3.5;
+    }
+    return fabs(flops / s / 1e12 / tflops - 1);
+}
+
+static void published_rates(void **state)
+{
+    (void)state;
+    char line[256];
+    double sum = 0, worst = 0;
+    uint32_t n = 0;
+    FILE *f = fopen(TANDEM_SOURCE_DIR "/tests/data/measured_attention.csv", "r");
+    assert_non_null(f);
+    assert_non_null(fgets(line, sizeof line, f));
+    while (fgets(line, sizeof line, f) != NULL) {
+        char kernel[64], gpu[32];
+        int causal;
+        double tokens, head, tflops;
+        assert_int_equal(sscanf(line, "%63[^,],%31[^,],%d,%lf,%lf,%lf", kernel, gpu, &causal,
+                                &tokens, &head, &tflops),
+                         6);
+        double error = error_of(gpu, kernel, causal == 1, tokens, head, tflops);
+        sum += error;
+        if (error > worst) worst = error;
+        n++;
+    }
+    fclose(f);
+    printf("%u attention rates, mean error %.1f%%, max %.1f%%\n", n, 100 * sum / n, 100 * worst);
+    assert_true(n > 50);
+    assert_true(sum / n < .08);
+    assert_true(worst < .30);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(blocks_come_in_waves),
+        cmocka_unit_test(masked_steps_are_skipped),
+        cmocka_unit_test(backward_computes_scores_again),
+        cmocka_unit_test(softmax_is_beside_products),
+        cmocka_unit_test(published_rates),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
