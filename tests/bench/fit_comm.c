@@ -212,8 +212,8 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Errors |predicted / measured - 1|, all sizes and above 1 MiB. */
-static void report(const char *title, bool detail)
+/* Errors |predicted / measured - 1|, all sizes and above 1 MiB; `table` NULL: none is written. */
+static void report(const char *title, bool detail, FILE *table)
 {
     printf("%s\n%-44s %5s %8s %8s %10s %8s\n", title, "group", "rows", "median", "p90", "mean > 1M",
            "bias");
@@ -242,26 +242,55 @@ static void report(const char *title, bool detail)
         }
         qsort(errors, n, sizeof *errors, by_size);
         if (n == 0) continue;
-        printf("%-44s %5u %7.1f%% %7.1f%% %9.1f%% %+7.1f%%\n", sweep_name[s], n,
-               100 * errors[n / 2], 100 * errors[n * 9 / 10], n_large ? 100 * large / n_large : 0.,
-               n_large ? 100 * bias / n_large : 0.);
+        double median = 100 * errors[n / 2], most = 100 * errors[n * 9 / 10];
+        double mean = n_large ? 100 * large / n_large : 0,
+               lean = n_large ? 100 * bias / n_large : 0;
+        printf("%-44s %5u %7.1f%% %7.1f%% %9.1f%% %+7.1f%%\n", sweep_name[s], n, median, most, mean,
+               lean);
+        if (table == NULL) continue;
+        fprintf(table, "| %s | %u | %.1f %% | %.1f %% | %.1f %% | %+.1f %% |\n", sweep_name[s], n,
+                median, most, mean, lean);
     }
 }
 
-static void print_fits(void)
+static FILE *opened(const char *path, const char *mode)
 {
-    printf("\nsim/nccl_fit.def\n");
+    FILE *f = fopen(path, mode);
+    if (f == NULL) {
+        perror(path);
+        exit(1);
+    }
+    return f;
+}
+
+/* The comment of the file stays; its numbers are replaced. */
+static void write_fits(void)
+{
+    static char head[8192];
+    FILE *old = opened("sim/nccl_fit.def", "r");
+    head[fread(head, 1, sizeof head - 1, old)] = '\0';
+    fclose(old);
+    char *end = strstr(head, "\nX(");
+    if (end == NULL) exit(1);
+    end[1] = '\0';
+    FILE *f = opened("sim/nccl_fit.def", "w");
+    fputs(head, f);
     for (uint32_t g = 0; g < N_GENERATIONS; g++) {
         const double *at = &fit.of[g].ring;
-        printf("X(%s", generations[g]);
-        for (uint32_t k = 0; k < N_FIT; k++) printf(", %.3g", at[k]);
-        printf(")\n");
+        fprintf(f, "X(%s", generations[g]);
+        for (uint32_t k = 0; k < N_FIT; k++) fprintf(f, ", %.3g", at[k]);
+        fputs(")\n", f);
     }
+    fclose(f);
 }
 
 static void fit_fabrics(void)
 {
-    printf("\nscripts/clusters/fabrics.lua: message us, achieved, ramp us, ramp MiB, spread us\n");
+    FILE *out = opened("scripts/tandem/fitted_fabrics.lua", "w");
+    fputs("-- Written by tests/bench/fit_comm.sh from rows marked dev-cal alone; "
+          "docs/fit_network.md is its report.\n"
+          "return {\n",
+          out);
     for (uint32_t i = 0; i < n_rows; i++) {
         const NetworkFabric *f = &rows[i].row.cluster.fabric;
         uint32_t before = 0;
@@ -272,9 +301,12 @@ static void fit_fabrics(void)
         for (uint32_t k = 0; k < N_FABRIC; k++)
             if (at[k] <= 0) at[k] = k == 1 ? .96 : 20;
         fit_fabric(rows[i].fabric, at);
-        printf("%s = %.3g, %.3g, %.3g, %.3g, %.3g\n", rows[i].fabric, at[0], at[1], at[2], at[3],
-               at[4]);
+        fprintf(out, "  %s = { message_s = %.3ge-6, achieved = %.3g, ramp_s = %.3ge-6, ",
+                rows[i].fabric, at[0], at[1], at[2]);
+        fprintf(out, "ramp_bytes = %.3g * 1048576, spread_s = %.3ge-6 },\n", at[3], at[4]);
     }
+    fputs("}\n", out);
+    fclose(out);
 }
 
 int main(int argc, char **argv)
@@ -287,11 +319,22 @@ int main(int argc, char **argv)
         return 1;
     }
     bool detail = argc > 2 && strcmp(argv[2], "-v") == 0;
-    report("with the numbers in use", detail);
+    report("with the numbers in use", detail, NULL);
     for (uint32_t g = 0; g < N_GENERATIONS; g++) fit_generation(g);
-    print_fits();
+    write_fits();
     fit_fabrics();
-    report("\nfitted", detail);
+    FILE *table = opened("docs/fit_network.md", "w");
+    fputs("# What was fitted of the network\n\nWritten by `tests/bench/fit_comm.sh` from the rows "
+          "marked dev-cal of the table of\n"
+          "published collectives; the numbers are in `sim/nccl_fit.def` and "
+          "`scripts/tandem/fitted_fabrics.lua`. Errors are\n"
+          "|predicted / measured - 1| of the rows that were used: superseded software and "
+          "disturbed sweeps are not.\n\n"
+          "| group | rows | median | p90 | mean above 1 MiB | bias there "
+          "|\n|---|---|---|---|---|---|\n",
+          table);
+    report("\nfitted", detail, table);
+    fclose(table);
     arena_free(arena);
     return 0;
 }

@@ -1,6 +1,7 @@
 /* Every cluster of the library loads, is what its file is called, and has collectives that take
  * longer the more bytes and the farther they go. */
 #include <dirent.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -76,8 +77,39 @@ static void all_of_the_library(void **state)
     arena_free(arena);
 }
 
+static NetworkFabric fabric_of(const char *cluster, Arena *arena)
+{
+    Diag d = diag_in(arena);
+    Cluster c;
+    assert_true(front_cluster(cluster, 2, arena, &c, &d));
+    return c.fabric;
+}
+
+/* What no row was fitted to fills its pipeline with as many bytes a NIC as those that were: NICs of
+ * 12.5 GB/s take twice as long as those of 25, and buffers of twice the size twice again. */
+static void pipelines_fill_by_bytes(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    NetworkFabric mega = fabric_of("a3_mega", arena), slingshot = fabric_of("perlmutter", arena);
+    NetworkFabric omni_path = fabric_of("jean_zay_a100", arena);
+    NetworkFabric first = fabric_of("p4de", arena), second = fabric_of("p5", arena);
+    NetworkFabric fourth = fabric_of("p6_b200", arena);
+    double bytes =
+        (first.ramp_s * first.achieved * 12.5e9 + second.ramp_s * second.achieved * 50e9 +
+         fourth.ramp_s * fourth.achieved * 50e9) /
+        3;
+    assert_true(bytes > 4e6 && bytes < 20e6);
+    assert_true(fabs(slingshot.ramp_s * 25e9 / bytes - 1) < 1e-9);
+    assert_true(fabs(omni_path.ramp_s * 12.5e9 / bytes - 1) < 1e-9);
+    assert_true(fabs(mega.ramp_s * 25e9 / bytes - 2) < 1e-9);
+    assert_true(mega.ramp_bytes == 2 * slingshot.ramp_bytes);
+    arena_free(arena);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_of_the_library)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_of_the_library),
+                                       cmocka_unit_test(pipelines_fill_by_bytes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
