@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+"""The error bar that is printed with every prediction: writes cli/error_bar.def, and the predictions it comes from to
+tests/data/predicted_runs.csv, from the scores of `tandem accuracy`. Only rows of split dev-val count, which nothing
+was fitted to. tests/unit/test_error_bar.c holds the two files against each other, and against predictions of today.
+
+    build/release/tandem accuracy --runs RUNS.csv --json | tests/bench/error_bar.py DAY
+
+DAY is the day of the costs, as 2026-11-22."""
+import json
+import os
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HEAD = """/* Errors of predicted step times against published runs that nothing was fitted to (dev-val): day, rows,
+ * median, ninth decile. Written by tests/bench/error_bar.py from the scores of `tandem accuracy`. */
+"""
+
+
+def at(errors, part):
+    """The quantile that `tandem accuracy` prints: between the two errors beside it."""
+    place = part * (len(errors) - 1)
+    low = int(place)
+    high = min(low + 1, len(errors) - 1)
+    return errors[low] + (place - low) * (errors[high] - errors[low])
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    scores = json.load(sys.stdin)["runs"]["scores"]
+    scores = [s for s in scores if s["what"] == "step time" and s["split"] == "dev-val"]
+    errors = sorted(abs(s["predicted"] / s["measured"] - 1) for s in scores)
+    if not errors:
+        sys.exit("error_bar: no row of split dev-val was predicted")
+    with open(os.path.join(ROOT, "cli/error_bar.def"), "w") as f:
+        f.write(HEAD + f'FIT("{sys.argv[1]}", {len(errors)}, {at(errors, .5):.3f}, {at(errors, .9):.3f})\n')
+    with open(os.path.join(ROOT, "tests/data/predicted_runs.csv"), "w") as f:
+        f.write("id,measured_s,predicted_s\n")
+        f.writelines(f"{s['row']},{s['measured']:.6g},{s['predicted']:.6g}\n" for s in scores)
+
+
+if __name__ == "__main__":
+    main()
