@@ -1,6 +1,7 @@
 /* Attention and its gradient: which kernels carry them out, and with what arguments. */
 #include "kernels/cuda/attention.h"
 
+#include "kernels/cuda/attention_hopper.h"
 #include "kernels/cuda/reduce.cuh"
 
 /* ---- delta [B,S,G,R] = rowsum(dO O): a warp a row */
@@ -85,19 +86,41 @@ static bool by_library(OpKind op, const KernelArgs *args, const CudaContext *cud
     return library == NULL || library->run(library->self, op, args, cuda, taken, error);
 }
 
-bool cuda_attention(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+/* Of the forward pass; *head is that of its tiles. */
+static AttentionArgs forward_args(const KernelArgs *args, const CudaContext *cuda, int *head)
 {
     const uint32_t tiled[] = {0, 1, 2, 3};
-    bool taken = false;
-    if (!by_library(OP_attention, args, cuda, &taken, error)) return false;
-    if (taken) return true;
     AttentionArgs a = attention_args(args, cuda);
     a.q = args->ptr[0], a.k = args->ptr[1], a.v = args->ptr[2];
     a.to_out = args->ptr[3];
     a.to_lse = (float *)args->ptr[4];
     a.dtype = args->dtype[0];
     assert(args->dtype[4] == DT_f32);
-    int head = tile_head(args, 4, tiled);
+    *head = tile_head(args, 4, tiled);
+    return a;
+}
+
+bool cuda_attention_hopper_takes(const KernelArgs *args, const CudaContext *cuda)
+{
+    int head;
+    AttentionArgs a = forward_args(args, cuda, &head);
+    return attention_hopper_takes(&a, head, cuda);
+}
+
+bool cuda_attention_hopper(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    int head;
+    AttentionArgs a = forward_args(args, cuda, &head);
+    return attention_hopper(&a, head, cuda, error);
+}
+
+bool cuda_attention(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    int head;
+    bool taken = false;
+    if (!by_library(OP_attention, args, cuda, &taken, error)) return false;
+    if (taken) return true;
+    AttentionArgs a = forward_args(args, cuda, &head);
     if (head > 0) return attention_forward(&a, head, cuda, error);
     AttentionTypes types;
     memset(&types, 0, sizeof types);

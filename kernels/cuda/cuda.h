@@ -59,6 +59,11 @@ typedef struct CudaAttentionLibrary {
                 CudaError *error);
 } CudaAttentionLibrary;
 
+/* Attention, forward, by what only compute capability 9.0 has, where that takes it: kernels of our
+ * own too, but cuda_attention does not call them by itself. Who measured them does. */
+bool cuda_attention_hopper_takes(const KernelArgs *args, const CudaContext *cuda);
+bool cuda_attention_hopper(const KernelArgs *args, const CudaContext *cuda, CudaError *error);
+
 /* false: *error tells why; the step cannot go on. */
 typedef bool (*CudaKernel)(const KernelArgs *args, const CudaContext *cuda, CudaError *error);
 

@@ -7,12 +7,14 @@
 enum { MAX_THREADS = 1024, STACK_BYTES = 128 << 10, GUARD = 64 };
 static const unsigned char guard_byte = 0xa5;
 
-typedef enum FiberState { READY, AT_BLOCK_BARRIER, AT_WARP_BARRIER, ENDED } FiberState;
+typedef enum FiberState { READY, AT_BLOCK_BARRIER, AT_WARP_BARRIER, WAITING, ENDED } FiberState;
 typedef struct Fiber {
     void *stack_pointer;
     FiberState state;
-    uint32_t mask;  /* of the warp barrier */
-    uint64_t given; /* to a shuffle */
+    uint32_t mask;               /* of the warp barrier */
+    uint64_t given;              /* to a shuffle */
+    bool (*is_over)(void *what); /* what a WAITING one waits for */
+    void *what;
 } Fiber;
 
 DeviceIndex device_thread, device_block, device_block_size, device_grid_size;
@@ -23,7 +25,7 @@ static char *stacks;
 static void *scheduler;
 static uint32_t running;
 static const DeviceLaunch *current;
-static uint64_t seed, random_state, n_launches;
+static uint64_t seed, random_state, n_launches, n_blocks;
 static const DeviceQueue *queue;
 
 /* ---- switching ---- */
@@ -125,6 +127,25 @@ void device_warp_barrier(uint32_t mask)
     rest(AT_WARP_BARRIER);
 }
 
+void device_wait_until(bool (*is_over)(void *what), void *what)
+{
+    while (!is_over(what)) {
+        fibers[running].is_over = is_over;
+        fibers[running].what = what;
+        rest(WAITING);
+    }
+}
+
+uint64_t device_block_serial(void)
+{
+    return n_blocks;
+}
+
+uint64_t device_shared_bytes(void)
+{
+    return current->shared_bytes;
+}
+
 void __threadfence(void) {}
 
 uint64_t device_shuffle(uint32_t mask, uint64_t bits, uint32_t from)
@@ -149,7 +170,8 @@ uint32_t __ballot_sync(uint32_t mask, int predicate)
     return all;
 }
 
-/* Of the warp that begins with thread `first`: lets those go on whose barrier is complete. */
+/* Of the warp that begins with thread `first`: lets those go on whose barrier is complete, or whose
+ * wait is over. */
 static bool release_warp(uint32_t first, uint32_t n)
 {
     bool any = false;
@@ -162,6 +184,9 @@ static bool release_warp(uint32_t first, uint32_t n)
         for (uint32_t j = first; j < first + 32 && j < n && all; j++)
             if (mask >> (j - first) & 1) fibers[j].state = READY;
         any = any || all;
+        if (fibers[i].state != WAITING || !fibers[i].is_over(fibers[i].what)) continue;
+        fibers[i].state = READY;
+        any = true;
     }
     return any;
 }
@@ -179,8 +204,11 @@ static bool release(uint32_t n)
     for (uint32_t first = 0; first < n; first += 32)
         if (release_warp(first, n)) return false;
     if (count[READY]) return false;
-    fprintf(stderr, "%s: %u threads wait for the block, %u for their warp, %u have ended\n",
-            current->name, count[AT_BLOCK_BARRIER], count[AT_WARP_BARRIER], count[ENDED]);
+    fprintf(stderr,
+            "%s: %u threads wait for the block, %u for their warp, %u in shared memory, %u have "
+            "ended\n",
+            current->name, count[AT_BLOCK_BARRIER], count[AT_WARP_BARRIER], count[WAITING],
+            count[ENDED]);
     abort();
 }
 
@@ -215,6 +243,7 @@ static void run_warps_far(uint32_t n)
 static void run_block(uint64_t block, uint32_t n)
 {
     device_block.x = (unsigned)block;
+    n_blocks++;
     unsigned char *shared = aligned_alloc(128, (current->shared_bytes + GUARD + 127) / 128 * 128);
     assert(shared != NULL);
     memset(shared, 0xff, current->shared_bytes); /* NaNs of every width */

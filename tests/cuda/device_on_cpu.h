@@ -107,6 +107,10 @@ static inline void __syncwarp(void)
     device_warp_barrier(0xffffffffu);
 }
 void __threadfence(void);
+/* For what else a thread may wait: the others run until `is_over`. Never: the test ends. */
+void device_wait_until(bool (*is_over)(void *what), void *what);
+uint64_t device_shared_bytes(void); /* of this launch */
+uint64_t device_block_serial(void); /* of all blocks so far, from 1 */
 
 /* What lane `from(lane)` of the warp holds. */
 uint64_t device_shuffle(uint32_t mask, uint64_t bits, uint32_t from);

@@ -48,4 +48,6 @@ void device_copies_arrive_early(bool early);
 /* For tests, after a launch: copies that were never waited for. */
 uint32_t device_copies_under_way(void);
 
+#include "tests/cuda/hopper_on_cpu.h"
+
 #endif

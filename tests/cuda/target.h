@@ -16,6 +16,8 @@ CudaContext *target_context(void);
 CudaControl *target_control(void);
 /* May kernels be told that they run on a device of this capability? */
 bool target_has(uint32_t compute_capability);
+/* Does it have what devices of this capability alone have? */
+bool target_is(uint32_t compute_capability);
 
 /* What is launched between the two has run when the second returns true. `order` is another way for
  * each number: on the CPU the order of threads, and when copies arrive, 0 being the plainest; on a

@@ -38,10 +38,18 @@ bool target_has(uint32_t compute_capability)
     return compute_capability >= 80;
 }
 
+/* There are emulators for Hopper's words. */
+bool target_is(uint32_t compute_capability)
+{
+    return compute_capability == 80 || compute_capability == 90;
+}
+
 void target_begin(uint64_t order)
 {
     device_set_seed(order);
     device_copies_arrive_early(order != 0);
+    device_boxes_arrive_early(order != 0);
+    device_products_read_early(order != 0);
     before = device_n_launches();
 }
 
@@ -49,6 +57,7 @@ bool target_end(bool launched, CudaError *error)
 {
     (void)error;
     assert(device_copies_under_way() == 0);
+    assert(device_hopper_under_way() == 0);
     return launched;
 }
 

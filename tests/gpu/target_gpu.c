@@ -18,6 +18,7 @@ static struct Target {
     bool captures;
     uint32_t n_launches;
     uint32_t n_shared_most; /* bytes that a block may ask for */
+    uint32_t capability;    /* the device's, whatever a test says in the context */
     CudnnAttention *cudnn;  /* NULL: not installed */
     CudaAttentionLibrary attention;
 } the;
@@ -56,12 +57,13 @@ __attribute__((constructor)) static void open_target(void)
     the.control = target_alloc(sizeof *the.control);
     *the.control = (CudaControl){.step = 3, .lr = 0.01, .seed = 77};
     the.n_shared_most = (uint32_t)p.sharedMemPerBlockOptin;
+    the.capability = (uint32_t)(10 * p.major + p.minor);
     the.context = (CudaContext){.stream = the.stream,
                                 .control = the.control,
                                 .fault = target_alloc(sizeof(uint32_t)),
                                 .pc = 5,
                                 .n_sms = (uint32_t)p.multiProcessorCount,
-                                .compute_capability = (uint32_t)(10 * p.major + p.minor)};
+                                .compute_capability = the.capability};
     *the.context.fault = 0;
     open_libraries(&p);
 }
@@ -96,6 +98,11 @@ bool target_has(uint32_t compute_capability)
                    : compute_capability >= 90 && compute_capability / 10 * 10 < 120 ? 227
                                                                                     : 99;
     return the.n_shared_most >= kib << 10;
+}
+
+bool target_is(uint32_t compute_capability)
+{
+    return the.capability == compute_capability;
 }
 
 void target_begin(uint64_t order)
