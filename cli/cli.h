@@ -134,6 +134,7 @@ typedef struct PlanFile {
     Config config;    /* of a text: only the cluster, the seed and the file */
     Plan *plan;
     Hash128 id;
+    const char *text; /* exact, with locations; NULL unless it was asked for */
 } PlanFile;
 typedef struct PlanOptions {
     bool shrink;              /* scaled down, all fp64 */
@@ -142,6 +143,7 @@ typedef struct PlanOptions {
     const char *stop_after;   /* a pass */
     bool unproven;            /* leave the proofs out */
     bool unfitted;            /* do not ask whether it fits the plan's cluster */
+    bool keep_text;           /* PlanFile.text is wanted: the plan goes to the store */
 } PlanOptions;
 /* Loads, compiles, proves and fits PLAN. NULL when there is no plan to speak of; a plan with errors
  * in cli->diag otherwise (it does not fit, a proof failed). */

@@ -93,7 +93,7 @@ static RunRecord run_record(Cli *cli, const PlanFile *file, const char *status)
     record.kind = RUN_measured;
     record.plan = file->id;
     record.plan_name = file->path;
-    record.plan_text = plan_stored_text(file->plan, cli->arena);
+    record.plan_text = file->text;
     record.cluster = run_machine(cli);
     record.scenario = record.calibration = record.mfu_formula = "";
     record.backend = run_backend(cli);
@@ -311,7 +311,7 @@ void cmd_run(Cli *cli)
             run_verify(cli);
         return;
     }
-    PlanOptions options = {.workspace = NULL};
+    PlanOptions options = {.workspace = NULL, .keep_text = true};
     if (!run_plan_options(cli, &options)) return;
     PlanFile *file = plan_file_load(cli, cli->args[0], &options);
     bool fine = file != NULL && cli->diag.n_errors == 0 && plan_may_run(cli, file) &&

@@ -12,7 +12,8 @@ static bool is_sound(const Diag *d)
 
 void cmd_sim(Cli *cli)
 {
-    PlanFile *file = plan_file_load(cli, cli->args[0], NULL);
+    const PlanOptions load = {.keep_text = !cli->options.dry_run};
+    PlanFile *file = plan_file_load(cli, cli->args[0], &load);
     if (file == NULL) return;
     if (!file->has_cluster) {
         cli_error(cli, FAULT_usage, "no-cluster", "%s is a plan's text and names no hardware",

@@ -149,7 +149,13 @@ PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options)
         verify_fit(file->plan, &capacity, &cli->diag);
     }
     Arena *scratch = arena_new();
-    file->id = text_plan_id(file->plan, scratch);
+    if (options->keep_text) {
+        Str text = str_in(cli->arena);
+        file->id = text_print_and_id(file->plan, scratch, &text);
+        file->text = str_text(&text);
+    } else {
+        file->id = text_plan_id(file->plan, scratch);
+    }
     arena_free(scratch);
     return file;
 }

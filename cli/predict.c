@@ -7,13 +7,6 @@
 
 #include "sim/runtime.h"
 
-const char *plan_stored_text(const Plan *plan, Arena *arena)
-{
-    Str text = str_in(arena);
-    text_print(plan, TEXT_WITH_LOCATIONS, &text);
-    return str_text(&text);
-}
-
 const char *cluster_text(Arena *arena, const Cluster *cluster)
 {
     return arena_print(arena, "%s, %" PRIu32 " x %" PRIu32, cluster->name, cluster->nodes,
@@ -116,7 +109,7 @@ static const char *scenario_text(Arena *arena, const PredictOptions *options)
 bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *options,
              Prediction *prediction)
 {
-    assert(options->cluster != NULL);
+    assert(options->cluster != NULL && (store == NULL || !options->keep || file->text != NULL));
     memset(prediction, 0, sizeof *prediction);
     RunRecord *record = &prediction->record;
     Needs needs;
@@ -140,7 +133,7 @@ bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions 
     if (store != NULL && find_stored(cli, store, options->trace, prediction)) return true;
     if (!simulate(cli, file, store, options, prediction)) return false;
     if (store == NULL || !options->keep) return true;
-    record->plan_text = plan_stored_text(file->plan, cli->arena);
+    record->plan_text = file->text;
     prediction->id = store_run(store, record, &cli->diag);
     return prediction->id != 0 &&
            trust_store(store, prediction->id, &prediction->trust, &cli->diag);

@@ -30,11 +30,10 @@ typedef struct PredictOptions {
     const Unevenness *uneven;   /* NULL: devices are alike; else unfolded */
 } PredictOptions;
 
-/* false after diagnostics (a plan that deadlocks; the store). Not fitting is not a failure here. */
+/* false after diagnostics (a plan that deadlocks; the store). What is kept needs the plan's text
+ * (PlanOptions.keep_text). Not fitting is not a failure here. */
 bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *options,
              Prediction *prediction);
-/* A plan's exact text, as the store keeps it. */
-const char *plan_stored_text(const Plan *plan, Arena *arena);
 /* "dgx-h100, 2 x 8" */
 const char *cluster_text(Arena *arena, const Cluster *cluster);
 

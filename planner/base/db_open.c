@@ -221,6 +221,29 @@ static bool sync_directory(Arena *arena, const char *path)
     return is_done;
 }
 
+static bool is_there(const char *path)
+{
+    struct stat about;
+    return stat(path, &about) == 0;
+}
+
+/* The log of a store that is gone holds that store's last pages: a new one must neither take them
+ * for its own nor sweep them away. Another process that creates the store at this moment names it
+ * before its log appears. */
+static bool refuses_stray_log(const Opening *o)
+{
+    static const char *const ending[] = {"-wal", "-journal"};
+    for (size_t i = 0; i < sizeof ending / sizeof *ending; i++) {
+        const char *log = arena_print(o->d->arena, "%s%s", o->path, ending[i]);
+        if (!is_there(log) || is_there(o->path)) continue;
+        refuse(o, "store-damaged",
+               arena_print(o->d->arena, "the store is gone, but its log %s is there", log));
+        diag_hint(o->d, "bring the store back beside it, or remove the log to begin a new store");
+        return true;
+    }
+    return false;
+}
+
 /* Builds the store beside its place and gives it its name. */
 static bool create(const Opening *o)
 {
@@ -278,7 +301,9 @@ Db *db_open(const char *path, bool read_only, const char *const *migrations, uin
         db_close(db);
         return NULL;
     }
-    if (!read_only && stat(path, &about) != 0 && errno == ENOENT && !create(&o)) return NULL;
+    if (!read_only && stat(path, &about) != 0 && errno == ENOENT &&
+        (refuses_stray_log(&o) || !create(&o)))
+        return NULL;
     return open_existing(&o);
 }
 

@@ -66,17 +66,22 @@ const char *str_text(const Str *s)
     return s->at != NULL ? s->at : "";
 }
 
-void str_add_double(Str *s, double value)
+size_t double_text(char text[DOUBLE_ROOM], double value)
 {
-    char text[40];
     for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
+        snprintf(text, DOUBLE_ROOM, "%.*g", digits, value);
         double back = strtod(text, NULL);
         if (memcmp(&back, &value, sizeof value) == 0) break;
     }
     for (char *c = text; *c != 0; c++)
         if (*c == ',') *c = '.'; /* what a locale may have written */
-    str_add(s, text);
+    return strlen(text);
+}
+
+void str_add_double(Str *s, double value)
+{
+    char text[DOUBLE_ROOM];
+    str_add_bytes(s, text, double_text(text, value));
 }
 
 /* The bytes of the well-formed UTF-8 sequence at `text` (Unicode 15, table 3-7), 0 if none. */
@@ -193,6 +198,31 @@ Hash128 hash_bytes(const void *bytes, size_t n)
     assert(bytes != NULL || n == 0);
     XXH128_hash_t h = XXH3_128bits(bytes, n);
     return (Hash128){.hi = h.high64, .lo = h.low64};
+}
+
+struct Hasher {
+    XXH3_state_t state;
+};
+
+Hasher *hasher_new(Arena *arena)
+{
+    /* XXH3's state is aligned to more than an arena gives. */
+    char *at = arena_alloc(arena, sizeof(Hasher) + _Alignof(Hasher) - 1);
+    size_t over = (uintptr_t)at % _Alignof(Hasher);
+    Hasher *h = (Hasher *)(void *)(at + (over == 0 ? 0 : _Alignof(Hasher) - over));
+    XXH3_128bits_reset(&h->state);
+    return h;
+}
+
+void hasher_add(Hasher *h, const void *bytes, size_t n)
+{
+    XXH3_128bits_update(&h->state, bytes, n);
+}
+
+Hash128 hasher_end(const Hasher *h)
+{
+    XXH128_hash_t hash = XXH3_128bits_digest(&h->state);
+    return (Hash128){.hi = hash.high64, .lo = hash.low64};
 }
 
 const char *hash_hex(Arena *arena, Hash128 h)

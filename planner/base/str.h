@@ -24,6 +24,8 @@ void str_vprint(Str *s, const char *format, va_list args) __attribute__((format(
 const char *str_text(const Str *s); /* "" while empty */
 /* A double that reads back to the same bits, the shortest of %.15g, %.16g, %.17g; no locale. */
 void str_add_double(Str *s, double value);
+enum { DOUBLE_ROOM = 40 };
+size_t double_text(char out[DOUBLE_ROOM], double value); /* the same; its length */
 /* JSON string with quotes; escapes control characters, invalid UTF-8 becomes U+FFFD. */
 void str_add_json(Str *s, const char *text);
 
@@ -40,6 +42,11 @@ typedef struct Hash128 {
     uint64_t hi, lo;
 } Hash128;
 Hash128 hash_bytes(const void *bytes, size_t n);
+/* The same of bytes that come piece by piece. */
+typedef struct Hasher Hasher;
+Hasher *hasher_new(Arena *arena);
+void hasher_add(Hasher *h, const void *bytes, size_t n);
+Hash128 hasher_end(const Hasher *h);
 const char *hash_hex(Arena *arena, Hash128 h);
 
 #endif

@@ -7,29 +7,68 @@
 
 #include "planner/ir/text_private.h"
 
-enum { TEXT_FOR_ID = 1 << 16, BLOCK = 4096 };
+enum { BLOCK = 4096, MOST_SKIPS = 256, NOT_SKIPPING = BLOCK + 1 };
 
 typedef struct Writer {
     const Plan *plan;
     const Program *program;
-    Str *out;
+    Str *out;       /* NULL: only the id is wanted */
+    Hasher *hasher; /* NULL: only the text is wanted */
     uint32_t flags;
+    /* What of the block the id leaves out: pieces of it, the last one perhaps open. */
+    uint32_t n_skips;
+    size_t skip_from;
+    struct {
+        size_t from, to;
+    } skip[MOST_SKIPS];
     size_t n;
     char at[BLOCK];
 } Writer;
 
+static void hash_block(Writer *w)
+{
+    size_t kept = w->n_skips == 0 ? w->n : w->skip[0].from;
+    for (uint32_t i = 0; i < w->n_skips; i++) {
+        size_t from = w->skip[i].to, to = i + 1 < w->n_skips ? w->skip[i + 1].from : w->n;
+        memmove(w->at + kept, w->at + from, to - from);
+        kept += to - from;
+    }
+    hasher_add(w->hasher, w->at, kept);
+    w->n_skips = 0;
+}
+
+static void end_skip(Writer *w)
+{
+    w->skip[w->n_skips].from = w->skip_from;
+    w->skip[w->n_skips++].to = w->n;
+    w->skip_from = NOT_SKIPPING;
+}
+
 static void flush(Writer *w)
 {
-    str_add_bytes(w->out, w->at, w->n);
+    bool skipping = w->skip_from != NOT_SKIPPING;
+    if (skipping) end_skip(w);
+    if (w->out != NULL) str_add_bytes(w->out, w->at, w->n);
+    if (w->hasher != NULL) hash_block(w);
+    w->n_skips = 0;
     w->n = 0;
+    if (skipping) w->skip_from = 0;
+}
+
+/* What is written between these two is no part of the id. */
+static void leave_out(Writer *w)
+{
+    if (w->n_skips == MOST_SKIPS - 1) flush(w);
+    w->skip_from = w->n;
 }
 
 static void put(Writer *w, const char *text, size_t n)
 {
     if (w->n + n > BLOCK) flush(w);
-    if (n > BLOCK) {
-        str_add_bytes(w->out, text, n);
-        return;
+    for (; n > BLOCK; n -= BLOCK, text += BLOCK) {
+        memcpy(w->at, text, BLOCK);
+        w->n = BLOCK;
+        flush(w);
     }
     memcpy(w->at + w->n, text, n);
     w->n += n;
@@ -65,8 +104,8 @@ static void put_i64(Writer *w, int64_t value)
 
 static void put_double(Writer *w, double value)
 {
-    flush(w);
-    str_add_double(w->out, value);
+    char text[DOUBLE_ROOM];
+    put(w, text, double_text(text, value));
 }
 
 static void put_quoted(Writer *w, const char *text)
@@ -315,13 +354,15 @@ static void put_fields(Writer *w, RecordKind kind, const void *record)
     for (uint32_t i = 0; i < r->n_fields; i++) {
         const Field *f = &r->fields[i];
         if (f->key && is_zero(w, f, record)) continue;
-        if (kind == RECORD_model && i == 0 && w->flags & TEXT_FOR_ID) continue;
+        bool not_in_id = f->type == FIELD_loc || (kind == RECORD_model && i == 0);
+        if (not_in_id) leave_out(w);
         put_char(w, ' ');
         if (f->key) {
             put_text(w, f->key);
             put_char(w, '=');
         }
         put_value(w, f, record);
+        if (not_in_id) end_skip(w);
     }
     put_char(w, '\n');
 }
@@ -385,10 +426,10 @@ static void put_ranks(Writer *w)
     }
 }
 
-void text_print(const Plan *plan, uint32_t flags, Str *out)
+static void put_plan(Writer *w)
 {
-    Writer writer = {.plan = plan, .out = out, .flags = flags};
-    Writer *w = &writer;
+    const Plan *plan = w->plan;
+    w->skip_from = NOT_SKIPPING;
     put_text(w, TEXT_HEADER);
     put_record(w, RECORD_plan, plan);
     put_record(w, RECORD_step, &plan->step);
@@ -403,9 +444,23 @@ void text_print(const Plan *plan, uint32_t flags, Str *out)
     flush(w);
 }
 
+void text_print(const Plan *plan, uint32_t flags, Str *out)
+{
+    Writer writer = {.plan = plan, .out = out, .flags = flags};
+    put_plan(&writer);
+}
+
 Hash128 text_plan_id(const Plan *plan, Arena *scratch)
 {
-    Str text = str_in(scratch);
-    text_print(plan, TEXT_FOR_ID, &text);
-    return hash_bytes(str_text(&text), text.n);
+    Writer writer = {.plan = plan, .hasher = hasher_new(scratch)};
+    put_plan(&writer);
+    return hasher_end(writer.hasher);
+}
+
+Hash128 text_print_and_id(const Plan *plan, Arena *scratch, Str *out)
+{
+    Writer writer = {
+        .plan = plan, .out = out, .hasher = hasher_new(scratch), .flags = TEXT_WITH_LOCATIONS};
+    put_plan(&writer);
+    return hasher_end(writer.hasher);
 }

@@ -15,6 +15,8 @@ void text_print(const Plan *plan, uint32_t flags, Str *out);
 Plan *text_parse(const char *file, const char *text, size_t bytes, Arena *arena, Diag *d);
 /* XXH3-128 of the exact text without locations and without ModelInfo.name. */
 Hash128 text_plan_id(const Plan *plan, Arena *scratch);
+/* Both in one walk: the text with locations into `out`, and the id. */
+Hash128 text_print_and_id(const Plan *plan, Arena *scratch, Str *out);
 /* One instruction in the friendly form of `tandem show`. */
 void text_instr(const Plan *plan, const Program *p, Pc pc, Arena *scratch, Str *out);
 /* The friendly form of a whole program: header, buffers summary, instructions. role: UINT32_MAX for

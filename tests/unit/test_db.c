@@ -289,6 +289,24 @@ static void refuses_what_is_not_ours(void **state)
     assert_refused(f, bad, n, "store-damaged");
 }
 
+/* A log without its store may hold what was stored last: it is kept until somebody decides. */
+static void keeps_a_log_without_its_store(void **state)
+{
+    Fixture *f = *state;
+    static const char *const ending[] = {"-wal", "-journal"};
+    for (size_t i = 0; i < 2; i++) {
+        const char *log = arena_print(f->arena, "%s%s", f->path, ending[i]);
+        command_write_file(log, "pages");
+        assert_null(open_store(f));
+        assert_rule(f, "store-damaged");
+        assert_string_equal(command_read_file(f->arena, log, NULL), "pages");
+        assert_int_not_equal(access(f->path, F_OK), 0);
+        unlink(log);
+    }
+    db_close(open_store(f));
+    assert_fine(f);
+}
+
 static void refuses_what_is_no_file(void **state)
 {
     Fixture *f = *state;
@@ -388,6 +406,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(reading_never_creates, setup, teardown),
         cmocka_unit_test_setup_teardown(memory_stores_are_private, setup, teardown),
         cmocka_unit_test_setup_teardown(refuses_what_is_not_ours, setup, teardown),
+        cmocka_unit_test_setup_teardown(keeps_a_log_without_its_store, setup, teardown),
         cmocka_unit_test_setup_teardown(refuses_what_is_no_file, setup, teardown),
         cmocka_unit_test_setup_teardown(many_create_and_write_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(a_killed_writer_leaves_a_sound_store, setup, teardown),
