@@ -16,7 +16,7 @@ typedef enum CudaGraphs {
 
 /* What of NCCL's memory registration the arena gets. */
 typedef enum CudaRegister {
-    CUDA_REGISTER_auto,   /* windows where all ranks' arenas are alike, else buffers */
+    CUDA_REGISTER_auto,   /* windows among ranks of one program, else buffers */
     CUDA_REGISTER_buffer, /* ncclCommRegister */
     CUDA_REGISTER_window, /* ncclCommWindowRegister, symmetric */
     CUDA_REGISTER_none

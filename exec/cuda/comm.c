@@ -73,11 +73,16 @@ static bool warm_up(Cuda *c, CudaComm *comm)
            CHECK_CUDA(c, cudaEventRecord, (c->finished, stream)) && watch_step(c);
 }
 
-/* Are the arenas of all members as long? Symmetric windows ask for that. */
-static bool are_alike(const Cuda *c)
+/* Do all members of my group run one program? Symmetric windows ask that a collective's buffers lie
+ * at the same place of all arenas. */
+static bool are_alike(const Cuda *c, const CudaComm *comm)
 {
-    for (Rank r = 1; r < c->n_ranks; r++)
-        if (plan_program(c->plan, r)->bytes != plan_program(c->plan, 0)->bytes) return false;
+    const Mesh *mesh = &c->plan->mesh;
+    Rank group = mesh_group(mesh, c->rank, comm->key.axes);
+    for (Rank r = 0; r < c->n_ranks; r++)
+        if (mesh_group(mesh, r, comm->key.axes) == group &&
+            c->plan->program_of[r] != c->plan->program_of[c->rank])
+            return false;
     return true;
 }
 
@@ -87,14 +92,17 @@ static bool register_arena(Cuda *c, CudaComm *comm)
     ncclComm_t of = comm->comm;
     if (how == CUDA_REGISTER_none) return true;
     if (how == CUDA_REGISTER_auto)
-        how = are_alike(c) && !c->options.cuda.share_device ? CUDA_REGISTER_window
-                                                            : CUDA_REGISTER_buffer;
+        how = are_alike(c, comm) && !c->options.cuda.share_device ? CUDA_REGISTER_window
+                                                                  : CUDA_REGISTER_buffer;
     if (how == CUDA_REGISTER_buffer)
         return CHECK_NCCL(c, &of, ncclCommRegister,
                           (of, c->state.device, c->arena_bytes, &comm->registered));
-    if (!are_alike(c))
-        return cuda_fail(c, "cuda-window",
-                         "the arenas of this plan's ranks differ in size: windows need them alike");
+    if (!are_alike(c, comm))
+        return cuda_fail(
+            c, "cuda-window",
+            "ranks that communicate on %s run different programs: their buffers do not "
+            "lie alike, as windows need them",
+            mesh_axes_text(c->arena, &c->plan->mesh, comm->key.axes));
     comm->has_window =
         CHECK_NCCL(c, &of, ncclCommWindowRegister,
                    (of, c->state.device, c->arena_bytes, &comm->window, NCCL_WIN_COLL_SYMMETRIC));
@@ -149,7 +157,8 @@ void comm_close(Cuda *c)
     hosted_close(c);
     for (uint32_t k = 0; k < c->n_comms; k++) {
         CudaComm *comm = &c->comm[k];
-        if (!c->dead && !c->failed && comm->has_window)
+        /* NCCL gives none where devices cannot reach each other's memory. */
+        if (!c->dead && !c->failed && comm->has_window && comm->window != NULL)
             CHECK_NCCL(c, &comm->comm, ncclCommWindowDeregister, (comm->comm, comm->window));
         if (!c->dead && !c->failed && comm->registered != NULL)
             CHECK_NCCL(c, &comm->comm, ncclCommDeregister, (comm->comm, comm->registered));

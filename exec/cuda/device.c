@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "exec/cuda/private.h"
+#include "exec/launch.h"
 
 enum { OLDEST_CAPABILITY = 80 };
 
@@ -42,8 +43,20 @@ static void share_device(const Cuda *c)
         setenv(settings[i][0], settings[i][1], 0);
 }
 
+/* What the driver reads when it is first called; what the user has set stays. Streams that share a
+ * queue of the device (there are 8, unless it is asked for more) wait for each other, which no plan
+ * says. To load a kernel the driver may wait for all that runs: where a communication runs that
+ * waits for a rank that loads a kernel, for ever; with several ranks all are loaded at once. */
+static void set_environment(void)
+{
+    uint32_t n = 0, mine = 0;
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    if (launch_inside(&n, &mine, NULL) && n > 1) setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+}
+
 bool device_choose(Cuda *c)
 {
+    set_environment();
     int n = 0;
     struct cudaDeviceProp p;
     size_t total = 0, unused = 0;
@@ -144,6 +157,7 @@ static const char *version_text(Arena *arena, int version)
 void device_describe(Arena *arena, CudaFindings *findings)
 {
     int runtime = 0, driver = 0, nccl = 0, n = 0;
+    set_environment();
     cudaRuntimeGetVersion(&runtime);
     cudaError_t asked = cudaDriverGetVersion(&driver);
     add(arena, findings, "cuda", "ok",
@@ -176,6 +190,7 @@ const char *device_name(Arena *arena, uint32_t device)
 {
     struct cudaDeviceProp p;
     int n = 0;
+    set_environment();
     if (cudaGetDeviceCount(&n) != cudaSuccess || (int)device >= n ||
         cudaGetDeviceProperties(&p, (int)device) != cudaSuccess) {
         cudaGetLastError();

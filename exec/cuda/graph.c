@@ -10,11 +10,13 @@ static bool capture(Cuda *c, const Segment *s, cudaGraphExec_t *exec)
 {
     cudaStream_t main = c->stream[STREAM_compute];
     cudaGraph_t graph = NULL;
+    /* Without it, communications lose their priority to that of the stream of the launch. */
+    const unsigned long long flags = cudaGraphInstantiateFlagUseNodePriority;
     if (!CHECK_CUDA(c, cudaStreamBeginCapture, (main, cudaStreamCaptureModeThreadLocal)))
         return false;
     bool fine = issue_segment(c, s, true);
     fine = CHECK_CUDA(c, cudaStreamEndCapture, (main, &graph)) && fine;
-    fine = fine && CHECK_CUDA(c, cudaGraphInstantiate, (exec, graph, 0)) &&
+    fine = fine && CHECK_CUDA(c, cudaGraphInstantiate, (exec, graph, flags)) &&
            CHECK_CUDA(c, cudaGraphUpload, (*exec, main));
     if (graph != NULL) cudaGraphDestroy(graph);
     return fine;

@@ -11,6 +11,7 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,7 +95,10 @@ static void *communicate(void *self)
     for (uint32_t polls = 0; !atomic_load(&h->stops); polls++) {
         bool any = post(h);
         if (poll(h) || any) polls = 0;
-        if (polls > POLLS_BEFORE_SLEEP) nanosleep(&pause, NULL);
+        if (polls > POLLS_BEFORE_SLEEP)
+            nanosleep(&pause, NULL);
+        else
+            sched_yield(); /* ranks share cores */
     }
     return NULL;
 }

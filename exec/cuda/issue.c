@@ -302,6 +302,7 @@ static bool issue_launch(Cuda *c, const Launch *l, const Segment *s, bool captur
     Pc first = c->order.pc[l->first];
     Stream stream = instr(c, first)->stream;
     bool traces = c->trace.begin != NULL, fine = true;
+    atomic_fetch_add(&c->beat, 1);
     for (uint32_t i = 0; fine && i < l->n; i++) fine = wait_for(c, c->order.pc[l->first + i], s);
     if (fine && l->is_comm) fine = mark(c, stream, &c->begun[stream], first);
     for (uint32_t i = 0; fine && traces && i < l->n; i++)

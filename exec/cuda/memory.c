@@ -66,6 +66,7 @@ bool memory_open(Cuda *c, const Program *p)
     void *host_at = NULL;
     if (!open_device(c, p->bytes) || !CHECK_CUDA(c, cudaMallocHost, (&host_at, host))) return false;
     r->host = host_at;
+    c->unsettled = true;
     if (!marked) {
         memset(r->host, 0, host);
         return CHECK_CUDA(c, cudaMemset, (r->device, 0, c->arena_bytes));
@@ -88,6 +89,13 @@ void memory_close(Cuda *c)
     r->device = r->host = NULL;
 }
 
+bool memory_settle(Cuda *c)
+{
+    if (!c->unsettled) return true;
+    c->unsettled = false;
+    return CHECK_CUDA(c, cudaStreamSynchronize, (cudaStreamLegacy));
+}
+
 static uint64_t bytes_of(const Cuda *c, BufferId b)
 {
     return program_of(c)->buffers.at[b].bytes;
@@ -101,6 +109,7 @@ bool memory_read(Cuda *c, BufferId b, void *to)
 
 bool memory_write(Cuda *c, BufferId b, const void *from)
 {
+    c->unsettled = true;
     return CHECK_CUDA(c, cudaMemcpy,
                       (rank_memory(&c->state, b), from, bytes_of(c, b), cudaMemcpyDefault));
 }
@@ -209,10 +218,13 @@ bool memory_inspect(Cuda *c)
                      (unsigned long long)(device ? p->bytes : p->host_bytes));
 }
 
+/* All that the device has in use, the context too, which was there before anything could be
+ * measured; of a device that is shared, what has come since. */
 void memory_outside(Cuda *c)
 {
     size_t unused = 0, total = 0;
     if (!CHECK_CUDA(c, cudaMemGetInfo, (&unused, &total))) return;
-    uint64_t used = c->free_before > unused ? c->free_before - unused : 0;
+    uint64_t before = c->options.cuda.share_device ? c->free_before : total;
+    uint64_t used = before > unused ? before - unused : 0;
     c->outside = used > c->arena_bytes ? used - c->arena_bytes : 0;
 }

@@ -60,6 +60,7 @@ static bool open_blocks(Cuda *c)
     c->numbers = device[2];
     if (!fine) return false;
     memset(c->heads, 0, 2 * STREAM_COUNT * sizeof *c->heads);
+    c->unsettled = true;
     c->context.control = c->control_device;
     c->context.fault = c->fault_device;
     return CHECK_CUDA(c, cudaMemset, (c->fault_device, 0, sizeof *c->fault_device)) &&
@@ -113,7 +114,7 @@ bool cuda_open(Cuda *c, const Plan *plan, const BackendOptions *options)
     c->marks = c->n_ranks > 1;
     choose_segments(c);
     issue_find_unread(c);
-    return comm_open(c);
+    return memory_settle(c) && comm_open(c) && watch_begin(c);
 }
 
 void cuda_close(Cuda *c)

@@ -4,6 +4,8 @@
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 #include "exec/cuda/meet.h"
 #include "exec/cuda/module.h"
@@ -67,13 +69,18 @@ typedef struct Cuda {
     uint32_t n_ranks;
     Diag *d;     /* where errors go while a call of the backend is in progress */
     bool failed; /* an error was told: what follows from it is not */
-    bool stepping;
+    _Atomic bool stepping;
+    _Atomic uint64_t beat; /* of the thread that issues: it goes on */
+    pthread_t watcher;     /* while it does not */
+    bool watches;
+    _Atomic bool watch_ends;
     bool dead; /* communicators are broken: they can only be aborted */
 
     Identity mine, *all; /* [n_ranks] */
     int device;
     uint64_t free_before, outside; /* device bytes: before open; what lies outside the arena */
     bool arena_of_nccl;
+    bool unsettled;       /* the default stream may still write what streams are to read */
     uint64_t arena_bytes; /* as allocated */
     CudaContext context;
     struct CudnnAttention *cudnn; /* NULL: not asked for */
@@ -151,6 +158,9 @@ void libraries_close(Cuda *c);
 /* ---- memory.c ---- */
 bool memory_open(Cuda *c, const Program *p);
 void memory_close(Cuda *c);
+/* Before streams use what the host wrote: cudaMemset, and cudaMemcpy of memory that is not pinned,
+ * return before the default stream has done it, and our streams do not wait for that one. */
+bool memory_settle(Cuda *c);
 bool memory_read(Cuda *c, BufferId b, void *to);
 bool memory_write(Cuda *c, BufferId b, const void *from);
 /* Poison where nothing lives between steps, before a step; and after it, whether something was
@@ -208,6 +218,7 @@ void scan_close(Cuda *c);
 
 /* ---- watch.c ---- */
 bool watch_open(Cuda *c);
+bool watch_begin(Cuda *c); /* when all is open */
 void watch_close(Cuda *c);
 /* Waits until c->finished is recorded; false, or no return, when that does not come. */
 bool watch_step(Cuda *c);

@@ -38,7 +38,7 @@ static bool check_fault(Cuda *c)
 static bool start(Cuda *c, bool by_graphs, bool traced)
 {
     cudaStream_t main = c->stream[STREAM_compute];
-    if (!memory_poison(c)) return false;
+    if (!memory_poison(c) || !memory_settle(c)) return false;
     stage_fill(c);
     /* The first step runs without graphs: libraries load and choose their ways in it. */
     if (by_graphs && !traced && c->graph == NULL && !graph_capture(c)) return false;

@@ -13,6 +13,9 @@
 
 enum { POLLS_BEFORE_SLEEP = 2000, SLEEP_NS = 20000, POLLS_BETWEEN_LOOKS = 16 };
 
+/* The thread that issues is the first to tell, where it can. */
+#define LATER_S 1.0
+
 /* Ranks that no launcher of ours started share a record of their own, where all are on one machine.
  */
 static bool make_record(Cuda *c)
@@ -51,6 +54,9 @@ bool watch_open(Cuda *c)
 
 void watch_close(Cuda *c)
 {
+    atomic_store(&c->watch_ends, true);
+    if (c->watches) pthread_join(c->watcher, NULL);
+    c->watches = false;
     if (c->slot) atomic_store(&c->slot->state, STATUS_absent);
     c->slot = NULL;
     status_unmap(c->status);
@@ -136,6 +142,7 @@ static _Noreturn void time_out(Cuda *c, double waited_s)
 static bool look_around(Cuda *c)
 {
     double now = clock_s();
+    atomic_fetch_add(&c->beat, 1);
     if (publish(c)) c->last_progress_s = now;
     if (!comm_errors(c)) return false;
     if (c->meet->gone(c->meet)) return cuda_fail(c, "rank-died", "%s", c->meet->why);
@@ -143,6 +150,41 @@ static bool look_around(Cuda *c)
     if (waited <= c->options.timeout_s) return true;
     if (c->stepping) time_out(c, waited);
     return cuda_fail(c, "timeout", "rank %u waited %.1f s for the other ranks", c->rank, waited);
+}
+
+/* ---- who watches the watcher ---- */
+
+/* The thread that issues waits within CUDA when a stream holds as much as it can, and so for what
+ * does not end; nobody would look around. This thread calls neither CUDA nor NCCL: the end of the
+ * process ends what is on the device. */
+static void *watch(void *self)
+{
+    Cuda *c = self;
+    const struct timespec pause = {0, 50000000};
+    uint64_t beat = 0;
+    double since = clock_s();
+    while (!atomic_load(&c->watch_ends)) {
+        nanosleep(&pause, NULL);
+        double now = clock_s();
+        uint64_t seen = atomic_load(&c->beat);
+        if (seen != beat || !atomic_load(&c->stepping)) {
+            beat = seen;
+            since = now;
+        }
+        if (now - since <= c->options.timeout_s + LATER_S) continue;
+        publish(c);
+        Ending e = ending_of(c);
+        Pc pc = waited_for(c);
+        ending_timeout(&e, pc ? c->state.at[pc].comm : NULL, pc, now - since);
+    }
+    return NULL;
+}
+
+bool watch_begin(Cuda *c)
+{
+    if (c->n_ranks == 1) return true;
+    c->watches = pthread_create(&c->watcher, NULL, watch, c) == 0;
+    return c->watches || cuda_fail(c, "rank-open", "rank %u: no thread to watch the step", c->rank);
 }
 
 bool watch_step(Cuda *c)

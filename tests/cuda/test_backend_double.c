@@ -54,6 +54,7 @@ static int through(const char *script, bool waits)
     host[0] = 5;
     host[1] = 0;
     cudaMemset(device, 0, 64);
+    cudaStreamSynchronize(cudaStreamLegacy);
     cudaMemcpyAsync(device, host, 4, cudaMemcpyHostToDevice, stream[0]);
     cudaEventRecord(event, stream[0]);
     if (waits) cudaStreamWaitEvent(stream[1], event, 0);
@@ -79,6 +80,23 @@ static void a_race_shows(void **state)
             wrong++;
     }
     assert_true(right > 0 && wrong > 0);
+}
+
+/* What the host writes without a stream comes when it may, and no stream of ours waits for it. */
+static void the_default_stream_is_late(void **state)
+{
+    (void)state;
+    int pageable = 9;
+    begin("seed=1");
+    cudaMemcpy(device, &pageable, 4, cudaMemcpyHostToDevice);
+    cudaMemcpyAsync(host, device, 4, cudaMemcpyDeviceToHost, stream[0]);
+    cudaStreamSynchronize(stream[0]);
+    assert_int_not_equal(host[0], 9);
+    cudaStreamSynchronize(cudaStreamLegacy);
+    cudaMemcpyAsync(host, device, 4, cudaMemcpyDeviceToHost, stream[0]);
+    cudaStreamSynchronize(stream[0]);
+    assert_int_equal(host[0], 9);
+    end();
 }
 
 static void the_host_cannot_touch_device_memory(void **state)
@@ -109,6 +127,7 @@ static void captures(void **state)
     for (int how = 0; how < 3; how++) { /* joined, not joined, an allocation in it */
         host[0] = 7;
         cudaMemset(device, 0, 64);
+        cudaStreamSynchronize(cudaStreamLegacy);
         assert_int_equal(cudaStreamBeginCapture(stream[0], cudaStreamCaptureModeThreadLocal), 0);
         cudaEventRecord(event, stream[0]);
         cudaStreamWaitEvent(stream[1], event, 0);
@@ -199,6 +218,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_race_shows),
+        cmocka_unit_test(the_default_stream_is_late),
         cmocka_unit_test(the_host_cannot_touch_device_memory),
         cmocka_unit_test(captures),
         cmocka_unit_test(a_missing_wait_shows),

@@ -224,6 +224,9 @@ static void windows_and_devices(void **state)
     run.script = "ncclCommWindowRegister@1=fail:4";
     ranks_run(&run, arena);
     told(&run, run.script, "ncclCommWindowRegister: invalid argument");
+    run.script = "windows=none";
+    ranks_run(&run, arena);
+    if (!run.rank[0].fine || !run.rank[1].fine) fail_msg("no windows: %s", run.rank[0].said);
     run.script = "uuid=same";
     ranks_run(&run, arena);
     told(&run, run.script, "error[device-shared]: ranks 0 and 1 are both on GPU-01010101-0101");
@@ -252,6 +255,8 @@ static void hanging_stopping_dying(void **state)
         {"ncclCommSplit@1=hang", "did not end within 2 s", "", 2},
         {"ncclAllGather@3=hang", "error[timeout]: step 0: rank ", "all_gather", 2},
         {"ncclReduceScatter@3=hang", "error[timeout]: step ", "reduce_scatter", 2},
+        /* The device's queue is full, so the caller of CUDA itself hangs. */
+        {"queue=4 ncclAllGather@2=hang", "error[timeout]: step 0: rank ", "all_gather", 2},
         {"ncclAllGather@4=stop", "its process is stopped", "the plan expects it to reach", 2},
         {"ncclAllGather@4=kill", "error[rank-died]", "rank 1 has closed its connection", 60},
         {"kernel@40=kill", "error[rank-died]", "rank 1 has closed its connection", 60},

@@ -65,6 +65,12 @@ static bool launch(OpKind op, const KernelArgs *args, const CudaContext *cuda, C
                  s.code);
         return false;
     }
+    /* To load a kernel the driver may wait for what runs: a communication that waits for a rank
+     * that loads a kernel. */
+    if (world()->loads_lazily && world()->live[OBJECT_comm] > 0)
+        double_misuse("kernels are loaded while communications may run");
+    if (double_default_is_busy())
+        double_misuse("a kernel is launched while the default stream may still write");
     Launch l = {op, *args, cuda->control, cuda->fault, cuda->pc};
     double_launch(cuda->stream, run, &l, sizeof l);
     return true;

@@ -11,6 +11,8 @@
  * TANDEM_DOUBLE, words apart by spaces:
  *   seed=N            which legal order
  *   devices=N         how many there are (default 4); memory=BYTES of each (default 256 MiB)
+ *   queue=N           what a stream holds before its caller must wait (default 1024)
+ *   windows=none      NCCL registers windows, but gives none
  *   uuid=same         all devices are the same one
  *   capability=75     of all devices; driver=12000
  *   rank=R            what follows is for this rank alone (by the launcher's variables)

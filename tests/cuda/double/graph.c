@@ -22,6 +22,7 @@ void double_capture(cudaStream_t stream, Task *task)
 {
     cudaGraph_t g = stream->graph;
     GraphNode node = {.task = task};
+    g->has_priorities = g->has_priorities || stream->priority != g->origin->priority;
     if (stream->last) node.before[node.n_before++] = stream->last;
     for (uint32_t i = 0; i < stream->n_waits; i++) node.before[node.n_before++] = stream->waits[i];
     stream->n_waits = 0;
@@ -102,7 +103,8 @@ struct CUgraphExec_st {
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags)
 {
     CUDA_CALL(cudaGraphInstantiate);
-    (void)flags;
+    if (graph->has_priorities && !(flags & cudaGraphInstantiateFlagUseNodePriority))
+        double_misuse("a graph that forgets the priorities of its streams");
     *exec = double_new(OBJECT_exec, sizeof **exec);
     (*exec)->graph = graph;
     graph->users++;

@@ -10,7 +10,7 @@
 
 #include "tests/cuda/double/private.h"
 
-enum { ALIGN = 512, MAX_BLOCKS = 4096 };
+enum { ALIGN = 512, NCCL_ALIGN = 2 << 20, MAX_BLOCKS = 4096, CONTEXT_BYTES = 1 << 20 };
 
 typedef struct Block {
     uint64_t offset, bytes;
@@ -21,6 +21,13 @@ static char *outside, *inside;  /* the two mappings */
 static Block block[MAX_BLOCKS]; /* ascending */
 static uint32_t n_blocks;
 static uint64_t used;
+
+typedef struct Pinned {
+    const char *at;
+    uint64_t bytes;
+} Pinned;
+static Pinned pinned[MAX_BLOCKS];
+static uint32_t n_pinned;
 
 static void open_file(void)
 {
@@ -36,6 +43,7 @@ static void open_file(void)
 
 void double_memory_reset(void)
 {
+    n_pinned = 0;
     if (file < 0) return;
     munmap(outside, DEVICE_RANGE);
     munmap(inside, DEVICE_RANGE);
@@ -69,14 +77,14 @@ void *double_translate(const void *at)
     return inside + double_memory_offset(at);
 }
 
-static bool allocate(void **at, size_t bytes)
+static bool allocate(void **at, size_t bytes, uint64_t align)
 {
-    uint64_t size = (bytes + ALIGN - 1) / ALIGN * ALIGN, offset = 0;
+    uint64_t size = (bytes + align - 1) / align * align, offset = 0;
     uint32_t i = 0;
     open_file();
     if (bytes == 0 || used + size > world()->memory || n_blocks == MAX_BLOCKS) return false;
-    for (; i < n_blocks && block[i].offset - offset < size; i++)
-        offset = block[i].offset + block[i].bytes;
+    for (; i < n_blocks && (block[i].offset < offset || block[i].offset - offset < size); i++)
+        offset = (block[i].offset + block[i].bytes + align - 1) / align * align;
     if (offset + size > DEVICE_RANGE) return false;
     memmove(&block[i + 1], &block[i], (n_blocks - i) * sizeof *block);
     block[i] = (Block){offset, size};
@@ -110,13 +118,14 @@ cudaError_t cudaMalloc(void **at, size_t bytes)
 {
     CUDA_CALL(cudaMalloc);
     if (double_is_capturing()) return double_spoil_capture();
-    return world()->last = allocate(at, bytes) ? cudaSuccess : cudaErrorMemoryAllocation;
+    return world()->last = allocate(at, bytes, ALIGN) ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 
 /* As CUDA: waits for what was asked of the device before. */
 cudaError_t cudaFree(void *at)
 {
     CUDA_CALL(cudaFree);
+    double_finish_default();
     return release(at) ? cudaSuccess : cudaErrorInvalidValue;
 }
 
@@ -127,6 +136,8 @@ cudaError_t cudaMallocHost(void **at, size_t bytes)
     *at = NULL;
     if (posix_memalign(at, 4096, bytes > 0 ? bytes : 1) != 0) return cudaErrorMemoryAllocation;
     memset(*at, 0xff, bytes);
+    if (n_pinned == MAX_BLOCKS) double_misuse("too many blocks of pinned memory");
+    pinned[n_pinned++] = (Pinned){*at, bytes};
     world()->live[OBJECT_host]++;
     return cudaSuccess;
 }
@@ -134,14 +145,24 @@ cudaError_t cudaMallocHost(void **at, size_t bytes)
 cudaError_t cudaFreeHost(void *at)
 {
     CUDA_CALL(cudaFreeHost);
+    for (uint32_t i = 0; i < n_pinned; i++)
+        if (pinned[i].at == at) pinned[i--] = pinned[--n_pinned];
     if (at != NULL) double_delete(OBJECT_host, at);
     return cudaSuccess;
+}
+
+bool double_is_pinned(const void *at)
+{
+    const char *p = at;
+    for (uint32_t i = 0; i < n_pinned; i++)
+        if (p >= pinned[i].at && p < pinned[i].at + pinned[i].bytes) return true;
+    return false;
 }
 
 cudaError_t cudaMemGetInfo(size_t *unused, size_t *total)
 {
     CUDA_CALL(cudaMemGetInfo);
-    *total = world()->memory;
+    *total = world()->memory + CONTEXT_BYTES;
     *unused = world()->memory - used;
     return cudaSuccess;
 }
@@ -150,7 +171,7 @@ ncclResult_t ncclMemAlloc(void **at, size_t bytes)
 {
     Scripted s = double_script("ncclMemAlloc");
     if (s.kind == SCRIPT_fail) return (ncclResult_t)s.code;
-    return allocate(at, bytes) ? ncclSuccess : ncclSystemError;
+    return allocate(at, bytes, NCCL_ALIGN) ? ncclSuccess : ncclSystemError;
 }
 
 ncclResult_t ncclMemFree(void *at)

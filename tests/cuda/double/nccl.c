@@ -214,13 +214,17 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *at, size_t bytes, ncc
     NCCL_CALL(ncclCommWindowRegister);
     check_ready(comm);
     if (flags != NCCL_WIN_COLL_SYMMETRIC) return ncclInvalidArgument;
-    if (double_memory_offset(at) % 512 != 0) return ncclInvalidArgument;
+    if (double_memory_offset(at) % NCCL_WIN_REQUIRED_ALIGNMENT != 0) return ncclInvalidArgument;
+    *window = NULL;
+    if (world()->no_windows) return end_call(comm, ncclSuccess);
     atomic_store(&comm->shared->slot[comm->rank].window, bytes);
     for (int r = 0; r < comm->n; r++) {
         uint64_t its = atomic_load(&comm->shared->slot[r].window);
         if (its != 0 && its != bytes) double_misuse("windows of different sizes");
     }
     *window = (ncclWindow_t)at;
+    comm->window = at;
+    comm->window_bytes = bytes;
     comm->n_registered++;
     world()->live[OBJECT_registration]++;
     return end_call(comm, ncclSuccess);

@@ -23,6 +23,7 @@ typedef struct Slot {
     _Atomic uint64_t arrived, read; /* sequence numbers of collectives */
     int32_t kind, type, op;         /* of the one that has arrived */
     uint64_t count, from;           /* elements; place of the input in the device memory */
+    uint64_t in_window[2];          /* ... of input and output in the window */
     _Atomic uint64_t window;        /* bytes that were registered */
 } Slot;
 typedef struct Channel { /* from one rank to another */
@@ -55,6 +56,8 @@ struct ncclComm {
     void *temp;
     size_t temp_bytes;
     int n_registered;
+    const char *window; /* where it begins; NULL: there is none */
+    size_t window_bytes;
 };
 
 typedef struct Op {

@@ -116,6 +116,9 @@ static void check_alike(const Op *op)
         if (s->kind != (int)op->kind || s->type != op->type || s->op != op->op ||
             s->count != op->count)
             double_misuse("members of a communicator do different things");
+        const Slot *mine = &op->comm->shared->slot[op->comm->rank];
+        if (memcmp(s->in_window, mine->in_window, sizeof s->in_window) != 0)
+            double_misuse("buffers of a collective lie at different places of a symmetric window");
     }
 }
 
@@ -126,6 +129,13 @@ static bool all_have(const Op *op, uint64_t sequence, bool read)
         if (atomic_load(read ? &s->read : &s->arrived) < sequence) return false;
     }
     return true;
+}
+
+static uint64_t place_in_window(ncclComm_t c, const void *at)
+{
+    const char *p = at;
+    bool inside = c->window != NULL && p >= c->window && p < c->window + c->window_bytes;
+    return inside ? (uint64_t)(p - c->window) : UINT64_MAX;
 }
 
 static Progress run_collective(const Op *op, OpState *s)
@@ -140,6 +150,8 @@ static Progress run_collective(const Op *op, OpState *s)
         mine->kind = (int)op->kind, mine->type = op->type, mine->op = op->op;
         mine->count = op->count;
         mine->from = double_memory_offset(op->from);
+        mine->in_window[0] = place_in_window(c, op->from);
+        mine->in_window[1] = place_in_window(c, op->to);
         atomic_store(&mine->arrived, s->sequence);
         s->phase = HAS_ARRIVED;
         return PROGRESS_some;

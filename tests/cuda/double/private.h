@@ -30,6 +30,10 @@ typedef enum ObjectKind {
 typedef struct World {
     Arena *arena;
     uint64_t seed, n_draws, memory;
+    uint32_t queue;    /* what a stream holds at most; 0: as a device */
+    int64_t n_queues;  /* of the device, by CUDA_DEVICE_MAX_CONNECTIONS at the first call */
+    bool loads_lazily; /* CUDA_MODULE_LOADING, at the first call */
+    bool no_windows;   /* NCCL has no symmetric memory between these devices */
     int n_devices, capability, driver, current;
     bool same_uuid;
     int64_t live[OBJECT_KINDS];
@@ -53,6 +57,9 @@ _Noreturn void double_misuse(const char *what); /* what CUDA leaves undefined */
 /* ---- memory.c ---- */
 void *double_translate(const void *at); /* where the double itself may touch that address */
 /* The file that holds this process's device memory, and an address's place in it. */
+bool double_is_pinned(const void *at);
+void double_finish_default(void); /* what the default stream holds runs */
+bool double_default_is_busy(void);
 int double_memory_file(void);
 uint64_t double_memory_offset(const void *at);
 void double_memory_reset(void);
@@ -96,6 +103,8 @@ struct CUevent_st {
 
 struct CUstream_st {
     Task *head, *tail;
+    uint32_t n_held;
+    int priority;
     void *state;                 /* of the head, once it has begun */
     cudaGraph_t graph;           /* it is being captured */
     uint32_t last;               /* 1 + the last node of this stream */
@@ -112,8 +121,8 @@ struct CUgraph_st {
     Arena *arena;
     LIST(GraphNode) nodes;
     cudaStream_t origin;
-    bool is_spoilt;
-    uint32_t users; /* the graph and its execs */
+    bool is_spoilt, has_priorities; /* its kernels come from streams of several */
+    uint32_t users;                 /* the graph and its execs */
 };
 void double_leave_capture(cudaGraph_t graph);         /* all streams that are in it */
 void double_capture(cudaStream_t stream, Task *task); /* NULL: a mark, as for an event */

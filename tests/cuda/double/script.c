@@ -64,6 +64,10 @@ static void read_word(const char *word, bool *applies)
         the.seed = strtoull(v, NULL, 10);
     } else if ((v = value_of(word, "devices")) != NULL) {
         the.n_devices = (int)strtol(v, NULL, 10);
+    } else if ((v = value_of(word, "queue")) != NULL) {
+        the.queue = (uint32_t)strtoul(v, NULL, 10);
+    } else if (value_of(word, "windows") != NULL) {
+        the.no_windows = true;
     } else if ((v = value_of(word, "memory")) != NULL) {
         the.memory = strtoull(v, NULL, 10);
     } else if (value_of(word, "uuid") != NULL) {
@@ -121,10 +125,19 @@ uint32_t double_calls(const char *call)
     return 0;
 }
 
+/* As the driver does when it is first called. */
+static void read_environment(void)
+{
+    const char *queues = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    const char *loading = getenv("CUDA_MODULE_LOADING");
+    the.n_queues = queues ? strtol(queues, NULL, 10) : 8;
+    the.loads_lazily = loading == NULL || strcmp(loading, "EAGER") != 0;
+}
+
 Scripted double_script(const char *call)
 {
     Scripted none = {SCRIPT_none, 0};
-    world();
+    if (world()->n_queues == 0) read_environment();
     uint32_t n = count(call);
     for (uint32_t i = 0; i < orders.n; i++) {
         const Order *o = &orders.at[i];

@@ -11,11 +11,24 @@
 
 enum { STUCK_S = 120 };
 
-static cudaStream_t streams; /* all that there are */
+/* What a stream holds at most, as a device's queue does: who asks for more waits. */
+enum { QUEUE = 1024 };
+
+static cudaStream_t streams;        /* all that there are */
+static struct CUstream_st standard; /* the default stream: the calls without a stream use it */
 
 void double_streams_reset(void)
 {
     streams = NULL; /* what was not released is leaked, and has been told */
+    memset(&standard, 0, sizeof standard);
+}
+
+static cudaStream_t default_stream(void)
+{
+    for (cudaStream_t s = streams; s; s = s->next)
+        if (s == &standard) return s;
+    standard.next = streams;
+    return streams = &standard;
 }
 
 void double_leave_capture(cudaGraph_t graph)
@@ -38,6 +51,11 @@ void double_free_task(Task *task)
     free(task);
 }
 
+static bool has_room(void *self)
+{
+    return ((cudaStream_t)self)->n_held < (world()->queue ? world()->queue : QUEUE);
+}
+
 void double_enqueue(cudaStream_t stream, Task *task)
 {
     if (stream == NULL) double_misuse("the default stream is not for this");
@@ -45,6 +63,9 @@ void double_enqueue(cudaStream_t stream, Task *task)
         double_capture(stream, task);
         return;
     }
+    if (stream->n_held >= (world()->queue ? world()->queue : QUEUE))
+        double_run_until(has_room, stream);
+    stream->n_held++;
     if (stream->tail)
         stream->tail->next = task;
     else
@@ -64,6 +85,7 @@ static Progress run_head(cudaStream_t s)
     Progress p = task->run(task, s->state);
     if (p != PROGRESS_done) return p;
     world()->now_ms += 0.001;
+    s->n_held--;
     s->head = task->next;
     if (s->head == NULL) s->tail = NULL;
     free(s->state);
@@ -72,16 +94,22 @@ static Progress run_head(cudaStream_t s)
     return p;
 }
 
+/* With an odd seed the default stream comes last, as late as it may. */
+static bool may_draw(cudaStream_t s)
+{
+    return s->head != NULL && (s != &standard || world()->seed % 2 == 0);
+}
+
 /* One task of one stream, by luck; false: all of them wait. */
 static bool run_one(void)
 {
     uint32_t n = 0;
-    for (cudaStream_t s = streams; s; s = s->next) n += s->head != NULL;
+    for (cudaStream_t s = streams; s; s = s->next) n += may_draw(s);
     uint64_t skip = double_draw(n);
     for (uint32_t tries = 0; tries < n;) {
         bool any = false;
         for (cudaStream_t s = streams; s && tries < n; s = s->next) {
-            if (s->head == NULL) continue;
+            if (!may_draw(s)) continue;
             any = true;
             if (skip > 0) {
                 skip--;
@@ -90,9 +118,9 @@ static bool run_one(void)
             tries++;
             if (run_head(s) != PROGRESS_none) return true;
         }
-        if (!any) return false;
+        if (!any) break;
     }
-    return false;
+    return standard.head != NULL && run_head(&standard) != PROGRESS_none;
 }
 
 static double clock_now_s(void)
@@ -205,25 +233,75 @@ static bool all_empty(void *self)
     return true;
 }
 
-/* The synchronous calls use the default stream, which does not wait for nonblocking streams: what
- * they hold runs, or does not, by luck. */
+static bool stream_is_empty(void *self)
+{
+    return ((cudaStream_t)self)->head == NULL;
+}
+
+typedef struct Staged {
+    char *to, *copy;
+    size_t bytes;
+} Staged;
+
+static void run_staged(void *args)
+{
+    const Staged *s = args;
+    memcpy(double_translate(s->to), s->copy, s->bytes);
+    free(s->copy);
+}
+
+/* The synchronous calls use the default stream, which does not wait for nonblocking streams, nor
+ * they for it: what they hold runs, or does not, by luck. A copy from memory that is not pinned
+ * returns when it has been read; when it arrives is another matter. */
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
     CUDA_CALL(cudaMemcpy);
     if (double_is_capturing()) return double_spoil_capture();
     (void)kind;
     double_run_some();
+    double_run_until(stream_is_empty, default_stream());
+    if (double_is_device(to) && !double_is_device(from) && !double_is_pinned(from)) {
+        Staged s = {to, malloc(bytes + 1), bytes};
+        if (s.copy == NULL) double_misuse("out of memory");
+        memcpy(s.copy, from, bytes);
+        double_launch(default_stream(), run_staged, &s, sizeof s);
+        return cudaSuccess;
+    }
     Copy c = {to, from, bytes};
     run_copy(&c);
     return cudaSuccess;
 }
 
+typedef struct Set {
+    void *at;
+    int value;
+    size_t bytes;
+} Set;
+
+static void run_set(void *args)
+{
+    const Set *s = args;
+    memset(double_translate(s->at), s->value, s->bytes);
+}
+
+/* The host does not wait for it. */
 cudaError_t cudaMemset(void *at, int value, size_t bytes)
 {
     CUDA_CALL(cudaMemset);
     if (double_is_capturing()) return double_spoil_capture();
-    memset(double_translate(at), value, bytes);
+    Set s = {at, value, bytes};
+    double_launch(default_stream(), run_set, &s, sizeof s);
     return cudaSuccess;
+}
+
+bool double_default_is_busy(void)
+{
+    return standard.head != NULL;
+}
+
+void double_finish_default(void)
+{
+    double_run_until(stream_is_empty, default_stream());
 }
 
 /* ---- streams ---- */
@@ -239,9 +317,11 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority)
 {
     CUDA_CALL(cudaStreamCreateWithPriority);
-    (void)priority;
+    if (world()->live[OBJECT_stream] >= world()->n_queues)
+        double_misuse("more streams than queues of the device: they wait for each other");
     if (flags != cudaStreamNonBlocking) return world()->last = cudaErrorInvalidValue;
     *stream = double_new(OBJECT_stream, sizeof **stream);
+    (*stream)->priority = priority;
     (*stream)->next = streams;
     streams = *stream;
     return cudaSuccess;
@@ -265,15 +345,11 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     return cudaSuccess;
 }
 
-static bool stream_is_empty(void *self)
-{
-    return ((cudaStream_t)self)->head == NULL;
-}
-
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     CUDA_CALL(cudaStreamSynchronize);
     if (double_is_capturing()) return double_spoil_capture();
+    if (stream == NULL || stream == cudaStreamLegacy) stream = default_stream();
     double_run_until(stream_is_empty, stream);
     return cudaSuccess;
 }
