@@ -277,6 +277,7 @@ static void add_pass(const PassConfig *pass, Str *out)
     case PASS_compile:
         str_add(out, pass->compile == COMPILE_model ? "compile(model)" : "compile(block)");
         break;
+    case PASS_tile: str_print(out, "tile(%" PRIu32 " pieces)", pass->tile.pieces); break;
     case PASS_meta: str_add(out, "meta"); break;
     case PASS_materialize: str_add(out, "materialize"); break;
     case PASS_NAME_COUNT: assert(!"a pass"); break;

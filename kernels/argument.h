@@ -9,7 +9,8 @@ typedef enum ArgumentKind {
     ARGUMENT_real,
     ARGUMENT_index,   /* i32: ids, labels */
     ARGUMENT_scalars, /* f64: tables of scalars of the update */
-    ARGUMENT_loss     /* a real, or f64 though the inputs are not */
+    ARGUMENT_loss,    /* a real, or f64 though the inputs are not */
+    ARGUMENT_any      /* real or i32: what is moved as it is */
 } ArgumentKind;
 
 ArgumentKind kernel_argument(OpKind op, uint32_t arg);

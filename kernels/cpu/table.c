@@ -56,6 +56,9 @@ bool kernel_cpu_accepts(OpKind op, const DType *dtype, uint32_t n_args)
     if (op == OP_fill) return number_is_real(dtype[0]);
     if (op == OP_cast)
         return dtype[0] == dtype[1] || (number_is_real(dtype[0]) && number_is_real(dtype[1]));
+    if (op == OP_tokens)
+        return n_args == 2 && dtype[0] == dtype[1] &&
+               (dtype[0] == DT_i32 || number_is_real(dtype[0]));
     uint32_t n = (uint32_t)info->sig.n_in + info->sig.n_out;
     bool has_double = false, has_other = false, in_double = cpu_in_double(op, dtype, n);
     if (n_args < n) return false;

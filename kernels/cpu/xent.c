@@ -23,7 +23,7 @@ static Share share_of(const KernelArgs *a, const int32_t *labels, int64_t b, boo
     assert(group > 0 && a->size['b'] % group == 0);
     const int32_t *first = labels + b / group * group * T;
     for (int64_t i = 0; i < group * T; i++) n += first[i] >= 0;
-    return (Share){labels + b * T + a->start['s'], n > 0 ? 1.0 / (double)n : 0};
+    return (Share){labels + b * T + a->attrs.first + a->start['s'], n > 0 ? 1.0 / (double)n : 0};
 }
 
 static void put_scalar(const KernelArgs *a, uint32_t j, double x)

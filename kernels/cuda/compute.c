@@ -51,6 +51,8 @@ static bool accepts(OpKind op, uint32_t arg, DType t)
     case ARGUMENT_index: return t == DT_i32;
     case ARGUMENT_scalars: return t == DT_f64;
     case ARGUMENT_loss: return t == DT_f64 || t == DT_f32;
+    case ARGUMENT_any:
+        if (t == DT_i32) return true; /* fallthrough */
     case ARGUMENT_real:
         return t == DT_f32 || t == DT_bf16 || t == DT_f16 || (is_eight(t) && takes_eight(op));
     }
@@ -63,6 +65,7 @@ bool cuda_compute_accepts(OpKind op, const DType *dtype, uint32_t n_args)
     uint32_t n = (uint32_t)info->sig.n_in + info->sig.n_out;
     if (info->class_ == OP_CLASS_reshape) return n_args == 2 && dtype[0] == dtype[1];
     if (op == OP_cast && n_args == 2 && dtype[0] == dtype[1]) return true;
+    if (op == OP_tokens && dtype[0] != dtype[1]) return false;
     if (n_args < n || n_args > n + 1 || (n_args == n + 1 && dtype[n] != DT_u8)) return false;
     for (uint32_t i = 0; i < n; i++)
         if (!accepts(op, i, dtype[i])) return false;

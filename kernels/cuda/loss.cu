@@ -129,7 +129,8 @@ static bool loss_args(const KernelArgs *args, uint32_t labels, bool mean, LossAr
     p->count_all = args->attrs.count_all != 0;
     if (args->n_args > args->n_in + 2) p->parts = (double *)args->ptr[args->n_in + 2];
     if (!mean) return true;
-    p->whole = args->size['T'], p->start = args->start['s'], p->group = args->attrs.group;
+    p->whole = args->size['T'], p->start = args->attrs.first + args->start['s'];
+    p->group = args->attrs.group;
     p->weights = p->parts;
     assert(p->group > 0 && args->size['b'] % p->group == 0);
     return LAUNCH(loss_weights, args->size['b'] / p->group, LOSS_THREADS,

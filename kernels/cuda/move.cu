@@ -122,6 +122,15 @@ bool cuda_unpack(const KernelArgs *args, const CudaContext *cuda, CudaError *err
     return move_launch(args, true, args->attrs.parts, 0, cuda, error);
 }
 
+/* x [b,F,...] -> y [b,X,...]: tokens from attrs.first on of each sequence, ids or numbers */
+bool cuda_tokens(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    KernelArgs slice = *args;
+    slice.outer = args->size['b'], slice.middle = args->size['F'], slice.inner = args->rows;
+    slice.part_size = args->size['X'];
+    return move_launch(&slice, false, 1, args->attrs.first, cuda, error);
+}
+
 bool cuda_copy(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     return device_copy(args->ptr[1], args->ptr[0],

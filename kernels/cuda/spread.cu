@@ -130,6 +130,14 @@ static bool part(const KernelArgs *args, uint32_t longer, char group, int64_t st
     }
 PART(part, 0, 'n', 0, args->size['X'])
 PART(part_grad, 1, 'n', 0, args->size['X'])
+/* dy [b,X,...] -> dx [b,F,...]: tokens from attrs.first on of each sequence */
+bool cuda_tokens_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    int64_t token = args->rows;
+    return take(args, 1, args->size['b'], args->size['F'] * token, args->attrs.first * token,
+                args->size['X'] * token, cuda, error);
+}
+
 PART(part_heads, 0, 'g', args->start['r'], args->size['r'])
 PART(part_heads_grad, 1, 'g', args->start['r'], args->size['r'])
 PART(part_head, 0, 'g', 0, 1)

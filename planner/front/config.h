@@ -10,7 +10,7 @@ typedef enum ReshardKind { RESHARD_true, RESHARD_false, RESHARD_to } ReshardKind
 
 /* ---- parallel = { tp{}, ac "full", fsdp2{} }, in the user's order ---- */
 #define PASS_NAMES(X)                                                                              \
-    X(pp) X(tp) X(float8) X(ac) X(fsdp2) X(ddp) X(zero) X(compile) X(meta) X(materialize)
+    X(pp) X(tp) X(float8) X(ac) X(fsdp2) X(ddp) X(zero) X(compile) X(meta) X(materialize) X(tile)
 typedef enum PassName {
 #define X(name) PASS_##name,
     PASS_NAMES(X)
@@ -205,6 +205,10 @@ typedef enum CompilePer {
         COMPILE_PER_COUNT
 } CompilePer;
 
+typedef struct TileOptions {
+    uint32_t pieces; /* of the tokens of each sequence; default 8 */
+} TileOptions;
+
 typedef struct PassConfig {
     PassName name;
     Loc loc;
@@ -220,6 +224,7 @@ typedef struct PassConfig {
     DdpOptions ddp;
     ZeroOptions zero;
     CompilePer compile; /* default block */
+    TileOptions tile;
 } PassConfig;
 
 typedef enum OptimizerKind { OPTIMIZER_adamw, OPTIMIZER_sgd } OptimizerKind;

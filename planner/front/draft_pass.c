@@ -35,6 +35,7 @@ static void new_pass(Draft *draft, const char *path, Loc loc, const char *word)
                       .mp = {.cast_forward_inputs = true}},
             .ddp = {.bucket_mib = 25},
             .zero = {.strategy = ZERO_optim_grads_params, .prefetch = 1},
+            .tile = {.pieces = 8},
         };
     }
 }

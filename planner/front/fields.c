@@ -281,6 +281,7 @@ static const Field pass_fields[] = {
      NULL},
     {"zero.check_for_nan_in_grad", FIELD_choice, IN_PASS(zero.check_for_nan_in_grad), 0, 0, NULL},
     {"zero.gather", FIELD_word, IN_PASS(zero.gather), 0, 0, WORDS("lazy", "eager")},
+    {"tile.pieces", FIELD_u32, IN_PASS(tile.pieces), 2, 1024, NULL},
     {"ddp.bucket_mib", FIELD_f64, IN_PASS(ddp.bucket_mib), 1e-6, 1e6, NULL},
 };
 enum { N_PASS_FIELDS = sizeof pass_fields / sizeof *pass_fields };

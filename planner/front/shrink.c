@@ -54,7 +54,8 @@ void draft_shrink(Draft *draft, bool sizes_follow)
         may_miss(&c->passes[i].ac_ops);
         may_miss(&c->passes[i].fsdp2.units);
         may_miss(&c->passes[i].zero.units);
-        if (c->passes[i].ac_every > 2) c->passes[i].ac_every = 2; /* two layers are left */
+        if (c->passes[i].tile.pieces > 3) c->passes[i].tile.pieces = 3; /* of five tokens */
+        if (c->passes[i].ac_every > 2) c->passes[i].ac_every = 2;       /* two layers are left */
     }
     int64_t data = (int64_t)c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard];
     int64_t n_micro = c->global_batch / (c->micro_batch * data);

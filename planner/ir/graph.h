@@ -81,6 +81,8 @@ typedef struct Node {
     uint32_t layer, stage; /* layer: 0 outside blocks, else 1 + index of the block */
     uint32_t region;       /* recompute region, 0: none */
     NodeId forward;        /* of a backward node: what it differentiates */
+    uint32_t tile;         /* 1 + piece of a region that is cut along the tokens; 0: none. A piece's
+                            * backward         nodes run right behind its forward ones */
     char split[MAX_AXES];  /* the index letter that each mesh axis splits; 0: done by all alike */
     Loc loc;
 } Node;

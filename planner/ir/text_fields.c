@@ -138,6 +138,7 @@ static const Field node_fields[] = {
     FIELD(Node, layer, u32),
     FIELD(Node, stage, u32),
     FIELD(Node, region, u32),
+    FIELD(Node, tile, u32),
     FIELD(Node, forward, u32),
     FIELD(Node, split, split),
     FIELD(Node, keep, bool),

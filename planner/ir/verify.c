@@ -17,6 +17,7 @@ static const struct {
     {"verify-layout", VERIFY_layouts},
     {"verify-dtype", VERIFY_layouts},
     {"verify-scale", VERIFY_scale},
+    {"verify-tiles", VERIFY_coverage},
     {"verify-race", VERIFY_races},
     {"verify-read-before-write", VERIFY_races | VERIFY_layouts},
     {"verify-deadlock", VERIFY_deadlock},

@@ -181,13 +181,9 @@ static void check_denominator(Verifier *v, const Node *n)
                       (long long)a->group, (long long)step->group);
 }
 
-/* The loss counts each token of the step once: scale = 1 / tokens, or each group: 1 / groups. */
-static void check_loss_scale(Verifier *v)
+/* One node that makes the loss, or a piece of it: it counts its tokens with the scale of a step. */
+static void check_loss(Verifier *v, const Node *n, int64_t *tokens)
 {
-    const StepInfo *step = &v->plan->step;
-    if (!v->g->loss) return;
-    const Node *n = &v->g->nodes.at[v->g->tensors.at[v->g->loss].producer];
-    if (n->op != OP_xent_loss && n->op != OP_xent_loss_mean) return;
     check_denominator(v, n);
     double scale = v->loss_scale = graph_attrs_at(v->g, n->attrs)->scale;
     double units = loss_units(v), product = scale * units;
@@ -195,7 +191,21 @@ static void check_loss_scale(Verifier *v)
         verify_report(v, "verify-scale", 0, "the loss is scaled by %.17g, 1 / %s is %.17g", scale,
                       n->op == OP_xent_loss ? "global tokens" : "groups", 1 / units);
     const Tensor *t = &v->g->tensors.at[n->in[0]];
-    int64_t tokens = t->dim[0] * t->dim[1];
+    *tokens += t->dim[0] * t->dim[1];
+}
+
+/* The loss counts each token of the step once: scale = 1 / tokens, or each group: 1 / groups. */
+static void check_loss_scale(Verifier *v)
+{
+    const StepInfo *step = &v->plan->step;
+    int64_t tokens = 0;
+    for (NodeId id = v->g->loss ? v->g->tensors.at[v->g->loss].producer : 0;
+         id && id < v->g->nodes.n; id++) {
+        const Node *n = &v->g->nodes.at[id];
+        if ((n->op == OP_xent_loss || n->op == OP_xent_loss_mean) && n->out[0] == v->g->loss)
+            check_loss(v, n, &tokens);
+    }
+    if (!tokens) return;
     double all = (double)tokens * step->n_microbatches;
     if (all != step->global_tokens)
         verify_report(v, "verify-scale", 0,
@@ -298,6 +308,7 @@ void verify_graph_values(Verifier *v)
     check_loss_scale(v);
     check_draws(v);
     verify_scales(v);
+    verify_tiles(v);
     verify_graph_state(v);
 }
 

@@ -10,6 +10,7 @@
  *   verify_deadlock.c   rendezvous across roles
  *   verify_graph.c      value numbers of the global graph
  *   verify_scale.c      scales of 8-bit numbers
+ *   verify_tiles.c      regions in pieces along the tokens
  *   verify_state.c      what lives between steps beside the parameters
  *   verify_start.c      what a step begins with
  *   verify_value.c      abstract memory: what each byte range of the arena holds
@@ -189,6 +190,7 @@ bool verify_overlap(const Program *p, BufferId a, BufferId b);
 void verify_deadlock(Verifier *v);
 void verify_graph_values(Verifier *v);
 void verify_scales(Verifier *v);
+void verify_tiles(Verifier *v);
 void verify_values(Verifier *v); /* all programs */
 void verify_purity(Verifier *v);
 /* ---- verify_metadata.c ---- */

@@ -94,6 +94,46 @@ static bool *find_needs(Job *job)
     return needs;
 }
 
+/* The forward nodes in the order of their gradients: the last one first; but the pieces of a tiled
+ * region in their own order, for each one's backward pass follows its forward pass. */
+static NodeId *backward_order(const Job *job)
+{
+    const Graph *g = &job->plan->graph;
+    NodeId *order = arena_array(job->scratch, g->nodes.n, sizeof *order);
+    uint32_t n = 0;
+    for (NodeId id = g->n_forward; id > 0; id--) {
+        NodeId first = id, last = id;
+        for (; g->nodes.at[id].tile && g->nodes.at[first - 1].tile; first--) {
+        }
+        for (NodeId from = first; from <= id; from = last + 1) {
+            for (last = from; last < id && g->nodes.at[last + 1].tile == g->nodes.at[from].tile;)
+                last++;
+            for (NodeId k = last; k >= from; k--) order[n++] = k;
+        }
+        id = first;
+    }
+    return order;
+}
+
+/* All that the gradients of forward node `id` take. */
+static bool differentiate(Job *job, NodeId id, const bool *needs, Quantised *again)
+{
+    Graph *g = &job->plan->graph;
+    const OpInfo *info = op_info(g->nodes.at[id].op);
+    const TensorId *in = g->nodes.at[id].in;
+    if (info->scaling != SCALING_none && (needs[in[0]] || needs[in[1]]) &&
+        !float8_backward(job, id, needs[in[0]], needs[in[1]], again))
+        return false;
+    if (info == op_info(OP_divide) && !spectral_backward(job, id)) return false;
+    for (uint32_t k = 0; k < info->n_backward; k++) {
+        bool any = false;
+        for (uint32_t j = 0; j < info->backward[k].n_of; j++)
+            any = any || needs[g->nodes.at[id].in[info->backward[k].of[j]]];
+        if (any && !add_backward(job, id, &info->backward[k])) return false;
+    }
+    return true;
+}
+
 bool pass_backward(Job *job)
 {
     Graph *g = &job->plan->graph;
@@ -107,19 +147,12 @@ bool pass_backward(Job *job)
         diag_hint(job->diag, "forward must return nn.cross_entropy(logits, labels)");
         return false;
     }
-    for (NodeId id = g->n_forward; id > 0; id--) {
-        const OpInfo *info = op_info(g->nodes.at[id].op);
-        const TensorId *in = g->nodes.at[id].in;
-        if (info->scaling != SCALING_none && (needs[in[0]] || needs[in[1]]) &&
-            !float8_backward(job, id, needs[in[0]], needs[in[1]], again))
-            return false;
-        if (info == op_info(OP_divide) && !spectral_backward(job, id)) return false;
-        for (uint32_t k = 0; k < info->n_backward; k++) {
-            bool any = false;
-            for (uint32_t j = 0; j < info->backward[k].n_of; j++)
-                any = any || needs[g->nodes.at[id].in[info->backward[k].of[j]]];
-            if (any && !add_backward(job, id, &info->backward[k])) return false;
-        }
+    const NodeId *order = backward_order(job);
+    for (uint32_t k = 0; k < g->n_forward; k++) {
+        NodeId first = g->nodes.n;
+        if (!differentiate(job, order[k], needs, again)) return false;
+        for (NodeId id = first; id < g->nodes.n; id++)
+            g->nodes.at[id].tile = g->nodes.at[order[k]].tile;
     }
     for (TensorId t = 1; t < g->tensors.n; t++) {
         const Tensor *p = &g->tensors.at[t];

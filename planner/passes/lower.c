@@ -60,7 +60,7 @@ static BufferId forward_output(Lower *l, NodeId id, uint32_t j, Attrs *attrs)
     const Tensor *t = &l->g->tensors.at[n->out[j]];
     Shape s = tensor_shape(t, lower_arg_layout(l, id, n->n_in + j));
     if (is_of_step(l, n->out[j])) { /* summed over the micro-batches of the step */
-        if (l->n_forwards) attrs->accumulate |= 1 << j;
+        if (l->n_losses) attrs->accumulate |= 1 << j;
         return lower_view(l, n->out[j] == l->g->loss ? l->loss_sum : l->count, &s, DT_f64, 0);
     }
     Category category = t->role == ROLE_input ? CATEGORY_input : CATEGORY_activation;
@@ -97,6 +97,7 @@ void lower_forward_node(Lower *l, NodeId id)
             op_info(n.op)->flags & OP_UPDATES ? e.arg[j] : forward_output(l, id, j, &e.attrs);
     lower_add_workspace(l, id, &e);
     lower_emit(l, &e);
+    l->n_losses += n.n_out > 0 && n.out[0] == l->g->loss;
     for (uint32_t j = 0; j < n.n_out; j++) {
         BufferId out = e.arg[n.n_in + j];
         if (is_of_step(l, n.out[j])) continue;
@@ -141,19 +142,33 @@ static void end_forward(Lower *l, uint32_t stage)
     }
 }
 
+static void lower_gradient(Lower *l, NodeId id)
+{
+    const Node *n = &l->g->nodes.at[id];
+    if (n->op == OP_pass)
+        lower_pass_node(l, id);
+    else if (l->g->tensors.at[n->out[0]].role == ROLE_activation)
+        lower_cast_node(l, id);
+    else
+        lower_backward_node(l, id);
+}
+
 static void lower_forward(Lower *l, uint32_t stage, uint32_t end, Pc before)
 {
-    l->phase = PHASE_forward;
-    for (NodeId id = 1; id <= l->g->n_forward; id++) {
-        if (l->g->nodes.at[id].stage != stage) continue;
+    Walk walk = {.kind = ACTION_F, .stage = stage};
+    for (NodeId id; (id = lower_next(l, &walk)) != 0;) {
+        l->phase = id <= l->g->n_forward ? PHASE_forward : PHASE_backward;
         if (lower_done_by_gather(l, id)) continue;
-        lower_forward_node(l, id);
+        if (l->phase == PHASE_forward)
+            lower_forward_node(l, id);
+        else
+            lower_gradient(l, id);
         lower_after_node(l, id);
     }
+    l->phase = PHASE_forward;
     l->receive_after = before;
     lower_transfers(l, end);
     end_forward(l, stage);
-    if (stage + 1 == l->job->schedule->n_stages) l->n_forwards++;
 }
 
 /* Weight gradients are nodes whose outputs are gradients of parameters only. */
@@ -168,17 +183,12 @@ static bool is_weight_gradient(const Lower *l, const Node *n)
 
 static void lower_backward(Lower *l, uint32_t stage, ActionKind kind)
 {
+    Walk walk = {.kind = kind, .stage = stage};
     l->phase = PHASE_backward;
-    for (NodeId id = l->g->n_forward + 1; id < l->g->nodes.n; id++) {
+    for (NodeId id; (id = lower_next(l, &walk)) != 0;) {
         const Node *n = &l->g->nodes.at[id];
-        if (n->stage != stage) continue;
         if (kind != ACTION_B && is_weight_gradient(l, n) != (kind == ACTION_W)) continue;
-        if (n->op == OP_pass)
-            lower_pass_node(l, id);
-        else if (l->g->tensors.at[n->out[0]].role == ROLE_activation)
-            lower_cast_node(l, id);
-        else
-            lower_backward_node(l, id);
+        lower_gradient(l, id);
         if (kind != ACTION_W) lower_after_node(l, id);
     }
 }
@@ -256,6 +266,8 @@ static void allocate(Lower *l)
     l->last_forward = arena_array(l->scratch, n_units, sizeof *l->last_forward);
     l->last_backward = arena_array(l->scratch, n_units, sizeof *l->last_backward);
     l->is_last = arena_array(l->scratch, n_units, sizeof *l->is_last);
+    l->sums_pieces = arena_array(l->scratch, n_units, sizeof *l->sums_pieces);
+    l->is_mixed = arena_array(l->scratch, n_units, sizeof *l->is_mixed);
 }
 
 static void lower_program(Lower *l)
@@ -269,6 +281,7 @@ static void lower_program(Lower *l)
     l->p->buffers.at[l->loss].persistent = true;
     l->p->buffers.at[l->loss].tensor = l->g->loss;
     l->phase = PHASE_start;
+    lower_find_mixed(l);
     lower_units_start(l);
     lower_maxima(l);
     lower_find_layouts(l);

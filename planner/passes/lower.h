@@ -103,8 +103,8 @@ typedef struct Lower {
     uint32_t first_tied_match, first_p2p_match, most_crossing, scalar_match;
     LIST(Transfer) transfers; /* of this rank, in order */
     uint32_t next_transfer, transfer_launch;
-    Pc receive_after;    /* what used its memory before: all but the newest action have ended */
-    uint32_t n_forwards; /* of the last stage, done */
+    Pc receive_after;  /* what used its memory before: all but the newest action have ended */
+    uint32_t n_losses; /* nodes that added to the loss of the step so far */
     uint32_t tensor_room;
     GradState *grads;  /* [tensor] */
     uint32_t *arrived; /* [param]: contributions so far this accumulation window */
@@ -115,6 +115,8 @@ typedef struct Lower {
     Turns turns_weights, turns_grads;
     NodeId *last_forward, *last_backward; /* [unit] nodes that read its weights */
     bool *is_last;                        /* [unit]: of the blocks of its stage */
+    bool *sums_pieces; /* [unit]: some of its gradients are summed over pieces, */
+    bool *is_mixed;    /* ... and those of several micro-batches come at once */
     LIST(Use) uses;
     uint32_t next_use;
     LIST(Pending) pending;
@@ -225,7 +227,7 @@ bool lower_copies(const Lower *l, UnitId u);
 BufferId lower_copy_in(Lower *l, UnitId u); /* my shard, cast, to be gathered */
 void lower_copy_out(Lower *l, UnitId u);    /* a buffer for each weight */
 /* In which gradients are made: copies are cast on their way to the reduction, unless they are sums
- * over micro-batches. */
+ * over micro-batches or pieces. */
 DType lower_grad_dtype(const Lower *l, UnitId u);
 BufferId lower_copied_grad(Lower *l, TensorId param, const Layout *home);
 BufferId lower_chunk_cat(Lower *l, UnitId u); /* its gradients, one flat buffer */
@@ -253,6 +255,14 @@ void lower_add_scratch(Lower *l, Emit *e);
 const Layout *lower_arg_layout(const Lower *l, NodeId n, uint32_t arg);
 
 /* ---- lower_plan.c ---- */
+/* The nodes of an action, in order. Begins with its stage and kind. */
+typedef struct Walk {
+    ActionKind kind;
+    uint32_t stage;
+    NodeId id, behind; /* newest; newest of the backward nodes of pieces, in a forward action */
+} Walk;
+NodeId lower_next(const Lower *l, Walk *walk); /* 0: the end */
+void lower_find_mixed(Lower *l);
 void lower_find_layouts(Lower *l);
 void lower_find_kept(Lower *l);
 void lower_plan_uses(Lower *l);

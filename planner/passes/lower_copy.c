@@ -48,7 +48,8 @@ void lower_copy_out(Lower *l, UnitId u)
 DType lower_grad_dtype(const Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
-    return lower_copies(l, u) && !lower_defers(l, u) ? unit->dtype : unit->reduce_dtype;
+    bool sums = lower_defers(l, u) || l->sums_pieces[u];
+    return lower_copies(l, u) && !sums ? unit->dtype : unit->reduce_dtype;
 }
 
 BufferId lower_copied_grad(Lower *l, TensorId param, const Layout *home)

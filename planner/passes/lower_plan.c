@@ -63,6 +63,59 @@ void lower_find_layouts(Lower *l)
     }
 }
 
+/* ---- the order of nodes ---- */
+
+/* The last forward node of a piece: its backward nodes follow at once. */
+static bool ends_piece(const Graph *g, NodeId id)
+{
+    uint32_t tile = g->nodes.at[id].tile;
+    return tile && (id == g->n_forward || g->nodes.at[id + 1].tile != tile);
+}
+
+NodeId lower_next(const Lower *l, Walk *w)
+{
+    const Graph *g = l->g;
+    const bool forward = w->kind == ACTION_F;
+    if (w->behind == 0) w->behind = g->n_forward;
+    if (!forward && w->id == 0) w->id = g->n_forward;
+    if (forward && ends_piece(g, w->id) && w->behind + 1 < g->nodes.n &&
+        g->nodes.at[w->behind + 1].tile == g->nodes.at[w->id].tile)
+        return ++w->behind;
+    const NodeId end = forward ? g->n_forward + 1 : g->nodes.n;
+    for (w->id++; w->id < end; w->id++) {
+        const Node *n = &g->nodes.at[w->id];
+        if (n->stage == w->stage && (forward || !n->tile)) return w->id;
+    }
+    return 0;
+}
+
+/* Units of which a part of the gradient comes with the forward action, by pieces, and a part with
+ * the backward action: where a forward action may follow another's, those of several micro-batches
+ * mix, as they do where the backward pass is split. */
+void lower_find_mixed(Lower *l)
+{
+    const Graph *g = l->g;
+    const Actions *actions = &l->job->schedule->of[l->rank];
+    const uint32_t last = l->job->schedule->n_stages - 1;
+    uint32_t in_flight = 0, most = 0;
+    bool *others = arena_array(l->scratch, g->units.n, sizeof *others);
+    for (uint32_t i = 0; i < actions->n; i++) {
+        if (actions->at[i].stage != last) continue;
+        in_flight += actions->at[i].kind == ACTION_F;
+        in_flight -= actions->at[i].kind == ACTION_B || actions->at[i].kind == ACTION_W;
+        if (in_flight > most) most = in_flight;
+    }
+    for (NodeId id = g->n_forward + 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        for (uint32_t j = 0; j < n->n_out && lower_is_mine(l, n->stage); j++) {
+            UnitId u = g->tensors.at[g->tensors.at[n->out[j]].grad_of].unit;
+            *(n->tile ? &l->sums_pieces[u] : &others[u]) = true;
+        }
+    }
+    for (UnitId u = 1; u < g->units.n; u++)
+        l->is_mixed[u] = most > 1 && l->sums_pieces[u] && others[u];
+}
+
 /* ---- what is kept from forward to backward ---- */
 
 static void need_from(Lower *l, bool *needed, TensorId t, ModuleId region)
@@ -82,7 +135,7 @@ void lower_find_kept(Lower *l)
     const Graph *g = l->g;
     bool *needed = arena_array(l->scratch, g->tensors.n, sizeof *needed);
     for (NodeId id = g->n_forward + 1; id < g->nodes.n; id++)
-        for (uint32_t i = 0; i < g->nodes.at[id].n_in; i++)
+        for (uint32_t i = 0; i < g->nodes.at[id].n_in && !g->nodes.at[id].tile; i++)
             need_from(l, needed, g->nodes.at[id].in[i], g->nodes.at[id].region);
     for (NodeId id = g->n_forward; id > 0; id--) { /* what recomputation itself reads */
         const Node *n = &g->nodes.at[id];
@@ -106,10 +159,10 @@ static void find_last_readers(Lower *l)
             TensorId param = graph_weight(g, reader->in[i]);
             if (!param) continue;
             UnitId unit = g->tensors.at[param].unit;
-            if (id > g->n_forward)
+            if (id > g->n_forward && !g->nodes.at[id].tile)
                 l->last_backward[unit] = id;
             else
-                l->last_forward[unit] = id;
+                l->last_forward[unit] = id; /* of the forward action */
         }
     }
 }
@@ -149,12 +202,11 @@ static void plan_action(Lower *l, const Action *a, bool *resident)
 {
     const Graph *g = l->g;
     bool backward = a->kind != ACTION_F;
-    NodeId from = backward ? g->n_forward + 1 : 1, to = backward ? g->nodes.n : g->n_forward + 1;
-    for (NodeId id = from; id < to; id++) {
+    Walk walk = {.kind = backward ? ACTION_B : ACTION_F, .stage = a->stage};
+    for (NodeId id; (id = lower_next(l, &walk)) != 0;) {
         const Node *n = &g->nodes.at[id];
         bool again = backward && l->again[n->forward]; /* reads what it read at first */
         const Node *reader = &g->nodes.at[again ? n->forward : id];
-        if (n->stage != a->stage) continue;
         for (uint32_t i = 0; i < reader->n_in; i++) {
             TensorId param = graph_weight(g, reader->in[i]);
             if (!param) continue;
@@ -165,8 +217,9 @@ static void plan_action(Lower *l, const Action *a, bool *resident)
         }
     }
     for (UnitId u = 1; u < g->units.n; u++)
-        if (l->last_backward[u] && stage_of(l, u) == a->stage &&
-            ((backward && !l->job->resident) || !lower_stays_gathered(l, u)))
+        if ((l->last_backward[u] || l->last_forward[u]) && stage_of(l, u) == a->stage &&
+            (((backward || !l->last_backward[u]) && !l->job->resident) ||
+             !lower_stays_gathered(l, u)))
             resident[u] = false;
 }
 

@@ -10,9 +10,9 @@
 /* Are gradients summed unsharded over micro-batches, and reduced once a step? */
 bool lower_defers(const Lower *l, UnitId u)
 {
-    bool split =
-        l->job->schedule->splits_backward; /* weight gradients of several micro-batches mix */
-    return !l->g->units.at[u].shard || l->job->sharding.defer_grad_sync || split;
+    bool mixed = /* gradients of several micro-batches */
+        l->job->schedule->splits_backward || l->is_mixed[u];
+    return !l->g->units.at[u].shard || l->job->sharding.defer_grad_sync || mixed;
 }
 
 uint32_t lower_n_windows(const Lower *l, UnitId u)
@@ -234,11 +234,12 @@ BufferId lower_weight(Lower *l, TensorId param)
     return l->weight_view[param] = view;
 }
 
-static void release(Lower *l, UnitId u)
+/* keep: a slice, if that is asked for, as the backward pass is still to come. */
+static void release(Lower *l, UnitId u, bool keep)
 {
     UnitState *s = &l->units[u];
     if (!s->gathered) return;
-    if (l->phase == PHASE_forward && keeps_slice(l) && !s->copied) keep_slice(l, u);
+    if (keep && keeps_slice(l) && !s->copied) keep_slice(l, u);
     s->gathered = 0;
     s->begun = s->copied = false;
     lower_turns_give(&l->turns_weights, u);
@@ -249,14 +250,16 @@ static void release(Lower *l, UnitId u)
 
 void lower_after_node(Lower *l, NodeId n)
 {
-    bool forward = n <= l->g->n_forward;
+    bool forward = n <= l->g->n_forward || l->g->nodes.at[n].tile;
     for (UnitId u = 1; u < l->g->units.n; u++) {
         if (!l->g->units.at[u].shard) continue;
-        if (forward && l->last_forward[u] == n && !lower_stays_gathered(l, u)) release(l, u);
+        bool at_all = !l->last_backward[u] && !l->job->resident; /* the backward pass came along */
+        if (forward && l->last_forward[u] == n && (at_all || !lower_stays_gathered(l, u)))
+            release(l, u, l->last_backward[u] != 0);
         /* gathered ahead but not begun: for the next micro-batch (an embedding's backward reads no
          * weights) */
         bool ends = !forward && l->last_backward[u] == n && l->units[u].begun;
-        if (ends && !l->job->resident) release(l, u);
+        if (ends && !l->job->resident) release(l, u, false);
     }
 }
 

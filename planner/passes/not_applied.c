@@ -81,6 +81,7 @@ static void warn_options(const Config *config, const PassConfig *pass, Diag *d)
     case PASS_float8:
     case PASS_ddp:
     case PASS_compile:
+    case PASS_tile:
     case PASS_meta:
     case PASS_materialize:
     case PASS_NAME_COUNT: break;

@@ -23,6 +23,7 @@ static const Pass all_passes[] = {
     {"initialise", false, true, pass_initialise},
     {"units", false, false, pass_units},
     {"propagate", false, false, pass_propagate},
+    {"tile", true, false, pass_tile},
     {"backward", false, false, pass_backward},
     {"flatten", false, false, pass_flatten},
     {"lower", false, false, pass_lower},

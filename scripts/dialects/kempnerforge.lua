@@ -228,8 +228,8 @@ local function refuse_later(d, job)
     d:error("dialect-unsupported", "model.activation", "relu: Tandem has silu and gelu")
   end
   if t.loss_fn ~= "cross_entropy" then
-    d:error("dialect-unsupported", "train.loss_fn", ("loss_fn = '%s': logits are whole in time here"):format(
-      t.loss_fn), "cross_entropy computes the same")
+    d:error("dialect-unsupported", "train.loss_fn", ("loss_fn = '%s': logits are whole all the same"):format(
+      t.loss_fn), "cross_entropy computes the same; a plan of Tandem's own may have tile {}, which cuts the head too")
   end
 end
 

@@ -53,6 +53,8 @@ static const CudaCase cases[] = {
     CASE(part_heads_grad, "fF", 1),
     CASE(part_head, "ff", 0),
     CASE(part_head_grad, "ff", 1),
+    CASE(tokens, "ff", 0),
+    CASE(tokens_grad, "ff", 1),
     CASE(embed, "iff", 0),
     CASE(embed_grad, "fif", 1),
     CASE(embed_grad, "fiF", 1),
@@ -185,7 +187,9 @@ static const Sizes tall = {{['b'] = 13,
 static CudaCase case_of(uint32_t i, DType eight, const Sizes *sizes)
 {
     CudaCase c = cases[i];
-    c.attrs.first = sizes == &even ? 8 : 1; /* wide accesses, or none */
+    if (op_info(c.op)->flags & OP_TAKES) c.attrs.first = sizes == &even ? 8 : 1; /* wide, or not */
+    if (c.op == OP_xent_loss_mean || c.op == OP_xent_loss_mean_grad) /* a piece of the labels */
+        c.attrs.first = sizes->size['T'] - sizes->size['s'];
     if (op_info(c.op)->flags & OP_QUANTISES || c.op == OP_quantise_range)
         c.attrs.scale = eight == DT_e4m3 ? 448 : 57344;
     c.attrs.hi = c.op == OP_amax_range || c.op == OP_quantise_range || c.op == OP_sumsq ? 690 : 0;

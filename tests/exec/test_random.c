@@ -168,6 +168,8 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
     t.whole_table = draw(&d, 4) == 0;
     t.unequal = draw(&d, 3) == 0;
     t.spectral = draw(&d, 4) == 0;
+    if (draw(&d, 3) == 0 && !(t.use_float8 && t.float8.head))
+        t.tile = 2 + (t.whole_table ? 0 : draw(&d, 3));
     return t;
 }
 
@@ -228,7 +230,7 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
 {
     for (bool smaller = true; smaller;) {
         smaller = false;
-        for (int k = 0; k < 21; k++) {
+        for (int k = 0; k < 22; k++) {
             Tiny s = t;
             switch (k) {
             case 0: s.pp = 1, s.own_seed = 0, s.pp_options = tiny_default().pp_options; break;
@@ -253,6 +255,7 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
             case 19: s.spectral = false; break;
             case 17: s.use_float8 = false; break;
             case 18: s.ac_ops = 0; break;
+            case 20: s.tile = 0; break;
             default: s.sgd = false, s.clip = 1; break;
             }
             if (memcmp(&s, &t, sizeof s) == 0 || !fails(&s, order_seed)) continue;
@@ -292,10 +295,10 @@ static void print_plan(const Tiny *t)
     print_error("  loss by %d, smoothing %g, z %g, dropout %g\n", (int)t->denominator, t->smoothing,
                 t->z_loss, t->dropout);
     print_error("  groups %lld biases %d qk_norm %d pinned %d fused %d unequal %d whole table %d "
-                "spectral %d\n",
+                "spectral %d tile %u\n",
                 (long long)t->groups, t->biases, t->qk_norm,
                 t->tp_options.sync_replicated_gradients, t->fused, t->unequal, t->whole_table,
-                t->spectral);
+                t->spectral, t->tile);
     if (t->use_float8)
         print_error("  float8 recipe %d gather %d\n", (int)t->float8.recipe, t->float8.fsdp_gather);
 }

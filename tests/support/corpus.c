@@ -326,6 +326,39 @@ static void each_spectral(const Visit *v)
     }
 }
 
+/* The head and the loss in pieces, even and uneven, over whatever the pieces meet: ways to cut and
+ * to gather their weight, biases and norms of it, losses, stages, 8-bit products elsewhere. */
+static void each_tile(const Visit *v)
+{
+    for (uint32_t k = 0; k < 24; k++) {
+        Tiny t = sizes(k & 1);
+        t.tile = 2 + k % 3;
+        t.layers = t.microbatches = 2;
+        t.dp_shard = k % 4 < 2 ? 2 : 1, t.dp_replicate = k % 4 == 2 ? 2 : 1;
+        t.tp = k % 5 < 2 ? 2 : 1;
+        t.tp_options.sequence = k & 2;
+        t.tp_options.loss_parallel = k % 7 != 1;
+        t.tp_options.share_gathers = k % 7 != 3;
+        t.whole_table = k == 6 || k == 10 || k == 15;
+        if (t.whole_table) t.tp_options.sequence = false; /* its gradient is gathered twice */
+        t.fsdp2.reshard_root = k & 4, t.fsdp2.copy = k % 8 == 5, t.fsdp2.offload = k % 8 == 1;
+        t.use_zero = k % 6 == 4, t.zero = t.dp_shard > 1 ? ZERO_optim : ZERO_no_shard;
+        t.denominator = (Denominator)(k % DENOMINATOR_COUNT);
+        t.smoothing = k & 8 ? 0.1 : 0, t.z_loss = k & 4 ? 0.01 : 0;
+        t.dropout = k == 9 ? 0.2 : 0;
+        t.biases = k & 2, t.spectral = k == 3 || k == 12, t.use_float8 = k == 8 || k == 13;
+        t.compile = k & 4;
+        t.ac = (AcMode)(k % 3);
+        if (k >= 16) {
+            t.pp = 2, t.dp_replicate = 1, t.use_zero = t.fsdp2.offload = false;
+            t.pp_options.schedule = (ScheduleKind)(k - 16);
+            t.pp_options.chunks = schedule_traits((ScheduleKind)(k - 16)).least_chunks;
+            t.layers = t.pp * t.pp_options.chunks, t.microbatches = 4;
+        }
+        v->visit(v->self, &t);
+    }
+}
+
 void corpus_each(void (*visit)(void *self, const Tiny *t), void *self)
 {
     Visit v = {visit, self};
@@ -343,6 +376,7 @@ void corpus_each(void (*visit)(void *self, const Tiny *t), void *self)
     each_float8(&v);
     each_kept_op(&v);
     each_spectral(&v);
+    each_tile(&v);
 }
 
 static const char *float8_words(const Tiny *t)
@@ -402,6 +436,7 @@ const char *corpus_name(const Tiny *t, Arena *arena)
         t->pp > 1 ? schedule_traits(t->pp_options.schedule).name : "", (int)t->variant,
         (int)t->denominator, t->dropout, t->smoothing);
     return arena_print(
-        arena, "%s%s%s%s", name, head_words(t, arena), float8_words(t),
+        arena, "%s%s%s%s%s", name, head_words(t, arena), float8_words(t),
+        t->tile ? arena_print(arena, " in %u pieces", t->tile) : "",
         arena_print(arena, "%s%s", fsdp2_words(&t->fsdp2, arena), zero_words(t, arena)));
 }

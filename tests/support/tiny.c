@@ -52,6 +52,7 @@ Tiny tiny_one_rank(const Tiny *t)
     one.micro = t->micro * t->dp_shard * t->dp_replicate;
     one.dp_shard = one.dp_replicate = one.tp = one.pp = 1;
     one.ac = AC_none;
+    one.tile = 0;
     one.group = t->group ? t->group : t->micro;
     return one;
 }
@@ -439,6 +440,7 @@ void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph)
         config->passes[n++] = (PassConfig){.name = PASS_ddp, .ddp = {.bucket_mib = 0.001}};
     if (t->compile)
         config->passes[n++] = (PassConfig){.name = PASS_compile, .compile = t->compile_per};
+    if (t->tile) config->passes[n++] = (PassConfig){.name = PASS_tile, .tile = {t->tile}};
     config->n_passes = n;
     graph_init(graph, arena);
     Build b = {.t = t, .arena = arena, .g = graph, .diag = diag_in(arena)};

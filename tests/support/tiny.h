@@ -42,6 +42,7 @@ typedef struct Tiny {
     ZeroStrategy zero;
     bool compile; /* at the end of the list */
     CompilePer compile_per;
+    uint32_t tile;            /* pieces of the head and the loss; 0: not cut */
     ZeroOptions zero_options; /* all others of them; prefetch is fsdp2's */
     bool sgd;
     DType state;       /* of the moments; DT_none: as parameters at rest */

@@ -262,6 +262,7 @@ static void test_ops_without_gradient(void **state)
                                   OP_part_grad,
                                   OP_part_heads_grad,
                                   OP_part_head_grad,
+                                  OP_tokens_grad,
                                   OP_xent_max,
                                   OP_xent_loss_grad,
                                   OP_xent_loss_mean_grad,

@@ -128,6 +128,8 @@ static const Case cases[] = {
     {OP_part_heads_grad, "ff", {{B, S, G, R, E}, {B, S, G, 3, E}}, 1},
     {OP_part_head, "ff", {{B, S, G, 3, E}, {B, S, G, E}}, 0},
     {OP_part_head_grad, "ff", {{B, S, G, E}, {B, S, G, 3, E}}, 1},
+    {OP_tokens, "ff", {{B, S, K, N}, {B, 3, K, N}}, 0},
+    {OP_tokens_grad, "ff", {{B, 3, K, N}, {B, S, K, N}}, 1},
     {OP_pass, "fF", {{B, S, K, N}, {B, S, K, N}}, 1},
     {OP_pass, "Ff", {{B, S, K, N}, {B, S, K, N}}, 1},
     {OP_xent_max, "fF", {{B, S, V}, {B, S}}, 0},

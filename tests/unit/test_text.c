@@ -194,7 +194,7 @@ static void tables_are_complete(void **state)
         {RECORD_axis, sizeof(Axis), 8}, /* stride follows from the sizes */
         {RECORD_deal, sizeof(Deal), 4},      {RECORD_attrs, sizeof(Attrs), 0},
         {RECORD_shape, sizeof(Shape), 7},    {RECORD_module, sizeof(Module), 6},
-        {RECORD_tensor, sizeof(Tensor), 32}, {RECORD_node, sizeof(Node), 1},
+        {RECORD_tensor, sizeof(Tensor), 32}, {RECORD_node, sizeof(Node), 5},
         {RECORD_unit, sizeof(Unit), 4},      {RECORD_buffer, sizeof(Buffer), 5},
         {RECORD_instr, sizeof(Instr), 6}, /* n_in: the place of > in args */
     };

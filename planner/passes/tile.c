@@ -1,0 +1,282 @@
+/* tile: the head and the loss in pieces along the tokens, so that no tensor of all logits exists.
+ *
+ * The region is what lies between the input of the head's product and the loss. Each piece takes
+ * some tokens of every sequence out of the region's inputs (a node `tokens` each), does to them
+ * what the region did to all, and adds its share to the loss; what the loss is divided by was never
+ * a part of it. Node.tile tells the pieces: the backward pass derives gradients piece by piece, and
+ * the lowering puts a piece's backward nodes right behind its forward ones, for the loss waits for
+ * no gradient. Layouts are those that propagation has found for the whole region: the pass runs
+ * right behind it, and inserts no collective. */
+#include <assert.h>
+#include <string.h>
+
+#include "planner/passes/pass.h"
+
+typedef struct Tile {
+    Job *job;
+    Graph *g;
+    const PassConfig *pass;
+    bool *inside;    /* [node]: of the region */
+    bool *wanted;    /* [tensor]: made inside */
+    TensorId *piece; /* [tensor of the whole region]: the same in the piece that is being made */
+    int64_t seq;
+    int64_t step; /* pieces are multiples of so many tokens: what ranks share evenly */
+} Tile;
+
+static bool is_loss(OpKind op)
+{
+    return op == OP_xent_loss || op == OP_xent_loss_mean;
+}
+
+/* What goes token by token, and what the pieces' sums make whole again. */
+static bool may_be_inside(OpKind op)
+{
+    return is_loss(op) || op == OP_xent_max || op == OP_xent_pick || op == OP_xent_smooth ||
+           op == OP_xent_sumexp || op == OP_bias || op == OP_scale || op == OP_cast ||
+           op == OP_divide;
+}
+
+static bool is_head(const Node *n)
+{
+    return op_info(n->op)->class_ == OP_CLASS_contract;
+}
+
+/* Has it an index of tokens? (Or are they weights, or one number for all, like a norm of weights?)
+ */
+static bool has_tokens(const Tile *t, TensorId id)
+{
+    const Tensor *at = &t->g->tensors.at[id];
+    return (at->role == ROLE_activation || at->role == ROLE_input) && at->n_dims >= 2;
+}
+
+static bool refuse(const Tile *t, const Node *n, const char *rule, const char *what,
+                   const char *hint)
+{
+    diag_error(t->job->diag, FAULT_input, rule, t->pass->loc, "tile: %s (%s) %s",
+               t->g->modules.at[n->module].path, op_info(n->op)->name, what);
+    diag_hint(t->job->diag, "%s", hint);
+    return false;
+}
+
+static bool check_inside(const Tile *t, const Node *n)
+{
+    if (is_head(n) && op_info(n->op)->scaling != SCALING_none)
+        return refuse(t, n, "tile-float8",
+                      "multiplies 8-bit numbers: one scale for all tokens, and for the gradient of "
+                      "all logits, is not one for each piece",
+                      "float8 { head = false } leaves the head as it is; or leave out tile");
+    if (!is_head(n) && !may_be_inside(n->op))
+        return refuse(
+            t, n, "tile-region", "stands between the head and the loss",
+            "tile knows a linear, its bias, nn.scale and nn.cross_entropy there; or leave "
+            "out tile");
+    if (n->region)
+        return refuse(t, n, "tile-recomputed",
+                      "is recomputed, but the backward pass of a piece follows its forward pass: "
+                      "nothing of it is kept",
+                      "leave the head's module out of ac { modules }");
+    return true;
+}
+
+/* Backwards from the loss to the products that make logits. */
+static bool find_region(Tile *t)
+{
+    Graph *g = t->g;
+    const Node *loss = &g->nodes.at[g->loss ? g->tensors.at[g->loss].producer : 0];
+    uint32_t n_heads = 0;
+    if (!is_loss(loss->op))
+        return diag_error(t->job->diag, FAULT_input, "tile-region", t->pass->loc,
+                          "tile: the model's loss is no nn.cross_entropy");
+    t->wanted[g->loss] = true;
+    for (NodeId id = g->nodes.n - 1; id > 0; id--) {
+        const Node *n = &g->nodes.at[id];
+        for (uint32_t j = 0; j < n->n_out; j++)
+            t->inside[id] = t->inside[id] || t->wanted[n->out[j]];
+        if (!t->inside[id]) continue;
+        if (!check_inside(t, n)) return false;
+        n_heads += is_head(n);
+        for (uint32_t i = 0; i < n->n_in && !is_head(n); i++)
+            if (has_tokens(t, n->in[i]) && g->tensors.at[n->in[i]].role == ROLE_activation)
+                t->wanted[n->in[i]] = true;
+        for (uint32_t j = 0; j < n->n_out; j++) t->wanted[n->out[j]] = true;
+    }
+    assert(n_heads > 0); /* logits are made of something */
+    for (NodeId id = 1; id < g->nodes.n; id++)
+        for (uint32_t i = 0; i < g->nodes.at[id].n_in && !t->inside[id]; i++)
+            if (t->wanted[g->nodes.at[id].in[i]])
+                return refuse(t, &g->nodes.at[id], "tile-region",
+                              "reads what lies between the head and the loss",
+                              "logits that something else needs are needed whole: leave out tile");
+    return true;
+}
+
+/* Whole labels are read where a mean counts them. */
+static bool is_taken(const Tile *t, const Node *n, uint32_t i)
+{
+    if (t->wanted[n->in[i]] || !has_tokens(t, n->in[i])) return false;
+    return n->op != OP_xent_loss_mean || i != 3;
+}
+
+/* Does axis a cut the tokens of argument `arg` of a node? */
+static bool cuts_tokens(const Tile *t, const Node *n, uint32_t arg, uint32_t a)
+{
+    Binding b;
+    bool bound = graph_bind(t->g, n, &b, t->job->diag);
+    assert(bound);
+    return b.n_dims[arg] >= 2 && n->split[a] && n->split[a] == b.letter[arg][1];
+}
+
+/* Pieces must be multiples of what ranks cut them into. */
+static bool find_step(Tile *t)
+{
+    const Mesh *mesh = &t->job->plan->mesh;
+    AxisSet axes = 0;
+    t->seq = t->job->config->seq;
+    for (NodeId id = 1; id < t->g->nodes.n; id++)
+        for (uint32_t a = 0; t->inside[id] && a < mesh->n_axes; a++)
+            if (cuts_tokens(t, &t->g->nodes.at[id], 0, a)) axes = (AxisSet)(axes | 1u << a);
+    t->step = mesh_size(mesh, axes);
+    if (t->seq / t->step >= t->pass->tile.pieces) return true;
+    diag_error(t->job->diag, FAULT_input, "tile-pieces", t->pass->loc,
+               "tile: %lld tokens%s cannot be cut into %u pieces", (long long)t->seq,
+               t->step > 1 ? arena_print(t->job->scratch, ", of which %lld ranks have a part each,",
+                                         (long long)t->step)
+                           : "",
+               t->pass->tile.pieces);
+    if (t->seq / t->step >= 2)
+        diag_hint(t->job->diag, "pieces may be up to %lld", (long long)(t->seq / t->step));
+    else
+        diag_hint(t->job->diag, "leave out tile");
+    return false;
+}
+
+static int64_t first_of(const Tile *t, uint32_t piece)
+{
+    return t->seq / t->step * piece / t->pass->tile.pieces * t->step;
+}
+
+/* ---- making the pieces ---- */
+
+/* Tensor `id` of the region, for this piece; the first one keeps those that there are. */
+static TensorId cut_tensor(Tile *t, TensorId id, uint32_t piece)
+{
+    Graph *g = t->g;
+    Tensor part = g->tensors.at[id];
+    if (part.n_dims < 2) return id;             /* the loss and what it counts: all add to it */
+    if (t->wanted[id] && piece == 0) return id; /* its dimensions change at the end */
+    part.dim[1] = first_of(t, piece + 1) - first_of(t, piece);
+    part.name = arena_print(t->job->arena, "%s.tile%u", part.name, piece);
+    return (TensorId)list_push(t->job->arena, &g->tensors, part);
+}
+
+static NodeId add_node(Tile *t, Node n, uint32_t piece)
+{
+    Graph *g = t->g;
+    n.tile = piece + 1;
+    NodeId id = (NodeId)list_push(t->job->arena, &g->nodes, n);
+    for (uint32_t j = 0; j < n.n_out; j++)
+        if (piece == 0 || g->tensors.at[n.out[j]].n_dims >= 2)
+            g->tensors.at[n.out[j]].producer = id;
+    return id;
+}
+
+/* The tokens of this piece, of what node `reader` reads. On an axis that cuts the tokens it reads,
+ * it reads a part of the piece's; there the piece is taken out of the whole. */
+static TensorId take(Tile *t, TensorId source, const Node *reader, uint32_t i, uint32_t piece)
+{
+    Graph *g = t->g;
+    Attrs attrs = {.first = first_of(t, piece)};
+    attrs.count = first_of(t, piece + 1) - attrs.first;
+    TensorId out = cut_tensor(t, source, piece);
+    g->tensors.at[out].role = ROLE_activation;
+    g->tensors.at[out].use_is_fixed = false;
+    Node n = {.op = OP_tokens,
+              .n_in = 1,
+              .n_out = 1,
+              .in = {source},
+              .out = {out},
+              .attrs = graph_attrs(g, t->job->arena, &attrs),
+              .module = reader->module,
+              .layer = reader->layer,
+              .stage = reader->stage,
+              .loc = reader->loc};
+    Binding b;
+    bool bound = graph_bind(g, &n, &b, t->job->diag);
+    assert(bound);
+    for (uint32_t a = 0; a < t->job->plan->mesh.n_axes; a++) {
+        int8_t on = g->tensors.at[source].use.on[a];
+        if (layout_is_split(on) && layout_dim(on) != 1) n.split[a] = b.letter[0][layout_dim(on)];
+        int8_t made = op_axis_layout(OP_tokens, &b, 1, n.split[a]);
+        g->tensors.at[out].use.on[a] = cuts_tokens(t, reader, i, a) ? SPLIT(1) : made;
+    }
+    add_node(t, n, piece);
+    return out;
+}
+
+/* What the piece reads, before anything of it, so that nothing stands between what may become one
+ * kernel. */
+static void take_all(Tile *t, const Node *whole, uint32_t piece)
+{
+    for (uint32_t i = 0; i < whole->n_in; i++)
+        if (is_taken(t, whole, i) && !t->piece[whole->in[i]])
+            t->piece[whole->in[i]] = take(t, whole->in[i], whole, i, piece);
+}
+
+static void cut_node(Tile *t, const Node *whole, uint32_t piece)
+{
+    Graph *g = t->g;
+    Node n = *whole;
+    for (uint32_t i = 0; i < n.n_in; i++) {
+        TensorId source = n.in[i];
+        if (is_taken(t, whole, i) || t->wanted[source]) n.in[i] = t->piece[source];
+    }
+    for (uint32_t j = 0; j < n.n_out; j++)
+        n.out[j] = t->piece[n.out[j]] = cut_tensor(t, n.out[j], piece);
+    if (n.op == OP_xent_loss_mean) {
+        Attrs attrs = *graph_attrs_at(g, n.attrs);
+        attrs.first = first_of(t, piece);
+        n.attrs = graph_attrs(g, t->job->arena, &attrs);
+    }
+    add_node(t, n, piece);
+}
+
+/* The nodes anew: what is outside in its order, then piece by piece. */
+static void cut(Tile *t)
+{
+    Graph *g = t->g;
+    uint32_t n_nodes = g->nodes.n, n_tensors = g->tensors.n;
+    Node *was = arena_array(t->job->scratch, n_nodes, sizeof *was);
+    memcpy(was, g->nodes.at, n_nodes * sizeof *was);
+    memset(g->nodes.at + 1, 0, (n_nodes - 1) * sizeof *was);
+    g->nodes.n = 1;
+    for (NodeId id = 1; id < n_nodes; id++) {
+        if (t->inside[id]) continue;
+        NodeId now = (NodeId)list_push(t->job->arena, &g->nodes, was[id]);
+        for (uint32_t j = 0; j < was[id].n_out; j++)
+            if (g->tensors.at[was[id].out[j]].producer == id)
+                g->tensors.at[was[id].out[j]].producer = now;
+    }
+    for (uint32_t piece = 0; piece < t->pass->tile.pieces; piece++) {
+        memset(t->piece, 0, n_tensors * sizeof *t->piece);
+        for (NodeId id = 1; id < n_nodes; id++)
+            if (t->inside[id]) take_all(t, &was[id], piece);
+        for (NodeId id = 1; id < n_nodes; id++)
+            if (t->inside[id]) cut_node(t, &was[id], piece);
+    }
+    for (TensorId id = 1; id < n_tensors; id++)
+        if (t->wanted[id] && g->tensors.at[id].n_dims >= 2)
+            g->tensors.at[id].dim[1] = first_of(t, 1);
+}
+
+bool pass_tile(Job *job)
+{
+    Graph *g = &job->plan->graph;
+    Tile t = {.job = job, .g = g, .pass = pass_config(job, PASS_tile)};
+    assert(t.pass && t.pass->tile.pieces >= 2);
+    t.inside = arena_array(job->scratch, g->nodes.n, sizeof *t.inside);
+    t.wanted = arena_array(job->scratch, g->tensors.n, sizeof *t.wanted);
+    t.piece = arena_array(job->scratch, g->tensors.n, sizeof *t.piece);
+    if (!find_region(&t) || !find_step(&t)) return false;
+    cut(&t);
+    return true;
+}
