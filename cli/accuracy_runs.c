@@ -9,6 +9,8 @@
 #include "planner/passes/passes.h"
 #include "sim/sim.h"
 
+static const double MIB = 1048576., GIB = 1073741824.;
+
 static void put_quoted(Str *s, const char *text)
 {
     str_add(s, "\"");
@@ -117,15 +119,24 @@ static void score_memory(const Csv *csv, const Runtime *runtime, const SimReport
     static const char *const names[] = {"memory reserved", "memory allocated", "memory of process"};
     const char *kind = csv_cell(csv, out->row, "peak_mem_kind");
     bool in_mb = strstr(kind, " MB") != NULL || strstr(kind, " MiB") != NULL;
-    double bytes = csv_number(csv, out->row, "peak_mem") * (in_mb ? 1048576. : 1073741824.);
+    double bytes = csv_number(csv, out->row, "peak_mem") * (in_mb ? MIB : GIB);
     if (!(bytes > 0) || strstr(kind, "at OOM") != NULL || strstr(kind, "param_opt") != NULL) return;
     MemoryKind of = strstr(kind, "reserved") != NULL ? MEMORY_reserved
                     : strstr(kind, "alloc") != NULL  ? MEMORY_allocated
                                                      : runtime->reports;
-    uint64_t predicted = of == MEMORY_reserved    ? report->held.reserved_bytes
-                         : of == MEMORY_allocated ? report->held.allocated_bytes
-                                                  : report->held.process_bytes;
-    row_score(out, names[of], bytes, (double)predicted);
+    row_score(out, names[of], bytes, (double)report->held.logged[of]);
+}
+
+/* A row that states what the model needs, parameters and optimizer, then activations, was not run:
+ * it fits if that does. */
+static void score_need(const Csv *csv, const Run *run, const RowOut *out, bool *fits)
+{
+    const char *kind = csv_cell(csv, out->row, "peak_mem_kind");
+    const char *rest = csv_cell(csv, out->row, "peak_mem2");
+    if (strstr(kind, "param_opt") == NULL || strstr(rest, "activation_mem") == NULL) return;
+    double gib = csv_number(csv, out->row, "peak_mem") + strtod(rest, NULL);
+    *fits = gib * GIB <= (double)run->config.cluster.device.memory_bytes;
+    row_score(out, "memory needed", gib * GIB, (double)run->report.held.allocated_bytes);
 }
 
 static void score_row(const Csv *csv, RowOut *out)
@@ -140,7 +151,9 @@ static void score_row(const Csv *csv, RowOut *out)
         bool oom = strcmp(csv_cell(csv, out->row, "oom"), "1") == 0;
         score_step(csv, &run.report, out);
         score_memory(csv, &run.config.runtime, &run.report, out);
-        row_verdict(out, "fits", !oom, run.report.fits);
+        bool fits = !oom;
+        score_need(csv, &run, out, &fits);
+        row_verdict(out, "fits", fits, run.report.fits);
     } else {
         row_reason(out, first_error(&run.diag));
     }

@@ -136,12 +136,14 @@ static void add_runtime(Str *s, const Runtime *runtime)
                         runtime->unit_s,           runtime->update_s,
                         runtime->step_s,           (double)runtime->attention,
                         (double)runtime->compiled, runtime->is_compiled != 0,
-                        runtime->expandable != 0};
+                        runtime->expandable != 0,  (double)runtime->reports_rank,
+                        runtime->compiles_loss};
     str_print(s, " %s ", runtime->name);
     add_numbers(s, numbers, sizeof numbers / sizeof numbers[0]);
     for (int op = 1; op < OP_COUNT; op++) {
         const RuntimeOp *as = &runtime->op[op];
-        double of_op[] = {as->kernels, as->passes, as->saved, as->scratch, as->tensors};
+        double of_op[] = {as->kernels, as->passes, as->saved, as->scratch,
+                          as->tensors, as->scores, as->remade};
         add_numbers(s, of_op, sizeof of_op / sizeof of_op[0]);
     }
 }

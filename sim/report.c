@@ -216,14 +216,24 @@ Held sim_held(const Plan *plan, const Cluster *cluster, const Runtime *runtime)
     uint64_t outside = device->reserved_bytes, all = device->memory_bytes;
     uint64_t limit = all > outside ? all - outside : 0;
     Held held = {.fits = true};
+    const uint32_t of_rank = runtime->reports_rank == MEMORY_RANK_last ? plan->mesh.n_ranks - 1 : 0;
     for (uint32_t i = 0; i < plan->programs.n; i++) {
         TorchStats s = torch_memory(plan, &plan->programs.at[i], runtime, device, limit);
+        if (runtime->reports_rank != MEMORY_RANK_most && i == plan->program_of[of_rank]) {
+            held.logged[MEMORY_allocated] = s.peak_allocated;
+            held.logged[MEMORY_reserved] = s.peak_reserved;
+        }
         if (s.peak_allocated > held.allocated_bytes) held.allocated_bytes = s.peak_allocated;
         if (s.peak_reserved > held.reserved_bytes) held.reserved_bytes = s.peak_reserved;
         held.n_retries += s.n_retries;
         if (s.failed) held.fits = false;
     }
     held.process_bytes = held.reserved_bytes + outside;
+    if (runtime->reports_rank == MEMORY_RANK_most) {
+        held.logged[MEMORY_allocated] = held.allocated_bytes;
+        held.logged[MEMORY_reserved] = held.reserved_bytes;
+    }
+    held.logged[MEMORY_process] = held.logged[MEMORY_reserved] + outside;
     return held;
 }
 

@@ -6,8 +6,8 @@
 
 #include "sim/kernels.h"
 
-/* What compiles a model leaves its loss alone, which is a function beside it. */
-static bool is_loss(OpKind op)
+/* A function beside the model, which what compiles the model may leave alone. */
+bool runtime_is_loss(OpKind op)
 {
     return strncmp(op_info(op)->name, "xent_", 5) == 0;
 }
@@ -15,7 +15,8 @@ static bool is_loss(OpKind op)
 bool runtime_compiles(const Runtime *runtime, const Plan *plan, const Instr *in)
 {
     if (runtime_is_own(runtime) || !runtime->is_compiled || in->origin == 0) return false;
-    if (in->phase == PHASE_update || in->phase == PHASE_start || is_loss(in->op)) return false;
+    if (in->phase == PHASE_update || in->phase == PHASE_start) return false;
+    if (runtime_is_loss(in->op)) return runtime->compiles_loss;
     if (runtime->compiled == COMPILE_model) return true;
     return plan->graph.modules.at[plan->graph.nodes.at[in->origin].module].layer > 0;
 }

@@ -11,6 +11,8 @@ static inline bool runtime_is_own(const Runtime *runtime)
     return runtime == NULL || runtime->name == NULL;
 }
 
+bool runtime_is_loss(OpKind op);
+
 /* Is the instruction in what the system compiles? Then its op is not what `op` says of it. */
 bool runtime_compiles(const Runtime *runtime, const Plan *plan, const Instr *in);
 

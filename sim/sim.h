@@ -85,12 +85,14 @@ typedef struct SimOptions {
     const char *backend;
 } SimOptions;
 
-/* Device memory as another system has it (SimOptions.runtime), each the most of any rank. */
+/* Device memory as another system has it (SimOptions.runtime), each the most of any rank, and of
+ * the rank whose memory its logs print. */
 typedef struct Held {
     uint64_t allocated_bytes; /* live tensors */
     uint64_t reserved_bytes;  /* what its allocator holds for them */
     uint64_t process_bytes;   /* and context, libraries, communicators */
-    uint32_t n_retries;       /* times that free segments had to be given back, in two steps */
+    uint64_t logged[MEMORY_KIND_COUNT];
+    uint32_t n_retries; /* times that free segments had to be given back, in two steps */
     bool fits;
 } Held;
 

@@ -322,6 +322,15 @@ typedef enum MemoryKind {
         MEMORY_KIND_COUNT
 } MemoryKind;
 
+/* Whose peak its logs print: the largest, or one stage's. */
+#define MEMORY_RANKS(X) X(most) X(first) X(last)
+typedef enum MemoryRank {
+#define X(name) MEMORY_RANK_##name,
+    MEMORY_RANKS(X)
+#undef X
+        MEMORY_RANK_COUNT
+} MemoryRank;
+
 /* What that system makes of one op of ours where it is not compiled. */
 typedef struct RuntimeOp {
     double kernels; /* launched, and issued by the host; 0: it is a part of another kernel */
@@ -330,6 +339,8 @@ typedef struct RuntimeOp {
                      * its gradient has run, besides what our op keeps */
     double scratch; /* ... that live while it runs, */
     double tensors; /* in so many tensors of one size */
+    double scores;  /* attention: bytes a score that are saved, as `saved` */
+    bool remade;    /* its output is made again by what reads it backward: it is not saved */
 } RuntimeOp;
 
 /* A profile: scripts/runtimes/NAME.lua. name NULL: Tandem's own executor. Host times are those of
@@ -337,17 +348,19 @@ typedef struct RuntimeOp {
 typedef struct Runtime {
     const char *name;
     AttentionKernel attention;
-    double kernel_s;     /* to issue a kernel of an eager op */
-    double compiled_s;   /* ... of a compiled region */
-    double tensor_s;     /* more for each op where tp > 1 (tensors that know their layout) */
-    double collective_s; /* to issue a collective */
-    double unit_s;       /* more for each gather and each reduction of sharded units */
-    double update_s;     /* to issue the update of a unit */
-    double step_s;       /* between steps, in which the device has nothing to do */
-    CompilePer compiled; /* what of the model is compiled; read only if is_compiled */
-    bool is_compiled;    /* the plan has compile{} */
-    bool expandable;     /* the allocator's segments grow in place */
-    MemoryKind reports;  /* what its logs call the peak of memory */
+    double kernel_s;         /* to issue a kernel of an eager op */
+    double compiled_s;       /* ... of a compiled region */
+    double tensor_s;         /* more for each op where tp > 1 (tensors that know their layout) */
+    double collective_s;     /* to issue a collective */
+    double unit_s;           /* more for each gather and each reduction of sharded units */
+    double update_s;         /* to issue the update of a unit */
+    double step_s;           /* between steps, in which the device has nothing to do */
+    CompilePer compiled;     /* what of the model is compiled; read only if is_compiled */
+    bool is_compiled;        /* the plan has compile{} */
+    bool compiles_loss;      /* then the loss, too, which is a function beside the model */
+    bool expandable;         /* the allocator's segments grow in place */
+    MemoryKind reports;      /* what its logs call the peak of memory, */
+    MemoryRank reports_rank; /* and of which rank */
     RuntimeOp op[OP_COUNT];
 } Runtime;
 

@@ -31,6 +31,12 @@ static const char *const memory_kinds[] = {
 #undef X
         NULL};
 
+static const char *const memory_ranks[] = {
+#define X(name) #name,
+    MEMORY_RANKS(X)
+#undef X
+        NULL};
+
 static const Field plan_fields[] = {
     {"", FIELD_table, 0, 0, 0, NULL},
     {"name", FIELD_text, IN(name), 0, 0, NULL},
@@ -156,7 +162,9 @@ static const Field plan_fields[] = {
     {"runtime.update_s", FIELD_f64, IN(config.runtime.update_s), 0, 1, NULL},
     {"runtime.step_s", FIELD_f64, IN(config.runtime.step_s), 0, 100, NULL},
     {"runtime.expandable", FIELD_bool, IN(config.runtime.expandable), 0, 0, NULL},
+    {"runtime.compiles_loss", FIELD_bool, IN(config.runtime.compiles_loss), 0, 0, NULL},
     {"runtime.reports", FIELD_word, IN(config.runtime.reports), 0, 0, memory_kinds},
+    {"runtime.reports_rank", FIELD_word, IN(config.runtime.reports_rank), 0, 0, memory_ranks},
     {"runtime.ops", FIELD_table, 0, 0, 0, NULL},
 #define OF_OP(row)                                                                                 \
     {"runtime.ops." #row, FIELD_table, 0, 0, 0, NULL}, {"runtime.ops." #row ".kernels",            \
@@ -188,6 +196,18 @@ static const Field plan_fields[] = {
          IN(config.runtime.op[OP_##row].scratch),                                                  \
          0,                                                                                        \
          1e3,                                                                                      \
+         NULL},                                                                                    \
+        {"runtime.ops." #row ".scores",                                                            \
+         FIELD_f64,                                                                                \
+         IN(config.runtime.op[OP_##row].scores),                                                   \
+         0,                                                                                        \
+         1e3,                                                                                      \
+         NULL},                                                                                    \
+        {"runtime.ops." #row ".remade",                                                            \
+         FIELD_bool,                                                                               \
+         IN(config.runtime.op[OP_##row].remade),                                                   \
+         0,                                                                                        \
+         0,                                                                                        \
          NULL},
 #define COMPUTE(row, signature, flops, reduce, backward, flags) OF_OP(row)
 #define CONTRACT(row, signature)                                OF_OP(row)

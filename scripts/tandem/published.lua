@@ -135,7 +135,8 @@ end
 local function torchtitan(row)
   local data = ranks(row)
   local staged = count(row, "pp") > 1
-  return { runtime = "torchtitan", mesh = mesh(row, true), byte_gather = true, compile = "block",
+  local old = has(row, "framework", "2024")
+  return { runtime = old and "torchtitan2024" or "torchtitan", mesh = mesh(row, true), byte_gather = true, compile = "block",
     keep_gathered = true,
     data = data > 1 and fsdp2 { copy = not gathers_bytes(row), reshard_after_forward = not staged } or nil }
 end
@@ -160,7 +161,8 @@ local function kempnerforge(row)
     local shards = pass.reshard_after_forward ~= nil or pass.keep_gathered ~= nil
     if shards and not pass.plan then pass.copy = true end  -- not tp{}
   end
-  if data == 1 then own.precision.reduce = "bf16" end  -- nothing is wrapped: gradients are as the parameters
+  -- One device is not wrapped: gradients are as the parameters. Under tp FSDP wraps, be it over one rank.
+  if count(row, "n_gpus") == 1 then own.precision.reduce = "bf16" end
   own.name, own.runtime = row.id, "kempnerforge"
   return { plan = own }
 end
@@ -175,11 +177,14 @@ local function fms(row)
   return { runtime = "fms", mesh = mesh(row, true), reduce = "bf16", data = fsdp2 {}, compile = "block" }
 end
 
+-- Megatron-Bridge's recipes for Llama 3 reduce gradients in bf16 and keep their sums so
+-- (scripts/performance/configs/llama: grad_reduce_in_fp32 = False); NeMo's of 2024 and Megatron-LM, in fp32.
 local function megatron(row)
   local data = ranks(row)
   local stage = row.zero_stage:match "^%d" or "0"
-  return { runtime = "megatron", mesh = mesh(row, stage ~= "0"),
-    data = data > 1 and (stage == "0" and ddp {} or zero { strategy = "optim", grad_reduce_in_fp32 = true }) or nil }
+  local half = has(row, "framework", "^megatron%-bridge") and has(row, "model", "^llama")
+  return { runtime = "megatron", reduce = half and "bf16" or nil, mesh = mesh(row, stage ~= "0"),
+    data = data > 1 and (stage == "0" and ddp {} or zero { strategy = "optim", grad_reduce_in_fp32 = not half }) or nil }
 end
 
 -- What vTrain's rows leave open is taken as plain data parallelism, in Megatron's padded vocabulary.
@@ -208,6 +213,18 @@ local frameworks = {
   { "^megatron", megatron }, { "^nemo", megatron }, { "^deepspeed", deepspeed }, { "^xtuner", deepspeed },
 }
 
+-- The attention core computed again, as the row may say: its scores are not saved.
+local function profile(row, name)
+  local own = require("runtimes." .. name)
+  if row.ac ~= "selective(attention core)" or own.ops.attention == nil then return own end
+  local copy, ops, attention = {}, {}, {}
+  for key, value in pairs(own) do copy[key] = value end
+  for key, value in pairs(own.ops) do ops[key] = value end
+  for key, value in pairs(ops.attention) do attention[key] = value end
+  attention.scores, ops.attention, copy.ops = 0, attention, ops
+  return copy
+end
+
 local function framework(row)
   for _, known in ipairs(frameworks) do
     if has(row, "framework", known[1]) then
@@ -228,7 +245,7 @@ function m.plan(row)
   if has(row, "precision", "^fp32") then refuse("precision is not known: %s", row.precision:sub(1, 40)) end
   local micro, seq = count(row, "micro_batch"), count(row, "seq")
   return plan {
-    name = row.id, runtime = how.runtime, model = model(row, how), cluster = m.cluster(row), mesh = how.mesh,
+    name = row.id, runtime = profile(row, how.runtime), model = model(row, how), cluster = m.cluster(row), mesh = how.mesh,
     batch = { global = count(row, "global_batch_seqs"), micro = micro, seq = seq },
     parallel = passes(row, how),
     precision = { param = how.param or "fp32", compute = half, reduce = how.reduce or "fp32" },

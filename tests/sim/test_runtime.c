@@ -198,6 +198,63 @@ static void what_is_saved_lives_to_its_gradient(void **state)
     arena_free(arena);
 }
 
+/* A unit that the plan gathers before the loss, for the backward pass, is gathered by a hook that
+ * runs after it: 100 MiB of the loss and 80 of the unit never lie side by side. For a forward pass
+ * that reads it before the loss it is there at once. */
+static void no_hook_gathers_before_the_loss_has_its_gradient(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Plan *plan = synthetic_plan(arena, 1, 2, 1, 1);
+    AxisSet axis = synthetic_axis(plan, AXIS_dp_shard);
+    Runtime runtime = {.name = "test"};
+    Device device = {.arch = "Ampere"};
+    synthetic_compute(plan, 0, STREAM_compute, 1);
+    Pc gather = synthetic_comm(plan, 0, STREAM_dp_gather, OP_all_gather, axis, 0, 1, 0);
+    Pc loss = synthetic_compute(plan, 0, STREAM_compute, 1);
+    Pc after = synthetic_compute(plan, 0, STREAM_compute, 1);
+    Program *p = &plan->programs.at[0];
+    p->code.at[loss].op = OP_xent_sumexp_grad;
+    add_buffer(plan, 100 * MIB, loss, loss, CATEGORY_activation, false);
+    BufferId unit = add_buffer(plan, 80 * MIB, gather, after, CATEGORY_gathered, false);
+    Instr *in = &p->code.at[after];
+    in->op = OP_silu, in->n_in = 1, in->args = (Span){p->args.n, 1};
+    list_push(arena, &p->args, unit);
+    TorchStats s = torch_memory(plan, p, &runtime, &device, 1000 * MIB);
+    assert_int_equal(s.peak_allocated, 8519680 + 100 * MIB);
+    p->code.at[loss].args = in->args, p->code.at[loss].n_in = 1; /* read by the loss itself */
+    s = torch_memory(plan, p, &runtime, &device, 1000 * MIB);
+    assert_int_equal(s.peak_allocated, 8519680 + 180 * MIB);
+    arena_free(arena);
+}
+
+/* 40 MiB of silu's output, read forward at 2 and backward at 4; 50 at 3. Made again, they need not
+ * be kept for the backward pass. */
+static void what_is_made_again_is_not_kept(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Plan *plan = synthetic_plan(arena, 1, 1, 1, 1);
+    Runtime runtime = {.name = "test"};
+    Device device = {.arch = "Ampere"};
+    for (int i = 0; i < 4; i++) synthetic_compute(plan, 0, STREAM_compute, 1);
+    Program *p = &plan->programs.at[0];
+    BufferId y = add_buffer(plan, 40 * MIB, 1, 4, CATEGORY_activation, false);
+    add_buffer(plan, 50 * MIB, 3, 3, CATEGORY_activation, false);
+    const Span reads = {p->args.n, 1};
+    list_push(arena, &p->args, y);
+    p->code.at[1].op = OP_silu;
+    p->code.at[2].args = p->code.at[4].args = reads;
+    p->code.at[2].n_in = p->code.at[4].n_in = 1;
+    p->code.at[4].phase = PHASE_backward;
+    TorchStats s = torch_memory(plan, p, &runtime, &device, 1000 * MIB);
+    assert_int_equal(s.peak_allocated, 8519680 + 90 * MIB);
+    runtime.op[OP_silu].remade = true;
+    s = torch_memory(plan, p, &runtime, &device, 1000 * MIB);
+    assert_int_equal(s.peak_allocated, 8519680 + 50 * MIB);
+    arena_free(arena);
+}
+
 /* Scores that are written cost more than a flash kernel at any length, and grow with its square. */
 static void unfused_attention_writes_its_scores(void **state)
 {
@@ -227,6 +284,8 @@ int main(void)
         cmocka_unit_test(the_host_may_be_the_limit),
         cmocka_unit_test(a_short_program_takes_what_it_takes),
         cmocka_unit_test(what_is_saved_lives_to_its_gradient),
+        cmocka_unit_test(no_hook_gathers_before_the_loss_has_its_gradient),
+        cmocka_unit_test(what_is_made_again_is_not_kept),
         cmocka_unit_test(unfused_attention_writes_its_scores),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

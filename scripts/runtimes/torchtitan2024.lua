@@ -1,0 +1,2 @@
+-- torchtitan of 2024: what compiles the blocks leaves the loss eager.
+return require "runtimes.eager" { name = "torchtitan2024", fitted = "torchtitan", expandable = true }
