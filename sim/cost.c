@@ -246,24 +246,8 @@ static Ps work_out(Cost *c, const Plan *plan, const Program *p, const Instr *in,
     return (Ps)llround(model_s(c, plan, p, in, as) * (double)PS_PER_S);
 }
 
-/* A part of a kernel: launched once, and what stays in it costs no memory traffic. Parts are added
- * up one by one, a little above what one roofline over all of them would give. */
-static Ps part_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in)
+static Ps alone_ps(Cost *c, const Plan *plan, const Program *p, const Instr *in, bool compiled)
 {
-    const Device *device = &c->cluster.device;
-    double compute = plan_flops(plan, p, in) / (.5 * kernel_peak(device, DT_f32));
-    double s = fmax(compute, kernel_memory_s(device, (double)plan_kernel_bytes(plan, p, in)));
-    if (plan_begins_kernel(p, in)) s += device->kernel_floor_s;
-    return (Ps)llround(s * (double)PS_PER_S);
-}
-
-static Ps cost_compute(const void *self, const Plan *plan, const Program *p, const Instr *in)
-{
-    Cost *c = *(Cost *const *)self;
-    /* Our CPU backends run the parts one after the other. */
-    bool own = runtime_is_own(c->runtime), compiled = runtime_compiles(c->runtime, plan, in);
-    if (in->fuse && (own || compiled) && !kernel_on_processor(&c->cluster.device))
-        return part_ps(c, plan, p, in);
     uint64_t hash = hash_instr(p, in);
     if (2 * c->n >= c->room) cache_grow(c);
     uint32_t at = (uint32_t)(hash >> 32) & (c->room - 1);
@@ -277,6 +261,50 @@ static Ps cost_compute(const void *self, const Plan *plan, const Program *p, con
     c->table[at] = (Cached){hash, p, in, compiled, work_out(c, plan, p, in, compiled)};
     c->n++;
     return c->table[at].time_ps;
+}
+
+/* A part of a kernel: launched once, and what stays in it costs no memory traffic. Parts are added
+ * up one by one, a little above what one roofline over all of them would give. */
+static Ps part_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in)
+{
+    const Device *device = &c->cluster.device;
+    double compute = plan_flops(plan, p, in) / (.5 * kernel_peak(device, DT_f32));
+    double s = fmax(compute, kernel_memory_s(device, (double)plan_kernel_bytes(plan, p, in)));
+    if (plan_begins_kernel(p, in)) s += device->kernel_floor_s;
+    return (Ps)llround(s * (double)PS_PER_S);
+}
+
+/* What goes along with a product: memory traffic is the product's, which overlaps with it, but
+ * arithmetic is done by other cores when its sums are there. */
+static Ps epilogue_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in)
+{
+    double s = plan_flops(plan, p, in) / (.5 * kernel_peak(&c->cluster.device, DT_f32));
+    return (Ps)llround(s * (double)PS_PER_S);
+}
+
+/* A product that takes others along: as alone, or as long as the bytes of all of them take. */
+static Ps product_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in, Ps alone)
+{
+    const Device *device = &c->cluster.device;
+    double bytes = (double)plan_kernel_bytes(plan, p, in);
+    for (const Instr *part = plan_next_part(p, in); part; part = plan_next_part(p, part))
+        bytes += (double)plan_kernel_bytes(plan, p, part);
+    double s = device->kernel_floor_s + kernel_memory_s(device, bytes);
+    Ps memory = (Ps)llround(s * (double)PS_PER_S);
+    return alone > memory ? alone : memory;
+}
+
+static Ps cost_compute(const void *self, const Plan *plan, const Program *p, const Instr *in)
+{
+    Cost *c = *(Cost *const *)self;
+    /* Our CPU backends run the parts one after the other. */
+    bool own = runtime_is_own(c->runtime), compiled = runtime_compiles(c->runtime, plan, in);
+    bool fused = in->fuse && (own || compiled) && !kernel_on_processor(&c->cluster.device);
+    const Instr *first = fused ? plan_kernel(p, in) : in;
+    if (!fused) return alone_ps(c, plan, p, in, compiled);
+    if (op_info(first->op)->class_ != OP_CLASS_contract) return part_ps(c, plan, p, in);
+    if (in != first) return epilogue_ps(c, plan, p, in);
+    return product_ps(c, plan, p, in, alone_ps(c, plan, p, in, compiled));
 }
 
 static Ps cost_issue(const void *self, const Plan *plan, const Program *p, const Instr *in)

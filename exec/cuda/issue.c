@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "exec/cuda/private.h"
+#include "kernels/cuda/products.h"
 
 #if defined(__has_include)
 #if __has_include(<nvtx3/nvToolsExt.h>)
@@ -72,28 +73,6 @@ static bool open_streams(Cuda *c)
     return new_event(c, &c->fork) && new_event(c, &c->finished);
 }
 
-/* How many instructions from pc on are one launch. */
-static uint32_t chain_from(Cuda *c, uint32_t at)
-{
-    CudaChainPart part[CUDA_CHAIN_MAX];
-    const Program *p = c->state.info->p;
-    uint32_t n = 0, fuse = instr(c, c->order.pc[at])->fuse;
-    if (fuse == 0) return 1;
-    for (; n < CUDA_CHAIN_MAX && at + n < c->order.n; n++) {
-        Pc pc = c->order.pc[at + n];
-        const Instr *in = instr(c, pc);
-        if (in->fuse != fuse || in->stream != STREAM_compute) break;
-        /* What is outside must not have to be waited for in the middle of a kernel. */
-        bool waits = false;
-        for (uint32_t k = 0; n > 0 && k < in->after.n; k++)
-            waits = waits || instr(c, p->after.at[in->after.first + k])->stream != in->stream;
-        if (waits) break;
-        part[n] = (CudaChainPart){.op = in->op, .args = c->state.at[pc].args};
-    }
-    uint32_t length = n > 1 ? kernel_cuda_chain_length(part, n) : 0;
-    return length > 1 ? length : 1;
-}
-
 bool issue_open(Cuda *c)
 {
     uint32_t n = c->state.info->n_instr;
@@ -110,8 +89,6 @@ bool issue_open(Cuda *c)
         c->next_on_stream[pc] = *first;
         *first = pc;
     }
-    c->chain = arena_array(c->arena, (size_t)n + 1, sizeof *c->chain);
-    for (uint32_t i = 0; i < c->order.n; i++) c->chain[c->order.pc[i]] = chain_from(c, i);
     return true;
 }
 
@@ -136,8 +113,73 @@ static uint32_t unread_outputs(const Cuda *c, uint32_t first, uint32_t n, uint32
     return unread;
 }
 
+uint32_t issue_kernel(const Cuda *c, uint32_t at, CudaChainPart part[CUDA_CHAIN_MAX])
+{
+    const Program *p = c->state.info->p;
+    uint32_t n = 0, fuse = instr(c, c->order.pc[at])->fuse;
+    if (fuse == 0) return 0;
+    for (; n < CUDA_CHAIN_MAX && at + n < c->order.n; n++) {
+        Pc pc = c->order.pc[at + n];
+        const Instr *in = instr(c, pc);
+        if (in->fuse != fuse || in->stream != STREAM_compute) break;
+        /* What is outside must not have to be waited for in the middle of a kernel. */
+        bool waits = false;
+        for (uint32_t k = 0; n > 0 && k < in->after.n; k++)
+            waits = waits || instr(c, p->after.at[in->after.first + k])->stream != in->stream;
+        if (waits) break;
+        part[n] = (CudaChainPart){.op = in->op, .args = c->state.at[pc].args};
+    }
+    for (uint32_t i = 0; i < n; i++) part[i].unread = unread_outputs(c, at, n, at + i);
+    return n;
+}
+
+static bool is_product(OpKind op)
+{
+    return op_info(op)->class_ == OP_CLASS_contract;
+}
+
+static bool product_failed(Cuda *c, Pc pc, const CudaError *error)
+{
+    return cuda_fail(c, "cuda", "rank %u, %s: %s", c->rank,
+                     instr_text(c->plan, c->state.info->p, pc, c->arena), error->text);
+}
+
+/* How many instructions from `at` on are one launch. */
+static bool chain_from(Cuda *c, uint32_t at, uint32_t *length)
+{
+    CudaChainPart part[CUDA_CHAIN_MAX];
+    CudaError error = {""};
+    uint32_t n = issue_kernel(c, at, part);
+    *length = 1;
+    if (n < 2) return true;
+    if (!is_product(part[0].op))
+        n = kernel_cuda_chain_length(part, n);
+    else if (!cuda_products_chain_length(part, &n, &c->context, &error))
+        return product_failed(c, c->order.pc[at], &error);
+    if (n > 1) *length = n;
+    return true;
+}
+
+/* A product's chain that one of the segments needs more of than the call would write is none. */
+static bool check_product(Cuda *c, uint32_t at)
+{
+    Pc pc = c->order.pc[at];
+    CudaChainPart part[CUDA_CHAIN_MAX];
+    CudaError error = {""};
+    uint32_t n = c->chain[pc], length = n;
+    if (n < 2 || !is_product(instr(c, pc)->op)) return true;
+    for (uint32_t i = 0; i < n; i++) {
+        Pc its = c->order.pc[at + i];
+        part[i] = (CudaChainPart){instr(c, its)->op, c->state.at[its].args, c->unread[its]};
+    }
+    if (!cuda_products_chain_length(part, &length, &c->context, &error))
+        return product_failed(c, pc, &error);
+    if (length != n) c->chain[pc] = 1;
+    return true;
+}
+
 /* A segment that stands for others leaves out only what none of them needs. */
-void issue_find_unread(Cuda *c)
+static bool find_unread(Cuda *c)
 {
     const Order *o = &c->order;
     c->unread = arena_array(c->arena, (size_t)o->n + 1, sizeof *c->unread);
@@ -152,6 +194,17 @@ void issue_find_unread(Cuda *c)
             }
         }
     }
+    for (uint32_t i = 0; i < o->n; i++)
+        if (!check_product(c, i)) return false;
+    return true;
+}
+
+bool issue_find_chains(Cuda *c)
+{
+    c->chain = arena_array(c->arena, (size_t)c->order.n + 1, sizeof *c->chain);
+    for (uint32_t i = 0; i < c->order.n; i++)
+        if (!chain_from(c, i, &c->chain[c->order.pc[i]])) return false;
+    return find_unread(c);
 }
 
 static void close_event(cudaEvent_t *event)
@@ -218,7 +271,8 @@ static bool compute(Cuda *c, Pc pc, uint32_t n_parts, bool shared)
             part[i] = (CudaChainPart){
                 .op = instr(c, its)->op, .args = c->state.at[its].args, .unread = c->unread[its]};
         }
-        fine = kernel_cuda_chain(part, n_parts, &c->context, &error);
+        fine = is_product(in->op) ? cuda_products_chain(part, n_parts, &c->context, &error)
+                                  : kernel_cuda_chain(part, n_parts, &c->context, &error);
     } else {
         fine = kernel_cuda(in->op)(at->args, &c->context, &error);
     }

@@ -111,10 +111,10 @@ bool cuda_open(Cuda *c, const Plan *plan, const BackendOptions *options)
     if (!all_are_fine(c, fine) || !device_identify(c) || !watch_open(c)) return false;
     fine = open_rank(c);
     if (!all_are_fine(c, fine)) return false;
+    if (!all_are_fine(c, libraries_settle(c))) return false;
     c->marks = c->n_ranks > 1;
     choose_segments(c);
-    issue_find_unread(c);
-    return memory_settle(c) && comm_open(c) && watch_begin(c);
+    return issue_find_chains(c) && memory_settle(c) && comm_open(c) && watch_begin(c);
 }
 
 void cuda_close(Cuda *c)

@@ -153,6 +153,8 @@ const char *device_name(Arena *arena, uint32_t device);
 
 /* ---- libraries.c ---- */
 bool libraries_open(Cuda *c);
+/* All ranks call it: what several of them carry out is carried out alike. */
+bool libraries_settle(Cuda *c);
 void libraries_close(Cuda *c);
 
 /* ---- memory.c ---- */
@@ -196,8 +198,11 @@ bool hosted_issue(Cuda *c, const Pc *pc, uint32_t n); /* those that start togeth
 /* ---- issue.c ---- */
 bool issue_open(Cuda *c);
 void issue_close(Cuda *c);
-/* Once segments are chosen: which outputs of chains stay unwritten. */
-void issue_find_unread(Cuda *c);
+/* The instructions that are one kernel from place `at` of the order on; 0 or 1: none. */
+uint32_t issue_kernel(const Cuda *c, uint32_t at, CudaChainPart part[CUDA_CHAIN_MAX]);
+/* Once products are settled and segments are chosen: what is one launch, and which outputs stay
+ * unwritten. */
+bool issue_find_chains(Cuda *c);
 /* Sends instructions [first, first + n) of the order to the streams, which all begin after, and end
  * before, what is on the compute stream. */
 bool issue_segment(Cuda *c, const Segment *s, bool captures);

@@ -22,7 +22,7 @@ static uint64_t aligned(uint64_t bytes)
     return (bytes + GEMM_ALIGN - 1) / GEMM_ALIGN * GEMM_ALIGN;
 }
 
-static uint32_t alignment(const void *at, int64_t stride_bytes)
+uint32_t gemm_alignment(const void *at, int64_t stride_bytes)
 {
     uint64_t bits = (uint64_t)(uintptr_t)at | (uint64_t)stride_bytes | GEMM_ALIGN;
     return (uint32_t)(bits & (~bits + 1)); /* the lowest bit that is set */
@@ -40,7 +40,7 @@ static void describe(GemmMatrix *g, const KernelArgs *args, uint32_t arg, const 
     g->columns = x->transposed ? columns : rows;
     g->leading = x->leading;
     g->stride = x->batch_stride;
-    g->align = alignment(args->ptr[arg], x->batch_stride * (int64_t)dtype_bytes(g->dtype));
+    g->align = gemm_alignment(args->ptr[arg], x->batch_stride * (int64_t)dtype_bytes(g->dtype));
 }
 
 /* Describes a dense copy instead. */
@@ -129,6 +129,31 @@ static void append(char *name, size_t *at, const GemmMatrix *x)
     *at += (size_t)n;
 }
 
+static void append_along(char *name, size_t at, const GemmAlong *a)
+{
+    static const char *const gelus[] = {"", " gelu", " gelu grad"};
+    const struct {
+        bool is;
+        const char *name;
+        uint32_t align;
+    } places[] = {{a->bias, "bias", a->bias_align},
+                  {a->other, "other", a->other_align},
+                  {a->input, "input", a->input_align},
+                  {a->sums == 'A', "sums of A", a->sums_align},
+                  {a->sums == 'B', "sums of B", a->sums_align}};
+    int n = snprintf(name + at, GEMM_NAME_BYTES - at, "%s%s", gelus[a->gelu],
+                     a->adds_sums ? " adds" : "");
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        assert(n >= 0 && at + (size_t)n < GEMM_NAME_BYTES);
+        at += (size_t)n;
+        n = 0;
+        if (places[i].is)
+            n = snprintf(name + at, GEMM_NAME_BYTES - at, " %s align %u", places[i].name,
+                         places[i].align);
+    }
+    assert(n >= 0 && at + (size_t)n < GEMM_NAME_BYTES);
+}
+
 void gemm_name(const Gemm *g, char name[GEMM_NAME_BYTES])
 {
     static const char *const scalings[SCALINGS] = {"", " tensorwise", " rowwise"};
@@ -142,6 +167,7 @@ void gemm_name(const Gemm *g, char name[GEMM_NAME_BYTES])
     n = snprintf(name + at, GEMM_NAME_BYTES - at, "%s%s%s", scalings[g->scaling],
                  g->accumulate ? " accumulate" : "", g->tf32 ? " tf32" : "");
     assert(n >= 0 && at + (size_t)n < GEMM_NAME_BYTES);
+    append_along(name, at + (size_t)n, &g->along);
 }
 
 bool cuda_contract_accepts(OpKind op, const DType *dtype, uint32_t n_args)

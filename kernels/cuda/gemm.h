@@ -5,12 +5,14 @@
 #ifndef TANDEM_KERNELS_CUDA_GEMM_H
 #define TANDEM_KERNELS_CUDA_GEMM_H
 
-#include "kernels/kernel.h"
+#include "kernels/cuda/cuda.h"
+#include "kernels/epilogue.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+enum { GEMM_SUMS_BYTES = 1 << 20 }; /* of the library's scratch, for sums that are to be added */
 enum { GEMM_ALIGN = 256 }; /* bytes; parts of the workspace, and the best a pointer can have */
 
 /* As stored: column-major [rows, columns]; op says whether the product reads its transpose. */
@@ -24,6 +26,17 @@ typedef struct GemmMatrix {
     uint64_t turned_bytes; /* of that copy */
 } GemmMatrix;
 
+/* What the call does besides, and bytes that divide where the vectors and matrices for it lie. */
+typedef struct GemmAlong {
+    bool bias;      /* [m], added */
+    bool other;     /* C [m,n], added, is not D */
+    bool input;     /* what GELU is taken of is kept, or read by its gradient */
+    bool adds_sums; /* to what is there: by a kernel of our own */
+    EpilogueGelu gelu;
+    char sums; /* 'A' [m], 'B' [n]: of that operand over k; 0: none */
+    uint32_t bias_align, other_align, input_align, sums_align;
+} GemmAlong;
+
 /* D [m,n] = (accumulate ? D : 0) + factor scale_a scale_b op(A) [m,k] op(B) [k,n], `batch` times.
  * scale_a: of all of A, or one for each of m; likewise scale_b and n. */
 typedef struct Gemm {
@@ -31,7 +44,8 @@ typedef struct Gemm {
     GemmMatrix a, b, d;
     Scaling scaling;
     bool accumulate;
-    bool tf32; /* fp32 operands may be rounded to 19 bits */
+    bool tf32;       /* fp32 operands may be rounded to 19 bits */
+    GemmAlong along; /* zeroed: nothing */
 } Gemm;
 
 typedef struct GemmRules {
@@ -57,8 +71,21 @@ uint64_t gemm_scratch_bytes(const DType *dtype, const int64_t *elements, uint32_
                             uint64_t library_bytes);
 
 /* Names the call for the store: sizes, layouts, types, alignments, scaling; not addresses. */
-enum { GEMM_NAME_BYTES = 384 };
+enum { GEMM_NAME_BYTES = 512 };
 void gemm_name(const Gemm *g, char name[GEMM_NAME_BYTES]);
+
+/* ---- gemm_along.c: a product and what goes along with it. */
+
+/* Where a launch of it reads and writes besides the operands; NULL: nothing. */
+typedef struct GemmPlaces {
+    const void *bias, *other;
+    void *input, *sums, *out;
+} GemmPlaces;
+/* How many of the leading parts one call of the library could carry out; below 2: none. *g
+ * describes it, as gemm_of does. Unread outputs (CudaChainPart) are not written. */
+uint32_t gemm_along(const CudaChainPart *part, uint32_t n, const GemmRules *rules, Gemm *g,
+                    GemmPlaces *at);
+uint32_t gemm_alignment(const void *at, int64_t stride_bytes);
 
 #ifdef __cplusplus
 }

@@ -4,6 +4,7 @@
 #define TANDEM_KERNELS_CUDA_PRODUCTS_H
 
 #include "kernels/cuda/cuda.h"
+#include "planner/base/str.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -38,7 +39,32 @@ CudaProducts *cuda_products_open(const CudaProductOptions *options, CudaError *e
  * so an instruction is carried out alike whether or not a graph is captured. */
 bool cuda_products_prepare(OpKind op, const KernelArgs *args, const CudaContext *cuda,
                            CudaError *error);
+/* The same of a product and of parts behind it: whether one call of the library carries out the
+ * leading ones, as far as that goes, or each is carried out by itself. Numbers differ in the last
+ * bits: what goes along is done in fp32, before the sum is rounded. Prepare the product alone
+ * first.
+ */
+bool cuda_products_prepare_chain(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
+                                 CudaError *error);
+/* *n becomes how many of the leading parts are one call; 0: none. */
+bool cuda_products_chain_length(const CudaChainPart *part, uint32_t *n, const CudaContext *cuda,
+                                CudaError *error);
+/* Launches n parts, as cuda_products_chain_length gave n. */
+bool cuda_products_chain(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
+                         CudaError *error);
 void cuda_products_close(CudaProducts *products);
+
+/* What was chosen for a call: a hash of the call's name, and bytes that the library understands. */
+typedef struct CudaProductChoice {
+    Hash128 call;
+    unsigned char choice[64];
+} CudaProductChoice;
+/* Of all calls so far: cuda_products_counts().calls of them. */
+void cuda_products_choices(const CudaProducts *products, CudaProductChoice *all);
+/* `all`: the choices of all ranks, one after the other, n_before of them by ranks before this one.
+ * For each call the first is taken. Then what was timed here, and is followed, is kept. */
+bool cuda_products_settle(CudaProducts *products, const CudaProductChoice *all, uint32_t n,
+                          uint32_t n_before, CudaError *error);
 
 /* Of the calls so far: distinct ones, those the library carries out, those chosen from what was
  * kept, those timed. For reports and tests. */

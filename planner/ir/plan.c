@@ -217,6 +217,21 @@ bool plan_begins_kernel(const Program *p, const Instr *in)
     return !part_before(p, in);
 }
 
+const Instr *plan_kernel(const Program *p, const Instr *in)
+{
+    for (const Instr *part = part_before(p, in); part; part = part_before(p, part)) in = part;
+    return in;
+}
+
+const Instr *plan_next_part(const Program *p, const Instr *in)
+{
+    const Instr *next = in;
+    if (!in->fuse) return NULL;
+    do next++;
+    while (next < p->code.at + p->code.n && next->stream != STREAM_compute);
+    return next < p->code.at + p->code.n && next->fuse == in->fuse ? next : NULL;
+}
+
 /* Has an earlier part of the kernel read or made all of it? */
 static bool at_hand(const Program *p, const Instr *in, BufferId b)
 {

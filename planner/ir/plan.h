@@ -5,8 +5,9 @@
  * non-zero `launch` start together, and the next waits for all of them; a communication starts when
  * every member of its group has reached the same `match` (for send/recv: both ends, keyed sender,
  * receiver, match), and finishes for all together. `after` only names smaller pcs of the same
- * program. Instructions with the same non-zero `fuse` follow each other on the compute stream, go
- * row by row and may run as one kernel: what only they touch need not reach memory. */
+ * program. Instructions with the same non-zero `fuse` follow each other on the compute stream and
+ * may run as one kernel: what only they touch need not reach memory. They go row by row; or the
+ * first is a product, and the others go by its elements or sum one of its operands. */
 #ifndef TANDEM_IR_PLAN_H
 #define TANDEM_IR_PLAN_H
 
@@ -165,6 +166,9 @@ uint64_t plan_hbm_bytes(const Plan *plan, const Program *p, const Instr *in);
  * the kernel's parts touch is never written. Needs Buffer.first and last. */
 uint64_t plan_kernel_bytes(const Plan *plan, const Program *p, const Instr *in);
 bool plan_begins_kernel(const Program *p, const Instr *in); /* true as well where it is alone */
+const Instr *plan_kernel(const Program *p,
+                         const Instr *in); /* its first part; `in` where it is alone */
+const Instr *plan_next_part(const Program *p, const Instr *in); /* NULL: it is the last */
 /* Which argument's rows a part of a kernel walks: those of its first output, or of what it sums. */
 static inline uint32_t plan_rows_arg(const Instr *in)
 {

@@ -2,7 +2,8 @@
  * the same rows; nobody outside waits for a part of them, and none but the first waits. Rows are
  * done in any order, so bytes may pass from one buffer to another within a kernel only where both
  * lie exactly alike, and what sums over rows is whole only when the kernel ends: no other part of
- * it has to do with that. */
+ * it has to do with that. A kernel that begins with a product has rules of its own
+ * (verify_product.c). */
 #include "planner/ir/verify_private.h"
 
 #define RULE "verify-structure"
@@ -82,6 +83,7 @@ void verify_kernels(Verifier *v)
     uint32_t n = p->code.n, before = v->n_reported;
     bool *ended = arena_array(v->arena, n + 1, sizeof *ended);
     Pc *next = arena_array(v->arena, n + 1, sizeof *next); /* the next part of the same kernel */
+    const Instr *product = NULL;                           /* that began the kernel */
     Pc last = 0, first = 0;
     for (Pc pc = 1; pc < n; pc++) {
         const Instr *in = &p->code.at[pc];
@@ -94,10 +96,13 @@ void verify_kernels(Verifier *v)
             return;
         }
         if (!goes_on) first = pc;
-        if (in->fuse) check_member(v, pc, goes_on ? prev : NULL);
-        if (goes_on) {
-            next[last] = pc;
-            check_sums(v, first, pc);
+        if (!goes_on) product = in->fuse && verify_is_product(in) ? in : NULL;
+        if (goes_on) next[last] = pc;
+        if (goes_on && product) {
+            verify_product_part(v, pc, product, prev);
+        } else if (in->fuse && !product) {
+            check_member(v, pc, goes_on ? prev : NULL);
+            if (goes_on) check_sums(v, first, pc);
         }
         last = pc;
     }

@@ -184,7 +184,10 @@ void verify_segments(Verifier *v);
 bool verify_structure_program(Verifier *v);
 void verify_order(Verifier *v); /* fills v->order */
 void verify_races(Verifier *v);
-void verify_kernels(Verifier *v);                            /* what Instr.fuse promises */
+void verify_kernels(Verifier *v); /* what Instr.fuse promises */
+bool verify_is_product(const Instr *in);
+/* A part of a kernel that begins with `product`; before: the part before it. */
+void verify_product_part(Verifier *v, Pc pc, const Instr *product, const Instr *before);
 bool verify_alike(const Program *p, BufferId a, BufferId b); /* the same bytes, the same type */
 bool verify_overlap(const Program *p, BufferId a, BufferId b);
 void verify_deadlock(Verifier *v);

@@ -161,5 +161,6 @@ bool pass_backward(Job *job)
                    "%s receives no gradient: the loss does not use it", p->name);
         diag_hint(job->diag, "call the module in forward, or remove it");
     }
+    compile_gradients(job);
     return job->diag->n_errors == before;
 }

@@ -1,13 +1,14 @@
 /* compile: ops that go row by row and follow each other on the compute stream become one kernel, as
  * torch.compile would make of them; so do norms' gradients, and the largest magnitude (for 8-bit
- * products) of what such a kernel makes. The pass itself only checks where it stands in the list;
+ * products) of what such a kernel makes; so does a product with what its library does along with it
+ * (compile_product.c). The pass itself only checks where it stands in the list;
  * fusing is a mark on the lowered program. A kernel ends where somebody on another stream waits for
  * it, where a sum over rows is needed, and, per block, where the block ends: FSDP gathers and frees
  * at that border. The cross-entropy's sums over one row of logits are one kernel of the library:
  * they are marked whether compile is listed or not. */
 #include <assert.h>
 
-#include "planner/passes/pass.h"
+#include "planner/passes/compile.h"
 
 static bool is_data_pass(PassName name)
 {
@@ -25,8 +26,7 @@ static bool before_data(const Config *config)
     return before;
 }
 
-/* The first node behind n that reads what n makes; 0: none. */
-static NodeId first_reader(const Graph *g, NodeId n)
+NodeId compile_first_reader(const Graph *g, NodeId n)
 {
     const Node *node = &g->nodes.at[n];
     for (NodeId id = n + 1; id < g->nodes.n; id++)
@@ -34,6 +34,16 @@ static NodeId first_reader(const Graph *g, NodeId n)
             for (uint32_t j = 0; j < node->n_out; j++)
                 if (g->nodes.at[id].in[i] == node->out[j]) return id;
     return 0;
+}
+
+void compile_move(Graph *g, NodeId n, NodeId to)
+{
+    Node moved = g->nodes.at[n];
+    for (NodeId id = n; id < to; id++) g->nodes.at[id] = g->nodes.at[id + 1];
+    g->nodes.at[to] = moved;
+    for (NodeId id = n; id <= to; id++)
+        for (uint32_t j = 0; j < g->nodes.at[id].n_out; j++)
+            g->tensors.at[g->nodes.at[id].out[j]].producer = id;
 }
 
 /* The activation of a gated feed-forward stands between the two linears that it has nothing to do
@@ -49,14 +59,8 @@ static void sink_rows(Graph *g)
 {
     for (NodeId n = (NodeId)g->nodes.n; n-- > 1;) {
         if (!op_is_rowwise(g->nodes.at[n].op)) continue;
-        NodeId reader = first_reader(g, n);
-        if (!reader || !sinks(g, n, reader)) continue;
-        Node moved = g->nodes.at[n];
-        for (NodeId id = n; id + 1 < reader; id++) g->nodes.at[id] = g->nodes.at[id + 1];
-        g->nodes.at[reader - 1] = moved;
-        for (NodeId id = n; id < reader; id++)
-            for (uint32_t j = 0; j < g->nodes.at[id].n_out; j++)
-                g->tensors.at[g->nodes.at[id].out[j]].producer = id;
+        NodeId reader = compile_first_reader(g, n);
+        if (reader && sinks(g, n, reader)) compile_move(g, n, reader - 1);
     }
 }
 
@@ -163,19 +167,30 @@ static bool shares_logits(const Fuser *f, const Instr *before, const Instr *in)
            program_arg(f->p, before, 0) == program_arg(f->p, in, 0);
 }
 
+static bool in_step(const Instr *a, const Instr *b)
+{
+    return a->origin && b->origin && !b->after.n && a->phase == b->phase &&
+           a->microbatch == b->microbatch;
+}
+
+bool compile_together(const Plan *plan, CompilePer per, const Instr *first, const Instr *next)
+{
+    const Graph *g = &plan->graph;
+    if (!in_step(first, next)) return false;
+    ModuleId a = g->nodes.at[first->origin].module, b = g->nodes.at[next->origin].module;
+    return per != COMPILE_block || block_of(g, a) == block_of(g, b);
+}
+
 static bool joins(const Fuser *f, const Instr *before, const Instr *in)
 {
-    const Graph *g = &f->plan->graph;
-    if (!before->origin || !in->origin || in->after.n || f->is_awaited[f->last]) return false;
-    if (before->phase != in->phase || before->microbatch != in->microbatch) return false;
+    if (f->is_awaited[f->last] || !in_step(before, in)) return false;
     if (shares_logits(f, before, in)) return true;
-    ModuleId a = g->nodes.at[before->origin].module, b = g->nodes.at[in->origin].module;
-    if (!f->compiles || (f->per == COMPILE_block && block_of(g, a) != block_of(g, b))) return false;
+    if (!f->compiles || !compile_together(f->plan, f->per, before, in)) return false;
     return goes_by_rows(before) && goes_by_rows(in) && same_rows(f, before, in) &&
            !needs_sum(f, in);
 }
 
-static void fuse_program(Fuser *f)
+static void fuse_program(Fuser *f, const ProductFuser *products)
 {
     Program *p = f->p;
     for (Pc pc = 1; pc < p->code.n; pc++) {
@@ -186,6 +201,11 @@ static void fuse_program(Fuser *f)
     for (Pc pc = 1; pc < p->code.n; pc++) {
         Instr *in = &p->code.at[pc];
         if (in->stream != STREAM_compute) continue;
+        if (products && !in->fuse && product_fuse(products, pc, f->n_kernels + 1)) f->n_kernels++;
+        if (in->fuse) { /* of a product: nothing joins it */
+            f->last = 0;
+            continue;
+        }
         Instr *before = f->last ? &p->code.at[f->last] : NULL;
         if (before && joins(f, before, in)) {
             if (!before->fuse) before->fuse = ++f->n_kernels;
@@ -206,7 +226,10 @@ bool pass_fuse(Job *job)
         Fuser f = {.plan = job->plan, .p = p, .compiles = pass != NULL};
         if (pass) f.per = pass->compile;
         f.is_awaited = arena_array(job->scratch, p->code.n + 1, sizeof *f.is_awaited);
-        fuse_program(&f);
+        /* Another framework's products are followed by kernels of their own. */
+        const bool products = pass && !job->config->runtime.name;
+        ProductFuser with = product_fuser(job->plan, p, f.per, f.is_awaited, job->scratch);
+        fuse_program(&f, products ? &with : NULL);
     }
     return true;
 }

@@ -37,6 +37,10 @@ bool pass_memory(Job *job);     /* offsets */
 /* backward.c: the gradient tensor of `id`, made if there is none. */
 TensorId gradient_of(Job *job, TensorId id);
 
+/* compile_product.c: gradients' nodes in the order in which compile can fuse them, if it is listed.
+ */
+void compile_gradients(Job *job);
+
 /* The graph's structure after a pass; reports "graph-structure". */
 bool check_graph(const Job *job, const char *pass);
 

@@ -69,6 +69,16 @@ static void close_products(Session *s)
     assert_int_equal(cublas_double.objects, 0);
 }
 
+/* As one rank does once all is prepared. */
+static void settle_alone(Session *s)
+{
+    CudaProductChoice all[8];
+    uint32_t n = cuda_products_counts(s->cuda.products).calls;
+    assert_in_range(n, 1, 8);
+    cuda_products_choices(s->cuda.products, all);
+    assert_true(cuda_products_settle(s->cuda.products, all, n, 0, &s->error));
+}
+
 static const CudaProductOptions hopper = {.compute_capability = 90, .device = "H100"};
 
 static void assert_result(Contraction *c, const double *must, double tolerance)
@@ -137,6 +147,7 @@ static void fastest_is_kept_and_found(void **state)
             memcpy(cublas_double.ms, ms[i], sizeof ms[i]);
             Session s = open_products(&options);
             assert_true(cuda_products_prepare(c.op, &c.args, &s.cuda, &s.error));
+            settle_alone(&s);
             CudaProductCounts n = cuda_products_counts(s.cuda.products);
             assert_int_equal(n.timed, again ? 0 : 1);
             assert_int_equal(n.kept, again ? 1 : 0);
@@ -169,6 +180,7 @@ static void choices_belong_to_their_device(void **state)
         Contraction c = contraction_of(OP_linear, i == 3 ? 6 : 5, DT_bf16, DT_bf16);
         contraction_add_scratch(&c, cuda_contract_workspace);
         assert_true(cuda_products_prepare(c.op, &c.args, &s.cuda, &s.error));
+        settle_alone(&s);
         close_products(&s);
         contraction_free(&c);
         assert_int_equal(kept.n, i + 1);
@@ -190,6 +202,7 @@ static void bad_choices_are_refused(void **state)
         Contraction c = contraction_of(OP_linear, 5, DT_bf16, DT_bf16);
         contraction_add_scratch(&c, cuda_contract_workspace);
         assert_true(cuda_products_prepare(c.op, &c.args, &s.cuda, &s.error));
+        settle_alone(&s);
         close_products(&s);
         if (i == 0)
             memset(kept.at[0].choice, 0x77, CHOICE_BYTES);

@@ -71,13 +71,11 @@ static ProductCall *find(CudaProducts *p, const Gemm *gemm, bool fast)
     return NULL;
 }
 
-static ProductCall *call_of(OpKind op, const KernelArgs *args, const CudaContext *cuda,
-                            bool may_time, CudaError *error)
+static ProductCall *call_of(const CudaChainPart *part, uint32_t n, ProductCall call,
+                            const CudaContext *cuda, bool may_time, CudaError *error)
 {
     CudaProducts *p = cuda->products;
-    ProductCall call = {0};
-    gemm_of(op, args, &p->rules, &call.gemm);
-    call.fast = call.gemm.scaling != SCALING_none && is_forward(op);
+    call.fast = call.gemm.scaling != SCALING_none && is_forward(part[0].op);
     ProductCall *known = find(p, &call.gemm, call.fast);
     if (known != NULL) return known;
     if (p->n_calls == p->room) {
@@ -90,7 +88,7 @@ static ProductCall *call_of(OpKind op, const KernelArgs *args, const CudaContext
         p->calls = calls;
         p->room = room;
     }
-    if (!product_choose(p, &call, cuda, may_time, error)) {
+    if (!product_choose(p, &call, part, n, cuda, may_time, error)) {
         product_forget(&call);
         return NULL;
     }
@@ -98,44 +96,128 @@ static ProductCall *call_of(OpKind op, const KernelArgs *args, const CudaContext
     return &p->calls[p->n_calls++];
 }
 
+static ProductCall *call_alone(const CudaChainPart *part, const CudaContext *cuda, bool may_time,
+                               CudaError *error)
+{
+    ProductCall call = {0};
+    gemm_of(part->op, part->args, &cuda->products->rules, &call.gemm);
+    return call_of(part, 1, call, cuda, may_time, error);
+}
+
 bool cuda_products_prepare(OpKind op, const KernelArgs *args, const CudaContext *cuda,
                            CudaError *error)
 {
-    return call_of(op, args, cuda, true, error) != NULL;
+    const CudaChainPart part = {.op = op, .args = args};
+    return call_alone(&part, cuda, true, error) != NULL;
 }
 
-/* Where the call's scales and operands are: what a turned one is read from lies in the scratch. */
-static bool run(const ProductCall *call, const KernelArgs *args, const CudaContext *cuda,
-                CudaError *error)
+uint64_t product_library_bytes(const Gemm *g)
+{
+    return CUDA_PRODUCT_LIBRARY_BYTES - (g->along.adds_sums ? GEMM_SUMS_BYTES : 0);
+}
+
+/* Adds [n] sums to what is there. */
+static bool add_sums(const Gemm *g, void *sums, void *to, const CudaContext *cuda, CudaError *error)
+{
+    KernelArgs a = {.ptr = {sums, to}, .dtype = {g->d.dtype, g->d.dtype}, .n_in = 1, .n_args = 2};
+    a.rows = a.elements[0] = a.elements[1] = g->along.sums == 'A' ? g->m : g->n;
+    a.attrs.accumulate = 1;
+    return cuda_pass(&a, cuda, error);
+}
+
+/* What a turned operand is read from lies in the scratch, and so do the scales and sums that are
+ * yet to be added. */
+bool product_run(const ProductCall *call, const CudaChainPart *part, const GemmPlaces *at,
+                 const CudaContext *cuda, CudaError *error)
 {
     const Gemm *g = &call->gemm;
+    const KernelArgs *args = part->args;
     const GemmScratch s = gemm_scratch(g, args);
     uint32_t last = args->n_args - 1;
     char *scratch = args->ptr[last];
+    uint64_t room = product_library_bytes(g);
     assert(args->n_args == args->n_in + 2 && args->dtype[last] == DT_u8);
     assert((uint64_t)args->elements[last] >= s.library + CUDA_PRODUCT_LIBRARY_BYTES);
     const void *a = g->a.turned ? scratch + s.turned_a : args->ptr[g->a.arg];
     const void *b = g->b.turned ? scratch + s.turned_b : args->ptr[g->b.arg];
-    void *d = args->ptr[g->d.arg];
-    float alpha = 1, beta = g->accumulate ? 1 : 0;
+    void *d = at != NULL ? at->out : args->ptr[g->d.arg];
+    const void *other = g->along.other ? at->other : d;
+    void *sums = g->along.adds_sums ? scratch + s.library + room : at != NULL ? at->sums : NULL;
+    float alpha = 1, beta = g->accumulate || g->along.other ? 1 : 0;
     if (g->scaling != SCALING_none) {
         const void *scale_a = scratch + s.scale_a, *scale_b = scratch + s.scale_b;
         alpha = (float)args->attrs.scale;
         if (!product_prepare_eight_bit(g, args, cuda, error)) return false;
         if (!product_set_scales(call, scale_a, scale_b, error)) return false;
     }
-    return product_fine("cublasLtMatmul",
-                        cublasLtMatmul(cuda->products->handle, call->desc, &alpha, a, call->a, b,
-                                       call->b, &beta, d, call->d, d, call->d, &call->algo,
-                                       scratch + s.library, CUDA_PRODUCT_LIBRARY_BYTES,
-                                       (cudaStream_t)cuda->stream),
-                        error);
+    if (at != NULL && !product_set_places(call, at->bias ? at->bias : sums, at->input, error))
+        return false;
+    if (!product_fine("cublasLtMatmul",
+                      cublasLtMatmul(cuda->products->handle, call->desc, &alpha, a, call->a, b,
+                                     call->b, &beta, other, call->d, d, call->d, &call->algo,
+                                     scratch + s.library, room, (cudaStream_t)cuda->stream),
+                      error))
+        return false;
+    return !g->along.adds_sums || add_sums(g, sums, at->sums, cuda, error);
 }
 
 bool cuda_contract(OpKind op, const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
-    const ProductCall *call = call_of(op, args, cuda, false, error);
+    const CudaChainPart part = {.op = op, .args = args};
+    const ProductCall *call = call_alone(&part, cuda, false, error);
     if (call == NULL) return false;
-    if (call->for_library) return run(call, args, cuda, error);
+    if (call->for_library) return product_run(call, &part, NULL, cuda, error);
     return product_plain(op, args, cuda, error);
+}
+
+/* ---- what goes along ---- */
+
+static ProductCall *call_along(const CudaChainPart *part, uint32_t *n, const CudaContext *cuda,
+                               bool may_time, GemmPlaces *at, CudaError *error)
+{
+    ProductCall call = {0};
+    *n = gemm_along(part, *n, &cuda->products->rules, &call.gemm, at);
+    return *n > 1 ? call_of(part, *n, call, cuda, may_time, error) : NULL;
+}
+
+bool cuda_products_prepare_chain(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
+                                 CudaError *error)
+{
+    GemmPlaces at;
+    const ProductCall *call = call_along(part, &n, cuda, true, &at, error);
+    return call != NULL || n < 2;
+}
+
+bool cuda_products_chain_length(const CudaChainPart *part, uint32_t *n, const CudaContext *cuda,
+                                CudaError *error)
+{
+    GemmPlaces at;
+    const ProductCall *call = call_along(part, n, cuda, false, &at, error);
+    if (call == NULL && *n > 1) return false;
+    if (call == NULL || !call->for_library) *n = 0;
+    return true;
+}
+
+bool cuda_products_chain(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
+                         CudaError *error)
+{
+    GemmPlaces at;
+    uint32_t length = n;
+    const ProductCall *call = call_along(part, &length, cuda, false, &at, error);
+    if (call == NULL && length > 1) return false;
+    if (call != NULL && length == n && call->for_library)
+        return product_run(call, part, &at, cuda, error);
+    (void)snprintf(error->text, sizeof error->text, "%u parts are no call of the library", n);
+    return false; /* not what cuda_products_chain_length said */
+}
+
+bool product_run_each(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
+                      CudaError *error)
+{
+    if (!cuda_contract(part[0].op, part[0].args, cuda, error)) return false;
+    if (n > 2 && kernel_cuda_chain_length(part + 1, n - 1) == n - 1)
+        return kernel_cuda_chain(part + 1, n - 1, cuda, error);
+    for (uint32_t i = 1; i < n; i++)
+        if (!kernel_cuda(part[i].op)(part[i].args, cuda, error)) return false;
+    return true;
 }

@@ -34,6 +34,44 @@ bool product_set_scales(const ProductCall *call, const void *a, const void *b, C
            set(call->desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &b, sizeof b, error);
 }
 
+/* Every one of them is named by what it does, in the library's bits. */
+static cublasLtEpilogue_t epilogue_of_call(const GemmAlong *a)
+{
+    if (a->sums) return a->sums == 'A' ? CUBLASLT_EPILOGUE_BGRADA : CUBLASLT_EPILOGUE_BGRADB;
+    if (a->gelu == EPILOGUE_GELU_grad) return CUBLASLT_EPILOGUE_DGELU;
+    if (a->gelu == EPILOGUE_GELU_none)
+        return a->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    if (a->input) return a->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    return a->bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+}
+
+bool product_set_places(const ProductCall *call, const void *vector, const void *input,
+                        CudaError *error)
+{
+    const GemmAlong *a = &call->gemm.along;
+    bool has_vector = a->bias || a->sums;
+    return (!has_vector ||
+            set(call->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof vector, error)) &&
+           (!a->input || set(call->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &input,
+                             sizeof input, error));
+}
+
+/* A vector's and GELU's input's types are the output's: the library's default. */
+static bool describe_along(ProductCall *call, CudaError *error)
+{
+    const GemmAlong *a = &call->gemm.along;
+    cublasLtEpilogue_t epilogue = epilogue_of_call(a);
+    int64_t leading = call->gemm.d.leading;
+    /* What is suggested depends on how addresses are aligned, not on what they are. */
+    uintptr_t vector = a->bias ? a->bias_align : a->sums_align;
+    if (epilogue == CUBLASLT_EPILOGUE_DEFAULT) return true;
+    return set(call->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue, error) &&
+           product_set_places(call, (const void *)vector, (const void *)(uintptr_t)a->input_align,
+                              error) &&
+           (!a->input ||
+            set(call->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &leading, sizeof leading, error));
+}
+
 static bool describe_operation(ProductCall *call, CudaError *error)
 {
     const Gemm *g = &call->gemm;
@@ -91,7 +129,8 @@ static bool is_repeatable(const cublasLtMatmulAlgo_t *algo)
 
 static bool describe_limits(const Gemm *g, cublasLtMatmulPreference_t limits, CudaError *error)
 {
-    uint64_t scratch = CUDA_PRODUCT_LIBRARY_BYTES;
+    uint64_t scratch = product_library_bytes(g);
+    uint32_t align_c = g->along.other ? g->along.other_align : g->d.align;
     uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     const struct {
         cublasLtMatmulPreferenceAttributes_t what;
@@ -101,7 +140,7 @@ static bool describe_limits(const Gemm *g, cublasLtMatmulPreference_t limits, Cu
                {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof schemes},
                {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &g->a.align, sizeof g->a.align},
                {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &g->b.align, sizeof g->b.align},
-               {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &g->d.align, sizeof g->d.align},
+               {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &align_c, sizeof align_c},
                {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &g->d.align, sizeof g->d.align}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (!product_fine("cublasLtMatmulPreferenceSetAttribute",
@@ -134,22 +173,28 @@ static bool suggest(CudaProducts *p, const ProductCall *call, ProductWay way[MAX
     if (!product_fine("cublasLtMatmulAlgoGetHeuristic", status, error)) return false;
     for (int i = 0; i < n_found; i++)
         if (found[i].state == CUBLAS_STATUS_SUCCESS && is_repeatable(&found[i].algo) &&
-            found[i].workspaceSize <= CUDA_PRODUCT_LIBRARY_BYTES)
+            found[i].workspaceSize <= product_library_bytes(&call->gemm))
             way[(*n)++] = (ProductWay){found[i].algo, found[i].workspaceSize};
     return true;
 }
 
+bool product_takes(CudaProducts *p, const ProductCall *call, const cublasLtMatmulAlgo_t *algo)
+{
+    cublasLtMatmulHeuristicResult_t result;
+    return cublasLtMatmulAlgoCheck(p->handle, call->desc, call->a, call->b, call->d, call->d, algo,
+                                   &result) == CUBLAS_STATUS_SUCCESS &&
+           result.workspaceSize <= product_library_bytes(&call->gemm) && is_repeatable(algo);
+}
+
 /* A kept choice is used if the library still takes it. */
-static bool use_kept(CudaProducts *p, ProductCall *call, const char *name)
+static bool use_kept(CudaProducts *p, ProductCall *call, const char *name, bool is_alone)
 {
     cublasLtMatmulAlgo_t algo;
-    cublasLtMatmulHeuristicResult_t result;
     const CudaChoices *kept = p->options.kept;
     if (kept == NULL || !kept->get(kept->self, p->device, name, &algo, sizeof algo)) return false;
-    if (cublasLtMatmulAlgoCheck(p->handle, call->desc, call->a, call->b, call->d, call->d, &algo,
-                                &result) != CUBLAS_STATUS_SUCCESS ||
-        result.workspaceSize > CUDA_PRODUCT_LIBRARY_BYTES || !is_repeatable(&algo))
-        return false;
+    bool is_none = product_is_none(&algo);
+    if (is_none ? is_alone : !product_takes(p, call, &algo)) return false;
+    call->for_library = !is_none;
     call->algo = algo;
     call->kept = true;
     return true;
@@ -158,36 +203,34 @@ static bool use_kept(CudaProducts *p, ProductCall *call, const char *name)
 static bool describe(ProductCall *call, CudaError *error)
 {
     const Gemm *g = &call->gemm;
-    return describe_operation(call, error) && describe_matrix(&call->a, &g->a, g->batch, error) &&
+    return describe_operation(call, error) && describe_along(call, error) &&
+           describe_matrix(&call->a, &g->a, g->batch, error) &&
            describe_matrix(&call->b, &g->b, g->batch, error) &&
            describe_matrix(&call->d, &g->d, g->batch, error);
 }
 
-bool product_choose(CudaProducts *p, ProductCall *call, const CudaContext *cuda, bool may_time,
-                    CudaError *error)
+bool product_choose(CudaProducts *p, ProductCall *call, const CudaChainPart *part, uint32_t n_parts,
+                    const CudaContext *cuda, bool may_time, CudaError *error)
 {
     const Gemm *g = &call->gemm;
     char name[GEMM_NAME_BYTES];
     ProductWay way[MAX_WAYS];
     uint32_t n = 0, best = 0;
-    int64_t median_ps = 0;
     call->for_library = gemm_is_for_library(g, &p->rules) && g->m > 0 && g->n > 0 && g->k > 0;
     if (!call->for_library) return true;
     if (!describe(call, error)) return false;
     gemm_name(g, name);
-    if (use_kept(p, call, name)) return true;
+    if (use_kept(p, call, name, n_parts == 1)) return true;
     if (!suggest(p, call, way, &n, error)) return false;
     call->for_library = n > 0;
     if (n == 0) return true;
     if (may_time && p->options.tune) {
-        best = product_fastest(p, call, way, n, cuda, &median_ps);
-        call->timed = best < n;
+        best = product_fastest(p, call, way, n, part, n_parts, cuda, &call->median_ps);
+        call->timed = best != n;
+        call->for_library = best <= n;
         if (best == n) best = 0;
     }
-    call->algo = way[best].algo;
-    const CudaChoices *kept = p->options.kept;
-    if (call->timed && kept != NULL)
-        kept->put(kept->self, p->device, name, &call->algo, sizeof call->algo, median_ps);
+    if (call->for_library) call->algo = way[best].algo;
     return true;
 }
 

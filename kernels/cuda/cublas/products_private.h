@@ -9,9 +9,10 @@
 
 typedef struct ProductCall {
     Gemm gemm;
-    bool for_library; /* else: the plain kernel */
+    bool for_library; /* else: the plain kernel; of several parts: each by itself */
     bool fast;        /* 8-bit products of the forward pass may be summed less exactly */
     bool timed, kept; /* how it was chosen */
+    int64_t median_ps;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algo;
@@ -27,21 +28,34 @@ struct CudaProducts {
 };
 
 bool product_fine(const char *call, cublasStatus_t status, CudaError *error);
+uint64_t product_library_bytes(const Gemm *g); /* of scratch, that the library may use */
+/* Parts that are one call: a product alone, or with what goes along. at NULL: it is alone. */
+bool product_run(const ProductCall *call, const CudaChainPart *part, const GemmPlaces *at,
+                 const CudaContext *cuda, CudaError *error);
+bool product_run_each(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
+                      CudaError *error);
 
 /* ---- products_choose.c: descriptors and the algorithm of a call. */
-bool product_choose(CudaProducts *p, ProductCall *call, const CudaContext *cuda, bool may_time,
-                    CudaError *error);
+bool product_choose(CudaProducts *p, ProductCall *call, const CudaChainPart *part, uint32_t n,
+                    const CudaContext *cuda, bool may_time, CudaError *error);
 void product_forget(ProductCall *call);
-/* Where a launch of a scaled call reads its scales. */
+/* Where a launch reads its scales; where it finds what goes along. */
 bool product_set_scales(const ProductCall *call, const void *a, const void *b, CudaError *error);
+bool product_set_places(const ProductCall *call, const void *vector, const void *input,
+                        CudaError *error);
+bool product_takes(CudaProducts *p, const ProductCall *call, const cublasLtMatmulAlgo_t *algo);
+
+/* All bytes 0: no algorithm; the plain kernel, or each part by itself. */
+bool product_is_none(const cublasLtMatmulAlgo_t *algo);
 
 /* ---- products_time.c: the fastest of `n` ways, by median time on memory of its own; n if none
- * could be timed (no memory to spare). */
+ * could be timed (no memory to spare). Of several parts also what they take one by one: n + 1. */
 typedef struct ProductWay {
     cublasLtMatmulAlgo_t algo;
     size_t scratch_bytes;
 } ProductWay;
-uint32_t product_fastest(CudaProducts *p, const ProductCall *call, const ProductWay *way,
-                         uint32_t n, const CudaContext *cuda, int64_t *median_ps);
+uint32_t product_fastest(CudaProducts *p, ProductCall *call, const ProductWay *way, uint32_t n,
+                         const CudaChainPart *part, uint32_t n_parts, const CudaContext *cuda,
+                         int64_t *median_ps);
 
 #endif

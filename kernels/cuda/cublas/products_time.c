@@ -1,44 +1,77 @@
 /* Times the ways of carrying out a call, on memory of its own: random numbers, since zeros cost
- * less power, and so time; and never the same bytes twice in the cache. */
+ * less power, and so time; and never the same bytes twice in the cache. A product and what goes
+ * along with it are also timed as they would run one by one. */
+#include <assert.h>
 #include <cuda_runtime.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/cuda/cublas/products_private.h"
 
 enum { MAX_TIMED = 8, RUNS = 5, CACHE_BYTES = 128 << 20 };
+enum { BUFFERS = EPILOGUE_PARTS * MAX_ARGS };
 
-enum { BUFFER_a, BUFFER_b, BUFFER_d, BUFFER_scales, BUFFER_scratch, BUFFER_cache, BUFFERS };
+/* Stands for what an argument names. */
+typedef struct Stand {
+    const void *was;
+    DType dtype;
+    uint64_t bytes;
+    char *memory, *is; /* `is` is aligned as `was` is */
+} Stand;
+
 typedef struct Bench {
     CudaProducts *p;
-    const ProductCall *call;
+    ProductCall *call;
     const CudaContext *cuda;
-    void *buffer[BUFFERS];
+    CudaChainPart part[EPILOGUE_PARTS];
+    KernelArgs args[EPILOGUE_PARTS];
+    uint32_t n_parts, n_stands;
+    Stand stand[BUFFERS];
+    void *cache;
     cudaEvent_t begin, end;
 } Bench;
 
-static uint64_t matrix_bytes(const GemmMatrix *x, int64_t batch)
+static Stand *stand_for(Bench *b, const void *was)
 {
-    int64_t last = (batch - 1) * x->stride + (x->columns - 1) * x->leading + x->rows;
-    return (uint64_t)last * dtype_bytes(x->dtype);
+    for (uint32_t i = 0; i < b->n_stands; i++)
+        if (b->stand[i].was == was) return &b->stand[i];
+    assert(b->n_stands < BUFFERS);
+    b->stand[b->n_stands] = (Stand){.was = was};
+    return &b->stand[b->n_stands++];
 }
 
-static bool bench_open(Bench *b)
+static bool make(Bench *b, Stand *s)
 {
-    const Gemm *g = &b->call->gemm;
     CudaError error;
-    uint64_t n_scales = (uint64_t)(g->m > g->n ? g->m : g->n);
-    const uint64_t bytes[BUFFERS] = {matrix_bytes(&g->a, g->batch), matrix_bytes(&g->b, g->batch),
-                                     matrix_bytes(&g->d, g->batch), n_scales * sizeof(float),
-                                     CUDA_PRODUCT_LIBRARY_BYTES,    CACHE_BYTES};
-    for (int i = 0; i < BUFFERS; i++)
-        if (cudaMalloc(&b->buffer[i], bytes[i]) != cudaSuccess) return false;
-    return cudaEventCreate(&b->begin) == cudaSuccess && cudaEventCreate(&b->end) == cudaSuccess &&
-           product_fill(g->a.dtype, b->buffer[BUFFER_a], bytes[BUFFER_a], b->cuda, &error) &&
-           product_fill(g->b.dtype, b->buffer[BUFFER_b], bytes[BUFFER_b], b->cuda, &error) &&
-           product_fill(g->d.dtype, b->buffer[BUFFER_d], bytes[BUFFER_d], b->cuda, &error) &&
-           product_fill(DT_f32, b->buffer[BUFFER_scales], bytes[BUFFER_scales], b->cuda, &error) &&
-           (g->scaling == SCALING_none || product_set_scales(b->call, b->buffer[BUFFER_scales],
-                                                             b->buffer[BUFFER_scales], &error));
+    uint64_t shift = (uint64_t)(uintptr_t)s->was % GEMM_ALIGN;
+    void *memory = NULL;
+    if (cudaMalloc(&memory, s->bytes + shift) != cudaSuccess) return false;
+    s->memory = memory;
+    s->is = s->memory + shift;
+    return s->dtype == DT_u8 || product_fill(s->dtype, s->is, s->bytes, b->cuda, &error);
+}
+
+static bool bench_open(Bench *b, const CudaChainPart *part, uint32_t n_parts)
+{
+    b->n_parts = n_parts;
+    for (uint32_t i = 0; i < n_parts; i++) {
+        b->args[i] = *part[i].args;
+        b->part[i] = part[i];
+        b->part[i].args = &b->args[i];
+        for (uint32_t k = 0; k < b->args[i].n_args; k++) {
+            Stand *s = stand_for(b, b->args[i].ptr[k]);
+            uint64_t bytes = (uint64_t)b->args[i].elements[k] * dtype_bytes(b->args[i].dtype[k]);
+            if (bytes > s->bytes) s->bytes = bytes;
+            s->dtype = b->args[i].dtype[k];
+        }
+    }
+    for (uint32_t i = 0; i < b->n_stands; i++)
+        if (!make(b, &b->stand[i])) return false;
+    for (uint32_t i = 0; i < n_parts; i++)
+        for (uint32_t k = 0; k < b->args[i].n_args; k++)
+            b->args[i].ptr[k] = stand_for(b, b->args[i].ptr[k])->is;
+    return cudaMalloc(&b->cache, CACHE_BYTES) == cudaSuccess &&
+           cudaEventCreate(&b->begin) == cudaSuccess && cudaEventCreate(&b->end) == cudaSuccess;
 }
 
 static void bench_close(Bench *b)
@@ -46,23 +79,32 @@ static void bench_close(Bench *b)
     (void)cudaStreamSynchronize((cudaStream_t)b->cuda->stream);
     if (b->begin) (void)cudaEventDestroy(b->begin);
     if (b->end) (void)cudaEventDestroy(b->end);
-    for (int i = 0; i < BUFFERS; i++)
-        if (b->buffer[i]) (void)cudaFree(b->buffer[i]);
+    for (uint32_t i = 0; i < b->n_stands; i++)
+        if (b->stand[i].memory) (void)cudaFree(b->stand[i].memory);
+    if (b->cache) (void)cudaFree(b->cache);
     (void)cudaGetLastError(); /* no memory to spare is no error: the call is not timed */
+}
+
+/* way NULL: one by one. */
+static bool launch(const Bench *b, const ProductWay *way)
+{
+    CudaError error;
+    Gemm described;
+    GemmPlaces at;
+    if (way == NULL) return product_run_each(b->part, b->n_parts, b->cuda, &error);
+    b->call->algo = way->algo;
+    if (b->n_parts == 1) return product_run(b->call, b->part, NULL, b->cuda, &error);
+    return gemm_along(b->part, b->n_parts, &b->p->rules, &described, &at) == b->n_parts &&
+           product_run(b->call, b->part, &at, b->cuda, &error);
 }
 
 /* In ms; below 0: this way failed. */
 static float time_once(const Bench *b, const ProductWay *way)
 {
-    const Gemm *g = &b->call->gemm;
     cudaStream_t stream = (cudaStream_t)b->cuda->stream;
-    float alpha = 1, beta = g->accumulate ? 1 : 0, ms = -1;
-    if (cudaMemsetAsync(b->buffer[BUFFER_cache], 0, CACHE_BYTES, stream) != cudaSuccess ||
-        cudaEventRecord(b->begin, stream) != cudaSuccess ||
-        cublasLtMatmul(b->p->handle, b->call->desc, &alpha, b->buffer[BUFFER_a], b->call->a,
-                       b->buffer[BUFFER_b], b->call->b, &beta, b->buffer[BUFFER_d], b->call->d,
-                       b->buffer[BUFFER_d], b->call->d, &way->algo, b->buffer[BUFFER_scratch],
-                       CUDA_PRODUCT_LIBRARY_BYTES, stream) != CUBLAS_STATUS_SUCCESS ||
+    float ms = -1;
+    if (cudaMemsetAsync(b->cache, 0, CACHE_BYTES, stream) != cudaSuccess ||
+        cudaEventRecord(b->begin, stream) != cudaSuccess || !launch(b, way) ||
         cudaEventRecord(b->end, stream) != cudaSuccess ||
         cudaEventSynchronize(b->end) != cudaSuccess ||
         cudaEventElapsedTime(&ms, b->begin, b->end) != cudaSuccess)
@@ -86,20 +128,27 @@ static float median_ms(const Bench *b, const ProductWay *way)
     return ms[RUNS / 2];
 }
 
-uint32_t product_fastest(CudaProducts *p, const ProductCall *call, const ProductWay *way,
-                         uint32_t n, const CudaContext *cuda, int64_t *median_ps)
+uint32_t product_fastest(CudaProducts *p, ProductCall *call, const ProductWay *way, uint32_t n,
+                         const CudaChainPart *part, uint32_t n_parts, const CudaContext *cuda,
+                         int64_t *median_ps)
 {
     Bench b = {.p = p, .call = call, .cuda = cuda};
     uint32_t best = n;
-    float best_ms = 0;
-    if (bench_open(&b))
+    float best_ms = -1, ms;
+    if (bench_open(&b, part, n_parts)) {
         for (uint32_t i = 0; i < n && i < MAX_TIMED; i++) {
-            float ms = median_ms(&b, &way[i]);
-            if (ms < 0 || (best < n && ms >= best_ms)) continue;
+            ms = median_ms(&b, &way[i]);
+            if (ms < 0 || (best_ms >= 0 && ms >= best_ms)) continue;
             best = i;
             best_ms = ms;
         }
+        ms = n_parts > 1 ? median_ms(&b, NULL) : -1;
+        if (ms >= 0 && (best_ms < 0 || ms < best_ms)) {
+            best = n + 1;
+            best_ms = ms;
+        }
+    }
     bench_close(&b);
-    *median_ps = (int64_t)((double)best_ms * 1e9);
+    *median_ps = (int64_t)((double)(best_ms < 0 ? 0 : best_ms) * 1e9);
     return best;
 }

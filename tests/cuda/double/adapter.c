@@ -88,7 +88,7 @@ static bool launch(OpKind op, const KernelArgs *args, const CudaContext *cuda, C
 #define RESHAPE(name, flags) LAUNCH(name)
 #include "planner/ir/ops.def"
 
-CudaKernel kernel_cuda(OpKind op)
+CudaKernel double_kernel(OpKind op)
 {
     static const CudaKernel table[OP_COUNT] = {
 #define ROW(name)                                                [OP_##name] = launch_##name,
@@ -101,9 +101,18 @@ CudaKernel kernel_cuda(OpKind op)
     return table[op];
 }
 
-/* Scratch is the adapter's own: programs have none for it. */
+CudaKernel kernel_cuda(OpKind op)
+{
+    bool is_product = op_info(op)->class_ == OP_CLASS_contract;
+    return is_product && double_products.run ? double_products.run(op) : double_kernel(op);
+}
+
+/* Scratch is the adapter's own: programs have none for it, but for products of the library's
+ * double. */
 bool kernel_cuda_accepts(OpKind op, const DType *dtype, uint32_t n_args)
 {
+    if (op_info(op)->class_ == OP_CLASS_contract && double_products.run)
+        return double_products.accepts(op, dtype, n_args);
     static const int64_t one[MAX_ARGS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     DType all[MAX_ARGS + 1];
     memcpy(all, dtype, n_args * sizeof *dtype);
@@ -115,7 +124,8 @@ bool kernel_cuda_accepts(OpKind op, const DType *dtype, uint32_t n_args)
 uint64_t kernel_cuda_workspace(OpKind op, const DType *dtype, const int64_t *elements,
                                uint32_t n_args)
 {
-    (void)op, (void)dtype, (void)elements, (void)n_args;
+    if (op_info(op)->class_ == OP_CLASS_contract && double_products.run)
+        return double_products.workspace(op, dtype, elements, n_args);
     return 0;
 }
 

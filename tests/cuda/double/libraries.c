@@ -1,10 +1,11 @@
-/* The double's kernels are the CPU's (adapter.c): the libraries that a device's kernels call have
- * nothing to do. They have doubles of their own (cublas_double.c). */
-#include "kernels/cuda/cudnn/cudnn_attention.h"
+/* The double's kernels are the CPU's (adapter.c): the library that products call has nothing to do.
+ * It has a double of its own (cublas_double.c), with which other tests link instead of this. */
 #include "kernels/cuda/products.h"
 #include "tests/cuda/double/private.h"
 
 #include <stdio.h>
+
+const DoubleProducts double_products;
 
 struct CudaProducts {
     char nothing;
@@ -30,33 +31,47 @@ bool cuda_products_prepare(OpKind op, const KernelArgs *args, const CudaContext 
            args->binding != NULL && cuda->stream != NULL;
 }
 
+/* What the plan fuses with a product goes along with it. */
+bool cuda_products_prepare_chain(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
+                                 CudaError *error)
+{
+    (void)cuda, (void)error;
+    double_script("cuda_products_prepare_chain");
+    return n > 1 && op_info(part[0].op)->class_ == OP_CLASS_contract;
+}
+
+bool cuda_products_chain_length(const CudaChainPart *part, uint32_t *n, const CudaContext *cuda,
+                                CudaError *error)
+{
+    (void)part, (void)n, (void)cuda, (void)error;
+    return true;
+}
+
+bool cuda_products_chain(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
+                         CudaError *error)
+{
+    return kernel_cuda_chain(part, n, cuda, error);
+}
+
+CudaProductCounts cuda_products_counts(const CudaProducts *p)
+{
+    (void)p;
+    return (CudaProductCounts){0};
+}
+
+void cuda_products_choices(const CudaProducts *p, CudaProductChoice *all)
+{
+    (void)p, (void)all;
+}
+
+bool cuda_products_settle(CudaProducts *p, const CudaProductChoice *all, uint32_t n,
+                          uint32_t n_before, CudaError *error)
+{
+    (void)p, (void)all, (void)n_before, (void)error;
+    return n == 0;
+}
+
 void cuda_products_close(CudaProducts *p)
 {
     (void)p;
-}
-
-CudnnAttention *cudnn_attention_open(const char *device_json, CudaError *error)
-{
-    (void)device_json;
-    snprintf(error->text, sizeof error->text, "the double has no cuDNN");
-    return NULL;
-}
-
-bool cudnn_attention_prepare(CudnnAttention *cudnn, OpKind op, const KernelArgs *args, bool *taken,
-                             CudaError *error)
-{
-    (void)cudnn, (void)op, (void)args, (void)taken, (void)error;
-    return false;
-}
-
-bool cudnn_attention_run(void *cudnn, OpKind op, const KernelArgs *args, const CudaContext *cuda,
-                         bool *taken, CudaError *error)
-{
-    (void)cudnn, (void)op, (void)args, (void)cuda, (void)taken, (void)error;
-    return false;
-}
-
-void cudnn_attention_close(CudnnAttention *cudnn)
-{
-    (void)cudnn;
 }

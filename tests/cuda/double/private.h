@@ -112,6 +112,19 @@ struct CUstream_st {
     struct CUstream_st *next;
 };
 
+/* ---- adapter.c ---- */
+#ifdef TANDEM_KERNELS_CUDA_CUDA_H
+CudaKernel double_kernel(OpKind op); /* that of the CPU, where the stream gets to it */
+/* Products through the library's double (cublas_stream.c), or by the CPU's kernels (libraries.c):
+ * then all are NULL. */
+typedef struct DoubleProducts {
+    CudaKernel (*run)(OpKind op);
+    bool (*accepts)(OpKind op, const DType *dtype, uint32_t n_args);
+    WorkspaceBytes workspace;
+} DoubleProducts;
+extern const DoubleProducts double_products;
+#endif
+
 /* ---- graph.c ---- */
 typedef struct GraphNode {
     Task *task;

@@ -1,0 +1,210 @@
+/* Whole plans whose products go through the library's calls (on its double, on the double of CUDA),
+ * with what goes along with them: the losses and norms of loopback, the same bits with and without
+ * graphs; and ranks that measure the opposite, yet carry out alike what they hold alike. */
+#define _DEFAULT_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/products.h"
+#include "tests/cuda/cublas_double.h"
+#include "tests/cuda/ranks.h"
+#include "tests/support/tiny.h"
+
+static uint64_t workspace(OpKind op, const DType *dtype, const int64_t *elements, uint32_t n_args)
+{
+    return kernel_cuda_workspace(op, dtype, elements, n_args);
+}
+
+static Tiny gpt2(void)
+{
+    Tiny t = tiny_default();
+    t.gpt2 = t.compile = true;
+    t.groups = 4, t.head_dim = 4, t.dim = 16, t.hidden = 24, t.vocab = 40;
+    t.microbatches = 3;
+    t.clip = 1;
+    return t;
+}
+
+static Plan *plan_of(const Tiny *t, Arena *arena)
+{
+    Diag d = diag_in(arena);
+    Config *config = arena_alloc(arena, sizeof *config);
+    Graph graph;
+    LowerOptions options = lower_options_default();
+    options.workspace = workspace;
+    tiny_build(t, arena, config, &graph);
+    Plan *plan = passes_compile(config, &graph, &options, NULL, arena, &d);
+    if (plan) return plan;
+    Str s = str_in(arena);
+    diag_print(&d, &s);
+    fail_msg("%s", str_text(&s));
+    return NULL;
+}
+
+/* What each rank has launched, in memory that all share: written when it asks for data. */
+typedef struct Launched {
+    uint32_t products, with_epilogue;
+} Launched;
+typedef struct Watch {
+    DataSource inner;
+    Launched *of; /* [RANKS_MOST] */
+} Watch;
+
+static void watch_fill(void *self, int64_t step, uint32_t microbatch, int64_t first_sample,
+                       int64_t n_samples, int64_t seq, int32_t *tokens, int32_t *labels)
+{
+    const Watch *w = self;
+    const char *rank = getenv("RANK");
+    w->of[rank ? strtol(rank, NULL, 10) : 0] =
+        (Launched){cublas_double.products, cublas_double.with_epilogue};
+    w->inner.fill(w->inner.self, step, microbatch, first_sample, n_samples, seq, tokens, labels);
+}
+
+static Watch watch(Arena *arena)
+{
+    Launched *of = mmap(NULL, RANKS_MOST * sizeof *of, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return (Watch){*data_synthetic(3, 40, 0.1, arena), of};
+}
+
+static void check_fine(const RanksRun *run, const char *name, uint32_t n)
+{
+    for (Rank r = 0; r < n; r++)
+        if (!run->rank[r].fine)
+            fail_msg("%s, rank %u (code %d, signal %d): %s%s", name, r, run->rank[r].exit_code,
+                     run->rank[r].signal, run->rank[r].said, ranks_stderr());
+}
+
+static void equals_loopback(const char *name, const Tiny *t, uint32_t least_epilogues)
+{
+    Arena *arena = arena_new();
+    Plan *plan = plan_of(t, arena);
+    Diag d = diag_in(arena);
+    Plan *cpu = tiny_plan(t, false, arena, &d);
+    Watch w = watch(arena);
+    const DataSource data = {&w, watch_fill};
+    RanksRun reference = {.plan = cpu, .data = &data}, run = {.plan = plan, .data = &data};
+    ranks_loopback(&reference, arena);
+    check_fine(&reference, "loopback", 1);
+    run.script = "seed=3 memory=1073741824";
+    run.options.poison = true;
+    Hash128 bits[RANKS_MOST] = {{0, 0}};
+    static const CudaGraphs modes[] = {CUDA_GRAPHS_none, CUDA_GRAPHS_whole, CUDA_GRAPHS_cut};
+    for (int m = 0; m < 3; m++) {
+        cublas_double_reset();
+        run.options.cuda.graphs = modes[m];
+        ranks_run(&run, arena);
+        check_fine(&run, name, plan->mesh.n_ranks);
+        for (Rank r = 0; r < plan->mesh.n_ranks; r++) {
+            if (m == 0) bits[r] = run.rank[r].bits;
+            assert_memory_equal(&bits[r], &run.rank[r].bits, sizeof bits[r]);
+            if (w.of[r].with_epilogue < least_epilogues || w.of[r].products <= least_epilogues)
+                fail_msg("%s: %u of %u products with an epilogue", name, w.of[r].with_epilogue,
+                         w.of[r].products);
+        }
+        const RankReport *a = &run.rank[0], *b = &reference.rank[0];
+        assert_int_equal(a->n_steps, RANKS_STEPS);
+        double tolerance = t->compute == DT_bf16 ? 2e-2 : 2e-5;
+        for (int k = 0; k < RANKS_STEPS; k++)
+            if (!(fabs(a->loss[k] - b->loss[k]) <= tolerance * fabs(b->loss[k])) ||
+                !(fabs(a->norm[k] - b->norm[k]) <= tolerance * fabs(b->norm[k])))
+                fail_msg("%s: step %d: loss %.9g, norm %.9g; loopback %.9g, %.9g", name, k,
+                         a->loss[k], a->norm[k], b->loss[k], b->norm[k]);
+    }
+    munmap(w.of, RANKS_MOST * sizeof *w.of);
+    arena_free(arena);
+}
+
+static void plans(void **state)
+{
+    (void)state;
+    /* At least what graphs launch once, when they are captured: of each block 4 products of
+     * attention and 2 of the feed-forward, and of their gradients 6 with the sums of a bias and 1
+     * with GELU's. */
+    Tiny t = gpt2();
+    equals_loopback("GPT-2", &t, 13 * t.layers);
+    t.compute = DT_bf16, t.reduce = DT_f32;
+    equals_loopback("GPT-2 in bf16", &t, 13 * t.layers);
+    t = gpt2();
+    t.dp_shard = 2, t.ac = AC_full;
+    equals_loopback("GPT-2, FSDP, recomputed", &t, 13 * t.layers);
+    t = tiny_default();
+    t.compile = true, t.microbatches = 2, t.clip = 1, t.vocab = 40;
+    equals_loopback("Llama", &t, 2 * t.layers);
+}
+
+/* ---- ranks that measure the opposite ---- */
+
+typedef struct Speeds {
+    bool disagree;
+} Speeds;
+
+/* Asked for before anything is timed: the place to say how fast this rank's device is. */
+static bool speeds_get(void *self, const char *device, const char *call, void *choice, size_t bytes)
+{
+    const Speeds *speeds = self;
+    const char *rank = getenv("RANK");
+    bool first = rank == NULL || strtol(rank, NULL, 10) == 0;
+    (void)device, (void)call, (void)choice, (void)bytes;
+    cublas_double.epilogue_ms = !speeds->disagree || first ? -.25 : 1;
+    cublas_double.ms[DOUBLE_WAY_backwards] = !speeds->disagree || first ? 3 : 1;
+    return false;
+}
+
+static void speeds_put(void *self, const char *device, const char *call, const void *choice,
+                       size_t bytes, int64_t median_ps)
+{
+    (void)self, (void)device, (void)call, (void)choice, (void)bytes, (void)median_ps;
+}
+
+/* Both ranks of tp hold the whole table and multiply by it alike: they never compare or add its
+ * gradients. Were they to carry that out in two ways, their tables would drift apart. What rank 1
+ * holds at the end is what it holds where both measure the same as rank 0. */
+static void ranks_choose_alike(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Tiny t = gpt2();
+    t.layers = 1, t.microbatches = 2;
+    t.tp = 2, t.whole_table = true;
+    Hash128 bits[2];
+    Watch w = watch(arena);
+    const DataSource data = {&w, watch_fill};
+    for (int k = 0; k < 2; k++) {
+        Speeds speeds = {.disagree = k == 1};
+        const CudaChoices choices = {&speeds, speeds_get, speeds_put};
+        RanksRun run = {.plan = plan_of(&t, arena), .data = &data};
+        run.script = "seed=5 memory=1073741824";
+        run.options.cuda.graphs = CUDA_GRAPHS_none;
+        run.options.cuda.choices = &choices;
+        run.options.timeout_s = 60;
+        run.patience_s = 200;
+        cublas_double_reset();
+        ranks_run(&run, arena);
+        check_fine(&run, "two ranks", 2);
+        assert_true(w.of[0].with_epilogue > 0);
+        bits[k] = run.rank[1].bits;
+    }
+    assert_memory_equal(&bits[0], &bits[1], sizeof bits[0]);
+    munmap(w.of, RANKS_MOST * sizeof *w.of);
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plans),
+        cmocka_unit_test(ranks_choose_alike),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
