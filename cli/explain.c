@@ -30,6 +30,8 @@ static const char *const pass_names[] = {
 #undef X
 };
 
+static const double LEAST_GAIN = .0005; /* less is printed as 0.0 % */
+
 typedef struct Tried {
     const char *set;
     Ps step_ps;
@@ -51,6 +53,7 @@ static SimOptions options_of(Cli *cli, const PlanFile *file, Store *store)
                         .store = machine != NULL ? store : NULL,
                         .machine = machine,
                         .backend = local ? "mpi" : "",
+                        .runtime = &file->config.runtime,
                         .unfolded = cli->options.unfolded};
 }
 
@@ -79,7 +82,7 @@ static void try_setting(Cli *cli, const PlanFile *file, Store *store, const char
     SimReport report;
     SimOptions options = options_of(cli, file, store);
     if (other != NULL && cli->diag.n_errors == 0 && simulate(cli, other, &options, &report) &&
-        report.fits && report.step_ps < out->report.step_ps) {
+        report.fits && (double)report.step_ps < (1 - LEAST_GAIN) * (double)out->report.step_ps) {
         Tried tried = {set, report.step_ps, report.total_bytes};
         list_push(cli->arena, &out->tried, tried);
     }

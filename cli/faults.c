@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/predict.h"
 
@@ -35,6 +36,30 @@ static bool positive(Cli *cli, const char *option, const char *text, bool zero, 
         return true;
     return cli_error(cli, FAULT_usage, "option-value", "--%s %s: a positive number is expected",
                      option, text);
+}
+
+/* A time with its unit, or a number of the option's own: seconds of `own`. */
+static bool duration(Cli *cli, const char *option, const char *text, const char *own, bool zero,
+                     double *seconds)
+{
+    static const struct {
+        const char *name;
+        double seconds;
+    } units[] = {{"s", 1}, {"min", 60}, {"h", 3600}, {"d", 86400}};
+    if (text == NULL) return true;
+    char *end = NULL;
+    double value = strtod(text, &end);
+    if (end != text && value < 1e12 && (value > 0 || (zero && value == 0))) {
+        for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+            if (strcmp(*end != 0 ? end : own, units[i].name) != 0) continue;
+            *seconds = value * units[i].seconds;
+            return true;
+        }
+    }
+    cli_error(cli, FAULT_usage, "option-value", "--%s %s: no positive time", option, text);
+    diag_hint(&cli->diag, "as in 90s, 30min, 2h or 1d; a number alone is in %s",
+              strcmp(own, "h") == 0 ? "hours" : "seconds");
+    return false;
 }
 
 static const char *hours(Arena *arena, double seconds)
@@ -78,14 +103,14 @@ static void report(Cli *cli, const PlanFile *file, const Prediction *p, const Fa
 void faults_report(Cli *cli, const PlanFile *file, const Prediction *p)
 {
     const Options *o = &cli->options;
-    double node_h = 0, interval_s = 0;
+    double node_s = 0, interval_s = 0;
     Faults f = {.checkpoint_s = 60, .restart_s = 300};
-    if (!positive(cli, "mtbf", o->mtbf_text, false, &node_h) ||
-        !positive(cli, "checkpoint", o->checkpoint_text, true, &f.checkpoint_s) ||
-        !positive(cli, "restart", o->restart_text, true, &f.restart_s) ||
-        !positive(cli, "interval", o->interval_text, false, &interval_s))
+    if (!duration(cli, "mtbf", o->mtbf_text, "h", false, &node_s) ||
+        !duration(cli, "checkpoint", o->checkpoint_text, "s", true, &f.checkpoint_s) ||
+        !duration(cli, "restart", o->restart_text, "s", true, &f.restart_s) ||
+        !duration(cli, "interval", o->interval_text, "s", false, &interval_s))
         return;
-    f.mtbf_s = node_h * 3600 / fmax(file->config.cluster.nodes, 1);
+    f.mtbf_s = node_s / fmax(file->config.cluster.nodes, 1);
     bool best = interval_s <= 0;
     if (best) interval_s = faults_best_interval_s(&f);
     /* Below, drawn runs take for ever too. */

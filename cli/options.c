@@ -60,7 +60,7 @@ static const Option option_table[] = {
     {"trace", 0, OPTION_flag, NULL, FIELD(trace), OPTIONS_sim,
      "keep when each instruction began and ended, for `tandem trace` and `compare`"},
     {"mtbf", 0, OPTION_text, "HOURS", FIELD(mtbf_text), OPTIONS_sim,
-     "mean time between failures of one node: what they leave of the speed"},
+     "mean time between failures of one node, or as in 200d: what they leave of the speed"},
     {"checkpoint", 0, OPTION_text, "SECONDS", FIELD(checkpoint_text), OPTIONS_sim,
      "with --mtbf: to write a checkpoint (default 60)"},
     {"restart", 0, OPTION_text, "SECONDS", FIELD(restart_text), OPTIONS_sim,

@@ -258,6 +258,15 @@ static void what_cannot_be_said_is_not(void **state)
     EXPECT(arena, 2, "step  ", "less than 1 %", "sim", plan, "--dry-run", "--mtbf", "1",
            "--restart", "36000");
     EXPECT(arena, 0, "goodput     48.", NULL, "sim", plan, "--dry-run", "--mtbf", "0.5");
+    EXPECT(arena, 0, "goodput     48.", NULL, "sim", plan, "--dry-run", "--mtbf", "30min");
+    EXPECT(arena, 0, "goodput     48.", NULL, "sim", plan, "--dry-run", "--mtbf", "1800s",
+           "--checkpoint", "1min", "--restart", "5min");
+    EXPECT(arena, 2, "step  ", "a number alone is in hours", "sim", plan, "--dry-run", "--mtbf",
+           "3 weeks");
+    EXPECT(arena, 2, "step  ", "a number alone is in seconds", "sim", plan, "--dry-run", "--mtbf",
+           "1h", "--checkpoint", "1x");
+    EXPECT(arena, 3, NULL, "profiles are deepspeed, fms, fsdp1", "sim", plan, "--dry-run", "--set",
+           "runtime=foo");
     EXPECT(arena, 3, NULL, "clusters.node", "sim", plan, "--dry-run", "--cluster", "node");
     EXPECT(arena, 3, NULL, "clusters.fabrics", "sim", plan, "--dry-run", "--cluster", "fabrics");
     arena_free(arena);
