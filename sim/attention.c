@@ -25,10 +25,7 @@ const AttentionFit *kernel_attention_fit(const Device *device, AttentionKernel k
 #undef forward
 #undef backward
     };
-    /* Blackwell has no rows of its own: Hopper's parts of its peak. Nor has what is neither. */
-    bool young = device->arch != NULL &&
-                 (strcmp(device->arch, "Hopper") == 0 || strcmp(device->arch, "Blackwell") == 0);
-    uint32_t arch = young ? ARCH_Hopper : ARCH_Ampere;
+    uint32_t arch = kernel_is_young(device) ? ARCH_Hopper : ARCH_Ampere;
     if (fits[arch][kernel][backward].own <= 0) kernel = ATTENTION_flash2;
     return &fits[arch][kernel][backward];
 }
@@ -46,17 +43,32 @@ static double padded(AttentionKernel kernel, double width, double other)
     return one ? 32 * ceil(fmax(width, other) / 32) : width;
 }
 
+/* FLOP/s of a multiprocessor's products. An architecture without rows reaches of its relative's
+ * part what its large products reach of the relative's. FlashAttention-2 and Triton's first kernels
+ * know Ampere's instructions only, which a multiprocessor of Blackwell runs as fast as one of
+ * Hopper's, whose peak is 7.5 TFLOP/s. */
+static double rate_of(const Device *device, const AttentionWork *w, const AttentionFit *fit)
+{
+    static const double hopper = 989.4e12 / 132;
+    double rate = fit->part * kernel_peak(device, w->dtype) / fmax(device->sms, 1);
+    const char *arch = device->arch != NULL ? device->arch : "Ampere";
+    if (strcmp(arch, "Ampere") == 0 || strcmp(arch, "Hopper") == 0) return rate;
+    bool old = w->kernel == ATTENTION_flash2 || w->kernel == ATTENTION_triton;
+    if (old && strcmp(arch, "Blackwell") == 0) return fmin(rate, fit->part * hopper);
+    double large = device->gemm_efficiency > 0 ? device->gemm_efficiency : .78;
+    return rate * large / kernel_gemm_fit(device)->large;
+}
+
 /* Seconds of a score on a multiprocessor that is full. */
 static double score_s(const Device *device, const AttentionWork *w, const AttentionFit *fit)
 {
-    double sms = fmax(device->sms, 1), part = fit->part;
+    double sms = fmax(device->sms, 1), rate = rate_of(device, w, fit);
     double head = padded(w->kernel, w->head, w->value);
     double value = padded(w->kernel, w->value, w->head);
     double flops = 2 * (w->backward ? 3 * head + 2 * value : head + value);
-    if (dtype_bytes(w->dtype) == 1) part *= fit->eight;
-    if (head > 128) part *= fmax(1 - (1 - fit->wide) * (head - 128) / 128, .1);
-    return flops * sms / (part * kernel_peak(device, w->dtype)) +
-           fit->softmax * sms / sixteen_bit_peak(device);
+    if (dtype_bytes(w->dtype) == 1) rate *= fit->eight;
+    if (head > 128) rate *= fmax(1 - (1 - fit->wide) * (head - 128) / 128, .1);
+    return flops / rate + fit->softmax * sms / sixteen_bit_peak(device);
 }
 
 /* The blocks of one head: how many, the sum of their seconds, and the longest. */

@@ -313,6 +313,12 @@ static Ps cost_issue(const void *self, const Plan *plan, const Program *p, const
     return runtime_issue_ps(c->runtime, plan, p, in);
 }
 
+static bool cost_leaves_out(const void *self, const Plan *plan, const Program *p, const Instr *in)
+{
+    const Cost *c = *(Cost *const *)self;
+    return runtime_leaves_out(c->runtime, plan, p, in);
+}
+
 CostModel cost_model(Cost *cost)
 {
     Cost **self = arena_alloc(cost->arena, sizeof *self);
@@ -321,6 +327,7 @@ CostModel cost_model(Cost *cost)
     return (CostModel){.name = cost->store == NULL ? "roofline" : "measured, else roofline",
                        .compute = cost_compute,
                        .issue = own ? NULL : cost_issue,
+                       .leaves_out = own ? NULL : cost_leaves_out,
                        .issue_from =
                            own ? 0 : (Ps)llround(cost->runtime->step_s * (double)PS_PER_S),
                        .self = self};

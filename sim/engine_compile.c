@@ -200,7 +200,10 @@ static bool compile_program(Compiler *c, uint32_t program, Code *code)
     list_add(c->arena, &code->comms);
     for (Pc pc = 1; pc < code->n; pc++) {
         const Instr *in = &p->code.at[pc];
-        if (op_info(in->op)->class_ == OP_CLASS_comm) {
+        bool left_out = cost->leaves_out != NULL && cost->leaves_out(cost->self, c->plan, p, in);
+        if (left_out) {
+            code->step[pc].duration = 0;
+        } else if (op_info(in->op)->class_ == OP_CLASS_comm) {
             ok = compile_comm(c, program, pc, code) && ok;
         } else {
             code->step[pc].duration = cost->compute(cost->self, c->plan, p, in);

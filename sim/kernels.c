@@ -23,21 +23,25 @@ double kernel_memory_s(const Device *device, double bytes)
     return bytes / (fmax(device->hbm_bytes_per_s, 1) * part);
 }
 
+bool kernel_is_young(const Device *device)
+{
+    return device->arch != NULL &&
+           (strcmp(device->arch, "Hopper") == 0 || strcmp(device->arch, "Blackwell") == 0);
+}
+
 enum { ARCH_Ampere, ARCH_Hopper, ARCH_COUNT };
 
 const GemmFit *kernel_gemm_fit(const Device *device)
 {
     static const GemmFit fits[ARCH_COUNT] = {
-#define GEMM(arch, eight, block, fill_us, split_us, ...)                                           \
-    [ARCH_##arch] = {eight, block, fill_us, split_us, {__VA_ARGS__}},
+#define GEMM(arch, large, eight, block, fill_us, split_us, ...)                                    \
+    [ARCH_##arch] = {large, eight, block, fill_us, split_us, {__VA_ARGS__}},
 #define ATTENTION(...)
 #include "sim/kernels_fit.def"
 #undef ATTENTION
 #undef GEMM
     };
-    bool old = device->arch != NULL &&
-               (strcmp(device->arch, "Ampere") == 0 || strcmp(device->arch, "Volta") == 0);
-    return &fits[old ? ARCH_Ampere : ARCH_Hopper];
+    return &fits[kernel_is_young(device) ? ARCH_Hopper : ARCH_Ampere];
 }
 
 /* Tiles of cuBLAS and their relative efficiency; the best one counts. A tile takes its products and

@@ -6,11 +6,13 @@
 
 bool kernel_on_processor(const Device *device);        /* the arch is "cpu" */
 double kernel_peak(const Device *device, DType dtype); /* FLOP/s, dense */
+/* Hopper or Blackwell, whose kernels are Hopper's; others take Ampere's. */
+bool kernel_is_young(const Device *device);
 double kernel_memory_s(const Device *device, double bytes);
 
 /* What was fitted of products, by architecture; see kernels_fit.def. */
 typedef struct GemmFit {
-    double eight, block, fill_us, split_us, efficiency[4];
+    double large, eight, block, fill_us, split_us, efficiency[4];
 } GemmFit;
 const GemmFit *kernel_gemm_fit(const Device *device);
 /* Seconds of the arithmetic of a product alone: no launch, no memory. fit NULL: the device's. */

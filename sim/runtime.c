@@ -21,6 +21,24 @@ bool runtime_compiles(const Runtime *runtime, const Plan *plan, const Instr *in)
     return plan->graph.modules.at[plan->graph.nodes.at[in->origin].module].layer > 0;
 }
 
+/* A reduction of maxima of 8-bit operands: few bytes, and its operand comes from such an op. */
+static bool is_scale(const Plan *plan, const Program *p, const Instr *in)
+{
+    const Attrs *attrs = graph_attrs_at(&plan->graph, in->attrs);
+    return in->op == OP_all_reduce && attrs->reduce == REDUCE_max && in->args.n > 0 &&
+           p->buffers.at[program_arg(p, in, 0)].bytes <= sizeof(float);
+}
+
+bool runtime_leaves_out(const Runtime *runtime, const Plan *plan, const Program *p, const Instr *in)
+{
+    if (runtime_is_own(runtime) || !runtime->delayed) return false;
+    const char *name = op_info(in->op)->name;
+    if (strncmp(name, "amax", 4) == 0 || is_scale(plan, p, in)) return true;
+    if (strncmp(name, "quantise", 8) != 0 || in->microbatch == 0) return false;
+    Category of = p->buffers.at[program_arg(p, in, 0)].category;
+    return of == CATEGORY_parameter || of == CATEGORY_gathered;
+}
+
 AttentionKernel runtime_attention(const Runtime *runtime, const Device *device)
 {
     if (!runtime_is_own(runtime)) return runtime->attention;
@@ -49,6 +67,7 @@ Ps runtime_issue_ps(const Runtime *runtime, const Plan *plan, const Program *p, 
 {
     const OpInfo *info = op_info(in->op);
     double s = 0;
+    if (runtime_leaves_out(runtime, plan, p, in)) return 0;
     if (info->class_ == OP_CLASS_comm) {
         s = comm_s(runtime, in);
     } else if (runtime_compiles(runtime, plan, in)) {

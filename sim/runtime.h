@@ -16,6 +16,12 @@ bool runtime_is_loss(OpKind op);
 /* Is the instruction in what the system compiles? Then its op is not what `op` says of it. */
 bool runtime_compiles(const Runtime *runtime, const Plan *plan, const Instr *in);
 
+/* Does the system not do it at all? Where scales are those of past steps (`delayed`), a kernel that
+ * writes 8 bits takes the maximum on its way, maxima are reduced once a step in one go, and weights
+ * are made for all micro-batches in the first. */
+bool runtime_leaves_out(const Runtime *runtime, const Plan *plan, const Program *p,
+                        const Instr *in);
+
 /* Which kernel computes attention on the device. */
 AttentionKernel runtime_attention(const Runtime *runtime, const Device *device);
 

@@ -358,6 +358,7 @@ typedef struct Runtime {
     CompilePer compiled;     /* what of the model is compiled; read only if is_compiled */
     bool is_compiled;        /* the plan has compile{} */
     bool compiles_loss;      /* then the loss, too, which is a function beside the model */
+    bool delayed;            /* 8-bit scales are those of past steps, weights are made once a step */
     bool expandable;         /* the allocator's segments grow in place */
     MemoryKind reports;      /* what its logs call the peak of memory, */
     MemoryRank reports_rank; /* and of which rank */

@@ -161,6 +161,7 @@ static const Field plan_fields[] = {
     {"runtime.unit_s", FIELD_f64, IN(config.runtime.unit_s), 0, 1, NULL},
     {"runtime.update_s", FIELD_f64, IN(config.runtime.update_s), 0, 1, NULL},
     {"runtime.step_s", FIELD_f64, IN(config.runtime.step_s), 0, 100, NULL},
+    {"runtime.delayed", FIELD_bool, IN(config.runtime.delayed), 0, 0, NULL},
     {"runtime.expandable", FIELD_bool, IN(config.runtime.expandable), 0, 0, NULL},
     {"runtime.compiles_loss", FIELD_bool, IN(config.runtime.compiles_loss), 0, 0, NULL},
     {"runtime.reports", FIELD_word, IN(config.runtime.reports), 0, 0, memory_kinds},

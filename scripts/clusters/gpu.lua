@@ -1,6 +1,6 @@
 -- A cluster of any GPU of the library, by its name or an alias: require "clusters.gpu" { gpu = "H200",
--- nodes = 2 }. Nodes are what is usual for the GPU: devices on a switch where it has links, else on
--- PCIe, and a NIC each of the generation that came with it.
+-- nodes = 2 }. Nodes are what is usual for the GPU: devices on a switch where it has links (AMD's
+-- each with each), else on PCIe, and a NIC each of the generation that came with it.
 local gpus, node = require "tandem.gpus", require "clusters.node"
 
 -- GB/s of a NIC that came with a generation
@@ -13,7 +13,7 @@ return function(options)
   local per_node = options.devices_per_node or 8
   return node(options.name or name, {
     device = name, per_node = per_node,
-    intra = g.link and "nvswitch" or "pcie", links = g.link or g.pcie,
+    intra = not g.link and "pcie" or g.arch:find "^CDNA" and "mesh" or "nvswitch", links = g.link or g.pcie,
     nics = options.nics_per_node or per_node,
     nic_gbit = 8 * (options.nic_gb_per_s or nics[g.arch]), fabric = options.fabric,
   })(options)

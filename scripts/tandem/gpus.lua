@@ -5,14 +5,15 @@ local MiB, GB = 1 << 20, 1e9
 
 -- By architecture. gemm_efficiency: part of the dense peak that large products reach; memory_efficiency:
 -- part of the nominal bandwidth that a kernel reaches which reads and writes much, by hand from dev-cal rows of
--- published kernels. Ampere's and Hopper's gemm_efficiency are in fitted_kernels; Blackwell's, CDNA's and Ada's
--- are assumed.
+-- published kernels. Ampere's and Hopper's gemm_efficiency are in fitted_kernels; CDNA's and Ada's are
+-- assumed; Blackwell's is cuBLAS' 1,610 TFLOP/s for 8192 cubed on a B200, of
+-- which 1,100 last under its limit of power (SimuMax's machine).
 local arch = {
   Volta = { gemm_efficiency = 0.75, memory_efficiency = 0.83, kernel_floor_s = 3e-6 },
   Ampere = { memory_efficiency = 0.78, kernel_floor_s = 3e-6 },
   Ada = { gemm_efficiency = 0.75, memory_efficiency = 0.85, kernel_floor_s = 3e-6 },
   Hopper = { memory_efficiency = 0.80, kernel_floor_s = 5e-6 },
-  Blackwell = { gemm_efficiency = 0.76, memory_efficiency = 0.80, kernel_floor_s = 5e-6 },
+  Blackwell = { gemm_efficiency = 0.72, memory_efficiency = 0.80, kernel_floor_s = 5e-6, sustained = 0.68 },
   CDNA3 = { gemm_efficiency = 0.50, memory_efficiency = 0.72, kernel_floor_s = 8e-6 },
   CDNA4 = { gemm_efficiency = 0.60, memory_efficiency = 0.72, kernel_floor_s = 8e-6 },
 }
@@ -87,7 +88,7 @@ function m.device(name)
       e4m3 = fp8, e5m2 = fp8 },
     gemm_efficiency = (fitted_kernels[g.arch] or a).gemm_efficiency, memory_efficiency = g.mem or a.memory_efficiency,
     launch_s = 4e-6, kernel_floor_s = a.kernel_floor_s,
-    sustained = math.min(1, (fitted.sustained[g.arch] or 0.9) * (g.watts / (g.full_watts or g.watts)) ^ fitted.power),
+    sustained = math.min(1, (fitted.sustained[g.arch] or a.sustained or 0.9) * (g.watts / (g.full_watts or g.watts)) ^ fitted.power),
   }
 end
 

@@ -120,8 +120,8 @@ static bool read_rows(const char *path, Diag *d)
 static double predicted_s(const Group *g, const KernelRow *row)
 {
     if (g->gemm) {
-        GemmFit fit = {
-            g->at[1], g->at[2], g->at[3], g->at[4], {g->at[5], g->at[6], g->at[7], g->at[8]}};
+        GemmFit fit;
+        memcpy(&fit, g->at, sizeof fit);
         KernelRow with = *row;
         Device device = *row->device;
         device.gemm_efficiency = g->at[0];
@@ -184,8 +184,8 @@ static void descend(Group *g, int without)
 static void make_groups(void)
 {
     static const GemmFit gemm[] = {
-#define GEMM(arch, eight, block, fill_us, split_us, ...)                                           \
-    {eight, block, fill_us, split_us, {__VA_ARGS__}},
+#define GEMM(arch, large, eight, block, fill_us, split_us, ...)                                    \
+    {large, eight, block, fill_us, split_us, {__VA_ARGS__}},
 #define ATTENTION(...)
 #include "sim/kernels_fit.def"
 #undef ATTENTION
@@ -193,8 +193,8 @@ static void make_groups(void)
     };
     for (uint32_t i = 0; i < N_GEMM_ARCH; i++) {
         Group *g = &groups[n_groups++];
-        *g = (Group){.name = "products", .arch = gemm_arch[i], .gemm = true, .at = {.78}};
-        memcpy(&g->at[1], &gemm[i], sizeof gemm[i]);
+        *g = (Group){.name = "products", .arch = gemm_arch[i], .gemm = true};
+        memcpy(g->at, &gemm[i], sizeof gemm[i]);
         g->at[1] = eight_of(g->arch, g->at[1]);
     }
     static const char *const kernels[] = {
@@ -220,7 +220,6 @@ static void share_rows(void)
             if (r->device->arch == NULL || strcmp(r->device->arch, g->arch) != 0) continue;
             bool attention = r->attention.heads > 0;
             if (g->gemm == attention || (attention && r->attention.kernel != g->kernel)) continue;
-            if (g->gemm && g->n == 0) g->at[0] = r->device->gemm_efficiency;
             g->rows[g->n++] = i;
         }
     }
@@ -232,8 +231,9 @@ static void write_gemm(FILE *f, FILE *lua)
         const Group *g = &groups[i];
         if (!g->gemm) continue;
         const double *at = g->at;
-        fprintf(f, "GEMM(%s, %.3g, %.3g, %.3g, %.3g, %.3g, %.3g, %.3g, %.3g)\n", g->arch, at[1],
-                at[2], at[3], at[4], at[5], at[6], at[7], at[8]);
+        fprintf(f, "GEMM(%s", g->arch);
+        for (int k = 0; k < N_GEMM; k++) fprintf(f, ", %.3g", at[k]);
+        fputs(")\n", f);
         fprintf(lua, "  %s = { gemm_efficiency = %.3g },\n", g->arch, at[0]);
     }
 }

@@ -114,6 +114,36 @@ static void softmax_is_beside_products(void **state)
     assert_true(fabs(us(&w, &fit) / us(&w, &plain) - 3) < 1e-9);
 }
 
+/* FlashAttention-2's instructions are as fast on a multiprocessor of Blackwell as on Hopper's; what
+ * has no rows otherwise goes with its large products. */
+static void relatives_lend_their_part(void **state)
+{
+    (void)state;
+    Device hopper = {.arch = "Hopper", .sms = 132, .gemm_efficiency = .806};
+    hopper.peak_flops[DT_bf16] = 989.4e12;
+    hopper.hbm_bytes_per_s = 1e30;
+    hopper.memory_efficiency = 1;
+    Device blackwell = hopper, cdna = hopper, ampere = hopper;
+    blackwell.arch = "Blackwell";
+    blackwell.peak_flops[DT_bf16] = 2 * 989.4e12;
+    blackwell.gemm_efficiency = .403;
+    AttentionFit fit = plain;
+    AttentionWork w = work_of(1000, 4096, false, false);
+    double on_hopper = kernel_attention_s(&hopper, &w, &fit);
+    assert_true(fabs(kernel_attention_s(&blackwell, &w, &fit) / on_hopper - 1) < .01);
+    w.kernel = ATTENTION_flash2;
+    assert_true(fabs(kernel_attention_s(&blackwell, &w, &fit) / on_hopper - 1) < .01);
+    blackwell.gemm_efficiency = .806; /* large products count for its own kernels alone */
+    assert_true(fabs(kernel_attention_s(&blackwell, &w, &fit) / on_hopper - 1) < .01);
+    w.kernel = ATTENTION_cudnn;
+    assert_true(fabs(kernel_attention_s(&blackwell, &w, &fit) / on_hopper - .5) < .01);
+    cdna.arch = "CDNA3";
+    ampere.arch = "Ampere";
+    cdna.gemm_efficiency = kernel_gemm_fit(&ampere)->large / 2;
+    double ratio = kernel_attention_s(&cdna, &w, &fit) / kernel_attention_s(&ampere, &w, &fit);
+    assert_true(fabs(ratio - 2) < .01);
+}
+
 static double error_of(const char *gpu, const char *kernel, bool causal, double tokens, double head,
                        double tflops)
 {
@@ -174,6 +204,7 @@ int main(void)
         cmocka_unit_test(masked_steps_are_skipped),
         cmocka_unit_test(backward_computes_scores_again),
         cmocka_unit_test(softmax_is_beside_products),
+        cmocka_unit_test(relatives_lend_their_part),
         cmocka_unit_test(published_rates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

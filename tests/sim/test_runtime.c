@@ -71,6 +71,81 @@ static void a_launch_group_is_issued_as_one(void **state)
     arena_free(arena);
 }
 
+static bool leaves_out_first(const void *self, const Plan *plan, const Program *p, const Instr *in)
+{
+    (void)self, (void)plan, (void)p;
+    return in->match == 1;
+}
+
+/* What the modelled system does not do takes no time, waits for nobody, and its peers need not
+ * come. */
+static void what_is_left_out_takes_no_time(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    EngineResult result;
+    FixedNet net;
+    NetModel model = fixed_net(&net);
+    CostModel cost = {.compute = synthetic_cost_compute, .leaves_out = leaves_out_first};
+    Plan *plan = synthetic_plan(arena, 1, 2, 1, 1);
+    AxisSet axis = synthetic_axis(plan, AXIS_dp_shard);
+    for (uint32_t match = 1; match <= 2; match++)
+        synthetic_comm(plan, 0, STREAM_dp_gather, OP_all_reduce, axis, 0, match, 100);
+    EngineOptions options = {.cost = &cost, .net = &model, .record = true};
+    options.fold = fold_ranks(plan, 2, 2, false, arena);
+    assert_true(engine_run(plan, &options, arena, &result, &d));
+    assert_int_equal(result.line[0].end[1], 0);
+    assert_int_equal(result.line[0].start[2], 0);
+    assert_int_equal(result.step_ps, 100);
+    arena_free(arena);
+}
+
+static double float8_step_s(const char *profile, uint32_t microbatches)
+{
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Config config = {0};
+    Graph graph = {0};
+    SimReport report = {0};
+    const char *code = arena_print(
+        arena,
+        "local runtime = require 'runtimes.megatron'\n%s\n"
+        "return plan { model = require 'models.llama' { size = 'tiny', layers = 2, vocab = 4096 "
+        "},\n"
+        "runtime = runtime, mesh = { dp_shard = 2 },\n"
+        "cluster = require 'clusters.gpu' { gpu = 'H100', devices_per_node = 2 },\n"
+        "batch = { micro = 2, global = %u, seq = 128 }, precision = { compute = 'bf16' },\n"
+        "parallel = { float8 { skip_indivisible = true }, zero 'optim' } }",
+        profile, 4 * microbatches);
+    if (!front_load_text("plan", code, NULL, arena, &config, &graph, &d))
+        fail_msg("%s", d.items.at[0].text);
+    LowerOptions lower = lower_options_default();
+    const Plan *plan = passes_compile(&config, &graph, &lower, NULL, arena, &d);
+    assert_non_null(plan);
+    SimOptions sim = {.runtime = &config.runtime};
+    assert_true(sim_run(plan, &config.cluster, &sim, arena, &report, &d));
+    double s = (double)report.step_ps / (double)PS_PER_S;
+    arena_free(arena);
+    return s;
+}
+
+/* Delayed scaling: no kernels and collectives for maxima, weights in 8 bits made once a step. The
+ * host issues nothing for them either; times of the host alone are left, 5 us a kernel. */
+static void delayed_scaling_makes_weights_once(void **state)
+{
+    (void)state;
+    const char *dynamic = "runtime.delayed = false";
+    const char *no_maxima =
+        "runtime.delayed = false; runtime.ops.amax = { kernels = 0, passes = 0 }";
+    double one = float8_step_s("", 1), three = float8_step_s("", 3);
+    double dynamic_one = float8_step_s(dynamic, 1), dynamic_three = float8_step_s(dynamic, 3);
+    double no_one = float8_step_s(no_maxima, 1), no_three = float8_step_s(no_maxima, 3);
+    assert_true(one < dynamic_one);
+    assert_true(three - one < .8 * (dynamic_three - dynamic_one));
+    assert_true(three - one < .9 * (no_three - no_one)); /* weights */
+}
+
 static double step_s(const char *runtime, const char *passes, const char *set, Held *held)
 {
     Arena *arena = arena_new();
@@ -281,6 +356,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_starts_before_it_is_issued),
         cmocka_unit_test(a_launch_group_is_issued_as_one),
+        cmocka_unit_test(what_is_left_out_takes_no_time),
+        cmocka_unit_test(delayed_scaling_makes_weights_once),
         cmocka_unit_test(the_host_may_be_the_limit),
         cmocka_unit_test(a_short_program_takes_what_it_takes),
         cmocka_unit_test(what_is_saved_lives_to_its_gradient),
