@@ -90,6 +90,7 @@ local function passes(row, how)
   end
   if n_tp > 1 then add(list, tp { sequence = row.sp == "1", keep_gathered = how.keep_gathered }) end
   add(list, eight_bits(row, how.byte_gather))
+  if how.pieces and how.pieces > 1 then add(list, tile { pieces = how.pieces }) end
   add(list, how.ac ~= false and checkpointing(row) or nil)
   add(list, how.data)
   if row.compile == "yes" and how.compile then add(list, compile(how.compile)) end
@@ -194,17 +195,25 @@ local function megatron_deepspeed(row)
   return { runtime = "megatron2022", mesh = mesh(row, false), vocab = 51200, data = data > 1 and ddp {} or nil }
 end
 
+-- Liger's head and loss go by chunks that hold about as many numbers as the head's input (liger_kernel's
+-- fused_linear_cross_entropy): a power of two of tokens.
+local function liger_pieces(row)
+  local tokens, ratio = count(row, "micro_batch") * count(row, "seq"), -(-count(row, "vocab") // count(row, "d_model"))
+  local wanted, chunk = -(-tokens // ratio), 1
+  while chunk < wanted do chunk = 2 * chunk end
+  return -(-tokens // chunk)
+end
+
 local function deepspeed(row)
-  if has(row, "framework", "liger") or has(row, "peak_mem_kind", "liger") then
-    refuse("a head that is computed in chunks (Liger) is not in this version")
-  end
+  local liger = has(row, "framework", "liger") or has(row, "peak_mem_kind", "liger")
   local stage = row.zero_stage:match "^%d"
   local names = { ["1"] = "optim", ["2"] = "optim_grads", ["3"] = "optim_grads_params" }
   if not names[stage] then refuse("ZeRO stage is not stated") end
   if has(row, "sp", "ulysses [2-9]") or has(row, "sp", "ulysses 1%d") then
     refuse("context parallelism is not in this version")
   end
-  return { runtime = "deepspeed", mesh = mesh(row, true), reduce = "bf16", data = zero(names[stage]) }
+  return { runtime = liger and "deepspeed_liger" or "deepspeed", mesh = mesh(row, true), reduce = "bf16", data = zero(names[stage]),
+    pieces = liger and liger_pieces(row) or nil }
 end
 
 local frameworks = {
