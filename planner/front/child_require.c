@@ -182,9 +182,8 @@ static const char *require_hint(Child *c, const char *name)
                                           "dialects.automodel",
                                           "dialects.kempnerforge"};
     if (strncmp(name, "runtimes.", 9) == 0)
-        return "profiles are deepspeed, fms, fsdp1, kempnerforge, megatron, megatron2022, "
-               "torchtitan; "
-               "runtimes.eager makes another";
+        return "profiles are deepspeed, deepspeed_liger, fms, fsdp1, kempnerforge, megatron, "
+               "megatron2022, torchtitan, torchtitan2024; runtimes.eager makes another";
     const char *near = str_nearest(name, shipped, sizeof shipped / sizeof *shipped);
     if (near != NULL) return arena_print(c->arena, "did you mean '%s'?", near);
     return "it must lie in the script's folder or in the library";
