@@ -348,19 +348,19 @@ typedef struct RuntimeOp {
 typedef struct Runtime {
     const char *name;
     AttentionKernel attention;
-    double kernel_s;         /* to issue a kernel of an eager op */
-    double compiled_s;       /* ... of a compiled region */
-    double tensor_s;         /* more for each op where tp > 1 (tensors that know their layout) */
-    double collective_s;     /* to issue a collective */
-    double unit_s;           /* more for each gather and each reduction of sharded units */
-    double update_s;         /* to issue the update of a unit */
-    double step_s;           /* between steps, in which the device has nothing to do */
-    CompilePer compiled;     /* what of the model is compiled; read only if is_compiled */
-    bool is_compiled;        /* the plan has compile{} */
-    bool compiles_loss;      /* then the loss, too, which is a function beside the model */
-    bool delayed;            /* 8-bit scales are those of past steps, weights are made once a step */
-    bool expandable;         /* the allocator's segments grow in place */
-    MemoryKind reports;      /* what its logs call the peak of memory, */
+    double kernel_s;     /* to issue a kernel of an eager op */
+    double compiled_s;   /* ... of a compiled region */
+    double tensor_s;     /* more for each op where tp > 1 (tensors that know their layout) */
+    double collective_s; /* to issue a collective */
+    double unit_s;       /* more for each gather and each reduction of sharded units */
+    double update_s;     /* to issue the update of a unit */
+    double step_s;       /* between steps, in which the device has nothing to do */
+    CompilePer compiled; /* what of the model is compiled; read only if is_compiled */
+    bool is_compiled;    /* the plan has compile{} */
+    bool compiles_loss;  /* then the loss, too, which is a function beside the model */
+    bool delayed;        /* 8-bit scales are those of past steps, weights are made once a step */
+    bool expandable;     /* the allocator's segments grow in place */
+    MemoryKind reports;  /* what its logs call the peak of memory, */
     MemoryRank reports_rank; /* and of which rank */
     RuntimeOp op[OP_COUNT];
 } Runtime;
