@@ -102,3 +102,10 @@ const char *run_machine(Cli *cli)
     const char *name = module ? module->device_name(cli->arena, device) : NULL;
     return arena_print(cli->arena, "cuda:%s", name ? name : "none");
 }
+
+const char *run_costs(Cli *cli)
+{
+    const Options *o = &cli->options;
+    return arena_print(cli->arena, "%s%s%s", run_machine(cli), o->tf32 ? " tf32" : "",
+                       o->cudnn ? " cudnn" : "");
+}

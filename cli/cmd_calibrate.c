@@ -58,7 +58,7 @@ static void needs_json(Cli *cli, const Needs *needs)
 
 static void report(Cli *cli, const PlanFile *file)
 {
-    const char *machine = run_machine(cli);
+    const char *machine = run_costs(cli);
     /* A store that is not there yet knows nothing; that is no error of a dry run. */
     Diag own = diag_in(cli->arena);
     Store *store = store_open(cli->options.db, true, cli->options.dry_run ? &own : &cli->diag);

@@ -58,7 +58,7 @@ static bool predict_here(Cli *cli, const PlanFile *file, Prediction *prediction)
                               .unfolded = true,
                               .keep = true};
     bool fine = run_cluster(cli, file, cluster);
-    if (fine && (cluster->is_local || run_on(cli, "cuda"))) options.machine = run_machine(cli);
+    if (fine && (cluster->is_local || run_on(cli, "cuda"))) options.machine = run_costs(cli);
     if (is_loopback(cli)) cluster->cores_per_node = 1; /* all ranks in one thread */
     fine = fine && predict(cli, file, store, &options, prediction);
     store_close(store);

@@ -63,15 +63,15 @@ static bool find_needs(Cli *cli, const PlanFile *file, Needs *needs)
     bool there = access(cli->options.db, F_OK) == 0;
     Store *store = there ? store_open(cli->options.db, true, &cli->diag) : NULL;
     if (there && store == NULL) return false;
-    needs_find(file->plan, store, run_machine(cli), run_on(cli, "cuda") ? "cuda" : "mpi",
-               cli->arena, needs, &own);
+    needs_find(file->plan, store, run_costs(cli), run_on(cli, "cuda") ? "cuda" : "mpi", cli->arena,
+               needs, &own);
     store_close(store);
     return true;
 }
 
 static MeasureOn measure_on(Cli *cli, const char *backend)
 {
-    MeasureOn on = {.backend = backend, .machine = run_machine(cli)};
+    MeasureOn on = {.backend = backend, .machine = run_costs(cli)};
     on.options.timeout_s = 60;
     run_cuda_options(cli, &on.options.cuda);
     return on;
@@ -96,7 +96,7 @@ static bool calibrate_kernels(Cli *cli, const PlanFile *file, const Needs *needs
     if (needs->missing_kernels == 0) return true;
     bool cuda = run_on(cli, "cuda");
     log_info("measuring %" PRIu32 " kernels on %s", needs->missing_kernels,
-             cuda ? run_machine(cli) : machine_cpu(cli->arena));
+             cuda ? run_costs(cli) : machine_cpu(cli->arena));
     return measure_here(cli, file, needs, cuda ? "cuda" : "loopback", true);
 }
 
@@ -117,6 +117,8 @@ static bool calibrate_collectives(Cli *cli, const PlanFile *file, const Needs *n
         list_push(cli->arena, &argv, "--backend");
         list_push(cli->arena, &argv, "cuda");
         if (cli->options.share_device) list_push(cli->arena, &argv, "--share-device");
+        if (cli->options.tf32) list_push(cli->arena, &argv, "--tf32");
+        if (cli->options.cudnn) list_push(cli->arena, &argv, "--cudnn");
     }
     list_push(cli->arena, &argv, NULL);
     json_t *document = cli->json;

@@ -14,8 +14,10 @@ void run_cuda_options(Cli *cli, CudaOptions *cuda);
 const struct CudaChoices *run_choices(Cli *cli);
 /* Lowers for the backend's kernels; false where its module is missing. */
 bool run_plan_options(Cli *cli, PlanOptions *options);
-/* By which name measurements of this machine and backend are stored. */
+/* The name of this machine and backend; and the one by which their measured costs are stored, which
+ * tells by what switches kernels are others. */
 const char *run_machine(Cli *cli);
+const char *run_costs(Cli *cli);
 
 /* run --verify, in this process, on loopback. */
 void run_verify(Cli *cli);

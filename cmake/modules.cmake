@@ -42,11 +42,11 @@ endfunction()
 # Real code for Ampere, Hopper (with what only it has) and Blackwell, and PTX for what comes later.
 # a * b + c is never contracted, as in C: a sum that is written out has one value everywhere. A kernel
 # at memory speed that spills registers does not compile, nor does Hopper's attention; others that
-# hold tiles are only told of.
+# hold tiles are only told of. What ptxas says of each kernel is kept beside the object.
 function(tandem_cuda_kernels)
   add_library(tandem_cuda_kernels OBJECT ${ARGN})
   target_include_directories(tandem_cuda_kernels PRIVATE ${CMAKE_SOURCE_DIR})
-  target_compile_options(tandem_cuda_kernels PRIVATE -fmad=false -Xptxas=-warn-spills)
+  target_compile_options(tandem_cuda_kernels PRIVATE -fmad=false -Xptxas=-warn-spills,-v)
   set(at_memory_speed ${ARGN})
   list(FILTER at_memory_speed EXCLUDE REGEX "/(attention|product)[a-z_]*\\.cu$")
   set(hopper ${ARGN})
@@ -54,7 +54,8 @@ function(tandem_cuda_kernels)
   set_source_files_properties(${at_memory_speed} ${hopper} PROPERTIES
     COMPILE_OPTIONS -Xptxas=-Werror)
   set_target_properties(tandem_cuda_kernels PROPERTIES CUDA_STANDARD 17
-    POSITION_INDEPENDENT_CODE ON CUDA_ARCHITECTURES "80-real;90a-real;100")
+    POSITION_INDEPENDENT_CODE ON CUDA_ARCHITECTURES "80-real;90a-real;100"
+    CUDA_COMPILER_LAUNCHER "sh;${CMAKE_SOURCE_DIR}/cmake/ptxas_log.sh;${CMAKE_CUDA_COMPILER_LAUNCHER}")
 endfunction()
 
 # A macro: a language must be enabled in the scope of the whole project. The kernels are compiled

@@ -324,6 +324,19 @@ static uint64_t most_shared(uint32_t compute_capability)
     return kib << 10;
 }
 
+static const DeviceKernel *known; /* filled before main() */
+
+void device_know(DeviceKernel *kernel)
+{
+    kernel->next = known;
+    known = kernel;
+}
+
+const DeviceKernel *device_kernels(void)
+{
+    return known;
+}
+
 bool device_launch(void (*thread)(const void *args), const char *name, uint64_t blocks,
                    uint64_t threads, uint64_t shared_bytes, uint32_t compute_capability,
                    const void *args, uint64_t args_bytes, void *stream)

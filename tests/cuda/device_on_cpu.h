@@ -69,6 +69,15 @@ typedef struct float4 {
     float x, y, z, w;
 } float4;
 
+/* Every kernel of the program, with what its definition promises: test_resources looks at it. */
+typedef struct DeviceKernel {
+    const char *name;
+    uint32_t threads, blocks_per_sm;
+    const struct DeviceKernel *next;
+} DeviceKernel;
+void device_know(DeviceKernel *kernel);
+const DeviceKernel *device_kernels(void);
+
 #define DEVICE static inline
 #define __device__
 #define __host__
@@ -81,6 +90,11 @@ typedef struct float4 {
     static void name(const void *args)                                                             \
     {                                                                                              \
         name##_thread(*(const Args *)args);                                                        \
+    }                                                                                              \
+    __attribute__((constructor)) static void name##_known(void)                                    \
+    {                                                                                              \
+        static DeviceKernel kernel = {#name, name##_threads, name##_blocks_per_sm, NULL};          \
+        device_know(&kernel);                                                                      \
     }                                                                                              \
     static void name##_thread(const Args a)
 #define SHARED(type, name) type *const name = (type *)device_shared

@@ -188,6 +188,33 @@ static void calibration_fills_the_tables(void **state)
     assert_null(strstr(r.err, "not-calibrated"));
 }
 
+/* Kernels by other libraries or in other ways have other costs: each way has tables of its own. */
+static void calibration_of_each_way(void **state)
+{
+    (void)state;
+    CommandResult r = COMMAND(arena, 60, "calibrate", PLAN, "--backend", "cuda", ONE);
+    check(r, 0, "0 kernels, 0 collectives", NULL);
+    r = COMMAND(arena, 60, "calibrate", PLAN, "--backend", "cuda", "--tf32", "--dry-run", ONE);
+    check(r, 0, "machine     cuda:Double tf32\n", NULL);
+    check(r, 0, "to measure    59 kernels", NULL);
+    r = COMMAND(arena, 60, "run", PLAN, "--backend", "cuda", "--tf32", "--steps", "3", "--set",
+                "mesh.dp_shard=1", "--set", "mesh.tp=1");
+    check(r, 0, "done        3 steps", "59 of 59 kernels are not measured");
+    /* With several ranks: those that measure collectives are told the way too. */
+    r = COMMAND(arena, 120, "calibrate", PLAN, "--backend", "cuda", "--tf32");
+    check(r, 0, "machine     cuda:Double tf32\n", NULL);
+    check(r, 0, "0 kernels, 0 collectives", NULL);
+    r = COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--tf32", "--steps", "3");
+    check(r, 0, "done        3 steps", NULL);
+    assert_null(strstr(r.err, "are not measured"));
+    check(COMMAND(arena, 60, "calibrate", PLAN, "--backend", "cuda", "--tf32", "--cudnn",
+                  "--dry-run", ONE),
+          0, "machine     cuda:Double tf32 cudnn\n", NULL);
+    check(COMMAND(arena, 60, "calibrate", PLAN, "--backend", "cuda", "--cudnn", ONE), 6, NULL,
+          "--cudnn: the double has no cuDNN");
+    check(COMMAND(arena, 60, "calibrate", PLAN, "--tf32", ONE), 2, NULL, "go with --backend cuda");
+}
+
 static void what_is_told(void **state)
 {
     (void)state;
@@ -218,6 +245,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(four_ranks_through_the_host, setup, teardown),
         cmocka_unit_test_setup_teardown(ranks_of_torchrun, setup, teardown),
         cmocka_unit_test_setup_teardown(calibration_fills_the_tables, setup, teardown),
+        cmocka_unit_test_setup_teardown(calibration_of_each_way, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_told, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,15 @@
+#!/bin/sh
+# Compiles a file of kernels (all arguments: the command, with `-o OBJECT`) and keeps what ptxas says
+# of each kernel, its registers, memory and spills, as OBJECT.log for tests/cuda/resources.sh. The
+# rest of what the compiler says is passed on.
+object= before=
+for word in "$@"; do
+    [ "$before" = -o ] && object=$word
+    before=$word
+done
+[ -n "$object" ] || exec "$@"
+"$@" 2>"$object.log"
+status=$?
+grep -v -E '^ptxas info|^ +(Function properties|[0-9]+ bytes stack frame|Used [0-9]+ registers)|^$' \
+    "$object.log" >&2
+exit $status
