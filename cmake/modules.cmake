@@ -53,9 +53,10 @@ function(tandem_cuda_kernels)
   list(FILTER hopper INCLUDE REGEX "/attention_hopper\\.cu$")
   set_source_files_properties(${at_memory_speed} ${hopper} PROPERTIES
     COMPILE_OPTIONS -Xptxas=-Werror)
+  set(launcher sh ${CMAKE_SOURCE_DIR}/cmake/ptxas_log.sh ${CMAKE_CUDA_COMPILER_LAUNCHER})
   set_target_properties(tandem_cuda_kernels PROPERTIES CUDA_STANDARD 17
     POSITION_INDEPENDENT_CODE ON CUDA_ARCHITECTURES "80-real;90a-real;100"
-    CUDA_COMPILER_LAUNCHER "sh;${CMAKE_SOURCE_DIR}/cmake/ptxas_log.sh;${CMAKE_CUDA_COMPILER_LAUNCHER}")
+    CUDA_COMPILER_LAUNCHER "${launcher}")
 endfunction()
 
 # A macro: a language must be enabled in the scope of the whole project. The kernels are compiled
