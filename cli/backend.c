@@ -56,11 +56,12 @@ bool run_check_backend(Cli *cli)
         !choose(cli, "via", o->via, vias, 2, &unused))
         return false;
     bool cuda = o->graph || o->registration || o->via || o->device_text || o->min_ctas_text ||
-                o->max_ctas_text || o->share_device || o->zero_ctas || o->tf32 || o->cudnn;
+                o->max_ctas_text || o->share_device || o->zero_ctas || o->tf32 || o->cudnn ||
+                o->mma;
     return !cuda || run_on(cli, "cuda") ||
            cli_error(cli, FAULT_usage, "option-value",
-                     "--graph, --register, --via, --device, --share-device, --tf32, --cudnn "
-                     "and --...-ctas go with "
+                     "--graph, --register, --via, --device, --share-device, --tf32, --cudnn, "
+                     "--mma and --...-ctas go with "
                      "--backend cuda");
 }
 
@@ -79,6 +80,7 @@ void run_cuda_options(Cli *cli, CudaOptions *cuda)
     cuda->zero_ctas = o->zero_ctas;
     cuda->tf32 = o->tf32;
     cuda->cudnn = o->cudnn;
+    cuda->mma = o->mma;
     cuda->choices = run_choices(cli);
 }
 

@@ -23,7 +23,7 @@ typedef struct Options {
         *max_ctas_text, *collective, *min_text, *max_text, *issue, *buffers, *compare, *machine,
         *mtbf_text, *checkpoint_text, *restart_text, *interval_text, *jitter_text, *straggler_text;
     bool json, quiet, verbose, help, dry_run, text, trace, unfolded, verify, poison, native, state,
-        mesh, share_device, zero_ctas, tf32, cudnn, explain, exact;
+        mesh, share_device, zero_ctas, tf32, cudnn, mma, explain, exact;
     /* the checked values of the texts above */
     uint64_t seed;
     uint32_t device, min_ctas, max_ctas;

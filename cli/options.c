@@ -99,6 +99,8 @@ static const Option option_table[] = {
      "cuda: products of fp32 numbers round them to 19 bits"},
     {"cudnn", 0, OPTION_flag, NULL, FIELD(cudnn), OPTIONS_run | OPTIONS_calibrate,
      "cuda: attention by cuDNN where it takes it, else by our own kernels"},
+    {"mma", 0, OPTION_flag, NULL, FIELD(mma), OPTIONS_run,
+     "cuda: attention without the instructions that only Hopper has"},
     {"steps", 0, OPTION_text, "N", FIELD(steps_text), OPTIONS_run,
      "training steps, instead of the plan's"},
     {"data", 0, OPTION_text, "FILE", FIELD(data), OPTIONS_run,

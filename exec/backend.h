@@ -34,7 +34,8 @@ typedef struct CudaOptions {
     uint32_t zero_ctas;    /* 1: copies by copy engines where NCCL can */
     uint32_t whole_length; /* auto: longer programs are cut; 0: 4000 instructions */
     bool tf32;             /* products of fp32 numbers may round them to 19 bits */
-    bool cudnn;            /* attention by cuDNN where it takes it */
+    bool cudnn;            /* attention by cuDNN where it takes it and is the fastest */
+    bool mma;              /* attention by Hopper's own instructions nowhere */
     const struct CudaChoices *choices; /* of algorithms for products, kept from run to run
                                           (kernels/cuda/products.h); NULL: none, nothing is timed */
 } CudaOptions;

@@ -5,6 +5,9 @@
 #include "exec/cuda/private.h"
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 #include "kernels/cuda/products.h"
+#include "kernels/cuda/ways/attention_ways.h"
+
+static const Loc nowhere = {NULL, 0};
 
 static bool failed(Cuda *c, Pc pc, const CudaError *error)
 {
@@ -20,9 +23,25 @@ static bool prepare(Cuda *c, Pc pc)
     bool taken;
     if (op_info(in->op)->class_ == OP_CLASS_contract)
         return cuda_products_prepare(in->op, args, &c->context, &error) || failed(c, pc, &error);
-    if (c->cudnn && (in->op == OP_attention || in->op == OP_attention_grad))
-        return cudnn_attention_prepare(c->cudnn, in->op, args, &taken, &error) ||
-               failed(c, pc, &error);
+    if (in->op != OP_attention && in->op != OP_attention_grad) return true;
+    if (c->cudnn && !cudnn_attention_prepare(c->cudnn, in->op, args, &taken, &error))
+        return failed(c, pc, &error);
+    return c->ways == NULL || attention_ways_prepare(c->ways, in->op, args, &c->context, &error) ||
+           failed(c, pc, &error);
+}
+
+static bool open_ways(Cuda *c)
+{
+    const CudaOptions *o = &c->options.cuda;
+    const AttentionWaysOptions ways = {.tune = o->choices != NULL,
+                                       .kept = o->choices,
+                                       .device = c->mine.name,
+                                       .library = c->cudnn ? &c->attention : NULL};
+    CudaError error = {""};
+    c->ways = attention_ways_open(&ways, &error);
+    if (c->ways == NULL) return cuda_fail(c, "cuda", "%s", error.text);
+    c->by_way = (CudaAttentionLibrary){c->ways, attention_ways_run};
+    c->context.attention = &c->by_way;
     return true;
 }
 
@@ -56,6 +75,7 @@ bool libraries_open(Cuda *c)
         c->attention = (CudaAttentionLibrary){c->cudnn, cudnn_attention_run};
         c->context.attention = &c->attention;
     }
+    if (!o->mma && !open_ways(c)) return false;
     for (Pc pc = 1; pc <= c->state.info->n_instr; pc++)
         if (program_instr(c->state.info->p, pc)->stream == STREAM_compute && !prepare(c, pc))
             return false;
@@ -64,19 +84,21 @@ bool libraries_open(Cuda *c)
     return true;
 }
 
+/* What ranks say: records of all of them, one rank's after another's, with zeroes behind those of
+ * who has fewer; where all say the same it is here once. */
+typedef struct Said {
+    const void *all;
+    uint32_t n, n_before; /* how many of them ranks before this one said */
+} Said;
+
 typedef struct Summary {
-    Hash128 choices;
+    Hash128 records;
     uint64_t n;
 } Summary;
 
-bool libraries_settle(Cuda *c)
+static bool say(Cuda *c, const void *mine, uint32_t n, size_t bytes, Said *said)
 {
-    struct CudaProducts *p = c->context.products;
-    CudaError error = {""};
-    const uint32_t n = cuda_products_counts(p).calls;
-    CudaProductChoice *mine = arena_array(c->arena, n + 1u, sizeof *mine);
-    cuda_products_choices(p, mine);
-    Summary own = {hash_bytes(mine, n * sizeof *mine), n};
+    Summary own = {hash_bytes(mine, n * bytes), n};
     Summary *each = arena_array(c->arena, c->n_ranks, sizeof *each);
     if (!c->meet->exchange(c->meet, &own, sizeof own, each, c->options.timeout_s))
         return cuda_fail(c, "rank-open", "rank %u: %s", c->rank, c->meet->why);
@@ -86,22 +108,58 @@ bool libraries_settle(Cuda *c)
         if (each[r].n > most) most = each[r].n;
         same = same && memcmp(&each[r], &each[0], sizeof own) == 0;
     }
-    if (same) /* the first keeps them */
-        return cuda_products_settle(p, mine, n, c->rank > 0 ? n : 0, &error);
-    CudaProductChoice *padded = arena_array(c->arena, most, sizeof *padded);
-    CudaProductChoice *all = arena_array(c->arena, most * c->n_ranks, sizeof *all);
-    memcpy(padded, mine, n * sizeof *mine);
-    if (!c->meet->exchange(c->meet, padded, most * sizeof *padded, all, c->options.timeout_s))
+    *said = (Said){mine, n, c->rank > 0 ? n : 0};
+    if (same) return true;
+    unsigned char *padded = arena_array(c->arena, most, bytes);
+    unsigned char *all = arena_array(c->arena, most * c->n_ranks, bytes);
+    memset(padded, 0, most * bytes);
+    memcpy(padded, mine, n * bytes);
+    if (!c->meet->exchange(c->meet, padded, most * bytes, all, c->options.timeout_s))
         return cuda_fail(c, "rank-open", "rank %u: %s", c->rank, c->meet->why);
-    uint32_t n_all = (uint32_t)most * c->n_ranks, n_before = (uint32_t)most * c->rank;
-    return cuda_products_settle(p, all, n_all, n_before, &error) ||
+    *said = (Said){all, (uint32_t)most * c->n_ranks, (uint32_t)most * c->rank};
+    return true;
+}
+
+static bool settle_products(Cuda *c)
+{
+    struct CudaProducts *p = c->context.products;
+    CudaError error = {""};
+    const uint32_t n = cuda_products_counts(p).calls;
+    CudaProductChoice *mine = arena_array(c->arena, n + 1u, sizeof *mine);
+    Said said;
+    cuda_products_choices(p, mine);
+    if (!say(c, mine, n, sizeof *mine, &said)) return false;
+    return cuda_products_settle(p, said.all, said.n, said.n_before, &error) ||
            cuda_fail(c, "cuda", "rank %u: %s", c->rank, error.text);
+}
+
+static bool settle_attention(Cuda *c)
+{
+    const uint32_t n = c->ways ? attention_ways_n(c->ways) : 0;
+    AttentionChoice *mine = arena_array(c->arena, n + 1u, sizeof *mine);
+    Said said;
+    memset(mine, 0, (n + 1u) * sizeof *mine);
+    if (n > 0) attention_ways_tell(c->ways, mine);
+    if (!say(c, mine, n, sizeof *mine, &said)) return false;
+    if (c->ways == NULL) return true;
+    attention_ways_adopt(c->ways, said.all, said.n);
+    if (attention_ways_wrong(c->ways) != NULL)
+        diag_warning(c->d, "attention-differs", nowhere, "rank %u: %s", c->rank,
+                     attention_ways_wrong(c->ways));
+    return true;
+}
+
+bool libraries_settle(Cuda *c)
+{
+    return settle_products(c) && settle_attention(c);
 }
 
 void libraries_close(Cuda *c)
 {
     cuda_products_close(c->context.products);
+    attention_ways_close(c->ways);
     cudnn_attention_close(c->cudnn);
+    c->ways = NULL;
     c->context.products = NULL;
     c->context.attention = NULL;
     c->cudnn = NULL;

@@ -83,8 +83,10 @@ typedef struct Cuda {
     bool unsettled;       /* the default stream may still write what streams are to read */
     uint64_t arena_bytes; /* as allocated */
     CudaContext context;
-    struct CudnnAttention *cudnn; /* NULL: not asked for */
-    CudaAttentionLibrary attention;
+    struct CudnnAttention *cudnn;   /* NULL: not asked for */
+    CudaAttentionLibrary attention; /* cuDNN's */
+    struct AttentionWays *ways;     /* that, our own kernels', Hopper's: what was fastest */
+    CudaAttentionLibrary by_way;
     CudaControl *control_host; /* pinned */
     CudaControl *control_device;
     uint32_t *fault_host, *fault_device;

@@ -136,6 +136,11 @@ void device_wait_until(bool (*is_over)(void *what), void *what)
     }
 }
 
+void device_stall(void)
+{
+    rest(READY);
+}
+
 uint64_t device_block_serial(void)
 {
     return n_blocks;

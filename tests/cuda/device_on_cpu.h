@@ -123,6 +123,7 @@ static inline void __syncwarp(void)
 void __threadfence(void);
 /* For what else a thread may wait: the others run until `is_over`. Never: the test ends. */
 void device_wait_until(bool (*is_over)(void *what), void *what);
+void device_stall(void);            /* lets others run first, as if this thread were slow */
 uint64_t device_shared_bytes(void); /* of this launch */
 uint64_t device_block_serial(void); /* of all blocks so far, from 1 */
 

@@ -156,9 +156,11 @@ static void arrive(Barrier *b)
     end_phase(b);
 }
 
+/* Who waited for this arrival may be faster than this thread is. */
 void barrier_arrive(Shared at)
 {
     arrive(barrier_at(at));
+    device_stall();
 }
 
 void barrier_expect(Shared at, uint32_t bytes)

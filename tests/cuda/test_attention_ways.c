@@ -1,0 +1,292 @@
+/* Which way carries attention out: what is timed, compared, kept, found again and agreed on.
+ * Kernels are the emulated ones; time passes as it says for each. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/cuda/ways/attention_ways.h"
+#include "tests/cuda/attention_case.h"
+#include "tests/cuda/compare.h"
+#include "tests/cuda/mma_on_cpu.h"
+#include "tests/cuda/runtime_double.h"
+
+/* ---- launches ---- */
+
+static struct Device {
+    double mma_ms, hopper_ms, library_ms;
+    uint32_t mma, hopper, library; /* launches */
+    bool hopper_is_wrong, library_refuses;
+} the;
+
+static void launched(void *self, void *stream, const DeviceLaunch *launch)
+{
+    (void)self, (void)stream;
+    bool hopper = strstr(launch->name, "attention_hopper") != NULL;
+    if (hopper) {
+        the.hopper++;
+        runtime_double.now_ms += the.hopper_ms;
+        device_hopper_fault(the.hopper_is_wrong ? HOPPER_wrong_stride : HOPPER_sound);
+    } else if (strstr(launch->name, "attention_forward") != NULL) {
+        the.mma++;
+        runtime_double.now_ms += the.mma_ms;
+    }
+    device_run(launch);
+    device_hopper_fault(HOPPER_sound);
+}
+
+static void copied(void *self, void *stream, void *to, const void *from, uint64_t bytes)
+{
+    (void)self, (void)stream;
+    if (from == NULL)
+        memset(to, 0, bytes);
+    else
+        memmove(to, from, bytes);
+}
+
+/* A library that computes as mma.sync's kernel does. */
+static bool by_library(void *self, OpKind op, const KernelArgs *args, const CudaContext *cuda,
+                       bool *taken, CudaError *error)
+{
+    (void)self;
+    *taken = op == OP_attention && !the.library_refuses;
+    if (!*taken) return true;
+    double ms = the.mma_ms;
+    CudaContext own = *cuda;
+    own.attention = NULL;
+    the.mma_ms = the.library_ms;
+    bool fine = cuda_attention(args, &own, error);
+    the.mma_ms = ms;
+    the.mma--;
+    the.library++;
+    return fine;
+}
+static const CudaAttentionLibrary library = {NULL, by_library};
+
+/* ---- what is kept ---- */
+
+static struct Kept {
+    char call[ATTENTION_NAME_BYTES], device[160];
+    uint32_t way, n;
+    int64_t median_ps;
+} kept;
+
+static bool kept_get(void *self, const char *device, const char *call, void *choice, size_t bytes)
+{
+    (void)self;
+    assert_int_equal(bytes, sizeof kept.way);
+    if (kept.n == 0 || strcmp(kept.call, call) != 0 || strcmp(kept.device, device) != 0)
+        return false;
+    memcpy(choice, &kept.way, bytes);
+    return true;
+}
+
+static void kept_put(void *self, const char *device, const char *call, const void *choice,
+                     size_t bytes, int64_t median_ps)
+{
+    (void)self;
+    assert_int_equal(bytes, sizeof kept.way);
+    memcpy(&kept.way, choice, bytes);
+    (void)snprintf(kept.call, sizeof kept.call, "%s", call);
+    (void)snprintf(kept.device, sizeof kept.device, "%s", device);
+    kept.median_ps = median_ps;
+    kept.n++;
+}
+static const CudaChoices choices = {NULL, kept_get, kept_put};
+
+/* ---- runs ---- */
+
+typedef struct Session {
+    Arena *arena;
+    AttentionRun run;
+    AttentionWays *ways;
+    CudaContext cuda;
+} Session;
+
+static const AttentionCase small = {
+    .dtype = DT_bf16, .b = 1, .s = 37, .T = 37, .g = 1, .r = 2, .E = 64, .causal = true};
+
+static Session session(const CudaAttentionLibrary *with, uint32_t capability)
+{
+    CudaError error = {""};
+    Session s = {.arena = arena_new(), .cuda = {.n_sms = 2, .compute_capability = capability}};
+    const AttentionWaysOptions options = {
+        .tune = true, .kept = &choices, .device = "H", .library = with};
+    s.run = attention_run(s.arena, &small, NULL);
+    s.ways = attention_ways_open(&options, &error);
+    assert_non_null(s.ways);
+    if (!attention_ways_prepare(s.ways, OP_attention, &s.run.device, &s.cuda, &error))
+        fail_msg("%s", error.text);
+    assert_int_equal(runtime_double.objects, 0);
+    return s;
+}
+
+static void close_session(Session *s)
+{
+    attention_ways_close(s->ways);
+    compare_free();
+    arena_free(s->arena);
+}
+
+/* As one rank, then: which way carries the call out? */
+static AttentionWay carried_out(Session *s)
+{
+    AttentionChoice own[4];
+    CudaError error = {""};
+    uint32_t n = attention_ways_n(s->ways), mma = the.mma, hopper = the.hopper, by = the.library;
+    assert_true(n <= 4);
+    attention_ways_tell(s->ways, own);
+    attention_ways_adopt(s->ways, own, n);
+    const CudaAttentionLibrary chosen = {s->ways, attention_ways_run};
+    CudaContext cuda = s->cuda;
+    cuda.attention = &chosen;
+    assert_true(cuda_attention(&s->run.device, &cuda, &error));
+    assert_int_equal(the.mma + the.hopper + the.library, mma + hopper + by + 1);
+    return the.hopper > hopper ? ATTENTION_WAY_hopper
+           : the.library > by  ? ATTENTION_WAY_library
+                               : ATTENTION_WAY_mma;
+}
+
+static int begin(void **state)
+{
+    static const DeviceQueue queue = {NULL, launched, copied};
+    (void)state;
+    memset(&the, 0, sizeof the);
+    runtime_double = (RuntimeDouble){0};
+    memset(&kept, 0, sizeof kept);
+    the.mma_ms = 3, the.hopper_ms = 1, the.library_ms = 2;
+    device_set_queue(&queue);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    device_set_queue(NULL);
+    assert_int_equal(runtime_double.objects, 0);
+    return 0;
+}
+
+static void the_fastest_is_taken(void **state)
+{
+    (void)state;
+    static const double ms[][3] = {{3, 1, 2}, {1, 3, 2}, {3, 2, 1}, {2, 2, 2}};
+    static const AttentionWay best[] = {ATTENTION_WAY_hopper, ATTENTION_WAY_mma,
+                                        ATTENTION_WAY_library, ATTENTION_WAY_mma};
+    for (int i = 0; i < 4; i++) {
+        the.mma_ms = ms[i][0], the.hopper_ms = ms[i][1], the.library_ms = ms[i][2];
+        memset(&kept, 0, sizeof kept);
+        Session s = session(&library, 90);
+        assert_int_equal(carried_out(&s), best[i]);
+        assert_int_equal(kept.n, 1);
+        assert_int_equal(kept.way, best[i]);
+        assert_int_equal(kept.median_ps, (int64_t)(ms[i][best[i]] * 1e9));
+        assert_null(attention_ways_wrong(s.ways));
+        close_session(&s);
+    }
+}
+
+static void what_is_kept_is_not_timed(void **state)
+{
+    (void)state;
+    Session s = session(NULL, 90);
+    assert_int_equal(carried_out(&s), ATTENTION_WAY_hopper);
+    close_session(&s);
+    uint32_t before = the.hopper;
+    the.hopper_ms = 100;
+    s = session(NULL, 90);
+    assert_int_equal(the.hopper, before);
+    assert_int_equal(carried_out(&s), ATTENTION_WAY_hopper);
+    assert_int_equal(kept.n, 1);
+    close_session(&s);
+    kept.way = ATTENTION_WAYS; /* nothing that is known: timed again */
+    s = session(NULL, 90);
+    assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
+    close_session(&s);
+    kept.way = ATTENTION_WAY_library; /* which is not here */
+    s = session(NULL, 90);
+    assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
+    close_session(&s);
+}
+
+static void what_differs_is_not_used(void **state)
+{
+    (void)state;
+    the.hopper_is_wrong = true;
+    Session s = session(NULL, 90);
+    assert_non_null(attention_ways_wrong(s.ways));
+    assert_non_null(strstr(attention_ways_wrong(s.ways), "Hopper's instructions differs"));
+    assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
+    assert_int_equal(kept.way, ATTENTION_WAY_mma);
+    close_session(&s);
+}
+
+static void other_devices_have_no_choice(void **state)
+{
+    (void)state;
+    Session s = session(NULL, 80);
+    assert_int_equal(attention_ways_n(s.ways), 0);
+    assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
+    close_session(&s);
+    s = session(&library, 80);
+    assert_int_equal(carried_out(&s), ATTENTION_WAY_library);
+    the.library_refuses = true;
+    assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
+    close_session(&s);
+    the.hopper_ms = 5;
+    s = session(&library, 90); /* a library that refuses is not among the ways */
+    assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
+    assert_int_equal(the.hopper, 7);
+    close_session(&s);
+}
+
+static void without_memory_nothing_is_timed(void **state)
+{
+    (void)state;
+    runtime_double.no_memory = true;
+    Session s = session(NULL, 90);
+    assert_int_equal(the.mma + the.hopper, 0);
+    assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
+    assert_int_equal(kept.n, 0);
+    close_session(&s);
+}
+
+/* Another call first, then ours as rank 0 has it, then our own. */
+static void ranks_agree(void **state)
+{
+    (void)state;
+    Session s = session(NULL, 90);
+    AttentionChoice all[3] = {{"another", ATTENTION_WAY_library, 1}};
+    attention_ways_tell(s.ways, &all[2]);
+    assert_int_equal(all[2].way, ATTENTION_WAY_hopper);
+    all[1] = all[2];
+    all[1].way = ATTENTION_WAY_mma;
+    attention_ways_adopt(s.ways, all, 3);
+    assert_int_equal(kept.way, ATTENTION_WAY_mma);
+    assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
+    all[1].way = ATTENTION_WAY_hopper;
+    attention_ways_adopt(s.ways, all, 3);
+    assert_int_equal(carried_out(&s), ATTENTION_WAY_hopper);
+    all[2].wrong = 1; /* on whatever rank */
+    attention_ways_adopt(s.ways, all, 3);
+    assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
+    close_session(&s);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+    const struct CMUnitTest tests[] = {
+        TEST(the_fastest_is_taken),
+        TEST(what_is_kept_is_not_timed),
+        TEST(what_differs_is_not_used),
+        TEST(other_devices_have_no_choice),
+        TEST(without_memory_nothing_is_timed),
+        TEST(ranks_agree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
