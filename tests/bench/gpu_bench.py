@@ -1,23 +1,22 @@
 """gpu_bench.py BUILD [PLAN...]: training steps of scripts/plans/one_gpu on this machine's GPU, predicted
-against measured, with PyTorch's on the same GPU in the same run where PyTorch is there, and how near the
-kernels come to ceilings that are measured first. A short table, and BUILD/gpu-bench.json. Exit code 6: there
-is no GPU here. In all less than 8 minutes on one H200; a plan that would begin later is left out and told."""
+against measured, with PyTorch's on the same GPU in the same run where PyTorch is there, how near the
+kernels come to ceilings that are measured first, and what that means for each target: met, missed or not
+measured. A short table, and BUILD/gpu-bench.json. Exit code 1: a plan did not run, or its loss did not fall;
+6: there is no GPU here. In all less than 8 minutes: every program that it starts is killed at LIMIT_S at the
+latest, and a plan that would begin later is left out and told."""
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
 
-PLANS = ["gpt2_124m", "gpt2_1_5b", "llama_1b", "llama_8b", "llama_8b_bf16", "llama_8b_fp8"]
-LIMIT_S = 460
-FAMILIES = {  # kind: pattern of ops, what bounds it
-    "GEMM": (r"linear", "flops"),
-    "attention": (r"attention", "flops"),
-    "norm": (r"(rms|layer)norm", "bytes"),
-    "AdamW": (r"adamw", "bytes"),
-    "cross-entropy": (r"xent", "bytes"),
-}
+from gpu_judge import Deadline, exit_code, fractions, judge, ran
+
+PLANS = ["gpt2_124m", "gpt2_1_5b", "llama_8b", "llama_8b_bf16", "llama_8b_fp8", "llama_1b"]  # targets' first
+LIMIT_S, LEAST_S, CHILD_S = 450, 15, 120
+NO_TORCH = {"llama_8b_fp8": "no comparison: PyTorch has no 8-bit linear of its own, and torchao is not used"}
 
 
 def refuse(build, why):
@@ -27,26 +26,42 @@ def refuse(build, why):
     sys.exit(6)
 
 
-def output(*command, timeout=240):
+def kill_with_children(process):
     try:
-        p = subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def output(deadline, *command):
+    limit = deadline.allow(CHILD_S)
+    if limit < 1:
+        return None, "left out: the time is up"
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               start_new_session=True)
+    try:
+        out, err = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
-        return None, "it took longer than %d s" % timeout
-    return (p.stdout if p.returncode == 0 else None), p.stderr.strip()
+        kill_with_children(process)
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+        return None, "ended after %.0f s" % limit
+    return (out if process.returncode == 0 else None), err.strip()
 
 
-def document(*command, timeout=240):
-    text, why = output(*command, timeout=timeout)
+def document(deadline, *command):
+    text, why = output(deadline, *command)
     try:
         return json.loads(text), ""
     except (TypeError, ValueError):
         return None, why.split("\n")[0] if why else "it printed no JSON"
 
 
-def find_gpu(build, tandem):
+def find_gpu(build, tandem, deadline):
     if not os.path.exists(os.path.join(build, "tandem_cuda.so")):
         refuse(build, "there is no tandem_cuda.so: build where nvcc, cuBLAS and NCCL are installed")
-    found, why = document(tandem, "doctor", "--json")
+    found, why = document(deadline, tandem, "doctor", "--json")
     rows = found["findings"] if found else []
     if not any(r["name"].startswith("gpu ") and r["state"] == "ok" for r in rows):
         told = [r["text"] for r in rows if r["name"] in ("gpu", "driver", "cuda") and r["state"] != "ok"]
@@ -54,43 +69,41 @@ def find_gpu(build, tandem):
     return next(r["text"] for r in rows if r["name"].startswith("gpu "))
 
 
-def fractions(compared, ceilings):
-    """Achieved share of the ceiling of each family of kernels, from the rows of the traced step."""
-    result = {}
-    for family, (pattern, bound) in FAMILIES.items():
-        rows = [o for o in compared["ops"] if re.search(pattern, o["op"])]
-        seconds = sum(o["measured_ps"] for o in rows) / 1e12
-        amount = sum(o[bound] for o in rows)
-        if seconds > 0 and ceilings.get(bound):
-            result[family] = amount / seconds / ceilings[bound]
-    return result
+def torch_of(source, plan, batch, deadline):
+    if plan in NO_TORCH:
+        return {"run": False, "why": NO_TORCH[plan]}
+    torch, why = document(
+        deadline, sys.executable, os.path.join(source, "tests/bench/gpu_torch.py"), plan, "--micro",
+        str(batch["micro"]), "--seq", str(batch["seq"]), "--microbatches", str(batch["global"] // batch["micro"]),
+        "--steps", "4")
+    return torch or {"run": False, "why": why}
 
 
-def bench(tandem, source, work, plan, ceilings):
+def bench(tandem, source, work, plan, ceilings, deadline):
     path = os.path.join(source, "scripts/plans/one_gpu", plan + ".lua")
     db = os.path.join(work, "gpu-bench.db")
     row = {"plan": plan}
-    run, why = document(tandem, "run", path, "--backend", "cuda", "--db", db, "--json", "--quiet")
+    run, why = document(deadline, tandem, "run", path, "--backend", "cuda", "--db", db, "--json", "--quiet")
     if run is None:
         row["why"] = why
         return row
-    text = open(path).read()
-    batch = {k: int(v) for k, v in re.findall(r"(global|micro|seq) = (\d+)", text)}
+    with open(path) as f:
+        batch = {k: int(v) for k, v in re.findall(r"(global|micro|seq) = (\d+)", f.read())}
     row["step_s"] = run["step_ps"] / 1e12
     row["predicted_s"] = run["predicted_step_ps"] / 1e12
+    row["first_loss"], row["last_loss"] = run["first_loss"], run["last_loss"]
     row["tokens_per_s"] = batch["global"] * batch["seq"] / row["step_s"]
     row["arena_bytes"], row["touched_bytes"] = run["arena_bytes"], run["highest_byte_touched"]
     row["total_bytes"] = run["arena_bytes"] + run["outside_bytes"]
-    sim, _ = document(tandem, "sim", path, "--db", db, "--json", "--quiet")
-    if sim and sim.get("mfu"):
-        row["mfu"] = sim["mfu"] * row["predicted_s"] / row["step_s"]
-    compared, _ = document(tandem, "compare", "--db", db, "--json")
+    compared, _ = document(deadline, tandem, "compare", "--db", db, "--json")
     if compared:
-        row["fractions"] = fractions(compared, ceilings)
-    torch, why = document(
-        sys.executable, os.path.join(source, "tests/bench/gpu_torch.py"), plan, "--micro", str(batch["micro"]),
-        "--seq", str(batch["seq"]), "--microbatches", str(batch["global"] // batch["micro"]), "--steps", "4")
-    row["torch"] = torch or {"run": False, "why": why}
+        row["fractions"] = fractions(compared["ops"], ceilings)
+    sim, _ = document(deadline, tandem, "sim", path, "--db", db, "--json", "--quiet")
+    if sim:
+        row["predicted_total_bytes"] = sim["peak_bytes"] + sim["reserved_bytes"]
+    if sim and sim.get("mfu"):  # of the model's arithmetic, which is the same however long a step takes
+        row["mfu"] = sim["mfu"] * sim["step_ps"] / 1e12 / row["step_s"]
+    row["torch"] = torch_of(source, plan, batch, deadline)
     return row
 
 
@@ -105,35 +118,52 @@ def show(row):
         100 * (row["predicted_s"] / row["step_s"] - 1), row["total_bytes"] / 2**30, beside)
 
 
+def show_ceilings(ceilings):
+    eight = ", 8-bit %.0f" % (ceilings["flops_fp8"] / 1e12) if ceilings.get("flops_fp8") else ""
+    print("ceilings       copies %.0f GB/s, products in TFLOP/s: bf16 %.0f%s" % (
+        ceilings["bytes"] / 1e9, ceilings["flops"] / 1e12, eight))
+
+
+def show_targets(targets):
+    for t in targets:
+        value = "%.4f" % t["value"] if "value" in t else t.get("why", "")
+        print("%-13s  %-44s %s%s" % (t["verdict"], t["target"], value, " (%s)" % t["plan"] if "plan" in t else ""))
+
+
 def main():
     build = os.path.realpath(sys.argv[1])
     source = os.path.realpath(os.path.join(os.path.dirname(__file__), "../.."))
     tandem = os.path.join(build, "tandem")
-    gpu = find_gpu(build, tandem)
-    start = time.time()
-    ceilings, why = document(os.path.join(build, "tests", "gpu_ceilings"))
-    if ceilings is None:
-        ceilings = {}
-        print("gpu-bench: no ceilings: " + why, file=sys.stderr)
+    deadline = Deadline(LIMIT_S, time.monotonic)
+    gpu = find_gpu(build, tandem, deadline)
+    ceilings, why = document(deadline, os.path.join(build, "tests", "gpu_ceilings"))
     print(gpu)
     if ceilings:
-        print("ceilings       copies %.0f GB/s, bf16 products %.0f TFLOP/s" % (
-            ceilings["bytes"] / 1e9, ceilings["flops"] / 1e12))
+        show_ceilings(ceilings)
+    else:
+        ceilings = {}
+        print("gpu-bench: no ceilings: " + why, file=sys.stderr)
     rows = []
     for plan in sys.argv[2:] or PLANS:
-        if time.time() - start > LIMIT_S * 0.75:
+        if deadline.left() < LEAST_S:
             rows.append({"plan": plan, "why": "left out: the time is up"})
         else:
-            rows.append(bench(tandem, source, build, plan, ceilings))
+            rows.append(bench(tandem, source, build, plan, ceilings, deadline))
         print(show(rows[-1]), flush=True)
         if rows[-1].get("fractions"):
             print("               " + ", ".join(
                 "%s %.0f %%" % (k, 100 * v) for k, v in rows[-1]["fractions"].items()), "of the ceiling")
+    targets = judge(rows)
+    show_targets(targets)
+    seconds = LIMIT_S - deadline.left()
     result = {"schema": "tandem.gpu-bench/1", "run": True, "gpu": gpu, "ceilings": ceilings, "plans": rows,
-              "seconds": time.time() - start}
+              "targets": targets, "seconds": seconds}
     with open(os.path.join(build, "gpu-bench.json"), "w") as f:
         json.dump(result, f, indent=1)
-    print("gpu-bench: %.0f s, %s" % (result["seconds"], os.path.join(build, "gpu-bench.json")))
+    print("gpu-bench: %d of %d plans run, %.0f s, %s" % (
+        sum(ran(r) for r in rows), len(rows), seconds, os.path.join(build, "gpu-bench.json")))
+    sys.exit(exit_code(rows))
 
 
-main()
+if __name__ == "__main__":
+    main()

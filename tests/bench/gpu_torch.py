@@ -66,8 +66,12 @@ class Block(nn.Module):
         self.gate = None if bias else nn.Linear(dim, hidden, bias=False)
         self.down = nn.Linear(hidden, dim, bias=bias)
 
-    def forward(self, x, cos, sin):
-        x = x + self.attention(self.norm1(x), cos, sin)
+    def forward(self, x, cos, sin, recompute_attention=False):
+        y = self.norm1(x)
+        if recompute_attention:  # the module with its projections, as ac "selective" has it
+            x = x + checkpoint(self.attention, y, cos, sin, use_reentrant=False)
+        else:
+            x = x + self.attention(y, cos, sin)
         y = self.norm2(x)
         y = F.gelu(self.up(y), approximate="tanh") if self.gate is None else F.silu(self.gate(y)) * self.up(y)
         return x + self.down(y)
@@ -96,10 +100,10 @@ class Model(nn.Module):
             x = x + self.position.weight[: tokens.shape[1]]
         cos, sin = self.cos.to(x.dtype), self.sin.to(x.dtype)
         for block in self.blocks:
-            if self.recompute:
+            if self.recompute == "full":
                 x = checkpoint(block, x, cos, sin, use_reentrant=False)
             else:
-                x = block(x, cos, sin)
+                x = block(x, cos, sin, self.recompute == "attention")
         logits = self.head(self.norm(x))
         return F.cross_entropy(logits.float().view(-1, logits.shape[-1]), labels.view(-1))
 

@@ -1,0 +1,134 @@
+"""What gpu-bench makes of its numbers: time that is left, shares of ceilings, targets met or missed. Nothing
+here starts a program or looks at a GPU: test_gpu_judge.py runs it on made-up results."""
+import math
+import re
+
+FAMILIES = {  # kind: pattern of ops, what bounds it
+    "GEMM in 8 bits": (r"linear\w*_(tensor|row)wise", "flops_fp8"),
+    "GEMM": (r"linear", "flops"),
+    "attention": (r"attention", "flops"),
+    "norm": (r"(rms|layer)norm", "bytes"),
+    "AdamW": (r"adamw", "bytes"),
+    "cross-entropy": (r"xent", "bytes"),
+}
+THROUGHPUT = [  # target, over PyTorch's tokens/s of which plan, ours of which plans, at least
+    ("124M against PyTorch", "gpt2_124m", ["gpt2_124m"], 1.10),
+    ("1.5B against PyTorch", "gpt2_1_5b", ["gpt2_1_5b"], 1.05),
+    ("8B against PyTorch, same plan", "llama_8b", ["llama_8b"], 1.00),
+    ("8B, best plan, against PyTorch's 8B", "llama_8b", ["llama_8b", "llama_8b_bf16", "llama_8b_fp8"], 1.20),
+]
+STEP_ERROR, MEMORY_ERROR = 0.05, 0.03
+MET, MISSED, UNKNOWN = "met", "missed", "not measured"
+
+
+class Deadline:
+    """`clock` tells seconds; nothing may last longer than what is left."""
+
+    def __init__(self, limit_s, clock):
+        self.clock, self.end_s = clock, clock() + limit_s
+
+    def left(self):
+        return max(0.0, self.end_s - self.clock())
+
+    def allow(self, most_s):
+        return min(most_s, self.left())
+
+
+def family(op):
+    """The first that matches: products on 8-bit numbers are of the first only."""
+    return next((name for name, (pattern, _) in FAMILIES.items() if re.search(pattern, op)), None)
+
+
+def fractions(ops, ceilings):
+    """Achieved share of the ceiling of each family of kernels, from the rows of the traced step."""
+    sums = {}
+    for o in ops:
+        name = family(o["op"])
+        if name is None:
+            continue
+        bound = FAMILIES[name][1]
+        s = sums.setdefault(name, [0.0, 0.0])
+        s[0] += o["measured_ps"] / 1e12
+        s[1] += o["flops" if bound.startswith("flops") else "bytes"]
+    result = {}
+    for name, (seconds, amount) in sums.items():
+        ceiling = ceilings.get(FAMILIES[name][1])
+        if seconds > 0 and ceiling:
+            result[name] = amount / seconds / ceiling
+    return result
+
+
+def verdict(name, value, ok, why=""):
+    row = {"target": name, "verdict": UNKNOWN if value is None else MET if ok else MISSED}
+    if value is not None:
+        row["value"] = value
+    elif why:
+        row["why"] = why
+    return row
+
+
+def ran(row):
+    return "step_s" in row
+
+
+def learns(row):
+    a, b = row.get("first_loss"), row.get("last_loss")
+    return a is not None and b is not None and math.isfinite(a) and math.isfinite(b) and b < a
+
+
+def throughput(rows, name, base, ours, least):
+    torch = rows.get(base, {}).get("torch", {})
+    if not torch.get("run"):
+        return verdict(name, None, False, "PyTorch: " + torch.get("why", "was not run for " + base))
+    mine = [rows[plan]["tokens_per_s"] for plan in ours if plan in rows and ran(rows[plan])]
+    if not mine:
+        return verdict(name, None, False, "no run of " + ", ".join(ours))
+    value = max(mine) / torch["tokens_per_s"]
+    out = [plan for plan in ours if plan not in rows or not ran(rows[plan])]
+    if value < least and out:  # one that did not run might have met it
+        return verdict(name, None, False, "%.2f without %s" % (value, ", ".join(out)))
+    return dict(verdict(name, value, value >= least), least=least)
+
+
+def worst(rows, name, error, most):
+    values = [(error(row), row["plan"]) for row in rows if ran(row)]
+    values = [v for v in values if v[0] is not None]
+    if not values:
+        return verdict(name, None, False, "no plan was run")
+    value, plan = max(values)
+    return dict(verdict(name, value, value <= most), plan=plan, most=most)
+
+
+def step_error(row):
+    return abs(row["predicted_s"] / row["step_s"] - 1)
+
+
+def arena_error(row):
+    return abs(row["touched_bytes"] / row["arena_bytes"] - 1)
+
+
+def memory_error(row):
+    if row.get("predicted_total_bytes") is None:
+        return None
+    return abs(row["predicted_total_bytes"] / row["total_bytes"] - 1)
+
+
+def judge(rows):
+    by = {row["plan"]: row for row in rows}
+    result = [throughput(by, *t) for t in THROUGHPUT]
+    result.append(worst(rows, "predicted step within 5 %", step_error, STEP_ERROR))
+    result.append(worst(rows, "arena touched as planned, exactly", arena_error, 0))
+    result.append(worst(rows, "device memory within 3 % of arena + outside", memory_error, MEMORY_ERROR))
+    dull = [row["plan"] for row in rows if ran(row) and not learns(row)]
+    some = [row for row in rows if ran(row)]
+    result.append(verdict("losses are finite and fall", len(dull) if some else None, not dull, "no plan was run"))
+    if dull:
+        result[-1]["plan"] = ", ".join(dull)
+    return result
+
+
+def exit_code(rows):
+    """1: a plan did not run (one that was left out for time among them), or its loss does not fall. A missed
+    target is told, and is no failure of the program."""
+    bad = not rows or any(not ran(row) for row in rows) or any(ran(row) and not learns(row) for row in rows)
+    return 1 if bad else 0
