@@ -7,8 +7,13 @@
  * places. Maxima and what only moves are exact. */
 #include <assert.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "exec/cuda/private.h"
+#include "planner/base/clock.h"
+
+/* How long libraries may take to end what is under way when a run has failed. */
+#define ABORT_S 3.0
 
 static ncclConfig_t config_of(const Cuda *c)
 {
@@ -137,30 +142,60 @@ bool comm_open(Cuda *c)
     return true;
 }
 
-/* After an error nothing may wait for others: communicators are aborted. */
 static void close_one(Cuda *c, ncclComm_t comm)
 {
     if (comm == NULL) return;
-    if (c->dead || c->failed) {
-        ncclCommAbort(comm);
-        return;
-    }
-    bool is_final = CHECK_NCCL(c, &comm, ncclCommFinalize, (comm));
+    bool is_final = !c->dead && !c->failed && CHECK_NCCL(c, &comm, ncclCommFinalize, (comm));
     if (is_final)
         ncclCommDestroy(comm);
     else
         ncclCommAbort(comm);
 }
 
+static void *abort_all(void *self)
+{
+    Cuda *c = self;
+    hosted_stop(c);
+    for (uint32_t k = c->n_comms; k-- > 0;)
+        if (c->comm[k].comm != NULL) ncclCommAbort(c->comm[k].comm);
+    if (c->world != NULL) ncclCommAbort(c->world);
+    atomic_store(&c->aborted, true);
+    return NULL;
+}
+
+/* NCCL's abort waits for its own threads and, in some versions, for what it should end: a thread
+ * does it, which the end of the process ends. */
+bool comm_abort(Cuda *c)
+{
+    pthread_t thread;
+    const struct timespec pause = {0, 1000000};
+    double until = clock_s() + ABORT_S;
+    c->dead = true;
+    if (c->hosted == NULL && c->n_comms == 0 && c->world == NULL) return true;
+    if (c->stuck || pthread_create(&thread, NULL, abort_all, c) != 0) return !(c->stuck = true);
+    while (!atomic_load(&c->aborted) && clock_s() < until) nanosleep(&pause, NULL);
+    c->stuck = !atomic_load(&c->aborted);
+    if (c->stuck)
+        pthread_detach(thread);
+    else
+        pthread_join(thread, NULL);
+    if (c->stuck) return false;
+    c->n_comms = 0;
+    c->world = NULL;
+    return true;
+}
+
 void comm_close(Cuda *c)
 {
+    /* After an error nothing may wait for others. */
+    if ((c->dead || c->failed) && !comm_abort(c)) return;
     hosted_close(c);
     for (uint32_t k = 0; k < c->n_comms; k++) {
         CudaComm *comm = &c->comm[k];
         /* NCCL gives none where devices cannot reach each other's memory. */
-        if (!c->dead && !c->failed && comm->has_window && comm->window != NULL)
+        if (!c->failed && comm->has_window && comm->window != NULL)
             CHECK_NCCL(c, &comm->comm, ncclCommWindowDeregister, (comm->comm, comm->window));
-        if (!c->dead && !c->failed && comm->registered != NULL)
+        if (!c->failed && comm->registered != NULL)
             CHECK_NCCL(c, &comm->comm, ncclCommDeregister, (comm->comm, comm->registered));
         comm->registered = NULL;
         comm->has_window = false;

@@ -220,12 +220,21 @@ bool hosted_open(Cuda *c)
     return h->runs || cuda_fail(c, "cuda-comm", "no thread for the communications");
 }
 
+void hosted_stop(Cuda *c)
+{
+    Hosted *h = c->hosted;
+    if (h == NULL || !h->runs) return;
+    atomic_store(&h->stops, true);
+    pthread_join(h->thread, NULL);
+    h->runs = false;
+}
+
+/* Streams wait for nothing here any more: freeing waits for them. */
 void hosted_close(Cuda *c)
 {
     Hosted *h = c->hosted;
     if (h == NULL) return;
-    atomic_store(&h->stops, true);
-    if (h->runs) pthread_join(h->thread, NULL);
+    hosted_stop(c);
     if (h->words != NULL) cudaFreeHost(h->words);
     if (h->pinned != NULL) cudaFreeHost(h->pinned);
     free(h->process.staging);

@@ -123,11 +123,13 @@ void cuda_close(Cuda *c)
     scan_close(c);
     graph_close(c); /* before the communicators that are captured in them */
     comm_close(c);
-    libraries_close(c); /* before the streams */
-    issue_close(c);
-    stage_close(c);
-    close_blocks(c);
-    memory_close(c);
+    if (!c->stuck) {        /* freeing waits for the device; the end of the process does not */
+        libraries_close(c); /* before the streams */
+        issue_close(c);
+        stage_close(c);
+        close_blocks(c);
+        memory_close(c);
+    }
     watch_close(c);
     if (c->meet != NULL) c->meet->close(c->meet);
     c->meet = NULL;

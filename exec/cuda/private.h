@@ -74,7 +74,9 @@ typedef struct Cuda {
     pthread_t watcher;     /* while it does not */
     bool watches;
     _Atomic bool watch_ends;
-    bool dead; /* communicators are broken: they can only be aborted */
+    bool dead;  /* communicators are broken: they can only be aborted */
+    bool stuck; /* and that did not return: nothing may wait for the device */
+    _Atomic bool aborted;
 
     Identity mine, *all; /* [n_ranks] */
     int device;
@@ -187,13 +189,16 @@ bool stage_to_slot(Cuda *c, const Segment *s);
 
 /* ---- comm.c ---- */
 bool comm_open(Cuda *c);
-void comm_close(Cuda *c);        /* destroys, or aborts where something failed */
+void comm_close(Cuda *c); /* destroys, or aborts where something failed */
+/* Ends what is under way, within a bound: false, and c->stuck, when a library does not return. */
+bool comm_abort(Cuda *c);
 bool comm_issue(Cuda *c, Pc pc); /* one; within a group of NCCL's where it starts with others */
 bool comm_errors(Cuda *c);       /* false: one of them says that it is broken */
 
 /* ---- hosted.c ---- */
 typedef struct Hosted Hosted;
 bool hosted_open(Cuda *c);
+void hosted_stop(Cuda *c); /* the thread: MPI is the caller's again; frees nothing */
 void hosted_close(Cuda *c);
 bool hosted_issue(Cuda *c, const Pc *pc, uint32_t n); /* those that start together */
 

@@ -65,11 +65,12 @@ bool step_run(Cuda *c, const Control *control, Trace *trace)
     if (fine) stage_prepare(c);
     fine = fine && watch_step(c) && check_fault(c) && memory_inspect(c);
     if (fine && trace) trace_rows(c, trace);
-    if (trace) trace_close(c);
     c->stepping = false;
+    if (!fine || c->failed) watch_fail(c); /* before anything is released: that may wait */
+    if (trace) trace_close(c);
     atomic_store(&c->slot->state, STATUS_open);
     c->n_steps++;
-    return (fine && !c->failed) || watch_fail(c);
+    return fine && !c->failed;
 }
 
 bool step_find_bad(Cuda *c, const Control *control, BadNumber *bad)

@@ -76,19 +76,30 @@ static Ending ending_of(Cuda *c)
                     .self = c->meet};
 }
 
-/* Kernels that wait for others on the device would keep the process from ending. */
-static void abort_comms(Cuda *c)
+/* After all is told: the thread of the communications leaves MPI to this one, and communicators are
+ * aborted. Nothing is freed, for that waits for streams, which may wait for what nobody will write;
+ * the end of the process ends them. */
+static void end_ranks(void *self, int code)
 {
-    c->dead = true;
-    comm_close(c);
+    Cuda *c = self;
+    comm_abort(c);
+    c->meet->abort(c->meet, code);
+}
+
+static Ending ending_by_issuer(Cuda *c)
+{
+    Ending e = ending_of(c);
+    atomic_store(&c->watch_ends, true); /* one tells */
+    e.abort = end_ranks;
+    e.self = c;
+    return e;
 }
 
 bool watch_fail(Cuda *c)
 {
     if (c->n_ranks == 1 || c->d == NULL || c->d->items.n == 0) return false;
     const Diagnostic *last = &c->d->items.at[c->d->items.n - 1];
-    Ending e = ending_of(c);
-    abort_comms(c);
+    Ending e = ending_by_issuer(c);
     ending_tell(&e, last->rule, last->text);
 }
 
@@ -132,9 +143,8 @@ static Pc waited_for(const Cuda *c)
 
 static _Noreturn void time_out(Cuda *c, double waited_s)
 {
-    Ending e = ending_of(c);
+    Ending e = ending_by_issuer(c);
     Pc pc = waited_for(c);
-    abort_comms(c);
     ending_timeout(&e, pc ? c->state.at[pc].comm : NULL, pc, waited_s);
 }
 

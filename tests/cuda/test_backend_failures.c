@@ -255,6 +255,10 @@ static void hanging_stopping_dying(void **state)
         {"ncclCommSplit@1=hang", "did not end within 2 s", "", 2},
         {"ncclAllGather@3=hang", "error[timeout]: step 0: rank ", "all_gather", 2},
         {"ncclReduceScatter@3=hang", "error[timeout]: step ", "reduce_scatter", 2},
+        /* What ends NCCL may hang too: all is told before, and nobody waits for it for ever. */
+        {"ncclReduceScatter@3=fail:3 ncclCommAbort@1=hang", "ncclReduceScatter: internal error", "",
+         60},
+        {"ncclCommSplit@2=fail:3 ncclCommAbort@1=hang", "ncclCommSplit: internal error", "", 60},
         /* The device's queue is full, so the caller of CUDA itself hangs. */
         {"queue=4 ncclAllGather@2=hang", "error[timeout]: step 0: rank ", "all_gather", 2},
         {"ncclAllGather@4=stop", "its process is stopped", "the plan expects it to reach", 2},

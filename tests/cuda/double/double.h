@@ -18,7 +18,9 @@
  *   rank=R            what follows is for this rank alone (by the launcher's variables)
  *   CALL@N=fail:CODE  returns the code
  *   CALL@N=async:CODE NCCL: succeeds, and the communicator reports the code from then on
- *   CALL@N=hang       NCCL: the operation never ends; an init or split stays in progress
+ *   CALL@N=hang       NCCL: the operation never ends; an init or split stays in progress; an abort
+ *                     does not return
+ *   CALL@N=slow:MS    takes so long
  *   CALL@N=kill       the process dies of SIGKILL in it; CALL@N=stop: it is stopped */
 void double_begin(const char *script);   /* forgets all calls and objects; NULL: $TANDEM_DOUBLE */
 uint32_t double_calls(const char *call); /* how often it was called since */

@@ -125,7 +125,7 @@ cudaError_t cudaMalloc(void **at, size_t bytes)
 cudaError_t cudaFree(void *at)
 {
     CUDA_CALL(cudaFree);
-    double_finish_default();
+    if (at != NULL) double_finish_all();
     return release(at) ? cudaSuccess : cudaErrorInvalidValue;
 }
 
@@ -142,9 +142,11 @@ cudaError_t cudaMallocHost(void **at, size_t bytes)
     return cudaSuccess;
 }
 
+/* As the driver: waits for the device, as cudaFree does. */
 cudaError_t cudaFreeHost(void *at)
 {
     CUDA_CALL(cudaFreeHost);
+    if (at != NULL) double_finish_all();
     for (uint32_t i = 0; i < n_pinned; i++)
         if (pinned[i].at == at) pinned[i--] = pinned[--n_pinned];
     if (at != NULL) double_delete(OBJECT_host, at);

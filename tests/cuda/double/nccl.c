@@ -158,7 +158,8 @@ static void release(ncclComm_t comm)
     if (comm->key == 1) munmap(comm->file, sizeof *comm->file);
     if (!comm->is_open && comm->path[0] != 0) unlink(comm->path);
     free(comm->temp);
-    double_delete(OBJECT_comm, comm);
+    comm->is_gone = true;
+    double_bury(OBJECT_comm, &comm->buried);
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm)
@@ -181,6 +182,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     NCCL_CALL(ncclCommAbort);
+    while (scripted.kind == SCRIPT_hang) pause();
     release(comm);
     return ncclSuccess;
 }

@@ -42,6 +42,8 @@ typedef struct Shared {
 
 /* ---- in this process ---- */
 struct ncclComm {
+    Buried buried;
+    bool is_gone; /* destroyed or aborted: what streams hold of it ends */
     SharedComm *shared;
     Shared *file;
     uint64_t key;

@@ -45,6 +45,11 @@ Scripted double_script(const char *call); /* counts the call */
 uint64_t double_draw(uint64_t below);     /* the next random number */
 void *double_new(ObjectKind kind, size_t bytes);
 void double_delete(ObjectKind kind, void *at);
+/* What streams still hold may be destroyed: it is gone once they are done with it, here never. */
+typedef struct Buried {
+    struct Buried *next;
+} Buried;
+void double_bury(ObjectKind kind, Buried *at);
 _Noreturn void double_misuse(const char *what); /* what CUDA leaves undefined */
 
 /* Every function begins with it. */
@@ -58,7 +63,7 @@ _Noreturn void double_misuse(const char *what); /* what CUDA leaves undefined */
 void *double_translate(const void *at); /* where the double itself may touch that address */
 /* The file that holds this process's device memory, and an address's place in it. */
 bool double_is_pinned(const void *at);
-void double_finish_default(void); /* what the default stream holds runs */
+void double_finish_all(void); /* what all streams hold runs */
 bool double_default_is_busy(void);
 int double_memory_file(void);
 uint64_t double_memory_offset(const void *at);
@@ -94,6 +99,7 @@ bool double_is_capturing(void);
 cudaError_t double_spoil_capture(void); /* a call that a capture forbids */
 
 struct CUevent_st {
+    Buried buried;
     bool has_timing;
     uint64_t recorded, done; /* generations */
     double ms;

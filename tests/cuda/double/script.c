@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "planner/base/rng.h"
 #include "tests/cuda/double/private.h"
@@ -146,6 +147,7 @@ Scripted double_script(const char *call)
         int number = code ? (int)strtol(code + 1, NULL, 10) : 0;
         if (strncmp(o->what, "fail", 4) == 0) return (Scripted){SCRIPT_fail, number};
         if (strncmp(o->what, "async", 5) == 0) return (Scripted){SCRIPT_async, number};
+        if (strncmp(o->what, "slow", 4) == 0) usleep(1000 * (unsigned)number);
         if (strcmp(o->what, "hang") == 0) return (Scripted){SCRIPT_hang, 0};
         if (strcmp(o->what, "kill") == 0) raise(SIGKILL);
         if (strcmp(o->what, "stop") == 0) raise(SIGSTOP);
@@ -171,6 +173,14 @@ void double_delete(ObjectKind kind, void *at)
 {
     world()->live[kind]--;
     free(at);
+}
+
+void double_bury(ObjectKind kind, Buried *at)
+{
+    static Buried *all;
+    world()->live[kind]--;
+    at->next = all;
+    all = at;
 }
 
 bool double_is_clean(Str *out)

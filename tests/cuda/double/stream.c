@@ -299,9 +299,9 @@ bool double_default_is_busy(void)
     return standard.head != NULL;
 }
 
-void double_finish_default(void)
+void double_finish_all(void)
 {
-    double_run_until(stream_is_empty, default_stream());
+    double_run_until(all_empty, NULL);
 }
 
 /* ---- streams ---- */
@@ -383,7 +383,7 @@ cudaError_t cudaEventCreate(cudaEvent_t *event)
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
     CUDA_CALL(cudaEventDestroy);
-    double_delete(OBJECT_event, event);
+    double_bury(OBJECT_event, &event->buried);
     return cudaSuccess;
 }
 
