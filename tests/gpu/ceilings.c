@@ -1,11 +1,13 @@
 /* What the GPU can do at best, measured: bytes a second of copies within its memory (read and
- * written), and FLOPs a second of a large bf16 product by cuBLASLt. One JSON object; code 6 and the
- * reason where there is no GPU. */
+ * written), and FLOPs a second of a large product by cuBLASLt, in bf16 and, where the GPU has them,
+ * in 8 bits. Operands are random: equal bytes cost less power, and so time. One JSON object; code 6
+ * and the reason where there is no GPU. */
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { SIDE = 8192, REPEATS = 20, RUN_FAILED = 6 };
 #define COPY_BYTES (UINT64_C(1) << 30)
@@ -22,7 +24,7 @@ static bool fine(int error, const char *call)
 typedef struct Product {
     cublasLtHandle_t handle;
     cublasLtMatmulDesc_t operation;
-    cublasLtMatrixLayout_t layout;
+    cublasLtMatrixLayout_t in, out;
     cublasLtMatmulHeuristicResult_t found;
     void *a, *b, *c, *space;
 } Product;
@@ -35,9 +37,8 @@ static bool run_copy(Product *p)
 static bool run_product(Product *p)
 {
     const float one = 1, zero = 0;
-    return CHECK(cublasLtMatmul,
-                 (p->handle, p->operation, &one, p->a, p->layout, p->b, p->layout, &zero, p->c,
-                  p->layout, p->c, p->layout, &p->found.algo, p->space, SPACE, 0));
+    return CHECK(cublasLtMatmul, (p->handle, p->operation, &one, p->a, p->in, p->b, p->in, &zero,
+                                  p->c, p->out, p->c, p->out, &p->found.algo, p->space, SPACE, 0));
 }
 
 /* The shortest of several runs, in seconds; 0 on failure. */
@@ -57,22 +58,55 @@ static double shortest(Product *p, bool (*run)(Product *p))
 
 static bool prepare(Product *p)
 {
-    cublasLtMatmulPreference_t preference;
-    const uint64_t space = SPACE;
-    int n = 0;
     return CHECK(cudaMalloc, (&p->a, COPY_BYTES)) && CHECK(cudaMalloc, (&p->b, COPY_BYTES)) &&
            CHECK(cudaMalloc, (&p->c, COPY_BYTES)) && CHECK(cudaMalloc, (&p->space, SPACE)) &&
-           CHECK(cudaMemset, (p->a, 0x3c, COPY_BYTES)) &&
-           CHECK(cudaMemset, (p->b, 0x3c, COPY_BYTES)) && CHECK(cublasLtCreate, (&p->handle)) &&
-           CHECK(cublasLtMatmulDescCreate, (&p->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F)) &&
-           CHECK(cublasLtMatrixLayoutCreate, (&p->layout, CUDA_R_16BF, SIDE, SIDE, SIDE)) &&
-           CHECK(cublasLtMatmulPreferenceCreate, (&preference)) &&
-           CHECK(cublasLtMatmulPreferenceSetAttribute,
-                 (preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &space, sizeof space)) &&
-           CHECK(cublasLtMatmulAlgoGetHeuristic,
-                 (p->handle, p->operation, p->layout, p->layout, p->layout, p->layout, preference,
-                  1, &p->found, &n)) &&
-           n == 1;
+           CHECK(cudaMemset, (p->a, 0x3c, COPY_BYTES)) && CHECK(cublasLtCreate, (&p->handle));
+}
+
+/* Numbers of either sign with magnitudes of 1/8 to 2. */
+static bool fill(Product *p, cudaDataType_t type)
+{
+    const bool eight = type == CUDA_R_8F_E4M3;
+    const uint64_t drawn = eight ? UINT64_C(0x9f9f9f9f9f9f9f9f) : UINT64_C(0x81ff81ff81ff81ff);
+    const uint64_t fixed = eight ? UINT64_C(0x2020202020202020) : UINT64_C(0x3e003e003e003e00);
+    const size_t bytes = (size_t)SIDE * SIDE * (eight ? 1 : 2);
+    uint64_t *words = malloc(bytes), x = UINT64_C(0x9e3779b97f4a7c15);
+    bool ok = words != NULL;
+    for (int operand = 0; ok && operand < 2; operand++) {
+        for (size_t i = 0; i < bytes / sizeof *words; i++) {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            words[i] = (x & drawn) | fixed;
+        }
+        void *to = operand == 0 ? p->a : p->b;
+        ok = CHECK(cudaMemcpy, (to, words, bytes, cudaMemcpyHostToDevice));
+    }
+    free(words);
+    return ok;
+}
+
+/* Seconds of one product with operands of this type; 0: the library has none here. */
+static double product(Product *p, cudaDataType_t type)
+{
+    cublasLtMatmulPreference_t preference;
+    const uint64_t space = SPACE;
+    const cublasOperation_t transposed = CUBLAS_OP_T; /* 8-bit products want the first so */
+    int n = 0;
+    bool ok =
+        fill(p, type) &&
+        CHECK(cublasLtMatmulDescCreate, (&p->operation, CUBLAS_COMPUTE_32F, CUDA_R_32F)) &&
+        CHECK(cublasLtMatmulDescSetAttribute,
+              (p->operation, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed)) &&
+        CHECK(cublasLtMatrixLayoutCreate, (&p->in, type, SIDE, SIDE, SIDE)) &&
+        CHECK(cublasLtMatrixLayoutCreate, (&p->out, CUDA_R_16BF, SIDE, SIDE, SIDE)) &&
+        CHECK(cublasLtMatmulPreferenceCreate, (&preference)) &&
+        CHECK(cublasLtMatmulPreferenceSetAttribute,
+              (preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &space, sizeof space)) &&
+        cublasLtMatmulAlgoGetHeuristic(p->handle, p->operation, p->in, p->in, p->out, p->out,
+                                       preference, 1, &p->found, &n) == CUBLAS_STATUS_SUCCESS &&
+        n == 1;
+    return ok ? shortest(p, run_product) : 0;
 }
 
 int main(void)
@@ -80,9 +114,12 @@ int main(void)
     Product p = {.handle = NULL};
     int n = 0;
     if (!CHECK(cudaGetDeviceCount, (&n)) || n == 0 || !prepare(&p)) return RUN_FAILED;
-    double copy_s = shortest(&p, run_copy), product_s = shortest(&p, run_product);
-    if (copy_s <= 0 || product_s <= 0) return RUN_FAILED;
-    printf("{ \"bytes\": %.6g, \"flops\": %.6g }\n", 2.0 * (double)COPY_BYTES / copy_s,
-           2.0 * SIDE * (double)SIDE * SIDE / product_s);
+    const double flops = 2.0 * SIDE * (double)SIDE * SIDE;
+    double copy_s = shortest(&p, run_copy), bf16_s = product(&p, CUDA_R_16BF);
+    if (copy_s <= 0 || bf16_s <= 0) return RUN_FAILED;
+    double fp8_s = product(&p, CUDA_R_8F_E4M3);
+    printf("{ \"bytes\": %.6g, \"flops\": %.6g", 2.0 * (double)COPY_BYTES / copy_s, flops / bf16_s);
+    if (fp8_s > 0) printf(", \"flops_fp8\": %.6g", flops / fp8_s);
+    puts(" }");
     return 0;
 }

@@ -1,6 +1,7 @@
 #!/bin/sh
-# check.sh BUILD: what needs a GPU, on one GPU, in less than 8 minutes: a line a check, and
-# BUILD/gpu-check.json. Exit code 0: all passed; 1: one did not; 6: there is no GPU here.
+# check.sh BUILD: what needs a GPU, on one GPU: a line a check, and BUILD/gpu-check.json. A check
+# that cannot run here, or for which no time is left of 450 s, is skipped, which is counted apart.
+# Exit code 0: none failed; 1: one did; 6: there is no GPU here.
 build=$(realpath "${1:?the build folder}") || exit 2
 source=$(realpath "$(dirname "$0")/../..")
 tandem=$build/tandem
@@ -9,7 +10,8 @@ json=$build/gpu-check.json
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
-failures=0 rows='' total=$(date +%s)
+failures=0 skipped=0 rows='' total=$(date +%s)
+limit=450 most=120 # seconds: of all checks, of one
 
 refuse() {
     echo "gpu-check: not run: $1" >&2
@@ -24,24 +26,53 @@ grep -qE '^ok +gpu [0-9]' doctor.txt ||
     refuse "$(sed -nE 's/^(missing|note) +(gpu|driver|cuda) +//p' doctor.txt | tail -1)"
 grep -E ' (gpu [0-9]+|driver|nccl|cuda) ' doctor.txt
 
+row() { # NAME VERDICT SECONDS [WHY]
+    printf '%-7s %4d s  %s%s\n' "$2" "$3" "$1" "${4:+: $4}"
+    rows="$rows${rows:+,}
+    { \"name\": \"$1\", \"verdict\": \"$2\", \"seconds\": $3${4:+, \"why\": \"$4\"} }"
+}
+
+skip() { # NAME WHY
+    skipped=$((skipped + 1))
+    row "$1" skipped 0 "$2"
+}
+
+# seconds that a command may take now
+left() {
+    spare=$((limit - ($(date +%s) - total)))
+    if [ $spare -lt $most ]; then echo $spare; else echo $most; fi
+}
+
+# limited COMMAND...: ended, with its children, when a check's time or all time is over.
+limited() {
+    if [ "$(left)" -lt 1 ]; then return 124; fi
+    timeout -k 2 "$(left)" "$@"
+}
+
 # check NAME COMMAND...: its output is shown when it fails.
 check() {
     name=$1
     shift
     start=$(date +%s)
-    if "$@" >out.txt 2>&1; then verdict=passed; else verdict=FAILED failures=$((failures + 1)); fi
-    seconds=$(($(date +%s) - start))
-    printf '%-7s %4d s  %s\n' "$verdict" "$seconds" "$name"
-    if [ "$verdict" = FAILED ]; then tail -15 out.txt | sed 's/^/    /'; fi
-    rows="$rows${rows:+,}
-    { \"name\": \"$name\", \"verdict\": \"$verdict\", \"seconds\": $seconds }"
+    if [ "$(left)" -lt 5 ]; then
+        skip "$name" 'the time is up'
+        return
+    fi
+    "$@" >out.txt 2>&1
+    code=$? seconds=$(($(date +%s) - start))
+    case $code in
+    0) row "$name" passed $seconds ;;
+    124 | 137) failures=$((failures + 1)) && row "$name" FAILED $seconds 'not done in time' ;;
+    *) failures=$((failures + 1)) && row "$name" FAILED $seconds "code $code" ;;
+    esac
+    if [ $code -ne 0 ]; then tail -15 out.txt | sed 's/^/    /'; fi
 }
 
 # loss NAME ARGUMENT...: trains the tiny plan and keeps the loss of the last steps in NAME.
 loss() {
     to=$1
     shift
-    "$tandem" run "$tiny" --steps 12 --json --quiet "$@" >"$to.json" || return 1
+    limited "$tandem" run "$tiny" --steps 12 --json --quiet "$@" >"$to.json" || return
     sed -nE 's/.*"last_loss": ([-0-9.e+]+).*/\1/p' "$to.json" >"$to"
     [ -s "$to" ]
 }
@@ -54,7 +85,7 @@ near() { # A B: within 1e-3 of each other
 one='--set mesh.dp_shard=1 --set mesh.tp=1'
 # shellcheck disable=SC2086
 same_with_and_without_graphs() {
-    for how in none whole cut; do loss "$how" --backend cuda --graph $how $one || return 1; done
+    for how in none whole cut; do loss "$how" --backend cuda --graph $how $one || return; done
     cmp none whole && cmp none cut && loss again --backend cuda --graph none $one && cmp none again
 }
 # shellcheck disable=SC2086
@@ -65,27 +96,46 @@ ranks_that_share_the_gpu() { # by what they communicate
     loss "$1" --backend cuda --share-device --timeout 120 --via "$1" &&
         loss four --backend loopback && near "$1" four
 }
-sanitized() {
+sanitized() { # TOOL COMMAND...
     tool=$1
-    compute-sanitizer --tool "$tool" --error-exitcode 9 --target-processes all \
-        "$tandem" run "$tiny" --backend cuda --graph none --steps 2 $one
+    shift
+    limited compute-sanitizer --tool "$tool" --error-exitcode 9 --target-processes all "$@"
 }
 
 for program in "$build"/tests/gpu_test_*; do
-    if [ -x "$program" ]; then check "$(basename "$program" | sed 's/^gpu_test_//')" "$program"; fi
+    if [ -x "$program" ]; then check "$(basename "$program" | sed 's/^gpu_test_//')" limited "$program"; fi
 done
 check 'graphs or none: the same bits, twice' same_with_and_without_graphs
 check 'one rank: the loss of the CPU' one_rank_as_on_the_cpu
+host='four ranks on one GPU, through the host'
+nccl='four ranks on one GPU (NCCL by different host ids)'
 if command -v mpirun.openmpi >/dev/null || command -v mpirun.mpich >/dev/null; then
-    check 'four ranks on one GPU, through the host' ranks_that_share_the_gpu host
-    check 'four ranks on one GPU (NCCL by different host ids)' ranks_that_share_the_gpu nccl
+    check "$host" ranks_that_share_the_gpu host
+    check "$nccl" ranks_that_share_the_gpu nccl
+else
+    skip "$host" 'there is no mpirun'
+    skip "$nccl" 'there is no mpirun'
 fi
-if command -v compute-sanitizer >/dev/null; then
-    check 'compute-sanitizer memcheck' sanitized memcheck
-    check 'compute-sanitizer racecheck' sanitized racecheck
-fi
+# A whole plan, then programs with mma.sync and, on a Hopper, wgmma and TMA.
+for tool in memcheck racecheck synccheck; do
+    for what in plan gemm attention; do
+        name="compute-sanitizer $tool, $what"
+        program=$build/tests/gpu_test_$what
+        if ! command -v compute-sanitizer >/dev/null; then
+            skip "$name" 'there is no compute-sanitizer'
+        elif [ $what = plan ]; then
+            # shellcheck disable=SC2086
+            check "$name" sanitized $tool \
+                "$tandem" run "$tiny" --backend cuda --graph none --steps 2 $one
+        elif [ -x "$program" ]; then
+            check "$name" sanitized $tool "$program"
+        else
+            skip "$name" "there is no gpu_test_$what"
+        fi
+    done
+done
 total=$(($(date +%s) - total))
-printf '{ "schema": "tandem.gpu-check/1", "run": true, "failures": %d, "seconds": %d, "checks": [%s\n] }\n' \
-    "$failures" "$total" "$rows" >"$json"
-echo "gpu-check: $failures failed, $total s, $json"
+printf '{ "schema": "tandem.gpu-check/1", "run": true, "failures": %d, "skipped": %d, "seconds": %d, "checks": [%s\n] }\n' \
+    "$failures" "$skipped" "$total" "$rows" >"$json"
+echo "gpu-check: $failures failed, $skipped skipped, $total s, $json"
 [ "$failures" -eq 0 ]
