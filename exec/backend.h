@@ -8,7 +8,7 @@
 
 /* How the cuda backend turns a step into CUDA graphs. */
 typedef enum CudaGraphs {
-    CUDA_GRAPHS_auto,  /* whole where the program is short, else cut */
+    CUDA_GRAPHS_auto,  /* whole where the program is short, else cut; none through the host */
     CUDA_GRAPHS_whole, /* the step is one graph */
     CUDA_GRAPHS_cut,   /* one each for the first, the inner and the last micro-batch */
     CUDA_GRAPHS_none

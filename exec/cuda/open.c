@@ -107,6 +107,11 @@ bool cuda_open(Cuda *c, const Plan *plan, const BackendOptions *options)
     c->n_ranks = 1;
     if (c->options.timeout_s <= 0) c->options.timeout_s = 60;
     if (!meet(c)) return false;
+    /* Branches of a graph need not run at once, but these wait for the host, which waits for other
+     * ranks, and they for branches of this one. */
+    CudaGraphs *graphs = &c->options.cuda.graphs;
+    if (options->cuda.host_comm && c->n_ranks > 1 && *graphs == CUDA_GRAPHS_auto)
+        *graphs = CUDA_GRAPHS_none;
     bool fine = device_choose(c);
     if (!all_are_fine(c, fine) || !device_identify(c) || !watch_open(c)) return false;
     fine = open_rank(c);

@@ -124,7 +124,11 @@ static void four_ranks_through_the_host(void **state)
         for (int m = k == 0 ? 0 : 2; m < 3; m++)
             assert_string_equal(last_loss(plans[k], "cuda", "host", modes[m]), cpu);
     }
-    setenv("TANDEM_DOUBLE", "uuid=same ncclCommInitRankConfig@1=fail:3 ncclMemAlloc@1=fail:1", 1);
+    /* Neither NCCL nor, by default, graphs. */
+    setenv("TANDEM_DOUBLE",
+           "uuid=same ncclCommInitRankConfig@1=fail:3 ncclMemAlloc@1=fail:1 "
+           "cudaGraphLaunch@1=fail:1",
+           1);
     check(COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--via", "host", "--share-device",
                   "--steps", "5"),
           0, "done        5 steps", NULL);
