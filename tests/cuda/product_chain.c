@@ -178,7 +178,7 @@ Chain chain_of_eights(const char *name)
     for (uint64_t draw = 0;; draw++) {
         Chain ch = chain_of(form(name), draw, DT_bf16, DT_bf16);
         if (ch.p.n % 8 == 0) return ch;
-        arena_free(ch.c.arena);
+        contraction_free(&ch.c);
     }
 }
 

@@ -34,7 +34,7 @@ static bool check_form(const Form *f, uint64_t draw, DType in, DType out)
     }
     cuda_products_close(cuda.products);
     assert_int_equal(cublas_double.objects, 0);
-    arena_free(ch.c.arena);
+    contraction_free(&ch.c);
     return must;
 }
 
@@ -141,7 +141,7 @@ static void what_is_no_form(void **state)
         uint32_t n = chain_length(&ch, ch.n, &cuda);
         if (n != cases[i].length) fail_msg("%s, case %u: %u", cases[i].form, (unsigned)i, n);
         cuda_products_close(cuda.products);
-        arena_free(ch.c.arena);
+        contraction_free(&ch.c);
     }
 }
 
@@ -164,7 +164,7 @@ static void eight_bits(void **state)
             chain_assert_results(&ch, &f);
         }
         cuda_products_close(cuda.products);
-        arena_free(ch.c.arena);
+        contraction_free(&ch.c);
     }
 }
 
@@ -228,13 +228,6 @@ static void the_library_refuses(void **state)
     (void)cublasLtMatrixLayoutDestroy(d);
     (void)cublasLtMatmulPreferenceDestroy(limits);
     assert_int_equal(cublas_double.objects, 0);
-}
-
-/* Memory of cases lives as long as the program. */
-const char *__asan_default_options(void);
-const char *__asan_default_options(void)
-{
-    return "detect_leaks=0";
 }
 
 int main(void)

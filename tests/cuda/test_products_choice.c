@@ -87,7 +87,7 @@ static void the_faster_is_kept(void **state)
             cuda_products_close(cuda.products);
             assert_int_equal(cublas_double.objects, 0);
         }
-        arena_free(ch.c.arena);
+        contraction_free(&ch.c);
     }
 }
 
@@ -129,7 +129,7 @@ static void ranks_choose_alike(void **state)
         assert_int_equal(kept[0].n, 2);
         assert_int_equal(kept[1].n, 0);
         assert_int_equal(cublas_double.objects, 0);
-        arena_free(ch.c.arena);
+        contraction_free(&ch.c);
     }
 }
 
@@ -149,14 +149,7 @@ static void a_choice_that_does_not_fit(void **state)
     assert_false(cuda_products_settle(cuda.products, all, 2, 2, &error));
     assert_non_null(strstr(error.text, "another rank has chosen"));
     cuda_products_close(cuda.products);
-    arena_free(ch.c.arena);
-}
-
-/* Memory of cases lives as long as the program. */
-const char *__asan_default_options(void);
-const char *__asan_default_options(void)
-{
-    return "detect_leaks=0";
+    contraction_free(&ch.c);
 }
 
 int main(void)
