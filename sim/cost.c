@@ -125,6 +125,26 @@ static double contraction_s(const Device *device, DType dtype, const Binding *b,
     return kernel_gemm_s(device, dtype, batch, m, n, k, NULL);
 }
 
+/* Before Blackwell 8-bit products read operands that lie along what is summed, no others (cuBLAS'
+ * documentation, 8-bit data types): one kernel turns those that do not, a byte read and a byte
+ * written of each number, and bounds the scales. */
+static double turned_s(const Device *device, const Binding *b, const int64_t size['z' + 1])
+{
+    bool turns = device->arch == NULL || strcmp(device->arch, "Blackwell") != 0;
+    double bytes = 0;
+    for (uint32_t arg = 0; arg < 2 && turns; arg++) {
+        const char inner = b->letter[arg][b->n_dims[arg] - 1];
+        double elements = 1;
+        bool summed = true;
+        for (uint8_t d = 0; d < b->n_dims[arg]; d++)
+            elements *= (double)size[(int)b->letter[arg][d]];
+        for (uint8_t d = 0; d < b->n_dims[b->n_in]; d++)
+            summed = summed && b->letter[b->n_in][d] != inner;
+        if (!summed) bytes += 2 * elements;
+    }
+    return device->kernel_floor_s + kernel_memory_s(device, bytes);
+}
+
 static bool is_attention(OpKind op)
 {
     return op == OP_attention || op == OP_attention_grad;
@@ -168,6 +188,9 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
     double flops = op_flops(in->op, &b, size, causal);
     if (info->class_ == OP_CLASS_contract) {
         compute = contraction_s(device, dtype, &b, size);
+        if (info->scaling != SCALING_none && runtime_is_own(c->runtime) &&
+            !kernel_on_processor(device))
+            floor_s += turned_s(device, &b, size);
     } else if (is_attention(in->op)) {
         compute = attention_s(c, dtype, in, causal, size);
     } else { /* plain cores, half of whose slots are fused multiply-adds at best */

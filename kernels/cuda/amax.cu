@@ -1,7 +1,6 @@
 /* The largest magnitude of a tensor, of its rows or of its columns. Magnitudes are compared as
  * bits, where a NaN is larger than any number: it is kept. */
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/number.cuh"
+#include "kernels/cuda/amax.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/workspace.h"
 
@@ -14,21 +13,11 @@ typedef struct AmaxArgs {
     int64_t split, each;   /* parts of a row, or of the rows, and how much each has */
 } AmaxArgs;
 
-DEVICE uint32_t magnitude_bits(float x)
-{
-    return BITS_OF_FLOAT(x) & 0x7fffffffu;
-}
-
 DEVICE uint32_t amax_eight(Array x, const Raw *raw, uint32_t most)
 {
     float v[EIGHT];
     widen_any(KINDS_all, x.dtype, raw, v);
-    UNROLL for (int k = 0; k < EIGHT; k++)
-    {
-        uint32_t bits = magnitude_bits(v[k]);
-        most = bits > most ? bits : most;
-    }
-    return most;
+    return amax_of_eight(v, EIGHT, most);
 }
 
 /* A block takes a part of a row. */

@@ -1,16 +1,30 @@
-/* Runs of ops that `compile` fuses, as one launch: a sum and the norm of it; or element-wise ops,
- * one after the other on eight elements at a time. Values lie in shared memory, where each thread
- * meets only its own; between ops they are rounded as memory would have rounded them. */
+/* Runs of ops that `compile` fuses, as one launch: those that a family has a kernel for (fused.h);
+ * or element-wise ops, one after the other on eight elements at a time, with dropouts among them
+ * and the largest magnitudes of what is made. Values lie in shared memory, where each thread meets
+ * only its own; between ops they are rounded as memory would have rounded them. */
+#include "kernels/cuda/amax.cuh"
+#include "kernels/cuda/draw.cuh"
 #include "kernels/cuda/fused.h"
-#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/pointwise.cuh"
+#include "kernels/cuda/reduce.cuh"
 
-enum { CHAIN_THREADS = 128, CHAIN_VALUES = 16, CHAIN_LOADS = 12, CHAIN_AHEAD = 2 };
+enum {
+    CHAIN_THREADS = 128,
+    CHAIN_LOADS = 12, /* values that are read */
+    CHAIN_SLOTS = 20, /* that are held at once: 4 KiB of shared memory each */
+    CHAIN_AHEAD = 2,
+    CHAIN_DRAWS = 2,
+    CHAIN_MAXIMA = 2, /* of whole tensors */
+    CHAIN_VALUES = CHAIN_LOADS + CUDA_CHAIN_MAX
+};
+
+typedef enum ChainKind { CHAIN_point, CHAIN_dropout, CHAIN_amax } ChainKind;
 
 typedef struct ChainStep {
     float scale;
-    int16_t op, in[2], old, out; /* values; old: added to, -1: not */
-    int16_t dtype;               /* of the output */
+    int16_t kind, op;        /* op: of kind point */
+    int16_t in[2], old, out; /* values; old: added to; -1: none */
+    int16_t dtype, which;    /* of the output; of the dropouts or maxima */
     bool writes;
     Array y;
 } ChainStep;
@@ -23,7 +37,10 @@ typedef struct ChainLoad {
 typedef struct ChainArgs {
     ChainStep step[CUDA_CHAIN_MAX];
     ChainLoad load[CHAIN_LOADS]; /* values 0 .. n_loads - 1 */
-    int32_t n_steps, n_loads, n_values;
+    CudaDraw draw[CHAIN_DRAWS];
+    int64_t first[CHAIN_DRAWS]; /* element of the whole tensor */
+    Amax amax[CHAIN_MAXIMA];    /* of whole tensors */
+    int32_t n_steps, n_loads, n_slots, n_draws, n_maxima;
     int64_t rows, row, per_row, n; /* n: eights in all */
 } ChainArgs;
 
@@ -63,32 +80,89 @@ DEVICE void chain_load(const ChainArgs *a, float *values, int64_t at, int64_t co
     }
 }
 
-DEVICE void chain_step(const ChainStep *s, float *values, int64_t at, int n)
+DEVICE void chain_drop(const CudaDrawKey *key, float grow, int64_t place, const float x[EIGHT],
+                       float y[EIGHT])
+{
+    uint32_t word[EIGHT];
+    draw_eight(key->seed, key->stream, (uint64_t)place, word);
+    UNROLL for (int k = 0; k < EIGHT; k++) y[k] = word[k] >= key->threshold ? grow * x[k] : 0;
+}
+
+/* Of a row: lanes that share one raise it together. */
+DEVICE void chain_raise_row(const ChainArgs *a, uint32_t *row, uint32_t most)
+{
+    if (a->per_row % WARP == 0) {
+        most = warp_largest(most);
+        if (threadIdx.x % WARP > 0) return;
+    }
+    atomicMax(row, most);
+}
+
+typedef struct ChainPlace {
+    int64_t row, at; /* the eight begins at element `at` */
+    int n;
+} ChainPlace;
+
+/* most: this thread's, of each whole tensor. */
+DEVICE void chain_step(const ChainArgs *a, const ChainStep *s, const CudaDrawKey *keys,
+                       float *values, ChainPlace p, uint32_t most[CHAIN_MAXIMA])
 {
     float x0[EIGHT], x1[EIGHT], y[EIGHT], old[EIGHT];
     chain_get(values, s->in[0], x0);
-    chain_get(values, s->in[1], x1);
-    point_apply(s->op, s->scale, x0, x1, x1, y);
+    if (s->kind == CHAIN_amax) {
+        const uint32_t bits = amax_of_eight(x0, p.n, 0);
+        if (s->which < 0) chain_raise_row(a, (uint32_t *)s->y.at + p.row, bits);
+        UNROLL for (int m = 0; m < CHAIN_MAXIMA; m++)
+        {
+            if (m == s->which && bits > most[m]) most[m] = bits;
+        }
+        return;
+    }
+    if (s->kind == CHAIN_dropout) {
+        chain_drop(&keys[s->which], s->scale, a->first[s->which] + p.at, x0, y);
+    } else {
+        chain_get(values, s->in[1], x1);
+        point_apply(s->op, s->scale, x0, x1, x1, y);
+    }
     if (s->old >= 0) {
         chain_get(values, s->old, old);
         UNROLL for (int k = 0; k < EIGHT; k++) y[k] = old[k] + y[k];
     }
     round_all(s->dtype, y);
-    chain_put(values, s->out, y);
-    if (s->writes) store(s->y, at, n, y);
+    if (s->out >= 0) chain_put(values, s->out, y);
+    if (s->writes) store(s->y, p.at, p.n, y);
+}
+
+/* What the block's threads have seen of each whole tensor. */
+DEVICE void chain_end(const ChainArgs *a, const uint32_t most[CHAIN_MAXIMA], uint32_t *held)
+{
+    UNROLL for (int m = 0; m < CHAIN_MAXIMA; m++)
+    {
+        if (m >= a->n_maxima) continue;
+        __syncthreads();
+        uint32_t top = block_largest(most[m], held);
+        if (threadIdx.x == 0) atomicMax(a->amax[m].out, top);
+    }
 }
 
 KERNEL(chain_rows, ChainArgs, CHAIN_THREADS, 4)
 {
-    SHARED(float, values); /* [value, eight, thread] */
+    SHARED(float, values); /* [slot, eight, thread]; then the draws' keys */
+    CudaDrawKey *keys = (CudaDrawKey *)(values + a.n_slots * EIGHT * CHAIN_THREADS);
     int64_t step = (int64_t)gridDim.x * CHAIN_THREADS;
+    uint32_t most[CHAIN_MAXIMA];
+    UNROLL for (int m = 0; m < CHAIN_MAXIMA; m++) most[m] = 0;
+    if ((int)threadIdx.x < a.n_draws) keys[threadIdx.x] = draw_key(&a.draw[threadIdx.x]);
+    if (a.n_draws > 0) __syncthreads();
     for (int64_t t = (int64_t)blockIdx.x * CHAIN_THREADS + threadIdx.x; t < a.n; t += step) {
         int64_t row = split_row(t, a.per_row, a.n), column = (t - row * a.per_row) * EIGHT;
-        int64_t at = row * a.row + column;
-        int n = eight_of(column, a.row);
-        chain_load(&a, values, at, column, n);
-        for (int i = 0; i < a.n_steps; i++) chain_step(&a.step[i], values, at, n);
+        ChainPlace p;
+        p.row = row, p.at = row * a.row + column;
+        p.n = eight_of(column, a.row);
+        chain_load(&a, values, p.at, column, p.n);
+        for (int i = 0; i < a.n_steps; i++) chain_step(&a, &a.step[i], keys, values, p, most);
     }
+    chain_end(&a, most, (uint32_t *)values);
 }
 
 /* ---- which runs ---- */
@@ -106,47 +180,50 @@ static int point_of(OpKind op)
     return op == OP_pass || op == OP_cast ? POINT_pass : -1;
 }
 
-static bool is_real_dtype(DType t)
+static bool is_amax(OpKind op)
 {
-    return t == DT_f32 || t == DT_bf16 || t == DT_f16;
+    return op == OP_amax || op == OP_amax_of_tokens;
 }
 
-/* Elements of all the parts, and of a row: that of the bias, if there is one. */
+/* Elements of all the parts, and of a row: that of a bias or of a row's maximum, if there is one.
+ */
 static bool chain_joins(const CudaChainPart *part, int64_t *n, int64_t *row)
 {
     const KernelArgs *args = part->args;
-    int64_t mine = part->op == OP_bias ? args->rows : 0;
-    if (point_of(part->op) < 0 || args->n_args != args->n_in + 1) return false;
-    for (uint32_t i = 0; i < args->n_args; i++)
-        if (!is_real_dtype(args->dtype[i])) return false;
-    if (*n > 0 && args->elements[args->n_in] != *n) return false;
+    bool rows = part->op == OP_bias || part->op == OP_amax_of_tokens;
+    uint32_t walked = is_amax(part->op) ? 0 : args->n_in;
+    int64_t mine = rows ? args->rows : 0, first;
+    if (point_of(part->op) < 0 && part->op != OP_dropout && !is_amax(part->op)) return false;
+    if (!is_amax(part->op) && args->n_args != args->n_in + 1) return false;
+    for (uint32_t i = 0; i <= args->n_in; i++)
+        if (!fused_takes(args->dtype[i])) return false;
+    if (is_amax(part->op) && (args->dtype[1] != DT_f32 || *n == 0)) return false;
+    if (part->op == OP_dropout && !cuda_dropout_is_flat(args, &first)) return false;
+    if (*n > 0 && args->elements[walked] != *n) return false;
     if (mine > 0 && *row > 0 && mine != *row) return false;
-    *n = args->elements[args->n_in];
+    *n = args->elements[walked];
     if (mine > 0) *row = mine;
     return true;
 }
 
-static bool is_sum_and_norm(const CudaChainPart *part)
-{
-    const KernelArgs *sum = part[0].args, *norm = part[1].args;
-    bool norms = part[1].op == OP_rmsnorm || part[1].op == OP_layernorm;
-    if (part[0].op != OP_add || !norms || accumulates(sum, 0)) return false;
-    for (uint32_t i = 0; i < 3; i++)
-        if (!is_real_dtype(sum->dtype[i])) return false;
-    return norm->ptr[0] == sum->ptr[2] && norm->dtype[0] == sum->dtype[2] &&
-           norm->elements[0] == sum->elements[2];
-}
-
 /* ---- how a run is carried out ---- */
+
+/* While it is built: where each step's output would lie in memory. Values are numbered as if all
+ * loads were there: steps' from CHAIN_LOADS on. */
+typedef struct ChainHome {
+    void *at[CUDA_CHAIN_MAX];
+    DType dtype[CUDA_CHAIN_MAX];
+} ChainHome;
 
 /* The value of an argument as it is now: the latest that was made there, or loaded; else one more
  * load. -1: there is no room. */
-static int chain_value(ChainArgs *p, void *const *home, const DType *dtype, const KernelArgs *args,
-                       uint32_t arg, bool column)
+static int chain_value(ChainArgs *p, const ChainHome *home, const KernelArgs *args, uint32_t arg,
+                       bool column)
 {
-    int n = p->n_steps, fresh;
-    for (int i = n - 1; i >= 0; i--)
-        if (home[i] == args->ptr[arg] && dtype[i] == args->dtype[arg]) return CHAIN_LOADS + i;
+    int fresh;
+    for (int i = p->n_steps - 1; i >= 0; i--)
+        if (home->at[i] == args->ptr[arg] && home->dtype[i] == args->dtype[arg])
+            return CHAIN_LOADS + i;
     for (int i = 0; i < p->n_loads; i++)
         if (p->load[i].x.at == args->ptr[arg] && p->load[i].x.dtype == (int32_t)args->dtype[arg] &&
             p->load[i].column == column)
@@ -158,36 +235,106 @@ static int chain_value(ChainArgs *p, void *const *home, const DType *dtype, cons
     return fresh;
 }
 
-static bool chain_add(ChainArgs *p, void **home, DType *dtype, const CudaChainPart *part)
+/* Step s of a largest magnitude. Only of what the run makes: alone it would read as much. */
+static bool chain_add_amax(ChainArgs *p, ChainHome *home, const CudaChainPart *part, ChainStep *s)
+{
+    Amax amax = amax_of_part(part);
+    if (s->in[0] < CHAIN_LOADS || (amax.of == AMAX_all && p->n_maxima == CHAIN_MAXIMA))
+        return false;
+    s->kind = CHAIN_amax;
+    s->y = array_of(part->args, 1, 1);
+    s->which = -1;
+    if (amax.of == AMAX_all) {
+        s->which = (int16_t)p->n_maxima;
+        p->amax[p->n_maxima++] = amax;
+    }
+    home->at[p->n_steps++] = NULL; /* nobody in the run reads it */
+    return true;
+}
+
+static bool chain_add_dropout(ChainArgs *p, const KernelArgs *args, ChainStep *s,
+                              const CudaContext *cuda)
+{
+    if (p->n_draws == CHAIN_DRAWS) return false;
+    s->kind = CHAIN_dropout;
+    s->which = (int16_t)p->n_draws;
+    s->scale = (float)(1 / (1 - args->attrs.drop));
+    (void)cuda_dropout_is_flat(args, &p->first[p->n_draws]);
+    p->draw[p->n_draws++] = draw_of(args, cuda);
+    return true;
+}
+
+static bool chain_add(ChainArgs *p, ChainHome *home, const CudaChainPart *part,
+                      const CudaContext *cuda)
 {
     const KernelArgs *args = part->args;
     ChainStep *s = &p->step[p->n_steps];
     uint32_t out = args->n_in;
     s->op = (int16_t)point_of(part->op);
     s->scale = (float)args->attrs.scale;
-    s->in[0] = (int16_t)chain_value(p, home, dtype, args, 0, false);
+    s->in[0] = (int16_t)chain_value(p, home, args, 0, false);
     s->in[1] = s->in[0];
-    if (args->n_in > 1)
-        s->in[1] = (int16_t)chain_value(p, home, dtype, args, 1, part->op == OP_bias);
-    s->old = -1;
+    s->old = s->out = -1;
+    if (s->in[0] < 0) return false;
+    if (is_amax(part->op)) return chain_add_amax(p, home, part, s);
+    if (part->op == OP_dropout && !chain_add_dropout(p, args, s, cuda)) return false;
+    if (args->n_in > 1) {
+        s->in[1] = (int16_t)chain_value(p, home, args, 1, part->op == OP_bias);
+        if (s->in[1] < 0) return false;
+    }
     if (accumulates(args, 0)) {
-        s->old = (int16_t)chain_value(p, home, dtype, args, out, false);
+        s->old = (int16_t)chain_value(p, home, args, out, false);
         if (s->old < 0) return false;
     }
     s->dtype = (int16_t)args->dtype[out];
     s->writes = (part->unread & 1) == 0;
     s->y = array_of(args, out, p->rows == 1 ? 0 : p->row);
-    home[p->n_steps] = args->ptr[out];
-    dtype[p->n_steps] = args->dtype[out];
+    home->at[p->n_steps] = args->ptr[out];
+    home->dtype[p->n_steps] = args->dtype[out];
     s->out = (int16_t)(CHAIN_LOADS + p->n_steps++);
-    return s->in[0] >= 0 && s->in[1] >= 0;
+    return true;
 }
 
-/* As many of the parts as go together; *p carries them out. */
-static uint32_t chain_build(const CudaChainPart *part, uint32_t n, ChainArgs *p)
+/* Values get slots: those of the loads first, those of steps where a value was that nobody reads
+ * any more. */
+static void chain_slots(ChainArgs *p)
 {
-    void *home[CUDA_CHAIN_MAX];
-    DType dtype[CUDA_CHAIN_MAX];
+    int last[CHAIN_VALUES], slot[CHAIN_VALUES];
+    bool used[CHAIN_VALUES] = {false};
+    for (int v = 0; v < CHAIN_VALUES; v++) last[v] = -1, slot[v] = -1;
+    for (int i = 0; i < p->n_steps; i++) {
+        const int16_t reads[] = {p->step[i].in[0], p->step[i].in[1], p->step[i].old};
+        for (int k = 0; k < 3; k++)
+            if (reads[k] >= 0) last[reads[k]] = i;
+    }
+    p->n_slots = p->n_loads;
+    for (int v = 0; v < p->n_loads; v++) slot[v] = v, used[v] = true;
+    for (int i = 0; i < p->n_steps; i++) {
+        ChainStep *s = &p->step[i];
+        int16_t *const reads[] = {&s->in[0], &s->in[1], &s->old};
+        int value[3], made = s->out, free = 0;
+        for (int k = 0; k < 3; k++) {
+            value[k] = *reads[k];
+            if (value[k] >= 0) *reads[k] = (int16_t)slot[value[k]];
+        }
+        for (int k = 0; k < 3; k++) /* read before the output is put */
+            if (value[k] >= 0 && last[value[k]] == i) used[slot[value[k]]] = false;
+        if (made < 0) continue;
+        s->out = -1;
+        if (last[made] < 0) continue; /* for memory alone */
+        while (used[free]) free++;
+        used[free] = true;
+        slot[made] = free;
+        s->out = (int16_t)free;
+        if (free >= p->n_slots) p->n_slots = free + 1;
+    }
+}
+
+/* The first n of the parts; how many of them go together. *p carries those out. */
+static uint32_t chain_build(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
+                            ChainArgs *p)
+{
+    ChainHome home;
     int64_t elements = 0, row = 0;
     uint32_t joined = 0, done = 0;
     memset(p, 0, sizeof *p);
@@ -199,51 +346,65 @@ static uint32_t chain_build(const CudaChainPart *part, uint32_t n, ChainArgs *p)
     p->per_row = ceil_div(p->row, EIGHT), p->n = p->rows * p->per_row;
     while (done < joined) {
         ChainArgs before = *p;
-        if (!chain_add(p, home, dtype, &part[done])) {
+        if (!chain_add(p, &home, &part[done], cuda)) {
             *p = before;
             break;
         }
         done++;
     }
-    for (int i = 0; i < p->n_steps; i++) { /* values close up behind the loads */
-        ChainStep *s = &p->step[i];
-        int16_t gap = (int16_t)(CHAIN_LOADS - p->n_loads);
-        for (int k = 0; k < 2; k++)
-            if (s->in[k] >= CHAIN_LOADS) s->in[k] = (int16_t)(s->in[k] - gap);
-        if (s->old >= CHAIN_LOADS) s->old = (int16_t)(s->old - gap);
-        s->out = (int16_t)(s->out - gap);
-    }
-    p->n_values = p->n_loads + p->n_steps;
-    return done;
+    chain_slots(p);
+    return p->n_slots > CHAIN_SLOTS ? chain_build(part, done - 1, cuda, p) : done;
 }
+
+static bool chain_launch(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
+                         CudaError *error)
+{
+    ChainArgs p;
+    uint32_t length = chain_build(part, n, cuda, &p);
+    if (length != n) { /* not what kernel_cuda_chain_length said */
+        snprintf(error->text, sizeof error->text, "a chain of %u parts ends after %u", n, length);
+        return false;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if (is_amax(part[i].op) &&
+            !device_zero(part[i].args->ptr[1], (uint64_t)part[i].args->elements[1] * sizeof(float),
+                         cuda, error))
+            return false;
+    uint64_t shared = (uint64_t)p.n_slots * EIGHT * CHAIN_THREADS * sizeof(float) +
+                      (uint64_t)p.n_draws * sizeof(CudaDrawKey);
+    int64_t blocks = blocks_for(p.n, CHAIN_THREADS, (int64_t)cuda->n_sms * 8);
+    return LAUNCH(chain_rows, blocks, CHAIN_THREADS, shared, p, cuda, error);
+}
+
+/* Families that have a kernel for their runs: the first that takes one is asked to run it. */
+static const struct {
+    CudaRunLength *length;
+    CudaRun *run;
+} families[] = {
+    {cuda_norm_length, cuda_norm_run},
+    {cuda_norm_grad_length, cuda_norm_grad_run},
+    {cuda_xent_length, cuda_xent_run},
+};
+enum { N_FAMILIES = sizeof families / sizeof families[0] };
 
 uint32_t kernel_cuda_chain_length(const CudaChainPart *part, uint32_t n)
 {
+    static const CudaContext nowhere = {0};
     ChainArgs p;
     uint32_t length;
     if (n < 2) return 0;
-    if (is_sum_and_norm(part)) return 2;
-    length = cuda_xent_length(part, n);
-    if (length > 0) return length;
-    length = chain_build(part, n, &p);
+    for (int f = 0; f < N_FAMILIES; f++) {
+        length = families[f].length(part, n);
+        if (length > 0) return length;
+    }
+    length = chain_build(part, n, &nowhere, &p);
     return length >= 2 ? length : 0;
 }
 
 bool kernel_cuda_chain(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
                        CudaError *error)
 {
-    ChainArgs p;
-    uint32_t length;
-    if (n == 2 && is_sum_and_norm(part))
-        return cuda_add_norm(part[0].args, (part[0].unread & 1) != 0, part[1].op, part[1].args,
-                             cuda, error);
-    if (cuda_xent_length(part, n) == n) return cuda_xent_run(part, n, cuda, error);
-    length = chain_build(part, n, &p);
-    if (length != n) { /* not what kernel_cuda_chain_length said */
-        snprintf(error->text, sizeof error->text, "a chain of %u parts ends after %u", n, length);
-        return false;
-    }
-    uint64_t shared = (uint64_t)p.n_values * EIGHT * CHAIN_THREADS * sizeof(float);
-    int64_t blocks = blocks_for(p.n, CHAIN_THREADS, (int64_t)cuda->n_sms * 8);
-    return LAUNCH(chain_rows, blocks, CHAIN_THREADS, shared, p, cuda, error);
+    for (int f = 0; f < N_FAMILIES; f++)
+        if (families[f].length(part, n) == n) return families[f].run(part, n, cuda, error);
+    return chain_launch(part, n, cuda, error);
 }

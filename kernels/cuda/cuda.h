@@ -77,10 +77,11 @@ bool kernel_cuda_accepts(OpKind op, const DType *dtype, uint32_t n_args);
 uint64_t kernel_cuda_workspace(OpKind op, const DType *dtype, const int64_t *elements,
                                uint32_t n_args);
 
-/* A run of instructions with one Instr.fuse as one launch, to the same bits as one by one. A value
+/* A run of instructions with one Instr.fuse as one launch, to the same bits as one by one (but for
+ * cross-entropy, whose sum of one pass is another order of the same). A value
  * is passed on where an output of one part and an input of a later one are the same memory; it is
  * rounded to the buffer's dtype all the same. */
-enum { CUDA_CHAIN_MAX = 8 };
+enum { CUDA_CHAIN_MAX = 16 };
 typedef struct CudaChainPart {
     OpKind op;
     const KernelArgs *args;

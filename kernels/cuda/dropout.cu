@@ -1,6 +1,7 @@
 /* Dropout: y = x / (1 - p) where a draw keeps the element, else 0. The draw belongs to the
  * element's place in the whole tensor: the CPU's, bit for bit. */
 #include "kernels/cuda/draw.cuh"
+#include "kernels/cuda/fused.h"
 #include "kernels/cuda/launch.cuh"
 
 enum { DROPOUT_THREADS = 256, DROPOUT_BLOCKS_PER_SM = 4 };
@@ -71,6 +72,15 @@ static void dropout_dims(const KernelArgs *args, DropoutArgs *p)
         joins = args->size[l] == b->size[l];
         step *= b->size[l];
     }
+}
+
+bool cuda_dropout_is_flat(const KernelArgs *args, int64_t *first)
+{
+    DropoutArgs p;
+    memset(&p, 0, sizeof p);
+    dropout_dims(args, &p);
+    *first = p.start[0];
+    return p.n_dims == 1;
 }
 
 /* x [...] -> y [...] */

@@ -1,5 +1,5 @@
 /* RMSNorm and LayerNorm. A row is read once, and what is normed may be a sum that is made on the
- * way: the residual connection's. */
+ * way: the residual connection's. The largest magnitude of what is made may be found as well. */
 #include "kernels/cuda/norm.cuh"
 
 #include "kernels/cuda/fused.h"
@@ -11,6 +11,7 @@ typedef struct NormArgs {
     float eps;
     bool adds, keeps; /* x + addend is what is normed; it is written too */
     bool centred;     /* LayerNorm */
+    Amax amax;        /* of y */
 } NormArgs;
 
 /* The thread's eights of the row from `base` on: with the addend, rounded as if it were written. */
@@ -57,8 +58,9 @@ DEVICE float norm_pass(const NormArgs *a, const NormPass pass, int64_t row, int 
     return total;
 }
 
-DEVICE void norm_write(const NormArgs *a, int64_t row, int64_t column, int n, const float x[EIGHT],
-                       float mean, float r)
+/* Returns the larger of `most` and what it writes. */
+DEVICE uint32_t norm_write(const NormArgs *a, int64_t row, int64_t column, int n,
+                           const float x[EIGHT], float mean, float r, uint32_t most)
 {
     int64_t at = row * a->rows.width + column;
     float weight[EIGHT], bias[EIGHT], y[EIGHT];
@@ -71,6 +73,9 @@ DEVICE void norm_write(const NormArgs *a, int64_t row, int64_t column, int n, co
     }
     if (a->keeps) store(a->sum, at, n, x);
     store(a->y, at, n, y);
+    if (a->amax.of == AMAX_nothing) return most;
+    round_all(a->y.dtype, y);
+    return amax_of_eight(y, n, most);
 }
 
 KERNEL(norm_rows, NormArgs, NORM_THREADS, 1)
@@ -80,6 +85,7 @@ KERNEL(norm_rows, NormArgs, NORM_THREADS, 1)
     int lane = (int)threadIdx.x % a.rows.lanes, stride = HELD * a.rows.lanes;
     int64_t row = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / a.rows.lanes;
     float mean = 0, width = (float)a.rows.width;
+    uint32_t most = 0;
     norm_load(&a, row, 0, lane, x);
     if (a.centred) mean = row_sum(a.rows, norm_pass(&a, NORM_sum, row, lane, 0, x), held) / width;
     float square = row_sum(a.rows, norm_pass(&a, NORM_squares, row, lane, mean, x), held) / width;
@@ -90,9 +96,11 @@ KERNEL(norm_rows, NormArgs, NORM_THREADS, 1)
         {
             int64_t column = row_column(a.rows, base, u, lane);
             int n = row_count(a.rows, row, column);
-            if (n > 0) norm_write(&a, row, column, n, x[u], mean, r);
+            if (n > 0) most = norm_write(&a, row, column, n, x[u], mean, r, most);
         }
     }
+    if (a.amax.of == AMAX_rows) row_amax(a.amax, a.rows, row, lane, most, (uint32_t *)held);
+    if (a.amax.of == AMAX_all) block_amax(a.amax, most, (uint32_t *)held);
     if (lane == 0 && row < a.rows.n) {
         write_one(a.r, row, r);
         if (a.centred) write_one(a.mean, row, mean);
@@ -106,68 +114,121 @@ static bool norm_launch(NormArgs p, int64_t n, int64_t width, double eps, const 
     p.eps = (float)eps;
     int64_t threads = p.rows.lanes > WARP ? p.rows.lanes : 256;
     int64_t blocks = ceil_div(n, threads / p.rows.lanes);
-    return LAUNCH(norm_rows, blocks, threads, MAX_WARPS * sizeof(float), p, cuda, error);
+    return amax_clear(p.amax, cuda, error) &&
+           LAUNCH(norm_rows, blocks, threads, MAX_WARPS * sizeof(float), p, cuda, error);
 }
 
-/* x [n,width], weight [width] -> y [n,width], r [n]; before it: x = in0 + in1, if `sum` is given */
-static bool rms(const KernelArgs *args, const KernelArgs *sum, bool keeps, int64_t n, int64_t width,
+/* What a norm is made one kernel with. */
+typedef struct NormParts {
+    const KernelArgs *sum; /* before it: x is this sum; NULL: none */
+    bool keeps;            /* the sum is written */
+    Amax amax;             /* behind it */
+} NormParts;
+
+static void norm_parts(NormArgs *p, const KernelArgs *args, const NormParts *with, int64_t width)
+{
+    p->x = array_of(args, 0, width);
+    p->weight = array_of(args, 1, width);
+    p->amax = with->amax;
+    if (with->sum == NULL) return;
+    p->adds = true, p->keeps = with->keeps;
+    p->x = array_of(with->sum, 0, width);
+    p->addend = array_of(with->sum, 1, width);
+    p->sum = array_of(with->sum, 2, width);
+}
+
+/* x [n,width], weight [width] -> y [n,width], r [n] */
+static bool rms(const KernelArgs *args, const NormParts *with, int64_t n, int64_t width,
                 const CudaContext *cuda, CudaError *error)
 {
     NormArgs p;
     memset(&p, 0, sizeof p);
-    p.x = array_of(args, 0, width);
-    p.weight = array_of(args, 1, width);
+    norm_parts(&p, args, with, width);
     p.y = array_of(args, 2, width);
     p.r = array_of(args, 3, 1);
-    if (sum != NULL) {
-        p.adds = true, p.keeps = keeps;
-        p.x = array_of(sum, 0, width);
-        p.addend = array_of(sum, 1, width);
-        p.sum = array_of(sum, 2, width);
-    }
     return norm_launch(p, n, width, args->attrs.eps, cuda, error);
 }
 
-static bool layer(const KernelArgs *args, const KernelArgs *sum, bool keeps,
-                  const CudaContext *cuda, CudaError *error)
+/* x [n,width], weight, bias [width] -> y [n,width], mean, r [n] */
+static bool layer(const KernelArgs *args, const NormParts *with, const CudaContext *cuda,
+                  CudaError *error)
 {
     NormArgs p;
     int64_t width = args->size['D'];
     memset(&p, 0, sizeof p);
+    norm_parts(&p, args, with, width);
     p.centred = true;
-    p.x = array_of(args, 0, width);
-    p.weight = array_of(args, 1, width), p.bias = array_of(args, 2, width);
+    p.bias = array_of(args, 2, width);
     p.y = array_of(args, 3, width);
     p.mean = array_of(args, 4, 1), p.r = array_of(args, 5, 1);
-    if (sum != NULL) {
-        p.adds = true, p.keeps = keeps;
-        p.x = array_of(sum, 0, width);
-        p.addend = array_of(sum, 1, width);
-        p.sum = array_of(sum, 2, width);
-    }
     return norm_launch(p, args->size['b'] * args->size['s'], width, args->attrs.eps, cuda, error);
+}
+
+static NormParts norm_alone(void)
+{
+    NormParts with;
+    memset(&with, 0, sizeof with);
+    return with;
 }
 
 bool cuda_rmsnorm(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
-    return rms(args, NULL, false, args->size['b'] * args->size['s'], args->size['D'], cuda, error);
+    NormParts with = norm_alone();
+    return rms(args, &with, args->size['b'] * args->size['s'], args->size['D'], cuda, error);
 }
 
 /* x [b,s,...,E]: each head is a row */
 bool cuda_rmsnorm_heads(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
-    return rms(args, NULL, false, args->size['b'] * args->size['s'] * args->rows, args->size['E'],
-               cuda, error);
+    NormParts with = norm_alone();
+    return rms(args, &with, args->size['b'] * args->size['s'] * args->rows, args->size['E'], cuda,
+               error);
 }
 
 bool cuda_layernorm(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
-    return layer(args, NULL, false, cuda, error);
+    NormParts with = norm_alone();
+    return layer(args, &with, cuda, error);
 }
 
-bool cuda_add_norm(const KernelArgs *sum, bool unread, OpKind op, const KernelArgs *args,
-                   const CudaContext *cuda, CudaError *error)
+/* ---- as a part of a run */
+
+static bool is_norm(OpKind op)
 {
-    if (op == OP_layernorm) return layer(args, sum, !unread, cuda, error);
-    return rms(args, sum, !unread, args->size['b'] * args->size['s'], args->size['D'], cuda, error);
+    return op == OP_rmsnorm || op == OP_layernorm;
+}
+
+/* The sum, in front of the norm of it. */
+static bool is_sum_of(const CudaChainPart *part, const CudaChainPart *normed)
+{
+    const KernelArgs *sum = part->args, *norm = normed->args;
+    if (part->op != OP_add || accumulates(sum, 0)) return false;
+    for (uint32_t i = 0; i < 3; i++)
+        if (!fused_takes(sum->dtype[i])) return false;
+    return norm->ptr[0] == sum->ptr[2] && norm->dtype[0] == sum->dtype[2] &&
+           norm->elements[0] == sum->elements[2];
+}
+
+uint32_t cuda_norm_length(const CudaChainPart *part, uint32_t n)
+{
+    uint32_t at = n >= 2 && is_norm(part[1].op) && is_sum_of(&part[0], &part[1]) ? 1 : 0;
+    if (!is_norm(part[at].op)) return 0;
+    const KernelArgs *norm = part[at].args;
+    uint32_t y = norm->n_in, length = at + 1;
+    int64_t rows = norm->size['b'] * norm->size['s'];
+    if (length < n &&
+        amax_joins(&part[length], norm->ptr[y], norm->dtype[y], norm->elements[y], rows))
+        length++;
+    return length >= 2 ? length : 0;
+}
+
+bool cuda_norm_run(const CudaChainPart *part, uint32_t n, const CudaContext *cuda, CudaError *error)
+{
+    NormParts with = norm_alone();
+    uint32_t at = is_norm(part[0].op) ? 0 : 1;
+    const KernelArgs *args = part[at].args;
+    if (at == 1) with.sum = part[0].args, with.keeps = (part[0].unread & 1) == 0;
+    if (at + 1 < n) with.amax = amax_of_part(&part[at + 1]);
+    if (part[at].op == OP_layernorm) return layer(args, &with, cuda, error);
+    return rms(args, &with, args->size['b'] * args->size['s'], args->size['D'], cuda, error);
 }

@@ -4,8 +4,7 @@
 #ifndef TANDEM_KERNELS_CUDA_NORM_CUH
 #define TANDEM_KERNELS_CUDA_NORM_CUH
 
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/number.cuh"
+#include "kernels/cuda/amax.cuh"
 #include "kernels/cuda/reduce.cuh"
 
 enum { NORM_THREADS = 512, HELD = 2 };
@@ -39,6 +38,34 @@ DEVICE float row_sum(Rows rows, float x, float *held)
     }
     for (int lanes = rows.lanes / 2; lanes > 0; lanes /= 2) x += __shfl_xor_sync(FULL, x, lanes);
     return x;
+}
+
+DEVICE uint32_t row_largest(Rows rows, uint32_t x, uint32_t *held)
+{
+    if (rows.lanes > WARP) {
+        x = block_largest(x, held);
+        __syncthreads();
+        return x;
+    }
+    for (int lanes = rows.lanes / 2; lanes > 0; lanes /= 2) {
+        uint32_t other = __shfl_xor_sync(FULL, x, lanes);
+        x = other > x ? other : x;
+    }
+    return x;
+}
+
+/* The thread's largest of a row becomes the row's; all threads of the block come here. */
+DEVICE void row_amax(Amax amax, Rows rows, int64_t row, int lane, uint32_t most, uint32_t *held)
+{
+    most = row_largest(rows, most, held);
+    if (lane == 0 && row < rows.n) amax.out[row] = most;
+}
+
+/* ... and what the block has seen is raised to by all blocks. */
+DEVICE void block_amax(Amax amax, uint32_t most, uint32_t *held)
+{
+    most = block_largest(most, held);
+    if (threadIdx.x == 0) atomicMax(amax.out, most);
 }
 
 /* Where the u-th eight of thread `lane` begins, of those from `base` on (counted in eights), and

@@ -4,6 +4,7 @@
  * A block takes every COLUMN_PARTS-th row, or group of narrow rows, and keeps its part of the
  * weights' gradients in shared memory while it does; those parts are added by a second kernel. */
 #include "kernels/cuda/columns.cuh"
+#include "kernels/cuda/fused.h"
 #include "kernels/cuda/norm.cuh"
 #include "kernels/cuda/workspace.h"
 
@@ -18,6 +19,7 @@ typedef struct NormGradArgs {
     bool
         in_shared; /* sums of a group of threads: [groups, sums, pitch]; else straight in `parts` */
     int64_t pitch;
+    Amax amax; /* of dx */
 } NormGradArgs;
 
 typedef struct Slope {
@@ -73,8 +75,9 @@ DEVICE void slope_keep(const NormGradArgs *a, const Slope *s, int u, int64_t col
     }
 }
 
-DEVICE void slope_write(const NormGradArgs *a, const Slope *s, int u, int64_t at, int n, float r,
-                        float mean_g, float mean_gx)
+/* Returns the larger of `most` and what it writes. */
+DEVICE uint32_t slope_write(const NormGradArgs *a, const Slope *s, int u, int64_t at, int n,
+                            float r, float mean_g, float mean_gx, uint32_t most)
 {
     float dx[EIGHT], old[EIGHT];
     UNROLL for (int k = 0; k < EIGHT; k++) dx[k] =
@@ -84,9 +87,14 @@ DEVICE void slope_write(const NormGradArgs *a, const Slope *s, int u, int64_t at
         UNROLL for (int k = 0; k < EIGHT; k++) dx[k] = old[k] + dx[k];
     }
     store(a->dx, at, n, dx);
+    if (a->amax.of == AMAX_nothing) return most;
+    round_all(a->dx.dtype, dx);
+    return amax_of_eight(dx, n, most);
 }
 
-DEVICE void norm_grad_row(const NormGradArgs *a, int64_t row, int lane, float *held, float *sums)
+/* Returns the larger of `most` and what of the row this thread writes. */
+DEVICE uint32_t norm_grad_row(const NormGradArgs *a, int64_t row, int lane, float *held,
+                              float *sums, uint32_t most)
 {
     Slope s;
     int stride = HELD * a->rows.lanes;
@@ -112,9 +120,10 @@ DEVICE void norm_grad_row(const NormGradArgs *a, int64_t row, int lane, float *h
             int n = row_count(a->rows, row, column);
             if (n == 0) continue;
             slope_keep(a, &s, u, column, n, sums);
-            slope_write(a, &s, u, row * a->rows.width + column, n, r, mean_g, mean_gx);
+            most = slope_write(a, &s, u, row * a->rows.width + column, n, r, mean_g, mean_gx, most);
         }
     }
+    return most;
 }
 
 KERNEL(norm_grad_rows, NormGradArgs, GRAD_THREADS, 2)
@@ -126,11 +135,17 @@ KERNEL(norm_grad_rows, NormGradArgs, GRAD_THREADS, 2)
     int64_t per_part = a.sums * a.pitch, width = a.rows.width;
     float *part = a.parts + blockIdx.x * (a.sums * width);
     float *all = a.in_shared ? shared + MAX_WARPS : part;
+    uint32_t most = 0;
     for (int64_t i = threadIdx.x; i < per_part * groups; i += blockDim.x) all[i] = 0;
     __syncthreads();
     for (int64_t first = (int64_t)blockIdx.x * groups; first < a.rows.n;
-         first += (int64_t)gridDim.x * groups)
-        norm_grad_row(&a, first + group, lane, held, all + group * per_part);
+         first += (int64_t)gridDim.x * groups) {
+        most = norm_grad_row(&a, first + group, lane, held, all + group * per_part, most);
+        if (a.amax.of != AMAX_rows) continue;
+        row_amax(a.amax, a.rows, first + group, lane, most, (uint32_t *)held);
+        most = 0;
+    }
+    if (a.amax.of == AMAX_all) block_amax(a.amax, most, (uint32_t *)held);
     __syncthreads();
     if (!a.in_shared) return;
     for (int64_t i = threadIdx.x; i < a.sums * width; i += blockDim.x) {
@@ -182,7 +197,8 @@ static bool norm_grad(const KernelArgs *args, NormGradArgs p, int64_t n, int64_t
     const uint64_t held = MAX_WARPS * sizeof(float);
     p.in_shared = held + shared <= shared_most(cuda);
     p.pitch = p.in_shared ? (int64_t)p.rows.eights * EIGHT : width;
-    if (!LAUNCH(norm_grad_rows, parts, threads, held + (p.in_shared ? shared : 0), p, cuda, error))
+    if (!amax_clear(p.amax, cuda, error) ||
+        !LAUNCH(norm_grad_rows, parts, threads, held + (p.in_shared ? shared : 0), p, cuda, error))
         return false;
     for (uint32_t j = 0; j < (uint32_t)p.sums; j++) {
         Array sums = array_f32(p.parts + j * (uint64_t)width, width);
@@ -195,33 +211,68 @@ static bool norm_grad(const KernelArgs *args, NormGradArgs p, int64_t n, int64_t
 }
 
 /* dy [n,width], x [n,width], weight [width], r [n] -> dx [n,width], dweight [width] */
-static bool rms_grad(const KernelArgs *args, int64_t n, int64_t width, const CudaContext *cuda,
-                     CudaError *error)
+static bool rms_grad(const KernelArgs *args, Amax amax, int64_t n, int64_t width,
+                     const CudaContext *cuda, CudaError *error)
 {
     NormGradArgs p;
     memset(&p, 0, sizeof p);
     p.sums = 1;
     p.r = array_of(args, 3, 1);
+    p.amax = amax;
     return norm_grad(args, p, n, width, cuda, error);
 }
 
-bool cuda_rmsnorm_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
-{
-    return rms_grad(args, args->size['b'] * args->size['s'], args->size['D'], cuda, error);
-}
-
-bool cuda_rmsnorm_heads_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
-{
-    return rms_grad(args, args->size['b'] * args->size['s'] * args->rows, args->size['E'], cuda,
-                    error);
-}
-
 /* dy, x [b,s,D], weight [D], mean, r [b,s] -> dx [b,s,D], dweight, dbias [D] */
-bool cuda_layernorm_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+static bool layer_grad(const KernelArgs *args, Amax amax, const CudaContext *cuda, CudaError *error)
 {
     NormGradArgs p;
     memset(&p, 0, sizeof p);
     p.sums = 2, p.centred = true;
     p.mean = array_of(args, 3, 1), p.r = array_of(args, 4, 1);
+    p.amax = amax;
     return norm_grad(args, p, args->size['b'] * args->size['s'], args->size['D'], cuda, error);
+}
+
+static Amax amax_none(void)
+{
+    Amax amax;
+    memset(&amax, 0, sizeof amax);
+    return amax;
+}
+
+bool cuda_rmsnorm_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return rms_grad(args, amax_none(), args->size['b'] * args->size['s'], args->size['D'], cuda,
+                    error);
+}
+
+bool cuda_rmsnorm_heads_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return rms_grad(args, amax_none(), args->size['b'] * args->size['s'] * args->rows,
+                    args->size['E'], cuda, error);
+}
+
+bool cuda_layernorm_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return layer_grad(args, amax_none(), cuda, error);
+}
+
+uint32_t cuda_norm_grad_length(const CudaChainPart *part, uint32_t n)
+{
+    const KernelArgs *args = part[0].args;
+    if (n < 2 || (part[0].op != OP_rmsnorm_grad && part[0].op != OP_layernorm_grad)) return 0;
+    uint32_t dx = args->n_in;
+    int64_t rows = args->size['b'] * args->size['s'];
+    bool joins = amax_joins(&part[1], args->ptr[dx], args->dtype[dx], args->elements[dx], rows);
+    return joins ? 2 : 0;
+}
+
+bool cuda_norm_grad_run(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
+                        CudaError *error)
+{
+    const KernelArgs *args = part[0].args;
+    assert(n == 2);
+    Amax amax = amax_of_part(&part[1]);
+    if (part[0].op == OP_layernorm_grad) return layer_grad(args, amax, cuda, error);
+    return rms_grad(args, amax, args->size['b'] * args->size['s'], args->size['D'], cuda, error);
 }

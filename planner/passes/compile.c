@@ -140,17 +140,38 @@ static bool goes_by_rows(const Instr *in)
     const OpInfo *info = op_info(in->op);
     const uint32_t n = (uint32_t)info->sig.n_in + info->sig.n_out;
     const bool scratch = !op_is_rowwise(in->op) && in->args.n == n + 1;
-    return op_is_rowwise(in->op) && !reads_row_of_logits(in) && (in->args.n == n || scratch);
+    return op_joins_kernel(in->op) && !reads_row_of_logits(in) && (in->args.n == n || scratch);
 }
 
-/* Does b have to do with what a part of the kernel so far sums over rows? */
+static bool is_made_here(const Fuser *f, BufferId b)
+{
+    for (Pc pc = f->first; pc <= f->last; pc++) {
+        const Instr *part = &f->p->code.at[pc];
+        for (uint32_t i = part->n_in; part->stream == STREAM_compute && i < part->args.n; i++)
+            if (program_arg(f->p, part, i) == b) return true;
+    }
+    return false;
+}
+
+/* A largest magnitude joins the kernel that makes the numbers, no other. Norms' gradients begin a
+ * kernel, and nothing but that may follow: they walk rows in an order of their own, to add them up.
+ */
+static bool is_alone(const Fuser *f, const Instr *before, const Instr *in)
+{
+    if (in->op == OP_amax || in->op == OP_amax_of_tokens)
+        return !is_made_here(f, program_arg(f->p, in, 0));
+    return !op_is_rowwise(in->op) || !op_is_rowwise(before->op);
+}
+
+/* Does it have to do with what a part of the kernel so far sums: over rows, or a row's maximum, of
+ * which the kernel's threads have a part each? */
 static bool needs_sum(const Fuser *f, const Instr *in)
 {
     for (Pc pc = f->first; pc <= f->last; pc++) {
         const Instr *part = &f->p->code.at[pc];
         if (part->stream != STREAM_compute) continue;
         for (uint32_t j = 0; j < op_info(part->op)->sig.n_out; j++) {
-            if (!op_joins_kernel(part->op) || !op_sums_rows(part->op, j)) continue;
+            if (part->op != OP_amax_of_tokens && !op_sums_rows(part->op, j)) continue;
             const BufferId sum = program_root(f->p, program_arg(f->p, part, part->n_in + j), NULL);
             for (uint32_t i = 0; i < in->args.n; i++)
                 if (program_root(f->p, program_arg(f->p, in, i), NULL) == sum) return true;
@@ -186,8 +207,8 @@ static bool joins(const Fuser *f, const Instr *before, const Instr *in)
     if (f->is_awaited[f->last] || !in_step(before, in)) return false;
     if (shares_logits(f, before, in)) return true;
     if (!f->compiles || !compile_together(f->plan, f->per, before, in)) return false;
-    return goes_by_rows(before) && goes_by_rows(in) && same_rows(f, before, in) &&
-           !needs_sum(f, in);
+    return goes_by_rows(before) && goes_by_rows(in) && !is_alone(f, before, in) &&
+           same_rows(f, before, in) && !needs_sum(f, in);
 }
 
 static void fuse_program(Fuser *f, const ProductFuser *products)

@@ -1,5 +1,5 @@
-/* Kernels of several ops that do not give the bits of the ops one by one, against the CPU's ops in
- * fp64. */
+/* Kernels of several ops. The one that does not give the bits of the ops one by one against the
+ * CPU's ops in fp64; the others against the ops one by one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/cuda/workspace.h"
 #include "kernels/number.h"
 #include "planner/base/rng.h"
 #include "tests/cuda/compare.h"
@@ -43,6 +44,7 @@ typedef struct Row {
 static Value value_at(DType t, uint32_t n_dims, int64_t rows, int64_t width, bool odd)
 {
     Value v = {t, (uint8_t)n_dims, {1, rows, width}, NULL};
+    if (n_dims == 1) v.dim[0] = width;
     v.at = compare_alloc((uint64_t)value_elements(&v) * dtype_bytes(t), odd ? dtype_bytes(t) : 0);
     return v;
 }
@@ -271,6 +273,178 @@ static void a_gradient_in_the_place_of_the_logits(void **state)
         }
 }
 
+/* ---- the largest magnitude of what a norm or its gradient makes: the bits of the parts alone */
+
+enum { MOST_VALUES = 16, MOST_PARTS = 3 };
+
+typedef struct Parts {
+    uint32_t n, n_values;
+    CudaChainPart part[MOST_PARTS];
+    CudaKernel kernel[MOST_PARTS];
+    KernelArgs args[MOST_PARTS];
+    Binding binding[MOST_PARTS];
+    Value value[MOST_VALUES];
+    void *start[MOST_VALUES], *alone[MOST_VALUES];
+    Arena *arena;
+} Parts;
+
+static uint64_t bytes_of(const Value *v)
+{
+    return (uint64_t)value_elements(v) * dtype_bytes(v->dtype);
+}
+
+/* A value of the run, drawn; what is there before is part of it where an output accumulates. */
+static Value drawn(Parts *p, DType t, uint32_t n_dims, int64_t rows, int64_t width, bool odd)
+{
+    Value v = value_at(t, n_dims, rows, width, odd);
+    for (int64_t i = 0; i < value_elements(&v); i++)
+        number_write(t, v.at, (uint64_t)i, rng_normal(8, p->n_values, (uint64_t)i));
+    p->start[p->n_values] = arena_alloc(p->arena, bytes_of(&v) + 1);
+    p->alone[p->n_values] = arena_alloc(p->arena, bytes_of(&v) + 1);
+    memcpy(p->start[p->n_values], v.at, bytes_of(&v));
+    assert_true(p->n_values < MOST_VALUES);
+    return p->value[p->n_values++] = v;
+}
+
+static void add_part(Parts *p, OpKind op, CudaKernel kernel, const Attrs *attrs, const Value *v)
+{
+    const Signature *sig = &op_info(op)->sig;
+    uint32_t k = p->n++, n = (uint32_t)sig->n_in + sig->n_out;
+    KernelArgs *a = &p->args[k];
+    *a = eval_args(op, attrs, v, sig->n_in, sig->n_out, NULL, &p->binding[k]);
+    uint64_t bytes = cuda_compute_workspace(op, a->dtype, a->elements, n);
+    if (bytes > 0) {
+        a->ptr[n] = compare_alloc(bytes, 0), a->dtype[n] = DT_u8;
+        a->elements[n] = (int64_t)bytes, a->n_args = n + 1;
+    }
+    p->kernel[k] = kernel;
+    p->part[k] = (CudaChainPart){op, a, 0};
+}
+
+static void check_parts(Parts *p, uint32_t launches)
+{
+    CudaError error;
+    for (uint32_t k = 0; k < p->n; k++)
+        assert_true(TARGET_RUN(0, p->kernel[k](&p->args[k], target_context(), &error), &error));
+    for (uint32_t i = 0; i < p->n_values; i++)
+        memcpy(p->alone[i], p->value[i].at, bytes_of(&p->value[i]));
+    for (uint64_t way = 1; way < 10; way += 4) {
+        for (uint32_t i = 0; i < p->n_values; i++)
+            memcpy(p->value[i].at, p->start[i], bytes_of(&p->value[i]));
+        assert_int_equal(kernel_cuda_chain_length(p->part, p->n), p->n);
+        assert_true(
+            TARGET_RUN(way, kernel_cuda_chain(p->part, p->n, target_context(), &error), &error));
+        assert_int_equal(target_launches(), launches);
+        for (uint32_t i = 0; i < p->n_values; i++)
+            assert_memory_equal(p->value[i].at, p->alone[i], bytes_of(&p->value[i]));
+        compare_check();
+    }
+    compare_free();
+    arena_free(p->arena);
+}
+
+typedef struct NormCase {
+    DType t;
+    int64_t rows, width;
+    bool layer, adds, of_rows, odd;
+} NormCase;
+
+static void add_amax(Parts *p, const NormCase *c, Value of)
+{
+    Value most = drawn(p, DT_f32, c->of_rows ? 2 : 1, c->rows, 1, false);
+    if (!c->of_rows) most.n_dims = 0;
+    add_part(p, c->of_rows ? OP_amax_of_tokens : OP_amax,
+             c->of_rows ? cuda_amax_of_tokens : cuda_amax, NULL, (const Value[]){of, most});
+}
+
+static void check_norm(const NormCase *c)
+{
+    Parts p = {.arena = arena_new()};
+    const Attrs attrs = {.eps = 1e-5};
+    Value x = drawn(&p, c->t, 3, c->rows, c->width, c->odd);
+    if (c->adds) {
+        Value more = drawn(&p, c->t, 3, c->rows, c->width, c->odd);
+        Value sum = drawn(&p, c->t, 3, c->rows, c->width, c->odd);
+        add_part(&p, OP_add, cuda_add, NULL, (const Value[]){x, more, sum});
+        x = sum;
+    }
+    Value w = drawn(&p, c->t, 1, 0, c->width, c->odd), b = drawn(&p, c->t, 1, 0, c->width, c->odd);
+    Value y = drawn(&p, c->t, 3, c->rows, c->width, c->odd);
+    Value mean = drawn(&p, DT_f32, 2, c->rows, 1, false);
+    Value r = drawn(&p, DT_f32, 2, c->rows, 1, false);
+    if (c->layer)
+        add_part(&p, OP_layernorm, cuda_layernorm, &attrs, (const Value[]){x, w, b, y, mean, r});
+    else
+        add_part(&p, OP_rmsnorm, cuda_rmsnorm, &attrs, (const Value[]){x, w, y, r});
+    add_amax(&p, c, y);
+    check_parts(&p, 1);
+}
+
+static void check_norm_grad(const NormCase *c)
+{
+    Parts p = {.arena = arena_new()};
+    const Attrs attrs = {.accumulate = c->adds ? 7 : 0}; /* the residual's gradient is there */
+    Value dy = drawn(&p, c->t, 3, c->rows, c->width, c->odd);
+    Value x = drawn(&p, c->t, 3, c->rows, c->width, c->odd);
+    Value w = drawn(&p, c->t, 1, 0, c->width, c->odd);
+    Value mean = drawn(&p, DT_f32, 2, c->rows, 1, false);
+    Value r = drawn(&p, DT_f32, 2, c->rows, 1, false);
+    Value dx = drawn(&p, c->t, 3, c->rows, c->width, c->odd);
+    Value dw = drawn(&p, DT_f32, 1, 0, c->width, false),
+          db = drawn(&p, DT_f32, 1, 0, c->width, false);
+    if (c->layer)
+        add_part(&p, OP_layernorm_grad, cuda_layernorm_grad, &attrs,
+                 (const Value[]){dy, x, w, mean, r, dx, dw, db});
+    else
+        add_part(&p, OP_rmsnorm_grad, cuda_rmsnorm_grad, &attrs,
+                 (const Value[]){dy, x, w, r, dx, dw});
+    add_amax(&p, c, dx);
+    check_parts(&p, c->layer ? 3 : 2); /* and the sums over rows, a second stage each */
+}
+
+static void norms_and_the_largest_they_make(void **state)
+{
+    (void)state;
+    static const DType reals[] = {DT_f32, DT_bf16, DT_f16};
+    static const int64_t width[] = {13, 64, 520, 2056, 8200};
+    for (int t = 0; t < 3; t++)
+        for (size_t w = 0; w < sizeof width / sizeof width[0]; w++)
+            for (int k = 0; k < 8; k++) {
+                NormCase c = {
+                    reals[t],     width[w] > 2000 ? 3 : 19, width[w], (k & 1) != 0, (k & 2) != 0,
+                    (k & 4) != 0, t == 1 && k % 3 == 0};
+                check_norm(&c);
+                check_norm_grad(&c);
+            }
+}
+
+/* A NaN is the largest; another tensor's maximum, one of other rows or in fewer bits stays apart.
+ */
+static void what_is_no_largest_of_a_norm(void **state)
+{
+    (void)state;
+    Parts p = {.arena = arena_new()};
+    const Attrs attrs = {.eps = 1e-5};
+    CudaError error;
+    Value x = drawn(&p, DT_f32, 3, 4, 16, false), y = drawn(&p, DT_f32, 3, 4, 16, false);
+    Value w = drawn(&p, DT_f32, 1, 0, 16, false), r = drawn(&p, DT_f32, 2, 4, 1, false);
+    Value most = drawn(&p, DT_f32, 1, 0, 1, false), half = drawn(&p, DT_bf16, 1, 0, 1, false);
+    most.n_dims = half.n_dims = 0;
+    value_set(&x, 21, (double)NAN);
+    add_part(&p, OP_rmsnorm, cuda_rmsnorm, &attrs, (const Value[]){x, w, y, r});
+    add_part(&p, OP_amax, cuda_amax, NULL, (const Value[]){y, most});
+    assert_true(TARGET_RUN(1, kernel_cuda_chain(p.part, 2, target_context(), &error), &error));
+    assert_true(isnan(value_get(&most, 0)));
+    p.n = 1;
+    add_part(&p, OP_amax, cuda_amax, NULL, (const Value[]){x, most});
+    assert_int_equal(kernel_cuda_chain_length(p.part, 2), 0);
+    p.n = 1;
+    add_part(&p, OP_amax, cuda_amax, NULL, (const Value[]){y, half});
+    assert_int_equal(kernel_cuda_chain_length(p.part, 2), 0);
+    compare_free();
+    arena_free(p.arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -279,6 +453,8 @@ int main(void)
         cmocka_unit_test(sums_of_what_is_not_finite),
         cmocka_unit_test(what_is_no_such_run),
         cmocka_unit_test(a_gradient_in_the_place_of_the_logits),
+        cmocka_unit_test(norms_and_the_largest_they_make),
+        cmocka_unit_test(what_is_no_largest_of_a_norm),
     };
     return cmocka_run_group_tests_name("fused CUDA kernels", tests, NULL, NULL);
 }

@@ -153,6 +153,43 @@ static void memory_bound_in_closed_form(void **state)
     arena_free(arena);
 }
 
+/* An operand of 8 bits that does not lie along what is summed is read and written once more, but on
+ * Blackwell: the weight forward, nothing for the input's gradient, both operands for the weight's.
+ */
+static void turned_operands_in_closed_form(void **state)
+{
+    (void)state;
+    enum { S = 2048, K = 4096, N = 8192 };
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Plan *plan = synthetic_plan(arena, 1, 1, 1, 1);
+    Cluster hopper = {.device = device_of(true)}, blackwell = hopper;
+    hopper.device.arch = "Hopper", blackwell.device.arch = "Blackwell";
+    Shape scalar = {.n_dims = 0};
+    ShapeId x = shape_of(plan, 1, S, K), w = shape_of(plan, K, N, 0), y = shape_of(plan, 1, S, N);
+    ShapeId one = plan_shape(plan, &scalar);
+    const struct {
+        OpKind op;
+        ShapeId shapes[5];
+        double turned;
+    } products[] = {
+        {OP_linear_tensorwise, {x, w, one, one, y}, (double)K * N},
+        {OP_linear_tensorwise_d0, {y, w, one, one, x}, 0},
+        {OP_linear_tensorwise_d1, {x, y, one, one, w}, (double)S * K + (double)S * N},
+    };
+    CostModel with = cost_model(cost_new(&hopper, NULL, NULL, NULL, arena, &d));
+    for (int i = 0; i < 3; i++) {
+        Pc pc = add_op(plan, products[i].op, 4, products[i].shapes, 5, DT_e4m3);
+        const Program *p = &plan->programs.at[0];
+        const Instr *in = program_instr(p, pc);
+        CostModel without = cost_model(cost_new(&blackwell, NULL, NULL, NULL, arena, &d));
+        Ps more = with.compute(with.self, plan, p, in) - without.compute(without.self, plan, p, in);
+        assert_in_range(more + 2, llround(2 * products[i].turned / (.8 * 3.35e12) * 1e12),
+                        llround(2 * products[i].turned / (.8 * 3.35e12) * 1e12) + 4);
+    }
+    arena_free(arena);
+}
+
 /* Between host and device by the link; on the host by its memory; each as the cluster says, or by
  * the defaults. */
 static void host_memory_in_closed_form(void **state)
@@ -216,6 +253,7 @@ int main(void)
         cmocka_unit_test(waves_quantise),
         cmocka_unit_test(keys_name_local_sizes),
         cmocka_unit_test(memory_bound_in_closed_form),
+        cmocka_unit_test(turned_operands_in_closed_form),
         cmocka_unit_test(host_memory_in_closed_form),
         cmocka_unit_test(measured_kernels_win),
     };

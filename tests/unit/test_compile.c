@@ -123,6 +123,46 @@ static void the_loss_reads_its_logits_once(void **state)
     }
 }
 
+/* The largest magnitude of what a norm or a gated feed-forward makes, and of a norm's gradient, is
+ * found by the kernel that makes it; what it is needed for comes after. */
+static Plan *compiled_float8(Arena *arena)
+{
+    Diag d = diag_in(arena);
+    Tiny t = tiny_default();
+    t.use_float8 = true;
+    t.dim = 32, t.hidden = 32, t.head_dim = 16;
+    t.compile = true, t.compile_per = COMPILE_model;
+    Plan *plan = tiny_plan(&t, false, arena, &d);
+    if (!plan) fail_msg("%s", d.items.at[0].text);
+    assert_true(verify_plan(plan, VERIFY_all, false, &d));
+    return plan;
+}
+
+static void a_largest_magnitude_is_found_where_it_is_made(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const Plan *plan = compiled_float8(arena);
+    const Program *p = &plan->programs.at[0];
+    uint32_t norms = 0, products = 0, gradients = 0;
+    for (Pc pc = 2; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc], *before = in;
+        if (in->op != OP_amax || !in->fuse) continue;
+        do before--; /* one of the parts before it makes what it reads */
+        while (before->fuse == in->fuse &&
+               program_arg(p, in, 0) != program_arg(p, before, before->n_in));
+        assert_int_equal(in->fuse, before->fuse);
+        assert_int_not_equal(in[1].fuse, in->fuse);
+        assert_int_equal(plan_kernel_bytes(plan, p, in),
+                         plan_hbm_bytes(plan, p, in) - p->buffers.at[program_arg(p, in, 0)].bytes);
+        norms += before->op == OP_rmsnorm;
+        products += before->op == OP_mul;
+        gradients += before->op == OP_rmsnorm_grad;
+    }
+    assert_true(norms > 0 && products > 0 && gradients > 0);
+    arena_free(arena);
+}
+
 static void assert_refused(Plan *bad, const char *rule, const char *text)
 {
     Diag d = diag_in(bad->arena);
@@ -130,6 +170,25 @@ static void assert_refused(Plan *bad, const char *rule, const char *text)
     assert_string_equal(d.items.at[0].rule, rule);
     if (!strstr(d.items.at[0].text, text)) print_error("%s\n", d.items.at[0].text);
     assert_non_null(strstr(d.items.at[0].text, text));
+}
+
+/* What quantises reads the maximum of all rows: in one kernel with it, it would read a part. */
+static void sums_over_rows_are_nobody_elses(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const Plan *plan = compiled_float8(arena);
+    Plan *bad = mutate_copy(plan, arena);
+    Program *p = &bad->programs.at[0];
+    Pc amax = 0;
+    for (Pc pc = 1; pc + 1 < p->code.n && !amax; pc++)
+        if (p->code.at[pc].fuse && p->code.at[pc].op == OP_amax &&
+            p->code.at[pc + 1].op == OP_quantise)
+            amax = pc;
+    assert_int_not_equal(amax, 0);
+    p->code.at[amax + 1].fuse = p->code.at[amax].fuse;
+    assert_refused(bad, "verify-structure", "whole only when it ends");
+    arena_free(arena);
 }
 
 static void false_kernels_are_refused(void **state)
@@ -202,6 +261,8 @@ int main(void)
         cmocka_unit_test(a_kernel_saves_what_stays_inside),
         cmocka_unit_test(a_kernel_of_the_model_may_cross_blocks),
         cmocka_unit_test(the_loss_reads_its_logits_once),
+        cmocka_unit_test(a_largest_magnitude_is_found_where_it_is_made),
+        cmocka_unit_test(sums_over_rows_are_nobody_elses),
         cmocka_unit_test(false_kernels_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,57 @@
+/* Largest magnitudes, found by the kernel that makes the numbers: of all of them, or of each row.
+ * Magnitudes are compared as bits, where a NaN is larger than any number: it is kept, and the
+ * result does not depend on who comes first. */
+#ifndef TANDEM_KERNELS_CUDA_AMAX_CUH
+#define TANDEM_KERNELS_CUDA_AMAX_CUH
+
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/number.cuh"
+
+typedef enum AmaxOf { AMAX_nothing, AMAX_all, AMAX_rows } AmaxOf;
+
+typedef struct Amax {
+    uint32_t *out; /* fp32 as bits: one (0 before the launch), or one a row */
+    int32_t of;
+} Amax;
+
+DEVICE uint32_t magnitude_bits(float x)
+{
+    return BITS_OF_FLOAT(x) & 0x7fffffffu;
+}
+
+/* The larger of `most` and the first n of the eight. */
+DEVICE uint32_t amax_of_eight(const float x[EIGHT], int n, uint32_t most)
+{
+    UNROLL for (int k = 0; k < EIGHT; k++)
+    {
+        uint32_t bits = k < n ? magnitude_bits(x[k]) : 0;
+        most = bits > most ? bits : most;
+    }
+    return most;
+}
+
+/* Is the part the largest magnitude of these elements, in `rows` rows? */
+static inline bool amax_joins(const CudaChainPart *part, const void *made, DType dtype,
+                              int64_t elements, int64_t rows)
+{
+    const KernelArgs *args = part->args;
+    if (part->op != OP_amax && part->op != OP_amax_of_tokens) return false;
+    return args->ptr[0] == made && args->dtype[0] == dtype && args->elements[0] == elements &&
+           args->dtype[1] == DT_f32 && (part->op == OP_amax || args->elements[1] == rows);
+}
+
+static inline Amax amax_of_part(const CudaChainPart *part)
+{
+    Amax amax;
+    amax.out = (uint32_t *)part->args->ptr[1];
+    amax.of = part->op == OP_amax ? AMAX_all : AMAX_rows;
+    return amax;
+}
+
+/* What blocks raise together begins at 0. */
+static inline bool amax_clear(Amax amax, const CudaContext *cuda, CudaError *error)
+{
+    return amax.of != AMAX_all || device_zero(amax.out, sizeof(float), cuda, error);
+}
+
+#endif
