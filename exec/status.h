@@ -12,7 +12,8 @@
 typedef enum StatusState {
     STATUS_absent, /* the process has not begun, or is done with its backend */
     STATUS_begun,
-    STATUS_open, /* between steps */
+    STATUS_open,      /* between steps */
+    STATUS_preparing, /* a step: on the host, so that the device does not show how far it is */
     STATUS_stepping
 } StatusState;
 

@@ -44,10 +44,15 @@ bool cuda_checked(Cuda *c, cudaError_t error, const char *call, const char *file
                      call, cudaGetErrorString(error), cudaGetErrorName(error));
 }
 
+static double limit_s(const Cuda *c)
+{
+    return c->watched ? c->options.timeout_s : c->patience_s;
+}
+
 /* A nonblocking communicator may still be at it. */
 static ncclResult_t settle(Cuda *c, ncclComm_t comm, bool *is_late)
 {
-    double until = clock_s() + c->options.timeout_s;
+    double until = clock_s() + limit_s(c);
     const struct timespec pause = {0, 20000};
     ncclResult_t state = ncclInProgress;
     for (uint32_t polls = 0; state == ncclInProgress; polls++) {
@@ -71,7 +76,7 @@ bool nccl_checked(Cuda *c, const ncclComm_t *of, ncclResult_t result, const char
     c->dead = true; /* nothing more can be done with it, or with those split from it */
     if (is_late)
         return cuda_fail(c, "timeout", "rank %u, %s:%d: %s did not end within %g s", c->rank,
-                         place(file), line, call, c->options.timeout_s);
+                         place(file), line, call, limit_s(c));
     if (result == ncclInProgress)
         return cuda_fail(c, "rank-died", "rank %u, %s:%d: in %s: %s", c->rank, place(file), line,
                          call, c->meet->why);

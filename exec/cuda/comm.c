@@ -35,7 +35,7 @@ static bool open_world(Cuda *c)
     ncclConfig_t config = config_of(c);
     bool fine = c->rank != 0 || CHECK_NCCL(c, NULL, ncclGetUniqueId, (&id));
     /* Rank 0 takes part though it has failed: the others would wait for it. */
-    if (!c->meet->exchange(c->meet, &id, sizeof id, all, c->options.timeout_s))
+    if (!c->meet->exchange(c->meet, &id, sizeof id, all, c->patience_s))
         return cuda_fail(c, "rank-open", "rank %u: %s", c->rank, c->meet->why);
     return fine && CHECK_NCCL(c, &c->world, ncclCommInitRankConfig,
                               (&c->world, (int)c->n_ranks, all[0], (int)c->rank, &config));
@@ -50,7 +50,8 @@ static bool split(Cuda *c, CudaComm *comm)
     ncclConfig_t config = config_of(c);
     snprintf(name, sizeof name, "%s on %s of %u", mesh_axes_text(c->arena, mesh, comm->key.axes),
              stream_name(comm->key.stream), mesh_size(mesh, comm->key.axes));
-    config.commName = arena_dup(c->arena, name);
+    comm->name = arena_dup(c->arena, name);
+    config.commName = comm->name;
     /* The parent is busy too until the child is there. */
     return CHECK_NCCL(c, &c->world, ncclCommSplit, (c->world, color, key, &comm->comm, &config)) &&
            nccl_checked(c, &comm->comm, ncclInProgress, "ncclCommSplit", __FILE__, __LINE__);
@@ -75,7 +76,7 @@ static bool warm_up(Cuda *c, CudaComm *comm)
         CHECK_NCCL(c, &of, ncclRecv, (at + 8, 1, ncclUint32, (part + 1) % n, of, stream));
     /* An open group must be closed whatever happened. */
     return CHECK_NCCL(c, &of, ncclGroupEnd, ()) && fine &&
-           CHECK_CUDA(c, cudaEventRecord, (c->finished, stream)) && watch_step(c);
+           CHECK_CUDA(c, cudaEventRecord, (c->finished, stream)) && watch_opening(c, comm->name);
 }
 
 /* Do all members of my group run one program? Symmetric windows ask that a collective's buffers lie

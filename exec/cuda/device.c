@@ -133,7 +133,7 @@ bool device_identify(Cuda *c)
 {
     c->mine.host = host_hash();
     c->all = arena_array(c->arena, c->n_ranks, sizeof *c->all);
-    if (!c->meet->exchange(c->meet, &c->mine, sizeof c->mine, c->all, c->options.timeout_s))
+    if (!c->meet->exchange(c->meet, &c->mine, sizeof c->mine, c->all, c->patience_s))
         return cuda_fail(c, "rank-open", "rank %u: %s", c->rank, c->meet->why);
     for (Rank b = 1; b < c->n_ranks; b++)
         for (Rank a = 0; a < b; a++)

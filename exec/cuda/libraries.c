@@ -100,7 +100,7 @@ static bool say(Cuda *c, const void *mine, uint32_t n, size_t bytes, Said *said)
 {
     Summary own = {hash_bytes(mine, n * bytes), n};
     Summary *each = arena_array(c->arena, c->n_ranks, sizeof *each);
-    if (!c->meet->exchange(c->meet, &own, sizeof own, each, c->options.timeout_s))
+    if (!c->meet->exchange(c->meet, &own, sizeof own, each, c->patience_s))
         return cuda_fail(c, "rank-open", "rank %u: %s", c->rank, c->meet->why);
     uint64_t most = 0;
     bool same = true;
@@ -114,7 +114,7 @@ static bool say(Cuda *c, const void *mine, uint32_t n, size_t bytes, Said *said)
     unsigned char *all = arena_array(c->arena, most * c->n_ranks, bytes);
     memset(padded, 0, most * bytes);
     memcpy(padded, mine, n * bytes);
-    if (!c->meet->exchange(c->meet, padded, most * bytes, all, c->options.timeout_s))
+    if (!c->meet->exchange(c->meet, padded, most * bytes, all, c->patience_s))
         return cuda_fail(c, "rank-open", "rank %u: %s", c->rank, c->meet->why);
     *said = (Said){all, (uint32_t)most * c->n_ranks, (uint32_t)most * c->rank};
     return true;

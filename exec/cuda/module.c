@@ -67,9 +67,7 @@ static uint64_t outside_bytes(Backend *self)
 static bool exchange(Backend *self, const void *mine, size_t bytes, void *all, Diag *d)
 {
     Cuda *c = enter(self, d);
-    if (c->meet->exchange(c->meet, mine, bytes, all, c->options.timeout_s)) return true;
-    cuda_fail(c, "timeout", "rank %u: %s", c->rank, c->meet->why);
-    return watch_fail(c);
+    return watch_exchange(c, mine, bytes, all) || watch_fail(c);
 }
 
 static uint32_t processes(const Backend *self, uint32_t *mine)

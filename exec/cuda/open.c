@@ -12,10 +12,13 @@ static const Loc nowhere = {NULL, 0};
 
 enum { WHOLE_LENGTH = 4000 };
 
+/* Choosing among the ways of a large plan's products, or starting NCCL on many machines. */
+#define PATIENCE_S 120.0
+
 static bool meet(Cuda *c)
 {
     char why[MEET_WHY] = "";
-    c->meet = meet_open(c->arena, c->transport, c->options.timeout_s, why, sizeof why);
+    c->meet = meet_open(c->arena, c->transport, c->patience_s, why, sizeof why);
     if (c->meet == NULL) return cuda_fail(c, "rank-meet", "the ranks do not meet: %s", why);
     c->rank = c->meet->rank;
     c->n_ranks = c->meet->n_ranks;
@@ -31,7 +34,7 @@ static bool meet(Cuda *c)
 static bool all_are_fine(Cuda *c, bool fine)
 {
     unsigned char mine = fine, *all = arena_array(c->arena, c->n_ranks, 1);
-    if (!c->meet->exchange(c->meet, &mine, 1, all, c->options.timeout_s))
+    if (!c->meet->exchange(c->meet, &mine, 1, all, c->patience_s))
         return cuda_fail(c, "rank-open", "rank %u: %s", c->rank, c->meet->why);
     for (Rank r = 0; r < c->n_ranks; r++)
         if (!all[r]) return cuda_fail(c, "rank-open", "rank %u could not begin", r);
@@ -106,7 +109,11 @@ bool cuda_open(Cuda *c, const Plan *plan, const BackendOptions *options)
     c->options = *options;
     c->n_ranks = 1;
     if (c->options.timeout_s <= 0) c->options.timeout_s = 60;
+    c->patience_s = options->cuda.patience_s;
+    if (c->patience_s <= 0)
+        c->patience_s = c->options.timeout_s > PATIENCE_S ? c->options.timeout_s : PATIENCE_S;
     if (!meet(c)) return false;
+    c->here = arena_array(c->arena, c->n_ranks, 1);
     /* Branches of a graph need not run at once, but these wait for the host, which waits for other
      * ranks, and they for branches of this one. */
     CudaGraphs *graphs = &c->options.cuda.graphs;

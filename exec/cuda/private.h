@@ -26,6 +26,7 @@ typedef struct Identity {
 /* A communicator: (axes, stream). */
 typedef struct CudaComm {
     GroupKey key;
+    const char *name;
     ncclComm_t comm;
     void *registered;    /* ncclCommRegister's handle of the arena */
     ncclWindow_t window; /* or its symmetric window */
@@ -69,13 +70,18 @@ typedef struct Cuda {
     uint32_t n_ranks;
     Diag *d;     /* where errors go while a call of the backend is in progress */
     bool failed; /* an error was told: what follows from it is not */
-    _Atomic bool stepping;
+    /* The device is given a step, or waited for: something moves, or the run is ended after the
+     * timeout. What a host does takes as long as it takes, up to patience_s. */
+    _Atomic bool watched;
+    double patience_s;
     _Atomic uint64_t beat; /* of the thread that issues: it goes on */
     pthread_t watcher;     /* while it does not */
     bool watches;
     _Atomic bool watch_ends;
-    bool dead;  /* communicators are broken: they can only be aborted */
-    bool stuck; /* and that did not return: nothing may wait for the device */
+    const char *opens;   /* what watch_opening waits for */
+    unsigned char *here; /* [n_ranks] */
+    bool dead;           /* communicators are broken: they can only be aborted */
+    bool stuck;          /* and that did not return: nothing may wait for the device */
     _Atomic bool aborted;
 
     Identity mine, *all; /* [n_ranks] */
@@ -232,8 +238,16 @@ void scan_close(Cuda *c);
 bool watch_open(Cuda *c);
 bool watch_begin(Cuda *c); /* when all is open */
 void watch_close(Cuda *c);
+/* From here on something must move; until here. */
+void watch_arm(Cuda *c, bool on);
+/* all [n_ranks, bytes] = what each rank gave, between steps; who does not come is told. */
+bool watch_exchange(Cuda *c, const void *mine, size_t bytes, void *all);
+/* All ranks come here: who was faster does not count the others' preparations as a hang. */
+bool watch_together(Cuda *c);
 /* Waits until c->finished is recorded; false, or no return, when that does not come. */
 bool watch_step(Cuda *c);
+/* The same before steps, while something is opened: `what` tells. */
+bool watch_opening(Cuda *c, const char *what);
 /* What follows an error in a step: several ranks are ended, all of them; one returns false. */
 bool watch_fail(Cuda *c);
 

@@ -35,14 +35,24 @@ static bool check_fault(Cuda *c)
                      instr_text(c->plan, c->state.info->p, pc, c->arena));
 }
 
-static bool start(Cuda *c, bool by_graphs, bool traced)
+/* What the host does before the device gets the step. Where that may take long the ranks wait for
+ * each other, or the first would call the others' work a hang. */
+static bool prepare(Cuda *c, bool by_graphs, bool traced)
 {
-    cudaStream_t main = c->stream[STREAM_compute];
+    /* The first step runs without graphs: libraries load in it. */
+    const bool captures = by_graphs && !traced && c->graph == NULL;
+    const bool reads = c->next_filled != c->control.step;
     if (!memory_poison(c) || !memory_settle(c)) return false;
     stage_fill(c);
-    /* The first step runs without graphs: libraries load and choose their ways in it. */
-    if (by_graphs && !traced && c->graph == NULL && !graph_capture(c)) return false;
+    if (captures && !graph_capture(c)) return false;
     if (traced && !trace_open(c, by_graphs)) return false;
+    const bool is_long = captures || traced || reads || c->options.poison || c->scans != NULL;
+    return !is_long || watch_together(c);
+}
+
+static bool give(Cuda *c, bool by_graphs, bool traced)
+{
+    cudaStream_t main = c->stream[STREAM_compute];
     return send_control(c) && (!traced || CHECK_CUDA(c, cudaEventRecord, (c->trace.zero, main))) &&
            run_program(c, by_graphs) &&
            CHECK_CUDA(c, cudaMemcpyAsync,
@@ -56,16 +66,20 @@ bool step_run(Cuda *c, const Control *control, Trace *trace)
     bool by_graphs =
         c->options.cuda.graphs != CUDA_GRAPHS_none && c->n_steps > 0 && c->scans == NULL;
     c->control = *control;
-    c->stepping = true;
     atomic_store(&c->slot->step, (uint32_t)control->step);
     for (int s = 0; c->marks && s < STREAM_COUNT; s++)
         atomic_store(&c->slot->head[s], c->first_on_stream[s]);
-    atomic_store(&c->slot->state, STATUS_stepping);
-    bool fine = start(c, by_graphs, trace != NULL);
+    watch_arm(c, false);
+    bool fine = prepare(c, by_graphs, trace != NULL);
+    watch_arm(c, true);
+    fine = fine && give(c, by_graphs, trace != NULL);
+    watch_arm(c, false);
     if (fine) stage_prepare(c);
-    fine = fine && watch_step(c) && check_fault(c) && memory_inspect(c);
+    watch_arm(c, true);
+    fine = fine && watch_step(c);
+    watch_arm(c, false);
+    fine = fine && check_fault(c) && memory_inspect(c);
     if (fine && trace) trace_rows(c, trace);
-    c->stepping = false;
     if (!fine || c->failed) watch_fail(c); /* before anything is released: that may wait */
     if (trace) trace_close(c);
     atomic_store(&c->slot->state, STATUS_open);

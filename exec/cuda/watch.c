@@ -28,14 +28,14 @@ static bool make_record(Cuda *c)
     Diag quiet = diag_in(c->arena); /* a run can do without */
     if (c->rank == 0) c->status = status_create(c->n_ranks, path, sizeof path, &quiet);
     all = arena_array(c->arena, c->n_ranks, sizeof path);
-    bool fine = c->meet->exchange(c->meet, path, sizeof path, all, c->options.timeout_s);
+    bool fine = c->meet->exchange(c->meet, path, sizeof path, all, c->patience_s);
     if (fine && c->rank > 0 && all[0] != 0) {
         setenv(STATUS_VARIABLE, all, 1);
         c->status = status_join(c->n_ranks);
         unsetenv(STATUS_VARIABLE);
     }
     /* Nobody looks for the file once all have it. */
-    fine = fine && c->meet->exchange(c->meet, path, 1, all, c->options.timeout_s);
+    fine = fine && c->meet->exchange(c->meet, path, 1, all, c->patience_s);
     if (c->rank == 0 && path[0] != 0) unlink(path);
     c->owns_status = true;
     return fine || cuda_fail(c, "rank-open", "rank %u: %s", c->rank, c->meet->why);
@@ -157,9 +157,10 @@ static bool look_around(Cuda *c)
     if (!comm_errors(c)) return false;
     if (c->meet->gone(c->meet)) return cuda_fail(c, "rank-died", "%s", c->meet->why);
     double waited = now - c->last_progress_s;
-    if (waited <= c->options.timeout_s) return true;
-    if (c->stepping) time_out(c, waited);
-    return cuda_fail(c, "timeout", "rank %u waited %.1f s for the other ranks", c->rank, waited);
+    if (waited <= (c->watched ? c->options.timeout_s : c->patience_s)) return true;
+    if (c->watched) time_out(c, waited);
+    return cuda_fail(c, "timeout", "rank %u waited %.1f s for the other ranks to open %s", c->rank,
+                     waited, c->opens);
 }
 
 /* ---- who watches the watcher ---- */
@@ -177,7 +178,7 @@ static void *watch(void *self)
         nanosleep(&pause, NULL);
         double now = clock_s();
         uint64_t seen = atomic_load(&c->beat);
-        if (seen != beat || !atomic_load(&c->stepping)) {
+        if (seen != beat || !atomic_load(&c->watched)) {
             beat = seen;
             since = now;
         }
@@ -195,6 +196,36 @@ bool watch_begin(Cuda *c)
     if (c->n_ranks == 1) return true;
     c->watches = pthread_create(&c->watcher, NULL, watch, c) == 0;
     return c->watches || cuda_fail(c, "rank-open", "rank %u: no thread to watch the step", c->rank);
+}
+
+void watch_arm(Cuda *c, bool on)
+{
+    atomic_fetch_add(&c->beat, 1);
+    atomic_store(&c->watched, on);
+    atomic_store(&c->slot->state, on ? STATUS_stepping : STATUS_preparing);
+}
+
+bool watch_exchange(Cuda *c, const void *mine, size_t bytes, void *all)
+{
+    double start = clock_s();
+    if (c->meet->exchange(c->meet, mine, bytes, all, c->patience_s)) return true;
+    double waited = clock_s() - start;
+    if (waited < c->patience_s)
+        return cuda_fail(c, "rank-died", "rank %u: %s", c->rank, c->meet->why);
+    Ending e = ending_by_issuer(c);
+    ending_timeout(&e, NULL, 0, waited);
+}
+
+bool watch_together(Cuda *c)
+{
+    unsigned char mine = 1;
+    return watch_exchange(c, &mine, 1, c->here);
+}
+
+bool watch_opening(Cuda *c, const char *what)
+{
+    c->opens = what;
+    return watch_step(c);
 }
 
 bool watch_step(Cuda *c)

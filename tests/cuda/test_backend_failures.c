@@ -270,7 +270,7 @@ static void hanging_stopping_dying(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         RanksRun run = run_of(plan_of(2, false));
         run.script = arena_print(arena, "seed=3 rank=1 %s", cases[i].script);
-        run.options.timeout_s = cases[i].timeout_s;
+        run.options.timeout_s = run.options.cuda.patience_s = cases[i].timeout_s;
         run.options.cuda.graphs = CUDA_GRAPHS_none;
         double start = clock_s();
         ranks_run(&run, arena);
