@@ -131,19 +131,34 @@ static void add_numbers(Str *s, const double *numbers, size_t n)
 /* A profile's numbers: two that differ in any predict differently. */
 static void add_runtime(Str *s, const Runtime *runtime)
 {
-    double numbers[] = {runtime->kernel_s,         runtime->compiled_s,
-                        runtime->tensor_s,         runtime->collective_s,
-                        runtime->unit_s,           runtime->update_s,
-                        runtime->step_s,           (double)runtime->attention,
-                        (double)runtime->compiled, runtime->is_compiled != 0,
-                        runtime->expandable != 0,  (double)runtime->reports_rank,
-                        runtime->compiles_loss};
+    double numbers[] = {runtime->kernel_s,
+                        runtime->compiled_s,
+                        runtime->tensor_s,
+                        runtime->collective_s,
+                        runtime->unit_s,
+                        runtime->update_s,
+                        runtime->step_s,
+                        (double)runtime->attention,
+                        (double)runtime->compiled,
+                        runtime->is_compiled != 0,
+                        runtime->expandable != 0,
+                        (double)runtime->reports_rank,
+                        runtime->compiles_loss,
+                        runtime->bucket_elements,
+                        runtime->prefetch_elements,
+                        runtime->live_elements,
+                        runtime->reuse_elements,
+                        runtime->persist_elements,
+                        runtime->added_bytes,
+                        runtime->head_outside,
+                        runtime->holds_arguments,
+                        runtime->host_optimizer};
     str_print(s, " %s ", runtime->name);
     add_numbers(s, numbers, sizeof numbers / sizeof numbers[0]);
     for (int op = 1; op < OP_COUNT; op++) {
         const RuntimeOp *as = &runtime->op[op];
-        double of_op[] = {as->kernels, as->passes, as->saved, as->scratch,
-                          as->tensors, as->scores, as->remade};
+        double of_op[] = {as->kernels, as->passes, as->saved,  as->scratch, as->tensors,
+                          as->scores,  as->remade, as->folded, as->in_place};
         add_numbers(s, of_op, sizeof of_op / sizeof of_op[0]);
     }
 }

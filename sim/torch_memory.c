@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "sim/zero_memory.h"
+
 /* A tensor that is to be given back after an instruction; a list through `next`. */
 typedef struct Pending {
     uint32_t block, next;
@@ -17,14 +19,18 @@ typedef struct Replay {
     Arena *arena;
     uint32_t *first; /* [pc] 1 + first buffer that is had there; through next_buffer */
     uint32_t *next_buffer;
-    uint32_t *last;        /* [pc] first Pending that is given back after it */
-    Pc *needed;            /* [buffer] the last instruction that it is kept for */
-    LIST(Pending) pending; /* [0] none */
+    uint32_t *last;  /* [pc] first Pending that is given back after it */
+    Pc *needed;      /* [buffer] the last instruction that it is kept for */
+    uint32_t *block; /* [buffer] its tensor, while it is had */
+    ZeroMemory zero;
+    uint32_t *first_zero, *next_zero; /* [pc], [zero.tensors] as first and next_buffer */
+    LIST(Pending) pending;            /* [0] none */
 } Replay;
 
-static bool is_had(const Buffer *b)
+static bool is_had(const Replay *r, BufferId id)
 {
-    return b->parent == 0 && b->space == SPACE_device && b->bytes > 0;
+    const Buffer *b = &r->program->buffers.at[id];
+    return b->parent == 0 && b->space == SPACE_device && b->bytes > 0 && !r->zero.replaced[id];
 }
 
 /* Lives as long as the process: what is neither a gradient nor of one step. */
@@ -67,7 +73,7 @@ static void find_needed(Replay *r)
     r->needed = arena_array(r->arena, (size_t)p->buffers.n + 1, sizeof *r->needed);
     for (BufferId id = 1; id < p->buffers.n; id++) {
         const Buffer *b = &p->buffers.at[id];
-        bool remade = is_had(b) && r->runtime->op[p->code.at[b->first].op].remade;
+        bool remade = is_had(r, id) && r->runtime->op[p->code.at[b->first].op].remade;
         r->needed[id] = remade ? b->first : b->last;
     }
     for (Pc pc = 1; pc < p->code.n; pc++) {
@@ -80,17 +86,78 @@ static void find_needed(Replay *r)
     }
 }
 
+static bool lies_in(const Plan *plan, const Instr *in, ModuleId module)
+{
+    ModuleId m = in->origin != 0 ? plan->graph.nodes.at[in->origin].module : 0;
+    while (m != 0 && m != module) m = plan->graph.modules.at[m].parent;
+    return m == module;
+}
+
+/* The module that was called with what `made` made, from where that was called, and that reads it
+ * in `in`; 0: none, a function. */
+static ModuleId called_with(const Plan *plan, const Instr *made, const Instr *in)
+{
+    if (made->origin == 0 || in->origin == 0) return 0;
+    const ModuleId caller =
+        plan->graph.modules.at[plan->graph.nodes.at[made->origin].module].parent;
+    ModuleId m = plan->graph.nodes.at[in->origin].module;
+    while (m != 0 && plan->graph.modules.at[m].parent != caller)
+        m = plan->graph.modules.at[m].parent;
+    return caller != 0 ? m : 0;
+}
+
+/* Python's caller holds what it calls a module with until that returns. */
+static void hold_arguments(Replay *r)
+{
+    const Program *p = r->program;
+    for (Pc pc = 1; r->runtime->holds_arguments && pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        uint64_t offset;
+        for (uint32_t i = 0; in->phase == PHASE_forward && i < in->n_in; i++) {
+            BufferId id = program_root(p, program_arg(p, in, i), &offset);
+            const Buffer *b = &p->buffers.at[id];
+            if (b->category != CATEGORY_activation || b->first >= pc) continue;
+            ModuleId m = called_with(r->plan, &p->code.at[b->first], in);
+            Pc last = pc;
+            for (Pc at = pc + 1; m != 0 && at < p->code.n; at++) {
+                if (p->code.at[at].stream != STREAM_compute || p->code.at[at].unit != 0) continue;
+                if (!lies_in(r->plan, &p->code.at[at], m)) break;
+                last = at;
+            }
+            if (r->needed[id] < last) r->needed[id] = last;
+        }
+    }
+}
+
+static void prepare_zero(Replay *r)
+{
+    ZeroMemory *zero = &r->zero;
+    r->first_zero = arena_array(r->arena, (size_t)r->program->code.n + 1, sizeof *r->first_zero);
+    r->next_zero = arena_array(r->arena, (size_t)zero->tensors.n + 1, sizeof *r->next_zero);
+    for (uint32_t i = zero->tensors.n; i-- > 1;) {
+        r->next_zero[i] = r->first_zero[zero->tensors.at[i].from];
+        r->first_zero[zero->tensors.at[i].from] = i;
+    }
+    const uint32_t n = sizeof zero->resident_bytes / sizeof *zero->resident_bytes;
+    for (uint32_t i = 0; i < n && zero->resident_bytes[i] != 0; i++)
+        torch_allocate(r->allocator, zero->resident_bytes[i], STREAM_compute);
+}
+
 static void prepare(Replay *r)
 {
     const Program *p = r->program;
     r->first = arena_array(r->arena, (size_t)p->code.n + 1, sizeof *r->first);
     r->last = arena_array(r->arena, (size_t)p->code.n + 1, sizeof *r->last);
     r->next_buffer = arena_array(r->arena, (size_t)p->buffers.n + 1, sizeof *r->next_buffer);
+    r->block = arena_array(r->arena, (size_t)p->buffers.n + 1, sizeof *r->block);
     list_reserve_none(r->arena, &r->pending);
+    zero_memory(r->plan, p, r->runtime, r->arena, &r->zero);
     find_needed(r);
+    hold_arguments(r);
+    prepare_zero(r);
     for (BufferId id = p->buffers.n; id-- > 1;) {
         const Buffer *b = &p->buffers.at[id];
-        if (!is_had(b)) continue;
+        if (!is_had(r, id)) continue;
         if (stays(b)) {
             torch_allocate(r->allocator, b->bytes, STREAM_compute);
         } else {
@@ -155,19 +222,77 @@ static void own_tensors(Replay *r, Pc pc, const Instr *in)
     }
 }
 
-static void step(Replay *r)
+/* An output in place: in the first tensor of its size that the instruction is the last to need. */
+static uint32_t take_over(Replay *r, Pc pc, const Instr *in, const Buffer *b)
+{
+    const InPlace when = r->runtime->op[in->op].in_place;
+    const bool backward = in->phase == PHASE_backward;
+    if (b->first != pc || when == IN_PLACE_never || (when == IN_PLACE_backward && !backward))
+        return 0;
+    uint64_t offset;
+    for (uint32_t i = 0; i < in->n_in; i++) {
+        BufferId id = program_root(r->program, program_arg(r->program, in, i), &offset);
+        uint32_t block = r->block[id];
+        if (block == 0 || r->needed[id] != pc || r->program->buffers.at[id].bytes != b->bytes)
+            continue;
+        for (uint32_t at = r->last[pc]; at != 0; at = r->pending.at[at].next)
+            if (r->pending.at[at].block == block) r->pending.at[at].block = 0;
+        r->block[id] = 0;
+        return block;
+    }
+    return 0;
+}
+
+/* An output that is never a tensor: what reads it has it within. */
+static bool is_folded(const Replay *r, Pc pc, const Buffer *b)
+{
+    const Instr *in = &r->program->code.at[pc];
+    return b->first == pc && r->runtime->op[in->op].folded;
+}
+
+static void have_buffers(Replay *r, Pc pc, const Instr *in)
+{
+    const Program *p = r->program;
+    for (BufferId id = r->first[pc]; id != 0; id = r->next_buffer[id]) {
+        const Buffer *b = &p->buffers.at[id];
+        if (is_folded(r, pc, b)) continue;
+        uint32_t block = take_over(r, pc, in, b);
+        if (block == 0) block = torch_allocate(r->allocator, b->bytes, in->stream);
+        r->block[id] = block;
+        give_back_after(r, b->persistent ? p->code.n - 1 : r->needed[id], block);
+    }
+}
+
+/* What an eager sum makes of a product that is added to a weight's gradient. */
+static void added_product(Replay *r, Pc pc, const Instr *in)
+{
+    if (r->runtime->added_bytes <= 0 || in->args.n <= in->n_in || in->phase != PHASE_backward)
+        return;
+    const Buffer *b = &r->program->buffers.at[program_arg(r->program, in, in->n_in)];
+    const Attrs *attrs = graph_attrs_at(&r->plan->graph, in->attrs);
+    if (b->category != CATEGORY_gradient || b->unit == 0 || !(attrs->accumulate & 1)) return;
+    double elements = (double)b->bytes / dtype_bytes(b->dtype);
+    give_back_after(r, pc, torch_allocate(r->allocator, b->bytes, STREAM_compute));
+    give_back_after(r, pc,
+                    torch_allocate(r->allocator, (uint64_t)(elements * r->runtime->added_bytes),
+                                   STREAM_compute));
+}
+
+static void step(Replay *r, bool first)
 {
     const Program *p = r->program;
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
-        for (BufferId id = r->first[pc]; id != 0; id = r->next_buffer[id]) {
-            const Buffer *b = &p->buffers.at[id];
-            uint32_t block = torch_allocate(r->allocator, b->bytes, in->stream);
-            give_back_after(r, b->persistent ? p->code.n - 1 : r->needed[id], block);
+        for (uint32_t i = r->first_zero[pc]; i != 0; i = r->next_zero[i]) {
+            const ZeroTensor *own = &r->zero.tensors.at[i];
+            if (own->only_at_first && !first) continue;
+            give_back_after(r, own->to, torch_allocate(r->allocator, own->bytes, own->stream));
         }
+        have_buffers(r, pc, in);
+        added_product(r, pc, in);
         own_tensors(r, pc, in);
         for (uint32_t at = r->last[pc]; at != 0; at = r->pending.at[at].next)
-            torch_release(r->allocator, r->pending.at[at].block);
+            if (r->pending.at[at].block != 0) torch_release(r->allocator, r->pending.at[at].block);
         r->last[pc] = 0;
     }
 }
@@ -182,10 +307,10 @@ TorchStats torch_memory(const Plan *plan, const Program *p, const Runtime *runti
     bool old = device->arch == NULL || strcmp(device->arch, "Ampere") == 0;
     torch_allocate(r.allocator, old ? 8519680 : UINT64_C(32) << 20, STREAM_compute); /* cuBLAS's */
     prepare(&r);
-    step(&r);
+    step(&r, true);
     r.pending.n = 1;
     torch_reset_peaks(r.allocator);
-    step(&r);
+    step(&r, false);
     TorchStats stats = torch_stats(r.allocator);
     arena_free(arena);
     return stats;

@@ -332,15 +332,19 @@ typedef enum MemoryRank {
 } MemoryRank;
 
 /* What that system makes of one op of ours where it is not compiled. */
+typedef enum InPlace { IN_PLACE_never, IN_PLACE_backward, IN_PLACE_always } InPlace;
+
 typedef struct RuntimeOp {
-    double kernels; /* launched, and issued by the host; 0: it is a part of another kernel */
-    double passes;  /* memory traffic, as a multiple of reading inputs and writing outputs once */
-    double saved;   /* bytes an element of its largest argument that live on until the op that is
-                     * its gradient has run, besides what our op keeps */
-    double scratch; /* ... that live while it runs, */
-    double tensors; /* in so many tensors of one size */
-    double scores;  /* attention: bytes a score that are saved, as `saved` */
-    bool remade;    /* its output is made again by what reads it backward: it is not saved */
+    double kernels;   /* launched, and issued by the host; 0: it is a part of another kernel */
+    double passes;    /* memory traffic, as a multiple of reading inputs and writing outputs once */
+    double saved;     /* bytes an element of its largest argument that live on until the op that is
+                       * its gradient has run, besides what our op keeps */
+    double scratch;   /* ... that live while it runs, */
+    double tensors;   /* in so many tensors of one size */
+    double scores;    /* attention: bytes a score that are saved, as `saved` */
+    bool remade;      /* its output is made again by what reads it backward: it is not saved */
+    bool folded;      /* its output is never a tensor: what reads it makes it within */
+    InPlace in_place; /* its outputs lie where inputs lay that nothing needs after it */
 } RuntimeOp;
 
 /* A profile: scripts/runtimes/NAME.lua. name NULL: Tandem's own executor. Host times are those of
@@ -362,6 +366,15 @@ typedef struct Runtime {
     bool expandable;     /* the allocator's segments grow in place */
     MemoryKind reports;  /* what its logs call the peak of memory, */
     MemoryRank reports_rank; /* and of which rank */
+    double bucket_elements;  /* DeepSpeed's ZeRO: reduce_bucket_size; 0: it is another system */
+    double prefetch_elements, live_elements, reuse_elements,
+        persist_elements; /* stage 3's prefetch_bucket_size, max_live_parameters,
+                           * max_reuse_distance, param_persistence_threshold */
+    double added_bytes;   /* an element of a weight's gradient, beside the product that is added to
+                           * it, while it is; 0: products are added as they are made */
+    bool head_outside;    /* the loss reads the head's weight outside the head's own module */
+    bool holds_arguments; /* Python holds what a module is called with until it returns */
+    bool host_optimizer;  /* the optimizer's state and fp32 weights lie in host memory */
     RuntimeOp op[OP_COUNT];
 } Runtime;
 

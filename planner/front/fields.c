@@ -31,6 +31,7 @@ static const char *const memory_kinds[] = {
 #undef X
         NULL};
 
+static const char *const in_place_words[] = {"never", "backward", "always", NULL};
 static const char *const memory_ranks[] = {
 #define X(name) #name,
     MEMORY_RANKS(X)
@@ -165,6 +166,15 @@ static const Field plan_fields[] = {
     {"runtime.expandable", FIELD_bool, IN(config.runtime.expandable), 0, 0, NULL},
     {"runtime.compiles_loss", FIELD_bool, IN(config.runtime.compiles_loss), 0, 0, NULL},
     {"runtime.reports", FIELD_word, IN(config.runtime.reports), 0, 0, memory_kinds},
+    {"runtime.bucket_elements", FIELD_f64, IN(config.runtime.bucket_elements), 0, 1e15, NULL},
+    {"runtime.prefetch_elements", FIELD_f64, IN(config.runtime.prefetch_elements), 0, 1e15, NULL},
+    {"runtime.live_elements", FIELD_f64, IN(config.runtime.live_elements), 0, 1e15, NULL},
+    {"runtime.reuse_elements", FIELD_f64, IN(config.runtime.reuse_elements), 0, 1e15, NULL},
+    {"runtime.persist_elements", FIELD_f64, IN(config.runtime.persist_elements), 0, 1e15, NULL},
+    {"runtime.added_bytes", FIELD_f64, IN(config.runtime.added_bytes), 0, 16, NULL},
+    {"runtime.head_outside", FIELD_bool, IN(config.runtime.head_outside), 0, 0, NULL},
+    {"runtime.holds_arguments", FIELD_bool, IN(config.runtime.holds_arguments), 0, 0, NULL},
+    {"runtime.host_optimizer", FIELD_bool, IN(config.runtime.host_optimizer), 0, 0, NULL},
     {"runtime.reports_rank", FIELD_word, IN(config.runtime.reports_rank), 0, 0, memory_ranks},
     {"runtime.ops", FIELD_table, 0, 0, 0, NULL},
 #define OF_OP(row)                                                                                 \
@@ -209,7 +219,19 @@ static const Field plan_fields[] = {
          IN(config.runtime.op[OP_##row].remade),                                                   \
          0,                                                                                        \
          0,                                                                                        \
-         NULL},
+         NULL},                                                                                    \
+        {"runtime.ops." #row ".folded",                                                            \
+         FIELD_bool,                                                                               \
+         IN(config.runtime.op[OP_##row].folded),                                                   \
+         0,                                                                                        \
+         0,                                                                                        \
+         NULL},                                                                                    \
+        {"runtime.ops." #row ".in_place",                                                          \
+         FIELD_word,                                                                               \
+         IN(config.runtime.op[OP_##row].in_place),                                                 \
+         0,                                                                                        \
+         0,                                                                                        \
+         in_place_words},
 #define COMPUTE(row, signature, flops, reduce, backward, flags) OF_OP(row)
 #define CONTRACT(row, signature)                                OF_OP(row)
 #include "planner/ir/ops.def"

@@ -1,3 +1,11 @@
--- DeepSpeed ZeRO with Hugging Face's models: parameters of each module are gathered by hooks. No row of it
--- may be fitted: FSDP1's host times are taken.
-return require "runtimes.eager" { name = "deepspeed", fitted = "fsdp1" }
+-- DeepSpeed ZeRO with Hugging Face's models: parameters of each module are gathered by hooks. Its sizes are the
+-- defaults of deepspeed/runtime/zero/config.py, by the names there; gradients are bf16, as the weights are. No row
+-- of it may be fitted: FSDP1's host times are taken.
+return require "runtimes.eager" { name = "deepspeed", fitted = "fsdp1",
+  bucket_elements = 5e8,    -- reduce_bucket_size
+  prefetch_elements = 5e7,  -- stage3_prefetch_bucket_size
+  live_elements = 1e9,      -- stage3_max_live_parameters
+  reuse_elements = 1e9,     -- stage3_max_reuse_distance
+  holds_arguments = true,
+  persist_elements = 1e5,   -- stage3_param_persistence_threshold
+}

@@ -1,8 +1,16 @@
 -- DeepSpeed with Liger's kernels in Hugging Face's models (liger_kernel's apply_liger_kernel_to_*, its defaults): norms
--- and rope are one kernel each, whose gradients lie in place; SwiGLU keeps what it reads and makes silu again; the
--- loss leaves the gradient in place of each chunk of logits.
+-- and rope are one kernel each, whose gradients lie in place; SwiGLU is one kernel that writes no silu and leaves both
+-- gradients where it read; the loss leaves the gradient in place of each chunk of logits. The head's weight is read by
+-- the loss (fused_linear_cross_entropy), which adds each chunk's product to its gradient through an fp32 copy.
+local zero = require "runtimes.deepspeed"
 local one, none = { kernels = 1, passes = 1 }, { kernels = 0, passes = 0 }
+local always = { kernels = 1, passes = 1, in_place = "always" }
+local backward = { kernels = 1, passes = 1, in_place = "backward" }
 return require "runtimes.eager" { name = "deepspeed_liger", fitted = "fsdp1",
-  ops = { rmsnorm = one, rmsnorm_grad = one, rope = one, rope_grad = one, silu = { kernels = 1, passes = 1, remade = true },
+  bucket_elements = zero.bucket_elements, prefetch_elements = zero.prefetch_elements,
+  live_elements = zero.live_elements, reuse_elements = zero.reuse_elements, persist_elements = zero.persist_elements,
+  head_outside = true, holds_arguments = true, added_bytes = 4,
+  ops = { rmsnorm = one, rmsnorm_grad = backward, rope = always, rope_grad = always, mul = backward,
+    silu = { kernels = 1, passes = 1, remade = true, folded = true }, silu_grad = backward,
     xent_max = { kernels = 1, passes = 2 }, xent_pick = none, xent_sumexp = none,
     xent_sumexp_grad = none, xent_pick_grad = none } }

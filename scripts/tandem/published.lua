@@ -204,6 +204,12 @@ local function liger_pieces(row)
   return -(-tokens // chunk)
 end
 
+-- The table has no column for it: stas00's page (insights/when-to-upgrade-gpus, benchmark.py) says that its ZeRO-3
+-- runs offload the optimizer, and that those of ZeRO-2 (bench_decompose.py) do not.
+local function keeps_optimizer_on_host(row)
+  return has(row, "source", "when%-to%-upgrade%-gpus") and row.zero_stage:match "^3" ~= nil
+end
+
 local function deepspeed(row)
   local liger = has(row, "framework", "liger") or has(row, "peak_mem_kind", "liger")
   local stage = row.zero_stage:match "^%d"
@@ -213,7 +219,7 @@ local function deepspeed(row)
     refuse("context parallelism is not in this version")
   end
   return { runtime = liger and "deepspeed_liger" or "deepspeed", mesh = mesh(row, true), reduce = "bf16", data = zero(names[stage]),
-    pieces = liger and liger_pieces(row) or nil }
+    host_optimizer = keeps_optimizer_on_host(row), pieces = liger and liger_pieces(row) or nil }
 end
 
 local frameworks = {
@@ -222,16 +228,22 @@ local frameworks = {
   { "^megatron", megatron }, { "^nemo", megatron }, { "^deepspeed", deepspeed }, { "^xtuner", deepspeed },
 }
 
--- The attention core computed again, as the row may say: its scores are not saved.
-local function profile(row, name)
-  local own = require("runtimes." .. name)
-  if row.ac ~= "selective(attention core)" or own.ops.attention == nil then return own end
-  local copy, ops, attention = {}, {}, {}
-  for key, value in pairs(own) do copy[key] = value end
-  for key, value in pairs(own.ops) do ops[key] = value end
-  for key, value in pairs(ops.attention) do attention[key] = value end
-  attention.scores, ops.attention, copy.ops = 0, attention, ops
+local function copy_of(from)
+  local copy = {}
+  for key, value in pairs(from) do copy[key] = value end
   return copy
+end
+
+-- With what the row says of it. The attention core computed again: its scores are not saved.
+local function profile(row, how)
+  local own = copy_of(require("runtimes." .. how.runtime))
+  own.host_optimizer = how.host_optimizer
+  if row.ac == "selective(attention core)" and own.ops.attention ~= nil then
+    own.ops = copy_of(own.ops)
+    own.ops.attention = copy_of(own.ops.attention)
+    own.ops.attention.scores = 0
+  end
+  return own
 end
 
 local function framework(row)
@@ -254,7 +266,7 @@ function m.plan(row)
   if has(row, "precision", "^fp32") then refuse("precision is not known: %s", row.precision:sub(1, 40)) end
   local micro, seq = count(row, "micro_batch"), count(row, "seq")
   return plan {
-    name = row.id, runtime = profile(row, how.runtime), model = model(row, how), cluster = m.cluster(row), mesh = how.mesh,
+    name = row.id, runtime = profile(row, how), model = model(row, how), cluster = m.cluster(row), mesh = how.mesh,
     batch = { global = count(row, "global_batch_seqs"), micro = micro, seq = seq },
     parallel = passes(row, how),
     precision = { param = how.param or "fp32", compute = half, reduce = how.reduce or "fp32" },

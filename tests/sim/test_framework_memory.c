@@ -13,6 +13,7 @@
 #include "planner/front/front.h"
 #include "planner/passes/passes.h"
 #include "sim/sim.h"
+#include "sim/zero_memory.h"
 
 typedef struct Case {
     double layers, dim, heads, seq, micro, tp, pp, dp, microbatches;
@@ -177,9 +178,183 @@ static void a_compiled_loss_keeps_no_copies_of_the_logits(void **state)
     near("what the loss keeps", bytes[0] - bytes[1], 3 * 4 * logits, .001);
 }
 
+/* A Llama under DeepSpeed with Liger. `edit`: what is changed of its profile r. */
+static const Plan *deepspeed_plan(int layers, int seq, const char *passes, const char *edit,
+                                  Config *config, Arena *arena)
+{
+    Diag d = diag_in(arena);
+    Graph *graph = arena_alloc(arena, sizeof *graph);
+    memset(config, 0, sizeof *config);
+    memset(graph, 0, sizeof *graph);
+    const char *code = arena_print(
+        arena,
+        "local r = {} for k, v in pairs(require 'runtimes.deepspeed_liger') do r[k] = v end\n"
+        "%s\n"
+        "return plan { model = require 'models.llama' { size = '3.1-8b', layers = %d, dim = 1024,\n"
+        "  heads = 8, kv_heads = 2, hidden = 3584, vocab = 4096 }, runtime = r,\n"
+        "cluster = require 'clusters.gpu' { gpu = 'H200', devices_per_node = 8 },\n"
+        "mesh = { dp_shard = 8 }, batch = { micro = 1, global = 8, seq = %d },\n"
+        "precision = { compute = 'bf16', reduce = 'bf16' }, parallel = { %s } }",
+        edit, layers, seq, passes);
+    FrontOptions options = {.n_set = 0};
+    if (!front_load_text("plan", code, &options, arena, config, graph, &d))
+        fail_msg("%s", d.items.at[0].text);
+    LowerOptions lower = lower_options_default();
+    const Plan *plan = passes_compile(config, graph, &lower, NULL, arena, &d);
+    assert_non_null(plan);
+    return plan;
+}
+
+static double deepspeed_bytes(int layers, int seq, const char *passes, const char *edit)
+{
+    Arena *arena = arena_new();
+    Config config;
+    const Plan *plan = deepspeed_plan(layers, seq, passes, edit, &config, arena);
+    double bytes = (double)sim_held(plan, &config.cluster, &config.runtime).allocated_bytes;
+    arena_free(arena);
+    return bytes;
+}
+
+#define ZERO3 "ac 'full', zero 'optim_grads_params'"
+#define ZERO2 "zero 'optim_grads'"
+static const double llama_layer = 1024 * (2 * 1024 + 2 * 256 + 3 * 3584) + 2 * 1024;
+
+/* Bytes a parameter: weights and the optimizer's own in fp32 (2 + 12, with gradients 2 and, in the
+ * step, 4 more), in stage 3 all of it shared, on the host all but 2; in stage 2 the weights are
+ * whole and gradients are there twice. Within what the allocator leaves unsplit. In stage 3 a layer
+ * keeps its input, too, which the step, where the peak is, does not have.
+ */
+static void zero_is_so_many_bytes_a_parameter(void **state)
+{
+    (void)state;
+    static const char small[] =
+        "r.bucket_elements, r.reuse_elements, r.prefetch_elements = 1, 0, 0";
+    const struct {
+        const char *passes, *edit;
+        double bytes;
+    } cases[] = {
+        {ZERO3, small, 20. / 8},
+        {ZERO2, small, 2 + 22. / 8},
+    };
+    for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double more = deepspeed_bytes(12, 128, cases[i].passes, cases[i].edit);
+        double layers = more - deepspeed_bytes(8, 128, cases[i].passes, cases[i].edit);
+        near(cases[i].passes, layers, 4 * llama_layer * cases[i].bytes, .04);
+    }
+    static const char host[] =
+        "r.bucket_elements, r.reuse_elements, r.prefetch_elements = 1, 0, 0\n"
+        "r.host_optimizer = true";
+    double layers = deepspeed_bytes(12, 128, ZERO3, host) - deepspeed_bytes(8, 128, ZERO3, host);
+    near("on the host", layers, 4 * (llama_layer * 2 / 8 + 128 * 1024 * 2), .04);
+}
+
+/* What Liger's kernels in a Llama keep of a layer: the input of each norm and what it writes, q, k,
+ * v and attention's output with a number a head, and gate, up and their product. */
+static void liger_keeps_no_silu(void **state)
+{
+    (void)state;
+    static const char host[] = "r.bucket_elements = 1";
+    const double seq = 4096, token = 2 * (6 * 1024 + 2 * 256 + 3 * 3584) + 4 * 8 + 2 * 4;
+    double more = deepspeed_bytes(6, (int)seq, ZERO2, host);
+    double layers = more - deepspeed_bytes(4, (int)seq, ZERO2, host);
+    near("a layer under Liger", layers, 2 * (seq * token + llama_layer * (2 + 14. / 8)), .003);
+}
+
+static ZeroMemory zero_of(const char *edit, const Program **program, Arena *arena)
+{
+    Config config;
+    const Plan *plan = deepspeed_plan(6, 128, ZERO3, edit, &config, arena);
+    ZeroMemory zero;
+    *program = &plan->programs.at[0];
+    zero_memory(plan, *program, &config.runtime, arena, &zero);
+    return zero;
+}
+
+static double gathered_at(const ZeroMemory *zero, Pc pc)
+{
+    double bytes = 0;
+    for (uint32_t i = 1; i < zero->tensors.n; i++) {
+        const ZeroTensor *t = &zero->tensors.at[i];
+        if (t->stream == STREAM_dp_gather && t->from <= pc && pc <= t->to)
+            bytes += (double)t->bytes;
+    }
+    return bytes;
+}
+
+static double gathered_most(const ZeroMemory *zero, const Program *p)
+{
+    double most = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++)
+        if (gathered_at(zero, pc) > most) most = gathered_at(zero, pc);
+    return most;
+}
+
+/* Without a bucket to prefetch into and nothing kept for its next use, a weight is there while its
+ * own module runs, beside the head's, which stays. With reuse as far as the model all weights end
+ * up there, once each; prefetching alone adds at most its bucket, and the copies out of it. */
+static void weights_are_fetched_and_kept_as_told(void **state)
+{
+    (void)state;
+    const double head = 2. * 4096 * 1024;
+    const double all = 2 * (6 * (llama_layer - 2048) + 2. * 4096 * 1024);
+    const Program *p;
+    Arena *arena = arena_new();
+    ZeroMemory alone = zero_of(
+        "r.prefetch_elements, r.reuse_elements, r.persist_elements = 0, 0, 1024", &p, arena);
+    near("one weight", gathered_most(&alone, p), head + head, 0); /* the embedding's */
+    ZeroMemory kept = zero_of(
+        "r.prefetch_elements, r.reuse_elements, r.persist_elements = 0, 1e12, 1024", &p, arena);
+    near("all weights", gathered_most(&kept, p), all, 0);
+    ZeroMemory ahead =
+        zero_of("r.prefetch_elements, r.live_elements, r.reuse_elements = 8e6, 16e6, 0\n"
+                "r.persist_elements = 1024",
+                &p, arena);
+    double most = gathered_most(&ahead, p); /* what is there, and what it was gathered into */
+    assert_true(most > head + head);
+    assert_true(most <= 2 * (2 * 16e6 + head));
+    ZeroMemory none = zero_of("r.bucket_elements = 0", &p, arena);
+    assert_int_equal(none.tensors.n, 1);
+    arena_free(arena);
+}
+
+/* Each gradient is there until the reduction that takes it: with a bucket for three of the largest
+ * the stream of reductions flattens no more than the bucket, or one that is larger. */
+static void gradients_wait_for_their_reduction(void **state)
+{
+    (void)state;
+    const double largest = 3584 * 1024;
+    const Program *p;
+    Arena *arena = arena_new();
+    ZeroMemory zero =
+        zero_of("r.bucket_elements = 3 * 3584 * 1024; r.host_optimizer = true", &p, arena);
+    uint32_t n_reductions = 0, n_waiting = 0;
+    for (uint32_t i = 1; i < zero.tensors.n; i++) {
+        const ZeroTensor *t = &zero.tensors.at[i];
+        if (t->stream == STREAM_dp_reduce) {
+            assert_true((double)t->bytes <= 2 * 3 * largest);
+            n_reductions++;
+        }
+        if (t->stream != STREAM_compute || t->only_at_first) continue;
+        bool reduced = false;
+        for (uint32_t k = 1; k < zero.tensors.n && !reduced; k++)
+            reduced =
+                zero.tensors.at[k].stream == STREAM_dp_reduce && zero.tensors.at[k].from == t->to;
+        assert_true(reduced);
+        n_waiting++;
+    }
+    assert_true(n_reductions > 3 * 5);
+    assert_int_equal(n_waiting, 6 * 9 + 3);
+    assert_int_equal(zero.resident_bytes[1], 2 * 3 * 3584 * 1024);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(zero_is_so_many_bytes_a_parameter),
+        cmocka_unit_test(liger_keeps_no_silu),
+        cmocka_unit_test(weights_are_fetched_and_kept_as_told),
+        cmocka_unit_test(gradients_wait_for_their_reduction),
         cmocka_unit_test(activations_are_those_of_the_formulas),
         cmocka_unit_test(states_are_so_many_bytes_a_parameter),
         cmocka_unit_test(the_first_stage_keeps_what_is_in_flight),
