@@ -92,7 +92,7 @@ void cmd_calibrate(Cli *cli)
     PlanOptions options = {.workspace = NULL};
     if (!run_check_backend(cli) || !run_plan_options(cli, &options)) return;
     PlanFile *file = plan_file_load(cli, path, &options);
-    if (file == NULL || cli->diag.n_errors > 0) return;
+    if (file == NULL || cli->diag.n_errors > 0 || !run_check_ranks(cli, file->plan)) return;
     if (run_is_inside()) {
         run_measure_inside(cli, file);
         return;

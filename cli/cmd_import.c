@@ -27,7 +27,12 @@ static ImportFormat detect(Cli *cli, const char *path)
         return FORMAT_unread;
     }
     size_t n = fread(head, 1, sizeof head - 1, file);
+    const char *why = ferror(file) ? strerror(errno) : NULL;
     fclose(file);
+    if (why != NULL) {
+        cli_error(cli, FAULT_input, "import-open", "cannot read %s: %s", path, why);
+        return FORMAT_unread;
+    }
     if (n >= 16 && memcmp(head, "SQLite format 3", 16) == 0) return FORMAT_nsys;
     if (n >= 2 && head[0] == 0x1f && head[1] == 0x8b) return FORMAT_packed;
     size_t at = strspn((const char *)head, " \t\r\n\xef\xbb\xbf");

@@ -77,7 +77,7 @@ static bool choose_ranks(Cli *cli, NetTable *t)
     uint32_t nodes = n <= per_node ? 1 : (n + per_node - 1) / per_node;
     if (n < 2 || n % nodes != 0) {
         cli_error(cli, FAULT_usage, "option-value",
-                  "--ranks %" PRIu32 ": at least 2, and the same number on each node of %" PRIu32
+                  "--gpus %" PRIu32 ": at least 2, and the same number on each node of %" PRIu32
                   " devices",
                   n, per_node);
         diag_hint(&cli->diag, "%" PRIu32 " are %" PRIu32 " whole nodes", nodes * per_node, nodes);

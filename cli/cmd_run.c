@@ -14,7 +14,7 @@ static bool is_loopback(const Cli *cli)
     return run_on(cli, "loopback");
 }
 
-static bool check_ranks(Cli *cli, const Plan *plan)
+bool run_check_ranks(Cli *cli, const Plan *plan)
 {
     uint32_t n = cli->options.n;
     if (n == 0 || n == plan->mesh.n_ranks) return true;
@@ -315,7 +315,7 @@ void cmd_run(Cli *cli)
     if (!run_plan_options(cli, &options)) return;
     PlanFile *file = plan_file_load(cli, cli->args[0], &options);
     bool fine = file != NULL && cli->diag.n_errors == 0 && plan_may_run(cli, file) &&
-                check_ranks(cli, file->plan);
+                run_check_ranks(cli, file->plan);
     if (silent) run_silence(cli); /* the first process says all this */
     if (!fine) return;
     if (!inside) {

@@ -1,4 +1,6 @@
 /* tandem sim: what would it cost? The prediction is stored, also when the plan does not fit. */
+#include <string.h>
+
 #include "cli/predict.h"
 
 /* Errors other than not fitting: such a plan has no meaning to simulate. */
@@ -8,6 +10,32 @@ static bool is_sound(const Diag *d)
         if (d->items.at[i].severity == SEVERITY_error && d->items.at[i].fault != FAULT_infeasible)
             return false;
     return true;
+}
+
+/* A machine that nobody measured would leave every cost to the models, and look as if it had not.
+ */
+static bool is_measured(Cli *cli, Store *store, const char *machine)
+{
+    static const char query[] = "SELECT DISTINCT machine FROM collective_cost WHERE backend = "
+                                "'nccl' ORDER BY machine";
+    LIST(const char *) names = {NULL, 0, 0};
+    DbStatement *st = store != NULL ? db_prepare(store_db(store), &cli->diag, query, "") : NULL;
+    bool there = false;
+    while (db_step(st, &cli->diag)) {
+        list_push(cli->arena, &names, arena_dup(cli->arena, db_text(st, 0)));
+        there = there || strcmp(names.at[names.n - 1], machine) == 0;
+    }
+    if (there) return true;
+    cli_error(cli, FAULT_usage, "no-machine", "the store has no collectives measured on '%s'",
+              machine);
+    const char *near = str_nearest(machine, names.at, names.n);
+    if (near != NULL)
+        diag_hint(&cli->diag, "did you mean '%s'?", near);
+    else if (names.n > 0)
+        diag_hint(&cli->diag, "it has those of '%s'", names.at[0]);
+    else
+        diag_hint(&cli->diag, "`tandem import FILE --machine %s` stores them", machine);
+    return false;
 }
 
 void cmd_sim(Cli *cli)
@@ -30,6 +58,8 @@ void cmd_sim(Cli *cli)
     const Cluster *cluster = &file->config.cluster;
     Unevenness uneven;
     bool is_uneven = unevenness_of(cli, file->plan->mesh.n_ranks, &uneven);
+    if (!cluster->is_local && cli->options.machine != NULL)
+        is_measured(cli, store, cli->options.machine);
     if (!is_sound(&cli->diag)) {
         store_close(store);
         return;
@@ -46,7 +76,8 @@ void cmd_sim(Cli *cli)
                               .trace = cli->options.trace,
                               .unfolded = cli->options.unfolded || is_uneven,
                               .uneven = is_uneven ? &uneven : NULL,
-                              .keep = !dry};
+                              .keep = !dry,
+                              .keep_unstored = true};
     Prediction prediction;
     if (predict(cli, file, store, &options, &prediction)) {
         prediction_report(cli, file, &prediction);

@@ -262,5 +262,13 @@ bool json_stream(const JsonReader *reader, bool may_break_off, Diag *d)
     s->d = d;
     s->line = 1;
     s->may_break_off = may_break_off;
-    return read_all(s) || s->broke_off;
+    bool whole = read_all(s);
+    if (s->broke_off) {
+        diag_warning(d, "import-cut-off", (Loc){reader->path, s->line},
+                     "the file ends in the middle, at byte %llu: what lies before is read",
+                     (unsigned long long)offset_of(s));
+        diag_hint(d,
+                  "a profiler that was killed leaves such a file; a copy may have stopped early");
+    }
+    return whole || s->broke_off;
 }

@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,7 +137,8 @@ static const Option option_table[] = {
      "processes to predict with (default: as many as there are cores)"},
     {"dry-run", 0, OPTION_flag, NULL, FIELD(dry_run), 0,
      "say what would be done, and store nothing"},
-    {"db", 0, OPTION_text, "FILE", FIELD(db), 0, "the store (default tandem.db)"},
+    {"db", 0, OPTION_text, "FILE", FIELD(db), 0,
+     "the store (default tandem.db); none: `sim` keeps nothing"},
     {"json", 0, OPTION_flag, NULL, FIELD(json), 0, "one JSON document on standard output"},
     {"quiet", 'q', OPTION_flag, NULL, FIELD(quiet), 0, "no warnings, notes or progress"},
     {"verbose", 'v', OPTION_flag, NULL, FIELD(verbose), 0, "more notes; every step of a run"},
@@ -189,34 +191,58 @@ static bool read_count(Cli *cli, const char *option, const char *text, uint64_t 
     return true;
 }
 
-static bool read_small(Cli *cli, const char *option, const char *text, uint32_t *value)
+static bool read_small(Cli *cli, const char *option, const char *text, uint32_t least,
+                       uint32_t *value)
 {
     uint64_t wide = *value;
     if (!read_count(cli, option, text, INT32_MAX, &wide)) return false;
+    if (text != NULL && wide < least)
+        return bad_value(cli, option, text, arena_print(cli->arena, "at least %" PRIu32, least));
     *value = (uint32_t)wide;
     return true;
+}
+
+/* An option that would change nothing without another is a mistake, not a wish. */
+static bool goes_with(Cli *cli)
+{
+    const Options *o = &cli->options;
+    const bool is_net = (cli->verb->options & OPTIONS_net) != 0;
+    const struct {
+        bool given, other;
+        const char *name, *others;
+    } pairs[] = {
+        {o->nodes != NULL && !is_net, o->cluster != NULL, "nodes", "--cluster"},
+        {o->rank_text != NULL, o->mesh || o->state, "rank", "--state or --mesh"},
+        {o->checkpoint_text != NULL, o->mtbf_text != NULL, "checkpoint", "--mtbf"},
+        {o->restart_text != NULL, o->mtbf_text != NULL, "restart", "--mtbf"},
+        {o->interval_text != NULL, o->mtbf_text != NULL, "interval", "--mtbf"},
+    };
+    bool fine = true;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        if (pairs[i].given && !pairs[i].other)
+            fine = cli_error(cli, FAULT_usage, "option-value", "--%s goes with %s", pairs[i].name,
+                             pairs[i].others);
+    return fine;
 }
 
 /* The texts that stand for numbers or choices. */
 static bool check_values(Cli *cli)
 {
     Options *o = &cli->options;
+    const bool is_net = (cli->verb->options & OPTIONS_net) != 0;
     o->role = o->rank = UINT32_MAX;
     bool fine = read_count(cli, "seed", o->seed_text, UINT64_MAX, &o->seed);
-    fine = read_small(cli, "role", o->role_text, &o->role) && fine;
-    fine = read_small(cli, "rank", o->rank_text, &o->rank) && fine;
-    fine = read_small(cli, "ranks", o->n_text, &o->n) && fine;
-    fine = read_small(cli, "jobs", o->jobs_text, &o->jobs) && fine;
-    fine = read_small(cli, "steps", o->steps_text, &o->steps) && fine;
-    fine = read_small(cli, "every", o->every_text, &o->every) && fine;
-    fine = read_small(cli, "limit", o->limit_text, &o->limit) && fine;
-    fine = read_small(cli, "nodes", o->nodes, &o->n_nodes) && fine;
-    fine = read_small(cli, "device", o->device_text, &o->device) && fine;
-    fine = read_small(cli, "min-ctas", o->min_ctas_text, &o->min_ctas) && fine;
-    fine = read_small(cli, "max-ctas", o->max_ctas_text, &o->max_ctas) && fine;
-    if (o->n_text != NULL && o->n == 0) fine = bad_value(cli, "ranks", o->n_text, "at least 1");
-    if (o->steps_text != NULL && o->steps == 0)
-        fine = bad_value(cli, "steps", o->steps_text, "at least 1");
+    fine = read_small(cli, "role", o->role_text, 0, &o->role) && fine;
+    fine = read_small(cli, "rank", o->rank_text, 0, &o->rank) && fine;
+    fine = read_small(cli, is_net ? "gpus" : "ranks", o->n_text, 1, &o->n) && fine;
+    fine = read_small(cli, "jobs", o->jobs_text, 1, &o->jobs) && fine;
+    fine = read_small(cli, "steps", o->steps_text, 1, &o->steps) && fine;
+    fine = read_small(cli, "every", o->every_text, 1, &o->every) && fine;
+    fine = read_small(cli, "limit", o->limit_text, 1, &o->limit) && fine;
+    fine = read_small(cli, "nodes", o->nodes, 1, &o->n_nodes) && fine;
+    fine = read_small(cli, "device", o->device_text, 0, &o->device) && fine;
+    fine = read_small(cli, "min-ctas", o->min_ctas_text, 1, &o->min_ctas) && fine;
+    fine = read_small(cli, "max-ctas", o->max_ctas_text, 1, &o->max_ctas) && fine;
     if (o->timeout_text != NULL) {
         char *end = NULL;
         o->timeout_s = strtod(o->timeout_text, &end);
@@ -229,9 +255,7 @@ static bool check_values(Cli *cli)
     for (uint32_t i = 0; i < o->set.n; i++)
         if (strchr(o->set.at[i], '=') == NULL || o->set.at[i][0] == '=')
             fine = bad_value(cli, "set", o->set.at[i], "KEY=VALUE");
-    if (o->nodes != NULL && o->cluster == NULL && (cli->verb->options & OPTIONS_net) == 0)
-        fine = cli_error(cli, FAULT_usage, "option-value", "--nodes goes with --cluster");
-    return fine;
+    return goes_with(cli) && fine;
 }
 
 static void store_value(Cli *cli, const Option *option, const char *value)

@@ -144,6 +144,7 @@ PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options)
     if (!fine) return NULL;
     if (options->stop_after != NULL || options->unproven) return file;
     bool proven = verify_plan(file->plan, VERIFY_all, file->is_text, &cli->diag);
+    if (file->plan->programs.n == 0) return NULL; /* a text may say so; that it is wrong is said */
     if (proven && file->has_cluster && !options->unfitted) {
         const Capacity capacity = cluster_capacity(&file->config.cluster);
         verify_fit(file->plan, &capacity, &cli->diag);

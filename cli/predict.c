@@ -135,6 +135,8 @@ bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions 
     if (store == NULL || !options->keep) return true;
     record->plan_text = file->text;
     prediction->id = store_run(store, record, &cli->diag);
-    return prediction->id != 0 &&
-           trust_store(store, prediction->id, &prediction->trust, &cli->diag);
+    if (prediction->id != 0)
+        return trust_store(store, prediction->id, &prediction->trust, &cli->diag);
+    /* A prediction is worth seeing also where the store takes nothing; the error stays. */
+    return options->keep_unstored;
 }

@@ -27,6 +27,7 @@ typedef struct PredictOptions {
     const char *backend;        /* "" unless the costs are a backend's of this machine */
     const char *machine;        /* whose measured costs are used; NULL: none, only models */
     bool trace, unfolded, keep; /* keep: store it */
+    bool keep_unstored;         /* true, also where it could not be stored: only to be shown */
     const Unevenness *uneven;   /* NULL: devices are alike; else unfolded */
 } PredictOptions;
 

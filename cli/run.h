@@ -38,6 +38,7 @@ void progress_step(void *self, const StepRow *row, uint64_t tokens);
 Ps progress_median(Progress *progress);
 double progress_last_loss(const Progress *progress); /* mean of the last ten */
 
+bool run_check_ranks(Cli *cli, const Plan *plan); /* -n, if given, is the mesh's number */
 /* The data that a plan trains on. */
 const DataSource *run_data(Cli *cli, const PlanFile *file);
 /* Is this process one of a run that mpirun or srun started? And the one that prints? */

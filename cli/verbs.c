@@ -143,6 +143,19 @@ static void out_of_memory(void *self)
     _exit(1);
 }
 
+/* `--db none`: a prediction is made and kept nowhere. What lives on the store refuses. */
+static bool without_store(Cli *cli)
+{
+    if (strcmp(cli->options.db, "none") != 0) return true;
+    if (cli->verb->options & OPTIONS_sim) cli->options.dry_run = true;
+    if (cli->verb->options & (OPTIONS_sim | OPTIONS_text_plan | OPTIONS_net | OPTIONS_accuracy))
+        return true;
+    cli_error(cli, FAULT_usage, "option-value", "--db none: tandem %s needs a store",
+              cli->verb->name);
+    diag_hint(&cli->diag, "`./none` is the file of that name");
+    return false;
+}
+
 static void run_verb(Cli *cli, int argc, char **argv)
 {
     bool fine = options_parse(cli, argc - 1, argv + 1);
@@ -161,6 +174,7 @@ static void run_verb(Cli *cli, int argc, char **argv)
     if (cli->diag.n_errors > 0) return;
     if (cli->options.db == NULL) cli->options.db = getenv("TANDEM_DB");
     if (cli->options.db == NULL || cli->options.db[0] == 0) cli->options.db = "tandem.db";
+    if (!without_store(cli)) return;
     LogLevel level = cli->options.quiet ? LOG_quiet : cli->options.verbose ? LOG_debug : LOG_info;
     log_configure(level, -1);
     cli->verb->run(cli);

@@ -11,9 +11,11 @@ void db_fail(Db *db, Diag *d, const char *doing)
 {
     int code = sqlite3_extended_errcode(db->sqlite);
     bool is_damage = (code & 0xFF) == SQLITE_CORRUPT || (code & 0xFF) == SQLITE_NOTADB;
+    const char *message = sqlite3_errmsg(db->sqlite), *kind = sqlite3_errstr(code);
+    const bool tells_more = strcmp(message, kind) != 0;
     diag_error(d, FAULT_store, is_damage ? "store-damaged" : "store-error",
-               (Loc){.file = arena_dup(d->arena, db->path)}, "cannot %s: %s (%s)", doing,
-               sqlite3_errmsg(db->sqlite), sqlite3_errstr(code));
+               (Loc){.file = arena_dup(d->arena, db->path)}, "cannot %s: %s%s%s%s", doing, message,
+               tells_more ? " (" : "", tells_more ? kind : "", tells_more ? ")" : "");
     if ((code & 0xFF) == SQLITE_BUSY)
         diag_hint(d, "another process has held the store for 10 s; try again when it has finished");
     if ((code & 0xFF) == SQLITE_FULL) diag_hint(d, "the disk is full; nothing was lost");

@@ -95,12 +95,31 @@ static bool has_shared_memory(const char *path)
     return true;
 }
 
+/* A log is read through shared memory, which is a file beside the store. Where none can be made
+ * and there is no log, the file is all there is, and nobody changes it. */
+static const char *unchanging(const char *path, Arena *arena)
+{
+    const char *slash = strrchr(path, '/');
+    const char *folder = slash == NULL ? "." : arena_copy(arena, path, (size_t)(slash - path) + 1);
+    struct stat log;
+    if (access(folder, W_OK) == 0 || stat(arena_print(arena, "%s-wal", path), &log) == 0)
+        return NULL;
+    Str uri = str_in(arena);
+    str_add(&uri, "file:");
+    for (const char *c = path; *c != 0; c++)
+        str_print(&uri, strchr("%?#", *c) != NULL ? "%%%02X" : "%c", (unsigned char)*c);
+    str_add(&uri, "?immutable=1");
+    return str_text(&uri);
+}
+
 static Db *connect(const Opening *o, const char *path, int flags)
 {
     Arena *arena = arena_new();
     Db *db = arena_alloc(arena, sizeof *db);
     db->arena = arena;
     db->path = arena_dup(arena, path);
+    const char *uri = flags & SQLITE_OPEN_READONLY ? unchanging(path, arena) : NULL;
+    if (uri != NULL) path = uri, flags |= SQLITE_OPEN_URI;
     flags |= SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
     if (sqlite3_open_v2(path, &db->sqlite, flags, NULL) != SQLITE_OK) {
         refuse(o, "store-open",

@@ -255,7 +255,9 @@ void child_load_text(Child *c, const Source *source)
                     "%s is compiled Lua; only text is read", source->name);
     char chunk[16];
     snprintf(chunk, sizeof chunk, "=%u", place.source);
-    if (luaL_loadbufferx(c->L, source->text, source->n, chunk, "t") == LUA_OK) return;
+    static const char mark[] = "\xEF\xBB\xBF"; /* some editors begin a file with it */
+    size_t skip = source->n >= 3 && memcmp(source->text, mark, 3) == 0 ? 3 : 0;
+    if (luaL_loadbufferx(c->L, source->text + skip, source->n - skip, chunk, "t") == LUA_OK) return;
     if (is_error(c->L, -1)) { /* not of the grammar: the parser itself ran into a limit */
         lua_getfield(c->L, -1, "text");
         place.line = 0;

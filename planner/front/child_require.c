@@ -1,8 +1,10 @@
 /* require: other scripts of the plan, from the script's folder or else from the library, and never
  * from anywhere else: each part of the name is opened beneath the one before, links are refused. */
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -137,54 +139,58 @@ static int find(Child *c, const char *name, Source *source)
     return fd;
 }
 
+enum { MOST_HINTS = 256 };
+typedef struct Shipped {
+    const char *name[MOST_HINTS];
+    uint32_t n;
+} Shipped;
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The scripts of a folder of the library, as require names them, in order. */
+static void add_shipped(Child *c, const char *folder, Shipped *all)
+{
+    int fd = c->library_dir >= 0 ? open_beneath(c->library_dir, folder) : -1;
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (dir == NULL && fd >= 0) close(fd);
+    if (dir == NULL) return;
+    const uint32_t first = all->n;
+    for (const struct dirent *e = readdir(dir); e != NULL && all->n < MOST_HINTS;
+         e = readdir(dir)) {
+        size_t n = strlen(e->d_name);
+        if (n > 4 && strcmp(e->d_name + n - 4, ".lua") == 0)
+            all->name[all->n++] = arena_print(c->arena, "%s.%.*s", folder, (int)(n - 4), e->d_name);
+    }
+    closedir(dir);
+    qsort(all->name + first, all->n - first, sizeof *all->name, by_name);
+}
+
+static const char *profiles_hint(Child *c)
+{
+    Shipped all = {.n = 0};
+    add_shipped(c, "runtimes", &all);
+    Str text = str_in(c->arena);
+    str_add(&text, "profiles are ");
+    for (uint32_t i = 0; i < all.n; i++) {
+        const char *name = strchr(all.name[i], '.') + 1;
+        if (strcmp(name, "eager") != 0)
+            str_print(&text, "%s%s", str_text(&text)[text.n - 1] == ' ' ? "" : ", ", name);
+    }
+    str_add(&text, "; runtimes.eager makes another");
+    return str_text(&text);
+}
+
 static const char *require_hint(Child *c, const char *name)
 {
-    static const char *const shipped[] = {"tandem.nn",
-                                          "models.llama",
-                                          "models.gpt2",
-                                          "models.qwen",
-                                          "models.gemma",
-                                          "models.phi",
-                                          "models.kempnerforge",
-                                          "models.wxformer",
-                                          "clusters.a3_high",
-                                          "clusters.a3_mega",
-                                          "clusters.a3_ultra",
-                                          "clusters.azure_nd_a100",
-                                          "clusters.gpu",
-                                          "clusters.dgx_a100",
-                                          "clusters.dgx_h100",
-                                          "clusters.dgx_v100",
-                                          "clusters.fabrics",
-                                          "clusters.fat_tree_h100",
-                                          "clusters.gb200_nvl72",
-                                          "clusters.gb300_nvl72",
-                                          "clusters.hgx_b200",
-                                          "clusters.hgx_h20",
-                                          "clusters.hgx_h200",
-                                          "clusters.hgx_h800",
-                                          "clusters.jean_zay_a100",
-                                          "clusters.leonardo",
-                                          "clusters.local_cpu",
-                                          "clusters.mi300x",
-                                          "clusters.p4d",
-                                          "clusters.p4de",
-                                          "clusters.p5",
-                                          "clusters.p5en",
-                                          "clusters.p6_b200",
-                                          "clusters.pcie_a100",
-                                          "clusters.pcie_h100",
-                                          "clusters.pcie_l40s",
-                                          "clusters.pcie_rtx4090",
-                                          "clusters.perlmutter",
-                                          "clusters.torus_h100",
-                                          "dialects.credit",
-                                          "dialects.automodel",
-                                          "dialects.kempnerforge"};
-    if (strncmp(name, "runtimes.", 9) == 0)
-        return "profiles are deepspeed, deepspeed_liger, fms, fsdp1, kempnerforge, megatron, "
-               "megatron2022, torchtitan, torchtitan2024; runtimes.eager makes another";
-    const char *near = str_nearest(name, shipped, sizeof shipped / sizeof *shipped);
+    if (strncmp(name, "runtimes.", 9) == 0) return profiles_hint(c);
+    Shipped all = {.name = {"tandem.nn"}, .n = 1};
+    add_shipped(c, "models", &all);
+    add_shipped(c, "clusters", &all);
+    add_shipped(c, "dialects", &all);
+    const char *near = str_nearest(name, all.name, all.n);
     if (near != NULL) return arena_print(c->arena, "did you mean '%s'?", near);
     return "it must lie in the script's folder or in the library";
 }

@@ -86,11 +86,14 @@ static void enter_model(Child *c, Setting *s)
     if (lua_getfield(L, -1, "model") != LUA_TTABLE || lua_getfield(L, -1, "config") != LUA_TTABLE)
         child_raise(L, "unknown-key", s->place, NULL, "the plan's model has no config to change");
     lua_remove(L, -2);
-    push_part(L, s->n > 1 ? s->part[1] : "");
+    if (s->n < 2)
+        child_raise(L, "unknown-key", s->place, "as in --set model.layers=2",
+                    "a model as a whole cannot be set, only what its config has");
+    push_part(L, s->part[1]);
     lua_rawget(L, -2);
     bool there = !lua_isnil(L, -1);
     lua_pop(L, 1);
-    if (!there) no_such(c, s, "the model's config", s->n > 1 ? s->part[1] : "", push_keys(L, -1));
+    if (!there) no_such(c, s, "the model's config", s->part[1], push_keys(L, -1));
 }
 
 /* Walks all parts from `first` but the last, making tables that are not there. */

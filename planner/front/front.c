@@ -343,8 +343,14 @@ bool front_cluster(const char *name, uint32_t nodes, Arena *arena, Cluster *clus
     if (!fine || access(file, R_OK) != 0) {
         diag_error(d, FAULT_usage, "unknown-cluster", (Loc){NULL, 0}, "there is no cluster '%.64s'",
                    name);
+        /* Some scripts of that folder are parts of clusters: only what works is proposed. */
         const char *near = nearest_cluster(name, arena);
-        if (near != NULL) diag_hint(d, "did you mean '%s'?", near);
+        Diag unseen = diag_in(arena);
+        Cluster other;
+        if (near != NULL && front_cluster(near, nodes, arena, &other, &unseen))
+            diag_hint(d, "did you mean '%s'?", near);
+        else
+            diag_hint(d, "clusters lie in %s/clusters", front_scripts_dir());
         return false;
     }
     /* The smallest plan there is, on one device, only to read the cluster. */

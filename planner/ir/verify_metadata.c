@@ -298,6 +298,29 @@ static void check_categories(Verifier *v)
     }
 }
 
+/* ---- when buffers are alive ---- */
+
+static void check_lives(Verifier *v)
+{
+    const Program *p = v->p;
+    Pc *first = arena_array(v->arena, p->buffers.n, sizeof *first),
+       *last = arena_array(v->arena, p->buffers.n, sizeof *last);
+    for (Pc pc = 1; pc < p->code.n; pc++)
+        for (uint32_t i = 0; i < p->code.at[pc].args.n; i++) {
+            const BufferId b = program_arg(p, &p->code.at[pc], i), parent = p->buffers.at[b].parent;
+            if (!first[b]) first[b] = pc;
+            if (!first[parent]) first[parent] = pc; /* of 0 nobody asks */
+            last[b] = last[parent] = pc;
+        }
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        const Buffer *at = &p->buffers.at[b];
+        if (at->first != first[b] || at->last != last[b])
+            verify_report(v, RULE, 0,
+                          "buffer %u is touched from instruction %u to %u, it says %u to %u", b,
+                          first[b], last[b], at->first, at->last);
+    }
+}
+
 void verify_metadata(Verifier *v)
 {
     if (!(v->proofs & VERIFY_metadata)) return;
@@ -310,6 +333,7 @@ void verify_metadata(Verifier *v)
         if (v->p->purpose == PURPOSE_gather) continue; /* of no step */
         check_communications(v);
         check_categories(v);
+        check_lives(v);
     }
     v->p = NULL;
 }

@@ -1,10 +1,13 @@
 /* A child in a process group of its own, both of its outputs read as they come, killed as a group
  * when its time is up: a test can neither hang nor leave ranks behind. */
+#undef _XOPEN_SOURCE
+#define _XOPEN_SOURCE 700 /* nftw, realpath */
 #include "tests/support/command.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -131,10 +134,39 @@ CommandResult command_run(Arena *arena, double timeout_s, const char *const *arg
     return command_run_program(arena, timeout_s, argv);
 }
 
+enum { MOST_FOLDERS = 256, MOST_PATH = 4096 };
+static char *folders[MOST_FOLDERS]; /* whole paths: a test may change its working directory */
+static size_t n_folders;
+static pid_t owner;
+
+static int remove_one(const char *path, const struct stat *about, int kind, struct FTW *place)
+{
+    (void)about;
+    (void)kind;
+    (void)place;
+    return remove(path);
+}
+
+/* A child that a test forked leaves its parent's folders alone. */
+static void remove_folders(void)
+{
+    for (size_t i = 0; i < n_folders; i++) {
+        if (getpid() == owner) nftw(folders[i], remove_one, 16, FTW_DEPTH | FTW_PHYS);
+        free(folders[i]);
+    }
+}
+
 const char *command_new_folder(Arena *arena)
 {
     char *path = arena_dup(arena, "tmp-XXXXXX");
     must(mkdtemp(path) != NULL, "mkdtemp");
+    must(n_folders < MOST_FOLDERS, "more folders");
+    if (n_folders == 0) {
+        owner = getpid();
+        must(atexit(remove_folders) == 0, "atexit");
+    }
+    folders[n_folders] = realpath(path, NULL);
+    must(folders[n_folders++] != NULL, "realpath");
     return path;
 }
 

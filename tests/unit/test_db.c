@@ -341,6 +341,32 @@ static _Noreturn void write_rows(const char *path)
     _exit(is_fine ? 0 : 1);
 }
 
+/* On a shared disk, of a user who may read it only: there is no place for SQLite's shared memory.
+ */
+static void reads_where_nothing_may_be_written(void **state)
+{
+    Fixture *f = *state;
+    Db *db = open_store(f);
+    assert_true(db_run(db, &f->d, "INSERT INTO item (name) VALUES ('seen')", ""));
+    db_close(db);
+    const char *folder = arena_copy(f->arena, f->path, strcspn(f->path, "/"));
+    assert_int_equal(chmod(folder, 0555), 0);
+    assert_int_equal(chmod(f->path, 0444), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        if (geteuid() == 0 && setuid(65534) != 0) _exit(2);
+        if (access(f->path, R_OK) != 0 || access(folder, W_OK) == 0) _exit(2);
+        Db *mine = db_open(f->path, true, schema, 2, &f->d);
+        _exit(mine != NULL && count(f, mine, "SELECT count(*) FROM item") == 1 ? 0 : 1);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(chmod(folder, 0755), 0);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 2) skip(); /* the folders above are closed to others */
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static void many_create_and_write_at_once(void **state)
 {
     Fixture *f = *state;
@@ -408,6 +434,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(refuses_what_is_not_ours, setup, teardown),
         cmocka_unit_test_setup_teardown(keeps_a_log_without_its_store, setup, teardown),
         cmocka_unit_test_setup_teardown(refuses_what_is_no_file, setup, teardown),
+        cmocka_unit_test_setup_teardown(reads_where_nothing_may_be_written, setup, teardown),
         cmocka_unit_test_setup_teardown(many_create_and_write_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(a_killed_writer_leaves_a_sound_store, setup, teardown),
     };

@@ -108,6 +108,22 @@ static void lengths_of_units(void **state)
     }
 }
 
+/* Memory curves, and which bytes a kernel of several ops keeps to itself, follow from these. */
+static void lives_of_buffers(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++) {
+        Case c = make(kind);
+        BufferId b = 1;
+        while (c.p->buffers.at[b].first == c.p->buffers.at[b].last) b++;
+        c.p->buffers.at[b].last = 0;
+        tells(&c, "is touched from instruction");
+        c = make(kind);
+        c.p->buffers.at[b].first++;
+        tells(&c, "is touched from instruction");
+    }
+}
+
 /* Each communication of each program, told to be of the next or the last micro-batch but one. */
 static void micro_batches_of_communications(void **state)
 {
@@ -161,8 +177,11 @@ static void categories_of_buffers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_of_a_step),       cmocka_unit_test(names_of_axes),
-        cmocka_unit_test(lengths_of_units),      cmocka_unit_test(micro_batches_of_communications),
+        cmocka_unit_test(sizes_of_a_step),
+        cmocka_unit_test(names_of_axes),
+        cmocka_unit_test(lengths_of_units),
+        cmocka_unit_test(lives_of_buffers),
+        cmocka_unit_test(micro_batches_of_communications),
         cmocka_unit_test(categories_of_buffers),
     };
     return cmocka_run_group_tests_name("verify metadata", tests, NULL, NULL);
