@@ -55,6 +55,14 @@ BufferId plans_view(Plan *plan, Program *p, BufferId parent, const Shape *shape,
     return id;
 }
 
+static void touch(Program *p, BufferId b, Pc pc)
+{
+    for (; b; b = p->buffers.at[b].parent) {
+        if (!p->buffers.at[b].first) p->buffers.at[b].first = pc;
+        p->buffers.at[b].last = pc;
+    }
+}
+
 Pc plans_instr(Plan *plan, Program *p, const PlansInstr *i)
 {
     Instr in = {.op = i->op,
@@ -75,6 +83,7 @@ Pc plans_instr(Plan *plan, Program *p, const PlansInstr *i)
     for (int k = 0; k < 8 && i->after[k]; k++) list_push(plan->arena, &p->after, i->after[k]);
     in.after.n = p->after.n - in.after.first;
     if (in.match >= plan->n_match) plan->n_match = in.match + 1;
+    for (uint32_t k = 0; k < in.args.n; k++) touch(p, p->args.at[in.args.first + k], (Pc)p->code.n);
     return (Pc)list_push(plan->arena, &p->code, in);
 }
 
@@ -171,8 +180,6 @@ static void add_code(Plan *plan, DealId ceil)
     p->buffers.at[a].unit = 1;
     p->buffers.at[a].microbatch = 3;
     p->buffers.at[a].packed = true;
-    p->buffers.at[a].first = 1;
-    p->buffers.at[a].last = 2;
     p->buffers.at[b].persistent = true;
     p->buffers.at[b].space = SPACE_host;
     p->buffers.at[b].offset = 256;

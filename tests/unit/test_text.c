@@ -94,8 +94,8 @@ static void exact_text(void **state)
                                              "shape 1 dims=[8]\n"
                                              "graph\n"
                                              "program 0 train bytes=64\n"
-                                             "%1 f32 input shape=1 bytes=32\n"
-                                             "%2 f32 activation shape=1 bytes=32\n"
+                                             "%1 f32 input shape=1 bytes=32 first=1 last=1\n"
+                                             "%2 f32 activation shape=1 bytes=32 first=1 last=1\n"
                                              "1 compute silu args=1>2\n"
                                              "ranks 0 0-0\n");
 }
