@@ -1,5 +1,5 @@
 /* From what a source says of a kernel to its sizes: conventions of FLOPs, of shapes and of what a
- * time contains are the sources' own, read here and nowhere else. */
+ * time contains are the sources' own, read here and in kernel_row_more.c, and nowhere else. */
 #include "cli/kernel_row.h"
 
 #include <math.h>
@@ -43,8 +43,7 @@ static DType dtype_of(const char *text)
     return strncmp(text, "fp16", 4) == 0 ? DT_f16 : DT_none;
 }
 
-/* The number after "name=" in a list of them; `otherwise` if there is none. */
-static double shape_number(const char *shape, const char *name, double otherwise)
+double kernel_row_number(const char *shape, const char *name, double otherwise)
 {
     size_t n = strlen(name);
     for (const char *at = strstr(shape, name); at != NULL; at = strstr(at + 1, name)) {
@@ -54,11 +53,13 @@ static double shape_number(const char *shape, const char *name, double otherwise
     return otherwise;
 }
 
-static double measured_s(const Csv *csv, uint32_t row, double flops)
+double kernel_row_measured_s(const Csv *csv, uint32_t row, double flops, double bytes)
 {
     double us = csv_number(csv, row, "time_us"), tflops = csv_number(csv, row, "tflops");
+    double gbps = csv_number(csv, row, "GBps");
     if (us > 0) return us * 1e-6;
-    return tflops > 0 ? flops / (tflops * 1e12) : NAN;
+    if (flops > 0 && tflops > 0) return flops / (tflops * 1e12);
+    return bytes > 0 && gbps > 0 ? bytes / (gbps * 1e9) : NAN;
 }
 
 static const char *read_gemm(const Csv *csv, uint32_t row, KernelRow *out)
@@ -67,7 +68,7 @@ static const char *read_gemm(const Csv *csv, uint32_t row, KernelRow *out)
     double k = csv_number(csv, row, "K");
     out->what = out->dtype == DT_e4m3 ? "gemm, 8 bits" : "gemm";
     out->block = strstr(csv_cell(csv, row, "dtype"), "128x128") != NULL;
-    out->measured_s = measured_s(csv, row, 2 * m * n * k);
+    out->measured_s = kernel_row_measured_s(csv, row, 2 * m * n * k, 0);
     out->product[0][0] = m;
     out->product[0][1] = n;
     out->product[0][2] = k;
@@ -80,10 +81,11 @@ static const char *read_gemm(const Csv *csv, uint32_t row, KernelRow *out)
 static const char *read_layer(const Csv *csv, uint32_t row, KernelRow *out)
 {
     const char *shape = csv_cell(csv, row, "shape"), *qkv = strstr(shape, "QKV ");
-    double m = csv_number(csv, row, "M"), h = shape_number(shape, "h", 0);
-    double ff = shape_number(shape, "ff", 0), three = qkv != NULL ? strtod(qkv + 4, NULL) : 3 * h;
-    if (!(m * h * ff > 0) || strstr(csv_cell(csv, row, "dtype"), "block") != NULL)
-        return "no sizes, or scales by blocks";
+    double m = csv_number(csv, row, "M"), h = kernel_row_number(shape, "h", 0);
+    double ff = kernel_row_number(shape, "ff", 0),
+           three = qkv != NULL ? strtod(qkv + 4, NULL) : 3 * h;
+    if (!(m * h * ff > 0)) return "no sizes";
+    out->block = strstr(csv_cell(csv, row, "dtype"), "block") != NULL;
     const double sizes[KERNEL_ROW_PRODUCTS][2] = {{three, h}, {h, h}, {ff, h}, {h, ff}};
     bool forward = strstr(shape, "fprop") != NULL, inputs = strstr(shape, "dgrad") != NULL;
     bool makes = out->dtype == DT_e4m3 && strstr(csv_cell(csv, row, "notes"), "autocast") != NULL;
@@ -101,7 +103,7 @@ static const char *read_layer(const Csv *csv, uint32_t row, KernelRow *out)
         out->n_kernels = 8;
     }
     out->what = out->dtype == DT_e4m3 ? "gemm, 8 bits" : "gemm";
-    out->measured_s = measured_s(csv, row, flops);
+    out->measured_s = kernel_row_measured_s(csv, row, flops, 0);
     return NULL;
 }
 
@@ -121,30 +123,37 @@ static const char *read_attention(const Csv *csv, uint32_t row, const char *kern
     w->causal = strstr(shape, "causal") != NULL && strstr(shape, "causal=False") == NULL;
     w->kernel = family_of(kernel);
     w->dtype = out->dtype;
-    double s = shape_number(shape, "s", shape_number(shape, "sq", 0));
-    w->head = shape_number(shape, "head_dim", shape_number(shape, "dqk", 0));
-    w->value = shape_number(shape, "dv", w->head);
+    double s = kernel_row_number(shape, "s", kernel_row_number(shape, "sq", 0));
+    w->head = kernel_row_number(shape, "head_dim", kernel_row_number(shape, "dqk", 0));
+    w->value = kernel_row_number(shape, "dv", w->head);
     w->queries = w->keys = s;
-    double batch = shape_number(shape, "b", 16384 / s);
-    double heads = shape_number(shape, "hq", 2048 / w->head);
+    double batch = kernel_row_number(shape, "b", 16384 / s);
+    double heads = kernel_row_number(shape, "hq", 2048 / w->head);
     w->heads = batch * heads;
-    w->kv_heads = batch * shape_number(shape, "hkv", heads);
+    w->kv_heads = batch * kernel_row_number(shape, "hkv", heads);
     bool both = strstr(kernel, "fwd+bwd") != NULL;
     out->backward = strstr(kernel, "bwd") != NULL;
     out->forward = both || !out->backward;
     double square = 2 * w->heads * s * s * (w->head + w->value); /* forward, all scores */
     double told = strstr(notes, "NON-CAUSAL FLOP") != NULL || !w->causal ? square : square / 2;
+    out->kind = KERNEL_ROW_attention;
+    w->window = kernel_row_number(shape, "window", 0);
     out->what = both ? "attention, both" : out->backward ? "attention backward" : "attention";
-    out->measured_s = measured_s(csv, row, (both ? 3.5 : out->backward ? 2.5 : 1) * told);
-    if (!(square > 0) || !(out->measured_s > 0) || shape_number(shape, "window", 0) > 0)
-        return "no sizes, no time, or a window";
-    return NULL;
+    out->measured_s = kernel_row_measured_s(csv, row,
+                                            (both            ? 3.5
+                                             : out->backward ? 2.5
+                                                             : 1) *
+                                                told,
+                                            0);
+    return square > 0 && out->measured_s > 0 ? NULL : "no sizes or no time";
 }
 
 const char *kernel_row(KernelDevices *devices, const Csv *csv, uint32_t row, KernelRow *out)
 {
     const char *kernel = csv_cell(csv, row, "kernel"), *why = NULL;
+    bool known = true;
     *out = (KernelRow){.device = find_device(devices, csv_cell(csv, row, "gpu"))};
+    out->groups = out->repeats = out->times = 1;
     out->dtype = dtype_of(csv_cell(csv, row, "dtype"));
     if (out->device == NULL) return "no such GPU in the library";
     if (strcmp(kernel, "gemm") == 0)
@@ -154,10 +163,24 @@ const char *kernel_row(KernelDevices *devices, const Csv *csv, uint32_t row, Ker
     else if (strncmp(kernel, "attention", 9) == 0)
         why = read_attention(csv, row, kernel, out);
     else
-        why = arena_print(devices->arena, "no model of '%s'", kernel);
-    if (why != NULL) return why;
+        why = kernel_row_more(csv, row, kernel, out, &known);
+    if (!known) return arena_print(devices->arena, "no model of '%s'", kernel);
+    if (why != NULL || out->kind == KERNEL_ROW_traffic) return why;
     bool rated = out->dtype != DT_none && out->device->peak_flops[out->dtype] > 0;
     return rated ? NULL : "the library has no rate of this dtype";
+}
+
+static double products_s(const KernelRow *row, const GemmFit *fit)
+{
+    const Device *device = row->device;
+    GemmFit gemm = fit != NULL ? *fit : *kernel_gemm_fit(device);
+    double s = 0;
+    if (row->block) gemm.eight = gemm.block;
+    for (int i = 0; i < KERNEL_ROW_PRODUCTS && row->product[i][0] > 0; i++) {
+        const double *p = row->product[i];
+        s += cost_gemm_s(device, row->dtype, row->groups, p[0], p[1], p[2], &gemm);
+    }
+    return s * row->repeats + kernel_softmax_s(device, row->scores);
 }
 
 double kernel_row_predicted_s(const KernelRow *row, const KernelFit *fit)
@@ -165,18 +188,18 @@ double kernel_row_predicted_s(const KernelRow *row, const KernelFit *fit)
     static const KernelFit own;
     if (fit == NULL) fit = &own;
     const Device *device = row->device;
-    GemmFit gemm = fit->gemm != NULL ? *fit->gemm : *kernel_gemm_fit(device);
-    if (row->block) gemm.eight = gemm.block;
     double s = row->n_kernels * device->kernel_floor_s + kernel_memory_s(device, row->bytes);
-    for (int i = 0; i < KERNEL_ROW_PRODUCTS && row->product[i][0] > 0; i++) {
-        const double *p = row->product[i];
-        s += cost_gemm_s(device, row->dtype, 1, p[0], p[1], p[2], &gemm);
-    }
-    for (int backward = 0; backward < 2; backward++) {
+    s += products_s(row, fit->gemm);
+    if (row->traffic.bytes > 0) s += kernel_traffic_s(device, &row->traffic, fit->traffic);
+    for (int backward = 0; backward < 2 && row->attention.heads > 0; backward++) {
         if (!(backward ? row->backward : row->forward)) continue;
         AttentionWork work = row->attention;
         work.backward = backward;
-        s += cost_attention_s(device, &work, fit->attention[backward]);
+        s += row->times * cost_attention_s(device, &work, fit->attention[backward]);
+        work.causal = false;
+        work.keys *= row->full_keys;
+        if (row->times_full > 0)
+            s += row->times_full * cost_attention_s(device, &work, fit->attention[backward]);
     }
     return s;
 }

@@ -157,8 +157,8 @@ static void add_runtime(Str *s, const Runtime *runtime)
     add_numbers(s, numbers, sizeof numbers / sizeof numbers[0]);
     for (int op = 1; op < OP_COUNT; op++) {
         const RuntimeOp *as = &runtime->op[op];
-        double of_op[] = {as->kernels, as->passes, as->saved,  as->scratch, as->tensors,
-                          as->scores,  as->remade, as->folded, as->in_place};
+        double of_op[] = {as->kernels, as->passes, as->saved,  as->scratch,  as->tensors,
+                          as->scores,  as->remade, as->folded, as->in_place, (double)as->kernel};
         add_numbers(s, of_op, sizeof of_op / sizeof of_op[0]);
     }
 }

@@ -2,7 +2,9 @@
  * of keys) and walks over the keys (queries) that its tile is not masked from, tile by tile; blocks
  * are dealt to multiprocessors. Backward computes the scores again: five products a score where
  * forward has two, a pass before for the gradients' row sums, one after for the queries' gradients,
- * which blocks add up in fp32. Knows nothing of windows and biases. */
+ * which blocks add up in fp32. With a window a
+ * query's tile walks over no more keys than the window and the tile are wide. Knows nothing of
+ * biases. */
 #include <math.h>
 #include <string.h>
 
@@ -17,10 +19,12 @@ const AttentionFit *kernel_attention_fit(const Device *device, AttentionKernel k
 #define forward  0
 #define backward 1
 #define GEMM(...)
+#define TRAFFIC(...)
 #define ATTENTION(arch, kernel, direction, ...)                                                    \
     [ARCH_##arch][ATTENTION_##kernel][direction] = {__VA_ARGS__},
 #include "sim/kernels_fit.def"
 #undef ATTENTION
+#undef TRAFFIC
 #undef GEMM
 #undef forward
 #undef backward
@@ -84,6 +88,7 @@ static Blocks blocks_of_head(const AttentionWork *w, const AttentionFit *fit, do
     double unskipped = dtype_bytes(w->dtype) == 1 ? fit->unskipped : 0;
     for (double i = 1; i <= b.n; i++) {
         double steps = w->causal ? ceil(other * i / b.n / fit->step) : all;
+        if (w->window > 0) steps = fmin(steps, ceil((w->window + fit->own) / fit->step));
         steps += unskipped * (all - steps);
         double s = fit->fill_us * 1e-6 + steps * step_s;
         b.sum_s += s;
@@ -110,7 +115,8 @@ static double dealt_s(const Device *device, const AttentionWork *w, const Attent
 
 double kernel_attention_s(const Device *device, const AttentionWork *w, const AttentionFit *fit)
 {
-    double half = 2, pairs = w->heads * w->queries * w->keys * (w->causal ? .5 : 1);
+    double half = 2, keys = w->keys * (w->causal ? .5 : 1);
+    double pairs = w->heads * w->queries * (w->window > 0 ? fmin(w->window, keys) : keys);
     double flops = 2 * pairs * (w->backward ? 3 * w->head + 2 * w->value : w->head + w->value);
     if (kernel_on_processor(device)) return flops / (kernel_peak(device, w->dtype) * .5);
     if (fit == NULL) fit = kernel_attention_fit(device, w->kernel, w->backward);
@@ -130,4 +136,10 @@ double cost_attention_s(const Device *device, const AttentionWork *w, const Atte
     double bytes = dtype_bytes(w->dtype) * (q + k) * (w->head + w->value) * (w->backward ? 2 : 1);
     double s = kernel_attention_s(device, w, fit);
     return device->kernel_floor_s + fmax(s, kernel_memory_s(device, bytes));
+}
+
+double kernel_softmax_s(const Device *device, double scores)
+{
+    AttentionKernel kernel = kernel_is_young(device) ? ATTENTION_flash3 : ATTENTION_flash2;
+    return scores * kernel_attention_fit(device, kernel, false)->softmax / sixteen_bit_peak(device);
 }

@@ -168,6 +168,20 @@ static double attention_s(const Cost *c, DType dtype, const Instr *in, bool caus
                              work.backward);
 }
 
+/* An op whose kernel is known: its rows are all but the last dimension of what it reads first. The
+ * kernel's start is in the floor, which the profile counts. */
+static double traffic_s(const Device *device, const Plan *plan, const Program *p, const Instr *in,
+                        TrafficKernel kernel)
+{
+    const Shape *shape = plan_shape_at(plan, p->buffers.at[program_arg(p, in, 0)].shape);
+    TrafficWork work = {kernel, 1, (double)plan_hbm_bytes(plan, p, in)};
+    for (uint8_t i = 0; i + 1 < shape->n_dims; i++)
+        work.rows *= (double)shape_local_dim(shape, &plan->mesh, &plan->graph.deals, i);
+    TrafficFit fit = *kernel_traffic_fit(device, kernel);
+    fit.start_us = 0;
+    return kernel_traffic_s(device, &work, &fit);
+}
+
 static double model_s(const Cost *c, const Plan *plan, const Program *p, const Instr *in,
                       const RuntimeOp *as)
 {
@@ -180,6 +194,7 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
     if (plan_touches_host(p, in) && !kernel_on_processor(device))
         return floor_s + host_s(&c->cluster, plan, p, in);
     if (info->class_ == OP_CLASS_reshape || in->args.n == 0) return floor_s + memory;
+    if (as->kernel != TRAFFIC_any) return floor_s + traffic_s(device, plan, p, in, as->kernel);
     if (!plan_bind(plan, p, in, rank_of_program(plan, p), &b, size, NULL, NULL)) {
         return floor_s + memory;
     }

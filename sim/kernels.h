@@ -19,6 +19,26 @@ const GemmFit *kernel_gemm_fit(const Device *device);
 double kernel_gemm_s(const Device *device, DType dtype, double batch, double m, double n, double k,
                      const GemmFit *fit);
 
+/* Products of groups of rows in one kernel, as of experts: group i has m[i] rows, all share n and
+ * k. An uneven deal costs the tiles that are not full, and the last wave. */
+double kernel_grouped_gemm_s(const Device *device, DType dtype, uint32_t n_groups, const double *m,
+                             double n, double k, const GemmFit *fit);
+
+/* A kernel that does little but move memory (TrafficKernel, planner/front/config.h). */
+typedef struct TrafficWork {
+    TrafficKernel kernel;
+    double rows;  /* that it goes through one by one; 0: it has none */
+    double bytes; /* inputs and outputs, once each */
+} TrafficWork;
+
+/* What was fitted of such a kernel; see kernels_fit.def. */
+typedef struct TrafficFit {
+    double start_us, part, row_us, near;
+} TrafficFit;
+const TrafficFit *kernel_traffic_fit(const Device *device, TrafficKernel kernel);
+/* Seconds on the device, without the gap between kernels. fit NULL: the device's. */
+double kernel_traffic_s(const Device *device, const TrafficWork *work, const TrafficFit *fit);
+
 /* Flash attention of one instruction. Heads are counted with the sequences. */
 typedef struct AttentionWork {
     AttentionKernel kernel;
@@ -27,6 +47,7 @@ typedef struct AttentionWork {
     double queries, keys; /* tokens */
     double head, value;   /* widths of a head of queries and keys, and of values */
     bool causal, backward;
+    double window; /* keys that a query sees at most; 0: all */
 } AttentionWork;
 
 /* What was fitted of a flash kernel in one direction; see kernels_fit.def. */
@@ -41,5 +62,8 @@ double cost_gemm_s(const Device *device, DType dtype, double batch, double m, do
 double cost_attention_s(const Device *device, const AttentionWork *work, const AttentionFit *fit);
 /* Without its first launch. fit NULL: the device's. */
 double kernel_attention_s(const Device *device, const AttentionWork *work, const AttentionFit *fit);
+/* What a softmax adds to products that keep their scores in registers, as flash attention's does.
+ */
+double kernel_softmax_s(const Device *device, double scores);
 
 #endif

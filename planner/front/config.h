@@ -313,6 +313,23 @@ typedef enum AttentionKernel {
         ATTENTION_KERNEL_COUNT
 } AttentionKernel;
 
+/* Kernels that do little but move memory. any: what its bytes take at the rate of large copies.
+ * Others by whose they are: PyTorch's elementwise ones; vLLM's gated activation and norm; norms of
+ * cuDNN and of PyTorch (eager, fused); Triton's, written or compiled, which make 8-bit operands
+ * too. */
+#define TRAFFIC_KERNELS(X)                                                                         \
+    X(any)                                                                                         \
+    X(elementwise)                                                                                 \
+    X(vllm_gated)                                                                                  \
+    X(vllm_norm)                                                                                   \
+    X(cudnn_norm) X(cudnn_norm_grad) X(torch_norm) X(torch_norm_grad) X(triton) X(triton_norm_grad)
+typedef enum TrafficKernel {
+#define X(name) TRAFFIC_##name,
+    TRAFFIC_KERNELS(X)
+#undef X
+        TRAFFIC_KERNEL_COUNT
+} TrafficKernel;
+
 /* Sum of live tensors; what the allocator holds; with context, libraries and communicators. */
 #define MEMORY_KINDS(X) X(reserved) X(allocated) X(process)
 typedef enum MemoryKind {
@@ -345,6 +362,7 @@ typedef struct RuntimeOp {
     bool remade;      /* its output is made again by what reads it backward: it is not saved */
     bool folded;      /* its output is never a tensor: what reads it makes it within */
     InPlace in_place; /* its outputs lie where inputs lay that nothing needs after it */
+    TrafficKernel kernel; /* of what moves memory: whose it is; then `passes` is in that */
 } RuntimeOp;
 
 /* A profile: scripts/runtimes/NAME.lua. name NULL: Tandem's own executor. Host times are those of

@@ -25,6 +25,12 @@ static const char *const attention_kernels[] = {
 #undef X
         NULL};
 
+static const char *const traffic_kernels[] = {
+#define X(name) #name,
+    TRAFFIC_KERNELS(X)
+#undef X
+        NULL};
+
 static const char *const memory_kinds[] = {
 #define X(name) #name,
     MEMORY_KINDS(X)
@@ -214,6 +220,12 @@ static const Field plan_fields[] = {
          0,                                                                                        \
          1e3,                                                                                      \
          NULL},                                                                                    \
+        {"runtime.ops." #row ".kernel",                                                            \
+         FIELD_word,                                                                               \
+         IN(config.runtime.op[OP_##row].kernel),                                                   \
+         0,                                                                                        \
+         0,                                                                                        \
+         traffic_kernels},                                                                         \
         {"runtime.ops." #row ".remade",                                                            \
          FIELD_bool,                                                                               \
          IN(config.runtime.op[OP_##row].remade),                                                   \

@@ -24,8 +24,12 @@ local arch = {
 local gpus = {
   ["V100-SXM2-32GB"] = { arch = "Volta", sms = 80, memory = 32510, hbm = 900, fp16 = 125, fp32 = 15.7, link = 150, pcie = 15.75, watts = 300 },
   ["A10"] = { arch = "Ampere", sms = 72, memory = 22731, hbm = 600, bf16 = 125, fp32 = 31.2, pcie = 31.5, watts = 150 },
+  ["A40-48GB"] = { arch = "Ampere", sms = 84, memory = 46068, hbm = 696, bf16 = 149.7, fp32 = 37.4, pcie = 31.5, watts = 300 },
+  ["A6000-48GB"] = { arch = "Ampere", sms = 84, memory = 49140, hbm = 768, bf16 = 154.8, fp32 = 38.7, pcie = 31.5, watts = 300 },
+  ["RTX3090-24GB"] = { arch = "Ampere", sms = 82, memory = 24576, hbm = 936, bf16 = 71, fp32 = 35.6, pcie = 31.5, watts = 350 },
   ["A100-SXM4-40GB"] = { arch = "Ampere", sms = 108, memory = 40536, hbm = 1555, bf16 = 312, fp32 = 19.5, link = 300, pcie = 31.5, watts = 400 },
   ["A100-SXM4-80GB"] = { arch = "Ampere", sms = 108, memory = 81051, hbm = 2039, bf16 = 312, fp32 = 19.5, link = 300, pcie = 31.5, watts = 400 },
+  ["A800-SXM4-80GB"] = { arch = "Ampere", sms = 108, memory = 81051, hbm = 2039, bf16 = 312, fp32 = 19.5, link = 200, pcie = 31.5, watts = 400 },
   ["A100-PCIe-80GB"] = { arch = "Ampere", sms = 108, memory = 81051, hbm = 1935, bf16 = 312, fp32 = 19.5, pcie = 31.5, watts = 300, full_watts = 400 },
   ["H100-SXM5-80GB"] = { arch = "Hopper", sms = 132, memory = 81000, hbm = 3350, bf16 = 989.4, fp8 = 1978.9, fp32 = 66.9, link = 450, pcie = 63, watts = 700 },
   -- Meta's Grand Teton: HBM2e and a lower limit of power (torchtitan's benchmarks state both)
@@ -41,6 +45,8 @@ local gpus = {
   ["B300-SXM-288GB"] = { arch = "Blackwell", sms = 148, memory = 275040, hbm = 8000, bf16 = 2250, fp8 = 4500, fp32 = 80, link = 900, pcie = 121, watts = 1300 },
   ["GB200-186GB"] = { arch = "Blackwell", sms = 152, memory = 189471, hbm = 8000, bf16 = 2500, fp8 = 5000, fp32 = 80, link = 900, pcie = 450, watts = 1200 },
   ["GB300-279GB"] = { arch = "Blackwell", sms = 152, memory = 284208, hbm = 8000, bf16 = 2500, fp8 = 5000, fp32 = 80, link = 900, pcie = 450, watts = 1400 },
+  ["L4-24GB"] = { arch = "Ada", sms = 58, memory = 23034, hbm = 300, bf16 = 121, fp8 = 242, fp32 = 30.3, pcie = 31.5, watts = 72 },
+  ["L40-48GB"] = { arch = "Ada", sms = 142, memory = 46068, hbm = 864, bf16 = 181, fp8 = 362, fp32 = 90.5, pcie = 31.5, watts = 300 },
   ["L40S-48GB"] = { arch = "Ada", sms = 142, memory = 46068, hbm = 864, bf16 = 362, fp8 = 733, fp32 = 91.6, pcie = 31.5, watts = 350 },
   ["RTX4090-24GB"] = { arch = "Ada", sms = 128, memory = 24564, hbm = 1008, bf16 = 165.2, fp8 = 330.3, fp32 = 82.6, pcie = 31.5, watts = 450 },
   ["MI300X-192GB"] = { arch = "CDNA3", sms = 304, memory = 196592, hbm = 5300, bf16 = 1307.4, fp8 = 2614.9, fp32 = 163.4, link = 448, pcie = 63, watts = 750 },
@@ -54,8 +60,9 @@ local aliases = {
   { "H100.*PCIE", "H100-PCIe-80GB" }, { "H100.*NVL%-?94", "H100-NVL-94GB" }, { "H100", "H100-SXM5-80GB" },
   { "GH200", "GH200-96GB" }, { "H200.*NVL$", "H200-NVL-141GB" }, { "H200", "H200-SXM-141GB" }, { "H800", "H800-SXM-80GB" }, { "H20", "H20-96GB" },
   { "A100.*PCIE", "A100-PCIe-80GB" }, { "A100.*40GB", "A100-SXM4-40GB" }, { "A100", "A100-SXM4-80GB" }, { "A10", "A10" },
+  { "A800", "A800-SXM4-80GB" }, { "A40", "A40-48GB" }, { "A6000", "A6000-48GB" }, { "3090", "RTX3090-24GB" },
   { "GB300", "GB300-279GB" }, { "B300", "B300-SXM-288GB" }, { "GB200", "GB200-186GB" }, { "B200", "B200-SXM-180GB" },
-  { "V100", "V100-SXM2-32GB" }, { "L40S", "L40S-48GB" }, { "4090", "RTX4090-24GB" },
+  { "V100", "V100-SXM2-32GB" }, { "L40S", "L40S-48GB" }, { "L40", "L40-48GB" }, { "L4", "L4-24GB" }, { "4090", "RTX4090-24GB" },
   { "MI300X", "MI300X-192GB" }, { "MI325X", "MI325X-256GB" }, { "MI355X", "MI355X-288GB" },
 }
 

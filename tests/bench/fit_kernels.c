@@ -1,9 +1,9 @@
-/* Fits the constants of products and attention to published kernels: `fit_kernels FILE` reads the
- * columns of measured_kernels.csv and uses the rows marked dev-cal, and no others. One set of
- * numbers for an architecture, and for a kernel in one direction on it. Coordinate descent on the
- * mean over sources of the mean of |log(predicted / measured)|, so that a source with many rows
- * does not outvote the others; products of fewer than 1,024 rows count a fifth, and the best of a
- * search only for how 8 bits compare with 16. Writes sim/kernels_fit.def,
+/* Fits the constants of products, attention and kernels that move memory to published ones:
+ * `fit_kernels FILE` reads the columns of measured_kernels.csv and uses the rows marked dev-cal,
+ * and no others. One set of numbers for an architecture, and for a kernel in one direction on it.
+ * Coordinate descent on the mean over sources of the mean of |log(predicted / measured)|, so that a
+ * source with many rows does not outvote the others; products of fewer than 1,024 rows count a
+ * fifth, and the best of a search only for how 8 bits compare with 16. Writes sim/kernels_fit.def,
  * scripts/tandem/fitted_kernels.lua and docs/fit_kernels.md (in the folder it runs in). A source is
  * also predicted by what the other sources alone give. */
 #include <math.h>
@@ -13,7 +13,7 @@
 
 #include "cli/kernel_row.h"
 
-enum { MOST_ROWS = 4096, MOST_SOURCES = 64, N_GEMM = 9, N_ATTENTION = 14, ALL = -1 };
+enum { MOST_ROWS = 4096, MOST_SOURCES = 64, N_GEMM = 9, N_ATTENTION = 14, N_TRAFFIC = 4, ALL = -1 };
 
 typedef struct Row {
     KernelRow row;
@@ -23,9 +23,9 @@ typedef struct Row {
 /* One kernel on one architecture: its rows and numbers. */
 typedef struct Group {
     const char *name, *arch;
-    bool gemm;
-    AttentionKernel kernel;
-    double at[N_ATTENTION]; /* gemm: efficiency, GemmFit; attention: part .. unskipped, twice */
+    KernelRowKind kind;
+    int kernel;             /* AttentionKernel or TrafficKernel */
+    double at[N_ATTENTION]; /* GemmFit; attention: part .. unskipped, twice; TrafficFit */
     uint32_t rows[MOST_ROWS], n;
 } Group;
 
@@ -45,8 +45,10 @@ static Line lines[] = {
 #define forward  FORWARD
 #define backward BACKWARD
 #define GEMM(...)
+#define TRAFFIC(...)
 #define ATTENTION(arch, kernel, direction, ...) {#arch, #kernel, direction, {__VA_ARGS__}},
 #include "sim/kernels_fit.def"
+#undef TRAFFIC
 #undef ATTENTION
 #undef GEMM
 #undef forward
@@ -56,17 +58,38 @@ enum { N_LINES = sizeof lines / sizeof *lines };
 static const char *const gemm_arch[] = {
 #define GEMM(arch, ...) #arch,
 #define ATTENTION(...)
+#define TRAFFIC(...)
 #include "sim/kernels_fit.def"
+#undef TRAFFIC
 #undef ATTENTION
 #undef GEMM
 };
-enum { N_GEMM_ARCH = sizeof gemm_arch / sizeof *gemm_arch, MOST_GROUPS = N_GEMM_ARCH + N_LINES };
+static const struct {
+    const char *arch, *name;
+    TrafficKernel kernel;
+    TrafficFit fit;
+} traffic[] = {
+#define GEMM(...)
+#define ATTENTION(...)
+#define TRAFFIC(arch, kernel, ...) {#arch, #kernel, TRAFFIC_##kernel, {__VA_ARGS__}},
+#include "sim/kernels_fit.def"
+#undef TRAFFIC
+#undef ATTENTION
+#undef GEMM
+};
+enum {
+    N_GEMM_ARCH = sizeof gemm_arch / sizeof *gemm_arch,
+    N_TRAFFIC_LINES = sizeof traffic / sizeof *traffic,
+    MOST_GROUPS = N_GEMM_ARCH + N_LINES + N_TRAFFIC_LINES,
+};
 static Group groups[MOST_GROUPS];
 static uint32_t n_groups;
 /* of attention's numbers after own, step, resident: which are moved, and how far */
 static const double low[N_ATTENTION] = {.1, 0, .3, 0, .3, .4, 0, .1, 0, .3, 0, .3, .4, 0};
 static const double high[N_ATTENTION] = {1.3, 1500, 1.1, 20, 1, 1.1, 1,
                                          1.3, 3000, 1.1, 20, 1, 1.1, 1};
+static const double traffic_low[N_TRAFFIC] = {.3, .1, 0, 0};
+static const double traffic_high[N_TRAFFIC] = {30, 1, 10, .6};
 static const double gemm_low[N_GEMM] = {.5, .6, .6, 0, 0, .5, .5, .4, .3};
 static const double gemm_high[N_GEMM] = {.95, 1.2, 1.2, 10, 10, 1, 1, 1, 1};
 
@@ -119,7 +142,12 @@ static bool read_rows(const char *path, Diag *d)
 
 static double predicted_s(const Group *g, const KernelRow *row)
 {
-    if (g->gemm) {
+    if (g->kind == KERNEL_ROW_traffic) {
+        TrafficFit fit;
+        memcpy(&fit, g->at, sizeof fit);
+        return kernel_row_predicted_s(row, &(KernelFit){.traffic = &fit});
+    }
+    if (g->kind == KERNEL_ROW_products) {
         GemmFit fit;
         memcpy(&fit, g->at, sizeof fit);
         KernelRow with = *row;
@@ -131,7 +159,7 @@ static double predicted_s(const Group *g, const KernelRow *row)
     AttentionFit fit[2];
     for (int i = 0; i < 2; i++) {
         const double *at = &g->at[7 * i];
-        fit[i] = *kernel_attention_fit(row->device, g->kernel, i == BACKWARD);
+        fit[i] = *kernel_attention_fit(row->device, (AttentionKernel)g->kernel, i == BACKWARD);
         fit[i] = (AttentionFit){fit[i].own, fit[i].step, fit[i].resident, at[0], at[1],
                                 at[2],      at[3],       at[4],           at[5], at[6]};
     }
@@ -147,7 +175,9 @@ static double loss(const Group *g, int without, int only)
     for (uint32_t i = 0; i < g->n; i++) {
         const Row *r = &rows[g->rows[i]];
         if ((int)r->source == without || (only != ALL && (int)r->source != only)) continue;
-        double weight = g->gemm && r->row.product[0][0] < 1024 ? .2 : 1; /* training has more */
+        double weight = g->kind == KERNEL_ROW_products && r->row.product[0][0] < 1024
+                            ? .2
+                            : 1; /* training has more */
         sum[r->source] += weight * fabs(log(predicted_s(g, &r->row) / r->row.measured_s));
         n[r->source] += weight;
     }
@@ -162,11 +192,14 @@ static double loss(const Group *g, int without, int only)
 static void descend(Group *g, int without)
 {
     static const double factors[] = {.5, .8, .9, .95, .98, .99, 1.01, 1.02, 1.05, 1.1, 1.25, 2};
-    const double *from = g->gemm ? gemm_low : low, *to = g->gemm ? gemm_high : high;
+    static const double *const bounds[][2] = {
+        {gemm_low, gemm_high}, {low, high}, {traffic_low, traffic_high}};
+    static const int n_numbers[] = {N_GEMM, N_ATTENTION, N_TRAFFIC};
+    const double *from = bounds[g->kind][0], *to = bounds[g->kind][1];
     double best = loss(g, without, ALL);
     for (int turn = 0; turn < 12; turn++) {
         double before = best;
-        for (int k = 0; k < (g->gemm ? N_GEMM : N_ATTENTION); k++) {
+        for (int k = 0; k < n_numbers[g->kind]; k++) {
             for (size_t i = 0; i < sizeof factors / sizeof *factors; i++) {
                 double old = g->at[k];
                 g->at[k] = fmin(fmax(old * factors[i], from[k]), to[k]);
@@ -187,13 +220,15 @@ static void make_groups(void)
 #define GEMM(arch, large, eight, block, fill_us, split_us, ...)                                    \
     {large, eight, block, fill_us, split_us, {__VA_ARGS__}},
 #define ATTENTION(...)
+#define TRAFFIC(...)
 #include "sim/kernels_fit.def"
+#undef TRAFFIC
 #undef ATTENTION
 #undef GEMM
     };
     for (uint32_t i = 0; i < N_GEMM_ARCH; i++) {
         Group *g = &groups[n_groups++];
-        *g = (Group){.name = "products", .arch = gemm_arch[i], .gemm = true};
+        *g = (Group){.name = "products", .arch = gemm_arch[i]};
         memcpy(g->at, &gemm[i], sizeof gemm[i]);
         g->at[1] = eight_of(g->arch, g->at[1]);
     }
@@ -204,10 +239,20 @@ static void make_groups(void)
     };
     for (uint32_t i = 0; i + 1 < N_LINES; i += 2) { /* forward, then backward */
         Group *g = &groups[n_groups++];
-        *g = (Group){.name = lines[i].kernel, .arch = lines[i].arch};
+        *g = (Group){.name = lines[i].kernel, .arch = lines[i].arch, .kind = KERNEL_ROW_attention};
         while (strcmp(kernels[g->kernel], g->name) != 0) g->kernel++;
         for (int d = 0; d < 2; d++)
             memcpy(&g->at[7 * d], &lines[i + d].fit.part, 7 * sizeof(double));
+    }
+    for (uint32_t i = 0; i < N_TRAFFIC_LINES; i++) {
+        Group *g = &groups[n_groups++];
+        *g = (Group){.name = traffic[i].name,
+                     .arch = traffic[i].arch,
+                     .kind = KERNEL_ROW_traffic,
+                     .kernel = (int)traffic[i].kernel};
+        memcpy(g->at, &traffic[i].fit, sizeof traffic[i].fit);
+        for (int k = 0; k < N_TRAFFIC; k++)
+            g->at[k] = fmax(g->at[k], 1e-3); /* nothing grows from 0 */
     }
 }
 
@@ -218,8 +263,11 @@ static void share_rows(void)
         for (uint32_t k = 0; k < n_groups; k++) {
             Group *g = &groups[k];
             if (r->device->arch == NULL || strcmp(r->device->arch, g->arch) != 0) continue;
-            bool attention = r->attention.heads > 0;
-            if (g->gemm == attention || (attention && r->attention.kernel != g->kernel)) continue;
+            if (r->kind != g->kind) continue;
+            if (g->kind == KERNEL_ROW_attention && (int)r->attention.kernel != g->kernel) continue;
+            if (g->kind == KERNEL_ROW_traffic &&
+                (r->traffic.bytes <= 0 || (int)r->traffic.kernel != g->kernel))
+                continue;
             g->rows[g->n++] = i;
         }
     }
@@ -229,7 +277,7 @@ static void write_gemm(FILE *f, FILE *lua)
 {
     for (uint32_t i = 0; i < n_groups; i++) {
         const Group *g = &groups[i];
-        if (!g->gemm) continue;
+        if (g->kind != KERNEL_ROW_products) continue;
         const double *at = g->at;
         fprintf(f, "GEMM(%s", g->arch);
         for (int k = 0; k < N_GEMM; k++) fprintf(f, ", %.3g", at[k]);
@@ -260,7 +308,7 @@ static void write_numbers(void)
     fputs("}\n", lua);
     for (uint32_t i = 0; i < n_groups; i++) {
         const Group *g = &groups[i];
-        for (int d = 0; !g->gemm && d < 2; d++) {
+        for (int d = 0; g->kind == KERNEL_ROW_attention && d < 2; d++) {
             const Line *line = lines;
             while (strcmp(line->arch, g->arch) != 0 || strcmp(line->kernel, g->name) != 0 ||
                    line->direction != d)
@@ -271,6 +319,12 @@ static void write_numbers(void)
                 g->arch, g->name, d == 0 ? "forward" : "backward", line->fit.own, line->fit.step,
                 line->fit.resident, at[0], at[1], at[2], at[3], at[4], at[5], at[6]);
         }
+    }
+    for (uint32_t i = 0; i < n_groups; i++) {
+        const Group *g = &groups[i];
+        if (g->kind != KERNEL_ROW_traffic) continue;
+        fprintf(f, "TRAFFIC(%s, %s, %.3g, %.3g, %.3g, %.3g)\n", g->arch, g->name, g->at[0],
+                g->at[1], g->at[2] < 1e-3 ? 0 : g->at[2], g->at[3] < 1e-3 ? 0 : g->at[3]);
     }
     fclose(f);
     fclose(lua);
@@ -309,8 +363,9 @@ static void report_line(FILE *f, const Group *g, const char *what, int source, d
 
 static void report_group(FILE *f, Group *g)
 {
-    static const char *const whats[] = {"gemm", "gemm, 8 bits", "attention", "attention backward",
-                                        "attention, both"};
+    static const char *const whats[] = {
+        "gemm",        "gemm, 8 bits", "attention",    "attention backward", "attention, both",
+        "elementwise", "norm",         "norm backward"};
     uint32_t n = 0;
     for (uint32_t s = 0; s < n_sources; s++) n += loss(g, ALL, (int)s) > 0;
     for (uint32_t s = 0; s < n_sources; s++) {

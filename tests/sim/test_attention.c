@@ -31,8 +31,8 @@ static const AttentionFit plain = {
 
 static AttentionWork work_of(double heads, double tokens, bool causal, bool backward)
 {
-    return (AttentionWork){ATTENTION_cudnn, DT_bf16, heads, heads,  tokens,
-                           tokens,          128,     128,   causal, backward};
+    return (AttentionWork){ATTENTION_cudnn, DT_bf16,  heads, heads, tokens, tokens, 128, 128,
+                           causal,          backward, 0};
 }
 
 static double us(const AttentionWork *w, const AttentionFit *fit)
@@ -72,6 +72,22 @@ static void masked_steps_are_skipped(void **state)
     assert_true(fabs(us(&many, &blind) - us(&many, &plain)) < 1e-9); /* of 8 bits only */
     many.dtype = DT_e4m3;
     assert_true(us(&many, &blind) > 1.5 * us(&many, &plain));
+}
+
+/* A tile of 128 queries and a window of 100 keys lie on no more than 4 steps of 64, be they 64 or
+ * 1,024 tokens away from the first; a window that is wider than all keys changes nothing. */
+static void a_window_bounds_the_steps(void **state)
+{
+    (void)state;
+    double step_us = 128. * 64 * 4 * 128 / 1e12 * 1e6;
+    AttentionWork w = work_of(1000, 2048, true, false), all = w;
+    w.window = 100;
+    double even = 1000 * (2 + 15 * 4) * step_us / 10; /* 16 tiles, the first sees 2 steps */
+    assert_true(fabs(us(&w, &plain) - even - 62. / 16 / 2 * step_us) < 1e-6);
+    w.window = 4096;
+    assert_true(fabs(us(&w, &plain) - us(&all, &plain)) < 1e-9);
+    w.window = 256; /* 2 + 4 + 14 x 6 of 272 */
+    assert_true(us(&w, &plain) < .5 * us(&all, &plain));
 }
 
 /* Five products a score for two; gradients of shared keys are added up in a pass of their own. */
@@ -202,6 +218,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blocks_come_in_waves),
         cmocka_unit_test(masked_steps_are_skipped),
+        cmocka_unit_test(a_window_bounds_the_steps),
         cmocka_unit_test(backward_computes_scores_again),
         cmocka_unit_test(softmax_is_beside_products),
         cmocka_unit_test(relatives_lend_their_part),

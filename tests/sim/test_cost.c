@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -153,6 +154,38 @@ static void memory_bound_in_closed_form(void **state)
     arena_free(arena);
 }
 
+/* An op whose kernel a profile names takes that kernel's time, with its start in the floor. */
+static void named_kernels_in_closed_form(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Plan *plan = synthetic_plan(arena, 1, 1, 1, 1);
+    Cluster cluster = {.device = device_of(true)};
+    ShapeId x = shape_of(plan, 4, 2048, 4096), row = shape_of(plan, 4096, 0, 0);
+    ShapeId statistics = shape_of(plan, 4, 2048, 0), shapes[] = {x, row, x, statistics};
+    Pc norm = add_op(plan, OP_rmsnorm, 2, shapes, 4, DT_bf16);
+    const Program *p = &plan->programs.at[0];
+    Runtime runtime = {.name = "some"};
+    for (int op = 0; op < OP_COUNT; op++) runtime.op[op] = (RuntimeOp){.kernels = 1, .passes = 1};
+    double bytes = 2. * (2 * 4 * 2048 * 4096 + 4096 + 4 * 2048), rows = 4 * 2048;
+    for (int kernel = TRAFFIC_any; kernel < TRAFFIC_KERNEL_COUNT; kernel++) {
+        runtime.op[OP_rmsnorm].kernel = (TrafficKernel)kernel;
+        runtime.op[OP_rmsnorm].kernels = 2;
+        CostModel model = cost_model(cost_new(&cluster, &runtime, NULL, NULL, arena, &d));
+        double s = bytes / (.8 * 3.35e12);
+        if (kernel != TRAFFIC_any) {
+            const TrafficFit *fit = kernel_traffic_fit(&cluster.device, (TrafficKernel)kernel);
+            double far = 1 - fit->near * 25e6 / bytes;
+            s = bytes * far / (fit->part * 3.35e12) + rows * fit->row_us * 1e-6 / 132;
+        }
+        Ps expected = (Ps)llround((2 * 5e-6 + s) * 1e12);
+        Ps got = model.compute(model.self, plan, p, program_instr(p, norm));
+        assert_true(llabs((long long)(got - expected)) <= 1);
+    }
+    arena_free(arena);
+}
+
 /* An operand of 8 bits that does not lie along what is summed is read and written once more, but on
  * Blackwell: the weight forward, nothing for the input's gradient, both operands for the weight's.
  */
@@ -253,6 +286,7 @@ int main(void)
         cmocka_unit_test(waves_quantise),
         cmocka_unit_test(keys_name_local_sizes),
         cmocka_unit_test(memory_bound_in_closed_form),
+        cmocka_unit_test(named_kernels_in_closed_form),
         cmocka_unit_test(turned_operands_in_closed_form),
         cmocka_unit_test(host_memory_in_closed_form),
         cmocka_unit_test(measured_kernels_win),

@@ -1,0 +1,109 @@
+/* The cost of kernels that move memory and of products of groups: by hand where their structure
+ * decides, and by every published row of a sample. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sim/kernels.h"
+
+/* 10 multiprocessors of 1 TFLOP/s, 1 TB/s. */
+static Device small_device(void)
+{
+    Device d = {.name = "small", .arch = "Hopper", .sms = 10, .hbm_bytes_per_s = 1e12};
+    d.peak_flops[DT_bf16] = 10e12;
+    d.peak_flops[DT_f32] = 1e12;
+    d.gemm_efficiency = 1;
+    d.memory_efficiency = 1;
+    return d;
+}
+
+static bool close_to(double a, double b)
+{
+    return fabs(a - b) <= 1e-9 * fabs(b);
+}
+
+/* 3 us to start; 1,000 rows of 50 ns on 10 multiprocessors: 5 us; 100 MB at half the rate: 200 us,
+ * of which the cache takes half of a quarter (25 of 100 MB). */
+static void traffic_has_a_start_rows_and_bytes(void **state)
+{
+    (void)state;
+    Device d = small_device();
+    TrafficFit fit = {.start_us = 3, .part = .5, .row_us = .05};
+    TrafficWork work = {TRAFFIC_cudnn_norm, 1000, 100e6};
+    assert_true(close_to(kernel_traffic_s(&d, &work, &fit), 208e-6));
+    fit.near = .5;
+    assert_true(close_to(kernel_traffic_s(&d, &work, &fit), 8e-6 + 200e-6 * .875));
+    work.bytes = 10e6; /* no more than all of it is near */
+    assert_true(close_to(kernel_traffic_s(&d, &work, &fit), 8e-6 + 20e-6 * .5));
+    d.arch = "cpu";
+    assert_true(close_to(kernel_traffic_s(&d, &work, &fit), 10e-6));
+}
+
+/* Every kernel has numbers on every device, and more bytes or rows never take less. */
+static void every_kernel_has_numbers(void **state)
+{
+    (void)state;
+    static const char *const archs[] = {"Ampere", "Hopper", "Blackwell", "CDNA3", "Volta"};
+    for (size_t a = 0; a < sizeof archs / sizeof *archs; a++) {
+        Device d = small_device();
+        d.arch = archs[a];
+        for (int k = TRAFFIC_any + 1; k < TRAFFIC_KERNEL_COUNT; k++) {
+            double before = 0;
+            for (double bytes = 1e3; bytes < 1e10; bytes *= 1.3) {
+                TrafficWork work = {(TrafficKernel)k, bytes / 1e3, bytes};
+                double s = kernel_traffic_s(&d, &work, NULL);
+                assert_true(isfinite(s) && s > before);
+                before = s;
+            }
+        }
+    }
+}
+
+/* Groups of one size are a batch. Of 8 tiles and 10 multiprocessors one more group is a second
+ * wave; an uneven deal of the same rows costs the tiles that are not full. */
+static void groups_are_tiles_of_each(void **state)
+{
+    (void)state;
+    Device d = small_device();
+    GemmFit fit = {.large = 1, .eight = 1, .block = 1, .efficiency = {.01, .01, .01, .01}};
+    const double even[] = {128, 128, 128, 128}, uneven[] = {129, 129, 129, 125};
+    const double more[] = {128, 128, 128, 128, 128, 128};
+    double batch = kernel_gemm_s(&d, DT_bf16, 4, 128, 512, 4096, &fit);
+    double groups = kernel_grouped_gemm_s(&d, DT_bf16, 4, even, 512, 4096, &fit);
+    double tile_s = 2. * 128 * 256 * 4096 / 1e12;
+    assert_true(close_to(groups, tile_s));
+    assert_true(close_to(groups, batch));
+    assert_true(close_to(kernel_grouped_gemm_s(&d, DT_bf16, 6, more, 512, 4096, &fit), 2 * tile_s));
+    assert_true(
+        close_to(kernel_grouped_gemm_s(&d, DT_bf16, 4, uneven, 512, 4096, &fit), 2 * tile_s));
+    d.arch = "cpu"; /* rows are rows */
+    assert_true(close_to(kernel_grouped_gemm_s(&d, DT_bf16, 4, uneven, 512, 4096, &fit),
+                         2. * 512 * 512 * 4096 / 10e12));
+}
+
+/* Scores that stay in registers cost their softmax alone: as many FLOPs at the peak as were fitted
+ * to flash attention. */
+static void a_softmax_goes_along(void **state)
+{
+    (void)state;
+    Device d = small_device();
+    double flops = kernel_attention_fit(&d, ATTENTION_flash3, false)->softmax;
+    assert_true(flops > 0);
+    assert_true(close_to(kernel_softmax_s(&d, 1e6), 1e6 * flops / 10e12));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(traffic_has_a_start_rows_and_bytes),
+        cmocka_unit_test(every_kernel_has_numbers),
+        cmocka_unit_test(groups_are_tiles_of_each),
+        cmocka_unit_test(a_softmax_goes_along),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
