@@ -303,8 +303,10 @@ TorchStats torch_memory(const Plan *plan, const Program *p, const Runtime *runti
     assert(!runtime_is_own(runtime));
     Arena *arena = arena_new();
     Replay r = {.plan = plan, .program = p, .runtime = runtime, .arena = arena};
-    r.allocator = torch_allocator_new(limit_bytes, runtime->expandable, arena);
     bool old = device->arch == NULL || strcmp(device->arch, "Ampere") == 0;
+    /* ROCm: PyTorch has no expandable segments there before 2026 (pytorch/pytorch #173330). */
+    bool rocm = device->arch != NULL && strncmp(device->arch, "CDNA", 4) == 0;
+    r.allocator = torch_allocator_new(limit_bytes, runtime->expandable && !rocm, arena);
     torch_allocate(r.allocator, old ? 8519680 : UINT64_C(32) << 20, STREAM_compute); /* cuBLAS's */
     prepare(&r);
     step(&r, true);

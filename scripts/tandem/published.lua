@@ -53,13 +53,13 @@ end
 
 -- full: all blocks. (op): torchtitan's policy: attention and every second product of a block are kept.
 -- (layer): every second block. The attention core alone: what flash attention recomputes in any case.
-local function checkpointing(row)
+local function checkpointing(row, how)
   if has(row, "ac", "^full %(block, %d+ layers") then refuse("recomputation of some blocks of a stage") end
   if has(row, "ac", "^full") then return ac "full" end
   if has(row, "ac", "^none") or row.ac == "selective(attention core)" then return nil end
   if has(row, "ac", "selective%(layer, every 2nd") then return ac { mode = "full", every = 2 } end
   if has(row, "ac", "selective%(op%)") then
-    return ac { mode = "full", ops = { "attention", "linear" }, alternate = true }
+    return ac { mode = "full", ops = how and how.forgets_attention and { "linear" } or { "attention", "linear" }, alternate = true }
   end
   refuse("recomputation is not stated: %s", row.ac == "" and "nothing" or row.ac)
 end
@@ -91,7 +91,7 @@ local function passes(row, how)
   if n_tp > 1 then add(list, tp { sequence = row.sp == "1", keep_gathered = how.keep_gathered }) end
   add(list, eight_bits(row, how.byte_gather))
   if how.pieces and how.pieces > 1 then add(list, tile { pieces = how.pieces }) end
-  add(list, how.ac ~= false and checkpointing(row) or nil)
+  add(list, how.ac ~= false and checkpointing(row, how) or nil)
   add(list, how.data)
   if row.compile == "yes" and how.compile then add(list, compile(how.compile)) end
   return list
@@ -133,11 +133,19 @@ end
 
 -- ---- frameworks: what each does, by the beginning of the cell `framework`
 
+-- Which torchtitan ran, where the row does not say and its source does (torchao/float8/README.md): on H100s 0.0.2 with a
+-- PyTorch 2.7 from before the loss was compiled (torchtitan #1033, April 2025); on MI300X and B200 those of August 2025.
+local function loss_is_eager(row)
+  return has(row, "framework", "2024") or (has(row, "source", "^torchao training docs") and has(row, "gpu", "^h100"))
+end
+
+-- On Blackwell attention is cuDNN's since May 2025 (torchtitan #1196); the list of ops that are kept knew only the other
+-- kernels until December (#2095): it is computed again.
 local function torchtitan(row)
   local data = ranks(row)
   local staged = count(row, "pp") > 1
-  local old = has(row, "framework", "2024")
-  return { runtime = old and "torchtitan2024" or "torchtitan", mesh = mesh(row, true), byte_gather = true, compile = "block",
+  local old, gpu = loss_is_eager(row), gpus.gpus[gpus.find(row.gpu)]
+  return { forgets_attention = gpu and gpu.arch == "Blackwell", runtime = old and "torchtitan2024" or "torchtitan", mesh = mesh(row, true), byte_gather = true, compile = "block",
     keep_gathered = true,
     data = data > 1 and fsdp2 { copy = not gathers_bytes(row), reshard_after_forward = not staged } or nil }
 end

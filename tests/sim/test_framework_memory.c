@@ -348,9 +348,38 @@ static void gradients_wait_for_their_reduction(void **state)
     arena_free(arena);
 }
 
+/* PyTorch on ROCm has no expandable segments, whatever the launcher asks for. */
+static void rocm_has_no_expandable_segments(void **state)
+{
+    (void)state;
+    uint64_t reserved[2];
+    for (int i = 0; i < 2; i++) {
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena);
+        Config config = {0};
+        Graph graph = {0};
+        const char *code = arena_print(
+            arena, "return plan { model = require 'models.llama' 'tiny', runtime = 'torchtitan',\n"
+                   "cluster = require 'clusters.gpu' { gpu = 'MI300X', devices_per_node = 1 },\n"
+                   "batch = { micro = 4, seq = 1024 } }");
+        FrontOptions options = {.n_set = 0};
+        if (!front_load_text("plan", code, &options, arena, &config, &graph, &d))
+            fail_msg("%s", d.items.at[0].text);
+        LowerOptions lower = lower_options_default();
+        const Plan *plan = passes_compile(&config, &graph, &lower, NULL, arena, &d);
+        assert_non_null(plan);
+        assert_true(config.runtime.expandable);
+        if (i == 1) config.cluster.device.arch = "Hopper";
+        reserved[i] = sim_held(plan, &config.cluster, &config.runtime).reserved_bytes;
+        arena_free(arena);
+    }
+    assert_true(reserved[0] > reserved[1]); /* segments of 20 MiB each, not pages of one */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rocm_has_no_expandable_segments),
         cmocka_unit_test(zero_is_so_many_bytes_a_parameter),
         cmocka_unit_test(liger_keeps_no_silu),
         cmocka_unit_test(weights_are_fetched_and_kept_as_told),

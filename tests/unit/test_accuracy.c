@@ -344,6 +344,59 @@ static void many_microbatches_follow_from_few(void **state)
     arena_free(arena);
 }
 
+/* Allocated bytes of a small Llama on eight GPUs, 4,096 tokens each, a vocabulary of 65,536. */
+static double allocated_of(const char *source, const char *gpu, const char *rest, Arena *arena)
+{
+    const char *file = file_with(
+        arena,
+        arena_print(
+            arena,
+            "id,source,model,n_layers,d_model,n_heads,n_kv_heads,d_ff,vocab,moe_experts,gpu,"
+            "n_gpus,gpus_per_node,tp,sp,pp,vp,cp,ep,dp_shard,dp_replicate,micro_batch,"
+            "global_batch_seqs,seq,framework,zero_stage,precision,ac,compile,step_time_s,peak_mem,"
+            "peak_mem_kind,oom,missing,split\n"
+            "a,%s,llama3-8b,8,1024,8,8,4096,65536,,%s,8,8,1,0,1,1,1,1,8,1,1,8,4096,%s,,1,"
+            "peak_mem_alloc GiB,,,dev-val\n",
+            source, gpu, rest));
+    CommandResult r = COMMAND(arena, 60, "accuracy", "--runs", file, "--json");
+    assert_int_equal(r.exit_code, 0);
+    json_t *root = json_loads(r.out, 0, NULL);
+    const json_t *scores = json_object_get(json_object_get(root, "runs"), "scores");
+    double bytes = 0;
+    for (size_t i = 0; i < json_array_size(scores); i++) {
+        const json_t *s = json_array_get(scores, i);
+        if (strcmp(json_string_value(json_object_get(s, "what")), "memory allocated") == 0)
+            bytes = json_number_value(json_object_get(s, "predicted"));
+    }
+    assert_true(bytes > 0);
+    json_decref(root);
+    return bytes;
+}
+
+/* torchao's page says that its H100s ran a torchtitan whose loss was eager: three copies of the
+ * logits in fp32 more; on Blackwell attention's output, 2 bytes an element, and a number a head are
+ * not kept; that of the upgrade of GPUs, that stage 3 had the optimizer on the host, 14 bytes a
+ * parameter over the ranks while gradients come, less 10 of the largest for its part's norm. */
+static void what_ran_is_what_the_source_says(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char titan[] = "torchtitan+torchao,3,bf16,selective(op),yes";
+    static const char deep[] = "DeepSpeed ZeRO-3 + Liger,3,bf16,full,no";
+    const double tokens = 4096, plain = allocated_of("s", "H100-SXM", titan, arena);
+    const double eager = allocated_of("torchao training docs", "H100-SXM", titan, arena);
+    const double blackwell = allocated_of("torchao training docs", "B200-SXM", titan, arena);
+    const double device = allocated_of("s", "H200-SXM", deep, arena);
+    const double host = allocated_of("stas00 when-to-upgrade-gpus", "H200-SXM", deep, arena);
+    const double kept = 8 * tokens * (2 * 1024 + 4 * 8), logits = 12 * tokens * 65536;
+    const double P = 2. * 65536 * 1024 + 8 * (4. * 1024 * 1024 + 3. * 4096 * 1024);
+    assert_true(fabs(eager - plain - logits) < .02 * logits);
+    assert_true(fabs(plain - blackwell - kept) < .02 * kept);
+    const double state_bytes = (14 * P - 10 * 65536. * 1024) / 8;
+    assert_true(fabs(device - host - state_bytes) < .02 * state_bytes);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -355,6 +408,7 @@ int main(void)
         cmocka_unit_test(kernels_are_scored_and_drawn),
         cmocka_unit_test(every_kind_of_kernel_is_predicted),
         cmocka_unit_test(the_sample_stays_in_its_bands),
+        cmocka_unit_test(what_ran_is_what_the_source_says),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
