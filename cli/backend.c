@@ -57,11 +57,11 @@ bool run_check_backend(Cli *cli)
         return false;
     bool cuda = o->graph || o->registration || o->via || o->device_text || o->min_ctas_text ||
                 o->max_ctas_text || o->share_device || o->zero_ctas || o->tf32 || o->cudnn ||
-                o->mma;
+                o->mma || o->record;
     return !cuda || run_on(cli, "cuda") ||
            cli_error(cli, FAULT_usage, "option-value",
                      "--graph, --register, --via, --device, --share-device, --tf32, --cudnn, "
-                     "--mma and --...-ctas go with "
+                     "--mma, --record and --...-ctas go with "
                      "--backend cuda");
 }
 
@@ -81,6 +81,7 @@ void run_cuda_options(Cli *cli, CudaOptions *cuda)
     cuda->tf32 = o->tf32;
     cuda->cudnn = o->cudnn;
     cuda->mma = o->mma;
+    cuda->record = o->record;
     cuda->choices = run_choices(cli);
 }
 

@@ -20,8 +20,9 @@ typedef struct Options {
     const char *runs, *kernels, *comm, *plot, *jobs_text; /* accuracy */
     const char *seed_text, *role_text, *n_text, *steps_text, *every_text, *limit_text,
         *timeout_text, *rank_text, *graph, *registration, *via, *device_text, *min_ctas_text,
-        *max_ctas_text, *collective, *min_text, *max_text, *issue, *buffers, *compare, *machine,
-        *mtbf_text, *checkpoint_text, *restart_text, *interval_text, *jitter_text, *straggler_text;
+        *max_ctas_text, *record, *collective, *min_text, *max_text, *issue, *buffers, *compare,
+        *machine, *mtbf_text, *checkpoint_text, *restart_text, *interval_text, *jitter_text,
+        *straggler_text;
     bool json, quiet, verbose, help, dry_run, text, trace, unfolded, verify, poison, native, state,
         mesh, share_device, zero_ctas, tf32, cudnn, mma, explain, exact;
     /* the checked values of the texts above */

@@ -102,6 +102,8 @@ static const Option option_table[] = {
      "cuda: attention by cuDNN where it takes it, else by our own kernels"},
     {"mma", 0, OPTION_flag, NULL, FIELD(mma), OPTIONS_run,
      "cuda: attention without the instructions that only Hopper has"},
+    {"record", 0, OPTION_text, "FOLDER", FIELD(record), OPTIONS_run,
+     "cuda: each rank keeps a file there that says where it is, should the run be ended"},
     {"steps", 0, OPTION_text, "N", FIELD(steps_text), OPTIONS_run,
      "training steps, instead of the plan's"},
     {"data", 0, OPTION_text, "FILE", FIELD(data), OPTIONS_run,

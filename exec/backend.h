@@ -36,6 +36,7 @@ typedef struct CudaOptions {
     bool tf32;             /* products of fp32 numbers may round them to 19 bits */
     bool cudnn;            /* attention by cuDNN where it takes it and is the fastest */
     bool mma;              /* attention by Hopper's own instructions nowhere */
+    const char *record;    /* a folder: each rank writes where it is there; NULL: none */
     double patience_s;     /* for what a rank does on its host; 0: 120 s, or timeout_s if longer */
     const struct CudaChoices *choices; /* of algorithms for products, kept from run to run
                                           (kernels/cuda/products.h); NULL: none, nothing is timed */

@@ -18,6 +18,7 @@ static void pause_s(double seconds)
 
 void ending_tell(const Ending *p, const char *rule, const char *text)
 {
+    if (p->record) p->record(p->record_self, rule, text);
     bool first = p->status == NULL || status_tell(p->status, rule, text);
     if (first && (p->status == NULL || p->prints)) fprintf(stderr, "error[%s]: %s\n", rule, text);
     if (!first) pause_s(p->prints ? 0.2 : 5); /* another rank is about to end us */
@@ -96,7 +97,7 @@ void ending_timeout(const Ending *p, const Comm *c, Pc pc, double waited_s)
                   instr_text(p->plan, program, pc, p->arena));
     }
     if (p->status == NULL) {
-        str_add(&s, "; where the others are is known only under `tandem run`");
+        str_add(&s, "; where the others are is known on one machine only, and by --record");
         ending_tell(p, "timeout", str_text(&s));
     }
     /* Those that cannot go on by themselves first, then the others of the group, then the rest. */

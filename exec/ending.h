@@ -14,6 +14,9 @@ typedef struct Ending {
     bool prints;    /* no launcher reads the status: the first to fail prints it */
     void (*abort)(void *self, int code); /* ends all ranks; does not return */
     void *self;
+    /* Keeps what is told, in a file of this rank's; NULL: there is none. */
+    void (*record)(void *self, const char *rule, const char *text);
+    void *record_self;
 } Ending;
 
 /* Tells why (the first rank to fail is heard), and ends all ranks with code 6. */

@@ -19,6 +19,9 @@ bool cuda_fail(Cuda *c, const char *rule, const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     c->failed = true;
+    record_write(c, rule, text);
+    c->why_rule = rule;
+    c->why = arena_dup(c->arena, text);
     return diag_error(c->d, FAULT_run, rule, nowhere, "%s", text);
 }
 

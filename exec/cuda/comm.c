@@ -164,6 +164,22 @@ static void *abort_all(void *self)
     return NULL;
 }
 
+/* Does the device still carry out what should have been ended? A device that is lost does not. */
+static bool is_idle(Cuda *c, double until)
+{
+    const struct timespec pause = {0, 1000000};
+    for (int s = 0; s < STREAM_COUNT; s++) {
+        if (c->stream[s] == NULL || cudaEventRecord(c->finished, c->stream[s]) != cudaSuccess)
+            continue;
+        while (cudaEventQuery(c->finished) == cudaErrorNotReady) {
+            if (clock_s() > until) return false;
+            nanosleep(&pause, NULL);
+        }
+    }
+    cudaGetLastError();
+    return true;
+}
+
 /* NCCL's abort waits for its own threads and, in some versions, for what it should end: a thread
  * does it, which the end of the process ends. */
 bool comm_abort(Cuda *c)
@@ -180,6 +196,7 @@ bool comm_abort(Cuda *c)
         pthread_detach(thread);
     else
         pthread_join(thread, NULL);
+    c->stuck = c->stuck || !is_idle(c, until);
     if (c->stuck) return false;
     c->n_comms = 0;
     c->world = NULL;

@@ -79,7 +79,7 @@ static void close_blocks(Cuda *c)
         if (host[i] != NULL) cudaFreeHost(host[i]);
         if (device[i] != NULL) cudaFree(device[i]);
     }
-    c->control_host = NULL, c->fault_host = NULL, c->heads = NULL;
+    c->control_host = NULL, c->fault_host = NULL, c->heads = c->begun = NULL;
     c->control_device = NULL, c->fault_device = NULL, c->numbers = NULL;
 }
 
@@ -135,6 +135,7 @@ void cuda_close(Cuda *c)
     scan_close(c);
     graph_close(c); /* before the communicators that are captured in them */
     comm_close(c);
+    if (c->stuck) watch_leave(c);
     if (!c->stuck) {        /* freeing waits for the device; the end of the process does not */
         libraries_close(c); /* before the streams */
         issue_close(c);

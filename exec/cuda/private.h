@@ -70,6 +70,7 @@ typedef struct Cuda {
     uint32_t n_ranks;
     Diag *d;     /* where errors go while a call of the backend is in progress */
     bool failed; /* an error was told: what follows from it is not */
+    const char *why_rule, *why;
     /* The device is given a step, or waited for: something moves, or the run is ended after the
      * timeout. What a host does takes as long as it takes, up to patience_s. */
     _Atomic bool watched;
@@ -138,6 +139,9 @@ typedef struct Cuda {
 
     Status *status;
     StatusSlot *slot, alone;
+    int record; /* 1 + the descriptor of this rank's file; 0: none */
+    char record_host[64];
+    double recorded_s;
     bool owns_status; /* nobody launched us: the status is ours, and so is telling */
     char status_path[512];
 } Cuda;
@@ -250,6 +254,19 @@ bool watch_step(Cuda *c);
 bool watch_opening(Cuda *c, const char *what);
 /* What follows an error in a step: several ranks are ended, all of them; one returns false. */
 bool watch_fail(Cuda *c);
+/* Where a library's abort does not return the process ends here and now: at an ordinary exit the
+ * libraries' own handlers would wait for the device too. */
+void watch_leave(Cuda *c);
+
+/* An instruction of a graph that several micro-batches share, as the running one's. */
+Pc watch_actual(const Cuda *c, Pc pc);
+
+/* ---- record.c ---- */
+bool record_open(Cuda *c);
+/* rule NULL: nothing is wrong yet. */
+void record_write(Cuda *c, const char *rule, const char *text);
+void record_look(Cuda *c); /* the same, if the last time was a while ago */
+void record_close(Cuda *c);
 
 /* ---- step.c ---- */
 bool step_run(Cuda *c, const Control *control, Trace *trace);

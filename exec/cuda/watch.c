@@ -49,7 +49,7 @@ bool watch_open(Cuda *c)
     c->slot = c->status ? &c->status->slots[c->rank] : &c->alone;
     atomic_store(&c->slot->pid, (int32_t)getpid());
     atomic_store(&c->slot->state, STATUS_open);
-    return true;
+    return record_open(c);
 }
 
 void watch_close(Cuda *c)
@@ -58,9 +58,16 @@ void watch_close(Cuda *c)
     if (c->watches) pthread_join(c->watcher, NULL);
     c->watches = false;
     if (c->slot) atomic_store(&c->slot->state, STATUS_absent);
+    if (!c->failed) record_write(c, NULL, NULL);
+    record_close(c);
     c->slot = NULL;
     status_unmap(c->status);
     c->status = NULL;
+}
+
+static void keep(void *self, const char *rule, const char *text)
+{
+    record_write(self, rule, text);
 }
 
 static Ending ending_of(Cuda *c)
@@ -73,7 +80,9 @@ static Ending ending_of(Cuda *c)
                     .status = c->status,
                     .prints = c->owns_status,
                     .abort = c->meet->abort,
-                    .self = c->meet};
+                    .self = c->meet,
+                    .record = keep,
+                    .record_self = c};
 }
 
 /* After all is told: the thread of the communications leaves MPI to this one, and communicators are
@@ -103,8 +112,13 @@ bool watch_fail(Cuda *c)
     ending_tell(&e, last->rule, last->text);
 }
 
-/* An instruction of a graph that several micro-batches share, as the running one's. */
-static Pc actual(const Cuda *c, Pc pc)
+void watch_leave(Cuda *c)
+{
+    Ending e = ending_of(c);
+    if (c->n_ranks > 1 && c->stuck && c->why != NULL) ending_tell(&e, c->why_rule, c->why);
+}
+
+Pc watch_actual(const Cuda *c, Pc pc)
 {
     uint32_t running = c->heads[STREAM_none];
     if (pc == 0 || c->graph == NULL || running >= c->order.n_segments) return pc;
@@ -119,7 +133,7 @@ static bool publish(Cuda *c)
 {
     bool moved = false;
     for (int s = STREAM_none + 1; s < STREAM_COUNT; s++) {
-        Pc head = actual(c, ((volatile uint32_t *)c->heads)[s]);
+        Pc head = watch_actual(c, ((volatile uint32_t *)c->heads)[s]);
         if (head == c->seen[s]) continue;
         c->seen[s] = head;
         atomic_store(&c->slot->head[s], head);
@@ -135,7 +149,7 @@ static Pc waited_for(const Cuda *c)
     Pc first = 0;
     for (int s = STREAM_none + 1; s < STREAM_COUNT; s++) {
         Pc head = c->seen[s];
-        bool under_way = head != 0 && actual(c, ((volatile uint32_t *)c->begun)[s]) == head;
+        bool under_way = head != 0 && watch_actual(c, ((volatile uint32_t *)c->begun)[s]) == head;
         if (under_way && (first == 0 || head < first)) first = head;
     }
     return first;
@@ -154,6 +168,7 @@ static bool look_around(Cuda *c)
     double now = clock_s();
     atomic_fetch_add(&c->beat, 1);
     if (publish(c)) c->last_progress_s = now;
+    record_look(c);
     if (!comm_errors(c)) return false;
     if (c->meet->gone(c->meet)) return cuda_fail(c, "rank-died", "%s", c->meet->why);
     double waited = now - c->last_progress_s;
@@ -228,6 +243,21 @@ bool watch_opening(Cuda *c, const char *what)
     return watch_step(c);
 }
 
+/* What the device did last is as far as its streams told. */
+static bool device_lost(Cuda *c, cudaError_t error)
+{
+    Str s = str_in(c->arena);
+    cudaGetLastError();
+    publish(c);
+    str_print(&s, "step %lld: rank %u: cudaEventQuery: %s (%s)", (long long)c->control.step,
+              c->rank, cudaGetErrorString(error), cudaGetErrorName(error));
+    for (int k = STREAM_none + 1; k < STREAM_COUNT; k++)
+        if (c->uses[k] && c->seen[k] != 0)
+            str_print(&s, "\n  %s: at or after %s", stream_name((Stream)k),
+                      instr_text(c->plan, c->state.info->p, c->seen[k], c->arena));
+    return cuda_fail(c, "cuda", "%s", str_text(&s));
+}
+
 bool watch_step(Cuda *c)
 {
     if (c->n_ranks == 1) return CHECK_CUDA(c, cudaEventSynchronize, (c->finished));
@@ -235,7 +265,7 @@ bool watch_step(Cuda *c)
     for (uint32_t polls = 0;; polls++) {
         cudaError_t state = cudaEventQuery(c->finished);
         if (state == cudaSuccess) return true;
-        if (state != cudaErrorNotReady) return CHECK_CUDA(c, cudaEventQuery, (c->finished));
+        if (state != cudaErrorNotReady) return device_lost(c, state);
         if (polls % POLLS_BETWEEN_LOOKS == 0 && !look_around(c)) return false;
         struct timespec pause = {0, SLEEP_NS};
         if (polls > POLLS_BEFORE_SLEEP) nanosleep(&pause, NULL);

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -96,11 +97,142 @@ static void what_takes_long_is_no_hang(void **state)
     }
 }
 
+/* ---- what hangs, faults or dies ---- */
+
+static void dying_fill(void *self, int64_t step, uint32_t microbatch, int64_t first, int64_t n,
+                       int64_t seq, int32_t *tokens, int32_t *labels)
+{
+    (void)self, (void)first, (void)microbatch, (void)step;
+    if (is_rank("1")) raise(SIGKILL);
+    memset(tokens, 0, (size_t)(n * seq) * sizeof *tokens);
+    memset(labels, 0, (size_t)(n * seq) * sizeof *labels);
+}
+
+static bool is_told(const RanksRun *run, const char *what)
+{
+    return strstr(ranks_stderr(), what) || strstr(run->rank[0].said, what) ||
+           strstr(run->rank[1].said, what);
+}
+
+static void what_cannot_go_on_is_told_in_time(void **state)
+{
+    (void)state;
+    static const DataSource dying = {NULL, dying_fill};
+    static const struct {
+        const char *script, *told, *too;
+        CudaGraphs graphs;
+        bool dies;
+        double timeout_s, most_s;
+    } cases[] = {
+        /* Between the first use of the communicators and the first step. */
+        {"", "rank 1 has closed its connection", "error[rank-died]", CUDA_GRAPHS_none, true, 30,
+         15},
+        {"ncclCommWindowRegister@1=kill", "rank 1 has closed its connection", "", CUDA_GRAPHS_none,
+         false, 30, 15},
+        {"cudaGraphInstantiate@1=kill", "rank 1 has closed its connection", "", CUDA_GRAPHS_whole,
+         false, 30, 15},
+        /* The device of one is lost while the others wait for it. */
+        {"kernel@9=fault:700", "step 0: rank 1: cudaEventQuery: ", "\n  compute: at or after instr",
+         CUDA_GRAPHS_none, false, 30, 15},
+        {"kernel@60=fault:719", ": rank 1: cudaEventQuery: ", ": at or after instruction",
+         CUDA_GRAPHS_cut, false, 30, 15},
+        /* Who does not arrive is named, with what it should have reached. */
+        {"ncclAllReduce@2=hang", "error[timeout]: rank ", "to open dp_shard on dp_reduce of 2",
+         CUDA_GRAPHS_none, false, 2, 15},
+        {"ncclAllReduce@4=hang", "error[timeout]: step 0: rank ", "all_reduce dp_shard",
+         CUDA_GRAPHS_none, false, 2, 15},
+        {"ncclReduceScatter@6=hang", "error[timeout]: step 1: rank ", "dp_reduce reduce_scatter",
+         CUDA_GRAPHS_whole, false, 2, 15},
+        /* What NCCL cannot end on the device: nobody waits for it after all is told. */
+        {"ncclAllGather@3=stays ncclReduceScatter@2=fail:3", "ncclReduceScatter: internal error",
+         "error[nccl]", CUDA_GRAPHS_none, false, 30, 15},
+        {"ncclAllGather@3=stays", "error[timeout]: step 0: rank ", "all_gather dp_shard",
+         CUDA_GRAPHS_none, false, 2, 15},
+        {"ncclAllReduce@2=stays", "to open dp_shard on dp_reduce of 2", "error[timeout]: rank ",
+         CUDA_GRAPHS_none, false, 2, 15},
+        {"ncclAllReduce@2=stays ncclCommAbort@1=hang", "to open dp_shard on dp_reduce of 2",
+         "error[timeout]: rank ", CUDA_GRAPHS_none, false, 2, 15},
+        /* A host that does not come back is told as such. */
+        {"cudaGraphInstantiate@1=stop", "its process is stopped) is busy on its host with step 1",
+         "error[timeout]", CUDA_GRAPHS_whole, false, 2, 15},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        RanksRun run = run_of(2, cases[i].timeout_s);
+        run.script = arena_print(arena, "seed=3 rank=1 %s", cases[i].script);
+        run.options.cuda.graphs = cases[i].graphs;
+        run.options.cuda.patience_s = cases[i].timeout_s;
+        if (cases[i].dies) run.data = &dying;
+        double start = clock_s();
+        ranks_run(&run, arena);
+        double took_s = clock_s() - start;
+        if (run.rank[0].fine || run.rank[1].fine || !is_told(&run, cases[i].told) ||
+            !is_told(&run, cases[i].too))
+            fail_msg("%s: %s| %s| %s", run.script, ranks_stderr(), run.rank[0].said,
+                     run.rank[1].said);
+        if (took_s > cases[i].most_s) fail_msg("%s: it took %g s", run.script, took_s);
+    }
+}
+
+/* ---- the files of --record ---- */
+
+static const char *file_of(const char *folder, Rank r)
+{
+    FILE *f = fopen(arena_print(arena, "%s/rank-%u.txt", folder, r), "r");
+    static char text[2][16384];
+    assert_non_null(f);
+    text[r][fread(text[r], 1, sizeof text[r] - 1, f)] = 0;
+    fclose(f);
+    return text[r];
+}
+
+/* The lines of both files that speak of a match number, side by side. */
+static void each_rank_keeps_a_record(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/tandem-record-XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    static const struct {
+        const char *script, *in[2];
+    } cases[] = {
+        {"", {" is over\n", " is over\n"}},
+        {"rank=1 ncclAllGather@3=hang", {" error[", " has begun instruction"}},
+        {"rank=1 ncclAllGather@4=stop", {"error[timeout]: step ", " step 0 is "}},
+        {"rank=1 kernel@9=kill", {" step 0 is ", " step 0 is "}},
+        {"rank=1 kernel@9=fault:700", {" step 0 is ", "error[cuda]: step 0: rank 1"}},
+        {"queue=4 rank=1 ncclAllGather@2=hang", {" step 0 is ", "error[timeout]: step 0: rank"}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        RanksRun run = run_of(2, 2);
+        char host[64] = "";
+        gethostname(host, sizeof host - 1);
+        run.script = arena_print(arena, "seed=3 %s", cases[i].script);
+        run.options.cuda.record = folder;
+        run.options.cuda.graphs = CUDA_GRAPHS_none;
+        ranks_run(&run, arena);
+        for (Rank r = 0; r < 2; r++) {
+            const char *text = file_of(folder, r);
+            const char *who = arena_print(arena, "rank %u on %s: of 2 ranks, pid ", r, host);
+            if (strncmp(text, who, strlen(who)) != 0 || !strstr(text, cases[i].in[r]))
+                fail_msg("%s: rank %u: %s| %s| %s", run.script, r, text, run.rank[r].said,
+                         ranks_stderr());
+        }
+    }
+    for (Rank r = 0; r < 2; r++) unlink(arena_print(arena, "%s/rank-%u.txt", folder, r));
+    assert_int_equal(rmdir(folder), 0);
+    RanksRun run = run_of(1, 2);
+    run.options.cuda.record = "/proc/nowhere";
+    ranks_run(&run, arena);
+    assert_non_null(
+        strstr(run.rank[0].said, "error[rank-record]: cannot make the folder /proc/no"));
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_takes_long_is_no_hang, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_cannot_go_on_is_told_in_time, setup, teardown),
+        cmocka_unit_test_setup_teardown(each_rank_keeps_a_record, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,6 +57,11 @@ static void run(void *self)
     free(room);
 }
 
+static void lose_device(void *code)
+{
+    world()->lost = (cudaError_t) * (int *)code;
+}
+
 static bool launch(OpKind op, const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     Scripted s = double_script("kernel");
@@ -71,6 +76,7 @@ static bool launch(OpKind op, const KernelArgs *args, const CudaContext *cuda, C
         double_misuse("kernels are loaded while communications may run");
     if (double_default_is_busy())
         double_misuse("a kernel is launched while the default stream may still write");
+    if (s.kind == SCRIPT_fault) double_launch(cuda->stream, lose_device, &s.code, sizeof s.code);
     Launch l = {op, *args, cuda->control, cuda->fault, cuda->pc};
     double_launch(cuda->stream, run, &l, sizeof l);
     return true;

@@ -20,7 +20,10 @@
  *   CALL@N=async:CODE NCCL: succeeds, and the communicator reports the code from then on
  *   CALL@N=hang       NCCL: the operation never ends; an init or split stays in progress; an abort
  *                     does not return
+ *   CALL@N=stays      NCCL: hangs, and an abort does not end it on the device
  *   CALL@N=slow:MS    takes so long
+ *   kernel@N=fault:CODE  is launched, and when it runs the device is lost: nothing else runs, and
+ *                     every call of CUDA returns the code
  *   CALL@N=kill       the process dies of SIGKILL in it; CALL@N=stop: it is stopped */
 void double_begin(const char *script);   /* forgets all calls and objects; NULL: $TANDEM_DOUBLE */
 uint32_t double_calls(const char *call); /* how often it was called since */

@@ -291,7 +291,8 @@ ncclResult_t ncclGroupEnd()
 static ncclResult_t add(Op op, Scripted scripted, cudaStream_t stream)
 {
     check_ready(op.comm);
-    op.hangs = scripted.kind == SCRIPT_hang;
+    op.stays = scripted.kind == SCRIPT_stays;
+    op.hangs = op.stays || scripted.kind == SCRIPT_hang;
     if (scripted.kind == SCRIPT_async) op.comm->async = (ncclResult_t)scripted.code;
     if (depth > 0) {
         if (group_stream && group_stream != stream) double_misuse("a group over two streams");

@@ -69,7 +69,7 @@ typedef struct Op {
     void *to;
     uint64_t count;
     int type, op, peer;
-    bool hangs;
+    bool hangs, stays; /* stays: an abort does not end it either */
 } Op;
 
 size_t nccl_type_bytes(int type);

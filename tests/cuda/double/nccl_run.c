@@ -229,7 +229,7 @@ static Progress run_group(Task *task, void *state)
     bool moved = false, all = true;
     for (uint32_t i = 0; i < g->n; i++) {
         const Op *op = &g->op[i];
-        if (s[i].phase == IS_DONE || op->comm->is_gone) continue;
+        if (s[i].phase == IS_DONE || (op->comm->is_gone && !op->stays)) continue;
         all = false;
         if (op->hangs || must_wait(g, s, i)) continue;
         bool ends = op->kind == KIND_send || op->kind == KIND_recv;

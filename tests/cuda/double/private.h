@@ -11,7 +11,14 @@
 #include "tests/cuda/double/double.h"
 
 /* ---- script.c ---- */
-typedef enum ScriptKind { SCRIPT_none, SCRIPT_fail, SCRIPT_async, SCRIPT_hang } ScriptKind;
+typedef enum ScriptKind {
+    SCRIPT_none,
+    SCRIPT_fail,
+    SCRIPT_async,
+    SCRIPT_hang,
+    SCRIPT_fault,
+    SCRIPT_stays
+} ScriptKind;
 typedef struct Scripted {
     ScriptKind kind;
     int code;
@@ -37,8 +44,8 @@ typedef struct World {
     int n_devices, capability, driver, current;
     bool same_uuid;
     int64_t live[OBJECT_KINDS];
-    cudaError_t last;
-    double now_ms; /* of the devices' clock */
+    cudaError_t last, lost; /* lost: a kernel has faulted; nothing runs any more */
+    double now_ms;          /* of the devices' clock */
 } World;
 World *world(void);
 Scripted double_script(const char *call); /* counts the call */
@@ -57,6 +64,7 @@ _Noreturn void double_misuse(const char *what); /* what CUDA leaves undefined */
     do {                                                                                           \
         Scripted scripted_ = double_script(#name);                                                 \
         if (scripted_.kind == SCRIPT_fail) return world()->last = (cudaError_t)scripted_.code;     \
+        if (world()->lost) return world()->last = world()->lost;                                   \
     } while (0)
 
 /* ---- memory.c ---- */
@@ -111,6 +119,7 @@ struct CUstream_st {
     Task *head, *tail;
     uint32_t n_held;
     int priority;
+    bool is_gone;                /* destroyed; what it holds runs all the same */
     void *state;                 /* of the head, once it has begun */
     cudaGraph_t graph;           /* it is being captured */
     uint32_t last;               /* 1 + the last node of this stream */

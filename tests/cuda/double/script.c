@@ -146,8 +146,10 @@ Scripted double_script(const char *call)
         const char *code = strchr(o->what, ':');
         int number = code ? (int)strtol(code + 1, NULL, 10) : 0;
         if (strncmp(o->what, "fail", 4) == 0) return (Scripted){SCRIPT_fail, number};
+        if (strncmp(o->what, "fault", 5) == 0) return (Scripted){SCRIPT_fault, number};
         if (strncmp(o->what, "async", 5) == 0) return (Scripted){SCRIPT_async, number};
         if (strncmp(o->what, "slow", 4) == 0) usleep(1000 * (unsigned)number);
+        if (strcmp(o->what, "stays") == 0) return (Scripted){SCRIPT_stays, 0};
         if (strcmp(o->what, "hang") == 0) return (Scripted){SCRIPT_hang, 0};
         if (strcmp(o->what, "kill") == 0) raise(SIGKILL);
         if (strcmp(o->what, "stop") == 0) raise(SIGSTOP);

@@ -73,6 +73,17 @@ void double_enqueue(cudaStream_t stream, Task *task)
     stream->tail = task;
 }
 
+static void forget(cudaStream_t stream)
+{
+    for (cudaStream_t *at = &streams; *at; at = &(*at)->next)
+        if (*at == stream) {
+            *at = stream->next;
+            break;
+        }
+    free(stream->state);
+    free(stream);
+}
+
 /* Runs the head of the stream once. */
 static Progress run_head(cudaStream_t s)
 {
@@ -91,6 +102,7 @@ static Progress run_head(cudaStream_t s)
     free(s->state);
     s->state = NULL;
     double_free_task(task);
+    if (s->is_gone && s->head == NULL) forget(s);
     return p;
 }
 
@@ -104,6 +116,7 @@ static bool may_draw(cudaStream_t s)
 static bool run_one(void)
 {
     uint32_t n = 0;
+    if (world()->lost) return false;
     for (cudaStream_t s = streams; s; s = s->next) n += may_draw(s);
     uint64_t skip = double_draw(n);
     for (uint32_t tries = 0; tries < n;) {
@@ -133,7 +146,7 @@ static double clock_now_s(void)
 void double_run_until(bool (*done)(void *self), void *self)
 {
     double moved_s = clock_now_s();
-    while (!done(self)) {
+    while (!world()->lost && !done(self)) {
         if (run_one()) {
             moved_s = clock_now_s();
             continue;
@@ -330,18 +343,9 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, i
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
     CUDA_CALL(cudaStreamDestroy);
-    for (cudaStream_t *at = &streams; *at; at = &(*at)->next)
-        if (*at == stream) {
-            *at = stream->next;
-            break;
-        }
-    while (stream->head) { /* after a failure: nobody waits for it any more */
-        Task *task = stream->head;
-        stream->head = task->next;
-        double_free_task(task);
-    }
-    free(stream->state);
-    double_delete(OBJECT_stream, stream);
+    world()->live[OBJECT_stream]--;
+    stream->is_gone = true;
+    if (stream->head == NULL) forget(stream);
     return cudaSuccess;
 }
 

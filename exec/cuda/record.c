@@ -1,0 +1,91 @@
+/* Where this rank is, in a file of its own (--record FOLDER): what is left of a run that was
+ * killed, or of one on several machines, whose ranks share no memory. Each line says by itself
+ * whose it is, so that the files of all ranks can be put together and searched for a match number.
+ * Written by whoever of the two threads looks around, while the other waits; in one piece. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "exec/cuda/private.h"
+#include "planner/base/clock.h"
+
+/* How much of what a rank did last may be lost when its process is killed. */
+#define EVERY_S 0.2
+
+bool record_open(Cuda *c)
+{
+    const char *folder = c->options.cuda.record;
+    if (folder == NULL) return true;
+    if (gethostname(c->record_host, sizeof c->record_host - 1) != 0) c->record_host[0] = 0;
+    const char *path = arena_print(c->arena, "%s/rank-%u.txt", folder, c->rank);
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+        return cuda_fail(c, "rank-record", "cannot make the folder %s: %s", folder,
+                         strerror(errno));
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) return cuda_fail(c, "rank-record", "cannot write %s: %s", path, strerror(errno));
+    c->record = 1 + fd;
+    record_write(c, NULL, NULL);
+    return true;
+}
+
+static const char *state_word(const Cuda *c)
+{
+    switch ((StatusState)atomic_load(&c->slot->state)) {
+    case STATUS_absent:
+    case STATUS_begun: return "is over";
+    case STATUS_open: return "is between steps";
+    case STATUS_preparing: return "is on the host";
+    case STATUS_stepping: return "is on the device";
+    }
+    return "";
+}
+
+/* A stream by its first instruction that is not done: has it begun, as a communication tells? */
+static void add_stream(const Cuda *c, const char *who, int s, Str *out)
+{
+    Pc head = atomic_load(&c->slot->head[s]);
+    bool has_begun = head != 0 && watch_actual(c, ((volatile uint32_t *)c->begun)[s]) == head;
+    if (head == 0 || head > c->state.info->n_instr) return;
+    str_print(out, "%s %s %s\n", who, has_begun ? "has begun" : "is before",
+              instr_text(c->plan, c->state.info->p, head, out->arena));
+}
+
+void record_write(Cuda *c, const char *rule, const char *text)
+{
+    if (c->record == 0) return;
+    Arena *arena = arena_new();
+    Str out = str_in(arena);
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    unsigned step = atomic_load(&c->slot->step);
+    const char *who = arena_print(arena, "rank %u on %s:", c->rank, c->record_host);
+    str_print(&out, "%s of %u ranks, pid %d, device %d %s, at %lld.%03d s\n", who, c->n_ranks,
+              (int)getpid(), c->device, c->mine.name, (long long)now.tv_sec,
+              (int)(now.tv_nsec / 1000000));
+    str_print(&out, "%s step %u %s\n", who, step, state_word(c));
+    for (int s = STREAM_none + 1; c->marks && c->heads != NULL && s < STREAM_COUNT; s++)
+        if (c->uses[s]) add_stream(c, who, s, &out);
+    if (rule != NULL) str_print(&out, "%s error[%s]: %s\n", who, rule, text);
+    /* Shorter or longer than before: never a mixture that could be read as a whole. */
+    if (pwrite(c->record - 1, str_text(&out), out.n, 0) == (ssize_t)out.n &&
+        ftruncate(c->record - 1, (off_t)out.n) != 0)
+        c->record = 0;
+    arena_free(arena);
+    c->recorded_s = clock_s();
+}
+
+void record_look(Cuda *c)
+{
+    if (c->record != 0 && clock_s() - c->recorded_s > EVERY_S) record_write(c, NULL, NULL);
+}
+
+void record_close(Cuda *c)
+{
+    if (c->record == 0) return;
+    close(c->record - 1);
+    c->record = 0;
+}
