@@ -83,8 +83,17 @@ static bool simulate_fewer(const RowOut *out, Run *run, int64_t of_each, uint32_
     return load(out, run, batch, &graph) && simulate(run, &graph);
 }
 
-/* Once the pipeline is full, each micro-batch adds the same time, and no memory: a step of many
- * follows from two with fewer. */
+/* What `of` micro-batches hold, from what `low` and `high` do. */
+static void extrapolate_memory(Held *held, const Held *less, double low, double high, double of)
+{
+    for (int kind = 0; kind < MEMORY_KIND_COUNT; kind++) {
+        double each = ((double)held->logged[kind] - (double)less->logged[kind]) / (high - low);
+        if (each > 0) held->logged[kind] += (uint64_t)(each * (of - high));
+    }
+}
+
+/* Once the pipeline is full, each micro-batch adds the same time, and no memory but what a schedule
+ * keeps of it: a step of many follows from two with fewer. */
 static bool predict_row(const RowOut *out, Run *run)
 {
     Graph graph;
@@ -97,9 +106,12 @@ static bool predict_row(const RowOut *out, Run *run)
     if (out->cli->options.exact || n <= 1.5 * high) return simulate(run, &graph);
     if (!simulate_fewer(out, run, of_each, low)) return false;
     double less = (double)run->report.step_ps;
+    const Held held = run->report.held;
     if (!simulate_fewer(out, run, of_each, high)) return false;
     double more = (double)run->report.step_ps;
     run->report.step_ps = (Ps)(more + (more - less) / (high - low) * (n - high));
+    if (pp > 1 && c->runtime.keeps_outputs)
+        extrapolate_memory(&run->report.held, &held, low, high, n);
     return true;
 }
 

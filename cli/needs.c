@@ -152,7 +152,8 @@ static void add_runtime(Str *s, const Runtime *runtime)
                         runtime->added_bytes,
                         runtime->head_outside,
                         runtime->holds_arguments,
-                        runtime->host_optimizer};
+                        runtime->host_optimizer,
+                        runtime->keeps_outputs};
     str_print(s, " %s ", runtime->name);
     add_numbers(s, numbers, sizeof numbers / sizeof numbers[0]);
     for (int op = 1; op < OP_COUNT; op++) {

@@ -86,6 +86,19 @@ static void find_needed(Replay *r)
     }
 }
 
+/* PyTorch's schedules keep what the last stage returns of each micro-batch until the next step. */
+static void keep_outputs(Replay *r)
+{
+    const Program *p = r->program;
+    if (!r->runtime->keeps_outputs || mesh_axes(&r->plan->mesh, AXIS_pp) == 0) return;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        uint64_t offset;
+        if (in->op != OP_xent_max || in->phase != PHASE_forward) continue;
+        r->needed[program_root(p, program_arg(p, in, 0), &offset)] = p->code.n - 1;
+    }
+}
+
 static bool lies_in(const Plan *plan, const Instr *in, ModuleId module)
 {
     ModuleId m = in->origin != 0 ? plan->graph.nodes.at[in->origin].module : 0;
@@ -154,6 +167,7 @@ static void prepare(Replay *r)
     zero_memory(r->plan, p, r->runtime, r->arena, &r->zero);
     find_needed(r);
     hold_arguments(r);
+    keep_outputs(r);
     prepare_zero(r);
     for (BufferId id = p->buffers.n; id-- > 1;) {
         const Buffer *b = &p->buffers.at[id];

@@ -392,6 +392,7 @@ typedef struct Runtime {
                            * it, while it is; 0: products are added as they are made */
     bool head_outside;    /* the loss reads the head's weight outside the head's own module */
     bool holds_arguments; /* Python holds what a module is called with until it returns */
+    bool keeps_outputs;   /* the last stage's, of each micro-batch, to the end of the step */
     bool host_optimizer;  /* the optimizer's state and fp32 weights lie in host memory */
     RuntimeOp op[OP_COUNT];
 } Runtime;

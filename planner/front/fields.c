@@ -180,6 +180,7 @@ static const Field plan_fields[] = {
     {"runtime.added_bytes", FIELD_f64, IN(config.runtime.added_bytes), 0, 16, NULL},
     {"runtime.head_outside", FIELD_bool, IN(config.runtime.head_outside), 0, 0, NULL},
     {"runtime.holds_arguments", FIELD_bool, IN(config.runtime.holds_arguments), 0, 0, NULL},
+    {"runtime.keeps_outputs", FIELD_bool, IN(config.runtime.keeps_outputs), 0, 0, NULL},
     {"runtime.host_optimizer", FIELD_bool, IN(config.runtime.host_optimizer), 0, 0, NULL},
     {"runtime.reports_rank", FIELD_word, IN(config.runtime.reports_rank), 0, 0, memory_ranks},
     {"runtime.ops", FIELD_table, 0, 0, 0, NULL},

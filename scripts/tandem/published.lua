@@ -147,7 +147,7 @@ local function torchtitan(row)
   local old, gpu = loss_is_eager(row), gpus.gpus[gpus.find(row.gpu)]
   return { forgets_attention = gpu and gpu.arch == "Blackwell", runtime = old and "torchtitan2024" or "torchtitan", mesh = mesh(row, true), byte_gather = true, compile = "block",
     keep_gathered = true,
-    data = data > 1 and fsdp2 { copy = not gathers_bytes(row), reshard_after_forward = not staged } or nil }
+    data = data > 1 and fsdp2 { copy = not gathers_bytes(row), reshard_after_forward = not staged, keep_gathered = staged or nil } or nil }
 end
 
 -- The row as KempnerForge's own configuration; its dialect knows the rest.

@@ -376,9 +376,47 @@ static void rocm_has_no_expandable_segments(void **state)
     assert_true(reserved[0] > reserved[1]); /* segments of 20 MiB each, not pages of one */
 }
 
+/* PyTorch's schedules keep what the last stage returns: its logits of each micro-batch. */
+static void a_schedule_keeps_the_outputs(void **state)
+{
+    (void)state;
+    double bytes[2];
+    for (int i = 0; i < 2; i++) {
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena);
+        Config config = {0};
+        Graph graph = {0};
+        const char *code = arena_print(
+            arena,
+            "return plan { model = require 'models.llama' { size = 'tiny', layers = 2,\n"
+            "  vocab = 131072 }, batch = { global = %d, micro = 1, seq = 1024 },\n"
+            "cluster = require 'clusters.gpu' { gpu = 'H100', devices_per_node = 2 },\n"
+            "mesh = { pp = 2 }, precision = { compute = 'bf16' }, parallel = { pp '1f1b' },\n"
+            "runtime = 'torchtitan' }",
+            i == 0 ? 4 : 8);
+        FrontOptions options = {.n_set = 0};
+        if (!front_load_text("plan", code, &options, arena, &config, &graph, &d))
+            fail_msg("%s", d.items.at[0].text);
+        LowerOptions lower = lower_options_default();
+        const Plan *plan = passes_compile(&config, &graph, &lower, NULL, arena, &d);
+        assert_non_null(plan);
+        assert_true(config.runtime.reports_rank == MEMORY_RANK_last);
+        bytes[i] =
+            (double)sim_held(plan, &config.cluster, &config.runtime).logged[MEMORY_allocated];
+        if (i == 0) {
+            config.runtime.reports_rank = MEMORY_RANK_first;
+            Held first = sim_held(plan, &config.cluster, &config.runtime);
+            assert_true((double)first.logged[MEMORY_allocated] < bytes[0] / 2);
+        }
+        arena_free(arena);
+    }
+    near("outputs", bytes[1] - bytes[0], 4 * 2. * 1024 * 131072, .001);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_schedule_keeps_the_outputs),
         cmocka_unit_test(rocm_has_no_expandable_segments),
         cmocka_unit_test(zero_is_so_many_bytes_a_parameter),
         cmocka_unit_test(liger_keeps_no_silu),
