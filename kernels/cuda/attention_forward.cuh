@@ -140,6 +140,7 @@ KERNEL_OF(F(attention), AttentionArgs, ATTENTION_THREADS, BLOCKS)
         __syncthreads();
     }
     copies_wait(0);
+    __syncthreads(); /* where no key is seen, others' copies of queries may still come */
     F(finish)(&a, &state, &at, queries, row);
 }
 

@@ -92,6 +92,7 @@ KERNEL_OF(F(attention), AttentionArgs, ATTENTION_THREADS, BLOCKS)
         __syncthreads();
     }
     copies_wait(0);
+    __syncthreads(); /* where no key is seen, others' copies of queries may still come */
     F(scale_all)(dq, a.scale);
     F(store)
     (dq, queries, row, (uint16_t *)a.dq + first * a.E, heads * a.E, a.S - at.first, a.E,

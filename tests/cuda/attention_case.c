@@ -78,8 +78,10 @@ static void set_common(AttentionRun *run, KernelArgs *a, const Control *control)
     if (c->drop > 0) { /* local parts begin anywhere */
         a->start['b'] = 1;
         a->start['g'] = 2;
+        a->start['r'] = 1;
         run->binding->size['b'] += 1;
         run->binding->size['g'] += 5;
+        run->binding->size['r'] += 2;
     }
 }
 

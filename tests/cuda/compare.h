@@ -34,6 +34,9 @@ typedef enum Lie { LIE_aligned, LIE_odd, LIES } Lie;
  * to. Fails the running test if anything is wrong. */
 void compare(const CudaCase *c, const Sizes *sizes, DType real, DType eight, uint32_t accumulate,
              Lie lie);
+/* TANDEM_OPS: only ops with these words in their names are compared; where one kernel has a fault.
+ */
+bool compare_asks_for(OpKind op);
 /* The op's indices in a whole of these sizes: Part.global. */
 void compare_global(OpKind op, const Sizes *sizes, Binding *b);
 

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "tests/cuda/watch.h"
+
 enum { MAX_THREADS = 1024, STACK_BYTES = 128 << 10, GUARD = 64 };
 static const unsigned char guard_byte = 0xa5;
 
@@ -12,6 +14,7 @@ typedef struct Fiber {
     void *stack_pointer;
     FiberState state;
     uint32_t mask;               /* of the warp barrier */
+    bool orders;                 /* it: what lanes do with memory */
     uint64_t given;              /* to a shuffle */
     bool (*is_over)(void *what); /* what a WAITING one waits for */
     void *what;
@@ -118,13 +121,24 @@ void __syncthreads(void)
     rest(AT_BLOCK_BARRIER);
 }
 
-void device_warp_barrier(uint32_t mask)
+static void meet(uint32_t mask, bool orders)
 {
     uint32_t lane = running % 32, n = device_block_size.x - running / 32 * 32;
     if (n < 32) mask &= (1u << n) - 1; /* a warp that is not full */
     assert(mask >> lane & 1);
     fibers[running].mask = mask;
+    fibers[running].orders = orders;
     rest(AT_WARP_BARRIER);
+}
+
+void device_warp_barrier(uint32_t mask)
+{
+    meet(mask, true);
+}
+
+void device_warp_meets(uint32_t mask)
+{
+    meet(mask, false);
 }
 
 void device_wait_until(bool (*is_over)(void *what), void *what)
@@ -157,10 +171,10 @@ uint64_t device_shuffle(uint32_t mask, uint64_t bits, uint32_t from)
 {
     uint32_t source = running / 32 * 32 + from % 32;
     fibers[running].given = bits;
-    device_warp_barrier(mask);
+    device_warp_meets(mask);
     assert(source < device_block_size.x && (mask >> from % 32 & 1));
     uint64_t got = fibers[source].given;
-    device_warp_barrier(mask);
+    device_warp_meets(mask);
     return got;
 }
 
@@ -168,11 +182,28 @@ uint32_t __ballot_sync(uint32_t mask, int predicate)
 {
     uint32_t first = running / 32 * 32, all = 0;
     fibers[running].given = predicate != 0;
-    device_warp_barrier(mask);
+    device_warp_meets(mask);
     for (uint32_t lane = 0; lane < 32 && first + lane < device_block_size.x; lane++)
         if (mask >> lane & 1) all |= (uint32_t)(fibers[first + lane].given << lane);
-    device_warp_barrier(mask);
+    device_warp_meets(mask);
     return all;
+}
+
+/* Threads run one at a time. */
+uint32_t atomicMax(uint32_t *p, uint32_t x)
+{
+    uint32_t old = *p;
+    watch_atomic(p, sizeof *p);
+    if (x > old) *p = x;
+    return old;
+}
+
+uint32_t atomicAdd(uint32_t *p, uint32_t x)
+{
+    uint32_t old = *p;
+    watch_atomic(p, sizeof *p);
+    *p = old + x;
+    return old;
 }
 
 /* Of the warp that begins with thread `first`: lets those go on whose barrier is complete, or whose
@@ -186,6 +217,7 @@ static bool release_warp(uint32_t first, uint32_t n)
         for (uint32_t j = first; j < first + 32 && j < n && all; j++)
             if (mask >> (j - first) & 1)
                 all = fibers[j].state == AT_WARP_BARRIER && fibers[j].mask == mask;
+        if (all && fibers[i].orders) watch_warp_barrier(first / 32, mask);
         for (uint32_t j = first; j < first + 32 && j < n && all; j++)
             if (mask >> (j - first) & 1) fibers[j].state = READY;
         any = any || all;
@@ -204,6 +236,7 @@ static bool release(uint32_t n)
     if (count[ENDED] == n) return true;
     if (count[AT_BLOCK_BARRIER] == n) {
         for (uint32_t i = 0; i < n; i++) fibers[i].state = READY;
+        watch_block_barrier();
         return false;
     }
     for (uint32_t first = 0; first < n; first += 32)
@@ -254,6 +287,7 @@ static void run_block(uint64_t block, uint32_t n)
     memset(shared, 0xff, current->shared_bytes); /* NaNs of every width */
     memset(shared + current->shared_bytes, guard_byte, GUARD);
     device_shared = shared;
+    watch_block(shared, current->shared_bytes);
     for (uint32_t i = 0; i < n; i++) fiber_prepare(i);
     do {
         if (seed % 2 == 0)
@@ -261,6 +295,7 @@ static void run_block(uint64_t block, uint32_t n)
         else
             run_warps_far(n);
     } while (!release(n));
+    watch_block_end();
     for (int i = 0; i < GUARD; i++)
         if (shared[current->shared_bytes + (uint64_t)i] != guard_byte) {
             fprintf(stderr, "%s: writes beyond its %llu bytes of shared memory\n", current->name,
@@ -279,6 +314,7 @@ void device_run(const DeviceLaunch *launch)
         assert(stacks != NULL);
     }
     current = launch;
+    watch_launch(launch->name);
     device_block_size.x = (unsigned)launch->threads;
     device_grid_size.x = (unsigned)launch->blocks;
     Order order = draw_order(launch->blocks);

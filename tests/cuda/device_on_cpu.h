@@ -113,9 +113,11 @@ bool device_copy(void *to, const void *from, uint64_t bytes, const CudaContext *
 #define ALIGNED(type, p) ((type *)device_aligned((uintptr_t)(p), sizeof(type), __FILE__, __LINE__))
 void *device_aligned(uintptr_t p, size_t bytes, const char *file, int line);
 
-/* Barriers: of the block, and of the warp's lanes in `mask`. */
+/* Barriers: of the block, and of the warp's lanes in `mask`; and a place where lanes meet, but
+ * which does not order what they do with memory, as those of shuffles and products do not. */
 void __syncthreads(void);
 void device_warp_barrier(uint32_t mask);
+void device_warp_meets(uint32_t mask);
 static inline void __syncwarp(void)
 {
     device_warp_barrier(0xffffffffu);
@@ -161,19 +163,8 @@ DEVICE_SHUFFLE(uint64_t, u64)
                 threadIdx.x % 32 + (uint32_t)(lanes) > 31 ? threadIdx.x % 32                       \
                                                           : threadIdx.x % 32 + (uint32_t)(lanes))
 
-/* Threads run one at a time. */
-static inline uint32_t atomicMax(uint32_t *p, uint32_t x)
-{
-    uint32_t old = *p;
-    if (x > old) *p = x;
-    return old;
-}
-static inline uint32_t atomicAdd(uint32_t *p, uint32_t x)
-{
-    uint32_t old = *p;
-    *p = old + x;
-    return old;
-}
+uint32_t atomicMax(uint32_t *p, uint32_t x);
+uint32_t atomicAdd(uint32_t *p, uint32_t x);
 
 static inline uint32_t BITS_OF_FLOAT(float x)
 {

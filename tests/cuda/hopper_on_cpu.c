@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "tests/cuda/hopper_private.h"
+#include "tests/cuda/watch.h"
 
 #include "kernels/cuda/hopper.cuh"
 
@@ -30,7 +31,7 @@ static struct Block {
     Barrier barrier[MAX_BARRIERS];
     Box box[MAX_BOXES];
     uint32_t n_barriers, n_boxes;
-    uint32_t here[NUMBERED], round[NUMBERED];
+    uint32_t here[NUMBERED], round[NUMBERED], warps[NUMBERED];
     uint32_t registers[1024], pool;
 } block;
 
@@ -254,7 +255,10 @@ void barrier_threads(uint32_t number, uint32_t threads)
     struct Block *b = this_block();
     assert(number > 0 && number < NUMBERED && threads % 32 == 0);
     Round mine = {number, b->round[number]};
+    b->warps[number] |= 1u << threadIdx.x / 32;
     if (++b->here[number] == threads) {
+        watch_warps_barrier(b->warps[number]);
+        b->warps[number] = 0;
         b->here[number] = 0;
         b->round[number]++;
     }

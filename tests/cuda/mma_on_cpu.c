@@ -1,6 +1,8 @@
 /* Matrix products of a warp and late copies, on the CPU: see mma_on_cpu.h. */
 #include "tests/cuda/mma_on_cpu.h"
 
+#include "tests/cuda/watch.h"
+
 enum { WARPS = 32, MAX_COPIES = 256 };
 
 /* What each lane of each warp gives to an instruction of all lanes. */
@@ -15,7 +17,7 @@ static Given *meet(const Given *mine)
     Given *warp = given[threadIdx.x / 32];
     assert(blockDim.x % 32 == 0); /* such instructions are for whole warps */
     warp[threadIdx.x % 32] = *mine;
-    __syncwarp();
+    device_warp_meets(0xffffffffu);
     return warp;
 }
 
@@ -58,13 +60,14 @@ void device_mma(DType t, float c[4], const uint32_t a[4], const uint32_t b[2])
         }
         c[i] += sum;
     }
-    __syncwarp();
+    device_warp_meets(0xffffffffu);
 }
 
 void device_load_matrices(uint32_t r[4], Shared row, bool transposed)
 {
     assert((uintptr_t)row % 16 == 0);
     const Given mine = {.row = row};
+    watch_read(row, 16);
     const Given *warp = meet(&mine);
     uint32_t lane = threadIdx.x % 32;
     for (uint32_t i = 0; i < 4; i++) {
@@ -76,7 +79,7 @@ void device_load_matrices(uint32_t r[4], Shared row, bool transposed)
         }
         r[i] = (uint32_t)half[0] | (uint32_t)half[1] << 16;
     }
-    __syncwarp();
+    device_warp_meets(0xffffffffu);
 }
 
 /* ---- copies ---- */
@@ -102,6 +105,7 @@ void device_copies_arrive_early(bool early)
 static void arrive(const Copy *c)
 {
     static const unsigned char zero[16];
+    watch_arrival(c->to, 16);
     memcpy(c->to, c->whole ? c->from : zero, 16);
 }
 
@@ -110,6 +114,8 @@ void copy_start(Shared to, const void *from, bool whole)
     struct Copies *mine = &copies[threadIdx.x];
     assert((uintptr_t)to % 16 == 0 && (uintptr_t)from % 16 == 0);
     assert(mine->n < MAX_COPIES);
+    if (whole) watch_read(from, 16);
+    watch_write(to, 16);
     mine->copy[mine->n++] = (Copy){to, from, whole, mine->group};
     if (is_early) arrive(&mine->copy[mine->n - 1]);
 }

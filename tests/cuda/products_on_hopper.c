@@ -179,11 +179,11 @@ void device_product(const DeviceProduct *given)
     hold(t, &p);
     t->issued[index] = (Issued){.p = p, .group = t->group};
     if (p.registers) memcpy(t->issued[index].a, p.registers, sizeof t->issued[index].a);
-    __syncwarp();
+    device_warp_meets(0xffffffffu);
     check_alike(index);
     if (!is_early) return;
     compute(t, index);
-    __syncwarp();
+    device_warp_meets(0xffffffffu);
 }
 
 void products_fence(void)
@@ -216,10 +216,10 @@ void products_wait(uint32_t groups)
     uint32_t kept = 0, n = t->n_issued;
     if (hopper_fault() == HOPPER_no_wait_for_products && n < MAX_PRODUCTS / 2) return;
     if (hopper_fault() == HOPPER_one_group_too_many) groups++;
-    __syncwarp();
+    device_warp_meets(0xffffffffu);
     for (uint32_t i = 0; i < n; i++)
         if (t->issued[i].group + groups < t->group && !t->issued[i].computed) compute(t, i);
-    __syncwarp();
+    device_warp_meets(0xffffffffu);
     for (uint32_t i = 0; i < n; i++) {
         if (t->issued[i].group + groups < t->group)
             finish(t, &t->issued[i]);
@@ -228,5 +228,5 @@ void products_wait(uint32_t groups)
     }
     t->n_issued = kept;
     t->fenced = false;
-    __syncwarp();
+    device_warp_meets(0xffffffffu);
 }

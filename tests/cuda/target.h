@@ -9,6 +9,10 @@
  * runs. Ends the test where there is none. */
 void *target_alloc(uint64_t bytes);
 void target_free(void *at);
+/* Parts of it that neither may touch until they are permitted again; where something can see it
+ * (the address sanitizer; watch.h: kernels alone). */
+void target_forbid(void *at, uint64_t bytes);
+void target_permit(void *at, uint64_t bytes);
 
 /* What tests launch with: stream, control block, fault word, the device's own numbers. Both may be
  * changed, and are then to be put back. */

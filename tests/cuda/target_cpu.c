@@ -4,6 +4,14 @@
 #include <stdlib.h>
 
 #include "tests/cuda/mma_on_cpu.h"
+#include "tests/cuda/watch.h"
+
+#if defined __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(at, bytes)   ((void)(at), (void)(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
+#endif
 
 static CudaControl control = {.step = 3, .lr = 0.01, .seed = 77};
 static uint32_t fault;
@@ -13,6 +21,7 @@ static uint64_t before;
 
 void *target_alloc(uint64_t bytes)
 {
+    if (watch_is_on()) return watch_alloc(bytes);
     void *at = aligned_alloc(256, (bytes + 255) / 256 * 256 + (bytes == 0 ? 256 : 0));
     assert(at != NULL);
     return at;
@@ -20,7 +29,22 @@ void *target_alloc(uint64_t bytes)
 
 void target_free(void *at)
 {
-    free(at);
+    if (watch_is_on())
+        watch_free(at);
+    else
+        free(at);
+}
+
+void target_forbid(void *at, uint64_t bytes)
+{
+    ASAN_POISON_MEMORY_REGION(at, bytes);
+    watch_allow(at, bytes, false);
+}
+
+void target_permit(void *at, uint64_t bytes)
+{
+    ASAN_UNPOISON_MEMORY_REGION(at, bytes);
+    watch_allow(at, bytes, true);
 }
 
 CudaContext *target_context(void)

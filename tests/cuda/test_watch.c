@@ -1,0 +1,190 @@
+/* What is watched of kernels (watch.h) is seen: races that no order of threads shows, bytes that a
+ * kernel was not given, and how many sectors and passes its accesses take. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/cuda/device_on_cpu.h"
+#include "tests/cuda/watch.h"
+
+#include "kernels/cuda/device.cuh"
+
+static const CudaContext cuda = {.n_sms = 4, .compute_capability = 90};
+enum { THREADS = 64, BLOCKS = 2, N = THREADS * BLOCKS };
+
+/* ---- faults ---- */
+
+typedef enum Wrong {
+    WRONG_none,
+    WRONG_no_barrier,     /* a thread reads what one of another warp writes */
+    WRONG_shuffle_orders, /* ... or one of its own, after a shuffle alone */
+    WRONG_no_second,      /* it writes again while that one may still read */
+    WRONG_two_blocks,     /* two blocks write one number */
+    WRONG_no_atomic,      /* all threads raise one */
+    WRONG_reads_beyond,
+    WRONG_writes_beyond,
+    WRONGS
+} Wrong;
+
+typedef struct TurnArgs {
+    const float *x;
+    float *y;
+    uint32_t *most;
+    int32_t fault;
+} TurnArgs;
+
+/* Each block's numbers of even threads change places with those of odd ones; twice. */
+KERNEL(turn_pairs, TurnArgs, THREADS, 1)
+{
+    SHARED(float, held);
+    int fault = a.fault, i = (int)threadIdx.x, at = (int)blockIdx.x * THREADS + i;
+    int other = fault == WRONG_no_barrier ? THREADS - 1 - i : i ^ 1;
+    float x = a.x[fault == WRONG_reads_beyond && at == N - 1 ? N : at];
+    held[i] = x;
+    if (fault == WRONG_shuffle_orders)
+        x = __shfl_sync(FULL, x, i % WARP);
+    else if (fault != WRONG_no_barrier)
+        __syncwarp();
+    x = held[other];
+    if (fault != WRONG_no_second) __syncwarp();
+    held[i] = x;
+    __syncthreads();
+    a.y[fault == WRONG_two_blocks      ? i
+        : fault == WRONG_writes_beyond ? at + 1
+                                       : at] = held[THREADS - 1 - i];
+    if (fault == WRONG_no_atomic)
+        *a.most = *a.most > (uint32_t)at ? *a.most : (uint32_t)at;
+    else
+        atomicMax(a.most, (uint32_t)at);
+}
+
+static void turn(Wrong fault, uint64_t seed)
+{
+    TurnArgs args = {watch_alloc(N * sizeof(float)), watch_alloc(N * sizeof(float)),
+                     watch_alloc(sizeof(uint32_t)), fault};
+    union {
+        const float *read_only;
+        float *plain;
+    } x = {args.x};
+    for (int i = 0; i < N; i++) x.plain[i] = (float)i;
+    device_set_seed(seed);
+    assert_true(LAUNCH(turn_pairs, BLOCKS, THREADS, THREADS * sizeof(float), args, &cuda, NULL));
+    watch_free(args.most);
+    watch_free(args.y);
+    watch_free(x.plain);
+}
+
+static bool dies(Wrong fault, uint64_t seed)
+{
+    int status = 0;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        fclose(stderr);
+        turn(fault, seed);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+}
+
+/* In the plainest order too, where most of them do no harm. */
+static void each_fault_is_seen(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 3; seed++) {
+        turn(WRONG_none, seed);
+        for (int fault = WRONG_none; fault < WRONGS; fault++)
+            if (dies((Wrong)fault, seed) != (fault != WRONG_none))
+                fail_msg("fault %d, order %d", fault, (int)seed);
+    }
+}
+
+/* What one kernel wrote the next may read; and memory that came back is nobody's. */
+static void kernels_follow_each_other(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) turn(WRONG_none, 5);
+}
+
+/* ---- counts ---- */
+
+typedef struct StrideArgs {
+    const float *x;
+    float *y;
+    int32_t global, shared; /* numbers apart */
+} StrideArgs;
+
+KERNEL(stride_loads, StrideArgs, WARP, 1)
+{
+    SHARED(float, held);
+    held[(int)threadIdx.x * a.shared] = a.x[(int)threadIdx.x * a.global];
+}
+
+KERNEL(wide_loads, StrideArgs, WARP, 1)
+{
+    SHARED(float4, held);
+    held[threadIdx.x] = ((const float4 *)a.x)[threadIdx.x];
+}
+
+static WatchCounts counts_of(bool wide, int32_t global, int32_t shared)
+{
+    StrideArgs args = {watch_alloc(WARP * WARP * 4), NULL, global, shared};
+    union {
+        const float *read_only;
+        float *plain;
+    } x = {args.x};
+    memset(x.plain, 0, WARP * WARP * 4);
+    const char *name = wide ? "wide_loads" : "stride_loads";
+    watch_count(true);
+    (void)watch_counts(name);
+    if (wide)
+        assert_true(LAUNCH(wide_loads, 1, WARP, WARP * WARP * 4 + 4, args, &cuda, NULL));
+    else
+        assert_true(LAUNCH(stride_loads, 1, WARP, WARP * (WARP + 1) * 4, args, &cuda, NULL));
+    watch_count(false);
+    watch_free(x.plain);
+    return watch_counts(name);
+}
+
+static void accesses_are_counted(void **state)
+{
+    (void)state;
+    WatchCounts c = counts_of(false, 1, 1);
+    assert_int_equal(c.requests, 1);
+    assert_int_equal(c.sectors, 4);
+    assert_int_equal(c.fewest_sectors, 4);
+    assert_int_equal(c.passes, 1);
+    c = counts_of(false, 8, WARP); /* a sector and a bank for each lane alone */
+    assert_int_equal(c.sectors, 32);
+    assert_int_equal(c.fewest_sectors, 4);
+    assert_int_equal(c.passes, 32);
+    assert_int_equal(c.fewest_passes, 1);
+    c = counts_of(false, 2, WARP + 1);
+    assert_int_equal(c.sectors, 8);
+    assert_int_equal(c.passes, 1);
+    c = counts_of(false, 0, 1); /* one number for all */
+    assert_int_equal(c.sectors, 1);
+    c = counts_of(true, 0, 0);
+    assert_int_equal(c.sectors, 16);
+    assert_int_equal(c.fewest_sectors, 16);
+    assert_int_equal(c.passes, 4);
+    assert_int_equal(c.fewest_passes, 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_fault_is_seen),
+        cmocka_unit_test(kernels_follow_each_other),
+        cmocka_unit_test(accesses_are_counted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
