@@ -53,11 +53,12 @@ gpu-check gpu-bench: build
 	@if [ $@ = gpu-check ]; then sh tests/gpu/check.sh build/release; \
 	else python3 tests/bench/gpu_bench.py build/release; fi
 
-# Every mutant of the corpus; the tests themselves run a seeded sample.
+# Every mutant of the corpus's plans, and of the CUDA kernels; the tests run a seeded sample.
 mutants: build
 	@sh cmake/deps.sh test
 	@cmake --preset release --log-level=NOTICE && cmake --build --preset release
 	TANDEM_MUTANTS=all build/release/tests/exec_test_mutants
+	cd build/release/tests/run/cuda_test_mutants && TANDEM_MUTANTS=all ../../cuda_test_mutants
 
 deps:
 	@sh cmake/deps.sh build

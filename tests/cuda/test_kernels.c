@@ -10,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/number.h"
 #include "tests/cuda/compare.h"
 
 #define ATTRS                                                                                      \
@@ -54,6 +55,7 @@ static const CudaCase cases[] = {
     CASE(part_head, "ff", 0),
     CASE(part_head_grad, "ff", 1),
     CASE(tokens, "ff", 0),
+    CASE(tokens, "ii", 0), /* of ids */
     CASE(tokens_grad, "ff", 1),
     CASE(embed, "iff", 0),
     CASE(embed_grad, "fif", 1),
@@ -259,6 +261,48 @@ static void many_rows(void **state)
     each(&tall, DT_f32, LIE_aligned);
 }
 
+/* More than all threads of a grid take at once, and a tail. */
+static void more_than_a_grid(void **state)
+{
+    (void)state;
+    static const OpKind flat[] = {OP_add,  OP_mul,  OP_scale,   OP_silu_grad, OP_pass,
+                                  OP_cast, OP_fill, OP_dropout, OP_amax,      OP_quantise};
+    const Sizes many = {{0}, {203, 397}};
+    for (uint32_t i = 0; i < N_CASES; i++)
+        for (size_t k = 0; k < sizeof flat / sizeof flat[0]; k++) {
+            if (cases[i].op != flat[k]) continue;
+            CudaCase c = case_of(i, DT_e4m3, &many);
+            compare(&c, &many, DT_bf16, DT_e4m3, c.accumulates, LIE_aligned);
+        }
+}
+
+/* Each 16-bit number becomes the 8-bit one that the definition says: ties, the ends of the range,
+ * numbers below the smallest. */
+static void every_number_is_rounded(void **state)
+{
+    (void)state;
+    enum { ALL = 1 << 16 };
+    static const DType from[] = {DT_f16, DT_bf16}, to[] = {DT_e4m3, DT_e5m2};
+    for (int i = 0; i < 4 && compare_asks_for(OP_cast); i++) {
+        uint16_t *x = compare_alloc(ALL * sizeof *x, 0);
+        uint8_t *y = compare_alloc(ALL, 0), expected;
+        CudaError error = {{0}};
+        KernelArgs args = {.n_in = 1, .n_args = 2, .rows = ALL};
+        args.ptr[0] = x, args.dtype[0] = from[i / 2], args.ptr[1] = y, args.dtype[1] = to[i % 2];
+        args.elements[0] = args.elements[1] = ALL;
+        for (uint32_t k = 0; k < ALL; k++) x[k] = (uint16_t)k;
+        assert_true(TARGET_RUN(1, cuda_cast(&args, target_context(), &error), &error));
+        for (uint32_t k = 0; k < ALL; k++) {
+            double value = number_read(from[i / 2], x, k);
+            number_write(to[i % 2], &expected, 0, value);
+            if (y[k] != expected && !isnan(value))
+                fail_msg("%s %.9g becomes %s %02x, not %02x", dtype_name(from[i / 2]), value,
+                         dtype_name(to[i % 2]), y[k], expected);
+        }
+        compare_free();
+    }
+}
+
 static void none_is_forgotten(void **state)
 {
     (void)state;
@@ -279,6 +323,8 @@ int main(void)
         cmocka_unit_test(the_widest_rows),
         cmocka_unit_test(wide_rows),
         cmocka_unit_test(many_rows),
+        cmocka_unit_test(more_than_a_grid),
+        cmocka_unit_test(every_number_is_rounded),
         cmocka_unit_test(none_is_forgotten),
     };
     return cmocka_run_group_tests_name("CUDA kernels", tests, NULL, NULL);

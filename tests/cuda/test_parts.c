@@ -52,6 +52,9 @@ static void parts_of_a_vocabulary(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         each(cases[i], &local_vocabulary, &whole_vocabulary, (Part){.start = {['v'] = 0}});
         each(cases[i], &local_vocabulary, &whole_vocabulary, (Part){.start = {['v'] = 40}});
+        /* the id that is frequent, 50, is the first of this part, and of the next */
+        each(cases[i], &local_vocabulary, &whole_vocabulary, (Part){.start = {['v'] = 50}});
+        each(cases[i], &local_vocabulary, &whole_vocabulary, (Part){.start = {['v'] = 10}});
         each(cases[i], &local_vocabulary, &whole_vocabulary,
              (Part){.start = {['v'] = 80}, .valid = {['v'] = 21}});
         each(cases[i], &local_vocabulary, &whole_vocabulary,
@@ -128,6 +131,39 @@ static void ranges_of_a_flat_unit(void **state)
     }
 }
 
+/* Query heads of a group that is split, and parts that begin inside an eight. */
+static void parts_of_groups(void **state)
+{
+    (void)state;
+    const Sizes local = {{['b'] = 2, ['s'] = 3, ['g'] = 2, ['r'] = 2, ['F'] = 6, ['E'] = 12},
+                         {0, 0}};
+    const Sizes whole = {{['b'] = 2, ['s'] = 3, ['g'] = 2, ['r'] = 4, ['F'] = 6, ['E'] = 12},
+                         {0, 0}};
+    const CudaCase heads[] = {
+        {OP_part_heads, cuda_part_heads, "ff", {.first = 0}, 0, NULL, 0},
+        {OP_part_heads_grad, cuda_part_heads_grad, "fF", {.first = 1}, 1, NULL, 0},
+    };
+    const Sizes inside = {{['b'] = 2, ['s'] = 3, ['n'] = 2, ['F'] = 24, ['X'] = 8}, {0, 0}};
+    const CudaCase parts[] = {
+        {OP_part, cuda_part, "ff", {.first = 1}, 0, NULL, 0},
+        {OP_part_grad, cuda_part_grad, "ff", {.first = 12}, 1, NULL, 0},
+    };
+    for (int i = 0; i < 2; i++) {
+        each(heads[i], &local, &whole, (Part){.start = {['r'] = 2}});
+        each(parts[i], &inside, &inside, (Part){.start = {0}});
+    }
+}
+
+/* Where it counts: it is as large as the root that it is added to. */
+static void a_large_eps(void **state)
+{
+    (void)state;
+    const Sizes unit = {{['x'] = 43, ['M'] = 2}, {0, 0}};
+    const Attrs attrs = {.eps = 0.5, .beta1 = .9, .beta2 = .95, .weight_decay = .1};
+    each((CudaCase){OP_adamw, cuda_adamw, "ffpFdffp", attrs, 0, NULL, 0}, &unit, &unit,
+         (Part){.start = {0}});
+}
+
 /* ---- what the device alone does ---- */
 
 static void unknown_ids_are_faults(void **state)
@@ -153,6 +189,44 @@ static void unknown_ids_are_faults(void **state)
         assert_int_equal(*cuda->fault, (uint32_t)CUDA_FAULT_id << CUDA_FAULT_PC_BITS | cuda->pc);
         assert_true(y[2 * 8] == 0 && y[3 * 8] == 1);
     }
+    *cuda->fault = 0;
+    compare_free();
+}
+
+/* Labels below 0 are ignored; those that the vocabulary does not have are told. */
+static void unknown_labels_are_faults(void **state)
+{
+    (void)state;
+    enum { ROWS = 3, V = 5 };
+    static const struct {
+        OpKind op;
+        CudaKernel kernel;
+        bool back; /* dpicked, labels -> dlogits; else logits, labels -> picked */
+    } ops[] = {{OP_xent_pick, cuda_xent_pick, false},
+               {OP_xent_smooth, cuda_xent_smooth, false},
+               {OP_xent_pick_grad, cuda_xent_pick_grad, true},
+               {OP_xent_smooth_grad, cuda_xent_smooth_grad, true}};
+    static const int32_t labels[] = {V - 1, V, -1, INT32_MAX, INT32_MIN};
+    CudaContext *cuda = target_context();
+    float *z = compare_alloc(ROWS * V * sizeof *z, 0), *picked = compare_alloc(ROWS * 4, 0);
+    int32_t *label = compare_alloc(ROWS * sizeof *label, 0);
+    const Value logits = {DT_f32, 3, {1, ROWS, V}, z}, sums = {DT_f32, 2, {1, ROWS}, picked};
+    const Value of_labels = {DT_i32, 2, {1, ROWS}, label};
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+        for (size_t k = 0; k < sizeof labels / sizeof labels[0]; k++) {
+            Value args[] = {ops[i].back ? sums : logits, of_labels, ops[i].back ? logits : sums};
+            Binding binding;
+            CudaError error;
+            const int32_t mine[ROWS] = {0, labels[k], 2};
+            memcpy(label, mine, sizeof mine);
+            for (int j = 0; j < ROWS * V; j++) z[j] = 1;
+            for (int j = 0; j < ROWS; j++) picked[j] = 1;
+            KernelArgs a = eval_args(ops[i].op, NULL, args, 2, 1, NULL, &binding);
+            *cuda->fault = 0;
+            assert_true(TARGET_RUN(0, ops[i].kernel(&a, cuda, &error), &error));
+            uint32_t expected = (uint32_t)CUDA_FAULT_label << CUDA_FAULT_PC_BITS | cuda->pc;
+            assert_int_equal(*cuda->fault, labels[k] >= V ? expected : 0);
+        }
     *cuda->fault = 0;
     compare_free();
 }
@@ -286,10 +360,17 @@ static void moves_between_layouts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_of_a_vocabulary),   cmocka_unit_test(positions_begin_somewhere),
-        cmocka_unit_test(draws_by_global_element), cmocka_unit_test(labels_of_whole_sequences),
-        cmocka_unit_test(ranges_of_a_flat_unit),   cmocka_unit_test(unknown_ids_are_faults),
-        cmocka_unit_test(draws_of_rounding),       cmocka_unit_test(a_bad_norm_changes_nothing),
+        cmocka_unit_test(parts_of_a_vocabulary),
+        cmocka_unit_test(positions_begin_somewhere),
+        cmocka_unit_test(draws_by_global_element),
+        cmocka_unit_test(labels_of_whole_sequences),
+        cmocka_unit_test(ranges_of_a_flat_unit),
+        cmocka_unit_test(unknown_ids_are_faults),
+        cmocka_unit_test(unknown_labels_are_faults),
+        cmocka_unit_test(parts_of_groups),
+        cmocka_unit_test(a_large_eps),
+        cmocka_unit_test(draws_of_rounding),
+        cmocka_unit_test(a_bad_norm_changes_nothing),
         cmocka_unit_test(moves_between_layouts),
     };
     return cmocka_run_group_tests_name("CUDA kernels on parts", tests, NULL, NULL);
