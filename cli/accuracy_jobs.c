@@ -1,14 +1,9 @@
-/* Rows in several processes. Each writes what it finds to a file of its own that has no name; the
- * parent reads them when all have ended and puts them into the order of the rows. */
-#include <errno.h>
+/* Rows in several processes; what they say is put into the order of the rows. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "cli/accuracy.h"
-
-enum { MOST_JOBS = 64 };
+#include "cli/jobs.h"
 
 /* Tabs and line ends part what is written. */
 static void put_word(FILE *file, const char *text, char end)
@@ -67,7 +62,6 @@ typedef LIST(Said) SaidList;
 static bool listen_to(FILE *file, Arena *arena, SaidList *said)
 {
     char line[2048];
-    rewind(file);
     while (fgets(line, sizeof line, file) != NULL) {
         char *end = NULL;
         Said s = {.row = (uint32_t)strtoul(line, &end, 10)};
@@ -125,41 +119,31 @@ static void sort_out(const Csv *csv, const char *label_column, Arena *arena, con
     scores->n_rows = csv->n_rows;
 }
 
-/* Starts process `i` of `n`; -1 when it cannot be. */
-static pid_t start(const Cli *cli, const Csv *csv, uint32_t i, uint32_t n, const char *label_column,
-                   RowWork work, FILE *file)
+typedef struct Rows {
+    const Cli *cli;
+    const Csv *csv;
+    const char *label_column;
+    RowWork work;
+} Rows;
+
+static void work_rows(void *self, uint32_t job, uint32_t n_jobs, FILE *file)
 {
-    fflush(NULL);
-    pid_t pid = fork();
-    if (pid != 0) return pid;
-    work_through(cli, csv, i, n, label_column, work, file);
-    _exit(fflush(file) == 0 ? 0 : 1);
+    const Rows *r = self;
+    work_through(r->cli, r->csv, job, n_jobs, r->label_column, r->work, file);
 }
 
 bool jobs_run(const Csv *csv, uint32_t n_jobs, const char *label_column, RowWork work, Cli *cli,
               Scores *scores)
 {
     FILE *file[MOST_JOBS] = {NULL};
-    pid_t pid[MOST_JOBS];
     SaidList said[MOST_JOBS];
     memset(said, 0, sizeof said);
-    bool fine = true;
-    uint32_t n = n_jobs < 1 ? 1 : n_jobs > MOST_JOBS ? MOST_JOBS : n_jobs;
+    uint32_t n = jobs_number(n_jobs, MOST_JOBS);
+    Rows rows = {cli, csv, label_column, work};
+    bool fine = jobs_fork(cli, n, work_rows, &rows, file);
     for (uint32_t i = 0; i < n; i++) {
-        file[i] = tmpfile();
-        pid[i] = file[i] != NULL ? start(cli, csv, i, n, label_column, work, file[i]) : -1;
-        if (pid[i] < 0)
-            fine = cli_error(cli, FAULT_internal, "accuracy-process", "cannot start a process: %s",
-                             strerror(errno));
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        int status = 0;
-        while (pid[i] > 0 && waitpid(pid[i], &status, 0) < 0 && errno == EINTR) {
-        }
-        bool heard = pid[i] > 0 && status == 0 && listen_to(file[i], cli->arena, &said[i]);
-        if (pid[i] > 0 && !heard)
-            fine = cli_error(cli, FAULT_internal, "accuracy-process",
-                             "a process that predicts rows ended unexpectedly (status %d)", status);
+        if (fine && !listen_to(file[i], cli->arena, &said[i]))
+            fine = cli_error(cli, FAULT_internal, "job-process", "what a process wrote is lost");
         if (file[i] != NULL) fclose(file[i]);
     }
     if (fine) sort_out(csv, label_column, cli->arena, said, n, scores);

@@ -174,6 +174,5 @@ static void score_row(const Csv *csv, RowOut *out)
 
 bool score_runs(Cli *cli, const Csv *csv, Scores *scores)
 {
-    uint32_t n_jobs = cli->options.jobs > 0 ? cli->options.jobs : machine_cores();
-    return jobs_run(csv, n_jobs, "id", score_row, cli, scores);
+    return jobs_run(csv, cli->options.jobs, "id", score_row, cli, scores);
 }

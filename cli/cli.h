@@ -13,24 +13,26 @@
 
 #define TANDEM_VERSION "0.1.0"
 
+typedef LIST(const char *) TextList;
+
 /* Every option of every verb has its field here; which verb takes which one is in options.c. */
 typedef struct Options {
-    LIST(const char *) set;
+    TextList set, try_; /* KEY=VALUE; KEY=VALUE,VALUE,... */
     const char *db, *color, *after, *backend, *data, *output, *cluster, *nodes, *ranks;
     const char *runs, *kernels, *comm, *plot, *jobs_text; /* accuracy */
     const char *seed_text, *role_text, *n_text, *steps_text, *every_text, *limit_text,
         *timeout_text, *rank_text, *graph, *registration, *via, *device_text, *min_ctas_text,
         *max_ctas_text, *record, *collective, *min_text, *max_text, *issue, *buffers, *compare,
-        *machine, *mtbf_text, *checkpoint_text, *restart_text, *interval_text, *jitter_text,
-        *straggler_text;
+        *machine, *by, *price_text, *tokens_text, *mtbf_text, *checkpoint_text, *restart_text,
+        *interval_text, *jitter_text, *straggler_text;
     bool json, quiet, verbose, help, dry_run, text, trace, unfolded, verify, poison, native, state,
-        mesh, share_device, zero_ctas, tf32, cudnn, mma, explain, exact;
+        mesh, csv, share_device, zero_ctas, tf32, cudnn, mma, explain, exact;
     /* the checked values of the texts above */
     uint64_t seed;
     uint32_t device, min_ctas, max_ctas;
     uint32_t role, rank, n, steps, every, limit, jobs,
-        n_nodes; /* 0 when not given; role, rank: UINT32_MAX */
-    double timeout_s;
+        n_nodes;                         /* 0 when not given; role, rank: UINT32_MAX */
+    double timeout_s, price_usd, tokens; /* price_usd < 0: not given */
 } Options;
 
 typedef enum Paint { PAINT_none, PAINT_good, PAINT_bad, PAINT_warn, PAINT_strong } Paint;
@@ -73,7 +75,8 @@ enum { /* groups of options; those of no group go with every verb */
        OPTIONS_calibrate = 128,
        OPTIONS_net = 512,
        OPTIONS_import = 1024,
-       OPTIONS_accuracy = 256
+       OPTIONS_accuracy = 256,
+       OPTIONS_sweep = 2048
 };
 
 /* ---- verbs.c ---- */
@@ -190,6 +193,7 @@ const char *find_in_path(Arena *arena, const char *program); /* NULL: not there 
 void cmd_check(Cli *cli);
 void cmd_show(Cli *cli);
 void cmd_sim(Cli *cli);
+void cmd_sweep(Cli *cli);
 void cmd_run(Cli *cli);
 void cmd_compare(Cli *cli);
 void cmd_calibrate(Cli *cli);

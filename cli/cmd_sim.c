@@ -38,6 +38,30 @@ static bool is_measured(Cli *cli, Store *store, const char *machine)
     return false;
 }
 
+bool predict_options(Cli *cli, const PlanFile *file, Store *store, PredictOptions *options)
+{
+    const Cluster *cluster = &file->config.cluster;
+    const uint32_t n_before = cli->diag.n_errors;
+    Unevenness *uneven = arena_alloc(cli->arena, sizeof *uneven);
+    bool is_uneven = unevenness_of(cli, file->plan->mesh.n_ranks, uneven);
+    uneven->seed = file->config.seed;
+    bool imported = !cluster->is_local && cli->options.machine != NULL;
+    if (imported) is_measured(cli, store, cli->options.machine);
+    *options = (PredictOptions){.cluster = cluster,
+                                .backend = cluster->is_local ? "mpi"
+                                           : imported        ? "nccl"
+                                                             : "",
+                                .machine = cluster->is_local ? machine_key(cli->arena)
+                                           : imported        ? cli->options.machine
+                                                             : NULL,
+                                .trace = cli->options.trace,
+                                .unfolded = cli->options.unfolded || is_uneven,
+                                .uneven = is_uneven ? uneven : NULL,
+                                .keep = store != NULL && !cli->options.dry_run,
+                                .keep_unstored = true};
+    return cli->diag.n_errors == n_before;
+}
+
 void cmd_sim(Cli *cli)
 {
     const PlanOptions load = {.keep_text = !cli->options.dry_run};
@@ -55,34 +79,16 @@ void cmd_sim(Cli *cli)
     bool dry = cli->options.dry_run;
     Store *store = dry ? NULL : store_open(cli->options.db, false, &cli->diag);
     if (store == NULL && !dry) return;
-    const Cluster *cluster = &file->config.cluster;
-    Unevenness uneven;
-    bool is_uneven = unevenness_of(cli, file->plan->mesh.n_ranks, &uneven);
-    if (!cluster->is_local && cli->options.machine != NULL)
-        is_measured(cli, store, cli->options.machine);
-    if (!is_sound(&cli->diag)) {
-        store_close(store);
-        return;
-    }
-    uneven.seed = file->config.seed;
-    bool imported = !cluster->is_local && cli->options.machine != NULL;
-    PredictOptions options = {.cluster = cluster,
-                              .backend = cluster->is_local ? "mpi"
-                                         : imported        ? "nccl"
-                                                           : "",
-                              .machine = cluster->is_local ? machine_key(cli->arena)
-                                         : imported        ? cli->options.machine
-                                                           : NULL,
-                              .trace = cli->options.trace,
-                              .unfolded = cli->options.unfolded || is_uneven,
-                              .uneven = is_uneven ? &uneven : NULL,
-                              .keep = !dry,
-                              .keep_unstored = true};
+    PredictOptions options;
     Prediction prediction;
-    if (predict(cli, file, store, &options, &prediction)) {
+    if (predict_options(cli, file, store, &options) &&
+        predict(cli, file, store, &options, &prediction)) {
         prediction_report(cli, file, &prediction);
-        if (cli->options.mtbf_text != NULL) faults_report(cli, file, &prediction);
-        if (cli->options.explain) explain_report(cli, file, store);
+        double goodput = 1;
+        if (cli->options.mtbf_text != NULL) goodput = faults_report(cli, file, &prediction);
+        if (cli->options.tokens > 0 && goodput > 0)
+            training_report(cli, file, &prediction, goodput);
+        if (cli->options.explain) explain_report(cli, file, store, &options);
     }
     store_close(store);
 }

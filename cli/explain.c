@@ -44,17 +44,17 @@ typedef struct Explained {
     LIST(Tried) tried;
 } Explained;
 
-static SimOptions options_of(Cli *cli, const PlanFile *file, Store *store)
+/* The costs of the prediction that is explained, or the path would not add up to its step. */
+static SimOptions options_of(const PlanFile *file, Store *store, const PredictOptions *how)
 {
-    bool local = file->config.cluster.is_local;
-    const char *machine = local ? machine_key(cli->arena) : cli->options.machine;
     return (SimOptions){.seed = file->config.seed,
                         .steps = 1,
-                        .store = machine != NULL ? store : NULL,
-                        .machine = machine,
-                        .backend = local ? "mpi" : "",
+                        .store = how->machine != NULL ? store : NULL,
+                        .machine = how->machine,
+                        .backend = how->backend,
                         .runtime = &file->config.runtime,
-                        .unfolded = cli->options.unfolded};
+                        .uneven = how->uneven,
+                        .unfolded = how->unfolded};
 }
 
 static bool simulate(Cli *cli, const PlanFile *file, const SimOptions *options, SimReport *report)
@@ -71,16 +71,16 @@ static bool has_pass(const PlanFile *file, const char *name)
 }
 
 /* The same script with one more setting; what it says against it stays unsaid. */
-static void try_setting(Cli *cli, const PlanFile *file, Store *store, const char *set,
-                        Explained *out)
+static void try_setting(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *how,
+                        const char *set, Explained *out)
 {
     Diag kept = cli->diag;
     cli->diag = diag_in(cli->arena);
     list_push(cli->arena, &cli->options.set, set);
-    PlanOptions how = {.unproven = true};
-    PlanFile *other = plan_file_load(cli, file->path, &how);
+    PlanOptions load = {.unproven = true};
+    PlanFile *other = plan_file_load(cli, file->path, &load);
     SimReport report;
-    SimOptions options = options_of(cli, file, store);
+    SimOptions options = options_of(file, store, how);
     if (other != NULL && cli->diag.n_errors == 0 && simulate(cli, other, &options, &report) &&
         report.fits && (double)report.step_ps < (1 - LEAST_GAIN) * (double)out->report.step_ps) {
         Tried tried = {set, report.step_ps, report.total_bytes};
@@ -90,9 +90,10 @@ static void try_setting(Cli *cli, const PlanFile *file, Store *store, const char
     cli->diag = kept;
 }
 
-static bool gather(Cli *cli, const PlanFile *file, Store *store, Explained *out)
+static bool gather(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *how,
+                   Explained *out)
 {
-    SimOptions options = options_of(cli, file, store);
+    SimOptions options = options_of(file, store, how);
     options.explain = true;
     if (!simulate(cli, file, &options, &out->report)) return false;
     options.explain = false;
@@ -109,7 +110,7 @@ static bool gather(Cli *cli, const PlanFile *file, Store *store, Explained *out)
     }
     for (uint32_t i = 0; i < N_EXPERIMENTS && !file->is_text; i++)
         if (has_pass(file, experiments[i].pass))
-            try_setting(cli, file, store, experiments[i].set, out);
+            try_setting(cli, file, store, how, experiments[i].set, out);
     return true;
 }
 
@@ -293,11 +294,11 @@ static void explain_json(Cli *cli, const PlanFile *file, const Explained *e)
     json_put(cli->json, "explain", root);
 }
 
-void explain_report(Cli *cli, const PlanFile *file, Store *store)
+void explain_report(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *how)
 {
     Explained e;
     memset(&e, 0, sizeof e);
-    if (!gather(cli, file, store, &e)) return;
+    if (!gather(cli, file, store, how, &e)) return;
     if (cli->json != NULL) {
         explain_json(cli, file, &e);
         return;

@@ -100,7 +100,7 @@ static void report(Cli *cli, const PlanFile *file, const Prediction *p, const Fa
               str_count(arena, (uint64_t)(speed * goodput + .5)));
 }
 
-void faults_report(Cli *cli, const PlanFile *file, const Prediction *p)
+double faults_report(Cli *cli, const PlanFile *file, const Prediction *p)
 {
     const Options *o = &cli->options;
     double node_s = 0, interval_s = 0;
@@ -109,7 +109,7 @@ void faults_report(Cli *cli, const PlanFile *file, const Prediction *p)
         !duration(cli, "checkpoint", o->checkpoint_text, "s", true, &f.checkpoint_s) ||
         !duration(cli, "restart", o->restart_text, "s", true, &f.restart_s) ||
         !duration(cli, "interval", o->interval_text, "s", false, &interval_s))
-        return;
+        return 0;
     f.mtbf_s = node_s / fmax(file->config.cluster.nodes, 1);
     bool best = interval_s <= 0;
     if (best) interval_s = faults_best_interval_s(&f);
@@ -122,9 +122,10 @@ void faults_report(Cli *cli, const PlanFile *file, const Prediction *p)
                   o->mtbf_text, 100 * goodput, file->config.cluster.nodes,
                   hours(cli->arena, f.mtbf_s));
         diag_hint(&cli->diag, "--interval, --checkpoint and --restart must be short against that");
-        return;
+        return 0;
     }
     report(cli, file, p, &f, interval_s, best);
+    return goodput;
 }
 
 bool unevenness_of(Cli *cli, uint32_t n_ranks, Unevenness *out)

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,15 @@ typedef struct Option {
 static const Option option_table[] = {
     {"set", 's', OPTION_list, "KEY=VALUE", FIELD(set), OPTIONS_plan | OPTIONS_accuracy,
      "change what the script gives to plan{}, as in --set mesh.tp=4; repeatable"},
+    {"try", 't', OPTION_list, "KEY=V1,V2,...", FIELD(try_), OPTIONS_sweep,
+     "values of a setting, as in --try mesh.tp=1,2,4; repeatable: all combinations"},
+    {"by", 0, OPTION_text, "WHAT", FIELD(by), OPTIONS_sweep,
+     "rank by tokens a second (default), gpu (tokens a second and GPU), memory or usd"},
+    {"csv", 0, OPTION_flag, NULL, FIELD(csv), OPTIONS_sweep, "all rows as CSV, instead of a table"},
+    {"price", 0, OPTION_text, "USD", FIELD(price_text), OPTIONS_sim | OPTIONS_sweep,
+     "an hour of a GPU, instead of the library's price"},
+    {"tokens", 0, OPTION_text, "N", FIELD(tokens_text), OPTIONS_sim,
+     "a whole training, as in 300B or 15T tokens: days, GPU hours and cost"},
     {"seed", 0, OPTION_text, "N", FIELD(seed_text), OPTIONS_plan,
      "seed of initial weights and data, instead of the plan's"},
     {"cluster", 0, OPTION_text, "NAME", FIELD(cluster), OPTIONS_text_plan,
@@ -45,7 +55,8 @@ static const Option option_table[] = {
      "plain (default), symmetric (windows that all ranks map), copy_engine (no SMs)"},
     {"compare", 0, OPTION_text, "FILE", FIELD(compare), OPTIONS_net,
      "the text of nccl-tests: its sizes, with what it measured beside"},
-    {"machine", 0, OPTION_text, "NAME", FIELD(machine), OPTIONS_import | OPTIONS_sim,
+    {"machine", 0, OPTION_text, "NAME", FIELD(machine),
+     OPTIONS_import | OPTIONS_sim | OPTIONS_sweep,
      "whose measurements these are (import), or which imported ones to use (sim)"},
     {"after", 0, OPTION_text, "PASS", FIELD(after), OPTIONS_show,
      "stop after this pass and show what there is then"},
@@ -123,7 +134,7 @@ static const Option option_table[] = {
     {"output", 'o', OPTION_text, "FILE", FIELD(output), OPTIONS_trace,
      "write there instead of to standard output"},
     {"ranks", 0, OPTION_text, "LIST", FIELD(ranks), OPTIONS_trace, "only these ranks, as in 0,1,8"},
-    {"limit", 0, OPTION_text, "N", FIELD(limit_text), OPTIONS_runs,
+    {"limit", 0, OPTION_text, "N", FIELD(limit_text), OPTIONS_runs | OPTIONS_sweep,
      "at most so many rows (default 20)"},
     {"runs", 0, OPTION_text, "FILE", FIELD(runs), OPTIONS_accuracy,
      "published training runs: step time, memory, whether they fit"},
@@ -135,7 +146,7 @@ static const Option option_table[] = {
      "draw predicted over measured there, as SVG"},
     {"exact", 0, OPTION_flag, NULL, FIELD(exact), OPTIONS_accuracy,
      "simulate every micro-batch, also where the rest of a step follows from its first"},
-    {"jobs", 'j', OPTION_text, "N", FIELD(jobs_text), OPTIONS_accuracy,
+    {"jobs", 'j', OPTION_text, "N", FIELD(jobs_text), OPTIONS_accuracy | OPTIONS_sweep,
      "processes to predict with (default: as many as there are cores)"},
     {"dry-run", 0, OPTION_flag, NULL, FIELD(dry_run), 0,
      "say what would be done, and store nothing"},
@@ -204,6 +215,28 @@ static bool read_small(Cli *cli, const char *option, const char *text, uint32_t 
     return true;
 }
 
+static bool read_price(Cli *cli, const char *text, double *value)
+{
+    if (text == NULL) return true;
+    char *end = NULL;
+    *value = strtod(text, &end);
+    if (end != text && *end == 0 && *value >= 0 && *value < 1e6) return true;
+    return bad_value(cli, "price", text, "dollars an hour, as in 2.5,");
+}
+
+/* 1000000, 300B, 1.5T: powers of 1000, as people say it of tokens. */
+static bool read_tokens(Cli *cli, const char *text, double *value)
+{
+    static const char units[] = "KMBT";
+    if (text == NULL) return true;
+    char *end = NULL;
+    *value = strtod(text, &end);
+    const char *unit = end != text && *end != 0 ? strchr(units, *end) : NULL;
+    if (unit != NULL) *value *= pow(1000, (double)(unit - units + 1)), end++;
+    if (end != text && *end == 0 && *value >= 1 && *value <= 1e18) return true;
+    return bad_value(cli, "tokens", text, "a number, as in 300B or 15T,");
+}
+
 /* An option that would change nothing without another is a mistake, not a wish. */
 static bool goes_with(Cli *cli)
 {
@@ -254,6 +287,9 @@ static bool check_values(Cli *cli)
     if (o->color != NULL && strcmp(o->color, "auto") != 0 && strcmp(o->color, "always") != 0 &&
         strcmp(o->color, "never") != 0)
         fine = bad_value(cli, "color", o->color, "auto, always or never");
+    o->price_usd = -1;
+    fine = read_price(cli, o->price_text, &o->price_usd) && fine;
+    fine = read_tokens(cli, o->tokens_text, &o->tokens) && fine;
     for (uint32_t i = 0; i < o->set.n; i++)
         if (strchr(o->set.at[i], '=') == NULL || o->set.at[i][0] == '=')
             fine = bad_value(cli, "set", o->set.at[i], "KEY=VALUE");
@@ -267,7 +303,7 @@ static void store_value(Cli *cli, const Option *option, const char *value)
     case OPTION_flag: *(bool *)(void *)field = true; break;
     case OPTION_text: *(const char **)(void *)field = value; break;
     case OPTION_maybe: *(const char **)(void *)field = value != NULL ? value : "always"; break;
-    case OPTION_list: list_push(cli->arena, &cli->options.set, value); break;
+    case OPTION_list: list_push(cli->arena, (TextList *)(void *)field, value); break;
     }
 }
 

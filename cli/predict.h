@@ -45,12 +45,20 @@ bool trust_store(Store *store, int64_t run, const Trust *trust, Diag *d);
 const char *trust_text(Arena *arena, const Trust *trust);
 
 /* sim --mtbf, after the prediction (faults.c). */
-void faults_report(Cli *cli, const PlanFile *file, const Prediction *p);
+double faults_report(Cli *cli, const PlanFile *file, const Prediction *p); /* goodput; 0: none */
 /* --jitter and --straggler; false: neither, or after diagnostics. */
 bool unevenness_of(Cli *cli, uint32_t n_ranks, Unevenness *out);
 
-/* sim --explain, after the prediction. */
-void explain_report(Cli *cli, const PlanFile *file, Store *store);
+/* Whose costs, and how even: as the command's options say; false after diagnostics. `store` may be
+ * NULL. */
+bool predict_options(Cli *cli, const PlanFile *file, Store *store, PredictOptions *options);
+
+/* sim --explain, after the prediction that these options made. */
+void explain_report(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *how);
+/* sim --tokens; `goodput` is 1 where nothing fails. */
+void training_report(Cli *cli, const PlanFile *file, const Prediction *p, double goodput);
+/* USD of an hour of one device: --price, else the library's; 0: not known. */
+double price_of(const Cli *cli, const Cluster *cluster);
 /* Step time, throughput, MFU, exposed communication, memory: as text or JSON. */
 void prediction_report(Cli *cli, const PlanFile *file, const Prediction *p);
 

@@ -26,6 +26,14 @@ static const Verb verb_table[] = {
      "Runs the plan in virtual time on the cluster that it names. A plan that does not fit is\n"
      "predicted and stored all the same. An equal prediction is taken from the store.",
      "tandem sim scripts/plans/llama3_8b.lua", PLAN_GROUPS | OPTIONS_sim, cmd_sim},
+    {"sweep", "PLAN", 1, 1, "Predict every combination of settings, and rank them",
+     "Each combination is compiled, proven and simulated; what does not fit or is refused is "
+     "listed "
+     "with\nits reason. Predictions are stored as they come: a sweep that was ended goes on where "
+     "it "
+     "was.\nSettings given with --set hold for all of them.",
+     "tandem sweep scripts/plans/llama3_8b.lua --set mesh.dp_shard=-1 --try mesh.tp=1,2,4,8",
+     PLAN_GROUPS | OPTIONS_sweep, cmd_sweep},
     {"run", "PLAN", 1, 1, "Train: execute that very plan, and compare with the prediction",
      "With the mpi backend the command starts itself under mpirun, one process a rank; under "
      "mpirun\n"
@@ -80,7 +88,7 @@ const Verb *verb_find(const char *name)
 }
 
 /* Parts of the design that are not built. */
-static const char *const absent[] = {"sweep", "report", "ci", "export", "init", "config"};
+static const char *const absent[] = {"report", "ci", "export", "init", "config"};
 enum { N_ABSENT = sizeof absent / sizeof absent[0] };
 
 const char *verb_absent(const char *name)
@@ -147,7 +155,7 @@ static void out_of_memory(void *self)
 static bool without_store(Cli *cli)
 {
     if (strcmp(cli->options.db, "none") != 0) return true;
-    if (cli->verb->options & OPTIONS_sim) cli->options.dry_run = true;
+    if (cli->verb->options & (OPTIONS_sim | OPTIONS_sweep)) cli->options.dry_run = true;
     if (cli->verb->options & (OPTIONS_sim | OPTIONS_text_plan | OPTIONS_net | OPTIONS_accuracy))
         return true;
     cli_error(cli, FAULT_usage, "option-value", "--db none: tandem %s needs a store",

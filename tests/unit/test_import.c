@@ -319,6 +319,16 @@ static void imported_collectives_are_used(void **state)
     const char *a = strstr(plain.out, "step  "), *c = strstr(slow.out, "step  ");
     assert_true(a != NULL && c != NULL);
     assert_true(strncmp(a, c, strcspn(a, "\n")) != 0);
+    /* What is explained is that very prediction: its path ends where the step does. */
+    r = COMMAND(arena, 60, "sim", plan, "--db", db, "--machine", "slow", "--explain", "--json");
+    assert_int_equal(r.exit_code, 0);
+    json_t *root = json_loads(r.out, 0, NULL);
+    const json_t *path = json_object_get(json_object_get(root, "explain"), "path");
+    const json_t *last = json_array_get(path, json_array_size(path) - 1);
+    assert_true(json_integer_value(json_object_get(root, "step_ps")) > 0);
+    assert_int_equal(json_integer_value(json_object_get(last, "to_ps")),
+                     json_integer_value(json_object_get(root, "step_ps")));
+    json_decref(root);
     arena_free(arena);
 }
 

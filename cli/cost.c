@@ -1,0 +1,39 @@
+/* tandem sim --tokens: how long a whole training takes at the predicted speed, and what it costs.
+ * Prices are the library's (scripts/clusters/node.lua says of when) or --price; a cluster without
+ * one gives hours only. */
+#include "cli/predict.h"
+
+double price_of(const Cli *cli, const Cluster *cluster)
+{
+    return cli->options.price_usd >= 0 ? cli->options.price_usd : cluster->device.usd_per_hour;
+}
+
+void training_report(Cli *cli, const PlanFile *file, const Prediction *p, double goodput)
+{
+    const RunRecord *r = &p->record;
+    double speed = r->tokens_per_s_per_device * r->n_ranks * goodput;
+    if (!(speed > 0)) return;
+    double seconds = cli->options.tokens / speed, gpu_hours = seconds / 3600 * r->n_ranks;
+    double steps = cli->options.tokens * (double)PS_PER_S * goodput / (speed * (double)r->step_ps);
+    double price = price_of(cli, &file->config.cluster), usd = gpu_hours * price;
+    if (cli->json != NULL) {
+        json_t *root = json_object();
+        json_number(root, "tokens", cli->options.tokens);
+        json_number(root, "steps", steps);
+        json_number(root, "seconds", seconds);
+        json_number(root, "device_hours", gpu_hours);
+        json_number(root, "goodput", goodput);
+        json_put(root, "usd_per_device_hour", price > 0 ? json_real(price) : json_null());
+        json_put(root, "usd", price > 0 ? json_real(usd) : json_null());
+        json_put(cli->json, "training", root);
+        return;
+    }
+    Arena *arena = cli->arena;
+    str_print(&cli->out, "training    %.4g tokens: %s steps, %.1f days, %s GPU hours",
+              cli->options.tokens, str_count(arena, (uint64_t)(steps + .5)), seconds / 86400,
+              str_count(arena, (uint64_t)(gpu_hours + .5)));
+    if (price > 0)
+        str_print(&cli->out, ", %s USD at %.2f an hour", str_count(arena, (uint64_t)(usd + .5)),
+                  price);
+    str_print(&cli->out, "%s\n", goodput < 1 ? ", failures included" : "");
+}

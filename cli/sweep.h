@@ -1,0 +1,36 @@
+/* Many plans of one script: each combination of settings is a row. */
+#ifndef TANDEM_CLI_SWEEP_H
+#define TANDEM_CLI_SWEEP_H
+
+#include "cli/cli.h"
+
+/* One --try: a key and its values. */
+typedef struct SweepKey {
+    const char *key;
+    TextList values;
+} SweepKey;
+typedef LIST(SweepKey) SweepKeys;
+
+/* Refused: it cannot be compiled or proven, so it has no numbers. */
+typedef enum SweepStatus { SWEEP_fits, SWEEP_too_large, SWEEP_refused } SweepStatus;
+
+typedef struct SweepRow {
+    uint32_t index;      /* of the combination: the last key runs fastest */
+    const char **values; /* one a key */
+    SweepStatus status;
+    const char *rule, *reason; /* of the first error; NULL where it fits */
+    const char *plan_id;
+    uint64_t ranks, peak_bytes, run; /* run 0: not stored */
+    Ps step_ps, exposed_ps;
+    double tokens_per_s, tokens_per_s_per_device, mfu;
+    double usd_per_token; /* 0: no price is known */
+    const char *unstored; /* why the store did not take it; NULL: it did */
+} SweepRow;
+typedef LIST(SweepRow) SweepRows;
+
+/* ---- sweep_table.c */
+bool sweep_order(Cli *cli); /* reads --by; before anything is predicted */
+/* Ranks the rows and says it all, as text, CSV or JSON. */
+void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows);
+
+#endif

@@ -1,0 +1,217 @@
+/* The rows of a sweep, ranked. What did not fit comes with the nearest miss first: where nothing
+ * fits, that is the answer. */
+#include "cli/sweep.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum RankBy { BY_tokens, BY_gpu, BY_memory, BY_usd, BY_COUNT } RankBy;
+static const char *const by_names[BY_COUNT] = {"tokens", "gpu", "memory", "usd"};
+
+static RankBy sort_by; /* of the one sweep of a process: qsort has no argument for it */
+
+bool sweep_order(Cli *cli)
+{
+    const char *name = cli->options.by;
+    sort_by = BY_tokens;
+    if (name == NULL) return true;
+    for (uint32_t i = 0; i < BY_COUNT; i++)
+        if (strcmp(by_names[i], name) == 0) {
+            sort_by = (RankBy)i;
+            return true;
+        }
+    cli_error(cli, FAULT_usage, "option-value", "--by %s: tokens, gpu, memory or usd is expected",
+              name);
+    return false;
+}
+
+/* More is better. */
+static double merit(const SweepRow *row, RankBy by)
+{
+    if (by == BY_gpu) return row->tokens_per_s_per_device;
+    if (by == BY_memory) return -(double)row->peak_bytes;
+    if (by == BY_usd && row->usd_per_token > 0) return 1 / row->usd_per_token;
+    return row->tokens_per_s;
+}
+
+static int by_merit(const void *a, const void *b)
+{
+    const SweepRow *x = a, *y = b;
+    if (x->status != y->status) return x->status < y->status ? -1 : 1;
+    if (x->status == SWEEP_too_large && x->peak_bytes != y->peak_bytes)
+        return x->peak_bytes < y->peak_bytes ? -1 : 1;
+    double left = merit(x, sort_by), right = merit(y, sort_by);
+    if (x->status == SWEEP_fits && left != right) return left > right ? -1 : 1;
+    return x->index < y->index ? -1 : 1;
+}
+
+static uint32_t count(const SweepRows *rows, SweepStatus status)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < rows->n; i++) n += rows->at[i].status == status;
+    return n;
+}
+
+static const char *settings_text(Arena *arena, const SweepKeys *keys, const SweepRow *row,
+                                 const char *before)
+{
+    Str text = str_in(arena);
+    for (uint32_t k = 0; k < keys->n; k++)
+        str_print(&text, "%s%s%s=%s", k > 0 ? " " : "", before, keys->at[k].key, row->values[k]);
+    return str_text(&text);
+}
+
+/* "1.42 USD/Mtoken" is what a lead compares; a price that is not known leaves the column out. */
+static bool has_price(const SweepRows *rows)
+{
+    for (uint32_t i = 0; i < rows->n; i++)
+        if (rows->at[i].usd_per_token > 0) return true;
+    return false;
+}
+
+static void ranking_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, uint32_t n_fit)
+{
+    static const char *const numbers[] = {">ranks",   ">step",   ">tokens/s", ">per GPU",   ">MFU",
+                                          ">exposed", ">memory", ">run",      ">USD/Mtoken"};
+    const bool priced = has_price(rows);
+    const uint32_t n_numbers = priced ? 9 : 8, limit = cli->options.limit ? cli->options.limit : 20;
+    const char **heads = arena_array(cli->arena, keys->n + 10, sizeof *heads);
+    for (uint32_t k = 0; k < keys->n; k++)
+        heads[k] = arena_print(cli->arena, ">%s%s", k == 0 ? "  " : "", keys->at[k].key);
+    for (uint32_t i = 0; i < n_numbers; i++) heads[keys->n + i] = numbers[i];
+    Table t = table_in(cli->arena, keys->n + n_numbers, heads);
+    for (uint32_t i = 0; i < n_fit && i < limit; i++) {
+        const SweepRow *r = &rows->at[i];
+        for (uint32_t k = 0; k < keys->n; k++) table_cell(&t, "%s", r->values[k]);
+        table_cell(&t, "%" PRIu64, r->ranks);
+        table_cell(&t, "%s", format_time(cli->arena, r->step_ps));
+        table_cell(&t, "%s", str_count(cli->arena, (uint64_t)(r->tokens_per_s + .5)));
+        table_cell(&t, "%s", str_count(cli->arena, (uint64_t)(r->tokens_per_s_per_device + .5)));
+        table_cell(&t, "%.1f %%", 100 * r->mfu);
+        table_cell(&t, "%s", format_time(cli->arena, r->exposed_ps));
+        table_cell(&t, "%s", str_bytes(cli->arena, r->peak_bytes));
+        table_cell(&t, "%s", r->run > 0 ? arena_print(cli->arena, "%" PRIu64, r->run) : "-");
+        if (priced) table_cell(&t, "%.3f", 1e6 * r->usd_per_token);
+    }
+    table_print(&t, &cli->out);
+    if (n_fit > limit)
+        str_print(&cli->out, "  and %" PRIu32 " more (--limit, --csv)\n", n_fit - limit);
+}
+
+static void losers_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, SweepStatus status,
+                        const char *title)
+{
+    const uint32_t limit = cli->options.limit ? cli->options.limit : 20;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < rows->n; i++) {
+        const SweepRow *r = &rows->at[i];
+        if (r->status != status || ++n > limit) continue;
+        if (n == 1) str_print(&cli->out, "%s\n", title);
+        str_print(&cli->out, "  %s: %s [%s]\n", settings_text(cli->arena, keys, r, ""), r->reason,
+                  r->rule);
+    }
+    if (n > limit) str_print(&cli->out, "  and %" PRIu32 " more (--limit, --csv)\n", n - limit);
+}
+
+static void report_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, RankBy by)
+{
+    const uint32_t n_fit = count(rows, SWEEP_fits), n_large = count(rows, SWEEP_too_large);
+    str_print(&cli->out,
+              "sweep       %" PRIu32 " plans of %s: %" PRIu32 " fit, %" PRIu32 " do not, %" PRIu32
+              " are refused; best by %s first\n",
+              rows->n, cli->args[0], n_fit, n_large, rows->n - n_fit - n_large, by_names[by]);
+    if (n_fit > 0) ranking_text(cli, keys, rows, n_fit);
+    losers_text(cli, keys, rows, SWEEP_too_large, "do not fit, the nearest miss first");
+    losers_text(cli, keys, rows, SWEEP_refused, "refused");
+    if (n_fit > 0)
+        str_print(&cli->out, "best        %s\n",
+                  settings_text(cli->arena, keys, &rows->at[0], "--set "));
+}
+
+static void csv_field(Str *out, const char *text)
+{
+    if (strpbrk(text, ",\"\n\r") == NULL) {
+        str_add(out, text);
+        return;
+    }
+    str_add(out, "\"");
+    for (; *text != 0; text++) str_print(out, *text == '"' ? "\"\"" : "%c", *text);
+    str_add(out, "\"");
+}
+
+static const char *const status_names[] = {"fits", "does-not-fit", "refused"};
+
+static void report_csv(Str *out, const SweepKeys *keys, const SweepRows *rows)
+{
+    for (uint32_t k = 0; k < keys->n; k++) {
+        csv_field(out, keys->at[k].key);
+        str_add(out, ",");
+    }
+    str_add(out, "status,ranks,step_s,tokens_per_s,tokens_per_s_per_device,mfu,exposed_s,"
+                 "peak_bytes,usd_per_token,run,plan_id,rule,reason\n");
+    for (uint32_t i = 0; i < rows->n; i++) {
+        const SweepRow *r = &rows->at[i];
+        for (uint32_t k = 0; k < keys->n; k++) {
+            csv_field(out, r->values[k]);
+            str_add(out, ",");
+        }
+        str_add(out, status_names[r->status]);
+        if (r->status == SWEEP_refused)
+            str_add(out, ",,,,,,,,,,,");
+        else
+            str_print(out, ",%" PRIu64 ",%.9g,%.9g,%.9g,%.6g,%.9g,%" PRIu64 ",%.9g,%" PRIu64 ",%s,",
+                      r->ranks, (double)r->step_ps / 1e12, r->tokens_per_s,
+                      r->tokens_per_s_per_device, r->mfu, (double)r->exposed_ps / 1e12,
+                      r->peak_bytes, r->usd_per_token, r->run, r->plan_id);
+        csv_field(out, r->rule != NULL ? r->rule : "");
+        str_add(out, ",");
+        csv_field(out, r->reason != NULL ? r->reason : "");
+        str_add(out, "\n");
+    }
+}
+
+static json_t *row_json(const SweepKeys *keys, const SweepRow *r)
+{
+    json_t *row = json_object(), *settings = json_object();
+    for (uint32_t k = 0; k < keys->n; k++) json_text(settings, keys->at[k].key, r->values[k]);
+    json_put(row, "settings", settings);
+    json_text(row, "status", status_names[r->status]);
+    json_text(row, "rule", r->rule);
+    json_text(row, "reason", r->reason);
+    if (r->status == SWEEP_refused) return row;
+    json_text(row, "plan_id", r->plan_id);
+    json_count(row, "ranks", r->ranks);
+    json_count(row, "step_ps", (uint64_t)r->step_ps);
+    json_count(row, "exposed_ps", (uint64_t)r->exposed_ps);
+    json_number(row, "tokens_per_s", r->tokens_per_s);
+    json_number(row, "tokens_per_s_per_device", r->tokens_per_s_per_device);
+    json_number(row, "mfu", r->mfu);
+    json_count(row, "peak_bytes", r->peak_bytes);
+    json_put(row, "usd_per_token",
+             r->usd_per_token > 0 ? json_real(r->usd_per_token) : json_null());
+    json_put(row, "run", r->run > 0 ? json_integer((json_int_t)r->run) : json_null());
+    return row;
+}
+
+void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows)
+{
+    const RankBy by = sort_by;
+    qsort(rows->at, rows->n, sizeof *rows->at, by_merit);
+    if (cli->json != NULL) {
+        json_t *list = json_array();
+        for (uint32_t i = 0; i < rows->n; i++)
+            json_array_append_new(list, row_json(keys, &rows->at[i]));
+        json_text(cli->json, "file", cli->args[0]);
+        json_text(cli->json, "by", by_names[by]);
+        json_count(cli->json, "fit", count(rows, SWEEP_fits));
+        json_put(cli->json, "rows", list);
+    } else if (cli->options.csv) {
+        report_csv(&cli->out, keys, rows);
+    } else {
+        report_text(cli, keys, rows, by);
+    }
+    if (count(rows, SWEEP_fits) > 0) return;
+    cli_error(cli, count(rows, SWEEP_too_large) > 0 ? FAULT_infeasible : FAULT_input,
+              "nothing-fits", "none of %" PRIu32 " combinations fits", rows->n);
+}

@@ -1,0 +1,254 @@
+/* tandem sweep: every combination is what `sim` says of it, in order of what was asked for, with a
+ * reason for each loser; and a sweep that is killed loses nothing that it had found. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "planner/ir/store.h"
+#include "tests/support/command.h"
+
+static const char llama[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
+
+static json_t *document(Arena *arena, int code, const char *const *arguments)
+{
+    CommandResult r = command_run(arena, 120, arguments);
+    if (r.exit_code != code)
+        fail_msg("code %d, wanted %d\n%s\n%s", r.exit_code, code, r.err, r.out);
+    json_t *root = json_loads(r.out, 0, NULL);
+    assert_non_null(root);
+    return root;
+}
+#define DOCUMENT(arena, code, ...)                                                                 \
+    document((arena), (code), (const char *const[]){__VA_ARGS__, "--json", NULL})
+
+static double number(const json_t *row, const char *key)
+{
+    const json_t *value = json_object_get(row, key);
+    if (!json_is_number(value)) fail_msg("no number '%s'", key);
+    return json_number_value(value);
+}
+
+static const char *word(const json_t *row, const char *key)
+{
+    return json_string_value(json_object_get(row, key));
+}
+
+static void rows_are_ranked_and_losers_have_reasons(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+    json_t *root = DOCUMENT(arena, 0, "sweep", llama, "--db", db, "--set", "mesh.dp_shard=-1",
+                            "--try", "mesh.tp=2,3,8", "--try", "batch.micro=1,8", "-j", "2");
+    const json_t *rows = json_object_get(root, "rows");
+    assert_int_equal(json_array_size(rows), 6);
+    assert_int_equal(json_integer_value(json_object_get(root, "fit")), 3);
+    double before = 1e30;
+    for (size_t i = 0; i < 3; i++) {
+        const json_t *row = json_array_get(rows, i), *set = json_object_get(row, "settings");
+        assert_string_equal(word(row, "status"), "fits");
+        assert_true(number(row, "tokens_per_s") < before);
+        before = number(row, "tokens_per_s");
+        json_t *alone =
+            DOCUMENT(arena, 0, "sim", llama, "--db", db, "--set", "mesh.dp_shard=-1", "--set",
+                     arena_print(arena, "mesh.tp=%s", word(set, "mesh.tp")), "--set",
+                     arena_print(arena, "batch.micro=%s", word(set, "batch.micro")));
+        assert_true(json_is_true(json_object_get(alone, "found")));
+        static const char *const same[] = {"step_ps", "tokens_per_s", "mfu", "peak_bytes", "run"};
+        for (size_t k = 0; k < sizeof same / sizeof *same; k++)
+            assert_true(number(alone, same[k]) == number(row, same[k]));
+        assert_string_equal(word(alone, "plan_id"), word(row, "plan_id"));
+        json_decref(alone);
+    }
+    assert_string_equal(word(json_array_get(rows, 3), "status"), "does-not-fit");
+    assert_string_equal(word(json_array_get(rows, 3), "rule"), "does-not-fit");
+    assert_true(number(json_array_get(rows, 3), "step_ps") > 0);
+    for (size_t i = 4; i < 6; i++) {
+        assert_string_equal(word(json_array_get(rows, i), "status"), "refused");
+        assert_string_equal(word(json_array_get(rows, i), "rule"), "mesh-product");
+        assert_non_null(strstr(word(json_array_get(rows, i), "reason"), "do not divide"));
+    }
+    json_decref(root);
+    arena_free(arena);
+}
+
+/* By memory the order is another one; by dollars it needs a price, which --price gives. */
+static void the_order_is_what_was_asked_for(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    json_t *root = DOCUMENT(arena, 0, "sweep", llama, "--db", "none", "--set", "mesh.dp_shard=-1",
+                            "--try", "mesh.tp=1,2,8", "--by", "memory", "--price", "3.6");
+    double before = 0;
+    for (size_t i = 0; i < 3; i++) {
+        const json_t *row = json_array_get(json_object_get(root, "rows"), i);
+        assert_true(number(row, "peak_bytes") > before);
+        before = number(row, "peak_bytes");
+        double usd = 3.6 / 3600 * number(row, "ranks") / number(row, "tokens_per_s");
+        assert_true(number(row, "usd_per_token") / usd > .999999);
+        assert_true(number(row, "usd_per_token") / usd < 1.000001);
+        assert_true(json_is_null(json_object_get(row, "run")));
+    }
+    json_decref(root);
+    arena_free(arena);
+}
+
+static void csv_has_a_row_for_each(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    CommandResult r =
+        COMMAND(arena, 120, "sweep", llama, "--db", "none", "--try", "mesh.tp=2,16", "--csv");
+    assert_int_equal(r.exit_code, 0);
+    assert_true(strncmp(r.out, "mesh.tp,status,ranks,step_s,", 28) == 0);
+    const char *refused = strstr(r.out, "\n16,refused,");
+    assert_non_null(refused);
+    assert_non_null(strstr(refused, ",\"mesh dp_shard 8 x tp 16 = 128 ranks, but")); /* a comma */
+    uint32_t lines = 0;
+    for (const char *c = r.out; *c != 0; c++) lines += *c == '\n';
+    assert_int_equal(lines, 3);
+    arena_free(arena);
+}
+
+static void where_nothing_fits_the_nearest_miss_is_told(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    CommandResult r =
+        COMMAND(arena, 120, "sweep", llama, "--db", "none", "--set", "mesh.dp_shard=-1", "--try",
+                "mesh.tp=1,2", "--set", "batch.micro=4", "--set", "batch.seq=16384");
+    assert_int_equal(r.exit_code, 4);
+    assert_non_null(strstr(r.err, "error[nothing-fits]: none of 2 combinations"));
+    const char *nearest = strstr(r.out, "  mesh.tp=2: rank 0"),
+               *far = strstr(r.out, "  mesh.tp=1: ");
+    assert_true(nearest != NULL && far != NULL && nearest < far);
+    r = COMMAND(arena, 120, "sweep", llama, "--db", "none", "--try", "mesh.tp=3,5");
+    assert_int_equal(r.exit_code, 3);
+    arena_free(arena);
+}
+
+static void mistakes_are_told_before_anything_runs(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *option, *value, *words;
+    } wrong[] = {{"--try", "x", "KEY=V1,V2,... is expected"},
+                 {"--try", "mesh.tp=", "KEY=V1,V2,... is expected"},
+                 {"--try", "mesh.tp=1,,2", "KEY=V1,V2,... is expected"},
+                 {"--try", "mesh.dp_shard=4", "mesh.dp_shard is given twice"},
+                 {"--by", "luck", "tokens, gpu, memory or usd"},
+                 {"--price", "-1", "dollars an hour"}};
+    Arena *arena = arena_new();
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CommandResult r = COMMAND(arena, 60, "sweep", llama, "--db", "none", "--try",
+                                  "mesh.dp_shard=1", wrong[i].option, wrong[i].value);
+        assert_int_equal(r.exit_code, 2);
+        if (strstr(r.err, wrong[i].words) == NULL) fail_msg("%s", r.err);
+    }
+    CommandResult r = COMMAND(arena, 60, "sweep", llama, "--db", "none");
+    assert_int_equal(r.exit_code, 2);
+    arena_free(arena);
+}
+
+static int64_t stored(Arena *arena, const char *db)
+{
+    Diag d = diag_in(arena);
+    Store *store = store_open(db, true, &d);
+    if (store == NULL) return 0; /* not there yet */
+    DbStatement *st = db_prepare(store_db(store), &d, "SELECT count(*) FROM run", "");
+    int64_t n = db_step(st, &d) ? db_int(st, 0) : 0;
+    store_close(store);
+    return n;
+}
+
+static void a_killed_sweep_goes_on_where_it_was(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+    char *const argv[] = {(char *)(uintptr_t)TANDEM_COMMAND,
+                          (char *)(uintptr_t) "sweep",
+                          (char *)(uintptr_t)llama,
+                          (char *)(uintptr_t) "--try",
+                          (char *)(uintptr_t) "seed=1,2,3,4,5,6,7,8",
+                          (char *)(uintptr_t) "--db",
+                          (char *)(uintptr_t)db,
+                          (char *)(uintptr_t) "-qj2",
+                          NULL};
+    pid_t child = fork();
+    if (child == 0) {
+        setpgid(0, 0);
+        if (freopen("/dev/null", "w", stdout) != NULL) execv(argv[0], argv);
+        _exit(127);
+    }
+    setpgid(child, child);
+    int64_t before = 0;
+    for (int i = 0; i < 3000 && (before = stored(arena, db)) < 2; i++)
+        nanosleep(&(struct timespec){0, 10000000}, NULL);
+    assert_int_equal(kill(-child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    before = stored(arena, db);
+    assert_true(before >= 2);
+    CommandResult r = COMMAND(arena, 60, "db", "check", "--db", db);
+    assert_int_equal(r.exit_code, 0);
+    r = COMMAND(arena, 120, "sweep", llama, "--try", "seed=1,2,3,4,5,6,7,8", "--db", db);
+    assert_int_equal(r.exit_code, 0);
+    assert_int_equal(stored(arena, db), 8); /* each once: what was there is found again */
+    arena_free(arena);
+}
+
+static void a_training_has_a_length_and_a_price(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    json_t *root =
+        DOCUMENT(arena, 0, "sim", llama, "--db", "none", "--tokens", "1.5T", "--price", "2");
+    const json_t *t = json_object_get(root, "training");
+    double seconds = 1.5e12 / number(root, "tokens_per_s");
+    assert_true(number(t, "seconds") / seconds > .999999 &&
+                number(t, "seconds") / seconds < 1.00001);
+    assert_true(number(t, "device_hours") / (seconds / 3600 * 16) > .999999);
+    double steps = 1.5e12 / (number(root, "global_batch") * number(root, "seq"));
+    assert_true(number(t, "steps") / steps > .9999 && number(t, "steps") / steps < 1.0001);
+    assert_true(number(t, "usd") / number(t, "device_hours") > 1.999999);
+    json_t *failing =
+        DOCUMENT(arena, 0, "sim", llama, "--db", "none", "--tokens", "1.5T", "--mtbf", "1h");
+    const json_t *f = json_object_get(failing, "training");
+    double goodput = number(f, "goodput");
+    assert_true(goodput > 0 && goodput < 1);
+    assert_true(number(f, "seconds") * goodput / seconds > .999999);
+    assert_true(number(f, "steps") / steps > .9999 && number(f, "steps") / steps < 1.0001);
+    json_decref(root);
+    json_decref(failing);
+    static const char *const wrong[] = {"0", "x", "1Q", "1TT", "-3", "1e30", "nan"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        CommandResult r = COMMAND(arena, 60, "sim", llama, "--db", "none", "--tokens", wrong[i]);
+        assert_int_equal(r.exit_code, 2);
+    }
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_are_ranked_and_losers_have_reasons),
+        cmocka_unit_test(the_order_is_what_was_asked_for),
+        cmocka_unit_test(csv_has_a_row_for_each),
+        cmocka_unit_test(where_nothing_fits_the_nearest_miss_is_told),
+        cmocka_unit_test(mistakes_are_told_before_anything_runs),
+        cmocka_unit_test(a_killed_sweep_goes_on_where_it_was),
+        cmocka_unit_test(a_training_has_a_length_and_a_price),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
