@@ -29,7 +29,8 @@ static void add_key(Keys *keys, const char *path)
 /* Objects whose keys are data are written {} and not entered. */
 static bool has_free_keys(const char *path)
 {
-    static const char *const free[] = {"mesh", "tables", "flattened", "placement[].at"};
+    static const char *const free[] = {"mesh", "tables", "flattened", "placement[].at",
+                                       "rows[].settings"};
     for (size_t i = 0; i < sizeof free / sizeof *free; i++)
         if (strcmp(path, free[i]) == 0) return true;
     return false;
@@ -131,9 +132,11 @@ static void documents_are_as_described(void **state)
     const char *file = arena_print(arena, "%s/t.json", folder);
     const char *measured = arena_print(arena, "%s/m.txt", folder);
     CHECK(arena, "check", llama);
-    check(arena, ARGUMENTS("sim", llama, "--db", db),
-          OTHERS(ARGUMENTS("sim", llama, "--db", db, "--explain", "--mtbf", "1000"),
-                 ARGUMENTS("sim", llama, "--dry-run", "--set", "runtime=torchtitan")));
+    check(
+        arena, ARGUMENTS("sim", llama, "--db", db),
+        OTHERS(ARGUMENTS("sim", llama, "--db", db, "--explain", "--mtbf", "1000", "--tokens", "1T"),
+               ARGUMENTS("sim", llama, "--dry-run", "--set", "runtime=torchtitan")));
+    check(arena, ARGUMENTS("sweep", llama, "--db", db, "--try", "mesh.tp=2,3"), NULL);
     command_write_file(measured,
                        "# all_reduce_perf\n#  Rank  0\n#  Rank  1\n# size count type redop "
                        "root time algbw busbw #wrong\n8 2 float sum -1 10 0 0 0\n");

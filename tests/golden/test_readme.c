@@ -1,6 +1,6 @@
 /* What README.md shows is what the program prints. Each indented block behind `$ tandem ...` whose
- * output does not depend on the machine's speed (check, sim, net, run --verify) is run in a fresh
- * folder and compared line by line; a line `...` stands for any lines. TANDEM_UPDATE_GOLDEN=1
+ * output does not depend on the machine's speed (check, sim, sweep, net, run --verify) is run in a
+ * fresh folder and compared line by line; a line `...` stands for any lines. TANDEM_UPDATE_GOLDEN=1
  * renews the blocks in the source tree. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,6 +42,7 @@ static bool starts(const char *line, const char *with)
 static bool is_repeatable(const char *command)
 {
     return starts(command, "check ") || starts(command, "sim ") || starts(command, "net ") ||
+           starts(command, "sweep ") ||
            (starts(command, "run ") && strstr(command, "--verify") != NULL);
 }
 

@@ -194,15 +194,15 @@ static void a_killed_sweep_goes_on_where_it_was(void **state)
     }
     setpgid(child, child);
     int64_t before = 0;
-    for (int i = 0; i < 3000 && (before = stored(arena, db)) < 2; i++)
-        nanosleep(&(struct timespec){0, 10000000}, NULL);
+    for (int i = 0; i < 6000 && (before = stored(arena, db)) < 2; i++)
+        nanosleep(&(struct timespec){0, 20000000}, NULL);
     assert_int_equal(kill(-child, SIGKILL), 0);
     assert_int_equal(waitpid(child, NULL, 0), child);
     before = stored(arena, db);
     assert_true(before >= 2);
     CommandResult r = COMMAND(arena, 60, "db", "check", "--db", db);
     assert_int_equal(r.exit_code, 0);
-    r = COMMAND(arena, 120, "sweep", llama, "--try", "seed=1,2,3,4,5,6,7,8", "--db", db);
+    r = COMMAND(arena, 300, "sweep", llama, "--try", "seed=1,2,3,4,5,6,7,8", "--db", db);
     assert_int_equal(r.exit_code, 0);
     assert_int_equal(stored(arena, db), 8); /* each once: what was there is found again */
     arena_free(arena);
