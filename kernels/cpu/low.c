@@ -25,8 +25,8 @@ static bool is_elementwise(OpKind op)
 
 static bool converts_itself(OpKind op)
 {
-    return op_info(op)->class_ == OP_CLASS_reshape || op == OP_cast || op == OP_fill ||
-           op == OP_tokens;
+    return op_info(op)->class_ == OP_CLASS_reshape || op_info(op)->flags & OP_TURNS ||
+           op == OP_cast || op == OP_fill || op == OP_tokens;
 }
 
 static bool is_scaled(OpKind op)

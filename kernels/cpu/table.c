@@ -18,7 +18,7 @@
 #define COMPUTE(name, signature, flops, reduce, backward, flags) RUN(name, cpu_##name)
 #define RUN_3(name)                                                                                \
     RUN(name, cpu_contract) RUN(name##_d0, cpu_contract) RUN(name##_d1, cpu_contract)
-#define CONTRACT(name, signature) RUN_3(name) RUN_3(name##_tensorwise) RUN_3(name##_rowwise)
+#define CONTRACT(name, signature) CONTRACT_FORMS(RUN_3, name)
 #define RESHAPE(name, flags)      RUN(name, cpu_##name)
 #include "planner/ir/ops.def"
 
@@ -27,9 +27,8 @@ static const Kernel kernels[OP_COUNT] = {
 #define KERNEL_3(name)                                                                             \
     [OP_##name] = run_##name, [OP_##name##_d0] = run_##name##_d0,                                  \
     [OP_##name##_d1] = run_##name##_d1,
-#define CONTRACT(name, signature)                                                                  \
-    KERNEL_3(name) KERNEL_3(name##_tensorwise) KERNEL_3(name##_rowwise)
-#define RESHAPE(name, flags) [OP_##name] = run_##name,
+#define CONTRACT(name, signature) CONTRACT_FORMS(KERNEL_3, name)
+#define RESHAPE(name, flags)      [OP_##name] = run_##name,
 #include "planner/ir/ops.def"
 };
 
@@ -56,6 +55,8 @@ bool kernel_cpu_accepts(OpKind op, const DType *dtype, uint32_t n_args)
     if (op == OP_fill) return number_is_real(dtype[0]);
     if (op == OP_cast)
         return dtype[0] == dtype[1] || (number_is_real(dtype[0]) && number_is_real(dtype[1]));
+    if (info->flags & OP_TURNS)
+        return n_args == 2 && dtype[0] == dtype[1] && number_is_real(dtype[0]);
     if (op == OP_tokens)
         return n_args == 2 && dtype[0] == dtype[1] &&
                (dtype[0] == DT_i32 || number_is_real(dtype[0]));

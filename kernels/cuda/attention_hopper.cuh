@@ -1,7 +1,8 @@
 /* Attention, forward, of compute capability 9.0, for one type and head size: a block holds 128
  * queries of one head. One thread of the first warpgroup fetches keys and values, COLUMNS at a
- * time, into the slots of a ring; two warpgroups, 64 queries each, use them. Scores of the next
- * keys are multiplied while the softmax of these is taken, and that while values are multiplied:
+ * time, into the slots of a ring; two warpgroups, 64 queries each, use them. A warpgroup takes the
+ * softmax of its scores while the values of the keys before are multiplied; its scores themselves
+ * it waits for, and only the other warpgroup may have work for the processor meanwhile:
  *
  *     S(j) = Q K(j)^T     issued, and so is O += P(j-1) V(j-1)
  *     wait for S(j); K(j)'s slot is free; P(j) = exp(S(j) - top)

@@ -384,6 +384,7 @@ static const struct {
     {cuda_norm_length, cuda_norm_run},
     {cuda_norm_grad_length, cuda_norm_grad_run},
     {cuda_xent_length, cuda_xent_run},
+    {cuda_turn_length, cuda_turn_run},
 };
 enum { N_FAMILIES = sizeof families / sizeof families[0] };
 

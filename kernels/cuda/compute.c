@@ -42,7 +42,7 @@ static bool takes_eight(OpKind op)
 {
     const OpInfo *info = op_info(op);
     return op == OP_cast || op == OP_fill || op == OP_pass || op == OP_quantise_range ||
-           info->flags & OP_QUANTISES || workspace[op] == cuda_amax_workspace;
+           info->flags & (OP_QUANTISES | OP_TURNS) || workspace[op] == cuda_amax_workspace;
 }
 
 static bool accepts(OpKind op, uint32_t arg, DType t)
@@ -65,7 +65,7 @@ bool cuda_compute_accepts(OpKind op, const DType *dtype, uint32_t n_args)
     uint32_t n = (uint32_t)info->sig.n_in + info->sig.n_out;
     if (info->class_ == OP_CLASS_reshape) return n_args == 2 && dtype[0] == dtype[1];
     if (op == OP_cast && n_args == 2 && dtype[0] == dtype[1]) return true;
-    if (op == OP_tokens && dtype[0] != dtype[1]) return false;
+    if ((op == OP_tokens || info->flags & OP_TURNS) && dtype[0] != dtype[1]) return false;
     if (n_args < n || n_args > n + 1 || (n_args == n + 1 && dtype[n] != DT_u8)) return false;
     for (uint32_t i = 0; i < n; i++)
         if (!accepts(op, i, dtype[i])) return false;

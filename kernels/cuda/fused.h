@@ -33,6 +33,10 @@ CudaRun cuda_norm_grad_run;
 CudaRunLength cuda_xent_length;
 CudaRun cuda_xent_run;
 
+/* What quantises, and the transposed copy of what it makes. */
+CudaRunLength cuda_turn_length;
+CudaRun cuda_turn_run;
+
 /* Do the elements that are dropped lie side by side in the whole tensor? *first: where they begin.
  */
 bool cuda_dropout_is_flat(const KernelArgs *args, int64_t *first);

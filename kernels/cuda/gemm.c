@@ -108,14 +108,15 @@ GemmScratch gemm_scratch(const Gemm *g, const KernelArgs *args)
     return s;
 }
 
-uint64_t gemm_scratch_bytes(const DType *dtype, const int64_t *elements, uint32_t n_args,
+uint64_t gemm_scratch_bytes(OpKind op, const DType *dtype, const int64_t *elements, uint32_t n_args,
                             uint64_t library_bytes)
 {
     uint64_t bytes = library_bytes;
     if (n_args < 5) return bytes;
     for (uint32_t i = 2; i < 4; i++) bytes += aligned((uint64_t)elements[i] * sizeof(float));
     for (uint32_t i = 0; i < 2; i++)
-        if (is_eight_bit(dtype[i])) bytes += aligned((uint64_t)elements[i]);
+        if (is_eight_bit(dtype[i]) && !op_lies_along(op, i))
+            bytes += aligned((uint64_t)elements[i]);
     return bytes;
 }
 
@@ -183,5 +184,5 @@ uint64_t cuda_contract_workspace(OpKind op, const DType *dtype, const int64_t *e
                                  uint32_t n_args)
 {
     assert(op_info(op)->class_ == OP_CLASS_contract);
-    return gemm_scratch_bytes(dtype, elements, n_args, CUDA_PRODUCT_LIBRARY_BYTES);
+    return gemm_scratch_bytes(op, dtype, elements, n_args, CUDA_PRODUCT_LIBRARY_BYTES);
 }

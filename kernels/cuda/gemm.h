@@ -66,8 +66,9 @@ typedef struct GemmScratch {
     uint64_t scale_a, scale_b, turned_a, turned_b, library;
 } GemmScratch;
 GemmScratch gemm_scratch(const Gemm *g, const KernelArgs *args);
-/* Enough for any layout of these arguments. */
-uint64_t gemm_scratch_bytes(const DType *dtype, const int64_t *elements, uint32_t n_args,
+/* Enough for any layout of these arguments: a copy of each operand that does not lie along what the
+ * op sums. */
+uint64_t gemm_scratch_bytes(OpKind op, const DType *dtype, const int64_t *elements, uint32_t n_args,
                             uint64_t library_bytes);
 
 /* Names the call for the store: sizes, layouts, types, alignments, scaling; not addresses. */

@@ -11,9 +11,8 @@
     {                                                                                              \
         return cuda_contract(OP_##name, args, cuda, error);                                        \
     }
-#define CONTRACT_3(name) CONTRACT_1(name) CONTRACT_1(name##_d0) CONTRACT_1(name##_d1)
-#define CONTRACT(name, signature)                                                                  \
-    CONTRACT_3(name) CONTRACT_3(name##_tensorwise) CONTRACT_3(name##_rowwise)
+#define CONTRACT_3(name)          CONTRACT_1(name) CONTRACT_1(name##_d0) CONTRACT_1(name##_d1)
+#define CONTRACT(name, signature) CONTRACT_FORMS(CONTRACT_3, name)
 #include "planner/ir/ops.def"
 #undef CONTRACT_3
 
@@ -23,8 +22,7 @@ static const CudaKernel kernels[OP_COUNT] = {
 #define CONTRACT_3(name)                                                                           \
     [OP_##name] = run_##name, [OP_##name##_d0] = run_##name##_d0,                                  \
     [OP_##name##_d1] = run_##name##_d1,
-#define CONTRACT(name, signature)                                                                  \
-    CONTRACT_3(name) CONTRACT_3(name##_tensorwise) CONTRACT_3(name##_rowwise)
+#define CONTRACT(name, signature) CONTRACT_FORMS(CONTRACT_3, name)
 #include "planner/ir/ops.def"
 };
 

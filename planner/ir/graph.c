@@ -73,7 +73,9 @@ TensorId graph_weight(const Graph *g, TensorId t)
 {
     const Node *n = &g->nodes.at[g->tensors.at[t].producer];
     if (g->tensors.at[t].role == ROLE_param) return t;
-    if (!n->op || !(op_info(n->op)->flags & OP_QUANTISES)) return 0;
+    if (!n->op) return 0;
+    if (op_info(n->op)->flags & OP_TURNS) return graph_weight(g, n->in[0]);
+    if (!(op_info(n->op)->flags & OP_QUANTISES)) return 0;
     return g->tensors.at[n->in[0]].role == ROLE_param ? n->in[0] : 0;
 }
 

@@ -28,6 +28,11 @@ static const Row rows[] = {
 };
 
 enum { N_ROWS = sizeof rows / sizeof rows[0], MAX_TEXT = 64 };
+enum {
+#define FORM(name) FORM_##name,
+    CONTRACT_FORMS(FORM, of) N_FORMS
+#undef FORM
+};
 
 /* Built behind a guard by whoever comes first, never changed afterwards. */
 static struct {
@@ -65,22 +70,29 @@ static void set_name(OpKind op, const char *of, const char *suffix)
  * quantises the gradient first, which is more than one node: the backward pass knows it. */
 static void derive_scaled(OpKind op)
 {
-    static const char *const suffix[SCALINGS] = {"", "_tensorwise", "_rowwise"};
+    static const char *const suffix[] = {"", "_tensorwise", "_rowwise", "_tensorwise_along",
+                                         "_rowwise_along"};
     OpInfo *info = &table.info[op];
     for (int s = 0; s < SCALINGS; s++) info->scaled[s] = (OpKind)((int)op + 3 * s);
-    for (int s = SCALING_tensorwise; s < SCALINGS; s++) {
-        OpKind scaled = info->scaled[s];
+    for (int form = 1; form < N_FORMS; form++) {
+        const bool lies_along = form >= SCALINGS;
+        OpKind scaled = (OpKind)((int)op + 3 * form);
         OpInfo *to = &table.info[scaled];
         *to = *info;
-        to->scaling = (Scaling)s;
+        to->scaling = (Scaling)(lies_along ? form - SCALINGS + 1 : form);
         to->n_backward = 0;
         int n = (int)(strlen(info->name) - (info->name == table.name[op] ? strlen("_d0") : 0));
-        char name[MAX_TEXT];
-        (void)snprintf(name, sizeof name, "%.*s%s", n, info->name, suffix[s]);
+        char name[MAX_TEXT], signature[MAX_TEXT];
+        (void)snprintf(name, sizeof name, "%.*s%s", n, info->name, suffix[form]);
         set_name(scaled, name, info->name + n);
-        sig_scaled(&info->sig, info->signature, s == SCALING_rowwise, table.signature[scaled],
+        sig_along(&info->sig, info->signature, lies_along, signature, MAX_TEXT);
+        sig_scaled(&info->sig, signature, to->scaling == SCALING_rowwise, table.signature[scaled],
                    MAX_TEXT);
         set_signature(to, table.signature[scaled]);
+        to->along = scaled;
+        if (!lies_along) continue;
+        OpInfo *plain = &table.info[info->scaled[to->scaling]];
+        if (strcmp(plain->signature, to->signature) != 0) plain->along = scaled;
     }
 }
 
@@ -188,10 +200,20 @@ bool op_may_split(OpKind op, char letter)
     return sig_may_split(&op_info(op)->sig, letter);
 }
 
+bool op_lies_along(OpKind op, uint32_t i)
+{
+    const OpInfo *info = op_info(op);
+    assert(info->scaling != SCALING_none && i < 2);
+    const SigTerm *is = &info->sig.in[i], *along = &op_info(info->along)->sig.in[i];
+    for (uint32_t d = 0; d < is->n_dims; d++)
+        if (is->dim[d].letter != along->dim[d].letter) return false;
+    return true;
+}
+
 bool op_is_rowwise(OpKind op)
 {
     const OpInfo *info = op_info(op);
-    const uint32_t other = OP_UPDATES | OP_STATE | OP_SCATTERS | OP_SOURCE;
+    const uint32_t other = OP_UPDATES | OP_STATE | OP_SCATTERS | OP_SOURCE | OP_TURNS;
     const Signature *sig = &info->sig;
     if (info->class_ != OP_CLASS_compute || info->reduce != REDUCE_none || info->flags & other)
         return false;

@@ -15,14 +15,18 @@
 
 enum { MAX_IN = 8, MAX_OUT = 4, MAX_ARGS = MAX_IN + MAX_OUT, MAX_LETTERS = 16 };
 
+/* The forms of a contraction, in the order of OpInfo.scaled and .along. */
+#define CONTRACT_FORMS(X, name)                                                                    \
+    X(name)                                                                                        \
+    X(name##_tensorwise) X(name##_rowwise) X(name##_tensorwise_along) X(name##_rowwise_along)
+
 typedef enum OpKind {
     OP_none,
 #define COMPUTE(name, signature, flops, reduce, backward, flags) OP_##name,
 #define CONTRACT_3(name)                                         OP_##name, OP_##name##_d0, OP_##name##_d1,
-#define CONTRACT(name, signature)                                                                  \
-    CONTRACT_3(name) CONTRACT_3(name##_tensorwise) CONTRACT_3(name##_rowwise)
-#define RESHAPE(name, flags) OP_##name,
-#define COMM(name)           OP_##name,
+#define CONTRACT(name, signature)                                CONTRACT_FORMS(CONTRACT_3, name)
+#define RESHAPE(name, flags)                                     OP_##name,
+#define COMM(name)                                               OP_##name,
 #include "planner/ir/ops.def"
     OP_COUNT
 } OpKind;
@@ -54,7 +58,8 @@ enum {                     /* OpInfo.flags */
        OP_PLACED = 512, /* goes by where elements lie in the whole: start and valid, which tell of
                          * one interval only */
        OP_ONCE = 1024,  /* of weights and state alone: done once a step, whatever runs again */
-       OP_IN_KERNEL = 2048 /* sums, yet may be part of a kernel of rows (Instr.fuse) */
+       OP_IN_KERNEL = 2048, /* sums, yet may be part of a kernel of rows (Instr.fuse) */
+       OP_TURNS = 4096      /* out[0] is in[0], its indices in another order in memory */
 };
 
 /* One term dimension after parsing. */
@@ -107,7 +112,8 @@ typedef struct OpInfo {
     uint8_t n_backward;
     Backward backward[MAX_BACKWARD];
     Scaling scaling;         /* of a contraction, */
-    OpKind scaled[SCALINGS]; /* and all its forms */
+    OpKind scaled[SCALINGS]; /* and its forms, of operands that lie as in the row; */
+    OpKind along; /* the scaled form whose operands lie along what is summed; itself if they do */
 } OpInfo;
 
 /* The table, built once from ops.def; a malformed row is a bug and aborts. op_info(OP_none) is all
@@ -147,6 +153,8 @@ int op_output_dims(OpKind op, const Binding *b, uint32_t j, int64_t dim[MAX_DIMS
 /* May `letter` be split over ranks? True for lower-case letters of this row that lead their
  * dimension. */
 bool op_may_split(OpKind op, char letter);
+/* A scaled contraction: are the last indices of operand i those that it sums? */
+bool op_lies_along(OpKind op, uint32_t i);
 /* Does it go row by row: no sums, each point of the first output from its own row (the leading
  * [b,s]) of the inputs? Such ops can run as one kernel. Derived from the signature. */
 bool op_is_rowwise(OpKind op);

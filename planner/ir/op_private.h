@@ -7,6 +7,10 @@
 /* The signature of the gradient of input `of` (0 or 1) of a contraction, into out: the same
  * indices, the output's gradient in the place of the input. "bsk,kn->bsn", 0 -> "bsn,kn->bsk" */
 void sig_gradient(const char *signature, int of, char *out, size_t room);
+/* The signature of a contraction, its operands' summed indices behind the others of each (if
+ * `lies_along`; else as it is). "bsk,kn->bsn" -> "bsk,nk->bsn" */
+void sig_along(const Signature *sig, const char *signature, bool lies_along, char *out,
+               size_t room);
 /* The signature of a contraction of scaled numbers: the scales of both inputs follow them, one of
  * each, or one for each index that the output has too. "bsk,kn->bsn" -> "bsk,kn,bs,n->bsn" */
 void sig_scaled(const Signature *sig, const char *signature, bool by_rows, char *out, size_t room);

@@ -158,6 +158,21 @@ void sig_gradient(const char *signature, int of, char *out, size_t room)
     assert(n > 0 && (size_t)n < room);
 }
 
+void sig_along(const Signature *sig, const char *signature, bool lies_along, char *out, size_t room)
+{
+    char in[2][MAX_DIMS + 1] = {"", ""};
+    assert(sig->n_in == 2 && strstr(signature, "->"));
+    for (uint32_t i = 0; i < 2; i++)
+        for (uint32_t pass = 0, n = 0; pass < 2; pass++)
+            for (uint32_t d = 0; d < sig->in[i].n_dims; d++) {
+                const char letter = sig->in[i].dim[d].letter;
+                const bool summed = !sig_term_uses(&sig->out[0], letter);
+                if (!lies_along ? pass == 0 : summed == (pass == 1)) in[i][n++] = letter;
+            }
+    int n = snprintf(out, room, "%s,%s%s", in[0], in[1], strstr(signature, "->"));
+    assert(n > 0 && (size_t)n < room);
+}
+
 void sig_scaled(const Signature *sig, const char *signature, bool by_rows, char *out, size_t room)
 {
     const char *arrow = strstr(signature, "->");

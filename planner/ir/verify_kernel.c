@@ -3,7 +3,7 @@
  * done in any order, so bytes may pass from one buffer to another within a kernel only where both
  * lie exactly alike, and what sums over rows is whole only when the kernel ends: no other part of
  * it has to do with that. A kernel that begins with a product has rules of its own
- * (verify_product.c). */
+ * (verify_product.c); and what quantises may be one with the transposed copy of what it makes. */
 #include "planner/ir/verify_private.h"
 
 #define RULE "verify-structure"
@@ -41,6 +41,25 @@ static void check_member(Verifier *v, Pc pc, const Instr *before)
         verify_report(v, RULE, pc, "waits for another stream in the middle of kernel %u", in->fuse);
     else if (!rows(v, in) || rows(v, in) != rows(v, before) || !same_elements(v, in, before))
         verify_report(v, RULE, pc, "kernel %u has parts of different sizes", in->fuse);
+}
+
+static bool turns(const Instr *in)
+{
+    return (op_info(in->op)->flags & OP_TURNS) != 0;
+}
+
+/* A transposed copy, which is no matter of rows: of what the only other part quantises. */
+static void check_turn(Verifier *v, Pc pc, const Instr *before, bool is_second)
+{
+    const Program *p = v->p;
+    const Instr *in = &p->code.at[pc];
+    if (in->after.n)
+        verify_report(v, RULE, pc, "waits for another stream in the middle of kernel %u", in->fuse);
+    else if (!before || !is_second || !(op_info(before->op)->flags & OP_QUANTISES))
+        verify_report(v, RULE, pc, "%s stands in kernel %u behind nothing that quantises",
+                      op_info(in->op)->name, in->fuse);
+    else if (program_arg(p, in, 0) != program_arg(p, before, before->n_in))
+        verify_report(v, RULE, pc, "does not transpose what kernel %u quantises", in->fuse);
 }
 
 /* Bytes that an earlier part sums over rows are no other part's. */
@@ -100,6 +119,11 @@ void verify_kernels(Verifier *v)
         if (goes_on) next[last] = pc;
         if (goes_on && product) {
             verify_product_part(v, pc, product, prev);
+        } else if (in->fuse && !product && turns(in)) {
+            check_turn(v, pc, goes_on ? prev : NULL, goes_on && last == first);
+        } else if (in->fuse && !product && goes_on && turns(prev)) {
+            verify_report(v, RULE, pc, "%s follows a transposed copy in kernel %u",
+                          op_info(in->op)->name, in->fuse);
         } else if (in->fuse && !product) {
             check_member(v, pc, goes_on ? prev : NULL);
             if (goes_on) check_sums(v, first, pc);

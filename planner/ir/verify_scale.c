@@ -47,6 +47,7 @@ static const char *fault_of_contraction(const Verifier *v, const Node *n)
     double scale = graph_attrs_at(v->g, n->attrs)->scale;
     for (uint32_t i = 0; i < 2; i++) {
         const Node *from = producer(v->g, n->in[i]);
+        if (op_info(from->op)->flags & OP_TURNS) from = producer(v->g, from->in[0]);
         if (!(op_info(from->op)->flags & OP_QUANTISES)) return "reads an operand that has no scale";
         if (from->in[1] != n->in[2 + i]) return "divides by a scale that is not its operand's";
         scale *= largest_of(v->g->tensors.at[n->in[i]].dtype);

@@ -5,7 +5,8 @@
  * fusing is a mark on the lowered program. A kernel ends where somebody on another stream waits for
  * it, where a sum over rows is needed, and, per block, where the block ends: FSDP gathers and frees
  * at that border. The cross-entropy's sums over one row of logits are one kernel of the library:
- * they are marked whether compile is listed or not. */
+ * they are marked whether compile is listed or not. So is the transposed copy of what is quantised.
+ */
 #include <assert.h>
 
 #include "planner/passes/compile.h"
@@ -211,6 +212,21 @@ static bool joins(const Fuser *f, const Instr *before, const Instr *in)
            same_rows(f, before, in) && !needs_sum(f, in);
 }
 
+/* What quantises, and what brings the outcome's indices behind: one kernel of the library, whether
+ * compile is listed or not. */
+static bool turn_fuse(Fuser *f, Pc pc)
+{
+    Program *p = f->p;
+    Instr *in = &p->code.at[pc], *next = in;
+    if (!(op_info(in->op)->flags & OP_QUANTISES) || f->is_awaited[pc]) return false;
+    do next++;
+    while (next < p->code.at + p->code.n && next->stream != STREAM_compute);
+    if (next == p->code.at + p->code.n || !(op_info(next->op)->flags & OP_TURNS)) return false;
+    if (next->after.n || program_arg(p, next, 0) != program_arg(p, in, in->n_in)) return false;
+    in->fuse = next->fuse = ++f->n_kernels;
+    return true;
+}
+
 static void fuse_program(Fuser *f, const ProductFuser *products)
 {
     Program *p = f->p;
@@ -223,7 +239,7 @@ static void fuse_program(Fuser *f, const ProductFuser *products)
         Instr *in = &p->code.at[pc];
         if (in->stream != STREAM_compute) continue;
         if (products && !in->fuse && product_fuse(products, pc, f->n_kernels + 1)) f->n_kernels++;
-        if (in->fuse) { /* of a product: nothing joins it */
+        if (in->fuse || turn_fuse(f, pc)) { /* of a product or a copy: nothing joins it */
             f->last = 0;
             continue;
         }

@@ -171,9 +171,14 @@ static void lower_forward(Lower *l, uint32_t stage, uint32_t end, Pc before)
     end_forward(l, stage);
 }
 
-/* Weight gradients are nodes whose outputs are gradients of parameters only. */
-static bool is_weight_gradient(const Lower *l, const Node *n)
+/* Weight gradients are nodes whose outputs are gradients of parameters only, and what is transposed
+ * right in front of one, for it. */
+static bool is_weight_gradient(const Lower *l, NodeId id)
 {
+    const Node *n = &l->g->nodes.at[id];
+    if (op_info(n->op)->flags & OP_TURNS && n->in[0] != l->g->nodes.at[id - 1].out[0]) {
+        while (op_info(n->op)->flags & OP_TURNS) n++;
+    }
     for (uint32_t j = 0; j < n->n_out; j++) {
         TensorId of = l->g->tensors.at[n->out[j]].grad_of;
         if (l->g->tensors.at[of].role != ROLE_param) return false;
@@ -186,8 +191,7 @@ static void lower_backward(Lower *l, uint32_t stage, ActionKind kind)
     Walk walk = {.kind = kind, .stage = stage};
     l->phase = PHASE_backward;
     for (NodeId id; (id = lower_next(l, &walk)) != 0;) {
-        const Node *n = &l->g->nodes.at[id];
-        if (kind != ACTION_B && is_weight_gradient(l, n) != (kind == ACTION_W)) continue;
+        if (kind != ACTION_B && is_weight_gradient(l, id) != (kind == ACTION_W)) continue;
         lower_gradient(l, id);
         if (kind != ACTION_W) lower_after_node(l, id);
     }

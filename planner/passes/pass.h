@@ -29,6 +29,7 @@ bool pass_units(Job *job);      /* every parameter left over joins one unit */
 bool pass_propagate(Job *job);  /* Node.split, Tensor.use of every activation */
 bool pass_tile(Job *job);       /* the head and the loss in pieces: Node.tile */
 bool pass_backward(Job *job);   /* gradient nodes */
+bool pass_turn(Job *job);       /* transposed copies of 8-bit operands */
 bool pass_flatten(Job *job);    /* order and offsets of parameters in their units */
 bool pass_lower(Job *job);      /* programs, collectives by the one rule */
 bool pass_fuse(Job *job);       /* Instr.fuse, if compile is listed */

@@ -25,6 +25,7 @@ static const Pass all_passes[] = {
     {"propagate", false, false, pass_propagate},
     {"tile", true, false, pass_tile},
     {"backward", false, false, pass_backward},
+    {"turn", false, false, pass_turn},
     {"flatten", false, false, pass_flatten},
     {"lower", false, false, pass_lower},
     {"fuse", false, false, pass_fuse},

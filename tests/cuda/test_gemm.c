@@ -31,8 +31,7 @@ static double element(const Contraction *c, const GemmMatrix *x, const void *tur
 
 static uint64_t with_guard(OpKind op, const DType *dtype, const int64_t *elements, uint32_t n_args)
 {
-    (void)op;
-    return gemm_scratch_bytes(dtype, elements, n_args, GUARD);
+    return gemm_scratch_bytes(op, dtype, elements, n_args, GUARD);
 }
 
 /* Fills the scratch as a launch does. */
@@ -174,6 +173,7 @@ static void eight_bit_operands_lie_along_k(void **state)
         gemm_of(op, &c.args, &blackwell, &free_g);
         assert_false(free_g.a.turned || free_g.b.turned);
         n_turned += g.a.turned + g.b.turned;
+        if (op_info(op)->along == op) assert_false(g.a.turned || g.b.turned);
         contraction_free(&c);
     }
     assert_true(n_turned > 0);
@@ -190,10 +190,13 @@ static void scratch_is_enough(void **state)
             Gemm g;
             gemm_of(op, &c.args, &hopper, &g);
             GemmScratch s = gemm_scratch(&g, &c.args);
-            uint64_t all = gemm_scratch_bytes(c.args.dtype, c.args.elements, c.args.n_args, 1000);
+            uint64_t all =
+                gemm_scratch_bytes(op, c.args.dtype, c.args.elements, c.args.n_args, 1000);
             assert_true(s.library + 1000 <= all);
             assert_int_equal(s.library % GEMM_ALIGN, 0);
             if (scaled) {
+                if (op_info(op)->along == op) /* no room for copies that are never made */
+                    assert_int_equal(all, s.turned_a + 1000);
                 assert_true(s.scale_a + 4 * (uint64_t)c.args.elements[2 + g.a.arg] <= s.scale_b);
                 assert_true(s.scale_b + 4 * (uint64_t)c.args.elements[2 + g.b.arg] <= s.turned_a);
                 assert_true(s.turned_a + g.a.turned_bytes <= s.turned_b);

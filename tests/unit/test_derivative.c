@@ -283,6 +283,9 @@ static void test_ops_without_gradient(void **state)
                                   OP_quantise_over_first,
                                   OP_quantise_of_last,
                                   OP_quantise_over_last,
+                                  OP_turn_tokens,
+                                  OP_turn_first,
+                                  OP_turn_last,
                                   OP_amax_range,
                                   OP_quantise_range,
                                   OP_project_of_first, /* through the norm: test_spectral */

@@ -373,14 +373,14 @@ static void scales_that_do_not_fit(void **state)
 {
     (void)state;
     Case c = split(FLOAT8_tensorwise);
-    first(&c, OP_quantise)->in[1] = first(&c, OP_linear_tensorwise)->in[3];
+    first(&c, OP_quantise)->in[1] = first(&c, OP_linear_tensorwise_along)->in[3];
     rejected(&c, "verify-scale", "is scaled by the largest magnitude of another tensor");
     c = square_rowwise(); /* a row's maxima, of a tensor whose rows and columns are as many */
     NodeId id = 1;
     while (!maxima_along_the_other_index(&c, id)) assert_true(++id < c.plan->graph.nodes.n);
     rejected(&c, "verify-scale", "is scaled by maxima along another index");
     c = split(FLOAT8_tensorwise);
-    Node *n = first(&c, OP_linear_tensorwise);
+    Node *n = first(&c, OP_linear_tensorwise_along);
     TensorId scale = n->in[2];
     n->in[2] = n->in[3], n->in[3] = scale;
     rejected(&c, "verify-scale", "divides by a scale that is not its operand's");

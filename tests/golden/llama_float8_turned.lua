@@ -1,0 +1,11 @@
+-- 8-bit products of Hopper read operands along what they sum: the transposed copy is made in the kernel
+-- that quantises, kept in the place of what it is a copy of, and made again where attention is.
+return plan {
+  model = require "models.llama" { size = "tiny", layers = 1 },
+  cluster = require "clusters.dgx_h100" { nodes = 1 },
+  batch = { global = 8, micro = 1, seq = 16 },
+  mesh = { dp_shard = 8 },
+  parallel = { float8 {}, ac "selective", fsdp2 {} },
+  precision = { param = "fp32", compute = "bf16", reduce = "fp32" },
+  optimizer = adamw { lr = 1e-3 },
+}
