@@ -45,6 +45,7 @@ typedef struct Zero {
     double ranks;        /* that share a unit */
     double elements;     /* of all units, without padding */
     bool partitioned;    /* weights are, too: stage 3 */
+    bool *waits;         /* [pc] the host waits for the device before it issues this */
 } Zero;
 
 /* Gradients on their way into the bucket. */
@@ -122,7 +123,10 @@ static void keep_head(Zero *z)
     }
     const double bytes = 2. * (double)first->elements;
     add_tensor(z, 1, z->p->code.n - 1, bytes, STREAM_dp_gather);
+    /* _allgather_params: into a flat tensor, and from there into the weight's own */
+    uint32_t flat = add_tensor(z, first->from, first->from, bytes, STREAM_compute);
     uint32_t recorded = add_tensor(z, first->from, last->to, bytes, STREAM_compute);
+    z->out->tensors.at[flat].only_at_first = true;
     z->out->tensors.at[recorded].only_at_first = true;
     z->params[head].kept = true;
     z->available += (double)first->elements;
@@ -201,6 +205,26 @@ static bool used_again_soon(const Zero *z, uint32_t i)
     return false;
 }
 
+/* Weights come from the pool of the gathers' stream; the compute stream has them recorded, so that
+ * nobody gets their bytes before the device has come to where they were released (free_param).
+ * When that is, the host learns where it waits: where Hugging Face's attention looks whether a
+ * sequence is packed (_is_packed_sequence), and where it reads a reduced gradient. */
+static void find_waits(Zero *z)
+{
+    z->waits = arena_array(z->arena, (size_t)z->p->code.n + 1, sizeof *z->waits);
+    for (Pc pc = 1; pc < z->p->code.n; pc++) z->waits[pc] = z->p->code.at[pc].op == OP_attention;
+    for (uint32_t i = 1; z->runtime->host_optimizer && i < z->out->tensors.n; i++)
+        if (z->out->tensors.at[i].stream == STREAM_dp_reduce)
+            z->waits[z->out->tensors.at[i].from] = true;
+}
+
+static Pc reusable_after(const Zero *z, Pc released)
+{
+    Pc pc = released + 1;
+    while (pc < z->p->code.n && !z->waits[pc]) pc++;
+    return pc - 1;
+}
+
 static void fetch_and_release(Zero *z)
 {
     z->next = 1;
@@ -213,7 +237,7 @@ static void fetch_and_release(Zero *z)
         if (z->next <= i) z->next = i + 1;
         prefetch(z, use->from);
         if (used_again_soon(z, i)) continue;
-        z->out->tensors.at[param->tensor].to = use->to;
+        z->out->tensors.at[param->tensor].to = reusable_after(z, use->to);
         param->available = false;
         z->available -= (double)use->elements;
     }
@@ -338,11 +362,14 @@ void zero_memory(const Plan *plan, const Program *p, const Runtime *runtime, Are
     if (z.partitioned) {
         stay(&z, 2 * runtime->bucket_elements);
         if (!runtime->host_optimizer) stay(&z, 2 * z.elements / z.ranks);
+    }
+    Bucket bucket = {.from = zero->tensors.n};
+    Pc last = gradients(&z, &bucket);
+    if (z.partitioned) {
+        find_waits(&z);
         read_trace(&z);
         keep_head(&z);
         fetch_and_release(&z);
     }
-    Bucket bucket = {.from = zero->tensors.n};
-    Pc last = gradients(&z, &bucket);
     update(&z, bucket.first, last);
 }

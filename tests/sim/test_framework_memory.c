@@ -299,9 +299,11 @@ static void weights_are_fetched_and_kept_as_told(void **state)
     const double all = 2 * (6 * (llama_layer - 2048) + 2. * 4096 * 1024);
     const Program *p;
     Arena *arena = arena_new();
-    ZeroMemory alone = zero_of(
-        "r.prefetch_elements, r.reuse_elements, r.persist_elements = 0, 0, 1024", &p, arena);
-    near("one weight", gathered_most(&alone, p), head + head, 0); /* the embedding's */
+    ZeroMemory alone =
+        zero_of("r.prefetch_elements, r.reuse_elements, r.persist_elements = 0, 0, 1024\n"
+                "r.bucket_elements, r.host_optimizer = 1, true",
+                &p, arena);
+    near("a layer", gathered_most(&alone, p), head + 2 * (llama_layer - 2048), 0);
     ZeroMemory kept = zero_of(
         "r.prefetch_elements, r.reuse_elements, r.persist_elements = 0, 1e12, 1024", &p, arena);
     near("all weights", gathered_most(&kept, p), all, 0);
