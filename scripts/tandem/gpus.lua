@@ -14,8 +14,9 @@ local arch = {
   Ada = { gemm_efficiency = 0.75, memory_efficiency = 0.85, kernel_floor_s = 3e-6 },
   Hopper = { memory_efficiency = 0.80, kernel_floor_s = 5e-6 },
   Blackwell = { gemm_efficiency = 0.72, memory_efficiency = 0.80, kernel_floor_s = 5e-6, sustained = 0.68 },
-  CDNA3 = { gemm_efficiency = 0.50, memory_efficiency = 0.72, kernel_floor_s = 8e-6 },
-  CDNA4 = { gemm_efficiency = 0.60, memory_efficiency = 0.72, kernel_floor_s = 8e-6 },
+  -- what lasts of theirs was never fitted: Hopper's, whose chips take as much power
+  CDNA3 = { gemm_efficiency = 0.50, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper },
+  CDNA4 = { gemm_efficiency = 0.60, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper },
 }
 
 -- memory: what the driver leaves, MiB. hbm: nominal GB/s. bf16, fp8, fp32: dense TFLOP/s; link: GB/s of

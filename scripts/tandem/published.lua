@@ -36,9 +36,38 @@ local function gpt(row, how)
     vocab = (vocab + 127) // 128 * 128, bias = how.bias }
 end
 
+-- Nemotron-4: layer norms, half of each head turned, an MLP without a gate, a head of its own. Its squared ReLU is no op
+-- here: GELU stands for it, which reads and writes as much, each way; such a plan is for its time and memory alone.
+local function nemotron(row)
+  local nn = require "tandem.nn"
+  local dim, heads, hidden = count(row, "d_model"), count(row, "n_heads"), count(row, "d_ff")
+  local vocab, layers = count(row, "vocab"), count(row, "n_layers")
+  local function block()
+    return nn.block {
+      attention_norm = nn.layernorm(dim), mlp_norm = nn.layernorm(dim),
+      attention = nn.attention { dim = dim, heads = heads, kv_heads = count(row, "n_kv_heads"), rope_theta = 10000.0,
+        rope_dims = dim // heads // 2 },
+      up = nn.linear(dim, hidden), down = nn.linear(hidden, dim),
+      tp_col = { "attention.wq", "attention.wk", "attention.wv", "up" }, tp_row = { "attention.wo", "down" },
+      forward = function(m, x)
+        local h = x + m.attention(m.attention_norm(x))
+        return h + m.down(nn.gelu(m.up(m.mlp_norm(h))))
+      end,
+    }
+  end
+  return nn.module {
+    embed = nn.embedding(vocab, dim), layers = nn.list(layers, block), norm = nn.layernorm(dim),
+    head = nn.linear(dim, vocab), tp_vocab = { "embed", "head" },
+    forward = function(m, tokens, labels)
+      return nn.cross_entropy(m.head(m.norm(m.layers(m.embed(tokens)))), labels)
+    end,
+  }
+end
+
 local families = {
   { "moe", function() refuse("experts are not in this version") end },
   { "^llama", llama }, { "^yi", llama }, { "^qwen3", qwen3 }, { "^tinyllama", llama },
+  { "^nemotron%-%d", nemotron },
   { "^mpt", function(row) return gpt(row, { bias = false }) end },
   { "^gpt", gpt }, { "^megatron", gpt }, { "^turing", gpt },
 }
@@ -230,8 +259,17 @@ local function deepspeed(row)
     host_optimizer = keeps_optimizer_on_host(row), pieces = liger and liger_pieces(row) or nil }
 end
 
+-- Weights and moments in bf16, as Hugging Face's configurations have them, gradients summed in fp32; Liger's kernels
+-- but under tensor parallelism.
+local function automodel(row)
+  local staged = count(row, "pp") > 1
+  return { runtime = count(row, "tp") > 1 and "automodel_tp" or "automodel", mesh = mesh(row, true), param = "bf16",
+    byte_gather = true, compile = "block",
+    data = ranks(row) > 1 and fsdp2 { copy = not gathers_bytes(row), reshard_after_forward = not staged } or nil }
+end
+
 local frameworks = {
-  { "^torchtitan", torchtitan }, { "^kempnerforge", kempnerforge }, { "^composer", foundry },
+  { "automodel", automodel }, { "^torchtitan", torchtitan }, { "^kempnerforge", kempnerforge }, { "^composer", foundry },
   { "^pytorch fsdp1", fms }, { "^megatron%-deepspeed", megatron_deepspeed }, { "^megatron%-lm", megatron, "megatron2022" },
   { "^megatron", megatron }, { "^nemo", megatron }, { "^deepspeed", deepspeed }, { "^xtuner", deepspeed },
 }

@@ -74,6 +74,16 @@ def descend(evaluate, grids, start):
     return best, least
 
 
+def rows_for(cal, at, framework, gpu=""):
+    """The rows that a profile is fitted to."""
+    found = [r for r in cal if r[at["framework"]].startswith(framework) and r[at["gpu"]].startswith(gpu)]
+    if framework == "torchtitan":  # its pipelines differ by more than any constant: docs/accuracy.md
+        found = [r for r in found if r[at["pp"]] == "1"]
+    # a pipeline that does not say how many stages a rank has may have had several
+    found = [r for r in found if r[at["pp"]] in ("", "1") or r[at["vp"]] != ""]
+    return found[:: EVERY.get(framework, 1)]
+
+
 def main():
     tandem, path = sys.argv[1], sys.argv[2]
     with open(path, newline="") as f:
@@ -82,12 +92,7 @@ def main():
     cal = [r for r in table[1:] if r[at["split"]] == "dev-cal"]
 
     def rows_of(framework, gpu=""):
-        found = [r for r in cal if r[at["framework"]].startswith(framework) and r[at["gpu"]].startswith(gpu)]
-        if framework == "torchtitan":  # its pipelines differ by more than any constant: docs/accuracy.md
-            found = [r for r in found if r[at["pp"]] == "1"]
-        # a pipeline that does not say how many stages a rank has may have had several
-        found = [r for r in found if r[at["pp"]] in ("", "1") or r[at["vp"]] != ""]
-        return found[:: EVERY.get(framework, 1)]
+        return rows_for(cal, at, framework, gpu)
 
     with open(os.path.join(ROOT, "scripts/tandem/fitted.lua")) as f:
         old = f.read()
@@ -126,12 +131,14 @@ def main():
         report.append(f"| {name} | {len(rows)} | {text} | {math.expm1(before):.1%} -> {math.expm1(least):.1%} |")
         write(fitted, sustained, power, old)
         print(report[-1], flush=True)
+    with open(os.path.join(ROOT, "docs/fit.md")) as f:
+        rest = f.read().partition("\n## ")  # leave_out.py's part
     with open(os.path.join(ROOT, "docs/fit.md"), "w") as f:
         f.write("# What was fitted\n\nWritten by `tests/bench/fit_runs.py` from the rows marked dev-cal of the table of\n"
                 "published runs (of llm-foundry's each 12th, of NeMo's each 4th, of vTrain's single-node ones each\n"
                 "96th). The error is the mean of |ln(predicted / measured)| of step times, as a percentage. `power` = %.3g.\n\n| parameter | rows | value | error |\n|---|---|---|---|\n"
                 % power)
-        f.write("\n".join(report) + "\n")
+        f.write("\n".join(report) + "\n" + "".join(rest[1:]))
 
 
 def kept(old, name):

@@ -195,6 +195,22 @@ static void the_host_may_be_the_limit(void **state)
     assert_true(compiled < eager / 2);
 }
 
+/* Automodel with Liger's kernels launches fewer of them than under tensor parallelism, where it has
+ * none: a host that is the limit shows it, and so does a device. */
+static void ligers_kernels_are_fewer(void **state)
+{
+    (void)state;
+    Held held;
+    for (int i = 0; i < 2; i++) {
+        const char *host = i == 0 ? "runtime.kernel_s=1e-3" : "runtime.kernel_s=1e-9";
+        double liger = step_s("runtime = 'automodel',", "ac 'full'", host, &held);
+        uint64_t with = held.allocated_bytes;
+        double eager = step_s("runtime = 'automodel_tp',", "ac 'full'", host, &held);
+        assert_true(liger < (i == 0 ? .95 : 1) * eager);
+        assert_true(with <= held.allocated_bytes);
+    }
+}
+
 static BufferId add_buffer(Plan *plan, uint64_t bytes, Pc first, Pc last, Category category,
                            bool persistent)
 {
@@ -359,6 +375,7 @@ int main(void)
         cmocka_unit_test(what_is_left_out_takes_no_time),
         cmocka_unit_test(delayed_scaling_makes_weights_once),
         cmocka_unit_test(the_host_may_be_the_limit),
+        cmocka_unit_test(ligers_kernels_are_fewer),
         cmocka_unit_test(a_short_program_takes_what_it_takes),
         cmocka_unit_test(what_is_saved_lives_to_its_gradient),
         cmocka_unit_test(no_hook_gathers_before_the_loss_has_its_gradient),

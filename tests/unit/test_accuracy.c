@@ -225,6 +225,31 @@ static void kernels_are_scored_and_drawn(void **state)
     arena_free(arena);
 }
 
+/* Families and frameworks that no row of the sample has: a Nemotron under Megatron, and Automodel
+ * with and without tensor parallelism, which takes Liger's kernels away. */
+static void other_families_are_built(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "id,source,model,n_layers,d_model,n_heads,n_kv_heads,d_ff,vocab,moe_experts,gpu,n_gpus,"
+        "gpus_per_node,framework,tp,sp,pp,vp,cp,ep,dp_shard,dp_replicate,zero_stage,micro_batch,"
+        "global_batch_seqs,seq,precision,ac,compile,step_time_s,peak_mem,peak_mem_kind,oom,missing,"
+        "split\n"
+        "a,s,nemotron-8b,2,256,4,2,1024,1024,,H100-SXM-80GB,8,8,NeMo/Megatron-Core,2,1,1,1,1,1,4,1,"
+        "1,1,8,512,bf16,none,no,1,,,,,dev-cal\n"
+        "b,s,llama3-8b,2,256,4,2,512,1024,,H100-SXM-80GB,8,8,NeMo Automodel,1,0,1,1,1,1,8,1,3,1,8,"
+        "512,bf16,full,no,1,,,,,dev-cal\n"
+        "c,s,llama3-8b,2,256,4,2,512,1024,,H100-SXM-80GB,8,8,NeMo Automodel,2,1,1,1,1,1,4,1,3,1,8,"
+        "512,bf16,full,no,1,,,,,dev-cal\n";
+    Arena *arena = arena_new();
+    json_t *root = accuracy(arena, "--runs", file_with(arena, text), "1");
+    const json_t *runs = json_object_get(root, "runs");
+    assert_int_equal(json_integer_value(json_object_get(runs, "scored")), 3);
+    assert_int_equal(json_array_size(json_object_get(runs, "not_scored")), 0);
+    json_decref(root);
+    arena_free(arena);
+}
+
 /* All kernels of the sample are predicted but those of a GPU that the library does not have, and
  * what may be fitted within a factor of 1.7: a mistake in reading a row is larger. */
 static void every_kind_of_kernel_is_predicted(void **state)
@@ -406,6 +431,7 @@ int main(void)
         cmocka_unit_test(errors_are_those_worked_out_by_hand),
         cmocka_unit_test(many_microbatches_follow_from_few),
         cmocka_unit_test(kernels_are_scored_and_drawn),
+        cmocka_unit_test(other_families_are_built),
         cmocka_unit_test(every_kind_of_kernel_is_predicted),
         cmocka_unit_test(the_sample_stays_in_its_bands),
         cmocka_unit_test(what_ran_is_what_the_source_says),

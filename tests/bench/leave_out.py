@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+"""What the constants of step times are worth where nothing was fitted: each source of dev-cal rows is predicted by what
+the others give, and each GPU by what the other GPUs give. Writes the second part of docs/fit.md.
+
+    tests/bench/leave_out.py build/release/tandem RUNS.csv
+
+Rows, grids and the way down are those of fit_runs.py. What lasts of a GPU's peak is fitted to the other rows of its
+architecture, or taken from the other architecture where there are none; host times are fitted to the profile's other
+rows, or taken from the profile that a person would take (RELATIVE)."""
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+import fit_runs as fit
+
+REPORT = os.path.join(fit.ROOT, "docs/fit.md")
+MARK = "\n## Without a source, without a GPU\n"
+RELATIVE = {"fsdp1": "torchtitan", "torchtitan": "fsdp1", "megatron": "torchtitan", "megatron2022": "megatron"}
+ARCHS = {"A100": "Ampere", "H100": "Hopper"}
+
+
+class Predictions:
+    """Ratios of rows under settings, each asked for once."""
+
+    def __init__(self, tandem, head):
+        self.tandem, self.head, self.known = tandem, head, {}
+
+    def ratios(self, rows, sets):
+        key = tuple(sorted(sets.items()))
+        missing = [r for r in rows if (r[0], key) not in self.known]
+        if missing:
+            with tempfile.NamedTemporaryFile("w", suffix=".csv", delete=False) as f:
+                csv.writer(f).writerows([self.head] + missing)
+            command = [self.tandem, "accuracy", "--runs", f.name, "--json", "--jobs", "2"]
+            for name, value in sets.items():
+                command += ["--set", f"{name}={value:.9g}"]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            os.unlink(f.name)
+            self.known.update({(r[0], key): None for r in missing})
+            for s in json.loads(done.stdout)["runs"]["scores"]:
+                if s["what"].startswith("step time"):
+                    self.known[s["row"], key] = s["predicted"] / s["measured"]
+        found = [self.known[r[0], key] for r in rows]
+        return [ratio for ratio in found if ratio is not None]
+
+
+def main():
+    tandem, path = sys.argv[1], sys.argv[2]
+    with open(path, newline="") as f:
+        table = list(csv.reader(f))
+    head, at = table[0], {name: i for i, name in enumerate(table[0])}
+    assert head[0] == "id"
+    cal = [r for r in table[1:] if r[at["split"]] == "dev-cal"]
+    with open(os.path.join(fit.ROOT, "scripts/tandem/fitted.lua")) as f:
+        old = f.read()
+    power = float(re.search(r"power = ([0-9.]+)", old).group(1))
+    now = {arch: float(re.search(rf"{arch} = ([0-9.]+)", old).group(1)) for arch in ARCHS.values()}
+    host = {name: fit.kept(old, name) for name, _, _ in fit.PROFILES}
+    rows = {name: fit.rows_for(cal, at, framework) for name, framework, _ in fit.PROFILES}
+    profile_of = {r[0]: name for name, found in rows.items() for r in found}
+    every = [r for found in rows.values() for r in found]
+    steady = [r for name, found in rows.items() if name != "megatron2022" for r in found]
+    predictions = Predictions(tandem, head)
+
+    def arch_of(row):
+        return next((arch for gpu, arch in ARCHS.items() if row[at["gpu"]].startswith(gpu)), "Hopper")
+
+    def lasts(row, of_arch, exponent):
+        limited = row[at["gpu"]].startswith("H100-96GB")
+        return of_arch * (fit.POWER_RATIO ** exponent if limited else 1)
+
+    def settings(row, of_arch, exponent, times):
+        sets = {"cluster.device.sustained": lasts(row, of_arch, exponent)}
+        return dict(sets, **{f"runtime.{k}": v for k, v in times.items()})
+
+    def ratios(subset, of_arch, exponent, times_of):
+        out = []
+        for r in subset:
+            out += predictions.ratios([r], settings(r, of_arch[arch_of(r)], exponent, times_of[profile_of[r[0]]]))
+        return out
+
+    def batch(subset, of_arch, exponent, times_of):
+        """The same, a command for each kind of settings instead of for each row."""
+        kinds = {}
+        for r in subset:
+            sets = settings(r, of_arch[arch_of(r)], exponent, times_of[profile_of[r[0]]])
+            kinds.setdefault(tuple(sorted(sets.items())), []).append(r)
+        for sets, kind in kinds.items():
+            predictions.ratios(kind, dict(sets))
+        return ratios(subset, of_arch, exponent, times_of)
+
+    def without(gone):
+        """The constants that all other rows give."""
+        left = [r for r in steady if r not in gone]
+        of_arch, times_of = dict(now), {name: dict(times) for name, times in host.items()}
+        archs = {arch_of(r) for r in gone}
+        exponent = power if any(r[at["gpu"]].startswith("H100-96GB") for r in left) else 0.0
+        for arch in archs:
+            own = [r for r in left if arch_of(r) == arch]
+            if own:
+                found, _ = fit.descend(lambda v: fit.loss(batch(own, dict(of_arch, **{arch: v["s"]}), exponent, times_of)),
+                                       {"s": fit.SUSTAINED}, {"s": now[arch]})
+                of_arch[arch] = found["s"]
+            else:
+                of_arch[arch] = next(v for k, v in now.items() if k != arch)
+        for name, _, grids in fit.PROFILES:
+            mine = [r for r in rows[name] if r not in gone]
+            if len(mine) == len(rows[name]):
+                continue
+            if not mine:
+                times_of[name] = dict(host[RELATIVE[name]])
+                continue
+            start = {key: host[name].get(key, grid[len(grid) // 2]) for key, grid in grids.items()}
+
+            def evaluate(values):
+                return fit.loss(batch(mine, of_arch, exponent, dict(times_of, **{name: dict(host[name], **values)})))
+
+            best, _ = fit.descend(evaluate, grids, start)
+            times_of[name] = dict(host[name], **best)
+        return of_arch, exponent, times_of
+
+    def line(label, gone):
+        inside = sorted(abs(r - 1) for r in batch(gone, now, power, host))
+        outside = sorted(abs(r - 1) for r in batch(gone, *without(gone)))
+        if not inside:
+            return None
+        text = (f"| {label} | {len(inside)} | {middle(inside):.1%} | {tenth(inside):.1%} | {middle(outside):.1%} | "
+                f"{tenth(outside):.1%} |")
+        print(text, flush=True)
+        return text, outside
+
+    lines, errors = [], []
+    for source in sorted({r[at["source"]] for r in every}):
+        done = line(source, [r for r in every if r[at["source"]] == source])
+        if done:
+            lines.append(done[0])
+            errors += done[1]
+    errors.sort()
+    lines.append(f"| all, each without its source | {len(errors)} | | | {middle(errors):.1%} | {tenth(errors):.1%} |")
+    gpus = sorted({r[at["gpu"]] for r in steady})
+    for gpu in gpus:
+        done = line("GPU " + gpu, [r for r in steady if r[at["gpu"]] == gpu])
+        if done:
+            lines.append(done[0])
+    with open(REPORT) as f:
+        report = f.read().split(MARK)[0]
+    with open(REPORT, "w") as f:
+        f.write(report + MARK + TEXT + "\n".join(lines) + "\n")
+
+
+TEXT = """
+Written by `tests/bench/leave_out.py`. |predicted / measured - 1| of step times of the rows above: with the constants that were
+fitted to them, and with those that the other sources (GPUs) alone give. A profile whose rows are all of one source then takes another's
+host times (FSDP1 torchtitan's, torchtitan FSDP1's, Megatron torchtitan's, Megatron of 2022 Megatron's), an architecture without
+rows the other's part that lasts, and without rows at 500 W a limit of power changes nothing.
+
+| without | rows | in the fit: median | ninth decile | without it: median | ninth decile |
+|---|---|---|---|---|---|
+"""
+
+
+def middle(errors):
+    return (errors[(len(errors) - 1) // 2] + errors[len(errors) // 2]) / 2
+
+
+def tenth(errors):
+    place = 0.9 * (len(errors) - 1)
+    low = int(place)
+    return errors[low] + (place - low) * (errors[min(low + 1, len(errors) - 1)] - errors[low])
+
+
+if __name__ == "__main__":
+    main()
