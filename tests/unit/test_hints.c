@@ -1,0 +1,173 @@
+/* A hint that names values names values that work: each hint of tests/bad_input that can be applied
+ * by a setting, or by putting the proposed word in the place of the wrong one, is applied, and what
+ * it was given for must not be said again. */
+#undef _XOPEN_SOURCE
+#define _XOPEN_SOURCE 700 /* realpath */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "planner/base/list.h"
+#include "planner/base/str.h"
+#include "tests/support/command.h"
+
+enum { MOST_SETS = 12 };
+
+typedef struct Case {
+    Arena *arena;
+    const char *script;
+    const char *error, *hint; /* one line each */
+    const char *set[MOST_SETS];
+    uint32_t n_set;
+} Case;
+
+static uint32_t n_applied;
+static char home[4096]; /* where folders are made: the corpus is not to be written to */
+
+static const char *check(const Case *c, const char *script, const char *set)
+{
+    const char *words[2 * MOST_SETS + 4] = {"check", script};
+    uint32_t n = 2;
+    for (uint32_t i = 0; i < c->n_set; i++) words[n++] = "--set", words[n++] = c->set[i];
+    if (set != NULL) words[n++] = "--set", words[n++] = set;
+    CommandResult r = command_run(c->arena, 60, words);
+    assert_int_equal(r.signal, 0);
+    n_applied++;
+    return r.err;
+}
+
+/* "error[rule]: first words": the same complaint, with another value perhaps. */
+static bool complains(const Case *c, const char *err)
+{
+    size_t rule = strcspn(c->error, "]") + 2;
+    size_t n = rule + 1 + strcspn(c->error + rule + 1, " ");
+    return strstr(err, arena_copy(c->arena, c->error, n)) != NULL;
+}
+
+static void try_setting(const Case *c, const char *key, const char *value, size_t n)
+{
+    const char *set = arena_print(c->arena, "%s=%.*s", key, (int)n, value);
+    const char *err = check(c, arena_print(c->arena, "%s.lua", c->script), set);
+    if (complains(c, err))
+        fail_msg("%s: %s\n%s\nwith %s:\n%s", c->script, c->error, c->hint, set, err);
+}
+
+/* "what would fit: dp_shard = 8, or tp = 4, or nodes = 1" */
+static void try_fitting(const Case *c, const char *at)
+{
+    for (const char *equals; (equals = strstr(at, " = ")) != NULL; at = equals + 3) {
+        const char *word = equals;
+        while (word > at && word[-1] != ' ') word--;
+        const char *name = arena_copy(c->arena, word, (size_t)(equals - word));
+        const char *group = strcmp(name, "nodes") == 0 ? "cluster" : "mesh";
+        try_setting(c, arena_print(c->arena, "%s.%s", group, name), equals + 3,
+                    strspn(equals + 3, "0123456789"));
+    }
+}
+
+/* "tp may be 1, 2, 4" and "seq may be 60 or 64; or ..." */
+static void try_values(const Case *c, const char *key, const char *at)
+{
+    for (; *at != 0 && *at != ';'; at++) {
+        size_t n = strspn(at, "0123456789");
+        if (n == 0) continue;
+        try_setting(c, key, at, n);
+        at += n - 1;
+    }
+}
+
+/* The wrong word stands in quotes in the error, and in the script. */
+static void try_word(const Case *c, const char *right)
+{
+    const char *quote = strchr(c->error, '\'');
+    if (quote == NULL) return;
+    const char *wrong = arena_copy(c->arena, quote + 1, strcspn(quote + 1, "'"));
+    right = arena_copy(c->arena, right, strcspn(right, "'"));
+    const char *text =
+        command_read_file(c->arena, arena_print(c->arena, "%s.lua", c->script), NULL);
+    if (strstr(text, wrong) == NULL) return; /* given by --set */
+    Str mended = str_in(c->arena);
+    for (const char *at = text, *next; *at != 0; at = next) {
+        next = strstr(at, wrong);
+        str_add_bytes(&mended, at, next != NULL ? (size_t)(next - at) : strlen(at));
+        if (next == NULL) break;
+        str_add(&mended, right);
+        next += strlen(wrong);
+    }
+    const char *path = arena_print(c->arena, "%s/try.lua", home);
+    command_write_file(path, str_text(&mended));
+    const char *err = check(c, path, NULL);
+    if (strstr(err, arena_print(c->arena, "'%s'", wrong)) != NULL)
+        fail_msg("%s: %s\n%s\n%s", c->script, c->error, c->hint, err);
+}
+
+static void apply(const Case *c)
+{
+    static const char fits[] = "what would fit: ", word[] = "did you mean '";
+    static const struct {
+        const char *words, *key;
+    } values[] = {{"tp may be ", "mesh.tp"}, {"seq may be ", "batch.seq"}};
+    if (strncmp(c->hint, fits, strlen(fits)) == 0) try_fitting(c, c->hint + strlen(fits) - 1);
+    if (strncmp(c->hint, word, strlen(word)) == 0) try_word(c, c->hint + strlen(word));
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        if (strncmp(c->hint, values[i].words, strlen(values[i].words)) == 0)
+            try_values(c, values[i].key, c->hint + strlen(values[i].words));
+}
+
+static void read_case(Arena *arena, const char *script)
+{
+    Case c = {.arena = arena, .script = script};
+    const char *text = command_read_file(arena, arena_print(arena, "%s.expect", script), NULL);
+    while (text != NULL && *text != 0) {
+        size_t n = strcspn(text, "\n");
+        const char *line = arena_copy(arena, text, n);
+        text += n + (text[n] == '\n');
+        if (strncmp(line, "# set ", 6) == 0 && c.n_set < MOST_SETS) c.set[c.n_set++] = line + 6;
+        const char *error = strstr(line, "error[");
+        if (error != NULL) c.error = error;
+        if (strncmp(line, "  hint: ", 8) != 0 || c.error == NULL) continue;
+        c.hint = line + 8;
+        apply(&c);
+        c.error = NULL;
+    }
+}
+
+/* Scripts of dialects have another system's keys, which --set does not reach. */
+static void hints_work_when_they_are_followed(void **state)
+{
+    (void)state;
+    Arena *own = arena_new();
+    assert_non_null(realpath(command_new_folder(own), home));
+    arena_free(own);
+    char before[4096];
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(TANDEM_SOURCE_DIR "/tests/bad_input"), 0);
+    DIR *dir = opendir(".");
+    assert_non_null(dir);
+    for (const struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
+        size_t n = strlen(e->d_name);
+        if (n < 8 || strcmp(e->d_name + n - 7, ".expect") != 0) continue;
+        if (strncmp(e->d_name, "dialect", 7) == 0) continue;
+        Arena *arena = arena_new();
+        read_case(arena, arena_copy(arena, e->d_name, n - 7));
+        arena_free(arena);
+    }
+    closedir(dir);
+    assert_int_equal(chdir(before), 0);
+    printf("%u hints were followed\n", n_applied);
+    assert_true(n_applied > 50);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(hints_work_when_they_are_followed)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
