@@ -95,6 +95,31 @@ static void where_nothing_goes_along(void **state)
     arena_free(arena);
 }
 
+/* What the library reads in vectors of 16 bytes begins at a multiple of them, in 16 bits too,
+ * behind whatever lies before it in its unit. */
+static void parameters_are_aligned(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    uint32_t n_odd = 0;
+    for (uint32_t tp = 1; tp < 3; tp++) {
+        Tiny t = gpt2();
+        t.vocab = tp == 1 ? 29 : 30, t.hidden = 10, t.dp_shard = 2, t.tp = tp;
+        const Plan *plan = plan_of(&t, NULL, arena);
+        const Graph *g = &plan->graph;
+        for (TensorId id = 1; id < g->tensors.n; id++) {
+            const Tensor *at = &g->tensors.at[id];
+            if (at->role != ROLE_param) continue;
+            int64_t n = 1;
+            for (int d = 0; d < at->n_dims; d++) n *= at->dim[d];
+            n_odd += n % 8 != 0;
+            assert_int_equal(at->flat_offset * dtype_bytes(DT_bf16) % 16, 0);
+        }
+    }
+    assert_true(n_odd > 0);
+    arena_free(arena);
+}
+
 /* Biases are 16-bit and sums of their gradients fp32 where gradients are: GELU's kept input is of
  * the output's type. */
 static void types_go_together(void **state)
@@ -212,9 +237,9 @@ static void false_kernels_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_form_of_a_block),     cmocka_unit_test(where_nothing_goes_along),
-        cmocka_unit_test(types_go_together),         cmocka_unit_test(one_launch_and_fewer_bytes),
-        cmocka_unit_test(false_kernels_are_refused),
+        cmocka_unit_test(every_form_of_a_block),      cmocka_unit_test(where_nothing_goes_along),
+        cmocka_unit_test(types_go_together),          cmocka_unit_test(parameters_are_aligned),
+        cmocka_unit_test(one_launch_and_fewer_bytes), cmocka_unit_test(false_kernels_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
