@@ -46,12 +46,16 @@ static void share_device(const Cuda *c)
 /* What the driver reads when it is first called; what the user has set stays. Streams that share a
  * queue of the device (there are 8, unless it is asked for more) wait for each other, which no plan
  * says. To load a kernel the driver may wait for all that runs: where a communication runs that
- * waits for a rank that loads a kernel, for ever; with several ranks all are loaded at once. */
+ * waits for a rank that loads a kernel, for ever; with several ranks all are loaded at once. So are
+ * NCCL's connections made: at a collective's first use, the issuer would wait in it for the issuers
+ * of others, who may wait in another. (Messages connect when comm.c warms up.) */
 static void set_environment(void)
 {
     uint32_t n = 0, mine = 0;
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-    if (launch_inside(&n, &mine, NULL) && n > 1) setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+    if (!launch_inside(&n, &mine, NULL) || n == 1) return;
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+    setenv("NCCL_RUNTIME_CONNECT", "0", 0);
 }
 
 bool device_choose(Cuda *c)

@@ -214,6 +214,32 @@ static void a_missing_wait_shows(void **state)
     arena_free(arena);
 }
 
+/* Branches that wait for other ranks, one at a time in an order of the device's own: ranks wait for
+ * each other. In the order of the capture, which is that of issue, they do not (docs/gpus.md). */
+static void branches_in_any_order_wait_for_each_other(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Tiny t = tiny_default();
+    t.pp = 2;
+    t.microbatches = 4;
+    RanksRun run = {.plan = tiny_plan(&t, false, arena, &d),
+                    .data = data_synthetic(3, 29, 0.1, arena)};
+    assert_non_null(run.plan);
+    run.options.cuda.graphs = CUDA_GRAPHS_whole;
+    run.options.timeout_s = 3;
+    run.script = "seed=12 branches=serial";
+    ranks_run(&run, arena);
+    if (!run.rank[0].fine || !run.rank[1].fine) fail_msg("%s", run.rank[0].said);
+    run.script = "seed=12 branches=drawn";
+    ranks_run(&run, arena);
+    assert_false(run.rank[0].fine);
+    if (!strstr(ranks_stderr(), "error[timeout]: step 1: rank "))
+        fail_msg("%s| %s", ranks_stderr(), run.rank[0].said);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -222,6 +248,7 @@ int main(void)
         cmocka_unit_test(the_host_cannot_touch_device_memory),
         cmocka_unit_test(captures),
         cmocka_unit_test(a_missing_wait_shows),
+        cmocka_unit_test(branches_in_any_order_wait_for_each_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

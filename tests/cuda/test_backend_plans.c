@@ -29,6 +29,7 @@ static const struct Case {
     ZeroStrategy zero; /* 0: fsdp2 or ddp */
     AcMode ac;
     double dropout;
+    uint32_t tile; /* pieces of the head and its loss */
 } cases[] = {
     {"one rank", 1, 1, 1, 1, 1, .gpt2 = false},
     {"one rank, 4 micro-batches", 1, 1, 1, 1, 4, .gpt2 = true, .ac = AC_full, .dropout = 0.1},
@@ -43,8 +44,20 @@ static const struct Case {
     {"tensor x FSDP", 2, 1, 2, 1, 2, .sequence = true, .gpt2 = true},
     {"pipeline", 1, 1, 1, 2, 4, .gpt2 = false},
     {"pipeline x FSDP", 2, 1, 1, 2, 4, .gpt2 = true},
+#ifndef TANDEM_GPU
+    {"pipeline of 4, tied", 1, 1, 1, 4, 4, .gpt2 = true},
+#endif
+    {"one rank, tiled", 1, 1, 1, 1, 2, .tile = 4},
+    {"FSDP, tiled, fused", 2, 1, 1, 1, 2, .tile = 2, .compile = true},
 };
 enum { N_CASES = sizeof cases / sizeof cases[0] };
+
+/* On a GPU the branches are the driver's. */
+#ifdef TANDEM_GPU
+enum { N_MODES = 3, N_MODES_RANKS = 2 }; /* NCCL takes seconds to start */
+#else
+enum { N_MODES = 5, N_MODES_RANKS = 5 };
+#endif
 
 static Plan *plan_of(const struct Case *c, Arena *arena)
 {
@@ -53,6 +66,8 @@ static Plan *plan_of(const struct Case *c, Arena *arena)
     t.gpt2 = c->gpt2;
     t.groups = 8, t.head_dim = 2, t.dim = 15, t.hidden = 24, t.vocab = 37;
     t.dp_shard = c->shard, t.dp_replicate = c->replicate, t.tp = c->tp, t.pp = c->pp;
+    if (t.layers < t.pp) t.layers = t.pp;
+    t.tile = c->tile;
     t.tp_options.sequence = c->sequence;
     t.microbatches = c->microbatches;
     t.fsdp2.offload = c->offload;
@@ -82,8 +97,7 @@ static void check_fine(const RanksRun *run, const char *name, const char *what)
 static void equals_loopback(const struct Case *c, uint32_t seed, Arena *arena)
 {
     Plan *plan = plan_of(c, arena);
-    char script[32];
-    snprintf(script, sizeof script, "seed=%u", seed);
+    char script[48];
     RanksRun reference = {.plan = plan, .data = data_synthetic(3, 37, 0.1, arena)};
     RanksRun run = reference;
     ranks_loopback(&reference, arena);
@@ -93,9 +107,12 @@ static void equals_loopback(const struct Case *c, uint32_t seed, Arena *arena)
     run.trace = true;
     run.options.poison = true;
     Hash128 bits[RANKS_MOST] = {{0, 0}};
-    static const CudaGraphs modes[] = {CUDA_GRAPHS_none, CUDA_GRAPHS_whole, CUDA_GRAPHS_cut};
-    for (int m = 0; m < 3; m++) {
+    /* The last two: CUDA does not promise that branches of a graph run side by side. */
+    static const CudaGraphs modes[] = {CUDA_GRAPHS_none, CUDA_GRAPHS_cut, CUDA_GRAPHS_whole,
+                                       CUDA_GRAPHS_cut, CUDA_GRAPHS_whole};
+    for (int m = 0; m < (plan->mesh.n_ranks > 1 ? N_MODES_RANKS : N_MODES); m++) {
         char what[64];
+        snprintf(script, sizeof script, "seed=%u%s", seed, m < 3 ? "" : " branches=serial");
         snprintf(what, sizeof what, "graphs %d, %s", m, script);
         run.options.cuda.graphs = modes[m];
         ranks_run(&run, arena);

@@ -35,11 +35,13 @@ wants '^FAILED .* hangs: not done in time$'
 wants '^passed .* one rank: the loss of the CPU$'
 wants '^skipped .* through the host: there is no mpirun$'
 wants '^skipped .* memcheck, plan: there is no compute-sanitizer$'
-wants '^gpu-check: 2 failed, 11 skipped, '
+wants '^gpu-check: [0-9]+ passed, 2 failed, 11 skipped, '
 [ "$(grep -c '"verdict": "skipped", "seconds": 0, "why": "there is no ' "$work/build/gpu-check.json")" -eq 11 ] || exit 1
 grep -q '"failures": 2, "skipped": 11' "$work/build/gpu-check.json" || exit 1
 # No time at all: nothing passes, nothing fails, all is told.
 sed 's/^limit=450 most=120/limit=1 most=1/' "$here/check.sh" >"$work/tests/gpu/check.sh"
 said=$(PATH=$work/bin sh "$work/tests/gpu/check.sh" "$work/build" 2>&1)
+code=$?
 wants '^skipped .* fine: the time is up$'
-wants '^gpu-check: 0 failed, 16 skipped, '
+wants '^gpu-check: 0 passed, 0 failed, 16 skipped, '
+[ $code -eq 1 ] || { echo "nothing was checked, and it ended with code $code"; exit 1; }

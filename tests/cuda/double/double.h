@@ -12,6 +12,8 @@
  *   seed=N            which legal order
  *   devices=N         how many there are (default 4); memory=BYTES of each (default 256 MiB)
  *   queue=N           what a stream holds before its caller must wait (default 1024)
+ *   branches=serial   a graph's nodes run one at a time, as captured, each until it is done:
+ *                     CUDA does not promise more; branches=drawn: in any order that is legal
  *   windows=none      NCCL registers windows, but gives none
  *   uuid=same         all devices are the same one
  *   capability=75     of all devices; driver=12000

@@ -132,6 +132,7 @@ typedef struct Launched {
     bool *done; /* [node] */
     void **state;
     uint32_t n_done;
+    uint32_t at; /* 1 + the node that runs, where only one may; 0: none */
 } Launched;
 
 static bool may_run(const Launched *l, uint32_t i)
@@ -157,12 +158,26 @@ static Progress run_node(Launched *l, uint32_t i)
     return l->n_done == l->graph->nodes.n ? PROGRESS_done : PROGRESS_some;
 }
 
+/* The node that has begun keeps all others waiting. */
+static Progress run_serial(Launched *l)
+{
+    uint32_t n = l->graph->nodes.n;
+    uint32_t from = world()->serial_drawn ? (uint32_t)double_draw(n) : 0;
+    for (uint32_t k = 0; l->at == 0 && k < n; k++)
+        if (may_run(l, (from + k) % n)) l->at = 1 + (from + k) % n;
+    uint32_t i = l->at - 1;
+    Progress p = run_node(l, i);
+    if (l->done[i]) l->at = 0;
+    return p;
+}
+
 static Progress run_graph(Task *task, void *unused)
 {
     Launched *l = (Launched *)task;
     uint32_t n = l->graph->nodes.n;
     (void)unused;
     if (n == 0) return PROGRESS_done;
+    if (world()->serial) return run_serial(l);
     uint32_t from = (uint32_t)double_draw(n);
     for (uint32_t k = 0; k < n; k++) {
         uint32_t i = (from + k) % n;

@@ -69,6 +69,7 @@ static ncclComm_t join(Shared *file, uint64_t key, int rank, int n, bool blockin
     c->rank = rank;
     c->n = n;
     c->blocking = blocking;
+    c->kernels = double_calls("kernel");
     c->hangs = hangs;
     atomic_store(&c->shared->slot[rank].fd, double_memory_file());
     atomic_store(&c->shared->slot[rank].pid, (int)getpid());
@@ -288,9 +289,35 @@ ncclResult_t ncclGroupEnd()
     return result;
 }
 
+/* NCCL connects a pair at its first message, for which the hosts of both must come: in the middle
+ * of a step others may wait for one of them. */
+static void connect(const Op *op, int way, int peer)
+{
+    bool *connected = &op->comm->connected[way][peer];
+    if (!*connected && double_calls("kernel") > op->comm->kernels)
+        double_misuse("a pair of ranks is connected while a step is issued");
+    *connected = true;
+}
+
+static void connect_pairs(const Op *op)
+{
+    bool is_ring = op->kind < KIND_all_to_all, first = !op->comm->used[op->kind];
+    op->comm->used[op->kind] = true;
+    if (is_ring && first && world()->connects_late && double_calls("kernel") > op->comm->kernels)
+        double_misuse("a collective is connected while a step is issued");
+    if (op->kind == KIND_send) connect(op, 0, op->peer);
+    if (op->kind == KIND_recv) connect(op, 1, op->peer);
+    for (int r = 0; op->kind == KIND_all_to_all && r < op->comm->n; r++) {
+        if (r == op->comm->rank) continue;
+        connect(op, 0, r);
+        connect(op, 1, r);
+    }
+}
+
 static ncclResult_t add(Op op, Scripted scripted, cudaStream_t stream)
 {
     check_ready(op.comm);
+    connect_pairs(&op);
     op.stays = scripted.kind == SCRIPT_stays;
     op.hangs = op.stays || scripted.kind == SCRIPT_hang;
     if (scripted.kind == SCRIPT_async) op.comm->async = (ncclResult_t)scripted.code;

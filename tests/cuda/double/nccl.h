@@ -49,12 +49,15 @@ struct ncclComm {
     uint64_t key;
     int rank, n;
     bool blocking, is_open, hangs, is_final;
+    uint32_t kernels; /* that were launched before it was made */
     uint32_t n_splits, pending;
     char path[NCCL_UNIQUE_ID_BYTES]; /* of the file, of rank 0 of the first communicator */
     ncclComm_t child;                /* being split from it */
     ncclResult_t async;
     uint64_t sequence;
-    char *peer[MOST_RANKS]; /* their device memory */
+    char *peer[MOST_RANKS];        /* their device memory */
+    bool connected[2][MOST_RANKS]; /* to send there, to receive from there */
+    bool used[KIND_recv + 1];      /* which collectives */
     void *temp;
     size_t temp_bytes;
     int n_registered;

@@ -37,10 +37,13 @@ typedef enum ObjectKind {
 typedef struct World {
     Arena *arena;
     uint64_t seed, n_draws, memory;
-    uint32_t queue;    /* what a stream holds at most; 0: as a device */
-    int64_t n_queues;  /* of the device, by CUDA_DEVICE_MAX_CONNECTIONS at the first call */
-    bool loads_lazily; /* CUDA_MODULE_LOADING, at the first call */
-    bool no_windows;   /* NCCL has no symmetric memory between these devices */
+    uint32_t queue;     /* what a stream holds at most; 0: as a device */
+    int64_t n_queues;   /* of the device, by CUDA_DEVICE_MAX_CONNECTIONS at the first call */
+    bool loads_lazily;  /* CUDA_MODULE_LOADING, at the first call */
+    bool connects_late; /* NCCL_RUNTIME_CONNECT, likewise: a collective connects when it is used */
+    bool serial;        /* branches of a graph run one node at a time, as they were captured */
+    bool serial_drawn;  /* ... in an order that luck draws */
+    bool no_windows;    /* NCCL has no symmetric memory between these devices */
     int n_devices, capability, driver, current;
     bool same_uuid;
     int64_t live[OBJECT_KINDS];

@@ -67,6 +67,9 @@ static void read_word(const char *word, bool *applies)
         the.n_devices = (int)strtol(v, NULL, 10);
     } else if ((v = value_of(word, "queue")) != NULL) {
         the.queue = (uint32_t)strtoul(v, NULL, 10);
+    } else if ((v = value_of(word, "branches")) != NULL) {
+        the.serial = true;
+        the.serial_drawn = strcmp(v, "drawn") == 0;
     } else if (value_of(word, "windows") != NULL) {
         the.no_windows = true;
     } else if ((v = value_of(word, "memory")) != NULL) {
@@ -132,6 +135,8 @@ static void read_environment(void)
     const char *queues = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
     const char *loading = getenv("CUDA_MODULE_LOADING");
     the.n_queues = queues ? strtol(queues, NULL, 10) : 8;
+    const char *connect = getenv("NCCL_RUNTIME_CONNECT");
+    the.connects_late = connect == NULL || strcmp(connect, "0") != 0;
     the.loads_lazily = loading == NULL || strcmp(loading, "EAGER") != 0;
 }
 
