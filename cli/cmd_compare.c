@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/compare.h"
 
 typedef struct Side {
     RunRecord record;
@@ -192,6 +192,16 @@ static bool load_side(Cli *cli, Store *store, int64_t id, Side *side)
     return store_load_run(store, id, cli->arena, &side->record, &side->trace, &cli->diag);
 }
 
+static int64_t number_of(Cli *cli, const char *text)
+{
+    char *end = NULL;
+    long long id = strtoll(text, &end, 10);
+    if (*end == 0 && id > 0) return id;
+    cli_error(cli, FAULT_usage, "arguments", "'%s' is not a run's number", text);
+    diag_hint(&cli->diag, "`tandem runs` lists them");
+    return 0;
+}
+
 static int64_t wanted_run(Cli *cli, Store *store)
 {
     if (cli->n_args == 0) {
@@ -201,12 +211,7 @@ static int64_t wanted_run(Cli *cli, Store *store)
         diag_hint(&cli->diag, "`tandem run PLAN` makes one");
         return 0;
     }
-    char *end = NULL;
-    long long id = strtoll(cli->args[0], &end, 10);
-    if (*end == 0 && id > 0) return id;
-    cli_error(cli, FAULT_usage, "arguments", "'%s' is not a run's number", cli->args[0]);
-    diag_hint(&cli->diag, "`tandem runs` lists them");
-    return 0;
+    return number_of(cli, cli->args[0]);
 }
 
 /* The prediction that was made for this run; else the newest of its plan. */
@@ -266,6 +271,10 @@ void cmd_compare(Cli *cli)
     Store *store = store_open(cli->options.db, true, &cli->diag);
     if (store == NULL) return;
     int64_t id = wanted_run(cli, store);
-    if (id != 0) compare_runs(cli, store, id);
+    int64_t other = cli->n_args == 2 && id != 0 ? number_of(cli, cli->args[1]) : 0;
+    if (other != 0)
+        compare_two(cli, store, (const int64_t[]){id, other});
+    else if (id != 0 && cli->n_args < 2)
+        compare_runs(cli, store, id);
     store_close(store);
 }

@@ -39,8 +39,10 @@ static const Verb verb_table[] = {
      "mpirun\n"
      "or srun it simply joins. Costs of this machine are measured first if the store has none.",
      "tandem run scripts/plans/tiny_text.lua -n 4", OPTIONS_plan | OPTIONS_run, cmd_run},
-    {"compare", "[RUN]", 0, 1, "Predicted against measured, by kind of op, in total, and memory",
-     "RUN is a measured run's number (see `tandem runs`); without one, the newest.",
+    {"compare", "[RUN [RUN]]", 0, 2,
+     "Predicted against measured, by kind of op, in total, and memory",
+     "RUN is a measured run's number (see `tandem runs`); without one, the newest.\n"
+     "Two numbers, of any runs, are put side by side: before and after a change.",
      "tandem compare", 0, cmd_compare},
     {"calibrate", "[PLAN]", 0, 1, "Measure this machine's kernels and collectives into the store",
      "Measures each kernel (with its sizes) and each collective that the plan needs; the default "

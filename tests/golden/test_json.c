@@ -148,7 +148,8 @@ static void documents_are_as_described(void **state)
           OTHERS(ARGUMENTS("show", tiny, "--mesh"),
                  ARGUMENTS("show", tiny, "--state", "--rank", "1")));
     CHECK(arena, "run", tiny, "--backend", "loopback", "--steps", "3", "--db", db);
-    CHECK(arena, "compare", "--db", db);
+    check(arena, ARGUMENTS("compare", "--db", db),
+          OTHERS(ARGUMENTS("compare", "1", "2", "--db", db)));
     CHECK(arena, "runs", "--db", db);
     check(arena, ARGUMENTS("trace", "3", "--db", db, "-o", file),
           OTHERS(ARGUMENTS("trace", "3", "--db", db)));

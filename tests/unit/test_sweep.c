@@ -208,6 +208,48 @@ static void a_killed_sweep_goes_on_where_it_was(void **state)
     arena_free(arena);
 }
 
+/* Before and after a change: values are those of the two predictions. */
+static void two_runs_are_put_side_by_side(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+    json_t *one = DOCUMENT(arena, 0, "sim", llama, "--db", db);
+    json_t *two = DOCUMENT(arena, 0, "sim", llama, "--db", db, "--set", "batch.micro=2");
+    json_t *both = DOCUMENT(arena, 0, "compare", "1", "2", "--db", db);
+    const json_t *lines = json_object_get(both, "lines");
+    static const char *const what[] = {"step", "MFU", "memory of the worst rank"};
+    static const char *const key[] = {"step_ps", "mfu", "peak_bytes"};
+    uint32_t found = 0;
+    double busy = 0, all = 0;
+    for (size_t i = 0; i < json_array_size(lines); i++) {
+        const json_t *line = json_array_get(lines, i);
+        for (size_t k = 0; k < 3; k++) {
+            if (strcmp(word(line, "what"), what[k]) != 0) continue;
+            assert_true(number(line, "first") == number(one, key[k]));
+            assert_true(number(line, "second") == number(two, key[k]));
+            found++;
+        }
+        if (strstr(word(line, "what"), ", busy") != NULL) busy += number(line, "second");
+    }
+    const json_t *axes = json_object_get(two, "communication");
+    for (size_t i = 0; i < json_array_size(axes); i++)
+        all += number(json_array_get(axes, i), "busy_ps");
+    assert_int_equal(found, 3);
+    assert_true(all > 0 && busy == all);
+    json_decref(one);
+    json_decref(two);
+    json_decref(both);
+    CommandResult r = COMMAND(arena, 60, "compare", "1", "2", "--db", db);
+    assert_int_equal(r.exit_code, 0);
+    assert_non_null(strstr(r.out, "reduce_scatter dp_shard, exposed"));
+    r = COMMAND(arena, 60, "compare", "1", "9", "--db", db);
+    assert_int_equal(r.exit_code, 7);
+    r = COMMAND(arena, 60, "compare", "1", "x", "--db", db);
+    assert_int_equal(r.exit_code, 2);
+    arena_free(arena);
+}
+
 static void a_training_has_a_length_and_a_price(void **state)
 {
     (void)state;
@@ -248,6 +290,7 @@ int main(void)
         cmocka_unit_test(where_nothing_fits_the_nearest_miss_is_told),
         cmocka_unit_test(mistakes_are_told_before_anything_runs),
         cmocka_unit_test(a_killed_sweep_goes_on_where_it_was),
+        cmocka_unit_test(two_runs_are_put_side_by_side),
         cmocka_unit_test(a_training_has_a_length_and_a_price),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
