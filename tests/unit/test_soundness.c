@@ -20,7 +20,8 @@
 enum { SEED = 20240607, MAX_PARTS = 3, UPPER_SIZE = 12 };
 
 #define COMPUTE(name, signature, flops, reduce, backward, flags) +1
-#define CONTRACT(name, signature)                                +9
+#define EACH_3(name)                                             +3
+#define CONTRACT(name, signature)                                CONTRACT_FORMS(EACH_3, name)
 enum {
     N_ROWS = 0
 #include "planner/ir/ops.def"

@@ -89,9 +89,8 @@ static bool launch(OpKind op, const KernelArgs *args, const CudaContext *cuda, C
     }
 #define LAUNCH_3(name)                                           LAUNCH(name) LAUNCH(name##_d0) LAUNCH(name##_d1)
 #define COMPUTE(name, signature, flops, reduce, backward, flags) LAUNCH(name)
-#define CONTRACT(name, signature)                                                                  \
-    LAUNCH_3(name) LAUNCH_3(name##_tensorwise) LAUNCH_3(name##_rowwise)
-#define RESHAPE(name, flags) LAUNCH(name)
+#define CONTRACT(name, signature)                                CONTRACT_FORMS(LAUNCH_3, name)
+#define RESHAPE(name, flags)                                     LAUNCH(name)
 #include "planner/ir/ops.def"
 
 CudaKernel double_kernel(OpKind op)
@@ -100,7 +99,7 @@ CudaKernel double_kernel(OpKind op)
 #define ROW(name)                                                [OP_##name] = launch_##name,
 #define ROW_3(name)                                              ROW(name) ROW(name##_d0) ROW(name##_d1)
 #define COMPUTE(name, signature, flops, reduce, backward, flags) ROW(name)
-#define CONTRACT(name, signature)                                ROW_3(name) ROW_3(name##_tensorwise) ROW_3(name##_rowwise)
+#define CONTRACT(name, signature)                                CONTRACT_FORMS(ROW_3, name)
 #define RESHAPE(name, flags)                                     ROW(name)
 #include "planner/ir/ops.def"
     };
