@@ -265,7 +265,7 @@ static void what_cannot_be_said_is_not(void **state)
            "3 weeks");
     EXPECT(arena, 2, "step  ", "a number alone is in seconds", "sim", plan, "--dry-run", "--mtbf",
            "1h", "--checkpoint", "1x");
-    EXPECT(arena, 3, NULL, "profiles are deepspeed, deepspeed_liger, ", "sim", plan, "--dry-run",
+    EXPECT(arena, 3, NULL, ", deepspeed, deepspeed_liger, fms, fsdp1", "sim", plan, "--dry-run",
            "--set", "runtime=foo");
     EXPECT(arena, 3, NULL, "clusters.node", "sim", plan, "--dry-run", "--cluster", "node");
     EXPECT(arena, 3, NULL, "clusters.fabrics", "sim", plan, "--dry-run", "--cluster", "fabrics");
