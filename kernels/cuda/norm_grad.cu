@@ -18,8 +18,8 @@ typedef struct NormGradArgs {
     bool accumulate, centred;
     bool
         in_shared; /* sums of a group of threads: [groups, sums, pitch]; else straight in `parts` */
-    int64_t pitch;
-    Amax amax; /* of dx */
+    int64_t pitch, apart; /* apart: sums of equal k, in shared memory */
+    Amax amax;            /* of dx */
 } NormGradArgs;
 
 typedef struct Slope {
@@ -56,10 +56,11 @@ DEVICE void slope_load(const NormGradArgs *a, int64_t row, int base, int lane, f
 }
 
 /* Where the sum of a column's k-th of eight lies: in shared memory apart by k, so that the lanes of
- * a warp meet different banks. */
+ * a warp meet different banks; and 4 banks further for each k, so that they do where neighbouring
+ * lanes have neighbouring columns. */
 DEVICE int64_t slope_slot(const NormGradArgs *a, int64_t column, int k)
 {
-    return a->in_shared ? k * (int64_t)a->rows.eights + column / EIGHT : column + k;
+    return a->in_shared ? k * a->apart + column / EIGHT : column + k;
 }
 
 /* Adds to this thread's columns of the group's sums. */
@@ -192,11 +193,11 @@ static bool norm_grad(const KernelArgs *args, NormGradArgs p, int64_t n, int64_t
     p.accumulate = accumulates(args, 0);
     p.parts = (float *)args->ptr[args->n_in + n_out];
     int64_t threads = p.rows.lanes > WARP ? p.rows.lanes : GRAD_THREADS;
-    uint64_t shared =
-        (uint64_t)(threads / p.rows.lanes * p.sums * p.rows.eights * EIGHT) * sizeof(float);
+    p.apart = ceil_div(p.rows.eights - 4, WARP) * WARP + 4;
+    uint64_t shared = (uint64_t)(threads / p.rows.lanes * p.sums * p.apart * EIGHT) * sizeof(float);
     const uint64_t held = MAX_WARPS * sizeof(float);
     p.in_shared = held + shared <= shared_most(cuda);
-    p.pitch = p.in_shared ? (int64_t)p.rows.eights * EIGHT : width;
+    p.pitch = p.in_shared ? p.apart * EIGHT : width;
     if (!amax_clear(p.amax, cuda, error) ||
         !LAUNCH(norm_grad_rows, parts, threads, held + (p.in_shared ? shared : 0), p, cuda, error))
         return false;
