@@ -332,6 +332,7 @@ void *device_aligned(uintptr_t p, size_t bytes, const char *file, int line)
         abort();
     }
     memcpy(&at, &p, sizeof at);
+    watch_wide(at, bytes);
     return at;
 }
 

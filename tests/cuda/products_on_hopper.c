@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "tests/cuda/hopper_private.h"
+#include "tests/cuda/watch.h"
 
 enum { MAX_THREADS = 1024, MAX_PRODUCTS = 32, MAX_HELD = 4, MAX_RESULTS = 64, DEPTH = 16 };
 static const uint32_t under_way =
@@ -196,8 +197,22 @@ void products_commit(void)
     threads[threadIdx.x].group++;
 }
 
+/* The rows of A belong to the whole warpgroup until each of its warps has waited: as read by now.
+ */
+static void note_rows_of_a(const DeviceProduct *p)
+{
+    uint32_t stride = (uint32_t)(p->a >> 32 & 0x3fff) << 4;
+    for (uint32_t mn = 0; mn < 64 && threadIdx.x % 32 == 0; mn++)
+        for (uint32_t k = 0; k < DEPTH; k += 8) {
+            uint32_t at =
+                ((uint32_t)(p->a & 0x3fff) << 4) + offset_of(true, false, 0, stride, mn, k);
+            watch_late_read(hopper_memory(hopper_swizzle(at), 16), 16);
+        }
+}
+
 static void finish(struct Thread *t, const Issued *i)
 {
+    if (watch_is_on() && !i->p.registers) note_rows_of_a(&i->p);
     Held *h = held_of(t, i->p.d);
     if (i->p.registers && memcmp(i->a, i->p.registers, sizeof i->a) != 0)
         hopper_broken("registers of A were written before the product was waited for");

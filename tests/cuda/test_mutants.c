@@ -223,14 +223,18 @@ typedef enum Fate { KILLED, SURVIVES, DOES_NOT_BUILD, NO_LONGER_APPLIES, FATES }
 static const char *const fate_names[FATES] = {"killed", "SURVIVES", "DOES NOT BUILD",
                                               "NO LONGER APPLIES"};
 
+static bool is_watched(const char *name)
+{
+    return strncmp(name, "watched_", 8) == 0 || strcmp(name, "test_sectors") == 0;
+}
+
 /* PROGRAM or PROGRAM=OPS, with one file of kernels compiled anew: of the text, if there is one. */
 static Fate run_program(Arena *arena, const Mutant *m, const char *text, const char *program,
                         const char **why, double *seconds)
 {
     const char *of = strchr(program, '='), *name = program;
     if (of != NULL) name = arena_copy(arena, program, (size_t)(of - program));
-    if (!compile(arena, m, text, strncmp(name, "watched_", 8) == 0, why) ||
-        !link_program(arena, name, why))
+    if (!compile(arena, m, text, is_watched(name), why) || !link_program(arena, name, why))
         return DOES_NOT_BUILD;
     const char *set = of ? arena_print(arena, "export TANDEM_OPS=%s; ", of + 1) : "";
     CommandResult r = shell(arena, TIMEOUT_S, arena_print(arena, "%s%s", set, run_script));

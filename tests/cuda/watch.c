@@ -240,6 +240,11 @@ void watch_arrival(void *at, uint64_t bytes)
     watch_access(at, bytes, ACCESS_write, NULL);
 }
 
+void watch_late_read(const void *at, uint64_t bytes)
+{
+    watch_access(at, bytes, ACCESS_read, NULL);
+}
+
 void watch_atomic(void *at, uint64_t bytes)
 {
     watch_access(at, bytes, ACCESS_atomic, __builtin_return_address(0));

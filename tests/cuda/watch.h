@@ -36,6 +36,8 @@ void watch_read(const void *at, uint64_t bytes);
 void watch_write(void *at, uint64_t bytes);
 void watch_atomic(void *at, uint64_t bytes);
 void watch_arrival(void *at, uint64_t bytes); /* of a write that was counted when it began */
+void watch_late_read(const void *at, uint64_t bytes); /* ... and of a read, that is not counted */
+void watch_wide(const void *at, uint64_t bytes);      /* what follows there is one access */
 /* Memory that kernels may be given. None of it may be touched before it is allowed. */
 void *watch_alloc(uint64_t bytes);
 void watch_free(void *at);
@@ -43,6 +45,8 @@ void watch_allow(const void *at, uint64_t bytes, bool allowed);
 void watch_count(bool on);
 /* Of a kernel, since the last call. */
 WatchCounts watch_counts(const char *kernel);
+WatchCounts watch_counts_so_far(const char *kernel);
+const char *watch_kernel(uint32_t i); /* the i-th that was counted; NULL: there are no more */
 #else
 static inline bool watch_is_on(void)
 {
@@ -84,6 +88,14 @@ static inline void watch_read(const void *at, uint64_t bytes)
     (void)at, (void)bytes;
 }
 static inline void watch_write(void *at, uint64_t bytes)
+{
+    (void)at, (void)bytes;
+}
+static inline void watch_late_read(const void *at, uint64_t bytes)
+{
+    (void)at, (void)bytes;
+}
+static inline void watch_wide(const void *at, uint64_t bytes)
 {
     (void)at, (void)bytes;
 }

@@ -135,10 +135,10 @@ static uint32_t next_visit(const void *from, uint32_t thread)
     return visits[i].n++;
 }
 
-void count_access(const void *at, uint64_t bytes, bool is_shared, const void *from)
+static void gather(const void *at, uint64_t bytes, bool is_shared, const void *from)
 {
     uint32_t thread = threadIdx.x, warp = thread / LANES, lane = thread % LANES;
-    if (!is_on || current == NULL || bytes > 16) return;
+    if (bytes > 16) return;
     if (n_requests >= REQUESTS / 4 * 3) count_all();
     uint32_t nth = next_visit(from, thread), i = slot_of(from, warp, nth, REQUESTS);
     while (requests[i].from != NULL &&
@@ -164,6 +164,47 @@ void count_block_end(void)
     n_visits = 0;
 }
 
+/* ---- wide accesses: compilers take them apart, a device does not ---- */
+
+enum { WIDES = 16 };
+static struct Wide {
+    uintptr_t at;
+    uint32_t bytes, thread, block;
+    bool counted;
+} wides[WIDES];
+static uint32_t n_wides;
+
+void watch_wide(const void *at, uint64_t bytes)
+{
+    if (!is_on || current == NULL) return;
+    wides[n_wides++ % WIDES] = (struct Wide){(uintptr_t)at, (uint32_t)bytes, threadIdx.x,
+                                             (uint32_t)device_block_serial(), false};
+}
+
+/* The latest of this thread that has the access in it; NULL: none. */
+static struct Wide *wide_of(const void *at)
+{
+    for (uint32_t i = 1; i <= WIDES && i <= n_wides; i++) {
+        struct Wide *w = &wides[(n_wides - i) % WIDES];
+        if (w->thread == threadIdx.x && w->block == (uint32_t)device_block_serial() &&
+            (uintptr_t)at - w->at < w->bytes)
+            return w;
+    }
+    return NULL;
+}
+
+void count_access(const void *at, uint64_t bytes, bool is_shared, const void *from)
+{
+    if (!is_on || current == NULL) return;
+    struct Wide *w = wide_of(at);
+    if (w == NULL) {
+        gather(at, bytes, is_shared, from);
+    } else if (!w->counted) {
+        gather((const void *)w->at, w->bytes, is_shared, from);
+        w->counted = true;
+    }
+}
+
 /* ---- kernels ---- */
 
 static CountedKernel *kernel_of(const char *name)
@@ -185,6 +226,11 @@ void watch_count(bool on)
     is_on = on;
 }
 
+WatchCounts watch_counts_so_far(const char *kernel)
+{
+    return kernel_of(kernel)->counts;
+}
+
 WatchCounts watch_counts(const char *kernel)
 {
     CountedKernel *k = kernel_of(kernel);
@@ -196,6 +242,11 @@ WatchCounts watch_counts(const char *kernel)
 static double ratio(uint64_t x, uint64_t of)
 {
     return of > 0 ? (double)x / (double)of : 0;
+}
+
+const char *watch_kernel(uint32_t i)
+{
+    return i < n_kernels ? kernels[i].name : NULL;
 }
 
 static void print_all(void)

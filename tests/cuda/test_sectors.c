@@ -1,0 +1,159 @@
+/* How kernels of aligned tensors ask for memory: the 32-byte sectors that each warp's request
+ * touches against the fewest that would hold its bytes, and the passes that shared memory needs
+ * against those without bank conflicts (watch.h). What no GPU has measured, but a bad layout would
+ * show here. TANDEM_WATCH=print prints the table. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "tests/cuda/attention_case.h"
+#include "tests/cuda/compare.h"
+#include "tests/cuda/watch.h"
+
+#define ATTRS                                                                                      \
+    {                                                                                              \
+        .eps = 1e-5, .drop = 0.25, .site = 9, .smoothing = 0.1, .scale = 0.5, .theta = 1e4,        \
+        .beta1 = .9, .beta2 = .95, .hi = 1000000, .segment = 1, .slot = 2, .n_slots = 4            \
+    }
+#define CASE(name, types)                                                                          \
+    {                                                                                              \
+        OP_##name, cuda_##name, types, ATTRS, 0, NULL, 0                                           \
+    }
+
+static const CudaCase cases[] = {
+    CASE(add, "fff"),
+    CASE(silu_grad, "fff"),
+    CASE(scale, "ff"),
+    CASE(fill, "f"),
+    CASE(quantise_of_tokens, "fPq"),
+    CASE(dropout, "ff"),
+    CASE(bias, "fff"),
+    CASE(bias_grad, "fF"),
+    CASE(segment, "ff"),
+    CASE(tokens, "ff"),
+    CASE(embed, "iff"),
+    CASE(embed_grad, "fif"),
+    CASE(rmsnorm, "ffff"),
+    CASE(rmsnorm_grad, "fffFff"),
+    CASE(layernorm, "ffffFF"),
+    CASE(layernorm_grad, "fffFFfff"),
+    CASE(rope, "ff"),
+    CASE(xent_max, "fF"),
+    CASE(xent_sumexp, "fPF"),
+    CASE(xent_pick, "fiF"),
+    CASE(xent_sumexp_grad, "fFPf"),
+    CASE(xent_smooth_grad, "Fif"),
+    CASE(xent_loss, "fPFidd"),
+    CASE(xent_loss_grad, "fPiFF"),
+    CASE(amax, "fF"),
+    CASE(amax_of_tokens, "fF"),
+    CASE(amax_over_tokens, "fF"),
+    CASE(project_of_first, "fFF"),
+    CASE(project_over_first, "fFF"),
+    CASE(outer_first, "FFFf"),
+    CASE(sumsq, "fd"),
+    CASE(adamw, "fFfFdfFf"),
+    CASE(sgd, "ffdf"),
+};
+static const Sizes sizes = {{['b'] = 1,
+                             ['s'] = 64,
+                             ['k'] = 256,
+                             ['D'] = 1024,
+                             ['E'] = 128,
+                             ['v'] = 4096,
+                             ['x'] = 32768,
+                             ['T'] = 64,
+                             ['F'] = 128,
+                             ['X'] = 64,
+                             ['n'] = 256,
+                             ['N'] = 4,
+                             ['M'] = 2},
+                            {4, 64}};
+
+static void attention(DType dtype, int64_t E, bool hopper)
+{
+    const AttentionCase c = {.dtype = dtype,
+                             .b = 1,
+                             .s = 128,
+                             .T = 256,
+                             .g = 2,
+                             .r = 2,
+                             .E = E,
+                             .causal = true,
+                             .start_s = 128};
+    const Control control = {.step = 3, .seed = 77};
+    Arena *arena = arena_new();
+    AttentionRun run = attention_run(arena, &c, &control);
+    CudaContext cuda = *target_context();
+    CudaError error = {""};
+    cuda.compute_capability = 90;
+    bool launched = hopper ? cuda_attention_hopper(&run.device, &cuda, &error)
+                           : cuda_attention(&run.device, &cuda, &error);
+    assert_true(launched);
+    if (!hopper) {
+        kernel_cpu(run.op)(&run.cpu);
+        AttentionRun back = gradient_run(arena, &c, &control, &run);
+        if (!cuda_attention_grad(&back.device, &cuda, &error)) fail_msg("%s", error.text);
+    }
+    compare_free();
+    arena_free(arena);
+}
+
+static void run_all(void)
+{
+    watch_count(true);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        compare(&cases[i], &sizes, DT_bf16, DT_e4m3, 0, LIE_aligned);
+    for (int64_t E = 64; E <= 256; E *= 2) attention(DT_bf16, E, false);
+    for (int64_t E = 64; E <= 128; E *= 2) attention(DT_f16, E, true);
+    watch_count(false);
+}
+
+/* What may be more than the rest, and why. */
+static const struct {
+    const char *kernel;
+    double sectors;
+} others[] = {
+    /* eights of fp32: a lane's two requests touch the same sector, a half each */
+    {"column_sums", 1.7},     {"spectral_rows", 1.7}, {"adamw_unit", 1.7},
+    {"amax_of_columns", 1.7}, {"amax_end", 2},        {"pick_rows", 4}, /* one number of each row */
+    {"sort_scatter", 2}, /* an entry goes where its digit does */
+};
+#define USUAL 1.1
+
+static double sectors_allowed(const char *kernel)
+{
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (strcmp(kernel, others[i].kernel) == 0) return others[i].sectors;
+    return USUAL;
+}
+
+static void few_sectors_and_passes(void **state)
+{
+    (void)state;
+    const char *name;
+    uint32_t n = 0, bad = 0;
+    run_all();
+    for (; (name = watch_kernel(n)) != NULL; n++) {
+        WatchCounts c = watch_counts_so_far(name);
+        double most = sectors_allowed(name) * (double)c.fewest_sectors;
+        if ((double)c.sectors <= most && (double)c.passes <= USUAL * (double)c.fewest_passes)
+            continue;
+        print_error("%s: %llu sectors, %llu would do; %llu passes, %llu would do\n", name,
+                    (unsigned long long)c.sectors, (unsigned long long)c.fewest_sectors,
+                    (unsigned long long)c.passes, (unsigned long long)c.fewest_passes);
+        bad++;
+    }
+    assert_true(n > 40);
+    assert_int_equal(bad, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(few_sectors_and_passes)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
