@@ -153,13 +153,15 @@ static void out_of_memory(void *self)
     _exit(1);
 }
 
-/* `--db none`: a prediction is made and kept nowhere. What lives on the store refuses. */
+/* `--db none`: a prediction is made and kept nowhere, a proof keeps nothing anyway. What lives on
+ * the store refuses. */
 static bool without_store(Cli *cli)
 {
     if (strcmp(cli->options.db, "none") != 0) return true;
     if (cli->verb->options & (OPTIONS_sim | OPTIONS_sweep)) cli->options.dry_run = true;
     if (cli->verb->options & (OPTIONS_sim | OPTIONS_text_plan | OPTIONS_net | OPTIONS_accuracy))
         return true;
+    if (cli->options.verify) return true;
     cli_error(cli, FAULT_usage, "option-value", "--db none: tandem %s needs a store",
               cli->verb->name);
     diag_hint(&cli->diag, "`./none` is the file of that name");

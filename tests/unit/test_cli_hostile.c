@@ -111,6 +111,8 @@ static void no_store_is_wanted(void **state)
     assert_int_not_equal(access("none", F_OK), 0);
     EXPECT(arena, 2, "--db none: tandem runs needs a store", "runs", "--db", "none");
     EXPECT(arena, 2, "--db none: tandem run needs a store", "run", tiny, "--db", "none");
+    EXPECT(arena, 0, NULL, "run", tiny, "--verify", "--db", "none");
+    assert_int_not_equal(access("none", F_OK), 0);
     arena_free(arena);
 }
 
