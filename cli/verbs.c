@@ -159,6 +159,7 @@ static bool without_store(Cli *cli)
 {
     if (strcmp(cli->options.db, "none") != 0) return true;
     if (cli->verb->options & (OPTIONS_sim | OPTIONS_sweep)) cli->options.dry_run = true;
+    if (cli->options.verify) return true; /* on loopback, and compared with nothing stored */
     if (cli->verb->options & (OPTIONS_sim | OPTIONS_text_plan | OPTIONS_net | OPTIONS_accuracy))
         return true;
     if (cli->options.verify) return true;
