@@ -111,7 +111,7 @@ static void equals_loopback(const struct Case *c, uint32_t seed, Arena *arena)
     static const CudaGraphs modes[] = {CUDA_GRAPHS_none, CUDA_GRAPHS_cut, CUDA_GRAPHS_whole,
                                        CUDA_GRAPHS_cut, CUDA_GRAPHS_whole};
     for (int m = 0; m < (plan->mesh.n_ranks > 1 ? N_MODES_RANKS : N_MODES); m++) {
-        char what[64];
+        char what[96];
         snprintf(script, sizeof script, "seed=%u%s", seed, m < 3 ? "" : " branches=serial");
         snprintf(what, sizeof what, "graphs %d, %s", m, script);
         run.options.cuda.graphs = modes[m];
