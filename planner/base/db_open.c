@@ -52,14 +52,33 @@ static uint32_t big_endian(const unsigned char *at, size_t n)
     return value;
 }
 
-/* Judges the file by its header alone; reads, never writes. */
-static bool header_is_ours(const Opening *o, off_t size)
+/* A log that holds something: what the file lacks may be in it. */
+static bool has_log(const Opening *o)
+{
+    static const char *const ending[] = {"-wal", "-journal"};
+    struct stat about;
+    for (size_t i = 0; i < sizeof ending / sizeof *ending; i++)
+        if (stat(arena_print(o->d->arena, "%s%s", o->path, ending[i]), &about) == 0 &&
+            about.st_size > 0)
+            return true;
+    return false;
+}
+
+/* Judges the file by its header alone; reads, never writes. A log goes back into the file from its
+ * first page on, and is removed when all of it has: so the header first, then the log, then the
+ * length. */
+static bool header_is_ours(const Opening *o)
 {
     unsigned char header[HEADER_BYTES];
+    struct stat about;
     int fd = open(o->path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return refuse(o, "store-open", strerror(errno));
     ssize_t n = pread(fd, header, sizeof header, 0);
+    const bool logged = has_log(o);
+    const bool known = fstat(fd, &about) == 0;
     close(fd);
+    if (!known) return refuse(o, "store-open", strerror(errno));
+    const off_t size = about.st_size;
     if (size == 0) {
         refuse(o, "store-damaged",
                "the file is empty: it never was a store, or has lost its content");
@@ -73,7 +92,7 @@ static bool header_is_ours(const Opening *o, off_t size)
     uint32_t page = big_endian(header + 16, 2);
     uint64_t pages = big_endian(header + 28, 4);
     if (page == 1) page = 65536;
-    if ((uint64_t)size < pages * page)
+    if (!logged && (uint64_t)size < pages * page)
         return refuse(o, "store-damaged", "the file is shorter than its header says");
     return !is_newer(o, (int64_t)big_endian(header + 60, 4));
 }
@@ -295,7 +314,7 @@ static Db *open_existing(const Opening *o)
                S_ISDIR(about.st_mode) ? "this is a directory" : "not a plain file");
         return NULL;
     }
-    if (!header_is_ours(o, about.st_size)) return NULL;
+    if (!header_is_ours(o)) return NULL;
     Db *db = connect(o, o->path, o->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE);
     if (db == NULL) return NULL;
     int64_t version = user_version(db, o->d);

@@ -419,6 +419,48 @@ static void a_killed_writer_leaves_a_sound_store(void **state)
     assert_fine(f);
 }
 
+static void write_part(const char *path, const char *bytes, size_t n)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, n, file), n);
+    fclose(file);
+}
+
+/* The log goes back into the file from its first page on, which says how long the file is to be.
+ * Who is killed in between leaves a file that is too short, and the log that has the rest. */
+static void a_log_half_put_back_is_read(void **state)
+{
+    Fixture *f = *state;
+    const char *wal = arena_print(f->arena, "%s-wal", f->path);
+    db_close(open_store(f));
+    Db *db = open_store(f);
+    db_begin(db, &f->d); /* so that all of it is in the log */
+    for (int64_t i = 0; i < 2000; i++)
+        db_run(db, &f->d, "INSERT INTO item (name, more) VALUES ('some text', ?)", "i", i);
+    db_commit(db, &f->d);
+    size_t n_log, n;
+    const char *log = command_read_file(f->arena, wal, &n_log);
+    assert_true(n_log > 0);
+    db_close(db);
+    const char *whole = command_read_file(f->arena, f->path, &n);
+    for (int read_only = 0; read_only < 2; read_only++)
+        for (size_t pages = 1; pages * 4096 < n; pages += 3) {
+            write_part(f->path, whole, pages * 4096);
+            write_part(wal, log, n_log);
+            db = db_open(f->path, read_only != 0, schema, 2, &f->d);
+            assert_fine(f);
+            assert_int_equal(count(f, db, "SELECT count(*) FROM item"), 2000);
+            db_close(db);
+            unlink(wal);
+            unlink(arena_print(f->arena, "%s-shm", f->path));
+        }
+    write_part(f->path, whole, 4096 * 3); /* and no log: lost */
+    write_part(wal, "", 0);
+    assert_null(open_store(f));
+    assert_rule(f, "store-damaged");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -437,6 +479,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(reads_where_nothing_may_be_written, setup, teardown),
         cmocka_unit_test_setup_teardown(many_create_and_write_at_once, setup, teardown),
         cmocka_unit_test_setup_teardown(a_killed_writer_leaves_a_sound_store, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_log_half_put_back_is_read, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
