@@ -16,11 +16,30 @@ static bool is_flat(OpKind op)
     return op == OP_sumsq || op == OP_adamw || op == OP_sgd || op == OP_quantise_range;
 }
 
-/* Ops of which element i of an output depends on element i of the inputs only, and sums of that. */
+/* `...` alone. */
+static bool is_whole(const SigTerm *term)
+{
+    return term->n_dims == 0 && term->ellipsis >= 0;
+}
+
+/* One number for all elements. */
+static bool is_scalar(OpKind op, uint32_t arg)
+{
+    const Signature *sig = &op_info(op)->sig;
+    return arg < sig->n_in && sig->in[arg].n_dims == 0 && sig->in[arg].ellipsis < 0;
+}
+
+/* Ops of which element i of the output depends on element i of the inputs only, wherever it lies:
+ * their rows say so. And sums of that. */
 static bool is_elementwise(OpKind op)
 {
-    return op == OP_add || op == OP_mul || op == OP_silu || op == OP_silu_grad || op == OP_gelu ||
-           op == OP_gelu_grad || op == OP_pass || op == OP_divide || is_flat(op);
+    const OpInfo *info = op_info(op);
+    const Signature *sig = &info->sig;
+    bool fine = sig->n_out == 1 && is_whole(&sig->out[0]) &&
+                !(info->flags & (OP_PLACED | OP_QUANTISES | OP_UPDATES));
+    for (uint32_t i = 0; i < sig->n_in; i++)
+        fine = fine && (is_whole(&sig->in[i]) || is_scalar(op, i));
+    return fine || is_flat(op);
 }
 
 static bool converts_itself(OpKind op)
@@ -52,13 +71,6 @@ uint64_t cpu_scratch_bytes(OpKind op, const DType *dtype, const int64_t *element
         if (number_is_low(dtype[i]))
             end = (end + ALIGN - 1) / ALIGN * ALIGN + (uint64_t)elements[i] * size;
     return end;
-}
-
-/* One number for all elements. */
-static bool is_scalar(OpKind op, uint32_t arg)
-{
-    const Signature *sig = &op_info(op)->sig;
-    return arg < sig->n_in && sig->in[arg].n_dims == 0 && sig->in[arg].ellipsis < 0;
 }
 
 static void by_tiles(OpKind op, Kernel kernel, const KernelArgs *a)
