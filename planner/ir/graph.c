@@ -79,6 +79,13 @@ TensorId graph_weight(const Graph *g, TensorId t)
     return g->tensors.at[n->in[0]].role == ROLE_param ? n->in[0] : 0;
 }
 
+bool graph_is_made_again(const Graph *g, TensorId t, ModuleId region)
+{
+    const Node *maker = &g->nodes.at[g->tensors.at[t].producer];
+    if (graph_weight(g, t)) return true;
+    return maker->region != 0 && maker->region == region && !maker->keep;
+}
+
 NodeId graph_product(const Graph *g, TensorId t)
 {
     NodeId id = g->tensors.at[t].producer;

@@ -151,6 +151,9 @@ TensorId graph_op(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
 TensorId graph_count(const Graph *g);
 /* The parameter that t is, or is the quantised form of; 0: neither. */
 TensorId graph_weight(const Graph *g, TensorId t);
+/* Is t, of the forward pass, made again for a backward node in `region` (of recomputation, 0: none)
+ * rather than kept? Quantised weights are, as weights are gathered again. */
+bool graph_is_made_again(const Graph *g, TensorId t, ModuleId region);
 /* The node that makes t, but for a division by the norm of its weight: that of what it divides. */
 NodeId graph_product(const Graph *g, TensorId t);
 bool graph_bind(const Graph *g, const Node *n, Binding *b, Diag *d);

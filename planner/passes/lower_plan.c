@@ -124,10 +124,7 @@ static void need_from(Lower *l, bool *needed, TensorId t, ModuleId region)
     if (at->role != ROLE_activation && at->role != ROLE_input) return;
     if (op_info(l->g->nodes.at[at->producer].op)->flags & OP_ONCE) return; /* lasts the step */
     needed[t] = true;
-    if (graph_weight(l->g, t))
-        return; /* quantised weights: made again, as weights are gathered again */
-    const Node *maker = &l->g->nodes.at[at->producer];
-    if (maker->region == 0 || maker->region != region || maker->keep) l->keep[t] = true;
+    if (!graph_is_made_again(l->g, t, region)) l->keep[t] = true;
 }
 
 void lower_find_kept(Lower *l)

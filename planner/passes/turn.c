@@ -39,12 +39,11 @@ static bool is_forward(const Graph *g, NodeId n)
 }
 
 /* What is quantised by one node and read by another in the backward pass: would it be made again
- * for that? As lower_find_kept has it. */
+ * for that? */
 static bool is_made_again(const Graph *g, NodeId quantise, NodeId reader)
 {
-    const Node *q = &g->nodes.at[quantise], *r = &g->nodes.at[reader];
     if (is_forward(g, quantise) == is_forward(g, reader)) return false;
-    return graph_weight(g, q->out[0]) || (q->region && q->region == r->region && !q->keep);
+    return graph_is_made_again(g, g->nodes.at[quantise].out[0], g->nodes.at[reader].region);
 }
 
 /* Of an operand whose summed indices stand in front of the others: the op that brings them behind.

@@ -61,15 +61,21 @@ static Lines run(Arena *arena, const char *command)
     return lines_of(arena, arena_print(arena, "%s%s", r.out, r.err));
 }
 
-/* Rounding errors differ between processors, and calibrations age: numbers such as 2.04e-15, what
- * follows from them, and "N days" become '#'. */
+/* Rounding errors differ between processors, and calibrations age: numbers such as 2.04e-15 or
+ * 0.00e+00, which tensor has the worst, what follows from them, and "N days" become '#'. */
 static const char *masked(Arena *arena, const char *line)
 {
-    static const char numeric[] = "0123456789.";
+    static const char numeric[] = "0123456789.", worst[] = " tensors (";
     Str out = str_in(arena);
     for (const char *at = line; *at != 0;) {
+        if (starts(at, worst)) {
+            str_print(&out, "%s#", worst);
+            at += strcspn(at, ")");
+            continue;
+        }
         size_t n = strspn(at, numeric);
-        bool tells = n > 0 && (starts(at + n, "e-") || starts(at + n, " days old"));
+        bool exponent = starts(at + n, "e-") || starts(at + n, "e+");
+        bool tells = n > 0 && (exponent || starts(at + n, " days old"));
         bool ratio = n > 0 && at - line >= 6 && starts(at - 6, "ratio ");
         if (!tells && !ratio) {
             n += n == 0;
@@ -79,7 +85,7 @@ static const char *masked(Arena *arena, const char *line)
         }
         str_add(&out, "#");
         at += n;
-        if (starts(at, "e-")) at += 2 + strspn(at + 2, numeric);
+        if (exponent) at += 2 + strspn(at + 2, numeric);
     }
     return str_text(&out);
 }

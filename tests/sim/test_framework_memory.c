@@ -20,13 +20,26 @@ typedef struct Case {
     const char *passes, *runtime;
 } Case;
 
+static const Plan *plan_of(const char *code, Config *config, Arena *arena)
+{
+    Diag d = diag_in(arena);
+    Graph *graph = arena_alloc(arena, sizeof *graph);
+    memset(config, 0, sizeof *config);
+    memset(graph, 0, sizeof *graph);
+    const FrontOptions options = {.n_set = 0};
+    if (!front_load_text("plan", code, &options, arena, config, graph, &d))
+        fail_msg("%s", d.items.at[0].text);
+    const LowerOptions lower = lower_options_default();
+    const Plan *plan = passes_compile(config, graph, &lower, NULL, arena, &d);
+    assert_non_null(plan);
+    return plan;
+}
+
 /* A GPT under Megatron: allocated bytes of the rank that has most, or of the first stage. */
 static double allocated(const Case *c, bool first)
 {
     Arena *arena = arena_new();
-    Diag d = diag_in(arena);
-    Config config = {0};
-    Graph graph = {0};
+    Config config;
     const double ranks = c->pp * c->tp * c->dp;
     const char *code = arena_print(
         arena,
@@ -40,12 +53,7 @@ static double allocated(const Case *c, bool first)
         ranks < 8 ? (int)ranks : 8, (int)c->pp, (int)c->tp, (int)c->dp,
         (int)(c->micro * c->dp * c->microbatches), (int)c->micro, (int)c->seq, c->runtime,
         c->passes);
-    FrontOptions options = {.n_set = 0};
-    if (!front_load_text("plan", code, &options, arena, &config, &graph, &d))
-        fail_msg("%s", d.items.at[0].text);
-    LowerOptions lower = lower_options_default();
-    const Plan *plan = passes_compile(&config, &graph, &lower, NULL, arena, &d);
-    assert_non_null(plan);
+    const Plan *plan = plan_of(code, &config, arena);
     config.runtime.reports_rank = first ? MEMORY_RANK_first : MEMORY_RANK_most;
     double bytes =
         (double)sim_held(plan, &config.cluster, &config.runtime).logged[MEMORY_allocated];
@@ -156,9 +164,7 @@ static void a_compiled_loss_keeps_no_copies_of_the_logits(void **state)
     static const char *const runtimes[2] = {"torchtitan2024", "torchtitan"};
     for (int i = 0; i < 2; i++) {
         Arena *arena = arena_new();
-        Diag d = diag_in(arena);
-        Config config = {0};
-        Graph graph = {0};
+        Config config;
         const char *code = arena_print(
             arena,
             "return plan { model = require 'models.llama' { size = 'tiny', layers = 2,\n"
@@ -166,12 +172,7 @@ static void a_compiled_loss_keeps_no_copies_of_the_logits(void **state)
             "cluster = require 'clusters.gpu' { gpu = 'H100', devices_per_node = 1 },\n"
             "precision = { compute = 'bf16' }, parallel = { compile 'block' }, runtime = '%s' }",
             runtimes[i]);
-        FrontOptions options = {.n_set = 0};
-        if (!front_load_text("plan", code, &options, arena, &config, &graph, &d))
-            fail_msg("%s", d.items.at[0].text);
-        LowerOptions lower = lower_options_default();
-        const Plan *plan = passes_compile(&config, &graph, &lower, NULL, arena, &d);
-        assert_non_null(plan);
+        const Plan *plan = plan_of(code, &config, arena);
         bytes[i] = (double)sim_held(plan, &config.cluster, &config.runtime).allocated_bytes;
         arena_free(arena);
     }
@@ -182,10 +183,6 @@ static void a_compiled_loss_keeps_no_copies_of_the_logits(void **state)
 static const Plan *deepspeed_plan(int layers, int seq, const char *passes, const char *edit,
                                   Config *config, Arena *arena)
 {
-    Diag d = diag_in(arena);
-    Graph *graph = arena_alloc(arena, sizeof *graph);
-    memset(config, 0, sizeof *config);
-    memset(graph, 0, sizeof *graph);
     const char *code = arena_print(
         arena,
         "local r = {} for k, v in pairs(require 'runtimes.deepspeed_liger') do r[k] = v end\n"
@@ -196,13 +193,7 @@ static const Plan *deepspeed_plan(int layers, int seq, const char *passes, const
         "mesh = { dp_shard = 8 }, batch = { micro = 1, global = 8, seq = %d },\n"
         "precision = { compute = 'bf16', reduce = 'bf16' }, parallel = { %s } }",
         edit, layers, seq, passes);
-    FrontOptions options = {.n_set = 0};
-    if (!front_load_text("plan", code, &options, arena, config, graph, &d))
-        fail_msg("%s", d.items.at[0].text);
-    LowerOptions lower = lower_options_default();
-    const Plan *plan = passes_compile(config, graph, &lower, NULL, arena, &d);
-    assert_non_null(plan);
-    return plan;
+    return plan_of(code, config, arena);
 }
 
 static double deepspeed_bytes(int layers, int seq, const char *passes, const char *edit)
@@ -357,19 +348,12 @@ static void rocm_has_no_expandable_segments(void **state)
     uint64_t reserved[2];
     for (int i = 0; i < 2; i++) {
         Arena *arena = arena_new();
-        Diag d = diag_in(arena);
-        Config config = {0};
-        Graph graph = {0};
+        Config config;
         const char *code = arena_print(
             arena, "return plan { model = require 'models.llama' 'tiny', runtime = 'torchtitan',\n"
                    "cluster = require 'clusters.gpu' { gpu = 'MI300X', devices_per_node = 1 },\n"
                    "batch = { micro = 4, seq = 1024 } }");
-        FrontOptions options = {.n_set = 0};
-        if (!front_load_text("plan", code, &options, arena, &config, &graph, &d))
-            fail_msg("%s", d.items.at[0].text);
-        LowerOptions lower = lower_options_default();
-        const Plan *plan = passes_compile(&config, &graph, &lower, NULL, arena, &d);
-        assert_non_null(plan);
+        const Plan *plan = plan_of(code, &config, arena);
         assert_true(config.runtime.expandable);
         if (i == 1) config.cluster.device.arch = "Hopper";
         reserved[i] = sim_held(plan, &config.cluster, &config.runtime).reserved_bytes;
@@ -385,9 +369,7 @@ static void a_schedule_keeps_the_outputs(void **state)
     double bytes[2];
     for (int i = 0; i < 2; i++) {
         Arena *arena = arena_new();
-        Diag d = diag_in(arena);
-        Config config = {0};
-        Graph graph = {0};
+        Config config;
         const char *code = arena_print(
             arena,
             "return plan { model = require 'models.llama' { size = 'tiny', layers = 2,\n"
@@ -396,12 +378,7 @@ static void a_schedule_keeps_the_outputs(void **state)
             "mesh = { pp = 2 }, precision = { compute = 'bf16' }, parallel = { pp '1f1b' },\n"
             "runtime = 'torchtitan' }",
             i == 0 ? 4 : 8);
-        FrontOptions options = {.n_set = 0};
-        if (!front_load_text("plan", code, &options, arena, &config, &graph, &d))
-            fail_msg("%s", d.items.at[0].text);
-        LowerOptions lower = lower_options_default();
-        const Plan *plan = passes_compile(&config, &graph, &lower, NULL, arena, &d);
-        assert_non_null(plan);
+        const Plan *plan = plan_of(code, &config, arena);
         assert_true(config.runtime.reports_rank == MEMORY_RANK_last);
         bytes[i] =
             (double)sim_held(plan, &config.cluster, &config.runtime).logged[MEMORY_allocated];
