@@ -116,6 +116,7 @@ static bool gather(Cli *cli, const PlanFile *file, Store *store, const PredictOp
 
 static const char *path_name(Cli *cli, const PlanFile *file, const PathSum *row)
 {
+    if (row->host) return "the host issues";
     const char *op = op_info(row->op)->name;
     if (!row->comm) return op;
     return arena_print(cli->arena, "%s %s", op,
@@ -150,13 +151,14 @@ static void path_text(Cli *cli, const PlanFile *file, const Explained *e)
     table_print(&t, &cli->out);
 }
 
-static void stages_text(Cli *cli, const Explained *e)
+static void stages_text(Cli *cli, const PlanFile *file, const Explained *e)
 {
     static const char *const heads[] = {"  role",   ">rank",  ">compute", ">exposed",
                                         ">waiting", ">share", ">memory"};
     const SimReport *r = &e->report;
     if (r->stages.n < 2) return;
-    str_add(&cli->out, "stages (waiting: for other ranks, a pipeline's bubble)\n");
+    str_print(&cli->out, "stages (waiting: for other ranks, a pipeline's bubble%s)\n",
+              file->config.runtime.name != NULL ? ", and for the host" : "");
     Table t = table_in(cli->arena, 7, heads);
     for (uint32_t i = 0; i < r->stages.n; i++) {
         const StageRow *row = &r->stages.at[i];
@@ -228,6 +230,7 @@ static json_t *parts_json(const Explained *e)
         json_t *row = json_object();
         json_count(row, "rank", part->rank);
         json_count(row, "pc", part->pc);
+        json_put(row, "host", json_boolean(part->host));
         json_count(row, "from_ps", (uint64_t)part->from_ps);
         json_count(row, "to_ps", (uint64_t)part->to_ps);
         json_array_append_new(list, row);
@@ -304,7 +307,7 @@ void explain_report(Cli *cli, const PlanFile *file, Store *store, const PredictO
         return;
     }
     path_text(cli, file, &e);
-    stages_text(cli, &e);
+    stages_text(cli, file, &e);
     kinds_text(cli, &e);
     tried_text(cli, &e);
 }

@@ -110,7 +110,8 @@ static void report_text(Cli *cli, const PlanFile *file, const Prediction *p)
               "step        %s  (compute %s, exposed communication %s, waiting for ranks%s %s)\n",
               paint(cli, PAINT_strong, format_time(arena, r->step_ps)),
               format_time(arena, r->compute_ps), format_time(arena, r->exposed_ps),
-              host_bytes_of(file->plan) > 0 ? " and the host" : "",
+              host_bytes_of(file->plan) > 0 || file->config.runtime.name != NULL ? " and the host"
+                                                                                 : "",
               format_time(arena, idle > 0 ? idle : 0));
     double per_device = r->tokens_per_s_per_device;
     str_print(&cli->out, "throughput  %s tokens/s, %s tokens/s/%s\n",
@@ -122,7 +123,9 @@ static void report_text(Cli *cli, const PlanFile *file, const Prediction *p)
     communication_text(cli, r);
     memory_text(cli, file, r);
     str_print(&cli->out, "trust       %s\n", trust_text(arena, &p->trust));
-    if (p->id != 0)
+    if (p->id == 0)
+        str_print(&cli->out, "calibration %s\n", r->calibration);
+    else
         str_print(&cli->out, "run         %" PRId64 " in %s%s  (calibration %s)\n", p->id,
                   cli->options.db, p->found ? ": found, not simulated again" : "", r->calibration);
 }

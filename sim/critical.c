@@ -1,8 +1,9 @@
 /* The chain of instructions that bounds a step. It is followed from the end back to the beginning:
  * an instruction began when another one of its rank ended (Timeline.by), and a communication only
  * when the last of its members had come; so each stretch of the step has one cause, and the
- * stretches add up to the step exactly. Also what the stages of a pipeline do all the time, and how
- * near each kind of op comes to what the device can do. */
+ * stretches add up to the step exactly. What a host had not issued before had the host for a cause,
+ * from the step's beginning on, for a host never waits. Also what the stages of a pipeline do all
+ * the time, and how near each kind of op comes to what the device can do. */
 #include "sim/report.h"
 
 #include <assert.h>
@@ -82,10 +83,10 @@ static bool find_last(const Walk *w, uint32_t *class_, Pc *pc)
     return false;
 }
 
-static void add_part(const Walk *w, uint32_t class_, Pc pc, Ps from, Ps to)
+static void add_part(const Walk *w, uint32_t class_, Pc pc, bool host, Ps from, Ps to)
 {
     if (to <= from) return;
-    PathPart part = {w->fold->rank_of[class_], pc, from, to};
+    PathPart part = {w->fold->rank_of[class_], pc, host, from, to};
     list_push(w->arena, &w->report->path, part);
 }
 
@@ -94,12 +95,16 @@ static void follow(const Walk *w, uint32_t class_, Pc pc)
     Ps at = w->result->line[class_].end[pc];
     while (pc != 0) {
         const Timeline *line = &w->result->line[class_];
-        add_part(w, class_, pc, line->start[pc], at);
+        add_part(w, class_, pc, false, line->start[pc], at);
         at = line->start[pc];
         if (line->reached[pc] < at && !find_last(w, &class_, &pc)) break;
         line = &w->result->line[class_];
         Pc by = line->by[pc];
-        if (by != 0 && line->end[by] != at) break;
+        if (at > 0 && (by == 0 || line->end[by] < at)) {
+            add_part(w, class_, pc, true, 0, at);
+            at = 0;
+            break;
+        }
         pc = by;
     }
     /* Nothing else moves time, so the chain reaches the step's beginning. */
@@ -116,15 +121,15 @@ static void turn_round(SimReport *report)
     }
 }
 
-static PathSum *sum_row(const Walk *w, const Instr *in)
+static PathSum *sum_row(const Walk *w, const Instr *in, bool host)
 {
     SimReport *report = w->report;
-    bool comm = is_comm(in);
+    PathSum row = {.host = host, .op = host ? OP_none : in->op, .comm = !host && is_comm(in)};
+    if (row.comm) row.axes = in->axes;
     for (uint32_t i = 0; i < report->path_sums.n; i++) {
-        PathSum *row = &report->path_sums.at[i];
-        if (row->op == in->op && (!comm || (row->axes == in->axes))) return row;
+        PathSum *have = &report->path_sums.at[i];
+        if (have->op == row.op && have->axes == row.axes) return have;
     }
-    PathSum row = {.op = in->op, .axes = comm ? in->axes : 0, .comm = comm};
     uint32_t i = list_push(w->arena, &report->path_sums, row);
     return &report->path_sums.at[i];
 }
@@ -134,7 +139,7 @@ static void sum_path(const Walk *w)
     for (uint32_t i = 0; i < w->report->path.n; i++) {
         const PathPart *part = &w->report->path.at[i];
         const Program *p = plan_program(w->plan, part->rank);
-        PathSum *row = sum_row(w, program_instr(p, part->pc));
+        PathSum *row = sum_row(w, program_instr(p, part->pc), part->host);
         row->n++;
         row->time_ps += part->to_ps - part->from_ps;
     }

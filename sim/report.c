@@ -103,6 +103,7 @@ static void blame(Reporter *r, Ps from, Ps to, Pc cause)
 {
     while (cause != 0 && to > from) {
         const Instr *in = program_instr(r->program, cause);
+        if (r->line->end[cause] < to) to = r->line->end[cause]; /* a host was late after that */
         Ps since = r->line->reached[cause] > from ? r->line->reached[cause] : from;
         Ps wire = r->line->start[cause] > since ? r->line->start[cause] : since;
         if (is_comm(in) && to > wire) {

@@ -106,16 +106,18 @@ typedef struct AxisTime {
     Ps total_ps, exposed_ps;
 } AxisTime;
 
-/* A stretch of the chain of instructions that bounds the step; `pc` of the program of `rank`. */
+/* A stretch of the chain of instructions that bounds the step; `pc` of the program of `rank`.
+ * `host`: that rank's host, which had not yet issued `pc`. */
 typedef struct PathPart {
     Rank rank;
     Pc pc;
+    bool host;
     Ps from_ps, to_ps;
 } PathPart;
 typedef struct PathSum { /* of its stretches: compute by op, communication by op and axes */
     OpKind op;
     AxisSet axes;
-    bool comm;
+    bool comm, host; /* host: of all stretches in which a host issued; no op */
     uint32_t n;
     Ps time_ps;
 } PathSum;

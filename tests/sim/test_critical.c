@@ -10,16 +10,25 @@
 #include "sim/report.h"
 #include "tests/sim/synthetic.h"
 
-static void explain(const Plan *plan, bool unfolded, Arena *arena, SimReport *report)
+static void explain_costs(const Plan *plan, const CostModel *cost, bool unfolded, Arena *arena,
+                          SimReport *report)
 {
     Diag d = diag_in(arena);
     EngineResult result;
     Cluster cluster = {.device = {.launch_s = 1e-12, .hbm_bytes_per_s = 1e12}};
-    assert_true(run_fixed(plan, unfolded, 1, arena, &result, &d));
+    FixedNet net;
+    NetModel model = fixed_net(&net);
     Fold *fold = fold_ranks(plan, 4, 4, unfolded, arena);
+    EngineOptions options = {.cost = cost, .net = &model, .fold = fold, .record = true};
+    assert_true(engine_run(plan, &options, arena, &result, &d));
     *report = (SimReport){0};
     report_time(plan, fold, &result, &cluster, arena, report);
     report_explain(plan, fold, &result, &cluster, arena, report);
+}
+
+static void explain(const Plan *plan, bool unfolded, Arena *arena, SimReport *report)
+{
+    explain_costs(plan, &synthetic_cost, unfolded, arena, report);
 }
 
 /* In order of time, without gaps or overlaps, from 0 to the end. */
@@ -106,6 +115,60 @@ static void from_rank_to_rank(void **state)
     arena_free(arena);
 }
 
+static Ps nine_each(const void *self, const Plan *plan, const Program *p, const Instr *in)
+{
+    (void)self, (void)plan, (void)p, (void)in;
+    return 9;
+}
+
+/* A host that issues from 4 on, 9 an instruction: gather 13..18, a kernel at 22..24 because it was
+ * not issued before, another at 31..36. Time in which the host was late is neither the gather's nor
+ * other ranks'. */
+static void the_host_is_late(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Plan *plan = synthetic_plan(arena, 1, 2, 1, 1);
+    AxisSet dp = synthetic_axis(plan, AXIS_dp_shard);
+    Pc gather = synthetic_comm(plan, 0, STREAM_dp_gather, OP_all_gather, dp, 0, 1, 5);
+    Pc first = synthetic_compute(plan, 0, STREAM_compute, 2);
+    synthetic_after(plan, 0, first, gather);
+    Pc last = synthetic_compute(plan, 0, STREAM_compute, 5);
+    CostModel cost = synthetic_cost;
+    cost.issue = nine_each;
+    cost.issue_from = 4;
+    SimReport report;
+    explain_costs(plan, &cost, true, arena, &report);
+    check_whole(&report);
+    assert_int_equal(report.step_ps, 36);
+    assert_int_equal(report.path.n, 2);
+    assert_true(report.path.at[0].host);
+    assert_int_equal(report.path.at[0].to_ps, 31);
+    assert_int_equal(report.path.at[1].pc, last);
+    assert_true(report.path_sums.at[0].host);
+    assert_int_equal(report.exposed_ps, 5); /* 13..18 */
+    arena_free(arena);
+}
+
+static void random_programs_under_a_host_add_up(void **state)
+{
+    (void)state;
+    CostModel cost = synthetic_cost;
+    cost.issue = nine_each;
+    uint32_t hosts = 0;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        Arena *arena = arena_new();
+        Plan *plan =
+            random_plan(arena, 1 + (uint32_t)(seed % 3), 2, 1 + (uint32_t)(seed % 2), 80, seed);
+        SimReport report;
+        explain_costs(plan, &cost, seed % 2 == 0, arena, &report);
+        check_whole(&report);
+        for (uint32_t i = 0; i < report.path.n; i++) hosts += report.path.at[i].host;
+        arena_free(arena);
+    }
+    if (hosts < 8) fail_msg("only %u steps in which the host was late", hosts);
+}
+
 static void random_programs_add_up(void **state)
 {
     (void)state;
@@ -163,7 +226,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(compute_and_communication),
         cmocka_unit_test(from_rank_to_rank),
+        cmocka_unit_test(the_host_is_late),
         cmocka_unit_test(random_programs_add_up),
+        cmocka_unit_test(random_programs_under_a_host_add_up),
         cmocka_unit_test(without_a_communication),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
