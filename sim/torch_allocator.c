@@ -203,8 +203,8 @@ static uint32_t new_segment(TorchAllocator *a, uint32_t pool, uint64_t bytes)
 static void split(TorchAllocator *a, uint32_t id, uint64_t bytes)
 {
     uint64_t rest = a->blocks.at[id].bytes - bytes;
-    bool small = a->pools.at[a->blocks.at[id].pool].small;
-    if (small ? rest < ROUND : rest <= SMALL_MOST) return;
+    bool fine = a->pools.at[a->blocks.at[id].pool].small || a->expandable;
+    if (fine ? rest < ROUND : rest <= SMALL_MOST) return;
     Block b = a->blocks.at[id];
     uint32_t tail =
         new_block(a, (Block){b.address + bytes, rest, id, b.next, b.pool, false, b.unmapped});
@@ -215,15 +215,40 @@ static void split(TorchAllocator *a, uint32_t id, uint64_t bytes)
     add_free(a, tail);
 }
 
+/* What a free block may become without another one: the end of an expandable segment as much as
+ * there are addresses, and what lies before pages that were given back, those too. */
+static uint64_t may_become(const TorchAllocator *a, const Pool *pool, uint32_t id)
+{
+    const Block *b = &a->blocks.at[id];
+    if (!a->expandable) return b->bytes;
+    if (pool->last == id) return UINT64_MAX;
+    const Block *next = &a->blocks.at[b->next];
+    return b->bytes + (next->unmapped ? next->bytes : 0);
+}
+
+/* The smallest free block that takes `bytes`, by what blocks may become: PyTorch looks from the
+ * first that is large enough as long as the next may become less. 0: none. */
+static uint32_t best_fit(const TorchAllocator *a, const Pool *pool, uint64_t bytes)
+{
+    uint32_t best = 0;
+    for (uint32_t at = place_of(a, pool, bytes, 0); at < pool->free.n; at++) {
+        uint32_t id = pool->free.at[at];
+        if (a->blocks.at[id].unmapped) continue;
+        if (best != 0 && may_become(a, pool, id) >= may_become(a, pool, best)) return best;
+        best = id;
+        if (!a->expandable) return best;
+    }
+    if (best == 0 && place_of(a, pool, bytes, 0) < pool->free.n) /* pages that were given back */
+        best = pool->free.at[place_of(a, pool, bytes, 0)];
+    return best;
+}
+
 uint32_t torch_allocate(TorchAllocator *a, uint64_t bytes, uint32_t stream)
 {
     bytes = bytes == 0 ? ROUND : round_up(bytes, ROUND);
     uint32_t pool = pool_of(a, stream, bytes <= SMALL_MOST);
-    uint32_t at = place_of(a, &a->pools.at[pool], bytes, 0), id;
-    if (at < a->pools.at[pool].free.n)
-        id = a->pools.at[pool].free.at[at];
-    else
-        id = new_segment(a, pool, bytes);
+    uint32_t id = best_fit(a, &a->pools.at[pool], bytes);
+    if (id == 0) id = new_segment(a, pool, bytes);
     take_free(a, id);
     split(a, id, bytes);
     Block *b = &a->blocks.at[id];

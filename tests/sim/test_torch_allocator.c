@@ -139,6 +139,37 @@ static void expandable_segments_grow_at_their_end(void **state)
     arena_free(arena);
 }
 
+/* Of an expandable segment all that remains is split off, be it less than 1 MiB. */
+static void expandable_blocks_are_split_to_the_last_piece(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    TorchAllocator *a = torch_allocator_new(200 * MIB, true, arena);
+    torch_release(a, torch_allocate(a, 40 * MIB, 0));
+    torch_allocate(a, 39 * MIB, 0);
+    expect(a, 39 * MIB, 40 * MIB);
+    torch_allocate(a, 20 * MIB + 512, 0); /* the free MiB is a part of it: one more page */
+    expect(a, 59 * MIB + 512, 60 * MIB);
+    torch_allocate(a, 80 * MIB, 0); /* 1 MiB less 512 B are there */
+    expect(a, 139 * MIB + 512, 140 * MIB);
+    arena_free(arena);
+}
+
+/* The end of a segment that can grow counts as large as it may become, so a hole comes first. */
+static void the_end_of_an_expandable_segment_is_taken_last(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    TorchAllocator *a = torch_allocator_new(200 * MIB, true, arena);
+    uint32_t hole = torch_allocate(a, 30 * MIB, 0);
+    torch_allocate(a, 5 * MIB, 0); /* 5 MiB are free behind it */
+    torch_release(a, hole);
+    torch_allocate(a, 4 * MIB, 0); /* fits both, goes into the hole, of which 26 remain */
+    torch_allocate(a, 28 * MIB, 0);
+    expect(a, 37 * MIB, 80 * MIB); /* 5 + two pages */
+    arena_free(arena);
+}
+
 static void expandable_pages_are_given_back_and_taken_again(void **state)
 {
     (void)state;
@@ -195,6 +226,8 @@ int main(void)
         cmocka_unit_test(a_stream_does_not_take_what_another_freed),
         cmocka_unit_test(free_segments_make_room_before_it_fails),
         cmocka_unit_test(expandable_segments_grow_at_their_end),
+        cmocka_unit_test(expandable_blocks_are_split_to_the_last_piece),
+        cmocka_unit_test(the_end_of_an_expandable_segment_is_taken_last),
         cmocka_unit_test(expandable_pages_are_given_back_and_taken_again),
         cmocka_unit_test(any_trace_adds_up),
     };
