@@ -1,8 +1,8 @@
 /* Communications that go through the host: for GPUs that NCCL cannot connect, and for several ranks
  * on one GPU. A stream copies the input to pinned memory and tells by a word that it is there; a
  * thread carries the communication out over MPI as the CPU's backend does, sums in rank order, and
- * answers by another word, which the stream waits for before it copies the result back. The words
- * are the streams' own operations, so that graphs hold them, and nothing but streams ever waits:
+ * answers by another word, which the stream waits for before it copies the result back. Words are
+ * the streams' own operations, so that graphs hold them, and nothing but streams ever waits:
  * neither the thread that issues nor the one that communicates. (A function of the host's in the
  * stream could not wait: CUDA may run those of all streams one after the other.)
  *
@@ -22,50 +22,74 @@
 
 enum { POLLS_BEFORE_SLEEP = 500, SLEEP_NS = 20000, ALIGN = 256, MEMORY_OPS_VERSION = 11070 };
 
+/* Communications that start together, posted together once all their inputs are there: those of a
+ * communicator are in one order on all ranks, however they go on. */
+typedef struct Start {
+    uint32_t first, n; /* in Hosted.order */
+    uint32_t n_left;   /* under way */
+    bool is_posted;    /* until the request is taken back */
+} Start;
+
 struct Hosted {
     Cuda *cuda;
     Process process; /* of the CPU's backend, with nothing but communications: in host memory */
     char *pinned;    /* what they read and write; of each stream in turn */
-    uint32_t *words; /* pinned [2, n_instr + 1]: the input is there, the result is there */
+    uint32_t *words; /* pinned [2, n_starts]: asked for, answered */
     Pc *order;       /* of all communications, by stream, then in the order of issue */
+    Start *start;    /* likewise */
+    uint32_t n_starts;
+    uint32_t *start_of; /* [pc] */
     uint32_t first[STREAM_COUNT + 1];
-    Pc *found;
     PFN_cuStreamWaitValue32_v11070 wait_value;
     pthread_t thread;
     bool runs;
     _Atomic bool stops;
 };
 
-static uint32_t *word_in(const Hosted *h, Pc pc)
+/* A word has one writer: a stream asks, and takes that back once it is answered; then the thread
+ * takes back the answer. CUDA says when a copy is done, not how often it writes a word until then
+ * (the C library's memmove writes four bytes twice): were the request cleared by who has read it,
+ * it could come again. */
+static uint32_t *asked(const Hosted *h, uint32_t k)
 {
-    return &h->words[pc];
+    return &h->words[k];
 }
 
-static uint32_t *word_out(const Hosted *h, Pc pc)
+static uint32_t *answered(const Hosted *h, uint32_t k)
 {
-    return &h->words[h->process.state.info->n_instr + 1 + pc];
+    return &h->words[h->n_starts + k];
 }
 
 /* ---- the thread ---- */
 
-/* What streams have made ready is posted, of each stream in its order. Words are looked at from the
- * last on: where one is seen, those before it, which were written before, are seen too. */
-static bool post(Hosted *h)
+static void post(Hosted *h, Start *start)
 {
     Process *p = &h->process;
+    start->is_posted = true;
+    start->n_left = start->n;
+    for (uint32_t i = 0; i < start->n; i++) {
+        Transfer *w = p->transfer[h->order[start->first + i]];
+        transfer_post(p, w);
+        p->active[p->n_active++] = w;
+    }
+}
+
+/* What streams ask for is posted; answers that they have seen are taken back. */
+static bool listen(Hosted *h)
+{
     bool any = false;
-    for (int s = 0; s < STREAM_COUNT; s++) {
-        uint32_t n = 0;
-        for (uint32_t i = h->first[s + 1]; i-- > h->first[s];)
-            if (__atomic_load_n(word_in(h, h->order[i]), __ATOMIC_ACQUIRE))
-                h->found[n++] = h->order[i];
-        any = any || n > 0;
-        while (n-- > 0) {
-            Transfer *w = p->transfer[h->found[n]];
-            __atomic_store_n(word_in(h, w->pc), 0, __ATOMIC_RELAXED);
-            transfer_post(p, w);
-            p->active[p->n_active++] = w;
+    for (uint32_t k = 0; k < h->n_starts; k++) {
+        Start *start = &h->start[k];
+        bool is_asked = __atomic_load_n(asked(h, k), __ATOMIC_ACQUIRE) != 0;
+        if (is_asked == start->is_posted) continue;
+        any = true;
+        if (is_asked) {
+            post(h, start);
+            continue;
         }
+        assert(start->n_left == 0);
+        start->is_posted = false;
+        __atomic_store_n(answered(h, k), 0, __ATOMIC_RELEASE);
     }
     return any;
 }
@@ -80,9 +104,10 @@ static bool poll(Hosted *h)
             i++;
             continue;
         }
+        uint32_t k = h->start_of[w->pc];
         p->n_active--;
         memmove(p->active + i, p->active + i + 1, (p->n_active - i) * sizeof *p->active);
-        __atomic_store_n(word_out(h, w->pc), 1, __ATOMIC_RELEASE);
+        if (--h->start[k].n_left == 0) __atomic_store_n(answered(h, k), 1, __ATOMIC_RELEASE);
         any = true;
     }
     return any;
@@ -93,7 +118,7 @@ static void *communicate(void *self)
     Hosted *h = self;
     const struct timespec pause = {0, SLEEP_NS};
     for (uint32_t polls = 0; !atomic_load(&h->stops); polls++) {
-        bool any = post(h);
+        bool any = listen(h);
         if (poll(h) || any) polls = 0;
         if (polls > POLLS_BEFORE_SLEEP)
             nanosleep(&pause, NULL);
@@ -134,6 +159,17 @@ static uint64_t place(Cuda *c, Hosted *h, char *base)
     return total;
 }
 
+/* The next communication in h->order; it starts with the one before, or by itself. */
+static void add(Hosted *h, uint32_t at, Pc pc, const Comm *comm, bool is_first)
+{
+    const Comm *before = is_first ? NULL : h->process.state.at[h->order[at - 1]].comm;
+    bool joins = before != NULL && comm->launch != 0 && comm->launch == before->launch;
+    if (!joins) h->start[h->n_starts++] = (Start){.first = at};
+    h->start[h->n_starts - 1].n++;
+    h->start_of[pc] = h->n_starts - 1;
+    h->order[at] = pc;
+}
+
 /* The communications of this rank as they are in host memory; those of one rank stay with CUDA. */
 static void collect(Cuda *c, Hosted *h)
 {
@@ -142,7 +178,8 @@ static void collect(Cuda *c, Hosted *h)
     groups_collect(c->plan, true, c->arena, &keys);
     h->process.state.at = arena_array(c->arena, (size_t)n + 1, sizeof(Ready));
     h->order = arena_array(c->arena, (size_t)n + 1, sizeof(Pc));
-    h->found = arena_array(c->arena, (size_t)n + 1, sizeof(Pc));
+    h->start = arena_array(c->arena, (size_t)n + 1, sizeof(Start));
+    h->start_of = arena_array(c->arena, (size_t)n + 1, sizeof *h->start_of);
     for (int s = 0; s < STREAM_COUNT; s++) {
         h->first[s] = at;
         for (uint32_t i = 0; i < c->order.n; i++) {
@@ -155,7 +192,8 @@ static void collect(Cuda *c, Hosted *h)
              * graph sends them. */
             mine->match = groups_find(&keys, comm->axes, comm->stream);
             h->process.state.at[pc].comm = mine;
-            h->order[at++] = pc;
+            add(h, at, pc, mine, at == h->first[s]);
+            at++;
         }
     }
     h->first[STREAM_COUNT] = at;
@@ -178,7 +216,7 @@ static bool find_wait(Cuda *c, Hosted *h)
 
 static bool allocate(Cuda *c, Hosted *h)
 {
-    size_t words = 2 * ((size_t)c->state.info->n_instr + 1) * sizeof *h->words;
+    size_t words = (2 * (size_t)h->n_starts + 1) * sizeof *h->words;
     uint64_t bytes = place(c, h, NULL);
     void *at[2] = {NULL, NULL};
     bool fine = CHECK_CUDA(c, cudaMallocHost, (&at[0], words)) &&
@@ -250,37 +288,49 @@ static bool set_word(Cuda *c, uint32_t *word, uint32_t value, cudaStream_t strea
                       (word, &c->numbers[value], sizeof *word, cudaMemcpyDeviceToHost, stream));
 }
 
-static bool wait_for(Cuda *c, Hosted *h, Pc pc, cudaStream_t stream)
+static bool wait_for(Cuda *c, const uint32_t *word, uint32_t value, cudaStream_t stream)
 {
     CUresult result =
-        h->wait_value(stream, (CUdeviceptr)(uintptr_t)word_out(h, pc), 1, CU_STREAM_WAIT_VALUE_EQ);
+        c->hosted->wait_value(stream, (CUdeviceptr)(uintptr_t)word, value, CU_STREAM_WAIT_VALUE_EQ);
     return result == CUDA_SUCCESS ||
            cuda_fail(c, "cuda", "rank %u: cuStreamWaitValue32: error %d", c->rank, (int)result);
 }
 
-bool hosted_issue(Cuda *c, const Pc *pc, uint32_t n)
+/* What start k reads goes to pinned memory, or what it has written comes back. */
+static bool copy(Cuda *c, const Start *start, bool is_back, cudaStream_t stream)
 {
-    Hosted *h = c->hosted;
-    cudaStream_t stream = c->stream[c->state.at[pc[0]].comm->stream];
+    const Hosted *h = c->hosted;
     bool fine = true;
-    for (uint32_t i = 0; fine && i < n; i++) {
-        const Comm *comm = c->state.at[pc[i]].comm, *its = h->process.state.at[pc[i]].comm;
-        if (its == NULL) /* alone */
-            fine = comm_issue(c, pc[i]);
-        else if (comm->in != NULL)
+    for (uint32_t i = 0; fine && i < start->n; i++) {
+        Pc pc = h->order[start->first + i];
+        const Comm *comm = c->state.at[pc].comm, *its = h->process.state.at[pc].comm;
+        if (is_back && comm->out != NULL)
+            fine = CHECK_CUDA(c, cudaMemcpyAsync,
+                              (comm->out, its->out, comm->out_bytes, cudaMemcpyDefault, stream));
+        if (!is_back && comm->in != NULL)
             fine = CHECK_CUDA(c, cudaMemcpyAsync,
                               (its->in, comm->in, comm->in_bytes, cudaMemcpyDefault, stream));
     }
-    for (uint32_t i = 0; fine && i < n; i++)
-        if (h->process.state.at[pc[i]].comm != NULL)
-            fine = set_word(c, word_in(h, pc[i]), 1, stream);
-    for (uint32_t i = 0; fine && i < n; i++) {
-        const Comm *comm = c->state.at[pc[i]].comm, *its = h->process.state.at[pc[i]].comm;
-        if (its == NULL) continue;
-        fine = wait_for(c, h, pc[i], stream) && set_word(c, word_out(h, pc[i]), 0, stream);
-        if (fine && comm->out != NULL)
-            fine = CHECK_CUDA(c, cudaMemcpyAsync,
-                              (comm->out, its->out, comm->out_bytes, cudaMemcpyDefault, stream));
-    }
     return fine;
+}
+
+bool hosted_issue(Cuda *c, const Pc *pc, uint32_t n)
+{
+    const Hosted *h = c->hosted;
+    cudaStream_t stream = c->stream[c->state.at[pc[0]].comm->stream];
+    Pc first = 0;
+    uint32_t n_here = 0;
+    bool fine = true;
+    for (uint32_t i = 0; fine && i < n; i++) {
+        bool is_alone = h->process.state.at[pc[i]].comm == NULL;
+        if (is_alone) fine = comm_issue(c, pc[i]);
+        if (!is_alone && n_here++ == 0) first = pc[i];
+    }
+    if (!fine || n_here == 0) return fine;
+    uint32_t k = h->start_of[first];
+    const Start *start = &h->start[k];
+    assert(h->order[start->first] == first && start->n == n_here);
+    return wait_for(c, answered(h, k), 0, stream) && copy(c, start, false, stream) &&
+           set_word(c, asked(h, k), 1, stream) && wait_for(c, answered(h, k), 1, stream) &&
+           set_word(c, asked(h, k), 0, stream) && copy(c, start, true, stream);
 }

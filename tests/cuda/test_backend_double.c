@@ -99,6 +99,32 @@ static void the_default_stream_is_late(void **state)
     end();
 }
 
+/* A word that the host clears as soon as it reads it may be there once more. */
+static void a_copy_may_write_again(void **state)
+{
+    (void)state;
+    int once = 0, again = 0;
+    for (int seed = 0; seed < 40; seed++) {
+        char script[32];
+        snprintf(script, sizeof script, "seed=%d", seed);
+        begin(script);
+        cudaMemset(device, 1, 64);
+        cudaStreamSynchronize(cudaStreamLegacy);
+        host[0] = 0;
+        cudaMemcpyAsync(host, device, 4, cudaMemcpyDeviceToHost, stream[0]);
+        cudaEventRecord(event, stream[0]);
+        while (host[0] == 0) cudaEventQuery(event);
+        host[0] = 0;
+        assert_int_equal(cudaDeviceSynchronize(), 0);
+        if (host[0] == 0)
+            once++;
+        else
+            again++;
+        end();
+    }
+    assert_true(once > 0 && again > 0);
+}
+
 static void the_host_cannot_touch_device_memory(void **state)
 {
     (void)state;
@@ -245,6 +271,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_race_shows),
         cmocka_unit_test(the_default_stream_is_late),
+        cmocka_unit_test(a_copy_may_write_again),
         cmocka_unit_test(the_host_cannot_touch_device_memory),
         cmocka_unit_test(captures),
         cmocka_unit_test(a_missing_wait_shows),
