@@ -34,20 +34,29 @@ void row_reason(const RowOut *out, const char *reason)
     put(out, 'R', reason, 0, 0);
 }
 
-static void work_through(const Cli *cli, const Csv *csv, uint32_t first, uint32_t step,
-                         const char *label_column, RowWork work, FILE *file)
+typedef struct Rows {
+    const Cli *cli;
+    const Csv *csv;
+    const char *label_column;
+    RowWork work;
+} Rows;
+
+static void work_rows(void *self, const Job *job)
 {
-    for (uint32_t row = first; row < csv->n_rows; row += step) {
-        RowOut out = {file,
+    const Rows *r = self;
+    const Csv *csv = r->csv;
+    for (uint32_t row = job->index; row < csv->n_rows; row += job->n_jobs) {
+        RowOut out = {job->file,
                       row,
                       csv_cell(csv, row, "source"),
                       csv_cell(csv, row, "split"),
-                      csv_cell(csv, row, label_column),
-                      cli};
+                      csv_cell(csv, row, r->label_column),
+                      r->cli};
         if (strcmp(out.split, "aux") == 0)
             row_reason(&out, "marked aux: never scored");
         else
-            work(csv, &out);
+            r->work(csv, &out);
+        job_piece_done(job);
     }
 }
 
@@ -119,19 +128,6 @@ static void sort_out(const Csv *csv, const char *label_column, Arena *arena, con
     scores->n_rows = csv->n_rows;
 }
 
-typedef struct Rows {
-    const Cli *cli;
-    const Csv *csv;
-    const char *label_column;
-    RowWork work;
-} Rows;
-
-static void work_rows(void *self, uint32_t job, uint32_t n_jobs, FILE *file)
-{
-    const Rows *r = self;
-    work_through(r->cli, r->csv, job, n_jobs, r->label_column, r->work, file);
-}
-
 bool jobs_run(const Csv *csv, uint32_t n_jobs, const char *label_column, RowWork work, Cli *cli,
               Scores *scores)
 {
@@ -140,7 +136,7 @@ bool jobs_run(const Csv *csv, uint32_t n_jobs, const char *label_column, RowWork
     memset(said, 0, sizeof said);
     uint32_t n = jobs_number(n_jobs, MOST_JOBS);
     Rows rows = {cli, csv, label_column, work};
-    bool fine = jobs_fork(cli, n, work_rows, &rows, file);
+    bool fine = jobs_fork(cli, n, csv->n_rows, work_rows, &rows, file);
     for (uint32_t i = 0; i < n; i++) {
         if (fine && !listen_to(file[i], cli->arena, &said[i]))
             fine = cli_error(cli, FAULT_internal, "job-process", "what a process wrote is lost");

@@ -1,7 +1,7 @@
 /* tandem sweep: every combination of settings, each loaded, compiled, proven and simulated as `sim`
  * would. Every process stores its predictions as it makes them, so one that is ended loses nothing
  * and finds them again. */
-#include <errno.h>
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,14 +133,17 @@ static void predict_one(const Sweep *sweep, uint32_t index, Store *store, FILE *
     arena_free(arena);
 }
 
-static void work(void *self, uint32_t job, uint32_t n_jobs, FILE *file)
+static void work(void *self, const Job *job)
 {
     const Sweep *sweep = self;
     Arena *arena = arena_new();
     Diag diag = diag_in(arena);
     Store *store = NULL;
     if (!sweep->cli->options.dry_run) store = store_open(sweep->cli->options.db, false, &diag);
-    for (uint32_t i = job; i < sweep->n_plans; i += n_jobs) predict_one(sweep, i, store, file);
+    for (uint32_t i = job->index; i < sweep->n_plans; i += job->n_jobs) {
+        predict_one(sweep, i, store, job->file);
+        job_piece_done(job);
+    }
     if (diag.n_errors > 0) /* the parent has opened it before, so this is rare */
         fprintf(stderr, "error[%s]: %s\n", diag.items.at[0].rule, diag.items.at[0].text);
     store_close(store);
@@ -168,7 +171,7 @@ static void hear(const Sweep *sweep, FILE *file, Arena *arena, SweepRows *rows)
     json_t *line;
     while ((line = json_loadf(file, JSON_DISABLE_EOF_CHECK, NULL)) != NULL) {
         uint32_t index = (uint32_t)count_of(line, "index");
-        if (index >= rows->n) break;
+        assert(index < rows->n); /* our own process wrote it */
         rows->at[index] =
             (SweepRow){.index = index,
                        .values = values_of(&sweep->keys, index, arena),
@@ -216,7 +219,7 @@ void cmd_sweep(Cli *cli)
     SweepRows rows = {NULL, 0, 0};
     for (uint32_t i = 0; i < sweep.n_plans; i++)
         list_push(cli->arena, &rows, ((SweepRow){.index = UINT32_MAX}));
-    bool fine = jobs_fork(cli, n_jobs, work, &sweep, file);
+    bool fine = jobs_fork(cli, n_jobs, sweep.n_plans, work, &sweep, file);
     for (uint32_t i = 0; i < n_jobs && file[i] != NULL; i++) {
         hear(&sweep, file[i], cli->arena, &rows);
         fclose(file[i]);
@@ -224,8 +227,10 @@ void cmd_sweep(Cli *cli)
     if (!fine) return;
     for (uint32_t i = 0; i < rows.n; i++) {
         if (rows.at[i].index == i && rows.at[i].unstored == NULL) continue;
-        cli_error(cli, FAULT_store, "store-error", "combination %" PRIu32 " was not stored: %s", i,
-                  rows.at[i].index == i ? rows.at[i].unstored : "its process wrote nothing");
+        cli_error(
+            cli, FAULT_store, "store-error", "%s was not stored: %s",
+            sweep_settings(cli->arena, &sweep.keys, values_of(&sweep.keys, i, cli->arena), ""),
+            rows.at[i].index == i ? rows.at[i].unstored : "its process wrote nothing");
         break; /* the others fail alike */
     }
     for (uint32_t i = 0; i < rows.n; i++)

@@ -3,9 +3,12 @@
 #include "cli/jobs.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "planner/base/clock.h"
 
 uint32_t jobs_number(uint32_t wanted, uint32_t n_work)
 {
@@ -15,25 +18,63 @@ uint32_t jobs_number(uint32_t wanted, uint32_t n_work)
     return n > 0 ? n : 1;
 }
 
-static pid_t start(uint32_t job, uint32_t n_jobs, JobWork work, void *self, FILE *file)
+static pid_t start(const Job *job, JobWork work, void *self)
 {
     fflush(NULL);
     pid_t pid = fork();
     if (pid != 0) return pid;
-    work(self, job, n_jobs, file);
-    _exit(fflush(file) == 0 && !ferror(file) ? 0 : 1);
+    work(self, job);
+    _exit(fflush(job->file) == 0 && !ferror(job->file) ? 0 : 1);
 }
 
-bool jobs_fork(Cli *cli, uint32_t n_jobs, JobWork work, void *self, FILE *file[MOST_JOBS])
+void job_piece_done(const Job *job)
+{
+    ssize_t written = job->count >= 0 ? write(job->count, "", 1) : 0;
+    (void)written; /* a count that is short spoils nothing */
+}
+
+/* A person waits at a terminal: files, pipes and logs get no line that is written over. */
+static bool is_watched(const Cli *cli, uint32_t n_work)
+{
+    return n_work > 1 && !cli->options.quiet && !cli->options.verbose && isatty(STDERR_FILENO);
+}
+
+/* A byte is a finished piece; the pipe ends when the last process has. */
+static void say_progress(const Cli *cli, int count, uint32_t n_work)
+{
+    char bytes[64];
+    ssize_t n;
+    uint32_t done = 0;
+    const double start = clock_s();
+    fprintf(stderr, "\r%s: 0 of %" PRIu32 " done", cli->verb->name, n_work);
+    while ((n = read(count, bytes, sizeof bytes)) > 0 || (n < 0 && errno == EINTR)) {
+        if (n > 0) done += (uint32_t)n;
+        if (n <= 0 || done == 0 || done > n_work) continue;
+        double left = (clock_s() - start) / done * (n_work - done);
+        fprintf(stderr, "\r%s: %" PRIu32 " of %" PRIu32 " done, some %.0f s left \033[K",
+                cli->verb->name, done, n_work, left);
+    }
+    fputs("\r\033[K", stderr);
+}
+
+bool jobs_fork(Cli *cli, uint32_t n_jobs, uint32_t n_work, JobWork work, void *self,
+               FILE *file[MOST_JOBS])
 {
     pid_t pid[MOST_JOBS];
-    bool fine = true;
+    int count[2] = {-1, -1};
+    bool fine = true, watched = is_watched(cli, n_work) && pipe(count) == 0;
     for (uint32_t i = 0; i < n_jobs; i++) {
         file[i] = tmpfile();
-        pid[i] = file[i] != NULL ? start(i, n_jobs, work, self, file[i]) : -1;
+        Job job = {i, n_jobs, file[i], count[1]};
+        pid[i] = file[i] != NULL ? start(&job, work, self) : -1;
         if (pid[i] < 0)
             fine = cli_error(cli, FAULT_internal, "job-process", "cannot start a process: %s",
                              strerror(errno));
+    }
+    if (watched) {
+        close(count[1]);
+        say_progress(cli, count[0], n_work);
+        close(count[0]);
     }
     for (uint32_t i = 0; i < n_jobs; i++) {
         int status = 0;

@@ -7,13 +7,20 @@
 #include "cli/cli.h"
 
 enum { MOST_JOBS = 64 };
-/* What process `job` of `n_jobs` does; what it writes to `file` arrives in the parent. */
-typedef void (*JobWork)(void *self, uint32_t job, uint32_t n_jobs, FILE *file);
+typedef struct Job {
+    uint32_t index, n_jobs; /* does every n_jobs-th piece of the work, from this one on */
+    FILE *file;             /* what is written to it arrives in the parent */
+    int count;              /* where finished pieces are counted; -1: nobody watches */
+} Job;
+typedef void (*JobWork)(void *self, const Job *job);
+void job_piece_done(const Job *job);
 
 /* `wanted`, or as many as there are cores; never more than there is work for. */
 uint32_t jobs_number(uint32_t wanted, uint32_t n_work);
 /* Waits for all; file[i] holds what process i wrote, at its beginning, or is NULL. The caller
- * closes them. false after diagnostics: a process could not be started, or failed. */
-bool jobs_fork(Cli *cli, uint32_t n_jobs, JobWork work, void *self, FILE *file[MOST_JOBS]);
+ * closes them. On a terminal it says meanwhile how many of n_work pieces are done. false after
+ * diagnostics: a process could not be started, or failed. */
+bool jobs_fork(Cli *cli, uint32_t n_jobs, uint32_t n_work, JobWork work, void *self,
+               FILE *file[MOST_JOBS]);
 
 #endif

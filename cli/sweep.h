@@ -29,6 +29,9 @@ typedef struct SweepRow {
 typedef LIST(SweepRow) SweepRows;
 
 /* ---- sweep_table.c */
+/* "mesh.tp=2 batch.micro=1", with `before` in front of each. */
+const char *sweep_settings(Arena *arena, const SweepKeys *keys, const char *const *values,
+                           const char *before);
 bool sweep_order(Cli *cli); /* reads --by; before anything is predicted */
 /* Ranks the rows and says it all, as text, CSV or JSON. */
 void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows);

@@ -53,12 +53,12 @@ static uint32_t count(const SweepRows *rows, SweepStatus status)
     return n;
 }
 
-static const char *settings_text(Arena *arena, const SweepKeys *keys, const SweepRow *row,
-                                 const char *before)
+const char *sweep_settings(Arena *arena, const SweepKeys *keys, const char *const *values,
+                           const char *before)
 {
     Str text = str_in(arena);
     for (uint32_t k = 0; k < keys->n; k++)
-        str_print(&text, "%s%s%s=%s", k > 0 ? " " : "", before, keys->at[k].key, row->values[k]);
+        str_print(&text, "%s%s%s=%s", k > 0 ? " " : "", before, keys->at[k].key, values[k]);
     return str_text(&text);
 }
 
@@ -108,8 +108,8 @@ static void losers_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, 
         const SweepRow *r = &rows->at[i];
         if (r->status != status || ++n > limit) continue;
         if (n == 1) str_print(&cli->out, "%s\n", title);
-        str_print(&cli->out, "  %s: %s [%s]\n", settings_text(cli->arena, keys, r, ""), r->reason,
-                  r->rule);
+        str_print(&cli->out, "  %s: %s [%s]\n", sweep_settings(cli->arena, keys, r->values, ""),
+                  r->reason, r->rule);
     }
     if (n > limit) str_print(&cli->out, "  and %" PRIu32 " more (--limit, --csv)\n", n - limit);
 }
@@ -126,7 +126,7 @@ static void report_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, 
     losers_text(cli, keys, rows, SWEEP_refused, "refused");
     if (n_fit > 0)
         str_print(&cli->out, "best        %s\n",
-                  settings_text(cli->arena, keys, &rows->at[0], "--set "));
+                  sweep_settings(cli->arena, keys, rows->at[0].values, "--set "));
 }
 
 static void csv_field(Str *out, const char *text)

@@ -65,6 +65,8 @@ typedef struct Child {
     uint32_t n_sets;
     size_t memory;
     bool memory_refused;
+    bool collected;   /* memory was just refused: Lua collects and asks again */
+    uint32_t n_tight; /* how often in a row that left the cap as good as reached */
     Place memory_place, stop_place;
     volatile sig_atomic_t expired, fired, fired_before;
     bool failed; /* an error has been written */

@@ -12,7 +12,20 @@
 
 #include "planner/front/child.h"
 
-enum { STAGES_MOST = 12 };
+enum { STAGES_MOST = 12, TIGHT_MOST = 4 };
+
+/* Once the cap is reached Lua collects all of its garbage and asks again. Where that frees next to
+ * nothing it would do so at every allocation, and the time would run out in its place: memory is
+ * what the script lacks. */
+static bool is_spent(Child *c)
+{
+    bool asked_again = c->collected;
+    c->collected = false;
+    if (!asked_again) return false;
+    bool tight = c->memory > (size_t)CHILD_MOST_LUA_BYTES - CHILD_MOST_LUA_BYTES / 16;
+    c->n_tight = tight ? c->n_tight + 1 : 0;
+    return c->n_tight > TIGHT_MOST;
+}
 
 /* A finalizer runs without hooks, and its memory errors are warnings: scripts get none of them. */
 void *child_allocate(void *self, void *at, size_t old, size_t size)
@@ -24,10 +37,14 @@ void *child_allocate(void *self, void *at, size_t old, size_t size)
         free(at);
         return NULL;
     }
-    if (size > old && size - old > (size_t)CHILD_MOST_LUA_BYTES - c->memory) {
-        if (c->L != NULL) c->memory_place = child_place(c, true);
-        c->memory_refused = true;
-        return NULL;
+    if (size > old) {
+        bool over = size - old > (size_t)CHILD_MOST_LUA_BYTES - c->memory;
+        if (is_spent(c) || over) {
+            Place place = c->L != NULL ? child_place(c, true) : (Place){0, 0};
+            if (place.source != 0) c->memory_place = place; /* none: the stack is being unwound */
+            c->memory_refused = c->collected = true;
+            return NULL;
+        }
     }
     void *moved = realloc(at, size);
     if (moved != NULL) c->memory = c->memory - old + size;
@@ -57,7 +74,7 @@ static void last_words(Child *c)
     memset(&words, 0, sizeof words);
     lua_Debug ar;
     if (lua_getstack(c->L, 0, &ar) && lua_getinfo(c->L, "Sn", &ar) && ar.what[0] == 'C' &&
-        ar.name != NULL)
+        ar.name != NULL && strcmp(ar.name, "?") != 0)
         snprintf(words.function, sizeof words.function, "%s", ar.name);
     words.place = child_place(c, true);
     ssize_t written = write(c->words, &words, sizeof words);

@@ -9,6 +9,7 @@
 typedef struct Tracer {
     Graph graph;
     bool has_batch;
+    uint32_t n_blocks; /* begun so far */
 } Tracer;
 
 enum { MOST_DIM = 1 << 30, MOST_NAME = 256 };
@@ -95,7 +96,10 @@ static ModuleId check_module(lua_State *L, const Graph *g, int arg)
 static void check_size(Child *c, const Graph *g, Place place)
 {
     if (g->nodes.n + g->modules.n + g->tensors.n < CHILD_MOST_NODES) return;
-    child_raise(c->L, "out-of-range", place, NULL,
+    uint32_t n = c->tracer->n_blocks;
+    /* what follows the blocks needs the room of the last */
+    const char *hint = n < 3 ? NULL : arena_print(c->arena, "%u of its blocks fit", n - 2);
+    child_raise(c->L, "out-of-range", place, hint,
                 "the model has more than %d modules, tensors and ops", CHILD_MOST_NODES);
 }
 
@@ -111,6 +115,8 @@ static int core_module(lua_State *L)
     Place place = child_unpack_place(c, luaL_checkinteger(L, 7));
     luaL_argcheck(L, n_path <= MOST_NAME, 1, "longer than 256 bytes");
     check_size(c, g, place);
+    uint32_t layer = (uint32_t)luaL_checkinteger(L, 6);
+    if (layer > c->tracer->n_blocks) c->tracer->n_blocks = layer;
     list_reserve_none(c->arena, &g->modules);
     ModuleId id = (ModuleId)list_add(c->arena, &g->modules);
     g->modules.at[id].path = ""; /* only the parent's graph needs names */
@@ -121,7 +127,7 @@ static int core_module(lua_State *L)
     put_u32(&c->out, parent);
     put_u32(&c->out, (uint32_t)lua_toboolean(L, 4));
     put_u32(&c->out, (uint32_t)lua_toboolean(L, 5));
-    put_u32(&c->out, (uint32_t)luaL_checkinteger(L, 6));
+    put_u32(&c->out, layer);
     child_put_place(c, place);
     record_end(&c->out);
     lua_pushinteger(L, id);
@@ -385,6 +391,8 @@ void child_push_core(Child *c)
     lua_State *L = c->L;
     if (!luaL_newmetatable(L, core_key)) return;
     luaL_setfuncs(L, functions, 0);
+    lua_pushinteger(L, CHILD_MOST_NODES);
+    lua_setfield(L, -2, "most");
     child_add_reports(L);
 }
 

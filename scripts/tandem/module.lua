@@ -88,10 +88,14 @@ module_meta.__index = core.wrap(function(m, key)
     core.near(tostring(key), words(m)))
 end)
 
+-- What tracing will at least add: the module, its parameters, an op that reads them and its result.
+local n_expected = 0
+
 local function new_module(class, forward, fields, extra)
   local info = extra or {}
   info.class, info.forward, info.place = class, forward, core.place()
   info.params = info.params or {}
+  n_expected = n_expected + (next(info.params) and 4 or 1)
   modules[fields] = info
   return setmetatable(fields, module_meta)
 end
@@ -166,6 +170,10 @@ m.list = core.wrap(function(items, make)
       end
       list[i] = make(i - 1)
       check.module("nn.list", "what make returns", list[i])
+      if n_expected > core.most then
+        core.fail("out-of-range", ("nn.list(%d, make): the model has more than %d modules, tensors and ops"):format(
+          items, core.most), ("%d are too many already"):format(i))
+      end
     end
   end
   return new_module("list", function(m, x)

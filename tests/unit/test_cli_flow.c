@@ -327,13 +327,13 @@ static void verify_passes_and_says_by_how_much(void **state)
 static CommandResult verify_of(Arena *arena, const char *what, const char *mesh,
                                const char *parallel, const char *more)
 {
-    command_write_file("verified.lua",
-                       arena_print(arena,
-                                   "return plan { model = require 'models.%s,\n"
-                                   "  batch = { global = 16, micro = 2, seq = 64 },\n"
-                                   "  mesh = { %s }, parallel = { %s }, %s }\n",
-                                   what, mesh, parallel, more));
-    return COMMAND(arena, 60, "run", "verified.lua", "--verify", "--db", "none");
+    const char *plan = arena_print(arena, "%s/verified.lua", command_new_folder(arena));
+    command_write_file(plan, arena_print(arena,
+                                         "return plan { model = require 'models.%s,\n"
+                                         "  batch = { global = 16, micro = 2, seq = 64 },\n"
+                                         "  mesh = { %s }, parallel = { %s }, %s }\n",
+                                         what, mesh, parallel, more));
+    return COMMAND(arena, 60, "run", plan, "--verify", "--db", "none");
 }
 
 /* What is scaled down is another plan: with fewer stages, other sizes, patterns that may miss. */

@@ -186,6 +186,46 @@ static void memory_stays_within_its_cap(void **state)
     arena_free(arena);
 }
 
+/* Where almost all memory is in use, collecting what is not takes the time: it is memory that is
+ * lacking, and that is what is said. */
+static void memory_that_is_lacking_is_not_called_time(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    command_write_file("many.lua", "local nn, all = require 'tandem.nn', {}\n"
+                                   "return plan { batch = { seq = 4 }, model = { build = "
+                                   "function()\n"
+                                   "  while true do all[#all + 1] = nn.rmsnorm(8) end\n"
+                                   "end } }\n");
+    const char *text = errors_of(arena, "many.lua", 30);
+    if (strstr(text, "many.lua:3: error[memory-limit]") == NULL) fail_msg("%s", text);
+    remove("many.lua");
+    arena_free(arena);
+}
+
+/* How many would do is said with it, and it is true. */
+static void a_model_of_too_many_blocks_says_how_many_fit(void **state)
+{
+    (void)state;
+    static const char plan[] = "return plan { model = require 'models.llama' { size = 'tiny', "
+                               "layers = %d }, batch = { seq = 8 } }";
+    Arena *arena = arena_new();
+    const char *path = in_folder(arena, command_new_folder(arena), "deep.lua");
+    command_write_file(path, arena_print(arena, plan, 100000));
+    const char *text = errors_of(arena, path, 5), *many = strstr(text, "hint: ");
+    if (!strstr(text, "error[out-of-range]: nn.list(100000, make): the model has more than 250000"))
+        fail_msg("%s", text);
+    int n = 0;
+    assert_int_equal(sscanf(many, "hint: %d are too many already", &n), 1);
+    assert_true(n > 1000 && n < 20000);
+    command_write_file(path, arena_print(arena, plan, n - 1));
+    text = errors_of(arena, path, 5), many = strstr(text, "hint: ");
+    if (many == NULL || sscanf(many, "hint: %d of its blocks fit", &n) != 1) fail_msg("%s", text);
+    command_write_file(path, arena_print(arena, plan, n));
+    assert_string_equal(errors_of(arena, path, 5), "");
+    arena_free(arena);
+}
+
 typedef struct Dice {
     uint64_t seed, n;
 } Dice;
@@ -364,6 +404,8 @@ int main(void)
         cmocka_unit_test(many_files_are_too_many),
         cmocka_unit_test(nothing_is_left_behind),
         cmocka_unit_test(memory_stays_within_its_cap),
+        cmocka_unit_test(memory_that_is_lacking_is_not_called_time),
+        cmocka_unit_test(a_model_of_too_many_blocks_says_how_many_fit),
         cmocka_unit_test(garbage_records_are_refused),
         cmocka_unit_test(broken_streams_end),
     };

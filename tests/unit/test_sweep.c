@@ -161,6 +161,50 @@ static void mistakes_are_told_before_anything_runs(void **state)
     arena_free(arena);
 }
 
+/* On a terminal it says how far it is, and takes that away again; in a pipe it says nothing. */
+static void progress_is_for_terminals(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *command = arena_print(arena,
+                                      "'%s' sweep '%s' --db none --set mesh.dp_shard=-1 "
+                                      "--try mesh.tp=1,2,3 >rows.txt",
+                                      TANDEM_COMMAND, llama);
+    CommandResult r = command_run_program(
+        arena, 120, (const char *const[]){"script", "-qec", command, "/dev/null", NULL});
+    assert_int_equal(r.exit_code, 0);
+    assert_non_null(strstr(r.out, "\rsweep: 0 of 3 done"));
+    assert_non_null(strstr(r.out, "\rsweep: 3 of 3 done"));
+    assert_true(r.n_out > 4 && strcmp(r.out + r.n_out - 4, "\r\033[K") == 0);
+    assert_non_null(strstr(command_read_file(arena, "rows.txt", NULL), "best        --set"));
+    remove("rows.txt");
+    r = command_run_program(arena, 120, (const char *const[]){"sh", "-c", command, NULL});
+    assert_int_equal(r.exit_code, 0);
+    assert_string_equal(r.err, "");
+    remove("rows.txt");
+    arena_free(arena);
+}
+
+/* A store that takes the first predictions and not the rest; files may not grow beyond it. */
+static void what_was_not_stored_is_named(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *folder = command_new_folder(arena);
+    const char *command = arena_print(arena,
+                                      "trap '' XFSZ; ulimit -f 1000; '%s' sweep '%s' --db %s/t.db "
+                                      "-j 1 --set mesh.dp_shard=-1 --try mesh.tp=2 "
+                                      "--try seed=1,2,3,4,5,6,7,8",
+                                      TANDEM_COMMAND, llama, folder);
+    CommandResult r =
+        command_run_program(arena, 120, (const char *const[]){"sh", "-c", command, NULL});
+    if (r.exit_code != 7 || strstr(r.err, "error[store-error]: mesh.tp=2 seed=") == NULL ||
+        strstr(r.err, " was not stored: ") == NULL)
+        fail_msg("code %d: %s", r.exit_code, r.err);
+    assert_non_null(strstr(r.out, "best        --set mesh.tp=2"));
+    arena_free(arena);
+}
+
 static int64_t stored(Arena *arena, const char *db)
 {
     Diag d = diag_in(arena);
@@ -289,6 +333,8 @@ int main(void)
         cmocka_unit_test(csv_has_a_row_for_each),
         cmocka_unit_test(where_nothing_fits_the_nearest_miss_is_told),
         cmocka_unit_test(mistakes_are_told_before_anything_runs),
+        cmocka_unit_test(progress_is_for_terminals),
+        cmocka_unit_test(what_was_not_stored_is_named),
         cmocka_unit_test(a_killed_sweep_goes_on_where_it_was),
         cmocka_unit_test(two_runs_are_put_side_by_side),
         cmocka_unit_test(a_training_has_a_length_and_a_price),
