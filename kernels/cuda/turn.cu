@@ -6,13 +6,11 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/pointwise.cuh"
 
-/* A tile of 128 x 128: four rows of a column are one word of shared memory, and a row of such words
- * is one longer than the banks, so that neither side of the transposition waits. */
+/* A tile of 128 x 128: four rows of a column are one word of shared memory. */
 enum {
     TURN_THREADS = 256,
     TURN_TILE = 128,
     TURN_FOUR = 4,
-    TURN_PITCH = TURN_TILE + 1,
     TURN_ACROSS = TURN_TILE / EIGHT,                    /* threads along a row */
     TURN_DOWN = TURN_THREADS / TURN_ACROSS * TURN_FOUR, /* rows at a time */
     TURN_OUT = 16,                                      /* rows that are written at once */
@@ -32,6 +30,15 @@ typedef struct TurnArgs {
     bool writes; /* straight, too */
     bool wide;   /* 16 rows of turned from a multiple of 16 on are aligned */
 } TurnArgs;
+
+/* Where in the tile the word of four rows and a column lies. Lanes that write together differ in
+ * bits 3 to 6 of the column and 0 of the four, those that read together in bits 0 and 1 of the
+ * column and 2 to 4 of the four: of either, no two meet in a bank. */
+DEVICE int turn_at(int four, int column)
+{
+    int place = (column >> 3 & 15) | (column & 1) << 4 | (column >> 1 & 3) << 5;
+    return four * TURN_TILE + (place ^ (column >> 1 & 1) ^ (four & 1) << 4 ^ (four >> 2) << 1);
+}
 
 /* The factor of each of eight columns, or of all. */
 DEVICE void turn_factors(const TurnArgs *a, int64_t column, float factor[EIGHT])
@@ -59,13 +66,12 @@ DEVICE Raw turn_codes(const TurnArgs *a, const Raw *raw, int64_t row, const floa
     return round_any(KINDS_all, a->straight.dtype, x);
 }
 
-/* Four rows of eight columns: read, made 8-bit numbers, written as they lie if that is asked for,
- * and put into shared memory by columns. */
+/* Four rows of eight columns: read, made 8-bit numbers, written as they lie if that is asked for;
+ * word: by columns. */
 DEVICE void turn_in(const TurnArgs *a, int64_t row, int64_t column, const float factor[EIGHT],
-                    uint32_t *to)
+                    uint32_t word[EIGHT])
 {
     Raw raw[TURN_FOUR];
-    uint32_t word[EIGHT];
     UNROLL for (int u = 0; u < TURN_FOUR; u++)
     {
         raw[u] = raw_zero();
@@ -84,27 +90,25 @@ DEVICE void turn_in(const TurnArgs *a, int64_t row, int64_t column, const float 
         UNROLL for (int k = 0; k < EIGHT; k++) word[k] |=
             (codes.word[k / 4] >> (8 * (k % 4)) & 0xff) << (8 * u);
     }
-    UNROLL for (int k = 0; k < EIGHT; k++) to[k] = word[k];
 }
 
 /* Sixteen rows of one column. */
-DEVICE void turn_out(const TurnArgs *a, int64_t row, int64_t column, const uint32_t *from)
+DEVICE void turn_out(const TurnArgs *a, int64_t row, int64_t column, const uint32_t word[4])
 {
     char *to = a->turned + column * a->rows + row;
     uint4 all;
-    all.x = from[0], all.y = from[TURN_PITCH];
-    all.z = from[2 * TURN_PITCH], all.w = from[3 * TURN_PITCH];
+    all.x = word[0], all.y = word[1], all.z = word[2], all.w = word[3];
     if (a->wide) { /* then there are sixteen */
         *ALIGNED(uint4, to) = all;
         return;
     }
     for (int k = 0; k < TURN_OUT && row + k < a->rows; k++)
-        to[k] = (char)(from[k / 4 * TURN_PITCH] >> (8 * (k % 4)) & 0xff);
+        to[k] = (char)(word[k / 4] >> (8 * (k % 4)) & 0xff);
 }
 
 KERNEL(turn_eight_bit, TurnArgs, TURN_THREADS, 3)
 {
-    SHARED(uint32_t, tile); /* [rows / 4, columns] */
+    SHARED(uint32_t, tile);
     int64_t down = (int64_t)blockIdx.x / a.across;
     int64_t row0 = down * TURN_TILE, column0 = ((int64_t)blockIdx.x - down * a.across) * TURN_TILE;
     int across = (int)threadIdx.x % TURN_ACROSS * EIGHT;
@@ -112,17 +116,23 @@ KERNEL(turn_eight_bit, TurnArgs, TURN_THREADS, 3)
     float factor[EIGHT];
     if (column0 + across < a.columns) {
         turn_factors(&a, column0 + across, factor);
-        for (int row = first; row < TURN_TILE && row0 + row < a.rows; row += TURN_DOWN)
-            turn_in(&a, row0 + row, column0 + across, factor,
-                    tile + row / TURN_FOUR * TURN_PITCH + across);
+        for (int row = first; row < TURN_TILE && row0 + row < a.rows; row += TURN_DOWN) {
+            uint32_t word[EIGHT];
+            turn_in(&a, row0 + row, column0 + across, factor, word);
+            UNROLL for (int k = 0; k < EIGHT; k++) tile[turn_at(row / TURN_FOUR, across + k)] =
+                word[k];
+        }
     }
     __syncthreads();
     int out = (int)threadIdx.x % TURN_GROUPS * TURN_OUT;
     for (int column = (int)threadIdx.x / TURN_GROUPS; column < TURN_TILE;
-         column += TURN_THREADS / TURN_GROUPS)
-        if (row0 + out < a.rows && column0 + column < a.columns)
-            turn_out(&a, row0 + out, column0 + column,
-                     tile + out / TURN_FOUR * TURN_PITCH + column);
+         column += TURN_THREADS / TURN_GROUPS) {
+        uint32_t word[TURN_OUT / TURN_FOUR];
+        if (row0 + out >= a.rows || column0 + column >= a.columns) continue;
+        UNROLL for (int k = 0; k < TURN_OUT / TURN_FOUR; k++) word[k] =
+            tile[turn_at(out / TURN_FOUR + k, column)];
+        turn_out(&a, row0 + out, column0 + column, word);
+    }
 }
 
 /* ---- wider numbers ---- */
@@ -199,7 +209,7 @@ static bool launch_eight(TurnArgs *p, const CudaContext *cuda, CudaError *error)
     p->across = ceil_div(p->columns, TURN_TILE);
     p->wide = (uintptr_t)p->turned % TURN_OUT == 0 && p->rows % TURN_OUT == 0;
     return LAUNCH(turn_eight_bit, blocks, TURN_THREADS,
-                  TURN_TILE / TURN_FOUR * TURN_PITCH * sizeof(uint32_t), *p, cuda, error);
+                  TURN_TILE / TURN_FOUR * TURN_TILE * sizeof(uint32_t), *p, cuda, error);
 }
 
 static bool turn(OpKind op, const KernelArgs *args, const CudaContext *cuda, CudaError *error)

@@ -58,6 +58,12 @@ static const CudaCase cases[] = {
     CASE(sumsq, "fd"),
     CASE(adamw, "fFfFdfFf"),
     CASE(sgd, "ffdf"),
+    CASE(turn_tokens, "qq"),
+    CASE(turn_first, "qq"),
+    CASE(turn_last, "qq"),
+    CASE(turn_tokens, "ff"),
+    CASE(turn_first, "ff"),
+    CASE(turn_last, "ff"),
 };
 static const Sizes sizes = {{['b'] = 1,
                              ['s'] = 64,
@@ -103,11 +109,42 @@ static void attention(DType dtype, int64_t E, bool hopper)
     arena_free(arena);
 }
 
+/* One kernel that makes 8-bit numbers and lays them both ways. */
+static void quantised_and_turned(void)
+{
+    static const int64_t dim[] = {1, 128, 256}, turned[] = {256, 1, 128};
+    static const struct {
+        DType dtype;
+        uint32_t n_dims;
+        const int64_t *dim;
+    } of[] = {{DT_bf16, 3, dim}, {DT_f32, 2, dim}, {DT_e4m3, 3, dim}, {DT_e4m3, 3, turned}};
+    const Attrs attrs = {.scale = 448};
+    Value v[4];
+    Binding binding[2];
+    CudaError error = {""};
+    for (int i = 0; i < 4; i++) {
+        v[i] = (Value){.dtype = of[i].dtype, .n_dims = (uint8_t)of[i].n_dims};
+        memcpy(v[i].dim, of[i].dim, of[i].n_dims * sizeof *dim);
+        uint64_t bytes = (uint64_t)value_elements(&v[i]) * dtype_bytes(v[i].dtype);
+        v[i].at = compare_alloc(bytes, 0);
+        memset(v[i].at, 0, bytes);
+    }
+    const KernelArgs quantise =
+        eval_args(OP_quantise_of_tokens, &attrs, v, 2, 1, NULL, &binding[0]);
+    const KernelArgs turn = eval_args(OP_turn_tokens, NULL, v + 2, 1, 1, NULL, &binding[1]);
+    const CudaChainPart part[] = {{OP_quantise_of_tokens, &quantise, 0},
+                                  {OP_turn_tokens, &turn, 0}};
+    assert_int_equal(kernel_cuda_chain_length(part, 2), 2);
+    assert_true(TARGET_RUN(0, kernel_cuda_chain(part, 2, target_context(), &error), &error));
+    compare_free();
+}
+
 static void run_all(void)
 {
     watch_count(true);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         compare(&cases[i], &sizes, DT_bf16, DT_e4m3, 0, LIE_aligned);
+    quantised_and_turned();
     for (int64_t E = 64; E <= 256; E *= 2) attention(DT_bf16, E, false);
     for (int64_t E = 64; E <= 128; E *= 2) attention(DT_f16, E, true);
     watch_count(false);
