@@ -95,5 +95,10 @@ typedef struct RoundingResult {
 bool exec_verify_rounding(const Plan *plan, const Plan *one_rank, const Plan *exact,
                           const DataSource *data, const BackendOptions *options, Arena *arena,
                           RoundingResult *result, Diag *d);
+/* The same of a plan of one rank that another backend runs, which is closed; NULL: loopback. */
+bool exec_verify_rounding_on(Backend *made, const Plan *plan, const Plan *one_rank,
+                             const Plan *exact, const DataSource *data,
+                             const BackendOptions *options, Arena *arena, RoundingResult *result,
+                             Diag *d);
 
 #endif

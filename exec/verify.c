@@ -73,10 +73,19 @@ static Kind kind_of(const Plan *plan, const Buffer *buffer, UnitId *moment_of)
     return second ? KIND_second_moment : KIND_first_moment;
 }
 
-static void visit_all(Compare *c, Arena *scratch)
+/* Where the host sees the buffer; a copy of it where it does not. NULL after a diagnostic. */
+static const void *memory_of(const Compare *c, BufferId b, Arena *scratch, Diag *d)
+{
+    Backend *backend = c->side->backend;
+    if (backend->memory != NULL) return backend->memory(backend, c->rank, b);
+    const Plan *plan = c->side->plan;
+    void *copy = arena_alloc(scratch, plan_program(plan, c->rank)->buffers.at[b].bytes);
+    return backend_read(backend, plan, c->rank, b, copy, d) ? copy : NULL;
+}
+
+static bool visit_all(Compare *c, Arena *scratch, Diag *d)
 {
     const Plan *plan = c->side->plan;
-    Backend *backend = c->side->backend;
     for (Rank r = 0; r < plan->mesh.n_ranks; r++) {
         const Program *p = plan_program(plan, r);
         UnitId moment_of = 0;
@@ -86,7 +95,8 @@ static void visit_all(Compare *c, Arena *scratch)
             if (c->kind == KINDS) continue;
             c->rank = r;
             c->dtype = buffer->dtype;
-            c->at = backend->memory(backend, r, b);
+            c->at = memory_of(c, b, scratch, d);
+            if (c->at == NULL) return false;
             FlatRun all = {buffer->tensor, 0, 0, buffer->bytes / dtype_bytes(buffer->dtype)};
             if (plan_is_state(plan, buffer))
                 visit(c, &all);
@@ -95,6 +105,7 @@ static void visit_all(Compare *c, Arena *scratch)
             arena_reset(scratch);
         }
     }
+    return true;
 }
 
 /* ---- running ---- */
@@ -118,10 +129,9 @@ static void find_memory(const Verify *v, Backend *backend, Space space, uint64_t
 static bool after_plan(void *self, Backend *backend, Diag *d)
 {
     Verify *v = self;
-    (void)d;
     Compare c = {.side = &v->plan, .whole = v->whole, .twin = v->twin, .by_roots = v->rounding};
     v->plan.backend = backend;
-    visit_all(&c, v->scratch);
+    if (!visit_all(&c, v->scratch, d)) return false;
     VerifyResult *result = v->result;
     find_memory(v, backend, SPACE_device, &result->highest_touched, &result->predicted_bytes);
     find_memory(v, backend, SPACE_host, &result->host_touched, &result->host_predicted);
@@ -131,12 +141,10 @@ static bool after_plan(void *self, Backend *backend, Diag *d)
 static bool after_reference(void *self, Backend *backend, Diag *d)
 {
     Verify *v = self;
-    (void)d;
     Compare c = {
         .side = &v->reference, .whole = v->whole, .is_reference = true, .by_roots = v->rounding};
     v->reference.backend = backend;
-    visit_all(&c, v->scratch);
-    return true;
+    return visit_all(&c, v->scratch, d);
 }
 
 static bool run_side(Verify *v, Side *side, const DataSource *data, BackendOptions backend,
@@ -144,6 +152,7 @@ static bool run_side(Verify *v, Side *side, const DataSource *data, BackendOptio
 {
     ExecResult result;
     ExecOptions options = {.backend = "loopback",
+                           .made = side->made,
                            .steps = 1,
                            .lr = VERIFY_LR,
                            .data = data,

@@ -8,7 +8,7 @@
 /* What one run left behind, by tensor of its graph. */
 typedef struct Side {
     const Plan *plan;
-    Backend *backend;
+    Backend *made, *backend; /* made: runs it instead of loopback; NULL: none */
     double loss, norm;
 } Side;
 

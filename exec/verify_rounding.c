@@ -2,6 +2,7 @@
  * differ, but by how far each is from fp64. Gradients are judged, and the moments that they become;
  * weights are not: the first step of Adam makes a step of one size of the smallest gradient, so
  * where rounding turned a sign it is off by two, which says nothing that the gradient does not. */
+#include <assert.h>
 #include <math.h>
 
 #include "exec/verify_private.h"
@@ -130,9 +131,18 @@ bool exec_verify_rounding(const Plan *plan, const Plan *one_rank, const Plan *ex
                           const DataSource *data, const BackendOptions *options, Arena *arena,
                           RoundingResult *result, Diag *d)
 {
+    return exec_verify_rounding_on(NULL, plan, one_rank, exact, data, options, arena, result, d);
+}
+
+bool exec_verify_rounding_on(Backend *made, const Plan *plan, const Plan *one_rank,
+                             const Plan *exact, const DataSource *data,
+                             const BackendOptions *options, Arena *arena, RoundingResult *result,
+                             Diag *d)
+{
+    assert(made == NULL || plan->mesh.n_ranks == 1);
     VerifyResult of_plan = {.worst_tensor = ""}, of_one_rank = {.worst_tensor = ""};
     *result = (RoundingResult){.worst_tensor = NULL};
-    Rounding r = {.plan = {.plan = {.plan = plan}, .result = &of_plan},
+    Rounding r = {.plan = {.plan = {.plan = plan, .made = made}, .result = &of_plan},
                   .one_rank = {.plan = {.plan = one_rank}, .result = &of_one_rank},
                   .result = result};
     Verify *both[] = {&r.plan, &r.one_rank};

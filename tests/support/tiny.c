@@ -97,8 +97,12 @@ static TensorId param(Build *b, const char *name, uint32_t n, const int64_t *dim
     {                                                                                              \
         __VA_ARGS__                                                                                \
     }
-static const Init weight_init = {INIT_normal, 0.0, 0.3}, norm_init = {INIT_normal, 1.0, 0.1},
-                  bias_init = {INIT_normal, 0.0, 0.1};
+static const Init norm_init = {INIT_normal, 1.0, 0.1}, bias_init = {INIT_normal, 0.0, 0.1};
+
+static Init weight_init(const Build *b)
+{
+    return (Init){INIT_normal, 0.0, b->t->deviation > 0 ? b->t->deviation : 0.3};
+}
 
 static TensorId op(Build *b, OpKind kind, uint32_t n, TensorId x, TensorId y, TensorId z,
                    const Attrs *attrs)
@@ -161,7 +165,7 @@ static TensorId over_norm(Build *b, TensorId y, TensorId w, uint32_t n_in)
 static TensorId project(Build *b, OpKind kind, const char *name, TensorId x, uint32_t n,
                         const int64_t *dim, TpStyle tp, uint32_t n_in)
 {
-    TensorId w = param(b, arena_print(b->arena, "%s.weight", name), n, dim, tp, weight_init);
+    TensorId w = param(b, arena_print(b->arena, "%s.weight", name), n, dim, tp, weight_init(b));
     if (tp == TP_row) b->g->tensors.at[w].row_dim = 0;
     TensorId y = over_norm(b, op(b, kind, 2, x, w, 0, NULL), w, n_in);
     if (!b->t->gpt2 && !b->t->biases) return y;
@@ -185,7 +189,7 @@ static TensorId project_fused(Build *b, OpKind kind, const char *name, TensorId 
 {
     DealId order =
         n_each ? deal_segments(&b->g->deals, b->arena, (uint32_t)dim[1], n_each, each) : 0;
-    TensorId w = param(b, arena_print(b->arena, "%s.weight", name), n, dim, tp, weight_init);
+    TensorId w = param(b, arena_print(b->arena, "%s.weight", name), n, dim, tp, weight_init(b));
     b->g->tensors.at[w].column_dim = order ? 1 : 2;
     b->g->tensors.at[w].order = order;
     b->g->tensors.at[w].order_dim = order != 0;
@@ -232,7 +236,7 @@ static TensorId attention(Build *b, TensorId x)
         k = project(b, OP_linear_kv, "wk", x, DIMS(d, g, e), TP_column, 1);
         v = project(b, OP_linear_kv, "wv", x, DIMS(d, g, e), TP_column, 1);
     }
-    Attrs rope = {.theta = 10000.0}, attrs = {.scale = 0.5, .causal = 1};
+    Attrs rope = {.theta = 10000.0}, attrs = {.scale = t->scale > 0 ? t->scale : 0.5, .causal = 1};
     if (t->qk_norm) {
         q = head_norm(b, "q_norm.weight", q);
         k = head_norm(b, "k_norm.weight", k);
@@ -337,13 +341,13 @@ static void trace(Build *b, int64_t batch, const Config *c)
                      graph_tensor(b->g, b->arena, "labels", ROLE_input, DT_i32, 2, bs, here(b))};
     graph_node(b->g, b->arena, OP_batch, NULL, 0, io, 2, NULL, root, here(b));
     TensorId table = param(b, "embedding.weight", DIMS(t->vocab, t->dim),
-                           t->whole_table ? TP_none : TP_vocab, weight_init);
+                           t->whole_table ? TP_none : TP_vocab, weight_init(b));
     b->g->tensors.at[table].column_dim = 0;
     b->g->tensors.at[table].input_embedding = !t->gpt2;
     TensorId x = op(b, OP_embed, 2, io[0], table, 0, NULL);
     if (t->gpt2)
         x = op(b, OP_position, 2, x,
-               param(b, "position.weight", DIMS(t->seq, t->dim), TP_none, weight_init), 0, NULL);
+               param(b, "position.weight", DIMS(t->seq, t->dim), TP_none, weight_init(b)), 0, NULL);
     x = dropped(b, x);
     for (uint32_t i = 0; i < t->layers; i++) x = block(b, root, i, x);
     b->module = root;
@@ -352,7 +356,7 @@ static void trace(Build *b, int64_t batch, const Config *c)
     if (t->gpt2) {
         z = op(b, OP_linear_t, 2, x, table, 0, NULL);
     } else {
-        TensorId w = param(b, "head.weight", DIMS(t->dim, t->vocab), TP_vocab, weight_init);
+        TensorId w = param(b, "head.weight", DIMS(t->dim, t->vocab), TP_vocab, weight_init(b));
         z = over_norm(b, op(b, OP_linear, 2, x, w, 0, NULL), w, 1);
     }
     loss(b, z, io[1], c);

@@ -51,6 +51,7 @@ typedef struct Tiny {
     Denominator denominator;
     int64_t group;                /* microbatch_mean; 0: micro */
     double smoothing, z_loss;     /* of the loss */
+    double deviation, scale;      /* of weights, of attention's scores; 0: 0.3, 0.5 */
     double dropout;               /* after the embedding, attention's scores, and each residual */
     DType compute, param, reduce; /* DT_f32 unless set; at rest; of gradients */
 } Tiny;

@@ -26,6 +26,7 @@
  *   CALL@N=slow:MS    takes so long
  *   kernel@N=fault:CODE  is launched, and when it runs the device is lost: nothing else runs, and
  *                     every call of CUDA returns the code
+ *   wrong=OP          every fourth number that kernels of this op make is halved
  *   CALL@N=kill       the process dies of SIGKILL in it; CALL@N=stop: it is stopped */
 void double_begin(const char *script);   /* forgets all calls and objects; NULL: $TANDEM_DOUBLE */
 uint32_t double_calls(const char *call); /* how often it was called since */

@@ -46,12 +46,14 @@ typedef struct World {
     bool no_windows;    /* NCCL has no symmetric memory between these devices */
     int n_devices, capability, driver, current;
     bool same_uuid;
+    const char *wrong; /* an op */
     int64_t live[OBJECT_KINDS];
     cudaError_t last, lost; /* lost: a kernel has faulted; nothing runs any more */
     double now_ms;          /* of the devices' clock */
 } World;
 World *world(void);
 Scripted double_script(const char *call); /* counts the call */
+const char *double_wrong_op(void);        /* whose results are to be wrong; NULL: none */
 uint64_t double_draw(uint64_t below);     /* the next random number */
 void *double_new(ObjectKind kind, size_t bytes);
 void double_delete(ObjectKind kind, void *at);
@@ -141,6 +143,13 @@ typedef struct DoubleProducts {
     WorkspaceBytes workspace;
 } DoubleProducts;
 extern const DoubleProducts double_products;
+/* What a kernel does when its stream gets to it, on addresses that the host may use: the CPU's
+ * kernels (kernels.c), or the device's own, thread by thread (kernels_emulated.c). */
+typedef struct DoubleKernels {
+    WorkspaceBytes scratch;
+    void (*run)(OpKind op, const KernelArgs *args, const CudaContext *cuda);
+} DoubleKernels;
+extern const DoubleKernels double_kernels;
 #endif
 
 /* ---- graph.c ---- */

@@ -80,6 +80,8 @@ static void read_word(const char *word, bool *applies)
         the.capability = (int)strtol(v, NULL, 10);
     } else if ((v = value_of(word, "driver")) != NULL) {
         the.driver = (int)strtol(v, NULL, 10);
+    } else if ((v = value_of(word, "wrong")) != NULL) {
+        the.wrong = arena_dup(the.arena, v);
     } else if (at != NULL && strchr(at, '=') != NULL) {
         Order o = {arena_copy(the.arena, word, (size_t)(at - word)), strchr(at, '=') + 1,
                    (uint32_t)strtoul(at + 1, NULL, 10)};
@@ -111,6 +113,11 @@ void double_begin(const char *script)
         if (n > 0) read_word(arena_copy(the.arena, at, n), &applies);
         at += n + (at[n] == ' ');
     }
+}
+
+const char *double_wrong_op(void)
+{
+    return world()->wrong;
 }
 
 static uint32_t count(const char *call)

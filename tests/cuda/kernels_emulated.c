@@ -1,0 +1,36 @@
+/* The double's kernels are the device's own, thread by thread (device_on_cpu.h); contractions,
+ * which a library carries out on a device, are the CPU's. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kernels/cuda/cuda.h"
+#include "kernels/cuda/workspace.h"
+#include "tests/cuda/double/private.h"
+
+static const CudaKernel kernels[OP_COUNT] = {
+#define COMPUTE(name, signature, flops, reduce, backward, flags) [OP_##name] = cuda_##name,
+#define RESHAPE(name, flags)                                     [OP_##name] = cuda_##name,
+#include "planner/ir/ops.def"
+};
+
+static uint64_t scratch(OpKind op, const DType *dtype, const int64_t *elements, uint32_t n_args)
+{
+    if (op_info(op)->class_ == OP_CLASS_contract)
+        return kernel_cpu_workspace(op, dtype, elements, n_args);
+    if (op == OP_attention || op == OP_attention_grad)
+        return cuda_attention_workspace(op, dtype, elements, n_args);
+    return cuda_compute_workspace(op, dtype, elements, n_args);
+}
+
+static void run(OpKind op, const KernelArgs *args, const CudaContext *cuda)
+{
+    CudaError error = {""};
+    if (kernels[op] == NULL) {
+        kernel_cpu(op)(args);
+    } else if (!kernels[op](args, cuda, &error)) {
+        fprintf(stderr, "%s: %s\n", op_info(op)->name, error.text);
+        abort();
+    }
+}
+
+const DoubleKernels double_kernels = {scratch, run};

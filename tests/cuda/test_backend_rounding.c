@@ -1,0 +1,186 @@
+/* Whole plans in bf16 and with 8-bit products, with heads of 64 and 128, for which attention has
+ * its kernels: on the CUDA backend, judged as `run --verify` judges rounding, each gradient and
+ * moment of each tensor by how far it is from fp64, against the CPU's in the same precision. On the
+ * double the device's own kernels run, thread by thread, and products go through the library's
+ * calls. With `compile` products take along what is behind them: that they did is counted. A
+ * planted fault must be seen. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "exec/cuda/module.h"
+#include "exec/exec.h"
+#include "kernels/cuda/products.h"
+#include "tests/cuda/cublas_double.h"
+#include "tests/cuda/double/double.h"
+#include "tests/support/tiny.h"
+
+typedef enum Eight { EIGHT_none, EIGHT_tensorwise, EIGHT_rowwise } Eight;
+
+static const struct Case {
+    const char *name;
+    int64_t head_dim;
+    bool gpt2, compile;
+    Eight eight;
+    AcMode ac;
+    DType compute, rest; /* rest: of weights, gradients and moments between uses */
+    bool timed;          /* the ways of products and of attention, as `run` times them */
+} cases[] = {
+    {"Llama, heads of 64", 64, .compute = DT_bf16},
+    {"Llama, heads of 128, recomputed", 128, .compute = DT_bf16, .ac = AC_full, .compile = true},
+    {"Llama, heads of 128, all bf16", 128, .compute = DT_bf16, .rest = DT_bf16, .compile = true},
+    {"Llama, heads of 128, ways that were timed", 128, .compute = DT_bf16, .timed = true},
+    {"Llama, heads of 64, fp16", 64, .compute = DT_f16},
+    {"GPT-2, heads of 64, products with what goes along", 64, true, true, .compute = DT_bf16},
+    {"GPT-2, the same in fp32", 64, true, true, .compute = DT_f32},
+    {"Llama, 8 bits tensorwise", 64, .eight = EIGHT_tensorwise, .compute = DT_bf16},
+    {"Llama, 8 bits rowwise", 128, .eight = EIGHT_rowwise, .compute = DT_bf16},
+};
+enum { N_CASES = sizeof cases / sizeof cases[0] };
+
+/* Sizes that 8-bit products and attention's kernels take: two kernels' blocks of queries. */
+static Tiny tiny_of(const struct Case *c)
+{
+    Tiny t = tiny_default();
+    t.layers = 1, t.seq = 128, t.vocab = 64;
+    t.gpt2 = c->gpt2;
+    t.groups = c->gpt2 ? 2 : 1, t.repeat = c->gpt2 ? 1 : 2, t.head_dim = c->head_dim;
+    t.dim = 64, t.hidden = 96;
+    t.deviation = 0.125, t.scale = c->head_dim == 64 ? 0.125 : 0.0883883; /* activations near 1 */
+    t.microbatches = 2;
+    t.ac = c->ac;
+    t.compile = c->compile;
+    t.compute = c->compute;
+    if (c->rest) t.param = t.reduce = t.state = c->rest;
+    t.use_float8 = c->eight != EIGHT_none;
+    if (c->eight == EIGHT_rowwise) t.float8.recipe = FLOAT8_rowwise;
+    return t;
+}
+
+/* ---- how many products took something along ---- */
+
+static uint32_t n_along;
+bool __real_cuda_products_chain(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
+                                CudaError *error);
+bool __wrap_cuda_products_chain(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
+                                CudaError *error);
+bool __wrap_cuda_products_chain(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
+                                CudaError *error)
+{
+    n_along++;
+    return __real_cuda_products_chain(part, n, cuda, error);
+}
+
+/* ---- a plan, judged ---- */
+
+static bool get_nothing(void *self, const char *device, const char *call, void *choice,
+                        size_t bytes)
+{
+    (void)self, (void)device, (void)call, (void)choice, (void)bytes;
+    return false;
+}
+
+static void put_nowhere(void *self, const char *device, const char *call, const void *choice,
+                        size_t bytes, int64_t median_ps)
+{
+    (void)self, (void)device, (void)call, (void)choice, (void)bytes, (void)median_ps;
+}
+
+static Plan *device_plan(const Tiny *t, Arena *arena, Diag *d)
+{
+    Config *config = arena_alloc(arena, sizeof *config);
+    Graph graph;
+    LowerOptions options = lower_options_default();
+    options.workspace = tandem_cuda_module.workspace;
+    tiny_build(t, arena, config, &graph);
+    return passes_compile(config, &graph, &options, NULL, arena, d);
+}
+
+/* The reference in the same precision knows nothing of compile, tiles or recomputation. */
+static bool holds(const struct Case *c, const char *script, CudaGraphs graphs, Arena *arena,
+                  RoundingResult *result, Diag *d)
+{
+    const Tiny t = tiny_of(c);
+    Tiny one = tiny_one_rank(&t);
+    one.compile = false;
+    const Plan *plan = device_plan(&t, arena, d), *cpu = tiny_plan(&one, false, arena, d);
+    one.use_float8 = false;
+    const Plan *exact = tiny_plan(&one, true, arena, d);
+    static const CudaChoices choices = {NULL, get_nothing, put_nowhere};
+    BackendOptions options = {.timeout_s = 60, .cuda = {.graphs = graphs}};
+    if (c->timed) options.cuda.choices = &choices;
+    if (plan == NULL || cpu == NULL || exact == NULL) return false;
+    double_begin(script);
+    n_along = 0;
+    return exec_verify_rounding_on(tandem_cuda_module.backend(arena, NULL), plan, cpu, exact,
+                                   data_synthetic(3, t.vocab, 0.1, arena), &options, arena, result,
+                                   d);
+}
+
+static void plans(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < N_CASES; i++) {
+        const struct Case *c = &cases[i];
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena);
+        RoundingResult r = {.n_tensors = 0};
+        if (!holds(c, "seed=1 memory=1073741824", i % 2 ? CUDA_GRAPHS_whole : CUDA_GRAPHS_none,
+                   arena, &r, &d)) {
+            Str s = str_in(arena);
+            diag_print(&d, &s);
+            fail_msg("%s: %s", c->name, str_text(&s));
+        }
+        printf("%s: gradient off by %.2e, one rank of the CPU's by %.2e; at most %.2f of what may "
+               "be (%s); %u products with more\n",
+               c->name, r.gradient, r.gradient_of_one_rank, r.worst_excess, r.worst_tensor,
+               n_along);
+        assert_true(r.n_tensors > 8);
+        assert_true(r.largest_error > (c->compute == DT_f32 ? 0 : 1e-4));    /* it was rounded */
+        if (c->gpt2 && c->compute == DT_bf16) assert_true(n_along >= 2 * 6); /* biases alone */
+        arena_free(arena);
+    }
+}
+
+#ifndef TANDEM_GPU
+/* What every fourth number being half as large does to the gradients, whichever kernel is wrong. */
+static void a_wrong_kernel_is_seen(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t of;
+        const char *op;
+    } faults[] = {{0, "attention"}, {1, "attention_grad"},     {5, "layernorm_grad"},
+                  {7, "attention"}, {8, "quantise_of_tokens"}, {8, "turn_tokens"}};
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena);
+        RoundingResult r = {.n_tensors = 0};
+        const char *script = arena_print(arena, "seed=1 memory=1073741824 wrong=%s", faults[i].op);
+        if (holds(&cases[faults[i].of], script, CUDA_GRAPHS_none, arena, &r, &d))
+            fail_msg("%s with a wrong %s: nothing is seen", cases[faults[i].of].name, faults[i].op);
+        printf("%s, wrong %s: %.1f of what may be\n", cases[faults[i].of].name, faults[i].op,
+               r.worst_excess);
+        arena_free(arena);
+    }
+}
+#endif
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plans),
+#ifndef TANDEM_GPU
+        cmocka_unit_test(a_wrong_kernel_is_seen),
+#endif
+    };
+#ifndef TANDEM_GPU
+    cublas_double_reset();
+#endif
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
