@@ -20,6 +20,7 @@ typedef struct CublasDouble {
     uint64_t version;
     double ms[DOUBLE_WAYS];       /* what a product takes; below 0: it fails */
     double epilogue_ms;           /* more than that, with an epilogue or another C */
+    bool forgets;                 /* what goes along is left out of the numbers */
     bool no_memory;               /* cudaMalloc fails */
     bool any_order;               /* 8-bit operands may lie as they like (compute capability 10) */
     const char *fails;            /* this call fails */

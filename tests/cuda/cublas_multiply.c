@@ -94,6 +94,7 @@ static double finish(const Launch *x, double sum, uint64_t i, uint64_t j)
     uint32_t e = x->o.epilogue;
     DType t = cublas_type(x->d.type);
     uint64_t aux = j * (uint64_t)x->o.aux_leading + i;
+    if (cublas_double.forgets) return sum;
     if (cublas_has_bias(e)) sum += number_read(t, x->o.vector, i);
     if (e == CUBLASLT_EPILOGUE_DGELU) return sum * gelu(number_read(t, x->o.aux, aux), true);
     if (cublas_has_aux(e)) number_write(t, x->o.aux, aux, sum);
@@ -105,6 +106,7 @@ static void write_sums(const Launch *x)
     bool of_rows = x->o.epilogue == CUBLASLT_EPILOGUE_BGRADA;
     uint64_t n = of_rows ? x->d.rows : x->d.columns;
     if (!of_rows && x->o.epilogue != CUBLASLT_EPILOGUE_BGRADB) return;
+    if (cublas_double.forgets) return;
     for (uint64_t i = 0; i < n; i++) {
         float sum = 0;
         for (uint64_t k = 0; k < summed(x); k++)
@@ -163,7 +165,7 @@ void cublas_multiply(void *args)
                 uint64_t at = (uint64_t)(batch * x->d.stride) + j * (uint64_t)x->d.leading + i;
                 double sum = (double)(x->factor * scale_of(&x->o, cublas_type(x->a.type), i, j)) *
                              (double)one_sum(x, batch, i, j);
-                if (x->old != 0) sum += number_read(t, x->at_c, at);
+                if (x->old != 0 && !cublas_double.forgets) sum += number_read(t, x->at_c, at);
                 number_write(t, x->at_d, at, finish(x, sum, i, j));
             }
     write_sums(x);

@@ -45,8 +45,9 @@ const uint32_t product_n_forms = sizeof product_forms / sizeof product_forms[0];
 
 static void *array(Chain *ch, DType t, int64_t n, uint64_t stream)
 {
-    char *at = arena_array(ch->c.arena, (size_t)n * dtype_bytes(t) + 512, 1);
-    at += (256 - (uintptr_t)at % 256) % 256;
+    char *at = target_alloc((uint64_t)n * dtype_bytes(t));
+    assert_true(ch->n_blocks < sizeof ch->block / sizeof ch->block[0]);
+    ch->block[ch->n_blocks++] = at;
     for (int64_t i = 0; i < n; i++)
         number_write(t, at, (uint64_t)i, rng_normal(SEED, stream, (uint64_t)i));
     return at;
@@ -113,7 +114,7 @@ static void add_sums(Chain *ch, const Form *f)
         for (int64_t j = 0; j < k; j++)
             ch->must_sums[i] += number_read(in, a->ptr[0], (uint64_t)(j * n + i));
     }
-    set_arg(a, 2, array(ch, DT_f32, 1 << 20, 25), DT_u8, 1 << 22); /* its kernel's scratch */
+    set_arg(a, 2, array(ch, DT_f32, 1 << 16, 25), DT_u8, 1 << 18); /* its kernel's scratch */
     ch->part[ch->n++] = (CudaChainPart){OP_bias_grad, a, 0};
 }
 
@@ -142,26 +143,36 @@ void chain_point(Chain *ch)
     for (uint32_t i = 0; i < ch->n; i++) ch->part[i].args = &ch->args[i];
 }
 
-static void assert_near(const char *name, DType t, const void *is, const double *must, int64_t n)
+static const char *far(const Chain *ch, const char *name, DType t, const void *is,
+                       const double *must, int64_t n)
 {
     double tolerance = t == DT_f32 ? 2e-5 : t == DT_f16 ? 2e-3 : 1e-2;
     for (int64_t i = 0; i < n; i++) {
         double x = number_read(t, is, (uint64_t)i);
         if (!(fabs(x - must[i]) <= tolerance * (1 + fabs(must[i]))))
-            fail_msg("%s [%d] is %.9g, not %.9g", name, (int)i, x, must[i]);
+            return arena_print(ch->c.arena, "%s [%d] is %.9g, not %.9g", name, (int)i, x, must[i]);
     }
+    return NULL;
 }
 
-void chain_assert_results(const Chain *ch, const Form *f)
+const char *chain_wrong(const Chain *ch, const Form *f)
 {
     uint32_t last = f->op[1] == OP_bias_grad ? 0 : ch->n - 1;
     const KernelArgs *a = &ch->args[last];
     DType t = a->dtype[a->n_in];
-    assert_near(f->name, t, a->ptr[a->n_in], ch->must, ch->p.m * ch->p.n);
-    if (f->reads_input)
-        assert_near("GELU's input", t, ch->args[last].ptr[0], ch->must_kept, ch->p.m * ch->p.n);
-    if (ch->must_sums)
-        assert_near("sums", t, ch->args[1].ptr[1], ch->must_sums, ch->args[1].elements[1]);
+    const int64_t n = ch->p.m * ch->p.n;
+    const char *wrong = far(ch, f->name, t, a->ptr[a->n_in], ch->must, n);
+    if (!wrong && f->reads_input)
+        wrong = far(ch, "GELU's input", t, ch->args[last].ptr[0], ch->must_kept, n);
+    if (!wrong && ch->must_sums)
+        wrong = far(ch, "sums", t, ch->args[1].ptr[1], ch->must_sums, ch->args[1].elements[1]);
+    return wrong;
+}
+
+void chain_free(Chain *ch)
+{
+    for (uint32_t i = 0; i < ch->n_blocks; i++) target_free(ch->block[i]);
+    contraction_free(&ch->c);
 }
 
 static const Form *form(const char *name)
@@ -178,7 +189,7 @@ Chain chain_of_eights(const char *name)
     for (uint64_t draw = 0;; draw++) {
         Chain ch = chain_of(form(name), draw, DT_bf16, DT_bf16);
         if (ch.p.n % 8 == 0) return ch;
-        contraction_free(&ch.c);
+        chain_free(&ch);
     }
 }
 
@@ -187,8 +198,11 @@ const CudaProductOptions chain_hopper = {.compute_capability = 90, .device = "H1
 CudaContext chain_open_products(const CudaProductOptions *options)
 {
     CudaError error;
-    CudaContext cuda = {.n_sms = 2, .compute_capability = 90};
-    cuda.products = cuda_products_open(options, &error);
+    CudaContext cuda = *target_context();
+    CudaProductOptions mine = *options;
+    if (cuda.products == NULL) cuda.compute_capability = 90; /* no device's: the double */
+    mine.compute_capability = cuda.compute_capability;
+    cuda.products = cuda_products_open(&mine, &error);
     assert_non_null(cuda.products);
     return cuda;
 }

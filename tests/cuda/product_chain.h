@@ -23,6 +23,8 @@ typedef struct Chain {
     KernelArgs args[PARTS];
     CudaChainPart part[PARTS];
     uint32_t n;
+    void *block[8]; /* the target's */
+    uint32_t n_blocks;
     double *must;      /* of the last part's first output */
     double *must_kept; /* of GELU's input */
     double *must_sums;
@@ -34,11 +36,13 @@ extern const uint32_t product_n_forms;
  */
 Chain chain_of(const Form *f, uint64_t draw, DType in, DType out);
 void chain_point(Chain *ch);
+void chain_free(Chain *ch);
 /* The form of that name in bf16, with rows of a multiple of 8. */
 Chain chain_of_eights(const char *name);
-void chain_assert_results(const Chain *ch, const Form *f);
+/* NULL: all is as it must be; else what is not. */
+const char *chain_wrong(const Chain *ch, const Form *f);
 
-/* ---- products on the double */
+/* ---- products on the target, or on the double as on a Hopper */
 extern const CudaProductOptions chain_hopper;
 CudaContext chain_open_products(const CudaProductOptions *options);
 uint32_t chain_length(const Chain *ch, uint32_t n, const CudaContext *cuda);

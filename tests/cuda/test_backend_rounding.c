@@ -136,7 +136,8 @@ static void plans(void **state)
             diag_print(&d, &s);
             fail_msg("%s: %s", c->name, str_text(&s));
         }
-        printf("%s: gradient off by %.2e, one rank of the CPU's by %.2e; at most %.2f of what may "
+        printf("told: %s: gradient off by %.2e, one rank of the CPU's by %.2e; at most %.2f of "
+               "what may "
                "be (%s); %u products with more\n",
                c->name, r.gradient, r.gradient_of_one_rank, r.worst_excess, r.worst_tensor,
                n_along);
@@ -179,8 +180,6 @@ int main(void)
         cmocka_unit_test(a_wrong_kernel_is_seen),
 #endif
     };
-#ifndef TANDEM_GPU
     cublas_double_reset();
-#endif
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,7 +87,7 @@ static void the_faster_is_kept(void **state)
             cuda_products_close(cuda.products);
             assert_int_equal(cublas_double.objects, 0);
         }
-        contraction_free(&ch.c);
+        chain_free(&ch);
     }
 }
 
@@ -129,7 +129,7 @@ static void ranks_choose_alike(void **state)
         assert_int_equal(kept[0].n, 2);
         assert_int_equal(kept[1].n, 0);
         assert_int_equal(cublas_double.objects, 0);
-        contraction_free(&ch.c);
+        chain_free(&ch);
     }
 }
 
@@ -149,7 +149,7 @@ static void a_choice_that_does_not_fit(void **state)
     assert_false(cuda_products_settle(cuda.products, all, 2, 2, &error));
     assert_non_null(strstr(error.text, "another rank has chosen"));
     cuda_products_close(cuda.products);
-    contraction_free(&ch.c);
+    chain_free(&ch);
 }
 
 int main(void)
