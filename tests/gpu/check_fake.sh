@@ -7,7 +7,7 @@ mkdir -p "$work/build/tests" "$work/tests/gpu" "$work/scripts/plans" "$work/bin"
 touch "$work/build/tandem_cuda.so"
 # Shorter limits, and no tool but those named: no mpirun, no compute-sanitizer.
 sed 's/^limit=450 most=120/limit=60 most=6/' "$here/check.sh" >"$work/tests/gpu/check.sh"
-for tool in sh realpath dirname mktemp rm date grep sed tail basename timeout awk cmp cat sleep; do
+for tool in sh realpath dirname mktemp rm date grep sed tail basename timeout awk cmp cat sleep paste; do
     ln -s "$(command -v $tool)" "$work/bin/$tool" || exit 1
 done
 program() {
@@ -17,7 +17,7 @@ program() {
 # shellcheck disable=SC2016
 program tandem 'case $1 in doctor) echo "ok gpu 0" ;; *) echo "{ \"last_loss\": 2.5 }" ;; esac'
 program tests/gpu_test_broken 'echo wrong; exit 3'
-program tests/gpu_test_fine 'exit 0'
+program tests/gpu_test_fine 'echo "told: all \"is\" well"; echo no more; exit 0'
 program tests/gpu_test_hangs 'sleep 60'
 said=$(PATH=$work/bin sh "$work/tests/gpu/check.sh" "$work/build" 2>&1)
 code=$?
@@ -31,17 +31,53 @@ wants() {
 [ $code -eq 1 ] || exit 1
 wants '^FAILED .* broken: code 3$'
 wants '^passed .* fine$'
+wants '^    all "is" well$'
+grep -q '"name": "fine".*"told": \["all is well"\]' "$work/build/gpu-check.json" || exit 1
 wants '^FAILED .* hangs: not done in time$'
 wants '^passed .* one rank: the loss of the CPU$'
-wants '^skipped .* through the host: there is no mpirun$'
+wants '^skipped .* through the host, graphs or none: there is no mpirun$'
 wants '^skipped .* memcheck, plan: there is no compute-sanitizer$'
-wants '^gpu-check: [0-9]+ passed, 2 failed, 11 skipped, '
-[ "$(grep -c '"verdict": "skipped", "seconds": 0, "why": "there is no ' "$work/build/gpu-check.json")" -eq 11 ] || exit 1
-grep -q '"failures": 2, "skipped": 11' "$work/build/gpu-check.json" || exit 1
+wants '^gpu-check: [0-9]+ passed, 2 failed, 12 skipped, '
+[ "$(grep -c '"verdict": "skipped", "seconds": 0, "why": "there is no ' "$work/build/gpu-check.json")" -eq 12 ] || exit 1
+grep -q '"failures": 2, "skipped": 12' "$work/build/gpu-check.json" || exit 1
+
+# What ranks of one GPU may get wrong: graphs with other bits, losses that are not the CPU's, graphs through
+# the host that never end, which with one axis is a failure.
+rm "$work"/build/tests/*
+ln -s "$work/bin/sh" "$work/bin/mpirun.openmpi"
+ranks() { # what the command does with arguments "$*" of which a run has some
+    program tandem "case \"\$*\" in doctor) echo 'ok gpu 0' ;; $1 *) echo '{ \"last_loss\": 2.5 }' ;; esac"
+    said=$(PATH=$work/bin sh "$work/tests/gpu/check.sh" "$work/build" 2>&1)
+    echo "$said" | grep ' ranks on\|graphs'
+}
+nccl='^%s .* four ranks on one GPU .NCCL by different host ids., graphs or none'
+two='^%s .* two ranks on one GPU, through the host, graphs or none'
+four='^%s .* four ranks on one GPU, through the host, graphs or none'
+is() { # shellcheck disable=SC2059
+    wants "$(printf "$1" "$2")"
+}
+ranks ''
+is "$nccl" passed && is "$two" passed && is "$four" passed
+ranks "*nccl*whole*) echo '{ \"last_loss\": 2.500001 }' ;;"
+is "$nccl" FAILED && is "$two" passed && is "$four" passed
+ranks "*host*none*tp=1*) echo '{ \"last_loss\": 2.51 }' ;;"
+is "$nccl" passed && is "$two" FAILED && is "$four" passed
+ranks "*host*cut*) echo 'error[timeout]: step 0' >&2; exit 6 ;;"
+is "$nccl" passed && is "$two" FAILED && is "$four" skipped
+wants 'with --graph cut branches of a graph do not run at once$'
+ranks "*nccl*cut*) echo 'error[timeout]: step 0' >&2; exit 6 ;;"
+is "$nccl" FAILED && is "$two" passed && is "$four" passed
+ranks "*cuda*whole*dp_shard=1*) echo '{ \"last_loss\": 2.4 }' ;;"
+wants '^FAILED .* graphs or none: the same bits, twice'
+# Nothing but the GPU hides behind these names.
+program tests/gpu_test_broken 'exit 3'
+program tests/gpu_test_fine 'exit 0'
+program tests/gpu_test_hangs 'sleep 60'
+
 # No time at all: nothing passes, nothing fails, all is told.
 sed 's/^limit=450 most=120/limit=1 most=1/' "$here/check.sh" >"$work/tests/gpu/check.sh"
 said=$(PATH=$work/bin sh "$work/tests/gpu/check.sh" "$work/build" 2>&1)
 code=$?
 wants '^skipped .* fine: the time is up$'
-wants '^gpu-check: 0 passed, 0 failed, 16 skipped, '
+wants '^gpu-check: 0 passed, 0 failed, 17 skipped, '
 [ $code -eq 1 ] || { echo "nothing was checked, and it ended with code $code"; exit 1; }
