@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/compare.h"
+#include "cli/run.h"
 
 typedef struct Side {
     RunRecord record;
@@ -110,7 +111,7 @@ static const char *line_name(Arena *arena, const Plan *plan, const Line *line)
 }
 
 static void report_text(Cli *cli, const Plan *plan, const Side *predicted, const Side *measured,
-                        const Comparison *c)
+                        const Comparison *c, const CoreUse *cores)
 {
     static const char *const heads[] = {"a step, mean of the ranks", ">n", ">predicted",
                                         ">measured", ">ratio"};
@@ -145,6 +146,7 @@ static void report_text(Cli *cli, const Plan *plan, const Side *predicted, const
               str_count(cli->arena, c->joined + c->only_measured));
     str_add(out,
             "ratio       predicted / measured; the time of a communication includes waiting\n");
+    cores_text(cores, m->n_ranks, out);
 }
 
 static json_t *line_json(const char *name, const Line *line, uint32_t n_ranks)
@@ -260,10 +262,14 @@ static void compare_runs(Cli *cli, Store *store, int64_t id)
     Comparison c;
     memset(&c, 0, sizeof c);
     join(cli->arena, plan, &predicted.trace, &measured.trace, &c);
-    if (cli->json != NULL)
+    CoreUse cores;
+    if (!cores_read(store, id, &cores, &cli->diag)) return;
+    if (cli->json != NULL) {
         report_json(cli, plan, &predicted, &measured, &c);
-    else
-        report_text(cli, plan, &predicted, &measured, &c);
+        json_put(cli->json, "cores", cores_json(&cores));
+    } else {
+        report_text(cli, plan, &predicted, &measured, &c, &cores);
+    }
 }
 
 void cmd_compare(Cli *cli)

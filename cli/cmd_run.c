@@ -121,8 +121,9 @@ static bool store_measured(Cli *cli, const PlanFile *file, const ExecResult *res
     Store *store = store_open(cli->options.db, false, &cli->diag);
     if (store == NULL) return false;
     *id = store_run(store, &record, &cli->diag);
+    bool fine = *id != 0 && cores_store(store, *id, &result->cores, &cli->diag);
     store_close(store);
-    return *id != 0;
+    return fine;
 }
 
 /* A run that broke off leaves a row too: who looks at the store sees that it was tried. */
@@ -161,6 +162,7 @@ static void summary(Cli *cli, const PlanFile *file, Progress *p, const ExecResul
         json_count(cli->json, "highest_byte_touched", touched);
         json_count(cli->json, "host_byte_touched", result->host_touched);
         json_count(cli->json, "outside_bytes", result->outside_bytes);
+        json_put(cli->json, "cores", cores_json(&result->cores));
         json_put(cli->json, "run", json_integer(id));
         json_put(cli->json, "prediction", json_integer(prediction->id));
         json_text(cli->json, "plan_id", hash_hex(cli->arena, file->id));
@@ -175,6 +177,7 @@ static void summary(Cli *cli, const PlanFile *file, Progress *p, const ExecResul
     str_print(out, "step        %s measured (median), %s predicted: %s\n",
               format_time(cli->arena, median), format_time(cli->arena, p->predicted_ps),
               format_ratio(cli->arena, (double)median / (double)p->predicted_ps));
+    cores_text(&result->cores, file->plan->mesh.n_ranks, out);
     str_print(out, "memory      %s measured (highest byte touched %s), %s predicted: %s\n",
               str_bytes(cli->arena, touched), str_count(cli->arena, touched),
               str_bytes(cli->arena, p->bytes),

@@ -52,6 +52,12 @@ void run_silence(Cli *cli);
 /* From the rows of a measured step: compute and exposed time of the slowest rank, and its
  * collectives by kind. Exposed: no kernel of that rank ran meanwhile. */
 void measured_times(Arena *arena, const Plan *plan, const Trace *trace, RunRecord *record);
+/* ---- cores.c: who had the cores while the run was measured, as a line, a document, in the store
+ */
+void cores_text(const CoreUse *use, uint32_t n_ranks, Str *out);
+json_t *cores_json(const CoreUse *use);
+bool cores_store(Store *store, int64_t run, const CoreUse *use, Diag *d);
+bool cores_read(Store *store, int64_t run, CoreUse *use, Diag *d);
 /* Measures what the store lacks for this plan and this machine: kernels here, collectives in a
  * run of their own that calls run_measure_inside. */
 bool run_calibrate(Cli *cli, const PlanFile *file);

@@ -3,6 +3,7 @@
 #define TANDEM_EXEC_EXEC_H
 
 #include "exec/backend.h"
+#include "exec/cores.h"
 
 typedef struct ExecOptions {
     const char *backend; /* "loopback", "mpi" or "cuda" */
@@ -28,6 +29,7 @@ typedef struct ExecResult {
     uint64_t highest_touched; /* largest over all ranks, with poison or measure */
     uint64_t host_touched;    /* the same of host memory */
     uint64_t outside_bytes;   /* largest over all ranks: what the backend holds outside the arena */
+    CoreUse cores;            /* while all steps ran; of all processes */
     bool is_first;            /* this process is the first: it reports */
 } ExecResult;
 

@@ -288,6 +288,14 @@ static bool gather_memory(Run *run)
     return true;
 }
 
+static bool gather_cores(Run *run, CoreShare mine)
+{
+    CoreShare *all = arena_array(run->arena, run->n_processes, sizeof *all);
+    if (!run->backend->exchange(run->backend, &mine, sizeof mine, all, run->d)) return false;
+    run->result->cores = cores_use(all, run->n_processes);
+    return true;
+}
+
 static bool run_all(Run *run)
 {
     const ExecOptions *options = run->options;
@@ -301,8 +309,13 @@ static bool run_all(Run *run)
     if (!initialise(run)) return false;
     find_reports(run);
     reserve_rows(run);
+    CoreTime before, after;
+    bool counted = cores_now(&before);
     for (uint32_t i = 0; i < options->steps; i++)
         if (!one_step(run, i)) return false;
+    counted = cores_now(&after) && counted;
+    if (!gather_cores(run, counted ? cores_share(&before, &after) : (CoreShare){.cores = 0}))
+        return false;
     if (options->at_end && !options->at_end(options->self, run->backend, run->d)) return false;
     return gather_rows(run) && gather_memory(run);
 }

@@ -190,6 +190,15 @@ static const char trust[] =
     " error_p90 REAL"
     ") STRICT;\n";
 
-static const char *const migrations[] = {runs, costs, views, choices, trust};
+/* Who had the cores while a run was measured, in cores: without that its times mean little. */
+static const char cores[] = "CREATE TABLE cores("
+                            " run INTEGER PRIMARY KEY REFERENCES run(id) ON DELETE CASCADE,"
+                            " cores INTEGER NOT NULL,"
+                            " running REAL NOT NULL,"
+                            " ready REAL NOT NULL,"
+                            " others REAL NOT NULL"
+                            ") STRICT;\n";
+
+static const char *const migrations[] = {runs, costs, views, choices, trust, cores};
 const char *const *const store_migrations = migrations;
 const uint32_t store_n_migrations = sizeof migrations / sizeof migrations[0];
