@@ -110,7 +110,8 @@ static bool predict_row(const RowOut *out, Run *run)
     if (!simulate_fewer(out, run, of_each, high)) return false;
     double more = (double)run->report.step_ps;
     run->report.step_ps = (Ps)(more + (more - less) / (high - low) * (n - high));
-    if (pp > 1 && c->runtime.keeps_outputs)
+    const Runtime *how = &c->runtime;
+    if (pp > 1 && (how->keeps_outputs || how->keeps_sent || how->keeps_received))
         extrapolate_memory(&run->report.held, &held, low, high, n);
     return true;
 }

@@ -153,7 +153,9 @@ static void add_runtime(Str *s, const Runtime *runtime)
                         runtime->head_outside,
                         runtime->holds_arguments,
                         runtime->host_optimizer,
-                        runtime->keeps_outputs};
+                        runtime->keeps_outputs,
+                        runtime->keeps_sent,
+                        runtime->keeps_received};
     str_print(s, " %s ", runtime->name);
     add_numbers(s, numbers, sizeof numbers / sizeof numbers[0]);
     for (int op = 1; op < OP_COUNT; op++) {

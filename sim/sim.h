@@ -12,7 +12,7 @@
 #include "planner/ir/trace.h"
 #include "sim/fold.h"
 
-#define SIM_ENGINE_VERSION "sim/5" /* bumped by any change that alters results */
+#define SIM_ENGINE_VERSION "sim/6" /* bumped by any change that alters results */
 
 /* Time of one compute instruction alone on its device. */
 typedef struct CostModel {

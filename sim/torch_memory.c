@@ -22,6 +22,7 @@ typedef struct Replay {
     uint32_t *last;  /* [pc] first Pending that is given back after it */
     Pc *needed;      /* [buffer] the last instruction that it is kept for */
     uint32_t *block; /* [buffer] its tensor, while it is had */
+    bool *received;  /* [buffer] a stage's own tensor for what it receives: it stays */
     ZeroMemory zero;
     uint32_t *first_zero, *next_zero; /* [pc], [zero.tensors] as first and next_buffer */
     LIST(Pending) pending;            /* [0] none */
@@ -86,17 +87,39 @@ static void find_needed(Replay *r)
     }
 }
 
-/* PyTorch's schedules keep what the last stage returns of each micro-batch until the next step. */
-static void keep_outputs(Replay *r)
+/* PyTorch's schedules keep what the last stage returns of each micro-batch until the next step,
+ * until May 2025 what every stage returns (pytorch/pytorch #153383). A stage has a tensor for each
+ * micro-batch that it receives, both ways, from the first step on. */
+static void keep_what_is_sent(Replay *r)
 {
     const Program *p = r->program;
-    if (!r->runtime->keeps_outputs || mesh_axes(&r->plan->mesh, AXIS_pp) == 0) return;
+    const Runtime *how = r->runtime;
+    r->received = arena_array(r->arena, (size_t)p->buffers.n + 1, sizeof *r->received);
+    if (mesh_axes(&r->plan->mesh, AXIS_pp) == 0) return;
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
+        const bool forward = in->phase == PHASE_forward;
+        const bool returned = how->keeps_outputs && in->op == OP_xent_max && forward;
+        const bool sent = in->op == OP_send && (forward ? how->keeps_sent : how->keeps_received);
         uint64_t offset;
-        if (in->op != OP_xent_max || in->phase != PHASE_forward) continue;
-        r->needed[program_root(p, program_arg(p, in, 0), &offset)] = p->code.n - 1;
+        if (returned || sent)
+            r->needed[program_root(p, program_arg(p, in, 0), &offset)] = p->code.n - 1;
+        if (how->keeps_received && in->op == OP_recv)
+            r->received[program_root(p, program_arg(p, in, in->n_in), &offset)] = true;
     }
+}
+
+/* Of what was received autograd makes a gradient beside it, which stays with it until the next
+ * step; the plan's lies where the gradient of the output came in. */
+static void gradient_of_received(Replay *r, const Instr *in)
+{
+    if (!r->runtime->keeps_received || in->op != OP_send || in->phase != PHASE_backward) return;
+    uint64_t offset;
+    BufferId id = program_root(r->program, program_arg(r->program, in, 0), &offset);
+    if (!r->received[id]) return;
+    const Buffer *b = &r->program->buffers.at[id];
+    give_back_after(r, r->program->code.n - 1,
+                    torch_allocate(r->allocator, b->bytes, STREAM_compute));
 }
 
 static bool lies_in(const Plan *plan, const Instr *in, ModuleId module)
@@ -167,12 +190,12 @@ static void prepare(Replay *r)
     zero_memory(r->plan, p, r->runtime, r->arena, &r->zero);
     find_needed(r);
     hold_arguments(r);
-    keep_outputs(r);
+    keep_what_is_sent(r);
     prepare_zero(r);
     for (BufferId id = p->buffers.n; id-- > 1;) {
         const Buffer *b = &p->buffers.at[id];
         if (!is_had(r, id)) continue;
-        if (stays(b)) {
+        if (stays(b) || r->received[id]) {
             torch_allocate(r->allocator, b->bytes, STREAM_compute);
         } else {
             Pc at = had_at(r, b);
@@ -304,6 +327,7 @@ static void step(Replay *r, bool first)
         }
         have_buffers(r, pc, in);
         added_product(r, pc, in);
+        gradient_of_received(r, in);
         own_tensors(r, pc, in);
         for (uint32_t at = r->last[pc]; at != 0; at = r->pending.at[at].next)
             if (r->pending.at[at].block != 0) torch_release(r->allocator, r->pending.at[at].block);

@@ -393,6 +393,9 @@ typedef struct Runtime {
     bool head_outside;    /* the loss reads the head's weight outside the head's own module */
     bool holds_arguments; /* Python holds what a module is called with until it returns */
     bool keeps_outputs;   /* the last stage's, of each micro-batch, to the end of the step */
+    bool keeps_sent;      /* and what any stage sends forward */
+    bool keeps_received;  /* a stage receives each micro-batch, both ways, into a tensor of its own
+                           * for good; the gradient that it sends is there to the end of the step */
     bool host_optimizer;  /* the optimizer's state and fp32 weights lie in host memory */
     RuntimeOp op[OP_COUNT];
 } Runtime;

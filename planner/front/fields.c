@@ -181,6 +181,8 @@ static const Field plan_fields[] = {
     {"runtime.head_outside", FIELD_bool, IN(config.runtime.head_outside), 0, 0, NULL},
     {"runtime.holds_arguments", FIELD_bool, IN(config.runtime.holds_arguments), 0, 0, NULL},
     {"runtime.keeps_outputs", FIELD_bool, IN(config.runtime.keeps_outputs), 0, 0, NULL},
+    {"runtime.keeps_sent", FIELD_bool, IN(config.runtime.keeps_sent), 0, 0, NULL},
+    {"runtime.keeps_received", FIELD_bool, IN(config.runtime.keeps_received), 0, 0, NULL},
     {"runtime.host_optimizer", FIELD_bool, IN(config.runtime.host_optimizer), 0, 0, NULL},
     {"runtime.reports_rank", FIELD_word, IN(config.runtime.reports_rank), 0, 0, memory_ranks},
     {"runtime.ops", FIELD_table, 0, 0, 0, NULL},

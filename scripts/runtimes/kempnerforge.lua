@@ -2,6 +2,6 @@
 -- compiled where asked for; its loss takes logits as they are, in bf16: log_softmax and both gradients are
 -- as wide.
 return require "runtimes.eager" { name = "kempnerforge", fitted = "torchtitan", reports = "allocated",
-  reports_rank = "first",
+  reports_rank = "first", keeps_outputs = true, keeps_received = true,  -- PyTorch's stages
   ops = { xent_max = { kernels = 2, passes = 3, saved = 2 },
     xent_sumexp_grad = { kernels = 2, passes = 2, scratch = 2 } } }

@@ -149,6 +149,31 @@ local function mesh(row, sharded)
   return axes
 end
 
+-- What pages say of their runs and the table has no column for. A table that has the columns says it itself:
+-- `framework_month`, the year and month of the framework at the latest, and `offload`, what lies in host memory.
+local stated = {
+  -- torchao/float8/README.md: torchtitan 0.0.2 with a PyTorch 2.7 from before April
+  { source = "^torchao training docs", gpu = "^h100", framework_month = "2025-03" },
+  -- insights/when-to-upgrade-gpus, benchmark.py: runs of ZeRO-3 offload the optimizer; those of ZeRO-2 (bench_decompose.py) do not
+  { source = "when%-to%-upgrade%-gpus", zero_stage = "^3", offload = "optimizer" },
+}
+
+-- The cell, or what the page of the row's source says in its place; "" where neither does.
+local function said(row, key)
+  if row[key] and row[key] ~= "" then return row[key] end
+  for _, page in ipairs(stated) do
+    if page[key] and has(row, "source", page.source) and has(row, "gpu", page.gpu or "") and
+      has(row, "zero_stage", page.zero_stage or "") then return page[key] end
+  end
+  return ""
+end
+
+-- Was the row's framework of before this month ("2025-04")? One that does not say is of after it.
+local function is_before(row, month)
+  local own = said(row, "framework_month"):match "^20%d%d%-%d%d" or row.framework:match "20%d%d%-%d%d"
+  return own ~= nil and own < month
+end
+
 local m = {}
 
 -- The cluster of `row`: its GPU by any name that the library knows, as many nodes as it has.
@@ -162,10 +187,14 @@ end
 
 -- ---- frameworks: what each does, by the beginning of the cell `framework`
 
--- Which torchtitan ran, where the row does not say and its source does (torchao/float8/README.md): on H100s 0.0.2 with a
--- PyTorch 2.7 from before the loss was compiled (torchtitan #1033, April 2025); on MI300X and B200 those of August 2025.
-local function loss_is_eager(row)
-  return has(row, "framework", "2024") or (has(row, "source", "^torchao training docs") and has(row, "gpu", "^h100"))
+-- torchtitan knew a local batch and how many micro-batches a pipeline cuts it into (pipeline_parallel_microbatches): unless
+-- told otherwise as many as there are ranks in it, since #781, January 2025, as there are stages. It is told today.
+local function micro_of(row)
+  if count(row, "pp") == 1 or not is_before(row, "2025-04") then return nil end
+  local pieces = count(row, "pp") * (is_before(row, "2025-01") and 1 or count(row, "vp", 1))
+  local own = count(row, "global_batch_seqs") // ranks(row)
+  if own % pieces ~= 0 then refuse("a local batch of %d is not cut into %d micro-batches", own, pieces) end
+  return own // pieces
 end
 
 -- On Blackwell attention is cuDNN's since May 2025 (torchtitan #1196); the list of ops that are kept knew only the other
@@ -173,9 +202,10 @@ end
 local function torchtitan(row)
   local data = ranks(row)
   local staged = count(row, "pp") > 1
-  local old, gpu = loss_is_eager(row), gpus.gpus[gpus.find(row.gpu)]
-  return { forgets_attention = gpu and gpu.arch == "Blackwell", runtime = old and "torchtitan2024" or "torchtitan", mesh = mesh(row, true), byte_gather = true, compile = "block",
-    keep_gathered = true,
+  local gpu = gpus.gpus[gpus.find(row.gpu)]
+  local old = is_before(row, "2025-04")  -- #1033: since then the loss is compiled, too
+  return { forgets_attention = gpu and gpu.arch == "Blackwell", runtime = old and (count(row, "tp") > 1 and "torchtitan2024_tp" or "torchtitan2024") or "torchtitan", mesh = mesh(row, true), byte_gather = true, compile = "block",
+    keep_gathered = true, micro = micro_of(row),
     data = data > 1 and fsdp2 { copy = not gathers_bytes(row), reshard_after_forward = not staged, keep_gathered = staged or nil } or nil }
 end
 
@@ -241,12 +271,6 @@ local function liger_pieces(row)
   return -(-tokens // chunk)
 end
 
--- The table has no column for it: stas00's page (insights/when-to-upgrade-gpus, benchmark.py) says that its ZeRO-3
--- runs offload the optimizer, and that those of ZeRO-2 (bench_decompose.py) do not.
-local function keeps_optimizer_on_host(row)
-  return has(row, "source", "when%-to%-upgrade%-gpus") and row.zero_stage:match "^3" ~= nil
-end
-
 local function deepspeed(row)
   local liger = has(row, "framework", "liger") or has(row, "peak_mem_kind", "liger")
   local stage = row.zero_stage:match "^%d"
@@ -256,7 +280,7 @@ local function deepspeed(row)
     refuse("context parallelism is not in this version")
   end
   return { runtime = liger and "deepspeed_liger" or "deepspeed", mesh = mesh(row, true), reduce = "bf16", data = zero(names[stage]),
-    host_optimizer = keeps_optimizer_on_host(row), pieces = liger and liger_pieces(row) or nil }
+    host_optimizer = said(row, "offload") == "optimizer", pieces = liger and liger_pieces(row) or nil }
 end
 
 -- Weights and moments in bf16, as Hugging Face's configurations have them, gradients summed in fp32; Liger's kernels
@@ -310,7 +334,7 @@ function m.plan(row)
   if how.plan then return how.plan end
   local half = (has(row, "precision", "fp16") or how.half == "fp16") and "fp16" or "bf16"
   if has(row, "precision", "^fp32") then refuse("precision is not known: %s", row.precision:sub(1, 40)) end
-  local micro, seq = count(row, "micro_batch"), count(row, "seq")
+  local micro, seq = how.micro or count(row, "micro_batch"), count(row, "seq")
   return plan {
     name = row.id, runtime = profile(row, how), model = model(row, how), cluster = m.cluster(row), mesh = how.mesh,
     batch = { global = count(row, "global_batch_seqs"), micro = micro, seq = seq },

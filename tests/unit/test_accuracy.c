@@ -369,6 +369,24 @@ static void many_microbatches_follow_from_few(void **state)
     arena_free(arena);
 }
 
+/* What is predicted of the file's only row. */
+static double predicted_of(const char *file, const char *what, Arena *arena)
+{
+    CommandResult r = COMMAND(arena, 60, "accuracy", "--runs", file, "--json");
+    assert_int_equal(r.exit_code, 0);
+    json_t *root = json_loads(r.out, 0, NULL);
+    const json_t *scores = json_object_get(json_object_get(root, "runs"), "scores");
+    double predicted = 0;
+    for (size_t i = 0; i < json_array_size(scores); i++) {
+        const json_t *s = json_array_get(scores, i);
+        if (strcmp(json_string_value(json_object_get(s, "what")), what) == 0)
+            predicted = json_number_value(json_object_get(s, "predicted"));
+    }
+    assert_true(predicted > 0);
+    json_decref(root);
+    return predicted;
+}
+
 /* Allocated bytes of a small Llama on eight GPUs, 4,096 tokens each, a vocabulary of 65,536. */
 static double allocated_of(const char *source, const char *gpu, const char *rest, Arena *arena)
 {
@@ -383,19 +401,7 @@ static double allocated_of(const char *source, const char *gpu, const char *rest
             "a,%s,llama3-8b,8,1024,8,8,4096,65536,,%s,8,8,1,0,1,1,1,1,8,1,1,8,4096,%s,,1,"
             "peak_mem_alloc GiB,,,dev-val\n",
             source, gpu, rest));
-    CommandResult r = COMMAND(arena, 60, "accuracy", "--runs", file, "--json");
-    assert_int_equal(r.exit_code, 0);
-    json_t *root = json_loads(r.out, 0, NULL);
-    const json_t *scores = json_object_get(json_object_get(root, "runs"), "scores");
-    double bytes = 0;
-    for (size_t i = 0; i < json_array_size(scores); i++) {
-        const json_t *s = json_array_get(scores, i);
-        if (strcmp(json_string_value(json_object_get(s, "what")), "memory allocated") == 0)
-            bytes = json_number_value(json_object_get(s, "predicted"));
-    }
-    assert_true(bytes > 0);
-    json_decref(root);
-    return bytes;
+    return predicted_of(file, "memory allocated", arena);
 }
 
 /* torchao's page says that its H100s ran a torchtitan whose loss was eager: three copies of the
@@ -424,6 +430,39 @@ static void what_ran_is_what_the_source_says(void **state)
     arena_free(arena);
 }
 
+/* A local batch of 16 on four stages, two a rank: torchtitan of 2024 cuts it by four, of the January
+ * after by eight, and since its micro-batches are what is said. */
+static void a_local_batch_is_cut_as_torchtitan_did(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const struct {
+        const char *month, *micro;
+    } same[][2] = {{{"2024-12", "1"}, {"", "4"}},
+                   {{"2025-02", "1"}, {"", "2"}},
+                   {{"2025-06", "1"}, {"", "1"}}};
+    double step_s[3];
+    for (int i = 0; i < 3; i++) {
+        double s[2];
+        for (int k = 0; k < 2; k++) {
+            const char *text = arena_print(
+                arena,
+                "id,source,model,n_layers,d_model,n_heads,n_kv_heads,d_ff,vocab,moe_experts,gpu,"
+                "n_gpus,gpus_per_node,tp,sp,pp,vp,cp,ep,dp_shard,dp_replicate,micro_batch,"
+                "global_batch_seqs,seq,framework,framework_month,zero_stage,precision,ac,compile,"
+                "step_time_s,peak_mem,peak_mem_kind,oom,missing,split\n"
+                "a,s,llama3-8b,8,1024,8,8,4096,4096,,H100-SXM,8,8,1,0,4,2,1,1,2,1,%s,32,2048,"
+                "torchtitan,%s,3,bf16,full,no,1,,,,,dev-cal\n",
+                same[i][k].micro, same[i][k].month);
+            s[k] = predicted_of(file_with(arena, text), "step time", arena);
+        }
+        step_s[i] = s[0];
+        assert_true(fabs(s[0] / s[1] - 1) < 1e-3);
+    }
+    assert_true(fabs(step_s[0] / step_s[1] - 1) > .01 && fabs(step_s[1] / step_s[2] - 1) > .01);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -437,6 +476,7 @@ int main(void)
         cmocka_unit_test(every_kind_of_kernel_is_predicted),
         cmocka_unit_test(the_sample_stays_in_its_bands),
         cmocka_unit_test(what_ran_is_what_the_source_says),
+        cmocka_unit_test(a_local_batch_is_cut_as_torchtitan_did),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
