@@ -204,7 +204,8 @@ local function torchtitan(row)
   local staged = count(row, "pp") > 1
   local gpu = gpus.gpus[gpus.find(row.gpu)]
   local old = is_before(row, "2025-04")  -- #1033: since then the loss is compiled, too
-  return { forgets_attention = gpu and gpu.arch == "Blackwell", runtime = old and (count(row, "tp") > 1 and "torchtitan2024_tp" or "torchtitan2024") or "torchtitan", mesh = mesh(row, true), byte_gather = true, compile = "block",
+  local runtime = not old and "torchtitan" or count(row, "tp") > 1 and "torchtitan2024_tp" or "torchtitan2024"
+  return { forgets_attention = gpu and gpu.arch == "Blackwell", runtime = runtime, mesh = mesh(row, true), byte_gather = true, compile = "block",
     keep_gathered = true, micro = micro_of(row),
     data = data > 1 and fsdp2 { copy = not gathers_bytes(row), reshard_after_forward = not staged, keep_gathered = staged or nil } or nil }
 end

@@ -77,8 +77,6 @@ def descend(evaluate, grids, start):
 def rows_for(cal, at, framework, gpu=""):
     """The rows that a profile is fitted to."""
     found = [r for r in cal if r[at["framework"]].startswith(framework) and r[at["gpu"]].startswith(gpu)]
-    if framework == "torchtitan":  # its pipelines differ by more than any constant: docs/accuracy.md
-        found = [r for r in found if r[at["pp"]] == "1"]
     # a pipeline that does not say how many stages a rank has may have had several
     found = [r for r in found if r[at["pp"]] in ("", "1") or r[at["vp"]] != ""]
     return found[:: EVERY.get(framework, 1)]

@@ -390,8 +390,8 @@ static double staged_bytes(int n, MemoryRank rank, bool keeps_sent, bool keeps_r
 }
 
 /* PyTorch's schedules keep what the last stage returns: its logits of each micro-batch. Its stages
- * receive each into a tensor of its own: the first one gradients, the last one activations, of which
- * it keeps the gradients, too. Until 2025 all stages kept what they returned. */
+ * receive each into a tensor of its own: the first one gradients, the last one activations, of
+ * which it keeps the gradients, too. Until 2025 all stages kept what they returned. */
 static void a_schedule_keeps_the_outputs(void **state)
 {
     (void)state;

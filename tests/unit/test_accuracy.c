@@ -430,8 +430,8 @@ static void what_ran_is_what_the_source_says(void **state)
     arena_free(arena);
 }
 
-/* A local batch of 16 on four stages, two a rank: torchtitan of 2024 cuts it by four, of the January
- * after by eight, and since its micro-batches are what is said. */
+/* A local batch of 16 on four stages, two a rank: torchtitan of 2024 cuts it by four, of the
+ * January after by eight, and since its micro-batches are what is said. */
 static void a_local_batch_is_cut_as_torchtitan_did(void **state)
 {
     (void)state;
