@@ -247,11 +247,13 @@ local function fms(row)
 end
 
 -- Megatron-Bridge's recipes for Llama 3 reduce gradients in bf16 and keep their sums so
--- (scripts/performance/configs/llama: grad_reduce_in_fp32 = False); NeMo's of 2024 and Megatron-LM, in fp32.
+-- (scripts/performance/configs/llama: grad_reduce_in_fp32 = False); so does NeMo's configuration of Nemotron-4 340B
+-- (NeMo-Framework-Launcher, nemotron_340b.yaml: grad_sync_dtype). NeMo's others of 2024 and Megatron-LM, in fp32.
 local function megatron(row)
   local data = ranks(row)
   local stage = row.zero_stage:match "^%d" or "0"
-  local half = has(row, "framework", "^megatron%-bridge") and has(row, "model", "^llama")
+  local half = has(row, "framework", "^megatron%-bridge") and has(row, "model", "^llama") or
+    has(row, "framework", "^nemo") and has(row, "model", "^nemotron%-340b")
   return { runtime = "megatron", reduce = half and "bf16" or nil, mesh = mesh(row, stage ~= "0"),
     data = data > 1 and (stage == "0" and ddp {} or zero { strategy = "optim", grad_reduce_in_fp32 = not half }) or nil }
 end
