@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/import.h"
+#include "cli/predict.h"
 #include "planner/front/front.h"
 
 enum { MOST_NET_ROWS = 256 };
@@ -65,6 +66,24 @@ static bool find_cluster(Cli *cli, NetTable *t)
     return true;
 }
 
+/* So many members on each of the cluster's nodes, as data-parallel groups lie. */
+static bool choose_per_node(Cli *cli, NetTable *t)
+{
+    const Cluster *c = &t->cluster;
+    uint32_t members = cli->options.per_node;
+    if (cli->options.n > 0)
+        return cli_error(cli, FAULT_usage, "option-value",
+                         "--per-node and --gpus say the same thing twice");
+    if (members > c->devices_per_node || members * c->nodes < 2)
+        return cli_error(cli, FAULT_usage, "option-value",
+                         "--per-node %" PRIu32 ": %" PRIu32 " nodes of %" PRIu32
+                         " devices, and at least 2 members",
+                         members, c->nodes, c->devices_per_node);
+    t->question.n_nodes = c->nodes;
+    t->question.ranks_per_node = members;
+    return true;
+}
+
 static bool choose_ranks(Cli *cli, NetTable *t)
 {
     const Cluster *c = &t->cluster;
@@ -73,6 +92,7 @@ static bool choose_ranks(Cli *cli, NetTable *t)
         return cli_error(
             cli, FAULT_input, "net-cluster",
             "%s is no cluster of GPUs: its collectives are measured (tandem calibrate)", c->name);
+    if (cli->options.per_node > 0) return choose_per_node(cli, t);
     if (n == 0) n = c->nodes * per_node;
     uint32_t nodes = n <= per_node ? 1 : (n + per_node - 1) / per_node;
     if (n < 2 || n % nodes != 0) {
@@ -140,7 +160,7 @@ static void add_row(Cli *cli, NetTable *t, uint64_t bytes, double measured_us)
 {
     NcclQuestion q = t->question;
     q.bytes = bytes;
-    NetRow row = {bytes, measured_us, nccl_answer(&t->cluster, &q)};
+    NetRow row = {bytes, measured_us, nccl_answer_alone(&t->cluster, &q)};
     list_push(cli->arena, &t->rows, row);
 }
 
@@ -167,6 +187,16 @@ static bool fill(Cli *cli, NetTable *t)
         if (us > 0 && row->bytes >= least && row->bytes <= most) add_row(cli, t, row->bytes, us);
     }
     return true;
+}
+
+/* nccl-tests counts elements of one rank where sizes are of all of them. */
+static uint64_t count_of(const NetTable *t, uint64_t bytes)
+{
+    const NcclQuestion *q = &t->question;
+    bool of_all = q->kind != COLLECTIVE_all_reduce && q->kind != COLLECTIVE_broadcast &&
+                  q->kind != COLLECTIVE_reduce && q->kind != COLLECTIVE_sendrecv;
+    uint64_t ranks = (uint64_t)q->n_nodes * q->ranks_per_node;
+    return bytes / sizeof(float) / (of_all ? ranks : 1);
 }
 
 static double us_of(const NetRow *row)
@@ -205,7 +235,7 @@ static void net_text(Cli *cli, const NetTable *t)
     for (uint32_t i = 0; i < t->rows.n; i++) {
         const NetRow *row = &t->rows.at[i];
         table_cell(&table, "%" PRIu64, row->bytes);
-        table_cell(&table, "%" PRIu64, row->bytes / 4);
+        table_cell(&table, "%" PRIu64, count_of(t, row->bytes));
         table_cell(&table, "float");
         table_cell(&table, "  %s", row->choice.algorithm);
         table_cell(&table, "%s", row->choice.protocol);
@@ -218,6 +248,8 @@ static void net_text(Cli *cli, const NetTable *t)
         table_cell(&table, "%+.1f", 100 * (us_of(row) / row->measured_us - 1));
     }
     table_print(&table, &cli->out);
+    Trust trust = trust_of_net(q->n_nodes > 1);
+    str_print(&cli->out, "# trust: %s\n", trust_text(cli->arena, &trust));
     if (!t->compares || t->rows.n == 0) return;
     double mean, worst;
     errors_of(t, &mean, &worst);
@@ -246,6 +278,8 @@ static void net_json(Cli *cli, const NetTable *t)
         json_array_append_new(list, item);
     }
     json_put(cli->json, "rows", list);
+    Trust trust = trust_of_net(t->question.n_nodes > 1);
+    json_put(cli->json, "trust", trust_json(&trust));
 }
 
 void cmd_net(Cli *cli)

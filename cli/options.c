@@ -44,6 +44,8 @@ static const Option option_table[] = {
     {"nodes", 0, OPTION_text, "N", FIELD(nodes), OPTIONS_net, "nodes of the cluster (default 1)"},
     {"gpus", 'n', OPTION_text, "N", FIELD(n_text), OPTIONS_net,
      "members of the group, in whole nodes or on one (default: all of the cluster)"},
+    {"per-node", 0, OPTION_text, "N", FIELD(per_node_text), OPTIONS_net,
+     "instead: so many members on each node, as of a group across tensor-parallel ones"},
     {"collective", 0, OPTION_text, "NAME", FIELD(collective), OPTIONS_net | OPTIONS_import,
      "all_reduce (default), all_gather, reduce_scatter, all_to_all, broadcast, ..."},
     {"min", 0, OPTION_text, "SIZE", FIELD(min_text), OPTIONS_net,
@@ -275,6 +277,7 @@ static bool check_values(Cli *cli)
     fine = read_small(cli, "every", o->every_text, 1, &o->every) && fine;
     fine = read_small(cli, "limit", o->limit_text, 1, &o->limit) && fine;
     fine = read_small(cli, "nodes", o->nodes, 1, &o->n_nodes) && fine;
+    fine = read_small(cli, "per-node", o->per_node_text, 1, &o->per_node) && fine;
     fine = read_small(cli, "device", o->device_text, 0, &o->device) && fine;
     fine = read_small(cli, "min-ctas", o->min_ctas_text, 1, &o->min_ctas) && fine;
     fine = read_small(cli, "max-ctas", o->max_ctas_text, 1, &o->max_ctas) && fine;

@@ -42,7 +42,10 @@ const char *cluster_text(Arena *arena, const Cluster *cluster);
  * frameworks', predicted under their profiles: of a plan without one (`own`) they say nothing. */
 Trust trust_of(Cli *cli, const Cluster *cluster, bool own, Store *store, const char *machine);
 bool trust_store(Store *store, int64_t run, const Trust *trust, Diag *d);
+/* Of collectives by the network model, of nodes or within one: `tandem net`. */
+Trust trust_of_net(bool between_nodes);
 const char *trust_text(Arena *arena, const Trust *trust);
+json_t *trust_json(const Trust *trust);
 
 /* sim --mtbf, after the prediction (faults.c). */
 double faults_report(Cli *cli, const PlanFile *file, const Prediction *p); /* goodput; 0: none */

@@ -171,13 +171,7 @@ static void report_json(Cli *cli, const PlanFile *file, const Prediction *p)
         json_put(root, "held_fits", json_boolean(held.fits));
     }
     json_text(root, "calibration", r->calibration);
-    json_t *trust = json_object();
-    json_text(trust, "basis", p->trust.basis);
-    json_count(trust, "calibrated_at", (uint64_t)p->trust.made_at);
-    json_count(trust, "n", p->trust.n);
-    json_put(trust, "error_p50", p->trust.n > 0 ? json_real(p->trust.p50) : json_null());
-    json_put(trust, "error_p90", p->trust.n > 0 ? json_real(p->trust.p90) : json_null());
-    json_put(root, "trust", trust);
+    json_put(root, "trust", trust_json(&p->trust));
     json_text(root, "engine", r->engine);
     json_count(root, "seed", r->seed);
     json_put(root, "run", p->id != 0 ? json_integer(p->id) : json_null());

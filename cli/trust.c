@@ -89,6 +89,36 @@ Trust trust_of(Cli *cli, const Cluster *cluster, bool own, Store *store, const c
     return trust;
 }
 
+/* Of collectives: between nodes against those that nothing was fitted to, in a node against all
+ * that the model was fitted to, for there are no others. */
+Trust trust_of_net(bool between_nodes)
+{
+    static const struct Fit bars[] = {
+#define NET_FIT(made, n, p50, p90) {made, n, p50, p90},
+#include "cli/error_bar_net.def"
+#undef NET_FIT
+    };
+    const struct Fit *bar = &bars[between_nodes];
+    Trust trust = {.basis = between_nodes ? "published collectives that nothing was fitted to"
+                                          : "published collectives, most of them fitted to,",
+                   .made_at = seconds_of_day(bar->made)};
+    trust.n = bar->n;
+    trust.p50 = bar->p50;
+    trust.p90 = bar->p90;
+    return trust;
+}
+
+json_t *trust_json(const Trust *trust)
+{
+    json_t *root = json_object();
+    json_text(root, "basis", trust->basis);
+    json_count(root, "calibrated_at", (uint64_t)trust->made_at);
+    json_count(root, "n", trust->n);
+    json_put(root, "error_p50", trust->n > 0 ? json_real(trust->p50) : json_null());
+    json_put(root, "error_p90", trust->n > 0 ? json_real(trust->p90) : json_null());
+    return root;
+}
+
 bool trust_store(Store *store, int64_t run, const Trust *trust, Diag *d)
 {
     return db_run(store_db(store), d,

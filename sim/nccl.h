@@ -47,8 +47,9 @@ double nccl_nic_rails(const Cluster *cluster);
 double nccl_steps(const NcclCase *c);
 double nccl_crossings(const NcclCase *c);
 
-/* Of buffers in windows; only where nccl_buffers_possible. */
-NcclChoice nccl_answer_mapped(const NcclCase *c, NcclBuffers buffers);
+/* Of buffers in windows; only where nccl_buffers_possible. `least_us`: what the switch's reduction
+ * takes for the bytes. */
+NcclChoice nccl_answer_mapped(const NcclCase *c, NcclBuffers buffers, double least_us);
 
 /* What the tuner thinks. `us` of the estimate: latency + bytes / rate. */
 NcclEstimate nccl_tuner(const NcclCase *c, NcclAlgorithm algorithm, uint32_t protocol);

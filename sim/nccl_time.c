@@ -322,6 +322,14 @@ static NcclChoice answer_plain(const NcclCase *c, const NcclFit *fit, NcclIssue 
     return choice;
 }
 
+static void add_up(const NcclCase *c, NcclChoice *choice)
+{
+    choice->time_ps = choice->latency_ps + choice->fluid_ps;
+    double seconds = (double)choice->time_ps / (double)PS_PER_S;
+    double part = collective_bus_factor(c->kind, c->n_ranks);
+    choice->bus_bytes_per_s = seconds > 0 ? c->bytes * part / seconds : 0;
+}
+
 NcclChoice nccl_answer(const Cluster *cluster, const NcclQuestion *q)
 {
     NcclCase c = nccl_case(cluster, q->kind, q->n_nodes, q->ranks_per_node, q->bytes);
@@ -330,15 +338,33 @@ NcclChoice nccl_answer(const Cluster *cluster, const NcclQuestion *q)
         choice = (NcclChoice){.algorithm = "copy", .protocol = "Simple"};
         choice.latency_ps = ps_of_us(2e6 * c.bytes / fmax(cluster->device.hbm_bytes_per_s, 1));
     } else if (q->buffers != NCCL_plain && nccl_buffers_possible(cluster, q)) {
-        choice = nccl_answer_mapped(&c, q->buffers);
+        double least_us = nvls_us(&c, q->fit != NULL ? q->fit : nccl_fit(cluster));
+        choice = nccl_answer_mapped(&c, q->buffers, least_us);
         if (q->issue != NCCL_pipelined) choice.latency_ps += ps_of_us(blocking_us);
     } else {
         choice = answer_plain(&c, q->fit != NULL ? q->fit : nccl_fit(cluster), q->issue);
     }
-    choice.time_ps = choice.latency_ps + choice.fluid_ps;
-    double seconds = (double)choice.time_ps / (double)PS_PER_S;
-    double part = collective_bus_factor(q->kind, c.n_ranks);
-    choice.bus_bytes_per_s = seconds > 0 ? c.bytes * part / seconds : 0;
+    add_up(&c, &choice);
+    return choice;
+}
+
+NcclChoice nccl_answer_alone(const Cluster *cluster, const NcclQuestion *q)
+{
+    NcclChoice choice = nccl_answer(cluster, q);
+    NcclCase c = nccl_case(cluster, q->kind, q->n_nodes, q->ranks_per_node, q->bytes);
+    double node = nccl_nic_bytes_per_s(cluster) * fmax(cluster->nics_per_node, 1) /
+                  fmax(cluster->oversubscription, 1);
+    double bytes = choice.nic_bytes * c.per_node, s = bytes / node;
+    double nodes = cluster->nodes_per_group, here = nodes * c.per_node;
+    if (nodes > 0 && c.n_nodes > nodes) { /* rings and trees leave a pod once */
+        if (q->kind == COLLECTIVE_all_to_all)
+            bytes = c.bytes * here * (c.n_ranks - here) / c.n_ranks;
+        s = fmax(s, bytes / (node * nodes) * fmax(cluster->group_oversubscription, 1));
+    }
+    Ps least = (Ps)llround(s * (double)PS_PER_S);
+    if (c.n_nodes <= 1 || least <= choice.fluid_ps) return choice;
+    choice.fluid_ps = least;
+    add_up(&c, &choice);
     return choice;
 }
 

@@ -197,6 +197,14 @@ static void add_uses(MaxMin *m, FlowShape *shape, const NcclChoice *choice, uint
     }
 }
 
+/* What was measured on n ranks was measured on as few nodes as hold them. */
+static bool is_packed(const MaxMin *m, const FoldGroup *g)
+{
+    uint32_t per_node = m->fold->devices_per_node;
+    uint32_t least = per_node == 0 ? 1 : (g->n_ranks + per_node - 1) / per_node;
+    return (g->n_nodes < 2 ? 1 : g->n_nodes) == least;
+}
+
 static void fill_shape(MaxMin *m, FlowShape *shape, const Transfer *t)
 {
     NcclChoice choice;
@@ -205,7 +213,7 @@ static void fill_shape(MaxMin *m, FlowShape *shape, const Transfer *t)
         const FoldGroup *g = t->group;
         uint32_t per_node = g->n_nodes < 2 ? g->n_ranks : g->n_ranks / g->n_nodes;
         choice = nccl_choose(m->cluster, t->op, g->n_nodes, per_node == 0 ? 1 : per_node, t->bytes);
-        use_measured(m, t->op, g->n_ranks, t->bytes, &choice);
+        if (is_packed(m, g)) use_measured(m, t->op, g->n_ranks, t->bytes, &choice);
         shape->latency_ps = choice.latency_ps;
         shape->fluid_ps = choice.fluid_ps;
         for (uint32_t i = 0; i < g->n_members; i++) {

@@ -283,6 +283,9 @@ typedef struct NcclChoice {
     double port_bytes, nic_bytes; /* that the busiest rank sends through its NVLink port, its NIC */
 } NcclChoice;
 NcclChoice nccl_answer(const Cluster *cluster, const NcclQuestion *question);
+/* The same of the first nodes of the cluster, filled in order, alone on its network: a node's or a
+ * pod's way out may be thinner than the NICs (net_maxmin.c has it for plans). */
+NcclChoice nccl_answer_alone(const Cluster *cluster, const NcclQuestion *question);
 /* The same for an op of a plan, pipelined. */
 NcclChoice nccl_choose(const Cluster *cluster, OpKind op, uint32_t n_nodes, uint32_t ranks_per_node,
                        uint64_t bytes);

@@ -217,6 +217,72 @@ static void a_dragonfly_has_groups(void **state)
     arena_free(arena);
 }
 
+/* What `tandem net` prints of one group is what a plan takes that has nothing else: also where ways
+ * out of nodes and pods are thinner than NICs, also where the last pod is not full. */
+static void one_group_is_as_in_a_plan(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"dgx_h100", "dragonfly_h100", "fat_tree_h100",
+                                        "torus_h100"};
+    static const OpKind ops[] = {OP_all_reduce, OP_all_gather, OP_all_to_all};
+    static const Collective kinds[] = {COLLECTIVE_all_reduce, COLLECTIVE_all_gather,
+                                       COLLECTIVE_all_to_all};
+    uint32_t thinned = 0;
+    for (uint32_t i = 0; i < 4 * 3 * 3 * 2; i++) {
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena);
+        Cluster c;
+        uint32_t nodes = 8 + 16 * (i / 12 % 3), which = i / 4 % 3;
+        assert_true(front_cluster(names[i % 4], nodes, arena, &c, &d));
+        if (i / 36 != 0) c.oversubscription = 3;
+        NcclQuestion q = {.kind = kinds[which], .n_nodes = nodes, .ranks_per_node = 8};
+        q.bytes = UINT64_C(1) << 31;
+        Plan *plan = synthetic_plan(arena, 1, 8 * nodes, 1, 1);
+        AxisSet dp = synthetic_axis(plan, AXIS_dp_shard);
+        synthetic_comm(plan, 0, STREAM_dp_gather, ops[which], dp, 0, 1, q.bytes);
+        EngineResult result;
+        assert_true(run_net(plan, &c, false, arena, &result, &d));
+        NcclChoice alone = nccl_answer_alone(&c, &q);
+        if (fabs((double)alone.time_ps / (double)result.step_ps - 1) > 1e-3)
+            fail_msg("%s of %u nodes on %s: %.1f us, in a plan %.1f", collective_name(q.kind),
+                     nodes, names[i % 4], (double)alone.time_ps / 1e6,
+                     (double)result.step_ps / 1e6);
+        thinned += alone.time_ps > nccl_answer(&c, &q).time_ps;
+        arena_free(arena);
+    }
+    assert_true(thinned > 20);
+}
+
+/* A measurement of 8 ranks is one of a node's: it says nothing of 8 ranks on 8 nodes. */
+static void measured_groups_lie_on_few_nodes(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Store *store = store_open(":memory:", false, &d);
+    assert_non_null(store);
+    assert_true(store_put_collective(store, "box", "nccl", OP_all_gather, 8, 1 << 20, 12345, &d));
+    for (uint32_t spread = 0; spread < 2; spread++) {
+        Cluster c = hopper(8, 8);
+        Plan *plan = synthetic_plan(arena, 1, 8, 8, 1);
+        AxisSet axes = synthetic_axis(plan, spread ? AXIS_dp_shard : AXIS_tp);
+        synthetic_comm(plan, 0, STREAM_dp_gather, OP_all_gather, axes, 0, 1, 1 << 20);
+        Fold *fold = fold_ranks(plan, 8, 8, false, arena);
+        MaxMin *maxmin = maxmin_new(&c, fold, arena);
+        maxmin_measured(maxmin, store, "box", &d);
+        NetModel net = maxmin_net(maxmin);
+        EngineOptions options = {.cost = &synthetic_cost, .net = &net, .fold = fold};
+        EngineResult result;
+        assert_true(engine_run(plan, &options, arena, &result, &d));
+        if (spread)
+            assert_int_equal(result.step_ps, nccl_choose(&c, OP_all_gather, 8, 1, 1 << 20).time_ps);
+        else
+            assert_int_equal(result.step_ps, 12345);
+    }
+    store_close(store);
+    arena_free(arena);
+}
+
 /* A send and a receive of one pair go opposite ways and do not slow each other. */
 static void opposite_directions_are_free(void **state)
 {
@@ -377,6 +443,8 @@ int main(void)
         cmocka_unit_test(different_rails_do_not_disturb),
         cmocka_unit_test(pods_have_less_between_them),
         cmocka_unit_test(a_dragonfly_has_groups),
+        cmocka_unit_test(one_group_is_as_in_a_plan),
+        cmocka_unit_test(measured_groups_lie_on_few_nodes),
         cmocka_unit_test(opposite_directions_are_free),
         cmocka_unit_test(alike_ranks_fold),
         cmocka_unit_test(folded_is_unfolded),

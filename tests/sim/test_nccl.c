@@ -283,6 +283,13 @@ static void windows_that_all_ranks_map(void **state)
     NcclChoice window = nccl_answer(&c, &q);
     NcclChoice plain = nccl_choose(&c, OP_all_reduce, 1, 8, 1 << 16);
     assert_true(window.time_ps < plain.time_ps);
+    /* ... and move no more than a port lets through, and no more than the switch reduces */
+    q.bytes = UINT64_C(1) << 32;
+    window = nccl_answer(&c, &q);
+    assert_true(window.port_bytes / (double)window.fluid_ps * 1e12 < nccl_port_bytes_per_s(&c));
+    plain = nccl_choose(&c, OP_all_reduce, 1, 8, q.bytes);
+    assert_string_equal(plain.algorithm, "NVLS");
+    assert_int_equal(window.fluid_ps, plain.fluid_ps);
     q.kind = COLLECTIVE_broadcast;
     assert_false(nccl_buffers_possible(&c, &q));
     q.kind = COLLECTIVE_all_gather;

@@ -18,8 +18,9 @@
 
 /* Kebab-case words in quotes that are not rules. */
 static const char *const not_rules[] = {
-    "dev-cal",      "dry-run",  "exit-codes", "micro-batch", "absent-or-known",
-    "share-device", "min-ctas", "max-ctas",   "zero-ctas",   NULL,
+    "dev-cal",         "dry-run",      "exit-codes", "micro-batch",
+    "absent-or-known", "share-device", "min-ctas",   "max-ctas",
+    "zero-ctas",       "per-node",     NULL,
 };
 
 static bool is_listed(const char *id)
