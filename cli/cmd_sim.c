@@ -84,6 +84,7 @@ void cmd_sim(Cli *cli)
     if (predict_options(cli, file, store, &options) &&
         predict(cli, file, store, &options, &prediction)) {
         prediction_report(cli, file, &prediction);
+        predict_held(cli, file);
         double goodput = 1;
         if (cli->options.mtbf_text != NULL) goodput = faults_report(cli, file, &prediction);
         if (cli->options.tokens > 0 && goodput > 0)

@@ -81,6 +81,7 @@ static void put_prediction(json_t *row, const Cli *cli, const PlanFile *file, co
     json_number(row, "tokens_per_s", speed);
     json_number(row, "tokens_per_s_per_device", r->tokens_per_s_per_device);
     json_number(row, "mfu", r->mfu);
+    json_text(row, "trust", trust_text(cli->arena, &p->trust));
     double usd_per_s = price_of(cli, &file->config.cluster) * r->n_ranks / 3600;
     json_number(row, "usd_per_token", speed > 0 ? usd_per_s / speed : 0);
 }
@@ -111,8 +112,10 @@ static void predict_one(const Sweep *sweep, uint32_t index, Store *store, FILE *
     bool refused = file == NULL || error != NULL;
     if (!refused && predict_options(&one, file, store, &options) &&
         predict(&one, file, store, &options, &prediction)) {
-        put_prediction(row, &one, file, &prediction);
         const Diagnostic *unstored = first_error(&one.diag, false);
+        const Held held = predict_held(&one, file);
+        if (held.process_bytes > 0) prediction.record.peak_bytes = held.process_bytes;
+        put_prediction(row, &one, file, &prediction);
         if (unstored != NULL) json_text(row, "unstored", unstored->text);
     } else if (!refused) {
         refused = true;
@@ -179,6 +182,7 @@ static void hear(const Sweep *sweep, FILE *file, Arena *arena, SweepRows *rows)
                        .rule = text_of(line, "rule", arena),
                        .reason = text_of(line, "reason", arena),
                        .plan_id = text_of(line, "plan_id", arena),
+                       .trust = text_of(line, "trust", arena),
                        .ranks = count_of(line, "ranks"),
                        .peak_bytes = count_of(line, "peak_bytes"),
                        .run = count_of(line, "run"),

@@ -111,6 +111,9 @@ static bool gather(Cli *cli, const PlanFile *file, Store *store, const PredictOp
     for (uint32_t i = 0; i < N_EXPERIMENTS && !file->is_text; i++)
         if (has_pass(file, experiments[i].pass))
             try_setting(cli, file, store, how, experiments[i].set, out);
+    const char *larger =
+        arena_print(cli->arena, "batch.micro=%" PRId64, 2 * file->config.micro_batch);
+    if (!file->is_text) try_setting(cli, file, store, how, larger, out);
     return true;
 }
 

@@ -106,6 +106,28 @@ static const char *scenario_text(Arena *arena, const PredictOptions *options)
                        u->straggler_factor > 1 ? u->straggler_factor : 1.);
 }
 
+static bool is_infeasible(const Diag *d)
+{
+    for (uint32_t i = 0; i < d->items.n; i++)
+        if (d->items.at[i].severity == SEVERITY_error && d->items.at[i].fault == FAULT_infeasible)
+            return true;
+    return false;
+}
+
+Held predict_held(Cli *cli, const PlanFile *file)
+{
+    const Runtime *runtime = &file->config.runtime;
+    const Device *device = &file->config.cluster.device;
+    if (runtime->name == NULL) return (Held){0};
+    Held held = sim_held(file->plan, &file->config.cluster, runtime);
+    if (held.fits || is_infeasible(&cli->diag)) return held;
+    cli_error(cli, FAULT_infeasible, "does-not-fit",
+              "%s would need %s, with what lies outside its allocator; the device has %s",
+              runtime->name, str_bytes(cli->arena, held.process_bytes),
+              str_bytes(cli->arena, device->memory_bytes));
+    return held;
+}
+
 bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *options,
              Prediction *prediction)
 {

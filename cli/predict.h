@@ -35,6 +35,9 @@ typedef struct PredictOptions {
  * (PlanOptions.keep_text). Not fitting is not a failure here. */
 bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *options,
              Prediction *prediction);
+/* Of a plan that names another system: what that would hold, with a fault where it does not fit and
+ * the plan's own arena does; else all zero. */
+Held predict_held(Cli *cli, const PlanFile *file);
 /* "dgx-h100, 2 x 8" */
 const char *cluster_text(Arena *arena, const Cluster *cluster);
 

@@ -19,7 +19,7 @@ typedef struct SweepRow {
     const char **values; /* one a key */
     SweepStatus status;
     const char *rule, *reason; /* of the first error; NULL where it fits */
-    const char *plan_id;
+    const char *plan_id, *trust;
     uint64_t ranks, peak_bytes, run; /* run 0: not stored */
     Ps step_ps, exposed_ps;
     double tokens_per_s, tokens_per_s_per_device, mfu;

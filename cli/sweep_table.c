@@ -124,9 +124,10 @@ static void report_text(Cli *cli, const SweepKeys *keys, const SweepRows *rows, 
     if (n_fit > 0) ranking_text(cli, keys, rows, n_fit);
     losers_text(cli, keys, rows, SWEEP_too_large, "do not fit, the nearest miss first");
     losers_text(cli, keys, rows, SWEEP_refused, "refused");
-    if (n_fit > 0)
-        str_print(&cli->out, "best        %s\n",
-                  sweep_settings(cli->arena, keys, rows->at[0].values, "--set "));
+    if (n_fit == 0) return;
+    str_print(&cli->out, "best        %s\n",
+              sweep_settings(cli->arena, keys, rows->at[0].values, "--set "));
+    str_print(&cli->out, "trust       %s\n", rows->at[0].trust);
 }
 
 static void csv_field(Str *out, const char *text)

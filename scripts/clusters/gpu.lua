@@ -6,15 +6,20 @@ local gpus, node = require "tandem.gpus", require "clusters.node"
 -- GB/s of a NIC that came with a generation
 local nics = { Volta = 12.5, Ampere = 25, Ada = 25, Hopper = 50, Blackwell = 50, CDNA3 = 50, CDNA4 = 50 }
 
+local own = { "gpu", "name", "devices_per_node", "nics_per_node", "nic_gb_per_s", "fabric" }
+
 return function(options)
   local name = gpus.find(options.gpu or "H100-SXM5-80GB")
   if not name then error(("clusters.gpu: no GPU is called '%s'"):format(options.gpu)) end
   local g = gpus.gpus[name]
   local per_node = options.devices_per_node or 8
+  local of_node = {}
+  for key, value in pairs(options) do of_node[key] = value end
+  for _, key in ipairs(own) do of_node[key] = nil end
   return node(options.name or name, {
     device = name, per_node = per_node,
     intra = not g.link and "pcie" or g.arch:find "^CDNA" and "mesh" or "nvswitch", links = g.link or g.pcie,
     nics = options.nics_per_node or per_node,
     nic_gbit = 8 * (options.nic_gb_per_s or nics[g.arch]), fabric = options.fabric,
-  })(options)
+  })(of_node)
 end

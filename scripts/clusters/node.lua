@@ -5,10 +5,20 @@
 local gpus, fabric_named = require "tandem.gpus", require "clusters.fabrics"
 -- USD an hour: the middle of on-demand listings, May 2026
 local prices = { ["A100-SXM4-80GB"] = 1.64, ["H100-SXM5-80GB"] = 2.95, ["H200-SXM-141GB"] = 4.00 }
+-- What the one who names a cluster may say of it.
+local known = { "nodes", "watts", "oversubscription", "nodes_per_group", "group_oversubscription" }
+local is_known = {}
+for _, key in ipairs(known) do is_known[key] = true end
+
 return function(name, spec)
   if type(spec) ~= "table" then error("clusters.node makes clusters of parts and is none itself", 0) end
   return function(options)
-    local device = gpus.device(spec.device)
+    for key in pairs(options) do
+      if not is_known[key] then
+        error(("clusters.%s has no option '%s'; it has %s"):format(name, tostring(key), table.concat(known, ", ")), 2)
+      end
+    end
+    local device = gpus.device(spec.device, options.watts)
     device.usd_per_hour = prices[spec.device] or 0
     return {
       name = name, nodes = options.nodes or 1, devices_per_node = spec.per_node or 8,
@@ -18,8 +28,9 @@ return function(name, spec)
       host_link_bytes_per_s = .88 * gpus.gpus[spec.device].pcie * 1e9, -- 55.4 of 63 GB/s measured
       host_bytes_per_s = spec.host_bytes_per_s,
       host_memory_bytes = spec.host_memory_bytes,
-      oversubscription = spec.oversubscription or 1.0,
-      nodes_per_group = spec.nodes_per_group, group_oversubscription = spec.group_oversubscription,
+      oversubscription = options.oversubscription or spec.oversubscription or 1.0,
+      nodes_per_group = options.nodes_per_group or spec.nodes_per_group,
+      group_oversubscription = options.group_oversubscription or spec.group_oversubscription,
       rings = spec.rings,
       collective_launch_s = 8e-6,  -- one process a GPU, back to back: 6-10 us measured
       device = device,

@@ -78,10 +78,13 @@ function m.find(name)
   return nil
 end
 
--- The device of a cluster, by the library's name.
-function m.device(name)
+-- The device of a cluster, by the library's name; under a limit of so many watts, if it is another than usual.
+function m.device(name, watts)
   local g = gpus[name]
   local a = arch[g.arch]
+  if watts and not (type(watts) == "number" and watts > 0 and watts <= 2 * g.watts) then
+    error(("watts = %s: a number up to %d, twice what is usual for a %s"):format(tostring(watts), 2 * g.watts, name), 3)
+  end
   local half = (g.bf16 or g.fp16) * 1e12
   local fp8 = g.fp8 and g.fp8 * 1e12 or nil
   local fabric = g.arch == "Hopper" or g.arch == "Blackwell"
@@ -96,7 +99,7 @@ function m.device(name)
       e4m3 = fp8, e5m2 = fp8 },
     gemm_efficiency = (fitted_kernels[g.arch] or a).gemm_efficiency, memory_efficiency = g.mem or a.memory_efficiency,
     launch_s = 4e-6, kernel_floor_s = a.kernel_floor_s,
-    sustained = math.min(1, (fitted.sustained[g.arch] or a.sustained or 0.9) * (g.watts / (g.full_watts or g.watts)) ^ fitted.power),
+    sustained = math.min(1, (fitted.sustained[g.arch] or a.sustained or 0.9) * ((watts or g.watts) / (g.full_watts or g.watts)) ^ fitted.power),
   }
 end
 

@@ -107,9 +107,50 @@ static void pipelines_fill_by_bytes(void **state)
     arena_free(arena);
 }
 
+static bool has_cluster(const char *expression, Cluster *out, Arena *arena, Diag *d)
+{
+    const char *code =
+        arena_print(arena,
+                    "return plan { model = require 'models.llama' 'tiny', cluster = %s, mesh = { "
+                    "dp_shard = -1 }, parallel = { fsdp2 {} }, batch = { global = 64, micro = 1, "
+                    "seq = 32 }, optimizer = adamw { lr = 1e-3 } }",
+                    expression);
+    Config config;
+    Graph graph;
+    FrontOptions options = {0};
+    if (!front_load_text("p.lua", code, &options, arena, &config, &graph, d)) return false;
+    *out = config.cluster;
+    return true;
+}
+
+/* A limit of power takes of the products' rate what limits took of measured ones; ways out may be
+ * thinner than the library's; what a cluster does not know is refused, with what it knows. */
+static void what_may_be_said_of_a_cluster(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Cluster usual, limited, thin;
+    assert_true(has_cluster("require 'clusters.hgx_h200' {}", &usual, arena, &d));
+    assert_true(has_cluster("require 'clusters.hgx_h200' { watts = 350 }", &limited, arena, &d));
+    assert_true(fabs(limited.device.sustained / usual.device.sustained - pow(.5, .408)) < 1e-9);
+    assert_true(has_cluster("require 'clusters.gpu' { gpu = 'H200', nodes = 4, oversubscription = "
+                            "3, nodes_per_group = 2, group_oversubscription = 5 }",
+                            &thin, arena, &d));
+    assert_true(thin.oversubscription == 3 && thin.group_oversubscription == 5);
+    assert_int_equal(thin.nodes_per_group, 2);
+    assert_int_equal(d.n_errors, 0);
+    assert_false(has_cluster("require 'clusters.hgx_h200' { node = 2 }", &thin, arena, &d));
+    assert_non_null(strstr(d.items.at[0].text, "no option 'node'"));
+    assert_false(has_cluster("require 'clusters.gpu' { gpu = 'H200', nic = 2 }", &thin, arena, &d));
+    assert_false(has_cluster("require 'clusters.hgx_h200' { watts = -5 }", &thin, arena, &d));
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(all_of_the_library),
-                                       cmocka_unit_test(pipelines_fill_by_bytes)};
+                                       cmocka_unit_test(pipelines_fill_by_bytes),
+                                       cmocka_unit_test(what_may_be_said_of_a_cluster)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

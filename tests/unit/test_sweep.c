@@ -44,6 +44,34 @@ static const char *word(const json_t *row, const char *key)
     return json_string_value(json_object_get(row, key));
 }
 
+/* A plan that names another system fits where that system does: its arena of 61 GiB would. */
+static void another_system_must_fit_itself(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *plan = arena_print(arena, "%s/p.lua", command_new_folder(arena));
+    command_write_file(
+        plan, "return plan { model = require 'models.llama' '3.1-8b', cluster = require "
+              "'clusters.dgx_h100' { nodes = 1 }, batch = { global = 16, micro = 1, seq = 8192 }, "
+              "mesh = { dp_shard = 8 }, parallel = { ac 'selective', fsdp2 {} }, precision = { "
+              "param = 'fp32', compute = 'bf16', reduce = 'fp32' }, optimizer = adamw { lr = 3e-4 "
+              "}, runtime = 'torchtitan' }");
+    CommandResult r = COMMAND(arena, 120, "sim", plan, "--db", "none");
+    assert_int_equal(r.exit_code, 4);
+    assert_non_null(strstr(r.err, "error[does-not-fit]: torchtitan would need "));
+    json_t *root = DOCUMENT(arena, 0, "sweep", plan, "--try", "parallel.ac=selective,full", "--try",
+                            "batch.seq=8192,16384", "--db", "none");
+    size_t i;
+    json_t *row;
+    json_array_foreach(json_object_get(root, "rows"), i, row)
+    {
+        bool fits = strcmp(word(row, "status"), "fits") == 0;
+        assert_int_equal(fits, number(row, "peak_bytes") <= 81000 * 1048576.);
+    }
+    json_decref(root);
+    arena_free(arena);
+}
+
 static void rows_are_ranked_and_losers_have_reasons(void **state)
 {
     (void)state;
@@ -328,6 +356,7 @@ static void a_training_has_a_length_and_a_price(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(another_system_must_fit_itself),
         cmocka_unit_test(rows_are_ranked_and_losers_have_reasons),
         cmocka_unit_test(the_order_is_what_was_asked_for),
         cmocka_unit_test(csv_has_a_row_for_each),
