@@ -320,29 +320,54 @@ static Ps epilogue_ps(const Cost *c, const Plan *plan, const Program *p, const I
     return (Ps)llround(s * (double)PS_PER_S);
 }
 
+static double product_bytes(const Plan *plan, const Program *p, const Instr *in)
+{
+    double bytes = (double)plan_kernel_bytes(plan, p, in);
+    for (const Instr *part = plan_next_part(p, in); part; part = plan_next_part(p, part))
+        bytes += (double)plan_kernel_bytes(plan, p, part);
+    return bytes;
+}
+
 /* A product that takes others along: as alone, or as long as the bytes of all of them take. */
 static Ps product_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in, Ps alone)
 {
     const Device *device = &c->cluster.device;
-    double bytes = (double)plan_kernel_bytes(plan, p, in);
-    for (const Instr *part = plan_next_part(p, in); part; part = plan_next_part(p, part))
-        bytes += (double)plan_kernel_bytes(plan, p, part);
-    double s = device->kernel_floor_s + kernel_memory_s(device, bytes);
+    double s = device->kernel_floor_s + kernel_memory_s(device, product_bytes(plan, p, in));
     Ps memory = (Ps)llround(s * (double)PS_PER_S);
     return alone > memory ? alone : memory;
+}
+
+/* Our CPU backends run the parts one after the other. */
+static bool is_fused(const Cost *c, const Instr *in, bool compiled)
+{
+    bool joins = runtime_is_own(c->runtime) || compiled;
+    return in->fuse && joins && !kernel_on_processor(&c->cluster.device);
 }
 
 static Ps cost_compute(const void *self, const Plan *plan, const Program *p, const Instr *in)
 {
     Cost *c = *(Cost *const *)self;
-    /* Our CPU backends run the parts one after the other. */
-    bool own = runtime_is_own(c->runtime), compiled = runtime_compiles(c->runtime, plan, in);
-    bool fused = in->fuse && (own || compiled) && !kernel_on_processor(&c->cluster.device);
-    const Instr *first = fused ? plan_kernel(p, in) : in;
-    if (!fused) return alone_ps(c, plan, p, in, compiled);
+    bool compiled = runtime_compiles(c->runtime, plan, in);
+    if (!is_fused(c, in, compiled)) return alone_ps(c, plan, p, in, compiled);
+    const Instr *first = plan_kernel(p, in);
     if (op_info(first->op)->class_ != OP_CLASS_contract) return part_ps(c, plan, p, in);
     if (in != first) return epilogue_ps(c, plan, p, in);
     return product_ps(c, plan, p, in, alone_ps(c, plan, p, in, compiled));
+}
+
+/* What goes along with a product has its bytes counted there, where their time is. */
+static double cost_bytes(const void *self, const Plan *plan, const Program *p, const Instr *in)
+{
+    const Cost *c = *(Cost *const *)self;
+    bool compiled = runtime_compiles(c->runtime, plan, in);
+    if (is_fused(c, in, compiled)) {
+        const Instr *first = plan_kernel(p, in);
+        bool product = op_info(first->op)->class_ == OP_CLASS_contract;
+        if (!product) return (double)plan_kernel_bytes(plan, p, in);
+        return in == first ? product_bytes(plan, p, in) : 0;
+    }
+    double bytes = (double)plan_hbm_bytes(plan, p, in);
+    return compiled || runtime_is_own(c->runtime) ? bytes : bytes * c->runtime->op[in->op].passes;
 }
 
 static Ps cost_issue(const void *self, const Plan *plan, const Program *p, const Instr *in)
@@ -364,6 +389,7 @@ CostModel cost_model(Cost *cost)
     bool own = runtime_is_own(cost->runtime);
     return (CostModel){.name = cost->store == NULL ? "roofline" : "measured, else roofline",
                        .compute = cost_compute,
+                       .bytes = cost_bytes,
                        .issue = own ? NULL : cost_issue,
                        .leaves_out = own ? NULL : cost_leaves_out,
                        .issue_from =

@@ -15,6 +15,7 @@ typedef struct Walk {
     const Fold *fold;
     const EngineResult *result;
     const Cluster *cluster;
+    const CostModel *cost;
     Arena *arena;
     SimReport *report;
 } Walk;
@@ -195,7 +196,8 @@ static void add_kinds(const Walk *w)
         row->n++;
         row->time_ps += line->end[pc] - line->start[pc];
         row->flops += plan_flops(w->plan, p, in);
-        row->bytes += (double)plan_hbm_bytes(w->plan, p, in);
+        row->bytes += w->cost->bytes != NULL ? w->cost->bytes(w->cost->self, w->plan, p, in)
+                                             : (double)plan_hbm_bytes(w->plan, p, in);
         row->dtype = p->buffers.at[program_arg(p, in, 0)].dtype;
     }
     for (uint32_t i = 0; i < w->report->kinds.n; i++) {
@@ -208,9 +210,9 @@ static void add_kinds(const Walk *w)
 }
 
 void report_explain(const Plan *plan, const Fold *fold, const EngineResult *result,
-                    const Cluster *cluster, Arena *arena, SimReport *report)
+                    const Cluster *cluster, const CostModel *cost, Arena *arena, SimReport *report)
 {
-    Walk w = {plan, fold, result, cluster, arena, report};
+    Walk w = {plan, fold, result, cluster, cost, arena, report};
     uint32_t slowest = fold->class_of[report->slowest];
     follow(&w, slowest, last_to_end(&w, slowest));
     turn_round(report);

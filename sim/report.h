@@ -10,9 +10,9 @@ void report_time(const Plan *plan, const Fold *fold, const EngineResult *result,
 /* Compute, exposed and communication times of one class; report->step_ps is set already. */
 void report_class(const Plan *plan, const Fold *fold, const EngineResult *result, uint32_t class_,
                   Arena *arena, SimReport *report);
-/* Critical path, stages, kinds (critical.c); after report_time. */
+/* Critical path, stages, kinds (critical.c) of what was run with `cost`; after report_time. */
 void report_explain(const Plan *plan, const Fold *fold, const EngineResult *result,
-                    const Cluster *cluster, Arena *arena, SimReport *report);
+                    const Cluster *cluster, const CostModel *cost, Arena *arena, SimReport *report);
 void report_memory(const Plan *plan, const Cluster *cluster, const Runtime *runtime, Arena *arena,
                    SimReport *report);
 /* Rows of all simulated ranks, in order of rank and pc. */

@@ -21,6 +21,9 @@ typedef struct CostModel {
     /* What a host process takes to issue any instruction; it issues all in program order, waits for
      * none, and nothing starts before it is issued. NULL: issued ahead of time. */
     Ps (*issue)(const void *self, const Plan *plan, const Program *p, const Instr *in);
+    /* Bytes of device memory that it moves as it is carried out: fused, in several passes. NULL:
+     * its inputs and outputs once. */
+    double (*bytes)(const void *self, const Plan *plan, const Program *p, const Instr *in);
     /* Communications that what is modelled does not do. NULL: none. */
     bool (*leaves_out)(const void *self, const Plan *plan, const Program *p, const Instr *in);
     Ps issue_from; /* when it begins, from the start of the step */

@@ -23,7 +23,7 @@ static void explain_costs(const Plan *plan, const CostModel *cost, bool unfolded
     assert_true(engine_run(plan, &options, arena, &result, &d));
     *report = (SimReport){0};
     report_time(plan, fold, &result, &cluster, arena, report);
-    report_explain(plan, fold, &result, &cluster, arena, report);
+    report_explain(plan, fold, &result, &cluster, cost, arena, report);
 }
 
 static void explain(const Plan *plan, bool unfolded, Arena *arena, SimReport *report)

@@ -175,6 +175,42 @@ static double step_s(const char *runtime, const char *passes, const char *set, H
     return s;
 }
 
+/* No kind of kernel moves or computes more than the device can, fused or in many passes. */
+static void no_kind_is_above_the_roofs(void **state)
+{
+    (void)state;
+    static const char *const profiles[] = {"", "runtime = 'torchtitan',", "runtime = 'fsdp1',"};
+    for (uint32_t i = 0; i < 6; i++) {
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena);
+        Config config = {0};
+        Graph graph = {0};
+        SimReport report = {0};
+        const char *code = arena_print(
+            arena,
+            "return plan { model = require 'models.gpt2' '124m', cluster = require "
+            "'clusters.gpu' { gpu = 'H200', devices_per_node = 1 }, batch = { micro = "
+            "32, seq = 1024 }, precision = { compute = 'bf16' }, %s parallel = { %s } }",
+            profiles[i % 3], i < 3 ? "" : "compile { per = 'block' }");
+        if (!front_load_text("plan", code, NULL, arena, &config, &graph, &d))
+            fail_msg("%s", d.items.at[0].text);
+        LowerOptions lower = lower_options_default();
+        const Plan *plan = passes_compile(&config, &graph, &lower, NULL, arena, &d);
+        assert_non_null(plan);
+        SimOptions sim = {.runtime = &config.runtime, .explain = true};
+        assert_true(sim_run(plan, &config.cluster, &sim, arena, &report, &d));
+        assert_true(report.kinds.n > 10);
+        for (uint32_t k = 0; k < report.kinds.n; k++) {
+            const KindRow *row = &report.kinds.at[k];
+            if (row->of_peak > 1 || row->of_memory > 1)
+                fail_msg("%s, %s: %.0f %% of the peak, %.0f %% of the memory's rate",
+                         profiles[i % 3], op_info(row->op)->name, 100 * row->of_peak,
+                         100 * row->of_memory);
+        }
+        arena_free(arena);
+    }
+}
+
 /* A host that takes a millisecond a kernel bounds the step by the number of kernels; compiled
  * regions have fewer, and another price. Tandem's own executor knows neither. */
 static void the_host_may_be_the_limit(void **state)
@@ -374,6 +410,7 @@ int main(void)
         cmocka_unit_test(a_launch_group_is_issued_as_one),
         cmocka_unit_test(what_is_left_out_takes_no_time),
         cmocka_unit_test(delayed_scaling_makes_weights_once),
+        cmocka_unit_test(no_kind_is_above_the_roofs),
         cmocka_unit_test(the_host_may_be_the_limit),
         cmocka_unit_test(ligers_kernels_are_fewer),
         cmocka_unit_test(a_short_program_takes_what_it_takes),

@@ -208,6 +208,38 @@ static void errors_are_those_worked_out_by_hand(void **state)
     arena_free(arena);
 }
 
+/* A size and a bandwidth are a time; a size that is none is no peak. */
+static void collectives_may_state_a_bandwidth(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "collective,bytes,n_gpus,nodes,gpu,interconnect,busbw_GBps,time_us,source,notes,split\n"
+        "all_reduce,1073741824,8,1,H200-SXM-141GB,NVLink,,4000,s,,dev-val\n"
+        "all_reduce,1073741824,8,1,H200-SXM-141GB,NVLink,469.762,,s,,dev-val\n"
+        "all_reduce,abc,8,1,H200-SXM-141GB,NVLink,469.762,,s,,dev-val\n"
+        "all_reduce,,8,1,H200-SXM-141GB,NVLink,360,,s,,dev-val\n";
+    Arena *arena = arena_new();
+    CommandResult r = COMMAND(arena, 60, "accuracy", "--comm", file_with(arena, text), "--json");
+    if (r.exit_code != 0) fail_msg("%s", r.err);
+    json_t *root = json_loads(r.out, 0, NULL), *score;
+    assert_non_null(strstr(r.out, "\"bytes is no number\""));
+    size_t i, n = 0;
+    double predicted = 0;
+    json_array_foreach(json_object_get(json_object_get(root, "comm"), "scores"), i, score)
+    {
+        const char *what = json_string_value(json_object_get(score, "what"));
+        if (strcmp(what, "all-reduce of 8, above 1 MiB") != 0) continue;
+        double now = json_number_value(json_object_get(score, "predicted"));
+        double measured = json_number_value(json_object_get(score, "measured"));
+        assert_true(measured > 3999.9 && measured < 4000.1);
+        if (n++ > 0) assert_true(now == predicted);
+        predicted = now;
+    }
+    assert_int_equal(n, 2);
+    json_decref(root);
+    arena_free(arena);
+}
+
 static void kernels_are_scored_and_drawn(void **state)
 {
     (void)state;
@@ -471,6 +503,7 @@ int main(void)
         cmocka_unit_test(rows_are_counted_by_reason),
         cmocka_unit_test(errors_are_those_worked_out_by_hand),
         cmocka_unit_test(many_microbatches_follow_from_few),
+        cmocka_unit_test(collectives_may_state_a_bandwidth),
         cmocka_unit_test(kernels_are_scored_and_drawn),
         cmocka_unit_test(other_families_are_built),
         cmocka_unit_test(every_kind_of_kernel_is_predicted),
