@@ -50,7 +50,7 @@ function(tandem_cuda_kernels)
   set(at_memory_speed ${ARGN})
   list(FILTER at_memory_speed EXCLUDE REGEX "/(attention|product)[a-z_]*\\.cu$")
   set(hopper ${ARGN})
-  list(FILTER hopper INCLUDE REGEX "/attention_hopper\\.cu$")
+  list(FILTER hopper INCLUDE REGEX "/attention_hopper[a-z_]*\\.cu$")
   set_source_files_properties(${at_memory_speed} ${hopper} PROPERTIES
     COMPILE_OPTIONS -Xptxas=-Werror)
   set(launcher sh ${CMAKE_SOURCE_DIR}/cmake/ptxas_log.sh ${CMAKE_CUDA_COMPILER_LAUNCHER})

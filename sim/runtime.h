@@ -22,7 +22,9 @@ bool runtime_compiles(const Runtime *runtime, const Plan *plan, const Instr *in)
 bool runtime_leaves_out(const Runtime *runtime, const Plan *plan, const Program *p,
                         const Instr *in);
 
-/* Which kernel computes attention on the device. */
+/* Which kernel computes attention on the device. Our own executor chooses among kernels when it
+ * runs; what it is charged for is cuDNN's from Hopper on, forward and backward, FlashAttention-2's
+ * before: nobody has measured our own. */
 AttentionKernel runtime_attention(const Runtime *runtime, const Device *device);
 
 /* Attention that writes its scores, `heads` of them (sequences times heads), alone on the device:

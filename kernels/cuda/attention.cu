@@ -100,20 +100,6 @@ static AttentionArgs forward_args(const KernelArgs *args, const CudaContext *cud
     return a;
 }
 
-bool cuda_attention_hopper_takes(const KernelArgs *args, const CudaContext *cuda)
-{
-    int head;
-    AttentionArgs a = forward_args(args, cuda, &head);
-    return attention_hopper_takes(&a, head, cuda);
-}
-
-bool cuda_attention_hopper(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
-{
-    int head;
-    AttentionArgs a = forward_args(args, cuda, &head);
-    return attention_hopper(&a, head, cuda, error);
-}
-
 bool cuda_attention(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     int head;
@@ -129,12 +115,10 @@ bool cuda_attention(const KernelArgs *args, const CudaContext *cuda, CudaError *
     return attention_plain(&a, &types, cuda, error);
 }
 
-bool cuda_attention_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+/* Of the gradient. */
+static AttentionArgs gradient_args(const KernelArgs *args, const CudaContext *cuda, int *head)
 {
     const uint32_t tiled[] = {0, 1, 2, 3, 6, 7, 8};
-    bool taken = false;
-    if (!by_library(OP_attention_grad, args, cuda, &taken, error)) return false;
-    if (taken) return true;
     AttentionArgs a = attention_args(args, cuda);
     a.dout = args->ptr[0], a.q = args->ptr[1], a.k = args->ptr[2], a.v = args->ptr[3];
     a.out = args->ptr[4];
@@ -144,8 +128,18 @@ bool cuda_attention_grad(const KernelArgs *args, const CudaContext *cuda, CudaEr
     a.dtype = args->dtype[0];
     assert(args->n_args == 10 && args->dtype[5] == DT_f32 && args->dtype[9] == DT_u8);
     assert(args->elements[9] >= args->elements[5] * (int64_t)sizeof(float));
+    *head = tile_head(args, 7, tiled);
+    return a;
+}
+
+bool cuda_attention_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    int head;
+    bool taken = false;
+    if (!by_library(OP_attention_grad, args, cuda, &taken, error)) return false;
+    if (taken) return true;
+    AttentionArgs a = gradient_args(args, cuda, &head);
     if (!launch_delta(args, &a, cuda, error)) return false;
-    int head = tile_head(args, 7, tiled);
     if (head > 0)
         return attention_grad_queries(&a, head, cuda, error) &&
                attention_grad_keys(&a, head, cuda, error);
@@ -154,6 +148,28 @@ bool cuda_attention_grad(const KernelArgs *args, const CudaContext *cuda, CudaEr
     types.v = args->dtype[3], types.out = args->dtype[4];
     types.dq = args->dtype[6], types.dk = args->dtype[7], types.dv = args->dtype[8];
     return attention_grad_plain(&a, &types, cuda, error);
+}
+
+bool cuda_attention_hopper_takes(OpKind op, const KernelArgs *args, const CudaContext *cuda)
+{
+    int head;
+    AttentionArgs a =
+        op == OP_attention ? forward_args(args, cuda, &head) : gradient_args(args, cuda, &head);
+    return attention_hopper_takes(&a, head, cuda);
+}
+
+bool cuda_attention_hopper(OpKind op, const KernelArgs *args, const CudaContext *cuda,
+                           CudaError *error)
+{
+    int head;
+    if (op == OP_attention) {
+        AttentionArgs a = forward_args(args, cuda, &head);
+        return attention_hopper(&a, head, cuda, error);
+    }
+    assert(op == OP_attention_grad);
+    AttentionArgs a = gradient_args(args, cuda, &head);
+    return launch_delta(args, &a, cuda, error) && attention_hopper_queries(&a, head, cuda, error) &&
+           attention_hopper_keys(&a, head, cuda, error);
 }
 
 /* The gradient keeps delta there. */

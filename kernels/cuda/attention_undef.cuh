@@ -14,3 +14,5 @@
 #undef MMA
 #undef PAIR
 #undef WIDEN
+#undef PASTE_3
+#undef PASTE

@@ -59,10 +59,12 @@ typedef struct CudaAttentionLibrary {
                 CudaError *error);
 } CudaAttentionLibrary;
 
-/* Attention, forward, by what only compute capability 9.0 has, where that takes it: kernels of our
- * own too, but cuda_attention does not call them by itself. Who measured them does. */
-bool cuda_attention_hopper_takes(const KernelArgs *args, const CudaContext *cuda);
-bool cuda_attention_hopper(const KernelArgs *args, const CudaContext *cuda, CudaError *error);
+/* Attention or its gradient by what only compute capability 9.0 has, where that takes it: kernels
+ * of our own too, but cuda_attention and cuda_attention_grad do not call them by themselves. Who
+ * measured them does. */
+bool cuda_attention_hopper_takes(OpKind op, const KernelArgs *args, const CudaContext *cuda);
+bool cuda_attention_hopper(OpKind op, const KernelArgs *args, const CudaContext *cuda,
+                           CudaError *error);
 
 /* false: *error tells why; the step cannot go on. */
 typedef bool (*CudaKernel)(const KernelArgs *args, const CudaContext *cuda, CudaError *error);

@@ -194,17 +194,21 @@ DEVICE void products_commit(void)
              "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 
 /* D = A B, or D += A B where `add`; B's rows are n. */
-#define PRODUCT_ROWS(type, ptx)                                                                    \
-    DEVICE void product_rows_128_##type(float d[64], uint64_t a, uint64_t b, int add)              \
+#define PRODUCT_ROWS(type, ptx, n, registers, names, at_a, at_b, adds)                             \
+    DEVICE void product_rows_##n##_##type(float d[registers], uint64_t a, uint64_t b, int add)     \
     {                                                                                              \
-        asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %66, 0;\n\t"                            \
-                     "wgmma.mma_async.sync.aligned.m64n128k16.f32." ptx "." ptx " {" NAMES_64      \
-                     "}, %64, %65, p, 1, 1, 0, 0;\n\t}"                                            \
-                     : ACCUMULATORS_64(d, 0)                                                       \
+        asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, " adds ", 0;\n\t"                       \
+                     "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." ptx "." ptx " {" names      \
+                     "}, " at_a ", " at_b ", p, 1, 1, 0, 0;\n\t}"                                  \
+                     : ACCUMULATORS_##registers(d, 0)                                              \
                      : "l"(a), "l"(b), "r"(add));                                                  \
     }
-PRODUCT_ROWS(bf16, "bf16")
-PRODUCT_ROWS(f16, "f16")
+#define PRODUCT_ROWS_64(type, ptx)  PRODUCT_ROWS(type, ptx, 64, 32, NAMES_32, "%32", "%33", "%34")
+#define PRODUCT_ROWS_128(type, ptx) PRODUCT_ROWS(type, ptx, 128, 64, NAMES_64, "%64", "%65", "%66")
+PRODUCT_ROWS_64(bf16, "bf16")
+PRODUCT_ROWS_64(f16, "f16")
+PRODUCT_ROWS_128(bf16, "bf16")
+PRODUCT_ROWS_128(f16, "f16")
 
 /* D += A B, A in registers; B's rows are k. */
 #define PRODUCT_COLUMNS(type, ptx, n, registers, names, a0, a1, a2, a3, at_b, add)                 \

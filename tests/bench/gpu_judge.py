@@ -6,6 +6,7 @@ import re
 FAMILIES = {  # kind: pattern of ops, what bounds it
     "GEMM in 8 bits": (r"linear\w*_(tensor|row)wise", "flops_fp8"),
     "GEMM": (r"linear", "flops"),
+    "attention's gradient": (r"attention_grad", "flops"),
     "attention": (r"attention", "flops"),
     "norm": (r"(rms|layer)norm", "bytes"),
     "AdamW": (r"adamw", "bytes"),

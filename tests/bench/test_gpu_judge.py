@@ -86,6 +86,12 @@ class Ceilings(unittest.TestCase):
         self.assertNotIn("GEMM in 8 bits", fractions(ops, {"flops": 50.0, "bytes": 10.0}))
 
 
+    def test_the_gradient_of_attention_is_told_apart(self):
+        ops = [{"op": "attention", "measured_ps": 10**12, "flops": 40.0, "bytes": 1},
+               {"op": "attention_grad", "measured_ps": 2 * 10**12, "flops": 50.0, "bytes": 1}]
+        self.assertEqual(fractions(ops, {"flops": 50.0}), {"attention": 0.8, "attention's gradient": 0.5})
+
+
 class Time(unittest.TestCase):
     def test_deadline(self):
         now = [100.0]

@@ -1,8 +1,8 @@
 #!/bin/sh
-# What ptxas makes of Hopper's attention: no spilled registers, as many registers as a block of three
-# warpgroups begins with, no product waited for where the source does not (its C75xx remarks), and
-# the instructions that the kernel is written for. Then a kernel that reads a product under way,
-# which must be seen. Arguments: nvcc, where to work.
+# What ptxas makes of Hopper's attention and its gradient: no spilled registers, as many registers as
+# a block of three warpgroups begins with, no product waited for where the source does not (its C75xx
+# remarks), and the instructions that the kernels are written for. Then kernels that read a product
+# under way, which must be seen. Arguments: nvcc, where to work.
 set -u
 nvcc=$1
 work=$2
@@ -29,41 +29,57 @@ count()
     grep -c -E "$1" "$2"
 }
 
-mkdir -p "$work"
-compile sound kernels/cuda/attention_hopper.cu
-log=$work/sound.log
-ptx=$work/sound.ptx
-kernels=$(count 'Compiling entry function' "$log")
-[ "$kernels" -eq 4 ] || fail "$kernels kernels, expected 4"
-clean=$(count ' 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads' "$log")
-[ "$clean" -eq "$kernels" ] || fail "registers are spilled: $(grep 'bytes spill' "$log")"
-fitting=$(count 'Used 168 registers' "$log")
-[ "$fitting" -eq "$kernels" ] || fail "registers: $(grep 'Used' "$log")"
-remarks=$(grep -E 'C75[0-9][0-9]|wgmma|setmaxnreg' "$log")
-[ -z "$remarks" ] || fail "$remarks"
-for word in 'wgmma\.mma_async\.sync\.aligned\.m64n128k16\.f32\.bf16' \
-    'wgmma\.mma_async\.sync\.aligned\.m64n64k16\.f32\.f16' 'cp\.async\.bulk\.tensor\.4d' \
-    'mbarrier\.try_wait\.parity' 'setmaxnreg\.inc'; do
-    grep -q -E "$word" "$ptx" || fail "no $word in the PTX"
-done
+# hasty SOURCE N: without its N-th wait for a product of two.
+hasty()
+{
+    awk -v nth="$2" '/^        products_wait\(1\);|^    products_wait\(1\);/ && ++n == nth { next } { print }' \
+        "kernels/cuda/$1.cuh" >"$work/kernels/cuda/$1.cuh"
+    cmp -s "kernels/cuda/$1.cuh" "$work/kernels/cuda/$1.cuh" &&
+        fail "$1: the wait that is to be left out is not found"
+    sed "s|\"kernels/cuda/$1.cuh\"|\"$work/kernels/cuda/$1.cuh\"|" "kernels/cuda/$1.cu" >"$work/hasty.cu"
+    compile hasty "$work/hasty.cu"
+    grep -q 'C75[0-9][0-9]' "$work/hasty.log" ||
+        fail "$1: a product read under way is not remarked on"
+}
+
+look_at()
+{
+    compile "$1" "kernels/cuda/$1.cu"
+    log=$work/$1.log
+    kernels=$(count 'Compiling entry function' "$log")
+    [ "$kernels" -eq 4 ] || fail "$1: $kernels kernels, expected 4"
+    clean=$(count ' 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads' "$log")
+    [ "$clean" -eq "$kernels" ] || fail "$1: registers are spilled: $(grep 'bytes spill' "$log")"
+    fitting=$(count 'Used 168 registers' "$log")
+    [ "$fitting" -eq "$kernels" ] || fail "$1: registers: $(grep 'Used' "$log")"
+    remarks=$(grep -E 'C75[0-9][0-9]|wgmma|setmaxnreg' "$log")
+    [ -z "$remarks" ] || fail "$1: $remarks"
+    shift
+    for word in 'cp\.async\.bulk\.tensor\.4d' 'mbarrier\.try_wait\.parity' 'setmaxnreg\.inc' "$@"; do
+        grep -q -E "$word" "${log%.log}.ptx" || fail "no $word in ${log%.log}.ptx"
+    done
+}
+
+mkdir -p "$work/kernels/cuda"
+product='wgmma\.mma_async\.sync\.aligned'
+look_at attention_hopper "$product\.m64n128k16\.f32\.bf16" "$product\.m64n64k16\.f32\.f16"
+look_at attention_hopper_queries "$product\.m64n128k16\.f32\.bf16" "$product\.m64n64k16\.f32\.f16"
+look_at attention_hopper_keys "$product\.m64n128k16\.f32\.bf16" "$product\.m64n64k16\.f32\.f16"
 # Not every toolkit has the disassembler.
 if dump=$(command -v cuobjdump || command -v "$(dirname "$nvcc")/cuobjdump") &&
-    "$dump" -sass "$work/sound.cubin" >"$work/sound.sass" 2>/dev/null; then
-    for word in HGMMA UTMALDG USETMAXREG SYNCS; do
-        grep -q "$word" "$work/sound.sass" || fail "no $word in the machine code"
+    "$dump" -sass "$work/attention_hopper.cubin" >"$work/sound.sass" 2>/dev/null; then
+    for source in attention_hopper attention_hopper_queries attention_hopper_keys; do
+        "$dump" -sass "$work/$source.cubin" >"$work/sound.sass" || fail "$source: no machine code"
+        for word in HGMMA UTMALDG USETMAXREG SYNCS; do
+            grep -q "$word" "$work/sound.sass" || fail "$source: no $word in the machine code"
+        done
     done
 else
     echo "hopper_code: no cuobjdump that works here: the machine code is not looked at"
 fi
 
-mkdir -p "$work/kernels/cuda"
-cp kernels/cuda/attention_hopper.cu "$work/hasty.cu"
-sed 's/^        products_wait(1);//' kernels/cuda/attention_hopper.cuh \
-    >"$work/kernels/cuda/attention_hopper.cuh"
-cmp -s kernels/cuda/attention_hopper.cuh "$work/kernels/cuda/attention_hopper.cuh" &&
-    fail "the wait that is to be left out is not found"
-sed "s|\"kernels/cuda/attention_hopper.cuh\"|\"$work/kernels/cuda/attention_hopper.cuh\"|" \
-    kernels/cuda/attention_hopper.cu >"$work/hasty.cu"
-compile hasty "$work/hasty.cu"
-grep -q 'C75[0-9][0-9]' "$work/hasty.log" || fail "a product read under way is not remarked on"
+hasty attention_hopper 1
+hasty attention_hopper_queries 1
+hasty attention_hopper_keys 1
+hasty attention_hopper_keys 2
 exit $failed

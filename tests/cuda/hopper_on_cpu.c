@@ -37,6 +37,7 @@ static struct Block {
 
 static bool boxes_are_early;
 static HopperFault fault;
+static uint64_t tail_rows;
 static uint32_t left;
 
 void device_boxes_arrive_early(bool early)
@@ -47,6 +48,11 @@ void device_boxes_arrive_early(bool early)
 void device_hopper_fault(HopperFault value)
 {
     fault = value;
+}
+
+void device_hopper_tail(uint64_t rows)
+{
+    tail_rows = rows;
 }
 
 HopperFault hopper_fault(void)
@@ -148,12 +154,14 @@ static void end_phase(Barrier *b)
     if (b->pending > 0 || b->bytes != 0) return;
     b->parity ^= 1;
     b->pending = b->arrivals;
+    watch_phase_over((uint32_t)(b - block.barrier));
 }
 
 static void arrive(Barrier *b)
 {
     assert(b->pending > 0);
     b->pending--;
+    watch_arrive((uint32_t)(b - block.barrier), threadIdx.x / 32);
     end_phase(b);
 }
 
@@ -238,6 +246,7 @@ void barrier_wait(Shared at, uint32_t parity)
     if (fault == HOPPER_no_wait_for_slots && by_producer) return;
     if (fault == HOPPER_wrong_phase && !by_producer) w.parity ^= 1;
     device_wait_until(phase_is_over, &w);
+    watch_waited((uint32_t)(w.barrier - block.barrier), threadIdx.x / 32);
 }
 
 typedef struct Round {
@@ -287,7 +296,6 @@ void device_registers(uint32_t n, bool grow)
 
 bool tensor_map_make(TensorMap *map, const TensorShape *t, CudaError *error)
 {
-    static uint32_t n_made;
     (void)error;
     assert(t->dtype == DT_bf16 || t->dtype == DT_f16);
     assert((uintptr_t)t->at % 16 == 0 && t->box[0] * 2 <= 128 && t->box[0] * 2 % 16 == 0);
@@ -302,7 +310,6 @@ bool tensor_map_make(TensorMap *map, const TensorShape *t, CudaError *error)
         assert(t->stride[i] % 16 == 0 && t->stride[i] < UINT64_C(1) << 40);
         map->stride[i + 1] = t->stride[i];
     }
-    /* Each launch makes three: queries, keys, values. */
-    if (n_made++ % 3 != 0 && fault == HOPPER_no_tail_mask) map->dim[2] -= HOPPER_TAIL;
+    if (fault == HOPPER_no_tail_mask && map->dim[2] == tail_rows) map->dim[2] -= HOPPER_TAIL;
     return true;
 }

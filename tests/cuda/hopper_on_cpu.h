@@ -31,11 +31,12 @@ typedef enum HopperFault {
     HOPPER_map_not_swizzled,
     HOPPER_matrix_not_swizzled,
     HOPPER_wrong_stride, /* of a matrix in shared memory */
-    HOPPER_no_tail_mask, /* the tensor ends before the keys that are not masked */
+    HOPPER_no_tail_mask, /* tensors of some rows end before what is not masked */
     HOPPER_n_faults
 } HopperFault;
-enum { HOPPER_TAIL = 60 }; /* keys that the tensor lacks, by the last of them */
+enum { HOPPER_TAIL = 60 }; /* rows that a tensor lacks, by the last of them */
 void device_hopper_fault(HopperFault fault);
+void device_hopper_tail(uint64_t rows); /* which tensors lack them: those of so many rows */
 
 /* ---- for kernels ---- */
 
@@ -78,14 +79,16 @@ typedef struct DeviceProduct {
 } DeviceProduct;
 void device_product(const DeviceProduct *p);
 
-#define PRODUCT_ROWS(type)                                                                         \
-    static inline void product_rows_128_##type(float d[64], uint64_t a, uint64_t b, int add)       \
+#define PRODUCT_ROWS(type, columns)                                                                \
+    static inline void product_rows_##columns##_##type(float *d, uint64_t a, uint64_t b, int add)  \
     {                                                                                              \
-        const DeviceProduct p = {DT_##type, 128, d, a, b, NULL, false, add != 0};                  \
+        const DeviceProduct p = {DT_##type, columns, d, a, b, NULL, false, add != 0};              \
         device_product(&p);                                                                        \
     }
-PRODUCT_ROWS(bf16)
-PRODUCT_ROWS(f16)
+PRODUCT_ROWS(bf16, 64)
+PRODUCT_ROWS(bf16, 128)
+PRODUCT_ROWS(f16, 64)
+PRODUCT_ROWS(f16, 128)
 #define PRODUCT_COLUMNS(type, columns)                                                             \
     static inline void product_columns_##columns##_##type(float *d, const uint32_t a[4],           \
                                                           uint64_t b)                              \

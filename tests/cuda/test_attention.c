@@ -56,8 +56,8 @@ static bool by_hopper(void *self, OpKind op, const KernelArgs *args, const CudaC
                       bool *taken, CudaError *error)
 {
     (void)self;
-    *taken = op == OP_attention && cuda_attention_hopper_takes(args, cuda);
-    return !*taken || cuda_attention_hopper(args, cuda, error);
+    *taken = cuda_attention_hopper_takes(op, args, cuda);
+    return !*taken || cuda_attention_hopper(op, args, cuda, error);
 }
 static const CudaAttentionLibrary hopper = {NULL, by_hopper};
 
@@ -119,8 +119,7 @@ static void run_and_compare(const AttentionRun *run)
     if (own > SMALLEST || !target_has(SMALLEST)) run_twice(run, before);
     cuda->compute_capability = HOPPER;
     cuda->attention = &hopper;
-    if (target_is(HOPPER) && run->op == OP_attention &&
-        cuda_attention_hopper_takes(&run->device, cuda))
+    if (target_is(HOPPER) && cuda_attention_hopper_takes(run->op, &run->device, cuda))
         run_twice(run, before);
     cuda->compute_capability = own;
     cuda->attention = target_attention(run->op, &run->device, &taken);

@@ -1,5 +1,5 @@
-/* Which way carries attention out: what is timed, compared, kept, found again and agreed on.
- * Kernels are the emulated ones; time passes as it says for each. */
+/* Which way carries attention and its gradient out: what is timed, compared, kept, found again and
+ * agreed on. Kernels are the emulated ones; time passes as it says for each. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,12 +26,14 @@ static struct Device {
 static void launched(void *self, void *stream, const DeviceLaunch *launch)
 {
     (void)self, (void)stream;
+    /* Of the gradient's kernels one counts. */
     bool hopper = strstr(launch->name, "attention_hopper") != NULL;
-    if (hopper) {
+    if (hopper) device_hopper_fault(the.hopper_is_wrong ? HOPPER_wrong_stride : HOPPER_sound);
+    if (hopper && strstr(launch->name, "_dkv") == NULL) {
         the.hopper++;
         runtime_double.now_ms += the.hopper_ms;
-        device_hopper_fault(the.hopper_is_wrong ? HOPPER_wrong_stride : HOPPER_sound);
-    } else if (strstr(launch->name, "attention_forward") != NULL) {
+    } else if (strstr(launch->name, "attention_forward") != NULL ||
+               strstr(launch->name, "attention_dq") != NULL) {
         the.mma++;
         runtime_double.now_ms += the.mma_ms;
     }
@@ -48,18 +50,23 @@ static void copied(void *self, void *stream, void *to, const void *from, uint64_
         memmove(to, from, bytes);
 }
 
+static CudaKernel_function *kernel_of(OpKind op)
+{
+    return op == OP_attention ? cuda_attention : cuda_attention_grad;
+}
+
 /* A library that computes as mma.sync's kernel does. */
 static bool by_library(void *self, OpKind op, const KernelArgs *args, const CudaContext *cuda,
                        bool *taken, CudaError *error)
 {
     (void)self;
-    *taken = op == OP_attention && !the.library_refuses;
+    *taken = !the.library_refuses;
     if (!*taken) return true;
     double ms = the.mma_ms;
     CudaContext own = *cuda;
     own.attention = NULL;
     the.mma_ms = the.library_ms;
-    bool fine = cuda_attention(args, &own, error);
+    bool fine = kernel_of(op)(args, &own, error);
     the.mma_ms = ms;
     the.mma--;
     the.library++;
@@ -110,19 +117,28 @@ typedef struct Session {
 static const AttentionCase small = {
     .dtype = DT_bf16, .b = 1, .s = 37, .T = 37, .g = 1, .r = 2, .E = 64, .causal = true};
 
-static Session session(const CudaAttentionLibrary *with, uint32_t capability)
+static Session session_of(OpKind op, const CudaAttentionLibrary *with, uint32_t capability)
 {
     CudaError error = {""};
     Session s = {.arena = arena_new(), .cuda = {.n_sms = 2, .compute_capability = capability}};
     const AttentionWaysOptions options = {
         .tune = true, .kept = &choices, .device = "H", .library = with};
     s.run = attention_run(s.arena, &small, NULL);
+    if (op == OP_attention_grad) {
+        kernel_cpu(OP_attention)(&s.run.cpu);
+        s.run = gradient_run(s.arena, &small, NULL, &s.run);
+    }
     s.ways = attention_ways_open(&options, &error);
     assert_non_null(s.ways);
-    if (!attention_ways_prepare(s.ways, OP_attention, &s.run.device, &s.cuda, &error))
+    if (!attention_ways_prepare(s.ways, op, &s.run.device, &s.cuda, &error))
         fail_msg("%s", error.text);
     assert_int_equal(runtime_double.objects, 0);
     return s;
+}
+
+static Session session(const CudaAttentionLibrary *with, uint32_t capability)
+{
+    return session_of(OP_attention, with, capability);
 }
 
 static void close_session(Session *s)
@@ -144,7 +160,7 @@ static AttentionWay carried_out(Session *s)
     const CudaAttentionLibrary chosen = {s->ways, attention_ways_run};
     CudaContext cuda = s->cuda;
     cuda.attention = &chosen;
-    assert_true(cuda_attention(&s->run.device, &cuda, &error));
+    assert_true(kernel_of(s->run.op)(&s->run.device, &cuda, &error));
     assert_int_equal(the.mma + the.hopper + the.library, mma + hopper + by + 1);
     return the.hopper > hopper ? ATTENTION_WAY_hopper
            : the.library > by  ? ATTENTION_WAY_library
@@ -177,10 +193,11 @@ static void the_fastest_is_taken(void **state)
     static const double ms[][3] = {{3, 1, 2}, {1, 3, 2}, {3, 2, 1}, {2, 2, 2}};
     static const AttentionWay best[] = {ATTENTION_WAY_hopper, ATTENTION_WAY_mma,
                                         ATTENTION_WAY_library, ATTENTION_WAY_mma};
-    for (int i = 0; i < 4; i++) {
+    for (int k = 0; k < 8; k++) {
+        const int i = k % 4;
         the.mma_ms = ms[i][0], the.hopper_ms = ms[i][1], the.library_ms = ms[i][2];
         memset(&kept, 0, sizeof kept);
-        Session s = session(&library, 90);
+        Session s = session_of(k < 4 ? OP_attention : OP_attention_grad, &library, 90);
         assert_int_equal(carried_out(&s), best[i]);
         assert_int_equal(kept.n, 1);
         assert_int_equal(kept.way, best[i]);
@@ -222,6 +239,43 @@ static void what_differs_is_not_used(void **state)
     assert_non_null(strstr(attention_ways_wrong(s.ways), "Hopper's instructions differs"));
     assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
     assert_int_equal(kept.way, ATTENTION_WAY_mma);
+    close_session(&s);
+}
+
+/* What is timed is not added to anything, and what is kept is the gradient's. */
+static void the_gradient_has_a_choice_of_its_own(void **state)
+{
+    (void)state;
+    CudaError error = {""};
+    Session s = session_of(OP_attention_grad, NULL, 90);
+    assert_int_equal(carried_out(&s), ATTENTION_WAY_hopper);
+    assert_non_null(strstr(kept.call, "attention_grad "));
+    AttentionRun forward = attention_run(s.arena, &small, NULL);
+    the.hopper_ms = 9;
+    assert_true(attention_ways_prepare(s.ways, OP_attention, &forward.device, &s.cuda, &error));
+    assert_int_equal(attention_ways_n(s.ways), 2);
+    AttentionChoice both[2];
+    attention_ways_tell(s.ways, both);
+    assert_int_equal(both[0].way, ATTENTION_WAY_hopper);
+    assert_int_equal(both[1].way, ATTENTION_WAY_mma);
+    s.run.device.attrs.accumulate = 7;
+    assert_true(attention_ways_prepare(s.ways, OP_attention_grad, &s.run.device, &s.cuda, &error));
+    assert_int_equal(attention_ways_n(s.ways), 2);
+    close_session(&s);
+    the.hopper_is_wrong = true;
+    memset(&kept, 0, sizeof kept);
+    s = session_of(OP_attention_grad, NULL, 90);
+    assert_non_null(strstr(attention_ways_wrong(s.ways), "its gradient of queries"));
+    assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
+    close_session(&s);
+    the.hopper_is_wrong = false;
+    memset(&kept, 0, sizeof kept);
+    s = session_of(OP_attention_grad, NULL, 80);
+    assert_int_equal(attention_ways_n(s.ways), 0);
+    s.cuda.compute_capability = 90;
+    s.run.device.attrs.accumulate = 7;
+    assert_true(attention_ways_prepare(s.ways, OP_attention_grad, &s.run.device, &s.cuda, &error));
+    assert_null(attention_ways_wrong(s.ways));
     close_session(&s);
 }
 
@@ -284,6 +338,7 @@ int main(void)
         TEST(the_fastest_is_taken),
         TEST(what_is_kept_is_not_timed),
         TEST(what_differs_is_not_used),
+        TEST(the_gradient_has_a_choice_of_its_own),
         TEST(other_devices_have_no_choice),
         TEST(without_memory_nothing_is_timed),
         TEST(ranks_agree),

@@ -1,6 +1,7 @@
-/* Attention by the instructions of compute capability 9.0, on their emulator: against the CPU
- * kernel in fp64; in several orders of threads, with boxes and products that come early and late,
- * to the same bits; and each rule of those instructions broken once, which must be seen. */
+/* Attention and its gradient by the instructions of compute capability 9.0, on their emulator:
+ * against the CPU kernels in fp64; in several orders of threads, with boxes and products that come
+ * early and late, to the same bits; and each rule of those instructions broken once, which must be
+ * seen. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,7 +51,10 @@ static const AttentionCase cases[] = {
      .r = 1,
      .E = 128,
      .start_s = 60,
-     .causal = true},
+     .causal = true,
+     .accumulate = true},
+    /* heads of a group after each other, through the ring */
+    {.dtype = DT_f16, .b = 1, .s = 200, .T = 70, .g = 1, .r = 3, .E = 64, .accumulate = true},
 };
 
 static CudaContext context(void)
@@ -66,8 +70,46 @@ static void launch(const AttentionRun *run, uint32_t when, uint64_t seed)
     device_set_seed(seed);
     device_boxes_arrive_early(when & 1);
     device_products_read_early(when >> 1 & 1);
-    if (!cuda_attention_hopper(&run->device, &cuda, &error)) fail_msg("%s", error.text);
+    if (!cuda_attention_hopper(run->op, &run->device, &cuda, &error)) fail_msg("%s", error.text);
     compare_check();
+    assert_int_equal(device_hopper_under_way(), 0);
+}
+
+static size_t out_bytes(const AttentionRun *run, uint32_t o)
+{
+    const KernelArgs *a = &run->device;
+    return (size_t)a->elements[run->n_in + o] * dtype_bytes(a->dtype[run->n_in + o]);
+}
+
+/* Four times, from the same memory: the same bits, near the CPU's. */
+static void run_and_compare(const AttentionRun *run)
+{
+    const CudaContext cuda = context();
+    void *before[3], *first[3];
+    char why[ATTENTION_WHY];
+    assert_true(cuda_attention_hopper_takes(run->op, &run->device, &cuda));
+    for (uint32_t when = 0; when < 4; when++) {
+        for (uint32_t o = 0; o < run->n_out; o++) {
+            void *at = run->device.ptr[run->n_in + o];
+            if (when == 0)
+                before[o] =
+                    memcpy(arena_array(run->arena, out_bytes(run, o), 1), at, out_bytes(run, o));
+            memcpy(at, before[o], out_bytes(run, o));
+        }
+        launch(run, when, when * 7);
+        for (uint32_t o = 0; o < run->n_out; o++) {
+            void *at = run->device.ptr[run->n_in + o];
+            if (when == 0)
+                first[o] =
+                    memcpy(arena_array(run->arena, out_bytes(run, o), 1), at, out_bytes(run, o));
+            assert_memory_equal(at, first[o], out_bytes(run, o));
+        }
+    }
+    kernel_cpu(run->op)(&run->cpu);
+    for (uint32_t i = run->n_in; i < run->n_in + run->n_out; i++)
+        if (!attention_is_near(run, i, why))
+            fail_msg("%lld queries, %lld keys, heads of %lld: %s", (long long)run->c->s,
+                     (long long)run->c->T, (long long)run->c->E, why);
 }
 
 static void each_case(void **state)
@@ -76,32 +118,31 @@ static void each_case(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         Arena *arena = arena_new();
         AttentionRun run = attention_run(arena, &cases[i], NULL);
-        const CudaContext cuda = context();
-        void *first[2];
-        char why[ATTENTION_WHY];
-        assert_true(cuda_attention_hopper_takes(&run.device, &cuda));
-        for (uint32_t when = 0; when < 4; when++) {
-            launch(&run, when, when * 7);
-            assert_int_equal(device_hopper_under_way(), 0);
-            for (uint32_t j = 0; j < 2; j++) {
-                size_t bytes =
-                    (size_t)run.device.elements[3 + j] * dtype_bytes(run.device.dtype[3 + j]);
-                if (when == 0)
-                    first[j] = memcpy(arena_array(arena, bytes, 1), run.device.ptr[3 + j], bytes);
-                assert_memory_equal(run.device.ptr[3 + j], first[j], bytes);
-                memset(run.device.ptr[3 + j], 0xff, bytes);
-                if (when == 3) memcpy(run.device.ptr[3 + j], first[j], bytes);
-            }
-        }
-        kernel_cpu(run.op)(&run.cpu);
-        for (uint32_t j = 3; j < 5; j++)
-            if (!attention_is_near(&run, j, why)) fail_msg("case %d, %s", (int)i, why);
+        run_and_compare(&run);
+        AttentionRun gradient = gradient_run(arena, &cases[i], NULL, &run);
+        run_and_compare(&gradient);
         compare_free();
         arena_free(arena);
     }
 }
 
-/* Queries before the first key, which the CPU kernel has no result for: as mma.sync's kernel. */
+/* Of output i: are Hopper's numbers mma.sync's, but for rounding, and exactly 0 (the log of sums:
+ * minus infinity) where a query sees nothing? */
+static void compare_ways(const AttentionRun *run, const AttentionRun *other, uint32_t i,
+                         int64_t see_nothing)
+{
+    for (int64_t k = 0; k < run->device.elements[i]; k++) {
+        double x = number_read(run->device.dtype[i], run->device.ptr[i], (uint64_t)k);
+        double y = number_read(run->device.dtype[i], other->device.ptr[i], (uint64_t)k);
+        bool is_lse = run->op == OP_attention && i == 4;
+        if (k / (is_lse ? 1 : run->c->E) >= see_nothing)
+            assert_true(fabs(x - y) <= 0.02 + 0.02 * fabs(y));
+        else
+            assert_true(is_lse ? x == y && isinf(x) && x < 0 : x == 0 && y == 0);
+    }
+}
+
+/* Queries before the first key, which the CPU kernel has no result for: as mma.sync's kernels. */
 static void queries_may_see_nothing(void **state)
 {
     (void)state;
@@ -120,20 +161,50 @@ static void queries_may_see_nothing(void **state)
     CudaContext cuda = context();
     CudaError error = {""};
     launch(&run, 0, 0);
-    assert_int_equal(device_hopper_under_way(), 0);
     assert_true(cuda_attention(&other.device, &cuda, &error));
-    for (uint32_t i = 3; i < 5; i++)
-        for (int64_t k = 0; k < run.device.elements[i]; k++) {
-            double x = number_read(run.device.dtype[i], run.device.ptr[i], (uint64_t)k);
-            double y = number_read(run.device.dtype[i], other.device.ptr[i], (uint64_t)k);
-            bool sees = k / (i == 3 ? c.E : 1) >= NOTHING;
-            if (sees)
-                assert_true(fabs(x - y) <= 0.02);
-            else
-                assert_true(i == 3 ? x == 0 && y == 0 : x == y && isinf(x) && x < 0);
-        }
+    compare_ways(&run, &other, 3, NOTHING);
+    compare_ways(&run, &other, 4, NOTHING);
+    AttentionRun back = gradient_run(arena, &c, NULL, &run);
+    AttentionRun other_back = gradient_run(arena, &c, NULL, &run);
+    for (uint32_t i = 4; i < 6; i++) {
+        memcpy(back.device.ptr[i], other.device.ptr[i - 1], out_bytes(&other, i - 4));
+        memcpy(other_back.device.ptr[i], other.device.ptr[i - 1], out_bytes(&other, i - 4));
+    }
+    launch(&back, 0, 0);
+    assert_true(cuda_attention_grad(&other_back.device, &cuda, &error));
+    for (uint32_t i = 6; i < 9; i++) compare_ways(&back, &other_back, i, i == 6 ? NOTHING : 0);
     compare_free();
     arena_free(arena);
+}
+
+/* What is no key has a score of 0: where all others are far below, exp(0 - lse) is infinite. */
+static void scores_may_be_far_below_zero(void **state)
+{
+    (void)state;
+    for (int64_t E = 64; E <= 128; E *= 2) {
+        const AttentionCase c = {
+            .dtype = DT_bf16, .b = 1, .s = 70, .T = 150, .g = 1, .r = 1, .E = E};
+        Arena *arena = arena_new();
+        AttentionRun run = attention_run(arena, &c, NULL);
+        for (uint32_t i = 0; i < 2; i++)
+            for (int64_t k = 0; k < run.device.elements[i]; k++) {
+                const int near = k % E == 0 ? (int)(k / E % 7) : 0;
+                const double x = (i == 0 ? -6 : 6) + near;
+                number_write(DT_bf16, run.device.ptr[i], (uint64_t)k, x);
+                ((double *)run.cpu.ptr[i])[k] = x;
+            }
+        run_and_compare(&run);
+        assert_true(((const double *)run.cpu.ptr[4])[0] < -100);
+        AttentionRun back = gradient_run(arena, &c, NULL, &run);
+        AttentionRun other = gradient_run(arena, &c, NULL, &run);
+        const CudaContext cuda = context();
+        CudaError error = {""};
+        launch(&back, 0, 0);
+        assert_true(cuda_attention_grad(&other.device, &cuda, &error));
+        for (uint32_t i = 6; i < 9; i++) compare_ways(&back, &other, i, 0);
+        compare_free();
+        arena_free(arena);
+    }
 }
 
 static void others_are_refused(void **state)
@@ -143,23 +214,23 @@ static void others_are_refused(void **state)
     AttentionCase c = cases[0];
     AttentionRun run = attention_run(arena, &c, NULL);
     CudaContext cuda = context();
-    assert_true(cuda_attention_hopper_takes(&run.device, &cuda));
+    assert_true(cuda_attention_hopper_takes(run.op, &run.device, &cuda));
     static const uint32_t elsewhere[] = {80, 89, 100, 120};
     for (size_t i = 0; i < sizeof elsewhere / sizeof elsewhere[0]; i++) {
         cuda.compute_capability = elsewhere[i];
-        assert_false(cuda_attention_hopper_takes(&run.device, &cuda));
+        assert_false(cuda_attention_hopper_takes(run.op, &run.device, &cuda));
     }
     cuda.compute_capability = 90;
     c.E = 136;
     run = attention_run(arena, &c, NULL);
-    assert_false(cuda_attention_hopper_takes(&run.device, &cuda));
+    assert_false(cuda_attention_hopper_takes(run.op, &run.device, &cuda));
     c.E = 60;
     run = attention_run(arena, &c, NULL);
-    assert_false(cuda_attention_hopper_takes(&run.device, &cuda));
+    assert_false(cuda_attention_hopper_takes(run.op, &run.device, &cuda));
     c = cases[0];
     c.dtype = DT_f32;
     run = attention_run(arena, &c, NULL);
-    assert_false(cuda_attention_hopper_takes(&run.device, &cuda));
+    assert_false(cuda_attention_hopper_takes(run.op, &run.device, &cuda));
     compare_free();
     arena_free(arena);
 }
@@ -183,9 +254,81 @@ static const char *const fault_names[HOPPER_n_faults] = {
     "no mask of the tail",
 };
 
-/* In a process of its own: does the test of these numbers fail? With six tiles of keys the ring
- * goes around. */
-static bool is_seen(HopperFault fault, int head, uint32_t when, uint64_t seed)
+/* What a fault is in: the forward pass, or one of the gradient's kernels; and a case in which the
+ * ring goes around. */
+typedef struct Subject {
+    const char *kernel;
+    bool of_gradient;
+    uint32_t first_out, last_out; /* what this kernel computes */
+    AttentionCase c;              /* but for E; heads of 64 */
+} Subject;
+
+static const Subject subjects[] = {
+    {"attention_hopper_",
+     false,
+     3,
+     4,
+     {.dtype = DT_bf16, .b = 1, .s = 70, .T = 700, .g = 1, .r = 1}},
+    {"attention_hopper_dq",
+     true,
+     6,
+     6,
+     {.dtype = DT_bf16, .b = 1, .s = 70, .T = 700, .g = 1, .r = 1}},
+    {"attention_hopper_dkv",
+     true,
+     7,
+     8,
+     {.dtype = DT_bf16, .b = 1, .s = 340, .T = 70, .g = 1, .r = 2}},
+};
+
+static struct Planted {
+    const char *kernel;
+    HopperFault fault;
+} planted;
+
+static void launch_with_fault(void *self, void *stream, const DeviceLaunch *launch)
+{
+    (void)self, (void)stream;
+    const bool here = strstr(launch->name, planted.kernel) != NULL;
+    if (!here && strstr(launch->name, "attention_hopper") != NULL) return; /* another subject */
+    device_hopper_fault(here ? planted.fault : HOPPER_sound);
+    device_run(launch);
+    device_hopper_fault(planted.fault); /* of tensors, too */
+}
+
+/* Does the test of these numbers fail? */
+static bool fails_with(HopperFault fault, const Subject *subject, int head)
+{
+    static const DeviceQueue queue = {.launch = launch_with_fault};
+    const CudaContext cuda = context();
+    CudaError error;
+    char why[ATTENTION_WHY];
+    AttentionCase c = subject->c;
+    c.E = head;
+    if (subject->of_gradient && head == 128) /* whose tiles have half the rows */
+        c.s = (c.s + 1) / 2, c.T = (c.T + 1) / 2;
+    AttentionRun run = attention_run(arena_new(), &c, NULL);
+    kernel_cpu(run.op)(&run.cpu);
+    if (subject->of_gradient) {
+        run = gradient_run(run.arena, &c, NULL, &run);
+        kernel_cpu(run.op)(&run.cpu);
+    }
+    /* The kernel believes in keys that the tensor does not have: they are zero, not hidden. */
+    if (fault == HOPPER_no_tail_mask) run.device.size['T'] += HOPPER_TAIL;
+    device_hopper_tail((uint64_t)run.device.size['T']);
+    planted = (struct Planted){subject->kernel, fault};
+    device_hopper_fault(fault);
+    device_set_queue(&queue);
+    if (!cuda_attention_hopper(run.op, &run.device, &cuda, &error)) _exit(3);
+    bool fails = device_hopper_under_way() > 0;
+    for (uint32_t i = subject->first_out; i <= subject->last_out; i++)
+        fails = fails || !attention_is_near(&run, i, why);
+    return fails;
+}
+
+/* In a process of its own. */
+static bool is_seen(HopperFault fault, const Subject *subject, int head, uint32_t when,
+                    uint64_t seed)
 {
     fflush(NULL);
     pid_t pid = fork();
@@ -195,22 +338,10 @@ static bool is_seen(HopperFault fault, int head, uint32_t when, uint64_t seed)
         (void)setrlimit(RLIMIT_CORE, &no_core);
         alarm(120);
         if (freopen("/dev/null", "w", stderr) == NULL) _exit(3);
-        const AttentionCase c = {
-            .dtype = DT_bf16, .b = 1, .s = 70, .T = 700, .g = 1, .r = 1, .E = head};
-        AttentionRun run = attention_run(arena_new(), &c, NULL);
-        const CudaContext cuda = context();
-        CudaError error;
-        char why[ATTENTION_WHY];
-        kernel_cpu(run.op)(&run.cpu);
-        /* The kernel believes in keys that the tensor does not have: they are zero, not hidden. */
-        if (fault == HOPPER_no_tail_mask) run.device.size['T'] += HOPPER_TAIL;
-        device_hopper_fault(fault);
         device_set_seed(seed);
         device_boxes_arrive_early(when & 1);
         device_products_read_early(when >> 1 & 1);
-        if (!cuda_attention_hopper(&run.device, &cuda, &error)) _exit(3);
-        _exit(device_hopper_under_way() > 0 || !attention_is_near(&run, 3, why) ||
-              !attention_is_near(&run, 4, why));
+        _exit(fails_with(fault, subject, head));
     }
     int status = 0;
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -221,18 +352,22 @@ static bool is_seen(HopperFault fault, int head, uint32_t when, uint64_t seed)
     return fails;
 }
 
-/* Four ways for boxes and products to come; a fault need be seen in one of them. */
+/* Four ways for boxes and products to come; a fault need be seen in one of them. (The gradients
+ * need no mask of the tail where exp(0 - lse) is finite: what is no key is multiplied with 0.) */
 static void each_fault_is_seen(void **state)
 {
     (void)state;
-    for (int fault = 0; fault < HOPPER_n_faults; fault++)
-        for (int head = 64; head <= 128; head += 64) {
-            uint32_t i = 0;
-            while (i < 4 && !is_seen((HopperFault)fault, head, i, i * 5 + 1)) i++;
-            if ((fault == HOPPER_sound) != (i == 4))
-                fail_msg("%s, heads of %d: %s", fault_names[fault], head,
-                         i == 4 ? "seen in no run" : "a run fails");
-        }
+    for (size_t k = 0; k < sizeof subjects / sizeof subjects[0]; k++)
+        for (int fault = 0; fault < HOPPER_n_faults; fault++)
+            for (int head = 64; head <= 128; head += 64) {
+                const Subject *s = &subjects[k];
+                uint32_t i = 0;
+                if (s->of_gradient && fault == HOPPER_no_tail_mask) continue;
+                while (i < 4 && !is_seen((HopperFault)fault, s, head, i, i * 5 + 1)) i++;
+                if ((fault == HOPPER_sound) != (i == 4))
+                    fail_msg("%s, %s, heads of %d: %s", s->kernel, fault_names[fault], head,
+                             i == 4 ? "seen in no run" : "a run fails");
+            }
 }
 
 int main(void)
@@ -240,6 +375,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_case),
         cmocka_unit_test(queries_may_see_nothing),
+        cmocka_unit_test(scores_may_be_far_below_zero),
         cmocka_unit_test(others_are_refused),
         cmocka_unit_test(each_fault_is_seen),
     };

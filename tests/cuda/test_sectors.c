@@ -97,14 +97,14 @@ static void attention(DType dtype, int64_t E, bool hopper)
     CudaContext cuda = *target_context();
     CudaError error = {""};
     cuda.compute_capability = 90;
-    bool launched = hopper ? cuda_attention_hopper(&run.device, &cuda, &error)
+    bool launched = hopper ? cuda_attention_hopper(OP_attention, &run.device, &cuda, &error)
                            : cuda_attention(&run.device, &cuda, &error);
     assert_true(launched);
-    if (!hopper) {
-        kernel_cpu(run.op)(&run.cpu);
-        AttentionRun back = gradient_run(arena, &c, &control, &run);
-        if (!cuda_attention_grad(&back.device, &cuda, &error)) fail_msg("%s", error.text);
-    }
+    kernel_cpu(run.op)(&run.cpu);
+    AttentionRun back = gradient_run(arena, &c, &control, &run);
+    launched = hopper ? cuda_attention_hopper(OP_attention_grad, &back.device, &cuda, &error)
+                      : cuda_attention_grad(&back.device, &cuda, &error);
+    assert_true(launched);
     compare_free();
     arena_free(arena);
 }
@@ -156,9 +156,16 @@ static const struct {
     double sectors;
 } others[] = {
     /* eights of fp32: a lane's two requests touch the same sector, a half each */
-    {"column_sums", 1.8},     {"spectral_rows", 1.7}, {"adamw_unit", 1.7},
-    {"amax_of_columns", 1.7}, {"amax_end", 2},        {"pick_rows", 4}, /* one number of each row */
+    {"column_sums", 1.8},
+    {"spectral_rows", 1.7},
+    {"adamw_unit", 1.7},
+    {"amax_of_columns", 1.7},
+    {"amax_end", 2},
+    {"pick_rows", 4},    /* one number of each row */
     {"sort_scatter", 2}, /* an entry goes where its digit does */
+    /* lse and delta of one of four heads that lie side by side; boxes are not counted */
+    {"attention_hopper_dq_f16_64", 1.2},
+    {"attention_hopper_dkv_f16_64", 1.2},
 };
 #define USUAL 1.1
 

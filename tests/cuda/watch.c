@@ -13,7 +13,14 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { MAX_WARPS = 32, WORD = 4, MARGIN = 512, MOST_SHARED = 256 << 10, READS = 3 };
+enum {
+    MAX_WARPS = 32,
+    MAX_PHASES = 64,
+    WORD = 4,
+    MARGIN = 512,
+    MOST_SHARED = 256 << 10,
+    READS = 3
+};
 #define ARENA (UINT64_C(4) << 30) /* of addresses; pages come as they are touched */
 
 typedef struct Access {
@@ -27,6 +34,12 @@ typedef struct Word {
     Access write, read[READS];
 } Word;
 
+/* Of a barrier in shared memory: up to what of each warp its arrivals of this phase know, and of
+ * those that are over. */
+typedef struct Phases {
+    uint32_t arrived[MAX_WARPS], over[MAX_WARPS];
+} Phases;
+
 static struct Watch {
     const char *kernel;
     unsigned char *shared;
@@ -35,6 +48,7 @@ static struct Watch {
     uint32_t since;                 /* of these, what the memory at hand goes back to */
     uint32_t block_at, warp_at[MAX_WARPS], learnt[MAX_WARPS][MAX_WARPS];
     bool has_learnt;
+    Phases phases[MAX_PHASES];
     Word of_shared[MOST_SHARED / WORD];
     unsigned char *arena, *allowed; /* a byte for each */
     Word *of_arena;
@@ -96,7 +110,10 @@ void watch_block(unsigned char *shared, uint64_t bytes)
     watch.shared = shared;
     watch.shared_bytes = bytes;
     watch.block_at = watch.begun = ++watch.time;
-    if (watch.has_learnt) memset(watch.learnt, 0, sizeof watch.learnt);
+    if (watch.has_learnt) {
+        memset(watch.learnt, 0, sizeof watch.learnt);
+        memset(watch.phases, 0, sizeof watch.phases);
+    }
     watch.has_learnt = false;
 }
 
@@ -118,17 +135,44 @@ void watch_warp_barrier(uint32_t warp, uint32_t mask)
     watch.warp_at[warp] = ++watch.time;
 }
 
+static void learn(uint32_t known[MAX_WARPS], const uint32_t from[MAX_WARPS])
+{
+    for (uint32_t of = 0; of < MAX_WARPS; of++)
+        if (from[of] > known[of]) known[of] = from[of];
+}
+
 void watch_warps_barrier(uint32_t warps)
 {
     uint32_t all[MAX_WARPS] = {0};
     watch.has_learnt = true;
     watch.time++;
     for (uint32_t w = 0; w < MAX_WARPS; w++)
-        for (uint32_t of = 0; of < MAX_WARPS && warps >> w & 1; of++)
-            if (watch.learnt[w][of] > all[of]) all[of] = watch.learnt[w][of];
+        if (warps >> w & 1) learn(all, watch.learnt[w]);
     for (uint32_t w = 0; w < MAX_WARPS; w++)
         for (uint32_t of = 0; of < MAX_WARPS && warps >> w & 1; of++)
             watch.learnt[w][of] = warps >> of & 1 ? watch.time : all[of];
+}
+
+/* One lane arrives for its warp: with what is before the warp's last barrier. */
+void watch_arrive(uint32_t barrier, uint32_t warp)
+{
+    assert(barrier < MAX_PHASES);
+    uint32_t *const arrived = watch.phases[barrier].arrived;
+    watch.has_learnt = true;
+    learn(arrived, watch.learnt[warp]);
+    if (watch.warp_at[warp] > arrived[warp]) arrived[warp] = watch.warp_at[warp];
+}
+
+void watch_phase_over(uint32_t barrier)
+{
+    Phases *const p = &watch.phases[barrier];
+    learn(p->over, p->arrived);
+    memset(p->arrived, 0, sizeof p->arrived);
+}
+
+void watch_waited(uint32_t barrier, uint32_t warp)
+{
+    learn(watch.learnt[warp], watch.phases[barrier].over);
 }
 
 static bool is_before(const Access *x, const Access *now)

@@ -2,8 +2,9 @@
  * store (-fsanitize=thread, with the functions below instead of its library). A test ends when a
  * kernel touches what it was not given, or when two threads touch the same bytes of shared or
  * global memory, one of them writing, and nothing orders the two: no barrier of the block,
- * __syncwarp, named barrier, or end of the kernel. (Shuffles, ballots and products of a warp order
- * nothing.) Whether orders of threads that are tried would show it does not matter.
+ * __syncwarp, named barrier, barrier in shared memory, or end of the kernel. (Shuffles, ballots and
+ * products of a warp order nothing.) Whether orders of threads that are tried would show it does
+ * not matter.
  *
  * TANDEM_WATCH=print counts what each kernel asks of the memory system, and prints a table when the
  * program ends: 32-byte sectors that warps touch in global memory, against the fewest that hold the
@@ -32,6 +33,10 @@ void watch_block_end(void);
 void watch_block_barrier(void);
 void watch_warp_barrier(uint32_t warp, uint32_t mask);
 void watch_warps_barrier(uint32_t warps); /* bit w: warp w */
+/* Barriers in shared memory, by number, of a block. */
+void watch_arrive(uint32_t barrier, uint32_t warp);
+void watch_phase_over(uint32_t barrier);
+void watch_waited(uint32_t barrier, uint32_t warp);
 void watch_read(const void *at, uint64_t bytes);
 void watch_write(void *at, uint64_t bytes);
 void watch_atomic(void *at, uint64_t bytes);
@@ -82,6 +87,18 @@ static inline void watch_warp_barrier(uint32_t warp, uint32_t mask)
 static inline void watch_warps_barrier(uint32_t warps)
 {
     (void)warps;
+}
+static inline void watch_arrive(uint32_t barrier, uint32_t warp)
+{
+    (void)barrier, (void)warp;
+}
+static inline void watch_phase_over(uint32_t barrier)
+{
+    (void)barrier;
+}
+static inline void watch_waited(uint32_t barrier, uint32_t warp)
+{
+    (void)barrier, (void)warp;
 }
 static inline void watch_read(const void *at, uint64_t bytes)
 {

@@ -15,12 +15,13 @@ typedef struct AttentionTimes {
 } AttentionTimes;
 
 /* False with *error: a launch failed. */
-bool attention_time(const CudaAttentionLibrary *library, const KernelArgs *args,
+bool attention_time(OpKind op, const CudaAttentionLibrary *library, const KernelArgs *args,
                     const CudaContext *cuda, AttentionTimes *times, CudaError *error);
 
 /* Launches one way; *taken is false where the library refuses. */
-bool attention_launch(AttentionWay way, const CudaAttentionLibrary *library, const KernelArgs *args,
-                      const CudaContext *cuda, bool *taken, CudaError *error);
+bool attention_launch(AttentionWay way, OpKind op, const CudaAttentionLibrary *library,
+                      const KernelArgs *args, const CudaContext *cuda, bool *taken,
+                      CudaError *error);
 const char *attention_way_name(AttentionWay way);
 
 #endif

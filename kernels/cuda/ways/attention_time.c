@@ -1,5 +1,6 @@
 /* Times the ways of an attention call on memory of its own, with random numbers, and compares what
  * they compute with what mma.sync's kernel does. */
+#include <assert.h>
 #include <cuda_runtime.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,34 +10,62 @@
 #include "kernels/cuda/ways/attention_private.h"
 #include "kernels/number.h"
 
-enum { RUNS = 5, ARGS = 5, OUT = 3, LSE = 4 };
+enum { RUNS = 5, BENCH_ARGS = 10, BENCH_OUT = 3 };
 
+/* An op's outputs follow its inputs; what follows them is scratch. */
 typedef struct Bench {
     const CudaAttentionLibrary *library;
     const CudaContext *cuda;
+    OpKind op;
     KernelArgs args;
-    void *host[2][ARGS]; /* outputs: mma.sync's, another's */
-    uint64_t bytes[ARGS];
+    uint32_t n_out;
+    void *host[2][BENCH_OUT]; /* mma.sync's, another's */
+    uint64_t bytes[BENCH_ARGS];
     cudaEvent_t begin, end;
 } Bench;
 
-static bool bench_open(Bench *b, const KernelArgs *args)
+/* The gradient's numbers: of the inputs, the output and the log of sums are the forward pass's. */
+static bool fill(const Bench *b)
 {
+    const uint32_t n_random = b->op == OP_attention ? b->args.n_in : 4;
     CudaError error;
+    for (uint32_t i = 0; i < n_random; i++)
+        if (!product_fill(b->args.dtype[i], b->args.ptr[i], b->bytes[i], b->cuda, &error))
+            return false;
+    if (b->op == OP_attention) return true;
+    KernelArgs forward = b->args;
+    CudaContext own = *b->cuda;
+    own.attention = NULL;
+    for (uint32_t i = 0; i < 5; i++) { /* its arguments but for the first */
+        forward.ptr[i] = b->args.ptr[i + 1];
+        forward.dtype[i] = b->args.dtype[i + 1];
+        forward.elements[i] = b->args.elements[i + 1];
+    }
+    forward.n_in = 3;
+    forward.n_args = 5;
+    return cuda_attention(&forward, &own, &error);
+}
+
+static bool bench_open(Bench *b, OpKind op, const KernelArgs *args)
+{
+    b->op = op;
+    b->n_out = op == OP_attention ? 2 : 3;
     b->args = *args;
-    for (int i = 0; i < ARGS; i++) b->args.ptr[i] = NULL;
-    for (int i = 0; i < ARGS; i++) {
+    b->args.attrs.accumulate = 0;
+    assert(args->n_args <= BENCH_ARGS && args->n_in + b->n_out <= args->n_args);
+    for (uint32_t i = 0; i < args->n_args; i++) b->args.ptr[i] = NULL;
+    for (uint32_t i = 0; i < args->n_args; i++) {
         b->bytes[i] = (uint64_t)args->elements[i] * dtype_bytes(args->dtype[i]);
         if (cudaMalloc(&b->args.ptr[i], b->bytes[i]) != cudaSuccess) {
             b->args.ptr[i] = NULL;
             return false;
         }
-        if (i < OUT && !product_fill(args->dtype[i], b->args.ptr[i], b->bytes[i], b->cuda, &error))
-            return false;
-        for (int k = 0; k < 2 && i >= OUT; k++)
-            if ((b->host[k][i] = malloc(b->bytes[i] + 1)) == NULL) return false;
     }
-    return cudaEventCreate(&b->begin) == cudaSuccess && cudaEventCreate(&b->end) == cudaSuccess;
+    for (uint32_t i = 0; i < b->n_out; i++)
+        for (int k = 0; k < 2; k++)
+            if ((b->host[k][i] = malloc(b->bytes[args->n_in + i] + 1)) == NULL) return false;
+    return fill(b) && cudaEventCreate(&b->begin) == cudaSuccess &&
+           cudaEventCreate(&b->end) == cudaSuccess;
 }
 
 static void bench_close(Bench *b)
@@ -44,8 +73,9 @@ static void bench_close(Bench *b)
     (void)cudaStreamSynchronize((cudaStream_t)b->cuda->stream);
     if (b->begin) (void)cudaEventDestroy(b->begin);
     if (b->end) (void)cudaEventDestroy(b->end);
-    for (int i = 0; i < ARGS; i++) {
+    for (uint32_t i = 0; i < b->args.n_args; i++)
         if (b->args.ptr[i]) (void)cudaFree(b->args.ptr[i]);
+    for (uint32_t i = 0; i < b->n_out; i++) {
         free(b->host[0][i]);
         free(b->host[1][i]);
     }
@@ -63,7 +93,7 @@ static bool time_once(const Bench *b, AttentionWay way, float *ms, bool *taken, 
 {
     cudaStream_t stream = (cudaStream_t)b->cuda->stream;
     return fine("cudaEventRecord", cudaEventRecord(b->begin, stream), error) &&
-           attention_launch(way, b->library, &b->args, b->cuda, taken, error) &&
+           attention_launch(way, b->op, b->library, &b->args, b->cuda, taken, error) &&
            fine("cudaEventRecord", cudaEventRecord(b->end, stream), error) &&
            fine(attention_way_name(way), cudaEventSynchronize(b->end), error) &&
            fine("cudaEventElapsedTime", cudaEventElapsedTime(ms, b->begin, b->end), error);
@@ -93,25 +123,29 @@ static bool results(const Bench *b, AttentionWay way, void *const *host, CudaErr
 {
     float ms;
     bool taken;
-    for (int i = OUT; i < ARGS; i++)
-        if (!fine("cudaMemset", cudaMemset(b->args.ptr[i], 0xff, b->bytes[i]), error)) return false;
+    void *const *at = b->args.ptr + b->args.n_in;
+    const uint64_t *bytes = b->bytes + b->args.n_in;
+    for (uint32_t i = 0; i < b->n_out; i++)
+        if (!fine("cudaMemset", cudaMemset(at[i], 0xff, bytes[i]), error)) return false;
     if (!fine("cudaDeviceSynchronize", cudaDeviceSynchronize(), error) ||
         !time_once(b, way, &ms, &taken, error))
         return false;
-    for (int i = OUT; i < ARGS; i++)
-        if (!fine("cudaMemcpy",
-                  cudaMemcpy(host[i], b->args.ptr[i], b->bytes[i], cudaMemcpyDeviceToHost), error))
+    for (uint32_t i = 0; i < b->n_out; i++)
+        if (!fine("cudaMemcpy", cudaMemcpy(host[i], at[i], bytes[i], cudaMemcpyDeviceToHost),
+                  error))
             return false;
     return true;
 }
 
-/* The norm of the difference, of that of mma.sync's result; NaN where one of them has a NaN. */
-static double difference(const Bench *b, int i)
+/* The norm of the difference in output i, of that of mma.sync's result; NaN where one of them has a
+ * NaN. */
+static double difference(const Bench *b, uint32_t i)
 {
+    const uint32_t at = b->args.n_in + i;
     double sum = 0, size = 0;
-    for (int64_t k = 0; k < b->args.elements[i]; k++) {
-        double x = number_read(b->args.dtype[i], b->host[0][i], (uint64_t)k);
-        double y = number_read(b->args.dtype[i], b->host[1][i], (uint64_t)k);
+    for (int64_t k = 0; k < b->args.elements[at]; k++) {
+        double x = number_read(b->args.dtype[at], b->host[0][i], (uint64_t)k);
+        double y = number_read(b->args.dtype[at], b->host[1][i], (uint64_t)k);
         if (isinf(x) && x == y) continue;
         sum += (x - y) * (x - y);
         size += x * x;
@@ -119,18 +153,24 @@ static double difference(const Bench *b, int i)
     return sum == 0 ? 0 : sqrt(sum / size);
 }
 
-/* Both ways round probabilities, and their results, to 16 bits. */
+/* All ways round probabilities, their gradients and results to 16 bits. */
 static bool compare(const Bench *b, AttentionWay way, AttentionTimes *times)
 {
-    const double limit = b->args.dtype[OUT] == DT_bf16 ? 2e-2 : 3e-3;
-    double out = difference(b, OUT), lse = difference(b, LSE);
-    if (out <= limit && lse <= 1e-3) return true;
-    times->wrong = true;
-    (void)snprintf(times->about, sizeof times->about,
-                   "attention by %s differs from mma.sync's by %.3g of its norm (%.3g in the "
-                   "log of sums): it is not used",
-                   attention_way_name(way), out, lse);
-    return false;
+    static const char *const outputs[2][BENCH_OUT] = {
+        {"output", "log of sums"},
+        {"gradient of queries", "gradient of keys", "gradient of values"}};
+    for (uint32_t i = 0; i < b->n_out; i++) {
+        const DType t = b->args.dtype[b->args.n_in + i];
+        const double by = difference(b, i);
+        if (by <= (t == DT_bf16 ? 2e-2 : t == DT_f16 ? 3e-3 : 1e-3)) continue;
+        times->wrong = true;
+        (void)snprintf(times->about, sizeof times->about,
+                       "attention by %s differs from mma.sync's by %.3g of the norm of its %s: it "
+                       "is not used",
+                       attention_way_name(way), by, outputs[b->op != OP_attention][i]);
+        return false;
+    }
+    return true;
 }
 
 /* A way that is wrong is not timed. */
@@ -150,13 +190,13 @@ static bool time_way(const Bench *b, AttentionWay way, AttentionTimes *times, Cu
     return true;
 }
 
-bool attention_time(const CudaAttentionLibrary *library, const KernelArgs *args,
+bool attention_time(OpKind op, const CudaAttentionLibrary *library, const KernelArgs *args,
                     const CudaContext *cuda, AttentionTimes *times, CudaError *error)
 {
     Bench b = {.library = library, .cuda = cuda};
     *times = (AttentionTimes){.best = ATTENTION_WAY_mma};
     bool done = true;
-    if (bench_open(&b, args)) {
+    if (bench_open(&b, op, args)) {
         for (int way = 0; way < ATTENTION_WAYS && done; way++)
             done = time_way(&b, (AttentionWay)way, times, error);
         times->timed = done;

@@ -31,21 +31,23 @@ const char *attention_way_name(AttentionWay way)
     return way_names[way];
 }
 
-bool attention_launch(AttentionWay way, const CudaAttentionLibrary *library, const KernelArgs *args,
-                      const CudaContext *cuda, bool *taken, CudaError *error)
+bool attention_launch(AttentionWay way, OpKind op, const CudaAttentionLibrary *library,
+                      const KernelArgs *args, const CudaContext *cuda, bool *taken,
+                      CudaError *error)
 {
     CudaContext own = *cuda;
     own.attention = NULL;
     *taken = true;
     switch (way) {
-    case ATTENTION_WAY_hopper: return cuda_attention_hopper(args, &own, error);
+    case ATTENTION_WAY_hopper: return cuda_attention_hopper(op, args, &own, error);
     case ATTENTION_WAY_library:
         assert(library != NULL);
-        return library->run(library->self, OP_attention, args, &own, taken, error);
+        return library->run(library->self, op, args, &own, taken, error);
     case ATTENTION_WAY_mma:
     case ATTENTION_WAYS: break;
     }
-    return cuda_attention(args, &own, error);
+    return op == OP_attention ? cuda_attention(args, &own, error)
+                              : cuda_attention_grad(args, &own, error);
 }
 
 AttentionWays *attention_ways_open(const AttentionWaysOptions *options, CudaError *error)
@@ -69,11 +71,18 @@ void attention_ways_close(AttentionWays *w)
     free(w);
 }
 
+/* Has the call more than one way? */
+static bool is_chosen_for(OpKind op, const KernelArgs *args, const CudaContext *cuda)
+{
+    return (op == OP_attention || op == OP_attention_grad) &&
+           cuda_attention_hopper_takes(op, args, cuda);
+}
+
 /* What a choice depends on. */
-static void name_of(const KernelArgs *a, char name[ATTENTION_NAME_BYTES])
+static void name_of(OpKind op, const KernelArgs *a, char name[ATTENTION_NAME_BYTES])
 {
     (void)snprintf(name, ATTENTION_NAME_BYTES,
-                   "attention %s b%lld s%lld T%lld g%lld r%lld E%lld at %lld%s",
+                   "%s %s b%lld s%lld T%lld g%lld r%lld E%lld at %lld%s", op_info(op)->name,
                    dtype_name(a->dtype[0]), (long long)a->size['b'], (long long)a->size['s'],
                    (long long)a->size['T'], (long long)a->size['g'], (long long)a->size['r'],
                    (long long)a->size['E'], (long long)(a->start['s'] - a->start['T']),
@@ -99,12 +108,12 @@ static bool use_kept(const AttentionWays *w, Call *call)
     return true;
 }
 
-static bool choose(AttentionWays *w, Call *call, const KernelArgs *args, const CudaContext *cuda,
-                   CudaError *error)
+static bool choose(AttentionWays *w, Call *call, OpKind op, const KernelArgs *args,
+                   const CudaContext *cuda, CudaError *error)
 {
     AttentionTimes times;
     if (use_kept(w, call) || !w->options.tune) return true;
-    if (!attention_time(w->options.library, args, cuda, &times, error)) return false;
+    if (!attention_time(op, w->options.library, args, cuda, &times, error)) return false;
     call->choice.way = (int32_t)times.best;
     call->choice.wrong = times.wrong;
     call->timed = times.timed;
@@ -117,8 +126,8 @@ bool attention_ways_prepare(AttentionWays *w, OpKind op, const KernelArgs *args,
                             const CudaContext *cuda, CudaError *error)
 {
     Call call = {.choice = {.way = ATTENTION_WAY_mma}};
-    if (op != OP_attention || !cuda_attention_hopper_takes(args, cuda)) return true;
-    name_of(args, call.choice.call);
+    if (!is_chosen_for(op, args, cuda)) return true;
+    name_of(op, args, call.choice.call);
     if (find(w, call.choice.call) != NULL) return true;
     if (w->n_calls == w->room) {
         uint32_t room = w->room > 0 ? 2 * w->room : 16;
@@ -130,7 +139,7 @@ bool attention_ways_prepare(AttentionWays *w, OpKind op, const KernelArgs *args,
         w->calls = calls;
         w->room = room;
     }
-    if (!choose(w, &call, args, cuda, error)) return false;
+    if (!choose(w, &call, op, args, cuda, error)) return false;
     w->calls[w->n_calls++] = call;
     return true;
 }
@@ -143,13 +152,14 @@ bool attention_ways_run(void *ways, OpKind op, const KernelArgs *args, const Cud
     const Call *call = NULL;
     char name[ATTENTION_NAME_BYTES];
     *taken = false;
-    if (op == OP_attention && w->n_calls > 0 && cuda_attention_hopper_takes(args, cuda)) {
-        name_of(args, name);
+    if (w->n_calls > 0 && is_chosen_for(op, args, cuda)) {
+        name_of(op, args, name);
         call = find(w, name);
     }
     if (call != NULL && call->choice.way == ATTENTION_WAY_mma) return true;
     if (call != NULL)
-        return attention_launch((AttentionWay)call->choice.way, library, args, cuda, taken, error);
+        return attention_launch((AttentionWay)call->choice.way, op, library, args, cuda, taken,
+                                error);
     return library == NULL || library->run(library->self, op, args, cuda, taken, error);
 }
 

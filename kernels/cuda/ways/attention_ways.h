@@ -1,4 +1,4 @@
-/* Which of several ways carries attention's forward pass out, where there are several: kernels of
+/* Which of several ways carries attention or its gradient out, where there are several: kernels of
  * mma.sync, those of Hopper's own instructions, a library. Each distinct call is timed once, before
  * the first step, on memory of its own; what does not compute what mma.sync's kernel does is not
  * used. Elsewhere the library has what it takes, mma.sync the rest. */

@@ -1,0 +1,31 @@
+/* Includes BODY, the kernel of one type and head size, for each of both that Hopper's instructions
+ * have one for; NAME makes its names. */
+#define NAME_4(name, type, head) name##_##type##_##head
+#define NAME_3(name, type, head) NAME_4(name, type, head)
+#define NAME(name)               NAME_3(name, TYPE, HEAD)
+
+#define TYPE bf16
+#define HEAD 64
+#include BODY
+#undef HEAD
+#define HEAD 128
+#include BODY
+#undef HEAD
+#undef TYPE
+
+#define TYPE f16
+#define HEAD 64
+#include BODY
+#undef HEAD
+#define HEAD 128
+#include BODY
+#undef HEAD
+#undef TYPE
+
+/* Calls the one for a's type and head size. */
+#define HOPPER_CALL(name)                                                                          \
+    if (a->dtype == DT_bf16 && head == 64) return name##_bf16_64(a, cuda, error);                  \
+    if (a->dtype == DT_bf16 && head == 128) return name##_bf16_128(a, cuda, error);                \
+    if (a->dtype == DT_f16 && head == 64) return name##_f16_64(a, cuda, error);                    \
+    assert(a->dtype == DT_f16 && head == 128);                                                     \
+    return name##_f16_128(a, cuda, error)
