@@ -329,6 +329,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     x.way = is.way;
     cublas_double.products++;
     cublas_double.fast += o->fast != 0;
+    cublas_double.eight_bit += cublas_is_eight(cublas_type(x.a.type));
+    cublas_double.rowwise += o->mode_a == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
     cublas_double.with_epilogue += o->epilogue != CUBLASLT_EPILOGUE_DEFAULT || C != D;
     cublas_double.last_epilogue = o->epilogue;
     cublas_double.last_way = is.way;

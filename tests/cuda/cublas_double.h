@@ -26,6 +26,8 @@ typedef struct CublasDouble {
     const char *fails;            /* this call fails */
     uint32_t suggested, products; /* calls so far */
     uint32_t with_epilogue;       /* products that had one */
+    uint32_t eight_bit;           /* of 8-bit operands; those with a scale a row */
+    uint32_t rowwise;
     uint32_t last_epilogue;       /* cublasLtEpilogue_t */
     int last_way;
     uint32_t fast;   /* products that were allowed fast sums */

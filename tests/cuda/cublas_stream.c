@@ -1,11 +1,11 @@
 /* The double of cublasLt on the double of CUDA: products run where their stream gets to them, on
  * the double's view of device memory; everything else that products.c calls is the CPU's. */
-#include <stdio.h>
 #include <string.h>
 
 #include "kernels/cuda/product.h"
 #include "kernels/cuda/products.h"
 #include "kernels/number.h"
+#include "kernels/product.h"
 #include "tests/cuda/cublas_double.h"
 #include "tests/cuda/double/private.h"
 
@@ -71,12 +71,56 @@ bool product_plain(OpKind op, const KernelArgs *args, const CudaContext *cuda, C
     return double_kernel(op)(&own, cuda, error);
 }
 
+/* What is done to 8-bit operands before the library gets them, number by number. */
+typedef struct EightBit {
+    Gemm gemm;
+    KernelArgs args;
+} EightBit;
+
+static void turn(const GemmMatrix *x, const ProductMatrix *stored, int64_t batch,
+                 const KernelArgs *args, uint8_t *to)
+{
+    const uint8_t *from = x->turned ? double_translate(args->ptr[x->arg]) : NULL;
+    for (int64_t k = 0; x->turned && k < batch; k++)
+        for (int64_t i = 0; i < x->rows; i++)
+            for (int64_t j = 0; j < x->columns; j++)
+                to[(k * x->columns + j) * x->rows + i] =
+                    from[k * stored->batch_stride + i * stored->leading + j];
+}
+
+/* A tensor of zeros has no scale of its own. */
+static void bound(const KernelArgs *args, uint32_t operand, void *to)
+{
+    uint32_t arg = 2 + operand;
+    float *scale = to;
+    for (int64_t i = 0; i < args->elements[arg]; i++) {
+        float amax =
+            (float)number_read(args->dtype[arg], double_translate(args->ptr[arg]), (uint64_t)i);
+        scale[i] = amax < 1e-12f ? 1e-12f : amax;
+    }
+}
+
+static void prepare(void *self)
+{
+    const EightBit *e = self;
+    const Gemm *g = &e->gemm;
+    const KernelArgs *args = &e->args;
+    const GemmScratch s = gemm_scratch(g, args);
+    const Product p = product_of(args->binding, args->size);
+    uint8_t *scratch = double_translate(args->ptr[args->n_args - 1]);
+    turn(&g->a, &p.y, g->batch, args, scratch + s.turned_a);
+    turn(&g->b, &p.x, g->batch, args, scratch + s.turned_b);
+    bound(args, g->a.arg, scratch + s.scale_a);
+    bound(args, g->b.arg, scratch + s.scale_b);
+}
+
 bool product_prepare_eight_bit(const Gemm *g, const KernelArgs *args, const CudaContext *cuda,
                                CudaError *error)
 {
-    (void)g, (void)args, (void)cuda;
-    snprintf(error->text, sizeof error->text, "the double has no 8-bit products");
-    return false;
+    const EightBit e = {*g, *args};
+    (void)error;
+    double_launch(cuda->stream, prepare, &e, sizeof e);
+    return true;
 }
 
 typedef struct Fill {
