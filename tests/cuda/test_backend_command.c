@@ -62,15 +62,37 @@ static void one_rank_trains_and_is_compared(void **state)
     }
 }
 
+/* Each rank keeps a file of its own, whose every line says whose it is. `last`: the rank that did
+ * not come to the end; 4: all did. */
+static void check_record(uint32_t last)
+{
+    for (uint32_t r = 0; r < 4; r++) {
+        const char *path = arena_print(arena, "where/rank-%u.txt", r);
+        const char *who = arena_print(arena, "rank %u on ", r);
+        const char *text = command_read_file(arena, path, NULL);
+        if (text == NULL) fail_msg("there is no %s", path);
+        for (const char *line = text; *line; line += strcspn(line, "\n") + 1)
+            if (strncmp(line, who, strlen(who)) != 0) fail_msg("%s: %s", path, text);
+        bool is_over = strstr(text, " is over\n") != NULL;
+        if (!strstr(text, ": of 4 ranks, pid ") || (last == 4 && !is_over) ||
+            (last == r && (is_over || !strstr(text, " step 0 is "))))
+            fail_msg("%s: %s", path, text);
+        unlink(path);
+    }
+}
+
 static void four_ranks_under_mpirun(void **state)
 {
     (void)state;
     check(COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--steps", "6", "--max-ctas", "4",
-                  "--register", "buffer"),
+                  "--register", "buffer", "--record", "where"),
           0, "done        6 steps", NULL);
+    check_record(4);
     setenv("TANDEM_DOUBLE", "rank=2 ncclReduceScatter@9=kill", 1);
-    check(COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--steps", "6", "--timeout", "30"),
+    check(COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--steps", "6", "--timeout", "30",
+                  "--record", "where"),
           6, NULL, "error[rank-died]: rank 2 (pid ");
+    check_record(2);
     setenv("TANDEM_DOUBLE", "rank=1 ncclAllGather@9=hang", 1);
     CommandResult r = COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--steps", "6",
                               "--timeout", "3", "--graph", "none");
@@ -231,6 +253,10 @@ static void what_is_told(void **state)
     unsetenv("TANDEM_DOUBLE");
     check(COMMAND(arena, 60, "run", PLAN, "--backend", "mpi", "--graph", "none"), 2, NULL,
           "go with --backend cuda");
+    check(COMMAND(arena, 60, "run", PLAN, "--backend", "mpi", "--record", "where"), 2, NULL,
+          "--record and ");
+    check(COMMAND(arena, 60, "run", PLAN, "--backend", "cuda", "--record", "/proc/where", ONE), 6,
+          NULL, "error[rank-record]: cannot make the folder /proc/where");
     check(COMMAND(arena, 60, "run", PLAN, "--backend", "cuda", "--graph", "cutt"), 2, NULL,
           "did you mean cut?");
     check(COMMAND(arena, 60, "run", PLAN, "--backend", "cuda", "--device", "7", ONE), 6, NULL,

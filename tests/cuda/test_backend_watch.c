@@ -173,6 +173,38 @@ static void what_cannot_go_on_is_told_in_time(void **state)
     }
 }
 
+/* Kernels and all_gathers of a step. */
+static uint32_t count(const Program *p, bool gathers)
+{
+    uint32_t n = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = program_instr(p, pc);
+        bool is_kernel = in->stream == STREAM_compute && in->op != OP_batch && in->op != OP_copy;
+        n += gathers ? in->op == OP_all_gather : is_kernel;
+    }
+    return n;
+}
+
+/* One rank stops in the step that is run again to find a bad number, and the other fails there: its
+ * streams wait for what will not come, and so would who frees the pinned memory of the search. */
+static void an_error_is_told_before_anything_that_waits(void **state)
+{
+    (void)state;
+    RanksRun run = run_of(2, 30);
+    const Program *p = &run.plan->programs.at[0];
+    run.lr = 1e38; /* the second step overflows */
+    run.options.cuda.graphs = CUDA_GRAPHS_none;
+    run.script = arena_print(arena, "seed=3 rank=0 kernel@%u=fail:719 rank=1 ncclAllGather@%u=stop",
+                             3 * count(p, false) - 1, 2 * count(p, true) + 1);
+    run.patience_s = 20;
+    double start = clock_s();
+    ranks_run(&run, arena);
+    double took_s = clock_s() - start;
+    if (run.rank[0].fine || !is_told(&run, "error[cuda]: rank 0, instruction") ||
+        !is_told(&run, ": the kernel of ") || took_s > 15)
+        fail_msg("%s: after %g s: %s| %s", run.script, took_s, ranks_stderr(), run.rank[0].said);
+}
+
 /* ---- the files of --record ---- */
 
 static const char *file_of(const char *folder, Rank r)
@@ -232,6 +264,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_takes_long_is_no_hang, setup, teardown),
         cmocka_unit_test_setup_teardown(what_cannot_go_on_is_told_in_time, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_error_is_told_before_anything_that_waits, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(each_rank_keeps_a_record, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
