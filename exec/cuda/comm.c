@@ -7,6 +7,7 @@
  * places. Maxima and what only moves are exact. */
 #include <assert.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "exec/cuda/private.h"
@@ -57,23 +58,60 @@ static bool split(Cuda *c, CudaComm *comm)
            nccl_checked(c, &comm->comm, ncclInProgress, "ncclCommSplit", __FILE__, __LINE__);
 }
 
-/* Connections are made at the first use, which would otherwise be in the middle of a step, or while
- * it is captured: a sum with everybody, and a message to each neighbour. */
-static bool warm_up(Cuda *c, CudaComm *comm)
+enum { SENDS_TO = 1, RECEIVES_FROM = 2 };
+
+/* Where messages of `in`, which part `from` carries out, go through this rank. */
+static void add_peers(const Instr *in, uint32_t from, uint32_t n, uint32_t mine,
+                      unsigned char *peers)
+{
+    uint32_t to = (uint32_t)((((int64_t)from + in->hop) % n + n) % n);
+    bool sends = in->op == OP_send;
+    if (from == mine) peers[to] |= sends ? SENDS_TO : RECEIVES_FROM;
+    if (to == mine) peers[from] |= sends ? RECEIVES_FROM : SENDS_TO;
+}
+
+/* Whom this rank exchanges messages with on a communicator, in any step: each member of its group
+ * finds the other half of what it finds. [members] */
+static const unsigned char *find_peers(const Cuda *c, const GroupKey *key)
 {
     const Mesh *mesh = &c->plan->mesh;
-    int n = (int)mesh_size(mesh, comm->key.axes);
-    int part = (int)mesh_part(mesh, c->rank, comm->key.axes);
+    uint32_t n = mesh_size(mesh, key->axes), mine = mesh_part(mesh, c->rank, key->axes);
+    unsigned char *peers = arena_array(c->arena, n, 1);
+    for (uint32_t k = 0; k < c->plan->programs.n; k++) {
+        const Program *p = &c->plan->programs.at[k];
+        for (Pc pc = 1; pc < p->code.n; pc++) {
+            const Instr *in = program_instr(p, pc);
+            bool is_message = in->op == OP_send || in->op == OP_recv;
+            if (in->axes != key->axes || in->stream != key->stream) continue;
+            if (in->op == OP_all_to_all) memset(peers, SENDS_TO | RECEIVES_FROM, n);
+            for (uint32_t i = 0; is_message && i < n; i++)
+                if (c->plan->program_of[mesh_member(mesh, c->rank, key->axes, i)] == k)
+                    add_peers(in, i, n, mine, peers);
+        }
+    }
+    peers[mine] = 0;
+    return peers;
+}
+
+/* Connections are made at the first use, which would otherwise be in the middle of a step, or while
+ * it is captured: a sum with everybody, and a word to and from each with whom there are messages.
+ */
+static bool warm_up(Cuda *c, CudaComm *comm)
+{
+    uint32_t n = mesh_size(&c->plan->mesh, comm->key.axes);
+    const unsigned char *peers = find_peers(c, &comm->key);
     cudaStream_t stream = c->stream[comm->key.stream];
-    char *at = (char *)(c->numbers + c->state.info->n_instr + 1); /* words of no other use */
+    uint32_t *at = c->numbers + c->state.info->n_instr + 1; /* words of no other use */
     ncclComm_t of = comm->comm;
-    bool fine =
-        CHECK_NCCL(c, &of, ncclAllReduce, (at, at, 1, ncclUint32, ncclMax, of, stream)) &&
-        CHECK_NCCL(c, &of, ncclGroupStart, ()) &&
-        CHECK_NCCL(c, &of, ncclSend, (at, 1, ncclUint32, (part + 1) % n, of, stream)) &&
-        CHECK_NCCL(c, &of, ncclRecv, (at + 4, 1, ncclUint32, (part + n - 1) % n, of, stream)) &&
-        CHECK_NCCL(c, &of, ncclSend, (at, 1, ncclUint32, (part + n - 1) % n, of, stream)) &&
-        CHECK_NCCL(c, &of, ncclRecv, (at + 8, 1, ncclUint32, (part + 1) % n, of, stream));
+    bool fine = CHECK_NCCL(c, &of, ncclAllReduce, (at, at, 1, ncclUint32, ncclMax, of, stream)) &&
+                CHECK_NCCL(c, &of, ncclGroupStart, ());
+    for (uint32_t i = 0; fine && i < n; i++) {
+        int peer = (int)i;
+        if (peers[i] & SENDS_TO)
+            fine = CHECK_NCCL(c, &of, ncclSend, (at, 1, ncclUint32, peer, of, stream));
+        if (fine && peers[i] & RECEIVES_FROM)
+            fine = CHECK_NCCL(c, &of, ncclRecv, (at + 1 + i, 1, ncclUint32, peer, of, stream));
+    }
     /* An open group must be closed whatever happened. */
     return CHECK_NCCL(c, &of, ncclGroupEnd, ()) && fine &&
            CHECK_CUDA(c, cudaEventRecord, (c->finished, stream)) && watch_opening(c, comm->name);

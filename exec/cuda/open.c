@@ -44,7 +44,7 @@ static bool all_are_fine(Cuda *c, bool fine)
 /* The small things that a step needs beside the arenas. */
 static bool open_blocks(Cuda *c)
 {
-    uint32_t n = c->state.info->n_instr + 5; /* comm.c warms up in the last four */
+    uint32_t n = c->state.info->n_instr + 2 + c->n_ranks; /* comm.c warms up in the last */
     uint32_t *numbers = arena_array(c->arena, n, sizeof *numbers);
     for (uint32_t i = 0; i < n; i++) numbers[i] = i;
     void *host[3] = {NULL}, *device[3] = {NULL};

@@ -46,6 +46,19 @@ static Plan *plan_of(uint32_t shard, bool offload)
     return plan;
 }
 
+/* Of two stages, which send each other messages. */
+static Plan *pipeline(void)
+{
+    Diag d = diag_in(arena);
+    Tiny t = tiny_default();
+    t.groups = 2, t.head_dim = 2, t.dim = 6, t.hidden = 8, t.vocab = 11, t.layers = 2;
+    t.pp = 2;
+    t.microbatches = 4;
+    Plan *plan = tiny_plan(&t, false, arena, &d);
+    assert_non_null(plan);
+    return plan;
+}
+
 static RanksRun run_of(Plan *plan)
 {
     RanksRun run = {.plan = plan, .data = data_synthetic(3, 11, 0, arena), .trace = true};
@@ -203,8 +216,11 @@ static void a_rank_that_fails_ends_the_others(void **state)
         {"cudaGetDeviceCount@1=fail:100", "rank 1 could not begin"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        RanksRun run = run_of(plan_of(2, true));
         bool by_first = strstr(cases[i].script, "UniqueId") != NULL;
+        RanksRun run =
+            run_of(strstr(cases[i].script, "ncclSend@") || strstr(cases[i].script, "ncclRecv@")
+                       ? pipeline()
+                       : plan_of(2, true));
         run.script = arena_print(arena, "seed=3 %s%s", by_first ? "" : "rank=1 ", cases[i].script);
         run.options.cuda.registration = CUDA_REGISTER_buffer;
         run.options.timeout_s = 60;

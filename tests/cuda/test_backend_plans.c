@@ -30,6 +30,7 @@ static const struct Case {
     AcMode ac;
     double dropout;
     uint32_t tile; /* pieces of the head and its loss */
+    TinyVariant variant;
 } cases[] = {
     {"one rank", 1, 1, 1, 1, 1, .gpt2 = false},
     {"one rank, 4 micro-batches", 1, 1, 1, 1, 4, .gpt2 = true, .ac = AC_full, .dropout = 0.1},
@@ -46,6 +47,7 @@ static const struct Case {
     {"pipeline x FSDP", 2, 1, 1, 2, 4, .gpt2 = true},
 #ifndef TANDEM_GPU
     {"pipeline of 4, tied", 1, 1, 1, 4, 4, .gpt2 = true},
+    {"all to all of 4", 1, 1, 4, 1, 2, .sequence = true, .variant = TINY_row_only},
 #endif
     {"one rank, tiled", 1, 1, 1, 1, 2, .tile = 4},
     {"FSDP, tiled, fused", 2, 1, 1, 1, 2, .tile = 2, .compile = true},
@@ -68,6 +70,7 @@ static Plan *plan_of(const struct Case *c, Arena *arena)
     t.dp_shard = c->shard, t.dp_replicate = c->replicate, t.tp = c->tp, t.pp = c->pp;
     if (t.layers < t.pp) t.layers = t.pp;
     t.tile = c->tile;
+    t.variant = c->variant;
     t.tp_options.sequence = c->sequence;
     t.microbatches = c->microbatches;
     t.fsdp2.offload = c->offload;
