@@ -194,7 +194,7 @@ static bool run_collectives(const Plan *m, Backend *backend, Arena *arena, Durat
         Trace trace;
         memset(&trace, 0, sizeof trace);
         trace.rows.at = list_grow(arena, NULL, 0, &trace.rows.room, out->n, sizeof *trace.rows.at);
-        if (!backend->step(backend, &control, &trace, d)) return false;
+        if (!backend->step(backend, &control, &trace, NULL, d)) return false;
         for (uint32_t i = 0; i < trace.rows.n; i++) {
             const TraceRow *row = &trace.rows.at[i];
             uint32_t at = row->pc * n_local + (row->rank - first);

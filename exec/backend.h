@@ -73,10 +73,10 @@ typedef struct Backend {
     /* Runs the whole train program of every local rank once. Trace rows are recorded inside the
      * compute and comm calls, and appended within the room that `trace` has; it may be NULL. When
      * the gradient norm is not finite, updates are left out, and nothing that lives between steps
-     * is changed. Reports deadlock, timeout, arena-overrun. */
-    bool (*step)(struct Backend *self, const Control *control, Trace *trace, Diag *d);
-    /* Runs the step again, looking at every output, and tells the first bad one of this process. */
-    bool (*find_bad)(struct Backend *self, const Control *control, BadNumber *bad, Diag *d);
+     * is changed. With `bad` every output is looked at, and the first bad one of this process told;
+     * it may be NULL. Reports deadlock, timeout, arena-overrun. */
+    bool (*step)(struct Backend *self, const Control *control, Trace *trace, BadNumber *bad,
+                 Diag *d);
     /* Bytes of a buffer of a local rank, for reading and for initial values. NULL where the
      * host cannot touch them: then there are read and write, see backend_read. */
     void *(*memory)(struct Backend *self, Rank rank, BufferId b);

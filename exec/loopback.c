@@ -142,22 +142,13 @@ static bool run_step(Loopback *l, Diag *d)
     return fine;
 }
 
-static bool step(Backend *self, const Control *control, Trace *trace, Diag *d)
+static bool step(Backend *self, const Control *control, Trace *trace, BadNumber *bad, Diag *d)
 {
     Loopback *l = self->state;
     l->control = *control;
     l->trace = trace;
-    l->bad = NULL;
-    return run_step(l, d);
-}
-
-static bool find_bad(Backend *self, const Control *control, BadNumber *bad, Diag *d)
-{
-    Loopback *l = self->state;
-    l->control = *control;
-    l->trace = NULL;
-    *bad = (BadNumber){.pc = 0};
     l->bad = bad;
+    if (bad != NULL) *bad = (BadNumber){.pc = 0};
     return run_step(l, d);
 }
 
@@ -217,7 +208,6 @@ Backend *backend_loopback(Arena *arena)
                    .open = loopback_open,
                    .ranks = local_ranks,
                    .step = step,
-                   .find_bad = find_bad,
                    .memory = memory,
                    .highest_touched = highest_touched,
                    .outside_bytes = outside_bytes,

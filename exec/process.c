@@ -158,22 +158,13 @@ static bool run_step(Process *p, Diag *d)
     process_end(p, d->items.at[d->items.n - 1].rule, d->items.at[d->items.n - 1].text);
 }
 
-static bool step(Backend *self, const Control *control, Trace *trace, Diag *d)
+static bool step(Backend *self, const Control *control, Trace *trace, BadNumber *bad, Diag *d)
 {
     Process *p = self->state;
     p->control = *control;
     p->trace = trace;
-    p->bad = NULL;
-    return run_step(p, d);
-}
-
-static bool find_bad(Backend *self, const Control *control, BadNumber *bad, Diag *d)
-{
-    Process *p = self->state;
-    p->control = *control;
-    p->trace = NULL;
-    *bad = (BadNumber){.pc = 0};
     p->bad = bad;
+    if (bad != NULL) *bad = (BadNumber){.pc = 0};
     return run_step(p, d);
 }
 
@@ -253,7 +244,6 @@ Backend *backend_process(Arena *arena, const Transport *transport)
                    .open = process_open,
                    .ranks = local_ranks,
                    .step = step,
-                   .find_bad = find_bad,
                    .memory = memory,
                    .highest_touched = highest_touched,
                    .outside_bytes = outside_bytes,

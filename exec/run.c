@@ -179,7 +179,7 @@ static bool report_not_finite(Run *run, const Control *control)
 {
     BadNumber mine, *all = arena_array(run->arena, run->n_processes, sizeof *all);
     const BadNumber *worst = NULL;
-    if (!run->backend->find_bad(run->backend, control, &mine, run->d)) return false;
+    if (!run->backend->step(run->backend, control, NULL, &mine, run->d)) return false;
     if (!run->backend->exchange(run->backend, &mine, sizeof mine, all, run->d)) return false;
     for (uint32_t i = 0; i < run->n_processes; i++)
         if (all[i].pc && (worst == NULL || all[i].pc < worst->pc)) worst = &all[i];
@@ -208,8 +208,8 @@ static bool one_step(Run *run, uint32_t index)
                        run->plan->step.seed};
     bool traced = index == run->options->trace_step;
     Ps start = clock_ps();
-    if (!run->backend->step(run->backend, &control, traced ? &run->result->trace : NULL, run->d))
-        return false;
+    Trace *trace = traced ? &run->result->trace : NULL;
+    if (!run->backend->step(run->backend, &control, trace, NULL, run->d)) return false;
     Ps time = clock_ps() - start;
     if (!read_reports(run)) return false;
     StepRow row = {.step = index, .loss = run->loss_value, .grad_norm = run->norm_value};

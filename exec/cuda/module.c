@@ -26,14 +26,10 @@ static void ranks(const Backend *self, Rank *first, uint32_t *n)
     *n = 1;
 }
 
-static bool step(Backend *self, const Control *control, Trace *trace, Diag *d)
+static bool step(Backend *self, const Control *control, Trace *trace, BadNumber *bad, Diag *d)
 {
-    return step_run(enter(self, d), control, trace);
-}
-
-static bool find_bad(Backend *self, const Control *control, BadNumber *bad, Diag *d)
-{
-    return step_find_bad(enter(self, d), control, bad);
+    Cuda *c = enter(self, d);
+    return bad != NULL ? step_find_bad(c, control, trace, bad) : step_run(c, control, trace);
 }
 
 static bool read(Backend *self, Rank rank, BufferId b, void *to, Diag *d)
@@ -94,7 +90,6 @@ static Backend *backend(Arena *arena, const Transport *transport)
                    .open = open,
                    .ranks = ranks,
                    .step = step,
-                   .find_bad = find_bad,
                    .read = read,
                    .write = write,
                    .highest_touched = highest_touched,

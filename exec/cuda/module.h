@@ -5,7 +5,7 @@
 #include "exec/backend.h"
 #include "exec/transport.h"
 
-enum { CUDA_MODULE_VERSION = 1 };
+enum { CUDA_MODULE_VERSION = 2 };
 
 /* One thing that `tandem doctor` tells. */
 typedef struct CudaFinding {

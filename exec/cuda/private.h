@@ -270,7 +270,7 @@ void record_close(Cuda *c);
 
 /* ---- step.c ---- */
 bool step_run(Cuda *c, const Control *control, Trace *trace);
-bool step_find_bad(Cuda *c, const Control *control, BadNumber *bad);
+bool step_find_bad(Cuda *c, const Control *control, Trace *trace, BadNumber *bad);
 
 /* ---- open.c ---- */
 bool cuda_open(Cuda *c, const Plan *plan, const BackendOptions *options);

@@ -87,9 +87,9 @@ bool step_run(Cuda *c, const Control *control, Trace *trace)
     return fine && !c->failed;
 }
 
-bool step_find_bad(Cuda *c, const Control *control, BadNumber *bad)
+bool step_find_bad(Cuda *c, const Control *control, Trace *trace, BadNumber *bad)
 {
-    bool fine = scan_open(c, bad) && step_run(c, control, NULL);
+    bool fine = scan_open(c, bad) && step_run(c, control, trace);
     scan_close(c);
     return fine || watch_fail(c);
 }

@@ -34,6 +34,12 @@ cudaError_t cudaMemset(void *at, int value, size_t bytes)
     return cudaSuccess;
 }
 
+cudaError_t cudaMemsetAsync(void *at, int value, size_t bytes, cudaStream_t stream)
+{
+    (void)stream;
+    return cudaMemset(at, value, bytes);
+}
+
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
     (void)kind;

@@ -14,23 +14,8 @@
 #include "planner/base/clock.h"
 #include "tests/cuda/double/double.h"
 #include "tests/cuda/ranks.h"
+#include "tests/support/test_arena.h"
 #include "tests/support/tiny.h"
-
-static Arena *arena;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = arena_new();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
 
 static Plan *plan_of(uint32_t shard, bool offload)
 {
@@ -355,15 +340,21 @@ int main(int argc, char **argv)
 {
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(each_call_fails_and_is_named, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_a_machine_lacks_is_told, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_rank_that_fails_ends_the_others, setup, teardown),
-        cmocka_unit_test_setup_teardown(windows_and_devices, setup, teardown),
-        cmocka_unit_test_setup_teardown(hanging_stopping_dying, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_norm_that_is_not_finite_leaves_updates_out, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(through_the_host_without_mpi, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_token_beyond_the_vocabulary_is_told, setup, teardown),
+        cmocka_unit_test_setup_teardown(each_call_fails_and_is_named, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(what_a_machine_lacks_is_told, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(a_rank_that_fails_ends_the_others, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(windows_and_devices, test_arena_setup, test_arena_teardown),
+        cmocka_unit_test_setup_teardown(hanging_stopping_dying, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(a_norm_that_is_not_finite_leaves_updates_out,
+                                        test_arena_setup, test_arena_teardown),
+        cmocka_unit_test_setup_teardown(through_the_host_without_mpi, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(a_token_beyond_the_vocabulary_is_told, test_arena_setup,
+                                        test_arena_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

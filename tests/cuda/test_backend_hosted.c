@@ -12,6 +12,7 @@
 #include "exec/cuda/module.h"
 #include "exec/exec.h"
 #include "tests/cuda/double/double.h"
+#include "tests/support/test_arena.h"
 #include "tests/support/tiny.h"
 
 enum { STEPS = 60, GROUPS = 3, ROOM = 64 * STEPS, LAUNCH = 77, LARGE = 16384 };
@@ -104,24 +105,6 @@ static const Transport other_rank = {.version = TRANSPORT_VERSION,
                                      .all_to_all = all_to_all,
                                      .test = test};
 
-static Arena *arena;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = arena_new();
-    memset(posted, 0, sizeof posted);
-    n_groups = 0;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
-
 static bool is_large(const Program *p, const Instr *in)
 {
     return p->buffers.at[program_arg(p, in, 0)].bytes > LARGE;
@@ -191,7 +174,8 @@ static void what_starts_together_is_posted_together(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_starts_together_is_posted_together, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_starts_together_is_posted_together, test_arena_setup,
+                                        test_arena_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,23 +12,8 @@
 
 #include "exec/cuda/order.h"
 #include "tests/exec/synthetic.h"
+#include "tests/support/test_arena.h"
 #include "tests/support/tiny.h"
-
-static Arena *arena;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = arena_new();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
 
 static bool joins(const Program *p, Pc a, Pc b)
 {
@@ -154,8 +139,9 @@ static void of_a_launch_that_waits_in_its_middle(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(of_plans, setup, teardown),
-        cmocka_unit_test_setup_teardown(of_a_launch_that_waits_in_its_middle, setup, teardown),
+        cmocka_unit_test_setup_teardown(of_plans, test_arena_setup, test_arena_teardown),
+        cmocka_unit_test_setup_teardown(of_a_launch_that_waits_in_its_middle, test_arena_setup,
+                                        test_arena_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,23 +17,8 @@
 #include "planner/base/clock.h"
 #include "tests/cuda/double/double.h"
 #include "tests/cuda/ranks.h"
+#include "tests/support/test_arena.h"
 #include "tests/support/tiny.h"
-
-static Arena *arena;
-
-static int setup(void **state)
-{
-    (void)state;
-    arena = arena_new();
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    arena_free(arena);
-    return 0;
-}
 
 static RanksRun run_of(uint32_t shard, double timeout_s)
 {
@@ -262,11 +247,14 @@ int main(int argc, char **argv)
 {
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_takes_long_is_no_hang, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_cannot_go_on_is_told_in_time, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_error_is_told_before_anything_that_waits, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(each_rank_keeps_a_record, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_takes_long_is_no_hang, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(what_cannot_go_on_is_told_in_time, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(an_error_is_told_before_anything_that_waits,
+                                        test_arena_setup, test_arena_teardown),
+        cmocka_unit_test_setup_teardown(each_rank_keeps_a_record, test_arena_setup,
+                                        test_arena_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,7 @@
 #include "kernels/cuda/products.h"
 #include "tests/cuda/contraction.h"
 #include "tests/cuda/cublas_double.h"
+#include "tests/cuda/runtime_double.h"
 
 /* Choices that are kept in the test's memory. */
 enum { MAX_KEPT = 32, CHOICE_BYTES = 64 };
@@ -66,7 +67,7 @@ static Session open_products(const CudaProductOptions *options)
 static void close_products(Session *s)
 {
     cuda_products_close(s->cuda.products);
-    assert_int_equal(cublas_double.objects, 0);
+    assert_int_equal(cublas_double.objects + runtime_double.objects, 0);
 }
 
 /* As one rank does once all is prepared. */
@@ -229,7 +230,7 @@ static void no_memory_to_time_in(void **state)
     options.kept = &choices;
     options.tune = true;
     cublas_double_reset();
-    cublas_double.no_memory = true;
+    runtime_double.no_memory = true;
     Session s = open_products(&options);
     Contraction c = contraction_of(OP_linear, 5, DT_bf16, DT_bf16);
     contraction_add_scratch(&c, cuda_contract_workspace);
@@ -239,6 +240,7 @@ static void no_memory_to_time_in(void **state)
     assert_int_equal(kept.n, 0);
     close_products(&s);
     contraction_free(&c);
+    runtime_double.no_memory = false;
 }
 
 /* A call is chosen for once, however often it comes, and alike whether it was prepared or not. */

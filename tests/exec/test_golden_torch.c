@@ -281,7 +281,7 @@ static void run_plan(const Plan *plan, const Golden *golden, const DataSource *d
     v.load = false;
     for (int64_t step = 0; step < STEPS; step++) {
         Control control = {.step = step, .lr = lr, .data = data};
-        assert_true(backend->step(backend, &control, NULL, d));
+        assert_true(backend->step(backend, &control, NULL, NULL, d));
         if (step > 0) continue;
         check_scalar(golden, "loss", *report_of(plan, backend, true));
         check_scalar(golden, "norm", *report_of(plan, backend, false));

@@ -45,7 +45,7 @@ static Backend *open_plan(BackendOptions options)
 static bool step(Backend *b)
 {
     Control control = {0, 1e-3, NULL, 0};
-    return b->step(b, &control, NULL, &diag);
+    return b->step(b, &control, NULL, NULL, &diag);
 }
 
 static bool has(const char *text)

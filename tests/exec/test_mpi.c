@@ -138,7 +138,7 @@ static bool run_transfers(Backend *b, DType dtype, bool native, const char *path
     if (b == NULL || !b->open(b, y.plan, &options, d)) return false;
     b->ranks(b, &first, &n);
     for (Rank r = first; r < first + n; r++) fill_input(&y, b, r);
-    bool fine = b->step(b, &control, NULL, d) && b->step(b, &control, NULL, d) &&
+    bool fine = b->step(b, &control, NULL, NULL, d) && b->step(b, &control, NULL, NULL, d) &&
                 write_persistent(&dump, b, d) && (native || n > 1 || b->outside_bytes(b) > 0);
     b->close(b);
     return fine;

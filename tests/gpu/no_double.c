@@ -1,6 +1,7 @@
 /* Where the real libraries are linked: nothing is scripted, counted or looked after. */
 #include "tests/cuda/cublas_double.h"
 #include "tests/cuda/double/double.h"
+#include "tests/cuda/runtime_double.h"
 #include "tests/gpu/no_gpu.h"
 
 /* Before main: the ranks are forked, and this process never calls CUDA. */
@@ -21,6 +22,7 @@ uint32_t double_calls(const char *call)
 }
 
 CublasDouble cublas_double;
+RuntimeDouble runtime_double;
 void cublas_double_reset(void) {}
 
 bool double_is_clean(Str *out)

@@ -1,0 +1,18 @@
+#include "tests/support/test_arena.h"
+
+Arena *arena;
+
+int test_arena_setup(void **state)
+{
+    (void)state;
+    arena = arena_new();
+    return 0;
+}
+
+int test_arena_teardown(void **state)
+{
+    (void)state;
+    arena_free(arena);
+    arena = NULL;
+    return 0;
+}
