@@ -5,7 +5,7 @@ PLAN_8B = scripts/plans/llama3_8b.lua
 PLAN_TINY = scripts/plans/tiny_text.lua
 DEMO_DB = build/demo.db
 
-.PHONY: build demo test lint format bench gpu-check gpu-bench accuracy mutants asan deps install clean
+.PHONY: build demo test lint format bench gpu-check gpu-bench accuracy error-bar mutants asan deps install clean
 
 build: deps
 	@cmake --preset release --log-level=NOTICE
@@ -44,6 +44,12 @@ RUNS = tests/data/published_runs.csv
 KERNELS = tests/data/published_kernels.csv
 accuracy: build
 	$(TANDEM) accuracy --runs $(RUNS) --kernels $(KERNELS) $(if $(COMM),--comm $(COMM)) --plot build/accuracy.svg
+
+# The error bars that predictions are printed with, and what test_error_bar holds them against: after
+# every change of predictions, with the whole tables: RUNS=..., COMM=....
+error-bar: build
+	$(TANDEM) accuracy --runs $(RUNS) $(if $(COMM),--comm $(COMM)) --json >build/error_bar.json
+	tests/bench/error_bar.py <build/error_bar.json
 
 # What needs a GPU: correctness, and speed beside PyTorch's; each less than 8 minutes on one H200.
 gpu-check gpu-bench: build

@@ -30,6 +30,7 @@ typedef struct Score {
     const char *source;         /* of the row */
     const char *split;          /* dev-cal, dev-val */
     const char *label;          /* the row's id */
+    const char *profile, *gpu;  /* whose time it is, on what (trust_gpu); "" where it has none */
     double measured, predicted; /* > 0, in one unit; a verdict: 1 or 0 */
     bool verdict;               /* right or wrong, not more or less */
 } Score;
@@ -49,6 +50,7 @@ typedef struct RowOut {
     uint32_t row;
     const char *source, *split, *label;
     const Cli *cli;
+    const char *profile, *gpu; /* set by the row's work before its scores; NULL: has none */
 } RowOut;
 void row_score(const RowOut *out, const char *what, double measured, double predicted);
 void row_verdict(const RowOut *out, const char *what, bool measured, bool predicted);

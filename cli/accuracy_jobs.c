@@ -16,6 +16,8 @@ static void put(const RowOut *out, char kind, const char *what, double measured,
 {
     fprintf(out->file, "%u\t%c\t", out->row, kind);
     put_word(out->file, what, '\t');
+    put_word(out->file, out->profile == NULL ? "" : out->profile, '\t');
+    put_word(out->file, out->gpu == NULL ? "" : out->gpu, '\t');
     fprintf(out->file, "%.17g\t%.17g\n", measured, predicted);
 }
 
@@ -51,7 +53,9 @@ static void work_rows(void *self, const Job *job)
                       csv_cell(csv, row, "source"),
                       csv_cell(csv, row, "split"),
                       csv_cell(csv, row, r->label_column),
-                      r->cli};
+                      r->cli,
+                      NULL,
+                      NULL};
         if (strcmp(out.split, "aux") == 0)
             row_reason(&out, "marked aux: never scored");
         else
@@ -63,10 +67,20 @@ static void work_rows(void *self, const Job *job)
 typedef struct Said {
     uint32_t row;
     char kind;
-    const char *what;
+    const char *what, *profile, *gpu;
     double measured, predicted;
 } Said;
 typedef LIST(Said) SaidList;
+
+/* The text up to the next tab; NULL: there is none. */
+static const char *next_word(Arena *arena, const char **at)
+{
+    const char *tab = strchr(*at, '\t');
+    if (tab == NULL) return NULL;
+    const char *word = arena_copy(arena, *at, (size_t)(tab - *at));
+    *at = tab + 1;
+    return word;
+}
 
 static bool listen_to(FILE *file, Arena *arena, SaidList *said)
 {
@@ -76,10 +90,12 @@ static bool listen_to(FILE *file, Arena *arena, SaidList *said)
         Said s = {.row = (uint32_t)strtoul(line, &end, 10)};
         if (end == line || end[0] != '\t' || end[2] != '\t') return false;
         s.kind = end[1];
-        const char *what = end + 3, *tab = strchr(what, '\t');
-        if (tab == NULL) return false;
-        s.what = arena_copy(arena, what, (size_t)(tab - what));
-        s.measured = strtod(tab + 1, &end);
+        const char *at = end + 3;
+        s.what = next_word(arena, &at);
+        s.profile = s.what == NULL ? NULL : next_word(arena, &at);
+        s.gpu = s.profile == NULL ? NULL : next_word(arena, &at);
+        if (s.gpu == NULL) return false;
+        s.measured = strtod(at, &end);
         s.predicted = strtod(end, NULL);
         list_push(arena, said, s);
     }
@@ -111,6 +127,8 @@ static void sort_out(const Csv *csv, const char *label_column, Arena *arena, con
                       csv_cell(csv, i, "source"),
                       csv_cell(csv, i, "split"),
                       csv_cell(csv, i, label_column),
+                      NULL,
+                      NULL,
                       NULL};
         for (; *next < list->n && list->at[*next].row == i; ++*next) {
             const Said *s = &list->at[*next];
@@ -118,8 +136,8 @@ static void sort_out(const Csv *csv, const char *label_column, Arena *arena, con
                 count_reason(scores, arena, &row, s->what);
                 continue;
             }
-            Score score = {s->what,     row.source,   row.split,     row.label,
-                           s->measured, s->predicted, s->kind == 'V'};
+            Score score = {s->what, row.source,  row.split,    row.label,     s->profile,
+                           s->gpu,  s->measured, s->predicted, s->kind == 'V'};
             list_push(arena, &scores->rows, score);
             n_scores++;
         }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/accuracy.h"
+#include "cli/predict.h"
 #include "planner/front/front.h"
 #include "planner/passes/passes.h"
 #include "sim/sim.h"
@@ -161,9 +162,12 @@ static void score_row(const Csv *csv, RowOut *out)
     run.diag = diag_in(arena);
     run.code = script_of(csv, out->row, arena);
     if (predict_row(out, &run)) {
+        const Runtime *runtime = &run.config.runtime;
+        out->profile = runtime->name;
+        out->gpu = trust_gpu(arena, run.config.cluster.device.name);
         bool oom = strcmp(csv_cell(csv, out->row, "oom"), "1") == 0;
         score_step(csv, &run.report, out);
-        score_memory(csv, &run.config.runtime, &run.report, out);
+        score_memory(csv, runtime, &run.report, out);
         bool fits = !oom;
         score_need(csv, &run, out, &fits);
         row_verdict(out, "fits", fits, run.report.fits);

@@ -178,6 +178,8 @@ static void json_report(Cli *cli, const char *name, const Scores *scores, const 
         json_text(object, "row", s->label);
         json_text(object, "split", s->split);
         json_text(object, "what", s->what);
+        json_text(object, "profile", s->profile);
+        json_text(object, "gpu", s->gpu);
         json_number(object, "measured", s->measured);
         json_number(object, "predicted", s->predicted);
         json_array_append_new(list, object);

@@ -55,6 +55,7 @@ static bool find_stored(Cli *cli, Store *store, bool trace, Prediction *predicti
     prediction->record = old;
     prediction->id = id;
     prediction->found = true;
+    trust_load_counts(store, id, &prediction->trust, &cli->diag);
     return true;
 }
 
@@ -81,11 +82,13 @@ static bool simulate(Cli *cli, const PlanFile *file, Store *store, const Predict
                      "is predicted");
         diag_hint(&cli->diag, "the prediction holds where steps are captured as graphs");
     }
-    if (cluster->is_local && report.n_modelled > 0) {
+    prediction->trust.counts = report.counts;
+    const CostCounts *counts = &report.counts;
+    if (cluster->is_local && counts->kernels_modelled > 0) {
         diag_warning(&cli->diag, "not-calibrated", (Loc){NULL, 0},
                      "%" PRIu32 " of %" PRIu32 " kernels are not measured on this machine: their "
                      "cost is a generic model's",
-                     report.n_modelled, report.n_modelled + report.n_measured);
+                     counts->kernels_modelled, counts->kernels_modelled + counts->kernels_measured);
         diag_hint(&cli->diag, "`tandem calibrate %s` measures them", file->path);
     }
     if (options->trace) {
@@ -150,8 +153,8 @@ bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions 
         calibration_id(options->cluster, &file->config.runtime, &needs, cli->arena);
     record->seed = file->config.seed;
     record->n_ranks = file->plan->mesh.n_ranks;
-    prediction->trust = trust_of(cli, options->cluster, runtime_is_own(&file->config.runtime),
-                                 store, options->machine);
+    prediction->trust =
+        trust_of(cli, options->cluster, &file->config.runtime, store, options->machine);
     if (store != NULL && find_stored(cli, store, options->trace, prediction)) return true;
     if (!simulate(cli, file, store, options, prediction)) return false;
     if (store == NULL || !options->keep) return true;

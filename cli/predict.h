@@ -5,12 +5,23 @@
 #include "cli/measure.h"
 #include "sim/sim.h"
 
+typedef enum ErrorOf { ERROR_step, ERROR_allocated, ERROR_reserved, ERROR_COUNT } ErrorOf;
+
+/* Of |predicted / measured - 1|, over the rows of one class. */
+typedef struct ErrorBar {
+    const char *profile, *gpu;         /* whose rows; NULL: any */
+    uint32_t n;                        /* 0: errors are not known */
+    uint32_t n_profile, n_gpu, n_both; /* rows of the prediction's own profile, GPU, both */
+    double p50, p90;
+} ErrorBar;
+
 /* How far off predictions of a kind were, and how old what they rest on is. */
 typedef struct Trust {
-    const char *basis; /* what they were compared with */
-    int64_t made_at;   /* seconds since 1970, of the oldest cost used; 0: none was measured */
-    uint32_t n;        /* comparisons; 0: errors are not known */
-    double p50, p90;   /* of |predicted / measured - 1| of step times */
+    const char *basis;         /* what they were compared with */
+    int64_t made_at;           /* seconds since 1970, of the oldest cost; 0: none was measured */
+    const char *profile, *gpu; /* the prediction's; NULL: bars are not by profile and GPU */
+    ErrorBar bar[ERROR_COUNT];
+    CostCounts counts; /* zero: not known */
 } Trust;
 
 typedef struct Prediction {
@@ -42,13 +53,19 @@ Held predict_held(Cli *cli, const PlanFile *file);
 const char *cluster_text(Arena *arena, const Cluster *cluster);
 
 /* ---- trust.c; `machine`: whose measurements are used, NULL: none. The published runs are other
- * frameworks', predicted under their profiles: of a plan without one (`own`) they say nothing. */
-Trust trust_of(Cli *cli, const Cluster *cluster, bool own, Store *store, const char *machine);
+ * frameworks', predicted under their profiles: of a plan without one they say nothing. */
+Trust trust_of(Cli *cli, const Cluster *cluster, const Runtime *runtime, Store *store,
+               const char *machine);
+ErrorBar trust_bar(ErrorOf of, const char *profile, const char *gpu);
+/* What GPUs are told apart by: the device's name up to its first hyphen, as "H100". */
+const char *trust_gpu(Arena *arena, const char *device);
 bool trust_store(Store *store, int64_t run, const Trust *trust, Diag *d);
+void trust_load_counts(Store *store, int64_t run, Trust *trust, Diag *d);
 /* Of collectives by the network model, of nodes or within one: `tandem net`. */
 Trust trust_of_net(bool between_nodes);
 const char *trust_text(Arena *arena, const Trust *trust);
 json_t *trust_json(const Trust *trust);
+void trust_report(Cli *cli, const Trust *trust); /* as text, with memory and counts */
 
 /* sim --mtbf, after the prediction (faults.c). */
 double faults_report(Cli *cli, const PlanFile *file, const Prediction *p); /* goodput; 0: none */

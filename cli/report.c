@@ -122,7 +122,7 @@ static void report_text(Cli *cli, const PlanFile *file, const Prediction *p)
     held_text(cli, file);
     communication_text(cli, r);
     memory_text(cli, file, r);
-    str_print(&cli->out, "trust       %s\n", trust_text(arena, &p->trust));
+    trust_report(cli, &p->trust);
     if (p->id == 0)
         str_print(&cli->out, "calibration %s\n", r->calibration);
     else
@@ -172,6 +172,13 @@ static void report_json(Cli *cli, const PlanFile *file, const Prediction *p)
     }
     json_text(root, "calibration", r->calibration);
     json_put(root, "trust", trust_json(&p->trust));
+    const CostCounts *counts = &p->trust.counts;
+    json_t *costs = json_object();
+    json_count(costs, "kernels_measured", counts->kernels_measured);
+    json_count(costs, "kernels_modelled", counts->kernels_modelled);
+    json_count(costs, "communications_measured", counts->collectives_measured);
+    json_count(costs, "communications_modelled", counts->collectives_modelled);
+    json_put(root, "costs", costs);
     json_text(root, "engine", r->engine);
     json_count(root, "seed", r->seed);
     json_put(root, "run", p->id != 0 ? json_integer(p->id) : json_null());

@@ -40,9 +40,10 @@ struct Cores {
     LIST(uint32_t) active;
     LIST(uint32_t) members;
     LIST(Known) known;
-    uint32_t *n_tasks; /* [class] tasks that it takes part in */
-    uint32_t *n_busy;  /* [class of nodes] ranks at work */
-    Heap heap;         /* a: task, b: version */
+    uint32_t n_measured; /* of these, by the store */
+    uint32_t *n_tasks;   /* [class] tasks that it takes part in */
+    uint32_t *n_busy;    /* [class of nodes] ranks at work */
+    Heap heap;           /* a: task, b: version */
     bool changed;
     Ps now;
     double measured_part; /* of a measured time that is work */
@@ -91,8 +92,15 @@ static Ps time_of(Cores *c, OpKind op, uint32_t n_ranks, uint64_t bytes)
     }
     Ps time = measured < 0 ? generic_ps(c->cluster, op, n_ranks, bytes)
                            : (Ps)llround((double)measured * c->measured_part);
+    c->n_measured += measured >= 0;
     list_push(c->arena, &c->known, ((Known){op, n_ranks, bytes, time}));
     return time;
+}
+
+void cores_counts(const Cores *c, CostCounts *counts)
+{
+    counts->collectives_measured = c->n_measured;
+    counts->collectives_modelled = c->known.n - c->n_measured;
 }
 
 static void join(Cores *c, uint32_t class_, int32_t sign)

@@ -397,8 +397,8 @@ CostModel cost_model(Cost *cost)
                        .self = self};
 }
 
-void cost_counts(const Cost *cost, uint32_t *n_measured, uint32_t *n_modelled)
+void cost_counts(const Cost *cost, CostCounts *counts)
 {
-    *n_measured = cost->n_measured;
-    *n_modelled = cost->n - cost->n_measured;
+    counts->kernels_measured = cost->n_measured;
+    counts->kernels_modelled = cost->n - cost->n_measured;
 }

@@ -48,7 +48,8 @@ struct MaxMin {
     const Cluster *cluster;
     const Fold *fold;
     Arena *arena;
-    Store *store; /* measured collectives; NULL: none */
+    Store *store;        /* measured collectives; NULL: none */
+    uint32_t n_measured; /* shapes that have their time from there */
     const char *machine;
     Diag *d;
     LIST(Use) uses;
@@ -131,13 +132,19 @@ void maxmin_measured(MaxMin *m, Store *store, const char *machine, Diag *d)
     m->d = d;
 }
 
+void maxmin_counts(const MaxMin *m, CostCounts *counts)
+{
+    counts->collectives_measured = m->n_measured;
+    counts->collectives_modelled = m->shapes.n - 1 - m->n_measured; /* [0] none */
+}
+
 /* What was measured takes the place of the model's time; its parts keep their proportion. */
-static void use_measured(const MaxMin *m, OpKind op, uint32_t n_ranks, uint64_t bytes,
-                         NcclChoice *choice)
+static void use_measured(MaxMin *m, OpKind op, uint32_t n_ranks, uint64_t bytes, NcclChoice *choice)
 {
     if (m->store == NULL || choice->time_ps <= 0) return;
     Ps measured = store_get_collective(m->store, m->machine, "nccl", op, n_ranks, bytes, m->d);
     if (measured < 0) return;
+    m->n_measured++;
     double part = (double)choice->fluid_ps / (double)choice->time_ps;
     choice->fluid_ps = (Ps)llround((double)measured * part);
     choice->latency_ps = measured - choice->fluid_ps;
@@ -216,9 +223,8 @@ static void fill_shape(MaxMin *m, FlowShape *shape, const Transfer *t)
         if (is_packed(m, g)) use_measured(m, t->op, g->n_ranks, t->bytes, &choice);
         shape->latency_ps = choice.latency_ps;
         shape->fluid_ps = choice.fluid_ps;
-        for (uint32_t i = 0; i < g->n_members; i++) {
+        for (uint32_t i = 0; i < g->n_members; i++)
             add_uses(m, shape, &choice, g->members[i].class_, pod_bytes(t, &choice), true, true);
-        }
     } else {
         uint32_t per_node = m->fold->devices_per_node;
         bool away = per_node != 0 && t->from_rank / per_node != t->to_rank / per_node;

@@ -39,13 +39,16 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
     CostModel model = cost_model(cost);
     NetModel net;
     DeviceModel device;
+    CostCounts counts = {0};
+    Cores *cores = NULL;
+    MaxMin *maxmin = NULL;
     if (shared) {
-        Cores *cores = cores_new(cluster, fold, options->store, options->machine, options->backend,
-                                 scratch, d);
+        cores = cores_new(cluster, fold, options->store, options->machine, options->backend,
+                          scratch, d);
         net = cores_net(cores);
         device = cores_device(cores);
     } else {
-        MaxMin *maxmin = maxmin_new(cluster, fold, scratch);
+        maxmin = maxmin_new(cluster, fold, scratch);
         if (options->store != NULL) maxmin_measured(maxmin, options->store, options->machine, d);
         Sms *sms = sms_new(cluster, fold, maxmin, scratch);
         net = sms_net(sms);
@@ -65,11 +68,16 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
                             .record = true};
     EngineResult result;
     bool ok = engine_run(plan, &engine, scratch, &result, d);
+    cost_counts(cost, &counts);
+    if (shared)
+        cores_counts(cores, &counts);
+    else
+        maxmin_counts(maxmin, &counts);
     if (ok) {
         report->cost_model = model.name;
         report->net_model = net.name;
         report->device_model = device.name;
-        cost_counts(cost, &report->n_measured, &report->n_modelled);
+        report->counts = counts;
         report_time(plan, fold, &result, cluster, arena, report);
         if (!runtime_is_own(options->runtime)) report->host_bound = false; /* it is in the times */
         report_memory(plan, cluster, options->runtime, arena, report);

@@ -101,6 +101,11 @@ typedef struct Held {
     bool fits;
 } Held;
 
+/* Distinct costs that a simulation used: from the store, and from the models. */
+typedef struct CostCounts {
+    uint32_t kernels_measured, kernels_modelled, collectives_measured, collectives_modelled;
+} CostCounts;
+
 typedef struct AxisTime {
     AxisSet axes;
     Stream stream;
@@ -163,9 +168,9 @@ typedef struct SimReport {
     Pc peak_pc;
     LIST(MemoryRow) memory_rows; /* as `memory`, for every program: what the store keeps */
     Held held; /* under another system's profile: `fits` and total_bytes go by it; else zero */
-    uint32_t n_classes;              /* simulated ranks */
-    uint64_t n_events;               /* instructions finished on simulated ranks */
-    uint32_t n_measured, n_modelled; /* distinct kernels: cost from the store, from the model */
+    uint32_t n_classes; /* simulated ranks */
+    uint64_t n_events;  /* instructions finished on simulated ranks */
+    CostCounts counts;
     Ps host_ps; /* issuing every instruction of the slowest rank one by one from the host */
     bool fits, host_bound; /* host_ps > step_ps: without captured graphs the host would limit */
     const char *cost_model, *net_model, *device_model;
@@ -214,7 +219,7 @@ typedef struct Cost Cost;
 Cost *cost_new(const Cluster *cluster, const Runtime *runtime, Store *store, const char *machine,
                Arena *arena, Diag *d);
 CostModel cost_model(Cost *cost);
-void cost_counts(const Cost *cost, uint32_t *n_measured, uint32_t *n_modelled);
+void cost_counts(const Cost *cost, CostCounts *counts); /* of kernels */
 
 /* The calibration key of a compute instruction: op, dtype and local sizes by letter. */
 const char *cost_key(const Plan *plan, const Program *p, const Instr *in, Arena *arena);
@@ -311,6 +316,7 @@ typedef struct MaxMin MaxMin;
 MaxMin *maxmin_new(const Cluster *cluster, const Fold *fold, Arena *arena);
 /* Collectives that the store has times of (as backend "nccl" of `machine`) take those, alone. */
 void maxmin_measured(MaxMin *net, Store *store, const char *machine, Diag *d);
+void maxmin_counts(const MaxMin *net, CostCounts *counts); /* of collectives */
 NetModel maxmin_net(MaxMin *net);
 uint32_t maxmin_channels(const MaxMin *net, uint32_t id); /* SMs that a running transfer takes */
 
@@ -342,6 +348,7 @@ double faults_draw_s(const Faults *faults, double interval_s, double work_s, uin
 typedef struct Cores Cores;
 Cores *cores_new(const Cluster *cluster, const Fold *fold, Store *store, const char *machine,
                  const char *backend, Arena *arena, Diag *d);
+void cores_counts(const Cores *cores, CostCounts *counts); /* of collectives */
 NetModel cores_net(Cores *cores);
 DeviceModel cores_device(Cores *cores);
 

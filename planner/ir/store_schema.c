@@ -199,6 +199,12 @@ static const char cores[] = "CREATE TABLE cores("
                             " others REAL NOT NULL"
                             ") STRICT;\n";
 
-static const char *const migrations[] = {runs, costs, views, choices, trust, cores};
+/* How many of the costs that a prediction used were measured, and how many modelled. */
+static const char cost_counts[] = "ALTER TABLE trust ADD COLUMN kernels_measured INTEGER;\n"
+                                  "ALTER TABLE trust ADD COLUMN kernels_modelled INTEGER;\n"
+                                  "ALTER TABLE trust ADD COLUMN collectives_measured INTEGER;\n"
+                                  "ALTER TABLE trust ADD COLUMN collectives_modelled INTEGER;\n";
+
+static const char *const migrations[] = {runs, costs, views, choices, trust, cores, cost_counts};
 const char *const *const store_migrations = migrations;
 const uint32_t store_n_migrations = sizeof migrations / sizeof migrations[0];

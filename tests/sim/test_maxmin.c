@@ -274,6 +274,10 @@ static void measured_groups_lie_on_few_nodes(void **state)
         EngineOptions options = {.cost = &synthetic_cost, .net = &net, .fold = fold};
         EngineResult result;
         assert_true(engine_run(plan, &options, arena, &result, &d));
+        CostCounts counts;
+        maxmin_counts(maxmin, &counts);
+        assert_int_equal(counts.collectives_measured, !spread);
+        assert_int_equal(counts.collectives_modelled, spread);
         if (spread)
             assert_int_equal(result.step_ps, nccl_choose(&c, OP_all_gather, 8, 1, 1 << 20).time_ps);
         else

@@ -70,6 +70,11 @@ static void predictions_are_made_once(void **state)
     assert_true(json_equal(json_object_get(first, "communication"),
                            json_object_get(second, "communication")));
     assert_true(json_equal(json_object_get(first, "memory"), json_object_get(second, "memory")));
+    json_t *costs = json_object_get(first, "costs");
+    assert_true(number(costs, "kernels_modelled") > 10);
+    assert_true(number(costs, "communications_modelled") > 3);
+    assert_true(number(costs, "kernels_measured") + number(costs, "communications_measured") == 0);
+    assert_true(json_equal(costs, json_object_get(second, "costs")));
     double step_s = number(first, "step_ps") / 1e12;
     double tokens = number(first, "global_batch") * number(first, "seq");
     double rate = number(first, "tokens_per_s_per_device") * number(first, "ranks");
