@@ -10,6 +10,7 @@
 #include "planner/front/front.h"
 #include "planner/ir/verify.h"
 #include "planner/passes/passes.h"
+#include "sim/sim.h"
 
 enum { MOST_TEXT_BYTES = 1 << 30 };
 
@@ -146,7 +147,10 @@ PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options)
     bool proven = verify_plan(file->plan, VERIFY_all, file->is_text, &cli->diag);
     if (file->plan->programs.n == 0) return NULL; /* a text may say so; that it is wrong is said */
     if (proven && file->has_cluster && !options->unfitted) {
-        const Capacity capacity = cluster_capacity(&file->config.cluster);
+        const Cluster *cluster = &file->config.cluster;
+        CommMemories communicators;
+        const Capacity capacity = cluster_capacity(
+            cluster, comm_memory_most(file->plan, cluster, NULL, cli->arena, &communicators));
         verify_fit(file->plan, &capacity, &cli->diag);
     }
     Arena *scratch = arena_new();
@@ -390,6 +394,28 @@ uint64_t host_bytes_of(const Plan *plan)
     return most;
 }
 
+static void communicators_json(Cli *cli, const Plan *plan, const CommMemories *list)
+{
+    json_t *rows = json_array();
+    for (uint32_t i = 0; i < list->n; i++) {
+        const CommMemory *m = &list->at[i];
+        json_t *row = json_object();
+        json_text(row, "axes", mesh_axes_text(cli->arena, &plan->mesh, m->axes));
+        json_text(row, "stream", stream_name(m->stream));
+        json_count(row, "ranks", m->n_ranks);
+        json_count(row, "nodes", m->n_nodes);
+        json_count(row, "channels", m->channels);
+        json_count(row, "peers", m->n_peers);
+        json_count(row, "ring_bytes", m->ring_bytes);
+        json_count(row, "tree_bytes", m->tree_bytes);
+        json_count(row, "switch_bytes", m->switch_bytes);
+        json_count(row, "message_bytes", m->message_bytes);
+        json_count(row, "bytes", m->bytes);
+        json_array_append_new(rows, row);
+    }
+    json_put(cli->json, "communicators", rows);
+}
+
 void plan_file_memory(Cli *cli, const PlanFile *file)
 {
     const Plan *plan = file->plan;
@@ -399,7 +425,12 @@ void plan_file_memory(Cli *cli, const PlanFile *file)
     while (plan->program_of[rank] != worst) rank++;
     uint64_t arena_bytes = plan->programs.at[worst].bytes;
     const Device *device = &file->config.cluster.device;
-    uint64_t total = arena_bytes + (file->has_cluster ? device->reserved_bytes : 0);
+    CommMemories communicators = {NULL, 0, 0};
+    uint64_t reserved = 0;
+    if (file->has_cluster)
+        reserved = device->reserved_bytes +
+                   comm_memory_most(plan, &file->config.cluster, NULL, cli->arena, &communicators);
+    uint64_t total = arena_bytes + reserved;
     uint32_t node;
     const uint64_t host = plan_host_bytes(plan, file->config.cluster.devices_per_node, &node),
                    host_has = file->has_cluster ? file->config.cluster.host_memory_bytes : 0;
@@ -410,7 +441,8 @@ void plan_file_memory(Cli *cli, const PlanFile *file)
         json_count(cli->json, "peak_rank", rank);
         json_count(cli->json, "host_bytes", host_bytes_of(plan));
         if (!file->has_cluster) return;
-        json_count(cli->json, "reserved_bytes", device->reserved_bytes);
+        json_count(cli->json, "reserved_bytes", reserved);
+        communicators_json(cli, plan, &communicators);
         json_count(cli->json, "device_bytes", device->memory_bytes);
         json_put(cli->json, "fits", json_boolean(fits && host_fits));
         return;
@@ -430,7 +462,7 @@ void plan_file_memory(Cli *cli, const PlanFile *file)
         str_add(&cli->out, "; no device to fit (--cluster names one)\n");
         return;
     }
-    str_print(&cli->out, " + %s reserved: %s %s\n", str_bytes(cli->arena, device->reserved_bytes),
+    str_print(&cli->out, " + %s reserved: %s %s\n", str_bytes(cli->arena, reserved),
               fits ? paint(cli, PAINT_good, "fits") : paint(cli, PAINT_bad, "DOES NOT FIT"),
               str_bytes(cli->arena, device->memory_bytes));
 }

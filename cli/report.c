@@ -168,6 +168,7 @@ static void report_json(Cli *cli, const PlanFile *file, const Prediction *p)
         json_text(root, "runtime", file->config.runtime.name);
         json_count(root, "allocated_bytes", held.allocated_bytes);
         json_count(root, "held_bytes", held.reserved_bytes);
+        json_count(root, "process_bytes", held.process_bytes);
         json_put(root, "held_fits", json_boolean(held.fits));
     }
     json_text(root, "calibration", r->calibration);

@@ -140,8 +140,11 @@ bool tandem_check(TandemPlan *plan)
     if (!plan->compiled) return false;
     GUARD(plan, false);
     plan->proven = verify_plan(plan->plan, VERIFY_all, plan->is_text, &plan->diag);
-    const Capacity capacity = cluster_capacity(&plan->config.cluster);
     if (!plan->proven || plan->is_text) return plan->proven;
+    const Cluster *cluster = &plan->config.cluster;
+    CommMemories communicators;
+    const Capacity capacity = cluster_capacity(
+        cluster, comm_memory_most(plan->plan, cluster, NULL, plan->arena, &communicators));
     return verify_fit(plan->plan, &capacity, &plan->diag);
 }
 

@@ -39,6 +39,10 @@ Generation nccl_generation(const Cluster *cluster);
 NcclCase nccl_case(const Cluster *cluster, Collective kind, uint32_t n_nodes,
                    uint32_t ranks_per_node, uint64_t bytes);
 bool nccl_has_switch(const Cluster *cluster);
+/* Of a communicator: all that it connects, whatever a collective uses; of reductions in the switch.
+ */
+uint32_t nccl_channels(const Cluster *cluster, uint32_t n_nodes, uint32_t ranks_per_node);
+uint32_t nccl_switch_channels(const Cluster *cluster, uint32_t n_nodes);
 /* NICs of one node that the group's ranks there use; several of one device count as one with as
  * many rails, as plugins show them to NCCL. */
 double nccl_nics_used(const NcclCase *c);

@@ -153,14 +153,30 @@ static double simple_us(const NcclCase *c, NcclAlgorithm algorithm, const NcclFi
     return c->bytes / (nccl_tuner(c, algorithm, SIMPLE).bytes_per_us * part);
 }
 
+static double all_channels(const NcclCase *c)
+{
+    return fmin(2 * c->ring.channels, 64);
+}
+
+uint32_t nccl_channels(const Cluster *cluster, uint32_t n_nodes, uint32_t ranks_per_node)
+{
+    NcclCase c = nccl_case(cluster, COLLECTIVE_all_reduce, n_nodes, ranks_per_node, 1);
+    return (uint32_t)all_channels(&c);
+}
+
+uint32_t nccl_switch_channels(const Cluster *cluster, uint32_t n_nodes)
+{
+    return nccl_generation(cluster) != GENERATION_blackwell ? 16 : n_nodes > 1 ? 32 : 24;
+}
+
 /* Channels for a size (enqueue.cc): fewer until each thread has enough to do. */
 static uint32_t channels_for(const NcclCase *c, NcclAlgorithm algorithm, uint32_t protocol)
 {
     static const double bytes_a_thread[N_PROTOCOLS] = {8, 8, 64};
     static const double threads[N_PROTOCOLS] = {512, 640, 512};
     if (algorithm == NCCL_NVLS || algorithm == NCCL_NVLSTree)
-        return c->generation != GENERATION_blackwell ? 16 : c->n_nodes > 1 ? 32 : 24;
-    double n = fmin(2 * c->ring.channels, 64), least = threads[protocol] * bytes_a_thread[protocol];
+        return nccl_switch_channels(c->cluster, (uint32_t)c->n_nodes);
+    double n = all_channels(c), least = threads[protocol] * bytes_a_thread[protocol];
     if (algorithm == NCCL_Ring && protocol == LL) least *= c->n_ranks;
     n = fmin(n, fmax(1, floor(c->bytes / least)));
     return (uint32_t)n;

@@ -214,27 +214,34 @@ void report_time(const Plan *plan, const Fold *fold, const EngineResult *result,
 Held sim_held(const Plan *plan, const Cluster *cluster, const Runtime *runtime)
 {
     const Device *device = &cluster->device;
-    uint64_t outside = device->reserved_bytes, all = device->memory_bytes;
-    uint64_t limit = all > outside ? all - outside : 0;
+    const uint64_t all = device->memory_bytes;
     Held held = {.fits = true};
     const uint32_t of_rank = runtime->reports_rank == MEMORY_RANK_last ? plan->mesh.n_ranks - 1 : 0;
     for (uint32_t i = 0; i < plan->programs.n; i++) {
+        Arena *scratch = arena_new();
+        CommMemories communicators;
+        const uint64_t outside = device->reserved_bytes +
+                                 comm_memory(plan, i, cluster, runtime, scratch, &communicators);
+        arena_free(scratch);
+        const uint64_t limit = all > outside ? all - outside : 0;
         TorchStats s = torch_memory(plan, &plan->programs.at[i], runtime, device, limit);
         if (runtime->reports_rank != MEMORY_RANK_most && i == plan->program_of[of_rank]) {
             held.logged[MEMORY_allocated] = s.peak_allocated;
             held.logged[MEMORY_reserved] = s.peak_reserved;
+            held.logged[MEMORY_process] = s.peak_reserved + outside;
         }
         if (s.peak_allocated > held.allocated_bytes) held.allocated_bytes = s.peak_allocated;
         if (s.peak_reserved > held.reserved_bytes) held.reserved_bytes = s.peak_reserved;
+        if (s.peak_reserved + outside > held.process_bytes)
+            held.process_bytes = s.peak_reserved + outside;
         held.n_retries += s.n_retries;
         if (s.failed) held.fits = false;
     }
-    held.process_bytes = held.reserved_bytes + outside;
     if (runtime->reports_rank == MEMORY_RANK_most) {
         held.logged[MEMORY_allocated] = held.allocated_bytes;
         held.logged[MEMORY_reserved] = held.reserved_bytes;
+        held.logged[MEMORY_process] = held.process_bytes;
     }
-    held.logged[MEMORY_process] = held.logged[MEMORY_reserved] + outside;
     return held;
 }
 
@@ -267,7 +274,9 @@ void report_memory(const Plan *plan, const Cluster *cluster, const Runtime *runt
            plan->program_of[report->peak_rank] != worst) {
         report->peak_rank++;
     }
-    report->total_bytes = report->peak_bytes + cluster->device.reserved_bytes;
+    CommMemories communicators;
+    report->total_bytes = report->peak_bytes + cluster->device.reserved_bytes +
+                          comm_memory_most(plan, cluster, NULL, arena, &communicators);
     uint32_t node;
     const uint64_t host = plan_host_bytes(plan, cluster->devices_per_node, &node);
     const bool host_fits = !cluster->host_memory_bytes || host <= cluster->host_memory_bytes;

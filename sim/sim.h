@@ -12,7 +12,7 @@
 #include "planner/ir/trace.h"
 #include "sim/fold.h"
 
-#define SIM_ENGINE_VERSION "sim/6" /* bumped by any change that alters results */
+#define SIM_ENGINE_VERSION "sim/7" /* bumped by any change that alters results */
 
 /* Time of one compute instruction alone on its device. */
 typedef struct CostModel {
@@ -105,6 +105,21 @@ typedef struct Held {
 typedef struct CostCounts {
     uint32_t kernels_measured, kernels_modelled, collectives_measured, collectives_modelled;
 } CostCounts;
+
+/* What NCCL takes of a device's memory for one communicator of a rank (comm_memory.c). */
+typedef struct CommMemory {
+    AxisSet axes;
+    Stream stream; /* under another system's profile: the first of those that share it */
+    uint32_t n_ranks, n_nodes, channels, n_peers;                        /* peers: of messages */
+    uint64_t ring_bytes, tree_bytes, switch_bytes, message_bytes, bytes; /* the last: all */
+} CommMemory;
+typedef LIST(CommMemory) CommMemories;
+/* Of the ranks of a program, with a row for each communicator; 0 where there is no device. */
+uint64_t comm_memory(const Plan *plan, uint32_t program, const Cluster *cluster,
+                     const Runtime *runtime, Arena *arena, CommMemories *list);
+/* The most of any program, with its rows. */
+uint64_t comm_memory_most(const Plan *plan, const Cluster *cluster, const Runtime *runtime,
+                          Arena *arena, CommMemories *list);
 
 typedef struct AxisTime {
     AxisSet axes;

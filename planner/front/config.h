@@ -245,7 +245,7 @@ typedef struct Device {
     const char *arch; /* "Hopper", "Ampere", "Blackwell", "cpu" */
     uint32_t sms;
     uint64_t memory_bytes;   /* usable */
-    uint64_t reserved_bytes; /* context, communicators, library workspace: a named constant */
+    uint64_t reserved_bytes; /* context, library workspace; communicators are a plan's */
     double hbm_bytes_per_s;
     double peak_flops[DT_COUNT];               /* dense; 0: not supported */
     double gemm_efficiency, memory_efficiency; /* eta and be of the wave model */
@@ -295,10 +295,11 @@ typedef struct Cluster {
     uint32_t cores_per_node;               /* local CPU cluster: ranks share them; 0 elsewhere */
     bool is_local;                         /* this machine: costs come from self-measurement */
 } Cluster;
-static inline Capacity cluster_capacity(const Cluster *c)
+/* `communicators`: their bytes on a device, which no plan may use either. */
+static inline Capacity cluster_capacity(const Cluster *c, uint64_t communicators)
 {
-    return (Capacity){c->device.memory_bytes, c->device.reserved_bytes, c->host_memory_bytes,
-                      c->devices_per_node};
+    return (Capacity){c->device.memory_bytes, c->device.reserved_bytes + communicators,
+                      c->host_memory_bytes, c->devices_per_node};
 }
 
 /* ---- another system's execution: what the simulator charges for, and how memory is had ---- */

@@ -1,0 +1,164 @@
+/* What communicators take of a device, against NCCL's own sizes and what was read of it on
+ * machines: 24 channels x 12 MiB of an H100's ring, 32 of a B200's; the switch's 256 and 384
+ * MiB, 1.5 GiB on NVL72; 384 MiB a peer that messages are exchanged with, so 2.63 GiB after an
+ * all-to-all of 8 (NCCL's issue 1685: 3.3 GB more, of such blocks). */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/sim/synthetic.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+static Cluster machine(const char *arch, uint32_t nodes, uint32_t per_node)
+{
+    Cluster c = {.name = "test", .nodes = nodes, .intra = FABRIC_nvswitch};
+    bool blackwell = arch[0] == 'B';
+    c.devices_per_node = c.nics_per_node = per_node;
+    c.device = (Device){.name = "test", .arch = arch, .sms = 132, .hbm_bytes_per_s = 3.35e12};
+    c.device.memory_bytes = 80 << 10;
+    c.device.memory_bytes *= MIB;
+    c.intra_bytes_per_s = blackwell ? 900e9 : 450e9;
+    c.nic_bytes_per_s = 50e9;
+    c.oversubscription = c.group_oversubscription = 1;
+    return c;
+}
+
+static const Runtime framework = {.name = "test"};
+
+/* The one communicator of `n` ranks in a node that one op of that size makes. */
+static CommMemory alone(const Cluster *cluster, OpKind op, uint32_t n, uint64_t bytes)
+{
+    Arena *arena = arena_new();
+    Plan *plan = synthetic_plan(arena, 1, n, 1, 1);
+    AxisSet axes = synthetic_axis(plan, AXIS_dp_shard);
+    synthetic_comm(plan, 0, STREAM_dp_gather, op, axes, 0, 1, bytes);
+    CommMemories list;
+    uint64_t all = comm_memory(plan, 0, cluster, &framework, arena, &list);
+    assert_int_equal(list.n, 1);
+    CommMemory m = list.at[0];
+    assert_int_equal(m.n_ranks, n);
+    assert_int_equal(m.bytes, MIB + m.ring_bytes + m.tree_bytes + m.switch_bytes + m.message_bytes);
+    assert_int_equal(m.bytes, all);
+    arena_free(arena);
+    return m;
+}
+
+static void sizes_are_nccls(void **state)
+{
+    (void)state;
+    Cluster hopper = machine("Hopper", 1, 8), blackwell = machine("Blackwell", 1, 8),
+            rack = machine("Blackwell", 1, 72);
+    CommMemory m = alone(&hopper, OP_all_gather, 8, 64 * MIB);
+    assert_int_equal(m.channels, 24);
+    assert_int_equal(m.ring_bytes, 288 * MIB);
+    assert_int_equal(m.bytes, 289 * MIB);
+    assert_int_equal(alone(&blackwell, OP_all_gather, 8, 64 * MIB).ring_bytes, 384 * MIB);
+    m = alone(&hopper, OP_all_reduce, 8, 1024 * MIB);
+    assert_int_equal(m.switch_bytes, 256 * MIB);
+    assert_int_equal(m.ring_bytes, 0);
+    assert_int_equal(alone(&blackwell, OP_all_reduce, 8, 1024 * MIB).switch_bytes, 384 * MIB);
+    assert_int_equal(alone(&rack, OP_all_reduce, 72, 1024 * MIB).switch_bytes, 1536 * MIB);
+    m = alone(&hopper, OP_all_to_all, 8, 64 * MIB);
+    assert_int_equal(m.n_peers, 7);
+    assert_int_equal(m.message_bytes, 7 * 384 * MIB);
+}
+
+/* One rank a node: all of a ring goes by NICs, with two protocols' buffers at both ends. */
+static void nics_have_their_own(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Cluster c = machine("Hopper", 8, 8);
+    Plan *plan = synthetic_plan(arena, 1, 8, 8, 1);
+    AxisSet axes = synthetic_axis(plan, AXIS_dp_shard);
+    synthetic_comm(plan, 0, STREAM_dp_gather, OP_all_gather, axes, 0, 1, 64 * MIB);
+    synthetic_comm(plan, 0, STREAM_dp_gather, OP_all_to_all, axes, 0, 2, 64 * MIB);
+    CommMemories list;
+    comm_memory(plan, 0, &c, &framework, arena, &list);
+    assert_int_equal(list.n, 1);
+    const CommMemory *m = &list.at[0];
+    assert_int_equal(m->n_nodes, 8);
+    assert_true(m->channels > 0);
+    assert_int_equal(m->ring_bytes, m->channels * 2 * (4 * MIB + 4915200));
+    assert_int_equal(m->n_peers, 7); /* who share what goes by the NIC */
+    assert_true(m->message_bytes >= m->channels * 4 * MIB);
+    assert_true(m->message_bytes < m->channels * 8 * MIB);
+    arena_free(arena);
+}
+
+/* Four stages: forward and backward are two communicators of Tandem's executor, on all ranks, in
+ * each of which a stage sends one way; one group of a framework. */
+static void stages_have_neighbours(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Cluster c = machine("Hopper", 1, 4);
+    Plan *plan = synthetic_plan(arena, 4, 1, 1, 4);
+    AxisSet pp = synthetic_axis(plan, AXIS_pp);
+    uint32_t match = 1;
+    for (uint32_t i = 0; i + 1 < 4; i++) {
+        synthetic_comm(plan, i, STREAM_pp_forward, OP_send, pp, 1, match, MIB);
+        synthetic_comm(plan, i + 1, STREAM_pp_forward, OP_recv, pp, -1, match++, MIB);
+        synthetic_comm(plan, i + 1, STREAM_pp_backward, OP_send, pp, -1, match, MIB);
+        synthetic_comm(plan, i, STREAM_pp_backward, OP_recv, pp, 1, match++, MIB);
+    }
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < 4; i++) {
+        CommMemories list;
+        uint64_t bytes = comm_memory(plan, i, &c, &framework, arena, &list);
+        assert_int_equal(list.n, 1);
+        assert_int_equal(list.at[0].n_peers, i == 0 || i == 3 ? 1 : 2);
+        assert_int_equal(list.at[0].message_bytes, list.at[0].n_peers * 384 * MIB);
+        bytes = comm_memory(plan, i, &c, NULL, arena, &list);
+        assert_int_equal(list.n, 2);
+        uint64_t sum = MIB; /* the communicator of all ranks, without connections */
+        for (uint32_t k = 0; k < 2; k++) {
+            bool forward = list.at[k].stream == STREAM_pp_forward;
+            uint64_t to = forward ? i < 3 : i > 0, from = forward ? i > 0 : i < 3;
+            assert_int_equal(list.at[k].n_peers, to + from);
+            assert_int_equal(list.at[k].message_bytes, (to * 64 + from * 320) * MIB);
+            assert_true(list.at[k].ring_bytes + list.at[k].tree_bytes >= 288 * MIB);
+            sum += list.at[k].bytes;
+        }
+        assert_int_equal(bytes, sum);
+        if (bytes > most) most = bytes;
+    }
+    CommMemories list;
+    assert_int_equal(comm_memory_most(plan, &c, NULL, arena, &list), most);
+    arena_free(arena);
+}
+
+/* What neither sends nor is more than one rank or on a device, takes nothing. */
+static void nothing_takes_nothing(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Cluster c = machine("Hopper", 1, 8);
+    CommMemories list;
+    Plan *plan = synthetic_plan(arena, 1, 1, 1, 1);
+    assert_int_equal(comm_memory(plan, 0, &c, NULL, arena, &list), 0);
+    plan = synthetic_plan(arena, 1, 8, 1, 1);
+    synthetic_comm(plan, 0, STREAM_dp_gather, OP_all_gather, synthetic_axis(plan, AXIS_dp_shard), 0,
+                   1, MIB);
+    comm_memory(plan, 0, &c, NULL, arena, &list);
+    assert_int_equal(list.at[0].n_peers, 0);
+    assert_int_equal(list.at[0].message_bytes, 0);
+    c.is_local = true;
+    assert_int_equal(comm_memory(plan, 0, &c, NULL, arena, &list), 0);
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_are_nccls),
+        cmocka_unit_test(nics_have_their_own),
+        cmocka_unit_test(stages_have_neighbours),
+        cmocka_unit_test(nothing_takes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
