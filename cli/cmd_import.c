@@ -91,32 +91,95 @@ static bool read_any(Cli *cli, const char *path, ImportFormat format, ImportSink
 
 typedef struct Stored {
     uint32_t kernels, collectives, not_ops; /* not_ops: collectives that no plan has */
+    uint32_t alone;                         /* of the collectives: by one rank's trace */
 } Stored;
+
+static bool keep_one(Cli *cli, Store *store, const char *machine, const Samples *s, Stored *out)
+{
+    Diag *d = &cli->diag;
+    Ps time = samples_time(s);
+    if (s->key != NULL) {
+        uint32_t n = s->n < UINT32_MAX ? (uint32_t)s->n : UINT32_MAX;
+        out->kernels++;
+        return store == NULL ||
+               store_put_kernel(store, machine, s->key, time, samples_spread(s), n, d);
+    }
+    OpKind op = s->kind == COLLECTIVE_sendrecv ? OP_send : op_find(collective_name(s->kind));
+    if (op == OP_none) {
+        out->not_ops++;
+        return true;
+    }
+    out->collectives++;
+    out->alone += s->alone;
+    return store == NULL ||
+           store_put_collective(store, machine, "nccl", op, s->n_ranks, s->bytes, time, d);
+}
 
 static bool keep(Cli *cli, Store *store, const char *machine, const ImportSink *sink, Stored *out)
 {
     for (uint32_t i = 0; i < sink->all.n; i++) {
         const Samples *s = sink->all.at[i];
-        Ps median = samples_median(s);
-        uint32_t n = s->n < UINT32_MAX ? (uint32_t)s->n : UINT32_MAX;
-        if (s->key != NULL) {
-            out->kernels++;
-            if (store != NULL &&
-                !store_put_kernel(store, machine, s->key, median, samples_spread(s), n, &cli->diag))
-                return false;
-            continue;
-        }
-        OpKind op = s->kind == COLLECTIVE_sendrecv ? OP_send : op_find(collective_name(s->kind));
-        if (op == OP_none) {
-            out->not_ops++;
-            continue;
-        }
-        out->collectives++;
-        if (store != NULL && !store_put_collective(store, machine, "nccl", op, s->n_ranks, s->bytes,
-                                                   median, &cli->diag))
-            return false;
+        if (s->n > 0 && !keep_one(cli, store, machine, s, out)) return false;
     }
     return true;
+}
+
+/* Why kernels were left out. */
+static const char *kernels_why(ImportFormat format, const ImportSink *sink)
+{
+    if (format == FORMAT_nsys)
+        return "nsys records no shapes of operators; PyTorch's profiler does, with record_shapes";
+    if (!sink->shapes) return "no operator has its shapes: profile with record_shapes=True";
+    return "their operators have no shapes here, or no op of a plan is the same";
+}
+
+static void left_out_text(Cli *cli, ImportFormat format, const ImportSink *sink,
+                          const Stored *stored)
+{
+    Arena *arena = cli->arena;
+    Str *out = &cli->out;
+    if (sink->n_unused > 0)
+        str_print(out, "left out    %s kernels, %.0f %% of their time: %s\n",
+                  str_count(arena, sink->n_unused),
+                  100 * (double)sink->unused_ps / (double)(sink->unused_ps + sink->used_ps),
+                  kernels_why(format, sink));
+    if (sink->n_sizeless > 0)
+        str_print(out, "left out    %s collectives: nothing tells their bytes and ranks\n",
+                  str_count(arena, sink->n_sizeless));
+    if (stored->not_ops > 0)
+        str_print(out, "left out    %" PRIu32 " collectives that no plan has\n", stored->not_ops);
+    if (sink->dropped > 0)
+        str_print(out, "left out    %s measurements beyond what an import holds\n",
+                  str_count(arena, sink->dropped));
+}
+
+/* What a prediction will make of it. */
+static void use_text(Cli *cli, const char *machine, const ImportSink *sink, const Stored *stored)
+{
+    Arena *arena = cli->arena;
+    Str *out = &cli->out;
+    if (sink->n_met > 0)
+        str_print(out,
+                  "waiting     %s collectives are seen by several ranks: the last to come "
+                  "tells the time\n",
+                  str_count(arena, sink->n_met));
+    if (stored->alone > 0)
+        str_print(out,
+                  "waiting     %" PRIu32 " of the collectives are by one rank alone, which "
+                  "mostly waits for others: a low quantile; traces of all ranks, imported "
+                  "together, tell more\n",
+                  stored->alone);
+    if (stored->kernels + stored->collectives == 0) {
+        str_add(out, "use         none: no prediction will change by this import\n");
+        return;
+    }
+    str_print(out, "use         `tandem sim PLAN --machine %s` takes ", machine);
+    if (stored->kernels > 0)
+        str_print(out, "the %" PRIu32 " kernels where an op has their shape and type%s",
+                  stored->kernels, stored->collectives > 0 ? ", and " : "");
+    if (stored->collectives > 0)
+        str_print(out, "the %" PRIu32 " collectives on groups of their size", stored->collectives);
+    str_add(out, "; models for the rest\n");
 }
 
 static void report(Cli *cli, ImportFormat format, const char *machine, const ImportSink *sink,
@@ -125,10 +188,15 @@ static void report(Cli *cli, ImportFormat format, const char *machine, const Imp
     if (cli->json != NULL) {
         json_text(cli->json, "format", format_names[format]);
         json_text(cli->json, "machine", machine);
+        json_count(cli->json, "files", cli->n_args);
         json_count(cli->json, "events", sink->events);
         json_count(cli->json, "kernels", stored->kernels);
+        json_count(cli->json, "kernel_events", sink->n_used);
+        json_count(cli->json, "kernel_events_left_out", sink->n_unused);
         json_count(cli->json, "collectives", stored->collectives);
+        json_count(cli->json, "collectives_of_one_rank", stored->alone);
         json_count(cli->json, "collectives_of_no_plan", stored->not_ops);
+        json_count(cli->json, "collective_events_left_out", sink->n_sizeless);
         json_count(cli->json, "dropped", sink->dropped);
         return;
     }
@@ -137,23 +205,33 @@ static void report(Cli *cli, ImportFormat format, const char *machine, const Imp
     str_print(&cli->out, "%s%" PRIu32 " kernels and %" PRIu32 " collectives of %s\n",
               cli->options.dry_run ? "would store " : "stored      ", stored->kernels,
               stored->collectives, machine);
-    if (stored->not_ops > 0)
-        str_print(&cli->out, "left out    %" PRIu32 " collectives that no plan has\n",
-                  stored->not_ops);
-    if (sink->dropped > 0)
-        str_print(&cli->out, "left out    %s measurements of kernels beyond the first %d kinds\n",
-                  str_count(cli->arena, sink->dropped), MOST_IMPORT_KEYS);
+    left_out_text(cli, format, sink, stored);
+    use_text(cli, machine, sink, stored);
+}
+
+/* Files of one format: what they measured is of one run. */
+static bool read_all(Cli *cli, ImportFormat *format, ImportSink *sink)
+{
+    for (uint32_t i = 0; i < cli->n_args; i++) {
+        ImportFormat this = detect(cli, cli->args[i]);
+        if (this == FORMAT_unread) return false;
+        if (i > 0 && this != *format)
+            return cli_error(cli, FAULT_input, "import-format", "%s is not what %s is: %s, not %s",
+                             cli->args[i], cli->args[0], format_names[this], format_names[*format]);
+        *format = this;
+        if (!read_any(cli, cli->args[i], this, sink)) return false;
+    }
+    meet_all(sink);
+    return true;
 }
 
 void cmd_import(Cli *cli)
 {
-    const char *path = cli->args[0];
     const char *machine = cli->options.machine != NULL ? cli->options.machine : "imported";
-    ImportFormat format = detect(cli, path);
-    if (format == FORMAT_unread) return;
+    ImportFormat format = FORMAT_unread;
     ImportSink *sink = arena_alloc(cli->arena, sizeof *sink);
     sink_init(sink, cli->arena);
-    if (!read_any(cli, path, format, sink)) return;
+    if (!read_all(cli, &format, sink)) return;
     Store *store = NULL;
     if (!cli->options.dry_run) {
         store = store_open(cli->options.db, false, &cli->diag);

@@ -16,8 +16,9 @@ static bool is_sound(const Diag *d)
  */
 static bool is_measured(Cli *cli, Store *store, const char *machine)
 {
-    static const char query[] = "SELECT DISTINCT machine FROM collective_cost WHERE backend = "
-                                "'nccl' ORDER BY machine";
+    static const char query[] = "SELECT machine FROM collective_cost WHERE backend = 'nccl' UNION "
+                                "SELECT machine FROM kernel_cost WHERE key LIKE 'work %' "
+                                "ORDER BY machine";
     LIST(const char *) names = {NULL, 0, 0};
     DbStatement *st = store != NULL ? db_prepare(store_db(store), &cli->diag, query, "") : NULL;
     bool there = false;
@@ -26,13 +27,12 @@ static bool is_measured(Cli *cli, Store *store, const char *machine)
         there = there || strcmp(names.at[names.n - 1], machine) == 0;
     }
     if (there) return true;
-    cli_error(cli, FAULT_usage, "no-machine", "the store has no collectives measured on '%s'",
-              machine);
+    cli_error(cli, FAULT_usage, "no-machine", "the store has nothing measured on '%s'", machine);
     const char *near = str_nearest(machine, names.at, names.n);
     if (near != NULL)
         diag_hint(&cli->diag, "did you mean '%s'?", near);
     else if (names.n > 0)
-        diag_hint(&cli->diag, "it has those of '%s'", names.at[0]);
+        diag_hint(&cli->diag, "it has what was measured on '%s'", names.at[0]);
     else
         diag_hint(&cli->diag, "`tandem import FILE --machine %s` stores them", machine);
     return false;

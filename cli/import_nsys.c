@@ -1,5 +1,6 @@
-/* SQLite exports of Nsight Systems (`nsys export --type sqlite`): kernels by name and launch. */
-#include <inttypes.h>
+/* SQLite exports of Nsight Systems (`nsys export --type sqlite`). A kernel there has a name and a
+ * grid, but no shape of an operator, so that no op of a plan can be told to be the same: kernels
+ * are counted, no more. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +8,7 @@
 #include "planner/base/db.h"
 
 static const char kernels_query[] =
-    "SELECT s.value, k.\"end\" - k.start, k.gridX, k.gridY, k.gridZ, k.blockX, k.blockY, k.blockZ"
+    "SELECT s.value, k.\"end\" - k.start"
     " FROM CUPTI_ACTIVITY_KIND_KERNEL k JOIN StringIds s ON s.id = k.demangledName";
 
 static bool has_tables(Db *db, Diag *d)
@@ -30,14 +31,12 @@ static void read_kernels(Db *db, ImportSink *sink, Diag *d)
         int64_t ns = db_int(st, 1);
         sink->events++;
         if (name == NULL || ns <= 0 || ns > INT64_C(1000000000000)) continue;
-        if (strncmp(name, "nccl", 4) == 0) continue; /* waits for its peers */
-        char key[768];
-        snprintf(key, sizeof key,
-                 "cuda %.500s grid %" PRId64 "x%" PRId64 "x%" PRId64 " block %" PRId64 "x%" PRId64
-                 "x%" PRId64,
-                 name, db_int(st, 2), db_int(st, 3), db_int(st, 4), db_int(st, 5), db_int(st, 6),
-                 db_int(st, 7));
-        sink_kernel(sink, key, ns * 1000);
+        if (strncmp(name, "nccl", 4) == 0) {
+            sink->n_sizeless++;
+            continue;
+        }
+        sink->n_unused++;
+        sink->unused_ps += ns * 1000;
     }
 }
 

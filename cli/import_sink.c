@@ -18,12 +18,13 @@ static bool is(const Samples *s, const Samples *wanted)
 {
     if ((s->key == NULL) != (wanted->key == NULL)) return false;
     if (s->key != NULL) return strcmp(s->key, wanted->key) == 0;
-    return s->kind == wanted->kind && s->n_ranks == wanted->n_ranks && s->bytes == wanted->bytes;
+    return s->kind == wanted->kind && s->n_ranks == wanted->n_ranks && s->bytes == wanted->bytes &&
+           s->alone == wanted->alone;
 }
 
 static uint32_t slot_of(const Samples *s)
 {
-    uint64_t words[3] = {(uint64_t)s->kind, s->n_ranks, s->bytes};
+    uint64_t words[4] = {(uint64_t)s->kind, s->n_ranks, s->bytes, s->alone};
     Hash128 h =
         s->key != NULL ? hash_bytes(s->key, strlen(s->key)) : hash_bytes(words, sizeof words);
     return (uint32_t)h.lo & (SLOTS - 1);
@@ -45,11 +46,22 @@ static Samples *find(ImportSink *sink, const Samples *wanted)
     return s;
 }
 
+bool sink_has(const ImportSink *sink, const Samples *wanted)
+{
+    for (uint32_t at = slot_of(wanted); sink->table[at] != 0; at = (at + 1) & (SLOTS - 1))
+        if (is(sink->all.at[sink->table[at] - 1], wanted)) return true;
+    return false;
+}
+
+Samples *sink_key(ImportSink *sink, const char *key)
+{
+    return find(sink, &(Samples){.key = key});
+}
+
 /* The n-th sample takes the place of a random earlier one with probability MOST_SAMPLES / n; the
  * generator depends on n alone, so the same file gives the same medians. */
-static void add(ImportSink *sink, const Samples *wanted, Ps duration)
+void sink_sample(ImportSink *sink, Samples *s, Ps duration)
 {
-    Samples *s = find(sink, wanted);
     if (s == NULL) {
         sink->dropped++;
         return;
@@ -64,16 +76,21 @@ static void add(ImportSink *sink, const Samples *wanted, Ps duration)
     if (at < MOST_SAMPLES) s->kept[at] = duration;
 }
 
+void sink_add(ImportSink *sink, const Samples *wanted, Ps duration)
+{
+    sink_sample(sink, find(sink, wanted), duration);
+}
+
 void sink_kernel(ImportSink *sink, const char *key, Ps duration)
 {
-    if (duration > 0 && key[0] != 0) add(sink, &(Samples){.key = key}, duration);
+    if (duration > 0 && key[0] != 0) sink_add(sink, &(Samples){.key = key}, duration);
 }
 
 void sink_collective(ImportSink *sink, Collective kind, uint32_t n_ranks, uint64_t bytes,
                      Ps duration)
 {
     if (duration <= 0 || n_ranks < 2) return;
-    add(sink, &(Samples){.kind = kind, .n_ranks = n_ranks, .bytes = bytes}, duration);
+    sink_add(sink, &(Samples){.kind = kind, .n_ranks = n_ranks, .bytes = bytes}, duration);
 }
 
 static int by_time(const void *a, const void *b)
@@ -82,14 +99,29 @@ static int by_time(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-Ps samples_median(const Samples *s)
+static uint32_t sorted_of(const Samples *s, Ps sorted[MOST_SAMPLES])
 {
     assert(s->n > 0);
-    Ps sorted[MOST_SAMPLES];
     size_t n = s->n < MOST_SAMPLES ? (size_t)s->n : MOST_SAMPLES;
     memcpy(sorted, s->kept, n * sizeof *sorted);
     qsort(sorted, n, sizeof *sorted, by_time);
+    return (uint32_t)n;
+}
+
+Ps samples_median(const Samples *s)
+{
+    Ps sorted[MOST_SAMPLES];
+    uint32_t n = sorted_of(s, sorted);
     return n % 2 == 1 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+}
+
+/* Among ranks that are alike each is the last in one of n_ranks cases; the median of those. */
+Ps samples_time(const Samples *s)
+{
+    if (!s->alone) return samples_median(s);
+    Ps sorted[MOST_SAMPLES];
+    uint32_t n = sorted_of(s, sorted);
+    return sorted[n / (2 * s->n_ranks)];
 }
 
 double samples_spread(const Samples *s)

@@ -5,6 +5,7 @@
 
 #include "cli/measure.h"
 #include "sim/sim.h"
+#include "sim/work.h"
 
 static int by_key(const void *a, const void *b)
 {
@@ -110,7 +111,10 @@ void needs_find(const Plan *plan, Store *store, const char *machine, const char 
     make_distinct(needs);
     for (uint32_t i = 0; i < needs->kernels.n; i++) {
         KernelNeed *need = &needs->kernels.at[i];
-        if (store != NULL) need->known_ps = store_get_kernel(store, machine, need->key, d);
+        const Program *p = &plan->programs.at[need->program];
+        if (store != NULL)
+            need->known_ps = work_measured(store, machine, need->key, plan, p,
+                                           program_instr(p, need->pc), arena, d);
         needs->missing_kernels += need->known_ps < 0;
     }
     for (uint32_t i = 0; i < needs->collectives.n; i++) {

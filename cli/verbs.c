@@ -59,10 +59,11 @@ static const Verb verb_table[] = {
      "CLUSTER is a name of the library, PLAN a script whose cluster it is. Which algorithm and\n"
      "protocol NCCL takes, on how many channels, and how long it then takes.",
      "tandem net dgx_h100 --nodes 2 --collective all_gather --min 1M", OPTIONS_net, cmd_net},
-    {"import", "FILE", 1, 1, "Store what other tools measured",
+    {"import", "FILE...", 1, 1024, "Store what other tools measured",
      "FILE is the text of nccl-tests, an SQLite export of nsys, or a Chrome trace of PyTorch's\n"
      "profiler; which one is seen from its content. `tandem sim --machine NAME` uses collectives,\n"
-     "for groups on as few nodes as hold them.",
+     "for groups on as few nodes as hold them, and kernels of traces with shapes. Of several\n"
+     "ranks' traces at once the rank that came last tells what a collective takes: others waited.",
      "tandem import all_reduce.txt --machine dgx1", OPTIONS_import, cmd_import},
     {"trace", "RUN", 1, 1, "Write a run's steady step as a Chrome trace",
      "One track a rank and stream; open it in Perfetto or chrome://tracing.",

@@ -7,6 +7,7 @@
 
 #include "sim/kernels.h"
 #include "sim/runtime.h"
+#include "sim/work.h"
 
 typedef struct Cached {
     uint64_t hash;
@@ -40,15 +41,6 @@ static void add_dims(Str *s, const Plan *plan, const Buffer *b)
     str_add(s, "]");
 }
 
-static Rank rank_of_program(const Plan *plan, const Program *p)
-{
-    uint32_t index = (uint32_t)(p - plan->programs.at);
-    for (Rank r = 0; r < plan->mesh.n_ranks; r++) {
-        if (plan->program_of[r] == index) return r;
-    }
-    return 0;
-}
-
 const char *cost_key(const Plan *plan, const Program *p, const Instr *in, Arena *arena)
 {
     const OpInfo *info = op_info(in->op);
@@ -64,7 +56,7 @@ const char *cost_key(const Plan *plan, const Program *p, const Instr *in, Arena 
     Binding b;
     int64_t size['z' + 1] = {0};
     bool signed_ = info->class_ != OP_CLASS_reshape && in->args.n > 0;
-    if (signed_ && plan_bind(plan, p, in, rank_of_program(plan, p), &b, size, NULL, NULL)) {
+    if (signed_ && plan_bind(plan, p, in, work_rank(plan, p), &b, size, NULL, NULL)) {
         str_print(&s, " %s", info->signature);
         for (uint8_t i = 0; i < b.n_letters; i++) {
             char letter = b.letters[i];
@@ -96,33 +88,6 @@ static double host_s(const Cluster *cluster, const Plan *plan, const Program *p,
     const Buffer *last = &p->buffers.at[program_arg(p, in, in->args.n - 1u)];
     bool crosses = first->space != last->space;
     return crosses ? (double)last->bytes / link : (double)plan_hbm_bytes(plan, p, in) / memory;
-}
-
-/* Letters of a contraction fall into four groups by where they appear. */
-static double contraction_s(const Device *device, DType dtype, const Binding *b,
-                            const int64_t size['z' + 1])
-{
-    double batch = 1, m = 1, n = 1, k = 1;
-    for (uint8_t i = 0; i < b->n_letters; i++) {
-        char letter = b->letters[i];
-        bool in[3] = {false, false, false};
-        const uint32_t args[3] = {0, 1, b->n_in}; /* scales are between inputs and output */
-        for (uint32_t arg = 0; arg < 3; arg++) {
-            for (uint8_t d = 0; d < b->n_dims[args[arg]]; d++) {
-                if (b->letter[args[arg]][d] == letter) in[arg] = true;
-            }
-        }
-        double at = (double)size[(int)letter];
-        if (in[0] && in[1] && in[2])
-            batch *= at;
-        else if (in[0] && in[2])
-            m *= at;
-        else if (in[1] && in[2])
-            n *= at;
-        else
-            k *= at;
-    }
-    return kernel_gemm_s(device, dtype, batch, m, n, k, NULL);
 }
 
 /* Before Blackwell 8-bit products read operands that lie along what is summed, no others (cuBLAS'
@@ -195,14 +160,15 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
         return floor_s + host_s(&c->cluster, plan, p, in);
     if (info->class_ == OP_CLASS_reshape || in->args.n == 0) return floor_s + memory;
     if (as->kernel != TRAFFIC_any) return floor_s + traffic_s(device, plan, p, in, as->kernel);
-    if (!plan_bind(plan, p, in, rank_of_program(plan, p), &b, size, NULL, NULL)) {
+    if (!plan_bind(plan, p, in, work_rank(plan, p), &b, size, NULL, NULL)) {
         return floor_s + memory;
     }
     DType dtype = p->buffers.at[program_arg(p, in, 0)].dtype;
     bool causal = graph_attrs_at(&plan->graph, in->attrs)->causal != 0;
     double flops = op_flops(in->op, &b, size, causal);
     if (info->class_ == OP_CLASS_contract) {
-        compute = contraction_s(device, dtype, &b, size);
+        ProductWork work = work_of_product(&b, size);
+        compute = kernel_gemm_s(device, dtype, work.batch, work.m, work.n, work.k, NULL);
         if (info->scaling != SCALING_none && runtime_is_own(c->runtime) &&
             !kernel_on_processor(device))
             floor_s += turned_s(device, &b, size);
@@ -275,7 +241,7 @@ static Ps work_out(Cost *c, const Plan *plan, const Program *p, const Instr *in,
     const RuntimeOp *as = compiled || runtime_is_own(c->runtime) ? &one : &c->runtime->op[in->op];
     if (c->store != NULL && c->machine != NULL) {
         const char *key = cost_key(plan, p, in, c->arena);
-        Ps measured = store_get_kernel(c->store, c->machine, key, c->diag);
+        Ps measured = work_measured(c->store, c->machine, key, plan, p, in, c->arena, c->diag);
         if (measured >= 0) {
             c->n_measured++;
             return measured;
