@@ -231,6 +231,7 @@ void cmd_import(Cli *cli)
     ImportFormat format = FORMAT_unread;
     ImportSink *sink = arena_alloc(cli->arena, sizeof *sink);
     sink_init(sink, cli->arena);
+    sink->ranks_told = cli->options.n;
     if (!read_all(cli, &format, sink)) return;
     Store *store = NULL;
     if (!cli->options.dry_run) {

@@ -40,6 +40,7 @@ typedef struct ImportSink {
     uint64_t events;  /* that the reader looked at */
     LIST(Meeting) meetings;
     LIST(int64_t) ranks;     /* of each trace, in order; -1: it does not say */
+    uint32_t ranks_told;     /* --ranks, for files that do not say; 0: not given */
     bool shapes;             /* some op had them recorded */
     uint64_t n_used;         /* kernels under a key of their work */
     uint64_t n_unused;       /* ... that have none */

@@ -251,6 +251,103 @@ static void export_of_nsys(void **state)
     arena_free(arena);
 }
 
+/* A payload of NCCL's domain, 3, as it lies in an export; ranks follow the communicator. */
+static const char *payload(Arena *arena, uint32_t schema, uint64_t communicator, uint64_t second)
+{
+    unsigned char bytes[48] = {3};
+    bytes[8] = (unsigned char)schema;
+    for (int i = 0; i < 8; i++) bytes[32 + i] = (unsigned char)(communicator >> 8 * i);
+    for (int i = 0; i < 8; i++) bytes[40 + i] = (unsigned char)(second >> 8 * i);
+    Str s = str_in(arena);
+    for (int i = 0; i < 48; i++) str_print(&s, "%02x", bytes[i]);
+    return str_text(&s);
+}
+
+/* Process 7 calls an all-gather, two in a group, a message and an all-reduce; process 8 the first
+ * all-gather, for which it waits less. */
+static const char *calls_of_nccl(Arena *arena)
+{
+    const char *init = payload(arena, 1, 77, 4), *gather = payload(arena, 2, 77, 1 << 20);
+    const char *reduce = payload(arena, 2, 77, 4096), *group = payload(arena, 4, 77, 0);
+    const int64_t first = INT64_C(7) * 16777216, second = INT64_C(8) * 16777216;
+    Str s = str_in(arena);
+    str_add(
+        &s,
+        "CREATE TABLE StringIds(id INTEGER PRIMARY KEY, value TEXT NOT NULL);"
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL(start INTEGER, \"end\" INTEGER, demangledName "
+        "INTEGER, globalPid INTEGER, correlationId INTEGER);"
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME(start INTEGER, globalTid INTEGER, "
+        "correlationId INTEGER);"
+        "CREATE TABLE NVTX_EVENTS(start INTEGER, text TEXT, textId INTEGER, globalTid INTEGER, "
+        "binaryData BLOB);"
+        "CREATE TABLE NVTX_PAYLOAD_SCHEMA_ENTRIES(domainId INTEGER, schemaId INTEGER, idx "
+        "INTEGER, name TEXT, offset INTEGER);"
+        "INSERT INTO NVTX_PAYLOAD_SCHEMA_ENTRIES VALUES (3,1,0,'NCCL communicator ID',NULL),"
+        "(3,1,1,'No. of ranks',8),(3,2,0,'NCCL communicator ID',NULL),"
+        "(3,2,1,'Message size [bytes]',8),(3,4,0,'NCCL communicator ID',NULL);"
+        "INSERT INTO StringIds VALUES (1,'ncclDevKernel_AllGather_RING_LL'),"
+        "(2,'ncclDevKernel_AllReduce_Sum_f32_RING_LL'),(3,'ncclAllGather'),(4,'ncclAllReduce'),"
+        "(5,'ncclSend'),(6,'ncclDevKernel_SendRecv'),(7,'ncclCommInitRank'),(8,'ncclGroupEnd');");
+    const struct {
+        int64_t at, process;
+        int kind; /* 'r': a range, of this name and payload; 'k': a kernel, that takes so many us */
+        int name, us;
+        const char *payload;
+    } events[] = {{1, first, 'r', 7, 0, init},     {10, first, 'r', 3, 0, gather},
+                  {11, first, 'r', 8, 0, group},   {12, first, 'k', 1, 90, NULL},
+                  {20, first, 'r', 3, 0, gather},  {21, first, 'r', 3, 0, gather},
+                  {22, first, 'k', 1, 500, NULL},  {30, first, 'r', 5, 0, gather},
+                  {31, first, 'k', 6, 500, NULL},  {40, first, 'r', 4, 0, reduce},
+                  {41, first, 'k', 2, 30, NULL},   {50, first, 'k', 2, 30, NULL},
+                  {10, second, 'r', 3, 0, gather}, {13, second, 'k', 1, 60, NULL}};
+    for (size_t i = 0; i < sizeof events / sizeof *events; i++) {
+        long long at = events[i].at, process = events[i].process;
+        if (events[i].kind == 'r')
+            str_print(&s, "INSERT INTO NVTX_EVENTS VALUES (%lld,NULL,%d,%lld,X'%s');", at,
+                      events[i].name, process + 5, events[i].payload);
+        else
+            str_print(&s,
+                      "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (%lld,%lld,%zu);"
+                      "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (%lld,%lld,%d,%lld,%zu);",
+                      at, process + 5, i, 1000 * at, 1000 * (at + events[i].us), events[i].name,
+                      process, i);
+    }
+    return str_text(&s);
+}
+
+static void payloads_of_nccl(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *path = arena_print(arena, "%s/n.sqlite", command_new_folder(arena));
+    const char *const migrations[] = {calls_of_nccl(arena)};
+    Diag d = diag_in(arena);
+    Db *db = db_open(path, false, migrations, 1, &d);
+    assert_non_null(db);
+    db_close(db);
+    ImportSink *sink = sink_new(arena);
+    assert_true(nsys_read(path, sink, arena, &d));
+    meet_all(sink);
+    assert_int_equal(sink->events, 6);
+    assert_int_equal(sink->n_sizeless, 3); /* the group's, the message's, and one of no call */
+    assert_int_equal(sink->all.n, 2);
+    const Samples *gather = sink->all.at[0], *reduce = sink->all.at[1];
+    assert_int_equal(gather->kind, COLLECTIVE_all_gather);
+    assert_int_equal(gather->n_ranks, 4);
+    assert_int_equal(gather->bytes, 4 << 20); /* of all ranks */
+    assert_false(gather->alone);
+    assert_int_equal(samples_time(gather), 60000000);
+    assert_int_equal(reduce->kind, COLLECTIVE_all_reduce);
+    assert_int_equal(reduce->bytes, 4096);
+    assert_true(reduce->alone);
+    assert_int_equal(samples_time(reduce), 30000000);
+    CommandResult r = COMMAND(arena, 60, "import", path, "--dry-run");
+    assert_int_equal(r.exit_code, 0);
+    assert_non_null(strstr(r.out, "would store 0 kernels and 2 collectives"));
+    assert_non_null(strstr(r.out, "left out    3 collectives"));
+    arena_free(arena);
+}
+
 /* Medians of a reservoir: of many equal draws the middle stays in the middle. */
 static void many_samples_few_kept(void **state)
 {
@@ -364,6 +461,7 @@ int main(void)
         cmocka_unit_test(trace_of_pytorch),
         cmocka_unit_test(damaged_traces),
         cmocka_unit_test(export_of_nsys),
+        cmocka_unit_test(payloads_of_nccl),
         cmocka_unit_test(many_samples_few_kept),
         cmocka_unit_test(a_long_trace_in_little_memory),
         cmocka_unit_test(imported_collectives_are_used),
