@@ -2,6 +2,7 @@
  * axes logarithmic with the same range, a line where they are equal and two at a factor of 1.3. */
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/accuracy.h"
@@ -95,9 +96,12 @@ bool scores_plot(Cli *cli, const char *path, const Scores *const *all, uint32_t 
             widen(p, s->measured);
             widen(p, s->predicted);
         }
-    FILE *f = fopen(path, "wb");
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
     if (f == NULL)
-        return cli_error(cli, FAULT_input, "output", "cannot write %s: %s", path, strerror(errno));
+        return cli_error(cli, FAULT_internal, "output", "cannot write %s: %s", path,
+                         strerror(errno));
     fprintf(f,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%u\" height=\"%d\" "
             "font-family=\"sans-serif\" font-size=\"12\">\n"
@@ -114,8 +118,7 @@ bool scores_plot(Cli *cli, const char *path, const Scores *const *all, uint32_t 
                     strcmp(s->split, "dev-cal") == 0 ? "#1f77b4" : "#d62728");
         }
     fprintf(f, "</svg>\n");
-    bool fine = !ferror(f);
-    if (fclose(f) != 0 || !fine)
-        return cli_error(cli, FAULT_input, "output", "cannot write %s", path);
-    return true;
+    bool fine = fclose(f) == 0 && cli_write_file(cli, path, text, size);
+    free(text);
+    return fine;
 }

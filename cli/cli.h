@@ -76,7 +76,8 @@ enum { /* groups of options; those of no group go with every verb */
        OPTIONS_net = 512,
        OPTIONS_import = 1024,
        OPTIONS_accuracy = 256,
-       OPTIONS_sweep = 2048
+       OPTIONS_sweep = 2048,
+       NEEDS_STORE = 4096 /* no options: nothing can be done without */
 };
 
 /* ---- verbs.c ---- */
@@ -107,6 +108,9 @@ int cli_finish(Cli *cli);
 void cli_flush_diagnostics(Cli *cli);
 /* They count for the exit code and are not printed. */
 void cli_forget_diagnostics(Cli *cli);
+/* A file appears under its name only when it is complete; a device, a pipe or what a link names is
+ * written to. False after a diagnostic. */
+bool cli_write_file(Cli *cli, const char *path, const void *bytes, size_t n);
 bool cli_error(Cli *cli, Fault fault, const char *rule, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void json_put(json_t *object, const char *key, json_t *value); /* takes the value */

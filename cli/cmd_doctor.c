@@ -66,6 +66,10 @@ static void find_scripts(Cli *cli, Findings *f)
 static void find_store(Cli *cli, Findings *f)
 {
     const char *path = cli->options.db;
+    if (strcmp(path, "none") == 0) {
+        add(cli, f, "store", "note", "none: nothing is kept");
+        return;
+    }
     if (access(path, F_OK) != 0) {
         add(cli, f, "store", "note",
             arena_print(cli->arena, "%s is not there yet; the first `tandem sim` makes it", path));

@@ -1,10 +1,8 @@
 /* tandem trace: the steady step of a stored run as Chrome JSON, which Perfetto opens too. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/cli.h"
 
@@ -23,20 +21,6 @@ static bool read_ranks(Cli *cli, const char *text, uint32_t n_all, uint32_t *n, 
     *ranks = list.at;
     *n = list.n;
     return true;
-}
-
-/* Appears under its name only when it is complete. */
-static bool write_whole(Cli *cli, const char *path, const Str *text)
-{
-    const char *part = arena_print(cli->arena, "%s.tmp.%ld", path, (long)getpid());
-    FILE *file = fopen(part, "wbx");
-    bool fine = file != NULL && fwrite(str_text(text), 1, text->n, file) == text->n &&
-                fflush(file) == 0 && fsync(fileno(file)) == 0;
-    if (file != NULL && fclose(file) != 0) fine = false;
-    if (fine && rename(part, path) == 0) return true;
-    cli_error(cli, FAULT_internal, "output", "cannot write %s: %s", path, strerror(errno));
-    if (file != NULL) remove(part);
-    return false;
 }
 
 static void write_trace(Cli *cli, Store *store, int64_t id)
@@ -67,7 +51,7 @@ static void write_trace(Cli *cli, Store *store, int64_t id)
         if (cli->json != NULL) json_text(cli->json, "trace", str_text(&chrome));
         return;
     }
-    if (!write_whole(cli, cli->options.output, &chrome)) return;
+    if (!cli_write_file(cli, cli->options.output, str_text(&chrome), chrome.n)) return;
     str_print(&cli->out, "%s: %s rows, %s\n", cli->options.output,
               str_count(cli->arena, trace.rows.n), str_bytes(cli->arena, chrome.n));
     if (cli->json == NULL) return;

@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,8 +23,11 @@ uint32_t jobs_number(uint32_t wanted, uint32_t n_work)
 static pid_t start(const Job *job, JobWork work, void *self)
 {
     fflush(NULL);
-    pid_t pid = fork();
+    const pid_t parent = getpid(), pid = fork();
     if (pid != 0) return pid;
+    /* Who ends the command ends its work, also where only the first process was told. */
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) _exit(1);
     work(self, job);
     _exit(fflush(job->file) == 0 && !ferror(job->file) ? 0 : 1);
 }

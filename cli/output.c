@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
@@ -114,6 +115,23 @@ int cli_finish(Cli *cli)
         code = 1;
     }
     return code;
+}
+
+bool cli_write_file(Cli *cli, const char *path, const void *bytes, size_t n)
+{
+    struct stat there;
+    const bool in_place = lstat(path, &there) == 0 && !S_ISREG(there.st_mode);
+    const char *part =
+        in_place ? path : arena_print(cli->arena, "%s.tmp.%ld", path, (long)getpid());
+    FILE *file = fopen(part, in_place ? "wb" : "wbx");
+    bool fine = file != NULL && fwrite(bytes, 1, n, file) == n && fflush(file) == 0;
+    if (fine && !in_place) fine = fsync(fileno(file)) == 0;
+    int error = errno;
+    if (file != NULL && fclose(file) != 0 && fine) fine = false, error = errno;
+    if (fine && !in_place && rename(part, path) != 0) fine = false, error = errno;
+    if (fine) return true;
+    if (file != NULL && !in_place) remove(part);
+    return cli_error(cli, FAULT_internal, "output", "cannot write %s: %s", path, strerror(error));
 }
 
 void json_put(json_t *object, const char *key, json_t *value)

@@ -43,7 +43,7 @@ static const Verb verb_table[] = {
      "Predicted against measured, by kind of op, in total, and memory",
      "RUN is a measured run's number (see `tandem runs`); without one, the newest.\n"
      "Two numbers, of any runs, are put side by side: before and after a change.",
-     "tandem compare", 0, cmd_compare},
+     "tandem compare", NEEDS_STORE, cmd_compare},
     {"calibrate", "[PLAN]", 0, 1, "Measure this machine's kernels and collectives into the store",
      "Measures each kernel (with its sizes) and each collective that the plan needs; the default "
      "is\n"
@@ -75,7 +75,7 @@ static const Verb verb_table[] = {
      "tandem runs --limit 5", OPTIONS_runs, cmd_runs},
     {"db", "path|info|check", 1, 1, "Where the store is, what is in it, whether it is sound",
      "It is a SQLite file with views for people (v_run, ...): any SQLite tool reads it.",
-     "tandem db info", 0, cmd_db},
+     "tandem db info", NEEDS_STORE, cmd_db},
     {"doctor", "", 0, 0, "What this machine can do: MPI, cores, memory, store", "", "tandem doctor",
      0, cmd_doctor},
     {"help", "[TOPIC]", 0, 1, "This overview, a verb, or a topic", "", "tandem help exit-codes", 0,
@@ -157,16 +157,16 @@ static void out_of_memory(void *self)
 
 /* `--db none`: a prediction is made and kept nowhere, a proof keeps nothing anyway. What lives on
  * the store refuses. */
-static bool without_store(Cli *cli)
+static bool without_store(Cli *cli, bool from_environment)
 {
     if (strcmp(cli->options.db, "none") != 0) return true;
     if (cli->verb->options & (OPTIONS_sim | OPTIONS_sweep)) cli->options.dry_run = true;
     if (cli->options.verify) return true; /* on loopback, and compared with nothing stored */
-    if (cli->verb->options & (OPTIONS_sim | OPTIONS_text_plan | OPTIONS_net | OPTIONS_accuracy))
-        return true;
-    if (cli->options.verify) return true;
-    cli_error(cli, FAULT_usage, "option-value", "--db none: tandem %s needs a store",
-              cli->verb->name);
+    const uint32_t needs = NEEDS_STORE | OPTIONS_run | OPTIONS_trace | OPTIONS_runs |
+                           OPTIONS_calibrate | OPTIONS_import;
+    if (!(cli->verb->options & needs)) return true;
+    cli_error(cli, FAULT_usage, "option-value", "%s none: tandem %s needs a store",
+              from_environment ? "TANDEM_DB is" : "--db", cli->verb->name);
     diag_hint(&cli->diag, "`./none` is the file of that name");
     return false;
 }
@@ -187,9 +187,10 @@ static void run_verb(Cli *cli, int argc, char **argv)
     }
     if (fine) check_arguments(cli);
     if (cli->diag.n_errors > 0) return;
-    if (cli->options.db == NULL) cli->options.db = getenv("TANDEM_DB");
+    bool from_environment = cli->options.db == NULL;
+    if (from_environment) cli->options.db = getenv("TANDEM_DB");
     if (cli->options.db == NULL || cli->options.db[0] == 0) cli->options.db = "tandem.db";
-    if (!without_store(cli)) return;
+    if (!without_store(cli, from_environment)) return;
     LogLevel level = cli->options.quiet ? LOG_quiet : cli->options.verbose ? LOG_debug : LOG_info;
     log_configure(level, -1);
     cli->verb->run(cli);

@@ -3,6 +3,7 @@
 #include "include/tandem.h"
 
 #include <errno.h>
+#include <locale.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@ struct TandemPlan {
     Arena *arena;
     Diag diag;
     jmp_buf full;
+    locale_t c; /* the locale whose numbers have a point */
     bool out_of_memory;
     bool is_text, compiled, proven, simulated;
     const char *path;
@@ -43,6 +45,16 @@ static void on_full(void *self)
 #define GUARD(plan, failed)                                                                        \
     do {                                                                                           \
         if ((plan)->out_of_memory || setjmp((plan)->full) != 0) return (failed);                   \
+    } while (0)
+
+/* Texts, hashes and scripts have decimal points, whatever locale the calling program has chosen;
+ * its own stays as it is. */
+#define IN_C(plan, type, call)                                                                     \
+    do {                                                                                           \
+        locale_t before = uselocale((plan)->c);                                                    \
+        type result = (call);                                                                      \
+        uselocale(before);                                                                         \
+        return result;                                                                             \
     } while (0)
 
 static bool ends_in(const char *path, const char *end)
@@ -103,7 +115,10 @@ TandemPlan *tandem_load(const char *path, const char *const *settings, size_t n_
     p->arena = arena_new();
     arena_on_full(p->arena, on_full, p);
     p->diag = diag_in(p->arena);
+    p->c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    locale_t before = uselocale(p->c);
     load(p, path, settings, n_settings);
+    uselocale(before);
     return p;
 }
 
@@ -111,6 +126,7 @@ void tandem_free(TandemPlan *plan)
 {
     if (plan == NULL) return;
     arena_free(plan->arena);
+    if (plan->c != (locale_t)0) freelocale(plan->c);
     free(plan);
 }
 
@@ -119,7 +135,7 @@ int tandem_status(const TandemPlan *plan)
     return plan->out_of_memory ? 1 : diag_exit_code(&plan->diag);
 }
 
-const char *tandem_diagnostics(TandemPlan *plan)
+static const char *diagnostics_text(TandemPlan *plan)
 {
     GUARD(plan, "error[out-of-memory]: no memory left\n");
     Str text = str_in(plan->arena);
@@ -127,7 +143,12 @@ const char *tandem_diagnostics(TandemPlan *plan)
     return str_text(&text);
 }
 
-const char *tandem_diagnostics_json(TandemPlan *plan)
+const char *tandem_diagnostics(TandemPlan *plan)
+{
+    IN_C(plan, const char *, diagnostics_text(plan));
+}
+
+static const char *diagnostics_json(TandemPlan *plan)
 {
     GUARD(plan, "[{\"severity\":\"error\",\"rule\":\"out-of-memory\"}]");
     Str text = str_in(plan->arena);
@@ -135,7 +156,12 @@ const char *tandem_diagnostics_json(TandemPlan *plan)
     return str_text(&text);
 }
 
-bool tandem_check(TandemPlan *plan)
+const char *tandem_diagnostics_json(TandemPlan *plan)
+{
+    IN_C(plan, const char *, diagnostics_json(plan));
+}
+
+static bool check(TandemPlan *plan)
 {
     if (!plan->compiled) return false;
     GUARD(plan, false);
@@ -146,6 +172,11 @@ bool tandem_check(TandemPlan *plan)
     const Capacity capacity = cluster_capacity(
         cluster, comm_memory_most(plan->plan, cluster, NULL, plan->arena, &communicators));
     return verify_fit(plan->plan, &capacity, &plan->diag);
+}
+
+bool tandem_check(TandemPlan *plan)
+{
+    IN_C(plan, bool, check(plan));
 }
 
 static bool simulate(TandemPlan *p, const TandemSimOptions *options, Store *store)
@@ -166,7 +197,7 @@ static bool simulate(TandemPlan *p, const TandemSimOptions *options, Store *stor
 static bool may_simulate(TandemPlan *p)
 {
     if (!p->compiled || p->out_of_memory) return false;
-    if (!p->proven) tandem_check(p);
+    if (!p->proven) check(p);
     if (!p->proven) return false;
     GUARD(p, false);
     if (!p->is_text) return true;
@@ -180,7 +211,7 @@ static Store *open_store(TandemPlan *p, const char *path)
     return store_open(path, true, &p->diag);
 }
 
-bool tandem_simulate(TandemPlan *plan, const TandemSimOptions *options)
+static bool predict(TandemPlan *plan, const TandemSimOptions *options)
 {
     static const TandemSimOptions defaults = {.unfolded = false};
     if (!may_simulate(plan)) return false;
@@ -190,6 +221,11 @@ bool tandem_simulate(TandemPlan *plan, const TandemSimOptions *options)
     bool fine = simulate(plan, options, store);
     store_close(store);
     return fine;
+}
+
+bool tandem_simulate(TandemPlan *plan, const TandemSimOptions *options)
+{
+    IN_C(plan, bool, predict(plan, options));
 }
 
 /* name, in every compiled plan (else only after tandem_simulate), value */
@@ -245,14 +281,19 @@ const char *tandem_number_name(size_t i)
     return i < sizeof number_names / sizeof number_names[0] ? number_names[i] : NULL;
 }
 
-const char *tandem_plan_id(TandemPlan *plan)
+static const char *plan_id(TandemPlan *plan)
 {
     if (!plan->compiled) return NULL;
     GUARD(plan, NULL);
     return hash_hex(plan->arena, text_plan_id(plan->plan, plan->arena));
 }
 
-const char *tandem_plan_text(TandemPlan *plan)
+const char *tandem_plan_id(TandemPlan *plan)
+{
+    IN_C(plan, const char *, plan_id(plan));
+}
+
+static const char *plan_text(TandemPlan *plan)
 {
     if (!plan->compiled) return NULL;
     GUARD(plan, NULL);
@@ -261,7 +302,12 @@ const char *tandem_plan_text(TandemPlan *plan)
     return str_text(&text);
 }
 
-const char *tandem_plan_show(TandemPlan *plan)
+const char *tandem_plan_text(TandemPlan *plan)
+{
+    IN_C(plan, const char *, plan_text(plan));
+}
+
+static const char *plan_show(TandemPlan *plan)
 {
     if (!plan->compiled) return NULL;
     GUARD(plan, NULL);
@@ -270,7 +316,12 @@ const char *tandem_plan_show(TandemPlan *plan)
     return str_text(&text);
 }
 
-const char *tandem_report_json(TandemPlan *plan)
+const char *tandem_plan_show(TandemPlan *plan)
+{
+    IN_C(plan, const char *, plan_show(plan));
+}
+
+static const char *report_json(TandemPlan *plan)
 {
     if (!plan->compiled) return NULL;
     GUARD(plan, NULL);
@@ -293,4 +344,9 @@ const char *tandem_report_json(TandemPlan *plan)
     }
     str_add(&text, "}");
     return str_text(&text);
+}
+
+const char *tandem_report_json(TandemPlan *plan)
+{
+    IN_C(plan, const char *, report_json(plan));
 }

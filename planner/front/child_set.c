@@ -139,6 +139,9 @@ static void enter_parallel(Child *c, Setting *s)
         lua_rawseti(L, names, i);
         lua_pop(L, 1);
     }
+    if (found == 0 && wanted[0] == 0)
+        child_raise(L, "unknown-key", s->place, "for example --set parallel.tp.sequence=false",
+                    "parallel is a list of passes: name one and its option");
     if (found == 0) {
         const char *near = child_near(L, wanted, names);
         child_raise(L, "unknown-key", s->place,

@@ -21,6 +21,13 @@ function check.kind_of(value)
   return tensors[value] and "tensor" or "table"
 end
 
+-- The value where it is short, else what it is.
+function check.value_text(value)
+  if math.type(value) == "float" then return ("%.14g"):format(value) end
+  if type(value) == "string" and #value <= 40 then return ("the text '%s'"):format(value) end
+  return check.kind_of(value)
+end
+
 function check.shape_text(shape) return "[" .. table.concat(shape, ", ") .. "]" end
 
 -- ---- checks of arguments
@@ -29,7 +36,7 @@ function check.count(who, what, value, default)
   if value == nil and default ~= nil then return default end
   if math.type(value) == "float" and math.tointeger(value) then value = math.tointeger(value) end
   if math.type(value) ~= "integer" then
-    core.fail("wrong-type", ("%s: %s must be an integer, not %s"):format(who, what, check.kind_of(value)))
+    core.fail("wrong-type", ("%s: %s must be an integer, not %s"):format(who, what, check.value_text(value)))
   end
   if value < 1 or value > 1 << 30 then
     core.fail("out-of-range", ("%s: %s = %d must be between 1 and 2^30"):format(who, what, value))
@@ -40,7 +47,7 @@ end
 function check.number(who, what, value, default)
   if value == nil then return default end
   if type(value) ~= "number" then
-    core.fail("wrong-type", ("%s: %s must be a number, not %s"):format(who, what, check.kind_of(value)))
+    core.fail("wrong-type", ("%s: %s must be a number, not %s"):format(who, what, check.value_text(value)))
   end
   if not (value > -1e300 and value < 1e300) then
     core.fail("out-of-range", ("%s: %s is not finite"):format(who, what))

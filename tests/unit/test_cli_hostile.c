@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -138,6 +139,93 @@ static void a_store_that_takes_nothing(void **state)
     arena_free(arena);
 }
 
+/* What is no file is written to, never replaced: a link to a device, which takes nothing. */
+static void outputs_that_are_no_files(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *folder = command_new_folder(arena);
+    const char *db = arena_print(arena, "%s/t.db", folder);
+    const char *link = arena_print(arena, "%s/full", folder);
+    const char *through = arena_print(arena, "%s/through", folder);
+    const char *file = arena_print(arena, "%s/file", folder);
+    assert_int_equal(symlink("/dev/full", link), 0);
+    assert_int_equal(symlink("file", through), 0);
+    EXPECT(arena, 0, "not-calibrated", "sim", tiny, "--trace", "--db", db);
+    EXPECT(arena, 1, "full: No space left on device", "trace", "1", "--db", db, "-o", link);
+    EXPECT(arena, 1, ": Is a directory", "trace", "1", "--db", db, "-o", folder);
+    EXPECT(arena, 0, NULL, "trace", "1", "--db", db, "-o", through);
+    const char *text = command_read_file(arena, file, NULL);
+    assert_true(text != NULL && strstr(text, "traceEvents") != NULL);
+    static const char kernels[] = TANDEM_SOURCE_DIR "/tests/data/published_kernels.csv";
+    const char *all = command_read_file(arena, kernels, NULL);
+    const char *few = arena_print(arena, "%s/few.csv", folder);
+    const char *end = all;
+    for (int i = 0; i < 4; i++) end = strchr(end, '\n') + 1;
+    command_write_file(few, arena_print(arena, "%.*s", (int)(end - all), all));
+    EXPECT(arena, 1, "full: No space left on device", "accuracy", "--kernels", few, "--plot", link);
+    EXPECT(arena, 1, ": Is a directory", "accuracy", "--kernels", few, "--plot", folder);
+    EXPECT(arena, 0, NULL, "accuracy", "--kernels", few, "--plot", through);
+    assert_non_null(strstr(command_read_file(arena, file, NULL), "</svg>"));
+    char target[64];
+    assert_int_equal(readlink(link, target, sizeof target), strlen("/dev/full"));
+    assert_int_equal(readlink(through, target, sizeof target), strlen("file"));
+    arena_free(arena);
+}
+
+/* A full disk behind standard output, with and without a document: said, and code 1. */
+static void a_full_standard_output(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char *const verbs[] = {"check $PLAN",
+                                        "sim $PLAN",
+                                        "show $PLAN",
+                                        "net dgx_h100",
+                                        "help",
+                                        "explain",
+                                        "sweep $PLAN --try seed=1,2"};
+    for (size_t i = 0; i < 2 * sizeof verbs / sizeof *verbs; i++) {
+        const char *command =
+            arena_print(arena, "PLAN='%s'; export TANDEM_DB=none; '%s' %s %s >/dev/full", tiny,
+                        TANDEM_COMMAND, verbs[i / 2], i % 2 ? "--json" : "");
+        CommandResult r =
+            command_run_program(arena, 60, (const char *const[]){"sh", "-c", command, NULL});
+        if (r.exit_code != 1 || strstr(r.err, "error[output]: cannot write") == NULL)
+            fail_msg("%s: code %d: %s", command, r.exit_code, r.err);
+    }
+    arena_free(arena);
+}
+
+/* TANDEM_DB=none stands for all verbs: only those that live on a store refuse. */
+static void without_a_store_by_the_environment(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    setenv("TANDEM_DB", "none", 1);
+    EXPECT(arena, 0, NULL, "help");
+    EXPECT(arena, 0, NULL, "help", "exit-codes");
+    EXPECT(arena, 0, NULL, "explain", "divides-heads");
+    EXPECT(arena, 0, NULL, "doctor");
+    EXPECT(arena, 2, "TANDEM_DB is none: tandem runs needs a store", "runs");
+    unsetenv("TANDEM_DB");
+    assert_int_not_equal(access("none", F_OK), 0);
+    arena_free(arena);
+}
+
+/* A value that a model refuses is shown, and --set of the whole list says what to write instead. */
+static void values_are_named(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    EXPECT(arena, 3, "must be an integer, not the text 'nan'", "check", llama, "--set",
+           "model.layers=nan");
+    EXPECT(arena, 3, "must be an integer, not 2.5", "check", llama, "--set", "model.layers=2.5");
+    EXPECT(arena, 3, "parallel is a list of passes: name one and its option", "check", llama,
+           "--set", "parallel=1");
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -147,6 +235,10 @@ int main(void)
         cmocka_unit_test(texts_that_lie),
         cmocka_unit_test(no_store_is_wanted),
         cmocka_unit_test(a_store_that_takes_nothing),
+        cmocka_unit_test(outputs_that_are_no_files),
+        cmocka_unit_test(a_full_standard_output),
+        cmocka_unit_test(without_a_store_by_the_environment),
+        cmocka_unit_test(values_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,9 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "include/tandem.h"
@@ -93,12 +96,50 @@ static void mistakes_are_diagnostics(void **state)
     tandem_free(NULL);
 }
 
+/* A program whose numbers have decimal commas: the library's have not, and its own stay as they
+ * are. */
+static void a_locale_with_commas_changes_nothing(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *folder = command_new_folder(arena);
+    const char *own = arena_print(arena, "%s/de_DE.UTF-8", folder);
+    CommandResult made = command_run_program(
+        arena, 60, (const char *const[]){"localedef", "-i", "de_DE", "-f", "UTF-8", own, NULL});
+    setenv("LOCPATH", folder, 1);
+    const char *const settings[] = {"optimizer.lr=2.5e-4"};
+    TandemPlan *plain = tandem_load(llama, settings, 1);
+    assert_true(tandem_simulate(plain, NULL));
+    if (made.exit_code != 0 || setlocale(LC_ALL, "de_DE.UTF-8") == NULL) {
+        tandem_free(plain);
+        arena_free(arena);
+        skip(); /* a system without the sources of locales */
+    }
+    TandemPlan *plan = tandem_load(llama, settings, 1);
+    if (tandem_status(plan) != 0) fail_msg("%s", tandem_diagnostics(plan));
+    assert_true(tandem_simulate(plan, NULL));
+    char number_here[8];
+    snprintf(number_here, sizeof number_here, "%.1f", 1.5);
+    const char *text = tandem_plan_text(plan), *show = tandem_plan_show(plan);
+    const char *id = tandem_plan_id(plan), *report = tandem_report_json(plan);
+    setlocale(LC_ALL, "C");
+    assert_string_equal(number_here, "1,5");
+    assert_string_equal(text, tandem_plan_text(plain));
+    assert_string_equal(show, tandem_plan_show(plain));
+    assert_string_equal(id, tandem_plan_id(plain));
+    assert_string_equal(report, tandem_report_json(plain));
+    tandem_free(plan);
+    tandem_free(plain);
+    arena_free(arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loads_checks_and_predicts),
         cmocka_unit_test(settings_change_the_plan_and_texts_are_read_back),
         cmocka_unit_test(mistakes_are_diagnostics),
+        cmocka_unit_test(a_locale_with_commas_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -244,16 +244,16 @@ static int64_t stored(Arena *arena, const char *db)
     return n;
 }
 
-static void a_killed_sweep_goes_on_where_it_was(void **state)
+/* In a process group of its own, two predictions far. */
+static pid_t start_sweep(Arena *arena, int n, const char *db)
 {
-    (void)state;
-    Arena *arena = arena_new();
-    const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+    Str seeds = str_in(arena);
+    for (int i = 1; i <= n; i++) str_print(&seeds, i == 1 ? "seed=%d" : ",%d", i);
     char *const argv[] = {(char *)(uintptr_t)TANDEM_COMMAND,
                           (char *)(uintptr_t) "sweep",
                           (char *)(uintptr_t)llama,
                           (char *)(uintptr_t) "--try",
-                          (char *)(uintptr_t) "seed=1,2,3,4,5,6,7,8",
+                          (char *)(uintptr_t)str_text(&seeds),
                           (char *)(uintptr_t) "--db",
                           (char *)(uintptr_t)db,
                           (char *)(uintptr_t) "-qj2",
@@ -265,13 +265,38 @@ static void a_killed_sweep_goes_on_where_it_was(void **state)
         _exit(127);
     }
     setpgid(child, child);
-    int64_t before = 0;
-    for (int i = 0; i < 6000 && (before = stored(arena, db)) < 2; i++)
+    for (int i = 0; i < 6000 && stored(arena, db) < 2; i++)
         nanosleep(&(struct timespec){0, 20000000}, NULL);
+    return child;
+}
+
+/* `kill` reaches one process alone; the others have nobody left to work for. */
+static void who_ends_a_sweep_ends_its_processes(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+    pid_t child = start_sweep(arena, 200, db);
+    assert_int_equal(kill(child, SIGTERM), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+    int64_t at_the_end = stored(arena, db);
+    nanosleep(&(struct timespec){.tv_sec = 3}, NULL);
+    int64_t later = stored(arena, db);
+    kill(-child, SIGKILL);
+    assert_int_equal(later, at_the_end);
+    arena_free(arena);
+}
+
+static void a_killed_sweep_goes_on_where_it_was(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+    pid_t child = start_sweep(arena, 8, db);
     assert_int_equal(kill(-child, SIGKILL), 0);
     assert_int_equal(waitpid(child, NULL, 0), child);
-    before = stored(arena, db);
-    assert_true(before >= 2);
+    assert_true(stored(arena, db) >= 2);
     CommandResult r = COMMAND(arena, 60, "db", "check", "--db", db);
     assert_int_equal(r.exit_code, 0);
     r = COMMAND(arena, 300, "sweep", llama, "--try", "seed=1,2,3,4,5,6,7,8", "--db", db);
@@ -364,6 +389,7 @@ int main(void)
         cmocka_unit_test(mistakes_are_told_before_anything_runs),
         cmocka_unit_test(progress_is_for_terminals),
         cmocka_unit_test(what_was_not_stored_is_named),
+        cmocka_unit_test(who_ends_a_sweep_ends_its_processes),
         cmocka_unit_test(a_killed_sweep_goes_on_where_it_was),
         cmocka_unit_test(two_runs_are_put_side_by_side),
         cmocka_unit_test(a_training_has_a_length_and_a_price),
