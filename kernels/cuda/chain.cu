@@ -170,14 +170,12 @@ KERNEL(chain_rows, ChainArgs, CHAIN_THREADS, 4)
 /* The element-wise op that a row of the table is; -1: none. */
 static int point_of(OpKind op)
 {
-    if (op == OP_add || op == OP_bias) return POINT_add;
-    if (op == OP_mul) return POINT_mul;
-    if (op == OP_scale) return POINT_scale;
-    if (op == OP_silu) return POINT_silu;
-    if (op == OP_silu_grad) return POINT_silu_grad;
-    if (op == OP_gelu) return POINT_gelu;
-    if (op == OP_gelu_grad) return POINT_gelu_grad;
-    return op == OP_pass || op == OP_cast ? POINT_pass : -1;
+#define X(name, expression)                                                                        \
+    if (op == OP_##name) return POINT_##name;
+    POINT_OPS(X)
+#undef X
+    if (op == OP_bias) return POINT_add;
+    return op == OP_cast ? POINT_pass : -1;
 }
 
 static bool is_amax(OpKind op)

@@ -110,20 +110,13 @@ bool point_launch(uint32_t n_in, PointArgs p, const CudaContext *cuda, CudaError
 }
 
 /* x0 [...], x1 [...] -> y [...] */
-#define FLAT(name)                                                                                 \
+#define FLAT(name, expression)                                                                     \
     bool cuda_##name(const KernelArgs *args, const CudaContext *cuda, CudaError *error)            \
     {                                                                                              \
         return point_launch(args->n_in, point_args(args, POINT_##name, 1, args->rows), cuda,       \
                             error);                                                                \
     }
-FLAT(add)
-FLAT(mul)
-FLAT(scale)
-FLAT(silu)
-FLAT(silu_grad)
-FLAT(gelu)
-FLAT(gelu_grad)
-FLAT(pass)
+POINT_OPS(FLAT)
 
 bool cuda_cast(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {

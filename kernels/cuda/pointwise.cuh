@@ -5,16 +5,24 @@
 
 #include "kernels/cuda/number.cuh"
 
+/* Ops of the table that are element-wise throughout: each is a kernel of its own and a step of
+ * chains. What element k of the result is, from inputs x0 and x1. */
+#define POINT_OPS(X)                                                                               \
+    X(pass, x0[k])                                                                                 \
+    X(add, x0[k] + x1[k])                                                                          \
+    X(mul, x0[k] * x1[k])                                                                          \
+    X(scale, scale *x0[k])                                                                         \
+    X(silu, x0[k] * point_sigmoid(x0[k]))                                                          \
+    X(silu_grad, x0[k] * point_silu_slope(x1[k]))                                                  \
+    X(gelu, 0.5f * x0[k] * (1.0f + point_gelu_tanh(x0[k])))                                        \
+    X(gelu_grad, x0[k] * point_gelu_slope(x1[k]))
+
 typedef enum Point {
+#define X(name, expression) POINT_##name,
+    POINT_OPS(X)
+#undef X
+    /* what other ops are made of */
     POINT_fill, /* scale */
-    POINT_pass,
-    POINT_add,
-    POINT_mul,
-    POINT_scale,
-    POINT_silu,
-    POINT_silu_grad,
-    POINT_gelu,
-    POINT_gelu_grad,
     POINT_divide,
     POINT_quantise, /* x, and what it is multiplied with; scale: the largest number */
     POINT_exp_times /* x, max, factor: factor exp(x - max) */
@@ -67,15 +75,11 @@ DEVICE void point_apply(int op, float scale, const float x0[EIGHT], const float 
                         const float x2[EIGHT], float y[EIGHT])
 {
     switch ((Point)op) {
+#define X(name, expression)                                                                        \
+    case POINT_##name: POINT_EACH(expression);
+        POINT_OPS(X)
+#undef X
     case POINT_fill: POINT_EACH(scale);
-    case POINT_pass: POINT_EACH(x0[k]);
-    case POINT_add: POINT_EACH(x0[k] + x1[k]);
-    case POINT_mul: POINT_EACH(x0[k] * x1[k]);
-    case POINT_scale: POINT_EACH(scale * x0[k]);
-    case POINT_silu: POINT_EACH(x0[k] * point_sigmoid(x0[k]));
-    case POINT_silu_grad: POINT_EACH(x0[k] * point_silu_slope(x1[k]));
-    case POINT_gelu: POINT_EACH(0.5f * x0[k] * (1.0f + point_gelu_tanh(x0[k])));
-    case POINT_gelu_grad: POINT_EACH(x0[k] * point_gelu_slope(x1[k]));
     case POINT_divide: POINT_EACH(x0[k] / x1[k]);
     case POINT_quantise: POINT_EACH(point_quantise(x0[k], x1[k], scale));
     case POINT_exp_times: POINT_EACH(x2[k] == 0 ? 0 : x2[k] * device_exp(x0[k] - x1[k]));
