@@ -7,12 +7,9 @@
 #include "exec/cuda/module.h"
 #include "exec/process.h"
 
-static const char *const known[] = {"mpi", "loopback", "cuda"};
-enum { N_KNOWN = sizeof known / sizeof known[0] };
-
 const char *run_backend(const Cli *cli)
 {
-    return cli->options.backend ? cli->options.backend : known[0];
+    return cli->options.backend ? cli->options.backend : "mpi";
 }
 
 bool run_on(const Cli *cli, const char *backend)
@@ -49,8 +46,11 @@ static const char *const registers[] = {NULL, "buffer", "window", "none"};
 bool run_check_backend(Cli *cli)
 {
     const Options *o = &cli->options;
-    uint32_t unused;
-    if (!choose(cli, "backend", o->backend, known, N_KNOWN, &unused) ||
+    uint32_t unused, n = 0;
+    while (backend_name(n) != NULL) n++;
+    const char **names = arena_array(cli->arena, n, sizeof *names);
+    for (uint32_t i = 0; i < n; i++) names[i] = backend_name(i);
+    if (!choose(cli, "backend", o->backend, names, n, &unused) ||
         !choose(cli, "graph", o->graph, graphs, 4, &unused) ||
         !choose(cli, "register", o->registration, registers, 4, &unused) ||
         !choose(cli, "via", o->via, vias, 2, &unused))

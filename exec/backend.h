@@ -106,6 +106,7 @@ Backend *backend_mpi(Arena *arena, const char *module_dir, Diag *d);
 /* Loads the module for CUDA, and that of the MPI that started this process, if one did. */
 Backend *backend_cuda(Arena *arena, const char *module_dir, Diag *d);
 /* By name: "loopback", "mpi", "cuda"; NULL: loopback. */
+const char *backend_name(uint32_t i); /* of all that there are; NULL behind the last */
 Backend *backend_named(const char *name, Arena *arena, const char *module_dir, Diag *d);
 
 #endif

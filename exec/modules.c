@@ -137,15 +137,21 @@ static Backend *loopback(Arena *arena, const char *module_dir, Diag *d)
     return backend_loopback(arena);
 }
 
+static const struct {
+    const char *name;
+    Backend *(*make)(Arena *arena, const char *module_dir, Diag *d);
+} backends[] = {{"loopback", loopback}, {"mpi", backend_mpi}, {"cuda", backend_cuda}};
+
+const char *backend_name(uint32_t i)
+{
+    return i < sizeof backends / sizeof backends[0] ? backends[i].name : NULL;
+}
+
 Backend *backend_named(const char *name, Arena *arena, const char *module_dir, Diag *d)
 {
-    static const struct {
-        const char *name;
-        Backend *(*make)(Arena *arena, const char *module_dir, Diag *d);
-    } known[] = {{"loopback", loopback}, {"mpi", backend_mpi}, {"cuda", backend_cuda}};
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (name == NULL || strcmp(name, known[i].name) == 0)
-            return known[i].make(arena, module_dir, d);
+    for (size_t i = 0; i < sizeof backends / sizeof backends[0]; i++)
+        if (name == NULL || strcmp(name, backends[i].name) == 0)
+            return backends[i].make(arena, module_dir, d);
     assert(false);
     return NULL;
 }

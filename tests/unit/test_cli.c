@@ -43,7 +43,7 @@ static void usage_errors_are_two_and_say_what_was_meant(void **state)
     EXPECT(arena, 2, NULL, "at least 1", "run", "a.lua", "-n", "0");
     EXPECT(arena, 2, NULL, "a whole number in range", "run", "a.lua", "--steps",
            "99999999999999999999");
-    EXPECT(arena, 2, NULL, "this version has mpi, loopback, cuda", "run", "a.lua", "--backend",
+    EXPECT(arena, 2, NULL, "this version has loopback, mpi, cuda", "run", "a.lua", "--backend",
            "mpl");
     EXPECT(arena, 2, NULL, "auto, always or never", "runs", "--color=sometimes");
     EXPECT(arena, 2, NULL, "a positive number of seconds", "run", "a.lua", "--timeout", "nan");
