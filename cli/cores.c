@@ -1,5 +1,6 @@
 /* Whether the ranks of a measured run had the machine for themselves: said beside its times. */
 #include <inttypes.h>
+#include <math.h>
 
 #include "cli/run.h"
 
@@ -21,12 +22,12 @@ void cores_text(const CoreUse *use, uint32_t n_ranks, Str *out)
 
 json_t *cores_json(const CoreUse *use)
 {
-    if (use->cores == 0) return json_null();
+    const bool known = use->cores > 0;
     json_t *cores = json_object();
-    json_count(cores, "cores", use->cores);
-    json_number(cores, "running", use->running);
-    json_number(cores, "ready", use->ready);
-    json_number(cores, "others", use->others);
+    json_put(cores, "cores", known ? json_integer(use->cores) : json_null());
+    json_number(cores, "running", known ? use->running : NAN);
+    json_number(cores, "ready", known ? use->ready : NAN);
+    json_number(cores, "others", known ? use->others : NAN);
     return cores;
 }
 
