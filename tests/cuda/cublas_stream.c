@@ -27,18 +27,10 @@ void cublas_double_spend(double ms)
 
 /* ---- contractions of the adapter ---- */
 
-/* What scaled operands take first is kernels of the device: here they are multiplied by the CPU's.
- */
-static bool run(OpKind op, const KernelArgs *a, const CudaContext *cuda, CudaError *error)
-{
-    return op_info(op)->scaling != SCALING_none ? product_plain(op, a, cuda, error)
-                                                : cuda_contract(op, a, cuda, error);
-}
-
 #define RUN(name)                                                                                  \
     static bool run_##name(const KernelArgs *a, const CudaContext *cuda, CudaError *error)         \
     {                                                                                              \
-        return run(OP_##name, a, cuda, error);                                                     \
+        return cuda_contract(OP_##name, a, cuda, error);                                           \
     }
 #define RUN_3(name)               RUN(name) RUN(name##_d0) RUN(name##_d1)
 #define CONTRACT(name, signature) CONTRACT_FORMS(RUN_3, name)
