@@ -159,6 +159,7 @@ static void summary(Cli *cli, const PlanFile *file, Progress *p, const ExecResul
         json_count(cli->json, "step_ps", (uint64_t)median);
         json_count(cli->json, "predicted_step_ps", (uint64_t)p->predicted_ps);
         json_count(cli->json, "arena_bytes", p->bytes);
+        json_count(cli->json, "written_bytes", p->written);
         json_count(cli->json, "highest_byte_touched", touched);
         json_count(cli->json, "host_byte_touched", result->host_touched);
         json_count(cli->json, "outside_bytes", result->outside_bytes);
@@ -224,9 +225,12 @@ static void run_here(Cli *cli, const PlanFile *file)
     options.data = run_data(cli, file);
     if (options.data == NULL) return;
     Progress progress = {.cli = cli, .n_steps = options.steps, .every = progress_every(cli)};
-    for (uint32_t i = 0; i < file->plan->programs.n; i++)
-        if (file->plan->programs.at[i].bytes > progress.bytes)
-            progress.bytes = file->plan->programs.at[i].bytes;
+    for (uint32_t i = 0; i < file->plan->programs.n; i++) {
+        const Program *program = &file->plan->programs.at[i];
+        const uint64_t written = plan_written_bytes(program);
+        if (program->bytes > progress.bytes) progress.bytes = program->bytes;
+        if (written > progress.written) progress.written = written;
+    }
     Prediction prediction;
     memset(&prediction, 0, sizeof prediction);
     if (first) {

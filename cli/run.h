@@ -26,8 +26,9 @@ void run_verify(Cli *cli);
 typedef struct Progress {
     Cli *cli;
     uint32_t n_steps, done, every;
-    Ps predicted_ps; /* 0: no prediction */
-    uint64_t bytes;  /* of the arena */
+    Ps predicted_ps;  /* 0: no prediction */
+    uint64_t bytes;   /* of the arena */
+    uint64_t written; /* what of it is written in any case ends there */
     double first_loss, last[10];
     double seconds;
     LIST(Ps) times;

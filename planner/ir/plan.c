@@ -243,6 +243,26 @@ static bool at_hand(const Program *p, const Instr *in, BufferId b)
     return false;
 }
 
+/* Only parts of this kernel touch it. */
+static bool stays_within(const Program *p, const Buffer *at, uint32_t fuse)
+{
+    return fuse && !at->persistent && !at->parent && !at->result && at->first && at->last &&
+           at->category != CATEGORY_workspace && p->code.at[at->first].fuse == fuse &&
+           p->code.at[at->last].fuse == fuse;
+}
+
+uint64_t plan_written_bytes(const Program *p)
+{
+    uint64_t end = 0;
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        const Buffer *at = &p->buffers.at[b];
+        if (at->parent || at->space != SPACE_device || at->category == CATEGORY_workspace) continue;
+        if (stays_within(p, at, p->code.at[at->first].fuse)) continue;
+        if (at->offset + at->bytes > end) end = at->offset + at->bytes;
+    }
+    return end;
+}
+
 uint64_t plan_kernel_bytes(const Plan *plan, const Program *p, const Instr *in)
 {
     const int64_t accumulate = graph_attrs_at(&plan->graph, in->attrs)->accumulate;
@@ -251,10 +271,7 @@ uint64_t plan_kernel_bytes(const Plan *plan, const Program *p, const Instr *in)
     for (uint32_t i = 0; i < in->args.n; i++) {
         BufferId b = program_arg(p, in, i);
         const Buffer *at = &p->buffers.at[b];
-        const bool stays = !at->persistent && !at->parent && !at->result && at->first && at->last &&
-                           at->category != CATEGORY_workspace &&
-                           p->code.at[at->first].fuse == in->fuse &&
-                           p->code.at[at->last].fuse == in->fuse;
+        const bool stays = stays_within(p, at, in->fuse);
         const bool added = i >= in->n_in && accumulate >> (i - in->n_in) & 1;
         if (in->fuse && (i < in->n_in ? at_hand(p, in, b) : stays)) continue;
         sum += in->fuse && added && at_hand(p, in, b) ? moved[i] / 2 : moved[i];

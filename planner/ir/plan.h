@@ -165,6 +165,9 @@ uint64_t plan_hbm_bytes(const Plan *plan, const Program *p, const Instr *in);
 /* ... as part of a kernel (Instr.fuse): what an earlier part has read or made is at hand, what only
  * the kernel's parts touch is never written. Needs Buffer.first and last. */
 uint64_t plan_kernel_bytes(const Plan *plan, const Program *p, const Instr *in);
+/* Where what is written in any case ends in the device's arena: scratch need not be filled, and
+ * what only a kernel's parts touch need not be written. Needs Buffer.first and last. */
+uint64_t plan_written_bytes(const Program *p);
 bool plan_begins_kernel(const Program *p, const Instr *in); /* true as well where it is alone */
 const Instr *plan_kernel(const Program *p,
                          const Instr *in); /* its first part; `in` where it is alone */

@@ -3,7 +3,8 @@ against measured, with PyTorch's on the same GPU in the same run where PyTorch i
 kernels come to ceilings that are measured first, and what that means for each target: met, missed or not
 measured. A short table, and BUILD/gpu-bench.json. Exit code 1: a plan did not run, or its loss did not fall;
 6: there is no GPU here. In all less than 8 minutes: every program that it starts is killed at LIMIT_S at the
-latest, and a plan that would begin later is left out and told."""
+latest, and a plan that would begin later is left out and told. Predictions are made before anything was measured
+here: the store is a new one. A step's time is the upper median of those from the third on, on both sides."""
 import json
 import os
 import re
@@ -12,17 +13,18 @@ import subprocess
 import sys
 import time
 
-from gpu_judge import Deadline, exit_code, fractions, judge, ran
+from gpu_judge import THROUGHPUT, Deadline, busy, exit_code, finite, fractions, judge, ran
 
-PLANS = ["gpt2_124m", "gpt2_1_5b", "llama_8b", "llama_8b_bf16", "llama_8b_fp8", "llama_1b"]  # targets' first
-LIMIT_S, LEAST_S, CHILD_S = 450, 15, 120
+PLANS = ["gpt2_124m", "gpt2_1_5b", "llama_8b", "llama_8b_fp8", "llama_8b_bf16", "llama_1b"]  # targets' first
+LIMIT_S, LEAST_S, CHILD_S = 450, 15, 150
+STEPS = 5
 NO_TORCH = {"llama_8b_fp8": "no comparison: PyTorch has no 8-bit linear of its own, and torchao is not used"}
 
 
 def refuse(build, why):
     print("gpu-bench: not run: " + why, file=sys.stderr)
     with open(os.path.join(build, "gpu-bench.json"), "w") as f:
-        json.dump({"schema": "tandem.gpu-bench/1", "run": False, "why": why}, f)
+        json.dump({"schema": "tandem.gpu-bench/1", "run": False, "why": why}, f)  # nothing else is known
     sys.exit(6)
 
 
@@ -47,15 +49,32 @@ def output(deadline, *command):
         process.stdout.close()
         process.stderr.close()
         return None, "ended after %.0f s" % limit
-    return (out if process.returncode == 0 else None), err.strip()
+    if process.returncode == 0:
+        return out, err.strip()
+    return None, told_error(out, err) or "it ended with code %d" % process.returncode
+
+
+def told_error(out, err):
+    """The first error of a document's diagnostics, else the line of standard error that is one."""
+    try:
+        errors = [d for d in json.loads(out)["diagnostics"] if d["severity"] == "error"]
+        return "%s: %s" % (errors[0]["rule"], errors[0]["text"])
+    except (KeyError, IndexError, TypeError, ValueError):
+        lines = [line for line in err.strip().split("\n") if line.strip()]
+        return next((line for line in lines if "rror" in line), lines[-1] if lines else "")
 
 
 def document(deadline, *command):
+    """Libraries may print before it: the document is the whole output, or its last line."""
     text, why = output(deadline, *command)
-    try:
-        return json.loads(text), ""
-    except (TypeError, ValueError):
-        return None, why.split("\n")[0] if why else "it printed no JSON"
+    for part in (text, (text or "").strip().split("\n")[-1]):
+        try:
+            found = json.loads(part)
+            if isinstance(found, dict):
+                return found, ""
+        except (TypeError, ValueError):
+            pass
+    return None, why.split("\n")[0] if why else "it printed no JSON"
 
 
 def find_gpu(build, tandem, deadline):
@@ -75,47 +94,84 @@ def torch_of(source, plan, batch, deadline):
     torch, why = document(
         deadline, sys.executable, os.path.join(source, "tests/bench/gpu_torch.py"), plan, "--micro",
         str(batch["micro"]), "--seq", str(batch["seq"]), "--microbatches", str(batch["global"] // batch["micro"]),
-        "--steps", "4")
+        "--steps", str(STEPS))
     return torch or {"run": False, "why": why}
 
 
-def bench(tandem, source, work, plan, ceilings, deadline):
-    path = os.path.join(source, "scripts/plans/one_gpu", plan + ".lua")
-    db = os.path.join(work, "gpu-bench.db")
-    row = {"plan": plan}
-    run, why = document(deadline, tandem, "run", path, "--backend", "cuda", "--db", db, "--json", "--quiet")
+def batch_of(path):
+    with open(path) as f:
+        return {k: int(v) for k, v in re.findall(r"(global|micro|seq) = (\d+)", f.read())}
+
+
+def measure(row, path, tandem, db, ceilings, deadline):
+    run, why = document(deadline, tandem, "run", path, "--backend", "cuda", "--db", db, "--steps", str(STEPS),
+                        "--json", "--quiet")
     if run is None:
         row["why"] = why
-        return row
-    with open(path) as f:
-        batch = {k: int(v) for k, v in re.findall(r"(global|micro|seq) = (\d+)", f.read())}
-    row["step_s"] = run["step_ps"] / 1e12
-    row["predicted_s"] = run["predicted_step_ps"] / 1e12
+        return
+    batch = batch_of(path)
+    row["steps"], row["predicted_s"] = run["steps"], run["predicted_step_ps"] / 1e12
+    row["calibrated"] = not any(d["rule"] == "not-calibrated" for d in run["diagnostics"])
     row["first_loss"], row["last_loss"] = run["first_loss"], run["last_loss"]
-    row["tokens_per_s"] = batch["global"] * batch["seq"] / row["step_s"]
-    row["arena_bytes"], row["touched_bytes"] = run["arena_bytes"], run["highest_byte_touched"]
+    row["tokens_per_s"] = batch["global"] * batch["seq"] * 1e12 / run["step_ps"]
+    row["arena_bytes"], row["written_bytes"] = run["arena_bytes"], run["written_bytes"]
+    row["touched_bytes"], row["outside_bytes"] = run["highest_byte_touched"], run["outside_bytes"]
     row["total_bytes"] = run["arena_bytes"] + run["outside_bytes"]
+    row["step_s"] = run["step_ps"] / 1e12  # from here on it has run
+    why = busy(ceilings.get("held_bytes"))
+    if why:
+        row["why_no_memory"] = why
     compared, _ = document(deadline, tandem, "compare", "--db", db, "--json")
     if compared:
         row["fractions"] = fractions(compared["ops"], ceilings)
     sim, _ = document(deadline, tandem, "sim", path, "--db", db, "--json", "--quiet")
     if sim:
         row["predicted_total_bytes"] = sim["peak_bytes"] + sim["reserved_bytes"]
+        row["predicted_outside_bytes"] = sim["peak_bytes"] + sim["reserved_bytes"] - run["arena_bytes"]
     if sim and sim.get("mfu"):  # of the model's arithmetic, which is the same however long a step takes
         row["mfu"] = sim["mfu"] * sim["step_ps"] / 1e12 / row["step_s"]
-    row["torch"] = torch_of(source, plan, batch, deadline)
+
+
+def bench(tandem, source, work, plan, ceilings, deadline):
+    """Whatever a command of ours prints: a row, and the next plan."""
+    path = os.path.join(source, "scripts/plans/one_gpu", plan + ".lua")
+    row = {"plan": plan}
+    try:
+        measure(row, path, tandem, os.path.join(work, "gpu-bench.db"), ceilings, deadline)
+        if ran(row) and plan in [base for _, base, _, _ in THROUGHPUT]:
+            row["torch"] = torch_of(source, plan, batch_of(path), deadline)
+    except (ArithmeticError, LookupError, OSError, TypeError, ValueError) as error:
+        row = {"plan": plan, "why": "what it printed is not as expected: %s: %s" % (type(error).__name__, error)}
     return row
+
+
+def bench_others(source, rows, deadline):
+    """PyTorch's side of the plans that no target names, while time is left."""
+    for row in rows:
+        if ran(row) and "torch" not in row:
+            path = os.path.join(source, "scripts/plans/one_gpu", row["plan"] + ".lua")
+            row["torch"] = torch_of(source, row["plan"], batch_of(path), deadline)
+            print("%-14s %s" % (row["plan"], show_torch(row)), flush=True)
+
+
+def show_torch(row):
+    torch = row.get("torch")
+    if torch is None:
+        return ""
+    if not torch["run"]:
+        return "torch   (%s)" % torch["why"]
+    return "torch %9.0f  x %.2f" % (torch["tokens_per_s"], row["tokens_per_s"] / torch["tokens_per_s"])
 
 
 def show(row):
     if "why" in row:
         return "%-14s %s" % (row["plan"], row["why"])
-    torch = row["torch"]
-    beside = "%9.0f  x %.2f" % (torch["tokens_per_s"], row["tokens_per_s"] / torch["tokens_per_s"]) if torch["run"] \
-        else "  (%s)" % torch["why"]
-    return "%-14s %9.0f tok/s  MFU %4.1f %%  step %6.3f s, predicted %6.3f (%+.1f %%)  %5.1f GiB  torch %s" % (
+    outside = "%.0f MiB" % (row["outside_bytes"] / 2**20)
+    if "predicted_outside_bytes" in row:
+        outside += ", predicted %.0f" % (row["predicted_outside_bytes"] / 2**20)
+    return "%-14s %9.0f tok/s  MFU %4.1f %%  step %6.3f s, predicted %6.3f (%+.1f %%)  %5.1f GiB (outside %s)  %s" % (
         row["plan"], row["tokens_per_s"], 100 * row.get("mfu", 0), row["step_s"], row["predicted_s"],
-        100 * (row["predicted_s"] / row["step_s"] - 1), row["total_bytes"] / 2**30, beside)
+        100 * (row["predicted_s"] / row["step_s"] - 1), row["total_bytes"] / 2**30, outside, show_torch(row))
 
 
 def show_ceilings(ceilings):
@@ -127,6 +183,8 @@ def show_ceilings(ceilings):
 def show_targets(targets):
     for t in targets:
         value = "%.4f" % t["value"] if "value" in t else t.get("why", "")
+        if "against_best" in t:
+            value += ", %.4f against PyTorch's fastest" % t["against_best"]
         print("%-13s  %-44s %s%s" % (t["verdict"], t["target"], value, " (%s)" % t["plan"] if "plan" in t else ""))
 
 
@@ -143,6 +201,9 @@ def main():
     else:
         ceilings = {}
         print("gpu-bench: no ceilings: " + why, file=sys.stderr)
+    for old in (".db", ".db-wal", ".db-shm"):
+        if os.path.exists(os.path.join(build, "gpu-bench" + old)):
+            os.remove(os.path.join(build, "gpu-bench" + old))
     rows = []
     for plan in sys.argv[2:] or PLANS:
         if deadline.left() < LEAST_S:
@@ -153,13 +214,14 @@ def main():
         if rows[-1].get("fractions"):
             print("               " + ", ".join(
                 "%s %.0f %%" % (k, 100 * v) for k, v in rows[-1]["fractions"].items()), "of the ceiling")
+    bench_others(source, rows, deadline)
     targets = judge(rows)
     show_targets(targets)
     seconds = LIMIT_S - deadline.left()
     result = {"schema": "tandem.gpu-bench/1", "run": True, "gpu": gpu, "ceilings": ceilings, "plans": rows,
               "targets": targets, "seconds": seconds}
     with open(os.path.join(build, "gpu-bench.json"), "w") as f:
-        json.dump(result, f, indent=1)
+        json.dump(finite(result), f, indent=1, allow_nan=False)
     print("gpu-bench: %d of %d plans run, %.0f s, %s" % (
         sum(ran(r) for r in rows), len(rows), seconds, os.path.join(build, "gpu-bench.json")))
     sys.exit(exit_code(rows))

@@ -11,13 +11,13 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 import gpu_bench  # noqa: E402
-from gpu_judge import Deadline, exit_code, fractions, judge  # noqa: E402
+from gpu_judge import Deadline, busy, exit_code, finite, fractions, judge  # noqa: E402
 
 
 def row(plan, tokens=1000.0, torch=None, **more):
     made = {"plan": plan, "step_s": 1.0, "predicted_s": 1.04, "tokens_per_s": tokens, "first_loss": 10.0,
-            "last_loss": 8.0, "arena_bytes": 1000, "touched_bytes": 1000, "total_bytes": 1500,
-            "predicted_total_bytes": 1510, "torch": {"run": False, "why": "PyTorch is not installed"}}
+            "last_loss": 8.0, "arena_bytes": 1000, "written_bytes": 990, "touched_bytes": 995,
+            "outside_bytes": 500, "total_bytes": 1500, "predicted_total_bytes": 1510, "torch": {"run": False, "why": "PyTorch is not installed"}}
     if torch:
         made["torch"] = {"run": True, "tokens_per_s": torch}
     made.update(more)
@@ -32,7 +32,7 @@ ALL = [row("gpt2_124m", 1110, 1000), row("gpt2_1_5b", 1060, 1000), row("llama_8b
        row("llama_8b_bf16", 1150, 1190), row("llama_8b_fp8", 1250)]
 A124, A15 = "124M against PyTorch", "1.5B against PyTorch"
 SAME, BEST = "8B against PyTorch, same plan", "8B, best plan, against PyTorch's 8B"
-STEP, ARENA = "predicted step within 5 %", "arena touched as planned, exactly"
+STEP, ARENA = "predicted step within 5 %", "arena touched as planned"
 MEMORY, LOSS = "device memory within 3 % of arena + outside", "losses are finite and fall"
 
 
@@ -45,7 +45,7 @@ class Judging(unittest.TestCase):
     def test_each_missed_alone(self):
         worse = [(A124, 0, "tokens_per_s", 1099), (A15, 1, "tokens_per_s", 1049), (SAME, 2, "tokens_per_s", 999),
                  (BEST, 4, "tokens_per_s", 1199), (STEP, 1, "predicted_s", 0.94), (STEP, 1, "predicted_s", 1.06),
-                 (ARENA, 3, "touched_bytes", 999), (ARENA, 3, "touched_bytes", 1001),
+                 (ARENA, 3, "touched_bytes", 989), (ARENA, 3, "touched_bytes", 1001),
                  (MEMORY, 2, "total_bytes", 1570), (LOSS, 0, "last_loss", 10.0), (LOSS, 0, "last_loss", float("nan")),
                  (LOSS, 0, "last_loss", None)]
         for target, i, key, value in worse:
@@ -69,20 +69,52 @@ class Judging(unittest.TestCase):
         self.assertEqual(verdicts(rows)[BEST], "not measured")  # 1.15 as it is: who knows
         self.assertEqual(verdicts([dict(ALL[2], tokens_per_s=1300), dead])[BEST], "met")
         self.assertEqual(exit_code(rows), 1)
+        got = verdicts(rows)
+        for target in (STEP, ARENA, MEMORY, LOSS):  # nor what that one's step, memory and loss would be
+            self.assertEqual(got[target], "not measured", target)
+        self.assertEqual(verdicts([dict(ALL[0], predicted_s=1.2), dead])[STEP], "missed")
+        self.assertEqual(verdicts([dict(ALL[0], last_loss=11.0), dead])[LOSS], "missed")
         self.assertEqual(exit_code([]), 1)
         none = [{"plan": r["plan"], "why": "no memory"} for r in ALL]
         self.assertEqual(set(verdicts(none).values()), {"not measured"})
         self.assertEqual(exit_code(none), 1)
 
 
+    def test_memory_that_others_hold_is_not_ours(self):
+        self.assertIsNone(busy(500 << 20))
+        self.assertIsNone(busy(None))
+        rows = [dict(r, why_no_memory=busy(5 << 30), total_bytes=9000) for r in ALL]
+        got = [t for t in judge(rows) if t["target"] == MEMORY]
+        self.assertEqual(got[0]["verdict"], "not measured")
+        self.assertIn("5.0 GiB", got[0]["why"])
+
+    def test_a_prediction_that_is_missing_is_no_met_target(self):
+        rows = [dict(r) for r in ALL]
+        del rows[1]["predicted_total_bytes"]
+        self.assertEqual(verdicts(rows)[MEMORY], "not measured")
+        rows[2]["predicted_s"] = float("nan")
+        self.assertEqual(verdicts(rows)[STEP], "not measured")
+
+    def test_pytorch_s_fastest_is_told_beside_the_target(self):
+        best = [t for t in judge(ALL) if t["target"] == BEST][0]
+        self.assertEqual(best["value"], 1.25)
+        self.assertAlmostEqual(best["against_best"], 1250 / 1190)
+
+    def test_json_has_no_nan(self):
+        self.assertEqual(finite({"a": [float("nan"), 1.5, {"b": float("inf")}], "c": "x", "d": True}),
+                         {"a": [None, 1.5, {"b": None}], "c": "x", "d": True})
+
+
 class Ceilings(unittest.TestCase):
     def test_8_bits_have_their_own(self):
-        ops = [{"op": "linear_tensorwise_d0", "measured_ps": 10**12, "flops": 100.0, "bytes": 1},
-               {"op": "linear_q_rowwise", "measured_ps": 10**12, "flops": 100.0, "bytes": 1},
-               {"op": "linear_d1", "measured_ps": 10**12, "flops": 40.0, "bytes": 1},
-               {"op": "adamw", "measured_ps": 2 * 10**12, "flops": 1.0, "bytes": 10}]
+        ops = [{"op": "linear_tensorwise_d0", "n": 1, "measured_ps": 10**12, "flops": 100.0, "bytes": 1},
+               {"op": "linear_q_rowwise", "n": 1, "measured_ps": 10**12, "flops": 100.0, "bytes": 1},
+               {"op": "linear_d1", "n": 2, "measured_ps": 10**12, "flops": 40.0, "bytes": 1},
+               {"op": "adamw", "n": 3, "measured_ps": 2 * 10**12, "flops": 1.0, "bytes": 10}]
         got = fractions(ops, {"flops": 50.0, "flops_fp8": 200.0, "bytes": 10.0})
         self.assertEqual(got, {"GEMM in 8 bits": 0.5, "GEMM": 0.8, "AdamW": 0.5})
+        ops[2:3] = [dict(ops[2], n=9), dict(ops[2], op="linear_t", measured_ps=10**13)]  # rare and slow
+        self.assertAlmostEqual(fractions(ops, {"flops": 50.0})["GEMM"], 11 * 40 / 29 / 50)
         self.assertNotIn("GEMM in 8 bits", fractions(ops, {"flops": 50.0, "bytes": 10.0}))
 
 
@@ -111,31 +143,122 @@ class Time(unittest.TestCase):
         out, why = gpu_bench.output(Deadline(0, time.monotonic), "true")
         self.assertEqual((out, why), (None, "left out: the time is up"))
 
-    def test_whole_run_with_commands_that_are_not_there(self):
-        """All plans fail: code 1, and each says why, in JSON too."""
+
+
+GPU = 'echo \'{"findings":[{"name":"gpu 0","state":"ok","text":"H"}]}\''
+RUN = {"steps": 5, "first_loss": 10.0, "last_loss": 9.0, "step_ps": 10**12, "predicted_step_ps": 102 * 10**10,
+       "arena_bytes": 2 << 30, "written_bytes": 2 << 30, "highest_byte_touched": 2 << 30, "outside_bytes": 500 << 20,
+       "diagnostics": [{"severity": "warning", "rule": "not-calibrated", "text": ""}]}
+COMPARE = {"ops": [{"op": "linear", "n": 2, "measured_ps": 10**12, "flops": 1e12, "bytes": 1}]}
+SIM = {"peak_bytes": 2 << 30, "reserved_bytes": 520 << 20, "mfu": 0.4, "step_ps": 10**12}
+
+
+def printed(document):
+    return "echo '" + json.dumps(document) + "'"
+
+
+class WholeRuns(unittest.TestCase):
+    """gpu_bench.main on commands that print what ours would, or not."""
+
+    def bench(self, tandem, ceilings="echo none >&2; exit 6", torch=None, plans=()):
         with tempfile.TemporaryDirectory() as build:
             os.mkdir(os.path.join(build, "tests"))
             open(os.path.join(build, "tandem_cuda.so"), "w").close()
-            programs = {"tandem": 'case $1 in doctor) echo \'{"findings":[{"name":"gpu 0","state":"ok","text":"H"}]}\';;'
-                                  ' *) echo "no memory" >&2; exit 3;; esac',
-                        "tests/gpu_ceilings": "echo none >&2; exit 6"}
-            for name, text in programs.items():
+            open(os.path.join(build, "gpu-bench.db"), "w").close()
+            for name, text in {"tandem": tandem, "tests/gpu_ceilings": ceilings}.items():
                 with open(os.path.join(build, name), "w") as f:
                     f.write("#!/bin/sh\n" + text + "\n")
                 os.chmod(os.path.join(build, name), 0o755)
-            argv, sys.argv = sys.argv, ["gpu_bench.py", build]
+            os.makedirs(os.path.join(build, "torch", "torch"))
+            with open(os.path.join(build, "torch", "torch", "__init__.py"), "w") as f:
+                f.write(torch or "raise ModuleNotFoundError(name='torch')\n")
+            argv, sys.argv = sys.argv, ["gpu_bench.py", build, *plans]
+            path, os.environ["PYTHONPATH"] = os.environ.get("PYTHONPATH"), os.path.join(build, "torch")
             try:
                 with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.redirect_stderr(io.StringIO()):
                     with self.assertRaises(SystemExit) as ended:
                         gpu_bench.main()
             finally:
                 sys.argv = argv
-            self.assertEqual(ended.exception.code, 1)
-            self.assertIn("0 of 6 plans run", said.getvalue())
+                os.environ.pop("PYTHONPATH")
+                if path is not None:
+                    os.environ["PYTHONPATH"] = path
+            self.assertFalse(os.path.exists(os.path.join(build, "gpu-bench.db")))  # of another day
             with open(os.path.join(build, "gpu-bench.json")) as f:
-                result = json.load(f)
-            self.assertEqual([p["why"] for p in result["plans"]], ["no memory"] * 6)
-            self.assertEqual({t["verdict"] for t in result["targets"]}, {"not measured"})
+                return ended.exception.code, said.getvalue(), json.load(f, parse_constant=self.fail)
 
+    def case(self, run, compare=None, sim=None):
+        return "case $1 in doctor) %s;; run) %s;; compare) %s;; sim) %s;; esac" % (
+            GPU, run, compare or printed(COMPARE), sim or printed(SIM))
+
+    def test_no_plan_runs(self):
+        """Each says why, in JSON too: as standard error has it, or the document."""
+        code, said, result = self.bench(self.case('echo "no memory" >&2; exit 3'))
+        self.assertEqual(code, 1)
+        self.assertIn("0 of 6 plans run", said)
+        self.assertEqual([p["why"] for p in result["plans"]], ["no memory"] * 6)
+        self.assertEqual({t["verdict"] for t in result["targets"]}, {"not measured"})
+        failed = dict(RUN, diagnostics=RUN["diagnostics"] + [{"severity": "error", "rule": "cuda", "text": "lost"}])
+        _, _, result = self.bench(self.case("echo a warning >&2; %s; exit 6" % printed(failed)), plans=["llama_1b"])
+        self.assertEqual(result["plans"][0]["why"], "cuda: lost")
+
+    def test_all_plans_run(self):
+        code, said, result = self.bench(self.case("echo loading; " + printed(RUN)),
+                                        printed({"held_bytes": 1 << 29, "bytes": 4e12, "flops": 7e14}))
+        self.assertEqual(code, 0, said)
+        self.assertIn("6 of 6 plans run", said)
+        for row in result["plans"]:
+            for key in ("step_s", "predicted_s", "calibrated", "tokens_per_s", "first_loss", "last_loss", "arena_bytes",
+                        "written_bytes", "touched_bytes", "outside_bytes", "total_bytes", "predicted_total_bytes",
+                        "predicted_outside_bytes", "fractions", "mfu", "torch", "steps"):
+                self.assertIn(key, row)
+            self.assertFalse(row["calibrated"])
+            self.assertIn(row["torch"]["why"], ["PyTorch is not installed", gpu_bench.NO_TORCH["llama_8b_fp8"]])
+        got = {t["target"]: t["verdict"] for t in result["targets"]}
+        self.assertEqual([got[t] for t in (STEP, ARENA, MEMORY, LOSS)], ["met"] * 4)
+        self.assertEqual([got[t] for t in (A124, A15, SAME, BEST)], ["not measured"] * 4)
+
+    def test_what_is_printed_may_be_anything(self):
+        for run in ("echo []", "echo no", printed(dict(RUN, step_ps=0)), printed({"steps": 5}),
+                    printed(dict(RUN, diagnostics=None))):
+            code, _, result = self.bench(self.case(run), plans=["gpt2_124m"])
+            self.assertEqual(code, 1, run)
+            self.assertTrue(result["plans"][0]["why"], run)
+        code, _, result = self.bench(self.case(printed(dict(RUN, last_loss=None)), "exit 1", "exit 1"),
+                                     plans=["gpt2_124m"])
+        self.assertEqual(code, 1)
+        self.assertNotIn("fractions", result["plans"][0])
+        self.assertEqual({t["target"]: t["verdict"] for t in result["targets"]}[MEMORY], "not measured")
+        self.assertEqual({t["target"]: t["verdict"] for t in result["targets"]}[LOSS], "missed")
+
+    def test_pytorch_that_is_old_or_broken_tells_why(self):
+        for torch, why in (("raise OSError('libcudnn.so.9: cannot open')\n", "libcudnn.so.9"),
+                           ("import nothing_like_it\n", "nothing_like_it"),
+                           (FAKE_TORCH % "2.4.1+cu121", "2.5 or newer is needed"),
+                           (FAKE_TORCH % "2.9.0", "PyTorch 2.9.0: MemoryFull: CUDA out of memory")):
+            code, said, result = self.bench(self.case(printed(RUN)), torch=torch, plans=["gpt2_124m"])
+            self.assertEqual(code, 0, said)
+            self.assertIn(why, result["plans"][0]["torch"]["why"])
+            self.assertFalse(result["plans"][0]["torch"]["run"])
+
+
+# As much of it as is reached before the first allocation, which fails.
+FAKE_TORCH = """
+import sys, types
+__version__ = "%s"
+for name in ("nn", "nn.functional", "utils", "utils.checkpoint", "_dynamo"):
+    m = types.ModuleType("torch." + name)
+    m.__path__ = []
+    sys.modules["torch." + name] = m
+sys.modules["torch.nn"].Module = object
+sys.modules["torch.nn"].functional = sys.modules["torch.nn.functional"]
+sys.modules["torch.utils.checkpoint"].checkpoint = None
+nn = sys.modules["torch.nn"]
+class MemoryFull(RuntimeError): pass
+class cuda:
+    is_available = staticmethod(lambda: True)
+print("a line that a library prints")
+def manual_seed(n): raise MemoryFull("CUDA out of memory. Tried to allocate\\nmore")
+"""
 
 unittest.main()

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "exec/cuda/module.h"
 #include "tests/cuda/ranks.h"
 #include "tests/support/tiny.h"
 
@@ -61,9 +62,8 @@ enum { N_MODES = 3, N_MODES_RANKS = 2 }; /* NCCL takes seconds to start: none, a
 enum { N_MODES = 5, N_MODES_RANKS = 5 };
 #endif
 
-static Plan *plan_of(const struct Case *c, Arena *arena)
+static Tiny tiny_of(const struct Case *c)
 {
-    Diag d = diag_in(arena);
     Tiny t = tiny_default();
     t.gpt2 = c->gpt2;
     t.groups = 8, t.head_dim = 2, t.dim = 15, t.hidden = 24, t.vocab = 37;
@@ -80,7 +80,20 @@ static Plan *plan_of(const struct Case *c, Arena *arena)
     t.dropout = c->dropout;
     t.compile = c->compile;
     t.clip = 1;
-    Plan *plan = tiny_plan(&t, false, arena, &d);
+    return t;
+}
+
+/* As it is lowered for a machine, whose kernels want scratch of their own. */
+static Plan *plan_of(const struct Case *c, WorkspaceBytes workspace, Arena *arena)
+{
+    Diag d = diag_in(arena);
+    const Tiny t = tiny_of(c);
+    Config *config = arena_alloc(arena, sizeof *config);
+    Graph graph;
+    LowerOptions options = lower_options_default();
+    options.workspace = workspace;
+    tiny_build(&t, arena, config, &graph);
+    Plan *plan = passes_compile(config, &graph, &options, NULL, arena, &d);
     if (plan) return plan;
     Str s = str_in(arena);
     diag_print(&d, &s);
@@ -88,9 +101,9 @@ static Plan *plan_of(const struct Case *c, Arena *arena)
     return NULL;
 }
 
-static void check_fine(const RanksRun *run, const char *name, const char *what)
+static void check_fine(const RanksRun *run, uint32_t n, const char *name, const char *what)
 {
-    for (Rank r = 0; r < run->plan->mesh.n_ranks; r++)
+    for (Rank r = 0; r < n; r++)
         if (!run->rank[r].fine)
             fail_msg("%s, %s, rank %u (code %d, signal %d): %s%s", name, what, r,
                      run->rank[r].exit_code, run->rank[r].signal, run->rank[r].said,
@@ -99,13 +112,12 @@ static void check_fine(const RanksRun *run, const char *name, const char *what)
 
 static void equals_loopback(const struct Case *c, uint32_t seed, Arena *arena)
 {
-    Plan *plan = plan_of(c, arena);
+    Plan *plan = plan_of(c, tandem_cuda_module.workspace, arena);
     char script[48];
-    RanksRun reference = {.plan = plan, .data = data_synthetic(3, 37, 0.1, arena)};
-    RanksRun run = reference;
+    RanksRun run = {.plan = plan, .data = data_synthetic(3, 37, 0.1, arena)};
+    RanksRun reference = {.plan = plan_of(c, kernel_cpu_workspace, arena), .data = run.data};
     ranks_loopback(&reference, arena);
-    check_fine(&(RanksRun){.plan = plan_of(&cases[0], arena), .rank = reference.rank}, c->name,
-               "loopback");
+    check_fine(&reference, 1, c->name, "loopback");
     run.script = script;
     run.trace = true;
     run.options.poison = true;
@@ -120,7 +132,7 @@ static void equals_loopback(const struct Case *c, uint32_t seed, Arena *arena)
         run.options.cuda.graphs = modes[by_turns ? 1 + seed % 2 : (uint32_t)m];
         snprintf(what, sizeof what, "graphs %d, %s", run.options.cuda.graphs, script);
         ranks_run(&run, arena);
-        check_fine(&run, c->name, what);
+        check_fine(&run, plan->mesh.n_ranks, c->name, what);
         assert_int_equal(run.rank[0].n_steps, RANKS_STEPS);
 #ifndef TANDEM_GPU
         assert_int_equal(run.rank[0].launches > 0, m > 0);
@@ -141,17 +153,18 @@ static void equals_loopback(const struct Case *c, uint32_t seed, Arena *arena)
                          what, k, a->loss[k], a->norm[k], b->loss[k], b->norm[k]);
             assert_true(b->norm[k] > 0);
         }
-        uint64_t most = 0, rows = 0;
+        uint64_t most = 0, least = 0, rows = 0;
         for (Rank r = 0; r < plan->mesh.n_ranks; r++) {
             const Program *p = plan_program(plan, r);
             rows += p->code.n - 1;
             if (p->bytes > most) most = p->bytes;
+            if (plan_written_bytes(p) > least) least = plan_written_bytes(p);
         }
         assert_int_equal(run.rank[0].n_rows, rows);
-#ifdef TANDEM_GPU /* what is unread between parts of a chain is not written there */
-        if (c->compile) most = run.rank[0].highest < most ? run.rank[0].highest : most;
+#ifndef TANDEM_GPU /* its chains write everything, and it takes no scratch */
+        least = most;
 #endif
-        assert_int_equal(run.rank[0].highest, most);
+        assert_in_range(run.rank[0].highest, least, most);
         assert_int_equal(run.rank[0].host_highest > 0, c->offload);
         assert_true(run.rank[0].outside >= 1 << 20); /* the double's context */
     }

@@ -1,7 +1,8 @@
 /* What the GPU can do at best, measured: bytes a second of copies within its memory (read and
  * written), and FLOPs a second of a large product by cuBLASLt, in bf16 and, where the GPU has them,
- * in 8 bits. Operands are random: equal bytes cost less power, and so time. One JSON object; code 6
- * and the reason where there is no GPU. */
+ * in 8 bits. Operands are random: equal bytes cost less power, and so time. Also what of its memory
+ * is in use when there is a context and nothing more of ours. One JSON object; code 6 and the reason
+ * where there is no GPU. */
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
@@ -113,12 +114,16 @@ int main(void)
 {
     Product p = {.handle = NULL};
     int n = 0;
-    if (!CHECK(cudaGetDeviceCount, (&n)) || n == 0 || !prepare(&p)) return RUN_FAILED;
+    size_t unused = 0, all = 0;
+    if (!CHECK(cudaGetDeviceCount, (&n)) || n == 0 || !CHECK(cudaFree, (NULL)) ||
+        !CHECK(cudaMemGetInfo, (&unused, &all)) || !prepare(&p))
+        return RUN_FAILED;
     const double flops = 2.0 * SIDE * (double)SIDE * SIDE;
     double copy_s = shortest(&p, run_copy), bf16_s = product(&p, CUDA_R_16BF);
     if (copy_s <= 0 || bf16_s <= 0) return RUN_FAILED;
     double fp8_s = product(&p, CUDA_R_8F_E4M3);
-    printf("{ \"bytes\": %.6g, \"flops\": %.6g", 2.0 * (double)COPY_BYTES / copy_s, flops / bf16_s);
+    printf("{ \"held_bytes\": %zu, \"bytes\": %.6g, \"flops\": %.6g", all - unused,
+           2.0 * (double)COPY_BYTES / copy_s, flops / bf16_s);
     if (fp8_s > 0) printf(", \"flops_fp8\": %.6g", flops / fp8_s);
     puts(" }");
     return 0;
