@@ -119,8 +119,8 @@ class Ceilings(unittest.TestCase):
 
 
     def test_the_gradient_of_attention_is_told_apart(self):
-        ops = [{"op": "attention", "measured_ps": 10**12, "flops": 40.0, "bytes": 1},
-               {"op": "attention_grad", "measured_ps": 2 * 10**12, "flops": 50.0, "bytes": 1}]
+        ops = [{"op": "attention", "n": 1, "measured_ps": 10**12, "flops": 40.0, "bytes": 1},
+               {"op": "attention_grad", "n": 1, "measured_ps": 2 * 10**12, "flops": 50.0, "bytes": 1}]
         self.assertEqual(fractions(ops, {"flops": 50.0}), {"attention": 0.8, "attention's gradient": 0.5})
 
 

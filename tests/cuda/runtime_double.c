@@ -65,8 +65,7 @@ cudaError_t cudaGetLastError(void)
 
 const char *cudaGetErrorString(cudaError_t error)
 {
-    (void)error;
-    return "an error";
+    return error == cudaErrorIllegalAddress ? "an illegal address" : "an error";
 }
 
 cudaError_t cudaEventCreate(cudaEvent_t *event)
@@ -94,7 +93,9 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     (void)event;
-    return cudaSuccess;
+    runtime_double.waits++;
+    bool lost = runtime_double.lost_at > 0 && runtime_double.waits >= runtime_double.lost_at;
+    return lost ? cudaErrorIllegalAddress : cudaSuccess;
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end)

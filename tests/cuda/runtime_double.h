@@ -11,6 +11,8 @@ typedef struct RuntimeDouble {
     double now_ms;
     int64_t objects; /* made and not released: memory, events */
     bool no_memory;  /* cudaMalloc fails */
+    uint32_t waits;  /* for events, so far; the device is lost from the lost_at-th on; 0: never */
+    uint32_t lost_at;
 } RuntimeDouble;
 extern RuntimeDouble runtime_double;
 

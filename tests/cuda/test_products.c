@@ -243,6 +243,40 @@ static void no_memory_to_time_in(void **state)
     runtime_double.no_memory = false;
 }
 
+/* A device that fails while ways are timed is told with what was timed, and is no call without
+ * room.
+ */
+static void a_device_lost_in_timing(void **state)
+{
+    (void)state;
+    CudaProductOptions options = hopper;
+    options.tune = true;
+    static const struct {
+        uint32_t at;
+        const char *way;
+    } cases[] = {{1, "timing way 1 of 3 of "}, {9, "timing way 2 of 3 of "}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char name[GEMM_NAME_BYTES];
+        Gemm g;
+        cublas_double_reset();
+        runtime_double.waits = 0;
+        runtime_double.lost_at = cases[i].at;
+        Session s = open_products(&options);
+        Contraction c = contraction_of(OP_linear, 5, DT_bf16, DT_bf16);
+        contraction_add_scratch(&c, cuda_contract_workspace);
+        assert_false(cuda_products_prepare(c.op, &c.args, &s.cuda, &s.error));
+        gemm_of(c.op, &c.args, &(GemmRules){.eight_bit = true, .eight_bit_k_major = true}, &g);
+        gemm_name(&g, name);
+        name[100] = 0; /* of a long one, the beginning */
+        assert_non_null(strstr(s.error.text, cases[i].way));
+        assert_non_null(strstr(s.error.text, name));
+        assert_non_null(strstr(s.error.text, ": cudaEventSynchronize: an illegal address"));
+        runtime_double.lost_at = 0;
+        close_products(&s);
+        contraction_free(&c);
+    }
+}
+
 /* A call is chosen for once, however often it comes, and alike whether it was prepared or not. */
 static void chosen_once(void **state)
 {
@@ -305,6 +339,7 @@ int main(void)
         cmocka_unit_test(choices_belong_to_their_device),
         cmocka_unit_test(bad_choices_are_refused),
         cmocka_unit_test(no_memory_to_time_in),
+        cmocka_unit_test(a_device_lost_in_timing),
         cmocka_unit_test(chosen_once),
         cmocka_unit_test(failures_are_told),
     };

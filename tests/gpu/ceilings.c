@@ -1,8 +1,8 @@
 /* What the GPU can do at best, measured: bytes a second of copies within its memory (read and
  * written), and FLOPs a second of a large product by cuBLASLt, in bf16 and, where the GPU has them,
  * in 8 bits. Operands are random: equal bytes cost less power, and so time. Also what of its memory
- * is in use when there is a context and nothing more of ours. One JSON object; code 6 and the reason
- * where there is no GPU. */
+ * is in use when there is a context and nothing more of ours. One JSON object; code 6 and the
+ * reason where there is no GPU. */
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <stdbool.h>

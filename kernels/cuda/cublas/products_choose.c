@@ -225,7 +225,8 @@ bool product_choose(CudaProducts *p, ProductCall *call, const CudaChainPart *par
     call->for_library = n > 0;
     if (n == 0) return true;
     if (may_time && p->options.tune) {
-        best = product_fastest(p, call, way, n, part, n_parts, cuda, &call->median_ps);
+        if (!product_fastest(p, call, way, n, part, n_parts, cuda, &best, &call->median_ps, error))
+            return false;
         call->timed = best != n;
         call->for_library = best <= n;
         if (best == n) best = 0;

@@ -48,14 +48,15 @@ bool product_takes(CudaProducts *p, const ProductCall *call, const cublasLtMatmu
 /* All bytes 0: no algorithm; the plain kernel, or each part by itself. */
 bool product_is_none(const cublasLtMatmulAlgo_t *algo);
 
-/* ---- products_time.c: the fastest of `n` ways, by median time on memory of its own; n if none
- * could be timed (no memory to spare). Of several parts also what they take one by one: n + 1. */
+/* ---- products_time.c: *best: the fastest of `n` ways, by median time on memory of its own; n if
+ * none could be timed (no memory to spare). Of several parts also what they take one by one: n + 1.
+ * false: the device failed. */
 typedef struct ProductWay {
     cublasLtMatmulAlgo_t algo;
     size_t scratch_bytes;
 } ProductWay;
-uint32_t product_fastest(CudaProducts *p, ProductCall *call, const ProductWay *way, uint32_t n,
-                         const CudaChainPart *part, uint32_t n_parts, const CudaContext *cuda,
-                         int64_t *median_ps);
+bool product_fastest(CudaProducts *p, ProductCall *call, const ProductWay *way, uint32_t n,
+                     const CudaChainPart *part, uint32_t n_parts, const CudaContext *cuda,
+                     uint32_t *best, int64_t *median_ps, CudaError *error);
 
 #endif

@@ -1,8 +1,11 @@
 /* Times the ways of carrying out a call, on memory of its own: random numbers, since zeros cost
  * less power, and so time; and never the same bytes twice in the cache. A product and what goes
- * along with it are also timed as they would run one by one. */
+ * along with it are also timed as they would run one by one. A way that the library cannot carry
+ * out is left out, and without memory to spare nothing is timed; that the device itself fails is an
+ * error that says what was being timed. */
 #include <assert.h>
 #include <cuda_runtime.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,7 +32,21 @@ typedef struct Bench {
     Stand stand[BUFFERS];
     void *cache;
     cudaEvent_t begin, end;
+    const char *what, *broke; /* what is timed; the call at which the device failed, and how */
+    cudaError_t status;
 } Bench;
+
+/* Not for want of memory. */
+static bool fine(Bench *b, cudaError_t status, const char *call)
+{
+    if (status == cudaSuccess) return true;
+    if (status != cudaErrorMemoryAllocation && b->broke == NULL) {
+        b->broke = call;
+        b->status = status;
+    }
+    return false;
+}
+#define FINE(b, name, arguments) fine((b), name arguments, #name)
 
 static Stand *stand_for(Bench *b, const void *was)
 {
@@ -45,7 +62,7 @@ static bool make(Bench *b, Stand *s)
     CudaError error;
     uint64_t shift = (uint64_t)(uintptr_t)s->was % GEMM_ALIGN;
     void *memory = NULL;
-    if (cudaMalloc(&memory, s->bytes + shift) != cudaSuccess) return false;
+    if (!FINE(b, cudaMalloc, (&memory, s->bytes + shift))) return false;
     s->memory = memory;
     s->is = s->memory + shift;
     return s->dtype == DT_u8 || product_fill(s->dtype, s->is, s->bytes, b->cuda, &error);
@@ -70,19 +87,19 @@ static bool bench_open(Bench *b, const CudaChainPart *part, uint32_t n_parts)
     for (uint32_t i = 0; i < n_parts; i++)
         for (uint32_t k = 0; k < b->args[i].n_args; k++)
             b->args[i].ptr[k] = stand_for(b, b->args[i].ptr[k])->is;
-    return cudaMalloc(&b->cache, CACHE_BYTES) == cudaSuccess &&
-           cudaEventCreate(&b->begin) == cudaSuccess && cudaEventCreate(&b->end) == cudaSuccess;
+    return FINE(b, cudaMalloc, (&b->cache, CACHE_BYTES)) && FINE(b, cudaEventCreate, (&b->begin)) &&
+           FINE(b, cudaEventCreate, (&b->end));
 }
 
 static void bench_close(Bench *b)
 {
-    (void)cudaStreamSynchronize((cudaStream_t)b->cuda->stream);
+    (void)FINE(b, cudaStreamSynchronize, ((cudaStream_t)b->cuda->stream));
     if (b->begin) (void)cudaEventDestroy(b->begin);
     if (b->end) (void)cudaEventDestroy(b->end);
     for (uint32_t i = 0; i < b->n_stands; i++)
         if (b->stand[i].memory) (void)cudaFree(b->stand[i].memory);
     if (b->cache) (void)cudaFree(b->cache);
-    (void)cudaGetLastError(); /* no memory to spare is no error: the call is not timed */
+    (void)cudaGetLastError(); /* no memory to spare is no error */
 }
 
 /* way NULL: one by one. */
@@ -99,17 +116,16 @@ static bool launch(const Bench *b, const ProductWay *way)
 }
 
 /* In ms; below 0: this way failed. */
-static float time_once(const Bench *b, const ProductWay *way)
+static float time_once(Bench *b, const ProductWay *way)
 {
     cudaStream_t stream = (cudaStream_t)b->cuda->stream;
     float ms = -1;
-    if (cudaMemsetAsync(b->cache, 0, CACHE_BYTES, stream) != cudaSuccess ||
-        cudaEventRecord(b->begin, stream) != cudaSuccess || !launch(b, way) ||
-        cudaEventRecord(b->end, stream) != cudaSuccess ||
-        cudaEventSynchronize(b->end) != cudaSuccess ||
-        cudaEventElapsedTime(&ms, b->begin, b->end) != cudaSuccess)
-        return -1;
-    return ms;
+    bool timed = FINE(b, cudaMemsetAsync, (b->cache, 0, CACHE_BYTES, stream)) &&
+                 FINE(b, cudaEventRecord, (b->begin, stream)) && launch(b, way) &&
+                 FINE(b, cudaEventRecord, (b->end, stream)) &&
+                 FINE(b, cudaEventSynchronize, (b->end)) &&
+                 FINE(b, cudaEventElapsedTime, (&ms, b->begin, b->end));
+    return timed ? ms : -1;
 }
 
 static int by_size(const void *x, const void *y)
@@ -118,9 +134,10 @@ static int by_size(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-static float median_ms(const Bench *b, const ProductWay *way)
+static float median_ms(Bench *b, const ProductWay *way, const char *what)
 {
     float ms[RUNS];
+    b->what = what;
     if (time_once(b, way) < 0) return -1; /* the first run loads the kernel */
     for (int i = 0; i < RUNS; i++)
         if ((ms[i] = time_once(b, way)) < 0) return -1;
@@ -128,27 +145,39 @@ static float median_ms(const Bench *b, const ProductWay *way)
     return ms[RUNS / 2];
 }
 
-uint32_t product_fastest(CudaProducts *p, ProductCall *call, const ProductWay *way, uint32_t n,
-                         const CudaChainPart *part, uint32_t n_parts, const CudaContext *cuda,
-                         int64_t *median_ps)
+static bool tell(const Bench *b, CudaError *error)
 {
-    Bench b = {.p = p, .call = call, .cuda = cuda};
-    uint32_t best = n;
+    char name[GEMM_NAME_BYTES];
+    if (b->broke == NULL) return true;
+    gemm_name(&b->call->gemm, name);
+    (void)snprintf(error->text, sizeof error->text, "timing %s %.120s: %s: %s", b->what, name,
+                   b->broke, cudaGetErrorString(b->status));
+    return false;
+}
+
+bool product_fastest(CudaProducts *p, ProductCall *call, const ProductWay *way, uint32_t n,
+                     const CudaChainPart *part, uint32_t n_parts, const CudaContext *cuda,
+                     uint32_t *best, int64_t *median_ps, CudaError *error)
+{
+    Bench b = {.p = p, .call = call, .cuda = cuda, .what = "(its operands)"};
+    char what[32];
     float best_ms = -1, ms;
+    *best = n;
     if (bench_open(&b, part, n_parts)) {
-        for (uint32_t i = 0; i < n && i < MAX_TIMED; i++) {
-            ms = median_ms(&b, &way[i]);
+        for (uint32_t i = 0; i < n && i < MAX_TIMED && !b.broke; i++) {
+            (void)snprintf(what, sizeof what, "way %u of %u of", i + 1, n);
+            ms = median_ms(&b, &way[i], what);
             if (ms < 0 || (best_ms >= 0 && ms >= best_ms)) continue;
-            best = i;
+            *best = i;
             best_ms = ms;
         }
-        ms = n_parts > 1 ? median_ms(&b, NULL) : -1;
+        ms = n_parts > 1 && !b.broke ? median_ms(&b, NULL, "one by one") : -1;
         if (ms >= 0 && (best_ms < 0 || ms < best_ms)) {
-            best = n + 1;
+            *best = n + 1;
             best_ms = ms;
         }
     }
     bench_close(&b);
     *median_ps = (int64_t)((double)(best_ms < 0 ? 0 : best_ms) * 1e9);
-    return best;
+    return tell(&b, error);
 }
