@@ -36,6 +36,8 @@ static int64_t elements_of(const AttentionCase *c, const char *dims)
 /* Memory for argument i of both runs, with the same numbers; what is written first is NaN. */
 static void add(AttentionRun *run, uint32_t i, const char *dims, DType dtype, bool filled)
 {
+    /* The gradient's first input is not to be the forward pass's, which is the queries. */
+    const uint64_t seed = SEED + (run->op == OP_attention_grad);
     int64_t n = elements_of(run->c, dims);
     size_t bytes = (size_t)n * dtype_bytes(dtype);
     char *at = compare_alloc(bytes, 0);
@@ -43,7 +45,7 @@ static void add(AttentionRun *run, uint32_t i, const char *dims, DType dtype, bo
     for (int64_t k = 0; k < n; k++) {
         exact[k] = NAN;
         if (!filled) continue;
-        number_write(dtype, at, (uint64_t)k, rng_normal(SEED, i, (uint64_t)k));
+        number_write(dtype, at, (uint64_t)k, rng_normal(seed, i, (uint64_t)k));
         exact[k] = number_read(dtype, at, (uint64_t)k);
     }
     run->device.ptr[i] = at;
