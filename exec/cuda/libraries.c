@@ -26,8 +26,10 @@ static bool prepare(Cuda *c, Pc pc)
     if (in->op != OP_attention && in->op != OP_attention_grad) return true;
     if (c->cudnn && !cudnn_attention_prepare(c->cudnn, in->op, args, &taken, &error))
         return failed(c, pc, &error);
-    return c->ways == NULL || attention_ways_prepare(c->ways, in->op, args, &c->context, &error) ||
-           failed(c, pc, &error);
+    if (c->ways == NULL || attention_ways_prepare(c->ways, in->op, args, &c->context, &error))
+        return true;
+    c->stuck = attention_ways_hang(c->ways);
+    return failed(c, pc, &error);
 }
 
 static bool open_ways(Cuda *c)
@@ -36,7 +38,8 @@ static bool open_ways(Cuda *c)
     const AttentionWaysOptions ways = {.tune = o->choices != NULL,
                                        .kept = o->choices,
                                        .device = c->mine.name,
-                                       .library = c->cudnn ? &c->attention : NULL};
+                                       .library = c->cudnn ? &c->attention : NULL,
+                                       .patience_s = c->options.timeout_s};
     CudaError error = {""};
     c->ways = attention_ways_open(&ways, &error);
     if (c->ways == NULL) return cuda_fail(c, "cuda", "%s", error.text);

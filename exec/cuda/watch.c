@@ -115,7 +115,7 @@ bool watch_fail(Cuda *c)
 void watch_leave(Cuda *c)
 {
     Ending e = ending_of(c);
-    if (c->n_ranks > 1 && c->stuck && c->why != NULL) ending_tell(&e, c->why_rule, c->why);
+    if (c->stuck && c->why != NULL) ending_tell(&e, c->why_rule, c->why);
 }
 
 Pc watch_actual(const Cuda *c, Pc pc)

@@ -13,10 +13,14 @@ enum {
     HOPPER_THREADS = 3 * WARPGROUP,
     HOPPER_CONSUMER_WARPS = 8,
     HOPPER_BARRIER_BYTES = SWIZZLE_BYTES, /* what follows begins a pattern */
-    /* 384 threads begin with 168 registers each, of 65,536. */
-    HOPPER_PRODUCER_REGISTERS = 32,
+    HOPPER_REGISTERS = 168,               /* of 65,536 for 384 threads: what a thread begins with */
+    HOPPER_PRODUCER_REGISTERS = 24,
     HOPPER_CONSUMER_REGISTERS = 240
 };
+
+/* What a warpgroup asks for comes from the block's own registers, and is waited for for ever. */
+static_assert(HOPPER_PRODUCER_REGISTERS + 2 * HOPPER_CONSUMER_REGISTERS <= 3 * HOPPER_REGISTERS,
+              "the warpgroups' registers are more than the block's");
 
 typedef struct HopperShared {
     Shared barriers; /* that of what stays, then of each slot: full, empty */

@@ -3,7 +3,7 @@
  * queries of all its heads, in order: sums have one order, and no two blocks add to one number.
  * Scores are held transposed, [keys, queries]: so they are in registers where both products want
  * them. Tiles of queries and output gradients come in pairs through a ring, with the rows' lse and
- * delta, which a warp beside the thread that fetches brings.
+ * delta, which the warp that fetches brings with ordinary loads.
  *
  *     S^T = K Q^T, dP^T = V dO^T     issued
  *     wait for S^T: P^T = exp(S^T - lse); dV += P^T dO issued
@@ -29,50 +29,40 @@ DEVICE float *F(rows_of)(HopperSlot slot)
     return (float *)shared_pointer(slot.at + 2 * F(tile_bytes));
 }
 
-/* The one thread that fetches: keys and values, then pairs of queries and output gradients. */
+/* The warp that fetches: its first lane starts the boxes of keys and values, then of pairs of
+ * queries and output gradients; all of it bring lse and delta. Of no query: a probability of 0. One
+ * loop for both: two took more than a producer's registers. */
 DEVICE void F(produce)(const HopperArgs *h, HopperShared s, const AttentionPlace *at,
                        const HopperWalk *walk)
 {
-    int64_t head = at->g * h->a.R;
-    int query = walk->first;
-    barrier_expect(s.barriers, 2 * F(own_bytes));
-    F(fetch)(s.own, &h->k, s.barriers, at, HOPPER_ROWS, at->g, (int)at->first);
-    F(fetch)(s.own + F(own_bytes), &h->v, s.barriers, at, HOPPER_ROWS, at->g, (int)at->first);
-    UNROLL_1 for (int i = 0; i < walk->n; i++)
-    {
-        const HopperSlot slot = hopper_slot(s, i, F(slot_bytes));
-        barrier_wait(slot.empty, slot.parity ^ 1);
-        barrier_expect(slot.full, 2 * F(tile_bytes));
-        F(fetch)(slot.at, &h->q, slot.full, at, COLUMNS, head, query);
-        F(fetch)(slot.at + F(tile_bytes), &h->dout, slot.full, at, COLUMNS, head, query);
-        query = hopper_next(walk, &h->a, query, COLUMNS);
-        head += query == walk->first;
+    const int lane = (int)threadIdx.x % WARP, heads = (int)(h->a.G * h->a.R);
+    const int64_t sequence = at->b * h->a.S * heads;
+    int head = (int)(at->g * h->a.R), query = walk->first;
+    if (lane == 0) {
+        barrier_expect(s.barriers, 2 * F(own_bytes));
+        F(fetch)(s.own, &h->k, s.barriers, at, HOPPER_ROWS, at->g, (int)at->first);
+        F(fetch)(s.own + F(own_bytes), &h->v, s.barriers, at, HOPPER_ROWS, at->g, (int)at->first);
     }
-}
-
-/* The warp that brings lse and delta. Of no query: a probability of 0. */
-DEVICE void F(bring_rows)(const AttentionArgs *a, HopperShared s, const AttentionPlace *at,
-                          const HopperWalk *walk)
-{
-    const int64_t heads = a->G * a->R;
-    const int lane = (int)threadIdx.x % WARP;
-    int64_t head = at->b * a->S * heads + at->g * a->R;
-    int query = walk->first;
     UNROLL_1 for (int i = 0; i < walk->n; i++)
     {
         const HopperSlot slot = hopper_slot(s, i, F(slot_bytes));
         float *const rows = F(rows_of)(slot);
         barrier_wait(slot.empty, slot.parity ^ 1);
+        if (lane == 0) {
+            barrier_expect(slot.full, 2 * F(tile_bytes));
+            F(fetch)(slot.at, &h->q, slot.full, at, COLUMNS, head, query);
+            F(fetch)(slot.at + F(tile_bytes), &h->dout, slot.full, at, COLUMNS, head, query);
+        }
         UNROLL_1 for (int column = lane; column < COLUMNS; column += WARP)
         {
-            const bool is = query + column < a->S;
-            const int64_t from = is ? head + (query + column) * heads : head;
-            rows[column] = is ? a->lse[from] * LOG2_E : INFINITY;
-            rows[COLUMNS + column] = is ? a->delta[from] : 0;
+            const bool is = query + column < h->a.S;
+            const int64_t from = sequence + head + (is ? (int64_t)(query + column) * heads : 0);
+            rows[column] = is ? h->a.lse[from] * LOG2_E : INFINITY;
+            rows[COLUMNS + column] = is ? h->a.delta[from] : 0;
         }
         __syncwarp();
         if (lane == 0) barrier_arrive(slot.full);
-        query = hopper_next(walk, a, query, COLUMNS);
+        query = hopper_next(walk, &h->a, query, COLUMNS);
         head += query == walk->first;
     }
 }
@@ -157,8 +147,7 @@ KERNEL_OF(F(attention), HopperArgs, HOPPER_THREADS, 1)
     hopper_begin(shared, 2);
     if (group == 0) {
         registers_shrink(HOPPER_PRODUCER_REGISTERS);
-        if (threadIdx.x == 0) F(produce)(&a, shared, &at, &walk);
-        if (threadIdx.x / WARP == 1) F(bring_rows)(&a.a, shared, &at, &walk);
+        if (threadIdx.x < WARP) F(produce)(&a, shared, &at, &walk);
     } else {
         registers_grow(HOPPER_CONSUMER_REGISTERS);
         const int row = (group - 1) * 64;

@@ -82,7 +82,6 @@ static struct Block *this_block(void)
     block.serial = device_block_serial();
     uint32_t each = REGISTERS / blockDim.x / 8 * 8;
     for (uint32_t i = 0; i < blockDim.x; i++) block.registers[i] = each;
-    block.pool = REGISTERS - each * blockDim.x;
     return &block;
 }
 

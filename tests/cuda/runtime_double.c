@@ -98,6 +98,13 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     return lost ? cudaErrorIllegalAddress : cudaSuccess;
 }
 
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    if (runtime_double.hangs_at > 0 && runtime_double.waits + 1 >= runtime_double.hangs_at)
+        return cudaErrorNotReady;
+    return cudaEventSynchronize(event);
+}
+
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end)
 {
     *ms = (float)(end->ms - begin->ms);

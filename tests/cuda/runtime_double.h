@@ -12,7 +12,7 @@ typedef struct RuntimeDouble {
     int64_t objects; /* made and not released: memory, events */
     bool no_memory;  /* cudaMalloc fails */
     uint32_t waits;  /* for events, so far; the device is lost from the lost_at-th on; 0: never */
-    uint32_t lost_at;
+    uint32_t lost_at, hangs_at; /* what is waited for does not end from then on */
 } RuntimeDouble;
 extern RuntimeDouble runtime_double;
 

@@ -8,6 +8,8 @@
 #include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "kernels/cuda/ways/attention_ways.h"
 #include "tests/cuda/attention_case.h"
@@ -122,7 +124,7 @@ static Session session_of(OpKind op, const CudaAttentionLibrary *with, uint32_t 
     CudaError error = {""};
     Session s = {.arena = arena_new(), .cuda = {.n_sms = 2, .compute_capability = capability}};
     const AttentionWaysOptions options = {
-        .tune = true, .kept = &choices, .device = "H", .library = with};
+        .tune = true, .kept = &choices, .device = "H", .library = with, .patience_s = .05};
     s.run = attention_run(s.arena, &small, NULL);
     if (op == OP_attention_grad) {
         kernel_cpu(OP_attention)(&s.run.cpu);
@@ -298,6 +300,36 @@ static void other_devices_have_no_choice(void **state)
     close_session(&s);
 }
 
+/* The wait after mma.sync's is Hopper's first. Nothing is freed, since that would wait for the
+ * kernel: a process of its own is left so. */
+static void a_kernel_that_does_not_end_is_told(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "attention by Hopper's instructions, timed before the first step, did not end within "
+        "0.05 s: --mma leaves these kernels out";
+    Session s = session(NULL, 90);
+    const uint32_t waits = runtime_double.waits;
+    int status;
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        const AttentionWaysOptions options = {.tune = true, .device = "H", .patience_s = .05};
+        CudaError error = {""};
+        AttentionWays *ways = attention_ways_open(&options, &error);
+        runtime_double.hangs_at = waits + waits / 2 + 1;
+        bool told = ways != NULL && !attention_ways_hang(ways) &&
+                    !attention_ways_prepare(ways, OP_attention, &s.run.device, &s.cuda, &error) &&
+                    attention_ways_hang(ways) && strcmp(error.text, text) == 0;
+        _exit(told && runtime_double.objects > 0 ? 0 : 1);
+    }
+    assert_true(child > 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    close_session(&s);
+}
+
 static void without_memory_nothing_is_timed(void **state)
 {
     (void)state;
@@ -340,6 +372,7 @@ int main(void)
         TEST(what_differs_is_not_used),
         TEST(the_gradient_has_a_choice_of_its_own),
         TEST(other_devices_have_no_choice),
+        TEST(a_kernel_that_does_not_end_is_told),
         TEST(without_memory_nothing_is_timed),
         TEST(ranks_agree),
     };

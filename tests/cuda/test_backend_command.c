@@ -168,6 +168,18 @@ static void four_ranks_through_the_host(void **state)
     unsetenv("TANDEM_DOUBLE");
 }
 
+/* One rank or several: the process ends, though nothing may wait for the device. */
+static void a_kernel_that_hangs_while_it_is_timed(void **state)
+{
+    (void)state;
+    setenv("TANDEM_DOUBLE", "attention_ways@1=fail:1", 1);
+    for (int ranks = 1; ranks <= 2; ranks++)
+        check(COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--set", "mesh.tp=1", "--set",
+                      ranks == 1 ? "mesh.dp_shard=1" : "mesh.dp_shard=2", "--steps", "2"),
+              6, NULL, "attention by no way did not end");
+    unsetenv("TANDEM_DOUBLE");
+}
+
 static void ranks_of_torchrun(void **state)
 {
     (void)state;
@@ -273,6 +285,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(one_rank_trains_and_is_compared, setup, teardown),
         cmocka_unit_test_setup_teardown(four_ranks_under_mpirun, setup, teardown),
         cmocka_unit_test_setup_teardown(four_ranks_through_the_host, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_kernel_that_hangs_while_it_is_timed, setup, teardown),
         cmocka_unit_test_setup_teardown(ranks_of_torchrun, setup, teardown),
         cmocka_unit_test_setup_teardown(calibration_fills_the_tables, setup, teardown),
         cmocka_unit_test_setup_teardown(calibration_of_each_way, setup, teardown),

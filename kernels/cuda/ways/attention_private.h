@@ -12,10 +12,11 @@ typedef struct AttentionTimes {
     bool timed;      /* false: no memory to spare */
     bool wrong;      /* a way differs from mma.sync's by more than rounding: */
     char about[200]; /* which, and by how much */
+    bool hangs;      /* a kernel did not end: with *error */
 } AttentionTimes;
 
-/* False with *error: a launch failed. */
-bool attention_time(OpKind op, const CudaAttentionLibrary *library, const KernelArgs *args,
+/* False with *error: a launch failed, or did not end within patience_s. */
+bool attention_time(OpKind op, const AttentionWaysOptions *options, const KernelArgs *args,
                     const CudaContext *cuda, AttentionTimes *times, CudaError *error);
 
 /* Launches one way; *taken is false where the library refuses. */

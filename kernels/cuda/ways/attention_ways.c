@@ -9,6 +9,10 @@
 #include "kernels/cuda/ways/attention_private.h"
 #include "planner/ir/layout.h"
 
+/* Of choices that are kept: raised when our kernels change, which are then timed and compared
+ * again. */
+#define KERNELS "2"
+
 typedef struct Call {
     AttentionChoice choice;
     bool timed;
@@ -20,6 +24,7 @@ struct AttentionWays {
     char device[160], about[200];
     Call *calls;
     uint32_t n_calls, room;
+    bool hangs;
 };
 
 static const char *const way_names[ATTENTION_WAYS] = {"mma.sync", "Hopper's instructions",
@@ -58,7 +63,7 @@ AttentionWays *attention_ways_open(const AttentionWaysOptions *options, CudaErro
         return NULL;
     }
     w->options = *options;
-    (void)snprintf(w->device, sizeof w->device, "%s, attention%s",
+    (void)snprintf(w->device, sizeof w->device, "%s, attention " KERNELS "%s",
                    options->device != NULL ? options->device : "",
                    options->library != NULL ? " with a library" : "");
     return w;
@@ -113,7 +118,10 @@ static bool choose(AttentionWays *w, Call *call, OpKind op, const KernelArgs *ar
 {
     AttentionTimes times;
     if (use_kept(w, call) || !w->options.tune) return true;
-    if (!attention_time(op, w->options.library, args, cuda, &times, error)) return false;
+    if (!attention_time(op, &w->options, args, cuda, &times, error)) {
+        w->hangs = times.hangs;
+        return false;
+    }
     call->choice.way = (int32_t)times.best;
     call->choice.wrong = times.wrong;
     call->timed = times.timed;
@@ -190,6 +198,11 @@ void attention_ways_adopt(AttentionWays *w, const AttentionChoice *all, uint32_t
         if (call->timed && kept != NULL)
             kept->put(kept->self, w->device, call->choice.call, &way, sizeof way, call->median_ps);
     }
+}
+
+bool attention_ways_hang(const AttentionWays *w)
+{
+    return w->hangs;
 }
 
 const char *attention_ways_wrong(const AttentionWays *w)

@@ -24,6 +24,7 @@ typedef struct AttentionWaysOptions {
     const CudaChoices *kept;             /* NULL: nothing is kept */
     const char *device;                  /* its name, of choices that are kept; copied */
     const CudaAttentionLibrary *library; /* NULL: none */
+    double patience_s;                   /* how long a kernel may run that is timed */
 } AttentionWaysOptions;
 
 typedef struct AttentionWays AttentionWays;
@@ -49,6 +50,10 @@ typedef struct AttentionChoice {
 uint32_t attention_ways_n(const AttentionWays *w);
 void attention_ways_tell(const AttentionWays *w, AttentionChoice *choice);
 void attention_ways_adopt(AttentionWays *w, const AttentionChoice *all, uint32_t n);
+
+/* After a failure: is a kernel still running that has not ended in time? Then nothing may wait for
+ * the device, not even to free memory, and the process must end without its exit handlers. */
+bool attention_ways_hang(const AttentionWays *w);
 
 /* What of a way was found wrong, for a warning; NULL: nothing. */
 const char *attention_ways_wrong(const AttentionWays *w);

@@ -1,13 +1,18 @@
-/* The double's attention is not chosen for: its kernels are the CPU's (adapter.c). */
+/* The double's attention is not chosen for: its kernels are the CPU's (adapter.c). The script may
+ * have a kernel hang that is timed: attention_ways@N=fail:1. */
 #include "kernels/cuda/ways/attention_ways.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "tests/cuda/double/private.h"
 
 struct AttentionWays {
     char nothing;
 };
 static struct AttentionWays ways;
+static bool hangs;
 
 AttentionWays *attention_ways_open(const AttentionWaysOptions *options, CudaError *error)
 {
@@ -18,8 +23,9 @@ AttentionWays *attention_ways_open(const AttentionWaysOptions *options, CudaErro
 bool attention_ways_prepare(AttentionWays *w, OpKind op, const KernelArgs *args,
                             const CudaContext *cuda, CudaError *error)
 {
-    (void)error;
-    return w == &ways && args->binding != NULL && cuda->stream != NULL &&
+    hangs = double_script("attention_ways").kind == SCRIPT_fail;
+    if (hangs) (void)snprintf(error->text, sizeof error->text, "attention by no way did not end");
+    return !hangs && w == &ways && args->binding != NULL && cuda->stream != NULL &&
            (op == OP_attention || op == OP_attention_grad);
 }
 
@@ -57,6 +63,12 @@ void attention_ways_adopt(AttentionWays *w, const AttentionChoice *all, uint32_t
         assert(strcmp(all[i].call, "attention") == 0);
         assert(all[i].way == ATTENTION_WAY_hopper && !all[i].wrong);
     }
+}
+
+bool attention_ways_hang(const AttentionWays *w)
+{
+    (void)w;
+    return hangs;
 }
 
 const char *attention_ways_wrong(const AttentionWays *w)
