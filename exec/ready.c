@@ -142,8 +142,7 @@ static void find_peers(const RankState *r, const Instr *in, Comm *c)
     c->n_members = n;
     c->leader = mesh_group(mesh, r->rank, in->axes);
     if (in->op != OP_send && in->op != OP_recv) return;
-    int64_t other = ((int64_t)part + in->hop) % (int64_t)n;
-    Rank peer = mesh_member(mesh, r->rank, in->axes, (uint32_t)(other < 0 ? other + n : other));
+    Rank peer = mesh_member(mesh, r->rank, in->axes, mesh_hop(part, in->hop, n));
     c->n_members = 2;
     c->part = in->op == OP_recv;
     c->leader = in->op == OP_send ? r->rank : peer;

@@ -68,9 +68,8 @@ static void use_of(const Plan *plan, const Program *p, Rank rank, const Cluster 
         if (op_info(in->op)->class_ != OP_CLASS_comm || in->axes != m->axes) continue;
         if (by_stream && in->stream != m->stream) continue;
         if (in->op == OP_send || in->op == OP_recv) {
-            int64_t n = m->n_ranks;
-            uint32_t peer = (uint32_t)((((int64_t)part + in->hop) % n + n) % n);
-            (in->op == OP_send ? use->to : use->from)[peer] = 1;
+            uint8_t *peers = in->op == OP_send ? use->to : use->from;
+            peers[mesh_hop(part, in->hop, m->n_ranks)] = 1;
         } else if (in->op == OP_all_to_all) {
             memset(use->to, 1, m->n_ranks);
             memset(use->from, 1, m->n_ranks);

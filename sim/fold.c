@@ -61,8 +61,7 @@ bool fold_peer(const Mesh *mesh, Rank rank, AxisSet axes, int32_t hop, Rank *pee
 {
     uint32_t size = mesh_size(mesh, axes);
     if (axes == 0 || size < 2) return false;
-    int64_t part = ((int64_t)mesh_part(mesh, rank, axes) + hop) % (int64_t)size;
-    *peer = mesh_member(mesh, rank, axes, (uint32_t)(part < 0 ? part + size : part));
+    *peer = mesh_member(mesh, rank, axes, mesh_hop(mesh_part(mesh, rank, axes), hop, size));
     return true;
 }
 

@@ -87,6 +87,17 @@ static const char *heads_key(const Program *p, const Instr *in, const int64_t si
     return work_heads_key(arena, argument(p, in, 0)->dtype, &work);
 }
 
+/* Are all arguments one shape in one type? Which ops traces have is import_ops.c's to say. */
+static bool goes_by_elements(const Program *p, const Instr *in)
+{
+    const Buffer *first = argument(p, in, 0);
+    for (uint32_t i = 1; i < in->args.n; i++) {
+        const Buffer *other = argument(p, in, i);
+        if (other->dtype != first->dtype || other->shape != first->shape) return false;
+    }
+    return in->args.n > 1;
+}
+
 /* Rows and width, or elements, are those of the first argument. */
 static const char *plain_key(const Plan *plan, const Program *p, const Instr *in, Arena *arena)
 {
@@ -95,12 +106,8 @@ static const char *plain_key(const Plan *plan, const Program *p, const Instr *in
     int64_t elements = shape_local_elements(shape, &plan->mesh, &plan->graph.deals);
     OpKind op = in->op;
     if (op == OP_cast) return work_elements_key(arena, op, first->dtype, last->dtype, elements);
-    if (op == OP_silu || op == OP_silu_grad || op == OP_gelu || op == OP_gelu_grad ||
-        op == OP_add || op == OP_mul) {
-        for (uint32_t i = 1; i < in->args.n; i++)
-            if (argument(p, in, i)->dtype != first->dtype) return NULL;
+    if (goes_by_elements(p, in))
         return work_elements_key(arena, op, first->dtype, DT_none, elements);
-    }
     if (op == OP_rmsnorm_heads) op = OP_rmsnorm;
     if (op == OP_rmsnorm_heads_grad) op = OP_rmsnorm_grad;
     if (op != OP_rmsnorm && op != OP_rmsnorm_grad && op != OP_layernorm && op != OP_layernorm_grad)

@@ -64,7 +64,7 @@ enum { SENDS_TO = 1, RECEIVES_FROM = 2 };
 static void add_peers(const Instr *in, uint32_t from, uint32_t n, uint32_t mine,
                       unsigned char *peers)
 {
-    uint32_t to = (uint32_t)((((int64_t)from + in->hop) % n + n) % n);
+    uint32_t to = mesh_hop(from, in->hop, n);
     bool sends = in->op == OP_send;
     if (from == mine) peers[to] |= sends ? SENDS_TO : RECEIVES_FROM;
     if (to == mine) peers[from] |= sends ? RECEIVES_FROM : SENDS_TO;

@@ -86,6 +86,12 @@ uint32_t mesh_part(const Mesh *mesh, Rank rank, AxisSet axes)
     return part;
 }
 
+uint32_t mesh_hop(uint32_t part, int32_t hop, uint32_t size)
+{
+    int64_t at = ((int64_t)part + hop) % (int64_t)size;
+    return (uint32_t)(at < 0 ? at + size : at);
+}
+
 Rank mesh_group(const Mesh *mesh, Rank rank, AxisSet axes)
 {
     for (uint32_t a = 0; a < mesh->n_axes; a++)

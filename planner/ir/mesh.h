@@ -45,6 +45,9 @@ uint32_t mesh_coordinate(const Mesh *mesh, Rank rank, uint32_t axis);
 /* Index of `rank` among its neighbours along `axes` (mixed radix in mesh order, outermost first).
  */
 uint32_t mesh_part(const Mesh *mesh, Rank rank, AxisSet axes);
+/* The part `hop` further on among `size` of them, in a ring: whom a message goes to or comes from.
+ */
+uint32_t mesh_hop(uint32_t part, int32_t hop, uint32_t size);
 /* The i-th member of rank's group along `axes`; i = mesh_part gives rank itself. */
 Rank mesh_member(const Mesh *mesh, Rank rank, AxisSet axes, uint32_t i);
 /* The smallest rank of the group: identifies the group of (axes, rank). */
