@@ -17,12 +17,17 @@
 #include "planner/base/clock.h"
 #include "tests/cuda/double/double.h"
 
-static char errors[16384];
+/* The processes of a run that is under way. */
+typedef struct Live {
+    RanksRun *run; /* NULL: none */
+    pid_t child[RANKS_MOST];
+    bool done[RANKS_MOST];
+    uint32_t n, left;
+    int err;
+    double start;
+} Live;
 
-const char *ranks_stderr(void)
-{
-    return errors;
-}
+enum { ERRORS_MOST = 16384 };
 
 typedef struct Keep {
     const RanksRun *run;
@@ -96,19 +101,25 @@ static void run_double(RanksRun *run, RankReport *report, Arena *arena)
     report->n_unread = double_calls("unread");
 }
 
-static int free_port(void)
+/* Ports that nobody listens on. They are all held before the first is given back, so that no two
+ * are the same. */
+static void free_ports(int *port, uint32_t n)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof at;
-    int fd = socket(AF_INET, SOCK_STREAM, 0), port = 0;
-    if (fd >= 0 && bind(fd, (struct sockaddr *)&at, size) == 0 &&
-        getsockname(fd, (struct sockaddr *)&at, &size) == 0)
-        port = ntohs(at.sin_port);
-    if (fd >= 0) close(fd);
-    return port;
+    int fd[RANKS_AT_ONCE];
+    for (uint32_t i = 0; i < n; i++) {
+        struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        socklen_t size = sizeof at;
+        port[i] = 0;
+        fd[i] = socket(AF_INET, SOCK_STREAM, 0);
+        if (fd[i] >= 0 && bind(fd[i], (struct sockaddr *)&at, size) == 0 &&
+            getsockname(fd[i], (struct sockaddr *)&at, &size) == 0)
+            port[i] = ntohs(at.sin_port);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if (fd[i] >= 0) close(fd[i]);
 }
 
-static pid_t start(RanksRun *run, Rank r, uint32_t n, int port, int err)
+static pid_t start_rank(RanksRun *run, Rank r, uint32_t n, int port, int err)
 {
     fflush(NULL);
     pid_t child = fork();
@@ -129,55 +140,82 @@ static pid_t start(RanksRun *run, Rank r, uint32_t n, int port, int err)
     _exit(run->rank[r].fine ? 0 : 6);
 }
 
-static void reap(RanksRun *run, const pid_t *child, uint32_t n)
+static void start(Live *live, RanksRun *run, int port, Arena *arena)
 {
-    double until = clock_s() + (run->patience_s > 0 ? run->patience_s : 60);
-    uint32_t left = n;
-    bool done[RANKS_MOST] = {false};
-    while (left > 0) {
-        for (uint32_t r = 0; r < n; r++) {
-            int status = 0;
-            if (done[r] || waitpid(child[r], &status, WNOHANG) != child[r]) continue;
-            run->rank[r].signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-            run->rank[r].exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-            done[r] = true;
-            left--;
+    uint32_t n = run->plan->mesh.n_ranks;
+    char path[] = "/tmp/tandem-ranks-XXXXXX";
+    run->errors = arena_alloc(arena, ERRORS_MOST);
+    run->rank = mmap(NULL, RANKS_MOST * sizeof *run->rank, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    *live = (Live){.run = run, .n = n, .left = n, .err = mkstemp(path), .start = clock_s()};
+    unlink(path);
+    for (Rank r = 0; r < n; r++) live->child[r] = start_rank(run, r, n, port, live->err);
+}
+
+/* Takes note of who has ended; kills the others where it is time. */
+static void reap(Live *live)
+{
+    RanksRun *run = live->run;
+    for (uint32_t r = 0; r < live->n; r++) {
+        int status = 0;
+        if (live->done[r] || waitpid(live->child[r], &status, WNOHANG) != live->child[r]) continue;
+        run->rank[r].signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+        run->rank[r].exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+        live->done[r] = true;
+        live->left--;
+    }
+    /* A rank that was stopped on purpose ends by our hand. */
+    bool stops = run->script && strstr(run->script, "=stop");
+    bool late = clock_s() > live->start + (run->patience_s > 0 ? run->patience_s : 60);
+    late = late || (stops && live->left == 1 && live->n > 1);
+    for (uint32_t r = 0; late && r < live->n; r++)
+        if (!live->done[r]) kill(live->child[r], SIGKILL);
+}
+
+static void finish(Live *live)
+{
+    RanksRun *run = live->run;
+    ssize_t length = pread(live->err, run->errors, ERRORS_MOST - 1, 0);
+    run->errors[length > 0 ? length : 0] = 0;
+    close(live->err);
+    run->took_s = clock_s() - live->start;
+    live->run = NULL;
+}
+
+void ranks_run_all(RanksRun *runs, uint32_t n, Arena *arena)
+{
+    Live live[RANKS_AT_ONCE] = {0};
+    int port[RANKS_AT_ONCE];
+    for (uint32_t first = 0; first < n; first += RANKS_AT_ONCE) {
+        uint32_t k = n - first < RANKS_AT_ONCE ? n - first : RANKS_AT_ONCE, left = k;
+        free_ports(port, k);
+        for (uint32_t i = 0; i < k; i++) start(&live[i], &runs[first + i], port[i], arena);
+        while (left > 0) {
+            for (uint32_t i = 0; i < k; i++) {
+                if (!live[i].run) continue;
+                reap(&live[i]);
+                if (live[i].left > 0) continue;
+                finish(&live[i]);
+                left--;
+            }
+            usleep(500);
         }
-        bool only_stopped = true; /* a rank that was stopped on purpose ends by our hand */
-        for (uint32_t r = 0; r < n; r++)
-            only_stopped =
-                only_stopped && (done[r] || (run->script && strstr(run->script, "=stop")));
-        bool late = clock_s() > until || (left > 0 && left < n && only_stopped && left == 1);
-        for (uint32_t r = 0; late && r < n; r++)
-            if (!done[r]) kill(child[r], SIGKILL);
-        usleep(500);
     }
 }
 
 void ranks_run(RanksRun *run, Arena *arena)
 {
-    uint32_t n = run->plan->mesh.n_ranks;
-    size_t bytes = RANKS_MOST * sizeof *run->rank;
-    errors[0] = 0;
-    run->rank = arena_alloc(arena, bytes);
 #ifdef TANDEM_GPU /* CUDA does not survive a fork: this process never starts it */
-    run->options.cuda.share_device = n > 1;
+    run->options.cuda.share_device = run->plan->mesh.n_ranks > 1;
 #else
-    if (n == 1) {
+    if (run->plan->mesh.n_ranks == 1) {
+        run->errors = "";
+        run->rank = arena_alloc(arena, RANKS_MOST * sizeof *run->rank);
         run_double(run, &run->rank[0], arena);
         return;
     }
 #endif
-    run->rank = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    char path[] = "/tmp/tandem-ranks-XXXXXX";
-    int err = mkstemp(path), port = free_port();
-    unlink(path);
-    pid_t child[RANKS_MOST];
-    for (Rank r = 0; r < n; r++) child[r] = start(run, r, n, port, err);
-    reap(run, child, n);
-    ssize_t length = pread(err, errors, sizeof errors - 1, 0);
-    errors[length > 0 ? length : 0] = 0;
-    close(err);
+    ranks_run_all(run, 1, arena);
 }
 
 void ranks_loopback(RanksRun *run, Arena *arena)

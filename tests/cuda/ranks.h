@@ -4,7 +4,7 @@
 
 #include "exec/exec.h"
 
-enum { RANKS_MOST = 4, RANKS_STEPS = 5 };
+enum { RANKS_MOST = 4, RANKS_STEPS = 5, RANKS_AT_ONCE = 8 };
 
 /* What a rank leaves behind, in memory that it shares with the test. */
 typedef struct RankReport {
@@ -29,14 +29,15 @@ typedef struct RanksRun {
     uint32_t steps; /* 0: 3 */
     bool trace;
     double patience_s; /* after that the ranks are killed; 0: 60 */
-    RankReport *rank;  /* [RANKS_MOST], written */
+    RankReport *rank;  /* [RANKS_MOST], written; as is what follows */
+    char *errors;      /* standard error of the forked ranks */
+    double took_s;
 } RanksRun;
 
 /* Runs the plan on the CUDA backend over the double: one rank in this process, several forked. */
 void ranks_run(RanksRun *run, Arena *arena);
+/* Several runs of more than one rank, RANKS_AT_ONCE at a time: for those that mostly wait. */
+void ranks_run_all(RanksRun *runs, uint32_t n, Arena *arena);
 /* The same on loopback, in fp32 as it is: into rank[0]. */
 void ranks_loopback(RanksRun *run, Arena *arena);
-/* Standard error of the forked ranks. */
-const char *ranks_stderr(void);
-
 #endif

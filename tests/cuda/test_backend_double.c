@@ -261,8 +261,8 @@ static void branches_in_any_order_wait_for_each_other(void **state)
     run.script = "seed=12 branches=drawn";
     ranks_run(&run, arena);
     assert_false(run.rank[0].fine);
-    if (!strstr(ranks_stderr(), "error[timeout]: step 1: rank "))
-        fail_msg("%s| %s", ranks_stderr(), run.rank[0].said);
+    if (!strstr(run.errors, "error[timeout]: step 1: rank "))
+        fail_msg("%s| %s", run.errors, run.rank[0].said);
     arena_free(arena);
 }
 

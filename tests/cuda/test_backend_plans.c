@@ -106,8 +106,7 @@ static void check_fine(const RanksRun *run, uint32_t n, const char *name, const 
     for (Rank r = 0; r < n; r++)
         if (!run->rank[r].fine)
             fail_msg("%s, %s, rank %u (code %d, signal %d): %s%s", name, what, r,
-                     run->rank[r].exit_code, run->rank[r].signal, run->rank[r].said,
-                     ranks_stderr());
+                     run->rank[r].exit_code, run->rank[r].signal, run->rank[r].said, run->errors);
 }
 
 static void equals_loopback(const struct Case *c, uint32_t seed, Arena *arena)

@@ -84,7 +84,7 @@ static void check_fine(const RanksRun *run, const char *name, uint32_t n)
     for (Rank r = 0; r < n; r++)
         if (!run->rank[r].fine)
             fail_msg("%s, rank %u (code %d, signal %d): %s%s", name, r, run->rank[r].exit_code,
-                     run->rank[r].signal, run->rank[r].said, ranks_stderr());
+                     run->rank[r].signal, run->rank[r].said, run->errors);
 }
 
 /* The least that each rank launches: products with an epilogue, of 8-bit operands, and of these
