@@ -248,7 +248,7 @@ static void net_text(Cli *cli, const NetTable *t)
         table_cell(&table, "%+.1f", 100 * (us_of(row) / row->measured_us - 1));
     }
     table_print(&table, &cli->out);
-    Trust trust = trust_of_net(q->n_nodes > 1);
+    Trust trust = trust_of_net(&t->cluster, q);
     str_print(&cli->out, "# trust: %s\n", trust_text(cli->arena, &trust));
     if (!t->compares || t->rows.n == 0) return;
     double mean, worst;
@@ -278,7 +278,7 @@ static void net_json(Cli *cli, const NetTable *t)
         json_array_append_new(list, item);
     }
     json_put(cli->json, "rows", list);
-    Trust trust = trust_of_net(t->question.n_nodes > 1);
+    Trust trust = trust_of_net(&t->cluster, &t->question);
     json_put(cli->json, "trust", trust_json(&trust));
 }
 

@@ -206,6 +206,10 @@ const char *calibration_id(const Cluster *cluster, const Runtime *runtime, const
     double host[] = {cluster->host_link_bytes_per_s, cluster->host_bytes_per_s,
                      (double)cluster->host_memory_bytes};
     if (host[0] > 0 || host[1] > 0 || host[2] > 0) add_numbers(&s, host, 3);
+    const PcieBox *box = &cluster->pcie;
+    double pcie[] = {box->sockets, box->switches, box->socket_bytes_per_s, box->peer,
+                     box->intel ? 1 : 0};
+    if (cluster->intra == FABRIC_pcie) add_numbers(&s, pcie, sizeof pcie / sizeof pcie[0]);
     if (device->sustained > 0) add_numbers(&s, &device->sustained, 1);
     if (runtime->name != NULL) add_runtime(&s, runtime);
     add_numbers(&s, device->peak_flops, DT_COUNT);

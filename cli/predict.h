@@ -61,8 +61,9 @@ ErrorBar trust_bar(ErrorOf of, const char *profile, const char *gpu);
 const char *trust_gpu(Arena *arena, const char *device);
 bool trust_store(Store *store, int64_t run, const Trust *trust, Diag *d);
 void trust_load_counts(Store *store, int64_t run, Trust *trust, Diag *d);
-/* Of collectives by the network model, of nodes or within one: `tandem net`. */
-Trust trust_of_net(bool between_nodes);
+/* Of collectives by the network model, of nodes or within one: `tandem net`. No error bar where
+ * none like them are published. */
+Trust trust_of_net(const Cluster *cluster, const NcclQuestion *question);
 const char *trust_text(Arena *arena, const Trust *trust);
 json_t *trust_json(const Trust *trust);
 void trust_report(Cli *cli, const Trust *trust); /* as text, with memory and counts */

@@ -164,10 +164,22 @@ Trust trust_of(Cli *cli, const Cluster *cluster, const Runtime *runtime, Store *
     return trust;
 }
 
+/* Machines of whose collectives no measurements by size are published; NULL: others. */
+static const char *unmeasured(const Cluster *cluster, const NcclQuestion *q)
+{
+    if (cluster->intra == FABRIC_pcie && q->ranks_per_node > 1)
+        return "published collectives of PCIe boxes";
+    if (q->ranks_per_node > 8) return "published collectives by size of such a domain";
+    if (cluster->nodes_per_group > 0 && q->n_nodes > cluster->nodes_per_group)
+        return "published collectives of such a network";
+    return NULL;
+}
+
 /* Of collectives: between nodes against those that nothing was fitted to, in a node against all
  * that the model was fitted to, for there are no others. */
-Trust trust_of_net(bool between_nodes)
+Trust trust_of_net(const Cluster *cluster, const NcclQuestion *q)
 {
+    bool between_nodes = q->n_nodes > 1;
     static const Fit bars[] = {
 #define NET_FIT(made, n, p50, p90) {made, n, p50, p90},
 #include "cli/error_bar_net.def"
@@ -177,7 +189,11 @@ Trust trust_of_net(bool between_nodes)
     Trust trust = {.basis = between_nodes ? "published collectives that nothing was fitted to"
                                           : "published collectives, most of them fitted to,",
                    .made_at = seconds_of_day(bar->made)};
-    trust.bar[ERROR_step] = (ErrorBar){.n = bar->n, .p50 = bar->p50, .p90 = bar->p90};
+    const char *nobody = unmeasured(cluster, q);
+    if (nobody != NULL)
+        trust.basis = nobody;
+    else
+        trust.bar[ERROR_step] = (ErrorBar){.n = bar->n, .p50 = bar->p50, .p90 = bar->p90};
     return trust;
 }
 

@@ -29,6 +29,8 @@ typedef struct NcclCase {
     Collective kind;
     double n_nodes, per_node, n_ranks, bytes;
     Rings ring, tree, nvls;
+    double port_bytes_per_us;     /* of a ring's hop in a node: the port, or its share of a box */
+    double exchange_bytes_per_us; /* what one device sends to all others of its node together */
 } NcclCase;
 
 typedef struct NcclEstimate {
@@ -43,6 +45,9 @@ bool nccl_has_switch(const Cluster *cluster);
  */
 uint32_t nccl_channels(const Cluster *cluster, uint32_t n_nodes, uint32_t ranks_per_node);
 uint32_t nccl_switch_channels(const Cluster *cluster, uint32_t n_nodes);
+/* Of a group of sends and receives of so many bytes each, to `n_peers` ranks (itself counts): how
+ * many channels they lie on. */
+uint32_t nccl_message_channels(const NcclCase *c, double n_peers, double bytes);
 /* NICs of one node that the group's ranks there use; several of one device count as one with as
  * many rails, as plugins show them to NCCL. */
 double nccl_nics_used(const NcclCase *c);
@@ -50,6 +55,12 @@ double nccl_nic_rails(const Cluster *cluster);
 /* Hops between ranks of a ring, and how many of them leave a node. */
 double nccl_steps(const NcclCase *c);
 double nccl_crossings(const NcclCase *c);
+
+/* In a box of PCIe, NCCL's own numbers of its links: the rate of each hop of a ring of the first n
+ * devices; what each of them sends when all send to all. */
+enum { MOST_BOX_DEVICES = 64 };
+double pcie_ring_bytes_per_s(const Cluster *cluster, uint32_t n_devices);
+double pcie_exchange_bytes_per_s(const Cluster *cluster, uint32_t n_devices);
 
 /* Of buffers in windows; only where nccl_buffers_possible. `least_us`: what the switch's reduction
  * takes for the bytes. */

@@ -188,7 +188,11 @@ NcclCase nccl_case(const Cluster *cluster, Collective kind, uint32_t n_nodes,
     c.per_node = ranks_per_node;
     c.n_ranks = c.n_nodes * c.per_node;
     c.bytes = (double)bytes;
-    double port = nccl_port_bytes_per_s(cluster) / 1e9;
+    bool box = cluster->intra == FABRIC_pcie;
+    double port = box ? pcie_ring_bytes_per_s(cluster, ranks_per_node) / 1e9
+                      : nccl_port_bytes_per_s(cluster) / 1e9;
+    c.port_bytes_per_us = c.exchange_bytes_per_us = port * 1e3;
+    if (box) c.exchange_bytes_per_us = pcie_exchange_bytes_per_s(cluster, ranks_per_node) * 1e-6;
     c.ring = n_nodes <= 1 ? rings_in_node(&c, port) : rings_between(&c, port);
     c.tree = trees(&c, port);
     c.nvls = switch_heads(&c, port);

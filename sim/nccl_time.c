@@ -23,6 +23,9 @@ static const char *const algorithm_name[] = {
  * us for an empty all-to-all on 8 A100). */
 static const double blocking_us = 14, one_process_send_us = 8.2;
 
+/* Heads of the switch's reductions on one board, which `nvls` and the filling were fitted to. */
+static const double board_heads = 8;
+
 /* Where a message begins to be spread over channels (EFA: 8 to 64 KiB). */
 static const double spread_bytes = 24 << 10;
 
@@ -120,7 +123,8 @@ static double nvls_us(const NcclCase *c, const NcclFit *fit)
 {
     double heads = c->nvls.channels, g = c->per_node;
     double port = nccl_port_bytes_per_s(c->cluster) * 1e-6;
-    double bus = heads * port / (heads + 1) * fit->nvls * (heads - 1) / heads;
+    double part = heads > board_heads && fit->nvls_wide > 0 ? fit->nvls_wide : fit->nvls;
+    double bus = heads * port / (heads + 1) * part * (heads - 1) / heads;
     bus *= c->kind == COLLECTIVE_all_reduce ? 2 : (g - 1) / g;
     double inside = c->kind == COLLECTIVE_all_reduce ? 2 * (g - 1) / g : (g - 1) / g;
     return c->bytes * inside / bus;
@@ -132,12 +136,13 @@ static double simple_us(const NcclCase *c, NcclAlgorithm algorithm, const NcclFi
 {
     bool reduces = c->kind == COLLECTIVE_all_reduce;
     double part = reduces ? fit->ring : fit->gather;
-    double port = nccl_port_bytes_per_s(c->cluster) * 1e-6 * part;
+    double port = c->port_bytes_per_us * part;
     double more = reduces ? 1 + fit->steps / nccl_steps(c) : 1;
     double away = c->n_nodes > 1 ? choice->nic_bytes * c->per_node / nics_bytes_per_us(c) : 0;
     switch (algorithm) {
     case NCCL_Ring: {
-        double bus = c->n_nodes > 1 ? port : c->ring.channels * c->ring.intra * 1e3 * part;
+        bool by_links = c->n_nodes > 1 || c->cluster->intra == FABRIC_pcie;
+        double bus = by_links ? port : c->ring.channels * c->ring.intra * 1e3 * part;
         return fmax(choice->port_bytes * more / bus, away);
     }
     case NCCL_Tree:
@@ -213,10 +218,16 @@ static double fabric_ramp_us(const NcclCase *c)
            filled(fabric->spread_s * 1e6, spread_bytes, c->bytes);
 }
 
-/* Of 8 ranks; of fewer in a ring as their number of hops. */
+/* Of 8 ranks; of fewer in a ring as their number of hops. What a reduction in the switch has under
+ * way is a chunk of each channel and head (enqueue.cc: concurrentOps), so that 32 heads fill a
+ * pipeline of four times as many bytes as 8. */
 static double ramp_us(const NcclCase *c, NcclAlgorithm algorithm, const NcclFit *fit)
 {
     double hops = algorithm == NCCL_Ring ? fmin((c->n_ranks - 1) / 7, 1) : 1;
+    if (algorithm == NCCL_NVLS || algorithm == NCCL_NVLSTree) {
+        double wider = fmax(c->nvls.channels / board_heads, 1);
+        return filled(wider * fit->ramp_us, wider * fit->ramp_mib * 0x1p20, c->bytes);
+    }
     if (c->kind == COLLECTIVE_all_reduce)
         return hops * filled(fit->ramp_us, fit->ramp_mib * 0x1p20, c->bytes);
     return hops * filled(fit->once_us, fit->once_mib * 0x1p20, c->bytes);
@@ -275,10 +286,11 @@ static NcclChoice collective(const NcclCase *c, const NcclFit *fit)
 static NcclChoice exchange(const NcclCase *c, const NcclFit *fit)
 {
     double n = c->n_ranks, g = c->per_node, s = c->bytes;
-    NcclChoice choice = {.algorithm = "P2P", .protocol = "Simple", .channels = 16};
+    NcclChoice choice = {.algorithm = "P2P", .protocol = "Simple"};
+    choice.channels = nccl_message_channels(c, c->n_ranks, s / n);
     choice.port_bytes = s * (g - 1) / n;
     choice.nic_bytes = s * (n - g) / n;
-    double port = nccl_port_bytes_per_s(c->cluster) * 1e-6 * fit->exchange;
+    double port = c->exchange_bytes_per_us * fit->exchange;
     double fluid = choice.port_bytes / port, latency = 10.5;
     if (c->n_nodes > 1) {
         double nics = nics_bytes_per_us(c) / g;
@@ -294,7 +306,8 @@ static NcclChoice exchange(const NcclCase *c, const NcclFit *fit)
 /* One message to one peer; 17 us between nodes (H100 on NDR, vidur). */
 static NcclChoice message(const NcclCase *c, const NcclFit *fit)
 {
-    NcclChoice choice = {.algorithm = "P2P", .protocol = "Simple", .channels = 8};
+    NcclChoice choice = {.algorithm = "P2P", .protocol = "Simple"};
+    choice.channels = nccl_message_channels(c, 2, c->bytes);
     double fluid, latency = fit->p2p_us;
     if (c->n_nodes > 1) {
         choice.nic_bytes = c->bytes;
@@ -302,7 +315,8 @@ static NcclChoice message(const NcclCase *c, const NcclFit *fit)
         latency = 17 + c->cluster->fabric.message_s * 1e6;
     } else {
         choice.port_bytes = c->bytes;
-        fluid = c->bytes / (nccl_port_bytes_per_s(c->cluster) * 1e-6 * fit->p2p);
+        bool box = c->cluster->intra == FABRIC_pcie; /* fitted to NVLink's ports */
+        fluid = c->bytes / (c->port_bytes_per_us * (box ? 1 : fit->p2p));
     }
     choice.latency_ps = ps_of_us(latency);
     choice.fluid_ps = ps_of_us(fluid);

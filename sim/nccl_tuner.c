@@ -175,6 +175,8 @@ NcclEstimate nccl_tuner(const NcclCase *c, NcclAlgorithm algorithm, uint32_t pro
 {
     NcclEstimate never = {0, 0};
     if (protocol != SIMPLE && c->n_nodes > 1 && c->cluster->fabric.simple_only) return never;
+    /* 128 bytes arrive whole over NVLink (and what counts as it), not over PCIe. */
+    if (protocol == LL128 && c->cluster->intra == FABRIC_pcie && c->per_node > 1) return never;
     bool simple = protocol == SIMPLE;
     switch (algorithm) {
     case NCCL_Ring: return ring(c, protocol);

@@ -12,7 +12,7 @@
 #include "planner/ir/trace.h"
 #include "sim/fold.h"
 
-#define SIM_ENGINE_VERSION "sim/7" /* bumped by any change that alters results */
+#define SIM_ENGINE_VERSION "sim/8" /* bumped by any change that alters results */
 
 /* Time of one compute instruction alone on its device. */
 typedef struct CostModel {
@@ -282,7 +282,7 @@ typedef enum NcclBuffers { NCCL_plain, NCCL_symmetric, NCCL_copy_engine } NcclBu
 /* What a generation of devices achieves: one row of nccl_fit.def, in its order. */
 typedef struct NcclFit {
     double ring, steps, gather, nvls, ramp_us, ramp_mib, once_us, once_mib, p2p_us, p2p, exchange,
-        exchange_us, exchange_mib, ll, ll_once, ll128, ll128_once;
+        exchange_us, exchange_mib, ll, ll_once, ll128, ll128_once, nvls_wide;
 } NcclFit;
 const NcclFit *nccl_fit(const Cluster *cluster);
 

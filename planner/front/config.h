@@ -261,6 +261,20 @@ typedef enum Fabric {
     FABRIC_pcie,
     FABRIC_host
 } Fabric;
+/* How far apart two devices of a node may be to write into each other's memory; further apart, and
+ * with `off`, they meet in the host's. auto: what NCCL takes, one PCIe switch, or anywhere for two
+ * devices on AMD's processors. */
+typedef enum PeerLevel { PEER_auto, PEER_off, PEER_switch, PEER_socket, PEER_node } PeerLevel;
+/* What lies between the devices of a node that PCIe links; all parts are alike, devices in order.
+ */
+typedef struct PcieBox {
+    uint32_t sockets;          /* processors; 0: one */
+    uint32_t switches;         /* each with one link of a device's rate up; 0: none, every device
+                                  has its own way to its processor */
+    double socket_bytes_per_s; /* between two processors, each direction; 0: does not limit */
+    PeerLevel peer;
+    bool intel; /* the processors split what one device writes to another: a sixth more of a link */
+} PcieBox;
 /* What a network adds to NCCL's own numbers of a NIC that does RDMA. */
 typedef struct NetworkFabric {
     const char *name;          /* "ib"; NULL: not named */
@@ -279,6 +293,7 @@ typedef struct Cluster {
     Device device;
     uint32_t nodes, devices_per_node;
     Fabric intra;
+    PcieBox pcie;             /* FABRIC_pcie */
     double intra_bytes_per_s; /* per device and direction */
     uint32_t nics_per_node;
     double host_link_bytes_per_s; /* host to device and back, per device and direction; 0: PCIe 5 */

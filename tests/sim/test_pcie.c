@@ -1,0 +1,171 @@
+/* Boxes of PCIe link by link, domains wider than a board, and the channels of messages: worked out
+ * by hand from NCCL's numbers and rules, and one published log. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "planner/front/front.h"
+#include "sim/nccl.h"
+
+/* Links of PCIe 4 x16, which NCCL counts as 24 GB/s (.76 of 31.5 is 23.94). */
+static Cluster box(uint32_t sockets, uint32_t switches, PeerLevel peer, bool intel)
+{
+    Cluster c = {.name = "box", .nodes = 1, .devices_per_node = 8, .intra = FABRIC_pcie};
+    c.device = (Device){.name = "A100", .arch = "Ampere", .sms = 108, .hbm_bytes_per_s = 2e12};
+    c.intra_bytes_per_s = 31.5e9;
+    c.pcie = (PcieBox){sockets, switches, 0, peer, intel};
+    c.nics_per_node = 1;
+    c.nic_bytes_per_s = 25e9;
+    c.oversubscription = c.group_oversubscription = 1;
+    return c;
+}
+static const double link = .76 * 31.5e9;
+
+static void assert_rate(double rate, double expected)
+{
+    if (fabs(rate / expected - 1) > 1e-9)
+        fail_msg("%.3f GB/s, by hand %.3f", rate / 1e9, expected / 1e9);
+}
+
+/* nccl-tests' issue 307: 8 RTX 4090, four behind a switch of each of two Xeons; its log says one
+ * channel of 5 GB/s, paths of 24 in a socket and of 10 between them. A ring goes up from a switch
+ * four times: three times to come down again, a sixth dearer, and once to the other socket. */
+static void a_published_log(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Cluster c;
+    assert_true(front_cluster("pcie_rtx4090", 1, arena, &c, &d));
+    NcclCase ring = nccl_case(&c, COLLECTIVE_all_reduce, 1, 8, 1 << 30);
+    assert_true(ring.ring.channels == 1);
+    assert_true(ring.ring.intra == 5);
+    assert_rate(pcie_ring_bytes_per_s(&c, 8), link / (3 * 1.2 + 1));
+    assert_int_equal(nccl_channels(&c, 1, 8), 2);
+    arena_free(arena);
+}
+
+static void rings_by_hand(void **state)
+{
+    (void)state;
+    /* Each device's own way to its processor: nothing is shared but the way between processors. */
+    Cluster c = box(2, 0, PEER_auto, false);
+    assert_rate(pcie_ring_bytes_per_s(&c, 8), link);
+    c.pcie.socket_bytes_per_s = 16e9;
+    assert_rate(pcie_ring_bytes_per_s(&c, 8), 16e9);
+    assert_rate(pcie_ring_bytes_per_s(&c, 4), link); /* one socket's */
+    c.pcie.intel = true;
+    assert_rate(pcie_ring_bytes_per_s(&c, 4), link / 1.2);
+    /* Devices of a switch that write to each other leave its way up to the one hop that goes out;
+     * those that may not send all four hops up. */
+    c = box(2, 2, PEER_auto, false);
+    assert_rate(pcie_ring_bytes_per_s(&c, 8), link);
+    c.pcie.peer = PEER_off;
+    assert_rate(pcie_ring_bytes_per_s(&c, 8), link / 4);
+    assert_rate(pcie_ring_bytes_per_s(&c, 2), link / 2);
+    /* What meets in the host's memory is written and read there: 8 flows of 16 x 4 GB/s. */
+    c = box(1, 0, PEER_off, false);
+    c.host_bytes_per_s = 4e9;
+    assert_rate(pcie_ring_bytes_per_s(&c, 8), 8 * 4e9 / 16);
+    c.pcie.peer = PEER_node;
+    assert_rate(pcie_ring_bytes_per_s(&c, 8), link);
+}
+
+/* All to all of 8 in two sockets: 16 of the 56 flows, each a seventh of what a device sends, cross
+ * each way. */
+static void exchanges_by_hand(void **state)
+{
+    (void)state;
+    Cluster c = box(2, 0, PEER_auto, false);
+    assert_rate(pcie_exchange_bytes_per_s(&c, 8), link);
+    c.pcie.socket_bytes_per_s = 10e9;
+    assert_rate(pcie_exchange_bytes_per_s(&c, 8), 10e9 * 7 / 16);
+    c = box(2, 2, PEER_auto, false);
+    assert_rate(pcie_exchange_bytes_per_s(&c, 8), link * 7 / 16);
+    c.pcie.peer = PEER_off;
+    assert_rate(pcie_exchange_bytes_per_s(&c, 8), link / 4);
+}
+
+/* What a large collective reaches is what its busiest link leaves it, and 128-byte stores are not
+ * for PCIe. */
+static void collectives_in_a_box(void **state)
+{
+    (void)state;
+    Cluster c = box(2, 2, PEER_off, false);
+    const NcclFit *fit = nccl_fit(&c);
+    NcclChoice ring = nccl_choose(&c, OP_all_gather, 1, 8, UINT64_C(16) << 30);
+    assert_string_equal(ring.algorithm, "Ring");
+    assert_true(fabs(ring.bus_bytes_per_s / (link / 4 * fit->gather) - 1) < .005);
+    NcclChoice all = nccl_choose(&c, OP_all_to_all, 1, 8, UINT64_C(16) << 30);
+    assert_true(fabs(all.bus_bytes_per_s / (link / 4 * fit->exchange) - 1) < .005);
+    for (uint64_t bytes = 8; bytes < UINT64_C(1) << 34; bytes *= 2)
+        assert_string_not_equal(nccl_choose(&c, OP_all_reduce, 1, 8, bytes).protocol, "LL128");
+}
+
+/* Published of 72 GB200, seen but fitted to nothing (one peak of 32 is): bus bandwidths at 512 MiB
+ * to 4 GiB. 32 heads have four times the bytes of a board's 8 under way. */
+static void a_domain_of_many_boards(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Cluster c;
+    assert_true(front_cluster("gb200_nvl72", 1, arena, &c, &d));
+    static const double measured[] = {586e9, 681e9, 758e9, 835e9};
+    for (uint32_t i = 0; i < 4; i++) {
+        NcclQuestion q = {.kind = COLLECTIVE_all_reduce, .n_nodes = 1, .ranks_per_node = 72};
+        q.bytes = UINT64_C(1) << (29 + i);
+        q.issue = NCCL_blocking;
+        NcclChoice choice = nccl_answer(&c, &q);
+        assert_string_equal(choice.algorithm, "NVLS");
+        double off = choice.bus_bytes_per_s / measured[i] - 1;
+        if (fabs(off) > .1)
+            fail_msg("%.0f GB/s, measured %.0f", choice.bus_bytes_per_s / 1e9, measured[i] / 1e9);
+    }
+    arena_free(arena);
+}
+
+static Cluster hopper(uint32_t nodes)
+{
+    Cluster c = {.name = "dgx", .nodes = nodes, .devices_per_node = 8, .intra = FABRIC_nvswitch};
+    c.device = (Device){.name = "H100", .arch = "Hopper", .sms = 132, .hbm_bytes_per_s = 3.35e12};
+    c.intra_bytes_per_s = 450e9;
+    c.nics_per_node = 8;
+    c.nic_bytes_per_s = 50e9;
+    c.oversubscription = 1;
+    return c;
+}
+
+/* A communicator of 24 channels has 32 for messages. 8 ranks: 4 channels a peer, 7 rounds that
+ * begin at 16, 8, 24, 4, 20, 12, 28: 28 channels. 4 ranks: 8 a peer from 16, 8, 24: 24. Two: 16 of
+ * one peer, all 32 of parts above 16 MiB. Between nodes 16, of which a NIC of 48 GB/s fills 4; 2
+ * nodes are two batches of peers (from 0 and 8), 8 nodes have all. */
+static void channels_of_messages(void **state)
+{
+    (void)state;
+    Cluster h = hopper(8);
+    assert_int_equal(nccl_choose(&h, OP_all_to_all, 1, 8, 1 << 20).channels, 28);
+    assert_int_equal(nccl_choose(&h, OP_all_to_all, 1, 4, 1 << 20).channels, 24);
+    assert_int_equal(nccl_choose(&h, OP_send, 1, 2, 1 << 20).channels, 16);
+    assert_int_equal(nccl_choose(&h, OP_send, 1, 2, UINT64_C(1) << 30).channels, 32);
+    assert_int_equal(nccl_choose(&h, OP_all_to_all, 2, 8, UINT64_C(1) << 30).channels, 8);
+    assert_int_equal(nccl_choose(&h, OP_all_to_all, 2, 8, 1 << 10).channels, 2);
+    assert_int_equal(nccl_choose(&h, OP_all_to_all, 8, 8, UINT64_C(1) << 30).channels, 16);
+    Cluster c = box(2, 0, PEER_auto, false);
+    assert_int_equal(nccl_choose(&c, OP_all_to_all, 1, 8, 1 << 20).channels, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_published_log),         cmocka_unit_test(rings_by_hand),
+        cmocka_unit_test(exchanges_by_hand),       cmocka_unit_test(collectives_in_a_box),
+        cmocka_unit_test(a_domain_of_many_boards), cmocka_unit_test(channels_of_messages),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
