@@ -38,10 +38,9 @@ static bool choose(Cli *cli, const char *option, const char *word, const char *c
     return false;
 }
 
-/* In the order of CudaGraphs and CudaRegister; NULL: the default has no word. */
+/* In the order of CudaGraphs; NULL: the default has no word. */
 static const char *const graphs[] = {NULL, "whole", "cut", "none"};
 static const char *const vias[] = {"nccl", "host"};
-static const char *const registers[] = {NULL, "buffer", "window", "none"};
 
 bool run_check_backend(Cli *cli)
 {
@@ -52,17 +51,14 @@ bool run_check_backend(Cli *cli)
     for (uint32_t i = 0; i < n; i++) names[i] = backend_name(i);
     if (!choose(cli, "backend", o->backend, names, n, &unused) ||
         !choose(cli, "graph", o->graph, graphs, 4, &unused) ||
-        !choose(cli, "register", o->registration, registers, 4, &unused) ||
         !choose(cli, "via", o->via, vias, 2, &unused))
         return false;
-    bool cuda = o->graph || o->registration || o->via || o->device_text || o->min_ctas_text ||
-                o->max_ctas_text || o->share_device || o->zero_ctas || o->tf32 || o->cudnn ||
+    bool cuda = o->graph || o->via || o->device_text || o->share_device || o->tf32 || o->cudnn ||
                 o->mma || o->record;
     return !cuda || run_on(cli, "cuda") ||
            cli_error(cli, FAULT_usage, "option-value",
-                     "--graph, --register, --via, --device, --share-device, --tf32, --cudnn, "
-                     "--mma, --record and --...-ctas go with "
-                     "--backend cuda");
+                     "--graph, --via, --device, --share-device, --tf32, --cudnn, --mma and "
+                     "--record go with --backend cuda");
 }
 
 void run_cuda_options(Cli *cli, CudaOptions *cuda)
@@ -70,14 +66,9 @@ void run_cuda_options(Cli *cli, CudaOptions *cuda)
     const Options *o = &cli->options;
     uint32_t choice = 0;
     if (choose(cli, "graph", o->graph, graphs, 4, &choice)) cuda->graphs = (CudaGraphs)choice;
-    if (choose(cli, "register", o->registration, registers, 4, &choice))
-        cuda->registration = (CudaRegister)choice;
     if (choose(cli, "via", o->via, vias, 2, &choice)) cuda->host_comm = choice == 1;
     cuda->device = o->device_text ? o->device + 1 : 0;
     cuda->share_device = o->share_device;
-    cuda->min_ctas = o->min_ctas;
-    cuda->max_ctas = o->max_ctas;
-    cuda->zero_ctas = o->zero_ctas;
     cuda->tf32 = o->tf32;
     cuda->cudnn = o->cudnn;
     cuda->mma = o->mma;

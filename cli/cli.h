@@ -21,15 +21,15 @@ typedef struct Options {
     const char *db, *color, *after, *backend, *data, *output, *cluster, *nodes, *ranks;
     const char *runs, *kernels, *comm, *plot, *jobs_text; /* accuracy */
     const char *seed_text, *role_text, *n_text, *steps_text, *every_text, *limit_text,
-        *timeout_text, *rank_text, *graph, *registration, *via, *device_text, *min_ctas_text,
-        *max_ctas_text, *record, *collective, *min_text, *max_text, *issue, *buffers, *compare,
-        *per_node_text, *machine, *by, *price_text, *tokens_text, *mtbf_text, *checkpoint_text,
-        *restart_text, *interval_text, *jitter_text, *straggler_text;
+        *timeout_text, *rank_text, *graph, *via, *device_text, *record, *collective, *min_text,
+        *max_text, *issue, *buffers, *compare, *per_node_text, *machine, *by, *price_text,
+        *tokens_text, *mtbf_text, *checkpoint_text, *restart_text, *interval_text, *jitter_text,
+        *straggler_text;
     bool json, quiet, verbose, help, dry_run, text, trace, unfolded, verify, poison, native, state,
-        mesh, csv, share_device, zero_ctas, tf32, cudnn, mma, explain, exact;
+        mesh, csv, share_device, tf32, cudnn, mma, explain, exact;
     /* the checked values of the texts above */
     uint64_t seed;
-    uint32_t device, min_ctas, max_ctas;
+    uint32_t device;
     uint32_t role, rank, n, steps, every, limit, jobs, n_nodes,
         per_node;                        /* 0 when not given; role, rank: UINT32_MAX */
     double timeout_s, price_usd, tokens; /* price_usd < 0: not given */

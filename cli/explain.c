@@ -6,7 +6,8 @@
 
 #include "cli/predict.h"
 
-/* Settings that a pass may be tried with; each is loaded, compiled, checked for fit and simulated.
+/* Settings that a pass, or NCCL (NULL), may be tried with; each is loaded, compiled, checked for
+ * fit and simulated.
  */
 static const struct Experiment {
     const char *pass, *set;
@@ -16,6 +17,8 @@ static const struct Experiment {
                    {"fsdp2", "parallel.fsdp2.defer_grad_sync=true"},
                    {"zero", "parallel.zero.prefetch=2"},
                    {"ddp", "parallel.ddp.bucket_mib=100"},
+                   {NULL, "nccl.register=window"},
+                   {NULL, "nccl.max_ctas=4"},
                    {"tp", "parallel.tp.sequence=true"},
                    {"tp", "parallel.tp.keep_gathered=true"},
                    {"ac", "parallel.ac=none"},
@@ -65,6 +68,7 @@ static bool simulate(Cli *cli, const PlanFile *file, const SimOptions *options, 
 
 static bool has_pass(const PlanFile *file, const char *name)
 {
+    if (name == NULL) return !file->config.cluster.is_local && file->config.runtime.name == NULL;
     for (uint32_t i = 0; i < file->config.n_passes; i++)
         if (strcmp(pass_names[file->config.passes[i].name], name) == 0) return true;
     return false;

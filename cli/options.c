@@ -99,16 +99,8 @@ static const Option option_table[] = {
      "cuda: this GPU, instead of the one with the local rank's number"},
     {"share-device", 0, OPTION_flag, NULL, FIELD(share_device), OPTIONS_run | OPTIONS_calibrate,
      "cuda: ranks may share a GPU (slow: for tests of what is computed)"},
-    {"register", 0, OPTION_text, "HOW", FIELD(registration), OPTIONS_run,
-     "cuda: how NCCL gets to know the arena: window, buffer or none"},
     {"via", 0, OPTION_text, "HOW", FIELD(via), OPTIONS_run,
      "cuda: communications go by nccl (default) or through the host, over MPI (slow)"},
-    {"min-ctas", 0, OPTION_text, "N", FIELD(min_ctas_text), OPTIONS_run,
-     "cuda: least thread blocks of each communicator"},
-    {"max-ctas", 0, OPTION_text, "N", FIELD(max_ctas_text), OPTIONS_run,
-     "cuda: most thread blocks of each communicator"},
-    {"zero-ctas", 0, OPTION_flag, NULL, FIELD(zero_ctas), OPTIONS_run,
-     "cuda: NCCL moves what it can without thread blocks"},
     {"tf32", 0, OPTION_flag, NULL, FIELD(tf32), OPTIONS_run | OPTIONS_calibrate,
      "cuda: products of fp32 numbers round them to 19 bits"},
     {"cudnn", 0, OPTION_flag, NULL, FIELD(cudnn), OPTIONS_run | OPTIONS_calibrate,
@@ -279,8 +271,6 @@ static bool check_values(Cli *cli)
     fine = read_small(cli, "nodes", o->nodes, 1, &o->n_nodes) && fine;
     fine = read_small(cli, "per-node", o->per_node_text, 1, &o->per_node) && fine;
     fine = read_small(cli, "device", o->device_text, 0, &o->device) && fine;
-    fine = read_small(cli, "min-ctas", o->min_ctas_text, 1, &o->min_ctas) && fine;
-    fine = read_small(cli, "max-ctas", o->max_ctas_text, 1, &o->max_ctas) && fine;
     if (o->timeout_text != NULL) {
         char *end = NULL;
         o->timeout_s = strtod(o->timeout_text, &end);

@@ -14,24 +14,12 @@ typedef enum CudaGraphs {
     CUDA_GRAPHS_none
 } CudaGraphs;
 
-/* What of NCCL's memory registration the arena gets. */
-typedef enum CudaRegister {
-    CUDA_REGISTER_auto,   /* windows among ranks of one program, else buffers */
-    CUDA_REGISTER_buffer, /* ncclCommRegister */
-    CUDA_REGISTER_window, /* ncclCommWindowRegister, symmetric */
-    CUDA_REGISTER_none
-} CudaRegister;
-
 /* Zero is the default of each. */
 typedef struct CudaOptions {
     CudaGraphs graphs;
-    CudaRegister registration;
     uint32_t device;       /* 1 + its number; 0: that of the local rank */
     bool share_device;     /* several ranks on one GPU: NCCL is told they are different hosts */
     bool host_comm;        /* communications go through the host, over MPI, instead of NCCL */
-    uint32_t min_ctas;     /* of each communicator; 0: NCCL's choice */
-    uint32_t max_ctas;     /* likewise */
-    uint32_t zero_ctas;    /* 1: copies by copy engines where NCCL can */
     uint32_t whole_length; /* auto: longer programs are cut; 0: 4000 instructions */
     bool tf32;             /* products of fp32 numbers may round them to 19 bits */
     bool cudnn;            /* attention by cuDNN where it takes it and is the fastest */

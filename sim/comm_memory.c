@@ -49,11 +49,12 @@ typedef struct Use {
     uint32_t here;      /* members on the rank's node */
 } Use;
 
-static void use_algorithm(Use *use, const Cluster *cluster, const CommMemory *m, OpKind op,
-                          uint64_t bytes)
+static void use_algorithm(Use *use, const Plan *plan, const Cluster *cluster, const CommMemory *m,
+                          OpKind op, uint64_t bytes)
 {
     uint32_t per_node = m->n_ranks / m->n_nodes;
-    NcclChoice choice = nccl_choose(cluster, op, m->n_nodes, per_node == 0 ? 1 : per_node, bytes);
+    NcclChoice choice =
+        nccl_choose_as(cluster, &plan->nccl, op, m->n_nodes, per_node == 0 ? 1 : per_node, bytes);
     use->ring |= strcmp(choice.algorithm, "Ring") == 0;
     use->tree |= strstr(choice.algorithm, "Tree") != NULL;
     use->nvls |= strstr(choice.algorithm, "NVLS") != NULL;
@@ -74,7 +75,7 @@ static void use_of(const Plan *plan, const Program *p, Rank rank, const Cluster 
             memset(use->to, 1, m->n_ranks);
             memset(use->from, 1, m->n_ranks);
         } else {
-            use_algorithm(use, cluster, m, in->op, plan_comm_bytes(plan, p, in));
+            use_algorithm(use, plan, cluster, m, in->op, plan_comm_bytes(plan, p, in));
         }
     }
 }
@@ -103,8 +104,10 @@ static void count_messages(const Plan *plan, Rank rank, uint32_t devices_per_nod
 
 /* Of each channel one rank of a node has the way out and one the way in; a tree's edges carry both
  * directions, of which the ring's are one, and a node has two of them on average. */
-static void count_collectives(const Cluster *cluster, const Use *use, CommMemory *m)
+static void count_collectives(const Plan *plan, const Cluster *cluster, const Use *use,
+                              CommMemory *m)
 {
+    uint32_t by_switch = nccl_settings_ctas(&plan->nccl, nccl_switch_channels(cluster, m->n_nodes));
     uint64_t outside = m->n_nodes > 1 ? (m->channels + use->here - 1) / use->here : 0;
     uint64_t inside = use->here > 1 ? m->channels - outside : 0;
     if (use->ring)
@@ -112,9 +115,7 @@ static void count_collectives(const Cluster *cluster, const Use *use, CommMemory
     if (use->tree)
         m->tree_bytes = inside * (sender_bytes + receiver_bytes) * (use->ring ? 1 : 2) +
                         outside * 4 * nic_end_bytes;
-    if (use->nvls)
-        m->switch_bytes = switch_bytes * nccl_switch_channels(cluster, m->n_nodes) *
-                          (use->here < 32 ? use->here : 32);
+    if (use->nvls) m->switch_bytes = switch_bytes * by_switch * (use->here < 32 ? use->here : 32);
 }
 
 static void collect(const Plan *plan, const Program *p, bool by_stream, Arena *arena,
@@ -154,11 +155,11 @@ uint64_t comm_memory(const Plan *plan, uint32_t program, const Cluster *cluster,
         place(plan, rank, devices, m, &use.here);
         use.to = arena_array(arena, m->n_ranks, 1);
         use.from = arena_array(arena, m->n_ranks, 1);
-        m->channels = nccl_channels(cluster, m->n_nodes, use.here);
+        m->channels = nccl_settings_ctas(&plan->nccl, nccl_channels(cluster, m->n_nodes, use.here));
         use_of(plan, &plan->programs.at[program], rank, cluster, own, m, &use);
-        if (own) use_algorithm(&use, cluster, m, OP_all_reduce, 4);
+        if (own) use_algorithm(&use, plan, cluster, m, OP_all_reduce, 4);
         count_messages(plan, rank, devices, &use, m);
-        count_collectives(cluster, &use, m);
+        count_collectives(plan, cluster, &use, m);
         m->bytes = fifo_bytes + m->ring_bytes + m->tree_bytes + m->switch_bytes + m->message_bytes;
         bytes += m->bytes;
     }

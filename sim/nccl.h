@@ -31,6 +31,7 @@ typedef struct NcclCase {
     Rings ring, tree, nvls;
     double port_bytes_per_us;     /* of a ring's hop in a node: the port, or its share of a box */
     double exchange_bytes_per_us; /* what one device sends to all others of its node together */
+    NcclSettings settings;        /* zero: NCCL's own choice */
 } NcclCase;
 
 typedef struct NcclEstimate {

@@ -79,9 +79,10 @@ static NcclChoice symmetric(const NcclCase *c)
 {
     const Window *w = c->generation == GENERATION_blackwell ? &blackwell : &hopper;
     double best = INFINITY, us = 0;
+    uint32_t most = nccl_settings_ctas(&c->settings, 32);
     NcclChoice choice = {.algorithm = "Symmetric", .protocol = "Simple"};
     for (uint32_t ll = 0; ll < 2; ll++) {
-        for (uint32_t sms = 1; sms <= 32; sms++) {
+        for (uint32_t sms = 1; sms <= most; sms++) {
             double time = window_us(c, w, sms, ll != 0), cost = time * (1 + .025 * sms);
             if (cost >= best * .975) continue;
             best = cost;

@@ -130,6 +130,19 @@ static double nvls_us(const NcclCase *c, const NcclFit *fit)
     return c->bytes * inside / bus;
 }
 
+static double all_channels(const NcclCase *c)
+{
+    return fmin(2 * c->ring.channels, 64);
+}
+
+/* What is left of the bandwidth where the plan allows fewer thread blocks than NCCL would take:
+ * each carries its part and, as far as we know, no more. */
+static double part_left(const NcclCase *c, double channels)
+{
+    double most = c->settings.max_ctas;
+    return most > 0 && most < channels ? most / channels : 1;
+}
+
 /* Time of the bytes, Simple: the busiest link of those it uses. */
 static double simple_us(const NcclCase *c, NcclAlgorithm algorithm, const NcclFit *fit,
                         const NcclChoice *choice)
@@ -158,11 +171,6 @@ static double simple_us(const NcclCase *c, NcclAlgorithm algorithm, const NcclFi
     return c->bytes / (nccl_tuner(c, algorithm, SIMPLE).bytes_per_us * part);
 }
 
-static double all_channels(const NcclCase *c)
-{
-    return fmin(2 * c->ring.channels, 64);
-}
-
 uint32_t nccl_channels(const Cluster *cluster, uint32_t n_nodes, uint32_t ranks_per_node)
 {
     NcclCase c = nccl_case(cluster, COLLECTIVE_all_reduce, n_nodes, ranks_per_node, 1);
@@ -180,8 +188,10 @@ static uint32_t channels_for(const NcclCase *c, NcclAlgorithm algorithm, uint32_
     static const double bytes_a_thread[N_PROTOCOLS] = {8, 8, 64};
     static const double threads[N_PROTOCOLS] = {512, 640, 512};
     if (algorithm == NCCL_NVLS || algorithm == NCCL_NVLSTree)
-        return nccl_switch_channels(c->cluster, (uint32_t)c->n_nodes);
-    double n = all_channels(c), least = threads[protocol] * bytes_a_thread[protocol];
+        return nccl_settings_ctas(&c->settings,
+                                  nccl_switch_channels(c->cluster, (uint32_t)c->n_nodes));
+    double least = threads[protocol] * bytes_a_thread[protocol];
+    double n = nccl_settings_ctas(&c->settings, (uint32_t)all_channels(c));
     if (algorithm == NCCL_Ring && protocol == LL) least *= c->n_ranks;
     n = fmin(n, fmax(1, floor(c->bytes / least)));
     return (uint32_t)n;
@@ -240,6 +250,9 @@ static NcclEstimate takes(const NcclCase *c, NcclAlgorithm algorithm, uint32_t p
 {
     NcclEstimate e = nccl_tuner(c, algorithm, protocol);
     if (e.bytes_per_us <= 0) return e;
+    bool by_switch = algorithm == NCCL_NVLS || algorithm == NCCL_NVLSTree;
+    double left = part_left(c, by_switch ? nccl_switch_channels(c->cluster, (uint32_t)c->n_nodes)
+                                         : all_channels(c));
     bool reduces = c->kind == COLLECTIVE_all_reduce;
     e.latency_us += messages(c, algorithm) * c->cluster->fabric.message_s * 1e6 + fabric_ramp_us(c);
     if (protocol == LL) {
@@ -250,6 +263,7 @@ static NcclEstimate takes(const NcclCase *c, NcclAlgorithm algorithm, uint32_t p
         e.latency_us += ramp_us(c, algorithm, fit);
         e.bytes_per_us = c->bytes / simple_us(c, algorithm, fit, links);
     }
+    e.bytes_per_us *= left;
     return e;
 }
 
@@ -287,7 +301,8 @@ static NcclChoice exchange(const NcclCase *c, const NcclFit *fit)
 {
     double n = c->n_ranks, g = c->per_node, s = c->bytes;
     NcclChoice choice = {.algorithm = "P2P", .protocol = "Simple"};
-    choice.channels = nccl_message_channels(c, c->n_ranks, s / n);
+    double channels = nccl_message_channels(c, c->n_ranks, s / n);
+    choice.channels = nccl_settings_ctas(&c->settings, (uint32_t)channels);
     choice.port_bytes = s * (g - 1) / n;
     choice.nic_bytes = s * (n - g) / n;
     double port = c->exchange_bytes_per_us * fit->exchange;
@@ -299,7 +314,7 @@ static NcclChoice exchange(const NcclCase *c, const NcclFit *fit)
     }
     latency += fabric_ramp_us(c) + filled(fit->exchange_us, fit->exchange_mib * 0x1p20, s);
     choice.latency_ps = ps_of_us(latency);
-    choice.fluid_ps = ps_of_us(fluid);
+    choice.fluid_ps = ps_of_us(fluid / part_left(c, channels));
     return choice;
 }
 
@@ -307,7 +322,8 @@ static NcclChoice exchange(const NcclCase *c, const NcclFit *fit)
 static NcclChoice message(const NcclCase *c, const NcclFit *fit)
 {
     NcclChoice choice = {.algorithm = "P2P", .protocol = "Simple"};
-    choice.channels = nccl_message_channels(c, 2, c->bytes);
+    double channels = nccl_message_channels(c, 2, c->bytes);
+    choice.channels = nccl_settings_ctas(&c->settings, (uint32_t)channels);
     double fluid, latency = fit->p2p_us;
     if (c->n_nodes > 1) {
         choice.nic_bytes = c->bytes;
@@ -319,7 +335,7 @@ static NcclChoice message(const NcclCase *c, const NcclFit *fit)
         fluid = c->bytes / (c->port_bytes_per_us * (box ? 1 : fit->p2p));
     }
     choice.latency_ps = ps_of_us(latency);
-    choice.fluid_ps = ps_of_us(fluid);
+    choice.fluid_ps = ps_of_us(fluid / part_left(c, channels));
     return choice;
 }
 
@@ -363,6 +379,7 @@ static void add_up(const NcclCase *c, NcclChoice *choice)
 NcclChoice nccl_answer(const Cluster *cluster, const NcclQuestion *q)
 {
     NcclCase c = nccl_case(cluster, q->kind, q->n_nodes, q->ranks_per_node, q->bytes);
+    if (q->settings != NULL) c.settings = *q->settings;
     NcclChoice choice;
     if (c.n_ranks < 2) { /* a copy on the device */
         choice = (NcclChoice){.algorithm = "copy", .protocol = "Simple"};
@@ -378,13 +395,6 @@ NcclChoice nccl_answer(const Cluster *cluster, const NcclQuestion *q)
     return choice;
 }
 
-EdgeKind nccl_pattern(OpKind op, const char *algorithm)
-{
-    if (op == OP_all_to_all) return EDGE_exchange;
-    bool tree = strcmp(algorithm, "Tree") == 0 || strcmp(algorithm, "NVLSTree") == 0;
-    return tree ? EDGE_tree : EDGE_ring;
-}
-
 NcclChoice nccl_answer_alone(const Cluster *cluster, const NcclQuestion *q)
 {
     NcclChoice choice = nccl_answer(cluster, q);
@@ -398,15 +408,6 @@ NcclChoice nccl_answer_alone(const Cluster *cluster, const NcclQuestion *q)
             bytes = c.bytes * here * (c.n_ranks - here) / c.n_ranks;
         s = fmax(s, bytes / (node * nodes) * fmax(cluster->group_oversubscription, 1));
     }
-    Routes routes = routes_of(cluster);
-    OpKind op = q->kind == COLLECTIVE_all_to_all ? OP_all_to_all : OP_all_reduce;
-    EdgeKind kind =
-        q->kind == COLLECTIVE_sendrecv ? EDGE_message : nccl_pattern(op, choice.algorithm);
-    bytes = choice.nic_bytes * c.per_node; /* of a node's members together, on each edge */
-    if (kind == EDGE_exchange) bytes = c.bytes / c.n_ranks * c.per_node * c.per_node;
-    if (kind == EDGE_tree) bytes = c.bytes / 2;
-    if (q->n_nodes <= routes.n_places)
-        s = fmax(s, routes_busiest_s(&routes, kind, q->n_nodes, bytes));
     Ps least = (Ps)llround(s * (double)PS_PER_S);
     if (c.n_nodes <= 1 || least <= choice.fluid_ps) return choice;
     choice.fluid_ps = least;
@@ -425,7 +426,23 @@ static Collective kind_of(OpKind op)
 NcclChoice nccl_choose(const Cluster *cluster, OpKind op, uint32_t n_nodes, uint32_t ranks_per_node,
                        uint64_t bytes)
 {
+    static const NcclSettings none;
+    return nccl_choose_as(cluster, &none, op, n_nodes, ranks_per_node, bytes);
+}
+
+/* An arena that is registered by default (auto) is in windows too, but what these gain is counted
+ * only where the plan asks for them: their kernels' times are NCCL's word, not measured. */
+NcclChoice nccl_choose_as(const Cluster *cluster, const NcclSettings *settings, OpKind op,
+                          uint32_t n_nodes, uint32_t ranks_per_node, uint64_t bytes)
+{
     NcclQuestion q = {.kind = kind_of(op), .n_nodes = n_nodes, .bytes = bytes};
     q.ranks_per_node = ranks_per_node;
+    q.settings = settings;
+    q.buffers = NCCL_copy_engine;
+    if (settings->cta_policy == NCCL_CTAS_zero && nccl_buffers_possible(cluster, &q))
+        return nccl_answer(cluster, &q);
+    bool windows =
+        settings->registration == NCCL_REGISTER_window || settings->cta_policy == NCCL_CTAS_zero;
+    q.buffers = windows ? NCCL_symmetric : NCCL_plain;
     return nccl_answer(cluster, &q);
 }

@@ -32,9 +32,8 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
     if (!check_ranks(plan, cluster, d)) return false;
     Arena *scratch = arena_new();
     bool shared = has_cores(cluster);
-    Routes routes = routes_of(cluster);
     FoldPlaces places = {cluster->devices_per_node, cluster->nics_per_node,
-                         cluster->nodes_per_group, &routes};
+                         cluster->nodes_per_group};
     Fold *fold = fold_ranks_on(plan, places, options->unfolded || shared, scratch);
     Cost *cost = cost_new(cluster, options->runtime, options->store, options->machine, scratch, d);
     CostModel model = cost_model(cost);
@@ -50,6 +49,7 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
         device = cores_device(cores);
     } else {
         maxmin = maxmin_new(cluster, fold, scratch);
+        *maxmin_asks(maxmin) = plan->nccl;
         if (options->store != NULL) maxmin_measured(maxmin, options->store, options->machine, d);
         Sms *sms = sms_new(cluster, fold, maxmin, scratch);
         net = sms_net(sms);

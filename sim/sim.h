@@ -12,7 +12,7 @@
 #include "planner/ir/trace.h"
 #include "sim/fold.h"
 
-#define SIM_ENGINE_VERSION "sim/9" /* bumped by any change that alters results */
+#define SIM_ENGINE_VERSION "sim/8" /* bumped by any change that alters results */
 
 /* Time of one compute instruction alone on its device. */
 typedef struct CostModel {
@@ -292,7 +292,8 @@ typedef struct NcclQuestion {
     uint64_t bytes;
     NcclIssue issue;
     NcclBuffers buffers;
-    const NcclFit *fit; /* NULL: the one of the cluster's devices */
+    const NcclSettings *settings; /* thread blocks; NULL: NCCL's own choice */
+    const NcclFit *fit;           /* NULL: the one of the cluster's devices */
 } NcclQuestion;
 
 /* NCCL's choice for one collective over a group, and what it means for links. */
@@ -312,9 +313,10 @@ NcclChoice nccl_answer_alone(const Cluster *cluster, const NcclQuestion *questio
 /* The same for an op of a plan, pipelined. */
 NcclChoice nccl_choose(const Cluster *cluster, OpKind op, uint32_t n_nodes, uint32_t ranks_per_node,
                        uint64_t bytes);
-/* Which node sends to which, of an op whose algorithm has this name; of what NCCL does otherwise
- * (parallel trees, reductions in switches) a ring. */
-EdgeKind nccl_pattern(OpKind op, const char *algorithm);
+/* ... with what the plan asks of NCCL: windows have kernels of their own, and copy engines where it
+ * says so and NCCL can. */
+NcclChoice nccl_choose_as(const Cluster *cluster, const NcclSettings *settings, OpKind op,
+                          uint32_t n_nodes, uint32_t ranks_per_node, uint64_t bytes);
 /* The buffers that kernels or copy engines reach by themselves: possible for this kind? */
 bool nccl_buffers_possible(const Cluster *cluster, const NcclQuestion *question);
 /* SMs that a gather or reduction of registered buffers takes; UINT32_MAX: as many as others. */
@@ -332,6 +334,7 @@ NetModel net_free_model(NetFree *net);
 /* Rates capped by NCCL's model, shared max-min over ports, NICs and node uplinks. */
 typedef struct MaxMin MaxMin;
 MaxMin *maxmin_new(const Cluster *cluster, const Fold *fold, Arena *arena);
+NcclSettings *maxmin_asks(MaxMin *net); /* what the plan asks of NCCL; at first nothing */
 /* Collectives that the store has times of (as backend "nccl" of `machine`) take those, alone. */
 void maxmin_measured(MaxMin *net, Store *store, const char *machine, Diag *d);
 void maxmin_counts(const MaxMin *net, CostCounts *counts); /* of collectives */

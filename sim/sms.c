@@ -150,7 +150,9 @@ static void transfer_start(void *self, uint32_t id, const Transfer *t, Ps now)
     while (s->takers.n <= id) list_add(s->arena, &s->takers);
     Taker taker = {t->group != NULL, t->group, t->sender, t->receiver, 0};
     taker.channels = maxmin_channels(s->maxmin, id);
-    if (t->registered && t->group != NULL) {
+    const NcclSettings *asks = maxmin_asks(s->maxmin);
+    bool few_are_enough = t->registered || asks->cta_policy == NCCL_CTAS_efficiency;
+    if (few_are_enough && t->group != NULL) {
         uint32_t nodes = t->group->n_nodes > 0 ? t->group->n_nodes : 1;
         uint32_t few =
             nccl_registered_channels(s->cluster, t->op, nodes, t->group->n_ranks / nodes);

@@ -19,12 +19,13 @@
 static ncclConfig_t config_of(const Cuda *c)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    const CudaOptions *o = &c->options.cuda;
+    const NcclSettings *s = &c->plan->nccl;
     config.blocking = 0;
-    if (o->min_ctas > 0) config.minCTAs = (int)o->min_ctas;
-    if (o->max_ctas > 0) config.maxCTAs = (int)o->max_ctas;
+    if (s->min_ctas > 0) config.minCTAs = (int)s->min_ctas;
+    if (s->max_ctas > 0) config.maxCTAs = (int)s->max_ctas;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
-    if (o->zero_ctas > 0) config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
+    if (s->cta_policy == NCCL_CTAS_efficiency) config.CTAPolicy = NCCL_CTA_POLICY_EFFICIENCY;
+    if (s->cta_policy == NCCL_CTAS_zero) config.CTAPolicy = NCCL_CTA_POLICY_ZERO;
 #endif
     return config;
 }
@@ -132,13 +133,13 @@ static bool are_alike(const Cuda *c, const CudaComm *comm)
 
 static bool register_arena(Cuda *c, CudaComm *comm)
 {
-    CudaRegister how = c->options.cuda.registration;
+    NcclRegister how = c->plan->nccl.registration;
     ncclComm_t of = comm->comm;
-    if (how == CUDA_REGISTER_none) return true;
-    if (how == CUDA_REGISTER_auto)
-        how = are_alike(c, comm) && !c->options.cuda.share_device ? CUDA_REGISTER_window
-                                                                  : CUDA_REGISTER_buffer;
-    if (how == CUDA_REGISTER_buffer)
+    if (how == NCCL_REGISTER_none) return true;
+    if (how == NCCL_REGISTER_auto)
+        how = are_alike(c, comm) && !c->options.cuda.share_device ? NCCL_REGISTER_window
+                                                                  : NCCL_REGISTER_buffer;
+    if (how == NCCL_REGISTER_buffer)
         return CHECK_NCCL(c, &of, ncclCommRegister,
                           (of, c->state.device, c->arena_bytes, &comm->registered));
     if (!are_alike(c, comm))

@@ -12,6 +12,7 @@
 #define TANDEM_IR_PLAN_H
 
 #include "planner/ir/graph.h"
+#include "planner/ir/nccl.h"
 
 typedef uint32_t Pc, BufferId, ShapeId; /* [0] is none in each list */
 typedef struct Span {
@@ -131,7 +132,8 @@ typedef struct Plan {
     uint32_t *program_of;   /* [n_ranks] */
     uint32_t n_match;       /* matches are 1..n_match-1... each used by exactly one group op */
     StepInfo step;
-    Hash128 parent; /* id of the plan this one was re-lowered from (--verify); zero: none */
+    NcclSettings nccl; /* for backends and networks that have NCCL */
+    Hash128 parent;    /* id of the plan this one was re-lowered from (--verify); zero: none */
 } Plan;
 
 ShapeId plan_shape(Plan *plan, const Shape *shape); /* interns */

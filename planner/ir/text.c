@@ -433,6 +433,7 @@ static void put_plan(Writer *w)
     put_text(w, TEXT_HEADER);
     put_record(w, RECORD_plan, plan);
     put_record(w, RECORD_step, &plan->step);
+    if (!nccl_settings_none(&plan->nccl)) put_record(w, RECORD_nccl, &plan->nccl);
     put_record(w, RECORD_model, &plan->graph.info);
     for (uint32_t a = 0; a < plan->mesh.n_axes; a++)
         put_indexed(w, RECORD_axis, a, &plan->mesh.axis[a]);

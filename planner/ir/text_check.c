@@ -213,6 +213,11 @@ static bool check_step(const Checker *c)
     uint64_t n_instr = 1;
     for (uint32_t i = 0; i < c->plan->programs.n; i++) n_instr += c->plan->programs.at[i].code.n;
     if (!fine) return bad(c, "step", 0, "sizes out of range");
+    const NcclSettings *nccl = &c->plan->nccl;
+    const char *hint, *wrong = nccl_settings_wrong(nccl, &hint);
+    if (nccl->min_ctas > NCCL_MOST_CTAS || nccl->max_ctas > NCCL_MOST_CTAS)
+        wrong = "more than 64 thread blocks";
+    if (wrong != NULL) return bad(c, "nccl", 0, wrong);
     return c->plan->n_match <= n_instr ? true : bad(c, "plan", 0, "more matches than instructions");
 }
 

@@ -9,6 +9,8 @@ static const char *const phases[] = {PHASES(X)};
 static const char *const categories[] = {CATEGORIES(X)};
 static const char *const axis_names[] = {MESH_AXES(X)};
 static const char *const denominators[] = {DENOMINATORS(X)};
+static const char *const registers[] = {NCCL_REGISTERS(X)};
+static const char *const cta_policies[] = {NCCL_CTA_POLICIES(X)};
 #undef X
 #define X(name, bytes) #name,
 static const char *const dtypes[] = {"none", DTYPES(X)};
@@ -49,6 +51,13 @@ static const Field step_fields[] = {
     KEY("tokens", StepInfo, global_tokens, f64),
     FIELD(StepInfo, group, i64),
     FIELD(StepInfo, seed, u64),
+};
+
+static const Field nccl_fields[] = {
+    KEY("min_ctas", NcclSettings, min_ctas, u32),
+    KEY("max_ctas", NcclSettings, max_ctas, u32),
+    WORD("register", NcclSettings, registration, registers),
+    WORD("cta_policy", NcclSettings, cta_policy, cta_policies),
 };
 
 /* The name is first: the plan's id leaves it out. */
@@ -208,10 +217,10 @@ const Record *text_record(RecordKind kind)
 #name, name##_fields, sizeof name##_fields / sizeof name##_fields[0]                       \
     }
     static const Record records[RECORD_COUNT] = {
-        RECORD(plan),    RECORD(step),   RECORD(model), RECORD(axis),
-        RECORD(deal),    RECORD(attrs),  RECORD(shape), RECORD(module),
-        RECORD(tensor),  RECORD(node),   RECORD(unit),  RECORD(graph),
-        RECORD(program), RECORD(buffer), RECORD(instr), {"ranks", NULL, 0},
+        RECORD(plan),  RECORD(step),       RECORD(nccl),  RECORD(model),   RECORD(axis),
+        RECORD(deal),  RECORD(attrs),      RECORD(shape), RECORD(module),  RECORD(tensor),
+        RECORD(node),  RECORD(unit),       RECORD(graph), RECORD(program), RECORD(buffer),
+        RECORD(instr), {"ranks", NULL, 0},
     };
     assert(kind < RECORD_COUNT);
     return &records[kind];

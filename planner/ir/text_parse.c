@@ -186,6 +186,7 @@ static bool read_record(Parser *p, RecordKind kind, uint32_t *n_ranks)
     switch (kind) {
     case RECORD_plan: return once(p, kind, plan);
     case RECORD_step: return once(p, kind, &plan->step);
+    case RECORD_nccl: return once(p, kind, &plan->nccl);
     case RECORD_model: return once(p, kind, &g->info);
     case RECORD_graph: return once(p, kind, g);
     case RECORD_axis: return read_axis_record(p);

@@ -44,6 +44,7 @@ typedef struct Field {
 typedef enum RecordKind {
     RECORD_plan,
     RECORD_step,
+    RECORD_nccl, /* only where something is asked for */
     RECORD_model,
     RECORD_axis,
     RECORD_deal,

@@ -219,6 +219,7 @@ Plan *passes_compile(const Config *config, Graph *graph, const LowerOptions *opt
     plan->graph = *graph;
     plan->parent = options->parent;
     step_info(config, &plan->step);
+    plan->nccl = config->nccl;
     Job job = {.config = config,
                .plan = plan,
                .arena = arena,

@@ -84,8 +84,8 @@ static void check_record(uint32_t last)
 static void four_ranks_under_mpirun(void **state)
 {
     (void)state;
-    check(COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--steps", "6", "--max-ctas", "4",
-                  "--register", "buffer", "--record", "where"),
+    check(COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--steps", "6", "--set",
+                  "nccl.max_ctas=4", "--set", "nccl.register=buffer", "--record", "where"),
           0, "done        6 steps", NULL);
     check_record(4);
     setenv("TANDEM_DOUBLE", "rank=2 ncclReduceScatter@9=kill", 1);
@@ -266,7 +266,7 @@ static void what_is_told(void **state)
     check(COMMAND(arena, 60, "run", PLAN, "--backend", "mpi", "--graph", "none"), 2, NULL,
           "go with --backend cuda");
     check(COMMAND(arena, 60, "run", PLAN, "--backend", "mpi", "--record", "where"), 2, NULL,
-          "--record and ");
+          "--record go with");
     check(COMMAND(arena, 60, "run", PLAN, "--backend", "cuda", "--record", "/proc/where", ONE), 6,
           NULL, "error[rank-record]: cannot make the folder /proc/where");
     check(COMMAND(arena, 60, "run", PLAN, "--backend", "cuda", "--graph", "cutt"), 2, NULL,

@@ -30,6 +30,12 @@ static Plan *plan_of(uint32_t shard, bool offload)
     return plan;
 }
 
+static Plan *registered(Plan *plan)
+{
+    plan->nccl.registration = NCCL_REGISTER_buffer;
+    return plan;
+}
+
 /* Of two stages, which send each other messages. */
 static Plan *pipeline(void)
 {
@@ -205,10 +211,9 @@ static void a_rank_that_fails_ends_the_others(void **state)
         bool by_first = strstr(cases[i].script, "UniqueId") != NULL;
         RanksRun run =
             run_of(strstr(cases[i].script, "ncclSend@") || strstr(cases[i].script, "ncclRecv@")
-                       ? pipeline()
-                       : plan_of(2, true));
+                       ? registered(pipeline())
+                       : registered(plan_of(2, true)));
         run.script = arena_print(arena, "seed=3 %s%s", by_first ? "" : "rank=1 ", cases[i].script);
-        run.options.cuda.registration = CUDA_REGISTER_buffer;
         run.options.timeout_s = 60;
         runs[i] = run;
     }
@@ -245,6 +250,31 @@ static void windows_and_devices(void **state)
     run.script = "devices=0";
     ranks_run(&run, arena);
     told(&run, run.script, "no CUDA");
+}
+
+/* What the plan asks for is what NCCL is told, of every communicator. */
+static void the_plan_says_what_nccl_is_asked(void **state)
+{
+    (void)state;
+    static const struct {
+        NcclSettings asks;
+        const char *seen;
+    } cases[] = {
+        {{NCCL_REGISTER_auto, NCCL_CTAS_default, 0, 0}, "0-0:0"},
+        {{NCCL_REGISTER_buffer, NCCL_CTAS_efficiency, 0, 6}, "0-6:1"},
+        {{NCCL_REGISTER_window, NCCL_CTAS_zero, 2, 8}, "2-8:2"},
+    };
+    enum { N = sizeof cases / sizeof cases[0] };
+    for (size_t i = 0; i < N; i++)
+        for (size_t k = 0; k < N; k++) {
+            Plan *plan = plan_of(2, false);
+            plan->nccl = cases[i].asks;
+            RanksRun run = run_of(plan);
+            run.script = arena_print(arena, "seed=3 ctas=%s", cases[k].seen);
+            ranks_run(&run, arena);
+            if (i == k ? !run.rank[0].fine || !run.rank[1].fine : run.rank[0].fine)
+                fail_msg("%s: %s", run.script, run.rank[0].said);
+        }
 }
 
 /* What hangs is found by the deadline, what dies at once; the message names the instruction. */
@@ -353,6 +383,8 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(a_rank_that_fails_ends_the_others, test_arena_setup,
                                         test_arena_teardown),
         cmocka_unit_test_setup_teardown(windows_and_devices, test_arena_setup, test_arena_teardown),
+        cmocka_unit_test_setup_teardown(the_plan_says_what_nccl_is_asked, test_arena_setup,
+                                        test_arena_teardown),
         cmocka_unit_test_setup_teardown(hanging_stopping_dying, test_arena_setup,
                                         test_arena_teardown),
         cmocka_unit_test_setup_teardown(a_norm_that_is_not_finite_leaves_updates_out,

@@ -407,6 +407,60 @@ static void registered_buffers_take_fewer_sms(void **state)
     assert_true(nccl_choose(&h, OP_all_gather, 1, 8, 1 << 28).channels > 4);
 }
 
+static NcclChoice asked(const Cluster *c, OpKind op, uint32_t nodes, uint64_t bytes, NcclSettings s)
+{
+    return nccl_choose_as(c, &s, op, nodes, 8, bytes);
+}
+
+/* What a plan asks of NCCL: windows and copy engines where NCCL has them, else as ever. */
+static void a_plan_asks(void **state)
+{
+    (void)state;
+    Cluster h = hopper(4), a = ampere(4);
+    NcclSettings window = {.registration = NCCL_REGISTER_window};
+    NcclSettings zero = {.cta_policy = NCCL_CTAS_zero};
+    assert_string_equal(asked(&h, OP_all_gather, 1, 1 << 26, window).algorithm, "Symmetric");
+    NcclChoice copies = asked(&h, OP_all_gather, 1, 1 << 26, zero);
+    assert_string_equal(copies.algorithm, "CopyEngine");
+    assert_int_equal(copies.channels, 0);
+    /* Copy engines do not add; no window kernels between nodes, nor on older devices. */
+    assert_string_equal(asked(&h, OP_reduce_scatter, 1, 1 << 26, zero).algorithm, "Symmetric");
+    assert_string_equal(asked(&h, OP_all_gather, 4, 1 << 26, zero).algorithm, "Ring");
+    assert_string_equal(asked(&a, OP_all_gather, 1, 1 << 26, window).algorithm, "Ring");
+    NcclChoice plain = nccl_choose(&h, OP_all_gather, 1, 8, 1 << 26);
+    NcclChoice buffers =
+        asked(&h, OP_all_gather, 1, 1 << 26, (NcclSettings){.registration = NCCL_REGISTER_buffer});
+    assert_int_equal(plain.time_ps, buffers.time_ps);
+    assert_int_equal(plain.channels, buffers.channels);
+}
+
+/* Fewer thread blocks than NCCL would take carry less; as many as it would take change nothing;
+ * more only take more SMs. */
+static void thread_blocks_carry_their_part(void **state)
+{
+    (void)state;
+    Cluster h = hopper(4);
+    static const OpKind ops[] = {OP_all_reduce, OP_all_gather, OP_reduce_scatter, OP_all_to_all};
+    for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+        for (uint32_t nodes = 1; nodes <= 4; nodes *= 4) {
+            NcclChoice plain = nccl_choose(&h, ops[i], nodes, 8, UINT64_C(1) << 30);
+            Ps before = 0;
+            for (uint32_t most = 1; most <= 64; most *= 2) {
+                NcclChoice c =
+                    asked(&h, ops[i], nodes, UINT64_C(1) << 30, (NcclSettings){.max_ctas = most});
+                assert_true(c.channels <= most);
+                assert_true(before == 0 || c.time_ps <= before);
+                if (2 * most <= plain.channels) assert_true(c.fluid_ps > 19 * plain.fluid_ps / 10);
+                before = c.time_ps;
+            }
+            assert_int_equal(before, plain.time_ps);
+            NcclChoice more =
+                asked(&h, ops[i], nodes, UINT64_C(1) << 30, (NcclSettings){.min_ctas = 64});
+            assert_int_equal(more.channels, 64);
+            assert_int_equal(more.time_ps, plain.time_ps);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -425,6 +479,8 @@ int main(void)
         cmocka_unit_test(how_a_call_is_made),
         cmocka_unit_test(published_measurements),
         cmocka_unit_test(registered_buffers_take_fewer_sms),
+        cmocka_unit_test(a_plan_asks),
+        cmocka_unit_test(thread_blocks_carry_their_part),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

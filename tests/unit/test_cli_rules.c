@@ -19,8 +19,7 @@
 /* Kebab-case words in quotes that are not rules. */
 static const char *const not_rules[] = {
     "dev-cal",         "dry-run",      "exit-codes", "micro-batch",
-    "absent-or-known", "share-device", "min-ctas",   "max-ctas",
-    "zero-ctas",       "per-node",     NULL,
+    "absent-or-known", "share-device", "per-node",   NULL,
 };
 
 static bool is_listed(const char *id)

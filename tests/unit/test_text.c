@@ -57,6 +57,11 @@ static void round_trips(void **state)
     check_round_trip(plans_everything(*state), *state);
     check_round_trip(plans_linear(*state), *state);
     check_round_trip(plans_new(*state, NULL), *state);
+    Plan *asks = plans_linear(*state);
+    asks->nccl = (NcclSettings){NCCL_REGISTER_window, NCCL_CTAS_zero, 2, 8};
+    check_round_trip(asks, *state);
+    assert_non_null(strstr(print(asks, *state),
+                           "\nnccl min_ctas=2 max_ctas=8 register=window cta_policy=zero\n"));
 }
 
 /* Plans as the passes make them: every mesh and mode once. */
@@ -115,6 +120,10 @@ static void ids(void **state)
     again = text_plan_id(plan, *state);
     assert_memory_not_equal(&id, &again, sizeof id);
     plan->programs.at[1].buffers.at[1].offset = 0;
+    plan->nccl.max_ctas = 8; /* it is another run, with another prediction */
+    again = text_plan_id(plan, *state);
+    assert_memory_not_equal(&id, &again, sizeof id);
+    plan->nccl.max_ctas = 0;
     plan->graph.attrs.at[1].scale += 1e-17 + 1e-16;
     again = text_plan_id(plan, *state);
     assert_memory_not_equal(&id, &again, sizeof id);
@@ -190,12 +199,18 @@ static void tables_are_complete(void **state)
         RecordKind kind;
         size_t size, uncovered;
     } records[] = {
-        {RECORD_step, sizeof(StepInfo), 0},  {RECORD_model, sizeof(ModelInfo), 4},
+        {RECORD_step, sizeof(StepInfo), 0},
+        {RECORD_model, sizeof(ModelInfo), 4},
+        {RECORD_nccl, sizeof(NcclSettings), 0},
         {RECORD_axis, sizeof(Axis), 8}, /* stride follows from the sizes */
-        {RECORD_deal, sizeof(Deal), 4},      {RECORD_attrs, sizeof(Attrs), 0},
-        {RECORD_shape, sizeof(Shape), 7},    {RECORD_module, sizeof(Module), 6},
-        {RECORD_tensor, sizeof(Tensor), 32}, {RECORD_node, sizeof(Node), 5},
-        {RECORD_unit, sizeof(Unit), 4},      {RECORD_buffer, sizeof(Buffer), 5},
+        {RECORD_deal, sizeof(Deal), 4},
+        {RECORD_attrs, sizeof(Attrs), 0},
+        {RECORD_shape, sizeof(Shape), 7},
+        {RECORD_module, sizeof(Module), 6},
+        {RECORD_tensor, sizeof(Tensor), 32},
+        {RECORD_node, sizeof(Node), 5},
+        {RECORD_unit, sizeof(Unit), 4},
+        {RECORD_buffer, sizeof(Buffer), 5},
         {RECORD_instr, sizeof(Instr), 6}, /* n_in: the place of > in args */
     };
     for (size_t i = 0; i < sizeof records / sizeof records[0]; i++) {
@@ -211,60 +226,65 @@ static void tables_are_complete(void **state)
     }
 }
 
+static const struct {
+    const char *text; /* behind the header */
+    uint32_t line;
+    const char *says;
+} bad[] = {
+    {"nonsense\n", 2, "unknown record at 'nonsense'"},
+    {"plan n_match=1 n_match=2\n", 2, "a field twice"},
+    {"plan colour=3\n", 2, "unknown field at 'colour=3'"},
+    {"plan n_match=99999999999\n", 2, "a number that fits"},
+    {"plan n_match=1\nplan n_match=1\n", 3, "a record twice"},
+    {"nccl max_ctas=65\n", 0, "more than 64 thread blocks"},
+    {"nccl min_ctas=3 max_ctas=2\n", 0, "min_ctas is more than max_ctas"},
+    {"nccl register=none cta_policy=zero\n", 0, "only what lies in windows"},
+    {"nccl register=often\n", 2, "often"},
+    {"plan parent=12\n", 2, "32 hex digits"},
+    {"axis 0 text=\"tp\" of=tp size=1\n", 2, "bad axis size"},
+    {"axis 1 text=\"tp\" of=tp size=2\n", 2, "indices must follow"},
+    {"axis 0 text=\"tp\" of=tp size=4000000000\n", 2, "bad axis size"},
+    {"axis 0 text=\"a b\" of=tp size=2\n", 2, "plain name"},
+    {"shape 1 dims=[4,-1]\n", 0, "sizes out of range"},
+    {"shape 1 dims=[9000000000000000,9000000000000000]\n", 0, "sizes out of range"},
+    {"shape 1 dims=[1,2,3,4,5,6,7]\n", 2, "too many dimensions"},
+    {"shape 1 layout=tp:0\n", 2, "unknown axis"},
+    {"axis 0 text=\"tp\" of=tp size=2\nshape 1 dims=[4] layout=tp:1\n", 0, "do not fit"},
+    {"shape 1 dims=[4] deals=3\n", 0, "do not fit"},
+    {"deal 1 listed parts=2 size=4 per_part=1 intervals=0-2,2-9\n", 0, "out of range"},
+    {"deal 1 listed parts=2 size=4 per_part=2 intervals=0-2,2-4\n", 0, "not as many"},
+    {"deal 1 segments parts=2 size=4 per_part=2 intervals=0-4\n", 0, "not as many"},
+    {"deal 1 segments parts=2 size=4 per_part=0\n", 0, "not as many"},
+    {"tensor 1 name=\"x\" dims=[2,2] order=1\n", 0, "its order does not fit"},
+    {"deal 1 ceil parts=2 size=4\ntensor 1 name=\"x\" dims=[2,2] order=1\n", 0, "does not fit"},
+    {"deal 1 segments parts=2 size=4 per_part=1 intervals=0-4\n"
+     "tensor 1 name=\"x\" dims=[2,2] order=1 order_dim=1\n",
+     0, "its order does not fit"},
+    {"deal 1 segments parts=2 size=4 per_part=1 intervals=0-2\n"
+     "tensor 1 name=\"x\" dims=[2,2] order=1\n",
+     0, "its order does not fit"},
+    {"tensor 1 name=\"x\" module=5\n", 0, "unknown module"},
+    {"tensor 1 name=\"x\n", 2, "not closed"},
+    {"tensor 1 name=\"\\x00\"\n", 2, "escape"},
+    {"node 1 frobnicate\n", 2, "unknown op"},
+    {"node 1 linear in=1,2\n", 0, "unknown input"},
+    {"node 1 linear in=1,2,3,4,5,6,7,8,9\n", 2, "too many numbers"},
+    {"module 1 path=\"a\" parent=2\nmodule 2 path=\"b\" parent=1\n", 0, "own ancestor"},
+    {"%1 f32 input\n", 2, "outside a program"},
+    {"program 0 train\n%1 f32 input in=1\nranks 0 0-0\n", 0, "not a buffer of its own"},
+    {"program 0 train\n1 compute silu args=1>2\nranks 0 0-0\n", 0, "unknown buffer"},
+    {"program 0 train\n1 compute silu after=1\nranks 0 0-0\n", 0, "does not come before"},
+    {"program 0 train\n1 teleport silu\nranks 0 0-0\n", 3, "unknown word at 'teleport'"},
+    {"program 0 train\n1 compute silu match=4\nranks 0 0-0\n", 0, "match out of range"},
+    {"program 0 train\n", 3, "no ranks run"},
+    {"program 0\n", 2, "unknown word"},
+    {"program 0 train\nranks 0 1-1\n", 3, "next ranks"},
+    {"program 0 train\nranks 3 0-0\n", 3, "expected a program"},
+    {"step microbatches=4000000000\n", 0, "sizes out of range"},
+};
+
 static void bad_plans(void **state)
 {
-    static const struct {
-        const char *text; /* behind the header */
-        uint32_t line;
-        const char *says;
-    } bad[] = {
-        {"nonsense\n", 2, "unknown record at 'nonsense'"},
-        {"plan n_match=1 n_match=2\n", 2, "a field twice"},
-        {"plan colour=3\n", 2, "unknown field at 'colour=3'"},
-        {"plan n_match=99999999999\n", 2, "a number that fits"},
-        {"plan n_match=1\nplan n_match=1\n", 3, "a record twice"},
-        {"plan parent=12\n", 2, "32 hex digits"},
-        {"axis 0 text=\"tp\" of=tp size=1\n", 2, "bad axis size"},
-        {"axis 1 text=\"tp\" of=tp size=2\n", 2, "indices must follow"},
-        {"axis 0 text=\"tp\" of=tp size=4000000000\n", 2, "bad axis size"},
-        {"axis 0 text=\"a b\" of=tp size=2\n", 2, "plain name"},
-        {"shape 1 dims=[4,-1]\n", 0, "sizes out of range"},
-        {"shape 1 dims=[9000000000000000,9000000000000000]\n", 0, "sizes out of range"},
-        {"shape 1 dims=[1,2,3,4,5,6,7]\n", 2, "too many dimensions"},
-        {"shape 1 layout=tp:0\n", 2, "unknown axis"},
-        {"axis 0 text=\"tp\" of=tp size=2\nshape 1 dims=[4] layout=tp:1\n", 0, "do not fit"},
-        {"shape 1 dims=[4] deals=3\n", 0, "do not fit"},
-        {"deal 1 listed parts=2 size=4 per_part=1 intervals=0-2,2-9\n", 0, "out of range"},
-        {"deal 1 listed parts=2 size=4 per_part=2 intervals=0-2,2-4\n", 0, "not as many"},
-        {"deal 1 segments parts=2 size=4 per_part=2 intervals=0-4\n", 0, "not as many"},
-        {"deal 1 segments parts=2 size=4 per_part=0\n", 0, "not as many"},
-        {"tensor 1 name=\"x\" dims=[2,2] order=1\n", 0, "its order does not fit"},
-        {"deal 1 ceil parts=2 size=4\ntensor 1 name=\"x\" dims=[2,2] order=1\n", 0, "does not fit"},
-        {"deal 1 segments parts=2 size=4 per_part=1 intervals=0-4\n"
-         "tensor 1 name=\"x\" dims=[2,2] order=1 order_dim=1\n",
-         0, "its order does not fit"},
-        {"deal 1 segments parts=2 size=4 per_part=1 intervals=0-2\n"
-         "tensor 1 name=\"x\" dims=[2,2] order=1\n",
-         0, "its order does not fit"},
-        {"tensor 1 name=\"x\" module=5\n", 0, "unknown module"},
-        {"tensor 1 name=\"x\n", 2, "not closed"},
-        {"tensor 1 name=\"\\x00\"\n", 2, "escape"},
-        {"node 1 frobnicate\n", 2, "unknown op"},
-        {"node 1 linear in=1,2\n", 0, "unknown input"},
-        {"node 1 linear in=1,2,3,4,5,6,7,8,9\n", 2, "too many numbers"},
-        {"module 1 path=\"a\" parent=2\nmodule 2 path=\"b\" parent=1\n", 0, "own ancestor"},
-        {"%1 f32 input\n", 2, "outside a program"},
-        {"program 0 train\n%1 f32 input in=1\nranks 0 0-0\n", 0, "not a buffer of its own"},
-        {"program 0 train\n1 compute silu args=1>2\nranks 0 0-0\n", 0, "unknown buffer"},
-        {"program 0 train\n1 compute silu after=1\nranks 0 0-0\n", 0, "does not come before"},
-        {"program 0 train\n1 teleport silu\nranks 0 0-0\n", 3, "unknown word at 'teleport'"},
-        {"program 0 train\n1 compute silu match=4\nranks 0 0-0\n", 0, "match out of range"},
-        {"program 0 train\n", 3, "no ranks run"},
-        {"program 0\n", 2, "unknown word"},
-        {"program 0 train\nranks 0 1-1\n", 3, "next ranks"},
-        {"program 0 train\nranks 3 0-0\n", 3, "expected a program"},
-        {"step microbatches=4000000000\n", 0, "sizes out of range"},
-    };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         Diag d = diag_in(*state);
         const char *text = arena_print(*state, TEXT_HEADER "%s", bad[i].text);

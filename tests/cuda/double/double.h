@@ -14,6 +14,7 @@
  *   queue=N           what a stream holds before its caller must wait (default 1024)
  *   branches=serial   a graph's nodes run one at a time, as captured, each until it is done:
  *                     CUDA does not promise more; branches=drawn: in any order that is legal
+ *   ctas=2-8:1        NCCL takes only communicators that ask for this min, max, policy (0: unsaid)
  *   windows=none      NCCL registers windows, but gives none
  *   uuid=same         all devices are the same one
  *   capability=75     of all devices; driver=12000

@@ -106,6 +106,20 @@ static ncclResult_t wait_open(ncclComm_t c)
     return end_call(c, ncclSuccess);
 }
 
+static bool is_asked(int value, int wanted)
+{
+    return value == (wanted > 0 ? wanted : NCCL_CONFIG_UNDEF_INT);
+}
+
+/* What the plan says of thread blocks has come here. */
+static bool asks_as_scripted(const ncclConfig_t *config)
+{
+    const World *w = world();
+    return !w->must_ask ||
+           (is_asked(config->minCTAs, w->min_ctas) && is_asked(config->maxCTAs, w->max_ctas) &&
+            is_asked(config->CTAPolicy, w->policy));
+}
+
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, int rank,
                                     ncclConfig_t *config)
 {
@@ -113,6 +127,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, in
     if (id.internal[0] == 0) return ncclInvalidArgument;
     ncclConfig_t fresh = NCCL_CONFIG_INITIALIZER;
     if (config->magic != fresh.magic || config->size != fresh.size) return ncclInvalidArgument;
+    if (!asks_as_scripted(config)) return ncclInvalidUsage;
     Shared *file = map_file(id.internal, O_RDWR);
     *comm = join(file, 1, rank, n, config->blocking != 0, scripted.kind == SCRIPT_hang);
     if (scripted.kind == SCRIPT_async) (*comm)->async = (ncclResult_t)scripted.code;
@@ -125,6 +140,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
 {
     NCCL_CALL(ncclCommSplit);
     check_ready(comm);
+    if (!asks_as_scripted(config)) return ncclInvalidUsage;
     /* Ranks of a color are given by the mesh: the key is the place in it. How many there are is
      * told by the name, which the plan's groups share. */
     int n = 0;

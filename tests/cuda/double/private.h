@@ -43,7 +43,9 @@ typedef struct World {
     bool connects_late; /* NCCL_RUNTIME_CONNECT, likewise: a collective connects when it is used */
     bool serial;        /* branches of a graph run one node at a time, as they were captured */
     bool serial_drawn;  /* ... in an order that luck draws */
-    bool no_windows;    /* NCCL has no symmetric memory between these devices */
+    int min_ctas, max_ctas, policy; /* that communicators must ask for */
+    bool must_ask;
+    bool no_windows; /* NCCL has no symmetric memory between these devices */
     int n_devices, capability, driver, current;
     bool same_uuid;
     const char *wrong; /* an op */

@@ -70,6 +70,8 @@ static void read_word(const char *word, bool *applies)
     } else if ((v = value_of(word, "branches")) != NULL) {
         the.serial = true;
         the.serial_drawn = strcmp(v, "drawn") == 0;
+    } else if ((v = value_of(word, "ctas")) != NULL) {
+        the.must_ask = sscanf(v, "%d-%d:%d", &the.min_ctas, &the.max_ctas, &the.policy) == 3;
     } else if (value_of(word, "windows") != NULL) {
         the.no_windows = true;
     } else if ((v = value_of(word, "memory")) != NULL) {
