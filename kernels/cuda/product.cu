@@ -122,6 +122,7 @@ bool product_prepare_eight_bit(const Gemm *g, const KernelArgs *args, const Cuda
 typedef struct FillArgs {
     Array x;
     int64_t n;
+    uint32_t from;
 } FillArgs;
 
 enum { FILL_THREADS = 256, FILL_BLOCKS = 1024 };
@@ -130,20 +131,22 @@ KERNEL(product_random, FillArgs, FILL_THREADS, 4)
 {
     int64_t step = (int64_t)gridDim.x * FILL_THREADS;
     for (int64_t i = (int64_t)blockIdx.x * FILL_THREADS + threadIdx.x; i < a.n; i += step) {
-        uint32_t u = (uint32_t)i * 2654435761u;
+        uint32_t u = ((uint32_t)i + a.from) * 2654435761u;
         u = (u ^ u >> 15) * 2246822519u;
         u ^= u >> 13;
         write_any(KINDS_all, a.x, i, (float)(u >> 8) * 0x1p-23f - 1);
     }
 }
 
-bool product_fill(DType t, void *x, uint64_t bytes, const CudaContext *cuda, CudaError *error)
+bool product_fill(DType t, void *x, uint64_t bytes, uint32_t which, const CudaContext *cuda,
+                  CudaError *error)
 {
     FillArgs f;
     f.x.at = (char *)x;
     f.x.dtype = (int32_t)t;
     f.x.wide = false;
     f.n = (int64_t)(bytes / dtype_bytes(t));
+    f.from = which * 2246822507u; /* far from the others' in the circle of 2^32 numbers */
     return LAUNCH(product_random, blocks_for(f.n, FILL_THREADS, FILL_BLOCKS), FILL_THREADS, 0, f,
                   cuda, error);
 }

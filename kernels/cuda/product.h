@@ -13,8 +13,9 @@ extern "C" {
 /* Scales, bounded, and turned operands, to the scratch argument. One launch. */
 bool product_prepare_eight_bit(const Gemm *g, const KernelArgs *args, const CudaContext *cuda,
                                CudaError *error);
-/* x [bytes] becomes random numbers of type t, from -1 to 1. */
-bool product_fill(DType t, void *x, uint64_t bytes, const CudaContext *cuda, CudaError *error);
+/* x [bytes] becomes random numbers of type t, from -1 to 1; others for another `which`. */
+bool product_fill(DType t, void *x, uint64_t bytes, uint32_t which, const CudaContext *cuda,
+                  CudaError *error);
 /* Any contraction of any types that accepts takes, in fp32, tile by tile. */
 bool product_plain(OpKind op, const KernelArgs *args, const CudaContext *cuda, CudaError *error);
 

@@ -128,10 +128,11 @@ static void fill(void *args)
         number_write(f->dtype, double_translate(f->at), i, (double)(i % 7) / 7 - .5);
 }
 
-bool product_fill(DType t, void *x, uint64_t bytes, const CudaContext *cuda, CudaError *error)
+bool product_fill(DType t, void *x, uint64_t bytes, uint32_t which, const CudaContext *cuda,
+                  CudaError *error)
 {
     Fill f = {t, x, bytes / dtype_bytes(t)};
-    (void)error;
+    (void)error, (void)which;
     double_launch(cuda->stream, fill, &f, sizeof f);
     return true;
 }

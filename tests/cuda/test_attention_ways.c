@@ -119,16 +119,17 @@ typedef struct Session {
 static const AttentionCase small = {
     .dtype = DT_bf16, .b = 1, .s = 37, .T = 37, .g = 1, .r = 2, .E = 64, .causal = true};
 
-static Session session_of(OpKind op, const CudaAttentionLibrary *with, uint32_t capability)
+static Session session_for(const AttentionCase *c, OpKind op, const CudaAttentionLibrary *with,
+                           uint32_t capability)
 {
     CudaError error = {""};
     Session s = {.arena = arena_new(), .cuda = {.n_sms = 2, .compute_capability = capability}};
     const AttentionWaysOptions options = {
         .tune = true, .kept = &choices, .device = "H", .library = with, .patience_s = .05};
-    s.run = attention_run(s.arena, &small, NULL);
+    s.run = attention_run(s.arena, c, NULL);
     if (op == OP_attention_grad) {
         kernel_cpu(OP_attention)(&s.run.cpu);
-        s.run = gradient_run(s.arena, &small, NULL, &s.run);
+        s.run = gradient_run(s.arena, c, NULL, &s.run);
     }
     s.ways = attention_ways_open(&options, &error);
     assert_non_null(s.ways);
@@ -136,6 +137,11 @@ static Session session_of(OpKind op, const CudaAttentionLibrary *with, uint32_t 
         fail_msg("%s", error.text);
     assert_int_equal(runtime_double.objects, 0);
     return s;
+}
+
+static Session session_of(OpKind op, const CudaAttentionLibrary *with, uint32_t capability)
+{
+    return session_for(&small, op, with, capability);
 }
 
 static Session session(const CudaAttentionLibrary *with, uint32_t capability)
@@ -242,6 +248,33 @@ static void what_differs_is_not_used(void **state)
     assert_int_equal(carried_out(&s), ATTENTION_WAY_mma);
     assert_int_equal(kept.way, ATTENTION_WAY_mma);
     close_session(&s);
+}
+
+/* Of one key the probability is 1 whatever the query is: from the true output, the gradients of
+ * queries and keys would be zero but for rounding, of which no two ways have the same. (The wrong
+ * stride is that of the eighth row and later ones: of queries, then, in the gradient of keys.) */
+static void one_key_is_compared(void **state)
+{
+    (void)state;
+    static const struct {
+        OpKind op;
+        bool wrong;
+        AttentionWay way;
+    } runs[] = {{OP_attention, false, ATTENTION_WAY_hopper},
+                {OP_attention_grad, false, ATTENTION_WAY_hopper},
+                {OP_attention_grad, true, ATTENTION_WAY_mma}};
+    AttentionCase one = small;
+    one.T = 1, one.causal = false;
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        the.hopper_is_wrong = runs[i].wrong;
+        memset(&kept, 0, sizeof kept);
+        Session s = session_for(&one, runs[i].op, NULL, 90);
+        const char *about = attention_ways_wrong(s.ways);
+        if (about && !runs[i].wrong) fail_msg("%s", about);
+        if (runs[i].wrong) assert_non_null(strstr(about, "gradient of keys"));
+        assert_int_equal(carried_out(&s), runs[i].way);
+        close_session(&s);
+    }
 }
 
 /* What is timed is not added to anything, and what is kept is the gradient's. */
@@ -370,6 +403,7 @@ int main(void)
         TEST(the_fastest_is_taken),
         TEST(what_is_kept_is_not_timed),
         TEST(what_differs_is_not_used),
+        TEST(one_key_is_compared),
         TEST(the_gradient_has_a_choice_of_its_own),
         TEST(other_devices_have_no_choice),
         TEST(a_kernel_that_does_not_end_is_told),

@@ -65,7 +65,8 @@ static bool make(Bench *b, Stand *s)
     if (!FINE(b, cudaMalloc, (&memory, s->bytes + shift))) return false;
     s->memory = memory;
     s->is = s->memory + shift;
-    return s->dtype == DT_u8 || product_fill(s->dtype, s->is, s->bytes, b->cuda, &error);
+    return s->dtype == DT_u8 ||
+           product_fill(s->dtype, s->is, s->bytes, (uint32_t)(s - b->stand), b->cuda, &error);
 }
 
 static bool bench_open(Bench *b, const CudaChainPart *part, uint32_t n_parts)
