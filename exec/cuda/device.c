@@ -88,6 +88,17 @@ bool device_choose(Cuda *c)
            CHECK_NCCL(c, NULL, ncclGetVersion, (&id->nccl));
 }
 
+bool device_driver(Cuda *c, const char *name, unsigned version, const char *what_for, void **at)
+{
+    enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+    *at = NULL;
+    if (!CHECK_CUDA(c, cudaGetDriverEntryPointByVersion,
+                    (name, at, version, cudaEnableDefault, &found)))
+        return false;
+    return (found == cudaDriverEntryPointSuccess && *at != NULL) ||
+           cuda_fail(c, "cuda-driver", "this driver has no %s, %s", name, what_for);
+}
+
 static uint64_t host_hash(void)
 {
     char text[512] = "";

@@ -201,15 +201,10 @@ static void collect(Cuda *c, Hosted *h)
 
 static bool find_wait(Cuda *c, Hosted *h)
 {
-    enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-    void *at = NULL;
-    if (!CHECK_CUDA(c, cudaGetDriverEntryPointByVersion,
-                    ("cuStreamWaitValue32", &at, MEMORY_OPS_VERSION, cudaEnableDefault, &found)))
+    void *at;
+    if (!device_driver(c, "cuStreamWaitValue32", MEMORY_OPS_VERSION,
+                       "by which streams wait for the host", &at))
         return false;
-    if (found != cudaDriverEntryPointSuccess || at == NULL)
-        return cuda_fail(c, "cuda-driver",
-                         "this driver has no cuStreamWaitValue32, by which "
-                         "streams wait for the host");
     memcpy(&h->wait_value, &at, sizeof at);
     return true;
 }

@@ -34,6 +34,12 @@ static bool prepare(Cuda *c, Pc pc)
 
 static bool open_ways(Cuda *c)
 {
+    enum { HOPPER = 90, TENSOR_VERSION = 12000 };
+    if (c->context.compute_capability == HOPPER &&
+        !device_driver(c, "cuTensorMapEncodeTiled", TENSOR_VERSION,
+                       "by which Hopper's kernels read tensors: --mma leaves them out",
+                       &c->context.tensor_encode))
+        return false;
     const CudaOptions *o = &c->options.cuda;
     const AttentionWaysOptions ways = {.tune = o->choices != NULL,
                                        .kept = o->choices,

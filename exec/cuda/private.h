@@ -162,6 +162,8 @@ bool cuda_fail(Cuda *c, const char *rule, const char *format, ...)
 /* ---- device.c ---- */
 bool device_choose(Cuda *c);   /* which one, and that it can be used */
 bool device_identify(Cuda *c); /* what this rank has; then compares with all others' */
+/* A function of the driver, as the API of that version has it; the message ends with what_for. */
+bool device_driver(Cuda *c, const char *name, unsigned version, const char *what_for, void **at);
 void device_describe(Arena *arena, CudaFindings *findings);
 const char *device_name(Arena *arena, uint32_t device);
 

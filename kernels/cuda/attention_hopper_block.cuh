@@ -103,7 +103,8 @@ DEVICE int64_t hopper_keys(const AttentionArgs *a, const AttentionPlace *at)
 
 /* [E, heads, rows, B], of which a box is some rows of one head, 64 numbers wide. */
 static inline bool hopper_map(TensorMap *map, const AttentionArgs *a, const void *at, int64_t heads,
-                              int64_t rows, uint32_t box_rows, CudaError *error)
+                              int64_t rows, uint32_t box_rows, const CudaContext *cuda,
+                              CudaError *error)
 {
     TensorShape t;
     memset(&t, 0, sizeof t);
@@ -115,7 +116,7 @@ static inline bool hopper_map(TensorMap *map, const AttentionArgs *a, const void
     t.stride[1] = t.stride[0] * t.dim[1];
     t.stride[2] = t.stride[1] * t.dim[2];
     t.box[0] = SWIZZLE_COLUMNS, t.box[1] = 1, t.box[2] = box_rows, t.box[3] = 1;
-    return tensor_map_make(map, &t, error);
+    return tensor_map_make(map, &t, cuda, error);
 }
 
 #endif

@@ -173,10 +173,10 @@ static bool NAME(launch_keys)(const AttentionArgs *a, const CudaContext *cuda, C
     HopperArgs h;
     int64_t heads = a->G * a->R, blocks = ceil_div(a->T, HOPPER_ROWS) * a->G * a->B;
     h.a = *a;
-    if (!hopper_map(&h.q, a, a->q, heads, a->S, COLUMNS, error) ||
-        !hopper_map(&h.dout, a, a->dout, heads, a->S, COLUMNS, error) ||
-        !hopper_map(&h.k, a, a->k, a->G, a->T, HOPPER_ROWS, error) ||
-        !hopper_map(&h.v, a, a->v, a->G, a->T, HOPPER_ROWS, error))
+    if (!hopper_map(&h.q, a, a->q, heads, a->S, COLUMNS, cuda, error) ||
+        !hopper_map(&h.dout, a, a->dout, heads, a->S, COLUMNS, cuda, error) ||
+        !hopper_map(&h.k, a, a->k, a->G, a->T, HOPPER_ROWS, cuda, error) ||
+        !hopper_map(&h.v, a, a->v, a->G, a->T, HOPPER_ROWS, cuda, error))
         return false;
     size_t shared_bytes = hopper_shared_bytes(2 * F(own_bytes), F(slot_bytes));
     return LAUNCH_OF(F(attention), blocks, HOPPER_THREADS, shared_bytes, h, cuda, error);

@@ -129,10 +129,10 @@ static bool NAME(launch_queries)(const AttentionArgs *a, const CudaContext *cuda
     HopperArgs h;
     int64_t heads = a->G * a->R, blocks = ceil_div(a->S, HOPPER_ROWS) * heads * a->B;
     h.a = *a;
-    if (!hopper_map(&h.q, a, a->q, heads, a->S, HOPPER_ROWS, error) ||
-        !hopper_map(&h.dout, a, a->dout, heads, a->S, HOPPER_ROWS, error) ||
-        !hopper_map(&h.k, a, a->k, a->G, a->T, COLUMNS, error) ||
-        !hopper_map(&h.v, a, a->v, a->G, a->T, COLUMNS, error))
+    if (!hopper_map(&h.q, a, a->q, heads, a->S, HOPPER_ROWS, cuda, error) ||
+        !hopper_map(&h.dout, a, a->dout, heads, a->S, HOPPER_ROWS, cuda, error) ||
+        !hopper_map(&h.k, a, a->k, a->G, a->T, COLUMNS, cuda, error) ||
+        !hopper_map(&h.v, a, a->v, a->G, a->T, COLUMNS, cuda, error))
         return false;
     size_t shared_bytes = hopper_shared_bytes(2 * F(own_bytes), 2 * F(tile_bytes));
     return LAUNCH_OF(F(attention), blocks, HOPPER_THREADS, shared_bytes, h, cuda, error);

@@ -42,7 +42,8 @@ typedef struct CudaContext {
     struct CudaProducts *products; /* kernels/cuda/products.h; only contractions use it */
     const struct CudaAttentionLibrary *attention; /* NULL: attention is by kernels of our own */
     uint32_t *fault;                              /* device word */
-    uint32_t pc;                                  /* the instruction: what a fault names */
+    void *tensor_encode; /* the driver's cuTensorMapEncodeTiled, for cuda_attention_hopper */
+    uint32_t pc;         /* the instruction: what a fault names */
     uint32_t n_sms;
     uint32_t compute_capability; /* 80, 90, 100 */
 } CudaContext;

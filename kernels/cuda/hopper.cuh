@@ -64,28 +64,12 @@ typedef CUresult TensorEncode(CUtensorMap *, CUtensorMapDataType, cuuint32_t, vo
                               const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
                               CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
-static inline TensorEncode *tensor_encode(CudaError *error)
-{
-    void *found = NULL;
-    cudaDriverEntryPointQueryResult status = cudaDriverEntryPointSymbolNotFound;
-#if CUDART_VERSION >= 12050
-    cudaError_t e = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000,
-                                                     cudaEnableDefault, &status);
-#else
-    cudaError_t e =
-        cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &found, cudaEnableDefault, &status);
-#endif
-    if (!device_fine("cuTensorMapEncodeTiled", e, error)) return NULL;
-    if (status == cudaDriverEntryPointSuccess && found != NULL) return (TensorEncode *)found;
-    snprintf(error->text, sizeof error->text, "cuTensorMapEncodeTiled: this driver has none");
-    return NULL;
-}
-
-static inline bool tensor_map_make(TensorMap *map, const TensorShape *t, CudaError *error)
+static inline bool tensor_map_make(TensorMap *map, const TensorShape *t, const CudaContext *cuda,
+                                   CudaError *error)
 {
     const cuuint32_t step[TENSOR_DIMS] = {1, 1, 1, 1};
-    TensorEncode *encode = tensor_encode(error);
-    if (encode == NULL) return false;
+    assert(cuda->tensor_encode != NULL);
+    TensorEncode *encode = (TensorEncode *)cuda->tensor_encode;
     CUresult result = encode(
         map,
         t->dtype == DT_bf16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,

@@ -293,9 +293,10 @@ void device_registers(uint32_t n, bool grow)
 
 /* ---- tensors ---- */
 
-bool tensor_map_make(TensorMap *map, const TensorShape *t, CudaError *error)
+bool tensor_map_make(TensorMap *map, const TensorShape *t, const CudaContext *cuda,
+                     CudaError *error)
 {
-    (void)error;
+    (void)cuda, (void)error;
     assert(t->dtype == DT_bf16 || t->dtype == DT_f16);
     assert((uintptr_t)t->at % 16 == 0 && t->box[0] * 2 <= 128 && t->box[0] * 2 % 16 == 0);
     *map = (TensorMap){.at = t->at, .swizzled = fault != HOPPER_map_not_swizzled};

@@ -47,7 +47,8 @@ typedef struct TensorMap {
     uint32_t box[4];
     bool swizzled;
 } TensorMap;
-bool tensor_map_make(TensorMap *map, const struct TensorShape *t, CudaError *error);
+bool tensor_map_make(TensorMap *map, const struct TensorShape *t, const CudaContext *cuda,
+                     CudaError *error);
 
 uint32_t shared_window(unsigned char *at);
 

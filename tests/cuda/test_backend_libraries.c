@@ -1,11 +1,12 @@
-/* What libraries are told before the first step: every product of the program, the last instruction
- * too where it is one. */
+/* What libraries are told before the first step (every product of the program, the last instruction
+ * too where it is one), and what the driver is asked. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <string.h>
 
 #include "exec/cuda/module.h"
 #include "tests/cuda/double/double.h"
@@ -16,18 +17,22 @@ static bool is_product(const Program *p, Pc pc)
     return op_info(p->code.at[pc].op)->class_ == OP_CLASS_contract;
 }
 
-static uint32_t prepared(Plan *plan, Arena *arena)
+/* Opens and closes; what there was to say. */
+static const char *opened(const char *script, bool mma, Plan *plan, Arena *arena)
 {
     Diag d = diag_in(arena);
-    BackendOptions options = {.timeout_s = 5};
-    double_begin("");
+    BackendOptions options = {.timeout_s = 5, .cuda.mma = mma};
+    Str s = str_in(arena);
+    double_begin(script);
     Backend *backend = tandem_cuda_module.backend(arena, NULL);
-    if (!backend->open(backend, plan, &options, &d)) {
-        Str s = str_in(arena);
-        diag_print(&d, &s);
-        fail_msg("%s", str_text(&s));
-    }
+    if (!backend->open(backend, plan, &options, &d)) diag_print(&d, &s);
     backend->close(backend);
+    return str_text(&s);
+}
+
+static uint32_t prepared(Plan *plan, Arena *arena)
+{
+    assert_string_equal(opened("", false, plan, arena), "");
     return double_calls("cuda_products_prepare");
 }
 
@@ -51,8 +56,35 @@ static void every_product_is_prepared(void **state)
     arena_free(arena);
 }
 
+/* Once, however many kernels are launched, and only where there are kernels that need it. */
+static void the_driver_is_asked_once(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *script;
+        bool mma;
+        uint32_t times;
+    } rows[] = {{"capability=90", false, 1},
+                {"capability=90", true, 0},
+                {"capability=80", false, 0},
+                {"capability=100", false, 0}};
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Tiny t = tiny_default();
+    Plan *plan = tiny_plan(&t, false, arena, &d);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_string_equal(opened(rows[i].script, rows[i].mma, plan, arena), "");
+        assert_int_equal(double_calls("cudaGetDriverEntryPointByVersion"), rows[i].times);
+    }
+    const char *why =
+        opened("capability=90 cudaGetDriverEntryPointByVersion@1=fail:801", false, plan, arena);
+    assert_non_null(strstr(why, "cudaGetDriverEntryPointByVersion"));
+    arena_free(arena);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_product_is_prepared)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_product_is_prepared),
+                                       cmocka_unit_test(the_driver_is_asked_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,6 +31,13 @@ static void check(cudaError_t status, const char *call)
 }
 #define CHECK(name, arguments) check(name arguments, #name)
 
+static void find_tensor_encode(void)
+{
+    enum cudaDriverEntryPointQueryResult found;
+    CHECK(cudaGetDriverEntryPointByVersion,
+          ("cuTensorMapEncodeTiled", &the.context.tensor_encode, 12000, cudaEnableDefault, &found));
+}
+
 static void open_libraries(const struct cudaDeviceProp *p)
 {
     CudaError error = {""};
@@ -65,6 +72,7 @@ __attribute__((constructor)) static void open_target(void)
                                 .n_sms = (uint32_t)p.multiProcessorCount,
                                 .compute_capability = the.capability};
     *the.context.fault = 0;
+    find_tensor_encode();
     open_libraries(&p);
 }
 

@@ -32,22 +32,40 @@ static CUresult wait_value(CUstream stream, CUdeviceptr at, cuuint32_t value, un
     return CUDA_SUCCESS;
 }
 
+/* Kernels of the double need no tensor maps: only who asks for it, and when, is seen. */
+static CUresult tensor_encode(void)
+{
+    double_misuse("cuTensorMapEncodeTiled: no kernel here needs it");
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+static bool find(const char *symbol, void **function, unsigned *since)
+{
+    CUresult (*const wait)(CUstream, CUdeviceptr, cuuint32_t, unsigned) = wait_value;
+    CUresult (*const encode)(void) = tensor_encode;
+    if (strcmp(symbol, "cuStreamWaitValue32") == 0)
+        memcpy(function, &wait, sizeof wait), *since = 11070;
+    else if (strcmp(symbol, "cuTensorMapEncodeTiled") == 0)
+        memcpy(function, &encode, sizeof encode), *since = 12000;
+    return *function != NULL;
+}
+
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version,
                                              unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *result)
 {
     CUDA_CALL(cudaGetDriverEntryPointByVersion);
-    CUresult (*const wait)(CUstream, CUdeviceptr, cuuint32_t, unsigned) = wait_value;
+    unsigned since = 0;
     if (flags != cudaEnableDefault) return world()->last = cudaErrorInvalidValue;
     *function = NULL;
     *result = cudaDriverEntryPointSymbolNotFound;
-    if (strcmp(symbol, "cuStreamWaitValue32") != 0) return cudaSuccess;
-    if (version < 11070) double_misuse("an API of the driver that is off by default");
+    if (!find(symbol, function, &since)) return cudaSuccess;
+    if (version < since) double_misuse("an older API of the driver");
     if ((int)version > world()->driver) {
+        *function = NULL;
         *result = cudaDriverEntryPointVersionNotSufficent;
         return cudaSuccess;
     }
-    memcpy(function, &wait, sizeof wait);
     *result = cudaDriverEntryPointSuccess;
     return cudaSuccess;
 }
