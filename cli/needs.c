@@ -210,6 +210,11 @@ const char *calibration_id(const Cluster *cluster, const Runtime *runtime, const
     double pcie[] = {box->sockets, box->switches, box->socket_bytes_per_s, box->peer,
                      box->intel ? 1 : 0};
     if (cluster->intra == FABRIC_pcie) add_numbers(&s, pcie, sizeof pcie / sizeof pcie[0]);
+    const Topology *t = &cluster->topology;
+    double places[] = {
+        t->kind,    t->sizes[0], t->sizes[1], t->sizes[2],         t->sizes[3],           t->groups,
+        t->routers, t->nodes,    t->ways_out, t->link_bytes_per_s, t->way_out_bytes_per_s};
+    if (t->kind != TOPOLOGY_tree) add_numbers(&s, places, sizeof places / sizeof places[0]);
     if (device->sustained > 0) add_numbers(&s, &device->sustained, 1);
     if (runtime->name != NULL) add_runtime(&s, runtime);
     add_numbers(&s, device->peak_flops, DT_COUNT);

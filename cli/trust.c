@@ -170,7 +170,8 @@ static const char *unmeasured(const Cluster *cluster, const NcclQuestion *q)
     if (cluster->intra == FABRIC_pcie && q->ranks_per_node > 1)
         return "published collectives of PCIe boxes";
     if (q->ranks_per_node > 8) return "published collectives by size of such a domain";
-    if (cluster->nodes_per_group > 0 && q->n_nodes > cluster->nodes_per_group)
+    bool routed = cluster->topology.kind != TOPOLOGY_tree && q->n_nodes > 1;
+    if (routed || (cluster->nodes_per_group > 0 && q->n_nodes > cluster->nodes_per_group))
         return "published collectives of such a network";
     return NULL;
 }

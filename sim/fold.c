@@ -1,7 +1,7 @@
 /* Folding by colour refinement. Colours are 128-bit hashes; a group's colour is the sum over its
  * members, so it does not depend on their order; classes are numbered by their smallest rank, so
  * no hash value shows in any output. */
-#include "sim/fold.h"
+#include "sim/fold_private.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -9,15 +9,12 @@
 
 #include "planner/base/str.h"
 
-typedef struct Colour {
-    uint64_t a, b;
-} Colour;
-
 /* What one program asks of its peers. */
 typedef struct Need {
     AxisSet axes;
     int32_t hop; /* send/recv; 0 with `group` */
     bool group;
+    EdgeKind kind; /* of a group: a tree stands for a ring too, for which it is depends on size */
 } Need;
 typedef LIST(Need) Needs;
 
@@ -29,33 +26,9 @@ typedef struct Folder {
     Colour *colour, *next, *sum; /* [rank] */
     uint32_t *group;             /* [axes index * n_ranks + rank]: smallest rank of its group */
     uint32_t *here;              /* [rank] */
+    Colour *link;                /* [link of the network] */
     bool networked;              /* some peers lie on different nodes */
 } Folder;
-
-static uint64_t mix(uint64_t x)
-{
-    x ^= x >> 30;
-    x *= UINT64_C(0xbf58476d1ce4e5b9);
-    x ^= x >> 27;
-    x *= UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
-}
-
-static Colour colour_of(uint64_t a, uint64_t b)
-{
-    return (Colour){mix(a + UINT64_C(0x9e3779b97f4a7c15)), mix(b + UINT64_C(0xd1b54a32d192ed03))};
-}
-
-/* Order matters: a path of hashes. */
-static Colour chain(Colour into, Colour c)
-{
-    return (Colour){mix(into.a * 3 + c.a), mix(into.b * 5 + c.b)};
-}
-
-static bool same(Colour x, Colour y)
-{
-    return x.a == y.a && x.b == y.b;
-}
 
 bool fold_peer(const Mesh *mesh, Rank rank, AxisSet axes, int32_t hop, Rank *peer)
 {
@@ -73,14 +46,9 @@ uint32_t fold_axes(const Fold *fold, AxisSet axes)
     return UINT32_MAX;
 }
 
-static uint32_t node_of(const Fold *f, Rank rank)
-{
-    return f->devices_per_node == 0 ? 0 : rank / f->devices_per_node;
-}
-
 static uint32_t pod_of(const Fold *f, Rank rank)
 {
-    return f->nodes_per_pod == 0 ? 0 : node_of(f, rank) / f->nodes_per_pod;
+    return f->nodes_per_pod == 0 ? 0 : fold_node_of(f, rank) / f->nodes_per_pod;
 }
 
 /* Devices share a node's NICs in order: 8 devices on 4 NICs are pairs. */
@@ -91,7 +59,7 @@ static uint32_t nic_of(const Fold *f, Rank rank)
     if (per_node == 0) per_node = 1;
     if (per_node > f->devices_per_node) per_node = f->devices_per_node;
     uint32_t local = rank % f->devices_per_node;
-    return node_of(f, rank) * per_node + local * per_node / f->devices_per_node;
+    return fold_node_of(f, rank) * per_node + local * per_node / f->devices_per_node;
 }
 
 static void add_need(Folder *w, uint32_t program, Need need)
@@ -99,7 +67,9 @@ static void add_need(Folder *w, uint32_t program, Need need)
     Needs *list = &w->needs[program];
     for (uint32_t i = 0; i < list->n; i++) {
         const Need *have = &list->at[i];
-        if (have->axes == need.axes && have->hop == need.hop && have->group == need.group) return;
+        if (have->axes == need.axes && have->hop == need.hop && have->group == need.group &&
+            have->kind == need.kind)
+            return;
     }
     list_push(w->scratch, list, need);
     if (need.group && fold_axes(w->fold, need.axes) == UINT32_MAX) {
@@ -115,7 +85,11 @@ static void collect_needs(Folder *w)
             const Instr *in = &p->code.at[pc];
             if (op_info(in->op)->class_ != OP_CLASS_comm) continue;
             bool group = in->op != OP_send && in->op != OP_recv;
-            add_need(w, i, (Need){in->axes, group ? 0 : in->hop, group});
+            EdgeKind kind = !group                    ? EDGE_message
+                            : in->op == OP_all_to_all ? EDGE_exchange
+                            : in->op == OP_all_reduce ? EDGE_tree
+                                                      : EDGE_ring;
+            add_need(w, i, (Need){in->axes, group ? 0 : in->hop, group, kind});
         }
     }
 }
@@ -128,7 +102,7 @@ static void find_groups(Folder *w)
         uint32_t *group = w->group + (size_t)i * f->n_ranks;
         for (Rank r = 0; r < f->n_ranks; r++) {
             group[r] = mesh_group(&w->plan->mesh, r, f->axes.at[i].axes);
-            if (node_of(f, group[r]) != node_of(f, r)) w->networked = true;
+            if (fold_node_of(f, group[r]) != fold_node_of(f, r)) w->networked = true;
         }
     }
     for (Rank r = 0; r < f->n_ranks; r++) {
@@ -137,9 +111,23 @@ static void find_groups(Folder *w)
             Rank peer;
             if (needs->at[i].group) continue;
             if (!fold_peer(&w->plan->mesh, r, needs->at[i].axes, needs->at[i].hop, &peer)) continue;
-            if (node_of(f, peer) != node_of(f, r)) w->networked = true;
+            if (fold_node_of(f, peer) != fold_node_of(f, r)) w->networked = true;
         }
     }
+}
+
+static void find_edges(Folder *w)
+{
+    Fold *f = w->fold;
+    if (!w->networked || f->routes == NULL) return;
+    for (uint32_t i = 0; i < w->plan->programs.n; i++) {
+        for (uint32_t k = 0; k < w->needs[i].n; k++) {
+            const Need *need = &w->needs[i].at[k];
+            fold_add_edges(f, need->kind, need->axes, need->hop, w->arena);
+            if (need->kind == EDGE_tree) fold_add_edges(f, EDGE_ring, need->axes, 0, w->arena);
+        }
+    }
+    w->link = arena_array(w->scratch, f->routes->n_links, sizeof *w->link);
 }
 
 /* How groups along the i-th axes lie on nodes (or pods): sum[leader] is made of the number of
@@ -188,12 +176,12 @@ static void start_colours(Folder *w)
     uint32_t levels = !w->networked ? 0 : f->nodes_per_pod == 0 ? 1 : 2;
     for (uint32_t k = 0; k < f->axes.n * levels; k++) {
         uint32_t i = k % f->axes.n;
-        find_patterns(w, i, k < f->axes.n ? node_of : pod_of);
+        find_patterns(w, i, k < f->axes.n ? fold_node_of : pod_of);
         for (Rank r = 0; r < f->n_ranks; r++) {
             if (!program_needs(&w->needs[w->plan->program_of[r]], f->axes.at[i].axes)) continue;
             Colour lies = w->sum[w->group[(size_t)i * f->n_ranks + r]];
-            w->colour[r] = chain(w->colour[r], lies);
-            w->colour[r] = chain(w->colour[r], colour_of(w->here[r], w->here[r]));
+            w->colour[r] = colour_chain(w->colour[r], lies);
+            w->colour[r] = colour_chain(w->colour[r], colour_of(w->here[r], w->here[r]));
         }
     }
     for (Rank r = 0; w->networked && r < f->n_ranks; r++) {
@@ -202,9 +190,9 @@ static void start_colours(Folder *w)
             Rank peer;
             if (needs->at[i].group) continue;
             if (!fold_peer(&w->plan->mesh, r, needs->at[i].axes, needs->at[i].hop, &peer)) continue;
-            uint64_t away = node_of(f, peer) != node_of(f, r);
+            uint64_t away = fold_node_of(f, peer) != fold_node_of(f, r);
             if (pod_of(f, peer) != pod_of(f, r)) away = 2;
-            w->colour[r] = chain(w->colour[r], colour_of(away, away));
+            w->colour[r] = colour_chain(w->colour[r], colour_of(away, away));
         }
     }
 }
@@ -219,7 +207,7 @@ static uint32_t key_group(const Folder *w, uint32_t i, Rank r)
 static uint32_t key_node(const Folder *w, uint32_t i, Rank r)
 {
     (void)i;
-    return node_of(w->fold, r);
+    return fold_node_of(w->fold, r);
 }
 static uint32_t key_nic(const Folder *w, uint32_t i, Rank r)
 {
@@ -252,7 +240,7 @@ static void refine(Folder *w)
         sum_colours(w, key_group, i);
         for (Rank r = 0; r < f->n_ranks; r++) {
             if (!program_needs(&w->needs[w->plan->program_of[r]], f->axes.at[i].axes)) continue;
-            w->next[r] = chain(w->next[r], w->sum[key_group(w, i, r)]);
+            w->next[r] = colour_chain(w->next[r], w->sum[key_group(w, i, r)]);
         }
     }
     static const Key places[] = {key_node, key_nic, key_pod};
@@ -260,7 +248,7 @@ static void refine(Folder *w)
         Key key = places[side];
         sum_colours(w, key, 0);
         for (Rank r = 0; r < f->n_ranks; r++) {
-            w->next[r] = chain(w->next[r], w->sum[key(w, 0, r)]);
+            w->next[r] = colour_chain(w->next[r], w->sum[key(w, 0, r)]);
         }
     }
     for (Rank r = 0; r < f->n_ranks; r++) {
@@ -269,8 +257,12 @@ static void refine(Folder *w)
             Rank peer;
             if (needs->at[i].group) continue;
             if (!fold_peer(&w->plan->mesh, r, needs->at[i].axes, needs->at[i].hop, &peer)) continue;
-            w->next[r] = chain(w->next[r], w->colour[peer]);
+            w->next[r] = colour_chain(w->next[r], w->colour[peer]);
         }
+    }
+    if (f->edges.n > 0) {
+        fold_colour_links(f, w->colour, w->link);
+        fold_chain_links(f, w->link, w->next);
     }
     Colour *swap = w->colour;
     w->colour = w->next;
@@ -285,7 +277,7 @@ static uint32_t number(const Folder *w, uint32_t *class_of)
     Rank *table = arena_array(w->scratch, room, sizeof *table); /* 1 + first rank of a colour */
     for (Rank r = 0; r < w->fold->n_ranks; r++) {
         uint32_t at = (uint32_t)w->colour[r].a & (room - 1);
-        while (table[at] != 0 && !same(w->colour[table[at] - 1], w->colour[r])) {
+        while (table[at] != 0 && !colour_same(w->colour[table[at] - 1], w->colour[r])) {
             at = (at + 1) & (room - 1);
         }
         if (table[at] == 0) {
@@ -341,7 +333,7 @@ static void describe_group(const Folder *w, FoldGroup *g, Rank first)
         if (nic_of(f, m) != last_nic) nics++;
         last_nic = nic_of(f, m);
         bool ends = k + 1 == g->n_ranks ||
-                    node_of(f, mesh_member(mesh, first, g->axes, k + 1)) != node_of(f, m);
+                    fold_node_of(f, mesh_member(mesh, first, g->axes, k + 1)) != fold_node_of(f, m);
         if (!ends) continue;
         g->n_nodes++;
         if (k + 1 == g->n_ranks ||
@@ -398,6 +390,10 @@ static void settle_classes(Folder *w, bool unfolded)
             f->n_classes = number(w, f->class_of);
         }
     }
+    if (f->edges.n > 0) {
+        if (!unfolded) fold_colour_links(f, w->colour, w->link);
+        fold_number_links(f, unfolded ? NULL : w->link, w->arena);
+    }
     f->rank_of = arena_array(w->arena, f->n_classes, sizeof *f->rank_of);
     f->size = arena_array(w->arena, f->n_classes, sizeof *f->size);
     for (Rank r = f->n_ranks; r-- > 0;) {
@@ -422,6 +418,8 @@ Fold *fold_ranks_on(const Plan *plan, FoldPlaces places, bool unfolded, Arena *a
     f->devices_per_node = places.devices_per_node;
     f->nics_per_node = places.nics_per_node;
     f->nodes_per_pod = places.nodes_per_pod;
+    f->mesh = &plan->mesh;
+    f->routes = places.routes != NULL && places.routes->n_links > 0 ? places.routes : NULL;
     f->class_of = arena_array(arena, f->n_ranks, sizeof *f->class_of);
     Folder w = {.plan = plan, .fold = f, .arena = arena, .scratch = scratch};
     w.needs = arena_array(scratch, plan->programs.n, sizeof *w.needs);
@@ -431,6 +429,7 @@ Fold *fold_ranks_on(const Plan *plan, FoldPlaces places, bool unfolded, Arena *a
     w.here = arena_array(scratch, f->n_ranks, sizeof *w.here);
     collect_needs(&w);
     find_groups(&w);
+    find_edges(&w);
     settle_classes(&w, unfolded);
     uint32_t node = f->devices_per_node == 0 ? f->n_ranks : f->devices_per_node;
     uint32_t pod = f->nodes_per_pod == 0 ? f->n_ranks : f->nodes_per_pod * node;
@@ -445,6 +444,6 @@ Fold *fold_ranks_on(const Plan *plan, FoldPlaces places, bool unfolded, Arena *a
 Fold *fold_ranks(const Plan *plan, uint32_t devices_per_node, uint32_t nics_per_node, bool unfolded,
                  Arena *arena)
 {
-    FoldPlaces places = {devices_per_node, nics_per_node, 0};
+    FoldPlaces places = {devices_per_node, nics_per_node, 0, NULL};
     return fold_ranks_on(plan, places, unfolded, arena);
 }

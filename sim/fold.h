@@ -1,11 +1,13 @@
 /* Which ranks behave alike. Ranks are folded by refinement until stable under (program, classes of
  * the peers along every axis set that the program uses, how those groups lie on nodes, who shares
- * the node and its NICs); one representative of a class is simulated, and stands for all. A group
- * that straddles nodes unevenly never folds with one that does not. Knows nothing of time. */
+ * the node and its NICs, which links of the network they take with whom); one representative of a
+ * class is simulated, and stands for all. A group that straddles nodes unevenly never folds with
+ * one that does not. Knows nothing of time. */
 #ifndef TANDEM_SIM_FOLD_H
 #define TANDEM_SIM_FOLD_H
 
 #include "planner/ir/plan.h"
+#include "sim/routes.h"
 
 typedef struct FoldMember {
     uint32_t class_, n; /* n ranks of that class in one group */
@@ -29,6 +31,19 @@ typedef struct FoldAxes {
     uint32_t *group_of; /* [class] */
 } FoldAxes;
 
+/* Links of the network that messages of a rank take: of a collective along `axes` in one of its
+ * patterns, or of messages to the rank `hop` away. */
+typedef struct FoldEdge {
+    uint32_t link, count; /* messages of one size each */
+} FoldEdge;
+typedef struct FoldEdges {
+    EdgeKind kind;
+    AxisSet axes;
+    int32_t hop;
+    uint32_t *first, *n; /* [rank] */
+    LIST(FoldEdge) edges;
+} FoldEdges;
+
 typedef struct Fold {
     uint32_t n_ranks, n_classes, devices_per_node, nics_per_node;
     uint32_t nodes_per_pod;     /* 0: all nodes are one pod */
@@ -40,6 +55,11 @@ typedef struct Fold {
     uint32_t *pod_of, *on_pod;  /* [class] the same of pods */
     uint32_t n_node_classes, n_nic_classes, n_pod_classes;
     LIST(FoldAxes) axes; /* all axis sets that some collective of the plan uses */
+    const Mesh *mesh;
+    const Routes *routes;    /* NULL: the network has none */
+    LIST(FoldEdges) edges;   /* only with routes */
+    uint32_t n_link_classes; /* links that the same of every class of ranks take */
+    uint32_t *link_of;       /* [class] one such link */
 } Fold;
 
 /* Where ranks are, in their order: so many on a node, so many nodes of a pod (whatever shares a way
@@ -48,6 +68,7 @@ typedef struct FoldPlaces {
     uint32_t devices_per_node; /* 0: one node */
     uint32_t nics_per_node;    /* 0: one */
     uint32_t nodes_per_pod;    /* 0: one pod */
+    const Routes *routes;      /* NULL or without links: switches that do not limit */
 } FoldPlaces;
 
 /* `unfolded`: every rank its own class. */
@@ -55,6 +76,8 @@ Fold *fold_ranks_on(const Plan *plan, FoldPlaces places, bool unfolded, Arena *a
 /* One pod. */
 Fold *fold_ranks(const Plan *plan, uint32_t devices_per_node, uint32_t nics_per_node, bool unfolded,
                  Arena *arena);
+/* NULL: nothing of the kind leaves a node. */
+const FoldEdges *fold_edges(const Fold *fold, EdgeKind kind, AxisSet axes, int32_t hop);
 /* Index in fold->axes; UINT32_MAX: no collective uses them. */
 uint32_t fold_axes(const Fold *fold, AxisSet axes);
 /* The rank `hop` away from `rank` along the single axis of `axes`, wrapping; false if `axes` is not

@@ -395,6 +395,13 @@ NcclChoice nccl_answer(const Cluster *cluster, const NcclQuestion *q)
     return choice;
 }
 
+EdgeKind nccl_pattern(OpKind op, const char *algorithm)
+{
+    if (op == OP_all_to_all) return EDGE_exchange;
+    bool tree = strcmp(algorithm, "Tree") == 0 || strcmp(algorithm, "NVLSTree") == 0;
+    return tree ? EDGE_tree : EDGE_ring;
+}
+
 NcclChoice nccl_answer_alone(const Cluster *cluster, const NcclQuestion *q)
 {
     NcclChoice choice = nccl_answer(cluster, q);
@@ -408,6 +415,15 @@ NcclChoice nccl_answer_alone(const Cluster *cluster, const NcclQuestion *q)
             bytes = c.bytes * here * (c.n_ranks - here) / c.n_ranks;
         s = fmax(s, bytes / (node * nodes) * fmax(cluster->group_oversubscription, 1));
     }
+    Routes routes = routes_of(cluster);
+    OpKind op = q->kind == COLLECTIVE_all_to_all ? OP_all_to_all : OP_all_reduce;
+    EdgeKind kind =
+        q->kind == COLLECTIVE_sendrecv ? EDGE_message : nccl_pattern(op, choice.algorithm);
+    bytes = choice.nic_bytes * c.per_node; /* of a node's members together, on each edge */
+    if (kind == EDGE_exchange) bytes = c.bytes / c.n_ranks * c.per_node * c.per_node;
+    if (kind == EDGE_tree) bytes = c.bytes / 2;
+    if (q->n_nodes <= routes.n_places)
+        s = fmax(s, routes_busiest_s(&routes, kind, q->n_nodes, bytes));
     Ps least = (Ps)llround(s * (double)PS_PER_S);
     if (c.n_nodes <= 1 || least <= choice.fluid_ps) return choice;
     choice.fluid_ps = least;

@@ -10,64 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "sim/heap.h"
-#include "sim/sim.h"
-
-/* Per class of ranks: port out, port in. Per class of NICs, of nodes and of pods: out, in. */
-typedef struct Use {
-    uint32_t link, count; /* alike ranks on this link */
-    int64_t rate;         /* bytes/s of one rank when the flow runs alone */
-    int64_t weight;       /* rate as a part of the flow's largest rate, in 2^-20 */
-} Use;
-
-/* All transfers alike in operation, group and size. */
-typedef struct FlowShape {
-    OpKind op;
-    const FoldGroup *group;
-    uint32_t sender, receiver;
-    uint64_t bytes;
-    Ps latency_ps, fluid_ps;
-    int64_t rate;      /* largest of its uses' rates */
-    uint32_t first, n; /* uses */
-    uint32_t channels;
-} FlowShape;
-
-typedef enum FlowState { FLOW_none, FLOW_latent, FLOW_running } FlowState;
-
-typedef struct Flow {
-    FlowState state;
-    uint32_t shape, version; /* events of older versions are void */
-    Ps since;                /* when `left` was right */
-    double left;             /* picoseconds at full speed */
-    double speed;            /* part of full speed */
-    double level;            /* speed being worked out; < 0: rising */
-    Ps ends;
-} Flow;
-
-struct MaxMin {
-    const Cluster *cluster;
-    const Fold *fold;
-    NcclSettings asks; /* the plan, of NCCL */
-    Arena *arena;
-    Store *store;        /* measured collectives; NULL: none */
-    uint32_t n_measured; /* shapes that have their time from there */
-    const char *machine;
-    Diag *d;
-    LIST(Use) uses;
-    LIST(FlowShape) shapes; /* [0] none */
-    uint32_t *table;        /* shapes by hash; 0: free */
-    uint32_t room;
-    LIST(Flow) flows;      /* by transfer id */
-    LIST(uint32_t) active; /* ids that run */
-    LIST(uint32_t) place;  /* [id] index in active */
-    Heap heap;             /* a: flow id, b: version */
-    uint32_t n_links;
-    int64_t *capacity, *wanted; /* [link] bytes/s; the sum over running flows at full speed */
-    int64_t *frozen, *rising;   /* [link] while filling */
-    uint32_t n_overloaded;
-    bool changed, slowed; /* flows came or went since rates were worked out; some are below 1 */
-    Ps now;
-};
+#include "sim/net_private.h"
 
 static uint32_t link_port(uint32_t class_, uint32_t in)
 {
@@ -103,8 +46,11 @@ MaxMin *maxmin_new(const Cluster *cluster, const Fold *fold, Arena *arena)
     m->room = 256;
     m->table = arena_array(arena, m->room, sizeof *m->table);
     list_add(arena, &m->shapes);
-    m->n_links =
+    m->first_routed =
         2 * (fold->n_classes + fold->n_nic_classes + fold->n_node_classes + fold->n_pod_classes);
+    m->n_links = m->first_routed + fold->n_link_classes;
+    if (fold->routes != NULL)
+        m->on_routed = arena_array(arena, fold->routes->n_links, sizeof *m->on_routed);
     m->capacity = arena_array(arena, m->n_links, sizeof *m->capacity);
     m->wanted = arena_array(arena, m->n_links, sizeof *m->wanted);
     m->frozen = arena_array(arena, m->n_links, sizeof *m->frozen);
@@ -123,6 +69,9 @@ MaxMin *maxmin_new(const Cluster *cluster, const Fold *fold, Arena *arena)
                                                           fmax(cluster->group_oversubscription, 1));
         }
     }
+    for (uint32_t c = 0; c < fold->n_link_classes; c++)
+        m->capacity[m->first_routed + c] =
+            capacity_of(routes_bytes_per_s(fold->routes, fold->link_of[c]));
     return m;
 }
 
@@ -186,6 +135,59 @@ static double pod_bytes(const Transfer *t, const NcclChoice *choice)
     return choice->nic_bytes * g->max_per_node / here;
 }
 
+/* Does a transfer stand for one that this rank sends for? */
+static bool stands_for(const Fold *f, const Transfer *t, Rank r)
+{
+    uint32_t class_ = f->class_of[r];
+    if (t->group == NULL) return class_ == t->sender;
+    const FoldAxes *axes = &f->axes.at[fold_axes(f, t->group->axes)];
+    return &axes->groups[axes->group_of[class_]] == t->group;
+}
+
+/* The pattern of a transfer, and the bytes of each of its messages from node to node. */
+static const FoldEdges *edges_of(const Fold *f, const Transfer *t, const NcclChoice *choice,
+                                 double *bytes)
+{
+    *bytes = choice->nic_bytes;
+    if (t->group != NULL) {
+        EdgeKind kind = nccl_pattern(t->op, choice->algorithm);
+        if (kind == EDGE_exchange) *bytes = (double)t->bytes / t->group->n_ranks;
+        if (kind == EDGE_tree)
+            *bytes = (double)t->bytes * t->group->n_nodes / t->group->n_ranks / 2;
+        return fold_edges(f, kind, t->group->axes, 0);
+    }
+    for (uint32_t i = 0; i < f->edges.n; i++) {
+        const FoldEdges *e = &f->edges.at[i];
+        Rank peer;
+        if (e->kind == EDGE_message && fold_peer(f->mesh, t->from_rank, e->axes, e->hop, &peer) &&
+            peer == t->to_rank)
+            return e;
+    }
+    return NULL;
+}
+
+/* Links of the network, each by what all the transfers send over it that this one stands for. */
+static void add_routed(MaxMin *m, FlowShape *shape, const Transfer *t, const NcclChoice *choice)
+{
+    const Fold *f = m->fold;
+    double bytes = 0;
+    if (f->routes == NULL || f->edges.n == 0) return;
+    const FoldEdges *e = edges_of(f, t, choice, &bytes);
+    if (e == NULL) return;
+    memset(m->on_routed, 0, f->routes->n_links * sizeof *m->on_routed);
+    for (Rank r = 0; r < f->n_ranks; r++) {
+        if (!stands_for(f, t, r)) continue;
+        for (uint32_t k = 0; k < e->n[r]; k++) {
+            const FoldEdge *edge = &e->edges.at[e->first[r] + k];
+            m->on_routed[edge->link] += edge->count;
+        }
+    }
+    for (uint32_t c = 0; c < f->n_link_classes; c++) {
+        uint32_t count = m->on_routed[f->link_of[c]];
+        if (count > 0) add_use(m, shape, m->first_routed + c, count, bytes, true);
+    }
+}
+
 static void add_uses(MaxMin *m, FlowShape *shape, const NcclChoice *choice, uint32_t class_,
                      double pod, bool out, bool in)
 {
@@ -238,6 +240,7 @@ static void fill_shape(MaxMin *m, FlowShape *shape, const Transfer *t)
         add_uses(m, shape, &choice, t->sender, pod, true, false);
         add_uses(m, shape, &choice, t->receiver, pod, false, true);
     }
+    add_routed(m, shape, t, &choice);
     shape->channels = choice.channels;
     for (uint32_t i = 0; i < shape->n; i++) {
         Use *use = &m->uses.at[shape->first + i];
@@ -376,76 +379,6 @@ static void set_speed(MaxMin *m, uint32_t id, double speed)
     schedule(m, id, m->now + (Ps)ceil(f->left / speed));
 }
 
-static void freeze(MaxMin *m, Flow *f, double level)
-{
-    const FlowShape *shape = &m->shapes.at[f->shape];
-    f->level = level;
-    for (uint32_t i = 0; i < shape->n; i++) {
-        const Use *use = &m->uses.at[shape->first + i];
-        m->frozen[use->link] += (int64_t)((double)use->rate * level) * use->count;
-        m->rising[use->link] -= use->weight * use->count;
-    }
-}
-
-/* The common rate at which a link fills. */
-static double fills_at(const MaxMin *m, uint32_t link)
-{
-    int64_t room = m->capacity[link] - m->frozen[link];
-    if (room < 0) room = 0;
-    return (double)room * 0x1p20 / (double)m->rising[link];
-}
-
-static double lowest(const MaxMin *m, const FlowShape *shape)
-{
-    double rate = (double)shape->rate;
-    for (uint32_t i = 0; i < shape->n; i++) {
-        double at = fills_at(m, m->uses.at[shape->first + i].link);
-        if (at < rate) rate = at;
-    }
-    return rate;
-}
-
-/* Progressive filling. */
-static void fill(MaxMin *m)
-{
-    uint32_t n_rising = m->active.n;
-    memset(m->frozen, 0, m->n_links * sizeof *m->frozen);
-    memset(m->rising, 0, m->n_links * sizeof *m->rising);
-    for (uint32_t k = 0; k < m->active.n; k++) {
-        Flow *f = &m->flows.at[m->active.at[k]];
-        const FlowShape *shape = &m->shapes.at[f->shape];
-        f->level = -1;
-        for (uint32_t i = 0; i < shape->n; i++) {
-            const Use *use = &m->uses.at[shape->first + i];
-            m->rising[use->link] += use->weight * use->count;
-        }
-        if (shape->n == 0) {
-            f->level = 1;
-            n_rising--;
-        }
-    }
-    while (n_rising > 0) {
-        double rate = INFINITY;
-        for (uint32_t k = 0; k < m->active.n; k++) {
-            const Flow *f = &m->flows.at[m->active.at[k]];
-            if (f->level < 0) rate = fmin(rate, lowest(m, &m->shapes.at[f->shape]));
-        }
-        /* Decide who is limited before freezing anybody, so that order does not matter. */
-        for (uint32_t k = 0; k < m->active.n; k++) {
-            Flow *f = &m->flows.at[m->active.at[k]];
-            if (f->level >= 0 || lowest(m, &m->shapes.at[f->shape]) > rate) continue;
-            f->level = -2;
-        }
-        for (uint32_t k = 0; k < m->active.n; k++) {
-            Flow *f = &m->flows.at[m->active.at[k]];
-            if (f->level > -1.5) continue;
-            double full = (double)m->shapes.at[f->shape].rate;
-            freeze(m, f, fmax(fmin(rate / full, 1), 1e-6));
-            n_rising--;
-        }
-    }
-}
-
 static void share(MaxMin *m)
 {
     m->changed = false;
@@ -454,7 +387,7 @@ static void share(MaxMin *m)
         m->slowed = false;
         return;
     }
-    fill(m);
+    maxmin_fill(m);
     m->slowed = true;
     for (uint32_t k = 0; k < m->active.n; k++) {
         set_speed(m, m->active.at[k], m->flows.at[m->active.at[k]].level);

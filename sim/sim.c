@@ -32,8 +32,9 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
     if (!check_ranks(plan, cluster, d)) return false;
     Arena *scratch = arena_new();
     bool shared = has_cores(cluster);
+    Routes routes = routes_of(cluster);
     FoldPlaces places = {cluster->devices_per_node, cluster->nics_per_node,
-                         cluster->nodes_per_group};
+                         cluster->nodes_per_group, &routes};
     Fold *fold = fold_ranks_on(plan, places, options->unfolded || shared, scratch);
     Cost *cost = cost_new(cluster, options->runtime, options->store, options->machine, scratch, d);
     CostModel model = cost_model(cost);

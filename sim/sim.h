@@ -12,7 +12,7 @@
 #include "planner/ir/trace.h"
 #include "sim/fold.h"
 
-#define SIM_ENGINE_VERSION "sim/8" /* bumped by any change that alters results */
+#define SIM_ENGINE_VERSION "sim/9" /* bumped by any change that alters results */
 
 /* Time of one compute instruction alone on its device. */
 typedef struct CostModel {
@@ -317,6 +317,9 @@ NcclChoice nccl_choose(const Cluster *cluster, OpKind op, uint32_t n_nodes, uint
  * says so and NCCL can. */
 NcclChoice nccl_choose_as(const Cluster *cluster, const NcclSettings *settings, OpKind op,
                           uint32_t n_nodes, uint32_t ranks_per_node, uint64_t bytes);
+/* Which node sends to which, of an op whose algorithm has this name; of what NCCL does otherwise
+ * (parallel trees, reductions in switches) a ring. */
+EdgeKind nccl_pattern(OpKind op, const char *algorithm);
 /* The buffers that kernels or copy engines reach by themselves: possible for this kind? */
 bool nccl_buffers_possible(const Cluster *cluster, const NcclQuestion *question);
 /* SMs that a gather or reduction of registered buffers takes; UINT32_MAX: as many as others. */

@@ -174,6 +174,35 @@ static void fold_experts(Draft *draft)
     mesh_fold_ep(&mesh, c->ep_folded, c->axis_loc[AXIS_ep], draft->d, &fold);
 }
 
+/* Places of a network with routes: enough for the nodes, and no more than can be kept in mind. */
+static bool check_topology(Draft *draft)
+{
+    const Topology *t = &draft->config.cluster.topology;
+    Loc loc = draft_loc(draft, "cluster.topology");
+    double places = 1, links = t->link_bytes_per_s;
+    if (t->kind == TOPOLOGY_tree) return true;
+    if (t->kind == TOPOLOGY_torus) {
+        for (uint32_t a = 0; a < MOST_TORUS_AXES; a++) places *= t->sizes[a] < 2 ? 1 : t->sizes[a];
+    } else {
+        places = (double)t->groups * t->routers * t->nodes;
+        links = fmin(links, t->way_out_bytes_per_s);
+        if (t->groups < 2 || (double)t->routers * t->ways_out < t->groups - 1.)
+            return diag_error(draft->d, FAULT_input, "out-of-range", loc,
+                              "%u groups of a dragonfly, each of whose %u routers has %u ways_out: "
+                              "a group reaches %.0f others, which must be at least 1 and all",
+                              t->groups, t->routers, t->ways_out, (double)t->routers * t->ways_out);
+    }
+    if (links <= 0)
+        return diag_error(draft->d, FAULT_input, "out-of-range", loc,
+                          "links of 0 bytes/s; give link_bytes_per_s%s",
+                          t->kind == TOPOLOGY_torus ? "" : " and way_out_bytes_per_s");
+    if (places >= draft->config.cluster.nodes && places <= MOST_RANKS) return true;
+    return diag_error(draft->d, FAULT_input, "out-of-range", loc,
+                      "a %s of %.0f places for %u nodes; it must have that many, and at most %d",
+                      t->kind == TOPOLOGY_torus ? "torus" : "dragonfly", places,
+                      draft->config.cluster.nodes, MOST_RANKS);
+}
+
 static bool check_mesh(Draft *draft)
 {
     Config *c = &draft->config;
@@ -202,6 +231,7 @@ static bool check_mesh(Draft *draft)
                    (unsigned long long)world);
         hint_mesh(draft, world);
     }
+    check_topology(draft);
     if (c->ep_mode == EP_folded && product <= MOST_RANKS) fold_experts(draft);
     return draft->d->n_errors == before;
 }

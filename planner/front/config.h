@@ -275,6 +275,24 @@ typedef struct PcieBox {
     PeerLevel peer;
     bool intel; /* the processors split what one device writes to another: a sixth more of a link */
 } PcieBox;
+/* How nodes are linked to each other; rates are of one link, each direction. tree: every node's
+ * NICs lead to switches that do not limit but for `oversubscription` and groups. */
+typedef enum TopologyKind {
+    TOPOLOGY_tree,
+    TOPOLOGY_torus,    /* a node a place, nodes in order, the first axis fastest; routes go axis
+                          after axis, each the shorter way round */
+    TOPOLOGY_dragonfly /* groups of routers, each linked to all others of its group, with some
+                          links to other groups; routes are the shortest */
+} TopologyKind;
+enum { MOST_TORUS_AXES = 4 };
+typedef struct Topology {
+    TopologyKind kind;
+    uint32_t sizes[MOST_TORUS_AXES]; /* 0 and 1: no axis */
+    uint32_t groups, routers, nodes; /* routers of a group, nodes of a router */
+    uint32_t ways_out;               /* links of a router to other groups, spread evenly */
+    double link_bytes_per_s;         /* torus; dragonfly: between two routers of a group */
+    double way_out_bytes_per_s;
+} Topology;
 /* What a network adds to NCCL's own numbers of a NIC that does RDMA. */
 typedef struct NetworkFabric {
     const char *name;          /* "ib"; NULL: not named */
@@ -302,8 +320,9 @@ typedef struct Cluster {
     double nic_bytes_per_s;       /* per NIC and direction */
     double oversubscription;      /* of a node's way to the others; 1.0: none */
     NetworkFabric fabric;
-    uint32_t nodes_per_group;      /* a pod, a dragonfly's group, a torus' line; 0: all nodes */
-    double group_oversubscription; /* of a group's way to the others; 1.0: none */
+    Topology topology;
+    uint32_t nodes_per_group;              /* a pod; 0: all nodes */
+    double group_oversubscription;         /* of a group's way to the others; 1.0: none */
     uint32_t rings[MOST_RING_DEVICES + 1]; /* FABRIC_nvlink: [devices] rings of one link each that
                                               its links make; 0: not known */
     double collective_launch_s;            /* of a call among others, or in a graph */

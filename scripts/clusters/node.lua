@@ -6,16 +6,16 @@ local gpus, fabric_named = require "tandem.gpus", require "clusters.fabrics"
 -- USD an hour: the middle of on-demand listings, May 2026
 local prices = { ["A100-SXM4-80GB"] = 1.64, ["H100-SXM5-80GB"] = 2.95, ["H200-SXM-141GB"] = 4.00 }
 -- What the one who names a cluster may say of it.
-local known = { "nodes", "watts", "oversubscription", "nodes_per_group", "group_oversubscription", "pcie" }
+local known = { "nodes", "watts", "oversubscription", "nodes_per_group", "group_oversubscription", "pcie", "topology" }
 local is_known = {}
 for _, key in ipairs(known) do is_known[key] = true end
 
--- A box of PCIe as the library has it, with what the one who names it says otherwise.
-local function box_of(spec, options)
-  local box = {}
-  for key, value in pairs(spec or {}) do box[key] = value end
-  for key, value in pairs(options or {}) do box[key] = value end
-  return next(box) and box
+-- A part (a box of PCIe, a topology) as the library has it, with what the one who names it says otherwise.
+local function part_of(spec, options)
+  local part = {}
+  for key, value in pairs(spec or {}) do part[key] = value end
+  for key, value in pairs(options or {}) do part[key] = value end
+  return next(part) and part
 end
 
 return function(name, spec)
@@ -30,7 +30,7 @@ return function(name, spec)
     device.usd_per_hour = prices[spec.device] or 0
     return {
       name = name, nodes = options.nodes or 1, devices_per_node = spec.per_node or 8,
-      intra = spec.intra or "nvswitch", pcie = box_of(spec.pcie, options.pcie), intra_bytes_per_s = spec.links * 1e9,
+      intra = spec.intra or "nvswitch", pcie = part_of(spec.pcie, options.pcie), intra_bytes_per_s = spec.links * 1e9,
       nics_per_node = spec.nics or 0, nic_bytes_per_s = (spec.nic_gbit or 0) * 1e9 / 8,
       fabric = fabric_named(spec.fabric or "ib"),
       host_link_bytes_per_s = .88 * gpus.gpus[spec.device].pcie * 1e9, -- 55.4 of 63 GB/s measured
@@ -39,6 +39,7 @@ return function(name, spec)
       oversubscription = options.oversubscription or spec.oversubscription or 1.0,
       nodes_per_group = options.nodes_per_group or spec.nodes_per_group,
       group_oversubscription = options.group_oversubscription or spec.group_oversubscription,
+      topology = part_of(spec.topology, options.topology),
       rings = spec.rings,
       collective_launch_s = 8e-6,  -- one process a GPU, back to back: 6-10 us measured
       device = device,

@@ -1,6 +1,6 @@
--- 8 H100 a node in a torus: lines of 8 nodes at full rate, a quarter of it across lines.
+-- 8 H100 a node in a torus of 8 x 8 x 8 nodes, in order along its lines: a node's 400 GB/s divided among six links.
 return require "clusters.node" ("torus_h100", {
   device = "H100-SXM5-80GB", links = 450,
   nics = 8, nic_gbit = 400, fabric = "ib",
-  nodes_per_group = 8, group_oversubscription = 4.0, -- lines of 8 nodes; across, a quarter of their links
+  topology = { kind = "torus", sizes = { 8, 8, 8 }, link_bytes_per_s = 400e9 / 6 },
 })

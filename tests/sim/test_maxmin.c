@@ -27,8 +27,10 @@ static Cluster hopper(uint32_t nodes, uint32_t per_node)
 static bool run_models(const Plan *plan, const Cluster *cluster, bool with_sms, bool unfolded,
                        Arena *arena, EngineResult *result, Diag *d)
 {
+    Routes *routes = arena_alloc(arena, sizeof *routes);
+    *routes = routes_of(cluster);
     FoldPlaces places = {cluster->devices_per_node, cluster->nics_per_node,
-                         cluster->nodes_per_group};
+                         cluster->nodes_per_group, routes};
     Fold *fold = fold_ranks_on(plan, places, unfolded, arena);
     MaxMin *maxmin = maxmin_new(cluster, fold, arena);
     Sms *sms = sms_new(cluster, fold, maxmin, arena);
@@ -175,46 +177,6 @@ static void pods_have_less_between_them(void **state)
         }
         arena_free(arena);
     }
-}
-
-static double exchange_s(const Cluster *cluster, uint32_t nodes)
-{
-    Arena *arena = arena_new();
-    Diag d = diag_in(arena);
-    Plan *plan = synthetic_plan(arena, 1, 8 * nodes, 1, 1);
-    AxisSet dp = synthetic_axis(plan, AXIS_dp_shard);
-    synthetic_comm(plan, 0, STREAM_dp_gather, OP_all_to_all, dp, 0, 1, UINT64_C(1) << 30);
-    EngineResult result;
-    assert_true(run_net(plan, cluster, false, arena, &result, &d));
-    arena_free(arena);
-    return (double)result.step_ps / 1e12;
-}
-
-/* The library's dragonfly: in a group of 16 nodes an exchange goes as if there were no groups; over
- * two groups half of all bytes go through ways out that are half as wide as the group's NICs: as
- * long as all of its bytes through those. Over four three quarters do, half as much again. */
-static void a_dragonfly_has_groups(void **state)
-{
-    (void)state;
-    Arena *arena = arena_new();
-    Diag d = diag_in(arena);
-    Cluster c;
-    assert_true(front_cluster("dragonfly_h100", 64, arena, &c, &d));
-    assert_int_equal(c.nodes_per_group, 16);
-    Cluster flat = c;
-    flat.nodes_per_group = 0;
-    assert_true(fabs(exchange_s(&c, 16) - exchange_s(&flat, 16)) < 1e-12);
-    static const double outside[] = {.5, .75};
-    for (uint32_t i = 0; i < 2; i++) {
-        uint32_t nodes = 32u << i;
-        NcclChoice alone = nccl_choose(&c, OP_all_to_all, nodes, 8, UINT64_C(1) << 30);
-        double bytes = 16 * 8 * 0x1p30 * outside[i], wide = 16 * 8 * nccl_nic_bytes_per_s(&c);
-        double s = fmax((double)alone.fluid_ps / 1e12, bytes / (wide / 2));
-        double expected = (double)alone.latency_ps / 1e12 + s;
-        assert_true(fabs(exchange_s(&c, nodes) / expected - 1) < 1e-3);
-    }
-    assert_true(exchange_s(&c, 64) > 1.2 * exchange_s(&flat, 64));
-    arena_free(arena);
 }
 
 /* What `tandem net` prints of one group is what a plan takes that has nothing else: also where ways
@@ -371,7 +333,7 @@ static void folded_is_unfolded(void **state)
         EngineResult whole, folded;
         assert_true(run_models(plan, &c, seed % 2 == 0, true, arena, &whole, &d));
         assert_true(run_models(plan, &c, seed % 2 == 0, false, arena, &folded, &d));
-        FoldPlaces places = {s[3], s[4], c.nodes_per_group};
+        FoldPlaces places = {s[3], s[4], c.nodes_per_group, NULL};
         Fold *fold = fold_ranks_on(plan, places, false, arena);
         folded_away += ranks - fold->n_classes;
         assert_int_equal(folded.step_ps, whole.step_ps);
@@ -446,7 +408,6 @@ int main(void)
         cmocka_unit_test(what_is_freed_is_used),
         cmocka_unit_test(different_rails_do_not_disturb),
         cmocka_unit_test(pods_have_less_between_them),
-        cmocka_unit_test(a_dragonfly_has_groups),
         cmocka_unit_test(one_group_is_as_in_a_plan),
         cmocka_unit_test(measured_groups_lie_on_few_nodes),
         cmocka_unit_test(opposite_directions_are_free),

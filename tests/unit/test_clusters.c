@@ -139,6 +139,18 @@ static void what_may_be_said_of_a_cluster(void **state)
                             &thin, arena, &d));
     assert_true(thin.oversubscription == 3 && thin.group_oversubscription == 5);
     assert_int_equal(thin.nodes_per_group, 2);
+    Cluster box, places;
+    assert_true(has_cluster(
+        "require 'clusters.pcie_l40s' { pcie = { switches = 4, peer = 'off' } }", &box, arena, &d));
+    assert_int_equal(box.pcie.switches, 4);
+    assert_int_equal(box.pcie.sockets, 2);
+    assert_int_equal(box.pcie.peer, PEER_off);
+    assert_true(has_cluster("require 'clusters.torus_h100' { nodes = 4, topology = { sizes = { 2, "
+                            "2 } } }",
+                            &places, arena, &d));
+    assert_int_equal(places.topology.kind, TOPOLOGY_torus);
+    assert_int_equal(places.topology.sizes[1], 2);
+    assert_int_equal(places.topology.sizes[2], 0);
     assert_int_equal(d.n_errors, 0);
     assert_false(has_cluster("require 'clusters.hgx_h200' { node = 2 }", &thin, arena, &d));
     assert_non_null(strstr(d.items.at[0].text, "no option 'node'"));
@@ -147,10 +159,38 @@ static void what_may_be_said_of_a_cluster(void **state)
     arena_free(arena);
 }
 
+/* A network with routes must have a place for each node, links that carry something, and a way
+ * from each group to each other. */
+static void places_of_a_topology(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *cluster, *says;
+    } cases[] = {
+        {"require 'clusters.torus_h100' { nodes = 513 }", "a torus of 512 places for 513 nodes"},
+        {"require 'clusters.torus_h100' { topology = { sizes = { 4096, 4096, 4096, 4096 } } }",
+         "at most"},
+        {"require 'clusters.dragonfly_h100' { nodes = 145 }", "a dragonfly of 144 places"},
+        {"require 'clusters.dragonfly_h100' { topology = { groups = 34 } }", "reaches 32 others"},
+        {"require 'clusters.dgx_h100' { topology = { kind = 'torus', sizes = { 2 } } }",
+         "links of 0 bytes/s"},
+        {"require 'clusters.dgx_h100' { topology = { kind = 'ring' } }", "'ring' is not known"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena);
+        Cluster c;
+        assert_false(has_cluster(cases[i].cluster, &c, arena, &d));
+        assert_true(d.items.n > 0);
+        if (strstr(d.items.at[0].text, cases[i].says) == NULL)
+            fail_msg("%s: %s", cases[i].cluster, d.items.at[0].text);
+        arena_free(arena);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_of_the_library),
-                                       cmocka_unit_test(pipelines_fill_by_bytes),
-                                       cmocka_unit_test(what_may_be_said_of_a_cluster)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_of_the_library), cmocka_unit_test(pipelines_fill_by_bytes),
+        cmocka_unit_test(what_may_be_said_of_a_cluster), cmocka_unit_test(places_of_a_topology)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
