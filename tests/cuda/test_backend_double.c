@@ -254,14 +254,16 @@ static void branches_in_any_order_wait_for_each_other(void **state)
                     .data = data_synthetic(3, 29, 0.1, arena)};
     assert_non_null(run.plan);
     run.options.cuda.graphs = CUDA_GRAPHS_whole;
-    run.options.timeout_s = 3;
     run.script = "seed=12 branches=serial";
     ranks_run(&run, arena);
     if (!run.rank[0].fine || !run.rank[1].fine) fail_msg("%s", run.rank[0].said);
+    /* How often the device draws depends on the machine's load, so the step that is stuck is any. */
+    run.options.timeout_s = 3;
+    run.steps = 50;
     run.script = "seed=12 branches=drawn";
     ranks_run(&run, arena);
     assert_false(run.rank[0].fine);
-    if (!strstr(run.errors, "error[timeout]: step 1: rank "))
+    if (!strstr(run.errors, "error[timeout]: step "))
         fail_msg("%s| %s", run.errors, run.rank[0].said);
     arena_free(arena);
 }
