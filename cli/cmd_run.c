@@ -282,8 +282,8 @@ static void run_from_outside(Cli *cli, PlanFile *file)
         dry_run(cli, file);
         return;
     }
-    /* Better now than on every rank. */
-    if (run_data(cli, file) == NULL) return;
+    /* Better now than on every rank, or when all is measured. */
+    if (run_data(cli, file) == NULL || !store_ready(cli->options.db, &cli->diag)) return;
     /* GPUs have models; to measure them is asked for by `tandem calibrate --backend cuda`. */
     if (!run_on(cli, "cuda") && !run_calibrate(cli, file)) return;
     if (is_loopback(cli) || (run_on(cli, "cuda") && file->plan->mesh.n_ranks == 1)) {

@@ -208,10 +208,7 @@ static bool can_start(Cli *cli)
         return false;
     }
     if (!sweep_order(cli)) return false;
-    if (cli->options.dry_run) return true;
-    Store *store = store_open(cli->options.db, false, &cli->diag); /* made, or refused, once */
-    store_close(store);
-    return store != NULL;
+    return cli->options.dry_run || store_ready(cli->options.db, &cli->diag);
 }
 
 void cmd_sweep(Cli *cli)

@@ -114,15 +114,49 @@ static bool has_shared_memory(const char *path)
     return true;
 }
 
+static const char *folder_of(const char *path, Arena *arena)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? "." : arena_copy(arena, path, (size_t)(slash - path) + 1);
+}
+
+static bool is_there(const char *path)
+{
+    struct stat about;
+    return stat(path, &about) == 0;
+}
+
+/* A log lies beside the store: there, or may be made. Else errno tells why not. */
+static bool takes_a_log(const char *path, Arena *arena)
+{
+    return is_there(arena_print(arena, "%s-wal", path)) ||
+           access(folder_of(path, arena), W_OK) == 0;
+}
+
+/* SQLite would open a file that may only be read, and begin to write where no log can be: it would
+ * be told by the first row, when what the row holds has been measured. */
+static bool may_be_written(const Opening *o)
+{
+    Arena *arena = o->d->arena;
+    struct stat about;
+    const char *what = "it";
+    bool may = access(o->path, W_OK) == 0 || errno == ENOENT;
+    /* The log of what a link names lies elsewhere: SQLite knows where. */
+    if (may && (lstat(o->path, &about) != 0 || !S_ISLNK(about.st_mode))) {
+        what = "its folder";
+        may = takes_a_log(o->path, arena);
+    }
+    if (may) return true;
+    refuse(o, "store-open", arena_print(arena, "%s cannot be written: %s", what, strerror(errno)));
+    diag_hint(o->d, "name a place that can be written: --db FILE");
+    return false;
+}
+
 /* A log is read through shared memory, which is a file beside the store. Where none can be made
  * and there is no log, the file is all there is, and nobody changes it. */
 static const char *unchanging(const char *path, Arena *arena)
 {
-    const char *slash = strrchr(path, '/');
-    const char *folder = slash == NULL ? "." : arena_copy(arena, path, (size_t)(slash - path) + 1);
-    struct stat log;
-    if (access(folder, W_OK) == 0 || stat(arena_print(arena, "%s-wal", path), &log) == 0)
-        return NULL;
+    if (takes_a_log(path, arena)) return NULL;
     Str uri = str_in(arena);
     str_add(&uri, "file:");
     for (const char *c = path; *c != 0; c++)
@@ -250,19 +284,11 @@ static bool set_up_new(Db *db, const char *path, const Opening *o)
 
 static bool sync_directory(Arena *arena, const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    const char *folder = slash == NULL ? "." : arena_copy(arena, path, (size_t)(slash - path) + 1);
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open(folder_of(path, arena), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return false;
     bool is_done = fsync(fd) == 0;
     close(fd);
     return is_done;
-}
-
-static bool is_there(const char *path)
-{
-    struct stat about;
-    return stat(path, &about) == 0;
 }
 
 /* The log of a store that is gone holds that store's last pages: a new one must neither take them
@@ -332,15 +358,14 @@ Db *db_open(const char *path, bool read_only, const char *const *migrations, uin
 {
     assert(path != NULL && (n == 0 || migrations != NULL));
     const Opening o = {path, read_only, migrations, n, d};
-    struct stat about;
     if (strcmp(path, ":memory:") == 0) {
         Db *db = connect(&o, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
         if (db == NULL || set_up_new(db, NULL, &o)) return db;
         db_close(db);
         return NULL;
     }
-    if (!read_only && stat(path, &about) != 0 && errno == ENOENT &&
-        (refuses_stray_log(&o) || !create(&o)))
+    if (!read_only && !may_be_written(&o)) return NULL;
+    if (!read_only && !is_there(path) && errno == ENOENT && (refuses_stray_log(&o) || !create(&o)))
         return NULL;
     return open_existing(&o);
 }

@@ -23,6 +23,13 @@ Store *store_open(const char *path, bool read_only, Diag *d)
     return store;
 }
 
+bool store_ready(const char *path, Diag *d)
+{
+    Store *store = store_open(path, false, d);
+    store_close(store);
+    return store != NULL;
+}
+
 void store_close(Store *store)
 {
     if (!store) return;

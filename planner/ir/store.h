@@ -9,6 +9,8 @@
 
 typedef struct Store Store;
 Store *store_open(const char *path, bool read_only, Diag *d); /* created and migrated as needed */
+/* Opens it for writing and closes it: makes it where there is none, or tells why it cannot. */
+bool store_ready(const char *path, Diag *d);
 void store_close(Store *store);
 Db *store_db(Store *store);
 

@@ -259,6 +259,24 @@ static void loopback_runs_are_compared(void **state)
 }
 
 /* In bf16, and with all of it in bf16: as planned, as well as in fp32, in less memory. */
+/* Nothing is measured for a store that cannot be written. */
+static void the_store_comes_first(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *db = arena_print(arena, "%s/none/t.db", command_new_folder(arena));
+    static const char *const how[][3] = {{"run", "--backend", "loopback"},
+                                         {"run", "-n", "4"},
+                                         {"calibrate", "--backend", "loopback"}};
+    for (size_t i = 0; i < sizeof how / sizeof how[0]; i++) {
+        CommandResult r = COMMAND(arena, 60, how[i][0], tiny, how[i][1], how[i][2], "--db", db);
+        assert_int_equal(r.exit_code, 7);
+        if (strstr(r.err, "measuring") || !strstr(r.err, db) || !strstr(r.err, "--db FILE"))
+            fail_msg("%s", r.err);
+    }
+    arena_free(arena);
+}
+
 static void low_precision_trains(void **state)
 {
     (void)state;
@@ -444,6 +462,7 @@ int main(void)
         cmocka_unit_test(a_dry_run_leaves_no_store),
         cmocka_unit_test(texts_are_read_back),
         cmocka_unit_test(loopback_runs_are_compared),
+        cmocka_unit_test(the_store_comes_first),
         cmocka_unit_test(low_precision_trains),
         cmocka_unit_test(originals_are_looked_at_and_never_run),
         cmocka_unit_test(verify_passes_and_says_by_how_much),
