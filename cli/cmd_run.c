@@ -65,11 +65,16 @@ static bool predict_here(Cli *cli, const PlanFile *file, Prediction *prediction)
     return fine;
 }
 
+static uint32_t steps_of(const Cli *cli, const PlanFile *file)
+{
+    if (cli->options.steps > 0) return cli->options.steps;
+    return file->config.train_steps > 0 ? file->config.train_steps : 10;
+}
+
 static void exec_options(Cli *cli, const PlanFile *file, ExecOptions *options)
 {
     const Optimizer *optimizer = &file->config.optimizer;
-    uint32_t steps = cli->options.steps > 0 ? cli->options.steps : file->config.train_steps;
-    if (steps == 0) steps = 10;
+    const uint32_t steps = steps_of(cli, file);
     *options = (ExecOptions){.backend = run_backend(cli),
                              .steps = steps,
                              .lr = optimizer->lr,
@@ -126,14 +131,35 @@ static bool store_measured(Cli *cli, const PlanFile *file, const ExecResult *res
     return fine;
 }
 
-/* A run that broke off leaves a row too: who looks at the store sees that it was tried. */
-static void store_failed(Cli *cli, const PlanFile *file)
+/* A run that broke off leaves a row too: who looks at the store sees that it was tried. Its id; 0:
+ * it could not be written. */
+static int64_t store_failed(Cli *cli, const PlanFile *file, uint32_t steps_done)
 {
     RunRecord record = run_record(cli, file, "failed");
+    record.steps_done = steps_done;
     Store *store = store_open(cli->options.db, false, &cli->diag);
-    if (store == NULL) return;
-    store_run(store, &record, &cli->diag);
+    if (store == NULL) return 0;
+    int64_t id = store_run(store, &record, &cli->diag);
     store_close(store);
+    return id;
+}
+
+/* Where it was, and what is left of it. */
+static void tell_interrupted(Cli *cli, const PlanFile *file, const LaunchEnd *end)
+{
+    const char *name = run_signal_name(end->signal), *db = cli->options.db;
+    const int64_t id = store_failed(cli, file, end->stepped ? end->step : 0);
+    const char *kept = id != 0
+                           ? arena_print(cli->arena, "%s keeps run %" PRId64 " as failed", db, id)
+                           : arena_print(cli->arena, "%s keeps nothing of it", db);
+    if (end->stepped)
+        cli_error(cli, FAULT_run, "run-interrupted",
+                  "interrupted by %s at step %" PRIu32 " of %" PRIu32
+                  ": the ranks have ended and their weights are lost; %s",
+                  name, end->step, steps_of(cli, file), kept);
+    else
+        cli_error(cli, FAULT_run, "run-interrupted",
+                  "interrupted by %s before the first step: the ranks have ended; %s", name, kept);
 }
 
 /* Without a launcher no rank ever was. */
@@ -246,7 +272,7 @@ static void run_here(Cli *cli, const PlanFile *file)
         if (!first)
             drop_shared(cli);
         else if (!run_is_inside()) /* of ranks that were started, who started them says it */
-            store_failed(cli, file);
+            store_failed(cli, file, progress.done);
         return;
     }
     if (!first) return;
@@ -296,8 +322,12 @@ static void run_from_outside(Cli *cli, PlanFile *file)
     if (cli->json != NULL || !cli->options.quiet) plan_file_report(cli, file);
     print_now(cli);
     cli_flush_diagnostics(cli);
-    if (!run_launch(cli, file->plan->mesh.n_ranks, cli->argv) && was_started(cli))
-        store_failed(cli, file);
+    LaunchEnd end;
+    if (run_launch(cli, file->plan->mesh.n_ranks, cli->argv, &end)) return;
+    if (end.signal != 0)
+        tell_interrupted(cli, file, &end);
+    else if (was_started(cli))
+        store_failed(cli, file, end.stepped ? end.step : 0);
 }
 
 void cmd_run(Cli *cli)

@@ -12,7 +12,8 @@ static const char exit_codes[] =
     "  4  infeasible: it does not fit (the prediction is stored all the same)\n"
     "  5  a comparison or threshold failed (run --verify)\n"
     "  6  the run failed: a rank died or hung\n"
-    "  7  the store: damaged, foreign, newer or locked\n";
+    "  7  the store: damaged, foreign, newer or locked\n"
+    "  128 + a signal's number (130: SIGINT, 143: SIGTERM)  a run was interrupted\n";
 
 static const char environment[] =
     "Environment\n"

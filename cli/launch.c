@@ -1,12 +1,12 @@
 /* Processes of a run: who this one is, starting the others, and measuring what a run's prediction
  * needs before it starts. */
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/run.h"
-#include "exec/launch.h"
 #include "planner/base/log.h"
 
 bool run_is_inside(void)
@@ -28,7 +28,12 @@ void run_silence(Cli *cli)
     cli->out = str_in(cli->arena);
 }
 
-bool run_launch(Cli *cli, uint32_t n_ranks, const char *const *argv)
+const char *run_signal_name(int number)
+{
+    return number == SIGINT ? "SIGINT" : number == SIGTERM ? "SIGTERM" : "SIGHUP";
+}
+
+bool run_launch(Cli *cli, uint32_t n_ranks, const char *const *argv, LaunchEnd *end)
 {
     LIST(const char *) words = {NULL, 0, 0};
     /* mpirun does not look for a relative path the way the shell did that started us. */
@@ -47,10 +52,10 @@ bool run_launch(Cli *cli, uint32_t n_ranks, const char *const *argv)
     double timeout_s = cli->options.timeout_s > 0 ? cli->options.timeout_s : 60;
     LaunchOptions options = {.n_ranks = n_ranks, .timeout_s = timeout_s};
     uint32_t before = cli->diag.n_errors;
-    int code = exec_launch(words.at, &options, cli->arena, &cli->diag);
+    int code = exec_launch(words.at, &options, end, cli->arena, &cli->diag);
     cli->exit_code = code;
     /* The first rank has written the document, unless the run broke off. */
-    if (cli->json != NULL && cli->diag.n_errors == before) {
+    if (cli->json != NULL && cli->diag.n_errors == before && end->signal == 0) {
         json_decref(cli->json);
         cli->json = NULL;
     }
@@ -123,9 +128,16 @@ static bool calibrate_collectives(Cli *cli, const PlanFile *file, const Needs *n
     list_push(cli->arena, &argv, NULL);
     json_t *document = cli->json;
     cli->json = NULL; /* this run writes none */
-    bool fine = run_launch(cli, file->plan->mesh.n_ranks, argv.at);
+    LaunchEnd end;
+    bool fine = run_launch(cli, file->plan->mesh.n_ranks, argv.at, &end);
     cli->json = document;
-    if (!fine && cli->diag.n_errors == 0)
+    if (end.signal != 0)
+        cli_error(cli, FAULT_run, "run-interrupted",
+                  "interrupted by %s while %" PRIu32
+                  " ranks measured collectives: the run has not begun; %s keeps what was measured "
+                  "before",
+                  run_signal_name(end.signal), file->plan->mesh.n_ranks, cli->options.db);
+    else if (!fine && cli->diag.n_errors == 0)
         cli_error(cli, FAULT_run, "calibrate-failed", "measuring collectives failed with code %d",
                   cli->exit_code);
     return fine;

@@ -4,6 +4,7 @@
 
 #include "cli/predict.h"
 #include "exec/exec.h"
+#include "exec/launch.h"
 
 /* ---- backend.c ---- */
 const char *run_backend(const Cli *cli); /* "mpi" unless --backend says otherwise */
@@ -46,8 +47,10 @@ const DataSource *run_data(Cli *cli, const PlanFile *file);
 bool run_is_inside(void);
 bool run_is_first(void); /* also where nothing was started */
 /* Starts this command (argv ending in NULL; argv[0] is replaced) once a rank under mpirun and
- * waits; false when the run failed, with cli->exit_code set. */
-bool run_launch(Cli *cli, uint32_t n_ranks, const char *const *argv);
+ * waits; false when the run failed, with cli->exit_code set. Where end->signal is set, the caller
+ * has to say that. */
+bool run_launch(Cli *cli, uint32_t n_ranks, const char *const *argv, LaunchEnd *end);
+const char *run_signal_name(int number); /* of those that end a launch */
 /* Ranks other than the first keep silent. */
 void run_silence(Cli *cli);
 /* From the rows of a measured step: compute and exposed time of the slowest rank, and its

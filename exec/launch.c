@@ -294,6 +294,18 @@ static void watch(Watch *w, const sigset_t *signals, double timeout_s)
 
 /* ---- the verdict ---- */
 
+static LaunchEnd end_of(const Watch *w)
+{
+    LaunchEnd end = {.signal = w->signal, .stepped = true, .step = UINT32_MAX};
+    for (uint32_t r = 0; r < w->n_ranks; r++) {
+        const StatusSlot *slot = &w->status->slots[r];
+        const uint32_t step = atomic_load(&slot->step);
+        end.stepped = end.stepped && atomic_load(&slot->count) > 0;
+        if (step < end.step) end.step = step;
+    }
+    return end;
+}
+
 static int verdict(Watch *w, Diag *d)
 {
     int status = w->exit_status;
@@ -332,10 +344,12 @@ static bool spawn(char **argv, char **env, const sigset_t *mask, pid_t *child, D
                                     argv[0], strerror(error));
 }
 
-int exec_launch(const char *const *argv, const LaunchOptions *options, Arena *arena, Diag *d)
+int exec_launch(const char *const *argv, const LaunchOptions *options, LaunchEnd *end, Arena *arena,
+                Diag *d)
 {
     Launcher launcher;
     char path[512];
+    *end = (LaunchEnd){0};
     assert(argv[0] != NULL);
     assert(options->n_ranks > 0);
     if (!find_launcher(options, arena, &launcher, d)) return EXIT_RUN_FAILED;
@@ -354,6 +368,7 @@ int exec_launch(const char *const *argv, const LaunchOptions *options, Arena *ar
               environment(path, &launcher, options, arena), &before, &w.mpirun, d)) {
         watch(&w, &signals, options->timeout_s > 0 ? options->timeout_s : 60);
         code = verdict(&w, d);
+        *end = end_of(&w);
     }
     unlink(path);
     status_unmap(w.status);

@@ -24,10 +24,19 @@ typedef struct LaunchOptions {
     double timeout_s;       /* no rank makes progress for this long: the run is ended */
 } LaunchOptions;
 
+/* How the launched ranks ended, where they did not end by themselves. */
+typedef struct LaunchEnd {
+    int signal;    /* that this process was sent, and passed on; 0: none */
+    bool stepped;  /* every rank had begun its first step */
+    uint32_t step; /* then: the one that the last of them was at, whatever it did of it */
+} LaunchEnd;
+
 /* Runs argv (ending in NULL; argv[0] is the program's path) once a rank and waits for all. Output
  * goes where this process's goes. Returns the exit code of the command: that of the ranks when they
  * ended by themselves; when they did not, 6, with a diagnostic (rank-died, run-stuck,
- * mpirun-missing, and what ranks told: timeout, mpi, ...). */
-int exec_launch(const char *const *argv, const LaunchOptions *options, Arena *arena, Diag *d);
+ * mpirun-missing, and what ranks told: timeout, mpi, ...). Sent SIGINT, SIGTERM or SIGHUP it ends
+ * the ranks and returns 128 + the signal; what there is to say of it is said by who called. */
+int exec_launch(const char *const *argv, const LaunchOptions *options, LaunchEnd *end, Arena *arena,
+                Diag *d);
 
 #endif

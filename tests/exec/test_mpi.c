@@ -276,7 +276,8 @@ static int launch(const char *flavour, const char *what, const char *argument, u
     bool ends_early = strcmp(what, "spoiled") == 0;
     LaunchOptions options = {
         .n_ranks = ranks, .flavour = flavour, .timeout_s = ends_early ? patience_s(argument) : 60};
-    return exec_launch(argv, &options, arena, d);
+    LaunchEnd end;
+    return exec_launch(argv, &options, &end, arena, d);
 }
 
 static bool is_missing(const char *flavour)

@@ -1,0 +1,200 @@
+/* tandem run that is interrupted: it ends its ranks, says in one line where it was and what is left
+ * of it, and leaves with 128 + the signal. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "planner/ir/store.h"
+#include "tests/support/command.h"
+
+static const char tiny[] = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";
+
+typedef struct Session {
+    Arena *arena;
+    const char *folder, *db, *out, *err;
+    int code; /* as it left; -1: a signal ended it */
+} Session;
+
+static void pause_ms(long ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+}
+
+static const char *text_of(const Session *s, const char *path)
+{
+    const char *text = command_read_file(s->arena, path, NULL);
+    return text != NULL ? text : "";
+}
+
+/* Processes, other than this one, whose command line names the folder. */
+static uint32_t n_processes(const Session *s)
+{
+    uint32_t n = 0;
+    DIR *all = opendir("/proc");
+    assert_non_null(all);
+    for (struct dirent *one; (one = readdir(all)) != NULL;) {
+        char line[4096] = "";
+        FILE *file = fopen(arena_print(s->arena, "/proc/%s/cmdline", one->d_name), "r");
+        if (file == NULL) continue;
+        size_t length = fread(line, 1, sizeof line - 1, file);
+        fclose(file);
+        for (size_t i = 0; i < length; i++)
+            if (line[i] == 0) line[i] = ' ';
+        n += strstr(line, s->db) != NULL;
+    }
+    closedir(all);
+    return n;
+}
+
+static pid_t start(const Session *s, const char *json)
+{
+    const char *const argv[] = {
+        TANDEM_COMMAND, "run",     tiny, "-n",   "2",   "--set", "mesh.dp_shard=1",
+        "--steps",      "1000000", "-v", "--db", s->db, json,    NULL};
+    union {
+        const char *const *read_only;
+        char *const *plain;
+    } arguments = {.read_only = argv};
+    unlink(s->out);
+    unlink(s->err);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child != 0) return child;
+    if (freopen(s->out, "w", stdout) != NULL && freopen(s->err, "w", stderr) != NULL)
+        execv(argv[0], arguments.plain);
+    _exit(127);
+}
+
+/* Sends the signal when `file` says `word`, and waits. */
+static void interrupt(Session *s, int number, const char *json, const char *file, const char *word)
+{
+    pid_t child = start(s, json);
+    for (int i = 0; i < 600 && strstr(text_of(s, file), word) == NULL; i++) pause_ms(100);
+    assert_int_equal(kill(child, number), 0);
+    int status = 0;
+    for (int i = 0; i < 200 && waitpid(child, &status, WNOHANG) == 0; i++) pause_ms(100);
+    kill(child, SIGKILL);
+    s->code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    assert_non_null(strstr(text_of(s, file), word));
+}
+
+static Session session(void)
+{
+    Session s = {.arena = arena_new()};
+    s.folder = command_new_folder(s.arena);
+    s.db = arena_print(s.arena, "%s/t.db", s.folder);
+    s.out = arena_print(s.arena, "%s/out", s.folder);
+    s.err = arena_print(s.arena, "%s/err", s.folder);
+    return s;
+}
+
+static RunRecord measured(const Session *s)
+{
+    Diag d = diag_in(s->arena);
+    RunRecord record;
+    Store *store = store_open(s->db, true, &d);
+    assert_non_null(store);
+    DbStatement *st =
+        db_prepare(store_db(store), &d, "SELECT max(id) FROM run WHERE kind = 'measured'", "");
+    assert_true(db_step(st, &d));
+    const int64_t id = db_int(st, 0);
+    db_reset(st);
+    assert_true(store_load_run(store, id, s->arena, &record, NULL, &d));
+    store_close(store);
+    return record;
+}
+
+/* The line that tells it; there is one. */
+static const char *told(const Session *s)
+{
+    static const char begins[] = "error[run-interrupted]: ";
+    const char *line = strstr(text_of(s, s->err), begins);
+    if (line == NULL) fail_msg("code %d\n%s", s->code, text_of(s, s->err));
+    assert_null(strstr(line + 1, begins));
+    return arena_copy(s->arena, line + strlen(begins), strcspn(line + strlen(begins), "\n"));
+}
+
+static void the_step_and_what_is_kept_are_told(void **state)
+{
+    (void)state;
+    static const struct {
+        int number;
+        const char *name;
+    } rows[] = {{SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}};
+    Session s = session();
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        interrupt(&s, rows[i].number, NULL, s.out, "step    2 ");
+        assert_int_equal(s.code, 128 + rows[i].number);
+        const char *line = told(&s), *end;
+        const char *before = arena_print(s.arena, "interrupted by %s at step ", rows[i].name);
+        if (strncmp(line, before, strlen(before)) != 0) fail_msg("%s", line);
+        char *after;
+        const unsigned long step = strtoul(line + strlen(before), &after, 10);
+        assert_in_range(step, 2, 1000);
+        end = arena_print(s.arena,
+                          " of 1000000: the ranks have ended and their weights are lost; %s keeps "
+                          "run %zu as failed",
+                          s.db, i + 2); /* after the prediction */
+        assert_string_equal(after, end);
+        const RunRecord run = measured(&s);
+        assert_string_equal(run.status, "failed");
+        assert_int_equal(run.steps_done, step);
+        assert_int_equal(n_processes(&s), 0);
+    }
+    arena_free(s.arena);
+}
+
+static void the_document_is_written_all_the_same(void **state)
+{
+    (void)state;
+    Session s = session();
+    json_error_t error;
+    interrupt(&s, SIGINT, "--json", s.err, "step    2 ");
+    assert_int_equal(s.code, 130);
+    json_t *root = json_loads(text_of(&s, s.out), 0, &error);
+    if (root == NULL) fail_msg("%s\n%s", error.text, text_of(&s, s.out));
+    assert_true(json_is_false(json_object_get(root, "ok")));
+    assert_int_equal(json_integer_value(json_object_get(root, "exit_code")), 130);
+    json_t *list = json_object_get(root, "diagnostics");
+    json_t *last = json_array_get(list, json_array_size(list) - 1);
+    assert_string_equal(json_string_value(json_object_get(last, "rule")), "run-interrupted");
+    json_decref(root);
+    arena_free(s.arena);
+}
+
+/* Ranks measure collectives before the run begins. */
+static void measuring_is_interrupted_too(void **state)
+{
+    (void)state;
+    Session s = session();
+    interrupt(&s, SIGTERM, NULL, s.err, "collectives on 2 ranks");
+    assert_int_equal(s.code, 143);
+    const char *line = told(&s);
+    if (strstr(line, "interrupted by SIGTERM while") != line || !strstr(line, s.db))
+        fail_msg("%s", line);
+    assert_null(strstr(text_of(&s, s.err), "calibrate-failed"));
+    assert_int_equal(n_processes(&s), 0);
+    arena_free(s.arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_step_and_what_is_kept_are_told),
+        cmocka_unit_test(the_document_is_written_all_the_same),
+        cmocka_unit_test(measuring_is_interrupted_too),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
