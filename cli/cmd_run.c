@@ -110,18 +110,18 @@ static RunRecord run_record(Cli *cli, const PlanFile *file, const char *status)
 }
 
 static bool store_measured(Cli *cli, const PlanFile *file, const ExecResult *result,
-                           const Prediction *prediction, Progress *progress, int64_t *id)
+                           const Prediction *prediction, Steps *steps, int64_t *id)
 {
     const Plan *plan = file->plan;
     RunRecord record = run_record(cli, file, "ok");
     record.calibration = prediction->record.calibration; /* `compare` finds it by that */
-    record.step_ps = progress_median(progress);
+    record.step_ps = steps_median(steps);
     record.peak_bytes = result->highest_touched;
     double step_s = (double)record.step_ps / (double)PS_PER_S;
     if (step_s > 0)
         record.tokens_per_s_per_device = plan->step.global_tokens / step_s / plan->mesh.n_ranks;
     record.trace = &result->trace;
-    record.steps_done = progress->done;
+    record.steps_done = steps->progress.done;
     measured_times(cli->arena, plan, &result->trace, &record);
     Store *store = store_open(cli->options.db, false, &cli->diag);
     if (store == NULL) return false;
@@ -172,20 +172,20 @@ static bool was_started(const Cli *cli)
     return true;
 }
 
-static void summary(Cli *cli, const PlanFile *file, Progress *p, const ExecResult *result,
-                    int64_t id, const Prediction *prediction)
+static void summary(Cli *cli, const PlanFile *file, Steps *s, const ExecResult *result, int64_t id,
+                    const Prediction *prediction)
 {
-    Ps median = progress_median(p);
-    double last = progress_last_loss(p);
+    Ps median = steps_median(s);
+    double last = steps_last_loss(s);
     uint64_t touched = result->highest_touched;
     if (cli->json != NULL) {
-        json_count(cli->json, "steps", p->done);
-        json_number(cli->json, "first_loss", p->first_loss);
+        json_count(cli->json, "steps", s->progress.done);
+        json_number(cli->json, "first_loss", s->first_loss);
         json_number(cli->json, "last_loss", last);
         json_count(cli->json, "step_ps", (uint64_t)median);
-        json_count(cli->json, "predicted_step_ps", (uint64_t)p->predicted_ps);
-        json_count(cli->json, "arena_bytes", p->bytes);
-        json_count(cli->json, "written_bytes", p->written);
+        json_count(cli->json, "predicted_step_ps", (uint64_t)s->predicted_ps);
+        json_count(cli->json, "arena_bytes", s->bytes);
+        json_count(cli->json, "written_bytes", s->written);
         json_count(cli->json, "highest_byte_touched", touched);
         json_count(cli->json, "host_byte_touched", result->host_touched);
         json_count(cli->json, "outside_bytes", result->outside_bytes);
@@ -199,16 +199,16 @@ static void summary(Cli *cli, const PlanFile *file, Progress *p, const ExecResul
     str_print(out,
               "done        %" PRIu32 " steps in %.1f s; loss %.4f at first, %.4f the mean of the "
               "last %" PRIu32 " (x %.2f)\n",
-              p->done, p->seconds, p->first_loss, last, p->done < 10 ? p->done : 10,
-              last / p->first_loss);
+              s->progress.done, s->seconds, s->first_loss, last,
+              s->progress.done < 10 ? s->progress.done : 10, last / s->first_loss);
     str_print(out, "step        %s measured (median), %s predicted: %s\n",
-              format_time(cli->arena, median), format_time(cli->arena, p->predicted_ps),
-              format_ratio(cli->arena, (double)median / (double)p->predicted_ps));
+              format_time(cli->arena, median), format_time(cli->arena, s->predicted_ps),
+              format_ratio(cli->arena, (double)median / (double)s->predicted_ps));
     cores_text(&result->cores, file->plan->mesh.n_ranks, out);
     str_print(out, "memory      %s measured (highest byte touched %s), %s predicted: %s\n",
               str_bytes(cli->arena, touched), str_count(cli->arena, touched),
-              str_bytes(cli->arena, p->bytes),
-              format_ratio(cli->arena, (double)touched / (double)p->bytes));
+              str_bytes(cli->arena, s->bytes),
+              format_ratio(cli->arena, (double)touched / (double)s->bytes));
     if (result->host_touched > 0)
         str_print(out, "host        %s measured (highest byte touched %s), %s predicted\n",
                   str_bytes(cli->arena, result->host_touched),
@@ -250,21 +250,21 @@ static void run_here(Cli *cli, const PlanFile *file)
     exec_options(cli, file, &options);
     options.data = run_data(cli, file);
     if (options.data == NULL) return;
-    Progress progress = {.cli = cli, .n_steps = options.steps, .every = progress_every(cli)};
+    Steps steps = {.cli = cli, .progress = progress_by_lines(cli, options.steps)};
     for (uint32_t i = 0; i < file->plan->programs.n; i++) {
         const Program *program = &file->plan->programs.at[i];
         const uint64_t written = plan_written_bytes(program);
-        if (program->bytes > progress.bytes) progress.bytes = program->bytes;
-        if (written > progress.written) progress.written = written;
+        if (program->bytes > steps.bytes) steps.bytes = program->bytes;
+        if (written > steps.written) steps.written = written;
     }
     Prediction prediction;
     memset(&prediction, 0, sizeof prediction);
     if (first) {
         if (!predict_here(cli, file, &prediction)) return;
-        progress.predicted_ps = prediction.record.step_ps;
+        steps.predicted_ps = prediction.record.step_ps;
         cli_flush_diagnostics(cli);
-        options.on_step = progress_step;
-        options.self = &progress;
+        options.on_step = steps_add;
+        options.self = &steps;
     }
     ExecResult result;
     memset(&result, 0, sizeof result);
@@ -272,13 +272,13 @@ static void run_here(Cli *cli, const PlanFile *file)
         if (!first)
             drop_shared(cli);
         else if (!run_is_inside()) /* of ranks that were started, who started them says it */
-            store_failed(cli, file, progress.done);
+            store_failed(cli, file, steps.progress.done);
         return;
     }
     if (!first) return;
     int64_t id = 0;
-    if (store_measured(cli, file, &result, &prediction, &progress, &id))
-        summary(cli, file, &progress, &result, id, &prediction);
+    if (store_measured(cli, file, &result, &prediction, &steps, &id))
+        summary(cli, file, &steps, &result, id, &prediction);
 }
 
 static void dry_run(Cli *cli, const PlanFile *file)

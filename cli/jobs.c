@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "planner/base/clock.h"
+#include "cli/progress.h"
 
 uint32_t jobs_number(uint32_t wanted, uint32_t n_work)
 {
@@ -38,28 +38,13 @@ void job_piece_done(const Job *job)
     (void)written; /* a count that is short spoils nothing */
 }
 
-/* A person waits at a terminal: files, pipes and logs get no line that is written over. */
-static bool is_watched(const Cli *cli, uint32_t n_work)
-{
-    return n_work > 1 && !cli->options.quiet && !cli->options.verbose && isatty(STDERR_FILENO);
-}
-
 /* A byte is a finished piece; the pipe ends when the last process has. */
-static void say_progress(const Cli *cli, int count, uint32_t n_work)
+static void follow(Progress *progress, int count)
 {
     char bytes[64];
     ssize_t n;
-    uint32_t done = 0;
-    const double start = clock_s();
-    fprintf(stderr, "\r%s: 0 of %" PRIu32 " done", cli->verb->name, n_work);
-    while ((n = read(count, bytes, sizeof bytes)) > 0 || (n < 0 && errno == EINTR)) {
-        if (n > 0) done += (uint32_t)n;
-        if (n <= 0 || done == 0 || done > n_work) continue;
-        double left = (clock_s() - start) / done * (n_work - done);
-        fprintf(stderr, "\r%s: %" PRIu32 " of %" PRIu32 " done, some %.0f s left \033[K",
-                cli->verb->name, done, n_work, left);
-    }
-    fputs("\r\033[K", stderr);
+    while ((n = read(count, bytes, sizeof bytes)) > 0 || (n < 0 && errno == EINTR))
+        if (n > 0) progress_add(progress, (uint32_t)n, NULL);
 }
 
 bool jobs_fork(Cli *cli, uint32_t n_jobs, uint32_t n_work, JobWork work, void *self,
@@ -67,7 +52,8 @@ bool jobs_fork(Cli *cli, uint32_t n_jobs, uint32_t n_work, JobWork work, void *s
 {
     pid_t pid[MOST_JOBS];
     int count[2] = {-1, -1};
-    bool fine = true, watched = is_watched(cli, n_work) && pipe(count) == 0;
+    Progress progress = progress_by_count(cli, n_work);
+    bool fine = true, watched = progress.to != NULL && pipe(count) == 0;
     for (uint32_t i = 0; i < n_jobs; i++) {
         file[i] = tmpfile();
         Job job = {i, n_jobs, file[i], count[1]};
@@ -78,9 +64,10 @@ bool jobs_fork(Cli *cli, uint32_t n_jobs, uint32_t n_work, JobWork work, void *s
     }
     if (watched) {
         close(count[1]);
-        say_progress(cli, count[0], n_work);
+        follow(&progress, count[0]);
         close(count[0]);
     }
+    progress_end(&progress);
     for (uint32_t i = 0; i < n_jobs; i++) {
         int status = 0;
         while (pid[i] > 0 && waitpid(pid[i], &status, 0) < 0 && errno == EINTR) {

@@ -3,6 +3,7 @@
 #define TANDEM_CLI_RUN_H
 
 #include "cli/predict.h"
+#include "cli/progress.h"
 #include "exec/exec.h"
 #include "exec/launch.h"
 
@@ -23,22 +24,21 @@ const char *run_costs(Cli *cli);
 /* run --verify, in this process, on loopback. */
 void run_verify(Cli *cli);
 
-/* What the first process prints while a run goes on. */
-typedef struct Progress {
+/* ---- steps.c: what the first process prints while a run goes on, and keeps of it */
+typedef struct Steps {
     Cli *cli;
-    uint32_t n_steps, done, every;
+    Progress progress;
     Ps predicted_ps;  /* 0: no prediction */
     uint64_t bytes;   /* of the arena */
     uint64_t written; /* what of it is written in any case ends there */
     double first_loss, last[10];
     double seconds;
     LIST(Ps) times;
-} Progress;
-uint32_t progress_every(const Cli *cli); /* which steps are printed */
-void progress_step(void *self, const StepRow *row, uint64_t tokens);
+} Steps;
+void steps_add(void *self, const StepRow *row, uint64_t tokens);
 /* Median of the steps after the first two. */
-Ps progress_median(Progress *progress);
-double progress_last_loss(const Progress *progress); /* mean of the last ten */
+Ps steps_median(Steps *steps);
+double steps_last_loss(const Steps *steps); /* mean of the last ten */
 
 bool run_check_ranks(Cli *cli, const Plan *plan); /* -n, if given, is the mesh's number */
 /* The data that a plan trains on. */
