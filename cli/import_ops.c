@@ -36,10 +36,8 @@ static const Row rows[] = {
      13, true},
     {"flash_attn::_flash_attn_forward", FORM_heads, OP_attention, 0, 0, 5, 3, false},
     {"flash_attn::_flash_attn_backward", FORM_heads, OP_attention_grad, 1, 0, 11, 9, false},
-    {"aten::native_layer_norm", FORM_norm, OP_layernorm, 0, 2, 0, 0, false},
-    {"aten::native_layer_norm_backward", FORM_norm, OP_layernorm_grad, 0, 5, 0, 0, false},
-    {"aten::_fused_rms_norm", FORM_norm, OP_rmsnorm, 0, 2, 0, 0, false},
-    {"aten::_fused_rms_norm_backward", FORM_norm, OP_rmsnorm_grad, 0, 4, 0, 0, false},
+#define WORK_NORM(op, operator_, weight) {operator_, FORM_norm, OP_##op, 0, weight, 0, 0, false},
+#include "sim/work_norms.def"
     {"aten::silu", FORM_one, OP_silu, 0, 0, 0, 0, false},
     {"aten::silu_backward", FORM_two, OP_silu_grad, 0, 1, 0, 0, false},
     {"aten::gelu", FORM_one, OP_gelu, 0, 0, 0, 0, false},

@@ -98,6 +98,17 @@ static bool goes_by_elements(const Program *p, const Instr *in)
     return in->args.n > 1;
 }
 
+/* The norm as which an op is told; OP_none: it is none. */
+static OpKind norm_of(OpKind op)
+{
+    static const OpKind told_as[OP_COUNT] = {
+#define WORK_NORM(op, operator_, weight) [OP_##op] = OP_##op,
+#define WORK_NORM_LIKE(op, as)           [OP_##op] = OP_##as,
+#include "sim/work_norms.def"
+    };
+    return told_as[op];
+}
+
 /* Rows and width, or elements, are those of the first argument. */
 static const char *plain_key(const Plan *plan, const Program *p, const Instr *in, Arena *arena)
 {
@@ -108,10 +119,7 @@ static const char *plain_key(const Plan *plan, const Program *p, const Instr *in
     if (op == OP_cast) return work_elements_key(arena, op, first->dtype, last->dtype, elements);
     if (goes_by_elements(p, in))
         return work_elements_key(arena, op, first->dtype, DT_none, elements);
-    if (op == OP_rmsnorm_heads) op = OP_rmsnorm;
-    if (op == OP_rmsnorm_heads_grad) op = OP_rmsnorm_grad;
-    if (op != OP_rmsnorm && op != OP_rmsnorm_grad && op != OP_layernorm && op != OP_layernorm_grad)
-        return NULL;
+    if ((op = norm_of(op)) == OP_none) return NULL;
     uint8_t inner = (uint8_t)(shape->n_dims - 1);
     int64_t width = shape_local_dim(shape, &plan->mesh, &plan->graph.deals, inner);
     return work_norm_key(arena, op, first->dtype, width > 0 ? elements / width : 0, width);
