@@ -1,8 +1,8 @@
 /* Device memory of a rank's communicators: NCCL's own buffers, which are no part of a plan's arena.
- * A connection on one channel is a buffer of each protocol where it ends (LL 0.5, LL128 4.69,
- * Simple 4 MiB: NCCL 2.28.9, device.h and NCCL_BUFFSIZE), in memory of 2 MiB pieces, and 2 MiB
- * where it begins; through a NIC, LL128's and Simple's at both ends. They are made when an
- * algorithm is first used, so what is counted is what a plan's own collectives choose.
+ * A connection on one channel is a buffer of each protocol where it ends (nccl.h), in memory of
+ * 2 MiB pieces, and one piece where it begins; through a NIC, LL128's and Simple's at both ends.
+ * They are made when an algorithm is first used, so what is counted is what a plan's own
+ * collectives choose.
  *
  * The executor makes one communicator for each (axes, stream) of any program, on all ranks, and
  * warms each up with a sum of one word (exec/cuda/comm.c), beside the messages that there are.
@@ -19,12 +19,16 @@
 #include "sim/nccl.h"
 #include "sim/runtime.h"
 
-#define MIB (UINT64_C(1) << 20)
-static const uint64_t receiver_bytes = 10 * MIB, sender_bytes = 2 * MIB;
-static const uint64_t nic_end_bytes = 4 * MIB + 4915200; /* Simple, LL128 */
-static const uint64_t fifo_bytes = MIB;                  /* of work, each communicator */
-static const uint64_t nic_messages_bytes = 2 * MIB; /* of a channel: 16 steps of 128 KiB, for all */
-static const uint64_t switch_bytes = 2 * MIB; /* of a head and channel: 8 x 128 KiB, both ways */
+/* Memory that another device maps is had in pieces (cuMemGetAllocationGranularity). */
+enum { PIECE_BYTES = 2 << 20 };
+#define IN_PIECES(bytes) (((bytes) + PIECE_BYTES - 1) / PIECE_BYTES * (uint64_t)PIECE_BYTES)
+static const uint64_t sender_bytes = PIECE_BYTES;
+static const uint64_t receiver_bytes =
+    IN_PIECES(NCCL_LL_BYTES + NCCL_LL128_BYTES + NCCL_SIMPLE_BYTES);
+static const uint64_t nic_end_bytes = NCCL_LL128_BYTES + NCCL_SIMPLE_BYTES;
+static const uint64_t nic_messages_bytes = NCCL_SHARED_STEPS * NCCL_NET_CHUNK_BYTES; /* a channel */
+/* Of a head and channel, both ways. */
+static const uint64_t switch_bytes = 2 * NCCL_STEPS * NCCL_SWITCH_CHUNK_BYTES;
 
 /* How the ranks of a group lie: of `rank`'s own node, and on how many. */
 static void place(const Plan *plan, Rank rank, uint32_t devices_per_node, CommMemory *m,
@@ -148,7 +152,7 @@ uint64_t comm_memory(const Plan *plan, uint32_t program, const Cluster *cluster,
             collect(plan, &plan->programs.at[i], true, arena, list);
     else
         collect(plan, &plan->programs.at[program], false, arena, list);
-    uint64_t bytes = own && plan->mesh.n_ranks > 1 ? fifo_bytes : 0; /* of all ranks */
+    uint64_t bytes = own && plan->mesh.n_ranks > 1 ? NCCL_FIFO_BYTES : 0; /* of all ranks */
     for (uint32_t i = 0; i < list->n; i++) {
         CommMemory *m = &list->at[i];
         Use use = {0};
@@ -160,7 +164,8 @@ uint64_t comm_memory(const Plan *plan, uint32_t program, const Cluster *cluster,
         if (own) use_algorithm(&use, plan, cluster, m, OP_all_reduce, 4);
         count_messages(plan, rank, devices, &use, m);
         count_collectives(plan, cluster, &use, m);
-        m->bytes = fifo_bytes + m->ring_bytes + m->tree_bytes + m->switch_bytes + m->message_bytes;
+        m->bytes =
+            NCCL_FIFO_BYTES + m->ring_bytes + m->tree_bytes + m->switch_bytes + m->message_bytes;
         bytes += m->bytes;
     }
     return bytes;

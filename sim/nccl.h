@@ -9,6 +9,20 @@
 
 enum { LL, LL128, SIMPLE, N_PROTOCOLS };
 
+/* NCCL's buffers, in bytes, beside the file of its sources and the name there. */
+enum {
+    NCCL_STEPS = 8,                                /* device.h; what is under way in a buffer */
+    NCCL_LL_BYTES = 8 * 512 * NCCL_STEPS * 16,     /* init.cc: DEFAULT_LL_BUFFSIZE */
+    NCCL_LL128_BYTES = 120 * 640 * NCCL_STEPS * 8, /* init.cc: DEFAULT_LL128_BUFFSIZE */
+    NCCL_SIMPLE_BYTES = 4 << 20,                   /* init.cc: DEFAULT_BUFFSIZE */
+    NCCL_NET_CHUNK_BYTES = 128 << 10,              /* init.cc: P2P_NET_CHUNKSIZE; of messages */
+    NCCL_PCIE_CHUNK_BYTES = 128 << 10,             /* init.cc: P2P_PCI_CHUNKSIZE */
+    NCCL_NVLINK_CHUNK_BYTES = 512 << 10,           /* init.cc: P2P_NVL_CHUNKSIZE */
+    NCCL_SHARED_STEPS = 16, /* transport/net.cc; chunks of a channel that all messages share */
+    NCCL_SWITCH_CHUNK_BYTES = 128 << 10, /* transport/nvls.cc: NVLS_CHUNKSIZE */
+    NCCL_FIFO_BYTES = 1 << 20            /* init.cc: NCCL_WORK_FIFO_BYTES_DEFAULT */
+};
+
 /* Generations of devices, each with what was fitted to published measurements of it. */
 typedef enum Generation {
 #define X(name, ...) GENERATION_##name,

@@ -45,7 +45,9 @@ uint32_t nccl_message_channels(const NcclCase *c, double n_peers, double bytes)
     uint32_t most = most_of_a_peer(c, all), n = most;
     while (n * c->n_ranks > all && n > 1) n /= 2;
     bool away = c->n_nodes > 1, box = c->cluster->intra == FABRIC_pcie;
-    double chunk = away || box ? 128 << 10 : 512 << 10;
+    double chunk = away  ? NCCL_NET_CHUNK_BYTES
+                   : box ? NCCL_PCIE_CHUNK_BYTES
+                         : NCCL_NVLINK_CHUNK_BYTES;
     while (n < most && bytes / n > (away ? 1 : 32) * chunk) n *= 2;
     bool used[64] = {false};
     uint32_t n_used = 0, local = (uint32_t)c->per_node;
