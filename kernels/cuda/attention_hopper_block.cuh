@@ -69,6 +69,7 @@ DEVICE void hopper_begin(HopperShared s, uint32_t fillers)
             barrier_init(slot.empty, HOPPER_CONSUMER_WARPS);
         }
         barriers_ready();
+        shared_to_async();
     }
     __syncthreads();
 }

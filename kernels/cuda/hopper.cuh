@@ -22,12 +22,14 @@
  * Barriers (mbarrier). A phase is over when as many arrivals as barrier_init said have come, and as
  * many bytes as were expected; then the next begins. barrier_wait(b, parity) returns when the phase
  * of that parity is over: the first has parity 0, and before it is over, 1 counts as over. Others
- * see an initialised barrier after barriers_ready and a barrier of the block.
+ * see an initialised barrier after barriers_ready and a barrier of the block, boxes after
+ * shared_to_async too.
  *
  * Boxes (cp.async.bulk.tensor) arrive in shared memory, in the layout above, whenever they like,
  * and count on the barrier with all their bytes. What lies outside of the tensor is zero. They and
  * products are of another proxy than loads and stores: who has waited for them may use ordinary
- * accesses; the other way round needs a fence, and does not occur here. */
+ * accesses; the other way round, who has stored calls shared_to_async, then both meet at a barrier.
+ */
 #ifndef TANDEM_KERNELS_CUDA_HOPPER_CUH
 #define TANDEM_KERNELS_CUDA_HOPPER_CUH
 
@@ -98,6 +100,11 @@ DEVICE void barrier_init(Shared barrier, uint32_t arrivals)
 DEVICE void barriers_ready(void)
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+/* What this thread has stored in shared memory, barriers too, is there for boxes and products. */
+DEVICE void shared_to_async(void)
+{
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 

@@ -55,7 +55,7 @@ look_at()
     remarks=$(grep -E 'C75[0-9][0-9]|wgmma|setmaxnreg' "$log")
     [ -z "$remarks" ] || fail "$1: $remarks"
     shift
-    for word in 'cp\.async\.bulk\.tensor\.4d' 'mbarrier\.try_wait\.parity' 'setmaxnreg\.inc' "$@"; do
+    for word in 'fence\.mbarrier_init' 'fence\.proxy\.async' 'cp\.async\.bulk\.tensor\.4d' 'mbarrier\.try_wait\.parity' 'setmaxnreg\.inc' "$@"; do
         grep -q -E "$word" "${log%.log}.ptx" || fail "no $word in ${log%.log}.ptx"
     done
 }

@@ -14,8 +14,8 @@ typedef struct Barrier {
     unsigned char *at;
     uint32_t arrivals, pending, parity; /* of the phase under way */
     int64_t bytes;                      /* expected, and not yet here */
-    bool ready;
-    uint32_t by; /* the thread that made it */
+    bool ready, async;                  /* there for other threads, for boxes */
+    uint32_t by;                        /* the thread that made it */
 } Barrier;
 
 typedef struct Box {
@@ -135,6 +135,15 @@ void barriers_ready(void)
         if (b->barrier[i].by == threadIdx.x) b->barrier[i].ready = true;
 }
 
+void shared_to_async(void)
+{
+    struct Block *b = this_block();
+    if (fault == HOPPER_no_shared_to_async) return;
+    watch_to_async();
+    for (uint32_t i = 0; i < b->n_barriers; i++)
+        if (b->barrier[i].by == threadIdx.x) b->barrier[i].async = true;
+}
+
 static Barrier *barrier_at(Shared at)
 {
     struct Block *b = this_block();
@@ -213,6 +222,8 @@ void box_fetch(Shared to, const TensorMap *map, Shared barrier, int c0, int c1, 
     struct Block *b = this_block();
     const Box box = {*map, to, barrier_at(barrier), {c0, c1, c2, c3}};
     assert(shared_window(to) % 128 == 0 && b->n_boxes < MAX_BOXES);
+    if (!box.barrier->async) hopper_broken("a box for a barrier that no shared_to_async follows");
+    watch_async(to, (uint64_t)map->box[0] * map->box[1] * map->box[2] * map->box[3] * 2, true);
     if (boxes_are_early)
         deliver(&box);
     else

@@ -26,6 +26,7 @@ typedef enum HopperFault {
     HOPPER_one_group_too_many,   /* one more group is left under way */
     HOPPER_no_products_fence,
     HOPPER_no_barriers_ready,
+    HOPPER_no_shared_to_async,
     HOPPER_one_arrival_too_few, /* barriers let go before all have come */
     HOPPER_half_the_bytes,      /* are expected */
     HOPPER_map_not_swizzled,
@@ -54,6 +55,7 @@ uint32_t shared_window(unsigned char *at);
 
 void barrier_init(unsigned char *barrier, uint32_t arrivals);
 void barriers_ready(void);
+void shared_to_async(void);
 void barrier_arrive(unsigned char *barrier);
 void barrier_expect(unsigned char *barrier, uint32_t bytes);
 void barrier_wait(unsigned char *barrier, uint32_t parity);

@@ -166,6 +166,19 @@ static void check_alike(uint32_t index)
     }
 }
 
+/* Of `rows` of 16 numbers each, 16 bytes at a time. */
+static void watch_matrix(uint64_t matrix, bool columns, uint32_t rows)
+{
+    const uint32_t leading = (uint32_t)(matrix >> 16 & 0x3fff) << 4;
+    const uint32_t stride = (uint32_t)(matrix >> 32 & 0x3fff) << 4;
+    for (uint32_t mn = 0; mn < rows; mn += columns ? 8 : 1)
+        for (uint32_t k = 0; k < DEPTH; k += columns ? 1 : 8) {
+            const uint32_t at = ((uint32_t)(matrix & 0x3fff) << 4) +
+                                offset_of(true, columns, leading, stride, mn, k);
+            watch_async(hopper_memory(hopper_swizzle(at), 16), 16, false);
+        }
+}
+
 void device_product(const DeviceProduct *given)
 {
     struct Thread *t = &threads[threadIdx.x];
@@ -177,6 +190,10 @@ void device_product(const DeviceProduct *given)
         p.b = (p.b & ~(UINT64_C(0x3fff) << 32)) | UINT64_C(32) << 32;
     if (!p.registers) check_matrix(p.a, false);
     check_matrix(p.b, p.columns);
+    if (watch_is_on() && threadIdx.x % 32 == 0 && p.b >> 62 == 1) {
+        if (!p.registers) watch_matrix(p.a, false, 64);
+        watch_matrix(p.b, p.columns, p.n);
+    }
     hold(t, &p);
     t->issued[index] = (Issued){.p = p, .group = t->group};
     if (p.registers) memcpy(t->issued[index].a, p.registers, sizeof t->issued[index].a);

@@ -246,6 +246,7 @@ static const char *const fault_names[HOPPER_n_faults] = {
     "one group too many under way",
     "no products_fence",
     "no barriers_ready",
+    "no shared_to_async",
     "one arrival too few",
     "half the bytes expected",
     "tensor not swizzled",

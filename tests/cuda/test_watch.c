@@ -11,10 +11,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/cuda/device_on_cpu.h"
+#include "tests/cuda/mma_on_cpu.h"
 #include "tests/cuda/watch.h"
 
 #include "kernels/cuda/device.cuh"
+#include "kernels/cuda/hopper.cuh"
 
 static const CudaContext cuda = {.n_sms = 4, .compute_capability = 90};
 enum { THREADS = 64, BLOCKS = 2, N = THREADS * BLOCKS };
@@ -107,6 +108,109 @@ static void each_fault_is_seen(void **state)
     }
 }
 
+/* ---- boxes and products: what ordinary stores have made, they see behind a fence ---- */
+
+typedef enum Fence {
+    FENCE_between, /* after the stores, before the barrier */
+    FENCE_none,
+    FENCE_before, /* the stores */
+    FENCE_behind, /* the barrier */
+    FENCE_of_one, /* by one of those that stored */
+    FENCES
+} Fence;
+
+typedef struct StoredArgs {
+    TensorMap map;
+    float *y;
+    int32_t fence;
+    bool box; /* over what is stored; else a product of it */
+} StoredArgs;
+
+enum { ROWS = 64, TILE_BYTES = ROWS * 128 };
+
+KERNEL(touch_stored, StoredArgs, WARPGROUP, 1)
+{
+    SHARED(unsigned char, memory);
+    const Shared tile = shared_pattern(shared_of(memory)), barrier = tile + TILE_BYTES;
+    const uint16_t one = 0x3f80;
+    if (threadIdx.x == 0) {
+        barrier_init(barrier, 1);
+        barriers_ready();
+        shared_to_async();
+    }
+    __syncthreads();
+    if (a.fence == FENCE_before) shared_to_async();
+    for (int i = (int)threadIdx.x; i < TILE_BYTES / 2; i += WARPGROUP)
+        ((uint16_t *)(void *)tile)[i] = one;
+    if (a.fence == FENCE_between || (a.fence == FENCE_of_one && threadIdx.x == 0))
+        shared_to_async();
+    __syncthreads();
+    if (a.fence == FENCE_behind) shared_to_async();
+    if (a.box && threadIdx.x == 0) {
+        barrier_expect(barrier, TILE_BYTES);
+        box_fetch(tile, &a.map, barrier, 0, 0, 0, 0);
+    }
+    if (a.box) {
+        barrier_wait(barrier, 0);
+        __syncthreads();
+    }
+    float d[32];
+    for (int i = 0; i < 32; i++) d[i] = 0;
+    const uint64_t matrix = matrix_of(tile, 0, SWIZZLE_BYTES);
+    products_fence();
+    product_rows_64_bf16(d, matrix, matrix, 0);
+    products_commit();
+    products_wait(0);
+    for (int i = 0; i < 32; i++) a.y[(int)threadIdx.x * 32 + i] = d[i];
+}
+
+static void touch(Fence fence, bool box, uint64_t seed)
+{
+    uint16_t *x = watch_alloc(ROWS * 64 * sizeof *x);
+    StoredArgs args = {
+        .y = watch_alloc(WARPGROUP * 32 * sizeof(float)), .fence = fence, .box = box};
+    const TensorShape shape = {.at = x,
+                               .dim = {64, 1, ROWS, 1},
+                               .stride = {128, 128, ROWS * 128},
+                               .box = {64, 1, ROWS, 1},
+                               .dtype = DT_bf16};
+    for (int i = 0; i < ROWS * 64; i++) x[i] = 0x4000; /* 2 */
+    assert_true(tensor_map_make(&args.map, &shape, &cuda, NULL));
+    device_set_seed(seed);
+    assert_true(
+        LAUNCH(touch_stored, 1, WARPGROUP, TILE_BYTES + SWIZZLE_BYTES + 16, args, &cuda, NULL));
+    for (int i = 0; i < WARPGROUP * 32; i++)
+        if (args.y[i] != (box ? 64.f : 16.f)) abort();
+    watch_free(args.y);
+    watch_free(x);
+}
+
+static bool touching_dies(Fence fence, bool box, uint64_t seed)
+{
+    int status = 0;
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        fclose(stderr);
+        touch(fence, box, seed);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+}
+
+static void a_fence_is_between_the_proxies(void **state)
+{
+    (void)state;
+    for (int box = 0; box < 2; box++) {
+        touch(FENCE_between, box, 0);
+        for (int fence = FENCE_between; fence < FENCES; fence++)
+            if (touching_dies((Fence)fence, box, 1) != (fence != FENCE_between))
+                fail_msg("fence %d, %s", fence, box ? "a box" : "a product");
+    }
+}
+
 /* What one kernel wrote the next may read; and memory that came back is nobody's. */
 static void kernels_follow_each_other(void **state)
 {
@@ -183,6 +287,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_fault_is_seen),
+        cmocka_unit_test(a_fence_is_between_the_proxies),
         cmocka_unit_test(kernels_follow_each_other),
         cmocka_unit_test(accesses_are_counted),
     };

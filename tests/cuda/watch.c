@@ -15,6 +15,7 @@
 
 enum {
     MAX_WARPS = 32,
+    MAX_THREADS = 1024,
     MAX_PHASES = 64,
     WORD = 4,
     MARGIN = 512,
@@ -48,6 +49,7 @@ static struct Watch {
     uint32_t since;                 /* of these, what the memory at hand goes back to */
     uint32_t block_at, warp_at[MAX_WARPS], learnt[MAX_WARPS][MAX_WARPS];
     bool has_learnt;
+    uint32_t to_async_at[MAX_THREADS]; /* when a thread said so last */
     Phases phases[MAX_PHASES];
     Word of_shared[MOST_SHARED / WORD];
     unsigned char *arena, *allowed; /* a byte for each */
@@ -267,6 +269,34 @@ void watch_access(const void *p, uint64_t bytes, AccessKind kind, const void *fr
         access_word(&words[i], at, &now, kind);
     }
     if (from != NULL) count_access(at, bytes, is_shared, from);
+}
+
+void watch_to_async(void)
+{
+    watch.to_async_at[threadIdx.x] = ++watch.time;
+}
+
+void watch_async(const void *p, uint64_t bytes, bool replaced)
+{
+    const unsigned char *at = p;
+    if (watch.shared == NULL) return;
+    assert(at >= watch.shared && at + bytes <= watch.shared + watch.shared_bytes);
+    const uint64_t first = (uint64_t)(at - watch.shared) / WORD;
+    const Access now = {watch.time, (uint32_t)device_block_serial(), (uint16_t)threadIdx.x, 15,
+                        false};
+    assert((at - watch.shared) % WORD == 0 && bytes % WORD == 0);
+    watch.since = watch.begun;
+    for (uint64_t i = first; i < first + bytes / WORD; i++) {
+        Access *const write = &watch.of_shared[i].write;
+        if (write->time >= watch.begun && write->bytes != 0) {
+            Access said = *write;
+            said.time = watch.to_async_at[write->thread];
+            if (said.time <= write->time || !is_before(&said, &now))
+                broken("has a box or product touch what was stored, and no fence is between", at,
+                       &now, write);
+        }
+        if (replaced) write->bytes = 0;
+    }
 }
 
 void watch_read(const void *at, uint64_t bytes)

@@ -3,8 +3,9 @@
  * kernel touches what it was not given, or when two threads touch the same bytes of shared or
  * global memory, one of them writing, and nothing orders the two: no barrier of the block,
  * __syncwarp, named barrier, barrier in shared memory, or end of the kernel. (Shuffles, ballots and
- * products of a warp order nothing.) Whether orders of threads that are tried would show it does
- * not matter.
+ * products of a warp order nothing.) Nor may Hopper's boxes and products touch what was stored
+ * without the fence that is between the two. Whether orders of threads that are tried would show it
+ * does not matter.
  *
  * TANDEM_WATCH=print counts what each kernel asks of the memory system, and prints a table when the
  * program ends: 32-byte sectors that warps touch in global memory, against the fewest that hold the
@@ -43,6 +44,10 @@ void watch_atomic(void *at, uint64_t bytes);
 void watch_arrival(void *at, uint64_t bytes); /* of a write that was counted when it began */
 void watch_late_read(const void *at, uint64_t bytes); /* ... and of a read, that is not counted */
 void watch_wide(const void *at, uint64_t bytes);      /* what follows there is one access */
+/* Boxes and products are of another proxy: what was stored there is theirs only when who stored it
+ * has said so since, before this thread. `replaced`: by them, from now on. */
+void watch_to_async(void);
+void watch_async(const void *at, uint64_t bytes, bool replaced);
 /* Memory that kernels may be given. None of it may be touched before it is allowed. */
 void *watch_alloc(uint64_t bytes);
 void watch_free(void *at);
@@ -115,6 +120,11 @@ static inline void watch_late_read(const void *at, uint64_t bytes)
 static inline void watch_wide(const void *at, uint64_t bytes)
 {
     (void)at, (void)bytes;
+}
+static inline void watch_to_async(void) {}
+static inline void watch_async(const void *at, uint64_t bytes, bool replaced)
+{
+    (void)at, (void)bytes, (void)replaced;
 }
 static inline void watch_arrival(void *at, uint64_t bytes)
 {
