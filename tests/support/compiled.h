@@ -1,0 +1,26 @@
+/* Tiny models compiled for tests of passes, each test with an arena of its own. */
+#ifndef TANDEM_TESTS_COMPILED_H
+#define TANDEM_TESTS_COMPILED_H
+
+#include "tests/support/tiny.h"
+
+/* For cmocka: the arena begins and ends with the test. */
+int compile_setup(void **state);
+int compile_teardown(void **state);
+Arena *compile_arena(void);
+Diag *compile_diag(void);
+
+/* Ends the test when the passes refuse. */
+Plan *compile(const Tiny *t);
+/* The first that they say of a config they must refuse; compile_diag has all of it. */
+const Diagnostic *compile_refused(const Tiny *t, void (*change)(Config *));
+
+typedef struct CommCount {
+    uint32_t n;
+    uint64_t bytes;
+} CommCount;
+/* Collectives of one op on one axis name, outside the update, in program 0. */
+CommCount comm_count(const Plan *plan, OpKind op, AxisName axis);
+uint64_t padded_elements(const Plan *plan); /* of all units */
+
+#endif

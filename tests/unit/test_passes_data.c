@@ -1,0 +1,279 @@
+/* Data parallelism: the collectives of FSDP2, ZeRO, DDP and HSDP counted and weighed against closed
+ * forms, what they keep gathered, and in which types they move it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "tests/support/compiled.h"
+
+static void fsdp2_counts(void **state)
+{
+    (void)state;
+    for (uint32_t m = 1; m <= 3; m += 2)
+        for (int ac = AC_none; ac <= AC_selective; ac++)
+            for (uint32_t L = 1; L <= 4; L++) {
+                Tiny t = tiny_default();
+                t.dp_shard = 4, t.layers = L, t.microbatches = m, t.ac = (AcMode)ac;
+                const Plan *plan = compile(&t);
+                assert_int_equal(comm_count(plan, OP_all_gather, AXIS_dp_shard).n, m * (2 * L + 1));
+                assert_int_equal(comm_count(plan, OP_reduce_scatter, AXIS_dp_shard).n, m * (L + 1));
+                assert_int_equal(comm_count(plan, OP_reduce_scatter, AXIS_dp_shard).bytes,
+                                 m * 4 * padded_elements(plan));
+                t.fsdp2.reshard_root = true;
+                plan = compile(&t);
+                assert_int_equal(comm_count(plan, OP_all_gather, AXIS_dp_shard).n, m * 2 * (L + 1));
+                assert_int_equal(comm_count(plan, OP_all_gather, AXIS_dp_shard).bytes,
+                                 m * 2 * 4 * padded_elements(plan));
+                t.fsdp2.defer_grad_sync = true;
+                t.fsdp2.reshard_after_forward = RESHARD_false;
+                plan = compile(&t);
+                assert_int_equal(comm_count(plan, OP_all_gather, AXIS_dp_shard).n, m * (L + 1));
+                assert_int_equal(comm_count(plan, OP_reduce_scatter, AXIS_dp_shard).n, L + 1);
+            }
+}
+
+/* FSDP2's choices of what stays gathered, all with L blocks and m micro-batches. */
+static void what_stays_gathered(void **state)
+{
+    (void)state;
+    for (uint32_t m = 1; m <= 4; m += 3)
+        for (int ac = AC_none; ac <= AC_full; ac++)
+            for (uint32_t L = 1; L <= 4; L++) {
+                Tiny t = tiny_default();
+                t.dp_shard = 4, t.layers = L, t.microbatches = m, t.ac = (AcMode)ac;
+                t.fsdp2.reshard_root = true;
+                assert_int_equal(comm_count(compile(&t), OP_all_gather, AXIS_dp_shard).n,
+                                 m * 2 * (L + 1));
+                t.fsdp2.reshard_last = false;
+                assert_int_equal(comm_count(compile(&t), OP_all_gather, AXIS_dp_shard).n,
+                                 m * (2 * L + 1));
+                t.fsdp2.reshard_root = false;
+                assert_int_equal(comm_count(compile(&t), OP_all_gather, AXIS_dp_shard).n,
+                                 m * 2 * L);
+                t.fsdp2.reshard_after_forward = RESHARD_false;
+                assert_int_equal(comm_count(compile(&t), OP_all_gather, AXIS_dp_shard).n,
+                                 m * (L + 1));
+            }
+}
+
+/* Bytes of flat gathered weights and of whole unsharded gradients at their highest. */
+static uint64_t peak_of(const Plan *plan, Category category)
+{
+    const Program *p = &plan->programs.at[0];
+    uint64_t peak = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        uint64_t now = 0;
+        for (BufferId b = 1; b < p->buffers.n; b++) {
+            const Buffer *at = &p->buffers.at[b];
+            bool live =
+                !at->persistent && !at->result && !at->parent && at->first <= pc && at->last >= pc;
+            if (live && at->category == category) now += at->bytes;
+        }
+        if (now > peak) peak = now;
+    }
+    return peak;
+}
+
+/* One gather and one reduction a unit and step, whatever the micro-batches; all of the weights and
+ * of their gradients lie there whole for it. In a pipeline each rank does so with its stage. */
+static void kept_for_the_step(void **state)
+{
+    (void)state;
+    for (uint32_t pp = 1; pp <= 2; pp++)
+        for (uint32_t m = 2; m <= 6; m += 4) {
+            const uint32_t L = 4;
+            Tiny t = tiny_default();
+            t.dp_shard = 4, t.layers = L, t.microbatches = m, t.pp = pp;
+            t.fsdp2.keep_gathered = true;
+            const Plan *plan = compile(&t);
+            uint32_t n = L / pp + 1; /* blocks of the stage, and its root unit */
+            assert_int_equal(comm_count(plan, OP_all_gather, AXIS_dp_shard).n, n);
+            assert_int_equal(comm_count(plan, OP_reduce_scatter, AXIS_dp_shard).n, n);
+            uint64_t elements = 0;
+            for (UnitId u = 1; u < plan->graph.units.n; u++) {
+                TensorId first = plan->graph.units.at[u].params.at[0];
+                const char *name = plan->graph.tensors.at[first].name;
+                bool here = pp == 1 || strncmp(name, "layers.0", 8) == 0 ||
+                            strncmp(name, "layers.1", 8) == 0 || strncmp(name, "embed", 5) == 0;
+                if (here) elements += plan->graph.units.at[u].padded;
+            }
+            assert_int_equal(peak_of(plan, CATEGORY_gathered), 4 * elements);
+            assert_int_equal(peak_of(plan, CATEGORY_gradient), 4 * elements);
+            t.fsdp2.keep_gathered = false;
+            uint64_t with_reshard = peak_of(compile(&t), CATEGORY_gathered);
+            assert_true(pp == 2 ? with_reshard <= 4 * elements : with_reshard < 4 * elements);
+        }
+}
+
+static uint32_t count_op(const Plan *plan, OpKind op, DType from, DType to)
+{
+    const Program *p = &plan->programs.at[0];
+    uint32_t n = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        n += in->op == op && in->origin && p->buffers.at[program_arg(p, in, 0)].dtype == from &&
+             p->buffers.at[program_arg(p, in, 1)].dtype == to;
+    }
+    return n;
+}
+
+/* The policy decides what is gathered, reduced and computed in, whatever `precision` says. With
+ * another output than param every block's result is cast on its way out and on its way into the
+ * next unit, the logits on their way into the loss, and all their gradients back. */
+static void mixed_precision_policy(void **state)
+{
+    (void)state;
+    const uint32_t L = 3, m = 2;
+    Tiny t = tiny_default();
+    t.dp_shard = 4, t.layers = L, t.microbatches = m;
+    t.fsdp2.mp.param = DT_bf16, t.fsdp2.mp.reduce = DT_bf16;
+    const Plan *plan = compile(&t);
+    CommCount g = comm_count(plan, OP_all_gather, AXIS_dp_shard),
+              s = comm_count(plan, OP_reduce_scatter, AXIS_dp_shard);
+    assert_int_equal(g.bytes, m * 2 * (2 * padded_elements(plan) - plan->graph.units.at[1].padded));
+    assert_int_equal(s.bytes, m * 2 * padded_elements(plan));
+    assert_int_equal(count_op(plan, OP_cast, DT_bf16, DT_f32), 0);
+    for (TensorId id = 1; id < plan->graph.tensors.n; id++) {
+        const Tensor *at = &plan->graph.tensors.at[id];
+        if (at->role == ROLE_param) assert_int_equal(at->rest_dtype, DT_f32);
+        if (at->role == ROLE_activation && at->n_dims == 3 && at->dim[2] == t.dim)
+            assert_int_equal(at->dtype, DT_bf16);
+    }
+    t.fsdp2.mp.reduce = DT_f32, t.fsdp2.mp.output = DT_f32;
+    plan = compile(&t);
+    assert_int_equal(comm_count(plan, OP_reduce_scatter, AXIS_dp_shard).bytes,
+                     m * 4 * padded_elements(plan));
+    assert_int_equal(count_op(plan, OP_cast, DT_bf16, DT_f32), m * (2 * L + 1));
+    assert_int_equal(count_op(plan, OP_cast, DT_f32, DT_bf16), m * (2 * L + 1));
+    t.fsdp2.mp.cast_forward_inputs = false; /* the loss may stay in fp32, the blocks may not */
+    const Diagnostic *d = compile_refused(&t, NULL);
+    assert_string_equal(d->rule, "mp-dtypes");
+    assert_non_null(strstr(d->text, "in f32 and layers.1.attention_norm.weight in bf16"));
+}
+
+/* Without other data ranks a data pass does nothing: it is said, and `precision` decides. */
+static void data_passes_without_ranks(void **state)
+{
+    (void)state;
+    Tiny t = tiny_default();
+    const PassConfig passes[] = {
+        {.name = PASS_fsdp2, .fsdp2 = t.fsdp2},
+        {.name = PASS_ddp, .ddp = {.bucket_mib = 25}},
+        {.name = PASS_zero, .zero = {.strategy = ZERO_no_shard, .prefetch = 1}},
+        {.name = PASS_zero, .zero = {.strategy = ZERO_optim, .prefetch = 1}},
+    };
+    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
+        Config config;
+        Graph graph;
+        tiny_build(&t, compile_arena(), &config, &graph);
+        config.passes[0] = passes[i];
+        config.passes[0].fsdp2.mp.param = i == 0 ? DT_bf16 : DT_none;
+        config.n_passes = 1;
+        *compile_diag() = diag_in(compile_arena());
+        LowerOptions options = lower_options_default();
+        options.workspace = kernel_cpu_workspace;
+        const Plan *plan =
+            passes_compile(&config, &graph, &options, NULL, compile_arena(), compile_diag());
+        assert_non_null(plan);
+        assert_int_equal(compile_diag()->items.n, 1);
+        assert_string_equal(compile_diag()->items.at[0].rule, "not-applied");
+        if (i == 0) assert_non_null(strstr(compile_diag()->items.at[0].text, "precision"));
+        for (UnitId u = 1; u < plan->graph.units.n; u++)
+            assert_int_equal(plan->graph.units.at[u].dtype, DT_f32);
+        assert_int_equal(comm_count(plan, OP_all_reduce, AXIS_dp_replicate).n, 0);
+    }
+}
+
+/* reshard_after_forward = 2 of 4: the backward gathers go over 2 ranks only. */
+static void reshard_to_a_part(void **state)
+{
+    (void)state;
+    Tiny t = tiny_default();
+    t.dp_shard = 4, t.layers = 3;
+    t.fsdp2.reshard_after_forward = RESHARD_to, t.fsdp2.reshard_to = 2;
+    const Plan *plan = compile(&t);
+    const Program *p = &plan->programs.at[0];
+    uint32_t n_all = 0, n_inner = 0, n_slices = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        uint32_t size = mesh_size(&plan->mesh, in->axes);
+        n_all += in->op == OP_all_gather && size == 4;
+        n_inner += in->op == OP_all_gather && size == 2;
+        n_slices += in->op == OP_slice;
+    }
+    assert_int_equal(n_all, 3 + 1);
+    assert_int_equal(n_inner, 3);
+    assert_int_equal(n_slices, 3);
+}
+
+/* ZeRO-1: one gather and one scatter a unit and step. ZeRO-2 scatters every micro-batch. */
+static void zero_counts(void **state)
+{
+    (void)state;
+    static const ZeroStrategy strategies[] = {ZERO_optim, ZERO_optim_grads,
+                                              ZERO_optim_grads_params};
+    for (uint32_t m = 1; m <= 3; m += 2)
+        for (int k = 0; k < 3; k++) {
+            Tiny t = tiny_default();
+            t.dp_shard = 4, t.layers = 3, t.microbatches = m, t.use_zero = true;
+            t.zero = strategies[k];
+            const Plan *plan = compile(&t);
+            uint32_t gathers = k == 2 ? m * (2 * 3 + 1) : 3 + 1,
+                     scatters = k == 0 ? 3 + 1 : m * (3 + 1);
+            assert_int_equal(comm_count(plan, OP_all_gather, AXIS_dp_shard).n, gathers);
+            assert_int_equal(comm_count(plan, OP_reduce_scatter, AXIS_dp_shard).n, scatters);
+        }
+    Tiny t = tiny_default();
+    t.dp_replicate = 4, t.microbatches = 3, t.use_zero = true, t.zero = ZERO_no_shard;
+    t.zero_options.bucket_size = 250;
+    const Plan *plan = compile(&t);
+    assert_int_equal(comm_count(plan, OP_all_reduce, AXIS_dp_replicate).n, plan->graph.units.n - 1);
+}
+
+static void ddp_counts(void **state)
+{
+    (void)state;
+    for (uint32_t m = 1; m <= 3; m += 2) {
+        Tiny t = tiny_default();
+        t.dp_replicate = 4, t.microbatches = m;
+        const Plan *plan = compile(&t);
+        assert_true(plan->graph.units.n - 1 > 1); /* several buckets */
+        assert_int_equal(comm_count(plan, OP_all_reduce, AXIS_dp_replicate).n,
+                         plan->graph.units.n - 1);
+        assert_int_equal(comm_count(plan, OP_all_reduce, AXIS_dp_replicate).bytes,
+                         4 * padded_elements(plan));
+        assert_int_equal(comm_count(plan, OP_all_gather, AXIS_dp_replicate).n, 0);
+    }
+}
+
+static void hsdp_counts(void **state)
+{
+    (void)state;
+    Tiny t = tiny_default();
+    t.dp_replicate = 2, t.dp_shard = 2, t.microbatches = 3;
+    const Plan *plan = compile(&t);
+    assert_int_equal(comm_count(plan, OP_reduce_scatter, AXIS_dp_shard).n, 3 * 3);
+    assert_int_equal(comm_count(plan, OP_all_reduce, AXIS_dp_replicate).n,
+                     3); /* once a step, on the shard */
+    assert_int_equal(comm_count(plan, OP_all_reduce, AXIS_dp_replicate).bytes,
+                     4 * padded_elements(plan) / 2);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, compile_setup, compile_teardown)
+    const struct CMUnitTest tests[] = {TEST(fsdp2_counts),
+                                       TEST(what_stays_gathered),
+                                       TEST(kept_for_the_step),
+                                       TEST(mixed_precision_policy),
+                                       TEST(data_passes_without_ranks),
+                                       TEST(reshard_to_a_part),
+                                       TEST(zero_counts),
+                                       TEST(ddp_counts),
+                                       TEST(hsdp_counts)};
+    return cmocka_run_group_tests_name("passes_data", tests, NULL, NULL);
+}
