@@ -8,17 +8,9 @@
 #include <string.h>
 
 #include "planner/ir/verify.h"
-#include "tests/support/mutate.h"
-#include "tests/support/tiny.h"
+#include "tests/support/spoiled.h"
 
-typedef struct Case {
-    Arena *arena;
-    Plan *plan;
-    Program *p;
-    Diag d;
-} Case;
-
-static Case low_precision(bool fp64)
+static Spoiled low_precision(bool fp64)
 {
     Tiny t = tiny_default();
     t.dp_shard = t.tp = 2;
@@ -32,41 +24,15 @@ static Case low_precision(bool fp64)
     t.groups = 2;
     t.seq = 16;
     t.vocab = 32;
-    Case c = {.arena = arena_new()};
-    c.d = diag_in(c.arena);
-    const Plan *plan = tiny_plan(&t, fp64, c.arena, &c.d);
-    assert_non_null(plan);
-    c.plan = mutate_copy(plan, c.arena);
-    c.p = &c.plan->programs.at[0];
-    return c;
+    return spoiled_of(&t, fp64);
 }
 
-static const char *all_text(Case *c)
+static void rejects(Spoiled *s, const char *text)
 {
-    Str s = str_in(c->arena);
-    diag_print(&c->d, &s);
-    return str_text(&s);
+    spoiled_rejected(s, "verify-dtype", text);
 }
 
-static void accepts(Case c)
-{
-    if (!verify_plan(c.plan, VERIFY_all, false, &c.d)) fail_msg("%.3000s", all_text(&c));
-    arena_free(c.arena);
-}
-
-static void rejects(Case *c, const char *text)
-{
-    bool found = false;
-    assert_false(verify_plan(c->plan, VERIFY_all, false, &c->d));
-    for (uint32_t i = 0; i < c->d.items.n; i++)
-        if (strcmp(c->d.items.at[i].rule, "verify-dtype") == 0 &&
-            strstr(c->d.items.at[i].text, text))
-            found = true;
-    if (!found) fail_msg("no verify-dtype that says \"%s\" in:\n%.3000s", text, all_text(c));
-    arena_free(c->arena);
-}
-
-static uint32_t retype(Case *c, DType from, DType to, Category category)
+static uint32_t retype(Spoiled *c, DType from, DType to, Category category)
 {
     uint32_t n = 0;
     for (BufferId b = 1; b < c->p->buffers.n; b++) {
@@ -81,15 +47,16 @@ static uint32_t retype(Case *c, DType from, DType to, Category category)
 static void good_plans_pass(void **state)
 {
     (void)state;
-    accepts(low_precision(false));
-    accepts(low_precision(true));
+    Spoiled a = low_precision(false), b = low_precision(true);
+    spoiled_accepted(&a);
+    spoiled_accepted(&b);
 }
 
 /* All gradients in e4m3: the same bytes, and the graph still scales them for e5m2. */
 static void gradients_in_the_other_eight_bits(void **state)
 {
     (void)state;
-    Case c = low_precision(false);
+    Spoiled c = low_precision(false);
     assert_true(retype(&c, DT_e5m2, DT_e4m3, CATEGORY_none) > 4);
     rejects(&c, "is e4m3 in buffer");
 }
@@ -97,7 +64,7 @@ static void gradients_in_the_other_eight_bits(void **state)
 static void halves_of_the_other_kind(void **state)
 {
     (void)state;
-    Case c = low_precision(false);
+    Spoiled c = low_precision(false);
     assert_true(retype(&c, DT_bf16, DT_f16, CATEGORY_none) > 20);
     rejects(&c, "the graph says bf16");
     c = low_precision(false);
@@ -108,7 +75,7 @@ static void halves_of_the_other_kind(void **state)
 static void gradients_as_integers(void **state)
 {
     (void)state;
-    Case c = low_precision(false);
+    Spoiled c = low_precision(false);
     assert_true(retype(&c, DT_f32, DT_i32, CATEGORY_gradient) > 2);
     assert_false(verify_plan(c.plan, VERIFY_all, false, &c.d));
     arena_free(c.arena);
@@ -118,7 +85,7 @@ static void gradients_as_integers(void **state)
 static void sums_in_another_dtype(void **state)
 {
     (void)state;
-    Case c = low_precision(false);
+    Spoiled c = low_precision(false);
     Graph *g = &c.plan->graph;
     for (UnitId u = 1; u < g->units.n; u++) g->units.at[u].reduce_dtype = DT_bf16;
     for (TensorId t = 1; t < g->tensors.n; t++) {
@@ -133,7 +100,7 @@ static void sums_in_another_dtype(void **state)
 static void at_rest_in_another_dtype(void **state)
 {
     (void)state;
-    Case c = low_precision(false);
+    Spoiled c = low_precision(false);
     Graph *g = &c.plan->graph;
     for (UnitId u = 1; u < g->units.n; u++) g->units.at[u].rest_dtype = DT_f64;
     for (TensorId t = 1; t < g->tensors.n; t++)
@@ -141,7 +108,7 @@ static void at_rest_in_another_dtype(void **state)
     rejects(&c, "at rest, unit");
 }
 
-static TensorId first_param(const Case *c)
+static TensorId first_param(const Spoiled *c)
 {
     for (TensorId t = 1; t < c->plan->graph.tensors.n; t++)
         if (c->plan->graph.tensors.at[t].role == ROLE_param) return t;
@@ -153,7 +120,7 @@ static TensorId first_param(const Case *c)
 static void unit_and_parameter_disagree(void **state)
 {
     (void)state;
-    Case c = low_precision(false);
+    Spoiled c = low_precision(false);
     Tensor *p = &c.plan->graph.tensors.at[first_param(&c)];
     p->reduce_dtype = DT_bf16;
     rejects(&c, "its unit");
@@ -166,7 +133,7 @@ static void unit_and_parameter_disagree(void **state)
 static void moments_of_two_kinds(void **state)
 {
     (void)state;
-    Case c = low_precision(false);
+    Spoiled c = low_precision(false);
     for (BufferId b = 1; b < c.p->buffers.n; b++)
         if (c.p->buffers.at[b].category == CATEGORY_optimizer) {
             c.p->buffers.at[b].dtype = DT_i32;
@@ -180,7 +147,7 @@ static void moments_of_two_kinds(void **state)
 static void mixed_map(void **state)
 {
     (void)state;
-    Case c = low_precision(true);
+    Spoiled c = low_precision(true);
     Pc pc = 1;
     while (pc < c.p->code.n && c.p->code.at[pc].op != OP_rmsnorm) pc++;
     BufferId b = program_arg(c.p, &c.p->code.at[pc], 3);

@@ -9,19 +9,11 @@
 #include <string.h>
 
 #include "planner/ir/verify.h"
-#include "tests/support/mutate.h"
-#include "tests/support/tiny.h"
-
-typedef struct Case {
-    Arena *arena;
-    Plan *plan;
-    Program *p;
-    Diag d;
-} Case;
+#include "tests/support/spoiled.h"
 
 /* Data parallel 2 x tp 2, two micro-batches, everything recomputed, dropout in four kinds of place.
  */
-static Case plan_with(Denominator denominator)
+static Spoiled plan_with(Denominator denominator)
 {
     Tiny t = tiny_default();
     t.dp_shard = t.tp = 2;
@@ -31,34 +23,15 @@ static Case plan_with(Denominator denominator)
     t.dropout = 0.25;
     t.smoothing = 0.1;
     t.denominator = denominator;
-    Case c = {.arena = arena_new()};
-    c.d = diag_in(c.arena);
-    const Plan *plan = tiny_plan(&t, false, c.arena, &c.d);
-    assert_non_null(plan);
-    c.plan = mutate_copy(plan, c.arena);
-    c.p = &c.plan->programs.at[0];
-    return c;
+    return spoiled_of(&t, false);
 }
 
-static Case dropped(void)
+static Spoiled dropped(void)
 {
     return plan_with(DENOMINATOR_kept);
 }
 
-static void rejects(Case *c, const char *rule, const char *text)
-{
-    bool found = false;
-    assert_false(verify_plan(c->plan, VERIFY_all, false, &c->d));
-    for (uint32_t i = 0; i < c->d.items.n; i++)
-        if (strcmp(c->d.items.at[i].rule, rule) == 0 && strstr(c->d.items.at[i].text, text))
-            found = true;
-    Str s = str_in(c->arena);
-    diag_print(&c->d, &s);
-    if (!found) fail_msg("no %s that says \"%s\" in:\n%.3000s", rule, text, str_text(&s));
-    arena_free(c->arena);
-}
-
-static Pc find(const Case *c, OpKind op, Phase phase, uint32_t mb)
+static Pc find(const Spoiled *c, OpKind op, Phase phase, uint32_t mb)
 {
     for (Pc pc = 1; pc < c->p->code.n; pc++) {
         const Instr *in = &c->p->code.at[pc];
@@ -68,7 +41,7 @@ static Pc find(const Case *c, OpKind op, Phase phase, uint32_t mb)
     return 0;
 }
 
-static NodeId find_node(const Case *c, OpKind op, bool backward)
+static NodeId find_node(const Spoiled *c, OpKind op, bool backward)
 {
     const Graph *g = &c->plan->graph;
     for (NodeId id = 1; id < g->nodes.n; id++)
@@ -77,7 +50,7 @@ static NodeId find_node(const Case *c, OpKind op, bool backward)
     return 0;
 }
 
-static AttrsId edited(Case *c, AttrsId from, int64_t site, double scale)
+static AttrsId edited(Spoiled *c, AttrsId from, int64_t site, double scale)
 {
     Attrs a = *graph_attrs_at(&c->plan->graph, from);
     if (site) a.site = site;
@@ -91,7 +64,7 @@ static void good_plans_pass(void **state)
 {
     (void)state;
     for (Denominator k = DENOMINATOR_kept; k < DENOMINATOR_COUNT; k++) {
-        Case c = plan_with(k);
+        Spoiled c = plan_with(k);
         assert_true(verify_plan(c.plan, VERIFY_all, false, &c.d));
         arena_free(c.arena);
     }
@@ -103,93 +76,94 @@ static void recomputation_draws_anew(void **state)
     (void)state;
     static const OpKind ops[] = {OP_dropout, OP_attention};
     for (size_t i = 0; i < 2; i++) {
-        Case c = dropped();
+        Spoiled c = dropped();
         Instr *in = &c.p->code.at[find(&c, ops[i], PHASE_recompute, 1)];
         in->attrs = edited(&c, in->attrs, 999, 0);
-        rejects(&c, "verify-purity", "at site 999");
+        spoiled_rejected(&c, "verify-purity", "at site 999");
     }
 }
 
 static void gradient_draws_anew(void **state)
 {
     (void)state;
-    Case c = dropped();
+    Spoiled c = dropped();
     Instr *in = &c.p->code.at[find(&c, OP_attention_grad, PHASE_backward, 0)];
     in->attrs = edited(&c, in->attrs, 999, 0);
-    rejects(&c, "verify-purity", "at site 999");
+    spoiled_rejected(&c, "verify-purity", "at site 999");
     c = dropped();
     Node *n = &c.plan->graph.nodes.at[find_node(&c, OP_dropout, true)];
     n->attrs = edited(&c, n->attrs, 999, 0);
-    rejects(&c, "verify-purity", "another mask");
+    spoiled_rejected(&c, "verify-purity", "another mask");
 }
 
 /* The gradient's node draws a mask of its own: it names no forward node, or another. */
 static void gradient_without_its_forward(void **state)
 {
     (void)state;
-    Case c = dropped();
+    Spoiled c = dropped();
     Node *n = &c.plan->graph.nodes.at[find_node(&c, OP_dropout, true)];
     n->attrs = edited(&c, n->attrs, (int64_t)c.plan->graph.nodes.n - 1, 0);
     n->forward = 0;
-    rejects(&c, "verify-purity", "draws again for forward node 0");
+    spoiled_rejected(&c, "verify-purity", "draws again for forward node 0");
     c = dropped();
     n = &c.plan->graph.nodes.at[find_node(&c, OP_attention_grad, true)];
     n->forward = 0;
-    rejects(&c, "verify-purity", "draws again for forward node 0");
+    spoiled_rejected(&c, "verify-purity", "draws again for forward node 0");
     c = dropped();
     NodeId other = find_node(&c, OP_dropout, false);
     n = &c.plan->graph.nodes.at[find_node(&c, OP_dropout, true)];
     assert_int_not_equal(other, n->forward);
     n->forward = other;
     n->attrs = c.plan->graph.nodes.at[other].attrs;
-    rejects(&c, "verify-purity", "draws again for forward node");
+    spoiled_rejected(&c, "verify-purity", "draws again for forward node");
 }
 
 static void no_initialiser(void **state)
 {
     (void)state;
-    Case c = dropped();
+    Spoiled c = dropped();
     TensorId t = 1;
     while (c.plan->graph.tensors.at[t].role != ROLE_param) t++;
     c.plan->graph.tensors.at[t].init.kind = INIT_none;
-    rejects(&c, "verify-coverage", "has no initialiser");
+    spoiled_rejected(&c, "verify-coverage", "has no initialiser");
 }
 
 /* Keys from a counter that does not know which micro-batch it serves. */
 static void key_of_another_microbatch(void **state)
 {
     (void)state;
-    Case c = dropped();
+    Spoiled c = dropped();
     c.p->code.at[find(&c, OP_dropout, PHASE_forward, 1)].microbatch = 0;
-    rejects(&c, "verify-purity", "random numbers of micro-batch 0 for values of micro-batch 1");
+    spoiled_rejected(&c, "verify-purity",
+                     "random numbers of micro-batch 0 for values of micro-batch 1");
 }
 
 static void key_without_a_site(void **state)
 {
     (void)state;
-    Case c = dropped();
+    Spoiled c = dropped();
     Node *n = &c.plan->graph.nodes.at[find_node(&c, OP_attention, false)];
     n->attrs = edited(&c, n->attrs, 1, 0);
-    rejects(&c, "verify-purity", "draw the same random numbers");
+    spoiled_rejected(&c, "verify-purity", "draw the same random numbers");
     c = dropped();
     n = &c.plan->graph.nodes.at[find_node(&c, OP_dropout, false)];
     Attrs a = *graph_attrs_at(&c.plan->graph, n->attrs);
     a.site = 0;
     n->attrs = (AttrsId)list_push(c.arena, &c.plan->graph.attrs, a);
-    rejects(&c, "verify-purity", "needs a site of its own");
+    spoiled_rejected(&c, "verify-purity", "needs a site of its own");
 }
 
 static void evaluation_drops(void **state)
 {
     (void)state;
-    Case c = dropped();
+    Spoiled c = dropped();
     c.p->purpose = PURPOSE_eval;
-    rejects(&c, "verify-purity", "an evaluation must not drop");
+    spoiled_rejected(&c, "verify-purity", "an evaluation must not drop");
 }
 
 /* ---- what the loss is divided by ---- */
 
-static Pc sum_of(const Case *c, BufferId root)
+static Pc sum_of(const Spoiled *c, BufferId root)
 {
     uint64_t offset;
     for (Pc pc = 1; pc < c->p->code.n; pc++) {
@@ -202,65 +176,59 @@ static Pc sum_of(const Case *c, BufferId root)
     return 0;
 }
 
-static void mutated(Case *c, MutationKind kind, Pc pc, uint32_t choice)
-{
-    c->plan = mutate(c->plan, (Mutation){kind, 0, pc, choice}, c->arena);
-    c->p = &c->plan->programs.at[0];
-}
-
 static void count_of_one_rank(void **state)
 {
     (void)state;
     for (uint32_t k = 0; k < 2; k++) {
-        Case c = dropped();
+        Spoiled c = dropped();
         const Instr *in = &c.p->code.at[find(&c, OP_step_mean, PHASE_update, 1)];
-        mutated(&c, MUTATE_delete, sum_of(&c, program_arg(c.p, in, k)), 0);
-        rejects(&c, "verify-layout", "still partial on");
+        spoil(&c, MUTATE_delete, sum_of(&c, program_arg(c.p, in, k)), 0);
+        spoiled_rejected(&c, "verify-layout", "still partial on");
     }
 }
 
 static void count_of_one_microbatch(void **state)
 {
     (void)state;
-    Case c = dropped();
-    mutated(&c, MUTATE_accumulate, find(&c, OP_xent_loss, PHASE_forward, 1), 1);
-    rejects(&c, "verify-scale", "is not the count of kept tokens of the step");
+    Spoiled c = dropped();
+    spoil(&c, MUTATE_accumulate, find(&c, OP_xent_loss, PHASE_forward, 1), 1);
+    spoiled_rejected(&c, "verify-scale", "is not the count of kept tokens of the step");
 }
 
 static void factor_of_another_scale(void **state)
 {
     (void)state;
-    Case c = dropped();
-    mutated(&c, MUTATE_rescale, find(&c, OP_step_mean, PHASE_update, 1), 0);
-    rejects(&c, "verify-scale", "not 1 in all");
+    Spoiled c = dropped();
+    spoil(&c, MUTATE_rescale, find(&c, OP_step_mean, PHASE_update, 1), 0);
+    spoiled_rejected(&c, "verify-scale", "not 1 in all");
 }
 
 static void no_factor(void **state)
 {
     (void)state;
-    Case c = dropped();
+    Spoiled c = dropped();
     const Instr *mean = &c.p->code.at[find(&c, OP_step_mean, PHASE_update, 1)];
     const Instr *clip = &c.p->code.at[find(&c, OP_clip_coef, PHASE_update, 1)];
     c.p->args.at[clip->args.first + 1] = program_arg(c.p, mean, 2); /* the loss */
-    rejects(&c, "verify-scale", "not the factor");
+    spoiled_rejected(&c, "verify-scale", "not the factor");
 }
 
 static void another_denominator(void **state)
 {
     (void)state;
-    Case c = dropped();
+    Spoiled c = dropped();
     c.plan->step.denominator = DENOMINATOR_all;
-    rejects(&c, "verify-scale", "another count than the step asks for");
+    spoiled_rejected(&c, "verify-scale", "another count than the step asks for");
     c = plan_with(DENOMINATOR_microbatch_mean);
     c.plan->step.group = 1;
-    rejects(&c, "verify-scale", "averages groups of 2 sequences, the step asks for 1");
+    spoiled_rejected(&c, "verify-scale", "averages groups of 2 sequences, the step asks for 1");
     c = plan_with(DENOMINATOR_microbatch_mean); /* a rank's 2 sequences are half a group */
     c.plan->step.group = 4;
     for (AttrsId i = 1; i < c.plan->graph.attrs.n; i++) {
         Attrs *a = &c.plan->graph.attrs.at[i];
         if (a->group) a->group = 4, a->scale *= 2;
     }
-    rejects(&c, "verify-scale", "averages groups of 4 sequences, of which a rank has 2");
+    spoiled_rejected(&c, "verify-scale", "averages groups of 4 sequences, of which a rank has 2");
 }
 
 /* Logits that are whole on every rank, summed over tp all the same: the loss grows by log tp. */
@@ -270,7 +238,7 @@ static void gathered_logits_in_a_split_loss(void **state)
     Tiny t = tiny_default();
     t.tp = 2;
     t.tp_options.loss_parallel = false;
-    Case c = {.arena = arena_new()};
+    Spoiled c = {.arena = arena_new()};
     c.d = diag_in(c.arena);
     const Plan *plan = tiny_plan(&t, false, c.arena, &c.d);
     assert_non_null(plan);
@@ -281,7 +249,7 @@ static void gathered_logits_in_a_split_loss(void **state)
     Shape s = *plan_shape_at(c.plan, total->shape);
     s.layout.on[0] = PARTIAL_SUM;
     total->shape = plan_shape(c.plan, &s);
-    rejects(&c, "verify-layout", "");
+    spoiled_rejected(&c, "verify-layout", "");
 }
 
 int main(void)

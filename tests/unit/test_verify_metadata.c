@@ -9,21 +9,13 @@
 #include <string.h>
 
 #include "planner/ir/verify.h"
-#include "tests/support/tiny.h"
-
-typedef struct Case {
-    Arena *arena;
-    Diag d;
-    Plan *plan;
-    Program *p; /* of the last stage */
-} Case;
+#include "tests/support/spoiled.h"
 
 enum { SHARDED, PIPELINE, REPLICAS, FLOAT8, OFFLOAD, KINDS };
 
-static Case make(int kind)
+/* `p` is the last stage. */
+static Spoiled make(int kind)
 {
-    Case c = {.arena = arena_new()};
-    c.d = diag_in(c.arena);
     Tiny t = tiny_default();
     t.microbatches = 4, t.tp = 2;
     t.compute = DT_bf16;
@@ -33,30 +25,21 @@ static Case make(int kind)
     t.pp = kind == PIPELINE ? 2 : 1;
     t.use_float8 = kind == FLOAT8;
     t.fsdp2.offload = kind == OFFLOAD;
-    c.plan = (Plan *)(uintptr_t)tiny_plan(&t, false, c.arena, &c.d);
-    assert_non_null(c.plan);
+    Spoiled c = spoiled_of(&t, false);
     assert_true(verify_plan(c.plan, VERIFY_all, false, &c.d));
     c.p = &c.plan->programs.at[c.plan->programs.n - 1];
     return c;
 }
 
-/* Told by verify-metadata, with these words. */
-static void tells(Case *c, const char *words)
+static void tells(Spoiled *s, const char *words)
 {
-    bool told = false;
-    assert_false(verify_plan(c->plan, VERIFY_all, false, &c->d));
-    for (uint32_t i = 0; i < c->d.items.n; i++) {
-        const Diagnostic *at = &c->d.items.at[i];
-        told = told || (strcmp(at->rule, "verify-metadata") == 0 && strstr(at->text, words));
-    }
-    if (!told) fail_msg("nothing says \"%s\"; first: %s", words, c->d.items.at[0].text);
-    arena_free(c->arena);
+    spoiled_rejected(s, "verify-metadata", words);
 }
 
 static void sizes_of_a_step(void **state)
 {
     (void)state;
-    Case c = make(SHARDED); /* twice the sequences, half as long: as many tokens */
+    Spoiled c = make(SHARDED); /* twice the sequences, half as long: as many tokens */
     c.plan->step.micro_batch *= 2, c.plan->step.global_batch *= 2, c.plan->step.seq /= 2;
     tells(&c, "a micro-step has");
     c = make(SHARDED); /* nothing to compare with a batch; more micro-steps than there are */
@@ -68,7 +51,7 @@ static void sizes_of_a_step(void **state)
 static void names_of_axes(void **state)
 {
     (void)state;
-    Case c = make(SHARDED);
+    Spoiled c = make(SHARDED);
     c.plan->mesh.axis[0].text = "dp";
     tells(&c, "has another name than its kind");
     c = make(SHARDED);
@@ -102,7 +85,7 @@ static void lengths_of_units(void **state)
 {
     (void)state;
     for (int by = -1; by <= 1; by += 2) {
-        Case c = make(SHARDED);
+        Spoiled c = make(SHARDED);
         c.plan->graph.units.at[1].elements += (uint64_t)by;
         tells(&c, "elements, its parameters end at");
     }
@@ -113,7 +96,7 @@ static void lives_of_buffers(void **state)
 {
     (void)state;
     for (int kind = 0; kind < KINDS; kind++) {
-        Case c = make(kind);
+        Spoiled c = make(kind);
         BufferId b = 1;
         while (c.p->buffers.at[b].first == c.p->buffers.at[b].last) b++;
         c.p->buffers.at[b].last = 0;
@@ -129,7 +112,7 @@ static void micro_batches_of_communications(void **state)
 {
     (void)state;
     for (int kind = SHARDED; kind <= PIPELINE; kind++) {
-        Case c = make(kind);
+        Spoiled c = make(kind);
         uint32_t n = 0, n_told = 0;
         for (Pc pc = 1; pc < c.p->code.n; pc++) {
             Instr *in = &c.p->code.at[pc];
@@ -153,7 +136,7 @@ static void categories_of_buffers(void **state)
 {
     (void)state;
     for (int kind = 0; kind < KINDS; kind++) {
-        Case c = make(kind);
+        Spoiled c = make(kind);
         uint32_t n = 0, n_open = 0;
         for (BufferId b = 1; b < c.p->buffers.n; b += 1 + c.p->buffers.n / 150) {
             Buffer *at = &c.p->buffers.at[b];

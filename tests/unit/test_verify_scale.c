@@ -1,0 +1,214 @@
+/* The classic silent bugs of by what values are multiplied, divided and summed: of the loss, of
+ * gradients and their norm, of the update. Each in a good plan. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/ir/verify.h"
+#include "tests/support/spoiled.h"
+
+/* ---- the loss and gradients ---- */
+
+static void loss_divided_per_rank(void **state)
+{
+    (void)state;
+    Spoiled c = spoiled_sharded();
+    Pc pc = spoiled_find(&c, OP_xent_loss_grad, STREAM_compute, PHASE_backward, 1);
+    Attrs a = spoiled_attrs(&c, pc);
+    a.scale *= 2;
+    spoil_attrs(&c, pc, a);
+    spoiled_rejected(&c, "verify-scale", "scales by");
+}
+
+static void graph_with_a_wrong_loss_scale(void **state)
+{
+    (void)state;
+    Spoiled c = spoiled_sharded();
+    c.plan->step.global_tokens *= 2;
+    c.plan->step.seq *= 2;
+    spoiled_rejected(&c, "verify-scale", "1 / global tokens");
+}
+
+static void report_that_divides_by_others(void **state)
+{
+    (void)state;
+    Spoiled c = spoiled_sharded();
+    c.plan->step.global_tokens *= 2;
+    spoiled_rejected(&c, "verify-structure", "tokens");
+    c = spoiled_sharded();
+    c.plan->step.n_microbatches--;
+    spoiled_rejected(&c, "verify-structure", "micro-steps");
+    c = spoiled_sharded();
+    c.plan->graph.info.n_params = 5;
+    spoiled_rejected(&c, "verify-structure", "parameters");
+}
+
+static void accumulation_that_forgets(void **state)
+{
+    (void)state;
+    Spoiled c = spoiled_sharded();
+    Pc pc = spoiled_find(&c, OP_pass, STREAM_compute, PHASE_backward, 1);
+    while (!spoiled_attrs(&c, pc).accumulate || !c.p->code.at[pc].unit) pc++;
+    spoil(&c, MUTATE_accumulate, pc, 0);
+    spoiled_rejected(&c, "verify-scale", "is not the step's: micro-batch 0 is missing");
+}
+
+static void contribution_that_overwrites(void **state)
+{
+    (void)state;
+    Spoiled c = spoiled_replicated();
+    Pc pc = spoiled_find(&c, OP_linear_d1, STREAM_compute, PHASE_backward, 2);
+    assert_true(spoiled_attrs(&c, pc).accumulate);
+    spoil(&c, MUTATE_accumulate, pc, 0);
+    spoiled_rejected(&c, "verify-scale", "is not the step's");
+}
+
+static void micro_steps_and_tokens(void **state)
+{
+    (void)state;
+    Spoiled c = spoiled_sharded();
+    StepInfo *s = &c.plan->step;
+    const double was = s->global_tokens;
+    s->global_tokens = 2 * was; /* of twice the sequences; the loss is scaled for them */
+    s->global_batch *= 2, s->micro_batch *= 2;
+    for (AttrsId i = 1; i < c.plan->graph.attrs.n; i++) {
+        Attrs *a = &c.plan->graph.attrs.at[i];
+        if (a->scale == 1 / was)
+            a->scale /= 2;
+        else if (a->scale == was)
+            a->scale *= 2;
+    }
+    spoiled_rejected(&c, "verify-scale", "tokens are not the step's");
+}
+
+/* ---- the gradients' norm ---- */
+
+static void norm_counts_twice(void **state)
+{
+    (void)state;
+    Spoiled c = spoiled_sharded();
+    Pc pc = spoiled_find(&c, OP_sumsq, STREAM_compute, PHASE_update, 2), next = pc + 1;
+    while (c.p->code.at[next].op != OP_sumsq || c.p->code.at[next].unit != c.p->code.at[pc].unit)
+        next++;
+    Attrs a = spoiled_attrs(&c, next);
+    a.lo = spoiled_attrs(&c, pc).lo;
+    spoil_attrs(&c, next, a);
+    spoiled_rejected(&c, "verify-scale", "");
+}
+
+static void norm_over_replicas(void **state)
+{
+    (void)state;
+    Spoiled c = spoiled_replicated();
+    Pc pc = spoiled_find(&c, OP_all_reduce, STREAM_dp_reduce, PHASE_update, 2);
+    while (c.p->code.at[pc].axes != mesh_axes(&c.plan->mesh, AXIS_tp)) pc++;
+    c.p->code.at[pc].axes |= mesh_axes(&c.plan->mesh, AXIS_dp_replicate);
+    spoiled_rejected(&c, "verify-layout", "reduces what is not partial on its group");
+}
+
+static void norm_of_one_rank(void **state)
+{
+    (void)state;
+    Spoiled c = spoiled_sharded();
+    Pc pc = spoiled_find(&c, OP_all_reduce, STREAM_dp_reduce, PHASE_update, 2);
+    spoil(&c, MUTATE_delete, pc + 1, 0);
+    spoiled_rejected(&c, "verify-layout", "still partial on dp_");
+}
+
+/* ---- the update ---- */
+
+static Attrs with(Attrs a, double beta1, double beta2, double eps, double weight_decay)
+{
+    a.beta1 = beta1, a.beta2 = beta2, a.eps = eps, a.weight_decay = weight_decay;
+    return a;
+}
+
+static void set_all_updates(Spoiled *c, Attrs a)
+{
+    for (Pc pc = 1; pc < c->p->code.n; pc++)
+        if (op_info(c->p->code.at[pc].op)->flags & OP_UPDATES) spoil_attrs(c, pc, a);
+}
+
+/* Rules that no optimizer has, alike everywhere; and another rule for one unit. */
+static void optimizers_attributes(void **state)
+{
+    (void)state;
+    const double nan = strtod("nan", NULL), inf = strtod("inf", NULL);
+    const struct {
+        Attrs a;
+        const char *text;
+    } rows[] = {
+        {with((Attrs){0}, 1.8, 0.9, 1e-8, 0), "not in [0, 1)"},
+        {with((Attrs){0}, 0.9, -3, 1e-8, 0), "not in [0, 1)"},
+        {with((Attrs){0}, 0.9, 1, 1e-8, 0), "not in [0, 1)"},
+        {with((Attrs){0}, nan, 0.9, 1e-8, 0), "not in [0, 1)"},
+        {with((Attrs){0}, 0.9, 0.9, -1e-8, 0), "adds an eps"},
+        {with((Attrs){0}, 0.9, 0.9, inf, 0), "adds an eps"},
+        {with((Attrs){0}, 0.9, 0.9, 1e-8, -0.1), "decays weights"},
+        {with((Attrs){0}, 0.9, 0.9, 1e-8, nan), "decays weights"},
+        {with((Attrs){.theta = 1e4}, 0.9, 0.9, 1e-8, 0), "another op"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        Spoiled c = spoiled_sharded();
+        set_all_updates(&c, rows[i].a);
+        spoiled_rejected(&c, "verify-scale", rows[i].text);
+    }
+    for (int k = 0; k < 4; k++) {
+        Spoiled c = spoiled_sharded();
+        Pc pc = spoiled_find(&c, OP_adamw, STREAM_compute, PHASE_update, 2);
+        Attrs a = spoiled_attrs(&c, pc);
+        *(double *[]){&a.beta1, &a.beta2, &a.eps, &a.weight_decay}[k] += 0.01;
+        spoil_attrs(&c, pc, a);
+        spoiled_rejected(&c, "verify-scale", "by another rule than the rest");
+    }
+    Spoiled c = spoiled_sharded();
+    Pc pc = spoiled_find(&c, OP_clip_coef, STREAM_compute, PHASE_update, 2);
+    Attrs a = spoiled_attrs(&c, pc);
+    a.clip = -1;
+    spoil_attrs(&c, pc, a);
+    spoiled_rejected(&c, "verify-scale", "which is no bound");
+}
+
+/* Each pipeline rank has its own clip_coef and its own updates: all must be alike. */
+static void ranks_of_a_pipeline_disagree(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        Tiny t = tiny_default();
+        t.pp = 2, t.microbatches = 2, t.clip = 0.5;
+        Spoiled c = spoiled_of(&t, false);
+        assert_int_equal(c.plan->programs.n, 2);
+        c.p = &c.plan->programs.at[1];
+        for (Pc pc = 1; pc < c.p->code.n; pc++) {
+            OpKind op = c.p->code.at[pc].op;
+            Attrs a = spoiled_attrs(&c, pc);
+            if (op == OP_clip_coef && k == 0) a.clip = 0.25, spoil_attrs(&c, pc, a);
+            if (op == OP_adamw && k == 1) a.beta2 = 0.5, spoil_attrs(&c, pc, a);
+        }
+        spoiled_rejected(&c, "verify-scale",
+                         k ? "by another rule" : "clips at 0.25, others at 0.5");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(loss_divided_per_rank),
+        cmocka_unit_test(graph_with_a_wrong_loss_scale),
+        cmocka_unit_test(report_that_divides_by_others),
+        cmocka_unit_test(accumulation_that_forgets),
+        cmocka_unit_test(contribution_that_overwrites),
+        cmocka_unit_test(micro_steps_and_tokens),
+        cmocka_unit_test(norm_counts_twice),
+        cmocka_unit_test(norm_over_replicas),
+        cmocka_unit_test(norm_of_one_rank),
+        cmocka_unit_test(optimizers_attributes),
+        cmocka_unit_test(ranks_of_a_pipeline_disagree),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
