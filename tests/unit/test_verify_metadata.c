@@ -6,7 +6,6 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <string.h>
 
 #include "planner/ir/verify.h"
 #include "tests/support/spoiled.h"

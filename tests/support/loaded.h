@@ -1,0 +1,22 @@
+/* Scripts loaded for tests of the front. */
+#ifndef TANDEM_TESTS_LOADED_H
+#define TANDEM_TESTS_LOADED_H
+
+#include "planner/front/front.h"
+
+typedef struct Loaded {
+    Arena *arena; /* for the test to free */
+    bool fine;
+    Config config;
+    Graph graph;
+    const char *errors;
+} Loaded;
+
+Loaded load_file(const char *path, const FrontOptions *options);
+Loaded load_text(const char *script, const FrontOptions *options); /* by way of script.lua */
+/* A plan of that model alone; ends the test where it is refused. `model` is what stands between
+ * require 'models. and the comma: llama' '3.1-8b' */
+Loaded load_model(const char *model, int seq);
+TensorId loaded_tensor(const Graph *g, const char *name); /* ends the test where there is none */
+
+#endif

@@ -1,0 +1,98 @@
+/* Plans scaled down for --verify: sizes that still divide, and the structure kept. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "tests/support/loaded.h"
+
+/* Sizes that nobody makes anew: tp becomes what divides it, so that it divides them still. */
+static void shrinking_keeps_sizes_divisible(void **state)
+{
+    (void)state;
+    static const uint32_t tp[][2] = {{2, 2}, {3, 3}, {4, 4},  {5, 5},
+                                     {6, 2}, {9, 3}, {25, 5}, {12, 4}};
+    for (size_t i = 0; i < sizeof tp / sizeof *tp; i++) {
+        Arena *arena = arena_new();
+        FrontOptions options = {.shrink = true};
+        Loaded l = load_text(
+            arena_print(arena,
+                        "local nn = require 'tandem.nn'\n"
+                        "return plan { model = nn.module { e = nn.embedding(32, 30), h = "
+                        "nn.linear(30, 32, { segments = { 12, 20 } }), o = nn.linear(12, 32),\n"
+                        "forward = function(m, x, y) return nn.cross_entropy(m.o(nn.segment("
+                        "m.h(m.e(x)), 1)), y) end },\n"
+                        "batch = { seq = 900, global = 8 }, mesh = { dp_shard = 8, tp = %u } }\n",
+                        tp[i][0]),
+            &options);
+        if (!l.fine) print_error("%s", l.errors);
+        assert_true(l.fine);
+        assert_int_equal(l.config.axis_size[AXIS_tp], tp[i][1]);
+        assert_int_equal(l.config.seq, 5 * tp[i][1]);
+        assert_int_equal(l.config.axis_size[AXIS_dp_shard], 2);
+        arena_free(l.arena);
+        arena_free(arena);
+    }
+}
+
+static void shrinking_keeps_the_structure(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *set[8];
+        uint32_t replicate, shard, tp;
+    } cases[] = {
+        {{"mesh.dp_shard=8", "mesh.tp=2"}, 1, 2, 2},
+        {{"mesh.dp_shard=1", "mesh.tp=16"}, 1, 1, 4},
+        {{"mesh.dp_shard=16", "mesh.tp=1"}, 1, 2, 1},
+        {{"mesh.dp_shard=4", "mesh.tp=1", "mesh.dp_replicate=4"}, 2, 2, 1},
+        {{"mesh.dp_shard=8", "mesh.tp=2", "parallel.fsdp2.reshard_after_forward=4"}, 1, 4, 2},
+        {{"mesh.dp_shard=3", "mesh.tp=5", "cluster.devices_per_node=15", "cluster.nodes=1",
+          "model.heads=40", "model.kv_heads=5", "model.head_dim=128"},
+         1,
+         3,
+         3},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *set[9];
+        uint32_t n = 0;
+        for (; n < 8 && cases[i].set[n] != NULL; n++) set[n] = cases[i].set[n];
+        set[n++] = "batch.global=720";
+        if (i < 5) set[n - 1] = "batch.global=128";
+        FrontOptions options = {.set = set, .n_set = n, .shrink = true};
+        Loaded l = load_file(TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua", &options);
+        if (!l.fine) print_error("%s", l.errors);
+        assert_true(l.fine);
+        const Config *c = &l.config;
+        assert_int_equal(c->axis_size[AXIS_dp_replicate], cases[i].replicate);
+        assert_int_equal(c->axis_size[AXIS_dp_shard], cases[i].shard);
+        assert_int_equal(c->axis_size[AXIS_tp], cases[i].tp);
+        uint32_t data = cases[i].replicate * cases[i].shard;
+        assert_true(data * cases[i].tp <= 16);
+        assert_int_equal(c->global_batch, 3 * c->micro_batch * data);
+        assert_int_equal(c->seq % cases[i].tp, 0);
+        assert_int_equal(l.graph.info.n_layers, 2);
+        /* 16 ranks share 8 KV heads: 4 share 2 */
+        assert_int_equal(l.graph.info.n_kv_heads, cases[i].tp == 4 ? 2 : cases[i].tp);
+        assert_int_equal(l.graph.info.n_heads, 2 * cases[i].tp);
+        assert_true(l.graph.info.n_params < 20000);
+        for (TensorId t = 1; t < l.graph.tensors.n; t++) {
+            const Tensor *at = &l.graph.tensors.at[t];
+            if (at->role == ROLE_param)
+                assert_true(at->init.kind == INIT_normal && at->init.b >= 0.1);
+        }
+        arena_free(l.arena);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shrinking_keeps_sizes_divisible),
+        cmocka_unit_test(shrinking_keeps_the_structure),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
