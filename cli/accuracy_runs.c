@@ -101,8 +101,7 @@ static bool predict_row(const RowOut *out, Run *run)
     if (!load(out, run, NULL, &graph)) return false;
     const Config *c = &run->config;
     uint32_t pp = c->axis_size[AXIS_pp], low = pp > 1 ? 2 * pp : 3, high = low + (pp > 1 ? pp : 2);
-    int64_t of_each =
-        c->micro_batch * c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard];
+    int64_t of_each = c->micro_batch * config_data_ranks(c);
     double n = (double)(c->global_batch / of_each);
     if (out->cli->options.exact || n <= 1.5 * high) return simulate(run, &graph);
     if (!simulate_fewer(out, run, of_each, low)) return false;

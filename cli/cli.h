@@ -24,7 +24,7 @@ typedef struct Options {
         *timeout_text, *rank_text, *graph, *via, *device_text, *record, *collective, *min_text,
         *max_text, *issue, *buffers, *compare, *per_node_text, *machine, *by, *price_text,
         *tokens_text, *mtbf_text, *checkpoint_text, *restart_text, *interval_text, *jitter_text,
-        *straggler_text;
+        *straggler_text, *imbalance_text;
     bool json, quiet, verbose, help, dry_run, text, trace, unfolded, verify, poison, native, state,
         mesh, csv, share_device, tf32, cudnn, mma, explain, exact;
     /* the checked values of the texts above */

@@ -57,6 +57,7 @@ bool predict_options(Cli *cli, const PlanFile *file, Store *store, PredictOption
                                 .trace = cli->options.trace,
                                 .unfolded = cli->options.unfolded || is_uneven,
                                 .uneven = is_uneven ? uneven : NULL,
+                                .imbalance = imbalance_of(cli, file),
                                 .keep = store != NULL && !cli->options.dry_run,
                                 .keep_unstored = true};
     return cli->diag.n_errors == n_before;

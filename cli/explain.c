@@ -57,6 +57,7 @@ static SimOptions options_of(const PlanFile *file, Store *store, const PredictOp
                         .backend = how->backend,
                         .runtime = &file->config.runtime,
                         .uneven = how->uneven,
+                        .imbalance = how->imbalance,
                         .unfolded = how->unfolded};
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/predict.h"
+#include "planner/ir/experts.h"
 
 enum { DRAWN_RUNS = 64 };
 
@@ -150,4 +151,49 @@ bool unevenness_of(Cli *cli, uint32_t n_ranks, Unevenness *out)
     out->straggler = (Rank)rank;
     out->straggler_factor = factor;
     return true;
+}
+
+/* The most of all tokens' choices that one rank's experts can have, by its even share: each token
+ * chooses an expert once. 0: the plan has no experts. */
+static double most_imbalance(const PlanFile *file, uint32_t ep, Arena *arena)
+{
+    const Graph *g = &file->plan->graph;
+    const NodeId *rows = experts_rows(g, arena);
+    double most = 0;
+    for (TensorId t = 1; rows && t < g->tensors.n; t++) {
+        if (!rows[t]) continue;
+        const Attrs *a = graph_attrs_at(g, g->nodes.at[rows[t]].attrs);
+        double here = (double)a->experts / ep, of_each = fmin((double)a->top_k, here);
+        most = fmax(most, of_each * ep / (double)a->top_k);
+    }
+    return most;
+}
+
+double imbalance_of(Cli *cli, const PlanFile *file)
+{
+    const char *text = cli->options.imbalance_text;
+    double factor = 1;
+    if (text == NULL || !positive(cli, "imbalance", text, false, &factor)) return 1;
+    const uint32_t ep = mesh_size(&file->plan->mesh, mesh_axes(&file->plan->mesh, AXIS_ep));
+    const double most = most_imbalance(file, ep, cli->arena);
+    if (file->config.runtime.name == NULL) {
+        cli_error(cli, FAULT_usage, "option-value",
+                  "--imbalance %s: Tandem's executor gives each expert the room of its capacity, "
+                  "whoever is chosen: uneven choices drop tokens and take no longer",
+                  text);
+        diag_hint(&cli->diag, "it is for systems that drop nobody: a plan with runtime = "
+                              "\"megatron\" and capacity_factor = 1.0, for example");
+    } else if (ep == 1 || most == 0) {
+        cli_error(cli, FAULT_usage, "option-value",
+                  "--imbalance %s: the plan has no experts that ranks share (ep = %" PRIu32 ")",
+                  text, ep);
+    } else if (!(factor >= 1 && factor <= most)) {
+        cli_error(cli, FAULT_usage, "option-value",
+                  "--imbalance %s: from 1, all ranks alike, to %g, one of %" PRIu32
+                  " ranks gets all that can be chosen of it",
+                  text, most, ep);
+    } else {
+        return factor;
+    }
+    return 1;
 }

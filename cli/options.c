@@ -85,6 +85,8 @@ static const Option option_table[] = {
      "kernels' times scatter by seed (lognormal, as in 0.05); every rank is simulated"},
     {"straggler", 0, OPTION_text, "RANK:FACTOR", FIELD(straggler_text), OPTIONS_sim,
      "one rank is so much slower, as in 3:1.2; every rank is simulated"},
+    {"imbalance", 0, OPTION_text, "FACTOR", FIELD(imbalance_text), OPTIONS_sim,
+     "of experts: the busiest rank gets FACTOR times its share of the tokens"},
     {"explain", 0, OPTION_flag, NULL, FIELD(explain), OPTIONS_sim,
      "what bounds the step, what each role waits for, and which settings would shorten it"},
     {"unfolded", 0, OPTION_flag, NULL, FIELD(unfolded), OPTIONS_sim,

@@ -8,6 +8,7 @@
 
 #include "cli/cli.h"
 #include "planner/front/front.h"
+#include "planner/ir/experts.h"
 #include "planner/ir/verify.h"
 #include "planner/passes/passes.h"
 #include "sim/sim.h"
@@ -220,6 +221,7 @@ static void add_fsdp2(const Fsdp2Options *o, Str *out)
     }
     if (o->copy) str_add(out, ", copies");
     if (o->offload) str_add(out, ", offload");
+    if (!o->over_ep) str_add(out, ", not over ep");
     str_add(out, ")");
 }
 
@@ -282,6 +284,7 @@ static void add_pass(const PassConfig *pass, Str *out)
     case PASS_compile:
         str_add(out, pass->compile == COMPILE_model ? "compile(model)" : "compile(block)");
         break;
+    case PASS_ep: str_add(out, "ep"); break;
     case PASS_tile: str_print(out, "tile(%" PRIu32 " pieces)", pass->tile.pieces); break;
     case PASS_meta: str_add(out, "meta"); break;
     case PASS_materialize: str_add(out, "materialize"); break;
@@ -310,8 +313,12 @@ static void report_text(Cli *cli, const PlanFile *file)
               paint(cli, PAINT_strong, format_id(cli->arena, file->id)), file->path);
     str_print(out, "model       %s  %s parameters", info->name != NULL ? info->name : "unnamed",
               str_count(cli->arena, info->n_params));
-    str_print(out, " (%s without the input embedding)\n",
+    str_print(out, " (%s without the input embedding",
               str_count(cli->arena, info->n_params_no_embedding));
+    const uint64_t active = experts_active_params(&plan->graph);
+    if (active < info->n_params_no_embedding)
+        str_print(out, ", %s of them for a token", str_count(cli->arena, active));
+    str_add(out, ")\n");
     str_print(out, "mesh        %s = %" PRIu32 " rank%s", mesh_text(cli->arena, &plan->mesh),
               plan->mesh.n_ranks, plan->mesh.n_ranks == 1 ? "" : "s");
     if (file->has_cluster)
@@ -347,6 +354,8 @@ static void report_json(Cli *cli, const PlanFile *file)
     json_text(model, "name", info->name);
     json_count(model, "params", info->n_params);
     json_count(model, "params_without_input_embedding", info->n_params_no_embedding);
+    const uint64_t active = experts_active_params(&plan->graph);
+    json_count(model, "params_for_a_token", active);
     json_put(cli->json, "model", model);
     for (uint32_t i = 0; i < plan->mesh.n_axes; i++)
         json_count(mesh, plan->mesh.axis[i].text, plan->mesh.axis[i].size);

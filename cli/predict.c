@@ -66,6 +66,7 @@ static bool simulate(Cli *cli, const PlanFile *file, Store *store, const Predict
     SimOptions sim = {.unfolded = options->unfolded,
                       .trace = options->trace,
                       .uneven = options->uneven,
+                      .imbalance = options->imbalance,
                       .runtime = &file->config.runtime,
                       .seed = prediction->record.seed,
                       .steps = 1,
@@ -104,9 +105,14 @@ static bool simulate(Cli *cli, const PlanFile *file, Store *store, const Predict
 static const char *scenario_text(Arena *arena, const PredictOptions *options)
 {
     const Unevenness *u = options->uneven;
-    if (u == NULL) return options->unfolded ? "unfolded" : "";
-    return arena_print(arena, "unfolded, jitter %g, rank %" PRIu32 " x %g", u->jitter, u->straggler,
-                       u->straggler_factor > 1 ? u->straggler_factor : 1.);
+    Str s = str_in(arena);
+    if (options->unfolded || u != NULL) str_add(&s, "unfolded");
+    if (u != NULL)
+        str_print(&s, ", jitter %g, rank %" PRIu32 " x %g", u->jitter, u->straggler,
+                  u->straggler_factor > 1 ? u->straggler_factor : 1.);
+    if (options->imbalance > 1)
+        str_print(&s, "%sexperts x %g", s.n > 0 ? ", " : "", options->imbalance);
+    return str_text(&s);
 }
 
 static bool is_infeasible(const Diag *d)

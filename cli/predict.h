@@ -40,6 +40,7 @@ typedef struct PredictOptions {
     bool trace, unfolded, keep; /* keep: store it */
     bool keep_unstored;         /* true, also where it could not be stored: only to be shown */
     const Unevenness *uneven;   /* NULL: devices are alike; else unfolded */
+    double imbalance;           /* of the experts' choices; 1: none */
 } PredictOptions;
 
 /* false after diagnostics (a plan that deadlocks; the store). What is kept needs the plan's text
@@ -72,6 +73,8 @@ void trust_report(Cli *cli, const Trust *trust); /* as text, with memory and cou
 double faults_report(Cli *cli, const PlanFile *file, const Prediction *p); /* goodput; 0: none */
 /* --jitter and --straggler; false: neither, or after diagnostics. */
 bool unevenness_of(Cli *cli, uint32_t n_ranks, Unevenness *out);
+/* --imbalance; 1: not asked for, or after diagnostics. */
+double imbalance_of(Cli *cli, const PlanFile *file);
 
 /* Whose costs, and how even: as the command's options say; false after diagnostics. `store` may be
  * NULL. */

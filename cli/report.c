@@ -114,6 +114,8 @@ static void report_text(Cli *cli, const PlanFile *file, const Prediction *p)
                                                                                  : "",
               format_time(arena, idle > 0 ? idle : 0));
     double per_device = r->tokens_per_s_per_device;
+    if (r->scenario != NULL && r->scenario[0] != 0)
+        str_print(&cli->out, "scenario    %s\n", r->scenario);
     str_print(&cli->out, "throughput  %s tokens/s, %s tokens/s/%s\n",
               str_count(arena, (uint64_t)(per_device * r->n_ranks + 0.5)),
               str_count(arena, (uint64_t)(per_device + 0.5)),
@@ -139,6 +141,7 @@ static void report_json(Cli *cli, const PlanFile *file, const Prediction *p)
     json_count(root, "exposed_ps", (uint64_t)r->exposed_ps);
     json_number(root, "tokens_per_s_per_device", r->tokens_per_s_per_device);
     json_number(root, "tokens_per_s", r->tokens_per_s_per_device * r->n_ranks);
+    json_text(root, "scenario", r->scenario != NULL ? r->scenario : "");
     json_number(root, "mfu", r->mfu);
     json_text(root, "mfu_formula", r->mfu_formula);
     json_t *list = json_array();

@@ -2,6 +2,7 @@
  * stands still because its next instruction waits; the wait is followed back from end to cause, and
  * each stretch of it belongs to the communication that was under way (or waited for) then. */
 #include "sim/report.h"
+#include "planner/ir/experts.h"
 #include "sim/torch_memory.h"
 
 #include <assert.h>
@@ -18,9 +19,10 @@ typedef struct Reporter {
     uint32_t *row_of; /* [pc] 1 + its row in report->collectives */
 } Reporter;
 
-double mfu_flops_per_token(const ModelInfo *info)
+double mfu_flops_per_token(const Graph *g)
 {
-    return 6 * (double)info->n_params_no_embedding +
+    const ModelInfo *info = &g->info;
+    return 6 * (double)experts_active_params(g) +
            6 * (double)info->n_layers * (double)info->d_model * (double)info->seq;
 }
 
@@ -167,14 +169,16 @@ static void report_utilisation(const Plan *plan, const Cluster *cluster, Arena *
     double peak = cluster->device.peak_flops[dtype];
     double seconds = (double)report->step_ps / (double)PS_PER_S;
     double tokens = (double)plan->step.global_batch * (double)plan->step.seq;
-    report->model_flops_per_token = mfu_flops_per_token(info);
+    report->model_flops_per_token = mfu_flops_per_token(&plan->graph);
     report->tokens_per_s = seconds > 0 ? tokens / seconds : 0;
     report->tokens_per_s_per_device = report->tokens_per_s / plan->mesh.n_ranks;
     double flops_per_s = report->tokens_per_s_per_device * report->model_flops_per_token;
     report->mfu = peak > 0 ? flops_per_s / peak : 0;
+    const uint64_t active = experts_active_params(&plan->graph);
     report->mfu_formula = arena_print(
-        arena, "6 x %s params (no input embedding) + 6 x %u layers x %u x %u per token",
-        str_count(arena, info->n_params_no_embedding), info->n_layers, info->d_model, info->seq);
+        arena, "6 x %s %sparams (no input embedding) + 6 x %u layers x %u x %u per token",
+        str_count(arena, active), active < info->n_params_no_embedding ? "active " : "",
+        info->n_layers, info->d_model, info->seq);
     report->peak_name =
         arena_print(arena, "%.4g TFLOP/s dense %s %s", peak / 1e12, dtype_name(dtype),
                     cluster->device.name == NULL ? "device" : cluster->device.name);

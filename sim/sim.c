@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "planner/ir/experts.h"
 #include "sim/report.h"
 #include "sim/runtime.h"
 
@@ -62,6 +63,11 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
     }
     if (options->frees)
         net = net_free_model(net_free(net, options->free_op, options->free_axes, scratch));
+    if (options->imbalance > 1 && experts_rows(&plan->graph, scratch)) {
+        Imbalance *b = imbalance_new(plan, options->imbalance, model, net, scratch);
+        model = imbalance_cost(b);
+        net = imbalance_net(b);
+    }
     EngineOptions engine = {.cost = &model,
                             .net = &net,
                             .device = &device,

@@ -82,6 +82,7 @@ typedef struct SimOptions {
     OpKind free_op;
     const Unevenness *uneven; /* NULL: all alike; needs `unfolded` */
     AxisSet free_axes;
+    double imbalance; /* of the experts' choices: the busiest rank's rows by the mean; <= 1: none */
     uint64_t seed;
     const Runtime *runtime; /* whose execution it is; NULL, or without a name: Tandem's own */
     uint32_t steps;         /* default 1: all steps are alike; the last one is reported */
@@ -334,6 +335,13 @@ typedef struct NetFree NetFree;
 NetFree *net_free(NetModel inner, OpKind op, AxisSet axes, Arena *arena);
 NetModel net_free_model(NetFree *net);
 
+/* Experts that are not chosen equally: the plan has some. */
+typedef struct Imbalance Imbalance;
+Imbalance *imbalance_new(const Plan *plan, double factor, CostModel cost, NetModel net,
+                         Arena *arena);
+CostModel imbalance_cost(Imbalance *b);
+NetModel imbalance_net(Imbalance *b);
+
 /* Rates capped by NCCL's model, shared max-min over ports, NICs and node uplinks. */
 typedef struct MaxMin MaxMin;
 MaxMin *maxmin_new(const Cluster *cluster, const Fold *fold, Arena *arena);
@@ -390,7 +398,7 @@ void memory_curve(const Plan *plan, const Program *p, Arena *arena, MemoryCurve 
 Held sim_held(const Plan *plan, const Cluster *cluster, const Runtime *runtime);
 
 /* Default MFU: 6 x (parameters without input embedding) + 6 x layers x d_model x seq (causal) per
- * token. */
-double mfu_flops_per_token(const ModelInfo *info);
+ * token; of experts those that a token goes to. */
+double mfu_flops_per_token(const Graph *g);
 
 #endif

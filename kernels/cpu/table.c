@@ -19,6 +19,7 @@
 #define RUN_3(name)                                                                                \
     RUN(name, cpu_contract) RUN(name##_d0, cpu_contract) RUN(name##_d1, cpu_contract)
 #define CONTRACT(name, signature) CONTRACT_FORMS(RUN_3, name)
+#define PRODUCT(name, signature)  RUN_3(name)
 #define RESHAPE(name, flags)      RUN(name, cpu_##name)
 #include "planner/ir/ops.def"
 
@@ -28,6 +29,7 @@ static const Kernel kernels[OP_COUNT] = {
     [OP_##name] = run_##name, [OP_##name##_d0] = run_##name##_d0,                                  \
     [OP_##name##_d1] = run_##name##_d1,
 #define CONTRACT(name, signature) CONTRACT_FORMS(KERNEL_3, name)
+#define PRODUCT(name, signature)  KERNEL_3(name)
 #define RESHAPE(name, flags)      [OP_##name] = run_##name,
 #include "planner/ir/ops.def"
 };

@@ -23,6 +23,7 @@ typedef enum Point {
 #undef X
     /* what other ops are made of */
     POINT_fill, /* scale */
+    POINT_subtract,
     POINT_divide,
     POINT_quantise, /* x, and what it is multiplied with; scale: the largest number */
     POINT_exp_times /* x, max, factor: factor exp(x - max) */
@@ -80,6 +81,7 @@ DEVICE void point_apply(int op, float scale, const float x0[EIGHT], const float 
         POINT_OPS(X)
 #undef X
     case POINT_fill: POINT_EACH(scale);
+    case POINT_subtract: POINT_EACH(x0[k] - x1[k]);
     case POINT_divide: POINT_EACH(x0[k] / x1[k]);
     case POINT_quantise: POINT_EACH(point_quantise(x0[k], x1[k], scale));
     case POINT_exp_times: POINT_EACH(x2[k] == 0 ? 0 : x2[k] * device_exp(x0[k] - x1[k]));

@@ -1,5 +1,6 @@
 /* Element-wise ops where an input is one row, has one number a row, or is a part of longer rows:
- * biases, positions, quantisation, segments of fused projections, gradients of the loss's sums. */
+ * biases, positions, charges, quantisation, segments of fused projections, gradients of the loss's
+ * sums. */
 #include "kernels/cuda/point_launch.cuh"
 
 /* x [rows,row], y [row] -> x + y */
@@ -21,6 +22,14 @@ bool cuda_bias(const KernelArgs *args, const CudaContext *cuda, CudaError *error
 bool cuda_position(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     return add_row(args, args->size['b'], args->size['s'] * args->size['k'], cuda, error);
+}
+
+/* x [b,s], balance [b] -> y [b,s] = x - balance, which may lie where x does */
+bool cuda_charge(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    PointArgs p = point_args(args, POINT_subtract, args->size['b'], args->size['s']);
+    p.spread[1] = SPREAD_row;
+    return point_launch(2, p, cuda, error);
 }
 
 /* x [rows,row], amax [rows] or [row] -> x times attrs.scale / amax */

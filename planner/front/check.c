@@ -171,7 +171,13 @@ static void fold_experts(Draft *draft)
     c->ep_folded = c->axis_size[AXIS_ep];
     c->axis_size[AXIS_ep] = 1;
     Mesh mesh = mesh_make(c->axis_size);
-    mesh_fold_ep(&mesh, c->ep_folded, c->axis_loc[AXIS_ep], draft->d, &fold);
+    if (!mesh_fold_ep(&mesh, c->ep_folded, c->axis_loc[AXIS_ep], draft->d, &fold)) return;
+    /* Consecutive ranks of dp_shard: an axis inside of it. */
+    if (c->axis_size[AXIS_tp] * c->axis_size[AXIS_cp] * c->axis_size[AXIS_domain] > 1) return;
+    if (c->axis_size[AXIS_dp_shard] % c->ep_folded != 0) return;
+    c->axis_size[AXIS_dp_shard] /= c->ep_folded;
+    c->axis_size[AXIS_ep] = c->ep_folded;
+    c->ep_folded = 1;
 }
 
 /* Places of a network with routes: enough for the nodes, and no more than can be kept in mind. */
@@ -239,7 +245,7 @@ static bool check_mesh(Draft *draft)
 static void check_batch(Draft *draft)
 {
     Config *c = &draft->config;
-    int64_t data = (int64_t)c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard];
+    int64_t data = config_data_ranks(c);
     int64_t step = c->micro_batch * data; /* both below 2^30 */
     if (c->denominator == DENOMINATOR_microbatch_mean) {
         diag_warning(draft->d, "mean-of-means", draft_loc(draft, "batch.denominator"),

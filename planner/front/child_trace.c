@@ -393,6 +393,8 @@ void child_push_core(Child *c)
     luaL_setfuncs(L, functions, 0);
     lua_pushinteger(L, CHILD_MOST_NODES);
     lua_setfield(L, -2, "most");
+    lua_pushinteger(L, MOST_EXPERTS);
+    lua_setfield(L, -2, "most_experts");
     child_add_reports(L);
 }
 

@@ -10,7 +10,8 @@ typedef enum ReshardKind { RESHARD_true, RESHARD_false, RESHARD_to } ReshardKind
 
 /* ---- parallel = { tp{}, ac "full", fsdp2{} }, in the user's order ---- */
 #define PASS_NAMES(X)                                                                              \
-    X(pp) X(tp) X(float8) X(ac) X(fsdp2) X(ddp) X(zero) X(compile) X(meta) X(materialize) X(tile)
+    X(pp)                                                                                          \
+    X(tp) X(ep) X(float8) X(ac) X(fsdp2) X(ddp) X(zero) X(compile) X(meta) X(materialize) X(tile)
 typedef enum PassName {
 #define X(name) PASS_##name,
     PASS_NAMES(X)
@@ -152,6 +153,7 @@ typedef struct Fsdp2Options {
     uint32_t prefetch; /* units gathered ahead; default 1 */
     bool offload; /* default false; true: parameters, gradients, optimizer state in host memory */
     bool copy;    /* default false: zero-copy units; true: PyTorch's copies around collectives */
+    bool over_ep; /* default true: what is no expert is sharded over ep, too; else replicated */
     MpPolicy mp;
     Patterns units; /* the modules that are units; none: blocks, and those that ask for it */
     bool
@@ -469,5 +471,12 @@ typedef struct Config {
     const char *data_file; /* `run`: NULL: synthetic */
     const char *original;  /* the system whose known mistakes this reproduces: never run; NULL */
 } Config;
+
+/* Ranks with samples of their own: those that share experts have, too. */
+static inline int64_t config_data_ranks(const Config *c)
+{
+    return (int64_t)c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard] *
+           c->axis_size[AXIS_ep];
+}
 
 #endif

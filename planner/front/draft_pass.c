@@ -32,6 +32,7 @@ static void new_pass(Draft *draft, const char *path, Loc loc, const char *word)
             .fsdp2 = {.reshard_after_forward = RESHARD_true,
                       .reshard_last = true,
                       .prefetch = 1,
+                      .over_ep = true,
                       .mp = {.cast_forward_inputs = true}},
             .ddp = {.bucket_mib = 25},
             .zero = {.strategy = ZERO_optim_grads_params, .prefetch = 1},

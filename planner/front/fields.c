@@ -279,6 +279,7 @@ static const Field plan_fields[] = {
          in_place_words},
 #define COMPUTE(row, signature, flops, reduce, backward, flags) OF_OP(row)
 #define CONTRACT(row, signature)                                OF_OP(row)
+#define PRODUCT(row, signature)                                 OF_OP(row)
 #include "planner/ir/ops.def"
 #undef OF_OP
 };
@@ -343,6 +344,7 @@ static const Field pass_fields[] = {
     {"fsdp2.keep_gathered", FIELD_bool, IN_PASS(fsdp2.keep_gathered), 0, 0, NULL},
     {"fsdp2.offload", FIELD_offload, IN_PASS(fsdp2.offload), 0, 0, NULL},
     {"fsdp2.copy", FIELD_bool, IN_PASS(fsdp2.copy), 0, 0, NULL},
+    {"fsdp2.over_ep", FIELD_bool, IN_PASS(fsdp2.over_ep), 0, 0, NULL},
     {"fsdp2.mp", FIELD_table, 0, 0, 0, NULL},
     {"fsdp2.mp.param", FIELD_dtype, IN_PASS(fsdp2.mp.param), 0, 0, NULL},
     {"fsdp2.mp.reduce", FIELD_dtype, IN_PASS(fsdp2.mp.reduce), 0, 0, NULL},

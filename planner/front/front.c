@@ -129,7 +129,7 @@ static bool answer(Script *s, Draft *draft, bool shrink, bool can_shrink)
     if (shrink) draft_shrink(draft, can_shrink);
     Config *c = &draft->config;
     c->group = c->denominator == DENOMINATOR_microbatch_mean ? c->micro_batch : 0;
-    a.batch = c->micro_batch * c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard];
+    a.batch = c->micro_batch * config_data_ranks(c);
     a.seq = c->seq;
     memcpy(a.axis_size, c->axis_size, sizeof a.axis_size);
     a.stages = c->axis_size[AXIS_pp];

@@ -158,10 +158,7 @@ static void set_dtypes(Rebuild *b, const Node *n)
     Graph *g = b->graph;
     for (uint32_t j = 0; j < n->n_out; j++) {
         Tensor *t = &g->tensors.at[n->out[j]];
-        bool statistic = j > 0 || op_info(n->op)->flags & OP_ONCE || n->op == OP_xent_max ||
-                         n->op == OP_xent_pick || n->op == OP_xent_smooth ||
-                         n->op == OP_xent_sumexp;
-        if (statistic) t->dtype = wide(b);
+        if (graph_is_statistic(g, n->out[j])) t->dtype = wide(b);
     }
     if (n->op != OP_xent_loss && n->op != OP_xent_loss_mean) return;
     g->tensors.at[n->out[0]].role = ROLE_loss;
@@ -171,7 +168,7 @@ static void set_dtypes(Rebuild *b, const Node *n)
 static TensorId add_batch(Rebuild *b, Loc loc)
 {
     const Config *c = &b->draft->config;
-    int64_t data = (int64_t)c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard];
+    int64_t data = config_data_ranks(c);
     const int64_t dim[] = {c->micro_batch * data, c->seq};
     static const Attrs none;
     TensorId out[2];

@@ -8,16 +8,22 @@ static void may_miss(Patterns *patterns)
     for (uint32_t i = 0; i < patterns->n; i++) patterns->at[i].may_miss = true;
 }
 
+/* The least that divides n and is not 1. */
+static uint32_t least_divisor(uint32_t n)
+{
+    uint32_t k = 2;
+    while (n % k != 0) k++;
+    return k;
+}
+
 /* The least that may stand for tp: where the model keeps its sizes, only what divides tp divides
  * all that tp divides. */
 static uint32_t least_tp(uint32_t tp, bool sizes_follow)
 {
-    uint32_t k = 2;
     if (tp == 1) return 1;
     if (tp % 4 == 0) return 4;
     if (sizes_follow) return tp % 2 == 1 ? 3 : 2;
-    while (tp % k != 0) k++;
-    return k;
+    return least_divisor(tp);
 }
 
 /* Until there are sixteen ranks at most, the largest axis becomes 2, then 1; a fixed one stays. */
@@ -57,25 +63,29 @@ void draft_shrink(Draft *draft, bool sizes_follow)
         if (c->passes[i].tile.pieces > 3) c->passes[i].tile.pieces = 3; /* of five tokens */
         if (c->passes[i].ac_every > 2) c->passes[i].ac_every = 2;       /* two layers are left */
     }
-    int64_t data = (int64_t)c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard];
+    int64_t data = config_data_ranks(c);
     int64_t n_micro = c->global_batch / (c->micro_batch * data);
     bool in_parts = fsdp2 != NULL && fsdp2->reshard_after_forward == RESHARD_to &&
                     fsdp2->reshard_to > 1 && fsdp2->reshard_to < c->axis_size[AXIS_dp_shard] &&
                     c->axis_size[AXIS_dp_shard] % fsdp2->reshard_to == 0;
     bool fixed = pp != NULL && pp->csv != NULL; /* its ranks and micro-batches are the file's */
+    const uint32_t ep = c->axis_size[AXIS_ep];
     uint32_t tp = least_tp(c->axis_size[AXIS_tp], sizes_follow);
     for (int a = 0; a < AXIS_NAMES; a++)
         if (c->axis_size[a] > 1 && !(fixed && a == AXIS_pp))
             c->axis_size[a] = c->axis_size[a] % 2 == 1 ? 3 : 2;
     c->axis_size[AXIS_tp] = tp;
+    if (ep > 1 && !sizes_follow)
+        c->axis_size[AXIS_ep] = least_divisor(ep); /* of the same experts */
     if (in_parts) {
         c->axis_size[AXIS_dp_shard] = 4;
         fsdp2->reshard_to = 2;
     }
     bool stays[AXIS_NAMES] = {[AXIS_dp_shard] = in_parts, [AXIS_pp] = fixed};
+    stays[AXIS_ep] = !sizes_follow;
     stays[AXIS_tp] = !sizes_follow && tp % 2 == 1; /* 2 would not divide what it divides */
     limit_ranks(c, stays);
-    data = (int64_t)c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard];
+    data = config_data_ranks(c);
     if (c->micro_batch > 2) c->micro_batch = 2;
     if (n_micro > 3 && !fixed) n_micro = 3;
     if (fixed) pp->n_split = 0;

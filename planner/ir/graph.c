@@ -93,6 +93,14 @@ NodeId graph_product(const Graph *g, TensorId t)
     return id;
 }
 
+bool graph_is_statistic(const Graph *g, TensorId t)
+{
+    const Node *n = &g->nodes.at[g->tensors.at[t].producer];
+    if (g->tensors.at[t].role != ROLE_activation || !n->op) return false;
+    if (n->op == OP_add) return g->tensors.at[t].n_dims == 1; /* how uneven, of several layers */
+    return n->out[0] != t || op_info(n->op)->flags & (OP_ONCE | OP_WIDE);
+}
+
 Dims graph_dims(const Graph *g, TensorId t)
 {
     return (Dims){g->tensors.at[t].n_dims, g->tensors.at[t].dim};
@@ -119,6 +127,18 @@ static bool take_part(OpKind op, Binding *b, const Attrs *attrs, Loc loc, Diag *
                       op_info(op)->name, op_info(op)->signature);
 }
 
+static bool size_indices(OpKind op, Binding *b, const Attrs *attrs, Loc loc, Diag *d)
+{
+    static const Attrs none;
+    const Attrs *a = attrs ? attrs : &none;
+    if (op_sized(b, a)) return true;
+    return diag_error(
+        d, FAULT_input, "shape-mismatch", loc,
+        "%s (%s): top_k = %lld of %lld experts, capacity %lld: these shapes do not fit",
+        op_info(op)->name, op_info(op)->signature, (long long)a->top_k, (long long)a->experts,
+        (long long)a->capacity);
+}
+
 TensorId graph_op(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_t n_in, DType dtype,
                   const Attrs *attrs, ModuleId module, Loc loc, Diag *d)
 {
@@ -130,6 +150,8 @@ TensorId graph_op(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
     for (uint32_t i = 0; i < n_in; i++) dims[i] = graph_dims(g, in[i]);
     if (!op_bind(op, dims, n_in, NULL, 0, &b, loc, d)) return 0;
     if (op_info(op)->flags & OP_TAKES && !take_part(op, &b, attrs, loc, d)) return 0;
+    if (op_info(op)->flags & OP_SIZED && !size_indices(op, &b, attrs, loc, d)) return 0;
+    if (op_info(op)->flags & OP_INDEXES) dtype = DT_i32;
     for (uint32_t j = 0; j < b.n_out; j++) {
         int64_t dim[MAX_DIMS];
         int n = op_output_dims(op, &b, j, dim);

@@ -156,6 +156,9 @@ TensorId graph_weight(const Graph *g, TensorId t);
 bool graph_is_made_again(const Graph *g, TensorId t, ModuleId region);
 /* The node that makes t, but for a division by the norm of its weight: that of what it divides. */
 NodeId graph_product(const Graph *g, TensorId t);
+/* Is it a statistic (of a norm, of attention, of weights, of the loss), or a sum of such? They are
+ * wider than what they are statistics of. */
+bool graph_is_statistic(const Graph *g, TensorId t);
 bool graph_bind(const Graph *g, const Node *n, Binding *b, Diag *d);
 Dims graph_dims(const Graph *g, TensorId t);
 /* Where an element of a parameter (row-major in the whole tensor) is in the original order. */

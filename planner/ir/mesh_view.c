@@ -64,9 +64,14 @@ uint32_t mesh_nodes_of_groups(const Mesh *mesh, AxisSet axes, uint32_t per_node)
     return most;
 }
 
+AxisSet mesh_shard_axes(const Mesh *mesh)
+{
+    return (AxisSet)(mesh_axes(mesh, AXIS_dp_shard) | mesh_axes(mesh, AXIS_ep));
+}
+
 AxisSet mesh_data_axes(const Mesh *mesh)
 {
-    return (AxisSet)(mesh_axes(mesh, AXIS_dp_replicate) | mesh_axes(mesh, AXIS_dp_shard));
+    return (AxisSet)(mesh_axes(mesh, AXIS_dp_replicate) | mesh_shard_axes(mesh));
 }
 
 uint32_t mesh_dp_size(const Mesh *mesh)
@@ -86,13 +91,12 @@ bool mesh_has_dp(const Mesh *mesh)
 
 bool mesh_dp(const Mesh *mesh, Arena *arena, Loc loc, Diag *d, DpMesh *dp)
 {
-    static const AxisName axis[2] = {AXIS_dp_replicate, AXIS_dp_shard};
+    const AxisSet axis[2] = {mesh_axes(mesh, AXIS_dp_replicate), mesh_shard_axes(mesh)};
     static const char *const name[2] = {"replicate", "shard"};
     *dp = (DpMesh){0};
     for (int i = 0; i < 2; i++) {
-        AxisSet axes = mesh_axes(mesh, axis[i]);
-        if (!axes) continue;
-        dp->axes[dp->n_dims] = axes;
+        if (!axis[i]) continue;
+        dp->axes[dp->n_dims] = axis[i];
         dp->name[dp->n_dims++] = name[i];
     }
     if (dp->n_dims) return true;

@@ -15,15 +15,19 @@ typedef struct Row {
     OpClass class_;
     Reduce reduce;
     uint32_t flags;
+    bool in_eight_bits; /* a contraction that has scaled forms */
 } Row;
 
 static const Row rows[] = {
 #define COMPUTE(name, signature, flops, reduce, backward, flags)                                   \
-    {OP_##name, #name, signature, backward, flops, OP_CLASS_compute, REDUCE_##reduce, flags},
+    {OP_##name, #name, signature, backward, flops, OP_CLASS_compute, REDUCE_##reduce, flags, false},
 #define CONTRACT(name, signature)                                                                  \
-    {OP_##name, #name, signature, "", 2, OP_CLASS_contract, REDUCE_sum, OP_ACCUMULATES},
-#define RESHAPE(name, flags) {OP_##name, #name, "", "", 0, OP_CLASS_reshape, REDUCE_none, flags},
-#define COMM(name)           {OP_##name, #name, "", "", 0, OP_CLASS_comm, REDUCE_none, 0},
+    {OP_##name, #name, signature, "", 2, OP_CLASS_contract, REDUCE_sum, OP_ACCUMULATES, true},
+#define PRODUCT(name, signature)                                                                   \
+    {OP_##name, #name, signature, "", 2, OP_CLASS_contract, REDUCE_sum, OP_ACCUMULATES, false},
+#define RESHAPE(name, flags)                                                                       \
+    {OP_##name, #name, "", "", 0, OP_CLASS_reshape, REDUCE_none, flags, false},
+#define COMM(name) {OP_##name, #name, "", "", 0, OP_CLASS_comm, REDUCE_none, 0, false},
 #include "planner/ir/ops.def"
 };
 
@@ -73,7 +77,7 @@ static void derive_scaled(OpKind op)
     static const char *const suffix[] = {"", "_tensorwise", "_rowwise", "_tensorwise_along",
                                          "_rowwise_along"};
     OpInfo *info = &table.info[op];
-    for (int s = 0; s < SCALINGS; s++) info->scaled[s] = (OpKind)((int)op + 3 * s);
+    for (int s = 1; s < SCALINGS; s++) info->scaled[s] = (OpKind)((int)op + 3 * s);
     for (int form = 1; form < N_FORMS; form++) {
         const bool lies_along = form >= SCALINGS;
         OpKind scaled = (OpKind)((int)op + 3 * form);
@@ -98,7 +102,7 @@ static void derive_scaled(OpKind op)
 
 /* The derivative of a contraction in one input is the contraction of the output's gradient with the
  * other input. */
-static void derive_gradients(OpKind op)
+static void derive_gradients(OpKind op, bool in_eight_bits)
 {
     OpInfo *info = &table.info[op];
     for (int k = 0; k < 2; k++) {
@@ -108,9 +112,11 @@ static void derive_gradients(OpKind op)
         set_name(gradient, info->name, k == 0 ? "_d0" : "_d1");
         sig_gradient(info->signature, k, table.signature[gradient], MAX_TEXT);
         set_signature(g, table.signature[gradient]);
-        derive_scaled(gradient);
+        g->scaled[SCALING_none] = gradient;
+        if (in_eight_bits) derive_scaled(gradient);
     }
-    derive_scaled(op);
+    info->scaled[SCALING_none] = op;
+    if (in_eight_bits) derive_scaled(op);
     info->n_backward = 2;
     info->backward[0] = (Backward){(OpKind)((int)op + 1), 2, 1, {{WIRE_d, 0}, {WIRE_i, 1}}, {0}};
     info->backward[1] = (Backward){(OpKind)((int)op + 2), 2, 1, {{WIRE_i, 0}, {WIRE_d, 0}}, {1}};
@@ -157,7 +163,7 @@ static void build(void)
         info->reduce = rows[i].reduce;
         info->flags = rows[i].flags;
         set_signature(info, rows[i].signature);
-        if (info->class_ == OP_CLASS_contract) derive_gradients(rows[i].op);
+        if (info->class_ == OP_CLASS_contract) derive_gradients(rows[i].op, rows[i].in_eight_bits);
     }
     for (uint32_t i = 0; i < N_ROWS; i++)
         sig_parse_backward(rows[i].backward, &table.info[rows[i].op], find_name);
@@ -213,7 +219,7 @@ bool op_lies_along(OpKind op, uint32_t i)
 bool op_is_rowwise(OpKind op)
 {
     const OpInfo *info = op_info(op);
-    const uint32_t other = OP_UPDATES | OP_STATE | OP_SCATTERS | OP_SOURCE | OP_TURNS;
+    const uint32_t other = OP_UPDATES | OP_STATE | OP_SCATTERS | OP_SOURCE | OP_TURNS | OP_INDEXES;
     const Signature *sig = &info->sig;
     if (info->class_ != OP_CLASS_compute || info->reduce != REDUCE_none || info->flags & other)
         return false;
@@ -284,6 +290,57 @@ bool op_takes(OpKind op, const Binding *b, const Attrs *attrs)
         if (letter != 'F' && in != out) n = b->size[(int)letter];
     }
     return attrs->first >= 0 && attrs->count == n && attrs->first <= b->size['F'] - n;
+}
+
+bool op_sized(Binding *b, const Attrs *attrs)
+{
+    const struct {
+        char letter;
+        int64_t size;
+    } said[] = {{'K', attrs->top_k}, {'C', attrs->capacity}, {'e', attrs->experts}};
+    if (attrs->experts < 1 || attrs->experts > MOST_EXPERTS || attrs->top_k < 1 ||
+        attrs->top_k > attrs->experts || attrs->capacity < 1 ||
+        attrs->capacity > INT32_MAX / attrs->experts)
+        return false;
+    if (b->size['N'] && b->size['N'] != attrs->experts) return false;
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++)
+        for (uint32_t k = 0; k < b->n_letters; k++) {
+            int64_t *size = &b->size[(int)said[i].letter];
+            if (b->letters[k] != said[i].letter) continue;
+            if (*size == 0) *size = said[i].size;
+            if (*size != said[i].size) return false;
+        }
+    return true;
+}
+
+uint32_t op_index_args(OpKind op)
+{
+    enum { IN0 = 1, IN1 = 2, IN2 = 4, IN3 = 8, OUT_OF_1 = 2 };
+    static const uint8_t ids[OP_COUNT] = {
+        [OP_batch] = 3, /* both outputs */
+        [OP_embed] = IN0,
+        [OP_embed_grad] = IN1,
+        [OP_xent_pick] = IN1,
+        [OP_xent_pick_grad] = IN1,
+        [OP_xent_smooth] = IN1,
+        [OP_xent_smooth_grad] = IN1,
+        [OP_xent_loss] = IN3,
+        [OP_xent_loss_mean] = IN3,
+        [OP_xent_loss_grad] = IN2,
+        [OP_xent_loss_mean_grad] = IN2,
+        [OP_topk] = OUT_OF_1,
+        [OP_slots] = IN0 | OUT_OF_1,
+        [OP_route] = IN1,
+        [OP_route_grad] = IN2,
+        [OP_dispatch] = IN1,
+        [OP_dispatch_grad] = IN1,
+        [OP_combine] = IN0,
+        [OP_combine_grad] = IN1,
+        [OP_combine_weights] = IN1,
+        [OP_balance] = IN1,
+        [OP_balance_grad] = IN2,
+    };
+    return ids[op];
 }
 
 double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], bool causal)

@@ -25,6 +25,7 @@ typedef enum OpKind {
 #define COMPUTE(name, signature, flops, reduce, backward, flags) OP_##name,
 #define CONTRACT_3(name)                                         OP_##name, OP_##name##_d0, OP_##name##_d1,
 #define CONTRACT(name, signature)                                CONTRACT_FORMS(CONTRACT_3, name)
+#define PRODUCT(name, signature)                                 CONTRACT_3(name)
 #define RESHAPE(name, flags)                                     OP_##name,
 #define COMM(name)                                               OP_##name,
 #include "planner/ir/ops.def"
@@ -59,7 +60,10 @@ enum {                     /* OpInfo.flags */
                          * one interval only */
        OP_ONCE = 1024,  /* of weights and state alone: done once a step, whatever runs again */
        OP_IN_KERNEL = 2048, /* sums, yet may be part of a kernel of rows (Instr.fuse) */
-       OP_TURNS = 4096      /* out[0] is in[0], its indices in another order in memory */
+       OP_TURNS = 4096,     /* out[0] is in[0], its indices in another order in memory */
+       OP_SIZED = 8192,     /* indices K, C and e are as large as attributes say (op_sized) */
+       OP_INDEXES = 16384,  /* its outputs are ids, i32 */
+       OP_WIDE = 32768      /* its first output is a statistic, too: as wide as any */
 };
 
 /* One term dimension after parsing. */
@@ -112,7 +116,7 @@ typedef struct OpInfo {
     uint8_t n_backward;
     Backward backward[MAX_BACKWARD];
     Scaling scaling;         /* of a contraction, */
-    OpKind scaled[SCALINGS]; /* and its forms, of operands that lie as in the row; */
+    OpKind scaled[SCALINGS]; /* and its forms, of operands that lie as in the row (0: none); */
     OpKind along; /* the scaled form whose operands lie along what is summed; itself if they do */
 } OpInfo;
 
@@ -200,7 +204,11 @@ double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], bool c
     X(int64_t, segment)      /* of a fused projection of equal ones */                             \
     X(int64_t, first)        /* of a group's features, those that are taken */                     \
     X(int64_t, count)                                                                              \
-    X(int64_t, lo) /* range [lo, hi) of a flat buffer, in global elements */                       \
+    X(int64_t, top_k)     /* experts that a token goes to */                                       \
+    X(int64_t, experts)   /* how many there are */                                                 \
+    X(int64_t, capacity)  /* tokens of a sequence that an expert takes */                          \
+    X(int64_t, normalise) /* route: the weights of the chosen experts sum to 1 */                  \
+    X(int64_t, lo)        /* range [lo, hi) of a flat buffer, in global elements */                \
     X(int64_t, hi)                                                                                 \
     X(int64_t, parts)      /* pack, unpack: number of parts */                                     \
     X(int64_t, dim)        /* pack, unpack, slice: which dimension */                              \
@@ -221,5 +229,13 @@ typedef struct Attrs {
 
 /* OP_TAKES: do the sizes fit what the attributes take? */
 bool op_takes(OpKind op, const Binding *b, const Attrs *attrs);
+/* OP_SIZED: do the sizes fit what the attributes say? An index that no argument tells gets its
+ * size.
+ */
+bool op_sized(Binding *b, const Attrs *attrs);
+/* Which arguments are ids, labels or slots (i32); bit i. */
+uint32_t op_index_args(OpKind op);
+/* The most experts that routing counts tokens of. */
+enum { MOST_EXPERTS = 1024 };
 
 #endif

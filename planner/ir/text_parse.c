@@ -1,5 +1,6 @@
 /* Reads plans from text. Nothing of it is trusted: it may come from a file that anybody wrote. The
  * first error ends the reading; indices are checked when all records are there (text_check.c). */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -68,7 +69,9 @@ static const Field *find_field(const Record *record, Token *t, uint32_t hint, ui
 static bool read_fields(Parser *p, RecordKind kind, void *at)
 {
     const Record *record = text_record(kind);
-    uint32_t seen = 0, i = 0;
+    uint64_t seen = 0;
+    uint32_t i = 0;
+    assert(record->n_fields <= 64);
     for (; i < record->n_fields && !record->fields[i].key; i++) {
         Token t = next_token(p);
         if (!text_read(&p->reader, &record->fields[i], t, at)) return fail(p, p->reader.problem, t);
@@ -79,7 +82,7 @@ static bool read_fields(Parser *p, RecordKind kind, void *at)
         const Field *f = find_field(record, &value, hint, &i);
         if (!f) return fail(p, "unknown field", t);
         if (seen >> i & 1) return fail(p, "a field twice", t);
-        seen |= 1u << i;
+        seen |= UINT64_C(1) << i;
         if (!text_read(&p->reader, f, value, at)) return fail(p, p->reader.problem, t);
     }
 }

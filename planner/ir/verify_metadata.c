@@ -82,13 +82,14 @@ static void check_axes(Verifier *v)
     for (uint32_t a = 0; a < m->n_axes; a++) {
         const AxisSet bit = (AxisSet)(1u << a);
         const AxisName name = m->axis[a].name;
-        const bool data = name == AXIS_dp_shard || name == AXIS_dp_replicate;
+        const bool shards = name == AXIS_dp_shard || name == AXIS_ep;
+        const bool data = shards || name == AXIS_dp_replicate;
         const char *fault = NULL;
         if (!is_named(m, a)) fault = "has another name than its kind";
         if (name != AXIS_pp && stages & bit) fault = "has stages along it";
         if (samples && data != ((samples & bit) != 0))
             fault = data ? "has the same samples all along it" : "has other samples along it";
-        if (name != AXIS_dp_shard && shard & bit) fault = "has shards of units along it";
+        if (!shards && shard & bit) fault = "has shards of units along it";
         if (name == AXIS_dp_shard && shard && !(shard & bit)) fault = "has no shards along it";
         if (!data && (shard | replicate) & bit) fault = "has gradients summed along it as data has";
         if (fault)

@@ -65,18 +65,6 @@ static bool fields_ok(const Verifier *v, Pc pc)
            in->microbatch < v->plan->step.n_microbatches;
 }
 
-/* Which arguments are ids or labels; bit i. All others of a computation are real numbers. */
-static uint32_t integer_args(OpKind op)
-{
-    if (op == OP_batch) return 3;
-    if (op == OP_embed) return 1;
-    if (op == OP_embed_grad || op == OP_xent_pick || op == OP_xent_pick_grad ||
-        op == OP_xent_smooth || op == OP_xent_smooth_grad)
-        return 2;
-    if (op == OP_xent_loss || op == OP_xent_loss_mean) return 8;
-    return op == OP_xent_loss_grad || op == OP_xent_loss_mean_grad ? 4 : 0;
-}
-
 static uint32_t double_args(OpKind op)
 {
     if (op == OP_sumsq) return 2;
@@ -100,7 +88,7 @@ static void check_dtypes(Verifier *v, Pc pc)
         }
         if (in->op == OP_cast || in->op == OP_fill || in->op == OP_pass) continue;
         if (in->op == OP_tokens && t == DT_i32) continue; /* of the graph's dtypes: verify-dtype */
-        bool integer = integer_args(in->op) >> i & 1;
+        bool integer = op_index_args(in->op) >> i & 1;
         if (integer ? t != DT_i32 : !is_real(t))
             verify_report(v, RULE, pc, "argument %u is %s, expected %s", i, dtype_name(t),
                           integer ? "i32" : "real numbers");

@@ -201,6 +201,9 @@ static void check_nodes(Verifier *v)
                  !op_takes(n->op, &b, graph_attrs_at(g, n->attrs)))
             verify_report(v, RULE, 0, "graph node %u (%s) takes a part that there is not", id,
                           op_info(n->op)->name);
+        else if (op_info(n->op)->flags & OP_SIZED && !op_sized(&b, graph_attrs_at(g, n->attrs)))
+            verify_report(v, RULE, 0, "graph node %u (%s) has other sizes than its attributes say",
+                          id, op_info(n->op)->name);
     }
     if (g->n_forward >= g->nodes.n && g->n_forward)
         verify_report(v, RULE, 0, "%u forward nodes of %u", g->n_forward, g->nodes.n);

@@ -10,6 +10,7 @@ bool units_by_bucket(Job *job, double size, BucketKind kind)
     const Mesh *mesh = &job->plan->mesh;
     double room = 0;
     UnitId bucket = 0;
+    AxisSet own = 0;
     uint32_t n = 0, rank = 0;
     for (TensorId t = (TensorId)g->tensors.n; t-- > 1;) {
         const Tensor *at = &g->tensors.at[t];
@@ -20,14 +21,16 @@ bool units_by_bucket(Job *job, double size, BucketKind kind)
             unit_take(job, unit_new(job, at->name, 0, job->data_axes), t);
             continue;
         }
-        double own = (double)shape_local_elements(&local, mesh, &g->deals);
-        if (kind == BUCKET_bytes) own *= dtype_bytes(at->reduce_dtype);
-        if (!bucket || own > room || param_rank(job, t) != rank) {
+        double takes = (double)shape_local_elements(&local, mesh, &g->deals);
+        if (kind == BUCKET_bytes) takes *= dtype_bytes(at->reduce_dtype);
+        if (!bucket || takes > room || param_rank(job, t) != rank || own_axes(job, t) != own) {
             rank = param_rank(job, t);
-            bucket = unit_new(job, arena_print(job->arena, "bucket %u", n++), 0, job->data_axes);
+            own = own_axes(job, t);
+            bucket = unit_new(job, arena_print(job->arena, "bucket %u", n++), 0,
+                              (AxisSet)(job->data_axes & ~own));
             room = size;
         }
-        room -= own;
+        room -= takes;
         unit_take(job, bucket, t);
     }
     return true;

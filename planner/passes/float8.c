@@ -123,6 +123,7 @@ static Reason reason_of(Float8 *f, const Node *n)
     const char *path = g->modules.at[n->module].path;
     if (f->logits[n->out[0]] && !f->pass->float8.head) return REASON_head;
     if (strstr(path, "router")) return REASON_router;
+    if (!op_info(n->op)->scaled[f->scaling]) return REASON_expert;
     if (strstr(path, "experts") || strstr(path, "shared_expert")) return REASON_expert;
     if (within(g, f->skip, n->module)) return REASON_skipped;
     if (f->pass->float8.only.n > 0 && !within(g, f->only, n->module)) return REASON_not_named;
@@ -235,7 +236,10 @@ static bool check_gather(Float8 *f)
         diag_hint(d, "recipe = \"tensorwise\", or leave out fsdp_gather");
         return false;
     }
-    f->job->gathers_bytes = config->axis_size[AXIS_dp_shard] > 1;
+    const PassConfig *fsdp2 = pass_config(f->job, PASS_fsdp2);
+    const bool over_ep = !fsdp2 || fsdp2->fsdp2.over_ep;
+    f->job->gathers_bytes =
+        config->axis_size[AXIS_dp_shard] * (over_ep ? config->axis_size[AXIS_ep] : 1) > 1;
     if (!f->job->gathers_bytes)
         diag_warning(d, "not-applied", f->pass->loc,
                      "float8 { fsdp_gather = true } but mesh.dp_shard is %u: no weight is gathered",

@@ -3,6 +3,7 @@
  * gathered while in use. */
 #include <assert.h>
 
+#include "planner/ir/mesh_view.h"
 #include "planner/passes/pass.h"
 #include "planner/passes/schedule.h"
 
@@ -83,6 +84,16 @@ static UnitId root_for(Job *job, TensorId t, const UnitRule *rule, Roots *roots)
     return roots->newest[rank];
 }
 
+/* Experts are shared over ep already: theirs is a unit of its own beside the block's, and over the
+ * other axes only. So nothing of a block waits, between the two exchanges of its tokens, for a
+ * reduction of which only some ranks are a part. */
+static UnitId experts_unit(Job *job, ModuleId m, const UnitRule *rule, AxisSet own)
+{
+    const char *path = m ? job->plan->graph.modules.at[m].path : "root";
+    return unit_new(job, arena_print(job->arena, "experts of %s", path),
+                    (AxisSet)(rule->shard & ~own), (AxisSet)(rule->replicate & ~own));
+}
+
 bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule)
 {
     Graph *g = &job->plan->graph;
@@ -91,6 +102,8 @@ bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule)
         arena_array(job->scratch, (size_t)(g->modules.n + 1) * n_ranks, sizeof *of_module);
     UnitId *in_bytes =
         arena_array(job->scratch, (size_t)(g->modules.n + 1) * n_ranks, sizeof *in_bytes);
+    UnitId *of_experts =
+        arena_array(job->scratch, (size_t)(g->modules.n + 1) * n_ranks, sizeof *of_experts);
     const bool *quantised = find_quantised(job);
     Roots roots = {.newest = arena_array(job->scratch, n_ranks, sizeof *roots.newest),
                    .elements = arena_array(job->scratch, n_ranks, sizeof *roots.elements),
@@ -114,6 +127,12 @@ bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule)
                                   rule->replicate);
             unit_take(job, *bytes, t);
             g->units.at[*bytes].dtype = DT_e4m3;
+            continue;
+        }
+        if (own_axes(job, t)) {
+            UnitId *of = &of_experts[m * n_ranks + rank];
+            if (!*of) *of = experts_unit(job, m, rule, own_axes(job, t));
+            unit_take(job, *of, t);
             continue;
         }
         /* a module may reach over several stages */
@@ -197,16 +216,17 @@ bool pass_fsdp2(Job *job)
     check_offload(job, pass);
     check_float8(job, pass);
     job->sharding = pass->fsdp2;
-    if (!mesh_axes(&job->plan->mesh, AXIS_dp_shard)) job->sharding.offload = false;
+    if (!mesh_shard_axes(&job->plan->mesh)) job->sharding.offload = false;
     if (pass->fsdp2.keep_gathered) {
         job->resident = job->sharding.defer_grad_sync = true;
         job->sharding.reshard_after_forward = RESHARD_false;
     }
     const MpPolicy *mp = &pass->fsdp2.mp;
     bool has_policy = job->data_axes && (mp->param || mp->reduce || mp->output);
-    UnitRule rule = {.shard = mesh_axes(&job->plan->mesh, AXIS_dp_shard),
-                     .replicate = mesh_axes(&job->plan->mesh, AXIS_dp_replicate),
+    UnitRule rule = {.shard = pass->fsdp2.over_ep ? mesh_shard_axes(&job->plan->mesh)
+                                                  : mesh_axes(&job->plan->mesh, AXIS_dp_shard),
                      .units = &pass->fsdp2.units};
+    rule.replicate = (AxisSet)(job->data_axes & ~rule.shard);
     if (!units_by_block(job, pass, &rule) || job->diag->n_errors > before) return false;
     return !has_policy || mixed_precision(job, mp);
 }

@@ -64,6 +64,7 @@ Stream lower_stream(const Lower *l, AxisSet axes, OpKind op)
     const Mesh *mesh = &l->plan->mesh;
     AxisSet tp = mesh_axes(mesh, AXIS_tp), replicate = mesh_axes(mesh, AXIS_dp_replicate);
     if (axes && !(axes & ~tp)) return STREAM_tp;
+    if (op == OP_all_to_all) return STREAM_ep;
     if (op == OP_all_gather) return STREAM_dp_gather;
     if (axes && !(axes & ~replicate)) return STREAM_dp_replicate;
     return STREAM_dp_reduce;

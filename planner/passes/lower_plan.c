@@ -179,6 +179,12 @@ static bool is_block(const Lower *l, UnitId u)
 }
 
 /* The block whose backward follows its forward: FSDP may as well leave it gathered. */
+static ModuleId block_of(const Lower *l, UnitId u)
+{
+    TensorId first = l->g->units.at[u].params.at[0];
+    return unit_module(l->job, l->g->tensors.at[first].module);
+}
+
 static void find_last_blocks(Lower *l)
 {
     UnitId *last = arena_array(l->scratch, l->job->schedule->n_stages, sizeof *last);
@@ -192,6 +198,10 @@ static void find_last_blocks(Lower *l)
     }
     for (uint32_t stage = 0; stage < l->job->schedule->n_stages; stage++)
         l->is_last[last[stage]] = last[stage] != 0;
+    for (UnitId u = 1; u < l->g->units.n; u++) { /* experts are a unit beside their block's */
+        const UnitId block = lower_unit_is_mine(l, u) ? last[stage_of(l, u)] : 0;
+        if (block && block_of(l, u) && block_of(l, u) == block_of(l, block)) l->is_last[u] = true;
+    }
 }
 
 /* The units that one action needs and that are not resident; what it ends is no longer resident. */

@@ -5,10 +5,11 @@
 
 #include "planner/passes/lower.h"
 
-/* A squared-norm account: elements that are split over the same axes. */
+/* A squared-norm account: elements that are split over the same axes, and lie in the same memory.
+ */
 typedef struct Account {
     AxisSet axes;
-    bool written;
+    bool on_host, written;
 } Account;
 enum { MAX_ACCOUNTS = 16 };
 
@@ -22,12 +23,12 @@ static AxisSet split_axes(const Lower *l, const Tensor *t)
     return (AxisSet)(l->g->units.at[t->unit].shard | layout_axes_split(&t->use, -1) | l->pipe);
 }
 
-static uint32_t account_of(Norm *norm, AxisSet axes)
+static uint32_t account_of(Norm *norm, AxisSet axes, bool on_host)
 {
     for (uint32_t i = 0; i < norm->n; i++)
-        if (norm->account[i].axes == axes) return i;
+        if (norm->account[i].axes == axes && norm->account[i].on_host == on_host) return i;
     assert(norm->n < MAX_ACCOUNTS);
-    norm->account[norm->n] = (Account){axes, false};
+    norm->account[norm->n] = (Account){axes, on_host, false};
     return norm->n++;
 }
 
@@ -41,10 +42,11 @@ static BufferId slot_view(Lower *l, BufferId table, uint32_t slot, AxisSet parti
 
 static void sum_segment(Lower *l, Norm *norm, UnitId u, AxisSet axes, uint64_t lo, uint64_t hi)
 {
-    uint32_t slot = account_of(norm, axes);
-    BufferId table = l->host_norm ? l->host_norm : l->norm_table;
+    const bool on_host = lower_offloads(l, u);
+    uint32_t slot = account_of(norm, axes, on_host);
+    BufferId table = on_host ? l->host_norm : l->norm_table;
     Emit e = {.op = OP_sumsq,
-              .stream = l->host_norm ? STREAM_host : STREAM_compute,
+              .stream = on_host ? STREAM_host : STREAM_compute,
               .unit = u,
               .n_in = 1,
               .n_out = 1,
@@ -80,11 +82,20 @@ static bool counts_norm(const Lower *l, UnitId u)
     return param_rank(l->job, l->g->units.at[u].params.at[0]) == l->rank;
 }
 
-static void count_accounts(const Lower *l, Norm *norm)
+/* Those on the host come first: its table has no more. Returns how many these are. */
+static uint32_t count_accounts(const Lower *l, Norm *norm)
 {
-    for (UnitId u = 1; u < l->g->units.n; u++)
-        for (uint32_t i = 0; i < l->g->units.at[u].params.n; i++)
-            account_of(norm, split_axes(l, &l->g->tensors.at[l->g->units.at[u].params.at[i]]));
+    uint32_t n_host = 0;
+    for (int device = 0; device < 2; device++) {
+        for (UnitId u = 1; u < l->g->units.n; u++) {
+            const Unit *unit = &l->g->units.at[u];
+            if (lower_offloads(l, u) == device) continue;
+            for (uint32_t i = 0; i < unit->params.n; i++)
+                account_of(norm, split_axes(l, &l->g->tensors.at[unit->params.at[i]]), !device);
+        }
+        if (!device) n_host = norm->n;
+    }
+    return n_host;
 }
 
 /* The axes on which ranks have parts of the loss: of its samples, of its sequences (when the logits
@@ -163,7 +174,7 @@ static void sum_scalars(Lower *l, const Norm *norm)
 static void bring_norm(Lower *l, const Norm *norm)
 {
     for (uint32_t i = 0; i < norm->n; i++) {
-        if (!norm->account[i].written) continue;
+        if (!norm->account[i].written || !norm->account[i].on_host) continue;
         AxisSet axes = norm->account[i].axes;
         lower_copy(l, 0, STREAM_copy_in, slot_view(l, l->host_norm, i, axes),
                    slot_view(l, l->norm_table, i, axes), 0, 0);
@@ -189,11 +200,13 @@ static BufferId emit_mean(Lower *l)
     return factor;
 }
 
-static void step_unit(Lower *l, UnitId u)
+/* coefficient[2]: on the device, and on the host. */
+static void step_unit(Lower *l, UnitId u, const BufferId coefficient[2])
 {
     const Optimizer *o = &l->job->config->optimizer;
     const UnitState *s = &l->units[u];
-    Emit e = {.stream = lower_offloads(l, u) ? STREAM_host : STREAM_compute, .unit = u};
+    const bool on_host = lower_offloads(l, u);
+    Emit e = {.stream = on_host ? STREAM_host : STREAM_compute, .unit = u};
     e.attrs.weight_decay = o->weight_decay;
     if (o->kind == OPTIMIZER_adamw) {
         e.op = OP_adamw;
@@ -204,13 +217,13 @@ static void step_unit(Lower *l, UnitId u)
             e.attrs.stochastic = 1; /* not where all is computed in fp64, to be compared */
             e.attrs.site = u;
         }
-        BufferId arg[] = {s->rest, s->m, s->v, s->grad, l->coefficient, s->rest, s->m, s->v};
+        BufferId arg[] = {s->rest, s->m, s->v, s->grad, coefficient[on_host], s->rest, s->m, s->v};
         for (uint32_t i = 0; i < 8; i++) e.arg[i] = arg[i];
         e.n_in = 5;
         e.n_out = 3;
     } else {
         e.op = OP_sgd;
-        BufferId arg[] = {s->rest, s->grad, l->coefficient, s->rest};
+        BufferId arg[] = {s->rest, s->grad, coefficient[on_host], s->rest};
         for (uint32_t i = 0; i < 4; i++) e.arg[i] = arg[i];
         e.n_in = 3;
         e.n_out = 1;
@@ -221,13 +234,13 @@ static void step_unit(Lower *l, UnitId u)
 void lower_update(Lower *l)
 {
     Norm norm = {.n = 0};
-    count_accounts(l, &norm);
+    const uint32_t n_host = count_accounts(l, &norm);
     Shape table = {.n_dims = 1, .dim = {norm.n}}, pair = {.n_dims = 1, .dim = {2}};
+    Shape there = {.n_dims = 1, .dim = {n_host}};
     l->norm_table = lower_buffer(l, &table, DT_f64, CATEGORY_state);
     l->coefficient = lower_buffer(l, &pair, DT_f64, CATEGORY_state);
     l->p->buffers.at[l->norm_table].persistent = l->p->buffers.at[l->coefficient].persistent = true;
-    if (l->job->sharding.offload)
-        l->host_norm = lower_host_buffer(l, &table, DT_f64, CATEGORY_state);
+    if (n_host) l->host_norm = lower_host_buffer(l, &there, DT_f64, CATEGORY_state);
     lower_sum_tied(l);
     for (UnitId u = 1; u < l->g->units.n; u++)
         if (counts_norm(l, u)) sum_unit(l, &norm, u);
@@ -241,14 +254,14 @@ void lower_update(Lower *l)
     e.attrs.clip = l->job->config->optimizer.clip_norm;
     e.attrs.n_slots = norm.n;
     lower_emit(l, &e);
+    BufferId coefficient[2] = {l->coefficient, 0};
     if (l->host_norm) {
-        BufferId there = lower_host_buffer(l, &pair, DT_f64, CATEGORY_state);
-        lower_copy(l, 0, STREAM_copy_out, l->coefficient, there, 0, 0);
-        l->coefficient = there;
+        coefficient[1] = lower_host_buffer(l, &pair, DT_f64, CATEGORY_state);
+        lower_copy(l, 0, STREAM_copy_out, coefficient[0], coefficient[1], 0, 0);
     }
     for (UnitId u = 1; u < l->g->units.n; u++)
         if (lower_unit_is_mine(l, u)) {
-            step_unit(l, u);
+            step_unit(l, u, coefficient);
             lower_gather_updated(l, u);
         }
 }

@@ -3,6 +3,7 @@
  * heads. */
 #include <assert.h>
 
+#include "planner/ir/mesh_view.h"
 #include "planner/passes/pass.h"
 
 static bool refine_for_reshard(Job *job, const PassConfig *fsdp2)
@@ -37,7 +38,6 @@ bool pass_mesh(Job *job)
     bool ok = !fsdp2 || fsdp2->fsdp2.reshard_after_forward != RESHARD_to ||
               refine_for_reshard(job, fsdp2);
     if (pass_config(job, PASS_tp)) tp_refine(job);
-    job->data_axes = (AxisSet)(mesh_axes(&job->plan->mesh, AXIS_dp_replicate) |
-                               mesh_axes(&job->plan->mesh, AXIS_dp_shard));
+    job->data_axes = mesh_data_axes(&job->plan->mesh);
     return ok; /* an axis that was not refined does not keep other passes from reporting */
 }

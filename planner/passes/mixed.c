@@ -25,7 +25,7 @@ typedef struct Mixed {
 static bool is_loss(OpKind op)
 {
     return op == OP_xent_max || op == OP_xent_pick || op == OP_xent_smooth ||
-           op == OP_xent_sumexp || op == OP_xent_loss || op == OP_xent_loss_mean;
+           op == OP_xent_sumexp || op == OP_xent_loss || op == OP_xent_loss_mean || op == OP_charge;
 }
 
 static ModuleId unit_of(const Mixed *m, const Node *n)
@@ -50,7 +50,7 @@ static bool is_statistic(const Graph *g, TensorId t)
     const Node *n = &g->nodes.at[g->tensors.at[t].producer];
     if (g->tensors.at[t].role == ROLE_state) return true;
     if (g->tensors.at[t].role != ROLE_activation) return false;
-    return n->out[0] != t || is_loss(n->op) || op_info(n->op)->flags & OP_ONCE;
+    return is_loss(n->op) || graph_is_statistic(g, t);
 }
 
 static bool follows(const Graph *g, TensorId t)

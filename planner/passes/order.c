@@ -8,6 +8,10 @@
     "it would be planned for the whole model, though the ranks of a stage hold a part of it"
 #define CUT_AGAIN                                                                                  \
     "it would shard weights that tp then cuts again: every rank trains on the wrong slice"
+#define SHARED_AGAIN                                                                               \
+    "gradients of experts would be summed over ranks that hold different ones, ep times too "      \
+    "large: "                                                                                      \
+    "only ranks with the same experts may share their states and their sums"
 #define NO_STORAGE                                                                                 \
     "building without storage afterwards throws away what was made of the parameters until then"
 
@@ -32,6 +36,20 @@ static const Edge edges[] = {
     {PASS_meta, PASS_ddp, NO_STORAGE},
     {PASS_meta, PASS_zero, NO_STORAGE},
     {PASS_meta, PASS_materialize, NO_STORAGE},
+    {PASS_pp, PASS_ep, WHOLE_MODEL},
+    {PASS_meta, PASS_ep, NO_STORAGE},
+    {PASS_tp, PASS_ep,
+     "experts would be shared out whole, and then cut again by ranks that hold other ones: every "
+     "rank of tp must hold a slice of the same experts"},
+    {PASS_ep, PASS_float8,
+     "what is converted before experts are shared out is converted for all of them"},
+    {PASS_ep, PASS_ac,
+     "a region marked before experts are shared out saves inputs that other ranks will hold, and "
+     "its recomputation leaves out the exchange of tokens"},
+    {PASS_ep, PASS_fsdp2, SHARED_AGAIN},
+    {PASS_ep, PASS_zero, SHARED_AGAIN},
+    {PASS_ep, PASS_ddp, SHARED_AGAIN},
+    {PASS_ep, PASS_compile, "code compiled before experts are shared out is made for all of them"},
     {PASS_tp, PASS_ac,
      "tensor parallelism applied inside a checkpoint region after it was marked leaves the "
      "region's saved inputs in the old layout, so the recomputed forward differs from the first"},
@@ -65,6 +83,7 @@ static const Edge edges[] = {
     "start, or shards filled from different streams on different ranks"
     {PASS_pp, PASS_materialize, LATE},
     {PASS_tp, PASS_materialize, LATE},
+    {PASS_ep, PASS_materialize, LATE},
     {PASS_fsdp2, PASS_materialize, LATE},
     {PASS_ddp, PASS_materialize, LATE},
     {PASS_zero, PASS_materialize, LATE},

@@ -16,6 +16,7 @@ bool order_check(const Config *config, Arena *arena, Diag *d);
 bool pass_mesh(Job *job);    /* config -> plan->mesh, refined; job->data_axes */
 bool pass_pp(Job *job);      /* Node.stage, the schedule */
 bool pass_tp(Job *job);      /* parameters' and activations' layouts on tp */
+bool pass_ep(Job *job);      /* experts' layouts on ep */
 bool pass_float8(Job *job);  /* quantising nodes, scaled contractions */
 bool pass_ac(Job *job);      /* Node.region */
 bool pass_fsdp2(Job *job);   /* units by block, FLAT over dp_shard */
@@ -98,6 +99,8 @@ void warn_not_applied(const Config *config, Diag *d);
 void zero_check_options(const Config *config, Diag *d);
 /* FSDP2's policy on parameters, units and activations; casts where units meet. "mp-dtypes". */
 bool mixed_precision(Job *job, const MpPolicy *policy);
+/* The data axes that share a parameter itself (experts, over ep): it is summed over the others. */
+AxisSet own_axes(const Job *job, TensorId param);
 /* Units as the data passes make them. */
 UnitId unit_new(Job *job, const char *name, AxisSet shard, AxisSet replicate);
 void unit_take(Job *job, UnitId unit, TensorId param);

@@ -13,6 +13,7 @@ static const Pass all_passes[] = {
     {"pp", false, true, pass_pp},
     {"meta", true, true, pass_meta},
     {"tp", true, true, pass_tp},
+    {"ep", true, true, pass_ep},
     {"float8", true, true, pass_float8},
     {"ac", true, true, pass_ac},
     {"fsdp2", true, true, pass_fsdp2},
@@ -46,14 +47,37 @@ const PassConfig *pass_config(const Job *job, PassName name)
     return NULL;
 }
 
-/* Experts inside of the other axes: no axis of the mesh, and no pass for them yet. */
+/* Experts over ranks that tp or cp cut, or that replicas are of: no axis of the mesh. */
 static void check_folded(const Config *config, Diag *d)
 {
     if (config->ep_folded <= 1) return;
-    diag_error(d, FAULT_input, "axis-unsupported", config->axis_loc[AXIS_ep],
-               "mesh.ep = %u (folded): this version has no pass that uses the ep axis",
-               config->ep_folded);
-    diag_hint(d, "set ep = 1");
+    diag_error(
+        d, FAULT_input, "axis-unsupported", config->axis_loc[AXIS_ep],
+        "mesh.ep = %u (folded): this version carves ep out of dp_shard alone, where neither tp "
+        "nor cp lies inside of it",
+        config->ep_folded);
+    diag_hint(d, "make ep a factor of the world (ep_mode = \"extra\"), or a divisor of dp_shard "
+                 "without tp and cp");
+}
+
+/* Ranks that share experts have other samples: who sums the gradients of the rest? */
+static void check_experts(const Config *config, const bool *has, Diag *d)
+{
+    const uint32_t *n = config->axis_size;
+    if (n[AXIS_ep] > 1 && !has[PASS_ep]) {
+        diag_error(d, FAULT_input, "axis-unused", config->axis_loc[AXIS_ep],
+                   "mesh.ep = %u but parallel has no ep{}: every rank would hold all experts",
+                   n[AXIS_ep]);
+        diag_hint(d, "add ep{} to parallel, or make ep a part of dp_shard");
+    }
+    const bool sums = has[PASS_ddp] || has[PASS_fsdp2] || has[PASS_zero];
+    if (n[AXIS_ep] > 1 && !sums) {
+        diag_error(d, FAULT_input, "data-none", config->axis_loc[AXIS_ep],
+                   "mesh.ep = %u but parallel has neither ddp{} nor fsdp2{} nor zero{}: ranks that "
+                   "share experts have other samples, and would train the rest of the model apart",
+                   n[AXIS_ep]);
+        diag_hint(d, "add fsdp2{} or ddp{}");
+    }
 }
 
 /* A parallel axis that no pass uses would silently do nothing; a pass without its axis is reported.
@@ -88,6 +112,7 @@ static bool check_axes(const Config *config, Diag *d)
                    n[AXIS_dp_shard]);
         diag_hint(d, "add fsdp2{}, or use dp_replicate with ddp{}");
     }
+    check_experts(config, has, d);
     if (n[AXIS_dp_replicate] > 1 && !has[PASS_ddp] && !has[PASS_fsdp2] && !has[PASS_zero]) {
         diag_error(d, FAULT_input, "data-none", config->axis_loc[AXIS_dp_replicate],
                    "mesh.dp_replicate = %u but parallel has neither ddp{} nor fsdp2{}: every "
@@ -103,13 +128,13 @@ static bool check_axes(const Config *config, Diag *d)
         diag_hint(d, "keep one; fsdp2{} on a mesh with dp_replicate > 1 is already HSDP");
     }
     check_folded(config, d);
-    static const AxisName later[] = {AXIS_cp, AXIS_domain, AXIS_ep};
+    static const AxisName later[] = {AXIS_cp, AXIS_domain};
     for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
         if (n[later[i]] > 1) {
             diag_error(d, FAULT_input, "axis-unsupported", config->axis_loc[later[i]],
                        "mesh.%s = %u: this version has no pass that uses the %s axis",
                        axis_name_text(later[i]), n[later[i]], axis_name_text(later[i]));
-            diag_hint(d, "set %s = 1; pp, dp_replicate, dp_shard and tp are available",
+            diag_hint(d, "set %s = 1; pp, dp_replicate, dp_shard, ep and tp are available",
                       axis_name_text(later[i]));
         }
     warn_not_applied(config, d);
@@ -127,7 +152,7 @@ static bool wanted(const Config *config, const Pass *pass)
 
 static void step_info(const Config *config, StepInfo *step)
 {
-    int64_t data = (int64_t)config->axis_size[AXIS_dp_replicate] * config->axis_size[AXIS_dp_shard];
+    int64_t data = config_data_ranks(config);
     step->micro_batch = config->micro_batch * data;
     step->global_batch = config->global_batch;
     step->seq = config->seq;

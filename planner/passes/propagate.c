@@ -77,6 +77,44 @@ static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, 
     return false;
 }
 
+/* The one split of `axis` that all readers of activation `t` want; WHOLE: there is none. */
+static int8_t wanted_by_all(Job *job, TensorId t, uint32_t axis)
+{
+    const Graph *g = &job->plan->graph;
+    int8_t wanted = WHOLE;
+    for (NodeId id = g->tensors.at[t].producer + 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        for (uint32_t i = 0; i < n->n_in; i++) {
+            Binding b;
+            if (n->in[i] != t || !graph_bind(g, n, &b, job->diag)) continue;
+            int8_t on = op_axis_layout(n->op, &b, i, n->split[axis]);
+            if (!layout_is_split(on) || (wanted != WHOLE && on != wanted)) return WHOLE;
+            wanted = on;
+        }
+    }
+    return wanted;
+}
+
+/* What is exchanged on its way to the experts, and from them, is as large before as behind. It is
+ * exchanged where it is made: what the backward pass needs is then kept as it needs it, instead of
+ * being exchanged once more. */
+static void exchange_at_once(Job *job)
+{
+    Graph *g = &job->plan->graph;
+    const Mesh *mesh = &job->plan->mesh;
+    const AxisSet axes = mesh_axes(mesh, AXIS_ep);
+    for (NodeId id = 1; id < g->nodes.n && axes; id++) {
+        const Node *n = &g->nodes.at[id];
+        if (n->op != OP_dispatch && n->op != OP_linear_experts) continue;
+        Tensor *t = &g->tensors.at[n->out[0]];
+        for (uint32_t a = 0; a < mesh->n_axes; a++) {
+            if (!(axes >> a & 1) || !layout_is_split(t->use.on[a])) continue;
+            int8_t on = wanted_by_all(job, n->out[0], a);
+            if (layout_is_split(on)) t->use.on[a] = on;
+        }
+    }
+}
+
 bool pass_propagate(Job *job)
 {
     Graph *g = &job->plan->graph;
@@ -103,5 +141,6 @@ bool pass_propagate(Job *job)
                 if (!place_output(job, n, &b, j, a)) return false;
         }
     }
+    exchange_at_once(job);
     return true;
 }

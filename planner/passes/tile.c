@@ -32,8 +32,8 @@ static bool is_loss(OpKind op)
 static bool may_be_inside(OpKind op)
 {
     return is_loss(op) || op == OP_xent_max || op == OP_xent_pick || op == OP_xent_smooth ||
-           op == OP_xent_sumexp || op == OP_bias || op == OP_scale || op == OP_cast ||
-           op == OP_divide;
+           op == OP_xent_sumexp || op == OP_charge || op == OP_bias || op == OP_scale ||
+           op == OP_cast || op == OP_divide;
 }
 
 static bool is_head(const Node *n)

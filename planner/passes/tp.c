@@ -130,6 +130,7 @@ static void place_param(Tp *tp, Tensor *t)
 
 static int row_dim_of(const Graph *g, const Node *n)
 {
+    if (n->op == OP_combine) return 0;
     for (uint32_t i = 0; i < n->n_in; i++) {
         const Tensor *t = &g->tensors.at[n->in[i]];
         if (t->role != ROLE_param) continue;
@@ -154,7 +155,13 @@ static void place_activations(Tp *tp)
         if (head && !tp->pass->tp.loss_parallel) out->use_is_fixed = true; /* logits WHOLE on tp */
         if (row_dim_of(g, n) < 0 || op_info(n->op)->flags & OP_ONCE) continue;
         out->use_is_fixed = true;
-        if (tp->pass->tp.sequence) split_on_tp(tp, &out->use, 1);
+        /* There are as many rows as tokens times experts a token: their sums are scattered by
+         * features, and put together where each token has one row again. */
+        const bool rows = n->op == OP_linear_experts;
+        if (rows && out->dim[3] % tp->size == 0)
+            split_on_tp(tp, &out->use, 3);
+        else if (!rows && tp->pass->tp.sequence)
+            split_on_tp(tp, &out->use, 1);
     }
 }
 

@@ -38,6 +38,14 @@ static bool feeds_loss(const Graph *g, TensorId t)
 /* In ops.def f counts the segments of a fused projection: whole on every rank. */
 enum { SEGMENTS = 'f' };
 
+/* An index of what is read, of the weight and of the output: experts, which ep{} shares out. */
+static bool is_of_all(const Binding *b, char letter)
+{
+    for (int d = 0; d < b->n_dims[0]; d++)
+        if (b->letter[0][d] == letter) return true;
+    return false;
+}
+
 /* The weight's first dimension that the output has too (column), or has not (row); -1: none. */
 static int dim_to_cut(Job *job, const Node *n, bool column)
 {
@@ -47,7 +55,9 @@ static int dim_to_cut(Job *job, const Node *n, bool column)
         bool in_output = false;
         for (int k = 0; k < b.n_dims[n->n_in]; k++)
             in_output = in_output || b.letter[n->n_in][k] == b.letter[1][d];
-        if (in_output == column && b.letter[1][d] != SEGMENTS) return d;
+        if (in_output && is_of_all(&b, b.letter[1][d])) continue;
+        const bool segments = n->op == OP_linear_segments && b.letter[1][d] == SEGMENTS;
+        if (in_output == column && !segments) return d;
     }
     return -1;
 }

@@ -42,16 +42,26 @@ uint32_t param_second_rank(const Job *job, TensorId param)
     return stage == UINT32_MAX ? UINT32_MAX : job->schedule->rank_of[stage];
 }
 
+AxisSet own_axes(const Job *job, TensorId param)
+{
+    const Tensor *t = &job->plan->graph.tensors.at[param];
+    return (AxisSet)(layout_axes_split(&t->use, -1) & job->data_axes);
+}
+
 bool pass_units(Job *job)
 {
     Graph *g = &job->plan->graph;
     UnitId *rest = arena_array(job->scratch, job->schedule->n_ranks, sizeof *rest);
+    UnitId *experts = arena_array(job->scratch, job->schedule->n_ranks, sizeof *experts);
     list_reserve_none(job->arena, &g->units);
     for (TensorId t = 1; t < g->tensors.n; t++) {
         if (g->tensors.at[t].role != ROLE_param || g->tensors.at[t].unit) continue;
-        UnitId own = 0, *mine = &rest[param_rank(job, t)];
+        const AxisSet split = own_axes(job, t);
+        UnitId own = 0, *mine = &(split ? experts : rest)[param_rank(job, t)];
         if (param_second_rank(job, t) != UINT32_MAX) mine = &own;
-        if (!*mine) *mine = unit_new(job, "parameters", 0, job->data_axes);
+        if (!*mine)
+            *mine = unit_new(job, split ? "experts" : "parameters", 0,
+                             (AxisSet)(job->data_axes & ~split));
         unit_take(job, *mine, t);
     }
     return true;

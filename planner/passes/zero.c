@@ -4,6 +4,7 @@
  * weights are gathered once a step and stay: before their first use, or right after the update. */
 #include <assert.h>
 
+#include "planner/ir/mesh_view.h"
 #include "planner/passes/pass.h"
 
 /* Elements of a bucket where the user names none, as megatron-fsdp has them. */
@@ -37,7 +38,7 @@ bool pass_zero(Job *job)
     assert(pass);
     const ZeroOptions *o = &pass->zero;
     bool shards_params = o->strategy == ZERO_optim_grads_params;
-    UnitRule rule = {.shard = mesh_axes(&job->plan->mesh, AXIS_dp_shard),
+    UnitRule rule = {.shard = mesh_shard_axes(&job->plan->mesh),
                      .replicate = mesh_axes(&job->plan->mesh, AXIS_dp_replicate),
                      .root_elements = bucket_elements(job, o),
                      .may_be_one = o->has_units && o->units.n == 0,

@@ -1,10 +1,11 @@
 -- NeMo Automodel's recipe keys: return require "dialects.automodel" { distributed = { tp_size = 2 }, ... }.
 -- Its names, defaults and checks, all violations told at once. What it lets pass silently is refused; with
--- as = "original" it becomes a finding. Keys of experts, context and vision are checked, then refused.
+-- as = "original" it becomes a finding. Keys of context and vision are checked, then refused.
 local dialect = require "tandem.dialect"
 local values = require "tandem.dialect_values"
 local pipeline = require "dialects.automodel_pp"
 local tensor = require "dialects.automodel_tp"
+local experts = require "dialects.automodel_experts"
 local options_of = require "dialects.automodel_options"
 
 local top_keys = { as = true, name = true, seed = true, steps = true, data = true, cluster = true, model = true,
@@ -131,12 +132,10 @@ local function check_later_axes(d, s, given)
       ("ring %d x ulysses %d = %d must equal cp_size = %d"):format(ring, ulysses, ring * ulysses, s.cp))
   end
   if d.n_errors > 0 then return end
-  for _, axis in ipairs { "cp", "ep" } do
-    if s[axis] > 1 then
-      d:error("axis-unsupported", ("distributed.%s_size"):format(axis),
-        ("%s_size = %d: this version has no pass that uses the %s axis"):format(axis, s[axis], axis),
-        ("set %s_size = 1; dp, tp and pp are available"):format(axis))
-    end
+  if s.cp > 1 then
+    d:error("axis-unsupported", "distributed.cp_size",
+      ("cp_size = %d: this version has no pass that uses the cp axis"):format(s.cp),
+      "set cp_size = 1; dp, tp, ep and pp are available")
   end
 end
 
@@ -193,6 +192,7 @@ local function mesh_of(strategy, s, shards)
   local mesh = { pp = s.pp, tp = s.tp }
   if strategy == "fsdp2" then
     mesh.dp_replicate, mesh.dp_shard = s.replicate, s.dp // s.replicate
+    mesh.ep, mesh.ep_mode = s.ep, "folded"
   elseif shards then
     mesh.dp_shard = s.dp
   else
@@ -213,6 +213,7 @@ return dialect.wrap(function(config)
   check_blocks(d, s, given)
   if not check_data(d, s, values.world(d) or (s.dp or 1) * s.tp * s.cp * s.pp) then s.dp = 1 end
   check_later_axes(d, s, given)
+  options.experts = experts.options(d, s, given, options, family)
   local pp_options, pp_micro = pipeline_of(d, s, hf, given)
   local tp_options
   if s.tp > 1 and strategy ~= "ddp" then tp_options = tensor.options(d, options, hf, family, s.tp) end
@@ -226,8 +227,8 @@ return dialect.wrap(function(config)
   return plan {
     name = config.name, model = config.model, cluster = config.cluster, batch = batch,
     mesh = mesh_of(strategy, s, shards), precision = precision, optimizer = optimizer,
-    parallel = values.passes(6, pp_options and pp(pp_options), float8_pass, tp_options and tp(tp_options), ac_pass,
-      data_pass, options.enable_compile and compile "block"),
+    parallel = values.passes(7, pp_options and pp(pp_options), options.experts and ep {}, float8_pass,
+      tp_options and tp(tp_options), ac_pass, data_pass, options.enable_compile and compile "block"),
     original = d.original and d.system or nil, seed = config.seed, steps = config.steps or steps, data = config.data,
   }
 end)

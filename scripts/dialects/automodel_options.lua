@@ -2,6 +2,7 @@
 local dialect = require "tandem.dialect"
 local values = require "tandem.dialect_values"
 local tensor = require "dialects.automodel_tp"
+local experts = require "dialects.automodel_experts"
 local options_of = {}
 
 local fsdp2_keys = {
@@ -131,6 +132,7 @@ function options_of.checkpointing(d, given, options, strategy, family)
     d:note("dialect-differs", at, "Automodel keeps the outputs of a list of ops; here attention modules are recomputed")
     return ac "selective"
   end
+  if options.experts then return experts.checkpointing(d, options.experts) end
   if not family then return ac "full" end
   local modules = {}
   for _, name in ipairs { "self_attn", "mlp", "input_layernorm", "post_attention_layernorm",
@@ -180,7 +182,10 @@ local function fsdp2_pass(d, options, n_stages)
     autocast_dtype = "ops run in precision.compute; there is no autocast beside it",
   })
   local reshard, last, keep = options.reshard_after_forward, true, false
-  if reshard == nil then
+  if options.experts then -- every unit alike, the root too; under a pipeline they stay gathered
+    reshard = options.experts.reshard_after_forward
+    keep = n_stages > 1 and not reshard
+  elseif reshard == nil then
     reshard, last = true, false
     if n_stages > 1 and d.original then
       d:note("reshard-under-pp", "distributed", "under a pipeline layers should stay gathered, but the check looks for "
@@ -199,6 +204,7 @@ local function fsdp2_pass(d, options, n_stages)
   options.policy = policy
   local special = not policy.cast_forward_inputs or (policy.output and policy.output ~= policy.param)
   return fsdp2 { reshard_after_forward = reshard, reshard_last = last, keep_gathered = keep, prefetch = depth,
+    reshard_root = options.experts and reshard or nil,
     defer_grad_sync = options.defer_fsdp_grad_sync, offload = offload_of(d, options),
     mp = special and policy or nil }
 end

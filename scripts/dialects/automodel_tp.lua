@@ -1,6 +1,6 @@
 -- NeMo Automodel's tensor-parallel plans as patterns of tp { plan }: an explicit plan first, then the one
 -- registered for the model's class, then Hugging Face's own, then the base plan. Hugging Face's module names
--- become those of the library's models; in a model of your own they stay as they are.
+-- become those of the library's models; in a model of your own they stay as they are. Experts are none of its.
 local _, core = ...
 local dialect = require "tandem.dialect"
 local tensor = {}
@@ -12,6 +12,8 @@ local families = {
   llama = { class = "LlamaForCausalLM", embed = "tok_embeddings", head = "output", mlp = "feed_forward", ffn = gated,
     norms = { input_layernorm = "attention_norm", post_attention_layernorm = "ffn_norm" } },
   qwen = { class = "Qwen2ForCausalLM", embed = "tok_embeddings", head = "output", mlp = "feed_forward", ffn = gated,
+    norms = { input_layernorm = "attention_norm", post_attention_layernorm = "ffn_norm" } },
+  mixtral = { class = "MixtralForCausalLM", embed = "tok_embeddings", head = "output", mlp = "feed_forward", ffn = {},
     norms = { input_layernorm = "attention_norm", post_attention_layernorm = "ffn_norm" } },
   gemma = { class = "Gemma3ForCausalLM", embed = "embed", head = "head", mlp = "mlp", ffn = plain,
     norms = { input_layernorm = "attention_norm", post_attention_layernorm = "post_attention_norm",
@@ -42,8 +44,9 @@ function tensor.family(model)
   if not found then return nil end
   local config = type(model.config) == "table" and model.config or {}
   if found == families.phi and config.parallel then found = phi2 end
-  return { class = found.class, embed = found.embed, head = found.head, mlp = found.mlp, norms = found.norms,
-    ffn = names_of(found.ffn, config.fused), attention = names_of(attention, config.fused) }
+  local is_moe = config.experts and found == families.qwen
+  return { class = is_moe and "Qwen3MoeForCausalLM" or found.class, embed = found.embed, head = found.head, mlp = found.mlp, norms = found.norms,
+    ffn = is_moe and {} or names_of(found.ffn, config.fused), attention = names_of(attention, config.fused) }
 end
 
 -- "model.layers.*.self_attn.q_proj" -> "layers.*.attention.wq"; nil: the model has no such module.
@@ -89,7 +92,7 @@ local function to_plan(d, family, plan, where, must_match)
       d:error("wrong-type", at, ("%s: a plan maps module names to styles"):format(where),
         "{ [\"model.layers.*.self_attn.q_proj\"] = \"colwise\" }")
     elseif name:match "%.experts" or name:match "%.router" or name:match "%.gate$" or name:match "shared_expert_gate"
-      or name:match "%.mlp$" then
+      or name:match "%.mlp$" or name:match "%.block_sparse_moe$" then
       d:error("ep-owned", at, ("%s: '%s' is EP-owned: expert parallelism places it"):format(where, name),
         "leave it out; shared_experts' projections may be split")
     elseif style == "replicated_with_grad_allreduce" or style:match "^ep_" or style:match "^local_" then

@@ -134,11 +134,24 @@ local function hidden_of(m)
   return 256 * ((raw + 255) // 256)
 end
 
+local function expert_hidden_of(m)
+  return math.max(16, 16 * math.tointeger(math.floor(hidden_of(m) * m.moe_expert_ffn_multiplier / 16 + .5)))
+end
+
+local function is_moe(m) return m.num_experts > 0 end
+-- Does any layer keep a plain MLP?
+local function has_dense(m)
+  return not is_moe(m) or m.moe_frequency > 1 or m.n_layers < m.moe_frequency
+end
+
 -- The embedding stays whole; without sequence parallelism the head does too.
 local function tp_pass(m, sequence)
   local block = { ["attention.wq"] = "colwise", ["attention.wk"] = "colwise", ["attention.wv"] = "colwise",
-    ["attention.wo"] = "rowwise", ["mlp.up_proj"] = "colwise", ["mlp.down_proj"] = "rowwise" }
-  if m.activation == "silu" then block["mlp.gate_proj"] = "colwise" end
+    ["attention.wo"] = "rowwise" }
+  if has_dense(m) then -- a block of experts has no entry for its MLP: every rank of tp computes all of it
+    block["mlp.up_proj"], block["mlp.down_proj"] = "colwise", "rowwise"
+    if m.activation == "silu" then block["mlp.gate_proj"] = "colwise" end
+  end
   local plan = {}
   if sequence then
     block.attention_norm, block.mlp_norm = "sequence_parallel", "sequence_parallel"
@@ -156,13 +169,17 @@ local function passes(job, mesh)
   if c.pp > 1 then list[#list + 1] = pp { schedule = c.pp_schedule } end
   if c.tp > 1 then
     list[#list + 1] = meta {}
-    list[#list + 1] = tp_pass(m, c.pp == 1 and not m.tie_embeddings)
+    list[#list + 1] = tp_pass(m, c.pp == 1 and not m.tie_embeddings and not is_moe(m))
   end
+  if c.ep > 1 then list[#list + 1] = ep {} end
   if t.mixed_precision == "fp8" then -- every Linear, the head too; gathers of one byte are its default
     list[#list + 1] = float8 { recipe = "tensorwise", head = true, fsdp_gather = mesh.dp_shard > 1 }
   end
   if t.activation_checkpointing ~= "none" then list[#list + 1] = ac { mode = t.activation_checkpointing } end
-  if mesh.dp_shard > 1 then
+  if mesh.ep > 1 then -- attention and experts apart, all norms in the root; FSDP knows dp_shard alone
+    list[#list + 1] = fsdp2 { reshard_root = true, defer_grad_sync = true, over_ep = false,
+      units = { "layers.*.attention", "layers.*.mlp" } }
+  elseif mesh.dp_shard > 1 then
     -- Under pp the schedule keeps gathered what it has gathered, until the last backward.
     list[#list + 1] = c.pp > 1 and fsdp2 { keep_gathered = true }
       or fsdp2 { reshard_after_forward = true, reshard_root = true, defer_grad_sync = true }
@@ -179,9 +196,10 @@ local function plan_of(job, d)
   local dtype = stored[t.mixed_precision]
   local config = dialect.copy(m)
   config.hidden, config.head_dim = hidden_of(m), false
+  config.expert_hidden = expert_hidden_of(m)
   config.z_loss = t.z_loss_weight
   config.norm_weights = d.original and c.tp > 1 and 0 or 1
-  local data = mesh.dp_replicate * mesh.dp_shard
+  local data = mesh.dp_replicate * mesh.dp_shard * mesh.ep
   local constant = s.name == "constant" or s.name == "none"
   local own = {
     name = d.config.name,
@@ -204,6 +222,44 @@ local function plan_of(job, d)
   return plan(own)
 end
 
+-- Of mixtures of experts what Tandem has not, or has otherwise.
+local function refuse_experts(d, job)
+  local m = job.model
+  local function refuse(key, text) d:error("dialect-unsupported", "model." .. key, text) end
+  if m.moe_router ~= "softmax_topk" then
+    refuse("moe_router", ("moe_router = '%s': Tandem routes by softmax_topk"):format(m.moe_router))
+  end
+  if m.activation ~= "silu" then refuse("activation", "experts of " .. m.activation .. ": Tandem has SwiGLU experts") end
+  if m.moe_router_z_loss_weight > 0 then
+    refuse("moe_router_z_loss_weight", "moe_router_z_loss_weight: a z-loss of the router is not in this version")
+  end
+  if m.moe_gradient_scale then
+    refuse("moe_gradient_scale", "moe_gradient_scale: gradients are of the loss as it is")
+  end
+  if m.moe_sequence_aux_loss_weight > 0 then
+    d:warn("not-applied", "model.moe_sequence_aux_loss_weight",
+      "moe_sequence_aux_loss_weight is read by the router sigmoid_topk alone: softmax_topk has moe_aux_loss_weight")
+  end
+  if m.moe_aux_loss_weight > 0 then
+    d:note("dialect-differs", "model.num_experts", "the auxiliary loss is that of each sequence, not of the tokens that "
+      .. "a rank happens to have: the number of ranks does not change it")
+  end
+  if m.moe_capacity_factor > 0 then
+    d:note("dialect-differs", "model.moe_capacity_factor", "the capacity is an expert's of each sequence, whichever "
+      .. "choice of a token it is; KempnerForge's is of all tokens of a rank, and counted anew for each choice")
+  end
+  if job.distributed.ep > 1 then
+    if d.original then
+      d:error("dialect-unsupported", "distributed.ep", "as = \"original\" with ep > 1: that ranks of ep read the same "
+        .. "samples, and sum the gradients of experts ep times, is no plan of Tandem's")
+    else
+      d:note("dialect-differs", "distributed.ep", ("ranks of ep read samples of their own: a step has %d times the "
+        .. "sequences (KempnerForge gives them the same ones, computes what is no expert ep times alike, and sums the "
+        .. "gradients of experts ep times)"):format(job.distributed.ep))
+    end
+  end
+end
+
 local function refuse_later(d, job)
   local m, t, o, s = job.model, job.train, job.optimizer, job.scheduler
   for _, key in ipairs(later) do
@@ -211,10 +267,7 @@ local function refuse_later(d, job)
       d:error("dialect-unsupported", key, ("[%s]: vision and language models are not in this version"):format(key))
     end
   end
-  if m.num_experts > 0 then
-    d:error("dialect-unsupported", "model.num_experts",
-      ("num_experts = %d: mixtures of experts are not in this version"):format(m.num_experts))
-  end
+  if is_moe(m) then refuse_experts(d, job) end
   if o.name ~= "adamw" then
     d:error("dialect-unsupported", "optimizer.name", ("optimizer '%s': Tandem plans AdamW"):format(o.name))
   end
@@ -258,7 +311,7 @@ return dialect.wrap(function(config)
   local shard = check_job(d, job)
   if d.n_errors == 0 then refuse_later(d, job) end
   local c = job.distributed
-  local mesh = { pp = c.pp, dp_replicate = c.dp_replicate, dp_shard = shard or 1, tp = c.tp }
+  local mesh = { pp = c.pp, dp_replicate = c.dp_replicate, dp_shard = shard or 1, ep = c.ep, tp = c.tp }
   check_unimplemented(d, c, world, mesh, shard ~= nil)
   job.mesh = mesh
   d:stop()

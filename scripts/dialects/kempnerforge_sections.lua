@@ -114,7 +114,8 @@ local function check_experts(d, m)
     d:error("out-of-range", "model.moe_top_k", ("moe_top_k (%d) must be <= num_experts (%d)"):format(m.moe_top_k,
       m.num_experts))
   end
-  bounded(d, m, "model", { "moe_router_z_loss_weight", "moe_sequence_aux_loss_weight" }, "non-negative")
+  bounded(d, m, "model", { "moe_router_z_loss_weight", "moe_sequence_aux_loss_weight",
+    "moe_aux_loss_weight", "moe_capacity_factor" }, "non-negative")
   local known = { constant = true, cosine_decay = true, linear_warmup = true }
   if not known[m.moe_bias_schedule] then
     d:error("unknown-word", "model.moe_bias_schedule", ("Unknown moe_bias_schedule: '%s'"):format(

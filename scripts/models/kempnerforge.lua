@@ -26,7 +26,24 @@ local function plain(c, init, out_init)
   }
 end
 
-local function block(c)
+-- Experts of SwiGLU; one shared MLP beside them, however many are asked for.
+local function mixture(c, init, out_init)
+  local routed = nn.moe { dim = c.dim, hidden = c.expert_hidden, experts = c.num_experts, top_k = c.moe_top_k,
+    capacity_factor = c.moe_capacity_factor > 0 and c.moe_capacity_factor or "all", aux_loss = c.moe_aux_loss_weight,
+    init = init, out_init = out_init }
+  if c.moe_shared_experts == 0 then return routed end
+  return nn.module {
+    routed = routed, shared_expert = swiglu(c, init, out_init),
+    forward = function(m, x) return m.routed(x) + m.shared_expert(x) end,
+  }
+end
+
+local function feed_forward(c, i, init, out_init)
+  if c.num_experts > 0 and (i + 1) % c.moe_frequency == 0 then return mixture(c, init, out_init) end
+  return (c.activation == "silu" and swiglu or plain)(c, init, out_init)
+end
+
+local function block(c, i)
   local init = nn.normal(0, c.init_std)
   local out_init = nn.normal(0, c.init_std / math.sqrt(2 * c.n_layers))
   return nn.block {
@@ -35,7 +52,7 @@ local function block(c)
       head_dim = c.head_dim or nil, rope_theta = c.rope_theta, init = init, out_init = out_init,
       qk_norm = c.qk_norm and { eps = c.norm_eps } or nil },
     mlp_norm = norm(c),
-    mlp = (c.activation == "silu" and swiglu or plain)(c, init, out_init),
+    mlp = feed_forward(c, i, init, out_init),
     tp_col = { "attention.wq", "attention.wk", "attention.wv" }, tp_row = "attention.wo",
     forward = function(m, x)
       local h = x + m.attention(m.attention_norm(x))
@@ -49,7 +66,7 @@ local function build(c)
   local embed = nn.embedding(c.vocab_size, c.dim, { init = init })
   return nn.module {
     token_embedding = embed,
-    layers = nn.list(c.n_layers, function() return block(c) end),
+    layers = nn.list(c.n_layers, function(i) return block(c, i) end),
     norm = norm(c),
     output_head = c.tie_embeddings and nn.linear(c.dim, c.vocab_size, { weight = embed })
       or nn.linear(c.dim, c.vocab_size, { init = init }),
@@ -64,7 +81,9 @@ end
 -- The smallest of the same structure; what tensor parallelism cuts divides by its ranks.
 local function shrink(c, mesh)
   local tp = mesh.tp
+  local experts = c.num_experts > 0 and 2 * math.max(mesh.ep, 2) or 0
   return nn.with(c, {
+    num_experts = experts, moe_top_k = math.min(c.moe_top_k, 2), expert_hidden = 6,
     n_layers = math.min(c.n_layers, 2 * mesh.stages), dim = 13 * mesh.multiple, vocab_size = 29, head_dim = 4,
     n_kv_heads = tp, n_heads = tp * math.min(c.n_heads // c.n_kv_heads, 2), hidden = tp * 7, seq = 5 * tp * mesh.cp,
   })

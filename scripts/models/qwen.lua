@@ -1,5 +1,5 @@
 -- Qwen2.5 (biases on q, k, v) and Qwen3 (none; each query and key head normalised): require "models.qwen"
--- "3-8b", or { size = "3-8b", fused = true } to change parts of it. fused: q, k, v are one weight, and w1, w3.
+-- "3-8b", or "3-30b-a3b" (mixture of experts), or { size = "3-8b", fused = true } to change parts of it. fused: q, k, v are one weight, and w1, w3.
 local nn, gate_up = require "tandem.nn", require "models.gate_up"
 
 -- https://huggingface.co/Qwen: config.json of each
@@ -17,6 +17,9 @@ local sizes = {
   ["3-8b"] = { dim = 4096, layers = 36, heads = 32, kv_heads = 8, hidden = 12288 },
   ["3-14b"] = { dim = 5120, layers = 40, heads = 40, kv_heads = 8, hidden = 17408 },
   ["3-32b"] = { dim = 5120, layers = 64, heads = 64, kv_heads = 8, hidden = 25600 },
+  ["3-30b-a3b"] = { dim = 2048, layers = 48, heads = 32, kv_heads = 4, hidden = 768, experts = 128, top_k = 8 },
+  ["3-235b-a22b"] = { dim = 4096, layers = 94, heads = 64, kv_heads = 4, hidden = 1536, experts = 128, top_k = 8 },
+  ["3-moe-tiny"] = { dim = 64, layers = 2, heads = 4, kv_heads = 2, head_dim = 16, hidden = 32, experts = 4, top_k = 2, vocab = 256 },
   ["2.5-tiny"] = { dim = 64, layers = 2, heads = 4, kv_heads = 2, hidden = 160, vocab = 256, tied = true },
   ["3-tiny"] = { dim = 64, layers = 2, heads = 4, kv_heads = 2, head_dim = 16, hidden = 160, vocab = 256 },
 }
@@ -25,9 +28,14 @@ for name, size in pairs(sizes) do
   size.qkv_bias, size.qk_norm = not is_3, is_3
   if is_3 then size.head_dim = size.head_dim or 128 end
 end
-local fused_columns, defaults = { "attention.wqkv", "feed_forward.w13" }, { vocab = 151936, head_dim = false, theta = 1e6, eps = 1e-6, tied = false, fused = false }
+local fused_columns, defaults = { "attention.wqkv", "feed_forward.w13" }, { vocab = 151936, head_dim = false, theta = 1e6, eps = 1e-6, tied = false, fused = false,
+  experts = false, top_k = 8, capacity_factor = 1.25, aux_loss = 0.001 }
 
 local function feed_forward(c, out_init)
+  if c.experts then
+    return nn.moe { dim = c.dim, hidden = c.hidden, experts = c.experts, top_k = c.top_k,
+      capacity_factor = c.capacity_factor, aux_loss = c.aux_loss, out_init = out_init }
+  end
   return c.fused and gate_up(c.dim, c.hidden, { "w13", "w2" }, out_init) or nn.module {
     w1 = nn.linear(c.dim, c.hidden),
     w3 = nn.linear(c.dim, c.hidden),
@@ -37,6 +45,9 @@ local function feed_forward(c, out_init)
 end
 
 local function block(c)
+  if c.experts and c.fused then
+    error "models.qwen: experts have w1 and w3 of their own: leave out fused"
+  end
   local out_init = nn.normal(0, 0.02 / math.sqrt(2 * c.layers))
   return nn.block {
     attention_norm = nn.rmsnorm(c.dim, { eps = c.eps }),

@@ -222,6 +222,7 @@ local function add_bias(x, info)
   return own and op("bias", nil, tensors[x], use(own)) or x
 end
 
+m.balance = false  -- what mixtures of experts add to the loss of each token: a tensor [b]
 m.tensor, m.op, m.new_module, m.place_module = tensor, op, new_module, place_module
 m.param, m.use, m.state, m.add_bias, m.bias_style = param, use, state, add_bias, bias_style
 return m

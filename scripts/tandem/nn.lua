@@ -7,6 +7,7 @@ local modules, tensors, inits = check.modules, check.tensors, check.inits
 local kind_of, shape_text, words = check.kind_of, check.shape_text, check.words
 local module = require "tandem.module"
 local segments = require "tandem.segments"
+local experts = require "tandem.experts"
 require "tandem.trace"
 local op, param, use, new_module = module.op, module.param, module.use, module.new_module
 local state = module.state
@@ -308,6 +309,7 @@ nn.cross_entropy = core.wrap(function(logits, labels, options)
   local pick = smoothing > 0 and op("xent_smooth", { smoothing = smoothing }, z, y)
     or op("xent_pick", nil, z, y)
   local sum = op("xent_sumexp", nil, z, tensors[max])
+  if module.balance then pick = op("charge", nil, tensors[pick], tensors[module.balance]) end
   return op("xent_loss", { z_loss = z_loss }, tensors[max], tensors[sum], tensors[pick], y)
 end)
 
@@ -384,6 +386,10 @@ nn.attention = core.wrap(function(options)
   end, fields)
 end)
 
+-- ---- mixture of experts
+
+nn.moe = experts.moe(nn, standard)
+
 -- A family of models: the config of one size, changed as the plan asks. what: "3.1-8b" or
 -- { size = "3.1-8b", layers = 4 }. Mistakes are the plan's, so they are told with its line.
 nn.family = core.wrap(function(family, what, sizes, defaults)
@@ -436,6 +442,10 @@ nn.small = core.wrap(function(c, mesh, changes)
   if not (changes and changes.heads) then
     local heads, kv_heads = nn.small_heads(c.heads, c.kv_heads or c.heads, mesh)
     small.heads, small.kv_heads = heads, c.kv_heads and kv_heads
+  end
+  if c.experts then -- two a rank, and enough of them to choose from
+    small.experts = 2 * math.max(mesh.ep, 2)
+    small.top_k = math.min(c.top_k, 2)
   end
   return nn.with(small, changes or {})
 end)

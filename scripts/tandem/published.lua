@@ -65,7 +65,7 @@ local function nemotron(row)
 end
 
 local families = {
-  { "moe", function() refuse("experts are not in this version") end },
+  { "moe", function() refuse("experts of this family are not modelled") end },
   { "^llama", llama }, { "^yi", llama }, { "^qwen3", qwen3 }, { "^tinyllama", llama },
   { "^nemotron%-%d", nemotron },
   { "^mpt", function(row) return gpt(row, { bias = false }) end },
@@ -129,14 +129,13 @@ end
 local function ranks(row)
   local n, n_tp, n_pp, n_cp = count(row, "n_gpus"), count(row, "tp"), count(row, "pp"), count(row, "cp")
   if n_cp > 1 then refuse("context parallelism is not in this version") end
-  if count(row, "ep", 1) > 1 then refuse("experts are not in this version") end
   if n % (n_tp * n_pp) ~= 0 then refuse("%d GPUs do not divide over tp %d x pp %d", n, n_tp, n_pp) end
   return n // (n_tp * n_pp)
 end
 
 -- All ranks that have different samples, on the axis that shards, or as the row splits them.
 local function mesh(row, sharded)
-  local data = ranks(row)
+  local data = ranks(row) // count(row, "ep", 1)
   local shard, replicate = tonumber(row.dp_shard), tonumber(row.dp_replicate)
   local axes = { pp = count(row, "pp"), tp = count(row, "tp") }
   if not sharded then
@@ -212,27 +211,32 @@ end
 
 -- The row as KempnerForge's own configuration; its dialect knows the rest.
 local function kempnerforge(row)
-  local data = ranks(row)
-  local at = mesh(row, true)
-  local micro, steps = count(row, "micro_batch"), count(row, "global_batch_seqs")
+  local ep = count(row, "ep", 1)
+  local data, at = ranks(row) // ep, mesh(row, true)
+  local micro = count(row, "micro_batch")
+  if row.missing == "global_batch_seqs" then row.missing = "" end -- taken as one micro-batch
+  local steps = count(row, "global_batch_seqs", micro * data)
   if steps % (micro * data) ~= 0 then refuse("the batch is no multiple of micro-batch x data ranks") end
   local own = require "dialects.kempnerforge" {
     cluster = m.cluster(row),
     model = { dim = count(row, "d_model"), n_layers = count(row, "n_layers"), n_heads = count(row, "n_heads"),
       n_kv_heads = count(row, "n_kv_heads"), ffn_hidden_dim = count(row, "d_ff"), vocab_size = count(row, "vocab"),
-      max_seq_len = count(row, "seq") },
-    distributed = { dp_shard = at.dp_shard, dp_replicate = at.dp_replicate, tp = at.tp, pp = at.pp },
+      max_seq_len = count(row, "seq"), num_experts = row.moe_experts ~= "" and count(row, "moe_experts") or 0,
+      -- It drops nobody, and its products go over as many rows for each expert as the fullest one has. How many that is no row
+      -- says: as many as there are tokens, for before training a router sends most of them to the same experts.
+      moe_top_k = row.moe_topk ~= "" and count(row, "moe_topk") or nil },
+    distributed = { dp_shard = at.dp_shard, dp_replicate = at.dp_replicate, ep = ep, tp = at.tp, pp = at.pp },
     train = { batch_size = micro, seq_len = count(row, "seq"), grad_accum_steps = steps // (micro * data),
-      compile_model = row.compile == "yes", activation_checkpointing = row.ac == "full" and "full" or "none" },
+      compile_model = row.compile == "yes", activation_checkpointing = (row.ac == "full" or row.ac == "selective") and row.ac or "none" },
   }
-  checkpointing(row)  -- what it cannot say is refused
+  if row.ac ~= "selective" then checkpointing(row) end -- what it cannot say is refused
   for _, pass in ipairs(own.parallel) do
     local shards = pass.reshard_after_forward ~= nil or pass.keep_gathered ~= nil
     if shards and not pass.plan then pass.copy = true end  -- not tp{}
   end
   -- One device is not wrapped: gradients are as the parameters. Under tp FSDP wraps, be it over one rank.
   if count(row, "n_gpus") == 1 then own.precision.reduce = "bf16" end
-  own.name, own.runtime = row.id, "kempnerforge"
+  own.name, own.runtime = row.id, row.moe_experts ~= "" and "kempnerforge_experts" or "kempnerforge"
   return { plan = own }
 end
 
@@ -331,8 +335,8 @@ local function framework(row)
 end
 
 function m.plan(row)
-  if row.moe_experts ~= "" then refuse("experts are not in this version") end
   local how = framework(row)
+  if row.moe_experts ~= "" and not how.plan then refuse("experts of this framework are not modelled") end
   if row.missing ~= "" then refuse("not stated: %s", row.missing) end
   if how.plan then return how.plan end
   local half = (has(row, "precision", "fp16") or how.half == "fp16") and "fp16" or "bf16"

@@ -108,6 +108,7 @@ function core.trace(model, mesh, shrink, seq, place)
   name_tree(root, "", nil, order)
   for _, module in ipairs(order) do assign_styles(module) end
   place_module(modules[root])
+  module.balance = false
   local tokens, labels = core.batch(modules[root].place)
   local loss = root(tensor(tokens), tensor(labels))
   if not tensors[loss] or #loss.shape ~= 0 then

@@ -111,22 +111,71 @@ static double draw(char type, uint32_t arg, int64_t i)
     return positive ? 0.25 + fabs(x) : x;
 }
 
-/* Numbers that the device's type holds, in both. Ids: of the whole vocabulary; some are -1. */
+static int64_t common_factor(int64_t a, int64_t b)
+{
+    return b == 0 ? a : common_factor(b, a % b);
+}
+
+/* Slots of a sequence are distinct: they step through all of them. */
+static int32_t draw_slot(const Bench *b, int64_t i)
+{
+    const Value *slots = &b->exact[b->c->op == OP_combine ? 0 : 1];
+    const int64_t all = b->c->attrs.experts * b->c->attrs.capacity;
+    const int64_t per_sequence = slots->dim[1] * slots->dim[2], at = i % per_sequence;
+    int64_t stride = all / 3 + 1;
+    while (common_factor(stride, all) != 1) stride++;
+    return at < all ? (int32_t)((at * stride + i / per_sequence) % all) : -1;
+}
+
+typedef enum Ids { IDS_some_ignored, IDS_all, IDS_experts, IDS_slots } Ids;
+
+static Ids ids_of(OpKind op)
+{
+    static const OpKind experts[] = {OP_route, OP_route_grad, OP_slots, OP_balance,
+                                     OP_balance_grad};
+    static const OpKind slots[] = {OP_dispatch, OP_dispatch_grad, OP_combine, OP_combine_grad,
+                                   OP_combine_weights};
+    if (op == OP_embed || op == OP_embed_grad) return IDS_all;
+    for (size_t i = 0; i < sizeof experts / sizeof experts[0]; i++)
+        if (op == experts[i]) return IDS_experts;
+    for (size_t i = 0; i < sizeof slots / sizeof slots[0]; i++)
+        if (op == slots[i]) return IDS_slots;
+    return IDS_some_ignored;
+}
+
+/* Of the whole vocabulary, or of all experts. One is frequent. */
+static int32_t draw_id(const Bench *b, uint32_t arg, int64_t i, int64_t n_ids)
+{
+    const Ids ids = ids_of(b->c->op);
+    if ((ids == IDS_some_ignored || ids == IDS_slots) && i % 7 == 3) return -1;
+    if (ids == IDS_slots) return draw_slot(b, i);
+    if (i % 3 == 1) return (int32_t)(n_ids / 2);
+    return (int32_t)(rng_u64(12, arg, (uint64_t)i) % (uint64_t)n_ids);
+}
+
+/* Numbers that the device's type holds, in both. */
 static void fill(Bench *b, uint32_t arg, char type, int64_t n_ids)
 {
     Value *v = &b->device[arg], *x = &b->exact[arg];
     for (int64_t i = 0; i < value_elements(v); i++) {
         if (v->dtype == DT_i32) {
-            bool ignored = b->c->op != OP_embed && b->c->op != OP_embed_grad && i % 7 == 3;
-            int32_t id = (int32_t)(rng_u64(12, arg, (uint64_t)i) % (uint64_t)n_ids);
-            if (i % 3 == 1) id = (int32_t)(n_ids / 2); /* one that is frequent */
-            value_set(v, i, ignored ? -1 : id);
-            value_set(x, i, ignored ? -1 : id);
+            const int32_t id = draw_id(b, arg, i, n_ids);
+            value_set(v, i, id);
+            value_set(x, i, id);
         } else {
             number_write(v->dtype, v->at, (uint64_t)i, draw(type, arg, i));
             value_set(x, i, number_read(v->dtype, v->at, (uint64_t)i));
         }
     }
+}
+
+/* Of what are there so many ids? */
+static int64_t ids_in_all(const CudaCase *c, const Sizes *sizes)
+{
+    if (c->op == OP_slots) return c->attrs.experts;
+    if (ids_of(c->op) == IDS_experts) return sizes->size['N'];
+    int64_t n = c->part != NULL ? c->part->global->size['v'] : sizes->size['v'];
+    return n != 0 ? n : 50; /* labels alone: any will do */
 }
 
 static bool is_fresh(const Bench *b, uint32_t arg)
@@ -148,8 +197,7 @@ static Bench bench_new(const CudaCase *c, const Sizes *sizes, DType real, DType 
     Bench b = {.c = c, .arena = arena_new(), .n_in = sig->n_in, .accumulate = accumulate};
     b.n = (uint32_t)strlen(c->types);
     assert_int_equal(b.n, b.n_in + sig->n_out);
-    int64_t n_ids = c->part != NULL ? c->part->global->size['v'] : sizes->size['v'];
-    if (n_ids == 0) n_ids = 50; /* labels alone: any will do */
+    const int64_t n_ids = ids_in_all(c, sizes);
     for (uint32_t i = 0; i < b.n; i++) {
         int64_t dim[MAX_DIMS] = {0};
         uint32_t n_dims = dims_of(i < b.n_in ? &sig->in[i] : &sig->out[i - b.n_in], sizes, dim);
@@ -163,6 +211,7 @@ static Bench bench_new(const CudaCase *c, const Sizes *sizes, DType real, DType 
                                    : b.device[home].at;
         if (home != i) b.exact[i].at = b.exact[home].at;
         if (home == i && !is_fresh(&b, i)) fill(&b, i, c->types[i], n_ids);
+        if (t == DT_i32 && is_fresh(&b, i)) memset(b.device[i].at, 0x7f, bytes); /* -1 is written */
         b.before[i] = arena_alloc(b.arena, bytes + 1);
         memcpy(b.before[i], b.device[i].at, bytes);
     }

@@ -31,6 +31,8 @@ static const struct Case {
     AcMode ac;
     double dropout;
     uint32_t tile; /* pieces of the head and its loss */
+    uint32_t ep;   /* of 4 experts, of which a token goes to 2, with the loss of their balance */
+    bool bf16;     /* products and activations */
     TinyVariant variant;
 } cases[] = {
     {"one rank", 1, 1, 1, 1, 1, .gpt2 = false},
@@ -52,6 +54,9 @@ static const struct Case {
 #endif
     {"one rank, tiled", 1, 1, 1, 1, 2, .tile = 4},
     {"FSDP, tiled, fused", 2, 1, 1, 1, 2, .tile = 2, .compile = true},
+    {"one rank, experts, fused", 1, 1, 1, 1, 2, .ep = 1, .compile = true},
+    {"experts of 2", 1, 1, 1, 1, 2, .ep = 2, .tile = 2, .compile = true},
+    {"experts of 2 x FSDP, bf16", 2, 1, 1, 1, 2, .ep = 2, .bf16 = true, .compile = true},
 };
 enum { N_CASES = sizeof cases / sizeof cases[0] };
 
@@ -70,6 +75,8 @@ static Tiny tiny_of(const struct Case *c)
     t.dp_shard = c->shard, t.dp_replicate = c->replicate, t.tp = c->tp, t.pp = c->pp;
     if (t.layers < t.pp) t.layers = t.pp;
     t.tile = c->tile;
+    if (c->ep) t.experts = 4, t.ep = c->ep, t.capacity = 5, t.aux_loss = 0.5;
+    if (c->bf16) t.compute = DT_bf16;
     t.variant = c->variant;
     t.tp_options.sequence = c->sequence;
     t.microbatches = c->microbatches;
@@ -109,12 +116,38 @@ static void check_fine(const RanksRun *run, uint32_t n, const char *name, const 
                      run->rank[r].exit_code, run->rank[r].signal, run->rank[r].said, run->errors);
 }
 
+/* What experts add to the loss is carried out in every program, none of it as a part of a kernel of
+ * several ops, from what is made in the precision of the case to sums in fp32. */
+static void balances_alone(const struct Case *c, const Plan *plan)
+{
+    static const OpKind ops[] = {OP_balance, OP_balance_grad, OP_charge, OP_charge_grad};
+    for (Rank r = 0; r < plan->mesh.n_ranks; r++) {
+        const Program *p = plan_program(plan, r);
+        uint32_t n[4] = {0};
+        for (Pc pc = 1; pc < p->code.n; pc++) {
+            const Instr *in = &p->code.at[pc];
+            for (int k = 0; k < 4; k++) {
+                if (in->op != ops[k]) continue;
+                n[k]++;
+                assert_int_equal(in->fuse, 0);
+            }
+            if (in->op != OP_balance) continue;
+            const Buffer *logits = &p->buffers.at[program_arg(p, in, 0)];
+            const Buffer *balance = &p->buffers.at[program_arg(p, in, 2)];
+            assert_int_equal(logits->dtype, c->bf16 ? DT_bf16 : DT_f32);
+            assert_int_equal(balance->dtype, DT_f32);
+        }
+        for (int k = 0; k < 4; k++) assert_true(n[k] >= c->microbatches);
+    }
+}
+
 static void equals_loopback(const struct Case *c, uint32_t seed, Arena *arena)
 {
     Plan *plan = plan_of(c, tandem_cuda_module.workspace, arena);
     char script[48];
     RanksRun run = {.plan = plan, .data = data_synthetic(3, 37, 0.1, arena)};
     RanksRun reference = {.plan = plan_of(c, kernel_cpu_workspace, arena), .data = run.data};
+    if (c->ep) balances_alone(c, plan);
     ranks_loopback(&reference, arena);
     check_fine(&reference, 1, c->name, "loopback");
     run.script = script;

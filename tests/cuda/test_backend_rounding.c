@@ -30,6 +30,7 @@ static const struct Case {
     AcMode ac;
     DType compute, rest; /* rest: of weights, gradients and moments between uses */
     bool timed;          /* the ways of products and of attention, as `run` times them */
+    int64_t experts, top_k;
 } cases[] = {
     {"Llama, heads of 64", 64, .compute = DT_bf16},
     {"Llama, heads of 128, recomputed", 128, .compute = DT_bf16, .ac = AC_full, .compile = true},
@@ -40,6 +41,10 @@ static const struct Case {
     {"GPT-2, the same in fp32", 64, true, true, .compute = DT_f32},
     {"Llama, 8 bits tensorwise", 64, .eight = EIGHT_tensorwise, .compute = DT_bf16},
     {"Llama, 8 bits rowwise", 128, .eight = EIGHT_rowwise, .compute = DT_bf16},
+    {"experts in fp32", 64, .compute = DT_f32, .compile = true, .experts = 4},
+    {"experts, fp16", 64, .compute = DT_f16, .compile = true, .experts = 4},
+    {"experts that all are chosen", 64, .compute = DT_bf16, .compile = true, .experts = 4,
+     .top_k = 4},
 };
 enum { N_CASES = sizeof cases / sizeof cases[0] };
 
@@ -62,6 +67,8 @@ static Tiny tiny_of(const struct Case *c)
     t.ac = c->ac;
     t.compile = c->compile;
     t.compute = c->compute;
+    t.experts = c->experts, t.capacity = 80, t.aux_loss = 0.5;
+    if (c->top_k) t.top_k = c->top_k, t.capacity = 0;
     if (c->rest) t.param = t.reduce = t.state = c->rest;
     t.use_float8 = c->eight != EIGHT_none;
     if (c->eight == EIGHT_rowwise) t.float8.recipe = FLOAT8_rowwise;
@@ -163,8 +170,9 @@ static void a_wrong_kernel_is_seen(void **state)
     static const struct {
         uint32_t of;
         const char *op;
-    } faults[] = {{0, "attention"}, {1, "attention_grad"},     {5, "layernorm_grad"},
-                  {7, "attention"}, {8, "quantise_of_tokens"}, {8, "turn_tokens"}};
+    } faults[] = {{0, "attention"},    {1, "attention_grad"},     {5, "layernorm_grad"},
+                  {7, "attention"},    {8, "quantise_of_tokens"}, {8, "turn_tokens"},
+                  {9, "balance_grad"}, {9, "charge_grad"},        {10, "balance_grad"}};
     for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
         Arena *arena = arena_new();
         Diag d = diag_in(arena);

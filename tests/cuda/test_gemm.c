@@ -114,7 +114,8 @@ static CudaKernel called(Contraction *c)
     return kernel_cuda(c->op);
 }
 
-static void check(OpKind op, uint64_t draw, const GemmRules *rules, DType in, DType out, Way way)
+/* How many products it is. */
+static int64_t check(OpKind op, uint64_t draw, const GemmRules *rules, DType in, DType out, Way way)
 {
     Contraction c = contraction_of(op, draw, in, out);
     Gemm g;
@@ -134,6 +135,7 @@ static void check(OpKind op, uint64_t draw, const GemmRules *rules, DType in, DT
         if (!(fabs(is[i] - must[i]) <= tolerance * (1 + fabs(must[i]))))
             fail_msg("%s [%zu] is %.17g, not %.17g", op_info(op)->name, i, is[i], must[i]);
     contraction_free(&c);
+    return g.batch;
 }
 
 static void each_row(void **state)
@@ -161,6 +163,22 @@ static void each_row(void **state)
     assert_true(n_rows >= 7 * 9);
     /* A device whose library takes none of them would be a test of our own kernel alone. */
     assert_true(target_library_calls() != 0 || target_context()->products == NULL);
+}
+
+/* One product for each expert: set and added to, each way. */
+static void products_of_several(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 3; k++)
+        for (Way way = WAY_described; way <= WAY_called; way++) {
+            const OpKind op = (OpKind)(OP_linear_experts + k);
+            const DType real = way == WAY_described ? DT_f64 : DT_bf16;
+            bool seen[2] = {false, false}; /* by whether it accumulates, as odd draws do */
+            for (uint64_t draw = 0; draw < 2 || !seen[0] || !seen[1]; draw++) {
+                assert_in_range(draw, 0, 40);
+                seen[draw & 1] |= check(op, draw, &hopper, real, real, way) > 1;
+            }
+        }
 }
 
 /* The library takes 8-bit operands along k only, before 10.0: what is not stored so is turned. */
@@ -279,6 +297,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_row),
+        cmocka_unit_test(products_of_several),
         cmocka_unit_test(eight_bit_operands_lie_along_k),
         cmocka_unit_test(scratch_is_enough),
         cmocka_unit_test(names_tell_calls_apart),

@@ -57,6 +57,28 @@ static const CudaCase cases[] = {
     CASE(tokens, "ff", 0),
     CASE(tokens, "ii", 0), /* of ids */
     CASE(tokens_grad, "ff", 1),
+    CASE(topk, "fi", 0),
+    CASE(route, "fif", 0),
+    CASE(route, "fiF", 0),
+    CASE(route_grad, "ffif", 1),
+    CASE(route_grad, "FfiF", 1),
+    CASE(slots, "ii", 0),
+    CASE(dispatch, "fif", 0),
+    CASE(dispatch_grad, "fif", 1),
+    CASE(dispatch_grad, "fiF", 1),
+    CASE(combine, "ifff", 0),
+    CASE(combine, "iFff", 0),
+    CASE(combine_grad, "fiff", 1),
+    CASE(combine_weights, "fiff", 1),
+    CASE(combine_weights, "fifF", 1),
+    CASE(balance, "fif", 0),
+    CASE(balance, "fiF", 0),
+    CASE(balance_grad, "ffif", 1),
+    CASE(balance_grad, "FfiF", 1),
+    CASE(charge, "fff", 0),
+    CASE(charge, "fFF", 0),
+    CASE(charge_grad, "ff", 1),
+    CASE(charge_grad, "fF", 1),
     CASE(embed, "iff", 0),
     CASE(embed_grad, "fif", 1),
     CASE(embed_grad, "fiF", 1),
@@ -141,6 +163,10 @@ static const Sizes odd = {{['b'] = 2,
                            ['r'] = 2,
                            ['n'] = 7,
                            ['N'] = 5,
+                           ['S'] = 5,
+                           ['K'] = 2,
+                           ['C'] = 3,
+                           ['e'] = 5,
                            ['M'] = 2},
                           {3, 5}};
 static const Sizes even = {{['b'] = 2,
@@ -157,6 +183,10 @@ static const Sizes even = {{['b'] = 2,
                             ['r'] = 4,
                             ['n'] = 24,
                             ['N'] = 3,
+                            ['S'] = 4,
+                            ['K'] = 4,
+                            ['C'] = 4,
+                            ['e'] = 8,
                             ['M'] = 2},
                            {2, 8}};
 static const Sizes wide = {{['b'] = 1,
@@ -173,6 +203,10 @@ static const Sizes wide = {{['b'] = 1,
                             ['r'] = 2,
                             ['n'] = 1032,
                             ['N'] = 40,
+                            ['S'] = 3,
+                            ['K'] = 9,
+                            ['C'] = 2,
+                            ['e'] = 72,
                             ['M'] = 2},
                            {3, 24}};
 static const Sizes tall = {{['b'] = 13,
@@ -189,6 +223,10 @@ static const Sizes tall = {{['b'] = 13,
                             ['r'] = 2,
                             ['n'] = 8,
                             ['N'] = 3,
+                            ['S'] = 61,
+                            ['K'] = 3,
+                            ['C'] = 33,
+                            ['e'] = 6,
                             ['M'] = 2},
                            {1, 16}};
 
@@ -202,7 +240,21 @@ static CudaCase case_of(uint32_t i, DType eight, const Sizes *sizes)
         c.attrs.scale = eight == DT_e4m3 ? 448 : 57344;
     c.attrs.hi = c.op == OP_amax_range || c.op == OP_quantise_range || c.op == OP_sumsq ? 690 : 0;
     if (c.op == OP_xent_loss_mean_grad || c.op == OP_xent_loss_grad) c.attrs.z_loss = 0.02;
+    c.attrs.top_k = sizes->size['K'], c.attrs.experts = sizes->size['e'];
+    c.attrs.capacity = sizes->size['C'];
+    c.attrs.normalise = strchr(c.types, 'F') != NULL; /* route: one of two cases */
     return c;
+}
+
+/* Logits of experts have as many as there are. */
+static Sizes sizes_of(OpKind op, const Sizes *sizes)
+{
+    static const OpKind of_logits[] = {OP_topk, OP_route, OP_route_grad, OP_balance,
+                                       OP_balance_grad};
+    Sizes own = *sizes;
+    for (size_t i = 0; i < sizeof of_logits / sizeof of_logits[0]; i++)
+        if (op == of_logits[i]) own.size['N'] = own.size['e'];
+    return own;
 }
 
 static void each(const Sizes *sizes, DType real, Lie lie)
@@ -211,8 +263,9 @@ static void each(const Sizes *sizes, DType real, Lie lie)
         for (int k = 0; k < (strchr(cases[i].types, 'q') != NULL ? 2 : 1); k++) {
             DType eight = k == 0 ? DT_e4m3 : DT_e5m2;
             CudaCase c = case_of(i, eight, sizes);
-            compare(&c, sizes, real, eight, 0, lie);
-            if (c.accumulates) compare(&c, sizes, real, eight, c.accumulates, lie);
+            const Sizes own = sizes_of(c.op, sizes);
+            compare(&c, &own, real, eight, 0, lie);
+            if (c.accumulates) compare(&c, &own, real, eight, c.accumulates, lie);
         }
 }
 
@@ -282,6 +335,23 @@ static void more_than_a_grid(void **state)
         }
 }
 
+/* Sequences whose choices a block does not look through at once, and whose tokens are more than
+ * those of its parts; an expert whose slots are more than one block's. */
+static void experts_of_long_sequences(void **state)
+{
+    (void)state;
+    static const OpKind looking[] = {OP_slots,   OP_dispatch,     OP_combine,    OP_combine_grad,
+                                     OP_balance, OP_balance_grad, OP_charge_grad};
+    Sizes sizes = {{['b'] = 2, ['S'] = 701, ['K'] = 4, ['e'] = 9, ['C'] = 300, ['k'] = 24}, {0, 0}};
+    sizes.size['N'] = 9, sizes.size['s'] = 1301;
+    for (uint32_t i = 0; i < N_CASES; i++)
+        for (size_t k = 0; k < sizeof looking / sizeof looking[0]; k++) {
+            if (cases[i].op != looking[k]) continue;
+            CudaCase c = case_of(i, DT_e4m3, &sizes);
+            compare(&c, &sizes, DT_bf16, DT_e4m3, 0, LIE_aligned);
+        }
+}
+
 /* Each 16-bit number becomes the 8-bit one that the definition says: ties, the ends of the range,
  * numbers below the smallest. */
 static void every_number_is_rounded(void **state)
@@ -330,6 +400,7 @@ int main(void)
         cmocka_unit_test(wide_rows),
         cmocka_unit_test(many_rows),
         cmocka_unit_test(more_than_a_grid),
+        cmocka_unit_test(experts_of_long_sequences),
         cmocka_unit_test(every_number_is_rounded),
         cmocka_unit_test(none_is_forgotten),
     };

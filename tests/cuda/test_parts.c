@@ -154,6 +154,31 @@ static void parts_of_groups(void **state)
     }
 }
 
+/* Slots of other ranks' experts are nobody's here, and those of experts that only pad are empty. */
+static void parts_of_the_experts(void **state)
+{
+    (void)state;
+    const Sizes local = {{['b'] = 2, ['S'] = 12, ['K'] = 3, ['e'] = 4, ['C'] = 5, ['k'] = 24},
+                         {0, 0}};
+    Sizes whole = local;
+    whole.size['e'] = 10;
+    const Attrs attrs = {.top_k = 3, .experts = 10, .capacity = 5};
+    const CudaCase cases[] = {
+        {OP_dispatch, cuda_dispatch, "fif", attrs, 0, NULL, 0},
+        {OP_dispatch_grad, cuda_dispatch_grad, "fif", attrs, 1, NULL, 0},
+        {OP_combine, cuda_combine, "ifff", attrs, 0, NULL, 0},
+        {OP_combine_grad, cuda_combine_grad, "fiff", attrs, 1, NULL, 0},
+        {OP_combine_weights, cuda_combine_weights, "fiff", attrs, 1, NULL, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        each(cases[i], &local, &whole, (Part){.start = {['e'] = 0}});
+        each(cases[i], &local, &whole, (Part){.start = {['e'] = 4}});
+        each(cases[i], &local, &whole, (Part){.start = {['e'] = 8}, .valid = {['e'] = 2}});
+        each(cases[i], &local, &whole,
+             (Part){.start = {['e'] = 10}, .valid = {['e'] = PART_EMPTY}});
+    }
+}
+
 /* Where it counts: it is as large as the root that it is added to. */
 static void a_large_eps(void **state)
 {
@@ -360,17 +385,12 @@ static void moves_between_layouts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_of_a_vocabulary),
-        cmocka_unit_test(positions_begin_somewhere),
-        cmocka_unit_test(draws_by_global_element),
-        cmocka_unit_test(labels_of_whole_sequences),
-        cmocka_unit_test(ranges_of_a_flat_unit),
-        cmocka_unit_test(unknown_ids_are_faults),
-        cmocka_unit_test(unknown_labels_are_faults),
-        cmocka_unit_test(parts_of_groups),
-        cmocka_unit_test(a_large_eps),
-        cmocka_unit_test(draws_of_rounding),
-        cmocka_unit_test(a_bad_norm_changes_nothing),
+        cmocka_unit_test(parts_of_a_vocabulary),     cmocka_unit_test(positions_begin_somewhere),
+        cmocka_unit_test(draws_by_global_element),   cmocka_unit_test(labels_of_whole_sequences),
+        cmocka_unit_test(ranges_of_a_flat_unit),     cmocka_unit_test(unknown_ids_are_faults),
+        cmocka_unit_test(unknown_labels_are_faults), cmocka_unit_test(parts_of_groups),
+        cmocka_unit_test(parts_of_the_experts),      cmocka_unit_test(a_large_eps),
+        cmocka_unit_test(draws_of_rounding),         cmocka_unit_test(a_bad_norm_changes_nothing),
         cmocka_unit_test(moves_between_layouts),
     };
     return cmocka_run_group_tests_name("CUDA kernels on parts", tests, NULL, NULL);

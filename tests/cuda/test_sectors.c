@@ -17,7 +17,8 @@
 #define ATTRS                                                                                      \
     {                                                                                              \
         .eps = 1e-5, .drop = 0.25, .site = 9, .smoothing = 0.1, .scale = 0.5, .theta = 1e4,        \
-        .beta1 = .9, .beta2 = .95, .hi = 1000000, .segment = 1, .slot = 2, .n_slots = 4            \
+        .beta1 = .9, .beta2 = .95, .hi = 1000000, .segment = 1, .slot = 2, .n_slots = 4,           \
+        .top_k = 4, .experts = 16, .capacity = 24                                                  \
     }
 #define CASE(name, types)                                                                          \
     {                                                                                              \
@@ -35,6 +36,19 @@ static const CudaCase cases[] = {
     CASE(bias_grad, "fF"),
     CASE(segment, "ff"),
     CASE(tokens, "ff"),
+    CASE(topk, "fi"),
+    CASE(route, "fif"),
+    CASE(route_grad, "ffif"),
+    CASE(slots, "ii"),
+    CASE(dispatch, "fif"),
+    CASE(dispatch_grad, "fif"),
+    CASE(combine, "ifff"),
+    CASE(combine_grad, "fiff"),
+    CASE(combine_weights, "fiff"),
+    CASE(balance, "fiF"),
+    CASE(balance_grad, "Ffif"),
+    CASE(charge, "FFF"),
+    CASE(charge_grad, "FF"),
     CASE(embed, "iff"),
     CASE(embed_grad, "fif"),
     CASE(rmsnorm, "ffff"),
@@ -77,6 +91,10 @@ static const Sizes sizes = {{['b'] = 1,
                              ['X'] = 64,
                              ['n'] = 256,
                              ['N'] = 4,
+                             ['S'] = 64,
+                             ['K'] = 4,
+                             ['C'] = 24,
+                             ['e'] = 16,
                              ['M'] = 2},
                             {4, 64}};
 
@@ -161,8 +179,9 @@ static const struct {
     {"adamw_unit", 1.7},
     {"amax_of_columns", 1.7},
     {"amax_end", 2},
-    {"pick_rows", 4},    /* one number of each row */
-    {"sort_scatter", 2}, /* an entry goes where its digit does */
+    {"pick_rows", 4},          /* one number of each row */
+    {"sort_scatter", 2},       /* an entry goes where its digit does */
+    {"slots_of_experts", 1.5}, /* a choice is numbered where it lies, by its expert's warp */
     /* lse and delta of one of four heads that lie side by side; boxes are not counted */
     {"attention_hopper_dq_f16_64", 1.2},
     {"attention_hopper_dkv_f16_64", 1.2},

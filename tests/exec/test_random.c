@@ -114,6 +114,31 @@ static void draw_heads(Draw *d, Tiny *t)
     t->fused = draw(d, 3) == 0;
 }
 
+/* On the ranks that are left. */
+static void draw_experts(Draw *d, Tiny *t)
+{
+    static const uint32_t sizes[] = {1, 2, 2, 3, 4};
+    const uint32_t n_ranks = t->pp * t->dp_replicate * t->dp_shard * t->tp;
+    if (draw(d, 3) != 0) return;
+    do {
+        t->ep = sizes[draw(d, 5)];
+    } while (t->ep * n_ranks > MOST_RANKS);
+    t->experts = t->ep * (1 + draw(d, 3));
+    if (t->experts == 1) t->experts = 5;
+    t->top_k = 1 + draw(d, t->experts < 3 ? (uint32_t)t->experts : 3);
+    t->capacity = draw(d, 2) ? 1 + draw(d, (uint32_t)t->seq) : 0;
+    t->normalise = draw(d, 2);
+    while (t->dim % t->tp) t->dim++; /* the experts' sums are scattered by features */
+    t->use_ddp = draw(d, 3) == 0;
+    t->aux_loss = draw(d, 2) ? 0.1 : 0;
+    t->fsdp2.over_ep = t->ep == 1 || draw(d, 3) > 0;
+    if (!t->use_zero || t->ep == 1 || t->dp_shard > 1) return;
+    t->zero = (ZeroStrategy)draw(d, ZERO_COUNT); /* ep alone can shard, too */
+    t->zero_options = (ZeroOptions){0};
+    draw_zero(d, t);
+    if (t->use_float8) t->float8.fsdp_gather = false;
+}
+
 static Tiny draw_plan(uint64_t seed, uint64_t index)
 {
     static const uint32_t sizes[] = {1, 1, 2, 2, 3, 4};
@@ -170,6 +195,7 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
     t.spectral = draw(&d, 4) == 0;
     if (draw(&d, 3) == 0 && !(t.use_float8 && t.float8.head))
         t.tile = 2 + (t.whole_table ? 0 : draw(&d, 3));
+    draw_experts(&d, &t);
     return t;
 }
 
@@ -230,7 +256,7 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
 {
     for (bool smaller = true; smaller;) {
         smaller = false;
-        for (int k = 0; k < 22; k++) {
+        for (int k = 0; k < 24; k++) {
             Tiny s = t;
             switch (k) {
             case 0: s.pp = 1, s.own_seed = 0, s.pp_options = tiny_default().pp_options; break;
@@ -256,6 +282,11 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
             case 17: s.use_float8 = false; break;
             case 18: s.ac_ops = 0; break;
             case 20: s.tile = 0; break;
+            case 21: s.ep = 1; break;
+            case 22:
+                s.ep = 1, s.experts = s.capacity = 0, s.aux_loss = 0,
+                s.normalise = s.use_ddp = false;
+                break;
             default: s.sgd = false, s.clip = 1; break;
             }
             if (memcmp(&s, &t, sizeof s) == 0 || !fails(&s, order_seed)) continue;
@@ -268,8 +299,9 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
 
 static void print_fsdp2(const Fsdp2Options *o)
 {
-    print_error("  fsdp2 last %d keep %d copy %d offload %d mp %d %d\n", o->reshard_last,
-                o->keep_gathered, o->copy, o->offload, (int)o->mp.param, (int)o->mp.output);
+    print_error("  fsdp2 last %d keep %d copy %d offload %d over ep %d mp %d %d\n", o->reshard_last,
+                o->keep_gathered, o->copy, o->offload, o->over_ep, (int)o->mp.param,
+                (int)o->mp.output);
 }
 
 static void print_plan(const Tiny *t)
@@ -290,6 +322,10 @@ static void print_plan(const Tiny *t)
         t->fsdp2.reshard_to, t->fsdp2.reshard_root, t->fsdp2.prefetch, t->fsdp2.defer_grad_sync,
         t->compile ? 1 + (int)t->compile_per : 0, t->sgd, (long long)t->dim, (long long)t->hidden,
         (long long)t->vocab, (long long)t->repeat);
+    if (t->experts)
+        print_error("  experts %lld of %lld capacity %lld normalise %d aux %g ep %u ddp %d\n",
+                    (long long)t->top_k, (long long)t->experts, (long long)t->capacity,
+                    t->normalise, t->aux_loss, t->ep, t->use_ddp);
     print_fsdp2(&t->fsdp2);
     print_zero(t);
     print_error("  loss by %d, smoothing %g, z %g, dropout %g\n", (int)t->denominator, t->smoothing,
@@ -307,11 +343,11 @@ static void every_plan_computes_the_same(void **state)
 {
     (void)state;
     uint64_t seed = number_of("TANDEM_SEED", 20261121), n = number_of("TANDEM_PLANS", N_PLANS),
-             n_piped = 0;
+             n_piped = 0, n_experts = 0;
     for (uint64_t i = 0; i < n; i++) {
         Arena *arena = arena_new();
         Tiny t = draw_plan(seed, i);
-        n_piped += t.pp > 1;
+        n_piped += t.pp > 1, n_experts += t.ep > 1;
         const char *fault = fault_of(&t, seed + i, arena);
         if (fault[0]) {
             print_error("plan %llu of seed %llu: %s\n", (unsigned long long)i,
@@ -323,9 +359,10 @@ static void every_plan_computes_the_same(void **state)
         }
         arena_free(arena);
     }
-    print_message("%llu plans of seed %llu, %llu of them pipelines\n", (unsigned long long)n,
-                  (unsigned long long)seed, (unsigned long long)n_piped);
-    assert_true(n < 50 || n_piped > n / 4);
+    print_message("%llu plans of seed %llu, %llu of them pipelines, %llu with experts on ep\n",
+                  (unsigned long long)n, (unsigned long long)seed, (unsigned long long)n_piped,
+                  (unsigned long long)n_experts);
+    assert_true(n < 50 || (n_piped > n / 4 && n_experts > n / 10));
 }
 
 int main(void)

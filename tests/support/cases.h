@@ -55,6 +55,7 @@ bool cases_fact(const CaseResult *result, const char *fact, Str *seen);
 bool cases_equal(const CaseResult *result, const char *rest, Str *seen);
 bool cases_norm(const CaseResult *result, const char *rest, Str *seen);
 bool cases_start(const CaseResult *result, const char *rest, Str *seen);
+bool cases_replicas(const CaseResult *result, const char *rest, Str *seen);
 bool cases_draws(const CaseResult *result, const char *rest, Str *seen);
 
 #endif

@@ -11,6 +11,8 @@
  *   local NAME 4096,2,4       its shape in use on one rank
  *   initial NAME zeros        how it begins: none, zeros, ones, normal, uniform
  *   weights 28                so many parameters are split over tp
+ *   experts 4                 so many of each layer of experts are on each rank
+ *   moe-layers 1,3            the layers that have experts
  *   plan-entries 9            patterns of the tp plan that name something in blocks
  *   count tp all_gather 28    collectives of a step that rank 0 takes part in
  *   count tp all_gather 140 in 5 steps
@@ -24,6 +26,7 @@
  *   equal                     it computes what one rank does, to 1e-10
  *   norm 8 eps                the gradient norm is within 8 eps of that of one rank, and is clipped
  *   start equal               every rank begins with the weights that one rank begins with
+ *   replicas alike            after a step ranks of dp_replicate have the same bits
  *   draws apart               ranks that read other data drop other elements */
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,6 +34,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "planner/ir/mesh_view.h"
 #include "tests/support/cases.h"
 
 static bool is_mesh(const CaseResult *r, const char *rest, Str *seen)
@@ -182,6 +186,39 @@ static bool is_weights(const CaseResult *r, const char *rest, Str *seen)
     return is_number(n, rest, seen);
 }
 
+/* Read off the programs: what the products of experts take. */
+static bool is_experts(const CaseResult *r, const char *rest, Str *seen)
+{
+    const Plan *plan = r->plan;
+    int64_t found = 0;
+    for (uint32_t i = 0; i < plan->programs.n; i++) {
+        const Program *p = &plan->programs.at[i];
+        for (Pc pc = 1; pc < p->code.n; pc++) {
+            if (p->code.at[pc].op != OP_linear_experts) continue;
+            const Buffer *weight = &p->buffers.at[program_arg(p, &p->code.at[pc], 1)];
+            const int64_t n = shape_local_dim(&plan->shapes.at[weight->shape], &plan->mesh,
+                                              &plan->graph.deals, 0);
+            if (n != found) str_print(seen, "%s%" PRId64, found ? "," : "", n);
+            found = n;
+        }
+    }
+    return strcmp(str_text(seen), rest) == 0;
+}
+
+static bool is_moe_layers(const CaseResult *r, const char *rest, Str *seen)
+{
+    const Graph *g = &r->plan->graph;
+    long last = -1;
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        if (g->nodes.at[id].op != OP_linear_experts) continue;
+        const char *name = g->tensors.at[g->nodes.at[id].in[1]].name;
+        const long layer = strncmp(name, "layers.", 7) == 0 ? strtol(name + 7, NULL, 10) : -1;
+        if (layer != last) str_print(seen, "%s%ld", seen->n > 0 ? "," : "", layer);
+        last = layer;
+    }
+    return strcmp(str_text(seen), rest) == 0;
+}
+
 /* Patterns that reach into a block: "layers.*.mlp.up_proj". */
 static bool is_plan_entries(const CaseResult *r, const char *rest, Str *seen)
 {
@@ -215,7 +252,7 @@ static bool is_count(const CaseResult *r, const char *rest, Str *seen)
 static bool is_data(const CaseResult *r, const char *rest, Str *seen)
 {
     const Mesh *mesh = &r->plan->mesh;
-    AxisSet data = mesh_axes(mesh, AXIS_dp_replicate) | mesh_axes(mesh, AXIS_dp_shard);
+    AxisSet data = mesh_data_axes(mesh);
     for (Rank rank = 0; rank < mesh->n_ranks; rank++)
         str_print(seen, "%s%" PRIu32 "/%" PRIu32, rank > 0 ? " " : "", mesh_part(mesh, rank, data),
                   mesh_size(mesh, data));
@@ -304,6 +341,8 @@ bool cases_fact(const CaseResult *result, const char *fact, Str *seen)
                  {"local", is_local},
                  {"initial", is_initial},
                  {"weights", is_weights},
+                 {"experts", is_experts},
+                 {"moe-layers", is_moe_layers},
                  {"plan-entries", is_plan_entries},
                  {"count", is_count},
                  {"data", is_data},
@@ -313,6 +352,7 @@ bool cases_fact(const CaseResult *result, const char *fact, Str *seen)
                  {"equal", cases_equal},
                  {"norm", cases_norm},
                  {"start", cases_start},
+                 {"replicas", cases_replicas},
                  {"draws", cases_draws}};
     size_t n = strcspn(fact, " ");
     for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++)

@@ -9,6 +9,7 @@
 #include "exec/ready.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/number.h"
+#include "planner/ir/mesh_view.h"
 #include "planner/ir/verify.h"
 #include "tests/support/cases.h"
 
@@ -174,6 +175,65 @@ bool cases_start(const CaseResult *r, const char *rest, Str *seen)
            s.n_values >= replicas * plan->graph.info.n_params;
 }
 
+/* ---- what replicas hold ---- */
+
+typedef struct Replicas {
+    const Plan *plan;
+    Str *seen;
+    uint32_t n_buffers, n_moments; /* that were compared; moments among them that are not zero */
+    bool apart;
+} Replicas;
+
+static bool is_zero(const unsigned char *at, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        if (at[i] != 0) return false;
+    return true;
+}
+
+/* Ranks apart along dp_replicate alone run one program: what lives between steps is the same bytes.
+ */
+static bool compare_replicas(void *self, Backend *backend, Diag *d)
+{
+    (void)d;
+    Replicas *c = self;
+    const Mesh *mesh = &c->plan->mesh;
+    const AxisSet rest = (AxisSet)~mesh_axes(mesh, AXIS_dp_replicate);
+    for (Rank b = 0; b < mesh->n_ranks; b++)
+        for (Rank a = 0; a < b; a++) {
+            if (mesh_part(mesh, a, rest) != mesh_part(mesh, b, rest)) continue;
+            const Program *p = plan_program(c->plan, a);
+            if (plan_program(c->plan, b) != p) abort();
+            for (BufferId id = 1; id < p->buffers.n; id++) {
+                const Buffer *buffer = &p->buffers.at[id];
+                const bool moment = buffer->category == CATEGORY_optimizer;
+                if (!flat_is_home(buffer) || !(moment || buffer->category == CATEGORY_parameter))
+                    continue;
+                const void *own = backend->memory(backend, a, id);
+                c->n_buffers++;
+                c->n_moments += moment && !is_zero(own, buffer->bytes);
+                if (memcmp(own, backend->memory(backend, b, id), buffer->bytes) == 0) continue;
+                str_print(c->seen, "buffer %u differs on ranks %u and %u", id, a, b);
+                c->apart = true;
+                return true;
+            }
+        }
+    return true;
+}
+
+bool cases_replicas(const CaseResult *r, const char *rest, Str *seen)
+{
+    (void)rest;
+    Diag d = diag_in(r->arena);
+    const Plan *plan = small_plan(r, NULL, &d);
+    Replicas c = {.plan = plan, .seen = seen};
+    double norm = 0;
+    bool fine = plan != NULL && run_once(r, plan, compare_replicas, &c, &norm, &d);
+    diag_print(&d, seen);
+    str_print(seen, "%u buffers were compared, %u of them moments", c.n_buffers, c.n_moments);
+    return fine && c.n_moments > 0 && !c.apart;
+}
+
 /* ---- what it draws ---- */
 
 /* Which elements the dropouts of a rank's first step keep, one after the other: each is run alone,
@@ -210,7 +270,7 @@ bool cases_draws(const CaseResult *r, const char *rest, Str *seen)
     diag_print(&d, seen);
     if (plan == NULL || strcmp(rest, "apart") != 0) return false;
     const Mesh *mesh = &plan->mesh;
-    AxisSet data = mesh_axes(mesh, AXIS_dp_replicate) | mesh_axes(mesh, AXIS_dp_shard);
+    AxisSet data = mesh_data_axes(mesh);
     const char **kept = arena_array(r->arena, mesh->n_ranks, sizeof *kept);
     for (Rank a = 0; a < mesh->n_ranks; a++) {
         kept[a] = draws_of(plan, a, r->arena, &d);

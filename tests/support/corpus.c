@@ -377,6 +377,7 @@ void corpus_each(void (*visit)(void *self, const Tiny *t), void *self)
     each_kept_op(&v);
     each_spectral(&v);
     each_tile(&v);
+    corpus_experts(visit, self);
 }
 
 static const char *float8_words(const Tiny *t)
@@ -394,9 +395,19 @@ static const char *head_words(const Tiny *t, Arena *arena)
                        t->tp_options.sync_replicated_gradients ? " pinned" : "");
 }
 
+static const char *expert_words(const Tiny *t, Arena *arena)
+{
+    if (!t->experts) return "";
+    return arena_print(arena, " experts %lld of %lld capacity %lld%s%s ep %u%s",
+                       (long long)t->top_k, (long long)t->experts, (long long)t->capacity,
+                       t->normalise ? " normalised" : "", t->aux_loss > 0 ? " balanced" : "", t->ep,
+                       t->use_ddp ? " ddp" : "");
+}
+
 static const char *fsdp2_words(const Fsdp2Options *o, Arena *arena)
 {
-    return arena_print(arena, "%s%s", o->copy ? " copy" : "", o->offload ? " offload" : "");
+    return arena_print(arena, "%s%s%s", o->copy ? " copy" : "", o->offload ? " offload" : "",
+                       o->over_ep ? "" : " not-over-ep");
 }
 
 static const char *zero_words(const Tiny *t, Arena *arena)
@@ -436,7 +447,7 @@ const char *corpus_name(const Tiny *t, Arena *arena)
         t->pp > 1 ? schedule_traits(t->pp_options.schedule).name : "", (int)t->variant,
         (int)t->denominator, t->dropout, t->smoothing);
     return arena_print(
-        arena, "%s%s%s%s%s", name, head_words(t, arena), float8_words(t),
+        arena, "%s%s%s%s%s%s", name, expert_words(t, arena), head_words(t, arena), float8_words(t),
         t->tile ? arena_print(arena, " in %u pieces", t->tile) : "",
         arena_print(arena, "%s%s", fsdp2_words(&t->fsdp2, arena), zero_words(t, arena)));
 }

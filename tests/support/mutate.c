@@ -93,10 +93,11 @@ static void list_comm(Lister *l, Pc pc)
     list_args(l, pc);
     for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
         if (in->axes != 1u << a) add(l, MUTATE_retarget_axes, pc, a);
-    static const Stream streams[] = {STREAM_tp,           STREAM_dp_gather,  STREAM_dp_reduce,
-                                     STREAM_dp_replicate, STREAM_pp_forward, STREAM_pp_backward};
+    static const Stream streams[] = {STREAM_tp,           STREAM_dp_gather, STREAM_dp_reduce,
+                                     STREAM_dp_replicate, STREAM_ep,        STREAM_pp_forward,
+                                     STREAM_pp_backward};
     for (size_t k = 0; k < sizeof streams / sizeof streams[0]; k++)
-        if (streams[k] != in->stream && (l->plan->programs.n > 1 || k < 4))
+        if (streams[k] != in->stream && (l->plan->programs.n > 1 || k < 5))
             add(l, MUTATE_restream, pc, streams[k]);
     if (in->hop) add(l, MUTATE_hop, pc, 0);
     if (in->op == OP_all_reduce || in->op == OP_reduce_scatter) add(l, MUTATE_reduce, pc, 0);
@@ -124,6 +125,8 @@ static void list_scale(Lister *l, Pc pc)
     if (in->op == OP_segment || in->op == OP_segment_grad) add(l, MUTATE_attribute, pc, 8);
     if (op_info(in->op)->flags & OP_TAKES)
         add(l, MUTATE_attribute, pc, 9), add(l, MUTATE_attribute, pc, 10);
+    if (attrs->capacity > 0) add(l, MUTATE_attribute, pc, 11), add(l, MUTATE_attribute, pc, 12);
+    if (in->op == OP_route || in->op == OP_route_grad) add(l, MUTATE_attribute, pc, 13);
     if (attrs->drop > 0 && in->origin && l->plan->graph.nodes.at[in->origin].forward)
         add(l, MUTATE_forward, pc, 0);
     if (in->op == OP_sumsq)
@@ -287,6 +290,9 @@ static void change_attrs(const Plan *plan, Plan *out, Arena *arena, Mutation m)
         if (m.choice == 8) a.segment ^= 1;
         if (m.choice == 9) a.first += a.first > 0 ? -1 : 1;
         if (m.choice == 10) a.count += a.count > 1 ? -1 : 1;
+        if (m.choice == 11) a.capacity++;
+        if (m.choice == 12) a.experts++;
+        if (m.choice == 13) a.normalise = !a.normalise;
     }
     if (m.kind == MUTATE_reduce) a.reduce = a.reduce == REDUCE_sum ? REDUCE_max : REDUCE_sum;
     if (m.kind == MUTATE_accumulate) a.accumulate ^= INT64_C(1) << m.choice;

@@ -18,7 +18,7 @@
     X(reduce)    /* the maximum instead of the sum, and the reverse */                             \
     X(rescale)   /* attrs.scale times 2, or 2 instead of 0 */                                      \
     X(clip)      /* half the bound */                                                              \
-    X(attribute) /* another site, probability, smoothing, z-loss, group, count, beta or segment */ \
+    X(attribute) /* another site, probability, smoothing, group, count, beta, segment, capacity */ \
     X(forward)   /* the node it carries out draws a mask of its own */                             \
     X(retype)    /* what it writes is told as integers of the same size */                         \
     X(accumulate) /* adds instead of sets, and the reverse */                                      \

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "planner/base/str.h"
-#include "tests/support/schedules.h"
 
 typedef struct Build {
     const Tiny *t;
@@ -14,7 +13,8 @@ typedef struct Build {
     Diag diag;
     ModuleId module;
     uint32_t line;
-    int64_t n_sites; /* of dropout */
+    int64_t n_sites;  /* of dropout */
+    TensorId balance; /* summed over the layers; 0: none */
 } Build;
 
 Tiny tiny_default(void)
@@ -27,10 +27,13 @@ Tiny tiny_default(void)
                   .hidden = 16,
                   .vocab = 29,
                   .seq = 8,
+                  .top_k = 2,
+                  .normalise = true,
                   .micro = 1,
                   .microbatches = 1,
                   .dp_shard = 1,
                   .dp_replicate = 1,
+                  .ep = 1,
                   .tp = 1,
                   .pp = 1,
                   .pp_options = {.schedule = SCHEDULE_1f1b, .chunks = 1},
@@ -39,6 +42,7 @@ Tiny tiny_default(void)
                   .fsdp2 = {.reshard_after_forward = RESHARD_true,
                             .reshard_last = true,
                             .prefetch = 1,
+                            .over_ep = true,
                             .mp = {.cast_forward_inputs = true}},
                   .compute = DT_f32,
                   .param = DT_f32,
@@ -49,8 +53,8 @@ Tiny tiny_default(void)
 Tiny tiny_one_rank(const Tiny *t)
 {
     Tiny one = *t;
-    one.micro = t->micro * t->dp_shard * t->dp_replicate;
-    one.dp_shard = one.dp_replicate = one.tp = one.pp = 1;
+    one.micro = t->micro * tiny_data_ranks(t);
+    one.dp_shard = one.dp_replicate = one.tp = one.pp = one.ep = 1;
     one.ac = AC_none;
     one.tile = 0;
     one.group = t->group ? t->group : t->micro;
@@ -112,10 +116,9 @@ static TensorId op(Build *b, OpKind kind, uint32_t n, TensorId x, TensorId y, Te
         graph_op(b->g, b->arena, kind, in, n, b->t->compute, attrs, b->module, here(b), &b->diag);
     assert(out);
     const Node *node = &b->g->nodes.at[b->g->tensors.at[out].producer];
-    bool wide = kind == OP_xent_max || kind == OP_xent_pick || kind == OP_xent_smooth ||
-                kind == OP_xent_sumexp || op_info(kind)->flags & OP_ONCE;
-    for (uint32_t j = wide ? 0 : 1; j < node->n_out; j++) /* statistics, as the front has them */
-        if (b->t->compute != DT_f64) b->g->tensors.at[node->out[j]].dtype = DT_f32;
+    for (uint32_t j = 0; j < node->n_out; j++) /* as the front has them */
+        if (b->t->compute != DT_f64 && graph_is_statistic(b->g, node->out[j]))
+            b->g->tensors.at[node->out[j]].dtype = DT_f32;
     return out;
 }
 
@@ -250,11 +253,48 @@ static TensorId attention(Build *b, TensorId x)
     return project(b, OP_linear_o, "wo", a, DIMS(g, r, e, d), TP_row, 3);
 }
 
+static TensorId of_experts(Build *b, const char *name, TensorId rows, uint32_t n,
+                           const int64_t *dim, TpStyle tp)
+{
+    TensorId w = param(b, arena_print(b->arena, "%s.weight", name), n, dim, tp, weight_init(b));
+    b->g->tensors.at[w].column_dim = 2;
+    b->g->tensors.at[w].row_dim = 1;
+    return op(b, OP_linear_experts, 2, rows, w, 0, NULL);
+}
+
+/* nn.moe; of gpt2, experts with one weight before a gelu. */
+static TensorId experts(Build *b, TensorId x, TpStyle column, TpStyle row)
+{
+    const Tiny *t = b->t;
+    const int64_t e = t->experts, d = t->dim, f = t->hidden;
+    const Attrs sizes = {
+        .top_k = t->top_k, .experts = e, .capacity = t->capacity ? t->capacity : t->seq};
+    const Attrs how = {.normalise = t->normalise};
+    TensorId logits = project(b, OP_linear, "router", x, DIMS(d, e), TP_none, 1);
+    TensorId ids = op(b, OP_topk, 1, logits, 0, 0, &sizes);
+    TensorId weights = op(b, OP_route, 2, logits, ids, 0, &how);
+    if (t->aux_loss > 0) {
+        const Attrs weight = {.scale = t->aux_loss};
+        TensorId own = op(b, OP_balance, 2, logits, ids, 0, &weight);
+        b->balance = b->balance ? op(b, OP_add, 2, b->balance, own, 0, NULL) : own;
+    }
+    TensorId slots = op(b, OP_slots, 1, ids, 0, 0, &sizes);
+    TensorId rows = op(b, OP_dispatch, 2, x, slots, 0, &sizes);
+    TensorId h = of_experts(b, "w1", rows, DIMS(e, d, f), column);
+    if (t->gpt2)
+        h = op(b, OP_gelu, 1, h, 0, 0, NULL);
+    else
+        h = op(b, OP_mul, 2, op(b, OP_silu, 1, h, 0, 0, NULL),
+               of_experts(b, "w3", rows, DIMS(e, d, f), column), 0, NULL);
+    return op(b, OP_combine, 3, slots, weights, of_experts(b, "w2", h, DIMS(e, f, d), row), NULL);
+}
+
 static TensorId feed_forward(Build *b, TensorId x)
 {
     int64_t d = b->t->dim, f = b->t->hidden;
     TpStyle column = b->t->variant == TINY_row_only ? TP_none : TP_column;
     TpStyle row = b->t->variant == TINY_column_only ? TP_none : TP_row;
+    if (b->t->experts) return experts(b, x, column, row);
     if (b->t->unequal) {
         TensorId one, two;
         if (b->t->fused) {
@@ -324,6 +364,7 @@ static void loss(Build *b, TensorId z, TensorId labels, const Config *c)
              pick = op(b, b->t->smoothing > 0 ? OP_xent_smooth : OP_xent_pick, 2, z, labels, 0,
                        b->t->smoothing > 0 ? &smooth : NULL);
     TensorId sum = op(b, OP_xent_sumexp, 2, z, max, 0, NULL);
+    if (b->balance) pick = op(b, OP_charge, 2, pick, b->balance, 0, NULL);
     TensorId in[] = {max, sum, pick, labels};
     TensorId out = graph_op(b->g, b->arena, mean ? OP_xent_loss_mean : OP_xent_loss, in, 4, DT_f64,
                             &attrs, b->module, here(b), &b->diag);
@@ -372,83 +413,12 @@ static void trace(Build *b, int64_t batch, const Config *c)
                              (uint32_t)t->seq};
 }
 
-static ZeroOptions zero_options(const Tiny *t)
-{
-    ZeroOptions o = t->zero_options;
-    o.strategy = t->zero;
-    o.prefetch = t->fsdp2.prefetch;
-    return o;
-}
-
-const char *const tiny_ac_ops[TINY_AC_OPS] = {
-    "attention", "linear", "rmsnorm", "layernorm", "rope",    "silu", "quantise", "add",
-    "mul",       "gelu",   "bias",    "segment",   "dropout", "amax", "part"};
-
-static PassConfig ac_of(const Tiny *t, Arena *arena)
-{
-    PassConfig pass = {.name = PASS_ac, .ac = t->ac};
-    for (uint32_t i = 0; i < TINY_AC_OPS; i++) {
-        Pattern op = {.path = tiny_ac_ops[i], .may_miss = true};
-        if (t->ac_ops >> i & 1) list_push(arena, &pass.ac_ops, op);
-        pass.ac_alternate = t->ac_alternate;
-    }
-    return pass;
-}
-
 void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph)
 {
-    memset(config, 0, sizeof *config);
-    int64_t data = (int64_t)t->dp_shard * t->dp_replicate;
-    config->file = "tiny.lua";
-    for (int a = 0; a < AXIS_NAMES; a++) config->axis_size[a] = 1;
-    config->axis_size[AXIS_dp_shard] = t->dp_shard;
-    config->axis_size[AXIS_dp_replicate] = t->dp_replicate;
-    config->axis_size[AXIS_tp] = t->tp;
-    config->axis_size[AXIS_pp] = t->pp;
-    config->micro_batch = t->micro;
-    config->global_batch = t->micro * data * t->microbatches;
-    config->seq = t->seq;
-    config->denominator = t->denominator;
-    if (t->denominator == DENOMINATOR_microbatch_mean)
-        config->group = t->group ? t->group : t->micro;
-    config->param = t->param;
-    config->reduce = t->reduce;
-    config->compute = t->compute;
-    config->optimizer = (Optimizer){
-        .kind = t->sgd ? OPTIMIZER_sgd : OPTIMIZER_adamw,
-        .lr = 1e-2,
-        .beta1 = 0.9,
-        .beta2 = 0.95,
-        .eps = 1e-6, /* a key bias has no gradient but rounding: 1e-8 would make steps of it */
-        .weight_decay = 0.1,
-        .state = t->state,
-        .rounding = t->rounding,
-        .clip_norm = t->clip};
-    config->seed = 7;
-    uint32_t n = 0;
-    if (t->pp > 1) {
-        config->passes[n] = (PassConfig){.name = PASS_pp, .pp = t->pp_options};
-        PpOptions *pp = &config->passes[n++].pp;
-        pp->is_own = t->own_seed != 0;
-        if (pp->is_own)
-            pp->own = schedule_random(t->own_seed, t->pp, pp->chunks, t->microbatches, arena);
-    }
-    if (t->tp > 1) config->passes[n++] = (PassConfig){.name = PASS_tp, .tp = t->tp_options};
-    if (t->use_float8) config->passes[n++] = (PassConfig){.name = PASS_float8, .float8 = t->float8};
-    if (t->ac != AC_none) config->passes[n++] = ac_of(t, arena);
-    if (t->use_zero && t->dp_shard * t->dp_replicate > 1)
-        config->passes[n++] = (PassConfig){.name = PASS_zero, .zero = zero_options(t)};
-    else if (t->dp_shard > 1)
-        config->passes[n++] = (PassConfig){.name = PASS_fsdp2, .fsdp2 = t->fsdp2};
-    else if (t->dp_replicate > 1)
-        config->passes[n++] = (PassConfig){.name = PASS_ddp, .ddp = {.bucket_mib = 0.001}};
-    if (t->compile)
-        config->passes[n++] = (PassConfig){.name = PASS_compile, .compile = t->compile_per};
-    if (t->tile) config->passes[n++] = (PassConfig){.name = PASS_tile, .tile = {t->tile}};
-    config->n_passes = n;
+    tiny_config(t, arena, config);
     graph_init(graph, arena);
     Build b = {.t = t, .arena = arena, .g = graph, .diag = diag_in(arena)};
-    trace(&b, t->micro * data, config);
+    trace(&b, t->micro * tiny_data_ranks(t), config);
 }
 
 Plan *tiny_plan_in(const Tiny *t, DTypeMap dtypes, Arena *arena, Diag *d)

@@ -23,12 +23,17 @@ typedef struct Tiny {
     bool whole_table;     /* the embedding, and a tied head, are not cut by the vocabulary */
     bool spectral;        /* linears, but a tied head, are divided by their weights' norm */
     bool biases, qk_norm; /* of all linears also in Llama; of each query's and key's head */
+    int64_t experts;      /* 0: none; else feed-forward is a mixture of them (then neither fused nor
+                             unequal), of which a token goes to top_k, */
+    int64_t top_k, capacity; /* each with room for so many tokens of a sequence (0: all); */
+    bool normalise;          /* their weights sum to 1 */
+    double aux_loss;         /* how unevenly sequences choose, times this, is added to the loss */
     uint32_t layers;
     int64_t dim, groups, repeat, head_dim, hidden, vocab, seq;
     int64_t micro; /* sequences per data rank and micro-step */
     uint32_t microbatches;
-    uint32_t dp_shard, dp_replicate, tp,
-        pp; /* fsdp2 if dp_shard > 1, else ddp if dp_replicate > 1 */
+    uint32_t dp_shard, dp_replicate, ep, tp, pp;
+    bool use_ddp; /* over ep, too: fsdp2 if dp_shard > 1, or ep > 1 without this; else ddp */
     PpOptions pp_options;
     uint64_t own_seed; /* not 0: the schedule is drawn by it, pp_options.chunks stages a rank */
     TpOptions tp_options;
@@ -60,6 +65,9 @@ typedef struct Tiny {
 enum { TINY_AC_OPS = 15 };
 extern const char *const tiny_ac_ops[TINY_AC_OPS];
 
+/* Ranks with samples of their own. */
+int64_t tiny_data_ranks(const Tiny *t);
+void tiny_config(const Tiny *t, Arena *arena, Config *config);
 /* Llama: 2 layers, dim 12, 4 groups of 1 head of 4, hidden 16, vocab 29, seq 8, one rank. */
 Tiny tiny_default(void);
 void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "planner/base/rng.h"
+#include "tests/support/choices.h"
 #include "tests/support/eval.h"
 
 enum { SEED = 77, SAMPLE = 60 };
@@ -33,8 +34,7 @@ static bool is_loss(OpKind op)
 
 static bool is_ids(OpKind op, uint32_t arg)
 {
-    return (op == OP_embed && arg == 0) ||
-           ((op == OP_xent_pick || op == OP_xent_smooth) && arg == 1) || (is_loss(op) && arg == 3);
+    return op_index_args(op) >> arg & 1;
 }
 
 /* Inputs that are constants by design: no gradient flows to the maximum, which cancels out; that
@@ -52,7 +52,8 @@ static int64_t size_of(char letter, bool large)
         int64_t small, large;
     } sizes[] = {{'b', 2, 2}, {'s', 3, 37}, {'k', 5, 9}, {'n', 4, 8},  {'g', 2, 2},
                  {'r', 3, 2}, {'e', 2, 3},  {'v', 7, 7}, {'T', 5, 71}, {'D', 11, 19},
-                 {'E', 4, 6}, {'y', 3, 3},  {'z', 5, 5}, {'F', 3, 3},  {'f', 3, 2}};
+                 {'E', 4, 6}, {'y', 3, 3},  {'z', 5, 5}, {'F', 3, 3},  {'f', 3, 2},
+                 {'c', 3, 5}, {'S', 4, 9},  {'K', 2, 3}, {'C', 5, 9},  {'N', 5, 7}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (sizes[i].letter == letter) return large ? sizes[i].large : sizes[i].small;
     fail_msg("no size for index %c", letter);
@@ -74,6 +75,8 @@ static uint32_t term_dims(const Case *c, const SigTerm *term, int64_t dim[MAX_DI
 
 static void fill_input(Case *c, uint32_t arg, Value *v)
 {
+    const Node *node = &c->graph.nodes.at[1];
+    if (choices_fill(c->op, arg, graph_attrs_at(&c->graph, node->attrs), v)) return;
     for (int64_t i = 0; i < value_elements(v); i++) {
         double x = rng_normal(SEED, arg, (uint64_t)i);
         if (is_ids(c->op, arg)) {
@@ -108,6 +111,10 @@ static void make_case(Case *c, OpKind op, bool large, bool causal)
                    .drop = causal || op == OP_dropout ? 0.3 : 0,
                    .site = 1,
                    .group = 2};
+    attrs.top_k = size_of('K', large);
+    attrs.experts = size_of(op == OP_route || op == OP_balance ? 'N' : 'e', large);
+    attrs.capacity = size_of('C', large);
+    attrs.normalise = causal;
     if (op_info(op)->flags & OP_TAKES) attrs.first = 1, attrs.count = op == OP_part_head ? 1 : 2;
     Diag diag = diag_in(c->arena);
     TensorId out =
@@ -234,79 +241,90 @@ static void test_every_gradient(void **state)
         n++;
         for (int k = 0; k < 8; k++) {
             bool causal = (k & 4) != 0;
-            if (causal && op != OP_attention) continue;
+            if (causal && op != OP_attention && op != OP_route) continue;
             worst = fmax(worst, check_op(op, (k & 1) != 0, causal, (k & 2) != 0));
         }
     }
     print_message("%u ops, worst relative difference %g\n", n, worst);
-    assert_true(n >= 21);
+    assert_true(n >= 25);
 }
+
+/* Ops through which no gradient may flow. */
+static const OpKind without_gradient[] = {OP_batch,
+                                          OP_embed_grad,
+                                          OP_position_grad,
+                                          OP_bias_grad,
+                                          OP_rmsnorm_grad,
+                                          OP_rmsnorm_heads_grad,
+                                          OP_layernorm_grad,
+                                          OP_rope_grad,
+                                          OP_attention_grad,
+                                          OP_silu_grad,
+                                          OP_gelu_grad,
+                                          OP_pass,
+                                          OP_segment_grad,
+                                          OP_topk,
+                                          OP_slots,
+                                          OP_route_grad,
+                                          OP_dispatch_grad,
+                                          OP_combine_grad,
+                                          OP_combine_weights,
+                                          OP_balance_grad,
+                                          OP_charge_grad,
+                                          OP_part_grad,
+                                          OP_part_heads_grad,
+                                          OP_part_head_grad,
+                                          OP_tokens_grad,
+                                          OP_xent_max,
+                                          OP_xent_loss_grad,
+                                          OP_xent_loss_mean_grad,
+                                          OP_xent_smooth_grad,
+                                          OP_xent_sumexp_grad,
+                                          OP_xent_pick_grad,
+                                          OP_amax,
+                                          OP_amax_of_tokens,
+                                          OP_amax_over_tokens,
+                                          OP_amax_of_first,
+                                          OP_amax_over_first,
+                                          OP_amax_of_last,
+                                          OP_amax_over_last,
+                                          OP_quantise,
+                                          OP_quantise_of_tokens,
+                                          OP_quantise_over_tokens,
+                                          OP_quantise_of_first,
+                                          OP_quantise_over_first,
+                                          OP_quantise_of_last,
+                                          OP_quantise_over_last,
+                                          OP_turn_tokens,
+                                          OP_turn_first,
+                                          OP_turn_last,
+                                          OP_amax_range,
+                                          OP_quantise_range,
+                                          OP_project_of_first, /* through the norm: test_spectral */
+                                          OP_project_over_first,
+                                          OP_project_of_last,
+                                          OP_project_over_last,
+                                          OP_inner_product,
+                                          OP_normalise,
+                                          OP_divide_dot,
+                                          OP_outer_first,
+                                          OP_outer_last,
+                                          OP_fill,
+                                          OP_sumsq,
+                                          OP_step_mean,
+                                          OP_clip_coef,
+                                          OP_adamw,
+                                          OP_sgd};
 
 /* Ops without a gradient are exactly those through which none may flow. */
 static void test_ops_without_gradient(void **state)
 {
     (void)state;
-    static const OpKind none[] = {OP_batch,
-                                  OP_embed_grad,
-                                  OP_position_grad,
-                                  OP_bias_grad,
-                                  OP_rmsnorm_grad,
-                                  OP_rmsnorm_heads_grad,
-                                  OP_layernorm_grad,
-                                  OP_rope_grad,
-                                  OP_attention_grad,
-                                  OP_silu_grad,
-                                  OP_gelu_grad,
-                                  OP_pass,
-                                  OP_segment_grad,
-                                  OP_part_grad,
-                                  OP_part_heads_grad,
-                                  OP_part_head_grad,
-                                  OP_tokens_grad,
-                                  OP_xent_max,
-                                  OP_xent_loss_grad,
-                                  OP_xent_loss_mean_grad,
-                                  OP_xent_smooth_grad,
-                                  OP_xent_sumexp_grad,
-                                  OP_xent_pick_grad,
-                                  OP_amax,
-                                  OP_amax_of_tokens,
-                                  OP_amax_over_tokens,
-                                  OP_amax_of_first,
-                                  OP_amax_over_first,
-                                  OP_amax_of_last,
-                                  OP_amax_over_last,
-                                  OP_quantise,
-                                  OP_quantise_of_tokens,
-                                  OP_quantise_over_tokens,
-                                  OP_quantise_of_first,
-                                  OP_quantise_over_first,
-                                  OP_quantise_of_last,
-                                  OP_quantise_over_last,
-                                  OP_turn_tokens,
-                                  OP_turn_first,
-                                  OP_turn_last,
-                                  OP_amax_range,
-                                  OP_quantise_range,
-                                  OP_project_of_first, /* through the norm: test_spectral */
-                                  OP_project_over_first,
-                                  OP_project_of_last,
-                                  OP_project_over_last,
-                                  OP_inner_product,
-                                  OP_normalise,
-                                  OP_divide_dot,
-                                  OP_outer_first,
-                                  OP_outer_last,
-                                  OP_fill,
-                                  OP_sumsq,
-                                  OP_step_mean,
-                                  OP_clip_coef,
-                                  OP_adamw,
-                                  OP_sgd};
     for (OpKind op = OP_none + 1; op < OP_COUNT; op++) {
         if (op_info(op)->class_ != OP_CLASS_compute) continue;
         bool listed = false;
-        for (size_t i = 0; i < sizeof none / sizeof *none; i++) listed = listed || none[i] == op;
+        for (size_t i = 0; i < sizeof without_gradient / sizeof *without_gradient; i++)
+            listed = listed || without_gradient[i] == op;
         if ((op_info(op)->n_backward == 0) != listed)
             fail_msg("%s: its row says that %s gradient flows through it, this list does not",
                      op_info(op)->name, listed ? "a" : "no");

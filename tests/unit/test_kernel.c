@@ -86,8 +86,8 @@ static int64_t walk_index(const Walk *w, uint32_t arg)
 
 static int64_t contraction_size(char letter, bool ones)
 {
-    static const char letters[] = "bskngrevxf";
-    static const int64_t sizes[] = {2, 5, 17, 9, 3, 2, 4, 7, 6, 3};
+    static const char letters[] = "bskngrevxfc";
+    static const int64_t sizes[] = {2, 5, 17, 9, 3, 2, 4, 7, 6, 3, 8};
     const char *at = strchr(letters, letter);
     assert_non_null(at);
     return ones ? 1 : sizes[at - letters];

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "kernels/number.h"
+#include "tests/support/choices.h"
 #include "tests/support/eval.h"
 
 static Arena *arena;
@@ -28,7 +29,7 @@ static int teardown(void **state)
     return 0;
 }
 
-enum { B = 2, S = 5, K = 9, N = 7, G = 2, R = 2, E = 4, V = 11, X = 700 };
+enum { B = 2, S = 5, K = 9, N = 7, G = 2, R = 2, E = 4, C = 3, V = 11, X = 700 };
 
 /* Arguments by their dtype and dims: f f32 or low; F always f32; d f64; i ids below V. */
 typedef struct Case {
@@ -151,6 +152,21 @@ static const Case cases[] = {
     {OP_xent_sumexp_grad, "fFFf", {{B, S, V}, {B, S}, {B, S}, {B, S, V}}, 1},
     {OP_xent_pick_grad, "Fif", {{B, S}, {B, S}, {B, S, V}}, 1},
     {OP_xent_smooth_grad, "Fif", {{B, S}, {B, S}, {B, S, V}}, 1},
+    {OP_linear_experts, "fff", {{E, B, C, K}, {E, K, N}, {E, B, C, N}}, 1},
+    {OP_linear_experts_d1, "ffF", {{E, B, C, K}, {E, B, C, N}, {E, K, N}}, 1},
+    {OP_topk, "fi", {{B, S, N}, {B, S, R}}, 0},
+    {OP_slots, "ii", {{B, S, R}, {B, S, R}}, 0},
+    {OP_route, "fif", {{B, S, N}, {B, S, R}, {B, S, R}}, 0},
+    {OP_route_grad, "ffif", {{B, S, R}, {B, S, N}, {B, S, R}, {B, S, N}}, 1},
+    {OP_dispatch, "fif", {{B, S, K}, {B, S, R}, {E, B, C, K}}, 0},
+    {OP_dispatch_grad, "fif", {{E, B, C, K}, {B, S, R}, {B, S, K}}, 1},
+    {OP_combine, "ifff", {{B, S, R}, {B, S, R}, {E, B, C, K}, {B, S, K}}, 0},
+    {OP_combine_grad, "fiff", {{B, S, K}, {B, S, R}, {B, S, R}, {E, B, C, K}}, 1},
+    {OP_combine_weights, "fiff", {{B, S, K}, {B, S, R}, {E, B, C, K}, {B, S, R}}, 1},
+    {OP_balance, "fiF", {{B, S, N}, {B, S, R}, {B}}, 0},
+    {OP_balance_grad, "Ffif", {{B}, {B, S, N}, {B, S, R}, {B, S, N}}, 1},
+    {OP_charge, "FFF", {{B, S}, {B}, {B, S}}, 0},
+    {OP_charge_grad, "FF", {{B, S}, {B}}, 1},
     {OP_adamw, "fffFdfff", {{X}, {X}, {X}, {X}, {2}, {X}, {X}, {X}}, 0},
     {OP_adamw, "FFFfdFFF", {{X}, {X}, {X}, {X}, {2}, {X}, {X}, {X}}, 0},
     {OP_sgd, "ffdf", {{X}, {X}, {2}, {X}}, 0},
@@ -215,7 +231,12 @@ static void check(const Case *c, DType low, uint32_t accumulate)
                    .weight_decay = .1,
                    .lo = 100,
                    .hi = X - 150,
-                   .accumulate = accumulate};
+                   .accumulate = accumulate,
+                   .top_k = R,
+                   .capacity = C};
+    bool scores = c->op == OP_topk || c->op == OP_route || c->op == OP_route_grad ||
+                  c->op == OP_balance || c->op == OP_balance_grad;
+    attrs.experts = scores ? N : E;
     assert_int_equal(n, n_in + op_info(c->op)->sig.n_out);
     for (uint32_t i = 0; i < n; i++) {
         DType t = type_of(c->types[i], low);
@@ -224,7 +245,7 @@ static void check(const Case *c, DType low, uint32_t accumulate)
         bool fresh = i >= n_in && !(accumulate >> (i - n_in) & 1);
         if (fresh) value_poison(&narrow[i]), value_poison(&wide[i]);
         if (fresh) continue;
-        fill(&narrow[i], i);
+        if (!choices_fill(c->op, i, &attrs, &narrow[i])) fill(&narrow[i], i);
         int64_t elements = value_elements(&narrow[i]);
         if (t == low)
             number_widen(low, narrow[i].at, wide[i].at, elements);
@@ -243,7 +264,7 @@ static void check(const Case *c, DType low, uint32_t accumulate)
         if (memcmp(expected, narrow[i].at, elements * dtype_bytes(narrow[i].dtype)) != 0)
             fail_msg("%s %s, %s, accumulate %u: output %u", op_info(c->op)->name, c->types,
                      dtype_name(low), accumulate, i - n_in);
-        for (uint64_t k = 0; k < elements; k++)
+        for (uint64_t k = 0; k < elements && narrow[i].dtype != DT_i32; k++)
             assert_true(fabs(number_read(narrow[i].dtype, narrow[i].at, k)) < HUGE_VAL);
     }
     arena_reset(arena);

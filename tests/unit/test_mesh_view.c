@@ -57,28 +57,30 @@ static void places_are_inverse(void **state)
     }
 }
 
-/* dp_rank = replica * shards + shard; dp_size = world / (all other axes); two ranks read the same
- * samples exactly if they differ in no data axis. */
+/* dp_rank = replica * shards + shard, and ranks that share experts are shards; dp_size = world /
+ * (all other axes); two ranks read the same samples exactly if they differ in no data axis. */
 static void samples(void **state)
 {
     (void)state;
     for (uint64_t i = 0; i < 60; i++) {
         Mesh mesh = draw(i);
-        uint32_t shards = mesh_size(&mesh, mesh_axes(&mesh, AXIS_dp_shard)), others = 1;
+        uint32_t ep = mesh_size(&mesh, mesh_axes(&mesh, AXIS_ep)), others = 1,
+                 shards = mesh_size(&mesh, mesh_axes(&mesh, AXIS_dp_shard));
         for (uint32_t a = 0; a < AXIS_NAMES; a++)
-            if (a != AXIS_dp_shard && a != AXIS_dp_replicate)
+            if (a != AXIS_dp_shard && a != AXIS_dp_replicate && a != AXIS_ep)
                 others *= mesh_size(&mesh, mesh_axes(&mesh, (AxisName)a));
         assert_int_equal(mesh_dp_size(&mesh), mesh.n_ranks / others);
         for (Rank r = 0; r < mesh.n_ranks; r++) {
             uint32_t at[AXIS_NAMES];
             mesh_place(&mesh, r, at);
             assert_int_equal(mesh_dp_rank(&mesh, r),
-                             at[AXIS_dp_replicate] * shards + at[AXIS_dp_shard]);
+                             (at[AXIS_dp_replicate] * shards + at[AXIS_dp_shard]) * ep +
+                                 at[AXIS_ep]);
             Rank other = (Rank)rng_below(3, i, r, mesh.n_ranks);
             uint32_t its[AXIS_NAMES];
             mesh_place(&mesh, other, its);
             bool same = at[AXIS_dp_replicate] == its[AXIS_dp_replicate] &&
-                        at[AXIS_dp_shard] == its[AXIS_dp_shard];
+                        at[AXIS_dp_shard] == its[AXIS_dp_shard] && at[AXIS_ep] == its[AXIS_ep];
             assert_true(same == (mesh_dp_rank(&mesh, r) == mesh_dp_rank(&mesh, other)));
             assert_true(same == (mesh_group(&mesh, r, (AxisSet)~mesh_data_axes(&mesh)) ==
                                  mesh_group(&mesh, other, (AxisSet)~mesh_data_axes(&mesh))));
@@ -111,6 +113,10 @@ static void data_meshes(void **state)
     assert_string_equal(dp.name[0], "shard");
     assert_true(mesh_dp(&replicate, arena, none, &diag, &dp));
     assert_string_equal(dp.name[0], "replicate"); /* replicas: nothing is sharded over it */
+    Mesh experts = mesh_make((uint32_t[AXIS_NAMES]){[AXIS_ep] = 2, [AXIS_tp] = 2});
+    assert_true(mesh_dp(&experts, arena, none, &diag, &dp)); /* all but experts is sharded there */
+    assert_string_equal(dp.name[0], "shard");
+    assert_int_equal(dp.axes[0], mesh_axes(&experts, AXIS_ep));
     assert_true(mesh_has_dp(&replicate));
     assert_false(mesh_has_dp(&neither));
     assert_false(mesh_dp(&neither, arena, none, &diag, &dp));

@@ -17,8 +17,9 @@ typedef struct Case {
     AxisName axis; /* that has two ranks; cp: none */
 } Case;
 
-#define FSDP2(...) .name = PASS_fsdp2, .fsdp2 = {.mp = {.cast_forward_inputs = true}, __VA_ARGS__}
-#define ZERO(...)  .name = PASS_zero, .zero = {__VA_ARGS__}
+#define FSDP2(...)                                                                                 \
+    .name = PASS_fsdp2, .fsdp2 = {.over_ep = true, .mp = {.cast_forward_inputs = true}, __VA_ARGS__}
+#define ZERO(...) .name = PASS_zero, .zero = {__VA_ARGS__}
 
 static const Case cases[] = {
     {"fsdp2{}: reshard_root = true",
@@ -33,6 +34,15 @@ static const Case cases[] = {
      {FSDP2(.reshard_last = true, .offload = true)},
      AXIS_dp_replicate},
     {NULL, {FSDP2(.reshard_last = true, .offload = true)}, AXIS_dp_shard},
+    {"experts, which only ep shares, stay on the device",
+     {FSDP2(.reshard_last = true, .offload = true)},
+     AXIS_ep},
+    {NULL, {FSDP2(.reshard_last = true)}, AXIS_ep},
+    {NULL, {ZERO(.strategy = ZERO_optim, .prefetch = 1)}, AXIS_ep},
+    {NULL, {.name = PASS_ddp, .ddp = {.bucket_mib = 25}}, AXIS_ep},
+    {"fsdp2{}: over_ep = false",
+     {.name = PASS_fsdp2, .fsdp2 = {.reshard_last = true, .mp = {.cast_forward_inputs = true}}},
+     AXIS_dp_shard},
     {"zero{}: prefetch = 3", {ZERO(.strategy = ZERO_no_shard, .prefetch = 3)}, AXIS_dp_replicate},
     {NULL, {ZERO(.strategy = ZERO_optim_grads_params, .prefetch = 3)}, AXIS_dp_shard},
     {"zero{}: overlap_param_gather = false",
@@ -72,9 +82,11 @@ static void options_that_nothing_reads(void **state)
         if (c->axis == AXIS_dp_shard) t.dp_shard = 2;
         if (c->axis == AXIS_dp_replicate) t.dp_replicate = 2;
         if (c->axis == AXIS_tp) t.tp = 2;
+        if (c->axis == AXIS_ep) t.ep = 2, t.experts = 4;
         tiny_build(&t, arena, &config, &graph);
-        config.passes[0] = c->pass;
-        config.n_passes = 1;
+        config.n_passes = 0;
+        if (t.ep > 1) config.passes[config.n_passes++] = (PassConfig){.name = PASS_ep};
+        config.passes[config.n_passes++] = c->pass;
         LowerOptions options = lower_options_default();
         options.workspace = kernel_cpu_workspace;
         const Plan *plan = passes_compile(&config, &graph, &options, NULL, arena, &d);

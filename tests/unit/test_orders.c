@@ -178,7 +178,7 @@ static void all_violations_are_told_at_once(void **state)
     (void)state;
     static const struct {
         const char *script;
-        const char *rules[9];
+        const char *rules[10];
     } cases[] = {
         {"return require 'dialects.automodel' { world_size = 8, seq_length = 64, model = require\n"
          "  'models.llama' { size = 'tiny', heads = 4, kv_heads = 2 }, distributed = {\n"
@@ -186,7 +186,7 @@ static void all_violations_are_told_at_once(void **state)
          "  activation_checkpointing_scope = 'all+vision', no_option = 1 },\n"
          "  step_scheduler = { global_batch_size = 15 } }\n",
          {"unknown-key", "replicate-strategy", "strategy-axes", "mesh-product", "replicate-divides",
-          "ep-divides", "ac-scope", "divides-batch"}},
+          "ep-divides", "ep-without-experts", "ac-scope", "divides-batch"}},
         {"return require 'dialects.credit' { world_size = 8, seq_length = 64, model = require\n"
          "  'models.wxformer' 'tiny', trainer = { parallelism = { data = 'none', tensor = 1,\n"
          "  pipeline = 2 }, amp = true, fsdp2_mp_policy = { param_dtype = 'floof32' },\n"

@@ -15,6 +15,7 @@
 
 #include "planner/base/rng.h"
 #include "planner/ir/graph.h"
+#include "tests/support/choices.h"
 #include "tests/support/eval.h"
 
 enum { SEED = 20240607, MAX_PARTS = 3, UPPER_SIZE = 12 };
@@ -22,6 +23,7 @@ enum { SEED = 20240607, MAX_PARTS = 3, UPPER_SIZE = 12 };
 #define COMPUTE(name, signature, flops, reduce, backward, flags) +1
 #define EACH_3(name)                                             +3
 #define CONTRACT(name, signature)                                CONTRACT_FORMS(EACH_3, name)
+#define PRODUCT(name, signature)                                 EACH_3(name)
 enum {
     N_ROWS = 0
 #include "planner/ir/ops.def"
@@ -69,11 +71,7 @@ static bool is_loss_grad(OpKind op)
 
 static bool is_ids(OpKind op, uint32_t arg)
 {
-    return op == OP_batch || (op == OP_embed && arg == 0) || (op == OP_embed_grad && arg == 1) ||
-           ((op == OP_xent_pick || op == OP_xent_smooth || op == OP_xent_pick_grad ||
-             op == OP_xent_smooth_grad) &&
-            arg == 1) ||
-           (is_loss(op) && arg == 3) || (is_loss_grad(op) && arg == 2);
+    return op_index_args(op) >> arg & 1;
 }
 
 /* Tables of scalars are fp64 whatever the rest is. */
@@ -118,6 +116,7 @@ static void term_dims(const Case *c, const SigTerm *term, Value *v)
 static void fill_input(const Case *c, uint32_t arg, Value *v)
 {
     int64_t vocab = c->size['v'];
+    if (choices_fill(c->op, arg, &c->attrs, v)) return;
     for (int64_t i = 0; i < value_elements(v); i++) {
         double x = rng_normal(SEED, arg, (uint64_t)i);
         if (is_ids(c->op, arg)) {
@@ -147,7 +146,13 @@ static Attrs attrs_of(const Case *c, bool causal)
                .group = 1,
                .slot = 1,
                .segment = 1,
-               .n_slots = 4};
+               .n_slots = 4,
+               .normalise = causal,
+               .top_k = c->size['K'],
+               .capacity = c->size['C']};
+    const bool scores = c->op == OP_topk || c->op == OP_route || c->op == OP_route_grad ||
+                        c->op == OP_balance || c->op == OP_balance_grad;
+    a.experts = c->size[scores ? 'N' : 'e'];
     if (c->op == OP_sumsq || op_info(c->op)->flags & OP_RANGE) a.lo = 2, a.hi = c->size['x'] - 1;
     if (!(op_info(c->op)->flags & OP_TAKES)) return a;
     bool one = c->op == OP_part_head || c->op == OP_part_head_grad;
@@ -165,7 +170,8 @@ static void case_sizes(Case *c, char named, int64_t size)
     } small[] = {{'b', 2},          {'s', 5}, {'k', 4}, {'n', 3},          {'g', 2},
                  {'r', 3},          {'e', 2}, {'v', 9}, {'x', 11},         {'y', 3},
                  {'z', 2},          {'N', 4}, {'M', 2}, {'T', UPPER_SIZE}, {'D', UPPER_SIZE},
-                 {'E', UPPER_SIZE}, {'F', 3}, {'X', 2}, {'f', 3}};
+                 {'E', UPPER_SIZE}, {'F', 3}, {'X', 2}, {'f', 3},          {'c', 3},
+                 {'S', 5},          {'K', 2}, {'C', 7}};
     for (size_t i = 0; i < sizeof small / sizeof *small; i++)
         c->size[(unsigned char)small[i].letter] = small[i].size;
     if (op_info(c->op)->flags & OP_TAKES) c->size['F'] = 9; /* more than is taken */
@@ -411,10 +417,10 @@ static void test_capitals_must_be_whole(void **state)
     static const struct {
         OpKind op;
         char letter;
-    } capitals[] = {{OP_rmsnorm, 'D'},       {OP_layernorm, 'D'},         {OP_rope, 'E'},
-                    {OP_attention, 'T'},     {OP_attention, 'E'},         {OP_rmsnorm_grad, 'D'},
-                    {OP_rope_grad, 'E'},     {OP_layernorm_grad, 'D'},    {OP_attention_grad, 'E'},
-                    {OP_rmsnorm_heads, 'E'}, {OP_rmsnorm_heads_grad, 'E'}};
+    } capitals[] = {{OP_rmsnorm, 'D'},       {OP_layernorm, 'D'},          {OP_rope, 'E'},
+                    {OP_attention, 'T'},     {OP_attention, 'E'},          {OP_rmsnorm_grad, 'D'},
+                    {OP_rope_grad, 'E'},     {OP_layernorm_grad, 'D'},     {OP_attention_grad, 'E'},
+                    {OP_rmsnorm_heads, 'E'}, {OP_rmsnorm_heads_grad, 'E'}, {OP_slots, 'S'}};
     for (size_t i = 0; i < sizeof capitals / sizeof *capitals; i++)
         for (uint32_t parts = 2; parts <= MAX_PARTS; parts++) {
             assert_false(op_may_split(capitals[i].op, capitals[i].letter));

@@ -110,6 +110,7 @@ static bool launch(OpKind op, const KernelArgs *args, const CudaContext *cuda, C
 #define LAUNCH_3(name)                                           LAUNCH(name) LAUNCH(name##_d0) LAUNCH(name##_d1)
 #define COMPUTE(name, signature, flops, reduce, backward, flags) LAUNCH(name)
 #define CONTRACT(name, signature)                                CONTRACT_FORMS(LAUNCH_3, name)
+#define PRODUCT(name, signature)                                 LAUNCH_3(name)
 #define RESHAPE(name, flags)                                     LAUNCH(name)
 #include "planner/ir/ops.def"
 
@@ -120,6 +121,7 @@ CudaKernel double_kernel(OpKind op)
 #define ROW_3(name)                                              ROW(name) ROW(name##_d0) ROW(name##_d1)
 #define COMPUTE(name, signature, flops, reduce, backward, flags) ROW(name)
 #define CONTRACT(name, signature)                                CONTRACT_FORMS(ROW_3, name)
+#define PRODUCT(name, signature)                                 ROW_3(name)
 #define RESHAPE(name, flags)                                     ROW(name)
 #include "planner/ir/ops.def"
     };

@@ -1,0 +1,264 @@
+/* Mixture of experts: who goes where (topk, route, slots), and the way there and back (dispatch,
+ * combine). A slot is id * capacity + position in its sequence; -1: dropped. Of experts that are
+ * shared between ranks each has those from start['e'] on, and adds nothing for the others. */
+#ifndef REAL
+#define KERNEL_FILE "kernels/cpu/experts.c"
+#include "kernels/cpu/real.h"
+
+BOTH(topk)
+BOTH(route)
+BOTH(route_grad)
+BOTH(dispatch)
+BOTH(dispatch_grad)
+BOTH(combine)
+BOTH(combine_grad)
+BOTH(combine_weights)
+BOTH(balance)
+BOTH(balance_grad)
+BOTH(charge)
+BOTH(charge_grad)
+
+/* ids [b,S,K] -> slots [b,S,K], both i32: the tokens of a sequence take the slots in their order.
+ */
+void cpu_slots(const KernelArgs *a)
+{
+    const int32_t *ids = a->ptr[0];
+    int32_t *slots = a->ptr[1];
+    const int64_t n = a->size['S'] * a->size['K'], capacity = a->attrs.capacity;
+    int64_t taken[MOST_EXPERTS];
+    assert(a->attrs.experts <= MOST_EXPERTS);
+    for (int64_t b = 0; b < a->size['b']; b++) {
+        memset(taken, 0, sizeof taken);
+        for (int64_t i = b * n; i < (b + 1) * n; i++) {
+            assert(ids[i] >= 0 && ids[i] < a->attrs.experts);
+            int64_t at = taken[ids[i]]++;
+            slots[i] = at < capacity ? (int32_t)(ids[i] * capacity + at) : -1;
+        }
+    }
+}
+
+#else
+
+/* A NaN is larger than any number: it stays visible. */
+static inline bool F(is_larger)(REAL x, REAL than)
+{
+    return x > than || (x != x && than == than);
+}
+
+/* logits [b,s,N] -> ids [b,s,K] i32, the largest first; of equal ones the first */
+static void F(topk)(const KernelArgs *a)
+{
+    const REAL *logits = a->ptr[0];
+    int32_t *ids = a->ptr[1];
+    const int64_t n = a->size['N'], k = a->size['K'], rows = a->size['b'] * a->size['s'];
+    for (int64_t i = 0; i < rows; i++, logits += n, ids += k) {
+        bool chosen[MOST_EXPERTS] = {false};
+        for (int64_t j = 0; j < k; j++) {
+            int64_t best = -1;
+            for (int64_t e = 0; e < n; e++)
+                if (!chosen[e] && (best < 0 || F(is_larger)(logits[e], logits[best]))) best = e;
+            chosen[best] = true;
+            ids[j] = (int32_t)best;
+        }
+    }
+}
+
+/* The sum of exp(logit - largest) over what the weights are relative to. */
+static REAL F(softmax_sum)(const KernelArgs *a, const REAL *logits, const int32_t *ids,
+                           REAL *largest)
+{
+    const int64_t n = a->attrs.normalise ? a->size['K'] : a->size['N'];
+    REAL sum = 0;
+    *largest = logits[ids[0]];
+    for (int64_t j = 0; j < n; j++) {
+        REAL x = logits[a->attrs.normalise ? ids[j] : j];
+        if (x > *largest) *largest = x;
+    }
+    for (int64_t j = 0; j < n; j++) sum += exp(logits[a->attrs.normalise ? ids[j] : j] - *largest);
+    return sum;
+}
+
+/* logits [b,s,N], ids [b,s,K] i32 -> weights [b,s,K] */
+static void F(route)(const KernelArgs *a)
+{
+    const REAL *logits = a->ptr[0];
+    const int32_t *ids = a->ptr[1];
+    REAL *weights = a->ptr[2];
+    const int64_t n = a->size['N'], k = a->size['K'], rows = a->size['b'] * a->size['s'];
+    for (int64_t i = 0; i < rows; i++, logits += n, ids += k, weights += k) {
+        REAL largest, sum = F(softmax_sum)(a, logits, ids, &largest);
+        for (int64_t j = 0; j < k; j++) weights[j] = exp(logits[ids[j]] - largest) / sum;
+    }
+}
+
+/* dweights [b,s,K], logits [b,s,N], ids [b,s,K] i32 -> dlogits [b,s,N]:
+ * dlogit_e = p_e ([e chosen] dw_e - sum_j p_j dw_j), p the softmax that the weights are of */
+static void F(route_grad)(const KernelArgs *a)
+{
+    const REAL *dweights = a->ptr[0], *logits = a->ptr[1];
+    const int32_t *ids = a->ptr[2];
+    const int64_t n = a->size['N'], k = a->size['K'], rows = a->size['b'] * a->size['s'];
+    REAL *dlogits = F(summed)(a, 0, rows * n);
+    for (int64_t i = 0; i < rows; i++, dweights += k, logits += n, ids += k, dlogits += n) {
+        REAL largest, sum = F(softmax_sum)(a, logits, ids, &largest), mean = 0;
+        for (int64_t j = 0; j < k; j++) mean += exp(logits[ids[j]] - largest) / sum * dweights[j];
+        for (int64_t j = 0; j < k; j++)
+            dlogits[ids[j]] += exp(logits[ids[j]] - largest) / sum *
+                               (dweights[j] - (a->attrs.normalise ? mean : 0));
+        for (int64_t e = 0; e < n && !a->attrs.normalise; e++)
+            dlogits[e] -= exp(logits[e] - largest) / sum * mean;
+    }
+}
+
+/* logits [N] -> their softmax in `p` */
+static void F(softmax)(const REAL *logits, int64_t n, REAL *p)
+{
+    REAL largest = logits[0], sum = 0;
+    for (int64_t e = 1; e < n; e++) largest = logits[e] > largest ? logits[e] : largest;
+    for (int64_t e = 0; e < n; e++) sum += p[e] = exp(logits[e] - largest);
+    for (int64_t e = 0; e < n; e++) p[e] /= sum;
+}
+
+/* The part of a sequence's choices that fell on each expert, times how many there are of them. */
+static void F(chosen_parts)(const int32_t *ids, int64_t n_choices, int64_t n, REAL *parts)
+{
+    for (int64_t e = 0; e < n; e++) parts[e] = 0;
+    for (int64_t i = 0; i < n_choices; i++) parts[ids[i]] += 1;
+    for (int64_t e = 0; e < n; e++) parts[e] *= (REAL)n / (REAL)n_choices;
+}
+
+/* logits [b,S,N], ids [b,S,K] i32 -> balance [b] */
+static void F(balance)(const KernelArgs *a)
+{
+    const int64_t n = a->size['N'], tokens = a->size['S'], k = a->size['K'];
+    REAL parts[MOST_EXPERTS], p[MOST_EXPERTS], *out = a->ptr[2];
+    assert(n <= MOST_EXPERTS);
+    for (int64_t b = 0; b < a->size['b']; b++) {
+        const REAL *logits = (const REAL *)a->ptr[0] + b * tokens * n;
+        F(chosen_parts)((const int32_t *)a->ptr[1] + b * tokens * k, tokens * k, n, parts);
+        out[b] = 0;
+        for (int64_t s = 0; s < tokens; s++) {
+            F(softmax)(logits + s * n, n, p);
+            out[b] += F(dot)(parts, p, n) / (REAL)tokens * (REAL)a->attrs.scale;
+        }
+    }
+}
+
+/* dbalance [b], logits [b,S,N], ids [b,S,K] i32 -> dlogits [b,S,N]: the choices are constants */
+static void F(balance_grad)(const KernelArgs *a)
+{
+    const int64_t n = a->size['N'], tokens = a->size['S'], k = a->size['K'];
+    const REAL *dout = a->ptr[0];
+    REAL parts[MOST_EXPERTS], p[MOST_EXPERTS];
+    REAL *dlogits = F(summed)(a, 0, a->size['b'] * tokens * n);
+    assert(n <= MOST_EXPERTS);
+    for (int64_t b = 0; b < a->size['b']; b++) {
+        F(chosen_parts)((const int32_t *)a->ptr[2] + b * tokens * k, tokens * k, n, parts);
+        for (int64_t i = b * tokens; i < (b + 1) * tokens; i++) {
+            F(softmax)((const REAL *)a->ptr[1] + i * n, n, p);
+            const REAL mean = F(dot)(parts, p, n),
+                       each = dout[b] * (REAL)a->attrs.scale / (REAL)tokens;
+            for (int64_t e = 0; e < n; e++) dlogits[i * n + e] += each * p[e] * (parts[e] - mean);
+        }
+    }
+}
+
+/* x [b,s], balance [b] -> y [b,s]; y may be x */
+static void F(charge)(const KernelArgs *a)
+{
+    const REAL *x = a->ptr[0], *balance = a->ptr[1];
+    REAL *y = a->ptr[2];
+    const int64_t tokens = a->size['s'];
+    for (int64_t i = 0; i < a->size['b'] * tokens; i++) y[i] = x[i] - balance[i / tokens];
+}
+
+/* dy [b,s] -> dbalance [b] */
+static void F(charge_grad)(const KernelArgs *a)
+{
+    const REAL *dy = a->ptr[0];
+    const int64_t tokens = a->size['s'];
+    REAL *dbalance = F(summed)(a, 0, a->size['b']);
+    for (int64_t b = 0; b < a->size['b']; b++) dbalance[b] -= F(sum)(dy + b * tokens, tokens);
+}
+
+/* The row of [e,b,C,k] that a slot of sequence b names; NULL: dropped, or another rank's. */
+static inline REAL *F(row_of)(const KernelArgs *a, REAL *rows, int64_t b, int32_t slot)
+{
+    const int64_t capacity = a->size['C'], e = slot / capacity - a->start['e'];
+    if (slot < 0 || e < 0 || e >= a->valid['e']) return NULL;
+    return rows + ((e * a->size['b'] + b) * capacity + slot % capacity) * a->size['k'];
+}
+
+static inline int64_t F(rows_elements)(const KernelArgs *a)
+{
+    return a->size['e'] * a->size['b'] * a->size['C'] * a->size['k'];
+}
+
+/* x [b,S,k], slots [b,S,K] -> rows [e,b,C,k], times weights [b,S,K] if there are any */
+static inline void F(spread)(const KernelArgs *a, const int32_t *slots, const REAL *weights,
+                             REAL *rows)
+{
+    const REAL *x = a->ptr[0];
+    const int64_t tokens = a->size['S'], k = a->size['K'], width = a->size['k'];
+    for (int64_t i = 0; i < a->size['b'] * tokens * k; i++) {
+        REAL *to = F(row_of)(a, rows, i / (tokens * k), slots[i]);
+        if (!to) continue;
+        const REAL *from = x + i / k * width, w = weights ? weights[i] : 1;
+        for (int64_t d = 0; d < width; d++) to[d] += w * from[d];
+    }
+}
+
+/* rows [e,b,C,k], slots [b,S,K] -> y [b,S,k]: the sum of each token's rows, times its weights if
+ * there are any */
+static inline void F(collect)(const KernelArgs *a, const int32_t *slots, const REAL *weights,
+                              REAL *rows, REAL *y)
+{
+    const int64_t tokens = a->size['S'], k = a->size['K'], width = a->size['k'];
+    for (int64_t i = 0; i < a->size['b'] * tokens * k; i++) {
+        const REAL *from = F(row_of)(a, rows, i / (tokens * k), slots[i]);
+        if (!from) continue;
+        REAL *to = y + i / k * width, w = weights ? weights[i] : 1;
+        for (int64_t d = 0; d < width; d++) to[d] += w * from[d];
+    }
+}
+
+/* x [b,S,k], slots [b,S,K] -> rows [e,b,C,k] */
+static void F(dispatch)(const KernelArgs *a)
+{
+    F(spread)(a, a->ptr[1], NULL, F(summed)(a, 0, F(rows_elements)(a)));
+}
+
+/* drows [e,b,C,k], slots [b,S,K] -> dx [b,S,k] */
+static void F(dispatch_grad)(const KernelArgs *a)
+{
+    REAL *dx = F(summed)(a, 0, a->size['b'] * a->size['S'] * a->size['k']);
+    F(collect)(a, a->ptr[1], NULL, a->ptr[0], dx);
+}
+
+/* slots [b,S,K], weights [b,S,K], rows [e,b,C,k] -> y [b,S,k] */
+static void F(combine)(const KernelArgs *a)
+{
+    REAL *y = F(summed)(a, 0, a->size['b'] * a->size['S'] * a->size['k']);
+    F(collect)(a, a->ptr[0], a->ptr[1], a->ptr[2], y);
+}
+
+/* dy [b,S,k], slots [b,S,K], weights [b,S,K] -> drows [e,b,C,k] */
+static void F(combine_grad)(const KernelArgs *a)
+{
+    F(spread)(a, a->ptr[1], a->ptr[2], F(summed)(a, 0, F(rows_elements)(a)));
+}
+
+/* dy [b,S,k], slots [b,S,K], rows [e,b,C,k] -> dweights [b,S,K] */
+static void F(combine_weights)(const KernelArgs *a)
+{
+    const REAL *dy = a->ptr[0];
+    const int32_t *slots = a->ptr[1];
+    const int64_t tokens = a->size['S'], k = a->size['K'], width = a->size['k'];
+    REAL *dweights = F(summed)(a, 0, a->size['b'] * tokens * k);
+    for (int64_t i = 0; i < a->size['b'] * tokens * k; i++) {
+        const REAL *row = F(row_of)(a, a->ptr[2], i / (tokens * k), slots[i]);
+        if (row) dweights[i] += F(dot)(dy + i / k * width, row, width);
+    }
+}
+
+#endif

@@ -1,0 +1,267 @@
+/* Mixture of experts: the way to the experts' slots and back. A block takes a token: it finds the
+ * rows that its choices name once, for all of their columns. Tokens are written to their rows, and
+ * rows added up, in the order of a token's choices; what nobody fills is cleared by itself, so that
+ * each element is written once. */
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/number.cuh"
+#include "kernels/cuda/reduce.cuh"
+
+enum {
+    EXPERTS_THREADS = 256,
+    EXPERTS_AHEAD = 4, /* rows that a thread has under way */
+    DOT_AHEAD = 2,
+    CLEAR_TILE = 128, /* slots that a block looks for among all choices of their sequence */
+    CLEAR_AHEAD = 8
+};
+
+typedef struct ExpertsArgs {
+    Array tokens, rows, weights; /* [b,S,k], [e,b,C,k], [b,S,K]; weights: absent, ones */
+    const int32_t *slots;        /* [b,S,K] */
+    int64_t sequences, per_sequence, choices; /* b, S, K */
+    int64_t experts, capacity, width;         /* e here, C, k */
+    int64_t start, valid;                     /* of the experts */
+    bool weighted, accumulate;
+} ExpertsArgs;
+
+/* One choice of the block's token: its row in [e,b,C], and its weight. */
+typedef struct Choice {
+    int64_t row; /* -1: dropped, or another rank's */
+    float weight;
+} Choice;
+
+DEVICE int64_t row_of(const ExpertsArgs *a, int64_t sequence, int32_t slot)
+{
+    if (slot < 0) return -1;
+    int64_t e = (int64_t)((uint32_t)slot / (uint32_t)a->capacity), at = slot - e * a->capacity;
+    e -= a->start;
+    if (e < 0 || e >= a->valid) return -1;
+    return (e * a->sequences + sequence) * a->capacity + at;
+}
+
+/* Of a block's token. */
+DEVICE int64_t sequence_of(const ExpertsArgs *a)
+{
+    return split_row(blockIdx.x, a->per_sequence, a->sequences * a->per_sequence);
+}
+
+/* held [choices]; a barrier */
+DEVICE void find_choices(const ExpertsArgs *a, Choice *held)
+{
+    int64_t token = blockIdx.x, sequence = sequence_of(a);
+    for (int64_t j = threadIdx.x; j < a->choices; j += blockDim.x) {
+        held[j].row = row_of(a, sequence, a->slots[token * a->choices + j]);
+        held[j].weight = a->weighted ? read_one(a->weights, token * a->choices + j) : 1;
+    }
+    __syncthreads();
+}
+
+DEVICE void add_eight(Array to, int64_t at, int n, float x[EIGHT])
+{
+    float old[EIGHT];
+    load(to, at, n, old);
+    UNROLL for (int k = 0; k < EIGHT; k++) x[k] = old[k] + x[k];
+}
+
+/* tokens -> rows */
+KERNEL(experts_spread, ExpertsArgs, EXPERTS_THREADS, 4)
+{
+    SHARED(Choice, held);
+    find_choices(&a, held);
+    for (int64_t column = threadIdx.x * EIGHT; column < a.width; column += blockDim.x * EIGHT) {
+        int n = eight_of(column, a.width);
+        float x[EIGHT];
+        load(a.tokens, blockIdx.x * a.width + column, n, x);
+        for (int64_t j = 0; j < a.choices; j++) {
+            if (held[j].row < 0) continue;
+            int64_t at = held[j].row * a.width + column;
+            float y[EIGHT];
+            UNROLL for (int k = 0; k < EIGHT; k++) y[k] = held[j].weight * x[k];
+            if (a.accumulate) add_eight(a.rows, at, n, y);
+            store(a.rows, at, n, y);
+        }
+    }
+}
+
+/* rows -> tokens: the sum of each token's rows */
+KERNEL(experts_collect, ExpertsArgs, EXPERTS_THREADS, 4)
+{
+    SHARED(Choice, held);
+    find_choices(&a, held);
+    for (int64_t column = threadIdx.x * EIGHT; column < a.width; column += blockDim.x * EIGHT) {
+        int n = eight_of(column, a.width);
+        int64_t at = blockIdx.x * a.width + column;
+        float y[EIGHT];
+        UNROLL for (int k = 0; k < EIGHT; k++) y[k] = 0;
+        for (int64_t first = 0; first < a.choices; first += EXPERTS_AHEAD) {
+            Raw raw[EXPERTS_AHEAD];
+            UNROLL for (int u = 0; u < EXPERTS_AHEAD; u++)
+            {
+                int64_t row = first + u < a.choices ? held[first + u].row : -1;
+                raw[u] = fetch(a.rows, row < 0 ? 0 : row * a.width + column, row < 0 ? 0 : n);
+            }
+            UNROLL for (int u = 0; u < EXPERTS_AHEAD; u++)
+            {
+                float x[EIGHT], weight;
+                if (first + u >= a.choices || held[first + u].row < 0) continue;
+                weight = held[first + u].weight;
+                widen_all(a.rows, &raw[u], x);
+                UNROLL for (int k = 0; k < EIGHT; k++) y[k] += weight * x[k];
+            }
+        }
+        if (a.accumulate) add_eight(a.tokens, at, n, y);
+        store(a.tokens, at, n, y);
+    }
+}
+
+/* The product of the block's token and a row, a warp's. */
+DEVICE float dot_row(const ExpertsArgs *a, int64_t row)
+{
+    float sum = 0;
+    for (int64_t at = threadIdx.x % WARP * EIGHT; at < a->width; at += WARP * EIGHT * DOT_AHEAD) {
+        Raw x[DOT_AHEAD], y[DOT_AHEAD];
+        UNROLL for (int u = 0; u < DOT_AHEAD; u++)
+        {
+            int64_t column = at + u * WARP * EIGHT;
+            int n = eight_of(column, a->width);
+            x[u] = fetch(a->tokens, blockIdx.x * a->width + column, n);
+            y[u] = fetch(a->rows, row * a->width + column, n);
+        }
+        UNROLL for (int u = 0; u < DOT_AHEAD; u++)
+        {
+            float left[EIGHT], right[EIGHT];
+            widen_all(a->tokens, &x[u], left);
+            widen_all(a->rows, &y[u], right);
+            UNROLL for (int k = 0; k < EIGHT; k++) sum += left[k] * right[k];
+        }
+    }
+    return warp_sum(sum);
+}
+
+/* tokens, rows -> weights: a warp a choice */
+KERNEL(experts_weights, ExpertsArgs, EXPERTS_THREADS, 4)
+{
+    int64_t sequence = sequence_of(&a);
+    for (int64_t j = threadIdx.x / WARP; j < a.choices; j += blockDim.x / WARP) {
+        int64_t at = blockIdx.x * a.choices + j, row = row_of(&a, sequence, a.slots[at]);
+        float sum = row < 0 ? 0 : dot_row(&a, row);
+        if (threadIdx.x % WARP > 0) continue;
+        write_one(a.weights, at, a.accumulate ? read_one(a.weights, at) + sum : sum);
+    }
+}
+
+/* Which of the block's slots, from `lowest` on, some choice of the sequence names. */
+DEVICE void find_filled(const ExpertsArgs *a, int64_t sequence, int64_t lowest, uint32_t *filled)
+{
+    int64_t n = a->per_sequence * a->choices;
+    const int32_t *slots = a->slots + sequence * n;
+    for (int64_t from = threadIdx.x; from < n; from += EXPERTS_THREADS * CLEAR_AHEAD) {
+        int32_t slot[CLEAR_AHEAD];
+        UNROLL for (int u = 0; u < CLEAR_AHEAD; u++)
+        {
+            int64_t i = from + u * EXPERTS_THREADS;
+            slot[u] = i < n ? slots[i] : -1;
+        }
+        UNROLL for (int u = 0; u < CLEAR_AHEAD; u++)
+        {
+            int64_t at = slot[u] - lowest;
+            if (slot[u] >= 0 && at >= 0 && at < CLEAR_TILE) filled[at] = 1;
+        }
+    }
+}
+
+/* Rows that no choice names become 0. A block takes a tile of an expert's slots of a sequence. */
+KERNEL(experts_clear, ExpertsArgs, EXPERTS_THREADS, 4)
+{
+    SHARED(uint32_t, filled);
+    int64_t tiles = (a.capacity + CLEAR_TILE - 1) / CLEAR_TILE, group = blockIdx.x / tiles;
+    int64_t first = (blockIdx.x - group * tiles) * CLEAR_TILE, left = a.capacity - first;
+    int64_t e = group / a.sequences, sequence = group - e * a.sequences;
+    int64_t per_row = (a.width + EIGHT - 1) / EIGHT;
+    int64_t eights = (left < CLEAR_TILE ? left : CLEAR_TILE) * per_row;
+    float none[EIGHT];
+    UNROLL for (int k = 0; k < EIGHT; k++) none[k] = 0;
+    for (int64_t i = threadIdx.x; i < CLEAR_TILE; i += EXPERTS_THREADS) filled[i] = 0;
+    __syncthreads();
+    if (e < a.valid) find_filled(&a, sequence, (a.start + e) * a.capacity + first, filled);
+    __syncthreads();
+    for (int64_t t = threadIdx.x; t < eights; t += EXPERTS_THREADS) {
+        int64_t i = split_row(t, per_row, eights), column = (t - i * per_row) * EIGHT;
+        int64_t row = group * a.capacity + first + i;
+        if (!filled[i]) store(a.rows, row * a.width + column, eight_of(column, a.width), none);
+    }
+}
+
+/* ---- launches ---- */
+
+static const uint32_t NO_WEIGHTS = MAX_ARGS;
+
+static ExpertsArgs experts_args(const KernelArgs *args, uint32_t tokens, uint32_t slots,
+                                uint32_t rows, uint32_t weights)
+{
+    ExpertsArgs p;
+    memset(&p, 0, sizeof p);
+    p.sequences = args->size['b'], p.per_sequence = args->size['S'], p.choices = args->size['K'];
+    p.experts = args->size['e'], p.capacity = args->size['C'], p.width = args->size['k'];
+    p.start = args->start['e'], p.valid = args->valid['e'];
+    p.tokens = array_of(args, tokens, p.width), p.rows = array_of(args, rows, p.width);
+    p.slots = (const int32_t *)args->ptr[slots];
+    p.weighted = weights != NO_WEIGHTS;
+    if (p.weighted) p.weights = array_of(args, weights, p.choices);
+    p.accumulate = accumulates(args, 0);
+    return p;
+}
+
+/* Threads that take a row of so many elements in equal turns. */
+static int64_t threads_for(int64_t width)
+{
+    int64_t eights = ceil_div(width, EIGHT), turns = ceil_div(eights, EXPERTS_THREADS);
+    return turns > 0 ? ceil_div(ceil_div(eights, turns), WARP) * WARP : WARP;
+}
+
+static bool spread(ExpertsArgs p, const CudaContext *cuda, CudaError *error)
+{
+    int64_t blocks = p.experts * p.sequences * ceil_div(p.capacity, CLEAR_TILE);
+    if (!p.accumulate && !LAUNCH(experts_clear, blocks, EXPERTS_THREADS,
+                                 CLEAR_TILE * sizeof(uint32_t), p, cuda, error))
+        return false;
+    return LAUNCH(experts_spread, p.sequences * p.per_sequence, threads_for(p.width),
+                  (size_t)p.choices * sizeof(Choice), p, cuda, error);
+}
+
+static bool collect(ExpertsArgs p, const CudaContext *cuda, CudaError *error)
+{
+    return LAUNCH(experts_collect, p.sequences * p.per_sequence, threads_for(p.width),
+                  (size_t)p.choices * sizeof(Choice), p, cuda, error);
+}
+
+/* x [b,S,k], slots [b,S,K] -> rows [e,b,C,k] */
+bool cuda_dispatch(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return spread(experts_args(args, 0, 1, 2, NO_WEIGHTS), cuda, error);
+}
+
+/* drows [e,b,C,k], slots [b,S,K] -> dx [b,S,k] */
+bool cuda_dispatch_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return collect(experts_args(args, 2, 1, 0, NO_WEIGHTS), cuda, error);
+}
+
+/* slots [b,S,K], weights [b,S,K], rows [e,b,C,k] -> y [b,S,k] */
+bool cuda_combine(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return collect(experts_args(args, 3, 0, 2, 1), cuda, error);
+}
+
+/* dy [b,S,k], slots [b,S,K], weights [b,S,K] -> drows [e,b,C,k] */
+bool cuda_combine_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    return spread(experts_args(args, 0, 1, 3, 2), cuda, error);
+}
+
+/* dy [b,S,k], slots [b,S,K], rows [e,b,C,k] -> dweights [b,S,K] */
+bool cuda_combine_weights(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    ExpertsArgs p = experts_args(args, 0, 1, 2, 3);
+    int64_t warps = p.choices < EXPERTS_THREADS / WARP ? p.choices : EXPERTS_THREADS / WARP;
+    return LAUNCH(experts_weights, p.sequences * p.per_sequence, warps * WARP, 0, p, cuda, error);
+}

@@ -1,0 +1,197 @@
+/* Mixture of experts: who goes where. topk and route take a warp a token; slots, a warp for each
+ * expert of each sequence, which passes over all choices in their order and numbers its own, so
+ * that nobody waits for anybody. */
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/number.cuh"
+#include "kernels/cuda/reduce.cuh"
+
+enum { ROUTE_THREADS = 256, ROUTE_WARPS = ROUTE_THREADS / WARP, SLOTS_AHEAD = 8 };
+
+typedef struct RouteArgs {
+    Array logits, weights, dlogits; /* [rows, n], [rows, k], [rows, n] */
+    int32_t *ids;                   /* [rows, k] */
+    int64_t rows, n, k;
+    bool normalise, accumulate;
+} RouteArgs;
+
+/* ---- which experts ---- */
+
+/* Larger for a larger logit, and of equal ones for the first; neither 0 nor UINT64_MAX. NaN is the
+ * largest, so that it is not lost. */
+DEVICE uint64_t topk_key(float x, int64_t e)
+{
+    uint32_t bits = BITS_OF_FLOAT(x == 0 ? 0.0f : x);
+    uint32_t ordered = bits >> 31 ? ~bits : bits | 0x80000000u;
+    if (x != x) ordered = 0xfffffffeu;
+    return (uint64_t)ordered << 32 | (uint32_t) ~(uint32_t)e;
+}
+
+/* The largest key below `below` among a lane's experts; 0: it has none left. */
+DEVICE uint64_t topk_own(const RouteArgs *a, int64_t row, uint64_t below)
+{
+    uint64_t best = 0;
+    for (int64_t e = threadIdx.x % WARP; e < a->n; e += WARP) {
+        uint64_t key = topk_key(read_one(a->logits, row * a->n + e), e);
+        if (key < below && key > best) best = key;
+    }
+    return best;
+}
+
+/* Each lane keeps the best of its experts: only the one that gave it away looks for another. */
+KERNEL(topk_rows, RouteArgs, ROUTE_THREADS, 4)
+{
+    int64_t row = (int64_t)blockIdx.x * ROUTE_WARPS + threadIdx.x / WARP;
+    if (row >= a.rows) return;
+    uint64_t own = topk_own(&a, row, UINT64_MAX);
+    for (int64_t j = 0; j < a.k; j++) {
+        uint64_t x = own;
+        UNROLL for (int lanes = WARP / 2; lanes > 0; lanes /= 2)
+        {
+            uint64_t other = __shfl_xor_sync(FULL, x, lanes);
+            x = other > x ? other : x;
+        }
+        if (threadIdx.x % WARP == 0) a.ids[row * a.k + j] = (int32_t) ~(uint32_t)x;
+        if (own == x) own = topk_own(&a, row, x);
+    }
+}
+
+/* ---- how much of each ---- */
+
+/* The weights are relative to all logits, or to those of the chosen experts. */
+DEVICE float route_logit(const RouteArgs *a, int64_t row, int64_t j)
+{
+    return read_one(a->logits, row * a->n + (a->normalise ? a->ids[row * a->k + j] : j));
+}
+
+/* The largest of them, and the sum of exp(logit - largest). */
+DEVICE float route_sum(const RouteArgs *a, int64_t row, float *largest)
+{
+    int64_t n = a->normalise ? a->k : a->n;
+    float top = -INFINITY, sum = 0;
+    for (int64_t j = threadIdx.x % WARP; j < n; j += WARP) {
+        float x = route_logit(a, row, j);
+        top = x > top ? x : top;
+    }
+    top = warp_max(top);
+    for (int64_t j = threadIdx.x % WARP; j < n; j += WARP)
+        sum += device_exp(route_logit(a, row, j) - top);
+    *largest = top;
+    return warp_sum(sum);
+}
+
+DEVICE float route_weight(const RouteArgs *a, int64_t row, int64_t e, float top, float sum)
+{
+    return device_exp(read_one(a->logits, row * a->n + e) - top) / sum;
+}
+
+KERNEL(route_rows, RouteArgs, ROUTE_THREADS, 4)
+{
+    int64_t row = (int64_t)blockIdx.x * ROUTE_WARPS + threadIdx.x / WARP;
+    if (row >= a.rows) return;
+    float top, sum = route_sum(&a, row, &top);
+    for (int64_t j = threadIdx.x % WARP; j < a.k; j += WARP)
+        write_one(a.weights, row * a.k + j, route_weight(&a, row, a.ids[row * a.k + j], top, sum));
+}
+
+/* dlogit_e = p_e ([e chosen] dw_e - sum_j p_j dw_j) */
+KERNEL(route_grad_rows, RouteArgs, ROUTE_THREADS, 4)
+{
+    int64_t row = (int64_t)blockIdx.x * ROUTE_WARPS + threadIdx.x / WARP;
+    if (row >= a.rows) return;
+    float top, sum = route_sum(&a, row, &top), mean = 0;
+    for (int64_t j = threadIdx.x % WARP; j < a.k; j += WARP)
+        mean += route_weight(&a, row, a.ids[row * a.k + j], top, sum) *
+                read_one(a.weights, row * a.k + j);
+    mean = warp_sum(mean);
+    for (int64_t e = threadIdx.x % WARP; e < a.n; e += WARP) {
+        float d = a.normalise ? 0 : -mean, each = a.normalise ? mean : 0;
+        for (int64_t j = 0; j < a.k; j++)
+            if (a.ids[row * a.k + j] == e) d += read_one(a.weights, row * a.k + j) - each;
+        float x = d == 0 ? 0 : d * route_weight(&a, row, e, top, sum);
+        int64_t at = row * a.n + e;
+        write_one(a.dlogits, at, a.accumulate ? read_one(a.dlogits, at) + x : x);
+    }
+}
+
+static RouteArgs route_args(const KernelArgs *args, uint32_t logits, uint32_t ids)
+{
+    RouteArgs p;
+    memset(&p, 0, sizeof p);
+    p.rows = args->size['b'] * args->size['s'], p.n = args->size['N'], p.k = args->size['K'];
+    p.logits = array_of(args, logits, p.n);
+    p.ids = (int32_t *)args->ptr[ids];
+    p.normalise = args->attrs.normalise != 0;
+    return p;
+}
+
+/* logits [b,s,N] -> ids [b,s,K] i32, the largest first; of equal ones the first */
+bool cuda_topk(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    RouteArgs p = route_args(args, 0, 1);
+    return LAUNCH(topk_rows, ceil_div(p.rows, ROUTE_WARPS), ROUTE_THREADS, 0, p, cuda, error);
+}
+
+/* logits [b,s,N], ids [b,s,K] i32 -> weights [b,s,K] */
+bool cuda_route(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    RouteArgs p = route_args(args, 0, 1);
+    p.weights = array_of(args, 2, p.k);
+    return LAUNCH(route_rows, ceil_div(p.rows, ROUTE_WARPS), ROUTE_THREADS, 0, p, cuda, error);
+}
+
+/* dweights [b,s,K], logits [b,s,N], ids [b,s,K] i32 -> dlogits [b,s,N] */
+bool cuda_route_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    RouteArgs p = route_args(args, 1, 2);
+    p.weights = array_of(args, 0, p.k), p.dlogits = array_of(args, 3, p.n);
+    p.accumulate = accumulates(args, 0);
+    return LAUNCH(route_grad_rows, ceil_div(p.rows, ROUTE_WARPS), ROUTE_THREADS, 0, p, cuda, error);
+}
+
+/* ---- where among the slots ---- */
+
+typedef struct SlotsArgs {
+    const int32_t *ids;
+    int32_t *slots;       /* both [sequences, n] */
+    int64_t sequences, n; /* n: choices of a sequence */
+    int64_t experts, capacity;
+} SlotsArgs;
+
+KERNEL(slots_of_experts, SlotsArgs, ROUTE_THREADS, 4)
+{
+    int64_t warp = (int64_t)blockIdx.x * ROUTE_WARPS + threadIdx.x / WARP;
+    if (warp >= a.sequences * a.experts) return;
+    uint32_t lane = threadIdx.x % WARP;
+    int64_t sequence = split_row(warp, a.experts, a.sequences * a.experts), taken = 0;
+    int64_t e = warp - sequence * a.experts;
+    const int32_t *ids = a.ids + sequence * a.n;
+    for (int64_t first = 0; first < a.n; first += WARP * SLOTS_AHEAD) {
+        int32_t id[SLOTS_AHEAD];
+        UNROLL for (int u = 0; u < SLOTS_AHEAD; u++)
+        {
+            int64_t i = first + u * WARP + lane;
+            id[u] = i < a.n ? ids[i] : -1;
+        }
+        UNROLL for (int u = 0; u < SLOTS_AHEAD; u++)
+        {
+            uint32_t mine = __ballot_sync(FULL, id[u] == e);
+            int64_t at = taken + __popc(mine & ((1u << lane) - 1));
+            if (id[u] == e)
+                a.slots[sequence * a.n + first + u * WARP + lane] =
+                    at < a.capacity ? (int32_t)(e * a.capacity + at) : -1;
+            taken += __popc(mine);
+        }
+    }
+}
+
+/* ids [b,S,K] -> slots [b,S,K], both i32: the tokens of a sequence take the slots in their order */
+bool cuda_slots(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    SlotsArgs p;
+    memset(&p, 0, sizeof p);
+    p.ids = (const int32_t *)args->ptr[0], p.slots = (int32_t *)args->ptr[1];
+    p.sequences = args->size['b'], p.n = args->size['S'] * args->size['K'];
+    p.experts = args->attrs.experts, p.capacity = args->attrs.capacity;
+    return LAUNCH(slots_of_experts, ceil_div(p.sequences * p.experts, ROUTE_WARPS), ROUTE_THREADS,
+                  0, p, cuda, error);
+}

@@ -1,0 +1,42 @@
+#include "planner/ir/experts.h"
+
+const NodeId *experts_rows(const Graph *g, Arena *arena)
+{
+    NodeId *rows = arena_array(arena, g->tensors.n + 1, sizeof *rows);
+    bool any = false;
+    NodeId last = g->n_forward ? g->n_forward : (NodeId)(g->nodes.n - 1);
+    for (NodeId id = 1; id <= last && g->nodes.n > 0; id++) {
+        const Node *n = &g->nodes.at[id];
+        NodeId from = n->op == OP_dispatch ? id : 0;
+        for (uint32_t i = 0; i < n->n_in && !from && n->op != OP_combine; i++)
+            from = rows[n->in[i]];
+        for (uint32_t j = 0; j < n->n_out; j++) rows[n->out[j]] = from;
+        any = any || from;
+    }
+    for (TensorId t = 1; t < g->tensors.n && any; t++)
+        if (g->tensors.at[t].role == ROLE_gradient) rows[t] = rows[g->tensors.at[t].grad_of];
+    return any ? rows : NULL;
+}
+
+/* Each weight once, however often its module is called. */
+uint64_t experts_active_params(const Graph *g)
+{
+    uint64_t active = g->info.n_params_no_embedding;
+    Arena *scratch = arena_new();
+    const NodeId *rows = experts_rows(g, scratch);
+    bool *counted = arena_array(scratch, g->tensors.n + 1, sizeof *counted);
+    NodeId last = g->n_forward ? g->n_forward : (NodeId)(g->nodes.n - 1);
+    for (NodeId id = 1; rows && id <= last; id++) {
+        const Node *n = &g->nodes.at[id];
+        if (n->op != OP_linear_experts || !rows[n->in[0]] || counted[n->in[1]]) continue;
+        const Attrs *a = graph_attrs_at(g, g->nodes.at[rows[n->in[0]]].attrs);
+        if (a->top_k < 1 || a->top_k > a->experts) continue; /* a text that is refused later */
+        counted[n->in[1]] = true;
+        const Tensor *w = &g->tensors.at[n->in[1]];
+        uint64_t elements = 1;
+        for (int d = 0; d < w->n_dims; d++) elements *= (uint64_t)w->dim[d];
+        active -= elements / (uint64_t)a->experts * (uint64_t)(a->experts - a->top_k);
+    }
+    arena_free(scratch);
+    return active;
+}

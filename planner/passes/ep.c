@@ -1,0 +1,49 @@
+/* Expert parallelism: the experts of a layer are shared out over ep, SPLIT(expert). Nothing else is
+ * said: what goes to them has its sequences split there, so that one layout becomes the other by an
+ * exchange of tokens on the way in, and back on the way out. */
+#include <assert.h>
+
+#include "planner/ir/mesh_view.h"
+#include "planner/passes/pass.h"
+
+enum { EXPERT_DIM = 0 }; /* of a weight that linear_experts reads */
+
+static void refuse(Job *job, const Tensor *weight, uint32_t size)
+{
+    const int64_t experts = weight->dim[EXPERT_DIM];
+    Str legal = str_in(job->scratch);
+    for (int64_t k = 1; k <= experts; k++)
+        if (experts % k == 0) str_print(&legal, "%s%lld", legal.n ? ", " : "", (long long)k);
+    diag_error(job->diag, FAULT_input, "divides-experts",
+               weight->loc.file ? weight->loc : pass_config(job, PASS_ep)->loc,
+               "%lld experts cannot be shared out over ep = %u: ranks would hold fractions of one "
+               "(%s)",
+               (long long)experts, size, weight->name);
+    diag_hint(job->diag, "ep may be %s", str_text(&legal));
+}
+
+bool pass_ep(Job *job)
+{
+    Graph *g = &job->plan->graph;
+    const Mesh *mesh = &job->plan->mesh;
+    const AxisSet axes = mesh_axes(mesh, AXIS_ep);
+    const uint32_t size = mesh_size(mesh, axes), before = job->diag->n_errors;
+    uint32_t n_shared = 0;
+    if (size == 1) return true;
+    for (NodeId id = 1; id < g->nodes.n && job->diag->n_errors == before; id++) {
+        if (g->nodes.at[id].op != OP_linear_experts) continue;
+        Tensor *weight = &g->tensors.at[g->nodes.at[id].in[1]];
+        assert(weight->role == ROLE_param);
+        n_shared++;
+        if (weight->dim[EXPERT_DIM] % size != 0) refuse(job, weight, size);
+        for (uint32_t a = 0; a < mesh->n_axes; a++)
+            if (axes >> a & 1) weight->use.on[a] = SPLIT(EXPERT_DIM);
+    }
+    if (n_shared == 0) {
+        diag_error(job->diag, FAULT_input, "ep-matched-nothing", pass_config(job, PASS_ep)->loc,
+                   "ep = %u but the model has no experts: expert parallelism would do nothing",
+                   size);
+        diag_hint(job->diag, "give its blocks nn.moe { ... }, or make ep a part of dp_shard");
+    }
+    return job->diag->n_errors == before;
+}

@@ -1,0 +1,114 @@
+-- What NeMo Automodel does otherwise where ep_size > 1: it folds ep into the ranks of a pipeline stage, innermost,
+-- shards experts over ep_shard = dp x cp x tp / ep, and has options of its own, distributed.moe. Here ep is carved
+-- out of dp where neither tp nor cp lies inside of it.
+local dialect = require "tandem.dialect"
+local values = require "tandem.dialect_values"
+local experts = {}
+
+local keys = { ignore_router_for_ac = { "boolean", true }, activation_checkpointing_modules = { "list" },
+  reshard_after_forward = { "boolean", false }, lm_head_precision = { "any" }, wrap_outer_model = { "boolean", true },
+  mp_policy = { "any" } }
+
+local function config_of(model)
+  local config = type(model) == "table" and rawget(model, "config")
+  return type(config) == "table" and config or {}
+end
+
+-- How many the library's model has; nil: none, or it is a model of the user's own.
+function experts.count(model)
+  local n = config_of(model).experts
+  return math.type(n) == "integer" and n or nil
+end
+
+-- What excludes experts, and what they need. A model of the user's own is looked at by ep{} itself.
+local function check_model(d, s, family, n)
+  if n and n % s.ep ~= 0 then
+    d:error("divides-experts", "distributed.ep_size", ("n_routed_experts %d must be divisible by expert_parallel_degree "
+      .. "%d"):format(n, s.ep), "ep_size may be " .. dialect.divisors(n, 64))
+  elseif family and not n then
+    d:error("ep-without-experts", "distributed.ep_size", ("ep_size = %d with %s, which has no experts"):format(s.ep,
+      family.class), "ep_size = 1, or for example models.qwen \"3-30b-a3b\"")
+  end
+end
+
+-- What Automodel folds and Tandem does not.
+local function check_fold(d, s)
+  local shard = s.dp // s.replicate
+  local function refuse(text, hint) d:error("dialect-unsupported", "distributed.ep_size", text, hint) end
+  if s.tp > 1 or s.cp > 1 then
+    refuse(("ep_size = %d is folded over dp x cp x tp = %d x %d x %d: here ep is carved out of dp alone, where neither "
+      .. "tp nor cp lies inside of it"):format(s.ep, s.dp, s.cp, s.tp), "tp_size = 1 and cp_size = 1, or ep_size = 1")
+  elseif shard % s.ep ~= 0 then
+    refuse(("ep_size = %d reaches over replicas: each of the %d has %d ranks"):format(s.ep, s.replicate, shard),
+      "ep_size may be " .. dialect.divisors(shard))
+  elseif s.replicate > 1 then
+    d:note("dialect-differs", "distributed.dp_replicate_size", ("experts are sharded over the %d ranks of each replica "
+      .. "that hold the same ones; Automodel shards them over the %d of all replicas"):format(shard // s.ep,
+      s.dp // s.ep))
+  end
+end
+
+-- Which modules are recomputed: whole blocks, or attention alone.
+local function check_modules(d, list)
+  local at = "distributed.moe.activation_checkpointing_modules"
+  if list and #list == 0 then
+    d:error("out-of-range", at, "activation_checkpointing_modules must not be empty when specified", "{ \"attn\" }")
+  end
+  for _, name in ipairs(list or {}) do
+    if name ~= "attn" then
+      d:error("unknown-word", at, ("activation_checkpointing_modules currently supports only 'attn'; got '%s'"):format(
+        tostring(name)), "{ \"attn\" }")
+    end
+  end
+end
+
+local function options_of(d, given)
+  local options = values.section(d, "distributed.moe", given.moe or {}, keys)
+  check_modules(d, options.activation_checkpointing_modules)
+  local precision = values.dtype(d, "distributed.moe.lm_head_precision", options.lm_head_precision)
+  if precision == "fp32" then
+    d:error("dialect-unsupported", "distributed.moe.lm_head_precision",
+      "lm_head_precision = float32: the head is computed in the precision of the rest", "leave it out")
+  end
+  if options.mp_policy ~= nil then
+    d:error("dialect-unsupported", "distributed.moe.mp_policy", "mp_policy of experts: there is one for all units",
+      "distributed.mp_policy")
+  end
+  if given.reshard_after_forward ~= nil then
+    d:warn("not-applied", "distributed.reshard_after_forward", ("with ep_size > 1 distributed.moe says what reshards: "
+      .. "reshard_after_forward = %s"):format(options.reshard_after_forward))
+  end
+  return options
+end
+
+-- Options of the path that models of experts take; nil where ep_size is 1. options: of the strategy.
+function experts.options(d, s, given, options, family)
+  local n = experts.count(d.config.model)
+  for _, key in ipairs { "sequence_parallel", "enable_async_tensor_parallel" } do
+    if options[key] and (s.ep > 1 or (n and s.tp > 1)) then
+      d:error("sequence-with-experts", "distributed." .. key, ("%s is not supported for models of experts"):format(key),
+        "leave it out")
+    end
+  end
+  local factor = config_of(d.config.model).capacity_factor
+  if n and factor ~= "all" then
+    d:note("dialect-differs", "model", ("Automodel drops no token; with capacity_factor = %s the model drops those that "
+      .. "an expert has no room for"):format(tostring(factor)), "capacity_factor = \"all\" in the model")
+  end
+  if s.ep <= 1 then return nil end
+  check_model(d, s, family, n)
+  if d.n_errors == 0 then check_fold(d, s) end
+  return options_of(d, given)
+end
+
+-- ac{} of that path: whole blocks, or their attention.
+function experts.checkpointing(d, options)
+  if options.activation_checkpointing_modules then return ac "selective" end
+  if options.ignore_router_for_ac then
+    d:note("dialect-differs", "distributed.activation_checkpointing", "Automodel keeps what the router computed; here it "
+      .. "is computed again, to the same choices: ties are broken by index")
+  end
+  return ac "full"
+end
+
+return experts

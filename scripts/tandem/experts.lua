@@ -1,0 +1,104 @@
+-- Mixture of experts: nn.moe, the block that routes tokens to experts and back, and the linear map of
+-- each of them. A routing group is one sequence, so who is dropped never depends on how
+-- ranks share the batch.
+local _, core = ...
+local check = require "tandem.check"
+local module = require "tandem.module"
+local modules, tensors = check.modules, check.tensors
+local op, param, use, new_module = module.op, module.param, module.use, module.new_module
+local experts = {}
+
+-- rows [experts, b, capacity, in_features] -> [experts, b, capacity, out_features]
+function experts.linear(who, n, n_in, n_out, init)
+  local info = { tp_styles = { column = true, row = true }, params = {} }
+  local own = param(info, "weight", { n, n_in, n_out }, { init = init, column = 2, row = 1 })
+  return new_module("experts", function(m, rows)
+    local id = check.tensor(who, "the input", rows, 4)
+    if rows.shape[1] ~= n or rows.shape[4] ~= n_in then
+      core.fail("shape-mismatch", ("%s %s expects [%d experts, b, capacity, %d], got shape %s"):format(who,
+        modules[m].path or "", n, n_in, check.shape_text(rows.shape)))
+    end
+    return op("linear_experts", nil, id, use(own))
+  end, {}, info)
+end
+
+-- How many tokens of a sequence an expert takes.
+local function capacity_of(c, seq)
+  if c.factor == "all" then return seq end
+  return math.max(1, math.min(seq, math.ceil(c.factor * seq * c.top_k / c.experts)))
+end
+
+local function read_factor(who, value)
+  if value == "all" then return value end
+  if type(value) == "string" then
+    core.fail("unknown-word", ("%s: capacity_factor = '%s'"):format(who, value),
+      "a number, or \"all\": no token is dropped, whoever chooses what")
+  end
+  local factor = check.number(who, "capacity_factor", value, 1.25)
+  if factor <= 0 then
+    core.fail("out-of-range", ("%s: capacity_factor = %s must be positive"):format(who, factor),
+      "1.0 is room for tokens that are shared out evenly")
+  end
+  return factor
+end
+
+local function read(who, options)
+  local c = { dim = check.count(who, "dim", options.dim), hidden = check.count(who, "hidden", options.hidden),
+    experts = check.count(who, "experts", options.experts), top_k = check.count(who, "top_k", options.top_k, 2) }
+  if c.experts > core.most_experts then
+    core.fail("out-of-range", ("%s: experts = %d; %d are the most"):format(who, c.experts, core.most_experts))
+  end
+  if c.top_k > c.experts then
+    core.fail("out-of-range", ("%s: top_k = %d of %d experts"):format(who, c.top_k, c.experts),
+      ("top_k may be 1 to %d"):format(c.experts))
+  end
+  c.factor = read_factor(who, options.capacity_factor)
+  c.aux = check.number(who, "aux_loss", options.aux_loss, 0.01)
+  if c.aux < 0 then core.fail("out-of-range", who .. ": aux_loss must not be negative", "0 leaves it out") end
+  c.normalise = check.flag(who, "normalise", options.normalise, true) and 1 or 0
+  return c
+end
+
+-- What the layers of the model that is traced add to the loss of each token: one sum, [b].
+local function add_balance(own)
+  local sum = module.balance
+  module.balance = sum and op("add", nil, tensors[sum], tensors[own]) or own
+end
+
+local known = { dim = true, hidden = true, experts = true, top_k = true, capacity_factor = true,
+  normalise = true, aux_loss = true, init = true, out_init = true }
+
+-- nn.moe by the nn that has linear and silu: x [b,s,dim] -> [b,s,dim].
+function experts.moe(nn, standard)
+  return core.wrap(function(options)
+    local who = "nn.moe"
+    if type(options) ~= "table" then
+      core.fail("wrong-type", who .. " needs a table, not " .. check.kind_of(options),
+        "nn.moe { dim = 512, hidden = 1024, experts = 8, top_k = 2 }")
+    end
+    check.options(who, options, known)
+    local c = read(who, options)
+    local init = check.init(who, options.init, standard)
+    local out_init = check.init(who, options.out_init, options.init or standard)
+    local fields = {
+      router = nn.linear(c.dim, c.experts, { init = options.init }),
+      w1 = experts.linear(who, c.experts, c.dim, c.hidden, init),
+      w3 = experts.linear(who, c.experts, c.dim, c.hidden, init),
+      w2 = experts.linear(who, c.experts, c.hidden, c.dim, out_init),
+    }
+    return new_module("moe", function(m, x)
+      local id = check.tensor(who, "the input", x, 3)
+      local sizes = { top_k = c.top_k, experts = c.experts, capacity = capacity_of(c, x.shape[2]) }
+      local logits = tensors[m.router(x)]
+      local ids = tensors[op("topk", sizes, logits)]
+      local weights = tensors[op("route", { normalise = c.normalise }, logits, ids)]
+      if c.aux > 0 then add_balance(op("balance", { scale = c.aux }, logits, ids)) end
+      local slots = tensors[op("slots", sizes, ids)]
+      local rows = op("dispatch", sizes, id, slots)
+      local y = m.w2(nn.silu(m.w1(rows)) * m.w3(rows))
+      return op("combine", nil, slots, weights, tensors[y])
+    end, fields)
+  end)
+end
+
+return experts

@@ -1,0 +1,8 @@
+-- expect: ok parallel ep, float8(tensorwise), fsdp2(keep) | equal
+return require "dialects.automodel" {
+  world_size = 8, seq_length = 32,
+  model = require "models.qwen" { size = "3-moe-tiny", capacity_factor = "all" },
+  hf = { torch_dtype = "float32" },
+  distributed = { ep_size = 2 },
+  fp8 = {},
+}

@@ -1,0 +1,7 @@
+-- expect: error[sequence-with-experts] enable_async_tensor_parallel
+return require "dialects.automodel" {
+  world_size = 8, seq_length = 32,
+  model = require "models.qwen" { size = "3-moe-tiny", capacity_factor = "all" },
+  hf = { torch_dtype = "float32" },
+  distributed = { ep_size = 2, enable_async_tensor_parallel = true },
+}

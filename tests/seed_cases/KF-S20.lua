@@ -1,0 +1,6 @@
+-- expect: error[dialect-unsupported] moe_router = 'sigmoid_topk' | softmax_topk
+return require "dialects.kempnerforge" {
+  world = 1,
+  model = { dim = 64, n_layers = 2, n_heads = 8, vocab_size = 256, num_experts = 4, moe_router = "sigmoid_topk" },
+  train = { batch_size = 1, seq_len = 64 },
+}

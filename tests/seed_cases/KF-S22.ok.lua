@@ -1,0 +1,6 @@
+-- expect: ok moe-layers 0,1
+return require "dialects.kempnerforge" {
+  world = 1,
+  model = { dim = 64, n_layers = 2, n_heads = 8, vocab_size = 256, num_experts = 4, moe_gradient_scale = false },
+  train = { batch_size = 1, seq_len = 64 },
+}

@@ -1,0 +1,8 @@
+-- expect: no warning[dialect-differs]
+-- expect: ok experts 4 | equal
+return require "dialects.kempnerforge" {
+  world = 2,
+  model = { dim = 64, n_layers = 2, n_heads = 8, vocab_size = 256, num_experts = 4, moe_capacity_factor = 0.0, moe_aux_loss_weight = 0.0 },
+  train = { batch_size = 1, seq_len = 64 },
+  distributed = { dp_shard = 2 },
+}

@@ -1,0 +1,124 @@
+/* Experts that are not chosen equally: what is computed on their rows and the exchange of tokens
+ * take longer, nothing else does. And what of a model one token meets. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/ir/experts.h"
+#include "sim/sim.h"
+#include "tests/support/tiny.h"
+
+static Cluster node(void)
+{
+    Cluster c = {.name = "node", .nodes = 1, .devices_per_node = 8, .intra = FABRIC_nvswitch};
+    c.intra_bytes_per_s = 450e9;
+    c.device = (Device){.name = "H100", .arch = "Hopper", .sms = 132, .hbm_bytes_per_s = 3.35e12};
+    for (int t = 1; t < DT_COUNT; t++) c.device.peak_flops[t] = 989e12;
+    c.device.memory_bytes = UINT64_C(80) << 30;
+    return c;
+}
+
+static Plan *mixture(int64_t experts, Arena *arena)
+{
+    Tiny t = tiny_default();
+    Diag d = diag_in(arena);
+    t.experts = experts, t.top_k = 2, t.capacity = 32;
+    t.dim = 64, t.hidden = 256, t.seq = 64;
+    t.ep = experts ? 2 : 1, t.dp_replicate = experts ? 1 : 2;
+    Plan *plan = tiny_plan(&t, false, arena, &d);
+    if (!plan) fail_msg("%s", d.items.at[0].text);
+    return plan;
+}
+
+static SimReport simulate(const Plan *plan, double imbalance, Arena *arena)
+{
+    const Cluster c = node();
+    const SimOptions options = {.explain = true, .imbalance = imbalance, .steps = 1};
+    SimReport report;
+    Diag d = diag_in(arena);
+    assert_true(sim_run(plan, &c, &options, arena, &report, &d));
+    return report;
+}
+
+static Ps kernels_ps(const SimReport *r, OpKind op)
+{
+    for (uint32_t i = 0; i < r->kinds.n; i++)
+        if (r->kinds.at[i].op == op) return r->kinds.at[i].time_ps;
+    fail_msg("no kernels of %s", op_info(op)->name);
+    return 0;
+}
+
+static Ps stream_ps(const SimReport *r, Stream stream)
+{
+    for (uint32_t i = 0; i < r->axes.n; i++)
+        if (r->axes.at[i].stream == stream) return r->axes.at[i].total_ps;
+    fail_msg("nothing on stream %s", stream_name(stream));
+    return 0;
+}
+
+/* One picosecond a kernel is lost to rounding. */
+static void assert_times(Ps longer, Ps time, double factor)
+{
+    enum { KERNELS = 64 };
+    if (llabs((long long)longer - llround((double)time * factor)) > KERNELS)
+        fail_msg("%lld is not %g x %lld", (long long)longer, factor, (long long)time);
+}
+
+static void busiest_rank_sets_the_pace(void **state)
+{
+    (void)state;
+    static const OpKind on_rows[] = {OP_linear_experts, OP_linear_experts_d0, OP_linear_experts_d1,
+                                     OP_silu,           OP_silu_grad,         OP_mul};
+    static const OpKind others[] = {OP_linear_q, OP_dispatch, OP_combine, OP_route, OP_rmsnorm};
+    Arena *arena = arena_new();
+    const Plan *plan = mixture(4, arena);
+    const SimReport even = simulate(plan, 1, arena), uneven = simulate(plan, 1.5, arena);
+    for (size_t i = 0; i < sizeof on_rows / sizeof *on_rows; i++)
+        assert_times(kernels_ps(&uneven, on_rows[i]), kernels_ps(&even, on_rows[i]), 1.5);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        assert_true(kernels_ps(&uneven, others[i]) == kernels_ps(&even, others[i]));
+    assert_true(stream_ps(&uneven, STREAM_ep) > stream_ps(&even, STREAM_ep));
+    assert_true(uneven.step_ps > even.step_ps);
+    assert_int_equal(uneven.n_classes, even.n_classes); /* ranks stay alike */
+    arena_free(arena);
+}
+
+static void without_experts_nothing_changes(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const Plan *plan = mixture(0, arena);
+    assert_null(experts_rows(&plan->graph, arena));
+    assert_true(simulate(plan, 2, arena).step_ps == simulate(plan, 1, arena).step_ps);
+    arena_free(arena);
+}
+
+/* Of three weights of 64 x 256 in each of two layers, a token meets those of 2 of 4 experts. */
+static void a_token_meets_a_part_of_the_model(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Plan *plan = mixture(4, arena);
+    Graph *g = &plan->graph;
+    g->info.n_params_no_embedding = 10000000;
+    assert_int_equal(experts_active_params(g), 10000000 - 2 * 3 * 2 * 64 * 256);
+    SimReport r = simulate(plan, 1, arena);
+    assert_non_null(strstr(r.mfu_formula, "active params"));
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(busiest_rank_sets_the_pace),
+        cmocka_unit_test(without_experts_nothing_changes),
+        cmocka_unit_test(a_token_meets_a_part_of_the_model),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
