@@ -16,6 +16,13 @@ uint64_t plan_host_bytes(const Plan *plan, uint32_t devices_per_node, uint32_t *
     return most;
 }
 
+static bool has_experts(const Graph *g)
+{
+    for (NodeId id = 1; id < g->nodes.n; id++)
+        if (g->nodes.at[id].op == OP_linear_experts) return true;
+    return false;
+}
+
 static bool fits_devices(const Plan *plan, uint64_t device_bytes, uint64_t reserved_bytes, Diag *d)
 {
     uint32_t worst = UINT32_MAX;
@@ -45,10 +52,12 @@ static bool fits_devices(const Plan *plan, uint64_t device_bytes, uint64_t reser
                rank, worst, str_bytes(d->arena, p->bytes), str_bytes(d->arena, usable),
                str_bytes(d->arena, device_bytes), str_bytes(d->arena, reserved_bytes));
     if (resident > usable)
-        diag_hint(d,
-                  "%s live between steps, most of it %s: shard over more ranks (larger dp_shard or "
-                  "tp), or sgd{} instead of adamw{}",
-                  str_bytes(d->arena, resident), category_name((Category)most));
+        diag_hint(
+            d,
+            "%s live between steps, most of it %s: shard over more ranks (larger dp_shard%s or "
+            "tp), or sgd{} instead of adamw{}",
+            str_bytes(d->arena, resident), category_name((Category)most),
+            has_experts(&plan->graph) ? ", ep" : "");
     else
         diag_hint(d,
                   "%s live between steps, the rest is used within one: a smaller micro-batch, "

@@ -9,6 +9,7 @@
 
 #include "planner/ir/verify.h"
 #include "tests/support/spoiled.h"
+#include "tests/support/tiny.h"
 
 static bool fits(Spoiled *c, uint64_t device_bytes, uint64_t reserved_bytes)
 {
@@ -29,6 +30,25 @@ static void does_not_fit(void **state)
     assert_non_null(strstr(c.d.items.at[0].text, "rank 0"));
     assert_false(fits(&c, 10, 1001));
     arena_free(c.arena);
+}
+
+/* What holds most of a mixture is shared by ep; a plan without experts has no use for it. */
+static void experts_may_be_shared(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    for (int experts = 0; experts <= 4; experts += 4) {
+        Diag d = diag_in(arena);
+        Tiny t = tiny_default();
+        t.experts = experts, t.dp_shard = 2;
+        const Plan *plan = tiny_plan(&t, false, arena, &d);
+        assert_non_null(plan);
+        const Capacity none = {10, 0, 0, 0};
+        d.items.n = 0;
+        assert_false(verify_fit(plan, &none, &d));
+        assert_int_equal(strstr(d.items.at[0].hint, "dp_shard, ep or tp") != NULL, experts > 0);
+    }
+    arena_free(arena);
 }
 
 /* The ranks of a node share its memory; the node that needs most is named. */
@@ -63,6 +83,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(does_not_fit),
+        cmocka_unit_test(experts_may_be_shared),
         cmocka_unit_test(host_does_not_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
