@@ -163,7 +163,7 @@ static void F(balance_grad)(const KernelArgs *a)
     }
 }
 
-/* x [b,s], balance [b] -> y [b,s]; y may be x */
+/* x [b,s], balance [b] -> y [b,s] */
 static void F(charge)(const KernelArgs *a)
 {
     const REAL *x = a->ptr[0], *balance = a->ptr[1];

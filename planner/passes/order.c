@@ -9,9 +9,8 @@
 #define CUT_AGAIN                                                                                  \
     "it would shard weights that tp then cuts again: every rank trains on the wrong slice"
 #define SHARED_AGAIN                                                                               \
-    "gradients of experts would be summed over ranks that hold different ones, ep times too "      \
-    "large: "                                                                                      \
-    "only ranks with the same experts may share their states and their sums"
+    "gradients of experts would be summed over ranks that hold different ones, and come out ep "   \
+    "times too large (only ranks with the same experts may share their states and their sums)"
 #define NO_STORAGE                                                                                 \
     "building without storage afterwards throws away what was made of the parameters until then"
 

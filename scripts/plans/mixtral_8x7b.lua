@@ -1,0 +1,11 @@
+-- Mixtral 8x7B on 32 H100: a layer's experts over eight pairs of ranks, each cut in two by tp; what is no expert is sharded
+-- over all 16 data ranks.
+return plan {
+  model = require "models.mixtral" "8x7b",
+  cluster = require "clusters.dgx_h100" { nodes = 4 },
+  batch = { global = 128, micro = 1, seq = 4096 },
+  mesh = { dp_shard = 2, ep = 8, tp = 2 },
+  parallel = { tp { sequence = true }, ep {}, ac "full", fsdp2 {} },
+  precision = { param = "fp32", compute = "bf16", reduce = "fp32" },
+  optimizer = adamw { lr = 3e-4 },
+}
