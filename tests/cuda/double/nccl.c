@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tests/cuda/double/nccl.h"
@@ -20,15 +19,14 @@ static Arena *group_arena;
     Scripted scripted = double_script(#name);                                                      \
     if (scripted.kind == SCRIPT_fail) return (ncclResult_t)scripted.code
 
-static Shared *map_file(const char *path, int flags)
+/* What ranks share has no name that could outlive them, or meet another's: it is a file of the rank
+ * that made the id, which the others open through its process. */
+static int id_file = -1;
+
+static void close_id(void)
 {
-    int fd = open(path, flags, 0600);
-    if (fd < 0 || ((flags & O_CREAT) && ftruncate(fd, sizeof(Shared)) != 0))
-        double_misuse("no file for the communicators");
-    Shared *at = mmap(NULL, sizeof *at, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    close(fd);
-    if (at == MAP_FAILED) double_misuse("cannot map the communicators");
-    return at;
+    if (id_file >= 0) close(id_file);
+    id_file = -1;
 }
 
 ncclResult_t ncclGetVersion(int *version)
@@ -41,11 +39,25 @@ ncclResult_t ncclGetVersion(int *version)
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 {
     NCCL_CALL(ncclGetUniqueId);
+    char path[] = "/dev/shm/tandem-nccl-XXXXXX";
+    close_id();
+    id_file = mkstemp(path);
+    if (id_file < 0 || unlink(path) != 0 || ftruncate(id_file, sizeof(Shared)) != 0)
+        double_misuse("no file for the communicators");
     memset(id, 0, sizeof *id);
-    snprintf(id->internal, sizeof id->internal, "/dev/shm/tandem-nccl-%d-%u", (int)getpid(),
-             double_calls("ncclGetUniqueId"));
-    munmap(map_file(id->internal, O_RDWR | O_CREAT | O_EXCL), sizeof(Shared));
+    snprintf(id->internal, sizeof id->internal, "/proc/%d/fd/%d", (int)getpid(), id_file);
     return ncclSuccess;
+}
+
+/* NULL: the rank that made the id is gone, or has given up. */
+static Shared *map_shared(const char *path)
+{
+    int fd = open(path, O_RDWR);
+    if (fd < 0) return NULL;
+    Shared *at = mmap(NULL, sizeof *at, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    if (at == MAP_FAILED) double_misuse("cannot map the communicators");
+    return at;
 }
 
 /* The communicator of that key in the file: the first to come makes it. */
@@ -81,7 +93,7 @@ static bool is_open(ncclComm_t c)
 {
     if (c->is_open) return true;
     c->is_open = !c->hangs && (int)atomic_load(&c->shared->n_joined) == c->n;
-    if (c->is_open && c->path[0] != 0) unlink(c->path); /* all have it open */
+    if (c->is_open && c->made_id) close_id(); /* all have it open */
     return c->is_open;
 }
 
@@ -128,10 +140,11 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int n, ncclUniqueId id, in
     ncclConfig_t fresh = NCCL_CONFIG_INITIALIZER;
     if (config->magic != fresh.magic || config->size != fresh.size) return ncclInvalidArgument;
     if (!asks_as_scripted(config)) return ncclInvalidUsage;
-    Shared *file = map_file(id.internal, O_RDWR);
+    Shared *file = map_shared(id.internal);
+    if (file == NULL) return ncclSystemError; /* what NCCL makes of a refused connection */
     *comm = join(file, 1, rank, n, config->blocking != 0, scripted.kind == SCRIPT_hang);
     if (scripted.kind == SCRIPT_async) (*comm)->async = (ncclResult_t)scripted.code;
-    if (rank == 0) memcpy((*comm)->path, id.internal, sizeof(*comm)->path);
+    (*comm)->made_id = rank == 0;
     return wait_open(*comm);
 }
 
@@ -173,7 +186,7 @@ static void release(ncclComm_t comm)
         if (comm->peer[r]) munmap(comm->peer[r], DEVICE_RANGE);
     world()->live[OBJECT_registration] -= comm->n_registered;
     if (comm->key == 1) munmap(comm->file, sizeof *comm->file);
-    if (!comm->is_open && comm->path[0] != 0) unlink(comm->path);
+    if (comm->made_id) close_id();
     free(comm->temp);
     comm->is_gone = true;
     double_bury(OBJECT_comm, &comm->buried);

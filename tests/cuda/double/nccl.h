@@ -51,8 +51,8 @@ struct ncclComm {
     bool blocking, is_open, hangs, is_final;
     uint32_t kernels; /* that were launched before it was made */
     uint32_t n_splits, pending;
-    char path[NCCL_UNIQUE_ID_BYTES]; /* of the file, of rank 0 of the first communicator */
-    ncclComm_t child;                /* being split from it */
+    bool made_id;     /* rank 0 of the first communicator: the file of all is its */
+    ncclComm_t child; /* being split from it */
     ncclResult_t async;
     uint64_t sequence;
     char *peer[MOST_RANKS];        /* their device memory */
