@@ -70,6 +70,7 @@ static bool bind(const RankState *r, Pc pc, KernelArgs *a)
     const Binding *b = r->info->binding[pc];
     if (b == NULL || !plan_bind(r->plan, p, in, r->rank, NULL, a->size, a->start, a->valid))
         return false;
+    plan_second(r->plan, p, in, r->rank, b, a->size, a->start, a->second);
     a->binding = b;
     a->rows = 1;
     for (const char *letter = b->ellipsis; letter < b->ellipsis + MAX_DIMS && *letter; letter++)

@@ -27,8 +27,12 @@ typedef struct KernelArgs {
     void *ptr[MAX_ARGS];
     DType dtype[MAX_ARGS];
     uint32_t n_in, n_args;
-    int64_t size['z' + 1];      /* local size of each index, of the largest part (physical) */
-    int64_t start['z' + 1];     /* global index of the first local element */
+    int64_t size['z' + 1];  /* local size of each index, of the largest part (physical) */
+    int64_t start['z' + 1]; /* global index of the first local element */
+    /* Global index of local element size/2: where a part is two chunks of equal size (zigzag), else
+     * start + size/2. Element i is start + i, from size/2 on second + (i - size/2). Only `s` may be
+     * in two chunks, and never where the keys' T is it. */
+    int64_t second['z' + 1];
     int64_t valid['z' + 1];     /* how many local elements are real; the rest is zero padding */
     int64_t rows;               /* product of the sizes of the `...` indices; 1 if none */
     int64_t elements[MAX_ARGS]; /* local elements of each argument */

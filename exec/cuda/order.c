@@ -123,6 +123,7 @@ static bool same_args(const KernelArgs *a, const KernelArgs *b)
            memcmp(a->elements, b->elements, a->n_args * sizeof a->elements[0]) == 0 &&
            memcmp(a->size, b->size, sizeof a->size) == 0 &&
            memcmp(a->start, b->start, sizeof a->start) == 0 &&
+           memcmp(a->second, b->second, sizeof a->second) == 0 &&
            memcmp(a->valid, b->valid, sizeof a->valid) == 0 && a->outer == b->outer &&
            a->middle == b->middle && a->inner == b->inner && a->part_start == b->part_start &&
            a->part_size == b->part_size;

@@ -140,6 +140,27 @@ bool plan_bind(const Plan *plan, const Program *p, const Instr *in, Rank rank, B
     return true;
 }
 
+void plan_second(const Plan *plan, const Program *p, const Instr *in, Rank rank,
+                 const Binding *global, const int64_t size['z' + 1], const int64_t start['z' + 1],
+                 int64_t second['z' + 1])
+{
+    for (int l = 0; l <= 'z'; l++) second[l] = start[l] + size[l] / 2;
+    for (uint32_t i = 0; i < (uint32_t)global->n_in + global->n_out; i++) {
+        const uint32_t arg = i < global->n_in ? i : in->n_in + i - global->n_in;
+        const Shape *s = arg_shape(plan, p, in, arg);
+        for (int d = 0; d < s->n_dims; d++) {
+            const uint32_t parts = shape_parts(s, &plan->mesh, d);
+            Interval chunk;
+            if (parts == 1 || !s->deal[d] ||
+                plan->graph.deals.deals.at[s->deal[d]].kind != DEAL_listed)
+                continue;
+            if (deal_interval(&plan->graph.deals, s->deal[d], s->dim[d], parts,
+                              shape_part(s, &plan->mesh, d, rank), 1, &chunk))
+                second[(int)global->letter[i][d]] = chunk.lo;
+        }
+    }
+}
+
 double plan_flops(const Plan *plan, const Program *p, const Instr *in)
 {
     Binding b;

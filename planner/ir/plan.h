@@ -192,5 +192,11 @@ bool plan_touches_host(const Program *p, const Instr *in);
  * first. */
 bool plan_bind(const Plan *plan, const Program *p, const Instr *in, Rank rank, Binding *global,
                int64_t size['z' + 1], int64_t start['z' + 1], int64_t valid['z' + 1]);
+/* Global index of local element size/2 of each index: where a part is two chunks of equal size
+ * (zigzag) the second one's first, else start + size/2. `size` and `start` as plan_bind gave them.
+ */
+void plan_second(const Plan *plan, const Program *p, const Instr *in, Rank rank,
+                 const Binding *global, const int64_t size['z' + 1], const int64_t start['z' + 1],
+                 int64_t second['z' + 1]);
 
 #endif

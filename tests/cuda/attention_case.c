@@ -85,6 +85,10 @@ static void set_common(AttentionRun *run, KernelArgs *a, const Control *control)
         run->binding->size['g'] += 5;
         run->binding->size['r'] += 2;
     }
+    for (const char *l = all; *l; l++) {
+        unsigned char at = (unsigned char)*l;
+        a->second[at] = a->start[at] + a->size[at] / 2;
+    }
 }
 
 AttentionRun attention_run(Arena *arena, const AttentionCase *c, const Control *control)

@@ -90,8 +90,10 @@ KernelArgs eval_args(OpKind op, const Attrs *attrs, const Value *args, uint32_t 
     for (uint32_t l = 0; l < local->n_letters; l++) {
         unsigned char letter = (unsigned char)local->letters[l];
         a.size[letter] = a.valid[letter] = local->size[letter];
+        a.second[letter] = a.size[letter] / 2;
         if (part == NULL) continue;
         a.start[letter] = part->start[letter];
+        a.second[letter] += a.start[letter];
         if (part->valid[letter] > 0) a.valid[letter] = part->valid[letter];
         if (part->valid[letter] == PART_EMPTY) a.valid[letter] = 0;
     }

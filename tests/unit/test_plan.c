@@ -90,6 +90,34 @@ static void binds_per_rank(void **state)
     assert_false(plan_bind(plan, p, &p->code.at[3], 1, &b, size, start, valid)); /* a collective */
 }
 
+/* Where the second half of a part begins: right behind the first, but for a part of two chunks. */
+static void binds_chunks(void **state)
+{
+    static const Interval zigzag[] = {{0, 8}, {24, 32}, {8, 16}, {16, 24}};
+    static const int64_t starts[] = {0, 8}, seconds[] = {24, 16};
+    Plan *plan = plans_linear(*state);
+    const Program *p = &plan->programs.at[0];
+    const Instr *in = &p->code.at[1];
+    Binding b;
+    int64_t size['z' + 1], start['z' + 1], second['z' + 1];
+    assert_true(plan_bind(plan, p, in, 1, &b, size, start, NULL));
+    plan_second(plan, p, in, 1, &b, size, start, second);
+    assert_int_equal(second['n'], 24); /* the second of two equal parts: 16 .. 31 */
+    assert_int_equal(second['k'], 8);
+    const DealId deal = deal_listed(&plan->graph.deals, *state, 32, 2, 2, zigzag);
+    for (ShapeId i = 0; i < plan->shapes.n; i++)
+        for (int d = 0; d < plan->shapes.at[i].n_dims; d++)
+            if (plan->shapes.at[i].dim[d] == 32) plan->shapes.at[i].deal[d] = deal;
+    for (Rank r = 0; r < 2; r++) {
+        assert_true(plan_bind(plan, p, in, r, &b, size, start, NULL));
+        plan_second(plan, p, in, r, &b, size, start, second);
+        assert_int_equal(size['n'], 16);
+        assert_int_equal(start['n'], starts[r]);
+        assert_int_equal(second['n'], seconds[r]);
+        assert_int_equal(second['k'], 8);
+    }
+}
+
 static void costs(void **state)
 {
     Plan *plan = plans_linear(*state);
@@ -176,6 +204,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(shapes_are_interned, setup, teardown),
         cmocka_unit_test_setup_teardown(roots, setup, teardown),
         cmocka_unit_test_setup_teardown(binds_per_rank, setup, teardown),
+        cmocka_unit_test_setup_teardown(binds_chunks, setup, teardown),
         cmocka_unit_test_setup_teardown(costs, setup, teardown),
         cmocka_unit_test_setup_teardown(comm_bytes, setup, teardown),
         cmocka_unit_test_setup_teardown(lookups_touch_rows, setup, teardown),
