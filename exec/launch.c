@@ -292,6 +292,21 @@ static void watch(Watch *w, const sigset_t *signals, double timeout_s)
     }
 }
 
+/* mpirun may be gone before those are that it has ended: who is told that a run has ended finds no
+ * rank of it. */
+static void wait_for_ranks(const Watch *w)
+{
+    const struct timespec pause = {0, LOOK_NS / 10};
+    double until = clock_s() + leave_s;
+    for (uint32_t r = 0; r < w->n_ranks && clock_s() < until;) {
+        int32_t pid = atomic_load(&w->status->slots[r].pid);
+        if (pid == 0 || is_gone(pid))
+            r++;
+        else
+            nanosleep(&pause, NULL);
+    }
+}
+
 /* ---- the verdict ---- */
 
 static LaunchEnd end_of(const Watch *w)
@@ -367,6 +382,7 @@ int exec_launch(const char *const *argv, const LaunchOptions *options, LaunchEnd
     if (spawn(command_line(&launcher, argv, options->n_ranks, arena),
               environment(path, &launcher, options, arena), &before, &w.mpirun, d)) {
         watch(&w, &signals, options->timeout_s > 0 ? options->timeout_s : 60);
+        wait_for_ranks(&w);
         code = verdict(&w, d);
         *end = end_of(&w);
     }

@@ -136,10 +136,10 @@ class Time(unittest.TestCase):
 
     def test_a_child_and_its_children_are_ended(self):
         start = time.monotonic()
-        out, why = gpu_bench.output(Deadline(1.5, time.monotonic), "sh", "-c", "sleep 60; sleep 60")
+        out, why = gpu_bench.output(Deadline(1.5, time.monotonic), "sh", "-c", "sleep 600; sleep 600")
         self.assertIsNone(out)
         self.assertIn("ended after", why)
-        self.assertLess(time.monotonic() - start, 20)
+        self.assertLess(time.monotonic() - start, 200)
         out, why = gpu_bench.output(Deadline(0, time.monotonic), "true")
         self.assertEqual((out, why), (None, "left out: the time is up"))
 

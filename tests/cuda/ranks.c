@@ -23,7 +23,7 @@ typedef struct Live {
     pid_t child[RANKS_MOST];
     bool done[RANKS_MOST];
     uint32_t n, left;
-    int err;
+    int err, port_socket;
     double start;
 } Live;
 
@@ -75,7 +75,7 @@ static void run_here(RanksRun *run, Backend *made, RankReport *report, Arena *ar
                            .backend_options = run->options,
                            .at_end = keep_bits,
                            .self = &keep};
-    if (options.backend_options.timeout_s <= 0) options.backend_options.timeout_s = 20;
+    if (options.backend_options.timeout_s <= 0) options.backend_options.timeout_s = 60;
     report->fine = exec_run(run->plan, &options, arena, &result, &d);
     for (uint32_t i = 0; i < result.trace.steps.n && i < RANKS_STEPS; i++) {
         report->loss[i] = result.trace.steps.at[i].loss;
@@ -101,22 +101,19 @@ static void run_double(RanksRun *run, RankReport *report, Arena *arena)
     report->n_unread = double_calls("unread");
 }
 
-/* Ports that nobody listens on. They are all held before the first is given back, so that no two
- * are the same. */
-static void free_ports(int *port, uint32_t n)
+/* Bound, and not listening: with SO_REUSEADDR on both, another socket may be bound there too. That
+ * is set after the choice, so that what is chosen is nobody's. */
+int ranks_hold_port(int *port)
 {
-    int fd[RANKS_AT_ONCE];
-    for (uint32_t i = 0; i < n; i++) {
-        struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-        socklen_t size = sizeof at;
-        port[i] = 0;
-        fd[i] = socket(AF_INET, SOCK_STREAM, 0);
-        if (fd[i] >= 0 && bind(fd[i], (struct sockaddr *)&at, size) == 0 &&
-            getsockname(fd[i], (struct sockaddr *)&at, &size) == 0)
-            port[i] = ntohs(at.sin_port);
-    }
-    for (uint32_t i = 0; i < n; i++)
-        if (fd[i] >= 0) close(fd[i]);
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool fine = fd >= 0 && bind(fd, (struct sockaddr *)&at, size) == 0 &&
+                getsockname(fd, (struct sockaddr *)&at, &size) == 0 &&
+                setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0;
+    if (!fine) perror("no port for ranks");
+    *port = fine ? ntohs(at.sin_port) : 0;
+    return fd;
 }
 
 static pid_t start_rank(RanksRun *run, Rank r, uint32_t n, int port, int err)
@@ -140,14 +137,20 @@ static pid_t start_rank(RanksRun *run, Rank r, uint32_t n, int port, int err)
     _exit(run->rank[r].fine ? 0 : 6);
 }
 
-static void start(Live *live, RanksRun *run, int port, Arena *arena)
+static void start(Live *live, RanksRun *run, Arena *arena)
 {
+    int port;
     uint32_t n = run->plan->mesh.n_ranks;
     char path[] = "/tmp/tandem-ranks-XXXXXX";
     run->errors = arena_alloc(arena, ERRORS_MOST);
     run->rank = mmap(NULL, RANKS_MOST * sizeof *run->rank, PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    *live = (Live){.run = run, .n = n, .left = n, .err = mkstemp(path), .start = clock_s()};
+    *live = (Live){.run = run,
+                   .n = n,
+                   .left = n,
+                   .err = mkstemp(path),
+                   .port_socket = ranks_hold_port(&port),
+                   .start = clock_s()};
     unlink(path);
     for (Rank r = 0; r < n; r++) live->child[r] = start_rank(run, r, n, port, live->err);
 }
@@ -166,7 +169,7 @@ static void reap(Live *live)
     }
     /* A rank that was stopped on purpose ends by our hand. */
     bool stops = run->script && strstr(run->script, "=stop");
-    bool late = clock_s() > live->start + (run->patience_s > 0 ? run->patience_s : 60);
+    bool late = clock_s() > live->start + (run->patience_s > 0 ? run->patience_s : 400);
     late = late || (stops && live->left == 1 && live->n > 1);
     for (uint32_t r = 0; late && r < live->n; r++)
         if (!live->done[r]) kill(live->child[r], SIGKILL);
@@ -178,6 +181,7 @@ static void finish(Live *live)
     ssize_t length = pread(live->err, run->errors, ERRORS_MOST - 1, 0);
     run->errors[length > 0 ? length : 0] = 0;
     close(live->err);
+    close(live->port_socket);
     run->took_s = clock_s() - live->start;
     live->run = NULL;
 }
@@ -185,20 +189,14 @@ static void finish(Live *live)
 void ranks_run_all(RanksRun *runs, uint32_t n, Arena *arena)
 {
     Live live[RANKS_AT_ONCE] = {0};
-    int port[RANKS_AT_ONCE];
-    for (uint32_t first = 0; first < n; first += RANKS_AT_ONCE) {
-        uint32_t k = n - first < RANKS_AT_ONCE ? n - first : RANKS_AT_ONCE, left = k;
-        free_ports(port, k);
-        for (uint32_t i = 0; i < k; i++) start(&live[i], &runs[first + i], port[i], arena);
-        while (left > 0) {
-            for (uint32_t i = 0; i < k; i++) {
-                if (!live[i].run) continue;
-                reap(&live[i]);
-                if (live[i].left > 0) continue;
-                finish(&live[i]);
-                left--;
-            }
-            usleep(500);
+    for (uint32_t next = 0, left = n; left > 0; usleep(500)) {
+        for (uint32_t i = 0; i < RANKS_AT_ONCE; i++) {
+            if (live[i].run == NULL && next < n) start(&live[i], &runs[next++], arena);
+            if (live[i].run == NULL) continue;
+            reap(&live[i]);
+            if (live[i].left > 0) continue;
+            finish(&live[i]);
+            left--;
         }
     }
 }

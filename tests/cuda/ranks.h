@@ -28,7 +28,7 @@ typedef struct RanksRun {
     double lr;
     uint32_t steps; /* 0: 3 */
     bool trace;
-    double patience_s; /* after that the ranks are killed; 0: 60 */
+    double patience_s; /* after that the ranks are killed; 0: 400 */
     RankReport *rank;  /* [RANKS_MOST], written; as is what follows */
     char *errors;      /* standard error of the forked ranks */
     double took_s;
@@ -38,6 +38,9 @@ typedef struct RanksRun {
 void ranks_run(RanksRun *run, Arena *arena);
 /* Several runs of more than one rank, RANKS_AT_ONCE at a time: for those that mostly wait. */
 void ranks_run_all(RanksRun *runs, uint32_t n, Arena *arena);
+/* A port of this machine that stays ours until the socket is closed: neither who asks for any port
+ * nor who connects gets it, but a rank that is told of it may listen there. */
+int ranks_hold_port(int *port);
 /* The same on loopback, in fp32 as it is: into rank[0]. */
 void ranks_loopback(RanksRun *run, Arena *arena);
 #endif

@@ -13,12 +13,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/cuda/ranks.h"
 #include "tests/support/command.h"
 
 static Arena *arena;
 
 #define PLAN TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua"
-#define ONE  "--set", "mesh.dp_shard=1", "--set", "mesh.tp=1", "--quiet"
+/* For a command that hangs: none is expected to. */
+enum { MOST_S = 300 };
+
+#define ONE "--set", "mesh.dp_shard=1", "--set", "mesh.tp=1", "--quiet"
 
 static int setup(void **state)
 {
@@ -46,14 +50,14 @@ static void check(CommandResult r, int code, const char *out, const char *err)
 static void one_rank_trains_and_is_compared(void **state)
 {
     (void)state;
-    check(COMMAND(arena, 60, "run", PLAN, "--backend", "cuda", "--steps", "6", ONE), 0,
+    check(COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--steps", "6", ONE), 0,
           "done        6 steps", NULL);
-    check(COMMAND(arena, 60, "runs"), 0, "cuda", NULL);
-    check(COMMAND(arena, 60, "compare"), 0, "cuda", NULL);
+    check(COMMAND(arena, MOST_S, "runs"), 0, "cuda", NULL);
+    check(COMMAND(arena, MOST_S, "compare"), 0, "cuda", NULL);
     static const char *const modes[] = {"whole", "cut", "none"};
     const char *last[3];
     for (int k = 0; k < 3; k++) {
-        CommandResult r = COMMAND(arena, 60, "run", PLAN, "--backend", "cuda", "--steps", "6",
+        CommandResult r = COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--steps", "6",
                                   "--graph", modes[k], "--json", ONE);
         check(r, 0, "\"last_loss\":", NULL);
         last[k] = strstr(r.out, "\"last_loss\":");
@@ -84,22 +88,22 @@ static void check_record(uint32_t last)
 static void four_ranks_under_mpirun(void **state)
 {
     (void)state;
-    check(COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--steps", "6", "--set",
+    check(COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--steps", "6", "--set",
                   "nccl.max_ctas=4", "--set", "nccl.register=buffer", "--record", "where"),
           0, "done        6 steps", NULL);
     check_record(4);
     setenv("TANDEM_DOUBLE", "rank=2 ncclReduceScatter@9=kill", 1);
-    check(COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--steps", "6", "--timeout", "30",
-                  "--record", "where"),
+    check(COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--steps", "6", "--timeout",
+                  "200", "--record", "where"),
           6, NULL, "error[rank-died]: rank 2 (pid ");
     check_record(2);
     setenv("TANDEM_DOUBLE", "rank=1 ncclAllGather@9=hang", 1);
-    CommandResult r = COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--steps", "6",
-                              "--timeout", "3", "--graph", "none");
+    CommandResult r = COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--steps", "6",
+                              "--timeout", "8", "--graph", "none");
     check(r, 6, NULL, "error[timeout]: step ");
     check(r, 6, NULL, "is at step ");
     setenv("TANDEM_DOUBLE", "uuid=same", 1);
-    check(COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--steps", "6"), 6, NULL,
+    check(COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--steps", "6"), 6, NULL,
           "error[device-shared]");
 }
 
@@ -107,10 +111,10 @@ static void four_ranks_under_mpirun(void **state)
 static const char *last_loss(const char *plan, const char *backend, const char *via,
                              const char *graph)
 {
-    CommandResult r = backend[0] == 'c' ? COMMAND(arena, 120, "run", plan, "--backend", backend,
+    CommandResult r = backend[0] == 'c' ? COMMAND(arena, MOST_S, "run", plan, "--backend", backend,
                                                   "--via", via, "--graph", graph, "--steps", "5",
-                                                  "--json", "--quiet", "--timeout", "30")
-                                        : COMMAND(arena, 120, "run", plan, "--backend", backend,
+                                                  "--json", "--quiet", "--timeout", "200")
+                                        : COMMAND(arena, MOST_S, "run", plan, "--backend", backend,
                                                   "--steps", "5", "--json", "--quiet");
     check(r, 0, "\"last_loss\":", NULL);
     const char *at = strstr(r.out, "\"last_loss\":");
@@ -151,20 +155,20 @@ static void four_ranks_through_the_host(void **state)
            "uuid=same ncclCommInitRankConfig@1=fail:3 ncclMemAlloc@1=fail:1 "
            "cudaGraphLaunch@1=fail:1",
            1);
-    check(COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--via", "host", "--share-device",
-                  "--steps", "5"),
+    check(COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--via", "host",
+                  "--share-device", "--steps", "5"),
           0, "done        5 steps", NULL);
     setenv("TANDEM_DOUBLE", "rank=1 cuStreamWaitValue32@9=kill", 1);
-    check(COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--via", "host", "--steps", "5"), 6,
-          NULL, "error[rank-died]: rank 1 (pid ");
+    check(COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--via", "host", "--steps", "5"),
+          6, NULL, "error[rank-died]: rank 1 (pid ");
     setenv("TANDEM_DOUBLE", "rank=2 cuStreamWaitValue32@9=stop", 1);
-    CommandResult r = COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--via", "host",
-                              "--steps", "5", "--timeout", "3");
+    CommandResult r = COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--via", "host",
+                              "--steps", "5", "--timeout", "8");
     check(r, 6, NULL, "error[timeout]: step 0: rank ");
     check(r, 6, NULL, "its process is stopped) is at step 0, instruction ");
     setenv("TANDEM_DOUBLE", "cuStreamWaitValue32@2=fail:1", 1);
-    check(COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--via", "host", "--steps", "5"), 6,
-          NULL, "cuStreamWaitValue32: error 1");
+    check(COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--via", "host", "--steps", "5"),
+          6, NULL, "cuStreamWaitValue32: error 1");
     unsetenv("TANDEM_DOUBLE");
 }
 
@@ -174,8 +178,8 @@ static void a_kernel_that_hangs_while_it_is_timed(void **state)
     (void)state;
     setenv("TANDEM_DOUBLE", "attention_ways@1=fail:1", 1);
     for (int ranks = 1; ranks <= 2; ranks++)
-        check(COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--set", "mesh.tp=1", "--set",
-                      ranks == 1 ? "mesh.dp_shard=1" : "mesh.dp_shard=2", "--steps", "2"),
+        check(COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--set", "mesh.tp=1",
+                      "--set", ranks == 1 ? "mesh.dp_shard=1" : "mesh.dp_shard=2", "--steps", "2"),
               6, NULL, "attention by no way did not end");
     unsetenv("TANDEM_DOUBLE");
 }
@@ -183,24 +187,24 @@ static void a_kernel_that_hangs_while_it_is_timed(void **state)
 static void ranks_of_torchrun(void **state)
 {
     (void)state;
-    char port[16];
-    snprintf(port, sizeof port, "%d", 20000 + (int)(getpid() % 20000));
+    int port, port_socket = ranks_hold_port(&port);
     setenv("MASTER_ADDR", "127.0.0.1", 1);
-    setenv("MASTER_PORT", port, 1);
+    setenv("MASTER_PORT", arena_print(arena, "%d", port), 1);
     setenv("WORLD_SIZE", "2", 1);
     fflush(NULL);
     pid_t child = fork();
     setenv("RANK", child == 0 ? "1" : "0", 1);
     setenv("LOCAL_RANK", child == 0 ? "1" : "0", 1);
-    CommandResult r = COMMAND(arena, 60, "run", PLAN, "--backend", "cuda", "--steps", "5", "--set",
-                              "mesh.dp_shard=2", "--set", "mesh.tp=1");
+    CommandResult r = COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--steps", "5",
+                              "--set", "mesh.dp_shard=2", "--set", "mesh.tp=1");
     if (child == 0) _exit(r.exit_code == 0 && r.n_out == 0 ? 0 : 1);
     int status = 0;
     assert_int_equal(waitpid(child, &status, 0), child);
+    close(port_socket);
     check(r, 0, "done        5 steps", NULL);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     /* Other backends do not meet that way. */
-    check(COMMAND(arena, 60, "run", PLAN, "--steps", "5", "--set", "mesh.dp_shard=2", "--set",
+    check(COMMAND(arena, MOST_S, "run", PLAN, "--steps", "5", "--set", "mesh.dp_shard=2", "--set",
                   "mesh.tp=1"),
           6, NULL, "error[module-missing]: these ranks were started without an MPI");
     static const char *const set[] = {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK",
@@ -211,17 +215,17 @@ static void ranks_of_torchrun(void **state)
 static void calibration_fills_the_tables(void **state)
 {
     (void)state;
-    CommandResult r = COMMAND(arena, 60, "calibrate", PLAN, "--backend", "cuda", ONE);
+    CommandResult r = COMMAND(arena, MOST_S, "calibrate", PLAN, "--backend", "cuda", ONE);
     check(r, 0, "machine     cuda:Double", NULL);
     check(r, 0, "0 kernels, 0 collectives", NULL);
-    r = COMMAND(arena, 120, "calibrate", PLAN, "--backend", "cuda");
+    r = COMMAND(arena, MOST_S, "calibrate", PLAN, "--backend", "cuda");
     check(r, 0, "all_gather dp_shard", NULL);
     check(r, 0, "0 kernels, 0 collectives", NULL);
     /* The CPU's tables are not touched. */
-    check(COMMAND(arena, 60, "calibrate", PLAN, "--dry-run", ONE), 0, "to measure    59 kernels",
-          NULL);
+    check(COMMAND(arena, MOST_S, "calibrate", PLAN, "--dry-run", ONE), 0,
+          "to measure    59 kernels", NULL);
     /* A prediction for the backend uses them. */
-    r = COMMAND(arena, 60, "run", PLAN, "--backend", "cuda", "--steps", "3", ONE);
+    r = COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--steps", "3", ONE);
     check(r, 0, "done        3 steps", NULL);
     assert_null(strstr(r.err, "not-calibrated"));
 }
@@ -230,52 +234,53 @@ static void calibration_fills_the_tables(void **state)
 static void calibration_of_each_way(void **state)
 {
     (void)state;
-    CommandResult r = COMMAND(arena, 60, "calibrate", PLAN, "--backend", "cuda", ONE);
+    CommandResult r = COMMAND(arena, MOST_S, "calibrate", PLAN, "--backend", "cuda", ONE);
     check(r, 0, "0 kernels, 0 collectives", NULL);
-    r = COMMAND(arena, 60, "calibrate", PLAN, "--backend", "cuda", "--tf32", "--dry-run", ONE);
+    r = COMMAND(arena, MOST_S, "calibrate", PLAN, "--backend", "cuda", "--tf32", "--dry-run", ONE);
     check(r, 0, "machine     cuda:Double tf32\n", NULL);
     check(r, 0, "to measure    59 kernels", NULL);
-    r = COMMAND(arena, 60, "run", PLAN, "--backend", "cuda", "--tf32", "--steps", "3", "--set",
+    r = COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--tf32", "--steps", "3", "--set",
                 "mesh.dp_shard=1", "--set", "mesh.tp=1");
     check(r, 0, "done        3 steps", "59 of 59 kernels are not measured");
     /* With several ranks: those that measure collectives are told the way too. */
-    r = COMMAND(arena, 120, "calibrate", PLAN, "--backend", "cuda", "--tf32");
+    r = COMMAND(arena, MOST_S, "calibrate", PLAN, "--backend", "cuda", "--tf32");
     check(r, 0, "machine     cuda:Double tf32\n", NULL);
     check(r, 0, "0 kernels, 0 collectives", NULL);
-    r = COMMAND(arena, 120, "run", PLAN, "--backend", "cuda", "--tf32", "--steps", "3");
+    r = COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--tf32", "--steps", "3");
     check(r, 0, "done        3 steps", NULL);
     assert_null(strstr(r.err, "are not measured"));
-    check(COMMAND(arena, 60, "calibrate", PLAN, "--backend", "cuda", "--tf32", "--cudnn",
+    check(COMMAND(arena, MOST_S, "calibrate", PLAN, "--backend", "cuda", "--tf32", "--cudnn",
                   "--dry-run", ONE),
           0, "machine     cuda:Double tf32 cudnn\n", NULL);
-    check(COMMAND(arena, 60, "calibrate", PLAN, "--backend", "cuda", "--cudnn", ONE), 6, NULL,
+    check(COMMAND(arena, MOST_S, "calibrate", PLAN, "--backend", "cuda", "--cudnn", ONE), 6, NULL,
           "--cudnn: the double has no cuDNN");
-    check(COMMAND(arena, 60, "calibrate", PLAN, "--tf32", ONE), 2, NULL, "go with --backend cuda");
+    check(COMMAND(arena, MOST_S, "calibrate", PLAN, "--tf32", ONE), 2, NULL,
+          "go with --backend cuda");
 }
 
 static void what_is_told(void **state)
 {
     (void)state;
-    check(COMMAND(arena, 60, "doctor"), 0, "gpu 3      Double, 256 MiB, capability 9.0, 4 SMs",
+    check(COMMAND(arena, MOST_S, "doctor"), 0, "gpu 3      Double, 256 MiB, capability 9.0, 4 SMs",
           NULL);
     setenv("TANDEM_DOUBLE", "devices=0", 1);
-    check(COMMAND(arena, 60, "doctor"), 0, "no CUDA-capable device is detected", NULL);
-    check(COMMAND(arena, 60, "run", PLAN, "--backend", "cuda", "--steps", "5", ONE), 6, NULL,
+    check(COMMAND(arena, MOST_S, "doctor"), 0, "no CUDA-capable device is detected", NULL);
+    check(COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--steps", "5", ONE), 6, NULL,
           "error[cuda-no-device]");
     unsetenv("TANDEM_DOUBLE");
-    check(COMMAND(arena, 60, "run", PLAN, "--backend", "mpi", "--graph", "none"), 2, NULL,
+    check(COMMAND(arena, MOST_S, "run", PLAN, "--backend", "mpi", "--graph", "none"), 2, NULL,
           "go with --backend cuda");
-    check(COMMAND(arena, 60, "run", PLAN, "--backend", "mpi", "--record", "where"), 2, NULL,
+    check(COMMAND(arena, MOST_S, "run", PLAN, "--backend", "mpi", "--record", "where"), 2, NULL,
           "--record go with");
-    check(COMMAND(arena, 60, "run", PLAN, "--backend", "cuda", "--record", "/proc/where", ONE), 6,
-          NULL, "error[rank-record]: cannot make the folder /proc/where");
-    check(COMMAND(arena, 60, "run", PLAN, "--backend", "cuda", "--graph", "cutt"), 2, NULL,
+    check(COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--record", "/proc/where", ONE),
+          6, NULL, "error[rank-record]: cannot make the folder /proc/where");
+    check(COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--graph", "cutt"), 2, NULL,
           "did you mean cut?");
-    check(COMMAND(arena, 60, "run", PLAN, "--backend", "cuda", "--device", "7", ONE), 6, NULL,
+    check(COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--device", "7", ONE), 6, NULL,
           "there is no device 7: this machine shows 4, from 0");
-    check(COMMAND(arena, 60, "run", PLAN, "--backend", "cuda", "--dry-run"), 0,
+    check(COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--dry-run"), 0,
           "would run   4 ranks on cuda", NULL);
-    check(COMMAND(arena, 60, "run", PLAN, "--backend", "cuda", "--via", "hots"), 2, NULL,
+    check(COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--via", "hots"), 2, NULL,
           "did you mean host?");
 }
 

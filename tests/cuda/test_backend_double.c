@@ -259,7 +259,7 @@ static void branches_in_any_order_wait_for_each_other(void **state)
     if (!run.rank[0].fine || !run.rank[1].fine) fail_msg("%s", run.rank[0].said);
     /* How often the device draws depends on the machine's load, so the step that is stuck is any.
      */
-    run.options.timeout_s = 3;
+    run.options.timeout_s = 6;
     run.steps = 50;
     run.script = "seed=12 branches=drawn";
     ranks_run(&run, arena);

@@ -19,8 +19,9 @@
 #include "exec/cuda/meet.h"
 #include "exec/launch.h"
 #include "planner/base/clock.h"
+#include "tests/cuda/ranks.h"
 
-enum { RANKS = 5 };
+enum { RANKS = 5, PATIENCE_S = 120 };
 
 typedef struct Told {
     char why[RANKS][MEET_WHY];
@@ -31,13 +32,10 @@ static int port_at = 0;
 
 static void next_port(void)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof at;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&at, size) == 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &size), 0);
-    port_at = ntohs(at.sin_port);
-    close(fd);
+    static int held = -1;
+    if (held >= 0) close(held);
+    held = ranks_hold_port(&port_at);
+    assert_true(port_at > 0);
 }
 
 static void set(const char *name, unsigned value)
@@ -97,7 +95,7 @@ static bool exchanges(Meet *m, unsigned rank)
     for (unsigned round = 0; round < 20 && fine; round++) {
         unsigned n = round == 10 ? 50000 : round;
         for (unsigned i = 0; i < n; i++) mine[i] = 1000003 * rank + 17 * round + i;
-        fine = m->exchange(m, mine, n * sizeof *mine, all, 10);
+        fine = m->exchange(m, mine, n * sizeof *mine, all, PATIENCE_S);
         for (unsigned r = 0; r < m->n_ranks && fine; r++)
             for (unsigned i = 0; i < n; i++)
                 fine = fine && all[r * n + i] == 1000003 * r + 17 * round + i;
@@ -109,7 +107,7 @@ static void all_get_what_all_gave(void **state)
 {
     (void)state;
     for (unsigned n = 1; n <= RANKS; n++) {
-        Told t = run(n, 0, 20, exchanges);
+        Told t = run(n, 0, PATIENCE_S, exchanges);
         for (unsigned r = 0; r < n; r++)
             if (!t.fine[r]) fail_msg("rank %u of %u: %s", r, n, t.why[r]);
     }
@@ -118,12 +116,10 @@ static void all_get_what_all_gave(void **state)
 static void who_does_not_come_is_named(void **state)
 {
     (void)state;
-    double start = clock_s();
-    Told t = run(4, 1 << 2, 3, exchanges);
+    Told t = run(4, 1 << 2, 6, exchanges);
     assert_string_equal(t.why[0], "3 of 4 ranks came; rank 2 did not");
     t = run(3, 1 << 0, 2, exchanges);
     assert_non_null(strstr(t.why[1], "rank 0 does not answer at localhost port "));
-    assert_true(clock_s() - start < 40);
 }
 
 /* Rank 1 leaves without a word; the others look, and then wait for it. */
@@ -133,7 +129,7 @@ static bool one_leaves(Meet *m, unsigned rank)
     if (rank == 1) {
         _exit(0);
     }
-    double until = clock_s() + 20;
+    double until = clock_s() + PATIENCE_S;
     while (!m->gone(m) && clock_s() < until) usleep(1000);
     if (!strstr(m->why, "rank 1 has closed its connection")) return false;
     return rank == 2 || !m->exchange(m, "x", 1, all, 1);
@@ -142,20 +138,20 @@ static bool one_leaves(Meet *m, unsigned rank)
 static void who_leaves_is_named_to_all(void **state)
 {
     (void)state;
-    Told t = run(3, 0, 10, one_leaves);
+    Told t = run(3, 0, PATIENCE_S, one_leaves);
     if (!t.fine[0] || !t.fine[2]) fail_msg("%s | %s", t.why[0], t.why[2]);
 }
 
 static bool different_sizes(Meet *m, unsigned rank)
 {
     char mine[8] = "", all[8 * RANKS];
-    return !m->exchange(m, mine, rank == 1 ? 4 : 8, all, 2);
+    return !m->exchange(m, mine, rank == 1 ? 4 : 8, all, PATIENCE_S);
 }
 
 static void another_exchange_is_refused(void **state)
 {
     (void)state;
-    Told t = run(2, 0, 10, different_sizes);
+    Told t = run(2, 0, PATIENCE_S, different_sizes);
     if (!t.fine[0] || !strstr(t.why[0], "rank 1 is at another exchange")) fail_msg("%s", t.why[0]);
     if (!t.fine[1] || !strstr(t.why[1], "rank 1 is at another exchange")) fail_msg("%s", t.why[1]);
 }
@@ -188,7 +184,7 @@ static void strangers(void **state)
         Arena *arena = arena_new();
         if (r == 1) usleep(300000);
         be_rank(r, 2);
-        Meet *m = meet_open(arena, NULL, 10, why, sizeof why);
+        Meet *m = meet_open(arena, NULL, PATIENCE_S, why, sizeof why);
         bool fine = m != NULL && exchanges(m, r);
         if (m) m->close(m);
         arena_free(arena);

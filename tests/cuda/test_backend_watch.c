@@ -39,13 +39,21 @@ static bool is_rank(const char *rank)
     return mine != NULL && strcmp(mine, rank) == 0;
 }
 
+/* What is seen at once is seen long before the deadline; what must wait for one has time to get
+ * where it hangs, however many processes share the cores. What only takes long takes longer than
+ * the deadline. */
+#define FAR_S  900
+#define SOON_S 100
+#define HANG_S 8
+#define SLOW_S 4
+
 /* ---- what only takes long ---- */
 
 static void late_fill(void *self, int64_t step, uint32_t microbatch, int64_t first, int64_t n,
                       int64_t seq, int32_t *tokens, int32_t *labels)
 {
     (void)self, (void)first;
-    if (step == 0 && microbatch == 0 && is_rank("1")) usleep(2500000);
+    if (step == 0 && microbatch == 0 && is_rank("1")) usleep(SLOW_S * 1500000);
     for (int64_t i = 0; i < n * seq; i++) tokens[i] = labels[i] = (int32_t)(i % 11);
 }
 
@@ -58,19 +66,19 @@ static void what_takes_long_is_no_hang(void **state)
         CudaGraphs graphs;
         bool poison, is_late;
     } cases[] = {
-        {"cublasLtCreate@1=slow:2500", CUDA_GRAPHS_none, false, false},
-        {"ncclCommInitRankConfig@1=slow:2500", CUDA_GRAPHS_none, false, false},
-        {"ncclCommWindowRegister@1=slow:2500", CUDA_GRAPHS_none, false, false},
-        {"cudaGraphInstantiate@1=slow:2500", CUDA_GRAPHS_whole, false, false},
-        {"cudaEventCreate@3=slow:2500", CUDA_GRAPHS_cut, false, false}, /* of the traced step */
-        {"cudaEventElapsedTime@3=slow:2500", CUDA_GRAPHS_cut, false, false},
-        {"cudaMemcpy@9=slow:2500", CUDA_GRAPHS_none, true, false},
+        {"cublasLtCreate@1=slow:6000", CUDA_GRAPHS_none, false, false},
+        {"ncclCommInitRankConfig@1=slow:6000", CUDA_GRAPHS_none, false, false},
+        {"ncclCommWindowRegister@1=slow:6000", CUDA_GRAPHS_none, false, false},
+        {"cudaGraphInstantiate@1=slow:6000", CUDA_GRAPHS_whole, false, false},
+        {"cudaEventCreate@3=slow:6000", CUDA_GRAPHS_cut, false, false}, /* of the traced step */
+        {"cudaEventElapsedTime@3=slow:6000", CUDA_GRAPHS_cut, false, false},
+        {"cudaMemcpy@9=slow:6000", CUDA_GRAPHS_none, true, false},
         {"", CUDA_GRAPHS_none, false, true},
     };
     enum { N = sizeof cases / sizeof cases[0] };
     RanksRun runs[N];
     for (size_t i = 0; i < N; i++) {
-        runs[i] = run_of(2, 1);
+        runs[i] = run_of(2, SLOW_S);
         runs[i].script = arena_print(arena, "seed=3 rank=1 %s", cases[i].script);
         runs[i].options.cuda.graphs = cases[i].graphs;
         runs[i].options.poison = cases[i].poison;
@@ -110,39 +118,38 @@ static void what_cannot_go_on_is_told_in_time(void **state)
         const char *script, *told, *too;
         CudaGraphs graphs;
         bool dies;
-        double timeout_s, most_s;
+        double timeout_s;
     } cases[] = {
         /* Between the first use of the communicators and the first step. */
-        {"", "rank 1 has closed its connection", "error[rank-died]", CUDA_GRAPHS_none, true, 30,
-         15},
+        {"", "rank 1 has closed its connection", "error[rank-died]", CUDA_GRAPHS_none, true, FAR_S},
         {"ncclCommWindowRegister@1=kill", "rank 1 has closed its connection", "", CUDA_GRAPHS_none,
-         false, 30, 15},
+         false, FAR_S},
         {"cudaGraphInstantiate@1=kill", "rank 1 has closed its connection", "", CUDA_GRAPHS_whole,
-         false, 30, 15},
+         false, FAR_S},
         /* The device of one is lost while the others wait for it. */
         {"kernel@9=fault:700", "step 0: rank 1: cudaEventQuery: ", "\n  compute: at or after instr",
-         CUDA_GRAPHS_none, false, 30, 15},
+         CUDA_GRAPHS_none, false, FAR_S},
         {"kernel@60=fault:719", ": rank 1: cudaEventQuery: ", ": at or after instruction",
-         CUDA_GRAPHS_cut, false, 30, 15},
+         CUDA_GRAPHS_cut, false, FAR_S},
         /* Who does not arrive is named, with what it should have reached. */
         {"ncclAllReduce@2=hang", "error[timeout]: rank ", "to open dp_shard on dp_reduce of 2",
-         CUDA_GRAPHS_none, false, 2, 15},
+         CUDA_GRAPHS_none, false, HANG_S},
         {"ncclAllReduce@4=hang", "error[timeout]: step 0: rank ", "all_reduce dp_shard",
-         CUDA_GRAPHS_none, false, 2, 15},
+         CUDA_GRAPHS_none, false, HANG_S},
         {"ncclReduceScatter@6=hang", "error[timeout]: step 1: rank ", "dp_reduce reduce_scatter",
-         CUDA_GRAPHS_whole, false, 2, 15},
+         CUDA_GRAPHS_whole, false, HANG_S},
         /* What NCCL cannot end on the device: nobody waits for it after all is told. */
         {"ncclAllGather@3=stays ncclReduceScatter@2=fail:3", "ncclReduceScatter: internal error",
-         "error[nccl]", CUDA_GRAPHS_none, false, 30, 15},
+         "error[nccl]", CUDA_GRAPHS_none, false, FAR_S},
         {"ncclAllGather@3=stays", "error[timeout]: step 0: rank ", "all_gather dp_shard",
-         CUDA_GRAPHS_none, false, 2, 15},
+         CUDA_GRAPHS_none, false, HANG_S},
         {"ncclAllReduce@2=stays", "to open dp_shard on dp_reduce of 2", "error[timeout]: rank ",
-         CUDA_GRAPHS_none, false, 2, 15},
+         CUDA_GRAPHS_none, false, HANG_S},
         {"ncclAllReduce@2=stays ncclCommAbort@1=hang", "to open dp_shard on dp_reduce of 2",
-         "error[timeout]: rank ", CUDA_GRAPHS_none, false, 2, 15},
+         "error[timeout]: rank ", CUDA_GRAPHS_none, false, HANG_S},
         /* A host that does not come back is told as such. */
         {"cudaGraphInstantiate@1=stop", "its process is stopped) is busy on its host with step 1",
-         "error[timeout]", CUDA_GRAPHS_whole, false, 2, 15},
+         "error[timeout]", CUDA_GRAPHS_whole, false, HANG_S},
     };
     enum { N = sizeof cases / sizeof cases[0] };
     RanksRun runs[N];
@@ -160,7 +167,7 @@ static void what_cannot_go_on_is_told_in_time(void **state)
             !is_told(run, cases[i].too))
             fail_msg("%s: %s| %s| %s", run->script, run->errors, run->rank[0].said,
                      run->rank[1].said);
-        if (run->took_s > cases[i].most_s) fail_msg("%s: it took %g s", run->script, run->took_s);
+        if (run->took_s > SOON_S) fail_msg("%s: it took %g s", run->script, run->took_s);
     }
 }
 
@@ -181,16 +188,15 @@ static uint32_t count(const Program *p, bool gathers)
 static void an_error_is_told_before_anything_that_waits(void **state)
 {
     (void)state;
-    RanksRun run = run_of(2, 30);
+    RanksRun run = run_of(2, FAR_S);
     const Program *p = &run.plan->programs.at[0];
     run.lr = 1e38; /* the second step overflows */
     run.options.cuda.graphs = CUDA_GRAPHS_none;
     run.script = arena_print(arena, "seed=3 rank=0 kernel@%u=fail:719 rank=1 ncclAllGather@%u=stop",
                              3 * count(p, false) - 1, 2 * count(p, true) + 1);
-    run.patience_s = 20;
     ranks_run(&run, arena);
     if (run.rank[0].fine || !is_told(&run, "error[cuda]: rank 0, instruction") ||
-        !is_told(&run, ": the kernel of ") || run.took_s > 15)
+        !is_told(&run, ": the kernel of ") || run.took_s > SOON_S)
         fail_msg("%s: after %g s: %s| %s", run.script, run.took_s, run.errors, run.rank[0].said);
 }
 
@@ -230,7 +236,7 @@ static void each_rank_keeps_a_record(void **state)
     for (size_t i = 0; i < N; i++) {
         char *folder = arena_print(arena, "/tmp/tandem-record-XXXXXX");
         assert_non_null(mkdtemp(folder));
-        runs[i] = run_of(2, 2);
+        runs[i] = run_of(2, HANG_S);
         runs[i].script = arena_print(arena, "seed=3 %s", cases[i].script);
         runs[i].options.cuda.record = folder;
         runs[i].options.cuda.graphs = CUDA_GRAPHS_none;

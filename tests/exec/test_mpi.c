@@ -113,7 +113,7 @@ static bool run_case(uint32_t index, const char *backend, const char *path, bool
                            .warmup_steps = 2,
                            .data = data_synthetic(3, 37, 0.1, arena),
                            .trace_step = 2,
-                           .backend_options = {.timeout_s = 60, .poison = poison, .order_seed = 5},
+                           .backend_options = {.timeout_s = 200, .poison = poison, .order_seed = 5},
                            .at_end = write_persistent,
                            .self = &dump};
     return exec_run(plan, &options, arena, result, d);
@@ -130,7 +130,7 @@ static bool run_transfers(Backend *b, DType dtype, bool native, const char *path
 {
     Synthetic y = {.arena = arena};
     make_every_transfer(&y, dtype);
-    BackendOptions options = {.timeout_s = 60, .native_reductions = native, .order_seed = 8};
+    BackendOptions options = {.timeout_s = 200, .native_reductions = native, .order_seed = 8};
     Control control = {.step = 0};
     Dump dump = {y.plan, path, arena};
     Rank first;
@@ -192,11 +192,12 @@ static void spoiled_fill(void *self, int64_t step, uint32_t microbatch, int64_t 
     if (strcmp(s->how, "abort") == 0) raise(SIGSEGV);
 }
 
-/* How long the others wait for rank 1, in seconds. A stopped rank is only found by waiting; a death
- * is seen at once, however long a crash takes to be written down on a busy machine. */
+/* How long the others wait for rank 1, in seconds. A stopped rank is only found by waiting, long
+ * enough for a busy machine to bring all ranks there; a death is seen at once, however long a crash
+ * takes to be written down. */
 static double patience_s(const char *how)
 {
-    return strcmp(how, "stop") == 0 ? 2 : 30;
+    return strcmp(how, "stop") == 0 ? 6 : 200;
 }
 
 static int rank_spoiled(const char *how, uint32_t case_index)
@@ -275,7 +276,7 @@ static int launch(const char *flavour, const char *what, const char *argument, u
     const char *argv[] = {"test_mpi", what, argument, arena_print(arena, "%u", number), NULL};
     bool ends_early = strcmp(what, "spoiled") == 0;
     LaunchOptions options = {
-        .n_ranks = ranks, .flavour = flavour, .timeout_s = ends_early ? patience_s(argument) : 60};
+        .n_ranks = ranks, .flavour = flavour, .timeout_s = ends_early ? patience_s(argument) : 200};
     LaunchEnd end;
     return exec_launch(argv, &options, &end, arena, d);
 }
@@ -419,7 +420,7 @@ static void spoiled(const char *flavour, const char *how, const char *rule, cons
     diag_print(&d, &s);
     print_message("%s %s: %.1f s\n%s", flavour, how, took, str_text(&s));
     assert_int_equal(code, 6);
-    assert_true(took < 28); /* before the survivors' patience ends: the death itself was seen */
+    assert_true(took < 150); /* before the survivors' patience ends: the death itself was seen */
     assert_int_equal(d.items.n, 1);
     assert_string_equal(d.items.at[0].rule, rule);
     assert_non_null(strstr(str_text(&s), word));

@@ -122,17 +122,18 @@ static void a_run_that_dies_leaves_a_row(void **state)
     const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
     CommandResult r = COMMAND(arena, 300, "run", tiny, "--steps", "2", "--db", db);
     if (r.exit_code != 0) fail_msg("%s", r.err);
-    /* What has `run` for its first word and no children is a rank. */
+    /* What has `run` for its first word and no children is a rank; in step 2 all are there. */
     const char *script = arena_print(
         arena,
-        "%s run %s --steps 1000000 --quiet --db %s & run=$!\n"
+        "%s run %s --steps 1000000 -v --db %s >%s.out & run=$!\n"
         "below() { for c in $(cat /proc/$1/task/*/children); do below $c; echo $c; done; }\n"
-        "for i in $(seq 300); do sleep 0.1; for p in $(below $run 2>/dev/null); do\n"
+        "until grep -q '^step    2 ' %s.out; do kill -0 $run || break; sleep 0.1; done\n"
+        "for p in $(below $run 2>/dev/null); do\n"
         "  tr '\\0' '\\n' </proc/$p/cmdline | sed -n 2p | grep -qx run || continue\n"
-        "  [ -z \"$(cat /proc/$p/task/*/children)\" ] && [ $i -gt 20 ] && kill -9 $p && break 2\n"
-        "done; done 2>/dev/null; wait $run",
-        TANDEM_COMMAND, tiny, db);
-    r = command_run_program(arena, 120, (const char *const[]){"sh", "-c", script, NULL});
+        "  [ -z \"$(cat /proc/$p/task/*/children)\" ] && kill -9 $p && break\n"
+        "done 2>/dev/null; wait $run",
+        TANDEM_COMMAND, tiny, db, db, db);
+    r = command_run_program(arena, 300, (const char *const[]){"sh", "-c", script, NULL});
     if (r.exit_code != 6) fail_msg("code %d\n%s", r.exit_code, r.err);
     assert_non_null(strstr(r.err, "error[rank-died]"));
     newest(arena, db, "measured", "failed");
