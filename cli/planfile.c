@@ -285,6 +285,15 @@ static void add_pass(const PassConfig *pass, Str *out)
         str_add(out, pass->compile == COMPILE_model ? "compile(model)" : "compile(block)");
         break;
     case PASS_ep: str_add(out, "ep"); break;
+    case PASS_cp: {
+        static const char *const names[] = {
+#define X(name) #name,
+            CP_MODES(X)
+#undef X
+        };
+        str_print(out, "cp(%s)", names[pass->cp.mode]);
+        break;
+    }
     case PASS_tile: str_print(out, "tile(%" PRIu32 " pieces)", pass->tile.pieces); break;
     case PASS_meta: str_add(out, "meta"); break;
     case PASS_materialize: str_add(out, "materialize"); break;

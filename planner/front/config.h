@@ -11,7 +11,8 @@ typedef enum ReshardKind { RESHARD_true, RESHARD_false, RESHARD_to } ReshardKind
 /* ---- parallel = { tp{}, ac "full", fsdp2{} }, in the user's order ---- */
 #define PASS_NAMES(X)                                                                              \
     X(pp)                                                                                          \
-    X(tp) X(ep) X(float8) X(ac) X(fsdp2) X(ddp) X(zero) X(compile) X(meta) X(materialize) X(tile)
+    X(tp)                                                                                          \
+    X(ep) X(cp) X(float8) X(ac) X(fsdp2) X(ddp) X(zero) X(compile) X(meta) X(materialize) X(tile)
 typedef enum PassName {
 #define X(name) PASS_##name,
     PASS_NAMES(X)
@@ -211,11 +212,24 @@ typedef struct TileOptions {
     uint32_t pieces; /* of the tokens of each sequence; default 8 */
 } TileOptions;
 
+/* How attention sees the tokens of other ranks of cp. */
+#define CP_MODES(X) X(all_to_all)
+typedef enum CpMode {
+#define X(name) CP_##name,
+    CP_MODES(X)
+#undef X
+        CP_MODE_COUNT
+} CpMode;
+typedef struct CpOptions {
+    CpMode mode;
+} CpOptions;
+
 typedef struct PassConfig {
     PassName name;
     Loc loc;
     PpOptions pp;
     TpOptions tp;
+    CpOptions cp;
     Float8Options float8;
     AcMode ac;
     uint32_t ac_every;   /* every n-th region is recomputed; 0 and 1: each */

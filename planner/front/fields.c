@@ -309,6 +309,12 @@ static const char *const recipes[] = {
 #undef X
         NULL};
 
+static const char *const cp_modes[] = {
+#define X(name) #name,
+    CP_MODES(X)
+#undef X
+        NULL};
+
 static const Field pass_fields[] = {
     {"pp.schedule", FIELD_word, IN_PASS(pp.schedule), 0, 0, schedules},
     {"pp.chunks", FIELD_u32, IN_PASS(pp.chunks), 1, 64, NULL},
@@ -326,6 +332,7 @@ static const Field pass_fields[] = {
     {"tp.sync_replicated_gradients", FIELD_bool, IN_PASS(tp.sync_replicated_gradients), 0, 0, NULL},
     {"tp.plan", FIELD_table, 0, 0, 0, NULL},
     {"tp.plan_only", FIELD_bool, IN_PASS(tp.plan_only), 0, 0, NULL},
+    {"cp.mode", FIELD_word, IN_PASS(cp.mode), 0, 0, cp_modes},
     {"float8.recipe", FIELD_word, IN_PASS(float8.recipe), 0, 0, recipes},
     {"float8.fsdp_gather", FIELD_bool, IN_PASS(float8.fsdp_gather), 0, 0, NULL},
     {"float8.head", FIELD_bool, IN_PASS(float8.head), 0, 0, NULL},

@@ -69,7 +69,7 @@ void draft_shrink(Draft *draft, bool sizes_follow)
                     fsdp2->reshard_to > 1 && fsdp2->reshard_to < c->axis_size[AXIS_dp_shard] &&
                     c->axis_size[AXIS_dp_shard] % fsdp2->reshard_to == 0;
     bool fixed = pp != NULL && pp->csv != NULL; /* its ranks and micro-batches are the file's */
-    const uint32_t ep = c->axis_size[AXIS_ep];
+    const uint32_t ep = c->axis_size[AXIS_ep], cp = c->axis_size[AXIS_cp];
     uint32_t tp = least_tp(c->axis_size[AXIS_tp], sizes_follow);
     for (int a = 0; a < AXIS_NAMES; a++)
         if (c->axis_size[a] > 1 && !(fixed && a == AXIS_pp))
@@ -77,12 +77,14 @@ void draft_shrink(Draft *draft, bool sizes_follow)
     c->axis_size[AXIS_tp] = tp;
     if (ep > 1 && !sizes_follow)
         c->axis_size[AXIS_ep] = least_divisor(ep); /* of the same experts */
+    if (cp > 1 && !sizes_follow) c->axis_size[AXIS_cp] = least_divisor(cp); /* of the same heads */
     if (in_parts) {
         c->axis_size[AXIS_dp_shard] = 4;
         fsdp2->reshard_to = 2;
     }
     bool stays[AXIS_NAMES] = {[AXIS_dp_shard] = in_parts, [AXIS_pp] = fixed};
     stays[AXIS_ep] = !sizes_follow;
+    stays[AXIS_cp] = !sizes_follow && cp % 2 == 1;
     stays[AXIS_tp] = !sizes_follow && tp % 2 == 1; /* 2 would not divide what it divides */
     limit_ranks(c, stays);
     data = config_data_ranks(c);

@@ -64,14 +64,20 @@ uint32_t mesh_nodes_of_groups(const Mesh *mesh, AxisSet axes, uint32_t per_node)
     return most;
 }
 
-AxisSet mesh_shard_axes(const Mesh *mesh)
+/* Ranks with samples of their own that share the states of what they all train. */
+static AxisSet sharing_samples(const Mesh *mesh)
 {
     return (AxisSet)(mesh_axes(mesh, AXIS_dp_shard) | mesh_axes(mesh, AXIS_ep));
 }
 
+AxisSet mesh_shard_axes(const Mesh *mesh)
+{
+    return (AxisSet)(sharing_samples(mesh) | mesh_axes(mesh, AXIS_cp));
+}
+
 AxisSet mesh_data_axes(const Mesh *mesh)
 {
-    return (AxisSet)(mesh_axes(mesh, AXIS_dp_replicate) | mesh_shard_axes(mesh));
+    return (AxisSet)(mesh_axes(mesh, AXIS_dp_replicate) | sharing_samples(mesh));
 }
 
 uint32_t mesh_dp_size(const Mesh *mesh)
@@ -91,7 +97,7 @@ bool mesh_has_dp(const Mesh *mesh)
 
 bool mesh_dp(const Mesh *mesh, Arena *arena, Loc loc, Diag *d, DpMesh *dp)
 {
-    const AxisSet axis[2] = {mesh_axes(mesh, AXIS_dp_replicate), mesh_shard_axes(mesh)};
+    const AxisSet axis[2] = {mesh_axes(mesh, AXIS_dp_replicate), sharing_samples(mesh)};
     static const char *const name[2] = {"replicate", "shard"};
     *dp = (DpMesh){0};
     for (int i = 0; i < 2; i++) {

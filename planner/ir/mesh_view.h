@@ -17,8 +17,9 @@ uint32_t mesh_nodes_of_groups(const Mesh *mesh, AxisSet axes, uint32_t per_node)
 
 /* The axes along which ranks have different samples: all others read the same. */
 AxisSet mesh_data_axes(const Mesh *mesh);
-/* Of these the axes that share the states of what all of them train alike: ranks that share experts
- * have samples of their own, and share all else as those of dp_shard do. */
+/* The axes that share the states of what all of them train alike: ranks that share experts have
+ * samples of their own, those of cp tokens of the same, and share all else as those of dp_shard do.
+ */
 AxisSet mesh_shard_axes(const Mesh *mesh);
 uint32_t mesh_dp_size(const Mesh *mesh);
 uint32_t mesh_dp_rank(const Mesh *mesh, Rank rank); /* replica * shards + shard */

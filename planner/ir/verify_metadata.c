@@ -65,7 +65,7 @@ static bool is_named(const Mesh *m, uint32_t axis)
 static void check_axes(Verifier *v)
 {
     const Mesh *m = &v->plan->mesh;
-    AxisSet stages = 0, samples = 0, shard = 0, replicate = 0;
+    AxisSet stages = 0, samples = 0, tokens = 0, shard = 0, replicate = 0;
     for (uint32_t i = 0; i < v->plan->programs.n; i++) {
         const Program *p = &v->plan->programs.at[i];
         for (Pc pc = 1; pc < p->code.n; pc++)
@@ -73,8 +73,10 @@ static void check_axes(Verifier *v)
     }
     for (NodeId id = 1; id < v->g->nodes.n; id++)
         for (uint32_t a = 0; a < m->n_axes; a++)
-            if (v->g->nodes.at[id].op == OP_batch && v->g->nodes.at[id].split[a] == 'b')
-                samples |= (AxisSet)(1u << a);
+            if (v->g->nodes.at[id].op == OP_batch) {
+                if (v->g->nodes.at[id].split[a] == 'b') samples |= (AxisSet)(1u << a);
+                if (v->g->nodes.at[id].split[a] == 's') tokens |= (AxisSet)(1u << a);
+            }
     for (UnitId u = 1; u < v->g->units.n; u++) {
         shard |= v->g->units.at[u].shard;
         replicate |= v->g->units.at[u].replicate;
@@ -82,8 +84,9 @@ static void check_axes(Verifier *v)
     for (uint32_t a = 0; a < m->n_axes; a++) {
         const AxisSet bit = (AxisSet)(1u << a);
         const AxisName name = m->axis[a].name;
-        const bool shards = name == AXIS_dp_shard || name == AXIS_ep;
-        const bool data = shards || name == AXIS_dp_replicate;
+        const bool context = name == AXIS_cp;
+        const bool shards = name == AXIS_dp_shard || name == AXIS_ep || context;
+        const bool data = (shards && !context) || name == AXIS_dp_replicate;
         const char *fault = NULL;
         if (!is_named(m, a)) fault = "has another name than its kind";
         if (name != AXIS_pp && stages & bit) fault = "has stages along it";
@@ -91,7 +94,10 @@ static void check_axes(Verifier *v)
             fault = data ? "has the same samples all along it" : "has other samples along it";
         if (!shards && shard & bit) fault = "has shards of units along it";
         if (name == AXIS_dp_shard && shard && !(shard & bit)) fault = "has no shards along it";
-        if (!data && (shard | replicate) & bit) fault = "has gradients summed along it as data has";
+        if ((samples | tokens) && context != ((tokens & bit) != 0))
+            fault = context ? "has the same tokens all along it" : "has other tokens along it";
+        if (!data && !context && (shard | replicate) & bit)
+            fault = "has gradients summed along it as data has";
         if (fault)
             verify_report(v, RULE, 0, "mesh axis %u (%s, %s) %s", a,
                           m->axis[a].text ? m->axis[a].text : "?", axis_name_text(name), fault);

@@ -238,8 +238,9 @@ static bool check_gather(Float8 *f)
     }
     const PassConfig *fsdp2 = pass_config(f->job, PASS_fsdp2);
     const bool over_ep = !fsdp2 || fsdp2->fsdp2.over_ep;
-    f->job->gathers_bytes =
-        config->axis_size[AXIS_dp_shard] * (over_ep ? config->axis_size[AXIS_ep] : 1) > 1;
+    f->job->gathers_bytes = config->axis_size[AXIS_dp_shard] * config->axis_size[AXIS_cp] *
+                                (over_ep ? config->axis_size[AXIS_ep] : 1) >
+                            1;
     if (!f->job->gathers_bytes)
         diag_warning(d, "not-applied", f->pass->loc,
                      "float8 { fsdp_gather = true } but mesh.dp_shard is %u: no weight is gathered",

@@ -223,8 +223,8 @@ bool pass_fsdp2(Job *job)
     }
     const MpPolicy *mp = &pass->fsdp2.mp;
     bool has_policy = job->data_axes && (mp->param || mp->reduce || mp->output);
-    UnitRule rule = {.shard = pass->fsdp2.over_ep ? mesh_shard_axes(&job->plan->mesh)
-                                                  : mesh_axes(&job->plan->mesh, AXIS_dp_shard),
+    const AxisSet left_out = pass->fsdp2.over_ep ? 0 : mesh_axes(&job->plan->mesh, AXIS_ep);
+    UnitRule rule = {.shard = (AxisSet)(mesh_shard_axes(&job->plan->mesh) & ~left_out),
                      .units = &pass->fsdp2.units};
     rule.replicate = (AxisSet)(job->data_axes & ~rule.shard);
     if (!units_by_block(job, pass, &rule) || job->diag->n_errors > before) return false;

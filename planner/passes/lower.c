@@ -120,6 +120,15 @@ static bool is_read_next(const Lower *l, uint32_t stage, TensorId t)
     return false;
 }
 
+/* What attention made, where it is exchanged at once: its own gradient reads it as it was. */
+static BufferId as_made(Lower *l, TensorId t)
+{
+    const NodeId id = l->g->tensors.at[t].producer;
+    const Node *n = &l->g->nodes.at[id];
+    if (n->op != OP_attention || !l->job->heads_axes || n->out[0] != t) return 0;
+    return lower_find_version(l, t, lower_arg_layout(l, id, n->n_in));
+}
+
 /* A micro-batch leaves a stage's forward: only what the backward pass needs stays. */
 static void end_forward(Lower *l, uint32_t stage)
 {
@@ -134,10 +143,12 @@ static void end_forward(Lower *l, uint32_t stage)
             l->versions_of[t] = 0;
         } else if (!l->job->keep_gathered) {
             Layout use = at->use;
+            const BufferId own = as_made(l, t);
             BufferId kept = lower_find_version(l, t, &use);
             assert(kept);
             l->versions_of[t] = 0;
             lower_add_version(l, t, kept);
+            if (own && own != kept) lower_add_version(l, t, own);
         }
     }
 }

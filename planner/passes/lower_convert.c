@@ -43,7 +43,10 @@ static BufferId comm_step(Lower *l, OpKind op, AxisSet axes, BufferId from, Buff
 {
     /* What a computation waits for at once must not queue behind gradients that nobody waits for.
      */
-    Stream stream = reduce == REDUCE_max ? STREAM_tp : lower_stream(l, axes, op);
+    const bool context = axes & mesh_axes(&l->plan->mesh, AXIS_cp);
+    Stream stream = reduce == REDUCE_max ? STREAM_tp
+                    : context            ? STREAM_cp
+                                         : lower_stream(l, axes, op);
     Emit e = {.op = op,
               .stream = stream,
               .axes = axes,
@@ -316,7 +319,8 @@ BufferId lower_want(Lower *l, TensorId t, const Layout *layout, NodeId origin)
         l->phase = phase;
         return lower_want(l, t, layout, origin);
     }
-    BufferId made = lower_convert(l, from, layout, origin, CATEGORY_activation);
+    const Category category = tensor->role == ROLE_input ? CATEGORY_input : CATEGORY_activation;
+    BufferId made = lower_convert(l, from, layout, origin, category);
     add_version(l, t, made, consumer);
     return made;
 }

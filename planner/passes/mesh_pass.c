@@ -38,6 +38,7 @@ bool pass_mesh(Job *job)
     bool ok = !fsdp2 || fsdp2->fsdp2.reshard_after_forward != RESHARD_to ||
               refine_for_reshard(job, fsdp2);
     if (pass_config(job, PASS_tp)) tp_refine(job);
-    job->data_axes = mesh_data_axes(&job->plan->mesh);
+    job->sample_axes = mesh_data_axes(&job->plan->mesh);
+    job->data_axes = (AxisSet)(job->sample_axes | mesh_axes(&job->plan->mesh, AXIS_cp));
     return ok; /* an axis that was not refined does not keep other passes from reporting */
 }

@@ -7,9 +7,9 @@
 static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
 {
     const bool over_ep = pass->name != PASS_fsdp2 || pass->fsdp2.over_ep;
-    const uint32_t ep = config->axis_size[AXIS_ep],
-                   shard = config->axis_size[AXIS_dp_shard] * (over_ep ? ep : 1),
-                   replicate = config->axis_size[AXIS_dp_replicate] * config->axis_size[AXIS_ep];
+    const uint32_t ep = config->axis_size[AXIS_ep], cp = config->axis_size[AXIS_cp],
+                   shard = config->axis_size[AXIS_dp_shard] * cp * (over_ep ? ep : 1),
+                   replicate = config->axis_size[AXIS_dp_replicate] * cp * ep;
     const MpPolicy *mp = &pass->fsdp2.mp;
     const bool policy = (mp->param || mp->reduce || mp->output) && replicate <= 1;
     if (pass->name == PASS_fsdp2 && shard <= 1)
@@ -17,7 +17,7 @@ static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
                      "fsdp2{} is asked for but mesh.dp_shard is 1: parameters stay whole%s%s",
                      policy ? ", and precision holds instead of fsdp2.mp" : "",
                      pass->fsdp2.offload ? ", and on the device: offload moves shards" : "");
-    if (pass->name == PASS_fsdp2 && shard > 1 && config->axis_size[AXIS_dp_shard] <= 1 &&
+    if (pass->name == PASS_fsdp2 && shard > 1 && config->axis_size[AXIS_dp_shard] * cp <= 1 &&
         pass->fsdp2.offload)
         diag_warning(d, "not-applied", config->mesh_loc,
                      "fsdp2 { offload = true } but mesh.dp_shard is 1: experts, which only ep "
@@ -79,16 +79,17 @@ static void warn_options(const Config *config, const PassConfig *pass, Diag *d)
         if (n[AXIS_ep] <= 1 && !fsdp2->over_ep)
             diag_warning(d, "not-applied", pass->loc,
                          "fsdp2{}: over_ep = false is not applied: mesh.ep is 1");
-        if (n[AXIS_dp_shard] > 1 && kept && fsdp2->reshard_root)
+        if (n[AXIS_dp_shard] * n[AXIS_cp] > 1 && kept && fsdp2->reshard_root)
             diag_warning(d, "not-applied", pass->loc,
                          "fsdp2{}: reshard_root = true is not applied: %s", kept);
-        if (n[AXIS_dp_shard] > 1 && kept && !fsdp2->reshard_last)
+        if (n[AXIS_dp_shard] * n[AXIS_cp] > 1 && kept && !fsdp2->reshard_last)
             diag_warning(d, "not-applied", pass->loc,
                          "fsdp2{}: reshard_last = false says nothing more: %s", kept);
         break;
     case PASS_zero: warn_zero(pass, d); break;
     case PASS_pp:
     case PASS_ep:
+    case PASS_cp:
     case PASS_float8:
     case PASS_ddp:
     case PASS_compile:
@@ -110,6 +111,8 @@ void warn_not_applied(const Config *config, Diag *d)
         diag_warning(d, "not-applied", config->mesh_loc, "pp{} is asked for but mesh.pp is 1");
     if (has[PASS_ep] && config->axis_size[AXIS_ep] <= 1 && config->ep_folded <= 1)
         diag_warning(d, "not-applied", config->mesh_loc, "ep{} is asked for but mesh.ep is 1");
+    if (has[PASS_cp] && config->axis_size[AXIS_cp] <= 1)
+        diag_warning(d, "not-applied", config->mesh_loc, "cp{} is asked for but mesh.cp is 1");
     if (has[PASS_tp] && config->axis_size[AXIS_tp] <= 1)
         diag_warning(d, "not-applied", config->mesh_loc, "tp{} is asked for but mesh.tp is 1");
     for (uint32_t i = 0; i < config->n_passes; i++) warn_options(config, &config->passes[i], d);

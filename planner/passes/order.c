@@ -11,6 +11,9 @@
 #define SHARED_AGAIN                                                                               \
     "gradients of experts would be summed over ranks that hold different ones, and come out ep "   \
     "times too large (only ranks with the same experts may share their states and their sums)"
+#define SUMMED_APART                                                                               \
+    "gradients would be summed over ranks with other samples only: those that hold the rest of a " \
+    "sequence would train a model of their own, each on its part"
 #define NO_STORAGE                                                                                 \
     "building without storage afterwards throws away what was made of the parameters until then"
 
@@ -49,6 +52,22 @@ static const Edge edges[] = {
     {PASS_ep, PASS_zero, SHARED_AGAIN},
     {PASS_ep, PASS_ddp, SHARED_AGAIN},
     {PASS_ep, PASS_compile, "code compiled before experts are shared out is made for all of them"},
+    {PASS_pp, PASS_cp, WHOLE_MODEL},
+    {PASS_meta, PASS_cp, NO_STORAGE},
+    {PASS_tp, PASS_cp,
+     "sequences would be shared out before the heads are cut: what cp exchanges for tokens are the "
+     "heads that a rank of tp holds"},
+    {PASS_ep, PASS_cp, "tokens would be routed by a part of their sequence, their routing group"},
+    {PASS_cp, PASS_float8,
+     "what is converted before sequences are shared out is scaled by whole sequences, of which a "
+     "rank has a part"},
+    {PASS_cp, PASS_ac,
+     "a region marked before sequences are shared out saves whole ones, and its recomputation "
+     "leaves out the exchange around attention"},
+    {PASS_cp, PASS_fsdp2, SUMMED_APART},
+    {PASS_cp, PASS_zero, SUMMED_APART},
+    {PASS_cp, PASS_ddp, SUMMED_APART},
+    {PASS_cp, PASS_compile, "code compiled before sequences are shared out is made for whole ones"},
     {PASS_tp, PASS_ac,
      "tensor parallelism applied inside a checkpoint region after it was marked leaves the "
      "region's saved inputs in the old layout, so the recomputed forward differs from the first"},
@@ -83,6 +102,7 @@ static const Edge edges[] = {
     {PASS_pp, PASS_materialize, LATE},
     {PASS_tp, PASS_materialize, LATE},
     {PASS_ep, PASS_materialize, LATE},
+    {PASS_cp, PASS_materialize, LATE},
     {PASS_fsdp2, PASS_materialize, LATE},
     {PASS_ddp, PASS_materialize, LATE},
     {PASS_zero, PASS_materialize, LATE},

@@ -17,6 +17,7 @@ bool pass_mesh(Job *job);    /* config -> plan->mesh, refined; job->data_axes */
 bool pass_pp(Job *job);      /* Node.stage, the schedule */
 bool pass_tp(Job *job);      /* parameters' and activations' layouts on tp */
 bool pass_ep(Job *job);      /* experts' layouts on ep */
+bool pass_cp(Job *job);      /* sequences shared out over cp */
 bool pass_float8(Job *job);  /* quantising nodes, scaled contractions */
 bool pass_ac(Job *job);      /* Node.region */
 bool pass_fsdp2(Job *job);   /* units by block, FLAT over dp_shard */

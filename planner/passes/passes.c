@@ -14,6 +14,7 @@ static const Pass all_passes[] = {
     {"meta", true, true, pass_meta},
     {"tp", true, true, pass_tp},
     {"ep", true, true, pass_ep},
+    {"cp", true, true, pass_cp},
     {"float8", true, true, pass_float8},
     {"ac", true, true, pass_ac},
     {"fsdp2", true, true, pass_fsdp2},
@@ -100,6 +101,12 @@ static bool check_axes(const Config *config, Diag *d)
                    n[AXIS_tp], n[AXIS_tp]);
         diag_hint(d, "add tp{} to parallel, or remove tp from the mesh");
     }
+    if (n[AXIS_cp] > 1 && !has[PASS_cp]) {
+        diag_error(d, FAULT_input, "axis-unused", config->axis_loc[AXIS_cp],
+                   "mesh.cp = %u but parallel has no cp{}: %u ranks would repeat the same work",
+                   n[AXIS_cp], n[AXIS_cp]);
+        diag_hint(d, "add cp { mode = \"all_to_all\" } to parallel, or make cp a part of dp_shard");
+    }
     bool zero_shards = false;
     for (uint32_t i = 0; i < config->n_passes; i++)
         zero_shards = zero_shards || (config->passes[i].name == PASS_zero &&
@@ -128,15 +135,12 @@ static bool check_axes(const Config *config, Diag *d)
         diag_hint(d, "keep one; fsdp2{} on a mesh with dp_replicate > 1 is already HSDP");
     }
     check_folded(config, d);
-    static const AxisName later[] = {AXIS_cp, AXIS_domain};
-    for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
-        if (n[later[i]] > 1) {
-            diag_error(d, FAULT_input, "axis-unsupported", config->axis_loc[later[i]],
-                       "mesh.%s = %u: this version has no pass that uses the %s axis",
-                       axis_name_text(later[i]), n[later[i]], axis_name_text(later[i]));
-            diag_hint(d, "set %s = 1; pp, dp_replicate, dp_shard, ep and tp are available",
-                      axis_name_text(later[i]));
-        }
+    if (n[AXIS_domain] > 1) {
+        diag_error(d, FAULT_input, "axis-unsupported", config->axis_loc[AXIS_domain],
+                   "mesh.domain = %u: this version has no pass that uses the domain axis",
+                   n[AXIS_domain]);
+        diag_hint(d, "set domain = 1; pp, dp_replicate, dp_shard, cp, ep and tp are available");
+    }
     warn_not_applied(config, d);
     zero_check_options(config, d);
     return d->n_errors == before;

@@ -33,7 +33,9 @@ typedef struct Job {
     bool share_gathers, keep_gathered;
     bool pin_replicas;   /* set by tp: gradients of what tp replicates are averaged over it */
     const bool *is_unit; /* [module], set by fsdp2: has a flat unit of its own; NULL without it */
-    AxisSet data_axes;   /* dp_replicate, dp_shard, ep: ranks with different samples */
+    AxisSet sample_axes; /* dp_replicate, dp_shard, ep: ranks with different samples */
+    AxisSet data_axes;   /* these and cp: ranks with different tokens, which sum gradients */
+    AxisSet heads_axes;  /* set by cp: attention is computed with heads, not tokens, split here */
 } Job;
 
 typedef struct Pass {

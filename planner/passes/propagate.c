@@ -95,24 +95,37 @@ static int8_t wanted_by_all(Job *job, TensorId t, uint32_t axis)
     return wanted;
 }
 
-/* What is exchanged on its way to the experts, and from them, is as large before as behind. It is
- * exchanged where it is made: what the backward pass needs is then kept as it needs it, instead of
- * being exchanged once more. */
+/* What tensor `t` is where it is made: as all of its readers want it. */
+static void exchange(Job *job, TensorId t, AxisSet axes)
+{
+    Tensor *at = &job->plan->graph.tensors.at[t];
+    for (uint32_t a = 0; a < job->plan->mesh.n_axes; a++) {
+        if (!(axes >> a & 1) || !layout_is_split(at->use.on[a])) continue;
+        int8_t on = wanted_by_all(job, t, a);
+        if (layout_is_split(on)) at->use.on[a] = on;
+    }
+}
+
+/* What is exchanged on its way to the experts, and from them, or to attention, is as large before
+ * as behind. It is exchanged where it is made: what the backward pass needs is then kept as it
+ * needs it, instead of being exchanged once more. */
 static void exchange_at_once(Job *job)
 {
-    Graph *g = &job->plan->graph;
-    const Mesh *mesh = &job->plan->mesh;
-    const AxisSet axes = mesh_axes(mesh, AXIS_ep);
-    for (NodeId id = 1; id < g->nodes.n && axes; id++) {
+    const Graph *g = &job->plan->graph;
+    const AxisSet experts = mesh_axes(&job->plan->mesh, AXIS_ep);
+    for (NodeId id = 1; id < g->nodes.n && (experts | job->heads_axes); id++) {
         const Node *n = &g->nodes.at[id];
-        if (n->op != OP_dispatch && n->op != OP_linear_experts) continue;
-        Tensor *t = &g->tensors.at[n->out[0]];
-        for (uint32_t a = 0; a < mesh->n_axes; a++) {
-            if (!(axes >> a & 1) || !layout_is_split(t->use.on[a])) continue;
-            int8_t on = wanted_by_all(job, n->out[0], a);
-            if (layout_is_split(on)) t->use.on[a] = on;
-        }
+        if (n->op == OP_dispatch || n->op == OP_linear_experts) exchange(job, n->out[0], experts);
+        for (uint32_t i = 0; n->op == OP_attention && i < n->n_in; i++)
+            exchange(job, n->in[i], job->heads_axes);
     }
+}
+
+/* Ranks have samples of their own, or parts of all sequences. */
+static char split_of_batch(const Job *job, uint32_t axis)
+{
+    if (job->sample_axes >> axis & 1) return 'b';
+    return job->data_axes >> axis & 1 ? 's' : 0;
 }
 
 bool pass_propagate(Job *job)
@@ -124,9 +137,10 @@ bool pass_propagate(Job *job)
         Binding b;
         if (!graph_bind(g, n, &b, job->diag)) return false;
         for (uint32_t a = 0; a < mesh->n_axes; a++) {
-            bool data = job->data_axes >> a & 1;
             if (n->op == OP_batch)
-                n->split[a] = data ? 'b' : 0;
+                n->split[a] = split_of_batch(job, a);
+            else if (n->op == OP_attention && job->heads_axes >> a & 1)
+                n->split[a] = 'g';
             else if (!(n->split[a] = letter_of_inputs(g, n, &b, a, true)) &&
                      !is_led_by_sibling(job, n, &b, a) &&
                      !(n->split[a] = letter_of_inputs(g, n, &b, a, false)))
@@ -139,6 +153,9 @@ bool pass_propagate(Job *job)
             }
             for (uint32_t j = 0; j < n->n_out; j++)
                 if (!place_output(job, n, &b, j, a)) return false;
+            if (n->op == OP_attention &&
+                job->heads_axes >> a & 1) /* its tokens come back at once */
+                g->tensors.at[n->out[0]].use.on[a] = SPLIT(1);
         }
     }
     exchange_at_once(job);

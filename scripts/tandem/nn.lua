@@ -424,7 +424,8 @@ nn.small_heads = core.wrap(function(heads, kv_heads, mesh)
       kv_heads, mesh.full_tp), "tandem check tells which tp can")
   end
   local groups = sharing == 1 and tp or math.min(outer, tp > 2 and tp % 2 == 0 and 2 or 1)
-  return tp * math.min(repeats // sharing, 2), groups
+  local parts = sharing == 1 and mesh.cp or 1 -- cp may share out the heads that tp leaves whole
+  return tp * math.min(repeats // sharing, 2) * parts, groups * parts
 end)
 
 -- A copy of a config with other values in some places.

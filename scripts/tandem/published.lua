@@ -108,6 +108,16 @@ local function eight_bits(row, byte_gather)
     fsdp_gather = byte_gather and gathers_bytes(row) or nil }
 end
 
+-- Ranks that share each sequence: as Ulysses does, which exchanges them for heads; rings, and all-gathers of keys, are not
+-- modelled. With more ranks than KV heads it repeats these.
+local function sharers(row)
+  local n = count(row, "cp")
+  if n == 1 and not has(row, "sp", "ulysses [2-9]") and not has(row, "sp", "ulysses 1%d") then return 1 end
+  if not has(row, "sp", "^ulysses " .. n .. "$") then refuse("context parallelism by rings or gathered keys is not in this version") end
+  if count(row, "n_kv_heads") % n ~= 0 then refuse("%d KV heads over %d ranks of a sequence", count(row, "n_kv_heads"), n) end
+  return n
+end
+
 local function add(list, pass) if pass then list[#list + 1] = pass end end
 
 -- The passes that all have in common, in the order that the planner wants.
@@ -118,6 +128,7 @@ local function passes(row, how)
     add(list, pp { schedule = vp > 1 and "interleaved_1f1b" or "1f1b", chunks = vp > 1 and vp or nil })
   end
   if n_tp > 1 then add(list, tp { sequence = row.sp == "1", keep_gathered = how.keep_gathered }) end
+  if sharers(row) > 1 then add(list, cp { mode = "all_to_all" }) end
   add(list, eight_bits(row, how.byte_gather))
   if how.pieces and how.pieces > 1 then add(list, tile { pieces = how.pieces }) end
   add(list, how.ac ~= false and checkpointing(row, how) or nil)
@@ -127,17 +138,18 @@ local function passes(row, how)
 end
 
 local function ranks(row)
-  local n, n_tp, n_pp, n_cp = count(row, "n_gpus"), count(row, "tp"), count(row, "pp"), count(row, "cp")
-  if n_cp > 1 then refuse("context parallelism is not in this version") end
-  if n % (n_tp * n_pp) ~= 0 then refuse("%d GPUs do not divide over tp %d x pp %d", n, n_tp, n_pp) end
-  return n // (n_tp * n_pp)
+  local n, n_tp, n_pp, n_cp = count(row, "n_gpus"), count(row, "tp"), count(row, "pp"), sharers(row)
+  if n % (n_tp * n_pp * n_cp) ~= 0 then
+    refuse("%d GPUs do not divide over tp %d x pp %d%s", n, n_tp, n_pp, n_cp > 1 and (" x cp %d"):format(n_cp) or "")
+  end
+  return n // (n_tp * n_pp * n_cp)
 end
 
 -- All ranks that have different samples, on the axis that shards, or as the row splits them.
 local function mesh(row, sharded)
   local data = ranks(row) // count(row, "ep", 1)
   local shard, replicate = tonumber(row.dp_shard), tonumber(row.dp_replicate)
-  local axes = { pp = count(row, "pp"), tp = count(row, "tp") }
+  local axes = { pp = count(row, "pp"), tp = count(row, "tp"), cp = sharers(row) }
   if not sharded then
     axes.dp_replicate = data
   elseif shard and replicate and shard * replicate == data then
@@ -283,9 +295,6 @@ local function deepspeed(row)
   local stage = row.zero_stage:match "^%d"
   local names = { ["1"] = "optim", ["2"] = "optim_grads", ["3"] = "optim_grads_params" }
   if not names[stage] then refuse("ZeRO stage is not stated") end
-  if has(row, "sp", "ulysses [2-9]") or has(row, "sp", "ulysses 1%d") then
-    refuse("context parallelism is not in this version")
-  end
   return { runtime = liger and "deepspeed_liger" or "deepspeed", mesh = mesh(row, true), reduce = "bf16", data = zero(names[stage]),
     host_optimizer = said(row, "offload") == "optimizer", pieces = liger and liger_pieces(row) or nil }
 end

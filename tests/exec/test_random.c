@@ -139,6 +139,18 @@ static void draw_experts(Draw *d, Tiny *t)
     if (t->use_float8) t->float8.fsdp_gather = false;
 }
 
+/* Sequences shared out: where heads are whole, and positions are not a table. */
+static void draw_context(Draw *d, Tiny *t)
+{
+    const uint32_t n_ranks = t->pp * t->dp_replicate * t->dp_shard * t->tp;
+    if (draw(d, 2) != 0 || t->gpt2 || t->experts || t->tile || t->tp > 1) return;
+    t->cp = 2 + draw(d, 3);
+    if (t->cp * n_ranks > MOST_RANKS) t->cp = 1;
+    t->seq = 4 * t->cp * (1 + draw(d, 2));
+    t->groups = t->cp * (1 + draw(d, 2));
+    t->use_ddp = draw(d, 3) == 0;
+}
+
 static Tiny draw_plan(uint64_t seed, uint64_t index)
 {
     static const uint32_t sizes[] = {1, 1, 2, 2, 3, 4};
@@ -196,6 +208,7 @@ static Tiny draw_plan(uint64_t seed, uint64_t index)
     if (draw(&d, 3) == 0 && !(t.use_float8 && t.float8.head))
         t.tile = 2 + (t.whole_table ? 0 : draw(&d, 3));
     draw_experts(&d, &t);
+    draw_context(&d, &t);
     return t;
 }
 
@@ -256,7 +269,7 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
 {
     for (bool smaller = true; smaller;) {
         smaller = false;
-        for (int k = 0; k < 24; k++) {
+        for (int k = 0; k < 25; k++) {
             Tiny s = t;
             switch (k) {
             case 0: s.pp = 1, s.own_seed = 0, s.pp_options = tiny_default().pp_options; break;
@@ -283,6 +296,7 @@ static Tiny shrink(Tiny t, uint64_t order_seed)
             case 18: s.ac_ops = 0; break;
             case 20: s.tile = 0; break;
             case 21: s.ep = 1; break;
+            case 23: s.cp = 1; break;
             case 22:
                 s.ep = 1, s.experts = s.capacity = 0, s.aux_loss = 0,
                 s.normalise = s.use_ddp = false;
@@ -322,6 +336,7 @@ static void print_plan(const Tiny *t)
         t->fsdp2.reshard_to, t->fsdp2.reshard_root, t->fsdp2.prefetch, t->fsdp2.defer_grad_sync,
         t->compile ? 1 + (int)t->compile_per : 0, t->sgd, (long long)t->dim, (long long)t->hidden,
         (long long)t->vocab, (long long)t->repeat);
+    if (t->cp > 1) print_error("  cp %u ddp %d seq %lld\n", t->cp, t->use_ddp, (long long)t->seq);
     if (t->experts)
         print_error("  experts %lld of %lld capacity %lld normalise %d aux %g ep %u ddp %d\n",
                     (long long)t->top_k, (long long)t->experts, (long long)t->capacity,
@@ -343,11 +358,11 @@ static void every_plan_computes_the_same(void **state)
 {
     (void)state;
     uint64_t seed = number_of("TANDEM_SEED", 20261121), n = number_of("TANDEM_PLANS", N_PLANS),
-             n_piped = 0, n_experts = 0;
+             n_piped = 0, n_experts = 0, n_context = 0;
     for (uint64_t i = 0; i < n; i++) {
         Arena *arena = arena_new();
         Tiny t = draw_plan(seed, i);
-        n_piped += t.pp > 1, n_experts += t.ep > 1;
+        n_piped += t.pp > 1, n_experts += t.ep > 1, n_context += t.cp > 1;
         const char *fault = fault_of(&t, seed + i, arena);
         if (fault[0]) {
             print_error("plan %llu of seed %llu: %s\n", (unsigned long long)i,
@@ -362,7 +377,7 @@ static void every_plan_computes_the_same(void **state)
     print_message("%llu plans of seed %llu, %llu of them pipelines, %llu with experts on ep\n",
                   (unsigned long long)n, (unsigned long long)seed, (unsigned long long)n_piped,
                   (unsigned long long)n_experts);
-    assert_true(n < 50 || (n_piped > n / 4 && n_experts > n / 10));
+    assert_true(n < 50 || (n_piped > n / 4 && n_experts > n / 10 && n_context > n / 40));
 }
 
 int main(void)

@@ -378,6 +378,7 @@ void corpus_each(void (*visit)(void *self, const Tiny *t), void *self)
     each_spectral(&v);
     each_tile(&v);
     corpus_experts(visit, self);
+    corpus_context(visit, self);
 }
 
 static const char *float8_words(const Tiny *t)
@@ -402,6 +403,12 @@ static const char *expert_words(const Tiny *t, Arena *arena)
                        (long long)t->top_k, (long long)t->experts, (long long)t->capacity,
                        t->normalise ? " normalised" : "", t->aux_loss > 0 ? " balanced" : "", t->ep,
                        t->use_ddp ? " ddp" : "");
+}
+
+static const char *context_words(const Tiny *t, Arena *arena)
+{
+    if (t->cp == 1) return "";
+    return arena_print(arena, " cp %u%s", t->cp, t->use_ddp ? " ddp" : "");
 }
 
 static const char *fsdp2_words(const Fsdp2Options *o, Arena *arena)
@@ -447,7 +454,8 @@ const char *corpus_name(const Tiny *t, Arena *arena)
         t->pp > 1 ? schedule_traits(t->pp_options.schedule).name : "", (int)t->variant,
         (int)t->denominator, t->dropout, t->smoothing);
     return arena_print(
-        arena, "%s%s%s%s%s%s", name, expert_words(t, arena), head_words(t, arena), float8_words(t),
+        arena, "%s%s%s%s%s%s%s", name, expert_words(t, arena), context_words(t, arena),
+        head_words(t, arena), float8_words(t),
         t->tile ? arena_print(arena, " in %u pieces", t->tile) : "",
         arena_print(arena, "%s%s", fsdp2_words(&t->fsdp2, arena), zero_words(t, arena)));
 }

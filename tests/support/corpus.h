@@ -9,6 +9,8 @@
 void corpus_each(void (*visit)(void *self, const Tiny *t), void *self);
 /* Those of them whose feed-forward is a mixture of experts. */
 void corpus_experts(void (*visit)(void *self, const Tiny *t), void *self);
+/* Those whose sequences are shared out over cp. */
+void corpus_context(void (*visit)(void *self, const Tiny *t), void *self);
 /* "llama dp_shard 2 tp 2 sequence ac full ..." */
 const char *corpus_name(const Tiny *t, Arena *arena);
 

@@ -33,6 +33,7 @@ Tiny tiny_default(void)
                   .microbatches = 1,
                   .dp_shard = 1,
                   .dp_replicate = 1,
+                  .cp = 1,
                   .ep = 1,
                   .tp = 1,
                   .pp = 1,
@@ -54,7 +55,7 @@ Tiny tiny_one_rank(const Tiny *t)
 {
     Tiny one = *t;
     one.micro = t->micro * tiny_data_ranks(t);
-    one.dp_shard = one.dp_replicate = one.tp = one.pp = one.ep = 1;
+    one.dp_shard = one.dp_replicate = one.cp = one.tp = one.pp = one.ep = 1;
     one.ac = AC_none;
     one.tile = 0;
     one.group = t->group ? t->group : t->micro;

@@ -32,8 +32,10 @@ typedef struct Tiny {
     int64_t dim, groups, repeat, head_dim, hidden, vocab, seq;
     int64_t micro; /* sequences per data rank and micro-step */
     uint32_t microbatches;
-    uint32_t dp_shard, dp_replicate, ep, tp, pp;
-    bool use_ddp; /* over ep, too: fsdp2 if dp_shard > 1, or ep > 1 without this; else ddp */
+    uint32_t dp_shard, dp_replicate, cp, ep, tp, pp;
+    bool use_ddp; /* over ep and cp, too: fsdp2 if dp_shard > 1, or ep or cp > 1 without this; else
+                     ddp */
+    CpOptions cp_options;
     PpOptions pp_options;
     uint64_t own_seed; /* not 0: the schedule is drawn by it, pp_options.chunks stages a rank */
     TpOptions tp_options;

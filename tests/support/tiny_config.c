@@ -46,13 +46,15 @@ static void add_passes(const Tiny *t, Arena *arena, Config *config)
     }
     if (t->tp > 1) config->passes[n++] = (PassConfig){.name = PASS_tp, .tp = t->tp_options};
     if (t->ep > 1) config->passes[n++] = (PassConfig){.name = PASS_ep};
+    if (t->cp > 1) config->passes[n++] = (PassConfig){.name = PASS_cp, .cp = t->cp_options};
     if (t->use_float8) config->passes[n++] = (PassConfig){.name = PASS_float8, .float8 = t->float8};
     if (t->ac != AC_none) config->passes[n++] = ac_of(t, arena);
-    if (t->use_zero && tiny_data_ranks(t) > 1)
+    const int64_t sums = tiny_data_ranks(t) * t->cp;
+    if (t->use_zero && sums > 1)
         config->passes[n++] = (PassConfig){.name = PASS_zero, .zero = zero_options(t)};
-    else if (t->dp_shard > 1 || (t->ep > 1 && !t->use_ddp))
+    else if (t->dp_shard > 1 || ((t->ep > 1 || t->cp > 1) && !t->use_ddp))
         config->passes[n++] = (PassConfig){.name = PASS_fsdp2, .fsdp2 = t->fsdp2};
-    else if (tiny_data_ranks(t) > 1)
+    else if (sums > 1)
         config->passes[n++] = (PassConfig){.name = PASS_ddp, .ddp = {.bucket_mib = 0.001}};
     if (t->compile)
         config->passes[n++] = (PassConfig){.name = PASS_compile, .compile = t->compile_per};
@@ -67,6 +69,7 @@ void tiny_config(const Tiny *t, Arena *arena, Config *config)
     for (int a = 0; a < AXIS_NAMES; a++) config->axis_size[a] = 1;
     config->axis_size[AXIS_dp_shard] = t->dp_shard;
     config->axis_size[AXIS_dp_replicate] = t->dp_replicate;
+    config->axis_size[AXIS_cp] = t->cp;
     config->axis_size[AXIS_ep] = t->ep;
     config->axis_size[AXIS_tp] = t->tp;
     config->axis_size[AXIS_pp] = t->pp;

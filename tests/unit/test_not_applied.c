@@ -40,6 +40,10 @@ static const Case cases[] = {
     {NULL, {FSDP2(.reshard_last = true)}, AXIS_ep},
     {NULL, {ZERO(.strategy = ZERO_optim, .prefetch = 1)}, AXIS_ep},
     {NULL, {.name = PASS_ddp, .ddp = {.bucket_mib = 25}}, AXIS_ep},
+    {NULL, {FSDP2(.reshard_last = true, .offload = true)}, AXIS_cp},
+    {NULL, {ZERO(.strategy = ZERO_optim, .prefetch = 1)}, AXIS_cp},
+    {NULL, {.name = PASS_ddp, .ddp = {.bucket_mib = 25}}, AXIS_cp},
+    {"fsdp2{}: reshard_last = false", {FSDP2(.reshard_after_forward = RESHARD_false)}, AXIS_cp},
     {"fsdp2{}: over_ep = false",
      {.name = PASS_fsdp2, .fsdp2 = {.reshard_last = true, .mp = {.cast_forward_inputs = true}}},
      AXIS_dp_shard},
@@ -82,9 +86,11 @@ static void options_that_nothing_reads(void **state)
         if (c->axis == AXIS_dp_shard) t.dp_shard = 2;
         if (c->axis == AXIS_dp_replicate) t.dp_replicate = 2;
         if (c->axis == AXIS_tp) t.tp = 2;
+        if (c->axis == AXIS_cp) t.cp = 2;
         if (c->axis == AXIS_ep) t.ep = 2, t.experts = 4;
         tiny_build(&t, arena, &config, &graph);
         config.n_passes = 0;
+        if (t.cp > 1) config.passes[config.n_passes++] = (PassConfig){.name = PASS_cp};
         if (t.ep > 1) config.passes[config.n_passes++] = (PassConfig){.name = PASS_ep};
         config.passes[config.n_passes++] = c->pass;
         LowerOptions options = lower_options_default();

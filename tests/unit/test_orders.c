@@ -75,6 +75,8 @@ static void the_order_of_each_system_is_legal(void **state)
         {"Automodel with PP", "pp = 2, dp_shard = 2, tp = 2",
          "pp '1f1b', tp {}, ac 'full', fsdp2 {}, compile 'block'"},
         {"Automodel, megatron_fsdp", "dp_shard = 2, tp = 2", "tp {}, zero 'optim_grads_params'"},
+        {"DeepSpeed Ulysses", "dp_shard = 2, cp = 2",
+         "cp { mode = 'all_to_all' }, ac 'full', zero 'optim_grads_params'"},
         {"torchtitan", "pp = 2, dp_shard = 2, tp = 2",
          "pp '1f1b', tp { sequence = true }, ac 'full', compile 'block', fsdp2 {}"},
     };
@@ -117,6 +119,12 @@ static void each_hard_edge_is_refused_with_the_right_list(void **state)
         {"dp_shard = 2", "compile 'model', fsdp2 {}", "compile-position", 1, "last"},
         {"pp = 2, dp_shard = 2, tp = 2", "fsdp2 {}, ac 'full', tp {}, pp '1f1b'", "pass-order", 6,
          "{ pp{...}, tp{...}, ac{...}, fsdp2{...} }"},
+        {"dp_shard = 2, cp = 2", "fsdp2 {}, cp {}", "pass-order", 1, "{ cp{...}, fsdp2{...} }"},
+        {"dp_replicate = 2, cp = 2", "ddp {}, cp {}", "pass-order", 1, "{ cp{...}, ddp{...} }"},
+        {"pp = 2, cp = 2", "cp {}, pp '1f1b'", "pass-order", 1, "{ pp{...}, cp{...} }"},
+        {"cp = 2", "ac 'full', cp {}", "pass-order", 1, "{ cp{...}, ac{...} }"},
+        {"cp = 2", "float8 {}, cp {}", "pass-order", 1, "{ cp{...}, float8{...} }"},
+        {"cp = 2", "compile 'block', cp {}", "pass-order", 1, "{ cp{...}, compile{...} }"},
         {"dp_shard = 2", "fsdp2 {}, fsdp2 {}", "pass-twice", 1, "merge"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -146,6 +154,7 @@ static void a_pass_that_would_do_nothing_is_refused(void **state)
         {"tp = 2", "tp {}", "tp-matched-nothing"},
         {"tp = 2", "tp { plan_only = true }", "tp-matched-nothing"},
         {"tp = 2", "tp { plan = { ['layers.*'] = 'colwise' } }", "pattern-matched-nothing"},
+        {"cp = 2", "cp {}", "cp-matched-nothing"},
         {"dp_shard = 2", "fsdp2 {}", "fsdp2-matched-nothing"},
         {"dp_shard = 2", "zero 'optim_grads_params'", "fsdp2-matched-nothing"},
         {"dp_shard = 2", "fsdp2 { units = { 'layers.*' } }", "pattern-matched-nothing"},

@@ -115,7 +115,7 @@ static void refusals(void **state)
     assert_string_equal(compile_refused(&t, tp_twice)->rule, "pass-twice");
     assert_string_equal(compile_refused(&t, no_passes)->rule, "axis-unused");
     assert_int_equal(compile_diag()->n_errors, 2); /* tp and dp_shard: all at once */
-    assert_string_equal(compile_refused(&t, with_cp)->rule, "axis-unsupported");
+    assert_string_equal(compile_refused(&t, with_cp)->rule, "axis-unused");
     t = tiny_default();
     t.groups = 25, t.tp = 2;
     d = compile_refused(&t, NULL);

@@ -1,0 +1,122 @@
+/* Context parallelism: each sequence is shared out over cp, SPLIT(seq), from the batch on. All but
+ * attention goes token by token and needs nothing more; parameters are whole there, so that their
+ * gradients are partial sums, as over ranks with samples of their own.
+ *
+ *   all_to_all   sequences in equal parts, and heads instead of tokens where attention is computed:
+ *                SPLIT(seq) -> SPLIT(heads) and back. Only layouts are assigned, by propagation. */
+#include <assert.h>
+
+#include "planner/ir/mesh_view.h"
+#include "planner/passes/pass.h"
+
+enum { SEQ_DIM = 1, GROUPS_DIM = 2 }; /* of what attention reads, [b,s,g,...] */
+
+static const char *divisors(Arena *arena, int64_t size)
+{
+    Str s = str_in(arena);
+    for (int64_t k = 1; k <= size && k <= 1024; k++)
+        if (size % k == 0) str_print(&s, "%s%lld", s.n ? ", " : "", (long long)k);
+    return str_text(&s);
+}
+
+static void check_seq(const Job *job, const PassConfig *pass, int64_t parts)
+{
+    const int64_t seq = job->config->seq, below = seq / parts * parts;
+    if (seq % parts == 0) return;
+    diag_error(job->diag, FAULT_input, "divides-seq",
+               job->config->batch_loc.file ? job->config->batch_loc : pass->loc,
+               "seq = %lld cannot be cut into %lld equal parts over cp = %lld", (long long)seq,
+               (long long)parts, (long long)job->config->axis_size[AXIS_cp]);
+    if (below)
+        diag_hint(job->diag, "seq may be %lld or %lld", (long long)below,
+                  (long long)(below + parts));
+    else
+        diag_hint(job->diag, "seq may be %lld", (long long)parts);
+}
+
+/* Ranks of cp have whole KV heads, each with its query heads. */
+static bool check_heads(const Job *job, const PassConfig *pass, const Node *n, uint32_t size)
+{
+    const Graph *g = &job->plan->graph;
+    const int64_t groups = g->tensors.at[n->in[1]].dim[GROUPS_DIM];
+    const int64_t heads = groups * g->tensors.at[n->in[0]].dim[GROUPS_DIM + 1];
+    if (groups % size == 0) return true;
+    diag_error(
+        job->diag, FAULT_input, "divides-heads", pass->loc,
+        "cp { mode = \"all_to_all\" }: heads = %lld with kv_heads = %lld cannot be shared out "
+        "over cp = %u: ranks would hold fractions of a KV head (%s)",
+        (long long)heads, (long long)groups, size, g->modules.at[n->module].path);
+    diag_hint(job->diag, "cp may be %s", divisors(job->scratch, groups));
+    return false;
+}
+
+/* What needs all tokens of a sequence beside attention, or a table by their places. */
+static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
+{
+    const char *path = job->plan->graph.modules.at[n->module].path;
+    if (n->op == OP_linear_experts) {
+        diag_error(job->diag, FAULT_input, "cp-experts", pass->loc,
+                   "cp = %u with experts (%s): a sequence is a routing group, of which every rank "
+                   "of cp would see a part",
+                   job->config->axis_size[AXIS_cp], path);
+        diag_hint(job->diag, "make cp a part of dp_shard or of tp");
+        return false;
+    }
+    if (n->op == OP_position) {
+        diag_error(job->diag, FAULT_input, "cp-positions", pass->loc,
+                   "cp = %u with learned positions (%s): a rank trains those of its tokens alone, "
+                   "and the sum over cp would count on all of them",
+                   job->config->axis_size[AXIS_cp], path);
+        diag_hint(job->diag, "use rotary positions, or make cp a part of dp_shard or of tp");
+        return false;
+    }
+    return true;
+}
+
+/* Heads that tp has cut cannot be cut again from outside: cp lies outside of tp. */
+static void check_axes(const Job *job, const PassConfig *pass)
+{
+    const uint32_t tp = job->config->axis_size[AXIS_tp];
+    if (tp > 1) {
+        diag_error(job->diag, FAULT_input, "cp-tp", pass->loc,
+                   "cp { mode = \"all_to_all\" } with tp = %u: both share out the heads, and parts "
+                   "of cp would not lie within those of tp",
+                   tp);
+        diag_hint(job->diag, "set tp = 1, and make cp or dp_shard larger instead");
+    }
+    if (pass_config(job, PASS_tile)) {
+        diag_error(job->diag, FAULT_input, "cp-tile", pass_config(job, PASS_tile)->loc,
+                   "tile{} with cp = %u: a piece takes tokens of every sequence, and would gather "
+                   "them from all ranks of cp",
+                   job->config->axis_size[AXIS_cp]);
+        diag_hint(job->diag, "leave out tile: the logits are cut by cp already");
+    }
+}
+
+bool pass_cp(Job *job)
+{
+    const Graph *g = &job->plan->graph;
+    const AxisSet axes = mesh_axes(&job->plan->mesh, AXIS_cp);
+    const PassConfig *pass = pass_config(job, PASS_cp);
+    const uint32_t size = mesh_size(&job->plan->mesh, axes), before = job->diag->n_errors;
+    uint32_t n_attention = 0;
+    bool heads_fit = true, rest_fits = true;
+    assert(pass);
+    if (size == 1) return true;
+    check_axes(job, pass);
+    check_seq(job, pass, size);
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        rest_fits = rest_fits && check_node(job, pass, n);
+        if (n->op != OP_attention) continue;
+        n_attention++;
+        heads_fit = heads_fit && check_heads(job, pass, n, size);
+    }
+    if (n_attention == 0) {
+        diag_error(job->diag, FAULT_input, "cp-matched-nothing", pass->loc,
+                   "cp = %u but the model has no attention: sequences are independent of it", size);
+        diag_hint(job->diag, "make cp a part of dp_shard");
+    }
+    job->heads_axes = axes;
+    return job->diag->n_errors == before;
+}

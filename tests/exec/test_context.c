@@ -1,0 +1,61 @@
+/* Every plan of the corpus whose sequences are shared out computes what one rank computes: in fp64
+ * on loopback, per tensor, on every rank. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "exec/exec.h"
+#include "tests/support/corpus.h"
+
+#define TOLERANCE 1e-10
+
+typedef struct Count {
+    uint32_t n, failed;
+    double worst;
+} Count;
+
+static void check(void *self, const Tiny *t)
+{
+    Count *count = self;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    Tiny one = tiny_one_rank(t);
+    one.use_float8 = false; /* in fp64 nothing is lost */
+    const Plan *plan = tiny_plan(t, true, arena, &d);
+    const Plan *reference = plan ? tiny_plan(&one, true, arena, &d) : NULL;
+    const DataSource *data = data_ragged(count->n, t->vocab, arena);
+    BackendOptions options = {.order_seed = 31 * count->n++, .poison = true, .timeout_s = 20};
+    VerifyResult result = {.n_tensors = 0};
+    bool fine =
+        reference && exec_verify(plan, reference, data, &options, TOLERANCE, arena, &result, &d);
+    if (!fine || result.highest_touched != result.predicted_bytes) {
+        Str s = str_in(arena);
+        diag_print(&d, &s);
+        print_error("%s: gradient %g of %s, touched %llu of %llu\n%.2000s\n", corpus_name(t, arena),
+                    result.worst_gradient, result.worst_tensor ? result.worst_tensor : "-",
+                    (unsigned long long)result.highest_touched,
+                    (unsigned long long)result.predicted_bytes, str_text(&s));
+        count->failed++;
+    }
+    if (result.worst_gradient > count->worst) count->worst = result.worst_gradient;
+    arena_free(arena);
+}
+
+static void each_plan_computes_the_same(void **state)
+{
+    (void)state;
+    Count count = {0, 0, 0};
+    corpus_context(check, &count);
+    print_message("%u plans, worst relative difference %g\n", count.n, count.worst);
+    assert_true(count.n > 35);
+    assert_int_equal(count.failed, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_plan_computes_the_same)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
