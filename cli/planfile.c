@@ -225,21 +225,24 @@ static void add_fsdp2(const Fsdp2Options *o, Str *out)
     str_add(out, ")");
 }
 
+static void add_pp(const PpOptions *o, Str *out)
+{
+    str_print(out, "pp(%s",
+              o->csv      ? o->csv
+              : o->is_own ? "own schedule"
+                          : schedule_traits(o->schedule).name);
+    if (o->layers_per_stage)
+        str_print(out, ", %u layers a stage", o->layers_per_stage);
+    else if (o->chunks > 1)
+        str_print(out, ", %u chunks", o->chunks);
+    if (o->cap) str_print(out, ", at most %u in flight", o->cap);
+    str_add(out, ")");
+}
+
 static void add_pass(const PassConfig *pass, Str *out)
 {
     switch (pass->name) {
-    case PASS_pp:
-        str_print(out, "pp(%s",
-                  pass->pp.csv      ? pass->pp.csv
-                  : pass->pp.is_own ? "own schedule"
-                                    : schedule_traits(pass->pp.schedule).name);
-        if (pass->pp.layers_per_stage)
-            str_print(out, ", %u layers a stage", pass->pp.layers_per_stage);
-        else if (pass->pp.chunks > 1)
-            str_print(out, ", %u chunks", pass->pp.chunks);
-        if (pass->pp.cap) str_print(out, ", at most %u in flight", pass->pp.cap);
-        str_add(out, ")");
-        break;
+    case PASS_pp: add_pp(&pass->pp, out); break;
     case PASS_tp:
         str_add(out, pass->tp.sequence ? "tp(sequence)" : "tp");
         if (pass->tp.sync_replicated_gradients) str_add(out, " with replicas pinned");
