@@ -7,6 +7,7 @@
 #define KERNEL_FILE "kernels/cpu/attention.c"
 #include <stdint.h>
 
+#include "kernels/cpu/cpu.h"
 #include "kernels/draw.h"
 
 enum { ROWS = 64, KEYS = 64 }; /* of a tile: queries, keys */
@@ -18,6 +19,15 @@ typedef struct Tile {
     int64_t E;
     int64_t place; /* among all scores [b,s,g,r,T]: of the first query's key 0 */
 } Tile;
+
+/* Where the tile of queries after the one that begins at `row` does: no tile has queries of two
+ * chunks, so that those of one lie side by side in the whole. */
+static int64_t next_row(const KernelArgs *a, int64_t row)
+{
+    int64_t S = a->size['s'], half = S / 2;
+    int64_t end = row < half && a->second['s'] != a->start['s'] + half ? half : S;
+    return row + ROWS < end ? row + ROWS : end;
+}
 
 #include "kernels/cpu/real.h"
 
@@ -40,16 +50,16 @@ static int64_t F(place_of)(const KernelArgs *a, int64_t b, int64_t row, int64_t 
 {
     if (a->attrs.drop == 0) return 0;
     const int64_t *n = a->binding->size, R = a->size['r'];
-    int64_t place = (a->start['b'] + b) * n['s'] + a->start['s'] + row;
+    int64_t place = (a->start['b'] + b) * n['s'] + cpu_whole_index(a, 's', row);
     place = place * n['g'] + a->start['g'] + h / R;
     return (place * n['r'] + a->start['r'] + h % R) * n['T'];
 }
 
 static Tile F(tile_of)(const KernelArgs *a, int64_t row, int64_t key, int64_t n_keys, int64_t place)
 {
-    int64_t S = a->size['s'], E = a->size['E'];
-    return (Tile){.position = a->start['s'] + row,
-                  .n_rows = S - row < ROWS ? S - row : ROWS,
+    int64_t E = a->size['E'];
+    return (Tile){.position = cpu_whole_index(a, 's', row),
+                  .n_rows = next_row(a, row) - row,
                   .first_key = key,
                   .n_keys = n_keys - key < KEYS ? n_keys - key : KEYS,
                   .q_stride = a->size['g'] * a->size['r'] * E,
@@ -142,7 +152,7 @@ static void F(attention)(const KernelArgs *a)
     for (int64_t i = 0; i < a->size['b'] * heads; i++) {
         int64_t b = i / heads, h = i % heads, at_k = b * T * G * E + (h / R) * E;
         const REAL *k = (const REAL *)a->ptr[1] + at_k, *v = (const REAL *)a->ptr[2] + at_k;
-        for (int64_t row = 0; row < S; row += ROWS) {
+        for (int64_t row = 0; row < S; row = next_row(a, row)) {
             int64_t at = (b * S + row) * heads + h;
             F(attend_rows)
             (a, row, F(place_of)(a, b, row, h), (const REAL *)a->ptr[0] + at * E, k, v,
@@ -196,7 +206,7 @@ static void F(attention_grad)(const KernelArgs *a)
     REAL *dv = F(summed)(a, 2, B * T * G * E), delta[ROWS];
     for (int64_t i = 0; i < B * heads; i++) {
         int64_t b = i / heads, h = i % heads, at_k = b * T * G * E + (h / R) * E;
-        for (int64_t row = 0; row < S; row += ROWS) {
+        for (int64_t row = 0; row < S; row = next_row(a, row)) {
             int64_t at = (b * S + row) * heads + h;
             F(Gradients)
             g = {.dout = (const REAL *)a->ptr[0] + at * E,

@@ -19,6 +19,14 @@ static inline DType cpu_real(const KernelArgs *a)
     return DT_none;
 }
 
+/* The place of local element i in the whole, of an index that may be in two chunks. */
+static inline int64_t cpu_whole_index(const KernelArgs *a, char letter, int64_t i)
+{
+    const unsigned char l = (unsigned char)letter;
+    const int64_t half = a->size[l] / 2;
+    return i < half ? a->start[l] + i : a->second[l] + (i - half);
+}
+
 /* A tensor of zeros has no scale of its own; one of NaNs stays one. */
 static inline double cpu_amax_bound(double amax)
 {

@@ -1,13 +1,13 @@
 /* Rotary position embedding, half-split: index e of the first half turns with e + E/2 of the second
- * by position * theta^(-2e/E). Positions are global (start['s']). Llama 3.1 lowers the frequencies
- * whose wavelength is long against the original context (attrs.rope_*). With attrs.rope_dims only
- * that many leading elements of E turn, as if they were all. */
+ * by position * theta^(-2e/E). Positions are global (cpu_whole_index). Llama 3.1 lowers the
+ * frequencies whose wavelength is long against the original context (attrs.rope_*). With
+ * attrs.rope_dims only that many leading elements of E turn, as if they were all. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/rope.c"
 
 #include <math.h>
 
-#include "planner/ir/op.h"
+#include "kernels/cpu/cpu.h"
 
 /* Angle per position of pair `e` of E/2. Llama 3.1: wavelengths under context / rope_high keep
  * their frequency, those over context / rope_low are divided by rope_factor, between is blended. */
@@ -47,7 +47,7 @@ static void F(rope_turn)(const KernelArgs *a, double sign, bool accumulate)
         for (int64_t e = 0; e < n; e++) frequency[e] = rope_frequency(&a->attrs, first + e, turned);
         for (int64_t s = 0; s < S; s++) {
             for (int64_t e = 0; e < n; e++) {
-                double angle = (double)(a->start['s'] + s) * frequency[e];
+                double angle = (double)cpu_whole_index(a, 's', s) * frequency[e];
                 cosine[e] = (REAL)cos(angle);
                 sine[e] = (REAL)(sign * sin(angle));
             }

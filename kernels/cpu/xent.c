@@ -8,9 +8,10 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* What each kept token of a sequence weighs, and the labels of its local tokens. */
+/* What each kept token of a sequence weighs, and its labels. */
 typedef struct Share {
-    const int32_t *labels; /* [s] */
+    const int32_t *labels; /* [s], of the local tokens; or of the whole sequence */
+    bool of_whole;
     double weight;
 } Share;
 
@@ -18,12 +19,18 @@ typedef struct Share {
  * arguments may have a part: the kept tokens of a group of sequences count as one together. */
 static Share share_of(const KernelArgs *a, const int32_t *labels, int64_t b, bool mean)
 {
-    if (!mean) return (Share){labels + b * a->size['s'], 1};
+    if (!mean) return (Share){labels + b * a->size['s'], false, 1};
     int64_t T = a->size['T'], group = a->attrs.group, n = 0;
     assert(group > 0 && a->size['b'] % group == 0);
     const int32_t *first = labels + b / group * group * T;
     for (int64_t i = 0; i < group * T; i++) n += first[i] >= 0;
-    return (Share){labels + b * T + a->attrs.first + a->start['s'], n > 0 ? 1.0 / (double)n : 0};
+    return (Share){labels + b * T + a->attrs.first, true, n > 0 ? 1.0 / (double)n : 0};
+}
+
+/* Of local token s. */
+static int32_t label_of(const KernelArgs *a, const Share *share, int64_t s)
+{
+    return share->labels[share->of_whole ? cpu_whole_index(a, 's', s) : s];
 }
 
 static void put_scalar(const KernelArgs *a, uint32_t j, double x)
@@ -130,7 +137,7 @@ static void F(any_loss)(const KernelArgs *a, bool mean)
     for (int64_t b = 0; b < a->size['b']; b++) {
         Share share = share_of(a, a->ptr[3], b, mean);
         for (int64_t s = 0; s < S; s++) {
-            if (share.labels[s] < 0) continue;
+            if (label_of(a, &share, s) < 0) continue;
             int64_t i = b * S + s;
             double lse = (double)top[i] + log((double)total[i]);
             loss += share.weight * (lse - (double)picked[i] + z * lse * lse);
@@ -164,7 +171,7 @@ static void F(any_loss_grad)(const KernelArgs *a, bool mean)
         Share share = share_of(a, a->ptr[2], b, mean);
         REAL scale = (REAL)(a->attrs.scale * share.weight);
         for (int64_t s = 0; s < S; s++) {
-            if (share.labels[s] < 0) continue;
+            if (label_of(a, &share, s) < 0) continue;
             int64_t i = b * S + s;
             REAL slope = z == 0 ? 1 : 1 + z * (top[i] + log(total[i]));
             dtotal[i] += scale * slope / total[i];

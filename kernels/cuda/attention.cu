@@ -46,6 +46,10 @@ static AttentionArgs attention_args(const KernelArgs *args, const CudaContext *c
     a.B = args->size['b'], a.S = args->size['s'], a.T = args->size['T'];
     a.G = args->size['g'], a.R = args->size['r'], a.E = args->size['E'];
     a.position = args->start['s'] - args->start['T'];
+    a.half = a.S / 2;
+    a.jump = args->second['s'] - args->start['s'] - a.half;
+    assert(a.jump >= 0); /* what is skipped of a tile is skipped for all queries before its last */
+    if (a.jump == 0) a.half = a.S;
     a.scale = (float)args->attrs.scale;
     a.causal = args->attrs.causal != 0;
     a.accumulate = (uint32_t)args->attrs.accumulate;

@@ -23,7 +23,9 @@ typedef struct AttentionArgs {
     void *dq, *dk, *dv; /* outputs of the gradient */
     float *delta;       /* [B,S,G,R], scratch of the gradient: rowsum(dO O) */
     int64_t B, S, T, G, R, E;
-    int64_t position; /* global, of query 0, less that of key 0 */
+    int64_t position;   /* global, of query 0, less that of key 0 */
+    int64_t half, jump; /* queries from `half` on are `jump` further on in the whole (a part in two
+                           chunks); else S and 0. Positions rise from query to query. */
     DType dtype;
     float scale;
     uint32_t causal, accumulate, drops;
@@ -57,12 +59,55 @@ DEVICE AttentionPlace attention_place(const AttentionArgs *a, int64_t n, int64_t
     return p;
 }
 
+/* How far behind query 0 a query is in the whole. */
+DEVICE int64_t attention_behind(const AttentionArgs *a, int64_t query)
+{
+    return query < a->half ? query : query + a->jump;
+}
+
 /* Keys that the queries up to and including `query` may see. */
 DEVICE int64_t attention_visible(const AttentionArgs *a, int64_t query)
 {
-    int64_t n = a->position + query + 1;
+    int64_t n = a->position + attention_behind(a, query) + 1;
     if (!a->causal || n > a->T) return a->T;
     return n < 0 ? 0 : n;
+}
+
+/* The first query that sees any of the keys from `key` on; S: none does. */
+DEVICE int64_t attention_first(const AttentionArgs *a, int64_t key)
+{
+    int64_t query = a->causal ? key - a->position : 0;
+    if (query >= a->half) query = query - a->jump > a->half ? query - a->jump : a->half;
+    return query < 0 ? 0 : query < a->S ? query : a->S;
+}
+
+/* Where the queries end that lie side by side with `query` in the whole. */
+DEVICE int64_t attention_end(const AttentionArgs *a, int64_t query)
+{
+    return query < a->half ? a->half : a->S;
+}
+
+/* Which queries a block of keys goes through, tile by tile, of head after head of the group. No
+ * tile goes on from one chunk of queries to the next. */
+typedef struct AttentionWalk {
+    int first, n; /* n: tiles of all heads */
+} AttentionWalk;
+
+DEVICE AttentionWalk attention_walk(const AttentionArgs *a, const AttentionPlace *at, int columns)
+{
+    AttentionWalk w;
+    w.first = (int)attention_first(a, at->first);
+    const int end = (int)attention_end(a, w.first), rest = (int)a->S - end;
+    w.n = ((end - w.first + columns - 1) / columns + (rest + columns - 1) / columns) * (int)a->R;
+    return w;
+}
+
+/* After the last tile of a head the first one of the next is due. */
+DEVICE int attention_next(const AttentionWalk *w, const AttentionArgs *a, int query, int columns)
+{
+    const int end = (int)attention_end(a, query),
+              next = query + columns < end ? query + columns : end;
+    return next < a->S ? next : w->first;
 }
 
 DEVICE CudaDrawKey attention_draw_key(const AttentionArgs *a)
@@ -77,7 +122,7 @@ DEVICE CudaDrawKey attention_draw_key(const AttentionArgs *a)
 DEVICE bool attention_keeps(const AttentionArgs *a, const CudaDrawKey *key,
                             const AttentionPlace *at, int64_t query, int64_t t)
 {
-    int64_t place = a->place + at->b * a->place_b + query * a->place_s;
+    int64_t place = a->place + at->b * a->place_b + attention_behind(a, query) * a->place_s;
     place += at->g * a->place_g + at->r * a->place_r + t;
     return draw_keeps(key, (uint64_t)place);
 }

@@ -19,12 +19,12 @@ typedef struct F(Stage) {
 } F(Stage);
 
 /* Stage i of all: the tiles of queries of the first head, then of the next. */
-DEVICE F(Stage) F(stage)(Shared shared, int i, int first_query, int n_tiles)
+DEVICE F(Stage) F(stage)(Shared shared, int i, int r, int query)
 {
     F(Stage) t;
     t.at = shared + 2 * ROWS * HEAD * 2 + i % 2 * (COLUMNS * HEAD * 4 + COLUMNS * 8);
-    t.r = i / n_tiles;
-    t.query = first_query + i % n_tiles * COLUMNS;
+    t.r = r;
+    t.query = query;
     return t;
 }
 
@@ -38,14 +38,14 @@ DEVICE void F(load_queries)(const AttentionArgs *a, const AttentionPlace *at, co
 {
     int64_t heads = a->G * a->R, stride = heads * a->E;
     int64_t first = (at->b * a->S + t->query) * heads + at->g * a->R + t->r;
-    tile_load(t->at, HEAD, COLUMNS, (const uint16_t *)a->q + first * a->E, stride, a->S - t->query,
-              a->E);
+    const int64_t n_rows = attention_end(a, t->query) - t->query;
+    tile_load(t->at, HEAD, COLUMNS, (const uint16_t *)a->q + first * a->E, stride, n_rows, a->E);
     tile_load(t->at + COLUMNS * HEAD * 2, HEAD, COLUMNS, (const uint16_t *)a->dout + first * a->E,
-              stride, a->S - t->query, a->E);
+              stride, n_rows, a->E);
     copies_commit();
     float *const rows = F(rows_of)(t);
     for (int i = (int)threadIdx.x; i < COLUMNS; i += ATTENTION_THREADS) {
-        bool is = t->query + i < a->S; /* of no query: a probability of 0 */
+        bool is = i < n_rows; /* of no query: a probability of 0 */
         rows[i] = is ? a->lse[first + i * heads] * LOG2_E : INFINITY;
         rows[COLUMNS + i] = is ? a->delta[first + i * heads] : 0;
     }
@@ -58,7 +58,8 @@ DEVICE void F(differentiate)(const AttentionArgs *a, const AttentionPlace *at, c
 {
     const int lane = (int)threadIdx.x % WARP;
     const float *const rows = F(rows_of)(t);
-    const int64_t limit = a->causal ? a->position + t->query + 1 - at->first : ROWS;
+    const int64_t limit =
+        a->causal ? a->position + attention_behind(a, t->query) + 1 - at->first : ROWS;
     const int seen_by_first = limit < -COLUMNS ? -COLUMNS : limit < ROWS ? (int)limit : ROWS;
     const int n_keys = a->T - at->first < ROWS ? (int)(a->T - at->first) : ROWS;
     UNROLL for (int i = 0; i < 2 * TILES; i++) UNROLL for (int n = 0; n < COLUMNS / 8; n++)
@@ -97,10 +98,7 @@ KERNEL_OF(F(attention), AttentionArgs, ATTENTION_THREADS, BLOCKS)
     const AttentionPlace at = attention_place(&a, a.T, ROWS, 1, false);
     const int row = (int)threadIdx.x / WARP * 16 * TILES;
     const int64_t offset = ((at.b * a.T + at.first) * a.G + at.g) * a.E, stride = a.G * a.E;
-    int64_t begin = a.causal ? at.first - a.position : 0; /* the first that sees any key */
-    const int first_query = begin < 0 ? 0 : begin < a.S ? (int)begin : (int)a.S;
-    const int n_tiles = ((int)a.S - first_query + COLUMNS - 1) / COLUMNS;
-    const int n_stages = n_tiles * (int)a.R;
+    const AttentionWalk walk = attention_walk(&a, &at, COLUMNS);
     const CudaDrawKey draw = attention_draw_key(&a);
     float dk[WANT_K ? TILES : 1][HEAD / 8][4], dv[WANT_V ? TILES : 1][HEAD / 8][4];
     UNROLL for (int i = 0; i < TILES * (HEAD / 8) * 4; i++)
@@ -112,16 +110,18 @@ KERNEL_OF(F(attention), AttentionArgs, ATTENTION_THREADS, BLOCKS)
     tile_load(keys + ROWS * HEAD * 2, HEAD, ROWS, (const uint16_t *)a.v + offset, stride,
               a.T - at.first, a.E);
     copies_commit();
-    for (int i = -1; i < n_stages; i++) {
-        if (i + 1 < n_stages) {
-            const F(Stage) next = F(stage)(keys, i + 1, first_query, n_tiles);
+    F(Stage) now, next = F(stage)(keys, 0, 0, walk.first);
+    if (walk.n > 0) F(load_queries)(&a, &at, &next);
+    for (int i = 0; i < walk.n; i++) {
+        now = next;
+        if (i + 1 < walk.n) {
+            const int query = attention_next(&walk, &a, now.query, COLUMNS);
+            next = F(stage)(keys, i + 1, now.r + (query == walk.first), query);
             F(load_queries)(&a, &at, &next);
             copies_wait(1);
         } else {
             copies_wait(0);
         }
-        if (i < 0) continue;
-        const F(Stage) now = F(stage)(keys, i, first_query, n_tiles);
         __syncthreads();
         F(one_stage)(&a, &at, &now, keys, row, &draw, dk, dv);
         __syncthreads();

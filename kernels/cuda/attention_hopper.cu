@@ -19,7 +19,7 @@ bool attention_hopper_takes(const AttentionArgs *a, int head, const CudaContext 
     int64_t queries = a->S * a->G * a->R * a->E * 2, keys = a->T * a->G * a->E * 2;
     return cuda->compute_capability == 90 && (head == 64 || head == 128) && !a->drops && a->T > 0 &&
            a->S > 0 && a->B > 0 && a->B < most && a->G * a->R < most &&
-           (a->S / 64 + 1) * a->R < most && a->S < most - 2 * HOPPER_ROWS &&
+           (a->S / 64 + 2) * a->R < most && a->S + a->jump < most - 2 * HOPPER_ROWS &&
            a->T < most - 2 * HOPPER_ROWS && queries < farthest && keys < farthest;
 }
 

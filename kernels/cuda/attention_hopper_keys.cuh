@@ -33,7 +33,7 @@ DEVICE float *F(rows_of)(HopperSlot slot)
  * queries and output gradients; all of it bring lse and delta. Of no query: a probability of 0. One
  * loop for both: two took more than a producer's registers. */
 DEVICE void F(produce)(const HopperArgs *h, HopperShared s, const AttentionPlace *at,
-                       const HopperWalk *walk)
+                       const AttentionWalk *walk)
 {
     const int lane = (int)threadIdx.x % WARP, heads = (int)(h->a.G * h->a.R);
     const int64_t sequence = at->b * h->a.S * heads;
@@ -47,6 +47,7 @@ DEVICE void F(produce)(const HopperArgs *h, HopperShared s, const AttentionPlace
     {
         const HopperSlot slot = hopper_slot(s, i, F(slot_bytes));
         float *const rows = F(rows_of)(slot);
+        const int64_t end = attention_end(&h->a, query); /* what a box has beyond is no query's */
         barrier_wait(slot.empty, slot.parity ^ 1);
         if (lane == 0) {
             barrier_expect(slot.full, 2 * F(tile_bytes));
@@ -55,14 +56,14 @@ DEVICE void F(produce)(const HopperArgs *h, HopperShared s, const AttentionPlace
         }
         UNROLL_1 for (int column = lane; column < COLUMNS; column += WARP)
         {
-            const bool is = query + column < h->a.S;
+            const bool is = query + column < end;
             const int64_t from = sequence + head + (is ? (int64_t)(query + column) * heads : 0);
             rows[column] = is ? h->a.lse[from] * LOG2_E : INFINITY;
             rows[COLUMNS + column] = is ? h->a.delta[from] : 0;
         }
         __syncwarp();
         if (lane == 0) barrier_arrive(slot.full);
-        query = hopper_next(walk, &h->a, query, COLUMNS);
+        query = attention_next(walk, &h->a, query, COLUMNS);
         head += query == walk->first;
     }
 }
@@ -121,7 +122,7 @@ DEVICE void F(one_slot)(const AttentionArgs *a, F(State) * state, Shared keys, H
 
 /* One warpgroup. */
 DEVICE void F(consume)(const AttentionArgs *a, F(State) * state, HopperShared shared,
-                       const AttentionPlace *at, const HopperWalk *walk, int row)
+                       const AttentionPlace *at, const AttentionWalk *walk, int row)
 {
     const int limit = hopper_limit(a, at);
     int query = walk->first;
@@ -130,8 +131,9 @@ DEVICE void F(consume)(const AttentionArgs *a, F(State) * state, HopperShared sh
     {
         const HopperSlot slot = hopper_slot(shared, i, F(slot_bytes));
         barrier_wait(slot.full, slot.parity);
-        F(one_slot)(a, state, shared.own + row * 128, slot, row, limit + query);
-        query = hopper_next(walk, a, query, COLUMNS);
+        F(one_slot)
+        (a, state, shared.own + row * 128, slot, row, limit + (int)attention_behind(a, query));
+        query = attention_next(walk, a, query, COLUMNS);
     }
 }
 
@@ -142,7 +144,7 @@ KERNEL_OF(F(attention), HopperArgs, HOPPER_THREADS, 1)
     SHARED(unsigned char, memory);
     const HopperShared shared = hopper_shared(shared_of(memory), 2 * F(own_bytes));
     const AttentionPlace at = attention_place(&a.a, a.a.T, HOPPER_ROWS, 1, false);
-    const HopperWalk walk = hopper_walk(&a.a, &at, COLUMNS);
+    const AttentionWalk walk = attention_walk(&a.a, &at, COLUMNS);
     const int group = (int)threadIdx.x / WARPGROUP;
     hopper_begin(shared, 2);
     if (group == 0) {

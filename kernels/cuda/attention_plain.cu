@@ -152,8 +152,7 @@ KERNEL(attention_plain_dkv, PlainArgs, PLAIN_THREADS, 4)
     const int64_t key = p.first + threadIdx.x / WARP, E = at->E;
     float *const dk = shared + threadIdx.x / WARP * 2 * E, *const dv = dk + E;
     if (key >= at->T) return;
-    int64_t begin = at->causal ? key - at->position : 0;
-    if (begin < 0) begin = 0;
+    const int64_t begin = attention_first(at, key);
     plain_clear(dk, 2 * E);
     for (int64_t r = 0; r < at->R; r++)
         for (int64_t first = begin; first < at->S; first += WARP) {

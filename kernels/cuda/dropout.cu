@@ -6,11 +6,13 @@
 
 enum { DROPOUT_THREADS = 256, DROPOUT_BLOCKS_PER_SM = 4 };
 
-/* Dimensions that lie together in the whole are one; the last is a row. */
+/* Dimensions that lie together in the whole are one; the last is a row. What of one lies from
+ * `half` on may be `jump` further on: a part in two chunks. */
 typedef struct DropoutArgs {
     Array x, y;
     CudaDraw draw;
     int64_t local[MAX_DIMS], start[MAX_DIMS], step[MAX_DIMS]; /* in the whole, of each index */
+    int64_t half[MAX_DIMS], jump[MAX_DIMS];
     int32_t n_dims;
     int64_t row, per_row, n;
     float grow;
@@ -22,6 +24,7 @@ DEVICE int64_t dropout_place(const DropoutArgs *a, int64_t row)
     int64_t place = a->start[0];
     for (int d = 1; d < a->n_dims; d++) {
         int64_t outer = split_row(row, a->local[d], a->n), at = row - outer * a->local[d];
+        if (at >= a->half[d]) at += a->jump[d];
         place += (a->start[d] + at) * a->step[d];
         row = outer;
     }
@@ -62,11 +65,14 @@ static void dropout_dims(const KernelArgs *args, DropoutArgs *p)
     p->n_dims = 1, p->local[0] = p->step[0] = 1;
     for (int d = b->n_dims[0] - 1; d >= 0; d--) {
         unsigned char l = (unsigned char)b->letter[0][d];
-        if (!joins) {
+        const int64_t half = args->size[l] / 2, jump = args->second[l] - args->start[l] - half;
+        if (!joins || jump > 0) {
+            assert(jump == 0 || d < b->n_dims[0] - 1); /* a row is one piece */
             p->local[p->n_dims] = 1;
             p->step[p->n_dims++] = step;
         }
         int last = p->n_dims - 1;
+        if (jump > 0) p->half[last] = half, p->jump[last] = jump;
         p->start[last] += args->start[l] * (step / p->step[last]);
         p->local[last] *= args->size[l];
         joins = args->size[l] == b->size[l];

@@ -10,6 +10,7 @@ typedef struct LossArgs {
     Array top, total, picked;        /* [b,s] */
     const int32_t *labels;           /* [b,s], or [b,T] where weights are of groups */
     int64_t rows, seq, whole, start; /* s; T; where s begins in T */
+    int64_t half, second;            /* where in T tokens from `half` on begin */
     int64_t group;                   /* sequences that weigh 1 together; 0: each token weighs 1 */
     double z_loss, scale;
     bool count_all;
@@ -39,9 +40,10 @@ DEVICE int32_t loss_label(const LossArgs *a, int64_t row, double *weight)
         *weight = 1;
         return a->labels[row];
     }
-    int64_t b = row / a->seq;
+    int64_t b = row / a->seq, s = row - b * a->seq;
     *weight = a->weights[b / a->group];
-    return a->labels[b * a->whole + a->start + row - b * a->seq];
+    s = s < a->half ? a->start + s : a->second + s - a->half;
+    return a->labels[b * a->whole + s];
 }
 
 KERNEL(loss_parts, LossArgs, LOSS_THREADS, 4)
@@ -130,6 +132,7 @@ static bool loss_args(const KernelArgs *args, uint32_t labels, bool mean, LossAr
     if (args->n_args > args->n_in + 2) p->parts = (double *)args->ptr[args->n_in + 2];
     if (!mean) return true;
     p->whole = args->size['T'], p->start = args->attrs.first + args->start['s'];
+    p->half = p->seq / 2, p->second = args->attrs.first + args->second['s'];
     p->group = args->attrs.group;
     p->weights = p->parts;
     assert(p->group > 0 && args->size['b'] % p->group == 0);

@@ -10,6 +10,7 @@ typedef struct RopeArgs {
     Array x, y;
     int64_t tokens, seq, heads, width; /* [tokens, heads, width] */
     int64_t turned, start;             /* elements that turn; position of the first token */
+    int64_t half, second; /* tokens from `half` on: the position of the first of them */
     double log_theta, factor, low, high, context, sign;
     bool accumulate;
 } RopeArgs;
@@ -44,23 +45,24 @@ DEVICE void rope_rest(const RopeArgs *a, int64_t token, int64_t e)
 DEVICE void rope_turn(const RopeArgs *a, int64_t token, int64_t e)
 {
     int64_t half = a->turned / 2;
-    double angle = (double)(a->start + token % a->seq) * rope_frequency(a, e), sine, cosine;
+    int64_t at = token % a->seq, position = at < a->half ? a->start + at : a->second + at - a->half;
+    double angle = (double)position * rope_frequency(a, e), sine, cosine;
     device_sincos(angle, &sine, &cosine);
     float s = (float)(a->sign * sine), c = (float)cosine;
     for (int64_t first = 0; first < a->heads; first += ROPE_HEADS) {
         float x1[ROPE_HEADS], x2[ROPE_HEADS];
         UNROLL for (int h = 0; h < ROPE_HEADS; h++)
         {
-            int64_t at = (token * a->heads + first + h) * a->width + e;
-            x1[h] = first + h < a->heads ? read_one(a->x, at) : 0;
-            x2[h] = first + h < a->heads ? read_one(a->x, at + half) : 0;
+            int64_t from = (token * a->heads + first + h) * a->width + e;
+            x1[h] = first + h < a->heads ? read_one(a->x, from) : 0;
+            x2[h] = first + h < a->heads ? read_one(a->x, from + half) : 0;
         }
         UNROLL for (int h = 0; h < ROPE_HEADS; h++)
         {
-            int64_t at = (token * a->heads + first + h) * a->width + e;
+            int64_t to = (token * a->heads + first + h) * a->width + e;
             if (first + h >= a->heads) continue;
-            rope_write(a, at, x1[h] * c - x2[h] * s);
-            rope_write(a, at + half, x2[h] * c + x1[h] * s);
+            rope_write(a, to, x1[h] * c - x2[h] * s);
+            rope_write(a, to + half, x2[h] * c + x1[h] * s);
         }
     }
 }
@@ -91,6 +93,7 @@ static bool rope_launch(const KernelArgs *args, double sign, const CudaContext *
     p.heads = args->rows, p.width = args->size['E'];
     p.turned = attrs->rope_dims ? attrs->rope_dims : p.width;
     p.start = args->start['s'];
+    p.half = p.seq / 2, p.second = args->second['s'];
     p.log_theta = log(attrs->theta);
     p.factor = attrs->rope_factor, p.low = attrs->rope_low, p.high = attrs->rope_high;
     p.context = (double)attrs->rope_context;

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "kernels/number.h"
 #include "planner/base/rng.h"
@@ -89,6 +90,9 @@ static void set_common(AttentionRun *run, KernelArgs *a, const Control *control)
         unsigned char at = (unsigned char)*l;
         a->second[at] = a->start[at] + a->size[at] / 2;
     }
+    if (c->second_s == 0) return;
+    a->second['s'] = c->second_s;
+    run->binding->size['s'] = c->T + 3; /* as a run with all of them has it */
 }
 
 AttentionRun attention_run(Arena *arena, const AttentionCase *c, const Control *control)
@@ -126,6 +130,21 @@ AttentionRun gradient_run(Arena *arena, const AttentionCase *c, const Control *c
     run.device.elements[9] = (int64_t)bytes;
     run.device.n_args = 10;
     return run;
+}
+
+void attention_take_rows(const AttentionRun *run, const AttentionRun *whole, uint32_t i)
+{
+    const AttentionCase *c = run->c;
+    const int64_t row = run->cpu.elements[i] / (c->b * c->s);
+    const size_t bytes = dtype_bytes(run->device.dtype[i]);
+    for (int64_t at = 0; at < run->cpu.elements[i]; at++) {
+        const int64_t b = at / (row * c->s), s = at / row % c->s, half = c->s / 2;
+        const int64_t of_whole = s < half || !c->second_s ? c->start_s + s : c->second_s + s - half;
+        const int64_t from = (b * whole->c->s + of_whole) * row + at % row;
+        memcpy((char *)run->device.ptr[i] + (size_t)at * bytes,
+               (const char *)whole->device.ptr[i] + (size_t)from * bytes, bytes);
+        ((double *)run->cpu.ptr[i])[at] = ((const double *)whole->cpu.ptr[i])[from];
+    }
 }
 
 static double tolerance(const AttentionCase *c)

@@ -13,6 +13,7 @@ typedef struct AttentionCase {
     bool causal;
     double drop;
     bool accumulate;
+    int64_t second_s; /* but for 0: from query s / 2 on [second_s, second_s + s / 2) */
 } AttentionCase;
 
 typedef struct AttentionRun {
@@ -29,6 +30,9 @@ AttentionRun attention_run(Arena *arena, const AttentionCase *c, const Control *
 /* From the forward run's results, which its CPU side holds. */
 AttentionRun gradient_run(Arena *arena, const AttentionCase *c, const Control *control,
                           const AttentionRun *forward);
+
+/* Argument i of a run with some of the queries has the numbers of one with all of them. */
+void attention_take_rows(const AttentionRun *run, const AttentionRun *whole, uint32_t i);
 
 /* Is output i (an argument) as near to the CPU's as its type lets it be? *why tells if not. */
 enum { ATTENTION_WHY = 128 };

@@ -17,7 +17,7 @@
 
 /* ---- guarded memory ---- */
 
-enum { GUARD = 256, MOST_BLOCKS = 64 };
+enum { GUARD = 256, MOST_BLOCKS = 96 };
 typedef struct Guarded {
     unsigned char *block, *at;
     uint64_t bytes;

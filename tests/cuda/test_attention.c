@@ -1,8 +1,8 @@
 /* Attention and its gradient on the target against the CPU kernels in fp64 on the same numbers:
- * types, head sizes, groups, ragged sizes, parts of the whole, causal or not, dropout,
- * accumulation; in two orders, to the same bits; by our own kernels, of the smallest device and of
- * the target's, by Hopper's instructions, and by a library, where the target has one that takes the
- * case. */
+ * types, head sizes, groups, ragged sizes, parts of the whole, in one piece or in two, causal or
+ * not, dropout, accumulation; in two orders, to the same bits; by our own kernels, of the smallest
+ * device and of the target's, by Hopper's instructions, and by a library, where the target has one
+ * that takes the case. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/number.h"
 #include "tests/cuda/attention_case.h"
 #include "tests/cuda/compare.h"
 
@@ -19,36 +20,36 @@ enum { SMALLEST = 86, HOPPER = 90, MAX_CASE_ARGS = 10 };
 
 static const AttentionCase cases[] = {
     /* head sizes of each tile, whole tiles and ragged ones */
-    {DT_bf16, 1, 64, 64, 1, 1, 64, 0, true, 0, false},
-    {DT_bf16, 2, 37, 37, 2, 2, 64, 0, true, 0, false},
-    {DT_bf16, 1, 200, 200, 1, 1, 32, 0, true, 0, true},
-    {DT_bf16, 1, 130, 130, 1, 3, 72, 0, true, 0, false},
-    {DT_bf16, 1, 70, 131, 2, 1, 128, 0, false, 0, true},
-    {DT_bf16, 1, 33, 33, 1, 2, 136, 0, true, 0, false},
-    {DT_bf16, 1, 66, 40, 1, 1, 256, 0, false, 0, true},
-    {DT_f16, 1, 50, 50, 1, 2, 64, 0, true, 0, false},
-    {DT_f16, 1, 65, 65, 2, 1, 104, 0, true, 0, false},
-    {DT_f16, 1, 20, 35, 1, 1, 248, 0, false, 0, false},
-    {DT_bf16, 1, 1, 1, 1, 1, 8, 0, true, 0, false},
+    {DT_bf16, 1, 64, 64, 1, 1, 64, 0, true, 0, false, 0},
+    {DT_bf16, 2, 37, 37, 2, 2, 64, 0, true, 0, false, 0},
+    {DT_bf16, 1, 200, 200, 1, 1, 32, 0, true, 0, true, 0},
+    {DT_bf16, 1, 130, 130, 1, 3, 72, 0, true, 0, false, 0},
+    {DT_bf16, 1, 70, 131, 2, 1, 128, 0, false, 0, true, 0},
+    {DT_bf16, 1, 33, 33, 1, 2, 136, 0, true, 0, false, 0},
+    {DT_bf16, 1, 66, 40, 1, 1, 256, 0, false, 0, true, 0},
+    {DT_f16, 1, 50, 50, 1, 2, 64, 0, true, 0, false, 0},
+    {DT_f16, 1, 65, 65, 2, 1, 104, 0, true, 0, false, 0},
+    {DT_f16, 1, 20, 35, 1, 1, 248, 0, false, 0, false, 0},
+    {DT_bf16, 1, 1, 1, 1, 1, 8, 0, true, 0, false, 0},
     /* a part of the sequence, all keys */
-    {DT_bf16, 1, 40, 160, 1, 2, 64, 120, true, 0, false},
-    {DT_bf16, 1, 40, 160, 1, 1, 128, 60, true, 0, true},
-    {DT_bf16, 1, 24, 96, 1, 1, 256, 30, true, 0, false},
+    {DT_bf16, 1, 40, 160, 1, 2, 64, 120, true, 0, false, 0},
+    {DT_bf16, 1, 40, 160, 1, 1, 128, 60, true, 0, true, 0},
+    {DT_bf16, 1, 24, 96, 1, 1, 256, 30, true, 0, false, 0},
     /* dropout, of a part of the whole */
-    {DT_bf16, 2, 40, 81, 2, 2, 64, 41, true, 0.25, false},
-    {DT_f16, 1, 33, 66, 1, 1, 128, 33, true, 0.1, true},
-    {DT_bf16, 1, 20, 41, 1, 1, 200, 0, false, 0.5, false},
+    {DT_bf16, 2, 40, 81, 2, 2, 64, 41, true, 0.25, false, 0},
+    {DT_f16, 1, 33, 66, 1, 1, 128, 33, true, 0.1, true, 0},
+    {DT_bf16, 1, 20, 41, 1, 1, 200, 0, false, 0.5, false, 0},
     /* row by row: fp32, and what tiles do not hold */
-    {DT_f32, 2, 19, 37, 2, 2, 24, 18, true, 0, true},
-    {DT_f32, 1, 40, 40, 1, 3, 5, 0, true, 0.2, false},
-    {DT_f32, 1, 35, 70, 1, 1, 300, 0, false, 0, false},
-    {DT_bf16, 1, 21, 21, 1, 2, 20, 0, true, 0, true},
-    {DT_bf16, 1, 9, 9, 1, 1, 264, 0, true, 0, false},
+    {DT_f32, 2, 19, 37, 2, 2, 24, 18, true, 0, true, 0},
+    {DT_f32, 1, 40, 40, 1, 3, 5, 0, true, 0.2, false, 0},
+    {DT_f32, 1, 35, 70, 1, 1, 300, 0, false, 0, false, 0},
+    {DT_bf16, 1, 21, 21, 1, 2, 20, 0, true, 0, true, 0},
+    {DT_bf16, 1, 9, 9, 1, 1, 264, 0, true, 0, false, 0},
     /* tiles of 128, the ring of Hopper's kernel more than once around */
-    {DT_bf16, 1, 128, 128, 1, 1, 128, 0, true, 0, false},
-    {DT_f16, 1, 129, 129, 1, 2, 128, 0, true, 0, false},
-    {DT_bf16, 1, 70, 520, 1, 1, 64, 450, true, 0, false},
-    {DT_f16, 1, 70, 450, 1, 1, 128, 0, false, 0, false},
+    {DT_bf16, 1, 128, 128, 1, 1, 128, 0, true, 0, false, 0},
+    {DT_f16, 1, 129, 129, 1, 2, 128, 0, true, 0, false, 0},
+    {DT_bf16, 1, 70, 520, 1, 1, 64, 450, true, 0, false, 0},
+    {DT_f16, 1, 70, 450, 1, 1, 128, 0, false, 0, false, 0},
 };
 
 /* As a library that takes what Hopper's kernel takes. */
@@ -75,7 +76,9 @@ static void check_output(const AttentionRun *run, uint32_t i)
     char why[ATTENTION_WHY];
     const CudaContext *cuda = target_context();
     if (!attention_is_near(run, i, why))
-        fail_msg("case %d, capability %u%s, %s", (int)(run->c - cases), cuda->compute_capability,
+        fail_msg("%lld queries from %lld, %lld, %lld keys, heads of %lld, capability %u%s, %s",
+                 (long long)run->c->s, (long long)run->c->start_s, (long long)run->c->second_s,
+                 (long long)run->c->T, (long long)run->c->E, cuda->compute_capability,
                  cuda->attention ? ", by a library" : "", why);
 }
 
@@ -147,8 +150,79 @@ static void each_case(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i += every) check_case(&cases[i]);
 }
 
+/* ---- queries in two chunks: of 2 n, part p has the chunks p and 2 n - 1 - p, and all keys */
+
+static const AttentionCase wholes[] = {
+    {.dtype = DT_bf16, .b = 1, .T = 160, .g = 1, .r = 2, .E = 64, .causal = true},
+    {.dtype = DT_f16, .b = 1, .T = 200, .g = 1, .r = 1, .E = 128, .causal = true},
+    {.dtype = DT_bf16, .b = 1, .T = 72, .g = 1, .r = 1, .E = 256, .causal = true},
+    {.dtype = DT_bf16, .b = 1, .T = 48, .g = 2, .r = 1, .E = 64},
+    {.dtype = DT_bf16, .b = 1, .T = 104, .g = 1, .r = 2, .E = 72, .causal = true, .drop = 0.25},
+    {.dtype = DT_f32, .b = 2, .T = 56, .g = 2, .r = 2, .E = 12, .causal = true},
+    {.dtype = DT_f32, .b = 1, .T = 88, .g = 1, .r = 1, .E = 5, .causal = true, .drop = 0.2},
+};
+
+typedef struct Whole {
+    Arena *arena;
+    Control control;
+    AttentionRun forward, gradient;
+    double *sum[2]; /* dK, dV: of all parts so far */
+} Whole;
+
+static void run_part(Whole *w, int64_t n, int64_t p)
+{
+    AttentionCase c = *w->forward.c;
+    const int64_t chunk = c.T / (2 * n);
+    c.s = 2 * chunk;
+    c.start_s = p * chunk;
+    c.second_s = (2 * n - 1 - p) * chunk;
+    AttentionRun forward = attention_run(w->arena, &c, &w->control);
+    attention_take_rows(&forward, &w->forward, 0);
+    run_and_compare(&forward);
+    AttentionRun gradient = gradient_run(w->arena, &c, &w->control, &forward);
+    attention_take_rows(&gradient, &w->gradient, 0);
+    run_and_compare(&gradient);
+    for (uint32_t o = 0; o < 2; o++)
+        for (int64_t k = 0; k < gradient.device.elements[7 + o]; k++)
+            w->sum[o][k] += number_read(c.dtype, gradient.device.ptr[7 + o], (uint64_t)k);
+}
+
+/* The parts' gradients of keys and values are together the whole's. */
+static void check_sum(const Whole *w, uint32_t o)
+{
+    const AttentionRun *run = &w->gradient;
+    char why[ATTENTION_WHY];
+    for (int64_t k = 0; k < run->device.elements[7 + o]; k++)
+        number_write(run->c->dtype, run->device.ptr[7 + o], (uint64_t)k, w->sum[o][k]);
+    if (!attention_is_near(run, 7 + o, why)) fail_msg("the sum over parts, %s", why);
+}
+
+static void each_part(void **state)
+{
+    (void)state;
+    const size_t every = getenv("TANDEM_FEW_CASES") ? 5 : 1;
+    for (size_t i = 0; i < sizeof wholes / sizeof wholes[0]; i += every)
+        for (int64_t n = 2; n <= 4; n += 2) {
+            Whole w = {.arena = arena_new()};
+            AttentionCase c = wholes[i];
+            c.s = c.T;
+            w.control = (Control){.step = target_control()->step, .seed = target_control()->seed};
+            w.forward = attention_run(w.arena, &c, &w.control);
+            kernel_cpu(OP_attention)(&w.forward.cpu);
+            w.gradient = gradient_run(w.arena, &c, &w.control, &w.forward);
+            kernel_cpu(OP_attention_grad)(&w.gradient.cpu);
+            for (int o = 0; o < 2; o++)
+                w.sum[o] =
+                    arena_array(w.arena, (size_t)w.gradient.cpu.elements[7 + o], sizeof *w.sum[o]);
+            for (int64_t p = 0; p < n; p++) run_part(&w, n, p);
+            for (uint32_t o = 0; o < 2; o++) check_sum(&w, o);
+            compare_free();
+            arena_free(w.arena);
+        }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_case)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_case), cmocka_unit_test(each_part)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -314,6 +314,26 @@ static void the_gradient_has_a_choice_of_its_own(void **state)
     close_session(&s);
 }
 
+/* Two parts that begin alike and go on elsewhere see other keys. */
+static void a_second_chunk_is_a_call_of_its_own(void **state)
+{
+    (void)state;
+    CudaError error = {""};
+    AttentionCase part = small;
+    AttentionChoice two[2];
+    part.s = 20, part.T = 80;
+    Session s = session_for(&part, OP_attention, NULL, 90);
+    s.run.device.second['s'] = 70;
+    assert_true(attention_ways_prepare(s.ways, OP_attention, &s.run.device, &s.cuda, &error));
+    assert_int_equal(attention_ways_n(s.ways), 2);
+    attention_ways_tell(s.ways, two);
+    assert_non_null(strstr(two[0].call, " at 0, 10 causal"));
+    assert_non_null(strstr(two[1].call, " at 0, 70 causal"));
+    assert_int_equal(two[1].way, ATTENTION_WAY_hopper);
+    assert_int_equal(carried_out(&s), ATTENTION_WAY_hopper);
+    close_session(&s);
+}
+
 static void other_devices_have_no_choice(void **state)
 {
     (void)state;
@@ -405,6 +425,7 @@ int main(void)
         TEST(what_differs_is_not_used),
         TEST(one_key_is_compared),
         TEST(the_gradient_has_a_choice_of_its_own),
+        TEST(a_second_chunk_is_a_call_of_its_own),
         TEST(other_devices_have_no_choice),
         TEST(a_kernel_that_does_not_end_is_told),
         TEST(without_memory_nothing_is_timed),

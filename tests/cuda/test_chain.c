@@ -93,7 +93,7 @@ static KernelArgs args_of(Pool *p, const Op *op, const int *arg, uint32_t n_in)
         const Value x = {p->dtype[arg[0]], 2, {p->rows, p->row}, p->at[arg[0]]}, y[] = {x, x};
         a = eval_args(OP_dropout, NULL, y, 1, 1, NULL, &p->binding);
         unsigned char first = (unsigned char)p->binding.letter[0][0]; /* rows of a longer whole */
-        a.start[first] = 3, p->binding.size[first] += 5;
+        a.start[first] = 3, a.second[first] += 3, p->binding.size[first] += 5;
         a.attrs.drop = 0.3, a.attrs.site = 5 + arg[1];
     }
     for (uint32_t i = 0; i < a.n_args; i++) {

@@ -60,6 +60,7 @@ static KernelArgs args_of(const Case *c, bool gradient)
     a.size['b'] = c->b, a.size['s'] = c->s, a.size['T'] = c->T;
     a.size['g'] = c->g, a.size['r'] = c->r, a.size['E'] = c->E;
     a.start['s'] = c->start_s;
+    a.second['s'] = c->start_s + c->s / 2;
     a.attrs = (Attrs){.scale = 1 / sqrt((double)c->E),
                       .causal = c->causal,
                       .drop = c->drop,
@@ -87,6 +88,23 @@ static void each_shape(void **state)
             assert_int_equal(again, taken);
         }
     assert_int_equal(cudnn_attention_bytes(cudnn), 0);
+}
+
+/* Its mask begins with the first key, and goes on from query to query. */
+static void two_chunks_are_refused(void **state)
+{
+    CudnnAttention *cudnn = *state;
+    if (cudnn == NULL) skip();
+    const Case c = {DT_bf16, 1, 512, 2048, 4, 1, 128, 0, true, 0, 0, false, false};
+    for (int gradient = 0; gradient < 2; gradient++) {
+        KernelArgs a = args_of(&c, gradient);
+        CudaError error = {""};
+        bool taken = true;
+        a.second['s'] = 1792;
+        assert_true(cudnn_attention_prepare(cudnn, gradient ? OP_attention_grad : OP_attention, &a,
+                                            &taken, &error));
+        assert_false(taken);
+    }
 }
 
 static void a_bad_description_is_told(void **state)
@@ -121,6 +139,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_shape),
+        cmocka_unit_test(two_chunks_are_refused),
         cmocka_unit_test(a_bad_description_is_told),
     };
     return cmocka_run_group_tests(tests, open_library, close_library);

@@ -67,6 +67,7 @@ static void positions_begin_somewhere(void **state)
     (void)state;
     const Sizes local = {{['b'] = 2, ['s'] = 3, ['E'] = 20}, {2, 3}};
     const Sizes whole = {{['b'] = 2, ['s'] = 12, ['E'] = 20}, {2, 3}};
+    const Sizes chunks = {{['b'] = 2, ['s'] = 4, ['E'] = 20}, {2, 3}};
     const Attrs plain = {.theta = 1e4}, some = {.theta = 1e4, .rope_dims = 12};
     const Attrs scaled = {
         .theta = 5e5, .rope_factor = 8, .rope_low = 1, .rope_high = 4, .rope_context = 64};
@@ -76,6 +77,10 @@ static void positions_begin_somewhere(void **state)
         const CudaCase backward = {OP_rope_grad, cuda_rope_grad, "ff", all[i], 1, NULL, 0};
         each(forward, &local, &whole, (Part){.start = {['s'] = 6}});
         each(backward, &local, &whole, (Part){.start = {['s'] = 9}});
+        /* two chunks: the second and the fifth of six */
+        const Part two = {.start = {['s'] = 2}, .second = {['s'] = 8}};
+        each(forward, &chunks, &whole, two);
+        each(backward, &chunks, &whole, two);
     }
 }
 
@@ -94,6 +99,13 @@ static void draws_by_global_element(void **state)
     each(c, &local, &whole, (Part){.start = {0}});
     each(c, &local, &whole, lower);
     each(c, &odd, &wide, corner);
+    /* rows in two chunks, of whole columns and of some */
+    const Sizes four = {{0}, {4, 24}};
+    Part two = {.start = {0}}, two_of = {.start = {0}};
+    two.start[rows] = 2, two.second[rows] = 8;
+    two_of.start[rows] = 2, two_of.second[rows] = 8, two_of.start[columns] = 77;
+    each(c, &four, &whole, two);
+    each(c, &four, &wide, two_of);
 }
 
 static void labels_of_whole_sequences(void **state)
@@ -111,6 +123,10 @@ static void labels_of_whole_sequences(void **state)
     each(loss, &local, &whole, (Part){.start = {['s'] = 5}});
     each(grad, &local, &whole, (Part){.start = {['s'] = 10}});
     each(counts, &local, &whole, (Part){.start = {['s'] = 0}});
+    const Sizes chunks = {{['b'] = 4, ['s'] = 4, ['T'] = 15}, {0, 0}};
+    const Part two = {.start = {['s'] = 3}, .second = {['s'] = 10}};
+    each(loss, &chunks, &whole, two);
+    each(grad, &chunks, &whole, two);
 }
 
 static void ranges_of_a_flat_unit(void **state)

@@ -29,11 +29,10 @@ typedef struct Spill {
 } Spill;
 
 static const Spill spills[] = {
-    {"attention_dq_f16_256", {100, 20, 0}}, {"attention_dq_bf16_256", {100, 20, 0}},
+    {"attention_dq_f16_256", {96, 20, 0}},  {"attention_dq_bf16_256", {96, 20, 0}},
     {"attention_dk_f16_256", {100, 28, 0}}, {"attention_dk_bf16_256", {100, 28, 0}},
-    {"attention_dv_f16_256", {100, 28, 0}}, {"attention_dv_bf16_256", {100, 28, 0}},
+    {"attention_dv_f16_256", {88, 60, 0}},  {"attention_dv_bf16_256", {88, 60, 0}},
     {"attention_dkv_f16_128", {16, 0, 0}},  {"attention_dkv_bf16_128", {16, 0, 0}},
-    {"attention_dkv_f16_64", {12, 12, 0}},  {"attention_dkv_bf16_64", {12, 12, 0}},
 };
 enum { N_SPILLS = sizeof spills / sizeof spills[0], MAX_KERNELS = 256 };
 

@@ -94,6 +94,7 @@ KernelArgs eval_args(OpKind op, const Attrs *attrs, const Value *args, uint32_t 
         if (part == NULL) continue;
         a.start[letter] = part->start[letter];
         a.second[letter] += a.start[letter];
+        if (part->second[letter] > 0) a.second[letter] = part->second[letter];
         if (part->valid[letter] > 0) a.valid[letter] = part->valid[letter];
         if (part->valid[letter] == PART_EMPTY) a.valid[letter] = 0;
     }

@@ -20,8 +20,9 @@ enum { PART_EMPTY = -1 };
 /* Which part of each index the arguments hold. NULL to eval_op: all of it. */
 typedef struct Part {
     int64_t start['z' + 1];
-    int64_t valid['z' + 1]; /* 0: the whole local size; PART_EMPTY: nothing */
-    const Binding *global;  /* of the unsplit op */
+    int64_t second['z' + 1]; /* of a part in two chunks; 0: start and half the local size */
+    int64_t valid['z' + 1];  /* 0: the whole local size; PART_EMPTY: nothing */
+    const Binding *global;   /* of the unsplit op */
 } Part;
 
 int64_t value_elements(const Value *v);

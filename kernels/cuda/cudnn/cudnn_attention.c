@@ -203,6 +203,7 @@ static bool shape_of(OpKind op, const KernelArgs *args, Heads *s)
         if (args->dtype[i] != (i == lse ? DT_f32 : s->dtype) || (uintptr_t)args->ptr[i] % 16 != 0)
             return false;
     if (s->dtype != DT_bf16 && s->dtype != DT_f16) return false;
+    /* All queries, then: no part of them, in one chunk or in two. */
     if (s->causal && (args->start['s'] != args->start['T'] || s->S != s->T)) return false;
     return args->attrs.drop == 0 && args->attrs.accumulate == 0 && s->E % 8 == 0 && s->E <= 256 &&
            s->B > 0 && s->S > 1 && s->T > 1;

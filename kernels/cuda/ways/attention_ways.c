@@ -11,7 +11,7 @@
 
 /* Of choices that are kept: raised when our kernels change, which are then timed and compared
  * again. */
-#define KERNELS "2"
+#define KERNELS "3"
 
 typedef struct Call {
     AttentionChoice choice;
@@ -87,11 +87,11 @@ static bool is_chosen_for(OpKind op, const KernelArgs *args, const CudaContext *
 static void name_of(OpKind op, const KernelArgs *a, char name[ATTENTION_NAME_BYTES])
 {
     (void)snprintf(name, ATTENTION_NAME_BYTES,
-                   "%s %s b%lld s%lld T%lld g%lld r%lld E%lld at %lld%s", op_info(op)->name,
+                   "%s %s b%lld s%lld T%lld g%lld r%lld E%lld at %lld, %lld%s", op_info(op)->name,
                    dtype_name(a->dtype[0]), (long long)a->size['b'], (long long)a->size['s'],
                    (long long)a->size['T'], (long long)a->size['g'], (long long)a->size['r'],
                    (long long)a->size['E'], (long long)(a->start['s'] - a->start['T']),
-                   a->attrs.causal ? " causal" : "");
+                   (long long)(a->second['s'] - a->start['T']), a->attrs.causal ? " causal" : "");
 }
 
 static Call *find(const AttentionWays *w, const char *name)
