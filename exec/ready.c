@@ -127,6 +127,11 @@ static bool ready_compute(const RankState *r, Pc pc, const Control *control, Are
     if (!accepts(r, pc, a, arena, d)) return false;
     bool moves = op_info(in->op)->class_ == OP_CLASS_reshape;
     if (!moves && !bind(r, pc, a)) return fail(r, pc, arena, d, "its sizes do not agree");
+    if (in->op == OP_batch && a->size['s'] < a->binding->size['s'] &&
+        a->binding->size['s'] > KERNEL_MOST_SPLIT_SEQ)
+        return diag_error(d, FAULT_input, "exec-program", instr_loc(r->plan, in),
+                          "sequences of %lld tokens, of which ranks read parts: at most %d can be",
+                          (long long)a->binding->size['s'], KERNEL_MOST_SPLIT_SEQ);
     if (moves && in->op != OP_copy && !set_extents(r, in, a))
         return fail(r, pc, arena, d, "its parts and sizes do not agree");
     r->at[pc] = (Ready){.kernel = kernel, .args = a};

@@ -43,6 +43,7 @@ typedef struct KernelArgs {
      *   slice   in [outer, middle, inner]            -> out [outer, part_size, inner]
      *   pack    in [outer, middle, inner]            -> out [parts, outer, part_size, inner]
      *   unpack  in [parts, outer, part_size, inner]  -> out [outer, middle, inner]
+     * attrs.chunks = 2: part p of `parts` has chunks p and 2 parts - 1 - p of 2 parts equal ones.
      * parts * part_size may exceed middle (ceil deals): elements beyond it are zero in a part, and
      * unpack drops them. copy reads elements[0] only. */
     int64_t outer, middle, inner, part_start, part_size;
@@ -56,6 +57,10 @@ typedef struct KernelArgs {
 } KernelArgs;
 
 typedef void (*Kernel)(const KernelArgs *args);
+
+/* Sequences of which a rank reads a part are fetched whole, onto the stack: none longer than this.
+ */
+enum { KERNEL_MOST_SPLIT_SEQ = 1 << 17 };
 
 /* kernels/cpu/table.c; NULL for collectives. Computes in fp64 where the first floating-point
  * argument is fp64, else in fp32: arguments of a low-precision type (kernels/number.h) are widened,

@@ -6,19 +6,17 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/number.h"
 
-/* A sequence of which a rank holds a part is fetched whole, onto the stack. */
-enum { SPLIT_SEQ_MAX = 65536 };
-
 static void batch_part_of_sequence(const KernelArgs *a, const DataSource *data, int64_t seq)
 {
-    int32_t *out[2] = {a->ptr[0], a->ptr[1]}, whole[2][SPLIT_SEQ_MAX];
-    int64_t n = a->size['s'], start = a->start['s'];
-    assert(seq <= SPLIT_SEQ_MAX && start + a->valid['s'] <= seq);
+    int32_t *out[2] = {a->ptr[0], a->ptr[1]}, whole[2][KERNEL_MOST_SPLIT_SEQ];
+    int64_t n = a->size['s'];
+    assert(seq <= KERNEL_MOST_SPLIT_SEQ);
     for (int64_t i = 0; i < a->size['b']; i++) {
         data->fill(data->self, a->control->step, a->microbatch, a->start['b'] + i, 1, seq, whole[0],
                    whole[1]);
         for (int k = 0; k < 2; k++) {
-            for (int64_t s = 0; s < a->valid['s']; s++) out[k][i * n + s] = whole[k][start + s];
+            for (int64_t s = 0; s < a->valid['s']; s++)
+                out[k][i * n + s] = whole[k][cpu_whole_index(a, 's', s)];
             for (int64_t s = a->valid['s']; s < n; s++) out[k][i * n + s] = k == 0 ? 0 : -1;
         }
     }
@@ -93,10 +91,37 @@ static size_t part_bytes(const KernelArgs *a)
     return (size_t)(a->outer * a->part_size * a->inner) * dtype_bytes(a->dtype[0]);
 }
 
+/* Dealt out in a zigzag, part p of n has chunks p and 2n - 1 - p of 2n: where chunk k of it lies.
+ */
+static int64_t chunk_start(const KernelArgs *a, int64_t part, int k)
+{
+    return (k == 0 ? part : 2 * a->attrs.parts - 1 - part) * (a->part_size / 2);
+}
+
+static void move_chunks(const KernelArgs *a, char *whole, char *parts, bool to_whole)
+{
+    const size_t step = (size_t)a->inner * dtype_bytes(a->dtype[0]);
+    const int64_t half = a->part_size / 2;
+    assert(a->attrs.parts * a->part_size == a->middle && a->part_size % 2 == 0);
+    for (int64_t part = 0; part < a->attrs.parts; part++)
+        for (int64_t o = 0; o < a->outer; o++)
+            for (int k = 0; k < 2; k++) {
+                char *in_part =
+                    parts + (size_t)((part * a->outer + o) * a->part_size + k * half) * step;
+                char *in_whole = whole + (size_t)(o * a->middle + chunk_start(a, part, k)) * step;
+                memcpy(to_whole ? in_whole : in_part, to_whole ? in_part : in_whole,
+                       (size_t)half * step);
+            }
+}
+
 void cpu_pack(const KernelArgs *a)
 {
     char *out = a->ptr[1];
     assert(a->attrs.parts * a->part_size >= a->middle);
+    if (a->attrs.chunks) {
+        move_chunks(a, a->ptr[0], out, false);
+        return;
+    }
     for (int64_t part = 0; part < a->attrs.parts; part++)
         take_part(a, part * a->part_size, out + (size_t)part * part_bytes(a));
 }
@@ -107,6 +132,10 @@ void cpu_unpack(const KernelArgs *a)
     char *out = a->ptr[1];
     size_t step = (size_t)a->inner * dtype_bytes(a->dtype[0]);
     assert(a->attrs.parts * a->part_size >= a->middle);
+    if (a->attrs.chunks) {
+        move_chunks(a, out, a->ptr[0], true);
+        return;
+    }
     for (int64_t part = 0; part < a->attrs.parts; part++) {
         int64_t start = part * a->part_size, real = real_part(a, start);
         if (real == 0) continue;

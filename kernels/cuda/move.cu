@@ -10,8 +10,9 @@ enum { MOVE_THREADS = 256, MOVE_BLOCKS_PER_SM = 8, MOVE_MANY = 4 };
 typedef struct MoveArgs {
     char *whole, *parts;
     int64_t outer, middle, inner, size, first;
-    int64_t n;     /* pieces of all parts */
-    int32_t piece; /* 16, 8, 4, 2 or 1 bytes */
+    int64_t n;      /* pieces of all parts */
+    int64_t zigzag; /* 2n - 1 of n parts that are two chunks each; 0: parts follow each other */
+    int32_t piece;  /* 16, 8, 4, 2 or 1 bytes */
     bool to_whole;
 } MoveArgs;
 
@@ -59,6 +60,10 @@ DEVICE int64_t move_place(const MoveArgs *a, int64_t t)
     int64_t row = split_row(run, a->size, a->n), at = run - row * a->size;
     int64_t part = split_row(row, a->outer, a->n), outer = row - part * a->outer;
     int64_t middle = a->first + part * a->size + at;
+    if (a->zigzag) {
+        int64_t half = a->size / 2;
+        middle = at < half ? part * half + at : (a->zigzag - part) * half + (at - half);
+    }
     return t < a->n && middle < a->middle ? (outer * a->middle + middle) * a->inner + column : -1;
 }
 
@@ -100,6 +105,7 @@ static bool move_launch(const KernelArgs *args, bool to_whole, int64_t parts, in
     p.size = args->part_size, p.first = first;
     p.n = parts * p.outer * p.size * p.inner;
     p.to_whole = to_whole;
+    if (parts > 1 && args->attrs.chunks) p.zigzag = 2 * parts - 1;
     int64_t blocks =
         blocks_for(p.n, MOVE_THREADS * MOVE_MANY, (int64_t)cuda->n_sms * MOVE_BLOCKS_PER_SM);
     return LAUNCH(move_pieces, blocks, MOVE_THREADS, 0, p, cuda, error);

@@ -213,7 +213,7 @@ typedef struct TileOptions {
 } TileOptions;
 
 /* How attention sees the tokens of other ranks of cp. */
-#define CP_MODES(X) X(all_to_all)
+#define CP_MODES(X) X(all_gather) X(all_to_all)
 typedef enum CpMode {
 #define X(name) CP_##name,
     CP_MODES(X)

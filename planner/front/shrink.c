@@ -101,6 +101,7 @@ void draft_shrink(Draft *draft, bool sizes_follow)
     }
     c->global_batch = c->micro_batch * data * n_micro;
     int64_t seq = 5 * (int64_t)c->axis_size[AXIS_tp] * c->axis_size[AXIS_cp];
+    if (c->axis_size[AXIS_cp] > 1) seq *= 2; /* two chunks a rank */
     if (c->seq > seq) c->seq = seq;
     uint32_t ranks = 1;
     for (int a = 0; a < AXIS_NAMES; a++) ranks *= c->axis_size[a];

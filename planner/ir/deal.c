@@ -49,6 +49,64 @@ DealId deal_listed(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts, u
     return intern_deal(deals, arena, deal, intervals);
 }
 
+static Interval chunk(int64_t each, uint32_t i)
+{
+    return (Interval){i * each, (i + 1) * each};
+}
+
+DealId deal_zigzag(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts)
+{
+    const int64_t each = size / (2 * (int64_t)n_parts);
+    Interval *at = arena_array(arena, 2 * (size_t)n_parts, sizeof *at);
+    assert(each * 2 * n_parts == size);
+    for (uint32_t i = 0; i < n_parts; i++) {
+        at[2 * i] = chunk(each, i);
+        at[2 * i + 1] = chunk(each, 2 * n_parts - 1 - i);
+    }
+    return deal_listed(deals, arena, size, n_parts, 2, at);
+}
+
+bool deal_is_zigzag(const Deals *deals, DealId id)
+{
+    const Deal *d = &deals->deals.at[id];
+    if (!id || d->kind != DEAL_listed || d->per_part != 2 || d->size % (2 * d->n_parts) != 0)
+        return false;
+    for (uint32_t i = 0; i < d->n_parts; i++) {
+        const Interval *own = &deals->intervals.at[d->first + 2 * i];
+        const int64_t each = d->size / (2 * (int64_t)d->n_parts);
+        const Interval low = chunk(each, i), high = chunk(each, 2 * d->n_parts - 1 - i);
+        if (own[0].lo != low.lo || own[0].hi != low.hi || own[1].lo != high.lo ||
+            own[1].hi != high.hi)
+            return false;
+    }
+    return true;
+}
+
+/* Elements [from, to) of a part: at most as many intervals as it has. */
+static void take(const Deals *deals, const Deal *d, uint32_t part, int64_t from, int64_t to,
+                 Interval *out)
+{
+    for (uint32_t k = 0, n = 0; k < d->per_part; k++) {
+        const Interval own = deals->intervals.at[d->first + part * d->per_part + k];
+        const int64_t size = own.hi - own.lo;
+        const int64_t lo = from > 0 ? from : 0, hi = to < size ? to : size;
+        if (lo < hi) out[n++] = (Interval){own.lo + lo, own.lo + hi};
+        from -= size, to -= size;
+    }
+}
+
+DealId deal_cut(Deals *deals, Arena *arena, DealId id, uint32_t k)
+{
+    const Deal d = deals->deals.at[id];
+    const int64_t each = d.size / d.n_parts / k;
+    Interval *at = arena_array(arena, (size_t)d.n * k, sizeof *at);
+    assert(d.kind == DEAL_listed && each * k * d.n_parts == d.size);
+    for (uint32_t part = 0; part < d.n_parts; part++)
+        for (uint32_t i = 0; i < k; i++)
+            take(deals, &d, part, i * each, (i + 1) * each, &at[(part * k + i) * d.per_part]);
+    return deal_listed(deals, arena, d.size, d.n_parts * k, d.per_part, at);
+}
+
 DealId deal_segments(Deals *deals, Arena *arena, uint32_t n_parts, uint32_t n_segments,
                      const int64_t *each)
 {

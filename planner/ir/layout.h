@@ -77,6 +77,12 @@ DealId deal_ceil(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts);
 /* Zigzag (2 chunks a part), crops: any list of intervals, per_part for each part. */
 DealId deal_listed(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts, uint32_t per_part,
                    const Interval *intervals);
+/* Part i of n has chunks i and 2n - 1 - i of 2n equal ones: under a causal mask all parts have the
+ * same to do. 2n divides size. */
+DealId deal_zigzag(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts);
+bool deal_is_zigzag(const Deals *deals, DealId id);
+/* Each part of a listed deal in k equal ones, in the order in which its elements lie. */
+DealId deal_cut(Deals *deals, Arena *arena, DealId id, uint32_t k);
 /* Segments side by side, of `each[k]` indices a part: part i has the i-th each[0] of the first one,
  * the i-th each[1] of the second, ... (query heads, keys and values of a group of heads). */
 DealId deal_segments(Deals *deals, Arena *arena, uint32_t n_parts, uint32_t n_segments,

@@ -63,7 +63,8 @@ enum {                     /* OpInfo.flags */
        OP_TURNS = 4096,     /* out[0] is in[0], its indices in another order in memory */
        OP_SIZED = 8192,     /* indices K, C and e are as large as attributes say (op_sized) */
        OP_INDEXES = 16384,  /* its outputs are ids, i32 */
-       OP_WIDE = 32768      /* its first output is a statistic, too: as wide as any */
+       OP_WIDE = 32768,     /* its first output is a statistic, too: as wide as any */
+       OP_CHUNKED = 65536   /* OP_PLACED, yet tokens may be in two chunks (KernelArgs.second) */
 };
 
 /* One term dimension after parsing. */
@@ -212,6 +213,7 @@ double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], bool c
     X(int64_t, hi)                                                                                 \
     X(int64_t, parts)      /* pack, unpack: number of parts */                                     \
     X(int64_t, dim)        /* pack, unpack, slice: which dimension */                              \
+    X(int64_t, chunks)     /* pack, unpack: 2: the dimension is dealt out in a zigzag */           \
     X(int64_t, accumulate) /* bit j: out[j] += */                                                  \
     X(int64_t, causal)                                                                             \
     X(int64_t, reduce) /* Reduce of a collective */                                                \

@@ -91,6 +91,20 @@ static bool keeps_deals(const Move *m, int except)
     return true;
 }
 
+/* Tokens that ranks of cp have in two chunks each, cut again over ranks of tp. */
+static bool nests(const Move *m, const Shape *whole, const Shape *cut, int d, AxisSet axes)
+{
+    return innermost(axes, layout_axes_split(&cut->layout, d)) &&
+           verify_nests(m->v, whole, cut, d, axes);
+}
+
+/* 2: the parts over `axes` of dimension d are two chunks each, one in a zigzag. */
+static uint8_t chunks_of(const Move *m, const Shape *s, int d, AxisSet axes)
+{
+    const bool all = layout_axes_split(&s->layout, d) == axes;
+    return all && deal_is_zigzag(&m->v->g->deals, s->deal[d]) ? 2 : 0;
+}
+
 static bool check_slice(Move *m)
 {
     const Attrs *attrs = verify_attrs(m->v, m->pc);
@@ -101,6 +115,7 @@ static bool check_slice(Move *m)
     if (!axes) return complain(m, "slices nothing");
     if (attrs->parts != mesh_size(&m->v->plan->mesh, axes))
         return complain(m, "takes one of another number of parts");
+    if (nests(m, &m->a, &m->b, d, axes)) return true;
     if (!in_order(&m->a, d) || !in_order(&m->b, d))
         return complain(m, "cuts out one interval where a part has several");
     if (before && (uneven(m, &m->a, d) || uneven(m, &m->b, d) || !innermost(axes, before)))
@@ -114,7 +129,11 @@ static bool check_pack(Move *m, bool pack)
     int d = (int)attrs->dim;
     if (!same_dims(m) || !keeps_deals(m, -1)) return false;
     if (!changes(m, 0, WHOLE, WHOLE, "changes the layout")) return false;
+    if (attrs->chunks && (attrs->chunks != 2 || attrs->parts < 1 ||
+                          local_dim(m, &m->a, d) % (2 * attrs->parts) != 0))
+        return complain(m, "has no parts of two chunks each");
     if (pack) {
+        m->val.packed_chunks = (uint8_t)attrs->chunks;
         if (m->val.packed_dim) return complain(m, "packs twice");
         uint64_t parts = (uint64_t)attrs->parts, n = dtype_bytes((DType)m->val.dtype);
         for (int i = 0; i < m->a.n_dims; i++) {
@@ -128,7 +147,10 @@ static bool check_pack(Move *m, bool pack)
     } else {
         if (m->val.packed_dim != d + 1 || m->val.packed_parts != attrs->parts)
             return complain(m, "unpacks another dimension or number of parts than was packed");
+        if (m->val.packed_chunks != attrs->chunks)
+            return complain(m, "puts parts together that are dealt out otherwise");
         m->val.packed_dim = 0;
+        m->val.packed_chunks = 0;
         m->val.packed_parts = 0;
     }
     return true;
@@ -145,12 +167,17 @@ static bool check_gather(Move *m)
     if (!changes(m, axes, on, WHOLE, "gathers other axes than its group")) return false;
     if (!innermost(axes, all)) return complain(m, "gathers outer parts before inner ones");
     if (m->val.packed_dim) return complain(m, "gathers what is packed");
+    const bool nested = nests(m, &m->b, &m->a, d, axes);
+    const uint8_t chunks = chunks_of(m, &m->a, d, axes);
     if (m->v->p->buffers.at[m->to].packed) {
-        if (!in_order(&m->a, d) || (uneven(m, &m->a, d) && all != axes))
+        const bool follow = in_order(&m->a, d) && (!uneven(m, &m->a, d) || all == axes);
+        if (!follow && !nested && !chunks)
             return complain(m, "gathers parts that do not follow each other");
+        m->val.packed_chunks = chunks;
         m->val.packed_dim = (int8_t)(d + 1);
         m->val.packed_parts = mesh_size(&m->v->plan->mesh, axes);
-    } else if (uneven(m, &m->a, d) || uneven(m, &m->b, d) || !outermost(m, &m->a, d)) {
+    } else if ((!nested && (uneven(m, &m->a, d) || uneven(m, &m->b, d))) ||
+               !outermost(m, &m->a, d)) {
         return complain(m, "gathers parts that are not contiguous, without unpacking them");
     }
     return true;
@@ -166,15 +193,20 @@ static bool check_scatter(Move *m)
     if (verify_attrs(m->v, m->pc)->reduce != REDUCE_sum) return complain(m, "does not sum");
     if (!same_dims(m) || !keeps_deals(m, d)) return false;
     if (!changes(m, axes, PARTIAL_SUM, on, "needs a partial sum on its group")) return false;
-    if (before && (uneven(m, &m->a, d) || uneven(m, &m->b, d) || !innermost(axes, before)))
+    const bool nested = nests(m, &m->a, &m->b, d, axes);
+    if (before && !nested &&
+        (uneven(m, &m->a, d) || uneven(m, &m->b, d) || !innermost(axes, before)))
         return complain(m, "does not cut within the parts there are");
     if (m->val.packed_dim) {
+        const uint8_t chunks = chunks_of(m, &m->b, d, axes);
         if (m->val.packed_dim != d + 1 ||
-            m->val.packed_parts != mesh_size(&m->v->plan->mesh, axes) || !in_order(&m->b, d))
+            m->val.packed_parts != mesh_size(&m->v->plan->mesh, axes) ||
+            m->val.packed_chunks != chunks || (!in_order(&m->b, d) && !nested && !chunks))
             return complain(m, "scatters another dimension than was packed");
+        m->val.packed_chunks = 0;
         m->val.packed_dim = 0;
         m->val.packed_parts = 0;
-    } else if (!outermost(m, &m->a, d) || uneven(m, &m->b, d)) {
+    } else if (!outermost(m, &m->a, d) || (!nested && uneven(m, &m->b, d))) {
         return complain(m, "scatters parts that are not contiguous, without packing them");
     }
     return true;
@@ -225,7 +257,8 @@ static bool check_all_to_all(Move *m)
         !innermost(axes, layout_axes_split(&m->a.layout, c)) ||
         !innermost(axes, layout_axes_split(&m->b.layout, d)))
         return complain(m, "moves parts that do not nest");
-    bool packed = m->val.packed_dim == d + 1 && m->val.packed_parts == parts;
+    bool packed =
+        m->val.packed_dim == d + 1 && m->val.packed_parts == parts && !m->val.packed_chunks;
     if (!packed && (m->val.packed_dim || !outermost(m, &m->a, d)))
         return complain(m, "sends parts that are not contiguous, without packing them");
     bool unpack = m->v->p->buffers.at[m->to].packed;

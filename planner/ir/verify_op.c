@@ -2,6 +2,7 @@
  * that must be those of the graph. */
 #include <assert.h>
 #include <ctype.h>
+#include <string.h>
 
 #include "planner/ir/verify_private.h"
 
@@ -96,7 +97,10 @@ static bool check_deals(const Step *s)
             AxisSet split = layout_axes_split(&at->layout, d);
             int c = s->b->letter[i][d];
             if (!split) continue;
-            if (at->deal[d] && op_info(s->in->op)->flags & OP_PLACED) {
+            const uint32_t flags = op_info(s->in->op)->flags;
+            const bool tokens = c == 's' || strchr(s->b->ellipsis, c);
+            const bool chunks = tokens && flags & OP_CHUNKED;
+            if (at->deal[d] && flags & OP_PLACED && !chunks) {
                 verify_report(s->v, "verify-layout", s->pc,
                               "%s goes by where its elements lie, and argument %u has several "
                               "intervals of index %c",

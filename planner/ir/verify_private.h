@@ -15,6 +15,7 @@
  *   verify_start.c      what a step begins with
  *   verify_value.c      abstract memory: what each byte range of the arena holds
  *   verify_range.c      one parameter of a flat buffer, in 8 bits
+ *   verify_nest.c       parts of parts
  *   verify_op.c         computations; verify_move.c: data in motion; verify_update.c: end of the
  * step */
 #ifndef TANDEM_IR_VERIFY_PRIVATE_H
@@ -41,7 +42,8 @@ typedef struct Val {
     uint32_t shape; /* own number of the shape, see value_shape */
     uint32_t list;  /* of pieces; 0: one value */
     uint32_t packed_parts;
-    int8_t packed_dim; /* 1 + dimension; 0: not packed */
+    int8_t packed_dim;     /* 1 + dimension; 0: not packed */
+    uint8_t packed_chunks; /* 2: its parts are dealt out in a zigzag; 0: they follow each other */
     uint8_t dtype;
     bool bad;  /* already reported */
     bool comm; /* written by a communication */
@@ -199,6 +201,11 @@ void verify_purity(Verifier *v);
 /* ---- verify_metadata.c ---- */
 void verify_metadata(Verifier *v);
 void verify_dtypes(Verifier *v);
+
+/* ---- verify_nest.c ---- */
+/* Does `cut` have of dimension d, on each rank, the rank's own of the equal parts over `axes` of
+ * what `whole` has there? Of dimensions whose parts are at most two intervals. */
+bool verify_nests(const Verifier *v, const Shape *whole, const Shape *cut, int d, AxisSet axes);
 
 /* ---- verify_bind.c ---- */
 Bound *verify_bound(Verifier *v, Pc pc);

@@ -2,8 +2,13 @@
  * attention goes token by token and needs nothing more; parameters are whole there, so that their
  * gradients are partial sums, as over ranks with samples of their own.
  *
+ *   all_gather   sequences in a zigzag, so that all ranks have the same to do under a causal mask;
+ *                the keys and values of all tokens are gathered where attention is computed, and
+ *                their gradients scattered
  *   all_to_all   sequences in equal parts, and heads instead of tokens where attention is computed:
- *                SPLIT(seq) -> SPLIT(heads) and back. Only layouts are assigned, by propagation. */
+ *                SPLIT(seq) -> SPLIT(heads) and back
+ *
+ * Only layouts are assigned, by propagation. */
 #include <assert.h>
 
 #include "planner/ir/mesh_view.h"
@@ -53,7 +58,8 @@ static bool check_heads(const Job *job, const PassConfig *pass, const Node *n, u
 /* What needs all tokens of a sequence beside attention, or a table by their places. */
 static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
 {
-    const char *path = job->plan->graph.modules.at[n->module].path;
+    const char *own = job->plan->graph.modules.at[n->module].path;
+    const char *path = own && own[0] ? own : "the model";
     if (n->op == OP_linear_experts) {
         diag_error(job->diag, FAULT_input, "cp-experts", pass->loc,
                    "cp = %u with experts (%s): a sequence is a routing group, of which every rank "
@@ -77,12 +83,12 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
 static void check_axes(const Job *job, const PassConfig *pass)
 {
     const uint32_t tp = job->config->axis_size[AXIS_tp];
-    if (tp > 1) {
+    if (tp > 1 && pass->cp.mode == CP_all_to_all) {
         diag_error(job->diag, FAULT_input, "cp-tp", pass->loc,
                    "cp { mode = \"all_to_all\" } with tp = %u: both share out the heads, and parts "
                    "of cp would not lie within those of tp",
                    tp);
-        diag_hint(job->diag, "set tp = 1, and make cp or dp_shard larger instead");
+        diag_hint(job->diag, "use mode = \"all_gather\", or set tp = 1");
     }
     if (pass_config(job, PASS_tile)) {
         diag_error(job->diag, FAULT_input, "cp-tile", pass_config(job, PASS_tile)->loc,
@@ -90,6 +96,47 @@ static void check_axes(const Job *job, const PassConfig *pass)
                    "them from all ranks of cp",
                    job->config->axis_size[AXIS_cp]);
         diag_hint(job->diag, "leave out tile: the logits are cut by cp already");
+    }
+}
+
+DealId sequence_deal(const Job *job, uint32_t parts)
+{
+    const uint32_t cp = job->config->axis_size[AXIS_cp];
+    if (!job->seq_deal || parts < cp) return 0;
+    if (parts == cp) return job->seq_deal;
+    return deal_cut(&job->plan->graph.deals, job->arena, job->seq_deal, parts / cp);
+}
+
+void sequence_fit(const Job *job, Tensor *t)
+{
+    const Shape s = {.n_dims = t->n_dims, .layout = t->use};
+    for (int d = 0; d < t->n_dims && job->seq_deal; d++)
+        if (job->plan->graph.deals.deals.at[t->deal[d]].kind == DEAL_listed)
+            t->deal[d] = sequence_deal(job, shape_parts(&s, &job->plan->mesh, d));
+}
+
+static uint32_t least_multiple(uint32_t a, uint32_t b)
+{
+    uint32_t m = a;
+    while (m % b != 0) m += a;
+    return m;
+}
+
+/* Two chunks a rank, and where tp cuts sequences, too, as many tokens on each of its ranks. */
+static void deal_out(Job *job, const PassConfig *pass, uint32_t size)
+{
+    Graph *g = &job->plan->graph;
+    const PassConfig *tp = pass_config(job, PASS_tp);
+    const bool both = tp && (tp->tp.sequence || tp->tp.plan.n);
+    const uint32_t before = job->diag->n_errors;
+    check_seq(job, pass,
+              least_multiple(2 * size, both ? size * job->config->axis_size[AXIS_tp] : 1));
+    if (job->diag->n_errors > before) return;
+    job->seq_deal = deal_zigzag(&g->deals, job->arena, job->config->seq, size);
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        for (uint32_t j = 0; n->op == OP_batch && j < n->n_out; j++)
+            g->tensors.at[n->out[j]].deal[SEQ_DIM] = job->seq_deal;
     }
 }
 
@@ -104,19 +151,23 @@ bool pass_cp(Job *job)
     assert(pass);
     if (size == 1) return true;
     check_axes(job, pass);
-    check_seq(job, pass, size);
+    const bool exchanges = pass->cp.mode == CP_all_to_all;
+    if (exchanges)
+        check_seq(job, pass, size);
+    else
+        deal_out(job, pass, size);
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         rest_fits = rest_fits && check_node(job, pass, n);
         if (n->op != OP_attention) continue;
         n_attention++;
-        heads_fit = heads_fit && check_heads(job, pass, n, size);
+        heads_fit = heads_fit && (!exchanges || check_heads(job, pass, n, size));
     }
     if (n_attention == 0) {
         diag_error(job->diag, FAULT_input, "cp-matched-nothing", pass->loc,
                    "cp = %u but the model has no attention: sequences are independent of it", size);
         diag_hint(job->diag, "make cp a part of dp_shard");
     }
-    job->heads_axes = axes;
+    if (exchanges) job->heads_axes = axes;
     return job->diag->n_errors == before;
 }

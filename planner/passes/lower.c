@@ -58,7 +58,7 @@ static BufferId forward_output(Lower *l, NodeId id, uint32_t j, Attrs *attrs)
 {
     const Node *n = &l->g->nodes.at[id];
     const Tensor *t = &l->g->tensors.at[n->out[j]];
-    Shape s = tensor_shape(t, lower_arg_layout(l, id, n->n_in + j));
+    Shape s = lower_value(l, t, lower_arg_layout(l, id, n->n_in + j));
     if (is_of_step(l, n->out[j])) { /* summed over the micro-batches of the step */
         if (l->n_losses) attrs->accumulate |= 1 << j;
         return lower_view(l, n->out[j] == l->g->loss ? l->loss_sum : l->count, &s, DT_f64, 0);

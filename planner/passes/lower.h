@@ -165,6 +165,10 @@ BufferId lower_view(Lower *l, BufferId parent, const Shape *shape, DType dtype,
 const Shape *lower_shape(const Lower *l, BufferId b);
 DType lower_dtype(const Lower *l, DType t); /* through the dtype map */
 Shape tensor_shape(const Tensor *t, const Layout *layout);
+/* ... of a value, whose tokens may be dealt out for another layout: for this one. */
+Shape lower_value(const Lower *l, const Tensor *t, const Layout *layout);
+/* Are tokens dealt out so, over ranks of cp, perhaps of tp within them? */
+bool lower_is_sequence(const Lower *l, DealId deal);
 Stream lower_stream(const Lower *l, AxisSet axes, OpKind op);
 
 /* ---- lower_convert.c ---- */

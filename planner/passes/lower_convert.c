@@ -21,7 +21,7 @@ static BufferId like(Lower *l, BufferId from, const Shape *shape, Category categ
 }
 
 static BufferId local_step(Lower *l, OpKind op, BufferId from, const Shape *to, int dim,
-                           uint32_t parts, bool packed, NodeId origin)
+                           uint32_t parts, bool packed, NodeId origin, int64_t chunks)
 {
     BufferId out =
         like(l, from, to, packed ? CATEGORY_communication : l->p->buffers.at[from].category);
@@ -34,6 +34,7 @@ static BufferId local_step(Lower *l, OpKind op, BufferId from, const Shape *to, 
               .arg = {from, out}};
     e.attrs.dim = dim;
     e.attrs.parts = parts;
+    e.attrs.chunks = chunks;
     lower_emit(l, &e);
     return out;
 }
@@ -65,14 +66,31 @@ static void set_axes(const Lower *l, Layout *layout, AxisSet axes, int8_t on)
         if (axes >> a & 1) layout->on[a] = on;
 }
 
+/* Is dimension d of `from` one of tokens that are dealt out in a zigzag? */
+static bool is_sequence(const Lower *l, BufferId from, int d)
+{
+    const TensorId t = l->p->buffers.at[from].tensor;
+    const DealId own = lower_shape(l, from)->deal[d];
+    return lower_is_sequence(l, own ? own : t ? l->g->tensors.at[t].deal[d] : 0);
+}
+
+/* Parts of tokens follow each other where they are those of one rank of cp, cut over tp. Those of
+ * several do not: what is gathered of them is put in order, what is scattered to them was. */
 static BufferId gather(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin,
                        Category category)
 {
     Shape to = *lower_shape(l, from);
-    DealId deal = to.deal[d];
-    bool direct = outer_elements(l, &to, d) == 1 && !deal;
+    const DealId deal = to.deal[d];
+    const bool tokens = is_sequence(l, from, d);
+    const AxisSet inner = (AxisSet)(axes & ~mesh_axes(&l->plan->mesh, AXIS_cp));
+    if (tokens && inner && inner != axes)
+        return gather(l, gather(l, from, inner, d, origin, category), (AxisSet)(axes & ~inner), d,
+                      origin, category);
+    const bool zigzag = tokens && !inner;
+    bool direct = outer_elements(l, &to, d) == 1 && (!deal || (tokens && !zigzag));
     set_axes(l, &to.layout, axes, WHOLE);
     if (!layout_axes_split(&to.layout, d)) to.deal[d] = 0;
+    if (tokens) to.deal[d] = sequence_deal(l->job, shape_parts(&to, &l->plan->mesh, d));
     if (direct)
         return comm_step(l, OP_all_gather, axes, from, like(l, from, &to, category), REDUCE_none,
                          origin);
@@ -81,7 +99,7 @@ static BufferId gather(Lower *l, BufferId from, AxisSet axes, int d, NodeId orig
     l->p->buffers.at[packed].packed = true;
     l->p->buffers.at[packed].bytes = l->p->buffers.at[from].bytes * parts;
     comm_step(l, OP_all_gather, axes, from, packed, REDUCE_none, origin);
-    BufferId out = local_step(l, OP_unpack, packed, &to, d, parts, false, origin);
+    BufferId out = local_step(l, OP_unpack, packed, &to, d, parts, false, origin, zigzag ? 2 : 0);
     l->p->buffers.at[out].category = category;
     return out;
 }
@@ -91,9 +109,16 @@ static BufferId scatter(Lower *l, BufferId from, AxisSet axes, int d, NodeId ori
 {
     Shape to = *lower_shape(l, from);
     uint32_t parts = mesh_size(&l->plan->mesh, axes);
-    if (outer_elements(l, &to, d) != 1)
-        from = local_step(l, OP_pack, from, &to, d, parts, true, origin);
+    const bool tokens = is_sequence(l, from, d);
+    const AxisSet context = (AxisSet)(axes & mesh_axes(&l->plan->mesh, AXIS_cp));
+    if (tokens && context && context != axes)
+        return scatter(l, scatter(l, from, context, d, origin, category),
+                       (AxisSet)(axes & ~context), d, origin, category);
+    const bool zigzag = tokens && context;
+    if (outer_elements(l, &to, d) != 1 || zigzag)
+        from = local_step(l, OP_pack, from, &to, d, parts, true, origin, zigzag ? 2 : 0);
     set_axes(l, &to.layout, axes, SPLIT(d));
+    if (tokens) to.deal[d] = sequence_deal(l->job, shape_parts(&to, &l->plan->mesh, d));
     return comm_step(l, OP_reduce_scatter, axes, from, like(l, from, &to, category), REDUCE_sum,
                      origin);
 }
@@ -113,9 +138,12 @@ static BufferId cut(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin)
 {
     Shape to = *lower_shape(l, from);
     uint32_t parts = mesh_size(&l->plan->mesh, axes);
-    to.deal[d] = deal_for(l, from, d, parts);
+    const bool tokens = is_sequence(l, from, d);
+    assert(!tokens || !(axes & mesh_axes(&l->plan->mesh, AXIS_cp))); /* cut from the batch on */
+    if (!tokens) to.deal[d] = deal_for(l, from, d, parts);
     set_axes(l, &to.layout, axes, SPLIT(d));
-    return local_step(l, OP_slice, from, &to, d, parts, false, origin);
+    if (tokens) to.deal[d] = sequence_deal(l->job, shape_parts(&to, &l->plan->mesh, d));
+    return local_step(l, OP_slice, from, &to, d, parts, false, origin, 0);
 }
 
 /* SPLIT(c) -> SPLIT(d): every rank sends each peer its part of d, and gets its own part of all of
@@ -125,16 +153,16 @@ static BufferId exchange(Lower *l, BufferId from, AxisSet axes, int c, int d, No
 {
     Shape to = *lower_shape(l, from);
     uint32_t parts = mesh_size(&l->plan->mesh, axes);
-    if (to.deal[c] || to.dim[d] % parts != 0)
+    if (to.deal[c] || to.deal[d] || is_sequence(l, from, d) || to.dim[d] % parts != 0)
         return cut(l, gather(l, from, axes, c, origin, category), axes, d, origin);
     if (outer_elements(l, &to, d) != 1)
-        from = local_step(l, OP_pack, from, &to, d, parts, true, origin);
+        from = local_step(l, OP_pack, from, &to, d, parts, true, origin, 0);
     set_axes(l, &to.layout, axes, SPLIT(d));
     bool direct = outer_elements(l, &to, c) == 1;
     BufferId out = like(l, from, &to, direct ? category : CATEGORY_communication);
     l->p->buffers.at[out].packed = !direct;
     comm_step(l, OP_all_to_all, axes, from, out, REDUCE_none, origin);
-    return direct ? out : local_step(l, OP_unpack, out, &to, c, parts, false, origin);
+    return direct ? out : local_step(l, OP_unpack, out, &to, c, parts, false, origin, 0);
 }
 
 /* Parts nest in mesh order: an axis may not cut a dimension before an outer one has cut it, unless
@@ -206,7 +234,8 @@ static AxisSet in_the_way(const Lower *l, const Shape *s, AxisSet axes, int8_t o
     AxisSet all = layout_axes_split(&s->layout, d);
     AxisSet within = (AxisSet)(all & ~axes & ~((1u << __builtin_ctz(axes)) - 1));
     if (!within) return 0;
-    if (s->deal[d] || s->dim[d] % shape_parts(s, &l->plan->mesh, d) != 0) return all;
+    const bool uneven = s->deal[d] || s->dim[d] % shape_parts(s, &l->plan->mesh, d) != 0;
+    if (uneven && !lower_is_sequence(l, s->deal[d])) return all;
     return (AxisSet)(all & ~((1u << __builtin_ctz(within)) - 1));
 }
 

@@ -26,6 +26,20 @@ Shape tensor_shape(const Tensor *t, const Layout *layout)
     return s;
 }
 
+bool lower_is_sequence(const Lower *l, DealId deal)
+{
+    return l->job->seq_deal && l->g->deals.deals.at[deal].kind == DEAL_listed;
+}
+
+Shape lower_value(const Lower *l, const Tensor *t, const Layout *layout)
+{
+    Shape s = tensor_shape(t, layout);
+    for (int d = 0; d < s.n_dims; d++)
+        if (lower_is_sequence(l, s.deal[d]))
+            s.deal[d] = sequence_deal(l->job, shape_parts(&s, &l->plan->mesh, d));
+    return s;
+}
+
 BufferId lower_buffer(Lower *l, const Shape *shape, DType dtype, Category category)
 {
     list_reserve_none(l->arena, &l->p->buffers);

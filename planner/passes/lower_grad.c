@@ -45,7 +45,7 @@ static void add_sum(Lower *l, TensorId grad, BufferId buffer)
 static BufferId grad_buffer(Lower *l, TensorId grad, const Layout *layout)
 {
     const Tensor *t = &l->g->tensors.at[grad];
-    Shape s = tensor_shape(t, layout);
+    Shape s = lower_value(l, t, layout);
     BufferId b = lower_buffer(l, &s, lower_dtype(l, t->dtype), CATEGORY_activation);
     l->p->buffers.at[b].tensor = grad;
     return b;

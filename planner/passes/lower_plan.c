@@ -31,7 +31,7 @@ static uint64_t find_workspace(const Lower *l, NodeId id)
     if (!l->job->options.workspace) return 0;
     for (uint32_t arg = 0; arg < n_args; arg++) {
         const Tensor *t = &l->g->tensors.at[node_arg(n, arg)];
-        Shape s = tensor_shape(t, lower_arg_layout(l, id, arg));
+        Shape s = lower_value(l, t, lower_arg_layout(l, id, arg));
         bool of_param = t->grad_of && l->g->tensors.at[t->grad_of].role == ROLE_param;
         UnitId u = of_param ? l->g->tensors.at[t->grad_of].unit : 0;
         dtype[arg] = lower_dtype(l, of_param ? lower_grad_dtype(l, u) : t->dtype);

@@ -88,7 +88,7 @@ static BufferId emit_receive(Lower *l, TensorId t, uint32_t from_stage, uint32_t
                              bool backward, NodeId origin)
 {
     const Tensor *at = &l->g->tensors.at[t];
-    Shape s = tensor_shape(at, &at->use);
+    Shape s = lower_value(l, at, &at->use);
     BufferId out = lower_buffer(l, &s, lower_dtype(l, at->dtype), CATEGORY_activation);
     l->p->buffers.at[out].tensor = t;
     Emit e = {.op = OP_recv,

@@ -102,6 +102,10 @@ void zero_check_options(const Config *config, Diag *d);
 bool mixed_precision(Job *job, const MpPolicy *policy);
 /* The data axes that share a parameter itself (experts, over ep): it is summed over the others. */
 AxisSet own_axes(const Job *job, TensorId param);
+/* The deal of a sequence over `parts` ranks, of cp and then of tp; 0: the equal one. */
+DealId sequence_deal(const Job *job, uint32_t parts);
+/* Dimensions that are dealt out as sequences are, for the layout in use. */
+void sequence_fit(const Job *job, Tensor *t);
 /* Units as the data passes make them. */
 UnitId unit_new(Job *job, const char *name, AxisSet shard, AxisSet replicate);
 void unit_take(Job *job, UnitId unit, TensorId param);

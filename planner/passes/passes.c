@@ -105,7 +105,7 @@ static bool check_axes(const Config *config, Diag *d)
         diag_error(d, FAULT_input, "axis-unused", config->axis_loc[AXIS_cp],
                    "mesh.cp = %u but parallel has no cp{}: %u ranks would repeat the same work",
                    n[AXIS_cp], n[AXIS_cp]);
-        diag_hint(d, "add cp { mode = \"all_to_all\" } to parallel, or make cp a part of dp_shard");
+        diag_hint(d, "add cp{} to parallel, or make cp a part of dp_shard");
     }
     bool zero_shards = false;
     for (uint32_t i = 0; i < config->n_passes; i++)

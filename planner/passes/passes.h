@@ -36,6 +36,7 @@ typedef struct Job {
     AxisSet sample_axes; /* dp_replicate, dp_shard, ep: ranks with different samples */
     AxisSet data_axes;   /* these and cp: ranks with different tokens, which sum gradients */
     AxisSet heads_axes;  /* set by cp: attention is computed with heads, not tokens, split here */
+    DealId seq_deal;     /* set by cp: how ranks of cp share a sequence; 0: equal parts */
 } Job;
 
 typedef struct Pass {

@@ -157,6 +157,7 @@ bool pass_propagate(Job *job)
                 job->heads_axes >> a & 1) /* its tokens come back at once */
                 g->tensors.at[n->out[0]].use.on[a] = SPLIT(1);
         }
+        for (uint32_t j = 0; j < n->n_out; j++) sequence_fit(job, &g->tensors.at[n->out[j]]);
     }
     exchange_at_once(job);
     return true;

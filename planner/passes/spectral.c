@@ -65,6 +65,7 @@ static TensorId add_dot(Job *job, NodeId divide)
         t->use.on[a] = made;
         t->deal[layout_dim(made)] = z.deal[layout_dim(made)];
     }
+    sequence_fit(job, t);
     return out;
 }
 

@@ -93,6 +93,7 @@ static void make(Turner *t, OpKind op, const Node *like, Turned *one)
         made->use.on[a] = op_axis_layout(op, &b, 1, n.split[a]);
         made->deal[layout_dim(made->use.on[a])] = x.deal[layout_dim(on)];
     }
+    sequence_fit(t->job, made);
     one->node = n;
 }
 

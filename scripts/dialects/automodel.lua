@@ -1,6 +1,6 @@
 -- NeMo Automodel's recipe keys: return require "dialects.automodel" { distributed = { tp_size = 2 }, ... }.
 -- Its names, defaults and checks, all violations told at once. What it lets pass silently is refused; with
--- as = "original" it becomes a finding. Keys of context and vision are checked, then refused.
+-- as = "original" it becomes a finding. Keys of vision are checked, then refused.
 local dialect = require "tandem.dialect"
 local values = require "tandem.dialect_values"
 local pipeline = require "dialects.automodel_pp"
@@ -132,11 +132,18 @@ local function check_later_axes(d, s, given)
       ("ring %d x ulysses %d = %d must equal cp_size = %d"):format(ring, ulysses, ring * ulysses, s.cp))
   end
   if d.n_errors > 0 then return end
-  if s.cp > 1 then
-    d:error("axis-unsupported", "distributed.cp_size",
-      ("cp_size = %d: this version has no pass that uses the cp axis"):format(s.cp),
-      "set cp_size = 1; dp, tp, ep and pp are available")
+  local heads = math.type(ulysses) == "integer" and ulysses or 1
+  if s.cp > 1 and heads > 1 and heads < s.cp then
+    d:error("axis-unsupported", "distributed.cp_ulysses_size",
+      ("cp_ulysses_size = %d of cp_size = %d: this version has either rings of gathered keys or Ulysses, not one within "
+        .. "the other"):format(heads, s.cp), ("cp_ulysses_size = 1 or %d"):format(s.cp))
   end
+end
+
+-- PyTorch's context_parallel gathers keys and values for its ring (rotate_method "allgather", its default) and balances by a zigzag.
+local function context_of(s, given)
+  if s.cp == 1 then return nil end
+  return cp { mode = given.cp_ulysses_size == s.cp and "all_to_all" or "all_gather" }
 end
 
 -- Sequences a step, a data rank and micro-step; a pipeline takes its own micro-batches of the local batch.
@@ -189,7 +196,7 @@ local function pipeline_of(d, s, hf, given)
 end
 
 local function mesh_of(strategy, s, shards)
-  local mesh = { pp = s.pp, tp = s.tp }
+  local mesh = { pp = s.pp, tp = s.tp, cp = s.cp }
   if strategy == "fsdp2" then
     mesh.dp_replicate, mesh.dp_shard = s.replicate, s.dp // s.replicate
     mesh.ep, mesh.ep_mode = s.ep, "folded"
@@ -223,12 +230,13 @@ return dialect.wrap(function(config)
   local batch, steps = batch_of(d, s, pp_micro or 1, pp_options and s.pp * pp_options.chunks or s.pp)
   local float8_pass = options_of.float8(d, family)
   local optimizer = options_of.optimizer(d)
+  local tp_pass = tp_options and tp(tp_options)
   d:stop()
   return plan {
     name = config.name, model = config.model, cluster = config.cluster, batch = batch,
     mesh = mesh_of(strategy, s, shards), precision = precision, optimizer = optimizer,
-    parallel = values.passes(7, pp_options and pp(pp_options), options.experts and ep {}, float8_pass,
-      tp_options and tp(tp_options), ac_pass, data_pass, options.enable_compile and compile "block"),
+    parallel = values.passes(9, pp_options and pp(pp_options), s.cp > 1 and tp_pass, options.experts and ep {}, context_of(s, given),
+      float8_pass, s.cp == 1 and tp_pass, ac_pass, data_pass, options.enable_compile and compile "block"),
     original = d.original and d.system or nil, seed = config.seed, steps = config.steps or steps, data = config.data,
   }
 end)

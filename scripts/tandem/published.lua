@@ -108,12 +108,13 @@ local function eight_bits(row, byte_gather)
     fsdp_gather = byte_gather and gathers_bytes(row) or nil }
 end
 
--- Ranks that share each sequence: as Ulysses does, which exchanges them for heads; rings, and all-gathers of keys, are not
--- modelled. With more ranks than KV heads it repeats these.
+-- Ranks that share each sequence. torchtitan's gather keys and values (context_parallel_rotate_method, "allgather" unless told
+-- otherwise); Ulysses exchanges tokens for heads, and with more ranks than KV heads repeats these. Rings are not modelled.
 local function sharers(row)
   local n = count(row, "cp")
   if n == 1 and not has(row, "sp", "ulysses [2-9]") and not has(row, "sp", "ulysses 1%d") then return 1 end
-  if not has(row, "sp", "^ulysses " .. n .. "$") then refuse("context parallelism by rings or gathered keys is not in this version") end
+  if has(row, "framework", "^torchtitan") then return n end
+  if not has(row, "sp", "^ulysses " .. n .. "$") then refuse("context parallelism by rings is not in this version") end
   if count(row, "n_kv_heads") % n ~= 0 then refuse("%d KV heads over %d ranks of a sequence", count(row, "n_kv_heads"), n) end
   return n
 end
@@ -128,7 +129,7 @@ local function passes(row, how)
     add(list, pp { schedule = vp > 1 and "interleaved_1f1b" or "1f1b", chunks = vp > 1 and vp or nil })
   end
   if n_tp > 1 then add(list, tp { sequence = row.sp == "1", keep_gathered = how.keep_gathered }) end
-  if sharers(row) > 1 then add(list, cp { mode = "all_to_all" }) end
+  if sharers(row) > 1 then add(list, cp { mode = has(row, "sp", "^ulysses") and "all_to_all" or "all_gather" }) end
   add(list, eight_bits(row, how.byte_gather))
   if how.pieces and how.pieces > 1 then add(list, tile { pieces = how.pieces }) end
   add(list, how.ac ~= false and checkpointing(row, how) or nil)
@@ -211,7 +212,7 @@ end
 -- On Blackwell attention is cuDNN's since May 2025 (torchtitan #1196); the list of ops that are kept knew only the other
 -- kernels until December (#2095): it is computed again.
 local function torchtitan(row)
-  local data = ranks(row)
+  local data = ranks(row) * sharers(row)
   local staged = count(row, "pp") > 1
   local gpu = gpus.gpus[gpus.find(row.gpu)]
   local old = is_before(row, "2025-04")  -- #1033: since then the loss is compiled, too

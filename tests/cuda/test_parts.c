@@ -341,13 +341,14 @@ static void draws_of_rounding(void **state)
 
 /* ---- moves ---- */
 
-static void move(OpKind op, CudaKernel kernel, DType t, Extents e, int64_t parts, uint64_t odd)
+static void move(OpKind op, CudaKernel kernel, DType t, Extents e, int64_t parts, int64_t chunks,
+                 uint64_t odd)
 {
     Arena *arena = arena_new();
     int64_t whole = e.outer * e.middle * e.inner, n_part = e.outer * e.part_size * e.inner;
     int64_t n[2] = {whole, op == OP_slice ? n_part : op == OP_copy ? whole : parts * n_part};
     if (op == OP_unpack) n[0] = n[1], n[1] = whole;
-    Attrs attrs = {.parts = parts};
+    Attrs attrs = {.parts = parts, .chunks = chunks};
     Value in = value_new(arena, t, 1, &n[0]), expected = value_new(arena, t, 1, &n[1]), out;
     uint64_t bytes[2] = {(uint64_t)n[0] * dtype_bytes(t), (uint64_t)n[1] * dtype_bytes(t)};
     void *device[2] = {compare_alloc(bytes[0], odd), compare_alloc(bytes[1], odd)};
@@ -391,10 +392,28 @@ static void moves_between_layouts(void **state)
                 const Extents *e = &extents[i];
                 int64_t parts = (e->middle + e->part_size - 1) / e->part_size;
                 uint64_t off = odd * dtype_bytes(types[t]);
-                move(OP_slice, cuda_slice, types[t], *e, parts, off);
-                move(OP_pack, cuda_pack, types[t], *e, parts + 1, off);
-                move(OP_unpack, cuda_unpack, types[t], *e, parts + 1, off);
-                move(OP_copy, cuda_copy, types[t], *e, parts, off);
+                move(OP_slice, cuda_slice, types[t], *e, parts, 0, off);
+                move(OP_pack, cuda_pack, types[t], *e, parts + 1, 0, off);
+                move(OP_unpack, cuda_unpack, types[t], *e, parts + 1, 0, off);
+                move(OP_copy, cuda_copy, types[t], *e, parts, 0, off);
+            }
+}
+
+/* Dealt out in a zigzag: tokens of cp = 2, 3, 4, on their way to the keys of all and back. */
+static void moves_of_chunks(void **state)
+{
+    (void)state;
+    const DType types[] = {DT_bf16, DT_f32, DT_u8};
+    const Extents extents[] = {
+        {3, 8, 16, 0, 4}, {1, 24, 5, 0, 8}, {2, 8, 1, 0, 2}, {5, 96, 7, 0, 24}};
+    for (size_t i = 0; i < sizeof extents / sizeof extents[0]; i++)
+        for (int t = 0; t < 3; t++)
+            for (uint64_t odd = 0; odd < 2; odd++) {
+                const Extents *e = &extents[i];
+                const int64_t parts = e->middle / e->part_size;
+                const uint64_t off = odd * dtype_bytes(types[t]);
+                move(OP_pack, cuda_pack, types[t], *e, parts, 2, off);
+                move(OP_unpack, cuda_unpack, types[t], *e, parts, 2, off);
             }
 }
 
@@ -407,7 +426,7 @@ int main(void)
         cmocka_unit_test(unknown_labels_are_faults), cmocka_unit_test(parts_of_groups),
         cmocka_unit_test(parts_of_the_experts),      cmocka_unit_test(a_large_eps),
         cmocka_unit_test(draws_of_rounding),         cmocka_unit_test(a_bad_norm_changes_nothing),
-        cmocka_unit_test(moves_between_layouts),
+        cmocka_unit_test(moves_between_layouts),     cmocka_unit_test(moves_of_chunks),
     };
     return cmocka_run_group_tests_name("CUDA kernels on parts", tests, NULL, NULL);
 }

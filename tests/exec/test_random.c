@@ -143,11 +143,13 @@ static void draw_experts(Draw *d, Tiny *t)
 static void draw_context(Draw *d, Tiny *t)
 {
     const uint32_t n_ranks = t->pp * t->dp_replicate * t->dp_shard * t->tp;
-    if (draw(d, 2) != 0 || t->gpt2 || t->experts || t->tile || t->tp > 1) return;
+    if (draw(d, 2) != 0 || t->gpt2 || t->experts || t->tile) return;
+    t->cp_options.mode = t->tp > 1 ? CP_all_gather : (CpMode)draw(d, CP_MODE_COUNT);
     t->cp = 2 + draw(d, 3);
     if (t->cp * n_ranks > MOST_RANKS) t->cp = 1;
-    t->seq = 4 * t->cp * (1 + draw(d, 2));
-    t->groups = t->cp * (1 + draw(d, 2));
+    if (t->cp == 1) return;
+    t->seq = 2 * t->cp * t->tp * (1 + draw(d, 2));
+    if (t->cp_options.mode == CP_all_to_all) t->groups = t->cp * (1 + draw(d, 2));
     t->use_ddp = draw(d, 3) == 0;
 }
 
@@ -336,7 +338,9 @@ static void print_plan(const Tiny *t)
         t->fsdp2.reshard_to, t->fsdp2.reshard_root, t->fsdp2.prefetch, t->fsdp2.defer_grad_sync,
         t->compile ? 1 + (int)t->compile_per : 0, t->sgd, (long long)t->dim, (long long)t->hidden,
         (long long)t->vocab, (long long)t->repeat);
-    if (t->cp > 1) print_error("  cp %u ddp %d seq %lld\n", t->cp, t->use_ddp, (long long)t->seq);
+    if (t->cp > 1)
+        print_error("  cp %u mode %d ddp %d seq %lld\n", t->cp, (int)t->cp_options.mode, t->use_ddp,
+                    (long long)t->seq);
     if (t->experts)
         print_error("  experts %lld of %lld capacity %lld normalise %d aux %g ep %u ddp %d\n",
                     (long long)t->top_k, (long long)t->experts, (long long)t->capacity,

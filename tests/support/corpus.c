@@ -408,7 +408,9 @@ static const char *expert_words(const Tiny *t, Arena *arena)
 static const char *context_words(const Tiny *t, Arena *arena)
 {
     if (t->cp == 1) return "";
-    return arena_print(arena, " cp %u%s", t->cp, t->use_ddp ? " ddp" : "");
+    return arena_print(arena, " cp %u %s%s", t->cp,
+                       t->cp_options.mode == CP_all_gather ? "gathered" : "exchanged",
+                       t->use_ddp ? " ddp" : "");
 }
 
 static const char *fsdp2_words(const Fsdp2Options *o, Arena *arena)

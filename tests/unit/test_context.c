@@ -16,7 +16,7 @@
 static Tiny tiny_context(void)
 {
     Tiny t = tiny_default();
-    t.cp = 2;
+    t.cp = 2, t.cp_options.mode = CP_all_to_all;
     return t;
 }
 
@@ -102,6 +102,62 @@ static void states_are_shared_over_cp(void **state)
     }
 }
 
+static uint32_t n_of(const Plan *plan, OpKind op, Phase phase, Stream stream)
+{
+    const Program *p = &plan->programs.at[0];
+    uint32_t n = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        n += in->op == op && in->phase == phase && in->stream == stream;
+    }
+    return n;
+}
+
+/* Keys and values, gathered for attention and again for its gradient, and their gradients. */
+static void keys_and_values_are_gathered(void **state)
+{
+    (void)state;
+    for (uint32_t tp = 1; tp <= 2; tp++) { /* which shares out the heads, and cuts tokens again */
+        Tiny t = tiny_context();
+        t.cp_options.mode = CP_all_gather, t.tp = tp, t.layers = 3;
+        const Plan *plan = right_plan(&t);
+        assert_int_equal(n_of(plan, OP_all_gather, PHASE_forward, STREAM_cp), 2 * 3);
+        assert_int_equal(n_of(plan, OP_all_gather, PHASE_backward, STREAM_cp), 2 * 3);
+        assert_int_equal(n_of(plan, OP_reduce_scatter, PHASE_forward, STREAM_cp), 0);
+        assert_int_equal(n_of(plan, OP_reduce_scatter, PHASE_backward, STREAM_cp), 2 * 3);
+        assert_int_equal(n_of(plan, OP_all_to_all, PHASE_forward, STREAM_cp), 0);
+    }
+}
+
+/* Rank r of n has chunks r and 2n - 1 - r: as many keys before its tokens as any other. */
+static void chunks_of_each_rank(void **state)
+{
+    (void)state;
+    Tiny t = tiny_context();
+    t.cp_options.mode = CP_all_gather, t.cp = 4, t.seq = 16;
+    const Plan *plan = right_plan(&t);
+    const Program *p = &plan->programs.at[0];
+    uint32_t n = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        const bool attends = in->op == OP_attention || in->op == OP_attention_grad;
+        if (!attends && in->op != OP_rope && in->op != OP_rope_grad && in->op != OP_batch) continue;
+        for (Rank r = 0; r < plan->mesh.n_ranks; r++) {
+            Binding b;
+            int64_t size['z' + 1], start['z' + 1], second['z' + 1];
+            assert_true(plan_bind(plan, p, in, r, &b, size, start, NULL));
+            plan_second(plan, p, in, r, &b, size, start, second);
+            assert_int_equal(size['s'], 4);
+            assert_int_equal(start['s'], 2 * r);
+            assert_int_equal(second['s'], 2 * (7 - r));
+            if (attends) assert_int_equal(size['T'], 16);
+            if (attends) assert_int_equal(start['T'], 0);
+        }
+        n++;
+    }
+    assert_int_equal(n, 1 + 6 * t.layers);
+}
+
 /* ---- the bugs ---- */
 
 static Pc find(const Plan *plan, OpKind op, Phase phase, uint32_t n)
@@ -168,18 +224,63 @@ static void loss_counted_by_samples(Plan *bad)
     bad->step.global_tokens /= 2;
 }
 
+/* Chunks put side by side as ranks have them, not as they lie in the sequence. */
+static void out_of_order(Plan *bad)
+{
+    Instr *in = code(bad, OP_unpack, PHASE_forward, 0);
+    Attrs attrs = *graph_attrs_at(&bad->graph, in->attrs);
+    attrs.chunks = 0;
+    in->attrs = graph_attrs(&bad->graph, arena, &attrs);
+}
+
+static void gradients_out_of_order(Plan *bad)
+{
+    Instr *in = code(bad, OP_pack, PHASE_backward, 0);
+    Attrs attrs = *graph_attrs_at(&bad->graph, in->attrs);
+    attrs.chunks = 0;
+    in->attrs = graph_attrs(&bad->graph, arena, &attrs);
+}
+
+/* Equal parts where a zigzag was gathered: positions and masks of other tokens. */
+static void dealt_out_otherwise(Plan *bad)
+{
+    Program *p = &bad->programs.at[0];
+    const Instr *in = code(bad, OP_attention, PHASE_forward, 0);
+    Buffer *query = &p->buffers.at[program_arg(p, in, 0)];
+    Shape s = *plan_shape_at(bad, query->shape);
+    s.deal[1] = 0;
+    query->shape = plan_shape(bad, &s);
+}
+
+static void values_stay(Plan *bad)
+{
+    Instr *in = code(bad, OP_all_gather, PHASE_forward, 1);
+    const Instr *keys = code(bad, OP_all_gather, PHASE_forward, 0);
+    in->match = keys->match;
+    bad->programs.at[0].args.at[in->args.first] = bad->programs.at[0].args.at[keys->args.first];
+}
+
 static void each_bug_is_named(void **state)
 {
     (void)state;
     static const struct {
         void (*plant)(Plan *);
         const char *rule;
-    } bugs[] = {{heads_stay, "verify-layout"},      {output_stays, "verify-layout"},
-                {keys_for_values, "verify-layout"}, {read_before_it_is_there, "verify-race"},
-                {gradients_stay, "verify-layout"},  {loss_counted_by_samples, "verify-structure"}};
+        CpMode mode;
+    } bugs[] = {{heads_stay, "verify-layout", CP_all_to_all},
+                {output_stays, "verify-layout", CP_all_to_all},
+                {keys_for_values, "verify-layout", CP_all_to_all},
+                {read_before_it_is_there, "verify-race", CP_all_to_all},
+                {gradients_stay, "verify-layout", CP_all_to_all},
+                {loss_counted_by_samples, "verify-structure", CP_all_to_all},
+                {out_of_order, "verify-layout", CP_all_gather},
+                {gradients_out_of_order, "verify-layout", CP_all_gather},
+                {dealt_out_otherwise, "verify-layout", CP_all_gather},
+                {values_stay, "verify-layout", CP_all_gather}};
     Tiny t = tiny_context();
     t.use_ddp = true;
     for (size_t i = 0; i < sizeof bugs / sizeof *bugs; i++) {
+        t.cp_options.mode = bugs[i].mode;
         Plan *bad = right_plan(&t);
         Diag d = diag_in(arena);
         bugs[i].plant(bad);
@@ -202,6 +303,9 @@ int main(void)
                                         test_arena_teardown),
         cmocka_unit_test_setup_teardown(states_are_shared_over_cp, test_arena_setup,
                                         test_arena_teardown),
+        cmocka_unit_test_setup_teardown(keys_and_values_are_gathered, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(chunks_of_each_rank, test_arena_setup, test_arena_teardown),
         cmocka_unit_test_setup_teardown(each_bug_is_named, test_arena_setup, test_arena_teardown),
     };
     return cmocka_run_group_tests_name("context", tests, NULL, NULL);

@@ -240,6 +240,32 @@ static void test_moves(void **state)
     }
 }
 
+/* Of a zigzag: part p of n has chunks p and 2n - 1 - p of 2n. */
+static void test_moves_of_chunks(void **state)
+{
+    (void)state;
+    enum { OUTER = 2, PARTS = 3, HALF = 2, INNER = 3, WHOLE_SIZE = 2 * PARTS * HALF };
+    Arena *arena = arena_new();
+    Value whole = value_new(arena, DT_i32, DIMS(OUTER, WHOLE_SIZE, INNER));
+    Value packed = value_new(arena, DT_i32, DIMS(PARTS, OUTER, 2 * HALF, INNER));
+    Value back = value_new(arena, DT_i32, DIMS(OUTER, WHOLE_SIZE, INNER));
+    const Extents x = {OUTER, WHOLE_SIZE, INNER, 0, 2 * HALF};
+    const Attrs attrs = {.parts = PARTS, .dim = 1, .chunks = 2};
+    for (int64_t i = 0; i < value_elements(&whole); i++) ((int32_t *)whole.at)[i] = (int32_t)i;
+    eval_reshape(OP_pack, &attrs, &whole, &packed, &x);
+    for (int64_t i = 0; i < value_elements(&packed); i++) {
+        const int64_t column = i % INNER, at = i / INNER % (2 * HALF),
+                      outer = i / INNER / (2 * HALF) % OUTER, part = i / INNER / (2 * HALF) / OUTER;
+        const int64_t chunk = at < HALF ? part : 2 * PARTS - 1 - part;
+        const int64_t from = (outer * WHOLE_SIZE + chunk * HALF + at % HALF) * INNER + column;
+        assert_int_equal(((int32_t *)packed.at)[i], from);
+    }
+    value_poison(&back);
+    eval_reshape(OP_unpack, &attrs, &packed, &back, &x);
+    assert_memory_equal(back.at, whole.at, (size_t)value_elements(&whole) * 4);
+    arena_free(arena);
+}
+
 static void test_cast_and_fill(void **state)
 {
     (void)state;
@@ -286,7 +312,7 @@ int main(void)
         cmocka_unit_test(test_table),         cmocka_unit_test(test_accepts),
         cmocka_unit_test(test_adamw),         cmocka_unit_test(test_embedding_parts),
         cmocka_unit_test(test_sgd),           cmocka_unit_test(test_norm_and_clip),
-        cmocka_unit_test(test_moves),         cmocka_unit_test(test_cast_and_fill),
-        cmocka_unit_test(test_initial_values)};
+        cmocka_unit_test(test_moves),         cmocka_unit_test(test_moves_of_chunks),
+        cmocka_unit_test(test_cast_and_fill), cmocka_unit_test(test_initial_values)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,9 +109,23 @@ static void deals_cover(void **state)
     assert_int_equal(deal_listed(&deals, *state, 32, 4, 2, zigzag), z);
     assert_int_equal(deal_local(&deals, z, 32, 4), 8);
     owns_each_once(&deals, z, 32, 4);
+    assert_int_equal(deal_zigzag(&deals, *state, 32, 4), z);
+    assert_true(deal_is_zigzag(&deals, z));
+    const DealId inner = deal_cut(&deals, *state, z, 4); /* each part over four more ranks */
+    owns_each_once(&deals, inner, 32, 16);
+    for (uint32_t part = 0; part < 16; part++)
+        for (int64_t i = 0; i < 2; i++)
+            assert_int_equal(deal_index(&deals, inner, 32, 16, part, i),
+                             deal_index(&deals, z, 32, 4, part / 4, part % 4 * 2 + i));
+    const DealId odd = deal_cut(&deals, *state, deal_zigzag(&deals, *state, 36, 2), 3);
+    owns_each_once(&deals, odd, 36, 6);
+    assert_int_equal(deal_index(&deals, odd, 36, 6, 1, 2), 8);  /* the last of the first chunk */
+    assert_int_equal(deal_index(&deals, odd, 36, 6, 1, 3), 27); /* and the first of the other */
+    assert_false(deal_is_zigzag(&deals, inner));
     const Interval crop[] = {{0, 5}, {0, 0}, {5, 7}, {0, 0}};
     DealId c = deal_listed(&deals, *state, 7, 2, 2, crop);
     assert_int_not_equal(c, z);
+    assert_false(deal_is_zigzag(&deals, c));
     assert_int_equal(deal_local(&deals, c, 7, 2), 5);
     assert_int_equal(deal_valid(&deals, c, 7, 2, 1), 2);
     owns_each_once(&deals, c, 7, 2);
