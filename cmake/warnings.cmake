@@ -25,7 +25,7 @@ add_compile_options(
   $<$<COMPILE_LANGUAGE:C>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>)
 
 if(TANDEM_SANITIZE)
-  set(CMAKE_C_FLAGS_RELEASE "-O1 -g -fno-omit-frame-pointer")
+  set(CMAKE_C_FLAGS_RELEASE "-O1 -g1 -fno-omit-frame-pointer")
   add_compile_options($<$<COMPILE_LANGUAGE:C>:-fsanitize=address,undefined>
     $<$<COMPILE_LANGUAGE:C>:-fno-sanitize-recover=all>)
   add_link_options(-fsanitize=address,undefined)

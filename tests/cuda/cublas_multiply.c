@@ -1,6 +1,7 @@
 /* The products of the double, done where the stream gets to them. */
 #include <assert.h>
 #include <math.h>
+#include <stdlib.h>
 
 #include "tests/cuda/cublas_private.h"
 
@@ -60,14 +61,14 @@ static uint64_t summed(const Launch *x)
     return x->o.a == CUBLAS_OP_T ? x->a.rows : x->a.columns;
 }
 
-static float one_sum(const Launch *x, int64_t batch, uint64_t i, uint64_t j)
+/* Of a row of A and a column of B: of floats at most, so that a product is rounded once. */
+static float one_sum(const Launch *x, const float *row, const float *column)
 {
     float part[2] = {0, 0};
     uint64_t n = summed(x);
     for (uint64_t step = 0; step < n; step++) {
         uint64_t k = x->way == DOUBLE_WAY_backwards ? n - 1 - step : step;
-        part[x->way == DOUBLE_WAY_split && step >= n / 2] +=
-            (float)(of_a(x, batch, i, k) * of_b(x, batch, k, j));
+        part[x->way == DOUBLE_WAY_split && step >= n / 2] += row[k] * column[k];
     }
     return part[0] + part[1];
 }
@@ -159,14 +160,23 @@ void cublas_multiply(void *args)
     check_apart(x);
     bool is_alone = x->o.epilogue == CUBLASLT_EPILOGUE_DEFAULT && x->at_c == x->at_d;
     cublas_double_spend(cublas_double.ms[x->way] + (is_alone ? 0 : cublas_double.epilogue_ms));
-    for (int64_t batch = 0; batch < x->d.batch; batch++)
-        for (uint64_t j = 0; j < x->d.columns; j++)
+    const uint64_t n = summed(x);
+    float *rows = malloc((x->d.rows + 1) * n * sizeof *rows), *column = rows + x->d.rows * n;
+    assert(rows != NULL);
+    for (int64_t batch = 0; batch < x->d.batch; batch++) {
+        for (uint64_t i = 0; i < x->d.rows; i++)
+            for (uint64_t k = 0; k < n; k++) rows[i * n + k] = (float)of_a(x, batch, i, k);
+        for (uint64_t j = 0; j < x->d.columns; j++) {
+            for (uint64_t k = 0; k < n; k++) column[k] = (float)of_b(x, batch, k, j);
             for (uint64_t i = 0; i < x->d.rows; i++) {
                 uint64_t at = (uint64_t)(batch * x->d.stride) + j * (uint64_t)x->d.leading + i;
                 double sum = (double)(x->factor * scale_of(&x->o, cublas_type(x->a.type), i, j)) *
-                             (double)one_sum(x, batch, i, j);
+                             (double)one_sum(x, &rows[i * n], column);
                 if (x->old != 0 && !cublas_double.forgets) sum += number_read(t, x->at_c, at);
                 number_write(t, x->at_d, at, finish(x, sum, i, j));
             }
+        }
+    }
+    free(rows);
     write_sums(x);
 }

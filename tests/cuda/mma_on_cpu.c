@@ -7,7 +7,7 @@ enum { WARPS = 32, MAX_COPIES = 256 };
 
 /* What each lane of each warp gives to an instruction of all lanes. */
 typedef struct Given {
-    uint32_t a[4], b[2];
+    float a[8], b[4];
     const unsigned char *row;
 } Given;
 static Given given[WARPS][32];
@@ -21,42 +21,40 @@ static Given *meet(const Given *mine)
     return warp;
 }
 
-static void unpack(DType t, uint32_t word, float *low, float *high)
+static void unpack(DType t, const uint32_t *word, uint32_t n, float *number)
 {
-    const uint16_t half[2] = {(uint16_t)(word & 0xffff), (uint16_t)(word >> 16)};
-    float both[2];
-    number_widen(t, half, both, 2);
-    *low = both[0];
-    *high = both[1];
+    uint16_t half[8];
+    for (uint32_t i = 0; i < n; i++) {
+        half[2 * i] = (uint16_t)(word[i] & 0xffff);
+        half[2 * i + 1] = (uint16_t)(word[i] >> 16);
+    }
+    number_widen(t, half, number, 2 * n);
 }
 
 /* Two neighbours along k: of row `row` of A, of column `column` of B. */
-static void read_a(DType t, const Given *warp, uint32_t row, uint32_t k, float *x, float *y)
+static const float *read_a(const Given *warp, uint32_t row, uint32_t k)
 {
-    uint32_t lane = row % 8 * 4 + k % 8 / 2;
-    unpack(t, warp[lane].a[row / 8 + k / 8 * 2], x, y);
+    return &warp[row % 8 * 4 + k % 8 / 2].a[(row / 8 + k / 8 * 2) * 2];
 }
 
-static void read_b(DType t, const Given *warp, uint32_t k, uint32_t column, float *x, float *y)
+static const float *read_b(const Given *warp, uint32_t k, uint32_t column)
 {
-    uint32_t lane = column * 4 + k % 8 / 2;
-    unpack(t, warp[lane].b[k / 8], x, y);
+    return &warp[column * 4 + k % 8 / 2].b[k / 8 * 2];
 }
 
 void device_mma(DType t, float c[4], const uint32_t a[4], const uint32_t b[2])
 {
-    Given mine = {.b = {b[0], b[1]}};
-    memcpy(mine.a, a, sizeof mine.a);
+    Given mine = {.row = NULL};
+    unpack(t, a, 4, mine.a);
+    unpack(t, b, 2, mine.b);
     const Given *warp = meet(&mine);
     uint32_t lane = threadIdx.x % 32;
     for (uint32_t i = 0; i < 4; i++) {
         uint32_t row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
         float sum = 0;
         for (uint32_t k = 0; k < 16; k += 2) {
-            float a0, a1, b0, b1;
-            read_a(t, warp, row, k, &a0, &a1);
-            read_b(t, warp, k, column, &b0, &b1);
-            sum += a0 * b0 + a1 * b1;
+            const float *x = read_a(warp, row, k), *y = read_b(warp, k, column);
+            sum += x[0] * y[0] + x[1] * y[1];
         }
         c[i] += sum;
     }
