@@ -33,6 +33,8 @@ static const struct Case {
     uint32_t tile; /* pieces of the head and its loss */
     uint32_t ep;   /* of 4 experts, of which a token goes to 2, with the loss of their balance */
     bool bf16;     /* products and activations */
+    uint32_t cp;   /* 0: sequences are whole */
+    CpMode cp_mode;
     TinyVariant variant;
 } cases[] = {
     {"one rank", 1, 1, 1, 1, 1, .gpt2 = false},
@@ -56,6 +58,9 @@ static const struct Case {
     {"FSDP, tiled, fused", 2, 1, 1, 1, 2, .tile = 2, .compile = true},
     {"one rank, experts, fused", 1, 1, 1, 1, 2, .ep = 1, .compile = true},
     {"experts of 2", 1, 1, 1, 1, 2, .ep = 2, .tile = 2, .compile = true},
+    {"gathered keys of 2, tensor", 1, 1, 2, 1, 2, .sequence = true, .cp = 2},
+    {"gathered keys of 2 x FSDP, bf16", 2, 1, 1, 1, 3, .ac = AC_full, .bf16 = true, .cp = 2},
+    {"heads for tokens of 2", 1, 1, 1, 1, 2, .cp = 2, .cp_mode = CP_all_to_all},
     {"experts of 2 x FSDP, bf16", 2, 1, 1, 1, 2, .ep = 2, .bf16 = true, .compile = true},
 };
 enum { N_CASES = sizeof cases / sizeof cases[0] };
@@ -76,6 +81,7 @@ static Tiny tiny_of(const struct Case *c)
     if (t.layers < t.pp) t.layers = t.pp;
     t.tile = c->tile;
     if (c->ep) t.experts = 4, t.ep = c->ep, t.capacity = 5, t.aux_loss = 0.5;
+    if (c->cp) t.cp = c->cp, t.cp_options.mode = c->cp_mode;
     if (c->bf16) t.compute = DT_bf16;
     t.variant = c->variant;
     t.tp_options.sequence = c->sequence;
