@@ -156,6 +156,11 @@ static void add_runtime(Str *s, const Runtime *runtime)
                         runtime->added_bytes,
                         runtime->head_outside,
                         runtime->holds_arguments,
+                        runtime->holds_logits,
+                        runtime->expands_kv,
+                        runtime->casts_gradients,
+                        runtime->starts_whole,
+                        runtime->pads_late,
                         runtime->host_optimizer,
                         runtime->keeps_outputs,
                         runtime->keeps_sent,
@@ -164,8 +169,9 @@ static void add_runtime(Str *s, const Runtime *runtime)
     add_numbers(s, numbers, sizeof numbers / sizeof numbers[0]);
     for (int op = 1; op < OP_COUNT; op++) {
         const RuntimeOp *as = &runtime->op[op];
-        double of_op[] = {as->kernels, as->passes, as->saved,  as->scratch,  as->tensors,
-                          as->scores,  as->remade, as->folded, as->in_place, (double)as->kernel};
+        double of_op[] = {as->kernels, as->passes,      as->saved,    as->scratch,
+                          as->tensors, as->scores,      as->stacks,   as->remade,
+                          as->folded,  as->keeps_graph, as->in_place, (double)as->kernel};
         add_numbers(s, of_op, sizeof of_op / sizeof of_op[0]);
     }
 }

@@ -7,10 +7,10 @@
 #include <math.h>
 
 #include "planner/ir/experts.h"
-#include "sim/sim.h"
+#include "sim/runtime.h"
 
 struct Imbalance {
-    double factor;
+    double factor, exchanged; /* of the rows; of a plan's bytes in an exchange */
     CostModel cost;
     NetModel net;
     const NodeId *rows; /* [tensor] */
@@ -63,7 +63,7 @@ static void start(void *self, uint32_t id, const Transfer *t, Ps now)
     const Imbalance *b = self;
     Transfer more = *t;
     const bool exchange = t->op == OP_all_to_all && t->group && !(t->group->axes & ~b->ep);
-    if (exchange) more.bytes = (uint64_t)llround((double)t->bytes * b->factor);
+    if (exchange) more.bytes = (uint64_t)llround((double)t->bytes * b->factor * b->exchanged);
     b->net.start(b->net.self, id, &more, now);
 }
 
@@ -79,14 +79,33 @@ static void finish(void *self, uint32_t id, Ps now)
     b->net.finish(b->net.self, id, now);
 }
 
-Imbalance *imbalance_new(const Plan *plan, double factor, CostModel cost, NetModel net,
-                         Arena *arena)
+double imbalance_exchanged(const Plan *plan, const Runtime *runtime)
+{
+    const Graph *g = &plan->graph;
+    const double ep = mesh_size(&plan->mesh, mesh_axes(&plan->mesh, AXIS_ep));
+    double most = 0;
+    if (runtime_is_own(runtime) || !runtime->pads_late) return 1;
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        const Attrs *a = graph_attrs_at(g, n->attrs);
+        if (n->op != OP_dispatch || a->experts < 1 || n->n_out < 1) continue;
+        const Tensor *rows = &g->tensors.at[n->out[0]], *tokens = &g->tensors.at[n->in[0]];
+        /* rows [experts, b, capacity, d] of tokens [b, s, d] */
+        const double rooms = (double)rows->dim[0] * (double)rows->dim[2];
+        const double chosen = (double)tokens->dim[1] * (double)a->top_k;
+        most = fmax(most, fmin(1, chosen * ep / rooms));
+    }
+    return most > 0 ? most : 1;
+}
+
+Imbalance *imbalance_new(const Plan *plan, double factor, double exchanged, CostModel cost,
+                         NetModel net, Arena *arena)
 {
     Imbalance *b = arena_alloc(arena, sizeof *b);
-    *b = (Imbalance){.factor = factor, .cost = cost, .net = net};
+    *b = (Imbalance){.factor = factor, .exchanged = exchanged, .cost = cost, .net = net};
     b->rows = experts_rows(&plan->graph, arena);
     b->ep = mesh_axes(&plan->mesh, AXIS_ep);
-    assert(b->rows && factor >= 1);
+    assert(b->rows && factor >= 1 && exchanged > 0 && exchanged <= 1);
     return b;
 }
 

@@ -63,8 +63,10 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
     }
     if (options->frees)
         net = net_free_model(net_free(net, options->free_op, options->free_axes, scratch));
-    if (options->imbalance > 1 && experts_rows(&plan->graph, scratch)) {
-        Imbalance *b = imbalance_new(plan, options->imbalance, model, net, scratch);
+    const double uneven = options->imbalance > 1 ? options->imbalance : 1;
+    const double exchanged = imbalance_exchanged(plan, options->runtime);
+    if ((uneven > 1 || exchanged < 1) && experts_rows(&plan->graph, scratch)) {
+        Imbalance *b = imbalance_new(plan, uneven, exchanged, model, net, scratch);
         model = imbalance_cost(b);
         net = imbalance_net(b);
     }

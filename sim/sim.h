@@ -337,8 +337,11 @@ NetModel net_free_model(NetFree *net);
 
 /* Experts that are not chosen equally: the plan has some. */
 typedef struct Imbalance Imbalance;
-Imbalance *imbalance_new(const Plan *plan, double factor, CostModel cost, NetModel net,
-                         Arena *arena);
+/* What goes through an exchange of tokens, by what the plan's rooms would be: `pads_late`. 1: all.
+ */
+double imbalance_exchanged(const Plan *plan, const Runtime *runtime);
+Imbalance *imbalance_new(const Plan *plan, double factor, double exchanged, CostModel cost,
+                         NetModel net, Arena *arena);
 CostModel imbalance_cost(Imbalance *b);
 NetModel imbalance_net(Imbalance *b);
 

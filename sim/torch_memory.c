@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "sim/torch_kept.h"
 #include "sim/zero_memory.h"
 
 /* A tensor that is to be given back after an instruction; a list through `next`. */
@@ -19,10 +20,9 @@ typedef struct Replay {
     Arena *arena;
     uint32_t *first; /* [pc] 1 + first buffer that is had there; through next_buffer */
     uint32_t *next_buffer;
-    uint32_t *last;  /* [pc] first Pending that is given back after it */
-    Pc *needed;      /* [buffer] the last instruction that it is kept for */
+    uint32_t *last; /* [pc] first Pending that is given back after it */
+    TorchKept kept;
     uint32_t *block; /* [buffer] its tensor, while it is had */
-    bool *received;  /* [buffer] a stage's own tensor for what it receives: it stays */
     ZeroMemory zero;
     uint32_t *first_zero, *next_zero; /* [pc], [zero.tensors] as first and next_buffer */
     LIST(Pending) pending;            /* [0] none */
@@ -66,49 +66,6 @@ static Pc had_at(const Replay *r, const Buffer *b)
     return at;
 }
 
-/* Until when a buffer is kept: to its last use; if its op is remade, to the last use that is not of
- * the backward pass. */
-static void find_needed(Replay *r)
-{
-    const Program *p = r->program;
-    r->needed = arena_array(r->arena, (size_t)p->buffers.n + 1, sizeof *r->needed);
-    for (BufferId id = 1; id < p->buffers.n; id++) {
-        const Buffer *b = &p->buffers.at[id];
-        bool remade = is_had(r, id) && r->runtime->op[p->code.at[b->first].op].remade;
-        r->needed[id] = remade ? b->first : b->last;
-    }
-    for (Pc pc = 1; pc < p->code.n; pc++) {
-        const Instr *in = &p->code.at[pc];
-        uint64_t offset;
-        for (uint32_t i = 0; in->phase != PHASE_backward && i < in->n_in; i++) {
-            BufferId id = program_root(p, program_arg(p, in, i), &offset);
-            if (r->needed[id] < pc && pc <= p->buffers.at[id].last) r->needed[id] = pc;
-        }
-    }
-}
-
-/* PyTorch's schedules keep what the last stage returns of each micro-batch until the next step,
- * until May 2025 what every stage returns (pytorch/pytorch #153383). A stage has a tensor for each
- * micro-batch that it receives, both ways, from the first step on. */
-static void keep_what_is_sent(Replay *r)
-{
-    const Program *p = r->program;
-    const Runtime *how = r->runtime;
-    r->received = arena_array(r->arena, (size_t)p->buffers.n + 1, sizeof *r->received);
-    if (mesh_axes(&r->plan->mesh, AXIS_pp) == 0) return;
-    for (Pc pc = 1; pc < p->code.n; pc++) {
-        const Instr *in = &p->code.at[pc];
-        const bool forward = in->phase == PHASE_forward;
-        const bool returned = how->keeps_outputs && in->op == OP_xent_max && forward;
-        const bool sent = in->op == OP_send && (forward ? how->keeps_sent : how->keeps_received);
-        uint64_t offset;
-        if (returned || sent)
-            r->needed[program_root(p, program_arg(p, in, 0), &offset)] = p->code.n - 1;
-        if (how->keeps_received && in->op == OP_recv)
-            r->received[program_root(p, program_arg(p, in, in->n_in), &offset)] = true;
-    }
-}
-
 /* Of what was received autograd makes a gradient beside it, which stays with it until the next
  * step; the plan's lies where the gradient of the output came in. */
 static void gradient_of_received(Replay *r, const Instr *in)
@@ -116,53 +73,10 @@ static void gradient_of_received(Replay *r, const Instr *in)
     if (!r->runtime->keeps_received || in->op != OP_send || in->phase != PHASE_backward) return;
     uint64_t offset;
     BufferId id = program_root(r->program, program_arg(r->program, in, 0), &offset);
-    if (!r->received[id]) return;
+    if (!r->kept.received[id]) return;
     const Buffer *b = &r->program->buffers.at[id];
     give_back_after(r, r->program->code.n - 1,
                     torch_allocate(r->allocator, b->bytes, STREAM_compute));
-}
-
-static bool lies_in(const Plan *plan, const Instr *in, ModuleId module)
-{
-    ModuleId m = in->origin != 0 ? plan->graph.nodes.at[in->origin].module : 0;
-    while (m != 0 && m != module) m = plan->graph.modules.at[m].parent;
-    return m == module;
-}
-
-/* The module that was called with what `made` made, from where that was called, and that reads it
- * in `in`; 0: none, a function. */
-static ModuleId called_with(const Plan *plan, const Instr *made, const Instr *in)
-{
-    if (made->origin == 0 || in->origin == 0) return 0;
-    const ModuleId caller =
-        plan->graph.modules.at[plan->graph.nodes.at[made->origin].module].parent;
-    ModuleId m = plan->graph.nodes.at[in->origin].module;
-    while (m != 0 && plan->graph.modules.at[m].parent != caller)
-        m = plan->graph.modules.at[m].parent;
-    return caller != 0 ? m : 0;
-}
-
-/* Python's caller holds what it calls a module with until that returns. */
-static void hold_arguments(Replay *r)
-{
-    const Program *p = r->program;
-    for (Pc pc = 1; r->runtime->holds_arguments && pc < p->code.n; pc++) {
-        const Instr *in = &p->code.at[pc];
-        uint64_t offset;
-        for (uint32_t i = 0; in->phase == PHASE_forward && i < in->n_in; i++) {
-            BufferId id = program_root(p, program_arg(p, in, i), &offset);
-            const Buffer *b = &p->buffers.at[id];
-            if (b->category != CATEGORY_activation || b->first >= pc) continue;
-            ModuleId m = called_with(r->plan, &p->code.at[b->first], in);
-            Pc last = pc;
-            for (Pc at = pc + 1; m != 0 && at < p->code.n; at++) {
-                if (p->code.at[at].stream != STREAM_compute || p->code.at[at].unit != 0) continue;
-                if (!lies_in(r->plan, &p->code.at[at], m)) break;
-                last = at;
-            }
-            if (r->needed[id] < last) r->needed[id] = last;
-        }
-    }
 }
 
 static void prepare_zero(Replay *r)
@@ -188,14 +102,12 @@ static void prepare(Replay *r)
     r->block = arena_array(r->arena, (size_t)p->buffers.n + 1, sizeof *r->block);
     list_reserve_none(r->arena, &r->pending);
     zero_memory(r->plan, p, r->runtime, r->arena, &r->zero);
-    find_needed(r);
-    hold_arguments(r);
-    keep_what_is_sent(r);
+    r->kept = torch_kept(r->plan, p, r->runtime, r->arena);
     prepare_zero(r);
     for (BufferId id = p->buffers.n; id-- > 1;) {
         const Buffer *b = &p->buffers.at[id];
         if (!is_had(r, id)) continue;
-        if (stays(b) || r->received[id]) {
+        if (stays(b) || r->kept.received[id]) {
             torch_allocate(r->allocator, b->bytes, STREAM_compute);
         } else {
             Pc at = had_at(r, b);
@@ -235,26 +147,48 @@ static Pc last_of(const Program *p, const Instr *in, uint32_t arg)
     return p->buffers.at[program_root(p, program_arg(p, in, arg), &offset)].last;
 }
 
+static double elements_of(const Program *p, const Instr *in, uint32_t arg)
+{
+    const Buffer *b = &p->buffers.at[program_arg(p, in, arg)];
+    return (double)b->bytes / dtype_bytes(b->dtype);
+}
+
+/* Bytes that the profile's op saves besides its arguments. */
+static double saved_of(const Replay *r, const Instr *in)
+{
+    const Runtime *how = r->runtime;
+    const RuntimeOp *as = &how->op[in->op];
+    const Program *p = r->program;
+    double saved = as->saved > 0 ? as->saved * most_elements(p, in) : 0;
+    if (as->scores > 0) saved += as->scores * scores_of(r->plan, p, in);
+    if (how->expands_kv && in->op == OP_attention) { /* instead of what it has of them */
+        const Buffer *b = &p->buffers.at[program_arg(p, in, 1)];
+        saved += 2 * dtype_bytes(b->dtype) * (elements_of(p, in, 0) - elements_of(p, in, 1));
+    }
+    if (as->stacks && in->op == OP_linear_experts)
+        saved += (double)p->buffers.at[program_arg(p, in, 1)].bytes;
+    return saved;
+}
+
 /* The profile's own tensors of this op. In the first pass through a region that is computed again
  * nothing lives on. */
 static void own_tensors(Replay *r, Pc pc, const Instr *in)
 {
     const RuntimeOp *as = &r->runtime->op[in->op];
-    bool is_comm = op_info(in->op)->class_ == OP_CLASS_comm;
-    if (is_comm || (as->saved <= 0 && as->scratch <= 0 && as->scores <= 0)) return;
+    if (op_info(in->op)->class_ == OP_CLASS_comm) return;
     if (runtime_compiles(r->runtime, r->plan, in)) return;
-    double elements = most_elements(r->program, in);
-    const Node *node = &r->plan->graph.nodes.at[in->origin];
-    bool again = in->phase == PHASE_forward && node->region != 0 && !node->keep;
-    double saved = as->saved * elements + as->scores * scores_of(r->plan, r->program, in);
-    if (saved > 0 && !again && in->args.n > in->n_in) {
+    const double saved = saved_of(r, in);
+    if (saved > 0 && in->args.n > in->n_in) {
+        const Node *node = &r->plan->graph.nodes.at[in->origin];
+        bool again = in->phase == PHASE_forward && node->region != 0 && !node->keep;
         Pc of_input = last_of(r->program, in, 0), of_output = last_of(r->program, in, in->n_in);
         Pc until = of_input > of_output ? of_input : of_output;
+        if (r->kept.in_graph[pc]) until = r->program->code.n - 1;
         uint32_t block = torch_allocate(r->allocator, (uint64_t)saved, STREAM_compute);
-        give_back_after(r, until > pc ? until : pc, block);
+        give_back_after(r, until > pc && !again ? until : pc, block);
     }
     for (double i = 0; as->scratch > 0 && i < as->tensors; i++) {
-        uint64_t bytes = (uint64_t)(as->scratch * elements / as->tensors);
+        uint64_t bytes = (uint64_t)(as->scratch * most_elements(r->program, in) / as->tensors);
         give_back_after(r, pc, torch_allocate(r->allocator, bytes, STREAM_compute));
     }
 }
@@ -270,7 +204,7 @@ static uint32_t take_over(Replay *r, Pc pc, const Instr *in, const Buffer *b)
     for (uint32_t i = 0; i < in->n_in; i++) {
         BufferId id = program_root(r->program, program_arg(r->program, in, i), &offset);
         uint32_t block = r->block[id];
-        if (block == 0 || r->needed[id] != pc || r->program->buffers.at[id].bytes != b->bytes)
+        if (block == 0 || r->kept.needed[id] != pc || r->program->buffers.at[id].bytes != b->bytes)
             continue;
         for (uint32_t at = r->last[pc]; at != 0; at = r->pending.at[at].next)
             if (r->pending.at[at].block == block) r->pending.at[at].block = 0;
@@ -287,6 +221,15 @@ static bool is_folded(const Replay *r, Pc pc, const Buffer *b)
     return b->first == pc && r->runtime->op[in->op].folded;
 }
 
+static uint64_t bytes_of(const Replay *r, const Instr *in, const Buffer *b)
+{
+    const bool sharded =
+        in->op == OP_reduce_scatter && b->persistent && b->category == CATEGORY_gradient;
+    if (!sharded || b->unit == 0 || !r->runtime->casts_gradients) return b->bytes;
+    return b->bytes / dtype_bytes(b->dtype) *
+           dtype_bytes(r->plan->graph.units.at[b->unit].rest_dtype);
+}
+
 static void have_buffers(Replay *r, Pc pc, const Instr *in)
 {
     const Program *p = r->program;
@@ -294,9 +237,9 @@ static void have_buffers(Replay *r, Pc pc, const Instr *in)
         const Buffer *b = &p->buffers.at[id];
         if (is_folded(r, pc, b)) continue;
         uint32_t block = take_over(r, pc, in, b);
-        if (block == 0) block = torch_allocate(r->allocator, b->bytes, in->stream);
+        if (block == 0) block = torch_allocate(r->allocator, bytes_of(r, in, b), in->stream);
         r->block[id] = block;
-        give_back_after(r, b->persistent ? p->code.n - 1 : r->needed[id], block);
+        give_back_after(r, b->persistent ? p->code.n - 1 : r->kept.needed[id], block);
     }
 }
 
@@ -335,6 +278,26 @@ static void step(Replay *r, bool first)
     }
 }
 
+/* The model as it is made, before anything of it is dealt out; never while a step runs. */
+static uint64_t whole_model(const Plan *plan, const Runtime *runtime)
+{
+    const AxisSet dealt = mesh_axes(&plan->mesh, AXIS_tp) | mesh_axes(&plan->mesh, AXIS_pp);
+    uint64_t bytes = 0;
+    for (TensorId t = 1; runtime->starts_whole && dealt == 0 && t < plan->graph.tensors.n; t++) {
+        const Tensor *x = &plan->graph.tensors.at[t];
+        uint64_t elements = dtype_bytes(x->rest_dtype);
+        if (x->role != ROLE_param) continue;
+        for (int d = 0; d < x->n_dims; d++) elements *= (uint64_t)x->dim[d];
+        bytes += elements;
+    }
+    return bytes;
+}
+
+static void at_least(uint64_t *peak, uint64_t bytes)
+{
+    if (*peak < bytes) *peak = bytes;
+}
+
 TorchStats torch_memory(const Plan *plan, const Program *p, const Runtime *runtime,
                         const Device *device, uint64_t limit_bytes)
 {
@@ -352,6 +315,10 @@ TorchStats torch_memory(const Plan *plan, const Program *p, const Runtime *runti
     torch_reset_peaks(r.allocator);
     step(&r, false);
     TorchStats stats = torch_stats(r.allocator);
+    const uint64_t whole = whole_model(plan, runtime);
+    at_least(&stats.peak_allocated, whole);
+    at_least(&stats.peak_reserved, whole);
+    stats.failed = stats.failed || (limit_bytes > 0 && whole > limit_bytes);
     arena_free(arena);
     return stats;
 }

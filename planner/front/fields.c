@@ -210,6 +210,11 @@ static const Field plan_fields[] = {
     {"runtime.added_bytes", FIELD_f64, IN(config.runtime.added_bytes), 0, 16, NULL},
     {"runtime.head_outside", FIELD_bool, IN(config.runtime.head_outside), 0, 0, NULL},
     {"runtime.holds_arguments", FIELD_bool, IN(config.runtime.holds_arguments), 0, 0, NULL},
+    {"runtime.holds_logits", FIELD_bool, IN(config.runtime.holds_logits), 0, 0, NULL},
+    {"runtime.expands_kv", FIELD_bool, IN(config.runtime.expands_kv), 0, 0, NULL},
+    {"runtime.casts_gradients", FIELD_bool, IN(config.runtime.casts_gradients), 0, 0, NULL},
+    {"runtime.starts_whole", FIELD_bool, IN(config.runtime.starts_whole), 0, 0, NULL},
+    {"runtime.pads_late", FIELD_bool, IN(config.runtime.pads_late), 0, 0, NULL},
     {"runtime.keeps_outputs", FIELD_bool, IN(config.runtime.keeps_outputs), 0, 0, NULL},
     {"runtime.keeps_sent", FIELD_bool, IN(config.runtime.keeps_sent), 0, 0, NULL},
     {"runtime.keeps_received", FIELD_bool, IN(config.runtime.keeps_received), 0, 0, NULL},
@@ -262,6 +267,18 @@ static const Field plan_fields[] = {
         {"runtime.ops." #row ".remade",                                                            \
          FIELD_bool,                                                                               \
          IN(config.runtime.op[OP_##row].remade),                                                   \
+         0,                                                                                        \
+         0,                                                                                        \
+         NULL},                                                                                    \
+        {"runtime.ops." #row ".stacks",                                                            \
+         FIELD_bool,                                                                               \
+         IN(config.runtime.op[OP_##row].stacks),                                                   \
+         0,                                                                                        \
+         0,                                                                                        \
+         NULL},                                                                                    \
+        {"runtime.ops." #row ".keeps_graph",                                                       \
+         FIELD_bool,                                                                               \
+         IN(config.runtime.op[OP_##row].keeps_graph),                                              \
          0,                                                                                        \
          0,                                                                                        \
          NULL},                                                                                    \

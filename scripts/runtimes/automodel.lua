@@ -4,6 +4,6 @@
 -- labels, so Liger's fused loss is not: logits are taken to fp32 (loss/masked_ce.py: fp32_upcast). FSDP2 and DTensor:
 -- torchtitan's host times. No published run was compared with it.
 local one = { kernels = 1, passes = 1 }
-return require "runtimes.eager" { name = "automodel", fitted = "torchtitan",
+return require "runtimes.eager" { name = "automodel", fitted = "torchtitan", casts_gradients = true,
   ops = { rmsnorm = { kernels = 1, kernel = "triton" }, rmsnorm_grad = { kernels = 2, kernel = "triton" },
     rope = one, rope_grad = one, silu = { kernels = 1, passes = 1, remade = true } } }

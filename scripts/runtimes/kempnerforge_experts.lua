@@ -1,5 +1,12 @@
--- KempnerForge with experts: the same, under a name of its own, because predictions of it are off by more (docs/accuracy.md).
+-- KempnerForge with experts: the same, and what its mixtures keep (model/moe.py, model/router.py). Experts' weights are stacked
+-- for their products. The router keeps its auxiliary loss as an attribute: of a block that is checkpointed that of the second
+-- forward pass, whose graph nobody differentiates, so that what the block's attention and norms saved stays until the next
+-- step. Without tp all experts are made on each device before ep takes its own. A profile of its own, because predictions
+-- of it are off by more (docs/accuracy.md).
 local profile = {}
 for key, value in pairs(require "runtimes.kempnerforge") do profile[key] = value end
 profile.name = "kempnerforge_experts"
+profile.pads_late = true
+profile.ops.balance = { keeps_graph = true }
+profile.ops.linear_experts = { stacks = true }
 return profile

@@ -1,4 +1,4 @@
 -- torchtitan since 2025: FSDP2 and DTensor; eager, or blocks and the loss compiled (components/loss.py);
 -- AdamW by lists of tensors. Its launcher asks for expandable segments. Host times: those of 2024.
-return require "runtimes.eager" { name = "torchtitan", expandable = true, compiles_loss = true, keeps_outputs = true,
+return require "runtimes.eager" { name = "torchtitan", casts_gradients = true, expandable = true, compiles_loss = true, keeps_outputs = true,
   keeps_received = true, reports_rank = "last" }

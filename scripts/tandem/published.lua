@@ -188,13 +188,25 @@ end
 
 local m = {}
 
+-- NICs of a node and their GB/s, where the cell says so: "8x400Gb IB", "4x200Gb HDR", "400Gb/s per node"; else one a GPU.
+local function nics_of(row, per_node)
+  local text = row.interconnect or ""
+  local n, gbit = text:match "(%d+)x(%d+)Gb"
+  local whole = text:match "(%d+)Gb/s per node"
+  if n then return math.tointeger(tonumber(n)), tonumber(gbit) / 8 end
+  if whole then return per_node, tonumber(whole) / 8 / per_node end
+  return nil, nil
+end
+
 -- The cluster of `row`: its GPU by any name that the library knows, as many nodes as it has.
 function m.cluster(row)
   local name = gpus.find(row.gpu)
   if not name then refuse("no such GPU in the library: %s", row.gpu) end
   local n, per_node = count(row, "n_gpus"), count(row, "gpus_per_node", 8)
-  if n < per_node then per_node = n end
-  return require "clusters.gpu" { gpu = name, nodes = (n + per_node - 1) // per_node, devices_per_node = per_node }
+  local nics, nic_gb_per_s = nics_of(row, per_node)
+  if n < per_node then per_node, nics = n, nil end
+  return require "clusters.gpu" { gpu = name, nodes = (n + per_node - 1) // per_node, devices_per_node = per_node,
+    nics_per_node = nics, nic_gb_per_s = nic_gb_per_s }
 end
 
 -- ---- frameworks: what each does, by the beginning of the cell `framework`
@@ -222,13 +234,23 @@ local function torchtitan(row)
     data = data > 1 and fsdp2 { copy = not gathers_bytes(row), reshard_after_forward = not staged, keep_gathered = staged or nil } or nil }
 end
 
+-- Sequences of a step, where the row does not state them: its tokens per second tell. What ran out of memory has none; the
+-- script that measured mixtures takes micro-batches until 8 sequences a rank (benchmarks/moe_expert_parallel/moe_ep_bench.sh).
+local function kempnerforge_batch(row, at_once)
+  if row.missing ~= "global_batch_seqs" then return count(row, "global_batch_seqs", at_once) end
+  row.missing = ""
+  local rate, step_s = tonumber(row.tokens_per_s_per_gpu), tonumber(row.step_time_s)
+  local micro = count(row, "micro_batch")
+  local pieces = rate and step_s and rate * count(row, "n_gpus") * step_s / count(row, "seq") / at_once or 8 // micro
+  return math.max(1, math.floor(pieces + .5)) * at_once
+end
+
 -- The row as KempnerForge's own configuration; its dialect knows the rest.
 local function kempnerforge(row)
   local ep = count(row, "ep", 1)
   local data, at = ranks(row) // ep, mesh(row, true)
   local micro = count(row, "micro_batch")
-  if row.missing == "global_batch_seqs" then row.missing = "" end -- taken as one micro-batch
-  local steps = count(row, "global_batch_seqs", micro * data)
+  local steps = kempnerforge_batch(row, micro * data)
   if steps % (micro * data) ~= 0 then refuse("the batch is no multiple of micro-batch x data ranks") end
   local own = require "dialects.kempnerforge" {
     cluster = m.cluster(row),
@@ -244,7 +266,7 @@ local function kempnerforge(row)
   }
   if row.ac ~= "selective" then checkpointing(row) end -- what it cannot say is refused
   for _, pass in ipairs(own.parallel) do
-    local shards = pass.reshard_after_forward ~= nil or pass.keep_gathered ~= nil
+    local shards = pass.reshard_after_forward ~= nil or pass.keep_gathered ~= nil or pass.reshard_root ~= nil
     if shards and not pass.plan then pass.copy = true end  -- not tp{}
   end
   -- One device is not wrapped: gradients are as the parameters. Under tp FSDP wraps, be it over one rank.

@@ -53,6 +53,15 @@ static inline Pc synthetic_compute(Plan *plan, uint32_t program, Stream stream, 
     return list_push(plan->arena, &plan->programs.at[program].code, in);
 }
 
+static inline BufferId synthetic_buffer(Plan *plan, uint64_t bytes, Pc first, Pc last,
+                                        Category category, bool persistent)
+{
+    Buffer b = {.dtype = DT_bf16, .bytes = bytes, .first = first, .last = last};
+    b.category = category;
+    b.persistent = persistent;
+    return list_push(plan->arena, &plan->programs.at[0].buffers, b);
+}
+
 static inline Pc synthetic_comm(Plan *plan, uint32_t program, Stream stream, OpKind op,
                                 AxisSet axes, int32_t hop, uint32_t match, uint64_t bytes)
 {

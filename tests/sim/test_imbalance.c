@@ -24,16 +24,21 @@ static Cluster node(void)
     return c;
 }
 
-static Plan *mixture(int64_t experts, Arena *arena)
+static Plan *mixture_of(int64_t experts, int64_t capacity, Arena *arena)
 {
     Tiny t = tiny_default();
     Diag d = diag_in(arena);
-    t.experts = experts, t.top_k = 2, t.capacity = 32;
+    t.experts = experts, t.top_k = 2, t.capacity = capacity;
     t.dim = 64, t.hidden = 256, t.seq = 64;
     t.ep = experts ? 2 : 1, t.dp_replicate = experts ? 1 : 2;
     Plan *plan = tiny_plan(&t, false, arena, &d);
     if (!plan) fail_msg("%s", d.items.at[0].text);
     return plan;
+}
+
+static Plan *mixture(int64_t experts, Arena *arena)
+{
+    return mixture_of(experts, 32, arena);
 }
 
 static SimReport simulate(const Plan *plan, double imbalance, Arena *arena)
@@ -99,6 +104,33 @@ static void without_experts_nothing_changes(void **state)
     arena_free(arena);
 }
 
+/* Each of 64 tokens chooses 2 of 8 experts, on 2 ranks, and all of them may choose one rank's: 256
+ * of the 512 places that rooms for all have go through the exchange. Nothing else takes less. */
+static void padding_is_not_exchanged(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const Runtime pads = {.name = "test", .pads_late = true}, sends = {.name = "test"},
+                  own = {.pads_late = true};
+    const Plan *plan = mixture_of(8, 64, arena);
+    assert_true(imbalance_exchanged(plan, &pads) == .5);
+    assert_true(imbalance_exchanged(plan, &sends) == 1);
+    assert_true(imbalance_exchanged(plan, &own) == 1);
+    assert_true(imbalance_exchanged(plan, NULL) == 1);
+    assert_true(imbalance_exchanged(mixture_of(8, 16, arena), &pads) == 1); /* never more */
+    assert_true(imbalance_exchanged(mixture(0, arena), &pads) == 1);
+    const Cluster c = node();
+    SimReport r[2];
+    for (int i = 0; i < 2; i++) {
+        const SimOptions options = {.explain = true, .steps = 1, .runtime = i ? &pads : &sends};
+        Diag d = diag_in(arena);
+        assert_true(sim_run(plan, &c, &options, arena, &r[i], &d));
+    }
+    assert_true(stream_ps(&r[1], STREAM_ep) < stream_ps(&r[0], STREAM_ep));
+    assert_true(kernels_ps(&r[1], OP_linear_experts) == kernels_ps(&r[0], OP_linear_experts));
+    arena_free(arena);
+}
+
 /* Of three weights of 64 x 256 in each of two layers, a token meets those of 2 of 4 experts. */
 static void a_token_meets_a_part_of_the_model(void **state)
 {
@@ -118,6 +150,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(busiest_rank_sets_the_pace),
         cmocka_unit_test(without_experts_nothing_changes),
+        cmocka_unit_test(padding_is_not_exchanged),
         cmocka_unit_test(a_token_meets_a_part_of_the_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -247,15 +247,6 @@ static void ligers_kernels_are_fewer(void **state)
     }
 }
 
-static BufferId add_buffer(Plan *plan, uint64_t bytes, Pc first, Pc last, Category category,
-                           bool persistent)
-{
-    Buffer b = {.dtype = DT_bf16, .bytes = bytes, .first = first, .last = last};
-    b.category = category;
-    b.persistent = persistent;
-    return list_push(plan->arena, &plan->programs.at[0].buffers, b);
-}
-
 /* cuBLAS's 8,519,680 bytes and 30 MiB of weights stay. Instruction 1 writes 40 MiB that live to 3,
  * 2 has 24 MiB of scratch in two tensors, 3 begins a gradient of 50 MiB which lives to the end, 4
  * is the end. At 3: weights + 40 + 50. */
@@ -269,9 +260,9 @@ static void a_short_program_takes_what_it_takes(void **state)
     for (int i = 0; i < 4; i++) synthetic_compute(plan, 0, STREAM_compute, 1);
     Program *p = &plan->programs.at[0];
     p->code.at[2].op = OP_silu;
-    add_buffer(plan, 30 * MIB, 1, 4, CATEGORY_parameter, true);
-    BufferId x = add_buffer(plan, 40 * MIB, 1, 3, CATEGORY_activation, false);
-    add_buffer(plan, 50 * MIB, 3, 4, CATEGORY_gradient, true);
+    synthetic_buffer(plan, 30 * MIB, 1, 4, CATEGORY_parameter, true);
+    BufferId x = synthetic_buffer(plan, 40 * MIB, 1, 3, CATEGORY_activation, false);
+    synthetic_buffer(plan, 50 * MIB, 3, 4, CATEGORY_gradient, true);
     p->code.at[2].args = (Span){p->args.n, 1};
     p->code.at[2].n_in = 1;
     list_push(arena, &p->args, x);
@@ -303,9 +294,9 @@ static void what_is_saved_lives_to_its_gradient(void **state)
     Device device = {.arch = "Ampere"};
     for (int i = 0; i < 4; i++) synthetic_compute(plan, 0, STREAM_compute, 1);
     Program *p = &plan->programs.at[0];
-    BufferId x = add_buffer(plan, 20 * MIB, 1, 2, CATEGORY_activation, false);
-    BufferId y = add_buffer(plan, 20 * MIB, 2, 4, CATEGORY_activation, false);
-    add_buffer(plan, 100 * MIB, 4, 4, CATEGORY_activation, false);
+    BufferId x = synthetic_buffer(plan, 20 * MIB, 1, 2, CATEGORY_activation, false);
+    BufferId y = synthetic_buffer(plan, 20 * MIB, 2, 4, CATEGORY_activation, false);
+    synthetic_buffer(plan, 100 * MIB, 4, 4, CATEGORY_activation, false);
     Instr *in = &p->code.at[2];
     *in = (Instr){.op = OP_rmsnorm, .stream = STREAM_compute, .phase = PHASE_forward};
     in->args = (Span){p->args.n, 2};
@@ -342,8 +333,8 @@ static void no_hook_gathers_before_the_loss_has_its_gradient(void **state)
     Pc after = synthetic_compute(plan, 0, STREAM_compute, 1);
     Program *p = &plan->programs.at[0];
     p->code.at[loss].op = OP_xent_sumexp_grad;
-    add_buffer(plan, 100 * MIB, loss, loss, CATEGORY_activation, false);
-    BufferId unit = add_buffer(plan, 80 * MIB, gather, after, CATEGORY_gathered, false);
+    synthetic_buffer(plan, 100 * MIB, loss, loss, CATEGORY_activation, false);
+    BufferId unit = synthetic_buffer(plan, 80 * MIB, gather, after, CATEGORY_gathered, false);
     Instr *in = &p->code.at[after];
     in->op = OP_silu, in->n_in = 1, in->args = (Span){p->args.n, 1};
     list_push(arena, &p->args, unit);
@@ -366,8 +357,8 @@ static void what_is_made_again_is_not_kept(void **state)
     Device device = {.arch = "Ampere"};
     for (int i = 0; i < 4; i++) synthetic_compute(plan, 0, STREAM_compute, 1);
     Program *p = &plan->programs.at[0];
-    BufferId y = add_buffer(plan, 40 * MIB, 1, 4, CATEGORY_activation, false);
-    add_buffer(plan, 50 * MIB, 3, 3, CATEGORY_activation, false);
+    BufferId y = synthetic_buffer(plan, 40 * MIB, 1, 4, CATEGORY_activation, false);
+    synthetic_buffer(plan, 50 * MIB, 3, 3, CATEGORY_activation, false);
     const Span reads = {p->args.n, 1};
     list_push(arena, &p->args, y);
     p->code.at[1].op = OP_silu;

@@ -177,6 +177,13 @@ void command_write_file(const char *path, const char *text)
     must(fputs(text, file) >= 0 && fclose(file) == 0, path);
 }
 
+const char *command_table(Arena *arena, const char *text)
+{
+    const char *path = arena_print(arena, "%s/table.csv", command_new_folder(arena));
+    command_write_file(path, text);
+    return path;
+}
+
 const char *command_read_file(Arena *arena, const char *path, size_t *bytes)
 {
     FILE *file = fopen(path, "rb");

@@ -30,5 +30,7 @@ const char *command_new_folder(Arena *arena);
 /* Writes a text file (ends the test on failure) and reads one whole (NULL if it cannot). */
 void command_write_file(const char *path, const char *text);
 const char *command_read_file(Arena *arena, const char *path, size_t *bytes);
+/* A CSV file with this text, in a folder of its own. */
+const char *command_table(Arena *arena, const char *text);
 
 #endif

@@ -1,0 +1,229 @@
+/* What PyTorch, and what runs on it, keeps beyond its last use: programs of a few instructions,
+ * their peaks worked out by hand. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "sim/torch_memory.h"
+#include "tests/sim/synthetic.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+typedef struct Short {
+    Arena *arena;
+    Plan *plan;
+    Program *p;
+    Runtime runtime;
+} Short;
+
+/* A program of n instructions that do nothing. */
+static Short begin(uint32_t n)
+{
+    Short s = {.arena = arena_new(), .runtime = {.name = "test"}};
+    s.plan = synthetic_plan(s.arena, 1, 1, 1, 1);
+    for (uint32_t i = 0; i < n; i++) synthetic_compute(s.plan, 0, STREAM_compute, 1);
+    s.p = &s.plan->programs.at[0];
+    for (uint32_t i = 1; i <= n; i++) s.p->code.at[i].microbatch = 0;
+    return s;
+}
+
+static BufferId tensor(Short *s, uint64_t mib, Pc first, Pc last)
+{
+    return synthetic_buffer(s->plan, mib * MIB, first, last, CATEGORY_activation, false);
+}
+
+/* Instruction pc is `op`, comes from node `origin` and reads and writes these; 0 ends the list. */
+static void instr(Short *s, Pc pc, OpKind op, Phase phase, NodeId origin, const BufferId *reads,
+                  const BufferId *writes)
+{
+    Instr *in = &s->p->code.at[pc];
+    *in = (Instr){.op = op, .stream = STREAM_compute, .phase = phase, .origin = origin};
+    in->args.first = s->p->args.n;
+    for (; *reads; reads++, in->n_in++, in->args.n++) list_push(s->arena, &s->p->args, *reads);
+    for (; *writes; writes++, in->args.n++) list_push(s->arena, &s->p->args, *writes);
+}
+
+#define IDS(...) ((const BufferId[]){__VA_ARGS__})
+
+static NodeId node(Short *s, OpKind op, uint32_t region, NodeId forward, TensorId in, TensorId out)
+{
+    const NodeId id = list_add(s->arena, &s->plan->graph.nodes);
+    Node *n = &s->plan->graph.nodes.at[id];
+    *n = (Node){.op = op, .region = region, .forward = forward, .n_in = in > 0, .n_out = out > 0};
+    n->in[0] = in, n->out[0] = out;
+    if (out) s->plan->graph.tensors.at[out].producer = id;
+    return id;
+}
+
+static TensorId value(Short *s)
+{
+    return list_add(s->arena, &s->plan->graph.tensors);
+}
+
+/* MiB at the peak, without cuBLAS's. */
+static uint64_t peak_mib(const Short *s)
+{
+    const Device device = {.arch = "Ampere"};
+    TorchStats t = torch_memory(s->plan, s->p, &s->runtime, &device, 100000 * MIB);
+    assert_int_equal((t.peak_allocated - 8519680) % MIB, 0);
+    return (t.peak_allocated - 8519680) / MIB;
+}
+
+/* Both gradients of one product, at 2 and 4: what the first reads is there until the second is
+ * made, beside 100 MiB at 3. Two nodes of autograd give back each their own, and so does what is
+ * compiled; what is made again was not there to be kept. */
+static void a_node_gives_back_all_at_once(void **state)
+{
+    (void)state;
+    Short s = begin(5);
+    const NodeId f = node(&s, OP_mul, 0, 0, 0, 0), g = node(&s, OP_mul, 0, 0, 0, 0);
+    const NodeId a = node(&s, OP_mul, 0, f, 0, 0), b = node(&s, OP_mul, 0, f, 0, 0);
+    const BufferId x = tensor(&s, 40, 1, 2), y = tensor(&s, 8, 1, 4);
+    tensor(&s, 100, 3, 3);
+    instr(&s, 2, OP_mul, PHASE_backward, a, IDS(x, 0), IDS(0));
+    instr(&s, 4, OP_mul, PHASE_backward, b, IDS(y, 0), IDS(0));
+    assert_int_equal(peak_mib(&s), 148);
+    s.plan->graph.nodes.at[b].forward = g;
+    assert_int_equal(peak_mib(&s), 108);
+    s.plan->graph.nodes.at[b].forward = f;
+    s.p->code.at[4].microbatch = 1;
+    assert_int_equal(peak_mib(&s), 108);
+    s.p->code.at[4].microbatch = 0;
+    s.runtime.is_compiled = true, s.runtime.compiled = COMPILE_model;
+    assert_int_equal(peak_mib(&s), 108);
+    s.runtime.is_compiled = false;
+    s.p->code.at[1].op = OP_silu;
+    s.runtime.op[OP_silu].remade = true; /* y too: both are there at 1 alone */
+    assert_int_equal(peak_mib(&s), 100);
+    arena_free(s.arena);
+}
+
+/* Logits of 30 MiB at 1, read by the loss at 2; 100 at 3; the next ones from 4 to 5; 110 at 6. */
+static void a_loop_holds_its_logits(void **state)
+{
+    (void)state;
+    Short s = begin(6);
+    const BufferId first = tensor(&s, 30, 1, 2), second = tensor(&s, 30, 4, 5);
+    tensor(&s, 100, 3, 3);
+    tensor(&s, 110, 6, 6);
+    instr(&s, 2, OP_xent_max, PHASE_forward, 0, IDS(first, 0), IDS(0));
+    instr(&s, 5, OP_xent_max, PHASE_forward, 0, IDS(second, 0), IDS(0));
+    assert_int_equal(peak_mib(&s), 110);
+    s.runtime.holds_logits = true;
+    assert_int_equal(peak_mib(&s), 140);
+    s.p->buffers.at[second].first = 5; /* at 6 the first ones are long gone */
+    assert_int_equal(peak_mib(&s), 140);
+    arena_free(s.arena);
+}
+
+/* A region: x -> norm -> balance, and x -> silu, made again at 1 and 2, read backward at 3 and 4;
+ * 100 MiB at 5. The module keeps what balance says: the norm's output and what it saved, half of
+ * it, stay; silu's does not, nor what is made a third time. */
+static void a_module_keeps_a_graph(void **state)
+{
+    (void)state;
+    Short s = begin(5);
+    const TensorId x = value(&s), normed = value(&s), gated = value(&s), loss = value(&s);
+    const NodeId norm = node(&s, OP_rmsnorm, 1, 0, x, normed);
+    const NodeId silu = node(&s, OP_silu, 1, 0, x, gated);
+    node(&s, OP_balance, 1, 0, normed, loss);
+    const NodeId back = node(&s, OP_rmsnorm_grad, 0, norm, normed, 0);
+    const NodeId back_too = node(&s, OP_silu_grad, 0, silu, gated, 0);
+    const BufferId in = tensor(&s, 2, 1, 2), n = tensor(&s, 40, 1, 3), g = tensor(&s, 7, 2, 4);
+    tensor(&s, 100, 5, 5);
+    instr(&s, 1, OP_rmsnorm, PHASE_recompute, norm, IDS(in, 0), IDS(n, 0));
+    instr(&s, 2, OP_silu, PHASE_recompute, silu, IDS(in, 0), IDS(g, 0));
+    instr(&s, 3, OP_rmsnorm_grad, PHASE_backward, back, IDS(n, 0), IDS(0));
+    instr(&s, 4, OP_silu_grad, PHASE_backward, back_too, IDS(g, 0), IDS(0));
+    s.runtime.op[OP_rmsnorm] = (RuntimeOp){.saved = 1};
+    assert_int_equal(peak_mib(&s), 100);
+    s.runtime.op[OP_balance].keeps_graph = true;
+    assert_int_equal(peak_mib(&s), 160);
+    s.runtime.op[OP_rmsnorm].remade = true;
+    assert_int_equal(peak_mib(&s), 120);
+    s.runtime.op[OP_rmsnorm].remade = false;
+    for (Pc pc = 1; pc <= 2; pc++) s.p->code.at[pc].phase = PHASE_forward; /* no region */
+    for (NodeId id = 1; id <= silu; id++) s.plan->graph.nodes.at[id].region = 0;
+    assert_int_equal(peak_mib(&s), 100);
+    arena_free(s.arena);
+}
+
+/* Queries of 40 MiB, keys and values of 10: as wide as the queries they are 60 more; and experts'
+ * weights of 24 MiB are stacked. Both until their gradients, at 2, have run. */
+static void copies_that_are_saved(void **state)
+{
+    (void)state;
+    Short s = begin(3);
+    const BufferId q = tensor(&s, 40, 1, 2), k = tensor(&s, 10, 1, 2), v = tensor(&s, 10, 1, 2);
+    const BufferId o = tensor(&s, 40, 1, 2), w = tensor(&s, 24, 1, 1);
+    tensor(&s, 5, 2, 2);
+    node(&s, OP_attention, 0, 0, 0, 0);
+    instr(&s, 1, OP_attention, PHASE_forward, 1, IDS(q, k, v, 0), IDS(o, 0));
+    assert_int_equal(peak_mib(&s), 124);
+    s.runtime.expands_kv = true;
+    assert_int_equal(peak_mib(&s), 184);
+    instr(&s, 1, OP_linear_experts, PHASE_forward, 1, IDS(q, w, 0), IDS(o, 0));
+    assert_int_equal(peak_mib(&s), 124);
+    s.runtime.op[OP_linear_experts].stacks = true;
+    assert_int_equal(peak_mib(&s), 148);
+    arena_free(s.arena);
+}
+
+/* 64 MiB of fp32 gradients as they leave a reduction, for parameters that rest in bf16. */
+static void gradients_become_of_the_parameters_type(void **state)
+{
+    (void)state;
+    Short s = begin(2);
+    const BufferId g = synthetic_buffer(s.plan, 64 * MIB, 1, 2, CATEGORY_gradient, true);
+    s.p->buffers.at[g].dtype = DT_f32;
+    s.p->buffers.at[g].unit = list_add(s.arena, &s.plan->graph.units);
+    s.plan->graph.units.at[s.p->buffers.at[g].unit].rest_dtype = DT_bf16;
+    s.p->code.at[1].op = OP_reduce_scatter;
+    assert_int_equal(peak_mib(&s), 64);
+    s.runtime.casts_gradients = true;
+    assert_int_equal(peak_mib(&s), 32);
+    s.p->code.at[1].op = OP_fill; /* not reduced yet */
+    assert_int_equal(peak_mib(&s), 64);
+    arena_free(s.arena);
+}
+
+/* 1024 x 512 x 100 parameters of bf16, 100 MiB, of which this rank has 10. */
+static void a_model_is_made_whole_first(void **state)
+{
+    (void)state;
+    Short s = begin(2);
+    Tensor *w = &s.plan->graph.tensors.at[value(&s)];
+    *w = (Tensor){.role = ROLE_param, .rest_dtype = DT_bf16, .n_dims = 3, .dim = {1024, 512, 100}};
+    synthetic_buffer(s.plan, 10 * MIB, 1, 2, CATEGORY_parameter, true);
+    const Device device = {.arch = "Ampere"};
+    TorchStats t = torch_memory(s.plan, s.p, &s.runtime, &device, 90 * MIB);
+    assert_true(t.peak_allocated < 30 * MIB && !t.failed);
+    s.runtime.starts_whole = true;
+    t = torch_memory(s.plan, s.p, &s.runtime, &device, 90 * MIB);
+    assert_int_equal(t.peak_allocated, 100 * MIB);
+    assert_true(t.failed && t.peak_reserved >= 100 * MIB);
+    t = torch_memory(s.plan, s.p, &s.runtime, &device, 110 * MIB);
+    assert_false(t.failed);
+    uint32_t sizes[AXIS_NAMES] = {0};
+    sizes[AXIS_tp] = 2; /* made on the meta device, piece by piece */
+    s.plan->mesh = mesh_make(sizes);
+    t = torch_memory(s.plan, s.p, &s.runtime, &device, 90 * MIB);
+    assert_true(t.peak_allocated < 30 * MIB && !t.failed);
+    arena_free(s.arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_node_gives_back_all_at_once),
+        cmocka_unit_test(a_loop_holds_its_logits),
+        cmocka_unit_test(a_module_keeps_a_graph),
+        cmocka_unit_test(copies_that_are_saved),
+        cmocka_unit_test(gradients_become_of_the_parameters_type),
+        cmocka_unit_test(a_model_is_made_whole_first),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
