@@ -1,5 +1,6 @@
-/* Every plan of the corpus with experts computes what one rank computes: in fp64 on loopback, per
- * tensor, on every rank; whoever holds which experts, whoever is dropped. */
+/* Every plan of the corpus with experts, and every one whose sequences are shared out, computes
+ * what one rank computes: in fp64 on loopback, per tensor, on every rank; whoever holds which
+ * experts, whoever is dropped. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,18 +45,33 @@ static void check(void *self, const Tiny *t)
     arena_free(arena);
 }
 
-static void each_plan_computes_the_same(void **state)
+static void compare(void (*corpus)(void (*visit)(void *self, const Tiny *t), void *self),
+                    uint32_t least)
+{
+    Count count = {0, 0, 0};
+    corpus(check, &count);
+    print_message("%u plans, worst relative difference %g\n", count.n, count.worst);
+    assert_true(count.n > least);
+    assert_int_equal(count.failed, 0);
+}
+
+static void experts(void **state)
 {
     (void)state;
-    Count count = {0, 0, 0};
-    corpus_experts(check, &count);
-    print_message("%u plans, worst relative difference %g\n", count.n, count.worst);
-    assert_true(count.n > 80);
-    assert_int_equal(count.failed, 0);
+    compare(corpus_experts, 80);
+}
+
+static void context(void **state)
+{
+    (void)state;
+    compare(corpus_context, 35);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_plan_computes_the_same)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(experts),
+        cmocka_unit_test(context),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
