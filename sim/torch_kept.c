@@ -47,17 +47,22 @@ static void hold_nodes(const Keeper *k)
 {
     const Program *p = k->program;
     const Graph *g = &k->plan->graph;
-    Pc *last = arena_array(k->arena, (size_t)g->nodes.n + 1, sizeof *last); /* [forward node] */
+    uint32_t n_micro = 1;
+    for (Pc pc = 1; pc < p->code.n; pc++)
+        if (p->code.at[pc].microbatch >= n_micro) n_micro = p->code.at[pc].microbatch + 1;
+    /* [forward node][micro-batch]: schedules that put weights' gradients off mix them */
+    Pc *last = arena_array(k->arena, (size_t)g->nodes.n * n_micro, sizeof *last);
     for (Pc pc = p->code.n; pc-- > 1;) {
         const Instr *in = &p->code.at[pc];
         const bool comm = op_info(in->op)->class_ == OP_CLASS_comm;
         if (in->phase != PHASE_backward || in->origin == 0 || comm) continue;
         const NodeId of = g->nodes.at[in->origin].forward;
         if (of == 0 || runtime_compiles(k->runtime, k->plan, in)) continue;
-        if (last[of] == 0 || p->code.at[last[of]].microbatch != in->microbatch) last[of] = pc;
+        Pc *until = &last[(size_t)of * n_micro + in->microbatch];
+        if (*until == 0) *until = pc;
         for (uint32_t i = 0; i < in->n_in; i++) {
             const BufferId id = root_of(p, in, i);
-            if (k->kept->needed[id] >= pc) keep_until(k, id, last[of]); /* else it is remade */
+            if (k->kept->needed[id] >= pc) keep_until(k, id, *until); /* else it is remade */
         }
     }
 }

@@ -147,12 +147,6 @@ static Pc last_of(const Program *p, const Instr *in, uint32_t arg)
     return p->buffers.at[program_root(p, program_arg(p, in, arg), &offset)].last;
 }
 
-static double elements_of(const Program *p, const Instr *in, uint32_t arg)
-{
-    const Buffer *b = &p->buffers.at[program_arg(p, in, arg)];
-    return (double)b->bytes / dtype_bytes(b->dtype);
-}
-
 /* Bytes that the profile's op saves besides its arguments. */
 static double saved_of(const Replay *r, const Instr *in)
 {
@@ -161,9 +155,11 @@ static double saved_of(const Replay *r, const Instr *in)
     const Program *p = r->program;
     double saved = as->saved > 0 ? as->saved * most_elements(p, in) : 0;
     if (as->scores > 0) saved += as->scores * scores_of(r->plan, p, in);
-    if (how->expands_kv && in->op == OP_attention) { /* instead of what it has of them */
-        const Buffer *b = &p->buffers.at[program_arg(p, in, 1)];
-        saved += 2 * dtype_bytes(b->dtype) * (elements_of(p, in, 0) - elements_of(p, in, 1));
+    if (how->expands_kv && in->op == OP_attention) { /* besides what it has of them */
+        const Graph *g = &r->plan->graph;
+        const Tensor *queries = &g->tensors.at[g->nodes.at[in->origin].in[0]]; /* [b,s,g,r,E] */
+        saved +=
+            2. * (double)p->buffers.at[program_arg(p, in, 1)].bytes * (double)(queries->dim[3] - 1);
     }
     if (as->stacks && in->op == OP_linear_experts)
         saved += (double)p->buffers.at[program_arg(p, in, 1)].bytes;

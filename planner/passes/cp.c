@@ -30,8 +30,12 @@ static void check_seq(const Job *job, const PassConfig *pass, int64_t parts)
     if (seq % parts == 0) return;
     diag_error(job->diag, FAULT_input, "divides-seq",
                job->config->batch_loc.file ? job->config->batch_loc : pass->loc,
-               "seq = %lld cannot be cut into %lld equal parts over cp = %lld", (long long)seq,
-               (long long)parts, (long long)job->config->axis_size[AXIS_cp]);
+               "seq = %lld cannot be cut into %lld equal parts over cp = %lld%s", (long long)seq,
+               (long long)parts, (long long)job->config->axis_size[AXIS_cp],
+               parts % (2 * (int64_t)job->config->axis_size[AXIS_cp]) ? ""
+               : parts > 2 * (int64_t)job->config->axis_size[AXIS_cp]
+                   ? ", two chunks each, and of those over tp"
+                   : ", two chunks each");
     if (below)
         diag_hint(job->diag, "seq may be %lld or %lld", (long long)below,
                   (long long)(below + parts));

@@ -166,13 +166,16 @@ static void gather(Lower *l, UnitId u, bool backward)
     if (backward) s->kept = 0;
 }
 
-/* My part of the gathered weights on the innermost shard axis, for the backward pass. */
+/* My part of the gathered weights for the backward pass: on the innermost axis of dp_shard, which
+ * has as many ranks as were asked for. Others that share the unit out (cp, ep) lie beside it. */
 static void keep_slice(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
+    const Mesh *mesh = &l->plan->mesh;
     AxisSet inner = 0;
-    for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
-        if (unit->shard >> a & 1) inner = (AxisSet)(1u << a);
+    for (uint32_t a = 0; a < mesh->n_axes; a++)
+        if (unit->shard >> a & 1 && mesh->axis[a].name == AXIS_dp_shard) inner = (AxisSet)(1u << a);
+    assert(inner); /* its number divides dp_shard: refine_for_reshard() */
     Layout to = {{0}};
     set_axes(l, &to, inner, SPLIT(0));
     l->units[u].kept = lower_convert(l, l->units[u].gathered, &to, 0, CATEGORY_gathered);

@@ -124,26 +124,43 @@ local function check_blocks(d, s, given)
   end
 end
 
--- ring x ulysses factors of cp, and what this version has no pass for.
+-- A factor of cp, or nil where it is not given.
+local function factor_of(d, given, key)
+  local value = given[key]
+  if value == nil or (math.type(value) == "integer" and value >= 1) then return value end
+  d:error("cp-factors", "distributed." .. key, ("%s = %s is no number of ranks"):format(key, tostring(value)), "a positive integer")
+end
+
+-- ring x ulysses are the factors of cp: one that is given alone leaves the rest to the other. How many ranks exchange tokens for heads.
 local function check_later_axes(d, s, given)
-  local ring, ulysses = given.cp_ring_size, given.cp_ulysses_size
-  if math.type(ring) == "integer" and math.type(ulysses) == "integer" and ring * ulysses ~= s.cp then
-    d:error("cp-factors", "distributed.cp_size",
-      ("ring %d x ulysses %d = %d must equal cp_size = %d"):format(ring, ulysses, ring * ulysses, s.cp))
+  local ring, ulysses = factor_of(d, given, "cp_ring_size"), factor_of(d, given, "cp_ulysses_size")
+  if d.n_errors > 0 then return 1 end
+  if ring and ulysses then
+    if ring * ulysses ~= s.cp then
+      d:error("cp-factors", "distributed.cp_size",
+        ("ring %d x ulysses %d = %d must equal cp_size = %d"):format(ring, ulysses, ring * ulysses, s.cp))
+    end
+  elseif s.cp % (ring or ulysses or 1) ~= 0 then
+    d:error("cp-factors", "distributed.cp_size", ("%s = %d must divide cp_size = %d"):format(ring and "cp_ring_size" or
+      "cp_ulysses_size", ring or ulysses, s.cp))
   end
-  if d.n_errors > 0 then return end
-  local heads = math.type(ulysses) == "integer" and ulysses or 1
+  if d.n_errors > 0 then return 1 end
+  local heads = ulysses or ring and s.cp // ring or 1
   if s.cp > 1 and heads > 1 and heads < s.cp then
     d:error("axis-unsupported", "distributed.cp_ulysses_size",
       ("cp_ulysses_size = %d of cp_size = %d: this version has either rings of gathered keys or Ulysses, not one within "
         .. "the other"):format(heads, s.cp), ("cp_ulysses_size = 1 or %d"):format(s.cp))
+  elseif s.cp > 1 and heads == s.cp and s.tp > 1 then
+    d:error("axis-unsupported", "distributed.cp_ulysses_size", ("cp_ulysses_size = %d with tp_size = %d: both share out the heads")
+      :format(heads, s.tp), "cp_ulysses_size = 1, or tp_size = 1")
   end
+  return heads
 end
 
 -- PyTorch's context_parallel gathers keys and values for its ring (rotate_method "allgather", its default) and balances by a zigzag.
-local function context_of(s, given)
+local function context_of(s, heads)
   if s.cp == 1 then return nil end
-  return cp { mode = given.cp_ulysses_size == s.cp and "all_to_all" or "all_gather" }
+  return cp { mode = heads == s.cp and "all_to_all" or "all_gather" }
 end
 
 -- Sequences a step, a data rank and micro-step; a pipeline takes its own micro-batches of the local batch.
@@ -219,7 +236,7 @@ return dialect.wrap(function(config)
   check_strategy(d, s, strategy)
   check_blocks(d, s, given)
   if not check_data(d, s, values.world(d) or (s.dp or 1) * s.tp * s.cp * s.pp) then s.dp = 1 end
-  check_later_axes(d, s, given)
+  local heads = check_later_axes(d, s, given)
   options.experts = experts.options(d, s, given, options, family)
   local pp_options, pp_micro = pipeline_of(d, s, hf, given)
   local tp_options
@@ -235,7 +252,7 @@ return dialect.wrap(function(config)
   return plan {
     name = config.name, model = config.model, cluster = config.cluster, batch = batch,
     mesh = mesh_of(strategy, s, shards), precision = precision, optimizer = optimizer,
-    parallel = values.passes(9, pp_options and pp(pp_options), s.cp > 1 and tp_pass, options.experts and ep {}, context_of(s, given),
+    parallel = values.passes(9, pp_options and pp(pp_options), s.cp > 1 and tp_pass, options.experts and ep {}, context_of(s, heads),
       float8_pass, s.cp == 1 and tp_pass, ac_pass, data_pass, options.enable_compile and compile "block"),
     original = d.original and d.system or nil, seed = config.seed, steps = config.steps or steps, data = config.data,
   }

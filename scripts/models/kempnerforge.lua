@@ -85,7 +85,7 @@ local function shrink(c, mesh)
   return nn.with(c, {
     num_experts = experts, moe_top_k = math.min(c.moe_top_k, 2), expert_hidden = 6,
     n_layers = math.min(c.n_layers, 2 * mesh.stages), dim = 13 * mesh.multiple, vocab_size = 29, head_dim = 4,
-    n_kv_heads = tp, n_heads = tp * math.min(c.n_heads // c.n_kv_heads, 2), hidden = tp * 7, seq = 5 * tp * mesh.cp,
+    n_kv_heads = tp * mesh.cp, n_heads = tp * mesh.cp * math.min(c.n_heads // c.n_kv_heads, 2), hidden = tp * 7, seq = 5 * tp * mesh.cp * (mesh.cp > 1 and 2 or 1),
   })
 end
 

@@ -80,8 +80,8 @@ local function shrink(c, mesh)
   for i = 1, math.min(#c.dim, 2 * mesh.stages) do
     dim[i], depth[i] = (i % 2 == 0 and 11 or 7) * mesh.multiple, 1
   end
-  return nn.with(c, { dim = dim, depth = depth, heads = mesh.tp, dim_head = 3, hidden = 5 * mesh.tp,
-    vocab = 29, seq = 5 * mesh.tp * mesh.cp })
+  return nn.with(c, { dim = dim, depth = depth, heads = mesh.tp * mesh.cp, dim_head = 3, hidden = 5 * mesh.tp,
+    vocab = 29, seq = 5 * mesh.tp * mesh.cp * (mesh.cp > 1 and 2 or 1) })
 end
 
 return function(what)

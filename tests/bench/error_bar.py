@@ -18,8 +18,9 @@ import os
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-HEAD = """/* Errors of predictions against published runs that nothing was fitted to (dev-val), by profile and GPU: rows, median,
- * ninth decile. Written by tests/bench/error_bar.py from the scores of `tandem accuracy`. */
+HEAD = """/* Errors of predictions against published runs that no number was fitted to (dev-val), by profile and GPU: rows, median,
+ * ninth decile. Profiles of frameworks that have no other rows were completed because of them (docs/accuracy.md).
+ * Written by tests/bench/error_bar.py from the scores of `tandem accuracy`. */
 """
 NET_HEAD = """/* Errors of predicted times of collectives: in a node (dev-cal, most of them fitted to), between nodes
  * (dev-val, nothing was fitted to them): day, rows, median, ninth decile. By tests/bench/error_bar.py. */

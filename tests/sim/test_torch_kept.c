@@ -151,8 +151,9 @@ static void a_module_keeps_a_graph(void **state)
     arena_free(s.arena);
 }
 
-/* Queries of 40 MiB, keys and values of 10: as wide as the queries they are 60 more; and experts'
- * weights of 24 MiB are stacked. Both until their gradients, at 2, have run. */
+/* Four query heads for each of keys and values, which have 10 MiB: repeated they are 60 more,
+ * however many tokens the queries have (40 MiB of as many). And experts' weights of 24 MiB are
+ * stacked. Both until their gradients, at 2, have run. */
 static void copies_that_are_saved(void **state)
 {
     (void)state;
@@ -160,11 +161,16 @@ static void copies_that_are_saved(void **state)
     const BufferId q = tensor(&s, 40, 1, 2), k = tensor(&s, 10, 1, 2), v = tensor(&s, 10, 1, 2);
     const BufferId o = tensor(&s, 40, 1, 2), w = tensor(&s, 24, 1, 1);
     tensor(&s, 5, 2, 2);
-    node(&s, OP_attention, 0, 0, 0, 0);
+    const TensorId heads = value(&s);
+    s.plan->graph.tensors.at[heads] = (Tensor){.n_dims = 5, .dim = {1, 4, 2, 4, 8}};
+    node(&s, OP_attention, 0, 0, heads, 0);
     instr(&s, 1, OP_attention, PHASE_forward, 1, IDS(q, k, v, 0), IDS(o, 0));
     assert_int_equal(peak_mib(&s), 124);
     s.runtime.expands_kv = true;
     assert_int_equal(peak_mib(&s), 184);
+    s.p->buffers.at[q].bytes = 10 * MIB; /* a quarter of the queries, of all keys */
+    assert_int_equal(peak_mib(&s), 154);
+    s.p->buffers.at[q].bytes = 40 * MIB;
     instr(&s, 1, OP_linear_experts, PHASE_forward, 1, IDS(q, w, 0), IDS(o, 0));
     assert_int_equal(peak_mib(&s), 124);
     s.runtime.op[OP_linear_experts].stacks = true;

@@ -93,11 +93,11 @@ static void list_comm(Lister *l, Pc pc)
     list_args(l, pc);
     for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
         if (in->axes != 1u << a) add(l, MUTATE_retarget_axes, pc, a);
-    static const Stream streams[] = {STREAM_tp,           STREAM_dp_gather, STREAM_dp_reduce,
-                                     STREAM_dp_replicate, STREAM_ep,        STREAM_pp_forward,
-                                     STREAM_pp_backward};
+    static const Stream streams[] = {STREAM_tp,           STREAM_dp_gather,  STREAM_dp_reduce,
+                                     STREAM_dp_replicate, STREAM_ep,         STREAM_cp,
+                                     STREAM_pp_forward,   STREAM_pp_backward};
     for (size_t k = 0; k < sizeof streams / sizeof streams[0]; k++)
-        if (streams[k] != in->stream && (l->plan->programs.n > 1 || k < 5))
+        if (streams[k] != in->stream && (l->plan->programs.n > 1 || k < 6))
             add(l, MUTATE_restream, pc, streams[k]);
     if (in->hop) add(l, MUTATE_hop, pc, 0);
     if (in->op == OP_all_reduce || in->op == OP_reduce_scatter) add(l, MUTATE_reduce, pc, 0);

@@ -113,6 +113,26 @@ static uint32_t n_of(const Plan *plan, OpKind op, Phase phase, Stream stream)
     return n;
 }
 
+/* A unit of sixteen ranks of which each two keep a copy: two of dp_shard, whatever cp is. */
+static void a_part_that_is_kept_is_of_dp_shard(void **state)
+{
+    (void)state;
+    Tiny t = tiny_context();
+    t.cp_options.mode = CP_all_gather, t.cp = 4, t.dp_shard = 4;
+    t.fsdp2.reshard_after_forward = RESHARD_to, t.fsdp2.reshard_to = 2;
+    const Plan *plan = right_plan(&t);
+    const Program *p = &plan->programs.at[0];
+    uint32_t n = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        if (in->op != OP_all_gather || in->phase != PHASE_backward || in->unit == 0) continue;
+        n++;
+        assert_int_equal(mesh_size(&plan->mesh, in->axes), 2);
+        assert_true((in->axes & ~mesh_axes(&plan->mesh, AXIS_dp_shard)) == 0);
+    }
+    assert_true(n > 0);
+}
+
 /* Keys and values, gathered for attention and again for its gradient, and their gradients. */
 static void keys_and_values_are_gathered(void **state)
 {
@@ -302,6 +322,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(attention_sees_whole_sequences, test_arena_setup,
                                         test_arena_teardown),
         cmocka_unit_test_setup_teardown(states_are_shared_over_cp, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(a_part_that_is_kept_is_of_dp_shard, test_arena_setup,
                                         test_arena_teardown),
         cmocka_unit_test_setup_teardown(keys_and_values_are_gathered, test_arena_setup,
                                         test_arena_teardown),
