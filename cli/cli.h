@@ -8,8 +8,8 @@
 #include "kernels/kernel.h"
 #include "planner/base/diag.h"
 #include "planner/front/config.h"
-#include "planner/ir/store.h"
-#include "planner/ir/text.h"
+#include "planner/ir/text/text.h"
+#include "store/store.h"
 
 #define TANDEM_VERSION "0.1.0"
 

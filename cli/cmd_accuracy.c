@@ -1,7 +1,7 @@
 /* tandem accuracy: how far are predictions from what others have measured? */
 #include <string.h>
 
-#include "cli/accuracy.h"
+#include "cli/accuracy/accuracy.h"
 
 typedef struct Section {
     const char *name;

@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "cli/run.h"
+#include "cli/run/run.h"
 #include "planner/front/front.h"
 
 static void list_needs(Cli *cli, const Plan *plan, const Needs *needs)

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/compare.h"
-#include "cli/run.h"
+#include "cli/report/compare.h"
+#include "cli/run/run.h"
 
 typedef struct Side {
     RunRecord record;

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/import.h"
+#include "cli/import/import.h"
 
 typedef enum ImportFormat {
     FORMAT_nccl_tests,

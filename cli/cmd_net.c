@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/import.h"
+#include "cli/import/import.h"
 #include "cli/predict.h"
 #include "planner/front/front.h"
 

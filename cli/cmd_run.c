@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/run.h"
+#include "cli/run/run.h"
 #include "planner/front/front.h"
 
 static bool is_loopback(const Cli *cli)

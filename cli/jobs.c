@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/progress.h"
+#include "cli/report/progress.h"
 
 uint32_t jobs_number(uint32_t wanted, uint32_t n_work)
 {

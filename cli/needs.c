@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/measure.h"
+#include "cli/run/measure.h"
+#include "sim/compute/work.h"
 #include "sim/sim.h"
-#include "sim/work.h"
 
 static int by_key(const void *a, const void *b)
 {

@@ -9,8 +9,8 @@
 #include "cli/cli.h"
 #include "planner/front/front.h"
 #include "planner/ir/experts.h"
-#include "planner/ir/verify.h"
 #include "planner/passes/passes.h"
+#include "planner/verify/verify.h"
 #include "sim/sim.h"
 
 enum { MOST_TEXT_BYTES = 1 << 30 };

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "sim/runtime.h"
+#include "sim/runtime/runtime.h"
 
 const char *cluster_text(Arena *arena, const Cluster *cluster)
 {

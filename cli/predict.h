@@ -2,7 +2,7 @@
 #ifndef TANDEM_CLI_PREDICT_H
 #define TANDEM_CLI_PREDICT_H
 
-#include "cli/measure.h"
+#include "cli/run/measure.h"
 #include "sim/sim.h"
 
 typedef enum ErrorOf { ERROR_step, ERROR_allocated, ERROR_reserved, ERROR_COUNT } ErrorOf;

@@ -26,8 +26,9 @@ typedef struct CudaOptions {
     bool mma;              /* attention by Hopper's own instructions nowhere */
     const char *record;    /* a folder: each rank writes where it is there; NULL: none */
     double patience_s;     /* for what a rank does on its host; 0: 120 s, or timeout_s if longer */
-    const struct CudaChoices *choices; /* of algorithms for products, kept from run to run
-                                          (kernels/cuda/products.h); NULL: none, nothing is timed */
+    const struct CudaChoices
+        *choices; /* of algorithms for products, kept from run to run
+                     (kernels/cuda/product/products.h); NULL: none, nothing is timed */
 } CudaOptions;
 
 typedef struct BackendOptions {

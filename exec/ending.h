@@ -2,8 +2,8 @@
 #ifndef TANDEM_EXEC_ENDING_H
 #define TANDEM_EXEC_ENDING_H
 
+#include "exec/launch/status.h"
 #include "exec/ready.h"
-#include "exec/status.h"
 
 typedef struct Ending {
     const Plan *plan;

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "exec/cuda/module.h"
-#include "exec/launch.h"
-#include "exec/process.h"
+#include "exec/launch/launch.h"
+#include "exec/process/process.h"
 
 static const char *own_folder(Arena *arena)
 {

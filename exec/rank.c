@@ -6,7 +6,7 @@
 
 #include "exec/ready.h"
 #include "kernels/number.h"
-#include "planner/ir/text.h"
+#include "planner/ir/text/text.h"
 
 void rank_begin(RankState *r)
 {

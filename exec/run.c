@@ -12,7 +12,7 @@
 #include "kernels/kernel.h"
 #include "kernels/number.h"
 #include "planner/base/clock.h"
-#include "planner/ir/text.h"
+#include "planner/ir/text/text.h"
 
 double exec_lr(const ExecOptions *o, int64_t step)
 {

@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "planner/front/front.h"
-#include "planner/ir/text.h"
-#include "planner/ir/verify.h"
+#include "planner/ir/text/text.h"
 #include "planner/passes/passes.h"
+#include "planner/verify/verify.h"
 #include "sim/sim.h"
 
 struct TandemPlan {

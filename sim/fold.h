@@ -7,7 +7,7 @@
 #define TANDEM_SIM_FOLD_H
 
 #include "planner/ir/plan.h"
-#include "sim/routes.h"
+#include "sim/net/routes.h"
 
 typedef struct FoldMember {
     uint32_t class_, n; /* n ranks of that class in one group */

@@ -3,7 +3,7 @@
  * each stretch of it belongs to the communication that was under way (or waited for) then. */
 #include "sim/report.h"
 #include "planner/ir/experts.h"
-#include "sim/torch_memory.h"
+#include "sim/memory/torch_memory.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -6,7 +6,7 @@
 
 #include "planner/ir/experts.h"
 #include "sim/report.h"
-#include "sim/runtime.h"
+#include "sim/runtime/runtime.h"
 
 static bool check_ranks(const Plan *plan, const Cluster *cluster, Diag *d)
 {

@@ -8,9 +8,9 @@
 #define TANDEM_SIM_SIM_H
 
 #include "planner/front/config.h"
-#include "planner/ir/store.h"
 #include "planner/ir/trace.h"
 #include "sim/fold.h"
+#include "store/store.h"
 
 #define SIM_ENGINE_VERSION "sim/9" /* bumped by any change that alters results */
 

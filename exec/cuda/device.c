@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "exec/cuda/private.h"
-#include "exec/launch.h"
+#include "exec/launch/launch.h"
 
 enum { OLDEST_CAPABILITY = 80 };
 

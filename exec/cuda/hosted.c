@@ -18,7 +18,7 @@
 #include <time.h>
 
 #include "exec/cuda/private.h"
-#include "exec/process_private.h"
+#include "exec/process/private.h"
 
 enum { POLLS_BEFORE_SLEEP = 500, SLEEP_NS = 20000, ALIGN = 256, MEMORY_OPS_VERSION = 11070 };
 

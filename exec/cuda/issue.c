@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "exec/cuda/private.h"
-#include "kernels/cuda/products.h"
+#include "kernels/cuda/product/products.h"
 
 #if defined(__has_include)
 #if __has_include(<nvtx3/nvToolsExt.h>)

@@ -4,7 +4,7 @@
 
 #include "exec/cuda/private.h"
 #include "kernels/cuda/cudnn/cudnn_attention.h"
-#include "kernels/cuda/products.h"
+#include "kernels/cuda/product/products.h"
 #include "kernels/cuda/ways/attention_ways.h"
 
 static const Loc nowhere = {NULL, 0};

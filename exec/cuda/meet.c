@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "exec/launch.h"
+#include "exec/launch/launch.h"
 #include "planner/base/clock.h"
 
 /* ---- alone ---- */

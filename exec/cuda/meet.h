@@ -3,7 +3,7 @@
 #ifndef TANDEM_EXEC_CUDA_MEET_H
 #define TANDEM_EXEC_CUDA_MEET_H
 
-#include "exec/transport.h"
+#include "exec/process/transport.h"
 #include "planner/base/arena.h"
 
 enum { MEET_WHY = 512 };

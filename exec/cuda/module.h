@@ -3,7 +3,7 @@
 #define TANDEM_EXEC_CUDA_MODULE_H
 
 #include "exec/backend.h"
-#include "exec/transport.h"
+#include "exec/process/transport.h"
 
 enum { CUDA_MODULE_VERSION = 2 };
 

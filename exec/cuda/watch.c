@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "exec/cuda/private.h"
-#include "exec/launch.h"
+#include "exec/launch/launch.h"
 #include "planner/base/clock.h"
 
 enum { POLLS_BEFORE_SLEEP = 2000, SLEEP_NS = 20000, POLLS_BETWEEN_LOOKS = 16 };

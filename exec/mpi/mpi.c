@@ -1,11 +1,12 @@
-/* One MPI behind the interface of exec/transport.h. Compiled once for each MPI that is installed;
- * knows nothing of plans. Every call's failure is kept as text: the library's own words. */
+/* One MPI behind the interface of exec/process/transport.h. Compiled once for each MPI that is
+ * installed; knows nothing of plans. Every call's failure is kept as text: the library's own words.
+ */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "exec/transport.h"
+#include "exec/process/transport.h"
 
 enum { MAX_GROUPS = 256 };
 

@@ -39,7 +39,7 @@ typedef enum CudaFault {
 typedef struct CudaContext {
     void *stream;                  /* cudaStream_t */
     const CudaControl *control;    /* device */
-    struct CudaProducts *products; /* kernels/cuda/products.h; only contractions use it */
+    struct CudaProducts *products; /* kernels/cuda/product/products.h; only contractions use it */
     const struct CudaAttentionLibrary *attention; /* NULL: attention is by kernels of our own */
     uint32_t *fault;                              /* device word */
     void *tensor_encode; /* the driver's cuTensorMapEncodeTiled, for cuda_attention_hopper */

@@ -5,7 +5,7 @@
 
 #include "planner/front/runtime_config.h"
 #include "planner/ir/graph.h"
-#include "planner/ir/verify.h"
+#include "planner/verify/verify.h"
 
 typedef enum ReshardKind { RESHARD_true, RESHARD_false, RESHARD_to } ReshardKind;
 

@@ -5,7 +5,7 @@
  * they are at rest. Not covered: heads, whose logits decide the loss, unless asked for; routers and
  * experts; what the user leaves out; and dimensions that the hardware's 8-bit products cannot take.
  */
-#include "planner/passes/float8.h"
+#include "planner/passes/graph/float8.h"
 
 #include <assert.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 
 #include "planner/ir/mesh_view.h"
 #include "planner/passes/pass.h"
-#include "planner/passes/schedule.h"
+#include "planner/passes/schedule/schedule.h"
 
 ModuleId unit_module(const Job *job, ModuleId module)
 {

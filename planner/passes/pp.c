@@ -4,7 +4,7 @@
 #include <assert.h>
 
 #include "planner/passes/pass.h"
-#include "planner/passes/schedule.h"
+#include "planner/passes/schedule/schedule.h"
 
 static uint32_t stage_of_block(uint32_t block, uint32_t n_blocks, uint32_t n_stages,
                                const PpOptions *o)

@@ -91,7 +91,7 @@ function m.device(name, watts)
   return {
     name = name, arch = g.arch, sms = g.sms,
     memory_bytes = g.memory * MiB,
-    -- context and kernels 0.5 GiB; cuBLAS workspace. Communicators follow from the plan (sim/comm_memory.c)
+    -- context and kernels 0.5 GiB; cuBLAS workspace. Communicators follow from the plan (sim/memory/comm_memory.c)
     reserved_bytes = 512 * MiB + (fabric and 32 * MiB or 8519680),
     hbm_bytes_per_s = g.hbm * GB,
     peak_flops = { bf16 = g.bf16 and half or nil, f16 = half, f32 = g.fp32 * 1e12, f64 = g.fp32 * 0.5e12,

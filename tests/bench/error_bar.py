@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The error bars that are printed with predictions: writes cli/error_bar.def, and the predictions they come from to
-tests/data/predicted_runs.csv, from the scores of `tandem accuracy`; of collectives, cli/error_bar_net.def. Of runs only
+"""The error bars that are printed with predictions: writes cli/report/error_bar.def, and the predictions they come from to
+tests/data/predicted_runs.csv, from the scores of `tandem accuracy`; of collectives, cli/report/error_bar_net.def. Of runs only
 rows of split dev-val count, which nothing was fitted to. tests/unit/test_error_bar.c holds the files against each other,
 and against predictions of today. All of it, in one command that takes some 5 minutes:
 
@@ -42,7 +42,7 @@ def summary(scores):
 
 
 def write_net(scores, day):
-    with open(os.path.join(ROOT, "cli/error_bar_net.def"), "w") as f:
+    with open(os.path.join(ROOT, "cli/report/error_bar_net.def"), "w") as f:
         f.write(NET_HEAD)
         for split in "dev-cal", "dev-val":
             rows = [s for s in scores if s["what"] == "collectives, all" and s["split"] == split]
@@ -58,7 +58,7 @@ def write_runs(scores, day):
     for what in KINDS:
         if not any(s["what"] == what for s in scores):
             sys.exit(f"error_bar: no {what} of split dev-val was predicted")
-    with open(os.path.join(ROOT, "cli/error_bar.def"), "w") as f:
+    with open(os.path.join(ROOT, "cli/report/error_bar.def"), "w") as f:
         f.write(HEAD + f'MADE("{day}")\n')
         profiles = [None] + sorted({s["profile"] for s in scores})
         gpus = [None] + sorted({s["gpu"] for s in scores})

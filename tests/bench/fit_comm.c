@@ -1,6 +1,6 @@
 /* Fits the network model to published collectives: `fit_comm FILE` reads the columns of
  * measured_comm.csv and uses the rows marked dev-cal, and no others. One set of numbers for a
- * generation of devices (the lines of sim/nccl_fit.def) and one for a network that has rows
+ * generation of devices (the lines of sim/net/nccl_fit.def) and one for a network that has rows
  * (lines of scripts/clusters/fabrics.lua); coordinate descent on the mean of |log(predicted /
  * measured)| of each sweep, so that a source with many sizes does not outvote the others. Prints
  * the lines to copy, and the errors by group before and after. */
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "cli/comm_row.h"
+#include "cli/accuracy/comm_row.h"
 
 enum { MOST_ROWS = 4096, N_FIT = 18, N_FABRIC = 5 };
 
@@ -31,12 +31,12 @@ static char sweep_name[256][160];
 static uint32_t sweep_size[256], n_sweeps;
 static const char *const generations[] = {
 #define X(name, ...) #name,
-#include "sim/nccl_fit.def"
+#include "sim/net/nccl_fit.def"
 #undef X
 };
 static FitSet fit = {{
 #define X(name, ...) {__VA_ARGS__},
-#include "sim/nccl_fit.def"
+#include "sim/net/nccl_fit.def"
 #undef X
 }};
 enum { N_GENERATIONS = sizeof generations / sizeof *generations };
@@ -271,13 +271,13 @@ static FILE *opened(const char *path, const char *mode)
 static void write_fits(void)
 {
     static char head[8192];
-    FILE *old = opened("sim/nccl_fit.def", "r");
+    FILE *old = opened("sim/net/nccl_fit.def", "r");
     head[fread(head, 1, sizeof head - 1, old)] = '\0';
     fclose(old);
     char *end = strstr(head, "\nX(");
     if (end == NULL) exit(1);
     end[1] = '\0';
-    FILE *f = opened("sim/nccl_fit.def", "w");
+    FILE *f = opened("sim/net/nccl_fit.def", "w");
     fputs(head, f);
     for (uint32_t g = 0; g < N_GENERATIONS; g++) {
         const double *at = &fit.of[g].ring;
@@ -330,7 +330,7 @@ int main(int argc, char **argv)
     FILE *table = opened("docs/fit_network.md", "w");
     fputs("# What was fitted of the network\n\nWritten by `tests/bench/fit_comm.sh` from the rows "
           "marked dev-cal of the table of\n"
-          "published collectives; the numbers are in `sim/nccl_fit.def` and "
+          "published collectives; the numbers are in `sim/net/nccl_fit.def` and "
           "`scripts/tandem/fitted_fabrics.lua`. Errors are\n"
           "|predicted / measured - 1| of the rows that were used: superseded software and "
           "disturbed sweeps are not.\n\n"

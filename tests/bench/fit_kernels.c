@@ -3,15 +3,15 @@
  * and no others. One set of numbers for an architecture, and for a kernel in one direction on it.
  * Coordinate descent on the mean over sources of the mean of |log(predicted / measured)|, so that a
  * source with many rows does not outvote the others; products of fewer than 1,024 rows count a
- * fifth, and the best of a search only for how 8 bits compare with 16. Writes sim/kernels_fit.def,
- * scripts/tandem/fitted_kernels.lua and docs/fit_kernels.md (in the folder it runs in). A source is
- * also predicted by what the other sources alone give. */
+ * fifth, and the best of a search only for how 8 bits compare with 16. Writes
+ * sim/compute/kernels_fit.def, scripts/tandem/fitted_kernels.lua and docs/fit_kernels.md (in the
+ * folder it runs in). A source is also predicted by what the other sources alone give. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/kernel_row.h"
+#include "cli/accuracy/kernel_row.h"
 
 enum { MOST_ROWS = 4096, MOST_SOURCES = 64, N_GEMM = 9, N_ATTENTION = 14, N_TRAFFIC = 4, ALL = -1 };
 
@@ -47,7 +47,7 @@ static Line lines[] = {
 #define GEMM(...)
 #define TRAFFIC(...)
 #define ATTENTION(arch, kernel, direction, ...) {#arch, #kernel, direction, {__VA_ARGS__}},
-#include "sim/kernels_fit.def"
+#include "sim/compute/kernels_fit.def"
 #undef TRAFFIC
 #undef ATTENTION
 #undef GEMM
@@ -59,7 +59,7 @@ static const char *const gemm_arch[] = {
 #define GEMM(arch, ...) #arch,
 #define ATTENTION(...)
 #define TRAFFIC(...)
-#include "sim/kernels_fit.def"
+#include "sim/compute/kernels_fit.def"
 #undef TRAFFIC
 #undef ATTENTION
 #undef GEMM
@@ -72,7 +72,7 @@ static const struct {
 #define GEMM(...)
 #define ATTENTION(...)
 #define TRAFFIC(arch, kernel, ...) {#arch, #kernel, TRAFFIC_##kernel, {__VA_ARGS__}},
-#include "sim/kernels_fit.def"
+#include "sim/compute/kernels_fit.def"
 #undef TRAFFIC
 #undef ATTENTION
 #undef GEMM
@@ -221,7 +221,7 @@ static void make_groups(void)
     {large, eight, block, fill_us, split_us, {__VA_ARGS__}},
 #define ATTENTION(...)
 #define TRAFFIC(...)
-#include "sim/kernels_fit.def"
+#include "sim/compute/kernels_fit.def"
 #undef TRAFFIC
 #undef ATTENTION
 #undef GEMM
@@ -289,14 +289,14 @@ static void write_gemm(FILE *f, FILE *lua)
 static void write_numbers(void)
 {
     static char head[8192];
-    FILE *old = fopen("sim/kernels_fit.def", "r");
+    FILE *old = fopen("sim/compute/kernels_fit.def", "r");
     size_t n = old != NULL ? fread(head, 1, sizeof head - 1, old) : 0;
     if (old != NULL) fclose(old);
     head[n] = '\0';
     char *end = strstr(head, "\nGEMM(");
     if (end == NULL) exit(1);
     end[1] = '\0';
-    FILE *f = fopen("sim/kernels_fit.def", "w"),
+    FILE *f = fopen("sim/compute/kernels_fit.def", "w"),
          *lua = fopen("scripts/tandem/fitted_kernels.lua", "w");
     if (f == NULL || lua == NULL) exit(1);
     fputs(head, f);
@@ -397,7 +397,8 @@ int main(int argc, char **argv)
     if (f == NULL) return 1;
     fputs("# What was fitted of kernels\n\nWritten by `tests/bench/fit_kernels.sh` from the rows "
           "marked dev-cal of the table of\n"
-          "published kernels; the numbers are in `sim/kernels_fit.def`. Errors are |predicted / "
+          "published kernels; the numbers are in `sim/compute/kernels_fit.def`. Errors are "
+          "|predicted / "
           "measured - 1|. \"Without it\":\n"
           "the mean error of a source's rows when the numbers are fitted to the other sources "
           "alone.\n\n"

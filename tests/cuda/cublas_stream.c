@@ -2,8 +2,8 @@
  * the double's view of device memory; everything else that products.c calls is the CPU's. */
 #include <string.h>
 
-#include "kernels/cuda/product.h"
-#include "kernels/cuda/products.h"
+#include "kernels/cuda/product/product.h"
+#include "kernels/cuda/product/products.h"
 #include "kernels/number.h"
 #include "kernels/product.h"
 #include "tests/cuda/cublas_double.h"

@@ -5,7 +5,7 @@
 #include "tests/cuda/hopper_private.h"
 #include "tests/cuda/watch.h"
 
-#include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/attention/hopper/hopper.cuh"
 
 enum { MAX_BARRIERS = 64, MAX_BOXES = 256, NUMBERED = 16, BARRIER_BYTES = 8, REGISTERS = 65536 };
 static const unsigned char barrier_mark[BARRIER_BYTES] = "mbarrier";

@@ -1,8 +1,8 @@
-/* The words of kernels/cuda/hopper.cuh for the CPU, by the rules that stand there. A product writes
- * its registers when it is waited for; until then they are a NaN of one pattern, and the test ends
- * if they are anything else by then. Its shared operands are read when it is issued or when it is
- * waited for, as the test says, found by the descriptor; boxes arrive when they are fetched, or
- * only when a thread finds that it must wait for them. */
+/* The words of kernels/cuda/attention/hopper/hopper.cuh for the CPU, by the rules that stand there.
+ * A product writes its registers when it is waited for; until then they are a NaN of one pattern,
+ * and the test ends if they are anything else by then. Its shared operands are read when it is
+ * issued or when it is waited for, as the test says, found by the descriptor; boxes arrive when
+ * they are fetched, or only when a thread finds that it must wait for them. */
 #ifndef TANDEM_TESTS_CUDA_HOPPER_ON_CPU_H
 #define TANDEM_TESTS_CUDA_HOPPER_ON_CPU_H
 

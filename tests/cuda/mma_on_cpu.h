@@ -1,6 +1,6 @@
-/* The words of kernels/cuda/mma.cuh for the CPU, by the layouts of the PTX manual: every lane gives
- * its registers, the warp meets, and each lane reads the elements of its own results out of the
- * others' registers. Copies arrive only when they are waited for, or at once. */
+/* The words of kernels/cuda/product/mma.cuh for the CPU, by the layouts of the PTX manual: every
+ * lane gives its registers, the warp meets, and each lane reads the elements of its own results out
+ * of the others' registers. Copies arrive only when they are waited for, or at once. */
 #ifndef TANDEM_TESTS_CUDA_MMA_ON_CPU_H
 #define TANDEM_TESTS_CUDA_MMA_ON_CPU_H
 

@@ -2,8 +2,8 @@
 #ifndef TANDEM_TESTS_CUDA_PRODUCT_CHAIN_H
 #define TANDEM_TESTS_CUDA_PRODUCT_CHAIN_H
 
-#include "kernels/cuda/gemm.h"
-#include "kernels/cuda/products.h"
+#include "kernels/cuda/product/gemm.h"
+#include "kernels/cuda/product/products.h"
 #include "tests/cuda/contraction.h"
 
 enum { PARTS = 3 };

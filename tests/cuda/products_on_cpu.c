@@ -1,6 +1,6 @@
 /* Contractions of the emulated device where there is no library: all by the plain kernel. */
-#include "kernels/cuda/product.h"
-#include "kernels/cuda/products.h"
+#include "kernels/cuda/product/product.h"
+#include "kernels/cuda/product/products.h"
 
 bool cuda_contract(OpKind op, const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "exec/cuda/meet.h"
-#include "exec/launch.h"
+#include "exec/launch/launch.h"
 #include "planner/base/clock.h"
 #include "tests/cuda/ranks.h"
 

@@ -15,7 +15,7 @@
 #include <sys/mman.h>
 
 #include "kernels/cuda/cuda.h"
-#include "kernels/cuda/products.h"
+#include "kernels/cuda/product/products.h"
 #include "tests/cuda/cublas_double.h"
 #include "tests/cuda/ranks.h"
 #include "tests/support/tiny.h"

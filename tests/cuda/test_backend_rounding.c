@@ -15,7 +15,7 @@
 
 #include "exec/cuda/module.h"
 #include "exec/exec.h"
-#include "kernels/cuda/products.h"
+#include "kernels/cuda/product/products.h"
 #include "tests/cuda/cublas_double.h"
 #include "tests/cuda/double/double.h"
 #include "tests/support/tiny.h"

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/product.h"
+#include "kernels/cuda/product/product.h"
 #include "kernels/product.h"
 #include "tests/cuda/contraction.h"
 

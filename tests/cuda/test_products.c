@@ -10,8 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/cuda/gemm.h"
-#include "kernels/cuda/products.h"
+#include "kernels/cuda/product/gemm.h"
+#include "kernels/cuda/product/products.h"
 #include "tests/cuda/contraction.h"
 #include "tests/cuda/cublas_double.h"
 #include "tests/cuda/runtime_double.h"

@@ -14,8 +14,8 @@
 #include "tests/cuda/mma_on_cpu.h"
 #include "tests/cuda/watch.h"
 
+#include "kernels/cuda/attention/hopper/hopper.cuh"
 #include "kernels/cuda/device.cuh"
-#include "kernels/cuda/hopper.cuh"
 
 static const CudaContext cuda = {.n_sms = 4, .compute_capability = 90};
 enum { THREADS = 64, BLOCKS = 2, N = THREADS * BLOCKS };

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "exec/exec.h"
-#include "planner/ir/verify.h"
+#include "planner/verify/verify.h"
 #include "tests/support/tiny.h"
 
 typedef struct Row {

@@ -9,7 +9,7 @@
 #include <math.h>
 
 #include "exec/exec.h"
-#include "planner/ir/verify.h"
+#include "planner/verify/verify.h"
 #include "tests/support/tiny.h"
 
 enum { SEQ = 8, VOCAB = 29 };

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "exec/exec.h"
-#include "planner/ir/verify.h"
+#include "planner/verify/verify.h"
 #include "tests/support/tiny.h"
 
 static const double tolerance = 1e-10;

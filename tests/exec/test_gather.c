@@ -11,8 +11,8 @@
 
 #include "exec/exec.h"
 #include "kernels/number.h"
-#include "planner/ir/verify.h"
-#include "planner/passes/gather.h"
+#include "planner/lower/gather.h"
+#include "planner/verify/verify.h"
 #include "sim/sim.h"
 #include "tests/support/corpus.h"
 

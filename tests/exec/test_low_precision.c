@@ -12,7 +12,7 @@
 
 #include "exec/exec.h"
 #include "kernels/number.h"
-#include "planner/ir/verify.h"
+#include "planner/verify/verify.h"
 #include "tests/support/tiny.h"
 
 static Tiny sizes(DType compute)

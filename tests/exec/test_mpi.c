@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "exec/exec.h"
-#include "exec/launch.h"
-#include "exec/process.h"
+#include "exec/launch/launch.h"
+#include "exec/process/process.h"
 #include "tests/exec/synthetic.h"
 #include "tests/support/tiny.h"
 

@@ -15,7 +15,7 @@
 
 #include "exec/exec.h"
 #include "planner/base/rng.h"
-#include "planner/ir/verify.h"
+#include "planner/verify/verify.h"
 #include "tests/support/corpus.h"
 #include "tests/support/mutate.h"
 

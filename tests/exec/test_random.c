@@ -13,7 +13,7 @@
 
 #include "exec/exec.h"
 #include "planner/base/rng.h"
-#include "planner/ir/verify.h"
+#include "planner/verify/verify.h"
 #include "tests/support/tiny.h"
 
 #ifdef __SANITIZE_ADDRESS__

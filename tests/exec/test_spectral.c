@@ -14,8 +14,8 @@
 #include "exec/exec.h"
 #include "kernels/number.h"
 #include "planner/ir/state.h"
-#include "planner/ir/verify.h"
-#include "planner/passes/gather.h"
+#include "planner/lower/gather.h"
+#include "planner/verify/verify.h"
 #include "tests/support/eval.h"
 #include "tests/support/tiny.h"
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/ir/text.h"
+#include "planner/ir/text/text.h"
 #include "planner/passes/passes.h"
 #include "tests/support/command.h"
 

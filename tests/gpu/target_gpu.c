@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "kernels/cuda/cudnn/cudnn_attention.h"
-#include "kernels/cuda/products.h"
+#include "kernels/cuda/product/products.h"
 #include "tests/cuda/target.h"
 #include "tests/gpu/no_gpu.h"
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "sim/kernels.h"
+#include "sim/compute/kernels.h"
 
 /* 10 multiprocessors of 1 TFLOP/s; memory that costs nothing. */
 static Device small_device(void)

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "sim/kernels.h"
+#include "sim/compute/kernels.h"
 #include "tests/sim/synthetic.h"
 
 static Device device_of(bool hopper)

@@ -12,8 +12,8 @@
 
 #include "planner/front/front.h"
 #include "planner/passes/passes.h"
+#include "sim/memory/zero_memory.h"
 #include "sim/sim.h"
-#include "sim/zero_memory.h"
 
 typedef struct Case {
     double layers, dim, heads, seq, micro, tp, pp, dp, microbatches;

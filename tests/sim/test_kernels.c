@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "sim/kernels.h"
+#include "sim/compute/kernels.h"
 
 /* 10 multiprocessors of 1 TFLOP/s, 1 TB/s. */
 static Device small_device(void)

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "sim/nccl.h"
+#include "sim/net/nccl.h"
 
 static Cluster hopper(uint32_t nodes)
 {

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "planner/front/front.h"
-#include "sim/nccl.h"
+#include "sim/net/nccl.h"
 
 /* Links of PCIe 4 x16, which NCCL counts as 24 GB/s (.76 of 31.5 is 23.94). */
 static Cluster box(uint32_t sockets, uint32_t switches, PeerLevel peer, bool intel)

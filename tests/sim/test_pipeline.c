@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "planner/ir/verify.h"
+#include "planner/verify/verify.h"
 #include "tests/sim/synthetic.h"
 #include "tests/support/tiny.h"
 

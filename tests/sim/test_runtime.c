@@ -10,8 +10,8 @@
 
 #include "planner/front/front.h"
 #include "planner/passes/passes.h"
-#include "sim/kernels.h"
-#include "sim/torch_memory.h"
+#include "sim/compute/kernels.h"
+#include "sim/memory/torch_memory.h"
 #include "tests/sim/synthetic.h"
 
 #define MIB (UINT64_C(1) << 20)

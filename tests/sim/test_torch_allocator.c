@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "planner/base/rng.h"
-#include "sim/torch_allocator.h"
+#include "sim/memory/torch_allocator.h"
 
 #define MIB (UINT64_C(1) << 20)
 

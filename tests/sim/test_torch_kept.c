@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "sim/torch_memory.h"
+#include "sim/memory/torch_memory.h"
 #include "tests/sim/synthetic.h"
 
 #define MIB (UINT64_C(1) << 20)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/ir/verify.h"
+#include "planner/verify/verify.h"
 #include "tests/support/command.h"
 
 static const char *csv_field(Arena *arena, const char **at)

@@ -10,7 +10,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/number.h"
 #include "planner/ir/mesh_view.h"
-#include "planner/ir/verify.h"
+#include "planner/verify/verify.h"
 #include "tests/support/cases.h"
 
 static Plan *small_plan(const CaseResult *r, const Plan *parent, Diag *d)

@@ -2,7 +2,7 @@
 #ifndef TANDEM_TESTS_DB_FIXTURE_H
 #define TANDEM_TESTS_DB_FIXTURE_H
 
-#include "planner/base/db.h"
+#include "store/db.h"
 
 typedef struct DbFixture {
     Arena *arena;

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "planner/ir/verify.h"
+#include "planner/verify/verify.h"
 
 Spoiled spoiled_of(const Tiny *t, bool fp64)
 {

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "planner/base/str.h"
-#include "planner/ir/verify.h"
+#include "planner/verify/verify.h"
 #include "tests/support/tiny.h"
 
 enum { ATTENTION = 1, LINEAR = 2, ALL = (1 << TINY_AC_OPS) - 1 };

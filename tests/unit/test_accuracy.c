@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/accuracy.h"
+#include "cli/accuracy/accuracy.h"
 #include "tests/support/command.h"
 
 static const char runs_file[] = TANDEM_SOURCE_DIR "/tests/data/published_runs.csv";

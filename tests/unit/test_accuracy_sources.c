@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/accuracy.h"
+#include "cli/accuracy/accuracy.h"
 #include "tests/support/command.h"
 
 /* What is predicted of the file's only row. */

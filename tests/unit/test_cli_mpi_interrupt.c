@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "planner/ir/store.h"
+#include "store/store.h"
 #include "tests/support/command.h"
 
 static const char tiny[] = TANDEM_SOURCE_DIR "/scripts/plans/tiny_text.lua";

@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "planner/ir/verify.h"
-#include "sim/kernels.h"
+#include "planner/verify/verify.h"
+#include "sim/compute/kernels.h"
 #include "tests/support/mutate.h"
 #include "tests/support/tiny.h"
 

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "planner/ir/verify.h"
+#include "planner/verify/verify.h"
 #include "tests/support/mutate.h"
 #include "tests/support/test_arena.h"
 #include "tests/support/tiny.h"

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "planner/passes/lower.h"
+#include "planner/lower/lower.h"
 #include "tests/support/plans.h"
 
 enum { AXES = 3, DIMS = 3, SIZE = 16, MOST_STEPS = 3 * AXES };

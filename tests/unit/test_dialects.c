@@ -13,8 +13,8 @@
 
 #include "planner/base/rng.h"
 #include "planner/front/front.h"
-#include "planner/ir/verify.h"
 #include "planner/passes/passes.h"
+#include "planner/verify/verify.h"
 #include "tests/support/command.h"
 
 enum { MOST_CHOICES = 10, SEED = 20260819 };

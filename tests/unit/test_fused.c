@@ -16,7 +16,7 @@
 #include "kernels/kernel.h"
 #include "planner/base/str.h"
 #include "planner/ir/state.h"
-#include "planner/ir/verify.h"
+#include "planner/verify/verify.h"
 #include "tests/support/eval.h"
 #include "tests/support/mutate.h"
 #include "tests/support/tiny.h"

@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#include "cli/import.h"
-#include "planner/base/db.h"
+#include "cli/import/import.h"
 #include "planner/base/rng.h"
+#include "store/db.h"
 #include "tests/support/command.h"
 
 typedef struct Draws {

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "cli/import.h"
+#include "cli/import/import.h"
 #include "tests/support/command.h"
 
 static ImportSink *sink_new(Arena *arena)

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "cli/json_stream.h"
+#include "cli/import/json_stream.h"
 #include "planner/base/rng.h"
 #include "planner/base/str.h"
 

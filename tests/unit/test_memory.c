@@ -12,9 +12,9 @@
 #include <time.h>
 
 #include "planner/base/rng.h"
+#include "planner/lower/placement.h"
 #include "planner/passes/pass.h"
-#include "planner/passes/placement.h"
-#include "planner/passes/schedule.h"
+#include "planner/passes/schedule/schedule.h"
 #include "tests/support/plans.h"
 #include "tests/support/tiny.h"
 

@@ -10,7 +10,7 @@
 
 #include "planner/front/front.h"
 #include "planner/ir/experts.h"
-#include "planner/ir/text.h"
+#include "planner/ir/text/text.h"
 #include "planner/passes/passes.h"
 #include "tests/support/command.h"
 #include "tests/support/test_arena.h"

@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "planner/front/front.h"
-#include "planner/ir/text.h"
+#include "planner/ir/text/text.h"
 #include "planner/passes/passes.h"
-#include "planner/passes/schedule.h"
+#include "planner/passes/schedule/schedule.h"
 #include "tests/support/command.h"
 
 static Arena *arena;

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/progress.h"
+#include "cli/report/progress.h"
 #include "planner/base/clock.h"
 
 /* All that was written; closes the file. */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "kernels/number.h"
-#include "planner/ir/verify.h"
+#include "planner/verify/verify.h"
 #include "tests/support/eval.h"
 #include "tests/support/mutate.h"
 #include "tests/support/tiny.h"

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "planner/passes/schedule.h"
+#include "planner/passes/schedule/schedule.h"
 
 static Arena *arena;
 

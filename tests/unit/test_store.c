@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "planner/ir/store.h"
-#include "planner/ir/text.h"
+#include "planner/ir/text/text.h"
+#include "store/store.h"
 #include "tests/support/plans.h"
 
 typedef struct Fixture {

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "planner/ir/store.h"
+#include "store/store.h"
 #include "tests/support/command.h"
 
 static const char llama[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";

@@ -12,7 +12,7 @@
 
 #include "exec/exec.h"
 #include "planner/base/str.h"
-#include "planner/ir/verify.h"
+#include "planner/verify/verify.h"
 #include "tests/support/eval.h"
 #include "tests/support/mutate.h"
 #include "tests/support/tiny.h"

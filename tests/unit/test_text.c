@@ -12,7 +12,7 @@
 #include <time.h>
 
 #include "planner/base/rng.h"
-#include "planner/ir/text_private.h"
+#include "planner/ir/text/private.h"
 #include "tests/support/plans.h"
 #include "tests/support/tiny.h"
 

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "planner/base/str.h"
-#include "planner/ir/verify.h"
+#include "planner/verify/verify.h"
 #include "tests/support/tiny.h"
 
 enum { SEQ = 10, VOCAB = 600 };

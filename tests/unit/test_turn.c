@@ -9,7 +9,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "planner/ir/verify.h"
+#include "planner/verify/verify.h"
 #include "tests/support/mutate.h"
 #include "tests/support/tiny.h"
 

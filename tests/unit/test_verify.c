@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "planner/ir/verify.h"
+#include "planner/verify/verify.h"
 #include "tests/support/spoiled.h"
 
 static void good_plans(void **state)

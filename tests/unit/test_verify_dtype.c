@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "planner/ir/verify.h"
+#include "planner/verify/verify.h"
 #include "tests/support/spoiled.h"
 
 static Spoiled low_precision(bool fp64)

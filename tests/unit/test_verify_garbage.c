@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "planner/base/rng.h"
-#include "planner/ir/text.h"
-#include "planner/ir/verify.h"
+#include "planner/ir/text/text.h"
+#include "planner/verify/verify.h"
 #include "tests/support/corpus.h"
 #include "tests/support/mutate.h"
 #include "tests/support/plans.h"

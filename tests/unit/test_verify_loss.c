@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "planner/ir/verify.h"
+#include "planner/verify/verify.h"
 #include "tests/support/spoiled.h"
 
 /* Data parallel 2 x tp 2, two micro-batches, everything recomputed, dropout in four kinds of place.

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "planner/ir/verify.h"
+#include "planner/verify/verify.h"
 #include "tests/support/spoiled.h"
 
 enum { SHARDED, PIPELINE, REPLICAS, FLOAT8, OFFLOAD, KINDS };

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "planner/base/rng.h"
-#include "planner/ir/verify_private.h"
+#include "planner/verify/private.h"
 #include "tests/support/plans.h"
 
 /* ---- the map ---- */

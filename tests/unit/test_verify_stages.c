@@ -8,7 +8,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "planner/ir/verify.h"
+#include "planner/verify/verify.h"
 #include "tests/support/plans.h"
 
 enum { B = 2, S = 4, K = 6, V = 10 };

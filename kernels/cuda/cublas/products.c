@@ -1,5 +1,5 @@
 /* Contractions by cublasLt: each distinct call is described and chosen for once. */
-#include "kernels/cuda/products.h"
+#include "kernels/cuda/product/products.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
 
 #include <cublasLt.h>
 
-#include "kernels/cuda/product.h"
-#include "kernels/cuda/products.h"
+#include "kernels/cuda/product/product.h"
+#include "kernels/cuda/product/products.h"
 
 typedef struct ProductCall {
     Gemm gemm;

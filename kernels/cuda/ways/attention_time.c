@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "kernels/cuda/product.h"
+#include "kernels/cuda/product/product.h"
 #include "kernels/cuda/ways/attention_private.h"
 #include "kernels/number.h"
 #include "planner/base/clock.h"

@@ -5,7 +5,7 @@
 #ifndef TANDEM_KERNELS_CUDA_WAYS_ATTENTION_WAYS_H
 #define TANDEM_KERNELS_CUDA_WAYS_ATTENTION_WAYS_H
 
-#include "kernels/cuda/products.h"
+#include "kernels/cuda/product/products.h"
 
 #ifdef __cplusplus
 extern "C" {

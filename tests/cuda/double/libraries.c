@@ -1,6 +1,6 @@
 /* The double's kernels are the CPU's (adapter.c): the library that products call has nothing to do.
  * It has a double of its own (cublas_double.c), with which other tests link instead of this. */
-#include "kernels/cuda/products.h"
+#include "kernels/cuda/product/products.h"
 #include "tests/cuda/double/private.h"
 
 #include <stdio.h>

@@ -1,0 +1,77 @@
+/* tandem accuracy: predictions against published measurements. A section reads one file of rows, a
+ * row gives scores or a reason why it has none. To add a section: a function here, a row in
+ * accuracy_sections (cmd_accuracy.c), an option in options.c. */
+#ifndef TANDEM_CLI_ACCURACY_ACCURACY_H
+#define TANDEM_CLI_ACCURACY_ACCURACY_H
+
+#include <stdio.h>
+
+#include "cli/cli.h"
+
+/* ---- accuracy_csv.c: a table with a header line; fields may be quoted, "" is a quote in them */
+typedef struct Csv {
+    const char *path;
+    LIST(const char *) columns;
+    LIST(const char *) cells; /* row by row */
+    uint32_t n_rows;
+} Csv;
+/* false after diagnostics: "csv-open", "csv-syntax" with the line. */
+bool csv_read(const char *path, Arena *arena, Csv *csv, Diag *d);
+/* false after "csv-column", with the columns that are missing; `names` ends in NULL. */
+bool csv_needs(const Csv *csv, const char *const *names, Diag *d);
+/* "" where the file has no such column. */
+const char *csv_cell(const Csv *csv, uint32_t row, const char *column);
+/* NAN unless the whole cell is a number. */
+double csv_number(const Csv *csv, uint32_t row, const char *column);
+
+/* ---- scores */
+typedef struct Score {
+    const char *what;           /* "step time": what errors are gathered under */
+    const char *source;         /* of the row */
+    const char *split;          /* dev-cal, dev-val */
+    const char *label;          /* the row's id */
+    const char *profile, *gpu;  /* whose time it is, on what (trust_gpu); "" where it has none */
+    double measured, predicted; /* > 0, in one unit; a verdict: 1 or 0 */
+    bool verdict;               /* right or wrong, not more or less */
+} Score;
+typedef struct Unscored {
+    const char *source, *split, *reason;
+    uint32_t n;
+} Unscored;
+typedef struct Scores {
+    LIST(Score) rows;
+    LIST(Unscored) reasons;
+    uint32_t n_rows, n_scored; /* rows read; rows with one score or more */
+} Scores;
+
+/* What one row writes: any number of scores, or one reason. */
+typedef struct RowOut {
+    FILE *file;
+    uint32_t row;
+    const char *source, *split, *label;
+    const Cli *cli;
+    const char *profile, *gpu; /* set by the row's work before its scores; NULL: has none */
+} RowOut;
+void row_score(const RowOut *out, const char *what, double measured, double predicted);
+void row_verdict(const RowOut *out, const char *what, bool measured, bool predicted);
+void row_reason(const RowOut *out, const char *reason);
+
+/* ---- accuracy_jobs.c: the rows of a file in `n_jobs` processes; what they say arrives in the
+ * order of the rows, whatever their number. false after diagnostics (a process failed). */
+typedef void (*RowWork)(const Csv *csv, RowOut *out);
+bool jobs_run(const Csv *csv, uint32_t n_jobs, const char *label_column, RowWork work, Cli *cli,
+              Scores *scores);
+
+/* ---- accuracy_table.c */
+void scores_report(Cli *cli, const char *name, const char *path, const Scores *scores);
+
+/* ---- accuracy_plot.c: predicted over measured, both axes logarithmic, a panel for each `what`.
+ * false after diagnostics. */
+bool scores_plot(Cli *cli, const char *path, const Scores *const *all, uint32_t n);
+
+/* ---- the sections */
+bool score_runs(Cli *cli, const Csv *csv, Scores *scores);    /* accuracy_runs.c */
+bool score_kernels(Cli *cli, const Csv *csv, Scores *scores); /* accuracy_kernels.c */
+bool score_comm(Cli *cli, const Csv *csv, Scores *scores);    /* accuracy_comm.c */
+
+#endif

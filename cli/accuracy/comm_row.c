@@ -1,0 +1,164 @@
+/* From what a source says of its machine to a cluster: the GPU's name gives the node, words and
+ * numbers of the interconnect the network; how calls were made stands in the notes. */
+#include "cli/accuracy/comm_row.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/front/front.h"
+
+/* The first word that a text holds decides; a library cluster that has it. */
+typedef struct Alias {
+    const char *word, *cluster;
+} Alias;
+static const Alias gpus[] = {
+    {"GB200", "gb200_nvl72"},   {"GB300", "gb300_nvl72"}, {"B200", "hgx_b200"},
+    {"H200", "hgx_h200"},       {"H800", "hgx_h800"},     {"H20", "hgx_h20"},
+    {"H100-PCIe", "pcie_h100"}, {"H100", "dgx_h100"},     {"A100-PCIe", "pcie_a100"},
+    {"A100", "dgx_a100"},       {"V100", "dgx_v100"},     {"MI300X", "mi300x"},
+    {"L40S", "pcie_l40s"},      {"4090", "pcie_rtx4090"}};
+static const Alias networks[] = {{"EFAv4", "p6_b200"},
+                                 {"EFA 4x100Gb", "p4de"},
+                                 {"p4d", "p4de"},
+                                 {"EFA", "p5"},
+                                 {"TCPXO", "a3_mega"},
+                                 {"TCPX", "a3_high"},
+                                 {"Omni-Path", "jean_zay_a100"},
+                                 {"Slingshot", "perlmutter"},
+                                 {"RoCE", "a3_ultra"},
+                                 {"InfiniBand", "dgx_h100"},
+                                 {" IB", "dgx_h100"},
+                                 {"RDMA", "dgx_h100"},
+                                 {"NDR", "dgx_h100"},
+                                 {"HDR", "dgx_a100"},
+                                 {"Ethernet", "pcie_rtx4090"}};
+
+static const char *look_up(const Alias *table, size_t n, const char *text)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strstr(text, table[i].word) != NULL) return table[i].cluster;
+    return NULL;
+}
+#define LOOK_UP(table, text) look_up(table, sizeof(table) / sizeof *(table), text)
+
+static const Cluster *loaded(CommClusters *c, const char *name)
+{
+    for (uint32_t i = 0; i < c->n; i++)
+        if (strcmp(c->at[i].name, name) == 0) return c->at[i].fine ? &c->at[i].cluster : NULL;
+    if (c->n == sizeof c->at / sizeof *c->at) return NULL;
+    struct CommCluster *at = &c->at[c->n++];
+    at->name = name;
+    Diag d = diag_in(c->arena);
+    at->fine = front_cluster(name, 1, c->arena, &at->cluster, &d);
+    return at->fine ? &at->cluster : NULL;
+}
+
+/* "8x400Gb": count and Gbit/s of the NICs; "400Gb" alone one for each device. */
+static void read_nics(const char *text, Cluster *cluster)
+{
+    for (const char *p = strstr(text, "Gb"); p != NULL; p = strstr(p + 2, "Gb")) {
+        const char *digits = p;
+        while (digits > text && isdigit((unsigned char)digits[-1])) digits--;
+        if (digits == p) continue;
+        double gbit = strtod(digits, NULL);
+        if (digits - 1 > text && digits[-1] == 'x' && isdigit((unsigned char)digits[-2])) {
+            const char *count = digits - 1;
+            while (count > text && isdigit((unsigned char)count[-1])) count--;
+            cluster->nics_per_node = (uint32_t)strtoul(count, NULL, 10);
+        } else if (strncmp(p, "Gb per node", 11) == 0 || gbit > 800) {
+            gbit /= fmax(cluster->nics_per_node, 1);
+        } else {
+            cluster->nics_per_node = cluster->devices_per_node;
+        }
+        cluster->nic_bytes_per_s = gbit * 1e9 / 8;
+    }
+}
+
+static const char *find_cluster(CommClusters *clusters, const char *gpu, const char *interconnect,
+                                uint32_t nodes, Cluster *out)
+{
+    const char *node = LOOK_UP(gpus, gpu);
+    if (node == NULL) return "a GPU that no cluster of the library has";
+    const Cluster *base = loaded(clusters, node);
+    if (base == NULL) return "its cluster cannot be loaded";
+    *out = *base;
+    out->nodes = nodes;
+    if (strstr(interconnect, "no NVLink") != NULL || strstr(interconnect, "PCIe only") != NULL) {
+        out->intra = FABRIC_pcie;
+        out->intra_bytes_per_s = 63e9;
+    }
+    if (nodes < 2) return NULL;
+    const char *network = LOOK_UP(networks, interconnect);
+    if (network == NULL) return "a network between nodes that is not named";
+    const Cluster *with = loaded(clusters, network);
+    if (with == NULL) return "its network cannot be loaded";
+    out->fabric = with->fabric;
+    out->nics_per_node = with->nics_per_node;
+    out->nic_bytes_per_s = with->nic_bytes_per_s;
+    read_nics(interconnect, out);
+    return NULL;
+}
+
+static bool says(const char *text, const char *word)
+{
+    return strstr(text, word) != NULL;
+}
+
+/* What the notes say of the run, and what a peak (a row without a size) was measured with. */
+static void read_notes(const char *notes, const char *interconnect, CommRow *out)
+{
+    bool peak = out->measured_us <= 0;
+    if (says(notes, "NVLS off") || says(notes, "NVLS_ENABLE=0") ||
+        (peak && !says(interconnect, "SHARP")))
+        out->cluster.fabric.no_nvls = true;
+    if (out->cluster.nodes > 1 && says(interconnect, "SHARP")) out->cluster.fabric.sharp = true;
+    out->question.issue = says(notes, "single process") ? NCCL_one_process
+                          : says(notes, "CUDA-graph")   ? NCCL_pipelined
+                                                        : NCCL_blocking;
+}
+
+const char *comm_row(CommClusters *clusters, const Csv *csv, uint32_t row, CommRow *out)
+{
+    *out = (CommRow){0};
+    const char *name = csv_cell(csv, row, "collective");
+    if (strncmp(name, "ep_", 3) == 0) return "kernels of an expert library, not NCCL's";
+    if (strncmp(name, "p2p_", 4) == 0) return "a copy, not NCCL's";
+    if (!collective_find(name, &out->question.kind)) return "a collective that is not known";
+    double gpus_all = csv_number(csv, row, "n_gpus"), nodes = csv_number(csv, row, "nodes");
+    if (!(gpus_all >= 2) || !(nodes >= 1)) return "the number of GPUs or nodes is not stated";
+    if (fmod(gpus_all, nodes) != 0) return "its nodes have unequal parts of the group";
+    double bytes = csv_number(csv, row, "bytes"), us = csv_number(csv, row, "time_us");
+    double bus = csv_number(csv, row, "busbw_GBps");
+    if (csv_cell(csv, row, "bytes")[0] != 0 && !(bytes > 0)) return "bytes is no number";
+    double part = collective_bus_factor(out->question.kind, gpus_all);
+    if (!(us > 0) && bytes > 0 && bus > 0) us = bytes * part / bus / 1e3;
+    out->measured_us = us > 0 && bytes > 0 ? us : 0;
+    if (!(out->measured_us > 0) && !(bus > 0)) return "neither a time nor a bandwidth";
+    out->bus_bytes_per_s = bus * 1e9;
+    const char *interconnect = csv_cell(csv, row, "interconnect");
+    const char *why = find_cluster(clusters, csv_cell(csv, row, "gpu"), interconnect,
+                                   (uint32_t)nodes, &out->cluster);
+    if (why != NULL) return why;
+    out->question.n_nodes = (uint32_t)nodes;
+    out->question.ranks_per_node = (uint32_t)(gpus_all / nodes);
+    if (out->question.ranks_per_node > out->cluster.devices_per_node)
+        out->cluster.devices_per_node = out->question.ranks_per_node;
+    out->question.bytes = bytes > 0 ? (uint64_t)bytes : UINT64_C(16) << 30; /* a peak */
+    read_notes(csv_cell(csv, row, "notes"), interconnect, out);
+    return NULL;
+}
+
+double comm_row_measured(const CommRow *row)
+{
+    return row->measured_us > 0 ? row->measured_us : row->bus_bytes_per_s;
+}
+
+double comm_row_predicted(const CommRow *row, const NcclFit *fit)
+{
+    NcclQuestion q = row->question;
+    q.fit = fit;
+    NcclChoice choice = nccl_answer(&row->cluster, &q);
+    return row->measured_us > 0 ? (double)choice.time_ps / 1e6 : choice.bus_bytes_per_s;
+}

@@ -1,0 +1,33 @@
+/* A row of published collectives (columns of measured_comm.csv) as a question to the network model.
+ */
+#ifndef TANDEM_CLI_ACCURACY_COMM_ROW_H
+#define TANDEM_CLI_ACCURACY_COMM_ROW_H
+
+#include "cli/accuracy/accuracy.h"
+#include "sim/sim.h"
+
+typedef struct CommRow {
+    Cluster cluster;
+    NcclQuestion question;
+    double measured_us; /* of a call; 0: only a bus bandwidth is known */
+    double bus_bytes_per_s;
+} CommRow;
+
+/* Library clusters that were loaded, by name: loading one starts a process. */
+typedef struct CommClusters {
+    Arena *arena;
+    struct CommCluster {
+        const char *name;
+        Cluster cluster;
+        bool fine;
+    } at[16];
+    uint32_t n;
+} CommClusters;
+
+/* NULL, or why the row cannot be asked: "a network between nodes that is not named". */
+const char *comm_row(CommClusters *clusters, const Csv *csv, uint32_t row, CommRow *out);
+/* What the model says, in the row's own measure: microseconds, or bytes/s of the bus. */
+double comm_row_predicted(const CommRow *row, const NcclFit *fit);
+double comm_row_measured(const CommRow *row);
+
+#endif

@@ -1,0 +1,127 @@
+/* Reads comma-separated tables as spreadsheets write them. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/accuracy/accuracy.h"
+
+enum { MOST_CSV_BYTES = 64 << 20, MOST_COLUMNS = 256 };
+
+static bool slurp(const char *path, Str *out, Diag *d)
+{
+    FILE *file = fopen(path, "rb");
+    if (file == NULL)
+        return diag_error(d, FAULT_input, "csv-open", (Loc){path, 0}, "cannot open it: %s",
+                          strerror(errno));
+    char block[65536];
+    size_t n = 0;
+    while (out->n <= MOST_CSV_BYTES && (n = fread(block, 1, sizeof block, file)) > 0)
+        str_add_bytes(out, block, n);
+    bool fine = !ferror(file) && out->n <= MOST_CSV_BYTES;
+    fclose(file);
+    if (fine) return true;
+    return diag_error(d, FAULT_input, "csv-open", (Loc){path, 0},
+                      "cannot read it, or it is longer than %d MiB", MOST_CSV_BYTES >> 20);
+}
+
+/* One field from *at on, which moves to the comma, line end or end behind it; NULL: a quote is not
+ * closed, or something follows it. */
+static const char *field(const char **at, uint32_t *line, Arena *arena)
+{
+    const char *p = *at;
+    if (*p != '"') {
+        size_t n = strcspn(p, ",\r\n");
+        *at = p + n;
+        return arena_copy(arena, p, n);
+    }
+    Str text = str_in(arena);
+    for (p++; *p != 0; p++) {
+        if (*p == '"' && p[1] != '"') break;
+        if (*p == '"') p++;
+        if (*p == '\n') (*line)++;
+        str_add_bytes(&text, p, 1);
+    }
+    if (*p != '"' || (p[1] != 0 && strchr(",\r\n", p[1]) == NULL)) return NULL;
+    *at = p + 1;
+    return str_text(&text);
+}
+
+/* A line's fields go to columns (the first line) or cells. */
+static bool record(const char **at, uint32_t *line, Arena *arena, Csv *csv, Diag *d)
+{
+    uint32_t begin = *line, n = 0;
+    bool heads = csv->columns.n == 0;
+    for (;;) {
+        const char *text = field(at, line, arena);
+        if (text == NULL || n == MOST_COLUMNS)
+            return diag_error(d, FAULT_input, "csv-syntax", (Loc){csv->path, begin},
+                              text == NULL ? "a quoted field is not closed"
+                                           : "more fields than columns can have");
+        if (heads)
+            list_push(arena, &csv->columns, text);
+        else
+            list_push(arena, &csv->cells, text);
+        n++;
+        if (**at != ',') break;
+        (*at)++;
+    }
+    if (**at == '\r') (*at)++;
+    if (**at == '\n') (*at)++;
+    (*line)++;
+    if (n != csv->columns.n)
+        return diag_error(d, FAULT_input, "csv-syntax", (Loc){csv->path, begin},
+                          "%u fields under %u columns", n, csv->columns.n);
+    if (!heads) csv->n_rows++;
+    return true;
+}
+
+bool csv_read(const char *path, Arena *arena, Csv *csv, Diag *d)
+{
+    memset(csv, 0, sizeof *csv);
+    csv->path = arena_dup(arena, path);
+    Str text = str_in(arena);
+    if (!slurp(path, &text, d)) return false;
+    const char *at = str_text(&text);
+    uint32_t line = 1;
+    if (strlen(at) != text.n || text.n == 0)
+        return diag_error(d, FAULT_input, "csv-syntax", (Loc){path, 0},
+                          "it is not a table of text");
+    while (*at != 0)
+        if (!record(&at, &line, arena, csv, d)) return false;
+    return true;
+}
+
+static uint32_t find_column(const Csv *csv, const char *name)
+{
+    for (uint32_t i = 0; i < csv->columns.n; i++)
+        if (strcmp(csv->columns.at[i], name) == 0) return i;
+    return UINT32_MAX;
+}
+
+bool csv_needs(const Csv *csv, const char *const *names, Diag *d)
+{
+    bool fine = true;
+    for (uint32_t i = 0; names[i] != NULL; i++) {
+        if (find_column(csv, names[i]) != UINT32_MAX) continue;
+        fine = diag_error(d, FAULT_input, "csv-column", (Loc){csv->path, 1},
+                          "it has no column '%s'", names[i]);
+        const char *near = str_nearest(names[i], csv->columns.at, csv->columns.n);
+        if (near != NULL) diag_hint(d, "is '%s' meant for it?", near);
+    }
+    return fine;
+}
+
+const char *csv_cell(const Csv *csv, uint32_t row, const char *column)
+{
+    uint32_t i = find_column(csv, column);
+    return i == UINT32_MAX ? "" : csv->cells.at[(size_t)row * csv->columns.n + i];
+}
+
+double csv_number(const Csv *csv, uint32_t row, const char *column)
+{
+    const char *text = csv_cell(csv, row, column);
+    char *end = NULL;
+    double value = strtod(text, &end);
+    return end == text || *end != 0 ? NAN : value;
+}

@@ -1,0 +1,205 @@
+/* From what a source says of a kernel to its sizes: conventions of FLOPs, of shapes and of what a
+ * time contains are the sources' own, read here and in kernel_row_more.c, and nowhere else. */
+#include "cli/accuracy/kernel_row.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/front/front.h"
+
+static const Device *find_device(KernelDevices *devices, const char *name)
+{
+    for (uint32_t i = 0; i < devices->n; i++)
+        if (strcmp(devices->name[i], name) == 0)
+            return devices->device[i].sms > 0 ? &devices->device[i] : NULL;
+    if (devices->n == KERNEL_ROW_DEVICES || strpbrk(name, "'\\\n") != NULL) return NULL;
+    Diag d = diag_in(devices->arena);
+    Config config;
+    Graph graph;
+    memset(&config, 0, sizeof config);
+    memset(&graph, 0, sizeof graph);
+    /* The smallest plan there is, only to read the cluster. */
+    const char *code = arena_print(
+        devices->arena,
+        "local nn, e = require 'tandem.nn'\n"
+        "e = nn.embedding(2, 2)\n"
+        "return plan { cluster = require 'clusters.gpu' { gpu = '%s', devices_per_node = 1 },\n"
+        "batch = { seq = 1 }, precision = { compute = 'fp32' }, model = nn.module { e = e,\n"
+        "forward = function(m, x, y) return nn.cross_entropy(m.e(x), y) end } }\n",
+        name);
+    bool known = front_load_text(name, code, NULL, devices->arena, &config, &graph, &d);
+    uint32_t i = devices->n++;
+    devices->name[i] = name;
+    if (known) devices->device[i] = config.cluster.device;
+    return known ? &devices->device[i] : NULL;
+}
+
+/* fp16, bf16, "bf16->fp32", bfloat16, fp8, "fp8_e4m3", "fp8 (128x128/1x128 scales)" */
+static DType dtype_of(const char *text)
+{
+    if (strncmp(text, "fp8", 3) == 0) return DT_e4m3;
+    if (strncmp(text, "bf", 2) == 0) return DT_bf16;
+    return strncmp(text, "fp16", 4) == 0 ? DT_f16 : DT_none;
+}
+
+double kernel_row_number(const char *shape, const char *name, double otherwise)
+{
+    size_t n = strlen(name);
+    for (const char *at = strstr(shape, name); at != NULL; at = strstr(at + 1, name)) {
+        bool begins = at == shape || at[-1] == ' ' || at[-1] == ',';
+        if (begins && at[n] == '=') return strtod(at + n + 1, NULL);
+    }
+    return otherwise;
+}
+
+double kernel_row_measured_s(const Csv *csv, uint32_t row, double flops, double bytes)
+{
+    double us = csv_number(csv, row, "time_us"), tflops = csv_number(csv, row, "tflops");
+    double gbps = csv_number(csv, row, "GBps");
+    if (us > 0) return us * 1e-6;
+    if (flops > 0 && tflops > 0) return flops / (tflops * 1e12);
+    return bytes > 0 && gbps > 0 ? bytes / (gbps * 1e9) : NAN;
+}
+
+static const char *read_gemm(const Csv *csv, uint32_t row, KernelRow *out)
+{
+    double m = csv_number(csv, row, "M"), n = csv_number(csv, row, "N");
+    double k = csv_number(csv, row, "K");
+    out->what = out->dtype == DT_e4m3 ? "gemm, 8 bits" : "gemm";
+    out->block = strstr(csv_cell(csv, row, "dtype"), "128x128") != NULL;
+    out->measured_s = kernel_row_measured_s(csv, row, 2 * m * n * k, 0);
+    out->product[0][0] = m;
+    out->product[0][1] = n;
+    out->product[0][2] = k;
+    return m * n * k > 0 && out->measured_s > 0 ? NULL : "no sizes or no time";
+}
+
+/* TransformerEngine's sum over the four products of a layer, "h=4096 ff=16384 (QKV 12288), fprop".
+ * With "autocast" in its notes, 8-bit operands are made first: read for the maximum, read and
+ * written as they are and transposed, 6 bytes an element; the weights' gradient finds them made. */
+static const char *read_layer(const Csv *csv, uint32_t row, KernelRow *out)
+{
+    const char *shape = csv_cell(csv, row, "shape"), *qkv = strstr(shape, "QKV ");
+    double m = csv_number(csv, row, "M"), h = kernel_row_number(shape, "h", 0);
+    double ff = kernel_row_number(shape, "ff", 0),
+           three = qkv != NULL ? strtod(qkv + 4, NULL) : 3 * h;
+    if (!(m * h * ff > 0)) return "no sizes";
+    out->block = strstr(csv_cell(csv, row, "dtype"), "block") != NULL;
+    const double sizes[KERNEL_ROW_PRODUCTS][2] = {{three, h}, {h, h}, {ff, h}, {h, ff}};
+    bool forward = strstr(shape, "fprop") != NULL, inputs = strstr(shape, "dgrad") != NULL;
+    bool makes = out->dtype == DT_e4m3 && strstr(csv_cell(csv, row, "notes"), "autocast") != NULL;
+    double flops = 0, made = 0;
+    for (int i = 0; i < KERNEL_ROW_PRODUCTS; i++) {
+        double n = sizes[i][0], k = sizes[i][1]; /* outputs, inputs */
+        flops += 2 * m * n * k;
+        out->product[i][0] = forward || inputs ? m : n;
+        out->product[i][1] = forward ? n : k;
+        out->product[i][2] = forward ? k : inputs ? n : m;
+        made += forward ? m * k + n * k : inputs ? m * n : 0;
+    }
+    if (makes) {
+        out->bytes = 6 * made;
+        out->n_kernels = 8;
+    }
+    out->what = out->dtype == DT_e4m3 ? "gemm, 8 bits" : "gemm";
+    out->measured_s = kernel_row_measured_s(csv, row, flops, 0);
+    return NULL;
+}
+
+static AttentionKernel family_of(const char *kernel)
+{
+    if (strstr(kernel, "FA3") != NULL) return ATTENTION_flash3;
+    bool cudnn = strstr(kernel, "cudnn") != NULL || strstr(kernel, "cuDNN") != NULL;
+    return cudnn ? ATTENTION_cudnn : ATTENTION_flash2;
+}
+
+/* Tables count the whole square of scores or its causal half; the notes say which. FlashAttention's
+ * plots name no batch: they keep 16k tokens of width 2,048. */
+static const char *read_attention(const Csv *csv, uint32_t row, const char *kernel, KernelRow *out)
+{
+    const char *shape = csv_cell(csv, row, "shape"), *notes = csv_cell(csv, row, "notes");
+    AttentionWork *w = &out->attention;
+    w->causal = strstr(shape, "causal") != NULL && strstr(shape, "causal=False") == NULL;
+    w->kernel = family_of(kernel);
+    w->dtype = out->dtype;
+    double s = kernel_row_number(shape, "s", kernel_row_number(shape, "sq", 0));
+    w->head = kernel_row_number(shape, "head_dim", kernel_row_number(shape, "dqk", 0));
+    w->value = kernel_row_number(shape, "dv", w->head);
+    w->queries = w->keys = s;
+    double batch = kernel_row_number(shape, "b", 16384 / s);
+    double heads = kernel_row_number(shape, "hq", 2048 / w->head);
+    w->heads = batch * heads;
+    w->kv_heads = batch * kernel_row_number(shape, "hkv", heads);
+    bool both = strstr(kernel, "fwd+bwd") != NULL;
+    out->backward = strstr(kernel, "bwd") != NULL;
+    out->forward = both || !out->backward;
+    double square = 2 * w->heads * s * s * (w->head + w->value); /* forward, all scores */
+    double told = strstr(notes, "NON-CAUSAL FLOP") != NULL || !w->causal ? square : square / 2;
+    out->kind = KERNEL_ROW_attention;
+    w->window = kernel_row_number(shape, "window", 0);
+    out->what = both ? "attention, both" : out->backward ? "attention backward" : "attention";
+    out->measured_s = kernel_row_measured_s(csv, row,
+                                            (both            ? 3.5
+                                             : out->backward ? 2.5
+                                                             : 1) *
+                                                told,
+                                            0);
+    return square > 0 && out->measured_s > 0 ? NULL : "no sizes or no time";
+}
+
+const char *kernel_row(KernelDevices *devices, const Csv *csv, uint32_t row, KernelRow *out)
+{
+    const char *kernel = csv_cell(csv, row, "kernel"), *why = NULL;
+    bool known = true;
+    *out = (KernelRow){.device = find_device(devices, csv_cell(csv, row, "gpu"))};
+    out->groups = out->repeats = out->times = 1;
+    out->dtype = dtype_of(csv_cell(csv, row, "dtype"));
+    if (out->device == NULL) return "no such GPU in the library";
+    if (strcmp(kernel, "gemm") == 0)
+        why = read_gemm(csv, row, out);
+    else if (strcmp(kernel, "gemm_te_layer_sum") == 0)
+        why = read_layer(csv, row, out);
+    else if (strncmp(kernel, "attention", 9) == 0)
+        why = read_attention(csv, row, kernel, out);
+    else
+        why = kernel_row_more(csv, row, kernel, out, &known);
+    if (!known) return arena_print(devices->arena, "no model of '%s'", kernel);
+    if (why != NULL || out->kind == KERNEL_ROW_traffic) return why;
+    bool rated = out->dtype != DT_none && out->device->peak_flops[out->dtype] > 0;
+    return rated ? NULL : "the library has no rate of this dtype";
+}
+
+static double products_s(const KernelRow *row, const GemmFit *fit)
+{
+    const Device *device = row->device;
+    GemmFit gemm = fit != NULL ? *fit : *kernel_gemm_fit(device);
+    double s = 0;
+    if (row->block) gemm.eight = gemm.block;
+    for (int i = 0; i < KERNEL_ROW_PRODUCTS && row->product[i][0] > 0; i++) {
+        const double *p = row->product[i];
+        s += cost_gemm_s(device, row->dtype, row->groups, p[0], p[1], p[2], &gemm);
+    }
+    return s * row->repeats + kernel_softmax_s(device, row->scores);
+}
+
+double kernel_row_predicted_s(const KernelRow *row, const KernelFit *fit)
+{
+    static const KernelFit own;
+    if (fit == NULL) fit = &own;
+    const Device *device = row->device;
+    double s = row->n_kernels * device->kernel_floor_s + kernel_memory_s(device, row->bytes);
+    s += products_s(row, fit->gemm);
+    if (row->traffic.bytes > 0) s += kernel_traffic_s(device, &row->traffic, fit->traffic);
+    for (int backward = 0; backward < 2 && row->attention.heads > 0; backward++) {
+        if (!(backward ? row->backward : row->forward)) continue;
+        AttentionWork work = row->attention;
+        work.backward = backward;
+        s += row->times * cost_attention_s(device, &work, fit->attention[backward]);
+        work.causal = false;
+        work.keys *= row->full_keys;
+        if (row->times_full > 0)
+            s += row->times_full * cost_attention_s(device, &work, fit->attention[backward]);
+    }
+    return s;
+}

@@ -1,0 +1,20 @@
+/* Measured kernels by shape: products and attention, as the simulator charges them. */
+#include "cli/accuracy/accuracy.h"
+#include "cli/accuracy/kernel_row.h"
+
+static void score_row(const Csv *csv, RowOut *out)
+{
+    static KernelDevices devices; /* of this process */
+    if (devices.arena == NULL) devices.arena = arena_new();
+    KernelRow row;
+    const char *why = kernel_row(&devices, csv, out->row, &row);
+    if (why != NULL)
+        row_reason(out, why);
+    else
+        row_score(out, row.what, row.measured_s, kernel_row_predicted_s(&row, NULL));
+}
+
+bool score_kernels(Cli *cli, const Csv *csv, Scores *scores)
+{
+    return jobs_run(csv, 1, "kernel", score_row, cli, scores);
+}

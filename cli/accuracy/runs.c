@@ -1,0 +1,182 @@
+/* Published training runs: each row is made a plan by the library's tandem/published.lua, which
+ * says what each framework does, and simulated. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/accuracy/accuracy.h"
+#include "cli/predict.h"
+#include "planner/front/front.h"
+#include "planner/passes/passes.h"
+#include "sim/sim.h"
+
+static const double MIB = 1048576., GIB = 1073741824.;
+
+static void put_quoted(Str *s, const char *text)
+{
+    str_add(s, "\"");
+    for (; *text != 0; text++) {
+        if ((unsigned char)*text < ' ' || *text == '"' || *text == '\\')
+            str_print(s, "\\%03d", (unsigned char)*text);
+        else
+            str_add_bytes(s, text, 1);
+    }
+    str_add(s, "\"");
+}
+
+/* The row as a script: its cells as texts, by column. */
+static const char *script_of(const Csv *csv, uint32_t row, Arena *arena)
+{
+    Str s = str_in(arena);
+    str_add(&s, "return require(\"tandem.published\").plan {\n");
+    for (uint32_t i = 0; i < csv->columns.n; i++) {
+        str_add(&s, "  [");
+        put_quoted(&s, csv->columns.at[i]);
+        str_add(&s, "] = ");
+        put_quoted(&s, csv->cells.at[(size_t)row * csv->columns.n + i]);
+        str_add(&s, ",\n");
+    }
+    str_add(&s, "}\n");
+    return str_text(&s);
+}
+
+static const char *first_error(const Diag *d)
+{
+    for (uint32_t i = 0; i < d->items.n; i++)
+        if (d->items.at[i].severity == SEVERITY_error) return d->items.at[i].text;
+    return "no reason was given";
+}
+
+typedef struct Run {
+    Config config;
+    SimReport report;
+    const char *code;
+    Arena *arena;
+    Diag diag;
+} Run;
+
+static bool load(const RowOut *out, Run *run, const char *batch, Graph *graph)
+{
+    const Options *o = &out->cli->options;
+    const char **set = arena_array(run->arena, o->set.n + 1, sizeof *set);
+    for (uint32_t i = 0; i < o->set.n; i++) set[i] = o->set.at[i];
+    if (batch != NULL) set[o->set.n] = batch;
+    FrontOptions front = {.set = set, .n_set = o->set.n + (batch != NULL), .cpu_seconds = 10};
+    memset(graph, 0, sizeof *graph);
+    return front_load_text(out->label, run->code, &front, run->arena, &run->config, graph,
+                           &run->diag);
+}
+
+static bool simulate(Run *run, Graph *graph)
+{
+    LowerOptions lower = lower_options_default();
+    SimOptions options = {.steps = 1, .runtime = &run->config.runtime};
+    const Plan *plan = passes_compile(&run->config, graph, &lower, NULL, run->arena, &run->diag);
+    return plan != NULL &&
+           sim_run(plan, &run->config.cluster, &options, run->arena, &run->report, &run->diag);
+}
+
+/* With `n` micro-batches a step instead of the row's. */
+static bool simulate_fewer(const RowOut *out, Run *run, int64_t of_each, uint32_t n)
+{
+    Graph graph;
+    const char *batch = arena_print(run->arena, "batch.global=%lld", (long long)(of_each * n));
+    return load(out, run, batch, &graph) && simulate(run, &graph);
+}
+
+/* What `of` micro-batches hold, from what `low` and `high` do. */
+static void extrapolate_memory(Held *held, const Held *less, double low, double high, double of)
+{
+    for (int kind = 0; kind < MEMORY_KIND_COUNT; kind++) {
+        double each = ((double)held->logged[kind] - (double)less->logged[kind]) / (high - low);
+        if (each > 0) held->logged[kind] += (uint64_t)(each * (of - high));
+    }
+}
+
+/* Once the pipeline is full, each micro-batch adds the same time, and no memory but what a schedule
+ * keeps of it: a step of many follows from two with fewer. */
+static bool predict_row(const RowOut *out, Run *run)
+{
+    Graph graph;
+    if (!load(out, run, NULL, &graph)) return false;
+    const Config *c = &run->config;
+    uint32_t pp = c->axis_size[AXIS_pp], low = pp > 1 ? 2 * pp : 3, high = low + (pp > 1 ? pp : 2);
+    int64_t of_each = c->micro_batch * config_data_ranks(c);
+    double n = (double)(c->global_batch / of_each);
+    if (out->cli->options.exact || n <= 1.5 * high) return simulate(run, &graph);
+    if (!simulate_fewer(out, run, of_each, low)) return false;
+    double less = (double)run->report.step_ps;
+    const Held held = run->report.held;
+    if (!simulate_fewer(out, run, of_each, high)) return false;
+    double more = (double)run->report.step_ps;
+    run->report.step_ps = (Ps)(more + (more - less) / (high - low) * (n - high));
+    const Runtime *how = &c->runtime;
+    if (pp > 1 && (how->keeps_outputs || how->keeps_sent || how->keeps_received))
+        extrapolate_memory(&run->report.held, &held, low, high, n);
+    return true;
+}
+
+static void score_step(const Csv *csv, const SimReport *report, const RowOut *out)
+{
+    double step_s = csv_number(csv, out->row, "step_time_s");
+    if (!(step_s > 0)) return;
+    bool assumed = csv_cell(csv, out->row, "missing")[0] != 0;
+    row_score(out, assumed ? "step time, not all stated" : "step time", step_s,
+              (double)report->step_ps / (double)PS_PER_S);
+}
+
+/* What the row's memory is of, the profile says; a row's own words go first. */
+static void score_memory(const Csv *csv, const Runtime *runtime, const SimReport *report,
+                         const RowOut *out)
+{
+    static const char *const names[] = {"memory reserved", "memory allocated", "memory of process"};
+    const char *kind = csv_cell(csv, out->row, "peak_mem_kind");
+    bool in_mb = strstr(kind, " MB") != NULL || strstr(kind, " MiB") != NULL;
+    double bytes = csv_number(csv, out->row, "peak_mem") * (in_mb ? MIB : GIB);
+    if (!(bytes > 0) || strstr(kind, "at OOM") != NULL || strstr(kind, "param_opt") != NULL) return;
+    MemoryKind of = strstr(kind, "reserved") != NULL ? MEMORY_reserved
+                    : strstr(kind, "alloc") != NULL  ? MEMORY_allocated
+                                                     : runtime->reports;
+    row_score(out, names[of], bytes, (double)report->held.logged[of]);
+}
+
+/* A row that states what the model needs, parameters and optimizer, then activations, was not run:
+ * it fits if that does. */
+static void score_need(const Csv *csv, const Run *run, const RowOut *out, bool *fits)
+{
+    const char *kind = csv_cell(csv, out->row, "peak_mem_kind");
+    const char *rest = csv_cell(csv, out->row, "peak_mem2");
+    if (strstr(kind, "param_opt") == NULL || strstr(rest, "activation_mem") == NULL) return;
+    double gib = csv_number(csv, out->row, "peak_mem") + strtod(rest, NULL);
+    *fits = gib * GIB <= (double)run->config.cluster.device.memory_bytes;
+    row_score(out, "memory needed", gib * GIB, (double)run->report.held.allocated_bytes);
+}
+
+static void score_row(const Csv *csv, RowOut *out)
+{
+    Arena *arena = arena_new();
+    Run run;
+    memset(&run, 0, sizeof run);
+    run.arena = arena;
+    run.diag = diag_in(arena);
+    run.code = script_of(csv, out->row, arena);
+    if (predict_row(out, &run)) {
+        const Runtime *runtime = &run.config.runtime;
+        out->profile = runtime->name;
+        out->gpu = trust_gpu(arena, run.config.cluster.device.name);
+        bool oom = strcmp(csv_cell(csv, out->row, "oom"), "1") == 0;
+        score_step(csv, &run.report, out);
+        score_memory(csv, runtime, &run.report, out);
+        bool fits = !oom;
+        score_need(csv, &run, out, &fits);
+        row_verdict(out, "fits", fits, run.report.fits);
+    } else {
+        row_reason(out, first_error(&run.diag));
+    }
+    arena_free(arena);
+}
+
+bool score_runs(Cli *cli, const Csv *csv, Scores *scores)
+{
+    return jobs_run(csv, cli->options.jobs, "id", score_row, cli, scores);
+}

@@ -1,0 +1,47 @@
+/* JSON read as it comes: a file of any length in memory of a fixed size. The reader calls back for
+ * each value with the path of keys that leads there; strings are cut at MOST_JSON_TEXT bytes, which
+ * no consumer here needs more of. */
+#ifndef TANDEM_CLI_IMPORT_JSON_STREAM_H
+#define TANDEM_CLI_IMPORT_JSON_STREAM_H
+
+#include <stdio.h>
+
+#include "planner/base/diag.h"
+
+enum { MOST_JSON_TEXT = 1023, MOST_JSON_DEPTH = 64 };
+
+typedef enum JsonKind {
+    JSON_KIND_object,
+    JSON_KIND_array,
+    JSON_KIND_end, /* of the object or array at this depth */
+    JSON_KIND_text,
+    JSON_KIND_number,
+    JSON_KIND_true,
+    JSON_KIND_false,
+    JSON_KIND_null
+} JsonKind;
+
+/* What was just read. `depth`: 0 for the document itself, 1 for what lies in it, ...; `key`: its
+ * name,
+ * "" in an array. A text's bytes lie in `text`, ended by 0, and are gone after the call. */
+typedef struct JsonValue {
+    JsonKind kind;
+    uint32_t depth;
+    const char *key, *text;
+    double number;
+    uint64_t offset;
+} JsonValue;
+
+typedef struct JsonReader {
+    FILE *file;
+    const char *path;
+    void (*value)(void *self, const JsonValue *value);
+    void *self;
+} JsonReader;
+
+/* false after "json-syntax" with the byte offset and line of the fault; all before it has been
+ * told. An array of the document that breaks off after an element is taken as whole where
+ * `may_break_off`: profilers that were killed leave such files, and trace viewers read them. */
+bool json_stream(const JsonReader *reader, bool may_break_off, Diag *d);
+
+#endif

@@ -1,0 +1,138 @@
+/* The text that nccl-tests prints. A row is: bytes, count, type, operation, root, and twice (out of
+ * place, in place) time in us, algbw, busbw, errors; what columns there are is told by the line of
+ * heads, for all_gather has no operation and sendrecv no root. */
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/import/import.h"
+
+enum { MOST_LINE = 4096, MOST_WORDS = 24 };
+
+typedef struct Heads {
+    int32_t type, first_time, second_time; /* columns; -1: none */
+    uint32_t n;
+} Heads;
+
+static uint32_t words_of(char *line, char **word)
+{
+    uint32_t n = 0;
+    for (char *p = line; n < MOST_WORDS;) {
+        while (isspace((unsigned char)*p)) p++;
+        if (*p == 0) break;
+        word[n++] = p;
+        while (*p != 0 && !isspace((unsigned char)*p)) p++;
+        if (*p != 0) *p++ = 0;
+    }
+    return n;
+}
+
+/* "#  size  count  type  redop  root  time  algbw  busbw #wrong  time ..." */
+static bool read_heads(char *line, Heads *heads)
+{
+    char *word[MOST_WORDS];
+    uint32_t n = words_of(line + 1, word);
+    if (n < 6 || strcmp(word[0], "size") != 0 || strcmp(word[1], "count") != 0) return false;
+    *heads = (Heads){-1, -1, -1, n};
+    for (uint32_t i = 0; i < n; i++) {
+        if (strcmp(word[i], "type") == 0) heads->type = (int32_t)i;
+        if (strcmp(word[i], "time") != 0) continue;
+        if (heads->first_time < 0)
+            heads->first_time = (int32_t)i;
+        else
+            heads->second_time = (int32_t)i;
+    }
+    return heads->first_time > 0;
+}
+
+static bool number(const char *text, double *value)
+{
+    char *end = NULL;
+    *value = strtod(text, &end);
+    return end != text && *end == 0 && isfinite(*value) && *value >= 0;
+}
+
+/* A time that was not measured is "N/A" in some versions. */
+static bool read_time(const char *text, double *us)
+{
+    if (strcmp(text, "N/A") != 0) return number(text, us);
+    *us = 0;
+    return true;
+}
+
+static bool read_row(char *line, const Heads *heads, NcclTestRow *row)
+{
+    char *word[MOST_WORDS];
+    double bytes;
+    *row = (NcclTestRow){0};
+    if (words_of(line, word) != heads->n) return false;
+    if (!number(word[0], &bytes) || bytes > 0x1p60 || !number(word[1], &row->count)) return false;
+    row->bytes = (uint64_t)bytes;
+    if (heads->type >= 0) snprintf(row->type, sizeof row->type, "%.15s", word[heads->type]);
+    if (!read_time(word[heads->first_time], &row->us)) return false;
+    return heads->second_time < 0 || read_time(word[heads->second_time], &row->in_place_us);
+}
+
+/* "all_reduce_perf" in a command line or "Collective test starting: all_reduce_perf". */
+static void find_kind(const char *line, NcclTestText *out)
+{
+    for (Collective kind = 0; kind < COLLECTIVE_COUNT && !out->known; kind++) {
+        char name[32];
+        snprintf(name, sizeof name, "%s_perf", collective_name(kind));
+        if (kind == COLLECTIVE_all_to_all) snprintf(name, sizeof name, "alltoall_perf");
+        const char *at = strstr(line, name);
+        /* "reduce_perf" is also the end of "all_reduce_perf" */
+        if (at == NULL || (at > line && (isalnum((unsigned char)at[-1]) || at[-1] == '_')))
+            continue;
+        out->kind = kind;
+        out->known = true;
+    }
+}
+
+static bool read_line(const char *path, uint32_t number_of, char *line, Heads *heads,
+                      NcclTestText *out, Arena *arena, Diag *d)
+{
+    find_kind(line, out);
+    const char *start = line + strspn(line, " \t");
+    if (*start == '#') {
+        Heads found;
+        if (strncmp(start, "#  Rank ", 8) == 0 || strncmp(start, "# Rank ", 7) == 0) out->n_ranks++;
+        if (read_heads(line + (start - line), &found)) *heads = found;
+        return true;
+    }
+    if (!isdigit((unsigned char)*start) || heads->n == 0) return true; /* logs of NCCL, of MPI */
+    NcclTestRow row;
+    if (!read_row(line, heads, &row))
+        return diag_error(d, FAULT_input, "import-syntax", (Loc){path, number_of},
+                          "a row of nccl-tests has %u columns of numbers here", heads->n);
+    list_push(arena, &out->rows, row);
+    return true;
+}
+
+bool nccl_tests_read(const char *path, Arena *arena, NcclTestText *out, Diag *d)
+{
+    *out = (NcclTestText){0};
+    FILE *file = fopen(path, "rb");
+    if (file == NULL)
+        return diag_error(d, FAULT_input, "import-open", (Loc){path, 0}, "cannot open it: %s",
+                          strerror(errno));
+    char line[MOST_LINE];
+    Heads heads = {0};
+    bool fine = true, whole = true; /* the piece before ended its line */
+    uint32_t n = 1;
+    while (fine && fgets(line, sizeof line, file) != NULL) {
+        bool ends = strchr(line, '\n') != NULL;
+        if (whole) fine = read_line(path, n, line, &heads, out, arena, d);
+        whole = ends;
+        n += ends;
+    }
+    fclose(file);
+    if (fine && out->rows.n == 0)
+        fine =
+            diag_error(d, FAULT_input, "import-format", (Loc){path, 0},
+                       "it has no table of nccl-tests: a line \"# size count type ... time\" and "
+                       "rows of numbers");
+    return fine;
+}

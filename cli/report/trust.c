@@ -1,0 +1,329 @@
+/* How far a prediction can be trusted: what its costs were fitted to or measured with, when, and
+ * how far predictions of that kind were off. Printed with every prediction and stored with the run.
+ *
+ * Under a profile that is told by the nearest class of published runs that has enough of them:
+ * those of its profile on its GPU, else of its profile, else on its GPU, else all. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/predict.h"
+#include "sim/runtime/runtime.h"
+
+/* Rows of a class, NULL: of any; from the report of `tandem accuracy` that goes with the costs of
+ * this version (tests/bench/error_bar.py). */
+typedef struct Class {
+    ErrorOf of;
+    const char *profile, *gpu;
+    uint32_t n;
+    double p50, p90;
+} Class;
+static const Class classes[] = {
+#define ANY NULL
+#define MADE(day)
+#define BAR(of, profile, gpu, n, p50, p90) {ERROR_##of, profile, gpu, n, p50, p90},
+#include "cli/report/error_bar.def"
+#undef MADE
+#undef BAR
+};
+static const char made[] =
+#define MADE(day) day
+#define BAR(of, profile, gpu, n, p50, p90)
+#include "cli/report/error_bar.def"
+#undef MADE
+#undef BAR
+#undef ANY
+    ;
+enum { ENOUGH = 5 }; /* rows: fewer say less of their class than more do of a wider one */
+
+typedef struct Fit {
+    const char *made; /* the day */
+    uint32_t n;
+    double p50, p90;
+} Fit;
+
+static int64_t seconds_of_day(const char *day)
+{
+    int year = 0, month = 0, of_month = 0;
+    if (sscanf(day, "%d-%d-%d", &year, &month, &of_month) != 3) return 0;
+    /* days since 1970 by the civil calendar: timegm is not in C11 */
+    int64_t y = month <= 2 ? year - 1 : year, era = y / 400, m = (month + 9) % 12;
+    int64_t of_era = (y - era * 400) * 365 + (y - era * 400) / 4 - (y - era * 400) / 100;
+    return (era * 146097 + of_era + (153 * m + 2) / 5 + of_month - 1 - 719468) * 86400;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Runs that this store has predicted and measured. */
+static void errors_of_store(Cli *cli, Store *store, Trust *out)
+{
+    LIST(double) errors = {0};
+    DbStatement *st = db_prepare(store_db(store), &cli->diag,
+                                 "SELECT predicted_ms, measured_ms FROM v_compare "
+                                 "WHERE predicted_ms > 0 AND measured_ms > 0",
+                                 "");
+    while (db_step(st, &cli->diag))
+        list_push(cli->arena, &errors, fabs(db_double(st, 0) / db_double(st, 1) - 1));
+    ErrorBar *bar = &out->bar[ERROR_step];
+    bar->n = errors.n;
+    if (errors.n == 0) return;
+    qsort(errors.at, errors.n, sizeof *errors.at, by_size);
+    bar->p50 = errors.at[errors.n / 2];
+    bar->p90 = errors.at[errors.n * 9 / 10];
+}
+
+static int64_t oldest(Cli *cli, Store *store, const char *machine)
+{
+    DbStatement *st = db_prepare(
+        store_db(store), &cli->diag,
+        "SELECT min(made_at) FROM (SELECT made_at FROM kernel_cost WHERE machine = ?1 UNION ALL "
+        "SELECT made_at FROM collective_cost WHERE machine = ?1) WHERE made_at > 0",
+        "s", machine);
+    int64_t at = db_step(st, &cli->diag) && !db_is_null(st, 0) ? db_int(st, 0) : 0;
+    db_reset(st);
+    return at;
+}
+
+const char *trust_gpu(Arena *arena, const char *device)
+{
+    return device == NULL ? "" : arena_copy(arena, device, strcspn(device, "-"));
+}
+
+static bool same(const char *a, const char *b)
+{
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+static const Class *class_of(ErrorOf of, const char *profile, const char *gpu)
+{
+    for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
+        const Class *c = &classes[i];
+        if (c->of == of && same(c->profile, profile) && same(c->gpu, gpu)) return c;
+    }
+    return NULL;
+}
+
+static uint32_t rows_of(ErrorOf of, const char *profile, const char *gpu)
+{
+    const Class *c = class_of(of, profile, gpu);
+    return c == NULL ? 0 : c->n;
+}
+
+ErrorBar trust_bar(ErrorOf of, const char *profile, const char *gpu)
+{
+    const char *const wider[][2] = {{profile, gpu}, {profile, NULL}, {NULL, gpu}, {NULL, NULL}};
+    ErrorBar bar = {.n_both = rows_of(of, profile, gpu),
+                    .n_profile = rows_of(of, profile, NULL),
+                    .n_gpu = rows_of(of, NULL, gpu)};
+    for (int i = 0; i < 4; i++) {
+        const Class *c = class_of(of, wider[i][0], wider[i][1]);
+        if (c == NULL || (c->n < ENOUGH && i < 3)) continue;
+        bar.profile = c->profile;
+        bar.gpu = c->gpu;
+        bar.n = c->n;
+        bar.p50 = c->p50;
+        bar.p90 = c->p90;
+        break;
+    }
+    return bar;
+}
+
+static Trust trust_of_cluster(Cli *cli, const Cluster *cluster, const Runtime *runtime)
+{
+    Trust trust = {.basis = "runs of Tandem's own executor", .made_at = seconds_of_day(made)};
+    if (runtime_is_own(runtime)) return trust;
+    trust.basis = "published runs";
+    trust.profile = runtime->name;
+    trust.gpu = trust_gpu(cli->arena, cluster->device.name);
+    for (ErrorOf of = 0; of < ERROR_COUNT; of++)
+        trust.bar[of] = trust_bar(of, trust.profile, trust.gpu);
+    return trust;
+}
+
+Trust trust_of(Cli *cli, const Cluster *cluster, const Runtime *runtime, Store *store,
+               const char *machine)
+{
+    if (!cluster->is_local) {
+        Trust trust = trust_of_cluster(cli, cluster, runtime);
+        if (machine != NULL && store != NULL) {
+            int64_t at = oldest(cli, store, machine);
+            if (at > 0) trust.made_at = at;
+        }
+        return trust;
+    }
+    Trust trust = {.basis = "runs of this store"};
+    if (store == NULL) return trust;
+    trust.made_at = oldest(cli, store, machine);
+    errors_of_store(cli, store, &trust);
+    return trust;
+}
+
+/* Machines of whose collectives no measurements by size are published; NULL: others. */
+static const char *unmeasured(const Cluster *cluster, const NcclQuestion *q)
+{
+    if (cluster->intra == FABRIC_pcie && q->ranks_per_node > 1)
+        return "published collectives of PCIe boxes";
+    if (q->ranks_per_node > 8) return "published collectives by size of such a domain";
+    bool routed = cluster->topology.kind != TOPOLOGY_tree && q->n_nodes > 1;
+    if (routed || (cluster->nodes_per_group > 0 && q->n_nodes > cluster->nodes_per_group))
+        return "published collectives of such a network";
+    return NULL;
+}
+
+/* Of collectives: between nodes against those that nothing was fitted to, in a node against all
+ * that the model was fitted to, for there are no others. */
+Trust trust_of_net(const Cluster *cluster, const NcclQuestion *q)
+{
+    bool between_nodes = q->n_nodes > 1;
+    static const Fit bars[] = {
+#define NET_FIT(made, n, p50, p90) {made, n, p50, p90},
+#include "cli/report/error_bar_net.def"
+#undef NET_FIT
+    };
+    const Fit *bar = &bars[between_nodes];
+    Trust trust = {.basis = between_nodes ? "published collectives that nothing was fitted to"
+                                          : "published collectives, most of them fitted to,",
+                   .made_at = seconds_of_day(bar->made)};
+    const char *nobody = unmeasured(cluster, q);
+    if (nobody != NULL)
+        trust.basis = nobody;
+    else
+        trust.bar[ERROR_step] = (ErrorBar){.n = bar->n, .p50 = bar->p50, .p90 = bar->p90};
+    return trust;
+}
+
+/* null where the class is not of one. */
+static void text_or_null(json_t *root, const char *key, const char *text)
+{
+    json_put(root, key, text == NULL ? json_null() : json_string(text));
+}
+
+static void bar_json(json_t *root, const Trust *trust, const ErrorBar *bar)
+{
+    json_count(root, "n", bar->n);
+    json_put(root, "error_p50", bar->n > 0 ? json_real(bar->p50) : json_null());
+    json_put(root, "error_p90", bar->n > 0 ? json_real(bar->p90) : json_null());
+    if (trust->profile == NULL) return;
+    text_or_null(root, "profile", bar->profile);
+    text_or_null(root, "gpu", bar->gpu);
+    json_count(root, "n_profile", bar->n_profile);
+    json_count(root, "n_gpu", bar->n_gpu);
+    json_count(root, "n_both", bar->n_both);
+}
+
+json_t *trust_json(const Trust *trust)
+{
+    json_t *root = json_object();
+    json_text(root, "basis", trust->basis);
+    json_count(root, "calibrated_at", (uint64_t)trust->made_at);
+    bar_json(root, trust, &trust->bar[ERROR_step]);
+    static const char *const memory[] = {
+        [ERROR_allocated] = "allocated", [ERROR_reserved] = "reserved"};
+    for (ErrorOf of = ERROR_allocated; trust->profile != NULL && of < ERROR_COUNT; of++) {
+        json_t *object = json_object();
+        bar_json(object, trust, &trust->bar[of]);
+        json_put(root, memory[of], object);
+    }
+    return root;
+}
+
+bool trust_store(Store *store, int64_t run, const Trust *trust, Diag *d)
+{
+    const ErrorBar *bar = &trust->bar[ERROR_step];
+    const CostCounts *c = &trust->counts;
+    return db_run(store_db(store), d,
+                  "INSERT OR IGNORE INTO trust(run, basis, calibrated_at, n, error_p50, error_p90, "
+                  "kernels_measured, kernels_modelled, collectives_measured, collectives_modelled) "
+                  "VALUES(?,?,?,?,?,?,?,?,?,?)",
+                  "isiiddiiii", run, trust->basis, trust->made_at, (int64_t)bar->n, bar->p50,
+                  bar->p90, (int64_t)c->kernels_measured, (int64_t)c->kernels_modelled,
+                  (int64_t)c->collectives_measured, (int64_t)c->collectives_modelled);
+}
+
+void trust_load_counts(Store *store, int64_t run, Trust *trust, Diag *d)
+{
+    DbStatement *st = db_prepare(store_db(store), d,
+                                 "SELECT kernels_measured, kernels_modelled, collectives_measured, "
+                                 "collectives_modelled FROM trust WHERE run = ? AND "
+                                 "kernels_measured NOTNULL",
+                                 "i", run);
+    if (db_step(st, d))
+        trust->counts = (CostCounts){(uint32_t)db_int(st, 0), (uint32_t)db_int(st, 1),
+                                     (uint32_t)db_int(st, 2), (uint32_t)db_int(st, 3)};
+    db_reset(st);
+}
+
+/* "3 on H200: half within 2.5 %", "no measured run on L4" */
+static const char *rows_text(Arena *arena, const Class *c, const char *how, const char *whom)
+{
+    if (c == NULL) return arena_print(arena, "no measured run %s %s", how, whom);
+    return arena_print(arena, "%" PRIu32 " %s %s: half within %.1f %%", c->n, how, whom,
+                       100 * c->p50);
+}
+
+/* Whose rows: where they are a wider class's, how many are nearer. */
+static const char *class_text(Arena *arena, const Trust *trust, ErrorOf of)
+{
+    const char *profile = trust->profile, *gpu = trust->gpu;
+    const ErrorBar *bar = &trust->bar[of];
+    if (bar->profile != NULL && bar->gpu != NULL)
+        return arena_print(arena, "published runs of %s on %s", profile, gpu);
+    if (bar->profile != NULL)
+        return arena_print(arena, "published runs of %s on any GPU (%s)", profile,
+                           rows_text(arena, class_of(of, profile, gpu), "on", gpu));
+    if (bar->gpu != NULL)
+        return arena_print(arena, "published runs of any profile on %s (%s)", gpu,
+                           rows_text(arena, class_of(of, profile, gpu), "of", profile));
+    return arena_print(arena, "published runs of any profile on any GPU (%s, %s)",
+                       rows_text(arena, class_of(of, profile, NULL), "of", profile),
+                       rows_text(arena, class_of(of, NULL, gpu), "on", gpu));
+}
+
+static const char *bar_text(Arena *arena, const Trust *trust, ErrorOf of)
+{
+    static const char *const names[] = {"step time", "memory allocated", "memory reserved"};
+    const ErrorBar *bar = &trust->bar[of];
+    return arena_print(arena, "%s half within %.1f %%, 9 of 10 within %.1f %% of %" PRIu32 " %s",
+                       names[of], 100 * bar->p50, 100 * bar->p90, bar->n,
+                       class_text(arena, trust, of));
+}
+
+const char *trust_text(Arena *arena, const Trust *trust)
+{
+    const ErrorBar *bar = &trust->bar[ERROR_step];
+    const char *age = "never calibrated";
+    if (trust->made_at > 0) {
+        int64_t days = ((int64_t)time(NULL) - trust->made_at) / 86400;
+        age = arena_print(arena, "%" PRId64 " days old", days > 0 ? days : 0);
+    }
+    if (bar->n == 0)
+        return arena_print(arena, "costs %s; error not known: no %s to compare with", age,
+                           trust->basis);
+    if (trust->profile != NULL)
+        return arena_print(arena, "costs %s; %s", age, bar_text(arena, trust, ERROR_step));
+    return arena_print(arena,
+                       "costs %s; of %" PRIu32 " %s half within %.1f %%, 9 of 10 within %.1f %%",
+                       age, bar->n, trust->basis, 100 * bar->p50, 100 * bar->p90);
+}
+
+void trust_report(Cli *cli, const Trust *trust)
+{
+    Arena *arena = cli->arena;
+    str_print(&cli->out, "trust       %s\n", trust_text(arena, trust));
+    for (ErrorOf of = ERROR_allocated; trust->profile != NULL && of < ERROR_COUNT; of++)
+        str_print(&cli->out, "            %s\n", bar_text(arena, trust, of));
+    const CostCounts *c = &trust->counts;
+    uint32_t kernels = c->kernels_measured + c->kernels_modelled,
+             collectives = c->collectives_measured + c->collectives_modelled;
+    if (kernels == 0) return; /* stored by a version that did not count */
+    str_print(&cli->out,
+              "measured    %" PRIu32 " of the costs of %" PRIu32 " kernels, %" PRIu32 " of %" PRIu32
+              " communications; the others are modelled\n",
+              c->kernels_measured, kernels, c->collectives_measured, collectives);
+}

@@ -1,0 +1,34 @@
+/* Algorithms that were timed for products on a device, kept in the store from run to run. The store
+ * is opened for each: there are some dozens, before the first step. What cannot be read is timed
+ * again, and what cannot be written is timed again next time: neither is an error of the run. */
+#include "cli/run/run.h"
+#include "kernels/cuda/product/products.h"
+
+static bool get(void *self, const char *device, const char *call, void *choice, size_t bytes)
+{
+    const Cli *cli = self;
+    Diag own = diag_in(cli->arena);
+    Store *store = store_open(cli->options.db, true, &own);
+    if (store == NULL) return false;
+    bool found = store_get_choice(store, device, call, choice, bytes, &own);
+    store_close(store);
+    return found;
+}
+
+static void put(void *self, const char *device, const char *call, const void *choice, size_t bytes,
+                int64_t median_ps)
+{
+    const Cli *cli = self;
+    Diag own = diag_in(cli->arena);
+    Store *store = store_open(cli->options.db, false, &own);
+    if (store == NULL) return;
+    (void)store_put_choice(store, device, call, choice, bytes, median_ps, &own);
+    store_close(store);
+}
+
+const CudaChoices *run_choices(Cli *cli)
+{
+    CudaChoices *choices = arena_alloc(cli->arena, sizeof *choices);
+    *choices = (CudaChoices){cli, get, put};
+    return choices;
+}

@@ -1,0 +1,50 @@
+/* A process between mpirun and a rank: it sees how its rank ends before mpirun does, and so before
+ * mpirun ends the others because of it. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "exec/launch/launch.h"
+#include "exec/launch/status.h"
+
+#define SUPERVISED_VARIABLE "TANDEM_SUPERVISED"
+
+enum { EXIT_RUN_FAILED = 6 };
+
+static _Noreturn void supervise(Status *status, StatusSlot *slot, pid_t child)
+{
+    int how = 0;
+    while (waitpid(child, &how, 0) < 0)
+        if (errno != EINTR) _exit(EXIT_RUN_FAILED);
+    bool died = WIFSIGNALED(how) || atomic_load(&slot->state) > STATUS_begun;
+    if (died) {
+        atomic_store(&slot->wait_status, how);
+        atomic_store(&slot->death, atomic_fetch_add(&status->n_dead, 1) + 1);
+    } else {
+        atomic_store(&slot->state, STATUS_absent);
+    }
+    int code = WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
+    _exit(died && code == 0 ? EXIT_RUN_FAILED : code);
+}
+
+void launch_supervise(void)
+{
+    uint32_t n_ranks = 0, rank = 0;
+    if (getenv(SUPERVISED_VARIABLE) || !launch_inside(&n_ranks, &rank, NULL)) return;
+    Status *status = status_join(n_ranks);
+    if (status == NULL || rank >= n_ranks) return;
+    fflush(NULL);
+    pid_t supervisor = getpid(), child = fork();
+    if (child < 0) return; /* then without */
+    if (child > 0) supervise(status, &status->slots[rank], child);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != supervisor) _exit(EXIT_RUN_FAILED);
+    setenv(SUPERVISED_VARIABLE, "1", 1);
+    atomic_store(&status->slots[rank].pid, (int32_t)getpid());
+    atomic_store(&status->slots[rank].state, STATUS_begun);
+    status_unmap(status);
+}

@@ -1,0 +1,219 @@
+/* All ranks in this process, as cooperative state machines. Among the instructions that the plan's
+ * semantics allow to start, and the communications that may finish, a seed picks the next event; a
+ * communication moves its bytes at any time between its start and its end. A plan whose result
+ * depends on luck gives different results for different seeds. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "exec/loopback/private.h"
+#include "planner/base/clock.h"
+#include "planner/base/rng.h"
+
+static void push(Loopback *l, Event e)
+{
+    assert(l->n_ready < l->room);
+    l->ready[l->n_ready++] = e;
+}
+
+static Event take(Loopback *l)
+{
+    assert(l->n_ready > 0);
+    uint32_t i = 0;
+    if (l->options.order_seed)
+        i = (uint32_t)rng_below(l->options.order_seed, l->n_steps, l->n_draws++, l->n_ready);
+    Event e = l->ready[i];
+    l->ready[i] = l->ready[--l->n_ready];
+    return e;
+}
+
+static void record(Loopback *l, Rank rank, Pc pc, Ps start, Ps end)
+{
+    Trace *t = l->trace;
+    if (t == NULL) return;
+    assert(t->rows.n < t->rows.room);
+    t->rows.at[t->rows.n++] = (TraceRow){rank,
+                                         (uint32_t)l->control.step,
+                                         pc,
+                                         start - l->step_start,
+                                         end - l->step_start,
+                                         l->ranks[rank].info->bytes[pc]};
+}
+
+/* The instruction may start: a local one becomes an event; a communication has arrived. */
+static void may_start(Loopback *l, Rank rank, Pc pc)
+{
+    RankState *r = &l->ranks[rank];
+    if (r->at[pc].comm == NULL) {
+        push(l, (Event){rank, pc, 0});
+        return;
+    }
+    Meeting *m = &l->meetings[l->meeting_of[rank][pc]];
+    assert(m->n_arrived < m->n_members);
+    if (++m->n_arrived < m->n_expected || m->n_members != m->n_expected) return;
+    m->start = clock_ps();
+    push(l, (Event){0, 0, l->meeting_of[rank][pc]});
+}
+
+static void finish(Loopback *l, Rank rank, Pc pc)
+{
+    uint32_t n = rank_finish(&l->ranks[rank], pc, l->next);
+    l->finished[rank][pc] = true;
+    l->n_left--;
+    for (uint32_t i = 0; i < n; i++) may_start(l, rank, l->next[i]);
+}
+
+static bool look_for_bad(Loopback *l, Rank rank, Pc pc)
+{
+    return l->bad != NULL && l->bad->pc == 0 && rank_find_bad(&l->ranks[rank], pc, l->bad);
+}
+
+static void run_compute(Loopback *l, Event e)
+{
+    Ps start = clock_ps();
+    rank_compute(&l->ranks[e.rank], e.pc);
+    record(l, e.rank, e.pc, start, clock_ps());
+    look_for_bad(l, e.rank, e.pc);
+    finish(l, e.rank, e.pc);
+}
+
+static void run_meeting(Loopback *l, uint32_t id)
+{
+    Meeting *m = &l->meetings[id];
+    const Member *member = &l->members[m->first];
+    if (!m->is_moved) {
+        const Comm *comm[MAX_GROUP];
+        assert(m->n_members <= MAX_GROUP);
+        for (uint32_t i = 0; i < m->n_members; i++)
+            comm[i] = l->ranks[member[i].rank].at[member[i].pc].comm;
+        collective_move(comm, m->n_members);
+        m->is_moved = true;
+        /* Moved early, to end later: others run with the bytes already there. */
+        uint64_t seed = l->options.order_seed;
+        if (seed && rng_below(seed, l->n_steps, l->n_draws++, 2) == 0) {
+            push(l, (Event){0, 0, id});
+            return;
+        }
+    }
+    Ps end = clock_ps();
+    for (uint32_t i = 0; i < m->n_members; i++) {
+        record(l, member[i].rank, member[i].pc, m->start, end);
+        look_for_bad(l, member[i].rank, member[i].pc);
+    }
+    for (uint32_t i = 0; i < m->n_members; i++) finish(l, member[i].rank, member[i].pc);
+}
+
+static void begin(Loopback *l)
+{
+    l->n_ready = 0;
+    l->n_draws = 0;
+    l->n_steps++;
+    l->n_left = 0;
+    for (uint32_t i = 1; i < l->n_meetings; i++) {
+        l->meetings[i].n_arrived = 0;
+        l->meetings[i].is_moved = false;
+    }
+    for (Rank r = 0; r < l->n_ranks; r++) {
+        rank_begin(&l->ranks[r]);
+        memset(l->finished[r], 0, (l->ranks[r].info->n_instr + 1) * sizeof(bool));
+        l->n_left += l->ranks[r].info->n_instr;
+    }
+    l->step_start = clock_ps();
+    for (Rank r = 0; r < l->n_ranks; r++) {
+        uint32_t n = rank_starters(&l->ranks[r], l->next);
+        for (uint32_t i = 0; i < n; i++) may_start(l, r, l->next[i]);
+    }
+}
+
+static bool run_step(Loopback *l, Diag *d)
+{
+    begin(l);
+    while (l->n_ready > 0) {
+        Event e = take(l);
+        if (e.meeting)
+            run_meeting(l, e.meeting);
+        else
+            run_compute(l, e);
+    }
+    if (l->n_left > 0) return loopback_report_stuck(l, d);
+    bool fine = true;
+    for (Rank r = 0; r < l->n_ranks; r++) fine = rank_inspect(&l->ranks[r], d) && fine;
+    return fine;
+}
+
+static bool step(Backend *self, const Control *control, Trace *trace, BadNumber *bad, Diag *d)
+{
+    Loopback *l = self->state;
+    l->control = *control;
+    l->trace = trace;
+    l->bad = bad;
+    if (bad != NULL) *bad = (BadNumber){.pc = 0};
+    return run_step(l, d);
+}
+
+static void local_ranks(const Backend *self, Rank *first, uint32_t *n)
+{
+    const Loopback *l = self->state;
+    *first = 0;
+    *n = l->n_ranks;
+}
+
+static void *memory(Backend *self, Rank rank, BufferId root)
+{
+    Loopback *l = self->state;
+    assert(rank < l->n_ranks);
+    return rank_memory(&l->ranks[rank], root);
+}
+
+static uint64_t highest_touched(Backend *self, Rank rank, Space space)
+{
+    Loopback *l = self->state;
+    return rank_highest(&l->ranks[rank], space);
+}
+
+static uint64_t outside_bytes(Backend *self)
+{
+    (void)self;
+    return 0;
+}
+
+static bool exchange(Backend *self, const void *mine, size_t bytes, void *all, Diag *d)
+{
+    (void)self, (void)d;
+    if (bytes > 0) memcpy(all, mine, bytes);
+    return true;
+}
+
+static uint32_t processes(const Backend *self, uint32_t *mine)
+{
+    (void)self;
+    *mine = 0;
+    return 1;
+}
+
+static void close_ranks(Backend *self)
+{
+    Loopback *l = self->state;
+    for (Rank r = 0; l->ranks != NULL && r < l->n_ranks; r++) rank_close(&l->ranks[r]);
+    l->n_ranks = 0;
+}
+
+Backend *backend_loopback(Arena *arena)
+{
+    Backend *b = arena_alloc(arena, sizeof *b);
+    Loopback *l = arena_alloc(arena, sizeof *l);
+    l->arena = arena;
+    *b = (Backend){.name = "loopback",
+                   .open = loopback_open,
+                   .ranks = local_ranks,
+                   .step = step,
+                   .memory = memory,
+                   .highest_touched = highest_touched,
+                   .outside_bytes = outside_bytes,
+                   .exchange = exchange,
+                   .processes = processes,
+                   .close = close_ranks,
+                   .state = l};
+    return b;
+}

@@ -1,0 +1,187 @@
+/* One communication between processes: posted without waiting, moved on when it is polled. */
+#include <assert.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "exec/process/private.h"
+#include "planner/base/clock.h"
+
+/* Up to here everybody gets everybody's: one message round instead of two. */
+enum { SMALL_BYTES = 32768 };
+
+/* MPI has no sums of low-precision types, and no means. */
+static bool is_native(const Process *p, const Comm *c)
+{
+    return p->options.native_reductions && c->reduce != REDUCE_mean &&
+           (c->dtype == DT_f32 || c->dtype == DT_f64);
+}
+
+static Way way_of(const Process *p, const Comm *c)
+{
+    if (c->n_members == 1) return WAY_none;
+    if (c->op == OP_all_gather) return WAY_gather;
+    if (c->op == OP_all_to_all) return WAY_exchange;
+    if (c->op == OP_send) return WAY_send;
+    if (c->op == OP_recv) return WAY_recv;
+    if (c->op == OP_reduce_scatter)
+        return is_native(p, c) ? WAY_native_reduce_scatter : WAY_exchange_sum;
+    assert(c->op == OP_all_reduce);
+    if (is_native(p, c)) return WAY_native_all_reduce;
+    return c->in_bytes * c->n_members <= SMALL_BYTES ? WAY_gather_sum : WAY_exchange_sum_gather;
+}
+
+/* `total` elements in one piece a member, as equal as can be. */
+static void cut(Process *p, Transfer *w, int total)
+{
+    int members = (int)w->comm->n_members, at = 0;
+    w->counts = arena_array(p->arena, (size_t)members, sizeof(int));
+    w->displs = arena_array(p->arena, (size_t)members, sizeof(int));
+    for (int i = 0; i < members; i++) {
+        w->counts[i] = total / members + (i < total % members);
+        w->displs[i] = at;
+        at += w->counts[i];
+    }
+}
+
+/* What arrives in the staging memory: `n` elements from each member. */
+static void arrive(Process *p, Transfer *w, int n)
+{
+    uint32_t members = w->comm->n_members;
+    w->in_counts = arena_array(p->arena, members, sizeof(int));
+    w->in_displs = arena_array(p->arena, members, sizeof(int));
+    w->part = arena_array(p->arena, members, sizeof *w->part);
+    for (uint32_t i = 0; i < members; i++) {
+        w->in_counts[i] = n;
+        w->in_displs[i] = (int)i * n;
+    }
+    w->staging_bytes = (uint64_t)n * members * (uint64_t)w->bytes;
+}
+
+bool transfer_prepare(Process *p, Transfer *w, Diag *d)
+{
+    const Comm *c = w->comm;
+    w->bytes = (int)dtype_bytes(c->dtype);
+    w->way = way_of(p, c);
+    uint64_t total = (c->in_bytes > c->out_bytes ? c->in_bytes : c->out_bytes) / (uint64_t)w->bytes;
+    if (total + c->n_members > INT_MAX)
+        return diag_error(d, FAULT_internal, "exec-program",
+                          instr_loc(p->plan, program_instr(p->state.info->p, w->pc)),
+                          "%s: MPI counts to 2^31 elements only",
+                          instr_text(p->plan, p->state.info->p, w->pc, p->arena));
+    w->n = (int)((c->in ? c->in_bytes : c->out_bytes) / (uint64_t)w->bytes);
+    switch (w->way) {
+    case WAY_none:
+    case WAY_gather:
+    case WAY_native_all_reduce:
+    case WAY_send:
+    case WAY_recv: break;
+    case WAY_native_reduce_scatter: w->n = (int)(c->out_bytes / (uint64_t)w->bytes); break;
+    case WAY_gather_sum: arrive(p, w, w->n); break;
+    case WAY_exchange_sum:
+    case WAY_exchange_sum_gather:
+        cut(p, w, w->n);
+        w->n = w->counts[c->part];
+        arrive(p, w, w->n);
+        break;
+    case WAY_exchange: cut(p, w, w->n); break;
+    }
+    return true;
+}
+
+void transfer_stage(Transfer *w, char *staging)
+{
+    if (w->part == NULL) return;
+    w->staging = staging;
+    for (uint32_t i = 0; i < w->comm->n_members; i++)
+        w->part[i] = staging + (size_t)w->in_displs[i] * (size_t)w->bytes;
+}
+
+static void check(Process *p, const Transfer *w, bool fine)
+{
+    if (fine) return;
+    const char *what = instr_text(p->plan, p->state.info->p, w->pc, p->arena);
+    process_end(
+        p, "mpi",
+        arena_print(p->arena, "rank %u, %s: %s", p->rank, what, p->transport->error(p->mpi)));
+}
+
+void transfer_post(Process *p, Transfer *w)
+{
+    const Transport *t = p->transport;
+    const Comm *c = w->comm;
+    const char *own = c->out + (size_t)c->part * c->in_bytes; /* my place in a gathered output */
+    TransportRequest *r = &w->request;
+    bool fine = true, is_max = c->reduce == REDUCE_max;
+    w->is_second = false;
+    w->start = clock_ps();
+    switch (w->way) {
+    case WAY_none: memmove(c->out, c->in, c->out_bytes); break;
+    case WAY_gather:
+        fine = t->all_gather(p->mpi, w->group, c->in == own ? NULL : c->in, w->n, c->out, NULL,
+                             NULL, w->bytes, r);
+        break;
+    case WAY_gather_sum:
+        fine = t->all_gather(p->mpi, w->group, c->in, w->n, w->staging, NULL, NULL, w->bytes, r);
+        break;
+    case WAY_exchange_sum:
+    case WAY_exchange_sum_gather:
+        fine = t->all_to_all(p->mpi, w->group, c->in, w->counts, w->displs, w->staging,
+                             w->in_counts, w->in_displs, w->bytes, r);
+        break;
+    case WAY_exchange:
+        fine = t->all_to_all(p->mpi, w->group, c->in, w->counts, w->displs, c->out, w->counts,
+                             w->displs, w->bytes, r);
+        break;
+    case WAY_native_all_reduce:
+        fine = t->all_reduce(p->mpi, w->group, c->in == c->out ? NULL : c->in, c->out, w->n,
+                             w->bytes, is_max, r);
+        break;
+    case WAY_native_reduce_scatter:
+        fine = t->reduce_scatter(p->mpi, w->group, c->in, c->out, w->n, w->bytes, is_max, r);
+        break;
+    case WAY_send:
+        fine = t->send(p->mpi, c->peer, c->match % 32768, c->in, w->n, w->bytes, r);
+        break;
+    case WAY_recv:
+        fine = t->recv(p->mpi, c->leader, c->match % 32768, c->out, w->n, w->bytes, r);
+        break;
+    }
+    check(p, w, fine);
+}
+
+/* The pieces are here: sums them, and goes on to gather the sums where that is the way. */
+static bool sum(Process *p, Transfer *w)
+{
+    const Comm *c = w->comm;
+    bool gathers = w->way == WAY_exchange_sum_gather;
+    char *to = gathers ? c->out + (size_t)w->displs[c->part] * (size_t)w->bytes : c->out;
+    reduce_in_order(c->dtype, c->reduce, to, w->part, c->n_members, (uint64_t)w->n);
+    if (!gathers) return true;
+    w->is_second = true;
+    check(p, w,
+          p->transport->all_gather(p->mpi, w->group, NULL, w->n, c->out, w->counts, w->displs,
+                                   w->bytes, &w->request));
+    return false;
+}
+
+bool transfer_poll(Process *p, Transfer *w, bool may_continue)
+{
+    bool is_done = false, sums = w->part != NULL && !w->is_second;
+    if (w->way == WAY_none) return true;
+    /* All members of a group must begin their second transfers in the same order. */
+    if (sums && w->way == WAY_exchange_sum_gather && !may_continue) return false;
+    check(p, w, p->transport->test(p->mpi, &w->request, &is_done));
+    if (!is_done) return false;
+    return sums ? sum(p, w) : true;
+}
+
+bool transfer_may_continue(const Process *p, uint32_t i)
+{
+    for (uint32_t k = 0; k < i; k++) {
+        const Transfer *w = p->active[k];
+        bool will = w->way == WAY_exchange_sum_gather && !w->is_second;
+        if (w->comm->stream == p->active[i]->comm->stream && will) return false;
+    }
+    return true;
+}

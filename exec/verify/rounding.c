@@ -1,0 +1,160 @@
+/* A plan in low precision against one rank in the same precision: not by their values, which
+ * differ, but by how far each is from fp64. Gradients are judged, and the moments that they become;
+ * weights are not: the first step of Adam makes a step of one size of the smallest gradient, so
+ * where rounding turned a sign it is off by two, which says nothing that the gradient does not. */
+#include <assert.h>
+#include <math.h>
+
+#include "exec/verify/private.h"
+
+static const double most_more = 1e-3;
+
+/* The error of few elements is larger or smaller by chance: what is added to 1.5 shrinks as their
+ * number grows. (Of 13 independent ones of one size, one plan in a million is beyond.) */
+static double times_of(uint64_t n)
+{
+    return ROUNDING_TIMES + 10 / sqrt((double)n);
+}
+
+/* Root of the mean square. */
+static double rms(const double *x, uint64_t n)
+{
+    double sum = 0;
+    for (uint64_t i = 0; i < n; i++) sum += x[i] * x[i];
+    return n > 0 ? sqrt(sum / (double)n) : 0;
+}
+
+typedef struct Rounding {
+    Verify plan, one_rank; /* each against the exact run */
+    RoundingResult *result;
+    double largest[KINDS]; /* root mean square of the largest tensor */
+    double gradient;       /* sum of squares of the exact gradient, */
+    double off[2];         /* and of the errors in it: of the plan, of one rank */
+} Rounding;
+
+static void judge_error(const Rounding *r, const char *what, double times, double more, double plan,
+                        double one_rank)
+{
+    Loc none = {NULL, 0};
+    RoundingResult *result = r->result;
+    double bound = times * one_rank + more;
+    double excess = isfinite(plan) && isfinite(one_rank) ? plan / bound : INFINITY;
+    result->largest_error = fmax(result->largest_error, plan);
+    if (excess > result->worst_excess || result->worst_tensor == NULL) {
+        result->worst_excess = excess;
+        result->worst_error = plan;
+        result->its_one_rank_error = one_rank;
+        result->worst_tensor = what;
+    }
+    if (excess <= 1) return;
+    diag_error(r->plan.d, FAULT_threshold, "verify-mismatch", none,
+               "%s is off by %.3g, relative to fp64; one rank in the same precision by %.3g (at "
+               "most %g times that + %g)",
+               what, plan, one_rank, times, more);
+}
+
+/* What errors of one kind of values are relative to. */
+static double size_of(const Rounding *r, TensorId t, Kind k)
+{
+    const Whole *w = &r->plan.whole[t];
+    return fmax(rms(w->of[k].at, w->n), GRADIENT_FLOOR * r->largest[k]);
+}
+
+static void add_gradient(Rounding *r, TensorId t)
+{
+    const Whole *plan = &r->plan.whole[t];
+    const Values *of[] = {&plan->of[KIND_gradient], &r->one_rank.whole[t].of[KIND_gradient]};
+    for (uint64_t i = 0; of[0]->there && i < plan->n; i++) {
+        r->gradient += of[0]->at[i] * of[0]->at[i];
+        for (int side = 0; side < 2; side++)
+            r->off[side] += of[side]->apart[i] * of[side]->apart[i];
+    }
+}
+
+static void judge_tensor(Rounding *r, TensorId t)
+{
+    const Whole *plan = &r->plan.whole[t], *one_rank = &r->one_rank.whole[t];
+    bool is_state = r->plan.reference.plan->graph.tensors.at[t].role == ROLE_state;
+    for (int k = 0; k < KINDS; k++) {
+        if ((k == KIND_parameter && !is_state) || !plan->of[k].there) continue;
+        double size = size_of(r, t, (Kind)k);
+        double error = rms(plan->of[k].apart, plan->n);
+        double of_one = rms(one_rank->of[k].apart, plan->n);
+        judge_error(r, arena_print(r->plan.arena, "%s of %s", verify_kinds[k], plan->name),
+                    times_of(plan->n), most_more, error == 0 ? 0 : error / size,
+                    of_one == 0 ? 0 : of_one / size);
+    }
+    verify_seen(&r->plan, plan);
+}
+
+/* Where rounding leaves nothing of the gradient, a plan that is as far off may be any other. */
+static void check_noise(const Rounding *r, double of_one_rank)
+{
+    Loc none = {NULL, 0};
+    diag_error(r->plan.d, FAULT_threshold, "verify-nothing", none,
+               "one rank in this precision is off by %.3g, relative to fp64: nothing of the "
+               "gradient is left to be compared",
+               of_one_rank);
+    diag_hint(r->plan.d, "a wider dtype");
+}
+
+static bool judge(Rounding *r)
+{
+    const Side *exact = &r->plan.reference, *plan = &r->plan.plan, *one = &r->one_rank.plan;
+    const Graph *g = &exact->plan->graph;
+    uint32_t errors = r->plan.d->n_errors;
+    if (!verify_says_something(&r->plan)) return false;
+    for (TensorId t = 1; t < g->tensors.n; t++)
+        for (int k = 0; k < KINDS && r->plan.whole[t].name; k++)
+            r->largest[k] = fmax(r->largest[k], rms(r->plan.whole[t].of[k].at, r->plan.whole[t].n));
+    for (TensorId t = 1; t < g->tensors.n; t++)
+        if (r->plan.whole[t].name) add_gradient(r, t);
+    for (TensorId t = 1; t < g->tensors.n; t++)
+        if (r->plan.whole[t].name) judge_tensor(r, t);
+    /* One number may be right by chance: it may be as far off as the gradient is. (In fp64, where
+     * the same plan is compared to 1e-10, nothing hides behind this.) */
+    RoundingResult *result = r->result;
+    double size = r->gradient > 0 ? sqrt(r->gradient) : 1, whole = sqrt(r->off[1]) / size;
+    result->gradient = sqrt(r->off[0]) / size;
+    result->gradient_of_one_rank = whole;
+    if (!(whole < 1)) check_noise(r, whole);
+    judge_error(r, "the gradient", ROUNDING_TIMES, most_more, result->gradient, whole);
+    judge_error(r, "the gradient norm", ROUNDING_TIMES, most_more,
+                verify_relative(plan->norm, exact->norm),
+                fmax(verify_relative(one->norm, exact->norm), whole));
+    judge_error(r, "the loss", ROUNDING_TIMES, most_more, verify_relative(plan->loss, exact->loss),
+                fmax(verify_relative(one->loss, exact->loss), whole));
+    return r->plan.d->n_errors == errors;
+}
+
+bool exec_verify_rounding(const Plan *plan, const Plan *one_rank, const Plan *exact,
+                          const DataSource *data, const BackendOptions *options, Arena *arena,
+                          RoundingResult *result, Diag *d)
+{
+    return exec_verify_rounding_on(NULL, plan, one_rank, exact, data, options, arena, result, d);
+}
+
+bool exec_verify_rounding_on(Backend *made, const Plan *plan, const Plan *one_rank,
+                             const Plan *exact, const DataSource *data,
+                             const BackendOptions *options, Arena *arena, RoundingResult *result,
+                             Diag *d)
+{
+    assert(made == NULL || plan->mesh.n_ranks == 1);
+    VerifyResult of_plan = {.worst_tensor = ""}, of_one_rank = {.worst_tensor = ""};
+    *result = (RoundingResult){.worst_tensor = NULL};
+    Rounding r = {.plan = {.plan = {.plan = plan, .made = made}, .result = &of_plan},
+                  .one_rank = {.plan = {.plan = one_rank}, .result = &of_one_rank},
+                  .result = result};
+    Verify *both[] = {&r.plan, &r.one_rank};
+    for (int i = 0; i < 2; i++) {
+        both[i]->reference.plan = exact;
+        both[i]->arena = arena;
+        both[i]->rounding = true;
+        both[i]->d = d;
+        if (!verify_measure(both[i], data, i == 0 ? options : NULL)) return false;
+    }
+    result->n_tensors = of_plan.n_tensors;
+    result->highest_touched = of_plan.highest_touched;
+    result->predicted_bytes = of_plan.predicted_bytes;
+    return judge(&r);
+}

@@ -1,0 +1,187 @@
+/* Attention and its gradient: which kernels carry them out, and with what arguments. */
+#include "kernels/cuda/attention/attention.h"
+
+#include "kernels/cuda/attention/hopper/attention_hopper.h"
+#include "kernels/cuda/reduce.cuh"
+
+/* ---- delta [B,S,G,R] = rowsum(dO O): a warp a row */
+
+typedef struct DeltaArgs {
+    Array dout, out;
+    float *delta;
+    int64_t rows, E;
+} DeltaArgs;
+
+enum { DELTA_THREADS = 256, DELTA_ROWS = DELTA_THREADS / WARP };
+
+KERNEL(attention_delta, DeltaArgs, DELTA_THREADS, 4)
+{
+    int64_t row = (int64_t)blockIdx.x * DELTA_ROWS + threadIdx.x / WARP;
+    float sum = 0;
+    if (row < a.rows)
+        for (int64_t e = threadIdx.x % WARP; e < a.E; e += WARP)
+            sum = fmaf(read_one(a.dout, row * a.E + e), read_one(a.out, row * a.E + e), sum);
+    sum = warp_sum(sum);
+    if (row < a.rows && threadIdx.x % WARP == 0) a.delta[row] = sum;
+}
+
+static bool launch_delta(const KernelArgs *args, const AttentionArgs *a, const CudaContext *cuda,
+                         CudaError *error)
+{
+    DeltaArgs d;
+    d.dout = array_of(args, 0, a->E);
+    d.out = array_of(args, 4, a->E);
+    d.delta = a->delta;
+    d.rows = a->B * a->S * a->G * a->R;
+    d.E = a->E;
+    return LAUNCH(attention_delta, ceil_div(d.rows, DELTA_ROWS), DELTA_THREADS, 0, d, cuda, error);
+}
+
+/* ---- arguments ---- */
+
+static AttentionArgs attention_args(const KernelArgs *args, const CudaContext *cuda)
+{
+    AttentionArgs a;
+    memset(&a, 0, sizeof a);
+    a.B = args->size['b'], a.S = args->size['s'], a.T = args->size['T'];
+    a.G = args->size['g'], a.R = args->size['r'], a.E = args->size['E'];
+    a.position = args->start['s'] - args->start['T'];
+    a.half = a.S / 2;
+    a.jump = args->second['s'] - args->start['s'] - a.half;
+    assert(a.jump >= 0); /* what is skipped of a tile is skipped for all queries before its last */
+    if (a.jump == 0) a.half = a.S;
+    a.scale = (float)args->attrs.scale;
+    a.causal = args->attrs.causal != 0;
+    a.accumulate = (uint32_t)args->attrs.accumulate;
+    a.drops = args->attrs.drop > 0;
+    if (!a.drops) return a;
+    const int64_t *size = args->binding->size;
+    a.grow = (float)(1 / (1 - args->attrs.drop));
+    a.draw = draw_of(args, cuda);
+    a.place_r = size['T'];
+    a.place_g = size['r'] * a.place_r;
+    a.place_s = size['g'] * a.place_g;
+    a.place_b = size['s'] * a.place_s;
+    a.place = args->start['b'] * a.place_b + args->start['s'] * a.place_s +
+              args->start['g'] * a.place_g + args->start['r'] * a.place_r;
+    return a;
+}
+
+/* The head size of the tiles that hold these arguments, [first, first + n) of them; 0: none does.
+ */
+static int tile_head(const KernelArgs *args, uint32_t n, const uint32_t *which)
+{
+    int64_t E = args->size['E'];
+    DType t = args->dtype[which[0]];
+    if ((t != DT_bf16 && t != DT_f16) || E % 8 != 0 || args->attrs.scale <= 0) return 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (args->dtype[which[i]] != t || (uintptr_t)args->ptr[which[i]] % 16 != 0) return 0;
+#define FITS(head)                                                                                 \
+    if (E <= (head)) return head;
+    ATTENTION_HEADS(FITS)
+#undef FITS
+    return 0;
+}
+
+static bool by_library(OpKind op, const KernelArgs *args, const CudaContext *cuda, bool *taken,
+                       CudaError *error)
+{
+    const CudaAttentionLibrary *library = cuda->attention;
+    return library == NULL || library->run(library->self, op, args, cuda, taken, error);
+}
+
+/* Of the forward pass; *head is that of its tiles. */
+static AttentionArgs forward_args(const KernelArgs *args, const CudaContext *cuda, int *head)
+{
+    const uint32_t tiled[] = {0, 1, 2, 3};
+    AttentionArgs a = attention_args(args, cuda);
+    a.q = args->ptr[0], a.k = args->ptr[1], a.v = args->ptr[2];
+    a.to_out = args->ptr[3];
+    a.to_lse = (float *)args->ptr[4];
+    a.dtype = args->dtype[0];
+    assert(args->dtype[4] == DT_f32);
+    *head = tile_head(args, 4, tiled);
+    return a;
+}
+
+bool cuda_attention(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    int head;
+    bool taken = false;
+    if (!by_library(OP_attention, args, cuda, &taken, error)) return false;
+    if (taken) return true;
+    AttentionArgs a = forward_args(args, cuda, &head);
+    if (head > 0) return attention_forward(&a, head, cuda, error);
+    AttentionTypes types;
+    memset(&types, 0, sizeof types);
+    types.q = args->dtype[0], types.k = args->dtype[1], types.v = args->dtype[2];
+    types.out = args->dtype[3];
+    return attention_plain(&a, &types, cuda, error);
+}
+
+/* Of the gradient. */
+static AttentionArgs gradient_args(const KernelArgs *args, const CudaContext *cuda, int *head)
+{
+    const uint32_t tiled[] = {0, 1, 2, 3, 6, 7, 8};
+    AttentionArgs a = attention_args(args, cuda);
+    a.dout = args->ptr[0], a.q = args->ptr[1], a.k = args->ptr[2], a.v = args->ptr[3];
+    a.out = args->ptr[4];
+    a.lse = (const float *)args->ptr[5];
+    a.dq = args->ptr[6], a.dk = args->ptr[7], a.dv = args->ptr[8];
+    a.delta = (float *)args->ptr[9];
+    a.dtype = args->dtype[0];
+    assert(args->n_args == 10 && args->dtype[5] == DT_f32 && args->dtype[9] == DT_u8);
+    assert(args->elements[9] >= args->elements[5] * (int64_t)sizeof(float));
+    *head = tile_head(args, 7, tiled);
+    return a;
+}
+
+bool cuda_attention_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    int head;
+    bool taken = false;
+    if (!by_library(OP_attention_grad, args, cuda, &taken, error)) return false;
+    if (taken) return true;
+    AttentionArgs a = gradient_args(args, cuda, &head);
+    if (!launch_delta(args, &a, cuda, error)) return false;
+    if (head > 0)
+        return attention_grad_queries(&a, head, cuda, error) &&
+               attention_grad_keys(&a, head, cuda, error);
+    AttentionTypes types;
+    types.dout = args->dtype[0], types.q = args->dtype[1], types.k = args->dtype[2];
+    types.v = args->dtype[3], types.out = args->dtype[4];
+    types.dq = args->dtype[6], types.dk = args->dtype[7], types.dv = args->dtype[8];
+    return attention_grad_plain(&a, &types, cuda, error);
+}
+
+bool cuda_attention_hopper_takes(OpKind op, const KernelArgs *args, const CudaContext *cuda)
+{
+    int head;
+    AttentionArgs a =
+        op == OP_attention ? forward_args(args, cuda, &head) : gradient_args(args, cuda, &head);
+    return attention_hopper_takes(&a, head, cuda);
+}
+
+bool cuda_attention_hopper(OpKind op, const KernelArgs *args, const CudaContext *cuda,
+                           CudaError *error)
+{
+    int head;
+    if (op == OP_attention) {
+        AttentionArgs a = forward_args(args, cuda, &head);
+        return attention_hopper(&a, head, cuda, error);
+    }
+    assert(op == OP_attention_grad);
+    AttentionArgs a = gradient_args(args, cuda, &head);
+    return launch_delta(args, &a, cuda, error) && attention_hopper_queries(&a, head, cuda, error) &&
+           attention_hopper_keys(&a, head, cuda, error);
+}
+
+/* The gradient keeps delta there. */
+uint64_t cuda_attention_workspace(OpKind op, const DType *dtype, const int64_t *elements,
+                                  uint32_t n_args)
+{
+    (void)dtype;
+    if (op != OP_attention_grad) return 0;
+    assert(n_args >= 6);
+    return (uint64_t)elements[5] * sizeof(float);
+}

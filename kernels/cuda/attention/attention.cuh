@@ -1,0 +1,175 @@
+/* What the kernels of attention and its gradient share: their arguments, and tiles of 16-bit
+ * numbers in shared memory. S = scale Q K^T, P = exp(S - lse), O = P V as kernels/cpu/attention.c
+ * has it, which defines these. Head h of the query reads group h / R of keys and values; all
+ * tensors are read and written where they lie, by strides. */
+#ifndef TANDEM_KERNELS_CUDA_ATTENTION_ATTENTION_CUH
+#define TANDEM_KERNELS_CUDA_ATTENTION_ATTENTION_CUH
+
+#include "kernels/cuda/draw.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/product/mma.cuh"
+
+/* The names of kernels here are made by macros, which these two expand. */
+#define KERNEL_OF(name, Args, threads, blocks_per_sm) KERNEL(name, Args, threads, blocks_per_sm)
+#define LAUNCH_OF(name, blocks, threads, bytes, args, cuda, error)                                 \
+    LAUNCH(name, blocks, threads, bytes, args, cuda, error)
+
+typedef struct AttentionArgs {
+    const void *dout, *q, *k, *v; /* [B,S,G,R,E], [B,T,G,E]; dout: of the gradient only */
+    const void *out;              /* input of the gradient */
+    const float *lse;             /* [B,S,G,R]; input of the gradient */
+    void *to_out;                 /* outputs of attention */
+    float *to_lse;
+    void *dq, *dk, *dv; /* outputs of the gradient */
+    float *delta;       /* [B,S,G,R], scratch of the gradient: rowsum(dO O) */
+    int64_t B, S, T, G, R, E;
+    int64_t position;   /* global, of query 0, less that of key 0 */
+    int64_t half, jump; /* queries from `half` on are `jump` further on in the whole (a part in two
+                           chunks); else S and 0. Positions rise from query to query. */
+    DType dtype;
+    float scale;
+    uint32_t causal, accumulate, drops;
+    float grow; /* 1 / (1 - drop) */
+    CudaDraw draw;
+    /* Among the scores [b,s,g,r,T] of the whole: where the first local one is, and how far apart
+     * neighbours along each index are. */
+    int64_t place, place_b, place_s, place_g, place_r;
+} AttentionArgs;
+
+enum { ATTENTION_THREADS = 128, ATTENTION_WARPS = ATTENTION_THREADS / WARP };
+#define LOG2_E 1.4426950408889634f
+
+/* Which tile a block works on; the tiles of all heads of all sequences with the most keys first. */
+typedef struct AttentionPlace {
+    int64_t first, b, g, r; /* r: of keys, 0 */
+    int64_t head;           /* g R + r */
+} AttentionPlace;
+
+DEVICE AttentionPlace attention_place(const AttentionArgs *a, int64_t n, int64_t tile,
+                                      int64_t heads_a_group, bool last_first)
+{
+    int64_t heads = a->G * heads_a_group, n_tiles = (n + tile - 1) / tile;
+    int64_t of_tile = (int64_t)blockIdx.x / (heads * a->B), rest = blockIdx.x % (heads * a->B);
+    AttentionPlace p;
+    p.first = (last_first ? n_tiles - 1 - of_tile : of_tile) * tile;
+    p.b = rest / heads;
+    p.head = rest % heads;
+    p.g = p.head / heads_a_group;
+    p.r = p.head % heads_a_group;
+    return p;
+}
+
+/* How far behind query 0 a query is in the whole. */
+DEVICE int64_t attention_behind(const AttentionArgs *a, int64_t query)
+{
+    return query < a->half ? query : query + a->jump;
+}
+
+/* Keys that the queries up to and including `query` may see. */
+DEVICE int64_t attention_visible(const AttentionArgs *a, int64_t query)
+{
+    int64_t n = a->position + attention_behind(a, query) + 1;
+    if (!a->causal || n > a->T) return a->T;
+    return n < 0 ? 0 : n;
+}
+
+/* The first query that sees any of the keys from `key` on; S: none does. */
+DEVICE int64_t attention_first(const AttentionArgs *a, int64_t key)
+{
+    int64_t query = a->causal ? key - a->position : 0;
+    if (query >= a->half) query = query - a->jump > a->half ? query - a->jump : a->half;
+    return query < 0 ? 0 : query < a->S ? query : a->S;
+}
+
+/* Where the queries end that lie side by side with `query` in the whole. */
+DEVICE int64_t attention_end(const AttentionArgs *a, int64_t query)
+{
+    return query < a->half ? a->half : a->S;
+}
+
+/* Which queries a block of keys goes through, tile by tile, of head after head of the group. No
+ * tile goes on from one chunk of queries to the next. */
+typedef struct AttentionWalk {
+    int first, n; /* n: tiles of all heads */
+} AttentionWalk;
+
+DEVICE AttentionWalk attention_walk(const AttentionArgs *a, const AttentionPlace *at, int columns)
+{
+    AttentionWalk w;
+    w.first = (int)attention_first(a, at->first);
+    const int end = (int)attention_end(a, w.first), rest = (int)a->S - end;
+    w.n = ((end - w.first + columns - 1) / columns + (rest + columns - 1) / columns) * (int)a->R;
+    return w;
+}
+
+/* After the last tile of a head the first one of the next is due. */
+DEVICE int attention_next(const AttentionWalk *w, const AttentionArgs *a, int query, int columns)
+{
+    const int end = (int)attention_end(a, query),
+              next = query + columns < end ? query + columns : end;
+    return next < a->S ? next : w->first;
+}
+
+DEVICE CudaDrawKey attention_draw_key(const AttentionArgs *a)
+{
+    CudaDrawKey none;
+    none.seed = none.stream = 0;
+    none.threshold = 0;
+    return a->drops ? draw_key(&a->draw) : none;
+}
+
+/* Is the score of a local query and key kept? */
+DEVICE bool attention_keeps(const AttentionArgs *a, const CudaDrawKey *key,
+                            const AttentionPlace *at, int64_t query, int64_t t)
+{
+    int64_t place = a->place + at->b * a->place_b + attention_behind(a, query) * a->place_s;
+    place += at->g * a->place_g + at->r * a->place_r + t;
+    return draw_keeps(key, (uint64_t)place);
+}
+
+/* ---- tiles: [rows, head] 16-bit numbers; chunks of 16 bytes, in an order that changes from row to
+ * row, so that eight rows' equal chunks lie in different banks. */
+
+DEVICE Shared tile_chunk(Shared tile, int head, int row, int chunk)
+{
+    return tile + row * head * 2 + ((chunk ^ (row & 7)) << 4);
+}
+
+/* Chunk even + odd, odd being 0 or 1: an address that is the same but for a constant for many. */
+DEVICE Shared tile_pair(Shared tile, int head, int row, int even, int odd)
+{
+    return tile + row * head * 2 + (even >> 3 << 7) + ((((even & 7) | odd) ^ (row & 7)) << 4);
+}
+
+/* Starts to copy n_rows rows of E numbers; what the tile has beyond is zero. */
+DEVICE void tile_load(Shared tile, int head, int rows, const uint16_t *from, int64_t stride,
+                      int64_t n_rows, int64_t E)
+{
+    int chunks = head / 8;
+    for (int i = (int)threadIdx.x; i < rows * chunks; i += ATTENTION_THREADS) {
+        int row = i / chunks, chunk = i % chunks;
+        bool whole = row < n_rows && chunk * 8 < E;
+        const uint16_t *at = whole ? from + row * stride + chunk * 8 : from;
+        copy_start(tile_chunk(tile, head, row, chunk), at, whole);
+    }
+}
+
+DEVICE float widen_bf16(uint32_t bits)
+{
+    return FLOAT_OF_BITS(bits << 16);
+}
+
+/* Over the four lanes that hold a row of a product. */
+DEVICE float row_max(float x)
+{
+    x = fmaxf(x, __shfl_xor_sync(FULL, x, 1));
+    return fmaxf(x, __shfl_xor_sync(FULL, x, 2));
+}
+
+DEVICE float row_sum(float x)
+{
+    x += __shfl_xor_sync(FULL, x, 1);
+    return x + __shfl_xor_sync(FULL, x, 2);
+}
+
+#endif

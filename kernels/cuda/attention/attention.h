@@ -1,0 +1,24 @@
+/* What the files of attention call of each other. Each returns whether its launches were made. */
+#ifndef TANDEM_KERNELS_CUDA_ATTENTION_ATTENTION_H
+#define TANDEM_KERNELS_CUDA_ATTENTION_ATTENTION_H
+
+#include "kernels/cuda/attention/attention.cuh"
+
+/* Tiles of 16-bit numbers: E is a multiple of 8, at most `head`, which is one of these. */
+#define ATTENTION_HEADS(X) X(64) X(128) X(256)
+bool attention_forward(const AttentionArgs *a, int head, const CudaContext *cuda, CudaError *error);
+bool attention_grad_queries(const AttentionArgs *a, int head, const CudaContext *cuda,
+                            CudaError *error);
+bool attention_grad_keys(const AttentionArgs *a, int head, const CudaContext *cuda,
+                         CudaError *error);
+
+/* Any types and sizes, row by row in fp32. */
+typedef struct AttentionTypes {
+    DType q, k, v, out, dout, dq, dk, dv;
+} AttentionTypes;
+bool attention_plain(const AttentionArgs *a, const AttentionTypes *types, const CudaContext *cuda,
+                     CudaError *error);
+bool attention_grad_plain(const AttentionArgs *a, const AttentionTypes *types,
+                          const CudaContext *cuda, CudaError *error);
+
+#endif

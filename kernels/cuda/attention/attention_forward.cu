@@ -1,0 +1,10 @@
+/* Attention, forward, on tensor cores: a kernel for each type and head size. */
+#include "kernels/cuda/attention/attention.h"
+
+#define BODY "kernels/cuda/attention/attention_forward.cuh"
+#include "kernels/cuda/attention/attention_each.cuh"
+
+bool attention_forward(const AttentionArgs *a, int head, const CudaContext *cuda, CudaError *error)
+{
+    ATTENTION_CALL(launch_forward);
+}

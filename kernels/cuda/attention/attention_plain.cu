@@ -1,0 +1,211 @@
+/* Attention and its gradient in fp32, for types and sizes that tiles of 16-bit numbers do not hold:
+ * a warp for each query, or, of the gradients of keys and values, each key; a lane for each of 32
+ * scores. What a warp sums lies in shared memory, E numbers at a time. */
+#include "kernels/cuda/attention/attention.h"
+#include "kernels/cuda/reduce.cuh"
+
+enum { PLAIN_WARPS = 4, PLAIN_THREADS = PLAIN_WARPS * WARP };
+
+typedef struct PlainArgs {
+    AttentionArgs at;
+    Array q, k, v, out, dout, dq, dk, dv;
+} PlainArgs;
+
+/* ---- one score ---- */
+
+DEVICE float plain_dot(Array x, int64_t i, Array y, int64_t j, int64_t n)
+{
+    float sum = 0;
+    for (int64_t e = 0; e < n; e++) sum = fmaf(read_one(x, i + e), read_one(y, j + e), sum);
+    return sum;
+}
+
+/* Rows of the tensors: of a query and its head, of a key and its group. */
+DEVICE int64_t plain_query(const AttentionArgs *a, const AttentionPlace *p, int64_t query,
+                           int64_t r)
+{
+    return ((p->b * a->S + query) * a->G + p->g) * a->R + r;
+}
+
+DEVICE int64_t plain_key(const AttentionArgs *a, const AttentionPlace *p, int64_t key)
+{
+    return (p->b * a->T + key) * a->G + p->g;
+}
+
+/* The factor of the mask over its complement. */
+DEVICE float plain_mask(const AttentionArgs *a, const CudaDrawKey *draw, const AttentionPlace *p,
+                        int64_t query, int64_t r, int64_t key)
+{
+    if (!a->drops) return 1;
+    AttentionPlace of_head = *p;
+    of_head.r = r;
+    return attention_keeps(a, draw, &of_head, query, key) ? a->grow : 0;
+}
+
+/* P of a query and a key, and dS from it. */
+typedef struct Score {
+    float p, pm, ds;
+} Score;
+
+DEVICE Score plain_score(const PlainArgs *x, const CudaDrawKey *draw, const AttentionPlace *p,
+                         int64_t query, int64_t r, int64_t key)
+{
+    const AttentionArgs *a = &x->at;
+    int64_t row = plain_query(a, p, query, r), of_key = plain_key(a, p, key) * a->E;
+    float s = plain_dot(x->q, row * a->E, x->k, of_key, a->E) * a->scale;
+    float dp = plain_dot(x->dout, row * a->E, x->v, of_key, a->E);
+    float mask = plain_mask(a, draw, p, query, r, key);
+    Score score;
+    score.p = device_exp(s - a->lse[row]);
+    score.pm = score.p * mask;
+    score.ds = a->scale * score.p * (dp * mask - a->delta[row]);
+    return score;
+}
+
+/* sum [E] += the 32 lanes' weights times rows first, first + step .. of y. */
+DEVICE void plain_add(float *sum, float weight, Array y, int64_t first, int64_t step, int64_t n,
+                      int64_t E)
+{
+    for (int64_t e0 = 0; e0 < E; e0 += WARP) {
+        int64_t e = e0 + threadIdx.x % WARP;
+        float total = e < E ? sum[e] : 0;
+        for (int j = 0; j < WARP; j++) {
+            float w = __shfl_sync(FULL, weight, j);
+            if (j < n && e < E) total = fmaf(w, read_one(y, first + j * step + e), total);
+        }
+        if (e < E) sum[e] = total;
+    }
+}
+
+DEVICE void plain_clear(float *sum, int64_t E)
+{
+    for (int64_t e = threadIdx.x % WARP; e < E; e += WARP) sum[e] = 0;
+    __syncwarp();
+}
+
+DEVICE void plain_write(Array y, int64_t at, const float *sum, float factor, int64_t E,
+                        bool accumulate)
+{
+    __syncwarp();
+    for (int64_t e = threadIdx.x % WARP; e < E; e += WARP)
+        write_one(y, at + e, fmaf(sum[e], factor, accumulate ? read_one(y, at + e) : 0));
+}
+
+/* ---- kernels ---- */
+
+/* Blocks: fours of queries x heads x sequences. */
+KERNEL(attention_plain_forward, PlainArgs, PLAIN_THREADS, 4)
+{
+    SHARED(float, shared);
+    const AttentionArgs *const at = &a.at;
+    const AttentionPlace p = attention_place(at, at->S, PLAIN_WARPS, at->R, true);
+    const CudaDrawKey draw = attention_draw_key(at);
+    const int64_t query = p.first + threadIdx.x / WARP, E = at->E;
+    float *const sum = shared + threadIdx.x / WARP * E, total = 0, top = -INFINITY;
+    if (query >= at->S) return;
+    const int64_t row = plain_query(at, &p, query, p.r), n = attention_visible(at, query);
+    plain_clear(sum, E);
+    for (int64_t first = 0; first < n; first += WARP) {
+        int64_t key = first + threadIdx.x % WARP;
+        float s = -INFINITY;
+        if (key < n) s = plain_dot(a.q, row * E, a.k, plain_key(at, &p, key) * E, E) * at->scale;
+        float new_top = warp_max(s), w;
+        new_top = new_top > top ? new_top : top;
+        float shrink = top == -INFINITY ? 0 : device_exp(top - new_top);
+        w = key < n ? device_exp(s - new_top) : 0;
+        total = fmaf(total, shrink, warp_sum(w));
+        top = new_top;
+        if (key < n) w *= plain_mask(at, &draw, &p, query, p.r, key);
+        for (int64_t e = threadIdx.x % WARP; e < E; e += WARP) sum[e] *= shrink;
+        plain_add(sum, w, a.v, plain_key(at, &p, first) * E, at->G * E, n - first, E);
+    }
+    plain_write(a.out, row * E, sum, total > 0 ? 1 / total : 0, E, false);
+    if (threadIdx.x % WARP == 0) at->to_lse[row] = total > 0 ? top + logf(total) : -INFINITY;
+}
+
+KERNEL(attention_plain_dq, PlainArgs, PLAIN_THREADS, 4)
+{
+    SHARED(float, shared);
+    const AttentionArgs *const at = &a.at;
+    const AttentionPlace p = attention_place(at, at->S, PLAIN_WARPS, at->R, true);
+    const CudaDrawKey draw = attention_draw_key(at);
+    const int64_t query = p.first + threadIdx.x / WARP, E = at->E;
+    float *const sum = shared + threadIdx.x / WARP * E;
+    if (query >= at->S) return;
+    const int64_t row = plain_query(at, &p, query, p.r), n = attention_visible(at, query);
+    plain_clear(sum, E);
+    for (int64_t first = 0; first < n; first += WARP) {
+        int64_t key = first + threadIdx.x % WARP;
+        float w = key < n ? plain_score(&a, &draw, &p, query, p.r, key).ds : 0;
+        plain_add(sum, w, a.k, plain_key(at, &p, first) * E, at->G * E, n - first, E);
+    }
+    plain_write(a.dq, row * E, sum, 1, E, (at->accumulate & 1) != 0);
+}
+
+/* Blocks: fours of keys x groups x sequences. */
+KERNEL(attention_plain_dkv, PlainArgs, PLAIN_THREADS, 4)
+{
+    SHARED(float, shared);
+    const AttentionArgs *const at = &a.at;
+    const AttentionPlace p = attention_place(at, at->T, PLAIN_WARPS, 1, false);
+    const CudaDrawKey draw = attention_draw_key(at);
+    const int64_t key = p.first + threadIdx.x / WARP, E = at->E;
+    float *const dk = shared + threadIdx.x / WARP * 2 * E, *const dv = dk + E;
+    if (key >= at->T) return;
+    const int64_t begin = attention_first(at, key);
+    plain_clear(dk, 2 * E);
+    for (int64_t r = 0; r < at->R; r++)
+        for (int64_t first = begin; first < at->S; first += WARP) {
+            int64_t query = first + threadIdx.x % WARP, n = at->S - first;
+            int64_t row = plain_query(at, &p, first, r) * E, step = at->G * at->R * E;
+            Score score;
+            score.pm = score.ds = 0;
+            if (query < at->S) score = plain_score(&a, &draw, &p, query, r, key);
+            plain_add(dv, score.pm, a.dout, row, step, n, E);
+            plain_add(dk, score.ds, a.q, row, step, n, E);
+        }
+    int64_t to = plain_key(at, &p, key) * E;
+    plain_write(a.dk, to, dk, 1, E, (at->accumulate & 2) != 0);
+    plain_write(a.dv, to, dv, 1, E, (at->accumulate & 4) != 0);
+}
+
+/* ---- launches ---- */
+
+static Array array_at(const void *at, DType dtype)
+{
+    Array x;
+    x.at = (char *)(uintptr_t)at;
+    x.dtype = (int32_t)dtype;
+    x.wide = false;
+    return x;
+}
+
+static PlainArgs plain_args(const AttentionArgs *a, const AttentionTypes *t)
+{
+    PlainArgs x;
+    x.at = *a;
+    x.q = array_at(a->q, t->q), x.k = array_at(a->k, t->k), x.v = array_at(a->v, t->v);
+    x.out = array_at(a->to_out, t->out), x.dout = array_at(a->dout, t->dout);
+    x.dq = array_at(a->dq, t->dq), x.dk = array_at(a->dk, t->dk), x.dv = array_at(a->dv, t->dv);
+    return x;
+}
+
+bool attention_plain(const AttentionArgs *a, const AttentionTypes *types, const CudaContext *cuda,
+                     CudaError *error)
+{
+    PlainArgs x = plain_args(a, types);
+    int64_t blocks = ceil_div(a->S, PLAIN_WARPS) * a->G * a->R * a->B;
+    size_t bytes = (size_t)(PLAIN_WARPS * a->E) * sizeof(float);
+    return LAUNCH(attention_plain_forward, blocks, PLAIN_THREADS, bytes, x, cuda, error);
+}
+
+bool attention_grad_plain(const AttentionArgs *a, const AttentionTypes *types,
+                          const CudaContext *cuda, CudaError *error)
+{
+    PlainArgs x = plain_args(a, types);
+    int64_t of_queries = ceil_div(a->S, PLAIN_WARPS) * a->G * a->R * a->B;
+    int64_t of_keys = ceil_div(a->T, PLAIN_WARPS) * a->G * a->B;
+    size_t bytes = (size_t)(PLAIN_WARPS * a->E) * sizeof(float);
+    return LAUNCH(attention_plain_dq, of_queries, PLAIN_THREADS, bytes, x, cuda, error) &&
+           LAUNCH(attention_plain_dkv, of_keys, PLAIN_THREADS, 2 * bytes, x, cuda, error);
+}

@@ -1,0 +1,30 @@
+/* Attention, forward, by the instructions of compute capability 9.0: a kernel for each type and
+ * head size. */
+#include "kernels/cuda/attention/hopper/attention_hopper.h"
+
+#include "kernels/cuda/attention/hopper/attention_hopper_block.cuh"
+
+typedef struct HopperArgs {
+    TensorMap q, k, v;
+    AttentionArgs a;
+} HopperArgs;
+
+#define BODY "kernels/cuda/attention/hopper/attention_hopper.cuh"
+#include "kernels/cuda/attention/hopper/attention_hopper_each.cuh"
+
+/* Coordinates are 32 bits wide, strides 40. (CUDA Driver API, cuTensorMapEncodeTiled.) */
+bool attention_hopper_takes(const AttentionArgs *a, int head, const CudaContext *cuda)
+{
+    const int64_t most = INT64_C(1) << 31, farthest = INT64_C(1) << 40;
+    int64_t queries = a->S * a->G * a->R * a->E * 2, keys = a->T * a->G * a->E * 2;
+    return cuda->compute_capability == 90 && (head == 64 || head == 128) && !a->drops && a->T > 0 &&
+           a->S > 0 && a->B > 0 && a->B < most && a->G * a->R < most &&
+           (a->S / 64 + 2) * a->R < most && a->S + a->jump < most - 2 * HOPPER_ROWS &&
+           a->T < most - 2 * HOPPER_ROWS && queries < farthest && keys < farthest;
+}
+
+bool attention_hopper(const AttentionArgs *a, int head, const CudaContext *cuda, CudaError *error)
+{
+    assert(attention_hopper_takes(a, head, cuda));
+    HOPPER_CALL(launch_hopper);
+}

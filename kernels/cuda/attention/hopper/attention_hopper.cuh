@@ -1,0 +1,162 @@
+/* Attention, forward, of compute capability 9.0, for one type and head size: a block holds 128
+ * queries of one head. One thread of the first warpgroup fetches keys and values, COLUMNS at a
+ * time, into the slots of a ring; two warpgroups, 64 queries each, use them. A warpgroup takes the
+ * softmax of its scores while the values of the keys before are multiplied; its scores themselves
+ * it waits for, and only the other warpgroup may have work for the processor meanwhile:
+ *
+ *     S(j) = Q K(j)^T     issued, and so is O += P(j-1) V(j-1)
+ *     wait for S(j); K(j)'s slot is free; P(j) = exp(S(j) - top)
+ *     wait for O; V(j-1)'s slot is free; O is brought to the new maximum */
+#define F(name) NAME(name##_hopper)
+#define COLUMNS 128
+#include "kernels/cuda/attention/hopper/attention_hopper_tile.cuh"
+
+typedef struct F(State) {
+    float out[HEAD / 2];         /* tiles of 8 columns, mma's C */
+    float top[2], total[2];      /* of rows lane / 4 and lane / 4 + 8 */
+    uint32_t p[COLUMNS / 16][4]; /* what is multiplied with values: mma's A */
+} F(State);
+
+/* The one thread that fetches: queries, then keys and values as slots become free. Item i of the
+ * ring is keys of tile i / 2, or, odd, values. */
+DEVICE void F(produce)(const HopperArgs *h, HopperShared s, const AttentionPlace *at, int n_tiles)
+{
+    barrier_expect(s.barriers, F(own_bytes));
+    F(fetch)(s.own, &h->q, s.barriers, at, HOPPER_ROWS, at->head, (int)at->first);
+    UNROLL_1 for (int i = 0; i < 2 * n_tiles; i++)
+    {
+        const HopperSlot slot = hopper_slot(s, i, F(tile_bytes));
+        barrier_wait(slot.empty, slot.parity ^ 1);
+        barrier_expect(slot.full, F(tile_bytes));
+        F(fetch)
+        (slot.at, i % 2 ? &h->v : &h->k, slot.full, at, COLUMNS, at->g, i / 2 * COLUMNS);
+    }
+}
+
+/* Scores become probabilities of an unnormalised softmax; `shrink` brings what was summed so far to
+ * the new maximum. */
+DEVICE void F(fold)(F(State) * state, float s[COLUMNS / 2], float scale, float shrink[2])
+{
+    UNROLL for (int i = 0; i < 2; i++)
+    {
+        float top = state->top[i], sum = 0;
+        UNROLL for (int n = 0; n < COLUMNS / 8; n++) top =
+            fmaxf(top, fmaxf(s[n * 4 + i * 2], s[n * 4 + i * 2 + 1]));
+        top = row_max(top);
+        float base = top == -INFINITY ? 0 : top * scale;
+        shrink[i] = device_exp2(fmaf(state->top[i], scale, -base));
+        UNROLL for (int n = 0; n < COLUMNS / 8; n++) UNROLL for (int c = 0; c < 2; c++)
+        {
+            float x = device_exp2(fmaf(s[n * 4 + i * 2 + c], scale, -base));
+            s[n * 4 + i * 2 + c] = x;
+            sum += x;
+        }
+        state->top[i] = top;
+        state->total[i] = fmaf(state->total[i], shrink[i], sum);
+    }
+}
+
+/* One warpgroup: `row` is its first, of the block's queries. The first tile stands apart: where
+ * products under way depend on a branch, ptxas waits for each of them. */
+DEVICE void F(consume)(const AttentionArgs *a, F(State) * state, HopperShared shared,
+                       const HopperRows *rows, int row, int n_tiles)
+{
+    const float scale = a->scale * LOG2_E;
+    const Shared queries = shared.own + row * 128;
+    float s[COLUMNS / 2], shrink[2];
+    barrier_wait(shared.barriers, 0);
+    if (n_tiles == 0) return;
+    HopperSlot keys = hopper_slot(shared, 0, F(tile_bytes)), values;
+    barrier_wait(keys.full, keys.parity);
+    F(rows_by_rows)(s, queries, keys.at);
+    products_wait(0);
+    hopper_give_back(keys);
+    F(hide)(s, rows, 0, -INFINITY);
+    F(fold)(state, s, scale, shrink);
+    F(round)(state->p, s);
+    UNROLL_1 for (int j = 1; j < n_tiles; j++)
+    {
+        keys = hopper_slot(shared, 2 * j, F(tile_bytes));
+        values = hopper_slot(shared, 2 * j - 1, F(tile_bytes));
+        barrier_wait(keys.full, keys.parity);
+        F(rows_by_rows)(s, queries, keys.at);
+        barrier_wait(values.full, values.parity);
+        F(times)(state->out, state->p, values.at);
+        products_wait(1);
+        hopper_give_back(keys);
+        F(hide)(s, rows, j * COLUMNS, -INFINITY);
+        F(fold)(state, s, scale, shrink);
+        products_wait(0);
+        hopper_give_back(values);
+        F(scale_rows)(state->out, shrink);
+        F(round)(state->p, s);
+    }
+    values = hopper_slot(shared, 2 * n_tiles - 1, F(tile_bytes));
+    barrier_wait(values.full, values.parity);
+    F(times)(state->out, state->p, values.at);
+    products_wait(0);
+}
+
+/* To memory, through the rows of queries that this warpgroup alone has read. */
+DEVICE void F(finish)(const AttentionArgs *a, F(State) * state, const AttentionPlace *at,
+                      Shared queries, int row)
+{
+    const int lane = (int)threadIdx.x % WARP, mine = row + (int)threadIdx.x / WARP % 4 * 16;
+    const int64_t heads = a->G * a->R, first = (at->b * a->S + at->first) * heads + at->head;
+    float inverse[2];
+    UNROLL for (int i = 0; i < 2; i++)
+    {
+        float total = row_sum(state->total[i]);
+        int64_t query = mine + i * 8 + lane / 4;
+        inverse[i] = total > 0 ? 1 / total : 0;
+        if (lane % 4 == 0 && at->first + query < a->S)
+            a->to_lse[first + query * heads] =
+                total > 0 ? fmaf(state->top[i], a->scale, logf(total)) : -INFINITY;
+    }
+    F(scale_rows)(state->out, inverse);
+    barrier_threads(row == 0 ? 1u : 2u, WARPGROUP);
+    F(store)
+    (state->out, queries, row, (uint16_t *)a->to_out + first * a->E, heads * a->E, a->S - at->first,
+     a->E, false);
+}
+
+/* Blocks: tiles of queries x heads x sequences. Shared: barriers, queries, the ring. */
+KERNEL_OF(F(attention), HopperArgs, HOPPER_THREADS, 1)
+{
+    if (!HOPPER_CODE) return;
+    SHARED(unsigned char, memory);
+    const HopperShared shared = hopper_shared(shared_of(memory), F(own_bytes));
+    const AttentionPlace at = attention_place(&a.a, a.a.S, HOPPER_ROWS, a.a.R, true);
+    const int group = (int)threadIdx.x / WARPGROUP;
+    const int n_tiles = (int)((hopper_keys(&a.a, &at) + COLUMNS - 1) / COLUMNS);
+    hopper_begin(shared, 1);
+    if (group == 0) {
+        registers_shrink(HOPPER_PRODUCER_REGISTERS);
+        if (threadIdx.x == 0) F(produce)(&a, shared, &at, n_tiles);
+    } else {
+        registers_grow(HOPPER_CONSUMER_REGISTERS);
+        const int row = (group - 1) * 64;
+        const HopperRows rows = hopper_rows(&a.a, &at, row);
+        F(State) state;
+        state.top[0] = state.top[1] = -INFINITY;
+        state.total[0] = state.total[1] = 0;
+        UNROLL for (int i = 0; i < HEAD / 2; i++) state.out[i] = 0;
+        F(consume)(&a.a, &state, shared, &rows, row, n_tiles);
+        F(finish)(&a.a, &state, &at, shared.own, row);
+    }
+}
+
+static bool NAME(launch_hopper)(const AttentionArgs *a, const CudaContext *cuda, CudaError *error)
+{
+    HopperArgs h;
+    int64_t heads = a->G * a->R, blocks = ceil_div(a->S, HOPPER_ROWS) * heads * a->B;
+    h.a = *a;
+    if (!hopper_map(&h.q, a, a->q, heads, a->S, HOPPER_ROWS, cuda, error) ||
+        !hopper_map(&h.k, a, a->k, a->G, a->T, COLUMNS, cuda, error) ||
+        !hopper_map(&h.v, a, a->v, a->G, a->T, COLUMNS, cuda, error))
+        return false;
+    size_t shared_bytes = hopper_shared_bytes(F(own_bytes), F(tile_bytes));
+    return LAUNCH_OF(F(attention), blocks, HOPPER_THREADS, shared_bytes, h, cuda, error);
+}
+
+#include "kernels/cuda/attention/attention_undef.cuh"

@@ -1,0 +1,123 @@
+/* What attention's kernels of compute capability 9.0 share. A block is three warpgroups: the first
+ * fetches, the other two multiply. In shared memory: barriers; tiles that stay, of HOPPER_ROWS
+ * rows, half of them for each of the two; a ring of slots that others go through. */
+#ifndef TANDEM_KERNELS_CUDA_ATTENTION_HOPPER_ATTENTION_HOPPER_BLOCK_CUH
+#define TANDEM_KERNELS_CUDA_ATTENTION_HOPPER_ATTENTION_HOPPER_BLOCK_CUH
+
+#include "kernels/cuda/attention/attention.cuh"
+#include "kernels/cuda/attention/hopper/hopper.cuh"
+
+enum {
+    HOPPER_ROWS = 128,
+    HOPPER_SLOTS = 4,
+    HOPPER_THREADS = 3 * WARPGROUP,
+    HOPPER_CONSUMER_WARPS = 8,
+    HOPPER_BARRIER_BYTES = SWIZZLE_BYTES, /* what follows begins a pattern */
+    HOPPER_REGISTERS = 168,               /* of 65,536 for 384 threads: what a thread begins with */
+    HOPPER_PRODUCER_REGISTERS = 24,
+    HOPPER_CONSUMER_REGISTERS = 240
+};
+
+/* What a warpgroup asks for comes from the block's own registers, and is waited for for ever. */
+static_assert(HOPPER_PRODUCER_REGISTERS + 2 * HOPPER_CONSUMER_REGISTERS <= 3 * HOPPER_REGISTERS,
+              "the warpgroups' registers are more than the block's");
+
+typedef struct HopperShared {
+    Shared barriers; /* that of what stays, then of each slot: full, empty */
+    Shared own, ring;
+} HopperShared;
+
+DEVICE HopperShared hopper_shared(Shared memory, int own_bytes)
+{
+    HopperShared s;
+    s.barriers = shared_pattern(memory);
+    s.own = s.barriers + HOPPER_BARRIER_BYTES;
+    s.ring = s.own + own_bytes;
+    return s;
+}
+
+/* What a launch asks for. */
+static inline size_t hopper_shared_bytes(int own_bytes, int slot_bytes)
+{
+    return (size_t)(SWIZZLE_BYTES + HOPPER_BARRIER_BYTES + own_bytes + HOPPER_SLOTS * slot_bytes);
+}
+
+typedef struct HopperSlot {
+    Shared at, full, empty;
+    uint32_t parity; /* of the phase in which it is filled */
+} HopperSlot;
+
+/* Item i of the ring. */
+DEVICE HopperSlot hopper_slot(HopperShared s, int i, int slot_bytes)
+{
+    HopperSlot slot;
+    slot.at = s.ring + i % HOPPER_SLOTS * slot_bytes;
+    slot.full = s.barriers + 8 + i % HOPPER_SLOTS * 16;
+    slot.empty = slot.full + 8;
+    slot.parity = (uint32_t)(i / HOPPER_SLOTS) & 1;
+    return slot;
+}
+
+/* `fillers`: how many arrive when a slot is full, besides bytes. */
+DEVICE void hopper_begin(HopperShared s, uint32_t fillers)
+{
+    if (threadIdx.x == 0) {
+        barrier_init(s.barriers, 1);
+        for (int i = 0; i < HOPPER_SLOTS; i++) {
+            const HopperSlot slot = hopper_slot(s, i, 0);
+            barrier_init(slot.full, fillers);
+            barrier_init(slot.empty, HOPPER_CONSUMER_WARPS);
+        }
+        barriers_ready();
+        shared_to_async();
+    }
+    __syncthreads();
+}
+
+/* A warp is done with a slot. */
+DEVICE void hopper_give_back(HopperSlot slot)
+{
+    if (threadIdx.x % WARP == 0) barrier_arrive(slot.empty);
+}
+
+/* How many keys this thread's two rows may see, and how many all rows of the warpgroup do. */
+typedef struct HopperRows {
+    int seen[2], by_all;
+} HopperRows;
+
+DEVICE HopperRows hopper_rows(const AttentionArgs *a, const AttentionPlace *at, int row)
+{
+    const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP % 4;
+    HopperRows r;
+    r.by_all = (int)attention_visible(a, at->first + row);
+    r.seen[0] = (int)attention_visible(a, at->first + row + warp * 16 + lane / 4);
+    r.seen[1] = (int)attention_visible(a, at->first + row + warp * 16 + lane / 4 + 8);
+    return r;
+}
+
+/* How many keys a block of queries goes through. */
+DEVICE int64_t hopper_keys(const AttentionArgs *a, const AttentionPlace *at)
+{
+    const int64_t last = at->first + HOPPER_ROWS;
+    return attention_visible(a, (last < a->S ? last : a->S) - 1);
+}
+
+/* [E, heads, rows, B], of which a box is some rows of one head, 64 numbers wide. */
+static inline bool hopper_map(TensorMap *map, const AttentionArgs *a, const void *at, int64_t heads,
+                              int64_t rows, uint32_t box_rows, const CudaContext *cuda,
+                              CudaError *error)
+{
+    TensorShape t;
+    memset(&t, 0, sizeof t);
+    t.at = at;
+    t.dtype = a->dtype;
+    t.dim[0] = (uint64_t)a->E, t.dim[1] = (uint64_t)heads;
+    t.dim[2] = (uint64_t)rows, t.dim[3] = (uint64_t)a->B;
+    t.stride[0] = (uint64_t)a->E * 2;
+    t.stride[1] = t.stride[0] * t.dim[1];
+    t.stride[2] = t.stride[1] * t.dim[2];
+    t.box[0] = SWIZZLE_COLUMNS, t.box[1] = 1, t.box[2] = box_rows, t.box[3] = 1;
+    return tensor_map_make(map, &t, cuda, error);
+}
+
+#endif

@@ -1,0 +1,188 @@
+/* Describes contractions as cublasLtMatmul takes them. */
+#include "kernels/cuda/product/gemm.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/cuda/product/products.h"
+#include "kernels/number.h"
+#include "kernels/product.h"
+
+enum { EIGHT_BIT_MULTIPLE = 16 }; /* elements; sizes and leading dimensions of 8-bit operands */
+
+static bool is_eight_bit(DType t)
+{
+    return t == DT_e4m3 || t == DT_e5m2;
+}
+
+static uint64_t aligned(uint64_t bytes)
+{
+    return (bytes + GEMM_ALIGN - 1) / GEMM_ALIGN * GEMM_ALIGN;
+}
+
+uint32_t gemm_alignment(const void *at, int64_t stride_bytes)
+{
+    uint64_t bits = (uint64_t)(uintptr_t)at | (uint64_t)stride_bytes | GEMM_ALIGN;
+    return (uint32_t)(bits & (~bits + 1)); /* the lowest bit that is set */
+}
+
+/* Row-major x [rows, columns] is column-major x^T: what was the inner index is the library's first.
+ */
+static void describe(GemmMatrix *g, const KernelArgs *args, uint32_t arg, const ProductMatrix *x,
+                     int64_t rows, int64_t columns)
+{
+    g->arg = arg;
+    g->dtype = args->dtype[arg];
+    g->transposed = x->transposed;
+    g->rows = x->transposed ? rows : columns;
+    g->columns = x->transposed ? columns : rows;
+    g->leading = x->leading;
+    g->stride = x->batch_stride;
+    g->align = gemm_alignment(args->ptr[arg], x->batch_stride * (int64_t)dtype_bytes(g->dtype));
+}
+
+/* Describes a dense copy instead. */
+static void turn(GemmMatrix *g, int64_t batch)
+{
+    int64_t rows = g->columns, columns = g->rows;
+    g->turned = true;
+    g->transposed = !g->transposed;
+    g->rows = rows;
+    g->columns = columns;
+    g->leading = rows > 0 ? rows : 1;
+    g->stride = batch > 1 ? g->leading * columns : 0;
+    g->align = GEMM_ALIGN;
+    g->turned_bytes = (uint64_t)(rows * columns * batch);
+}
+
+void gemm_of(OpKind op, const KernelArgs *args, const GemmRules *rules, Gemm *g)
+{
+    assert(op_info(op)->class_ == OP_CLASS_contract);
+    Product p = product_of(args->binding, args->size);
+    memset(g, 0, sizeof *g); /* padding too */
+    g->m = p.n;
+    g->n = p.m;
+    g->k = p.k;
+    g->batch = p.batch;
+    g->scaling = op_info(op)->scaling;
+    g->accumulate = (args->attrs.accumulate & 1) != 0;
+    describe(&g->a, args, p.right, &p.y, p.k, p.n);
+    describe(&g->b, args, p.left, &p.x, p.m, p.k);
+    describe(&g->d, args, args->binding->n_in, &p.z, p.m, p.n);
+    g->tf32 = rules->tf32 && g->a.dtype == DT_f32 && g->b.dtype == DT_f32;
+    if (!is_eight_bit(g->a.dtype) || !is_eight_bit(g->b.dtype) || !rules->eight_bit_k_major) return;
+    if (!g->a.transposed) turn(&g->a, g->batch);
+    if (g->b.transposed) turn(&g->b, g->batch);
+}
+
+/* The library's table of types, as far as plans have use for it. */
+static bool has_types(const Gemm *g)
+{
+    DType a = g->a.dtype, b = g->b.dtype, d = g->d.dtype;
+    if (is_eight_bit(a) && is_eight_bit(b))
+        return !(a == DT_e5m2 && b == DT_e5m2) && (d == DT_bf16 || d == DT_f16 || d == DT_f32);
+    if (a != b || is_eight_bit(a)) return false;
+    return d == a || (d == DT_f32 && (a == DT_bf16 || a == DT_f16));
+}
+
+bool gemm_is_for_library(const Gemm *g, const GemmRules *rules)
+{
+    if (!has_types(g)) return false;
+    if (!is_eight_bit(g->a.dtype)) return g->scaling == SCALING_none;
+    return rules->eight_bit && g->m % EIGHT_BIT_MULTIPLE == 0 && g->n % EIGHT_BIT_MULTIPLE == 0 &&
+           g->k % EIGHT_BIT_MULTIPLE == 0 && g->a.leading % EIGHT_BIT_MULTIPLE == 0 &&
+           g->b.leading % EIGHT_BIT_MULTIPLE == 0 && g->a.align >= EIGHT_BIT_MULTIPLE &&
+           g->b.align >= EIGHT_BIT_MULTIPLE;
+}
+
+GemmScratch gemm_scratch(const Gemm *g, const KernelArgs *args)
+{
+    GemmScratch s = {0};
+    if (g->scaling == SCALING_none) return s;
+    s.scale_b = s.scale_a + aligned((uint64_t)args->elements[2 + g->a.arg] * sizeof(float));
+    s.turned_a = s.scale_b + aligned((uint64_t)args->elements[2 + g->b.arg] * sizeof(float));
+    s.turned_b = s.turned_a + aligned(g->a.turned_bytes);
+    s.library = s.turned_b + aligned(g->b.turned_bytes);
+    return s;
+}
+
+uint64_t gemm_scratch_bytes(OpKind op, const DType *dtype, const int64_t *elements, uint32_t n_args,
+                            uint64_t library_bytes)
+{
+    uint64_t bytes = library_bytes;
+    if (n_args < 5) return bytes;
+    for (uint32_t i = 2; i < 4; i++) bytes += aligned((uint64_t)elements[i] * sizeof(float));
+    for (uint32_t i = 0; i < 2; i++)
+        if (is_eight_bit(dtype[i]) && !op_lies_along(op, i))
+            bytes += aligned((uint64_t)elements[i]);
+    return bytes;
+}
+
+static void append(char *name, size_t *at, const GemmMatrix *x)
+{
+    int n = snprintf(name + *at, GEMM_NAME_BYTES - *at,
+                     " %s%s %" PRId64 "x%" PRId64 " ld %" PRId64 " stride %" PRId64 " align %u",
+                     dtype_name(x->dtype), x->transposed ? "T" : "", x->rows, x->columns,
+                     x->leading, x->stride, x->align);
+    assert(n > 0 && *at + (size_t)n < GEMM_NAME_BYTES);
+    *at += (size_t)n;
+}
+
+static void append_along(char *name, size_t at, const GemmAlong *a)
+{
+    static const char *const gelus[] = {"", " gelu", " gelu grad"};
+    const struct {
+        bool is;
+        const char *name;
+        uint32_t align;
+    } places[] = {{a->bias, "bias", a->bias_align},
+                  {a->other, "other", a->other_align},
+                  {a->input, "input", a->input_align},
+                  {a->sums == 'A', "sums of A", a->sums_align},
+                  {a->sums == 'B', "sums of B", a->sums_align}};
+    int n = snprintf(name + at, GEMM_NAME_BYTES - at, "%s%s", gelus[a->gelu],
+                     a->adds_sums ? " adds" : "");
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        assert(n >= 0 && at + (size_t)n < GEMM_NAME_BYTES);
+        at += (size_t)n;
+        n = 0;
+        if (places[i].is)
+            n = snprintf(name + at, GEMM_NAME_BYTES - at, " %s align %u", places[i].name,
+                         places[i].align);
+    }
+    assert(n >= 0 && at + (size_t)n < GEMM_NAME_BYTES);
+}
+
+void gemm_name(const Gemm *g, char name[GEMM_NAME_BYTES])
+{
+    static const char *const scalings[SCALINGS] = {"", " tensorwise", " rowwise"};
+    int n = snprintf(name, GEMM_NAME_BYTES, "%" PRId64 "x%" PRId64 "x%" PRId64 " batch %" PRId64,
+                     g->m, g->n, g->k, g->batch);
+    assert(n > 0 && n < GEMM_NAME_BYTES);
+    size_t at = (size_t)n;
+    append(name, &at, &g->a);
+    append(name, &at, &g->b);
+    append(name, &at, &g->d);
+    n = snprintf(name + at, GEMM_NAME_BYTES - at, "%s%s%s", scalings[g->scaling],
+                 g->accumulate ? " accumulate" : "", g->tf32 ? " tf32" : "");
+    assert(n >= 0 && at + (size_t)n < GEMM_NAME_BYTES);
+    append_along(name, at + (size_t)n, &g->along);
+}
+
+bool cuda_contract_accepts(OpKind op, const DType *dtype, uint32_t n_args)
+{
+    uint32_t n_in = op_info(op)->sig.n_in;
+    if (n_args < n_in + 1u || n_args > n_in + 2u) return false;
+    for (uint32_t i = 0; i <= n_in; i++)
+        if (dtype[i] == DT_f64 || !number_is_real(dtype[i])) return false;
+    return n_args == n_in + 1u || dtype[n_in + 1] == DT_u8;
+}
+
+uint64_t cuda_contract_workspace(OpKind op, const DType *dtype, const int64_t *elements,
+                                 uint32_t n_args)
+{
+    assert(op_info(op)->class_ == OP_CLASS_contract);
+    return gemm_scratch_bytes(op, dtype, elements, n_args, CUDA_PRODUCT_LIBRARY_BYTES);
+}

@@ -1,0 +1,86 @@
+/* Matrix products of a warp, and copies into shared memory that run while threads go on: the
+ * instructions of compute capability 8.0 that attention is made of. Layouts are those of the PTX
+ * manual for mma.m16n8k16 (g = lane / 4, t = lane % 4):
+ *
+ *     A [16,16]  a0 (g, 2t..) a1 (g+8, 2t..) a2 (g, 2t+8..) a3 (g+8, 2t+8..)    each two numbers
+ *     B [16,8]   b0 (2t.., g) b1 (2t+8.., g)
+ *     C [16,8]   c0 (g, 2t) c1 (g, 2t+1) c2 (g+8, 2t) c3 (g+8, 2t+1)            fp32
+ *
+ * tests/cuda/mma_on_cpu.h says the same words for the CPU. */
+#ifndef TANDEM_KERNELS_CUDA_PRODUCT_MMA_CUH
+#define TANDEM_KERNELS_CUDA_PRODUCT_MMA_CUH
+
+#include "kernels/cuda/number.cuh"
+
+#ifdef __CUDACC__
+/* Loops that no array in registers goes by need not be unrolled whole. */
+#define UNROLL_1 _Pragma("unroll 1")
+#define UNROLL_4 _Pragma("unroll 4")
+
+/* An address in shared memory, of one word only. */
+typedef uint32_t Shared;
+DEVICE Shared shared_of(const void *p)
+{
+    return (Shared)__cvta_generic_to_shared(p);
+}
+DEVICE void *shared_pointer(Shared at)
+{
+    return __cvta_shared_to_generic(at);
+}
+
+/* c += a b, products of bf16 numbers summed in fp32. */
+DEVICE void mma_bf16(float c[4], const uint32_t a[4], const uint32_t b[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+DEVICE void mma_f16(float c[4], const uint32_t a[4], const uint32_t b[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/* Four 8 x 8 matrices of 16-bit numbers: lane l names row l % 8 of matrix l / 8, 16 bytes in shared
+ * memory; r[i] of lane l is elements 2 (l % 4) and the next of row l / 4 of matrix i. */
+DEVICE void load_matrices(uint32_t r[4], Shared row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(row)
+                 : "memory");
+}
+
+/* ... of each matrix's transpose. */
+DEVICE void load_matrices_transposed(uint32_t r[4], Shared row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(row)
+                 : "memory");
+}
+
+/* 16 bytes to shared memory, or 16 zeros unless `whole`; both addresses are multiples of 16, and
+ * `from` is one that may be read. They are there after copies_wait and a barrier. */
+DEVICE void copy_start(Shared to, const void *from, bool whole)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                 "r"(whole ? 16 : 0)
+                 : "memory");
+}
+
+/* The copies that this thread started since the last call are one group. */
+DEVICE void copies_commit(void)
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/* All but the latest `groups` (a constant) have come. */
+#define copies_wait(groups) asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory")
+#endif
+
+#endif

@@ -1,0 +1,272 @@
+/* Reads plans from text. Nothing of it is trusted: it may come from a file that anybody wrote. The
+ * first error ends the reading; indices are checked when all records are there (text_check.c). */
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "planner/ir/text/value.h"
+
+typedef struct Parser {
+    Reader reader;
+    const char *file, *at, *end;
+    uint32_t line;
+    Diag *diag;
+    bool seen[RECORD_COUNT];
+} Parser;
+
+enum { MAX_MESH_RANKS = 1 << 22 };
+
+static bool fail(Parser *p, const char *problem, Token t)
+{
+    const ptrdiff_t n = t.end - t.at;
+    Loc loc = {p->file, p->line};
+    char shown[41];
+    int k = 0;
+    for (const char *c = t.at; c < t.end && k < 40; c++)
+        shown[k++] = *c >= ' ' && *c < 0x7f ? *c : '?';
+    shown[k] = 0;
+    return diag_error(p->diag, FAULT_input, "plan-syntax", loc, "%s at '%s%s'", problem, shown,
+                      n > 40 ? "..." : "");
+}
+
+static bool at_line_end(const Parser *p)
+{
+    return p->at == p->end || *p->at == '\n';
+}
+
+/* The next word of the line: up to a space that is not inside quotes. Empty at the line's end. */
+static Token next_token(Parser *p)
+{
+    while (!at_line_end(p) && *p->at == ' ') p->at++;
+    Token t = {p->at, p->at};
+    bool quoted = false;
+    for (; !at_line_end(p) && (quoted || *p->at != ' '); p->at++) {
+        if (*p->at == '\\' && quoted && p->at + 1 < p->end && p->at[1] != '\n')
+            p->at++;
+        else if (*p->at == '"')
+            quoted = !quoted;
+    }
+    t.end = p->at;
+    return t;
+}
+
+/* The field that `t` (key=value) names; t becomes its value. `hint`: where the search begins. */
+static const Field *find_field(const Record *record, Token *t, uint32_t hint, uint32_t *index)
+{
+    const char *equal = memchr(t->at, '=', (size_t)(t->end - t->at));
+    if (!equal) return NULL;
+    Token key = {t->at, equal};
+    for (uint32_t k = 0; k < record->n_fields; k++) {
+        uint32_t i = (hint + k) % record->n_fields;
+        if (!record->fields[i].key || !text_is(key, record->fields[i].key)) continue;
+        t->at = equal + 1;
+        *index = i;
+        return &record->fields[i];
+    }
+    return NULL;
+}
+
+static bool read_fields(Parser *p, RecordKind kind, void *at)
+{
+    const Record *record = text_record(kind);
+    uint64_t seen = 0;
+    uint32_t i = 0;
+    assert(record->n_fields <= 64);
+    for (; i < record->n_fields && !record->fields[i].key; i++) {
+        Token t = next_token(p);
+        if (!text_read(&p->reader, &record->fields[i], t, at)) return fail(p, p->reader.problem, t);
+    }
+    for (uint32_t hint = i;; hint = i + 1) {
+        Token t = next_token(p), value = t;
+        if (t.at == t.end) return true;
+        const Field *f = find_field(record, &value, hint, &i);
+        if (!f) return fail(p, "unknown field", t);
+        if (seen >> i & 1) return fail(p, "a field twice", t);
+        seen |= UINT64_C(1) << i;
+        if (!text_read(&p->reader, f, value, at)) return fail(p, p->reader.problem, t);
+    }
+}
+
+static bool read_index(Parser *p, uint64_t expected)
+{
+    uint64_t index;
+    Token t = next_token(p), digits = t;
+    if (!text_read_u64(&digits, UINT32_MAX, &index) || digits.at != digits.end)
+        return fail(p, "expected an index", t);
+    return index == expected ? true : fail(p, "indices must follow one another", t);
+}
+
+#define READ_ITEM(list, kind)                                                                      \
+    (read_index(p, (list)->n) &&                                                                   \
+     read_fields(p, kind, (list_add(p->reader.arena, list), &(list)->at[(list)->n - 1])))
+
+static bool read_axis_record(Parser *p)
+{
+    Mesh *mesh = &p->reader.plan->mesh;
+    Token here = {p->at, p->at};
+    if (p->seen[RECORD_shape] || p->seen[RECORD_tensor] || p->seen[RECORD_program])
+        return fail(p, "axes come first", here);
+    if (!read_index(p, mesh->n_axes)) return false;
+    if (mesh->n_axes == MAX_AXES) return fail(p, "too many axes", here);
+    Axis axis = {NULL, AXIS_pp, 0, 0};
+    if (!read_fields(p, RECORD_axis, &axis)) return false;
+    const char *const letters = "abcdefghijklmnopqrstuvwxyz0123456789_.";
+    if (!axis.text || !*axis.text || axis.text[strspn(axis.text, letters)])
+        return fail(p, "an axis needs a plain name", here);
+    const uint32_t most = MAX_MESH_RANKS / mesh->n_ranks;
+    if (axis.size < 2 || axis.size > most) return fail(p, "bad axis size", here);
+    for (uint32_t a = 0; a < mesh->n_axes; a++) {
+        if (strcmp(mesh->axis[a].text, axis.text) == 0) return fail(p, "an axis twice", here);
+        mesh->axis[a].stride *= axis.size;
+    }
+    axis.stride = 1;
+    mesh->n_ranks *= axis.size;
+    mesh->axis[mesh->n_axes++] = axis;
+    return true;
+}
+
+static bool read_program_record(Parser *p)
+{
+    Plan *plan = p->reader.plan;
+    if (!READ_ITEM(&plan->programs, RECORD_program)) return false;
+    Program *program = p->reader.program = &plan->programs.at[plan->programs.n - 1];
+    list_reserve_none(p->reader.arena, &program->code);
+    list_reserve_none(p->reader.arena, &program->buffers);
+    return true;
+}
+
+static bool read_program_line(Parser *p)
+{
+    Program *program = p->reader.program;
+    Token here = {p->at, p->at};
+    if (!program) return fail(p, "an instruction or buffer outside a program", here);
+    if (*p->at == '%') {
+        p->at++;
+        return READ_ITEM(&program->buffers, RECORD_buffer);
+    }
+    if (!read_index(p, program->code.n)) return false;
+    uint32_t pc = (uint32_t)list_add(p->reader.arena, &program->code);
+    Instr in = {.args = {program->args.n, 0}, .after = {program->after.n, 0}};
+    if (!read_fields(p, RECORD_instr, &in)) return false;
+    program->code.at[pc] = in;
+    return true;
+}
+
+/* "ranks 0 0-7": in rank order, without gaps. */
+static bool read_ranks(Parser *p, uint32_t *n_done)
+{
+    Plan *plan = p->reader.plan;
+    uint64_t program, first, last;
+    Token word = next_token(p), t = word;
+    if (!text_read_u64(&t, UINT32_MAX, &program) || t.at != t.end || program >= plan->programs.n)
+        return fail(p, "expected a program", word);
+    t = word = next_token(p);
+    bool fine = text_read_u64(&t, UINT32_MAX, &first) && t.at < t.end && *t.at++ == '-' &&
+                text_read_u64(&t, UINT32_MAX, &last) && t.at == t.end;
+    if (!fine || first != *n_done || last < first || last >= plan->mesh.n_ranks)
+        return fail(p, "expected the next ranks, first-last", word);
+    if (!plan->program_of)
+        plan->program_of =
+            arena_array(p->reader.arena, plan->mesh.n_ranks, sizeof *plan->program_of);
+    for (uint64_t rank = first; rank <= last; rank++) plan->program_of[rank] = (uint32_t)program;
+    *n_done = (uint32_t)last + 1;
+    word = next_token(p);
+    return word.at == word.end ? true : fail(p, "unexpected text", word);
+}
+
+/* Records that there is one of. */
+static bool once(Parser *p, RecordKind kind, void *record)
+{
+    Token here = {p->at, p->at};
+    if (p->seen[kind]) return fail(p, "a record twice", here);
+    return read_fields(p, kind, record);
+}
+
+static bool read_record(Parser *p, RecordKind kind, uint32_t *n_ranks)
+{
+    Plan *plan = p->reader.plan;
+    Graph *g = &plan->graph;
+    switch (kind) {
+    case RECORD_plan: return once(p, kind, plan);
+    case RECORD_step: return once(p, kind, &plan->step);
+    case RECORD_nccl: return once(p, kind, &plan->nccl);
+    case RECORD_model: return once(p, kind, &g->info);
+    case RECORD_graph: return once(p, kind, g);
+    case RECORD_axis: return read_axis_record(p);
+    case RECORD_deal: return READ_ITEM(&g->deals.deals, kind);
+    case RECORD_attrs: return READ_ITEM(&g->attrs, kind);
+    case RECORD_shape: return READ_ITEM(&plan->shapes, kind);
+    case RECORD_module: return READ_ITEM(&g->modules, kind);
+    case RECORD_tensor: return READ_ITEM(&g->tensors, kind);
+    case RECORD_node: return READ_ITEM(&g->nodes, kind);
+    case RECORD_unit: return READ_ITEM(&g->units, kind);
+    case RECORD_program: return read_program_record(p);
+    case RECORD_ranks: return read_ranks(p, n_ranks);
+    case RECORD_buffer:
+    case RECORD_instr:
+    case RECORD_COUNT: break;
+    }
+    Token here = {p->at, p->at};
+    return fail(p, "unknown record", here);
+}
+
+static bool read_line(Parser *p, uint32_t *n_ranks)
+{
+    if (at_line_end(p)) return true;
+    if (*p->at == '%' || (*p->at >= '0' && *p->at <= '9')) return read_program_line(p);
+    Token word = next_token(p);
+    for (int kind = 0; kind < RECORD_COUNT; kind++) {
+        if (kind == RECORD_buffer || kind == RECORD_instr) continue;
+        if (!text_is(word, text_record((RecordKind)kind)->word)) continue;
+        if (!read_record(p, (RecordKind)kind, n_ranks)) return false;
+        p->seen[kind] = true;
+        return true;
+    }
+    return fail(p, "unknown record", word);
+}
+
+static void prepare(Plan *plan, Arena *arena)
+{
+    plan->arena = arena;
+    plan->mesh.n_ranks = 1;
+    graph_init(&plan->graph, arena);
+    list_reserve_none(arena, &plan->shapes);
+}
+
+Plan *text_parse(const char *file, const char *text, size_t bytes, Arena *arena, Diag *d)
+{
+    const size_t header = strlen(TEXT_HEADER);
+    Plan *plan = arena_alloc(arena, sizeof *plan);
+    Parser parser = {.file = arena_dup(arena, file ? file : "plan"),
+                     .at = text,
+                     .end = text + bytes,
+                     .line = 1,
+                     .diag = d};
+    parser.reader = (Reader){.plan = plan, .arena = arena};
+    Parser *p = &parser;
+    Token start = {text, text + bytes};
+    if (bytes < header || memcmp(text, TEXT_HEADER, header) != 0) {
+        fail(p, "a plan begins with \"tandem plan 1\", this", start);
+        return NULL;
+    }
+    prepare(plan, arena);
+    uint32_t n_ranks = 0;
+    for (p->at += header, p->line++; p->at < p->end; p->at++, p->line++) {
+        if (!read_line(p, &n_ranks)) return NULL;
+        if (!at_line_end(p)) {
+            Token rest = {p->at, p->end};
+            fail(p, "unexpected text", rest);
+            return NULL;
+        }
+    }
+    Token end = {p->end, p->end};
+    if (n_ranks && n_ranks != plan->mesh.n_ranks) {
+        fail(p, "ranks without a program", end);
+        return NULL;
+    }
+    if (!n_ranks && plan->programs.n) {
+        fail(p, "no ranks run these programs", end);
+        return NULL;
+    }
+    return text_check(plan, p->file, d) ? plan : NULL;
+}

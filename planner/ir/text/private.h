@@ -1,0 +1,78 @@
+/* The exact text of a plan is a list of records, one a line: a word, an index, then key=value for
+ * every field that is not zero. One table a record serves printer and parser, so they cannot
+ * disagree. Only text*.c include this. */
+#ifndef TANDEM_IR_TEXT_PRIVATE_H
+#define TANDEM_IR_TEXT_PRIVATE_H
+
+#include <stddef.h>
+
+#include "planner/ir/text/text.h"
+
+typedef enum FieldType {
+    FIELD_u8,
+    FIELD_u32,
+    FIELD_u64,
+    FIELD_i32,
+    FIELD_i64,
+    FIELD_f64,
+    FIELD_bool,
+    FIELD_word, /* an enum, by the names of the field */
+    FIELD_op,
+    FIELD_text, /* const char *, quoted; NULL prints nothing */
+    FIELD_loc,
+    FIELD_hash,
+    FIELD_axes,      /* AxisSet: "dp_shard,tp" */
+    FIELD_layout,    /* Layout: "tp:1,dp_shard:sum" */
+    FIELD_split,     /* char[MAX_AXES]: "tp:k" */
+    FIELD_dims,      /* int64_t[], as many as the uint8_t at `count` says: "[2,4096]" */
+    FIELD_deals,     /* DealId[], likewise */
+    FIELD_ids,       /* uint32_t[], likewise; `room` at most */
+    FIELD_list,      /* LIST(uint32_t) */
+    FIELD_intervals, /* Deal.first, n in Deals.intervals: "0-4,28-32" */
+    FIELD_args,      /* Instr.args in Program.args: "3,4>5" */
+    FIELD_after      /* Instr.after in Program.after */
+} FieldType;
+
+typedef struct Field {
+    const char *key; /* NULL: a bare word at its place, always printed */
+    FieldType type;
+    uint16_t offset, count; /* in the record */
+    uint32_t room;          /* FIELD_word: names; FIELD_ids: the array's */
+    const char *const *names;
+} Field;
+
+typedef enum RecordKind {
+    RECORD_plan,
+    RECORD_step,
+    RECORD_nccl, /* only where something is asked for */
+    RECORD_model,
+    RECORD_axis,
+    RECORD_deal,
+    RECORD_attrs,
+    RECORD_shape,
+    RECORD_module,
+    RECORD_tensor,
+    RECORD_node,
+    RECORD_unit,
+    RECORD_graph,
+    RECORD_program,
+    RECORD_buffer, /* "%12 ..." */
+    RECORD_instr,  /* "12 ..." */
+    RECORD_ranks,  /* which ranks run a program; has no fields */
+    RECORD_COUNT
+} RecordKind;
+
+typedef struct Record {
+    const char *word;
+    const Field *fields;
+    uint32_t n_fields;
+} Record;
+const Record *text_record(RecordKind kind);
+
+#define TEXT_HEADER "tandem plan 1\n"
+
+/* Every index is inside its list, no view lies in a view, sizes and counts are sane. Reports
+ * "plan-syntax" at line 0 of `file`. */
+bool text_check(const Plan *plan, const char *file, Diag *d);
+
+#endif

@@ -1,0 +1,26 @@
+/* Reading the values of a plan's text: numbers, words, lists. Only text_parse.c and text_value.c
+ * include this. */
+#ifndef TANDEM_IR_TEXT_VALUE_H
+#define TANDEM_IR_TEXT_VALUE_H
+
+#include "planner/ir/text/private.h"
+
+/* One value: the characters between = and the next space. */
+typedef struct Token {
+    const char *at, *end;
+} Token;
+
+typedef struct Reader {
+    Plan *plan;
+    Program *program; /* the one being read */
+    Arena *arena;
+    const char *problem; /* what was wrong with the last value */
+    Loc last_loc;        /* so that equal file names share their text */
+} Reader;
+
+/* Reads `token` into the field of `record`. False leaves the reason in r->problem. */
+bool text_read(Reader *r, const Field *f, Token token, char *record);
+bool text_read_u64(Token *t, uint64_t most, uint64_t *out); /* moves t->at behind the digits */
+bool text_is(Token t, const char *word);
+
+#endif

@@ -1,0 +1,355 @@
+/* The one rule: from a layout to another by slice, reduce_scatter, all_reduce, gather, in that
+ * order, each over all the axes that ask for the same change at once. Nothing else inserts a
+ * collective. */
+#include <assert.h>
+
+#include "planner/lower/lower.h"
+
+/* Local elements before dimension d: 1 means d is outermost, and parts are contiguous. */
+static int64_t outer_elements(const Lower *l, const Shape *s, int d)
+{
+    int64_t n = 1;
+    for (int i = 0; i < d; i++) n *= shape_local_dim(s, &l->plan->mesh, &l->g->deals, i);
+    return n;
+}
+
+static BufferId like(Lower *l, BufferId from, const Shape *shape, Category category)
+{
+    BufferId b = lower_buffer(l, shape, l->p->buffers.at[from].dtype, category);
+    l->p->buffers.at[b].tensor = l->p->buffers.at[from].tensor;
+    return b;
+}
+
+static BufferId local_step(Lower *l, OpKind op, BufferId from, const Shape *to, int dim,
+                           uint32_t parts, bool packed, NodeId origin, int64_t chunks)
+{
+    BufferId out =
+        like(l, from, to, packed ? CATEGORY_communication : l->p->buffers.at[from].category);
+    l->p->buffers.at[out].packed = packed;
+    Emit e = {.op = op,
+              .stream = STREAM_compute,
+              .origin = origin,
+              .n_in = 1,
+              .n_out = 1,
+              .arg = {from, out}};
+    e.attrs.dim = dim;
+    e.attrs.parts = parts;
+    e.attrs.chunks = chunks;
+    lower_emit(l, &e);
+    return out;
+}
+
+static BufferId comm_step(Lower *l, OpKind op, AxisSet axes, BufferId from, BufferId out,
+                          Reduce reduce, NodeId origin)
+{
+    /* What a computation waits for at once must not queue behind gradients that nobody waits for.
+     */
+    const bool context = axes & mesh_axes(&l->plan->mesh, AXIS_cp);
+    Stream stream = reduce == REDUCE_max ? STREAM_tp
+                    : context            ? STREAM_cp
+                                         : lower_stream(l, axes, op);
+    Emit e = {.op = op,
+              .stream = stream,
+              .axes = axes,
+              .origin = origin,
+              .n_in = 1,
+              .n_out = 1,
+              .arg = {from, out}};
+    e.attrs.reduce = reduce;
+    lower_emit(l, &e);
+    return out;
+}
+
+static void set_axes(const Lower *l, Layout *layout, AxisSet axes, int8_t on)
+{
+    for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
+        if (axes >> a & 1) layout->on[a] = on;
+}
+
+/* Is dimension d of `from` one of tokens that are dealt out in a zigzag? */
+static bool is_sequence(const Lower *l, BufferId from, int d)
+{
+    const TensorId t = l->p->buffers.at[from].tensor;
+    const DealId own = lower_shape(l, from)->deal[d];
+    return lower_is_sequence(l, own ? own : t ? l->g->tensors.at[t].deal[d] : 0);
+}
+
+/* Parts of tokens follow each other where they are those of one rank of cp, cut over tp. Those of
+ * several do not: what is gathered of them is put in order, what is scattered to them was. */
+static BufferId gather(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin,
+                       Category category)
+{
+    Shape to = *lower_shape(l, from);
+    const DealId deal = to.deal[d];
+    const bool tokens = is_sequence(l, from, d);
+    const AxisSet inner = (AxisSet)(axes & ~mesh_axes(&l->plan->mesh, AXIS_cp));
+    if (tokens && inner && inner != axes)
+        return gather(l, gather(l, from, inner, d, origin, category), (AxisSet)(axes & ~inner), d,
+                      origin, category);
+    const bool zigzag = tokens && !inner;
+    bool direct = outer_elements(l, &to, d) == 1 && (!deal || (tokens && !zigzag));
+    set_axes(l, &to.layout, axes, WHOLE);
+    if (!layout_axes_split(&to.layout, d)) to.deal[d] = 0;
+    if (tokens) to.deal[d] = sequence_deal(l->job, shape_parts(&to, &l->plan->mesh, d));
+    if (direct)
+        return comm_step(l, OP_all_gather, axes, from, like(l, from, &to, category), REDUCE_none,
+                         origin);
+    uint32_t parts = mesh_size(&l->plan->mesh, axes);
+    BufferId packed = like(l, from, &to, CATEGORY_communication);
+    l->p->buffers.at[packed].packed = true;
+    l->p->buffers.at[packed].bytes = l->p->buffers.at[from].bytes * parts;
+    comm_step(l, OP_all_gather, axes, from, packed, REDUCE_none, origin);
+    BufferId out = local_step(l, OP_unpack, packed, &to, d, parts, false, origin, zigzag ? 2 : 0);
+    l->p->buffers.at[out].category = category;
+    return out;
+}
+
+static BufferId scatter(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin,
+                        Category category)
+{
+    Shape to = *lower_shape(l, from);
+    uint32_t parts = mesh_size(&l->plan->mesh, axes);
+    const bool tokens = is_sequence(l, from, d);
+    const AxisSet context = (AxisSet)(axes & mesh_axes(&l->plan->mesh, AXIS_cp));
+    if (tokens && context && context != axes)
+        return scatter(l, scatter(l, from, context, d, origin, category),
+                       (AxisSet)(axes & ~context), d, origin, category);
+    const bool zigzag = tokens && context;
+    if (outer_elements(l, &to, d) != 1 || zigzag)
+        from = local_step(l, OP_pack, from, &to, d, parts, true, origin, zigzag ? 2 : 0);
+    set_axes(l, &to.layout, axes, SPLIT(d));
+    if (tokens) to.deal[d] = sequence_deal(l->job, shape_parts(&to, &l->plan->mesh, d));
+    return comm_step(l, OP_reduce_scatter, axes, from, like(l, from, &to, category), REDUCE_sum,
+                     origin);
+}
+
+/* How `parts` ranks share dimension d: the tensor's own deal, the equal one, or the last part
+ * short. */
+static DealId deal_for(Lower *l, BufferId from, int d, uint32_t parts)
+{
+    TensorId t = l->p->buffers.at[from].tensor;
+    DealId own = t ? l->g->tensors.at[t].deal[d] : 0;
+    int64_t size = lower_shape(l, from)->dim[d];
+    if (size % parts == 0) return 0;
+    return own ? own : deal_ceil(&l->g->deals, l->arena, size, parts);
+}
+
+static BufferId cut(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin)
+{
+    Shape to = *lower_shape(l, from);
+    uint32_t parts = mesh_size(&l->plan->mesh, axes);
+    const bool tokens = is_sequence(l, from, d);
+    assert(!tokens || !(axes & mesh_axes(&l->plan->mesh, AXIS_cp))); /* cut from the batch on */
+    if (!tokens) to.deal[d] = deal_for(l, from, d, parts);
+    set_axes(l, &to.layout, axes, SPLIT(d));
+    if (tokens) to.deal[d] = sequence_deal(l->job, shape_parts(&to, &l->plan->mesh, d));
+    return local_step(l, OP_slice, from, &to, d, parts, false, origin, 0);
+}
+
+/* SPLIT(c) -> SPLIT(d): every rank sends each peer its part of d, and gets its own part of all of
+ * c. Uneven parts do not fit into equal messages: those are gathered and cut. */
+static BufferId exchange(Lower *l, BufferId from, AxisSet axes, int c, int d, NodeId origin,
+                         Category category)
+{
+    Shape to = *lower_shape(l, from);
+    uint32_t parts = mesh_size(&l->plan->mesh, axes);
+    if (to.deal[c] || to.deal[d] || is_sequence(l, from, d) || to.dim[d] % parts != 0)
+        return cut(l, gather(l, from, axes, c, origin, category), axes, d, origin);
+    if (outer_elements(l, &to, d) != 1)
+        from = local_step(l, OP_pack, from, &to, d, parts, true, origin, 0);
+    set_axes(l, &to.layout, axes, SPLIT(d));
+    bool direct = outer_elements(l, &to, c) == 1;
+    BufferId out = like(l, from, &to, direct ? category : CATEGORY_communication);
+    l->p->buffers.at[out].packed = !direct;
+    comm_step(l, OP_all_to_all, axes, from, out, REDUCE_none, origin);
+    return direct ? out : local_step(l, OP_unpack, out, &to, c, parts, false, origin, 0);
+}
+
+/* Parts nest in mesh order: an axis may not cut a dimension before an outer one has cut it, unless
+ * both do at once (`group`), nor while an outer one has yet to leave it. */
+static bool must_wait(const Layout *a, const Layout *b, AxisSet group, uint32_t axis)
+{
+    if (!layout_is_split(b->on[axis])) return false;
+    for (uint32_t i = 0; i < axis; i++) {
+        if (a->on[i] == b->on[i] || group >> i & 1) continue;
+        if (b->on[i] == b->on[axis] || a->on[i] == b->on[axis]) return true;
+    }
+    return false;
+}
+
+/* The axes whose change from `a` to `b` is `change`, with the same dimensions (or reduction) as the
+ * first found. */
+static AxisSet axes_of(const Lower *l, const Layout *a, const Layout *b, Change change, int8_t *key)
+{
+    AxisSet axes = 0;
+    bool by_source = change == CHANGE_all_gather || change == CHANGE_all_reduce;
+    int8_t source = 0;
+    *key = 0;
+    for (uint32_t i = 0; i < l->plan->mesh.n_axes; i++) {
+        if (layout_change(a->on[i], b->on[i]) != change || must_wait(a, b, axes, i)) continue;
+        int8_t k = by_source ? a->on[i] : b->on[i];
+        if (axes && (k != *key || a->on[i] != source)) continue;
+        *key = k;
+        source = a->on[i];
+        axes = (AxisSet)(axes | 1u << i);
+    }
+    return axes;
+}
+
+static BufferId reduce(Lower *l, BufferId from, AxisSet axes, int8_t partial, NodeId origin,
+                       Category category)
+{
+    Shape s = *lower_shape(l, from);
+    set_axes(l, &s.layout, axes, WHOLE);
+    Reduce kind = partial == PARTIAL_MAX ? REDUCE_max : REDUCE_sum;
+    return comm_step(l, OP_all_reduce, axes, from, like(l, from, &s, category), kind, origin);
+}
+
+/* One change over all the axes that ask for it alike; `key` is the dimension, or the kind of sum.
+ */
+static BufferId change(Lower *l, Change what, BufferId from, AxisSet axes, int8_t key,
+                       NodeId origin, Category category)
+{
+    int8_t is = lower_shape(l, from)->layout.on[__builtin_ctz(axes)];
+    switch (what) {
+    case CHANGE_slice: return cut(l, from, axes, layout_dim(key), origin);
+    case CHANGE_reduce_scatter: return scatter(l, from, axes, layout_dim(key), origin, category);
+    case CHANGE_all_reduce: return reduce(l, from, axes, key, origin, category);
+    case CHANGE_all_to_all:
+        return exchange(l, from, axes, layout_dim(is), layout_dim(key), origin, category);
+    case CHANGE_all_gather: return gather(l, from, axes, layout_dim(key), origin, category);
+    case CHANGE_nothing:
+    case CHANGE_impossible: break;
+    }
+    assert(!"a change");
+    return from;
+}
+
+/* The axes that cut dimension `on` within what `axes` cut there, or are about to cut: they stand in
+ * the way. Uneven parts are gathered by all of their axes or not at all. */
+static AxisSet in_the_way(const Lower *l, const Shape *s, AxisSet axes, int8_t on)
+{
+    if (!layout_is_split(on)) return 0;
+    int d = layout_dim(on);
+    AxisSet all = layout_axes_split(&s->layout, d);
+    AxisSet within = (AxisSet)(all & ~axes & ~((1u << __builtin_ctz(axes)) - 1));
+    if (!within) return 0;
+    const bool uneven = s->deal[d] || s->dim[d] % shape_parts(s, &l->plan->mesh, d) != 0;
+    if (uneven && !lower_is_sequence(l, s->deal[d])) return all;
+    return (AxisSet)(all & ~((1u << __builtin_ctz(within)) - 1));
+}
+
+/* One change, or what must come before it: parts that stand in the way are gathered, and cut again
+ * later. */
+static BufferId step(Lower *l, Change what, BufferId from, const Layout *to, AxisSet axes,
+                     int8_t key, NodeId origin, Category category)
+{
+    const Shape *s = lower_shape(l, from);
+    int first = __builtin_ctz(axes);
+    for (int leaves = 0; leaves < 2; leaves++) {
+        int8_t on = leaves ? s->layout.on[first] : to->on[first];
+        AxisSet others = in_the_way(l, s, axes, on);
+        if (others) return gather(l, from, others, layout_dim(on), origin, category);
+    }
+    return change(l, what, from, axes, key, origin, category);
+}
+
+/* A reduce_scatter sums: a maximum is taken of the whole, and then cut. */
+static BufferId take_maxima(Lower *l, BufferId from, const Layout *to, NodeId origin,
+                            Category category)
+{
+    Layout whole = lower_shape(l, from)->layout;
+    bool cut_after = false;
+    for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++) {
+        cut_after = cut_after || (whole.on[a] == PARTIAL_MAX && layout_is_split(to->on[a]));
+        if (whole.on[a] == PARTIAL_MAX) whole.on[a] = WHOLE;
+    }
+    return cut_after ? lower_convert(l, from, &whole, origin, category) : from;
+}
+
+BufferId lower_convert(Lower *l, BufferId from, const Layout *to, NodeId origin, Category category)
+{
+    from = take_maxima(l, from, to, origin, category);
+    static const Change order[] = {CHANGE_slice, CHANGE_reduce_scatter, CHANGE_all_reduce,
+                                   CHANGE_all_to_all, CHANGE_all_gather};
+    int8_t key;
+    AxisSet axes;
+    for (size_t k = 0; k < sizeof order / sizeof order[0];) {
+        axes = axes_of(l, &lower_shape(l, from)->layout, to, order[k], &key);
+        if (axes) from = step(l, order[k], from, to, axes, key, origin, category);
+        k = axes ? 0 : k + 1; /* what had to wait may come now */
+    }
+    assert(layout_equal(&lower_shape(l, from)->layout, to));
+    return from;
+}
+
+static void add_version(Lower *l, TensorId t, BufferId buffer, NodeId consumer)
+{
+    list_reserve_none(l->scratch, &l->versions);
+    Version v = {buffer, lower_shape(l, buffer)->layout, consumer, l->versions_of[t]};
+    l->versions_of[t] = (uint32_t)list_push(l->scratch, &l->versions, v);
+}
+
+void lower_add_version(Lower *l, TensorId t, BufferId buffer)
+{
+    add_version(l, t, buffer, 0);
+}
+
+static BufferId find_version(const Lower *l, TensorId t, const Layout *layout, NodeId consumer)
+{
+    for (uint32_t i = l->versions_of[t]; i; i = l->versions.at[i].next) {
+        const Version *v = &l->versions.at[i];
+        if (v->consumer && v->consumer != consumer) continue;
+        if (!layout || layout_equal(&v->layout, layout)) return v->buffer;
+    }
+    return 0;
+}
+
+BufferId lower_find_version(const Lower *l, TensorId t, const Layout *layout)
+{
+    return find_version(l, t, layout, 0);
+}
+
+BufferId lower_want(Lower *l, TensorId t, const Layout *layout, NodeId origin)
+{
+    const Tensor *tensor = &l->g->tensors.at[t];
+    const Node *reader = &l->g->nodes.at[origin];
+    NodeId consumer = l->job->share_gathers ? 0 : reader->forward ? reader->forward : origin;
+    BufferId found;
+    if (tensor->role == ROLE_param) {
+        found = lower_weight(l, t);
+        if (layout_equal(&lower_shape(l, found)->layout, layout)) return found;
+        return lower_convert(l, found, layout, origin, CATEGORY_gathered);
+    }
+    if (tensor->role == ROLE_state) {
+        found = lower_state(l, t);
+        return lower_convert(l, found, layout, origin, CATEGORY_state);
+    }
+    if ((found = lower_quantised_weight(l, t))) {
+        if (layout_equal(&lower_shape(l, found)->layout, layout)) return found;
+        return lower_convert(l, found, layout, origin, CATEGORY_gathered);
+    }
+    if ((found = find_version(l, t, layout, consumer))) return found;
+    Layout use = tensor->use;
+    BufferId from = find_version(l, t, &use, 0);
+    if (!from) from = find_version(l, t, NULL, 0);
+    if (!from &&
+        tensor->role == ROLE_input) { /* every stage reads the part of the batch that it wants */
+        assert(l->phase == PHASE_forward);
+        lower_forward_node(l, tensor->producer);
+        return lower_want(l, t, layout, origin);
+    }
+    if (!from) {
+        assert(tensor->role == ROLE_activation);
+        assert(l->phase == PHASE_backward || l->phase == PHASE_recompute);
+        Phase phase = l->phase;
+        l->phase = PHASE_recompute;
+        lower_forward_node(l, tensor->producer);
+        l->phase = phase;
+        return lower_want(l, t, layout, origin);
+    }
+    const Category category = tensor->role == ROLE_input ? CATEGORY_input : CATEGORY_activation;
+    BufferId made = lower_convert(l, from, layout, origin, category);
+    add_version(l, t, made, consumer);
+    return made;
+}

@@ -1,0 +1,218 @@
+/* Instructions, buffers and dependences. `after` follows from what the buffers demand: a reader
+ * waits for the writers, a writer for readers and writers. Vector clocks drop what is implied
+ * already. */
+#include <assert.h>
+#include <string.h>
+
+#include "planner/lower/lower.h"
+
+DType lower_dtype(const Lower *l, DType t)
+{
+    return l->job->options.dtypes.to[t];
+}
+
+const Shape *lower_shape(const Lower *l, BufferId b)
+{
+    return plan_shape_at(l->plan, l->p->buffers.at[b].shape);
+}
+
+Shape tensor_shape(const Tensor *t, const Layout *layout)
+{
+    Shape s = {.n_dims = t->n_dims, .layout = *layout};
+    for (int d = 0; d < t->n_dims; d++) {
+        s.dim[d] = t->dim[d];
+        s.deal[d] = layout_axes_split(layout, d) ? t->deal[d] : 0;
+    }
+    return s;
+}
+
+bool lower_is_sequence(const Lower *l, DealId deal)
+{
+    return l->job->seq_deal && l->g->deals.deals.at[deal].kind == DEAL_listed;
+}
+
+Shape lower_value(const Lower *l, const Tensor *t, const Layout *layout)
+{
+    Shape s = tensor_shape(t, layout);
+    for (int d = 0; d < s.n_dims; d++)
+        if (lower_is_sequence(l, s.deal[d]))
+            s.deal[d] = sequence_deal(l->job, shape_parts(&s, &l->plan->mesh, d));
+    return s;
+}
+
+BufferId lower_buffer(Lower *l, const Shape *shape, DType dtype, Category category)
+{
+    list_reserve_none(l->arena, &l->p->buffers);
+    BufferId id = (BufferId)list_add(l->arena, &l->p->buffers);
+    Buffer *b = &l->p->buffers.at[id];
+    b->shape = plan_shape(l->plan, shape);
+    b->dtype = dtype;
+    b->category = category;
+    b->microbatch = l->microbatch;
+    b->bytes =
+        (uint64_t)shape_local_elements(shape, &l->plan->mesh, &l->g->deals) * dtype_bytes(dtype);
+    while (l->access.n <= id) list_add(l->scratch, &l->access);
+    return id;
+}
+
+BufferId lower_view(Lower *l, BufferId parent, const Shape *shape, DType dtype,
+                    uint64_t offset_bytes)
+{
+    uint64_t offset;
+    BufferId root = program_root(l->p, parent, &offset);
+    if (root != parent) offset_bytes += l->p->buffers.at[parent].offset;
+    BufferId id = lower_buffer(l, shape, dtype, l->p->buffers.at[parent].category);
+    Buffer *b = &l->p->buffers.at[id], *r = &l->p->buffers.at[root];
+    b->parent = root;
+    b->offset = offset_bytes;
+    b->unit = r->unit;
+    b->persistent = r->persistent;
+    b->result = r->result;
+    b->space = r->space;
+    assert(b->offset + b->bytes <= r->bytes);
+    return id;
+}
+
+Stream lower_stream(const Lower *l, AxisSet axes, OpKind op)
+{
+    const Mesh *mesh = &l->plan->mesh;
+    AxisSet tp = mesh_axes(mesh, AXIS_tp), replicate = mesh_axes(mesh, AXIS_dp_replicate);
+    if (axes && !(axes & ~tp)) return STREAM_tp;
+    if (op == OP_all_to_all) return STREAM_ep;
+    if (op == OP_all_gather) return STREAM_dp_gather;
+    if (axes && !(axes & ~replicate)) return STREAM_dp_replicate;
+    return STREAM_dp_reduce;
+}
+
+static void need(Pc dep[STREAM_COUNT], const Pc from[STREAM_COUNT])
+{
+    for (int s = 0; s < STREAM_COUNT; s++)
+        if (from[s] > dep[s]) dep[s] = from[s];
+}
+
+static void join(Clock *into, const Clock *from)
+{
+    for (int s = 0; s < STREAM_COUNT; s++)
+        if (from->at[s] > into->at[s]) into->at[s] = from->at[s];
+}
+
+static BufferId root_of(const Lower *l, BufferId b)
+{
+    BufferId parent = l->p->buffers.at[b].parent;
+    return parent ? parent : b;
+}
+
+static void collect(const Lower *l, const Emit *e, Pc dep[STREAM_COUNT])
+{
+    for (uint32_t i = 0; i < e->n_in + e->n_out; i++) {
+        const Access *a = &l->access.at[root_of(l, e->arg[i])];
+        need(dep, a->written);
+        if (i >= e->n_in) need(dep, a->read);
+    }
+    for (int k = 0; k < 4; k++) {
+        Pc pc = e->after[k];
+        if (pc && pc > dep[l->p->code.at[pc].stream]) dep[l->p->code.at[pc].stream] = pc;
+    }
+    if (l->floor && l->floor > dep[l->p->code.at[l->floor].stream])
+        dep[l->p->code.at[l->floor].stream] = l->floor;
+    const Pc waits[] = {l->compute_waits, l->send_waits[0], l->send_waits[1]};
+    for (int k = 0; k < 3 && e->stream == STREAM_compute; k++)
+        if (waits[k] && waits[k] > dep[l->p->code.at[waits[k]].stream])
+            dep[l->p->code.at[waits[k]].stream] = waits[k];
+}
+
+/* Waits for `pc`, and for all that were launched together with it: the newest alone would not imply
+ * them. */
+static void wait_for(Lower *l, Pc pc, Clock *clock)
+{
+    const Instr *last = &l->p->code.at[pc];
+    for (Pc member = pc; member; member--) {
+        const Instr *in = &l->p->code.at[member];
+        if (in->stream != last->stream) continue;
+        if (member != pc && (!last->launch || in->launch != last->launch)) break;
+        list_push(l->arena, &l->p->after, member);
+        join(clock, &l->clocks.at[member]);
+    }
+}
+
+/* Adds the edges that the clock of the stream's predecessor does not imply, newest first. */
+static void add_edges(Lower *l, Instr *in, Clock *clock, Pc dep[STREAM_COUNT])
+{
+    in->after.first = l->p->after.n;
+    for (;;) {
+        int best = -1;
+        for (int s = 0; s < STREAM_COUNT; s++)
+            if (dep[s] > clock->at[s] && (best < 0 || dep[s] > dep[best])) best = s;
+        if (best < 0) break;
+        wait_for(l, dep[best], clock);
+        clock->at[best] = dep[best];
+    }
+    in->after.n = l->p->after.n - in->after.first;
+}
+
+/* Launch groups start together: a member's clock starts from what preceded the group. */
+static Pc stream_predecessor(const Lower *l, const Emit *e)
+{
+    Pc pc = l->stream_end[e->stream];
+    while (e->launch && pc && l->p->code.at[pc].launch == e->launch) {
+        Pc before = pc - 1;
+        while (before && l->p->code.at[before].stream != e->stream) before--;
+        pc = before;
+    }
+    return pc;
+}
+
+static void join_launch_group(const Lower *l, Stream stream, Clock *clock)
+{
+    uint32_t launch = 0;
+    for (Pc pc = l->stream_end[stream]; pc; pc--) {
+        const Instr *in = &l->p->code.at[pc];
+        if (in->stream != stream) continue;
+        if (!launch) launch = in->launch;
+        if (in->launch != launch || !launch) break;
+        join(clock, &l->clocks.at[pc]);
+    }
+}
+
+Pc lower_emit(Lower *l, const Emit *e)
+{
+    Pc dep[STREAM_COUNT] = {0};
+    collect(l, e, dep);
+    if (e->stream == STREAM_compute) l->compute_waits = l->send_waits[0] = l->send_waits[1] = 0;
+    Instr in = {.op = e->op,
+                .stream = e->stream,
+                .launch = e->launch,
+                .axes = e->axes,
+                .microbatch = l->microbatch,
+                .phase = l->phase,
+                .n_in = (uint8_t)e->n_in,
+                .origin = e->origin,
+                .unit = e->unit};
+    in.attrs = graph_attrs(l->g, l->arena, &e->attrs);
+    in.hop = e->hop;
+    if (op_info(e->op)->class_ == OP_CLASS_comm) in.match = e->match ? e->match : l->match++;
+    in.args = (Span){l->p->args.n, e->n_in + e->n_out};
+    for (uint32_t i = 0; i < in.args.n; i++) list_push(l->arena, &l->p->args, e->arg[i]);
+    Clock clock = {{0}};
+    Pc before = stream_predecessor(l, e);
+    if (before) {
+        clock = l->clocks.at[before];
+        clock.at[e->stream] = before;
+        if (before == l->stream_end[e->stream] && l->p->code.at[before].launch)
+            join_launch_group(l, e->stream, &clock);
+    }
+    if (dep[e->stream] > before)
+        dep[e->stream] = before; /* members of a launch touch disjoint bytes */
+    add_edges(l, &in, &clock, dep);
+    Pc pc = (Pc)list_push(l->arena, &l->p->code, in);
+    list_push(l->scratch, &l->clocks, clock);
+    l->stream_end[e->stream] = pc;
+    for (uint32_t i = 0; i < in.args.n; i++) {
+        Access *a = &l->access.at[root_of(l, e->arg[i])];
+        if (i < e->n_in)
+            a->read[e->stream] = pc;
+        else
+            a->written[e->stream] = pc;
+    }
+    return pc;
+}

@@ -1,0 +1,242 @@
+/* Writes the program that gathers a full state. Layouts say what moves: a unit from FLAT to whole,
+ * each of its tensors from its layout in use to whole; the one rule makes the collectives. Later
+ * stages hand their tensors to the first. */
+#include "planner/lower/gather.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "planner/ir/text/text.h"
+#include "planner/lower/lower.h"
+
+enum { UNITS_IN_FLIGHT = 2 };
+
+typedef struct Gather {
+    Lower *l;
+    const Plan *train;
+    StateKind kind;
+    uint32_t *match;          /* [tensor]: of the transfer to the first stage */
+    Pc done[UNITS_IN_FLIGHT]; /* when the units before the last were gone */
+    uint32_t n_done;
+} Gather;
+
+/* The buffer at rest of a unit's weights or moments. */
+static const Buffer *at_rest(const Program *p, UnitId u, StateKind kind)
+{
+    uint32_t n = 0;
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        const Buffer *at = &p->buffers.at[b];
+        if (at->parent || !at->persistent || at->unit != u) continue;
+        if (kind == STATE_param && at->category == CATEGORY_parameter) return at;
+        if ((kind == STATE_m || kind == STATE_v) && at->category == CATEGORY_optimizer &&
+            ++n == (kind == STATE_m ? 1u : 2u))
+            return at;
+    }
+    return NULL;
+}
+
+/* A unit that is tied across stages is gathered from the first of them. */
+static bool is_from_before(const Gather *g, UnitId u, uint32_t stage)
+{
+    for (uint32_t s = 0; s < stage; s++)
+        if (at_rest(&g->train->programs.at[s], u, g->kind)) return true;
+    return false;
+}
+
+static Layout whole_layout(void)
+{
+    return (Layout){{0}};
+}
+
+static BufferId host_buffer(Lower *l, TensorId t, DType dtype)
+{
+    Layout whole = whole_layout();
+    Shape s = tensor_shape(&l->g->tensors.at[t], &whole);
+    BufferId b = lower_buffer(l, &s, dtype, CATEGORY_state);
+    Buffer *at = &l->p->buffers.at[b];
+    at->space = SPACE_host;
+    at->persistent = true;
+    at->tensor = t;
+    return b;
+}
+
+static Pc to_host(Lower *l, BufferId from, UnitId u)
+{
+    TensorId t = l->p->buffers.at[from].tensor;
+    DType dtype = l->p->buffers.at[from].dtype;
+    Emit e = {.op = OP_copy,
+              .stream = STREAM_copy_out,
+              .unit = u,
+              .n_in = 1,
+              .n_out = 1,
+              .arg = {from, host_buffer(l, t, dtype)}};
+    return lower_emit(l, &e);
+}
+
+static Pc transfer(const Gather *g, OpKind op, TensorId t, BufferId b, int32_t hop)
+{
+    Emit e = {.op = op,
+              .stream = STREAM_pp_backward,
+              .axes = g->l->pipe,
+              .hop = hop,
+              .match = g->match[t],
+              .unit = g->l->g->tensors.at[t].unit,
+              .n_in = op == OP_send,
+              .n_out = op == OP_recv,
+              .arg = {b}};
+    return lower_emit(g->l, &e);
+}
+
+/* From now on instructions wait until the unit before the last has left the device. */
+static void begin_unit(Gather *g)
+{
+    g->l->floor = g->done[g->n_done % UNITS_IN_FLIGHT];
+}
+
+static void end_unit(Gather *g, Pc last)
+{
+    g->done[g->n_done++ % UNITS_IN_FLIGHT] = last;
+    g->l->floor = 0;
+}
+
+static BufferId gather_flat(Lower *l, UnitId u, BufferId rest)
+{
+    Layout whole = whole_layout();
+    if (layout_equal(&lower_shape(l, rest)->layout, &whole)) return rest;
+    BufferId made = lower_convert(l, rest, &whole, 0, CATEGORY_gathered);
+    l->p->buffers.at[made].unit = u;
+    return made;
+}
+
+static void send_unit(Gather *g, const Program *from, UnitId u)
+{
+    Lower *l = g->l;
+    const Unit *unit = &l->g->units.at[u];
+    const Buffer *old = at_rest(from, u, g->kind);
+    if (!old || is_from_before(g, u, l->rank)) return;
+    BufferId rest = lower_buffer(l, plan_shape_at(g->train, old->shape), old->dtype, old->category);
+    l->p->buffers.at[rest].persistent = true;
+    l->p->buffers.at[rest].unit = u;
+    begin_unit(g);
+    BufferId flat = gather_flat(l, u, rest);
+    Layout whole = whole_layout();
+    Pc last = 0;
+    for (uint32_t i = 0; i < unit->params.n; i++) {
+        const Tensor *t = &l->g->tensors.at[unit->params.at[i]];
+        Shape s = tensor_shape(t, &t->use);
+        BufferId view =
+            lower_view(l, flat, &s, old->dtype, t->flat_offset * dtype_bytes(old->dtype));
+        l->p->buffers.at[view].tensor = unit->params.at[i];
+        BufferId made = lower_convert(l, view, &whole, 0, CATEGORY_gathered);
+        last = l->rank ? transfer(g, OP_send, unit->params.at[i], made, -(int32_t)l->rank)
+                       : to_host(l, made, u);
+    }
+    end_unit(g, last);
+}
+
+static void receive_unit(Gather *g, const Program *from, UnitId u, uint32_t stage)
+{
+    Lower *l = g->l;
+    const Unit *unit = &l->g->units.at[u];
+    const Buffer *old = at_rest(from, u, g->kind);
+    if (!old || is_from_before(g, u, stage)) return;
+    begin_unit(g);
+    Layout whole = whole_layout();
+    Pc last = 0;
+    for (uint32_t i = 0; i < unit->params.n; i++) {
+        TensorId t = unit->params.at[i];
+        Shape s = tensor_shape(&l->g->tensors.at[t], &whole);
+        BufferId b = lower_buffer(l, &s, old->dtype, CATEGORY_communication);
+        l->p->buffers.at[b].tensor = t;
+        transfer(g, OP_recv, t, b, (int32_t)stage);
+        last = to_host(l, b, u);
+    }
+    end_unit(g, last);
+}
+
+/* Tensors of the state, which stage `from` holds whole: to the host, from there or from here. */
+static void take_buffers(Gather *g, const Program *train, uint32_t from)
+{
+    Lower *l = g->l;
+    for (BufferId k = 1; k < train->buffers.n && g->kind == STATE_buffer; k++) {
+        const Buffer *old = &train->buffers.at[k];
+        if (!plan_is_state(g->train, old)) continue;
+        TensorId t = old->tensor;
+        bool mine = from == l->rank;
+        BufferId b = lower_buffer(l, plan_shape_at(g->train, old->shape), old->dtype,
+                                  mine ? CATEGORY_state : CATEGORY_communication);
+        l->p->buffers.at[b].tensor = t;
+        l->p->buffers.at[b].persistent = mine;
+        begin_unit(g);
+        if (!mine) transfer(g, OP_recv, t, b, (int32_t)from);
+        end_unit(g, l->rank ? transfer(g, OP_send, t, b, -(int32_t)l->rank) : to_host(l, b, 0));
+    }
+}
+
+static void write_program(Gather *g, uint32_t stage)
+{
+    Lower *l = g->l;
+    const Plan *train = g->train;
+    l->rank = stage;
+    l->p = &l->plan->programs.at[stage];
+    l->p->purpose = PURPOSE_gather;
+    l->p->stage = stage;
+    list_reserve_none(l->arena, &l->p->code);
+    list_reserve_none(l->arena, &l->p->buffers);
+    memset(&l->clocks, 0, sizeof l->clocks); /* nothing of the program before */
+    memset(&l->access, 0, sizeof l->access);
+    list_reserve_none(l->scratch, &l->clocks);
+    list_reserve_none(l->scratch, &l->access);
+    memset(l->stream_end, 0, sizeof l->stream_end);
+    memset(g->done, 0, sizeof g->done);
+    for (UnitId u = 1; u < l->g->units.n; u++) send_unit(g, &train->programs.at[stage], u);
+    take_buffers(g, &train->programs.at[stage], stage);
+    for (uint32_t s = 1; stage == 0 && s < train->programs.n; s++) {
+        for (UnitId u = 1; u < l->g->units.n; u++) receive_unit(g, &train->programs.at[s], u, s);
+        take_buffers(g, &train->programs.at[s], s);
+    }
+}
+
+/* The same graph, mesh and shapes without a program: text is the exact copy of a plan. */
+static Plan *copy_of(const Plan *train, Arena *arena, Diag *d)
+{
+    Str text = str_in(arena);
+    text_print(train, TEXT_WITH_LOCATIONS, &text);
+    Plan *plan = text_parse("gather", str_text(&text), text.n, arena, d);
+    assert(plan || d->n_errors);
+    return plan;
+}
+
+Plan *gather_plan(const Plan *train, StateKind kind, Arena *arena, Diag *d)
+{
+    Plan *plan = copy_of(train, arena, d);
+    if (!plan) return NULL;
+    memset(plan->programs.at, 0, plan->programs.n * sizeof *plan->programs.at);
+    plan->programs.n = 0;
+    for (uint32_t i = 0; i < train->programs.n; i++) list_add(arena, &plan->programs);
+    Job job = {.plan = plan,
+               .arena = arena,
+               .scratch = arena_new(),
+               .diag = d,
+               .options = lower_options_default()};
+    Lower l = {.job = &job,
+               .plan = plan,
+               .g = &plan->graph,
+               .arena = arena,
+               .scratch = job.scratch,
+               .n_microbatches = 1,
+               .pipe = mesh_axes(&plan->mesh, AXIS_pp),
+               .tensor_room = plan->graph.tensors.n,
+               .phase = PHASE_update,
+               .match = 1};
+    Gather g = {.l = &l, .train = train, .kind = kind};
+    g.match = arena_array(job.scratch, plan->graph.tensors.n, sizeof *g.match);
+    for (TensorId t = 1; l.pipe && t < plan->graph.tensors.n; t++)
+        if (plan->graph.tensors.at[t].role == (kind == STATE_buffer ? ROLE_state : ROLE_param))
+            g.match[t] = l.match++;
+    for (uint32_t stage = 0; stage < train->programs.n; stage++) write_program(&g, stage);
+    plan->n_match = l.match;
+    pass_memory(&job);
+    arena_free(job.scratch);
+    return plan;
+}

@@ -1,0 +1,251 @@
+/* Backward nodes. A gradient tensor is a sum: contributions in the same layout are accumulated in
+ * place, one partial sum a layout; when the last has arrived the sums are converted to the layout
+ * in use and added. A gradient that passes through unchanged shares its buffer until somebody must
+ * write to it. */
+#include <assert.h>
+
+#include "planner/lower/lower.h"
+
+static GradState *state_of(Lower *l, TensorId grad)
+{
+    return &l->grads[grad];
+}
+
+static bool needed_later(const Lower *l, TensorId grad)
+{
+    const GradState *s = &l->grads[grad];
+    return s->n_uses > 0 || s->n_arrived < s->n_expected;
+}
+
+/* May `buffer`, a sum of `grad`, be written without spoiling another gradient that lies there too?
+ */
+static bool is_safe(const Lower *l, BufferId buffer, TensorId grad)
+{
+    for (uint32_t i = 0; i < l->shares.n; i++) {
+        const Share *s = &l->shares.at[i];
+        if (s->buffer == buffer && s->tensor != grad && needed_later(l, s->tensor)) return false;
+    }
+    return true;
+}
+
+static Version *find_sum(Lower *l, TensorId grad, const Layout *layout)
+{
+    for (uint32_t v = state_of(l, grad)->sums; v; v = l->versions.at[v].next)
+        if (layout_equal(&l->versions.at[v].layout, layout)) return &l->versions.at[v];
+    return NULL;
+}
+
+static void add_sum(Lower *l, TensorId grad, BufferId buffer)
+{
+    list_reserve_none(l->scratch, &l->versions);
+    Version v = {buffer, lower_shape(l, buffer)->layout, 0, state_of(l, grad)->sums};
+    state_of(l, grad)->sums = (uint32_t)list_push(l->scratch, &l->versions, v);
+}
+
+static BufferId grad_buffer(Lower *l, TensorId grad, const Layout *layout)
+{
+    const Tensor *t = &l->g->tensors.at[grad];
+    Shape s = lower_value(l, t, layout);
+    BufferId b = lower_buffer(l, &s, lower_dtype(l, t->dtype), CATEGORY_activation);
+    l->p->buffers.at[b].tensor = grad;
+    return b;
+}
+
+static void emit_pass(Lower *l, BufferId from, BufferId to, bool accumulate, NodeId origin)
+{
+    Emit e = {.op = OP_pass,
+              .stream = STREAM_compute,
+              .origin = origin,
+              .n_in = 1,
+              .n_out = 1,
+              .arg = {from, to}};
+    e.attrs.accumulate = accumulate;
+    e.after[0] = l->grad_after;
+    l->grad_after = 0;
+    lower_emit(l, &e);
+}
+
+/* The sum's buffer, in a form that may be written. */
+static BufferId writable(Lower *l, TensorId grad, Version *sum, NodeId origin)
+{
+    if (is_safe(l, sum->buffer, grad)) return sum->buffer;
+    Layout layout = sum->layout;
+    BufferId own = grad_buffer(l, grad, &layout);
+    emit_pass(l, sum->buffer, own, false, origin);
+    find_sum(l, grad, &layout)->buffer = own;
+    return own;
+}
+
+static void merge(Lower *l, TensorId grad, BufferId part, NodeId origin)
+{
+    Layout layout = lower_shape(l, part)->layout;
+    Version *sum = find_sum(l, grad, &layout);
+    if (!sum) {
+        add_sum(l, grad, part);
+        return;
+    }
+    if (sum->buffer == part) { /* x + x: the same gradient twice */
+        BufferId own = grad_buffer(l, grad, &layout);
+        emit_pass(l, part, own, false, origin);
+        find_sum(l, grad, &layout)->buffer = own;
+        emit_pass(l, part, own, true, origin);
+        return;
+    }
+    emit_pass(l, part, writable(l, grad, sum, origin), true, origin);
+}
+
+/* The last contribution is there: one value in the layout in use. */
+static void settle(Lower *l, TensorId grad, NodeId origin)
+{
+    GradState *s = state_of(l, grad);
+    if (++s->n_arrived < s->n_expected) return;
+    Layout use = l->g->tensors.at[grad].use;
+    uint32_t all = s->sums;
+    s->sums = 0;
+    for (uint32_t v = all; v; v = l->versions.at[v].next)
+        if (layout_equal(&l->versions.at[v].layout, &use))
+            add_sum(l, grad, l->versions.at[v].buffer);
+    for (uint32_t v = all; v; v = l->versions.at[v].next) {
+        if (layout_equal(&l->versions.at[v].layout, &use)) continue;
+        merge(l, grad,
+              lower_convert(l, l->versions.at[v].buffer, &use, origin, CATEGORY_activation),
+              origin);
+    }
+    lower_add_version(l, grad, find_sum(l, grad, &use)->buffer);
+}
+
+void lower_grad_received(Lower *l, TensorId grad, BufferId part)
+{
+    merge(l, grad, part, l->g->tensors.at[grad].producer);
+    settle(l, grad, l->g->tensors.at[grad].producer);
+}
+
+static void used(Lower *l, const Node *n)
+{
+    for (uint32_t i = 0; i < n->n_in; i++)
+        if (l->g->tensors.at[n->in[i]].role == ROLE_gradient) l->grads[n->in[i]].n_uses--;
+}
+
+static void param_contribution(Lower *l, TensorId param, BufferId temporary, NodeId origin)
+{
+    if (temporary) {
+        Layout home;
+        BufferId view = lower_grad_home(l, param, &home);
+        BufferId made = lower_convert(l, temporary, &home, origin, CATEGORY_communication);
+        emit_pass(l, made, view, l->arrived[param] > 0, origin);
+    }
+    lower_grad_arrived(l, param);
+}
+
+/* Where output j is written. *temporary: it must be converted (parameter) or merged (activation)
+ * after. */
+static BufferId output_buffer(Lower *l, NodeId id, uint32_t j, const Layout *made, bool *accumulate,
+                              bool *temporary)
+{
+    const Node *n = &l->g->nodes.at[id];
+    TensorId grad = n->out[j], of = l->g->tensors.at[grad].grad_of;
+    *accumulate = *temporary = false;
+    if (l->g->tensors.at[of].role == ROLE_param) {
+        Layout home;
+        BufferId view = lower_grad_home(l, of, &home);
+        *accumulate = l->arrived[of] > 0;
+        if (layout_equal(&home, made)) return view;
+        *temporary = true;
+        *accumulate = false;
+        return grad_buffer(l, grad, made);
+    }
+    Version *sum = l->job->share_gathers ? find_sum(l, grad, made) : NULL;
+    *temporary = !l->job->share_gathers;
+    if (sum &&
+        (op_info(n->op)->flags & OP_ACCUMULATES || op_info(n->op)->class_ == OP_CLASS_contract)) {
+        *accumulate = true;
+        return writable(l, grad, sum, id);
+    }
+    *temporary = *temporary || sum;
+    return grad_buffer(l, grad, made);
+}
+
+static void finish_output(Lower *l, NodeId id, uint32_t j, BufferId out, bool temporary,
+                          bool accumulated)
+{
+    TensorId grad = l->g->nodes.at[id].out[j], of = l->g->tensors.at[grad].grad_of;
+    if (l->g->tensors.at[of].role == ROLE_param) {
+        param_contribution(l, of, temporary ? out : 0, id);
+        return;
+    }
+    if (!l->job->share_gathers) {
+        Layout use = l->g->tensors.at[grad].use;
+        out = lower_convert(l, out, &use, id, CATEGORY_activation);
+    }
+    if (temporary)
+        merge(l, grad, out, id);
+    else if (!accumulated)
+        add_sum(l, grad, out);
+    settle(l, grad, id);
+}
+
+/* dgrad and wgrad of one linear follow each other: what wgrad must gather again is asked for before
+ * dgrad, so that the gather runs under dgrad and dgrad's own reduction under wgrad. */
+static void prepare_sibling(Lower *l, NodeId id)
+{
+    if (id + 1 >= l->g->nodes.n) return;
+    Node n = l->g->nodes.at[id + 1];
+    if (n.forward != l->g->nodes.at[id].forward) return;
+    if (op_info(n.op)->class_ != OP_CLASS_contract) return;
+    for (uint32_t i = 0; i < n.n_in; i++) {
+        if (l->g->tensors.at[n.in[i]].role != ROLE_activation) continue;
+        lower_want(l, n.in[i], lower_arg_layout(l, id + 1, i), id + 1);
+    }
+}
+
+void lower_backward_node(Lower *l, NodeId id)
+{
+    Node n = l->g->nodes.at[id];
+    prepare_sibling(l, id);
+    Emit e = {.op = n.op,
+              .stream = STREAM_compute,
+              .origin = id,
+              .n_in = n.n_in,
+              .n_out = n.n_out,
+              .attrs = *graph_attrs_at(l->g, n.attrs)};
+    for (uint32_t i = 0; i < n.n_in; i++)
+        e.arg[i] = lower_want(l, n.in[i], lower_arg_layout(l, id, i), id);
+    used(l, &n); /* what this node reads may be overwritten by its outputs' sums only after it */
+    bool accumulate[MAX_OUT], temporary[MAX_OUT];
+    for (uint32_t j = 0; j < n.n_out; j++) {
+        const Layout *made = lower_arg_layout(l, id, n.n_in + j);
+        e.arg[n.n_in + j] = output_buffer(l, id, j, made, &accumulate[j], &temporary[j]);
+        if (accumulate[j]) e.attrs.accumulate |= 1 << j;
+    }
+    lower_add_workspace(l, id, &e);
+    e.after[0] = l->grad_after;
+    l->grad_after = 0;
+    lower_emit(l, &e);
+    for (uint32_t j = 0; j < n.n_out; j++)
+        finish_output(l, id, j, e.arg[n.n_in + j], temporary[j], accumulate[j]);
+}
+
+void lower_cast_node(Lower *l, NodeId id)
+{
+    const Node n = l->g->nodes.at[id];
+    lower_forward_node(l, id);
+    used(l, &n);
+}
+
+void lower_pass_node(Lower *l, NodeId id)
+{
+    const Node n = l->g->nodes.at[id];
+    Layout use = l->g->tensors.at[n.out[0]].use;
+    BufferId from = lower_want(l, n.in[0], &use, id);
+    used(l, &n);
+    TensorId grad = n.out[0];
+    if (find_sum(l, grad, &use)) {
+        merge(l, grad, from, id);
+    } else {
+        add_sum(l, grad, from);
+        Share a = {from, n.in[0]}, b = {from, grad};
+        list_push(l->scratch, &l->shares, a);
+        list_push(l->scratch, &l->shares, b);
+    }
+    settle(l, grad, id);
+}

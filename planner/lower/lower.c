@@ -1,0 +1,340 @@
+/* Graph with layouts -> programs, one a pipeline rank. Walks the rank's schedule; each action
+ * lowers the nodes of one stage for one micro-batch. Tensors that were not kept are recomputed on
+ * demand. */
+#include <assert.h>
+#include <string.h>
+
+#include "planner/lower/lower.h"
+
+const Layout *lower_arg_layout(const Lower *l, NodeId n, uint32_t arg)
+{
+    return &l->arg_layouts[l->arg_first[n] + arg];
+}
+
+void lower_add_workspace(Lower *l, NodeId n, Emit *e)
+{
+    if (!l->workspace[n]) return;
+    Shape s = {.n_dims = 1, .dim = {(int64_t)l->workspace[n]}};
+    e->arg[e->n_in + e->n_out] = lower_buffer(l, &s, DT_u8, CATEGORY_workspace);
+    e->n_out++;
+}
+
+/* The loss and what it counts. */
+static bool is_of_step(const Lower *l, TensorId t)
+{
+    return t == l->g->loss || t == graph_count(l->g);
+}
+
+void lower_add_scratch(Lower *l, Emit *e)
+{
+    DType dtype[MAX_ARGS];
+    int64_t elements[MAX_ARGS];
+    uint32_t n = e->n_in + e->n_out;
+    if (!l->job->options.workspace) return;
+    for (uint32_t i = 0; i < n; i++) {
+        const Buffer *b = &l->p->buffers.at[e->arg[i]];
+        dtype[i] = b->dtype;
+        elements[i] = (int64_t)(b->bytes / dtype_bytes(b->dtype));
+    }
+    uint64_t bytes = l->job->options.workspace(e->op, dtype, elements, n);
+    Shape s = {.n_dims = 1, .dim = {(int64_t)bytes}};
+    if (bytes) e->arg[e->n_in + e->n_out++] = lower_buffer(l, &s, DT_u8, CATEGORY_workspace);
+}
+
+/* What lives between steps has one buffer, whole on every rank; who updates it writes there. */
+BufferId lower_state(Lower *l, TensorId t)
+{
+    const Tensor *at = &l->g->tensors.at[t];
+    assert(at->role == ROLE_state);
+    if (l->of_step[t]) return l->of_step[t];
+    Shape s = tensor_shape(at, &at->use);
+    BufferId b = l->of_step[t] = lower_buffer(l, &s, lower_dtype(l, at->dtype), CATEGORY_state);
+    l->p->buffers.at[b].persistent = true;
+    l->p->buffers.at[b].tensor = t;
+    return b;
+}
+
+static BufferId forward_output(Lower *l, NodeId id, uint32_t j, Attrs *attrs)
+{
+    const Node *n = &l->g->nodes.at[id];
+    const Tensor *t = &l->g->tensors.at[n->out[j]];
+    Shape s = lower_value(l, t, lower_arg_layout(l, id, n->n_in + j));
+    if (is_of_step(l, n->out[j])) { /* summed over the micro-batches of the step */
+        if (l->n_losses) attrs->accumulate |= 1 << j;
+        return lower_view(l, n->out[j] == l->g->loss ? l->loss_sum : l->count, &s, DT_f64, 0);
+    }
+    Category category = t->role == ROLE_input ? CATEGORY_input : CATEGORY_activation;
+    BufferId out = lower_buffer(l, &s, lower_dtype(l, t->dtype), category);
+    l->p->buffers.at[out].tensor = n->out[j];
+    return out;
+}
+
+/* The largest magnitude of a weight, its norm: what does not change within a step. */
+static bool is_once(const Lower *l, const Node *n)
+{
+    bool largest =
+        op_info(n->op)->reduce == REDUCE_max && l->g->tensors.at[n->in[0]].role == ROLE_param;
+    return largest || op_info(n->op)->flags & OP_ONCE;
+}
+
+void lower_forward_node(Lower *l, NodeId id)
+{
+    Node n = l->g->nodes.at[id];
+    if (is_once(l, &n) && l->of_step[n.out[0]]) {
+        lower_add_version(l, n.out[0], l->of_step[n.out[0]]);
+        return;
+    }
+    Emit e = {.op = n.op,
+              .stream = STREAM_compute,
+              .origin = id,
+              .n_in = n.n_in,
+              .n_out = n.n_out,
+              .attrs = *graph_attrs_at(l->g, n.attrs)};
+    for (uint32_t i = 0; i < n.n_in; i++)
+        e.arg[i] = lower_want(l, n.in[i], lower_arg_layout(l, id, i), id);
+    for (uint32_t j = 0; j < n.n_out; j++)
+        e.arg[n.n_in + j] =
+            op_info(n.op)->flags & OP_UPDATES ? e.arg[j] : forward_output(l, id, j, &e.attrs);
+    lower_add_workspace(l, id, &e);
+    lower_emit(l, &e);
+    l->n_losses += n.n_out > 0 && n.out[0] == l->g->loss;
+    for (uint32_t j = 0; j < n.n_out; j++) {
+        BufferId out = e.arg[n.n_in + j];
+        if (is_of_step(l, n.out[j])) continue;
+        lower_add_version(l, n.out[j], out);
+        Layout use = l->g->tensors.at[n.out[j]].use;
+        bool at_once = l->phase == PHASE_forward || op_info(n.op)->reduce == REDUCE_max;
+        if (at_once && !layout_equal(&lower_shape(l, out)->layout, &use))
+            lower_add_version(l, n.out[j],
+                              out = lower_convert(l, out, &use, id, CATEGORY_activation));
+        if (is_once(l, &n)) l->of_step[n.out[j]] = out;
+    }
+}
+
+/* Does the next stage, on the same rank, read it where it lies? */
+static bool is_read_next(const Lower *l, uint32_t stage, TensorId t)
+{
+    if (stage + 1 == l->job->schedule->n_stages || !lower_is_mine(l, stage + 1)) return false;
+    for (uint32_t i = 0; i < l->crossing[stage].n; i++)
+        if (l->crossing[stage].at[i] == t) return true;
+    return false;
+}
+
+/* What attention made, where it is exchanged at once: its own gradient reads it as it was. */
+static BufferId as_made(Lower *l, TensorId t)
+{
+    const NodeId id = l->g->tensors.at[t].producer;
+    const Node *n = &l->g->nodes.at[id];
+    if (n->op != OP_attention || !l->job->heads_axes || n->out[0] != t) return 0;
+    return lower_find_version(l, t, lower_arg_layout(l, id, n->n_in));
+}
+
+/* A micro-batch leaves a stage's forward: only what the backward pass needs stays. */
+static void end_forward(Lower *l, uint32_t stage)
+{
+    for (TensorId t = 1; t < l->tensor_room; t++) {
+        const Tensor *at = &l->g->tensors.at[t];
+        if (!l->versions_of[t] || at->role == ROLE_gradient) continue;
+        uint32_t made = l->g->nodes.at[at->producer].stage;
+        if (at->role == ROLE_activation && made != stage && made + 1 != stage)
+            continue; /* another chunk's */
+        if (!l->keep[t] && made == stage && is_read_next(l, stage, t)) continue;
+        if (!l->keep[t]) {
+            l->versions_of[t] = 0;
+        } else if (!l->job->keep_gathered) {
+            Layout use = at->use;
+            const BufferId own = as_made(l, t);
+            BufferId kept = lower_find_version(l, t, &use);
+            assert(kept);
+            l->versions_of[t] = 0;
+            lower_add_version(l, t, kept);
+            if (own && own != kept) lower_add_version(l, t, own);
+        }
+    }
+}
+
+static void lower_gradient(Lower *l, NodeId id)
+{
+    const Node *n = &l->g->nodes.at[id];
+    if (n->op == OP_pass)
+        lower_pass_node(l, id);
+    else if (l->g->tensors.at[n->out[0]].role == ROLE_activation)
+        lower_cast_node(l, id);
+    else
+        lower_backward_node(l, id);
+}
+
+static void lower_forward(Lower *l, uint32_t stage, uint32_t end, Pc before)
+{
+    Walk walk = {.kind = ACTION_F, .stage = stage};
+    for (NodeId id; (id = lower_next(l, &walk)) != 0;) {
+        l->phase = id <= l->g->n_forward ? PHASE_forward : PHASE_backward;
+        if (lower_done_by_gather(l, id)) continue;
+        if (l->phase == PHASE_forward)
+            lower_forward_node(l, id);
+        else
+            lower_gradient(l, id);
+        lower_after_node(l, id);
+    }
+    l->phase = PHASE_forward;
+    l->receive_after = before;
+    lower_transfers(l, end);
+    end_forward(l, stage);
+}
+
+/* Weight gradients are nodes whose outputs are gradients of parameters only, and what is transposed
+ * right in front of one, for it. */
+static bool is_weight_gradient(const Lower *l, NodeId id)
+{
+    const Node *n = &l->g->nodes.at[id];
+    if (op_info(n->op)->flags & OP_TURNS && n->in[0] != l->g->nodes.at[id - 1].out[0]) {
+        while (op_info(n->op)->flags & OP_TURNS) n++;
+    }
+    for (uint32_t j = 0; j < n->n_out; j++) {
+        TensorId of = l->g->tensors.at[n->out[j]].grad_of;
+        if (l->g->tensors.at[of].role != ROLE_param) return false;
+    }
+    return op_info(n->op)->class_ == OP_CLASS_contract;
+}
+
+static void lower_backward(Lower *l, uint32_t stage, ActionKind kind)
+{
+    Walk walk = {.kind = kind, .stage = stage};
+    l->phase = PHASE_backward;
+    for (NodeId id; (id = lower_next(l, &walk)) != 0;) {
+        if (kind != ACTION_B && is_weight_gradient(l, id) != (kind == ACTION_W)) continue;
+        lower_gradient(l, id);
+        if (kind != ACTION_W) lower_after_node(l, id);
+    }
+}
+
+void lower_select(Lower *l, uint32_t microbatch)
+{
+    l->microbatch = microbatch;
+    l->versions_of = l->versions_by_microbatch[microbatch];
+    l->grads = l->grads_by_microbatch[microbatch];
+}
+
+static uint32_t end_of(const Schedule *s, const Action *a)
+{
+    uint32_t at = a->stage * s->n_microbatches + a->microbatch;
+    return a->kind == ACTION_F ? s->forward_end[at] : s->backward_end[at];
+}
+
+/* A receive could start, and a send end, at any time: two edges bound memory. A receive waits for
+ * the action before the newest one, an action for what was sent before the one before it. Both have
+ * ended earlier in the played schedule, so that transfers still run under an action, and nothing
+ * waits for what comes later. */
+static void lower_actions(Lower *l)
+{
+    const Schedule *s = l->job->schedule;
+    const Actions *actions = &s->of[l->rank];
+    uint32_t in_flight = 0;
+    Pc newest = 0, sent[2] = {0, 0};
+    lower_plan_transfers(l);
+    for (uint32_t i = 0; i < actions->n; i++) {
+        const Action *a = &actions->at[i];
+        uint32_t end = end_of(s, a);
+        lower_select(l, a->microbatch);
+        if (in_flight == 0 && a->kind == ACTION_F) l->shares.n = 0;
+        memcpy(l->send_waits, sent, sizeof sent);
+        memcpy(sent, l->newest_send, sizeof sent);
+        if (a->kind != ACTION_W) lower_transfers(l, end - (a->kind == ACTION_B ? 2 : 1));
+        const Pc before = newest;
+        if (a->kind == ACTION_F)
+            lower_forward(l, a->stage, end, before);
+        else
+            lower_backward(l, a->stage, a->kind);
+        l->receive_after = before;
+        newest = l->stream_end[STREAM_compute];
+        if (a->kind != ACTION_W) lower_transfers(l, end);
+        in_flight += a->kind == ACTION_F;
+        in_flight -= a->kind == ACTION_B || a->kind == ACTION_W;
+    }
+    lower_transfers(l, UINT32_MAX);
+    lower_flush_pending(l, 0);
+}
+
+static void allocate(Lower *l)
+{
+    uint32_t n_tensors = l->tensor_room, n_units = l->g->units.n;
+    list_reserve_none(l->arena, &l->p->code);
+    list_reserve_none(l->arena, &l->p->buffers);
+    list_reserve_none(l->scratch, &l->clocks);
+    list_reserve_none(l->scratch, &l->access);
+    l->versions_by_microbatch =
+        arena_array(l->scratch, l->n_microbatches, sizeof *l->versions_by_microbatch);
+    l->grads_by_microbatch =
+        arena_array(l->scratch, l->n_microbatches, sizeof *l->grads_by_microbatch);
+    for (uint32_t m = 0; m < l->n_microbatches; m++) {
+        l->versions_by_microbatch[m] = arena_array(l->scratch, n_tensors, sizeof(uint32_t));
+        l->grads_by_microbatch[m] = arena_array(l->scratch, n_tensors, sizeof(GradState));
+    }
+    l->arrived = arena_array(l->scratch, n_tensors, sizeof *l->arrived);
+    l->keep = arena_array(l->scratch, n_tensors, sizeof *l->keep);
+    l->again = arena_array(l->scratch, l->g->nodes.n, sizeof *l->again);
+    l->of_step = arena_array(l->scratch, n_tensors, sizeof *l->of_step);
+    l->maximum = arena_array(l->scratch, n_tensors, sizeof *l->maximum);
+    l->weight_view = arena_array(l->scratch, n_tensors, sizeof *l->weight_view);
+    l->grad_view = arena_array(l->scratch, n_tensors, sizeof *l->grad_view);
+    l->units = arena_array(l->scratch, n_units, sizeof *l->units);
+    l->last_forward = arena_array(l->scratch, n_units, sizeof *l->last_forward);
+    l->last_backward = arena_array(l->scratch, n_units, sizeof *l->last_backward);
+    l->is_last = arena_array(l->scratch, n_units, sizeof *l->is_last);
+    l->sums_pieces = arena_array(l->scratch, n_units, sizeof *l->sums_pieces);
+    l->is_mixed = arena_array(l->scratch, n_units, sizeof *l->is_mixed);
+}
+
+static void lower_program(Lower *l)
+{
+    Shape scalar = {.n_dims = 0};
+    allocate(l);
+    lower_select(l, 0);
+    l->loss = lower_buffer(l, &scalar, DT_f64, CATEGORY_state);
+    l->loss_sum = lower_buffer(l, &scalar, DT_f64, CATEGORY_state);
+    l->count = lower_buffer(l, &scalar, DT_f64, CATEGORY_state);
+    l->p->buffers.at[l->loss].persistent = true;
+    l->p->buffers.at[l->loss].tensor = l->g->loss;
+    l->phase = PHASE_start;
+    lower_find_mixed(l);
+    lower_units_start(l);
+    lower_maxima(l);
+    lower_find_layouts(l);
+    lower_find_kept(l);
+    lower_plan_uses(l);
+    lower_count_contributions(l);
+    lower_actions(l);
+    l->microbatch = l->n_microbatches - 1;
+    l->phase = PHASE_update;
+    lower_update(l);
+}
+
+bool pass_lower(Job *job)
+{
+    Plan *plan = job->plan;
+    Lower first = {.job = job,
+                   .plan = plan,
+                   .g = &plan->graph,
+                   .arena = job->arena,
+                   .scratch = job->scratch,
+                   .n_microbatches = plan->step.n_microbatches,
+                   .pipe = mesh_axes(&plan->mesh, AXIS_pp),
+                   .tensor_room = plan->graph.tensors.n,
+                   .match = 1};
+    lower_find_crossing(&first);
+    for (uint32_t r = 0; r < job->schedule->n_ranks; r++) list_add(job->arena, &plan->programs);
+    for (uint32_t r = 0; r < job->schedule->n_ranks; r++) {
+        Lower l = first;
+        l.rank = r;
+        l.p = &plan->programs.at[r];
+        l.p->purpose = PURPOSE_train;
+        l.p->stage = r;
+        lower_program(&l);
+        first.match = l.match;
+    }
+    plan->n_match = first.match;
+    plan->program_of = arena_array(job->arena, plan->mesh.n_ranks, sizeof *plan->program_of);
+    for (Rank rank = 0; rank < plan->mesh.n_ranks; rank++)
+        plan->program_of[rank] = mesh_part(&plan->mesh, rank, first.pipe);
+    return true;
+}

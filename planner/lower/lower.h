@@ -1,0 +1,290 @@
+/* What the lowering's files share. Lowering walks the graph once a micro-batch and writes the
+ * program: lower_emit.c     instructions, buffers, dependences (vector clocks keep `after`
+ * transitively reduced) lower_convert.c  the one rule: a value in the layout that somebody wants
+ *   lower_unit.c     parameters: gathered, released, prefetched; gradients reduced
+ *   lower_offload.c  state in host memory
+ *   lower_copy.c     FSDP2's copies around gathers and reductions
+ *   lower_grad.c     contributions to gradient tensors
+ *   lower.c          nodes, forward and backward; the programs
+ *   lower_plan.c     what is kept, which units a rank needs when, how many contributions come
+ *   lower_stage.c    what crosses from stage to stage
+ *   lower_update.c   norm, clipping, optimizer */
+#ifndef TANDEM_LOWER_LOWER_H
+#define TANDEM_LOWER_LOWER_H
+
+#include "planner/lower/clock.h"
+#include "planner/passes/pass.h"
+#include "planner/passes/schedule/schedule.h"
+
+/* Newest access of a root buffer by each stream. */
+typedef struct Access {
+    Pc read[STREAM_COUNT], written[STREAM_COUNT];
+} Access;
+
+/* A copy of a tensor's value (of the current micro-batch) in one layout. */
+typedef struct Version {
+    BufferId buffer;
+    Layout layout;
+    NodeId
+        consumer;  /* 0: for everybody; else made for this forward node alone (unshared gathers) */
+    uint32_t next; /* in Lower.versions; 0: end */
+} Version;
+
+/* A gradient tensor while it is being summed: one partial sum a layout. */
+typedef struct GradState {
+    uint32_t n_expected, n_arrived; /* contributions */
+    uint32_t n_uses;                /* reads by backward nodes still to come */
+    uint32_t sums;                  /* list of Version */
+} GradState;
+
+typedef struct UnitState {
+    BufferId rest;            /* at rest */
+    BufferId m, v, grad;      /* optimizer state, gradient accumulator at rest (or whole) */
+    BufferId gathered;        /* resident weights; 0: not gathered */
+    BufferId kept;            /* reshard to n: my slice of the gathered weights */
+    Pc last_use;              /* last instruction that read the weights */
+    Pc reduced;               /* its last reduce_scatter */
+    BufferId full_grad;       /* unsharded gradient, while being written */
+    uint32_t n_contributions; /* still to come before the gradient is reduced */
+    uint32_t n_per_microbatch;
+    uint32_t n_reduced; /* reductions done: windows of accumulation */
+    bool begun;         /* the current use has begun: its prefetches are issued */
+    bool copied;        /* its weights lie in buffers of their own */
+} UnitState;
+
+/* The order in which units are needed, all micro-batches. */
+typedef struct Use {
+    UnitId unit;
+    uint32_t microbatch;
+    bool backward;
+} Use;
+
+/* Two gradient tensors that lie in the same buffer (a gradient passed through). */
+typedef struct Share {
+    BufferId buffer;
+    TensorId tensor;
+} Share;
+
+/* Between stage and stage + 1: an activation's way on, or its gradient's way back. */
+typedef struct Transfer {
+    uint32_t when, stage, microbatch;
+    bool backward, is_send;
+} Transfer;
+/* Two buffers at fixed places that units of equal size take turns in. */
+typedef struct Turns {
+    BufferId buffer[2];
+    UnitId holds[2]; /* whose it is; 0: free */
+    UnitId has[2];   /* whose weights still lie there */
+    uint32_t next;
+} Turns;
+
+typedef struct Pending {
+    UnitId unit;
+    BufferId part;
+    bool last;
+} Pending; /* reduced, to be accumulated */
+
+typedef struct Lower {
+    Job *job;
+    Plan *plan;
+    Graph *g;
+    Program *p;
+    Arena *arena, *scratch;
+    LIST(Clock) clocks;  /* [pc] */
+    LIST(Access) access; /* [buffer], of roots */
+    Pc stream_end[STREAM_COUNT];
+    LIST(Version) versions;
+    uint32_t *versions_of; /* [tensor], of the current micro-batch */
+    uint32_t **versions_by_microbatch;
+    GradState **grads_by_microbatch;
+    uint32_t rank;             /* pipeline rank whose program this is */
+    AxisSet pipe;              /* the pp axes */
+    LIST(TensorId) * crossing; /* [stage]: what goes from it to the next */
+    uint32_t first_tied_match, first_p2p_match, most_crossing, scalar_match;
+    LIST(Transfer) transfers; /* of this rank, in order */
+    uint32_t next_transfer, transfer_launch;
+    Pc receive_after;  /* what used its memory before: all but the newest action have ended */
+    uint32_t n_losses; /* nodes that added to the loss of the step so far */
+    uint32_t tensor_room;
+    GradState *grads;  /* [tensor] */
+    uint32_t *arrived; /* [param]: contributions so far this accumulation window */
+    bool *keep;        /* [tensor]: kept from forward to backward */
+    bool *again;       /* [node]: of a region, and runs again for the backward pass */
+    UnitState *units;  /* [unit] */
+    bool *takes_turns; /* [unit]: in these two pairs of buffers; NULL: none does */
+    Turns turns_weights, turns_grads;
+    NodeId *last_forward, *last_backward; /* [unit] nodes that read its weights */
+    bool *is_last;                        /* [unit]: of the blocks of its stage */
+    bool *sums_pieces; /* [unit]: some of its gradients are summed over pieces, */
+    bool *is_mixed;    /* ... and those of several micro-batches come at once */
+    LIST(Use) uses;
+    uint32_t next_use;
+    LIST(Pending) pending;
+    LIST(Share) shares;
+    BufferId *weight_view, *grad_view; /* [tensor]: the newest view of a parameter */
+    BufferId *of_step;                 /* [tensor]: what is made once a step; state */
+    BufferId *maximum; /* [param] of units that are gathered in 8 bits: the largest magnitude */
+    Pc last_release, last_reduce, previous_reduce;
+    Pc last_copy_out;
+    Pc last_offload, previous_offload, last_host_sum, previous_host_sum;
+    Pc floor;         /* what every instruction from here on must wait for; 0: nothing */
+    Pc compute_waits; /* what the next computation must wait for, */
+    Pc send_waits[2]; /* ... and of what was sent forward and backward */
+    Pc newest_send[2];
+    Pc grad_after; /* what the first writer of a new gradient buffer must wait for */
+    uint32_t microbatch, n_microbatches;
+    Phase phase;
+    uint32_t match, launch;
+    Layout *arg_layouts; /* of all nodes, */
+    uint32_t *arg_first; /* [node] from here */
+    uint64_t *workspace; /* [node] bytes of scratch that the backend's kernel asks for */
+    BufferId loss, norm_table, coefficient;
+    BufferId loss_sum, count; /* of the step so far: step_mean divides one by the other */
+    BufferId host_norm;       /* offloaded: squares of what lies on the host */
+} Lower;
+
+/* ---- lower_emit.c ---- */
+typedef struct Emit {
+    OpKind op;
+    Stream stream;
+    AxisSet axes;
+    int32_t hop;    /* send, recv */
+    uint32_t match; /* 0: the next number */
+    uint32_t launch;
+    Attrs attrs;
+    NodeId origin;
+    UnitId unit;
+    uint32_t n_in, n_out;
+    BufferId arg[MAX_ARGS];
+    Pc after[4]; /* besides what the buffers demand; 0: none */
+} Emit;
+Pc lower_emit(Lower *l, const Emit *e);
+BufferId lower_buffer(Lower *l, const Shape *shape, DType dtype, Category category);
+BufferId lower_view(Lower *l, BufferId parent, const Shape *shape, DType dtype,
+                    uint64_t offset_bytes);
+const Shape *lower_shape(const Lower *l, BufferId b);
+DType lower_dtype(const Lower *l, DType t); /* through the dtype map */
+Shape tensor_shape(const Tensor *t, const Layout *layout);
+/* ... of a value, whose tokens may be dealt out for another layout: for this one. */
+Shape lower_value(const Lower *l, const Tensor *t, const Layout *layout);
+/* Are tokens dealt out so, over ranks of cp, perhaps of tp within them? */
+bool lower_is_sequence(const Lower *l, DealId deal);
+Stream lower_stream(const Lower *l, AxisSet axes, OpKind op);
+
+/* ---- lower_convert.c ---- */
+/* A new buffer with the value of `from` in layout `to`. */
+BufferId lower_convert(Lower *l, BufferId from, const Layout *to, NodeId origin, Category category);
+/* The value of tensor t in `layout`, made if need be (converted, gathered, recomputed). */
+BufferId lower_want(Lower *l, TensorId t, const Layout *layout, NodeId origin);
+void lower_add_version(Lower *l, TensorId t, BufferId buffer);
+BufferId lower_find_version(const Lower *l, TensorId t, const Layout *layout); /* 0: none */
+
+/* ---- lower_unit.c ---- */
+void lower_units_start(Lower *l);
+BufferId lower_weight(Lower *l, TensorId param); /* gathers and prefetches; layout: use */
+void lower_after_node(Lower *l, NodeId n);       /* releases and reduces what n ended */
+/* Where the gradient of `param` is summed in this micro-batch: a view with its home layout. */
+BufferId lower_grad_home(Lower *l, TensorId param, Layout *home);
+void lower_grad_arrived(Lower *l, TensorId param);
+void lower_flush_pending(Lower *l, uint32_t keep);
+bool lower_defers(const Lower *l, UnitId u);
+uint32_t lower_n_windows(const Lower *l, UnitId u);  /* reductions a step */
+bool lower_stays_gathered(const Lower *l, UnitId u); /* from forward to backward */
+
+/* The weights that u's update made, gathered to where the next step reads them. */
+void lower_gather_updated(Lower *l, UnitId u);
+
+/* ---- lower_turns.c ---- */
+void lower_turns_start(Lower *l);
+bool lower_takes_turns(const Lower *l, UnitId u);
+/* The buffer whose turn it is; 0 with "zero-option" when both hold another unit. */
+BufferId lower_turns_take(Lower *l, Turns *turns, UnitId u);
+/* Takes back the buffer in which u's weights still lie; 0: they do not. */
+BufferId lower_turns_find(Turns *turns, UnitId u);
+void lower_turns_give(Turns *turns, UnitId u);
+
+/* ---- lower_float8.c ---- */
+bool lower_gathers_bytes(const Lower *l, UnitId u);
+/* Is this node, amax or quantise of a parameter, done by gathering its unit in 8 bits? */
+bool lower_done_by_gather(const Lower *l, NodeId id);
+/* The largest magnitude of each such parameter, once a step. */
+void lower_maxima(Lower *l);
+/* My part of the unit at rest in 8 bits. */
+BufferId lower_in_bytes(Lower *l, UnitId u, const Shape *flat, Category category);
+/* What gathering has made of t, the amax or the 8-bit form of a parameter; 0: it makes neither. */
+BufferId lower_quantised_weight(Lower *l, TensorId t);
+
+/* A flat buffer's shape. */
+Shape lower_flat(const Lower *l, uint64_t elements, AxisSet split, AxisSet partial);
+
+/* ---- lower_offload.c ---- state in host memory: fsdp2 { offload = true } */
+bool lower_offloads(const Lower *l, UnitId u);
+BufferId lower_host_buffer(Lower *l, const Shape *shape, DType dtype, Category category);
+/* A copy, or a cast where dtypes differ; waits for `after` and `also` besides. */
+Pc lower_copy(Lower *l, UnitId u, Stream stream, BufferId from, BufferId to, Pc after, Pc also);
+BufferId lower_fetch(Lower *l, UnitId u); /* my shard, on the device */
+/* A reduced gradient leaves the device; the first is set, all others are added. */
+void lower_take_out(Lower *l, UnitId u, BufferId part, bool first);
+
+/* ---- lower_copy.c ---- FSDP2's copies: fsdp2 { copy = true } */
+bool lower_copies(const Lower *l, UnitId u);
+BufferId lower_copy_in(Lower *l, UnitId u); /* my shard, cast, to be gathered */
+void lower_copy_out(Lower *l, UnitId u);    /* a buffer for each weight */
+/* In which gradients are made: copies are cast on their way to the reduction, unless they are sums
+ * over micro-batches or pieces. */
+DType lower_grad_dtype(const Lower *l, UnitId u);
+BufferId lower_copied_grad(Lower *l, TensorId param, const Layout *home);
+BufferId lower_chunk_cat(Lower *l, UnitId u); /* its gradients, one flat buffer */
+
+/* ---- lower_grad.c ---- */
+/* Lowers backward node n's outputs: decides buffers and the accumulate mask before, settles after.
+ */
+void lower_backward_node(Lower *l, NodeId n);
+void lower_pass_node(Lower *l, NodeId n);
+/* What quantises an operand of the backward pass. */
+void lower_cast_node(Lower *l, NodeId n);
+
+/* ---- lower.c ---- */
+/* Several micro-batches may be in flight: each has its own versions and gradient sums. */
+void lower_select(Lower *l, uint32_t microbatch);
+void lower_forward_node(Lower *l, NodeId n);
+BufferId lower_state(Lower *l, TensorId t);
+/* Layout of argument `arg` (inputs, then outputs) of a node: wanted of an input, made of an output.
+ */
+/* Gives the kernel of node n its scratch, as one more argument after the op's own. */
+void lower_add_workspace(Lower *l, NodeId n, Emit *e);
+/* The same for an instruction that carries out no node. */
+void lower_add_scratch(Lower *l, Emit *e);
+/* Layout of argument `arg` (inputs, then outputs): wanted of an input, made of an output. */
+const Layout *lower_arg_layout(const Lower *l, NodeId n, uint32_t arg);
+
+/* ---- lower_plan.c ---- */
+/* The nodes of an action, in order. Begins with its stage and kind. */
+typedef struct Walk {
+    ActionKind kind;
+    uint32_t stage;
+    NodeId id, behind; /* newest; newest of the backward nodes of pieces, in a forward action */
+} Walk;
+NodeId lower_next(const Lower *l, Walk *walk); /* 0: the end */
+void lower_find_mixed(Lower *l);
+void lower_find_layouts(Lower *l);
+void lower_find_kept(Lower *l);
+void lower_plan_uses(Lower *l);
+void lower_count_contributions(Lower *l);
+bool lower_is_mine(const Lower *l, uint32_t stage);
+bool lower_unit_is_mine(const Lower *l, UnitId u);
+
+/* ---- lower_stage.c ---- */
+void lower_find_crossing(Lower *l);
+void lower_plan_transfers(Lower *l);
+/* Issues what is made by `when` in the played schedule. */
+void lower_transfers(Lower *l, uint32_t when);
+void lower_sum_tied(Lower *l); /* the gradients of parameters with two homes */
+/* A gradient that another stage has summed: one more contribution. */
+void lower_grad_received(Lower *l, TensorId grad, BufferId part);
+
+/* ---- lower_update.c ---- */
+void lower_update(Lower *l);
+uint32_t lower_n_scalars(const Lower *l); /* all_reduces of scalars at the end of a step */
+
+#endif

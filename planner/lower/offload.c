@@ -1,0 +1,63 @@
+/* FSDP2's CPU offload: parameters, reduced gradients and optimizer state live in host memory. A
+ * shard is copied to the device before it is gathered, a reduced gradient back as soon as it is
+ * there; sums over micro-batches, squared norms and the optimizer run on the host. Copies have a
+ * stream each way. Two edges bound memory: a shard is fetched after the release that its gather
+ * waits for, and a reduction starts when the copy before the last has left its buffer. */
+#include <assert.h>
+
+#include "planner/lower/lower.h"
+
+bool lower_offloads(const Lower *l, UnitId u)
+{
+    return l->job->sharding.offload && l->g->units.at[u].shard;
+}
+
+BufferId lower_host_buffer(Lower *l, const Shape *shape, DType dtype, Category category)
+{
+    BufferId b = lower_buffer(l, shape, dtype, category);
+    l->p->buffers.at[b].space = SPACE_host;
+    return b;
+}
+
+Pc lower_copy(Lower *l, UnitId u, Stream stream, BufferId from, BufferId to, Pc after, Pc also)
+{
+    bool same = l->p->buffers.at[from].dtype == l->p->buffers.at[to].dtype;
+    Emit e = {.op = same ? OP_copy : OP_cast,
+              .stream = stream,
+              .unit = u,
+              .n_in = 1,
+              .n_out = 1,
+              .arg = {from, to},
+              .after = {after, also}};
+    return lower_emit(l, &e);
+}
+
+BufferId lower_fetch(Lower *l, UnitId u)
+{
+    BufferId rest = l->units[u].rest;
+    Shape part = *lower_shape(l, rest);
+    DType dtype = l->p->buffers.at[rest].dtype;
+    BufferId here = lower_buffer(l, &part, dtype, CATEGORY_communication);
+    l->p->buffers.at[here].unit = u;
+    lower_copy(l, u, STREAM_copy_in, rest, here, l->last_release, l->last_copy_out);
+    return here;
+}
+
+void lower_take_out(Lower *l, UnitId u, BufferId part, bool first)
+{
+    BufferId grad = l->units[u].grad, to = grad;
+    if (!first) {
+        Shape shape = *lower_shape(l, grad);
+        to = lower_host_buffer(l, &shape, l->p->buffers.at[grad].dtype, CATEGORY_gradient);
+        l->p->buffers.at[to].unit = u;
+    }
+    l->previous_offload = l->last_offload;
+    l->last_offload =
+        lower_copy(l, u, STREAM_copy_out, part, to, first ? 0 : l->previous_host_sum, 0);
+    if (first) return;
+    Emit e = {
+        .op = OP_pass, .stream = STREAM_host, .unit = u, .n_in = 1, .n_out = 1, .arg = {to, grad}};
+    e.attrs.accumulate = 1;
+    l->previous_host_sum = l->last_host_sum;
+    l->last_host_sum = lower_emit(l, &e);
+}

@@ -1,0 +1,188 @@
+/* The free bytes of an arena that is planned: who takes, who gives back, and who must have finished
+ * before bytes may be used again. */
+#include "planner/lower/pieces.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { FEW_PIECES = 24 };
+
+void pieces_init(Pieces *m, uint64_t bottom, Arena *arena)
+{
+    m->arena = arena;
+    m->top = bottom;
+    m->many = FEW_PIECES;
+    m->list.n = 0;
+    m->busy.n = 0;
+    list_reserve_none(arena, &m->busy);
+    m->busy.at[0] = (Clock){{0}};
+}
+
+static bool is_free(const Pieces *m, uint32_t piece, const Clock *now)
+{
+    return clock_passed(&m->busy.at[m->list.at[piece].busy], now);
+}
+
+/* Removes [offset, offset + size), which usable pieces cover, beginning within piece i. */
+static void take(Pieces *m, uint32_t i, uint64_t offset, uint64_t size)
+{
+    Piece head = m->list.at[i];
+    head.size = offset - head.offset;
+    uint64_t end = offset + size;
+    uint32_t k = i;
+    while (k < m->list.n && m->list.at[k].offset + m->list.at[k].size <= end) k++;
+    bool tail = k < m->list.n && m->list.at[k].offset < end;
+    Piece rest = {0, 0, 0};
+    if (tail) {
+        rest = m->list.at[k];
+        rest.size -= end - rest.offset;
+        rest.offset = end;
+        k++;
+    }
+    uint32_t n_new = (head.size > 0) + (uint32_t)tail;
+    if (n_new > k - i) list_add(m->arena, &m->list); /* one piece becomes two */
+    uint32_t behind = m->list.n - (n_new > k - i) - k;
+    memmove(&m->list.at[i + n_new], &m->list.at[k], behind * sizeof(Piece));
+    m->list.n = i + n_new + behind;
+    if (head.size > 0) m->list.at[i++] = head;
+    if (tail) m->list.at[i] = rest;
+}
+
+/* Adjacent usable pieces. */
+typedef struct Run {
+    uint32_t first; /* piece */
+    uint64_t start, end;
+} Run;
+
+/* The next run from piece *i on, which becomes the piece behind it. */
+static bool next_run(const Pieces *m, uint32_t *i, const Clock *now, Run *run)
+{
+    while (*i < m->list.n && !is_free(m, *i, now)) ++*i;
+    if (*i == m->list.n) return false;
+    run->first = *i;
+    run->start = run->end = m->list.at[*i].offset;
+    while (*i < m->list.n && m->list.at[*i].offset == run->end && is_free(m, *i, now))
+        run->end += m->list.at[(*i)++].size;
+    return true;
+}
+
+static void take_from(Pieces *m, const Run *run, uint64_t offset, uint64_t size)
+{
+    uint32_t i = run->first;
+    while (m->list.at[i].offset + m->list.at[i].size <= offset) i++;
+    take(m, i, offset, size);
+}
+
+void pieces_reach(Pieces *m, uint64_t end)
+{
+    if (end <= m->top) return;
+    Piece more = {m->top, end - m->top, 0};
+    list_push(m->arena, &m->list, more);
+    m->top = end;
+}
+
+bool pieces_take_at(Pieces *m, uint64_t offset, uint64_t size, const Clock *now)
+{
+    if (offset >= m->top) {
+        pieces_reach(m, offset);
+        m->top = offset + size;
+        return true;
+    }
+    uint32_t lo = 0, hi = m->list.n; /* the piece in which offset lies */
+    while (lo < hi) {
+        const uint32_t i = lo + (hi - lo) / 2;
+        if (m->list.at[i].offset + m->list.at[i].size <= offset)
+            lo = i + 1;
+        else
+            hi = i;
+    }
+    if (lo == m->list.n || m->list.at[lo].offset > offset) return false;
+    uint64_t end = m->list.at[lo].offset;
+    for (uint32_t i = lo; end < offset + size && i < m->list.n; i++) {
+        if (m->list.at[i].offset != end || !is_free(m, i, now)) return false;
+        end += m->list.at[i].size;
+    }
+    if (end < offset + size && end != m->top) return false;
+    pieces_reach(m, offset + size);
+    take(m, lo, offset, size);
+    return true;
+}
+
+uint64_t extents_clear(const Extent *others, uint32_t n, uint64_t start, uint64_t size)
+{
+    for (uint32_t k = 0; k < n && others[k].lo < start + size; k++)
+        if (others[k].hi > start) start = others[k].hi;
+    return start;
+}
+
+uint64_t pieces_take(Pieces *m, uint64_t size, const Clock *now, const Extent *others, uint32_t n)
+{
+    Run run = {0, 0, 0};
+    for (uint32_t i = 0; next_run(m, &i, now, &run);) {
+        const uint64_t start = extents_clear(others, n, run.start, size);
+        if (start + size > run.end) continue;
+        take_from(m, &run, start, size);
+        return start;
+    }
+    const uint64_t start = extents_clear(others, n, run.end == m->top ? run.start : m->top, size);
+    const bool taken = pieces_take_at(m, start, size, now);
+    assert(taken);
+    return start;
+}
+
+uint64_t pieces_take_tightest(Pieces *m, uint64_t size, const Clock *now)
+{
+    Run run, best = {0, 0, UINT64_MAX};
+    for (uint32_t i = 0; next_run(m, &i, now, &run);)
+        if (run.end - run.start >= size && run.end - run.start < best.end - best.start) best = run;
+    if (best.end == UINT64_MAX) return pieces_take(m, size, now, NULL, 0);
+    take_from(m, &best, best.start, size);
+    return best.start;
+}
+
+uint64_t pieces_take_highest(Pieces *m, uint64_t size, const Clock *now)
+{
+    Run run, best = {0, 0, 0};
+    for (uint32_t i = 0; next_run(m, &i, now, &run);)
+        if (run.end - run.start >= size) best = run;
+    if (best.end == 0) return pieces_take(m, size, now, NULL, 0);
+    take_from(m, &best, best.end - size, size);
+    return best.end - size;
+}
+
+static uint32_t join_busy(Pieces *m, uint32_t a, uint32_t b)
+{
+    if (!a || !b) return a ? a : b;
+    Clock both = m->busy.at[a];
+    clock_join(&both, &m->busy.at[b]);
+    return list_push(m->arena, &m->busy, both);
+}
+
+/* Keeps the list short: adjacent pieces that are all free by now become one. */
+static void compact(Pieces *m, const Clock *now)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < m->list.n; i++) {
+        Piece at = m->list.at[i], *last = n ? &m->list.at[n - 1] : NULL;
+        bool joins = last && last->offset + last->size == at.offset && is_free(m, n - 1, now) &&
+                     is_free(m, i, now);
+        if (joins) {
+            last->size += at.size;
+            last->busy = join_busy(m, last->busy, at.busy);
+        } else {
+            m->list.at[n++] = at;
+        }
+    }
+    m->list.n = n;
+    m->many = 2 * n + FEW_PIECES;
+}
+
+void pieces_give(Pieces *m, uint64_t offset, uint64_t size, const Clock *busy, const Clock *now)
+{
+    Piece piece = {offset, size, list_push(m->arena, &m->busy, *busy)};
+    list_push(m->arena, &m->list, piece);
+    uint32_t i = m->list.n - 1;
+    for (; i > 0 && m->list.at[i - 1].offset > offset; i--) m->list.at[i] = m->list.at[i - 1];
+    m->list.at[i] = piece;
+    if (m->list.n > m->many) compact(m, now);
+}

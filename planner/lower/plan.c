@@ -1,0 +1,282 @@
+/* What the lowering decides before it writes: layouts of every argument, what is kept from forward
+ * to backward, which units a rank needs in which order, how many gradient contributions will come.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "planner/lower/lower.h"
+
+bool lower_is_mine(const Lower *l, uint32_t stage)
+{
+    return l->job->schedule->rank_of[stage] == l->rank;
+}
+
+bool lower_unit_is_mine(const Lower *l, UnitId u)
+{
+    TensorId first = l->g->units.at[u].params.at[0];
+    return param_rank(l->job, first) == l->rank || param_second_rank(l->job, first) == l->rank;
+}
+
+static TensorId node_arg(const Node *n, uint32_t arg)
+{
+    return arg < n->n_in ? n->in[arg] : n->out[arg - n->n_in];
+}
+
+static uint64_t find_workspace(const Lower *l, NodeId id)
+{
+    const Node *n = &l->g->nodes.at[id];
+    uint32_t n_args = (uint32_t)n->n_in + n->n_out;
+    DType dtype[MAX_ARGS];
+    int64_t elements[MAX_ARGS];
+    if (!l->job->options.workspace) return 0;
+    for (uint32_t arg = 0; arg < n_args; arg++) {
+        const Tensor *t = &l->g->tensors.at[node_arg(n, arg)];
+        Shape s = lower_value(l, t, lower_arg_layout(l, id, arg));
+        bool of_param = t->grad_of && l->g->tensors.at[t->grad_of].role == ROLE_param;
+        UnitId u = of_param ? l->g->tensors.at[t->grad_of].unit : 0;
+        dtype[arg] = lower_dtype(l, of_param ? lower_grad_dtype(l, u) : t->dtype);
+        elements[arg] = shape_local_elements(&s, &l->plan->mesh, &l->g->deals);
+    }
+    return l->job->options.workspace(n->op, dtype, elements, n_args);
+}
+
+/* Once a node, not once a micro-batch. */
+void lower_find_layouts(Lower *l)
+{
+    uint32_t n_args = 0;
+    l->arg_first = arena_array(l->scratch, l->g->nodes.n, sizeof *l->arg_first);
+    l->workspace = arena_array(l->scratch, l->g->nodes.n, sizeof *l->workspace);
+    for (NodeId id = 1; id < l->g->nodes.n; id++) {
+        l->arg_first[id] = n_args;
+        n_args += (uint32_t)l->g->nodes.at[id].n_in + l->g->nodes.at[id].n_out;
+    }
+    l->arg_layouts = arena_array(l->scratch, n_args, sizeof *l->arg_layouts);
+    for (NodeId id = 1; id < l->g->nodes.n; id++) {
+        const Node *n = &l->g->nodes.at[id];
+        Binding b;
+        graph_bind(l->g, n, &b, l->job->diag);
+        for (uint32_t arg = 0; arg < (uint32_t)n->n_in + n->n_out; arg++)
+            for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
+                l->arg_layouts[l->arg_first[id] + arg].on[a] =
+                    op_axis_layout(n->op, &b, arg, n->split[a]);
+        l->workspace[id] = find_workspace(l, id);
+    }
+}
+
+/* ---- the order of nodes ---- */
+
+/* The last forward node of a piece: its backward nodes follow at once. */
+static bool ends_piece(const Graph *g, NodeId id)
+{
+    uint32_t tile = g->nodes.at[id].tile;
+    return tile && (id == g->n_forward || g->nodes.at[id + 1].tile != tile);
+}
+
+NodeId lower_next(const Lower *l, Walk *w)
+{
+    const Graph *g = l->g;
+    const bool forward = w->kind == ACTION_F;
+    if (w->behind == 0) w->behind = g->n_forward;
+    if (!forward && w->id == 0) w->id = g->n_forward;
+    if (forward && ends_piece(g, w->id) && w->behind + 1 < g->nodes.n &&
+        g->nodes.at[w->behind + 1].tile == g->nodes.at[w->id].tile)
+        return ++w->behind;
+    const NodeId end = forward ? g->n_forward + 1 : g->nodes.n;
+    for (w->id++; w->id < end; w->id++) {
+        const Node *n = &g->nodes.at[w->id];
+        if (n->stage == w->stage && (forward || !n->tile)) return w->id;
+    }
+    return 0;
+}
+
+/* Units of which a part of the gradient comes with the forward action, by pieces, and a part with
+ * the backward action: where a forward action may follow another's, those of several micro-batches
+ * mix, as they do where the backward pass is split. */
+void lower_find_mixed(Lower *l)
+{
+    const Graph *g = l->g;
+    const Actions *actions = &l->job->schedule->of[l->rank];
+    const uint32_t last = l->job->schedule->n_stages - 1;
+    uint32_t in_flight = 0, most = 0;
+    bool *others = arena_array(l->scratch, g->units.n, sizeof *others);
+    for (uint32_t i = 0; i < actions->n; i++) {
+        if (actions->at[i].stage != last) continue;
+        in_flight += actions->at[i].kind == ACTION_F;
+        in_flight -= actions->at[i].kind == ACTION_B || actions->at[i].kind == ACTION_W;
+        if (in_flight > most) most = in_flight;
+    }
+    for (NodeId id = g->n_forward + 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        for (uint32_t j = 0; j < n->n_out && lower_is_mine(l, n->stage); j++) {
+            UnitId u = g->tensors.at[g->tensors.at[n->out[j]].grad_of].unit;
+            *(n->tile ? &l->sums_pieces[u] : &others[u]) = true;
+        }
+    }
+    for (UnitId u = 1; u < g->units.n; u++)
+        l->is_mixed[u] = most > 1 && l->sums_pieces[u] && others[u];
+}
+
+/* ---- what is kept from forward to backward ---- */
+
+static void need_from(Lower *l, bool *needed, TensorId t, ModuleId region)
+{
+    const Tensor *at = &l->g->tensors.at[t];
+    if (at->role != ROLE_activation && at->role != ROLE_input) return;
+    if (op_info(l->g->nodes.at[at->producer].op)->flags & OP_ONCE) return; /* lasts the step */
+    needed[t] = true;
+    if (!graph_is_made_again(l->g, t, region)) l->keep[t] = true;
+}
+
+void lower_find_kept(Lower *l)
+{
+    const Graph *g = l->g;
+    bool *needed = arena_array(l->scratch, g->tensors.n, sizeof *needed);
+    for (NodeId id = g->n_forward + 1; id < g->nodes.n; id++)
+        for (uint32_t i = 0; i < g->nodes.at[id].n_in && !g->nodes.at[id].tile; i++)
+            need_from(l, needed, g->nodes.at[id].in[i], g->nodes.at[id].region);
+    for (NodeId id = g->n_forward; id > 0; id--) { /* what recomputation itself reads */
+        const Node *n = &g->nodes.at[id];
+        bool again = false;
+        for (uint32_t j = 0; j < n->n_out; j++)
+            again = again || (needed[n->out[j]] && !l->keep[n->out[j]]);
+        l->again[id] = again && n->region;
+        for (uint32_t i = 0; again && i < n->n_in; i++) need_from(l, needed, n->in[i], n->region);
+    }
+}
+
+/* ---- which nodes read which unit ---- */
+
+static void find_last_readers(Lower *l)
+{
+    const Graph *g = l->g;
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *reader = &g->nodes.at[id > g->n_forward ? g->nodes.at[id].forward : id];
+        if (!lower_is_mine(l, reader->stage)) continue;
+        for (uint32_t i = 0; i < reader->n_in; i++) {
+            TensorId param = graph_weight(g, reader->in[i]);
+            if (!param) continue;
+            UnitId unit = g->tensors.at[param].unit;
+            if (id > g->n_forward && !g->nodes.at[id].tile)
+                l->last_backward[unit] = id;
+            else
+                l->last_forward[unit] = id; /* of the forward action */
+        }
+    }
+}
+
+static uint32_t stage_of(const Lower *l, UnitId u)
+{
+    TensorId first = l->g->units.at[u].params.at[0];
+    bool second = param_second_rank(l->job, first) == l->rank;
+    return second ? l->job->tied_stage[first] : l->job->stage_of_param[first];
+}
+
+static bool is_block(const Lower *l, UnitId u)
+{
+    if (!u) return false;
+    const Tensor *first = &l->g->tensors.at[l->g->units.at[u].params.at[0]];
+    return l->g->modules.at[unit_module(l->job, first->module)].layer > 0;
+}
+
+/* The block whose backward follows its forward: FSDP may as well leave it gathered. */
+static ModuleId block_of(const Lower *l, UnitId u)
+{
+    TensorId first = l->g->units.at[u].params.at[0];
+    return unit_module(l->job, l->g->tensors.at[first].module);
+}
+
+static void find_last_blocks(Lower *l)
+{
+    UnitId *last = arena_array(l->scratch, l->job->schedule->n_stages, sizeof *last);
+    for (UnitId u = 1; u < l->g->units.n; u++) {
+        if (!lower_unit_is_mine(l, u) || unit_is_root(l->job, u)) continue;
+        UnitId *of_stage = &last[stage_of(l, u)];
+        bool later = l->last_forward[u] > l->last_forward[*of_stage];
+        bool more = is_block(l, u) && !is_block(l, *of_stage);
+        if (!*of_stage || more || (later && is_block(l, u) == is_block(l, *of_stage)))
+            *of_stage = u;
+    }
+    for (uint32_t stage = 0; stage < l->job->schedule->n_stages; stage++)
+        l->is_last[last[stage]] = last[stage] != 0;
+    for (UnitId u = 1; u < l->g->units.n; u++) { /* experts are a unit beside their block's */
+        const UnitId block = lower_unit_is_mine(l, u) ? last[stage_of(l, u)] : 0;
+        if (block && block_of(l, u) && block_of(l, u) == block_of(l, block)) l->is_last[u] = true;
+    }
+}
+
+/* The units that one action needs and that are not resident; what it ends is no longer resident. */
+static void plan_action(Lower *l, const Action *a, bool *resident)
+{
+    const Graph *g = l->g;
+    bool backward = a->kind != ACTION_F;
+    Walk walk = {.kind = backward ? ACTION_B : ACTION_F, .stage = a->stage};
+    for (NodeId id; (id = lower_next(l, &walk)) != 0;) {
+        const Node *n = &g->nodes.at[id];
+        bool again = backward && l->again[n->forward]; /* reads what it read at first */
+        const Node *reader = &g->nodes.at[again ? n->forward : id];
+        for (uint32_t i = 0; i < reader->n_in; i++) {
+            TensorId param = graph_weight(g, reader->in[i]);
+            if (!param) continue;
+            UnitId u = g->tensors.at[param].unit;
+            Use use = {u, a->microbatch, backward};
+            if (g->units.at[u].shard && !resident[u]) list_push(l->scratch, &l->uses, use);
+            resident[u] = true;
+        }
+    }
+    for (UnitId u = 1; u < g->units.n; u++)
+        if ((l->last_backward[u] || l->last_forward[u]) && stage_of(l, u) == a->stage &&
+            (((backward || !l->last_backward[u]) && !l->job->resident) ||
+             !lower_stays_gathered(l, u)))
+            resident[u] = false;
+}
+
+void lower_plan_uses(Lower *l)
+{
+    const Actions *actions = &l->job->schedule->of[l->rank];
+    bool *resident = arena_array(l->scratch, l->g->units.n, sizeof *resident);
+    find_last_readers(l);
+    find_last_blocks(l);
+    for (uint32_t i = 0; i < actions->n; i++)
+        if (actions->at[i].kind != ACTION_W) plan_action(l, &actions->at[i], resident);
+}
+
+/* ---- gradients ---- */
+
+static void count_node(Lower *l, const Node *n, GradState *grads)
+{
+    for (uint32_t i = 0; i < n->n_in; i++)
+        if (l->g->tensors.at[n->in[i]].role == ROLE_gradient) grads[n->in[i]].n_uses++;
+    for (uint32_t j = 0; j < n->n_out; j++) grads[n->out[j]].n_expected++;
+}
+
+/* For each micro-batch: contributions to and reads of every gradient on this rank, also by other
+ * stages. */
+void lower_count_contributions(Lower *l)
+{
+    const Graph *g = l->g;
+    GradState *once = arena_array(l->scratch, l->tensor_room, sizeof *once);
+    for (NodeId id = g->n_forward + 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        if (!lower_is_mine(l, n->stage)) continue;
+        count_node(l, n, once);
+        for (uint32_t j = 0; j < n->n_out; j++) {
+            const Tensor *of = &g->tensors.at[g->tensors.at[n->out[j]].grad_of];
+            if (of->role == ROLE_param) l->units[of->unit].n_per_microbatch++;
+        }
+    }
+    for (uint32_t stage = 0; stage + 1 < l->job->schedule->n_stages; stage++)
+        for (uint32_t i = 0; i < l->crossing[stage].n; i++) {
+            TensorId grad = g->tensors.at[l->crossing[stage].at[i]].grad;
+            bool here = lower_is_mine(l, stage), there = lower_is_mine(l, stage + 1);
+            if (!grad || here == there) continue;
+            if (here)
+                once[grad].n_expected++;
+            else
+                once[grad].n_uses++;
+        }
+    for (uint32_t m = 0; m < l->n_microbatches; m++)
+        memcpy(l->grads_by_microbatch[m], once, l->tensor_room * sizeof *once);
+    for (UnitId u = 1; u < g->units.n; u++)
+        l->units[u].n_contributions =
+            l->units[u].n_per_microbatch * (l->n_microbatches / lower_n_windows(l, u));
+}

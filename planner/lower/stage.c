@@ -1,0 +1,266 @@
+/* What crosses between pipeline stages: activations forward, their gradients backward, one send and
+ * one receive a tensor and micro-batch. Layouts stay as they are: each rank talks to its own peer.
+ *
+ * In which order? Each transfer has a time: when the played schedule has made what it carries. Both
+ * ends issue by that time, and what has the same time together. Then the earliest transfer that is
+ * not done can always be done: what it carries depends on earlier ones only, and so does whatever
+ * stands before it on either end's stream. So no schedule that ends can deadlock in its transfers.
+ */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "planner/lower/lower.h"
+
+static bool holds(const Lower *l, uint32_t stage, TensorId t)
+{
+    for (uint32_t i = 0; i < l->crossing[stage].n; i++)
+        if (l->crossing[stage].at[i] == t) return true;
+    return false;
+}
+
+static bool has_tied(const Lower *l)
+{
+    for (TensorId t = 1; t < l->g->tensors.n; t++)
+        if (l->g->tensors.at[t].role == ROLE_param && param_second_rank(l->job, t) != UINT32_MAX)
+            return true;
+    return false;
+}
+
+/* Also hands out the match numbers that both ends of a boundary, and all stages of a scalar, must
+ * share. */
+void lower_find_crossing(Lower *l)
+{
+    const Graph *g = l->g;
+    uint32_t n_stages = l->job->schedule->n_stages;
+    l->crossing = arena_array(l->scratch, n_stages, sizeof *l->crossing);
+    for (NodeId id = 1; id <= g->n_forward; id++) {
+        const Node *n = &g->nodes.at[id];
+        for (uint32_t i = 0; i < n->n_in; i++) {
+            const Tensor *t = &g->tensors.at[n->in[i]];
+            if (t->role != ROLE_activation) continue;
+            uint32_t made = g->nodes.at[t->producer].stage;
+            if (made == n->stage || holds(l, made, n->in[i])) continue;
+            assert(made + 1 == n->stage);
+            list_push(l->scratch, &l->crossing[made], n->in[i]);
+            if (l->crossing[made].n > l->most_crossing) l->most_crossing = l->crossing[made].n;
+        }
+    }
+    l->first_tied_match = l->match;
+    if (has_tied(l)) l->match += 2 * (uint32_t)g->units.n;
+    l->first_p2p_match = l->match;
+    l->match += n_stages * l->most_crossing * l->n_microbatches * 2;
+    l->scalar_match = l->match;
+    if (l->pipe) l->match += lower_n_scalars(l);
+}
+
+static uint32_t match_of(const Lower *l, uint32_t stage, uint32_t i, bool backward)
+{
+    uint32_t pair = (stage * l->most_crossing + i) * l->n_microbatches + l->microbatch;
+    return l->first_p2p_match + pair * 2 + backward;
+}
+
+static int32_t hop_to(const Lower *l, uint32_t stage)
+{
+    return (int32_t)l->job->schedule->rank_of[stage] - (int32_t)l->rank;
+}
+
+static Stream stream_of(bool backward)
+{
+    return backward ? STREAM_pp_backward : STREAM_pp_forward;
+}
+
+static void emit_send(Lower *l, BufferId from, uint32_t to_stage, uint32_t match, bool backward,
+                      NodeId origin)
+{
+    Emit e = {.op = OP_send,
+              .launch = l->transfer_launch,
+              .stream = stream_of(backward),
+              .axes = l->pipe,
+              .hop = hop_to(l, to_stage),
+              .match = match,
+              .origin = origin,
+              .n_in = 1,
+              .arg = {from}};
+    l->newest_send[backward] = lower_emit(l, &e);
+}
+
+static BufferId emit_receive(Lower *l, TensorId t, uint32_t from_stage, uint32_t match,
+                             bool backward, NodeId origin)
+{
+    const Tensor *at = &l->g->tensors.at[t];
+    Shape s = lower_value(l, at, &at->use);
+    BufferId out = lower_buffer(l, &s, lower_dtype(l, at->dtype), CATEGORY_activation);
+    l->p->buffers.at[out].tensor = t;
+    Emit e = {.op = OP_recv,
+              .launch = l->transfer_launch,
+              .stream = stream_of(backward),
+              .axes = l->pipe,
+              .hop = hop_to(l, from_stage),
+              .match = match,
+              .origin = origin,
+              .n_out = 1,
+              .arg = {out},
+              .after = {l->receive_after}};
+    lower_emit(l, &e);
+    return out;
+}
+
+static bool same_rank(const Lower *l, uint32_t a, uint32_t b)
+{
+    return l->job->schedule->rank_of[a] == l->job->schedule->rank_of[b];
+}
+
+static void receive_forward(Lower *l, uint32_t from, uint32_t i)
+{
+    TensorId t = l->crossing[from].at[i];
+    NodeId origin = l->g->tensors.at[t].producer;
+    lower_add_version(l, t, emit_receive(l, t, from, match_of(l, from, i, false), false, origin));
+}
+
+static void send_forward(Lower *l, uint32_t from, uint32_t i)
+{
+    TensorId t = l->crossing[from].at[i];
+    NodeId origin = l->g->tensors.at[t].producer;
+    BufferId b = lower_want(l, t, &l->g->tensors.at[t].use, origin);
+    emit_send(l, b, from + 1, match_of(l, from, i, false), false, origin);
+}
+
+static void receive_backward(Lower *l, uint32_t to, uint32_t i, TensorId grad)
+{
+    NodeId origin = l->g->tensors.at[grad].producer;
+    lower_grad_received(l, grad,
+                        emit_receive(l, grad, to + 1, match_of(l, to, i, true), true, origin));
+}
+
+static void send_backward(Lower *l, uint32_t to, uint32_t i, TensorId grad)
+{
+    NodeId origin = l->g->tensors.at[grad].producer;
+    BufferId from = lower_want(l, grad, &l->g->tensors.at[grad].use, origin);
+    l->grads[grad].n_uses--;
+    emit_send(l, from, to, match_of(l, to, i, true), true, origin);
+}
+
+/* Between `stage` and the next one; of tensors without a gradient nothing goes back. */
+static uint32_t n_crossing(const Lower *l, const Transfer *t)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < l->crossing[t->stage].n; i++)
+        n += !t->backward || l->g->tensors.at[l->crossing[t->stage].at[i]].grad;
+    return n;
+}
+
+static void lower_transfer(Lower *l, const Transfer *t)
+{
+    Phase phase = l->phase;
+    uint32_t microbatch = l->microbatch;
+    lower_select(l, t->microbatch);
+    l->phase = t->backward ? PHASE_backward : PHASE_forward;
+    for (uint32_t i = 0; i < l->crossing[t->stage].n; i++) {
+        TensorId grad = l->g->tensors.at[l->crossing[t->stage].at[i]].grad;
+        if (!t->backward && t->is_send) send_forward(l, t->stage, i);
+        if (!t->backward && !t->is_send) receive_forward(l, t->stage, i);
+        if (t->backward && grad && t->is_send) send_backward(l, t->stage, i, grad);
+        if (t->backward && grad && !t->is_send) receive_backward(l, t->stage, i, grad);
+    }
+    l->phase = phase;
+    lower_select(l, microbatch);
+}
+
+static int by_time(const void *x, const void *y)
+{
+    const Transfer *a = x, *b = y;
+    uint32_t p[] = {a->when, a->backward, a->stage, a->microbatch},
+             q[] = {b->when, b->backward, b->stage, b->microbatch};
+    for (int k = 0; k < 4; k++)
+        if (p[k] != q[k]) return p[k] < q[k] ? -1 : 1;
+    return 0;
+}
+
+/* All transfers of this rank, in the order in which it issues them. */
+void lower_plan_transfers(Lower *l)
+{
+    const Schedule *s = l->job->schedule;
+    l->transfers.n = l->next_transfer = 0;
+    for (uint32_t stage = 0; stage + 1 < s->n_stages; stage++) {
+        bool here = lower_is_mine(l, stage), there = lower_is_mine(l, stage + 1);
+        if (here == there) continue;
+        assert(!same_rank(l, stage, stage + 1));
+        for (uint32_t mb = 0; mb < s->n_microbatches; mb++) {
+            uint32_t from = stage * s->n_microbatches + mb, to = from + s->n_microbatches;
+            Transfer out = {s->forward_end[from], stage, mb, false, here},
+                     back = {s->backward_end[to], stage, mb, true, there};
+            if (n_crossing(l, &out)) list_push(l->scratch, &l->transfers, out);
+            if (n_crossing(l, &back)) list_push(l->scratch, &l->transfers, back);
+        }
+    }
+    if (l->transfers.n) qsort(l->transfers.at, l->transfers.n, sizeof(Transfer), by_time);
+}
+
+/* Issues what the played schedule has made by `when`. */
+void lower_transfers(Lower *l, uint32_t when)
+{
+    while (l->next_transfer < l->transfers.n && l->transfers.at[l->next_transfer].when <= when) {
+        const Transfer *first = &l->transfers.at[l->next_transfer];
+        uint32_t end = l->next_transfer, n = 0;
+        while (end < l->transfers.n && l->transfers.at[end].when == first->when &&
+               l->transfers.at[end].backward == first->backward)
+            n += n_crossing(l, &l->transfers.at[end++]);
+        l->transfer_launch = n > 1 ? ++l->launch : 0;
+        while (l->next_transfer < end) lower_transfer(l, &l->transfers.at[l->next_transfer++]);
+    }
+}
+
+/* ---- parameters with two homes ---- */
+
+static void exchange_tied(Lower *l, UnitId u, BufferId from, BufferId to)
+{
+    TensorId first = l->g->units.at[u].params.at[0];
+    bool is_second = param_second_rank(l->job, first) == l->rank;
+    uint32_t peer = is_second ? param_rank(l->job, first) : param_second_rank(l->job, first);
+    Emit e = {.stream = STREAM_pp_backward,
+              .launch = l->launch,
+              .axes = l->pipe,
+              .hop = (int32_t)peer - (int32_t)l->rank,
+              .unit = u};
+    e.op = OP_send;
+    e.match = l->first_tied_match + 2 * u + is_second;
+    e.n_in = 1;
+    e.arg[0] = from;
+    lower_emit(l, &e);
+    e.op = OP_recv;
+    e.match = l->first_tied_match + 2 * u + !is_second;
+    e.n_in = 0;
+    e.n_out = 1;
+    e.arg[0] = to;
+    lower_emit(l, &e);
+}
+
+/* At the end of the step, each home sends the gradient of its own stage to the other and adds what
+ * it gets. By then both are reduced over the data axes and lie alike, so that the parts that meet
+ * are parts of the same elements; and the sum of two does not depend on their order, so both homes
+ * make the same update. */
+void lower_sum_tied(Lower *l)
+{
+    BufferId *got = arena_array(l->scratch, l->g->units.n + 1, sizeof *got);
+    if (has_tied(l)) l->launch++;
+    for (UnitId u = 1; u < l->g->units.n; u++) {
+        TensorId first = l->g->units.at[u].params.at[0];
+        if (!lower_unit_is_mine(l, u) || param_second_rank(l->job, first) == UINT32_MAX) continue;
+        BufferId grad = l->units[u].grad;
+        Shape shape = *lower_shape(l, grad);
+        got[u] = lower_buffer(l, &shape, l->p->buffers.at[grad].dtype, CATEGORY_communication);
+        l->p->buffers.at[got[u]].unit = u;
+        exchange_tied(l, u, grad, got[u]);
+    }
+    for (UnitId u = 1; u < l->g->units.n; u++) {
+        if (!got[u]) continue;
+        Emit e = {.op = OP_pass,
+                  .stream = STREAM_compute,
+                  .unit = u,
+                  .n_in = 1,
+                  .n_out = 1,
+                  .arg = {got[u], l->units[u].grad}};
+        e.attrs.accumulate = 1;
+        lower_emit(l, &e);
+    }
+}

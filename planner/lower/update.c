@@ -1,0 +1,267 @@
+/* The end of the step: the loss and the squared norms are summed over the axes on which they are
+ * split, each logical element once; the clip coefficient; the optimizer on each unit's part at
+ * rest. */
+#include <assert.h>
+
+#include "planner/lower/lower.h"
+
+/* A squared-norm account: elements that are split over the same axes, and lie in the same memory.
+ */
+typedef struct Account {
+    AxisSet axes;
+    bool on_host, written;
+} Account;
+enum { MAX_ACCOUNTS = 16 };
+
+typedef struct Norm {
+    Account account[MAX_ACCOUNTS];
+    uint32_t n;
+} Norm;
+
+static AxisSet split_axes(const Lower *l, const Tensor *t)
+{
+    return (AxisSet)(l->g->units.at[t->unit].shard | layout_axes_split(&t->use, -1) | l->pipe);
+}
+
+static uint32_t account_of(Norm *norm, AxisSet axes, bool on_host)
+{
+    for (uint32_t i = 0; i < norm->n; i++)
+        if (norm->account[i].axes == axes && norm->account[i].on_host == on_host) return i;
+    assert(norm->n < MAX_ACCOUNTS);
+    norm->account[norm->n] = (Account){axes, on_host, false};
+    return norm->n++;
+}
+
+static BufferId slot_view(Lower *l, BufferId table, uint32_t slot, AxisSet partial)
+{
+    Shape s = {.n_dims = 1, .dim = {1}};
+    for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
+        if (partial >> a & 1) s.layout.on[a] = PARTIAL_SUM;
+    return lower_view(l, table, &s, DT_f64, slot * 8u);
+}
+
+static void sum_segment(Lower *l, Norm *norm, UnitId u, AxisSet axes, uint64_t lo, uint64_t hi)
+{
+    const bool on_host = lower_offloads(l, u);
+    uint32_t slot = account_of(norm, axes, on_host);
+    BufferId table = on_host ? l->host_norm : l->norm_table;
+    Emit e = {.op = OP_sumsq,
+              .stream = on_host ? STREAM_host : STREAM_compute,
+              .unit = u,
+              .n_in = 1,
+              .n_out = 1,
+              .arg = {l->units[u].grad, slot_view(l, table, slot, axes)}};
+    e.attrs.lo = (int64_t)lo;
+    e.attrs.hi = (int64_t)hi;
+    e.attrs.n_slots = 1;
+    e.attrs.accumulate = norm->account[slot].written;
+    norm->account[slot].written = true;
+    lower_emit(l, &e);
+}
+
+static void sum_unit(Lower *l, Norm *norm, UnitId u)
+{
+    const Unit *unit = &l->g->units.at[u];
+    uint64_t lo = 0;
+    for (uint32_t i = 0; i < unit->params.n;) {
+        AxisSet axes = split_axes(l, &l->g->tensors.at[unit->params.at[i]]);
+        uint32_t k = i;
+        while (k < unit->params.n && split_axes(l, &l->g->tensors.at[unit->params.at[k]]) == axes)
+            k++;
+        uint64_t hi =
+            k < unit->params.n ? l->g->tensors.at[unit->params.at[k]].flat_offset : unit->elements;
+        sum_segment(l, norm, u, axes, lo, hi);
+        lo = hi;
+        i = k;
+    }
+}
+
+/* Of two homes of a tied parameter the first counts its squares. */
+static bool counts_norm(const Lower *l, UnitId u)
+{
+    return param_rank(l->job, l->g->units.at[u].params.at[0]) == l->rank;
+}
+
+/* Those on the host come first: its table has no more. Returns how many these are. */
+static uint32_t count_accounts(const Lower *l, Norm *norm)
+{
+    uint32_t n_host = 0;
+    for (int device = 0; device < 2; device++) {
+        for (UnitId u = 1; u < l->g->units.n; u++) {
+            const Unit *unit = &l->g->units.at[u];
+            if (lower_offloads(l, u) == device) continue;
+            for (uint32_t i = 0; i < unit->params.n; i++)
+                account_of(norm, split_axes(l, &l->g->tensors.at[unit->params.at[i]]), !device);
+        }
+        if (!device) n_host = norm->n;
+    }
+    return n_host;
+}
+
+/* The axes on which ranks have parts of the loss: of its samples, of its sequences (when the logits
+ * are split there), of the stages. */
+static AxisSet loss_axes(const Lower *l)
+{
+    const Node *n = &l->g->nodes.at[l->g->tensors.at[l->g->loss].producer];
+    AxisSet axes = (AxisSet)(l->job->data_axes | l->pipe);
+    for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
+        if (n->split[a]) axes |= (AxisSet)(1u << a);
+    return axes;
+}
+
+uint32_t lower_n_scalars(const Lower *l)
+{
+    Norm norm = {.n = 0};
+    uint32_t n = loss_axes(l) ? 2 : 0; /* the loss and what it counts */
+    count_accounts(l, &norm);
+    for (uint32_t i = 0; i < norm.n; i++) n += norm.account[i].axes != 0;
+    return n;
+}
+
+static void emit_zero(Lower *l, BufferId scalar)
+{
+    Emit e = {.op = OP_fill, .stream = STREAM_compute, .n_out = 1, .arg = {scalar}};
+    lower_emit(l, &e);
+}
+
+/* Stages share the match numbers of scalars; without stages any number will do. */
+static void sum_scalar(Lower *l, AxisSet axes, BufferId from, BufferId to, NodeId origin,
+                       uint32_t k)
+{
+    Emit e = {.op = OP_all_reduce,
+              .stream = STREAM_dp_reduce,
+              .launch = l->launch,
+              .match = l->pipe ? l->scalar_match + k : 0,
+              .axes = axes,
+              .n_in = 1,
+              .n_out = 1,
+              .arg = {from, to},
+              .origin = origin};
+    e.attrs.reduce = REDUCE_sum;
+    lower_emit(l, &e);
+}
+
+/* The scalars of the step start together: one launch. A stage that has nothing to add, adds zero.
+ */
+static void sum_scalars(Lower *l, const Norm *norm)
+{
+    AxisSet axes = loss_axes(l);
+    NodeId origin = l->g->tensors.at[l->g->loss].producer;
+    uint32_t k = 0;
+    Shape partial = {.n_dims = 0};
+    for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
+        if (axes >> a & 1) partial.layout.on[a] = PARTIAL_SUM;
+    BufferId loss = axes ? lower_view(l, l->loss_sum, &partial, DT_f64, 0) : 0;
+    BufferId count = axes ? lower_view(l, l->count, &partial, DT_f64, 0) : 0;
+    if (!lower_is_mine(l, l->g->nodes.at[origin].stage)) {
+        emit_zero(l, loss);
+        emit_zero(l, count);
+    }
+    for (uint32_t i = 0; i < norm->n; i++)
+        if (!norm->account[i].written)
+            emit_zero(l, slot_view(l, l->norm_table, i, norm->account[i].axes));
+    l->launch++;
+    if (axes) sum_scalar(l, axes, loss, l->loss_sum, origin, k++);
+    if (axes) sum_scalar(l, axes, count, l->count, origin, k++);
+    for (uint32_t i = 0; i < norm->n; i++)
+        if (norm->account[i].axes)
+            sum_scalar(l, norm->account[i].axes,
+                       slot_view(l, l->norm_table, i, norm->account[i].axes),
+                       slot_view(l, l->norm_table, i, 0), 0, k++);
+}
+
+/* What the host has summed goes to the device, where ranks meet. */
+static void bring_norm(Lower *l, const Norm *norm)
+{
+    for (uint32_t i = 0; i < norm->n; i++) {
+        if (!norm->account[i].written || !norm->account[i].on_host) continue;
+        AxisSet axes = norm->account[i].axes;
+        lower_copy(l, 0, STREAM_copy_in, slot_view(l, l->host_norm, i, axes),
+                   slot_view(l, l->norm_table, i, axes), 0, 0);
+    }
+}
+
+/* Gradients were summed with the scale of a full step; what was counted says what it should have
+ * been. One factor at the end instead of a wait before the first backward pass; exactly 1 where
+ * every label is kept. Returns where it is. */
+static BufferId emit_mean(Lower *l)
+{
+    const StepInfo *step = &l->plan->step;
+    bool groups = step->denominator == DENOMINATOR_microbatch_mean;
+    Shape scalar = {.n_dims = 0};
+    BufferId factor = lower_buffer(l, &scalar, DT_f64, CATEGORY_state);
+    Emit e = {.op = OP_step_mean,
+              .stream = STREAM_compute,
+              .n_in = 2,
+              .n_out = 2,
+              .arg = {l->loss_sum, l->count, l->loss, factor}};
+    e.attrs.scale = groups ? (double)(step->global_batch / step->group) : step->global_tokens;
+    lower_emit(l, &e);
+    return factor;
+}
+
+/* coefficient[2]: on the device, and on the host. */
+static void step_unit(Lower *l, UnitId u, const BufferId coefficient[2])
+{
+    const Optimizer *o = &l->job->config->optimizer;
+    const UnitState *s = &l->units[u];
+    const bool on_host = lower_offloads(l, u);
+    Emit e = {.stream = on_host ? STREAM_host : STREAM_compute, .unit = u};
+    e.attrs.weight_decay = o->weight_decay;
+    if (o->kind == OPTIMIZER_adamw) {
+        e.op = OP_adamw;
+        e.attrs.beta1 = o->beta1;
+        e.attrs.beta2 = o->beta2;
+        e.attrs.eps = o->eps;
+        if (o->rounding == ROUNDING_stochastic && l->p->buffers.at[s->rest].dtype == DT_bf16) {
+            e.attrs.stochastic = 1; /* not where all is computed in fp64, to be compared */
+            e.attrs.site = u;
+        }
+        BufferId arg[] = {s->rest, s->m, s->v, s->grad, coefficient[on_host], s->rest, s->m, s->v};
+        for (uint32_t i = 0; i < 8; i++) e.arg[i] = arg[i];
+        e.n_in = 5;
+        e.n_out = 3;
+    } else {
+        e.op = OP_sgd;
+        BufferId arg[] = {s->rest, s->grad, coefficient[on_host], s->rest};
+        for (uint32_t i = 0; i < 4; i++) e.arg[i] = arg[i];
+        e.n_in = 3;
+        e.n_out = 1;
+    }
+    lower_emit(l, &e);
+}
+
+void lower_update(Lower *l)
+{
+    Norm norm = {.n = 0};
+    const uint32_t n_host = count_accounts(l, &norm);
+    Shape table = {.n_dims = 1, .dim = {norm.n}}, pair = {.n_dims = 1, .dim = {2}};
+    Shape there = {.n_dims = 1, .dim = {n_host}};
+    l->norm_table = lower_buffer(l, &table, DT_f64, CATEGORY_state);
+    l->coefficient = lower_buffer(l, &pair, DT_f64, CATEGORY_state);
+    l->p->buffers.at[l->norm_table].persistent = l->p->buffers.at[l->coefficient].persistent = true;
+    if (n_host) l->host_norm = lower_host_buffer(l, &there, DT_f64, CATEGORY_state);
+    lower_sum_tied(l);
+    for (UnitId u = 1; u < l->g->units.n; u++)
+        if (counts_norm(l, u)) sum_unit(l, &norm, u);
+    if (l->host_norm) bring_norm(l, &norm);
+    sum_scalars(l, &norm);
+    Emit e = {.op = OP_clip_coef,
+              .stream = STREAM_compute,
+              .n_in = 2,
+              .n_out = 1,
+              .arg = {l->norm_table, emit_mean(l), l->coefficient}};
+    e.attrs.clip = l->job->config->optimizer.clip_norm;
+    e.attrs.n_slots = norm.n;
+    lower_emit(l, &e);
+    BufferId coefficient[2] = {l->coefficient, 0};
+    if (l->host_norm) {
+        coefficient[1] = lower_host_buffer(l, &pair, DT_f64, CATEGORY_state);
+        lower_copy(l, 0, STREAM_copy_out, coefficient[0], coefficient[1], 0, 0);
+    }
+    for (UnitId u = 1; u < l->g->units.n; u++)
+        if (lower_unit_is_mine(l, u)) {
+            step_unit(l, u, coefficient);
+            lower_gather_updated(l, u);
+        }
+}

@@ -1,0 +1,109 @@
+/* Gradients of a contraction of 8-bit numbers: its output's gradient is quantised too, and what was
+ * quantised gets the gradient of its 8-bit form, straight through. Tensorwise, one quantised
+ * gradient (e5m2: range matters more there) serves both products, and both forward operands are
+ * read as they were. Rowwise, each product needs its operands scaled along its own rows: all four
+ * are made anew (e4m3: a row has less range to cover). */
+#include <assert.h>
+
+#include "planner/passes/graph/float8.h"
+
+typedef struct Derive {
+    Job *job;
+    Node f; /* the forward node */
+    NodeId forward;
+} Derive;
+
+/* What the pass of layouts did before the backward pass, for a node made after it: each axis splits
+ * what it split of the first input. */
+static bool place(const Derive *v, TensorId made)
+{
+    Job *job = v->job;
+    Graph *g = &job->plan->graph;
+    Node *n = &g->nodes.at[g->tensors.at[made].producer];
+    const Tensor *x = &g->tensors.at[n->in[0]];
+    Tensor *out = &g->tensors.at[made];
+    Binding b;
+    if (!graph_bind(g, n, &b, job->diag)) return false;
+    n->forward = v->forward;
+    for (uint32_t a = 0; a < job->plan->mesh.n_axes; a++) {
+        int8_t on = x->use.on[a];
+        n->split[a] = layout_is_split(on) ? b.letter[0][layout_dim(on)] : 0;
+        int8_t is = op_axis_layout(n->op, &b, n->n_in, n->split[a]);
+        out->use.on[a] = layout_is_split(is) ? is : (int8_t)WHOLE;
+        if (layout_is_split(is)) out->deal[layout_dim(is)] = x->deal[layout_dim(on)];
+    }
+    return true;
+}
+
+static bool quantise(const Derive *v, OpKind reader, uint32_t i, TensorId x, DType to,
+                     Quantised *out)
+{
+    Node like = v->f;
+    like.op = reader;
+    *out = float8_quantise(v->job, &like, i, x, to);
+    return place(v, out->amax) && place(v, out->value);
+}
+
+static void add_product(const Derive *v, OpKind op, Quantised a, Quantised b, TensorId of)
+{
+    Job *job = v->job;
+    Graph *g = &job->plan->graph;
+    TensorId in[4] = {a.value, b.value, a.amax, b.amax}, out = gradient_of(job, of);
+    Attrs attrs = float8_attrs(g, a.value, b.value);
+    NodeId id = graph_node(g, job->arena, op, in, 4, &out, 1, &attrs, v->f.module, v->f.loc);
+    Node *n = &g->nodes.at[id];
+    n->forward = v->forward;
+    n->layer = v->f.layer;
+    n->stage = v->f.stage;
+    n->region = v->f.region;
+    for (uint32_t k = 0; k < job->plan->mesh.n_axes; k++) /* the same letters in all three */
+        n->split[k] = v->f.split[k];
+}
+
+TensorId float8_source(const Graph *g, TensorId quantised)
+{
+    const Node *n = &g->nodes.at[g->tensors.at[quantised].producer];
+    return op_info(n->op)->flags & OP_QUANTISES ? n->in[0] : quantised;
+}
+
+/* q, k and v read one tensor: it is quantised along their rows once. */
+static bool quantise_input(const Derive *v, OpKind reader, TensorId x, Quantised *again,
+                           Quantised *out)
+{
+    const Graph *g = &v->job->plan->graph;
+    if (again[x].value && g->nodes.at[g->tensors.at[again[x].value].producer].stage == v->f.stage) {
+        *out = again[x];
+        return true;
+    }
+    if (!quantise(v, reader, 0, x, DT_e4m3, out)) return false;
+    again[x] = *out;
+    return true;
+}
+
+bool float8_backward(Job *job, NodeId forward, bool of_input, bool of_weight, Quantised *again)
+{
+    Derive v = {.job = job, .forward = forward};
+    Graph *g = &job->plan->graph;
+    v.f = g->nodes.at[forward];
+    const OpInfo *info = op_info(v.f.op);
+    OpKind plain = info->scaled[SCALING_none];
+    OpKind d0 = op_info((OpKind)((int)plain + 1))->scaled[info->scaling];
+    OpKind d1 = op_info((OpKind)((int)plain + 2))->scaled[info->scaling];
+    bool rows = info->scaling == SCALING_rowwise;
+    DType to = rows ? DT_e4m3 : DT_e5m2;
+    TensorId y = g->tensors.at[v.f.out[0]].grad;
+    TensorId x = float8_source(g, v.f.in[0]), w = float8_source(g, v.f.in[1]);
+    if (!y) return true; /* no gradient reaches this output */
+    Quantised dy = {0, 0}, qx = {v.f.in[0], v.f.in[2]}, qw = {v.f.in[1], v.f.in[3]};
+    if (!quantise(&v, of_input ? d0 : d1, of_input ? 0 : 1, y, to, &dy)) return false;
+    if (of_input) {
+        if (rows && !quantise(&v, d0, 1, w, DT_e4m3, &qw)) return false;
+        add_product(&v, d0, dy, qw, x);
+    }
+    if (of_weight) {
+        if (rows && !quantise_input(&v, d1, x, again, &qx)) return false;
+        if (rows && of_input && !quantise(&v, d1, 1, y, to, &dy)) return false;
+        add_product(&v, d1, qx, dy, w);
+    }
+    return true;
+}

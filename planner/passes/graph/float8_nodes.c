@@ -1,0 +1,92 @@
+/* The nodes in front of a scaled contraction: the largest magnitude of an operand (of all of it, or
+ * along the index that this contraction sums), and the operand in 8 bits. */
+#include <assert.h>
+
+#include "planner/passes/graph/float8.h"
+
+double float8_largest(DType t)
+{
+    assert(t == DT_e4m3 || t == DT_e5m2);
+    return t == DT_e4m3 ? 448 : 57344;
+}
+
+Attrs float8_attrs(const Graph *g, TensorId a, TensorId b)
+{
+    DType x = g->tensors.at[a].dtype, y = g->tensors.at[b].dtype;
+    return (Attrs){.scale = 1 / (float8_largest(x) * float8_largest(y))};
+}
+
+static const OpKind pairs[][2] = {
+    {OP_amax, OP_quantise},
+    {OP_amax_of_tokens, OP_quantise_of_tokens},
+    {OP_amax_over_tokens, OP_quantise_over_tokens},
+    {OP_amax_of_first, OP_quantise_of_first},
+    {OP_amax_over_first, OP_quantise_over_first},
+    {OP_amax_of_last, OP_quantise_of_last},
+    {OP_amax_over_last, OP_quantise_over_last},
+};
+
+static bool has_letter(const SigTerm *term, char letter)
+{
+    for (uint32_t d = 0; d < term->n_dims; d++)
+        if (term->dim[d].letter == letter) return true;
+    return false;
+}
+
+/* Does `amax` keep just those dimensions of x that the contraction's scale has? */
+static bool keeps(const Graph *g, OpKind amax, TensorId x, const SigTerm *operand,
+                  const SigTerm *scale)
+{
+    Dims dims = graph_dims(g, x);
+    Binding b;
+    uint32_t at = 0;
+    if (!op_bind(amax, &dims, 1, NULL, 0, &b, (Loc){NULL, 0}, NULL)) return false;
+    int64_t out[MAX_DIMS];
+    int n = op_output_dims(amax, &b, 0, out);
+    for (uint32_t d = 0; d < operand->n_dims; d++) {
+        bool kept = has_letter(scale, operand->dim[d].letter), found = false;
+        for (int k = 0; k < n; k++) found = found || b.letter[1][k] == b.letter[0][d];
+        if (kept != found) return false;
+        at += kept;
+    }
+    return (int)at == n;
+}
+
+static uint32_t find_pair(const Graph *g, const Node *reader, uint32_t i, TensorId x)
+{
+    const Signature *sig = &op_info(reader->op)->sig;
+    assert(sig->n_in == 4 && i < 2);
+    for (uint32_t k = 0; k < sizeof pairs / sizeof pairs[0]; k++)
+        if (keeps(g, pairs[k][0], x, &sig->in[i], &sig->in[2 + i])) return k;
+    assert(!"an amax for each row of ops.def");
+    return 0;
+}
+
+OpKind float8_amax(const Graph *g, const Node *reader, uint32_t i, TensorId x)
+{
+    return pairs[find_pair(g, reader, i, x)][0];
+}
+
+static TensorId add(Job *job, const Node *reader, OpKind op, const TensorId *in, uint32_t n_in,
+                    DType dtype, const Attrs *attrs)
+{
+    Graph *g = &job->plan->graph;
+    TensorId out =
+        graph_op(g, job->arena, op, in, n_in, dtype, attrs, reader->module, reader->loc, job->diag);
+    assert(out);
+    Node *n = &g->nodes.at[g->tensors.at[out].producer];
+    n->layer = reader->layer;
+    n->stage = reader->stage;
+    n->region = reader->region;
+    return out;
+}
+
+Quantised float8_quantise(Job *job, const Node *reader, uint32_t i, TensorId x, DType to)
+{
+    Graph *g = &job->plan->graph;
+    Node copy = *reader; /* the list of nodes grows */
+    uint32_t k = find_pair(g, &copy, i, x);
+    Attrs attrs = {.scale = float8_largest(to)};
+    TensorId in[2] = {x, add(job, &copy, pairs[k][0], &x, 1, DT_f32, NULL)};
+    return (Quantised){add(job, &copy, pairs[k][1], in, 2, to, &attrs), in[1]};
+}

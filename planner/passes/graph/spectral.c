@@ -1,0 +1,103 @@
+/* The gradient of a weight through its spectral norm. z = x W / sigma with sigma = u^T W v, where u
+ * and v are constants: besides what the product contributes, dL/dW has the part
+ * -(sum dz z / sigma) v u^T. The sum is left open over batch and sequence: where these are split
+ * over ranks each contributes its own tokens' part, like the product itself, and nobody waits for
+ * the others. */
+#include "planner/passes/graph/spectral.h"
+
+#include <assert.h>
+
+typedef struct Norm {
+    TensorId weight, of_rows, of_columns; /* the vectors along its first part, its second */
+    bool last; /* its last index is a part of its own; else its first is */
+} Norm;
+
+/* sigma = (W^T u) . v: the product knows W and u, and which indices are whose. */
+static bool find_norm(const Graph *g, TensorId sigma, Norm *norm)
+{
+    const Node *dot = &g->nodes.at[g->tensors.at[sigma].producer];
+    if (dot->op != OP_inner_product) return false;
+    const Node *project = &g->nodes.at[g->tensors.at[dot->in[0]].producer];
+    bool first = project->op == OP_project_of_first || project->op == OP_project_over_first;
+    bool last = project->op == OP_project_of_last || project->op == OP_project_over_last;
+    if (!first && !last) return false;
+    bool keeps_rows = project->op == OP_project_of_first || project->op == OP_project_over_last;
+    norm->weight = project->in[0];
+    norm->of_rows = keeps_rows ? dot->in[1] : project->in[1];
+    norm->of_columns = keeps_rows ? project->in[1] : dot->in[1];
+    norm->last = last;
+    return g->tensors.at[norm->weight].role == ROLE_param;
+}
+
+static Node *backward_node(Job *job, OpKind op, const TensorId *in, TensorId out, NodeId forward)
+{
+    Graph *g = &job->plan->graph;
+    Node f = g->nodes.at[forward];
+    NodeId id = graph_node(g, job->arena, op, in, 3, &out, 1, NULL, f.module, f.loc);
+    Node *n = &g->nodes.at[id];
+    n->forward = forward;
+    n->layer = f.layer;
+    n->stage = f.stage;
+    n->region = f.region;
+    return n;
+}
+
+/* Each token's part: [b,s], split as z is, and summed where z's features are split. */
+static TensorId add_dot(Job *job, NodeId divide)
+{
+    Graph *g = &job->plan->graph;
+    const Node f = g->nodes.at[divide];
+    const Tensor z = g->tensors.at[f.out[0]];
+    DType dtype = g->tensors.at[f.in[1]].dtype;
+    const char *name = arena_print(job->arena, "%s.norm_grad", z.name);
+    TensorId out = graph_tensor(g, job->arena, name, ROLE_activation, dtype, 2, z.dim, f.loc);
+    TensorId in[] = {g->tensors.at[f.out[0]].grad, f.out[0], f.in[1]};
+    Node *n = backward_node(job, OP_divide_dot, in, out, divide);
+    Tensor *t = &g->tensors.at[out];
+    Binding forward, b;
+    t->module = f.module;
+    if (!graph_bind(g, &f, &forward, job->diag) || !graph_bind(g, n, &b, job->diag)) return 0;
+    for (uint32_t a = 0; a < job->plan->mesh.n_axes; a++) {
+        for (int d = 0; d < z.n_dims && f.split[a]; d++)
+            if (forward.letter[f.n_in][d] == f.split[a]) n->split[a] = b.letter[1][d];
+        int8_t made = op_axis_layout(n->op, &b, 3, n->split[a]);
+        if (!layout_is_split(made)) continue;
+        t->use.on[a] = made;
+        t->deal[layout_dim(made)] = z.deal[layout_dim(made)];
+    }
+    sequence_fit(job, t);
+    return out;
+}
+
+/* Split as the weight is, and where it is whole, over the tokens. */
+static bool add_outer(Job *job, NodeId divide, TensorId dot, const Norm *norm)
+{
+    Graph *g = &job->plan->graph;
+    TensorId in[] = {dot, norm->of_rows, norm->of_columns};
+    TensorId out = gradient_of(job, norm->weight);
+    Node *n = backward_node(job, norm->last ? OP_outer_last : OP_outer_first, in, out, divide);
+    const Tensor *w = &g->tensors.at[norm->weight], *d = &g->tensors.at[dot];
+    Binding b;
+    if (!graph_bind(g, n, &b, job->diag)) return false;
+    for (uint32_t a = 0; a < job->plan->mesh.n_axes; a++) {
+        if (layout_is_split(w->use.on[a]))
+            n->split[a] = b.letter[3][layout_dim(w->use.on[a])];
+        else if (layout_is_split(d->use.on[a]))
+            n->split[a] = b.letter[0][layout_dim(d->use.on[a])];
+    }
+    return true;
+}
+
+bool spectral_backward(Job *job, NodeId divide)
+{
+    const Graph *g = &job->plan->graph;
+    const Node *f = &g->nodes.at[divide];
+    Norm norm;
+    if (!find_norm(g, f->in[1], &norm))
+        return diag_error(job->diag, FAULT_internal, "graph-structure", f->loc,
+                          "%s is divided by what is no norm of a weight",
+                          g->tensors.at[f->in[0]].name);
+    if (!g->tensors.at[f->out[0]].grad) return true; /* no gradient reaches it */
+    TensorId dot = add_dot(job, divide);
+    return dot && add_outer(job, divide, dot, &norm);
+}

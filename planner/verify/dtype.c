@@ -1,0 +1,172 @@
+/* Which dtype each value must have. The graph says it: a tensor's own in use, a parameter's at
+ * rest, its gradient's where it is summed and reduced. A program holds just these, or all real
+ * numbers in fp64 (as `--verify` runs it), or all but those of 8 bits; a dtype changes only where
+ * the graph casts, or between the dtypes of a unit. */
+#include "planner/verify/private.h"
+
+#define RULE "verify-dtype"
+
+static bool is_real(DType t)
+{
+    return t >= DT_f64 && t <= DT_e5m2;
+}
+
+static bool is_eight_bits(DType t)
+{
+    return t == DT_e4m3 || t == DT_e5m2;
+}
+
+/* What every real number of every program is, but for fp64. */
+static void find_doubles(const Plan *plan, bool *all, bool *but_eight_bits)
+{
+    *all = *but_eight_bits = true;
+    for (uint32_t i = 0; i < plan->programs.n; i++)
+        for (BufferId b = 1; b < plan->programs.at[i].buffers.n; b++) {
+            DType t = plan->programs.at[i].buffers.at[b].dtype;
+            if (!is_real(t) || t == DT_f64) continue;
+            *all = false;
+            if (!is_eight_bits(t)) *but_eight_bits = false;
+        }
+}
+
+typedef struct Typing {
+    Verifier *v;
+    const Program *p;
+    bool all_double, double_but_eight_bits;
+} Typing;
+
+static DType mapped(const Typing *y, DType t)
+{
+    bool is_double = y->all_double || (y->double_but_eight_bits && !is_eight_bits(t));
+    return is_double && is_real(t) ? DT_f64 : t;
+}
+
+static const Unit *unit_of(const Typing *y, BufferId b)
+{
+    uint64_t offset;
+    UnitId u = y->p->buffers.at[b].unit;
+    if (!u) u = y->p->buffers.at[program_root(y->p, b, &offset)].unit;
+    return u ? &y->v->g->units.at[u] : NULL;
+}
+
+/* Buffer b must have dtype `want` of the graph, or `other` where there is one. */
+static void expect(const Typing *y, Pc pc, BufferId b, const char *what, const char *name,
+                   DType want, DType other)
+{
+    DType is = y->p->buffers.at[b].dtype;
+    want = mapped(y, want);
+    if (is == want || (other != DT_none && is == mapped(y, other))) return;
+    verify_report(y->v, RULE, pc, "%s %s is %s in buffer %u, the graph says %s", what, name,
+                  dtype_name(is), b, dtype_name(want));
+}
+
+static void check_persistent(const Typing *y, BufferId b)
+{
+    const Buffer *at = &y->p->buffers.at[b];
+    const Unit *unit = at->unit ? &y->v->g->units.at[at->unit] : NULL;
+    if (at->parent || !at->persistent || !unit) return;
+    if (at->category == CATEGORY_parameter)
+        expect(y, 0, b, "at rest, unit", unit->name, unit->rest_dtype, DT_none);
+    if (at->category == CATEGORY_gathered)
+        expect(y, 0, b, "in use, unit", unit->name, unit->dtype, DT_none);
+    if (at->category == CATEGORY_gradient)
+        expect(y, 0, b, "the gradient of unit", unit->name, unit->reduce_dtype, DT_none);
+    if (at->category == CATEGORY_optimizer)
+        expect(y, 0, b, "the moments of unit", unit->name, unit->state_dtype, DT_none);
+}
+
+/* The instruction does what graph node n says, in the dtypes that it says. */
+static void check_node(const Typing *y, Pc pc, const Instr *in, const Node *n)
+{
+    const Graph *g = y->v->g;
+    for (uint32_t i = 0; i < (uint32_t)n->n_in + n->n_out && i < verify_n_args(in); i++) {
+        bool reads = i < n->n_in;
+        const Tensor *t = &g->tensors.at[reads ? n->in[i] : n->out[i - n->n_in]];
+        DType want = t->dtype, other = DT_none;
+        if (t->grad_of && g->tensors.at[t->grad_of].role == ROLE_param) {
+            want = g->tensors.at[t->grad_of].reduce_dtype; /* where it is summed, or a copy's */
+            other = g->tensors.at[t->grad_of].dtype;
+        }
+        expect(y, pc, program_arg(y->p, in, i), reads ? "input" : "output", t->name, want, other);
+    }
+}
+
+static bool is_of_unit(const Typing *y, const Unit *unit, DType t)
+{
+    return t == mapped(y, unit->dtype) || t == mapped(y, unit->rest_dtype) ||
+           t == mapped(y, unit->reduce_dtype);
+}
+
+/* Neither the graph's cast nor a unit's: nobody asked for another dtype. */
+static void check_change(const Typing *y, Pc pc, const Instr *in)
+{
+    BufferId from = program_arg(y->p, in, 0), to = program_arg(y->p, in, in->n_in);
+    DType a = y->p->buffers.at[from].dtype, b = y->p->buffers.at[to].dtype;
+    const Unit *unit = unit_of(y, to);
+    if (!unit) unit = unit_of(y, from);
+    if (!unit && in->unit) unit = &y->v->g->units.at[in->unit];
+    if (a == b || (unit && is_of_unit(y, unit, a) && is_of_unit(y, unit, b))) return;
+    verify_report(y->v, RULE, pc, "makes %s of %s, which the graph does not ask for", dtype_name(b),
+                  dtype_name(a));
+}
+
+/* Weights are gathered as they are used, gradients reduced as they are summed. */
+static void check_comm(const Typing *y, Pc pc, const Instr *in)
+{
+    BufferId b = program_arg(y->p, in, 0);
+    const Unit *unit = in->unit ? unit_of(y, b) : NULL;
+    if (!unit || y->p->purpose == PURPOSE_gather) return;
+    if (in->op == OP_all_gather)
+        expect(y, pc, b, "in use, unit", unit->name, unit->dtype, DT_none);
+    else
+        expect(y, pc, b, "the gradient of unit", unit->name, unit->reduce_dtype, DT_none);
+}
+
+static void check_update(const Typing *y, Pc pc, const Instr *in)
+{
+    BufferId rest = program_arg(y->p, in, 0), grad = program_arg(y->p, in, in->n_in - 2u);
+    const Unit *unit = unit_of(y, rest);
+    if (!unit) return;
+    expect(y, pc, rest, "at rest, unit", unit->name, unit->rest_dtype, DT_none);
+    expect(y, pc, grad, "the gradient of unit", unit->name, unit->reduce_dtype, DT_none);
+}
+
+static void check_fill(const Typing *y, Pc pc, const Instr *in)
+{
+    uint64_t offset;
+    BufferId b = program_arg(y->p, in, in->n_in), root = program_root(y->p, b, &offset);
+    DType is = y->p->buffers.at[b].dtype, want = y->p->buffers.at[root].dtype;
+    if (is != want)
+        verify_report(y->v, RULE, pc, "fills a part of buffer %u as %s, the buffer is %s", root,
+                      dtype_name(is), dtype_name(want));
+}
+
+static void check_instr(const Typing *y, Pc pc)
+{
+    const Instr *in = &y->p->code.at[pc];
+    const OpInfo *info = op_info(in->op);
+    const Node *n = in->origin ? &y->v->g->nodes.at[in->origin] : NULL;
+    bool is_node = n && n->op == in->op && in->op != OP_pass;
+    if (info->class_ == OP_CLASS_comm)
+        check_comm(y, pc, in);
+    else if (is_node)
+        check_node(y, pc, in, n);
+    else if (info->flags & OP_UPDATES)
+        check_update(y, pc, in);
+    else if (in->op == OP_cast || in->op == OP_pass)
+        check_change(y, pc, in);
+    else if (in->op == OP_fill)
+        check_fill(y, pc, in);
+    else if (in->op == OP_quantise_range && unit_of(y, program_arg(y->p, in, 2)))
+        expect(y, pc, program_arg(y->p, in, 2), "in use, unit",
+               unit_of(y, program_arg(y->p, in, 2))->name,
+               unit_of(y, program_arg(y->p, in, 2))->dtype, DT_none);
+}
+
+void verify_dtypes(Verifier *v)
+{
+    Typing y = {.v = v, .p = v->p};
+    find_doubles(v->plan, &y.all_double, &y.double_but_eight_bits);
+    for (BufferId b = 1; b < v->p->buffers.n; b++) check_persistent(&y, b);
+    for (Pc pc = 1; pc < v->p->code.n; pc++) check_instr(&y, pc);
+}

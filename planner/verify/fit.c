@@ -1,0 +1,95 @@
+/* Proof 7: what each role needs against what the cluster has. The memory of a plan is planned, so
+ * its need is known to the byte. */
+#include "planner/verify/verify.h"
+
+uint64_t plan_host_bytes(const Plan *plan, uint32_t devices_per_node, uint32_t *node)
+{
+    uint64_t most = 0, here = 0;
+    *node = 0;
+    for (Rank r = 0; r < plan->mesh.n_ranks; r++) {
+        if (devices_per_node && r % devices_per_node == 0) here = 0;
+        here += plan_program(plan, r)->host_bytes;
+        if (here <= most) continue;
+        most = here;
+        *node = devices_per_node ? r / devices_per_node : 0;
+    }
+    return most;
+}
+
+static bool has_experts(const Graph *g)
+{
+    for (NodeId id = 1; id < g->nodes.n; id++)
+        if (g->nodes.at[id].op == OP_linear_experts) return true;
+    return false;
+}
+
+static bool fits_devices(const Plan *plan, uint64_t device_bytes, uint64_t reserved_bytes, Diag *d)
+{
+    uint32_t worst = UINT32_MAX;
+    for (uint32_t i = 0; i < plan->programs.n; i++)
+        if (worst == UINT32_MAX || plan->programs.at[i].bytes > plan->programs.at[worst].bytes)
+            worst = i;
+    if (worst == UINT32_MAX) return true;
+    uint64_t usable = device_bytes > reserved_bytes ? device_bytes - reserved_bytes : 0;
+    const Program *p = &plan->programs.at[worst];
+    if (p->bytes <= usable) return true;
+    Rank rank = 0;
+    while (rank + 1 < plan->mesh.n_ranks && plan->program_of[rank] != worst) rank++;
+    uint64_t by[CATEGORY_COUNT] = {0};
+    int most = CATEGORY_none;
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        const Buffer *at = &p->buffers.at[b];
+        if (!at->parent && at->persistent && at->category < CATEGORY_COUNT)
+            by[at->category] += at->bytes;
+    }
+    uint64_t resident = 0;
+    for (int c = 0; c < CATEGORY_COUNT; c++) {
+        resident += by[c];
+        if (by[c] > by[most]) most = c;
+    }
+    diag_error(d, FAULT_infeasible, "does-not-fit", (Loc){NULL, 0},
+               "rank %u (program %u) needs %s, the device has %s usable (%s less %s reserved)",
+               rank, worst, str_bytes(d->arena, p->bytes), str_bytes(d->arena, usable),
+               str_bytes(d->arena, device_bytes), str_bytes(d->arena, reserved_bytes));
+    if (resident > usable)
+        diag_hint(
+            d,
+            "%s live between steps, most of it %s: shard over more ranks (larger dp_shard%s or "
+            "tp), or sgd{} instead of adamw{}",
+            str_bytes(d->arena, resident), category_name((Category)most),
+            has_experts(&plan->graph) ? ", ep" : "");
+    else
+        diag_hint(d,
+                  "%s live between steps, the rest is used within one: a smaller micro-batch, "
+                  "ac \"full\", a larger tp, or reshard_after_forward = true",
+                  str_bytes(d->arena, resident));
+    return false;
+}
+
+/* Ranks of a node share its memory. */
+static bool fits_hosts(const Plan *plan, const Capacity *c, Diag *d)
+{
+    uint32_t node;
+    if (!c->host_bytes) return true;
+    const uint64_t need = plan_host_bytes(plan, c->devices_per_node, &node);
+    if (need <= c->host_bytes) return true;
+    const uint32_t ranks = c->devices_per_node && c->devices_per_node < plan->mesh.n_ranks
+                               ? c->devices_per_node
+                               : plan->mesh.n_ranks;
+    const AxisSet shard = mesh_axes(&plan->mesh, AXIS_dp_shard);
+    const uint64_t shards = mesh_size(&plan->mesh, shard);
+    diag_error(d, FAULT_infeasible, "host-does-not-fit", (Loc){NULL, 0},
+               "the %u ranks of node %u need %s of host memory, a node has %s", ranks, node,
+               str_bytes(d->arena, need), str_bytes(d->arena, c->host_bytes));
+    diag_hint(d,
+              "offload fits from dp_shard = %llu on (a rank holds one of dp_shard parts), or "
+              "leave it out",
+              (unsigned long long)(shards * ((need - 1) / c->host_bytes + 1)));
+    return false;
+}
+
+bool verify_fit(const Plan *plan, const Capacity *c, Diag *d)
+{
+    const bool devices = fits_devices(plan, c->device_bytes, c->reserved_bytes, d);
+    return fits_hosts(plan, c, d) && devices;
+}

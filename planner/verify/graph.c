@@ -1,0 +1,358 @@
+/* Value numbers of the global graph: 128-bit hashes, of which sums are sums. A gradient that a
+ * program has summed equals the graph's iff every contribution arrived exactly once. */
+#include <assert.h>
+#include <string.h>
+
+#include "planner/verify/private.h"
+
+Hash128 value_add(Hash128 a, Hash128 b)
+{
+    Hash128 s = {a.hi + b.hi, a.lo + b.lo};
+    s.hi += s.lo < a.lo;
+    return s;
+}
+
+static Hash128 value_minus(Hash128 a, Hash128 b)
+{
+    Hash128 s = {a.hi - b.hi, a.lo - b.lo};
+    s.hi -= a.lo < b.lo;
+    return s;
+}
+
+Hash128 value_of_op(OpKind op, uint64_t attrs_key, const Hash128 *in, uint32_t n_in, uint32_t j,
+                    uint32_t n_dims, const int64_t *dim)
+{
+    uint64_t word[4 + 2 * MAX_IN + MAX_DIMS];
+    uint32_t n = 0;
+    word[n++] = (uint64_t)op << 32 | j;
+    word[n++] = attrs_key;
+    word[n++] = (uint64_t)n_in << 32 | n_dims;
+    for (uint32_t i = 0; i < n_in; i++) {
+        word[n++] = in[i].hi;
+        word[n++] = in[i].lo;
+    }
+    for (uint32_t d = 0; d < n_dims; d++) word[n++] = (uint64_t)dim[d];
+    return hash_bytes(word, n * sizeof word[0]);
+}
+
+Hash128 value_leaf(const char *kind, uint64_t number)
+{
+    uint64_t word[2] = {hash_bytes(kind, strlen(kind)).lo, number};
+    return hash_bytes(word, sizeof word);
+}
+
+Hash128 value_norm(Hash128 gradient)
+{
+    return value_of_op(OP_sumsq, 0, &gradient, 1, 0, 0, NULL);
+}
+
+Hash128 value_clip(Hash128 norm, double clip)
+{
+    uint64_t key;
+    memcpy(&key, &clip, sizeof key);
+    return value_of_op(OP_clip_coef, key, &norm, 1, 0, 0, NULL);
+}
+
+Hash128 value_step_mean(const Verifier *v, uint32_t j)
+{
+    Hash128 in[2] = {v->sum[v->g->loss], v->sum[graph_count(v->g)]};
+    return value_of_op(OP_step_mean, 0, in, 2, j, 0, NULL);
+}
+
+/* Bookkeeping does not change a value: where it lies, which part is meant, set or add. */
+static void hash_attrs(Verifier *v)
+{
+    v->attrs_key = arena_array(v->arena, v->g->attrs.n + 1, sizeof *v->attrs_key);
+    for (AttrsId i = 0; i < v->g->attrs.n; i++) {
+        Attrs a = v->g->attrs.at[i];
+        a.lo = a.hi = a.parts = a.dim = a.accumulate = a.reduce = a.slot = a.n_slots = 0;
+        v->attrs_key[i] = hash_bytes(&a, sizeof a).lo;
+    }
+}
+
+uint64_t value_key(const Verifier *v, AttrsId attrs, uint32_t mb)
+{
+    bool draws = graph_attrs_at(v->g, attrs)->drop > 0;
+    return v->attrs_key[attrs] ^ (draws ? value_leaf("random numbers", mb).lo : 0);
+}
+
+Hash128 value_contribution(const Verifier *v, NodeId node, uint32_t j, uint32_t mb)
+{
+    const Node *n = &v->g->nodes.at[node];
+    Hash128 in[MAX_IN];
+    if (n->op == OP_batch) in[0] = value_leaf("micro-batch", mb);
+    for (uint32_t i = 0; i < n->n_in; i++) in[i] = value_of_tensor(v, n->in[i], mb);
+    if (n->op == OP_pass || n->op == OP_cast) return in[0];
+    const Tensor *out = &v->g->tensors.at[n->out[j]];
+    return value_of_op(n->op, value_key(v, n->attrs, mb), in, n->op == OP_batch ? 1 : n->n_in, j,
+                       out->n_dims, out->dim);
+}
+
+static uint32_t slot_of(Hash128 vn, uint32_t n)
+{
+    return (uint32_t)(vn.lo & (n - 1));
+}
+
+static void add_leaves(Verifier *v)
+{
+    v->n_leaf_slots = 16;
+    while (v->n_leaf_slots < 2 * v->g->tensors.n) v->n_leaf_slots *= 2;
+    v->leaf_slots = arena_array(v->arena, v->n_leaf_slots, sizeof *v->leaf_slots);
+    for (TensorId t = 1; t < v->g->tensors.n; t++) {
+        const Role role = v->g->tensors.at[t].role;
+        if (role != ROLE_param && role != ROLE_state) continue;
+        Hash128 leaf = value_leaf(role == ROLE_param ? "parameter" : "state", t);
+        for (uint32_t mb = 0; mb < v->n_mb; mb++) v->vn[(size_t)t * v->n_mb + mb] = leaf;
+        v->known[t] = true;
+        if (role == ROLE_state) continue;
+        uint32_t s = slot_of(leaf, v->n_leaf_slots);
+        while (v->leaf_slots[s]) s = (s + 1) & (v->n_leaf_slots - 1);
+        v->leaf_slots[s] = t;
+    }
+}
+
+TensorId value_param(const Verifier *v, Hash128 leaf)
+{
+    for (uint32_t s = slot_of(leaf, v->n_leaf_slots); v->leaf_slots[s];
+         s = (s + 1) & (v->n_leaf_slots - 1))
+        if (value_same(value_of_tensor(v, v->leaf_slots[s], 0), leaf)) return v->leaf_slots[s];
+    return 0;
+}
+
+static bool inputs_known(Verifier *v, NodeId id, const bool *read)
+{
+    const Node *n = &v->g->nodes.at[id];
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        if (v->known[n->in[i]]) continue;
+        verify_report(v, "verify-layout", 0, "graph node %u (%s) reads %s, which nothing produced",
+                      id, op_info(n->op)->name, v->g->tensors.at[n->in[i]].name);
+        return false;
+    }
+    for (uint32_t j = 0; j < n->n_out; j++) {
+        if (!read[n->out[j]]) continue;
+        verify_report(v, "verify-layout", 0, "graph node %u (%s) adds to %s after it was read", id,
+                      op_info(n->op)->name, v->g->tensors.at[n->out[j]].name);
+        return false;
+    }
+    return true;
+}
+
+static void evaluate(Verifier *v)
+{
+    bool *read = arena_array(v->arena, v->g->tensors.n, sizeof *read);
+    for (NodeId id = 1; id < v->g->nodes.n; id++) {
+        const Node *n = &v->g->nodes.at[id];
+        if (!inputs_known(v, id, read)) return;
+        for (uint32_t i = 0; i < n->n_in; i++) read[n->in[i]] = true;
+        for (uint32_t j = 0; j < n->n_out; j++) {
+            TensorId t = n->out[j];
+            for (uint32_t mb = 0; mb < v->n_mb; mb++) {
+                Hash128 *at = &v->vn[(size_t)t * v->n_mb + mb];
+                Hash128 add = value_contribution(v, id, j, mb);
+                *at = v->known[t] ? value_add(*at, add) : add;
+            }
+            v->known[t] = true;
+        }
+    }
+}
+
+/* How many times 1 the loss of a step in which every label is kept counts. */
+static double loss_units(const Verifier *v)
+{
+    const StepInfo *step = &v->plan->step;
+    if (step->denominator != DENOMINATOR_microbatch_mean) return step->global_tokens;
+    return step->group > 0 ? (double)step->global_batch / (double)step->group : 0;
+}
+
+/* The node is of the kind that the step's denominator asks for, and says what it counts. */
+static void check_denominator(Verifier *v, const Node *n)
+{
+    const StepInfo *step = &v->plan->step;
+    const Attrs *a = graph_attrs_at(v->g, n->attrs);
+    bool groups = step->denominator == DENOMINATOR_microbatch_mean;
+    const Tensor *t = &v->g->tensors.at[n->in[0]];
+    if (groups != (n->op == OP_xent_loss_mean) ||
+        (a->count_all != 0) != (step->denominator == DENOMINATOR_all))
+        verify_report(v, "verify-scale", 0,
+                      "the loss divides by another count than the step asks for");
+    if (groups && (step->group < 1 || a->group != step->group || t->dim[0] % step->group != 0))
+        verify_report(v, "verify-scale", 0,
+                      "the loss averages groups of %lld sequences, the step asks for %lld",
+                      (long long)a->group, (long long)step->group);
+}
+
+/* One node that makes the loss, or a piece of it: it counts its tokens with the scale of a step. */
+static void check_loss(Verifier *v, const Node *n, int64_t *tokens)
+{
+    check_denominator(v, n);
+    double scale = v->loss_scale = graph_attrs_at(v->g, n->attrs)->scale;
+    double units = loss_units(v), product = scale * units;
+    if (!(product > 1 - 1e-9 && product < 1 + 1e-9))
+        verify_report(v, "verify-scale", 0, "the loss is scaled by %.17g, 1 / %s is %.17g", scale,
+                      n->op == OP_xent_loss ? "global tokens" : "groups", 1 / units);
+    const Tensor *t = &v->g->tensors.at[n->in[0]];
+    *tokens += t->dim[0] * t->dim[1];
+}
+
+/* The loss counts each token of the step once: scale = 1 / tokens, or each group: 1 / groups. */
+static void check_loss_scale(Verifier *v)
+{
+    const StepInfo *step = &v->plan->step;
+    int64_t tokens = 0;
+    for (NodeId id = v->g->loss ? v->g->tensors.at[v->g->loss].producer : 0;
+         id && id < v->g->nodes.n; id++) {
+        const Node *n = &v->g->nodes.at[id];
+        if ((n->op == OP_xent_loss || n->op == OP_xent_loss_mean) && n->out[0] == v->g->loss)
+            check_loss(v, n, &tokens);
+    }
+    if (!tokens) return;
+    double all = (double)tokens * step->n_microbatches;
+    if (all != step->global_tokens)
+        verify_report(v, "verify-scale", 0,
+                      "%u micro-steps of %lld tokens are not the step's %.17g tokens",
+                      step->n_microbatches, (long long)tokens, step->global_tokens);
+}
+
+/* ---- random numbers ---- */
+
+static bool may_draw(OpKind op)
+{
+    return op == OP_dropout || op == OP_attention || op == OP_attention_grad;
+}
+
+/* A node of the backward pass draws for the forward node whose output's gradient it reads. */
+static bool draws_for_its_forward(const Verifier *v, NodeId id)
+{
+    const Node *n = &v->g->nodes.at[id];
+    if (!v->g->n_forward || id <= v->g->n_forward) return n->forward == 0;
+    if (!n->forward || n->forward > v->g->n_forward) return false;
+    return v->g->tensors.at[v->g->nodes.at[n->forward].out[0]].grad == n->in[0];
+}
+
+static void check_draw(Verifier *v, NodeId id, NodeId *drawn_by)
+{
+    const Node *n = &v->g->nodes.at[id];
+    const Attrs *a = graph_attrs_at(v->g, n->attrs),
+                *f = graph_attrs_at(v->g, v->g->nodes.at[n->forward].attrs);
+    const char *name = op_info(n->op)->name;
+    if ((a->drop > 0 || may_draw(n->op)) && !draws_for_its_forward(v, id)) {
+        verify_report(v, "verify-purity", 0,
+                      "graph node %u (%s) draws again for forward node %u, where it must for the "
+                      "node whose output's gradient it reads (in the forward pass: for none)",
+                      id, name, n->forward);
+        return;
+    }
+    if (n->forward && (a->drop != f->drop || a->site != f->site)) {
+        verify_report(
+            v, "verify-purity", 0,
+            "graph node %u (%s) draws with p = %g at site %lld, its forward node with p = %g "
+            "at site %lld: another mask",
+            id, name, a->drop, (long long)a->site, f->drop, (long long)f->site);
+        return;
+    }
+    if (a->drop == 0 || n->forward) return;
+    if (!may_draw(n->op) || !(a->drop > 0 && a->drop < 1)) {
+        verify_report(v, "verify-purity", 0, "graph node %u (%s) cannot drop with p = %g", id, name,
+                      a->drop);
+        return;
+    }
+    if (a->site < 1 || a->site > v->g->nodes.n) {
+        verify_report(v, "verify-purity", 0,
+                      "graph node %u (%s) draws at site %lld: its key needs a site of its own", id,
+                      name, (long long)a->site);
+        return;
+    }
+    NodeId *other = &drawn_by[a->site];
+    if (*other)
+        verify_report(v, "verify-purity", 0,
+                      "graph nodes %u and %u draw the same random numbers: both are site %lld",
+                      *other, id, (long long)a->site);
+    *other = id;
+}
+
+/* A key for each place in the model, and the same one in its gradient. */
+static void check_draws(Verifier *v)
+{
+    NodeId *drawn_by = arena_array(v->arena, v->g->nodes.n + 1, sizeof *drawn_by);
+    for (NodeId id = 1; id < v->g->nodes.n; id++) check_draw(v, id, drawn_by);
+}
+
+void verify_graph_values(Verifier *v)
+{
+    const Graph *g = v->g;
+    v->n_mb = v->plan->step.n_microbatches;
+    v->vn = arena_array(v->arena, (size_t)g->tensors.n * v->n_mb, sizeof *v->vn);
+    v->known = arena_array(v->arena, g->tensors.n, sizeof *v->known);
+    v->sum = arena_array(v->arena, g->tensors.n, sizeof *v->sum);
+    v->has_gradients = g->n_forward && g->n_forward + 1 < g->nodes.n;
+    hash_attrs(v);
+    add_leaves(v);
+    evaluate(v);
+    for (TensorId t = 1; t < g->tensors.n; t++)
+        for (uint32_t mb = 0; mb < v->n_mb; mb++)
+            v->sum[t] = value_add(v->sum[t], value_of_tensor(v, t, mb));
+    for (TensorId t = 1; t < g->tensors.n && v->has_gradients; t++) {
+        const Tensor *p = &g->tensors.at[t];
+        if (p->role != ROLE_param) continue;
+        if (p->init.kind == INIT_none)
+            verify_report(v, "verify-coverage", 0,
+                          "parameter %s has no initialiser: it would start with whatever its "
+                          "memory held",
+                          p->name);
+        if (!p->grad || !v->known[p->grad])
+            verify_report(v, "verify-coverage", 0, "parameter %s has no gradient in the graph",
+                          p->name);
+        else
+            v->norm = value_add(v->norm, value_norm(v->sum[p->grad]));
+    }
+    check_loss_scale(v);
+    check_draws(v);
+    verify_scales(v);
+    verify_tiles(v);
+    verify_graph_state(v);
+}
+
+const char *value_name(Verifier *v, Hash128 vn)
+{
+    const Graph *g = v->g;
+    if (value_is_zero(vn)) return "zeros";
+    for (TensorId t = 1; t < g->tensors.n; t++) {
+        if (value_same(v->sum[t], vn) && v->n_mb > 1 && g->tensors.at[t].role != ROLE_param)
+            return arena_print(v->arena, "%s summed over the micro-batches", g->tensors.at[t].name);
+        for (uint32_t mb = 0; mb < v->n_mb; mb++)
+            if (value_same(value_of_tensor(v, t, mb), vn))
+                return g->tensors.at[t].role == ROLE_param || v->n_mb == 1
+                           ? g->tensors.at[t].name
+                           : arena_print(v->arena, "%s of micro-batch %u", g->tensors.at[t].name,
+                                         mb);
+    }
+    return "a value that the graph does not have";
+}
+
+const char *value_difference(Verifier *v, TensorId t, Hash128 is)
+{
+    Hash128 want = v->sum[t];
+    if (value_is_zero(is)) return ": nothing was added to it";
+    if (value_same(is, value_add(want, want))) return ": it was counted twice";
+    for (uint32_t mb = 0; mb < v->n_mb; mb++) {
+        Hash128 one = value_of_tensor(v, t, mb);
+        if (value_same(is, value_add(want, one)))
+            return arena_print(v->arena, ": micro-batch %u was counted twice", mb);
+        if (value_same(is, value_minus(want, one)))
+            return arena_print(v->arena, ": micro-batch %u is missing", mb);
+    }
+    for (NodeId id = v->g->n_forward + 1; id < v->g->nodes.n; id++)
+        for (uint32_t j = 0; j < v->g->nodes.at[id].n_out; j++) {
+            if (v->g->nodes.at[id].out[j] != t) continue;
+            for (uint32_t mb = 0; mb < v->n_mb; mb++) {
+                Hash128 one = value_contribution(v, id, j, mb);
+                bool twice = value_same(is, value_add(want, one));
+                if (!twice && !value_same(is, value_minus(want, one))) continue;
+                return arena_print(v->arena,
+                                   ": the contribution of node %u (%s, micro-batch %u) %s", id,
+                                   op_info(v->g->nodes.at[id].op)->name, mb,
+                                   twice ? "was counted twice" : "is missing");
+            }
+        }
+    return "";
+}

@@ -1,0 +1,110 @@
+/* Address ranges in blocks of sorted arrays: two binary searches find one. */
+#include "planner/verify/map.h"
+
+#include <assert.h>
+#include <string.h>
+
+static RangeBlock *new_block(RangeMap *m)
+{
+    if (m->spare.n) return m->spare.at[--m->spare.n];
+    RangeBlock *b = arena_alloc(m->arena, sizeof *b);
+    b->payload = arena_array(m->arena, RANGE_BLOCK, m->size);
+    return b;
+}
+
+void range_map_init(RangeMap *m, Arena *arena, size_t payload_size)
+{
+    *m = (RangeMap){.arena = arena, .size = payload_size};
+    RangeBlock *b = new_block(m);
+    b->n = 1;
+    list_push(arena, &m->blocks, b);
+}
+
+RangeAt range_find(const RangeMap *m, uint64_t address)
+{
+    uint32_t lo = 0, hi = m->blocks.n; /* the last block that begins at or before the address */
+    while (hi - lo > 1) {
+        uint32_t middle = lo + (hi - lo) / 2;
+        if (m->blocks.at[middle]->lo[0] <= address)
+            lo = middle;
+        else
+            hi = middle;
+    }
+    const RangeBlock *b = m->blocks.at[lo];
+    uint32_t first = 0, last = b->n;
+    while (last - first > 1) {
+        uint32_t middle = first + (last - first) / 2;
+        if (b->lo[middle] <= address)
+            first = middle;
+        else
+            last = middle;
+    }
+    return (RangeAt){lo, first};
+}
+
+/* Makes room for a block at index `at` of the list. */
+static void insert_block(RangeMap *m, uint32_t at, RangeBlock *b)
+{
+    list_push(m->arena, &m->blocks, b);
+    memmove(m->blocks.at + at + 1, m->blocks.at + at,
+            (m->blocks.n - 1 - at) * sizeof *m->blocks.at);
+    m->blocks.at[at] = b;
+}
+
+static void copy_ranges(const RangeMap *m, RangeBlock *to, uint32_t i, const RangeBlock *from,
+                        uint32_t k, uint32_t n)
+{
+    memmove(to->lo + i, from->lo + k, n * sizeof *to->lo);
+    memmove(to->payload + i * m->size, from->payload + k * m->size, n * m->size);
+}
+
+RangeAt range_split(RangeMap *m, uint64_t address)
+{
+    RangeAt at = range_find(m, address);
+    RangeBlock *b = m->blocks.at[at.block];
+    if (b->lo[at.i] == address) return at;
+    if (b->n == RANGE_BLOCK) {
+        RangeBlock *upper = new_block(m);
+        upper->n = RANGE_BLOCK / 2;
+        b->n = RANGE_BLOCK - upper->n;
+        copy_ranges(m, upper, 0, b, b->n, upper->n);
+        insert_block(m, at.block + 1, upper);
+        if (at.i >= b->n) at = (RangeAt){at.block + 1, at.i - b->n};
+        b = m->blocks.at[at.block];
+    }
+    copy_ranges(m, b, at.i + 1, b, at.i, b->n - at.i);
+    b->n++;
+    b->lo[at.i + 1] = address;
+    return (RangeAt){at.block, at.i + 1};
+}
+
+static void remove_block(RangeMap *m, uint32_t at)
+{
+    list_push(m->arena, &m->spare, m->blocks.at[at]);
+    m->blocks.n--;
+    memmove(m->blocks.at + at, m->blocks.at + at + 1, (m->blocks.n - at) * sizeof *m->blocks.at);
+}
+
+void range_assign(RangeMap *m, uint64_t lo, uint64_t hi, const void *payload)
+{
+    assert(lo < hi);
+    range_split(m, hi);
+    RangeAt at = range_split(m, lo);
+    memcpy(range_payload(m, at), payload, m->size);
+    RangeAt next = {at.block, at.i + 1};
+    for (;;) {
+        if (next.block < m->blocks.n && next.i == m->blocks.at[next.block]->n)
+            next = (RangeAt){next.block + 1, 0};
+        if (next.block == m->blocks.n) return;
+        RangeBlock *b = m->blocks.at[next.block];
+        uint32_t end = next.i;
+        while (end < b->n && b->lo[end] < hi) end++;
+        if (end == next.i) return;
+        copy_ranges(m, b, next.i, b, end, b->n - end);
+        b->n -= end - next.i;
+        if (b->n == 0)
+            remove_block(m, next.block);
+        else if (next.i < b->n)
+            return;
+    }
+}

@@ -1,0 +1,53 @@
+/* A map from address ranges to small payloads: it covers all of [0, 2^64), ranges are split where
+ * an access begins or ends, and an assignment merges all that it covers. Cost: logarithmic, and
+ * what an assignment removes was paid for when it was made. */
+#ifndef TANDEM_VERIFY_MAP_H
+#define TANDEM_VERIFY_MAP_H
+
+#include <stdbool.h>
+
+#include "planner/base/list.h"
+
+enum { RANGE_BLOCK = 64 };
+typedef struct RangeBlock {
+    uint32_t n;
+    uint64_t lo[RANGE_BLOCK];
+    unsigned char *payload; /* [RANGE_BLOCK * size] */
+} RangeBlock;
+
+typedef struct RangeMap {
+    Arena *arena;
+    size_t size; /* of a payload */
+    LIST(RangeBlock *) blocks;
+    LIST(RangeBlock *) spare;
+} RangeMap;
+
+typedef struct RangeAt {
+    uint32_t block, i;
+} RangeAt;
+
+void range_map_init(RangeMap *m, Arena *arena, size_t payload_size); /* one range, payload zero */
+RangeAt range_find(const RangeMap *m, uint64_t address);
+RangeAt range_split(RangeMap *m, uint64_t address); /* the range that now begins there */
+void range_assign(RangeMap *m, uint64_t lo, uint64_t hi, const void *payload);
+static inline void *range_payload(const RangeMap *m, RangeAt at)
+{
+    return m->blocks.at[at.block]->payload + at.i * m->size;
+}
+static inline uint64_t range_lo(const RangeMap *m, RangeAt at)
+{
+    return m->blocks.at[at.block]->lo[at.i];
+}
+/* The next range; its lo is UINT64_MAX (the end) where there is none. */
+static inline bool range_next(const RangeMap *m, RangeAt *at)
+{
+    if (++at->i < m->blocks.at[at->block]->n) return true;
+    at->i = 0;
+    return ++at->block < m->blocks.n;
+}
+static inline uint64_t range_hi(const RangeMap *m, RangeAt at)
+{
+    return range_next(m, &at) ? range_lo(m, at) : UINT64_MAX;
+}
+
+#endif

@@ -1,0 +1,346 @@
+/* What a plan says of itself beside what it does: sizes of a step, names of axes, the micro-batch
+ * of a communication, what a buffer is for, how long a unit is. No value depends on these, but
+ * memory tables, periods and reports do, and a text may be written by hand. Each is derived again
+ * from the instructions and the graph. (The seed is an input: a step is what it is with any.) */
+#include <string.h>
+
+#include "planner/verify/private.h"
+
+#define RULE "verify-metadata"
+
+/* ---- the step ---- */
+
+static void check_batch(Verifier *v)
+{
+    const StepInfo *s = &v->plan->step;
+    for (NodeId id = 1; id < v->g->nodes.n && s->micro_batch; id++) {
+        const Node *n = &v->g->nodes.at[id];
+        if (n->op != OP_batch) continue;
+        const Tensor *ids = &v->g->tensors.at[n->out[0]];
+        if (ids->dim[0] != s->micro_batch || ids->dim[1] != s->seq)
+            verify_report(v, RULE, 0,
+                          "a micro-step has %lld sequences of %lld, the step says %lld of %lld",
+                          (long long)ids->dim[0], (long long)ids->dim[1], (long long)s->micro_batch,
+                          (long long)s->seq);
+    }
+}
+
+static void check_microbatches(Verifier *v)
+{
+    uint32_t newest = 0;
+    bool steps = false;
+    for (uint32_t i = 0; i < v->plan->programs.n; i++) {
+        const Program *p = &v->plan->programs.at[i];
+        if (p->purpose == PURPOSE_gather) continue; /* of no step */
+        steps = true;
+        for (Pc pc = 1; pc < p->code.n; pc++)
+            if (p->code.at[pc].microbatch > newest) newest = p->code.at[pc].microbatch;
+    }
+    if (steps && newest + 1 != v->plan->step.n_microbatches)
+        verify_report(v, RULE, 0, "instructions are of %u micro-batches, the step says %u",
+                      newest + 1, v->plan->step.n_microbatches);
+}
+
+/* ---- axes ---- */
+
+/* dp_shard, or dp_shard.1: its place among those of that name. */
+static bool is_named(const Mesh *m, uint32_t axis)
+{
+    const Axis *a = &m->axis[axis];
+    const char *name = axis_name_text(a->name);
+    uint32_t place = 0, n = 0;
+    for (uint32_t k = 0; k < m->n_axes; k++) {
+        if (m->axis[k].name != a->name) continue;
+        place += k < axis;
+        n++;
+    }
+    const size_t length = strlen(name);
+    if (!a->text || strncmp(a->text, name, length) != 0) return false;
+    if (n == 1) return a->text[length] == 0;
+    return a->text[length] == '.' && a->text[length + 1] == '0' + (char)(place % 10) &&
+           a->text[length + 2] == 0;
+}
+
+/* What each axis is for, by what is done along it. */
+static void check_axes(Verifier *v)
+{
+    const Mesh *m = &v->plan->mesh;
+    AxisSet stages = 0, samples = 0, tokens = 0, shard = 0, replicate = 0;
+    for (uint32_t i = 0; i < v->plan->programs.n; i++) {
+        const Program *p = &v->plan->programs.at[i];
+        for (Pc pc = 1; pc < p->code.n; pc++)
+            if (p->code.at[pc].hop) stages |= p->code.at[pc].axes;
+    }
+    for (NodeId id = 1; id < v->g->nodes.n; id++)
+        for (uint32_t a = 0; a < m->n_axes; a++)
+            if (v->g->nodes.at[id].op == OP_batch) {
+                if (v->g->nodes.at[id].split[a] == 'b') samples |= (AxisSet)(1u << a);
+                if (v->g->nodes.at[id].split[a] == 's') tokens |= (AxisSet)(1u << a);
+            }
+    for (UnitId u = 1; u < v->g->units.n; u++) {
+        shard |= v->g->units.at[u].shard;
+        replicate |= v->g->units.at[u].replicate;
+    }
+    for (uint32_t a = 0; a < m->n_axes; a++) {
+        const AxisSet bit = (AxisSet)(1u << a);
+        const AxisName name = m->axis[a].name;
+        const bool context = name == AXIS_cp;
+        const bool shards = name == AXIS_dp_shard || name == AXIS_ep || context;
+        const bool data = (shards && !context) || name == AXIS_dp_replicate;
+        const char *fault = NULL;
+        if (!is_named(m, a)) fault = "has another name than its kind";
+        if (name != AXIS_pp && stages & bit) fault = "has stages along it";
+        if (samples && data != ((samples & bit) != 0))
+            fault = data ? "has the same samples all along it" : "has other samples along it";
+        if (!shards && shard & bit) fault = "has shards of units along it";
+        if (name == AXIS_dp_shard && shard && !(shard & bit)) fault = "has no shards along it";
+        if ((samples | tokens) && context != ((tokens & bit) != 0))
+            fault = context ? "has the same tokens all along it" : "has other tokens along it";
+        if (!data && !context && (shard | replicate) & bit)
+            fault = "has gradients summed along it as data has";
+        if (fault)
+            verify_report(v, RULE, 0, "mesh axis %u (%s, %s) %s", a,
+                          m->axis[a].text ? m->axis[a].text : "?", axis_name_text(name), fault);
+    }
+}
+
+/* ---- units ---- */
+
+/* A unit ends with its last parameter, or where the next would begin. */
+static void check_units(Verifier *v)
+{
+    enum { ALIGN = 64 }; /* elements */
+    for (UnitId u = 1; u < v->g->units.n; u++) {
+        const Unit *unit = &v->g->units.at[u];
+        uint64_t end = 0;
+        for (uint32_t i = 0; i < unit->params.n; i++) {
+            const Tensor *t = &v->g->tensors.at[unit->params.at[i]];
+            Shape s = {.n_dims = t->n_dims, .layout = t->use};
+            for (int d = 0; d < t->n_dims; d++) s.dim[d] = t->dim[d], s.deal[d] = t->deal[d];
+            end = t->flat_offset + (uint64_t)shape_local_elements(&s, &v->plan->mesh, &v->g->deals);
+        }
+        const uint64_t aligned = (end + ALIGN - 1) / ALIGN * ALIGN,
+                       unit_of = (uint64_t)ALIGN * mesh_size(&v->plan->mesh, unit->shard);
+        if (unit->elements != end && unit->elements != aligned)
+            verify_report(v, RULE, 0, "unit %s has %llu elements, its parameters end at %llu",
+                          unit->name, (unsigned long long)unit->elements, (unsigned long long)end);
+        if (unit->padded - unit->elements >= unit_of)
+            verify_report(v, RULE, 0, "unit %s is padded from %llu to %llu elements", unit->name,
+                          (unsigned long long)unit->elements, (unsigned long long)unit->padded);
+    }
+}
+
+/* ---- micro-batches of communications ---- */
+
+/* Those of the computations next to it, before and behind; its own where there is none. */
+static void neighbours(const Program *p, Pc pc, uint32_t *before, uint32_t *behind)
+{
+    *before = *behind = p->code.at[pc].microbatch;
+    for (Pc k = pc; k > 0; k--)
+        if (p->code.at[k].stream == STREAM_compute) {
+            *before = p->code.at[k].microbatch;
+            break;
+        }
+    for (Pc k = pc; k < p->code.n; k++)
+        if (p->code.at[k].stream == STREAM_compute) {
+            *behind = p->code.at[k].microbatch;
+            break;
+        }
+}
+
+/* Who made what a message carries, or who reads it first, says which micro-batch it belongs to. */
+static uint32_t of_message(const Verifier *v, const Pc *writer, Pc pc)
+{
+    const Program *p = v->p;
+    const Instr *in = &p->code.at[pc];
+    const BufferId root = program_root(p, program_arg(p, in, 0), NULL);
+    if (in->op == OP_send) return writer[root] ? p->code.at[writer[root]].microbatch : UINT32_MAX;
+    for (Pc k = pc + 1; k < p->code.n; k++) {
+        const Instr *reader = &p->code.at[k];
+        for (uint32_t i = 0; i < reader->n_in; i++)
+            if (program_root(p, program_arg(p, reader, i), NULL) == root) return reader->microbatch;
+    }
+    return UINT32_MAX;
+}
+
+static void check_communications(Verifier *v)
+{
+    const Program *p = v->p;
+    Pc *writer = arena_array(v->arena, p->buffers.n, sizeof *writer);
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        uint32_t before, behind, want = UINT32_MAX;
+        const bool is_message = in->op == OP_send || in->op == OP_recv;
+        if (is_message && !in->unit) { /* of a unit: a sum over all, at the end of the step */
+            want = of_message(v, writer, pc);
+            if (want != UINT32_MAX && want != in->microbatch)
+                verify_report(v, RULE, pc, "carries what is of micro-batch %u", want);
+        } else if (verify_is_comm(in)) {
+            neighbours(p, pc, &before, &behind);
+            if (in->microbatch != before && in->microbatch != behind)
+                verify_report(v, RULE, pc, "lies between micro-batches %u and %u", before, behind);
+        }
+        for (uint32_t i = in->n_in; i < in->args.n; i++)
+            writer[program_root(p, program_arg(p, in, i), NULL)] = pc;
+    }
+}
+
+/* ---- what buffers are for ---- */
+
+enum { /* what a root is used as */
+       USE_weight = 1,
+       USE_moment = 2,
+       USE_gradient = 4,
+       USE_scalar = 8,
+       USE_input = 16,
+       USE_gathered = 32,
+       USE_value = 64,
+       USE_packed = 128,
+       USE_read = 256,
+       USE_summed = 512,
+       USE_part = 1024
+};
+
+/* What lives between steps beside the parameters, before it is advanced and after. */
+static bool is_state(const Graph *g, TensorId t)
+{
+    const Tensor *at = &g->tensors.at[t];
+    return at->role == ROLE_state ||
+           (at->producer && op_info(g->nodes.at[at->producer].op)->flags & OP_UPDATES);
+}
+
+/* Of argument i: as the update, the step's scalars, and the graph have it. */
+static uint32_t use_of(const Verifier *v, const Instr *in, uint32_t i)
+{
+    const Node *n = in->origin ? &v->g->nodes.at[in->origin] : NULL;
+    const bool is_node = n && n->op == in->op && in->op != OP_pass, out = i >= in->n_in;
+    const uint32_t flags = op_info(in->op)->flags, n_args = verify_n_args(in);
+    if (i >= n_args) return 0; /* scratch */
+    if (flags & OP_UPDATES && !(flags & OP_ONCE)) {
+        const uint32_t k = out ? i - in->n_in : i;
+        if (!out && k == in->n_in - 1u) return USE_scalar;
+        if (!out && k == in->n_in - 2u) return USE_gradient;
+        return k == 0 ? USE_weight : USE_moment;
+    }
+    if (flags & OP_STATE && !(flags & OP_ONCE)) return in->op == OP_sumsq && !out ? 0 : USE_scalar;
+    if (in->op == OP_all_gather && in->unit && out) return USE_gathered;
+    if (in->op == OP_reduce_scatter && in->unit) return out ? USE_part : USE_summed;
+    if (in->op == OP_pack && out) return USE_packed;
+    if (!is_node) return 0;
+    const TensorId t = out ? n->out[i - in->n_in] : n->in[i];
+    const Tensor *at = &v->g->tensors.at[t];
+    const bool of_param = at->grad_of && v->g->tensors.at[at->grad_of].role == ROLE_param;
+    if (out && (at->role == ROLE_loss || t == graph_count(v->g))) return USE_scalar;
+    if (is_state(v->g, t)) return USE_scalar;
+    if (at->role == ROLE_input) return out ? USE_input : 0;
+    if (of_param || at->role == ROLE_param || graph_weight(v->g, t)) return 0;
+    return out ? USE_value : USE_read;
+}
+
+/* NULL, or what a buffer of its category is not. */
+static const char *category_fault(const Verifier *v, BufferId b, uint32_t use, bool copied)
+{
+    const Buffer *at = &v->p->buffers.at[b];
+    const Category c = at->category;
+    const bool batch = at->tensor && v->g->tensors.at[at->tensor].role == ROLE_input;
+    const bool weight = at->tensor && v->g->tensors.at[at->tensor].role == ROLE_param;
+    if (use & USE_weight) return c == CATEGORY_parameter ? NULL : "is updated as a parameter";
+    if (use & USE_moment) return c == CATEGORY_optimizer ? NULL : "is updated as a moment";
+    if (use & USE_gradient) return c == CATEGORY_gradient ? NULL : "is what an update reads";
+    if (use & USE_scalar) return c == CATEGORY_state ? NULL : "is state, or a number of the step";
+    if (use & USE_input) return c == CATEGORY_input ? NULL : "is drawn from the data";
+    if (use & USE_gathered) return c == CATEGORY_gathered ? NULL : "is gathered weights";
+    if (use & USE_summed)
+        return c == (copied ? CATEGORY_communication : CATEGORY_gradient) ? NULL
+                                                                          : "is a whole gradient";
+    if (use & USE_part)
+        return c == CATEGORY_communication ? NULL : "is a reduced part, to be added";
+    if (use & USE_value) return c == CATEGORY_activation ? NULL : "is a value of the graph";
+    if (use & USE_packed) return c == CATEGORY_communication ? NULL : "is packed to be sent";
+    if (use & USE_read)
+        return c == CATEGORY_activation || c == CATEGORY_communication ? NULL
+                                                                       : "is read as a value";
+    if (batch) /* a part of it, or on its way to one */
+        return c == CATEGORY_input || (at->packed && c == CATEGORY_communication)
+                   ? NULL
+                   : "holds a part of the data";
+    if (weight) return c == CATEGORY_gathered || c == CATEGORY_parameter ? NULL : "holds weights";
+    if (at->unit && copied && !at->tensor && at->space == SPACE_device) /* as they are used */
+        return c == CATEGORY_parameter || c == CATEGORY_communication ? NULL
+                                                                      : "is a shard on its way";
+    if (c == CATEGORY_parameter || c == CATEGORY_optimizer || c == CATEGORY_input ||
+        c == CATEGORY_none)
+        return "is used as nothing of the kind";
+    if ((c == CATEGORY_activation) && (at->unit || !at->tensor)) return "is no value of the graph";
+    if (c == CATEGORY_gradient && !at->unit && !at->persistent) return "is of no unit";
+    return NULL;
+}
+
+static void check_categories(Verifier *v)
+{
+    const Program *p = v->p;
+    uint32_t *use = arena_array(v->arena, p->buffers.n, sizeof *use);
+    bool *copied = arena_array(v->arena, p->buffers.n, sizeof *copied),
+         *touched = arena_array(v->arena, p->buffers.n, sizeof *touched);
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        for (uint32_t i = 0; i < in->args.n; i++) {
+            const BufferId root = program_root(p, program_arg(p, in, i), NULL);
+            use[root] |= use_of(v, in, i);
+            touched[root] = true;
+            if (i >= in->n_in && (in->op == OP_copy || in->op == OP_cast)) copied[root] = true;
+        }
+    }
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        const Buffer *at = &p->buffers.at[b];
+        if (at->parent && at->category != p->buffers.at[program_root(p, b, NULL)].category)
+            verify_report(v, RULE, 0, "buffer %u is %s and lies in one that is %s", b,
+                          category_name(at->category),
+                          category_name(p->buffers.at[program_root(p, b, NULL)].category));
+        if (at->parent || !touched[b] || at->category == CATEGORY_workspace) continue;
+        const char *fault = category_fault(v, b, use[b], copied[b]);
+        if (fault)
+            verify_report(v, RULE, 0, "buffer %u is called %s, but %s", b,
+                          category_name(at->category), fault);
+    }
+}
+
+/* ---- when buffers are alive ---- */
+
+static void check_lives(Verifier *v)
+{
+    const Program *p = v->p;
+    Pc *first = arena_array(v->arena, p->buffers.n, sizeof *first),
+       *last = arena_array(v->arena, p->buffers.n, sizeof *last);
+    for (Pc pc = 1; pc < p->code.n; pc++)
+        for (uint32_t i = 0; i < p->code.at[pc].args.n; i++) {
+            const BufferId b = program_arg(p, &p->code.at[pc], i), parent = p->buffers.at[b].parent;
+            if (!first[b]) first[b] = pc;
+            if (!first[parent]) first[parent] = pc; /* of 0 nobody asks */
+            last[b] = last[parent] = pc;
+        }
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        const Buffer *at = &p->buffers.at[b];
+        if (at->first != first[b] || at->last != last[b])
+            verify_report(v, RULE, 0,
+                          "buffer %u is touched from instruction %u to %u, it says %u to %u", b,
+                          first[b], last[b], at->first, at->last);
+    }
+}
+
+void verify_metadata(Verifier *v)
+{
+    if (!(v->proofs & VERIFY_metadata)) return;
+    check_batch(v);
+    check_microbatches(v);
+    check_axes(v);
+    check_units(v);
+    for (v->program = 0; v->program < v->plan->programs.n; v->program++) {
+        v->p = &v->plan->programs.at[v->program];
+        if (v->p->purpose == PURPOSE_gather) continue; /* of no step */
+        check_communications(v);
+        check_categories(v);
+        check_lives(v);
+    }
+    v->p = NULL;
+}

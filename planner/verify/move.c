@@ -1,0 +1,415 @@
+/* Data in motion: the value stays, layout, place or dtype change. Every collective is one cell of
+ * the table of layout changes, over all axes of its group. */
+#include <assert.h>
+#include <string.h>
+
+#include "planner/verify/private.h"
+
+typedef struct Move {
+    Verifier *v;
+    Pc pc;
+    const Instr *in;
+    BufferId from, to;
+    uint32_t out_shape;
+    Shape a, b; /* of input and output */
+    Val val;
+} Move;
+
+static bool complain(const Move *m, const char *what)
+{
+    uint32_t in_shape = m->val.shape;
+    verify_report(m->v, "verify-layout", m->pc, "%s: %s -> %s", what,
+                  value_shape_text(m->v, in_shape), value_shape_text(m->v, m->out_shape));
+    return false;
+}
+
+static bool same_dims(const Move *m)
+{
+    bool same = m->a.n_dims == m->b.n_dims;
+    for (int d = 0; same && d < m->a.n_dims; d++) same = m->a.dim[d] == m->b.dim[d];
+    return same || complain(m, "changes the dimensions");
+}
+
+/* All axes outside of `axes` keep their layout, all within have `from` in and `to` out. */
+static bool changes(const Move *m, AxisSet axes, int8_t from, int8_t to, const char *what)
+{
+    for (uint32_t a = 0; a < m->v->plan->mesh.n_axes; a++) {
+        bool in = axes >> a & 1;
+        int8_t x = m->a.layout.on[a], y = m->b.layout.on[a];
+        if (in ? x != from || y != to : x != y) return complain(m, what);
+    }
+    return true;
+}
+
+static AxisSet changed_axes(const Move *m)
+{
+    AxisSet set = 0;
+    for (uint32_t a = 0; a < m->v->plan->mesh.n_axes; a++)
+        if (m->a.layout.on[a] != m->b.layout.on[a]) set = (AxisSet)(set | 1u << a);
+    return set;
+}
+
+/* `axes` split dimension d inside of what `others` split: parts nest in mesh order. */
+static bool innermost(AxisSet axes, AxisSet others)
+{
+    others = (AxisSet)(others & ~axes);
+    return !others || (axes & (0u - axes)) > others; /* the lowest of axes above the highest */
+}
+
+static int64_t local_dim(const Move *m, const Shape *s, int d)
+{
+    return shape_local_dim(s, &m->v->plan->mesh, &m->v->g->deals, d);
+}
+
+/* Are the parts of dimension d contiguous in memory, one behind the other? */
+static bool outermost(const Move *m, const Shape *s, int d)
+{
+    int64_t n = 1;
+    for (int i = 0; i < d; i++) n *= local_dim(m, s, i);
+    return n == 1;
+}
+
+/* Parts follow each other in rank order; only a table of intervals says otherwise. (Shapes here
+ * name no other deals: see value_shape.) */
+static bool in_order(const Shape *s, int d)
+{
+    return !s->deal[d];
+}
+
+/* Do parts differ in size (the last are padded), or are they not intervals? */
+static bool uneven(const Move *m, const Shape *s, int d)
+{
+    return s->deal[d] || s->dim[d] % shape_parts(s, &m->v->plan->mesh, d) != 0;
+}
+
+/* Deals of dimensions that stay as they are. */
+static bool keeps_deals(const Move *m, int except)
+{
+    for (int d = 0; d < m->a.n_dims; d++)
+        if (d != except && m->a.deal[d] != m->b.deal[d])
+            return complain(m, "deals a dimension out anew");
+    return true;
+}
+
+/* Tokens that ranks of cp have in two chunks each, cut again over ranks of tp. */
+static bool nests(const Move *m, const Shape *whole, const Shape *cut, int d, AxisSet axes)
+{
+    return innermost(axes, layout_axes_split(&cut->layout, d)) &&
+           verify_nests(m->v, whole, cut, d, axes);
+}
+
+/* 2: the parts over `axes` of dimension d are two chunks each, one in a zigzag. */
+static uint8_t chunks_of(const Move *m, const Shape *s, int d, AxisSet axes)
+{
+    const bool all = layout_axes_split(&s->layout, d) == axes;
+    return all && deal_is_zigzag(&m->v->g->deals, s->deal[d]) ? 2 : 0;
+}
+
+static bool check_slice(Move *m)
+{
+    const Attrs *attrs = verify_attrs(m->v, m->pc);
+    int d = (int)attrs->dim;
+    AxisSet axes = changed_axes(m), before = layout_axes_split(&m->a.layout, d);
+    if (!same_dims(m) || !keeps_deals(m, d)) return false;
+    if (!changes(m, axes, WHOLE, SPLIT(d), "is no slice")) return false;
+    if (!axes) return complain(m, "slices nothing");
+    if (attrs->parts != mesh_size(&m->v->plan->mesh, axes))
+        return complain(m, "takes one of another number of parts");
+    if (nests(m, &m->a, &m->b, d, axes)) return true;
+    if (!in_order(&m->a, d) || !in_order(&m->b, d))
+        return complain(m, "cuts out one interval where a part has several");
+    if (before && (uneven(m, &m->a, d) || uneven(m, &m->b, d) || !innermost(axes, before)))
+        return complain(m, "does not cut within the parts there are");
+    return true;
+}
+
+static bool check_pack(Move *m, bool pack)
+{
+    const Attrs *attrs = verify_attrs(m->v, m->pc);
+    int d = (int)attrs->dim;
+    if (!same_dims(m) || !keeps_deals(m, -1)) return false;
+    if (!changes(m, 0, WHOLE, WHOLE, "changes the layout")) return false;
+    if (attrs->chunks && (attrs->chunks != 2 || attrs->parts < 1 ||
+                          local_dim(m, &m->a, d) % (2 * attrs->parts) != 0))
+        return complain(m, "has no parts of two chunks each");
+    if (pack) {
+        m->val.packed_chunks = (uint8_t)attrs->chunks;
+        if (m->val.packed_dim) return complain(m, "packs twice");
+        uint64_t parts = (uint64_t)attrs->parts, n = dtype_bytes((DType)m->val.dtype);
+        for (int i = 0; i < m->a.n_dims; i++) {
+            uint64_t size = (uint64_t)local_dim(m, &m->a, i);
+            n *= i == d ? (size + parts - 1) / parts * parts : size;
+        }
+        if (m->v->p->buffers.at[m->to].bytes != n)
+            return complain(m, "has not the size of its parts");
+        m->val.packed_dim = (int8_t)(d + 1);
+        m->val.packed_parts = (uint32_t)attrs->parts;
+    } else {
+        if (m->val.packed_dim != d + 1 || m->val.packed_parts != attrs->parts)
+            return complain(m, "unpacks another dimension or number of parts than was packed");
+        if (m->val.packed_chunks != attrs->chunks)
+            return complain(m, "puts parts together that are dealt out otherwise");
+        m->val.packed_dim = 0;
+        m->val.packed_chunks = 0;
+        m->val.packed_parts = 0;
+    }
+    return true;
+}
+
+static bool check_gather(Move *m)
+{
+    AxisSet axes = m->in->axes;
+    int8_t on = m->a.layout.on[__builtin_ctz(axes)];
+    if (!layout_is_split(on)) return complain(m, "gathers what is not split over its group");
+    int d = layout_dim(on);
+    AxisSet all = layout_axes_split(&m->a.layout, d);
+    if (!same_dims(m) || !keeps_deals(m, d)) return false;
+    if (!changes(m, axes, on, WHOLE, "gathers other axes than its group")) return false;
+    if (!innermost(axes, all)) return complain(m, "gathers outer parts before inner ones");
+    if (m->val.packed_dim) return complain(m, "gathers what is packed");
+    const bool nested = nests(m, &m->b, &m->a, d, axes);
+    const uint8_t chunks = chunks_of(m, &m->a, d, axes);
+    if (m->v->p->buffers.at[m->to].packed) {
+        const bool follow = in_order(&m->a, d) && (!uneven(m, &m->a, d) || all == axes);
+        if (!follow && !nested && !chunks)
+            return complain(m, "gathers parts that do not follow each other");
+        m->val.packed_chunks = chunks;
+        m->val.packed_dim = (int8_t)(d + 1);
+        m->val.packed_parts = mesh_size(&m->v->plan->mesh, axes);
+    } else if ((!nested && (uneven(m, &m->a, d) || uneven(m, &m->b, d))) ||
+               !outermost(m, &m->a, d)) {
+        return complain(m, "gathers parts that are not contiguous, without unpacking them");
+    }
+    return true;
+}
+
+static bool check_scatter(Move *m)
+{
+    AxisSet axes = m->in->axes;
+    int8_t on = m->b.layout.on[__builtin_ctz(axes)];
+    if (!layout_is_split(on)) return complain(m, "does not scatter over its group");
+    int d = layout_dim(on);
+    AxisSet before = layout_axes_split(&m->a.layout, d);
+    if (verify_attrs(m->v, m->pc)->reduce != REDUCE_sum) return complain(m, "does not sum");
+    if (!same_dims(m) || !keeps_deals(m, d)) return false;
+    if (!changes(m, axes, PARTIAL_SUM, on, "needs a partial sum on its group")) return false;
+    const bool nested = nests(m, &m->a, &m->b, d, axes);
+    if (before && !nested &&
+        (uneven(m, &m->a, d) || uneven(m, &m->b, d) || !innermost(axes, before)))
+        return complain(m, "does not cut within the parts there are");
+    if (m->val.packed_dim) {
+        const uint8_t chunks = chunks_of(m, &m->b, d, axes);
+        if (m->val.packed_dim != d + 1 ||
+            m->val.packed_parts != mesh_size(&m->v->plan->mesh, axes) ||
+            m->val.packed_chunks != chunks || (!in_order(&m->b, d) && !nested && !chunks))
+            return complain(m, "scatters another dimension than was packed");
+        m->val.packed_chunks = 0;
+        m->val.packed_dim = 0;
+        m->val.packed_parts = 0;
+    } else if (!outermost(m, &m->a, d) || (!nested && uneven(m, &m->b, d))) {
+        return complain(m, "scatters parts that are not contiguous, without packing them");
+    }
+    return true;
+}
+
+/* A mean is no sum: it may only be taken of what all members hold alike, and changes nothing. */
+static bool check_mean(Move *m)
+{
+    AxisSet axes = m->in->axes;
+    Piece single;
+    uint32_t n;
+    if (layout_axes_partial(&m->a.layout) & axes)
+        return complain(m, "averages partial sums: that is no substitute for their sum");
+    if (!same_dims(m) || !keeps_deals(m, -1)) return false;
+    if (!changes(m, axes, WHOLE, WHOLE, "averages what its members do not hold alike"))
+        return false;
+    const Piece *p = value_pieces(m->v, &m->val, &single, &n);
+    for (uint32_t i = 0; i < n; i++)
+        if (!value_is_zero(p[i].vn) &&
+            layout_axes_split(&value_shape_at(m->v, p[i].shape)->layout, -1) & axes)
+            return complain(m, "averages parameters that its members have different parts of");
+    return true;
+}
+
+static bool check_all_reduce(Move *m)
+{
+    AxisSet axes = m->in->axes;
+    int8_t on = m->a.layout.on[__builtin_ctz(axes)];
+    if (verify_attrs(m->v, m->pc)->reduce == REDUCE_mean) return check_mean(m);
+    if (!layout_is_partial(on)) return complain(m, "reduces what is not partial on its group");
+    if (!same_dims(m) || !keeps_deals(m, -1)) return false;
+    if (!changes(m, axes, on, WHOLE, "reduces other axes than its group")) return false;
+    if (verify_attrs(m->v, m->pc)->reduce != (on == PARTIAL_MAX ? REDUCE_max : REDUCE_sum))
+        return complain(m, "takes the sum of maxima, or the maximum of sums");
+    return true;
+}
+
+static bool check_all_to_all(Move *m)
+{
+    AxisSet axes = m->in->axes;
+    int8_t x = m->a.layout.on[__builtin_ctz(axes)], y = m->b.layout.on[__builtin_ctz(axes)];
+    if (!layout_is_split(x) || !layout_is_split(y) || x == y)
+        return complain(m, "moves no split from one dimension to another");
+    int c = layout_dim(x), d = layout_dim(y);
+    uint32_t parts = mesh_size(&m->v->plan->mesh, axes);
+    if (!same_dims(m) || !changes(m, axes, x, y, "moves other axes than its group")) return false;
+    if (uneven(m, &m->a, c) || uneven(m, &m->b, d) ||
+        !innermost(axes, layout_axes_split(&m->a.layout, c)) ||
+        !innermost(axes, layout_axes_split(&m->b.layout, d)))
+        return complain(m, "moves parts that do not nest");
+    bool packed =
+        m->val.packed_dim == d + 1 && m->val.packed_parts == parts && !m->val.packed_chunks;
+    if (!packed && (m->val.packed_dim || !outermost(m, &m->a, d)))
+        return complain(m, "sends parts that are not contiguous, without packing them");
+    bool unpack = m->v->p->buffers.at[m->to].packed;
+    if (!unpack && !outermost(m, &m->b, c))
+        return complain(m, "receives parts that are not contiguous, without unpacking them");
+    m->val.packed_dim = unpack ? (int8_t)(c + 1) : 0;
+    m->val.packed_parts = unpack ? parts : 0;
+    return true;
+}
+
+static bool check_same(Move *m)
+{
+    return same_dims(m) && keeps_deals(m, -1) &&
+           changes(m, 0, WHOLE, WHOLE, "changes the layout") &&
+           (!m->val.packed_dim || m->in->op == OP_copy || complain(m, "reads what is packed"));
+}
+
+static bool check(Move *m)
+{
+    OpKind op = m->in->op;
+    if (op == OP_slice)
+        return !m->val.packed_dim ? check_slice(m) : complain(m, "cuts what is packed");
+    if (op == OP_pack || op == OP_unpack) return check_pack(m, op == OP_pack);
+    if (op == OP_all_gather) return check_gather(m);
+    if (op == OP_reduce_scatter) return check_scatter(m);
+    if (op == OP_all_to_all) return check_all_to_all(m);
+    if (op == OP_all_reduce)
+        return !m->val.packed_dim ? check_all_reduce(m) : complain(m, "reduces what is packed");
+    return check_same(m);
+}
+
+/* Programs that meet must bring the same value. */
+static bool check_meeting(Move *m)
+{
+    Verifier *v = m->v;
+    if (!verify_is_comm(m->in) || v->plan->programs.n < 2) return true;
+    if (m->in->op == OP_all_reduce && (m->in->axes & v->stages)) return true; /* met already */
+    Transport *t = &v->transports[m->in->match];
+    if (!t->there) {
+        *t = (Transport){.val = m->val, .program = v->program, .pc = m->pc, .there = true};
+        return true;
+    }
+    if (t->program == v->program) return true;
+    if (value_same(t->val.vn, m->val.vn) && t->val.shape == m->val.shape &&
+        t->val.bad == m->val.bad)
+        return true;
+    verify_report(v, "verify-layout", m->pc, "meets program %u, %u, which brings %s, with %s",
+                  t->program, t->pc, value_name(v, t->val.vn), value_name(v, m->val.vn));
+    return false;
+}
+
+/* How many programs a group along `axes` meets. */
+static uint32_t n_programs_meeting(const Verifier *v, AxisSet axes)
+{
+    AxisSet stages = (AxisSet)(axes & v->stages);
+    return mesh_size(&v->plan->mesh, stages);
+}
+
+bool value_meet_stages(Verifier *v, Pc pc, Pc *brought)
+{
+    const Instr *in = &v->p->code.at[pc];
+    Transport *t = &v->transports[in->match];
+    if (*brought != pc) {
+        Val val = value_read(v, pc, program_arg(v->p, in, 0), "input", 0);
+        if (val.list)
+            verify_report(v, "verify-layout", pc, "sums tensors over pipeline stages");
+        else if (!val.bad)
+            t->sum = value_add(t->sum, val.vn);
+        t->n_brought++;
+        *brought = pc;
+    }
+    return t->n_brought == n_programs_meeting(v, in->axes);
+}
+
+static void move_fill(Verifier *v, Pc pc)
+{
+    BufferId to = program_arg(v->p, &v->p->code.at[pc], 0);
+    double with = verify_attrs(v, pc)->scale;
+    Val val = {.shape = 0};
+    if (with != 0)
+        val.vn = value_of_op(OP_fill, v->attrs_key[v->p->code.at[pc].attrs], NULL, 0, 0, 0, NULL);
+    value_write(v, pc, to, val);
+}
+
+static bool keeps_scale(Verifier *v, Pc pc)
+{
+    double scale = verify_attrs(v, pc)->scale;
+    if (scale != 0)
+        verify_report(v, "verify-scale", pc, "scales by %.17g, which the graph does not say",
+                      scale);
+    return scale == 0;
+}
+
+void value_move(Verifier *v, Pc pc)
+{
+    const Instr *in = &v->p->code.at[pc];
+    if (in->op == OP_fill) {
+        move_fill(v, pc);
+        return;
+    }
+    BufferId from = program_arg(v->p, in, 0), to = program_arg(v->p, in, 1);
+    Move m = {.v = v, .pc = pc, .in = in, .from = from, .to = to};
+    m.val = value_read(v, pc, from, "input", 0);
+    if (in->op == OP_all_reduce && (in->axes & v->stages)) m.val.vn = v->transports[in->match].sum;
+    m.out_shape = v->canon[v->p->buffers.at[to].shape];
+    m.a = *value_shape_at(v, m.val.shape);
+    m.b = *value_shape_at(v, m.out_shape);
+    BufferId where;
+    if (!m.val.bad && !keeps_scale(v, pc)) m.val.bad = true;
+    if (!m.val.bad && (!check_meeting(&m) || !check(&m))) m.val.bad = true;
+    if (!m.val.bad && (m.val.packed_dim != 0) != v->p->buffers.at[to].packed) {
+        complain(&m, "the output says wrongly whether it is packed");
+        m.val.bad = true;
+    }
+    m.val.shape = m.out_shape;
+    m.val.dtype = (uint8_t)v->p->buffers.at[to].dtype;
+    bool of_stages = in->op == OP_all_reduce && (in->axes & v->stages); /* others bring zero */
+    bool pins = verify_attrs(v, pc)->reduce == REDUCE_mean; /* asked for, though nothing changes */
+    if (!m.val.bad && verify_is_comm(in) && !of_stages && !pins &&
+        value_present(v, pc, &m.val, &where))
+        verify_warn(v, pc, "its result is in buffer %u already", where);
+    if (verify_accumulates(v, in, 0)) {
+        Val old = value_read(v, pc, to, "sum", 0);
+        m.val = value_sum(v, pc, &old, &m.val);
+    }
+    value_write(v, pc, to, m.val);
+}
+
+/* A value that travels between programs. A rank that only sends along a line has no own copy. */
+bool value_exchange(Verifier *v, Pc pc)
+{
+    const Instr *in = &v->p->code.at[pc];
+    BufferId b = program_arg(v->p, in, 0);
+    Transport *t = &v->transports[in->match];
+    if (in->op == OP_send) {
+        Val val = value_read(v, pc, b, "input", 0);
+        val.bad = val.bad || !keeps_scale(v, pc);
+        *t = (Transport){.val = val, .program = v->program, .pc = pc, .there = true};
+        return true;
+    }
+    if (!t->there) return false;
+    Val val = t->val;
+    const Buffer *at = &v->p->buffers.at[b];
+    val.bad = val.bad || !keeps_scale(v, pc);
+    if (!val.bad && (val.shape != v->canon[at->shape] || val.dtype != at->dtype ||
+                     (val.packed_dim != 0) != at->packed)) {
+        verify_report(v, "verify-layout", pc, "receives %s %s as %s %s",
+                      dtype_name((DType)val.dtype), value_shape_text(v, val.shape),
+                      dtype_name(at->dtype), value_shape_text(v, v->canon[at->shape]));
+        val.bad = true;
+    }
+    value_write(v, pc, b, val);
+    return true;
+}

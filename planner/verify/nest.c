@@ -1,0 +1,39 @@
+/* Parts of parts: where a dimension is dealt out in intervals, is what a rank has of it a piece of
+ * what its group has? Answered by comparing the indices themselves. */
+#include "planner/verify/private.h"
+
+enum { MOST_INTERVALS = 2 }; /* with more, the ends of one could agree by chance */
+
+static bool is_small(const Deals *deals, DealId id)
+{
+    const Deal *d = &deals->deals.at[id];
+    return !id || (d->kind == DEAL_listed && d->per_part <= MOST_INTERVALS);
+}
+
+bool verify_nests(const Verifier *v, const Shape *whole, const Shape *cut, int d, AxisSet axes)
+{
+    const Mesh *mesh = &v->plan->mesh;
+    const Deals *deals = &v->g->deals;
+    const uint32_t k = mesh_size(mesh, axes), n_parts = shape_parts(cut, mesh, d),
+                   n_whole = shape_parts(whole, mesh, d);
+    const int64_t n = shape_local_dim(cut, mesh, deals, d), size = cut->dim[d];
+    if (!cut->deal[d] || !is_small(deals, cut->deal[d]) || !is_small(deals, whole->deal[d]))
+        return false;
+    if (n_whole * k != n_parts || shape_local_dim(whole, mesh, deals, d) != n * k ||
+        n * n_parts != size)
+        return false;
+    for (uint32_t part = 0; part < n_parts; part++) {
+        int64_t at = part % k * n;
+        Interval own;
+        for (uint32_t i = 0; deal_interval(deals, cut->deal[d], size, n_parts, part, i, &own);
+             i++) {
+            const int64_t last = at + own.hi - own.lo - 1;
+            if (deal_index(deals, whole->deal[d], size, n_whole, part / k, at) != own.lo ||
+                deal_index(deals, whole->deal[d], size, n_whole, part / k, last) != own.hi - 1)
+                return false;
+            at = last + 1;
+        }
+        if (at != part % k * n + n) return false;
+    }
+    return true;
+}

@@ -1,0 +1,263 @@
+/* Computations: indices bound over the arguments, one index letter for each mesh axis, and values
+ * that must be those of the graph. */
+#include <assert.h>
+#include <ctype.h>
+#include <string.h>
+
+#include "planner/verify/private.h"
+
+typedef struct Step {
+    Verifier *v;
+    Pc pc;
+    const Instr *in;
+    uint32_t n_args; /* without scratch */
+    const Binding *b;
+    uint32_t shape[MAX_ARGS]; /* what the buffers claim; inputs hold exactly that */
+} Step;
+
+static bool complain(const Step *s, uint32_t axis, uint32_t arg, const char *what)
+{
+    Verifier *v = s->v;
+    bool in = arg < s->in->n_in;
+    verify_report(v, "verify-layout", s->pc, "%s %u %s %s: %s (%s)", in ? "input" : "output",
+                  in ? arg : arg - s->in->n_in, value_shape_text(v, s->shape[arg]), what,
+                  v->plan->mesh.axis[axis].text ? v->plan->mesh.axis[axis].text : "?",
+                  op_info(s->in->op)->signature);
+    return false;
+}
+
+static bool letter_in_inputs(const Step *s, char letter)
+{
+    for (uint32_t i = 0; i < s->in->n_in; i++)
+        for (int d = 0; d < s->b->n_dims[i]; d++)
+            if (s->b->letter[i][d] == letter) return true;
+    return false;
+}
+
+/* Sums may be taken of partial sums: add is linear in all it reads. */
+static bool all_partial(const Step *s, uint32_t axis)
+{
+    if (s->in->op != OP_add) return false;
+    for (uint32_t i = 0; i < s->n_args; i++)
+        if (value_shape_at(s->v, s->shape[i])->layout.on[axis] != PARTIAL_SUM) return false;
+    return true;
+}
+
+static bool find_letter(const Step *s, uint32_t axis, char *letter)
+{
+    *letter = 0;
+    for (uint32_t i = 0; i < s->n_args; i++) {
+        bool in = i < s->in->n_in;
+        int8_t on = value_shape_at(s->v, s->shape[i])->layout.on[axis];
+        if (in && layout_is_partial(on))
+            return complain(s, axis, i,
+                            on == PARTIAL_MAX
+                                ? "is the maximum of one rank's part, and is read as if of all, on "
+                                  "axis"
+                                : "is a partial sum, and is read as if whole, on axis");
+        if (!layout_is_split(on)) continue;
+        char c = s->b->letter[i][layout_dim(on)];
+        if (!in && (*letter || letter_in_inputs(s, c))) continue; /* compared below */
+        if (*letter && *letter != c)
+            return complain(s, axis, i,
+                            "is split along another index than the arguments before, on");
+        if (!op_may_split(s->in->op, c))
+            return complain(s, axis, i, "is split where the op needs it whole, on axis");
+        *letter = c;
+    }
+    return true;
+}
+
+static bool check_axis(const Step *s, uint32_t axis)
+{
+    char letter;
+    if (all_partial(s, axis)) return true;
+    if (!find_letter(s, axis, &letter)) return false;
+    for (uint32_t i = 0; i < s->n_args; i++) {
+        int8_t want = op_axis_layout(s->in->op, s->b, i, letter);
+        if (layout_is_partial(want) && op_info(s->in->op)->reduce == REDUCE_none)
+            return complain(s, axis, i, "does not have the index that is split on axis");
+        if (want == value_shape_at(s->v, s->shape[i])->layout.on[axis]) continue;
+        return complain(s, axis, i,
+                        layout_is_partial(want) ? "is really a partial result on axis"
+                        : layout_is_split(want) ? "must be split like the other arguments on axis"
+                                                : "must be whole on axis");
+    }
+    return true;
+}
+
+/* The same index is dealt out alike wherever it is split. */
+static bool check_deals(const Step *s)
+{
+    DealId deal['z' + 1] = {0};
+    AxisSet axes['z' + 1] = {0};
+    for (uint32_t i = 0; i < s->n_args; i++) {
+        const Shape *at = value_shape_at(s->v, s->shape[i]);
+        for (int d = 0; d < at->n_dims; d++) {
+            AxisSet split = layout_axes_split(&at->layout, d);
+            int c = s->b->letter[i][d];
+            if (!split) continue;
+            const uint32_t flags = op_info(s->in->op)->flags;
+            const bool tokens = c == 's' || strchr(s->b->ellipsis, c);
+            const bool chunks = tokens && flags & OP_CHUNKED;
+            if (at->deal[d] && flags & OP_PLACED && !chunks) {
+                verify_report(s->v, "verify-layout", s->pc,
+                              "%s goes by where its elements lie, and argument %u has several "
+                              "intervals of index %c",
+                              op_info(s->in->op)->name, i, c);
+                return false;
+            }
+            if (axes[c] && (axes[c] != split || deal[c] != at->deal[d])) {
+                verify_report(s->v, "verify-layout", s->pc,
+                              "argument %u deals out index %c otherwise than those before", i, c);
+                return false;
+            }
+            axes[c] = split;
+            deal[c] = at->deal[d];
+        }
+    }
+    return true;
+}
+
+/* A mean of means is of whole groups: no rank may have a part of one. */
+static bool check_groups(const Step *s)
+{
+    int64_t group = graph_attrs_at(s->v->g, s->in->attrs)->group;
+    if (s->in->op != OP_xent_loss_mean && s->in->op != OP_xent_loss_mean_grad) return true;
+    const Shape *labels = value_shape_at(s->v, s->shape[s->in->n_in - 1]);
+    int64_t n = shape_local_dim(labels, &s->v->plan->mesh, &s->v->g->deals, 0);
+    if (group > 0 && n % group == 0) return true;
+    verify_report(s->v, "verify-scale", s->pc,
+                  "averages groups of %lld sequences, of which a rank has %lld", (long long)group,
+                  (long long)n);
+    return false;
+}
+
+static bool check_layouts(const Step *s)
+{
+    for (uint32_t a = 0; a < s->v->plan->mesh.n_axes; a++)
+        if (!check_axis(s, a)) return false;
+    return check_deals(s) && check_groups(s);
+}
+
+/* Random numbers belong to a place in the model and a micro-batch, whoever draws them how often. */
+static bool check_draw(const Step *s, const Node *n, const Val *in)
+{
+    Verifier *v = s->v;
+    const Attrs *is = graph_attrs_at(v->g, s->in->attrs), *was = graph_attrs_at(v->g, n->attrs);
+    if (is->drop != was->drop || is->site != was->site) {
+        verify_report(v, "verify-purity", s->pc,
+                      "draws with p = %g at site %lld, the graph's node with p = %g at site %lld",
+                      is->drop, (long long)is->site, was->drop, (long long)was->site);
+        return false;
+    }
+    uint32_t mb = s->in->microbatch;
+    if (is->drop == 0 || value_same(in[0].vn, value_of_tensor(v, n->in[0], mb))) return true;
+    for (uint32_t of = 0; of < v->n_mb; of++)
+        if (value_same(in[0].vn, value_of_tensor(v, n->in[0], of))) {
+            verify_report(v, "verify-purity", s->pc,
+                          "draws the random numbers of micro-batch %u for values of micro-batch %u",
+                          mb, of);
+            return false;
+        }
+    return true;
+}
+
+/* If the instruction carries out a graph node: it must read and make what the node does. */
+static bool check_origin(const Step *s, const Val *in, bool *is_node)
+{
+    Verifier *v = s->v;
+    *is_node = false;
+    if (!s->in->origin) return true;
+    const Node *n = &v->g->nodes.at[s->in->origin];
+    if (n->op != s->in->op) return true;
+    *is_node = true;
+    if (!check_draw(s, n, in)) return false;
+    for (uint32_t i = 0; i < n->n_in; i++) {
+        if (value_same(in[i].vn, value_of_tensor(v, n->in[i], s->in->microbatch))) continue;
+        verify_report(v, "verify-layout", s->pc, "input %u should be %s, but is %s", i,
+                      value_name(v, value_of_tensor(v, n->in[i], s->in->microbatch)),
+                      value_name(v, in[i].vn));
+        return false;
+    }
+    if (v->attrs_key[n->attrs] != v->attrs_key[s->in->attrs]) {
+        const Attrs *is = graph_attrs_at(v->g, s->in->attrs), *was = graph_attrs_at(v->g, n->attrs);
+        verify_report(v, is->scale != was->scale ? "verify-scale" : "verify-layout", s->pc,
+                      is->scale != was->scale
+                          ? "scales by %.17g where the graph says %.17g"
+                          : "has other attributes than the graph (scale %g, %g)",
+                      is->scale, was->scale);
+        return false;
+    }
+    for (uint32_t j = 0; j < n->n_out; j++) {
+        const Tensor *t = &v->g->tensors.at[n->out[j]];
+        const Shape *o = value_shape_at(v, s->shape[n->n_in + j]);
+        for (int d = 0; d < t->n_dims && d < o->n_dims; d++)
+            if (t->dim[d] != o->dim[d]) {
+                verify_report(v, "verify-layout", s->pc, "output %u is %s, the graph says %lld", j,
+                              value_shape_text(v, s->shape[n->n_in + j]), (long long)t->dim[d]);
+                return false;
+            }
+    }
+    return true;
+}
+
+static Hash128 output_value(const Step *s, const Val *in, uint32_t j, bool recovered)
+{
+    Verifier *v = s->v;
+    Hash128 vn[MAX_IN];
+    if (recovered) return value_contribution(v, s->in->origin, j, s->in->microbatch);
+    for (uint32_t i = 0; i < s->in->n_in; i++) vn[i] = in[i].vn;
+    if (s->in->op == OP_batch) vn[0] = value_leaf("micro-batch", s->in->microbatch);
+    const Shape *o = value_shape_at(v, s->shape[s->in->n_in + j]);
+    return value_of_op(s->in->op, value_key(v, s->in->attrs, s->in->microbatch), vn,
+                       s->in->op == OP_batch ? 1 : s->in->n_in, j, o->n_dims, o->dim);
+}
+
+void value_compute(Verifier *v, Pc pc)
+{
+    Step s = {.v = v, .pc = pc, .in = &v->p->code.at[pc]};
+    const Instr *in = s.in;
+    Val from[MAX_IN], old[MAX_OUT];
+    bool bad = false, is_node = false;
+    Bound *bound = verify_bound(v, pc);
+    assert(!bound->fault);
+    s.b = &bound->binding;
+    s.n_args = verify_n_args(in);
+    for (uint32_t i = 0; i < s.n_args; i++)
+        s.shape[i] = v->canon[v->p->buffers.at[program_arg(v->p, in, i)].shape];
+    for (uint32_t i = 0; i < in->n_in; i++) {
+        from[i] = value_read(v, pc, program_arg(v->p, in, i), "input", i);
+        if (from[i].list || from[i].packed_dim) {
+            verify_report(v, "verify-layout", pc, "input %u is %s", i,
+                          from[i].list ? "a flat buffer of several values" : "packed");
+            from[i].bad = true;
+        }
+        bad = bad || from[i].bad;
+    }
+    for (uint32_t j = 0; in->n_in + j < s.n_args; j++)
+        if (verify_accumulates(v, in, j))
+            old[j] = value_read(v, pc, program_arg(v->p, in, in->n_in + j), "sum", j);
+    if (!bad && !bound->layouts_are_fine) bad = !check_layouts(&s);
+    if (!bad) bound->layouts_are_fine = true;
+    bool ok = bad || check_origin(&s, from, &is_node);
+    if (bad && in->origin) is_node = v->g->nodes.at[in->origin].op == in->op;
+    bad = bad || !ok;
+    for (uint32_t j = 0; in->n_in + j < s.n_args; j++) {
+        BufferId b = program_arg(v->p, in, in->n_in + j);
+        const Buffer *at = &v->p->buffers.at[b];
+        Val out = {.bad = bad && !is_node, .bytes = at->bytes, .dtype = (uint8_t)at->dtype};
+        if (!out.bad) out.vn = output_value(&s, from, j, bad);
+        if (at->packed) {
+            verify_report(v, "verify-layout", pc, "output %u is packed, which only pack makes", j);
+            out.bad = true;
+        }
+        if (verify_accumulates(v, in, j)) {
+            out.shape = s.shape[in->n_in + j];
+            out = value_sum(v, pc, &old[j], &out);
+        }
+        value_write(v, pc, b, out);
+    }
+    if (s.n_args < in->args.n) /* whatever the kernel left in its scratch */
+        value_write(v, pc, program_arg(v->p, in, s.n_args), (Val){.vn = value_leaf("scratch", pc)});
+}

@@ -1,0 +1,262 @@
+/* Happens-before by vector clocks, and races: any two instructions that touch overlapping bytes,
+ * one of them writing, must be ordered. One sweep over byte ranges with the last writer and the
+ * last reader on each lane. */
+#include <assert.h>
+#include <string.h>
+
+#include "planner/verify/private.h"
+
+enum { MAX_LANES_PER_STREAM = 32 };
+
+static void count_lanes(const Program *p, uint32_t most[STREAM_COUNT])
+{
+    uint32_t launch[STREAM_COUNT] = {0}, n[STREAM_COUNT] = {0};
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        int s = (int)in->stream;
+        n[s] = in->launch && in->launch == launch[s] ? n[s] + 1 : 1;
+        launch[s] = in->launch;
+        if (n[s] > most[s]) most[s] = n[s] < MAX_LANES_PER_STREAM ? n[s] : MAX_LANES_PER_STREAM;
+    }
+}
+
+static void join(Pc *into, const Pc *from, uint32_t n)
+{
+    for (uint32_t k = 0; k < n; k++)
+        if (from[k] > into[k]) into[k] = from[k];
+}
+
+void verify_order(Verifier *v)
+{
+    const Program *p = v->p;
+    Order *o = &v->order;
+    uint32_t most[STREAM_COUNT] = {0}, n = p->code.n;
+    count_lanes(p, most);
+    o->n_lanes = 0;
+    for (int s = 0; s < STREAM_COUNT; s++) {
+        o->first_lane[s] = o->n_lanes;
+        o->n_lanes += most[s];
+    }
+    uint32_t lanes = o->n_lanes;
+    o->lane = arena_array(v->arena, n, sizeof *o->lane);
+    o->vague = arena_array(v->arena, n, sizeof *o->vague);
+    o->clock = arena_array(v->arena, (size_t)n * lanes + 1, sizeof *o->clock);
+    Pc *done = arena_array(v->arena, STREAM_COUNT * (size_t)lanes + 1, sizeof *done);
+    Pc *group = arena_array(v->arena, STREAM_COUNT * (size_t)lanes + 1, sizeof *group);
+    uint32_t launch[STREAM_COUNT] = {0}, index[STREAM_COUNT] = {0};
+    for (Pc pc = 1; pc < n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        uint32_t s = in->stream;
+        Pc *before = done + s * lanes, *now = o->clock + (size_t)pc * lanes;
+        if (!in->launch || in->launch != launch[s]) { /* the previous group has finished */
+            memcpy(before, group + s * lanes, lanes * sizeof *before);
+            launch[s] = in->launch;
+            index[s] = 0;
+        } else {
+            index[s]++;
+        }
+        o->vague[pc] = index[s] >= MAX_LANES_PER_STREAM;
+        o->lane[pc] = o->first_lane[s] + (o->vague[pc] ? MAX_LANES_PER_STREAM - 1 : index[s]);
+        memcpy(now, before, lanes * sizeof *now);
+        for (uint32_t k = 0; k < in->after.n; k++) {
+            Pc from = p->after.at[in->after.first + k];
+            join(now, o->clock + (size_t)from * lanes, lanes);
+            if (!o->vague[from] && now[o->lane[from]] < from) now[o->lane[from]] = from;
+        }
+        join(group + s * lanes, now, lanes);
+        if (!o->vague[pc]) group[s * lanes + o->lane[pc]] = pc;
+    }
+}
+
+bool order_before(const Order *o, Pc a, Pc b)
+{
+    const Pc *clock = o->clock + (size_t)b * o->n_lanes;
+    if (!o->vague[a]) return clock[o->lane[a]] >= a;
+    return clock[o->lane[a] - (MAX_LANES_PER_STREAM - 1)] > a; /* a later group has finished */
+}
+
+/* ---- races ---- */
+
+typedef struct Touch { /* payload: reader[lane] follow */
+    uint32_t state;
+    Pc writer;
+    BufferId root; /* that was written */
+} Touch;
+enum { TOUCH_empty, TOUCH_initial, TOUCH_written };
+
+typedef struct Sweep {
+    Verifier *v;
+    RangeMap map;
+    unsigned char *fresh; /* a payload */
+    Pc *newest;           /* [root * lanes]: newest touch of a buffer, wherever in it */
+    BufferId *heir;       /* [root]: who was given bytes of it */
+} Sweep;
+
+static Pc *readers(Touch *t)
+{
+    return (Pc *)(void *)(t + 1);
+}
+
+static void report_race(const Sweep *s, Pc a, Pc b, const char *how, BufferId buffer)
+{
+    const Instr *in = &s->v->p->code.at[a];
+    verify_report(s->v, "verify-race", b,
+                  "%s bytes of buffer %u that %u %s %s touches, and neither waits for the other",
+                  how, buffer, a, stream_name(in->stream), op_info(in->op)->name);
+}
+
+/* A buffer's bytes are given to another only when nobody uses it any more, in whatever part. */
+static void touch_root(Sweep *s, Pc pc, BufferId root)
+{
+    s->newest[(size_t)root * s->v->order.n_lanes + s->v->order.lane[pc]] = pc;
+    if (!s->heir[root]) return;
+    verify_report(s->v, "verify-race", pc, "uses buffer %u, bytes of which were given to buffer %u",
+                  root, s->heir[root]);
+    s->heir[root] = 0;
+}
+
+static void inherit(Sweep *s, Pc pc, BufferId from, BufferId root)
+{
+    const Order *o = &s->v->order;
+    const Buffer *taken = &s->v->p->buffers.at[from];
+    if (taken->persistent || taken->result)
+        verify_report(s->v, "verify-race", pc, "overwrites buffer %u, which %s", from,
+                      taken->persistent ? "lives between steps" : "is a result of the step");
+    for (uint32_t k = 0; k < o->n_lanes; k++) {
+        Pc other = s->newest[(size_t)from * o->n_lanes + k];
+        if (!other || other == pc) continue;
+        const uint32_t kernel = s->v->p->code.at[pc].fuse;
+        const bool split = kernel && s->v->p->code.at[other].fuse == kernel; /* rows in any order */
+        if (order_before(o, other, pc) && (!split || verify_alike(s->v->p, from, root))) continue;
+        report_race(s, other, pc, "takes", from);
+        break;
+    }
+    s->heir[from] = root;
+}
+
+static void read_range(Sweep *s, Pc pc, BufferId b)
+{
+    uint64_t lo = verify_address(s->v->p, b), hi = lo + s->v->p->buffers.at[b].bytes;
+    if (lo == hi) return;
+    uint64_t offset;
+    BufferId root = program_root(s->v->p, b, &offset);
+    touch_root(s, pc, root);
+    range_split(&s->map, hi);
+    RangeAt at = range_split(&s->map, lo);
+    Pc reported = 0;
+    bool empty = false;
+    do {
+        Touch *t = range_payload(&s->map, at);
+        if ((t->state == TOUCH_empty || t->root != root) && !empty) {
+            empty = true;
+            if (t->state == TOUCH_empty)
+                verify_report(s->v, "verify-read-before-write", pc,
+                              "reads buffer %u, of which bytes were never written", b);
+            else
+                verify_report(s->v, "verify-read-before-write", pc,
+                              "reads buffer %u, of which bytes hold what was written to buffer %u",
+                              b, t->root);
+        }
+        if (t->state == TOUCH_written && t->writer != pc && t->writer != reported &&
+            !order_before(&s->v->order, t->writer, pc)) {
+            report_race(s, t->writer, pc, "reads", b);
+            reported = t->writer;
+        }
+        readers(t)[s->v->order.lane[pc]] = pc;
+    } while (range_next(&s->map, &at) && range_lo(&s->map, at) < hi);
+}
+
+static void write_range(Sweep *s, Pc pc, BufferId b)
+{
+    const Order *o = &s->v->order;
+    uint64_t lo = verify_address(s->v->p, b), hi = lo + s->v->p->buffers.at[b].bytes;
+    if (lo == hi) return;
+    uint64_t offset;
+    BufferId root = program_root(s->v->p, b, &offset), from = root;
+    RangeAt at = range_find(&s->map, lo);
+    Pc reported = 0;
+    touch_root(s, pc, root);
+    do {
+        Touch *t = range_payload(&s->map, at);
+        if (t->state != TOUCH_empty && t->root != root && t->root != from)
+            inherit(s, pc, from = t->root, root);
+        Pc other = t->state == TOUCH_written ? t->writer : 0;
+        for (uint32_t k = 0; k <= o->n_lanes; k++) {
+            if (other && other != pc && other != reported && !order_before(o, other, pc)) {
+                report_race(s, other, pc, "writes", b);
+                reported = other;
+            }
+            other = k < o->n_lanes ? readers(t)[k] : 0;
+        }
+    } while (range_next(&s->map, &at) && range_lo(&s->map, at) < hi);
+    Touch *fresh = (Touch *)(void *)s->fresh;
+    *fresh = (Touch){TOUCH_written, pc, root};
+    range_assign(&s->map, lo, hi, fresh);
+}
+
+/* An output may lie exactly on an input only where the op says so. */
+static bool may_share(const Verifier *v, const Instr *in, uint32_t i, uint32_t j)
+{
+    const Buffer *a = &v->p->buffers.at[program_arg(v->p, in, i)],
+                 *b = &v->p->buffers.at[program_arg(v->p, in, in->n_in + j)];
+    uint64_t lo_a = verify_address(v->p, program_arg(v->p, in, i)),
+             lo_b = verify_address(v->p, program_arg(v->p, in, in->n_in + j));
+    if (lo_a != lo_b || a->bytes != b->bytes) return false;
+    uint32_t flags = op_info(in->op)->flags;
+    if (flags & OP_UPDATES) return i == j;
+    if (verify_accumulates(v, in, j)) return false;
+    return in->op == OP_all_reduce || (flags & OP_IN_PLACE && i == 0 && j == 0);
+}
+
+static void check_overlap_within(Verifier *v, Pc pc)
+{
+    const Instr *in = &v->p->code.at[pc];
+    uint64_t lo[MAX_ARGS], hi[MAX_ARGS];
+    for (uint32_t i = 0; i < in->args.n; i++) {
+        BufferId b = program_arg(v->p, in, i);
+        lo[i] = verify_address(v->p, b);
+        hi[i] = lo[i] + v->p->buffers.at[b].bytes;
+    }
+    for (uint32_t j = in->n_in; j < in->args.n; j++)
+        for (uint32_t i = 0; i < j; i++) {
+            if (lo[i] >= hi[j] || lo[j] >= hi[i]) continue;
+            if (i < in->n_in && may_share(v, in, i, j - in->n_in)) continue;
+            verify_report(v, "verify-race", pc, "%s %u and output %u overlap",
+                          i < in->n_in ? "input" : "output", i < in->n_in ? i : i - in->n_in,
+                          j - in->n_in);
+        }
+}
+
+void verify_races(Verifier *v)
+{
+    const Program *p = v->p;
+    Sweep s = {.v = v};
+    size_t size = sizeof(Touch) + v->order.n_lanes * sizeof(Pc);
+    range_map_init(&s.map, v->arena, size);
+    s.fresh = arena_alloc(v->arena, size);
+    s.newest = arena_array(v->arena, (size_t)p->buffers.n * v->order.n_lanes + 1, sizeof *s.newest);
+    s.heir = arena_array(v->arena, p->buffers.n, sizeof *s.heir);
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        const Buffer *at = &p->buffers.at[b];
+        if (at->parent || !at->persistent || !at->bytes) continue;
+        uint64_t lo = verify_address(p, b);
+        RangeAt there = range_find(&s.map, lo);
+        do {
+            if (((Touch *)range_payload(&s.map, there))->state != TOUCH_empty) {
+                verify_report(v, "verify-race", 0,
+                              "buffer %u overlaps another that lives between steps", b);
+                break;
+            }
+        } while (range_next(&s.map, &there) && range_lo(&s.map, there) < lo + at->bytes);
+        *(Touch *)(void *)s.fresh = (Touch){TOUCH_initial, 0, b};
+        range_assign(&s.map, lo, lo + at->bytes, s.fresh);
+    }
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        for (uint32_t i = 0; i < in->args.n; i++)
+            if (i < in->n_in || verify_accumulates(v, in, i - in->n_in))
+                read_range(&s, pc, program_arg(p, in, i));
+        for (uint32_t i = in->n_in; i < in->args.n; i++) write_range(&s, pc, program_arg(p, in, i));
+        check_overlap_within(v, pc);
+    }
+}

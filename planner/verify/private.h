@@ -1,0 +1,293 @@
+/* What the verifier's files share.
+ *   verify.c            the proofs in order, reports, fit
+ *   verify_segments.c   fused projections               }
+ *   verify_structure.c  indices, shapes, deals, graph   } first: everything after relies on them,
+ *   verify_program.c    instructions and buffers        } so that no garbage can crash it
+ *   verify_dtype.c      the dtype that each value must have
+ *   verify_bind.c       ops bound to shapes
+ *   verify_order.c      happens-before and races
+ *   verify_kernel.c     instructions that run as one kernel
+ *   verify_deadlock.c   rendezvous across roles
+ *   verify_graph.c      value numbers of the global graph
+ *   verify_scale.c      scales of 8-bit numbers
+ *   verify_tiles.c      regions in pieces along the tokens
+ *   verify_state.c      what lives between steps beside the parameters
+ *   verify_start.c      what a step begins with
+ *   verify_value.c      abstract memory: what each byte range of the arena holds
+ *   verify_range.c      one parameter of a flat buffer, in 8 bits
+ *   verify_nest.c       parts of parts
+ *   verify_op.c         computations; verify_move.c: data in motion; verify_update.c: end of the
+ * step */
+#ifndef TANDEM_VERIFY_PRIVATE_H
+#define TANDEM_VERIFY_PRIVATE_H
+
+#include "planner/verify/map.h"
+#include "planner/verify/verify.h"
+
+/* Newest instructions known to have finished, one for each lane: a lane is a stream, or a position
+ * in the launch groups of a stream, whose members are not ordered among themselves. */
+typedef struct Order {
+    uint32_t n_lanes;
+    uint32_t *lane; /* [pc] */
+    bool *vague;    /* [pc]: beyond the lanes of its stream: finished once a later group is */
+    uint32_t first_lane[STREAM_COUNT];
+    Pc *clock; /* [pc * n_lanes] */
+} Order;
+bool order_before(const Order *o, Pc a, Pc b); /* a has finished when b starts; a < b */
+
+/* What a byte range holds. Flat buffers hold pieces: one value a parameter. */
+typedef struct Val {
+    Hash128 vn;
+    uint64_t bytes;
+    uint32_t shape; /* own number of the shape, see value_shape */
+    uint32_t list;  /* of pieces; 0: one value */
+    uint32_t packed_parts;
+    int8_t packed_dim;     /* 1 + dimension; 0: not packed */
+    uint8_t packed_chunks; /* 2: its parts are dealt out in a zigzag; 0: they follow each other */
+    uint8_t dtype;
+    bool bad;  /* already reported */
+    bool comm; /* written by a communication */
+    bool used;
+    Pc writer;
+    BufferId buffer;
+} Val;
+
+typedef LIST(Val) Vals;
+
+typedef struct Piece {
+    uint64_t lo, n; /* elements from the range's start */
+    Hash128 vn;     /* 0: zeros */
+    uint32_t shape; /* of the parameter; axes on which the whole range is PARTIAL are WHOLE here */
+} Piece;
+typedef struct Pieces {
+    uint32_t first, n;
+} Pieces;
+
+typedef struct Held { /* payload of the map of bytes */
+    uint64_t base;    /* where the value begins */
+    uint32_t val;
+} Held;
+
+/* What one match transports, for programs that meet. */
+typedef struct Transport {
+    Val val;
+    uint32_t program;
+    Pc pc;
+    bool there;
+    Hash128 sum; /* all_reduce over stages: what the programs that came have brought */
+    uint32_t n_brought;
+} Transport;
+
+/* An op bound to the shapes of its arguments. */
+typedef struct Bound {
+    uint32_t key[2 + MAX_ARGS], n_key;
+    Binding binding;
+    const char *fault;     /* NULL: it binds */
+    bool layouts_are_fine; /* found so before */
+} Bound;
+
+typedef struct Verifier {
+    const Plan *plan;
+    const Graph *g;
+    Diag *d;
+    Arena *arena;
+    Fault fault;
+    uint32_t proofs;
+    uint32_t n_reported, n_left_out, n_warned;
+    /* the program being looked at */
+    uint32_t program;
+    const Program *p;
+    Order order;
+    /* the specification: verify_graph.c */
+    uint32_t n_mb;
+    uint64_t *attrs_key; /* [attrs]: what matters to a value */
+    Hash128 *vn;         /* [tensor * n_mb + mb] */
+    bool *known;         /* [tensor] */
+    Hash128 *sum;        /* [tensor]: over micro-batches; gradients and the loss */
+    Hash128 norm;        /* over all parameters */
+    double loss_scale;   /* of each token's loss in the graph; 0: not known */
+    bool has_gradients;
+    uint32_t *leaf_slots, n_leaf_slots; /* hash table: value number of a parameter -> tensor */
+    /* own shapes */
+    LIST(Shape) shapes;
+    uint32_t *shape_slots, n_shape_slots;
+    uint32_t *canon;          /* [ShapeId] */
+    uint64_t *local_elements; /* [ShapeId] */
+    LIST(Bound *) bounds;
+    uint32_t *bound_slots, n_bound_slots;
+    uint32_t *param_shape; /* [tensor] */
+    /* abstract memory of the program */
+    RangeMap memory;
+    Vals vals;
+    LIST(Piece) pieces;
+    LIST(Pieces) lists;
+    uint32_t *present_slots, n_present_slots; /* hash table: (value, shape) -> newest val */
+    uint32_t *n_updates;                      /* [tensor] of this program */
+    uint32_t *n_homes;                        /* [tensor]: programs that hold it at rest */
+    TensorId *advanced;                       /* [tensor] of the state: its next value */
+    Transport *transports;                    /* [match] */
+    AxisSet stages;                           /* axes along which programs differ */
+    const Attrs *clip;                        /* of the clip_coef seen; NULL */
+    const Attrs *rule;                        /* of the update before, */
+    OpKind rule_op;                           /* and its op */
+    DType rule_dtype;                         /* and what it updates */
+} Verifier;
+
+/* Does a step begin with parameters in this buffer? Those at rest, and whole copies for use. */
+static inline bool value_is_of_parameters(const Buffer *b)
+{
+    return !b->parent && b->persistent &&
+           (b->category == CATEGORY_parameter || (b->category == CATEGORY_gathered && b->unit));
+}
+
+/* ---- verify_deadlock.c ---- */
+/* Axes along which the program changes: pipeline stages. */
+AxisSet verify_stage_axes(const Verifier *v);
+
+/* ---- verify.c ---- */
+void verify_report(Verifier *v, const char *rule, Pc pc, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+void verify_warn(Verifier *v, Pc pc, const char *format, ...) __attribute__((format(printf, 3, 4)));
+bool verify_reports(const Verifier *v, const char *rule); /* is its proof asked for? */
+static inline uint64_t verify_address(const Program *p, BufferId b)
+{
+    uint64_t offset;
+    BufferId root = program_root(p, b, &offset);
+    return offset | (p->buffers.at[root].space == SPACE_host ? UINT64_C(1) << 63 : 0);
+}
+/* Arguments that the op's row names; one more may follow: the kernel's scratch. */
+static inline uint32_t verify_n_args(const Instr *in)
+{
+    const OpInfo *info = op_info(in->op);
+    uint32_t n = (uint32_t)in->n_in + info->sig.n_out;
+    bool computes = info->class_ == OP_CLASS_compute || info->class_ == OP_CLASS_contract;
+    return computes && in->args.n > n ? n : in->args.n;
+}
+static inline bool verify_is_comm(const Instr *in)
+{
+    return op_info(in->op)->class_ == OP_CLASS_comm;
+}
+static inline bool verify_is_p2p(const Instr *in)
+{
+    return in->op == OP_send || in->op == OP_recv;
+}
+static inline bool verify_accumulates(const Verifier *v, const Instr *in, uint32_t j)
+{
+    return graph_attrs_at(v->g, in->attrs)->accumulate >> j & 1;
+}
+static inline const Attrs *verify_attrs(const Verifier *v, Pc pc)
+{
+    return graph_attrs_at(v->g, v->p->code.at[pc].attrs);
+}
+
+/* ---- the proofs; each returns whether it found nothing ---- */
+bool verify_structure_graph(Verifier *v); /* mesh, deals, shapes, graph, units */
+void verify_segments(Verifier *v);
+bool verify_structure_program(Verifier *v);
+void verify_order(Verifier *v); /* fills v->order */
+void verify_races(Verifier *v);
+void verify_kernels(Verifier *v); /* what Instr.fuse promises */
+bool verify_is_product(const Instr *in);
+/* A part of a kernel that begins with `product`; before: the part before it. */
+void verify_product_part(Verifier *v, Pc pc, const Instr *product, const Instr *before);
+bool verify_alike(const Program *p, BufferId a, BufferId b); /* the same bytes, the same type */
+bool verify_overlap(const Program *p, BufferId a, BufferId b);
+void verify_deadlock(Verifier *v);
+void verify_graph_values(Verifier *v);
+void verify_scales(Verifier *v);
+void verify_tiles(Verifier *v);
+void verify_values(Verifier *v); /* all programs */
+void verify_purity(Verifier *v);
+/* ---- verify_metadata.c ---- */
+void verify_metadata(Verifier *v);
+void verify_dtypes(Verifier *v);
+
+/* ---- verify_nest.c ---- */
+/* Does `cut` have of dimension d, on each rank, the rank's own of the equal parts over `axes` of
+ * what `whole` has there? Of dimensions whose parts are at most two intervals. */
+bool verify_nests(const Verifier *v, const Shape *whole, const Shape *cut, int d, AxisSet axes);
+
+/* ---- verify_bind.c ---- */
+Bound *verify_bound(Verifier *v, Pc pc);
+
+/* ---- verify_graph.c ---- */
+Hash128 value_add(Hash128 a, Hash128 b);
+static inline bool value_same(Hash128 a, Hash128 b)
+{
+    return a.hi == b.hi && a.lo == b.lo;
+}
+static inline bool value_is_zero(Hash128 a)
+{
+    return !a.hi && !a.lo;
+}
+Hash128 value_of_op(OpKind op, uint64_t attrs_key, const Hash128 *in, uint32_t n_in, uint32_t j,
+                    uint32_t n_dims, const int64_t *dim);
+Hash128 value_leaf(const char *kind, uint64_t number);
+/* What of attributes matters to a value of micro-batch mb: drawn numbers differ between them. */
+uint64_t value_key(const Verifier *v, AttrsId attrs, uint32_t mb);
+/* Of a parameter, when the step begins: 1: first, 2: second. */
+static inline Hash128 value_moment(uint32_t which, TensorId t)
+{
+    return value_leaf(which == 1 ? "first moment" : "second moment", t);
+}
+Hash128 value_norm(Hash128 gradient); /* the sum of squares of a whole gradient */
+Hash128 value_clip(Hash128 norm, double clip);
+/* The mean of the step: j 0 the loss, 1 the factor by which sums become means. */
+Hash128 value_step_mean(const Verifier *v, uint32_t j);
+Hash128 value_contribution(const Verifier *v, NodeId node, uint32_t j, uint32_t mb);
+static inline Hash128 value_of_tensor(const Verifier *v, TensorId t, uint32_t mb)
+{
+    return v->vn[(size_t)t * v->n_mb + mb];
+}
+TensorId value_param(const Verifier *v, Hash128 leaf); /* 0: not a parameter at the step's start */
+const char *value_name(Verifier *v, Hash128 vn);       /* for messages */
+/* Why `is` may differ from the sum over micro-batches of tensor t; "" if no simple reason. */
+const char *value_difference(Verifier *v, TensorId t, Hash128 is);
+
+/* ---- verify_value.c ---- */
+uint32_t value_shape(Verifier *v, const Shape *s); /* own number; equal shapes, equal numbers */
+static inline const Shape *value_shape_at(const Verifier *v, uint32_t shape)
+{
+    return &v->shapes.at[shape];
+}
+const char *value_shape_text(Verifier *v, uint32_t shape);
+void value_shapes_start(Verifier *v);
+/* What buffer b holds, which must be what its shape claims; reports otherwise and returns a bad
+ * value. `arg` for the message. */
+Val value_read(Verifier *v, Pc pc, BufferId b, const char *what, uint32_t arg);
+/* The same of `bytes` at an address, as `shape`. */
+Val value_read_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t bytes, uint32_t shape,
+                  const char *what, uint32_t arg);
+void value_write(Verifier *v, Pc pc, BufferId b, Val val); /* shape, dtype and bytes are b's */
+void value_write_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t bytes, Val val);
+/* Pieces of a value: its list, or itself as the only one (written to *single). */
+const Piece *value_pieces(const Verifier *v, const Val *val, Piece *single, uint32_t *n);
+uint32_t value_add_list(Verifier *v, const Piece *at, uint32_t n);
+/* a + b, of equal shape; bad with a report if their pieces do not lie alike. */
+Val value_sum(Verifier *v, Pc pc, const Val *a, const Val *b);
+bool value_present(Verifier *v, Pc pc, const Val *val, BufferId *where);
+
+/* ---- verify_state.c ---- */
+void verify_graph_state(Verifier *v);
+void value_end_of_state(Verifier *v, BufferId b);
+void value_homes_of_state(Verifier *v); /* when all programs have ended */
+
+/* ---- verify_start.c ---- */
+void value_memory_start(Verifier *v); /* what persistent buffers hold when a step begins */
+
+/* ---- what an instruction does to it ---- */
+void value_compute(Verifier *v, Pc pc); /* verify_op.c: ops that the graph has */
+void value_move(Verifier *v, Pc pc);
+/* An all_reduce over stages: brings this program's part once; true when every stage has come. */
+bool value_meet_stages(Verifier *v, Pc pc,
+                       Pc *brought);     /* verify_move.c: pass, cast, fill, RESHAPE, COMM */
+bool value_exchange(Verifier *v, Pc pc); /* send, recv: false: not there yet */
+void value_sumsq(Verifier *v, Pc pc);    /* verify_update.c */
+void value_mean(Verifier *v, Pc pc);     /* step_mean */
+void value_clip_coef(Verifier *v, Pc pc);
+void value_update(Verifier *v, Pc pc);
+void value_amax_range(Verifier *v, Pc pc); /* verify_range.c */
+void value_quantise_range(Verifier *v, Pc pc);
+void value_end(Verifier *v); /* what must hold when a step has ended */
+
+#endif

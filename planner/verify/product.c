@@ -1,0 +1,59 @@
+/* Kernels that begin with a product: behind it come ops that need, of what the kernel makes, only
+ * the element that the product has just computed, or that sum one of its operands. The product
+ * reads its operands in any order, so nobody may write over them before the kernel ends. */
+#include "planner/verify/private.h"
+
+#define RULE "verify-structure"
+
+bool verify_is_product(const Instr *in)
+{
+    return op_info(in->op)->class_ == OP_CLASS_contract;
+}
+
+static BufferId made_by(const Verifier *v, const Instr *in)
+{
+    return program_arg(v->p, in, in->n_in);
+}
+
+static bool reads(const Verifier *v, const Instr *in, BufferId b)
+{
+    for (uint32_t i = 0; i < in->n_in; i++)
+        if (program_arg(v->p, in, i) == b) return true;
+    return false;
+}
+
+/* By its outputs, and its scratch. */
+static bool overwrites_operand(const Verifier *v, const Instr *product, const Instr *in)
+{
+    for (uint32_t j = in->n_in; j < in->args.n; j++)
+        for (uint32_t i = 0; i < product->n_in; i++)
+            if (verify_overlap(v->p, program_arg(v->p, product, i), program_arg(v->p, in, j)))
+                return true;
+    return false;
+}
+
+void verify_product_part(Verifier *v, Pc pc, const Instr *product, const Instr *before)
+{
+    const Program *p = v->p;
+    const Instr *in = &p->code.at[pc];
+    const char *name = op_info(in->op)->name;
+    const uint64_t *elements = v->local_elements;
+    const Buffer *all = p->buffers.at;
+    bool sums = in->op == OP_bias_grad;
+    if (in->after.n) {
+        verify_report(v, RULE, pc, "waits for another stream in the middle of kernel %u", in->fuse);
+    } else if (before->op == OP_bias_grad) {
+        verify_report(v, RULE, pc, "%s follows a sum in kernel %u", name, in->fuse);
+    } else if (sums && (before != product || !reads(v, product, program_arg(p, in, 0)))) {
+        verify_report(v, RULE, pc, "sums what the product of kernel %u does not read", in->fuse);
+    } else if (!sums && !op_is_rowwise(in->op)) {
+        verify_report(v, RULE, pc, "%s does not go with the product of kernel %u", name, in->fuse);
+    } else if (!sums && !reads(v, in, made_by(v, before))) {
+        verify_report(v, RULE, pc, "does not go on with what kernel %u has made", in->fuse);
+    } else if (!sums &&
+               elements[all[made_by(v, in)].shape] != elements[all[made_by(v, product)].shape]) {
+        verify_report(v, RULE, pc, "kernel %u has parts of different sizes", in->fuse);
+    } else if (overwrites_operand(v, product, in)) {
+        verify_report(v, RULE, pc, "writes over what the product of kernel %u reads", in->fuse);
+    }
+}

@@ -1,0 +1,270 @@
+/* A program's frame: buffers inside the arena, views inside their parents, arguments that fit their
+ * op's row, dtypes, and the sizes that collectives demand. */
+#include <assert.h>
+
+#include "planner/verify/private.h"
+
+#define RULE "verify-structure"
+
+static bool is_real(DType t)
+{
+    return t >= DT_f64 && t <= DT_e5m2;
+}
+
+static void check_buffer(Verifier *v, BufferId id)
+{
+    const Program *p = v->p;
+    const Buffer *b = &p->buffers.at[id];
+    if (b->shape >= v->plan->shapes.n || b->dtype == DT_none || b->dtype >= DT_COUNT ||
+        b->category >= CATEGORY_COUNT || b->space > SPACE_host || b->parent >= p->buffers.n ||
+        b->tensor >= v->g->tensors.n || (b->unit && b->unit >= v->g->units.n)) {
+        verify_report(v, RULE, 0, "buffer %u has a field out of range", id);
+        return;
+    }
+    uint64_t bytes = v->local_elements[b->shape] * dtype_bytes(b->dtype);
+    if (b->packed ? b->bytes < bytes : b->bytes != bytes)
+        verify_report(v, RULE, 0, "buffer %u has %llu bytes, its shape needs %llu", id,
+                      (unsigned long long)b->bytes, (unsigned long long)bytes);
+    uint64_t room = b->space == SPACE_host ? p->host_bytes : p->bytes;
+    if (b->parent) {
+        const Buffer *parent = &p->buffers.at[b->parent];
+        room = parent->bytes;
+        if (parent->parent || b->parent == id)
+            verify_report(v, RULE, 0, "buffer %u is a view of a view", id);
+        if (b->space != parent->space)
+            verify_report(v, RULE, 0, "buffer %u is in another space than its parent", id);
+    }
+    if (room > UINT64_C(1) << 62 || b->bytes > room || b->offset > room - b->bytes)
+        verify_report(v, RULE, 0, "buffer %u (%llu bytes at %llu) lies outside of %s (%llu bytes)",
+                      id, (unsigned long long)b->bytes, (unsigned long long)b->offset,
+                      b->parent ? "its parent" : "the arena", (unsigned long long)room);
+    if (b->offset % dtype_bytes(b->dtype))
+        verify_report(v, RULE, 0, "buffer %u is not aligned to its dtype", id);
+}
+
+static bool fields_ok(const Verifier *v, Pc pc)
+{
+    const Program *p = v->p;
+    const Instr *in = &p->code.at[pc];
+    if (in->op == OP_none || in->op >= OP_COUNT || in->stream == STREAM_none ||
+        in->stream >= STREAM_COUNT || in->phase >= PHASE_COUNT)
+        return false;
+    if ((uint64_t)in->args.first + in->args.n > p->args.n || in->n_in > in->args.n ||
+        (uint64_t)in->after.first + in->after.n > p->after.n || in->args.n > MAX_ARGS)
+        return false;
+    for (uint32_t i = 0; i < in->args.n; i++) {
+        BufferId b = program_arg(p, in, i);
+        if (!b || b >= p->buffers.n) return false;
+    }
+    for (uint32_t k = 0; k < in->after.n; k++) {
+        Pc before = p->after.at[in->after.first + k];
+        if (!before || before >= pc) return false;
+    }
+    return in->attrs < v->g->attrs.n && in->origin < v->g->nodes.n &&
+           (in->unit == 0 || in->unit < v->g->units.n) &&
+           in->microbatch < v->plan->step.n_microbatches;
+}
+
+static uint32_t double_args(OpKind op)
+{
+    if (op == OP_sumsq) return 2;
+    if (op == OP_clip_coef) return 7;
+    if (op == OP_step_mean) return 15;
+    if (op == OP_adamw) return 16;
+    return op == OP_sgd ? 4 : 0;
+}
+
+static void check_dtypes(Verifier *v, Pc pc)
+{
+    const Instr *in = &v->p->code.at[pc];
+    OpClass class_ = op_info(in->op)->class_;
+    for (uint32_t i = 0; i < verify_n_args(in); i++) {
+        DType t = v->p->buffers.at[program_arg(v->p, in, i)].dtype;
+        if (class_ == OP_CLASS_reshape || class_ == OP_CLASS_comm) {
+            DType first = v->p->buffers.at[program_arg(v->p, in, 0)].dtype;
+            if (t != first)
+                verify_report(v, RULE, pc, "moves %s into %s", dtype_name(first), dtype_name(t));
+            continue;
+        }
+        if (in->op == OP_cast || in->op == OP_fill || in->op == OP_pass) continue;
+        if (in->op == OP_tokens && t == DT_i32) continue; /* of the graph's dtypes: verify-dtype */
+        bool integer = op_index_args(in->op) >> i & 1;
+        if (integer ? t != DT_i32 : !is_real(t))
+            verify_report(v, RULE, pc, "argument %u is %s, expected %s", i, dtype_name(t),
+                          integer ? "i32" : "real numbers");
+        else if ((double_args(in->op) >> i & 1) && t != DT_f64)
+            verify_report(v, RULE, pc, "argument %u is %s, expected f64", i, dtype_name(t));
+    }
+}
+
+static void check_scratch(Verifier *v, Pc pc)
+{
+    const Instr *in = &v->p->code.at[pc];
+    uint32_t n = verify_n_args(in);
+    if (in->args.n == n) return;
+    const Buffer *b = &v->p->buffers.at[program_arg(v->p, in, n)];
+    if (in->args.n > n + 1 || b->category != CATEGORY_workspace || b->persistent || b->parent)
+        verify_report(v, RULE, pc, "has more arguments than its op, and they are no scratch");
+}
+
+static void check_compute(Verifier *v, Pc pc)
+{
+    const Instr *in = &v->p->code.at[pc];
+    const OpInfo *info = op_info(in->op);
+    check_scratch(v, pc);
+    const Bound *bound = verify_bound(v, pc);
+    if (bound->fault) verify_report(v, RULE, pc, "arguments do not match the op: %s", bound->fault);
+    for (uint32_t j = 0; j < info->sig.n_out && (info->flags & OP_UPDATES); j++)
+        if (in->args.n > in->n_in + j &&
+            program_arg(v->p, in, j) != program_arg(v->p, in, in->n_in + j))
+            verify_report(v, RULE, pc, "output %u must be the same buffer as input %u", j, j);
+    if (in->axes || in->match || in->hop)
+        verify_report(v, RULE, pc, "a computation cannot name a group, match or hop");
+}
+
+static void check_reshape(Verifier *v, Pc pc)
+{
+    const Instr *in = &v->p->code.at[pc];
+    if (in->n_in != 1 || in->args.n != 2) {
+        verify_report(v, RULE, pc, "needs one input and one output");
+        return;
+    }
+    const Attrs *attrs = verify_attrs(v, pc);
+    const Shape *s = &v->plan->shapes.at[v->p->buffers.at[program_arg(v->p, in, 0)].shape];
+    if (in->op != OP_copy && (attrs->dim < 0 || attrs->dim >= s->n_dims || attrs->parts < 1 ||
+                              attrs->parts > v->plan->mesh.n_ranks))
+        verify_report(v, RULE, pc, "dimension %lld in %lld parts", (long long)attrs->dim,
+                      (long long)attrs->parts);
+    if (in->axes || in->match || in->hop)
+        verify_report(v, RULE, pc, "a local instruction cannot name a group, match or hop");
+}
+
+static uint64_t arg_bytes(const Verifier *v, const Instr *in, uint32_t i)
+{
+    return v->p->buffers.at[program_arg(v->p, in, i)].bytes;
+}
+
+static void check_comm(Verifier *v, Pc pc)
+{
+    const Instr *in = &v->p->code.at[pc];
+    const Mesh *mesh = &v->plan->mesh;
+    uint32_t n_in = in->op == OP_recv ? 0 : 1, n_out = in->op == OP_send ? 0 : 1;
+    if (in->n_in != n_in || in->args.n != n_in + n_out) {
+        verify_report(v, RULE, pc, "needs %u inputs and %u outputs", n_in, n_out);
+        return;
+    }
+    if (!in->axes || in->axes >> mesh->n_axes) {
+        verify_report(v, RULE, pc, "its group's axes are not the mesh's");
+        return;
+    }
+    if (!in->match || in->match >= v->plan->n_match)
+        verify_report(v, RULE, pc, "match %u of %u", in->match, v->plan->n_match);
+    if (verify_attrs(v, pc)->dim || verify_attrs(v, pc)->parts)
+        verify_report(v, RULE, pc, "names a dimension: what it changes, its buffers say");
+    if (in->stream == STREAM_compute || in->stream == STREAM_host)
+        verify_report(v, RULE, pc, "a communication cannot run on stream %s",
+                      stream_name(in->stream));
+    if (verify_is_p2p(in)) {
+        if (!in->hop || (in->axes & (in->axes - 1)))
+            verify_report(v, RULE, pc, "needs one axis and a distance");
+        return;
+    }
+    uint64_t n = mesh_size(mesh, in->axes), a = arg_bytes(v, in, 0), b = arg_bytes(v, in, 1);
+    bool fits = in->op == OP_all_gather       ? b / n == a && b % n == 0
+                : in->op == OP_reduce_scatter ? a / n == b && a % n == 0
+                                              : a == b;
+    if (!fits)
+        verify_report(v, RULE, pc, "%llu bytes in, %llu bytes out in a group of %llu",
+                      (unsigned long long)a, (unsigned long long)b, (unsigned long long)n);
+}
+
+/* The device's streams know no host memory, but for the copies: one stream each way. */
+static void check_spaces(Verifier *v, Pc pc)
+{
+    const Instr *in = &v->p->code.at[pc];
+    uint32_t n_host = 0;
+    for (uint32_t i = 0; i < in->args.n; i++)
+        n_host += v->p->buffers.at[program_arg(v->p, in, i)].space == SPACE_host;
+    bool crosses = n_host > 0 && n_host < in->args.n;
+    if (crosses && in->op == OP_copy) {
+        bool to_host = v->p->buffers.at[program_arg(v->p, in, 1)].space == SPACE_host;
+        if (in->stream != (to_host ? STREAM_copy_out : STREAM_copy_in))
+            verify_report(v, RULE, pc, "copies %s the device on stream %s",
+                          to_host ? "out of" : "into", stream_name(in->stream));
+        return;
+    }
+    if (crosses)
+        verify_report(v, RULE, pc, "reads or writes host and device memory at once");
+    else if (n_host > 0 && in->stream != STREAM_host)
+        verify_report(v, RULE, pc, "touches host memory on stream %s", stream_name(in->stream));
+    else if (n_host == 0 && in->stream == STREAM_host && in->args.n > 0)
+        verify_report(v, RULE, pc, "touches device memory on the host's stream");
+}
+
+static void check_instr(Verifier *v, Pc pc)
+{
+    const Instr *in = &v->p->code.at[pc];
+    if (!fields_ok(v, pc)) {
+        verify_report(v, RULE, in->op < OP_COUNT ? pc : 0,
+                      "instruction %u has a field out of range", pc);
+        return;
+    }
+    const OpInfo *info = op_info(in->op);
+    const Attrs *attrs = verify_attrs(v, pc);
+    bool sums = (info->flags & OP_ACCUMULATES) != 0;
+    if (attrs->accumulate >> (verify_n_args(in) - in->n_in) || attrs->accumulate < 0 ||
+        (attrs->accumulate && !sums))
+        verify_report(v, RULE, pc, "cannot accumulate into these outputs");
+    if (in->launch && info->class_ != OP_CLASS_comm)
+        verify_report(v, RULE, pc, "only communications are launched together");
+    switch (info->class_) {
+    case OP_CLASS_none: break;
+    case OP_CLASS_compute:
+    case OP_CLASS_contract: check_compute(v, pc); break;
+    case OP_CLASS_reshape: check_reshape(v, pc); break;
+    case OP_CLASS_comm: check_comm(v, pc); break;
+    }
+    if (in->args.n) check_dtypes(v, pc);
+    check_spaces(v, pc);
+}
+
+/* A launch group is one run on one stream. */
+static void check_launches(Verifier *v)
+{
+    typedef struct Run {
+        Stream stream;
+        bool begun, ended;
+    } Run;
+    uint32_t n = v->p->code.n, now[STREAM_COUNT] = {0};
+    Run *runs = arena_array(v->arena, n + 1, sizeof *runs);
+    for (Pc pc = 1; pc < n; pc++) {
+        const Instr *in = &v->p->code.at[pc];
+        uint32_t *current = &now[in->stream];
+        if (in->launch == *current) continue;
+        if (*current) runs[*current].ended = true;
+        *current = in->launch;
+        if (!in->launch) continue;
+        if (in->launch > n || runs[in->launch].begun) {
+            verify_report(v, RULE, pc, "launch %u is not one run on one stream", in->launch);
+            *current = 0;
+            continue;
+        }
+        runs[in->launch] = (Run){in->stream, true, false};
+    }
+}
+
+bool verify_structure_program(Verifier *v)
+{
+    const Program *p = v->p;
+    uint32_t before = v->n_reported;
+    if (p->code.n == 0 || p->buffers.n == 0 || p->purpose > PURPOSE_gather) {
+        verify_report(v, RULE, 0, "lacks its first instruction or buffer");
+        return false;
+    }
+    for (BufferId b = 1; b < p->buffers.n; b++) check_buffer(v, b);
+    if (v->n_reported > before) return false;
+    for (Pc pc = 1; pc < p->code.n; pc++) check_instr(v, pc);
+    if (v->n_reported == before) check_launches(v);
+    if (v->n_reported == before) verify_kernels(v);
+    return v->n_reported == before;
+}

@@ -1,0 +1,109 @@
+/* One parameter of a flat buffer: the largest magnitude of all its parts, and the parameter in 8
+ * bits. The graph says amax and quantise of the whole parameter; these instructions do the same to
+ * the part of it that lies in a rank's piece of the unit. */
+#include <assert.h>
+
+#include "planner/verify/private.h"
+
+/* The piece that is just elements [lo, hi); NULL with a report. */
+static const Piece *piece_of_range(Verifier *v, Pc pc, const Val *val)
+{
+    const Attrs *a = verify_attrs(v, pc);
+    Piece single;
+    uint32_t n;
+    const Piece *pieces = value_pieces(v, val, &single, &n);
+    for (uint32_t i = 0; val->list && i < n; i++)
+        if (a->lo >= 0 && pieces[i].lo == (uint64_t)a->lo &&
+            pieces[i].lo + pieces[i].n == (uint64_t)a->hi && !value_is_zero(pieces[i].vn))
+            return &pieces[i];
+    verify_report(v, "verify-layout", pc, "elements %lld to %lld are not one parameter",
+                  (long long)a->lo, (long long)a->hi);
+    return NULL;
+}
+
+static Hash128 amax_of(const Verifier *v, const Piece *p)
+{
+    return value_of_op(OP_amax, v->attrs_key[0], &p->vn, 1, 0, 0, NULL);
+}
+
+static const Shape *shape_of(Verifier *v, BufferId b)
+{
+    return value_shape_at(v, v->canon[v->p->buffers.at[b].shape]);
+}
+
+void value_amax_range(Verifier *v, Pc pc)
+{
+    const Instr *in = &v->p->code.at[pc];
+    BufferId to = program_arg(v->p, in, 1);
+    Val val = value_read(v, pc, program_arg(v->p, in, 0), "input", 0), out = {.bad = true};
+    const Piece *p = val.bad ? NULL : piece_of_range(v, pc, &val);
+    if (p) {
+        const Layout *flat = &value_shape_at(v, val.shape)->layout;
+        const Layout *own = &value_shape_at(v, p->shape)->layout;
+        AxisSet parts = (AxisSet)(layout_axes_split(flat, -1) | layout_axes_split(own, -1));
+        const Layout *is = &shape_of(v, to)->layout;
+        bool fits = !layout_axes_partial(flat);
+        for (uint32_t a = 0; a < v->plan->mesh.n_axes; a++)
+            fits = fits && is->on[a] == (parts >> a & 1 ? PARTIAL_MAX : WHOLE);
+        if (!fits)
+            verify_report(v, "verify-layout", pc,
+                          "the largest magnitude of a part on %s is told as %s",
+                          mesh_axes_text(v->arena, &v->plan->mesh, parts),
+                          value_shape_text(v, v->canon[v->p->buffers.at[to].shape]));
+        out = (Val){.bad = !fits, .vn = amax_of(v, p)};
+    }
+    value_write(v, pc, to, out);
+    if (verify_n_args(in) < in->args.n) /* scratch */
+        value_write(v, pc, program_arg(v->p, in, 2), (Val){.vn = value_leaf("scratch", pc)});
+}
+
+/* The list of the whole buffer, all zero but for the quantised piece. */
+static Val quantised(Verifier *v, Pc pc, const Val *x, const Piece *p, const Val *amax)
+{
+    Piece single;
+    uint32_t n;
+    const Piece *pieces = value_pieces(v, x, &single, &n);
+    Piece *made = arena_array(v->arena, n, sizeof *made);
+    const Shape *s = value_shape_at(v, p->shape);
+    Hash128 in[2] = {p->vn, amax->vn};
+    for (uint32_t i = 0; i < n; i++) {
+        made[i] = pieces[i];
+        made[i].vn = (Hash128){0, 0};
+        if (&pieces[i] == p)
+            made[i].vn = value_of_op(OP_quantise, v->attrs_key[v->p->code.at[pc].attrs], in, 2, 0,
+                                     s->n_dims, s->dim);
+    }
+    return (Val){.list = value_add_list(v, made, n)};
+}
+
+void value_quantise_range(Verifier *v, Pc pc)
+{
+    const Instr *in = &v->p->code.at[pc];
+    BufferId to = program_arg(v->p, in, 2);
+    Val x = value_read(v, pc, program_arg(v->p, in, 0), "input", 0);
+    Val amax = value_read(v, pc, program_arg(v->p, in, 1), "input", 1), out = {.bad = true};
+    const Piece *p = x.bad || amax.bad ? NULL : piece_of_range(v, pc, &x);
+    uint32_t shape = v->canon[v->p->buffers.at[to].shape];
+    if (p && layout_axes_partial(&value_shape_at(v, amax.shape)->layout)) {
+        verify_report(v, "verify-layout", pc,
+                      "input 1 %s is the maximum of one rank's part, and is read as if of all",
+                      value_shape_text(v, amax.shape));
+    } else if (p && !value_same(amax.vn, amax_of(v, p))) {
+        verify_report(v, "verify-scale", pc, "%s is scaled by %s", value_name(v, p->vn),
+                      value_name(v, amax.vn));
+    } else if (p && shape != x.shape) {
+        verify_report(v, "verify-layout", pc, "the output %s does not lie as the input %s",
+                      value_shape_text(v, shape), value_shape_text(v, x.shape));
+    } else if (p) {
+        Val old = {.bad = false};
+        if (verify_accumulates(v, in, 0)) old = value_read(v, pc, to, "sum", 0);
+        out = quantised(v, pc, &x, p, &amax);
+        out.shape = shape;
+        out.bytes = v->p->buffers.at[to].bytes;
+        out.dtype = (uint8_t)v->p->buffers.at[to].dtype;
+        if (verify_accumulates(v, in, 0)) out = value_sum(v, pc, &old, &out);
+    }
+    value_write(v, pc, to, out);
+    if (verify_n_args(in) < in->args.n)
+        value_write(v, pc, program_arg(v->p, in, 3), (Val){.vn = value_leaf("scratch", pc)});
+}

@@ -1,0 +1,111 @@
+/* Takes every program through its instructions over abstract memory; a program that receives waits
+ * for the one that sends. */
+#include "planner/verify/private.h"
+
+/* A program's own state while others run. */
+typedef struct Run {
+    Pc pc;
+    RangeMap memory;
+    Vals vals;
+    uint32_t *present_slots, n_present_slots, *n_updates;
+    Pc brought; /* the all_reduce over stages that it waits in */
+    bool begun, ended;
+} Run;
+
+static bool step(Verifier *v, Run *r, Pc pc)
+{
+    const Instr *in = &v->p->code.at[pc];
+    if (in->op == OP_all_reduce && (in->axes & v->stages) && !value_meet_stages(v, pc, &r->brought))
+        return false;
+    if (verify_is_p2p(in)) return value_exchange(v, pc);
+    OpClass class_ = op_info(in->op)->class_;
+    if (class_ == OP_CLASS_comm || class_ == OP_CLASS_reshape || in->op == OP_pass ||
+        in->op == OP_cast || in->op == OP_fill)
+        value_move(v, pc);
+    else if (in->op == OP_sumsq)
+        value_sumsq(v, pc);
+    else if (in->op == OP_step_mean)
+        value_mean(v, pc);
+    else if (in->op == OP_amax_range)
+        value_amax_range(v, pc);
+    else if (in->op == OP_quantise_range)
+        value_quantise_range(v, pc);
+    else if (in->op == OP_clip_coef)
+        value_clip_coef(v, pc);
+    else if (op_info(in->op)->flags & OP_UPDATES && !(op_info(in->op)->flags & OP_ONCE))
+        value_update(v, pc);
+    else
+        value_compute(v, pc);
+    return true;
+}
+
+static void load(Verifier *v, Run *r)
+{
+    v->p = &v->plan->programs.at[v->program];
+    if (r->begun) {
+        v->memory = r->memory;
+        v->vals = r->vals;
+        v->present_slots = r->present_slots;
+        v->n_present_slots = r->n_present_slots;
+        v->n_updates = r->n_updates;
+        return;
+    }
+    v->vals = (Vals){0};
+    v->n_updates = arena_array(v->arena, v->g->tensors.n, sizeof *v->n_updates);
+    value_memory_start(v);
+    r->begun = true;
+    r->pc = 1;
+}
+
+static void store(const Verifier *v, Run *r)
+{
+    r->memory = v->memory;
+    r->vals = v->vals;
+    r->present_slots = v->present_slots;
+    r->n_present_slots = v->n_present_slots;
+    r->n_updates = v->n_updates;
+}
+
+/* Returns whether the program advanced. */
+static bool advance(Verifier *v, Run *r)
+{
+    load(v, r);
+    Pc before = r->pc;
+    while (r->pc < v->p->code.n && step(v, r, r->pc)) r->pc++;
+    if (r->pc == v->p->code.n && !r->ended) {
+        value_end(v);
+        r->ended = true;
+        return true;
+    }
+    store(v, r);
+    return r->pc != before;
+}
+
+void verify_values(Verifier *v)
+{
+    uint32_t n = v->plan->programs.n;
+    Run *runs = arena_array(v->arena, n, sizeof *runs);
+    v->transports = arena_array(v->arena, (size_t)v->plan->n_match + 1, sizeof *v->transports);
+    v->stages = verify_stage_axes(v);
+    v->n_homes = arena_array(v->arena, v->g->tensors.n, sizeof *v->n_homes);
+    value_shapes_start(v);
+    bool all = true, trains = v->has_gradients;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (v->program = 0; v->program < n; v->program++)
+            if (!runs[v->program].ended && advance(v, &runs[v->program])) moved = true;
+    }
+    for (v->program = 0; v->program < n; v->program++) {
+        v->p = &v->plan->programs.at[v->program];
+        all = all && runs[v->program].ended;
+        trains = trains && v->p->purpose == PURPOSE_train;
+        if (!runs[v->program].ended)
+            verify_report(v, "verify-layout", runs[v->program].pc, "receives what nobody sends");
+    }
+    v->p = NULL;
+    if (all && trains) value_homes_of_state(v);
+    for (TensorId t = 1; t < v->g->tensors.n && all && trains; t++)
+        if (v->g->tensors.at[t].role == ROLE_param && !v->n_homes[t])
+            verify_report(v, "verify-coverage", 0, "parameter %s lives nowhere",
+                          v->g->tensors.at[t].name);
+}

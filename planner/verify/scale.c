@@ -1,0 +1,70 @@
+/* Numbers that were scaled to fit into 8 bits: the graph must take every scale back. An independent
+ * statement of what quantise, amax and the scaled contractions mean to each other, from the op
+ * table's signatures alone. */
+#include <assert.h>
+
+#include "planner/verify/private.h"
+
+static double largest_of(DType t)
+{
+    return t == DT_e4m3 ? 448 : t == DT_e5m2 ? 57344 : 0;
+}
+
+static const Node *producer(const Graph *g, TensorId t)
+{
+    return &g->nodes.at[g->tensors.at[t].producer];
+}
+
+/* Bit d: argument `arg` of the node has dimension d of its first input. */
+static uint32_t dims_of_first(const Binding *b, uint32_t arg)
+{
+    uint32_t set = 0;
+    for (uint32_t d = 0; d < b->n_dims[0]; d++)
+        for (uint32_t k = 0; k < b->n_dims[arg]; k++)
+            if (b->letter[arg][k] == b->letter[0][d]) set |= 1u << d;
+    return set;
+}
+
+/* The scale of a quantised tensor is the largest magnitude of that very tensor. */
+static const char *fault_of_quantise(const Verifier *v, const Node *n)
+{
+    const Node *max = producer(v->g, n->in[1]);
+    Binding b, of_max;
+    if (op_info(max->op)->reduce != REDUCE_max || max->n_in != 1)
+        return "is scaled by what is no largest magnitude";
+    if (max->in[0] != n->in[0]) return "is scaled by the largest magnitude of another tensor";
+    if (!graph_bind(v->g, n, &b, NULL) || !graph_bind(v->g, max, &of_max, NULL) ||
+        dims_of_first(&b, 1) != dims_of_first(&of_max, 1))
+        return "is scaled by maxima along another index";
+    if (graph_attrs_at(v->g, n->attrs)->scale != largest_of(v->g->tensors.at[n->out[0]].dtype))
+        return "is not scaled to the largest number of its type";
+    return NULL;
+}
+
+/* A contraction divides by just the scales that its operands were multiplied by. */
+static const char *fault_of_contraction(const Verifier *v, const Node *n)
+{
+    double scale = graph_attrs_at(v->g, n->attrs)->scale;
+    for (uint32_t i = 0; i < 2; i++) {
+        const Node *from = producer(v->g, n->in[i]);
+        if (op_info(from->op)->flags & OP_TURNS) from = producer(v->g, from->in[0]);
+        if (!(op_info(from->op)->flags & OP_QUANTISES)) return "reads an operand that has no scale";
+        if (from->in[1] != n->in[2 + i]) return "divides by a scale that is not its operand's";
+        scale *= largest_of(v->g->tensors.at[n->in[i]].dtype);
+    }
+    return scale > 1 - 1e-12 && scale < 1 + 1e-12 ? NULL : "does not undo its operands' scales";
+}
+
+void verify_scales(Verifier *v)
+{
+    for (NodeId id = 1; id < v->g->nodes.n; id++) {
+        const Node *n = &v->g->nodes.at[id];
+        const OpInfo *info = op_info(n->op);
+        const char *fault = info->flags & OP_QUANTISES      ? fault_of_quantise(v, n)
+                            : info->scaling != SCALING_none ? fault_of_contraction(v, n)
+                                                            : NULL;
+        if (fault)
+            verify_report(v, "verify-scale", 0, "graph node %u (%s, %s) %s", id, info->name,
+                          v->g->tensors.at[n->out[0]].name, fault);
+    }
+}

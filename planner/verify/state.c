@@ -1,0 +1,104 @@
+/* What lives between steps beside the parameters: advanced by one node of the graph, once a step
+ * whatever micro-batch or recomputation comes again, and the same on every rank. */
+#include "planner/verify/private.h"
+
+/* The node that makes the next value of each tensor of the state; reports others than one. */
+static NodeId *find_updates(Verifier *v)
+{
+    const Graph *g = v->g;
+    NodeId *by = arena_array(v->arena, g->tensors.n, sizeof *by);
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        if (!(op_info(n->op)->flags & OP_UPDATES)) continue;
+        for (uint32_t j = 0; j < n->n_out; j++) {
+            const Tensor *t = &g->tensors.at[n->in[j]];
+            if (t->role != ROLE_state)
+                verify_report(v, "verify-coverage", 0,
+                              "graph node %u (%s) overwrites %s, which is no state", id,
+                              op_info(n->op)->name, t->name);
+            else if (by[n->in[j]])
+                verify_report(v, "verify-coverage", 0, "graph nodes %u and %u both advance %s",
+                              by[n->in[j]], id, t->name);
+            by[n->in[j]] = id;
+        }
+    }
+    return by;
+}
+
+static void check_tensor(Verifier *v, TensorId id, NodeId by)
+{
+    const Graph *g = v->g;
+    const Tensor *t = &g->tensors.at[id];
+    const Layout whole = {{0}};
+    if (!layout_equal(&t->use, &whole))
+        verify_report(v, "verify-layout", 0, "state %s is not whole on every rank", t->name);
+    if (t->init.kind == INIT_none)
+        verify_report(v, "verify-coverage", 0,
+                      "state %s has no initialiser: it would start with whatever its memory held",
+                      t->name);
+    if (t->grad || t->producer)
+        verify_report(v, "verify-purity", 0, "state %s is made within the step, or has a gradient",
+                      t->name);
+    if (!by || (g->n_forward && by > g->n_forward))
+        verify_report(v, "verify-coverage", 0, "state %s is not advanced by the forward pass",
+                      t->name);
+}
+
+/* Of weights and state alone: any micro-batch may be the one that does it. */
+static void check_once(Verifier *v, NodeId id)
+{
+    const Node *n = &v->g->nodes.at[id];
+    for (uint32_t j = 0; j < n->n_out && v->known[n->out[j]]; j++)
+        for (uint32_t mb = 1; mb < v->n_mb; mb++) {
+            if (value_same(value_of_tensor(v, n->out[j], 0), value_of_tensor(v, n->out[j], mb)))
+                continue;
+            verify_report(
+                v, "verify-purity", 0,
+                "graph node %u (%s) is done once a step, and depends on which micro-batch "
+                "does it",
+                id, op_info(n->op)->name);
+            return;
+        }
+}
+
+void verify_graph_state(Verifier *v)
+{
+    const Graph *g = v->g;
+    const NodeId *by = find_updates(v);
+    v->advanced = arena_array(v->arena, g->tensors.n, sizeof *v->advanced);
+    for (TensorId t = 1; t < g->tensors.n; t++) {
+        if (g->tensors.at[t].role != ROLE_state) continue;
+        check_tensor(v, t, by[t]);
+        for (uint32_t j = 0; by[t] && j < g->nodes.at[by[t]].n_out; j++)
+            if (g->nodes.at[by[t]].in[j] == t) v->advanced[t] = g->nodes.at[by[t]].out[j];
+    }
+    for (NodeId id = 1; id < g->nodes.n; id++)
+        if (op_info(g->nodes.at[id].op)->flags & OP_ONCE) check_once(v, id);
+}
+
+/* Only value numbers tell which state a buffer holds; the next step must find the next value. */
+void value_end_of_state(Verifier *v, BufferId b)
+{
+    TensorId t = v->p->buffers.at[b].tensor;
+    const Tensor *at = &v->g->tensors.at[t];
+    Val val = value_read(v, 0, b, "at the end of the step, state", b);
+    v->n_homes[t]++;
+    if (val.bad || !v->advanced[t]) return;
+    if (value_same(val.vn, value_of_tensor(v, t, 0)))
+        verify_report(v, "verify-coverage", 0, "state %s is not advanced", at->name);
+    else if (!value_same(val.vn, value_of_tensor(v, v->advanced[t], 0)))
+        verify_report(v, "verify-coverage", 0, "state %s is left as %s", at->name,
+                      value_name(v, val.vn));
+    const Layout whole = {{0}};
+    if (!layout_equal(&value_shape_at(v, val.shape)->layout, &whole))
+        verify_report(v, "verify-layout", 0, "state %s is not whole on every rank: %s", at->name,
+                      value_shape_text(v, val.shape));
+}
+
+void value_homes_of_state(Verifier *v)
+{
+    for (TensorId t = 1; t < v->g->tensors.n; t++)
+        if (v->g->tensors.at[t].role == ROLE_state && v->n_homes[t] != 1)
+            verify_report(v, "verify-coverage", 0, "state %s has %u homes",
+                          v->g->tensors.at[t].name, v->n_homes[t]);
+}

@@ -1,0 +1,339 @@
+/* The plan's frame: mesh, deals, shapes, graph, units. Every index, size and count is checked, so
+ * that the other proofs can rely on them whatever text the plan came from. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "planner/verify/private.h"
+
+#define RULE "verify-structure"
+
+static const int64_t MAX_ELEMENTS = INT64_C(1) << 48; /* of a tensor; bytes stay far below 2^63 */
+
+static void check_mesh(Verifier *v)
+{
+    const Mesh *m = &v->plan->mesh;
+    if (m->n_axes > MAX_AXES) {
+        verify_report(v, RULE, 0, "the mesh has %u axes, at most %d are possible", m->n_axes,
+                      MAX_AXES);
+        return;
+    }
+    uint64_t stride = 1;
+    for (uint32_t a = m->n_axes; a-- > 0;) {
+        if (m->axis[a].size < 1 || m->axis[a].stride != stride || m->axis[a].name >= AXIS_NAMES)
+            verify_report(v, RULE, 0,
+                          "mesh axis %u has size %u and stride %u, expected stride %llu", a,
+                          m->axis[a].size, m->axis[a].stride, (unsigned long long)stride);
+        stride *= m->axis[a].size;
+        if (stride > UINT32_MAX / 2) {
+            verify_report(v, RULE, 0, "the mesh has too many ranks");
+            return;
+        }
+    }
+    if (m->n_ranks != stride)
+        verify_report(v, RULE, 0, "the mesh says %u ranks, its axes make %llu", m->n_ranks,
+                      (unsigned long long)stride);
+}
+
+static int by_low(const void *a, const void *b)
+{
+    const Interval *x = a, *y = b;
+    if (x->lo != y->lo) return x->lo < y->lo ? -1 : 1;
+    return x->hi < y->hi ? -1 : x->hi > y->hi;
+}
+
+/* One behind the other, from 0 to the end: lengths that add up could count an index twice and
+ * another never. */
+static bool tiles(const Verifier *v, const Deal *d)
+{
+    Interval *at = arena_array(v->arena, d->n, sizeof *at);
+    int64_t end = 0;
+    uint32_t n = 0, next = 0;
+    for (uint32_t k = 0; k < d->n; k++) {
+        Interval own = v->g->deals.intervals.at[d->first + k];
+        if (own.hi > own.lo) at[n++] = own;
+    }
+    qsort(at, n, sizeof *at, by_low);
+    while (next < n && at[next].lo == end) end = at[next++].hi;
+    return next == n && end == d->size;
+}
+
+/* Their order is part of what they say: keys before values. */
+static bool are_side_by_side(const Verifier *v, const Deal *d)
+{
+    int64_t end = 0;
+    for (uint32_t k = 0; k < d->n; k++) {
+        Interval at = v->g->deals.intervals.at[d->first + k];
+        if (at.lo != end || at.hi <= at.lo || (at.hi - at.lo) % d->n_parts != 0) return false;
+        end = at.hi;
+    }
+    return end == d->size;
+}
+
+static void check_deals(Verifier *v)
+{
+    const Deals *deals = &v->g->deals;
+    for (DealId i = 1; i < deals->deals.n; i++) {
+        const Deal *d = &deals->deals.at[i];
+        bool ok =
+            d->kind <= DEAL_segments && d->n_parts > 0 && d->size >= 0 && d->size <= MAX_ELEMENTS;
+        if (ok && d->kind >= DEAL_listed)
+            ok = d->per_part > 0 && deal_table(d) == d->n &&
+                 (uint64_t)d->first + d->n <= deals->intervals.n;
+        if (!ok)
+            verify_report(v, RULE, 0, "deal %u is malformed", i);
+        else if (d->kind == DEAL_listed && !tiles(v, d))
+            verify_report(v, "verify-coverage", 0,
+                          "deal %u does not hand out each of its %lld indices once", i,
+                          (long long)d->size);
+        else if (d->kind == DEAL_segments && !are_side_by_side(v, d))
+            verify_report(v, "verify-coverage", 0,
+                          "deal %u is no segments side by side of %lld indices, each in %u equal "
+                          "parts",
+                          i, (long long)d->size, d->n_parts);
+    }
+}
+
+/* Dimensions positive and their product bounded. */
+static bool dims_ok(uint32_t n_dims, const int64_t *dim)
+{
+    int64_t n = 1;
+    if (n_dims > MAX_DIMS) return false;
+    for (uint32_t d = 0; d < n_dims; d++) {
+        if (dim[d] < 1 || dim[d] > MAX_ELEMENTS / n) return false;
+        n *= dim[d];
+    }
+    return true;
+}
+
+/* NULL, or what is wrong. */
+static const char *layout_fault(const Verifier *v, uint32_t n_dims, const int64_t *dim,
+                                const DealId *deal, const Layout *layout)
+{
+    const Mesh *mesh = &v->plan->mesh;
+    const Deals *deals = &v->g->deals;
+    for (uint32_t a = 0; a < MAX_AXES; a++) {
+        int8_t on = layout->on[a];
+        if (a >= mesh->n_axes && on != WHOLE) return "names an axis that the mesh does not have";
+        if (on < PARTIAL_MAX) return "has an unknown layout";
+        if (layout_is_split(on) && layout_dim(on) >= (int)n_dims)
+            return "splits a dimension that it does not have";
+    }
+    for (uint32_t d = 0; d < n_dims; d++) {
+        AxisSet axes = layout_axes_split(layout, (int)d);
+        if (deal[d] && deal[d] >= deals->deals.n) return "names a deal that does not exist";
+        if (!axes) continue;
+        uint32_t parts = mesh_size(mesh, axes);
+        const Deal *at = deal[d] ? &deals->deals.at[deal[d]] : NULL;
+        if (at && (at->n_parts != parts || at->size != dim[d]))
+            return "has a deal for another split";
+    }
+    return NULL;
+}
+
+static void check_shapes(Verifier *v)
+{
+    v->local_elements = arena_array(v->arena, v->plan->shapes.n, sizeof *v->local_elements);
+    for (ShapeId i = 0; i < v->plan->shapes.n; i++) {
+        const Shape *s = &v->plan->shapes.at[i];
+        const char *fault = dims_ok(s->n_dims, s->dim)
+                                ? layout_fault(v, s->n_dims, s->dim, s->deal, &s->layout)
+                                : "has dimensions out of range";
+        if (fault)
+            verify_report(v, RULE, 0, "shape %u %s", i, fault);
+        else
+            v->local_elements[i] = (uint64_t)shape_local_elements(s, &v->plan->mesh, &v->g->deals);
+    }
+}
+
+static void check_tensors(Verifier *v)
+{
+    const Graph *g = v->g;
+    for (TensorId t = 1; t < g->tensors.n; t++) {
+        const Tensor *at = &g->tensors.at[t];
+        const char *name = at->name ? at->name : "?", *fault = NULL;
+        if (!at->name || at->role > ROLE_state || at->dtype >= DT_COUNT ||
+            at->rest_dtype >= DT_COUNT || at->reduce_dtype >= DT_COUNT ||
+            at->producer >= g->nodes.n || at->grad >= g->tensors.n || at->grad_of >= g->tensors.n ||
+            (at->unit && at->unit >= g->units.n))
+            fault = "has a field out of range";
+        else if (!dims_ok(at->n_dims, at->dim))
+            fault = "has dimensions out of range";
+        else
+            fault = layout_fault(v, at->n_dims, at->dim, at->deal, &at->use);
+        if (!fault && layout_axes_partial(&at->use)) fault = "is in use as a partial sum";
+        if (fault) verify_report(v, RULE, 0, "tensor %u (%s) %s", t, name, fault);
+    }
+}
+
+static bool node_ids_ok(const Graph *g, const Node *n)
+{
+    if (n->op == OP_none || n->op >= OP_COUNT || n->n_in > MAX_IN || n->n_out > MAX_OUT)
+        return false;
+    for (uint32_t i = 0; i < n->n_in; i++)
+        if (!n->in[i] || n->in[i] >= g->tensors.n) return false;
+    for (uint32_t j = 0; j < n->n_out; j++)
+        if (!n->out[j] || n->out[j] >= g->tensors.n) return false;
+    return n->attrs < g->attrs.n && n->forward < g->nodes.n &&
+           (n->module == 0 || n->module < g->modules.n);
+}
+
+static void check_nodes(Verifier *v)
+{
+    const Graph *g = v->g;
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        if (!node_ids_ok(g, n)) {
+            verify_report(v, RULE, 0, "graph node %u has a field out of range", id);
+            continue;
+        }
+        OpClass class_ = op_info(n->op)->class_;
+        if (class_ != OP_CLASS_compute && class_ != OP_CLASS_contract) {
+            verify_report(v, RULE, 0, "graph node %u (%s) is no computation", id,
+                          op_info(n->op)->name);
+            continue;
+        }
+        Diag why = diag_in(v->arena);
+        Binding b;
+        if (!graph_bind(g, n, &b, &why))
+            verify_report(v, RULE, 0, "graph node %u does not match its op: %s", id,
+                          why.items.n ? why.items.at[0].text : "");
+        else if (op_info(n->op)->flags & OP_TAKES &&
+                 !op_takes(n->op, &b, graph_attrs_at(g, n->attrs)))
+            verify_report(v, RULE, 0, "graph node %u (%s) takes a part that there is not", id,
+                          op_info(n->op)->name);
+        else if (op_info(n->op)->flags & OP_SIZED && !op_sized(&b, graph_attrs_at(g, n->attrs)))
+            verify_report(v, RULE, 0, "graph node %u (%s) has other sizes than its attributes say",
+                          id, op_info(n->op)->name);
+    }
+    if (g->n_forward >= g->nodes.n && g->n_forward)
+        verify_report(v, RULE, 0, "%u forward nodes of %u", g->n_forward, g->nodes.n);
+    if (g->loss >= g->tensors.n && g->loss)
+        verify_report(v, RULE, 0, "the loss is tensor %u of %u", g->loss, g->tensors.n);
+}
+
+static int64_t local_elements(const Verifier *v, const Tensor *t)
+{
+    Shape s = {.n_dims = t->n_dims, .layout = t->use};
+    for (int d = 0; d < t->n_dims; d++) s.dim[d] = t->dim[d], s.deal[d] = t->deal[d];
+    return shape_local_elements(&s, &v->plan->mesh, &v->g->deals);
+}
+
+/* Each parameter of a unit lies in it, behind the one before, and in no other unit. */
+static void check_units(Verifier *v)
+{
+    const Graph *g = v->g;
+    uint32_t *times = arena_array(v->arena, g->tensors.n + 1, sizeof *times);
+    for (UnitId u = 1; u < g->units.n; u++) {
+        const Unit *unit = &g->units.at[u];
+        uint64_t end = 0;
+        AxisSet all = (AxisSet)((1u << v->plan->mesh.n_axes) - 1);
+        if (unit->dtype >= DT_COUNT || unit->rest_dtype >= DT_COUNT ||
+            unit->reduce_dtype >= DT_COUNT || unit->state_dtype >= DT_COUNT) {
+            verify_report(v, RULE, 0, "unit %u (%s) has a dtype out of range", u, unit->name);
+            continue;
+        }
+        if ((unit->shard | unit->replicate) & ~all || (unit->shard & unit->replicate) ||
+            unit->padded > (uint64_t)MAX_ELEMENTS ||
+            unit->padded % mesh_size(&v->plan->mesh, unit->shard & all) ||
+            unit->elements > unit->padded)
+            verify_report(v, RULE, 0, "unit %u (%s) has axes or sizes out of range", u, unit->name);
+        for (uint32_t i = 0; i < unit->params.n; i++) {
+            TensorId t = unit->params.at[i];
+            if (!t || t >= g->tensors.n || g->tensors.at[t].role != ROLE_param ||
+                g->tensors.at[t].unit != u) {
+                verify_report(v, RULE, 0, "unit %u (%s) names tensor %u, which is none of its own",
+                              u, unit->name, t);
+                continue;
+            }
+            times[t]++;
+            const Tensor *p = &g->tensors.at[t];
+            if (p->flat_offset < end || p->flat_offset > unit->elements)
+                verify_report(v, "verify-coverage", 0, "%s overlaps what lies before it in unit %s",
+                              p->name, unit->name);
+            if (p->rest_dtype != unit->rest_dtype || p->reduce_dtype != unit->reduce_dtype ||
+                (p->dtype != unit->dtype && unit->dtype != DT_e4m3))
+                verify_report(v, "verify-dtype", 0,
+                              "%s is %s in use, %s at rest, %s summed; its unit %s is %s, %s, %s",
+                              p->name, dtype_name(p->dtype), dtype_name(p->rest_dtype),
+                              dtype_name(p->reduce_dtype), unit->name, dtype_name(unit->dtype),
+                              dtype_name(unit->rest_dtype), dtype_name(unit->reduce_dtype));
+            if (p->grad && p->grad < g->tensors.n &&
+                g->tensors.at[p->grad].dtype != p->reduce_dtype)
+                verify_report(v, "verify-dtype", 0, "the gradient of %s is %s, it is summed in %s",
+                              p->name, dtype_name(g->tensors.at[p->grad].dtype),
+                              dtype_name(p->reduce_dtype));
+            end = p->flat_offset + (uint64_t)local_elements(v, p);
+            if (end > unit->elements)
+                verify_report(v, "verify-coverage", 0, "%s reaches beyond unit %s", p->name,
+                              unit->name);
+        }
+    }
+    for (TensorId t = 1; t < g->tensors.n; t++)
+        if (g->tensors.at[t].role == ROLE_param && g->tensors.at[t].unit && times[t] != 1)
+            verify_report(v, "verify-coverage", 0, "parameter %s lies in its unit %u times",
+                          g->tensors.at[t].name, times[t]);
+}
+
+/* What a report divides by must follow from the plan. Zeros: made by hand, says nothing. */
+static void check_step(Verifier *v)
+{
+    const StepInfo *s = &v->plan->step;
+    const ModelInfo *info = &v->g->info;
+    uint64_t n_params = 0;
+    for (TensorId t = 1; t < v->g->tensors.n; t++) {
+        const Tensor *at = &v->g->tensors.at[t];
+        uint64_t n = at->role == ROLE_param;
+        for (int d = 0; d < at->n_dims; d++) n *= (uint64_t)at->dim[d];
+        n_params += n;
+    }
+    if (s->micro_batch && s->global_batch / s->micro_batch != (int64_t)s->n_microbatches)
+        verify_report(v, RULE, 0, "%u micro-steps of %lld sequences are not %lld",
+                      s->n_microbatches, (long long)s->micro_batch, (long long)s->global_batch);
+    if (s->seq && (double)s->global_batch * (double)s->seq != s->global_tokens)
+        verify_report(v, RULE, 0, "%lld sequences of %lld are not %.0f tokens",
+                      (long long)s->global_batch, (long long)s->seq, s->global_tokens);
+    if (info->n_params && (info->n_params != n_params || info->n_params_no_embedding > n_params))
+        verify_report(v, RULE, 0,
+                      "the model has %llu parameters, not %llu (%llu without embedding)",
+                      (unsigned long long)n_params, (unsigned long long)info->n_params,
+                      (unsigned long long)info->n_params_no_embedding);
+}
+
+bool verify_structure_graph(Verifier *v)
+{
+    const Plan *plan = v->plan;
+    check_mesh(v);
+    if (v->n_reported) return false;
+    if (plan->shapes.n == 0 || v->g->tensors.n == 0 || v->g->nodes.n == 0 || v->g->attrs.n == 0) {
+        verify_report(v, RULE, 0, "the plan lacks its first shape, tensor, node or attributes");
+        return false;
+    }
+    uint64_t n_mb = plan->step.n_microbatches, n_code = 0;
+    for (uint32_t i = 0; i < plan->programs.n; i++) n_code += plan->programs.at[i].code.n;
+    if (n_mb == 0 || n_mb > n_code || n_mb * v->g->tensors.n > UINT64_C(1) << 26)
+        verify_report(v, RULE, 0, "%llu micro-batches for %llu instructions",
+                      (unsigned long long)n_mb, (unsigned long long)n_code);
+    check_deals(v);
+    if (v->n_reported) return false;
+    check_shapes(v);
+    check_tensors(v);
+    if (v->n_reported) return false;
+    check_nodes(v);
+    if (v->n_reported == 0) verify_segments(v);
+    check_units(v);
+    if (plan->programs.n == 0 || !plan->program_of) {
+        verify_report(v, RULE, 0, "the plan has no program");
+        return false;
+    }
+    check_step(v);
+    if (plan->n_match > n_code + 1)
+        verify_report(v, RULE, 0, "%u matches for %llu instructions", plan->n_match,
+                      (unsigned long long)n_code);
+    for (Rank r = 0; r < plan->mesh.n_ranks; r++)
+        if (plan->program_of[r] >= plan->programs.n) {
+            verify_report(v, RULE, 0, "rank %u runs program %u of %u", r, plan->program_of[r],
+                          plan->programs.n);
+            return false;
+        }
+    return v->n_reported == 0;
+}

@@ -1,0 +1,188 @@
+/* A region that is cut into pieces along the tokens: what the pieces do must add up to what the
+ * whole would do. Nothing is taken from the pass: from the graph alone each value is told which
+ * tokens it is of, and how it was made of the whole model's values. Whatever then leaves the pieces
+ * (the loss, what it counts, gradients of weights and of the region's input) must have come from
+ * each token just once, and from all in the same way. That programs do what the graph says is
+ * proven elsewhere. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/verify/private.h"
+
+#define RULE "verify-tiles"
+
+/* Tokens [lo, hi) of each sequence; hi 0: of all. */
+typedef struct Part {
+    int64_t lo, hi;
+    uint32_t tile; /* 1 + which piece its node says it is */
+} Part;
+
+/* One part's share of a tensor that is of all tokens; `made`: how. */
+typedef struct Share {
+    TensorId to;
+    Hash128 made;
+    Part part;
+    NodeId node;
+} Share;
+
+typedef struct Tiles {
+    Verifier *v;
+    const Graph *g;
+    Part *of;      /* [tensor] */
+    Hash128 *made; /* [tensor] of a part */
+    LIST(Share) shares;
+    int64_t tokens; /* of a sequence */
+} Tiles;
+
+static bool has_tokens(const Tiles *t, TensorId id)
+{
+    const Tensor *at = &t->g->tensors.at[id];
+    bool of_param = at->grad_of && t->g->tensors.at[at->grad_of].role == ROLE_param;
+    return at->role != ROLE_param && at->role != ROLE_state && !of_param && at->n_dims >= 2;
+}
+
+/* Labels that a mean counts groups in are whole; `first` says where the part's begin. */
+static bool reads_whole_labels(const Node *n, uint32_t i)
+{
+    return (n->op == OP_xent_loss_mean || n->op == OP_xent_loss_mean_grad) && i + 1u == n->n_in;
+}
+
+static bool report(const Tiles *t, NodeId id, const char *what, Part a, Part b)
+{
+    verify_report(t->v, RULE, 0,
+                  "graph node %u (%s) %s: tokens %lld to %lld (piece %u), %lld to %lld (piece %u)",
+                  id, op_info(t->g->nodes.at[id].op)->name, what, (long long)a.lo, (long long)a.hi,
+                  a.tile, (long long)b.lo, (long long)b.hi, b.tile);
+    return false;
+}
+
+static bool same_tokens(Part a, Part b)
+{
+    return a.lo == b.lo && a.hi == b.hi;
+}
+
+/* The tokens that a node works on; false after a report. */
+static bool find_part(const Tiles *t, NodeId id, Part *part)
+{
+    const Node *n = &t->g->nodes.at[id];
+    const Attrs *a = graph_attrs_at(t->g, n->attrs);
+    for (uint32_t i = 0; i < n->n_in; i++)
+        if (t->of[n->in[i]].hi) *part = t->of[n->in[i]];
+    for (uint32_t i = 0; part->hi && i < n->n_in; i++) {
+        const Part is = t->of[n->in[i]];
+        if (!has_tokens(t, n->in[i]) || reads_whole_labels(n, i) || same_tokens(is, *part))
+            continue;
+        return report(t, id, "reads other tokens at once", *part, is);
+    }
+    const bool whole = n->n_in && reads_whole_labels(n, n->n_in - 1u) && part->hi;
+    const Part taken = {a->first, a->first + (n->op == OP_tokens_grad ? a->count : 0), n->tile};
+    if (whole && (t->of[n->in[n->n_in - 1]].hi || a->first != part->lo))
+        return report(t, id, "counts by the labels of other tokens", *part, taken);
+    if (n->op == OP_tokens_grad && !same_tokens(taken, *part))
+        return report(t, id, "gives gradients back to other tokens", *part, taken);
+    if (n->op == OP_tokens) {
+        if (part->hi) return report(t, id, "takes tokens out of a part", *part, taken);
+        *part = (Part){a->first, a->first + a->count, n->tile};
+    }
+    if (part->hi && part->tile != n->tile)
+        return report(t, id, "is said to be of another piece", *part,
+                      (Part){part->lo, part->hi, n->tile});
+    if (!part->hi && n->tile)
+        return report(t, id, "is said to be of a piece, and is of all tokens", *part,
+                      (Part){0, 0, n->tile});
+    return true;
+}
+
+/* How output j is made, whatever the tokens. */
+static Hash128 way_of(const Tiles *t, const Node *n, uint32_t j)
+{
+    Hash128 in[MAX_IN];
+    Attrs attrs = *graph_attrs_at(t->g, n->attrs);
+    attrs.first = attrs.count = 0;
+    for (uint32_t i = 0; i < n->n_in; i++)
+        in[i] = t->of[n->in[i]].hi ? t->made[n->in[i]] : value_leaf("whole", n->in[i]);
+    return value_of_op(n->op, hash_bytes(&attrs, sizeof attrs).lo, in, n->n_in, j, 0, NULL);
+}
+
+static bool is_of_part(const Tiles *t, const Node *n, TensorId out)
+{
+    const TensorId of = t->g->tensors.at[out].grad_of;
+    if (of) return t->of[of].hi != 0;
+    return n->op == OP_tokens || has_tokens(t, out);
+}
+
+static void add_outputs(Tiles *t, NodeId id, Part part)
+{
+    const Node *n = &t->g->nodes.at[id];
+    for (uint32_t j = 0; j < n->n_out; j++) {
+        const TensorId out = n->out[j];
+        const Hash128 made = way_of(t, n, j);
+        if (!is_of_part(t, n, out)) {
+            const Share share = {out, made, part, id};
+            list_push(t->v->arena, &t->shares, share);
+            continue;
+        }
+        const bool again = t->of[out].hi != 0;
+        if (again && !same_tokens(t->of[out], part))
+            report(t, id, "adds to what is of other tokens", part, t->of[out]);
+        t->made[out] = again ? value_add(t->made[out], made) : made;
+        t->of[out] = part;
+    }
+}
+
+static int by_way(const void *a, const void *b)
+{
+    const Share *x = a, *y = b;
+    if (x->to != y->to) return x->to < y->to ? -1 : 1;
+    if (x->made.hi != y->made.hi) return x->made.hi < y->made.hi ? -1 : 1;
+    if (x->made.lo != y->made.lo) return x->made.lo < y->made.lo ? -1 : 1;
+    if (x->part.lo != y->part.lo) return x->part.lo < y->part.lo ? -1 : 1;
+    return x->node < y->node ? -1 : 1;
+}
+
+/* Shares of one tensor that are made alike: [0, tokens) once, by pieces in order. */
+static uint32_t check_shares(const Tiles *t, uint32_t first)
+{
+    const Share *at = &t->shares.at[first];
+    int64_t end = 0;
+    uint32_t n = 0;
+    bool fine = true;
+    for (; first + n < t->shares.n; n++) {
+        const Share *s = at + n;
+        if (s->to != at->to || !value_same(s->made, at->made)) break;
+        fine = fine && s->part.lo == end && s->part.tile == n + 1;
+        end = s->part.hi;
+    }
+    if (!fine || end != t->tokens)
+        verify_report(
+            t->v, RULE, 0,
+            "%s is not summed over all %lld tokens once: %u pieces, of graph node %u (%s) "
+            "and its like, cover other tokens, or differ from those that cover the rest",
+            t->g->tensors.at[at->to].name, (long long)t->tokens, n, at->node,
+            op_info(t->g->nodes.at[at->node].op)->name);
+    return first + n;
+}
+
+void verify_tiles(Verifier *v)
+{
+    const Graph *g = v->g;
+    Tiles t = {.v = v, .g = g};
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        if (g->nodes.at[id].op != OP_tokens) continue;
+        const int64_t all = g->tensors.at[g->nodes.at[id].in[0]].dim[1];
+        if (t.tokens && all != t.tokens)
+            report(&t, id, "cuts sequences of another length", (Part){0, t.tokens, 0},
+                   (Part){0, all, 0});
+        t.tokens = all;
+    }
+    t.of = arena_array(v->arena, g->tensors.n, sizeof *t.of);
+    t.made = t.tokens ? arena_array(v->arena, g->tensors.n, sizeof *t.made) : NULL;
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        Part part = {0, 0, 0};
+        if (!t.tokens && !g->nodes.at[id].tile) continue;
+        if (!find_part(&t, id, &part)) return;
+        if (part.hi) add_outputs(&t, id, part);
+    }
+    if (t.shares.n) qsort(t.shares.at, t.shares.n, sizeof *t.shares.at, by_way);
+    for (uint32_t i = 0; i < t.shares.n;) i = check_shares(&t, i);
+}

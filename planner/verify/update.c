@@ -1,0 +1,495 @@
+/* The end of a step: squared norms count each element once, the clip coefficient follows from all
+ * of them, the optimizer meets each parameter once with its whole gradient; and the driver that
+ * takes programs through their instructions. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "planner/verify/private.h"
+
+static TensorId gradient_of_value(const Verifier *v, Hash128 vn)
+{
+    for (TensorId t = 1; t < v->g->tensors.n; t++)
+        if (v->g->tensors.at[t].role == ROLE_param && v->g->tensors.at[t].grad &&
+            value_same(v->sum[v->g->tensors.at[t].grad], vn))
+            return t;
+    return 0;
+}
+
+/* Axes over which the squares of a piece must be summed to be those of the whole tensor. */
+static AxisSet norm_axes(const Verifier *v, const Val *val, const Piece *piece)
+{
+    AxisSet flat = val->list ? layout_axes_split(&value_shape_at(v, val->shape)->layout, -1) : 0;
+    /* a parameter lives on one pipeline stage, or on two of which one counts it */
+    return (AxisSet)(flat | v->stages |
+                     layout_axes_split(&value_shape_at(v, piece->shape)->layout, -1));
+}
+
+static Hash128 sum_squares(Verifier *v, Pc pc, const Val *val, AxisSet claimed, bool *bad)
+{
+    const Attrs *attrs = verify_attrs(v, pc);
+    uint64_t lo = attrs->lo > 0 ? (uint64_t)attrs->lo : 0,
+             hi = attrs->hi > 0 ? (uint64_t)attrs->hi : 0;
+    Piece single;
+    uint32_t n;
+    Hash128 total = {0, 0};
+    const Piece *pieces = value_pieces(v, val, &single, &n);
+    if (!val->list) single.n = (uint64_t)value_shape_at(v, val->shape)->dim[0];
+    for (uint32_t i = 0; i < n; i++) {
+        const Piece *p = &pieces[i];
+        if (value_is_zero(p->vn) || p->lo >= hi || p->lo + p->n <= lo) continue;
+        if (p->lo < lo || p->lo + p->n > hi) {
+            verify_report(v, "verify-scale", pc, "counts elements %llu to %llu, which cuts %s",
+                          (unsigned long long)lo, (unsigned long long)hi, value_name(v, p->vn));
+            *bad = true;
+        }
+        if (norm_axes(v, val, p) != claimed) {
+            verify_report(v, "verify-scale", pc,
+                          "the squares of %s are to be summed over %s, the output says %s",
+                          value_name(v, p->vn),
+                          mesh_axes_text(v->arena, &v->plan->mesh, norm_axes(v, val, p)),
+                          mesh_axes_text(v->arena, &v->plan->mesh, claimed));
+            *bad = true;
+        }
+        total = value_add(total, value_norm(p->vn));
+    }
+    return total;
+}
+
+void value_sumsq(Verifier *v, Pc pc)
+{
+    const Instr *in = &v->p->code.at[pc];
+    BufferId table = program_arg(v->p, in, 1);
+    const Buffer *at = &v->p->buffers.at[table];
+    Val val = value_read(v, pc, program_arg(v->p, in, 0), "input", 0);
+    Shape slot = *value_shape_at(v, v->canon[at->shape]);
+    int64_t n = slot.dim[0], which = verify_attrs(v, pc)->slot;
+    bool bad = val.bad;
+    if (!bad && layout_axes_partial(&value_shape_at(v, val.shape)->layout)) {
+        verify_report(v, "verify-layout", pc, "squares partial sums: %s",
+                      value_shape_text(v, val.shape));
+        bad = true;
+    }
+    if (which < 0 || which >= n || layout_axes_split(&slot.layout, -1)) {
+        verify_report(v, "verify-layout", pc, "slot %lld of a table of %lld", (long long)which,
+                      (long long)n);
+        value_write(v, pc, table, (Val){.bad = true});
+        return;
+    }
+    slot.dim[0] = 1;
+    Val out = {.bad = bad,
+               .shape = value_shape(v, &slot),
+               .bytes = dtype_bytes(at->dtype),
+               .dtype = (uint8_t)at->dtype};
+    if (!bad) out.vn = sum_squares(v, pc, &val, layout_axes_partial(&slot.layout), &out.bad);
+    uint64_t address = verify_address(v->p, table) + (uint64_t)which * dtype_bytes(at->dtype);
+    if (verify_accumulates(v, in, 0)) {
+        Val old = value_read_at(v, pc, table, address, dtype_bytes(at->dtype), out.shape, "sum", 0);
+        out = value_sum(v, pc, &old, &out);
+    }
+    value_write_at(v, pc, table, address, dtype_bytes(at->dtype), out);
+}
+
+static bool counts_in_norm(const Verifier *v, TensorId t)
+{
+    const Tensor *p = &v->g->tensors.at[t];
+    return p->role == ROLE_param && p->grad;
+}
+
+/* One parameter in the place of another. */
+static bool explain_exchange(Verifier *v, Pc pc, Hash128 is)
+{
+    for (TensorId t = 1; t < v->g->tensors.n; t++) {
+        if (!counts_in_norm(v, t)) continue;
+        Hash128 twice = value_add(v->norm, value_norm(v->sum[v->g->tensors.at[t].grad]));
+        for (TensorId k = 1; k < v->g->tensors.n; k++) {
+            if (!counts_in_norm(v, k)) continue;
+            Hash128 other = value_norm(v->sum[v->g->tensors.at[k].grad]);
+            if (!value_same(value_add(is, other), twice)) continue;
+            verify_report(v, "verify-scale", pc, "the gradient norm counts twice %s, leaves out %s",
+                          v->g->tensors.at[t].name, v->g->tensors.at[k].name);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void explain_norm(Verifier *v, Pc pc, Hash128 is)
+{
+    for (TensorId t = 1; t < v->g->tensors.n; t++) {
+        const Tensor *p = &v->g->tensors.at[t];
+        if (p->role != ROLE_param || !p->grad) continue;
+        Hash128 one = value_norm(v->sum[p->grad]);
+        bool missing = value_same(value_add(is, one), v->norm);
+        if (!missing && !value_same(value_add(v->norm, one), is)) continue;
+        verify_report(v, "verify-scale", pc, "the gradient norm %s %s",
+                      missing ? "leaves out" : "counts twice", p->name);
+        return;
+    }
+    if (v->g->tensors.n < 20000 && explain_exchange(v, pc, is)) return;
+    verify_report(v, "verify-scale", pc,
+                  "the gradient norm does not count the gradient of each parameter once");
+}
+
+/* What was summed with the scale of a full step, times what a full step counts over what this one
+ * counted: every gradient has been divided by the count exactly once. */
+void value_mean(Verifier *v, Pc pc)
+{
+    static const char *const names[] = {"loss", "count of kept tokens"};
+    const Instr *in = &v->p->code.at[pc];
+    const TensorId of[] = {v->g->loss, graph_count(v->g)};
+    double product = verify_attrs(v, pc)->scale * v->loss_scale;
+    bool bad = false;
+    for (uint32_t i = 0; i < 2; i++) {
+        Val x = value_read(v, pc, program_arg(v->p, in, i), "input", i);
+        AxisSet unsummed = layout_axes_partial(&value_shape_at(v, x.shape)->layout);
+        bad = bad || x.bad;
+        if (x.bad) continue;
+        if (!of[i] || !value_same(x.vn, v->sum[of[i]]))
+            verify_report(v, "verify-scale", pc, "input %u is not the %s of the step%s", i,
+                          names[i], of[i] ? value_difference(v, of[i], x.vn) : "");
+        else if (v->stages && !x.comm)
+            verify_report(v, "verify-scale", pc, "reads a %s that was not summed over the stages",
+                          names[i]);
+        else if (unsummed)
+            verify_report(v, "verify-scale", pc, "reads a %s that was not summed over %s", names[i],
+                          mesh_axes_text(v->arena, &v->plan->mesh, unsummed));
+    }
+    if (!(product > 1 - 1e-9 && product < 1 + 1e-9))
+        verify_report(v, "verify-scale", pc,
+                      "multiplies by %.17g what was scaled by %.17g: not 1 in all",
+                      verify_attrs(v, pc)->scale, v->loss_scale);
+    for (uint32_t j = 0; j < 2; j++) {
+        Val out = {.bad = bad || !of[1]};
+        if (!out.bad) out.vn = value_step_mean(v, j);
+        value_write(v, pc, program_arg(v->p, in, 2 + j), out);
+    }
+}
+
+static void check_factor(Verifier *v, Pc pc)
+{
+    Val factor = value_read(v, pc, program_arg(v->p, &v->p->code.at[pc], 1), "input", 1);
+    if (factor.bad) return;
+    if (!v->g->loss || !graph_count(v->g) || !value_same(factor.vn, value_step_mean(v, 1)))
+        verify_report(v, "verify-scale", pc,
+                      "input 1 is not the factor that makes the step's sums means");
+    else if (layout_axes_partial(&value_shape_at(v, factor.shape)->layout))
+        verify_report(v, "verify-layout", pc, "reads a partial factor");
+}
+
+void value_clip_coef(Verifier *v, Pc pc)
+{
+    const Instr *in = &v->p->code.at[pc];
+    const Attrs *attrs = verify_attrs(v, pc);
+    Val table = value_read(v, pc, program_arg(v->p, in, 0), "input", 0);
+    bool bad = table.bad;
+    Piece single;
+    uint32_t n;
+    Hash128 total = {0, 0};
+    const Piece *pieces = value_pieces(v, &table, &single, &n);
+    for (uint32_t i = 0; i < n; i++) total = value_add(total, pieces[i].vn);
+    if (!bad && layout_axes_partial(&value_shape_at(v, table.shape)->layout)) {
+        verify_report(v, "verify-scale", pc,
+                      "reads squares that were not summed over all ranks: %s",
+                      value_shape_text(v, table.shape));
+        bad = true;
+    }
+    if (!bad && !value_same(total, v->norm)) {
+        explain_norm(v, pc, total);
+        total = v->norm;
+    }
+    check_factor(v, pc);
+    const Shape *o = value_shape_at(v, v->canon[v->p->buffers.at[program_arg(v->p, in, 2)].shape]);
+    if (layout_axes_partial(&o->layout) || layout_axes_split(&o->layout, -1))
+        verify_report(v, "verify-layout", pc, "the coefficient must be whole everywhere");
+    if (!(attrs->clip >= 0 && attrs->clip < INFINITY))
+        verify_report(v, "verify-scale", pc, "clips at %g, which is no bound", attrs->clip);
+    if (v->clip && v->clip->clip != attrs->clip)
+        verify_report(v, "verify-scale", pc, "clips at %g, others at %g", attrs->clip,
+                      v->clip->clip);
+    v->clip = attrs;
+    value_write(v, pc, program_arg(v->p, in, 2),
+                (Val){.bad = bad, .vn = value_clip(total, attrs->clip)});
+}
+
+/* ---- the optimizer ---- */
+
+static const Piece *piece_at(const Piece *pieces, uint32_t n, uint64_t lo)
+{
+    uint32_t from = 0, to = n;
+    while (from < to) {
+        uint32_t middle = from + (to - from) / 2;
+        if (pieces[middle].lo < lo)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from < n && pieces[from].lo == lo ? &pieces[from] : NULL;
+}
+
+static bool check_gradient(Verifier *v, Pc pc, TensorId t, const Piece *param, const Piece *grad)
+{
+    const Tensor *p = &v->g->tensors.at[t];
+    Hash128 want = v->sum[p->grad];
+    if (!grad || grad->n != param->n || grad->shape != param->shape) {
+        verify_report(v, "verify-layout", pc, "the gradient of %s does not lie where it does",
+                      p->name);
+        return false;
+    }
+    if (value_same(grad->vn, want)) return true;
+    TensorId other = gradient_of_value(v, grad->vn);
+    if (other)
+        verify_report(v, "verify-layout", pc, "updates %s by the gradient of %s", p->name,
+                      v->g->tensors.at[other].name);
+    else
+        verify_report(v, "verify-scale", pc, "updates %s by a gradient that is not the step's%s",
+                      p->name, value_difference(v, p->grad, grad->vn));
+    return false;
+}
+
+static const Piece *piece_at(const Piece *pieces, uint32_t n, uint64_t lo);
+
+/* Input i is moment i of what input 0 is, piece by piece. */
+static bool check_state(Verifier *v, Pc pc, uint32_t i, const Val *state, const Val *param)
+{
+    const Instr *in = &v->p->code.at[pc];
+    uint64_t offset;
+    BufferId root = program_root(v->p, program_arg(v->p, in, i), &offset);
+    UnitId u = v->p->buffers.at[program_root(v->p, program_arg(v->p, in, 0), &offset)].unit;
+    if (state->bad || param->bad) return false;
+    if (v->p->buffers.at[root].unit != u) {
+        verify_report(v, "verify-coverage", pc, "input %u is the state of another unit", i);
+        return false;
+    }
+    Piece one, two;
+    uint32_t n, m;
+    const Piece *p = value_pieces(v, param, &one, &n), *s = value_pieces(v, state, &two, &m);
+    bool same = state->shape == param->shape;
+    for (uint32_t k = 0; same && k < n; k++) {
+        TensorId t = value_is_zero(p[k].vn) ? 0 : value_param(v, p[k].vn);
+        const Piece *at = n == 1 ? s : piece_at(s, m, p[k].lo);
+        same = !t || (at && value_same(at->vn, value_moment(i, t)));
+    }
+    if (!same)
+        verify_report(v, "verify-coverage", pc,
+                      "input %u is not the state of the parameters that it updates", i);
+    return same;
+}
+
+/* Of a rule's rounding. Draws belong to a unit: two that shared them would be rounded alike. */
+static const char *fault_of_rounding(const Instr *in, const Attrs *a, DType param)
+{
+    if (a->stochastic == 0)
+        return a->site == 0 ? NULL : "draws nothing, and has a site to draw for";
+    if (a->stochastic != 1 || in->op != OP_adamw) return "has the attributes of another op";
+    if (param != DT_bf16) return "rounds parameters by draws that are not in bf16";
+    return a->site == (int64_t)in->unit ? NULL : "rounds by the draws of another unit";
+}
+
+/* What is wrong with a rule by itself; NULL: nothing. */
+static const char *fault_of_rule(const Instr *in, const Attrs *a)
+{
+    Attrs rest = *a;
+    rest.beta1 = rest.beta2 = rest.eps = rest.weight_decay = 0;
+    rest.stochastic = rest.site = 0;
+    const Attrs none = {0};
+    if (!(a->beta1 >= 0 && a->beta1 < 1 && a->beta2 >= 0 && a->beta2 < 1))
+        return "decays its moments by factors that are not in [0, 1)";
+    if (!(a->eps >= 0 && a->eps < INFINITY)) return "adds an eps that is negative or not finite";
+    if (!(a->weight_decay >= 0 && a->weight_decay < INFINITY))
+        return "decays weights by what is negative or not finite";
+    if (in->op == OP_sgd && (a->beta1 != 0 || a->beta2 != 0 || a->eps != 0))
+        return "has the attributes of another rule";
+    return memcmp(&rest, &none, sizeof rest) == 0 ? NULL : "has the attributes of another op";
+}
+
+static bool same_rule(const Attrs *a, const Attrs *b)
+{
+    return a->beta1 == b->beta1 && a->beta2 == b->beta2 && a->eps == b->eps &&
+           a->weight_decay == b->weight_decay && a->scale == b->scale;
+}
+
+static void check_coefficient(Verifier *v, Pc pc, const Val *coefficient)
+{
+    if (coefficient->bad) return;
+    if (!v->clip || !value_same(coefficient->vn, value_clip(v->norm, v->clip->clip)))
+        verify_report(v, "verify-scale", pc,
+                      "input %u is not the clip coefficient of the whole norm",
+                      v->p->code.at[pc].n_in - 1u);
+    else if (layout_axes_partial(&value_shape_at(v, coefficient->shape)->layout))
+        verify_report(v, "verify-layout", pc, "reads a partial clip coefficient");
+}
+
+/* Each parameter in `param`, with what lies at the same place in `grad` (a bad one was reported
+ * before); returns the new weights. */
+static Val update_pieces(Verifier *v, Pc pc, const Val *param, const Val *grad)
+{
+    Piece one, two;
+    uint32_t n, m;
+    const Piece *p = value_pieces(v, param, &one, &n), *g = value_pieces(v, grad, &two, &m);
+    /* a vector that fills its unit, scattered: the shapes of both buffers are known to be equal */
+    if (param->list && !grad->list && n == 1 && p->lo == 0 &&
+        p->n == (uint64_t)value_shape_at(v, grad->shape)->dim[0])
+        two.n = p->n, two.shape = p->shape;
+    Piece *made = arena_array(v->arena, n, sizeof *made);
+    Val out = *param;
+    for (uint32_t i = 0; i < n; i++) {
+        made[i] = p[i];
+        if (value_is_zero(p[i].vn)) continue;
+        TensorId t = value_param(v, p[i].vn);
+        if (!t || !v->g->tensors.at[t].grad) {
+            verify_report(v, "verify-coverage", pc,
+                          "updates %s, which is no parameter of this step", value_name(v, p[i].vn));
+            out.bad = true;
+            continue;
+        }
+        if (grad->bad || !check_gradient(v, pc, t, &p[i], piece_at(g, m, p[i].lo))) out.bad = true;
+        v->n_updates[t]++;
+        made[i].vn = value_leaf("updated parameter", t);
+    }
+    if (param->list)
+        out.list = value_add_list(v, made, n);
+    else
+        out.vn = made[0].vn;
+    return out;
+}
+
+void value_update(Verifier *v, Pc pc)
+{
+    const Instr *in = &v->p->code.at[pc];
+    const uint32_t states = in->op == OP_adamw ? 2 : 0, at_grad = 1 + states;
+    Val arg[MAX_IN];
+    for (uint32_t i = 0; i < in->n_in; i++)
+        arg[i] = value_read(v, pc, program_arg(v->p, in, i), "input", i);
+    Val out = {.bad = true};
+    bool ok = !arg[0].bad;
+    if (ok && !arg[at_grad].bad && arg[at_grad].shape != arg[0].shape) {
+        verify_report(v, "verify-layout", pc, "the parameters are %s, the gradients %s",
+                      value_shape_text(v, arg[0].shape), value_shape_text(v, arg[at_grad].shape));
+        ok = false;
+    }
+    if (ok) out = update_pieces(v, pc, &arg[0], &arg[at_grad]);
+    check_coefficient(v, pc, &arg[in->n_in - 1]);
+    const Attrs *attrs = verify_attrs(v, pc);
+    const char *fault = fault_of_rule(in, attrs);
+    const DType dtype = v->p->buffers.at[program_arg(v->p, in, 0)].dtype;
+    if (!fault) fault = fault_of_rounding(in, attrs, dtype);
+    if (fault)
+        verify_report(v, "verify-scale", pc, "%s (beta1 %g, beta2 %g, eps %g, weight_decay %g)",
+                      fault, attrs->beta1, attrs->beta2, attrs->eps, attrs->weight_decay);
+    const bool rounds_alike =
+        !v->rule || v->rule_dtype != dtype || v->rule->stochastic == attrs->stochastic;
+    if (v->rule && (v->rule_op != in->op || !same_rule(v->rule, attrs) || !rounds_alike))
+        verify_report(v, "verify-scale", pc, "updates by another rule than the rest of the model");
+    v->rule = attrs;
+    v->rule_op = in->op;
+    v->rule_dtype = dtype;
+    value_write(v, pc, program_arg(v->p, in, in->n_in), out);
+    for (uint32_t k = 1; k <= states; k++) {
+        uint64_t offset;
+        BufferId root = program_root(v->p, program_arg(v->p, in, k), &offset);
+        Val state = {.bad = !check_state(v, pc, k, &arg[k], &arg[0])};
+        state.vn = value_leaf("updated optimizer state", root);
+        value_write(v, pc, program_arg(v->p, in, in->n_in + k), state);
+    }
+}
+
+/* ---- what must hold when a step has ended ---- */
+
+/* Where a step begins with a unit's parameters, it ends with each of them updated, at its place: at
+ * rest, and in the copy that the next step reads. */
+static void end_of_parameters(Verifier *v, BufferId b)
+{
+    const Buffer *at = &v->p->buffers.at[b];
+    Val val = value_read(v, 0, b, "at the end of the step, parameter", b);
+    Piece single;
+    uint32_t n;
+    if (val.bad || !at->unit) return;
+    const Unit *unit = &v->g->units.at[at->unit];
+    const Piece *p = value_pieces(v, &val, &single, &n);
+    for (uint32_t i = 0; i < unit->params.n; i++) {
+        TensorId t = unit->params.at[i];
+        const Piece *its = n == 1 ? p : piece_at(p, n, v->g->tensors.at[t].flat_offset);
+        if (its && value_same(its->vn, value_leaf("updated parameter", t))) continue;
+        verify_report(
+            v, "verify-coverage", 0, "parameter %s is not updated%s", v->g->tensors.at[t].name,
+            at->category == CATEGORY_gathered ? " where the next step reads it gathered" : "");
+    }
+}
+
+static void end_of_loss(Verifier *v, BufferId b)
+{
+    Val val = value_read(v, 0, b, "at the end of the step, loss", b);
+    if (val.bad) return;
+    if (!graph_count(v->g) || !value_same(val.vn, value_step_mean(v, 0)))
+        verify_report(v, "verify-scale", 0,
+                      "the loss of the step is not its mean over what was counted%s",
+                      value_difference(v, v->g->loss, val.vn));
+    else if (layout_axes_partial(&value_shape_at(v, val.shape)->layout))
+        verify_report(v, "verify-scale", 0, "the loss of the step was not summed over all ranks");
+}
+
+static void unused_communications(Verifier *v)
+{
+    for (uint32_t i = 1; i < v->vals.n; i++) {
+        const Val *val = &v->vals.at[i];
+        uint64_t offset;
+        if (!val->comm || val->used || val->bad) continue;
+        if (v->p->buffers.at[program_root(v->p, val->buffer, &offset)].persistent) continue;
+        verify_warn(v, val->writer, "nothing uses its result");
+    }
+}
+
+/* A gather: what arrives on the host is a whole tensor's weights or one of its moments. */
+static void end_of_gather(Verifier *v)
+{
+    const Program *p = v->p;
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        const Buffer *at = &p->buffers.at[b];
+        TensorId t = at->tensor;
+        if (at->parent || !at->persistent || at->space != SPACE_host || !t) continue;
+        const Role role = v->g->tensors.at[t].role;
+        if (role != ROLE_param && role != ROLE_state) continue;
+        Val val = value_read(v, 0, b, "gathered to the host, tensor", t);
+        if (val.bad) continue;
+        bool its = value_same(val.vn, value_of_tensor(v, t, 0)) ||
+                   value_same(val.vn, value_moment(1, t)) || value_same(val.vn, value_moment(2, t));
+        if (!its)
+            verify_report(v, "verify-coverage", 0, "what is gathered as %s is %s",
+                          v->g->tensors.at[t].name, value_name(v, val.vn));
+        const Layout whole = {{0}};
+        if (!layout_equal(&value_shape_at(v, val.shape)->layout, &whole))
+            verify_report(v, "verify-coverage", 0, "%s is not gathered whole: %s",
+                          v->g->tensors.at[t].name, value_shape_text(v, val.shape));
+    }
+}
+
+void value_end(Verifier *v)
+{
+    const Program *p = v->p;
+    unused_communications(v);
+    if (p->purpose == PURPOSE_gather) end_of_gather(v);
+    if (p->purpose != PURPOSE_train) return;
+    bool *here = arena_array(v->arena, v->g->tensors.n, sizeof *here), loss = false;
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        const Buffer *at = &p->buffers.at[b];
+        if (at->parent || !at->persistent) continue;
+        if (value_is_of_parameters(at) && v->has_gradients) end_of_parameters(v, b);
+        if (plan_is_state(v->plan, at)) value_end_of_state(v, b);
+        if (at->tensor && at->tensor == v->g->loss) end_of_loss(v, b), loss = true;
+        if (at->category != CATEGORY_parameter) continue;
+        if (at->tensor) here[at->tensor] = true;
+        for (uint32_t i = 0; at->unit && i < v->g->units.at[at->unit].params.n; i++)
+            here[v->g->units.at[at->unit].params.at[i]] = true;
+    }
+    for (TensorId t = 1; t < v->g->tensors.n && v->has_gradients; t++) {
+        const Tensor *tensor = &v->g->tensors.at[t];
+        if (tensor->role != ROLE_param) continue;
+        v->n_homes[t] += here[t];
+        if (here[t] && v->n_updates[t] != 1)
+            verify_report(v, "verify-coverage", 0, "parameter %s is updated %u times", tensor->name,
+                          v->n_updates[t]);
+    }
+    if (!loss && v->g->loss && v->plan->programs.n == 1)
+        verify_report(v, "verify-coverage", 0, "no buffer holds the loss of the step");
+}

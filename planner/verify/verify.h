@@ -1,0 +1,47 @@
+/* Proofs about a lowered plan, before anything runs. Reads the program and the global graph; shares
+ * no code with the passes. Abstract value of each byte range: {value number of the global
+ * expression, layout, deal, micro-batches summed, scale}. Value numbers of sums are sums of 128-bit
+ * hashes, so a gradient equals the graph's gradient iff every contribution arrived exactly once,
+ * whatever the order. */
+#ifndef TANDEM_VERIFY_VERIFY_H
+#define TANDEM_VERIFY_VERIFY_H
+
+#include "planner/ir/plan.h"
+
+enum {
+    VERIFY_structure =
+        1, /* indices, counts, bounds, dtypes, args match op rows, streams legal: always first */
+    VERIFY_layouts =
+        2, /* every instruction computes what the graph says; nothing PARTIAL read as whole */
+    VERIFY_scale =
+        4, /* every parameter's gradient: 1 / global tokens exactly once; norm counts once */
+    VERIFY_races =
+        8, /* overlapping bytes, one writing: ordered by happens-before; no read before write */
+    VERIFY_deadlock = 16, /* same sequence per communicator on all members; wait graph acyclic */
+    VERIFY_coverage =
+        32, /* each logical element of weights, gradients, states, batch exactly once; purity */
+    VERIFY_redundant = 64, /* communication whose result is unused or already present (warning) */
+    VERIFY_metadata = 128, /* what the plan says of itself: step, axes, units, categories */
+    VERIFY_all = 255
+};
+/* Reports every violation (rule ids "verify-layout", "verify-scale", "verify-race",
+ * "verify-read-before-write", "verify-deadlock", "verify-sequence", "verify-coverage",
+ * "verify-purity", "verify-dtype", "verify-metadata", "verify-structure", "verify-redundant"), each
+ * with the instruction (program, pc, op, origin's script:line) and, for deadlocks, the ranks and
+ * what each waits for. Faults are FAULT_internal (our own passes made it) or, with `user_plan`,
+ * FAULT_input.
+ */
+bool verify_plan(const Plan *plan, uint32_t proofs, bool user_plan, Diag *d);
+/* Proof 7: peak bytes of each role against the device, those of the ranks of a node against its
+ * host memory. FAULT_infeasible "does-not-fit" names the worst rank, "host-does-not-fit" the worst
+ * node. */
+typedef struct Capacity {
+    uint64_t device_bytes, reserved_bytes; /* of a device; of these, what no plan may use */
+    uint64_t host_bytes;                   /* of a node; 0: not known, no limit */
+    uint32_t devices_per_node;             /* 0: all on one */
+} Capacity;
+bool verify_fit(const Plan *plan, const Capacity *c, Diag *d);
+/* Host memory of the ranks of the node that needs most of it. */
+uint64_t plan_host_bytes(const Plan *plan, uint32_t devices_per_node, uint32_t *node);
+
+#endif

@@ -1,0 +1,370 @@
+/* How long a compute instruction takes alone on its device: measured where the store knows its
+ * key, else a roofline. Sizes come from the plan, never from the op's name; only contractions and
+ * attention, whose efficiency depends on their shape, are told apart. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "sim/compute/kernels.h"
+#include "sim/compute/work.h"
+#include "sim/runtime/runtime.h"
+
+typedef struct Cached {
+    uint64_t hash;
+    const Program *program;
+    const Instr *instr; /* NULL: free */
+    bool compiled;      /* by the profile's system */
+    Ps time_ps;
+} Cached;
+
+struct Cost {
+    Cluster cluster; /* its device's peak is the one that lasts */
+    const Runtime *runtime;
+    Store *store;
+    const char *machine;
+    Arena *arena, *scratch;
+    Diag *diag;
+    Cached *table;
+    uint32_t room, n, n_measured;
+};
+
+/* ---- keys ---- */
+
+static void add_dims(Str *s, const Plan *plan, const Buffer *b)
+{
+    const Shape *shape = plan_shape_at(plan, b->shape);
+    str_add(s, "[");
+    for (uint8_t i = 0; i < shape->n_dims; i++) {
+        int64_t n = shape_local_dim(shape, &plan->mesh, &plan->graph.deals, i);
+        str_print(s, "%s%lld", i == 0 ? "" : ",", (long long)n);
+    }
+    str_add(s, "]");
+}
+
+const char *cost_key(const Plan *plan, const Program *p, const Instr *in, Arena *arena)
+{
+    const OpInfo *info = op_info(in->op);
+    const Attrs *attrs = graph_attrs_at(&plan->graph, in->attrs);
+    Str s = str_in(arena);
+    str_add(&s, info->name);
+    DType last = DT_none;
+    for (uint32_t i = 0; i < in->args.n; i++) { /* runs of one dtype are told once */
+        DType dtype = p->buffers.at[program_arg(p, in, i)].dtype;
+        if (dtype != last) str_print(&s, " %s", dtype_name(dtype));
+        last = dtype;
+    }
+    Binding b;
+    int64_t size['z' + 1] = {0};
+    bool signed_ = info->class_ != OP_CLASS_reshape && in->args.n > 0;
+    if (signed_ && plan_bind(plan, p, in, work_rank(plan, p), &b, size, NULL, NULL)) {
+        str_print(&s, " %s", info->signature);
+        for (uint8_t i = 0; i < b.n_letters; i++) {
+            char letter = b.letters[i];
+            str_print(&s, " %c=%lld", letter, (long long)size[(int)letter]);
+        }
+    } else {
+        for (uint32_t i = 0; i < in->args.n; i++) {
+            str_add(&s, i == 0 ? " " : i == in->n_in ? "->" : ",");
+            add_dims(&s, plan, &p->buffers.at[program_arg(p, in, i)]);
+        }
+        if (attrs->dim != 0) str_print(&s, " dim=%lld", (long long)attrs->dim);
+    }
+    if (attrs->accumulate != 0) str_print(&s, " accumulate=%lld", (long long)attrs->accumulate);
+    if (attrs->causal != 0) str_add(&s, " causal");
+    return str_text(&s);
+}
+
+/* ---- models ---- */
+
+/* Over the host's link: one H200 measured 55.4 GB/s on PCIe 5 x16 (63 by its rate). A device's
+ * share of the host's memory: an eighth of two sockets with 8 channels of DDR5-4800 (614 GB/s) at
+ * 0.7. */
+static double host_s(const Cluster *cluster, const Plan *plan, const Program *p, const Instr *in)
+{
+    double link = cluster->host_link_bytes_per_s, memory = cluster->host_bytes_per_s;
+    if (link <= 0) link = 55.4e9;
+    if (memory <= 0) memory = 54e9;
+    const Buffer *first = &p->buffers.at[program_arg(p, in, 0)];
+    const Buffer *last = &p->buffers.at[program_arg(p, in, in->args.n - 1u)];
+    bool crosses = first->space != last->space;
+    return crosses ? (double)last->bytes / link : (double)plan_hbm_bytes(plan, p, in) / memory;
+}
+
+/* Before Blackwell 8-bit products read operands that lie along what is summed, no others (cuBLAS'
+ * documentation, 8-bit data types): one kernel turns those that do not, a byte read and a byte
+ * written of each number, and bounds the scales. */
+static double turned_s(const Device *device, const Binding *b, const int64_t size['z' + 1])
+{
+    bool turns = device->arch == NULL || strcmp(device->arch, "Blackwell") != 0;
+    double bytes = 0;
+    for (uint32_t arg = 0; arg < 2 && turns; arg++) {
+        const char inner = b->letter[arg][b->n_dims[arg] - 1];
+        double elements = 1;
+        bool summed = true;
+        for (uint8_t d = 0; d < b->n_dims[arg]; d++)
+            elements *= (double)size[(int)b->letter[arg][d]];
+        for (uint8_t d = 0; d < b->n_dims[b->n_in]; d++)
+            summed = summed && b->letter[b->n_in][d] != inner;
+        if (!summed) bytes += 2 * elements;
+    }
+    return device->kernel_floor_s + kernel_memory_s(device, bytes);
+}
+
+static bool is_attention(OpKind op)
+{
+    return op == OP_attention || op == OP_attention_grad;
+}
+
+static double attention_s(const Cost *c, DType dtype, const Instr *in, bool causal,
+                          const int64_t size['z' + 1])
+{
+    const Device *device = &c->cluster.device;
+    double groups = (double)size['b'] * (double)size['g'], head = (double)size['E'];
+    AttentionWork work = {.kernel = runtime_attention(c->runtime, device), .dtype = dtype};
+    work.kv_heads = groups;
+    work.heads = groups * (double)size['r'];
+    work.queries = (double)size['s'];
+    work.keys = (double)size['T'];
+    work.head = work.value = head;
+    work.causal = causal;
+    work.backward = in->op == OP_attention_grad;
+    if (work.kernel != ATTENTION_unfused) return kernel_attention_s(device, &work, NULL);
+    return runtime_unfused_s(device, dtype, work.heads, work.queries, work.keys, head,
+                             work.backward);
+}
+
+/* An op whose kernel is known: its rows are all but the last dimension of what it reads first. The
+ * kernel's start is in the floor, which the profile counts. */
+static double traffic_s(const Device *device, const Plan *plan, const Program *p, const Instr *in,
+                        TrafficKernel kernel)
+{
+    const Shape *shape = plan_shape_at(plan, p->buffers.at[program_arg(p, in, 0)].shape);
+    TrafficWork work = {kernel, 1, (double)plan_hbm_bytes(plan, p, in)};
+    for (uint8_t i = 0; i + 1 < shape->n_dims; i++)
+        work.rows *= (double)shape_local_dim(shape, &plan->mesh, &plan->graph.deals, i);
+    TrafficFit fit = *kernel_traffic_fit(device, kernel);
+    fit.start_us = 0;
+    return kernel_traffic_s(device, &work, &fit);
+}
+
+static double model_s(const Cost *c, const Plan *plan, const Program *p, const Instr *in,
+                      const RuntimeOp *as)
+{
+    const Device *device = &c->cluster.device;
+    const OpInfo *info = op_info(in->op);
+    double floor_s = device->kernel_floor_s * as->kernels, compute = 0;
+    double memory = kernel_memory_s(device, as->passes * (double)plan_hbm_bytes(plan, p, in));
+    Binding b;
+    int64_t size['z' + 1] = {0};
+    if (plan_touches_host(p, in) && !kernel_on_processor(device))
+        return floor_s + host_s(&c->cluster, plan, p, in);
+    if (info->class_ == OP_CLASS_reshape || in->args.n == 0) return floor_s + memory;
+    if (as->kernel != TRAFFIC_any) return floor_s + traffic_s(device, plan, p, in, as->kernel);
+    if (!plan_bind(plan, p, in, work_rank(plan, p), &b, size, NULL, NULL)) {
+        return floor_s + memory;
+    }
+    DType dtype = p->buffers.at[program_arg(p, in, 0)].dtype;
+    bool causal = graph_attrs_at(&plan->graph, in->attrs)->causal != 0;
+    double flops = op_flops(in->op, &b, size, causal);
+    if (info->class_ == OP_CLASS_contract) {
+        ProductWork work = work_of_product(&b, size);
+        compute = kernel_gemm_s(device, dtype, work.batch, work.m, work.n, work.k, NULL);
+        if (info->scaling != SCALING_none && runtime_is_own(c->runtime) &&
+            !kernel_on_processor(device))
+            floor_s += turned_s(device, &b, size);
+    } else if (is_attention(in->op)) {
+        compute = attention_s(c, dtype, in, causal, size);
+    } else { /* plain cores, half of whose slots are fused multiply-adds at best */
+        compute = as->kernels > 0 ? flops / (.5 * kernel_peak(device, DT_f32)) : 0;
+    }
+    return floor_s + fmax(compute, memory);
+}
+
+/* ---- the cache ---- */
+
+Cost *cost_new(const Cluster *cluster, const Runtime *runtime, Store *store, const char *machine,
+               Arena *arena, Diag *d)
+{
+    Cost *c = arena_alloc(arena, sizeof *c);
+    *c = (Cost){.cluster = *cluster, .runtime = runtime, .store = store, .machine = machine};
+    c->arena = arena;
+    Device *device = &c->cluster.device;
+    for (int t = 0; t < DT_COUNT; t++) /* what is bound by memory needs less power */
+        if (device->sustained > 0 && t != DT_f32) device->peak_flops[t] *= device->sustained;
+    c->diag = d;
+    c->room = 1024;
+    c->table = arena_array(arena, c->room, sizeof *c->table);
+    return c;
+}
+
+static uint64_t hash_instr(const Program *p, const Instr *in)
+{
+    uint64_t h = in->op * UINT64_C(0x9e3779b97f4a7c15) + in->attrs;
+    for (uint32_t i = 0; i < in->args.n; i++) {
+        const Buffer *b = &p->buffers.at[program_arg(p, in, i)];
+        h = (h ^ (h >> 29)) * UINT64_C(0xbf58476d1ce4e5b9) + ((uint64_t)b->shape << 8) + b->dtype +
+            ((uint64_t)b->space << 7);
+    }
+    return (h ^ (h >> 32)) * UINT64_C(0x94d049bb133111eb);
+}
+
+static bool same_work(const Program *p, const Instr *x, const Program *q, const Instr *y)
+{
+    bool same =
+        x->op == y->op && x->attrs == y->attrs && x->args.n == y->args.n && x->n_in == y->n_in;
+    for (uint32_t i = 0; same && i < x->args.n; i++) {
+        const Buffer *a = &p->buffers.at[program_arg(p, x, i)];
+        const Buffer *b = &q->buffers.at[program_arg(q, y, i)];
+        same = a->shape == b->shape && a->dtype == b->dtype && a->bytes == b->bytes &&
+               a->space == b->space;
+    }
+    return same;
+}
+
+static void cache_grow(Cost *c)
+{
+    Cached *old = c->table;
+    uint32_t n = c->room;
+    c->room *= 2;
+    c->table = arena_array(c->arena, c->room, sizeof *c->table);
+    for (uint32_t i = 0; i < n; i++) {
+        if (old[i].instr == NULL) continue;
+        uint32_t at = (uint32_t)(old[i].hash >> 32) & (c->room - 1);
+        while (c->table[at].instr != NULL) at = (at + 1) & (c->room - 1);
+        c->table[at] = old[i];
+    }
+}
+
+static Ps work_out(Cost *c, const Plan *plan, const Program *p, const Instr *in, bool compiled)
+{
+    static const RuntimeOp one = {.kernels = 1, .passes = 1};
+    const RuntimeOp *as = compiled || runtime_is_own(c->runtime) ? &one : &c->runtime->op[in->op];
+    if (c->store != NULL && c->machine != NULL) {
+        const char *key = cost_key(plan, p, in, c->arena);
+        Ps measured = work_measured(c->store, c->machine, key, plan, p, in, c->arena, c->diag);
+        if (measured >= 0) {
+            c->n_measured++;
+            return measured;
+        }
+    }
+    return (Ps)llround(model_s(c, plan, p, in, as) * (double)PS_PER_S);
+}
+
+static Ps alone_ps(Cost *c, const Plan *plan, const Program *p, const Instr *in, bool compiled)
+{
+    uint64_t hash = hash_instr(p, in);
+    if (2 * c->n >= c->room) cache_grow(c);
+    uint32_t at = (uint32_t)(hash >> 32) & (c->room - 1);
+    for (; c->table[at].instr != NULL; at = (at + 1) & (c->room - 1)) {
+        const Cached *have = &c->table[at];
+        if (have->hash == hash && have->compiled == compiled &&
+            same_work(p, in, have->program, have->instr)) {
+            return have->time_ps;
+        }
+    }
+    c->table[at] = (Cached){hash, p, in, compiled, work_out(c, plan, p, in, compiled)};
+    c->n++;
+    return c->table[at].time_ps;
+}
+
+/* A part of a kernel: launched once, and what stays in it costs no memory traffic. Parts are added
+ * up one by one, a little above what one roofline over all of them would give. */
+static Ps part_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in)
+{
+    const Device *device = &c->cluster.device;
+    double compute = plan_flops(plan, p, in) / (.5 * kernel_peak(device, DT_f32));
+    double s = fmax(compute, kernel_memory_s(device, (double)plan_kernel_bytes(plan, p, in)));
+    if (plan_begins_kernel(p, in)) s += device->kernel_floor_s;
+    return (Ps)llround(s * (double)PS_PER_S);
+}
+
+/* What goes along with a product: memory traffic is the product's, which overlaps with it, but
+ * arithmetic is done by other cores when its sums are there. */
+static Ps epilogue_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in)
+{
+    double s = plan_flops(plan, p, in) / (.5 * kernel_peak(&c->cluster.device, DT_f32));
+    return (Ps)llround(s * (double)PS_PER_S);
+}
+
+static double product_bytes(const Plan *plan, const Program *p, const Instr *in)
+{
+    double bytes = (double)plan_kernel_bytes(plan, p, in);
+    for (const Instr *part = plan_next_part(p, in); part; part = plan_next_part(p, part))
+        bytes += (double)plan_kernel_bytes(plan, p, part);
+    return bytes;
+}
+
+/* A product that takes others along: as alone, or as long as the bytes of all of them take. */
+static Ps product_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in, Ps alone)
+{
+    const Device *device = &c->cluster.device;
+    double s = device->kernel_floor_s + kernel_memory_s(device, product_bytes(plan, p, in));
+    Ps memory = (Ps)llround(s * (double)PS_PER_S);
+    return alone > memory ? alone : memory;
+}
+
+/* Our CPU backends run the parts one after the other. */
+static bool is_fused(const Cost *c, const Instr *in, bool compiled)
+{
+    bool joins = runtime_is_own(c->runtime) || compiled;
+    return in->fuse && joins && !kernel_on_processor(&c->cluster.device);
+}
+
+static Ps cost_compute(const void *self, const Plan *plan, const Program *p, const Instr *in)
+{
+    Cost *c = *(Cost *const *)self;
+    bool compiled = runtime_compiles(c->runtime, plan, in);
+    if (!is_fused(c, in, compiled)) return alone_ps(c, plan, p, in, compiled);
+    const Instr *first = plan_kernel(p, in);
+    if (op_info(first->op)->class_ != OP_CLASS_contract) return part_ps(c, plan, p, in);
+    if (in != first) return epilogue_ps(c, plan, p, in);
+    return product_ps(c, plan, p, in, alone_ps(c, plan, p, in, compiled));
+}
+
+/* What goes along with a product has its bytes counted there, where their time is. */
+static double cost_bytes(const void *self, const Plan *plan, const Program *p, const Instr *in)
+{
+    const Cost *c = *(Cost *const *)self;
+    bool compiled = runtime_compiles(c->runtime, plan, in);
+    if (is_fused(c, in, compiled)) {
+        const Instr *first = plan_kernel(p, in);
+        bool product = op_info(first->op)->class_ == OP_CLASS_contract;
+        if (!product) return (double)plan_kernel_bytes(plan, p, in);
+        return in == first ? product_bytes(plan, p, in) : 0;
+    }
+    double bytes = (double)plan_hbm_bytes(plan, p, in);
+    return compiled || runtime_is_own(c->runtime) ? bytes : bytes * c->runtime->op[in->op].passes;
+}
+
+static Ps cost_issue(const void *self, const Plan *plan, const Program *p, const Instr *in)
+{
+    const Cost *c = *(Cost *const *)self;
+    return runtime_issue_ps(c->runtime, plan, p, in);
+}
+
+static bool cost_leaves_out(const void *self, const Plan *plan, const Program *p, const Instr *in)
+{
+    const Cost *c = *(Cost *const *)self;
+    return runtime_leaves_out(c->runtime, plan, p, in);
+}
+
+CostModel cost_model(Cost *cost)
+{
+    Cost **self = arena_alloc(cost->arena, sizeof *self);
+    *self = cost;
+    bool own = runtime_is_own(cost->runtime);
+    return (CostModel){.name = cost->store == NULL ? "roofline" : "measured, else roofline",
+                       .compute = cost_compute,
+                       .bytes = cost_bytes,
+                       .issue = own ? NULL : cost_issue,
+                       .leaves_out = own ? NULL : cost_leaves_out,
+                       .issue_from =
+                           own ? 0 : (Ps)llround(cost->runtime->step_s * (double)PS_PER_S),
+                       .self = self};
+}
+
+void cost_counts(const Cost *cost, CostCounts *counts)
+{
+    counts->kernels_measured = cost->n_measured;
+    counts->kernels_modelled = cost->n - cost->n_measured;
+}

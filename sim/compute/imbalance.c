@@ -1,0 +1,126 @@
+/* Experts that are not chosen equally: the ranks whose experts are chosen most have `factor` times
+ * the rows that even choices would give them. Everybody waits for them, layer by layer, at the
+ * exchange back, so the step is as long as if every rank had as many; ranks stay alike. Stretches
+ * what is computed on experts' rows and the exchange of tokens, in which the busiest rank gets that
+ * many times its share. For systems that drop nobody: rooms of a fixed size cannot hold more. */
+#include <assert.h>
+#include <math.h>
+
+#include "planner/ir/experts.h"
+#include "sim/runtime/runtime.h"
+
+struct Imbalance {
+    double factor, exchanged; /* of the rows; of a plan's bytes in an exchange */
+    CostModel cost;
+    NetModel net;
+    const NodeId *rows; /* [tensor] */
+    AxisSet ep;         /* that share experts */
+};
+
+static Ps longer(const Imbalance *b, Ps time)
+{
+    return (Ps)llround((double)time * b->factor);
+}
+
+static bool is_on_rows(const Imbalance *b, const Program *p, const Instr *in)
+{
+    if (op_info(in->op)->class_ == OP_CLASS_comm || op_info(in->op)->flags & OP_SCATTERS)
+        return false;
+    for (uint32_t i = 0; i < in->args.n; i++) {
+        TensorId t = p->buffers.at[program_arg(p, in, i)].tensor;
+        if (t && b->rows[t]) return true;
+    }
+    return false;
+}
+
+static Ps compute(const void *self, const Plan *plan, const Program *p, const Instr *in)
+{
+    const Imbalance *b = self;
+    Ps time = b->cost.compute(b->cost.self, plan, p, in);
+    return is_on_rows(b, p, in) ? longer(b, time) : time;
+}
+
+static Ps issue(const void *self, const Plan *plan, const Program *p, const Instr *in)
+{
+    const Imbalance *b = self;
+    return b->cost.issue(b->cost.self, plan, p, in);
+}
+
+static double bytes(const void *self, const Plan *plan, const Program *p, const Instr *in)
+{
+    const Imbalance *b = self;
+    return b->cost.bytes(b->cost.self, plan, p, in) * (is_on_rows(b, p, in) ? b->factor : 1);
+}
+
+static bool leaves_out(const void *self, const Plan *plan, const Program *p, const Instr *in)
+{
+    const Imbalance *b = self;
+    return b->cost.leaves_out(b->cost.self, plan, p, in);
+}
+
+static void start(void *self, uint32_t id, const Transfer *t, Ps now)
+{
+    const Imbalance *b = self;
+    Transfer more = *t;
+    const bool exchange = t->op == OP_all_to_all && t->group && !(t->group->axes & ~b->ep);
+    if (exchange) more.bytes = (uint64_t)llround((double)t->bytes * b->factor * b->exchanged);
+    b->net.start(b->net.self, id, &more, now);
+}
+
+static bool next(void *self, Ps now, bool settle, uint32_t *id, Ps *when)
+{
+    const Imbalance *b = self;
+    return b->net.next(b->net.self, now, settle, id, when);
+}
+
+static void finish(void *self, uint32_t id, Ps now)
+{
+    const Imbalance *b = self;
+    b->net.finish(b->net.self, id, now);
+}
+
+double imbalance_exchanged(const Plan *plan, const Runtime *runtime)
+{
+    const Graph *g = &plan->graph;
+    const double ep = mesh_size(&plan->mesh, mesh_axes(&plan->mesh, AXIS_ep));
+    double most = 0;
+    if (runtime_is_own(runtime) || !runtime->pads_late) return 1;
+    for (NodeId id = 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        const Attrs *a = graph_attrs_at(g, n->attrs);
+        if (n->op != OP_dispatch || a->experts < 1 || n->n_out < 1) continue;
+        const Tensor *rows = &g->tensors.at[n->out[0]], *tokens = &g->tensors.at[n->in[0]];
+        /* rows [experts, b, capacity, d] of tokens [b, s, d] */
+        const double rooms = (double)rows->dim[0] * (double)rows->dim[2];
+        const double chosen = (double)tokens->dim[1] * (double)a->top_k;
+        most = fmax(most, fmin(1, chosen * ep / rooms));
+    }
+    return most > 0 ? most : 1;
+}
+
+Imbalance *imbalance_new(const Plan *plan, double factor, double exchanged, CostModel cost,
+                         NetModel net, Arena *arena)
+{
+    Imbalance *b = arena_alloc(arena, sizeof *b);
+    *b = (Imbalance){.factor = factor, .exchanged = exchanged, .cost = cost, .net = net};
+    b->rows = experts_rows(&plan->graph, arena);
+    b->ep = mesh_axes(&plan->mesh, AXIS_ep);
+    assert(b->rows && factor >= 1 && exchanged > 0 && exchanged <= 1);
+    return b;
+}
+
+CostModel imbalance_cost(Imbalance *b)
+{
+    return (CostModel){.name = b->cost.name,
+                       .compute = compute,
+                       .issue = b->cost.issue ? issue : NULL,
+                       .bytes = b->cost.bytes ? bytes : NULL,
+                       .leaves_out = b->cost.leaves_out ? leaves_out : NULL,
+                       .issue_from = b->cost.issue_from,
+                       .self = b};
+}
+
+NetModel imbalance_net(Imbalance *b)
+{
+    return (NetModel){b->net.name, start, next, finish, b};
+}

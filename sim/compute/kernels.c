@@ -1,0 +1,122 @@
+/* What kernels cost by their sizes: products by tiles and waves, attention by the family of its
+ * kernel (attention.c), the rest by bytes (traffic.c). Knows devices, not plans. */
+#include "sim/compute/kernels.h"
+
+#include <math.h>
+#include <string.h>
+
+bool kernel_on_processor(const Device *device)
+{
+    return device->arch != NULL && strcmp(device->arch, "cpu") == 0;
+}
+
+double kernel_peak(const Device *device, DType dtype)
+{
+    double peak = device->peak_flops[dtype];
+    if (peak <= 0) peak = device->peak_flops[DT_f32];
+    return peak > 0 ? peak : 1e9;
+}
+
+double kernel_memory_s(const Device *device, double bytes)
+{
+    double part = device->memory_efficiency > 0 ? device->memory_efficiency : .8;
+    return bytes / (fmax(device->hbm_bytes_per_s, 1) * part);
+}
+
+bool kernel_is_young(const Device *device)
+{
+    return device->arch != NULL &&
+           (strcmp(device->arch, "Hopper") == 0 || strcmp(device->arch, "Blackwell") == 0);
+}
+
+enum { ARCH_Ampere, ARCH_Hopper, ARCH_COUNT };
+
+const GemmFit *kernel_gemm_fit(const Device *device)
+{
+    static const GemmFit fits[ARCH_COUNT] = {
+#define GEMM(arch, large, eight, block, fill_us, split_us, ...)                                    \
+    [ARCH_##arch] = {large, eight, block, fill_us, split_us, {__VA_ARGS__}},
+#define ATTENTION(...)
+#define TRAFFIC(...)
+#include "sim/compute/kernels_fit.def"
+#undef TRAFFIC
+#undef ATTENTION
+#undef GEMM
+    };
+    return &fits[kernel_is_young(device) ? ARCH_Hopper : ARCH_Ampere];
+}
+
+/* Tiles of cuBLAS and their relative efficiency; the best one counts. A tile takes its products and
+ * what is before and after them, which short K do not hide. Large products' part of the peak is the
+ * device's gemm_efficiency. */
+static const struct {
+    double m, n;
+} tiles[] = {{128, 256}, {256, 128}, {128, 128}, {64, 256}, {64, 128}, {64, 64}};
+enum { N_TILES = sizeof tiles / sizeof tiles[0] };
+
+/* With `n_tiles` tiles of the i-th size, of which nothing else is known. */
+static double tiled_s(const Device *device, double peak, size_t i, double n_tiles, double k,
+                      const GemmFit *fit)
+{
+    double efficiency = i < 2 ? 1 : fit->efficiency[i - 2], best = INFINITY;
+    double fill_s = fit->fill_us * 1e-6 * tiles[i].m * tiles[i].n / (128 * 256);
+    for (double split = 1; split <= 4; split *= 2) {
+        if (split > 1 && n_tiles * split > device->sms) break;
+        double waves = ceil(n_tiles * split / device->sms);
+        double tile_s =
+            2 * tiles[i].m * tiles[i].n * ceil(k / split) * device->sms / (peak * efficiency);
+        double s = waves * (tile_s + fill_s);
+        if (split > 1) s += fit->split_us * 1e-6;
+        best = fmin(best, s);
+    }
+    return best;
+}
+
+static double gemm_peak(const Device *device, DType dtype, const GemmFit *fit)
+{
+    double eta = device->gemm_efficiency > 0 ? device->gemm_efficiency : .78;
+    return kernel_peak(device, dtype) * eta * (dtype_bytes(dtype) == 1 ? fit->eight : 1);
+}
+
+double kernel_gemm_s(const Device *device, DType dtype, double batch, double m, double n, double k,
+                     const GemmFit *fit)
+{
+    static const GemmFit plain = {.eight = 1};
+    double best = INFINITY;
+    if (kernel_on_processor(device) || device->sms == 0)
+        return 2 * batch * m * n * k / gemm_peak(device, dtype, &plain);
+    if (fit == NULL) fit = kernel_gemm_fit(device);
+    double peak = gemm_peak(device, dtype, fit);
+    for (size_t i = 0; i < N_TILES; i++) {
+        double n_tiles = batch * ceil(m / tiles[i].m) * ceil(n / tiles[i].n);
+        best = fmin(best, tiled_s(device, peak, i, n_tiles, k, fit));
+    }
+    return best;
+}
+
+double kernel_grouped_gemm_s(const Device *device, DType dtype, uint32_t n_groups, const double *m,
+                             double n, double k, const GemmFit *fit)
+{
+    double rows = 0, best = INFINITY;
+    for (uint32_t g = 0; g < n_groups; g++) rows += m[g];
+    if (kernel_on_processor(device) || device->sms == 0)
+        return kernel_gemm_s(device, dtype, 1, rows, n, k, fit);
+    if (fit == NULL) fit = kernel_gemm_fit(device);
+    double peak = gemm_peak(device, dtype, fit);
+    for (size_t i = 0; i < N_TILES; i++) {
+        double n_tiles = 0;
+        for (uint32_t g = 0; g < n_groups; g++)
+            n_tiles += ceil(m[g] / tiles[i].m) * ceil(n / tiles[i].n);
+        best = fmin(best, tiled_s(device, peak, i, n_tiles, k, fit));
+    }
+    return best;
+}
+
+double cost_gemm_s(const Device *device, DType dtype, double batch, double m, double n, double k,
+                   const GemmFit *fit)
+{
+    double size = dtype_bytes(dtype), out = fmax(size, 2); /* 8-bit operands give 16 bits */
+    double bytes = batch * (size * (m * k + k * n) + out * m * n);
+    return device->kernel_floor_s +
+           fmax(kernel_gemm_s(device, dtype, batch, m, n, k, fit), kernel_memory_s(device, bytes));
+}

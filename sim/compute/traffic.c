@@ -1,0 +1,41 @@
+/* What kernels cost that do little but move memory: a start, a part of the memory's rate that the
+ * kernel's code reaches, and time for each row where a block takes one row at a time. Of what they
+ * move a part is near, in the cache, where the kernel before has left it: the more, the less there
+ * is. Knows what must be moved, not how often a kernel reads it again: that is in `part`. */
+#include <math.h>
+
+#include "sim/compute/kernels.h"
+
+enum { ARCH_Ampere, ARCH_Hopper, ARCH_COUNT };
+
+const TrafficFit *kernel_traffic_fit(const Device *device, TrafficKernel kernel)
+{
+    static const TrafficFit fits[ARCH_COUNT][TRAFFIC_KERNEL_COUNT] = {
+#define GEMM(...)
+#define ATTENTION(...)
+#define TRAFFIC(arch, kernel, ...) [ARCH_##arch][TRAFFIC_##kernel] = {__VA_ARGS__},
+#include "sim/compute/kernels_fit.def"
+#undef TRAFFIC
+#undef ATTENTION
+#undef GEMM
+    };
+    uint32_t arch = kernel_is_young(device) ? ARCH_Hopper : ARCH_Ampere;
+    if (fits[arch][kernel].part <= 0)
+        arch = ARCH_Hopper; /* a kernel that only Hopper has rows of */
+    return &fits[arch][kernel];
+}
+
+/* Half of the last cache: 40 MB of an A100, 50 of Hopper. */
+static double near_bytes(const Device *device)
+{
+    return kernel_is_young(device) ? 25e6 : 20e6;
+}
+
+double kernel_traffic_s(const Device *device, const TrafficWork *w, const TrafficFit *fit)
+{
+    if (kernel_on_processor(device)) return kernel_memory_s(device, w->bytes);
+    if (fit == NULL) fit = kernel_traffic_fit(device, w->kernel);
+    double near = fit->near * fmin(near_bytes(device) / fmax(w->bytes, 1), 1);
+    double memory_s = w->bytes * (1 - near) / (fmax(device->hbm_bytes_per_s, 1) * fit->part);
+    return fit->start_us * 1e-6 + w->rows * fit->row_us * 1e-6 / fmax(device->sms, 1) + memory_s;
+}

@@ -1,0 +1,155 @@
+/* See work.h. */
+#include "sim/compute/work.h"
+
+#include <math.h>
+
+Rank work_rank(const Plan *plan, const Program *p)
+{
+    uint32_t index = (uint32_t)(p - plan->programs.at);
+    for (Rank r = 0; r < plan->mesh.n_ranks; r++) {
+        if (plan->program_of[r] == index) return r;
+    }
+    return 0;
+}
+
+/* Letters of a contraction fall into four groups by where they appear. */
+ProductWork work_of_product(const Binding *b, const int64_t size['z' + 1])
+{
+    ProductWork work = {1, 1, 1, 1};
+    for (uint8_t i = 0; i < b->n_letters; i++) {
+        char letter = b->letters[i];
+        bool in[3] = {false, false, false};
+        const uint32_t args[3] = {0, 1, b->n_in}; /* scales are between inputs and output */
+        for (uint32_t arg = 0; arg < 3; arg++) {
+            for (uint8_t d = 0; d < b->n_dims[args[arg]]; d++) {
+                if (b->letter[args[arg]][d] == letter) in[arg] = true;
+            }
+        }
+        double at = (double)size[(int)letter];
+        if (in[0] && in[1] && in[2])
+            work.batch *= at;
+        else if (in[0] && in[2])
+            work.m *= at;
+        else if (in[1] && in[2])
+            work.n *= at;
+        else
+            work.k *= at;
+    }
+    return work;
+}
+
+const char *work_product_key(Arena *arena, DType dtype, const ProductWork *work)
+{
+    double large = fmax(work->m, work->n), small = fmin(work->m, work->n);
+    return arena_print(arena, "work product %s batch=%.0f sides=%.0fx%.0f k=%.0f",
+                       dtype_bytes(dtype) == 1 ? "8-bit" : dtype_name(dtype), work->batch, large,
+                       small, work->k);
+}
+
+const char *work_heads_key(Arena *arena, DType dtype, const HeadsWork *work)
+{
+    return arena_print(
+        arena, "work %s %s batch=%lld heads=%lld kv=%lld queries=%lld keys=%lld head=%lld%s",
+        work->backward ? "attention_grad" : "attention", dtype_name(dtype), (long long)work->batch,
+        (long long)work->heads, (long long)work->kv_heads, (long long)work->queries,
+        (long long)work->keys, (long long)work->head, work->causal ? " causal" : "");
+}
+
+const char *work_norm_key(Arena *arena, OpKind op, DType dtype, int64_t rows, int64_t width)
+{
+    return arena_print(arena, "work %s %s rows=%lld width=%lld", op_info(op)->name,
+                       dtype_name(dtype), (long long)rows, (long long)width);
+}
+
+const char *work_elements_key(Arena *arena, OpKind op, DType dtype, DType to, int64_t elements)
+{
+    return arena_print(arena, "work %s %s%s%s elements=%lld", op_info(op)->name, dtype_name(dtype),
+                       to == DT_none ? "" : "->", to == DT_none ? "" : dtype_name(to),
+                       (long long)elements);
+}
+
+static const Buffer *argument(const Program *p, const Instr *in, uint32_t i)
+{
+    return &p->buffers.at[program_arg(p, in, i)];
+}
+
+static const char *heads_key(const Program *p, const Instr *in, const int64_t size['z' + 1],
+                             bool causal, Arena *arena)
+{
+    HeadsWork work = {.batch = size['b'],
+                      .heads = size['g'] * size['r'],
+                      .kv_heads = size['g'],
+                      .queries = size['s'],
+                      .keys = size['T'],
+                      .head = size['E'],
+                      .causal = causal,
+                      .backward = in->op == OP_attention_grad};
+    return work_heads_key(arena, argument(p, in, 0)->dtype, &work);
+}
+
+/* Are all arguments one shape in one type? Which ops traces have is import_ops.c's to say. */
+static bool goes_by_elements(const Program *p, const Instr *in)
+{
+    const Buffer *first = argument(p, in, 0);
+    for (uint32_t i = 1; i < in->args.n; i++) {
+        const Buffer *other = argument(p, in, i);
+        if (other->dtype != first->dtype || other->shape != first->shape) return false;
+    }
+    return in->args.n > 1;
+}
+
+/* The norm as which an op is told; OP_none: it is none. */
+static OpKind norm_of(OpKind op)
+{
+    static const OpKind told_as[OP_COUNT] = {
+#define WORK_NORM(op, operator_, weight) [OP_##op] = OP_##op,
+#define WORK_NORM_LIKE(op, as)           [OP_##op] = OP_##as,
+#include "sim/compute/work_norms.def"
+    };
+    return told_as[op];
+}
+
+/* Rows and width, or elements, are those of the first argument. */
+static const char *plain_key(const Plan *plan, const Program *p, const Instr *in, Arena *arena)
+{
+    const Buffer *first = argument(p, in, 0), *last = argument(p, in, in->args.n - 1u);
+    const Shape *shape = plan_shape_at(plan, first->shape);
+    int64_t elements = shape_local_elements(shape, &plan->mesh, &plan->graph.deals);
+    OpKind op = in->op;
+    if (op == OP_cast) return work_elements_key(arena, op, first->dtype, last->dtype, elements);
+    if (goes_by_elements(p, in))
+        return work_elements_key(arena, op, first->dtype, DT_none, elements);
+    if ((op = norm_of(op)) == OP_none) return NULL;
+    uint8_t inner = (uint8_t)(shape->n_dims - 1);
+    int64_t width = shape_local_dim(shape, &plan->mesh, &plan->graph.deals, inner);
+    return work_norm_key(arena, op, first->dtype, width > 0 ? elements / width : 0, width);
+}
+
+const char *work_key(const Plan *plan, const Program *p, const Instr *in, Arena *arena)
+{
+    const OpInfo *info = op_info(in->op);
+    const Attrs *attrs = graph_attrs_at(&plan->graph, in->attrs);
+    bool heads = in->op == OP_attention || in->op == OP_attention_grad;
+    if (info->class_ == OP_CLASS_reshape || info->class_ == OP_CLASS_comm || in->args.n == 0)
+        return NULL;
+    if (plan_touches_host(p, in)) return NULL;
+    if (info->class_ == OP_CLASS_contract || heads) {
+        Binding b;
+        int64_t size['z' + 1] = {0};
+        if (!plan_bind(plan, p, in, work_rank(plan, p), &b, size, NULL, NULL)) return NULL;
+        if (heads) return heads_key(p, in, size, attrs->causal != 0, arena);
+        ProductWork work = work_of_product(&b, size);
+        return work_product_key(arena, argument(p, in, 0)->dtype, &work);
+    }
+    /* Adding to what is there reads it, too. */
+    return attrs->accumulate != 0 ? NULL : plain_key(plan, p, in, arena);
+}
+
+Ps work_measured(Store *store, const char *machine, const char *key, const Plan *plan,
+                 const Program *p, const Instr *in, Arena *arena, Diag *d)
+{
+    Ps measured = store_get_kernel(store, machine, key, d);
+    if (measured >= 0) return measured;
+    const char *work = work_key(plan, p, in, arena);
+    return work == NULL ? -1 : store_get_kernel(store, machine, work, d);
+}

@@ -1,0 +1,187 @@
+/* Device memory of a rank's communicators: NCCL's own buffers, which are no part of a plan's arena.
+ * A connection on one channel is a buffer of each protocol where it ends (nccl.h), in memory of
+ * 2 MiB pieces, and one piece where it begins; through a NIC, LL128's and Simple's at both ends.
+ * They are made when an algorithm is first used, so what is counted is what a plan's own
+ * collectives choose.
+ *
+ * The executor makes one communicator for each (axes, stream) of any program, on all ranks, and
+ * warms each up with a sum of one word (exec/cuda/comm.c), beside the messages that there are.
+ * Other frameworks have one process group for an axis of their mesh, whatever the stream, made
+ * where it is used.
+ *
+ * Not known: limits of CTAs, NICs that do not reach device memory, buffers that users register,
+ * libraries other than NCCL and RCCL. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "sim/compute/kernels.h"
+#include "sim/net/nccl.h"
+#include "sim/runtime/runtime.h"
+
+/* Memory that another device maps is had in pieces (cuMemGetAllocationGranularity). */
+enum { PIECE_BYTES = 2 << 20 };
+#define IN_PIECES(bytes) (((bytes) + PIECE_BYTES - 1) / PIECE_BYTES * (uint64_t)PIECE_BYTES)
+static const uint64_t sender_bytes = PIECE_BYTES;
+static const uint64_t receiver_bytes =
+    IN_PIECES(NCCL_LL_BYTES + NCCL_LL128_BYTES + NCCL_SIMPLE_BYTES);
+static const uint64_t nic_end_bytes = NCCL_LL128_BYTES + NCCL_SIMPLE_BYTES;
+static const uint64_t nic_messages_bytes = NCCL_SHARED_STEPS * NCCL_NET_CHUNK_BYTES; /* a channel */
+/* Of a head and channel, both ways. */
+static const uint64_t switch_bytes = 2 * NCCL_STEPS * NCCL_SWITCH_CHUNK_BYTES;
+
+/* How the ranks of a group lie: of `rank`'s own node, and on how many. */
+static void place(const Plan *plan, Rank rank, uint32_t devices_per_node, CommMemory *m,
+                  uint32_t *here)
+{
+    uint32_t last = UINT32_MAX;
+    m->n_nodes = *here = 0;
+    m->n_ranks = mesh_size(&plan->mesh, m->axes);
+    for (uint32_t i = 0; i < m->n_ranks; i++) { /* members ascend */
+        uint32_t member = mesh_member(&plan->mesh, rank, m->axes, i);
+        uint32_t node = devices_per_node == 0 ? 0 : member / devices_per_node;
+        m->n_nodes += node != last;
+        last = node;
+        *here += node == (devices_per_node == 0 ? 0 : rank / devices_per_node);
+    }
+}
+
+/* What the communications of a program, or of the warming up, ask of a communicator. */
+typedef struct Use {
+    bool ring, tree, nvls;
+    uint8_t *to, *from; /* [part] a message goes, comes */
+    uint32_t here;      /* members on the rank's node */
+} Use;
+
+static void use_algorithm(Use *use, const Plan *plan, const Cluster *cluster, const CommMemory *m,
+                          OpKind op, uint64_t bytes)
+{
+    uint32_t per_node = m->n_ranks / m->n_nodes;
+    NcclChoice choice =
+        nccl_choose_as(cluster, &plan->nccl, op, m->n_nodes, per_node == 0 ? 1 : per_node, bytes);
+    use->ring |= strcmp(choice.algorithm, "Ring") == 0;
+    use->tree |= strstr(choice.algorithm, "Tree") != NULL;
+    use->nvls |= strstr(choice.algorithm, "NVLS") != NULL;
+}
+
+static void use_of(const Plan *plan, const Program *p, Rank rank, const Cluster *cluster,
+                   bool by_stream, const CommMemory *m, Use *use)
+{
+    uint32_t part = mesh_part(&plan->mesh, rank, m->axes);
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = program_instr(p, pc);
+        if (op_info(in->op)->class_ != OP_CLASS_comm || in->axes != m->axes) continue;
+        if (by_stream && in->stream != m->stream) continue;
+        if (in->op == OP_send || in->op == OP_recv) {
+            uint8_t *peers = in->op == OP_send ? use->to : use->from;
+            peers[mesh_hop(part, in->hop, m->n_ranks)] = 1;
+        } else if (in->op == OP_all_to_all) {
+            memset(use->to, 1, m->n_ranks);
+            memset(use->from, 1, m->n_ranks);
+        } else {
+            use_algorithm(use, plan, cluster, m, in->op, plan_comm_bytes(plan, p, in));
+        }
+    }
+}
+
+/* Messages go over as many channels as a power of two holds all of (ncclTopoComputeP2pChannels). */
+static void count_messages(const Plan *plan, Rank rank, uint32_t devices_per_node, const Use *use,
+                           CommMemory *m)
+{
+    uint32_t channels = 1, part = mesh_part(&plan->mesh, rank, m->axes);
+    bool leaves = false, enters = false;
+    while (channels < m->channels) channels *= 2;
+    for (uint32_t i = 0; i < m->n_ranks; i++) {
+        if (i == part || (!use->to[i] && !use->from[i])) continue;
+        Rank peer = mesh_member(&plan->mesh, rank, m->axes, i);
+        m->n_peers++;
+        if (devices_per_node != 0 && peer / devices_per_node != rank / devices_per_node) {
+            leaves |= use->to[i] != 0;
+            enters |= use->from[i] != 0;
+            continue;
+        }
+        m->message_bytes +=
+            channels * ((use->to[i] ? sender_bytes : 0) + (use->from[i] ? receiver_bytes : 0));
+    }
+    m->message_bytes += channels * nic_messages_bytes * ((uint32_t)leaves + enters);
+}
+
+/* Of each channel one rank of a node has the way out and one the way in; a tree's edges carry both
+ * directions, of which the ring's are one, and a node has two of them on average. */
+static void count_collectives(const Plan *plan, const Cluster *cluster, const Use *use,
+                              CommMemory *m)
+{
+    uint32_t by_switch = nccl_settings_ctas(&plan->nccl, nccl_switch_channels(cluster, m->n_nodes));
+    uint64_t outside = m->n_nodes > 1 ? (m->channels + use->here - 1) / use->here : 0;
+    uint64_t inside = use->here > 1 ? m->channels - outside : 0;
+    if (use->ring)
+        m->ring_bytes = inside * (sender_bytes + receiver_bytes) + outside * 2 * nic_end_bytes;
+    if (use->tree)
+        m->tree_bytes = inside * (sender_bytes + receiver_bytes) * (use->ring ? 1 : 2) +
+                        outside * 4 * nic_end_bytes;
+    if (use->nvls) m->switch_bytes = switch_bytes * by_switch * (use->here < 32 ? use->here : 32);
+}
+
+static void collect(const Plan *plan, const Program *p, bool by_stream, Arena *arena,
+                    CommMemories *list)
+{
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = program_instr(p, pc);
+        if (op_info(in->op)->class_ != OP_CLASS_comm) continue;
+        if (mesh_size(&plan->mesh, in->axes) < 2) continue;
+        uint32_t i = 0;
+        while (i < list->n &&
+               (list->at[i].axes != in->axes || (by_stream && list->at[i].stream != in->stream)))
+            i++;
+        if (i == list->n)
+            list_push(arena, list, ((CommMemory){.axes = in->axes, .stream = in->stream}));
+    }
+}
+
+uint64_t comm_memory(const Plan *plan, uint32_t program, const Cluster *cluster,
+                     const Runtime *runtime, Arena *arena, CommMemories *list)
+{
+    *list = (CommMemories){NULL, 0, 0};
+    if (cluster->is_local || kernel_on_processor(&cluster->device)) return 0;
+    const bool own = runtime_is_own(runtime);
+    const uint32_t devices = cluster->devices_per_node;
+    Rank rank = 0;
+    while (plan->program_of[rank] != program) rank++;
+    if (own)
+        for (uint32_t i = 0; i < plan->programs.n; i++)
+            collect(plan, &plan->programs.at[i], true, arena, list);
+    else
+        collect(plan, &plan->programs.at[program], false, arena, list);
+    uint64_t bytes = own && plan->mesh.n_ranks > 1 ? NCCL_FIFO_BYTES : 0; /* of all ranks */
+    for (uint32_t i = 0; i < list->n; i++) {
+        CommMemory *m = &list->at[i];
+        Use use = {0};
+        place(plan, rank, devices, m, &use.here);
+        use.to = arena_array(arena, m->n_ranks, 1);
+        use.from = arena_array(arena, m->n_ranks, 1);
+        m->channels = nccl_settings_ctas(&plan->nccl, nccl_channels(cluster, m->n_nodes, use.here));
+        use_of(plan, &plan->programs.at[program], rank, cluster, own, m, &use);
+        if (own) use_algorithm(&use, plan, cluster, m, OP_all_reduce, 4);
+        count_messages(plan, rank, devices, &use, m);
+        count_collectives(plan, cluster, &use, m);
+        m->bytes =
+            NCCL_FIFO_BYTES + m->ring_bytes + m->tree_bytes + m->switch_bytes + m->message_bytes;
+        bytes += m->bytes;
+    }
+    return bytes;
+}
+
+uint64_t comm_memory_most(const Plan *plan, const Cluster *cluster, const Runtime *runtime,
+                          Arena *arena, CommMemories *list)
+{
+    uint64_t most = 0;
+    *list = (CommMemories){NULL, 0, 0};
+    for (uint32_t i = 0; i < plan->programs.n; i++) {
+        CommMemories of_program;
+        uint64_t bytes = comm_memory(plan, i, cluster, runtime, arena, &of_program);
+        if (bytes <= most) continue;
+        most = bytes;
+        *list = of_program;
+    }
+    return most;
+}

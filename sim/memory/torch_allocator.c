@@ -1,0 +1,302 @@
+/* See torch_allocator.h. Blocks of a segment are a doubly linked list in the order of addresses;
+ * the free ones of a pool are an array sorted by (size, address). */
+#include "sim/memory/torch_allocator.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define KIB UINT64_C(1024)
+#define MIB (1024 * KIB)
+static const uint64_t ROUND = 512, SMALL_MOST = MIB, SMALL_SEGMENT = 2 * MIB,
+                      LARGE_SEGMENT = 20 * MIB, LARGE_LEAST = 10 * MIB, LARGE_ROUND = 2 * MIB;
+
+typedef struct Block {
+    uint64_t address, bytes;
+    uint32_t previous, next; /* in the segment; 0: none */
+    uint32_t pool;
+    bool used, unmapped; /* unmapped: of an expandable segment, given back to the device */
+} Block;
+
+typedef struct Pool {
+    uint32_t stream;
+    bool small;
+    uint32_t last; /* expandable: the last block of the segment */
+    LIST(uint32_t) free;
+} Pool;
+
+struct TorchAllocator {
+    Arena *arena;
+    uint64_t limit, next_address;
+    bool expandable;
+    LIST(Block) blocks;   /* [0] none */
+    LIST(uint32_t) holes; /* numbers of blocks that are no more */
+    LIST(Pool) pools;
+    TorchStats stats;
+};
+
+TorchAllocator *torch_allocator_new(uint64_t limit_bytes, bool expandable, Arena *arena)
+{
+    TorchAllocator *a = arena_alloc(arena, sizeof *a);
+    memset(a, 0, sizeof *a);
+    a->arena = arena;
+    a->limit = limit_bytes;
+    a->expandable = expandable;
+    list_reserve_none(arena, &a->blocks);
+    return a;
+}
+
+static uint64_t round_up(uint64_t bytes, uint64_t step)
+{
+    return (bytes + step - 1) / step * step;
+}
+
+static uint32_t pool_of(TorchAllocator *a, uint32_t stream, bool small)
+{
+    for (uint32_t i = 0; i < a->pools.n; i++)
+        if (a->pools.at[i].stream == stream && a->pools.at[i].small == small) return i;
+    Pool pool;
+    memset(&pool, 0, sizeof pool);
+    pool.stream = stream;
+    pool.small = small;
+    return list_push(a->arena, &a->pools, pool);
+}
+
+static uint32_t new_block(TorchAllocator *a, Block block)
+{
+    if (a->holes.n == 0) return list_push(a->arena, &a->blocks, block);
+    uint32_t id = a->holes.at[--a->holes.n];
+    a->blocks.at[id] = block;
+    return id;
+}
+
+/* Where a free block of this size and address stands, or would stand. */
+static uint32_t place_of(const TorchAllocator *a, const Pool *pool, uint64_t bytes,
+                         uint64_t address)
+{
+    uint32_t low = 0, high = pool->free.n;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        const Block *b = &a->blocks.at[pool->free.at[middle]];
+        bool before = b->bytes != bytes ? b->bytes < bytes : b->address < address;
+        if (before)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void add_free(TorchAllocator *a, uint32_t id)
+{
+    const Block *b = &a->blocks.at[id];
+    Pool *pool = &a->pools.at[b->pool];
+    uint32_t at = place_of(a, pool, b->bytes, b->address);
+    list_push(a->arena, &pool->free, id);
+    uint32_t *list = pool->free.at;
+    memmove(list + at + 1, list + at, (pool->free.n - 1 - at) * sizeof *list);
+    list[at] = id;
+}
+
+static void take_free(TorchAllocator *a, uint32_t id)
+{
+    const Block *b = &a->blocks.at[id];
+    Pool *pool = &a->pools.at[b->pool];
+    uint32_t at = place_of(a, pool, b->bytes, b->address), *list = pool->free.at;
+    assert(at < pool->free.n && list[at] == id);
+    memmove(list + at, list + at + 1, (pool->free.n - 1 - at) * sizeof *list);
+    pool->free.n--;
+}
+
+static void drop_block(TorchAllocator *a, uint32_t id)
+{
+    const Block *b = &a->blocks.at[id];
+    Pool *pool = &a->pools.at[b->pool];
+    if (b->previous) a->blocks.at[b->previous].next = b->next;
+    if (b->next) a->blocks.at[b->next].previous = b->previous;
+    if (pool->last == id) pool->last = b->previous;
+    list_push(a->arena, &a->holes, id);
+}
+
+static void count_reserved(TorchAllocator *a, uint64_t bytes)
+{
+    TorchStats *s = &a->stats;
+    s->reserved += bytes;
+    if (s->reserved > s->peak_reserved) s->peak_reserved = s->reserved;
+}
+
+/* Gives back every segment that is wholly free; of expandable ones all that is free. */
+static void give_back(TorchAllocator *a)
+{
+    for (uint32_t i = 0; i < a->pools.n; i++) {
+        Pool *pool = &a->pools.at[i];
+        for (uint32_t k = pool->free.n; k-- > 0;) {
+            uint32_t id = pool->free.at[k];
+            Block *b = &a->blocks.at[id];
+            if (a->expandable) {
+                if (!b->unmapped) a->stats.reserved -= b->bytes;
+                b->unmapped = true;
+            } else if (b->previous == 0 && b->next == 0) {
+                a->stats.reserved -= b->bytes;
+                a->stats.n_segments--;
+                take_free(a, id);
+                drop_block(a, id);
+            }
+        }
+    }
+}
+
+/* Takes `bytes` from the device. */
+static void reserve(TorchAllocator *a, uint64_t bytes)
+{
+    if (a->stats.reserved + bytes > a->limit) {
+        give_back(a);
+        a->stats.n_retries++;
+        if (a->stats.reserved + bytes > a->limit) a->stats.failed = true;
+    }
+    count_reserved(a, bytes);
+}
+
+/* A free block of at least `bytes` at the end of the pool's only segment. */
+static uint32_t grow(TorchAllocator *a, uint32_t pool, uint64_t bytes)
+{
+    uint64_t step = a->pools.at[pool].small ? SMALL_SEGMENT : LARGE_SEGMENT;
+    uint32_t last = a->pools.at[pool].last;
+    if (last && !a->blocks.at[last].used && !a->blocks.at[last].unmapped) {
+        uint64_t more = round_up(bytes - a->blocks.at[last].bytes, step);
+        reserve(a, more); /* may unmap the very block: then it counts whole */
+        if (a->blocks.at[last].unmapped) count_reserved(a, a->blocks.at[last].bytes);
+        take_free(a, last);
+        a->blocks.at[last].bytes += more;
+        a->blocks.at[last].unmapped = false;
+        add_free(a, last);
+        return last;
+    }
+    uint64_t size = round_up(bytes, step), address = UINT64_C(1) << 44;
+    reserve(a, size);
+    last = a->pools.at[pool].last;
+    address *= pool + 1; /* segments of different pools lie far apart */
+    if (last) address = a->blocks.at[last].address + a->blocks.at[last].bytes;
+    uint32_t id = new_block(a, (Block){address, size, last, 0, pool, false, false});
+    if (last)
+        a->blocks.at[last].next = id;
+    else
+        a->stats.n_segments++;
+    a->pools.at[pool].last = id;
+    add_free(a, id);
+    return id;
+}
+
+static uint32_t new_segment(TorchAllocator *a, uint32_t pool, uint64_t bytes)
+{
+    if (a->expandable) return grow(a, pool, bytes);
+    uint64_t size = a->pools.at[pool].small ? SMALL_SEGMENT
+                    : bytes < LARGE_LEAST   ? LARGE_SEGMENT
+                                            : round_up(bytes, LARGE_ROUND);
+    reserve(a, size);
+    uint32_t id = new_block(a, (Block){a->next_address, size, 0, 0, pool, false, false});
+    a->next_address += size;
+    a->stats.n_segments++;
+    add_free(a, id);
+    return id;
+}
+
+static void split(TorchAllocator *a, uint32_t id, uint64_t bytes)
+{
+    uint64_t rest = a->blocks.at[id].bytes - bytes;
+    bool fine = a->pools.at[a->blocks.at[id].pool].small || a->expandable;
+    if (fine ? rest < ROUND : rest <= SMALL_MOST) return;
+    Block b = a->blocks.at[id];
+    uint32_t tail =
+        new_block(a, (Block){b.address + bytes, rest, id, b.next, b.pool, false, b.unmapped});
+    if (b.next) a->blocks.at[b.next].previous = tail;
+    if (a->pools.at[b.pool].last == id) a->pools.at[b.pool].last = tail;
+    a->blocks.at[id].next = tail;
+    a->blocks.at[id].bytes = bytes;
+    add_free(a, tail);
+}
+
+/* What a free block may become without another one: the end of an expandable segment as much as
+ * there are addresses, and what lies before pages that were given back, those too. */
+static uint64_t may_become(const TorchAllocator *a, const Pool *pool, uint32_t id)
+{
+    const Block *b = &a->blocks.at[id];
+    if (!a->expandable) return b->bytes;
+    if (pool->last == id) return UINT64_MAX;
+    const Block *next = &a->blocks.at[b->next];
+    return b->bytes + (next->unmapped ? next->bytes : 0);
+}
+
+/* The smallest free block that takes `bytes`, by what blocks may become: PyTorch looks from the
+ * first that is large enough as long as the next may become less. 0: none. */
+static uint32_t best_fit(const TorchAllocator *a, const Pool *pool, uint64_t bytes)
+{
+    uint32_t best = 0;
+    for (uint32_t at = place_of(a, pool, bytes, 0); at < pool->free.n; at++) {
+        uint32_t id = pool->free.at[at];
+        if (a->blocks.at[id].unmapped) continue;
+        if (best != 0 && may_become(a, pool, id) >= may_become(a, pool, best)) return best;
+        best = id;
+        if (!a->expandable) return best;
+    }
+    if (best == 0 && place_of(a, pool, bytes, 0) < pool->free.n) /* pages that were given back */
+        best = pool->free.at[place_of(a, pool, bytes, 0)];
+    return best;
+}
+
+uint32_t torch_allocate(TorchAllocator *a, uint64_t bytes, uint32_t stream)
+{
+    bytes = bytes == 0 ? ROUND : round_up(bytes, ROUND);
+    uint32_t pool = pool_of(a, stream, bytes <= SMALL_MOST);
+    uint32_t id = best_fit(a, &a->pools.at[pool], bytes);
+    if (id == 0) id = new_segment(a, pool, bytes);
+    take_free(a, id);
+    split(a, id, bytes);
+    Block *b = &a->blocks.at[id];
+    b->used = true;
+    if (b->unmapped) {
+        b->unmapped = false;
+        reserve(a, b->bytes);
+    }
+    b = &a->blocks.at[id];
+    a->stats.allocated += b->bytes;
+    if (a->stats.allocated > a->stats.peak_allocated) a->stats.peak_allocated = a->stats.allocated;
+    return id;
+}
+
+/* Joins `id` and its free neighbour behind it; both are on no list. */
+static void join_next(TorchAllocator *a, uint32_t id, uint32_t next)
+{
+    a->blocks.at[id].bytes += a->blocks.at[next].bytes;
+    bool was_last = a->pools.at[a->blocks.at[id].pool].last == next;
+    drop_block(a, next);
+    if (was_last) a->pools.at[a->blocks.at[id].pool].last = id;
+}
+
+void torch_release(TorchAllocator *a, uint32_t block)
+{
+    assert(block > 0 && block < a->blocks.n && a->blocks.at[block].used);
+    a->blocks.at[block].used = false;
+    a->stats.allocated -= a->blocks.at[block].bytes;
+    uint32_t next = a->blocks.at[block].next, previous = a->blocks.at[block].previous;
+    if (next && !a->blocks.at[next].used && !a->blocks.at[next].unmapped) {
+        take_free(a, next);
+        join_next(a, block, next);
+    }
+    if (previous && !a->blocks.at[previous].used && !a->blocks.at[previous].unmapped) {
+        take_free(a, previous);
+        join_next(a, previous, block);
+        block = previous;
+    }
+    add_free(a, block);
+}
+
+TorchStats torch_stats(const TorchAllocator *a)
+{
+    return a->stats;
+}
+
+void torch_reset_peaks(TorchAllocator *a)
+{
+    a->stats.peak_allocated = a->stats.allocated;
+    a->stats.peak_reserved = a->stats.reserved;
+}

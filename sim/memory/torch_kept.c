@@ -1,0 +1,196 @@
+/* See torch_kept.h. */
+#include "sim/memory/torch_kept.h"
+
+#include "sim/runtime/runtime.h"
+
+typedef struct Keeper {
+    const Plan *plan;
+    const Program *program;
+    const Runtime *runtime;
+    Arena *arena;
+    TorchKept *kept;
+} Keeper;
+
+static BufferId root_of(const Program *p, const Instr *in, uint32_t arg)
+{
+    uint64_t offset;
+    return program_root(p, program_arg(p, in, arg), &offset);
+}
+
+static void keep_until(const Keeper *k, BufferId id, Pc pc)
+{
+    if (k->kept->needed[id] < pc) k->kept->needed[id] = pc;
+}
+
+/* Until when a buffer is kept: to its last use; if its op is remade, to the last use that is not of
+ * the backward pass. */
+static void find_needed(const Keeper *k)
+{
+    const Program *p = k->program;
+    for (BufferId id = 1; id < p->buffers.n; id++) {
+        const Buffer *b = &p->buffers.at[id];
+        bool remade = b->parent == 0 && k->runtime->op[p->code.at[b->first].op].remade;
+        k->kept->needed[id] = remade ? b->first : b->last;
+    }
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        for (uint32_t i = 0; in->phase != PHASE_backward && i < in->n_in; i++) {
+            BufferId id = root_of(p, in, i);
+            if (pc <= p->buffers.at[id].last) keep_until(k, id, pc);
+        }
+    }
+}
+
+/* A node of autograd gives back what it read when all of its gradients are there; ours are an
+ * instruction each. What is compiled has its buffers planned. */
+static void hold_nodes(const Keeper *k)
+{
+    const Program *p = k->program;
+    const Graph *g = &k->plan->graph;
+    uint32_t n_micro = 1;
+    for (Pc pc = 1; pc < p->code.n; pc++)
+        if (p->code.at[pc].microbatch >= n_micro) n_micro = p->code.at[pc].microbatch + 1;
+    /* [forward node][micro-batch]: schedules that put weights' gradients off mix them */
+    Pc *last = arena_array(k->arena, (size_t)g->nodes.n * n_micro, sizeof *last);
+    for (Pc pc = p->code.n; pc-- > 1;) {
+        const Instr *in = &p->code.at[pc];
+        const bool comm = op_info(in->op)->class_ == OP_CLASS_comm;
+        if (in->phase != PHASE_backward || in->origin == 0 || comm) continue;
+        const NodeId of = g->nodes.at[in->origin].forward;
+        if (of == 0 || runtime_compiles(k->runtime, k->plan, in)) continue;
+        Pc *until = &last[(size_t)of * n_micro + in->microbatch];
+        if (*until == 0) *until = pc;
+        for (uint32_t i = 0; i < in->n_in; i++) {
+            const BufferId id = root_of(p, in, i);
+            if (k->kept->needed[id] >= pc) keep_until(k, id, *until); /* else it is remade */
+        }
+    }
+}
+
+/* PyTorch's schedules keep what the last stage returns of each micro-batch until the next step,
+ * until May 2025 what every stage returns (pytorch/pytorch #153383). A stage has a tensor for each
+ * micro-batch that it receives, both ways, from the first step on. */
+static void keep_what_is_sent(const Keeper *k)
+{
+    const Program *p = k->program;
+    const Runtime *how = k->runtime;
+    if (mesh_axes(&k->plan->mesh, AXIS_pp) == 0) return;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        const bool forward = in->phase == PHASE_forward;
+        const bool returned = how->keeps_outputs && in->op == OP_xent_max && forward;
+        const bool sent = in->op == OP_send && (forward ? how->keeps_sent : how->keeps_received);
+        if (returned || sent) keep_until(k, root_of(p, in, 0), p->code.n - 1);
+        if (how->keeps_received && in->op == OP_recv)
+            k->kept->received[root_of(p, in, in->n_in)] = true;
+    }
+}
+
+static bool lies_in(const Plan *plan, const Instr *in, ModuleId module)
+{
+    ModuleId m = in->origin != 0 ? plan->graph.nodes.at[in->origin].module : 0;
+    while (m != 0 && m != module) m = plan->graph.modules.at[m].parent;
+    return m == module;
+}
+
+/* The module that was called with what `made` made, from where that was called, and that reads it
+ * in `in`; 0: none, a function. */
+static ModuleId called_with(const Plan *plan, const Instr *made, const Instr *in)
+{
+    if (made->origin == 0 || in->origin == 0) return 0;
+    const ModuleId caller =
+        plan->graph.modules.at[plan->graph.nodes.at[made->origin].module].parent;
+    ModuleId m = plan->graph.nodes.at[in->origin].module;
+    while (m != 0 && plan->graph.modules.at[m].parent != caller)
+        m = plan->graph.modules.at[m].parent;
+    return caller != 0 ? m : 0;
+}
+
+/* Python's caller holds what it calls a module with until that returns. */
+static void hold_arguments(const Keeper *k)
+{
+    const Program *p = k->program;
+    for (Pc pc = 1; k->runtime->holds_arguments && pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        for (uint32_t i = 0; in->phase == PHASE_forward && i < in->n_in; i++) {
+            BufferId id = root_of(p, in, i);
+            const Buffer *b = &p->buffers.at[id];
+            if (b->category != CATEGORY_activation || b->first >= pc) continue;
+            ModuleId m = called_with(k->plan, &p->code.at[b->first], in);
+            Pc last = pc;
+            for (Pc at = pc + 1; m != 0 && at < p->code.n; at++) {
+                if (p->code.at[at].stream != STREAM_compute || p->code.at[at].unit != 0) continue;
+                if (!lies_in(k->plan, &p->code.at[at], m)) break;
+                last = at;
+            }
+            keep_until(k, id, last);
+        }
+    }
+}
+
+/* The loop's name for the logits means those of this micro-batch until the next ones are there. */
+static void hold_logits(const Keeper *k)
+{
+    const Program *p = k->program;
+    BufferId before = 0;
+    for (Pc pc = 1; k->runtime->holds_logits && pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        if (in->op != OP_xent_max || in->phase != PHASE_forward) continue;
+        BufferId id = root_of(p, in, 0);
+        if (before != 0) keep_until(k, before, p->buffers.at[id].first);
+        before = id;
+    }
+    if (before != 0) keep_until(k, before, p->code.n - 1);
+}
+
+/* The nodes, of regions that are made again, on the way to an op whose result a module keeps. */
+static bool *nodes_of_kept_graphs(const Keeper *k)
+{
+    const Graph *g = &k->plan->graph;
+    bool *kept = arena_array(k->arena, (size_t)g->nodes.n + 1, sizeof *kept);
+    for (NodeId id = g->nodes.n; id-- > 1;) {
+        const Node *n = &g->nodes.at[id];
+        if (n->forward != 0 || n->region == 0) continue;
+        kept[id] = kept[id] || k->runtime->op[n->op].keeps_graph;
+        for (uint32_t i = 0; kept[id] && i < n->n_in; i++) {
+            NodeId from = g->tensors.at[n->in[i]].producer;
+            if (from != 0 && g->nodes.at[from].region == n->region) kept[from] = true;
+        }
+    }
+    return kept;
+}
+
+/* A graph that is differentiated gives back what it saved as it goes. One that is made again is
+ * not: its tensors are read for the first one's sake, and what still points at it keeps them. */
+static void keep_graphs(const Keeper *k)
+{
+    const Program *p = k->program;
+    const bool *node = nodes_of_kept_graphs(k);
+    bool *made = arena_array(k->arena, (size_t)p->buffers.n + 1, sizeof *made);
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        bool again = in->phase == PHASE_recompute && in->origin != 0 && node[in->origin];
+        k->kept->in_graph[pc] = again;
+        bool saves = again && !k->runtime->op[in->op].remade;
+        for (uint32_t i = in->n_in; saves && i < in->args.n; i++) made[root_of(p, in, i)] = true;
+        for (uint32_t i = 0; in->phase == PHASE_backward && i < in->n_in; i++)
+            if (made[root_of(p, in, i)]) keep_until(k, root_of(p, in, i), p->code.n - 1);
+    }
+}
+
+TorchKept torch_kept(const Plan *plan, const Program *p, const Runtime *runtime, Arena *arena)
+{
+    TorchKept kept = {
+        .needed = arena_array(arena, (size_t)p->buffers.n + 1, sizeof *kept.needed),
+        .received = arena_array(arena, (size_t)p->buffers.n + 1, sizeof *kept.received),
+        .in_graph = arena_array(arena, (size_t)p->code.n + 1, sizeof *kept.in_graph),
+    };
+    const Keeper k = {plan, p, runtime, arena, &kept};
+    find_needed(&k);
+    hold_nodes(&k);
+    hold_arguments(&k);
+    keep_what_is_sent(&k);
+    hold_logits(&k);
+    keep_graphs(&k);
+    return kept;
+}

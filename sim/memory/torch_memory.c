@@ -1,0 +1,320 @@
+/* See torch_memory.h. */
+#include "sim/memory/torch_memory.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "sim/memory/torch_kept.h"
+#include "sim/memory/zero_memory.h"
+
+/* A tensor that is to be given back after an instruction; a list through `next`. */
+typedef struct Pending {
+    uint32_t block, next;
+} Pending;
+
+typedef struct Replay {
+    const Plan *plan;
+    const Program *program;
+    const Runtime *runtime;
+    TorchAllocator *allocator;
+    Arena *arena;
+    uint32_t *first; /* [pc] 1 + first buffer that is had there; through next_buffer */
+    uint32_t *next_buffer;
+    uint32_t *last; /* [pc] first Pending that is given back after it */
+    TorchKept kept;
+    uint32_t *block; /* [buffer] its tensor, while it is had */
+    ZeroMemory zero;
+    uint32_t *first_zero, *next_zero; /* [pc], [zero.tensors] as first and next_buffer */
+    LIST(Pending) pending;            /* [0] none */
+} Replay;
+
+static bool is_had(const Replay *r, BufferId id)
+{
+    const Buffer *b = &r->program->buffers.at[id];
+    return b->parent == 0 && b->space == SPACE_device && b->bytes > 0 && !r->zero.replaced[id];
+}
+
+/* Lives as long as the process: what is neither a gradient nor of one step. */
+static bool stays(const Buffer *b)
+{
+    return b->persistent && b->category != CATEGORY_gradient;
+}
+
+static void give_back_after(Replay *r, Pc pc, uint32_t block)
+{
+    r->last[pc] = list_push(r->arena, &r->pending, ((Pending){block, r->last[pc]}));
+}
+
+static bool reads_buffer(const Program *p, Pc pc, const Buffer *b)
+{
+    const Instr *in = &p->code.at[pc];
+    uint64_t offset;
+    for (uint32_t i = 0; i < in->n_in; i++)
+        if (&p->buffers.at[program_root(p, program_arg(p, in, i), &offset)] == b) return true;
+    return false;
+}
+
+/* When the host issues what makes the buffer. Units for the backward pass are gathered by its
+ * hooks, the first of them after the loss has its gradient, however early the plan gathers. */
+static Pc had_at(const Replay *r, const Buffer *b)
+{
+    const Program *p = r->program;
+    if (p->code.at[b->first].op != OP_all_gather || b->persistent) return b->first;
+    Pc at = b->first;
+    for (Pc pc = b->first + 1; pc < b->last && !reads_buffer(p, pc, b); pc++)
+        if (runtime_is_loss(p->code.at[pc].op)) at = pc + 1;
+    return at;
+}
+
+/* Of what was received autograd makes a gradient beside it, which stays with it until the next
+ * step; the plan's lies where the gradient of the output came in. */
+static void gradient_of_received(Replay *r, const Instr *in)
+{
+    if (!r->runtime->keeps_received || in->op != OP_send || in->phase != PHASE_backward) return;
+    uint64_t offset;
+    BufferId id = program_root(r->program, program_arg(r->program, in, 0), &offset);
+    if (!r->kept.received[id]) return;
+    const Buffer *b = &r->program->buffers.at[id];
+    give_back_after(r, r->program->code.n - 1,
+                    torch_allocate(r->allocator, b->bytes, STREAM_compute));
+}
+
+static void prepare_zero(Replay *r)
+{
+    ZeroMemory *zero = &r->zero;
+    r->first_zero = arena_array(r->arena, (size_t)r->program->code.n + 1, sizeof *r->first_zero);
+    r->next_zero = arena_array(r->arena, (size_t)zero->tensors.n + 1, sizeof *r->next_zero);
+    for (uint32_t i = zero->tensors.n; i-- > 1;) {
+        r->next_zero[i] = r->first_zero[zero->tensors.at[i].from];
+        r->first_zero[zero->tensors.at[i].from] = i;
+    }
+    const uint32_t n = sizeof zero->resident_bytes / sizeof *zero->resident_bytes;
+    for (uint32_t i = 0; i < n && zero->resident_bytes[i] != 0; i++)
+        torch_allocate(r->allocator, zero->resident_bytes[i], STREAM_compute);
+}
+
+static void prepare(Replay *r)
+{
+    const Program *p = r->program;
+    r->first = arena_array(r->arena, (size_t)p->code.n + 1, sizeof *r->first);
+    r->last = arena_array(r->arena, (size_t)p->code.n + 1, sizeof *r->last);
+    r->next_buffer = arena_array(r->arena, (size_t)p->buffers.n + 1, sizeof *r->next_buffer);
+    r->block = arena_array(r->arena, (size_t)p->buffers.n + 1, sizeof *r->block);
+    list_reserve_none(r->arena, &r->pending);
+    zero_memory(r->plan, p, r->runtime, r->arena, &r->zero);
+    r->kept = torch_kept(r->plan, p, r->runtime, r->arena);
+    prepare_zero(r);
+    for (BufferId id = p->buffers.n; id-- > 1;) {
+        const Buffer *b = &p->buffers.at[id];
+        if (!is_had(r, id)) continue;
+        if (stays(b) || r->kept.received[id]) {
+            torch_allocate(r->allocator, b->bytes, STREAM_compute);
+        } else {
+            Pc at = had_at(r, b);
+            r->next_buffer[id] = r->first[at];
+            r->first[at] = id;
+        }
+    }
+}
+
+static double most_elements(const Program *p, const Instr *in)
+{
+    double most = 0;
+    for (uint32_t i = 0; i < in->args.n; i++) {
+        const Buffer *b = &p->buffers.at[program_arg(p, in, i)];
+        double elements = (double)b->bytes / dtype_bytes(b->dtype);
+        if (elements > most) most = elements;
+    }
+    return most;
+}
+
+/* Of attention: sequences, times heads, queries and keys. */
+static double scores_of(const Plan *plan, const Program *p, const Instr *in)
+{
+    if (in->op != OP_attention) return 0;
+    Binding b;
+    int64_t size['z' + 1] = {0};
+    Rank rank = 0;
+    while (plan_program(plan, rank) != p) rank++;
+    if (!plan_bind(plan, p, in, rank, &b, size, NULL, NULL)) return 0;
+    return (double)size['b'] * (double)size['g'] * (double)size['r'] * (double)size['s'] *
+           (double)size['T'];
+}
+
+static Pc last_of(const Program *p, const Instr *in, uint32_t arg)
+{
+    uint64_t offset;
+    return p->buffers.at[program_root(p, program_arg(p, in, arg), &offset)].last;
+}
+
+/* Bytes that the profile's op saves besides its arguments. */
+static double saved_of(const Replay *r, const Instr *in)
+{
+    const Runtime *how = r->runtime;
+    const RuntimeOp *as = &how->op[in->op];
+    const Program *p = r->program;
+    double saved = as->saved > 0 ? as->saved * most_elements(p, in) : 0;
+    if (as->scores > 0) saved += as->scores * scores_of(r->plan, p, in);
+    if (how->expands_kv && in->op == OP_attention) { /* besides what it has of them */
+        const Graph *g = &r->plan->graph;
+        const Tensor *queries = &g->tensors.at[g->nodes.at[in->origin].in[0]]; /* [b,s,g,r,E] */
+        saved +=
+            2. * (double)p->buffers.at[program_arg(p, in, 1)].bytes * (double)(queries->dim[3] - 1);
+    }
+    if (as->stacks && in->op == OP_linear_experts)
+        saved += (double)p->buffers.at[program_arg(p, in, 1)].bytes;
+    return saved;
+}
+
+/* The profile's own tensors of this op. In the first pass through a region that is computed again
+ * nothing lives on. */
+static void own_tensors(Replay *r, Pc pc, const Instr *in)
+{
+    const RuntimeOp *as = &r->runtime->op[in->op];
+    if (op_info(in->op)->class_ == OP_CLASS_comm) return;
+    if (runtime_compiles(r->runtime, r->plan, in)) return;
+    const double saved = saved_of(r, in);
+    if (saved > 0 && in->args.n > in->n_in) {
+        const Node *node = &r->plan->graph.nodes.at[in->origin];
+        bool again = in->phase == PHASE_forward && node->region != 0 && !node->keep;
+        Pc of_input = last_of(r->program, in, 0), of_output = last_of(r->program, in, in->n_in);
+        Pc until = of_input > of_output ? of_input : of_output;
+        if (r->kept.in_graph[pc]) until = r->program->code.n - 1;
+        uint32_t block = torch_allocate(r->allocator, (uint64_t)saved, STREAM_compute);
+        give_back_after(r, until > pc && !again ? until : pc, block);
+    }
+    for (double i = 0; as->scratch > 0 && i < as->tensors; i++) {
+        uint64_t bytes = (uint64_t)(as->scratch * most_elements(r->program, in) / as->tensors);
+        give_back_after(r, pc, torch_allocate(r->allocator, bytes, STREAM_compute));
+    }
+}
+
+/* An output in place: in the first tensor of its size that the instruction is the last to need. */
+static uint32_t take_over(Replay *r, Pc pc, const Instr *in, const Buffer *b)
+{
+    const InPlace when = r->runtime->op[in->op].in_place;
+    const bool backward = in->phase == PHASE_backward;
+    if (b->first != pc || when == IN_PLACE_never || (when == IN_PLACE_backward && !backward))
+        return 0;
+    uint64_t offset;
+    for (uint32_t i = 0; i < in->n_in; i++) {
+        BufferId id = program_root(r->program, program_arg(r->program, in, i), &offset);
+        uint32_t block = r->block[id];
+        if (block == 0 || r->kept.needed[id] != pc || r->program->buffers.at[id].bytes != b->bytes)
+            continue;
+        for (uint32_t at = r->last[pc]; at != 0; at = r->pending.at[at].next)
+            if (r->pending.at[at].block == block) r->pending.at[at].block = 0;
+        r->block[id] = 0;
+        return block;
+    }
+    return 0;
+}
+
+/* An output that is never a tensor: what reads it has it within. */
+static bool is_folded(const Replay *r, Pc pc, const Buffer *b)
+{
+    const Instr *in = &r->program->code.at[pc];
+    return b->first == pc && r->runtime->op[in->op].folded;
+}
+
+static uint64_t bytes_of(const Replay *r, const Instr *in, const Buffer *b)
+{
+    const bool sharded =
+        in->op == OP_reduce_scatter && b->persistent && b->category == CATEGORY_gradient;
+    if (!sharded || b->unit == 0 || !r->runtime->casts_gradients) return b->bytes;
+    return b->bytes / dtype_bytes(b->dtype) *
+           dtype_bytes(r->plan->graph.units.at[b->unit].rest_dtype);
+}
+
+static void have_buffers(Replay *r, Pc pc, const Instr *in)
+{
+    const Program *p = r->program;
+    for (BufferId id = r->first[pc]; id != 0; id = r->next_buffer[id]) {
+        const Buffer *b = &p->buffers.at[id];
+        if (is_folded(r, pc, b)) continue;
+        uint32_t block = take_over(r, pc, in, b);
+        if (block == 0) block = torch_allocate(r->allocator, bytes_of(r, in, b), in->stream);
+        r->block[id] = block;
+        give_back_after(r, b->persistent ? p->code.n - 1 : r->kept.needed[id], block);
+    }
+}
+
+/* What an eager sum makes of a product that is added to a weight's gradient. */
+static void added_product(Replay *r, Pc pc, const Instr *in)
+{
+    if (r->runtime->added_bytes <= 0 || in->args.n <= in->n_in || in->phase != PHASE_backward)
+        return;
+    const Buffer *b = &r->program->buffers.at[program_arg(r->program, in, in->n_in)];
+    const Attrs *attrs = graph_attrs_at(&r->plan->graph, in->attrs);
+    if (b->category != CATEGORY_gradient || b->unit == 0 || !(attrs->accumulate & 1)) return;
+    double elements = (double)b->bytes / dtype_bytes(b->dtype);
+    give_back_after(r, pc, torch_allocate(r->allocator, b->bytes, STREAM_compute));
+    give_back_after(r, pc,
+                    torch_allocate(r->allocator, (uint64_t)(elements * r->runtime->added_bytes),
+                                   STREAM_compute));
+}
+
+static void step(Replay *r, bool first)
+{
+    const Program *p = r->program;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        for (uint32_t i = r->first_zero[pc]; i != 0; i = r->next_zero[i]) {
+            const ZeroTensor *own = &r->zero.tensors.at[i];
+            if (own->only_at_first && !first) continue;
+            give_back_after(r, own->to, torch_allocate(r->allocator, own->bytes, own->stream));
+        }
+        have_buffers(r, pc, in);
+        added_product(r, pc, in);
+        gradient_of_received(r, in);
+        own_tensors(r, pc, in);
+        for (uint32_t at = r->last[pc]; at != 0; at = r->pending.at[at].next)
+            if (r->pending.at[at].block != 0) torch_release(r->allocator, r->pending.at[at].block);
+        r->last[pc] = 0;
+    }
+}
+
+/* The model as it is made, before anything of it is dealt out; never while a step runs. */
+static uint64_t whole_model(const Plan *plan, const Runtime *runtime)
+{
+    const AxisSet dealt = mesh_axes(&plan->mesh, AXIS_tp) | mesh_axes(&plan->mesh, AXIS_pp);
+    uint64_t bytes = 0;
+    for (TensorId t = 1; runtime->starts_whole && dealt == 0 && t < plan->graph.tensors.n; t++) {
+        const Tensor *x = &plan->graph.tensors.at[t];
+        uint64_t elements = dtype_bytes(x->rest_dtype);
+        if (x->role != ROLE_param) continue;
+        for (int d = 0; d < x->n_dims; d++) elements *= (uint64_t)x->dim[d];
+        bytes += elements;
+    }
+    return bytes;
+}
+
+static void at_least(uint64_t *peak, uint64_t bytes)
+{
+    if (*peak < bytes) *peak = bytes;
+}
+
+TorchStats torch_memory(const Plan *plan, const Program *p, const Runtime *runtime,
+                        const Device *device, uint64_t limit_bytes)
+{
+    assert(!runtime_is_own(runtime));
+    Arena *arena = arena_new();
+    Replay r = {.plan = plan, .program = p, .runtime = runtime, .arena = arena};
+    bool old = device->arch == NULL || strcmp(device->arch, "Ampere") == 0;
+    /* ROCm: PyTorch has no expandable segments there before 2026 (pytorch/pytorch #173330). */
+    bool rocm = device->arch != NULL && strncmp(device->arch, "CDNA", 4) == 0;
+    r.allocator = torch_allocator_new(limit_bytes, runtime->expandable && !rocm, arena);
+    torch_allocate(r.allocator, old ? 8519680 : UINT64_C(32) << 20, STREAM_compute); /* cuBLAS's */
+    prepare(&r);
+    step(&r, true);
+    r.pending.n = 1;
+    torch_reset_peaks(r.allocator);
+    step(&r, false);
+    TorchStats stats = torch_stats(r.allocator);
+    const uint64_t whole = whole_model(plan, runtime);
+    at_least(&stats.peak_allocated, whole);
+    at_least(&stats.peak_reserved, whole);
+    stats.failed = stats.failed || (limit_bytes > 0 && whole > limit_bytes);
+    arena_free(arena);
+    return stats;
+}

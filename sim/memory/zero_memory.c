@@ -1,0 +1,375 @@
+/* See zero_memory.h. The order in which parameters are used, the trace that DeepSpeed records in
+ * its first step, is read from the program; what it then fetches, keeps and releases follows. */
+#include "sim/memory/zero_memory.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* A module's use of a parameter: a run of instructions that read it. */
+typedef struct Use {
+    TensorId param;
+    Pc from, to;
+    uint64_t elements;
+} Use;
+
+/* A fetch of parameters that are gathered together into one tensor, from which each is copied when
+ * the first of them is waited for. */
+typedef struct Fetch {
+    Pc at;
+    uint64_t elements;
+    uint32_t n;
+    TensorId params; /* the last; through Param.next */
+    uint32_t tensor; /* what they are gathered into; 0: no one has waited yet */
+} Fetch;
+
+typedef struct Param {
+    bool available, kept; /* kept: gathered for the whole step */
+    uint32_t counted_on;  /* the last of its uses in the trace that prefetching has passed */
+    uint32_t fetch;       /* the fetch that it is in, not yet waited for; 0 none */
+    uint32_t tensor;      /* its ZeroTensor while it is there */
+    TensorId next;        /* of its fetch */
+    double elements;
+} Param;
+
+typedef struct Zero {
+    const Plan *plan;
+    const Program *p;
+    const Runtime *runtime;
+    Arena *arena;
+    ZeroMemory *out;
+    LIST(Use) trace;     /* [0] none */
+    LIST(Fetch) fetches; /* [0] none */
+    Param *params;       /* [tensor] */
+    double available;    /* elements */
+    uint32_t next;       /* in trace: the first that is not prefetched yet */
+    double ranks;        /* that share a unit */
+    double elements;     /* of all units, without padding */
+    bool partitioned;    /* weights are, too: stage 3 */
+    bool *waits;         /* [pc] the host waits for the device before it issues this */
+} Zero;
+
+/* Gradients on their way into the bucket. */
+typedef struct Bucket {
+    double elements, largest; /* since the last reduction */
+    uint32_t n;
+    uint32_t
+        from; /* in ZeroMemory.tensors: nothing before it is still read by a reduction's copies */
+    Pc first; /* the first gradient of the step */
+} Bucket;
+
+static uint64_t elements_of(const Buffer *b)
+{
+    return b->bytes / dtype_bytes(b->dtype);
+}
+
+static uint32_t add_tensor(Zero *z, Pc from, Pc to, double bytes, Stream stream)
+{
+    return list_push(z->arena, &z->out->tensors,
+                     ((ZeroTensor){from, to, (uint64_t)bytes, stream, false}));
+}
+
+/* A parameter in a unit's gathered buffer, large enough to be partitioned at all. */
+static bool is_gathered(const Zero *z, const Buffer *b)
+{
+    return b->parent != 0 && b->unit != 0 && b->tensor != 0 && b->category == CATEGORY_gathered &&
+           elements_of(b) > (uint64_t)z->runtime->persist_elements;
+}
+
+static void add_use(Zero *z, const Buffer *b, TensorId param, Pc pc)
+{
+    Use *last = &z->trace.at[z->trace.n - 1];
+    if (last->param == param && z->p->code.at[last->to].phase == z->p->code.at[pc].phase)
+        last->to = pc;
+    else
+        list_push(z->arena, &z->trace, ((Use){param, pc, pc, elements_of(b)}));
+}
+
+/* The hook before the backward pass of an embedding fetches its table, which it does not read. */
+static void add_table(Zero *z, const Instr *in, Pc pc)
+{
+    const Buffer *grad = &z->p->buffers.at[program_arg(z->p, in, in->n_in)];
+    if (strcmp(op_info(in->op)->name, "embed_grad") != 0 || grad->tensor == 0) return;
+    TensorId param = z->plan->graph.tensors.at[grad->tensor].grad_of;
+    if (param != 0) add_use(z, grad, param, pc);
+}
+
+static void read_trace(Zero *z)
+{
+    for (Pc pc = 1; pc < z->p->code.n; pc++) {
+        const Instr *in = &z->p->code.at[pc];
+        for (uint32_t i = 0; i < in->n_in; i++) {
+            const Buffer *b = &z->p->buffers.at[program_arg(z->p, in, i)];
+            if (is_gathered(z, b)) add_use(z, b, b->tensor, pc);
+        }
+        if (in->args.n > in->n_in) add_table(z, in, pc);
+    }
+}
+
+/* Liger's loss reads the head's weight outside the head's own module: DeepSpeed takes it for an
+ * external parameter of the whole model, which is fetched with it and never released. It learns
+ * that in its first step, in which reading the weight gathers it on the spot, until the model
+ * returns. */
+static void keep_head(Zero *z)
+{
+    TensorId head = 0; /* what is first read last */
+    for (uint32_t i = 1; i < z->trace.n; i++)
+        if (z->p->code.at[z->trace.at[i].from].phase == PHASE_forward) head = z->trace.at[i].param;
+    if (!z->runtime->head_outside || head == 0) return;
+    const Use *first = NULL, *last = NULL;
+    for (uint32_t i = 1; i < z->trace.n; i++) {
+        if (z->trace.at[i].param != head) continue;
+        if (first == NULL) first = &z->trace.at[i];
+        last = &z->trace.at[i];
+    }
+    const double bytes = 2. * (double)first->elements;
+    add_tensor(z, 1, z->p->code.n - 1, bytes, STREAM_dp_gather);
+    /* _allgather_params: into a flat tensor, and from there into the weight's own */
+    uint32_t flat = add_tensor(z, first->from, first->from, bytes, STREAM_compute);
+    uint32_t recorded = add_tensor(z, first->from, last->to, bytes, STREAM_compute);
+    z->out->tensors.at[flat].only_at_first = true;
+    z->out->tensors.at[recorded].only_at_first = true;
+    z->params[head].kept = true;
+    z->available += (double)first->elements;
+}
+
+static void fetch(Zero *z, TensorId param, uint64_t elements, uint32_t group)
+{
+    Fetch *f = &z->fetches.at[group];
+    f->elements += elements;
+    f->n++;
+    z->params[param].next = f->params;
+    f->params = param;
+    z->params[param].elements = (double)elements;
+    z->params[param].available = true;
+    z->params[param].fetch = group;
+    z->available += (double)elements;
+}
+
+static uint32_t new_fetch(Zero *z, Pc at)
+{
+    return list_push(z->arena, &z->fetches, ((Fetch){.at = at}));
+}
+
+/* Gathered together, each is copied out of the one tensor: all when the first is waited for. */
+static void copy_out(Zero *z, uint32_t group, Pc at)
+{
+    Fetch *f = &z->fetches.at[group];
+    f->tensor = add_tensor(z, f->at, at, 2. * (double)f->elements, STREAM_dp_gather);
+    for (TensorId id = f->params; id != 0; id = z->params[id].next)
+        z->params[id].tensor =
+            add_tensor(z, at, z->p->code.n - 1, 2. * z->params[id].elements, STREAM_dp_gather);
+}
+
+/* The module waits: one parameter alone is where it was gathered to; what several were gathered
+ * into goes when the last of them has been waited for. */
+static void wait_for(Zero *z, const Use *use)
+{
+    Param *param = &z->params[use->param];
+    if (param->fetch == 0) return;
+    Fetch *f = &z->fetches.at[param->fetch];
+    if (f->n == 1)
+        param->tensor =
+            add_tensor(z, f->at, z->p->code.n - 1, 2 * param->elements, STREAM_dp_gather);
+    else if (f->tensor == 0)
+        copy_out(z, param->fetch, use->from);
+    if (f->tensor != 0) z->out->tensors.at[f->tensor].to = use->from;
+    param->fetch = 0;
+}
+
+/* The next uses in order, until the bucket is full. */
+static void prefetch(Zero *z, Pc at)
+{
+    double room = z->runtime->live_elements - z->available, n = 0;
+    if (room > z->runtime->prefetch_elements) room = z->runtime->prefetch_elements;
+    uint32_t group = 0;
+    for (; z->next < z->trace.n && n < room; z->next++) {
+        const Use *use = &z->trace.at[z->next];
+        z->params[use->param].counted_on = z->next;
+        if (z->params[use->param].available || z->params[use->param].kept) continue;
+        if (group == 0) group = new_fetch(z, at);
+        fetch(z, use->param, use->elements, group);
+        n += (double)use->elements;
+    }
+}
+
+/* Is it used again before so many other parameters are? Or has prefetching left it out for a later
+ * use, since it was there? */
+static bool used_again_soon(const Zero *z, uint32_t i)
+{
+    double passed = 0;
+    if (z->params[z->trace.at[i].param].counted_on > i) return true;
+    for (uint32_t k = i + 1; k < z->trace.n && passed < z->runtime->reuse_elements; k++) {
+        if (z->trace.at[k].param == z->trace.at[i].param) return true;
+        passed += (double)z->trace.at[k].elements;
+    }
+    return false;
+}
+
+/* Weights come from the pool of the gathers' stream; the compute stream has them recorded, so that
+ * nobody gets their bytes before the device has come to where they were released (free_param).
+ * When that is, the host learns where it waits: where Hugging Face's attention looks whether a
+ * sequence is packed (_is_packed_sequence), and where it reads a reduced gradient. */
+static void find_waits(Zero *z)
+{
+    z->waits = arena_array(z->arena, (size_t)z->p->code.n + 1, sizeof *z->waits);
+    for (Pc pc = 1; pc < z->p->code.n; pc++) z->waits[pc] = z->p->code.at[pc].op == OP_attention;
+    for (uint32_t i = 1; z->runtime->host_optimizer && i < z->out->tensors.n; i++)
+        if (z->out->tensors.at[i].stream == STREAM_dp_reduce)
+            z->waits[z->out->tensors.at[i].from] = true;
+}
+
+static Pc reusable_after(const Zero *z, Pc released)
+{
+    Pc pc = released + 1;
+    while (pc < z->p->code.n && !z->waits[pc]) pc++;
+    return pc - 1;
+}
+
+static void fetch_and_release(Zero *z)
+{
+    z->next = 1;
+    for (uint32_t i = 1; i < z->trace.n; i++) {
+        const Use *use = &z->trace.at[i];
+        Param *param = &z->params[use->param];
+        if (param->kept) continue;
+        if (!param->available) fetch(z, use->param, use->elements, new_fetch(z, use->from));
+        wait_for(z, use);
+        if (z->next <= i) z->next = i + 1;
+        prefetch(z, use->from);
+        if (used_again_soon(z, i)) continue;
+        z->out->tensors.at[param->tensor].to = reusable_after(z, use->to);
+        param->available = false;
+        z->available -= (double)use->elements;
+    }
+}
+
+/* Stage 3 copies a gradient into the bucket on the stream of reductions and says so to the
+ * allocator (record_stream), which may not give its bytes to anyone before that stream has come so
+ * far. The host, which runs ahead, waits for it where it reads a reduced part: with the optimizer
+ * there, in each reduction. */
+static void release_copied(Zero *z, const Bucket *b, Pc pc)
+{
+    for (uint32_t i = b->from; i < z->out->tensors.n; i++) {
+        ZeroTensor *t = &z->out->tensors.at[i];
+        if (t->stream == STREAM_compute && t->to < pc) t->to = pc;
+    }
+}
+
+/* stage3.py, __reduce_and_partition_ipg_grads: gradients are interleaved by rank into one tensor,
+ * one alone where it lies; the optimizer on the host wants each part's norm, taken in fp64, and the
+ * part itself on the device. Stages 1 and 2 flatten the bucket to reduce it. */
+static void reduce(Zero *z, Bucket *b, Pc pc)
+{
+    if (b->n == 0) return;
+    if (b->n > 1 || !z->partitioned) add_tensor(z, pc, pc, 2 * b->elements, STREAM_dp_reduce);
+    if (z->partitioned && z->runtime->host_optimizer) {
+        add_tensor(z, pc, pc, 2 * b->largest / z->ranks, STREAM_dp_reduce);
+        add_tensor(z, pc, pc, 8 * b->largest / z->ranks, STREAM_dp_reduce);
+    }
+    if (z->partitioned) release_copied(z, b, pc);
+    *b = (Bucket){.first = b->first, .from = z->out->tensors.n};
+}
+
+/* A weight's gradient is there from its first product until it is copied into the bucket. One that
+ * is larger than the bucket waits as it is for the next reduction. */
+static void add_gradient(Zero *z, Bucket *b, const Buffer *grad)
+{
+    const double n = (double)elements_of(grad);
+    if (b->elements + n > z->runtime->bucket_elements) reduce(z, b, grad->last);
+    if (b->first == 0) b->first = grad->first;
+    add_tensor(z, grad->first, grad->last, 2 * n, STREAM_compute);
+    b->elements += n;
+    b->n++;
+    if (n > b->largest) b->largest = n;
+}
+
+static Pc gradients(Zero *z, Bucket *b)
+{
+    Pc last = 0;
+    for (Pc pc = 1; pc < z->p->code.n; pc++) {
+        const Instr *in = &z->p->code.at[pc];
+        for (uint32_t i = in->n_in; i < in->args.n; i++) {
+            const Buffer *grad = &z->p->buffers.at[program_arg(z->p, in, i)];
+            if (grad->category != CATEGORY_gradient || grad->parent == 0 || grad->unit == 0)
+                continue;
+            if (grad->tensor == 0 || grad->last != pc) continue;
+            add_gradient(z, b, grad);
+            last = pc;
+        }
+    }
+    if (last != 0) reduce(z, b, last);
+    return last;
+}
+
+/* The step: gradients in fp32 for it, in stages 1 and 2 through a flat copy of what was kept. */
+static void update(Zero *z, Pc first, Pc last)
+{
+    const double part = z->elements / z->ranks;
+    const Pc end = z->p->code.n - 1;
+    if (!z->partitioned) {
+        for (int i = 0; i < 2; i++) /* overlap_comm has two buckets */
+            add_tensor(z, first, last, 2 * z->runtime->bucket_elements, STREAM_compute);
+        add_tensor(z, first, end, 2 * part, STREAM_compute);
+        add_tensor(z, end, end, 2 * part, STREAM_compute);
+    }
+    if (!z->runtime->host_optimizer) add_tensor(z, end, end, 4 * part, STREAM_compute);
+}
+
+static void stay(Zero *z, double bytes)
+{
+    uint32_t i = 0;
+    while (z->out->resident_bytes[i] != 0) i++;
+    z->out->resident_bytes[i] = (uint64_t)bytes;
+}
+
+/* What the plan has for it: gathered weights and what is sent to gather them, gradients and their
+ * parts, and with the optimizer on the host its state and fp32 weights. */
+static bool is_replaced(const Zero *z, const Buffer *b)
+{
+    bool of_state = b->category == CATEGORY_parameter || b->category == CATEGORY_optimizer;
+    if (b->unit == 0) return false;
+    return b->category == CATEGORY_gathered || b->category == CATEGORY_communication ||
+           b->category == CATEGORY_gradient || (of_state && z->runtime->host_optimizer);
+}
+
+static bool gathers_twice(const Program *p)
+{
+    for (Pc pc = 1; pc < p->code.n; pc++)
+        if (p->code.at[pc].op == OP_all_gather && p->code.at[pc].unit != 0 &&
+            p->code.at[pc].phase == PHASE_recompute)
+            return true;
+    return false;
+}
+
+void zero_memory(const Plan *plan, const Program *p, const Runtime *runtime, Arena *arena,
+                 ZeroMemory *zero)
+{
+    memset(zero, 0, sizeof *zero);
+    zero->replaced = arena_array(arena, (size_t)p->buffers.n + 1, sizeof *zero->replaced);
+    list_reserve_none(arena, &zero->tensors);
+    if (runtime->bucket_elements <= 0 || plan->graph.units.n <= 1) return;
+    Zero z = {.plan = plan, .p = p, .runtime = runtime, .arena = arena, .out = zero};
+    list_reserve_none(arena, &z.trace);
+    list_reserve_none(arena, &z.fetches);
+    z.params = arena_array(arena, (size_t)plan->graph.tensors.n + 1, sizeof *z.params);
+    z.partitioned = gathers_twice(p);
+    z.ranks = (double)mesh_size(&plan->mesh, plan->graph.units.at[1].shard);
+    for (UnitId u = 1; u < plan->graph.units.n; u++)
+        z.elements += (double)plan->graph.units.at[u].elements;
+    for (BufferId id = 1; id < p->buffers.n; id++)
+        zero->replaced[id] = is_replaced(&z, &p->buffers.at[id]);
+    stay(&z, 2 * z.elements / (z.partitioned ? z.ranks : 1));
+    if (z.partitioned) {
+        stay(&z, 2 * runtime->bucket_elements);
+        if (!runtime->host_optimizer) stay(&z, 2 * z.elements / z.ranks);
+    }
+    Bucket bucket = {.from = zero->tensors.n};
+    Pc last = gradients(&z, &bucket);
+    if (z.partitioned) {
+        find_waits(&z);
+        read_trace(&z);
+        keep_head(&z);
+        fetch_and_release(&z);
+    }
+    update(&z, bucket.first, last);
+}

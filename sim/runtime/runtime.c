@@ -1,0 +1,84 @@
+/* See runtime.h. */
+#include "sim/runtime/runtime.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "sim/compute/kernels.h"
+
+/* A function beside the model, which what compiles the model may leave alone. */
+bool runtime_is_loss(OpKind op)
+{
+    return strncmp(op_info(op)->name, "xent_", 5) == 0;
+}
+
+bool runtime_compiles(const Runtime *runtime, const Plan *plan, const Instr *in)
+{
+    if (runtime_is_own(runtime) || !runtime->is_compiled || in->origin == 0) return false;
+    if (in->phase == PHASE_update || in->phase == PHASE_start) return false;
+    if (runtime_is_loss(in->op)) return runtime->compiles_loss;
+    if (runtime->compiled == COMPILE_model) return true;
+    return plan->graph.modules.at[plan->graph.nodes.at[in->origin].module].layer > 0;
+}
+
+/* A reduction of maxima of 8-bit operands: few bytes, and its operand comes from such an op. */
+static bool is_scale(const Plan *plan, const Program *p, const Instr *in)
+{
+    const Attrs *attrs = graph_attrs_at(&plan->graph, in->attrs);
+    return in->op == OP_all_reduce && attrs->reduce == REDUCE_max && in->args.n > 0 &&
+           p->buffers.at[program_arg(p, in, 0)].bytes <= sizeof(float);
+}
+
+bool runtime_leaves_out(const Runtime *runtime, const Plan *plan, const Program *p, const Instr *in)
+{
+    if (runtime_is_own(runtime) || !runtime->delayed) return false;
+    const char *name = op_info(in->op)->name;
+    if (strncmp(name, "amax", 4) == 0 || is_scale(plan, p, in)) return true;
+    if (strncmp(name, "quantise", 8) != 0 || in->microbatch == 0) return false;
+    Category of = p->buffers.at[program_arg(p, in, 0)].category;
+    return of == CATEGORY_parameter || of == CATEGORY_gathered;
+}
+
+AttentionKernel runtime_attention(const Runtime *runtime, const Device *device)
+{
+    if (!runtime_is_own(runtime)) return runtime->attention;
+    bool old = device->arch == NULL || strcmp(device->arch, "Ampere") == 0;
+    return old ? ATTENTION_flash2 : ATTENTION_cudnn;
+}
+
+double runtime_unfused_s(const Device *device, DType dtype, double heads, double queries,
+                         double keys, double head, bool backward)
+{
+    double scores = heads * queries * keys;
+    double products = 2 * kernel_gemm_s(device, dtype, heads, queries, keys, head, NULL) +
+                      2 * kernel_gemm_s(device, dtype, heads, queries, head, keys, NULL);
+    return (backward ? products : products / 2) +
+           kernel_memory_s(device, scores * (backward ? 19 : 13));
+}
+
+static double comm_s(const Runtime *runtime, const Instr *in)
+{
+    bool of_unit = in->unit != 0 && (in->op == OP_all_gather || in->op == OP_reduce_scatter ||
+                                     in->op == OP_all_reduce);
+    return runtime->collective_s + (of_unit ? runtime->unit_s : 0);
+}
+
+Ps runtime_issue_ps(const Runtime *runtime, const Plan *plan, const Program *p, const Instr *in)
+{
+    const OpInfo *info = op_info(in->op);
+    double s = 0;
+    if (runtime_leaves_out(runtime, plan, p, in)) return 0;
+    if (info->class_ == OP_CLASS_comm) {
+        s = comm_s(runtime, in);
+    } else if (runtime_compiles(runtime, plan, in)) {
+        s = plan_begins_kernel(p, in) ? runtime->compiled_s : 0;
+    } else if (in->op == OP_adamw || in->op == OP_sgd) {
+        s = runtime->update_s;
+    } else {
+        double kernels = runtime->op[in->op].kernels;
+        bool cut =
+            in->origin != 0 && mesh_axes(&plan->mesh, AXIS_tp) != 0 && in->phase != PHASE_update;
+        s = kernels * runtime->kernel_s + (cut && kernels > 0 ? runtime->tensor_s : 0);
+    }
+    return (Ps)llround(s * (double)PS_PER_S);
+}

@@ -1,0 +1,51 @@
+/* SQLite as we use it: WAL on local disks, BEGIN IMMEDIATE, prepared statements, application_id,
+ * migrations by user_version. Knows nothing of the schema (store/store.h has it).
+ * Every function that can fail reports through Diag with FAULT_store and returns false/NULL. */
+#ifndef TANDEM_STORE_DB_H
+#define TANDEM_STORE_DB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "planner/base/diag.h"
+
+typedef struct Db Db;
+typedef struct DbStatement DbStatement;
+
+enum { DB_APPLICATION_ID = 0x544e444d }; /* "TNDM" */
+
+/* Opens or creates `path`; runs migrations[user_version..n-1], each in one transaction. A new file
+ * appears under its name only when complete, so an existing empty file is refused as damaged.
+ * Refuses: another application_id, a newer user_version, a damaged file (length and header always,
+ * quick_check up to 16 MiB), a directory; the file's bytes are then untouched. On file systems
+ * without shared memory (NFS and kin) it takes the DELETE journal and says so. `read_only` never
+ * creates and never migrates. ":memory:" is a store that nobody else sees. Rules: store-open,
+ * store-foreign, store-newer, store-older, store-damaged, store-error. */
+Db *db_open(const char *path, bool read_only, const char *const *migrations, uint32_t n, Diag *d);
+/* Another program's database, to be read only: no id, version or schema is asked of it. NULL after
+ * store-open or store-error. */
+Db *db_open_foreign(const char *path, Diag *d);
+void db_close(Db *db); /* NULL is fine */
+
+bool db_exec(Db *db, const char *sql, Diag *d); /* fixed SQL text only, never user input */
+bool db_begin(Db *db, Diag *d);                 /* BEGIN IMMEDIATE */
+bool db_commit(Db *db, Diag *d);
+void db_rollback(Db *db);
+
+/* Binds by format, one letter an argument: i int64_t, d double, s const char * (NULL is NULL),
+ * b const void * + size_t. Prepared statements are kept by their text; one whose rows are still
+ * being read is left alone, and the text is prepared once more. NULL on failure. */
+DbStatement *db_prepare(Db *db, Diag *d, const char *sql, const char *format, ...);
+/* true: a row is there. false: the end (it resets itself), or a failure that `d` tells; a NULL
+ * statement has no rows. */
+bool db_step(DbStatement *st, Diag *d);
+bool db_run(Db *db, Diag *d, const char *sql, const char *format, ...); /* prepare, step to end */
+void db_reset(DbStatement *st);
+int64_t db_int(DbStatement *st, int column);
+double db_double(DbStatement *st, int column);
+const char *db_text(DbStatement *st, int column); /* valid until the next step; NULL for NULL */
+const void *db_blob(DbStatement *st, int column, size_t *bytes);
+bool db_is_null(DbStatement *st, int column);
+int64_t db_last_id(Db *db);
+
+#endif

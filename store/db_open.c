@@ -1,0 +1,377 @@
+/* Opening a store: look at the bytes before SQLite may touch them, refuse what is not ours, then
+ * migrate. A new store is built under a temporary name and linked to its own when it is whole:
+ * nobody ever sees half of one, and two processes that create it at once agree on the first. */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "planner/base/log.h"
+#include "store/db_private.h"
+
+enum {
+    BUSY_MS = 10000,
+    HEADER_BYTES = 100, /* https://www.sqlite.org/fileformat.html section 1.3 */
+    QUICK_CHECK_MAX_BYTES = 16 << 20
+};
+
+typedef struct Opening {
+    const char *path;
+    bool read_only;
+    const char *const *migrations;
+    uint32_t n;
+    Diag *d;
+} Opening;
+
+static bool refuse(const Opening *o, const char *rule, const char *why)
+{
+    Loc loc = {.file = arena_dup(o->d->arena, o->path)};
+    return diag_error(o->d, FAULT_store, rule, loc, "%s", why);
+}
+
+static bool is_newer(const Opening *o, int64_t version)
+{
+    if (version <= (int64_t)o->n) return false;
+    Loc loc = {.file = arena_dup(o->d->arena, o->path)};
+    diag_error(o->d, FAULT_store, "store-newer", loc,
+               "the store has version %" PRId64 ", this tandem knows up to %" PRIu32, version,
+               o->n);
+    diag_hint(o->d, "use the tandem that wrote it, or another --db FILE");
+    return true;
+}
+
+static uint32_t big_endian(const unsigned char *at, size_t n)
+{
+    uint32_t value = 0;
+    for (size_t i = 0; i < n; i++) value = value << 8 | at[i];
+    return value;
+}
+
+/* A log that holds something: what the file lacks may be in it. */
+static bool has_log(const Opening *o)
+{
+    static const char *const ending[] = {"-wal", "-journal"};
+    struct stat about;
+    for (size_t i = 0; i < sizeof ending / sizeof *ending; i++)
+        if (stat(arena_print(o->d->arena, "%s%s", o->path, ending[i]), &about) == 0 &&
+            about.st_size > 0)
+            return true;
+    return false;
+}
+
+/* Judges the file by its header alone; reads, never writes. A log goes back into the file from its
+ * first page on, and is removed when all of it has: so the header first, then the log, then the
+ * length. */
+static bool header_is_ours(const Opening *o)
+{
+    unsigned char header[HEADER_BYTES];
+    struct stat about;
+    int fd = open(o->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return refuse(o, "store-open", strerror(errno));
+    ssize_t n = pread(fd, header, sizeof header, 0);
+    const bool logged = has_log(o);
+    const bool known = fstat(fd, &about) == 0;
+    close(fd);
+    if (!known) return refuse(o, "store-open", strerror(errno));
+    const off_t size = about.st_size;
+    if (size == 0) {
+        refuse(o, "store-damaged",
+               "the file is empty: it never was a store, or has lost its content");
+        diag_hint(o->d, "remove it to begin a new store");
+        return false;
+    }
+    if (n < HEADER_BYTES || memcmp(header, "SQLite format 3", 16) != 0)
+        return refuse(o, "store-foreign", "this is not an SQLite file");
+    if (big_endian(header + 68, 4) != DB_APPLICATION_ID)
+        return refuse(o, "store-foreign", "this is another program's SQLite file");
+    uint32_t page = big_endian(header + 16, 2);
+    uint64_t pages = big_endian(header + 28, 4);
+    if (page == 1) page = 65536;
+    if (!logged && (uint64_t)size < pages * page)
+        return refuse(o, "store-damaged", "the file is shorter than its header says");
+    return !is_newer(o, (int64_t)big_endian(header + 60, 4));
+}
+
+/* WAL needs memory shared between all users of the file; network file systems have none. The
+ * numbers are those of linux/magic.h and of the file systems' own sources. */
+static bool has_shared_memory(const char *path)
+{
+    static const uint32_t without[] = {
+        0x6969 /* NFS */,        0x517B /* SMB */,      0xFF534D42 /* CIFS */,
+        0xFE534D42 /* SMB2 */,   0x65735546 /* FUSE */, 0x01021997 /* 9p */,
+        0x0BD00BD0 /* Lustre */, 0x47504653 /* GPFS */, 0x00C36400 /* Ceph */,
+        0x19830326 /* BeeGFS */, 0x5346414F /* AFS */,  0x73757245 /* Coda */,
+    };
+    struct statfs about;
+    if (statfs(path, &about) != 0) return false;
+    for (size_t i = 0; i < sizeof without / sizeof *without; i++)
+        if ((uint32_t)about.f_type == without[i]) return false;
+    return true;
+}
+
+static const char *folder_of(const char *path, Arena *arena)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? "." : arena_copy(arena, path, (size_t)(slash - path) + 1);
+}
+
+static bool is_there(const char *path)
+{
+    struct stat about;
+    return stat(path, &about) == 0;
+}
+
+/* A log lies beside the store: there, or may be made. Else errno tells why not. */
+static bool takes_a_log(const char *path, Arena *arena)
+{
+    return is_there(arena_print(arena, "%s-wal", path)) ||
+           access(folder_of(path, arena), W_OK) == 0;
+}
+
+/* SQLite would open a file that may only be read, and begin to write where no log can be: it would
+ * be told by the first row, when what the row holds has been measured. */
+static bool may_be_written(const Opening *o)
+{
+    Arena *arena = o->d->arena;
+    struct stat about;
+    const char *what = "it";
+    bool may = access(o->path, W_OK) == 0 || errno == ENOENT;
+    /* The log of what a link names lies elsewhere: SQLite knows where. */
+    if (may && (lstat(o->path, &about) != 0 || !S_ISLNK(about.st_mode))) {
+        what = "its folder";
+        may = takes_a_log(o->path, arena);
+    }
+    if (may) return true;
+    refuse(o, "store-open", arena_print(arena, "%s cannot be written: %s", what, strerror(errno)));
+    diag_hint(o->d, "name a place that can be written: --db FILE");
+    return false;
+}
+
+/* A log is read through shared memory, which is a file beside the store. Where none can be made
+ * and there is no log, the file is all there is, and nobody changes it. */
+static const char *unchanging(const char *path, Arena *arena)
+{
+    if (takes_a_log(path, arena)) return NULL;
+    Str uri = str_in(arena);
+    str_add(&uri, "file:");
+    for (const char *c = path; *c != 0; c++)
+        str_print(&uri, strchr("%?#", *c) != NULL ? "%%%02X" : "%c", (unsigned char)*c);
+    str_add(&uri, "?immutable=1");
+    return str_text(&uri);
+}
+
+static Db *connect(const Opening *o, const char *path, int flags)
+{
+    Arena *arena = arena_new();
+    Db *db = arena_alloc(arena, sizeof *db);
+    db->arena = arena;
+    db->path = arena_dup(arena, path);
+    const char *uri = flags & SQLITE_OPEN_READONLY ? unchanging(path, arena) : NULL;
+    if (uri != NULL) path = uri, flags |= SQLITE_OPEN_URI;
+    flags |= SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
+    if (sqlite3_open_v2(path, &db->sqlite, flags, NULL) != SQLITE_OK) {
+        refuse(o, "store-open",
+               db->sqlite != NULL ? sqlite3_errmsg(db->sqlite) : "SQLite has no memory");
+        db_close(db);
+        return NULL;
+    }
+    sqlite3_busy_timeout(db->sqlite, BUSY_MS);
+    sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    /* Until the file is accepted, closing must not move the log into it. */
+    sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    if (db_exec(db,
+                "PRAGMA foreign_keys=ON; PRAGMA temp_store=MEMORY; PRAGMA mmap_size=0; "
+                "PRAGMA cell_size_check=ON; PRAGMA synchronous=NORMAL",
+                o->d))
+        return db;
+    db_close(db);
+    return NULL;
+}
+
+static int64_t user_version(Db *db, Diag *d)
+{
+    DbStatement *st = db_prepare(db, d, "PRAGMA user_version", "");
+    if (!db_step(st, d)) return -1;
+    int64_t version = db_int(st, 0);
+    db_reset(st);
+    return version;
+}
+
+/* Runs migration number `version` unless another process has done so meanwhile. */
+static bool migrate_once(Db *db, const Opening *o)
+{
+    char set_version[64];
+    if (!db_begin(db, o->d)) return false;
+    int64_t version = user_version(db, o->d);
+    if (version < 0 || is_newer(o, version)) return false;
+    if (version == (int64_t)o->n) return db_commit(db, o->d);
+    snprintf(set_version, sizeof set_version, "PRAGMA user_version=%" PRId64, version + 1);
+    return db_exec(db, o->migrations[version], o->d) && db_exec(db, set_version, o->d) &&
+           db_commit(db, o->d);
+}
+
+static bool migrate(Db *db, const Opening *o)
+{
+    for (;;) {
+        int64_t version = user_version(db, o->d);
+        if (version < 0 || is_newer(o, version)) return false;
+        if (version == (int64_t)o->n) return true;
+        if (o->read_only) {
+            refuse(o, "store-older",
+                   "the store is of an older version and opened for reading only");
+            diag_hint(o->d, "any command that writes to it brings it up to date");
+            return false;
+        }
+        if (!migrate_once(db, o)) {
+            db_rollback(db);
+            return false;
+        }
+    }
+}
+
+static bool is_sound(Db *db, const Opening *o, off_t size)
+{
+    if (size > QUICK_CHECK_MAX_BYTES) return true;
+    uint32_t n_before = o->d->n_errors;
+    DbStatement *st = db_prepare(db, o->d, "PRAGMA quick_check(1)", "");
+    bool is_ok = db_step(st, o->d) && strcmp(db_text(st, 0), "ok") == 0;
+    if (!is_ok && o->d->n_errors == n_before) refuse(o, "store-damaged", db_text(st, 0));
+    db_reset(st);
+    return is_ok;
+}
+
+/* Write-ahead log where memory can be shared. The mode is kept in the file, so only the first
+ * opening changes it; another connection that is busy meanwhile wins, and its mode serves too. */
+static bool choose_journal(Db *db, const char *path, const Opening *o)
+{
+    const bool wal = has_shared_memory(path);
+    DbStatement *st = db_prepare(db, o->d, "PRAGMA journal_mode", "");
+    if (!db_step(st, o->d)) return false;
+    const bool is_wal = strcmp(db_text(st, 0), "wal") == 0;
+    db_reset(st);
+    if (!wal) {
+        log_info("%s: this file system shares no memory; rollback journal, one writer at a time",
+                 path);
+        if (!db_exec(db, "PRAGMA synchronous=FULL", o->d)) return false;
+    }
+    if (wal == is_wal) return true;
+    const char *set = wal ? "PRAGMA journal_mode=WAL" : "PRAGMA journal_mode=DELETE";
+    int code = sqlite3_exec(db->sqlite, set, NULL, NULL, NULL);
+    if (code == SQLITE_OK || (wal && (code & 0xFF) == SQLITE_BUSY)) return true;
+    db_fail(db, o->d, "set the journal mode");
+    return false;
+}
+
+static void allow_checkpoint_on_close(Db *db)
+{
+    sqlite3_db_config(db->sqlite, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0, NULL);
+}
+
+static bool set_up_new(Db *db, const char *path, const Opening *o)
+{
+    char set_id[64];
+    snprintf(set_id, sizeof set_id, "PRAGMA application_id=%d", DB_APPLICATION_ID);
+    allow_checkpoint_on_close(db);
+    return db_exec(db, set_id, o->d) && migrate(db, o) &&
+           (path == NULL || choose_journal(db, path, o));
+}
+
+static bool sync_directory(Arena *arena, const char *path)
+{
+    int fd = open(folder_of(path, arena), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return false;
+    bool is_done = fsync(fd) == 0;
+    close(fd);
+    return is_done;
+}
+
+/* The log of a store that is gone holds that store's last pages: a new one must neither take them
+ * for its own nor sweep them away. Another process that creates the store at this moment names it
+ * before its log appears. */
+static bool refuses_stray_log(const Opening *o)
+{
+    static const char *const ending[] = {"-wal", "-journal"};
+    for (size_t i = 0; i < sizeof ending / sizeof *ending; i++) {
+        const char *log = arena_print(o->d->arena, "%s%s", o->path, ending[i]);
+        if (!is_there(log) || is_there(o->path)) continue;
+        refuse(o, "store-damaged",
+               arena_print(o->d->arena, "the store is gone, but its log %s is there", log));
+        diag_hint(o->d, "bring the store back beside it, or remove the log to begin a new store");
+        return true;
+    }
+    return false;
+}
+
+/* Builds the store beside its place and gives it its name. */
+static bool create(const Opening *o)
+{
+    Arena *arena = arena_new();
+    const char *draft = arena_print(arena, "%s.new-%ld", o->path, (long)getpid());
+    unlink(draft); /* left by a killed process of the same number */
+    unlink(arena_print(arena, "%s-journal", draft));
+    Db *db = connect(o, draft, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+    bool is_built = db != NULL && set_up_new(db, draft, o);
+    db_close(db);
+    bool is_named = is_built && link(draft, o->path) == 0;
+    if (is_built && !is_named && errno == EEXIST) is_named = true; /* another one was first */
+    if (is_built && !is_named && rename(draft, o->path) == 0) is_named = true; /* no links here */
+    if (is_built && !is_named) refuse(o, "store-open", strerror(errno));
+    unlink(draft);
+    if (is_named) (void)sync_directory(arena, o->path); /* a lost new store is begun again */
+    arena_free(arena);
+    return is_named;
+}
+
+static Db *open_existing(const Opening *o)
+{
+    struct stat about;
+    if (stat(o->path, &about) != 0) {
+        refuse(o, "store-open", strerror(errno));
+        return NULL;
+    }
+    if (!S_ISREG(about.st_mode)) {
+        refuse(o, "store-open",
+               S_ISDIR(about.st_mode) ? "this is a directory" : "not a plain file");
+        return NULL;
+    }
+    if (!header_is_ours(o)) return NULL;
+    Db *db = connect(o, o->path, o->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE);
+    if (db == NULL) return NULL;
+    int64_t version = user_version(db, o->d);
+    bool is_fine = version >= 0 && !is_newer(o, version) && is_sound(db, o, about.st_size);
+    if (is_fine && !o->read_only) is_fine = choose_journal(db, o->path, o);
+    if (is_fine && migrate(db, o)) {
+        allow_checkpoint_on_close(db);
+        return db;
+    }
+    db_close(db);
+    return NULL;
+}
+
+Db *db_open(const char *path, bool read_only, const char *const *migrations, uint32_t n, Diag *d)
+{
+    assert(path != NULL && (n == 0 || migrations != NULL));
+    const Opening o = {path, read_only, migrations, n, d};
+    if (strcmp(path, ":memory:") == 0) {
+        Db *db = connect(&o, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+        if (db == NULL || set_up_new(db, NULL, &o)) return db;
+        db_close(db);
+        return NULL;
+    }
+    if (!read_only && !may_be_written(&o)) return NULL;
+    if (!read_only && !is_there(path) && errno == ENOENT && (refuses_stray_log(&o) || !create(&o)))
+        return NULL;
+    return open_existing(&o);
+}
+
+Db *db_open_foreign(const char *path, Diag *d)
+{
+    const Opening o = {path, true, NULL, 0, d};
+    return connect(&o, path, SQLITE_OPEN_READONLY);
+}

@@ -1,0 +1,26 @@
+/* What db.c and db_open.c share; nobody else includes this. */
+#ifndef TANDEM_STORE_DB_PRIVATE_H
+#define TANDEM_STORE_DB_PRIVATE_H
+
+#include <sqlite3.h>
+
+#include "store/db.h"
+
+struct DbStatement {
+    Db *db;
+    sqlite3_stmt *sqlite;
+    const char *sql;
+    DbStatement *next;
+};
+
+struct Db {
+    Arena *arena; /* holds this struct too */
+    sqlite3 *sqlite;
+    const char *path;
+    DbStatement *statements;
+};
+
+/* Adds SQLite's newest error as a diagnostic: "cannot <doing>: ...". */
+void db_fail(Db *db, Diag *d, const char *doing);
+
+#endif

@@ -1,0 +1,21 @@
+/* What the store's files share: store.c (opening, measured costs), store_schema.c (tables and
+ * views), store_write.c and store_read.c (runs). */
+#ifndef TANDEM_STORE_PRIVATE_H
+#define TANDEM_STORE_PRIVATE_H
+
+#include "store/store.h"
+
+/* SQL that brings a store from version i to i + 1. Published ones never change; new ones follow. */
+extern const char *const *const store_migrations;
+extern const uint32_t store_n_migrations;
+
+/* Hashes are blobs of 16 bytes, high word first, big-endian: their hex is the id people see. */
+enum { STORE_HASH_BYTES = 16 };
+void store_hash_bytes(Hash128 h, unsigned char bytes[STORE_HASH_BYTES]);
+
+static inline const char *store_kind(RunKind kind)
+{
+    return kind == RUN_predicted ? "predicted" : "measured";
+}
+
+#endif

@@ -1,0 +1,86 @@
+/* The experiment store: predictions and measurements of plans, in SQLite. STRICT tables, views for
+ * people, integer picoseconds and bytes. A stored prediction is keyed by (plan id, cluster,
+ * scenario, seed, engine version, calibration); equal keys are never simulated twice. */
+#ifndef TANDEM_STORE_STORE_H
+#define TANDEM_STORE_STORE_H
+
+#include "planner/ir/trace.h"
+#include "store/db.h"
+
+typedef struct Store Store;
+Store *store_open(const char *path, bool read_only, Diag *d); /* created and migrated as needed */
+/* Opens it for writing and closes it: makes it where there is none, or tells why it cannot. */
+bool store_ready(const char *path, Diag *d);
+void store_close(Store *store);
+Db *store_db(Store *store);
+
+typedef enum RunKind { RUN_predicted, RUN_measured } RunKind;
+
+typedef struct MemoryRow {
+    uint32_t program;
+    Category category;
+    uint64_t bytes;
+} MemoryRow; /* at the peak */
+typedef struct CollectiveRow {
+    OpKind op;
+    const char *axes;
+    const char *stream;
+    uint64_t bytes;
+    uint32_t n;
+    Ps total_ps, exposed_ps;
+} CollectiveRow;
+
+typedef struct RunRecord {
+    RunKind kind;
+    Hash128 plan;
+    const char *plan_name;                                           /* script */
+    const char *plan_text;                                           /* stored once per plan */
+    const char *cluster, *scenario, *backend, *engine, *calibration; /* "" rather than NULL */
+    uint64_t seed;
+    uint32_t n_ranks;
+    const char *status;                 /* "ok", "infeasible", "failed" */
+    Ps step_ps, compute_ps, exposed_ps; /* of the slowest rank */
+    uint64_t peak_bytes;
+    Rank peak_rank;
+    double tokens_per_s_per_device, mfu;
+    const char *mfu_formula;
+    const Trace *trace; /* rows and steps; may be NULL */
+    LIST(MemoryRow) memory;
+    LIST(CollectiveRow) collectives;
+    uint32_t steps_done;
+} RunRecord;
+
+/* Stores everything in one IMMEDIATE transaction; returns the run id, 0 on failure. A prediction
+ * whose key is there already replaces nothing and returns the old id; only a trace that the old one
+ * lacked is added to it. */
+int64_t store_run(Store *store, const RunRecord *run, Diag *d);
+/* Newest run of `kind` for a plan that did not fail (0: none). */
+int64_t store_find_run(Store *store, RunKind kind, Hash128 plan, Diag *d);
+int64_t store_latest_run(Store *store, RunKind kind, Diag *d);
+/* plan_text stays NULL (store_plan_text has it); `trace` may be NULL. Rows in the order of step,
+ * rank, pc; a loss that was not a number is NaN again. */
+bool store_load_run(Store *store, int64_t id, Arena *arena, RunRecord *run, Trace *trace, Diag *d);
+/* The text of a stored plan; NULL if unknown. */
+const char *store_plan_text(Store *store, Hash128 plan, Arena *arena, Diag *d);
+
+/* Measured costs. `machine` names what was measured ("local:<cpu model>:<cores>"), key e.g. "linear
+ * f32 bsk,kn s=256 k=64 n=128". */
+bool store_put_kernel(Store *store, const char *machine, const char *key, Ps median_ps,
+                      double spread, uint32_t n, Diag *d);
+Ps store_get_kernel(Store *store, const char *machine, const char *key, Diag *d); /* -1: none */
+/* The algorithm that was the fastest for a product: `device` names the device and the library,
+ * `call` sizes, layouts and types. A newer one replaces it. */
+bool store_put_choice(Store *store, const char *device, const char *call, const void *choice,
+                      size_t bytes, Ps median_ps, Diag *d);
+/* false: there is none of so many bytes. */
+bool store_get_choice(Store *store, const char *device, const char *call, void *choice,
+                      size_t bytes, Diag *d);
+/* Time of a collective: op, dtype bytes as in plan_comm_bytes, group size and backend. */
+bool store_put_collective(Store *store, const char *machine, const char *backend, OpKind op,
+                          uint32_t n_ranks, uint64_t bytes, Ps median_ps, Diag *d);
+/* Interpolated in log(time) over log(bytes) between measured sizes of the same op and group; below
+ * the smallest its time, above the largest in proportion to bytes; -1 if none was measured. */
+Ps store_get_collective(Store *store, const char *machine, const char *backend, OpKind op,
+                        uint32_t n_ranks, uint64_t bytes, Diag *d);
+
+#endif
