@@ -33,10 +33,10 @@ count()
 hasty()
 {
     awk -v nth="$2" '/^        products_wait\(1\);|^    products_wait\(1\);/ && ++n == nth { next } { print }' \
-        "kernels/cuda/$1.cuh" >"$work/kernels/cuda/$1.cuh"
-    cmp -s "kernels/cuda/$1.cuh" "$work/kernels/cuda/$1.cuh" &&
+        "kernels/cuda/attention/hopper/$1.cuh" >"$work/kernels/cuda/attention/hopper/$1.cuh"
+    cmp -s "kernels/cuda/attention/hopper/$1.cuh" "$work/kernels/cuda/attention/hopper/$1.cuh" &&
         fail "$1: the wait that is to be left out is not found"
-    sed "s|\"kernels/cuda/$1.cuh\"|\"$work/kernels/cuda/$1.cuh\"|" "kernels/cuda/$1.cu" >"$work/hasty.cu"
+    sed "s|\"kernels/cuda/attention/hopper/$1.cuh\"|\"$work/kernels/cuda/attention/hopper/$1.cuh\"|" "kernels/cuda/attention/hopper/$1.cu" >"$work/hasty.cu"
     compile hasty "$work/hasty.cu"
     grep -q 'C75[0-9][0-9]' "$work/hasty.log" ||
         fail "$1: a product read under way is not remarked on"
@@ -44,7 +44,7 @@ hasty()
 
 look_at()
 {
-    compile "$1" "kernels/cuda/$1.cu"
+    compile "$1" "kernels/cuda/attention/hopper/$1.cu"
     log=$work/$1.log
     kernels=$(count 'Compiling entry function' "$log")
     [ "$kernels" -eq 4 ] || fail "$1: $kernels kernels, expected 4"
@@ -60,7 +60,7 @@ look_at()
     done
 }
 
-mkdir -p "$work/kernels/cuda"
+mkdir -p "$work/kernels/cuda/attention/hopper"
 product='wgmma\.mma_async\.sync\.aligned'
 look_at attention_hopper "$product\.m64n128k16\.f32\.bf16" "$product\.m64n64k16\.f32\.f16"
 look_at attention_hopper_queries "$product\.m64n128k16\.f32\.bf16" "$product\.m64n64k16\.f32\.f16"
