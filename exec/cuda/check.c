@@ -52,7 +52,7 @@ static double limit_s(const Cuda *c)
     return c->watched ? c->options.timeout_s : c->patience_s;
 }
 
-/* A nonblocking communicator may still be at it. */
+/* Waits until a nonblocking communicator has carried out its last call. */
 static ncclResult_t settle(Cuda *c, ncclComm_t comm, bool *is_late)
 {
     double until = clock_s() + limit_s(c);
@@ -74,7 +74,11 @@ bool nccl_checked(Cuda *c, const ncclComm_t *of, ncclResult_t result, const char
 {
     bool is_late = false;
     ncclComm_t comm = of ? *of : NULL;
-    if (result == ncclInProgress && comm != NULL) result = settle(c, comm, &is_late);
+    /* Not every call that goes on in NCCL's thread says ncclInProgress: a split and the
+     * registration of a window say ncclSuccess at once (NCCL 2.28.9, init.cc and dev_runtime.cc).
+     */
+    bool may_go_on = result == ncclInProgress || result == ncclSuccess;
+    if (may_go_on && comm != NULL) result = settle(c, comm, &is_late);
     if (result == ncclSuccess) return true;
     c->dead = true; /* nothing more can be done with it, or with those split from it */
     if (is_late)

@@ -54,9 +54,13 @@ static bool split(Cuda *c, CudaComm *comm)
              stream_name(comm->key.stream), mesh_size(mesh, comm->key.axes));
     comm->name = arena_dup(c->arena, name);
     config.commName = comm->name;
-    /* The parent is busy too until the child is there. */
-    return CHECK_NCCL(c, &c->world, ncclCommSplit, (c->world, color, key, &comm->comm, &config)) &&
-           nccl_checked(c, &comm->comm, ncclInProgress, "ncclCommSplit", __FILE__, __LINE__);
+    /* The child is NULL until the parent has carried out the split. */
+    if (!CHECK_NCCL(c, &c->world, ncclCommSplit, (c->world, color, key, &comm->comm, &config)))
+        return false;
+    if (comm->comm == NULL)
+        return cuda_fail(c, "nccl", "rank %u: ncclCommSplit made no communicator for %s", c->rank,
+                         comm->name);
+    return nccl_checked(c, &comm->comm, ncclSuccess, "ncclCommSplit", __FILE__, __LINE__);
 }
 
 enum { SENDS_TO = 1, RECEIVES_FROM = 2 };

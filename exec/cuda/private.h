@@ -147,12 +147,14 @@ typedef struct Cuda {
 } Cuda;
 
 /* ---- check.c: one macro a library. They tell the call, where it stands, and the library's own
- * words; true if all is well. NCCL's calls may be in progress: this waits for them. */
+ * words; true if all is well. After a call of NCCL this waits until the communicator is ready for
+ * the next one: a call may return before it has ended. */
 bool cuda_checked(Cuda *c, cudaError_t error, const char *call, const char *file, int line);
 bool nccl_checked(Cuda *c, const ncclComm_t *comm, ncclResult_t result, const char *call,
                   const char *file, int line);
 #define CHECK_CUDA(c, name, arguments) cuda_checked((c), name arguments, #name, __FILE__, __LINE__)
-/* comm: a pointer to the communicator, which the call itself may make; NULL: it has none. */
+/* comm: a pointer to the communicator that is busy with the call, which the call itself may make;
+ * of a split, the parent. NULL: the call concerns none. */
 #define CHECK_NCCL(c, comm, name, arguments)                                                       \
     nccl_checked((c), (comm), name arguments, #name, __FILE__, __LINE__)
 /* An error that is not a library's; false. */

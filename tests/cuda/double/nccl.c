@@ -1,5 +1,15 @@
-/* NCCL's calls: communicators through a file that ranks share, which nonblocking ones are for a
- * while in progress, and must then not be used; groups of operations. */
+/* NCCL's calls: communicators through a file that the ranks share, and groups of operations.
+ *
+ * Nonblocking calls end as late as in NCCL 2.28.9 (src/init.cc, group.cc, dev_runtime.cc):
+ *   ncclCommInitRankConfig  sets the communicator, which is in progress until all ranks have come
+ *   ncclCommSplit           returns ncclSuccess; the new communicator is NULL until the parent,
+ * which is in progress meanwhile, says ncclSuccess ncclCommWindowRegister  returns ncclSuccess and
+ * registers later; the window is set by then ncclCommFinalize, a collective outside a group,
+ * ncclGroupEnd return ncclInProgress, or ncclSuccess where they ended at once ncclCommRegister,
+ * ncclCommDeregister, ncclCommWindowDeregister end before they return Using a communicator that is
+ * in progress is ncclInvalidArgument in NCCL; the double aborts. Not imitated: a communicator that
+ * an error has poisoned refuses later calls; NCCL connects and launches from a thread of its own;
+ * blocking and nonblocking communicators in one group. */
 #define _DEFAULT_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
@@ -105,17 +115,24 @@ static void check_ready(ncclComm_t c)
 }
 
 /* A nonblocking call may have ended at once, or not. */
-static ncclResult_t end_call(ncclComm_t c, ncclResult_t fine)
+static ncclResult_t end_call(ncclComm_t c)
 {
-    if (c->blocking) return fine;
+    if (c->blocking) return ncclSuccess;
     c->pending = (uint32_t)double_draw(4);
-    return c->pending > 0 || !is_open(c) ? ncclInProgress : fine;
+    return c->pending > 0 || !is_open(c) ? ncclInProgress : ncclSuccess;
+}
+
+/* Some calls say ncclSuccess before they have ended. */
+static ncclResult_t end_later(ncclComm_t c)
+{
+    if (!c->blocking) c->pending = 1 + (uint32_t)double_draw(4);
+    return ncclSuccess;
 }
 
 static ncclResult_t wait_open(ncclComm_t c)
 {
     while (c->blocking && !is_open(c)) usleep(50);
-    return end_call(c, ncclSuccess);
+    return end_call(c);
 }
 
 static bool is_asked(int value, int wanted)
@@ -161,11 +178,22 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *out,
     if (of) n = (int)strtol(of + 4, NULL, 10);
     if (n < 1) double_misuse("a split must be named \"... of N\" for the double");
     uint64_t id = comm->key * 1000003 + (++comm->n_splits) * 4099 + (uint64_t)color + 7;
-    *out = join(comm->file, id, key, n, config->blocking != 0, scripted.kind == SCRIPT_hang);
-    if (scripted.kind == SCRIPT_async) (*out)->async = (ncclResult_t)scripted.code;
-    ncclResult_t result = wait_open(*out);
-    if (result == ncclInProgress) comm->child = *out; /* the parent is busy too */
-    return result;
+    *out = NULL;
+    comm->child = join(comm->file, id, key, n, config->blocking != 0, scripted.kind == SCRIPT_hang);
+    comm->child_out = out;
+    if (scripted.kind == SCRIPT_async) comm->async = (ncclResult_t)scripted.code;
+    return end_later(comm);
+}
+
+/* The thread of the library has done its part: the child and the window can be seen. */
+static void end_pending(ncclComm_t comm)
+{
+    if (comm->child && is_open(comm->child)) {
+        *comm->child_out = comm->child;
+        comm->child = NULL;
+    }
+    if (comm->window_out) *comm->window_out = (ncclWindow_t)(uintptr_t)comm->window;
+    comm->window_out = NULL;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
@@ -173,15 +201,17 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *state)
     NCCL_CALL(ncclCommGetAsyncError);
     *state = comm->async;
     if (comm->async != ncclSuccess) return ncclSuccess;
-    if (comm->child && is_open(comm->child)) comm->child = NULL;
-    bool busy = !is_open(comm) || comm->pending > 0 || comm->child;
+    bool busy = !is_open(comm) || comm->pending > 0;
     if (comm->pending > 0) comm->pending--;
+    if (!busy) end_pending(comm);
+    busy = busy || comm->child;
     if (busy) *state = ncclInProgress;
     return ncclSuccess;
 }
 
 static void release(ncclComm_t comm)
 {
+    if (comm->child) release(comm->child); /* NCCL's job of the split ends with its parent */
     for (int r = 0; r < comm->n; r++)
         if (comm->peer[r]) munmap(comm->peer[r], DEVICE_RANGE);
     world()->live[OBJECT_registration] -= comm->n_registered;
@@ -196,7 +226,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
     NCCL_CALL(ncclCommFinalize);
     check_ready(comm);
-    ncclResult_t r = end_call(comm, ncclSuccess);
+    ncclResult_t r = end_call(comm);
     comm->is_final = true;
     return r;
 }
@@ -226,7 +256,7 @@ ncclResult_t ncclCommRegister(const ncclComm_t comm, void *at, size_t bytes, voi
     *handle = at;
     comm->n_registered++;
     world()->live[OBJECT_registration]++;
-    return end_call(comm, ncclSuccess);
+    return ncclSuccess;
 }
 
 ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
@@ -236,7 +266,7 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void *handle)
     double_memory_offset(handle);
     comm->n_registered--;
     world()->live[OBJECT_registration]--;
-    return end_call(comm, ncclSuccess);
+    return ncclSuccess;
 }
 
 /* Collective, and of one size on all ranks. */
@@ -248,18 +278,18 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *at, size_t bytes, ncc
     if (flags != NCCL_WIN_COLL_SYMMETRIC) return ncclInvalidArgument;
     if (double_memory_offset(at) % NCCL_WIN_REQUIRED_ALIGNMENT != 0) return ncclInvalidArgument;
     *window = NULL;
-    if (world()->no_windows) return end_call(comm, ncclSuccess);
+    if (world()->no_windows) return ncclSuccess; /* nothing is done, and the window stays NULL */
     atomic_store(&comm->shared->slot[comm->rank].window, bytes);
     for (int r = 0; r < comm->n; r++) {
         uint64_t its = atomic_load(&comm->shared->slot[r].window);
         if (its != 0 && its != bytes) double_misuse("windows of different sizes");
     }
-    *window = (ncclWindow_t)at;
     comm->window = at;
+    comm->window_out = window;
     comm->window_bytes = bytes;
     comm->n_registered++;
     world()->live[OBJECT_registration]++;
-    return end_call(comm, ncclSuccess);
+    return end_later(comm);
 }
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
@@ -269,7 +299,7 @@ ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t window)
     double_memory_offset(window);
     comm->n_registered--;
     world()->live[OBJECT_registration]--;
-    return end_call(comm, ncclSuccess);
+    return ncclSuccess;
 }
 
 const char *ncclGetErrorString(ncclResult_t result)
@@ -313,7 +343,7 @@ ncclResult_t ncclGroupEnd()
     if (result == ncclSuccess && group.n > 0)
         double_enqueue(group_stream, nccl_task(group.at, group.n));
     for (uint32_t i = 0; result == ncclSuccess && i < group.n; i++)
-        if (end_call(group.at[i].comm, ncclSuccess) == ncclInProgress) result = ncclInProgress;
+        if (end_call(group.at[i].comm) == ncclInProgress) result = ncclInProgress;
     arena_free(group_arena);
     return result;
 }
@@ -357,7 +387,7 @@ static ncclResult_t add(Op op, Scripted scripted, cudaStream_t stream)
         return ncclSuccess;
     }
     double_enqueue(stream, nccl_task(&op, 1));
-    return end_call(op.comm, ncclSuccess);
+    return end_call(op.comm);
 }
 
 ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t type,

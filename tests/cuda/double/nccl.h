@@ -51,8 +51,9 @@ struct ncclComm {
     bool blocking, is_open, hangs, is_final;
     uint32_t kernels; /* that were launched before it was made */
     uint32_t n_splits, pending;
-    bool made_id;     /* rank 0 of the first communicator: the file of all is its */
-    ncclComm_t child; /* being split from it */
+    bool made_id;                 /* rank 0 of the first communicator: the file of all is its */
+    ncclComm_t child, *child_out; /* being split from it; where it will be told */
+    ncclWindow_t *window_out;     /* where a window that is being registered will be told */
     ncclResult_t async;
     uint64_t sequence;
     char *peer[MOST_RANKS];        /* their device memory */
