@@ -20,6 +20,13 @@ static bool choose_number(Cuda *c, int n)
                cuda_fail(c, "cuda-device", "there is no device %d: this machine shows %d, from 0",
                          c->device, n);
     }
+    if (n > 1 && c->n_ranks > 1 && !c->meet->knows_local && !c->options.cuda.share_device)
+        return cuda_fail(
+            c, "cuda-device",
+            "rank %u does not know its number on this machine, which shows %d devices: "
+            "all ranks would take device 0. Set LOCAL_RANK beside RANK and WORLD_SIZE, "
+            "as torchrun does, or give each rank --device",
+            c->rank, n);
     c->device = n == 1 || c->options.cuda.share_device ? 0 : (int)c->meet->local_rank;
     return c->device < n ||
            cuda_fail(c, "cuda-device",
@@ -49,7 +56,7 @@ static void share_device(const Cuda *c)
  * waits for a rank that loads a kernel, for ever; with several ranks all are loaded at once. So are
  * NCCL's connections made: at a collective's first use, the issuer would wait in it for the issuers
  * of others, who may wait in another. (Messages connect when comm.c warms up.) */
-static void set_environment(void)
+void device_environment(void)
 {
     uint32_t n = 0, mine = 0;
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
@@ -60,7 +67,6 @@ static void set_environment(void)
 
 bool device_choose(Cuda *c)
 {
-    set_environment();
     int n = 0;
     struct cudaDeviceProp p;
     size_t total = 0, unused = 0;
@@ -172,7 +178,7 @@ static const char *version_text(Arena *arena, int version)
 void device_describe(Arena *arena, CudaFindings *findings)
 {
     int runtime = 0, driver = 0, nccl = 0, n = 0;
-    set_environment();
+    device_environment();
     cudaRuntimeGetVersion(&runtime);
     cudaError_t asked = cudaDriverGetVersion(&driver);
     add(arena, findings, "cuda", "ok",
@@ -205,7 +211,7 @@ const char *device_name(Arena *arena, uint32_t device)
 {
     struct cudaDeviceProp p;
     int n = 0;
-    set_environment();
+    device_environment();
     if (cudaGetDeviceCount(&n) != cudaSuccess || (int)device >= n ||
         cudaGetDeviceProperties(&p, (int)device) != cudaSuccess) {
         cudaGetLastError();

@@ -52,9 +52,9 @@ bool graph_launch(Cuda *c, uint32_t segment)
     cudaStream_t main = c->stream[STREAM_compute];
     uint32_t owner = c->traced ? segment : s->same;
     /* Which of the segments that share a graph the heads are in. */
-    if (c->marks && !CHECK_CUDA(c, cudaMemcpyAsync,
-                                (&c->heads[STREAM_none], &c->numbers[segment], sizeof c->heads[0],
-                                 cudaMemcpyDeviceToHost, main)))
+    if (!CHECK_CUDA(c, cudaMemcpyAsync,
+                    (&c->heads[STREAM_none], &c->numbers[segment], sizeof c->heads[0],
+                     cudaMemcpyDeviceToHost, main)))
         return false;
     bool shared = c->traced == NULL && c->order.segment[owner].shared;
     if (shared && !stage_to_slot(c, s)) return false;

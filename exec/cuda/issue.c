@@ -298,9 +298,9 @@ static bool wait_for(Cuda *c, Pc pc, const Segment *s)
  * c->begun. */
 static bool mark(Cuda *c, Stream s, uint32_t *where, uint32_t number)
 {
-    return !c->marks || CHECK_CUDA(c, cudaMemcpyAsync,
-                                   (where, &c->numbers[number], sizeof *where,
-                                    cudaMemcpyDeviceToHost, c->stream[s]));
+    return CHECK_CUDA(
+        c, cudaMemcpyAsync,
+        (where, &c->numbers[number], sizeof *where, cudaMemcpyDeviceToHost, c->stream[s]));
 }
 
 static bool record(Cuda *c, cudaEvent_t event, Stream s, bool captures)
@@ -351,6 +351,9 @@ static bool issue_comms(Cuda *c, const Launch *l)
     return fine;
 }
 
+/* Instructions from one mark to the next at most: a mark costs a copy of 4 bytes. */
+enum { MARK_EVERY = 64 };
+
 static bool issue_launch(Cuda *c, const Launch *l, const Segment *s, bool captures)
 {
     Pc first = c->order.pc[l->first];
@@ -373,7 +376,9 @@ static bool issue_launch(Cuda *c, const Launch *l, const Segment *s, bool captur
             fine = CHECK_CUDA(c, cudaEventRecord, (c->event[pc], c->stream[stream]));
     }
     Pc last = c->order.pc[l->first + l->n - 1];
-    if (fine && (l->is_comm || c->event[last] != NULL))
+    /* One rank alone has few events: without marks a long step would look like one that hangs. */
+    bool is_due = l->first / MARK_EVERY != (l->first + l->n) / MARK_EVERY;
+    if (fine && (l->is_comm || c->event[last] != NULL || is_due))
         fine = mark(c, stream, &c->heads[stream], c->next_on_stream[last]);
     return fine;
 }

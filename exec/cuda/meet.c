@@ -82,16 +82,19 @@ static void mpi_close(Meet *m)
 
 /* ---- */
 
-/* The number that the launcher gave this process among those of its machine. */
-static uint32_t local_rank(void)
+/* The number that the launcher gave this process among those of its machine; false: it gave none.
+ */
+static bool local_rank(uint32_t *number)
 {
     static const char *const known[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
                                         "LOCAL_RANK", "SLURM_LOCALID"};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         const char *text = getenv(known[i]);
-        if (text != NULL && *text >= '0' && *text <= '9') return (uint32_t)strtoul(text, NULL, 10);
+        if (text == NULL || *text < '0' || *text > '9') continue;
+        *number = (uint32_t)strtoul(text, NULL, 10);
+        return true;
     }
-    return 0;
+    return false;
 }
 
 static bool over_mpi(Arena *arena, Meet *m, const Transport *transport)
@@ -113,11 +116,11 @@ Meet *meet_open(Arena *arena, const Transport *transport, double timeout_s, char
 {
     Meet *m = arena_alloc(arena, sizeof *m);
     *m = (Meet){.n_ranks = 1,
-                .local_rank = local_rank(),
                 .exchange = alone_exchange,
                 .gone = alone_gone,
                 .abort = alone_abort,
                 .close = alone_close};
+    m->knows_local = local_rank(&m->local_rank);
     const char *flavour = NULL;
     bool fine = true;
     if (transport != NULL)

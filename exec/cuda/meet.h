@@ -11,6 +11,7 @@ enum { MEET_WHY = 512 };
 typedef struct Meet {
     uint32_t rank, n_ranks;
     uint32_t local_rank; /* among those of this machine, as the launcher numbers them */
+    bool knows_local;    /* the launcher told the local rank; else it is 0 */
     /* all [n_ranks, bytes] = what each rank gave; all ranks call it in the same order. False after
      * timeout_s, or when a rank has gone: `why` tells. */
     bool (*exchange)(struct Meet *m, const void *mine, size_t bytes, void *all, double timeout_s);

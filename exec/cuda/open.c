@@ -112,6 +112,7 @@ bool cuda_open(Cuda *c, const Plan *plan, const BackendOptions *options)
     c->patience_s = options->cuda.patience_s;
     if (c->patience_s <= 0)
         c->patience_s = c->options.timeout_s > PATIENCE_S ? c->options.timeout_s : PATIENCE_S;
+    device_environment(); /* before MPI starts: one that knows CUDA may call the driver */
     if (!meet(c)) return false;
     c->here = arena_array(c->arena, c->n_ranks, 1);
     /* Branches of a graph need not run at once, but these wait for the host, which waits for other
@@ -124,7 +125,6 @@ bool cuda_open(Cuda *c, const Plan *plan, const BackendOptions *options)
     fine = open_rank(c);
     if (!all_are_fine(c, fine)) return false;
     if (!all_are_fine(c, libraries_settle(c))) return false;
-    c->marks = c->n_ranks > 1;
     choose_segments(c);
     return issue_find_chains(c) && memory_settle(c) && comm_open(c) && watch_begin(c);
 }

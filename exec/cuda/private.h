@@ -118,7 +118,6 @@ typedef struct Cuda {
     uint32_t n_comms;
     uint32_t *comm_of;     /* [pc] */
     struct Hosted *hosted; /* communications go through the host; NULL: NCCL's */
-    bool marks;            /* heads are kept: there are other ranks to tell them to */
 
     Order order;
     uint32_t *chain;  /* [pc] how many instructions are one launch, from pc on; 1: alone */
@@ -162,6 +161,7 @@ bool cuda_fail(Cuda *c, const char *rule, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* ---- device.c ---- */
+void device_environment(void); /* before the first call of MPI, CUDA or NCCL */
 bool device_choose(Cuda *c);   /* which one, and that it can be used */
 bool device_identify(Cuda *c); /* what this rank has; then compares with all others' */
 /* A function of the driver, as the API of that version has it; the message ends with what_for. */

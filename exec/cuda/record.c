@@ -67,7 +67,7 @@ void record_write(Cuda *c, const char *rule, const char *text)
               (int)getpid(), c->device, c->mine.name, (long long)now.tv_sec,
               (int)(now.tv_nsec / 1000000));
     str_print(&out, "%s step %u %s\n", who, step, state_word(c));
-    for (int s = STREAM_none + 1; c->marks && c->heads != NULL && s < STREAM_COUNT; s++)
+    for (int s = STREAM_none + 1; c->heads != NULL && s < STREAM_COUNT; s++)
         if (c->uses[s]) add_stream(c, who, s, &out);
     if (rule != NULL) str_print(&out, "%s error[%s]: %s\n", who, rule, text);
     /* Shorter or longer than before: never a mixture that could be read as a whole. */

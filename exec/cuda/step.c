@@ -67,8 +67,7 @@ bool step_run(Cuda *c, const Control *control, Trace *trace)
         c->options.cuda.graphs != CUDA_GRAPHS_none && c->n_steps > 0 && c->scans == NULL;
     c->control = *control;
     atomic_store(&c->slot->step, (uint32_t)control->step);
-    for (int s = 0; c->marks && s < STREAM_COUNT; s++)
-        atomic_store(&c->slot->head[s], c->first_on_stream[s]);
+    for (int s = 0; s < STREAM_COUNT; s++) atomic_store(&c->slot->head[s], c->first_on_stream[s]);
     watch_arm(c, false);
     bool fine = prepare(c, by_graphs, trace != NULL);
     watch_arm(c, true);

@@ -143,6 +143,15 @@ static bool publish(Cuda *c)
     return moved;
 }
 
+/* Where each stream was when it last told. */
+static void add_places(const Cuda *c, Str *out)
+{
+    for (int k = STREAM_none + 1; k < STREAM_COUNT; k++)
+        if (c->uses[k] && c->seen[k] != 0)
+            str_print(out, "\n  %s: at or after %s", stream_name((Stream)k),
+                      instr_text(c->plan, c->state.info->p, c->seen[k], c->arena));
+}
+
 /* The first communication of the program that has begun and is not done. */
 static Pc waited_for(const Cuda *c)
 {
@@ -155,11 +164,22 @@ static Pc waited_for(const Cuda *c)
     return first;
 }
 
-static _Noreturn void time_out(Cuda *c, double waited_s)
+/* A rank alone waits for its own device, which is at an instruction up to MARK_EVERY behind the
+ * mark. */
+static _Noreturn void time_out_alone(Cuda *c, Ending *e, double waited_s)
 {
-    Ending e = ending_by_issuer(c);
+    Str s = str_in(c->arena);
+    str_print(&s, "step %lld: the device has not gone on for %.1f s", (long long)c->control.step,
+              waited_s);
+    add_places(c, &s);
+    ending_tell(e, "timeout", str_text(&s));
+}
+
+static _Noreturn void time_out(Cuda *c, Ending *e, double waited_s)
+{
+    if (c->n_ranks == 1) time_out_alone(c, e, waited_s);
     Pc pc = waited_for(c);
-    ending_timeout(&e, pc ? c->state.at[pc].comm : NULL, pc, waited_s);
+    ending_timeout(e, pc ? c->state.at[pc].comm : NULL, pc, waited_s);
 }
 
 /* False when the step cannot end well. */
@@ -173,7 +193,10 @@ static bool look_around(Cuda *c)
     if (c->meet->gone(c->meet)) return cuda_fail(c, "rank-died", "%s", c->meet->why);
     double waited = now - c->last_progress_s;
     if (waited <= (c->watched ? c->options.timeout_s : c->patience_s)) return true;
-    if (c->watched) time_out(c, waited);
+    if (c->watched || c->n_ranks == 1) {
+        Ending e = ending_by_issuer(c);
+        time_out(c, &e, waited);
+    }
     return cuda_fail(c, "timeout", "rank %u waited %.1f s for the other ranks to open %s", c->rank,
                      waited, c->opens);
 }
@@ -200,15 +223,13 @@ static void *watch(void *self)
         if (now - since <= c->options.timeout_s + LATER_S) continue;
         publish(c);
         Ending e = ending_of(c);
-        Pc pc = waited_for(c);
-        ending_timeout(&e, pc ? c->state.at[pc].comm : NULL, pc, now - since);
+        time_out(c, &e, now - since);
     }
     return NULL;
 }
 
 bool watch_begin(Cuda *c)
 {
-    if (c->n_ranks == 1) return true;
     c->watches = pthread_create(&c->watcher, NULL, watch, c) == 0;
     return c->watches || cuda_fail(c, "rank-open", "rank %u: no thread to watch the step", c->rank);
 }
@@ -251,16 +272,12 @@ static bool device_lost(Cuda *c, cudaError_t error)
     publish(c);
     str_print(&s, "step %lld: rank %u: cudaEventQuery: %s (%s)", (long long)c->control.step,
               c->rank, cudaGetErrorString(error), cudaGetErrorName(error));
-    for (int k = STREAM_none + 1; k < STREAM_COUNT; k++)
-        if (c->uses[k] && c->seen[k] != 0)
-            str_print(&s, "\n  %s: at or after %s", stream_name((Stream)k),
-                      instr_text(c->plan, c->state.info->p, c->seen[k], c->arena));
+    add_places(c, &s);
     return cuda_fail(c, "cuda", "%s", str_text(&s));
 }
 
 bool watch_step(Cuda *c)
 {
-    if (c->n_ranks == 1) return CHECK_CUDA(c, cudaEventSynchronize, (c->finished));
     c->last_progress_s = clock_s();
     for (uint32_t polls = 0;; polls++) {
         cudaError_t state = cudaEventQuery(c->finished);

@@ -184,6 +184,29 @@ static void a_kernel_that_hangs_while_it_is_timed(void **state)
     unsetenv("TANDEM_DOUBLE");
 }
 
+/* Without LOCAL_RANK every rank would silently take device 0. */
+static void ranks_without_a_local_number(void **state)
+{
+    (void)state;
+    int port, port_socket = ranks_hold_port(&port);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+    setenv("MASTER_PORT", arena_print(arena, "%d", port), 1);
+    setenv("WORLD_SIZE", "2", 1);
+    fflush(NULL);
+    pid_t child = fork();
+    setenv("RANK", child == 0 ? "1" : "0", 1);
+    CommandResult r = COMMAND(arena, MOST_S, "run", PLAN, "--backend", "cuda", "--steps", "5",
+                              "--set", "mesh.dp_shard=2", "--set", "mesh.tp=1");
+    if (child == 0) _exit(r.exit_code == 6 ? 0 : 1);
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    close(port_socket);
+    check(r, 6, NULL, "Set LOCAL_RANK beside RANK and WORLD_SIZE");
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    static const char *const set[] = {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK"};
+    for (size_t i = 0; i < sizeof set / sizeof set[0]; i++) unsetenv(set[i]);
+}
+
 static void ranks_of_torchrun(void **state)
 {
     (void)state;
@@ -291,6 +314,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(four_ranks_under_mpirun, setup, teardown),
         cmocka_unit_test_setup_teardown(four_ranks_through_the_host, setup, teardown),
         cmocka_unit_test_setup_teardown(a_kernel_that_hangs_while_it_is_timed, setup, teardown),
+        cmocka_unit_test_setup_teardown(ranks_without_a_local_number, setup, teardown),
         cmocka_unit_test_setup_teardown(ranks_of_torchrun, setup, teardown),
         cmocka_unit_test_setup_teardown(calibration_fills_the_tables, setup, teardown),
         cmocka_unit_test_setup_teardown(calibration_of_each_way, setup, teardown),

@@ -82,7 +82,7 @@ static const struct Call {
     {"cudaEventCreate", 2, "cuda-memory"},
     {"cudaEventRecord", 700, "cuda"},
     {"cudaEventRecordWithFlags", 700, "cuda"},
-    {"cudaEventSynchronize", 700, "cuda"},
+    {"cudaEventQuery", 700, "cuda"},
     {"cudaEventElapsedTime", 400, "cuda"},
     {"cudaStreamBeginCapture", 900, "cuda"},
     {"cudaStreamEndCapture", 901, "cuda"},
@@ -109,8 +109,12 @@ static uint32_t fail_at(RanksRun *run, const struct Call *c, uint32_t nth)
     if (run->rank[0].fine || strstr(said, arena_print(arena, "error[%s]", c->rule)) == NULL ||
         strstr(said, c->name) == NULL || strstr(said, "not released") != NULL)
         fail_msg("%s: %s", script, *said ? said : "it went well");
-    /* The place in the sources; a kernel's is the instruction. */
-    assert_non_null(strstr(said, strcmp(c->name, "kernel") == 0 ? "instruction" : "exec/cuda/"));
+    /* The place in the sources. A kernel's place is its instruction; where a wait for the device
+     * fails, the step is told. */
+    const char *place = strcmp(c->name, "kernel") == 0           ? "instruction"
+                        : strcmp(c->name, "cudaEventQuery") == 0 ? "step "
+                                                                 : "exec/cuda/";
+    assert_non_null(strstr(said, place));
     return 1;
 }
 

@@ -12,12 +12,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/cuda/double/double.h"
 #include "tests/cuda/ranks.h"
 #include "tests/support/test_arena.h"
 #include "tests/support/tiny.h"
+
+#define HANG_ALONE_S 2.0 /* one process: nobody else delays it */
 
 static RanksRun run_of(uint32_t shard, double timeout_s)
 {
@@ -171,6 +174,51 @@ static void what_cannot_go_on_is_told_in_time(void **state)
     }
 }
 
+/* What a run of one rank that ends its process says on standard error; its exit code. */
+static int told_at_the_end(RanksRun *run, char *text, size_t room)
+{
+    FILE *errors = tmpfile();
+    int status = 0;
+    assert_non_null(errors);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        dup2(fileno(errors), STDERR_FILENO);
+        ranks_run(run, arena);
+        _exit(run->rank[0].fine ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    rewind(errors);
+    text[fread(text, 1, room - 1, errors)] = 0;
+    fclose(errors);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* A rank alone has nobody who misses it: the run itself must end, and say where the device is. */
+static void a_kernel_of_one_rank_that_never_ends_is_told(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *script;
+        CudaGraphs graphs;
+        unsigned step;
+    } cases[] = {{"kernel@9=hang", CUDA_GRAPHS_none, 0},
+                 {"queue=4 kernel@9=hang", CUDA_GRAPHS_none, 0},
+                 {"kernel@150=hang", CUDA_GRAPHS_cut, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[4096];
+        RanksRun run = run_of(1, HANG_ALONE_S);
+        run.script = arena_print(arena, "seed=3 %s", cases[i].script);
+        run.options.cuda.graphs = cases[i].graphs;
+        const char *told = arena_print(
+            arena, "error[timeout]: step %u: the device has not gone on for ", cases[i].step);
+        int code = told_at_the_end(&run, text, sizeof text);
+        if (code != 6 || !strstr(text, told) ||
+            !strstr(text, "\n  compute: at or after instruction"))
+            fail_msg("%s: exit %d: %s", run.script, code, text);
+    }
+}
+
 /* Kernels and all_gathers of a step. */
 static uint32_t count(const Program *p, bool gathers)
 {
@@ -266,6 +314,8 @@ int main(int argc, char **argv)
                                         test_arena_teardown),
         cmocka_unit_test_setup_teardown(what_cannot_go_on_is_told_in_time, test_arena_setup,
                                         test_arena_teardown),
+        cmocka_unit_test_setup_teardown(a_kernel_of_one_rank_that_never_ends_is_told,
+                                        test_arena_setup, test_arena_teardown),
         cmocka_unit_test_setup_teardown(an_error_is_told_before_anything_that_waits,
                                         test_arena_setup, test_arena_teardown),
         cmocka_unit_test_setup_teardown(each_rank_keeps_a_record, test_arena_setup,

@@ -82,6 +82,13 @@ static void lose_device(void *code)
     world()->lost = (cudaError_t) * (int *)code;
 }
 
+/* A kernel that never ends. */
+static Progress never(Task *task, void *state)
+{
+    (void)task, (void)state;
+    return PROGRESS_none;
+}
+
 static bool launch(OpKind op, const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     Scripted s = double_script("kernel");
@@ -97,6 +104,7 @@ static bool launch(OpKind op, const KernelArgs *args, const CudaContext *cuda, C
     if (double_default_is_busy())
         double_misuse("a kernel is launched while the default stream may still write");
     if (s.kind == SCRIPT_fault) double_launch(cuda->stream, lose_device, &s.code, sizeof s.code);
+    if (s.kind == SCRIPT_hang) double_enqueue(cuda->stream, double_task(sizeof(Task), never));
     Launch l = {op, *args, cuda->control, cuda->fault, cuda->pc};
     double_launch(cuda->stream, run, &l, sizeof l);
     return true;
