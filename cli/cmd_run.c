@@ -250,7 +250,9 @@ static void run_here(Cli *cli, const PlanFile *file)
     exec_options(cli, file, &options);
     options.data = run_data(cli, file);
     if (options.data == NULL) return;
-    Steps steps = {.cli = cli, .progress = progress_by_lines(cli, options.steps)};
+    Steps steps = {.cli = cli,
+                   .progress = progress_by_lines(cli, options.steps),
+                   .traced = options.trace_step};
     for (uint32_t i = 0; i < file->plan->programs.n; i++) {
         const Program *program = &file->plan->programs.at[i];
         const uint64_t written = plan_written_bytes(program);

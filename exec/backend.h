@@ -36,6 +36,8 @@ typedef struct BackendOptions {
     bool poison;  /* fill the arena with signalling NaNs first; track the highest byte touched */
     bool measure; /* fill the arena with the same pattern once and look at the end how high it was
                    * written: steps are as fast as without */
+    bool alone;   /* each instruction is a launch of its own: its time is measured, not that of the
+                   * kernel which carries out several */
     uint64_t order_seed;    /* loopback: which legal interleaving; 0: the plain order */
     bool native_reductions; /* mpi: MPI_Op instead of rank-ordered sums */
     const char *module_dir; /* NULL: beside the command, or ../lib/tandem */

@@ -42,10 +42,11 @@ static int by_value(const void *a, const void *b)
 Ps steps_median(Steps *s)
 {
     if (s->times.n == 0) return 0;
-    uint32_t from = s->times.n > 2 ? 2 : s->times.n - 1;
-    uint32_t n = s->times.n - from;
-    Ps *copy = arena_array(s->cli->arena, n, sizeof *copy);
-    memcpy(copy, &s->times.at[from], n * sizeof *copy);
+    uint32_t from = s->times.n > 2 ? 2 : s->times.n - 1, n = 0;
+    Ps *copy = arena_array(s->cli->arena, s->times.n, sizeof *copy);
+    for (uint32_t i = from; i < s->times.n; i++)
+        if (i != s->traced) copy[n++] = s->times.at[i];
+    if (n == 0) copy[n++] = s->times.at[s->times.n - 1];
     qsort(copy, n, sizeof *copy, by_value);
     return copy[n / 2];
 }

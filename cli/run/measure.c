@@ -90,6 +90,7 @@ bool measure_kernels(const Plan *plan, const Needs *needs, Store *store, const M
                                .data = data,
                                .trace_step = step,
                                .backend_options = on->options};
+        options.backend_options.alone = true; /* the store keeps costs of single kernels */
         ExecResult result;
         memset(&result, 0, sizeof result);
         if (!exec_run(plan, &options, arena, &result, d)) return false;

@@ -34,9 +34,10 @@ typedef struct Steps {
     double first_loss, last[10];
     double seconds;
     LIST(Ps) times;
+    uint32_t traced; /* the step that is traced, which makes it slower */
 } Steps;
 void steps_add(void *self, const StepRow *row, uint64_t tokens);
-/* Median of the steps after the first two. */
+/* Median time of the steps after the first two, without the traced one where others are left. */
 Ps steps_median(Steps *steps);
 double steps_last_loss(const Steps *steps); /* mean of the last ten */
 

@@ -1,5 +1,6 @@
 /* Steps as CUDA graphs: the streams are captured while a segment's instructions are given to them.
  * A traced step has graphs of its own, with events inside. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,7 +76,8 @@ static bool open_events(Cuda *c)
     CudaTrace *t = &c->trace;
     t->begin = calloc((size_t)n + 1, sizeof *t->begin);
     t->end = calloc((size_t)n + 1, sizeof *t->end);
-    if (t->begin == NULL || t->end == NULL)
+    t->lead = calloc((size_t)n + 1, sizeof *t->lead);
+    if (t->begin == NULL || t->end == NULL || t->lead == NULL)
         return cuda_fail(c, "exec-memory", "no memory for the events of %u instructions", n);
     if (!CHECK_CUDA(c, cudaEventCreate, (&t->zero))) return false;
     for (Pc pc = 1; pc <= n; pc++)
@@ -98,23 +100,29 @@ bool trace_open(Cuda *c, bool by_graphs)
     return true;
 }
 
-/* Picoseconds from the beginning of the step; the device's clock gives float milliseconds. */
-static Ps since_zero(Cuda *c, cudaEvent_t event)
+/* Picoseconds between two events. CUDA gives float milliseconds: the nearer the events, the finer.
+ */
+static Ps between(Cuda *c, cudaEvent_t first, cudaEvent_t second)
 {
     float ms = 0;
-    if (!CHECK_CUDA(c, cudaEventElapsedTime, (&ms, c->trace.zero, event))) return 0;
+    if (!CHECK_CUDA(c, cudaEventElapsedTime, (&ms, first, second))) return 0;
     return (Ps)((double)ms * 1e9);
 }
 
 void trace_rows(Cuda *c, Trace *trace)
 {
+    const CudaTrace *t = &c->trace;
     for (Pc pc = 1; pc <= c->state.info->n_instr && !c->failed; pc++) {
         if (trace->rows.n == trace->rows.room) return;
+        Pc lead = t->lead[pc];
+        assert(lead != 0); /* every instruction is issued in a step */
+        Ps start = between(c, t->zero, t->begin[lead]);
+        Ps end = start + between(c, t->begin[lead], t->end[lead]);
         TraceRow row = {.rank = c->rank,
                         .step = (uint32_t)c->control.step,
                         .pc = pc,
-                        .start_ps = since_zero(c, c->trace.begin[pc]),
-                        .end_ps = since_zero(c, c->trace.end[pc]),
+                        .start_ps = lead == pc ? start : end,
+                        .end_ps = end,
                         .bytes = c->state.info->bytes[pc]};
         trace->rows.at[trace->rows.n++] = row;
     }
@@ -132,5 +140,6 @@ void trace_close(Cuda *c)
     if (t->zero != NULL) cudaEventDestroy(t->zero);
     free(t->begin);
     free(t->end);
-    *t = (CudaTrace){NULL, NULL, NULL};
+    free(t->lead);
+    *t = (CudaTrace){NULL, NULL, NULL, NULL};
 }

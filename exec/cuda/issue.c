@@ -322,7 +322,7 @@ static Launch launch_at(const Cuda *c, uint32_t i, uint32_t end)
     Launch l = {i, 1, c->state.at[c->order.pc[i]].comm != NULL};
     const Instr *in = instr(c, c->order.pc[i]);
     if (!l.is_comm) {
-        if (c->scans == NULL) l.n = c->chain[c->order.pc[i]];
+        if (c->scans == NULL && !c->options.alone) l.n = c->chain[c->order.pc[i]];
         assert(l.n <= end - i); /* segments begin where kernels do */
         return l;
     }
@@ -362,16 +362,16 @@ static bool issue_launch(Cuda *c, const Launch *l, const Segment *s, bool captur
     atomic_fetch_add(&c->beat, 1);
     for (uint32_t i = 0; fine && i < l->n; i++) fine = wait_for(c, c->order.pc[l->first + i], s);
     if (fine && l->is_comm) fine = mark(c, stream, &c->begun[stream], first);
-    for (uint32_t i = 0; fine && traces && i < l->n; i++)
-        fine = record(c, c->trace.begin[c->order.pc[l->first + i]], stream, captures);
+    for (uint32_t i = 0; traces && i < l->n; i++) c->trace.lead[c->order.pc[l->first + i]] = first;
+    if (fine && traces) fine = record(c, c->trace.begin[first], stream, captures);
     if (!fine) return false;
     range_begin(c, first);
     fine = l->is_comm ? issue_comms(c, l) : compute(c, first, l->n, s->shared);
     range_end();
+    if (fine && traces) fine = record(c, c->trace.end[first], stream, captures);
     for (uint32_t i = 0; fine && i < l->n; i++) {
         Pc pc = c->order.pc[l->first + i];
         if (c->scans != NULL) fine = scan_issue(c, pc);
-        if (fine && traces) fine = record(c, c->trace.end[pc], stream, captures);
         if (fine && c->event[pc] != NULL)
             fine = CHECK_CUDA(c, cudaEventRecord, (c->event[pc], c->stream[stream]));
     }

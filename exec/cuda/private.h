@@ -43,9 +43,11 @@ typedef struct Staged {
     char *slot[2]; /* in device memory, where several micro-batches share a graph; else NULL */
 } Staged;
 
-/* While a step is traced: when each instruction began and ended. */
+/* While a step is traced: when each launch began and ended. A launch may carry out several
+ * instructions; the first stands for it, the others take no time at its end. */
 typedef struct CudaTrace {
     cudaEvent_t *begin, *end; /* [pc]; NULL: not traced */
+    Pc *lead;                 /* [pc] the first instruction of its launch */
     cudaEvent_t zero;
 } CudaTrace;
 

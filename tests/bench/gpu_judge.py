@@ -50,8 +50,8 @@ def fractions(ops, ceilings):
             continue
         bound = FAMILIES[name][1]
         s = sums.setdefault(name, [0.0, 0.0])
-        s[0] += o["n"] * o["measured_ps"] / 1e12  # a row tells of one of n
-        s[1] += o["n"] * o["flops" if bound.startswith("flops") else "bytes"]
+        s[0] += o["measured_ps"] / 1e12  # a row of `compare` is the sum of its n instructions
+        s[1] += o["flops" if bound.startswith("flops") else "bytes"]
     result = {}
     for name, (seconds, amount) in sums.items():
         ceiling = ceilings.get(FAMILIES[name][1])

@@ -58,6 +58,20 @@ static bool keep_bits(void *self, Backend *backend, Diag *d)
     return true;
 }
 
+/* A stream does one thing after another, and so must its rows say. */
+static uint32_t count_overlaps(const Plan *plan, const Trace *trace)
+{
+    Ps ended[RANKS_MOST][STREAM_COUNT] = {{0}};
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < trace->rows.n; i++) {
+        const TraceRow *row = &trace->rows.at[i];
+        Stream s = program_instr(plan_program(plan, row->rank), row->pc)->stream;
+        n += row->start_ps < ended[row->rank][s];
+        ended[row->rank][s] = row->end_ps;
+    }
+    return n;
+}
+
 static void run_here(RanksRun *run, Backend *made, RankReport *report, Arena *arena)
 {
     Diag d = diag_in(arena);
@@ -86,6 +100,7 @@ static void run_here(RanksRun *run, Backend *made, RankReport *report, Arena *ar
     report->host_highest = result.host_touched;
     report->outside = result.outside_bytes;
     report->n_rows = result.trace.rows.n;
+    report->n_overlaps = count_overlaps(run->plan, &result.trace);
     Str s = str_in(arena);
     diag_print(&d, &s);
     if (made && !double_is_clean(&s)) report->fine = false;

@@ -15,6 +15,8 @@ typedef struct RankReport {
     Hash128 bits; /* of all that lives between steps */
     uint64_t highest, host_highest, outside;
     uint32_t n_rows;             /* of the trace, on the first rank */
+    uint32_t n_overlaps;         /* rows of it that begin before the one before them on their
+                                  * stream has ended */
     uint32_t launches, captures; /* of graphs */
     uint32_t n_unread;           /* outputs that a chain need not have written, as issued */
     char said[4096];             /* diagnostics, and what the double found not released */

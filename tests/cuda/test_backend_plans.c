@@ -191,6 +191,7 @@ static void equals_loopback(const struct Case *c, uint32_t seed, Arena *arena)
                          what, k, a->loss[k], a->norm[k], b->loss[k], b->norm[k]);
             assert_true(b->norm[k] > 0);
         }
+        assert_int_equal(run.rank[0].n_overlaps, 0);
         uint64_t most = 0, least = 0, rows = 0;
         for (Rank r = 0; r < plan->mesh.n_ranks; r++) {
             const Program *p = plan_program(plan, r);
