@@ -8,7 +8,7 @@
 
 #include "cli/cli.h"
 #include "exec/cuda/module.h"
-#include "exec/process/process.h"
+#include "exec/modules.h"
 #include "planner/front/front.h"
 
 typedef struct Finding {

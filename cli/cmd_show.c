@@ -3,19 +3,19 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "planner/passes/passes.h"
+#include "planner/lower/compile.h"
 
 static bool known_pass(Cli *cli, const char *name)
 {
-    const char **names = arena_array(cli->arena, passes_count, sizeof *names);
+    const char **names = arena_array(cli->arena, compile_count(), sizeof *names);
     Str list = str_in(cli->arena);
-    for (uint32_t i = 0; i < passes_count; i++) {
-        names[i] = passes_list[i].name;
+    for (uint32_t i = 0; i < compile_count(); i++) {
+        names[i] = compile_name(i);
         if (strcmp(names[i], name) == 0) return true;
         str_print(&list, "%s%s", i > 0 ? ", " : "", names[i]);
     }
     cli_error(cli, FAULT_usage, "unknown-pass", "there is no pass '%s'", name);
-    const char *near = str_nearest(name, names, passes_count);
+    const char *near = str_nearest(name, names, compile_count());
     if (near != NULL)
         diag_hint(&cli->diag, "did you mean '%s'?", near);
     else

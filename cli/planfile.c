@@ -9,7 +9,7 @@
 #include "cli/cli.h"
 #include "planner/front/front.h"
 #include "planner/ir/experts.h"
-#include "planner/passes/passes.h"
+#include "planner/lower/compile.h"
 #include "planner/verify/verify.h"
 #include "sim/sim.h"
 
@@ -125,7 +125,7 @@ static bool load_script(Cli *cli, PlanFile *file, const PlanOptions *options)
     if (options->shrink)
         lower.dtypes = options->dtypes != NULL ? *options->dtypes : dtype_map_all(DT_f64);
     file->plan =
-        passes_compile(&file->config, &graph, &lower, options->stop_after, cli->arena, &cli->diag);
+        plan_compile(&file->config, &graph, &lower, options->stop_after, cli->arena, &cli->diag);
     return file->plan != NULL;
 }
 

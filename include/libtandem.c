@@ -12,7 +12,7 @@
 
 #include "planner/front/front.h"
 #include "planner/ir/text/text.h"
-#include "planner/passes/passes.h"
+#include "planner/lower/compile.h"
 #include "planner/verify/verify.h"
 #include "sim/sim.h"
 
@@ -91,7 +91,7 @@ static bool load_script(TandemPlan *p, const char *const *settings, size_t n_set
     if (!front_load(p->path, &front, p->arena, &p->config, &graph, &p->diag)) return false;
     LowerOptions lower = lower_options_default();
     if (p->config.cluster.is_local) lower.workspace = kernel_cpu_workspace;
-    p->plan = passes_compile(&p->config, &graph, &lower, NULL, p->arena, &p->diag);
+    p->plan = plan_compile(&p->config, &graph, &lower, NULL, p->arena, &p->diag);
     return p->plan != NULL;
 }
 

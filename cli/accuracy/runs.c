@@ -7,7 +7,7 @@
 #include "cli/accuracy/accuracy.h"
 #include "cli/predict.h"
 #include "planner/front/front.h"
-#include "planner/passes/passes.h"
+#include "planner/lower/compile.h"
 #include "sim/sim.h"
 
 static const double MIB = 1048576., GIB = 1073741824.;
@@ -71,7 +71,7 @@ static bool simulate(Run *run, Graph *graph)
 {
     LowerOptions lower = lower_options_default();
     SimOptions options = {.steps = 1, .runtime = &run->config.runtime};
-    const Plan *plan = passes_compile(&run->config, graph, &lower, NULL, run->arena, &run->diag);
+    const Plan *plan = plan_compile(&run->config, graph, &lower, NULL, run->arena, &run->diag);
     return plan != NULL &&
            sim_run(plan, &run->config.cluster, &options, run->arena, &run->report, &run->diag);
 }

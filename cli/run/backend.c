@@ -5,7 +5,7 @@
 
 #include "cli/run/run.h"
 #include "exec/cuda/module.h"
-#include "exec/process/process.h"
+#include "exec/modules.h"
 
 const char *run_backend(const Cli *cli)
 {

@@ -43,8 +43,9 @@ bool run_launch(Cli *cli, uint32_t n_ranks, const char *const *argv, LaunchEnd *
     /* Some launchers give ranks a terminal of their own: what ours is, only this process knows. */
     list_push(cli->arena, &words,
               color_wanted(cli, STDOUT_FILENO) ? "--color=always" : "--color=never");
-    const Verb *verb = verb_find(argv[1]);
-    if (verb != NULL && (verb->options & OPTIONS_run) != 0) {
+    /* The ranks of this very verb; those that only measure for it know no such option. */
+    const bool is_own = strcmp(argv[1], cli->verb->name) == 0;
+    if (is_own && (cli->verb->options & OPTIONS_run) != 0) {
         list_push(cli->arena, &words, "--every");
         list_push(cli->arena, &words, arena_print(cli->arena, "%" PRIu32, progress_every(cli)));
     }

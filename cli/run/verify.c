@@ -8,7 +8,7 @@
 
 #include "cli/run/run.h"
 #include "planner/front/front.h"
-#include "planner/passes/passes.h"
+#include "planner/lower/compile.h"
 #include "planner/verify/verify.h"
 
 enum { ORDER_SEEDS = 3 };
@@ -60,7 +60,7 @@ static Plan *one_rank_plan(Cli *cli, const PlanFile *file, const DTypeMap *dtype
     config->n_passes = n_passes;
     LowerOptions lower = {dtypes != NULL ? *dtypes : dtype_map_all(DT_f64), kernel_cpu_workspace,
                           file->id};
-    return passes_compile(config, &graph, &lower, NULL, cli->arena, &cli->diag);
+    return plan_compile(config, &graph, &lower, NULL, cli->arena, &cli->diag);
 }
 
 static void keep_worst(VerifyResult *worst, const VerifyResult *one)

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "exec/launch/status.h"
-#include "exec/process/process.h"
+#include "exec/modules.h"
 #include "planner/base/clock.h"
 
 extern char **environ;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "planner/ir/text/text.h"
+#include "planner/lower/compile.h"
 #include "planner/lower/lower.h"
 
 enum { UNITS_IN_FLIGHT = 2 };

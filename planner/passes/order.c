@@ -114,6 +114,13 @@ static const char *const user_names[PASS_NAME_COUNT] = {
 #undef X
 };
 
+const PassConfig *pass_config(const Job *job, PassName name)
+{
+    for (uint32_t i = 0; i < job->config->n_passes; i++)
+        if (job->config->passes[i].name == name) return &job->config->passes[i];
+    return NULL;
+}
+
 const char *pass_word(PassName name)
 {
     return user_names[name];

@@ -13,6 +13,10 @@ const char *pass_word(PassName name); /* "fsdp2" */
 /* The user's list against the edges of order.c: "pass-order", "pass-twice". */
 bool order_check(const Config *config, Arena *arena, Diag *d);
 
+/* Every axis of more than one rank has a pass that uses it: "axis-unused", "axis-unsupported",
+ * "data-none", "data-twice"; and warnings of what is not applied. */
+bool passes_check_axes(const Config *config, Diag *d);
+
 bool pass_mesh(Job *job);    /* config -> plan->mesh, refined; job->data_axes */
 bool pass_pp(Job *job);      /* Node.stage, the schedule */
 bool pass_tp(Job *job);      /* parameters' and activations' layouts on tp */

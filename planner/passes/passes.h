@@ -1,4 +1,4 @@
-/* Config + Graph -> Plan. passes.c lists the passes in order and drives them. */
+/* The passes: what they share while a plan is made, and their list (passes.c). */
 #ifndef TANDEM_PASSES_PASSES_H
 #define TANDEM_PASSES_PASSES_H
 
@@ -11,7 +11,6 @@ typedef struct LowerOptions {
     WorkspaceBytes workspace; /* the backend's table; NULL: none */
     Hash128 parent;           /* recorded in the plan; zero: none */
 } LowerOptions;
-LowerOptions lower_options_default(void); /* identity map, no workspace */
 
 typedef struct Job {
     const Config *config;
@@ -45,15 +44,9 @@ typedef struct Pass {
     bool reports;  /* runs for its errors after another has failed, too */
     bool (*run)(Job *job);
 } Pass;
+/* The passes of the graph, in order; planner/lower/compile.h runs them and lowers the result. */
 extern const Pass *const passes_list;
 extern const uint32_t passes_count;
-
-/* Compiles. `stop_after`: NULL, or the name of the pass after which to stop (`show --after`); the
- * plan then has graph and maybe programs. The graph is taken over by the plan; after each pass its
- * structure is checked ("graph-structure", an internal error). NULL when there were errors: those
- * of all of the user's passes, not only of the first. */
-Plan *passes_compile(const Config *config, Graph *graph, const LowerOptions *options,
-                     const char *stop_after, Arena *arena, Diag *d);
 
 /* Of a plan's pipeline: the rank with most activations of stages in flight, and the part of the
  * step in which ranks are idle where forward, input gradient and weight gradient cost the same.

@@ -149,6 +149,7 @@ void verify_report(Verifier *v, const char *rule, Pc pc, const char *format, ...
     __attribute__((format(printf, 4, 5)));
 void verify_warn(Verifier *v, Pc pc, const char *format, ...) __attribute__((format(printf, 3, 4)));
 bool verify_reports(const Verifier *v, const char *rule); /* is its proof asked for? */
+void verify_report_rest(Verifier *v);                     /* says how many were not listed */
 static inline uint64_t verify_address(const Program *p, BufferId b)
 {
     uint64_t offset;

@@ -106,7 +106,7 @@ static Plan *plan_of(const struct Case *c, WorkspaceBytes workspace, Arena *aren
     LowerOptions options = lower_options_default();
     options.workspace = workspace;
     tiny_build(&t, arena, config, &graph);
-    Plan *plan = passes_compile(config, &graph, &options, NULL, arena, &d);
+    Plan *plan = plan_compile(config, &graph, &options, NULL, arena, &d);
     if (plan) return plan;
     Str s = str_in(arena);
     diag_print(&d, &s);

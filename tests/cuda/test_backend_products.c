@@ -44,7 +44,7 @@ static Plan *plan_of(const Tiny *t, const char *arch, Arena *arena)
     options.workspace = workspace;
     tiny_build(t, arena, config, &graph);
     config->cluster.device.arch = arch;
-    Plan *plan = passes_compile(config, &graph, &options, NULL, arena, &d);
+    Plan *plan = plan_compile(config, &graph, &options, NULL, arena, &d);
     if (plan) return plan;
     Str s = str_in(arena);
     diag_print(&d, &s);

@@ -111,7 +111,7 @@ static Plan *device_plan(const Tiny *t, Arena *arena, Diag *d)
     LowerOptions options = lower_options_default();
     options.workspace = tandem_cuda_module.workspace;
     tiny_build(t, arena, config, &graph);
-    return passes_compile(config, &graph, &options, NULL, arena, d);
+    return plan_compile(config, &graph, &options, NULL, arena, d);
 }
 
 /* The reference in the same precision knows nothing of compile, tiles or recomputation. */

@@ -14,7 +14,7 @@
 #include "exec/backend.h"
 #include "exec/flat.h"
 #include "planner/front/front.h"
-#include "planner/passes/passes.h"
+#include "planner/lower/compile.h"
 #include "tests/support/eval.h"
 #include "tests/support/golden.h"
 #include "tests/support/models.h"
@@ -333,7 +333,7 @@ static Config config_of(const Golden *golden, const Shards *shards)
 static Plan *compile(const Config *config, Graph *g, Arena *arena, Diag *diag)
 {
     LowerOptions lower = lower_options_default();
-    Plan *plan = passes_compile(config, g, &lower, NULL, arena, diag);
+    Plan *plan = plan_compile(config, g, &lower, NULL, arena, diag);
     Str text = str_in(arena);
     diag_print(diag, &text);
     if (plan == NULL) fail_msg("%s", str_text(&text));

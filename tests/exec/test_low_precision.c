@@ -258,7 +258,7 @@ static void scratch_is_asked_for(void **state)
     Graph graph;
     tiny_build(&t, arena, config, &graph);
     LowerOptions options = lower_options_default();
-    const Plan *plan = passes_compile(config, &graph, &options, NULL, arena, &d);
+    const Plan *plan = plan_compile(config, &graph, &options, NULL, arena, &d);
     assert_non_null(plan);
     Backend *b = backend_loopback(arena);
     BackendOptions plain = {.order_seed = 0};

@@ -231,7 +231,7 @@ static void the_gradient_goes_through_the_norm(void **state)
         Graph graph;
         tiny_build(&t, arena, &config, &graph);
         LowerOptions options = lower_options_default();
-        const Plan *plan = passes_compile(&config, &graph, &options, "backward", arena, &diag);
+        const Plan *plan = plan_compile(&config, &graph, &options, "backward", arena, &diag);
         require(plan != NULL);
         Eval e = eval_new(arena, &plan->graph, DT_f64, data_synthetic(3, t.vocab, 0.1, arena));
         eval_init(&e, plan->step.seed);

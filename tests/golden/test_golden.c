@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "planner/ir/text/text.h"
-#include "planner/passes/passes.h"
+#include "planner/lower/compile.h"
 #include "tests/support/command.h"
 
 static const char folder[] = TANDEM_SOURCE_DIR "/tests/golden";

@@ -29,6 +29,22 @@ accepts() {
     fi
 }
 
+# Objects of FOLDER/a.c and FOLDER/b.c that call each other, or a.c alone calls b.c.
+knot() { # FOLDER_OF_A FOLDER_OF_B CODE_OF_B
+    rm -rf "$tree/t.dir"
+    mkdir -p "$tree/t.dir/$1" "$tree/t.dir/$2"
+    echo 'void b(void); void a(void); void a(void) { b(); }' | cc -xc -c -o "$tree/t.dir/$1/a.c.o" -
+    echo "void a(void); void b(void); void b(void) { $3 }" | cc -xc -c -o "$tree/t.dir/$2/b.c.o" -
+    sh "$lint/cycles.sh" "$tree/t.dir/$1/a.c.o" "$tree/t.dir/$2/b.c.o" >/dev/null
+}
+fault() {
+    echo "cycles: $1"
+    failures=$((failures + 1))
+}
+if knot sim exec 'a();'; then fault 'accepts a knot over two folders'; fi
+if ! knot sim sim 'a();'; then fault 'rejects a knot of two files of one folder'; fi
+if ! knot sim exec ''; then fault 'rejects a call in one direction'; fi
+
 rejects layers planner/ir/a.c '#include "planner/passes/passes.h"\n'
 rejects layers sim/a.c '#include "exec/runtime.h"\n'
 rejects layers exec/a.c '#include "sim/engine.h"\n'

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "planner/front/front.h"
-#include "planner/passes/passes.h"
+#include "planner/lower/compile.h"
 #include "sim/memory/zero_memory.h"
 #include "sim/sim.h"
 
@@ -30,7 +30,7 @@ static const Plan *plan_of(const char *code, Config *config, Arena *arena)
     if (!front_load_text("plan", code, &options, arena, config, graph, &d))
         fail_msg("%s", d.items.at[0].text);
     const LowerOptions lower = lower_options_default();
-    const Plan *plan = passes_compile(config, graph, &lower, NULL, arena, &d);
+    const Plan *plan = plan_compile(config, graph, &lower, NULL, arena, &d);
     assert_non_null(plan);
     return plan;
 }

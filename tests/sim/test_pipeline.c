@@ -103,7 +103,7 @@ static void as_played(void **state)
         t.microbatches = 4;
         tiny_build(&t, arena, &config, &graph);
         LowerOptions options = lower_options_default();
-        Plan *plan = passes_compile(&config, &graph, &options, NULL, arena, &d);
+        Plan *plan = plan_compile(&config, &graph, &options, NULL, arena, &d);
         PipelineFacts facts;
         assert_non_null(plan);
         assert_true(passes_pipeline(&config, plan, arena, &facts));

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "planner/front/front.h"
-#include "planner/passes/passes.h"
+#include "planner/lower/compile.h"
 #include "sim/sim.h"
 
 typedef struct Loaded {
@@ -31,7 +31,7 @@ static void load(Loaded *l, const char *script, const char *const *set, uint32_t
     LowerOptions lower = lower_options_default();
     const char *path = arena_print(l->arena, "%s/scripts/plans/%s", TANDEM_SOURCE_DIR, script);
     bool ok = front_load(path, &front, l->arena, &l->config, &graph, &l->diag);
-    if (ok) l->plan = passes_compile(&l->config, &graph, &lower, NULL, l->arena, &l->diag);
+    if (ok) l->plan = plan_compile(&l->config, &graph, &lower, NULL, l->arena, &l->diag);
     if (l->plan == NULL) {
         Str text = str_in(l->arena);
         diag_print(&l->diag, &text);

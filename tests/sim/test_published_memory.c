@@ -21,7 +21,7 @@
 #include <cmocka.h>
 
 #include "planner/front/front.h"
-#include "planner/passes/passes.h"
+#include "planner/lower/compile.h"
 #include "sim/sim.h"
 #include "tests/support/command.h"
 
@@ -76,7 +76,7 @@ static Plan *plan_of(const Row *r, Arena *arena)
     LowerOptions lower = lower_options_default();
     bool ok = front_load(path, &front, arena, config, &graph, &d);
     remove(path);
-    Plan *plan = ok ? passes_compile(config, &graph, &lower, NULL, arena, &d) : NULL;
+    Plan *plan = ok ? plan_compile(config, &graph, &lower, NULL, arena, &d) : NULL;
     if (plan) return plan;
     Str text = str_in(arena);
     diag_print(&d, &text);

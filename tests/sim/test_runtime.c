@@ -9,7 +9,7 @@
 #include <math.h>
 
 #include "planner/front/front.h"
-#include "planner/passes/passes.h"
+#include "planner/lower/compile.h"
 #include "sim/compute/kernels.h"
 #include "sim/memory/torch_memory.h"
 #include "tests/sim/synthetic.h"
@@ -121,7 +121,7 @@ static double float8_step_s(const char *profile, uint32_t microbatches)
     if (!front_load_text("plan", code, NULL, arena, &config, &graph, &d))
         fail_msg("%s", d.items.at[0].text);
     LowerOptions lower = lower_options_default();
-    const Plan *plan = passes_compile(&config, &graph, &lower, NULL, arena, &d);
+    const Plan *plan = plan_compile(&config, &graph, &lower, NULL, arena, &d);
     assert_non_null(plan);
     SimOptions sim = {.runtime = &config.runtime};
     assert_true(sim_run(plan, &config.cluster, &sim, arena, &report, &d));
@@ -165,7 +165,7 @@ static double step_s(const char *runtime, const char *passes, const char *set, H
     if (!front_load_text("plan", code, &options, arena, &config, &graph, &d))
         fail_msg("%s", d.items.at[0].text);
     LowerOptions lower = lower_options_default();
-    const Plan *plan = passes_compile(&config, &graph, &lower, NULL, arena, &d);
+    const Plan *plan = plan_compile(&config, &graph, &lower, NULL, arena, &d);
     assert_non_null(plan);
     SimOptions sim = {.runtime = &config.runtime};
     assert_true(sim_run(plan, &config.cluster, &sim, arena, &report, &d));
@@ -195,7 +195,7 @@ static void no_kind_is_above_the_roofs(void **state)
         if (!front_load_text("plan", code, NULL, arena, &config, &graph, &d))
             fail_msg("%s", d.items.at[0].text);
         LowerOptions lower = lower_options_default();
-        const Plan *plan = passes_compile(&config, &graph, &lower, NULL, arena, &d);
+        const Plan *plan = plan_compile(&config, &graph, &lower, NULL, arena, &d);
         assert_non_null(plan);
         SimOptions sim = {.runtime = &config.runtime, .explain = true};
         assert_true(sim_run(plan, &config.cluster, &sim, arena, &report, &d));

@@ -1,5 +1,6 @@
 /* Reads the rows and scripts of the seed cases, plans them and compares diagnostics. */
 #include "tests/support/cases.h"
+#include "planner/lower/compile.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,7 +175,7 @@ int cases_run(const CaseScript *script)
     LowerOptions lower = lower_options_default();
     const Plan *plan = NULL;
     if (front_load(script->path, &options, arena, &config, &graph, &d))
-        plan = passes_compile(&config, &graph, &lower, NULL, arena, &d);
+        plan = plan_compile(&config, &graph, &lower, NULL, arena, &d);
     if (plan != NULL) verify_plan(plan, VERIFY_all, false, &d);
     int failed = check_diagnostics(script, &d);
     if (d.n_errors > 0) failed |= check_places(script, &d);

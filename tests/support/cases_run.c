@@ -10,6 +10,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/number.h"
 #include "planner/ir/mesh_view.h"
+#include "planner/lower/compile.h"
 #include "planner/verify/verify.h"
 #include "tests/support/cases.h"
 
@@ -26,7 +27,7 @@ static Plan *small_plan(const CaseResult *r, const Plan *parent, Diag *d)
         config->n_passes = 0;
     }
     LowerOptions lower = {dtype_map_all(DT_f64), kernel_cpu_workspace, {0, 0}};
-    return passes_compile(config, &graph, &lower, NULL, r->arena, d);
+    return plan_compile(config, &graph, &lower, NULL, r->arena, d);
 }
 
 static const DataSource *data_of(const Plan *plan, Arena *arena)

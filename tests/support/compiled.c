@@ -53,7 +53,7 @@ const Diagnostic *compile_refused(const Tiny *t, void (*change)(Config *))
     if (change) change(&config);
     LowerOptions options = lower_options_default();
     diag = diag_in(arena);
-    assert_null(passes_compile(&config, &graph, &options, NULL, arena, &diag));
+    assert_null(plan_compile(&config, &graph, &options, NULL, arena, &diag));
     assert_true(diag.n_errors > 0);
     return &diag.items.at[0];
 }

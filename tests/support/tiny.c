@@ -430,7 +430,7 @@ Plan *tiny_plan_in(const Tiny *t, DTypeMap dtypes, Arena *arena, Diag *d)
     LowerOptions options = lower_options_default();
     options.workspace = kernel_cpu_workspace;
     options.dtypes = dtypes;
-    return passes_compile(config, &graph, &options, NULL, arena, d);
+    return plan_compile(config, &graph, &options, NULL, arena, d);
 }
 
 Plan *tiny_plan(const Tiny *t, bool fp64, Arena *arena, Diag *d)

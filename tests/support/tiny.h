@@ -3,7 +3,7 @@
 #ifndef TANDEM_TESTS_TINY_H
 #define TANDEM_TESTS_TINY_H
 
-#include "planner/passes/passes.h"
+#include "planner/lower/compile.h"
 
 /* Topologies that Llama and GPT-2 lack. */
 typedef enum TinyVariant {
@@ -73,7 +73,7 @@ void tiny_config(const Tiny *t, Arena *arena, Config *config);
 /* Llama: 2 layers, dim 12, 4 groups of 1 head of 4, hidden 16, vocab 29, seq 8, one rank. */
 Tiny tiny_default(void);
 void tiny_build(const Tiny *t, Arena *arena, Config *config, Graph *graph);
-/* tiny_build and passes_compile, for the CPU; NULL with diagnostics. dtypes: identity, or all f64.
+/* tiny_build and plan_compile, for the CPU; NULL with diagnostics. dtypes: identity, or all f64.
  */
 Plan *tiny_plan(const Tiny *t, bool fp64, Arena *arena, Diag *d);
 Plan *tiny_plan_in(const Tiny *t, DTypeMap dtypes, Arena *arena, Diag *d);

@@ -30,7 +30,7 @@ static Plan *plan_of(const Tiny *t, const char *runtime, Arena *arena)
     LowerOptions options = lower_options_default();
     tiny_build(t, arena, config, &graph);
     config->runtime.name = runtime;
-    Plan *plan = passes_compile(config, &graph, &options, NULL, arena, &d);
+    Plan *plan = plan_compile(config, &graph, &options, NULL, arena, &d);
     assert_non_null(plan);
     assert_true(verify_plan(plan, VERIFY_all, false, &d));
     return plan;

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "planner/lower/compile.h"
 #include "planner/lower/lower.h"
 #include "tests/support/plans.h"
 

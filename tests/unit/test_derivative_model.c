@@ -10,7 +10,7 @@
 #include <math.h>
 
 #include "planner/base/rng.h"
-#include "planner/passes/passes.h"
+#include "planner/lower/compile.h"
 #include "tests/support/eval.h"
 #include "tests/support/models.h"
 
@@ -129,7 +129,7 @@ static void check_pass(void (*build)(Graph *, Arena *, int64_t, double))
     config.param = config.compute = config.reduce = DT_f64;
     for (int a = 0; a < AXIS_NAMES; a++) config.axis_size[a] = 1;
     LowerOptions options = lower_options_default();
-    const Plan *plan = passes_compile(&config, &g, &options, "backward", arena, &diag);
+    const Plan *plan = plan_compile(&config, &g, &options, "backward", arena, &diag);
     assert_non_null(plan);
     assert_true(plan->graph.n_forward > 0 && plan->graph.nodes.n > 2 * plan->graph.n_forward);
     Eval e = eval_new(arena, &plan->graph, DT_f64, &data);

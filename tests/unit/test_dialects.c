@@ -13,7 +13,7 @@
 
 #include "planner/base/rng.h"
 #include "planner/front/front.h"
-#include "planner/passes/passes.h"
+#include "planner/lower/compile.h"
 #include "planner/verify/verify.h"
 #include "tests/support/command.h"
 
@@ -168,7 +168,7 @@ static bool judge(const char *script)
     memset(&graph, 0, sizeof graph);
     command_write_file("script.lua", script);
     if (front_load("script.lua", NULL, arena, &config, &graph, &d))
-        plan = passes_compile(&config, &graph, &options, NULL, arena, &d);
+        plan = plan_compile(&config, &graph, &options, NULL, arena, &d);
     bool holds = plan == NULL || verify_plan(plan, VERIFY_all, false, &d);
     bool strange = !holds || (plan == NULL && diag_exit_code(&d) != 3);
     for (uint32_t i = 0; i < d.items.n; i++) {
@@ -245,7 +245,7 @@ static void automodel_plans_name_fused_projections(void **state)
                                        "distributed = { strategy = 'fsdp2', tp_size = 2 } }\n",
                                        cases[i].model));
         bool fine = front_load("fused.lua", NULL, arena, &config, &graph, &d);
-        const Plan *plan = fine ? passes_compile(&config, &graph, &options, NULL, arena, &d) : NULL;
+        const Plan *plan = fine ? plan_compile(&config, &graph, &options, NULL, arena, &d) : NULL;
         assert_non_null(plan);
         const Tensor *t = named(plan, cases[i].param);
         assert_int_equal(t->tp, cases[i].style);

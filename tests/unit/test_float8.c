@@ -408,11 +408,11 @@ static void order(void **state)
     tiny_build(&t, arena, &config, &graph);
     PassConfig swap = config.passes[0]; /* before tp: weights are cut all the same */
     config.passes[0] = config.passes[1], config.passes[1] = swap;
-    assert_non_null(passes_compile(&config, &graph, &options, NULL, arena, &d));
+    assert_non_null(plan_compile(&config, &graph, &options, NULL, arena, &d));
     tiny_build(&t, arena, &config, &graph);
     swap = config.passes[1];
     config.passes[1] = config.passes[2], config.passes[2] = swap;
-    assert_null(passes_compile(&config, &graph, &options, NULL, arena, &d));
+    assert_null(plan_compile(&config, &graph, &options, NULL, arena, &d));
     says(&d, "pass-order", "weights go on in 16 bits");
 }
 

@@ -11,7 +11,7 @@
 #include "planner/front/front.h"
 #include "planner/ir/experts.h"
 #include "planner/ir/text/text.h"
-#include "planner/passes/passes.h"
+#include "planner/lower/compile.h"
 #include "tests/support/command.h"
 #include "tests/support/test_arena.h"
 #include "tests/support/tiny.h"
@@ -29,7 +29,7 @@ static Result plan_of(const char *script)
     LowerOptions options = lower_options_default();
     command_write_file("moe.lua", script);
     if (front_load("moe.lua", NULL, arena, &r.config, &r.graph, &r.d))
-        r.plan = passes_compile(&r.config, &r.graph, &options, NULL, arena, &r.d);
+        r.plan = plan_compile(&r.config, &r.graph, &options, NULL, arena, &r.d);
     return r;
 }
 

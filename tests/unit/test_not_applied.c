@@ -95,7 +95,7 @@ static void options_that_nothing_reads(void **state)
         config.passes[config.n_passes++] = c->pass;
         LowerOptions options = lower_options_default();
         options.workspace = kernel_cpu_workspace;
-        const Plan *plan = passes_compile(&config, &graph, &options, NULL, arena, &d);
+        const Plan *plan = plan_compile(&config, &graph, &options, NULL, arena, &d);
         if (!plan) fail_msg("case %zu: %s", i, d.items.at[d.items.n - 1].text);
         uint32_t n = 0;
         for (uint32_t k = 0; k < d.items.n; k++) {

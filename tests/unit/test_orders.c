@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "planner/front/front.h"
-#include "planner/passes/passes.h"
+#include "planner/lower/compile.h"
 #include "tests/support/command.h"
 
 typedef struct Result {
@@ -32,7 +32,7 @@ static Result plan_of(const char *script, const char *stop_after)
     memset(&graph, 0, sizeof graph);
     command_write_file("script.lua", script);
     if (front_load("script.lua", NULL, arena, &r.config, &graph, &r.d))
-        r.plan = passes_compile(&r.config, &graph, &options, stop_after, arena, &r.d);
+        r.plan = plan_compile(&r.config, &graph, &options, stop_after, arena, &r.d);
     return r;
 }
 

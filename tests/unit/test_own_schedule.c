@@ -12,7 +12,7 @@
 
 #include "planner/front/front.h"
 #include "planner/ir/text/text.h"
-#include "planner/passes/passes.h"
+#include "planner/lower/compile.h"
 #include "planner/passes/schedule/schedule.h"
 #include "tests/support/command.h"
 
@@ -55,7 +55,7 @@ static Loaded load(const char *folder, const char *pp, uint32_t p, uint32_t m)
     LowerOptions options = lower_options_default();
     Plan *plan = NULL;
     if (front_load(path, NULL, arena, &config, &graph, &l.diag))
-        plan = passes_compile(&config, &graph, &options, NULL, arena, &l.diag);
+        plan = plan_compile(&config, &graph, &options, NULL, arena, &l.diag);
     Str text = str_in(arena);
     diag_print(&l.diag, &text);
     if (!plan) fail_msg("%s", str_text(&text));

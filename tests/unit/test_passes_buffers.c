@@ -181,7 +181,7 @@ static void workspace_is_planned(void **state)
     LowerOptions options = lower_options_default();
     options.workspace = scratch_bytes;
     const Plan *plan =
-        passes_compile(&config, &graph, &options, NULL, compile_arena(), compile_diag());
+        plan_compile(&config, &graph, &options, NULL, compile_arena(), compile_diag());
     assert_non_null(plan);
     const Program *p = &plan->programs.at[0];
     uint32_t n = 0;

@@ -177,7 +177,7 @@ static void data_passes_without_ranks(void **state)
         LowerOptions options = lower_options_default();
         options.workspace = kernel_cpu_workspace;
         const Plan *plan =
-            passes_compile(&config, &graph, &options, NULL, compile_arena(), compile_diag());
+            plan_compile(&config, &graph, &options, NULL, compile_arena(), compile_diag());
         assert_non_null(plan);
         assert_int_equal(compile_diag()->items.n, 1);
         assert_string_equal(compile_diag()->items.at[0].rule, "not-applied");

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "planner/front/front.h"
-#include "planner/passes/passes.h"
+#include "planner/lower/compile.h"
 #include "tests/support/command.h"
 
 typedef struct Compiled {
@@ -34,7 +34,7 @@ static Compiled compile(const char *model, const char *mesh, const char *paralle
     Plan *plan = NULL;
     LowerOptions options = lower_options_default();
     if (front_load("script.lua", NULL, c.arena, &c.config, &graph, &d))
-        plan = passes_compile(&c.config, &graph, &options, pass, c.arena, &d);
+        plan = plan_compile(&c.config, &graph, &options, pass, c.arena, &d);
     Str text = str_in(c.arena);
     diag_print(&d, &text);
     if (!plan) fail_msg("%s", str_text(&text));

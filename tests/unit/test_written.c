@@ -33,7 +33,7 @@ static const Program *program_of(bool compile, WorkspaceBytes workspace, Arena *
     t.compile = compile;
     options.workspace = workspace;
     tiny_build(&t, arena, config, &graph);
-    const Plan *plan = passes_compile(config, &graph, &options, NULL, arena, &d);
+    const Plan *plan = plan_compile(config, &graph, &options, NULL, arena, &d);
     assert_non_null(plan);
     return &plan->programs.at[0];
 }

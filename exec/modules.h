@@ -1,0 +1,16 @@
+/* What the command loads at run time instead of linking it: a module for each MPI, one for CUDA. */
+#ifndef TANDEM_EXEC_MODULES_H
+#define TANDEM_EXEC_MODULES_H
+
+#include "exec/backend.h"
+
+/* The path of the module for MPI `flavour` ("openmpi"), or of the CUDA module, in `arena`; NULL if
+ * there is none. `module_dir`: the first folder to look in; NULL: beside the command. */
+const char *module_path(const char *flavour, const char *module_dir, Arena *arena);
+const char *module_cuda_path(const char *module_dir, Arena *arena);
+
+struct CudaModule;
+/* Loads the CUDA module; NULL with a diagnostic (module-missing). */
+const struct CudaModule *module_cuda(Arena *arena, const char *module_dir, Diag *d);
+
+#endif

@@ -1,0 +1,160 @@
+/* Config + Graph -> Plan: runs the passes of the graph, then those that lower it, and checks the
+ * graph's structure between them. */
+#include "planner/lower/compile.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "planner/passes/pass.h"
+
+enum { MOST_INSTRUCTIONS = 4 << 20 };
+
+static const Pass lowering[] = {
+    {"lower", false, false, pass_lower},
+    {"fuse", false, false, pass_fuse},
+    {"memory", false, false, pass_memory},
+};
+
+/* The passes of the graph come first. */
+static const Pass *pass_at(uint32_t i)
+{
+    return i < passes_count ? &passes_list[i] : &lowering[i - passes_count];
+}
+
+uint32_t compile_count(void)
+{
+    return passes_count + sizeof lowering / sizeof lowering[0];
+}
+
+const char *compile_name(uint32_t i)
+{
+    assert(i < compile_count());
+    return pass_at(i)->name;
+}
+
+LowerOptions lower_options_default(void)
+{
+    return (LowerOptions){dtype_map_identity(), NULL, {0, 0}};
+}
+
+static bool wanted(const Config *config, const Pass *pass)
+{
+    if (!pass->optional) return true;
+    for (uint32_t i = 0; i < config->n_passes; i++)
+        if (strcmp(pass_word(config->passes[i].name), pass->name) == 0) return true;
+    return false;
+}
+
+static void step_info(const Config *config, StepInfo *step)
+{
+    int64_t data = config_data_ranks(config);
+    step->micro_batch = config->micro_batch * data;
+    step->global_batch = config->global_batch;
+    step->seq = config->seq;
+    step->n_microbatches = (uint32_t)(config->global_batch / step->micro_batch);
+    step->global_tokens = (double)config->global_batch * (double)config->seq;
+    step->denominator = config->denominator;
+    step->group = config->group;
+    step->seed = config->seed;
+}
+
+/* Micro-batches are unrolled: what would not fit into memory is refused before it is written. */
+static void check_size(const Job *job, const char *after)
+{
+    const Graph *g = &job->plan->graph;
+    uint64_t n = (uint64_t)g->nodes.n * job->plan->step.n_microbatches;
+    if (strcmp(after, "backward") != 0 || n <= MOST_INSTRUCTIONS) return;
+    diag_error(job->diag, FAULT_input, "too-many-microbatches", job->config->batch_loc,
+               "%u micro-batches of %u operations make a program of over %u million instructions",
+               job->plan->step.n_microbatches, g->nodes.n, MOST_INSTRUCTIONS >> 20);
+    diag_hint(job->diag, "batch.global may be up to %lld, or raise batch.micro",
+              (long long)(MOST_INSTRUCTIONS / g->nodes.n * (uint64_t)job->plan->step.micro_batch));
+}
+
+/* The graph before a pass, so that one that fails leaves nothing half done to those that still
+ * report. */
+typedef struct Snapshot {
+    Graph graph;
+    Tensor *tensors;
+    Node *nodes;
+    Unit *units;
+} Snapshot;
+
+static Snapshot snapshot_take(const Job *job)
+{
+    const Graph *g = &job->plan->graph;
+    Snapshot s = {.graph = *g,
+                  .tensors = arena_array(job->scratch, g->tensors.n + 1, sizeof *s.tensors),
+                  .nodes = arena_array(job->scratch, g->nodes.n + 1, sizeof *s.nodes),
+                  .units = arena_array(job->scratch, g->units.n + 1, sizeof *s.units)};
+    if (g->tensors.n) memcpy(s.tensors, g->tensors.at, g->tensors.n * sizeof *s.tensors);
+    if (g->nodes.n) memcpy(s.nodes, g->nodes.at, g->nodes.n * sizeof *s.nodes);
+    if (g->units.n) memcpy(s.units, g->units.at, g->units.n * sizeof *s.units);
+    return s;
+}
+
+/* Lists rely on zeroes behind their end. */
+#define RESTORE(list, old, copy)                                                                   \
+    do {                                                                                           \
+        (list)->at = (old)->at, (list)->n = (old)->n, (list)->room = (old)->room;                  \
+        if ((list)->room) memset((list)->at, 0, (list)->room * sizeof *(list)->at);                \
+        if ((list)->n) memcpy((list)->at, copy, (list)->n * sizeof *(list)->at);                   \
+    } while (0)
+
+static void snapshot_restore(Job *job, const Snapshot *s)
+{
+    Graph *g = &job->plan->graph;
+    RESTORE(&g->tensors, &s->graph.tensors, s->tensors);
+    RESTORE(&g->nodes, &s->graph.nodes, s->nodes);
+    RESTORE(&g->units, &s->graph.units, s->units);
+}
+
+/* One pass. After another has `failed` units are not kept: a second data pass makes its own. False:
+ * nothing can run any more. */
+static bool run_pass(Job *job, const Pass *pass, bool failed)
+{
+    uint32_t before = job->diag->n_errors;
+    Snapshot snapshot = {.tensors = NULL};
+    if (pass->reports) snapshot = snapshot_take(job);
+    bool ok = pass->run(job), sound = true;
+    assert(ok || job->diag->n_errors > before);
+    if (ok && !failed) {
+        sound = check_graph(job, pass->name);
+        if (sound) check_size(job, pass->name);
+    }
+    bool twice = failed && job->plan->graph.units.n > snapshot.graph.units.n;
+    if (pass->reports && (!ok || twice)) snapshot_restore(job, &snapshot);
+    arena_reset(job->scratch);
+    return sound;
+}
+
+Plan *plan_compile(const Config *config, Graph *graph, const LowerOptions *options,
+                   const char *stop_after, Arena *arena, Diag *d)
+{
+    uint32_t before = d->n_errors;
+    order_check(config, arena, d);
+    passes_check_axes(config, d);
+    Plan *plan = arena_alloc(arena, sizeof *plan);
+    plan->arena = arena;
+    plan->graph = *graph;
+    plan->parent = options->parent;
+    step_info(config, &plan->step);
+    plan->nccl = config->nccl;
+    Job job = {.config = config,
+               .plan = plan,
+               .arena = arena,
+               .scratch = arena_new(),
+               .diag = d,
+               .options = *options,
+               .share_gathers = true};
+    bool goes_on = true;
+    for (uint32_t i = 0; i < compile_count() && goes_on; i++) {
+        const Pass *pass = pass_at(i);
+        bool failed = d->n_errors > before;
+        if (wanted(config, pass) && (pass->reports || !failed))
+            goes_on = run_pass(&job, pass, failed);
+        if (stop_after && strcmp(stop_after, pass->name) == 0) break;
+    }
+    arena_free(job.scratch);
+    return d->n_errors == before ? plan : NULL;
+}
