@@ -5,7 +5,7 @@ PLAN_8B = scripts/plans/llama3_8b.lua
 PLAN_TINY = scripts/plans/tiny_text.lua
 DEMO_DB = build/demo.db
 
-.PHONY: build demo test lint format bench gpu-check gpu-bench accuracy error-bar mutants asan deps install clean
+.PHONY: build demo test docs lint format bench gpu-check gpu-bench accuracy error-bar mutants asan deps install clean
 
 build: deps
 	@cmake --preset release --log-level=NOTICE
@@ -22,6 +22,13 @@ demo: build
 # where nvcc is missing, unless TANDEM_NO_CUDA=1.
 test:
 	@sh cmake/test.sh release asan
+
+# docs/reference and docs/tandem.svg, from the tables that the code uses.
+docs: build
+	@sh cmake/deps.sh test
+	@cmake --preset release --log-level=NOTICE
+	@cmake --build --preset release --target docs_generate
+	@build/release/tests/docs_generate
 
 asan:
 	@sh cmake/test.sh asan

@@ -89,6 +89,19 @@ const char *verb_absent(const char *name);
 int cli_main(int argc, char **argv);
 
 /* ---- options.c ---- */
+typedef enum OptionKind { OPTION_flag, OPTION_text, OPTION_list, OPTION_maybe } OptionKind;
+
+typedef struct Option {
+    const char *name;
+    char letter; /* 0: only the long form */
+    OptionKind kind;
+    const char *value; /* what it is called in the help; NULL for a flag */
+    size_t field;      /* in Options */
+    uint32_t groups;   /* 0: every verb */
+    const char *help;
+} Option;
+extern const Option *const options_list;
+extern const uint32_t options_count;
 /* Reads argv[2..]; false after diagnostics. */
 bool options_parse(Cli *cli, int argc, char **argv);
 void options_help(const Verb *verb, Str *out); /* the options of a verb, one or two lines each */

@@ -10,18 +10,6 @@
 
 #include "cli/cli.h"
 
-typedef enum OptionKind { OPTION_flag, OPTION_text, OPTION_list, OPTION_maybe } OptionKind;
-
-typedef struct Option {
-    const char *name;
-    char letter; /* 0: only the long form */
-    OptionKind kind;
-    const char *value; /* what it is called in the help; NULL for a flag */
-    size_t field;      /* in Options */
-    uint32_t groups;   /* 0: every verb */
-    const char *help;
-} Option;
-
 #define FIELD(name) offsetof(Options, name)
 static const Option option_table[] = {
     {"set", 's', OPTION_list, "KEY=VALUE", FIELD(set), OPTIONS_plan | OPTIONS_accuracy,
@@ -156,6 +144,8 @@ static const Option option_table[] = {
     {"help", 'h', OPTION_flag, NULL, FIELD(help), 0, "this text"},
 };
 enum { N_OPTIONS = sizeof option_table / sizeof option_table[0] };
+const Option *const options_list = option_table;
+const uint32_t options_count = N_OPTIONS;
 
 static bool takes(const Verb *verb, const Option *option)
 {

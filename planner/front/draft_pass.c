@@ -10,6 +10,25 @@ static const char *const pass_names[] = {
 #undef X
 };
 
+PassConfig draft_pass_default(PassName name, Loc loc)
+{
+    return (PassConfig){
+        .name = name,
+        .loc = loc,
+        .pp = {.schedule = SCHEDULE_1f1b},
+        .tp = {.loss_parallel = true, .share_gathers = true},
+        .ac = AC_full,
+        .fsdp2 = {.reshard_after_forward = RESHARD_true,
+                  .reshard_last = true,
+                  .prefetch = 1,
+                  .over_ep = true,
+                  .mp = {.cast_forward_inputs = true}},
+        .ddp = {.bucket_mib = 25},
+        .zero = {.strategy = ZERO_optim_grads_params, .prefetch = 1},
+        .tile = {.pieces = 8},
+    };
+}
+
 static void new_pass(Draft *draft, const char *path, Loc loc, const char *word)
 {
     Config *c = &draft->config;
@@ -23,21 +42,7 @@ static void new_pass(Draft *draft, const char *path, Loc loc, const char *word)
     } else if (c->n_passes == MOST_PASSES) {
         diag_error(draft->d, FAULT_input, "out-of-range", loc, "more than %d passes", MOST_PASSES);
     } else {
-        c->passes[c->n_passes++] = (PassConfig){
-            .name = (PassName)found,
-            .loc = loc,
-            .pp = {.schedule = SCHEDULE_1f1b},
-            .tp = {.loss_parallel = true, .share_gathers = true},
-            .ac = AC_full,
-            .fsdp2 = {.reshard_after_forward = RESHARD_true,
-                      .reshard_last = true,
-                      .prefetch = 1,
-                      .over_ep = true,
-                      .mp = {.cast_forward_inputs = true}},
-            .ddp = {.bucket_mib = 25},
-            .zero = {.strategy = ZERO_optim_grads_params, .prefetch = 1},
-            .tile = {.pieces = 8},
-        };
+        c->passes[c->n_passes++] = draft_pass_default((PassName)found, loc);
     }
 }
 

@@ -407,6 +407,44 @@ static const Field *find(const Field *fields, size_t n, const char *path)
     return NULL;
 }
 
+static const FieldDoc field_docs[] = {
+#define DOC(key, unit, text) {key, unit, text},
+#include "planner/front/fields_doc.def"
+#undef DOC
+};
+
+/* Does `path` have the words of `pattern`, of which a `*` is any one? */
+static bool fits(const char *pattern, const char *path)
+{
+    for (;;) {
+        size_t n = strcspn(pattern, "."), m = strcspn(path, ".");
+        bool any = n == 1 && *pattern == '*';
+        if (!any && (n != m || strncmp(pattern, path, n) != 0)) return false;
+        if (pattern[n] != path[m]) return false;
+        if (pattern[n] == 0) return true;
+        pattern += n + 1;
+        path += m + 1;
+    }
+}
+
+const FieldDoc *field_doc(const char *path)
+{
+    for (size_t i = 0; i < sizeof field_docs / sizeof *field_docs; i++)
+        if (fits(field_docs[i].key, path)) return &field_docs[i];
+    return NULL;
+}
+
+const FieldDoc *field_doc_at(uint32_t i)
+{
+    return i < sizeof field_docs / sizeof *field_docs ? &field_docs[i] : NULL;
+}
+
+const Field *field_at(bool of_pass, uint32_t i)
+{
+    if (of_pass) return i < N_PASS_FIELDS ? &pass_fields[i] : NULL;
+    return i + 1 < N_PLAN_FIELDS ? &plan_fields[i + 1] : NULL; /* the first is the plan itself */
+}
+
 const Field *field_of_plan(const char *path)
 {
     return find(plan_fields, N_PLAN_FIELDS, path);

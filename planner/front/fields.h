@@ -28,6 +28,16 @@ typedef struct Field {
     const char *const *words;
 } Field;
 
+/* What a key means, for people: docs/reference/plan.md is made of these rows. */
+typedef struct FieldDoc {
+    const char *key; /* "batch.micro"; a `*` stands for any one word */
+    const char *unit, *text;
+} FieldDoc;
+const FieldDoc *field_doc(const char *path); /* of a field or a pass; NULL: none */
+const FieldDoc *field_doc_at(uint32_t i);    /* NULL: the end */
+/* The keys of a plan, or of all passes, in the order of the table; NULL: the end. */
+const Field *field_at(bool of_pass, uint32_t i);
+
 const Field *field_of_plan(const char *path); /* NULL: there is no such key */
 const Field *field_of_pass(const char *path);
 /* The keys beside each other below "batch", "tp", or "" for the plan's own. */

@@ -37,6 +37,7 @@ typedef struct Draft {
 } Draft;
 
 Draft draft_new(Arena *arena, Diag *d);
+PassConfig draft_pass_default(PassName name, Loc loc); /* a pass whose options nobody set */
 /* Takes one record that carries a value of the plan. Mistakes are diagnostics; false only when the
  * record itself is damaged. */
 bool draft_field(Draft *draft, RecordKind kind, Reader *r);

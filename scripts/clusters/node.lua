@@ -1,7 +1,7 @@
 -- A cluster from its parts: a device by name (tandem/gpus.lua), how devices reach each other, NICs of so many
 -- Gbit/s on a network by name (clusters/fabrics.lua).
 --   device, per_node, links GB/s each way and device, intra = "nvswitch" | "nvlink" | "mesh" | "pcie",
---   pcie (docs/lua.md), nics, nic_gbit, fabric, and what else a cluster takes (oversubscription, nodes_per_group, ...)
+--   pcie (docs/reference/plan.md), nics, nic_gbit, fabric, and what else a cluster takes (oversubscription, nodes_per_group, ...)
 local gpus, fabric_named = require "tandem.gpus", require "clusters.fabrics"
 -- USD an hour: the middle of on-demand listings, May 2026
 local prices = { ["A100-SXM4-80GB"] = 1.64, ["H100-SXM5-80GB"] = 2.95, ["H200-SXM-141GB"] = 4.00 }

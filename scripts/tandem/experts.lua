@@ -4,6 +4,7 @@
 local _, core = ...
 local check = require "tandem.check"
 local module = require "tandem.module"
+local known = require("tandem.nn_reference").known
 local modules, tensors = check.modules, check.tensors
 local op, param, use, new_module = module.op, module.param, module.use, module.new_module
 local experts = {}
@@ -65,9 +66,6 @@ local function add_balance(own)
   module.balance = sum and op("add", nil, tensors[sum], tensors[own]) or own
 end
 
-local known = { dim = true, hidden = true, experts = true, top_k = true, capacity_factor = true,
-  normalise = true, aux_loss = true, init = true, out_init = true }
-
 -- nn.moe by the nn that has linear and silu: x [b,s,dim] -> [b,s,dim].
 function experts.moe(nn, standard)
   return core.wrap(function(options)
@@ -76,7 +74,7 @@ function experts.moe(nn, standard)
       core.fail("wrong-type", who .. " needs a table, not " .. check.kind_of(options),
         "nn.moe { dim = 512, hidden = 1024, experts = 8, top_k = 2 }")
     end
-    check.options(who, options, known)
+    check.options(who, options, known[who])
     local c = read(who, options)
     local init = check.init(who, options.init, standard)
     local out_init = check.init(who, options.out_init, options.init or standard)

@@ -1,4 +1,4 @@
--- Written by tests/bench/fit_runs.py from rows marked dev-cal alone; docs/fit.md is its report.
+-- Written by tests/bench/fit_runs.py from rows marked dev-cal alone; docs/reference/fit.md is its report.
 return {
   -- part of the peak of short measurements that lasts in a run, by architecture
   sustained = { Ampere = 0.9, Hopper = 0.78 },

@@ -1,4 +1,4 @@
--- Written by tests/bench/fit_kernels.sh from rows marked dev-cal alone; docs/fit_kernels.md is its report.
+-- Written by tests/bench/fit_kernels.sh from rows marked dev-cal alone; docs/reference/fit_kernels.md is its report.
 return {
   Ampere = { gemm_efficiency = 0.783 },
   Hopper = { gemm_efficiency = 0.806 },

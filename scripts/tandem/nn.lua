@@ -8,6 +8,7 @@ local kind_of, shape_text, words = check.kind_of, check.shape_text, check.words
 local module = require "tandem.module"
 local segments = require "tandem.segments"
 local experts = require "tandem.experts"
+local known = require("tandem.nn_reference").known
 require "tandem.trace"
 local op, param, use, new_module = module.op, module.param, module.use, module.new_module
 local state = module.state
@@ -103,11 +104,10 @@ local function linear(who, op_name, in_dims, out_dims, column, how)
   return new_module("linear", forward, {}, info)
 end
 
-local linear_options = { bias = true, init = true, weight = true, segments = true, spectral_norm = true }
 nn.linear = core.wrap(function(n_in, n_out, options)
   local who = "nn.linear"
   n_in, n_out = check.count(who, "in_features", n_in), check.count(who, "out_features", n_out)
-  options = check.options(who, options, linear_options)
+  options = check.options(who, options, known[who])
   local how = { bias = check.flag(who, "bias", options.bias, false), init = check.init(who, options.init, standard) }
   how.spectral = check_norm(who, options, how.init)
   if options.segments ~= nil then
@@ -146,7 +146,7 @@ end)
 nn.embedding = core.wrap(function(vocab, dim, options)
   local who = "nn.embedding"
   vocab, dim = check.count(who, "vocab", vocab), check.count(who, "dim", dim)
-  options = check.options(who, options, { init = true })
+  options = check.options(who, options, known[who])
   local info = { tp_styles = { vocab = true }, params = {} }
   local own = param(info, "weight", { vocab, dim },
     { init = check.init(who, options.init, standard), embedding = true })
@@ -160,7 +160,7 @@ end)
 nn.position = core.wrap(function(max_len, dim, options)
   local who = "nn.position"
   max_len, dim = check.count(who, "max_len", max_len), check.count(who, "dim", dim)
-  options = check.options(who, options, { init = true })
+  options = check.options(who, options, known[who])
   local how = { init = check.init(who, options.init, standard), embedding = true }
   local info = { params = {} }
   return new_module("position", function(_, x)
@@ -192,7 +192,7 @@ end
 nn.rmsnorm = core.wrap(function(dim, options)
   local who = "nn.rmsnorm"
   dim = check.count(who, "dim", dim)
-  options = check.options(who, options, { eps = true, init = true })
+  options = check.options(who, options, known[who])
   local eps, info = check_eps(who, options.eps), { params = {} }
   local weight = param(info, "weight", { dim }, { init = check.init(who, options.init, nn.ones) })
   return new_module("rmsnorm", function(_, x)
@@ -207,7 +207,7 @@ end)
 nn.layernorm = core.wrap(function(dim, options)
   local who = "nn.layernorm"
   dim = check.count(who, "dim", dim)
-  options = check.options(who, options, { eps = true, init = true })
+  options = check.options(who, options, known[who])
   local eps, info = check_eps(who, options.eps), { params = {} }
   local weight = param(info, "weight", { dim }, { init = check.init(who, options.init, nn.ones) })
   local bias = param(info, "bias", { dim }, { init = inits[nn.zeros] })
@@ -265,7 +265,7 @@ local function rope(who, x, attrs)
   return op("rope", attrs, id)
 end
 nn.rope = core.wrap(function(x, options)
-  options = check.options("nn.rope", options, { theta = true, scaling = true })
+  options = check.options("nn.rope", options, known["nn.rope"])
   return rope("nn.rope", x, rope_attrs("nn.rope", options.theta, options.scaling))
 end)
 
@@ -286,10 +286,9 @@ nn.dropout = core.wrap(function(x, p)
   return drop == 0 and x or op("dropout", { drop = drop }, id)
 end)
 
-local loss_options = { label_smoothing = true, z_loss = true }
 nn.cross_entropy = core.wrap(function(logits, labels, options)
   local who = "nn.cross_entropy"
-  options = check.options(who, options, loss_options)
+  options = check.options(who, options, known[who])
   local smoothing = check.number(who, "label_smoothing", options.label_smoothing, 0.0)
   local z_loss = check.number(who, "z_loss", options.z_loss, 0.0)
   if not (smoothing >= 0 and smoothing < 1) then
@@ -315,9 +314,6 @@ end)
 
 -- ---- attention: heads are dimensions of their own, grouped for GQA: q [b,s,g,r,e], k and v [b,s,g,e]
 
-local attention_options = { dim = true, heads = true, kv_heads = true, head_dim = true, causal = true,
-  bias = true, out_bias = true, rope_theta = true, rope_scaling = true, rope_dims = true, scale = true,
-  dropout = true, qk_norm = true, fused = true, init = true, out_init = true, spectral_norm = true }
 -- qk_norm = true or { eps = 1e-6 }: RMSNorm of each query's and key's head before it turns.
 local function head_norms(who, fields, want, size)
   if not want then return end
@@ -332,7 +328,7 @@ nn.attention = core.wrap(function(options)
     core.fail("wrong-type", who .. " needs a table, not " .. kind_of(options),
       "nn.attention { dim = 512, heads = 8 }")
   end
-  check.options(who, options, attention_options)
+  check.options(who, options, known[who])
   local dim, heads = check.count(who, "dim", options.dim), check.count(who, "heads", options.heads)
   local groups = check.count(who, "kv_heads", options.kv_heads, heads)
   if heads % groups ~= 0 then
@@ -451,6 +447,9 @@ nn.small = core.wrap(function(c, mesh, changes)
   return nn.with(small, changes or {})
 end)
 
+for name in pairs(nn) do
+  if not known["nn." .. name] then error("nn_reference.lua does not tell of nn." .. name) end
+end
 setmetatable(nn, { __index = core.wrap(function(_, key)
   core.fail("unknown-name", ("tandem.nn has no '%s'"):format(tostring(key)),
     core.near(tostring(key), words(nn)))

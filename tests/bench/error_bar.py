@@ -19,7 +19,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HEAD = """/* Errors of predictions against published runs that no number was fitted to (dev-val), by profile and GPU: rows, median,
- * ninth decile. Profiles of frameworks that have no other rows were completed because of them (docs/accuracy.md).
+ * ninth decile. Profiles of frameworks that have no other rows were completed because of them (docs/explanation/accuracy.md).
  * Written by tests/bench/error_bar.py from the scores of `tandem accuracy`. */
 """
 NET_HEAD = """/* Errors of predicted times of collectives: in a node (dev-cal, most of them fitted to), between nodes

@@ -292,7 +292,7 @@ static void fit_fabrics(void)
 {
     FILE *out = opened("scripts/tandem/fitted_fabrics.lua", "w");
     fputs("-- Written by tests/bench/fit_comm.sh from rows marked dev-cal alone; "
-          "docs/fit_network.md is its report.\n"
+          "docs/reference/fit_network.md is its report.\n"
           "return {\n",
           out);
     for (uint32_t i = 0; i < n_rows; i++) {
@@ -327,7 +327,7 @@ int main(int argc, char **argv)
     for (uint32_t g = 0; g < N_GENERATIONS; g++) fit_generation(g);
     write_fits();
     fit_fabrics();
-    FILE *table = opened("docs/fit_network.md", "w");
+    FILE *table = opened("docs/reference/fit_network.md", "w");
     fputs("# What was fitted of the network\n\nWritten by `tests/bench/fit_comm.sh` from the rows "
           "marked dev-cal of the table of\n"
           "published collectives; the numbers are in `sim/net/nccl_fit.def` and "

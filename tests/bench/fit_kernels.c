@@ -4,7 +4,7 @@
  * Coordinate descent on the mean over sources of the mean of |log(predicted / measured)|, so that a
  * source with many rows does not outvote the others; products of fewer than 1,024 rows count a
  * fifth, and the best of a search only for how 8 bits compare with 16. Writes
- * sim/compute/kernels_fit.def, scripts/tandem/fitted_kernels.lua and docs/fit_kernels.md (in the
+ * sim/compute/kernels_fit.def, scripts/tandem/fitted_kernels.lua and docs/reference/fit_kernels.md (in the
  * folder it runs in). A source is also predicted by what the other sources alone give. */
 #include <math.h>
 #include <stdio.h>
@@ -301,7 +301,7 @@ static void write_numbers(void)
     if (f == NULL || lua == NULL) exit(1);
     fputs(head, f);
     fputs("-- Written by tests/bench/fit_kernels.sh from rows marked dev-cal alone; "
-          "docs/fit_kernels.md is its report.\n"
+          "docs/reference/fit_kernels.md is its report.\n"
           "return {\n",
           lua);
     write_gemm(f, lua);
@@ -393,7 +393,7 @@ int main(int argc, char **argv)
     }
     make_groups();
     share_rows();
-    FILE *f = fopen("docs/fit_kernels.md", "w");
+    FILE *f = fopen("docs/reference/fit_kernels.md", "w");
     if (f == NULL) return 1;
     fputs("# What was fitted of kernels\n\nWritten by `tests/bench/fit_kernels.sh` from the rows "
           "marked dev-cal of the table of\n"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Fits the constants of scripts/tandem/fitted.lua to the dev-cal rows of a table of published runs, by
-`tandem accuracy --set`, and writes that file and the report docs/fit.md. Rows of any other split are
+`tandem accuracy --set`, and writes that file and the report docs/reference/fit.md. Rows of any other split are
 dropped before anything is predicted. One parameter at a time, along a fixed grid while it gets better, twice around; what is
 made least is the mean of |ln(predicted / measured)|, which no single bad row moves far.
 
@@ -129,9 +129,9 @@ def main():
         report.append(f"| {name} | {len(rows)} | {text} | {math.expm1(before):.1%} -> {math.expm1(least):.1%} |")
         write(fitted, sustained, power, old)
         print(report[-1], flush=True)
-    with open(os.path.join(ROOT, "docs/fit.md")) as f:
+    with open(os.path.join(ROOT, "docs/reference/fit.md")) as f:
         rest = f.read().partition("\n## ")  # leave_out.py's part
-    with open(os.path.join(ROOT, "docs/fit.md"), "w") as f:
+    with open(os.path.join(ROOT, "docs/reference/fit.md"), "w") as f:
         f.write("# What was fitted\n\nWritten by `tests/bench/fit_runs.py` from the rows marked dev-cal of the table of\n"
                 "published runs (of llm-foundry's each 12th, of NeMo's each 4th, of vTrain's single-node ones each\n"
                 "96th). The error is the mean of |ln(predicted / measured)| of step times, as a percentage. `power` = %.3g.\n\n| parameter | rows | value | error |\n|---|---|---|---|\n"
@@ -146,7 +146,7 @@ def kept(old, name):
 
 
 def write(fitted, sustained, power, old):
-    lines = ["-- Written by tests/bench/fit_runs.py from rows marked dev-cal alone; docs/fit.md is its report.", "return {",
+    lines = ["-- Written by tests/bench/fit_runs.py from rows marked dev-cal alone; docs/reference/fit.md is its report.", "return {",
              "  -- part of the peak of short measurements that lasts in a run, by architecture",
              "  sustained = { %s }," % ", ".join(f"{k} = {v:g}" for k, v in sorted(sustained.items())),
              "  -- sustained goes with (limit of power / the chip's usual limit) to this", f"  power = {power:.3g},",

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What the constants of step times are worth where nothing was fitted: each source of dev-cal rows is predicted by what
-the others give, and each GPU by what the other GPUs give. Writes the second part of docs/fit.md.
+the others give, and each GPU by what the other GPUs give. Writes the second part of docs/reference/fit.md.
 
     tests/bench/leave_out.py build/release/tandem RUNS.csv
 
@@ -17,7 +17,7 @@ import tempfile
 
 import fit_runs as fit
 
-REPORT = os.path.join(fit.ROOT, "docs/fit.md")
+REPORT = os.path.join(fit.ROOT, "docs/reference/fit.md")
 MARK = "\n## Without a source, without a GPU\n"
 RELATIVE = {"fsdp1": "torchtitan", "torchtitan": "fsdp1", "megatron": "torchtitan", "megatron2022": "megatron"}
 ARCHS = {"A100": "Ampere", "H100": "Hopper"}

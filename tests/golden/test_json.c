@@ -1,5 +1,5 @@
-/* docs/json.md lists every key of every document that --json prints, and no other: a change of a
- * document is a change of its schema. Lists in a document are written key[]. */
+/* cli/documents.def lists every key of every document that --json prints, and no other: a change of
+ * a document is a change of its schema. Lists in a document are written key[]. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "tests/docs/pages.h"
 #include "tests/support/command.h"
 
 static const char llama[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
@@ -66,22 +67,27 @@ static bool is_common(const char *key)
     return strncmp(key, "diagnostics", 11) == 0;
 }
 
-/* The part of docs/json.md between "## schema" and the next heading. */
-static const char *section(Arena *arena, const char *schema)
+/* Is the key one that cli/documents.def tells of this verb? */
+static bool listed(const char *verb, const char *key)
 {
-    const char *text = command_read_file(arena, TANDEM_SOURCE_DIR "/docs/json.md", NULL);
-    assert_non_null(text);
-    const char *head = arena_print(arena, "\n## %s\n", schema);
-    const char *start = strstr(text, head);
-    if (start == NULL) fail_msg("docs/json.md has no section '%s'", schema);
-    start += strlen(head);
-    const char *end = strstr(start, "\n## ");
-    return end != NULL ? arena_copy(arena, start, (size_t)(end - start)) : start;
+    for (uint32_t i = 0; i < n_document_rows; i++)
+        if (page_has_word(document_rows[i].verbs, verb) &&
+            page_has_word(document_rows[i].keys, key))
+            return true;
+    return false;
 }
 
-static bool listed(Arena *arena, const char *list, const char *key)
+/* Every key of a row is in the documents. */
+static void row_is_printed(const Keys *keys, const DocumentRow *row, const char *verb)
 {
-    return strstr(list, arena_print(arena, "`%s`", key)) != NULL;
+    for (const char *at = row->keys; *at != 0;) {
+        size_t n = strcspn(at, " ");
+        const char *key = arena_copy(keys->arena, at, n);
+        bool found = false;
+        for (uint32_t i = 0; i < keys->all.n; i++) found |= strcmp(keys->all.at[i], key) == 0;
+        if (!found) fail_msg("cli/documents.def, %s: there is no key `%s`", verb, key);
+        at += n + strspn(at + n, " ");
+    }
 }
 
 /* The keys of one more document; its schema. */
@@ -106,18 +112,14 @@ static void check(Arena *arena, const char *const *arguments, const char *const 
     const char *schema = collect_document(&keys, arguments);
     for (; others != NULL && *others != NULL; others++)
         assert_string_equal(collect_document(&keys, *others), schema);
-    const char *list = section(arena, schema);
+    const char *verb = arguments[0];
+    assert_string_equal(schema, arena_print(arena, "tandem.%s/1", verb));
     for (uint32_t i = 0; i < keys.all.n; i++)
-        if (!is_common(keys.all.at[i]) && !listed(arena, list, keys.all.at[i]))
-            fail_msg("docs/json.md, %s: key `%s` is not listed", schema, keys.all.at[i]);
-    for (const char *at = list; (at = strchr(at, '`')) != NULL;) {
-        size_t n = strcspn(at + 1, "`");
-        const char *key = arena_copy(arena, at + 1, n);
-        bool found = false;
-        for (uint32_t i = 0; i < keys.all.n; i++) found |= strcmp(keys.all.at[i], key) == 0;
-        if (!found) fail_msg("docs/json.md, %s: there is no key `%s`", schema, key);
-        at += n + 2;
-    }
+        if (!is_common(keys.all.at[i]) && !listed(verb, keys.all.at[i]))
+            fail_msg("cli/documents.def, %s: key `%s` is not listed", verb, keys.all.at[i]);
+    for (uint32_t i = 0; i < n_document_rows; i++)
+        if (page_has_word(document_rows[i].verbs, verb))
+            row_is_printed(&keys, &document_rows[i], verb);
 }
 #define ARGUMENTS(...)    ((const char *const[]){__VA_ARGS__, "--json", NULL})
 #define OTHERS(...)       ((const char *const *const[]){__VA_ARGS__, NULL})

@@ -1,0 +1,102 @@
+-- Everything that tandem.nn offers: how to call it and which options it takes. nn.lua reads the names
+-- of the options here; docs/reference/lua.md is made of the sentences; a test compares the two.
+-- An option: its name, its default, its meaning.
+local list = {
+  { name = "nn.module", call = "nn.module { fields, forward = function(m, ...) ... end }",
+    doc = "A module. Fields that are modules become its children, and m.field reads them in forward. "
+      .. "Notes for passes also go here: tp_col, tp_row and tp_vocab list paths below the module; "
+      .. "fsdp2_shard = true makes the module an FSDP unit." },
+  { name = "nn.block", call = "nn.block { fields, forward = function(m, ...) ... end }",
+    doc = "A module that repeats. It is a unit of FSDP2 and of full activation checkpointing, "
+      .. "and pipeline stages begin at blocks." },
+  { name = "nn.list", call = "nn.list { a, b } or nn.list(n, function(i) ... end)",
+    doc = "Modules in a row. Calling the list calls them one after the other. Paths count from 0, ipairs from 1." },
+  { name = "nn.linear", call = "nn.linear(in_features, out_features, options)",
+    shape = "[b, s, in] -> [b, s, out]", doc = "A linear map.", options = {
+      { "bias", "false", "Add a bias." },
+      { "init", "nn.normal(0, 0.02)", "First values of the weight." },
+      { "weight", "", "An nn.embedding whose weight the linear shares: a tied head." },
+      { "segments", "", "A fused projection. A number: so many equal segments, [b, s, n, out/n]. A list of sizes: "
+        .. "segments of these sizes, [b, s, g, out/g]. nn.segment takes one." },
+      { "spectral_norm", "false", "Divide the output by the largest singular value of the weight." } } },
+  { name = "nn.segment", call = "nn.segment(x, i)", shape = "[b, s, n, size] -> [b, s, size]",
+    doc = "The i-th segment of a fused projection, from 1." },
+  { name = "nn.embedding", call = "nn.embedding(vocab, dim, options)", shape = "[b, s] -> [b, s, dim]",
+    doc = "A table of vectors, one for each token.", options = {
+      { "init", "nn.normal(0, 0.02)", "First values of the table." } } },
+  { name = "nn.position", call = "nn.position(max_len, dim, options)", shape = "[b, s, dim] -> [b, s, dim]",
+    doc = "Adds a learned vector for each position. Only the rows that seq reaches exist.", options = {
+      { "init", "nn.normal(0, 0.02)", "First values of the table." } } },
+  { name = "nn.rmsnorm", call = "nn.rmsnorm(dim, options)", shape = "[b, s, dim] -> [b, s, dim]",
+    doc = "RMS normalisation. It also takes [b, s, heads, dim] and normalises each head.", options = {
+      { "eps", "1e-5", "Added to the mean square." }, { "init", "nn.ones", "First values of the weight." } } },
+  { name = "nn.layernorm", call = "nn.layernorm(dim, options)", shape = "[b, s, dim] -> [b, s, dim]",
+    doc = "Layer normalisation, with weight and bias.", options = {
+      { "eps", "1e-5", "Added to the variance." }, { "init", "nn.ones", "First values of the weight." } } },
+  { name = "nn.attention", call = "nn.attention { dim = ..., heads = ..., ... }", shape = "[b, s, dim] -> [b, s, dim]",
+    doc = "Multi-head attention. Its children are wq, wk, wv and wo.", options = {
+      { "dim", "required", "Features of the input." },
+      { "heads", "required", "Query heads." },
+      { "kv_heads", "heads", "Key and value heads; a divisor of heads." },
+      { "head_dim", "dim / heads", "Features of a head." },
+      { "causal", "true", "A token attends only to itself and earlier ones." },
+      { "bias", "false", "Biases of q, k and v." },
+      { "out_bias", "bias", "A bias of the output." },
+      { "rope_theta", "", "Rotate queries and keys by their position, with this base." },
+      { "rope_scaling", "", "Llama 3.1's stretching of the rotation: { factor, low, high, context }." },
+      { "rope_dims", "head_dim", "Only the first elements of a head turn." },
+      { "scale", "head_dim^-0.5", "The factor of the scores." },
+      { "dropout", "0", "The probability of dropping a score after the softmax." },
+      { "qk_norm", "false", "RMS-normalise each query and key head: true or { eps }. Children q_norm and k_norm." },
+      { "fused", "false", "One child wqkv instead of wq, wk and wv, cut by heads all the same." },
+      { "init", "nn.normal(0, 0.02)", "First values of the weights." },
+      { "out_init", "init", "First values of wo." },
+      { "spectral_norm", "false", "Spectral norm of all its linears." } } },
+  { name = "nn.moe", call = "nn.moe { dim = ..., hidden = ..., experts = ..., ... }",
+    shape = "[b, s, dim] -> [b, s, dim]",
+    doc = "A mixture of experts: each token goes to the top_k experts with the largest router logits. "
+      .. "An expert computes w2(silu(w1 x) * w3 x). Children are router, w1, w2 and w3.", options = {
+      { "dim", "required", "Features of the input." },
+      { "hidden", "required", "Features between an expert's products." },
+      { "experts", "required", "How many experts; at most 1024." },
+      { "top_k", "2", "Experts that each token goes to." },
+      { "capacity_factor", "1.25", "Room in an expert, as a multiple of an even share of one sequence's tokens. "
+        .. "\"all\": no token is dropped." },
+      { "normalise", "true", "Weights of the chosen experts add up to 1." },
+      { "aux_loss", "0.01", "The factor of the loss that balances the experts. 0 leaves it out." },
+      { "init", "nn.normal(0, 0.02)", "First values of router, w1 and w3." },
+      { "out_init", "init", "First values of w2." } } },
+  { name = "nn.silu", call = "nn.silu(x)", doc = "x * sigmoid(x)." },
+  { name = "nn.gelu", call = "nn.gelu(x)", doc = "GELU, in its tanh form." },
+  { name = "nn.scale", call = "nn.scale(x, factor)", doc = "x times a constant. Sums and products of equal shapes are x + y and x * y." },
+  { name = "nn.rope", call = "nn.rope(x, options)", shape = "[b, s, heads, d] -> [b, s, heads, d]",
+    doc = "Rotates pairs of features by the token's position.", options = {
+      { "theta", "10000", "The base of the rotation's frequencies." },
+      { "scaling", "", "Llama 3.1's stretching: { factor, low, high, context }." } } },
+  { name = "nn.dropout", call = "nn.dropout(x, p)",
+    doc = "Drops each element with probability p. The draw depends on seed, step, micro-batch, place and global element, "
+      .. "so every mesh drops the same elements." },
+  { name = "nn.cross_entropy", call = "nn.cross_entropy(logits, labels, options)", shape = "[b, s, vocab], [b, s] -> loss",
+    doc = "The loss. A token with a negative label does not count.", options = {
+      { "label_smoothing", "0", "The part of the probability that all words share." },
+      { "z_loss", "0", "The factor of the squared log-sum-exp that is added." } } },
+  { name = "nn.normal", call = "nn.normal(mean, deviation)", doc = "First values from a normal distribution. Defaults: 0 and 1." },
+  { name = "nn.uniform", call = "nn.uniform(from, to)", doc = "First values between from and to. Defaults: 0 and 1." },
+  { name = "nn.zeros", call = "nn.zeros", doc = "First values of 0." },
+  { name = "nn.ones", call = "nn.ones", doc = "First values of 1." },
+  { name = "nn.uninitialized", call = "nn.uninitialized", doc = "No first values. A plan with such a parameter is refused (init-missing)." },
+  { name = "nn.family", call = "nn.family(name, what, sizes, defaults)",
+    doc = "For a model family: reads \"8b\" or { size = \"8b\", layers = 4 }, and returns the model's name and its config." },
+  { name = "nn.with", call = "nn.with(config, changes)", doc = "A copy of a config with some keys changed." },
+  { name = "nn.small", call = "nn.small(config, mesh, changes)",
+    doc = "For shrink(config, mesh): the smallest decoder of the same structure, for `tandem run --verify`." },
+  { name = "nn.small_heads", call = "nn.small_heads(heads, kv_heads, mesh)",
+    doc = "The heads and KV heads of a shrunk model, which tp shares as it shared the original's." },
+}
+
+local known = {} -- known["nn.linear"].bias == true
+for _, entry in ipairs(list) do
+  known[entry.name] = {}
+  for _, option in ipairs(entry.options or {}) do known[entry.name][option[1]] = true end
+end
+return { list = list, known = known }

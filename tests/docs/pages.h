@@ -1,0 +1,46 @@
+/* The pages of docs/reference and the picture of the README, made from the tables that the code
+ * uses. `make docs` writes them; test_reference compares. */
+#ifndef TANDEM_TESTS_DOCS_PAGES_H
+#define TANDEM_TESTS_DOCS_PAGES_H
+
+#include "planner/base/str.h"
+
+typedef struct Page {
+    const char *path; /* below the source tree */
+    const char *(*make)(Arena *arena);
+} Page;
+extern const Page pages[];
+extern const uint32_t n_pages;
+
+const char *page_command(Arena *arena);
+const char *page_rules(Arena *arena);
+const char *page_json(Arena *arena);
+const char *page_plan(Arena *arena);
+const char *page_store(Arena *arena);
+const char *page_lua(Arena *arena);
+const char *page_picture(Arena *arena);
+
+/* The first lines of a page: its title and who wrote it. */
+Str page_begin(Arena *arena, const char *title, const char *source);
+/* Words, wrapped at 100 columns. */
+void page_text(Str *out, const char *text);
+/* A cell of a table: `|` would end it. */
+const char *page_cell(Arena *arena, const char *text);
+/* `a`, `b`: names that stand apart by spaces. */
+const char *page_names(Arena *arena, const char *names);
+
+/* One row of cli/documents.def and of store/columns.def. */
+typedef struct DocumentRow {
+    const char *verbs, *keys, *text;
+} DocumentRow;
+extern const DocumentRow document_rows[];
+extern const uint32_t n_document_rows;
+typedef struct ColumnRow {
+    const char *table, *columns, *text; /* columns NULL: of the table itself */
+} ColumnRow;
+extern const ColumnRow column_rows[];
+extern const uint32_t n_column_rows;
+/* Is `word` one of the words of `words`? */
+bool page_has_word(const char *words, const char *word);
+
+#endif

@@ -1,0 +1,126 @@
+/* The pages that `make docs` writes are those of the source tree, and the tables that they are made
+ * of leave nothing out. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "planner/front/fields.h"
+#include "store/store.h"
+#include "tests/docs/pages.h"
+#include "tests/support/command.h"
+
+static void pages_are_what_the_tables_say(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    for (uint32_t i = 0; i < n_pages; i++) {
+        const char *path = arena_print(arena, TANDEM_SOURCE_DIR "/%s", pages[i].path);
+        const char *now = command_read_file(arena, path, NULL);
+        if (now == NULL || strcmp(now, pages[i].make(arena)) != 0)
+            fail_msg("%s differs from the tables: run `make docs`", pages[i].path);
+    }
+    arena_free(arena);
+}
+
+static bool is_used(const FieldDoc *doc)
+{
+    for (int of_pass = 0; of_pass < 2; of_pass++)
+        for (uint32_t i = 0; field_at(of_pass, i) != NULL; i++)
+            if (field_doc(field_at(of_pass, i)->path) == doc) return true;
+#define X(name)                                                                                    \
+    if (strcmp(doc->key, #name) == 0) return true;
+    PASS_NAMES(X)
+#undef X
+    return false;
+}
+
+static void every_key_of_a_plan_is_told(void **state)
+{
+    (void)state;
+    for (int of_pass = 0; of_pass < 2; of_pass++)
+        for (uint32_t i = 0; field_at(of_pass, i) != NULL; i++)
+            if (field_doc(field_at(of_pass, i)->path) == NULL)
+                fail_msg("fields_doc.def does not tell of %s", field_at(of_pass, i)->path);
+#define X(name)                                                                                    \
+    if (field_doc(#name) == NULL) fail_msg("fields_doc.def does not tell of the pass " #name);
+    PASS_NAMES(X)
+#undef X
+    for (uint32_t i = 0; field_doc_at(i) != NULL; i++)
+        if (!is_used(field_doc_at(i)))
+            fail_msg("fields_doc.def: there is no key %s", field_doc_at(i)->key);
+}
+
+static bool column_told(const char *table, const char *column)
+{
+    for (uint32_t i = 0; i < n_column_rows; i++)
+        if (strcmp(column_rows[i].table, table) == 0 && column_rows[i].columns != NULL &&
+            page_has_word(column_rows[i].columns, column))
+            return true;
+    return false;
+}
+
+static void every_column_of_the_store_is_told(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Diag diag = diag_in(arena);
+    Store *store = store_open(":memory:", false, &diag);
+    assert_non_null(store);
+    DbStatement *all = db_prepare(store_db(store), &diag,
+                                  "SELECT m.name, c.name FROM sqlite_master m,"
+                                  " pragma_table_info(m.name) c WHERE m.type IN ('table', 'view')"
+                                  " AND m.name NOT LIKE 'sqlite_%'",
+                                  "");
+    uint32_t n = 0, told = 0;
+    for (; db_step(all, &diag); n++)
+        if (!column_told(db_text(all, 0), db_text(all, 1)))
+            fail_msg("store/columns.def does not tell of %s.%s", db_text(all, 0), db_text(all, 1));
+    for (uint32_t i = 0; i < n_column_rows; i++) {
+        const char *at = column_rows[i].columns;
+        while (at != NULL && *at != 0) {
+            size_t length = strcspn(at, " ");
+            told++;
+            at += length + strspn(at + length, " ");
+        }
+    }
+    assert_true(n > 100);
+    assert_int_equal(n, told); /* ... and of no others */
+    store_close(store);
+    arena_free(arena);
+}
+
+/* nn.lua reads the names of options from the table and refuses to load where the table lacks one of
+ * its functions; here: the table names no function that nn lacks. */
+static void every_function_of_nn_is_told(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *folder = command_new_folder(arena);
+    const char *plan = arena_print(arena, "%s/names.lua", folder);
+    command_write_file(plan, "local nn, reference = require 'tandem.nn', require "
+                             "'tandem.nn_reference'\n"
+                             "local told = {}\n"
+                             "for _, entry in ipairs(reference.list) do\n"
+                             "  told[entry.name] = true\n"
+                             "  assert(nn[entry.name:match '%.(.*)'], entry.name)\n"
+                             "end\n"
+                             "return require 'plans.tiny_text'\n");
+    CommandResult r = COMMAND(arena, 60, "check", plan);
+    if (r.exit_code != 0) fail_msg("%s", r.err);
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pages_are_what_the_tables_say),
+        cmocka_unit_test(every_key_of_a_plan_is_told),
+        cmocka_unit_test(every_column_of_the_store_is_told),
+        cmocka_unit_test(every_function_of_nn_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
