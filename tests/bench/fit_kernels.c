@@ -4,8 +4,8 @@
  * Coordinate descent on the mean over sources of the mean of |log(predicted / measured)|, so that a
  * source with many rows does not outvote the others; products of fewer than 1,024 rows count a
  * fifth, and the best of a search only for how 8 bits compare with 16. Writes
- * sim/compute/kernels_fit.def, scripts/tandem/fitted_kernels.lua and docs/reference/fit_kernels.md (in the
- * folder it runs in). A source is also predicted by what the other sources alone give. */
+ * sim/compute/kernels_fit.def, scripts/tandem/fitted_kernels.lua and docs/reference/fit_kernels.md
+ * (in the folder it runs in). A source is also predicted by what the other sources alone give. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -241,7 +241,8 @@ static void a_missing_wait_shows(void **state)
 }
 
 /* Branches that wait for other ranks, one at a time in an order of the device's own: ranks wait for
- * each other. In the order of the capture, which is that of issue, they do not (docs/explanation/gpus.md). */
+ * each other. In the order of the capture, which is that of issue, they do not
+ * (docs/explanation/gpus.md). */
 static void branches_in_any_order_wait_for_each_other(void **state)
 {
     (void)state;

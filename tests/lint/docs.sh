@@ -5,7 +5,7 @@ lint=$(dirname "$(realpath "$0")")
 cd "${1:-.}" || exit 1
 {
     [ ! -f README.md ] || awk 'END { if (NR > 200) print "README.md: " NR " lines (limit 200)" }' README.md
-    sh "$lint/files.sh" 'README.md' 'docs/*.md' | while read -r file; do
+    sh "$lint/files.sh" '*.md' | grep -E '^(README.md|docs/)' | while read -r file; do
         LC_ALL=C.UTF-8 awk -v file="$file" '
         function ended() { n = 0 }
         /^```/ { code = !code; ended(); next }

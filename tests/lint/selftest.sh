@@ -73,7 +73,7 @@ rejects paths planner/base/a.c '/* see /home/me/x */\n'
 accepts paths planner/base/a.c '/* see ../mnt/x and build/mnt/x */\n'
 rejects headers planner/base/a.h 'size_t a(void);\n'
 accepts headers planner/base/a.h '#include <stddef.h>\nsize_t a(void);\n'
-rejects docs README.md "$(yes '' | head -n 201)\n.\n"
+rejects docs README.md "$(yes '#' | head -n 201)\n"
 rejects docs docs/a.md 'See [b](b.md).\n'
 rejects docs docs/a.md "$(yes 'a line' | head -n 7)\n"
 rejects docs docs/a.md "$(yes word | head -n 30 | tr '\n' ' ')\n"

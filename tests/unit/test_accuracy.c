@@ -311,7 +311,8 @@ static void every_kind_of_kernel_is_predicted(void **state)
             n++;
             double ratio = json_number_value(json_object_get(s, "predicted")) /
                            json_number_value(json_object_get(s, "measured"));
-            bool loose = strstr(kinds[k], "four") != NULL; /* docs/explanation/accuracy.md: what misses */
+            bool loose =
+                strstr(kinds[k], "four") != NULL; /* docs/explanation/accuracy.md: what misses */
             if (!loose && (ratio < 1 / 1.7 || ratio > 1.75))
                 fail_msg("%s: %g of what was measured", kinds[k], ratio);
         }
