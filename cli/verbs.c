@@ -13,73 +13,71 @@
 
 static const Verb verb_table[] = {
     {"check", "PLAN", 1, 1, "Validate a plan and prove that it is correct",
-     "Loads the script (or the text of a plan), compiles it into one program a role, proves "
-     "layouts,\n"
-     "scales, races, deadlocks and coverage on the result, and says whether it fits the device.",
+     "Compiles the script (or the text of a plan) into one program for each role. Proves layouts,\n"
+     "scale, races, deadlock and coverage of these programs. Says whether the plan fits the "
+     "device.",
      "tandem check scripts/plans/llama3_8b.lua --set mesh.tp=4 --set mesh.dp_shard=4", PLAN_GROUPS,
      cmd_check},
     {"show", "PLAN", 1, 1, "Print the program of each role, or what a pass left behind",
-     "Without options the whole lowered plan in the friendly form; --text gives the exact one.\n"
-     "--mesh and --state answer what the mesh and a checkpoint of the plan look like.",
+     "Prints all programs in a form for people; --text prints the exact form. --after prints the\n"
+     "graph after a pass, --mesh the mesh, --state the content of a checkpoint.",
      "tandem show scripts/plans/tiny_text.lua --after tp", PLAN_GROUPS | OPTIONS_show, cmd_show},
     {"sim", "PLAN", 1, 1, "Predict time, memory and communication, and store the prediction",
-     "Runs the plan in virtual time on the cluster that it names. A plan that does not fit is\n"
-     "predicted and stored all the same. An equal prediction is taken from the store.",
+     "Runs the plan in virtual time on the plan's cluster. A plan that does not fit is predicted\n"
+     "as well. A prediction that the store already holds is not made again.",
      "tandem sim scripts/plans/llama3_8b.lua", PLAN_GROUPS | OPTIONS_sim, cmd_sim},
     {"sweep", "PLAN", 1, 1, "Predict every combination of settings, and rank them",
-     "Each combination is compiled, proven and simulated; what does not fit or is refused is "
-     "listed "
-     "with\nits reason. Predictions are stored as they come: a sweep that was ended goes on where "
-     "it "
-     "was.\nSettings given with --set hold for all of them.",
+     "Compiles, proves and simulates each combination of --try. A combination that does not fit "
+     "or\n"
+     "is refused is listed with its reason. Predictions are stored as they are made, so the same\n"
+     "command goes on where it was stopped. --set holds for all combinations.",
      "tandem sweep scripts/plans/llama3_8b.lua --set mesh.dp_shard=-1 --try mesh.tp=1,2,4,8",
      PLAN_GROUPS | OPTIONS_sweep, cmd_sweep},
     {"run", "PLAN", 1, 1, "Train: execute that very plan, and compare with the prediction",
-     "With the mpi backend the command starts itself under mpirun, one process a rank; under "
-     "mpirun\n"
-     "or srun it simply joins. Costs of this machine are measured first if the store has none.",
+     "With the mpi backend the command starts itself under mpirun, one process a rank. Under\n"
+     "mpirun or srun it joins. It first measures costs of this machine that the store lacks.",
      "tandem run scripts/plans/tiny_text.lua -n 4", OPTIONS_plan | OPTIONS_run, cmd_run},
     {"compare", "[RUN [RUN]]", 0, 2,
-     "Predicted against measured, by kind of op, in total, and memory",
+     "Compare a measured run with its prediction, or two runs with each other",
      "RUN is a measured run's number (see `tandem runs`); without one, the newest.\n"
-     "Two numbers, of any runs, are put side by side: before and after a change.",
+     "With two numbers, of any runs, it prints both side by side.",
      "tandem compare", NEEDS_STORE, cmd_compare},
     {"calibrate", "[PLAN]", 0, 1, "Measure this machine's kernels and collectives into the store",
-     "Measures each kernel (with its sizes) and each collective that the plan needs; the default "
-     "is\n"
-     "the library's plans/tiny_text.lua.",
+     "Measures each kernel with its sizes, and each collective, that the plan needs. The default\n"
+     "plan is plans/tiny_text.lua of the library.",
      "tandem calibrate scripts/plans/tiny_text.lua", OPTIONS_plan | OPTIONS_calibrate,
      cmd_calibrate},
     {"accuracy", "", 0, 0, "Score predictions against published measurements",
-     "Builds a plan of every row of a table of training runs, simulates it and compares; likewise\n"
-     "kernels by shape. Rows that cannot be built are counted by reason. Any table of the same\n"
-     "columns will do.",
+     "Makes a plan of every row of a table of training runs, simulates it and compares; likewise\n"
+     "kernels and collectives. Rows that cannot become a plan are counted by reason.",
      "tandem accuracy --runs tests/data/published_runs.csv", OPTIONS_accuracy, cmd_accuracy},
-    {"net", "CLUSTER|PLAN", 1, 1, "Collectives by size, in the columns of nccl-tests",
-     "CLUSTER is a name of the library, PLAN a script whose cluster it is. Which algorithm and\n"
-     "protocol NCCL takes, on how many channels, and how long it then takes.",
+    {"net", "CLUSTER|PLAN", 1, 1, "Predict collectives by size, in the columns of nccl-tests",
+     "CLUSTER is a name of the library, PLAN a script with a cluster. Each line has the "
+     "algorithm,\n"
+     "the protocol and the channels that NCCL would choose, and the time.",
      "tandem net dgx_h100 --nodes 2 --collective all_gather --min 1M", OPTIONS_net, cmd_net},
-    {"import", "FILE...", 1, 1024, "Store what other tools measured",
-     "FILE is the text of nccl-tests, an SQLite export of nsys, or a Chrome trace of PyTorch's\n"
-     "profiler; which one is seen from its content. `tandem sim --machine NAME` uses collectives,\n"
-     "for groups on as few nodes as hold them, and kernels of traces with shapes. Of several\n"
-     "ranks' traces at once the rank that came last tells what a collective takes: others waited.",
+    {"import", "FILE...", 1, 1024, "Store measurements of other tools",
+     "FILE is an output of nccl-tests, an SQLite export of nsys, or a Chrome trace of PyTorch's\n"
+     "profiler. `tandem sim --machine NAME` then uses its collectives, and kernels of traces with\n"
+     "shapes. Import the traces of all ranks at once: the rank that comes last to a collective\n"
+     "tells its time, because the others wait for it.",
      "tandem import all_reduce.txt --machine dgx1", OPTIONS_import, cmd_import},
     {"trace", "RUN", 1, 1, "Write a run's steady step as a Chrome trace",
      "One track a rank and stream; open it in Perfetto or chrome://tracing.",
      "tandem trace 2 -o step.json", OPTIONS_trace, cmd_trace},
-    {"explain", "[RULE]", 0, 1, "Tell the story of a diagnostic's rule",
-     "Without a rule: all of them. The rule is the word in brackets in error[...].",
+    {"explain", "[RULE]", 0, 1, "Explain the rule of a diagnostic",
+     "RULE is the word in brackets, as in error[divides-heads]. Without it all rules are listed.",
      "tandem explain divides-heads", 0, cmd_explain},
-    {"runs", "", 0, 0, "List what the store holds, newest first", "Predictions and measured runs.",
-     "tandem runs --limit 5", OPTIONS_runs, cmd_runs},
-    {"db", "path|info|check", 1, 1, "Where the store is, what is in it, whether it is sound",
+    {"runs", "", 0, 0, "List predictions and measured runs, newest first",
+     "`tandem compare` and `tandem trace` take the numbers of runs.", "tandem runs --limit 5",
+     OPTIONS_runs, cmd_runs},
+    {"db", "path|info|check", 1, 1, "Print the store's path, its content, or whether it is sound",
      "It is a SQLite file with views for people (v_run, ...): any SQLite tool reads it.",
      "tandem db info", NEEDS_STORE, cmd_db},
-    {"doctor", "", 0, 0, "What this machine can do: MPI, cores, memory, store", "", "tandem doctor",
-     0, cmd_doctor},
-    {"help", "[TOPIC]", 0, 1, "This overview, a verb, or a topic", "", "tandem help exit-codes", 0,
-     cmd_help},
+    {"doctor", "", 0, 0, "Look for MPI, CUDA, cores, memory and the store", "", "tandem doctor", 0,
+     cmd_doctor},
+    {"help", "[TOPIC]", 0, 1, "Print this overview, or help on a verb or a topic", "",
+     "tandem help exit-codes", 0, cmd_help},
 };
 const Verb *const verbs = verb_table;
 const uint32_t n_verbs = sizeof verb_table / sizeof verb_table[0];
