@@ -5,11 +5,8 @@
 
 #include <jansson.h>
 
-#include "kernels/kernel.h"
 #include "planner/base/diag.h"
-#include "planner/front/config.h"
-#include "planner/ir/text/text.h"
-#include "store/store.h"
+#include "session/session.h"
 
 #define TANDEM_VERSION "0.1.0"
 
@@ -132,9 +129,6 @@ void json_count(json_t *object, const char *key, uint64_t value);
 void json_number(json_t *object, const char *key, double value); /* null unless finite */
 const char *format_time(Arena *arena, Ps ps);                    /* "12.3 ms", three digits */
 const char *format_ratio(Arena *arena, double ratio);            /* "+3.5 %" */
-const char *format_id(Arena *arena, Hash128 id);                 /* 12 hex digits */
-
-void hash_to_bytes(Hash128 id, unsigned char bytes[16]); /* as the store keeps ids */
 
 /* A text table: columns are aligned when it is printed; numbers to the right. */
 typedef struct Table {
@@ -148,28 +142,8 @@ void table_cell(Table *t, const char *format, ...) __attribute__((format(printf,
 void table_print(const Table *t, Str *out);
 
 /* ---- planfile.c ---- */
-typedef struct PlanFile {
-    const char *path;
-    bool is_text;     /* a .plan, not a .lua */
-    bool has_cluster; /* false for a .plan without --cluster */
-    Config config;    /* of a text: only the cluster, the seed and the file */
-    Plan *plan;
-    Hash128 id;
-    const char *text; /* exact, with locations; NULL unless it was asked for */
-} PlanFile;
-typedef struct PlanOptions {
-    bool shrink;              /* scaled down, all fp64 */
-    const DTypeMap *dtypes;   /* ... in other dtypes; NULL: fp64 */
-    WorkspaceBytes workspace; /* lower for these kernels, whatever the cluster; NULL: not asked */
-    const char *stop_after;   /* a pass */
-    bool unproven;            /* leave the proofs out */
-    bool unfitted;            /* do not ask whether it fits the plan's cluster */
-    bool keep_text;           /* PlanFile.text is wanted: the plan goes to the store */
-} PlanOptions;
-/* Loads, compiles, proves and fits PLAN. NULL when there is no plan to speak of; a plan with errors
- * in cli->diag otherwise (it does not fit, a proof failed). */
+/* session_load as the command's options say, over `options`, which may be NULL. */
 PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options);
-bool plan_path_is_text(const char *path);
 /* A plan that reproduces another system's mistakes may be looked at, never run. */
 bool plan_may_run(Cli *cli, const PlanFile *file);
 uint64_t plan_instructions(const Plan *plan, bool communications_only); /* over all programs */

@@ -84,7 +84,7 @@ void cmd_calibrate(Cli *cli)
     const char *path = cli->n_args > 0
                            ? cli->args[0]
                            : arena_print(cli->arena, "%s/plans/tiny_text.lua", front_scripts_dir());
-    if (plan_path_is_text(path)) {
+    if (session_is_text(path)) {
         cli_error(cli, FAULT_usage, "needs-script", "%s is a plan's text: this needs the script",
                   path);
         return;

@@ -121,7 +121,7 @@ static void report_text(Cli *cli, const Plan *plan, const Side *predicted, const
               "run %" PRId64 " (measured, %s, %" PRIu32 " ranks) against prediction %" PRId64
               " (%s)\nplan %s  %s\n",
               measured->id, m->backend, m->n_ranks, predicted->id, p->cluster,
-              format_id(cli->arena, m->plan), m->plan_name);
+              hash_short(cli->arena, m->plan), m->plan_name);
     Table t = table_in(cli->arena, 5, heads);
     for (uint32_t i = 0; i < c->lines.n; i++)
         line_text(cli, &t, line_name(cli->arena, plan, &c->lines.at[i]), &c->lines.at[i],
@@ -250,7 +250,7 @@ static void compare_runs(Cli *cli, Store *store, int64_t id)
     if (other == 0) {
         if (cli->diag.n_errors > 0) return;
         cli_error(cli, FAULT_store, "no-prediction", "the store has no prediction of plan %s",
-                  format_id(cli->arena, measured.record.plan));
+                  hash_short(cli->arena, measured.record.plan));
         diag_hint(&cli->diag, "`tandem sim %s --trace` makes one", measured.record.plan_name);
         return;
     }

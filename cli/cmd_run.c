@@ -60,7 +60,7 @@ static bool predict_here(Cli *cli, const PlanFile *file, Prediction *prediction)
     bool fine = run_cluster(cli, file, cluster);
     if (fine && (cluster->is_local || run_on(cli, "cuda"))) options.machine = run_costs(cli);
     if (is_loopback(cli)) cluster->cores_per_node = 1; /* all ranks in one thread */
-    fine = fine && predict(cli, file, store, &options, prediction);
+    fine = fine && predict(cli, file, store, &options, false, prediction);
     store_close(store);
     return fine;
 }
@@ -335,7 +335,7 @@ static void run_from_outside(Cli *cli, PlanFile *file)
 void cmd_run(Cli *cli)
 {
     if (!run_check_backend(cli)) return;
-    if (plan_path_is_text(cli->args[0])) {
+    if (session_is_text(cli->args[0])) {
         cli_error(cli, FAULT_usage, "needs-script", "%s is a plan's text: a run needs the script",
                   cli->args[0]);
         diag_hint(&cli->diag, "learning rate and data are in the script, not in the program");

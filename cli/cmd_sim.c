@@ -58,8 +58,7 @@ bool predict_options(Cli *cli, const PlanFile *file, Store *store, PredictOption
                                 .unfolded = cli->options.unfolded || is_uneven,
                                 .uneven = is_uneven ? uneven : NULL,
                                 .imbalance = imbalance_of(cli, file),
-                                .keep = store != NULL && !cli->options.dry_run,
-                                .keep_unstored = true};
+                                .keep = store != NULL && !cli->options.dry_run};
     return cli->diag.n_errors == n_before;
 }
 
@@ -83,7 +82,7 @@ void cmd_sim(Cli *cli)
     PredictOptions options;
     Prediction prediction;
     if (predict_options(cli, file, store, &options) &&
-        predict(cli, file, store, &options, &prediction)) {
+        predict(cli, file, store, &options, true, &prediction)) {
         prediction_report(cli, file, &prediction);
         predict_held(cli, file);
         double goodput = 1;

@@ -111,7 +111,7 @@ static void predict_one(const Sweep *sweep, uint32_t index, Store *store, FILE *
     Prediction prediction;
     bool refused = file == NULL || error != NULL;
     if (!refused && predict_options(&one, file, store, &options) &&
-        predict(&one, file, store, &options, &prediction)) {
+        predict(&one, file, store, &options, true, &prediction)) {
         const Diagnostic *unstored = first_error(&one.diag, false);
         const Held held = predict_held(&one, file);
         if (held.process_bytes > 0) prediction.record.peak_bytes = held.process_bytes;
@@ -199,7 +199,7 @@ static void hear(const Sweep *sweep, FILE *file, Arena *arena, SweepRows *rows)
 
 static bool can_start(Cli *cli)
 {
-    if (plan_path_is_text(cli->args[0]))
+    if (session_is_text(cli->args[0]))
         return cli_error(cli, FAULT_usage, "needs-script",
                          "%s is a plan's text: this needs the script", cli->args[0]);
     if (cli->options.try_.n == 0) {

@@ -175,19 +175,6 @@ const char *format_ratio(Arena *arena, double ratio)
     return isfinite(ratio) ? arena_print(arena, "%+.1f %%", (ratio - 1) * 100) : "-";
 }
 
-const char *format_id(Arena *arena, Hash128 id)
-{
-    return arena_copy(arena, hash_hex(arena, id), 12);
-}
-
-void hash_to_bytes(Hash128 id, unsigned char bytes[16])
-{
-    for (int i = 0; i < 8; i++) {
-        bytes[i] = (unsigned char)(id.hi >> (56 - 8 * i));
-        bytes[8 + i] = (unsigned char)(id.lo >> (56 - 8 * i));
-    }
-}
-
 Table table_in(Arena *arena, uint32_t n_columns, const char *const *heads)
 {
     assert(n_columns > 0);

@@ -1,169 +1,35 @@
-/* From PLAN on the command line to a plan that is compiled, proven and fitted; and the report of
- * what it is that several verbs begin with. */
+/* PLAN on the command line as the session loads it, and the report that several verbs begin with.
+ */
 #include <assert.h>
-#include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "cli/cli.h"
-#include "planner/front/front.h"
 #include "planner/ir/experts.h"
-#include "planner/lower/compile.h"
-#include "planner/verify/verify.h"
+#include "planner/passes/passes.h"
 #include "sim/sim.h"
 
-enum { MOST_TEXT_BYTES = 1 << 30 };
-
-bool plan_path_is_text(const char *path)
+static PlanOptions with_settings(Cli *cli, const PlanOptions *options)
 {
-    const char *dot = strrchr(path, '.');
-    return dot != NULL && (strcmp(dot, ".plan") == 0 || strcmp(dot, ".txt") == 0);
-}
-
-static bool read_file(Cli *cli, const char *path, Str *out)
-{
-    FILE *file = fopen(path, "rb");
-    if (file == NULL)
-        return cli_error(cli, FAULT_input, "plan-open", "cannot open %s: %s", path,
-                         strerror(errno));
-    char block[65536];
-    size_t n = 0;
-    bool fine = true;
-    while (fine && (n = fread(block, 1, sizeof block, file)) > 0) {
-        str_add_bytes(out, block, n);
-        if (out->n > MOST_TEXT_BYTES)
-            fine = cli_error(cli, FAULT_input, "plan-open", "%s is longer than 1 GiB", path);
-    }
-    if (fine && ferror(file))
-        fine =
-            cli_error(cli, FAULT_input, "plan-open", "cannot read %s: %s", path, strerror(errno));
-    fclose(file);
-    return fine;
-}
-
-/* The cluster of a plan's text, which names none. */
-static void named_cluster(Cli *cli, PlanFile *file, uint32_t n_ranks)
-{
-    uint32_t nodes = cli->options.n_nodes;
-    Cluster one;
-    if (!front_cluster(cli->options.cluster, nodes > 0 ? nodes : 1, cli->arena, &one, &cli->diag))
-        return;
-    if (nodes == 0 && one.devices_per_node > 0) {
-        uint32_t need = (n_ranks + one.devices_per_node - 1) / one.devices_per_node;
-        if (need > 1 && !front_cluster(cli->options.cluster, need, cli->arena, &one, &cli->diag))
-            return;
-    }
-    uint64_t world = (uint64_t)one.nodes * one.devices_per_node;
-    if (nodes > 0 && !one.is_local && world != n_ranks) {
-        cli_error(cli, FAULT_input, "mesh-product",
-                  "the plan has %" PRIu32 " ranks, but the cluster has %" PRIu32 " nodes x %" PRIu32
-                  " = %" PRIu64 " devices",
-                  n_ranks, one.nodes, one.devices_per_node, world);
-        diag_hint(&cli->diag, "without --nodes there are as many nodes as the ranks need");
-        return;
-    }
-    file->config.cluster = one;
-    file->has_cluster = true;
-}
-
-static bool load_text(Cli *cli, PlanFile *file)
-{
-    if (cli->options.set.n > 0 || cli->options.seed_text != NULL)
-        return cli_error(cli, FAULT_usage, "option-value",
-                         "--set and --seed change a script; %s is a plan's text", file->path);
-    Str text = str_in(cli->arena);
-    if (!read_file(cli, file->path, &text)) return false;
-    file->plan = text_parse(file->path, str_text(&text), text.n, cli->arena, &cli->diag);
-    if (file->plan == NULL) return false;
-    file->config.seed = file->plan->step.seed;
-    if (cli->options.cluster != NULL) named_cluster(cli, file, file->plan->mesh.n_ranks);
-    return cli->diag.n_errors == 0;
-}
-
-bool plan_file_mesh(Cli *cli, const char *path, Config *config, Mesh *mesh)
-{
-    memset(config, 0, sizeof *config);
-    if (plan_path_is_text(path)) {
-        PlanOptions options = {.unproven = true, .unfitted = true};
-        const PlanFile *file = plan_file_load(cli, path, &options);
-        if (file == NULL) return false;
-        *config = file->config;
-        *mesh = file->plan->mesh;
-        return true;
-    }
-    FrontOptions front = {.set = cli->options.set.at,
-                          .n_set = cli->options.set.n,
-                          .cluster = cli->options.cluster,
-                          .nodes = cli->options.n_nodes};
-    Graph graph;
-    memset(&graph, 0, sizeof graph);
-    config->file = path;
-    if (!front_load(path, &front, cli->arena, config, &graph, &cli->diag)) return false;
-    *mesh = mesh_make(config->axis_size);
-    return true;
-}
-
-static bool load_script(Cli *cli, PlanFile *file, const PlanOptions *options)
-{
-    FrontOptions front = {.set = cli->options.set.at,
-                          .n_set = cli->options.set.n,
-                          .shrink = options->shrink,
-                          .cluster = cli->options.cluster,
-                          .nodes = cli->options.n_nodes};
-    Graph graph;
-    memset(&graph, 0, sizeof graph);
-    if (!front_load(file->path, &front, cli->arena, &file->config, &graph, &cli->diag))
-        return false;
-    file->has_cluster = true;
-    if (cli->options.seed_text != NULL) file->config.seed = cli->options.seed;
-    LowerOptions lower = lower_options_default();
-    if (options->workspace != NULL)
-        lower.workspace = options->workspace;
-    else if (file->config.cluster.is_local)
-        lower.workspace = kernel_cpu_workspace;
-    if (options->shrink)
-        lower.dtypes = options->dtypes != NULL ? *options->dtypes : dtype_map_all(DT_f64);
-    file->plan =
-        plan_compile(&file->config, &graph, &lower, options->stop_after, cli->arena, &cli->diag);
-    return file->plan != NULL;
+    PlanOptions o = options != NULL ? *options : (PlanOptions){.shrink = false};
+    o.set = cli->options.set.at;
+    o.n_set = cli->options.set.n;
+    o.cluster = cli->options.cluster;
+    o.nodes = cli->options.n_nodes;
+    o.seed = cli->options.seed_text != NULL ? &cli->options.seed : NULL;
+    return o;
 }
 
 PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options)
 {
-    static const PlanOptions none = {.shrink = false};
-    if (options == NULL) options = &none;
-    PlanFile *file = arena_alloc(cli->arena, sizeof *file);
-    file->path = path;
-    file->is_text = plan_path_is_text(path);
-    file->config.file = path;
-    if (file->is_text && (options->shrink || options->stop_after != NULL)) {
-        cli_error(cli, FAULT_usage, "needs-script", "%s is a plan's text: this needs the script",
-                  path);
-        return NULL;
-    }
-    bool fine = file->is_text ? load_text(cli, file) : load_script(cli, file, options);
-    if (!fine) return NULL;
-    if (options->stop_after != NULL || options->unproven) return file;
-    bool proven = verify_plan(file->plan, VERIFY_all, file->is_text, &cli->diag);
-    if (file->plan->programs.n == 0) return NULL; /* a text may say so; that it is wrong is said */
-    if (proven && file->has_cluster && !options->unfitted) {
-        const Cluster *cluster = &file->config.cluster;
-        CommMemories communicators;
-        const Capacity capacity = cluster_capacity(
-            cluster, comm_memory_most(file->plan, cluster, NULL, cli->arena, &communicators));
-        verify_fit(file->plan, &capacity, &cli->diag);
-    }
-    Arena *scratch = arena_new();
-    if (options->keep_text) {
-        Str text = str_in(cli->arena);
-        file->id = text_print_and_id(file->plan, scratch, &text);
-        file->text = str_text(&text);
-    } else {
-        file->id = text_plan_id(file->plan, scratch);
-    }
-    arena_free(scratch);
-    return file;
+    const PlanOptions o = with_settings(cli, options);
+    return session_load(path, &o, cli->arena, &cli->diag);
+}
+
+bool plan_file_mesh(Cli *cli, const char *path, Config *config, Mesh *mesh)
+{
+    const PlanOptions o = with_settings(cli, NULL);
+    return session_mesh(path, &o, cli->arena, config, mesh, &cli->diag);
 }
 
 bool plan_may_run(Cli *cli, const PlanFile *file)
@@ -322,7 +188,7 @@ static void report_text(Cli *cli, const PlanFile *file)
     static const char *const by_what[DENOMINATOR_COUNT] = {"", ", loss by all tokens",
                                                            ", loss by the micro-batches' means"};
     str_print(out, "plan        %s  (%s)\n",
-              paint(cli, PAINT_strong, format_id(cli->arena, file->id)), file->path);
+              paint(cli, PAINT_strong, hash_short(cli->arena, file->id)), file->path);
     str_print(out, "model       %s  %s parameters", info->name != NULL ? info->name : "unnamed",
               str_count(cli->arena, info->n_params));
     str_print(out, " (%s without the input embedding",

@@ -3,7 +3,7 @@
 #define TANDEM_CLI_PREDICT_H
 
 #include "cli/run/measure.h"
-#include "sim/sim.h"
+#include "session/session.h"
 
 typedef enum ErrorOf { ERROR_step, ERROR_allocated, ERROR_reserved, ERROR_COUNT } ErrorOf;
 
@@ -33,25 +33,13 @@ typedef struct Prediction {
     uint32_t n_classes;
 } Prediction;
 
-typedef struct PredictOptions {
-    const Cluster *cluster;
-    const char *backend;        /* "" unless the costs are a backend's of this machine */
-    const char *machine;        /* whose measured costs are used; NULL: none, only models */
-    bool trace, unfolded, keep; /* keep: store it */
-    bool keep_unstored;         /* true, also where it could not be stored: only to be shown */
-    const Unevenness *uneven;   /* NULL: devices are alike; else unfolded */
-    double imbalance;           /* of the experts' choices; 1: none */
-} PredictOptions;
-
-/* false after diagnostics (a plan that deadlocks; the store). What is kept needs the plan's text
- * (PlanOptions.keep_text). Not fitting is not a failure here. */
+/* session_predict with its trust and warnings. False after diagnostics; keep_unstored: not where
+ * only the store failed, for the prediction is still worth showing. */
 bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *options,
-             Prediction *prediction);
+             bool keep_unstored, Prediction *prediction);
 /* Of a plan that names another system: what that would hold, with a fault where it does not fit and
  * the plan's own arena does; else all zero. */
 Held predict_held(Cli *cli, const PlanFile *file);
-/* "dgx-h100, 2 x 8" */
-const char *cluster_text(Arena *arena, const Cluster *cluster);
 
 /* ---- trust.c; `machine`: whose measurements are used, NULL: none. The published runs are other
  * frameworks', predicted under their profiles: of a plan without one they say nothing. */

@@ -2,7 +2,6 @@
  * the call that was made, which is safe because nothing but the arena owns memory. */
 #include "include/tandem.h"
 
-#include <errno.h>
 #include <locale.h>
 #include <math.h>
 #include <setjmp.h>
@@ -10,11 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/front/front.h"
-#include "planner/ir/text/text.h"
-#include "planner/lower/compile.h"
-#include "planner/verify/verify.h"
-#include "sim/sim.h"
+#include "session/session.h"
 
 struct TandemPlan {
     Arena *arena;
@@ -22,10 +17,10 @@ struct TandemPlan {
     jmp_buf full;
     locale_t c; /* the locale whose numbers have a point */
     bool out_of_memory;
-    bool is_text, compiled, proven, simulated;
+    bool compiled, proven, simulated;
     const char *path;
-    Config config;
-    Plan *plan;
+    const PlanFile *file;
+    Plan *plan; /* file's */
     SimReport report;
 };
 
@@ -57,55 +52,15 @@ static void on_full(void *self)
         return result;                                                                             \
     } while (0)
 
-static bool ends_in(const char *path, const char *end)
-{
-    size_t n = strlen(path), m = strlen(end);
-    return n >= m && strcmp(path + n - m, end) == 0;
-}
-
-static bool load_text(TandemPlan *p)
-{
-    Loc nowhere = {NULL, 0};
-    FILE *file = fopen(p->path, "rb");
-    if (file == NULL)
-        return diag_error(&p->diag, FAULT_input, "plan-open", nowhere, "cannot open %s: %s",
-                          p->path, strerror(errno));
-    Str text = str_in(p->arena);
-    char block[16384];
-    size_t n = 0;
-    while ((n = fread(block, 1, sizeof block, file)) > 0) str_add_bytes(&text, block, n);
-    bool failed = ferror(file) != 0;
-    fclose(file);
-    if (failed)
-        return diag_error(&p->diag, FAULT_input, "plan-open", nowhere, "cannot read %s", p->path);
-    p->plan = text_parse(p->path, str_text(&text), text.n, p->arena, &p->diag);
-    if (p->plan != NULL) p->config.seed = p->plan->step.seed;
-    return p->plan != NULL;
-}
-
-static bool load_script(TandemPlan *p, const char *const *settings, size_t n_settings)
-{
-    FrontOptions front = {.set = settings, .n_set = (uint32_t)n_settings};
-    Graph graph;
-    memset(&graph, 0, sizeof graph);
-    if (!front_load(p->path, &front, p->arena, &p->config, &graph, &p->diag)) return false;
-    LowerOptions lower = lower_options_default();
-    if (p->config.cluster.is_local) lower.workspace = kernel_cpu_workspace;
-    p->plan = plan_compile(&p->config, &graph, &lower, NULL, p->arena, &p->diag);
-    return p->plan != NULL;
-}
-
 static void load(TandemPlan *p, const char *path, const char *const *settings, size_t n_settings)
 {
     if (setjmp(p->full) != 0) return;
     p->path = arena_dup(p->arena, path);
-    p->is_text = ends_in(path, ".plan");
-    if (p->is_text && n_settings > 0) {
-        diag_error(&p->diag, FAULT_usage, "option-value", (Loc){NULL, 0},
-                   "settings change a script; %s is a plan's text", path);
-        return;
-    }
-    p->compiled = p->is_text ? load_text(p) : load_script(p, settings, n_settings);
+    const PlanOptions options = {.set = settings, .n_set = (uint32_t)n_settings, .unproven = true};
+    p->file = session_load(p->path, &options, p->arena, &p->diag);
+    if (p->file == NULL) return;
+    p->plan = p->file->plan;
+    p->compiled = true;
 }
 
 TandemPlan *tandem_load(const char *path, const char *const *settings, size_t n_settings)
@@ -165,13 +120,9 @@ static bool check(TandemPlan *plan)
 {
     if (!plan->compiled) return false;
     GUARD(plan, false);
-    plan->proven = verify_plan(plan->plan, VERIFY_all, plan->is_text, &plan->diag);
-    if (!plan->proven || plan->is_text) return plan->proven;
-    const Cluster *cluster = &plan->config.cluster;
-    CommMemories communicators;
-    const Capacity capacity = cluster_capacity(
-        cluster, comm_memory_most(plan->plan, cluster, NULL, plan->arena, &communicators));
-    return verify_fit(plan->plan, &capacity, &plan->diag);
+    const uint32_t before = plan->diag.n_errors;
+    plan->proven = session_prove(plan->file, false, plan->arena, &plan->diag);
+    return plan->diag.n_errors == before; /* that it does not fit is an error, but no false proof */
 }
 
 bool tandem_check(TandemPlan *plan)
@@ -181,16 +132,14 @@ bool tandem_check(TandemPlan *plan)
 
 static bool simulate(TandemPlan *p, const TandemSimOptions *options, Store *store)
 {
-    const Cluster *cluster = &p->config.cluster;
+    const Cluster *cluster = &p->file->config.cluster;
     SimOptions sim = {.unfolded = options->unfolded,
                       .seed = options->seed,
-                      .steps = 1,
                       .store = cluster->is_local ? store : NULL,
                       .machine = options->machine,
                       .backend = cluster->is_local ? "mpi" : ""};
     if (setjmp(p->full) != 0) return false;
-    memset(&p->report, 0, sizeof p->report);
-    p->simulated = sim_run(p->plan, cluster, &sim, p->arena, &p->report, &p->diag);
+    p->simulated = session_simulate(p->file, cluster, &sim, p->arena, &p->report, &p->diag);
     return p->simulated;
 }
 
@@ -200,7 +149,7 @@ static bool may_simulate(TandemPlan *p)
     if (!p->proven) check(p);
     if (!p->proven) return false;
     GUARD(p, false);
-    if (!p->is_text) return true;
+    if (p->file->has_cluster) return true;
     return diag_error(&p->diag, FAULT_usage, "no-cluster", (Loc){NULL, 0},
                       "%s is a plan's text and names no hardware", p->path);
 }

@@ -1,6 +1,7 @@
 /* The event engine: programs, a clock, and nothing else. What a kernel or a transfer costs is asked
  * of models; when something may begin follows from planner/ir/plan.h alone. */
 #include <assert.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "sim/engine_private.h"
@@ -229,7 +230,7 @@ static void settle(Engine *e)
  * time goes on. */
 static void run_step(Engine *e)
 {
-    for (;;) {
+    while (e->now <= PS_MOST) {
         const Event *top = heap_top(&e->heap);
         if (top == NULL || top->time != e->now) {
             if (e->changed) {
@@ -325,6 +326,15 @@ static bool step(Engine *e)
     return e->n_ended == due;
 }
 
+static bool report_too_long(Diag *d)
+{
+    diag_error(d, FAULT_input, "step-too-long", (Loc){NULL, 0},
+               "the simulated steps take longer than %" PRId64 " days, the most that is counted",
+               PS_MOST / PS_PER_S / 86400);
+    diag_hint(d, "look at the cluster's rates: bytes_per_s, peak_flops, oversubscription");
+    return false;
+}
+
 bool engine_run(const Plan *plan, const EngineOptions *options, Arena *arena, EngineResult *result,
                 Diag *d)
 {
@@ -343,7 +353,7 @@ bool engine_run(const Plan *plan, const EngineOptions *options, Arena *arena, En
     }
     uint32_t n_steps = options->steps == 0 ? 1 : options->steps;
     for (uint32_t i = 0; ok && i < n_steps; i++) {
-        ok = step(&e) || report_stuck(&e, d);
+        ok = step(&e) || (e.now > PS_MOST ? report_too_long(d) : report_stuck(&e, d));
         result->n_events += e.n_ended;
     }
     if (ok) {

@@ -210,7 +210,7 @@ void report_time(const Plan *plan, const Fold *fold, const EngineResult *result,
     double n = 0; /* launches */
     for (Pc pc = 1; pc < program->code.n; pc++)
         n += plan_begins_kernel(program, &program->code.at[pc]);
-    report->host_ps = (Ps)(n * cluster->device.launch_s * (double)PS_PER_S);
+    report->host_ps = ps_of(n * cluster->device.launch_s * (double)PS_PER_S);
     report->host_bound = report->host_ps > report->step_ps;
     report_utilisation(plan, cluster, arena, report);
 }

@@ -6,9 +6,6 @@
 
 #include "cli/accuracy/accuracy.h"
 #include "cli/predict.h"
-#include "planner/front/front.h"
-#include "planner/lower/compile.h"
-#include "sim/sim.h"
 
 static const double MIB = 1048576., GIB = 1073741824.;
 
@@ -47,37 +44,39 @@ static const char *first_error(const Diag *d)
     return "no reason was given";
 }
 
-typedef struct Run {
+/* A row on its way to a prediction. */
+typedef struct RowRun {
     Config config;
     SimReport report;
     const char *code;
     Arena *arena;
     Diag diag;
-} Run;
+} RowRun;
 
-static bool load(const RowOut *out, Run *run, const char *batch, Graph *graph)
+/* Reads the row's script; `batch`: a setting in place of the row's micro-batches; NULL: as it says.
+ */
+static bool load(const RowOut *out, RowRun *run, const char *batch, Graph *graph)
 {
     const Options *o = &out->cli->options;
     const char **set = arena_array(run->arena, o->set.n + 1, sizeof *set);
     for (uint32_t i = 0; i < o->set.n; i++) set[i] = o->set.at[i];
     if (batch != NULL) set[o->set.n] = batch;
-    FrontOptions front = {.set = set, .n_set = o->set.n + (batch != NULL), .cpu_seconds = 10};
-    memset(graph, 0, sizeof *graph);
-    return front_load_text(out->label, run->code, &front, run->arena, &run->config, graph,
-                           &run->diag);
+    PlanOptions options = {
+        .set = set, .n_set = o->set.n + (batch != NULL), .code = run->code, .cpu_seconds = 10};
+    return session_read(out->label, &options, run->arena, &run->config, graph, &run->diag);
 }
 
-static bool simulate(Run *run, Graph *graph)
+static bool simulate(RowRun *run, Graph *graph)
 {
-    LowerOptions lower = lower_options_default();
-    SimOptions options = {.steps = 1, .runtime = &run->config.runtime};
-    const Plan *plan = plan_compile(&run->config, graph, &lower, NULL, run->arena, &run->diag);
-    return plan != NULL &&
-           sim_run(plan, &run->config.cluster, &options, run->arena, &run->report, &run->diag);
+    const PlanOptions none = {.unproven = true};
+    const SimOptions how = {.steps = 1};
+    const PlanFile *file = session_compile(&run->config, graph, &none, run->arena, &run->diag);
+    return file != NULL &&
+           session_simulate(file, &run->config.cluster, &how, run->arena, &run->report, &run->diag);
 }
 
 /* With `n` micro-batches a step instead of the row's. */
-static bool simulate_fewer(const RowOut *out, Run *run, int64_t of_each, uint32_t n)
+static bool simulate_fewer(const RowOut *out, RowRun *run, int64_t of_each, uint32_t n)
 {
     Graph graph;
     const char *batch = arena_print(run->arena, "batch.global=%lld", (long long)(of_each * n));
@@ -95,7 +94,7 @@ static void extrapolate_memory(Held *held, const Held *less, double low, double 
 
 /* Once the pipeline is full, each micro-batch adds the same time, and no memory but what a schedule
  * keeps of it: a step of many follows from two with fewer. */
-static bool predict_row(const RowOut *out, Run *run)
+static bool predict_row(const RowOut *out, RowRun *run)
 {
     Graph graph;
     if (!load(out, run, NULL, &graph)) return false;
@@ -142,7 +141,7 @@ static void score_memory(const Csv *csv, const Runtime *runtime, const SimReport
 
 /* A row that states what the model needs, parameters and optimizer, then activations, was not run:
  * it fits if that does. */
-static void score_need(const Csv *csv, const Run *run, const RowOut *out, bool *fits)
+static void score_need(const Csv *csv, const RowRun *run, const RowOut *out, bool *fits)
 {
     const char *kind = csv_cell(csv, out->row, "peak_mem_kind");
     const char *rest = csv_cell(csv, out->row, "peak_mem2");
@@ -155,7 +154,7 @@ static void score_need(const Csv *csv, const Run *run, const RowOut *out, bool *
 static void score_row(const Csv *csv, RowOut *out)
 {
     Arena *arena = arena_new();
-    Run run;
+    RowRun run;
     memset(&run, 0, sizeof run);
     run.arena = arena;
     run.diag = diag_in(arena);

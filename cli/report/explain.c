@@ -51,11 +51,9 @@ typedef struct Explained {
 static SimOptions options_of(const PlanFile *file, Store *store, const PredictOptions *how)
 {
     return (SimOptions){.seed = file->config.seed,
-                        .steps = 1,
                         .store = how->machine != NULL ? store : NULL,
                         .machine = how->machine,
                         .backend = how->backend,
-                        .runtime = &file->config.runtime,
                         .uneven = how->uneven,
                         .imbalance = how->imbalance,
                         .unfolded = how->unfolded};
@@ -63,8 +61,7 @@ static SimOptions options_of(const PlanFile *file, Store *store, const PredictOp
 
 static bool simulate(Cli *cli, const PlanFile *file, const SimOptions *options, SimReport *report)
 {
-    memset(report, 0, sizeof *report);
-    return sim_run(file->plan, &file->config.cluster, options, cli->arena, report, &cli->diag);
+    return session_simulate(file, &file->config.cluster, options, cli->arena, report, &cli->diag);
 }
 
 static bool has_pass(const PlanFile *file, const char *name)

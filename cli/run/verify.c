@@ -39,9 +39,9 @@ static bool load_one(Cli *cli, const PlanFile *file, bool policy, Config *config
         set[n++] =
             arena_print(cli->arena, "precision.reduce=%s", precision_name(cli->arena, reduce));
     }
-    FrontOptions front = {.set = set, .n_set = n, .shrink = true};
-    memset(graph, 0, sizeof *graph);
-    return front_load(file->path, &front, cli->arena, config, graph, &cli->diag);
+    PlanOptions read = {.set = set, .n_set = n, .shrink = true};
+    if (cli->options.seed_text != NULL) read.seed = &cli->options.seed;
+    return session_read(file->path, &read, cli->arena, config, graph, &cli->diag);
 }
 
 /* NULL: all fp64. */
@@ -50,7 +50,6 @@ static Plan *one_rank_plan(Cli *cli, const PlanFile *file, const DTypeMap *dtype
     Config *config = arena_alloc(cli->arena, sizeof *config);
     Graph graph;
     if (!load_one(cli, file, dtypes != NULL, config, &graph)) return NULL;
-    if (cli->options.seed_text != NULL) config->seed = cli->options.seed;
     config->micro_batch = file->plan->step.micro_batch;
     for (uint32_t i = 0; i < AXIS_NAMES; i++) config->axis_size[i] = 1;
     uint32_t n_passes = 0;
@@ -58,9 +57,10 @@ static Plan *one_rank_plan(Cli *cli, const PlanFile *file, const DTypeMap *dtype
         if (dtypes != NULL && config->passes[i].name == PASS_float8)
             config->passes[n_passes++] = config->passes[i];
     config->n_passes = n_passes;
-    LowerOptions lower = {dtypes != NULL ? *dtypes : dtype_map_all(DT_f64), kernel_cpu_workspace,
-                          file->id};
-    return plan_compile(config, &graph, &lower, NULL, cli->arena, &cli->diag);
+    const PlanOptions how = {
+        .shrink = true, .dtypes = dtypes, .workspace = kernel_cpu_workspace, .parent = file->id};
+    const PlanFile *one = session_compile(config, &graph, &how, cli->arena, &cli->diag);
+    return one != NULL ? one->plan : NULL;
 }
 
 static void keep_worst(VerifyResult *worst, const VerifyResult *one)
@@ -307,7 +307,7 @@ static void report(Cli *cli, const PlanFile *file, const VerifyResult *r, const 
  * exist. Whether it fits its cluster is not asked. */
 static const PlanFile *whole_plan(Cli *cli, const char *path)
 {
-    PlanOptions options = {.unfitted = true, .shrink = plan_path_is_text(path)};
+    PlanOptions options = {.unfitted = true, .shrink = session_is_text(path)};
     const PlanFile *file = plan_file_load(cli, path, &options);
     return file != NULL && cli->diag.n_errors == 0 && plan_may_run(cli, file) ? file : NULL;
 }

@@ -1,6 +1,7 @@
 /* What must hold between the values of a plan. */
 #include <assert.h>
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -65,7 +66,7 @@ static bool is_factor(const Draft *draft, int axis)
     return axis != AXIS_ep || draft->config.ep_mode == EP_extra;
 }
 
-static uint64_t others(const Draft *draft, int axis)
+uint64_t draft_other_axes(const Draft *draft, int axis)
 {
     uint64_t product = 1;
     for (int a = 0; a < AXIS_NAMES; a++)
@@ -88,12 +89,12 @@ static void hint_mesh(Draft *draft, uint64_t world)
 {
     Str s = str_in(draft->arena);
     for (int a = 0; a < AXIS_NAMES; a++) {
-        uint64_t rest = others(draft, a);
+        uint64_t rest = draft_other_axes(draft, a);
         if (draft->mesh[a] != 0 && is_factor(draft, a) && world % rest == 0)
             str_print(&s, "%s%s = %llu", s.n > 0 ? ", or " : "", axis_name_text((AxisName)a),
                       (unsigned long long)(world / rest));
     }
-    uint64_t all = others(draft, -1);
+    uint64_t all = draft_other_axes(draft, -1);
     const Cluster *c = &draft->config.cluster;
     if (c->devices_per_node > 0 && all % c->devices_per_node == 0)
         str_print(&s, "%snodes = %llu", s.n > 0 ? ", or " : "",
@@ -126,7 +127,7 @@ static void resolve_mesh(Draft *draft, uint64_t world)
     if (open < 0) return;
     const char *name = axis_name_text((AxisName)open);
     Loc loc = draft_loc(draft, arena_print(draft->arena, "mesh.%s", name));
-    uint64_t rest = others(draft, open);
+    uint64_t rest = draft_other_axes(draft, open);
     if (draft->config.cluster.is_local) {
         diag_error(draft->d, FAULT_input, "mesh-free-axis", loc,
                    "mesh.%s = -1: the local machine has as many devices as the mesh asks for",
@@ -139,22 +140,6 @@ static void resolve_mesh(Draft *draft, uint64_t world)
     } else {
         draft->mesh[open] = (int64_t)(world / rest);
     }
-}
-
-/* A cluster named from outside takes the script's place. How many nodes it has follows from the
- * mesh unless it was said. */
-static void take_named(Draft *draft)
-{
-    Cluster *c = &draft->config.cluster;
-    uint32_t nodes = c->nodes;
-    bool is_open = false;
-    if (draft->named == NULL) return;
-    *c = *draft->named;
-    if (draft->named_nodes > 0 || c->devices_per_node == 0) return;
-    for (int a = 0; a < AXIS_NAMES; a++) is_open = is_open || draft->mesh[a] == -1;
-    uint64_t ranks = others(draft, -1), per_node = c->devices_per_node;
-    uint64_t need = ranks <= MOST_RANKS ? (ranks + per_node - 1) / per_node : 1;
-    c->nodes = is_open ? nodes : (uint32_t)need;
 }
 
 /* Only a number of nodes that somebody wrote must be filled. */
@@ -464,7 +449,7 @@ bool draft_finish(Draft *draft)
     c->mesh_loc = draft_loc(draft, "mesh");
     c->batch_loc = draft_loc(draft, "batch");
     c->precision_loc = draft_loc(draft, "precision");
-    take_named(draft);
+    draft_take_named(draft);
     check_missing(draft);
     check_passes(draft);
     draft_check_lists(draft);
@@ -476,6 +461,7 @@ bool draft_finish(Draft *draft)
         c->runtime.is_compiled = true;
         c->runtime.compiled = c->passes[i].compile;
     }
+    draft_check_network(draft);
     if (knows_mesh) check_batch(draft);
     if (knows_mesh) fill_local(c);
     check_precision(draft);

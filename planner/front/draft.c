@@ -88,7 +88,8 @@ static const char *expected(FieldKind kind)
     case FIELD_i64:
     case FIELD_u32:
     case FIELD_u64: return "an integer";
-    case FIELD_f64: return "a number";
+    case FIELD_f64:
+    case FIELD_rate: return "a number";
     case FIELD_bool: return "true or false";
     case FIELD_text: return "a text";
     case FIELD_dtype: return "a dtype's name";
@@ -176,10 +177,12 @@ bool draft_whole(Value *v)
 static bool in_range(Draft *draft, const char *path, const Field *f, Loc loc, const Value *v)
 {
     double value = v->kind == RECORD_int ? (double)v->integer : v->number;
+    const bool may_be_none = f->kind == FIELD_rate;
     if (value >= f->least && value <= f->most) return true;
+    if (may_be_none && value == 0) return true;
     diag_error(draft->d, FAULT_input, "out-of-range", loc,
-               "%s = %s must be between %.15g and %.15g", path, draft_shown(draft->arena, v),
-               f->least, f->most);
+               "%s = %s must be between %.15g and %.15g%s", path, draft_shown(draft->arena, v),
+               f->least, f->most, may_be_none ? ", or 0 for none" : "");
     return false;
 }
 
@@ -293,6 +296,7 @@ bool draft_store(Draft *draft, const char *path, const Field *f, Loc loc, Value 
         }
         return store_integer(draft, path, f, loc, v, at);
     case FIELD_f64:
+    case FIELD_rate:
         if (v->kind != RECORD_int && v->kind != RECORD_number)
             return draft_wrong_type(draft, path, f, loc, v);
         if (!in_range(draft, path, f, loc, v)) return false;

@@ -11,6 +11,10 @@
 #define IN(member)      offsetof(Draft, member)
 #define IN_PASS(member) offsetof(PassConfig, member)
 
+/* Rates of hardware: from a megabyte per second to beyond all that is built. */
+#define LEAST_RATE 1e6
+#define MOST_RATE  1e15
+
 static const double MOST = 9.0e15; /* integers up to here are exact as doubles */
 
 static const char *const denominators[] = {
@@ -104,18 +108,21 @@ static const Field plan_fields[] = {
     {"cluster.pcie", FIELD_table, 0, 0, 0, NULL},
     {"cluster.pcie.sockets", FIELD_u32, IN(config.cluster.pcie.sockets), 0, 64, NULL},
     {"cluster.pcie.switches", FIELD_u32, IN(config.cluster.pcie.switches), 0, 64, NULL},
-    {"cluster.pcie.socket_bytes_per_s", FIELD_f64, IN(config.cluster.pcie.socket_bytes_per_s), 0,
-     1e18, NULL},
+    {"cluster.pcie.socket_bytes_per_s", FIELD_rate, IN(config.cluster.pcie.socket_bytes_per_s),
+     LEAST_RATE, MOST_RATE, NULL},
     {"cluster.pcie.peer", FIELD_word, IN(config.cluster.pcie.peer), 0, 0,
      WORDS("auto", "off", "switch", "socket", "node")},
     {"cluster.pcie.intel", FIELD_bool, IN(config.cluster.pcie.intel), 0, 0, NULL},
-    {"cluster.intra_bytes_per_s", FIELD_f64, IN(config.cluster.intra_bytes_per_s), 1, 1e18, NULL},
-    {"cluster.host_link_bytes_per_s", FIELD_f64, IN(config.cluster.host_link_bytes_per_s), 0, 1e18,
-     NULL},
+    {"cluster.intra_bytes_per_s", FIELD_f64, IN(config.cluster.intra_bytes_per_s), LEAST_RATE,
+     MOST_RATE, NULL},
+    {"cluster.host_link_bytes_per_s", FIELD_rate, IN(config.cluster.host_link_bytes_per_s),
+     LEAST_RATE, MOST_RATE, NULL},
     {"cluster.host_memory_bytes", FIELD_u64, IN(config.cluster.host_memory_bytes), 0, 1e15, NULL},
-    {"cluster.host_bytes_per_s", FIELD_f64, IN(config.cluster.host_bytes_per_s), 0, 1e18, NULL},
+    {"cluster.host_bytes_per_s", FIELD_rate, IN(config.cluster.host_bytes_per_s), LEAST_RATE,
+     MOST_RATE, NULL},
     {"cluster.nics_per_node", FIELD_u32, IN(config.cluster.nics_per_node), 0, 1024, NULL},
-    {"cluster.nic_bytes_per_s", FIELD_f64, IN(config.cluster.nic_bytes_per_s), 0, 1e18, NULL},
+    {"cluster.nic_bytes_per_s", FIELD_rate, IN(config.cluster.nic_bytes_per_s), LEAST_RATE,
+     MOST_RATE, NULL},
     {"cluster.oversubscription", FIELD_f64, IN(config.cluster.oversubscription), 1, 1e6, NULL},
     {"cluster.collective_launch_s", FIELD_f64, IN(config.cluster.collective_launch_s), 0, 10, NULL},
     {"cluster.nodes_per_group", FIELD_u32, IN(config.cluster.nodes_per_group), 0, MOST_RANKS, NULL},
@@ -133,10 +140,10 @@ static const Field plan_fields[] = {
     {"cluster.topology.routers", FIELD_u32, IN(config.cluster.topology.routers), 0, 1024, NULL},
     {"cluster.topology.nodes", FIELD_u32, IN(config.cluster.topology.nodes), 0, 1024, NULL},
     {"cluster.topology.ways_out", FIELD_u32, IN(config.cluster.topology.ways_out), 0, 1024, NULL},
-    {"cluster.topology.link_bytes_per_s", FIELD_f64, IN(config.cluster.topology.link_bytes_per_s),
-     1, 1e18, NULL},
-    {"cluster.topology.way_out_bytes_per_s", FIELD_f64,
-     IN(config.cluster.topology.way_out_bytes_per_s), 1, 1e18, NULL},
+    {"cluster.topology.link_bytes_per_s", FIELD_rate, IN(config.cluster.topology.link_bytes_per_s),
+     LEAST_RATE, MOST_RATE, NULL},
+    {"cluster.topology.way_out_bytes_per_s", FIELD_rate,
+     IN(config.cluster.topology.way_out_bytes_per_s), LEAST_RATE, MOST_RATE, NULL},
     {"cluster.rings", FIELD_table, 0, 0, 0, NULL},
     {"cluster.rings.2", FIELD_u32, IN(config.cluster.rings[2]), 0, 64, NULL},
     {"cluster.rings.3", FIELD_u32, IN(config.cluster.rings[3]), 0, 64, NULL},
@@ -165,8 +172,8 @@ static const Field plan_fields[] = {
      NULL},
     {"cluster.device.reserved_bytes", FIELD_u64, IN(config.cluster.device.reserved_bytes), 0, MOST,
      NULL},
-    {"cluster.device.hbm_bytes_per_s", FIELD_f64, IN(config.cluster.device.hbm_bytes_per_s), 1,
-     1e18, NULL},
+    {"cluster.device.hbm_bytes_per_s", FIELD_f64, IN(config.cluster.device.hbm_bytes_per_s),
+     LEAST_RATE, MOST_RATE, NULL},
     {"cluster.device.gemm_efficiency", FIELD_f64, IN(config.cluster.device.gemm_efficiency), 0.01,
      1, NULL},
     {"cluster.device.memory_efficiency", FIELD_f64, IN(config.cluster.device.memory_efficiency),
@@ -180,9 +187,9 @@ static const Field plan_fields[] = {
     {"cluster.device.peak_flops", FIELD_table, 0, 0, 0, NULL},
 #define X(name, bytes)                                                                             \
     {"cluster.device.peak_flops." #name,                                                           \
-     FIELD_f64,                                                                                    \
+     FIELD_rate,                                                                                   \
      IN(config.cluster.device.peak_flops[DT_##name]),                                              \
-     0,                                                                                            \
+     LEAST_RATE,                                                                                   \
      1e18,                                                                                         \
      NULL},
     DTYPES(X)

@@ -10,6 +10,7 @@ typedef enum FieldKind {
     FIELD_u32,
     FIELD_u64,
     FIELD_f64,
+    FIELD_rate, /* a number in the range, or 0: there is none, or it does not limit */
     FIELD_bool,
     FIELD_text,
     FIELD_dtype,
@@ -39,6 +40,8 @@ const FieldDoc *field_doc_at(uint32_t i);    /* NULL: the end */
 const Field *field_at(bool of_pass, uint32_t i);
 
 const Field *field_of_plan(const char *path); /* NULL: there is no such key */
+/* Bytes of a value of that kind in memory; 0: a table has none. */
+size_t field_bytes(FieldKind kind);
 const Field *field_of_pass(const char *path);
 /* The keys beside each other below "batch", "tp", or "" for the plan's own. */
 uint32_t field_siblings(const char *parent, bool of_pass, const char **names, uint32_t room);

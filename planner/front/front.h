@@ -30,4 +30,10 @@ bool front_load_text(const char *name, const char *code, const FrontOptions *opt
 bool front_cluster(const char *name, uint32_t nodes, Arena *arena, Cluster *cluster, Diag *d);
 const char *front_scripts_dir(void); /* where the tandem Lua library lies */
 
+/* All that a prediction reads of the hardware and the framework, one "path value" a line: two that
+ * differ in any field of the table (planner/front/fields.c) differ here. */
+void field_text(const Cluster *cluster, const Runtime *runtime, Str *out);
+/* Why a field cannot change a prediction and is left out of that text; NULL: it is in it. */
+const char *field_why_idle(const char *path);
+
 #endif

@@ -51,6 +51,12 @@ bool draft_has(const Draft *draft, const char *path);
 void draft_check_lists(Draft *draft);
 /* Missing keys, ranges that hang together, the mesh and the batch; completes the configuration. */
 bool draft_finish(Draft *draft);
+/* A cluster named from outside takes the script's place, then settings of the command line change
+ * it. How many nodes it has follows from the mesh unless it was said. */
+void draft_take_named(Draft *draft);
+void draft_check_network(Draft *draft); /* nodes that nothing links: "cluster-network" */
+/* The product of the mesh's axes as written, but for `axis`; -1: of all. */
+uint64_t draft_other_axes(const Draft *draft, int axis);
 /* The same plan at the smallest size that keeps its structure. */
 void draft_shrink(Draft *draft, bool sizes_follow);
 

@@ -2,10 +2,21 @@
 #ifndef TANDEM_IR_TRACE_H
 #define TANDEM_IR_TRACE_H
 
+#include <math.h>
+
 #include "planner/ir/plan.h"
 
 typedef int64_t Ps; /* picoseconds */
 #define PS_PER_S INT64_C(1000000000000)
+/* The longest time that is told, 11.6 days: nine of them still fit into a Ps. */
+#define PS_MOST INT64_C(1000000000000000000)
+/* `picoseconds` rounded to the nearest; PS_MOST where it is larger or infinite, 0 where it is
+ * negative or no number. Whatever is divided by a rate goes through here. */
+static inline Ps ps_of(double picoseconds)
+{
+    if (!(picoseconds > 0)) return 0;
+    return picoseconds < (double)PS_MOST ? llround(picoseconds) : PS_MOST;
+}
 
 typedef struct TraceRow {
     Rank rank;

@@ -76,7 +76,7 @@ static Ps generic_ps(const Cluster *cluster, OpKind op, uint32_t n_ranks, uint64
     if (op == OP_all_reduce) part *= 2;
     if (op == OP_send || op == OP_recv) part = 1;
     double messages = op == OP_send || op == OP_recv ? 1 : ceil(log2(n)) + 1;
-    return (Ps)llround((3e-6 * messages + 2 * part * (double)bytes / rate) * (double)PS_PER_S);
+    return ps_of((3e-6 * messages + 2 * part * (double)bytes / rate) * (double)PS_PER_S);
 }
 
 static Ps time_of(Cores *c, OpKind op, uint32_t n_ranks, uint64_t bytes)
@@ -91,7 +91,7 @@ static Ps time_of(Cores *c, OpKind op, uint32_t n_ranks, uint64_t bytes)
             store_get_collective(c->store, c->machine, c->backend, op, n_ranks, bytes, c->diag);
     }
     Ps time = measured < 0 ? generic_ps(c->cluster, op, n_ranks, bytes)
-                           : (Ps)llround((double)measured * c->measured_part);
+                           : ps_of((double)measured * c->measured_part);
     c->n_measured += measured >= 0;
     list_push(c->arena, &c->known, ((Known){op, n_ranks, bytes, time}));
     return time;
@@ -185,7 +185,7 @@ static void work_out_shares(Cores *c)
         task->since = c->now;
         task->speed = speed;
         task->version++;
-        Ps when = c->now + (Ps)ceil(task->left / speed);
+        Ps when = c->now + ps_of(ceil(task->left / speed));
         heap_add(&c->heap, c->arena, when, c->active.at[k], task->version);
     }
 }

@@ -247,7 +247,7 @@ static Ps work_out(Cost *c, const Plan *plan, const Program *p, const Instr *in,
             return measured;
         }
     }
-    return (Ps)llround(model_s(c, plan, p, in, as) * (double)PS_PER_S);
+    return ps_of(model_s(c, plan, p, in, as) * (double)PS_PER_S);
 }
 
 static Ps alone_ps(Cost *c, const Plan *plan, const Program *p, const Instr *in, bool compiled)
@@ -275,7 +275,7 @@ static Ps part_ps(const Cost *c, const Plan *plan, const Program *p, const Instr
     double compute = plan_flops(plan, p, in) / (.5 * kernel_peak(device, DT_f32));
     double s = fmax(compute, kernel_memory_s(device, (double)plan_kernel_bytes(plan, p, in)));
     if (plan_begins_kernel(p, in)) s += device->kernel_floor_s;
-    return (Ps)llround(s * (double)PS_PER_S);
+    return ps_of(s * (double)PS_PER_S);
 }
 
 /* What goes along with a product: memory traffic is the product's, which overlaps with it, but
@@ -283,7 +283,7 @@ static Ps part_ps(const Cost *c, const Plan *plan, const Program *p, const Instr
 static Ps epilogue_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in)
 {
     double s = plan_flops(plan, p, in) / (.5 * kernel_peak(&c->cluster.device, DT_f32));
-    return (Ps)llround(s * (double)PS_PER_S);
+    return ps_of(s * (double)PS_PER_S);
 }
 
 static double product_bytes(const Plan *plan, const Program *p, const Instr *in)
@@ -299,7 +299,7 @@ static Ps product_ps(const Cost *c, const Plan *plan, const Program *p, const In
 {
     const Device *device = &c->cluster.device;
     double s = device->kernel_floor_s + kernel_memory_s(device, product_bytes(plan, p, in));
-    Ps memory = (Ps)llround(s * (double)PS_PER_S);
+    Ps memory = ps_of(s * (double)PS_PER_S);
     return alone > memory ? alone : memory;
 }
 
@@ -358,8 +358,7 @@ CostModel cost_model(Cost *cost)
                        .bytes = cost_bytes,
                        .issue = own ? NULL : cost_issue,
                        .leaves_out = own ? NULL : cost_leaves_out,
-                       .issue_from =
-                           own ? 0 : (Ps)llround(cost->runtime->step_s * (double)PS_PER_S),
+                       .issue_from = own ? 0 : ps_of(cost->runtime->step_s * (double)PS_PER_S),
                        .self = self};
 }
 

@@ -19,7 +19,7 @@ struct Imbalance {
 
 static Ps longer(const Imbalance *b, Ps time)
 {
-    return (Ps)llround((double)time * b->factor);
+    return ps_of((double)time * b->factor);
 }
 
 static bool is_on_rows(const Imbalance *b, const Program *p, const Instr *in)

@@ -37,7 +37,7 @@ static double factor_of(SlowDevice *s, uint32_t class_)
 static void job_start(void *self, uint32_t id, uint32_t class_, Ps alone, Ps now)
 {
     SlowDevice *s = self;
-    Ps longer = (Ps)llround((double)alone * factor_of(s, class_));
+    Ps longer = ps_of((double)alone * factor_of(s, class_));
     s->inner.start(s->inner.self, id, class_, longer, now);
 }
 

@@ -64,7 +64,7 @@ static void schedule(Sms *s, uint32_t id, Ps now)
 {
     Job *job = &s->jobs.at[id];
     job->version++;
-    heap_add(&s->heap, s->arena, now + (Ps)ceil(job->left / job->speed), id, job->version);
+    heap_add(&s->heap, s->arena, now + ps_of(ceil(job->left / job->speed)), id, job->version);
 }
 
 static void job_start(void *self, uint32_t id, uint32_t class_, Ps alone, Ps now)

@@ -94,8 +94,8 @@ static NcclChoice symmetric(const NcclCase *c)
     double n = c->n_ranks, s = c->bytes;
     choice.port_bytes = c->kind == COLLECTIVE_all_reduce ? s * (1 + 1 / n) : s * (n - 1) / n;
     double latency = choice.protocol[0] == 'L' ? w->low_latency_us : w->base_us;
-    choice.latency_ps = (Ps)llround(latency * 1e6);
-    choice.fluid_ps = (Ps)llround((us - latency) * 1e6);
+    choice.latency_ps = ps_of(latency * 1e6);
+    choice.fluid_ps = ps_of((us - latency) * 1e6);
     return choice;
 }
 
@@ -108,7 +108,7 @@ static NcclChoice copies(const NcclCase *c)
     choice.port_bytes = c->bytes * (n - 1) / n;
     choice.latency_ps = 25 * (PS_PER_S / 1000000);
     choice.fluid_ps =
-        (Ps)llround(choice.port_bytes / (.83 * c->cluster->intra_bytes_per_s) * (double)PS_PER_S);
+        ps_of(choice.port_bytes / (.83 * c->cluster->intra_bytes_per_s) * (double)PS_PER_S);
     return choice;
 }
 
@@ -118,7 +118,7 @@ NcclChoice nccl_answer_mapped(const NcclCase *c, NcclBuffers buffers, double lea
     NcclChoice choice = symmetric(c);
     /* NCCL's rates are for choosing: its 515 GB/s of a port on Hopper are more than the port's 450.
      * What the switch moves was measured (NVLS of nccl_fit.def). */
-    Ps least = c->kind == COLLECTIVE_all_reduce ? (Ps)llround(least_us * 1e6) : 0;
+    Ps least = c->kind == COLLECTIVE_all_reduce ? ps_of(least_us * 1e6) : 0;
     if (choice.fluid_ps < least) choice.fluid_ps = least;
     return choice;
 }

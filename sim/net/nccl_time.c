@@ -71,7 +71,7 @@ double collective_bus_factor(Collective kind, double n)
 
 static Ps ps_of_us(double us)
 {
-    return (Ps)llround(us * 1e6);
+    return ps_of(us * 1e6);
 }
 
 /* Bytes that leave the busiest node's NICs in a tree of nodes, of a buffer of 1: two trees carry
@@ -424,7 +424,7 @@ NcclChoice nccl_answer_alone(const Cluster *cluster, const NcclQuestion *q)
     if (kind == EDGE_tree) bytes = c.bytes / 2;
     if (q->n_nodes <= routes.n_places)
         s = fmax(s, routes_busiest_s(&routes, kind, q->n_nodes, bytes));
-    Ps least = (Ps)llround(s * (double)PS_PER_S);
+    Ps least = ps_of(s * (double)PS_PER_S);
     if (c.n_nodes <= 1 || least <= choice.fluid_ps) return choice;
     choice.fluid_ps = least;
     add_up(&c, &choice);

@@ -102,7 +102,7 @@ static void use_measured(MaxMin *m, OpKind op, uint32_t n_ranks, uint64_t bytes,
     if (measured < 0) return;
     m->n_measured++;
     double part = (double)choice->fluid_ps / (double)choice->time_ps;
-    choice->fluid_ps = (Ps)llround((double)measured * part);
+    choice->fluid_ps = ps_of((double)measured * part);
     choice->latency_ps = measured - choice->fluid_ps;
     choice->time_ps = measured;
 }
@@ -376,7 +376,7 @@ static void set_speed(MaxMin *m, uint32_t id, double speed)
     if (f->left < 0) f->left = 0;
     f->since = m->now;
     f->speed = speed;
-    schedule(m, id, m->now + (Ps)ceil(f->left / speed));
+    schedule(m, id, m->now + ps_of(ceil(f->left / speed)));
 }
 
 static void share(MaxMin *m)

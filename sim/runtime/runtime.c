@@ -80,5 +80,5 @@ Ps runtime_issue_ps(const Runtime *runtime, const Plan *plan, const Program *p, 
             in->origin != 0 && mesh_axes(&plan->mesh, AXIS_tp) != 0 && in->phase != PHASE_update;
         s = kernels * runtime->kernel_s + (cut && kernels > 0 ? runtime->tensor_s : 0);
     }
-    return (Ps)llround(s * (double)PS_PER_S);
+    return ps_of(s * (double)PS_PER_S);
 }

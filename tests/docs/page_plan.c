@@ -26,6 +26,7 @@ static const char *type_text(Arena *arena, const Field *f)
     case FIELD_u32:
     case FIELD_u64: return range(arena, f, "integer");
     case FIELD_f64: return range(arena, f, "number");
+    case FIELD_rate: return range(arena, f, "0, or a number");
     case FIELD_axis: return range(arena, f, "integer");
     case FIELD_bool:
     case FIELD_offload:
@@ -62,7 +63,8 @@ static const char *default_text(Arena *arena, const Field *f, const char *from)
         memcpy(&n, at, sizeof n);
         return arena_print(arena, "%" PRIu64, n);
     }
-    case FIELD_f64: {
+    case FIELD_f64:
+    case FIELD_rate: {
         double n;
         memcpy(&n, at, sizeof n);
         return n == 0 && f->least > 0 ? "" : count_text(arena, n);

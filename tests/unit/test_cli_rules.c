@@ -131,8 +131,8 @@ static void walk(Arena *arena, const char *folder)
 static void every_rule_of_the_sources_is_explained(void **state)
 {
     (void)state;
-    static const char *const folders[] = {"planner", "kernels", "sim",     "store",
-                                          "exec",    "cli",     "include", "scripts"};
+    static const char *const folders[] = {"planner", "kernels", "sim",     "store",  "exec",
+                                          "session", "cli",     "include", "scripts"};
     Arena *arena = arena_new();
     n_found = 0;
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++)

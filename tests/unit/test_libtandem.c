@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <dirent.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,6 +77,75 @@ static void settings_change_the_plan_and_texts_are_read_back(void **state)
     arena_free(arena);
 }
 
+/* The number that `sim --json` gives for `key`. */
+static double told(const char *json, const char *key)
+{
+    const char *at = strstr(json, key);
+    if (at == NULL) fail_msg("no %s in %s", key, json);
+    return strtod(at + strlen(key), NULL);
+}
+
+static void check_shipped(Arena *arena, const char *name)
+{
+    const char *path = arena_print(arena, TANDEM_SOURCE_DIR "/scripts/plans/%s.lua", name);
+    CommandResult r = COMMAND(arena, 120, "sim", path, "--db", "none", "--json", "--quiet");
+    TandemPlan *plan = tandem_load(path, NULL, 0);
+    if (tandem_status(plan) != 0) fail_msg("%s: %s", name, tandem_diagnostics(plan));
+    tandem_check(plan);
+    assert_true(tandem_simulate(plan, NULL));
+    static const char *const same[][2] = {{"step_s", "\"step_ps\":"},
+                                          {"compute_s", "\"compute_ps\":"},
+                                          {"exposed_s", "\"exposed_ps\":"},
+                                          {"mfu", "\"mfu\":"}};
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
+        double unit = strstr(same[i][1], "_ps") != NULL ? 1e-12 : 1;
+        double ours = number(plan, same[i][0]), theirs = told(r.out, same[i][1]) * unit;
+        double error = ours > theirs ? ours - theirs : theirs - ours;
+        if (!(error <= 1e-9 * theirs))
+            fail_msg("%s: %s: libtandem %.17g, sim %.17g", name, same[i][0], ours, theirs);
+    }
+    tandem_free(plan);
+}
+
+/* One pipeline: the library and the command give the same numbers, runtime profiles included. */
+static void equals_sim_for_every_shipped_plan(void **state)
+{
+    (void)state;
+    static const char *const folders[] = {"", "one_gpu/"};
+    uint32_t n = 0;
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
+        Arena *arena = arena_new();
+        const char *folder = arena_print(arena, TANDEM_SOURCE_DIR "/scripts/plans/%s", folders[i]);
+        DIR *dir = opendir(folder);
+        assert_non_null(dir);
+        for (const struct dirent *e = readdir(dir); e != NULL; e = readdir(dir)) {
+            size_t length = strlen(e->d_name);
+            if (length < 5 || strcmp(e->d_name + length - 4, ".lua") != 0) continue;
+            if (strcmp(e->d_name, "h200.lua") == 0) continue; /* a part of its neighbours */
+            /* Its costs are measured on this machine, and kept in a store. */
+            if (strcmp(e->d_name, "tiny_text.lua") == 0) continue;
+            check_shipped(arena,
+                          arena_print(arena, "%s%.*s", folders[i], (int)length - 4, e->d_name));
+            n++;
+        }
+        closedir(dir);
+        arena_free(arena);
+    }
+    assert_true(n >= 15);
+}
+
+/* A runtime profile was dropped here once. */
+static void the_runtime_counts(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {"runtime=torchtitan"};
+    TandemPlan *own = tandem_load(llama, NULL, 0), *other = tandem_load(llama, settings, 1);
+    assert_true(tandem_simulate(own, NULL) && tandem_simulate(other, NULL));
+    assert_true(number(own, "step_s") < number(other, "step_s"));
+    tandem_free(own);
+    tandem_free(other);
+}
+
 static void mistakes_are_diagnostics(void **state)
 {
     (void)state;
@@ -138,6 +208,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loads_checks_and_predicts),
         cmocka_unit_test(settings_change_the_plan_and_texts_are_read_back),
+        cmocka_unit_test(equals_sim_for_every_shipped_plan),
+        cmocka_unit_test(the_runtime_counts),
         cmocka_unit_test(mistakes_are_diagnostics),
         cmocka_unit_test(a_locale_with_commas_changes_nothing),
     };

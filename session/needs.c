@@ -1,9 +1,12 @@
 /* The distinct kernels and collectives of a plan, and the identity of what is known about them. */
+#include "session/needs.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/run/measure.h"
+#include "planner/front/front.h"
+#include "session/session.h"
 #include "sim/compute/work.h"
 #include "sim/sim.h"
 
@@ -124,106 +127,11 @@ void needs_find(const Plan *plan, Store *store, const char *machine, const char 
     }
 }
 
-static void add_numbers(Str *s, const double *numbers, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        str_add_double(s, numbers[i]);
-        str_add(s, " ");
-    }
-}
-
-/* A profile's numbers: two that differ in any predict differently. */
-static void add_runtime(Str *s, const Runtime *runtime)
-{
-    double numbers[] = {runtime->kernel_s,
-                        runtime->compiled_s,
-                        runtime->tensor_s,
-                        runtime->collective_s,
-                        runtime->unit_s,
-                        runtime->update_s,
-                        runtime->step_s,
-                        (double)runtime->attention,
-                        (double)runtime->compiled,
-                        runtime->is_compiled != 0,
-                        runtime->expandable != 0,
-                        (double)runtime->reports_rank,
-                        runtime->compiles_loss,
-                        runtime->bucket_elements,
-                        runtime->prefetch_elements,
-                        runtime->live_elements,
-                        runtime->reuse_elements,
-                        runtime->persist_elements,
-                        runtime->added_bytes,
-                        runtime->head_outside,
-                        runtime->holds_arguments,
-                        runtime->holds_logits,
-                        runtime->expands_kv,
-                        runtime->casts_gradients,
-                        runtime->starts_whole,
-                        runtime->pads_late,
-                        runtime->host_optimizer,
-                        runtime->keeps_outputs,
-                        runtime->keeps_sent,
-                        runtime->keeps_received};
-    str_print(s, " %s ", runtime->name);
-    add_numbers(s, numbers, sizeof numbers / sizeof numbers[0]);
-    for (int op = 1; op < OP_COUNT; op++) {
-        const RuntimeOp *as = &runtime->op[op];
-        double of_op[] = {as->kernels, as->passes,      as->saved,    as->scratch,
-                          as->tensors, as->scores,      as->stacks,   as->remade,
-                          as->folded,  as->keeps_graph, as->in_place, (double)as->kernel};
-        add_numbers(s, of_op, sizeof of_op / sizeof of_op[0]);
-    }
-}
-
 const char *calibration_id(const Cluster *cluster, const Runtime *runtime, const Needs *needs,
                            Arena *arena)
 {
-    const Device *device = &cluster->device;
     Str s = str_in(arena);
-    str_print(&s, "%s %s %u ", device->name, device->arch, device->sms);
-    double numbers[] = {(double)device->memory_bytes,
-                        (double)device->reserved_bytes,
-                        device->hbm_bytes_per_s,
-                        device->gemm_efficiency,
-                        device->memory_efficiency,
-                        device->launch_s,
-                        device->kernel_floor_s,
-                        (double)cluster->nodes,
-                        (double)cluster->devices_per_node,
-                        (double)cluster->intra,
-                        cluster->intra_bytes_per_s,
-                        (double)cluster->nics_per_node,
-                        cluster->nic_bytes_per_s,
-                        cluster->oversubscription,
-                        (double)cluster->nodes_per_group,
-                        cluster->group_oversubscription,
-                        cluster->fabric.message_s,
-                        cluster->fabric.achieved,
-                        cluster->fabric.ramp_s,
-                        cluster->fabric.ramp_bytes,
-                        cluster->fabric.spread_s,
-                        cluster->fabric.simple_only ? 1 : 0,
-                        cluster->fabric.no_nvls ? 1 : 0,
-                        cluster->fabric.sharp ? 1 : 0,
-                        cluster->collective_launch_s,
-                        (double)cluster->cores_per_node};
-    add_numbers(&s, numbers, sizeof numbers / sizeof numbers[0]);
-    double host[] = {cluster->host_link_bytes_per_s, cluster->host_bytes_per_s,
-                     (double)cluster->host_memory_bytes};
-    if (host[0] > 0 || host[1] > 0 || host[2] > 0) add_numbers(&s, host, 3);
-    const PcieBox *box = &cluster->pcie;
-    double pcie[] = {box->sockets, box->switches, box->socket_bytes_per_s, box->peer,
-                     box->intel ? 1 : 0};
-    if (cluster->intra == FABRIC_pcie) add_numbers(&s, pcie, sizeof pcie / sizeof pcie[0]);
-    const Topology *t = &cluster->topology;
-    double places[] = {
-        t->kind,    t->sizes[0], t->sizes[1], t->sizes[2],         t->sizes[3],           t->groups,
-        t->routers, t->nodes,    t->ways_out, t->link_bytes_per_s, t->way_out_bytes_per_s};
-    if (t->kind != TOPOLOGY_tree) add_numbers(&s, places, sizeof places / sizeof places[0]);
-    if (device->sustained > 0) add_numbers(&s, &device->sustained, 1);
-    if (runtime->name != NULL) add_runtime(&s, runtime);
-    add_numbers(&s, device->peak_flops, DT_COUNT);
+    field_text(cluster, runtime, &s);
     for (uint32_t i = 0; needs != NULL && i < needs->kernels.n; i++)
         str_print(&s, "%s %lld\n", needs->kernels.at[i].key,
                   (long long)needs->kernels.at[i].known_ps);
@@ -232,5 +140,5 @@ const char *calibration_id(const Cluster *cluster, const Runtime *runtime, const
         str_print(&s, "%d %u %llu %lld\n", (int)need->op, need->n_ranks,
                   (unsigned long long)need->bytes, (long long)need->known_ps);
     }
-    return format_id(arena, hash_bytes(str_text(&s), s.n));
+    return hash_short(arena, hash_bytes(str_text(&s), s.n));
 }

@@ -1,0 +1,57 @@
+/* The cluster of a plan: named from outside or not, with the settings that change it, and a network
+ * where it needs one. */
+#include <stddef.h>
+#include <string.h>
+
+#include "planner/front/fields.h"
+
+/* Was this value given by --set? */
+static bool is_setting(const Seen *seen)
+{
+    return seen->loc.file != NULL && strncmp(seen->loc.file, "--set ", 6) == 0;
+}
+
+/* The settings cluster.* of the command line, which `script` has, go over those of the named
+ * cluster. */
+static void keep_settings(Draft *draft, const Cluster *script)
+{
+    Cluster *c = &draft->config.cluster;
+    for (uint32_t i = 0; i < draft->seen.n; i++) {
+        const Seen *seen = &draft->seen.at[i];
+        if (strncmp(seen->path, "cluster.", 8) != 0 || !is_setting(seen)) continue;
+        const Field *f = field_of_plan(seen->path);
+        if (f == NULL) continue; /* an unknown key: told already */
+        size_t at = f->offset - offsetof(Draft, config.cluster), n = field_bytes(f->kind);
+        if (n > 0) memcpy((char *)c + at, (const char *)script + at, n);
+        if (strcmp(seen->path, "cluster.nodes") == 0) draft->named_nodes = c->nodes;
+    }
+}
+
+void draft_take_named(Draft *draft)
+{
+    Cluster *c = &draft->config.cluster;
+    const Cluster script = *c;
+    const uint32_t nodes = c->nodes;
+    bool is_open = false;
+    if (draft->named == NULL) return;
+    *c = *draft->named;
+    keep_settings(draft, &script);
+    if (draft->named_nodes > 0 || c->devices_per_node == 0) return;
+    for (int a = 0; a < AXIS_NAMES; a++) is_open = is_open || draft->mesh[a] == -1;
+    uint64_t ranks = draft_other_axes(draft, -1), per_node = c->devices_per_node;
+    uint64_t need = ranks <= MOST_RANKS ? (ranks + per_node - 1) / per_node : 1;
+    c->nodes = is_open ? nodes : (uint32_t)need;
+}
+
+void draft_check_network(Draft *draft)
+{
+    const Cluster *c = &draft->config.cluster;
+    if (draft->unsure || c->is_local || c->nodes < 2) return;
+    if (c->topology.kind != TOPOLOGY_tree) return; /* its links have rates of their own */
+    if (c->nics_per_node > 0 && c->nic_bytes_per_s > 0) return;
+    const char *key = c->nics_per_node == 0 ? "nics_per_node" : "nic_bytes_per_s";
+    Loc loc = draft_loc(draft, arena_print(draft->arena, "cluster.%s", key));
+    diag_error(draft->d, FAULT_input, "cluster-network", loc,
+               "cluster.%s is 0, but %u nodes must reach each other", key, c->nodes);
+    diag_hint(draft->d, "nic_bytes_per_s is a NIC's rate in each direction: 50e9 for 400 Gb/s");
+}

@@ -1,0 +1,177 @@
+/* From a path to a plan that is compiled, proven and fitted. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "planner/lower/compile.h"
+#include "planner/verify/verify.h"
+#include "session/session.h"
+
+enum { MOST_TEXT_BYTES = 1 << 30 };
+
+bool session_is_text(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot != NULL && (strcmp(dot, ".plan") == 0 || strcmp(dot, ".txt") == 0);
+}
+
+static bool read_file(const char *path, Str *out, Diag *d)
+{
+    FILE *file = fopen(path, "rb");
+    if (file == NULL)
+        return diag_error(d, FAULT_input, "plan-open", (Loc){NULL, 0}, "cannot open %s: %s", path,
+                          strerror(errno));
+    char block[65536];
+    size_t n = 0;
+    bool fine = true;
+    while (fine && (n = fread(block, 1, sizeof block, file)) > 0) {
+        str_add_bytes(out, block, n);
+        if (out->n > MOST_TEXT_BYTES)
+            fine = diag_error(d, FAULT_input, "plan-open", (Loc){NULL, 0},
+                              "%s is longer than 1 GiB", path);
+    }
+    if (fine && ferror(file))
+        fine = diag_error(d, FAULT_input, "plan-open", (Loc){NULL, 0}, "cannot read %s: %s", path,
+                          strerror(errno));
+    fclose(file);
+    return fine;
+}
+
+/* The cluster of a plan's text, which names none. */
+static void named_cluster(PlanFile *file, const PlanOptions *o, uint32_t n_ranks, Arena *arena,
+                          Diag *d)
+{
+    uint32_t nodes = o->nodes;
+    Cluster one;
+    if (!front_cluster(o->cluster, nodes > 0 ? nodes : 1, arena, &one, d)) return;
+    if (nodes == 0 && one.devices_per_node > 0) {
+        uint32_t need = (n_ranks + one.devices_per_node - 1) / one.devices_per_node;
+        if (need > 1 && !front_cluster(o->cluster, need, arena, &one, d)) return;
+    }
+    uint64_t world = (uint64_t)one.nodes * one.devices_per_node;
+    if (nodes > 0 && !one.is_local && world != n_ranks) {
+        diag_error(d, FAULT_input, "mesh-product", (Loc){NULL, 0},
+                   "the plan has %" PRIu32 " ranks, but the cluster has %" PRIu32
+                   " nodes x %" PRIu32 " = %" PRIu64 " devices",
+                   n_ranks, one.nodes, one.devices_per_node, world);
+        diag_hint(d, "without --nodes there are as many nodes as the ranks need");
+        return;
+    }
+    file->config.cluster = one;
+    file->has_cluster = true;
+}
+
+static PlanFile *load_text(const char *path, const PlanOptions *o, Arena *arena, Diag *d)
+{
+    if (o->n_set > 0 || o->seed != NULL) {
+        diag_error(d, FAULT_usage, "option-value", (Loc){NULL, 0},
+                   "settings and a seed change a script; %s is a plan's text", path);
+        return NULL;
+    }
+    Str text = str_in(arena);
+    if (!read_file(path, &text, d)) return NULL;
+    PlanFile *file = arena_alloc(arena, sizeof *file);
+    file->path = file->config.file = path;
+    file->is_text = true;
+    file->plan = text_parse(path, str_text(&text), text.n, arena, d);
+    if (file->plan == NULL) return NULL;
+    file->config.seed = file->plan->step.seed;
+    if (o->cluster != NULL) named_cluster(file, o, file->plan->mesh.n_ranks, arena, d);
+    return d->n_errors == 0 ? file : NULL;
+}
+
+bool session_read(const char *path, const PlanOptions *o, Arena *arena, Config *config,
+                  Graph *graph, Diag *d)
+{
+    FrontOptions front = {.set = o->set,
+                          .n_set = o->n_set,
+                          .shrink = o->shrink,
+                          .cpu_seconds = o->cpu_seconds,
+                          .cluster = o->cluster,
+                          .nodes = o->nodes};
+    memset(graph, 0, sizeof *graph);
+    memset(config, 0, sizeof *config);
+    config->file = path;
+    if (!front_load_text(path, o->code, &front, arena, config, graph, d)) return false;
+    if (o->seed != NULL) config->seed = *o->seed;
+    return true;
+}
+
+PlanFile *session_compile(const Config *config, Graph *graph, const PlanOptions *o, Arena *arena,
+                          Diag *d)
+{
+    PlanFile *file = arena_alloc(arena, sizeof *file);
+    *file = (PlanFile){.path = config->file, .has_cluster = true, .config = *config};
+    LowerOptions lower = lower_options_default();
+    if (o->workspace != NULL)
+        lower.workspace = o->workspace;
+    else if (config->cluster.is_local)
+        lower.workspace = kernel_cpu_workspace;
+    if (o->shrink) lower.dtypes = o->dtypes != NULL ? *o->dtypes : dtype_map_all(DT_f64);
+    lower.parent = o->parent;
+    file->plan = plan_compile(&file->config, graph, &lower, o->stop_after, arena, d);
+    return file->plan != NULL ? file : NULL;
+}
+
+bool session_prove(const PlanFile *file, bool unfitted, Arena *arena, Diag *d)
+{
+    bool proven = verify_plan(file->plan, VERIFY_all, file->is_text, d);
+    if (!proven || file->plan->programs.n == 0 || !file->has_cluster || unfitted) return proven;
+    const Cluster *cluster = &file->config.cluster;
+    CommMemories communicators;
+    const Capacity capacity = cluster_capacity(
+        cluster, comm_memory_most(file->plan, cluster, NULL, arena, &communicators));
+    verify_fit(file->plan, &capacity, d);
+    return true;
+}
+
+static PlanFile *load_script(const char *path, const PlanOptions *o, Arena *arena, Diag *d)
+{
+    Config *config = arena_alloc(arena, sizeof *config);
+    Graph graph;
+    if (!session_read(path, o, arena, config, &graph, d)) return NULL;
+    return session_compile(config, &graph, o, arena, d);
+}
+
+PlanFile *session_load(const char *path, const PlanOptions *o, Arena *arena, Diag *d)
+{
+    bool is_text = o->code == NULL && session_is_text(path);
+    if (is_text && (o->shrink || o->stop_after != NULL)) {
+        diag_error(d, FAULT_usage, "needs-script", (Loc){NULL, 0},
+                   "%s is a plan's text: this needs the script", path);
+        return NULL;
+    }
+    PlanFile *file = is_text ? load_text(path, o, arena, d) : load_script(path, o, arena, d);
+    if (file == NULL) return NULL;
+    if (o->stop_after != NULL || o->unproven) return file;
+    session_prove(file, o->unfitted, arena, d);
+    if (file->plan->programs.n == 0)
+        return NULL; /* a text without programs: that is told already */
+    Arena *scratch = arena_new();
+    if (o->keep_text) {
+        Str text = str_in(arena);
+        file->id = text_print_and_id(file->plan, scratch, &text);
+        file->text = str_text(&text);
+    } else {
+        file->id = text_plan_id(file->plan, scratch);
+    }
+    arena_free(scratch);
+    return file;
+}
+
+bool session_mesh(const char *path, const PlanOptions *o, Arena *arena, Config *config, Mesh *mesh,
+                  Diag *d)
+{
+    Graph graph;
+    if (session_is_text(path)) {
+        const PlanFile *file = load_text(path, o, arena, d);
+        if (file == NULL) return false;
+        *config = file->config;
+        *mesh = file->plan->mesh;
+        return true;
+    }
+    if (!session_read(path, o, arena, config, &graph, d)) return false;
+    *mesh = mesh_make(config->axis_size);
+    return true;
+}

@@ -1,0 +1,42 @@
+/* What a prediction needs to know about a machine: the distinct kernels and collectives of a plan,
+ * which of them the store has measured, and the identity of all that beside the plan. */
+#ifndef TANDEM_SESSION_NEEDS_H
+#define TANDEM_SESSION_NEEDS_H
+
+#include "planner/front/config.h"
+#include "store/store.h"
+
+typedef struct KernelNeed {
+    const char *key; /* cost_key */
+    OpKind op;
+    uint32_t program, n; /* n: instructions with this key, over all programs */
+    Pc pc;               /* one of them */
+    Ps known_ps;         /* -1: not in the store */
+} KernelNeed;
+
+typedef struct CollectiveNeed {
+    OpKind op;
+    AxisSet axes;
+    uint32_t n_ranks, program, n;
+    Pc pc;
+    uint64_t bytes; /* plan_comm_bytes */
+    DType dtype;
+    Ps known_ps;
+} CollectiveNeed;
+
+typedef struct Needs {
+    LIST(KernelNeed) kernels; /* by key */
+    LIST(CollectiveNeed) collectives;
+    uint32_t missing_kernels, missing_collectives;
+} Needs;
+
+/* `store` may be NULL: everything is missing. `backend`: whose collectives. */
+void needs_find(const Plan *plan, Store *store, const char *machine, const char *backend,
+                Arena *arena, Needs *needs, Diag *d);
+
+/* A hash of all that a prediction depends on beside the plan: every field of the cluster and of the
+ * runtime profile (field_text), and the measured costs; 12 hex digits. */
+const char *calibration_id(const Cluster *cluster, const Runtime *runtime, const Needs *needs,
+                           Arena *arena);
+
+#endif

@@ -1,0 +1,151 @@
+/* Simulates a plan once and keeps the prediction under its key: the plan, the cluster, how it was
+ * asked for, the engine, and the identity of all costs. A simulation reads nothing else. */
+#include <assert.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "session/needs.h"
+#include "session/session.h"
+
+const char *cluster_text(Arena *arena, const Cluster *cluster)
+{
+    return arena_print(arena, "%s, %" PRIu32 " x %" PRIu32, cluster->name, cluster->nodes,
+                       cluster->devices_per_node);
+}
+
+void hash_to_bytes(Hash128 id, unsigned char bytes[16])
+{
+    for (int i = 0; i < 8; i++) {
+        bytes[i] = (unsigned char)(id.hi >> (56 - 8 * i));
+        bytes[8 + i] = (unsigned char)(id.lo >> (56 - 8 * i));
+    }
+}
+
+const char *hash_short(Arena *arena, Hash128 id)
+{
+    return arena_copy(arena, hash_hex(arena, id), 12);
+}
+
+bool session_simulate(const PlanFile *file, const Cluster *cluster, const SimOptions *how,
+                      Arena *arena, SimReport *report, Diag *d)
+{
+    SimOptions sim = *how;
+    if (sim.runtime == NULL) sim.runtime = &file->config.runtime;
+    if (sim.steps == 0) sim.steps = 1;
+    if (sim.seed == 0) sim.seed = file->config.seed;
+    memset(report, 0, sizeof *report);
+    return sim_run(file->plan, cluster, &sim, arena, report, d);
+}
+
+static void fill_record(RunRecord *record, const SimReport *report, Arena *arena)
+{
+    record->status = report->fits ? "ok" : "infeasible";
+    record->step_ps = report->step_ps;
+    record->compute_ps = report->compute_ps;
+    record->exposed_ps = report->exposed_ps;
+    record->peak_bytes = report->peak_bytes;
+    record->peak_rank = report->peak_rank;
+    record->tokens_per_s_per_device = report->tokens_per_s_per_device;
+    record->mfu = report->mfu;
+    record->mfu_formula = arena_print(arena, "%s, over %s", report->mfu_formula, report->peak_name);
+    for (uint32_t i = 0; i < report->collectives.n; i++)
+        list_push(arena, &record->collectives, report->collectives.at[i]);
+    for (uint32_t i = 0; i < report->memory_rows.n; i++)
+        list_push(arena, &record->memory, report->memory_rows.at[i]);
+}
+
+static const char key_query[] =
+    "SELECT id, EXISTS(SELECT 1 FROM trace WHERE run = id) FROM run WHERE kind = 'predicted' AND "
+    "plan = ? AND cluster = ? AND scenario = ? AND backend = ? AND engine = ? AND calibration = ? "
+    "AND seed = ?";
+
+/* The stored prediction of the very key; with its rows, if they are wanted. */
+static bool find_stored(Store *store, bool trace, Arena *arena, Predicted *out, Diag *d)
+{
+    const RunRecord *r = &out->record;
+    unsigned char plan[16];
+    hash_to_bytes(r->plan, plan);
+    DbStatement *st =
+        db_prepare(store_db(store), d, key_query, "bsssssi", plan, sizeof plan, r->cluster,
+                   r->scenario, r->backend, r->engine, r->calibration, (int64_t)r->seed);
+    bool there = db_step(st, d);
+    int64_t id = there ? db_int(st, 0) : 0;
+    bool has_trace = there && db_int(st, 1) != 0;
+    db_reset(st);
+    if (id == 0 || (trace && !has_trace)) return false;
+    RunRecord old;
+    memset(&old, 0, sizeof old);
+    if (!store_load_run(store, id, arena, &old, NULL, d)) return false;
+    out->record = old;
+    out->id = id;
+    out->found = true;
+    return true;
+}
+
+static bool simulate(const PlanFile *file, Store *store, const PredictOptions *options,
+                     Arena *arena, Predicted *out, Diag *d)
+{
+    SimOptions sim = {.unfolded = options->unfolded,
+                      .trace = options->trace,
+                      .uneven = options->uneven,
+                      .imbalance = options->imbalance,
+                      .seed = out->record.seed,
+                      .store = options->machine ? store : NULL,
+                      .machine = options->machine,
+                      .backend = options->backend};
+    SimReport report;
+    if (!session_simulate(file, options->cluster, &sim, arena, &report, d)) return false;
+    fill_record(&out->record, &report, arena);
+    if (options->trace) {
+        Trace *trace = arena_alloc(arena, sizeof *trace);
+        *trace = report.trace;
+        out->record.trace = trace;
+    }
+    out->host_bound = report.host_bound;
+    out->counts = report.counts;
+    out->n_events = report.n_events;
+    out->n_classes = report.n_classes;
+    return true;
+}
+
+/* How the devices are taken, in words; part of the key. */
+static const char *scenario_text(Arena *arena, const PredictOptions *options)
+{
+    const Unevenness *u = options->uneven;
+    Str s = str_in(arena);
+    if (options->unfolded || u != NULL) str_add(&s, "unfolded");
+    if (u != NULL)
+        str_print(&s, ", jitter %g, rank %" PRIu32 " x %g", u->jitter, u->straggler,
+                  u->straggler_factor > 1 ? u->straggler_factor : 1.);
+    if (options->imbalance > 1)
+        str_print(&s, "%sexperts x %g", s.n > 0 ? ", " : "", options->imbalance);
+    return str_text(&s);
+}
+
+bool session_predict(const PlanFile *file, Store *store, const PredictOptions *options,
+                     Arena *arena, Predicted *out, Diag *d)
+{
+    assert(options->cluster != NULL && (store == NULL || !options->keep || file->text != NULL));
+    memset(out, 0, sizeof *out);
+    RunRecord *record = &out->record;
+    Needs needs;
+    memset(&needs, 0, sizeof needs);
+    if (options->machine != NULL)
+        needs_find(file->plan, store, options->machine, options->backend, arena, &needs, d);
+    record->kind = RUN_predicted;
+    record->plan = file->id;
+    record->plan_name = file->path;
+    record->cluster = cluster_text(arena, options->cluster);
+    record->scenario = scenario_text(arena, options);
+    record->backend = options->backend;
+    record->engine = SIM_ENGINE_VERSION;
+    record->calibration = calibration_id(options->cluster, &file->config.runtime, &needs, arena);
+    record->seed = file->config.seed;
+    record->n_ranks = file->plan->mesh.n_ranks;
+    if (store != NULL && find_stored(store, options->trace, arena, out, d)) return true;
+    if (!simulate(file, store, options, arena, out, d)) return false;
+    if (store == NULL || !options->keep) return true;
+    record->plan_text = file->text;
+    out->id = store_run(store, record, d);
+    return true;
+}

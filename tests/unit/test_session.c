@@ -1,0 +1,262 @@
+/* The key of a prediction and the one pipeline. The tests of the key are generated from the table
+ * that reads a plan: a field that is added there is tried here. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/front/fields.h"
+#include "session/needs.h"
+#include "session/session.h"
+#include "tests/support/command.h"
+#include "tests/support/test_arena.h"
+
+static bool is_of(const char *path, const char *table)
+{
+    size_t n = strlen(table);
+    return strncmp(path, table, n) == 0 && path[n] == '.';
+}
+
+/* Another value of that kind, whatever was there; false: a table has none. */
+static bool change(const Field *f, void *at)
+{
+    size_t n = field_bytes(f->kind);
+    uint64_t whole = 0;
+    double number = 0;
+    bool flag = false;
+    if (n == 0) return false;
+    switch (f->kind) {
+    case FIELD_f64:
+    case FIELD_rate:
+        memcpy(&number, at, n);
+        number = number * 1.25 + 1;
+        memcpy(at, &number, n);
+        return true;
+    case FIELD_bool:
+    case FIELD_offload:
+        memcpy(&flag, at, n);
+        flag = !flag;
+        memcpy(at, &flag, n);
+        return true;
+    case FIELD_text: memcpy(at, &(const char *){"another"}, n); return true;
+    case FIELD_table:
+    case FIELD_i64:
+    case FIELD_u32:
+    case FIELD_u64:
+    case FIELD_dtype:
+    case FIELD_word:
+    case FIELD_axis:
+    case FIELD_reshard:
+    case FIELD_choice: break;
+    }
+    assert_true(n <= sizeof whole);
+    memcpy(&whole, at, n);
+    whole++;
+    memcpy(at, &whole, n);
+    return true;
+}
+
+static Draft *draft(void)
+{
+    static const PlanOptions none = {.unproven = true};
+    static const char path[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
+    static const char *const set[] = {"runtime=torchtitan"};
+    Draft *d = arena_alloc(arena, sizeof *d);
+    PlanOptions options = none;
+    options.set = set;
+    options.n_set = 1;
+    Diag diag = diag_in(arena);
+    Graph graph;
+    bool fine = session_read(path, &options, arena, &d->config, &graph, &diag);
+    if (!fine) fail_msg("%s", diag.items.at[0].text);
+    assert_non_null(d->config.runtime.name);
+    return d;
+}
+
+static const char *key_of(const Draft *d)
+{
+    const Config *c = &d->config;
+    return arena_print(arena, "%s, %s", cluster_text(arena, &c->cluster),
+                       calibration_id(&c->cluster, &c->runtime, NULL, arena));
+}
+
+static void every_field_of_hardware_and_runtime_is_in_the_key(void **state)
+{
+    (void)state;
+    uint32_t n_changed = 0, n_idle = 0;
+    const Draft *base = draft();
+    const char *key = key_of(base);
+    for (uint32_t i = 0; field_at(false, i) != NULL; i++) {
+        const Field *f = field_at(false, i);
+        if (!is_of(f->path, "cluster") && !is_of(f->path, "runtime")) continue;
+        Draft other = *base;
+        if (!change(f, (char *)&other + f->offset)) continue;
+        const char *why = field_why_idle(f->path);
+        const bool changes = strcmp(key, key_of(&other)) != 0;
+        /* The cluster's name is in the key, but not in the hash. */
+        if (!changes && why == NULL) fail_msg("%s is not in the key of a prediction", f->path);
+        if (why != NULL) assert_true(strlen(why) > 20);
+        n_changed += changes;
+        n_idle += why != NULL;
+    }
+    assert_true(n_changed > 500); /* or the table was not found */
+    assert_true(n_idle < 5);
+}
+
+/* What the key leaves out must be a field: a misspelt one would excuse nothing, or all. */
+static void idle_fields_exist(void **state)
+{
+    (void)state;
+    uint32_t n = 0;
+    for (uint32_t i = 0; field_at(false, i) != NULL; i++)
+        n += field_why_idle(field_at(false, i)->path) != NULL;
+    assert_int_equal(n, 2);
+}
+
+static Ps step_of(const char *script, const char *db, const char *setting)
+{
+    CommandResult r = COMMAND(arena, 60, "sim", script, "--db", db, "--json", "--set", setting);
+    const char *at = strstr(r.out, "\"step_ps\":");
+    if (r.exit_code != 0 && r.exit_code != 4) fail_msg("%s: %s", setting, r.err);
+    assert_non_null(at);
+    return strtoll(at + strlen("\"step_ps\":"), NULL, 10);
+}
+
+/* With one store the second used to be told the first one's number. */
+static void a_store_tells_fields_apart(void **state)
+{
+    (void)state;
+    const char *folder = command_new_folder(arena);
+    const char *db = arena_print(arena, "%s/a.db", folder);
+    const char *script = arena_print(arena, "%s/a.lua", folder);
+    command_write_file(script, "return plan { model = require 'models.llama' '3.1-8b',\n"
+                               "cluster = require 'clusters.dgx_h100' { nodes = 1 },\n"
+                               "batch = { global = 16, micro = 1, seq = 2048 },\n"
+                               "mesh = { dp_shard = 8 }, parallel = { fsdp2 {} },\n"
+                               "precision = { compute = 'bf16' },\n"
+                               "runtime = require 'runtimes.torchtitan' }\n");
+    static const char *const settings[] = {"runtime.step_s=0.5", "runtime.step_s=0.25",
+                                           "cluster.collective_launch_s=1e-3",
+                                           "runtime.kernel_s=1e-4"};
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+        Ps kept = step_of(script, db, settings[i]), fresh = step_of(script, "none", settings[i]);
+        assert_int_equal(kept, fresh);
+        assert_int_equal(kept, step_of(script, db, settings[i])); /* found again */
+    }
+}
+
+static void refuses(const char *const *words, const char *rule)
+{
+    CommandResult r = command_run(arena, 60, words);
+    if (r.exit_code != 3 || strstr(r.err, arena_print(arena, "error[%s]", rule)) == NULL)
+        fail_msg("%s: exit %d: %s", rule, r.exit_code, r.err);
+}
+
+/* The named cluster comes first, the settings change it. */
+static void settings_go_over_a_named_cluster(void **state)
+{
+    (void)state;
+    static const char path[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
+    static const char *const slow[] = {"cluster.nic_bytes_per_s=1e9",
+                                       "cluster.device.hbm_bytes_per_s=1e11"};
+    Config named, set;
+    Graph graph;
+    Diag d = diag_in(arena);
+    PlanOptions options = {.cluster = "dgx_a100"};
+    assert_true(session_read(path, &options, arena, &named, &graph, &d));
+    options.set = slow;
+    options.n_set = 2;
+    assert_true(session_read(path, &options, arena, &set, &graph, &d));
+    assert_string_equal(set.cluster.name, named.cluster.name);
+    assert_true(set.cluster.nic_bytes_per_s == 1e9 && named.cluster.nic_bytes_per_s > 2e9);
+    assert_true(set.cluster.device.hbm_bytes_per_s == 1e11);
+    assert_true(set.cluster.intra_bytes_per_s == named.cluster.intra_bytes_per_s);
+    assert_int_equal(set.cluster.nodes, named.cluster.nodes);
+    static const char *const nodes[] = {"cluster.nodes=4", "mesh.dp_shard=-1"};
+    options.set = nodes;
+    assert_true(session_read(path, &options, arena, &set, &graph, &d));
+    assert_int_equal(set.cluster.nodes, 4);
+    assert_int_equal(set.axis_size[AXIS_dp_shard] * set.axis_size[AXIS_tp], 32);
+}
+
+static void rates_have_bounds(void **state)
+{
+    (void)state;
+    static const char path[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
+    static const char *const cases[][2] = {
+        {"cluster.nic_bytes_per_s=0", "cluster-network"},
+        {"cluster.nics_per_node=0", "cluster-network"},
+        {"cluster.nic_bytes_per_s=5", "out-of-range"},
+        {"cluster.nic_bytes_per_s=1e300", "out-of-range"},
+        {"cluster.intra_bytes_per_s=0", "out-of-range"},
+        {"cluster.device.hbm_bytes_per_s=1", "out-of-range"},
+        {"cluster.device.peak_flops.bf16=1", "out-of-range"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *const words[] = {"sim", path, "--db", "none", "--set", cases[i][0], NULL};
+        refuses(words, cases[i][1]);
+    }
+}
+
+/* Rates at their bounds: the step is days long, and its parts add up to it. */
+static void the_slowest_network_overflows_nothing(void **state)
+{
+    (void)state;
+    static const char path[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
+    static const char *const set[] = {"cluster.nic_bytes_per_s=1e6", "cluster.oversubscription=15"};
+    PlanOptions options = {.set = set, .n_set = 2, .unproven = true};
+    Diag d = diag_in(arena);
+    const PlanFile *file = session_load(path, &options, arena, &d);
+    assert_non_null(file);
+    SimReport report;
+    const SimOptions how = {.steps = 1};
+    assert_true(session_simulate(file, &file->config.cluster, &how, arena, &report, &d));
+    assert_true(report.step_ps > 3600 * PS_PER_S);
+    assert_true(report.compute_ps > 0 && report.exposed_ps > report.step_ps / 2);
+    assert_true(report.compute_ps + report.exposed_ps <= report.step_ps);
+}
+
+static void a_step_beyond_what_is_counted_is_an_error(void **state)
+{
+    (void)state;
+    static const char path[] = TANDEM_SOURCE_DIR "/scripts/plans/llama3_8b.lua";
+    const char *const words[] = {"sim",   path,
+                                 "--db",  "none",
+                                 "--set", "cluster.nic_bytes_per_s=1e6",
+                                 "--set", "cluster.oversubscription=1e6",
+                                 NULL};
+    refuses(words, "step-too-long");
+}
+
+static void picoseconds_saturate(void **state)
+{
+    (void)state;
+    assert_int_equal(ps_of(0), 0);
+    assert_int_equal(ps_of(-1), 0);
+    assert_int_equal(ps_of(0.0 / 1e-300 * -1), 0);
+    assert_int_equal(ps_of(1.5), 2);
+    assert_int_equal(ps_of(0x1p56), INT64_C(1) << 56);
+    assert_int_equal(ps_of(1e300), PS_MOST);
+    assert_int_equal(ps_of(1.0 / 0.0), PS_MOST);
+    assert_true(9 * PS_MOST > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, test_arena_setup, test_arena_teardown)
+        TEST(every_field_of_hardware_and_runtime_is_in_the_key),
+        TEST(idle_fields_exist),
+        TEST(a_store_tells_fields_apart),
+        TEST(settings_go_over_a_named_cluster),
+        TEST(rates_have_bounds),
+        TEST(the_slowest_network_overflows_nothing),
+        TEST(a_step_beyond_what_is_counted_is_an_error),
+        TEST(picoseconds_saturate),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
