@@ -1,4 +1,5 @@
-/* Who had the cores while ranks stepped. A measured time means little where other work had them. */
+/* Measures which work had the machine's cores during steps: times mean little if other work had
+ * them. */
 #ifndef TANDEM_EXEC_CORES_H
 #define TANDEM_EXEC_CORES_H
 
@@ -7,27 +8,27 @@
 
 /* Counters of this process and of its machine, in nanoseconds. */
 typedef struct CoreTime {
-    int64_t at, ran, waited; /* waited: ready to run, while something else ran there */
-    int64_t busy;            /* of all cores of the machine, whoever ran there */
+    int64_t at, ran, waited; /* waited: ready to run, but without a core */
+    int64_t busy;            /* of all cores of the machine, by any process */
 } CoreTime;
 
-/* One process over some time; zeroed: its system does not say. */
+/* Core use of one process over a period; all zero if the system does not report it. */
 typedef struct CoreShare {
     CoreTime time;
-    uint64_t host; /* equal on one machine */
+    uint64_t host; /* equal for processes on one machine */
     uint64_t cores;
 } CoreShare;
 
-/* Means over that time, in cores. */
+/* Means over the period, in cores. */
 typedef struct CoreUse {
     uint32_t cores; /* of all machines; 0: not known */
     double running; /* by our processes */
-    double ready;   /* what they would have used, each on a core of its own */
-    double others;  /* by what else runs there */
+    double ready;   /* demand of our processes if each had cores of its own */
+    double others;  /* by other processes */
 } CoreUse;
 
 bool cores_now(CoreTime *now);
-/* What this process had between the two. */
+/* The core use of this process between two readings. */
 CoreShare cores_share(const CoreTime *before, const CoreTime *after);
 CoreUse cores_use(const CoreShare *all, uint32_t n);
 

@@ -1,4 +1,4 @@
-/* The end of a run that cannot go on, for backends of one process a rank. */
+/* Ends a run that cannot go on, for backends with one process a rank. */
 #ifndef TANDEM_EXEC_ENDING_H
 #define TANDEM_EXEC_ENDING_H
 
@@ -10,19 +10,19 @@ typedef struct Ending {
     Arena *arena;
     Rank rank;
     uint32_t n_ranks, step;
-    Status *status; /* NULL: nobody shares one */
-    bool prints;    /* no launcher reads the status: the first to fail prints it */
+    Status *status; /* NULL: no launcher shares one */
+    bool prints;    /* no launcher prints the status, so the first rank to fail does */
     void (*abort)(void *self, int code); /* ends all ranks; does not return */
     void *self;
-    /* Keeps what is told, in a file of this rank's; NULL: there is none. */
+    /* Writes the verdict to this rank's record file; NULL: there is none. */
     void (*record)(void *self, const char *rule, const char *text);
     void *record_self;
 } Ending;
 
-/* Tells why (the first rank to fail is heard), and ends all ranks with code 6. */
+/* Records why the run ends (the first rank to fail wins) and ends all ranks with code 6. */
 _Noreturn void ending_tell(const Ending *e, const char *rule, const char *text);
-/* The same, when this rank has waited so long for instruction `pc`, a communication `c` (0 and
- * NULL: for an exchange): says where every rank is and what the plan expects it to reach. */
+/* The same after waiting too long for instruction `pc`, which is communication `c` (0 and NULL:
+ * an exchange). Reports where every rank is and where the plan expects it. */
 _Noreturn void ending_timeout(const Ending *e, const Comm *c, Pc pc, double waited_s);
 
 #endif

@@ -1,4 +1,5 @@
-/* A plan in real time: load, initialise, step, report. Loads nothing but the plan. */
+/* Runs a plan in real time: initialises parameters, runs steps, reports. Loads nothing but the
+ * plan. */
 #ifndef TANDEM_EXEC_EXEC_H
 #define TANDEM_EXEC_EXEC_H
 
@@ -7,15 +8,16 @@
 
 typedef struct ExecOptions {
     const char *backend; /* "loopback", "mpi" or "cuda" */
-    Backend *made;       /* not NULL: this one instead; it is closed all the same */
+    Backend *made;       /* uses this backend instead if not NULL, and closes it */
     uint32_t steps;
     double lr;
     int64_t warmup_steps, total_steps;
     double min_lr_ratio;
     const DataSource *data;
-    uint32_t trace_step; /* whose rows to keep; must be steady (>= 2); beyond `steps`: none */
-    const char *version; /* of this command; ranks of different versions refuse to run; may be NULL
-                          */
+    /* the step whose rows are kept; must be steady (>= 2); beyond `steps`: none */
+    uint32_t trace_step;
+    /* of this command; ranks with different versions refuse to run; may be NULL */
+    const char *version;
     BackendOptions backend_options;
     /* called on the first process after each step; NULL: none */
     void (*on_step)(void *self, const StepRow *row, uint64_t tokens);
@@ -27,48 +29,51 @@ typedef struct ExecOptions {
 typedef struct ExecResult {
     Trace trace;              /* rows of trace_step (mpi: of all ranks on rank 0); all steps */
     uint64_t highest_touched; /* largest over all ranks, with poison or measure */
-    uint64_t host_touched;    /* the same of host memory */
-    uint64_t outside_bytes;   /* largest over all ranks: what the backend holds outside the arena */
-    CoreUse cores;            /* while all steps ran; of all processes */
-    bool is_first;            /* this process is the first: it reports */
+    uint64_t host_touched;    /* the same for host memory */
+    /* held by the backend outside the arena; the largest over all ranks */
+    uint64_t outside_bytes;
+    CoreUse cores; /* while all steps ran; of all processes */
+    bool is_first; /* this process is the first: it reports */
 } ExecResult;
 
-/* Every parameter is initialised from (seed, name, global element), in place, under any sharding.
- * Reports not-finite (with the first bad tensor), version-mismatch, plan-mismatch, and what the
- * backend reports. */
+/* Runs the plan. Every parameter is initialised in place from (seed, name, global element),
+ * under any sharding. Reports not-finite (with the first bad tensor), version-mismatch,
+ * plan-mismatch, and the backend's own errors. */
 bool exec_run(const Plan *plan, const ExecOptions *options, Arena *arena, ExecResult *result,
               Diag *d);
 /* Learning rate of `step` (from 0): linear warm-up to lr over warmup_steps, then a cosine from lr
  * to min_lr_ratio * lr at total_steps; total_steps 0: constant. */
 double exec_lr(const ExecOptions *options, int64_t step);
 
-/* Data: bytes of a text file (or a seeded synthetic stream), any sharding reads the same samples.
- * A sample is `seq` consecutive bytes at a random place, its labels the bytes that follow; the text
+/* Samples from the bytes of a text file; every sharding reads the same samples. A sample is
+ * `seq` consecutive bytes at a random place; its labels are the bytes one further on; the text
  * is a ring. Reports data-file. */
 DataSource *data_bytes(const char *path, uint64_t seed, Arena *arena, Diag *d);
-/* Tokens in [0, vocab), labels likewise, of which a fraction is -1. */
+/* A seeded synthetic source: tokens in [0, vocab), and labels likewise, of which a fraction is
+ * -1 (ignored). */
 DataSource *data_synthetic(uint64_t seed, int64_t vocab, double ignored_fraction, Arena *arena);
-/* The same with labels as padded texts have them: every sequence ends somewhere else, every fourth
- * pair of sequences and every fourth micro-batch has no label at all. The first two micro-batches
- * always have some, and (seq 2 or more) not equally many. */
+/* The same with labels as in padded texts: every sequence ends at another place, and every
+ * fourth pair of sequences and every fourth micro-batch has no label. The first two
+ * micro-batches always have labels, and (seq 2 or more) different numbers of them. */
 DataSource *data_ragged(uint64_t seed, int64_t vocab, Arena *arena);
 
-/* The parallel oracle. Runs `plan` and `reference` (the same model on one rank, same micro-steps)
- * for one step in fp64 on loopback and compares, per tensor and on every rank that holds it, every
- * gradient and every updated parameter, the gradient norm and the loss: max |a - b| / max |b|.
- * (Gradients: the divisor is at least 1e-4 of the largest of all gradients, for some are zero but
- * for rounding.) False with verify-mismatch (FAULT_threshold) beyond the tolerance, and with
- * verify-nothing where the comparison would say nothing: the reference has no gradient but zeros,
- * or holds no gradient or value of some parameter. */
+/* The parallel oracle. Runs `plan` and `reference` (the same model on one rank, same
+ * micro-steps) for one step in fp64 on loopback. Compares the loss, the gradient norm, and every
+ * gradient and updated parameter of every tensor on every rank that holds it: max |a - b| / max
+ * |b|. For gradients the divisor is at least 1e-4 of the largest gradient of all, since some
+ * gradients are zero but for rounding. Beyond the tolerance returns false with verify-mismatch
+ * (FAULT_threshold). Returns false with verify-nothing if the comparison proves nothing: all
+ * gradients of the reference are zero, or it lacks a gradient or value of some parameter. */
 typedef struct VerifyResult {
     double worst_gradient, worst_parameter, norm_error, loss_error;
     double worst_state; /* of the optimizer's moments */
     const char *worst_tensor;
     uint32_t n_tensors;
-    uint32_t n_unmoved;  /* whose gradient is zero throughout: equal, and no proof of anything */
-    const char *unmoved; /* one of them; NULL */
-    uint64_t highest_touched, predicted_bytes; /* of the rank where they differ most */
-    uint64_t host_touched, host_predicted;     /* the same of host memory */
+    /* parameters whose gradient is zero throughout: equal, but no proof of anything */
+    uint32_t n_unmoved;
+    const char *unmoved;                       /* name of one of them; NULL: none */
+    uint64_t highest_touched, predicted_bytes; /* of the rank where the two differ most */
+    uint64_t host_touched, host_predicted;     /* the same for host memory */
 } VerifyResult;
 bool exec_verify(const Plan *plan, const Plan *reference, const DataSource *data,
                  const BackendOptions *options, double tolerance, Arena *arena,
@@ -97,7 +102,8 @@ typedef struct RoundingResult {
 bool exec_verify_rounding(const Plan *plan, const Plan *one_rank, const Plan *exact,
                           const DataSource *data, const BackendOptions *options, Arena *arena,
                           RoundingResult *result, Diag *d);
-/* The same of a plan of one rank that another backend runs, which is closed; NULL: loopback. */
+/* The same for a plan of one rank on another backend, which is closed afterwards; NULL:
+ * loopback. */
 bool exec_verify_rounding_on(Backend *made, const Plan *plan, const Plan *one_rank,
                              const Plan *exact, const DataSource *data,
                              const BackendOptions *options, Arena *arena, RoundingResult *result,

@@ -1,25 +1,25 @@
-/* Which global elements of which parameters lie where in a rank's part of a flat unit. */
+/* Maps a rank's part of a flat unit to elements of parameters. */
 #ifndef TANDEM_EXEC_FLAT_H
 #define TANDEM_EXEC_FLAT_H
 
 #include "planner/ir/plan.h"
 
-/* `n` consecutive elements, along the last dimension of tensor t: row-major index `global` in the
- * whole tensor, `at` in the rank's buffer. */
+/* `n` consecutive elements along the last dimension of a tensor, from row-major index `global`
+ * of the whole tensor and index `at` of the rank's buffer. */
 typedef struct FlatRun {
     TensorId tensor;
     uint64_t global, at, n;
 } FlatRun;
 
-/* Calls `run` for every real (not padding) element of the unit that buffer `b`, a flat root, holds
- * on `rank`: the whole unit, or the part that the buffer's layout cuts. */
+/* Calls `run` for all real (not padding) elements of a unit that are in buffer `b` on `rank`.
+ * `b` is a flat root; it holds the whole unit or the part that its layout cuts. */
 void flat_each(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena *scratch,
                void (*run)(void *self, const FlatRun *run), void *self);
 
 /* Writes initial values into a parameter buffer. `at`: its memory on `rank`. */
 void flat_init(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena *scratch, void *at);
 
-/* A flat root that lives between steps, or until the end of one, of a unit. */
+/* True for a flat root of a unit whose values live until the end of a step or longer. */
 bool flat_is_home(const Buffer *b);
 
 #endif

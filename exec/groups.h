@@ -1,4 +1,4 @@
-/* Which groups of ranks the programs of a plan communicate in, in an order that all ranks share. */
+/* The groups of ranks that communicate in a plan's programs, in the same order on all ranks. */
 #ifndef TANDEM_EXEC_GROUPS_H
 #define TANDEM_EXEC_GROUPS_H
 
@@ -14,10 +14,10 @@ typedef struct GroupKeys {
     LIST(GroupKey) all; /* ascending */
 } GroupKeys;
 
-/* Of the programs of all ranks, so that all ranks make the same ones in the same order. Sends and
- * receives count only `with_ends`. */
+/* Collects the groups of all ranks' programs, so that all ranks create the same groups in the
+ * same order. Includes sends and receives only if `with_ends`. */
 void groups_collect(const Plan *plan, bool with_ends, Arena *arena, GroupKeys *keys);
-/* Its index; UINT32_MAX: none. */
+/* Index of a group; UINT32_MAX if there is none. */
 uint32_t groups_find(const GroupKeys *keys, AxisSet axes, Stream stream);
 
 #endif

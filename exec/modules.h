@@ -1,4 +1,5 @@
-/* What the command loads at run time instead of linking it: a module for each MPI, one for CUDA. */
+/* Finds and loads the modules that the command opens at run time: one for each MPI, one for
+ * CUDA. */
 #ifndef TANDEM_EXEC_MODULES_H
 #define TANDEM_EXEC_MODULES_H
 

@@ -36,8 +36,8 @@ const char *tandem_version(void);
 TandemPlan *tandem_load(const char *path, const char *const *settings, size_t n_settings);
 void tandem_free(TandemPlan *plan); /* NULL is fine */
 
-/* 0 while all is well, else the exit code that the command would end with: 1 internal, 3 the script
- * is invalid, 4 it does not fit, 7 the store. */
+/* The exit code that the command would end with: 0 while nothing failed, 1 internal error, 3 the
+ * script is invalid, 4 the plan does not fit, 7 the store failed. */
 int tandem_status(const TandemPlan *plan);
 /* All diagnostics so far: as text, a line or two each, or as a JSON array of objects. */
 const char *tandem_diagnostics(TandemPlan *plan);

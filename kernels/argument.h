@@ -1,5 +1,5 @@
-/* What each argument of an op holds, whatever computes it: numbers of the op's own precision, ids,
- * or scalars in fp64. One table for the CPU's kernels and the devices'. */
+/* The kind of number in each argument of an op: the op's own precision, ids, or fp64 scalars.
+ * CPU and device kernels share this table. */
 #ifndef TANDEM_KERNELS_ARGUMENT_H
 #define TANDEM_KERNELS_ARGUMENT_H
 
@@ -10,7 +10,7 @@ typedef enum ArgumentKind {
     ARGUMENT_index,   /* i32: ids, labels */
     ARGUMENT_scalars, /* f64: tables of scalars of the update */
     ARGUMENT_loss,    /* a real, or f64 though the inputs are not */
-    ARGUMENT_any      /* real or i32: what is moved as it is */
+    ARGUMENT_any      /* real or i32: moved without being interpreted */
 } ArgumentKind;
 
 ArgumentKind kernel_argument(OpKind op, uint32_t arg);

@@ -1,6 +1,6 @@
-/* Random numbers that kernels draw again whenever they are asked: functions of (seed, step, a part
- * of the step, place in the model, global element). No sharding, order of execution or
- * recomputation changes them. Four elements that lie side by side share one Philox call. */
+/* Random numbers that kernels can draw again at any time: functions of seed, step, part of the
+ * step, place in the model and global element. Sharding, execution order and recomputation do
+ * not change them. Four adjacent elements share one Philox call. */
 #ifndef TANDEM_KERNELS_DRAW_H
 #define TANDEM_KERNELS_DRAW_H
 
@@ -8,7 +8,7 @@
 
 #include "planner/base/rng.h"
 
-/* What is drawn: the keys of the streams' generator. */
+/* The uses of random numbers; each has its own key. */
 #define DRAW_DROPOUT  UINT64_C(0x64726f706f7574)
 #define DRAW_ROUNDING UINT64_C(0x726f756e64696e67)
 
@@ -37,9 +37,9 @@ static inline uint32_t draw_threshold(double drop)
     return (uint32_t)(drop * 4294967296.0);
 }
 
-/* x as bf16 would hold it, in fp32: up with the probability of how far it lies from the lower of
- * its two neighbours, of which the low half of `word` decides. What is not finite stays as it is.
- */
+/* Rounds x [fp32 bits] stochastically to bf16, kept in fp32. It rounds up with a probability
+ * equal to x's distance from its lower neighbour; the low half of `word` decides. Infinities and
+ * NaNs stay. */
 static inline uint32_t draw_round_bf16_bits(uint32_t bits, uint32_t word)
 {
     if ((bits & 0x7f800000) == 0x7f800000) return bits;

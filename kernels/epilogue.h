@@ -1,8 +1,8 @@
-/* What a product can take along: ops behind it that need only what it has just computed, or has
- * just read, so that one call of a library carries out all of them. The forms are cublasLt's: a
- * bias, then GELU (whose input may be kept) or a sum with another tensor; GELU's gradient; and the
- * sum over rows of an operand, the gradient of a bias. A bias is added and GELU is taken of fp32
- * sums, before they are rounded. Both who fuses and who launches ask here. Knows no library. */
+/* Ops that a library can carry out in the same call as a product, because they need only the
+ * product's output or operands. The forms are cublasLt's: a bias, then GELU (whose input may be
+ * kept) or a sum with another tensor; GELU's gradient; and an operand's sum over rows, which is
+ * the gradient of a bias. Bias and GELU work on the fp32 sums before rounding. The planner's
+ * fusion and the launcher both ask here. Independent of any library. */
 #ifndef TANDEM_KERNELS_EPILOGUE_H
 #define TANDEM_KERNELS_EPILOGUE_H
 
@@ -14,12 +14,12 @@ extern "C" {
 
 enum { EPILOGUE_PARTS = 3, EPILOGUE_MULTIPLE = 8 };
 
-/* An instruction as far as it matters here. */
+/* The properties of an instruction that decide whether it can join. */
 typedef struct EpiloguePart {
     OpKind op;
     uint32_t n_in;
     bool accumulates;
-    uint64_t at[MAX_ARGS]; /* which memory: equal where it is the same */
+    uint64_t at[MAX_ARGS]; /* identifies the memory: equal numbers, same memory */
     DType dtype[MAX_ARGS];
     int64_t elements[MAX_ARGS];
 } EpiloguePart;
@@ -30,7 +30,7 @@ typedef enum EpilogueGelu {
     EPILOGUE_GELU_grad
 } EpilogueGelu;
 
-/* An argument of a part; part 0, the product: there is none. */
+/* Argument `arg` of part `part`; part 0, the product, means none. */
 typedef struct EpilogueArg {
     uint8_t part, arg;
 } EpilogueArg;
@@ -39,17 +39,19 @@ typedef struct Epilogue {
     uint32_t n;        /* parts; 1: nothing goes along */
     EpilogueArg bias;  /* one for each column of the output */
     EpilogueArg other; /* added */
-    EpilogueArg input; /* of GELU: what its gradient reads */
-    EpilogueArg sums;  /* of an operand over k: the gradient of a bias */
+    EpilogueArg input; /* GELU's input, which its gradient reads */
+    EpilogueArg sums;  /* the sum of an operand over k: the gradient of a bias */
     EpilogueGelu gelu;
-    bool sums_left; /* of the left operand, one for each row of the output; else the right */
-    bool adds_sums; /* to what is there */
+    bool sums_left; /* sums the left operand, one sum for each row of the output; else the right
+                       operand */
+    bool adds_sums; /* the sums are added to the output's old value */
 } Epilogue;
 
-/* As many of the leading parts, part[0] the contraction `p`, as go together; *e says how. */
+/* Returns how many leading parts can run in one call, and describes the call in *e. part[0] is
+ * the contraction `p`. */
 uint32_t epilogue_of(const EpiloguePart *part, uint32_t n, const Product *p, Epilogue *e);
-/* What part i makes is only passed on: nobody else may read it. (GELU's input is kept where
- * somebody reads it.) */
+/* True if part i's output is only passed on to the next part, so that no other instruction may
+ * read it. (GELU's input is kept where another instruction reads it.) */
 bool epilogue_passes_on(const Epilogue *e, uint32_t i);
 
 #ifdef __cplusplus

@@ -1,10 +1,11 @@
-/* Numbers in memory: fp64, fp32, and the formats that are emulated exactly. Those are stored in
- * their real one or two bytes; arithmetic happens in fp32, which holds each of their values.
+/* Numbers in memory: fp64, fp32, and low-precision formats that are emulated exactly. Low-precision
+ * numbers are stored in their real one or two bytes; arithmetic uses fp32, which holds each of
+ * their values.
  *
  *   bf16   8 exponent bits, 7 mantissa bits; infinities
  *   f16    5, 10 (IEEE binary16); largest 65504, infinities
  *   e4m3   4, 3 (E4M3FN of the OCP 8-bit floating point specification); largest 448, no infinity:
- *          what is larger, infinity too, becomes 448
+ *          larger values, and infinities, become 448
  *   e5m2   5, 2 (E5M2 of the same); largest 57344, infinities
  *
  * Rounding is to nearest, ties to even, subnormals included. NaNs stay NaNs. */
@@ -27,7 +28,7 @@ static inline bool number_is_real(DType t)
 void number_widen(DType from, const void *x, float *y, int64_t n);
 /* y [n] of a low-precision type = x [n], rounded once. */
 void number_round(DType to, const float *x, void *y, int64_t n);
-/* y [n] = x [n], any two of the floating-point types, rounded once. x and y: apart. */
+/* y [n] = x [n] between any two floating-point types, rounded once. x and y must not overlap. */
 void number_cast(DType from, const void *x, DType to, void *y, int64_t n);
 /* Element i of an array of any floating-point type; a write rounds once. */
 double number_read(DType t, const void *x, uint64_t i);

@@ -1,9 +1,8 @@
-/* A contraction of ops.def as one matrix product. The letters of the signature say which indices
- * are rows (in one input and the output), columns (in the other input and the output), summed (in
- * both inputs only) or batch (in all three). Letters of one kind lie together and in the same order
- * wherever they appear, so each kind acts as one index, and no element is ever moved: what a
- * signature orders the other way is read as a transposed matrix. Knows no op, no dtype, no library.
- */
+/* A contraction of ops.def as one matrix product. A letter of the signature is a row index (in
+ * one input and the output), a column index (in the other input and the output), summed (in both
+ * inputs only) or batch (in all three). Letters of one kind lie together and in the same order
+ * in every argument, so each kind acts as one index and no element is moved. An argument with
+ * the opposite order is read as a transposed matrix. Independent of ops, dtypes and libraries. */
 #ifndef TANDEM_KERNELS_PRODUCT_H
 #define TANDEM_KERNELS_PRODUCT_H
 
@@ -20,16 +19,16 @@ typedef struct ProductMatrix {
     int64_t batch_stride; /* between the matrices of two batch indices; 0: no batch */
 } ProductMatrix;
 
-/* z [m,n] = x [m,k] y [k,n] for each of `batch`; z is never transposed: of the two inputs the one
- * with the output's outer letters is x. Sizes may be 0. */
+/* z [m,n] = x [m,k] y [k,n], `batch` times. z is never transposed: x is the input that shares
+ * the output's outer letters. Sizes may be 0. */
 typedef struct Product {
     uint32_t left, right; /* which arguments x and y are: 0 and 1, or 1 and 0 */
     int64_t m, n, k, batch;
     ProductMatrix x, y, z;
 } Product;
 
-/* Of a bound contraction (its first two inputs; scales are no part of it) with local sizes of each
- * letter. */
+/* The product that a bound contraction computes, given the local size of each letter. Uses its
+ * first two inputs only; scales play no part. */
 Product product_of(const Binding *b, const int64_t size['z' + 1]);
 
 #ifdef __cplusplus

@@ -1,16 +1,17 @@
-/* What engine.c, engine_compile.c and engine_stuck.c share; nobody else includes this. */
+/* Shared by engine.c, engine_compile.c and engine_stuck.c only. */
 #ifndef TANDEM_SIM_ENGINE_PRIVATE_H
 #define TANDEM_SIM_ENGINE_PRIVATE_H
 
 #include "sim/heap.h"
 #include "sim/sim.h"
 
-/* One instruction as the engine sees it. `head`: the first member of its launch group (itself when
- * alone): the group waits and starts as one. */
+/* One instruction as the engine sees it. `head` is the first member of its launch group, or
+ * itself when alone. The group waits and starts as one. */
 typedef struct Step {
-    Ps duration;         /* compute */
-    Ps issued;           /* from the step's start: no earlier; of a launch group's head: of all */
-    bool on_host;        /* reads or writes host memory: takes nothing of the device's cores */
+    Ps duration; /* compute */
+    /* earliest start, from the step's start; in a head, for the whole launch group */
+    Ps issued;
+    bool on_host;        /* touches host memory, so it uses none of the device's cores */
     uint32_t successors; /* first in Code.successors; the end is the next step's */
     uint32_t comm;       /* in Code.comms; 0: compute */
     Pc next_in_launch;   /* 0: the last one */
@@ -29,34 +30,35 @@ typedef struct Comm {
     bool registered;
 } Comm;
 
-/* A program, ready to be walked: for each pc what waits for it, and how many things it awaits. */
+/* A program ready to run: for each pc, the instructions that wait for it and the number of ends
+ * that it waits for. */
 typedef struct Code {
     uint32_t n; /* pcs 1..n-1 */
     Step *step;
     Pc *successors;   /* heads of launch groups */
-    uint32_t *need;   /* [pc] of heads: how many ends must come first */
+    uint32_t *need;   /* [pc] for heads: number of ends that must come first */
     LIST(Comm) comms; /* [0] none */
     LIST(Pc) roots;   /* heads that need nothing */
 } Code;
 
-/* Compiles every program; gives each rendezvous its slots. Returns the number of slots, or
- * UINT32_MAX after reporting. */
+/* Compiles every program and numbers the slots of each rendezvous. Returns the number of slots,
+ * or UINT32_MAX after reporting an error. */
 uint32_t engine_compile(const Plan *plan, const EngineOptions *options, Arena *arena, Code *codes,
                         Diag *d);
 
-/* Somebody who has reached a rendezvous; a list through `next` (0: the end). */
+/* A class that has reached a rendezvous; a list through `next` (0: the end). */
 typedef struct Arrival {
     uint32_t class_;
     Pc pc;
     uint32_t next;
 } Arrival;
 
-/* Where an engine stands when nothing can happen any more and somebody has not ended. */
+/* The state of an engine when no event is left although some program has not ended. */
 typedef struct Stuck {
     const Plan *plan;
     const Fold *fold;
     const Code *codes;
-    uint32_t *const *await; /* [class][pc]: ends that the head at pc still awaits */
+    uint32_t *const *await; /* [class][pc]: number of ends that the head at pc still waits for */
     const Arrival
         *arrivals; /* those in `n_slots` lists have not begun; all else that is due ended */
     const uint32_t *slots;

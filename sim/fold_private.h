@@ -1,4 +1,4 @@
-/* What folding shares among its files: colours, and what fold_links.c adds to them. */
+/* Shared by the files of folding: colours, and the functions of fold_links.c. */
 #ifndef TANDEM_SIM_FOLD_PRIVATE_H
 #define TANDEM_SIM_FOLD_PRIVATE_H
 
@@ -23,7 +23,7 @@ static inline Colour colour_of(uint64_t a, uint64_t b)
                     colour_mix(b + UINT64_C(0xd1b54a32d192ed03))};
 }
 
-/* Order matters: a path of hashes. */
+/* Combines two colours; the order matters, so a path of hashes identifies a path. */
 static inline Colour colour_chain(Colour into, Colour c)
 {
     return (Colour){colour_mix(into.a * 3 + c.a), colour_mix(into.b * 5 + c.b)};
@@ -37,12 +37,14 @@ static inline bool colour_same(Colour x, Colour y)
 /* ---- fold_links.c ---- */
 
 uint32_t fold_node_of(const Fold *f, Rank rank);
-/* The patterns of a collective, or messages to the rank `hop` away (EDGE_message). */
+/* Adds the links of a collective's pattern, or of messages to the rank `hop` away
+ * (EDGE_message). */
 void fold_add_edges(Fold *f, EdgeKind kind, AxisSet axes, int32_t hop, Arena *arena);
-/* Links by who takes them; then ranks by the links that they take, into `next`. */
+/* Colours links by the ranks that use them; then ranks by the links that they use, into `next`. */
 void fold_colour_links(const Fold *f, const Colour *rank, Colour *link);
 void fold_chain_links(const Fold *f, const Colour *link, Colour *next);
-/* Classes of links, numbered by the first; `colour` NULL: each its own. */
+/* Numbers the classes of links in order of first appearance; `colour` NULL: each link is its own
+ * class. */
 void fold_number_links(Fold *f, const Colour *colour, Arena *arena);
 
 #endif

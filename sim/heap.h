@@ -1,5 +1,6 @@
-/* A binary heap of events by (time, sequence number): a total order, so equal times never depend on
- * the heap's history. Taking the top leaves a hole that the next insertion fills in one sift. */
+/* A binary heap of events ordered by (time, sequence number). The order is total, so events at
+ * equal times do not depend on the heap's history. Taking the top leaves a hole that the next
+ * insertion fills, which saves one sift. */
 #ifndef TANDEM_SIM_HEAP_H
 #define TANDEM_SIM_HEAP_H
 

@@ -1,4 +1,4 @@
-/* From the engine's timelines to what people ask: step time, utilisation, exposed communication,
+/* Turns the engine's timelines into a report: step time, utilisation, exposed communication,
  * memory. */
 #ifndef TANDEM_SIM_REPORT_H
 #define TANDEM_SIM_REPORT_H
@@ -10,7 +10,8 @@ void report_time(const Plan *plan, const Fold *fold, const EngineResult *result,
 /* Compute, exposed and communication times of one class; report->step_ps is set already. */
 void report_class(const Plan *plan, const Fold *fold, const EngineResult *result, uint32_t class_,
                   Arena *arena, SimReport *report);
-/* Critical path, stages, kinds (critical.c) of what was run with `cost`; after report_time. */
+/* Adds critical path, stages and kinds (critical.c) for a simulation run with `cost`. Call after
+ * report_time. */
 void report_explain(const Plan *plan, const Fold *fold, const EngineResult *result,
                     const Cluster *cluster, const CostModel *cost, Arena *arena, SimReport *report);
 void report_memory(const Plan *plan, const Cluster *cluster, const Runtime *runtime, Arena *arena,

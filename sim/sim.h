@@ -1,9 +1,9 @@
-/* A plan in virtual time. Integer picoseconds; ties by sequence number; same plan + models + seed =
- * same bytes out.
+/* A plan in virtual time, in integer picoseconds; ties are broken by sequence number. The same
+ * plan, models and seed give the same bytes.
  *
- * A step begins on every rank at once and ends when the last rank's program has ended; the next
- * one begins there, with an empty network (a barrier between steps; within a step nothing but the
- * plan orders ranks). So every step takes the same time: there is no warm-up to wait for. */
+ * A step begins on all ranks at once and ends when the last rank's program ends. The next step
+ * begins there, with an empty network: there is a barrier between steps, and only the plan
+ * orders ranks within a step. All steps therefore take the same time, and no warm-up is needed. */
 #ifndef TANDEM_SIM_SIM_H
 #define TANDEM_SIM_SIM_H
 
@@ -18,20 +18,21 @@
 typedef struct CostModel {
     const char *name; /* "roofline", "measured" */
     Ps (*compute)(const void *self, const Plan *plan, const Program *p, const Instr *in);
-    /* What a host process takes to issue any instruction; it issues all in program order, waits for
-     * none, and nothing starts before it is issued. NULL: issued ahead of time. */
+    /* Time for a host process to issue an instruction. The host issues all instructions in
+     * program order and waits for none; an instruction starts after it was issued. NULL: all are
+     * issued ahead of time. */
     Ps (*issue)(const void *self, const Plan *plan, const Program *p, const Instr *in);
-    /* Bytes of device memory that it moves as it is carried out: fused, in several passes. NULL:
-     * its inputs and outputs once. */
+    /* Bytes of device memory that the instruction moves as executed (fused, or in several
+     * passes). NULL: its inputs and outputs once. */
     double (*bytes)(const void *self, const Plan *plan, const Program *p, const Instr *in);
-    /* Communications that what is modelled does not do. NULL: none. */
+    /* True for a communication that the modelled system does not do. NULL: it does all. */
     bool (*leaves_out)(const void *self, const Plan *plan, const Program *p, const Instr *in);
-    Ps issue_from; /* when it begins, from the start of the step */
+    Ps issue_from; /* start of issuing, from the start of the step */
     const void *self;
 } CostModel;
 
-/* One communication of a group that has gathered. Ranks are classes of `fold` (each rank its own
- * when unfolded); a folded transfer stands for all the alike groups of those classes at once. */
+/* One communication whose group is complete. Ranks are classes of `fold` (single ranks when
+ * unfolded). A folded transfer stands for all alike groups of those classes at once. */
 typedef struct Transfer {
     OpKind op;
     const FoldGroup *group;    /* collectives; NULL for send/recv */
@@ -39,14 +40,14 @@ typedef struct Transfer {
     Rank from_rank, to_rank;   /* send/recv: representatives that really are peers */
     uint64_t bytes;            /* plan_comm_bytes */
     DType dtype;
-    bool registered; /* its buffers lie in memory that the network was told of */
+    bool registered; /* its buffers are registered with the network */
 } Transfer;
 
-/* Transfers share links, so a network model keeps state. `next` tells what ends next if nothing
- * else starts (or, as NET_RATES, when the model wants to be called because rates change by
- * themselves); what it tells is handed back by `finish` at that time. The engine first asks for
- * what is due `now` (settle false: false if nothing is), and lets rates settle only when the
- * instant is over, so what happens at one instant is seen as a whole, in whatever order it came. */
+/* A network model keeps state because transfers share links. `next` returns the transfer that
+ * ends next if nothing else starts, or NET_RATES when the model must be called because rates
+ * change by themselves. The engine passes it back to `finish` at that time. The engine first
+ * asks for events due `now` (settle false; false if there is none). It lets rates settle only at
+ * the end of an instant, so that all events of one instant count together, in any order. */
 #define NET_RATES UINT32_MAX
 typedef struct NetModel {
     const char *name; /* "nccl", "measured" */
@@ -56,17 +57,17 @@ typedef struct NetModel {
     void *self;
 } NetModel;
 
-/* Devices that compute instructions do not have to themselves. Same manners. */
+/* Devices that compute instructions share with other work. Called like NetModel. */
 typedef struct DeviceModel {
     const char *name;
     void (*start)(void *self, uint32_t id, uint32_t class_, Ps alone, Ps now);
     bool (*next)(void *self, Ps now, bool settle, uint32_t *id, Ps *when);
     void (*finish)(void *self, uint32_t id, Ps now);
     void *self;
-    bool is_host; /* it is the host's processor: what the host does is started here too */
+    bool is_host; /* a host's processor: the host's own work is started here too */
 } DeviceModel;
 
-/* Devices that are not alike: one that is slower, and times that scatter (lognormal, median 1). */
+/* Devices that differ: one is slower, and times scatter (lognormal, median 1). */
 typedef struct Unevenness {
     uint64_t seed;
     Rank straggler;
@@ -78,47 +79,48 @@ typedef struct SimOptions {
     bool unfolded; /* every rank simulated; else ranks are folded by refinement */
     bool trace;    /* keep rows (all simulated ranks) */
     bool explain;  /* the critical path, stages and kinds of the report */
-    bool frees;    /* as if this communication took no time (send stands for recv, too) */
+    bool frees;    /* this communication takes no time (send includes recv) */
     OpKind free_op;
     const Unevenness *uneven; /* NULL: all alike; needs `unfolded` */
     AxisSet free_axes;
-    double imbalance; /* of the experts' choices: the busiest rank's rows by the mean; <= 1: none */
+    double imbalance; /* of routing: the busiest rank's rows divided by the mean; <= 1: even */
     uint64_t seed;
-    const Runtime *runtime; /* whose execution it is; NULL, or without a name: Tandem's own */
+    const Runtime *runtime; /* the system that executes it; NULL or without a name: Tandem itself */
     uint32_t steps;         /* default 1: all steps are alike; the last one is reported */
     Store *store;           /* measured kernels and collectives; NULL: none */
     const char *machine;    /* key of the measurements */
     const char *backend;
 } SimOptions;
 
-/* Device memory as another system has it (SimOptions.runtime), each the most of any rank, and of
- * the rank whose memory its logs print. */
+/* Device memory under another system's profile (SimOptions.runtime): the maximum over ranks, and
+ * the memory of the rank that its logs print. */
 typedef struct Held {
     uint64_t allocated_bytes; /* live tensors */
-    uint64_t reserved_bytes;  /* what its allocator holds for them */
-    uint64_t process_bytes;   /* and context, libraries, communicators */
+    uint64_t reserved_bytes;  /* held by its allocator */
+    uint64_t process_bytes;   /* with context, libraries and communicators */
     uint64_t logged[MEMORY_KIND_COUNT];
     uint32_t n_retries; /* times that free segments had to be given back, in two steps */
     bool fits;
 } Held;
 
-/* Distinct costs that a simulation used: from the store, and from the models. */
+/* Number of distinct costs in a simulation: from the store, and from models. */
 typedef struct CostCounts {
     uint32_t kernels_measured, kernels_modelled, collectives_measured, collectives_modelled;
 } CostCounts;
 
-/* What NCCL takes of a device's memory for one communicator of a rank (comm_memory.c). */
+/* Device memory that NCCL takes for one communicator of a rank (comm_memory.c). */
 typedef struct CommMemory {
     AxisSet axes;
-    Stream stream; /* under another system's profile: the first of those that share it */
+    Stream stream; /* under another system's profile: the first of the streams that share it */
     uint32_t n_ranks, n_nodes, channels, n_peers;                        /* peers: of messages */
     uint64_t ring_bytes, tree_bytes, switch_bytes, message_bytes, bytes; /* the last: all */
 } CommMemory;
 typedef LIST(CommMemory) CommMemories;
-/* Of the ranks of a program, with a row for each communicator; 0 where there is no device. */
+/* Bytes for all communicators of a program's ranks, with one row each; 0 where there is no
+ * device. */
 uint64_t comm_memory(const Plan *plan, uint32_t program, const Cluster *cluster,
                      const Runtime *runtime, Arena *arena, CommMemories *list);
-/* The most of any program, with its rows. */
+/* The largest such sum over all programs, with its rows. */
 uint64_t comm_memory_most(const Plan *plan, const Cluster *cluster, const Runtime *runtime,
                           Arena *arena, CommMemories *list);
 
@@ -130,22 +132,22 @@ typedef struct AxisTime {
     Ps total_ps, exposed_ps;
 } AxisTime;
 
-/* A stretch of the chain of instructions that bounds the step; `pc` of the program of `rank`.
- * `host`: that rank's host, which had not yet issued `pc`. */
+/* A stretch of the chain of instructions that bounds the step; `pc` is of the program of `rank`.
+ * `host`: the stretch is spent by that rank's host, which had not yet issued `pc`. */
 typedef struct PathPart {
     Rank rank;
     Pc pc;
     bool host;
     Ps from_ps, to_ps;
 } PathPart;
-typedef struct PathSum { /* of its stretches: compute by op, communication by op and axes */
+typedef struct PathSum { /* a sum over stretches: compute by op, communication by op and axes */
     OpKind op;
     AxisSet axes;
-    bool comm, host; /* host: of all stretches in which a host issued; no op */
+    bool comm, host; /* host: sum of all stretches in which a host issued; no op */
     uint32_t n;
     Ps time_ps;
 } PathSum;
-typedef struct StageRow { /* a role, by its slowest rank; the three times add up to the step */
+typedef struct StageRow { /* one role, as its slowest rank; the three times add up to the step */
     uint32_t program;
     Rank rank;
     Ps compute_ps, exposed_ps, bubble_ps;
@@ -171,9 +173,11 @@ typedef struct SimReport {
     Rank slowest;            /* the first rank whose program ends last */
     Ps compute_ps;           /* of the slowest rank's compute stream */
     Ps idle_ps;              /* step_ps - compute_ps */
-    Ps exposed_ps;       /* of idle_ps: communications on the wire (the sum over `axes`); the rest
-                          * waits for other ranks: a pipeline's bubble */
-    LIST(AxisTime) axes; /* of the slowest rank; exposed: compute stream idle, waiting for it */
+    /* of idle_ps: communications in flight (the sum over `axes`); the rest waits for other
+     * ranks, as in a pipeline's bubble */
+    Ps exposed_ps;
+    /* of the slowest rank; exposed: its compute stream is idle and waits for it */
+    LIST(AxisTime) axes;
     LIST(CollectiveRow) collectives;
     uint64_t peak_bytes;  /* arena of the worst rank's program */
     uint64_t total_bytes; /* + reserved (context, communicators) */
@@ -182,13 +186,14 @@ typedef struct SimReport {
                                         program */
     uint64_t memory_holes;           /* arena minus live at that instant */
     Pc peak_pc;
-    LIST(MemoryRow) memory_rows; /* as `memory`, for every program: what the store keeps */
-    Held held; /* under another system's profile: `fits` and total_bytes go by it; else zero */
+    LIST(MemoryRow) memory_rows; /* `memory` for every program, for the store */
+    Held held; /* under another system's profile: decides `fits` and total_bytes; else zero */
     uint32_t n_classes; /* simulated ranks */
     uint64_t n_events;  /* instructions finished on simulated ranks */
     CostCounts counts;
-    Ps host_ps; /* issuing every instruction of the slowest rank one by one from the host */
-    bool fits, host_bound; /* host_ps > step_ps: without captured graphs the host would limit */
+    Ps host_ps; /* time to issue every instruction of the slowest rank one by one from the host */
+    /* host_ps > step_ps: the host limits the step unless graphs are captured */
+    bool fits, host_bound;
     const char *cost_model, *net_model, *device_model;
     LIST(PathPart) path;     /* with `explain`: in order of time, without gaps */
     LIST(PathSum) path_sums; /* longest first */
@@ -197,8 +202,8 @@ typedef struct SimReport {
     Trace trace;
 } SimReport;
 
-/* Runs the plan on the cluster. Reports "sim-deadlock" with the ranks and what each waits for,
- * "sim-duplicate-match", "sim-peer", "sim-cluster" (more ranks than devices). */
+/* Simulates the plan on the cluster. Reports "sim-deadlock" with the ranks and the event each
+ * waits for, "sim-duplicate-match", "sim-peer", and "sim-cluster" (more ranks than devices). */
 bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options, Arena *arena,
              SimReport *report, Diag *d);
 
@@ -206,14 +211,14 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
 
 /* Times of one simulated rank, by pc, from the start of the last step. */
 typedef struct Timeline {
-    Ps *reached, *start, *end; /* reached: its own turn had come; start: the group had gathered */
-    Pc *by;                    /* whose end let it begin; 0: the step's start */
+    Ps *reached, *start, *end; /* reached: its turn had come; start: its group was complete */
+    Pc *by;                    /* the instruction whose end let it begin; 0: the step's start */
 } Timeline;
 
 typedef struct EngineOptions {
     const CostModel *cost;
     NetModel *net;
-    DeviceModel *device; /* NULL: a device each */
+    DeviceModel *device; /* NULL: every rank has its own device */
     const Fold *fold;
     uint32_t steps; /* 0: one */
     bool record;    /* keep timelines */
@@ -242,8 +247,8 @@ const char *cost_key(const Plan *plan, const Program *p, const Instr *in, Arena 
 
 /* ---- network ---- */
 
-/* What NCCL knows, with the factor by which nccl-tests turns bytes over time into the bus bandwidth
- * of n ranks. Sizes are nccl-tests': the larger of what a rank gives and gets. */
+/* NCCL's collectives, each with the factor by which nccl-tests turns bytes over time into bus
+ * bandwidth for n ranks. Sizes count as in nccl-tests: the larger of a rank's input and output. */
 #define COLLECTIVES(X)                                                                             \
     X(all_reduce, 2 * (n - 1) / n)                                                                 \
     X(all_gather, (n - 1) / n)                                                                     \
@@ -273,14 +278,15 @@ typedef enum NcclAlgorithm {
         NCCL_ALGORITHM_COUNT
 } NcclAlgorithm;
 
-/* How a call is made: among others on its stream or in a graph, as plans do; each one waited for,
- * as benchmarks do; all devices of a node by one process, which is nccl-tests without MPI. */
+/* How calls are made: on a stream or in a graph among other work, as plans do (pipelined); each
+ * waited for, as benchmarks do (blocking); or for all devices of a node by one process, like
+ * nccl-tests without MPI. */
 typedef enum NcclIssue { NCCL_pipelined, NCCL_blocking, NCCL_one_process } NcclIssue;
-/* Where buffers lie: anywhere; in windows that all ranks map (kernels of their own); the same,
- * moved by copy engines without any SM. */
+/* Where buffers lie: anywhere; in windows that all ranks map, which have kernels of their own;
+ * or in windows, moved by copy engines without any SM. */
 typedef enum NcclBuffers { NCCL_plain, NCCL_symmetric, NCCL_copy_engine } NcclBuffers;
 
-/* What a generation of devices achieves: one row of nccl_fit.def, in its order. */
+/* Efficiency of a generation of devices: one row of nccl_fit.def, in its order. */
 typedef struct NcclFit {
     double ring, steps, gather, nvls, ramp_us, ramp_mib, once_us, once_mib, p2p_us, p2p, exchange,
         exchange_us, exchange_mib, ll, ll_once, ll128, ll128_once, nvls_wide;
@@ -297,66 +303,69 @@ typedef struct NcclQuestion {
     const NcclFit *fit;           /* NULL: the one of the cluster's devices */
 } NcclQuestion;
 
-/* NCCL's choice for one collective over a group, and what it means for links. */
+/* NCCL's choice for one collective over a group, with its time and load on links. */
 typedef struct NcclChoice {
     Ps time_ps;              /* latency + fluid */
-    Ps latency_ps, fluid_ps; /* the second part needs bandwidth */
-    Ps tuner_ps;             /* what the tuner took it for; 0: it has no opinion */
+    Ps latency_ps, fluid_ps; /* fluid: the part that needs bandwidth */
+    Ps tuner_ps;             /* the tuner's own estimate; 0: it has none */
     const char *algorithm, *protocol;
-    double bus_bytes_per_s;       /* nccl-tests' bus bandwidth of the whole time */
-    uint32_t channels;            /* blocks of the kernel: one SM each */
-    double port_bytes, nic_bytes; /* that the busiest rank sends through its NVLink port, its NIC */
+    double bus_bytes_per_s; /* nccl-tests' bus bandwidth of the whole time */
+    uint32_t channels;      /* blocks of the kernel: one SM each */
+    /* sent by the busiest rank through its NVLink port, through its NIC */
+    double port_bytes, nic_bytes;
 } NcclChoice;
 NcclChoice nccl_answer(const Cluster *cluster, const NcclQuestion *question);
-/* The same of the first nodes of the cluster, filled in order, alone on its network: a node's or a
- * pod's way out may be thinner than the NICs (net_maxmin.c has it for plans). */
+/* The same for the first nodes of the cluster, filled in order, with the network to itself. Node
+ * and pod uplinks may be thinner than the NICs (net_maxmin.c has them for plans). */
 NcclChoice nccl_answer_alone(const Cluster *cluster, const NcclQuestion *question);
 /* The same for an op of a plan, pipelined. */
 NcclChoice nccl_choose(const Cluster *cluster, OpKind op, uint32_t n_nodes, uint32_t ranks_per_node,
                        uint64_t bytes);
-/* ... with what the plan asks of NCCL: windows have kernels of their own, and copy engines where it
- * says so and NCCL can. */
+/* The same with the plan's NCCL settings. Buffers in windows have kernels of their own, and copy
+ * engines where the settings ask for them and NCCL can. */
 NcclChoice nccl_choose_as(const Cluster *cluster, const NcclSettings *settings, OpKind op,
                           uint32_t n_nodes, uint32_t ranks_per_node, uint64_t bytes);
-/* Which node sends to which, of an op whose algorithm has this name; of what NCCL does otherwise
- * (parallel trees, reductions in switches) a ring. */
+/* The pattern of messages between nodes for an op whose algorithm has this name. Parallel trees
+ * and reductions in switches count as a ring. */
 EdgeKind nccl_pattern(OpKind op, const char *algorithm);
-/* The buffers that kernels or copy engines reach by themselves: possible for this kind? */
+/* True if kernels or copy engines can reach this kind's registered buffers directly. */
 bool nccl_buffers_possible(const Cluster *cluster, const NcclQuestion *question);
-/* SMs that a gather or reduction of registered buffers takes; UINT32_MAX: as many as others. */
+/* SMs for a gather or reduction of registered buffers; UINT32_MAX: as for other buffers. */
 uint32_t nccl_registered_channels(const Cluster *cluster, OpKind op, uint32_t n_nodes,
                                   uint32_t ranks_per_node);
-/* What one device can send to the others of its node, one NIC to the fabric (as NCCL counts). */
+/* The rate at which one device sends to the others of its node, and one NIC to the network (as
+ * NCCL counts). */
 double nccl_port_bytes_per_s(const Cluster *cluster);
 double nccl_nic_bytes_per_s(const Cluster *cluster);
 
-/* `inner`, on which communications of `op` along `axes` take no time. */
+/* A network like `inner`, but communications of `op` along `axes` take no time. */
 typedef struct NetFree NetFree;
 NetFree *net_free(NetModel inner, OpKind op, AxisSet axes, Arena *arena);
 NetModel net_free_model(NetFree *net);
 
-/* Experts that are not chosen equally: the plan has some. */
+/* Uneven routing to experts, for a plan that has experts. */
 typedef struct Imbalance Imbalance;
-/* What goes through an exchange of tokens, by what the plan's rooms would be: `pads_late`. 1: all.
- */
+/* The fraction of an exchange's token slots that is really sent, where `pads_late` says so; else
+ * 1. */
 double imbalance_exchanged(const Plan *plan, const Runtime *runtime);
 Imbalance *imbalance_new(const Plan *plan, double factor, double exchanged, CostModel cost,
                          NetModel net, Arena *arena);
 CostModel imbalance_cost(Imbalance *b);
 NetModel imbalance_net(Imbalance *b);
 
-/* Rates capped by NCCL's model, shared max-min over ports, NICs and node uplinks. */
+/* Transfer rates capped by NCCL's model and shared max-min over ports, NICs and node uplinks. */
 typedef struct MaxMin MaxMin;
 MaxMin *maxmin_new(const Cluster *cluster, const Fold *fold, Arena *arena);
-NcclSettings *maxmin_asks(MaxMin *net); /* what the plan asks of NCCL; at first nothing */
-/* Collectives that the store has times of (as backend "nccl" of `machine`) take those, alone. */
+NcclSettings *maxmin_asks(MaxMin *net); /* the plan's NCCL settings; at first none */
+/* Makes collectives that the store has (as backend "nccl" of `machine`) take their measured
+ * times alone. */
 void maxmin_measured(MaxMin *net, Store *store, const char *machine, Diag *d);
 void maxmin_counts(const MaxMin *net, CostCounts *counts); /* of collectives */
 NetModel maxmin_net(MaxMin *net);
 uint32_t maxmin_channels(const MaxMin *net, uint32_t id); /* SMs that a running transfer takes */
 
-/* A collective's kernel takes one SM a channel from the members' compute while it runs. Wraps the
- * network so as to know what runs. */
+/* Takes one SM for each channel of a running collective from its members' compute. Wraps the
+ * network model to learn which collectives run. */
 typedef struct Sms Sms;
 Sms *sms_new(const Cluster *cluster, const Fold *fold, MaxMin *net, Arena *arena);
 NetModel sms_net(Sms *sms);
@@ -371,15 +380,15 @@ DeviceModel slow_device_model(SlowDevice *device);
 
 typedef struct Faults {
     double mtbf_s;                  /* of the whole machine */
-    double checkpoint_s, restart_s; /* to write one; to be back at work after a failure */
+    double checkpoint_s, restart_s; /* to write a checkpoint; to resume work after a failure */
 } Faults;
-/* Part of the time that is useful work, a checkpoint after every `interval_s` of it. */
+/* The fraction of time that is useful work, with a checkpoint after every `interval_s` of it. */
 double faults_goodput(const Faults *faults, double interval_s);
 double faults_best_interval_s(const Faults *faults); /* Daly's estimate */
 double faults_draw_s(const Faults *faults, double interval_s, double work_s, uint64_t seed);
 
-/* Processes on one machine: compute and communication share its cores. Collectives as measured by
- * the store (`backend` on `machine`), else a named generic model. */
+/* Processes on one machine, whose compute and communication share its cores. Collectives take
+ * the times that the store has (`backend` on `machine`), else those of a generic model. */
 typedef struct Cores Cores;
 Cores *cores_new(const Cluster *cluster, const Fold *fold, Store *store, const char *machine,
                  const char *backend, Arena *arena, Diag *d);
@@ -397,11 +406,11 @@ typedef struct MemoryCurve {
 } MemoryCurve;
 void memory_curve(const Plan *plan, const Program *p, Arena *arena, MemoryCurve *curve);
 
-/* `runtime` has a name. */
+/* Memory under the profile `runtime`, which must have a name. */
 Held sim_held(const Plan *plan, const Cluster *cluster, const Runtime *runtime);
 
-/* Default MFU: 6 x (parameters without input embedding) + 6 x layers x d_model x seq (causal) per
- * token; of experts those that a token goes to. */
+/* Default MFU, FLOPs per token: 6 x (parameters without input embedding) + 6 x layers x d_model
+ * x seq (causal). Only experts that a token uses count. */
 double mfu_flops_per_token(const Graph *g);
 
 #endif

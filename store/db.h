@@ -22,8 +22,8 @@ enum { DB_APPLICATION_ID = 0x544e444d }; /* "TNDM" */
  * creates and never migrates. ":memory:" is a store that nobody else sees. Rules: store-open,
  * store-foreign, store-newer, store-older, store-damaged, store-error. */
 Db *db_open(const char *path, bool read_only, const char *const *migrations, uint32_t n, Diag *d);
-/* Another program's database, to be read only: no id, version or schema is asked of it. NULL after
- * store-open or store-error. */
+/* Opens another program's database for reading, whatever its id, version or schema. Returns NULL
+ * after reporting store-open or store-error. */
 Db *db_open_foreign(const char *path, Diag *d);
 void db_close(Db *db); /* NULL is fine */
 
@@ -32,12 +32,12 @@ bool db_begin(Db *db, Diag *d);                 /* BEGIN IMMEDIATE */
 bool db_commit(Db *db, Diag *d);
 void db_rollback(Db *db);
 
-/* Binds by format, one letter an argument: i int64_t, d double, s const char * (NULL is NULL),
- * b const void * + size_t. Prepared statements are kept by their text; one whose rows are still
- * being read is left alone, and the text is prepared once more. NULL on failure. */
+/* Binds arguments by format, one letter each: i int64_t, d double, s const char * (NULL is
+ * NULL), b const void * + size_t. Prepared statements are kept by their text. If one is still
+ * being read, the text is prepared a second time. NULL on failure. */
 DbStatement *db_prepare(Db *db, Diag *d, const char *sql, const char *format, ...);
-/* true: a row is there. false: the end (it resets itself), or a failure that `d` tells; a NULL
- * statement has no rows. */
+/* True if there is a row. False at the end (the statement resets itself), after a failure
+ * reported to `d`, or if `st` is NULL. */
 bool db_step(DbStatement *st, Diag *d);
 bool db_run(Db *db, Diag *d, const char *sql, const char *format, ...); /* prepare, step to end */
 void db_reset(DbStatement *st);

@@ -1,4 +1,4 @@
-/* What db.c and db_open.c share; nobody else includes this. */
+/* Shared by db.c and db_open.c only. */
 #ifndef TANDEM_STORE_DB_PRIVATE_H
 #define TANDEM_STORE_DB_PRIVATE_H
 

@@ -1,11 +1,12 @@
-/* What the store's files share: store.c (opening, measured costs), store_schema.c (tables and
+/* Shared by the store's files: store.c (opening, measured costs), store_schema.c (tables and
  * views), store_write.c and store_read.c (runs). */
 #ifndef TANDEM_STORE_PRIVATE_H
 #define TANDEM_STORE_PRIVATE_H
 
 #include "store/store.h"
 
-/* SQL that brings a store from version i to i + 1. Published ones never change; new ones follow. */
+/* SQL that brings a store from version i to i + 1. Published migrations never change; new ones
+ * are appended. */
 extern const char *const *const store_migrations;
 extern const uint32_t store_n_migrations;
 

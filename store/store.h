@@ -9,7 +9,8 @@
 
 typedef struct Store Store;
 Store *store_open(const char *path, bool read_only, Diag *d); /* created and migrated as needed */
-/* Opens it for writing and closes it: makes it where there is none, or tells why it cannot. */
+/* Makes sure that the store can be written: creates it if missing, then closes it. Reports why
+ * it cannot. */
 bool store_ready(const char *path, Diag *d);
 void store_close(Store *store);
 Db *store_db(Store *store);
@@ -50,15 +51,15 @@ typedef struct RunRecord {
     uint32_t steps_done;
 } RunRecord;
 
-/* Stores everything in one IMMEDIATE transaction; returns the run id, 0 on failure. A prediction
- * whose key is there already replaces nothing and returns the old id; only a trace that the old one
- * lacked is added to it. */
+/* Stores a run in one IMMEDIATE transaction; returns its id, 0 on failure. If a prediction with
+ * the same key exists, returns its id and stores nothing, except a trace that the stored one
+ * lacks. */
 int64_t store_run(Store *store, const RunRecord *run, Diag *d);
 /* Newest run of `kind` for a plan that did not fail (0: none). */
 int64_t store_find_run(Store *store, RunKind kind, Hash128 plan, Diag *d);
 int64_t store_latest_run(Store *store, RunKind kind, Diag *d);
-/* plan_text stays NULL (store_plan_text has it); `trace` may be NULL. Rows in the order of step,
- * rank, pc; a loss that was not a number is NaN again. */
+/* Loads run `id`. plan_text stays NULL (use store_plan_text); `trace` may be NULL. Rows are
+ * ordered by step, rank and pc; a loss that was not a number reads back as NaN. */
 bool store_load_run(Store *store, int64_t id, Arena *arena, RunRecord *run, Trace *trace, Diag *d);
 /* The text of a stored plan; NULL if unknown. */
 const char *store_plan_text(Store *store, Hash128 plan, Arena *arena, Diag *d);
@@ -68,18 +69,19 @@ const char *store_plan_text(Store *store, Hash128 plan, Arena *arena, Diag *d);
 bool store_put_kernel(Store *store, const char *machine, const char *key, Ps median_ps,
                       double spread, uint32_t n, Diag *d);
 Ps store_get_kernel(Store *store, const char *machine, const char *key, Diag *d); /* -1: none */
-/* The algorithm that was the fastest for a product: `device` names the device and the library,
- * `call` sizes, layouts and types. A newer one replaces it. */
+/* Stores the fastest algorithm measured for a product, replacing an older one. `device` names
+ * device and library; `call` names sizes, layouts and types. */
 bool store_put_choice(Store *store, const char *device, const char *call, const void *choice,
                       size_t bytes, Ps median_ps, Diag *d);
-/* false: there is none of so many bytes. */
+/* Reads a stored choice of exactly `bytes` bytes; false if there is none. */
 bool store_get_choice(Store *store, const char *device, const char *call, void *choice,
                       size_t bytes, Diag *d);
-/* Time of a collective: op, dtype bytes as in plan_comm_bytes, group size and backend. */
+/* Stores the time of a collective. `bytes` counts as in plan_comm_bytes. */
 bool store_put_collective(Store *store, const char *machine, const char *backend, OpKind op,
                           uint32_t n_ranks, uint64_t bytes, Ps median_ps, Diag *d);
-/* Interpolated in log(time) over log(bytes) between measured sizes of the same op and group; below
- * the smallest its time, above the largest in proportion to bytes; -1 if none was measured. */
+/* Time of a collective; -1 if none was measured for this op and group size. Between measured
+ * sizes it interpolates log(time) over log(bytes). Below the smallest size it returns that
+ * size's time; above the largest, it scales in proportion to bytes. */
 Ps store_get_collective(Store *store, const char *machine, const char *backend, OpKind op,
                         uint32_t n_ranks, uint64_t bytes, Diag *d);
 

@@ -10,22 +10,24 @@ enum { MEET_WHY = 512 };
 
 typedef struct Meet {
     uint32_t rank, n_ranks;
-    uint32_t local_rank; /* among those of this machine, as the launcher numbers them */
+    uint32_t local_rank; /* number among the ranks of this machine, as the launcher counts */
     bool knows_local;    /* the launcher told the local rank; else it is 0 */
-    /* all [n_ranks, bytes] = what each rank gave; all ranks call it in the same order. False after
-     * timeout_s, or when a rank has gone: `why` tells. */
+    /* Gathers all [n_ranks, bytes] from `mine` of every rank. All ranks call it in the same
+     * order. False after timeout_s or when a rank has gone; the reason is in `why`. */
     bool (*exchange)(struct Meet *m, const void *mine, size_t bytes, void *all, double timeout_s);
-    /* Has another rank gone, or said that it failed? Never waits. `why` tells. */
+    /* True if another rank has gone or reported a failure, with the reason in `why`. Never
+     * waits. */
     bool (*gone)(struct Meet *m);
     void (*abort)(void *self, int code); /* ends all ranks; does not return. self: the Meet */
     void (*close)(struct Meet *m);
     char why[MEET_WHY];
-    const Transport *transport; /* of the MPI by which they meet; NULL: there is none */
+    const Transport *transport; /* the MPI through which the ranks meet; NULL: none */
     void *mpi;
     void *state;
 } Meet;
 
-/* Chooses by the environment. NULL: `why` tells. transport NULL: no MPI started this process. */
+/* Chooses MPI or TCP by the environment; NULL with the reason in `why`. transport NULL: no MPI
+ * started this process. */
 Meet *meet_open(Arena *arena, const Transport *transport, double timeout_s, char *why, size_t room);
 /* ---- meet_tcp.c: a star around rank 0. */
 bool meet_tcp(Arena *arena, Meet *m, double timeout_s);

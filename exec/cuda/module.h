@@ -1,4 +1,5 @@
-/* What the CUDA module gives to the command that loads it. Includes no CUDA: both sides read it. */
+/* The interface of the CUDA module to the command that loads it. Includes no CUDA: both sides
+ * read it. */
 #ifndef TANDEM_EXEC_CUDA_MODULE_H
 #define TANDEM_EXEC_CUDA_MODULE_H
 
@@ -7,7 +8,7 @@
 
 enum { CUDA_MODULE_VERSION = 2 };
 
-/* One thing that `tandem doctor` tells. */
+/* One line of `tandem doctor`. */
 typedef struct CudaFinding {
     const char *name, *state; /* state: "ok", "missing", "note" */
     const char *text;
@@ -18,17 +19,17 @@ typedef struct CudaFindings {
 
 typedef struct CudaModule {
     uint32_t version;
-    /* transport NULL: ranks meet over TCP where a launcher's variables say so, else there is one.
-     */
+    /* transport NULL: ranks meet over TCP if a launcher's variables say so, else there is one
+     * rank. */
     Backend *(*backend)(Arena *arena, const Transport *transport);
-    /* Toolkit, driver, devices, NCCL: never fails, says what is missing. */
+    /* Describes toolkit, driver, devices and NCCL, and names missing ones. Never fails. */
     void (*describe)(Arena *arena, CudaFindings *findings);
-    /* What the lowering must set aside for the kernels. */
+    /* Bytes of scratch that the lowering must reserve for the kernels. */
     WorkspaceBytes workspace;
-    /* The device's name, by which measurements are stored; NULL: there is none. */
+    /* The device's name, which identifies its measurements in the store; NULL: no device. */
     const char *(*device_name)(Arena *arena, uint32_t device);
 } CudaModule;
 
-extern const CudaModule tandem_cuda_module; /* the symbol that is looked for */
+extern const CudaModule tandem_cuda_module; /* the symbol that the command looks up */
 
 #endif

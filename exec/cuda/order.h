@@ -1,5 +1,5 @@
-/* In which order a program's instructions are given to the streams, and where a step is cut into
- * graphs. Knows no CUDA. */
+/* The order in which a program's instructions are issued to the streams, and the cuts of a step
+ * into graphs. Independent of CUDA. */
 #ifndef TANDEM_EXEC_CUDA_ORDER_H
 #define TANDEM_EXEC_CUDA_ORDER_H
 
@@ -8,26 +8,28 @@
 /* [first, first + n) of the order. */
 typedef struct Segment {
     uint32_t first, n;
-    uint32_t same; /* an earlier segment that does exactly the same but for its micro-batch; its own
-                      index: none */
-    bool shared;   /* another segment is the same as this one */
+    /* index of an earlier segment that differs only in its micro-batch; its own index: none */
+    uint32_t same;
+    bool shared; /* another segment has this one as its `same` */
 } Segment;
 
 typedef struct Order {
-    Pc *pc;       /* [n] members of a launch stand together */
-    uint32_t *at; /* [pc] where */
+    Pc *pc;       /* [n] members of a launch are adjacent */
+    uint32_t *at; /* [pc] its place in the order */
     uint32_t n;
     Segment *segment;
     uint32_t n_segments;
 } Order;
 
-/* An instruction stands behind all that it waits for, on its stream and others'. The smallest pc
- * that may be next is next: ranks with the same program have the same order. */
+/* Orders a program's instructions so that each comes after all instructions that it waits for,
+ * on any stream. Among those that may come next, the smallest pc does, so ranks with the same
+ * program get the same order. */
 void order_make(const ProgramInfo *info, Arena *arena, Order *order);
-/* One segment. */
+/* Makes the whole order one segment. */
 void order_whole(Order *order, Arena *arena);
-/* One segment a micro-batch, the update with the last. False where micro-batches are interleaved
- * (a pipeline's schedule), or there is only one: then there is one segment. */
+/* Cuts the order into one segment a micro-batch; the update goes with the last. If micro-batches
+ * are interleaved (a pipeline's schedule) or there is only one, makes one segment and returns
+ * false. */
 bool order_cut(const RankState *r, Order *order, Arena *arena);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the files of the CUDA backend share. */
+/* Shared by the files of the CUDA backend. */
 #ifndef TANDEM_EXEC_CUDA_PRIVATE_H
 #define TANDEM_EXEC_CUDA_PRIVATE_H
 
@@ -14,10 +14,10 @@
 #include "exec/groups.h"
 #include "kernels/cuda/cuda.h"
 
-/* What ranks tell each other of their devices before anything is made on them. */
+/* A rank's device and software, compared among ranks before anything is created on the devices. */
 typedef struct Identity {
     unsigned char uuid[16];
-    uint64_t host; /* a hash of what names the machine */
+    uint64_t host; /* a hash of the machine's names */
     int32_t driver, runtime, nccl;
     int32_t capability, device;
     char name[64];
@@ -37,21 +37,21 @@ typedef struct CudaComm {
 typedef struct Staged {
     Pc pc;
     KernelArgs host; /* of kernel_cpu(OP_batch): points into `back` */
-    char *front[2];  /* pinned: what is copied to the device. [tokens, labels] */
-    char *back[2];   /* of the next step, filled while this one runs */
+    char *front[2];  /* pinned, copied to the device: [tokens, labels] */
+    char *back[2];   /* data of the next step, filled while this step runs */
     uint64_t bytes[2];
-    char *slot[2]; /* in device memory, where several micro-batches share a graph; else NULL */
+    char *slot[2]; /* in device memory, if several micro-batches share a graph; else NULL */
 } Staged;
 
-/* While a step is traced: when each launch began and ended. A launch may carry out several
- * instructions; the first stands for it, the others take no time at its end. */
+/* Begin and end of each launch, while a step is traced. If a launch carries out several
+ * instructions, the first one gets its time; the others take no time at its end. */
 typedef struct CudaTrace {
     cudaEvent_t *begin, *end; /* [pc]; NULL: not traced */
     Pc *lead;                 /* [pc] the first instruction of its launch */
     cudaEvent_t zero;
 } CudaTrace;
 
-/* While bad numbers are looked for: a piece of an output, when the stream gets there. */
+/* One piece of an output to check for bad numbers, when the stream reaches it. */
 typedef struct Scan {
     struct Cuda *cuda;
     Pc pc;
@@ -70,69 +70,70 @@ typedef struct Cuda {
     RankState state;
     Rank rank;
     uint32_t n_ranks;
-    Diag *d;     /* where errors go while a call of the backend is in progress */
-    bool failed; /* an error was told: what follows from it is not */
+    Diag *d;     /* receives errors while a call of the backend is in progress */
+    bool failed; /* an error was reported; errors that follow from it are not */
     const char *why_rule, *why;
-    /* The device is given a step, or waited for: something moves, or the run is ended after the
-     * timeout. What a host does takes as long as it takes, up to patience_s. */
+    /* The device has a step, or is being waited for: the run ends if no progress is made within
+     * the timeout. Work on the host may take up to patience_s. */
     _Atomic bool watched;
     double patience_s;
-    _Atomic uint64_t beat; /* of the thread that issues: it goes on */
-    pthread_t watcher;     /* while it does not */
+    _Atomic uint64_t beat; /* the issuing thread's counter: changes while it makes progress */
+    pthread_t watcher;     /* the thread that waits for that */
     bool watches;
     _Atomic bool watch_ends;
-    const char *opens;   /* what watch_opening waits for */
+    const char *opens;   /* the operation that watch_opening waits for */
     unsigned char *here; /* [n_ranks] */
     bool dead;           /* communicators are broken: they can only be aborted */
-    bool stuck;          /* and that did not return: nothing may wait for the device */
+    bool stuck;          /* and aborting them did not return: nothing may wait for the device */
     _Atomic bool aborted;
 
     Identity mine, *all; /* [n_ranks] */
     int device;
     uint64_t free_before, outside; /* device bytes: before open; what lies outside the arena */
     bool arena_of_nccl;
-    bool unsettled;       /* the default stream may still write what streams are to read */
+    /* the default stream may still be writing data that other streams will read */
+    bool unsettled;
     uint64_t arena_bytes; /* as allocated */
     CudaContext context;
     struct CudnnAttention *cudnn;   /* NULL: not asked for */
     CudaAttentionLibrary attention; /* cuDNN's */
-    struct AttentionWays *ways;     /* that, our own kernels', Hopper's: what was fastest */
+    struct AttentionWays *ways;     /* measured choice between cuDNN, our kernels and Hopper's */
     CudaAttentionLibrary by_way;
     CudaControl *control_host; /* pinned */
     CudaControl *control_device;
     uint32_t *fault_host, *fault_device;
-    /* Pinned, written by the streams as they go. heads [STREAM_COUNT]: the first instruction that
-     * is not done, 0: all are; of STREAM_none, the segment. begun [STREAM_COUNT]: the communication
-     * that was begun last. */
+    /* Pinned, written by the streams as they run. heads [STREAM_COUNT]: the first instruction
+     * that is not done; 0: all are. heads[STREAM_none] is the segment. begun [STREAM_COUNT]: the
+     * newest communication begun. */
     uint32_t *heads, *begun;
-    uint32_t *numbers; /* [n_instr + 1] device: 0, 1, 2, ...: what is copied to heads */
+    uint32_t *numbers; /* [n_instr + 1] on the device: 0, 1, 2, ..., the values copied to heads */
     uint32_t seen[STREAM_COUNT];
     Pc first_on_stream[STREAM_COUNT];
-    Pc *next_on_stream; /* [pc] by the order of issue; 0: none */
+    Pc *next_on_stream; /* [pc] next instruction in issue order; 0: none */
 
     cudaStream_t stream[STREAM_COUNT];
     bool uses[STREAM_COUNT];
     cudaEvent_t fork, join[STREAM_COUNT], finished;
-    cudaEvent_t *event; /* [pc]; NULL: nobody on another stream waits for it */
+    cudaEvent_t *event; /* [pc]; NULL: no other stream waits for it */
 
     ncclComm_t world;
     CudaComm *comm; /* [n_comms] */
     uint32_t n_comms;
     uint32_t *comm_of;     /* [pc] */
-    struct Hosted *hosted; /* communications go through the host; NULL: NCCL's */
+    struct Hosted *hosted; /* communications through the host; NULL: through NCCL */
 
     Order order;
-    uint32_t *chain;  /* [pc] how many instructions are one launch, from pc on; 1: alone */
+    uint32_t *chain;  /* [pc] number of instructions in the launch that begins at pc; 1: alone */
     uint32_t *unread; /* [pc] CudaChainPart.unread of a part */
     Staged *staged;
     uint32_t n_staged;
     uint32_t *staged_of; /* [pc] 1 + index; 0: not a batch */
-    int64_t next_filled; /* the step that `back` holds; -1: none */
+    int64_t next_filled; /* the step whose data `back` holds; -1: none */
 
-    cudaGraphExec_t *graph;  /* [segment] NULL: not captured; of equal segments the first has it */
-    cudaGraphExec_t *traced; /* [segment] with events around each instruction, for one step */
+    cudaGraphExec_t *graph;  /* [segment] NULL: not captured, or an equal earlier segment has it */
+    cudaGraphExec_t *traced; /* [segment] graphs of one step with events around each instruction */
     CudaTrace trace;
-    char **scans; /* [STREAM_COUNT] pinned, while bad numbers are looked for; else NULL */
+    char **scans; /* [STREAM_COUNT] pinned, during a search for bad numbers; else NULL */
     Arena *scan_arena;
     BadNumber *bad;
     int64_t n_steps;
@@ -143,50 +144,51 @@ typedef struct Cuda {
     int record; /* 1 + the descriptor of this rank's file; 0: none */
     char record_host[64];
     double recorded_s;
-    bool owns_status; /* nobody launched us: the status is ours, and so is telling */
+    bool owns_status; /* no launcher: this process owns the status and prints the verdict */
     char status_path[512];
 } Cuda;
 
-/* ---- check.c: one macro a library. They tell the call, where it stands, and the library's own
- * words; true if all is well. After a call of NCCL this waits until the communicator is ready for
- * the next one: a call may return before it has ended. */
+/* ---- check.c: one macro a library. On an error they report the call, its place and the
+ * library's message. They return true if there is no error. nccl_checked also waits until the
+ * communicator is ready for the next call, since a call may return before it has ended. */
 bool cuda_checked(Cuda *c, cudaError_t error, const char *call, const char *file, int line);
 bool nccl_checked(Cuda *c, const ncclComm_t *comm, ncclResult_t result, const char *call,
                   const char *file, int line);
 #define CHECK_CUDA(c, name, arguments) cuda_checked((c), name arguments, #name, __FILE__, __LINE__)
-/* comm: a pointer to the communicator that is busy with the call, which the call itself may make;
- * of a split, the parent. NULL: the call concerns none. */
+/* comm: a pointer to the communicator that the call uses or creates; for a split, the parent.
+ * NULL: the call uses none. */
 #define CHECK_NCCL(c, comm, name, arguments)                                                       \
     nccl_checked((c), (comm), name arguments, #name, __FILE__, __LINE__)
-/* An error that is not a library's; false. */
+/* Reports an error of our own; returns false. */
 bool cuda_fail(Cuda *c, const char *rule, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* ---- device.c ---- */
 void device_environment(void); /* before the first call of MPI, CUDA or NCCL */
-bool device_choose(Cuda *c);   /* which one, and that it can be used */
-bool device_identify(Cuda *c); /* what this rank has; then compares with all others' */
-/* A function of the driver, as the API of that version has it; the message ends with what_for. */
+bool device_choose(Cuda *c);   /* chooses a device and checks that it can be used */
+bool device_identify(Cuda *c); /* describes this rank's device and compares it with all others' */
+/* Looks up a driver function of the given API version; an error message ends with what_for. */
 bool device_driver(Cuda *c, const char *name, unsigned version, const char *what_for, void **at);
 void device_describe(Arena *arena, CudaFindings *findings);
 const char *device_name(Arena *arena, uint32_t device);
 
 /* ---- libraries.c ---- */
 bool libraries_open(Cuda *c);
-/* All ranks call it: what several of them carry out is carried out alike. */
+/* Called by all ranks: agrees on the features that several ranks must use alike. */
 bool libraries_settle(Cuda *c);
 void libraries_close(Cuda *c);
 
 /* ---- memory.c ---- */
 bool memory_open(Cuda *c, const Program *p);
 void memory_close(Cuda *c);
-/* Before streams use what the host wrote: cudaMemset, and cudaMemcpy of memory that is not pinned,
- * return before the default stream has done it, and our streams do not wait for that one. */
+/* Waits for host writes before streams use them. cudaMemset, and cudaMemcpy from memory that is
+ * not pinned, may return before the default stream has finished, and our streams do not wait for
+ * it. */
 bool memory_settle(Cuda *c);
 bool memory_read(Cuda *c, BufferId b, void *to);
 bool memory_write(Cuda *c, BufferId b, const void *from);
-/* Poison where nothing lives between steps, before a step; and after it, whether something was
- * written beyond the arena. */
+/* memory_poison fills memory that does not live between steps, before a step. memory_inspect
+ * finds writes beyond the arena afterwards. */
 bool memory_poison(Cuda *c);
 bool memory_inspect(Cuda *c);
 uint64_t memory_highest(Cuda *c, Space space);
@@ -195,83 +197,89 @@ void memory_outside(Cuda *c); /* measures c->outside */
 /* ---- stage.c: data from the host ---- */
 bool stage_open(Cuda *c);
 void stage_close(Cuda *c);
-void stage_fill(Cuda *c);    /* `front` gets the data of c->control.step */
-void stage_prepare(Cuda *c); /* while the device works: `back` gets that of the next step */
-/* Carries out the batch instruction; from the slot in a segment that is shared. */
+void stage_fill(Cuda *c);    /* fills `front` with the data of c->control.step */
+void stage_prepare(Cuda *c); /* while the device works: fills `back` with the next step's data */
+/* Issues the batch instruction; in a shared segment it copies from the slot. */
 bool stage_issue(Cuda *c, Pc pc, bool shared);
-bool stage_open_slots(Cuda *c); /* of the segments that are shared */
-/* Before a shared segment runs: its micro-batch's data go to the slots. */
+bool stage_open_slots(Cuda *c); /* for the segments that are shared */
+/* Copies the data of a shared segment's micro-batch to the slots before it runs. */
 bool stage_to_slot(Cuda *c, const Segment *s);
 
 /* ---- comm.c ---- */
 bool comm_open(Cuda *c);
 void comm_close(Cuda *c); /* destroys, or aborts where something failed */
-/* Ends what is under way, within a bound: false, and c->stuck, when a library does not return. */
+/* Aborts communication in flight within a time limit. If a library does not return, returns
+ * false and sets c->stuck. */
 bool comm_abort(Cuda *c);
-bool comm_issue(Cuda *c, Pc pc); /* one; within a group of NCCL's where it starts with others */
-bool comm_errors(Cuda *c);       /* false: one of them says that it is broken */
+bool comm_issue(Cuda *c, Pc pc); /* issues one; inside an NCCL group if others start with it */
+bool comm_errors(Cuda *c);       /* false if a communicator reports an error */
 
 /* ---- hosted.c ---- */
 typedef struct Hosted Hosted;
 bool hosted_open(Cuda *c);
-void hosted_stop(Cuda *c); /* the thread: MPI is the caller's again; frees nothing */
+/* ends the thread, so that the caller may use MPI again; frees nothing */
+void hosted_stop(Cuda *c);
 void hosted_close(Cuda *c);
-bool hosted_issue(Cuda *c, const Pc *pc, uint32_t n); /* those that start together */
+bool hosted_issue(Cuda *c, const Pc *pc, uint32_t n); /* communications that start together */
 
 /* ---- issue.c ---- */
 bool issue_open(Cuda *c);
 void issue_close(Cuda *c);
-/* The instructions that are one kernel from place `at` of the order on; 0 or 1: none. */
+/* Number of instructions that form one kernel from place `at` of the order on; 0 or 1: no kernel
+ * of several. */
 uint32_t issue_kernel(const Cuda *c, uint32_t at, CudaChainPart part[CUDA_CHAIN_MAX]);
-/* Once products are settled and segments are chosen: what is one launch, and which outputs stay
- * unwritten. */
+/* Finds the launches of several instructions and the outputs that stay unwritten. Call it when
+ * products and segments are settled. */
 bool issue_find_chains(Cuda *c);
-/* Sends instructions [first, first + n) of the order to the streams, which all begin after, and end
- * before, what is on the compute stream. */
+/* Issues the instructions of a segment to the streams. All streams begin after the earlier work
+ * of the compute stream and end before its later work. */
 bool issue_segment(Cuda *c, const Segment *s, bool captures);
 
 /* ---- graph.c ---- */
-bool graph_capture(Cuda *c); /* c->graph of all segments */
+bool graph_capture(Cuda *c); /* captures c->graph of every segment */
 bool graph_launch(Cuda *c, uint32_t segment);
 void graph_close(Cuda *c);
-/* One step with events around each instruction: by graphs of its own, or without. */
+/* Traces one step with events around each instruction, with graphs of its own or without graphs. */
 bool trace_open(Cuda *c, bool by_graphs);
 void trace_rows(Cuda *c, Trace *trace);
 void trace_close(Cuda *c);
 
 /* ---- scan.c ---- */
 bool scan_open(Cuda *c, BadNumber *bad);
-bool scan_issue(Cuda *c, Pc pc); /* looks at the outputs of pc, when the stream gets there */
+bool scan_issue(Cuda *c, Pc pc); /* checks the outputs of pc when the stream reaches it */
 void scan_close(Cuda *c);
 
 /* ---- watch.c ---- */
 bool watch_open(Cuda *c);
-bool watch_begin(Cuda *c); /* when all is open */
+bool watch_begin(Cuda *c); /* call it when everything is open */
 void watch_close(Cuda *c);
-/* From here on something must move; until here. */
+/* Starts and ends a period in which progress is required. */
 void watch_arm(Cuda *c, bool on);
-/* all [n_ranks, bytes] = what each rank gave, between steps; who does not come is told. */
+/* Gathers all [n_ranks, bytes] from `mine` of every rank, between steps; reports ranks that do
+ * not come. */
 bool watch_exchange(Cuda *c, const void *mine, size_t bytes, void *all);
-/* All ranks come here: who was faster does not count the others' preparations as a hang. */
+/* A barrier: a fast rank does not take the others' preparation for a hang. */
 bool watch_together(Cuda *c);
-/* Waits until c->finished is recorded; false, or no return, when that does not come. */
+/* Waits until c->finished is recorded. If that does not happen it returns false or ends the
+ * process. */
 bool watch_step(Cuda *c);
-/* The same before steps, while something is opened: `what` tells. */
+/* Waits likewise while something is opened; `what` names it in messages. */
 bool watch_opening(Cuda *c, const char *what);
-/* What follows an error in a step: several ranks are ended, all of them; one returns false. */
+/* Handles an error in a step: ends all ranks if there are several; with one rank returns false. */
 bool watch_fail(Cuda *c);
-/* Where a library's abort does not return the process ends here and now: at an ordinary exit the
+/* Ends the process at once, when a library's abort does not return: at an ordinary exit the
  * libraries' own handlers would wait for the device too. */
 void watch_leave(Cuda *c);
 
-/* An instruction of a graph that several micro-batches share, as the running one's. */
+/* Translates an instruction of a graph that several micro-batches share into the running
+ * micro-batch's. */
 Pc watch_actual(const Cuda *c, Pc pc);
 
 /* ---- record.c ---- */
 bool record_open(Cuda *c);
-/* rule NULL: nothing is wrong yet. */
+/* Writes this rank's state. rule NULL: there is no error yet. */
 void record_write(Cuda *c, const char *rule, const char *text);
-void record_look(Cuda *c); /* the same, if the last time was a while ago */
+void record_look(Cuda *c); /* the same, unless it was written recently */
 void record_close(Cuda *c);
 
 /* ---- step.c ---- */

@@ -1,5 +1,6 @@
-/* Starting the ranks of a run: the command executes itself again under mpirun, once a rank, and
- * watches over them. A rank that dies or hangs ends the run; who did, and where, is told. */
+/* Starts the ranks of a run: the command executes itself under mpirun, once a rank, and watches
+ * over the ranks. A rank that dies or hangs ends the run, and the report names the rank and its
+ * position. */
 #ifndef TANDEM_EXEC_LAUNCH_LAUNCH_H
 #define TANDEM_EXEC_LAUNCH_LAUNCH_H
 
@@ -7,35 +8,35 @@
 
 #define LAUNCH_TCP "tcp" /* torchrun: ranks that no MPI started */
 
-/* Did mpirun, srun or torchrun start this process? Says how many ranks there are, and which MPI
- * ("openmpi", "mpich", or LAUNCH_TCP) its environment belongs to. All may be NULL. */
+/* True if mpirun, srun or torchrun started this process. Gives the number of ranks, this rank,
+ * and the flavour of the environment: "openmpi", "mpich" or LAUNCH_TCP. Pointers may be NULL. */
 bool launch_inside(uint32_t *n_ranks, uint32_t *rank, const char **flavour);
 
-/* The first thing that `main` does. In a rank that exec_launch started, this forks: the child goes
- * on as the rank, the parent waits for it and keeps who died first, and of what. Elsewhere it does
- * nothing. */
+/* Must be the first call in `main`. In a rank that exec_launch started it forks: the child
+ * continues as the rank, and the parent waits for it and records the first death and its cause.
+ * Elsewhere it does nothing. */
 void launch_supervise(void);
 
 typedef struct LaunchOptions {
     uint32_t n_ranks;
-    const char *flavour; /* "openmpi", "mpich"; NULL: $TANDEM_MPI, else the first that is found with
-                          * its module */
+    /* "openmpi", "mpich"; NULL: $TANDEM_MPI, else the first one found with its module */
+    const char *flavour;
     const char *module_dir; /* where the modules lie; NULL: beside the command, or ../lib/tandem */
-    double timeout_s;       /* no rank makes progress for this long: the run is ended */
+    double timeout_s;       /* the run is ended when no rank makes progress for this long */
 } LaunchOptions;
 
-/* How the launched ranks ended, where they did not end by themselves. */
+/* How the ranks ended, if they did not end by themselves. */
 typedef struct LaunchEnd {
-    int signal;    /* that this process was sent, and passed on; 0: none */
+    int signal;    /* signal that this process received and passed on; 0: none */
     bool stepped;  /* every rank had begun its first step */
-    uint32_t step; /* then: the one that the last of them was at, whatever it did of it */
+    uint32_t step; /* if so: the step of the last rank, in whatever state */
 } LaunchEnd;
 
-/* Runs argv (ending in NULL; argv[0] is the program's path) once a rank and waits for all. Output
- * goes where this process's goes. Returns the exit code of the command: that of the ranks when they
- * ended by themselves; when they did not, 6, with a diagnostic (rank-died, run-stuck,
- * mpirun-missing, and what ranks told: timeout, mpi, ...). Sent SIGINT, SIGTERM or SIGHUP it ends
- * the ranks and returns 128 + the signal; what there is to say of it is said by who called. */
+/* Runs argv (ending in NULL; argv[0] is the program's path) once a rank and waits for all ranks.
+ * They write to this process's output. If the ranks end by themselves, returns their exit code.
+ * If not, returns 6 with a diagnostic (rank-died, run-stuck, mpirun-missing, or one that a rank
+ * reported, such as timeout or mpi). On SIGINT, SIGTERM or SIGHUP ends the ranks and returns 128
+ * + the signal; the caller prints the message. */
 int exec_launch(const char *const *argv, const LaunchOptions *options, LaunchEnd *end, Arena *arena,
                 Diag *d);
 

@@ -1,5 +1,5 @@
-/* Where each rank of this machine is, in memory that the ranks and the command that launched them
- * share: a rank that is stopped or dead cannot answer, but what it wrote last can still be read. */
+/* The position of each rank of this machine, in memory shared by the ranks and the launching
+ * command. A stopped or dead rank cannot answer, but its last entry can still be read. */
 #ifndef TANDEM_EXEC_LAUNCH_STATUS_H
 #define TANDEM_EXEC_LAUNCH_STATUS_H
 
@@ -10,17 +10,17 @@
 #define STATUS_VARIABLE "TANDEM_STATUS" /* the file's path, in the environment of the ranks */
 
 typedef enum StatusState {
-    STATUS_absent, /* the process has not begun, or is done with its backend */
+    STATUS_absent, /* the process has not begun, or has closed its backend */
     STATUS_begun,
     STATUS_open,      /* between steps */
-    STATUS_preparing, /* a step: on the host, so that the device does not show how far it is */
+    STATUS_preparing, /* in a step, working on the host: the device does not show progress */
     STATUS_stepping
 } StatusState;
 
 typedef struct StatusSlot {
     _Atomic int32_t pid;
-    _Atomic uint32_t death;      /* 1: the first that died; 0: it has not, that anybody saw */
-    _Atomic int32_t wait_status; /* of a rank that died, as waitpid tells it */
+    _Atomic uint32_t death;      /* 1: the first rank that died; 0: not known to have died */
+    _Atomic int32_t wait_status; /* status of a dead rank, as waitpid gives it */
     _Atomic uint32_t state, step;
     _Atomic uint64_t count;              /* instructions finished: progress */
     _Atomic uint32_t head[STREAM_COUNT]; /* first instruction of each stream that is not done */
@@ -36,14 +36,14 @@ typedef struct Status {
     StatusSlot slots[];
 } Status;
 
-/* A new file, mapped; its path is written to `path`. NULL with a diagnostic. */
+/* Creates and maps a new file and writes its path to `path`. NULL with a diagnostic. */
 Status *status_create(uint32_t n_ranks, char *path, size_t room, Diag *d);
-/* The file that the launcher made for us; NULL if there is none (mpirun or srun by hand). */
+/* Maps the file that the launcher created; NULL if there is none (mpirun or srun by hand). */
 Status *status_join(uint32_t n_ranks);
 void status_unmap(Status *s);
-/* The first to fail tells; false if another was first. */
+/* Records the verdict of the first rank to fail; false if another rank was first. */
 bool status_tell(Status *s, const char *rule, const char *text);
-/* 'R' and so on as in /proc/<pid>/stat; 0: there is no such process any more. */
+/* State letter of a process as in /proc/<pid>/stat ('R', ...); 0 if it no longer exists. */
 char status_process(int32_t pid);
 
 #endif

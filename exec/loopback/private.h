@@ -1,4 +1,4 @@
-/* What the files of the loopback backend share. */
+/* Shared by the files of the loopback backend. */
 #ifndef TANDEM_EXEC_LOOPBACK_PRIVATE_H
 #define TANDEM_EXEC_LOOPBACK_PRIVATE_H
 
@@ -11,18 +11,19 @@ typedef struct Member {
     Pc pc;
 } Member;
 
-/* One communication of one group: the instructions with the same match that meet. [0] is none. */
+/* One communication of one group: the instructions with the same match. [0] is none. */
 typedef struct Meeting {
     uint32_t first, n_members, n_expected; /* members, in the order of their parts */
     uint32_t n_arrived;
-    bool is_moved; /* the bytes are where they should be */
+    bool is_moved; /* the data has been moved */
     Ps start;
 } Meeting;
 
 typedef struct Event {
     Rank rank;
-    Pc pc;            /* a local instruction that may start */
-    uint32_t meeting; /* or a communication that all have reached: it may move, then end */
+    Pc pc; /* a local instruction that may start */
+    /* or a communication whose members have all arrived: it may move data, then end */
+    uint32_t meeting;
 } Event;
 
 typedef struct Loopback {
@@ -37,7 +38,7 @@ typedef struct Loopback {
     uint32_t n_meetings;
     uint32_t **meeting_of; /* [rank][pc] */
     bool **finished;       /* [rank][pc] */
-    Event *ready;          /* what may happen next */
+    Event *ready;          /* events that may happen next */
     uint32_t n_ready, room;
     Pc *next;
     /* of the step in progress */
@@ -49,7 +50,7 @@ typedef struct Loopback {
 
 /* ---- loopback_open.c ---- */
 bool loopback_open(Backend *self, const Plan *plan, const BackendOptions *options, Diag *d);
-/* ---- loopback_stuck.c ---- which ranks wait for what; returns false */
+/* ---- loopback_stuck.c ---- reports which ranks wait for which instruction; returns false */
 bool loopback_report_stuck(const Loopback *l, Diag *d);
 
 #endif

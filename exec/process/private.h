@@ -1,17 +1,17 @@
-/* What the files of the one-process-a-rank backend share. */
+/* Shared by the files of the backend with one process a rank. */
 #ifndef TANDEM_EXEC_PROCESS_PRIVATE_H
 #define TANDEM_EXEC_PROCESS_PRIVATE_H
 
 #include "exec/ending.h"
 #include "exec/process/transport.h"
 
-/* How a communication travels. Ordered sums take the pieces to the rank that sums them, in the
- * order of the ranks: the bits of every backend are the same. */
+/* How a communication travels. Ordered sums send the pieces to one rank, which adds them in rank
+ * order, so that all backends produce the same bits. */
 typedef enum Way {
     WAY_none, /* a group of one: a copy */
     WAY_gather,
-    WAY_gather_sum,          /* small all_reduce: everybody gets everything and sums */
-    WAY_exchange_sum,        /* reduce_scatter: pieces to their owners, who sum */
+    WAY_gather_sum,          /* small all_reduce: every rank gathers all inputs and sums them */
+    WAY_exchange_sum,        /* reduce_scatter: each piece goes to its owner, which sums */
     WAY_exchange_sum_gather, /* large all_reduce: the same, then the sums are gathered */
     WAY_exchange,            /* all_to_all */
     WAY_native_all_reduce,
@@ -20,19 +20,20 @@ typedef enum Way {
     WAY_recv
 } Way;
 
-/* One communication of this rank, made ready. */
+/* One communication of this rank, prepared before the first step. */
 typedef struct Transfer {
     Pc pc;
     Comm *comm;
     Way way;
-    int group, n, bytes;        /* n: elements, `bytes` each; of my input, or of a piece */
-    int *counts, *displs;       /* pieces of the members, in elements; also what is exchanged */
-    int *in_counts, *in_displs; /* of what arrives in the staging memory */
+    /* n: elements of `bytes` bytes each, of this rank's input or of one piece */
+    int group, n, bytes;
+    int *counts, *displs;       /* the members' pieces, in elements; also the pieces to exchange */
+    int *in_counts, *in_displs; /* pieces that arrive in the staging memory */
     char *staging;
     const void **part; /* [members] in the staging memory, in rank order */
     uint64_t staging_bytes;
     /* while it is under way */
-    bool is_second; /* the sums are being gathered */
+    bool is_second; /* second phase: the sums are being gathered */
     TransportRequest request;
     Ps start;
 } Transfer;
@@ -51,13 +52,13 @@ typedef struct Process {
     uint64_t staging_bytes;
     Status *status;
     StatusSlot *slot;
-    StatusSlot alone;   /* where nobody shares one */
+    StatusSlot alone;   /* used if no launcher shares a status */
     Pc *next_on_stream; /* [pc] */
     Pc first_on_stream[STREAM_COUNT];
     bool *finished;    /* [pc] */
     Transfer **active; /* posted, in order of posting */
     uint32_t n_active;
-    Pc *local; /* instructions that may start and are not communications */
+    Pc *local; /* local instructions (not communications) that may start */
     uint32_t n_local;
     Pc *next;
     Trace *trace;
@@ -67,21 +68,23 @@ typedef struct Process {
 
 /* ---- process_open.c ---- */
 bool process_open(Backend *self, const Plan *plan, const BackendOptions *options, Diag *d);
-/* The groups of all ranks, which take part together, and p->transfer of every communication that
- * p->state.at has, with the staging memory. Wants transport, mpi, rank, plan, options, state. */
+/* Forms the groups (all ranks take part together) and prepares p->transfer for every
+ * communication in p->state.at, with its staging memory. Reads transport, mpi, rank, plan,
+ * options and state. */
 bool transfers_open(Process *p, Diag *d);
 
-/* ---- process_transfer.c ---- all report through process_end: they do not return on failure */
+/* ---- process_transfer.c ---- errors go through process_end, which does not return */
 bool transfer_prepare(Process *p, Transfer *w,
-                      Diag *d); /* sizes, ways; not yet the staging memory */
+                      Diag *d); /* sizes and ways; the staging memory comes later */
 void transfer_stage(Transfer *w, char *staging);
 void transfer_post(Process *p, Transfer *w);
-/* Moves it on; true when it has finished. may_continue: earlier ones of the stream have. */
+/* Advances a transfer; true when it has finished. may_continue: the earlier transfers of its
+ * stream allow it to go on. */
 bool transfer_poll(Process *p, Transfer *w, bool may_continue);
-/* Have those before p->active[i] on its stream gone on, so that it may too? */
+/* True if the transfers before p->active[i] on its stream are far enough for it to go on. */
 bool transfer_may_continue(const Process *p, uint32_t i);
 
-/* Ends the run: tells why, and aborts all ranks. */
+/* Ends the run: reports why and aborts all ranks. */
 _Noreturn void process_end(const Process *p, const char *rule, const char *text);
 
 #endif

@@ -1,14 +1,14 @@
-/* What the two ways of judging a plan against one rank share: values of the reference, tensor by
- * tensor, and how far what the plan's ranks hold is from them. */
+/* Shared by the two ways of comparing a plan with one rank: the reference's values of each
+ * tensor, and their distance from the values on the plan's ranks. */
 #ifndef TANDEM_EXEC_VERIFY_PRIVATE_H
 #define TANDEM_EXEC_VERIFY_PRIVATE_H
 
 #include "exec/exec.h"
 
-/* What one run left behind, by tensor of its graph. */
+/* The results of one run. */
 typedef struct Side {
     const Plan *plan;
-    Backend *made, *backend; /* made: runs it instead of loopback; NULL: none */
+    Backend *made, *backend; /* made: the backend that runs it; NULL: loopback */
     double loss, norm;
 } Side;
 
@@ -20,15 +20,15 @@ typedef enum Kind {
     KINDS
 } Kind;
 
-/* Values of the reference, whole; what the plan's ranks hold is compared with it piece by piece. */
+/* A whole tensor of the reference; the ranks' pieces are compared with it one by one. */
 typedef struct Values {
     double *at;
     bool *seen;
-    double *apart; /* largest difference of each element; NULL: nobody asks */
-    bool there;    /* the reference has them */
+    double *apart; /* largest difference of each element; NULL: not wanted */
+    bool there;    /* the reference has these values */
     double max;    /* of the reference */
     double error;  /* largest difference */
-    Rank rank;     /* on which rank */
+    Rank rank;     /* the rank with that difference */
 } Values;
 typedef struct Whole {
     const char *name; /* NULL: no parameter */
@@ -41,27 +41,28 @@ typedef struct Verify {
     Arena *arena, *scratch;
     VerifyResult *result;
     double tolerance;
-    bool rounding; /* keep what is apart; second moments by their roots, as Adam uses them */
+    bool rounding; /* keep `apart`; compare second moments by their roots, as Adam uses them */
     Diag *d;
     Whole *whole; /* [tensor of the reference's graph] */
     TensorId *twin;
 } Verify;
 
-/* Divisor of a gradient's error, as a part of the largest gradient of all: some gradients (a bias
- * of attention keys) are zero but for rounding. Of a second moment, its square. */
+/* Lower limit of the divisor of a gradient's error, as a fraction of the largest gradient of
+ * all: some gradients (such as a bias of attention keys) are zero but for rounding. For second
+ * moments, its square. */
 #define GRADIENT_FLOOR 1e-4
 
-/* Of the one step that is compared. */
+/* The learning rate of the step that is compared. */
 #define VERIFY_LR 1e-3
 
 extern const char *const verify_kinds[KINDS];
 
-/* Runs the reference, then the plan, and compares; judges nothing. `v` has the plans, arena, result
- * and diagnostics. */
+/* Runs the reference, then the plan, and records the differences; judges nothing. The caller
+ * sets the plans, arena, result and diagnostics in `v`. */
 bool verify_measure(Verify *v, const DataSource *data, const BackendOptions *options);
-/* The reference has what is to be compared, and not only zeros; reports "verify-nothing". */
+/* Checks that the reference has all values to compare, not only zeros. Reports "verify-nothing". */
 bool verify_says_something(const Verify *v);
-/* Somebody holds each element. */
+/* True if every element is held by some rank. */
 bool verify_seen(const Verify *v, const Whole *w);
 /* |a - b| / |b|; 0 for equal, also for two zeros. */
 double verify_relative(double a, double b);

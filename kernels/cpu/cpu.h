@@ -19,7 +19,7 @@ static inline DType cpu_real(const KernelArgs *a)
     return DT_none;
 }
 
-/* The place of local element i in the whole, of an index that may be in two chunks. */
+/* Global index of local element i, for an index whose part may be two chunks. */
 static inline int64_t cpu_whole_index(const KernelArgs *a, char letter, int64_t i)
 {
     const unsigned char l = (unsigned char)letter;
@@ -27,7 +27,8 @@ static inline int64_t cpu_whole_index(const KernelArgs *a, char letter, int64_t 
     return i < half ? a->start[l] + i : a->second[l] + (i - half);
 }
 
-/* A tensor of zeros has no scale of its own; one of NaNs stays one. */
+/* Bounds a largest magnitude from below, so that a tensor of zeros has a finite scale. NaN stays
+ * NaN. */
 static inline double cpu_amax_bound(double amax)
 {
     return amax < 1e-12 ? 1e-12 : amax;
@@ -36,12 +37,13 @@ static inline double cpu_amax_bound(double amax)
 /* ---- low.c ---- */
 /* Runs an fp32 or fp64 kernel on arguments that may be of low precision. */
 void cpu_any_precision(OpKind op, Kernel kernel, const KernelArgs *a);
-/* Does it compute in fp64? So what makes and multiplies 8-bit numbers does beside fp64. */
+/* True if the kernel computes in fp64. Ops that make or multiply 8-bit numbers do so where
+ * another argument is fp64. */
 bool cpu_in_double(OpKind op, const DType *dtype, uint32_t n_args);
-/* Scratch for that: fp32 or fp64 copies of the low-precision arguments; 0 where none is needed. */
+/* Bytes of scratch for fp32 or fp64 copies of the low-precision arguments; 0 if none is needed. */
 uint64_t cpu_scratch_bytes(OpKind op, const DType *dtype, const int64_t *elements, uint32_t n_args);
 
-/* Is output j to be added to, rather than set? */
+/* True if output j is added to, not set. */
 static inline bool cpu_accumulates(const KernelArgs *a, uint32_t j)
 {
     return (a->attrs.accumulate >> j & 1) != 0;

@@ -1,7 +1,7 @@
-/* The exponential that the kernels call. fp64 is the C library's. fp32 is written out here, so that
- * loops over it vectorise and its bits do not depend on the machine's library: within 2 units in
- * the last place between exp(-87) and exp(87), about the range of normal numbers, where it stays.
- */
+/* The exponential that the kernels call. fp64 is the C library's. fp32 is written out here, so
+ * that loops vectorise and the bits do not depend on the machine's library. It is within 2 units
+ * in the last place from exp(-87) to exp(87), about the range of normal numbers; arguments
+ * beyond are clamped. */
 #ifndef TANDEM_KERNELS_CPU_EXPONENTIAL_H
 #define TANDEM_KERNELS_CPU_EXPONENTIAL_H
 

@@ -1,5 +1,5 @@
-/* What kernels of both precisions need: sums in fixed lanes and one small matrix product. Included
- * by real.h, once for each REAL; no include guard on purpose. */
+/* Tools for kernels of both precisions: sums in fixed lanes and one small matrix product. real.h
+ * includes this once for each REAL, so there is no include guard. */
 
 static inline REAL F(fold)(const REAL lane[LANES])
 {
@@ -27,7 +27,7 @@ static inline REAL F(dot)(const REAL *x, const REAL *y, int64_t n)
     return F(fold)(lane);
 }
 
-/* Output j, which the kernel is about to add to: zeroed first unless it accumulates. */
+/* Output j of a kernel that adds to it: zeroed first unless the instruction accumulates. */
 static inline REAL *F(summed)(const KernelArgs *a, uint32_t j, int64_t n)
 {
     REAL *out = a->ptr[a->n_in + j];

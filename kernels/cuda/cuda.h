@@ -24,79 +24,79 @@ extern "C" {
 typedef struct CudaControl {
     int64_t step; /* from 0 */
     double lr;
-    uint64_t seed; /* of everything that is drawn */
+    uint64_t seed; /* of every random draw */
 } CudaControl;
 
-/* What a kernel found wrong, in the device word of CudaContext.fault: the kind above the pc. The
- * largest stays; 0 is none. */
+/* A fault found by a kernel, in the device word CudaContext.fault: the kind in the bits above
+ * the pc. The largest value stays; 0 is none. */
 enum { CUDA_FAULT_PC_BITS = 28 };
 typedef enum CudaFault {
     CUDA_FAULT_none,
-    CUDA_FAULT_id,   /* a token id that the whole vocabulary does not have */
-    CUDA_FAULT_label /* a label, likewise */
+    CUDA_FAULT_id,   /* a token id outside the whole vocabulary */
+    CUDA_FAULT_label /* a label outside it */
 } CudaFault;
 
 typedef struct CudaContext {
     void *stream;                  /* cudaStream_t */
     const CudaControl *control;    /* device */
     struct CudaProducts *products; /* kernels/cuda/product/products.h; only contractions use it */
-    const struct CudaAttentionLibrary *attention; /* NULL: attention is by kernels of our own */
+    const struct CudaAttentionLibrary *attention; /* NULL: attention uses our own kernels */
     uint32_t *fault;                              /* device word */
     void *tensor_encode; /* the driver's cuTensorMapEncodeTiled, for cuda_attention_hopper */
-    uint32_t pc;         /* the instruction: what a fault names */
+    uint32_t pc;         /* the instruction that a fault names */
     uint32_t n_sms;
     uint32_t compute_capability; /* 80, 90, 100 */
 } CudaContext;
 
 typedef struct CudaError {
-    char text[256]; /* the call and what the library says of it */
+    char text[256]; /* the call and the library's message */
 } CudaError;
 
-/* Another way of carrying out attention and its gradient. *taken: it was launched; else our own
- * kernels are to run. */
+/* A library's attention and its gradient. *taken tells whether it was launched; if not, our own
+ * kernels must run. */
 typedef struct CudaAttentionLibrary {
     void *self;
     bool (*run)(void *self, OpKind op, const KernelArgs *args, const CudaContext *cuda, bool *taken,
                 CudaError *error);
 } CudaAttentionLibrary;
 
-/* Attention or its gradient by what only compute capability 9.0 has, where that takes it: kernels
- * of our own too, but cuda_attention and cuda_attention_grad do not call them by themselves. Who
- * measured them does. */
+/* Attention or its gradient by our kernels for compute capability 9.0, if they accept the call.
+ * cuda_attention and cuda_attention_grad never call them; a caller that has measured both does. */
 bool cuda_attention_hopper_takes(OpKind op, const KernelArgs *args, const CudaContext *cuda);
 bool cuda_attention_hopper(OpKind op, const KernelArgs *args, const CudaContext *cuda,
                            CudaError *error);
 
-/* false: *error tells why; the step cannot go on. */
+/* Returns false with the reason in *error; the step cannot continue. */
 typedef bool (*CudaKernel)(const KernelArgs *args, const CudaContext *cuda, CudaError *error);
 
 /* kernels/cuda/table.c; NULL for collectives. */
 CudaKernel kernel_cuda(OpKind op);
-/* May the kernel be called with these dtypes (inputs, outputs, then scratch if any)? fp64 is only
- * that of tables of scalars; each of the others is fp32, bf16 or fp16 on its own, or 8-bit where
- * the op quantises, multiplies, casts or moves. */
+/* True if the kernel accepts these dtypes (inputs, outputs, then scratch if any). fp64 is only
+ * for tables of scalars. Every other number is fp32, bf16 or fp16, independently of the others,
+ * or 8-bit where the op quantises, multiplies, casts or moves. */
 bool kernel_cuda_accepts(OpKind op, const DType *dtype, uint32_t n_args);
 /* The lowering's workspace table: bytes of the extra trailing argument (u8). A WorkspaceBytes. */
 uint64_t kernel_cuda_workspace(OpKind op, const DType *dtype, const int64_t *elements,
                                uint32_t n_args);
 
-/* A run of instructions with one Instr.fuse as one launch, to the same bits as one by one (but for
- * cross-entropy, whose sum of one pass is another order of the same). A value
- * is passed on where an output of one part and an input of a later one are the same memory; it is
- * rounded to the buffer's dtype all the same. */
+/* A run of instructions with one Instr.fuse as one launch. The bits equal those of separate
+ * launches, except for cross-entropy, which sums in one pass and so in another order. A value is
+ * passed on where an output of one part and an input of a later one are the same memory; it is
+ * still rounded to the buffer's dtype. */
 enum { CUDA_CHAIN_MAX = 16 };
 typedef struct CudaChainPart {
     OpKind op;
     const KernelArgs *args;
-    uint32_t unread; /* bit j: nothing outside the run reads output j: it need not be written */
+    uint32_t unread; /* bit j: nothing outside the run reads output j, so it need not be written */
 } CudaChainPart;
-/* How many of the leading parts can be one launch, 2 or more; 0: none, launch the first alone. */
+/* Returns how many leading parts can be one launch: 2 or more, or 0 if the first must be
+ * launched alone. */
 uint32_t kernel_cuda_chain_length(const CudaChainPart *part, uint32_t n);
 /* Launches n parts, for which kernel_cuda_chain_length gave n. */
 bool kernel_cuda_chain(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
                        CudaError *error);
 
-/* ---- the functions behind it: one a row, absent: link error */
+/* ---- one function for each row of the table; a missing one fails to link */
 typedef bool CudaKernel_function(const KernelArgs *args, const CudaContext *cuda, CudaError *error);
 #define COMPUTE(name, signature, flops, reduce, backward, flags) CudaKernel_function cuda_##name;
 #define RESHAPE(name, flags)                                     CudaKernel_function cuda_##name;

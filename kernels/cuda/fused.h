@@ -1,4 +1,4 @@
-/* Between the chains and the families that have kernels of several ops. */
+/* Kernels of several ops: the interface between the chains and the families that have them. */
 #ifndef TANDEM_KERNELS_CUDA_FUSED_H
 #define TANDEM_KERNELS_CUDA_FUSED_H
 
@@ -8,37 +8,37 @@
 extern "C" {
 #endif
 
-/* Runs are of numbers above 8 bits; what is left out is launched alone. */
+/* True for types above 8 bits: only those are fused. */
 static inline bool fused_takes(DType t)
 {
     return t == DT_f32 || t == DT_bf16 || t == DT_f16;
 }
 
-/* Each family: how many of the leading parts it makes one kernel of, 0: none; and that kernel. */
+/* For each family: how many leading parts it can run as one kernel (0: none), and that kernel. */
 typedef uint32_t CudaRunLength(const CudaChainPart *part, uint32_t n);
 typedef bool CudaRun(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
                      CudaError *error);
 
-/* A norm: of a sum, which is not written where it is unread; with the largest magnitude of what it
- * makes; or both. */
+/* A norm, together with the sum before it (written only if read elsewhere), the largest
+ * magnitude of its output, or both. */
 CudaRunLength cuda_norm_length;
 CudaRun cuda_norm_run;
 
-/* A norm's gradient, and the largest magnitude of that of its input. */
+/* A norm's gradient, and the largest magnitude of the input's gradient. */
 CudaRunLength cuda_norm_grad_length;
 CudaRun cuda_norm_grad_run;
 
-/* The sums of cross-entropy, in one pass over their logits: the maximum, then, in any order, the
- * sum of exponentials and what the label picks. */
+/* The sums of cross-entropy in one pass over the logits: the maximum, then, in any order, the
+ * sum of exponentials and the label's logit. */
 CudaRunLength cuda_xent_length;
 CudaRun cuda_xent_run;
 
-/* What quantises, and the transposed copy of what it makes. */
+/* A quantisation, and the transposed copy of its output. */
 CudaRunLength cuda_turn_length;
 CudaRun cuda_turn_run;
 
-/* Do the elements that are dropped lie side by side in the whole tensor? *first: where they begin.
- */
+/* True if the elements that dropout covers are contiguous in the whole tensor; *first is their
+ * start. */
 bool cuda_dropout_is_flat(const KernelArgs *args, int64_t *first);
 
 #ifdef __cplusplus

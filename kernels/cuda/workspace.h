@@ -1,4 +1,4 @@
-/* What kernels need and take: a WorkspaceBytes of each family, and of all together. */
+/* Scratch bytes and accepted dtypes of each kernel family, and of all together. */
 #ifndef TANDEM_KERNELS_CUDA_WORKSPACE_H
 #define TANDEM_KERNELS_CUDA_WORKSPACE_H
 
@@ -13,7 +13,7 @@ typedef uint64_t CudaWorkspace_function(OpKind op, const DType *dtype, const int
 CudaWorkspace_function cuda_columns_workspace, cuda_norm_grad_workspace, cuda_amax_workspace,
     cuda_embed_grad_workspace, cuda_sumsq_workspace, cuda_loss_workspace, cuda_balance_workspace,
     cuda_compute_workspace;
-/* Of every row but contractions: kernel_cuda_accepts. */
+/* kernel_cuda_accepts for every row except contractions. */
 bool cuda_compute_accepts(OpKind op, const DType *dtype, uint32_t n_args);
 
 #ifdef __cplusplus

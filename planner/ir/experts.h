@@ -1,16 +1,16 @@
-/* What a graph says of its experts: which tensors hold rows on their way through them, and how many
- * parameters one token meets. */
+/* Mixtures of experts in a graph: which tensors hold token rows sent to experts, and how many
+ * parameters one token uses. */
 #ifndef TANDEM_IR_EXPERTS_H
 #define TANDEM_IR_EXPERTS_H
 
 #include "planner/ir/graph.h"
 
-/* [tensor] the dispatch whose rows it holds, gradients' too; 0: none. NULL: the graph has no
- * experts. */
+/* Returns for each tensor [tensor] the dispatch node whose token rows it holds, also for
+ * gradients; 0 if it holds none. Returns NULL if the graph has no experts. */
 const NodeId *experts_rows(const Graph *g, Arena *arena);
 
-/* ModelInfo.n_params_no_embedding, of the experts' parameters only as many as a token goes through:
- * top_k of `experts`. */
+/* Like ModelInfo.n_params_no_embedding, but counts the parameters of only top_k of the `experts`
+ * experts: those that one token uses. */
 uint64_t experts_active_params(const Graph *g);
 
 #endif

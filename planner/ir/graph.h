@@ -9,8 +9,8 @@
 
 typedef uint32_t TensorId, NodeId, ModuleId, UnitId, AttrsId; /* 0: none */
 
-/* What the loss of a step is divided by: kept tokens; all of them; or each group's own kept tokens,
- * and then the number of groups (a mean of means). */
+/* The divisor of a step's loss: the kept tokens (kept); all tokens (all); or, for a mean of
+ * means, each group's own kept tokens and then the number of groups (microbatch_mean). */
 #define DENOMINATORS(X) X(kept) X(all) X(microbatch_mean)
 typedef enum Denominator {
 #define X(name) DENOMINATOR_##name,
@@ -19,7 +19,7 @@ typedef enum Denominator {
         DENOMINATOR_COUNT
 } Denominator;
 
-/* state: lives between steps beside the parameters, whole on every rank; no gradient reaches it. */
+/* state: lives between steps like a parameter, whole on every rank; no gradient reaches it. */
 typedef enum Role {
     ROLE_activation,
     ROLE_param,
@@ -35,7 +35,7 @@ typedef struct Init {
     double a, b; /* normal: mean, deviation; uniform: from, to */
 } Init;
 
-/* What a block or a plan asked of a parameter. */
+/* How tensor parallelism cuts a parameter, as its block or the plan asked. */
 typedef enum TpStyle { TP_none, TP_column, TP_row, TP_vocab } TpStyle;
 
 typedef struct Tensor {
@@ -45,45 +45,49 @@ typedef struct Tensor {
     DType dtype; /* in use: activations, gathered weights */
     uint8_t n_dims;
     int64_t dim[MAX_DIMS];  /* global */
-    DealId deal[MAX_DIMS];  /* of split dims, in use */
+    DealId deal[MAX_DIMS];  /* of split dimensions, while in use */
     Layout use, kept;       /* while used; between forward and backward */
-    bool use_is_fixed;      /* a pass asked for `use`; propagation keeps it */
+    bool use_is_fixed;      /* a pass set `use`; propagation keeps it */
     NodeId producer;        /* 0: parameter or input */
-    TensorId grad, grad_of; /* the gradient of this one; this one is the gradient of */
+    TensorId grad, grad_of; /* its gradient; the tensor whose gradient it is */
     ModuleId module;
     Loc loc;
     /* parameters only */
-    DType rest_dtype, reduce_dtype; /* at rest; gradient accumulation and reduction */
+    DType rest_dtype, reduce_dtype; /* between steps; for accumulating and reducing its gradient */
     TpStyle tp;
-    uint8_t column_dim, row_dim; /* which dimension a column/row split cuts, from the module kind */
-    /* Of a fused projection of unequal segments, whose features lie by groups (a KV head's: its
-     * query heads, its key, its value) so that a cut between groups cuts each segment: which of the
-     * features, in the order of the segments side by side, group i of dimension order_dim has along
-     * the next one. 0: they lie in their own order. */
+    /* dimensions that a column or row split cuts, set by the module kind */
+    uint8_t column_dim, row_dim;
+    /* For a fused projection of unequal segments (queries, keys, values). Its features along
+     * dimension order_dim + 1 lie in groups: a KV head's query heads, its key, its value. A cut
+     * between groups therefore cuts every segment. The deal says which features, counted segment
+     * by segment, each group (an index of order_dim) holds. 0: features lie in their own order. */
     DealId order;
     uint8_t order_dim;
     Init init;
     uint64_t init_stream; /* random stream: a hash of the name */
     UnitId unit;
-    uint64_t flat_offset; /* elements, in its unit, of the local (tp-cut) tensor */
-    AxisSet partial;      /* axes, other than data, on which its gradient comes in partial sums */
-    bool input_embedding; /* not counted by the default MFU */
+    /* in elements: start of the local (tp-cut) tensor in its unit's flat buffer */
+    uint64_t flat_offset;
+    AxisSet partial;      /* axes, data axes aside, on which its gradient is a partial sum */
+    bool input_embedding; /* the default MFU does not count it */
 } Tensor;
 
 /* A gradient tensor is the sum of everything its producers write: backward nodes contribute. */
 typedef struct Node {
     OpKind op;
     uint8_t n_in, n_out;
-    bool keep; /* of a region: its outputs are kept all the same, it runs once */
+    bool keep; /* in a recompute region: its outputs are kept and it runs only once */
     TensorId in[MAX_IN], out[MAX_OUT];
     AttrsId attrs;
     ModuleId module;
     uint32_t layer, stage; /* layer: 0 outside blocks, else 1 + index of the block */
     uint32_t region;       /* recompute region, 0: none */
-    NodeId forward;        /* of a backward node: what it differentiates */
-    uint32_t tile;         /* 1 + piece of a region that is cut along the tokens; 0: none. A piece's
-                            * backward         nodes run right behind its forward ones */
-    char split[MAX_AXES];  /* the index letter that each mesh axis splits; 0: done by all alike */
+    NodeId forward;        /* backward nodes: the forward node that it differentiates */
+    /* 1 + number of the token piece, in a region cut along the tokens; 0: not cut. The backward
+     * nodes of a piece run directly after its forward nodes */
+    uint32_t tile;
+    /* index letter that each mesh axis splits; 0: all ranks of the axis do the same work */
+    char split[MAX_AXES];
     Loc loc;
 } Node;
 
@@ -97,18 +101,19 @@ typedef struct Module {
     Loc loc;
 } Module;
 
-/* An FSDP unit, a DDP bucket, or simply all parameters: a flat, padded buffer. Element order is the
- * same for weights, gradients and optimizer state. Parameters whose gradient is PARTIAL on the same
- * other axes than the reduction's (tp) lie together. */
+/* An FSDP unit, a DDP bucket, or all parameters: a flat, padded buffer. Weights, gradients and
+ * optimizer state have the same element order. Parameters whose gradients are PARTIAL on the
+ * same axes (the reduction's own axes aside, so tp) lie together. */
 typedef struct Unit {
     const char *name;      /* "layers.3", "root", "bucket 2" */
     LIST(TensorId) params; /* in flat order */
     AxisSet shard,
-        replicate;     /* FLAT over `shard` at rest; gradients also summed over `replicate` */
-    uint64_t elements; /* with inner gaps, without the final padding */
+        /* FLAT over `shard` between steps; gradients are also summed over `replicate` */
+        replicate;
+    uint64_t elements; /* includes inner gaps, excludes the final padding */
     uint64_t padded;   /* a multiple of the shard count (and of the alignment) */
     DType dtype, rest_dtype, reduce_dtype;
-    DType state_dtype; /* of the optimizer's moments; DT_none: it has none */
+    DType state_dtype; /* of the optimizer's moments; DT_none: no moments */
 } Unit;
 
 typedef struct ModelInfo { /* for reports and MFU; names are not part of the plan's identity */
@@ -119,7 +124,7 @@ typedef struct ModelInfo { /* for reports and MFU; names are not part of the pla
 } ModelInfo;
 
 typedef struct Graph {
-    LIST(Tensor) tensors; /* [0] none, all four */
+    LIST(Tensor) tensors; /* [0] none; likewise in the next three lists */
     LIST(Node) nodes;     /* forward in execution order, then backward in execution order */
     LIST(Module) modules;
     LIST(Unit) units;
@@ -139,32 +144,37 @@ static inline const Attrs *graph_attrs_at(const Graph *g, AttrsId id)
 }
 TensorId graph_tensor(Graph *g, Arena *arena, const char *name, Role role, DType dtype,
                       uint32_t n_dims, const int64_t *dim, Loc loc);
-/* Appends a node; sets producer of those outputs that have none yet. */
+/* Appends a node and makes it the producer of each output that has none yet. */
 NodeId graph_node(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_t n_in,
                   const TensorId *out, uint32_t n_out, const Attrs *attrs, ModuleId module,
                   Loc loc);
-/* Adds node and fresh outputs with inferred dims; returns output 0. Reports shape-mismatch, returns
- * 0. */
+/* Adds a node and new outputs with inferred dimensions; returns output 0. If the shapes do not
+ * match, reports "shape-mismatch" and returns 0. */
 TensorId graph_op(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_t n_in, DType dtype,
                   const Attrs *attrs, ModuleId module, Loc loc, Diag *d);
-/* What the loss counts: the second output of its node; 0 if there is no loss. */
+/* The number of tokens that the loss counts: the second output of its node. 0 if there is no
+ * loss. */
 TensorId graph_count(const Graph *g);
-/* The parameter that t is, or is the quantised form of; 0: neither. */
+/* The parameter behind t: t itself, or the parameter that t is the quantised form of. 0 if there
+ * is none. */
 TensorId graph_weight(const Graph *g, TensorId t);
-/* Is t, of the forward pass, made again for a backward node in `region` (of recomputation, 0: none)
- * rather than kept? Quantised weights are, as weights are gathered again. */
+/* True if forward tensor t is computed again, not kept, for a backward node in recompute region
+ * `region` (0: outside any). Quantised weights are computed again because weights are gathered
+ * again. */
 bool graph_is_made_again(const Graph *g, TensorId t, ModuleId region);
-/* The node that makes t, but for a division by the norm of its weight: that of what it divides. */
+/* The node that produces t. If t comes from dividing by a spectral norm, returns the node that
+ * produces the dividend. */
 NodeId graph_product(const Graph *g, TensorId t);
-/* Is it a statistic (of a norm, of attention, of weights, of the loss), or a sum of such? They are
- * wider than what they are statistics of. */
+/* True if t is a statistic (of a norm, attention, weights or the loss) or a sum of statistics. A
+ * statistic has a wider type than the tensor it describes. */
 bool graph_is_statistic(const Graph *g, TensorId t);
 bool graph_bind(const Graph *g, const Node *n, Binding *b, Diag *d);
 Dims graph_dims(const Graph *g, TensorId t);
-/* Where an element of a parameter (row-major in the whole tensor) is in the original order. */
+/* Converts the row-major index of an element of parameter t [global tensor] into its index in
+ * the original feature order. */
 uint64_t graph_original(const Graph *g, TensorId t, uint64_t element);
-/* The run of parameters from unit->params[i] whose gradients are partial on the same axes: its end,
- * and the end of its elements in the flat buffer. */
+/* From unit->params[i] on, finds the run of parameters whose gradients are partial on the same
+ * axes. Returns the index after the run; *hi is the end of its elements in the flat buffer. */
 uint32_t graph_partial_run(const Graph *g, const Unit *unit, uint32_t i, uint64_t *hi);
 void graph_print(const Graph *g, const Mesh *mesh, Str *out); /* friendly, for `show --after` */
 

@@ -1,5 +1,5 @@
-/* Ranks as a grid of named axes. Row-major: the last axis is innermost, its peers are consecutive
- * ranks. */
+/* Ranks as a grid of named axes. Row-major: peers along the last (innermost) axis are
+ * consecutive ranks. */
 #ifndef TANDEM_IR_MESH_H
 #define TANDEM_IR_MESH_H
 
@@ -35,22 +35,21 @@ typedef struct Mesh {
     Axis axis[MAX_AXES];
 } Mesh;
 
-/* sizes[name]: 0 or 1 absent. Asserts on overflow over 2^31 ranks being checked by the caller. */
+/* Builds a mesh from one size for each axis name; 0 or 1: the axis is absent. The caller has
+ * checked that there are at most 2^31 ranks; more fails an assertion. */
 Mesh mesh_make(const uint32_t sizes[AXIS_NAMES]);
 /* Splits atomic axis `a` into outer x inner (outer first). */
 void mesh_refine(Mesh *mesh, Arena *arena, uint32_t a, uint32_t inner);
 AxisSet mesh_axes(const Mesh *mesh, AxisName name); /* all atomic axes of that name; 0: size 1 */
 uint32_t mesh_size(const Mesh *mesh, AxisSet axes); /* product; 1 for none */
 uint32_t mesh_coordinate(const Mesh *mesh, Rank rank, uint32_t axis);
-/* Index of `rank` among its neighbours along `axes` (mixed radix in mesh order, outermost first).
- */
+/* Index of `rank` within its group along `axes` (mixed radix in mesh order, outermost first). */
 uint32_t mesh_part(const Mesh *mesh, Rank rank, AxisSet axes);
-/* The part `hop` further on among `size` of them, in a ring: whom a message goes to or comes from.
- */
+/* The part `hop` places after `part` in a ring of `size` parts: the peer of a send or receive. */
 uint32_t mesh_hop(uint32_t part, int32_t hop, uint32_t size);
-/* The i-th member of rank's group along `axes`; i = mesh_part gives rank itself. */
+/* The i-th member of rank's group along `axes`; i = mesh_part(rank) gives rank itself. */
 Rank mesh_member(const Mesh *mesh, Rank rank, AxisSet axes, uint32_t i);
-/* The smallest rank of the group: identifies the group of (axes, rank). */
+/* The smallest rank of rank's group along `axes`. It identifies the group. */
 Rank mesh_group(const Mesh *mesh, Rank rank, AxisSet axes);
 const char *mesh_axes_text(Arena *arena, const Mesh *mesh,
                            AxisSet axes); /* "dp_shard,tp"; "-" for none */

@@ -4,22 +4,25 @@
 
 #include "planner/ir/mesh.h"
 
-/* Axes by a name: an axis's own, or a flattened one: dp (dp_replicate, dp_shard), dp_shard_cp,
- * dp_cp. False: there is no such name. An absent axis is empty: size 1. */
+/* Looks up axes by name: a mesh axis, or a combined name (dp = dp_replicate + dp_shard,
+ * dp_shard_cp, dp_cp). False if the name is unknown. An absent axis gives the empty set, of size
+ * 1. */
 bool mesh_named(const Mesh *mesh, const char *name, AxisSet *axes);
-extern const char *const mesh_flattened[]; /* these names; ends in NULL */
+extern const char *const mesh_flattened[]; /* the combined names; ends in NULL */
 
-/* Coordinates by axis name (a refined axis is one number again), and back. */
+/* The coordinates of a rank by axis name (the parts of a refined axis count as one number), and
+ * the rank at given coordinates. */
 void mesh_place(const Mesh *mesh, Rank rank, uint32_t at[AXIS_NAMES]);
 Rank mesh_rank_at(const Mesh *mesh, const uint32_t at[AXIS_NAMES]);
-/* How many nodes of `per_node` consecutive ranks the groups along `axes` reach over, at most. */
+/* The largest number of nodes [per_node consecutive ranks each] that a group along `axes` spans. */
 uint32_t mesh_nodes_of_groups(const Mesh *mesh, AxisSet axes, uint32_t per_node);
 
-/* The axes along which ranks have different samples: all others read the same. */
+/* The axes along which ranks read different samples. Ranks that differ only in other axes read
+ * the same samples. */
 AxisSet mesh_data_axes(const Mesh *mesh);
-/* The axes that share the states of what all of them train alike: ranks that share experts have
- * samples of their own, those of cp tokens of the same, and share all else as those of dp_shard do.
- */
+/* The axes over which the states of commonly trained parameters are sharded: dp_shard, ep and
+ * cp. Ranks of ep read different samples, ranks of cp different tokens of the same samples; both
+ * share parameters (experts aside) as ranks of dp_shard do. */
 AxisSet mesh_shard_axes(const Mesh *mesh);
 uint32_t mesh_dp_size(const Mesh *mesh);
 uint32_t mesh_dp_rank(const Mesh *mesh, Rank rank); /* replica * shards + shard */
@@ -32,11 +35,11 @@ typedef struct DpMesh {
     const char *name[2]; /* "replicate", "shard" */
 } DpMesh;
 bool mesh_has_dp(const Mesh *mesh);
-/* Reports "no-dp-mesh", with the mesh, when there is none. */
+/* Finds the data-parallel mesh; reports "no-dp-mesh" with the mesh if there is none. */
 bool mesh_dp(const Mesh *mesh, Arena *arena, Loc loc, Diag *d, DpMesh *dp);
 
-/* Experts folded into the ranks of a pipeline stage, innermost: ep ranks share a layer's experts,
- * ep_shard hold the same ones. */
+/* Experts folded into the ranks of a pipeline stage, innermost. The ep ranks of a group split a
+ * layer's experts; ep_shard ranks hold the same experts. */
 typedef struct EpFold {
     uint32_t ep, ep_shard;
 } EpFold;

@@ -1,13 +1,14 @@
-/* What a plan asks of NCCL: plan{ nccl = {...} }, in the words of its ncclConfig_t; zero of each
- * leaves the choice to the executor and to NCCL. */
+/* A plan's settings for NCCL, plan{ nccl = {...} }, named as in ncclConfig_t. Zero leaves a
+ * choice to the executor and to NCCL. */
 #ifndef TANDEM_IR_NCCL_H
 #define TANDEM_IR_NCCL_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What of NCCL's memory registration the arena gets: windows among ranks of one program, else
- * buffers (auto); ncclCommRegister (buffer); ncclCommWindowRegister, symmetric (window). */
+/* How the arena is registered with NCCL. auto: windows where all ranks run one program, else
+ * buffers; buffer: ncclCommRegister; window: ncclCommWindowRegister, symmetric; none: not
+ * registered. */
 #define NCCL_REGISTERS(X) X(auto) X(buffer) X(window) X(none)
 typedef enum NcclRegister {
 #define X(name) NCCL_REGISTER_##name,
@@ -17,8 +18,8 @@ typedef enum NcclRegister {
 } NcclRegister;
 extern const char *const nccl_registers[]; /* words, NULL at the end */
 
-/* CTAPolicy: few thread blocks where registered buffers allow it (efficiency); none, but copy
- * engines, where windows allow it (zero). */
+/* CTAPolicy. efficiency: few thread blocks where registered buffers allow it; zero: copy engines
+ * and no thread blocks where windows allow it. */
 #define NCCL_CTA_POLICIES(X) X(default) X(efficiency) X(zero)
 typedef enum NcclCtaPolicy {
 #define X(name) NCCL_CTAS_##name,
@@ -28,7 +29,7 @@ typedef enum NcclCtaPolicy {
 } NcclCtaPolicy;
 extern const char *const nccl_cta_policies[];
 
-enum { NCCL_MOST_CTAS = 64 }; /* of a communicator: NCCL's MAXCHANNELS */
+enum { NCCL_MOST_CTAS = 64 }; /* for one communicator: NCCL's MAXCHANNELS */
 
 typedef struct NcclSettings {
     NcclRegister registration;
@@ -36,11 +37,12 @@ typedef struct NcclSettings {
     uint32_t min_ctas, max_ctas; /* thread blocks of each communicator */
 } NcclSettings;
 
-/* Nothing is asked for. */
+/* True if the plan sets nothing. */
 bool nccl_settings_none(const NcclSettings *settings);
-/* Thread blocks, where NCCL alone would take n. */
+/* The number of thread blocks under these settings where NCCL alone would take n. */
 uint32_t nccl_settings_ctas(const NcclSettings *settings, uint32_t n);
-/* Why they do not go together; NULL: they do. `hint`: what would. */
+/* Returns why the settings contradict each other, and in `hint` a valid combination; NULL if
+ * they do not. */
 const char *nccl_settings_wrong(const NcclSettings *settings, const char **hint);
 
 #endif

@@ -15,7 +15,7 @@
 
 enum { MAX_IN = 8, MAX_OUT = 4, MAX_ARGS = MAX_IN + MAX_OUT, MAX_LETTERS = 16 };
 
-/* The forms of a contraction, in the order of OpInfo.scaled and .along. */
+/* The names of a contraction's forms, in the order of OpInfo.scaled and .along. */
 #define CONTRACT_FORMS(X, name)                                                                    \
     X(name)                                                                                        \
     X(name##_tensorwise) X(name##_rowwise) X(name##_tensorwise_along) X(name##_rowwise_along)
@@ -41,9 +41,9 @@ typedef enum OpClass {
     OP_CLASS_comm
 } OpClass;
 
-/* What happens to an index that is missing on the right. */
-/* mean: only of collectives, over ranks that all hold the same value: it pins what rounding lets
- * drift, and leaves the value. */
+/* The reduction over an index that is missing on the right of the signature. */
+/* mean: collectives only, over ranks that hold the same value. It leaves the value and removes
+ * the drift that rounding causes between ranks. */
 typedef enum Reduce { REDUCE_none, REDUCE_sum, REDUCE_max, REDUCE_mean } Reduce;
 
 enum {                     /* OpInfo.flags */
@@ -55,21 +55,23 @@ enum {                     /* OpInfo.flags */
        OP_SOURCE = 32,     /* produces data from outside the program (the batch) */
        OP_QUANTISES = 64,  /* out[0] is in[0] in fewer bits: gradients go straight through */
        OP_RANGE = 128,     /* reads elements [lo, hi) of x only */
-       OP_TAKES = 256,     /* of index F takes `count` from `first` on, or gives back what was */
-       OP_PLACED = 512, /* goes by where elements lie in the whole: start and valid, which tell of
-                         * one interval only */
-       OP_ONCE = 1024,  /* of weights and state alone: done once a step, whatever runs again */
-       OP_IN_KERNEL = 2048, /* sums, yet may be part of a kernel of rows (Instr.fuse) */
-       OP_TURNS = 4096,     /* out[0] is in[0], its indices in another order in memory */
+       OP_TAKES = 256,     /* takes `count` entries of index F from `first` on, or its gradient puts
+                              them back */
+       OP_PLACED = 512, /* depends on global positions (KernelArgs.start and valid), which describe
+                           one interval only */
+       OP_ONCE = 1024,  /* reads only weights and state: done once a step, even if its inputs are
+                           recomputed */
+       OP_IN_KERNEL = 2048, /* a sum that may still be part of a kernel of rows (Instr.fuse) */
+       OP_TURNS = 4096,     /* out[0] is in[0] with its indices in another memory order */
        OP_SIZED = 8192,     /* indices K, C and e are as large as attributes say (op_sized) */
        OP_INDEXES = 16384,  /* its outputs are ids, i32 */
-       OP_WIDE = 32768,     /* its first output is a statistic, too: as wide as any */
-       OP_CHUNKED = 65536   /* OP_PLACED, yet tokens may be in two chunks (KernelArgs.second) */
+       OP_WIDE = 32768,     /* its first output is a statistic too, so has the widest type */
+       OP_CHUNKED = 65536   /* as OP_PLACED, but tokens may lie in two chunks (KernelArgs.second) */
 };
 
 /* One term dimension after parsing. */
 typedef struct SigDim {
-    char letter; /* the splittable or whole index; for (hp) and (h*S+I) the outermost, h */
+    char letter; /* the index; for (hp) and (h*S+I) the outermost one, h */
     char inner;  /* 0, or p of (hp), or I of (h*S+I) */
     char stride; /* 0, or S of (h*S+I) */
 } SigDim;
@@ -85,10 +87,9 @@ typedef struct Signature {
     SigTerm in[MAX_IN], out[MAX_OUT];
 } Signature;
 
-/* How one backward node of an op is wired: `op` reads `in` and its outputs are contributions to the
- * gradients of the forward inputs `of`. A reference is "gradient of output k" (WIRE_d), "forward
- * input k" (WIRE_i) or "forward output k" (WIRE_o). OP_pass: the gradient passes through unchanged.
- */
+/* One backward node of an op: `op` reads `in`, and its outputs add to the gradients of the
+ * forward inputs `of`. A wire is the gradient of output k (WIRE_d), forward input k (WIRE_i) or
+ * forward output k (WIRE_o). OP_pass passes the gradient on unchanged. */
 typedef enum WireKind { WIRE_d, WIRE_i, WIRE_o } WireKind;
 typedef struct Wire {
     uint8_t kind, index;
@@ -102,13 +103,14 @@ typedef struct Backward {
 
 enum { MAX_BACKWARD = 3 };
 
-/* The forms of a contraction: on plain numbers; on 8-bit ones, whose scales are two more inputs: of
- * a whole operand, or of each of its indices that are not summed. */
+/* The forms of a contraction: on plain numbers, or on 8-bit numbers with two more inputs that
+ * hold scales. A scale belongs to a whole operand (tensorwise) or to each index that is not
+ * summed (rowwise). */
 typedef enum Scaling { SCALING_none, SCALING_tensorwise, SCALING_rowwise, SCALINGS } Scaling;
 
 typedef struct OpInfo {
     const char *name;
-    const char *signature; /* text; of an _dN variant: derived */
+    const char *signature; /* text; derived for the variants _d0 and _d1 */
     OpClass class_;
     Signature sig;
     double flops_per_point; /* points: the product of the sizes of all letters of the row */
@@ -116,15 +118,17 @@ typedef struct OpInfo {
     uint32_t flags;
     uint8_t n_backward;
     Backward backward[MAX_BACKWARD];
-    Scaling scaling;         /* of a contraction, */
-    OpKind scaled[SCALINGS]; /* and its forms, of operands that lie as in the row (0: none); */
-    OpKind along; /* the scaled form whose operands lie along what is summed; itself if they do */
+    Scaling scaling;         /* contractions only */
+    OpKind scaled[SCALINGS]; /* contractions: the form for each scaling, with operands laid out as
+                                in the row; 0: none */
+    OpKind along; /* the scaled form whose operands are contiguous along the summed index; itself if
+                     they already are */
 } OpInfo;
 
-/* The table, built once from ops.def; a malformed row is a bug and aborts. op_info(OP_none) is all
- * 0. */
+/* The table row of `op`, built once from ops.def; a malformed row is a bug and aborts. For
+ * OP_none all fields are 0. */
 const OpInfo *op_info(OpKind op);
-/* OP_none if there is none of that name. */
+/* The op of that name, or OP_none. */
 OpKind op_find(const char *name);
 
 /* Parses a signature on its own (tests, front). Reports "bad-signature". */
@@ -155,25 +159,27 @@ bool op_bind(OpKind op, const Dims *in, uint32_t n_in, const Dims *out, uint32_t
  * is not determined by the inputs. */
 int op_output_dims(OpKind op, const Binding *b, uint32_t j, int64_t dim[MAX_DIMS]);
 
-/* May `letter` be split over ranks? True for lower-case letters of this row that lead their
+/* True if `letter` may be split over ranks: a lower-case letter of the row that leads its
  * dimension. */
 bool op_may_split(OpKind op, char letter);
-/* A scaled contraction: are the last indices of operand i those that it sums? */
+/* For a scaled contraction: true if the last indices of operand i are the summed ones. */
 bool op_lies_along(OpKind op, uint32_t i);
-/* Does it go row by row: no sums, each point of the first output from its own row (the leading
- * [b,s]) of the inputs? Such ops can run as one kernel. Derived from the signature. */
+/* True if the op works row by row: it sums nothing, and each point of the first output depends
+ * only on its own row (the leading [b,s]) of the inputs. Such ops can run as one kernel. Derived
+ * from the signature. */
 bool op_is_rowwise(OpKind op);
-/* May it be part of such a kernel: rowwise, or a sum that the table marks (OP_IN_KERNEL)? */
+/* True if the op may be part of such a kernel: it is rowwise, or a sum that the table marks
+ * OP_IN_KERNEL. */
 bool op_joins_kernel(OpKind op);
-/* Is output j the sum of many rows? It is whole only when the kernel ends: no other part has to do
- * with it. */
+/* True if output j sums over many rows. It is complete only when the kernel ends, so no other
+ * part of the kernel may read it. */
 bool op_sums_rows(OpKind op, uint32_t j);
-/* With `letter` split on an axis: what that axis of argument `arg` must be (inputs) or becomes
- * (outputs): SPLIT(dim), WHOLE, PARTIAL_SUM or PARTIAL_MAX. letter 0: everything WHOLE. */
+/* The layout of argument `arg` on an axis that splits `letter`: required for an input, resulting
+ * for an output. SPLIT(dim), WHOLE, PARTIAL_SUM or PARTIAL_MAX. letter 0: WHOLE. */
 int8_t op_axis_layout(OpKind op, const Binding *b, uint32_t arg, char letter);
 
-/* OP_SCATTERS: the index of `arg` that lookups choose from (the vocabulary): no other argument has
- * it. 0: none. */
+/* FLOPs over all points; of an index that is looked up, only the chosen entry counts. `size` may
+ * be global or local. `causal` halves attention. */
 char op_looked_up(OpKind op, const Binding *b, uint32_t arg);
 
 /* FLOPs over all points; of a looked-up index only the one that is chosen counts. `size`

@@ -1,13 +1,16 @@
 /* A plan: per-rank programs in flat arrays with 32-bit indices; 0 is none.
  *
- * The semantics in full: instructions on one stream run in order; one starts when its predecessor
- * on the stream and all those in `after` have finished; communications on one stream with the same
- * non-zero `launch` start together, and the next waits for all of them; a communication starts when
- * every member of its group has reached the same `match` (for send/recv: both ends, keyed sender,
- * receiver, match), and finishes for all together. `after` only names smaller pcs of the same
- * program. Instructions with the same non-zero `fuse` follow each other on the compute stream and
- * may run as one kernel: what only they touch need not reach memory. They go row by row; or the
- * first is a product, and the others go by its elements or sum one of its operands. */
+ * The semantics in full:
+ * - Instructions on one stream run in order. One starts when its predecessor on the stream and all
+ * instructions in `after` have finished. `after` only names smaller pcs of the same program.
+ * - Communications on one stream with the same non-zero `launch` start together, and the next
+ * instruction of the stream waits for all of them.
+ * - A communication starts when every member of its group has reached the same `match` (for send
+ * and recv: both ends, keyed by sender, receiver and match). It finishes for all members together.
+ * - Instructions with the same non-zero `fuse` follow each other on the compute stream and may
+ * run as one kernel, so buffers that only they touch need not reach memory. Either all of them
+ * go row by row; or the first is a product, and the others work on its elements or sum one of
+ * its operands. */
 #ifndef TANDEM_IR_PLAN_H
 #define TANDEM_IR_PLAN_H
 
@@ -19,7 +22,7 @@ typedef struct Span {
     uint32_t first, n;
 } Span;
 
-/* The formatter would move one more of these to a line of its own each time it runs. */
+/* Without this, the formatter moves one more entry to a line of its own at each run. */
 /* clang-format off */
 #define STREAMS(X)                                                                                 \
     X(none)                                                                                        \
@@ -72,13 +75,13 @@ typedef struct Instr {
     uint8_t n_in;
     AttrsId attrs; /* in Plan.graph.attrs */
     Span after;    /* in Program.after */
-    NodeId origin; /* graph node it carries out or serves; 0: the step itself */
-    UnitId unit;   /* unit it gathers, reduces or updates; 0 */
-    uint32_t fuse; /* neighbours on the compute stream with the same number are one kernel; 0 */
+    NodeId origin; /* graph node that it computes or serves; 0: the whole step */
+    UnitId unit;   /* unit that it gathers, reduces or updates; 0: none */
+    uint32_t fuse; /* equal numbers of neighbours on the compute stream: one kernel; 0: alone */
 } Instr;
 
-/* A buffer is a root with an offset in the arena, or a view into another buffer. What it holds when
- * first read was written by an instruction, or it is persistent (lives between steps). */
+/* A buffer is a root with an offset in the arena, or a view into another buffer. The first read
+ * finds a value that an instruction wrote, or one kept between steps (persistent). */
 typedef struct Buffer {
     ShapeId shape; /* global dims, layout, deals of the value */
     DType dtype;
@@ -88,13 +91,17 @@ typedef struct Buffer {
     BufferId parent; /* view: the root it lies in; 0: a root itself */
     uint64_t offset; /* root: bytes from the arena's start; view: bytes from the parent's start */
     Pc first, last;  /* first and last instruction that touches it or a view of it */
-    TensorId tensor; /* what it holds (role param: weights in use or gradient of it); 0 for flats */
-    UnitId unit;     /* the flat unit it holds or lies in; 0 */
+    /* the tensor that it holds (role param: the weights in use, or their gradient); 0 for flat
+     * buffers */
+    TensorId tensor;
+    UnitId unit;         /* the flat unit that it holds or lies in; 0: none */
     uint32_t microbatch; /* for people */
-    bool persistent;     /* lives between steps: parameters, optimizer state, accumulators' home */
-    bool result; /* transient, but what it holds at the end of a step is its result, which is looked
-                  * at after: a gradient that is reduced once. Nobody takes its bytes over */
-    bool packed; /* holds pack's order: [parts, ...]; see OP_pack */
+    /* lives between steps: parameters, optimizer state, gradient accumulators */
+    bool persistent;
+    /* transient, but its value at the end of a step is read afterwards (a gradient that is
+     * reduced once), so no other buffer reuses its bytes */
+    bool result;
+    bool packed; /* elements are in pack's order: [parts, ...]; see OP_pack */
 } Buffer;
 
 typedef enum Purpose { PURPOSE_train, PURPOSE_eval, PURPOSE_gather } Purpose;
@@ -110,15 +117,15 @@ typedef struct Program {
     uint32_t stage;
 } Program;
 
-/* What each program needs to start from and to report; buffers in every program have these tensors.
- */
+/* The settings of a step that a program needs to start and to report; every program has buffers
+ * for these tensors. */
 typedef struct StepInfo {
     uint32_t n_microbatches; /* micro-steps a step */
     Denominator denominator; /* of the loss */
     int64_t global_batch, micro_batch,
         seq;              /* sequences a step; sequences a micro-step in ALL; tokens */
     double global_tokens; /* tokens a step, also those whose label is ignored */
-    int64_t group;        /* microbatch_mean: sequences that are averaged alone; else 0 */
+    int64_t group;        /* microbatch_mean: sequences averaged as one group; else 0 */
     uint64_t seed;
 } StepInfo;
 
@@ -130,7 +137,8 @@ typedef struct Plan {
     Intern shapes_index;
     LIST(Program) programs; /* from index 0 */
     uint32_t *program_of;   /* [n_ranks] */
-    uint32_t n_match;       /* matches are 1..n_match-1... each used by exactly one group op */
+    /* matches are 1..n_match-1, each used by exactly one communication of one group */
+    uint32_t n_match;
     StepInfo step;
     NcclSettings nccl; /* for backends and networks that have NCCL */
     Hash128 parent;    /* id of the plan this one was re-lowered from (--verify); zero: none */
@@ -164,37 +172,39 @@ uint64_t plan_comm_bytes(const Plan *plan, const Program *p, const Instr *in);
  */
 double plan_flops(const Plan *plan, const Program *p, const Instr *in);
 uint64_t plan_hbm_bytes(const Plan *plan, const Program *p, const Instr *in);
-/* ... as part of a kernel (Instr.fuse): what an earlier part has read or made is at hand, what only
- * the kernel's parts touch is never written. Needs Buffer.first and last. */
+/* As plan_hbm_bytes, for an instruction in a kernel of several (Instr.fuse): values that an
+ * earlier part read or made cost nothing, and values that only the kernel's parts touch are
+ * never written. Needs Buffer.first and last. */
 uint64_t plan_kernel_bytes(const Plan *plan, const Program *p, const Instr *in);
-/* Where what is written in any case ends in the device's arena: scratch need not be filled, and
- * what only a kernel's parts touch need not be written. Needs Buffer.first and last. */
+/* The end of the part of the device arena that a step is sure to write. Unused scratch, and
+ * buffers that only one kernel's parts touch, may stay unwritten. Needs Buffer.first and last. */
 uint64_t plan_written_bytes(const Program *p);
-bool plan_begins_kernel(const Program *p, const Instr *in); /* true as well where it is alone */
+/* also true for an instruction that is alone */
+bool plan_begins_kernel(const Program *p, const Instr *in);
 const Instr *plan_kernel(const Program *p,
                          const Instr *in); /* its first part; `in` where it is alone */
 const Instr *plan_next_part(const Program *p, const Instr *in); /* NULL: it is the last */
-/* Which argument's rows a part of a kernel walks: those of its first output, or of what it sums. */
+/* The argument whose rows a part of a kernel walks: its first output, or the input that it sums. */
 static inline uint32_t plan_rows_arg(const Instr *in)
 {
     return op_is_rowwise(in->op) ? in->n_in : 0;
 }
-/* Where a tensor of the state (ROLE_state) lives between steps. */
+/* True for a buffer that holds a ROLE_state tensor between steps. */
 static inline bool plan_is_state(const Plan *plan, const Buffer *b)
 {
     return !b->parent && b->persistent && b->space == SPACE_device &&
            plan->graph.tensors.at[b->tensor].role == ROLE_state;
 }
-/* Does an argument lie in host memory? */
+/* True if an argument of `in` lies in host memory. */
 bool plan_touches_host(const Program *p, const Instr *in);
-/* Local sizes of each index letter of a compute instruction on `rank` (for kernels: starts and
- * valid counts too; any may be NULL). Reports nothing: a mismatch here is a bug, verify finds it
- * first. */
+/* Gives the local size of each index letter of a compute instruction on `rank`, and for kernels
+ * also starts and valid counts (any may be NULL). Reports nothing: the verifier finds mismatches
+ * first, so one here is a bug. */
 bool plan_bind(const Plan *plan, const Program *p, const Instr *in, Rank rank, Binding *global,
                int64_t size['z' + 1], int64_t start['z' + 1], int64_t valid['z' + 1]);
-/* Global index of local element size/2 of each index: where a part is two chunks of equal size
- * (zigzag) the second one's first, else start + size/2. `size` and `start` as plan_bind gave them.
- */
+/* Gives for each index the global index of local element size/2. If the part is two chunks of
+ * equal size (zigzag), that is the start of the second chunk, else start + size/2. `size` and
+ * `start` come from plan_bind. */
 void plan_second(const Plan *plan, const Program *p, const Instr *in, Rank rank,
                  const Binding *global, const int64_t size['z' + 1], const int64_t start['z' + 1],
                  int64_t second['z' + 1]);

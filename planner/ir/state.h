@@ -1,12 +1,12 @@
-/* What the ranks of a plan hold between steps: which parts of which tensors' weights and moments,
- * and which of several equal copies is the one that a checkpoint takes. All of it follows from the
- * plan's units, layouts and deals; no rank asks another. */
+/* The state that each rank of a plan holds between steps: parts of weights and of moments. Where
+ * several ranks hold equal copies, it also says which rank writes its copy to a checkpoint. All
+ * of it follows from the plan's units, layouts and deals; ranks need not communicate. */
 #ifndef TANDEM_IR_STATE_H
 #define TANDEM_IR_STATE_H
 
 #include "planner/ir/plan.h"
 
-/* buffer: what lives between steps beside the parameters (ROLE_state). */
+/* buffer: a tensor other than a parameter that lives between steps (ROLE_state). */
 #define STATE_KINDS(X) X(param) X(m) X(v) X(buffer)
 typedef enum StateKind {
 #define X(name) STATE_##name,
@@ -16,28 +16,28 @@ typedef enum StateKind {
 } StateKind;
 const char *state_kind_name(StateKind k);
 
-/* A box of a tensor: elements [offset, offset + size) of the global index; of a fused projection
- * that lies by groups, of its index in the original order, one dimension less. (name, kind, offset)
- * is its key: the same whatever rank holds it, and under any other mesh. */
+/* A box of a tensor: elements [offset, offset + size) of the global index. A fused projection
+ * stored by groups uses its original index, which has one dimension less. The key (name, kind,
+ * offset) does not depend on the rank or the mesh. */
 typedef struct StateSlice {
     const char *name;
     TensorId tensor;
     StateKind kind;
     DType dtype;
     Rank rank;
-    bool writes; /* of the copies that several ranks hold, exactly one is written */
-    bool lazy;   /* moments of what no gradient ever reaches: zero, at step 0 */
+    bool writes; /* among equal copies on several ranks, exactly one rank writes */
+    bool lazy;   /* moments of a parameter that no gradient reaches: zero, at step 0 */
     uint8_t n_dims;
     int64_t dim[MAX_DIMS], offset[MAX_DIMS], size[MAX_DIMS];
-    BufferId buffer;    /* where it lies on the rank */
-    uint64_t bytes, at; /* in the rank's file: size, and where it begins; only if written */
+    BufferId buffer;    /* the buffer on this rank that contains it */
+    uint64_t bytes, at; /* if it is written: its size and start in the rank's file */
 } StateSlice;
 typedef LIST(StateSlice) StateSlices;
 
-typedef struct State State; /* what all ranks have in common */
+typedef struct State State; /* the parts that do not depend on the rank */
 State *state_of(const Plan *plan, Arena *arena);
 const Plan *state_plan(const State *state);
-/* Appends what `rank` holds, in the order of its program's buffers. */
+/* Appends the slices that `rank` holds, in the order of its program's buffers. */
 void state_of_rank(const State *state, Rank rank, Arena *arena, StateSlices *slices);
 
 typedef struct StateTotal {
@@ -47,12 +47,11 @@ typedef struct StateTotal {
 } StateTotal;
 StateTotal state_total(const State *state);
 
-/* Over all ranks each element of each tensor's weights and moments is written exactly once. Reports
- * "state-duplicate" and "state-gap" with the tensor, the part and the ranks; the first of each
- * tensor. */
+/* Checks that over all ranks each element of every weight and moment is written exactly once.
+ * Reports "state-duplicate" and "state-gap" with tensor, part and ranks, once for each tensor. */
 bool state_check(const State *state, Diag *d);
-/* The same of slices that come from anywhere; `plan` says which tensors there must be (NULL: those
- * that the slices name). */
+/* The same check for slices from any source. `plan` lists the tensors that must be there; NULL:
+ * the tensors that the slices name. */
 bool state_check_slices(const Plan *plan, const StateSlices *slices, Diag *d);
 
 #endif

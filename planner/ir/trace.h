@@ -1,4 +1,4 @@
-/* What happened, in virtual or in real time: the same rows from sim and exec. */
+/* A record of execution in virtual or real time: sim and exec produce the same rows. */
 #ifndef TANDEM_IR_TRACE_H
 #define TANDEM_IR_TRACE_H
 
@@ -23,7 +23,7 @@ typedef struct TraceRow {
     uint32_t step;
     Pc pc;
     Ps start_ps, end_ps; /* from the start of the step */
-    uint64_t bytes;      /* moved by a communication, touched by a kernel */
+    uint64_t bytes;      /* moved by a communication, or touched by a kernel */
 } TraceRow;
 
 typedef struct StepRow { /* one training step as people read it */
@@ -35,7 +35,7 @@ typedef struct StepRow { /* one training step as people read it */
 typedef struct Trace {
     LIST(TraceRow) rows; /* of one chosen steady step */
     LIST(StepRow) steps;
-    uint32_t step; /* which step the rows are of */
+    uint32_t step; /* the step of `rows` */
 } Trace;
 
 /* Chrome trace JSON: one track a rank x stream; names escaped. ranks: NULL for all. */

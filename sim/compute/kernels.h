@@ -1,4 +1,4 @@
-/* Costs of kernels by their sizes, alone on a device. */
+/* Time of a kernel alone on a device, from its sizes. */
 #ifndef TANDEM_SIM_COMPUTE_KERNELS_H
 #define TANDEM_SIM_COMPUTE_KERNELS_H
 
@@ -6,32 +6,35 @@
 
 bool kernel_on_processor(const Device *device);        /* the arch is "cpu" */
 double kernel_peak(const Device *device, DType dtype); /* FLOP/s, dense */
-/* Hopper or Blackwell, whose kernels are Hopper's; others take Ampere's. */
+/* True for Hopper and Blackwell, which both use the numbers fitted to Hopper's kernels. Other
+ * devices use those of Ampere. */
 bool kernel_is_young(const Device *device);
 double kernel_memory_s(const Device *device, double bytes);
 
-/* What was fitted of products, by architecture; see kernels_fit.def. */
+/* The fitted constants of products, one set an architecture; see kernels_fit.def. */
 typedef struct GemmFit {
     double large, eight, block, fill_us, split_us, efficiency[4];
 } GemmFit;
 const GemmFit *kernel_gemm_fit(const Device *device);
-/* Seconds of the arithmetic of a product alone: no launch, no memory. fit NULL: the device's. */
+/* Seconds of a product's arithmetic alone, without launch and memory traffic. fit NULL: the
+ * device's. */
 double kernel_gemm_s(const Device *device, DType dtype, double batch, double m, double n, double k,
                      const GemmFit *fit);
 
-/* Products of groups of rows in one kernel, as of experts: group i has m[i] rows, all share n and
- * k. An uneven deal costs the tiles that are not full, and the last wave. */
+/* Seconds of products of groups of rows in one kernel, as for experts: group i has m[i] rows,
+ * and all share n and k. Uneven groups cost more: partly filled tiles and a partly filled last
+ * wave. */
 double kernel_grouped_gemm_s(const Device *device, DType dtype, uint32_t n_groups, const double *m,
                              double n, double k, const GemmFit *fit);
 
 /* A kernel that does little but move memory (TrafficKernel, planner/front/config.h). */
 typedef struct TrafficWork {
     TrafficKernel kernel;
-    double rows;  /* that it goes through one by one; 0: it has none */
+    double rows;  /* rows that it processes one by one; 0: none */
     double bytes; /* inputs and outputs, once each */
 } TrafficWork;
 
-/* What was fitted of such a kernel; see kernels_fit.def. */
+/* The fitted constants of such a kernel; see kernels_fit.def. */
 typedef struct TrafficFit {
     double start_us, part, row_us, near;
 } TrafficFit;
@@ -39,7 +42,7 @@ const TrafficFit *kernel_traffic_fit(const Device *device, TrafficKernel kernel)
 /* Seconds on the device, without the gap between kernels. fit NULL: the device's. */
 double kernel_traffic_s(const Device *device, const TrafficWork *work, const TrafficFit *fit);
 
-/* Flash attention of one instruction. Heads are counted with the sequences. */
+/* Flash attention of one instruction. `heads` is heads times sequences. */
 typedef struct AttentionWork {
     AttentionKernel kernel;
     DType dtype;
@@ -50,20 +53,20 @@ typedef struct AttentionWork {
     double window; /* keys that a query sees at most; 0: all */
 } AttentionWork;
 
-/* What was fitted of a flash kernel in one direction; see kernels_fit.def. */
+/* The fitted constants of a flash kernel in one direction; see kernels_fit.def. */
 typedef struct AttentionFit {
     double own, step, resident, part, softmax, wide, fill_us, alone, eight, unskipped;
 } AttentionFit;
 const AttentionFit *kernel_attention_fit(const Device *device, AttentionKernel kernel,
                                          bool backward);
-/* Alone on the device, with launches and memory traffic; fit NULL: the device's. */
+/* Seconds of a kernel alone on the device, with launches and memory traffic. fit NULL: the
+ * device's. */
 double cost_gemm_s(const Device *device, DType dtype, double batch, double m, double n, double k,
                    const GemmFit *fit);
 double cost_attention_s(const Device *device, const AttentionWork *work, const AttentionFit *fit);
 /* Without its first launch. fit NULL: the device's. */
 double kernel_attention_s(const Device *device, const AttentionWork *work, const AttentionFit *fit);
-/* What a softmax adds to products that keep their scores in registers, as flash attention's does.
- */
+/* Seconds that a softmax adds to products whose scores stay in registers, as in flash attention. */
 double kernel_softmax_s(const Device *device, double scores);
 
 #endif

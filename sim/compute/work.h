@@ -1,6 +1,6 @@
-/* What an instruction does, in words that another system's trace can be put into, too: a product by
- * its sizes, attention by its heads and tokens, a norm by its rows, an element-wise op by its
- * elements. Kernels imported from traces are stored under these keys. */
+/* An instruction's work in terms that fit other systems' traces too: a product by its sizes,
+ * attention by its heads and tokens, a norm by its rows, an element-wise op by its elements.
+ * Kernels imported from traces are stored under these keys. */
 #ifndef TANDEM_SIM_COMPUTE_WORK_H
 #define TANDEM_SIM_COMPUTE_WORK_H
 
@@ -13,8 +13,8 @@ typedef struct ProductWork {
 } ProductWork;
 ProductWork work_of_product(const Binding *b, const int64_t size['z' + 1]);
 
-/* Which operand lies transposed, and which side is called m, are left out: the sides are told in
- * order of size, and 8-bit types by their width alone. */
+/* The key of a product. It ignores which operand is transposed and which side is called m: the
+ * two sides come in order of size. Of 8-bit types it names the width alone. */
 const char *work_product_key(Arena *arena, DType dtype, const ProductWork *work);
 
 typedef struct HeadsWork {
@@ -23,16 +23,16 @@ typedef struct HeadsWork {
 } HeadsWork;
 const char *work_heads_key(Arena *arena, DType dtype, const HeadsWork *work);
 const char *work_norm_key(Arena *arena, OpKind op, DType dtype, int64_t rows, int64_t width);
-/* `to`: the type that a cast makes; DT_none: not a cast. */
+/* `to`: the type that a cast produces; DT_none: the op is not a cast. */
 const char *work_elements_key(Arena *arena, OpKind op, DType dtype, DType to, int64_t elements);
 
-Rank work_rank(const Plan *plan, const Program *p); /* the first that runs the program */
+Rank work_rank(const Plan *plan, const Program *p); /* the first rank that runs the program */
 
-/* NULL: no other system's kernel stands for it alone. */
+/* The key of an instruction's work; NULL if no other system has one kernel for it alone. */
 const char *work_key(const Plan *plan, const Program *p, const Instr *in, Arena *arena);
 
-/* Measured on `machine`: under the op's own key (cost_key, `key`), else under that of its work. -1:
- * neither. */
+/* The time measured on `machine`: under the op's own key (`key`, from cost_key), else under its
+ * work's key; -1 if there is neither. */
 Ps work_measured(Store *store, const char *machine, const char *key, const Plan *plan,
                  const Program *p, const Instr *in, Arena *arena, Diag *d);
 

@@ -1,20 +1,20 @@
-/* Concurrent transfers: what net_maxmin.c (who uses which links, and when) and net_fill.c (at which
- * rates) share. */
+/* Concurrent transfers: shared by net_maxmin.c (which links a transfer uses, and when) and
+ * net_fill.c (at which rate). */
 #ifndef TANDEM_SIM_NET_NET_PRIVATE_H
 #define TANDEM_SIM_NET_NET_PRIVATE_H
 
 #include "sim/heap.h"
 #include "sim/sim.h"
 
-/* Per class of ranks: port out, port in. Per class of NICs, of nodes and of pods: out, in. Then the
- * classes of the network's own links. */
+/* One link that a flow uses. Links are numbered: port out and port in of each class of ranks;
+ * out and in of each class of NICs, nodes and pods; then the classes of the network's own links. */
 typedef struct Use {
-    uint32_t link, count; /* alike ranks on this link */
+    uint32_t link, count; /* number of alike ranks on the link */
     int64_t rate;         /* bytes/s of one rank when the flow runs alone */
     int64_t weight;       /* rate as a part of the flow's largest rate, in 2^-20 */
 } Use;
 
-/* All transfers alike in operation, group and size. */
+/* Transfers that agree in operation, group and size. */
 typedef struct FlowShape {
     OpKind op;
     const FoldGroup *group;
@@ -31,20 +31,20 @@ typedef enum FlowState { FLOW_none, FLOW_latent, FLOW_running } FlowState;
 typedef struct Flow {
     FlowState state;
     uint32_t shape, version; /* events of older versions are void */
-    Ps since;                /* when `left` was right */
-    double left;             /* picoseconds at full speed */
-    double speed;            /* part of full speed */
-    double level;            /* speed being worked out; < 0: rising */
+    Ps since;                /* time at which `left` was correct */
+    double left;             /* remaining picoseconds at full speed */
+    double speed;            /* fraction of full speed */
+    double level;            /* the speed while rates are worked out; < 0: still rising */
     Ps ends;
 } Flow;
 
 struct MaxMin {
     const Cluster *cluster;
     const Fold *fold;
-    NcclSettings asks; /* the plan, of NCCL */
+    NcclSettings asks; /* the plan's NCCL settings */
     Arena *arena;
     Store *store;        /* measured collectives; NULL: none */
-    uint32_t n_measured; /* shapes that have their time from there */
+    uint32_t n_measured; /* shapes whose time came from the store */
     const char *machine;
     Diag *d;
     LIST(Use) uses;
@@ -56,7 +56,7 @@ struct MaxMin {
     LIST(uint32_t) place;  /* [id] index in active */
     Heap heap;             /* a: flow id, b: version */
     uint32_t n_links, first_routed;
-    uint32_t *on_routed;        /* [link of the network] while a shape is made */
+    uint32_t *on_routed;        /* [link of the network] used while a shape is built */
     int64_t *capacity, *wanted; /* [link] bytes/s; the sum over running flows at full speed */
     int64_t *frozen, *rising;   /* [link] while filling */
     uint32_t n_overloaded;
@@ -64,7 +64,7 @@ struct MaxMin {
     Ps now;
 };
 
-/* Sets every running flow's `level`, the part of its full speed that it has. */
+/* Sets every running flow's `level`: the fraction of its full speed that it gets. */
 void maxmin_fill(MaxMin *m);
 
 #endif

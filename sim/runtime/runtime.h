@@ -1,6 +1,6 @@
-/* Another system's execution (Runtime, planner/front/config.h) as the simulator charges it: what
- * its kernels move, and what its host takes to issue them. A profile without a name is Tandem's own
- * executor: one kernel an instruction, nothing issued by the host. */
+/* Charges for another system's execution (Runtime, planner/front/config.h): the memory that its
+ * kernels move and the time that its host takes to issue them. A profile without a name is
+ * Tandem's own executor: one kernel an instruction, no issue time. */
 #ifndef TANDEM_SIM_RUNTIME_RUNTIME_H
 #define TANDEM_SIM_RUNTIME_RUNTIME_H
 
@@ -13,7 +13,8 @@ static inline bool runtime_is_own(const Runtime *runtime)
 
 bool runtime_is_loss(OpKind op);
 
-/* Is the instruction in what the system compiles? Then its op is not what `op` says of it. */
+/* True if the system compiles the instruction. Its kernel is then not the one that `op`
+ * suggests. */
 bool runtime_compiles(const Runtime *runtime, const Plan *plan, const Instr *in);
 
 /* Does the system not do it at all? Where scales are those of past steps (`delayed`), a kernel that

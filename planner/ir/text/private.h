@@ -44,7 +44,7 @@ typedef struct Field {
 typedef enum RecordKind {
     RECORD_plan,
     RECORD_step,
-    RECORD_nccl, /* only where something is asked for */
+    RECORD_nccl, /* written only if a setting is made */
     RECORD_model,
     RECORD_axis,
     RECORD_deal,

@@ -14,11 +14,12 @@ typedef struct Reader {
     Plan *plan;
     Program *program; /* the one being read */
     Arena *arena;
-    const char *problem; /* what was wrong with the last value */
-    Loc last_loc;        /* so that equal file names share their text */
+    const char *problem; /* why the last value was refused */
+    Loc last_loc;        /* lets equal file names share their text */
 } Reader;
 
-/* Reads `token` into the field of `record`. False leaves the reason in r->problem. */
+/* Reads `token` into the field of `record`. On failure returns false with the reason in
+ * r->problem. */
 bool text_read(Reader *r, const Field *f, Token token, char *record);
 bool text_read_u64(Token *t, uint64_t most, uint64_t *out); /* moves t->at behind the digits */
 bool text_is(Token t, const char *word);
