@@ -1,4 +1,4 @@
-/* What every subcommand shares: its options, its output, its exit code. The only layer that prints
+/* Shared by all subcommands: options, its output, its exit code. The only layer that prints
  * for people or exits. Results go to standard output, everything else to standard error. */
 #ifndef TANDEM_CLI_CLI_H
 #define TANDEM_CLI_CLI_H

@@ -44,7 +44,7 @@ typedef struct Scores {
     uint32_t n_rows, n_scored; /* rows read; rows with one score or more */
 } Scores;
 
-/* What one row writes: any number of scores, or one reason. */
+/* The result of one row: any number of scores, or one reason. */
 typedef struct RowOut {
     FILE *file;
     uint32_t row;

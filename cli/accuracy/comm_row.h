@@ -26,7 +26,7 @@ typedef struct CommClusters {
 
 /* NULL, or why the row cannot be asked: "a network between nodes that is not named". */
 const char *comm_row(CommClusters *clusters, const Csv *csv, uint32_t row, CommRow *out);
-/* What the model says, in the row's own measure: microseconds, or bytes/s of the bus. */
+/* The model's value in the row's own measure: microseconds, or bytes/s of the bus. */
 double comm_row_predicted(const CommRow *row, const NcclFit *fit);
 double comm_row_measured(const CommRow *row);
 

@@ -15,7 +15,7 @@ typedef struct KernelDevices {
     uint32_t n;
 } KernelDevices;
 
-/* What is fitted of kernels; NULL: the device's own. */
+/* The fitted constants of kernels; NULL: the device's own. */
 typedef struct KernelFit {
     const GemmFit *gemm;
     const AttentionFit *attention[2]; /* forward, backward */

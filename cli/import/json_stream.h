@@ -21,7 +21,7 @@ typedef enum JsonKind {
     JSON_KIND_null
 } JsonKind;
 
-/* What was just read. `depth`: 0 for the document itself, 1 for what lies in it, ...; `key`: its
+/* The value just read. `depth`: 0 for the document itself, 1 for what lies in it, ...; `key`: its
  * name,
  * "" in an array. A text's bytes lie in `text`, ended by 0, and are gone after the call. */
 typedef struct JsonValue {

@@ -48,7 +48,7 @@ static inline Amax amax_of_part(const CudaChainPart *part)
     return amax;
 }
 
-/* What blocks raise together begins at 0. */
+/* Zeroes the maximum that several blocks raise together. */
 static inline bool amax_clear(Amax amax, const CudaContext *cuda, CudaError *error)
 {
     return amax.of != AMAX_all || device_zero(amax.out, sizeof(float), cuda, error);

@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/number.cuh"
 
-/* What a kernel is given: of an instruction that drops. */
+/* The arguments of a kernel for an instruction that drops elements. */
 typedef struct CudaDraw {
     const CudaControl *control;
     uint32_t part, site, threshold;
@@ -21,7 +21,7 @@ static inline CudaDraw draw_of(const KernelArgs *args, const CudaContext *cuda)
     return draw;
 }
 
-/* What each thread finds once. */
+/* Computed once by each thread. */
 typedef struct CudaDrawKey {
     uint64_t seed, stream;
     uint32_t threshold;

@@ -1,4 +1,4 @@
-/* What the host side of the kernels shares: sizes of grids, scratch, parts of flat buffers. */
+/* Shared by the host side of the kernels: sizes of grids, scratch, parts of flat buffers. */
 #ifndef TANDEM_KERNELS_CUDA_LAUNCH_CUH
 #define TANDEM_KERNELS_CUDA_LAUNCH_CUH
 

@@ -17,7 +17,7 @@ typedef struct Loc {
 
 typedef enum Severity { SEVERITY_error, SEVERITY_warning, SEVERITY_note } Severity;
 
-/* What kind of trouble an error is decides the exit code (design: 3 before 4). */
+/* The kind of an error. It decides the exit code; the lowest code wins (3 before 4). */
 typedef enum Fault {
     FAULT_none,
     FAULT_internal,   /* exit 1: a proof failed on a plan that our own passes made; I/O */

@@ -35,7 +35,7 @@ typedef struct Source {
                   */
 } Source;
 
-/* What the parent answers when it has understood the configuration. */
+/* The parent's answer after it has read the configuration. */
 typedef struct Answer {
     int64_t batch, seq; /* sequences of a global micro-step; tokens */
     uint32_t axis_size[AXIS_NAMES];

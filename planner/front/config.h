@@ -1,4 +1,4 @@
-/* What a plan script says, as plain data. Everything after the front works on this and the graph.
+/* A plan script's contents as plain data. Everything after the front works on this and the graph.
  */
 #ifndef TANDEM_FRONT_CONFIG_H
 #define TANDEM_FRONT_CONFIG_H
@@ -273,7 +273,7 @@ typedef enum Fabric {
  * with `off`, they meet in the host's. auto: what NCCL takes, one PCIe switch, or anywhere for two
  * devices on AMD's processors. */
 typedef enum PeerLevel { PEER_auto, PEER_off, PEER_switch, PEER_socket, PEER_node } PeerLevel;
-/* What lies between the devices of a node that PCIe links; all parts are alike, devices in order.
+/* The PCIe links between the devices of a node; all parts are alike, devices in order.
  */
 typedef struct PcieBox {
     uint32_t sockets;          /* processors; 0: one */
@@ -301,7 +301,7 @@ typedef struct Topology {
     double link_bytes_per_s;         /* torus; dragonfly: between two routers of a group */
     double way_out_bytes_per_s;
 } Topology;
-/* What a network adds to NCCL's own numbers of a NIC that does RDMA. */
+/* Additions of a network to NCCL's own numbers for a NIC with RDMA. */
 typedef struct NetworkFabric {
     const char *name;          /* "ib"; NULL: not named */
     double message_s;          /* a message takes so much longer than NCCL's tuner counts */
@@ -345,7 +345,7 @@ static inline Capacity cluster_capacity(const Cluster *c, uint64_t communicators
 }
 
 enum { MOST_PASSES = 16 };
-/* What mesh.ep means: a factor of the world, or carved out of dp x cp x tp of a stage. */
+/* The meaning of mesh.ep: a factor of the world, or carved out of dp x cp x tp of a stage. */
 #define EP_MODES(X) X(extra) X(folded)
 typedef enum EpMode {
 #define X(name) EP_##name,

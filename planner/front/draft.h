@@ -1,4 +1,4 @@
-/* What the readers of a plan's values share. */
+/* Shared by the readers of a plan's values. */
 #ifndef TANDEM_FRONT_DRAFT_H
 #define TANDEM_FRONT_DRAFT_H
 

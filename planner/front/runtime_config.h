@@ -5,7 +5,7 @@
 
 #include "planner/ir/op.h"
 
-/* What may become one kernel: ops of one block, or any that follow each other. */
+/* Ops that may become one kernel: ops of one block, or any consecutive ops. */
 #define COMPILE_PERS(X) X(block) X(model)
 typedef enum CompilePer {
 #define X(name) COMPILE_##name,
@@ -59,7 +59,7 @@ typedef enum MemoryRank {
         MEMORY_RANK_COUNT
 } MemoryRank;
 
-/* What that system makes of one op of ours where it is not compiled. */
+/* The kernels of that system for one op of ours, where it is not compiled. */
 typedef enum InPlace { IN_PLACE_never, IN_PLACE_backward, IN_PLACE_always } InPlace;
 
 typedef struct RuntimeOp {

@@ -1,4 +1,4 @@
-/* What the lowering's files share. Lowering walks the graph once a micro-batch and writes the
+/* Shared by the lowering's files. Lowering walks the graph once a micro-batch and writes the
  * program: lower_emit.c     instructions, buffers, dependences (vector clocks keep `after`
  * transitively reduced) lower_convert.c  the one rule: a value in the layout that somebody wants
  *   lower_unit.c     parameters: gathered, released, prefetched; gradients reduced
@@ -241,7 +241,7 @@ BufferId lower_chunk_cat(Lower *l, UnitId u); /* its gradients, one flat buffer 
  */
 void lower_backward_node(Lower *l, NodeId n);
 void lower_pass_node(Lower *l, NodeId n);
-/* What quantises an operand of the backward pass. */
+/* The node that quantises an operand of the backward pass. */
 void lower_cast_node(Lower *l, NodeId n);
 
 /* ---- lower.c ---- */

@@ -32,7 +32,7 @@ uint64_t extents_clear(const Extent *others, uint32_t n, uint64_t start, uint64_
 
 /* Everything from `bottom` on is free; what the pieces held before is forgotten. */
 void pieces_init(Pieces *m, uint64_t bottom, Arena *arena);
-/* What is beyond the top, up to `end`, is free to be taken, though nothing was there yet. */
+/* Room from the top up to `end` is free too, although nothing was ever placed there. */
 void pieces_reach(Pieces *m, uint64_t end);
 /* The lowest offset where `size` bytes may be written at `now`, clear of `others` (by offset): what
  * will be taken later. The arena grows if need be. */

@@ -87,7 +87,8 @@ uint32_t param_rank(const Job *job, TensorId param);
  * both sum their gradients and make the same update. Its rank; UINT32_MAX: there is none. */
 uint32_t param_second_rank(const Job *job, TensorId param);
 
-/* Units by block, FLAT over `shard`. What lies outside of them is the root unit, or several. */
+/* Units by block, FLAT over `shard`. Parameters outside of blocks form the root unit, or several.
+ */
 typedef struct UnitRule {
     AxisSet shard, replicate;
     uint64_t root_elements; /* the root is cut into units of so many; 0: it is not */

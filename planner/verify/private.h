@@ -1,4 +1,4 @@
-/* What the verifier's files share.
+/* Shared by the verifier's files.
  *   verify.c            the proofs in order, reports, fit
  *   verify_segments.c   fused projections               }
  *   verify_structure.c  indices, shapes, deals, graph   } first: everything after relies on them,
@@ -35,7 +35,7 @@ typedef struct Order {
 } Order;
 bool order_before(const Order *o, Pc a, Pc b); /* a has finished when b starts; a < b */
 
-/* What a byte range holds. Flat buffers hold pieces: one value a parameter. */
+/* The value of a byte range. Flat buffers hold pieces: one value a parameter. */
 typedef struct Val {
     Hash128 vn;
     uint64_t bytes;
@@ -68,7 +68,7 @@ typedef struct Held { /* payload of the map of bytes */
     uint32_t val;
 } Held;
 
-/* What one match transports, for programs that meet. */
+/* The data that one match transports, for programs that meet. */
 typedef struct Transport {
     Val val;
     uint32_t program;

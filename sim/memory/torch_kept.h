@@ -1,5 +1,5 @@
-/* What PyTorch keeps after its last use: autograd until a node's gradients are all there, Python
- * until a name means something else, a pipeline's schedule until the next step. */
+/* Tensors that PyTorch keeps after their last use: autograd until a node's gradients are all there,
+ * Python until a name means something else, a pipeline's schedule until the next step. */
 #ifndef TANDEM_SIM_MEMORY_TORCH_KEPT_H
 #define TANDEM_SIM_MEMORY_TORCH_KEPT_H
 

@@ -1,4 +1,4 @@
-/* What another framework would hold of device memory: the plan's buffers and the profile's own
+/* The device memory that another framework would hold: the plan's buffers and the profile's own
  * tensors, in the order of the program, through the model of PyTorch's allocator. */
 #ifndef TANDEM_SIM_MEMORY_TORCH_MEMORY_H
 #define TANDEM_SIM_MEMORY_TORCH_MEMORY_H

@@ -1,4 +1,4 @@
-/* What DeepSpeed's ZeRO holds that the plan's buffers do not say: its buckets, weights that are
+/* Memory of DeepSpeed's ZeRO beyond the plan's buffers: its buckets, weights that are
  * fetched a module ahead and kept for their next use, weights in 16 bits at rest beside the
  * optimizer's in fp32, the copies of a reduction and of a step. As deepspeed/runtime/zero has it:
  * stage3.py, partitioned_param_coordinator.py, partition_parameters.py (all_gather_coalesced),

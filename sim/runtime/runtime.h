@@ -35,7 +35,8 @@ AttentionKernel runtime_attention(const Runtime *runtime, const Device *device);
 double runtime_unfused_s(const Device *device, DType dtype, double heads, double queries,
                          double keys, double head, bool backward);
 
-/* What the host takes to issue it; kernels in one go (`fuse`) are issued with the first. */
+/* The host's time to issue an instruction. Kernels of one run (`fuse`) are issued with the first.
+ */
 Ps runtime_issue_ps(const Runtime *runtime, const Plan *plan, const Program *p, const Instr *in);
 
 #endif

@@ -1,4 +1,4 @@
-/* What the two files of the double of cublasLt share. */
+/* Shared by the two files of the double of cublasLt. */
 #ifndef TANDEM_TESTS_CUDA_CUBLAS_PRIVATE_H
 #define TANDEM_TESTS_CUDA_CUBLAS_PRIVATE_H
 

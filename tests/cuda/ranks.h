@@ -6,7 +6,7 @@
 
 enum { RANKS_MOST = 4, RANKS_STEPS = 5, RANKS_AT_ONCE = 8 };
 
-/* What a rank leaves behind, in memory that it shares with the test. */
+/* A rank's results, in memory that it shares with the test. */
 typedef struct RankReport {
     bool fine;
     int exit_code, signal;

@@ -14,8 +14,8 @@ void target_free(void *at);
 void target_forbid(void *at, uint64_t bytes);
 void target_permit(void *at, uint64_t bytes);
 
-/* What tests launch with: stream, control block, fault word, the device's own numbers. Both may be
- * changed, and are then to be put back. */
+/* The context that tests launch with: stream, control block, fault word, the device's own numbers.
+ * Both may be changed, and are then to be put back. */
 CudaContext *target_context(void);
 CudaControl *target_control(void);
 /* May kernels be told that they run on a device of this capability? */

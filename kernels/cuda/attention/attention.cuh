@@ -1,4 +1,4 @@
-/* What the kernels of attention and its gradient share: their arguments, and tiles of 16-bit
+/* Shared by the kernels of attention and its gradient: their arguments, and tiles of 16-bit
  * numbers in shared memory. S = scale Q K^T, P = exp(S - lse), O = P V as kernels/cpu/attention.c
  * has it, which defines these. Head h of the query reads group h / R of keys and values; all
  * tensors are read and written where they lie, by strides. */

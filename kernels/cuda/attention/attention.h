@@ -1,4 +1,4 @@
-/* What the files of attention call of each other. Each returns whether its launches were made. */
+/* Functions shared by the files of attention. Each returns false if a launch failed. */
 #ifndef TANDEM_KERNELS_CUDA_ATTENTION_ATTENTION_H
 #define TANDEM_KERNELS_CUDA_ATTENTION_ATTENTION_H
 

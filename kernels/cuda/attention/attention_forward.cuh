@@ -14,7 +14,7 @@ typedef struct F(State) {
     float top[TILES][2], total[TILES][2]; /* of rows lane / 4 and lane / 4 + 8 */
 } F(State);
 
-/* What a query may not see becomes minus infinity. */
+/* Sets the scores of keys that a query may not see to minus infinity. */
 DEVICE void F(hide)(const AttentionArgs *a, float s[TILES][COLUMNS / 8][4], int64_t query,
                     int64_t key)
 {

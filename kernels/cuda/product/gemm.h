@@ -26,7 +26,7 @@ typedef struct GemmMatrix {
     uint64_t turned_bytes; /* of that copy */
 } GemmMatrix;
 
-/* What the call does besides, and bytes that divide where the vectors and matrices for it lie. */
+/* Work that the call does besides, and the alignment in bytes of its vectors and matrices. */
 typedef struct GemmAlong {
     bool bias;      /* [m], added */
     bool other;     /* C [m,n], added, is not D */
@@ -60,7 +60,7 @@ void gemm_of(OpKind op, const KernelArgs *args, const GemmRules *rules, Gemm *g)
  * sizes that it takes. If not, the plain kernel does. */
 bool gemm_is_for_library(const Gemm *g, const GemmRules *rules);
 
-/* What the trailing scratch argument holds of an 8-bit product: scales in fp32, turned operands,
+/* Contents of the trailing scratch argument of an 8-bit product: scales in fp32, turned operands,
  * and then the library's own scratch. Of any other: only that. Offsets in bytes. */
 typedef struct GemmScratch {
     uint64_t scale_a, scale_b, turned_a, turned_b, library;

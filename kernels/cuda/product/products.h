@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* What the library may use of the trailing scratch argument of a contraction. */
+/* The part of a contraction's trailing scratch argument that the library may use. */
 #define CUDA_PRODUCT_LIBRARY_BYTES (UINT64_C(32) << 20)
 
 /* Where choices that were measured once are kept from run to run. `device` names the device and the
@@ -54,7 +54,7 @@ bool cuda_products_chain(const CudaChainPart *part, uint32_t n, const CudaContex
                          CudaError *error);
 void cuda_products_close(CudaProducts *products);
 
-/* What was chosen for a call: a hash of the call's name, and bytes that the library understands. */
+/* The choice made for a call: a hash of the call's name, and bytes that the library understands. */
 typedef struct CudaProductChoice {
     Hash128 call;
     unsigned char choice[64];

@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* What is kept in the store: numbers stay. */
+/* The store keeps these numbers, so they must not change. */
 typedef enum AttentionWay {
     ATTENTION_WAY_mma,
     ATTENTION_WAY_hopper,
@@ -55,7 +55,7 @@ void attention_ways_adopt(AttentionWays *w, const AttentionChoice *all, uint32_t
  * the device, not even to free memory, and the process must end without its exit handlers. */
 bool attention_ways_hang(const AttentionWays *w);
 
-/* What of a way was found wrong, for a warning; NULL: nothing. */
+/* The fault found in a way, for a warning; NULL: none. */
 const char *attention_ways_wrong(const AttentionWays *w);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* What the pass and the derivation of gradients share: nodes that quantise an operand. */
+/* Shared by the pass and the derivation of gradients: nodes that quantise an operand. */
 #ifndef TANDEM_PASSES_GRAPH_FLOAT8_H
 #define TANDEM_PASSES_GRAPH_FLOAT8_H
 
@@ -17,7 +17,7 @@ OpKind float8_amax(const Graph *g, const Node *reader, uint32_t i, TensorId x);
 Quantised float8_quantise(Job *job, const Node *reader, uint32_t i, TensorId x, DType to);
 /* Attributes of a contraction that reads a and b: it divides by what they were multiplied by. */
 Attrs float8_attrs(const Graph *g, TensorId a, TensorId b);
-/* What `quantised` was made from; itself if it is not. */
+/* The tensor that `quantised` was made from; itself if it is not quantised. */
 TensorId float8_source(const Graph *g, TensorId quantised);
 /* Adds the gradient nodes of a scaled contraction: of its input, of its weight. again[tensor of the
  * forward pass]: its form that the backward pass has made already, for all who read that tensor. */

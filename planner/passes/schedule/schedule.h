@@ -15,7 +15,7 @@ typedef struct Schedule {
     uint32_t makespan;
 } Schedule;
 
-/* What each rank's place in the script is, for reports; NULL: `loc` for all. */
+/* Each rank's place in the script, for reports; NULL: `loc` for all. */
 typedef struct ScheduleLocs {
     Loc loc;
     const OwnSchedule *own;

@@ -1,4 +1,4 @@
-/* What the two halves of the double's NCCL share: communicators, and what runs on streams. */
+/* Shared by the two halves of the double's NCCL: communicators, and what runs on streams. */
 #ifndef TANDEM_TESTS_CUDA_DOUBLE_NCCL_H
 #define TANDEM_TESTS_CUDA_DOUBLE_NCCL_H
 

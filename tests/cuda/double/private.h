@@ -1,4 +1,4 @@
-/* What the files of the double share. */
+/* Shared by the files of the double. */
 #ifndef TANDEM_TESTS_CUDA_DOUBLE_PRIVATE_H
 #define TANDEM_TESTS_CUDA_DOUBLE_PRIVATE_H
 

@@ -1,4 +1,4 @@
-/* What attention's kernels of compute capability 9.0 share. A block is three warpgroups: the first
+/* Shared by attention's kernels for compute capability 9.0. A block is three warpgroups: the first
  * fetches, the other two multiply. In shared memory: barriers; tiles that stay, of HOPPER_ROWS
  * rows, half of them for each of the two; a ring of slots that others go through. */
 #ifndef TANDEM_KERNELS_CUDA_ATTENTION_HOPPER_ATTENTION_HOPPER_BLOCK_CUH
@@ -36,7 +36,7 @@ DEVICE HopperShared hopper_shared(Shared memory, int own_bytes)
     return s;
 }
 
-/* What a launch asks for. */
+/* The resources of a launch. */
 static inline size_t hopper_shared_bytes(int own_bytes, int slot_bytes)
 {
     return (size_t)(SWIZZLE_BYTES + HOPPER_BARRIER_BYTES + own_bytes + HOPPER_SLOTS * slot_bytes);

@@ -53,7 +53,7 @@ DEVICE void F(round)(uint32_t p[COLUMNS / 16][4], const float s[COLUMNS / 2])
         PAIR(s[n * 8 + c * 2], s[n * 8 + c * 2 + 1]);
 }
 
-/* What a query may not see becomes `hidden`: of keys `key` and on. */
+/* Sets the scores that a query may not see to `hidden`, for keys from `key` on. */
 DEVICE void F(hide)(float s[COLUMNS / 2], const HopperRows *rows, int key, float hidden)
 {
     if (key + COLUMNS <= rows->by_all) return;
