@@ -217,10 +217,8 @@ static bool compare_rounding(Cli *cli, const Plan *exact, RoundingResult *result
     const Plan *plan = NULL, *one = NULL;
     DTypeMap dtypes = dtype_map_identity();
     if (!plans_in(cli, &dtypes, &plan, &one)) return false;
-    const DataSource *data =
-        data_synthetic(plan->step.seed, plan->graph.info.vocab, 0.125, cli->arena);
     BackendOptions backend = {.timeout_s = 60, .poison = true};
-    return exec_verify_rounding(plan, one, exact, data, &backend, cli->arena, result, &cli->diag);
+    return exec_verify_rounding_draws(plan, one, exact, &backend, cli->arena, result, &cli->diag);
 }
 
 static void report_eight_bits(Cli *cli, const VerifyResult *r)
@@ -238,6 +236,7 @@ static void report_eight_bits(Cli *cli, const VerifyResult *r)
 static void report_rounding(Cli *cli, const RoundingResult *r)
 {
     if (cli->json != NULL) {
+        json_count(cli->json, "rounding_draws", r->draws);
         json_number(cli->json, "rounding_error", r->gradient);
         json_number(cli->json, "rounding_error_of_one_rank", r->gradient_of_one_rank);
         json_number(cli->json, "rounding_worst_error", r->worst_error);
@@ -249,8 +248,11 @@ static void report_rounding(Cli *cli, const RoundingResult *r)
     str_print(&cli->out,
               "rounding    error of the gradient %.2e, of one rank in the same precision %.2e: "
               "ratio %.2f (at most %g; of a tensor of n elements + 10 / sqrt(n); weights by fp64 "
-              "alone)\n",
-              r->gradient, one, one > 0 ? r->gradient / one : 0, ROUNDING_TIMES);
+              "alone)%s\n",
+              r->gradient, one, one > 0 ? r->gradient / one : 0, ROUNDING_TIMES,
+              r->draws == 1
+                  ? ""
+                  : arena_print(cli->arena, ", the median of %" PRIu32 " draws of data", r->draws));
 }
 
 static void report(Cli *cli, const PlanFile *file, const VerifyResult *r, const VerifyResult *eight,

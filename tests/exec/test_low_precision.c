@@ -244,7 +244,31 @@ static void a_wrong_sum_is_seen(void **state)
                                       &d));
     assert_true(result.worst_excess > 5);
     assert_string_equal(d.items.at[0].rule, "verify-mismatch");
+    Diag drawn = diag_in(arena);
+    assert_false(
+        exec_verify_rounding_draws(p.plan, p.one_rank, p.exact, NULL, arena, &result, &drawn));
+    assert_int_equal(result.draws, ROUNDING_DRAWS);
+    assert_string_equal(drawn.items.at[0].rule, "verify-mismatch");
     arena_free(arena);
+}
+
+/* A plan that rounds to 8 bits where one rank rounds to 11 is too far off on every draw of data. */
+static void coarser_rounding_is_seen_on_most_draws(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena);
+        Tiny coarse = tiny_of(seed, DT_bf16), fine = tiny_of(seed, DT_f16);
+        Plans p = plans_of(&fine, arena, &d);
+        p.plan = plans_of(&coarse, arena, &d).plan;
+        RoundingResult result;
+        assert_false(
+            exec_verify_rounding_draws(p.plan, p.one_rank, p.exact, NULL, arena, &result, &d));
+        assert_int_equal(result.draws, ROUNDING_DRAWS);
+        assert_true(result.gradient > 2 * result.gradient_of_one_rank);
+        arena_free(arena);
+    }
 }
 
 /* A program that was planned without scratch is refused, with the reason. */
@@ -272,10 +296,15 @@ static void scratch_is_asked_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bf16_compute),         cmocka_unit_test(f16_compute),
-        cmocka_unit_test(everything_bf16),      cmocka_unit_test(pipelines),
-        cmocka_unit_test(float8_products),      cmocka_unit_test(fsdp2_policy),
-        cmocka_unit_test(order_changes_no_bit), cmocka_unit_test(a_wrong_sum_is_seen),
+        cmocka_unit_test(bf16_compute),
+        cmocka_unit_test(f16_compute),
+        cmocka_unit_test(everything_bf16),
+        cmocka_unit_test(pipelines),
+        cmocka_unit_test(float8_products),
+        cmocka_unit_test(fsdp2_policy),
+        cmocka_unit_test(order_changes_no_bit),
+        cmocka_unit_test(a_wrong_sum_is_seen),
+        cmocka_unit_test(coarser_rounding_is_seen_on_most_draws),
         cmocka_unit_test(scratch_is_asked_for),
     };
     return cmocka_run_group_tests_name("low precision", tests, NULL, NULL);
