@@ -46,7 +46,7 @@ Held predict_held(Cli *cli, const PlanFile *file);
 Trust trust_of(Cli *cli, const Cluster *cluster, const Runtime *runtime, Store *store,
                const char *machine);
 ErrorBar trust_bar(ErrorOf of, const char *profile, const char *gpu);
-/* What GPUs are told apart by: the device's name up to its first hyphen, as "H100". */
+/* The GPU model behind a device's name: the name up to its first hyphen, as "H100". */
 const char *trust_gpu(Arena *arena, const char *device);
 bool trust_store(Store *store, int64_t run, const Trust *trust, Diag *d);
 void trust_load_counts(Store *store, int64_t run, Trust *trust, Diag *d);

@@ -1,5 +1,5 @@
-/* What a prediction needs to know about a machine: the distinct kernels and collectives of a plan,
- * which of them the store has measured, and the identity of all that beside the plan. */
+/* The facts about a machine that a prediction needs: the distinct kernels and collectives of a
+ * plan, which of them the store has measured, and the identity of all that beside the plan. */
 #ifndef TANDEM_SESSION_NEEDS_H
 #define TANDEM_SESSION_NEEDS_H
 

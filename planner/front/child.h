@@ -1,5 +1,5 @@
-/* The child's side: the process that evaluates a script. What its files share; nobody else
- * includes this. It may waste its budget and be wrong; it cannot touch files outside its folder and
+/* The child's side: the process that evaluates a script. Shared by its files only.
+ * It may waste its budget and be wrong; it cannot touch files outside its folder and
  * the library, other processes, or the store. */
 #ifndef TANDEM_FRONT_CHILD_H
 #define TANDEM_FRONT_CHILD_H

@@ -29,7 +29,7 @@ typedef struct Field {
     const char *const *words;
 } Field;
 
-/* What a key means, for people: docs/reference/plan.md is made of these rows. */
+/* The meaning of a key, for people: docs/reference/plan.md is made of these rows. */
 typedef struct FieldDoc {
     const char *key; /* "batch.micro"; a `*` stands for any one word */
     const char *unit, *text;

@@ -1,5 +1,5 @@
 /* Plain data between the process that evaluates a script and ours. A record is its kind, the
- * length of its payload and the payload: integers, doubles and counted texts. Whoever reads
+ * length of its payload and the payload: integers, doubles and counted texts. The reader
  * trusts nothing: every length is checked, a short or long payload makes the reader `bad`. */
 #ifndef TANDEM_FRONT_STREAM_H
 #define TANDEM_FRONT_STREAM_H

@@ -211,7 +211,8 @@ bool lower_done_by_gather(const Lower *l, NodeId id);
 void lower_maxima(Lower *l);
 /* My part of the unit at rest in 8 bits. */
 BufferId lower_in_bytes(Lower *l, UnitId u, const Shape *flat, Category category);
-/* What gathering has made of t, the amax or the 8-bit form of a parameter; 0: it makes neither. */
+/* If t is the amax or the 8-bit form of a parameter: the buffer that gathering has made for it;
+ * else 0. */
 BufferId lower_quantised_weight(Lower *l, TensorId t);
 
 /* A flat buffer's shape. */

@@ -224,7 +224,8 @@ static inline bool value_is_zero(Hash128 a)
 Hash128 value_of_op(OpKind op, uint64_t attrs_key, const Hash128 *in, uint32_t n_in, uint32_t j,
                     uint32_t n_dims, const int64_t *dim);
 Hash128 value_leaf(const char *kind, uint64_t number);
-/* What of attributes matters to a value of micro-batch mb: drawn numbers differ between them. */
+/* Hashes the attributes that decide a value in micro-batch mb: random draws differ between
+ * micro-batches. */
 uint64_t value_key(const Verifier *v, AttrsId attrs, uint32_t mb);
 /* Of a parameter, when the step begins: 1: first, 2: second. */
 static inline Hash128 value_moment(uint32_t which, TensorId t)
@@ -253,8 +254,8 @@ static inline const Shape *value_shape_at(const Verifier *v, uint32_t shape)
 }
 const char *value_shape_text(Verifier *v, uint32_t shape);
 void value_shapes_start(Verifier *v);
-/* What buffer b holds, which must be what its shape claims; reports otherwise and returns a bad
- * value. `arg` for the message. */
+/* The value in buffer b. If it is not the one that the buffer's shape claims, reports so and
+ * returns a bad value. `arg` is for the message. */
 Val value_read(Verifier *v, Pc pc, BufferId b, const char *what, uint32_t arg);
 /* The same of `bytes` at an address, as `shape`. */
 Val value_read_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t bytes, uint32_t shape,

@@ -1,0 +1,40 @@
+#!/bin/sh
+# Contracts name their subject: in a header no sentence of a comment begins with "What" or "Whoever",
+# or says "what ... of it".
+lint=$(dirname "$(realpath "$0")")
+cd "${1:-.}" || exit 1
+sh "$lint/files.sh" '*.h' | grep -v '^tests/' |
+    xargs -r awk '
+    # The comments of a line, after the mark that a sentence begins there; strings are blanked.
+    function comments(line,    out, at) {
+        gsub(/"([^"\\]|\\.)*"/, "", line)
+        out = ""
+        while (line != "") {
+            if (inside) {
+                sub(/^[ \t]*\*+([ \t]|$)/, "", line)
+                at = index(line, "*/")
+                if (!at) return out " " line
+                out = out " " substr(line, 1, at - 1)
+                line = substr(line, at + 2)
+                inside = 0
+            } else {
+                at = match(line, /\/\*|\/\//)
+                if (!at) return out
+                if (substr(line, at, 2) == "//") return out " . " substr(line, at + 2)
+                inside = 1
+                out = out " . "
+                line = substr(line, at + 2)
+            }
+        }
+        return out
+    }
+    FNR == 1 { inside = 0; before = "" }
+    {
+        text = comments($0)
+        whole = before " " text
+        if (whole ~ /[.:!?;] *([-]+ )?(What|Whoever) / || text ~ /[Ww]hat [^.;:,]* of it([^a-z]|$)/)
+            print FILENAME ":" FNR ": name the subject:" text
+        # A sentence may end at the end of a line: its last two characters decide.
+        before = text ~ /[.:!?;-] *$/ ? "." : ""
+        if (text == "") before = ""
+    }' | { grep . && exit 1; exit 0; }
