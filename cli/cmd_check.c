@@ -9,7 +9,7 @@ static bool only_infeasible(const Diag *d)
     return true;
 }
 
-/* What starting takes: each rank creates its own parts of the weights, in place. */
+/* The cost of starting: each rank creates its own parts of the weights, in place. */
 typedef struct Start {
     uint32_t n_tensors, n_initialised;
     uint64_t own_bytes;   /* parameters of the rank that holds most, at rest */

@@ -90,7 +90,7 @@ static void exec_options(Cli *cli, const PlanFile *file, ExecOptions *options)
     run_cuda_options(cli, &options->backend_options.cuda);
 }
 
-/* What is known of a run before it has begun. */
+/* The facts known of a run before it begins. */
 static RunRecord run_record(Cli *cli, const PlanFile *file, const char *status)
 {
     RunRecord record;
@@ -223,7 +223,7 @@ static void summary(Cli *cli, const PlanFile *file, Steps *s, const ExecResult *
               id, cli->options.db, prediction->id);
 }
 
-/* What every process finds out alike is told by the first one alone. */
+/* All processes find the same problems; only the first one reports them. */
 static void drop_shared(Cli *cli)
 {
     static const char *const shared[] = {"not-finite",    "plan-mismatch",  "version-mismatch",

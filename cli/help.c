@@ -1,4 +1,4 @@
-/* What `tandem help` and `--help` say. The options come from the table in options.c. */
+/* The texts of `tandem help` and `--help`. The options come from the table in options.c. */
 #include <string.h>
 
 #include "cli/cli.h"

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* What the simulation says beside its numbers. */
+/* The notes of a simulation beside its numbers. */
 static void warn_of(Cli *cli, const PlanFile *file, const Cluster *cluster, const Predicted *made)
 {
     if (made->host_bound) {

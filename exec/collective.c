@@ -1,4 +1,4 @@
-/* What a communication does to the bytes of its members, when all of them are in this process. Sums
+/* Moves the bytes of a communication whose members are all in this process. Sums
  * are taken in the order of the ranks, element by element: the bits do not depend on how an
  * element's neighbours are cut into pieces, nor on which backend adds them. */
 #include <assert.h>

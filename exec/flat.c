@@ -199,7 +199,7 @@ void flat_init(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena 
                                .window = window,
                                .to = {plan, dtype, rest_dtype(p, b), to}};
     }
-    /* What no thread can be had for is done here. */
+    /* Does the work here for which no thread could be started. */
     for (uint64_t i = 1; i < n; i++)
         if (pthread_create(&piece[i].thread, NULL, init_piece, &piece[i]) != 0) {
             init_piece(&piece[i]);

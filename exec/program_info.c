@@ -1,5 +1,5 @@
-/* What all ranks of a program share: who waits for whom, index bindings, how often a buffer is
- * touched. */
+/* Shared by all ranks of a program: which instruction waits for which, index bindings, how often a
+ * buffer is touched. */
 #include <assert.h>
 
 #include "exec/ready.h"

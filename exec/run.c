@@ -25,7 +25,7 @@ double exec_lr(const ExecOptions *o, int64_t step)
     return low + (o->lr - low) * 0.5 * (1 + cos(pi * done));
 }
 
-/* What a run needs at hand. */
+/* The parts of a run. */
 typedef struct Run {
     const Plan *plan;
     const ExecOptions *options;
@@ -81,7 +81,7 @@ static bool agree(Run *run)
     return true;
 }
 
-/* What lives between steps beside the weights is whole on every rank, and starts alike. */
+/* State other than weights is whole on every rank, and starts alike. */
 static bool init_state(const Run *run, Rank rank, BufferId b, Arena *scratch)
 {
     const Buffer *buffer = &plan_program(run->plan, rank)->buffers.at[b];

@@ -199,7 +199,7 @@ static void end_job(Engine *e)
     end(e, job.class_, job.pc);
 }
 
-/* What the models have to say about this very instant. The device is asked whenever the network has
+/* Handles the models' events of this instant. The device is asked whenever the network has
  * changed too: the two may be one resource. */
 static bool end_due(Engine *e)
 {

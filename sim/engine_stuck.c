@@ -1,5 +1,5 @@
-/* What to tell when a simulated plan cannot go on: which ranks have not ended, the instruction that
- * each has reached, and who has not come to meet it. */
+/* The report on a simulated plan that cannot go on: which ranks have not ended, the instruction
+ * that each has reached, and who has not come to meet it. */
 #include "sim/engine_private.h"
 
 enum { MAX_TOLD = 6 };

@@ -9,7 +9,7 @@
 
 #include "planner/base/str.h"
 
-/* What one program asks of its peers. */
+/* The groups and peers that one program uses. */
 typedef struct Need {
     AxisSet axes;
     int32_t hop; /* send/recv; 0 with `group` */

@@ -21,7 +21,7 @@ void db_fail(Db *db, Diag *d, const char *doing)
     if ((code & 0xFF) == SQLITE_FULL) diag_hint(d, "the disk is full; nothing was lost");
 }
 
-/* What a statement does, for messages: its first words, without the values. */
+/* A statement's name for messages: its first words, without the values. */
 static const char *first_words(const char *sql, char *to, size_t room)
 {
     size_t n = strcspn(sql, "(;\n");

@@ -1,4 +1,4 @@
-/* What the rows of a measured step say about the slowest rank. */
+/* The slowest rank's times from the rows of a measured step. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -112,7 +112,7 @@ static void warn_of_unmoved(Cli *cli, const VerifyResult *r)
 
 /* ---- what is not in the scaled-down plan ---- */
 
-/* What a program does, by kinds: computations, some of them again; communications by their axes. */
+/* A program's work by kinds: computations, some of them again; communications by their axes. */
 typedef struct Kinds {
     bool op[OP_COUNT], again;
     bool comm[OP_COUNT][1 << AXIS_NAMES]; /* by names: refined axes are one */

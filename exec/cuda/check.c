@@ -1,5 +1,5 @@
-/* What the libraries say when a call fails, told with the call and its place. The first error of an
- * operation counts; those that follow from it are kept back. */
+/* Reports a failed library call: the call, its place and the library's message. The first error of
+ * an operation counts; those that follow from it are kept back. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -284,7 +284,7 @@ bool comm_errors(Cuda *c)
 
 /* ---- instructions ---- */
 
-/* What only moves goes as bytes, so that every dtype does. */
+/* Communications that only move data send bytes, so that every dtype works. */
 static ncclDataType_t type_of(DType t)
 {
     if (t == DT_f64) return ncclFloat64;

@@ -276,7 +276,7 @@ void hosted_close(Cuda *c)
 
 /* ---- issue ---- */
 
-/* What pinned memory holds is told to the host by a copy, which the stream orders. */
+/* A copy on the stream tells the host that pinned memory holds the data. */
 static bool set_word(Cuda *c, uint32_t *word, uint32_t value, cudaStream_t stream)
 {
     return CHECK_CUDA(c, cudaMemcpyAsync,

@@ -19,7 +19,7 @@ static const Instr *instr(const Cuda *c, Pc pc)
     return program_instr(c->state.info->p, pc);
 }
 
-/* What a profiler shows of an instruction: its op, and the module that it stands for. */
+/* An instruction's label in a profiler: its op and its module. */
 static void range_begin(const Cuda *c, Pc pc)
 {
 #ifdef HAS_NVTX

@@ -1,7 +1,7 @@
 /* Meeting over TCP: a star around rank 0, which listens where MASTER_ADDR and MASTER_PORT say (one
  * port further where torchrun's own store has that one; TANDEM_PORT overrides). Every message has a
  * head with its length; a rank that goes takes its connection with it, and rank 0 tells the others.
- * What arrives is checked against what is expected before a byte of it is used. */
+ * Every message is checked against the expected one before any byte is used. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -117,7 +117,7 @@ static Head head_of(const Star *s, uint32_t kind, uint64_t bytes)
                   .sequence = s->sequence};
 }
 
-/* What `rank` sends instead of what was expected. */
+/* Describes an unexpected message from `rank`. */
 static bool read_failure(Star *s, uint32_t rank, const Head *h)
 {
     char text[MEET_WHY / 2] = "";

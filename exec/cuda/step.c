@@ -21,7 +21,7 @@ static bool run_program(Cuda *c, bool by_graphs)
     return true;
 }
 
-/* What a kernel found wrong with its data. */
+/* The fault that a kernel found in its data. */
 static bool check_fault(Cuda *c)
 {
     uint32_t fault = *c->fault_host;
@@ -35,7 +35,7 @@ static bool check_fault(Cuda *c)
                      instr_text(c->plan, c->state.info->p, pc, c->arena));
 }
 
-/* What the host does before the device gets the step. Where that may take long the ranks wait for
+/* The host's work before the device gets the step. Where that may take long the ranks wait for
  * each other, or the first would call the others' work a hang. */
 static bool prepare(Cuda *c, bool by_graphs, bool traced)
 {

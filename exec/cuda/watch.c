@@ -264,7 +264,7 @@ bool watch_opening(Cuda *c, const char *what)
     return watch_step(c);
 }
 
-/* What the device did last is as far as its streams told. */
+/* Reports the last position that the device's streams have told. */
 static bool device_lost(Cuda *c, cudaError_t error)
 {
     Str s = str_in(c->arena);

@@ -181,7 +181,7 @@ static void name_rank(Watch *w, uint32_t r, const char *what)
     w->is_dead_known = true;
 }
 
-/* What its supervisor saw of the first that died. */
+/* The end of the first rank that died, as its supervisor saw it. */
 static bool name_first_dead(Watch *w)
 {
     for (uint32_t r = 0; r < w->n_ranks; r++) {

@@ -44,7 +44,7 @@ static void cut(Process *p, Transfer *w, int total)
     }
 }
 
-/* What arrives in the staging memory: `n` elements from each member. */
+/* Data that arrives in the staging memory: `n` elements from each member. */
 static void arrive(Process *p, Transfer *w, int n)
 {
     uint32_t members = w->comm->n_members;

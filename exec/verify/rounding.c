@@ -53,7 +53,7 @@ static void judge_error(const Rounding *r, const char *what, double times, doubl
                what, plan, one_rank, times, more);
 }
 
-/* What errors of one kind of values are relative to. */
+/* The divisor of the errors of one kind of values. */
 static double size_of(const Rounding *r, TensorId t, Kind k)
 {
     const Whole *w = &r->plan.whole[t];

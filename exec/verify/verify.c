@@ -227,7 +227,7 @@ bool verify_seen(const Verify *v, const Whole *w)
     return true;
 }
 
-/* What agrees with nothing agrees: a reference must have what it is compared for, and be moved. */
+/* A comparison with nothing would pass: the reference must have the values, and they must move. */
 bool verify_says_something(const Verify *v)
 {
     const Graph *g = &v->reference.plan->graph;
@@ -276,7 +276,7 @@ static void check_value(const Verify *v, const char *what, double error, Rank ra
                rank, error, v->tolerance);
 }
 
-/* What the accumulators are multiplied by before the optimizer reads them, but for clipping. */
+/* The factor that the optimizer applies to the accumulators, apart from clipping. */
 static double step_factor(const Verify *v)
 {
     const Graph *g = &v->reference.plan->graph;

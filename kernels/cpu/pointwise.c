@@ -1,4 +1,4 @@
-/* What happens element by element: sums, products, multiples, SiLU and GELU (tanh form), and their
+/* Element-wise ops: sums, products, multiples, SiLU and GELU (tanh form), and their
  * gradients. Any of these may write over its first input. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/pointwise.c"

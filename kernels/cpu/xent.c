@@ -8,7 +8,7 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* What each kept token of a sequence weighs, and its labels. */
+/* The weight of each kept token of a sequence, and its labels. */
 typedef struct Share {
     const int32_t *labels; /* [s], of the local tokens; or of the whole sequence */
     bool of_whole;

@@ -133,7 +133,7 @@ DEVICE void chain_step(const ChainArgs *a, const ChainStep *s, const CudaDrawKey
     if (s->writes) store(s->y, p.at, p.n, y);
 }
 
-/* What the block's threads have seen of each whole tensor. */
+/* The block's partial results for each whole tensor. */
 DEVICE void chain_end(const ChainArgs *a, const uint32_t most[CHAIN_MAXIMA], uint32_t *held)
 {
     UNROLL for (int m = 0; m < CHAIN_MAXIMA; m++)

@@ -67,7 +67,7 @@ DEVICE Online online_part(const OnlineArgs *a, int64_t row)
     return o;
 }
 
-/* What the row's label picks: this part's share. */
+/* The logit of the row's label: this part's share. */
 DEVICE float online_pick(const OnlineArgs *a, int64_t row, float plain)
 {
     int64_t label = a->labels[row], v = label - a->start;

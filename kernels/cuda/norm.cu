@@ -118,7 +118,7 @@ static bool norm_launch(NormArgs p, int64_t n, int64_t width, double eps, const 
            LAUNCH(norm_rows, blocks, threads, MAX_WARPS * sizeof(float), p, cuda, error);
 }
 
-/* What a norm is made one kernel with. */
+/* The ops fused with a norm. */
 typedef struct NormParts {
     const KernelArgs *sum; /* before it: x is this sum; NULL: none */
     bool keeps;            /* the sum is written */

@@ -1,5 +1,5 @@
 /* The update of a step: sums of squares, the mean and the clipping coefficient, AdamW and SGD over
- * a flat unit in one launch. What changes from step to step comes from the control block. A
+ * a flat unit in one launch. Values that change from step to step come from the control block. A
  * gradient norm that is not finite leaves all as it was. */
 #include "kernels/cuda/draw.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -138,7 +138,7 @@ typedef struct UpdateArgs {
     bool stochastic;
 } UpdateArgs;
 
-/* What all elements share, found once a thread. */
+/* Shared by all elements, computed once a thread. */
 typedef struct UpdateStep {
     float by, keep, rate, root, b1, b2, c1, c2;
     uint64_t seed, stream;

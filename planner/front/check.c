@@ -1,4 +1,4 @@
-/* What must hold between the values of a plan. */
+/* Checks that compare several values of a plan. */
 #include <assert.h>
 #include <math.h>
 #include <stddef.h>
@@ -429,7 +429,7 @@ static void fill_chunks(Draft *draft, PpOptions *pp, Loc loc)
     if (!pp->chunks) pp->chunks = pp->is_own ? 1 : schedule_traits(pp->schedule).least_chunks;
 }
 
-/* What only this machine knows. */
+/* Checks that need this machine. */
 static void fill_local(Config *c)
 {
     if (!c->cluster.is_local) return;

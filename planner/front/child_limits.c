@@ -1,4 +1,4 @@
-/* What a script may use. Two stages of time: at the first the interpreter is told to raise an
+/* The limits of a script. Two stages of time: at the first the interpreter is told to raise an
  * error; code that never returns to it (patterns, C loops, finalizers) is cut off at the second,
  * with its line as last words. Memory: through one allocator, and the address space as a whole. */
 #include <assert.h>

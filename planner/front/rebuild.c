@@ -178,7 +178,7 @@ static TensorId add_batch(Rebuild *b, Loc loc)
     return out[0];
 }
 
-/* What the loss is divided by is the plan's to say, not the model's. */
+/* The plan, not the model, decides the loss's divisor. */
 static OpKind set_denominator(const Config *c, Attrs *attrs)
 {
     attrs->scale = 1.0 / ((double)c->global_batch * (double)c->seq);

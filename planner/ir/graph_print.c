@@ -24,7 +24,7 @@ static void print_loc(Loc loc, Str *out)
     str_add(out, "\n");
 }
 
-/* What lies by groups, in its original order: the sizes of its segments. */
+/* For a tensor stored by groups: the sizes of its segments, in original order. */
 static void print_order(const Graph *g, const Tensor *t, Str *out)
 {
     const Deal *d = &g->deals.deals.at[t->order];

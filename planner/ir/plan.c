@@ -189,7 +189,7 @@ static uint64_t range_bytes(const Plan *plan, const Buffer *b, const Instr *in, 
     return (uint64_t)((double)bytes * (double)(a->hi - a->lo) / (double)s->dim[0]);
 }
 
-/* What each argument moves. */
+/* The bytes that each argument moves. */
 static void argument_bytes(const Plan *plan, const Program *p, const Instr *in,
                            uint64_t moved[MAX_ARGS])
 {

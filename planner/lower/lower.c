@@ -41,7 +41,7 @@ void lower_add_scratch(Lower *l, Emit *e)
     if (bytes) e->arg[e->n_in + e->n_out++] = lower_buffer(l, &s, DT_u8, CATEGORY_workspace);
 }
 
-/* What lives between steps has one buffer, whole on every rank; who updates it writes there. */
+/* State between steps has one buffer, whole on every rank; its update writes there. */
 BufferId lower_state(Lower *l, TensorId t)
 {
     const Tensor *at = &l->g->tensors.at[t];
@@ -120,7 +120,7 @@ static bool is_read_next(const Lower *l, uint32_t stage, TensorId t)
     return false;
 }
 
-/* What attention made, where it is exchanged at once: its own gradient reads it as it was. */
+/* Attention's output where it is exchanged at once: its own gradient reads it as it was. */
 static BufferId as_made(Lower *l, TensorId t)
 {
     const NodeId id = l->g->tensors.at[t].producer;

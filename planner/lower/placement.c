@@ -183,7 +183,7 @@ bool placement_repeats(const Program *p, Arena *scratch)
     return true;
 }
 
-/* What lives at most: no placement can need less. */
+/* The largest live total: no placement can need less. */
 static uint64_t most_live(const Lives *l, uint64_t bottom)
 {
     const Program *p = l->p;

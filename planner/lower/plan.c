@@ -1,4 +1,4 @@
-/* What the lowering decides before it writes: layouts of every argument, what is kept from forward
+/* The lowering's decisions before it writes: layouts of every argument, what is kept from forward
  * to backward, which units a rank needs in which order, how many gradient contributions will come.
  */
 #include <assert.h>

@@ -1,5 +1,6 @@
-/* What crosses between pipeline stages: activations forward, their gradients backward, one send and
- * one receive a tensor and micro-batch. Layouts stay as they are: each rank talks to its own peer.
+/* Tensors that cross between pipeline stages: activations forward, their gradients backward, one
+ * send and one receive a tensor and micro-batch. Layouts stay as they are: each rank talks to its
+ * own peer.
  *
  * In which order? Each transfer has a time: when the played schedule has made what it carries. Both
  * ends issue by that time, and what has the same time together. Then the earliest transfer that is

@@ -431,7 +431,7 @@ static void scatter(Lower *l, UnitId u, BufferId full)
     lower_flush_pending(l, 1);
 }
 
-/* What is partial on axes other than data's is summed there first: one sum for each set of axes. */
+/* Gradients partial on other axes than data's are summed there first, once for each set of axes. */
 static void sum_partials(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];

@@ -170,7 +170,7 @@ static void sum_scalars(Lower *l, const Norm *norm)
                        slot_view(l, l->norm_table, i, 0), 0, k++);
 }
 
-/* What the host has summed goes to the device, where ranks meet. */
+/* The host's sums go to the device, where ranks reduce them. */
 static void bring_norm(Lower *l, const Norm *norm)
 {
     for (uint32_t i = 0; i < norm->n; i++) {

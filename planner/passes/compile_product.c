@@ -14,7 +14,7 @@ static bool reads(const Node *n, TensorId t)
     return false;
 }
 
-/* What passes through unchanged is one value. */
+/* A tensor that passes through unchanged stays the same value. */
 static TensorId value_of(const Graph *g, TensorId t)
 {
     NodeId producer = g->tensors.at[t].producer;

@@ -152,7 +152,7 @@ bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule)
     return true;
 }
 
-/* What stays gathered for the whole step cannot also be given back within it. */
+/* Weights that stay gathered for the whole step cannot also be freed within it. */
 static void check_kept(Job *job, const PassConfig *pass)
 {
     const Fsdp2Options *o = &pass->fsdp2;

@@ -80,7 +80,7 @@ static TensorId known_cast(const Mixed *m, TensorId from, ModuleId unit)
     return 0;
 }
 
-/* What a unit returns has the policy's output dtype. */
+/* A unit's outputs have the policy's output dtype. */
 static TensorId returned(Mixed *m, TensorId t, ModuleId maker)
 {
     DType to = m->policy->output;
@@ -94,7 +94,7 @@ static TensorId returned(Mixed *m, TensorId t, ModuleId maker)
     return out;
 }
 
-/* What a unit is given has the dtype of its parameters. */
+/* A unit's inputs have the dtype of its parameters. */
 static TensorId given(Mixed *m, TensorId t, ModuleId reader, const Node *n)
 {
     if (!m->policy->cast_forward_inputs || m->g->tensors.at[t].dtype == m->param) return t;

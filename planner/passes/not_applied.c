@@ -1,4 +1,4 @@
-/* What a plan asks for and does not get: passes whose axis has one rank, and options that nothing
+/* Requests of a plan that have no effect: passes whose axis has one rank, and options that nothing
  * of the plan reads. Each is said; the plan is what the rest of it says. */
 #include "planner/passes/pass.h"
 

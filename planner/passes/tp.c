@@ -140,7 +140,7 @@ static int row_dim_of(const Graph *g, const Node *n)
     return -1;
 }
 
-/* What a row linear or a split embedding leaves PARTIAL comes back as SPLIT(seq) or WHOLE. */
+/* The PARTIAL output of a row linear or split embedding becomes SPLIT(seq) or WHOLE. */
 static void place_activations(Tp *tp)
 {
     Graph *g = &tp->job->plan->graph;

@@ -168,7 +168,7 @@ static bool leaves_sequence(const Job *job, ModuleId module)
     return out->role == ROLE_activation && out->n_dims >= 3 && out->dim[1] == job->config->seq;
 }
 
-/* What is to be cut must have a weight, what is to be left split an output. */
+/* A module to be cut must have a weight; one whose output stays split must have an output. */
 static void check_styles(Job *job, const Patterns *patterns, const TpPlan *plan)
 {
     const Graph *g = &job->plan->graph;

@@ -18,7 +18,8 @@ static const char *strategy_name(ZeroStrategy s)
     return names[s];
 }
 
-/* What sums and denominators mean is fixed: the loss is divided by the tokens of the whole step. */
+/* The meaning of sums and denominators is fixed: the loss is divided by the tokens of the whole
+ * step. */
 static void check_scaling(const PassConfig *pass, Diag *d)
 {
     const ZeroOptions *o = &pass->zero;

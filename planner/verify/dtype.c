@@ -16,7 +16,7 @@ static bool is_eight_bits(DType t)
     return t == DT_e4m3 || t == DT_e5m2;
 }
 
-/* What every real number of every program is, but for fp64. */
+/* The dtype of every real number of every program, apart from fp64. */
 static void find_doubles(const Plan *plan, bool *all, bool *but_eight_bits)
 {
     *all = *but_eight_bits = true;

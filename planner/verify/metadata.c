@@ -1,4 +1,4 @@
-/* What a plan says of itself beside what it does: sizes of a step, names of axes, the micro-batch
+/* A plan's description of itself: sizes of a step, names of axes, the micro-batch
  * of a communication, what a buffer is for, how long a unit is. No value depends on these, but
  * memory tables, periods and reports do, and a text may be written by hand. Each is derived again
  * from the instructions and the graph. (The seed is an input: a step is what it is with any.) */
@@ -61,7 +61,7 @@ static bool is_named(const Mesh *m, uint32_t axis)
            a->text[length + 2] == 0;
 }
 
-/* What each axis is for, by what is done along it. */
+/* The purpose of each axis, from the work along it. */
 static void check_axes(Verifier *v)
 {
     const Mesh *m = &v->plan->mesh;
@@ -201,7 +201,7 @@ enum { /* what a root is used as */
        USE_part = 1024
 };
 
-/* What lives between steps beside the parameters, before it is advanced and after. */
+/* State other than parameters, before and after it is advanced. */
 static bool is_state(const Graph *g, TensorId t)
 {
     const Tensor *at = &g->tensors.at[t];

@@ -1,5 +1,5 @@
-/* What persistent buffers hold when a step begins: parameters at rest, flat over their unit's axes;
- * optimizer state; other state; and in all others whatever the step before left there. */
+/* The values of persistent buffers when a step begins: parameters at rest, flat over their unit's
+ * axes; optimizer state; other state; and in all others whatever the step before left there. */
 #include "planner/verify/private.h"
 
 /* The parameters of a unit one after the other, or (`moment` 1, 2) their moments. */

@@ -1,5 +1,5 @@
-/* What lives between steps beside the parameters: advanced by one node of the graph, once a step
- * whatever micro-batch or recomputation comes again, and the same on every rank. */
+/* State that lives between steps, other than parameters: advanced by one node of the graph, once a
+ * step whatever micro-batch or recomputation comes again, and the same on every rank. */
 #include "planner/verify/private.h"
 
 /* The node that makes the next value of each tensor of the state; reports others than one. */

@@ -286,7 +286,7 @@ static const char *fault_of_rounding(const Instr *in, const Attrs *a, DType para
     return a->site == (int64_t)in->unit ? NULL : "rounds by the draws of another unit";
 }
 
-/* What is wrong with a rule by itself; NULL: nothing. */
+/* The error in a rule by itself; NULL: none. */
 static const char *fault_of_rule(const Instr *in, const Attrs *a)
 {
     Attrs rest = *a;

@@ -329,7 +329,7 @@ static const char *scan(Reading *r, bool *bad, RangeAt *first)
     return fault;
 }
 
-/* What one stage alone has made is, to an all_reduce over stages, its part of the sum. */
+/* A value that only one stage has made counts as its part of a sum over stages. */
 static bool is_part_of_stages(const Verifier *v, Pc pc, uint32_t held, uint32_t wanted)
 {
     const Instr *in = &v->p->code.at[pc];

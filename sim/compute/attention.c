@@ -1,10 +1,9 @@
-/* What flash attention costs by its sizes. A block of the kernel keeps a tile of queries (backward:
- * of keys) and walks over the keys (queries) that its tile is not masked from, tile by tile; blocks
- * are dealt to multiprocessors. Backward computes the scores again: five products a score where
- * forward has two, a pass before for the gradients' row sums, one after for the queries' gradients,
- * which blocks add up in fp32. With a window a
- * query's tile walks over no more keys than the window and the tile are wide. Knows nothing of
- * biases. */
+/* The time of flash attention from its sizes. A block of the kernel keeps a tile of queries
+ * (backward: of keys) and walks over the keys (queries) that its tile is not masked from, tile by
+ * tile; blocks are dealt to multiprocessors. Backward computes the scores again: five products a
+ * score where forward has two, a pass before for the gradients' row sums, one after for the
+ * queries' gradients, which blocks add up in fp32. With a window a query's tile walks over no more
+ * keys than the window and the tile are wide. Knows nothing of biases. */
 #include <math.h>
 #include <string.h>
 

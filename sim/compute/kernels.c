@@ -1,4 +1,4 @@
-/* What kernels cost by their sizes: products by tiles and waves, attention by the family of its
+/* Kernel times from sizes: products by tiles and waves, attention by the family of its
  * kernel (attention.c), the rest by bytes (traffic.c). Knows devices, not plans. */
 #include "sim/compute/kernels.h"
 

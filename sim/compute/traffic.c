@@ -1,4 +1,4 @@
-/* What kernels cost that do little but move memory: a start, a part of the memory's rate that the
+/* Times of kernels that mostly move memory: a start, a part of the memory's rate that the
  * kernel's code reaches, and time for each row where a block takes one row at a time. Of what they
  * move a part is near, in the cache, where the kernel before has left it: the more, the less there
  * is. Knows what must be moved, not how often a kernel reads it again: that is in `part`. */

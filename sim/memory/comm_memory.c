@@ -46,7 +46,7 @@ static void place(const Plan *plan, Rank rank, uint32_t devices_per_node, CommMe
     }
 }
 
-/* What the communications of a program, or of the warming up, ask of a communicator. */
+/* Demands on a communicator by a program's communications, or by warming up. */
 typedef struct Use {
     bool ring, tree, nvls;
     uint8_t *to, *from; /* [part] a message goes, comes */

@@ -1,4 +1,4 @@
-/* What lies in device memory at each instruction of a program, by category. */
+/* Live bytes of device memory at each instruction of a program, by category. */
 #include "sim/sim.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
-/* What NCCL's search finds on a machine (src/graph/topo.cc, paths.cc, search.cc): how many channels
- * of which speed its rings, trees and switch reductions have. */
+/* The result of NCCL's search on a machine (src/graph/topo.cc, paths.cc, search.cc): how many
+ * channels of which speed its rings, trees and switch reductions have. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>

@@ -93,10 +93,10 @@ void maxmin_counts(const MaxMin *m, CostCounts *counts)
     counts->collectives_modelled = m->shapes.n - 1 - m->n_measured; /* [0] none */
 }
 
-/* What was measured takes the place of the model's time; its parts keep their proportion. */
+/* A measured time replaces the model's; its parts keep their proportion. */
 static void use_measured(MaxMin *m, OpKind op, uint32_t n_ranks, uint64_t bytes, NcclChoice *choice)
 {
-    /* What the store has was measured with NCCL's own choices. */
+    /* The store's times were measured with NCCL's own choices. */
     if (m->store == NULL || choice->time_ps <= 0 || !nccl_settings_none(&m->asks)) return;
     Ps measured = store_get_collective(m->store, m->machine, "nccl", op, n_ranks, bytes, m->d);
     if (measured < 0) return;
@@ -204,7 +204,7 @@ static void add_uses(MaxMin *m, FlowShape *shape, const NcclChoice *choice, uint
     }
 }
 
-/* What was measured on n ranks was measured on as few nodes as hold them. */
+/* Measurements on n ranks used as few nodes as hold them. */
 static bool is_packed(const MaxMin *m, const FoldGroup *g)
 {
     uint32_t per_node = m->fold->devices_per_node;

@@ -1,6 +1,6 @@
 /* Attention and its gradient in fp32, for types and sizes that tiles of 16-bit numbers do not hold:
  * a warp for each query, or, of the gradients of keys and values, each key; a lane for each of 32
- * scores. What a warp sums lies in shared memory, E numbers at a time. */
+ * scores. A warp's sums lie in shared memory, E numbers at a time. */
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/reduce.cuh"
 

@@ -188,7 +188,7 @@ static void gradient(Build *b)
 
 /* ---- shapes ---- */
 
-/* What the graphs do not express: our own kernels do it. */
+/* Calls that the graphs cannot express go to our own kernels. */
 static bool shape_of(OpKind op, const KernelArgs *args, Heads *s)
 {
     memset(s, 0, sizeof *s);

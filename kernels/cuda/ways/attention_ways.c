@@ -83,7 +83,7 @@ static bool is_chosen_for(OpKind op, const KernelArgs *args, const CudaContext *
            cuda_attention_hopper_takes(op, args, cuda);
 }
 
-/* What a choice depends on. */
+/* The inputs of a choice. */
 static void name_of(OpKind op, const KernelArgs *a, char name[ATTENTION_NAME_BYTES])
 {
     (void)snprintf(name, ATTENTION_NAME_BYTES,

@@ -1,4 +1,4 @@
-/* What must hold of a plan that was read from text before anybody follows its indices. Whether it
+/* Checks a plan that was read from text before any code follows its indices. Whether it
  * makes sense is the verifier's business; here it only has to be safe to look at. */
 #include <inttypes.h>
 

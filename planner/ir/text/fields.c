@@ -1,4 +1,4 @@
-/* What a plan consists of, as tables: the one place that lists the fields of its text. */
+/* The parts of a plan as tables: the one place that lists the fields of its text. */
 #include <assert.h>
 
 #include "planner/ir/text/private.h"

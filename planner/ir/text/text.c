@@ -55,7 +55,7 @@ static void flush(Writer *w)
     if (skipping) w->skip_from = 0;
 }
 
-/* What is written between these two is no part of the id. */
+/* Text written between these two is no part of the id. */
 static void leave_out(Writer *w)
 {
     if (w->n_skips == MOST_SKIPS - 1) flush(w);

@@ -1,4 +1,4 @@
-/* What every pass must leave true of the graph: indices in range, layouts that name dimensions of
+/* Invariants of the graph after every pass: indices in range, layouts that name dimensions of
  * their tensor, split letters that the op may split and that agree with the op's arguments. Cheap:
  * linear. */
 #include <assert.h>

@@ -95,7 +95,7 @@ static int8_t wanted_by_all(Job *job, TensorId t, uint32_t axis)
     return wanted;
 }
 
-/* What tensor `t` is where it is made: as all of its readers want it. */
+/* The layout in which tensor `t` is made: the one that all of its readers want. */
 static void exchange(Job *job, TensorId t, AxisSet axes)
 {
     Tensor *at = &job->plan->graph.tensors.at[t];

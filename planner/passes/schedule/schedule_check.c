@@ -54,7 +54,7 @@ static uint8_t effect(ActionKind kind)
     return 0;
 }
 
-/* What `a` waits for: an action of another list, or of its own; false: nothing. */
+/* The action that `a` waits for, in another list or its own; false: none. */
 static bool waits_for(const Player *p, const Action *a, Action *what)
 {
     const Schedule *s = p->s;

@@ -26,7 +26,7 @@
  * shared_to_async too.
  *
  * Boxes (cp.async.bulk.tensor) arrive in shared memory, in the layout above, whenever they like,
- * and count on the barrier with all their bytes. What lies outside of the tensor is zero. They and
+ * and count on the barrier with all their bytes. Elements outside of the tensor are zero. They and
  * products are of another proxy than loads and stores: who has waited for them may use ordinary
  * accesses; the other way round, who has stored calls shared_to_async, then both meet at a barrier.
  */
