@@ -1,4 +1,4 @@
-# What the command loads at run time: one module for each MPI, one for CUDA. They lie beside the
+# The modules that the command loads at run time: one module for each MPI, one for CUDA. They lie beside the
 # command in the build tree and in lib/tandem when installed, and find the layers' code in the
 # command that loads them.
 function(tandem_module name)

@@ -429,7 +429,7 @@ static void fill_chunks(Draft *draft, PpOptions *pp, Loc loc)
     if (!pp->chunks) pp->chunks = pp->is_own ? 1 : schedule_traits(pp->schedule).least_chunks;
 }
 
-/* Checks that need this machine. */
+/* Fills in the facts about this machine. */
 static void fill_local(Config *c)
 {
     if (!c->cluster.is_local) return;

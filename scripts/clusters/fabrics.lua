@@ -1,11 +1,11 @@
 -- Networks between nodes, by name: what each adds to NCCL's own numbers for a NIC that does RDMA. `achieved`: the
 -- part of a NIC's nominal rate that data reach; `message_s`: what a message takes longer than NCCL counts for
--- InfiniBand; `ramp_*`: filling the pipeline. What is "fitted" comes from tests/bench/fit_comm.sh (docs/reference/fit_network.md);
+-- InfiniBand; `ramp_*`: filling the pipeline. "Fitted" values come from tests/bench/fit_comm.sh (docs/reference/fit_network.md);
 -- all others from the network's own specification.
 local fitted = require "tandem.fitted_fabrics"
 local MiB = 1 << 20
 
--- A network's fitted numbers and what else is known of it.
+-- A network's fitted numbers and its other known properties.
 local function with(name, flags)
   for key, value in pairs(fitted[name]) do flags[key] = value end
   return flags

@@ -5,7 +5,7 @@
 local gpus, fabric_named = require "tandem.gpus", require "clusters.fabrics"
 -- USD an hour: the middle of on-demand listings, May 2026
 local prices = { ["A100-SXM4-80GB"] = 1.64, ["H100-SXM5-80GB"] = 2.95, ["H200-SXM-141GB"] = 4.00 }
--- What the one who names a cluster may say of it.
+-- The options that a plan may give with a cluster's name.
 local known = { "nodes", "watts", "oversubscription", "nodes_per_group", "group_oversubscription", "pcie", "topology" }
 local is_known = {}
 for _, key in ipairs(known) do is_known[key] = true end

@@ -1,4 +1,4 @@
--- What NeMo Automodel does otherwise where ep_size > 1: it folds ep into the ranks of a pipeline stage, innermost,
+-- Differences of NeMo Automodel where ep_size > 1: it folds ep into the ranks of a pipeline stage, innermost,
 -- shards experts over ep_shard = dp x cp x tp / ep, and has options of its own, distributed.moe. Here ep is carved
 -- out of dp where neither tp nor cp lies inside of it.
 local dialect = require "tandem.dialect"
@@ -20,7 +20,7 @@ function experts.count(model)
   return math.type(n) == "integer" and n or nil
 end
 
--- What excludes experts, and what they need. A model of the user's own is looked at by ep{} itself.
+-- Options that exclude experts, and options that experts need. A model of the user's own is looked at by ep{} itself.
 local function check_model(d, s, family, n)
   if n and n % s.ep ~= 0 then
     d:error("divides-experts", "distributed.ep_size", ("n_routed_experts %d must be divisible by expert_parallel_degree "
@@ -31,7 +31,7 @@ local function check_model(d, s, family, n)
   end
 end
 
--- What Automodel folds and Tandem does not.
+-- Axes that Automodel folds and Tandem does not.
 local function check_fold(d, s)
   local shard = s.dp // s.replicate
   local function refuse(text, hint) d:error("dialect-unsupported", "distributed.ep_size", text, hint) end

@@ -5,7 +5,7 @@ local _, core = ...
 local dialect = require "tandem.dialect"
 local tensor = {}
 
--- What each family calls Hugging Face's modules.
+-- The names of Hugging Face's modules in each family.
 local gated = { gate_proj = "w1", up_proj = "w3", gate_up_proj = "w13", down_proj = "w2" }
 local plain = { gate_proj = "gate", up_proj = "up", gate_up_proj = "gate_up", down_proj = "down" }
 local families = {

@@ -1,6 +1,6 @@
 -- KempnerForge's configuration as a plan: require "dialects.kempnerforge" { world = 8, model = {...},
 -- distributed = {...}, train = {...}, ... } with the sections, keys and defaults of its TOML files, and
--- its checks. What it accepts and gets wrong is refused or mended; as = "original" reproduces it.
+-- its checks. Configurations that it accepts and gets wrong are refused or mended; as = "original" reproduces it.
 -- world: how many devices; or cluster = require "clusters.hgx_h200" { ... }.
 local dialect = require "tandem.dialect"
 local read_sections = require "dialects.kempnerforge_sections"

@@ -27,7 +27,7 @@ local function attention(c, out_init)
   }
 end
 
--- What tp cuts by columns: the linears of attention, and those named.
+-- tp cuts these by columns: the linears of attention, and the linears named here.
 local function columns(c, ...)
   if c.fused then return { "attention.wqkv", ... } end
   return { "attention.wq", "attention.wk", "attention.wv", ... }

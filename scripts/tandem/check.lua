@@ -1,4 +1,4 @@
--- What the tandem library knows of values, and the checks of arguments: each failure names the
+-- The library's facts about values, and the checks of arguments: each failure names the
 -- function that was called, what it expected and what it got, on the line that called it.
 local _, core = ...
 local check = {

@@ -1,4 +1,4 @@
--- What dialects share: reading another system's configuration (its names, its defaults), and telling
+-- Shared by all dialects: reading another system's configuration (its names, its defaults), and telling
 -- all that is wrong with it at once, each with the line of the key. Knows no system.
 local _, core = ...
 local dialect = {}
@@ -47,7 +47,7 @@ end
 function meta:warn(rule, path, text, hint) core.warn(rule, text, hint, self:at(path)) end
 function meta:note(rule, path, text, hint) core.note(rule, text, hint, self:at(path)) end
 
--- What the system accepts and gets wrong: an error; as = "original": a finding, and true.
+-- Reports a case that the system gets wrong: an error; as = "original": a finding, returns true.
 function meta:mistake(rule, path, text, hint)
   if self.original then self:note(rule, path, text, hint) else self:error(rule, path, text, hint) end
   return self.original

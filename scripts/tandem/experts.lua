@@ -60,7 +60,7 @@ local function read(who, options)
   return c
 end
 
--- What the layers of the model that is traced add to the loss of each token: one sum, [b].
+-- The sum that the traced model's layers add to the loss of each token, [b].
 local function add_balance(own)
   local sum = module.balance
   module.balance = sum and op("add", nil, tensors[sum], tensors[own]) or own

@@ -21,7 +21,7 @@ local function tensor(id)
   return t
 end
 
--- What has the shape of its first input has its segments, too.
+-- An output with the shape of its first input has that input's segments.
 local function op(name, attrs, first, ...)
   local result = tensor(core.op(name, current, attrs, first, ...))
   local own = check.segments[first]
@@ -88,7 +88,7 @@ module_meta.__index = core.wrap(function(m, key)
     core.near(tostring(key), words(m)))
 end)
 
--- What tracing will at least add: the module, its parameters, an op that reads them and its result.
+-- Tracing adds at least: the module, its parameters, an op that reads them and its result.
 local n_expected = 0
 
 local function new_module(class, forward, fields, extra)

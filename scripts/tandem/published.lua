@@ -297,7 +297,7 @@ local function megatron(row)
     data = data > 1 and (stage == "0" and ddp {} or zero { strategy = "optim", grad_reduce_in_fp32 = not half }) or nil }
 end
 
--- What vTrain's rows leave open is taken as plain data parallelism, in Megatron's padded vocabulary.
+-- Gaps in vTrain's rows are filled with plain data parallelism, in Megatron's padded vocabulary.
 local function megatron_deepspeed(row)
   row.missing = row.missing:gsub("zero_stage", ""):gsub("%s+", "")
   local data = ranks(row)
