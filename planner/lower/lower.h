@@ -1,14 +1,15 @@
 /* Shared by the lowering's files. Lowering walks the graph once a micro-batch and writes the
- * program: lower_emit.c     instructions, buffers, dependences (vector clocks keep `after`
- * transitively reduced) lower_convert.c  the one rule: a value in the layout that somebody wants
- *   lower_unit.c     parameters: gathered, released, prefetched; gradients reduced
- *   lower_offload.c  state in host memory
- *   lower_copy.c     FSDP2's copies around gathers and reductions
- *   lower_grad.c     contributions to gradient tensors
- *   lower.c          nodes, forward and backward; the programs
- *   lower_plan.c     what is kept, which units a rank needs when, how many contributions come
- *   lower_stage.c    what crosses from stage to stage
- *   lower_update.c   norm, clipping, optimizer */
+ * program.
+ *   emit.c     instructions, buffers, dependences; vector clocks keep `after` reduced
+ *   convert.c  the one rule: a value in the layout that somebody wants
+ *   unit.c     parameters: gathered, released, prefetched; gradients reduced
+ *   offload.c  state in host memory
+ *   copy.c     FSDP2's copies around gathers and reductions
+ *   grad.c     contributions to gradient tensors
+ *   lower.c    nodes, forward and backward; the programs
+ *   plan.c     the kept tensors, the order of units, the number of contributions
+ *   stage.c    tensors that cross from stage to stage
+ *   update.c   norm, clipping, optimizer */
 #ifndef TANDEM_LOWER_LOWER_H
 #define TANDEM_LOWER_LOWER_H
 

@@ -1,23 +1,29 @@
 /* Shared by the verifier's files.
- *   verify.c            the proofs in order, reports, fit
- *   verify_segments.c   fused projections               }
- *   verify_structure.c  indices, shapes, deals, graph   } first: everything after relies on them,
- *   verify_program.c    instructions and buffers        } so that no garbage can crash it
- *   verify_dtype.c      the dtype that each value must have
- *   verify_bind.c       ops bound to shapes
- *   verify_order.c      happens-before and races
- *   verify_kernel.c     instructions that run as one kernel
- *   verify_deadlock.c   rendezvous across roles
- *   verify_graph.c      value numbers of the global graph
- *   verify_scale.c      scales of 8-bit numbers
- *   verify_tiles.c      regions in pieces along the tokens
- *   verify_state.c      what lives between steps beside the parameters
- *   verify_start.c      what a step begins with
- *   verify_value.c      abstract memory: what each byte range of the arena holds
- *   verify_range.c      one parameter of a flat buffer, in 8 bits
- *   verify_nest.c       parts of parts
- *   verify_op.c         computations; verify_move.c: data in motion; verify_update.c: end of the
- * step */
+ *
+ * The first proofs. All later ones rely on them, so that no garbage can crash those:
+ *   segments.c   fused projections
+ *   structure.c  indices, shapes, deals, graph
+ *   program.c    instructions and buffers
+ *
+ * The others:
+ *   verify.c     the proofs in order, fit
+ *   report.c     reports
+ *   dtype.c      the dtype that each value must have
+ *   bind.c       ops bound to shapes
+ *   order.c      happens-before and races
+ *   kernel.c     instructions that run as one kernel
+ *   deadlock.c   rendezvous across roles
+ *   graph.c      value numbers of the global graph
+ *   scale.c      scales of 8-bit numbers
+ *   tiles.c      regions in pieces along the tokens
+ *   state.c      state between steps beside the parameters
+ *   start.c      the memory that a step begins with
+ *   value.c      abstract memory: the value in each byte range of the arena
+ *   range.c      one parameter of a flat buffer, in 8 bits
+ *   nest.c       parts of parts
+ *   op.c         computations
+ *   move.c       data in motion
+ *   update.c     the end of the step */
 #ifndef TANDEM_VERIFY_PRIVATE_H
 #define TANDEM_VERIFY_PRIVATE_H
 

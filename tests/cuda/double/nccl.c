@@ -2,14 +2,18 @@
  *
  * Nonblocking calls end as late as in NCCL 2.28.9 (src/init.cc, group.cc, dev_runtime.cc):
  *   ncclCommInitRankConfig  sets the communicator, which is in progress until all ranks have come
- *   ncclCommSplit           returns ncclSuccess; the new communicator is NULL until the parent,
- * which is in progress meanwhile, says ncclSuccess ncclCommWindowRegister  returns ncclSuccess and
- * registers later; the window is set by then ncclCommFinalize, a collective outside a group,
- * ncclGroupEnd return ncclInProgress, or ncclSuccess where they ended at once ncclCommRegister,
- * ncclCommDeregister, ncclCommWindowDeregister end before they return Using a communicator that is
- * in progress is ncclInvalidArgument in NCCL; the double aborts. Not imitated: a communicator that
- * an error has poisoned refuses later calls; NCCL connects and launches from a thread of its own;
- * blocking and nonblocking communicators in one group. */
+ *   ncclCommSplit           returns ncclSuccess; the new communicator is NULL until the parent
+ *                           says ncclSuccess, and the parent is in progress meanwhile
+ *   ncclCommWindowRegister  returns ncclSuccess and registers later; the window is set by then
+ *   ncclCommFinalize, a collective outside a group, ncclGroupEnd
+ *                           return ncclInProgress, or ncclSuccess where they ended at once
+ *   ncclCommRegister, ncclCommDeregister, ncclCommWindowDeregister
+ *                           end before they return
+ *
+ * Using a communicator that is in progress is ncclInvalidArgument in NCCL; the double aborts.
+ *
+ * Not imitated: a communicator that an error has poisoned refuses later calls; NCCL connects and
+ * launches from a thread of its own; blocking and nonblocking communicators in one group. */
 #define _DEFAULT_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
