@@ -29,7 +29,7 @@ static const char *paint_code(Paint paint)
     case PAINT_warn: return "33";
     case PAINT_strong: return "1";
     }
-    assert(!"a paint");
+    assert(0 && "a paint");
     return "0";
 }
 

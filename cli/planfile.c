@@ -70,7 +70,7 @@ static const char *ac_name(AcMode mode)
     case AC_selective: return "selective";
     case AC_modules: return "modules";
     }
-    assert(!"a mode");
+    assert(0 && "a mode");
     return "";
 }
 
@@ -166,7 +166,7 @@ static void add_pass(const PassConfig *pass, Str *out)
     case PASS_tile: str_print(out, "tile(%" PRIu32 " pieces)", pass->tile.pieces); break;
     case PASS_meta: str_add(out, "meta"); break;
     case PASS_materialize: str_add(out, "materialize"); break;
-    case PASS_NAME_COUNT: assert(!"a pass"); break;
+    case PASS_NAME_COUNT: assert(0 && "a pass"); break;
     }
 }
 

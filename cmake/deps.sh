@@ -21,6 +21,7 @@ build openmpi-bin
 build libmpich-dev
 build mpich
 test binutils
+test clang
 test clang-format
 test libcmocka-dev
 bench valgrind

@@ -10,7 +10,8 @@ Diag diag_in(Arena *arena)
     return d;
 }
 
-static const char *format_text(Arena *arena, const char *format, va_list args)
+__attribute__((format(printf, 2, 0))) static const char *
+format_text(Arena *arena, const char *format, va_list args)
 {
     Str text = str_in(arena);
     str_vprint(&text, format, args);
@@ -30,8 +31,8 @@ bool diag_error(Diag *d, Fault fault, const char *rule, Loc loc, const char *for
     return false;
 }
 
-static void add_remark(Diag *d, Severity severity, const char *rule, Loc loc, const char *format,
-                       va_list args)
+__attribute__((format(printf, 5, 0))) static void
+add_remark(Diag *d, Severity severity, const char *rule, Loc loc, const char *format, va_list args)
 {
     assert(rule != NULL);
     Diagnostic item = {.severity = severity, .rule = rule, .loc = loc};
@@ -71,7 +72,7 @@ static const char *severity_name(Severity severity)
     case SEVERITY_warning: return "warning";
     case SEVERITY_note: return "note";
     }
-    assert(!"a severity");
+    assert(0 && "a severity");
     return "";
 }
 

@@ -103,7 +103,7 @@ static const char *expected(FieldKind kind)
                "where its state is, so gradients and weights would cross each step as they do with "
                "true, and less would be saved)";
     }
-    assert(!"a kind");
+    assert(0 && "a kind");
     return "";
 }
 
@@ -322,7 +322,7 @@ bool draft_store(Draft *draft, const char *path, const Field *f, Loc loc, Value 
         memcpy(at, &(Choice){flag ? CHOICE_yes : CHOICE_no}, sizeof(Choice));
         return true;
     }
-    assert(!"a kind");
+    assert(0 && "a kind");
     return false;
 }
 

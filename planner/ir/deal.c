@@ -170,7 +170,7 @@ int64_t deal_index(const Deals *deals, DealId id, int64_t size, uint32_t n_parts
         if (at < i.hi - i.lo) return i.lo + at;
         at -= i.hi - i.lo;
     }
-    assert(!"an element of the part");
+    assert(0 && "an element of the part");
     return 0;
 }
 

@@ -221,7 +221,7 @@ static BufferId change(Lower *l, Change what, BufferId from, AxisSet axes, int8_
     case CHANGE_nothing:
     case CHANGE_impossible: break;
     }
-    assert(!"a change");
+    assert(0 && "a change");
     return from;
 }
 

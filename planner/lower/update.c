@@ -163,11 +163,13 @@ static void sum_scalars(Lower *l, const Norm *norm)
     l->launch++;
     if (axes) sum_scalar(l, axes, loss, l->loss_sum, origin, k++);
     if (axes) sum_scalar(l, axes, count, l->count, origin, k++);
-    for (uint32_t i = 0; i < norm->n; i++)
-        if (norm->account[i].axes)
-            sum_scalar(l, norm->account[i].axes,
-                       slot_view(l, l->norm_table, i, norm->account[i].axes),
-                       slot_view(l, l->norm_table, i, 0), 0, k++);
+    for (uint32_t i = 0; i < norm->n; i++) {
+        if (!norm->account[i].axes) continue;
+        /* Each view is a new buffer, and its number is part of the plan's text. */
+        BufferId sum = slot_view(l, l->norm_table, i, 0);
+        BufferId part = slot_view(l, l->norm_table, i, norm->account[i].axes);
+        sum_scalar(l, norm->account[i].axes, part, sum, 0, k++);
+    }
 }
 
 /* The host's sums go to the device, where ranks reduce them. */
@@ -176,8 +178,9 @@ static void bring_norm(Lower *l, const Norm *norm)
     for (uint32_t i = 0; i < norm->n; i++) {
         if (!norm->account[i].written || !norm->account[i].on_host) continue;
         AxisSet axes = norm->account[i].axes;
-        lower_copy(l, 0, STREAM_copy_in, slot_view(l, l->host_norm, i, axes),
-                   slot_view(l, l->norm_table, i, axes), 0, 0);
+        BufferId to = slot_view(l, l->norm_table, i, axes);
+        BufferId from = slot_view(l, l->host_norm, i, axes);
+        lower_copy(l, 0, STREAM_copy_in, from, to, 0, 0);
     }
 }
 

@@ -27,7 +27,7 @@ static bool refine_for_reshard(Job *job, const PassConfig *fsdp2)
             mesh_refine(mesh, job->arena, a, to);
             return true;
         }
-    assert(!"dp_shard > 1 is an axis of the mesh");
+    assert(0 && "dp_shard > 1 is an axis of the mesh");
     return false;
 }
 

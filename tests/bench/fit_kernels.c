@@ -242,7 +242,7 @@ static void make_groups(void)
         *g = (Group){.name = lines[i].kernel, .arch = lines[i].arch, .kind = KERNEL_ROW_attention};
         while (strcmp(kernels[g->kernel], g->name) != 0) g->kernel++;
         for (int d = 0; d < 2; d++)
-            memcpy(&g->at[7 * d], &lines[i + d].fit.part, 7 * sizeof(double));
+            memcpy(&g->at[7 * d], &lines[i + (uint32_t)d].fit.part, 7 * sizeof(double));
     }
     for (uint32_t i = 0; i < N_TRAFFIC_LINES; i++) {
         Group *g = &groups[n_groups++];

@@ -120,7 +120,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
     PUT(EPILOGUE_AUX_POINTER, aux)
     PUT(EPILOGUE_AUX_LD, aux_leading)
 #undef PUT
-    assert(!"an attribute that the double does not know");
+    assert(0 && "an attribute that the double does not know");
     return CUBLAS_STATUS_INVALID_VALUE;
 }
 
@@ -188,7 +188,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     PUT(MIN_ALIGNMENT_C_BYTES, align_c)
     PUT(MIN_ALIGNMENT_D_BYTES, align_d)
 #undef PUT
-    assert(!"a preference that the double does not know");
+    assert(0 && "a preference that the double does not know");
     return CUBLAS_STATUS_INVALID_VALUE;
 }
 

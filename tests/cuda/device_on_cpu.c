@@ -58,7 +58,7 @@ static void fiber_begins(void)
 {
     current->thread(current->args);
     rest(ENDED);
-    assert(!"an ended thread runs again");
+    assert(0 && "an ended thread runs again");
 }
 
 static void fiber_prepare(uint32_t i)

@@ -293,9 +293,9 @@ static void random_programs(void **state)
 #define DRAW(n) ((uint32_t)rng_below(seed, 5, draw++, (n)))
             const Stream stream = streams[DRAW(4)];
             const bool computes = stream == STREAM_compute;
-            I in = {.op = computes ? DRAW(3) ? OP_silu : OP_add : OP_all_reduce,
-                    .stream = stream,
-                    .launch = computes || DRAW(2) ? 0 : 1 + (uint32_t)i / 4};
+            const OpKind op = !computes ? OP_all_reduce : DRAW(3) ? OP_silu : OP_add;
+            const bool alone = computes || DRAW(2);
+            I in = {.op = op, .stream = stream, .launch = alone ? 0 : 1 + (uint32_t)i / 4};
             const uint32_t n_in = n_live ? in.op == OP_add ? 2 : 1 : 0;
             uint32_t n_after = 0;
             for (uint32_t k = 0; k < n_in; k++) {

@@ -58,7 +58,7 @@ static uint32_t find_pair(const Graph *g, const Node *reader, uint32_t i, Tensor
     assert(sig->n_in == 4 && i < 2);
     for (uint32_t k = 0; k < sizeof pairs / sizeof pairs[0]; k++)
         if (keeps(g, pairs[k][0], x, &sig->in[i], &sig->in[2 + i])) return k;
-    assert(!"an amax for each row of ops.def");
+    assert(0 && "an amax for each row of ops.def");
     return 0;
 }
 

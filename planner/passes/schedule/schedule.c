@@ -96,7 +96,7 @@ void schedule_make(Schedule *s, ScheduleKind kind, uint32_t n_ranks, uint32_t ch
         case SCHEDULE_dualpipe_v: schedule_dualpipe_v(s, arena, r); break;
         case SCHEDULE_v_half:
         case SCHEDULE_greedy_v:
-        case SCHEDULE_COUNT: assert(!"a schedule");
+        case SCHEDULE_COUNT: assert(0 && "a schedule");
         }
     }
 }

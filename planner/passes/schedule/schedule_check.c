@@ -50,7 +50,7 @@ static uint8_t effect(ActionKind kind)
     case ACTION_B: return DONE_I | DONE_W;
     case ACTION_COUNT: break;
     }
-    assert(!"an action");
+    assert(0 && "an action");
     return 0;
 }
 
