@@ -226,6 +226,8 @@ static const Field plan_fields[] = {
     {"runtime.keeps_sent", FIELD_bool, IN(config.runtime.keeps_sent), 0, 0, NULL},
     {"runtime.keeps_received", FIELD_bool, IN(config.runtime.keeps_received), 0, 0, NULL},
     {"runtime.host_optimizer", FIELD_bool, IN(config.runtime.host_optimizer), 0, 0, NULL},
+    {"runtime.holds_gradients", FIELD_bool, IN(config.runtime.holds_gradients), 0, 0, NULL},
+    {"runtime.workspace_bytes", FIELD_f64, IN(config.runtime.workspace_bytes), 0, 1e12, NULL},
     {"runtime.reports_rank", FIELD_word, IN(config.runtime.reports_rank), 0, 0, memory_ranks},
     {"runtime.ops", FIELD_table, 0, 0, 0, NULL},
 #define OF_OP(row)                                                                                 \

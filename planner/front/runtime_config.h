@@ -118,6 +118,8 @@ typedef struct Runtime {
     bool keeps_received; /* a stage receives each micro-batch, both ways, into a tensor of its own
                           * for good; the gradient that it sends is there to the end of the step */
     bool host_optimizer; /* the optimizer's state and fp32 weights lie in host memory */
+    bool holds_gradients; /* gradients lie in one buffer from the start, between steps too */
+    double workspace_bytes; /* cuBLAS's, of the allocator; 0: as PyTorch sets it for the device */
     RuntimeOp op[OP_COUNT];
 } Runtime;
 

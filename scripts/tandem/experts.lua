@@ -56,6 +56,7 @@ local function read(who, options)
   c.factor = read_factor(who, options.capacity_factor)
   c.aux = check.number(who, "aux_loss", options.aux_loss, 0.01)
   if c.aux < 0 then core.fail("out-of-range", who .. ": aux_loss must not be negative", "0 leaves it out") end
+  c.gated = check.flag(who, "gated", options.gated, true)
   c.normalise = check.flag(who, "normalise", options.normalise, true) and 1 or 0
   return c
 end
@@ -66,7 +67,8 @@ local function add_balance(own)
   module.balance = sum and op("add", nil, tensors[sum], tensors[own]) or own
 end
 
--- nn.moe by the nn that has linear and silu: x [b,s,dim] -> [b,s,dim].
+-- nn.moe by the nn that has linear and silu: x [b,s,dim] -> [b,s,dim]. An expert is SwiGLU, or two products with GELU between
+-- them where `gated` is false.
 function experts.moe(nn, standard)
   return core.wrap(function(options)
     local who = "nn.moe"
@@ -81,7 +83,7 @@ function experts.moe(nn, standard)
     local fields = {
       router = nn.linear(c.dim, c.experts, { init = options.init }),
       w1 = experts.linear(who, c.experts, c.dim, c.hidden, init),
-      w3 = experts.linear(who, c.experts, c.dim, c.hidden, init),
+      w3 = c.gated and experts.linear(who, c.experts, c.dim, c.hidden, init) or nil,
       w2 = experts.linear(who, c.experts, c.hidden, c.dim, out_init),
     }
     return new_module("moe", function(m, x)
@@ -93,7 +95,7 @@ function experts.moe(nn, standard)
       if c.aux > 0 then add_balance(op("balance", { scale = c.aux }, logits, ids)) end
       local slots = tensors[op("slots", sizes, ids)]
       local rows = op("dispatch", sizes, id, slots)
-      local y = m.w2(nn.silu(m.w1(rows)) * m.w3(rows))
+      local y = m.w2(c.gated and nn.silu(m.w1(rows)) * m.w3(rows) or nn.gelu(m.w1(rows)))
       return op("combine", nil, slots, weights, tensors[y])
     end, fields)
   end)

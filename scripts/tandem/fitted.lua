@@ -8,5 +8,6 @@ return {
   fsdp1 = { kernel_s = 8e-06, collective_s = 4e-05, unit_s = 0.0006, step_s = 0.08 },
   torchtitan = { kernel_s = 6e-06, compiled_s = 4e-06, tensor_s = 6e-05, unit_s = 0.0003, step_s = 0.01 },
   megatron = { kernel_s = 5e-06, collective_s = 3e-05, step_s = 0.01 },
+  megatron_core = { kernel_s = 8e-05, collective_s = 3e-05, step_s = 0.01 },
   megatron2022 = { kernel_s = 3.3e-05, collective_s = 0.00015, step_s = 0.02 },
 }

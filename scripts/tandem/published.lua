@@ -1,20 +1,8 @@
 -- A row of published training runs becomes the plan that ran. `tandem accuracy --runs FILE` calls this
 -- with the row's cells as texts. What the planner does not have, or the row does not say, is an error
 -- of rule published-row, whose text is the reason that is counted.
-local _, core = ...
-local gpus = require "tandem.gpus"
-
-local function refuse(...) core.fail("published-row", string.format(...)) end
-
--- ---- cells
-
-local function count(row, key, default)
-  if row[key] == "" and default then return default end
-  local value = math.tointeger(tonumber(row[key]))
-  if not value or value < 1 then refuse("%s is no number", key) end
-  return value
-end
-local function has(row, key, pattern) return row[key]:lower():find(pattern) ~= nil end
+local gpus, cells, megatrons = require "tandem.gpus", require "tandem.published_cells", require "tandem.published_megatron"
+local refuse, count, has = cells.refuse, cells.count, cells.has
 
 -- ---- the model: which family, by its name
 
@@ -72,6 +60,7 @@ local families = {
   { "^gpt", gpt }, { "^megatron", gpt }, { "^turing", gpt },
 }
 local function model(row, how)
+  if how.is_megatron and megatrons.states_blocks(row) then return megatrons.model(row) end
   for _, family in ipairs(families) do
     if has(row, "model", family[1]) then return family[2](row, how) end
   end
@@ -85,7 +74,8 @@ end
 local function checkpointing(row, how)
   if has(row, "ac", "^full %(block, %d+ layers") then refuse("recomputation of some blocks of a stage") end
   if has(row, "ac", "^full") then return ac "full" end
-  if has(row, "ac", "^none") or row.ac == "selective(attention core)" then return nil end
+  -- Flash attention makes its scores again in any case; where scores are written the profile keeps none of them.
+  if has(row, "ac", "^none") or has(row, "ac", "^selective%(attention core%)") or has(row, "ac", "^selective%(core_attn%)") then return nil end
   if has(row, "ac", "selective%(layer, every 2nd") then return ac { mode = "full", every = 2 } end
   if has(row, "ac", "selective%(op%)") then
     return ac { mode = "full", ops = how and how.forgets_attention and { "linear" } or { "attention", "linear" }, alternate = true }
@@ -114,6 +104,9 @@ local function sharers(row)
   local n = count(row, "cp")
   if n == 1 and not has(row, "sp", "ulysses [2-9]") and not has(row, "sp", "ulysses 1%d") then return 1 end
   if has(row, "framework", "^torchtitan") then return n end
+  -- A ring of Transformer Engine moves as many bytes as the gather of keys and values that stands for it, and hides them as
+  -- well; it holds two parts of them at a time, not all.
+  if has(row, "framework", "megatron") or has(row, "framework", "nemo") then return n end
   if not has(row, "sp", "^ulysses " .. n .. "$") then refuse("context parallelism by rings is not in this version") end
   if count(row, "n_kv_heads") % n ~= 0 then refuse("%d KV heads over %d ranks of a sequence", count(row, "n_kv_heads"), n) end
   return n
@@ -130,6 +123,7 @@ local function passes(row, how)
   end
   if n_tp > 1 then add(list, tp { sequence = row.sp == "1", keep_gathered = how.keep_gathered }) end
   if sharers(row) > 1 then add(list, cp { mode = has(row, "sp", "^ulysses") and "all_to_all" or "all_gather" }) end
+  if count(row, "ep", 1) > 1 then add(list, ep {}) end
   add(list, eight_bits(row, how.byte_gather))
   if how.pieces and how.pieces > 1 then add(list, tile { pieces = how.pieces }) end
   add(list, how.ac ~= false and checkpointing(row, how) or nil)
@@ -150,7 +144,7 @@ end
 local function mesh(row, sharded)
   local data = ranks(row) // count(row, "ep", 1)
   local shard, replicate = tonumber(row.dp_shard), tonumber(row.dp_replicate)
-  local axes = { pp = count(row, "pp"), tp = count(row, "tp"), cp = sharers(row) }
+  local axes = { pp = count(row, "pp"), tp = count(row, "tp"), cp = sharers(row), ep = count(row, "ep", 1) > 1 and count(row, "ep") or nil }
   if not sharded then
     axes.dp_replicate = data
   elseif shard and replicate and shard * replicate == data then
@@ -288,20 +282,43 @@ end
 -- Megatron-Bridge's recipes for Llama 3 reduce gradients in bf16 and keep their sums so
 -- (scripts/performance/configs/llama: grad_reduce_in_fp32 = False); so does NeMo's configuration of Nemotron-4 340B
 -- (NeMo-Framework-Launcher, nemotron_340b.yaml: grad_sync_dtype). NeMo's others of 2024 and Megatron-LM, in fp32.
+local zero_names = { "optim", "optim_grads", "optim_grads_params" }
+
+-- Its distributed optimizer shards over the ranks of dp x cp, which all hold the same weights. Stages 2 and 3 are those of
+-- Megatron-FSDP (--data-parallel-sharding-strategy).
 local function megatron(row)
-  local data = ranks(row)
-  local stage = row.zero_stage:match "^%d" or "0"
+  local stage = cells.stage(row)
+  if not stage then refuse("ZeRO stage is not stated") end
+  local data, ep = ranks(row) * sharers(row), count(row, "ep", 1)
   local half = has(row, "framework", "^megatron%-bridge") and has(row, "model", "^llama") or
     has(row, "framework", "^nemo") and has(row, "model", "^nemotron%-340b")
-  return { runtime = "megatron", reduce = half and "bf16" or nil, mesh = mesh(row, stage ~= "0"),
-    data = data > 1 and (stage == "0" and ddp {} or zero { strategy = "optim", grad_reduce_in_fp32 = not half }) or nil }
+  local told = cells.flag(row, "grad_reduce_in_bf16")
+  if told ~= nil then half = told end
+  local sharded = stage > 0 or ep > 1
+  return { runtime = "megatron", is_megatron = true, ops = (row.transformer_impl or "") ~= "" and megatrons.ops(row) or nil,
+    scores = (row.transformer_impl or "") ~= "" and megatrons.writes_scores(row),
+    reduce = half and "bf16" or nil, mesh = mesh(row, sharded),
+    data = data > 1 and (stage == 0 and (ep > 1 and zero { strategy = "no_shard" } or ddp {})
+      or zero { strategy = zero_names[stage], grad_reduce_in_fp32 = stage == 1 and not half or nil }) or nil }
 end
 
--- Gaps in vTrain's rows are filled with plain data parallelism, in Megatron's padded vocabulary.
+-- The framework of 2021 and 2022 wrote its scores; flash attention came with Megatron-LM's core in 2023.
+local function megatron_lm(row)
+  local how = megatron(row)
+  local year = row.framework:match "20%d%d" or (row.framework_month or ""):match "^20%d%d"
+  how.runtime = year and tonumber(year) < 2023 and "megatron2022" or "megatron_core"
+  return how
+end
+
+-- A row that leaves the stage open is taken as plain data parallelism, as its source does. Its vocabulary is Megatron's: padded
+-- to 128 times tp.
 local function megatron_deepspeed(row)
   row.missing = row.missing:gsub("zero_stage", ""):gsub("%s+", "")
-  local data = ranks(row)
-  return { runtime = "megatron2022", mesh = mesh(row, false), vocab = 51200, data = data > 1 and ddp {} or nil }
+  local stage, data = cells.stage(row) or 0, ranks(row)
+  if has(row, "zero_stage", "^unstated") then stage = 0 end
+  local multiple = 128 * count(row, "tp")
+  return { runtime = "megatron2022", mesh = mesh(row, stage > 0), vocab = -(-count(row, "vocab") // multiple) * multiple,
+    data = data > 1 and (stage == 0 and ddp {} or zero(zero_names[stage])) or nil }
 end
 
 -- Liger's head and loss go by chunks that hold about as many numbers as the head's input (liger_kernel's
@@ -333,8 +350,8 @@ end
 
 local frameworks = {
   { "automodel", automodel }, { "^torchtitan", torchtitan }, { "^kempnerforge", kempnerforge }, { "^composer", foundry },
-  { "^pytorch fsdp1", fms }, { "^megatron%-deepspeed", megatron_deepspeed }, { "^megatron%-lm", megatron, "megatron2022" },
-  { "^megatron", megatron }, { "^nemo", megatron }, { "^deepspeed", deepspeed }, { "^xtuner", deepspeed },
+  { "^pytorch fsdp1", fms }, { "^megatron%-deepspeed", megatron_deepspeed }, { "^megatron%-lm", megatron_lm },
+  { "^megatron%-core", megatron_lm }, { "^megatron", megatron }, { "^nemo", megatron }, { "^deepspeed", deepspeed }, { "^xtuner", deepspeed },
 }
 
 local function copy_of(from)
@@ -347,7 +364,11 @@ end
 local function profile(row, how)
   local own = copy_of(require("runtimes." .. how.runtime))
   own.host_optimizer = how.host_optimizer
-  if row.ac == "selective(attention core)" and own.ops.attention ~= nil then
+  own.workspace_bytes = how.is_megatron and megatrons.workspace(row) or nil
+  if how.scores then own.attention = "unfused" end
+  if how.ops then own.ops = copy_of(own.ops) end
+  for name, op in pairs(how.ops or {}) do own.ops[name] = op end
+  if (has(row, "ac", "^selective%(attention core%)") or has(row, "ac", "^selective%(core_attn%)")) and own.ops.attention ~= nil then
     own.ops = copy_of(own.ops)
     own.ops.attention = copy_of(own.ops.attention)
     own.ops.attention.scores = 0
@@ -359,7 +380,6 @@ local function framework(row)
   for _, known in ipairs(frameworks) do
     if has(row, "framework", known[1]) then
       local how = known[2](row)
-      how.runtime = known[3] or how.runtime
       return how
     end
   end
@@ -368,7 +388,7 @@ end
 
 function m.plan(row)
   local how = framework(row)
-  if row.moe_experts ~= "" and not how.plan then refuse("experts of this framework are not modelled") end
+  if row.moe_experts ~= "" and not how.plan and not (how.is_megatron and megatrons.states_blocks(row)) then refuse("experts of this framework are not modelled") end
   if row.missing ~= "" then refuse("not stated: %s", row.missing) end
   if how.plan then return how.plan end
   local half = (has(row, "precision", "fp16") or how.half == "fp16") and "fp16" or "bf16"

@@ -34,9 +34,11 @@ static bool is_had(const Replay *r, BufferId id)
     return b->parent == 0 && b->space == SPACE_device && b->bytes > 0 && !r->zero.replaced[id];
 }
 
-/* Lives as long as the process: what is neither a gradient nor of one step. */
-static bool stays(const Buffer *b)
+/* Lives as long as the process: neither of one step, nor a gradient that the step makes anew. */
+static bool stays(const Replay *r, const Buffer *b)
 {
+    if (b->category == CATEGORY_gradient && r->runtime->holds_gradients)
+        return b->persistent || b->unit != 0;
     return b->persistent && b->category != CATEGORY_gradient;
 }
 
@@ -107,7 +109,7 @@ static void prepare(Replay *r)
     for (BufferId id = p->buffers.n; id-- > 1;) {
         const Buffer *b = &p->buffers.at[id];
         if (!is_had(r, id)) continue;
-        if (stays(b) || r->kept.received[id]) {
+        if (stays(r, b) || r->kept.received[id]) {
             torch_allocate(r->allocator, b->bytes, STREAM_compute);
         } else {
             Pc at = had_at(r, b);
@@ -304,7 +306,8 @@ TorchStats torch_memory(const Plan *plan, const Program *p, const Runtime *runti
     /* ROCm: PyTorch has no expandable segments there before 2026 (pytorch/pytorch #173330). */
     bool rocm = device->arch != NULL && strncmp(device->arch, "CDNA", 4) == 0;
     r.allocator = torch_allocator_new(limit_bytes, runtime->expandable && !rocm, arena);
-    torch_allocate(r.allocator, old ? 8519680 : UINT64_C(32) << 20, STREAM_compute); /* cuBLAS's */
+    const uint64_t usual = old ? 8519680 : UINT64_C(32) << 20, own = (uint64_t)runtime->workspace_bytes;
+    torch_allocate(r.allocator, own > 0 ? own : usual, STREAM_compute); /* cuBLAS's */
     prepare(&r);
     step(&r, true);
     r.pending.n = 1;
