@@ -106,6 +106,32 @@ static bool says(const char *text, const char *word)
     return strstr(text, word) != NULL;
 }
 
+/* Does the text name SHARP in the switches between nodes? NVLink's own ("NVLink4 SHARP") is NVLS, a
+ * word before may deny it, and a part of a longer name (a job's, as in run-SHARP-3) says nothing.
+ */
+static bool says_sharp(const char *text)
+{
+    static const char *const others[] = {"NVLink", "NVLink3", "NVLink4", "NVLink5",
+                                         "no",     "No",      "without", "non"};
+    for (const char *at = strstr(text, "SHARP"); at != NULL; at = strstr(at + 5, "SHARP")) {
+        const char before = at > text ? at[-1] : ' ', after = at[5];
+        if (isalnum((unsigned char)before) || strchr("_-/", before) != NULL) continue;
+        if (isalnum((unsigned char)after) || (after != 0 && strchr("_-/=", after) != NULL))
+            continue;
+        if (strncmp(at + 5, " off", 4) == 0 || strncmp(at + 5, " disabled", 9) == 0) continue;
+        const char *end = at;
+        while (end > text && end[-1] == ' ') end--;
+        const char *word = end;
+        while (word > text && isalnum((unsigned char)word[-1])) word--;
+        bool other = false;
+        for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+            other = other || ((size_t)(end - word) == strlen(others[i]) &&
+                              strncmp(word, others[i], strlen(others[i])) == 0);
+        if (!other) return true;
+    }
+    return false;
+}
+
 /* What the notes say of the run, and what a peak (a row without a size) was measured with. */
 static void read_notes(const char *notes, const char *interconnect, CommRow *out)
 {
@@ -113,7 +139,7 @@ static void read_notes(const char *notes, const char *interconnect, CommRow *out
     if (says(notes, "NVLS off") || says(notes, "NVLS_ENABLE=0") ||
         (peak && !says(interconnect, "SHARP")))
         out->cluster.fabric.no_nvls = true;
-    if (out->cluster.nodes > 1 && says(interconnect, "SHARP")) out->cluster.fabric.sharp = true;
+    if (out->cluster.nodes > 1 && says_sharp(interconnect)) out->cluster.fabric.sharp = true;
     out->question.issue = says(notes, "single process") ? NCCL_one_process
                           : says(notes, "CUDA-graph")   ? NCCL_pipelined
                                                         : NCCL_blocking;
@@ -138,6 +164,13 @@ const char *comm_row(CommClusters *clusters, const Csv *csv, uint32_t row, CommR
     if (!(out->measured_us > 0) && !(bus > 0)) return "neither a time nor a bandwidth";
     out->bus_bytes_per_s = bus * 1e9;
     const char *interconnect = csv_cell(csv, row, "interconnect");
+    /* Trays of 4 share the switches of one rack: up to 72 GPUs are a node. */
+    const char *gpu = csv_cell(csv, row, "gpu");
+    const bool rack = says(gpu, "GB200") || says(gpu, "GB300") || says(interconnect, "NVL72");
+    if (rack && !says(interconnect, "NVL4")) {
+        const double domain = gpus_all <= 72 ? gpus_all : fmod(gpus_all, 72) == 0 ? 72 : 64;
+        if (fmod(gpus_all, domain) == 0 && gpus_all / domain < nodes) nodes = gpus_all / domain;
+    }
     const char *why = find_cluster(clusters, csv_cell(csv, row, "gpu"), interconnect,
                                    (uint32_t)nodes, &out->cluster);
     if (why != NULL) return why;

@@ -115,9 +115,9 @@ typedef struct Runtime {
                          * ranks exchange those that were chosen, all of which may be one rank's */
     bool keeps_outputs; /* the last stage's, of each micro-batch, to the end of the step */
     bool keeps_sent;    /* and what any stage sends forward */
-    bool keeps_received; /* a stage receives each micro-batch, both ways, into a tensor of its own
-                          * for good; the gradient that it sends is there to the end of the step */
-    bool host_optimizer; /* the optimizer's state and fp32 weights lie in host memory */
+    bool keeps_received;  /* a stage receives each micro-batch, both ways, into a tensor of its own
+                           * for good; the gradient that it sends is there to the end of the step */
+    bool host_optimizer;  /* the optimizer's state and fp32 weights lie in host memory */
     bool holds_gradients; /* gradients lie in one buffer from the start, between steps too */
     double workspace_bytes; /* cuBLAS's, of the allocator; 0: as PyTorch sets it for the device */
     RuntimeOp op[OP_COUNT];

@@ -56,6 +56,7 @@ local list = {
     shape = "[b, s, dim] -> [b, s, dim]",
     doc = "A mixture of experts: each token goes to the top_k experts with the largest router logits. "
       .. "An expert computes w2(silu(w1 x) * w3 x). Children are router, w1, w2 and w3.", options = {
+      { "gated", "true", "false: an expert computes w2(gelu(w1 x)) and has no w3." },
       { "dim", "required", "Features of the input." },
       { "hidden", "required", "Features between an expert's products." },
       { "experts", "required", "How many experts; at most 1024." },

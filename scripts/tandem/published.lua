@@ -192,12 +192,30 @@ local function nics_of(row, per_node)
   return nil, nil
 end
 
+-- GPUs that one set of NVLink switches connects: of GB200 and GB300 a rack (18 trays of 4), not a tray, unless the row's own
+-- words are of another domain ("NVL36", "NVL4").
+local function domain_of(row, gpu, n, per_node)
+  local said = tonumber((row.interconnect or ""):match "NVL(%d+)")
+  if not said and not gpu:find "^GB[23]00" then return per_node end
+  local domain = math.tointeger(said or 72)
+  if n <= domain then return n end
+  for _, part in ipairs { domain, domain // 9 * 8, domain // 2, per_node } do
+    if part > 0 and n % part == 0 then return part end
+  end
+  return per_node
+end
+
 -- The cluster of `row`: its GPU by any name that the library knows, as many nodes as it has.
 function m.cluster(row)
   local name = gpus.find(row.gpu)
   if not name then refuse("no such GPU in the library: %s", row.gpu) end
   local n, per_node = count(row, "n_gpus"), count(row, "gpus_per_node", 8)
   local nics, nic_gb_per_s = nics_of(row, per_node)
+  local domain = domain_of(row, name, n, per_node)
+  if domain > per_node then
+    if nics then nics = nics * (domain // per_node) end
+    per_node = domain
+  end
   if n < per_node then per_node, nics = n, nil end
   return require "clusters.gpu" { gpu = name, nodes = (n + per_node - 1) // per_node, devices_per_node = per_node,
     nics_per_node = nics, nic_gb_per_s = nic_gb_per_s }
@@ -295,7 +313,7 @@ local function megatron(row)
   local told = cells.flag(row, "grad_reduce_in_bf16")
   if told ~= nil then half = told end
   local sharded = stage > 0 or ep > 1
-  return { runtime = "megatron", is_megatron = true, ops = (row.transformer_impl or "") ~= "" and megatrons.ops(row) or nil,
+  return { runtime = "megatron", is_megatron = true, frees_gradients = stage > 1, ops = (row.transformer_impl or "") ~= "" and megatrons.ops(row) or nil,
     scores = (row.transformer_impl or "") ~= "" and megatrons.writes_scores(row),
     reduce = half and "bf16" or nil, mesh = mesh(row, sharded),
     data = data > 1 and (stage == 0 and (ep > 1 and zero { strategy = "no_shard" } or ddp {})
@@ -364,6 +382,7 @@ end
 local function profile(row, how)
   local own = copy_of(require("runtimes." .. how.runtime))
   own.host_optimizer = how.host_optimizer
+  if how.frees_gradients then own.holds_gradients = false end
   own.workspace_bytes = how.is_megatron and megatrons.workspace(row) or nil
   if how.scores then own.attention = "unfused" end
   if how.ops then own.ops = copy_of(own.ops) end

@@ -306,7 +306,8 @@ TorchStats torch_memory(const Plan *plan, const Program *p, const Runtime *runti
     /* ROCm: PyTorch has no expandable segments there before 2026 (pytorch/pytorch #173330). */
     bool rocm = device->arch != NULL && strncmp(device->arch, "CDNA", 4) == 0;
     r.allocator = torch_allocator_new(limit_bytes, runtime->expandable && !rocm, arena);
-    const uint64_t usual = old ? 8519680 : UINT64_C(32) << 20, own = (uint64_t)runtime->workspace_bytes;
+    const uint64_t usual = old ? 8519680 : UINT64_C(32) << 20,
+                   own = (uint64_t)runtime->workspace_bytes;
     torch_allocate(r.allocator, own > 0 ? own : usual, STREAM_compute); /* cuBLAS's */
     prepare(&r);
     step(&r, true);

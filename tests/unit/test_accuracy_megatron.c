@@ -1,0 +1,181 @@
+/* tandem accuracy: rows of Megatron. Cells that a row states are honoured, and each term of memory
+ * is worth its closed form. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "cli/accuracy/accuracy.h"
+#include "tests/support/command.h"
+
+/* What a row differs in from the small GPT below. */
+typedef struct Row {
+    const char *framework, *zero, *dropout, *attention, *env, *impl, *vocab, *gpu, *n_gpus, *batch;
+    const char *per_node;
+} Row;
+
+static const Row plain = {
+    "Megatron-Core 0.15.0", "0", "0.0", "flash", "", "transformer_engine", "50304",
+    "A100-SXM-80GB",        "4", "16",  "4"};
+
+enum { layers = 4, dim = 512, heads = 8, seq = 1024, micro = 4 };
+
+/* What is predicted of the row; NULL in `why`: it has to be. */
+static double predicted(const Row *row, const char *what, const char **why, Arena *arena)
+{
+    const char *file = command_table(
+        arena,
+        arena_print(arena,
+                    "id,source,model,n_layers,d_model,n_heads,n_kv_heads,d_ff,vocab,moe_experts,"
+                    "gpu,n_gpus,gpus_per_node,interconnect,framework,tp,sp,pp,vp,cp,ep,dp_shard,"
+                    "dp_replicate,zero_stage,micro_batch,global_batch_seqs,seq,precision,ac,"
+                    "compile,step_time_s,peak_mem,peak_mem_kind,oom,missing,split,hidden_dropout,"
+                    "attention_dropout,transformer_impl,attention_backend,env,activation,"
+                    "normalization,position_embedding,untie_embeddings\n"
+                    "a,s,gpt3,4,512,8,8,2048,%s,,%s,%s,%s,NVLink,%s,1,0,1,1,1,1,,,%s,4,%s,1024,"
+                    "bf16,none,no,1,1,peak_mem_alloc GiB,,,dev-cal,%s,%s,%s,%s,%s,gelu,LayerNorm,"
+                    "learned_absolute,0\n",
+                    row->vocab, row->gpu, row->n_gpus, row->per_node, row->framework, row->zero,
+                    row->batch, row->dropout, row->dropout, row->impl, row->attention, row->env));
+    CommandResult r = COMMAND(arena, 60, "accuracy", "--runs", file, "--json");
+    assert_int_equal(r.exit_code, 0);
+    json_t *root = json_loads(r.out, 0, NULL);
+    const json_t *scores = json_object_get(json_object_get(root, "runs"), "scores");
+    double is = 0;
+    for (size_t i = 0; i < json_array_size(scores); i++) {
+        const json_t *s = json_array_get(scores, i);
+        if (strcmp(json_string_value(json_object_get(s, "what")), what) == 0)
+            is = json_number_value(json_object_get(s, "predicted"));
+    }
+    json_decref(root);
+    if (why != NULL) *why = r.out;
+    if (why == NULL) assert_true(is > 0);
+    return is;
+}
+
+static double allocated(Row row, Arena *arena)
+{
+    return predicted(&row, "memory allocated", NULL, arena);
+}
+
+static void is_about(double is, double wanted)
+{
+    if (fabs(is - wanted) > .02 * fabs(wanted))
+        fail_msg("%.4g, and %.4g were expected", is, wanted);
+}
+
+/* Scores: 5 bytes each with dropout, 2 without (Korthikanti et al., 4.1), per head and layer. */
+static void attention_that_is_named_writes_its_scores(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const double scores = (double)layers * micro * heads * seq * seq;
+    Row row = plain, unfused = plain;
+    unfused.attention = "unfused";
+    /* Flash attention keeps a number of four bytes a query and head. */
+    is_about(allocated(unfused, arena) - allocated(row, arena), 2 * scores);
+    row.dropout = unfused.dropout = "0.1";
+    is_about(allocated(unfused, arena) - allocated(row, arena), 5 * scores);
+    Row local = row;
+    local.attention = "", local.impl = "local";
+    is_about(allocated(local, arena), allocated(unfused, arena));
+    /* An image of before flash attention's deterministic backward pass falls back. */
+    Row old = row;
+    old.attention = "", old.env = "NVTE_ALLOW_NONDETERMINISTIC_ALGO=0";
+    is_about(allocated(old, arena), allocated(row, arena));
+    old.framework = "Megatron-Core 0.15.0 / NGC PyTorch 24.01 (lts)";
+    is_about(allocated(old, arena), allocated(unfused, arena));
+    arena_free(arena);
+}
+
+/* A mask of a byte for each of a layer's two sums. */
+static void hidden_dropout_keeps_masks(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Row row = plain, with = plain;
+    with.dropout = "0.1";
+    is_about(allocated(with, arena) - allocated(row, arena), 2. * layers * micro * seq * dim);
+    arena_free(arena);
+}
+
+/* cuBLAS's workspace is the allocator's: 8 of 4 MiB instead of 8.125 MiB. */
+static void a_workspace_may_be_asked_for(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Row row = plain, asks = plain;
+    asks.env = "NCCL_ALGO=Ring; CUBLAS_WORKSPACE_CONFIG=:4096:8";
+    is_about(allocated(asks, arena) - allocated(row, arena), 32 * 1048576. - 8519680);
+    arena_free(arena);
+}
+
+/* Stages 1 to 3 over eight ranks: moments and fp32 weights, then gradients, then weights are dealt
+ * out. A row without a stage is refused by name. */
+static void a_stated_stage_is_honoured(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    static const char *const stages[] = {"0", "1", "2", "3"};
+    static const char *const names[] = {"Megatron-Core 0.15.0", "Megatron-DeepSpeed"};
+    for (int k = 0; k < 2; k++) {
+        double last = 0;
+        for (int i = 0; i < 4; i++) {
+            Row row = plain;
+            row.framework = names[k], row.zero = stages[i], row.batch = "64", row.n_gpus = "8",
+            row.per_node = "8";
+            const double is = allocated(row, arena);
+            if (i > 0 && is >= last) fail_msg("%s stage %d: %g of %g", names[k], i, is, last);
+            last = is;
+        }
+    }
+    Row none = plain;
+    none.zero = "";
+    const char *why = NULL;
+    assert_true(predicted(&none, "memory allocated", &why, arena) <= 0);
+    assert_non_null(strstr(why, "ZeRO stage is not stated"));
+    arena_free(arena);
+}
+
+/* 18 bytes a parameter of the embedding, and the loss's 6 bytes a logit. */
+static void a_stated_vocabulary_is_honoured(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Row small = plain, large = plain;
+    small.framework = large.framework = "Megatron-DeepSpeed";
+    small.vocab = "25600", large.vocab = "51200";
+    assert_true(allocated(large, arena) - allocated(small, arena) > 25600. * (18 * dim));
+    arena_free(arena);
+}
+
+/* Two trays of GB200 are one NVLink domain: as fast as one node of eight. */
+static void trays_are_one_domain(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Row trays = plain, node = plain;
+    trays.gpu = node.gpu = "GB200", trays.n_gpus = node.n_gpus = "8",
+    trays.batch = node.batch = "32";
+    node.per_node = "8";
+    assert_true(predicted(&trays, "step time", NULL, arena) ==
+                predicted(&node, "step time", NULL, arena));
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(attention_that_is_named_writes_its_scores),
+        cmocka_unit_test(hidden_dropout_keeps_masks),
+        cmocka_unit_test(a_workspace_may_be_asked_for),
+        cmocka_unit_test(a_stated_stage_is_honoured),
+        cmocka_unit_test(a_stated_vocabulary_is_honoured),
+        cmocka_unit_test(trays_are_one_domain),
+    };
+    return cmocka_run_group_tests_name("rows of Megatron", tests, NULL, NULL);
+}
