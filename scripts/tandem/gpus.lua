@@ -78,6 +78,15 @@ function m.find(name)
   return nil
 end
 
+-- How much longer than an 8480C (DGX H100) the CPU that comes with a GPU takes to issue an op: the EPYC 7742 of DGX A100, Grace.
+-- Medians of dev-cal's small Megatron-Core runs on both, the same script and size.
+local hosts = { Ampere = 1.45, Grace = 1.4 }
+
+function m.host_factor(name)
+  if name:find "^G[BH]%d" then return hosts.Grace end
+  return hosts[gpus[name].arch] or 1
+end
+
 -- The device of a cluster, by the library's name; under a limit of so many watts, if it is another than usual.
 function m.device(name, watts)
   local g = gpus[name]

@@ -382,6 +382,7 @@ end
 local function profile(row, how)
   local own = copy_of(require("runtimes." .. how.runtime))
   own.host_optimizer = how.host_optimizer
+  if how.runtime == "megatron_core" then own.kernel_s = own.kernel_s * gpus.host_factor(gpus.find(row.gpu) or "H100-SXM5-80GB") end
   if how.frees_gradients then own.holds_gradients = false end
   own.workspace_bytes = how.is_megatron and megatrons.workspace(row) or nil
   if how.scores then own.attention = "unfused" end
