@@ -104,7 +104,7 @@ static const char *reasons_table(Arena *arena)
         "d,s,llama3,2,256,4,2,512,1024,8,H100-SXM-80GB,8,8,torchtitan,1,0,1,1,1,1,8,1,3,1,8,512,"
         "bf16,"
         "full,no,1,,,,,dev-cal\n",
-        "e,s,llama3,2,256,4,2,512,1024,,H100-SXM-80GB,8,8,megatron,1,0,1,1,2,1,4,1,3,1,4,512,"
+        "e,s,llama3,2,256,4,2,512,1024,,H100-SXM-80GB,8,8,composer,1,0,1,1,2,1,4,1,3,1,4,512,"
         "bf16,"
         "full,no,1,,,,,dev-cal\n",
         "f,s,rwkv,2,256,4,2,512,1024,,H100-SXM-80GB,8,8,torchtitan,1,0,1,1,1,1,8,1,3,1,8,512,bf16,"
