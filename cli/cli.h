@@ -148,7 +148,6 @@ PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options)
 bool plan_may_run(Cli *cli, const PlanFile *file);
 uint64_t plan_instructions(const Plan *plan, bool communications_only); /* over all programs */
 const char *mesh_text(Arena *arena, const Mesh *mesh); /* "dp_shard 8 x tp 2"; "1 rank" */
-const char *passes_text(Arena *arena, const Config *config);
 /* The lines that `check` and `sim` have in common. */
 void plan_file_report(Cli *cli, const PlanFile *file);
 /* Worst rank's arena, reserved bytes and the device's; text and JSON. */

@@ -28,9 +28,8 @@ static const struct Experiment {
 enum { N_EXPERIMENTS = sizeof experiments / sizeof *experiments, MOST_FREED = 4 };
 
 static const char *const pass_names[] = {
-#define X(name) #name,
-    PASS_NAMES(X)
-#undef X
+#define PASS(name) #name,
+#include "planner/front/passes.def"
 };
 
 static const double LEAST_GAIN = .0005; /* less is printed as 0.0 % */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "planner/front/fields.h"
+#include "planner/front/parent.h"
 
 /* Was this value given by --set? */
 static bool is_setting(const Seen *seen)

@@ -5,12 +5,14 @@
 #include <string.h>
 
 #include "planner/front/child.h"
+#include "planner/front/pass_spec.h"
 
 enum { MOST_NESTING = 8, MOST_PATH = 240 };
 static const char places_key[] = "tandem.places";
-#define X(name) #name,
-static const char *const words[] = {"plan", PASS_NAMES(X) "adamw", "sgd"};
-#undef X
+static const char *const words[] = {"plan",
+#define PASS(name) #name,
+#include "planner/front/passes.def"
+                                    "adamw", "sgd"};
 enum { N_WORDS = sizeof words / sizeof *words, FIRST_PASS = 1 };
 
 const char *child_kind(lua_State *L, int index, Place *place)
@@ -32,12 +34,9 @@ const char *child_kind(lua_State *L, int index, Place *place)
 /* `ac "full"` is short for ac { mode = "full" }, pp "gpipe" for pp { schedule = "gpipe" }. */
 static const char *short_key(const char *word)
 {
-    return strcmp(word, "ac") == 0        ? "mode"
-           : strcmp(word, "pp") == 0      ? "schedule"
-           : strcmp(word, "zero") == 0    ? "strategy"
-           : strcmp(word, "compile") == 0 ? "per"
-           : strcmp(word, "float8") == 0  ? "recipe"
-                                          : NULL;
+    for (uint32_t i = 0; i < PASS_NAME_COUNT; i++)
+        if (strcmp(pass_specs[i]->name, word) == 0) return pass_specs[i]->short_key;
+    return NULL;
 }
 
 /* Upvalue: which word. */

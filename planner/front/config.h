@@ -10,15 +10,10 @@
 typedef enum ReshardKind { RESHARD_true, RESHARD_false, RESHARD_to } ReshardKind;
 
 /* ---- parallel = { tp{}, ac "full", fsdp2{} }, in the user's order ---- */
-#define PASS_NAMES(X)                                                                              \
-    X(pp)                                                                                          \
-    X(tp)                                                                                          \
-    X(ep) X(cp) X(float8) X(ac) X(fsdp2) X(ddp) X(zero) X(compile) X(meta) X(materialize) X(tile)
 typedef enum PassName {
-#define X(name) PASS_##name,
-    PASS_NAMES(X)
-#undef X
-        PASS_NAME_COUNT
+#define PASS(name) PASS_##name,
+#include "planner/front/passes.def"
+    PASS_NAME_COUNT
 } PassName;
 
 /* Name, least and most stages ("chunks") a rank, and how stages are placed: loop: rank r has r,

@@ -84,7 +84,11 @@ const char *draft_shown(Arena *arena, const Value *v)
 static const char *expected(FieldKind kind)
 {
     switch (kind) {
-    case FIELD_table: return "a table";
+    case FIELD_table:
+    case FIELD_modules:
+    case FIELD_ops:
+    case FIELD_styles:
+    case FIELD_split: return "a table";
     case FIELD_i64:
     case FIELD_u32:
     case FIELD_u64: return "an integer";
@@ -283,7 +287,11 @@ bool draft_store(Draft *draft, const char *path, const Field *f, Loc loc, Value 
 {
     bool flag = v->integer != 0;
     switch (f->kind) {
-    case FIELD_table: return v->kind == RECORD_table || draft_wrong_type(draft, path, f, loc, v);
+    case FIELD_table:
+    case FIELD_modules:
+    case FIELD_ops:
+    case FIELD_styles:
+    case FIELD_split: return v->kind == RECORD_table || draft_wrong_type(draft, path, f, loc, v);
     case FIELD_i64:
     case FIELD_u32:
     case FIELD_u64: return store_integer(draft, path, f, loc, v, at);

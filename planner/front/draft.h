@@ -3,6 +3,7 @@
 #define TANDEM_FRONT_DRAFT_H
 
 #include "planner/front/fields.h"
+#include "planner/front/parent.h"
 
 typedef struct Value {
     RecordKind kind;

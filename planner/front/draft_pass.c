@@ -1,32 +1,51 @@
 /* The passes of a plan's `parallel` list as they arrive: their options, and lists within them. */
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "planner/front/draft.h"
+#include "planner/front/pass_spec.h"
 
 static const char *const pass_names[] = {
-#define X(name) #name,
-    PASS_NAMES(X)
-#undef X
+#define PASS(name) #name,
+#include "planner/front/passes.def"
 };
+
+/* Stores an option's default; an option without one stays zero. */
+static void preset(PassConfig *pass, const PassOption *o)
+{
+    char *at = (char *)pass + o->field.offset;
+    if (isnan(o->preset)) return;
+    const bool flag = o->preset != 0;
+    const uint32_t number = (uint32_t)o->preset;
+    const int64_t wide = (int64_t)o->preset;
+    switch (o->field.kind) {
+    case FIELD_bool:
+    case FIELD_offload: memcpy(at, &flag, sizeof flag); break;
+    case FIELD_u32:
+    case FIELD_word: memcpy(at, &number, sizeof number); break;
+    case FIELD_i64:
+    case FIELD_u64: memcpy(at, &wide, sizeof wide); break;
+    case FIELD_f64:
+    case FIELD_rate: memcpy(at, &o->preset, sizeof o->preset); break;
+    case FIELD_table:
+    case FIELD_text:
+    case FIELD_dtype:
+    case FIELD_axis:
+    case FIELD_reshard:
+    case FIELD_choice:
+    case FIELD_modules:
+    case FIELD_ops:
+    case FIELD_styles:
+    case FIELD_split: assert(!"a kind that has a default in words alone");
+    }
+}
 
 PassConfig draft_pass_default(PassName name, Loc loc)
 {
-    return (PassConfig){
-        .name = name,
-        .loc = loc,
-        .pp = {.schedule = SCHEDULE_1f1b},
-        .tp = {.loss_parallel = true, .share_gathers = true},
-        .ac = AC_full,
-        .fsdp2 = {.reshard_after_forward = RESHARD_true,
-                  .reshard_last = true,
-                  .prefetch = 1,
-                  .over_ep = true,
-                  .mp = {.cast_forward_inputs = true}},
-        .ddp = {.bucket_mib = 25},
-        .zero = {.strategy = ZERO_optim_grads_params, .prefetch = 1},
-        .tile = {.pieces = 8},
-    };
+    PassConfig pass = {.name = name, .loc = loc};
+    for (const PassOption *o = pass_specs[name]->options; o && o->field.path; o++) preset(&pass, o);
+    return pass;
 }
 
 static void new_pass(Draft *draft, const char *path, Loc loc, const char *word)
@@ -99,25 +118,24 @@ static void plan_style_field(Draft *draft, const char *key, Loc loc, Value *v, T
         list_push(draft->arena, &o->plan, p);
 }
 
-/* fsdp2 { units = { "layers.*" } }: one pattern of a list called `what`. */
-static void pattern_field(Draft *draft, const char *what, const char *key, Loc loc, Value *v,
+/* fsdp2 { units = { "layers.*" } }: one pattern of the list that `field` describes. */
+static void pattern_field(Draft *draft, const Field *field, const char *key, Loc loc, Value *v,
                           Patterns *patterns)
 {
-    bool of_ops = strcmp(what, "ac.ops") == 0;
     Pattern p = {.path = v->text, .loc = loc};
-    const char *item = key + strlen(what) + 1;
+    const char *item = key + strlen(field->path) + 1;
     if (v->kind == RECORD_text && item[strspn(item, "0123456789")] == 0)
         list_push(draft->arena, patterns, p);
     else
-        diag_error(
-            draft->d, FAULT_input, "wrong-type", loc, "%s is a list of %s }; not %s = %s", what,
-            of_ops ? "ops' names, like { \"attention\"" : "modules' paths, like { \"layers.*\"",
-            item, draft_shown(draft->arena, v));
+        diag_error(draft->d, FAULT_input, "wrong-type", loc, "%s is a list of %s }; not %s = %s",
+                   field->path,
+                   field->kind == FIELD_ops ? "ops' names, like { \"attention\""
+                                            : "modules' paths, like { \"layers.*\"",
+                   item, draft_shown(draft->arena, v));
 }
 
 /* A mode and a list of modules would both say what is recomputed. "none" turns the list off. */
-static void modules_field(Draft *draft, const char *key, Loc loc, Value *v, PassConfig *pass,
-                          bool has_mode)
+static void regions_say(Draft *draft, Loc loc, PassConfig *pass, bool has_mode)
 {
     if (has_mode && pass->ac_modules.n == 0 && pass->ac != AC_none && pass->ac != AC_modules) {
         diag_error(draft->d, FAULT_input, "ac-modules", loc,
@@ -125,7 +143,6 @@ static void modules_field(Draft *draft, const char *key, Loc loc, Value *v, Pass
         diag_hint(draft->d, "leave out mode, or mode = \"none\" to recompute nothing");
     }
     if (pass->ac != AC_none) pass->ac = AC_modules;
-    pattern_field(draft, "ac.modules", key, loc, v, &pass->ac_modules);
 }
 
 bool draft_actions(Draft *draft, Reader *r)
@@ -153,27 +170,27 @@ static void unknown(Draft *draft, const char *key, const char *pass, Loc loc)
     assert(dot);
     const char *parent = arena_copy(draft->arena, key, (size_t)(dot - key));
     const Field *within = field_of_pass(parent);
-    if (strcmp(parent, pass) == 0 || (within && within->kind == FIELD_table))
+    if (strcmp(parent, pass) == 0 || (within && field_is_table(within->kind)))
         draft_unknown_key(draft, key, parent, true, loc);
 }
 
-/* Lists without which a pass takes everything: empty, they name nothing. zero.units = {} has a
- * meaning of its own. */
-static const struct {
-    const char *key, *without;
-} lists_of_modules[] = {
-    {"ac.modules", "ac \"full\" recomputes every block, ac \"none\" nothing"},
-    {"float8.only", "leave out only to cover every linear, or leave out float8{}"},
-    {"fsdp2.units", "leave out units for one a block; zero { units = {} } makes the whole model "
-                    "one unit"},
-};
-enum { N_LISTS = sizeof lists_of_modules / sizeof *lists_of_modules };
-
-static bool is_list_of_modules(const char *key)
+static const PassOption *option_of(PassName pass, const char *key)
 {
-    for (size_t i = 0; i < N_LISTS; i++)
-        if (strcmp(lists_of_modules[i].key, key) == 0) return true;
-    return false;
+    for (const PassOption *o = pass_specs[pass]->options; o && o->field.path; o++)
+        if (strcmp(o->field.path, key) == 0) return o;
+    return NULL;
+}
+
+/* The list whose item `key` is: of "ac.modules.1" the option ac.modules; NULL: of none. */
+static const PassOption *list_of(PassName pass, const char *key)
+{
+    for (const PassOption *o = pass_specs[pass]->options; o && o->field.path; o++) {
+        const size_t n = strlen(o->field.path);
+        if (o->field.kind != FIELD_table && field_is_table(o->field.kind) &&
+            strncmp(key, o->field.path, n) == 0 && key[n] == '.')
+            return o;
+    }
+    return NULL;
 }
 
 void draft_check_lists(Draft *draft)
@@ -189,21 +206,34 @@ void draft_check_lists(Draft *draft)
         diag_error(draft->d, FAULT_input, "empty-list", list->loc,
                    "%s = {}: an empty list names nothing, and without a list all would be meant",
                    list->key);
-        for (size_t i = 0; i < N_LISTS; i++)
-            if (strcmp(lists_of_modules[i].key, list->key) == 0)
-                diag_hint(draft->d, "%s", lists_of_modules[i].without);
+        diag_hint(draft->d, "%s", list->without);
     }
 }
 
-/* That a list was named, be it empty. */
-static void note_list(Draft *draft, const char *path, const char *key, Loc loc, const Value *v,
+/* Notes that an option was given, even as an empty list. */
+static void note_list(Draft *draft, const char *path, const PassOption *o, Loc loc, const Value *v,
                       PassConfig *pass)
 {
-    if (strcmp(key, "pp.split") == 0) pass->pp.has_split = true;
-    if (strcmp(key, "zero.units") == 0) pass->zero.has_units = true;
-    if (v->kind != RECORD_table || !is_list_of_modules(key)) return;
-    NamedList list = {path, key, loc};
+    const bool yes = true;
+    if (o->named) memcpy((char *)pass + o->named, &yes, sizeof yes);
+    if (v->kind != RECORD_table || !o->empty) return;
+    NamedList list = {path, o->field.path, o->empty, loc};
     list_push(draft->arena, &draft->lists, list);
+}
+
+/* One item of a list. */
+static void item_field(Draft *draft, const Field *list, const char *key, Loc loc, Value *v,
+                       PassConfig *pass, bool has_mode)
+{
+    Patterns *patterns = (Patterns *)(void *)((char *)pass + list->offset);
+    if (list->kind == FIELD_split) {
+        split_field(draft, key, loc, v, &pass->pp);
+    } else if (list->kind == FIELD_styles) {
+        plan_style_field(draft, key, loc, v, &pass->tp);
+    } else {
+        if (patterns == &pass->ac_modules) regions_say(draft, loc, pass, has_mode);
+        pattern_field(draft, list, key, loc, v, patterns);
+    }
 }
 
 /* "parallel.2", "parallel.2.kind", "parallel.2.sequence": items come in order, their kind first. */
@@ -235,45 +265,16 @@ void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v)
         return;
     PassConfig *pass = &draft->config.passes[draft->config.n_passes - 1];
     const char *key = arena_print(draft->arena, "%s%s", pass_names[pass->name], dot);
-    if (strncmp(key, "pp.split.", strlen("pp.split.")) == 0) {
-        split_field(draft, key, loc, v, &pass->pp);
+    const PassOption *list = list_of(pass->name, key), *own = option_of(pass->name, key);
+    if (list) {
+        const char *mode = arena_print(draft->arena, "%.*s.mode", (int)(dot - path), path);
+        item_field(draft, &list->field, key, loc, v, pass, draft_has(draft, mode));
         return;
     }
-    note_list(draft, path, key, loc, v, pass);
+    if (own) note_list(draft, path, own, loc, v, pass);
     if (schedule_field(draft, key, loc, v, &pass->pp)) return;
-    if (strncmp(key, "tp.plan.", strlen("tp.plan.")) == 0) {
-        plan_style_field(draft, key, loc, v, &pass->tp);
-        return;
-    }
-    if (strncmp(key, "ac.modules.", strlen("ac.modules.")) == 0) {
-        bool mode =
-            draft_has(draft, arena_print(draft->arena, "%.*s.mode", (int)(dot - path), path));
-        modules_field(draft, key, loc, v, pass, mode);
-        return;
-    }
-    if (strncmp(key, "ac.ops.", strlen("ac.ops.")) == 0) {
-        pattern_field(draft, "ac.ops", key, loc, v, &pass->ac_ops);
-        return;
-    }
-    if (strncmp(key, "float8.skip.", strlen("float8.skip.")) == 0) {
-        pattern_field(draft, "float8.skip", key, loc, v, &pass->float8.skip);
-        return;
-    }
-    if (strncmp(key, "float8.only.", strlen("float8.only.")) == 0) {
-        pattern_field(draft, "float8.only", key, loc, v, &pass->float8.only);
-        return;
-    }
-    if (strncmp(key, "fsdp2.units.", strlen("fsdp2.units.")) == 0) {
-        pattern_field(draft, "fsdp2.units", key, loc, v, &pass->fsdp2.units);
-        return;
-    }
-    if (strncmp(key, "zero.units.", strlen("zero.units.")) == 0) {
-        pattern_field(draft, "zero.units", key, loc, v, &pass->zero.units);
-        return;
-    }
-    const Field *f = field_of_pass(key);
-    if (f == NULL)
+    if (!own)
         unknown(draft, key, pass_names[pass->name], loc);
     else
-        draft_store(draft, key, f, loc, v, (char *)pass + f->offset);
+        draft_store(draft, key, &own->field, loc, v, (char *)pass + own->field.offset);
 }

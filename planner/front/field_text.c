@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "planner/front/fields.h"
+#include "planner/front/parent.h"
 
 /* Fields that change no prediction, and why. */
 static const struct {
@@ -24,7 +25,11 @@ const char *field_why_idle(const char *path)
 size_t field_bytes(FieldKind kind)
 {
     switch (kind) {
-    case FIELD_table: return 0;
+    case FIELD_table:
+    case FIELD_modules:
+    case FIELD_ops:
+    case FIELD_styles:
+    case FIELD_split: return 0;
     case FIELD_i64:
     case FIELD_u64:
     case FIELD_axis: return sizeof(int64_t);
@@ -78,6 +83,10 @@ static bool add_value(const Field *f, const void *at, Str *value)
         break;
     case FIELD_text: memcpy(&text, at, sizeof text); break;
     case FIELD_table:
+    case FIELD_modules:
+    case FIELD_ops:
+    case FIELD_styles:
+    case FIELD_split:
     case FIELD_reshard: assert(!"no field of hardware"); break;
     }
     if (number != 0) str_add_double(value, number);

@@ -1,4 +1,5 @@
-/* Every key that a plan may have: one row each, with its type, range and place in the Draft. */
+/* Every key that a plan may have: one row each, with its type, range and place in the Draft. The
+ * keys of a pass are rows of its PassSpec. */
 #include <assert.h>
 #include <math.h>
 #include <stddef.h>
@@ -6,10 +7,11 @@
 #include <string.h>
 
 #include "planner/front/fields.h"
+#include "planner/front/parent.h"
+#include "planner/front/pass_spec.h"
 
-#define WORDS(...)      ((const char *const[]){__VA_ARGS__, NULL})
-#define IN(member)      offsetof(Draft, member)
-#define IN_PASS(member) offsetof(PassConfig, member)
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define IN(member) offsetof(Draft, member)
 
 /* Rates of hardware: from a megabyte per second to beyond all that is built. */
 #define LEAST_RATE 1e6
@@ -311,109 +313,10 @@ static const Field plan_fields[] = {
 };
 enum { N_PLAN_FIELDS = sizeof plan_fields / sizeof *plan_fields };
 
-static const char *const schedules[] = {
-#define X(name, least, most, placement) #name,
-    SCHEDULES(X)
-#undef X
-        NULL};
-
-static const char *const strategies[] = {
-#define X(name) #name,
-    ZERO_STRATEGIES(X)
-#undef X
-        NULL};
-
-static const char *const compile_pers[] = {
-#define X(name) #name,
-    COMPILE_PERS(X)
-#undef X
-        NULL};
-
-static const char *const recipes[] = {
-#define X(name) #name,
-    FLOAT8_RECIPES(X)
-#undef X
-        NULL};
-
-static const char *const cp_modes[] = {
-#define X(name) #name,
-    CP_MODES(X)
-#undef X
-        NULL};
-
-static const Field pass_fields[] = {
-    {"pp.schedule", FIELD_word, IN_PASS(pp.schedule), 0, 0, schedules},
-    {"pp.chunks", FIELD_u32, IN_PASS(pp.chunks), 1, 64, NULL},
-    {"pp.cap", FIELD_u32, IN_PASS(pp.cap), 1, 1 << 20, NULL},
-    {"pp.csv", FIELD_text, IN_PASS(pp.csv), 0, 0, NULL},
-    {"pp.placement", FIELD_word, IN_PASS(pp.placement), 0, 0, WORDS("any", "loop", "v")},
-    {"pp.layers_per_stage", FIELD_u32, IN_PASS(pp.layers_per_stage), 1, 65536, NULL},
-    {"pp.round", FIELD_word, IN_PASS(pp.round), 0, 0, WORDS("none", "up", "down")},
-    {"pp.tied", FIELD_word, IN_PASS(pp.tied), 0, 0, WORDS("sum", "refuse")},
-    {"pp.split", FIELD_table, 0, 0, 0, NULL},
-    {"tp.sequence", FIELD_bool, IN_PASS(tp.sequence), 0, 0, NULL},
-    {"tp.loss_parallel", FIELD_bool, IN_PASS(tp.loss_parallel), 0, 0, NULL},
-    {"tp.keep_gathered", FIELD_bool, IN_PASS(tp.keep_gathered), 0, 0, NULL},
-    {"tp.share_gathers", FIELD_bool, IN_PASS(tp.share_gathers), 0, 0, NULL},
-    {"tp.sync_replicated_gradients", FIELD_bool, IN_PASS(tp.sync_replicated_gradients), 0, 0, NULL},
-    {"tp.plan", FIELD_table, 0, 0, 0, NULL},
-    {"tp.plan_only", FIELD_bool, IN_PASS(tp.plan_only), 0, 0, NULL},
-    {"cp.mode", FIELD_word, IN_PASS(cp.mode), 0, 0, cp_modes},
-    {"float8.recipe", FIELD_word, IN_PASS(float8.recipe), 0, 0, recipes},
-    {"float8.fsdp_gather", FIELD_bool, IN_PASS(float8.fsdp_gather), 0, 0, NULL},
-    {"float8.head", FIELD_bool, IN_PASS(float8.head), 0, 0, NULL},
-    {"float8.skip_indivisible", FIELD_bool, IN_PASS(float8.skip_indivisible), 0, 0, NULL},
-    {"float8.skip", FIELD_table, 0, 0, 0, NULL},
-    {"float8.only", FIELD_table, 0, 0, 0, NULL},
-    {"ac.mode", FIELD_word, IN_PASS(ac), 0, 0, WORDS("none", "full", "selective")},
-    {"ac.every", FIELD_u32, IN_PASS(ac_every), 1, 65536, NULL},
-    {"ac.alternate", FIELD_bool, IN_PASS(ac_alternate), 0, 0, NULL},
-    {"ac.modules", FIELD_table, 0, 0, 0, NULL},
-    {"ac.ops", FIELD_table, 0, 0, 0, NULL},
-    {"fsdp2.units", FIELD_table, 0, 0, 0, NULL},
-    {"fsdp2.reshard_after_forward", FIELD_reshard, IN_PASS(fsdp2), 1, MOST_RANKS, NULL},
-    {"fsdp2.reshard_root", FIELD_bool, IN_PASS(fsdp2.reshard_root), 0, 0, NULL},
-    {"fsdp2.reshard_last", FIELD_bool, IN_PASS(fsdp2.reshard_last), 0, 0, NULL},
-    {"fsdp2.keep_gathered", FIELD_bool, IN_PASS(fsdp2.keep_gathered), 0, 0, NULL},
-    {"fsdp2.offload", FIELD_offload, IN_PASS(fsdp2.offload), 0, 0, NULL},
-    {"fsdp2.copy", FIELD_bool, IN_PASS(fsdp2.copy), 0, 0, NULL},
-    {"fsdp2.over_ep", FIELD_bool, IN_PASS(fsdp2.over_ep), 0, 0, NULL},
-    {"fsdp2.mp", FIELD_table, 0, 0, 0, NULL},
-    {"fsdp2.mp.param", FIELD_dtype, IN_PASS(fsdp2.mp.param), 0, 0, NULL},
-    {"fsdp2.mp.reduce", FIELD_dtype, IN_PASS(fsdp2.mp.reduce), 0, 0, NULL},
-    {"fsdp2.mp.output", FIELD_dtype, IN_PASS(fsdp2.mp.output), 0, 0, NULL},
-    {"fsdp2.mp.cast_forward_inputs", FIELD_bool, IN_PASS(fsdp2.mp.cast_forward_inputs), 0, 0, NULL},
-    {"fsdp2.prefetch", FIELD_u32, IN_PASS(fsdp2.prefetch), 0, 64, NULL},
-    {"fsdp2.defer_grad_sync", FIELD_bool, IN_PASS(fsdp2.defer_grad_sync), 0, 0, NULL},
-    {"zero.strategy", FIELD_word, IN_PASS(zero.strategy), 0, 0, strategies},
-    {"zero.prefetch", FIELD_u32, IN_PASS(zero.prefetch), 0, 64, NULL},
-    {"compile.per", FIELD_word, IN_PASS(compile), 0, 0, compile_pers},
-    {"zero.units", FIELD_table, 0, 0, 0, NULL},
-    {"zero.bucket_size", FIELD_i64, IN_PASS(zero.bucket_size), 1, MOST, NULL},
-    {"zero.disable_bucketing", FIELD_bool, IN_PASS(zero.disable_bucketing), 0, 0, NULL},
-    {"zero.overlap_grad_reduce", FIELD_choice, IN_PASS(zero.overlap_grad_reduce), 0, 0, NULL},
-    {"zero.overlap_param_gather", FIELD_choice, IN_PASS(zero.overlap_param_gather), 0, 0, NULL},
-    {"zero.grad_reduce_in_fp32", FIELD_choice, IN_PASS(zero.grad_reduce_in_fp32), 0, 0, NULL},
-    {"zero.preserve_fp32_weights", FIELD_choice, IN_PASS(zero.preserve_fp32_weights), 0, 0, NULL},
-    {"zero.average_in_collective", FIELD_choice, IN_PASS(zero.average_in_collective), 0, 0, NULL},
-    {"zero.calculate_per_token_loss", FIELD_choice, IN_PASS(zero.calculate_per_token_loss), 0, 0,
-     NULL},
-    {"zero.fsdp_double_buffer", FIELD_bool, IN_PASS(zero.fsdp_double_buffer), 0, 0, NULL},
-    {"zero.nccl_ub", FIELD_bool, IN_PASS(zero.nccl_ub), 0, 0, NULL},
-    {"zero.keep_fp8_transpose_cache", FIELD_choice, IN_PASS(zero.keep_fp8_transpose_cache), 0, 0,
-     NULL},
-    {"zero.check_for_nan_in_grad", FIELD_choice, IN_PASS(zero.check_for_nan_in_grad), 0, 0, NULL},
-    {"zero.gather", FIELD_word, IN_PASS(zero.gather), 0, 0, WORDS("lazy", "eager")},
-    {"tile.pieces", FIELD_u32, IN_PASS(tile.pieces), 2, 1024, NULL},
-    {"ddp.bucket_mib", FIELD_f64, IN_PASS(ddp.bucket_mib), 1e-6, 1e6, NULL},
-};
-enum { N_PASS_FIELDS = sizeof pass_fields / sizeof *pass_fields };
-
-static const Field *find(const Field *fields, size_t n, const char *path)
+bool field_is_table(FieldKind kind)
 {
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(fields[i].path, path) == 0) return &fields[i];
-    return NULL;
+    return kind == FIELD_table || kind == FIELD_modules || kind == FIELD_ops ||
+           kind == FIELD_styles || kind == FIELD_split;
 }
 
 static const FieldDoc field_docs[] = {
@@ -436,11 +339,21 @@ static bool fits(const char *pattern, const char *path)
     }
 }
 
+static const FieldDoc *doc_of_pass(const char *path)
+{
+    for (uint32_t p = 0; p < PASS_NAME_COUNT; p++) {
+        if (strcmp(pass_specs[p]->name, path) == 0) return &pass_specs[p]->doc;
+        for (const PassOption *o = pass_specs[p]->options; o && o->field.path; o++)
+            if (strcmp(o->field.path, path) == 0) return &o->doc;
+    }
+    return NULL;
+}
+
 const FieldDoc *field_doc(const char *path)
 {
     for (size_t i = 0; i < sizeof field_docs / sizeof *field_docs; i++)
         if (fits(field_docs[i].key, path)) return &field_docs[i];
-    return NULL;
+    return doc_of_pass(path);
 }
 
 const FieldDoc *field_doc_at(uint32_t i)
@@ -450,32 +363,49 @@ const FieldDoc *field_doc_at(uint32_t i)
 
 const Field *field_at(bool of_pass, uint32_t i)
 {
-    if (of_pass) return i < N_PASS_FIELDS ? &pass_fields[i] : NULL;
+    for (uint32_t p = 0; of_pass && p < PASS_NAME_COUNT; p++)
+        for (const PassOption *o = pass_specs[p]->options; o && o->field.path; o++)
+            if (i-- == 0) return &o->field;
+    if (of_pass) return NULL;
     return i + 1 < N_PLAN_FIELDS ? &plan_fields[i + 1] : NULL; /* the first is the plan itself */
 }
 
 const Field *field_of_plan(const char *path)
 {
-    return find(plan_fields, N_PLAN_FIELDS, path);
+    for (size_t i = 0; i < N_PLAN_FIELDS; i++)
+        if (strcmp(plan_fields[i].path, path) == 0) return &plan_fields[i];
+    return NULL;
 }
 
 const Field *field_of_pass(const char *path)
 {
-    return find(pass_fields, N_PASS_FIELDS, path);
+    for (uint32_t p = 0; p < PASS_NAME_COUNT; p++)
+        for (const PassOption *o = pass_specs[p]->options; o && o->field.path; o++)
+            if (strcmp(o->field.path, path) == 0) return &o->field;
+    return NULL;
+}
+
+/* The last part of `path`, if it stands right below `parent`; NULL: it does not. */
+static const char *key_below(const char *parent, const char *path)
+{
+    const size_t length = strlen(parent);
+    if (path[0] == 0 || strncmp(path, parent, length) != 0) return NULL;
+    const char *key = path + length;
+    if (length > 0 && *key++ != '.') return NULL;
+    return strchr(key, '.') != NULL || strcmp(key, "kind") == 0 ? NULL : key;
 }
 
 uint32_t field_siblings(const char *parent, bool of_pass, const char **names, uint32_t room)
 {
-    const Field *fields = of_pass ? pass_fields : plan_fields;
-    size_t n = of_pass ? N_PASS_FIELDS : N_PLAN_FIELDS, length = strlen(parent);
     uint32_t found = 0;
-    for (size_t i = 0; i < n; i++) {
-        const char *path = fields[i].path;
-        if (path[0] == 0 || strncmp(path, parent, length) != 0) continue;
-        const char *key = path + length;
-        if (length > 0 && *key++ != '.') continue;
-        if (strchr(key, '.') != NULL || strcmp(key, "kind") == 0) continue;
-        if (found < room) names[found++] = key;
+    for (size_t i = 0; !of_pass && i < N_PLAN_FIELDS; i++) {
+        const char *key = key_below(parent, plan_fields[i].path);
+        if (key && found < room) names[found++] = key;
     }
+    for (uint32_t p = 0; of_pass && p < PASS_NAME_COUNT; p++)
+        for (const PassOption *o = pass_specs[p]->options; o && o->field.path; o++) {
+            const char *key = key_below(parent, o->field.path);
+            if (key && found < room) names[found++] = key;
+        }
     return found;
 }

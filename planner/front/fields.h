@@ -1,8 +1,8 @@
-/* The table of a plan's keys. */
+/* The keys that a plan may have. */
 #ifndef TANDEM_FRONT_FIELDS_H
 #define TANDEM_FRONT_FIELDS_H
 
-#include "planner/front/parent.h"
+#include "planner/front/config.h"
 
 typedef enum FieldKind {
     FIELD_table,
@@ -18,7 +18,11 @@ typedef enum FieldKind {
     FIELD_axis,    /* a positive integer or -1 */
     FIELD_offload, /* a bool that says why it is not more */
     FIELD_reshard,
-    FIELD_choice /* a bool that may be left open: a Choice */
+    FIELD_choice,  /* a bool that may be left open: a Choice */
+    FIELD_modules, /* a list of modules' paths: Patterns */
+    FIELD_ops,     /* a list of ops' names: Patterns */
+    FIELD_styles,  /* styles by modules' paths: Patterns */
+    FIELD_split    /* a list of blocks a stage */
 } FieldKind;
 
 typedef struct Field {
@@ -31,7 +35,7 @@ typedef struct Field {
 
 /* The meaning of a key, for people: docs/reference/plan.md is made of these rows. */
 typedef struct FieldDoc {
-    const char *key; /* "batch.micro"; a `*` stands for any one word */
+    const char *key; /* "batch.micro"; a `*` stands for any one word; NULL: the field's path */
     const char *unit, *text;
 } FieldDoc;
 const FieldDoc *field_doc(const char *path); /* of a field or a pass; NULL: none */
@@ -39,6 +43,8 @@ const FieldDoc *field_doc_at(uint32_t i);    /* NULL: the end */
 /* The keys of a plan, or of all passes, in the order of the table; NULL: the end. */
 const Field *field_at(bool of_pass, uint32_t i);
 
+/* Is it a table of other values, whose own place stores nothing? */
+bool field_is_table(FieldKind kind);
 const Field *field_of_plan(const char *path); /* NULL: there is no such key */
 /* Bytes of a value of that kind in memory; 0: a table has none. */
 size_t field_bytes(FieldKind kind);

@@ -16,6 +16,7 @@ typedef struct Seen {
 /* A list of modules that a pass was given. */
 typedef struct NamedList {
     const char *path, *key; /* "parallel.2.modules", "ac.modules" */
+    const char *without;    /* what holds without the list */
     Loc loc;
 } NamedList;
 

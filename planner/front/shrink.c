@@ -1,11 +1,20 @@
 /* A plan made small for --verify: what it says of ranks, micro-batches and stages, so that the
  * model, made small too, is planned as the whole one is. Knows nothing of the model but whether its
  * sizes follow the mesh. */
-#include "planner/front/parent.h"
+#include <string.h>
 
-static void may_miss(Patterns *patterns)
+#include "planner/front/parent.h"
+#include "planner/front/pass_spec.h"
+
+/* The patterns of a pass may name layers that the small model lacks. */
+static void may_miss(PassConfig *pass)
 {
-    for (uint32_t i = 0; i < patterns->n; i++) patterns->at[i].may_miss = true;
+    for (const PassOption *o = pass_specs[pass->name]->options; o && o->field.path; o++) {
+        const FieldKind kind = o->field.kind;
+        if (kind != FIELD_modules && kind != FIELD_ops && kind != FIELD_styles) continue;
+        Patterns *patterns = (Patterns *)(void *)((char *)pass + o->field.offset);
+        for (uint32_t i = 0; i < patterns->n; i++) patterns->at[i].may_miss = true;
+    }
 }
 
 /* The least that divides n and is not 1. */
@@ -41,64 +50,43 @@ static void limit_ranks(Config *c, const bool *fixed)
     }
 }
 
-/* Axes > 1 stay > 1: 3 where the size is odd, else 2; sixteen ranks at most. A tp of several fours
- * becomes 4, for it may have more ranks than there are KV heads; a dp_shard that is resharded to a
- * part of itself becomes 4 in parts of 2. */
+/* 3 where an axis is odd, else 2. A tp of several fours becomes 4, for it may have more ranks than
+ * there are KV heads. Where the model keeps its sizes, ep and cp must divide them as before. */
+static void shrink_axes(Shrink *s, bool sizes_follow)
+{
+    uint32_t *n = s->config->axis_size;
+    memcpy(s->axis_was, n, sizeof s->axis_was);
+    const uint32_t tp = least_tp(n[AXIS_tp], sizes_follow), ep = n[AXIS_ep], cp = n[AXIS_cp];
+    for (int a = 0; a < AXIS_NAMES; a++)
+        if (n[a] > 1) n[a] = n[a] % 2 == 1 ? 3 : 2;
+    n[AXIS_tp] = tp;
+    if (ep > 1 && !sizes_follow) n[AXIS_ep] = least_divisor(ep); /* of the same experts */
+    if (cp > 1 && !sizes_follow) n[AXIS_cp] = least_divisor(cp); /* of the same heads */
+    s->stays[AXIS_ep] = !sizes_follow;
+    s->stays[AXIS_cp] = !sizes_follow && cp % 2 == 1;
+    s->stays[AXIS_tp] = !sizes_follow && tp % 2 == 1; /* 2 would not divide what it divides */
+}
+
+/* Axes > 1 stay > 1, with sixteen ranks at most; then each pass shrinks its own numbers. */
 void draft_shrink(Draft *draft, bool sizes_follow)
 {
     Config *c = &draft->config;
-    Fsdp2Options *fsdp2 = NULL;
-    PpOptions *pp = NULL;
-    for (uint32_t i = 0; i < c->n_passes; i++) {
-        if (c->passes[i].name == PASS_fsdp2) fsdp2 = &c->passes[i].fsdp2;
-        if (c->passes[i].name == PASS_pp) pp = &c->passes[i].pp;
-        may_miss(&c->passes[i].tp.plan);
-        may_miss(&c->passes[i].float8.skip);
-        may_miss(&c->passes[i].float8.only);
-        c->passes[i].float8.any_size = true;
-        may_miss(&c->passes[i].ac_modules);
-        may_miss(&c->passes[i].ac_ops);
-        may_miss(&c->passes[i].fsdp2.units);
-        may_miss(&c->passes[i].zero.units);
-        if (c->passes[i].tile.pieces > 3) c->passes[i].tile.pieces = 3; /* of five tokens */
-        if (c->passes[i].ac_every > 2) c->passes[i].ac_every = 2;       /* two layers are left */
-    }
+    Shrink s = {.config = c};
     int64_t data = config_data_ranks(c);
     int64_t n_micro = c->global_batch / (c->micro_batch * data);
-    bool in_parts = fsdp2 != NULL && fsdp2->reshard_after_forward == RESHARD_to &&
-                    fsdp2->reshard_to > 1 && fsdp2->reshard_to < c->axis_size[AXIS_dp_shard] &&
-                    c->axis_size[AXIS_dp_shard] % fsdp2->reshard_to == 0;
-    bool fixed = pp != NULL && pp->csv != NULL; /* its ranks and micro-batches are the file's */
-    const uint32_t ep = c->axis_size[AXIS_ep], cp = c->axis_size[AXIS_cp];
-    uint32_t tp = least_tp(c->axis_size[AXIS_tp], sizes_follow);
-    for (int a = 0; a < AXIS_NAMES; a++)
-        if (c->axis_size[a] > 1 && !(fixed && a == AXIS_pp))
-            c->axis_size[a] = c->axis_size[a] % 2 == 1 ? 3 : 2;
-    c->axis_size[AXIS_tp] = tp;
-    if (ep > 1 && !sizes_follow)
-        c->axis_size[AXIS_ep] = least_divisor(ep); /* of the same experts */
-    if (cp > 1 && !sizes_follow) c->axis_size[AXIS_cp] = least_divisor(cp); /* of the same heads */
-    if (in_parts) {
-        c->axis_size[AXIS_dp_shard] = 4;
-        fsdp2->reshard_to = 2;
+    shrink_axes(&s, sizes_follow);
+    for (uint32_t i = 0; i < c->n_passes; i++) {
+        const PassSpec *spec = pass_specs[c->passes[i].name];
+        may_miss(&c->passes[i]);
+        if (spec->shrink) spec->shrink(&c->passes[i], &s);
     }
-    bool stays[AXIS_NAMES] = {[AXIS_dp_shard] = in_parts, [AXIS_pp] = fixed};
-    stays[AXIS_ep] = !sizes_follow;
-    stays[AXIS_cp] = !sizes_follow && cp % 2 == 1;
-    stays[AXIS_tp] = !sizes_follow && tp % 2 == 1; /* 2 would not divide what it divides */
-    limit_ranks(c, stays);
+    limit_ranks(c, s.stays);
     data = config_data_ranks(c);
     if (c->micro_batch > 2) c->micro_batch = 2;
-    if (n_micro > 3 && !fixed) n_micro = 3;
-    if (fixed) pp->n_split = 0;
-    if (pp != NULL &&
-        !fixed) { /* enough to fill the pipe; interleaved schedules want a multiple of it */
+    if (s.fills_pipe) /* interleaved schedules want a multiple of it */
         n_micro = 2 * (int64_t)c->axis_size[AXIS_pp];
-        pp->n_split = 0;
-        if (pp->chunks > 2) pp->chunks = 2;
-        pp->layers_per_stage = 0;
-        pp->cap = 0; /* it was for other numbers */
-    }
+    else if (n_micro > 3 && !s.keeps_batch)
+        n_micro = 3;
     c->global_batch = c->micro_batch * data * n_micro;
     int64_t seq = 5 * (int64_t)c->axis_size[AXIS_tp] * c->axis_size[AXIS_cp];
     if (c->axis_size[AXIS_cp] > 1) seq *= 2; /* two chunks a rank */

@@ -10,9 +10,9 @@
 enum { MOST_INSTRUCTIONS = 4 << 20 };
 
 static const Pass lowering[] = {
-    {"lower", false, false, pass_lower},
-    {"fuse", false, false, pass_fuse},
-    {"memory", false, false, pass_memory},
+    {"lower", NULL, false, pass_lower},
+    {"fuse", NULL, false, pass_fuse},
+    {"memory", NULL, false, pass_memory},
 };
 
 /* The passes of the graph come first. */
@@ -39,9 +39,9 @@ LowerOptions lower_options_default(void)
 
 static bool wanted(const Config *config, const Pass *pass)
 {
-    if (!pass->optional) return true;
+    if (!pass->spec || pass->spec->always) return true;
     for (uint32_t i = 0; i < config->n_passes; i++)
-        if (strcmp(pass_word(config->passes[i].name), pass->name) == 0) return true;
+        if (pass_specs[config->passes[i].name] == pass->spec) return true;
     return false;
 }
 
@@ -109,21 +109,26 @@ static void snapshot_restore(Job *job, const Snapshot *s)
     RESTORE(&g->units, &s->graph.units, s->units);
 }
 
+static bool reports(const Pass *pass)
+{
+    return pass->spec ? pass->spec->reports : pass->reports;
+}
+
 /* One pass. After another has `failed` units are not kept: a second data pass makes its own. False:
  * nothing can run any more. */
 static bool run_pass(Job *job, const Pass *pass, bool failed)
 {
     uint32_t before = job->diag->n_errors;
     Snapshot snapshot = {.tensors = NULL};
-    if (pass->reports) snapshot = snapshot_take(job);
-    bool ok = pass->run(job), sound = true;
+    if (reports(pass)) snapshot = snapshot_take(job);
+    bool ok = pass->spec ? pass->spec->run(job) : pass->run(job), sound = true;
     assert(ok || job->diag->n_errors > before);
     if (ok && !failed) {
         sound = check_graph(job, pass->name);
         if (sound) check_size(job, pass->name);
     }
     bool twice = failed && job->plan->graph.units.n > snapshot.graph.units.n;
-    if (pass->reports && (!ok || twice)) snapshot_restore(job, &snapshot);
+    if (reports(pass) && (!ok || twice)) snapshot_restore(job, &snapshot);
     arena_reset(job->scratch);
     return sound;
 }
@@ -151,7 +156,7 @@ Plan *plan_compile(const Config *config, Graph *graph, const LowerOptions *optio
     for (uint32_t i = 0; i < compile_count() && goes_on; i++) {
         const Pass *pass = pass_at(i);
         bool failed = d->n_errors > before;
-        if (wanted(config, pass) && (pass->reports || !failed))
+        if (wanted(config, pass) && (reports(pass) || !failed))
             goes_on = run_pass(&job, pass, failed);
         if (stop_after && strcmp(stop_after, pass->name) == 0) break;
     }

@@ -131,7 +131,7 @@ static void keep_ops(Job *job, const PassConfig *pass)
     }
 }
 
-bool pass_ac(Job *job)
+static bool pass_ac(Job *job)
 {
     const PassConfig *pass = pass_config(job, PASS_ac);
     assert(pass);
@@ -160,3 +160,70 @@ bool pass_ac(Job *job)
     if (pass->ac_alternate) drop_every_second(job);
     return job->diag->n_errors == before;
 }
+
+static const char *const modes[] = {"none", "full", "selective", NULL};
+
+static const PassOption options[] = {
+    OPTION_AS("ac.mode", word, ac, 0, 0, modes, AC_full, "",
+              "full recomputes each block, selective each attention module. `ac \"full\"` is short "
+              "for it."),
+    OPTION_AS("ac.every", u32, ac_every, 1, 65536, NULL, 1, "regions",
+              "Recompute only every so-manyth region. Default: each."),
+    OPTION_AS("ac.alternate", bool, ac_alternate, 0, 1, NULL, 0, "",
+              "true: of a region's products that ops names, only the first, third, ... are kept."),
+    OPTION_LIST("ac.modules", modules, ac_modules, 0,
+                "ac \"full\" recomputes every block, ac \"none\" nothing", "as mode says", "",
+                "Paths of the modules to recompute, instead of a mode."),
+    OPTION_LIST(
+        "ac.ops", ops, ac_ops, 0, NULL, "none", "",
+        "Ops whose outputs a region keeps, by the names that `tandem show --after ac` prints."),
+    OPTION_END,
+};
+
+#define GATHERS_AGAIN                                                                              \
+    "checkpointing applied to what is sharded already breaks the unit boundaries and gathers "     \
+    "inside the recomputation"
+static const PassEdge before[] = {
+    {PASS_fsdp2, GATHERS_AGAIN},
+    {PASS_zero, GATHERS_AGAIN},
+    {0, NULL},
+};
+
+static void print(const PassConfig *pass, Str *out)
+{
+    str_print(out, "ac(%s", pass->ac == AC_modules ? "modules" : modes[pass->ac]);
+    if (pass->ac_every > 1) str_print(out, ", every %u", pass->ac_every);
+    for (uint32_t i = 0; i < pass->ac_ops.n; i++)
+        str_print(out, "%s%s", i > 0 ? " " : ", keeps ", pass->ac_ops.at[i].path);
+    str_add(out, ")");
+}
+
+static void shrink(PassConfig *pass, Shrink *s)
+{
+    (void)s;
+    if (pass->ac_every > 2) pass->ac_every = 2; /* two layers are left */
+}
+
+static void warn_options(const Config *config, const PassConfig *pass, Diag *d)
+{
+    (void)config;
+    if (pass->ac == AC_none && pass->ac_every > 1)
+        diag_warning(d, "not-applied", pass->loc,
+                     "ac{}: every = %u with mode = \"none\": nothing is recomputed",
+                     pass->ac_every);
+}
+
+const PassSpec pass_spec_ac = {
+    .name = "ac",
+    .doc = {"ac", "",
+            "Activation checkpointing: computes regions again in the backward pass, instead of "
+            "keeping their activations."},
+    .options = options,
+    .short_key = "mode",
+    .before = before,
+    .reports = true,
+    .run = pass_ac,
+    .print = print,
+    .shrink = shrink,
+    .warn_options = warn_options,
+};

@@ -65,7 +65,7 @@ static void sink_rows(Graph *g)
     }
 }
 
-bool pass_compile(Job *job)
+static bool pass_compile(Job *job)
 {
     const PassConfig *pass = pass_config(job, PASS_compile);
     assert(pass);
@@ -270,3 +270,31 @@ bool pass_fuse(Job *job)
     }
     return true;
 }
+
+static const char *const pers[] = {
+#define X(name) #name,
+    COMPILE_PERS(X)
+#undef X
+        NULL};
+
+static const PassOption options[] = {
+    OPTION_AS(
+        "compile.per", word, compile, 0, 0, pers, 0, "",
+        "Which ops may become one kernel: those of one block, or any that follow each other."),
+    OPTION_END,
+};
+
+static void print(const PassConfig *pass, Str *out)
+{
+    str_print(out, "compile(%s)", pers[pass->compile]);
+}
+
+const PassSpec pass_spec_compile = {
+    .name = "compile",
+    .doc = {"compile", "", "Makes one kernel of neighbouring ops."},
+    .options = options,
+    .short_key = "per",
+    .reports = true,
+    .run = pass_compile,
+    .print = print,
+};

@@ -144,7 +144,7 @@ static void deal_out(Job *job, const PassConfig *pass, uint32_t size)
     }
 }
 
-bool pass_cp(Job *job)
+static bool pass_cp(Job *job)
 {
     const Graph *g = &job->plan->graph;
     const AxisSet axes = mesh_axes(&job->plan->mesh, AXIS_cp);
@@ -175,3 +175,54 @@ bool pass_cp(Job *job)
     if (exchanges) job->heads_axes = axes;
     return job->diag->n_errors == before;
 }
+
+static const char *const modes[] = {
+#define X(name) #name,
+    CP_MODES(X)
+#undef X
+        NULL};
+
+static const PassOption options[] = {
+    OPTION_WORD(cp.mode, modes, CP_all_gather, "",
+                "all_gather: keys and values are gathered. all_to_all: tokens are exchanged for "
+                "heads (Ulysses)."),
+    OPTION_END,
+};
+
+#define SUMMED_APART                                                                               \
+    "gradients would be summed over ranks with other samples only: those that hold the rest of a " \
+    "sequence would train a model of their own, each on its part"
+static const PassEdge before[] = {
+    {PASS_float8,
+     "what is converted before sequences are shared out is scaled by whole sequences, of which a "
+     "rank has a part"},
+    {PASS_ac,
+     "a region marked before sequences are shared out saves whole ones, and its recomputation "
+     "leaves out the exchange around attention"},
+    {PASS_fsdp2, SUMMED_APART},
+    {PASS_zero, SUMMED_APART},
+    {PASS_ddp, SUMMED_APART},
+    {PASS_compile, "code compiled before sequences are shared out is made for whole ones"},
+    {0, NULL},
+};
+
+static void print(const PassConfig *pass, Str *out)
+{
+    str_print(out, "cp(%s)", modes[pass->cp.mode]);
+}
+
+static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
+{
+    warn_axis(config, pass->name, AXIS_cp, d);
+}
+
+const PassSpec pass_spec_cp = {
+    .name = "cp",
+    .doc = {"cp", "", "Shares the tokens of each sequence over mesh.cp."},
+    .options = options,
+    .before = before,
+    .reports = true,
+    .run = pass_cp,
+    .print = print,
+    .warn_axes = warn_axes,
+};

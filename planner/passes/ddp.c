@@ -36,8 +36,38 @@ bool units_by_bucket(Job *job, double size, BucketKind kind)
     return true;
 }
 
-bool pass_ddp(Job *job)
+static bool pass_ddp(Job *job)
 {
     double mib = pass_config(job, PASS_ddp)->ddp.bucket_mib;
     return units_by_bucket(job, mib * 1024 * 1024, BUCKET_bytes);
 }
+
+static const PassOption options[] = {
+    OPTION(f64, ddp.bucket_mib, 1e-6, 1e6, 25, "MiB", "The size of a bucket of gradients."),
+    OPTION_END,
+};
+
+static void print(const PassConfig *pass, Str *out)
+{
+    str_print(out, "ddp(buckets of %g MiB)", pass->ddp.bucket_mib);
+}
+
+static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
+{
+    const uint32_t *n = config->axis_size;
+    (void)pass;
+    if (n[AXIS_dp_replicate] * n[AXIS_cp] * n[AXIS_ep] <= 1)
+        diag_warning(d, "not-applied", config->mesh_loc,
+                     "ddp{} is asked for but mesh.dp_replicate is 1");
+}
+
+const PassSpec pass_spec_ddp = {
+    .name = "ddp",
+    .doc = {"ddp", "", "Keeps whole parameters on every data rank and sums gradients in buckets."},
+    .options = options,
+    .reports = true,
+    .is_data = true,
+    .run = pass_ddp,
+    .print = print,
+    .warn_axes = warn_axes,
+};

@@ -22,7 +22,7 @@ static void refuse(Job *job, const Tensor *weight, uint32_t size)
     diag_hint(job->diag, "ep may be %s", str_text(&legal));
 }
 
-bool pass_ep(Job *job)
+static bool pass_ep(Job *job)
 {
     Graph *g = &job->plan->graph;
     const Mesh *mesh = &job->plan->mesh;
@@ -47,3 +47,40 @@ bool pass_ep(Job *job)
     }
     return job->diag->n_errors == before;
 }
+
+#define SHARED_AGAIN                                                                               \
+    "gradients of experts would be summed over ranks that hold different ones, and come out ep "   \
+    "times too large (only ranks with the same experts may share their states and their sums)"
+static const PassEdge before[] = {
+    {PASS_float8, "what is converted before experts are shared out is converted for all of them"},
+    {PASS_ac,
+     "a region marked before experts are shared out saves inputs that other ranks will hold, and "
+     "its recomputation leaves out the exchange of tokens"},
+    {PASS_fsdp2, SHARED_AGAIN},
+    {PASS_zero, SHARED_AGAIN},
+    {PASS_ddp, SHARED_AGAIN},
+    {PASS_compile, "code compiled before experts are shared out is made for all of them"},
+    {PASS_cp, "tokens would be routed by a part of their sequence, their routing group"},
+    {0, NULL},
+};
+
+static void print(const PassConfig *pass, Str *out)
+{
+    (void)pass;
+    str_add(out, "ep");
+}
+
+static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
+{
+    warn_axis(config, pass->name, AXIS_ep, d);
+}
+
+const PassSpec pass_spec_ep = {
+    .name = "ep",
+    .doc = {"ep", "", "Shares the experts of each layer over mesh.ep. It has no options."},
+    .before = before,
+    .reports = true,
+    .run = pass_ep,
+    .print = print,
+    .warn_axes = warn_axes,
+};

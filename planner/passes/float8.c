@@ -248,7 +248,7 @@ static bool check_gather(Float8 *f)
     return true;
 }
 
-bool pass_float8(Job *job)
+static bool pass_float8(Job *job)
 {
     Graph *g = &job->plan->graph;
     Float8 f = {.job = job, .pass = pass_config(job, PASS_float8)};
@@ -276,3 +276,61 @@ bool pass_float8(Job *job)
     rewrite(&f, reasons);
     return true;
 }
+
+static const char *const recipes[] = {
+#define X(name) #name,
+    FLOAT8_RECIPES(X)
+#undef X
+        NULL};
+
+static const PassOption options[] = {
+    OPTION_WORD(float8.recipe, recipes, FLOAT8_tensorwise, "",
+                "tensorwise: one scale for a tensor. rowwise: one scale for each row."),
+    OPTION_FLAG(float8.fsdp_gather, 0, "",
+                "true: sharded weights are gathered in 8 bits. Only with tensorwise scales."),
+    OPTION_FLAG(float8.head, 0, "", "true: the head's product is computed in 8 bits as well."),
+    OPTION_FLAG(float8.skip_indivisible, 0, "",
+                "true: a weight whose local size is no multiple of 16 stays as it is, instead of "
+                "an error."),
+    OPTION_LIST("float8.skip", modules, float8.skip, 0, NULL, "none", "",
+                "Paths of modules that stay as they are."),
+    OPTION_LIST("float8.only", modules, float8.only, 0,
+                "leave out only to cover every linear, or leave out float8{}", "every linear", "",
+                "Paths of the only modules that are covered."),
+    OPTION_END,
+};
+
+static const PassEdge before[] = {
+    {PASS_ac,
+     "linears converted inside a checkpoint region after it was marked save what the region does "
+     "not know, and the recomputed forward rounds otherwise than the first"},
+    {PASS_fsdp2, "what is sharded already is gathered as it was: weights go on in 16 bits"},
+    {PASS_zero, "what is sharded already is gathered as it was: weights go on in 16 bits"},
+    {PASS_compile,
+     "kernels compiled for 16 bits are compiled again, or the conversion is left out of them"},
+    {0, NULL},
+};
+
+static void print(const PassConfig *pass, Str *out)
+{
+    str_print(out, "float8(%s%s)", recipes[pass->float8.recipe],
+              pass->float8.fsdp_gather ? ", 8-bit gathers" : "");
+}
+
+static void shrink(PassConfig *pass, Shrink *s)
+{
+    (void)s;
+    pass->float8.any_size = true;
+}
+
+const PassSpec pass_spec_float8 = {
+    .name = "float8",
+    .doc = {"float8", "", "Computes linears with 8-bit operands."},
+    .options = options,
+    .short_key = "recipe",
+    .before = before,
+    .reports = true,
+    .run = pass_float8,
+    .print = print,
+    .shrink = shrink,
+};

@@ -208,7 +208,7 @@ static void check_float8(Job *job, const PassConfig *pass)
     diag_hint(job->diag, "leave out fsdp_gather, or %s", o->offload ? "offload" : "copy");
 }
 
-bool pass_fsdp2(Job *job)
+static bool pass_fsdp2(Job *job)
 {
     const PassConfig *pass = pass_config(job, PASS_fsdp2);
     uint32_t before = job->diag->n_errors;
@@ -230,3 +230,131 @@ bool pass_fsdp2(Job *job)
     if (!units_by_block(job, pass, &rule) || job->diag->n_errors > before) return false;
     return !has_policy || mixed_precision(job, mp);
 }
+
+static const PassOption options[] = {
+    OPTION_LIST("fsdp2.units", modules, fsdp2.units, 0,
+                "leave out units for one a block; zero { units = {} } makes the whole model one "
+                "unit",
+                "the blocks", "", "Paths of the modules that are units. Default: each block."),
+    {.field = {"fsdp2.reshard_after_forward", FIELD_reshard, offsetof(PassConfig, fsdp2), 1, 131072,
+               NULL},
+     .preset = NAN,
+     .open = "true",
+     .doc = {NULL, "ranks",
+             "true: a unit is given back after its forward pass. false: it stays until its "
+             "backward pass. N: one Nth of it stays."}},
+    OPTION_FLAG(fsdp2.reshard_root, 0, "",
+                "true: the root unit, too, is given back after its forward pass."),
+    OPTION_FLAG(fsdp2.reshard_last, 1, "",
+                "false: the last block of each stage stays gathered until its backward pass."),
+    OPTION_FLAG(fsdp2.keep_gathered, 0, "",
+                "true: units are gathered once a step, and their gradients reduced once."),
+    OPTION_AS("fsdp2.offload", offload, fsdp2.offload, 0, 1, NULL, 0, "",
+              "true: parameters, gradients and optimizer state lie in host memory, and the host "
+              "makes the update."),
+    OPTION_FLAG(fsdp2.copy, 0, "",
+                "true: charge the copies that PyTorch makes around each collective."),
+    OPTION_FLAG(fsdp2.over_ep, 1, "",
+                "false: parameters that are not experts are replicated over ep, not sharded."),
+    {.field = {"fsdp2.mp", FIELD_table, 0, 0, 0, NULL},
+     .preset = NAN,
+     .open = "as precision says",
+     .doc = {NULL, "", "PyTorch's MixedPrecisionPolicy, for every unit."}},
+    OPTION_OPEN(dtype, fsdp2.mp.param, 0, 0, NULL, "precision.compute", "dtype",
+                "The type of gathered parameters. Default: precision.compute."),
+    OPTION_OPEN(dtype, fsdp2.mp.reduce, 0, 0, NULL, "precision.reduce", "dtype",
+                "The type in which gradients are reduced. Default: precision.reduce."),
+    OPTION_OPEN(dtype, fsdp2.mp.output, 0, 0, NULL, "as computed", "dtype",
+                "The type of a unit's output. Default: as computed."),
+    OPTION_FLAG(fsdp2.mp.cast_forward_inputs, 1, "",
+                "true: the inputs of a unit are cast to mp.param."),
+    OPTION(u32, fsdp2.prefetch, 0, 64, 1, "units", "Units that are gathered ahead of their use."),
+    OPTION_FLAG(fsdp2.defer_grad_sync, 0, "",
+                "true: gradients are reduced once a step, after the last micro-batch; until then "
+                "each rank holds whole gradients."),
+    OPTION_END,
+};
+
+static void print(const PassConfig *pass, Str *out)
+{
+    const Fsdp2Options *o = &pass->fsdp2;
+    str_add(out, "fsdp2(");
+    switch (o->reshard_after_forward) {
+    case RESHARD_true:
+        str_add(out, o->keep_gathered ? "keep for the step" : "reshard");
+        if (!o->reshard_last && !o->keep_gathered) str_add(out, " but the last");
+        break;
+    case RESHARD_false: str_add(out, o->keep_gathered ? "keep for the step" : "keep"); break;
+    case RESHARD_to: str_print(out, "reshard to %u", o->reshard_to); break;
+    }
+    if (o->copy) str_add(out, ", copies");
+    if (o->offload) str_add(out, ", offload");
+    if (!o->over_ep) str_add(out, ", not over ep");
+    str_add(out, ")");
+}
+
+/* A dp_shard that is resharded to a part of itself becomes 4, in parts of 2. */
+static void shrink(PassConfig *pass, Shrink *s)
+{
+    Fsdp2Options *o = &pass->fsdp2;
+    const uint32_t shard = s->axis_was[AXIS_dp_shard];
+    if (o->reshard_after_forward != RESHARD_to || o->reshard_to <= 1 || o->reshard_to >= shard ||
+        shard % o->reshard_to != 0)
+        return;
+    s->config->axis_size[AXIS_dp_shard] = 4;
+    s->stays[AXIS_dp_shard] = true;
+    o->reshard_to = 2;
+}
+
+/* Whether a data pass is there is asked of the plan, not of the config: without other data ranks
+ * FSDP2's policy does not apply either. */
+static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
+{
+    const Fsdp2Options *o = &pass->fsdp2;
+    const uint32_t ep = config->axis_size[AXIS_ep], cp = config->axis_size[AXIS_cp],
+                   own = config->axis_size[AXIS_dp_shard] * cp, shard = own * (o->over_ep ? ep : 1),
+                   replicate = config->axis_size[AXIS_dp_replicate] * cp * ep;
+    const bool policy = (o->mp.param || o->mp.reduce || o->mp.output) && replicate <= 1;
+    if (shard <= 1)
+        diag_warning(d, "not-applied", config->mesh_loc,
+                     "fsdp2{} is asked for but mesh.dp_shard is 1: parameters stay whole%s%s",
+                     policy ? ", and precision holds instead of fsdp2.mp" : "",
+                     o->offload ? ", and on the device: offload moves shards" : "");
+    if (shard > 1 && own <= 1 && o->offload)
+        diag_warning(d, "not-applied", config->mesh_loc,
+                     "fsdp2 { offload = true } but mesh.dp_shard is 1: experts, which only ep "
+                     "shares, stay on the device");
+}
+
+static void warn_options(const Config *config, const PassConfig *pass, Diag *d)
+{
+    const Fsdp2Options *o = &pass->fsdp2;
+    const bool shards = config->axis_size[AXIS_dp_shard] * config->axis_size[AXIS_cp] > 1,
+               keeps = o->reshard_after_forward == RESHARD_false && !o->keep_gathered;
+    static const char *const kept =
+        "reshard_after_forward = false keeps every unit gathered until its backward pass";
+    if (config->axis_size[AXIS_ep] <= 1 && !o->over_ep)
+        diag_warning(d, "not-applied", pass->loc,
+                     "fsdp2{}: over_ep = false is not applied: mesh.ep is 1");
+    if (shards && keeps && o->reshard_root)
+        diag_warning(d, "not-applied", pass->loc, "fsdp2{}: reshard_root = true is not applied: %s",
+                     kept);
+    if (shards && keeps && !o->reshard_last)
+        diag_warning(d, "not-applied", pass->loc,
+                     "fsdp2{}: reshard_last = false says nothing more: %s", kept);
+}
+
+const PassSpec pass_spec_fsdp2 = {
+    .name = "fsdp2",
+    .doc = {"fsdp2", "",
+            "Shards parameters, gradients and optimizer state over mesh.dp_shard, in units that "
+            "are gathered while they are used."},
+    .options = options,
+    .reports = true,
+    .is_data = true,
+    .run = pass_fsdp2,
+    .print = print,
+    .shrink = shrink,
+    .warn_axes = warn_axes,
+    .warn_options = warn_options,
+};

@@ -6,7 +6,7 @@
 
 #include "planner/passes/pass.h"
 
-bool pass_meta(Job *job)
+static bool pass_meta(Job *job)
 {
     const PassConfig *pass = pass_config(job, PASS_meta);
     assert(pass);
@@ -18,7 +18,7 @@ bool pass_meta(Job *job)
     return false;
 }
 
-bool pass_materialize(Job *job)
+static bool pass_materialize(Job *job)
 {
     const PassConfig *pass = pass_config(job, PASS_materialize);
     assert(pass);
@@ -51,3 +51,43 @@ bool pass_initialise(Job *job)
                    "%u of %u parameters have no initialiser", n_missing, n_params);
     return job->diag->n_errors == before;
 }
+
+#define NO_STORAGE                                                                                 \
+    "building without storage afterwards throws away what was made of the parameters until then"
+static const PassEdge meta_before[] = {
+    {PASS_tp, NO_STORAGE},   {PASS_fsdp2, NO_STORAGE},       {PASS_ddp, NO_STORAGE},
+    {PASS_zero, NO_STORAGE}, {PASS_materialize, NO_STORAGE}, {PASS_ep, NO_STORAGE},
+    {PASS_cp, NO_STORAGE},   {PASS_float8, NO_STORAGE},      {0, NULL},
+};
+
+#define LATE                                                                                       \
+    "storage given before the model is cut holds all of it on every device: out of memory at the " \
+    "start, or shards filled from different streams on different ranks"
+static const PassEdge materialize_after[] = {
+    {PASS_pp, LATE},    {PASS_tp, LATE},  {PASS_ep, LATE},   {PASS_cp, LATE},
+    {PASS_fsdp2, LATE}, {PASS_ddp, LATE}, {PASS_zero, LATE}, {0, NULL},
+};
+
+static void print(const PassConfig *pass, Str *out)
+{
+    str_add(out, pass_word(pass->name));
+}
+
+const PassSpec pass_spec_meta = {
+    .name = "meta",
+    .doc = {"meta", "", "Says that the model is built without storage. It has no options."},
+    .before = meta_before,
+    .reports = true,
+    .run = pass_meta,
+    .print = print,
+};
+
+const PassSpec pass_spec_materialize = {
+    .name = "materialize",
+    .doc = {"materialize", "",
+            "Says where the parameters get their storage and first values. It has no options."},
+    .after = materialize_after,
+    .reports = true,
+    .run = pass_materialize,
+    .print = print,
+};

@@ -4,6 +4,7 @@
 #ifndef TANDEM_PASSES_PASS_H
 #define TANDEM_PASSES_PASS_H
 
+#include "planner/front/pass_spec.h"
 #include "planner/passes/passes.h"
 
 /* The user's options for a pass; NULL if not asked for. */
@@ -17,23 +18,11 @@ bool order_check(const Config *config, Arena *arena, Diag *d);
  * "data-none", "data-twice"; and warnings of what is not applied. */
 bool passes_check_axes(const Config *config, Diag *d);
 
-bool pass_mesh(Job *job);    /* config -> plan->mesh, refined; job->data_axes */
-bool pass_pp(Job *job);      /* Node.stage, the schedule */
-bool pass_tp(Job *job);      /* parameters' and activations' layouts on tp */
-bool pass_ep(Job *job);      /* experts' layouts on ep */
-bool pass_cp(Job *job);      /* sequences shared out over cp */
-bool pass_float8(Job *job);  /* quantising nodes, scaled contractions */
-bool pass_ac(Job *job);      /* Node.region */
-bool pass_fsdp2(Job *job);   /* units by block, FLAT over dp_shard */
-bool pass_ddp(Job *job);     /* units are buckets, replicated */
-bool pass_zero(Job *job);    /* units as fsdp2's or ddp's, by strategy */
-bool pass_compile(Job *job); /* where compile stands in the list */
-bool pass_meta(Job *job);
-bool pass_materialize(Job *job);
+/* The INNER rows of passes.def; the others are their PassSpec's. */
+bool pass_mesh(Job *job);       /* config -> plan->mesh, refined; job->data_axes */
 bool pass_initialise(Job *job); /* every parameter has an initialiser */
 bool pass_units(Job *job);      /* every parameter left over joins one unit */
 bool pass_propagate(Job *job);  /* Node.split, Tensor.use of every activation */
-bool pass_tile(Job *job);       /* the head and the loss in pieces: Node.tile */
 bool pass_backward(Job *job);   /* gradient nodes */
 bool pass_turn(Job *job);       /* transposed copies of 8-bit operands */
 bool pass_flatten(Job *job);    /* order and offsets of parameters in their units */
@@ -101,6 +90,8 @@ typedef enum BucketKind { BUCKET_bytes, BUCKET_elements } BucketKind;
 bool units_by_bucket(Job *job, double size, BucketKind kind);
 /* Passes without their axis, options that nothing of the plan reads: warnings "not-applied". */
 void warn_not_applied(const Config *config, Diag *d);
+/* ... of a pass that uses one axis, where that has one rank. */
+void warn_axis(const Config *config, PassName pass, AxisName axis, Diag *d);
 /* zero{}'s options among themselves; reports "zero-option". */
 void zero_check_options(const Config *config, Diag *d);
 /* FSDP2's policy on parameters, units and activations; casts where units meet. "mp-dtypes". */

@@ -4,27 +4,28 @@
 
 #include "planner/passes/pass.h"
 
+#define PASS(name) extern const PassSpec pass_spec_##name;
+#include "planner/front/passes.def"
+
+const PassSpec *const pass_specs[PASS_NAME_COUNT] = {
+#define PASS(name) &pass_spec_##name,
+#include "planner/front/passes.def"
+};
+
 static const Pass all_passes[] = {
-    {"mesh", false, true, pass_mesh},
-    {"pp", false, true, pass_pp},
-    {"meta", true, true, pass_meta},
-    {"tp", true, true, pass_tp},
-    {"ep", true, true, pass_ep},
-    {"cp", true, true, pass_cp},
-    {"float8", true, true, pass_float8},
-    {"ac", true, true, pass_ac},
-    {"fsdp2", true, true, pass_fsdp2},
-    {"ddp", true, true, pass_ddp},
-    {"zero", true, true, pass_zero},
-    {"compile", true, true, pass_compile},
-    {"materialize", true, true, pass_materialize},
-    {"initialise", false, true, pass_initialise},
-    {"units", false, false, pass_units},
-    {"propagate", false, false, pass_propagate},
-    {"tile", true, false, pass_tile},
-    {"backward", false, false, pass_backward},
-    {"turn", false, false, pass_turn},
-    {"flatten", false, false, pass_flatten},
+#define PASS(name)           {#name, &pass_spec_##name, false, NULL},
+#define INNER(name, reports) {#name, NULL, reports, pass_##name},
+#include "planner/front/passes.def"
 };
 const Pass *const passes_list = all_passes;
 const uint32_t passes_count = sizeof all_passes / sizeof all_passes[0];
+
+const char *passes_text(Arena *arena, const Config *config)
+{
+    Str text = str_in(arena);
+    for (uint32_t i = 0; i < config->n_passes; i++) {
+        if (i > 0) str_add(&text, ", ");
+        pass_specs[config->passes[i].name]->print(&config->passes[i], &text);
+    }
+    return text.n == 0 ? "none" : str_text(&text);
+}

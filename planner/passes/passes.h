@@ -38,15 +38,19 @@ typedef struct Job {
     DealId seq_deal;     /* set by cp: how ranks of cp share a sequence; 0: equal parts */
 } Job;
 
+struct PassSpec;
 typedef struct Pass {
     const char *name;
-    bool optional; /* runs only if the user named it */
-    bool reports;  /* runs for its errors after another has failed, too */
+    const struct PassSpec
+        *spec;    /* the user names it; NULL: it runs in every plan, and the rest holds */
+    bool reports; /* runs for its errors after another has failed, too */
     bool (*run)(Job *job);
 } Pass;
 /* The passes of the graph, in order; planner/lower/compile.h runs them and lowers the result. */
 extern const Pass *const passes_list;
 extern const uint32_t passes_count;
+/* The user's list in one line: "tp(sequence), ac(full), fsdp2(reshard)"; "none". */
+const char *passes_text(Arena *arena, const Config *config);
 
 /* Of a plan's pipeline: the rank with most activations of stages in flight, and the part of the
  * step in which ranks are idle where forward, input gradient and weight gradient cost the same.

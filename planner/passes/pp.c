@@ -304,7 +304,7 @@ static bool cut(Job *job, const PassConfig *named, uint32_t p, uint32_t n_blocks
     return place_tensors(job, &pass.pp, pass.loc);
 }
 
-bool pass_pp(Job *job)
+static bool pass_pp(Job *job)
 {
     const PassConfig *named = pass_config(job, PASS_pp);
     Graph *g = &job->plan->graph;
@@ -321,3 +321,102 @@ bool pass_pp(Job *job)
                          job->diag) &&
            !piped;
 }
+
+static const char *const schedules[] = {
+#define X(name, least, most, placement) #name,
+    SCHEDULES(X)
+#undef X
+        NULL};
+
+static const PassOption options[] = {
+    OPTION_AS("pp.schedule", word, pp.schedule, 0, 0, schedules, SCHEDULE_1f1b, "",
+              "The order of forward and backward actions; or a function (p, m, chunks) that "
+              "returns the actions of each rank."),
+    OPTION_OPEN(u32, pp.chunks, 1, 64, NULL, "the fewest that the schedule allows", "stages",
+                "Pipeline stages on each rank. Default: the fewest that the schedule allows."),
+    OPTION_OPEN(u32, pp.cap, 1, 1 << 20, NULL, "no bound; greedy_v: 2 x pp", "activations",
+                "The most activations of stages that a rank may hold at once. Default: no limit; 2 "
+                "x pp for greedy_v."),
+    OPTION_OPEN(text, pp.csv, 0, 0, NULL, "none", "",
+                "A file with a schedule in the format of torch.distributed.pipelining."),
+    OPTION_WORD(pp.placement, OPTION_WORDS("any", "loop", "v"), 0, "",
+                "Demands a placement of stages from your own schedule: loop or v."),
+    OPTION_OPEN(u32, pp.layers_per_stage, 1, 65536, NULL, "the layers are spread over the stages",
+                "blocks", "Blocks in a stage, instead of chunks."),
+    OPTION_WORD(pp.round, OPTION_WORDS("none", "up", "down"), 0, "",
+                "Rounds the number of stages to a multiple of pp, for layers_per_stage."),
+    OPTION_WORD(pp.tied, OPTION_WORDS("sum", "refuse"), 0, "",
+                "A parameter that two ranks read: sum its gradients, or refuse the plan."),
+    OPTION_LIST("pp.split", split, pp.split, offsetof(PassConfig, pp.has_split), NULL,
+                "as even as possible", "blocks",
+                "Blocks in each stage, in order, where stages are uneven: `{ 9, 8, 8, 7 }`."),
+    OPTION_END,
+};
+
+#define WHOLE_MODEL                                                                                \
+    "it would be planned for the whole model, though the ranks of a stage hold a part of it"
+static const PassEdge before[] = {
+    {PASS_tp,
+     "tensor parallelism planned for the whole model before it is cut into stages ties the first "
+     "and last stage's vocabulary together across ranks that never meet"},
+    {PASS_ac, "a region marked before the model is cut may span two stages: its saved "
+              "inputs would lie on another rank"},
+    {PASS_fsdp2, WHOLE_MODEL},
+    {PASS_ddp, WHOLE_MODEL},
+    {PASS_zero, WHOLE_MODEL},
+    {PASS_compile, WHOLE_MODEL},
+    {PASS_ep, WHOLE_MODEL},
+    {PASS_cp, WHOLE_MODEL},
+    {PASS_float8, WHOLE_MODEL},
+    {0, NULL},
+};
+
+static void print(const PassConfig *pass, Str *out)
+{
+    const PpOptions *o = &pass->pp;
+    str_print(out, "pp(%s",
+              o->csv      ? o->csv
+              : o->is_own ? "own schedule"
+                          : schedule_traits(o->schedule).name);
+    if (o->layers_per_stage)
+        str_print(out, ", %u layers a stage", o->layers_per_stage);
+    else if (o->chunks > 1)
+        str_print(out, ", %u chunks", o->chunks);
+    if (o->cap) str_print(out, ", at most %u in flight", o->cap);
+    str_add(out, ")");
+}
+
+/* The ranks and micro-batches of a schedule from a file are the file's. */
+static void shrink(PassConfig *pass, Shrink *s)
+{
+    PpOptions *o = &pass->pp;
+    o->n_split = 0;
+    if (o->csv) {
+        s->config->axis_size[AXIS_pp] = s->axis_was[AXIS_pp];
+        s->stays[AXIS_pp] = s->keeps_batch = true;
+        return;
+    }
+    s->fills_pipe = true;
+    if (o->chunks > 2) o->chunks = 2;
+    o->layers_per_stage = 0;
+    o->cap = 0; /* it was for other numbers */
+}
+
+static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
+{
+    warn_axis(config, pass->name, AXIS_pp, d);
+}
+
+const PassSpec pass_spec_pp = {
+    .name = "pp",
+    .doc = {"pp", "", "Cuts the model into pipeline stages along mesh.pp."},
+    .options = options,
+    .short_key = "schedule",
+    .before = before,
+    .always = true,
+    .reports = true,
+    .run = pass_pp,
+    .print = print,
+    .shrink = shrink,
+    .warn_axes = warn_axes,
+};

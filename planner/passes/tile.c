@@ -268,7 +268,7 @@ static void cut(Tile *t)
             g->tensors.at[id].dim[1] = first_of(t, 1);
 }
 
-bool pass_tile(Job *job)
+static bool pass_tile(Job *job)
 {
     Graph *g = &job->plan->graph;
     Tile t = {.job = job, .g = g, .pass = pass_config(job, PASS_tile)};
@@ -280,3 +280,31 @@ bool pass_tile(Job *job)
     cut(&t);
     return true;
 }
+
+static const PassOption options[] = {
+    OPTION(u32, tile.pieces, 2, 1024, 8, "pieces",
+           "Into how many pieces the head and the loss are cut along the tokens."),
+    OPTION_END,
+};
+
+static void print(const PassConfig *pass, Str *out)
+{
+    str_print(out, "tile(%u pieces)", pass->tile.pieces);
+}
+
+static void shrink(PassConfig *pass, Shrink *s)
+{
+    (void)s;
+    if (pass->tile.pieces > 3) pass->tile.pieces = 3; /* of five tokens */
+}
+
+const PassSpec pass_spec_tile = {
+    .name = "tile",
+    .doc = {"tile", "",
+            "Computes the head and the loss in pieces of the tokens, so that the logits never "
+            "exist as a whole."},
+    .options = options,
+    .run = pass_tile,
+    .print = print,
+    .shrink = shrink,
+};

@@ -165,7 +165,7 @@ static void place_activations(Tp *tp)
     }
 }
 
-bool pass_tp(Job *job)
+static bool pass_tp(Job *job)
 {
     Tp tp = {.job = job,
              .axes = mesh_axes(&job->plan->mesh, AXIS_tp),
@@ -206,3 +206,82 @@ bool pass_tp(Job *job)
     tp_place_fused(job);
     return job->diag->n_errors == before;
 }
+
+static const PassOption options[] = {
+    OPTION_FLAG(tp.sequence, 0, "",
+                "true: activations between column and row linears are split along the sequence."),
+    OPTION_FLAG(tp.loss_parallel, 1, "",
+                "true: the loss is computed on logits that stay split over the vocabulary."),
+    OPTION_FLAG(tp.keep_gathered, 0, "",
+                "true: the gathered input of column linears is kept for the backward pass."),
+    OPTION_FLAG(
+        tp.share_gathers, 1, "",
+        "true: one gather serves all linears that read the same activation, such as q, k and v."),
+    OPTION_FLAG(tp.sync_replicated_gradients, 0, "",
+                "true: the gradients that every tp rank computes alike are averaged over tp, so "
+                "that rounding cannot let copies drift apart."),
+    OPTION_LIST("tp.plan", styles, tp.plan, 0, NULL, "the model's own table", "",
+                "A table from module paths to styles: colwise, rowwise, colwise_rep, rowwise_rep, "
+                "sequence_parallel. It goes over the model's own notes."),
+    OPTION_FLAG(tp.plan_only, 0, "",
+                "true: the model's own notes are not read; a module that the plan does not name "
+                "stays whole."),
+    OPTION_END,
+};
+
+#define CUT_AGAIN                                                                                  \
+    "it would shard weights that tp then cuts again: every rank trains on the wrong slice"
+static const PassEdge before[] = {
+    {PASS_ep,
+     "experts would be shared out whole, and then cut again by ranks that hold other ones: every "
+     "rank of tp must hold a slice of the same experts"},
+    {PASS_cp,
+     "sequences would be shared out before the heads are cut: what cp exchanges for tokens are the "
+     "heads that a rank of tp holds"},
+    {PASS_ac,
+     "tensor parallelism applied inside a checkpoint region after it was marked leaves the "
+     "region's saved inputs in the old layout, so the recomputed forward differs from the first"},
+    {PASS_fsdp2, CUT_AGAIN},
+    {PASS_zero, CUT_AGAIN},
+    {PASS_ddp,
+     "buckets built before tensor parallelism hold whole weights, so their gradients are reduced "
+     "over ranks that own different slices"},
+    {PASS_compile,
+     "code compiled before tensor parallelism is made for whole shapes: it is compiled again, or "
+     "runs on slices as if they were whole"},
+    {0, NULL},
+};
+
+static void print(const PassConfig *pass, Str *out)
+{
+    str_add(out, pass->tp.sequence ? "tp(sequence)" : "tp");
+    if (pass->tp.sync_replicated_gradients) str_add(out, " with replicas pinned");
+    if (pass->tp.plan.n > 0)
+        str_print(out, "%s by %u patterns", pass->tp.plan_only ? " only" : "", pass->tp.plan.n);
+}
+
+static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
+{
+    warn_axis(config, pass->name, AXIS_tp, d);
+}
+
+static void warn_options(const Config *config, const PassConfig *pass, Diag *d)
+{
+    const TpOptions *o = &pass->tp;
+    if (config->axis_size[AXIS_tp] > 1 && o->keep_gathered && !o->sequence && !o->plan.n)
+        diag_warning(d, "not-applied", pass->loc,
+                     "tp{}: keep_gathered = true without sequence: what column linears read "
+                     "is whole and is not gathered");
+}
+
+const PassSpec pass_spec_tp = {
+    .name = "tp",
+    .doc = {"tp", "", "Cuts weight matrices over mesh.tp."},
+    .options = options,
+    .before = before,
+    .reports = true,
+    .run = pass_tp,
+    .print = print,
+    .warn_axes = warn_axes,
+    .warn_options = warn_options,
+};

@@ -32,7 +32,7 @@ static void choose_dtypes(Job *job, const ZeroOptions *o)
     }
 }
 
-bool pass_zero(Job *job)
+static bool pass_zero(Job *job)
 {
     const PassConfig *pass = pass_config(job, PASS_zero);
     assert(pass);
@@ -72,3 +72,110 @@ bool pass_zero(Job *job)
                        .defer_grad_sync = o->strategy == ZERO_optim};
     return units_by_block(job, pass, &rule);
 }
+
+static const char *const strategies[] = {
+#define X(name) #name,
+    ZERO_STRATEGIES(X)
+#undef X
+        NULL};
+
+#define OPTION_CHOICE(member, open, unit, doc)                                                     \
+    OPTION_OPEN(choice, member, 0, 1, NULL, open, unit, doc)
+static const PassOption options[] = {
+    OPTION_WORD(zero.strategy, strategies, ZERO_optim_grads_params, "",
+                "What dp_shard shares out: no_shard nothing, optim the optimizer's state (ZeRO-1), "
+                "optim_grads also gradients (ZeRO-2), optim_grads_params also weights (ZeRO-3)."),
+    OPTION(u32, zero.prefetch, 0, 64, 1, "units", "Units that are gathered ahead of their use."),
+    OPTION_LIST("zero.units", modules, zero.units, offsetof(PassConfig, zero.has_units), NULL,
+                "the blocks", "",
+                "Paths of the modules that are units. `{}`: the whole model is one unit."),
+    OPTION_OPEN(i64, zero.bucket_size, 1, 9.0e15, NULL, "40e6, or 1e6 x data ranks if that is more",
+                "elements",
+                "The size of a bucket of parameters that are in no unit. Default: the larger of "
+                "40M and 1M a data rank."),
+    OPTION_FLAG(zero.disable_bucketing, 0, "", "true: one bucket for each unit, however large."),
+    OPTION_CHOICE(zero.overlap_grad_reduce, "true", "",
+                  "false: computation waits for each reduction."),
+    OPTION_CHOICE(zero.overlap_param_gather, "true", "",
+                  "false: computation waits for each gather."),
+    OPTION_CHOICE(zero.grad_reduce_in_fp32, "as precision.reduce says", "",
+                  "true: gradients are summed in fp32. false: in the type of the weights in use."),
+    OPTION_CHOICE(zero.preserve_fp32_weights, "as precision.param says", "",
+                  "true: weights lie in fp32 between steps. false: in the type in use."),
+    OPTION_CHOICE(zero.average_in_collective, "false", "",
+                  "Refused: the loss is already divided by the tokens of the whole step."),
+    OPTION_CHOICE(zero.calculate_per_token_loss, "true", "",
+                  "true is what Tandem always does: gradients are sums, the loss is divided by the "
+                  "tokens of the step."),
+    OPTION_FLAG(zero.fsdp_double_buffer, 0, "",
+                "true: units of equal size take turns in two fixed buffers."),
+    OPTION_FLAG(zero.nccl_ub, 0, "",
+                "true: as fsdp_double_buffer, and the buffers are registered with NCCL, so that "
+                "collectives take fewer SMs."),
+    OPTION_CHOICE(zero.keep_fp8_transpose_cache, "false", "",
+                  "Refused; the message says what to use instead."),
+    OPTION_CHOICE(zero.check_for_nan_in_grad, "false", "",
+                  "Refused; the message says what to use instead."),
+    OPTION_WORD(zero.gather, OPTION_WORDS("lazy", "eager"), ZERO_GATHER_lazy, "",
+                "For optim and optim_grads: gather updated weights before their first use (lazy), "
+                "or right after the update (eager)."),
+    OPTION_END,
+};
+
+static void print(const PassConfig *pass, Str *out)
+{
+    str_print(out, "zero(%s", strategies[pass->zero.strategy]);
+    if (pass->zero.gather == ZERO_GATHER_eager) str_add(out, ", eager");
+    if (pass->zero.overlap_grad_reduce == CHOICE_no) str_add(out, ", reductions waited for");
+    if (pass->zero.overlap_param_gather == CHOICE_no) str_add(out, ", gathers waited for");
+    if (pass->zero.fsdp_double_buffer || pass->zero.nccl_ub) str_add(out, ", double buffer");
+    if (pass->zero.nccl_ub) str_add(out, ", registered");
+    str_add(out, ")");
+}
+
+static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
+{
+    const uint32_t *n = config->axis_size, both = n[AXIS_cp] * n[AXIS_ep];
+    const bool shards = pass->zero.strategy != ZERO_no_shard;
+    if (shards && n[AXIS_dp_shard] * both <= 1)
+        diag_warning(d, "not-applied", config->mesh_loc,
+                     "zero{} is asked to shard but mesh.dp_shard is 1: nothing is sharded");
+    if (!shards && n[AXIS_dp_replicate] * both <= 1)
+        diag_warning(
+            d, "not-applied", config->mesh_loc,
+            "zero \"no_shard\" is asked for but mesh.dp_replicate is 1: there is nobody to "
+            "sum gradients with");
+}
+
+/* optim_grads_params answers for its overlaps in zero_options.c. */
+static void warn_options(const Config *config, const PassConfig *pass, Diag *d)
+{
+    const ZeroOptions *o = &pass->zero;
+    (void)config;
+    const bool whole = o->strategy == ZERO_no_shard, eager = o->gather == ZERO_GATHER_eager;
+    const bool waits = o->overlap_param_gather == CHOICE_no;
+    const char *never = whole   ? "with no_shard: weights are whole, nothing is gathered"
+                        : eager ? "with gather = \"eager\": all is gathered right after the update"
+                                : NULL;
+    const char *ahead = never ? never
+                        : waits && o->strategy != ZERO_optim_grads_params
+                            ? "with overlap_param_gather = false: nothing is gathered ahead"
+                            : NULL;
+    if (o->prefetch != 1 && ahead)
+        diag_warning(d, "not-applied", pass->loc, "zero{}: prefetch = %u %s", o->prefetch, ahead);
+    if (waits && never)
+        diag_warning(d, "not-applied", pass->loc, "zero{}: overlap_param_gather = false %s", never);
+}
+
+const PassSpec pass_spec_zero = {
+    .name = "zero",
+    .doc = {"zero", "", "ZeRO 0 to 3, with the option names of megatron-fsdp."},
+    .options = options,
+    .short_key = "strategy",
+    .reports = true,
+    .is_data = true,
+    .run = pass_zero,
+    .print = print,
+    .warn_axes = warn_axes,
+    .warn_options = warn_options,
+};

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "planner/front/fields.h"
+#include "planner/front/parent.h"
 #include "tests/docs/pages.h"
 
 static const char *count_text(Arena *arena, double n)
@@ -21,7 +22,11 @@ static const char *range(Arena *arena, const Field *f, const char *word)
 static const char *type_text(Arena *arena, const Field *f)
 {
     switch (f->kind) {
-    case FIELD_table: return "table";
+    case FIELD_table:
+    case FIELD_modules:
+    case FIELD_ops:
+    case FIELD_styles:
+    case FIELD_split: return "table";
     case FIELD_i64:
     case FIELD_u32:
     case FIELD_u64: return range(arena, f, "integer");
@@ -47,7 +52,11 @@ static const char *default_text(Arena *arena, const Field *f, const char *from)
 {
     const void *at = from + f->offset;
     switch (f->kind) {
-    case FIELD_table: return "";
+    case FIELD_table:
+    case FIELD_modules:
+    case FIELD_ops:
+    case FIELD_styles:
+    case FIELD_split: return "";
     case FIELD_i64: {
         int64_t n;
         memcpy(&n, at, sizeof n);
@@ -109,7 +118,7 @@ static void add_heading(PlanPage *w, const char *path, const FieldDoc *doc)
 static void add_row(PlanPage *w, const Field *f, const FieldDoc *doc)
 {
     const char *text = doc != NULL ? doc->text : "", *unit = doc != NULL ? doc->unit : "";
-    const char *key = doc != NULL ? doc->key : f->path;
+    const char *key = doc != NULL && doc->key != NULL ? doc->key : f->path;
     if (w->last != NULL && strcmp(w->last, key) == 0) return;
     if (strchr(key, '*') != NULL && strncmp(key, "runtime.ops.*.", 14) == 0 && w->last == NULL)
         return;
@@ -117,7 +126,7 @@ static void add_row(PlanPage *w, const Field *f, const FieldDoc *doc)
     if (!w->in_table)
         str_add(&w->out, "\n| key | type | default | unit | meaning |\n|---|---|---|---|---|\n");
     w->in_table = true;
-    const char *value = f->kind == FIELD_table ? "" : default_text(w->arena, f, w->from);
+    const char *value = field_is_table(f->kind) ? "" : default_text(w->arena, f, w->from);
     str_print(&w->out, "| `%s` | %s | %s | %s | %s |\n", key,
               page_cell(w->arena, type_text(w->arena, f)), value, unit, page_cell(w->arena, text));
 }
@@ -159,17 +168,16 @@ static void add_plan(PlanPage *w)
 static void add_passes(PlanPage *w)
 {
     static const char *const names[] = {
-#define X(name) #name,
-        PASS_NAMES(X)
-#undef X
+#define PASS(name) #name,
+#include "planner/front/passes.def"
     };
     str_add(&w->out, "\n# Passes\n\n");
     page_text(&w->out, "`parallel = { tp { sequence = true }, ac \"full\", fsdp2 {} }`. "
                        "`--set parallel.tp.sequence=false` changes an option.");
     PassConfig *pass = arena_alloc(w->arena, sizeof *pass);
-    *pass = draft_pass_default(PASS_tp, (Loc){NULL, 0});
     w->from = (const char *)pass;
     for (uint32_t p = 0; p < PASS_NAME_COUNT; p++) {
+        *pass = draft_pass_default((PassName)p, (Loc){NULL, 0});
         add_heading(w, names[p], field_doc(names[p]));
         for (uint32_t i = 0; field_at(true, i) != NULL; i++) {
             const Field *f = field_at(true, i);

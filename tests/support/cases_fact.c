@@ -35,6 +35,7 @@
 
 #include "cli/cli.h"
 #include "planner/ir/mesh_view.h"
+#include "planner/passes/passes.h"
 #include "tests/support/cases.h"
 
 static bool is_mesh(const CaseResult *r, const char *rest, Str *seen)

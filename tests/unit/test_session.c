@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "planner/front/fields.h"
+#include "planner/front/parent.h"
 #include "session/needs.h"
 #include "session/session.h"
 #include "tests/support/command.h"
@@ -44,6 +45,10 @@ static bool change(const Field *f, void *at)
         return true;
     case FIELD_text: memcpy(at, &(const char *){"another"}, n); return true;
     case FIELD_table:
+    case FIELD_modules:
+    case FIELD_ops:
+    case FIELD_styles:
+    case FIELD_split:
     case FIELD_i64:
     case FIELD_u32:
     case FIELD_u64:
