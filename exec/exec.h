@@ -103,11 +103,11 @@ typedef struct RoundingResult {
 bool exec_verify_rounding(const Plan *plan, const Plan *one_rank, const Plan *exact,
                           const DataSource *data, const BackendOptions *options, Arena *arena,
                           RoundingResult *result, Diag *d);
-/* The same comparison on data drawn from the plan's seed. How far rounding takes a gradient depends on the
- * data: on one draw a legal plan may be twice as far off as one rank, for the two sum in different
- * orders. A plan that rounds once more than it should is further off on every draw. So where the
- * first draw exceeds a bound, ROUNDING_DRAWS of them decide, and only a quantity that exceeds its
- * bound on most of them is a mismatch. */
+/* The same comparison on data drawn from the plan's seed. How far rounding takes a gradient depends
+ * on the data: on one draw a legal plan may be twice as far off as one rank, for the two sum in
+ * different orders. A plan that rounds once more than it should is further off on every draw. So
+ * where the first draw exceeds a bound, ROUNDING_DRAWS of them decide, and only a quantity that
+ * exceeds its bound on most of them is a mismatch. */
 enum { ROUNDING_DRAWS = 5 };
 bool exec_verify_rounding_draws(const Plan *plan, const Plan *one_rank, const Plan *exact,
                                 const BackendOptions *options, Arena *arena, RoundingResult *result,

@@ -37,7 +37,7 @@ static void preset(PassConfig *pass, const PassOption *o)
     case FIELD_modules:
     case FIELD_ops:
     case FIELD_styles:
-    case FIELD_split: assert(!"a kind that has a default in words alone");
+    case FIELD_split: assert(0 && "a kind that has a default in words alone");
     }
 }
 

@@ -44,7 +44,7 @@ size_t field_bytes(FieldKind kind)
     case FIELD_reshard: return sizeof(Fsdp2Options);
     case FIELD_choice: return sizeof(Choice);
     }
-    assert(!"a kind");
+    assert(0 && "a kind");
     return 0;
 }
 
@@ -87,7 +87,7 @@ static bool add_value(const Field *f, const void *at, Str *value)
     case FIELD_ops:
     case FIELD_styles:
     case FIELD_split:
-    case FIELD_reshard: assert(!"no field of hardware"); break;
+    case FIELD_reshard: assert(0 && "no field of hardware"); break;
     }
     if (number != 0) str_add_double(value, number);
     if (whole != 0) str_print(value, "%" PRId64, whole);

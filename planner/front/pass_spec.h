@@ -28,7 +28,7 @@ typedef struct PassEdge {
     const char *why; /* NULL ends a list */
 } PassEdge;
 
-/* What --verify does to the numbers of a plan; a pass changes its part. */
+/* The plan that --verify makes smaller; each pass changes its own options. */
 typedef struct Shrink {
     Config *config;                /* its axes are shrunk already */
     uint32_t axis_was[AXIS_NAMES]; /* before */

@@ -256,7 +256,7 @@ static void a_wrong_sum_is_seen(void **state)
 static void coarser_rounding_is_seen_on_most_draws(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 4; seed++) {
+    for (uint32_t seed = 1; seed <= 4; seed++) {
         Arena *arena = arena_new();
         Diag d = diag_in(arena);
         Tiny coarse = tiny_of(seed, DT_bf16), fine = tiny_of(seed, DT_f16);
