@@ -6,7 +6,7 @@
 
 static const Rule rule_table[] = {
 #define RULE(id, text, reason, bug, fix) {id, text, reason, fix, bug},
-#include "cli/rules.def"
+#include "cli/rules/rules.def"
 };
 const Rule *const rules = rule_table;
 const uint32_t n_rules = sizeof rule_table / sizeof rule_table[0];

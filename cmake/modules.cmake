@@ -67,10 +67,7 @@ macro(tandem_cuda_module)
     ${CMAKE_SOURCE_DIR}/kernels/cuda/product/*.c
     ${CMAKE_SOURCE_DIR}/kernels/cuda/cublas/*.c ${CMAKE_SOURCE_DIR}/kernels/cuda/cudnn/*.c
     ${CMAKE_SOURCE_DIR}/kernels/cuda/ways/*.c)
-  file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cu
-    ${CMAKE_SOURCE_DIR}/kernels/cuda/attention/*.cu
-    ${CMAKE_SOURCE_DIR}/kernels/cuda/attention/hopper/*.cu
-    ${CMAKE_SOURCE_DIR}/kernels/cuda/product/*.cu)
+  file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/cuda/*.cu)
   if(TANDEM_CUDA AND cuda_sources AND NOT TANDEM_SANITIZE AND NOT "$ENV{TANDEM_NO_CUDA}")
     include(CheckLanguage)
     if(NOT CMAKE_CUDA_ARCHITECTURES)

@@ -12,7 +12,7 @@
 #ifndef TANDEM_KERNELS_NUMBER_H
 #define TANDEM_KERNELS_NUMBER_H
 
-#include "planner/ir/layout.h"
+#include "planner/ir/layout/layout.h"
 
 static inline bool number_is_low(DType t)
 {

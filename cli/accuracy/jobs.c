@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cli/accuracy/accuracy.h"
-#include "cli/jobs.h"
+#include "cli/sweep/jobs.h"
 
 /* Tabs and line ends part what is written. */
 static void put_word(FILE *file, const char *text, char end)

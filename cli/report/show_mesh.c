@@ -3,7 +3,7 @@
 #include <inttypes.h>
 
 #include "cli/cli.h"
-#include "planner/ir/mesh_view.h"
+#include "planner/ir/layout/mesh_view.h"
 
 enum { MOST_ROWS = 64 };
 

@@ -1,6 +1,6 @@
 /* The rows of a sweep, ranked. What did not fit comes with the nearest miss first: where nothing
  * fits, that is the answer. */
-#include "cli/sweep.h"
+#include "cli/sweep/sweep.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

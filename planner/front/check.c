@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "planner/front/parent.h"
-#include "planner/ir/mesh_view.h"
+#include "planner/ir/layout/mesh_view.h"
 
 static void check_missing(Draft *draft)
 {

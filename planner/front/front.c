@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "planner/base/clock.h"
-#include "planner/front/child.h"
+#include "planner/front/child/child.h"
 #include "planner/front/parent.h"
 
 typedef struct Script {

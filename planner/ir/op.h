@@ -11,7 +11,7 @@
 #define TANDEM_IR_OP_H
 
 #include "planner/base/diag.h"
-#include "planner/ir/layout.h"
+#include "planner/ir/layout/layout.h"
 
 enum { MAX_IN = 8, MAX_OUT = 4, MAX_ARGS = MAX_IN + MAX_OUT, MAX_LETTERS = 16 };
 

@@ -11,7 +11,7 @@
  * Only layouts are assigned, by propagation. */
 #include <assert.h>
 
-#include "planner/ir/mesh_view.h"
+#include "planner/ir/layout/mesh_view.h"
 #include "planner/passes/pass.h"
 
 enum { SEQ_DIM = 1, GROUPS_DIM = 2 }; /* of what attention reads, [b,s,g,...] */

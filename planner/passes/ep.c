@@ -3,7 +3,7 @@
  * exchange of tokens on the way in, and back on the way out. */
 #include <assert.h>
 
-#include "planner/ir/mesh_view.h"
+#include "planner/ir/layout/mesh_view.h"
 #include "planner/passes/pass.h"
 
 enum { EXPERT_DIM = 0 }; /* of a weight that linear_experts reads */

@@ -3,7 +3,7 @@
  * gathered while in use. */
 #include <assert.h>
 
-#include "planner/ir/mesh_view.h"
+#include "planner/ir/layout/mesh_view.h"
 #include "planner/passes/pass.h"
 #include "planner/passes/schedule/schedule.h"
 

@@ -3,7 +3,7 @@
  * heads. */
 #include <assert.h>
 
-#include "planner/ir/mesh_view.h"
+#include "planner/ir/layout/mesh_view.h"
 #include "planner/passes/pass.h"
 
 static bool refine_for_reshard(Job *job, const PassConfig *fsdp2)

@@ -4,7 +4,7 @@
  * weights are gathered once a step and stay: before their first use, or right after the update. */
 #include <assert.h>
 
-#include "planner/ir/mesh_view.h"
+#include "planner/ir/layout/mesh_view.h"
 #include "planner/passes/pass.h"
 
 /* Elements of a bucket where the user names none, as megatron-fsdp has them. */

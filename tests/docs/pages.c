@@ -138,7 +138,7 @@ static int by_id(const void *a, const void *b)
 
 const char *page_rules(Arena *arena)
 {
-    Str out = page_begin(arena, "Rules", "cli/rules.def");
+    Str out = page_begin(arena, "Rules", "cli/rules/rules.def");
     page_text(&out, "Every diagnostic names its rule: `error[divides-heads]`. "
                     "`tandem explain divides-heads` prints the same story.");
     const Rule **sorted = arena_array(arena, n_rules, sizeof *sorted);

@@ -34,7 +34,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "planner/ir/mesh_view.h"
+#include "planner/ir/layout/mesh_view.h"
 #include "planner/passes/passes.h"
 #include "tests/support/cases.h"
 

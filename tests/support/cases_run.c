@@ -9,7 +9,7 @@
 #include "exec/ready.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/number.h"
-#include "planner/ir/mesh_view.h"
+#include "planner/ir/layout/mesh_view.h"
 #include "planner/lower/compile.h"
 #include "planner/verify/verify.h"
 #include "tests/support/cases.h"

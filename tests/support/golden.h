@@ -2,7 +2,7 @@
 #ifndef TANDEM_TESTS_SUPPORT_GOLDEN_H
 #define TANDEM_TESTS_SUPPORT_GOLDEN_H
 
-#include "planner/ir/layout.h"
+#include "planner/ir/layout/layout.h"
 
 typedef struct GoldenTensor {
     const char *name;

@@ -1,6 +1,6 @@
-/* Every rule id that a diagnostic in the sources carries has a row in cli/rules.def, every row is
- * raised somewhere, and is told in full. The ids are found by reading the sources, not by a list
- * that could be forgotten.
+/* Every rule id that a diagnostic in the sources carries has a row in cli/rules/rules.def, every
+ * row is raised somewhere, and is told in full. The ids are found by reading the sources, not by a
+ * list that could be forgotten.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -79,7 +79,8 @@ static void check_file(Arena *arena, const char *path)
         bool sure = follows_fault(text, at);
         if (id[0] != 0 && is_kebab(id) && (sure || strchr(id, '-') != NULL) && !is_listed(id)) {
             n_found++;
-            if (rule_find(id) == NULL) fail_msg("%s: \"%s\" has no row in cli/rules.def", path, id);
+            if (rule_find(id) == NULL)
+                fail_msg("%s: \"%s\" has no row in cli/rules/rules.def", path, id);
         }
         at = end + 1;
     }
@@ -93,7 +94,8 @@ static void check_lua_calls(Arena *arena, const char *path, const char *text, co
         const char *id = arena_copy(arena, at, strcspn(at, "\""));
         n_found++;
         mark(id);
-        if (rule_find(id) == NULL) fail_msg("%s: \"%s\" has no row in cli/rules.def", path, id);
+        if (rule_find(id) == NULL)
+            fail_msg("%s: \"%s\" has no row in cli/rules/rules.def", path, id);
     }
 }
 
@@ -139,7 +141,7 @@ static void every_rule_of_the_sources_is_explained(void **state)
         walk(arena, arena_print(arena, "%s/%s", TANDEM_SOURCE_DIR, folders[i]));
     assert_true(n_found > 50); /* or the search itself is broken */
     for (uint32_t i = 0; i < n_rules; i++)
-        if (!raised[i]) fail_msg("cli/rules.def: no source raises \"%s\"", rules[i].id);
+        if (!raised[i]) fail_msg("cli/rules/rules.def: no source raises \"%s\"", rules[i].id);
     arena_free(arena);
 }
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "planner/base/str.h"
-#include "planner/ir/layout.h"
+#include "planner/ir/layout/layout.h"
 
 static int setup(void **state)
 {

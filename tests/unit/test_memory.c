@@ -12,7 +12,7 @@
 #include <time.h>
 
 #include "planner/base/rng.h"
-#include "planner/lower/placement.h"
+#include "planner/lower/memory/placement.h"
 #include "planner/passes/pass.h"
 #include "planner/passes/schedule/schedule.h"
 #include "tests/support/plans.h"

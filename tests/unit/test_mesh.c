@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "planner/base/str.h"
-#include "planner/ir/mesh.h"
+#include "planner/ir/layout/mesh.h"
 
 static int setup(void **state)
 {

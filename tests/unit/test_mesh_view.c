@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "planner/base/rng.h"
-#include "planner/ir/mesh_view.h"
+#include "planner/ir/layout/mesh_view.h"
 
 static Arena *arena;
 static Diag diag;

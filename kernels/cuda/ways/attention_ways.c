@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "kernels/cuda/ways/attention_private.h"
-#include "planner/ir/layout.h"
+#include "planner/ir/layout/layout.h"
 
 /* Of choices that are kept: raised when our kernels change, which are then timed and compared
  * again. */

@@ -1,0 +1,81 @@
+/* Each process writes what it finds to a file of its own that has no name; the parent reads them
+ * when all have ended. */
+#include "cli/sweep/jobs.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/report/progress.h"
+
+uint32_t jobs_number(uint32_t wanted, uint32_t n_work)
+{
+    uint32_t n = wanted > 0 ? wanted : machine_cores();
+    if (n > MOST_JOBS) n = MOST_JOBS;
+    if (n > n_work) n = n_work;
+    return n > 0 ? n : 1;
+}
+
+static pid_t start(const Job *job, JobWork work, void *self)
+{
+    fflush(NULL);
+    const pid_t parent = getpid(), pid = fork();
+    if (pid != 0) return pid;
+    /* Who ends the command ends its work, also where only the first process was told. */
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) _exit(1);
+    work(self, job);
+    _exit(fflush(job->file) == 0 && !ferror(job->file) ? 0 : 1);
+}
+
+void job_piece_done(const Job *job)
+{
+    ssize_t written = job->count >= 0 ? write(job->count, "", 1) : 0;
+    (void)written; /* a count that is short spoils nothing */
+}
+
+/* A byte is a finished piece; the pipe ends when the last process has. */
+static void follow(Progress *progress, int count)
+{
+    char bytes[64];
+    ssize_t n;
+    while ((n = read(count, bytes, sizeof bytes)) > 0 || (n < 0 && errno == EINTR))
+        if (n > 0) progress_add(progress, (uint32_t)n, NULL);
+}
+
+bool jobs_fork(Cli *cli, uint32_t n_jobs, uint32_t n_work, JobWork work, void *self,
+               FILE *file[MOST_JOBS])
+{
+    pid_t pid[MOST_JOBS];
+    int count[2] = {-1, -1};
+    Progress progress = progress_by_count(cli, n_work);
+    bool fine = true, watched = progress.to != NULL && pipe(count) == 0;
+    for (uint32_t i = 0; i < n_jobs; i++) {
+        file[i] = tmpfile();
+        Job job = {i, n_jobs, file[i], count[1]};
+        pid[i] = file[i] != NULL ? start(&job, work, self) : -1;
+        if (pid[i] < 0)
+            fine = cli_error(cli, FAULT_internal, "job-process", "cannot start a process: %s",
+                             strerror(errno));
+    }
+    if (watched) {
+        close(count[1]);
+        follow(&progress, count[0]);
+        close(count[0]);
+    }
+    progress_end(&progress);
+    for (uint32_t i = 0; i < n_jobs; i++) {
+        int status = 0;
+        while (pid[i] > 0 && waitpid(pid[i], &status, 0) < 0 && errno == EINTR) {
+        }
+        if (pid[i] > 0 && status != 0)
+            fine = cli_error(cli, FAULT_internal, "job-process",
+                             "a process that predicts rows ended unexpectedly (status %d)", status);
+        if (file[i] != NULL) rewind(file[i]);
+    }
+    return fine;
+}

@@ -1,0 +1,234 @@
+/* RMSNorm and LayerNorm. A row is read once, and what is normed may be a sum that is made on the
+ * way: the residual connection's. The largest magnitude of what is made may be found as well. */
+#include "kernels/cuda/norm/norm.cuh"
+
+#include "kernels/cuda/fused.h"
+
+typedef struct NormArgs {
+    Array x, addend, sum, weight, bias, y;
+    Array mean, r; /* [n] */
+    Rows rows;
+    float eps;
+    bool adds, keeps; /* x + addend is what is normed; it is written too */
+    bool centred;     /* LayerNorm */
+    Amax amax;        /* of y */
+} NormArgs;
+
+/* The thread's eights of the row from `base` on: with the addend, rounded as if it were written. */
+DEVICE void norm_load(const NormArgs *a, int64_t row, int base, int lane, float x[HELD][EIGHT])
+{
+    Raw raw[HELD], more[HELD];
+    UNROLL for (int u = 0; u < HELD; u++)
+    {
+        int64_t column = row_column(a->rows, base, u, lane), at = row * a->rows.width + column;
+        int n = row_count(a->rows, row, column);
+        raw[u] = fetch(a->x, at, n);
+        if (a->adds) more[u] = fetch(a->addend, at, n);
+    }
+    UNROLL for (int u = 0; u < HELD; u++)
+    {
+        float y[EIGHT];
+        widen_all(a->x, &raw[u], x[u]);
+        if (!a->adds) continue;
+        widen_all(a->addend, &more[u], y);
+        UNROLL for (int k = 0; k < EIGHT; k++) x[u][k] += y[k];
+        round_all(a->sum.dtype, x[u]);
+    }
+}
+
+typedef enum NormPass { NORM_sum, NORM_squares } NormPass;
+
+/* Of the thread's part of the row: the sum, or that of the squared distances from `mean`. */
+DEVICE float norm_pass(const NormArgs *a, const NormPass pass, int64_t row, int lane, float mean,
+                       float x[HELD][EIGHT])
+{
+    float total = 0;
+    for (int base = 0; base < a->rows.eights; base += HELD * a->rows.lanes) {
+        if (a->rows.eights > HELD * a->rows.lanes) norm_load(a, row, base, lane, x);
+        UNROLL for (int u = 0; u < HELD; u++)
+        {
+            int n = row_count(a->rows, row, row_column(a->rows, base, u, lane));
+            UNROLL for (int k = 0; k < EIGHT; k++)
+            {
+                float away = k < n ? x[u][k] - mean : 0;
+                total = pass == NORM_sum ? total + away : fmaf(away, away, total);
+            }
+        }
+    }
+    return total;
+}
+
+/* Returns the larger of `most` and what it writes. */
+DEVICE uint32_t norm_write(const NormArgs *a, int64_t row, int64_t column, int n,
+                           const float x[EIGHT], float mean, float r, uint32_t most)
+{
+    int64_t at = row * a->rows.width + column;
+    float weight[EIGHT], bias[EIGHT], y[EIGHT];
+    load(a->weight, column, n, weight);
+    if (a->centred) load(a->bias, column, n, bias);
+    UNROLL for (int k = 0; k < EIGHT; k++)
+    {
+        y[k] = (x[k] - mean) * r * weight[k];
+        if (a->centred) y[k] += bias[k];
+    }
+    if (a->keeps) store(a->sum, at, n, x);
+    store(a->y, at, n, y);
+    if (a->amax.of == AMAX_nothing) return most;
+    round_all(a->y.dtype, y);
+    return amax_of_eight(y, n, most);
+}
+
+KERNEL(norm_rows, NormArgs, NORM_THREADS, 1)
+{
+    SHARED(float, held);
+    float x[HELD][EIGHT];
+    int lane = (int)threadIdx.x % a.rows.lanes, stride = HELD * a.rows.lanes;
+    int64_t row = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / a.rows.lanes;
+    float mean = 0, width = (float)a.rows.width;
+    uint32_t most = 0;
+    norm_load(&a, row, 0, lane, x);
+    if (a.centred) mean = row_sum(a.rows, norm_pass(&a, NORM_sum, row, lane, 0, x), held) / width;
+    float square = row_sum(a.rows, norm_pass(&a, NORM_squares, row, lane, mean, x), held) / width;
+    float r = 1.0f / sqrtf(square + a.eps);
+    for (int base = 0; base < a.rows.eights; base += stride) {
+        if (a.rows.eights > stride) norm_load(&a, row, base, lane, x);
+        UNROLL for (int u = 0; u < HELD; u++)
+        {
+            int64_t column = row_column(a.rows, base, u, lane);
+            int n = row_count(a.rows, row, column);
+            if (n > 0) most = norm_write(&a, row, column, n, x[u], mean, r, most);
+        }
+    }
+    if (a.amax.of == AMAX_rows) row_amax(a.amax, a.rows, row, lane, most, (uint32_t *)held);
+    if (a.amax.of == AMAX_all) block_amax(a.amax, most, (uint32_t *)held);
+    if (lane == 0 && row < a.rows.n) {
+        write_one(a.r, row, r);
+        if (a.centred) write_one(a.mean, row, mean);
+    }
+}
+
+static bool norm_launch(NormArgs p, int64_t n, int64_t width, double eps, const CudaContext *cuda,
+                        CudaError *error)
+{
+    p.rows = rows_of(n, width, HELD, 4, NORM_THREADS);
+    p.eps = (float)eps;
+    int64_t threads = p.rows.lanes > WARP ? p.rows.lanes : 256;
+    int64_t blocks = ceil_div(n, threads / p.rows.lanes);
+    return amax_clear(p.amax, cuda, error) &&
+           LAUNCH(norm_rows, blocks, threads, MAX_WARPS * sizeof(float), p, cuda, error);
+}
+
+/* The ops fused with a norm. */
+typedef struct NormParts {
+    const KernelArgs *sum; /* before it: x is this sum; NULL: none */
+    bool keeps;            /* the sum is written */
+    Amax amax;             /* behind it */
+} NormParts;
+
+static void norm_parts(NormArgs *p, const KernelArgs *args, const NormParts *with, int64_t width)
+{
+    p->x = array_of(args, 0, width);
+    p->weight = array_of(args, 1, width);
+    p->amax = with->amax;
+    if (with->sum == NULL) return;
+    p->adds = true, p->keeps = with->keeps;
+    p->x = array_of(with->sum, 0, width);
+    p->addend = array_of(with->sum, 1, width);
+    p->sum = array_of(with->sum, 2, width);
+}
+
+/* x [n,width], weight [width] -> y [n,width], r [n] */
+static bool rms(const KernelArgs *args, const NormParts *with, int64_t n, int64_t width,
+                const CudaContext *cuda, CudaError *error)
+{
+    NormArgs p;
+    memset(&p, 0, sizeof p);
+    norm_parts(&p, args, with, width);
+    p.y = array_of(args, 2, width);
+    p.r = array_of(args, 3, 1);
+    return norm_launch(p, n, width, args->attrs.eps, cuda, error);
+}
+
+/* x [n,width], weight, bias [width] -> y [n,width], mean, r [n] */
+static bool layer(const KernelArgs *args, const NormParts *with, const CudaContext *cuda,
+                  CudaError *error)
+{
+    NormArgs p;
+    int64_t width = args->size['D'];
+    memset(&p, 0, sizeof p);
+    norm_parts(&p, args, with, width);
+    p.centred = true;
+    p.bias = array_of(args, 2, width);
+    p.y = array_of(args, 3, width);
+    p.mean = array_of(args, 4, 1), p.r = array_of(args, 5, 1);
+    return norm_launch(p, args->size['b'] * args->size['s'], width, args->attrs.eps, cuda, error);
+}
+
+static NormParts norm_alone(void)
+{
+    NormParts with;
+    memset(&with, 0, sizeof with);
+    return with;
+}
+
+bool cuda_rmsnorm(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    NormParts with = norm_alone();
+    return rms(args, &with, args->size['b'] * args->size['s'], args->size['D'], cuda, error);
+}
+
+/* x [b,s,...,E]: each head is a row */
+bool cuda_rmsnorm_heads(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    NormParts with = norm_alone();
+    return rms(args, &with, args->size['b'] * args->size['s'] * args->rows, args->size['E'], cuda,
+               error);
+}
+
+bool cuda_layernorm(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
+{
+    NormParts with = norm_alone();
+    return layer(args, &with, cuda, error);
+}
+
+/* ---- as a part of a run */
+
+static bool is_norm(OpKind op)
+{
+    return op == OP_rmsnorm || op == OP_layernorm;
+}
+
+/* The sum, in front of the norm of it. */
+static bool is_sum_of(const CudaChainPart *part, const CudaChainPart *normed)
+{
+    const KernelArgs *sum = part->args, *norm = normed->args;
+    if (part->op != OP_add || accumulates(sum, 0)) return false;
+    for (uint32_t i = 0; i < 3; i++)
+        if (!fused_takes(sum->dtype[i])) return false;
+    return norm->ptr[0] == sum->ptr[2] && norm->dtype[0] == sum->dtype[2] &&
+           norm->elements[0] == sum->elements[2];
+}
+
+uint32_t cuda_norm_length(const CudaChainPart *part, uint32_t n)
+{
+    uint32_t at = n >= 2 && is_norm(part[1].op) && is_sum_of(&part[0], &part[1]) ? 1 : 0;
+    if (!is_norm(part[at].op)) return 0;
+    const KernelArgs *norm = part[at].args;
+    uint32_t y = norm->n_in, length = at + 1;
+    int64_t rows = norm->size['b'] * norm->size['s'];
+    if (length < n &&
+        amax_joins(&part[length], norm->ptr[y], norm->dtype[y], norm->elements[y], rows))
+        length++;
+    return length >= 2 ? length : 0;
+}
+
+bool cuda_norm_run(const CudaChainPart *part, uint32_t n, const CudaContext *cuda, CudaError *error)
+{
+    NormParts with = norm_alone();
+    uint32_t at = is_norm(part[0].op) ? 0 : 1;
+    const KernelArgs *args = part[at].args;
+    if (at == 1) with.sum = part[0].args, with.keeps = (part[0].unread & 1) == 0;
+    if (at + 1 < n) with.amax = amax_of_part(&part[at + 1]);
+    if (part[at].op == OP_layernorm) return layer(args, &with, cuda, error);
+    return rms(args, &with, args->size['b'] * args->size['s'], args->size['D'], cuda, error);
+}

@@ -1,0 +1,337 @@
+/* The life of the process that evaluates a script: load, run, flatten the plan, ask, trace the
+ * model, end. Every failure is a record with a place. */
+#include "planner/front/child/child.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char error_key[] = "tandem.error";
+
+Child *child_of(lua_State *L)
+{
+    Child *c;
+    memcpy(&c, lua_getextraspace(L), sizeof(Child *));
+    return c;
+}
+
+/* A chunk is named "=3" after its source's number. */
+static Place place_of(const Child *c, const lua_Debug *ar)
+{
+    Place place = {0, 0};
+    if (ar->source == NULL || ar->source[0] != '=' || ar->currentline <= 0) return place;
+    char *end;
+    unsigned long source = strtoul(ar->source + 1, &end, 10);
+    if (*end != 0 || source == 0 || source > c->n_sources) return place;
+    return (Place){(uint32_t)source, (uint32_t)ar->currentline};
+}
+
+static Place find_place(Child *c, bool library, bool shipped)
+{
+    lua_Debug ar;
+    for (int level = 0; lua_getstack(c->L, level, &ar); level++) {
+        if (!lua_getinfo(c->L, "Sl", &ar)) continue;
+        Place place = place_of(c, &ar);
+        const Source *source = &c->source[place.source];
+        if (place.source != 0 && (library || !source->library) && (shipped || !source->shipped))
+            return place;
+    }
+    return (Place){0, 0};
+}
+
+Place child_place(Child *c, bool user)
+{
+    return find_place(c, !user, true);
+}
+
+Place child_plan_place(Child *c)
+{
+    return find_place(c, false, false);
+}
+
+uint32_t child_source(Child *c, const Source *source)
+{
+    if (c->n_sources - c->n_sets >= CHILD_MOST_FILES)
+        child_raise(c->L, "too-many-files", child_place(c, true), NULL,
+                    "a plan may consist of %d files at most", CHILD_MOST_FILES);
+    c->source[++c->n_sources] = *source;
+    return c->n_sources;
+}
+
+void child_send_files(Child *c)
+{
+    while (c->n_files_sent < c->n_sources) {
+        const char *name = c->source[++c->n_files_sent].name;
+        record_begin(&c->out, RECORD_file);
+        put_text(&c->out, name, strlen(name));
+        record_end(&c->out);
+    }
+}
+
+void child_put_place(Child *c, Place place)
+{
+    assert(place.source <= c->n_files_sent);
+    put_u32(&c->out, place.source);
+    put_u32(&c->out, place.line);
+}
+
+void child_write_error(Child *c, const char *rule, Place place, const char *text, const char *hint,
+                       Severity severity)
+{
+    child_send_files(c);
+    record_begin(&c->out, RECORD_error);
+    put_u32(&c->out, (uint32_t)severity);
+    put_text(&c->out, rule, strlen(rule));
+    child_put_place(c, place);
+    put_text(&c->out, text, strlen(text));
+    put_text(&c->out, hint != NULL ? hint : "", hint != NULL ? strlen(hint) : 0);
+    record_end(&c->out);
+    c->failed = c->failed || severity == SEVERITY_error;
+}
+
+const char *child_near(lua_State *L, const char *word, int list)
+{
+    Child *c = child_of(L);
+    lua_Unsigned n = lua_rawlen(L, list);
+    const char **words = arena_array(c->arena, n > 0 ? n : 1, sizeof *words);
+    for (lua_Unsigned i = 0; i < n; i++) {
+        lua_rawgeti(L, list, (lua_Integer)i + 1);
+        words[i] = lua_type(L, -1) == LUA_TSTRING ? arena_dup(c->arena, lua_tostring(L, -1)) : "";
+        lua_pop(L, 1);
+    }
+    const char *near = str_nearest(word, words, n);
+    return near == NULL ? NULL : arena_print(c->arena, "did you mean '%s'?", near);
+}
+
+static void push_error(lua_State *L, const char *rule, Place place, const char *text,
+                       const char *hint)
+{
+    lua_createtable(L, 0, 5);
+    lua_pushstring(L, rule);
+    lua_setfield(L, -2, "rule");
+    lua_pushstring(L, text);
+    lua_setfield(L, -2, "text");
+    lua_pushstring(L, hint);
+    lua_setfield(L, -2, "hint");
+    lua_pushinteger(L, place.source);
+    lua_setfield(L, -2, "source");
+    lua_pushinteger(L, place.line);
+    lua_setfield(L, -2, "line");
+    luaL_setmetatable(L, error_key);
+}
+
+_Noreturn void child_raise(lua_State *L, const char *rule, Place place, const char *hint,
+                           const char *format, ...)
+{
+    Str text = str_in(child_of(L)->arena);
+    va_list args;
+    va_start(args, format);
+    str_vprint(&text, format, args);
+    va_end(args);
+    push_error(L, rule, place, str_text(&text), hint);
+    lua_error(L);
+    abort(); /* lua_error does not return */
+}
+
+static bool is_error(lua_State *L, int index)
+{
+    void *p = NULL;
+    if (lua_type(L, index) == LUA_TTABLE && lua_getmetatable(L, index)) {
+        luaL_getmetatable(L, error_key);
+        if (lua_rawequal(L, -1, -2)) p = L;
+        lua_pop(L, 2);
+    }
+    return p != NULL;
+}
+
+static int error_text(lua_State *L)
+{
+    lua_getfield(L, 1, "text");
+    return 1;
+}
+
+/* "3:14: text": the place, and the text behind it. A rethrown message has several: the innermost
+ * stands last. */
+static const char *strip_places(const Child *c, const char *text, Place *place)
+{
+    for (;;) {
+        char *colon, *end;
+        unsigned long source = strtoul(text, &colon, 10);
+        if (colon == text || *colon != ':') return text;
+        unsigned long line = strtoul(colon + 1, &end, 10);
+        if (end == colon + 1 || end[0] != ':' || end[1] != ' ') return text;
+        if (source == 0 || source > c->n_sources || line == 0 || line > UINT32_MAX) return text;
+        *place = (Place){(uint32_t)source, (uint32_t)line};
+        text = end + 2;
+    }
+}
+
+static const char *syntax_hint(Child *c, const char *text, Place place)
+{
+    if (strstr(text, "'}' expected") != NULL && place.line > 1)
+        return arena_print(c->arena, "is a ',' missing, on line %u or before?", place.line - 1);
+    if (strstr(text, "C stack overflow") != NULL) return "is it nested too deeply?";
+    if (strstr(text, "'end' expected") != NULL) return "a function, if, for or while is not closed";
+    if (strstr(text, "unexpected symbol near '<\\27>'") != NULL) return "only text is read";
+    return NULL;
+}
+
+static const char *nil_hint(Child *c, const char *text)
+{
+    const char *field = strstr(text, "nil value (field '");
+    if (field == NULL) return NULL;
+    field += strlen("nil value (field '");
+    size_t n = strcspn(field, "'");
+    return arena_print(c->arena, "there is no '%.*s': is it misspelt?", (int)n, field);
+}
+
+/* Turns any error into a table with a place while the stack that raised it still stands. */
+static int on_error(lua_State *L)
+{
+    Child *c = child_of(L);
+    if (is_error(L, 1)) return 1;
+    const char *text = lua_type(L, 1) == LUA_TSTRING ? lua_tostring(L, 1) : NULL;
+    if (text == NULL) {
+        lua_pushfstring(L, "error(%s): a script's error must be a text", luaL_typename(L, 1));
+        text = lua_tostring(L, -1);
+    }
+    Place place = {0, 0};
+    text = strip_places(c, text, &place);
+    if (place.source == 0 || c->source[place.source].library) {
+        Place user = child_place(c, true);
+        if (user.source != 0) place = user;
+    }
+    push_error(L, "lua-error", place, text, nil_hint(c, text));
+    return 1;
+}
+
+static void report_stop(Child *c)
+{
+    const char *text = arena_print(
+        c->arena, "stopped after %g s of processor time: the script makes no progress", c->cpu_s);
+    child_write_error(c, "no-progress", c->stop_place, text, "is there a loop without an end?",
+                      SEVERITY_error);
+}
+
+/* The error on top of the stack as a record. */
+static void report(Child *c, int status)
+{
+    lua_State *L = c->L;
+    if (c->fired > 0) {
+        report_stop(c);
+    } else if (status == LUA_ERRMEM || !is_error(L, -1)) {
+        const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "error";
+        Place place = c->memory_place;
+        if (status == LUA_ERRMEM)
+            text = arena_print(c->arena, "the script needs more than %d MiB of memory",
+                               CHILD_MOST_LUA_BYTES >> 20);
+        else
+            text = strip_places(c, arena_dup(c->arena, text), &place);
+        child_write_error(c, status == LUA_ERRMEM ? "memory-limit" : "lua-error", place, text, NULL,
+                          SEVERITY_error);
+    } else {
+        lua_getfield(L, -1, "rule");
+        lua_getfield(L, -2, "text");
+        lua_getfield(L, -3, "hint");
+        lua_getfield(L, -4, "source");
+        lua_getfield(L, -5, "line");
+        Place place = {(uint32_t)lua_tointeger(L, -2), (uint32_t)lua_tointeger(L, -1)};
+        if (place.source > c->n_sources) place = (Place){0, 0};
+        const char *rule = lua_tostring(L, -5), *text = lua_tostring(L, -4);
+        if (rule != NULL && rule[0] == 0 && c->failed) return; /* core.stop: all has been said */
+        child_write_error(c, rule != NULL ? rule : "lua-error", place, text != NULL ? text : "",
+                          lua_tostring(L, -3), SEVERITY_error);
+        lua_pop(L, 5);
+    }
+}
+
+void child_load_text(Child *c, const Source *source)
+{
+    Place place = {child_source(c, source), 1};
+    if (source->n > 0 && source->text[0] == '\033')
+        child_raise(c->L, "lua-syntax", place, "give the script's text",
+                    "%s is compiled Lua; only text is read", source->name);
+    char chunk[16];
+    snprintf(chunk, sizeof chunk, "=%u", place.source);
+    static const char mark[] = "\xEF\xBB\xBF"; /* some editors begin a file with it */
+    size_t skip = source->n >= 3 && memcmp(source->text, mark, 3) == 0 ? 3 : 0;
+    if (luaL_loadbufferx(c->L, source->text + skip, source->n - skip, chunk, "t") == LUA_OK) return;
+    if (is_error(c->L, -1)) { /* not of the grammar: the parser itself ran into a limit */
+        lua_getfield(c->L, -1, "text");
+        place.line = 0;
+    }
+    const char *message = lua_tostring(c->L, -1);
+    if (message == NULL) message = "cannot be read";
+    message = strip_places(c, arena_dup(c->arena, message), &place);
+    child_raise(c->L, "lua-syntax", place, syntax_hint(c, message, place), "%s", message);
+}
+
+/* Load, run, flatten, ask, trace: in one protected call. */
+static int evaluate(lua_State *L)
+{
+    Child *c = child_of(L);
+    child_open_library(c);
+    child_open_require(c);
+    child_open_plan(c);
+    if (c->code != NULL)
+        child_load_text(c, &(Source){.name = c->script, .text = c->code, .n = strlen(c->code)});
+    else
+        child_load_file(c, c->script);
+    lua_call(L, 0, 1);
+    Place place;
+    const char *kind = child_kind(L, -1, &place);
+    if (kind == NULL || strcmp(kind, "plan") != 0)
+        child_raise(L, "no-plan", (Place){1, 0}, "end the script with `return plan { ... }`",
+                    "the script returns %s, not a plan",
+                    kind != NULL ? kind : luaL_typename(L, -1));
+    child_default_cluster(c);
+    child_named_runtime(c);
+    child_apply_sets(c);
+    child_named_runtime(c); /* --set runtime=NAME */
+    child_flatten(c);
+    child_schedule_file(c);
+    child_ask(c);
+    child_schedule_call(c);
+    child_trace(c);
+    return 0;
+}
+
+static uint32_t source_lines(const Child *c)
+{
+    uint32_t lines = 0;
+    for (uint32_t i = 1; i <= c->n_sources; i++)
+        for (size_t k = 0; c->source[i].text != NULL && k < c->source[i].n; k++)
+            lines += c->source[i].text[k] == '\n';
+    return lines;
+}
+
+_Noreturn void child_run(Child *c)
+{
+    lua_State *L = lua_newstate(child_allocate, c);
+    if (L == NULL) _exit(1);
+    c->L = L;
+    memcpy(lua_getextraspace(L), &c, sizeof(Child *));
+    lua_gc(L, LUA_GCINC, 800, 0, 0); /* scripts are short; at the cap Lua collects anyway */
+    luaL_newmetatable(L, error_key);
+    lua_pushcfunction(L, error_text);
+    lua_setfield(L, -2, "__tostring");
+    lua_pushboolean(L, 0);
+    lua_setfield(L, -2, "__metatable");
+    lua_pop(L, 1);
+    child_limit(c);
+    lua_pushcfunction(L, on_error);
+    lua_pushcfunction(L, evaluate);
+    int status = lua_pcall(L, 0, 0, 1);
+    if (status != LUA_OK)
+        report(c, status);
+    else if (c->fired > 0)
+        report_stop(c);
+    child_send_files(c);
+    record_begin(&c->out, RECORD_done);
+    put_u32(&c->out, source_lines(c));
+    record_end(&c->out);
+    bool sent = writer_send(&c->out, c->fd);
+    _exit(sent ? 0 : 1);
+}

@@ -1,0 +1,156 @@
+/* The limits of a script. Two stages of time: at the first the interpreter is told to raise an
+ * error; code that never returns to it (patterns, C loops, finalizers) is cut off at the second,
+ * with its line as last words. Memory: through one allocator, and the address space as a whole. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "planner/front/child/child.h"
+
+enum { STAGES_MOST = 12, TIGHT_MOST = 4 };
+
+/* Once the cap is reached Lua collects all of its garbage and asks again. Where that frees next to
+ * nothing it would do so at every allocation, and the time would run out in its place: memory is
+ * what the script lacks. */
+static bool is_spent(Child *c)
+{
+    bool asked_again = c->collected;
+    c->collected = false;
+    if (!asked_again) return false;
+    bool tight = c->memory > (size_t)CHILD_MOST_LUA_BYTES - CHILD_MOST_LUA_BYTES / 16;
+    c->n_tight = tight ? c->n_tight + 1 : 0;
+    return c->n_tight > TIGHT_MOST;
+}
+
+/* A finalizer runs without hooks, and its memory errors are warnings: scripts get none of them. */
+void *child_allocate(void *self, void *at, size_t old, size_t size)
+{
+    Child *c = self;
+    if (at == NULL) old = 0; /* Lua passes a type there */
+    if (size == 0) {
+        c->memory -= old;
+        free(at);
+        return NULL;
+    }
+    if (size > old) {
+        bool over = size - old > (size_t)CHILD_MOST_LUA_BYTES - c->memory;
+        if (is_spent(c) || over) {
+            Place place = c->L != NULL ? child_place(c, true) : (Place){0, 0};
+            if (place.source != 0) c->memory_place = place; /* none: the stack is being unwound */
+            c->memory_refused = c->collected = true;
+            return NULL;
+        }
+    }
+    void *moved = realloc(at, size);
+    if (moved != NULL) c->memory = c->memory - old + size;
+    return moved;
+}
+
+static void stop_hook(lua_State *L, lua_Debug *ar)
+{
+    (void)ar;
+    Child *c = child_of(L);
+    if (c->fired == 0) c->stop_place = child_place(c, true);
+    c->fired = c->fired < 1000 ? c->fired + 1 : c->fired;
+    luaL_where(L, 0);
+    lua_pushliteral(L, "stopped: no progress");
+    lua_concat(L, 2);
+    lua_error(L);
+}
+
+/* Reads the interpreter's stack from within a signal: it stands still while C code spins. If it
+ * does not, the worst is that this process ends without last words. */
+static void last_words(Child *c)
+{
+    struct {
+        Place place;
+        char function[56];
+    } words;
+    memset(&words, 0, sizeof words);
+    lua_Debug ar;
+    if (lua_getstack(c->L, 0, &ar) && lua_getinfo(c->L, "Sn", &ar) && ar.what[0] == 'C' &&
+        ar.name != NULL && strcmp(ar.name, "?") != 0)
+        snprintf(words.function, sizeof words.function, "%s", ar.name);
+    words.place = child_place(c, true);
+    ssize_t written = write(c->words, &words, sizeof words);
+    _exit(written == (ssize_t)sizeof words ? 0 : 1);
+}
+
+static void on_timer(int number, siginfo_t *info, void *context)
+{
+    (void)number;
+    (void)context;
+    Child *c = info->si_value.sival_ptr;
+    c->expired++;
+    if (c->expired == 1) {
+        lua_sethook(c->L, stop_hook, LUA_MASKCALL | LUA_MASKRET | LUA_MASKLINE | LUA_MASKCOUNT, 1);
+        return;
+    }
+    if (c->fired == c->fired_before || c->expired >= STAGES_MOST) last_words(c);
+    c->fired_before = c->fired;
+}
+
+static void lower_limit(int which, rlim_t soft, rlim_t hard)
+{
+    struct rlimit limit;
+    if (getrlimit(which, &limit) != 0) return;
+    if (limit.rlim_max != RLIM_INFINITY && hard > limit.rlim_max) hard = limit.rlim_max;
+    if (soft > hard) soft = hard;
+    limit = (struct rlimit){soft, hard};
+    setrlimit(which, &limit);
+}
+
+#if !defined(__SANITIZE_ADDRESS__)
+/* Of this process as forked; the limit is what it may grow beyond that. */
+static uint64_t address_space_bytes(void)
+{
+    unsigned long long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file == NULL) return 0;
+    int n = fscanf(file, "%llu", &pages);
+    fclose(file);
+    long page = sysconf(_SC_PAGESIZE);
+    return n == 1 && page > 0 ? pages * (uint64_t)page : 0;
+}
+#endif
+
+void child_limit(Child *c)
+{
+    rlim_t seconds = (rlim_t)c->cpu_s + 4;
+    lower_limit(RLIMIT_CPU, seconds, seconds + 1);
+    lower_limit(RLIMIT_CORE, 0, 0);
+    lower_limit(RLIMIT_NOFILE, 32, 32);
+#if !defined(__SANITIZE_ADDRESS__) /* its shadow memory alone is larger than any limit */
+    uint64_t own = address_space_bytes();
+    if (own > 0) lower_limit(RLIMIT_AS, own + (UINT64_C(2) << 30), own + (UINT64_C(2) << 30));
+#endif
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_sigaction = on_timer;
+    action.sa_flags = SA_SIGINFO | SA_RESTART;
+    sigemptyset(&action.sa_mask);
+    struct sigevent event;
+    memset(&event, 0, sizeof event);
+    event.sigev_notify = SIGEV_SIGNAL;
+    event.sigev_signo = SIGALRM;
+    event.sigev_value.sival_ptr = c;
+    timer_t timer;
+    long whole = (long)c->cpu_s;
+    struct itimerspec when = {.it_interval = {0, 200000000},
+                              .it_value = {whole, (long)((c->cpu_s - (double)whole) * 1e9)}};
+    sigset_t alarm_only;
+    sigemptyset(&alarm_only);
+    sigaddset(&alarm_only, SIGALRM);
+    sigprocmask(SIG_UNBLOCK, &alarm_only, NULL);
+    if (sigaction(SIGALRM, &action, NULL) != 0 ||
+        timer_create(CLOCK_PROCESS_CPUTIME_ID, &event, &timer) != 0 ||
+        timer_settime(timer, 0, &when, NULL) != 0)
+        _exit(1); /* without a limit nothing is evaluated */
+}

@@ -1,0 +1,144 @@
+/* pairs and next in the order of the keys: numbers, texts, booleans. Lua's own order hangs on
+ * addresses and differs from run to run. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/front/child/child.h"
+
+typedef struct Key {
+    int type;
+    bool is_integer;
+    lua_Integer integer;
+    lua_Number number;
+    const char *text; /* anchored by the table itself while we sort */
+    size_t n;
+} Key;
+
+static int order_of_type(int type)
+{
+    return type == LUA_TNUMBER ? 0 : type == LUA_TSTRING ? 1 : 2;
+}
+
+static int compare(const void *left, const void *right)
+{
+    const Key *a = left, *b = right;
+    if (a->type != b->type) return order_of_type(a->type) - order_of_type(b->type);
+    if (a->type == LUA_TSTRING) {
+        int by_bytes = memcmp(a->text, b->text, a->n < b->n ? a->n : b->n);
+        return by_bytes != 0 ? by_bytes : (a->n > b->n) - (a->n < b->n);
+    }
+    if (a->is_integer && b->is_integer)
+        return (a->integer > b->integer) - (a->integer < b->integer);
+    return (a->number > b->number) - (a->number < b->number);
+}
+
+static Key key_at(lua_State *L, int index)
+{
+    Key key = {.type = lua_type(L, index)};
+    switch (key.type) {
+    case LUA_TNUMBER:
+        key.is_integer = lua_isinteger(L, index);
+        key.integer = lua_tointeger(L, index);
+        key.number = lua_tonumber(L, index);
+        break;
+    case LUA_TSTRING: key.text = lua_tolstring(L, index, &key.n); break;
+    case LUA_TBOOLEAN:
+        key.is_integer = true;
+        key.integer = lua_toboolean(L, index);
+        break;
+    default:
+        luaL_error(L, "this table has a %s as a key: such keys have no fixed order",
+                   luaL_typename(L, index));
+    }
+    return key;
+}
+
+static void push_key(lua_State *L, const Key *key)
+{
+    if (key->type == LUA_TSTRING)
+        lua_pushlstring(L, key->text, key->n);
+    else if (key->type == LUA_TBOOLEAN)
+        lua_pushboolean(L, key->integer != 0);
+    else if (key->is_integer)
+        lua_pushinteger(L, key->integer);
+    else
+        lua_pushnumber(L, key->number);
+}
+
+/* Pushes the list of the keys of the table at `index`, in order. */
+static void push_keys(lua_State *L, int index)
+{
+    lua_Integer n = 0;
+    for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) n++;
+    Key *keys = lua_newuserdatauv(L, (size_t)n * sizeof *keys + 1, 0);
+    lua_Integer i = 0;
+    for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
+        assert(i < n);
+        keys[i++] = key_at(L, -2);
+    }
+    qsort(keys, (size_t)n, sizeof *keys, compare);
+    lua_createtable(L, n < 1 << 20 ? (int)n : 1 << 20, 0);
+    for (i = 0; i < n; i++) {
+        push_key(L, &keys[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_remove(L, -2);
+}
+
+/* Upvalues: the keys, how many have been given. */
+static int step(lua_State *L)
+{
+    lua_Integer i = lua_tointeger(L, lua_upvalueindex(2));
+    for (;;) {
+        i++;
+        lua_pushinteger(L, i);
+        lua_copy(L, -1, lua_upvalueindex(2));
+        lua_pop(L, 1);
+        if (lua_rawgeti(L, lua_upvalueindex(1), i) == LUA_TNIL) return 1;
+        lua_pushvalue(L, -1);
+        if (lua_rawget(L, 1) != LUA_TNIL) return 2;
+        lua_pop(L, 2); /* removed meanwhile */
+    }
+}
+
+static int sorted_pairs(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_settop(L, 1);
+    push_keys(L, 1);
+    lua_pushinteger(L, 0);
+    lua_pushcclosure(L, step, 2);
+    lua_pushvalue(L, 1);
+    lua_pushnil(L);
+    return 3;
+}
+
+static int sorted_next(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_settop(L, 2);
+    bool first = lua_isnil(L, 2), found = false;
+    Key best = {0}, after = {0};
+    if (!first) after = key_at(L, 2);
+    for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {
+        Key key = key_at(L, -2);
+        if (!first && compare(&key, &after) <= 0) continue;
+        if (!found || compare(&key, &best) < 0) best = key;
+        found = true;
+    }
+    if (!found) {
+        lua_pushnil(L);
+        return 1;
+    }
+    push_key(L, &best);
+    lua_pushvalue(L, -1);
+    lua_rawget(L, 1);
+    return 2;
+}
+
+void child_open_pairs(lua_State *L)
+{
+    lua_register(L, "pairs", sorted_pairs);
+    lua_register(L, "next", sorted_next);
+}

@@ -1,0 +1,244 @@
+/* plan, the passes, adamw, sgd: words that mark the table they are given, and the plan
+ * as records. What keys there may be and what they must hold is known to the parent alone. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "planner/front/child/child.h"
+#include "planner/front/pass_spec.h"
+
+enum { MOST_NESTING = 8, MOST_PATH = 240 };
+static const char places_key[] = "tandem.places";
+static const char *const words[] = {"plan",
+#define PASS(name) #name,
+#include "planner/front/passes.def"
+                                    "adamw", "sgd"};
+enum { N_WORDS = sizeof words / sizeof *words, FIRST_PASS = 1 };
+
+const char *child_kind(lua_State *L, int index, Place *place)
+{
+    index = lua_absindex(L, index);
+    if (lua_type(L, index) != LUA_TTABLE) return NULL;
+    luaL_getmetatable(L, places_key);
+    lua_pushvalue(L, index);
+    const char *kind = NULL;
+    if (lua_rawget(L, -2) == LUA_TNUMBER) {
+        uint64_t packed = (uint64_t)lua_tointeger(L, -1);
+        *place = (Place){(uint32_t)(packed >> 8 & 0xff), (uint32_t)(packed >> 16)};
+        kind = words[packed & 0xff];
+    }
+    lua_pop(L, 2);
+    return kind;
+}
+
+/* `ac "full"` is short for ac { mode = "full" }, pp "gpipe" for pp { schedule = "gpipe" }. */
+static const char *short_key(const char *word)
+{
+    for (uint32_t i = 0; i < PASS_NAME_COUNT; i++)
+        if (strcmp(pass_specs[i]->name, word) == 0) return pass_specs[i]->short_key;
+    return NULL;
+}
+
+/* Upvalue: which word. */
+static int mark_table(lua_State *L)
+{
+    Child *c = child_of(L);
+    int word = (int)lua_tointeger(L, lua_upvalueindex(1));
+    Place place = child_place(c, true);
+    int type = lua_type(L, 1);
+    if (type == LUA_TSTRING && short_key(words[word])) {
+        lua_createtable(L, 0, 1);
+        lua_pushvalue(L, 1);
+        lua_setfield(L, -2, short_key(words[word]));
+    } else if (type == LUA_TTABLE) {
+        lua_pushvalue(L, 1);
+    } else if ((type == LUA_TNIL || type == LUA_TNONE) && word >= FIRST_PASS) {
+        lua_newtable(L);
+    } else {
+        child_raise(L, "wrong-type", place, arena_print(c->arena, "write %s { ... }", words[word]),
+                    "%s needs a table, not %s", words[word], luaL_typename(L, 1));
+    }
+    Place old;
+    const char *already = child_kind(L, -1, &old);
+    if (already != NULL)
+        child_raise(L, "wrong-type", place, NULL, "%s: the table is %s{}'s already", words[word],
+                    already);
+    luaL_getmetatable(L, places_key);
+    lua_pushvalue(L, -2);
+    lua_pushinteger(L, (lua_Integer)((uint64_t)word | (uint64_t)place.source << 8 |
+                                     (uint64_t)place.line << 16));
+    lua_rawset(L, -3);
+    lua_pop(L, 1);
+    return 1;
+}
+
+void child_open_plan(Child *c)
+{
+    lua_State *L = c->L;
+    luaL_newmetatable(L, places_key);
+    lua_pop(L, 1);
+    for (int i = 0; i < N_WORDS; i++) {
+        lua_pushinteger(L, i);
+        lua_pushcclosure(L, mark_table, 1);
+        lua_setglobal(L, words[i]);
+    }
+}
+
+static void begin_field(Child *c, RecordKind kind, const char *path, Place place)
+{
+    if (++c->n_fields > CHILD_MOST_FIELDS)
+        child_raise(c->L, "out-of-range", place, NULL, "the plan has more than %d values",
+                    CHILD_MOST_FIELDS);
+    Place set = child_set_place(c, path);
+    if (set.source != 0) place = set;
+    child_send_files(c);
+    record_begin(&c->out, kind);
+    put_text(&c->out, path, strlen(path));
+    child_put_place(c, place);
+}
+
+static void put_value(Child *c, const char *path, Place place)
+{
+    lua_State *L = c->L;
+    size_t n;
+    const char *text;
+    switch (lua_type(L, -1)) {
+    case LUA_TBOOLEAN:
+        begin_field(c, RECORD_bool, path, place);
+        put_u32(&c->out, lua_toboolean(L, -1) != 0);
+        break;
+    case LUA_TNUMBER:
+        begin_field(c, lua_isinteger(L, -1) ? RECORD_int : RECORD_number, path, place);
+        if (lua_isinteger(L, -1))
+            put_i64(&c->out, lua_tointeger(L, -1));
+        else
+            put_f64(&c->out, lua_tonumber(L, -1));
+        break;
+    case LUA_TSTRING:
+        text = lua_tolstring(L, -1, &n);
+        if (memchr(text, 0, n) != NULL || n > 4096)
+            child_raise(L, "out-of-range", place, NULL, "%s: not a readable text", path);
+        begin_field(c, RECORD_text, path, place);
+        put_text(&c->out, text, n);
+        break;
+    default:
+        begin_field(c, RECORD_other, path, place);
+        text = luaL_typename(L, -1);
+        put_text(&c->out, text, strlen(text));
+        break;
+    }
+    record_end(&c->out);
+}
+
+static void put_kind(Child *c, const char *path, const char *kind, Place place)
+{
+    begin_field(c, RECORD_text, path, place);
+    put_text(&c->out, kind, strlen(kind));
+    record_end(&c->out);
+}
+
+/* The keys of tp { plan = { ["layers.*.attention.wo"] = ... } } are paths. */
+static bool holds_paths(const char *path)
+{
+    size_t n = strlen(path);
+    return strncmp(path, "parallel.", 9) == 0 && n > 14 && strcmp(path + n - 5, ".plan") == 0 &&
+           strspn(path + 9, "0123456789") == n - 14;
+}
+
+static const char *key_path(Child *c, const char *path, Place place)
+{
+    lua_State *L = c->L;
+    const char *dot = path[0] != 0 ? "." : "";
+    if (lua_isinteger(L, -2))
+        return arena_print(c->arena, "%s%s%lld", path, dot, (long long)lua_tointeger(L, -2));
+    size_t n;
+    const char *key = lua_tolstring(L, -2, &n);
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)key[i] < ' ' || n > 64 || (key[i] == '.' && !holds_paths(path)))
+            child_raise(L, "unknown-key", place, NULL, "%s has a key that is no word",
+                        path[0] != 0 ? path : "the plan");
+    return arena_print(c->arena, "%s%s%s", path, dot, key);
+}
+
+/* The table on top of the stack; `spot`: its constructor. */
+static void put_table(Child *c, const char *path, Spot spot, int nesting)
+{
+    lua_State *L = c->L;
+    Place here = {spot.source, spot.line};
+    if (nesting > MOST_NESTING || strlen(path) > MOST_PATH)
+        child_raise(L, "out-of-range", here, "does a table hold itself?", "%s is nested too deeply",
+                    path);
+    luaL_checkstack(L, 8, "plan");
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1))
+        if (lua_type(L, -2) != LUA_TSTRING && !lua_isinteger(L, -2))
+            child_raise(L, "wrong-type", here, NULL, "%s has a %s as a key",
+                        path[0] != 0 ? path : "the plan", luaL_typename(L, -2));
+    lua_getglobal(L, "pairs");
+    lua_pushvalue(L, -2);
+    lua_call(L, 1, 3);
+    for (;;) {
+        lua_pushvalue(L, -3);
+        lua_pushvalue(L, -3);
+        lua_pushvalue(L, -3);
+        lua_call(L, 2, 2);
+        if (lua_isnil(L, -2)) break;
+        Spot at = lua_isinteger(L, -2)             ? scan_item(c, spot, lua_tointeger(L, -2))
+                  : lua_type(L, -2) == LUA_TSTRING ? scan_key(c, spot, lua_tostring(L, -2))
+                                                   : spot;
+        Place place = {at.source, at.line};
+        const char *inner = key_path(c, path, here);
+        if (lua_type(L, -1) != LUA_TTABLE) {
+            put_value(c, inner, place);
+        } else {
+            Place own;
+            const char *kind = child_kind(L, -1, &own);
+            if (kind != NULL) at = scan_call(c, own, kind);
+            begin_field(c, RECORD_table, inner, kind != NULL ? own : place);
+            record_end(&c->out);
+            if (kind != NULL) put_kind(c, arena_print(c->arena, "%s.kind", inner), kind, own);
+            if (strcmp(inner, "model") != 0) put_table(c, inner, at, nesting + 1);
+        }
+        lua_pop(L, 1);
+        lua_replace(L, -2); /* the key: where pairs goes on */
+    }
+    lua_pop(L, 5);
+}
+
+void child_flatten(Child *c)
+{
+    lua_State *L = c->L;
+    Place place = {0, 0};
+    const char *kind = child_kind(L, -1, &place);
+    assert(kind != NULL && strcmp(kind, "plan") == 0);
+    begin_field(c, RECORD_table, "", place);
+    record_end(&c->out);
+    put_table(c, "", scan_call(c, place, kind), 0);
+}
+
+/* runtime = "torchtitan" is short for runtime = require "runtimes.torchtitan". */
+void child_named_runtime(Child *c)
+{
+    lua_State *L = c->L;
+    if (lua_getfield(L, -1, "runtime") == LUA_TSTRING) {
+        lua_getglobal(L, "require");
+        lua_pushfstring(L, "runtimes.%s", lua_tostring(L, -2));
+        lua_call(L, 1, 1);
+        lua_setfield(L, -3, "runtime");
+    }
+    lua_pop(L, 1);
+}
+
+/* A plan that names no cluster is for this machine. */
+void child_default_cluster(Child *c)
+{
+    lua_State *L = c->L;
+    if (lua_getfield(L, -1, "cluster") == LUA_TNIL) {
+        lua_getglobal(L, "require");
+        lua_pushliteral(L, "clusters.local_cpu");
+        lua_call(L, 1, 1);
+        lua_newtable(L);
+        lua_call(L, 1, 1);
+        lua_setfield(L, -3, "cluster");
+    }
+    lua_pop(L, 1);
+}

@@ -1,0 +1,248 @@
+/* require: other scripts of the plan, from the script's folder or else from the library, and never
+ * from anywhere else: each part of the name is opened beneath the one before, links are refused. */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "planner/front/child/child.h"
+
+enum { MOST_NAME = 200 };
+static const char loaded_key[] = "tandem.loaded";
+
+/* Opens `path` beneath `dir`; -1 with errno. A link on the way gives ELOOP or ENOTDIR. */
+static int open_beneath(int dir, const char *path)
+{
+    int at = dir;
+    for (;;) {
+        char part[MOST_NAME + 8];
+        size_t n = strcspn(path, "/");
+        if (n == 0 || n >= sizeof part || path[0] == '.') {
+            errno = EINVAL;
+            break;
+        }
+        memcpy(part, path, n);
+        part[n] = 0;
+        bool last = path[n] == 0;
+        int next = openat(at, part,
+                          O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY |
+                              (last ? 0 : O_DIRECTORY));
+        int reason = errno;
+        if (at != dir) close(at);
+        errno = reason;
+        if (next < 0 || last) return next;
+        at = next;
+        path += n + 1;
+    }
+    if (at != dir) close(at);
+    errno = EINVAL;
+    return -1;
+}
+
+/* `source` has the name; the text is read here. */
+static void read_open_file(Child *c, int fd, Source *source)
+{
+    lua_State *L = c->L;
+    const char *name = source->name;
+    Place place = child_place(c, true);
+    struct stat status;
+    if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+        close(fd);
+        child_raise(L, "script-open", place, NULL, "%s is not a file", name);
+    }
+    bool fits = status.st_size <= CHILD_MOST_SOURCE;
+    size_t room = fits ? (size_t)status.st_size : 0, n = 0;
+    char *text = arena_alloc(c->arena, room + 1);
+    ssize_t got = 1;
+    while (n < room && got > 0) {
+        got = read(fd, text + n, room - n);
+        if (got > 0) n += (size_t)got;
+    }
+    close(fd);
+    if (got < 0) child_raise(L, "script-open", place, NULL, "cannot read %s", name);
+    if (!fits) child_raise(L, "script-open", place, NULL, "%s is longer than 1 MiB", name);
+    source->text = text;
+    source->n = n;
+}
+
+static void load_open_file(Child *c, int fd, Source source)
+{
+    read_open_file(c, fd, &source);
+    child_load_text(c, &source);
+}
+
+static const char *beside_script(Child *c, const char *path)
+{
+    const char *slash = strrchr(c->script, '/');
+    int folder = slash == NULL ? 0 : (int)(slash - c->script) + 1;
+    return arena_print(c->arena, "%.*s%s", folder, c->script, path);
+}
+
+uint32_t child_read_beside(Child *c, const char *path, Place place)
+{
+    int fd = c->script_dir >= 0 ? open_beneath(c->script_dir, path) : -1;
+    bool link = errno == ELOOP || errno == ENOTDIR, inside = errno != EINVAL;
+    if (fd < 0)
+        child_raise(c->L, "script-open", place, "it must lie in the script's folder",
+                    link     ? "%s is a link"
+                    : inside ? "there is no file %s"
+                             : "%s is not in the script's folder",
+                    path);
+    Source source = {.name = beside_script(c, path)};
+    read_open_file(c, fd, &source);
+    return child_source(c, &source);
+}
+
+void child_load_file(Child *c, const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        child_raise(c->L, "script-open", (Place){0, 0}, NULL, "cannot open %s: %s", path,
+                    strerror(errno));
+    load_open_file(c, fd, (Source){.name = path});
+}
+
+static bool name_is_fine(const char *name)
+{
+    size_t n = strlen(name);
+    if (n == 0 || n > MOST_NAME) return false;
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)name[i]) && name[i] != '_' && name[i] != '-' &&
+            !(name[i] == '.' && i > 0 && i + 1 < n && name[i + 1] != '.'))
+            return false;
+    return true;
+}
+
+/* "models.llama": an open file or -1, and what is known of it. */
+static int find(Child *c, const char *name, Source *source)
+{
+    char path[MOST_NAME + 8];
+    size_t n = strlen(name);
+    for (size_t i = 0; i < n; i++) path[i] = name[i];
+    for (size_t i = 0; i < n; i++)
+        if (path[i] == '.') path[i] = '/';
+    memcpy(path + n, ".lua", 5);
+    bool library = strncmp(name, "tandem.", 7) == 0 || strncmp(name, "dialects.", 9) == 0;
+    int fd = -1;
+    errno = ENOENT;
+    if (!library && c->script_dir >= 0) fd = open_beneath(c->script_dir, path);
+    if (fd >= 0) {
+        *source = (Source){.name = beside_script(c, path)};
+        return fd;
+    }
+    *source = (Source){.name = arena_dup(c->arena, path), .shipped = true, .library = library};
+    if (errno == ENOENT && c->library_dir >= 0) fd = open_beneath(c->library_dir, path);
+    return fd;
+}
+
+enum { MOST_HINTS = 256 };
+typedef struct Shipped {
+    const char *name[MOST_HINTS];
+    uint32_t n;
+} Shipped;
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The scripts of a folder of the library, as require names them, in order. */
+static void add_shipped(Child *c, const char *folder, Shipped *all)
+{
+    int fd = c->library_dir >= 0 ? open_beneath(c->library_dir, folder) : -1;
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    if (dir == NULL && fd >= 0) close(fd);
+    if (dir == NULL) return;
+    const uint32_t first = all->n;
+    for (const struct dirent *e = readdir(dir); e != NULL && all->n < MOST_HINTS;
+         e = readdir(dir)) {
+        size_t n = strlen(e->d_name);
+        if (n > 4 && strcmp(e->d_name + n - 4, ".lua") == 0)
+            all->name[all->n++] = arena_print(c->arena, "%s.%.*s", folder, (int)(n - 4), e->d_name);
+    }
+    closedir(dir);
+    qsort(all->name + first, all->n - first, sizeof *all->name, by_name);
+}
+
+static const char *profiles_hint(Child *c)
+{
+    Shipped all = {.n = 0};
+    add_shipped(c, "runtimes", &all);
+    Str text = str_in(c->arena);
+    str_add(&text, "profiles are ");
+    for (uint32_t i = 0; i < all.n; i++) {
+        const char *name = strchr(all.name[i], '.') + 1;
+        if (strcmp(name, "eager") != 0)
+            str_print(&text, "%s%s", str_text(&text)[text.n - 1] == ' ' ? "" : ", ", name);
+    }
+    str_add(&text, "; runtimes.eager makes another");
+    return str_text(&text);
+}
+
+static const char *require_hint(Child *c, const char *name)
+{
+    if (strncmp(name, "runtimes.", 9) == 0) return profiles_hint(c);
+    Shipped all = {.name = {"tandem.nn"}, .n = 1};
+    add_shipped(c, "models", &all);
+    add_shipped(c, "clusters", &all);
+    add_shipped(c, "dialects", &all);
+    const char *near = str_nearest(name, all.name, all.n);
+    if (near != NULL) return arena_print(c->arena, "did you mean '%s'?", near);
+    return "it must lie in the script's folder or in the library";
+}
+
+static int load_module(lua_State *L)
+{
+    Child *c = child_of(L);
+    const char *name = luaL_checkstring(L, 1);
+    Place place = child_place(c, true);
+    lua_settop(L, 1);
+    if (!name_is_fine(name))
+        child_raise(L, "script-open", place,
+                    "write require \"models.llama\" for the file models/llama.lua",
+                    "require: '%.200s' is not the name of a script", name);
+    luaL_getmetatable(L, loaded_key);
+    if (lua_getfield(L, 2, name) != LUA_TNIL) return 1;
+    if (c->depth == CHILD_MOST_DEPTH)
+        child_raise(L, "too-many-files", place, "does a script require itself?",
+                    "require is nested deeper than %d", CHILD_MOST_DEPTH);
+    Source source;
+    int fd = find(c, name, &source);
+    if (fd < 0)
+        child_raise(L, "script-open", place, require_hint(c, name), "require: %s",
+                    errno == ELOOP || errno == ENOTDIR
+                        ? arena_print(c->arena, "%s is a link", source.name)
+                        : arena_print(c->arena, "there is no script %s", source.name));
+    load_open_file(c, fd, source);
+    lua_pushvalue(L, 1);
+    if (source.library)
+        child_push_core(c);
+    else
+        lua_pushnil(L);
+    c->depth++;
+    int status = lua_pcall(L, 2, 1, 0);
+    c->depth--;
+    if (status != LUA_OK) lua_error(L);
+    if (lua_isnil(L, -1)) {
+        lua_pop(L, 1);
+        lua_pushboolean(L, 1);
+    }
+    lua_pushvalue(L, -1);
+    lua_setfield(L, 2, name);
+    return 1;
+}
+
+void child_open_require(Child *c)
+{
+    luaL_newmetatable(c->L, loaded_key);
+    lua_pop(c->L, 1);
+    lua_pushglobaltable(c->L);
+    lua_pushliteral(c->L, "require");
+    lua_pushcfunction(c->L, load_module);
+    lua_rawset(c->L, -3);
+    lua_pop(c->L, 1);
+}

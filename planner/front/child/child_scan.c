@@ -1,0 +1,223 @@
+/* Finds the line of a key in a table constructor by reading the source again: Lua tells only the
+ * line of the call that got the table. Reads tokens; understands nesting, not meaning. */
+#include <ctype.h>
+#include <string.h>
+
+#include "planner/front/child/child.h"
+
+typedef enum TokenKind { TOKEN_end, TOKEN_name, TOKEN_text, TOKEN_mark } TokenKind;
+typedef struct Token {
+    TokenKind kind;
+    char mark;
+    size_t at, n; /* name or text without quotes */
+    uint32_t line;
+} Token;
+typedef struct Scan {
+    const char *text;
+    size_t n, at;
+    uint32_t line;
+} Scan;
+
+static char peek(const Scan *s, size_t ahead)
+{
+    return s->at + ahead < s->n ? s->text[s->at + ahead] : 0;
+}
+
+static void advance(Scan *s, size_t n)
+{
+    for (; n > 0 && s->at < s->n; n--) s->line += s->text[s->at++] == '\n';
+}
+
+/* Past `[==[ ... ]==]` if one begins here. */
+static bool skip_long(Scan *s)
+{
+    size_t equals = 0;
+    if (peek(s, 0) != '[') return false;
+    while (peek(s, 1 + equals) == '=') equals++;
+    if (peek(s, 1 + equals) != '[') return false;
+    advance(s, 2 + equals);
+    while (s->at < s->n) {
+        size_t k = 0;
+        if (peek(s, 0) == ']')
+            while (k < equals && peek(s, 1 + k) == '=') k++;
+        if (peek(s, 0) == ']' && k == equals && peek(s, 1 + k) == ']') {
+            advance(s, 2 + equals);
+            return true;
+        }
+        advance(s, 1);
+    }
+    return true;
+}
+
+static void skip_space(Scan *s)
+{
+    while (s->at < s->n) {
+        if (isspace((unsigned char)peek(s, 0))) {
+            advance(s, 1);
+        } else if (peek(s, 0) == '-' && peek(s, 1) == '-') {
+            advance(s, 2);
+            if (skip_long(s)) continue;
+            while (s->at < s->n && peek(s, 0) != '\n') advance(s, 1);
+        } else {
+            return;
+        }
+    }
+}
+
+static Token next_token(Scan *s)
+{
+    skip_space(s);
+    Token t = {TOKEN_end, 0, s->at, 0, s->line};
+    if (s->at >= s->n) return t;
+    char c = peek(s, 0);
+    if (isalpha((unsigned char)c) || c == '_') {
+        while (isalnum((unsigned char)peek(s, t.n)) || peek(s, t.n) == '_') t.n++;
+        t.kind = TOKEN_name;
+        advance(s, t.n);
+    } else if (c == '"' || c == '\'') {
+        advance(s, 1);
+        t.at = s->at;
+        while (s->at < s->n && peek(s, 0) != c && peek(s, 0) != '\n')
+            advance(s, peek(s, 0) == '\\' ? 2 : 1);
+        t.n = s->at - t.at;
+        t.kind = TOKEN_text;
+        advance(s, 1);
+    } else if (skip_long(s)) {
+        t.kind = TOKEN_text;
+    } else {
+        t.kind = TOKEN_mark;
+        t.mark = c;
+        bool two = peek(s, 1) == '=' && (c == '=' || c == '~' || c == '<' || c == '>');
+        if (two) t.mark = '?'; /* a comparison */
+        advance(s, two ? 2 : 1);
+    }
+    return t;
+}
+
+static bool is_word(const Scan *s, const Token *t, const char *word)
+{
+    return t->n == strlen(word) && memcmp(s->text + t->at, word, t->n) == 0;
+}
+
+static Scan scan_source(const Child *c, uint32_t source)
+{
+    const Source *from = &c->source[source];
+    return (Scan){from->text, from->text == NULL ? 0 : from->n, 0, 1};
+}
+
+Spot scan_call(const Child *c, Place place, const char *callee)
+{
+    Spot spot = {place.source, place.line, 0};
+    if (place.source == 0 || place.source > c->n_sources) return spot;
+    Scan s = scan_source(c, place.source);
+    for (Token t = next_token(&s); t.kind != TOKEN_end; t = next_token(&s)) {
+        if (t.line < place.line || t.kind != TOKEN_name || !is_word(&s, &t, callee)) continue;
+        if (t.line > place.line) break;
+        Token open = next_token(&s);
+        if (open.kind == TOKEN_mark && open.mark == '(') open = next_token(&s);
+        if (open.kind == TOKEN_mark && open.mark == '{') {
+            spot.open = s.at;
+            return spot;
+        }
+    }
+    return spot;
+}
+
+/* `name {`, `name ({` or `require "name" {`: the first that begins on that line. */
+Spot scan_any_call(const Child *c, Place place)
+{
+    Spot spot = {place.source, place.line, 0};
+    if (place.source == 0 || place.source > c->n_sources) return spot;
+    Scan s = scan_source(c, place.source);
+    bool is_callee = false, opened = false; /* what is before: a name or text; a `(` behind one */
+    for (Token t = next_token(&s); t.kind != TOKEN_end; t = next_token(&s)) {
+        if (t.line < place.line) continue;
+        if (t.kind == TOKEN_mark && t.mark == '{' && (is_callee || opened)) {
+            spot.open = s.at;
+            return spot;
+        }
+        opened = is_callee && t.kind == TOKEN_mark && t.mark == '(';
+        is_callee = t.kind == TOKEN_name || t.kind == TOKEN_text;
+        if (t.line > place.line && !opened) break;
+    }
+    return spot;
+}
+
+static int block_change(const Scan *s, const Token *t)
+{
+    static const char *const opening[] = {"function", "if", "do", "repeat"};
+    static const char *const closing[] = {"end", "until"};
+    for (size_t i = 0; i < 4; i++)
+        if (is_word(s, t, opening[i])) return 1;
+    for (size_t i = 0; i < 2; i++)
+        if (is_word(s, t, closing[i])) return -1;
+    return 0;
+}
+
+static uint32_t line_of(const Scan *s, size_t offset)
+{
+    uint32_t line = 1;
+    for (size_t i = 0; i < offset && i < s->n; i++) line += s->text[i] == '\n';
+    return line;
+}
+
+/* The value that begins here: a constructor, `word { ... }`, or something else. */
+static size_t value_open(Scan s)
+{
+    Token t = next_token(&s);
+    if (t.kind == TOKEN_name) t = next_token(&s);
+    return t.kind == TOKEN_mark && t.mark == '{' ? s.at : 0;
+}
+
+/* Walks the items of the constructor; key NULL: the index-th item without a key. */
+static Spot find_item(const Child *c, Spot table, const char *key, lua_Integer index)
+{
+    Spot found = {table.source, table.line, 0};
+    if (table.open == 0 || table.source == 0) return found;
+    Scan s = scan_source(c, table.source);
+    s.line = line_of(&s, table.open);
+    s.at = table.open;
+    lua_Integer seen = 0;
+    int depth = 0;
+    bool item_begins = true;
+    while (depth >= 0) {
+        Scan before = s;
+        Token t = next_token(&s);
+        if (t.kind == TOKEN_end) return found;
+        bool begins = item_begins && depth == 0;
+        item_begins = false;
+        if (begins && !(t.kind == TOKEN_mark && t.mark == '}')) {
+            Scan after = s;
+            Token name = t, follows;
+            bool bracket = t.kind == TOKEN_mark && t.mark == '[';
+            if (bracket) {
+                name = next_token(&after);
+                next_token(&after); /* ] */
+            }
+            follows = next_token(&after);
+            bool keyed = follows.kind == TOKEN_mark && follows.mark == '=';
+            seen += !keyed;
+            if (key != NULL && keyed && (name.kind == TOKEN_name || name.kind == TOKEN_text) &&
+                is_word(&s, &name, key))
+                return (Spot){table.source, name.line, value_open(after)};
+            if (key == NULL && !keyed && seen == index)
+                return (Spot){table.source, t.line, value_open(before)};
+        }
+        if (t.kind == TOKEN_name) depth += block_change(&s, &t);
+        if (t.kind != TOKEN_mark) continue;
+        if (strchr("{([", t.mark) != NULL) depth++;
+        if (strchr("})]", t.mark) != NULL) depth--;
+        if (depth == 0 && (t.mark == ',' || t.mark == ';')) item_begins = true;
+    }
+    return found;
+}
+
+Spot scan_key(const Child *c, Spot table, const char *key)
+{
+    return find_item(c, table, key, 0);
+}
+
+Spot scan_item(const Child *c, Spot table, lua_Integer index)
+{
+    return find_item(c, table, NULL, index);
+}

@@ -1,0 +1,432 @@
+/* The plan's own pipeline schedule: what pp { schedule = function(p, m, chunks) } returns, or a CSV
+ * file as torch.distributed.pipelining writes it, one line a rank: "0F0,0F1,0I0,0W0" (stage,
+ * action, micro-batch). Here it becomes lists of actions; whether they make a schedule is the
+ * parent's to say. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/front/child/child.h"
+
+enum { MOST_ACTIONS = 1 << 20, MOST_NUMBER = 1 << 20, MOST_CELLS = 1 << 22 };
+
+/* What a CSV may hold besides the four actions: what torch inserts between them. */
+#define COMMS(X) X(SEND_F) X(RECV_F) X(SEND_B) X(RECV_B) X(UNSHARD) X(RESHARD) X(REDUCE_GRAD)
+typedef enum TokenKind {
+#define X(name) TOKEN_##name,
+    ACTIONS(X) COMMS(X)
+#undef X
+        TOKEN_COUNT
+} TokenKind;
+static const char *const token_names[] = {
+#define X(name) #name,
+    ACTIONS(X) COMMS(X)
+#undef X
+};
+
+typedef struct Token {
+    TokenKind kind;
+    uint32_t stage, microbatch, row;
+} Token;
+
+typedef struct Csv {
+    Child *c;
+    uint32_t source, n_rows;
+    LIST(Token) tokens;
+} Csv;
+
+static Place row_place(const Csv *csv, uint32_t row)
+{
+    return (Place){csv->source, row + 1};
+}
+
+static void send_actions(Child *c, Place place, const Token *tokens, uint32_t n)
+{
+    uint32_t n_actions = 0;
+    for (uint32_t i = 0; i < n; i++) n_actions += tokens[i].kind < TOKEN_SEND_F;
+    child_send_files(c);
+    record_begin(&c->out, RECORD_actions);
+    child_put_place(c, place);
+    put_u32(&c->out, n_actions);
+    for (uint32_t i = 0; i < n; i++) {
+        if (tokens[i].kind >= TOKEN_SEND_F) continue;
+        put_u32(&c->out, (uint32_t)tokens[i].kind);
+        put_u32(&c->out, tokens[i].stage);
+        put_u32(&c->out, tokens[i].microbatch);
+    }
+    record_end(&c->out);
+}
+
+static bool number(const char **at, uint32_t *out)
+{
+    char *end;
+    if (!isdigit((unsigned char)**at)) return false;
+    unsigned long n = strtoul(*at, &end, 10);
+    *at = end;
+    *out = (uint32_t)n;
+    return n < MOST_NUMBER;
+}
+
+/* ---- the file ---- */
+
+static _Noreturn void bad_token(const Csv *csv, uint32_t row, const char *cell)
+{
+    child_raise(csv->c->L, "schedule-action", row_place(csv, row),
+                "write stage, action and micro-batch: 0F0, 1B3, 1I3, 1W3; also torch's SEND_F, "
+                "RECV_F, SEND_B, RECV_B, UNSHARD, RESHARD, REDUCE_GRAD and "
+                "(0F1;1B0)OVERLAP_F_B",
+                "'%.60s' is no action", cell);
+}
+
+/* "12SEND_F3"; the micro-batch is missing where a whole stage is meant. */
+static void read_token(Csv *csv, uint32_t row, const char *cell)
+{
+    Token t = {TOKEN_COUNT, 0, 0, row};
+    const char *at = cell;
+    if (!number(&at, &t.stage)) bad_token(csv, row, cell);
+    size_t n = strcspn(at, "0123456789");
+    for (int k = 0; k < TOKEN_COUNT; k++)
+        if (strlen(token_names[k]) == n && strncmp(token_names[k], at, n) == 0)
+            t.kind = (TokenKind)k;
+    at += n;
+    bool whole = t.kind >= TOKEN_UNSHARD && t.kind != TOKEN_COUNT && *at == 0;
+    if (t.kind == TOKEN_COUNT || (!whole && !number(&at, &t.microbatch)) || *at != 0)
+        bad_token(csv, row, cell);
+    if (csv->tokens.n == MOST_ACTIONS)
+        child_raise(csv->c->L, "out-of-range", row_place(csv, row), NULL,
+                    "the schedule has more than %d actions", MOST_ACTIONS);
+    list_push(csv->c->arena, &csv->tokens, t);
+}
+
+/* "(0F1;1B0)OVERLAP_F_B": two actions that torch runs together follow each other here. */
+static void read_cell(Csv *csv, uint32_t row, char *cell)
+{
+    static const char together[] = ")OVERLAP_F_B";
+    size_t n = strlen(cell);
+    if (n == 0) return; /* idle */
+    if (cell[0] != '(') {
+        read_token(csv, row, cell);
+        return;
+    }
+    const char *end = strchr(cell, ')');
+    if (!end || strcmp(end, together) != 0) bad_token(csv, row, cell);
+    cell[n - strlen(together)] = 0;
+    for (char *part = cell + 1; part != NULL;) {
+        char *next = strchr(part, ';');
+        if (next) *next++ = 0;
+        read_token(csv, row, part);
+        part = next;
+    }
+}
+
+static void read_row(Csv *csv, uint32_t row, const char *line, size_t n)
+{
+    char *text = arena_alloc(csv->c->arena, n + 1);
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++)
+        if (!isspace((unsigned char)line[i]) && line[i] != '"') text[kept++] = line[i];
+    text[kept] = 0;
+    for (char *cell = text; cell != NULL;) {
+        char *next = strchr(cell, ',');
+        if (next) *next++ = 0;
+        read_cell(csv, row, cell);
+        cell = next;
+    }
+}
+
+/* Where, in the list of all tokens, something happens to a stage's micro-batch: 1 + index. */
+typedef struct Cell {
+    uint32_t forward, backward, comm[4]; /* SEND_F, RECV_F, SEND_B, RECV_B */
+} Cell;
+
+typedef struct Cells {
+    Cell *at;
+    uint32_t n_stages, n_microbatches;
+} Cells;
+
+static Cells fill_cells(const Csv *csv)
+{
+    Cells cells = {.n_stages = 0};
+    for (uint32_t i = 0; i < csv->tokens.n; i++) {
+        const Token *t = &csv->tokens.at[i];
+        if (t->stage >= cells.n_stages) cells.n_stages = t->stage + 1;
+        if (t->microbatch >= cells.n_microbatches) cells.n_microbatches = t->microbatch + 1;
+    }
+    if ((uint64_t)cells.n_stages * cells.n_microbatches > MOST_CELLS)
+        child_raise(csv->c->L, "out-of-range", row_place(csv, 0), NULL,
+                    "%u stages of %u micro-batches are more than %d", cells.n_stages,
+                    cells.n_microbatches, MOST_CELLS);
+    cells.at = arena_array(csv->c->arena, (size_t)cells.n_stages * cells.n_microbatches + 1,
+                           sizeof *cells.at);
+    for (uint32_t i = 0; i < csv->tokens.n; i++) {
+        const Token *t = &csv->tokens.at[i];
+        Cell *at = &cells.at[t->stage * cells.n_microbatches + t->microbatch];
+        if (t->kind == TOKEN_F) at->forward = i + 1;
+        if (t->kind == TOKEN_B || t->kind == TOKEN_I) at->backward = i + 1;
+        if (t->kind >= TOKEN_SEND_F && t->kind <= TOKEN_RECV_B)
+            at->comm[t->kind - TOKEN_SEND_F] = i + 1;
+    }
+    return cells;
+}
+
+static _Noreturn void bad_comm(const Csv *csv, const Token *t, const char *what)
+{
+    child_raise(csv->c->L, "schedule-comms", row_place(csv, t->row),
+                "leave communications out (torch's compute_only form): Tandem orders its own",
+                "%u%s%u %s", t->stage, token_names[t->kind], t->microbatch, what);
+}
+
+/* A send follows what it sends and has its receive on another rank; a receive comes before. */
+static void check_comm(const Csv *csv, const Cells *cells, uint32_t i)
+{
+    const Token *t = &csv->tokens.at[i];
+    bool forward = t->kind == TOKEN_SEND_F || t->kind == TOKEN_RECV_F,
+         send = t->kind == TOKEN_SEND_F || t->kind == TOKEN_SEND_B;
+    const Cell *own = &cells->at[t->stage * cells->n_microbatches + t->microbatch];
+    uint32_t compute = forward ? own->forward : own->backward;
+    if (!compute || csv->tokens.at[compute - 1].row != t->row)
+        bad_comm(csv, t, "is not on the line of its stage's action");
+    if (send && compute > i + 1) bad_comm(csv, t, "comes before what it sends is made");
+    if (!send && compute < i + 1) bad_comm(csv, t, "comes after what it brings was read");
+    bool up = forward == send; /* to or from the next stage */
+    if (up ? t->stage + 1 == cells->n_stages : t->stage == 0)
+        bad_comm(csv, t, "has no stage at its other end");
+    uint32_t peer = up ? t->stage + 1 : t->stage - 1;
+    TokenKind wanted =
+        forward ? (send ? TOKEN_RECV_F : TOKEN_SEND_F) : (send ? TOKEN_RECV_B : TOKEN_SEND_B);
+    const Cell *other = &cells->at[peer * cells->n_microbatches + t->microbatch];
+    uint32_t met = other->comm[wanted - TOKEN_SEND_F];
+    if (!met)
+        bad_comm(csv, t,
+                 arena_print(csv->c->arena, "has no %u%s%u at its other end", peer,
+                             token_names[wanted], t->microbatch));
+    if (csv->tokens.at[met - 1].row == t->row) bad_comm(csv, t, "goes to the rank that it is on");
+}
+
+static void check_comms(const Csv *csv)
+{
+    uint32_t n = 0, first = 0;
+    for (uint32_t i = 0; i < csv->tokens.n; i++) {
+        if (csv->tokens.at[i].kind < TOKEN_SEND_F) continue;
+        if (!n++) first = csv->tokens.at[i].row;
+    }
+    if (!n) return;
+    Cells cells = fill_cells(csv);
+    for (uint32_t i = 0; i < csv->tokens.n; i++)
+        if (csv->tokens.at[i].kind >= TOKEN_SEND_F && csv->tokens.at[i].kind <= TOKEN_RECV_B)
+            check_comm(csv, &cells, i);
+    child_write_error(csv->c, "schedule-comms-ignored", row_place(csv, first),
+                      arena_print(csv->c->arena,
+                                  "%u communications of the file are consistent, and are replaced "
+                                  "by those that Tandem derives",
+                                  n),
+                      NULL, SEVERITY_note);
+}
+
+/* The file's text: a byte-order mark says nothing of it, a NUL would hide what follows it. */
+static const char *text_of(const Csv *csv, const char **end)
+{
+    const char *text = csv->c->source[csv->source].text;
+    size_t n = csv->c->source[csv->source].n;
+    *end = text + n;
+    const char *nul = n > 0 ? memchr(text, 0, n) : NULL;
+    uint32_t row = 0;
+    for (const char *at = text; nul != NULL && at < nul; at++) row += *at == '\n';
+    if (nul != NULL)
+        child_raise(csv->c->L, "schedule-action", row_place(csv, row),
+                    "save it as text in UTF-8, one line a rank",
+                    "the schedule is not text: there is a byte 0 in it");
+    bool mark = n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0;
+    return text + (mark ? 3 : 0);
+}
+
+static void read_csv(Child *c, const char *path, Place place)
+{
+    Csv csv = {.c = c};
+    csv.source = child_read_beside(c, path, place);
+    const char *end, *at = text_of(&csv, &end);
+    while (end > at && isspace((unsigned char)end[-1])) end--;
+    LIST(uint32_t) firsts = {0};
+    while (at < end) {
+        const char *line = memchr(at, '\n', (size_t)(end - at));
+        if (!line) line = end;
+        list_push(c->arena, &firsts, csv.tokens.n);
+        if (csv.n_rows == MAX_STAGES)
+            child_raise(c->L, "out-of-range", row_place(&csv, csv.n_rows), NULL,
+                        "the schedule has more than %d lines", MAX_STAGES);
+        read_row(&csv, csv.n_rows++, at, (size_t)(line - at));
+        at = line + 1;
+    }
+    if (csv.n_rows == 0)
+        child_raise(c->L, "schedule-ranks", row_place(&csv, 0), "one line a pipeline rank",
+                    "the schedule has no line");
+    check_comms(&csv);
+    for (uint32_t row = 0; row < csv.n_rows; row++) {
+        uint32_t first = firsts.at[row],
+                 to = row + 1 < csv.n_rows ? firsts.at[row + 1] : csv.tokens.n;
+        send_actions(c, row_place(&csv, row), csv.tokens.at + first, to - first);
+    }
+}
+
+/* ---- the function ---- */
+
+/* "F0.3": action, stage, micro-batch. */
+static Token read_text(Child *c, Place place, const char *text, uint32_t rank)
+{
+    Token t = {TOKEN_COUNT, 0, 0, rank};
+    const char *at = text + (text[0] != 0);
+    for (int k = 0; k < TOKEN_SEND_F; k++)
+        if (text[0] == token_names[k][0]) t.kind = (TokenKind)k;
+    bool fine = t.kind != TOKEN_COUNT && number(&at, &t.stage) && *at == '.';
+    at += fine;
+    if (!fine || !number(&at, &t.microbatch) || *at != 0)
+        child_raise(c->L, "schedule-action", place,
+                    "write action, stage, a point and the micro-batch: F0.0, B1.3, I1.3, W1.3",
+                    "schedule: '%.60s' of rank %u is no action", text, rank);
+    return t;
+}
+
+/* How many actions the list on top of the stack has. Its keys are 1 to n: what lies behind a hole
+ * or under another key would not be done. */
+static uint32_t count_list(Child *c, Place place, uint32_t rank)
+{
+    lua_State *L = c->L;
+    static const char hint[] = "a rank's actions are one list without holes: { \"F0.0\", ... }";
+    lua_Integer n = 0, last = 0;
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+        lua_Integer key = lua_isinteger(L, -2) ? lua_tointeger(L, -2) : 0;
+        if (key < 1)
+            child_raise(L, "schedule-action", place, hint,
+                        "schedule: the list of rank %u has something under %s", rank,
+                        lua_isinteger(L, -2)
+                            ? arena_print(c->arena, "%lld", (long long)lua_tointeger(L, -2))
+                        : lua_type(L, -2) == LUA_TSTRING
+                            ? arena_print(c->arena, "'%.60s'", lua_tostring(L, -2))
+                            : arena_print(c->arena, "a %s", luaL_typename(L, -2)));
+        last = key > last ? key : last;
+        if (++n > MOST_ACTIONS)
+            child_raise(L, "out-of-range", place, NULL, "the schedule has more than %d actions",
+                        MOST_ACTIONS);
+    }
+    if (last == n) return (uint32_t)n;
+    lua_Integer hole = 1;
+    while (lua_rawgeti(L, -1, hole) != LUA_TNIL) {
+        lua_pop(L, 1);
+        hole++;
+    }
+    child_raise(L, "schedule-action", place, hint,
+                "schedule: the list of rank %u has nothing at %lld, but something at %lld", rank,
+                (long long)hole, (long long)last);
+}
+
+/* The list of one rank, on top of the stack. */
+static void read_list(Child *c, Place place, uint32_t rank)
+{
+    lua_State *L = c->L;
+    LIST(Token) tokens = {0};
+    if (lua_type(L, -1) != LUA_TTABLE)
+        child_raise(L, "schedule-ranks", place, "return { [0] = { \"F0.0\", ... }, [1] = ... }",
+                    "schedule: there is %s list for rank %u",
+                    lua_isnil(L, -1) ? "no" : "something that is no", rank);
+    uint32_t n = count_list(c, place, rank);
+    for (uint32_t i = 1; i <= n; i++) {
+        lua_rawgeti(L, -1, (lua_Integer)i);
+        size_t length = 0;
+        const char *text = luaL_typename(L, -1);
+        if (lua_type(L, -1) == LUA_TSTRING) text = lua_tolstring(L, -1, &length);
+        if (length > strlen(text))
+            child_raise(L, "schedule-action", place,
+                        "write action, stage, a point and the micro-batch: F0.0, B1.3, I1.3, W1.3",
+                        "schedule: '%.60s' of rank %u has a byte 0 after it and is no action", text,
+                        rank);
+        Token t = read_text(c, place, text, rank);
+        list_push(c->arena, &tokens, t);
+        lua_pop(L, 1);
+    }
+    send_actions(c, place, tokens.at, tokens.n);
+}
+
+/* The table on top of the stack has a list for each rank and nothing else. */
+static void check_keys(Child *c, Place place, uint32_t p)
+{
+    lua_State *L = c->L;
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+        lua_Integer key = lua_isinteger(L, -2) ? lua_tointeger(L, -2) : -1;
+        if (key < 0 || key >= p)
+            child_raise(L, "schedule-ranks", place, "ranks are numbered from 0: [0] = { ... }",
+                        "schedule: a list for rank %s, but there are %u, 0 to %u",
+                        lua_isinteger(L, -2)
+                            ? arena_print(c->arena, "%lld", (long long)lua_tointeger(L, -2))
+                            : luaL_typename(L, -2),
+                        p, p - 1);
+    }
+}
+
+/* Where the function on top of the stack is written. */
+static Place function_place(Child *c, Place otherwise)
+{
+    lua_State *L = c->L;
+    lua_Debug ar;
+    lua_pushvalue(L, -1);
+    if (!lua_getinfo(L, ">S", &ar) || ar.source[0] != '=' || ar.linedefined <= 0) return otherwise;
+    unsigned long source = strtoul(ar.source + 1, NULL, 10);
+    if (source == 0 || source > c->n_sources) return otherwise;
+    return (Place){(uint32_t)source, (uint32_t)ar.linedefined};
+}
+
+/* The pp{} of the plan on top of the stack; false: it has none. Leaves it on top. */
+static bool push_pp(Child *c, Place *place)
+{
+    lua_State *L = c->L;
+    if (lua_getfield(L, -1, "parallel") == LUA_TTABLE) {
+        lua_Unsigned n = lua_rawlen(L, -1);
+        for (lua_Unsigned i = 1; i <= n; i++) {
+            lua_rawgeti(L, -1, (lua_Integer)i);
+            const char *kind = child_kind(L, -1, place);
+            if (kind != NULL && strcmp(kind, "pp") == 0) {
+                lua_remove(L, -2);
+                return true;
+            }
+            lua_pop(L, 1);
+        }
+    }
+    lua_pop(L, 1);
+    return false;
+}
+
+void child_schedule_file(Child *c)
+{
+    lua_State *L = c->L;
+    Place place;
+    if (!push_pp(c, &place)) return;
+    if (lua_getfield(L, -1, "csv") == LUA_TSTRING)
+        read_csv(c, arena_dup(c->arena, lua_tostring(L, -1)), place);
+    lua_pop(L, 2);
+}
+
+void child_schedule_call(Child *c)
+{
+    lua_State *L = c->L;
+    Place place;
+    uint32_t p = c->answer.axis_size[AXIS_pp];
+    if (p < 2 || !push_pp(c, &place)) return;
+    if (lua_getfield(L, -1, "schedule") == LUA_TFUNCTION) {
+        place = function_place(c, place);
+        if (p > MAX_STAGES)
+            child_raise(L, "out-of-range", place, NULL, "schedule: more than %d ranks", MAX_STAGES);
+        lua_pushinteger(L, p);
+        lua_pushinteger(L, c->answer.microbatches);
+        lua_pushinteger(L, c->answer.stages / p);
+        lua_call(L, 3, 1);
+        if (lua_type(L, -1) != LUA_TTABLE)
+            child_raise(L, "schedule-ranks", place, "return { [0] = { \"F0.0\", ... }, [1] = ... }",
+                        "schedule returns %s, not a list for each rank", luaL_typename(L, -1));
+        check_keys(c, place, p);
+        for (uint32_t r = 0; r < p; r++) {
+            lua_rawgeti(L, -1, r);
+            read_list(c, place, r);
+            lua_pop(L, 1);
+        }
+    }
+    lua_pop(L, 2);
+}

@@ -1,0 +1,201 @@
+/* --set key.path=value: changes the table that plan{} was given, before anything reads it. The
+ * parent has checked that each has a path and a '='. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/front/child/child.h"
+
+enum { MOST_PARTS = 6 };
+
+typedef struct Setting {
+    const char *part[MOST_PARTS];
+    uint32_t n;
+    Place place;
+    const char *path;
+} Setting;
+
+Place child_set_place(Child *c, const char *path)
+{
+    for (uint32_t i = c->n_sets; i > 0; i--)
+        if (strcmp(c->set[i - 1].path, path) == 0) return (Place){c->set[i - 1].source, 0};
+    return (Place){0, 0};
+}
+
+static bool is_index(const char *part)
+{
+    return part[0] >= '1' && part[0] <= '9' && part[strspn(part, "0123456789")] == 0 &&
+           strlen(part) < 4;
+}
+
+static void push_part(lua_State *L, const char *part)
+{
+    if (is_index(part))
+        lua_pushinteger(L, strtol(part, NULL, 10));
+    else
+        lua_pushstring(L, part);
+}
+
+/* 4, 3e-4, true, or a text. */
+static void push_value(lua_State *L, const char *value)
+{
+    size_t n = strlen(value);
+    if (strcmp(value, "true") == 0 || strcmp(value, "false") == 0)
+        lua_pushboolean(L, value[0] == 't');
+    else if (n >= 2 && (value[0] == '"' || value[0] == '\'') && value[n - 1] == value[0])
+        lua_pushlstring(L, value + 1, n - 2);
+    else if (n == 0 || lua_stringtonumber(L, value) == 0)
+        lua_pushstring(L, value);
+}
+
+static void no_such(Child *c, const Setting *s, const char *where, const char *word, int list)
+{
+    const char *near = child_near(c->L, word, list);
+    child_raise(c->L, "unknown-key", s->place, near, "there is no '%s' in %s", word, where);
+}
+
+/* A list of the text keys of the table at `index`, on top of the stack. */
+static int push_keys(lua_State *L, int index)
+{
+    lua_Integer n = 0;
+    index = lua_absindex(L, index);
+    lua_newtable(L);
+    lua_getglobal(L, "pairs");
+    lua_pushvalue(L, index);
+    lua_call(L, 1, 3);
+    for (;;) {
+        for (int i = 0; i < 3; i++) lua_pushvalue(L, -3);
+        lua_call(L, 2, 2);
+        if (lua_isnil(L, -2)) break;
+        lua_pop(L, 1);
+        if (lua_type(L, -1) == LUA_TSTRING) {
+            lua_pushvalue(L, -1);
+            lua_rawseti(L, -6, ++n);
+        }
+        lua_replace(L, -2);
+    }
+    lua_pop(L, 5);
+    return lua_gettop(L);
+}
+
+/* model.layers = 2 changes the model's config, where it must be already. Leaves the table on top.
+ */
+static void enter_model(Child *c, Setting *s)
+{
+    lua_State *L = c->L;
+    if (lua_getfield(L, -1, "model") != LUA_TTABLE || lua_getfield(L, -1, "config") != LUA_TTABLE)
+        child_raise(L, "unknown-key", s->place, NULL, "the plan's model has no config to change");
+    lua_remove(L, -2);
+    if (s->n < 2)
+        child_raise(L, "unknown-key", s->place, "as in --set model.layers=2",
+                    "a model as a whole cannot be set, only what its config has");
+    push_part(L, s->part[1]);
+    lua_rawget(L, -2);
+    bool there = !lua_isnil(L, -1);
+    lua_pop(L, 1);
+    if (!there) no_such(c, s, "the model's config", s->part[1], push_keys(L, -1));
+}
+
+/* Walks all parts from `first` but the last, making tables that are not there. */
+static void enter_tables(Child *c, const Setting *s, uint32_t first)
+{
+    lua_State *L = c->L;
+    lua_pushvalue(L, -1);
+    for (uint32_t i = first; i + 1 < s->n; i++) {
+        push_part(L, s->part[i]);
+        if (lua_rawget(L, -2) == LUA_TNIL) {
+            lua_pop(L, 1);
+            lua_newtable(L);
+            push_part(L, s->part[i]);
+            lua_pushvalue(L, -2);
+            lua_rawset(L, -4);
+        } else if (!lua_istable(L, -1)) {
+            child_raise(L, "unknown-key", s->place, NULL, "'%s' is a %s: it holds nothing",
+                        s->part[i], luaL_typename(L, -1));
+        }
+        lua_remove(L, -2);
+    }
+}
+
+/* parallel.tp.sequence: the pass of that name in the list. Leaves the pass's table on top. */
+static void enter_parallel(Child *c, Setting *s)
+{
+    lua_State *L = c->L;
+    const char *wanted = s->n > 1 ? s->part[1] : "";
+    int type = lua_getfield(L, -1, "parallel");
+    if (type != LUA_TTABLE) {
+        lua_pop(L, 1);
+        lua_newtable(L);
+    }
+    lua_newtable(L);
+    int names = lua_gettop(L), list = names - 1;
+    lua_Integer n = (lua_Integer)lua_rawlen(L, list), found = 0;
+    for (lua_Integer i = 1; i <= n && i < 100; i++) {
+        lua_rawgeti(L, list, i);
+        Place ignored;
+        const char *kind = child_kind(L, -1, &ignored);
+        if (kind != NULL && strcmp(kind, wanted) == 0) found = i;
+        lua_pushstring(L, kind != NULL ? kind : "");
+        lua_rawseti(L, names, i);
+        lua_pop(L, 1);
+    }
+    if (found == 0 && wanted[0] == 0)
+        child_raise(L, "unknown-key", s->place, "for example --set parallel.tp.sequence=false",
+                    "parallel is a list of passes: name one and its option");
+    if (found == 0) {
+        const char *near = child_near(L, wanted, names);
+        child_raise(L, "unknown-key", s->place,
+                    near != NULL ? near : "--set changes passes that the plan lists",
+                    "the plan's parallel list has no '%s'", wanted);
+    }
+    lua_pop(L, 1);
+    lua_rawgeti(L, list, found);
+    lua_remove(L, list);
+    const char *rest = s->n == 2 && strcmp(wanted, "ac") == 0 ? "mode" : NULL;
+    if (rest != NULL) s->part[s->n++] = rest;
+    Str path = str_in(c->arena);
+    str_print(&path, "parallel.%lld", (long long)found);
+    for (uint32_t i = 2; i < s->n; i++) str_print(&path, ".%s", s->part[i]);
+    s->path = str_text(&path);
+    if (s->n > 3) enter_tables(c, s, 2);
+}
+
+static void apply(Child *c, const char *text)
+{
+    lua_State *L = c->L;
+    const char *equals = strchr(text, '=');
+    assert(equals != NULL);
+    Setting s = {.n = 0};
+    char *path = arena_copy(c->arena, text, (size_t)(equals - text));
+    s.path = arena_dup(c->arena, path);
+    Source own = {.name = arena_print(c->arena, "--set %s", text)};
+    uint32_t source = child_source(c, &own);
+    s.place = (Place){source, 0};
+    for (char *part = path; part != NULL && s.n < MOST_PARTS - 1;) {
+        char *dot = strchr(part, '.');
+        if (dot != NULL) *dot++ = 0;
+        s.part[s.n++] = part;
+        part = dot;
+    }
+    int top = lua_gettop(L);
+    if (strcmp(s.part[0], "model") == 0)
+        enter_model(c, &s);
+    else if (strcmp(s.part[0], "parallel") == 0)
+        enter_parallel(c, &s);
+    else
+        enter_tables(c, &s, 0);
+    push_part(L, s.part[s.n - 1]);
+    push_value(L, equals + 1);
+    lua_rawset(L, -3);
+    lua_settop(L, top);
+    c->set[c->n_sets].path = s.path;
+    c->set[c->n_sets++].source = source;
+}
+
+void child_apply_sets(Child *c)
+{
+    for (uint32_t i = 0; i < c->options->n_set; i++) {
+        assert(c->n_sets < CHILD_MOST_SETS);
+        apply(c, c->options->set[i]);
+    }
+}

@@ -1,0 +1,463 @@
+/* The core functions that tandem/nn.lua stands on: each appends to a graph of our own, which
+ * checks shapes as it goes, and to the stream, from which the parent builds its graph again. */
+#include <assert.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "planner/front/child/child.h"
+
+typedef struct Tracer {
+    Graph graph;
+    bool has_batch;
+    uint32_t n_blocks; /* begun so far */
+} Tracer;
+
+enum { MOST_DIM = 1 << 30, MOST_NAME = 256 };
+static const char core_key[] = "tandem.core";
+
+static Loc loc_of(const Child *c, Place place)
+{
+    return (Loc){place.source != 0 ? c->source[place.source].name : NULL, place.line};
+}
+
+static Tracer *tracer(Child *c)
+{
+    if (c->tracer == NULL)
+        child_raise(c->L, "trace-order", child_place(c, true),
+                    "call modules in a forward function; a plan's build only makes them",
+                    "modules can be called only while the model is traced");
+    return c->tracer;
+}
+
+/* Keeps the caller's frame on the stack, which a tail call into Lua would drop with its line. */
+static int call_wrapped(lua_State *L)
+{
+    lua_pushvalue(L, lua_upvalueindex(1));
+    lua_insert(L, 1);
+    lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
+    return lua_gettop(L);
+}
+
+static int core_wrap(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TFUNCTION);
+    lua_settop(L, 1);
+    lua_pushcclosure(L, call_wrapped, 1);
+    return 1;
+}
+
+static int core_fail(lua_State *L)
+{
+    Child *c = child_of(L);
+    const char *rule = luaL_checkstring(L, 1), *text = luaL_checkstring(L, 2);
+    const char *hint = luaL_optstring(L, 3, NULL);
+    Place place = lua_isnoneornil(L, 4) ? child_place(c, true)
+                                        : child_unpack_place(c, luaL_checkinteger(L, 4));
+    child_raise(L, rule, place, hint, "%s", text);
+}
+
+static int core_place(lua_State *L)
+{
+    Child *c = child_of(L);
+    lua_pushinteger(
+        L, child_pack_place(lua_toboolean(L, 1) ? child_plan_place(c) : child_place(c, true)));
+    return 1;
+}
+
+static int core_near(lua_State *L)
+{
+    luaL_checktype(L, 2, LUA_TTABLE);
+    lua_pushstring(L, child_near(L, luaL_checkstring(L, 1), 2));
+    return 1;
+}
+
+static int core_dims(lua_State *L)
+{
+    Child *c = child_of(L);
+    const Graph *g = &tracer(c)->graph;
+    lua_Integer id = luaL_checkinteger(L, 1);
+    luaL_argcheck(L, id > 0 && id < g->tensors.n, 1, "no tensor");
+    Dims dims = graph_dims(g, (TensorId)id);
+    lua_createtable(L, dims.n, 0);
+    for (uint8_t i = 0; i < dims.n; i++) {
+        lua_pushinteger(L, dims.at[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    return 1;
+}
+
+static ModuleId check_module(lua_State *L, const Graph *g, int arg)
+{
+    lua_Integer id = luaL_checkinteger(L, arg);
+    luaL_argcheck(L, id >= 0 && (id < g->modules.n || id == 0), arg, "no module");
+    return (ModuleId)id;
+}
+
+static void check_size(Child *c, const Graph *g, Place place)
+{
+    if (g->nodes.n + g->modules.n + g->tensors.n < CHILD_MOST_NODES) return;
+    uint32_t n = c->tracer->n_blocks;
+    /* what follows the blocks needs the room of the last */
+    const char *hint = n < 3 ? NULL : arena_print(c->arena, "%u of its blocks fit", n - 2);
+    child_raise(c->L, "out-of-range", place, hint,
+                "the model has more than %d modules, tensors and ops", CHILD_MOST_NODES);
+}
+
+/* module(path, class, parent, is_block, fsdp2_shard, layer, place) -> id */
+static int core_module(lua_State *L)
+{
+    Child *c = child_of(L);
+    Graph *g = &tracer(c)->graph;
+    size_t n_path, n_class;
+    const char *path = luaL_checklstring(L, 1, &n_path);
+    const char *class_ = luaL_checklstring(L, 2, &n_class);
+    ModuleId parent = check_module(L, g, 3);
+    Place place = child_unpack_place(c, luaL_checkinteger(L, 7));
+    luaL_argcheck(L, n_path <= MOST_NAME, 1, "longer than 256 bytes");
+    check_size(c, g, place);
+    uint32_t layer = (uint32_t)luaL_checkinteger(L, 6);
+    if (layer > c->tracer->n_blocks) c->tracer->n_blocks = layer;
+    list_reserve_none(c->arena, &g->modules);
+    ModuleId id = (ModuleId)list_add(c->arena, &g->modules);
+    g->modules.at[id].path = ""; /* only the parent's graph needs names */
+    child_send_files(c);
+    record_begin(&c->out, RECORD_module);
+    put_text(&c->out, path, n_path);
+    put_text(&c->out, class_, n_class);
+    put_u32(&c->out, parent);
+    put_u32(&c->out, (uint32_t)lua_toboolean(L, 4));
+    put_u32(&c->out, (uint32_t)lua_toboolean(L, 5));
+    put_u32(&c->out, layer);
+    child_put_place(c, place);
+    record_end(&c->out);
+    lua_pushinteger(L, id);
+    return 1;
+}
+
+/* The trailing arguments from `first` on: 1 to 6 sizes. Returns how many. */
+static int read_dims(Child *c, int first, const char *name, Place place, int64_t dim[MAX_DIMS])
+{
+    lua_State *L = c->L;
+    int n_dims = lua_gettop(L) - first + 1;
+    luaL_argcheck(L, n_dims >= 1 && n_dims <= MAX_DIMS, first, "1 to 6 dimensions");
+    double elements = 1;
+    for (int i = 0; i < n_dims; i++) {
+        dim[i] = luaL_checkinteger(L, first + i);
+        luaL_argcheck(L, dim[i] > 0 && dim[i] <= MOST_DIM, first + i, "out of range");
+        elements *= (double)dim[i];
+    }
+    if (elements > 1e15)
+        child_raise(L, "out-of-range", place, NULL, "%s has %g elements", name, elements);
+    return n_dims;
+}
+
+/* The order of a fused projection: its dimension, and what each group has of each segment. */
+static void put_order(Child *c, int arg)
+{
+    lua_State *L = c->L;
+    bool has = lua_istable(L, arg);
+    lua_Integer n = has ? luaL_len(L, arg) : 0;
+    luaL_argcheck(L, n <= FRONT_MOST_SEGMENTS, arg, "too many segments");
+    put_u32(&c->out, (uint32_t)n);
+    if (n == 0) return;
+    lua_getfield(L, arg, "dim");
+    put_u32(&c->out, (uint32_t)luaL_checkinteger(L, -1));
+    lua_pop(L, 1);
+    for (lua_Integer i = 1; i <= n; i++) {
+        lua_geti(L, arg, i);
+        put_i64(&c->out, luaL_checkinteger(L, -1));
+        lua_pop(L, 1);
+    }
+}
+
+/* param(name, module, place, tp, column_dim, row_dim, init, a, b, input_embedding, order or nil,
+ * dims...) -> id */
+static int core_param(lua_State *L)
+{
+    static const char *const styles[] = {"none", "column", "row", "vocab", NULL};
+    static const char *const inits[] = {"none", "zeros", "ones", "normal", "uniform", NULL};
+    Child *c = child_of(L);
+    Graph *g = &tracer(c)->graph;
+    size_t n_name;
+    const char *name = luaL_checklstring(L, 1, &n_name);
+    ModuleId module = check_module(L, g, 2);
+    Place place = child_unpack_place(c, luaL_checkinteger(L, 3));
+    uint32_t tp = (uint32_t)luaL_checkoption(L, 4, "none", styles);
+    uint32_t init = (uint32_t)luaL_checkoption(L, 7, "none", inits);
+    luaL_argcheck(L, n_name <= MOST_NAME, 1, "longer than 256 bytes");
+    check_size(c, g, place);
+    int64_t dim[MAX_DIMS];
+    int n_dims = read_dims(c, 12, name, place, dim);
+    TensorId id = graph_tensor(g, c->arena, arena_dup(c->arena, name), ROLE_param, DT_f32,
+                               (uint32_t)n_dims, dim, loc_of(c, place));
+    child_send_files(c);
+    record_begin(&c->out, RECORD_param);
+    put_u32(&c->out, id);
+    put_text(&c->out, name, n_name);
+    put_u32(&c->out, module);
+    child_put_place(c, place);
+    put_u32(&c->out, tp);
+    put_u32(&c->out, (uint32_t)luaL_checkinteger(L, 5));
+    put_u32(&c->out, (uint32_t)luaL_checkinteger(L, 6));
+    put_u32(&c->out, init);
+    put_f64(&c->out, luaL_checknumber(L, 8));
+    put_f64(&c->out, luaL_checknumber(L, 9));
+    put_u32(&c->out, (uint32_t)lua_toboolean(L, 10));
+    put_u32(&c->out, (uint32_t)n_dims);
+    for (int i = 0; i < n_dims; i++) put_i64(&c->out, dim[i]);
+    put_order(c, 11);
+    record_end(&c->out);
+    lua_pushinteger(L, id);
+    return 1;
+}
+
+/* state(name, module, place, order or nil, dims...) -> id: a tensor that lives between steps */
+static int core_state(lua_State *L)
+{
+    Child *c = child_of(L);
+    Graph *g = &tracer(c)->graph;
+    size_t n_name;
+    const char *name = luaL_checklstring(L, 1, &n_name);
+    ModuleId module = check_module(L, g, 2);
+    Place place = child_unpack_place(c, luaL_checkinteger(L, 3));
+    luaL_argcheck(L, n_name <= MOST_NAME, 1, "longer than 256 bytes");
+    check_size(c, g, place);
+    int64_t dim[MAX_DIMS];
+    int n_dims = read_dims(c, 5, name, place, dim);
+    TensorId id = graph_tensor(g, c->arena, arena_dup(c->arena, name), ROLE_state, DT_f32,
+                               (uint32_t)n_dims, dim, loc_of(c, place));
+    child_send_files(c);
+    record_begin(&c->out, RECORD_state);
+    put_u32(&c->out, id);
+    put_text(&c->out, name, n_name);
+    put_u32(&c->out, module);
+    child_put_place(c, place);
+    put_u32(&c->out, (uint32_t)n_dims);
+    for (int i = 0; i < n_dims; i++) put_i64(&c->out, dim[i]);
+    put_order(c, 4);
+    record_end(&c->out);
+    lua_pushinteger(L, id);
+    return 1;
+}
+
+static double double_attribute(lua_State *L, int table, const char *name)
+{
+    lua_getfield(L, table, name);
+    double value = lua_isnil(L, -1) ? 0 : luaL_checknumber(L, -1);
+    lua_pop(L, 1);
+    return value;
+}
+
+static int64_t int64_t_attribute(lua_State *L, int table, const char *name)
+{
+    lua_getfield(L, table, name);
+    int64_t value = lua_isnil(L, -1) ? 0 : luaL_checkinteger(L, -1);
+    lua_pop(L, 1);
+    return value;
+}
+
+static Attrs read_attrs(lua_State *L, int table)
+{
+    Attrs attrs;
+    memset(&attrs, 0, sizeof attrs);
+    if (!lua_istable(L, table)) return attrs;
+#define X(type, name) attrs.name = type##_attribute(L, table, #name);
+    ATTRIBUTES(X)
+#undef X
+    return attrs;
+}
+
+#define put_double  put_f64
+#define put_int64_t put_i64
+static void put_op(Child *c, OpKind op, TensorId out, ModuleId module, Place place,
+                   const TensorId *in, uint32_t n_in, const Attrs *attrs)
+{
+    static const Attrs none;
+    child_send_files(c);
+    record_begin(&c->out, RECORD_op);
+    put_u32(&c->out, (uint32_t)op);
+    put_u32(&c->out, out);
+    put_u32(&c->out, module);
+    child_put_place(c, place);
+    put_u32(&c->out, n_in);
+    for (uint32_t i = 0; i < n_in; i++) put_u32(&c->out, in[i]);
+    bool any = memcmp(attrs, &none, sizeof none) != 0;
+    put_u32(&c->out, any);
+    if (any) {
+#define X(type, name) put_##type(&c->out, attrs->name);
+        ATTRIBUTES(X)
+#undef X
+    }
+    record_end(&c->out);
+}
+
+/* op(name, module, attrs or nil, inputs...) -> first output; the others follow it */
+static int core_op(lua_State *L)
+{
+    Child *c = child_of(L);
+    Graph *g = &tracer(c)->graph;
+    OpKind op = op_find(luaL_checkstring(L, 1));
+    ModuleId module = check_module(L, g, 2);
+    luaL_argcheck(L, op != OP_none && op != OP_batch, 1, "no such op");
+    int n_in = lua_gettop(L) - 3;
+    luaL_argcheck(L, n_in >= 1 && n_in <= MAX_IN, 4, "1 to 8 inputs");
+    Place place = child_place(c, true);
+    check_size(c, g, place);
+    TensorId in[MAX_IN];
+    for (int i = 0; i < n_in; i++) {
+        lua_Integer id = luaL_checkinteger(L, 4 + i);
+        luaL_argcheck(L, id > 0 && id < g->tensors.n, 4 + i, "no tensor");
+        in[i] = (TensorId)id;
+    }
+    Attrs attrs = read_attrs(L, 3);
+    Diag d = diag_in(c->arena);
+    TensorId out =
+        graph_op(g, c->arena, op, in, (uint32_t)n_in, DT_f32, &attrs, module, loc_of(c, place), &d);
+    if (out == 0 || d.n_errors > 0) {
+        const Diagnostic *item = d.items.n > 0 ? &d.items.at[0] : NULL;
+        child_raise(L, "shape-mismatch", place, item != NULL ? item->hint : NULL, "%s",
+                    item != NULL ? item->text : "these shapes do not fit");
+    }
+    put_op(c, op, out, module, place, in, (uint32_t)n_in, &attrs);
+    lua_pushinteger(L, out);
+    return 1;
+}
+
+/* batch(place) -> tokens, labels */
+static int core_batch(lua_State *L)
+{
+    Child *c = child_of(L);
+    Tracer *t = tracer(c);
+    if (t->has_batch) return luaL_error(L, "the batch is there already");
+    t->has_batch = true;
+    Place place = child_unpack_place(c, luaL_checkinteger(L, 1));
+    const int64_t dim[] = {c->answer.batch, c->answer.seq};
+    TensorId out[2];
+    out[0] =
+        graph_tensor(&t->graph, c->arena, "tokens", ROLE_input, DT_i32, 2, dim, loc_of(c, place));
+    out[1] =
+        graph_tensor(&t->graph, c->arena, "labels", ROLE_input, DT_i32, 2, dim, loc_of(c, place));
+    static const Attrs none;
+    graph_node(&t->graph, c->arena, OP_batch, NULL, 0, out, 2, &none, 0, loc_of(c, place));
+    put_op(c, OP_batch, out[0], 0, place, NULL, 0, &none);
+    lua_pushinteger(L, out[0]);
+    lua_pushinteger(L, out[1]);
+    return 2;
+}
+
+static int core_loss(lua_State *L)
+{
+    Child *c = child_of(L);
+    lua_Integer id = luaL_checkinteger(L, 1);
+    record_begin(&c->out, RECORD_loss);
+    put_u32(&c->out, (uint32_t)id);
+    record_end(&c->out);
+    return 0;
+}
+
+static int core_name(lua_State *L)
+{
+    Child *c = child_of(L);
+    size_t n;
+    const char *name = luaL_checklstring(L, 1, &n);
+    record_begin(&c->out, RECORD_name);
+    put_text(&c->out, name, n);
+    record_end(&c->out);
+    return 0;
+}
+
+/* seq(n): a shrunk model's own sequence length, before the batch is made */
+static int core_seq(lua_State *L)
+{
+    Child *c = child_of(L);
+    lua_Integer seq = luaL_checkinteger(L, 1);
+    luaL_argcheck(L, seq > 0 && seq <= MOST_DIM, 1, "out of range");
+    luaL_argcheck(L, !tracer(c)->has_batch && c->answer.shrink, 1, "too late");
+    c->answer.seq = seq;
+    record_begin(&c->out, RECORD_seq);
+    put_i64(&c->out, seq);
+    record_end(&c->out);
+    return 0;
+}
+
+void child_push_core(Child *c)
+{
+    static const luaL_Reg functions[] = {
+        {"wrap", core_wrap},   {"fail", core_fail},   {"place", core_place},
+        {"near", core_near},   {"dims", core_dims},   {"param", core_param},
+        {"op", core_op},       {"batch", core_batch}, {"module", core_module},
+        {"loss", core_loss},   {"name", core_name},   {"seq", core_seq},
+        {"state", core_state}, {NULL, NULL}};
+    lua_State *L = c->L;
+    if (!luaL_newmetatable(L, core_key)) return;
+    luaL_setfuncs(L, functions, 0);
+    lua_pushinteger(L, CHILD_MOST_NODES);
+    lua_setfield(L, -2, "most");
+    lua_pushinteger(L, MOST_EXPERTS);
+    lua_setfield(L, -2, "most_experts");
+    child_add_reports(L);
+}
+
+/* Has the plan on top of the stack a model with a function `shrink`? */
+static bool can_shrink(lua_State *L)
+{
+    lua_getfield(L, -1, "model");
+    bool can = lua_istable(L, -1);
+    if (can) {
+        lua_pushliteral(L, "shrink");
+        can = lua_rawget(L, -2) == LUA_TFUNCTION;
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    return can;
+}
+
+void child_ask(Child *c)
+{
+    child_send_files(c);
+    record_begin(&c->out, RECORD_ask);
+    put_u32(&c->out, can_shrink(c->L));
+    record_end(&c->out);
+    if (!writer_send(&c->out, c->fd)) _exit(1);
+    unsigned char *at = (unsigned char *)&c->answer;
+    for (size_t n = 0; n < sizeof c->answer;) {
+        ssize_t got = read(c->fd, at + n, sizeof c->answer - n);
+        if (got <= 0) _exit(0); /* the parent has heard enough */
+        n += (size_t)got;
+    }
+}
+
+/* The stack has the plan on top; tandem.nn has left its `trace` in the core table. */
+void child_trace(Child *c)
+{
+    lua_State *L = c->L;
+    c->tracer = arena_alloc(c->arena, sizeof *c->tracer);
+    graph_init(&c->tracer->graph, c->arena);
+    lua_getglobal(L, "require");
+    lua_pushliteral(L, "tandem.nn");
+    lua_call(L, 1, 0);
+    child_push_core(c);
+    lua_getfield(L, -1, "trace");
+    lua_getfield(L, -3, "model");
+    lua_createtable(L, 0, AXIS_NAMES);
+    for (int a = 0; a < AXIS_NAMES; a++) {
+        lua_pushinteger(L, c->answer.axis_size[a]);
+        lua_setfield(L, -2, axis_name_text((AxisName)a));
+    }
+    lua_pushinteger(L, c->answer.stages);
+    lua_setfield(L, -2, "stages");
+    lua_pushinteger(L, c->answer.multiple);
+    lua_setfield(L, -2, "multiple");
+    lua_pushinteger(L, c->answer.full_tp);
+    lua_setfield(L, -2, "full_tp");
+    lua_pushboolean(L, c->answer.shrink);
+    lua_pushinteger(L, c->answer.seq);
+    Place place = {0, 0};
+    child_kind(L, -7, &place);
+    Place model =
+        scan_call(c, place, "plan").open != 0
+            ? (Place){place.source, scan_key(c, scan_call(c, place, "plan"), "model").line}
+            : place;
+    lua_pushinteger(L, child_pack_place(model));
+    lua_call(L, 5, 0);
+}

@@ -1,0 +1,136 @@
+/* A collective is a change of layout. On every mesh axis a tensor is WHOLE, SPLIT(d) or PARTIAL.
+ * A split dimension has a deal, which says which intervals of the global index each part holds. */
+#ifndef TANDEM_IR_LAYOUT_H
+#define TANDEM_IR_LAYOUT_H
+
+#include "planner/base/list.h"
+#include "planner/ir/layout/mesh.h"
+
+enum { MAX_DIMS = 6 };
+
+#define DTYPES(X)                                                                                  \
+    X(f64, 8) X(f32, 4) X(bf16, 2) X(f16, 2) X(e4m3, 1) X(e5m2, 1) X(i32, 4) X(i64, 8) X(u8, 1)
+typedef enum DType {
+    DT_none,
+#define X(name, bytes) DT_##name,
+    DTYPES(X)
+#undef X
+        DT_COUNT
+} DType;
+uint32_t dtype_bytes(DType t);
+const char *dtype_name(DType t);
+DType dtype_find(const char *name); /* "fp32" and "f32", "bf16", "fp64"...; DT_none if unknown */
+/* The dtype that the program really uses for each dtype named in the plan. */
+typedef struct DTypeMap {
+    DType to[DT_COUNT];
+} DTypeMap;
+DTypeMap dtype_map_identity(void);
+DTypeMap dtype_map_all(DType real);            /* every floating-point type becomes `real` */
+DTypeMap dtype_map_but_eight_bits(DType real); /* ... but e4m3 and e5m2 stay */
+
+enum { WHOLE = 0, PARTIAL_SUM = -1, PARTIAL_MAX = -2 };
+#define SPLIT(d) ((int8_t)((d) + 1))
+static inline bool layout_is_split(int8_t on)
+{
+    return on > 0;
+}
+static inline bool layout_is_partial(int8_t on)
+{
+    return on < 0;
+}
+static inline int layout_dim(int8_t on)
+{
+    return on - 1;
+} /* of a split */
+
+typedef struct Layout {
+    int8_t on[MAX_AXES];
+} Layout; /* zeroed: WHOLE everywhere */
+
+bool layout_equal(const Layout *a, const Layout *b);
+AxisSet layout_axes_split(const Layout *l,
+                          int d); /* axes on which dimension d is split; d < 0: any */
+AxisSet layout_axes_partial(const Layout *l);
+/* "tp:1 dp_shard:0" or "tp:sum", in mesh order, "whole" if nothing; d printed from 0. */
+const char *layout_text(Arena *arena, const Mesh *mesh, const Layout *l);
+
+/* ---- deals ---- interned; 0 is the equal deal (the part count divides the size). */
+typedef uint32_t DealId;
+typedef enum DealKind { DEAL_equal, DEAL_ceil, DEAL_listed, DEAL_segments } DealKind;
+typedef struct Interval {
+    int64_t lo, hi;
+} Interval; /* of the global index */
+typedef struct Deal {
+    DealKind kind;
+    uint32_t n_parts;
+    int64_t size;      /* of the dimension */
+    uint32_t first, n; /* DEAL_listed: `n` (part-major) intervals from deals.intervals[first], */
+    uint32_t per_part; /* per_part of them for each part, unused ones empty. DEAL_segments: `n` =
+                        * per_part intervals side by side, each of which all parts share equally */
+} Deal;
+typedef struct Deals {
+    LIST(Deal) deals; /* [0]: none/equal */
+    LIST(Interval) intervals;
+} Deals;
+/* A deal of ceil(size / n_parts) indices a part; the last parts are short or empty. Returns 0 if
+ * n_parts divides size. */
+DealId deal_ceil(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts);
+/* A deal by a list of intervals [n_parts, per_part], for zigzags (2 chunks a part) and crops. */
+DealId deal_listed(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts, uint32_t per_part,
+                   const Interval *intervals);
+/* Cuts `size` into 2n equal chunks and gives part i chunks i and 2n - 1 - i, so that all parts
+ * have equal work under a causal mask. 2n must divide size. */
+DealId deal_zigzag(Deals *deals, Arena *arena, int64_t size, uint32_t n_parts);
+bool deal_is_zigzag(const Deals *deals, DealId id);
+/* Cuts each part of a listed deal into k equal parts, in the order in which the part's elements
+ * lie. */
+DealId deal_cut(Deals *deals, Arena *arena, DealId id, uint32_t k);
+/* A deal of segments that lie side by side, such as query heads, keys and values. Part i holds
+ * the i-th each[0] indices of the first segment, the i-th each[1] of the second, and so on. */
+DealId deal_segments(Deals *deals, Arena *arena, uint32_t n_parts, uint32_t n_segments,
+                     const int64_t *each);
+/* The number of intervals in the deal's table; 0 if the deal needs no table. */
+uint64_t deal_table(const Deal *d);
+/* Size of one part's buffer: the element count of the largest part. */
+int64_t deal_local(const Deals *deals, DealId id, int64_t size, uint32_t n_parts);
+/* The k-th interval of `part` (k = 0 for equal and ceil); false if there is none. */
+bool deal_interval(const Deals *deals, DealId id, int64_t size, uint32_t n_parts, uint32_t part,
+                   uint32_t k, Interval *out);
+/* The global index of element `at` of `part`. */
+int64_t deal_index(const Deals *deals, DealId id, int64_t size, uint32_t n_parts, uint32_t part,
+                   int64_t at);
+int64_t deal_valid(const Deals *deals, DealId id, int64_t size, uint32_t n_parts, uint32_t part);
+
+/* ---- shapes ---- global dimensions + layout + deals; local sizes follow from the mesh. */
+typedef struct Shape {
+    uint8_t n_dims;
+    int64_t dim[MAX_DIMS]; /* global */
+    DealId deal[MAX_DIMS]; /* of split dimensions */
+    Layout layout;
+} Shape;
+bool shape_equal(const Shape *a, const Shape *b);
+int64_t shape_local_dim(const Shape *s, const Mesh *mesh, const Deals *deals, int d);
+int64_t shape_local_elements(const Shape *s, const Mesh *mesh, const Deals *deals);
+/* On `rank`, the global index where the local part of dimension d begins (interval 0 of its
+ * deal), and the number of its elements that are real. Several axes on one dimension count in
+ * mesh order, outermost first. */
+int64_t shape_start(const Shape *s, const Mesh *mesh, const Deals *deals, int d, Rank rank);
+int64_t shape_valid(const Shape *s, const Mesh *mesh, const Deals *deals, int d, Rank rank);
+/* product of the sizes of its axes */
+uint32_t shape_parts(const Shape *s, const Mesh *mesh, int d);
+uint32_t shape_part(const Shape *s, const Mesh *mesh, int d,
+                    Rank rank); /* mixed radix, mesh order */
+
+/* ---- the one rule ---- the collective that turns layout `from` into `to` on one axis. */
+typedef enum Change {
+    CHANGE_nothing,
+    CHANGE_slice,
+    CHANGE_all_gather,
+    CHANGE_all_to_all,
+    CHANGE_all_reduce,
+    CHANGE_reduce_scatter,
+    CHANGE_impossible
+} Change;
+Change layout_change(int8_t from, int8_t to);
+
+#endif

@@ -1,0 +1,120 @@
+/* Ranks as a grid of named axes: coordinates, groups and members are arithmetic on sizes and
+ * strides. */
+#include "planner/ir/layout/mesh.h"
+
+#include <assert.h>
+
+#include "planner/base/str.h"
+
+static const char *const names[AXIS_NAMES] = {
+#define X(name) #name,
+    MESH_AXES(X)
+#undef X
+};
+
+const char *axis_name_text(AxisName name)
+{
+    assert(name < AXIS_NAMES);
+    return names[name];
+}
+
+static void set_strides(Mesh *mesh)
+{
+    uint64_t stride = 1;
+    for (uint32_t a = mesh->n_axes; a-- > 0;) {
+        mesh->axis[a].stride = (uint32_t)stride;
+        stride *= mesh->axis[a].size;
+        assert(stride <= UINT32_MAX / 2);
+    }
+    mesh->n_ranks = (uint32_t)stride;
+}
+
+Mesh mesh_make(const uint32_t sizes[AXIS_NAMES])
+{
+    Mesh mesh = {.n_axes = 0};
+    for (uint32_t name = 0; name < AXIS_NAMES; name++) {
+        if (sizes[name] <= 1) continue;
+        mesh.axis[mesh.n_axes++] = (Axis){names[name], (AxisName)name, sizes[name], 0};
+    }
+    set_strides(&mesh);
+    return mesh;
+}
+
+void mesh_refine(Mesh *mesh, Arena *arena, uint32_t a, uint32_t inner)
+{
+    assert(a < mesh->n_axes && mesh->n_axes < MAX_AXES);
+    assert(inner > 1 && mesh->axis[a].size > inner && mesh->axis[a].size % inner == 0);
+    for (uint32_t i = mesh->n_axes; i > a; i--) mesh->axis[i] = mesh->axis[i - 1];
+    mesh->n_axes++;
+    mesh->axis[a].size /= inner;
+    mesh->axis[a + 1].size = inner;
+    AxisName name = mesh->axis[a].name;
+    for (uint32_t i = 0, k = 0; i < mesh->n_axes; i++) {
+        if (mesh->axis[i].name != name) continue;
+        mesh->axis[i].text = arena_print(arena, "%s.%u", names[name], k++);
+    }
+    set_strides(mesh);
+}
+
+AxisSet mesh_axes(const Mesh *mesh, AxisName name)
+{
+    AxisSet set = 0;
+    for (uint32_t a = 0; a < mesh->n_axes; a++)
+        if (mesh->axis[a].name == name) set = (AxisSet)(set | 1u << a);
+    return set;
+}
+
+uint32_t mesh_size(const Mesh *mesh, AxisSet axes)
+{
+    uint32_t n = 1;
+    for (uint32_t a = 0; a < mesh->n_axes; a++)
+        if (axes >> a & 1) n *= mesh->axis[a].size;
+    return n;
+}
+
+uint32_t mesh_coordinate(const Mesh *mesh, Rank rank, uint32_t axis)
+{
+    assert(axis < mesh->n_axes);
+    return rank / mesh->axis[axis].stride % mesh->axis[axis].size;
+}
+
+uint32_t mesh_part(const Mesh *mesh, Rank rank, AxisSet axes)
+{
+    uint32_t part = 0;
+    for (uint32_t a = 0; a < mesh->n_axes; a++)
+        if (axes >> a & 1) part = part * mesh->axis[a].size + mesh_coordinate(mesh, rank, a);
+    return part;
+}
+
+uint32_t mesh_hop(uint32_t part, int32_t hop, uint32_t size)
+{
+    int64_t at = ((int64_t)part + hop) % (int64_t)size;
+    return (uint32_t)(at < 0 ? at + size : at);
+}
+
+Rank mesh_group(const Mesh *mesh, Rank rank, AxisSet axes)
+{
+    for (uint32_t a = 0; a < mesh->n_axes; a++)
+        if (axes >> a & 1) rank -= mesh_coordinate(mesh, rank, a) * mesh->axis[a].stride;
+    return rank;
+}
+
+Rank mesh_member(const Mesh *mesh, Rank rank, AxisSet axes, uint32_t i)
+{
+    assert(i < mesh_size(mesh, axes));
+    Rank member = mesh_group(mesh, rank, axes);
+    for (uint32_t a = mesh->n_axes; a-- > 0;) {
+        if (!(axes >> a & 1)) continue;
+        member += i % mesh->axis[a].size * mesh->axis[a].stride;
+        i /= mesh->axis[a].size;
+    }
+    return member;
+}
+
+const char *mesh_axes_text(Arena *arena, const Mesh *mesh, AxisSet axes)
+{
+    Str s = str_in(arena);
+    for (uint32_t a = 0; a < mesh->n_axes; a++)
+        if (axes >> a & 1) str_print(&s, "%s%s", s.n ? "," : "", mesh->axis[a].text);
+    return s.n ? str_text(&s) : "-";
+}

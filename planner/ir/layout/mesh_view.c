@@ -1,0 +1,145 @@
+/* Answers by arithmetic on coordinates; nothing here is stored. */
+#include "planner/ir/layout/mesh_view.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "planner/base/str.h"
+
+typedef struct Flattened {
+    const char *name;
+    uint32_t parts; /* bit of each AxisName */
+} Flattened;
+#define PART(axis) (1u << AXIS_##axis)
+static const Flattened flattened[] = {
+    {"dp", PART(dp_replicate) | PART(dp_shard)},
+    {"dp_shard_cp", PART(dp_shard) | PART(cp)},
+    {"dp_cp", PART(dp_replicate) | PART(dp_shard) | PART(cp)},
+};
+enum { N_FLATTENED = sizeof flattened / sizeof *flattened };
+const char *const mesh_flattened[N_FLATTENED + 1] = {"dp", "dp_shard_cp", "dp_cp", NULL};
+
+bool mesh_named(const Mesh *mesh, const char *name, AxisSet *axes)
+{
+    uint32_t parts = 0;
+    for (uint32_t a = 0; a < AXIS_NAMES; a++)
+        if (strcmp(axis_name_text((AxisName)a), name) == 0) parts = 1u << a;
+    for (uint32_t i = 0; i < N_FLATTENED; i++)
+        if (strcmp(flattened[i].name, name) == 0) parts = flattened[i].parts;
+    *axes = 0;
+    for (uint32_t a = 0; a < AXIS_NAMES; a++)
+        if (parts >> a & 1) *axes = (AxisSet)(*axes | mesh_axes(mesh, (AxisName)a));
+    return parts != 0;
+}
+
+void mesh_place(const Mesh *mesh, Rank rank, uint32_t at[AXIS_NAMES])
+{
+    assert(rank < mesh->n_ranks);
+    for (uint32_t a = 0; a < AXIS_NAMES; a++)
+        at[a] = mesh_part(mesh, rank, mesh_axes(mesh, (AxisName)a));
+}
+
+Rank mesh_rank_at(const Mesh *mesh, const uint32_t at[AXIS_NAMES])
+{
+    Rank rank = 0;
+    for (uint32_t a = 0; a < AXIS_NAMES; a++)
+        rank = mesh_member(mesh, rank, mesh_axes(mesh, (AxisName)a), at[a]);
+    return rank;
+}
+
+uint32_t mesh_nodes_of_groups(const Mesh *mesh, AxisSet axes, uint32_t per_node)
+{
+    uint32_t n = mesh_size(mesh, axes), most = 1;
+    assert(per_node > 0);
+    for (Rank r = 0; r < mesh->n_ranks; r++) {
+        if (mesh_group(mesh, r, axes) != r) continue;
+        uint32_t nodes = 0, last = UINT32_MAX;
+        for (uint32_t i = 0; i < n; i++) { /* members come in rising order */
+            uint32_t node = mesh_member(mesh, r, axes, i) / per_node;
+            nodes += node != last;
+            last = node;
+        }
+        if (nodes > most) most = nodes;
+    }
+    return most;
+}
+
+/* Ranks with samples of their own that share the states of what they all train. */
+static AxisSet sharing_samples(const Mesh *mesh)
+{
+    return (AxisSet)(mesh_axes(mesh, AXIS_dp_shard) | mesh_axes(mesh, AXIS_ep));
+}
+
+AxisSet mesh_shard_axes(const Mesh *mesh)
+{
+    return (AxisSet)(sharing_samples(mesh) | mesh_axes(mesh, AXIS_cp));
+}
+
+AxisSet mesh_data_axes(const Mesh *mesh)
+{
+    return (AxisSet)(mesh_axes(mesh, AXIS_dp_replicate) | sharing_samples(mesh));
+}
+
+uint32_t mesh_dp_size(const Mesh *mesh)
+{
+    return mesh_size(mesh, mesh_data_axes(mesh));
+}
+
+uint32_t mesh_dp_rank(const Mesh *mesh, Rank rank)
+{
+    return mesh_part(mesh, rank, mesh_data_axes(mesh));
+}
+
+bool mesh_has_dp(const Mesh *mesh)
+{
+    return mesh_data_axes(mesh) != 0;
+}
+
+bool mesh_dp(const Mesh *mesh, Arena *arena, Loc loc, Diag *d, DpMesh *dp)
+{
+    const AxisSet axis[2] = {mesh_axes(mesh, AXIS_dp_replicate), sharing_samples(mesh)};
+    static const char *const name[2] = {"replicate", "shard"};
+    *dp = (DpMesh){0};
+    for (int i = 0; i < 2; i++) {
+        if (!axis[i]) continue;
+        dp->axes[dp->n_dims] = axis[i];
+        dp->name[dp->n_dims++] = name[i];
+    }
+    if (dp->n_dims) return true;
+    Str s = str_in(arena);
+    for (uint32_t a = 0; a < mesh->n_axes; a++)
+        str_print(&s, "%s%s %u", a ? " x " : "", mesh->axis[a].text, mesh->axis[a].size);
+    diag_error(d, FAULT_input, "no-dp-mesh", loc,
+               "the mesh %s has neither dp_replicate nor dp_shard: all ranks read the same samples",
+               s.n ? str_text(&s) : "of one rank");
+    diag_hint(d, "give dp_shard or dp_replicate a size of 2 or more");
+    return false;
+}
+
+bool mesh_fold_ep(const Mesh *mesh, uint32_t ep, Loc loc, Diag *d, EpFold *fold)
+{
+    uint32_t stage = mesh->n_ranks / mesh_size(mesh, mesh_axes(mesh, AXIS_pp));
+    assert(ep > 0);
+    *fold = (EpFold){ep, stage / ep};
+    if (stage % ep == 0) return true;
+    diag_error(d, FAULT_input, "ep-fold", loc,
+               "ep = %u is carved out of the %u ranks of a stage (dp x cp x tp), which it does not "
+               "divide",
+               ep, stage);
+    Arena *scratch = arena_new();
+    Str legal = str_in(scratch);
+    for (uint32_t k = 1; k <= stage; k++)
+        if (stage % k == 0) str_print(&legal, "%s%u", legal.n ? ", " : "", k);
+    diag_hint(d, "ep may be %s", str_text(&legal));
+    arena_free(scratch);
+    return false;
+}
+
+void mesh_ep_place(const Mesh *mesh, const EpFold *fold, Rank rank, uint32_t *ep,
+                   uint32_t *ep_shard)
+{
+    uint32_t stage = fold->ep * fold->ep_shard;
+    assert(mesh->n_ranks % stage == 0); /* pp is outermost: a stage's ranks are consecutive */
+    *ep = rank % stage % fold->ep;
+    *ep_shard = rank % stage / fold->ep;
+}

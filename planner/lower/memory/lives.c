@@ -1,0 +1,186 @@
+/* From when to when each buffer of a program is in use: what has finished when an instruction
+ * starts, who touches a buffer first and last, which buffers begin and end where. Knows nothing of
+ * offsets. */
+#include "planner/lower/memory/lives.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* Members of a launch group are neighbours on their stream; the group goes by its first one. */
+static void find_launches(Lives *l)
+{
+    Pc last[STREAM_COUNT] = {0};
+    for (Pc pc = 1; pc < l->p->code.n; pc++) {
+        const Instr *in = &l->p->code.at[pc];
+        const Pc before = last[in->stream];
+        const bool joins = before && in->launch && l->p->code.at[before].launch == in->launch;
+        const Pc first = joins ? l->launches[before].first : pc;
+        l->launches[pc].first = first;
+        l->launches[first].newest = pc;
+        l->launches[first].n++;
+        last[in->stream] = pc;
+    }
+}
+
+/* Members of a group end at different times: only who waits for all of them knows that everything
+ * on their stream up to the newest has finished. Returns that newest one, or 0. */
+static Pc finished(const Lives *l, const Instr *in, Pc member)
+{
+    const Pc first = l->launches[member].first;
+    const Pc *after = l->p->after.at + in->after.first;
+    uint32_t n = 0;
+    if (l->launches[first].n == 1) return member;
+    for (uint32_t k = 0; k < in->after.n; k++) {
+        bool counts = l->launches[after[k]].first == first;
+        for (uint32_t i = 0; i < k; i++) counts = counts && after[i] != after[k];
+        n += counts;
+    }
+    return n == l->launches[first].n ? l->launches[first].newest : 0;
+}
+
+/* Communications of one launch start together: none of them waits for another. */
+static void find_clocks(Lives *l)
+{
+    const Program *p = l->p;
+    Clock done[STREAM_COUNT], group[STREAM_COUNT];
+    memset(done, 0, sizeof done);
+    memset(group, 0, sizeof group);
+    uint32_t launch[STREAM_COUNT] = {0};
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        int s = (int)in->stream;
+        if (!in->launch || in->launch != launch[s]) { /* all of the previous group has finished */
+            done[s] = group[s];
+            launch[s] = in->launch;
+        }
+        Clock now = done[s];
+        for (uint32_t k = 0; k < in->after.n; k++) {
+            Pc before = p->after.at[in->after.first + k];
+            clock_join(&now, &l->clocks[before]);
+            int stream = (int)p->code.at[before].stream;
+            Pc newest = finished(l, in, before);
+            if (now.at[stream] < newest) now.at[stream] = newest;
+        }
+        l->clocks[pc] = now;
+        clock_join(&group[s], &now);
+        group[s].at[s] = pc;
+    }
+}
+
+/* What a transient buffer holds is written before anybody else touches it: the lowering's promise,
+ * on which "free until first touched" rests. (A member of a launch group is known to have finished
+ * in ways that clocks do not show; the verifier looks at those.) */
+static void check_first(const Lives *l, const Buffer *b, Pc pc)
+{
+    const Instr *first = &l->p->code.at[b->first];
+    if (b->persistent || pc == b->first || first->launch) return;
+    assert(l->p->code.at[pc].stream == first->stream ||
+           l->clocks[pc].at[first->stream] >= b->first);
+}
+
+static void find_lives(Lives *l)
+{
+    Program *p = l->p;
+    for (BufferId b = 1; b < p->buffers.n; b++) p->buffers.at[b].first = p->buffers.at[b].last = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        for (uint32_t i = 0; i < in->args.n; i++) {
+            BufferId b = program_arg(p, in, i);
+            BufferId pair[2] = {b, p->buffers.at[b].parent};
+            for (int k = 0; k < 2; k++) {
+                if (!pair[k]) continue;
+                Buffer *at = &p->buffers.at[pair[k]];
+                if (!at->first) {
+                    at->first = pc;
+                    assert(at->parent || at->persistent || i >= in->n_in);
+                }
+                if (!at->parent) check_first(l, at, pc);
+                at->last = pc;
+                l->touched[pair[k]].at[in->stream] = pc;
+            }
+        }
+    }
+}
+
+/* Parts of a kernel do their rows in any order: what one of them touches is in use for all of it.
+ */
+static void find_kernels(Lives *l)
+{
+    Pc last = 0;
+    for (Pc pc = 1; pc < l->p->code.n; pc++) {
+        const Instr *in = &l->p->code.at[pc];
+        l->kernel[pc] = l->kernel_end[pc] = pc;
+        if (in->stream != STREAM_compute) continue;
+        if (last && in->fuse && l->p->code.at[last].fuse == in->fuse)
+            l->kernel[pc] = l->kernel[last];
+        l->kernel_end[l->kernel[pc]] = pc;
+        last = pc;
+    }
+}
+
+/* Lists the transient buffers of the space by their first and by their last instruction. */
+static void list_lives(Lives *l)
+{
+    const Program *p = l->p;
+    memset(l->starts, 0, p->code.n * sizeof *l->starts);
+    memset(l->ends, 0, p->code.n * sizeof *l->ends);
+    for (BufferId b = (BufferId)p->buffers.n; b-- > 1;) {
+        const Buffer *at = &p->buffers.at[b];
+        if (at->parent || at->persistent || !at->first || at->space != l->space) continue;
+        const Pc first = l->kernel[at->first], last = l->kernel_end[l->kernel[at->last]];
+        l->next_start[b] = l->starts[first];
+        l->starts[first] = b;
+        if (at->result) continue; /* never given back */
+        l->next_end[b] = l->ends[last];
+        l->ends[last] = b;
+    }
+}
+
+static BufferId root_of(const Program *p, BufferId b)
+{
+    return p->buffers.at[b].parent ? p->buffers.at[b].parent : b;
+}
+
+/* out[0] may take the memory of an in[0] that dies here. Returns that buffer, 0 if none. Another
+ * argument that lies in the same memory would be read after it was overwritten. */
+BufferId lives_taken_over(const Lives *l, Pc pc, BufferId out)
+{
+    const Program *p = l->p;
+    const Instr *in = &p->code.at[pc];
+    if (!(op_info(in->op)->flags & OP_IN_PLACE) || in->n_in == 0 || in->args.n == in->n_in)
+        return 0;
+    if (program_arg(p, in, in->n_in) != out) return 0;
+    BufferId from = program_arg(p, in, 0);
+    const Buffer *a = &p->buffers.at[from], *b = &p->buffers.at[out];
+    bool fits = !a->parent && !a->persistent && !a->result && a->last == pc && a->first != pc &&
+                a->bytes == b->bytes && a->dtype == b->dtype && a->space == b->space;
+    for (uint32_t i = 1; i < in->args.n; i++)
+        if (i != in->n_in) fits = fits && root_of(p, program_arg(p, in, i)) != from;
+    Clock others = l->touched[from];
+    others.at[in->stream] = 0; /* own stream: in order */
+    return fits && clock_passed(&others, &l->clocks[pc]) ? from : 0;
+}
+
+void lives_of_space(Lives *l, Space space)
+{
+    l->space = space;
+    list_lives(l);
+}
+
+void lives_find(Lives *l, Program *p, Arena *scratch)
+{
+    *l = (Lives){.p = p, .scratch = scratch};
+    l->clocks = arena_array(scratch, p->code.n, sizeof *l->clocks);
+    l->launches = arena_array(scratch, p->code.n, sizeof *l->launches);
+    l->touched = arena_array(scratch, p->buffers.n, sizeof *l->touched);
+    l->kernel = arena_array(scratch, p->code.n, sizeof *l->kernel);
+    l->kernel_end = arena_array(scratch, p->code.n, sizeof *l->kernel_end);
+    l->starts = arena_array(scratch, p->code.n, sizeof *l->starts);
+    l->ends = arena_array(scratch, p->code.n, sizeof *l->ends);
+    l->next_start = arena_array(scratch, p->buffers.n, sizeof *l->next_start);
+    l->next_end = arena_array(scratch, p->buffers.n, sizeof *l->next_end);
+    find_launches(l);
+    find_clocks(l);
+    find_kernels(l);
+    find_lives(l);
+}

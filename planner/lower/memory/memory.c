@@ -1,0 +1,40 @@
+/* Memory: an offset in one arena for every root buffer. A program is static, so this is an
+ * allocator run before it. Bytes are reused only where every instruction that touched the old
+ * buffer happens before the first one that touches the new: stream order and `after`, never luck.
+ * lives.c knows when buffers are in use, placement.c where they go. */
+#include "planner/lower/memory/placement.h"
+#include "planner/lower/pieces.h"
+#include "planner/passes/pass.h"
+
+/* Persistent buffers at the bottom, then what comes and goes. Returns the end of the highest. */
+static uint64_t place_space(Lives *l, Space space)
+{
+    Program *p = l->p;
+    uint64_t bottom = 0;
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        Buffer *at = &p->buffers.at[b];
+        if (at->parent || !at->persistent || at->space != space) continue;
+        at->offset = bottom;
+        bottom += pieces_round(at->bytes);
+    }
+    lives_of_space(l, space);
+    return placement_choose(l, bottom);
+}
+
+static void place_program(Program *p, Arena *scratch)
+{
+    Lives l;
+    bool host = false;
+    if (!p->code.n) return;
+    lives_find(&l, p, scratch);
+    for (BufferId b = 1; b < p->buffers.n; b++) host |= p->buffers.at[b].space == SPACE_host;
+    p->bytes = place_space(&l, SPACE_device);
+    p->host_bytes = host ? place_space(&l, SPACE_host) : 0;
+}
+
+bool pass_memory(Job *job)
+{
+    for (uint32_t i = 0; i < job->plan->programs.n; i++)
+        place_program(&job->plan->programs.at[i], job->scratch);
+    return true;
+}

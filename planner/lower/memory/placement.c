@@ -1,0 +1,282 @@
+/* Offsets: an allocator that is run in program order, in several ways, of which the best is kept.
+ * No way is best for all programs: which holes stay open hangs on what happens to be alive when the
+ * large buffers come. Each way is one pass over the program, so that planning stays linear. */
+#include "planner/lower/memory/placement.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "planner/lower/memory/rocks.h"
+#include "planner/lower/pieces.h"
+
+typedef enum Fit {
+    FIT_first,    /* the lowest hole */
+    FIT_tightest, /* the smallest one */
+    FIT_around,   /* the lowest that leaves room for large buffers, whose places are fixed first */
+    FIT_ends      /* what lives long the lowest hole, all else the highest of so many bytes */
+} Fit;
+
+typedef struct Way {
+    Fit fit;
+    uint32_t share; /* around: those of at least 1/share of what lives at most are large */
+    double life;    /* ends: in lengths of a micro-batch, from which on a life is long */
+    double spare;   /* ends: bytes between what lives at most (0) and what first fit needs (1) */
+} Way;
+
+/* The first decides what the others are measured against. Chosen among some forty by what the plans
+ * of scripts/plans and the published runs of tests/sim need: each is the best of at least one. */
+static const Way ways[] = {{FIT_first, 0, 0, 0},      {FIT_around, 32, 0, 0},
+                           {FIT_around, 256, 0, 0},   {FIT_tightest, 0, 0, 0},
+                           {FIT_ends, 0, 2, 0},       {FIT_ends, 0, 2, .75},
+                           {FIT_ends, 0, 1. / 2, .5}, {FIT_ends, 0, 1. / 16, .5}};
+enum { N_WAYS = sizeof ways / sizeof *ways };
+
+/* A hole of one part in so many is not worth another pass. */
+enum { FINE = 128 };
+
+typedef LIST(BufferId) BufferList;
+
+typedef struct Placing {
+    Lives *l;
+    Program *p;
+    Arena *scratch;
+    const Way *way;
+    Pieces pieces;
+    Rocks rocks;
+    Pc long_life;                             /* ends */
+    uint64_t bottom, live, first_fit, fewest; /* fewest: bytes so far of a way that repeats */
+    BufferList *of;     /* [micro-batch]: buffers in the order in which they begin */
+    BufferList *before; /* the same in the round before */
+    uint32_t *next;     /* [micro-batch]: where its counterpart's list is looked at */
+    uint64_t *wish;     /* [buffer]: its offset in the round before */
+    uint32_t n_microbatches;
+    bool periodic;
+    bool again; /* a later round */
+} Placing;
+
+/* Two buffers that play the same part in their micro-batches. */
+static bool same_part(const Program *p, BufferId a, BufferId b)
+{
+    const Buffer *x = &p->buffers.at[a], *y = &p->buffers.at[b];
+    const Instr *i = &p->code.at[x->first], *k = &p->code.at[y->first];
+    return x->shape == y->shape && x->bytes == y->bytes && x->tensor == y->tensor &&
+           x->unit == y->unit && x->category == y->category && i->op == k->op &&
+           i->stream == k->stream && i->origin == k->origin && i->phase == k->phase;
+}
+
+/* The buffer of `model` that plays the part of `b`: they come in the same order, but for a few that
+ * only some micro-batches have. 0: none. */
+static BufferId counterpart(const Program *p, const BufferList *model, uint32_t *next, BufferId b)
+{
+    enum { LOOK_AHEAD = 16 };
+    for (uint32_t i = *next; i < model->n && i < *next + LOOK_AHEAD; i++) {
+        if (!same_part(p, model->at[i], b)) continue;
+        *next = i + 1;
+        return model->at[i];
+    }
+    return 0;
+}
+
+/* Interior micro-batches repeat: each buffer asks for the place of its counterpart in the one
+ * before; in a later round, for the one that the last interior micro-batch, where things have
+ * settled, had in the round before. */
+static BufferId asks_like(Placing *m, uint32_t microbatch, BufferId b)
+{
+    if (!m->periodic) return 0;
+    list_push(m->scratch, &m->of[microbatch], b);
+    uint32_t *next = &m->next[microbatch];
+    if (m->again) return counterpart(m->p, &m->before[m->n_microbatches - 2], next, b);
+    if (microbatch < 2) return 0;
+    return counterpart(m->p, &m->of[microbatch - 1], next, b);
+}
+
+static uint64_t fit(Placing *m, BufferId b, Pc pc)
+{
+    const Clock *now = &m->l->clocks[pc];
+    const uint64_t size = pieces_round(m->p->buffers.at[b].bytes);
+    const bool is_long = lives_last(m->l, b) - m->p->buffers.at[b].first > m->long_life;
+    const Rocks *rocks = &m->rocks;
+    switch (m->way->fit) {
+    case FIT_first: break;
+    case FIT_tightest: return pieces_take_tightest(&m->pieces, size, now);
+    case FIT_around:
+        if (rocks->of[b] && pieces_take_at(&m->pieces, rocks_offset(rocks, b), size, now))
+            return rocks_offset(rocks, b);
+        rocks_ahead(&m->rocks, b);
+        return pieces_take(&m->pieces, size, now, rocks->ahead.at, rocks->ahead.n);
+    case FIT_ends:
+        if (!is_long) return pieces_take_highest(&m->pieces, size, now);
+        break;
+    }
+    return pieces_take(&m->pieces, size, now, NULL, 0);
+}
+
+static uint64_t place(Placing *m, BufferId b, Pc pc)
+{
+    const BufferId like = asks_like(m, m->p->code.at[pc].microbatch, b);
+    if (!like) return fit(m, b, pc);
+    const uint64_t wish = m->again ? m->wish[like] : m->p->buffers.at[like].offset;
+    const uint64_t size = pieces_round(m->p->buffers.at[b].bytes);
+    if (pieces_take_at(&m->pieces, wish, size, &m->l->clocks[pc])) return wish;
+    return fit(m, b, pc);
+}
+
+/* False: it needs no less than what was found before. */
+static bool place_all(Placing *m)
+{
+    Lives *l = m->l;
+    Program *p = m->p;
+    bool *handed_on = arena_array(m->scratch, p->buffers.n, sizeof *handed_on);
+    bool *is_placed = arena_array(m->scratch, p->buffers.n, sizeof *is_placed);
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        for (BufferId b = l->starts[pc]; b; b = l->next_start[b]) {
+            Buffer *at = &p->buffers.at[b];
+            BufferId from = lives_taken_over(l, at->first, b);
+            if (from && !is_placed[from]) from = 0; /* a later part of this very kernel makes it */
+            is_placed[b] = true;
+            at->offset = from ? p->buffers.at[from].offset : place(m, b, pc);
+            if (from) handed_on[from] = true;
+        }
+        if (m->pieces.top >= m->fewest) return false;
+        for (BufferId b = l->ends[pc]; b; b = l->next_end[b])
+            if (!handed_on[b] && p->buffers.at[b].bytes)
+                pieces_give(&m->pieces, p->buffers.at[b].offset,
+                            pieces_round(p->buffers.at[b].bytes), &l->touched[b], &l->clocks[pc]);
+    }
+    return true;
+}
+
+uint32_t placement_microbatches(const Program *p)
+{
+    uint32_t n = 1;
+    for (Pc pc = 1; pc < p->code.n; pc++)
+        if (p->code.at[pc].microbatch >= n) n = p->code.at[pc].microbatch + 1;
+    return n;
+}
+
+bool placement_periodic(const Program *p)
+{
+    uint32_t newest = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        if (p->code.at[pc].microbatch < newest) return false;
+        newest = p->code.at[pc].microbatch;
+    }
+    return newest + 1 >= 4; /* two interior ones */
+}
+
+bool placement_repeats(const Program *p, Arena *scratch)
+{
+    const uint32_t n = placement_microbatches(p);
+    uint64_t *sum = arena_array(scratch, n, sizeof *sum);
+    uint32_t *count = arena_array(scratch, n, sizeof *count);
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        for (uint32_t i = 0; i < in->args.n; i++) {
+            uint64_t offset;
+            program_root(p, program_arg(p, in, i), &offset);
+            sum[in->microbatch] = sum[in->microbatch] * UINT64_C(0x9e3779b97f4a7c15) + offset + 1;
+            count[in->microbatch]++;
+        }
+    }
+    for (uint32_t k = 1; k + 2 < n; k++)
+        if (count[k] == count[n - 2] && sum[k] != sum[n - 2]) return false;
+    return true;
+}
+
+/* The largest live total: no placement can need less. */
+static uint64_t most_live(const Lives *l, uint64_t bottom)
+{
+    const Program *p = l->p;
+    uint64_t now = bottom, most = bottom;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        for (BufferId b = l->starts[pc]; b; b = l->next_start[b])
+            if (!lives_taken_over(l, p->buffers.at[b].first, b))
+                now += pieces_round(p->buffers.at[b].bytes);
+        if (now > most) most = now;
+        for (BufferId b = l->ends[pc]; b; b = l->next_end[b]) {
+            const Instr *in = &p->code.at[p->buffers.at[b].last];
+            const bool heir =
+                in->args.n > in->n_in &&
+                lives_taken_over(l, p->buffers.at[b].last, program_arg(p, in, in->n_in)) == b;
+            if (!heir) now -= pieces_round(p->buffers.at[b].bytes);
+        }
+    }
+    return most;
+}
+
+static uint64_t end_of_all(const Lives *l)
+{
+    uint64_t end = 0;
+    for (BufferId b = 1; b < l->p->buffers.n; b++) {
+        const Buffer *at = &l->p->buffers.at[b];
+        const bool placed = !at->parent && at->space == l->space && (at->persistent || at->first);
+        if (placed && at->offset + at->bytes > end) end = at->offset + at->bytes;
+    }
+    return end;
+}
+
+/* One way, in rounds until micro-batches repeat. False: nothing better came of it. */
+static bool try_way(Placing *m, bool *repeats)
+{
+    enum { ROUNDS = 6 };
+    const uint64_t spare = m->first_fit > m->live ? m->first_fit - m->live : 0;
+    const double length = (double)m->p->code.n / m->n_microbatches;
+    m->long_life = m->way->fit == FIT_ends ? (Pc)(length * m->way->life) : 0;
+    if (m->way->fit == FIT_around && !rocks_find(&m->rocks, m->l, m->live / m->way->share,
+                                                 m->bottom, m->periodic ? 3 : UINT32_MAX))
+        return false;
+    for (int round = 0; round < ROUNDS; round++) {
+        m->again = round > 0;
+        pieces_init(&m->pieces, m->bottom, m->scratch);
+        if (m->way->fit == FIT_ends)
+            pieces_reach(&m->pieces,
+                         pieces_round(m->live + (uint64_t)((double)spare * m->way->spare)));
+        for (uint32_t k = 0; k < m->n_microbatches; k++) {
+            const BufferList spared = m->before[k];
+            m->before[k] = m->of[k];
+            m->of[k] = spared;
+            m->of[k].n = m->next[k] = 0;
+        }
+        m->rocks.next = 0;
+        for (BufferId b = 1; b < m->p->buffers.n; b++) m->wish[b] = m->p->buffers.at[b].offset;
+        if (!place_all(m)) return false;
+        *repeats = !m->periodic || placement_repeats(m->p, m->scratch);
+        if (*repeats) return true;
+    }
+    return true;
+}
+
+static void start(Placing *m, Lives *l, uint64_t bottom)
+{
+    Program *p = l->p;
+    *m = (Placing){.l = l, .p = p, .scratch = l->scratch, .bottom = bottom, .fewest = UINT64_MAX};
+    m->live = most_live(l, bottom);
+    m->periodic = placement_periodic(p);
+    m->n_microbatches = placement_microbatches(p);
+    m->of = arena_array(l->scratch, m->n_microbatches, sizeof *m->of);
+    m->before = arena_array(l->scratch, m->n_microbatches, sizeof *m->before);
+    m->next = arena_array(l->scratch, m->n_microbatches, sizeof *m->next);
+    m->wish = arena_array(l->scratch, p->buffers.n, sizeof *m->wish);
+}
+
+uint64_t placement_choose(Lives *l, uint64_t bottom)
+{
+    Program *p = l->p;
+    Placing m;
+    start(&m, l, bottom);
+    uint64_t *best = arena_array(l->scratch, p->buffers.n, sizeof *best), fewest = UINT64_MAX;
+    for (uint32_t k = 0; k < N_WAYS; k++) {
+        bool repeats = true;
+        m.way = &ways[k];
+        if (!try_way(&m, &repeats)) continue;
+        const uint64_t bytes = end_of_all(l);
+        if (k == 0) m.first_fit = bytes;
+        if (!repeats && (m.fewest != UINT64_MAX || bytes >= fewest)) continue;
+        fewest = bytes;
+        if (repeats) m.fewest = bytes;
+        for (BufferId b = 1; b < p->buffers.n; b++) best[b] = p->buffers.at[b].offset;
+        if (repeats && bytes - m.live <= m.live / FINE) break;
+    }
+    for (BufferId b = 1; b < p->buffers.n; b++) p->buffers.at[b].offset = best[b];
+    return fewest;
+}

@@ -1,0 +1,97 @@
+/* Large buffers first: what is placed around them fills the holes between them, not they the holes
+ * that small ones leave. Each gets the lowest place that no larger one needs at the same time. */
+#include "planner/lower/memory/rocks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Placing compares all with all; those of further micro-batches ask for what these have. */
+enum { MOST_ROCKS = 1024 };
+
+typedef struct Sized {
+    uint64_t size;
+    uint32_t rock;
+} Sized;
+
+static int by_size(const void *a, const void *b)
+{
+    const Sized *x = a, *y = b;
+    if (x->size != y->size) return x->size < y->size ? 1 : -1;
+    return x->rock < y->rock ? -1 : x->rock > y->rock;
+}
+
+static void add_extent(Rocks *r, const Rock *rock)
+{
+    Extent e = {rock->offset, rock->offset + rock->size};
+    uint32_t k = (uint32_t)list_push(r->l->scratch, &r->ahead, e);
+    for (; k > 0 && r->ahead.at[k - 1].lo > e.lo; k--) r->ahead.at[k] = r->ahead.at[k - 1];
+    r->ahead.at[k] = e;
+}
+
+/* Is one over before the other begins? */
+static bool apart(const Lives *l, const Rock *a, const Rock *b)
+{
+    const Pc pc_a = lives_first(l, a->first), pc_b = lives_first(l, b->first);
+    return pc_a < pc_b ? lives_passed(l, a->last, pc_b) : lives_passed(l, b->last, pc_a);
+}
+
+static void place_rocks(Rocks *r, uint64_t bottom)
+{
+    Sized *order = arena_array(r->l->scratch, r->list.n, sizeof *order);
+    for (uint32_t i = 0; i < r->list.n; i++) order[i] = (Sized){r->list.at[i].size, i};
+    qsort(order, r->list.n, sizeof *order, by_size);
+    for (uint32_t i = 0; i < r->list.n; i++) {
+        Rock *rock = &r->list.at[order[i].rock];
+        r->ahead.n = 0;
+        for (uint32_t k = 0; k < i; k++)
+            if (!apart(r->l, &r->list.at[order[k].rock], rock))
+                add_extent(r, &r->list.at[order[k].rock]);
+        rock->offset = extents_clear(r->ahead.at, r->ahead.n, bottom, rock->size);
+    }
+}
+
+static bool collect(Rocks *r, uint64_t least, uint32_t n_microbatches)
+{
+    const Lives *l = r->l;
+    for (Pc pc = 1; pc < l->p->code.n; pc++) {
+        if (l->p->code.at[pc].microbatch >= n_microbatches) continue;
+        for (BufferId b = l->starts[pc]; b; b = l->next_start[b]) {
+            const Buffer *at = &l->p->buffers.at[b];
+            if (at->bytes < least || !at->bytes) continue;
+            const BufferId from = lives_taken_over(l, at->first, b);
+            if (from && r->of[from]) {
+                r->of[b] = r->of[from];
+                r->list.at[r->of[b] - 1].last = b;
+                continue;
+            }
+            if (r->list.n == MOST_ROCKS) return false;
+            Rock rock = {b, b, 0, pieces_round(at->bytes)};
+            r->of[b] = 1 + (uint32_t)list_push(l->scratch, &r->list, rock);
+        }
+    }
+    return r->list.n > 0;
+}
+
+bool rocks_find(Rocks *r, const Lives *l, uint64_t least, uint64_t bottom, uint32_t n_microbatches)
+{
+    *r = (Rocks){.l = l, .of = arena_array(l->scratch, l->p->buffers.n, sizeof *r->of)};
+    if (!collect(r, least, n_microbatches)) return false;
+    place_rocks(r, bottom);
+    return true;
+}
+
+void rocks_ahead(Rocks *r, BufferId b)
+{
+    enum {
+        DOUBTFUL = 8
+    }; /* of those that begin later, so many may begin before b is known to end */
+    const Lives *l = r->l;
+    const Pc first = lives_first(l, b), last = lives_last(l, b);
+    r->ahead.n = 0;
+    while (r->next < r->list.n && lives_first(l, r->list.at[r->next].first) < first) r->next++;
+    for (uint32_t i = r->next, later = 0; i < r->list.n && later < DOUBTFUL; i++) {
+        const Pc pc = lives_first(l, r->list.at[i].first);
+        later += pc > last;
+        if (pc <= last || !lives_passed(l, b, pc)) add_extent(r, &r->list.at[i]);
+    }
+}
