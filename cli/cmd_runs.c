@@ -7,17 +7,17 @@ static const char query[] =
     "SELECT id, kind, lower(hex(plan)), name, cluster, backend, n_ranks, status, step_ps, "
     "peak_bytes, mfu FROM run ORDER BY id DESC LIMIT ?";
 
-typedef struct Row {
+typedef struct RunRow {
     int64_t id, step_ps;
     uint64_t n_ranks, peak_bytes;
     const char *kind, *plan, *name, *cluster, *backend, *status;
     double mfu;
     bool has_mfu;
-} Row;
+} RunRow;
 
-static Row read_row(Cli *cli, DbStatement *st)
+static RunRow read_row(Cli *cli, DbStatement *st)
 {
-    Row r = {.id = db_int(st, 0), .n_ranks = (uint64_t)db_int(st, 6), .step_ps = db_int(st, 8)};
+    RunRow r = {.id = db_int(st, 0), .n_ranks = (uint64_t)db_int(st, 6), .step_ps = db_int(st, 8)};
     r.kind = arena_dup(cli->arena, db_text(st, 1));
     r.plan = arena_dup(cli->arena, db_text(st, 2));
     r.name = arena_dup(cli->arena, db_text(st, 3));
@@ -30,7 +30,7 @@ static Row read_row(Cli *cli, DbStatement *st)
     return r;
 }
 
-static void row_text(Cli *cli, Table *t, const Row *r)
+static void row_text(Cli *cli, Table *t, const RunRow *r)
 {
     table_cell(t, "%" PRId64, r->id);
     table_cell(t, "%s%s%s", r->kind, r->backend[0] != 0 ? " " : "", r->backend);
@@ -43,7 +43,7 @@ static void row_text(Cli *cli, Table *t, const Row *r)
     table_cell(t, "%s", r->name);
 }
 
-static json_t *row_json(const Row *r)
+static json_t *row_json(const RunRow *r)
 {
     json_t *row = json_object();
     json_put(row, "run", json_integer(r->id));
@@ -71,7 +71,7 @@ void cmd_runs(Cli *cli)
     Table t = table_in(cli->arena, 9, heads);
     json_t *list = cli->json != NULL ? json_array() : NULL;
     while (db_step(st, &cli->diag)) {
-        Row row = read_row(cli, st);
+        RunRow row = read_row(cli, st);
         row_text(cli, &t, &row);
         if (list != NULL) json_array_append_new(list, row_json(&row));
     }

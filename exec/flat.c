@@ -15,7 +15,7 @@ typedef struct Window {
     uint64_t lo, hi;
 } Window;
 
-typedef struct Walk {
+typedef struct FlatWalk {
     const Plan *plan;
     const Tensor *t;
     TensorId id;
@@ -24,7 +24,7 @@ typedef struct Walk {
     Window window;
     void (*run)(void *self, const FlatRun *run);
     void *self;
-} Walk;
+} FlatWalk;
 
 bool flat_is_home(const Buffer *b)
 {
@@ -40,7 +40,7 @@ static Window window_of(const Plan *plan, const Program *p, BufferId b, Rank ran
     return (Window){lo, lo + n};
 }
 
-static void map_dimension(Walk *w, const Shape *s, int d, Rank rank, Arena *scratch)
+static void map_dimension(FlatWalk *w, const Shape *s, int d, Rank rank, Arena *scratch)
 {
     const Mesh *mesh = &w->plan->mesh;
     const Deals *deals = &w->plan->graph.deals;
@@ -56,7 +56,7 @@ static void map_dimension(Walk *w, const Shape *s, int d, Rank rank, Arena *scra
 }
 
 /* One row (the last dimension) of the local tensor: local and global index of its first element. */
-static void walk_row(const Walk *w, uint64_t local, uint64_t global)
+static void walk_row(const FlatWalk *w, uint64_t local, uint64_t global)
 {
     int last = w->t->n_dims - 1;
     int64_t n = last < 0 ? 1 : w->local[last];
@@ -75,7 +75,7 @@ static void walk_row(const Walk *w, uint64_t local, uint64_t global)
     }
 }
 
-static void walk_tensor(const Walk *w)
+static void walk_tensor(const FlatWalk *w)
 {
     int rows = w->t->n_dims - 1;
     int64_t index[MAX_DIMS] = {0};
@@ -102,7 +102,7 @@ static void walk_window(const Plan *plan, const Program *p, BufferId b, Rank ran
                         Arena *scratch, void (*run)(void *self, const FlatRun *run), void *self)
 {
     const Unit *unit = &plan->graph.units.at[p->buffers.at[b].unit];
-    Walk w = {.plan = plan, .window = window, .run = run, .self = self};
+    FlatWalk w = {.plan = plan, .window = window, .run = run, .self = self};
     for (uint32_t i = 0; i < unit->params.n; i++) {
         w.id = unit->params.at[i];
         w.t = &plan->graph.tensors.at[w.id];

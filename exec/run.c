@@ -26,7 +26,7 @@ double exec_lr(const ExecOptions *o, int64_t step)
 }
 
 /* The parts of a run. */
-typedef struct Run {
+typedef struct ExecRun {
     const Plan *plan;
     const ExecOptions *options;
     Arena *arena;
@@ -39,7 +39,7 @@ typedef struct Run {
     BufferId loss;
     double norm_value, loss_value;
     struct Verdict *verdicts; /* [n_processes] */
-} Run;
+} ExecRun;
 
 typedef struct Verdict {
     Ps time_ps;
@@ -53,7 +53,7 @@ typedef struct Identity {
     Hash128 plan;
 } Identity;
 
-static bool agree(Run *run)
+static bool agree(ExecRun *run)
 {
     Identity mine = {{0}, text_plan_id(run->plan, run->arena)};
     const char *version = run->options->version ? run->options->version : "";
@@ -82,7 +82,7 @@ static bool agree(Run *run)
 }
 
 /* State other than weights is whole on every rank, and starts alike. */
-static bool init_state(const Run *run, Rank rank, BufferId b, Arena *scratch)
+static bool init_state(const ExecRun *run, Rank rank, BufferId b, Arena *scratch)
 {
     const Buffer *buffer = &plan_program(run->plan, rank)->buffers.at[b];
     const Graph *g = &run->plan->graph;
@@ -96,7 +96,7 @@ static bool init_state(const Run *run, Rank rank, BufferId b, Arena *scratch)
     return backend_write(run->backend, run->plan, rank, b, values, run->d);
 }
 
-static bool initialise(const Run *run)
+static bool initialise(const ExecRun *run)
 {
     Arena *scratch = arena_new();
     bool fine = true;
@@ -123,7 +123,7 @@ static bool initialise(const Run *run)
     return fine;
 }
 
-static void find_reports(Run *run)
+static void find_reports(ExecRun *run)
 {
     const Program *p = plan_program(run->plan, run->first_rank);
     for (BufferId b = 1; b < p->buffers.n; b++) {
@@ -139,7 +139,7 @@ static void find_reports(Run *run)
 }
 
 /* The first number of a buffer of a few. */
-static bool read_first(Run *run, BufferId b, double *value)
+static bool read_first(ExecRun *run, BufferId b, double *value)
 {
     const Program *p = plan_program(run->plan, run->first_rank);
     double room[8];
@@ -151,13 +151,13 @@ static bool read_first(Run *run, BufferId b, double *value)
     return true;
 }
 
-static bool read_reports(Run *run)
+static bool read_reports(ExecRun *run)
 {
     return read_first(run, run->loss, &run->loss_value) &&
            read_first(run, run->norm, &run->norm_value);
 }
 
-static void reserve_rows(Run *run)
+static void reserve_rows(ExecRun *run)
 {
     uint64_t n = 0;
     for (Rank r = run->first_rank; r < run->first_rank + run->n_ranks; r++)
@@ -175,7 +175,7 @@ static void reserve_rows(Run *run)
 
 /* The gradient norm of the step is not finite. Nothing was updated, so the step can be run once
  * more, looking at every number. */
-static bool report_not_finite(Run *run, const Control *control)
+static bool report_not_finite(ExecRun *run, const Control *control)
 {
     BadNumber mine, *all = arena_array(run->arena, run->n_processes, sizeof *all);
     const BadNumber *worst = NULL;
@@ -202,7 +202,7 @@ static bool report_not_finite(Run *run, const Control *control)
     return false;
 }
 
-static bool one_step(Run *run, uint32_t index)
+static bool one_step(ExecRun *run, uint32_t index)
 {
     Control control = {index, exec_lr(run->options, index), run->options->data,
                        run->plan->step.seed};
@@ -243,7 +243,7 @@ static int by_rank(const void *a, const void *b)
 }
 
 /* Rows of all processes, on the first one. */
-static bool gather_rows(Run *run)
+static bool gather_rows(ExecRun *run)
 {
     Trace *t = &run->result->trace;
     uint32_t most = 0, *n = arena_array(run->arena, run->n_processes, sizeof *n);
@@ -266,7 +266,7 @@ static bool gather_rows(Run *run)
     return true;
 }
 
-static bool gather_memory(Run *run)
+static bool gather_memory(ExecRun *run)
 {
     uint32_t errors = run->d->n_errors;
     uint64_t mine[3] = {0, 0, run->backend->outside_bytes(run->backend)};
@@ -288,7 +288,7 @@ static bool gather_memory(Run *run)
     return true;
 }
 
-static bool gather_cores(Run *run, CoreShare mine)
+static bool gather_cores(ExecRun *run, CoreShare mine)
 {
     CoreShare *all = arena_array(run->arena, run->n_processes, sizeof *all);
     if (!run->backend->exchange(run->backend, &mine, sizeof mine, all, run->d)) return false;
@@ -296,7 +296,7 @@ static bool gather_cores(Run *run, CoreShare mine)
     return true;
 }
 
-static bool run_all(Run *run)
+static bool run_all(ExecRun *run)
 {
     const ExecOptions *options = run->options;
     if (!run->backend->open(run->backend, run->plan, &options->backend_options, run->d))
@@ -329,12 +329,12 @@ bool exec_run(const Plan *plan, const ExecOptions *options, Arena *arena, ExecRe
     if (backend == NULL)
         backend = backend_named(options->backend, arena, options->backend_options.module_dir, d);
     if (backend == NULL) return false;
-    Run run = {.plan = plan,
-               .options = options,
-               .arena = arena,
-               .backend = backend,
-               .result = result,
-               .d = d};
+    ExecRun run = {.plan = plan,
+                   .options = options,
+                   .arena = arena,
+                   .backend = backend,
+                   .result = result,
+                   .d = d};
     bool fine = run_all(&run);
     backend->close(backend);
     return fine;

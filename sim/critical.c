@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-typedef struct Walk {
+typedef struct PathWalk {
     const Plan *plan;
     const Fold *fold;
     const EngineResult *result;
@@ -18,19 +18,19 @@ typedef struct Walk {
     const CostModel *cost;
     Arena *arena;
     SimReport *report;
-} Walk;
+} PathWalk;
 
 static bool is_comm(const Instr *in)
 {
     return op_info(in->op)->class_ == OP_CLASS_comm;
 }
 
-static const Program *program_of(const Walk *w, uint32_t class_)
+static const Program *program_of(const PathWalk *w, uint32_t class_)
 {
     return plan_program(w->plan, w->fold->rank_of[class_]);
 }
 
-static Pc last_to_end(const Walk *w, uint32_t class_)
+static Pc last_to_end(const PathWalk *w, uint32_t class_)
 {
     const Program *p = program_of(w, class_);
     const Timeline *line = &w->result->line[class_];
@@ -42,7 +42,7 @@ static Pc last_to_end(const Walk *w, uint32_t class_)
 
 /* The instruction of `class_` that took part in the communication at `match` and had its turn `at`.
  */
-static Pc takes_part(const Walk *w, uint32_t class_, const Instr *in, Ps at)
+static Pc takes_part(const PathWalk *w, uint32_t class_, const Instr *in, Ps at)
 {
     const Program *p = program_of(w, class_);
     const Timeline *line = &w->result->line[class_];
@@ -56,7 +56,7 @@ static Pc takes_part(const Walk *w, uint32_t class_, const Instr *in, Ps at)
 }
 
 /* Who came last to a communication that had to wait for somebody. */
-static bool find_last(const Walk *w, uint32_t *class_, Pc *pc)
+static bool find_last(const PathWalk *w, uint32_t *class_, Pc *pc)
 {
     const Instr *in = program_instr(program_of(w, *class_), *pc);
     Ps at = w->result->line[*class_].start[*pc];
@@ -84,14 +84,14 @@ static bool find_last(const Walk *w, uint32_t *class_, Pc *pc)
     return false;
 }
 
-static void add_part(const Walk *w, uint32_t class_, Pc pc, bool host, Ps from, Ps to)
+static void add_part(const PathWalk *w, uint32_t class_, Pc pc, bool host, Ps from, Ps to)
 {
     if (to <= from) return;
     PathPart part = {w->fold->rank_of[class_], pc, host, from, to};
     list_push(w->arena, &w->report->path, part);
 }
 
-static void follow(const Walk *w, uint32_t class_, Pc pc)
+static void follow(const PathWalk *w, uint32_t class_, Pc pc)
 {
     Ps at = w->result->line[class_].end[pc];
     while (pc != 0) {
@@ -122,7 +122,7 @@ static void turn_round(SimReport *report)
     }
 }
 
-static PathSum *sum_row(const Walk *w, const Instr *in, bool host)
+static PathSum *sum_row(const PathWalk *w, const Instr *in, bool host)
 {
     SimReport *report = w->report;
     PathSum row = {.host = host, .op = host ? OP_none : in->op, .comm = !host && is_comm(in)};
@@ -135,7 +135,7 @@ static PathSum *sum_row(const Walk *w, const Instr *in, bool host)
     return &report->path_sums.at[i];
 }
 
-static void sum_path(const Walk *w)
+static void sum_path(const PathWalk *w)
 {
     for (uint32_t i = 0; i < w->report->path.n; i++) {
         const PathPart *part = &w->report->path.at[i];
@@ -155,7 +155,7 @@ static void sum_path(const Walk *w)
 }
 
 /* One row a role of a plan with several, of its slowest class. */
-static void add_stages(const Walk *w)
+static void add_stages(const PathWalk *w)
 {
     for (uint32_t i = 0; i < w->plan->programs.n; i++) {
         uint32_t slowest = UINT32_MAX;
@@ -176,7 +176,7 @@ static void add_stages(const Walk *w)
     }
 }
 
-static KindRow *kind_row(const Walk *w, OpKind op)
+static KindRow *kind_row(const PathWalk *w, OpKind op)
 {
     for (uint32_t i = 0; i < w->report->kinds.n; i++)
         if (w->report->kinds.at[i].op == op) return &w->report->kinds.at[i];
@@ -185,7 +185,7 @@ static KindRow *kind_row(const Walk *w, OpKind op)
 }
 
 /* Kernels of the slowest rank by kind: what they compute and move, and in what time. */
-static void add_kinds(const Walk *w)
+static void add_kinds(const PathWalk *w)
 {
     const Program *p = plan_program(w->plan, w->report->slowest);
     const Timeline *line = &w->result->line[w->fold->class_of[w->report->slowest]];
@@ -212,7 +212,7 @@ static void add_kinds(const Walk *w)
 void report_explain(const Plan *plan, const Fold *fold, const EngineResult *result,
                     const Cluster *cluster, const CostModel *cost, Arena *arena, SimReport *report)
 {
-    Walk w = {plan, fold, result, cluster, cost, arena, report};
+    PathWalk w = {plan, fold, result, cluster, cost, arena, report};
     uint32_t slowest = fold->class_of[report->slowest];
     follow(&w, slowest, last_to_end(&w, slowest));
     turn_round(report);

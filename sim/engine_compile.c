@@ -6,16 +6,16 @@
 #include "sim/engine_private.h"
 
 /* A rendezvous is named by (match, axes, what is done); ends of a send/recv pair do the same. */
-typedef struct Meeting {
+typedef struct MatchSlot {
     uint32_t match, program; /* program: 1 + the last one that was seen in it, as this very op */
     AxisSet axes;
     OpKind op;
     uint32_t slot;
     uint8_t ends; /* send/recv: bit 0 the sender has been seen in `program`, bit 1 the receiver */
-} Meeting;
+} MatchSlot;
 
 typedef struct Meetings {
-    Meeting *table;
+    MatchSlot *table;
     uint32_t room, n, n_slots;
 } Meetings;
 
@@ -40,25 +40,25 @@ static void meetings_grow(Meetings *m, Arena *scratch)
     }
 }
 
-static Meeting *find_meeting(Compiler *c, const Instr *in)
+static MatchSlot *find_meeting(Compiler *c, const Instr *in)
 {
     Meetings *m = &c->meetings;
     OpKind op = in->op == OP_recv ? OP_send : in->op;
     if (2 * m->n >= m->room) meetings_grow(m, c->scratch);
     uint32_t at = (in->match * UINT32_C(2654435761)) & (m->room - 1);
     for (; m->table[at].op != OP_none; at = (at + 1) & (m->room - 1)) {
-        const Meeting *x = &m->table[at];
+        const MatchSlot *x = &m->table[at];
         if (x->match == in->match && x->axes == in->axes && x->op == op) return &m->table[at];
     }
     m->n++;
-    m->table[at] = (Meeting){.match = in->match, .axes = in->axes, .op = op, .slot = m->n_slots};
+    m->table[at] = (MatchSlot){.match = in->match, .axes = in->axes, .op = op, .slot = m->n_slots};
     uint32_t axes = op == OP_send ? UINT32_MAX : fold_axes(c->options->fold, in->axes);
     m->n_slots +=
         axes == UINT32_MAX ? c->options->fold->n_classes : c->options->fold->axes.at[axes].n_groups;
     return &m->table[at];
 }
 
-static bool seen_before(Meeting *m, uint32_t program, OpKind op)
+static bool seen_before(MatchSlot *m, uint32_t program, OpKind op)
 {
     uint8_t end = op == OP_recv ? 2 : 1;
     if (m->program != program + 1) {
@@ -79,7 +79,7 @@ static bool compile_comm(Compiler *c, uint32_t program, Pc pc, Code *code)
 {
     const Program *p = &c->plan->programs.at[program];
     const Instr *in = &p->code.at[pc];
-    Meeting *meeting = find_meeting(c, in);
+    MatchSlot *meeting = find_meeting(c, in);
     if (seen_before(meeting, program, in->op)) {
         return diag_error(c->diag, FAULT_input, "sim-duplicate-match", loc_of(c->plan, in),
                           "program %u pc %u: %s has match %u, which an earlier one of the same "

@@ -28,22 +28,22 @@ static void add_path(const Fold *f, FoldEdges *e, uint32_t from, uint32_t to, ui
 }
 
 /* Nodes of one group in its members' order, which is rising: members on each. */
-typedef struct Run {
+typedef struct NodeRun {
     uint32_t node, n;
-} Run;
+} NodeRun;
 
-static uint32_t runs_of(const Fold *f, AxisSet axes, Rank leader, Run *runs)
+static uint32_t runs_of(const Fold *f, AxisSet axes, Rank leader, NodeRun *runs)
 {
     uint32_t n = mesh_size(f->mesh, axes), n_runs = 0;
     for (uint32_t k = 0; k < n; k++) {
         uint32_t node = fold_node_of(f, mesh_member(f->mesh, leader, axes, k));
-        if (n_runs == 0 || runs[n_runs - 1].node != node) runs[n_runs++] = (Run){.node = node};
+        if (n_runs == 0 || runs[n_runs - 1].node != node) runs[n_runs++] = (NodeRun){.node = node};
         runs[n_runs - 1].n++;
     }
     return n_runs;
 }
 
-static void add_group(const Fold *f, FoldEdges *e, Rank leader, Run *runs, uint32_t *to,
+static void add_group(const Fold *f, FoldEdges *e, Rank leader, NodeRun *runs, uint32_t *to,
                       uint32_t *path, Arena *arena)
 {
     uint32_t n_runs = runs_of(f, e->axes, leader, runs);
@@ -66,7 +66,7 @@ void fold_add_edges(Fold *f, EdgeKind kind, AxisSet axes, int32_t hop, Arena *ar
     if (fold_edges(f, kind, axes, hop) != NULL) return;
     uint32_t n = mesh_size(f->mesh, axes);
     Arena *scratch = arena_new();
-    Run *runs = arena_array(scratch, n, sizeof *runs);
+    NodeRun *runs = arena_array(scratch, n, sizeof *runs);
     uint32_t *to = arena_array(scratch, n + 4, sizeof *to);
     uint32_t *path = arena_array(scratch, f->routes->most_hops + 1, sizeof *path);
     FoldEdges *e = &f->edges.at[list_add(arena, &f->edges)];

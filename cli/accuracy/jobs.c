@@ -43,7 +43,7 @@ typedef struct Rows {
     RowWork work;
 } Rows;
 
-static void work_rows(void *self, const Job *job)
+static void work_rows(void *self, const Worker *job)
 {
     const Rows *r = self;
     const Csv *csv = r->csv;

@@ -1,5 +1,5 @@
 /* From what a source says of a kernel to its sizes: conventions of FLOPs, of shapes and of what a
- * time contains are the sources' own, read here and in kernel_row_more.c, and nowhere else. */
+ * time contains are the sources' own, read here and in kernel_row_composite.c, and nowhere else. */
 #include "cli/accuracy/kernel_row.h"
 
 #include <math.h>
@@ -163,7 +163,7 @@ const char *kernel_row(KernelDevices *devices, const Csv *csv, uint32_t row, Ker
     else if (strncmp(kernel, "attention", 9) == 0)
         why = read_attention(csv, row, kernel, out);
     else
-        why = kernel_row_more(csv, row, kernel, out, &known);
+        why = kernel_row_composite(csv, row, kernel, out, &known);
     if (!known) return arena_print(devices->arena, "no model of '%s'", kernel);
     if (why != NULL || out->kind == KERNEL_ROW_traffic) return why;
     bool rated = out->dtype != DT_none && out->device->peak_flops[out->dtype] > 0;

@@ -54,10 +54,11 @@ typedef struct KernelRow {
 const char *kernel_row(KernelDevices *devices, const Csv *csv, uint32_t row, KernelRow *out);
 double kernel_row_predicted_s(const KernelRow *row, const KernelFit *fit);
 
-/* Kernels besides products and attention (kernel_row_more.c). NULL, or why not; *known: it is one.
+/* Kernels besides products and attention (kernel_row_composite.c). NULL, or why not; *known: it is
+ * one.
  */
-const char *kernel_row_more(const Csv *csv, uint32_t row, const char *kernel, KernelRow *out,
-                            bool *known);
+const char *kernel_row_composite(const Csv *csv, uint32_t row, const char *kernel, KernelRow *out,
+                                 bool *known);
 /* The number after "name=" in a list of them; `otherwise` if there is none. */
 double kernel_row_number(const char *shape, const char *name, double otherwise);
 /* The row's time, or that of `flops` at its rate, or of `bytes` at its bandwidth; NAN. */

@@ -23,14 +23,14 @@ typedef struct Samples {
 } Samples;
 
 /* One collective as one rank saw it: its kernel spins until its peers have come. */
-typedef struct Meeting {
+typedef struct TracedCollective {
     Collective kind;
     uint32_t n_ranks;
     uint64_t bytes, group; /* group: a hash of who takes part */
     uint32_t epoch, trace; /* epoch: how many traces of the same rank came before this one */
     double at;             /* start, by that trace's clock */
     Ps duration;
-} Meeting;
+} TracedCollective;
 
 typedef struct ImportSink {
     Arena *arena;
@@ -38,7 +38,7 @@ typedef struct ImportSink {
     uint32_t *table;  /* 1 + index in all, by hash; 0: free */
     uint64_t dropped; /* samples whose key was one too many */
     uint64_t events;  /* that the reader looked at */
-    LIST(Meeting) meetings;
+    LIST(TracedCollective) meetings;
     LIST(int64_t) ranks;     /* of each trace, in order; -1: it does not say */
     uint32_t ranks_told;     /* --ranks, for files that do not say; 0: not given */
     bool shapes;             /* some op had them recorded */

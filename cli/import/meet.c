@@ -20,7 +20,8 @@ void meet_add(ImportSink *sink, Collective kind, uint32_t n_ranks, uint64_t byte
         return;
     }
     uint32_t trace = sink->ranks.n;
-    Meeting m = {.kind = kind, .n_ranks = n_ranks, .bytes = bytes, .trace = trace, .at = at};
+    TracedCollective m = {
+        .kind = kind, .n_ranks = n_ranks, .bytes = bytes, .trace = trace, .at = at};
     m.duration = duration;
     /* Messages of one group go between other ranks each. */
     bool named = group != NULL && group[0] != 0 && kind != COLLECTIVE_sendrecv;
@@ -36,7 +37,7 @@ static int compare(uint64_t x, uint64_t y)
 /* What is one occurrence lies in one run, trace after trace. */
 static int by_group(const void *a, const void *b)
 {
-    const Meeting *x = a, *y = b;
+    const TracedCollective *x = a, *y = b;
     int order = compare(x->group, y->group);
     if (order == 0) order = compare(x->epoch, y->epoch);
     if (order == 0) order = compare((uint64_t)x->kind, (uint64_t)y->kind);
@@ -46,7 +47,7 @@ static int by_group(const void *a, const void *b)
     return order != 0 ? order : (x->at > y->at) - (x->at < y->at);
 }
 
-static bool one_kind(const Meeting *x, const Meeting *y)
+static bool one_kind(const TracedCollective *x, const TracedCollective *y)
 {
     return x->group == y->group && x->epoch == y->epoch && x->kind == y->kind &&
            x->n_ranks == y->n_ranks && x->bytes == y->bytes;
@@ -54,7 +55,7 @@ static bool one_kind(const Meeting *x, const Meeting *y)
 
 /* How many traces have part in it, each as often as the others; 0: not as often, so that nobody
  * knows which of one trace is which of another. */
-static uint32_t traces_of(const Meeting *m, uint32_t n)
+static uint32_t traces_of(const TracedCollective *m, uint32_t n)
 {
     uint32_t n_traces = 1, each = 1;
     while (each < n && m[each].trace == m[0].trace) each++;
@@ -67,7 +68,7 @@ static uint32_t traces_of(const Meeting *m, uint32_t n)
     return n_traces;
 }
 
-static void meet(ImportSink *sink, const Meeting *m, uint32_t n, bool alone)
+static void meet(ImportSink *sink, const TracedCollective *m, uint32_t n, bool alone)
 {
     uint32_t n_traces = m->group == 0 ? 1 : traces_of(m, n);
     if ((n_traces < 2) != alone) return;
@@ -91,7 +92,7 @@ static void meet(ImportSink *sink, const Meeting *m, uint32_t n, bool alone)
 
 void meet_all(ImportSink *sink)
 {
-    Meeting *all = sink->meetings.at;
+    TracedCollective *all = sink->meetings.at;
     const uint32_t n = sink->meetings.n;
     if (n == 0) return;
     for (uint32_t i = 0; i < n; i++) {

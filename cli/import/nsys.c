@@ -47,11 +47,11 @@ static void read_kernels(Db *db, ImportSink *sink, Diag *d)
 typedef enum Said { SAID_communicator, SAID_bytes, SAID_ranks, SAID_COUNT } Said;
 
 /* Where a payload of a schema says it. */
-typedef struct Field {
+typedef struct PayloadField {
     int64_t domain, schema;
     size_t offset;
     Said what;
-} Field;
+} PayloadField;
 
 typedef struct Communicator {
     uint64_t id, n_ranks;
@@ -60,7 +60,7 @@ typedef struct Communicator {
 typedef struct Ranges {
     Arena *arena;
     ImportSink *sink;
-    LIST(Field) fields;
+    LIST(PayloadField) fields;
     LIST(Communicator) communicators;
     int64_t thread;     /* whose ranges these are */
     uint32_t n_waiting; /* collectives called since the last kernel */
@@ -100,7 +100,7 @@ static void read_fields(Db *db, Ranges *r, Diag *d)
         for (Said i = 0; name != NULL && i < SAID_COUNT; i++)
             if (strcmp(name, names[i]) == 0 && offset >= 0 && offset < 4096)
                 list_push(r->arena, &r->fields,
-                          ((Field){db_int(st, 0), db_int(st, 1), (size_t)offset, i}));
+                          ((PayloadField){db_int(st, 0), db_int(st, 1), (size_t)offset, i}));
     }
 }
 
@@ -119,7 +119,7 @@ static bool read_payload(Ranges *r, const unsigned char *at, size_t n)
     if (at == NULL || n < HEADER) return false;
     int64_t domain = (int64_t)little_endian(at, 4), schema = (int64_t)little_endian(at + 8, 4);
     for (uint32_t i = 0; i < r->fields.n; i++) {
-        const Field *f = &r->fields.at[i];
+        const PayloadField *f = &r->fields.at[i];
         size_t bytes = f->what == SAID_ranks ? 4 : 8;
         if (f->domain == domain && f->schema == schema && HEADER + f->offset + bytes <= n)
             r->said[f->what] = little_endian(at + HEADER + f->offset, bytes);

@@ -8,7 +8,7 @@
 
 typedef enum Form { FORM_product, FORM_heads, FORM_norm, FORM_one, FORM_two, FORM_cast } Form;
 
-typedef struct Row {
+typedef struct OpRow {
     const char *name;
     Form form;
     OpKind op;
@@ -17,9 +17,9 @@ typedef struct Row {
     uint8_t causal;    /* of attention: operands by position */
     uint8_t dropout;   /* ... */
     bool heads_second; /* heads before tokens, [b, h, s, e]; else [b, s, h, e] */
-} Row;
+} OpRow;
 
-static const Row rows[] = {
+static const OpRow rows[] = {
     {"aten::mm", FORM_product, OP_linear, 0, 1, 0, 0, false},
     {"aten::addmm", FORM_product, OP_linear, 1, 2, 0, 0, false},
     {"aten::_addmm_activation", FORM_product, OP_linear, 1, 2, 0, 0, false},
@@ -100,7 +100,7 @@ static const char *product_key(const Operand *x, const Operand *y, Arena *arena)
     return work_product_key(arena, x->dtype, &work);
 }
 
-static const char *heads_key(const OpCall *call, const Row *row, Arena *arena)
+static const char *heads_key(const OpCall *call, const OpRow *row, Arena *arena)
 {
     const Operand *q = &call->operand[row->first], *k = q + 1, *v = q + 2;
     if (call->n <= row->causal || !is_tensor(q) || !is_tensor(k) || !is_tensor(v)) return NULL;
@@ -130,7 +130,7 @@ static const char *norm_key(const Operand *x, const Operand *weight, OpKind op, 
 
 const char *op_call_key(const OpCall *call, Arena *arena)
 {
-    const Row *row = NULL;
+    const OpRow *row = NULL;
     for (size_t i = 0; i < sizeof rows / sizeof *rows && row == NULL; i++)
         if (strcmp(call->name, rows[i].name) == 0) row = &rows[i];
     if (row == NULL || call->n <= row->first || call->n <= row->second) return NULL;

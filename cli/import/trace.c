@@ -10,14 +10,14 @@
 #include "cli/import/import.h"
 #include "cli/import/json_stream.h"
 
-typedef struct Event {
+typedef struct TraceEvent {
     char name[512], category[64], collective[64], dtype[32], group[512];
     bool complete; /* "ph": "X" */
     double us, at_us, in_elements, out_elements, group_size;
     double id; /* of the operator call; 0: none */
     Operand operand[MOST_OPERANDS];
     uint32_t n_operands;
-} Event;
+} TraceEvent;
 
 /* An operator call whose work has a key. */
 typedef struct Call {
@@ -44,7 +44,7 @@ typedef struct TraceReader {
     bool in_arguments, in_info;
     InList in_list;
     uint32_t at; /* operand of the list */
-    Event event;
+    TraceEvent event;
 } TraceReader;
 
 static void copy(char *to, size_t room, const char *from)
@@ -114,14 +114,14 @@ static void calls_add(Calls *calls, uint64_t id, Samples *samples, Arena *arena)
     *call = (Call){.id = id, .samples = samples};
 }
 
-static uint64_t id_of(const Event *e)
+static uint64_t id_of(const TraceEvent *e)
 {
     return e->id >= 1 && e->id < 0x1p53 ? (uint64_t)e->id : 0;
 }
 
 static void finish_operator(TraceReader *t)
 {
-    const Event *e = &t->event;
+    const TraceEvent *e = &t->event;
     if (strcmp(e->category, "cpu_op") != 0 || e->n_operands == 0) return;
     t->sink->shapes = true;
     OpCall call = {.name = e->name, .n = e->n_operands};
@@ -136,7 +136,7 @@ static void finish_operator(TraceReader *t)
 
 static void finish_collective(TraceReader *t, Ps duration)
 {
-    const Event *e = &t->event;
+    const TraceEvent *e = &t->event;
     Collective kind;
     double element = bytes_of(e->dtype), most = fmax(e->in_elements, e->out_elements);
     bool sized = kind_of(e->collective, &kind) && e->group_size >= 2 && e->group_size < 0x1p31 &&
@@ -150,7 +150,7 @@ static void finish_collective(TraceReader *t, Ps duration)
 
 static void finish_kernel(TraceReader *t)
 {
-    const Event *e = &t->event;
+    const TraceEvent *e = &t->event;
     ImportSink *sink = t->sink;
     if (!(e->us > 0) || e->us > 1e12) return;
     if (strcmp(e->category, "kernel") != 0 && strcmp(e->category, "Kernel") != 0) return;
@@ -175,7 +175,7 @@ static void finish_kernel(TraceReader *t)
 
 /* ---- the document ---- */
 
-static void argument(Event *e, const JsonValue *v)
+static void argument(TraceEvent *e, const JsonValue *v)
 {
     bool text = v->kind == JSON_KIND_text;
     if (strcmp(v->key, "Collective name") == 0 && text)
@@ -198,7 +198,7 @@ static void argument(Event *e, const JsonValue *v)
 }
 
 /* Directly in an event. */
-static void member(Event *e, const JsonValue *v)
+static void member(TraceEvent *e, const JsonValue *v)
 {
     bool text = v->kind == JSON_KIND_text;
     if (strcmp(v->key, "name") == 0 && text)
@@ -216,7 +216,7 @@ static void member(Event *e, const JsonValue *v)
 /* An element of "Input Dims" (a list of numbers each), "Input type" or "Concrete Inputs". */
 static void list_element(TraceReader *t, const JsonValue *v)
 {
-    Event *e = &t->event;
+    TraceEvent *e = &t->event;
     if (v->kind == JSON_KIND_end || t->at == MOST_OPERANDS) return;
     Operand *o = &e->operand[t->at++];
     if (t->at > e->n_operands) e->n_operands = t->at;

@@ -136,7 +136,7 @@ static void predict_one(const Sweep *sweep, uint32_t index, Store *store, FILE *
     arena_free(arena);
 }
 
-static void work(void *self, const Job *job)
+static void work(void *self, const Worker *job)
 {
     const Sweep *sweep = self;
     Arena *arena = arena_new();

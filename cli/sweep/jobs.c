@@ -20,7 +20,7 @@ uint32_t jobs_number(uint32_t wanted, uint32_t n_work)
     return n > 0 ? n : 1;
 }
 
-static pid_t start(const Job *job, JobWork work, void *self)
+static pid_t start(const Worker *job, JobWork work, void *self)
 {
     fflush(NULL);
     const pid_t parent = getpid(), pid = fork();
@@ -32,7 +32,7 @@ static pid_t start(const Job *job, JobWork work, void *self)
     _exit(fflush(job->file) == 0 && !ferror(job->file) ? 0 : 1);
 }
 
-void job_piece_done(const Job *job)
+void job_piece_done(const Worker *job)
 {
     ssize_t written = job->count >= 0 ? write(job->count, "", 1) : 0;
     (void)written; /* a count that is short spoils nothing */
@@ -56,7 +56,7 @@ bool jobs_fork(Cli *cli, uint32_t n_jobs, uint32_t n_work, JobWork work, void *s
     bool fine = true, watched = progress.to != NULL && pipe(count) == 0;
     for (uint32_t i = 0; i < n_jobs; i++) {
         file[i] = tmpfile();
-        Job job = {i, n_jobs, file[i], count[1]};
+        Worker job = {i, n_jobs, file[i], count[1]};
         pid[i] = file[i] != NULL ? start(&job, work, self) : -1;
         if (pid[i] < 0)
             fine = cli_error(cli, FAULT_internal, "job-process", "cannot start a process: %s",

@@ -7,13 +7,13 @@
 #include "cli/cli.h"
 
 enum { MOST_JOBS = 64 };
-typedef struct Job {
+typedef struct Worker {
     uint32_t index, n_jobs; /* does every n_jobs-th piece of the work, from this one on */
     FILE *file;             /* what is written to it arrives in the parent */
     int count;              /* where finished pieces are counted; -1: nobody watches */
-} Job;
-typedef void (*JobWork)(void *self, const Job *job);
-void job_piece_done(const Job *job);
+} Worker;
+typedef void (*JobWork)(void *self, const Worker *job);
+void job_piece_done(const Worker *job);
 
 /* `wanted`, or as many as there are cores; never more than there is work for. */
 uint32_t jobs_number(uint32_t wanted, uint32_t n_work);

@@ -68,7 +68,7 @@ static void post(Hosted *h, Start *start)
     start->is_posted = true;
     start->n_left = start->n;
     for (uint32_t i = 0; i < start->n; i++) {
-        Transfer *w = p->transfer[h->order[start->first + i]];
+        PreparedTransfer *w = p->transfer[h->order[start->first + i]];
         transfer_post(p, w);
         p->active[p->n_active++] = w;
     }
@@ -99,7 +99,7 @@ static bool poll(Hosted *h)
     Process *p = &h->process;
     bool any = false;
     for (uint32_t i = 0; i < p->n_active;) {
-        Transfer *w = p->active[i];
+        PreparedTransfer *w = p->active[i];
         if (!transfer_poll(p, w, transfer_may_continue(p, i))) {
             i++;
             continue;
@@ -243,7 +243,7 @@ bool hosted_open(Cuda *c)
                            .status = c->status,
                            .state = {.plan = c->plan, .info = c->state.info, .rank = c->rank}};
     h->process.active =
-        arena_array(c->arena, (size_t)c->state.info->n_instr + 1, sizeof(Transfer *));
+        arena_array(c->arena, (size_t)c->state.info->n_instr + 1, sizeof(PreparedTransfer *));
     collect(c, h);
     bool fine = find_wait(c, h) && allocate(c, h);
     fine = transfers_open(&h->process, c->d) && fine; /* takes all ranks */

@@ -181,7 +181,7 @@ static bool check_product(Cuda *c, uint32_t at)
 /* A segment that stands for others leaves out only what none of them needs. */
 static bool find_unread(Cuda *c)
 {
-    const Order *o = &c->order;
+    const IssueOrder *o = &c->order;
     c->unread = arena_array(c->arena, (size_t)o->n + 1, sizeof *c->unread);
     for (uint32_t k = 0; k < o->n_segments; k++) {
         const Segment *s = &o->segment[k], *owner = &o->segment[s->same];

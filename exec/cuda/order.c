@@ -55,12 +55,12 @@ static void find_leaders(const Program *p, Pc *leader)
     }
 }
 
-void order_make(const ProgramInfo *info, Arena *arena, Order *order)
+void order_make(const ProgramInfo *info, Arena *arena, IssueOrder *order)
 {
     Arena *scratch = arena_new();
     uint32_t n = info->n_instr;
-    *order = (Order){.pc = arena_array(arena, (size_t)n + 1, sizeof(Pc)),
-                     .at = arena_array(arena, (size_t)n + 1, sizeof(uint32_t))};
+    *order = (IssueOrder){.pc = arena_array(arena, (size_t)n + 1, sizeof(Pc)),
+                          .at = arena_array(arena, (size_t)n + 1, sizeof(uint32_t))};
     Heap heap = {.at = arena_array(scratch, (size_t)n + 1, sizeof(Pc)),
                  .leader = arena_array(scratch, (size_t)n + 1, sizeof(Pc))};
     uint32_t *n_before = arena_array(scratch, (size_t)n + 1, sizeof *n_before);
@@ -86,7 +86,7 @@ void order_make(const ProgramInfo *info, Arena *arena, Order *order)
     arena_free(scratch);
 }
 
-void order_whole(Order *order, Arena *arena)
+void order_whole(IssueOrder *order, Arena *arena)
 {
     order->segment = arena_array(arena, 1, sizeof *order->segment);
     order->segment[0] = (Segment){.n = order->n};
@@ -94,7 +94,7 @@ void order_whole(Order *order, Arena *arena)
 }
 
 /* Where the first computation of micro-batch m stands; order->n: nowhere. */
-static uint32_t begin_of(const RankState *r, const Order *order, uint32_t microbatch)
+static uint32_t begin_of(const RankState *r, const IssueOrder *order, uint32_t microbatch)
 {
     const Program *p = r->info->p;
     for (uint32_t i = 0; i < order->n; i++) {
@@ -131,7 +131,7 @@ static bool same_args(const KernelArgs *a, const KernelArgs *b)
 
 /* Does instruction i of segment s wait for the same of its own segment as that of t? What stands
  * before a segment has finished. */
-static bool waits_for(const Program *p, const Order *o, const Segment *s, uint32_t i,
+static bool waits_for(const Program *p, const IssueOrder *o, const Segment *s, uint32_t i,
                       uint32_t wanted)
 {
     const Instr *in = program_instr(p, o->pc[s->first + i]);
@@ -140,7 +140,7 @@ static bool waits_for(const Program *p, const Order *o, const Segment *s, uint32
     return false;
 }
 
-static bool same_waits(const Program *p, const Order *o, const Segment *s, const Segment *t,
+static bool same_waits(const Program *p, const IssueOrder *o, const Segment *s, const Segment *t,
                        uint32_t i)
 {
     const Segment *of[2] = {s, t};
@@ -155,7 +155,7 @@ static bool same_waits(const Program *p, const Order *o, const Segment *s, const
     return true;
 }
 
-static bool joins_previous(const Program *p, const Order *o, const Segment *s, uint32_t i)
+static bool joins_previous(const Program *p, const IssueOrder *o, const Segment *s, uint32_t i)
 {
     if (i == 0) return false;
     const Instr *a = program_instr(p, o->pc[s->first + i]);
@@ -163,7 +163,8 @@ static bool joins_previous(const Program *p, const Order *o, const Segment *s, u
     return a->launch != 0 && a->launch == b->launch && a->stream == b->stream;
 }
 
-static bool same_segment(const RankState *r, const Order *o, const Segment *s, const Segment *t)
+static bool same_segment(const RankState *r, const IssueOrder *o, const Segment *s,
+                         const Segment *t)
 {
     const Program *p = r->info->p;
     if (s->n != t->n) return false;
@@ -180,7 +181,7 @@ static bool same_segment(const RankState *r, const Order *o, const Segment *s, c
     return true;
 }
 
-bool order_cut(const RankState *r, Order *order, Arena *arena)
+bool order_cut(const RankState *r, IssueOrder *order, Arena *arena)
 {
     uint32_t n = r->plan->step.n_microbatches, before = 0;
     if (n < 2) return false;

@@ -13,23 +13,23 @@ typedef struct Segment {
     bool shared; /* another segment has this one as its `same` */
 } Segment;
 
-typedef struct Order {
+typedef struct IssueOrder {
     Pc *pc;       /* [n] members of a launch are adjacent */
     uint32_t *at; /* [pc] its place in the order */
     uint32_t n;
     Segment *segment;
     uint32_t n_segments;
-} Order;
+} IssueOrder;
 
 /* Orders a program's instructions so that each comes after all instructions that it waits for,
  * on any stream. Among those that may come next, the smallest pc does, so ranks with the same
  * program get the same order. */
-void order_make(const ProgramInfo *info, Arena *arena, Order *order);
+void order_make(const ProgramInfo *info, Arena *arena, IssueOrder *order);
 /* Makes the whole order one segment. */
-void order_whole(Order *order, Arena *arena);
+void order_whole(IssueOrder *order, Arena *arena);
 /* Cuts the order into one segment a micro-batch; the update goes with the last. If micro-batches
  * are interleaved (a pipeline's schedule) or there is only one, makes one segment and returns
  * false. */
-bool order_cut(const RankState *r, Order *order, Arena *arena);
+bool order_cut(const RankState *r, IssueOrder *order, Arena *arena);
 
 #endif

@@ -122,7 +122,7 @@ typedef struct Cuda {
     uint32_t *comm_of;     /* [pc] */
     struct Hosted *hosted; /* communications through the host; NULL: through NCCL */
 
-    Order order;
+    IssueOrder order;
     uint32_t *chain;  /* [pc] number of instructions in the launch that begins at pc; 1: alone */
     uint32_t *unread; /* [pc] CudaChainPart.unread of a part */
     Staged *staged;

@@ -11,19 +11,19 @@
 #include "planner/base/clock.h"
 #include "planner/base/rng.h"
 
-static void push(Loopback *l, Event e)
+static void push(Loopback *l, LegalStep e)
 {
     assert(l->n_ready < l->room);
     l->ready[l->n_ready++] = e;
 }
 
-static Event take(Loopback *l)
+static LegalStep take(Loopback *l)
 {
     assert(l->n_ready > 0);
     uint32_t i = 0;
     if (l->options.order_seed)
         i = (uint32_t)rng_below(l->options.order_seed, l->n_steps, l->n_draws++, l->n_ready);
-    Event e = l->ready[i];
+    LegalStep e = l->ready[i];
     l->ready[i] = l->ready[--l->n_ready];
     return e;
 }
@@ -46,14 +46,14 @@ static void may_start(Loopback *l, Rank rank, Pc pc)
 {
     RankState *r = &l->ranks[rank];
     if (r->at[pc].comm == NULL) {
-        push(l, (Event){rank, pc, 0});
+        push(l, (LegalStep){rank, pc, 0});
         return;
     }
-    Meeting *m = &l->meetings[l->meeting_of[rank][pc]];
+    LoopbackMeeting *m = &l->meetings[l->meeting_of[rank][pc]];
     assert(m->n_arrived < m->n_members);
     if (++m->n_arrived < m->n_expected || m->n_members != m->n_expected) return;
     m->start = clock_ps();
-    push(l, (Event){0, 0, l->meeting_of[rank][pc]});
+    push(l, (LegalStep){0, 0, l->meeting_of[rank][pc]});
 }
 
 static void finish(Loopback *l, Rank rank, Pc pc)
@@ -69,7 +69,7 @@ static bool look_for_bad(Loopback *l, Rank rank, Pc pc)
     return l->bad != NULL && l->bad->pc == 0 && rank_find_bad(&l->ranks[rank], pc, l->bad);
 }
 
-static void run_compute(Loopback *l, Event e)
+static void run_compute(Loopback *l, LegalStep e)
 {
     Ps start = clock_ps();
     rank_compute(&l->ranks[e.rank], e.pc);
@@ -80,7 +80,7 @@ static void run_compute(Loopback *l, Event e)
 
 static void run_meeting(Loopback *l, uint32_t id)
 {
-    Meeting *m = &l->meetings[id];
+    LoopbackMeeting *m = &l->meetings[id];
     const Member *member = &l->members[m->first];
     if (!m->is_moved) {
         const Comm *comm[MAX_GROUP];
@@ -92,7 +92,7 @@ static void run_meeting(Loopback *l, uint32_t id)
         /* Moved early, to end later: others run with the bytes already there. */
         uint64_t seed = l->options.order_seed;
         if (seed && rng_below(seed, l->n_steps, l->n_draws++, 2) == 0) {
-            push(l, (Event){0, 0, id});
+            push(l, (LegalStep){0, 0, id});
             return;
         }
     }
@@ -130,7 +130,7 @@ static bool run_step(Loopback *l, Diag *d)
 {
     begin(l);
     while (l->n_ready > 0) {
-        Event e = take(l);
+        LegalStep e = take(l);
         if (e.meeting)
             run_meeting(l, e.meeting);
         else

@@ -36,7 +36,7 @@ static bool agrees(const Comm *a, const Comm *b)
 }
 
 /* All members of a meeting must do the same, and each part must be there at most once. */
-static bool check_meeting(Loopback *l, const Meeting *m, Diag *d)
+static bool check_meeting(Loopback *l, const LoopbackMeeting *m, Diag *d)
 {
     const Member *first = &l->members[m->first];
     const Comm *a = comm_of(l, first[0]);
@@ -81,7 +81,7 @@ static bool find_meetings(Loopback *l, Arena *scratch, Diag *d)
         l->members[i] = a->member;
         if (b == NULL || a->match != b->match || a->leader != b->leader || a->peer != b->peer) {
             uint32_t n_members = comm_of(l, a->member)->n_members;
-            l->meetings[l->n_meetings++] = (Meeting){.first = i, .n_expected = n_members};
+            l->meetings[l->n_meetings++] = (LoopbackMeeting){.first = i, .n_expected = n_members};
         }
         l->meetings[l->n_meetings - 1].n_members++;
         l->meeting_of[a->member.rank][a->member.pc] = l->n_meetings - 1;

@@ -12,19 +12,19 @@ typedef struct Member {
 } Member;
 
 /* One communication of one group: the instructions with the same match. [0] is none. */
-typedef struct Meeting {
+typedef struct LoopbackMeeting {
     uint32_t first, n_members, n_expected; /* members, in the order of their parts */
     uint32_t n_arrived;
     bool is_moved; /* the data has been moved */
     Ps start;
-} Meeting;
+} LoopbackMeeting;
 
-typedef struct Event {
+typedef struct LegalStep {
     Rank rank;
     Pc pc; /* a local instruction that may start */
     /* or a communication whose members have all arrived: it may move data, then end */
     uint32_t meeting;
-} Event;
+} LegalStep;
 
 typedef struct Loopback {
     Arena *arena;
@@ -34,11 +34,11 @@ typedef struct Loopback {
     RankState *ranks;
     uint32_t n_ranks;
     Member *members;
-    Meeting *meetings;
+    LoopbackMeeting *meetings;
     uint32_t n_meetings;
     uint32_t **meeting_of; /* [rank][pc] */
     bool **finished;       /* [rank][pc] */
-    Event *ready;          /* events that may happen next */
+    LegalStep *ready;      /* events that may happen next */
     uint32_t n_ready, room;
     Pc *next;
     /* of the step in progress */

@@ -16,7 +16,7 @@ static Pc unfinished_before(const Loopback *l, Rank rank, Pc pc)
     return 0;
 }
 
-static void absent_members(const Loopback *l, const Meeting *m, Rank rank, Pc pc, Str *out)
+static void absent_members(const Loopback *l, const LoopbackMeeting *m, Rank rank, Pc pc, Str *out)
 {
     const Comm *c = l->ranks[rank].at[pc].comm;
     const char *sep = "";

@@ -44,8 +44,8 @@ static bool prepare_transfers(Process *p, const Groups *groups, Diag *d)
     for (Pc pc = 1; pc <= n; pc++) {
         Comm *c = p->state.at[pc].comm;
         if (c == NULL) continue;
-        Transfer *w = arena_alloc(p->arena, sizeof *w);
-        *w = (Transfer){.pc = pc, .comm = c, .group = find_group(groups, c)};
+        PreparedTransfer *w = arena_alloc(p->arena, sizeof *w);
+        *w = (PreparedTransfer){.pc = pc, .comm = c, .group = find_group(groups, c)};
         if (!transfer_prepare(p, w, d)) return false;
         p->transfer[pc] = w;
     }
@@ -61,7 +61,7 @@ static bool stage(Process *p, Diag *d)
     uint64_t *offset = arena_array(p->arena, (size_t)n + 1, sizeof *offset);
     uint32_t launch[STREAM_COUNT] = {0};
     for (Pc pc = 1; pc <= n; pc++) {
-        const Transfer *w = p->transfer[pc];
+        const PreparedTransfer *w = p->transfer[pc];
         if (w == NULL) continue;
         Stream s = w->comm->stream;
         if (w->comm->launch == 0 || w->comm->launch != launch[s]) begin[s] = 0;

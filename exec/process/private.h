@@ -21,7 +21,7 @@ typedef enum Way {
 } Way;
 
 /* One communication of this rank, prepared before the first step. */
-typedef struct Transfer {
+typedef struct PreparedTransfer {
     Pc pc;
     Comm *comm;
     Way way;
@@ -36,7 +36,7 @@ typedef struct Transfer {
     bool is_second; /* second phase: the sums are being gathered */
     TransportRequest request;
     Ps start;
-} Transfer;
+} PreparedTransfer;
 
 typedef struct Process {
     Arena *arena;
@@ -47,16 +47,16 @@ typedef struct Process {
     BackendOptions options;
     Control control;
     RankState state;
-    Transfer **transfer; /* [pc] */
-    char *staging;       /* outside the arena: see outside_bytes */
+    PreparedTransfer **transfer; /* [pc] */
+    char *staging;               /* outside the arena: see outside_bytes */
     uint64_t staging_bytes;
     Status *status;
     StatusSlot *slot;
     StatusSlot alone;   /* used if no launcher shares a status */
     Pc *next_on_stream; /* [pc] */
     Pc first_on_stream[STREAM_COUNT];
-    bool *finished;    /* [pc] */
-    Transfer **active; /* posted, in order of posting */
+    bool *finished;            /* [pc] */
+    PreparedTransfer **active; /* posted, in order of posting */
     uint32_t n_active;
     Pc *local; /* local instructions (not communications) that may start */
     uint32_t n_local;
@@ -74,13 +74,13 @@ bool process_open(Backend *self, const Plan *plan, const BackendOptions *options
 bool transfers_open(Process *p, Diag *d);
 
 /* ---- process_transfer.c ---- errors go through process_end, which does not return */
-bool transfer_prepare(Process *p, Transfer *w,
+bool transfer_prepare(Process *p, PreparedTransfer *w,
                       Diag *d); /* sizes and ways; the staging memory comes later */
-void transfer_stage(Transfer *w, char *staging);
-void transfer_post(Process *p, Transfer *w);
+void transfer_stage(PreparedTransfer *w, char *staging);
+void transfer_post(Process *p, PreparedTransfer *w);
 /* Advances a transfer; true when it has finished. may_continue: the earlier transfers of its
  * stream allow it to go on. */
-bool transfer_poll(Process *p, Transfer *w, bool may_continue);
+bool transfer_poll(Process *p, PreparedTransfer *w, bool may_continue);
 /* True if the transfers before p->active[i] on its stream are far enough for it to go on. */
 bool transfer_may_continue(const Process *p, uint32_t i);
 

@@ -37,7 +37,7 @@ static void wait_a_little(Process *p, uint32_t *polls)
     double waited = (double)(clock_ps() - p->last_event) / (double)PS_PER_S;
     if (waited > p->options.timeout_s) {
         Ending e = ending_of(p);
-        const Transfer *w = p->n_active > 0 ? p->active[0] : NULL;
+        const PreparedTransfer *w = p->n_active > 0 ? p->active[0] : NULL;
         ending_timeout(&e, w ? w->comm : NULL, w ? w->pc : 0, waited);
     }
     if (++*polls < POLLS_BEFORE_SLEEP) {
@@ -63,7 +63,7 @@ static void record(Process *p, Pc pc, Ps start, Ps end)
 
 static void may_start(Process *p, Pc pc)
 {
-    Transfer *w = p->transfer[pc];
+    PreparedTransfer *w = p->transfer[pc];
     if (w == NULL) {
         p->local[p->n_local++] = pc;
         return;
@@ -93,7 +93,7 @@ static void look_for_bad(Process *p, Pc pc)
 static bool poll_transfers(Process *p)
 {
     for (uint32_t i = 0; i < p->n_active; i++) {
-        Transfer *w = p->active[i];
+        PreparedTransfer *w = p->active[i];
         if (!transfer_poll(p, w, transfer_may_continue(p, i))) continue;
         record(p, w->pc, w->start, clock_ps());
         look_for_bad(p, w->pc);

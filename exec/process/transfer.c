@@ -32,7 +32,7 @@ static Way way_of(const Process *p, const Comm *c)
 }
 
 /* `total` elements in one piece a member, as equal as can be. */
-static void cut(Process *p, Transfer *w, int total)
+static void cut(Process *p, PreparedTransfer *w, int total)
 {
     int members = (int)w->comm->n_members, at = 0;
     w->counts = arena_array(p->arena, (size_t)members, sizeof(int));
@@ -45,7 +45,7 @@ static void cut(Process *p, Transfer *w, int total)
 }
 
 /* Data that arrives in the staging memory: `n` elements from each member. */
-static void arrive(Process *p, Transfer *w, int n)
+static void arrive(Process *p, PreparedTransfer *w, int n)
 {
     uint32_t members = w->comm->n_members;
     w->in_counts = arena_array(p->arena, members, sizeof(int));
@@ -58,7 +58,7 @@ static void arrive(Process *p, Transfer *w, int n)
     w->staging_bytes = (uint64_t)n * members * (uint64_t)w->bytes;
 }
 
-bool transfer_prepare(Process *p, Transfer *w, Diag *d)
+bool transfer_prepare(Process *p, PreparedTransfer *w, Diag *d)
 {
     const Comm *c = w->comm;
     w->bytes = (int)dtype_bytes(c->dtype);
@@ -89,7 +89,7 @@ bool transfer_prepare(Process *p, Transfer *w, Diag *d)
     return true;
 }
 
-void transfer_stage(Transfer *w, char *staging)
+void transfer_stage(PreparedTransfer *w, char *staging)
 {
     if (w->part == NULL) return;
     w->staging = staging;
@@ -97,7 +97,7 @@ void transfer_stage(Transfer *w, char *staging)
         w->part[i] = staging + (size_t)w->in_displs[i] * (size_t)w->bytes;
 }
 
-static void check(Process *p, const Transfer *w, bool fine)
+static void check(Process *p, const PreparedTransfer *w, bool fine)
 {
     if (fine) return;
     const char *what = instr_text(p->plan, p->state.info->p, w->pc, p->arena);
@@ -106,7 +106,7 @@ static void check(Process *p, const Transfer *w, bool fine)
         arena_print(p->arena, "rank %u, %s: %s", p->rank, what, p->transport->error(p->mpi)));
 }
 
-void transfer_post(Process *p, Transfer *w)
+void transfer_post(Process *p, PreparedTransfer *w)
 {
     const Transport *t = p->transport;
     const Comm *c = w->comm;
@@ -151,7 +151,7 @@ void transfer_post(Process *p, Transfer *w)
 }
 
 /* The pieces are here: sums them, and goes on to gather the sums where that is the way. */
-static bool sum(Process *p, Transfer *w)
+static bool sum(Process *p, PreparedTransfer *w)
 {
     const Comm *c = w->comm;
     bool gathers = w->way == WAY_exchange_sum_gather;
@@ -165,7 +165,7 @@ static bool sum(Process *p, Transfer *w)
     return false;
 }
 
-bool transfer_poll(Process *p, Transfer *w, bool may_continue)
+bool transfer_poll(Process *p, PreparedTransfer *w, bool may_continue)
 {
     bool is_done = false, sums = w->part != NULL && !w->is_second;
     if (w->way == WAY_none) return true;
@@ -179,7 +179,7 @@ bool transfer_poll(Process *p, Transfer *w, bool may_continue)
 bool transfer_may_continue(const Process *p, uint32_t i)
 {
     for (uint32_t k = 0; k < i; k++) {
-        const Transfer *w = p->active[k];
+        const PreparedTransfer *w = p->active[k];
         bool will = w->way == WAY_exchange_sum_gather && !w->is_second;
         if (w->comm->stream == p->active[i]->comm->stream && will) return false;
     }

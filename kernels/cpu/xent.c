@@ -9,26 +9,26 @@
 #include "kernels/cpu/cpu.h"
 
 /* The weight of each kept token of a sequence, and its labels. */
-typedef struct Share {
+typedef struct TokenWeights {
     const int32_t *labels; /* [s], of the local tokens; or of the whole sequence */
     bool of_whole;
     double weight;
-} Share;
+} TokenWeights;
 
 /* labels [b,s]: every kept token counts once. labels [b,T], whole sequences of which the other
  * arguments may have a part: the kept tokens of a group of sequences count as one together. */
-static Share share_of(const KernelArgs *a, const int32_t *labels, int64_t b, bool mean)
+static TokenWeights share_of(const KernelArgs *a, const int32_t *labels, int64_t b, bool mean)
 {
-    if (!mean) return (Share){labels + b * a->size['s'], false, 1};
+    if (!mean) return (TokenWeights){labels + b * a->size['s'], false, 1};
     int64_t T = a->size['T'], group = a->attrs.group, n = 0;
     assert(group > 0 && a->size['b'] % group == 0);
     const int32_t *first = labels + b / group * group * T;
     for (int64_t i = 0; i < group * T; i++) n += first[i] >= 0;
-    return (Share){labels + b * T + a->attrs.first, true, n > 0 ? 1.0 / (double)n : 0};
+    return (TokenWeights){labels + b * T + a->attrs.first, true, n > 0 ? 1.0 / (double)n : 0};
 }
 
 /* Of local token s. */
-static int32_t label_of(const KernelArgs *a, const Share *share, int64_t s)
+static int32_t label_of(const KernelArgs *a, const TokenWeights *share, int64_t s)
 {
     return share->labels[share->of_whole ? cpu_whole_index(a, 's', s) : s];
 }
@@ -135,7 +135,7 @@ static void F(any_loss)(const KernelArgs *a, bool mean)
     double loss = 0, count = 0, z = a->attrs.z_loss;
     int64_t S = a->size['s'];
     for (int64_t b = 0; b < a->size['b']; b++) {
-        Share share = share_of(a, a->ptr[3], b, mean);
+        TokenWeights share = share_of(a, a->ptr[3], b, mean);
         for (int64_t s = 0; s < S; s++) {
             if (label_of(a, &share, s) < 0) continue;
             int64_t i = b * S + s;
@@ -168,7 +168,7 @@ static void F(any_loss_grad)(const KernelArgs *a, bool mean)
     REAL *dtotal = F(summed)(a, 0, n), *dpicked = F(summed)(a, 1, n);
     REAL z = (REAL)(2 * a->attrs.z_loss);
     for (int64_t b = 0; b < a->size['b']; b++) {
-        Share share = share_of(a, a->ptr[2], b, mean);
+        TokenWeights share = share_of(a, a->ptr[2], b, mean);
         REAL scale = (REAL)(a->attrs.scale * share.weight);
         for (int64_t s = 0; s < S; s++) {
             if (label_of(a, &share, s) < 0) continue;

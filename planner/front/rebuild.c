@@ -66,12 +66,12 @@ static bool get_dims(Reader *r, uint32_t *n_dims, int64_t dim[MAX_DIMS])
 }
 
 /* What each group of dimension `dim` has of the segments; none: the features lie in their order. */
-typedef struct Order {
+typedef struct SegmentOrder {
     uint32_t dim, n;
     int64_t each[FRONT_MOST_SEGMENTS];
-} Order;
+} SegmentOrder;
 
-static bool get_order(Reader *r, uint32_t n_dims, const int64_t *dim, Order *o)
+static bool get_order(Reader *r, uint32_t n_dims, const int64_t *dim, SegmentOrder *o)
 {
     o->n = get_u32(r);
     o->dim = o->n ? get_u32(r) : 0;
@@ -80,7 +80,7 @@ static bool get_order(Reader *r, uint32_t n_dims, const int64_t *dim, Order *o)
     return reader_finished(r) && order_fits(o->dim, o->n, o->each, n_dims, dim);
 }
 
-static void set_order(Rebuild *b, Tensor *t, const Order *o)
+static void set_order(Rebuild *b, Tensor *t, const SegmentOrder *o)
 {
     t->order_dim = (uint8_t)o->dim;
     if (o->n)
@@ -103,7 +103,7 @@ static bool add_param(Rebuild *b, Reader *r)
     bool embedding = get_u32(r) != 0;
     uint32_t n_dims;
     int64_t dim[MAX_DIMS];
-    Order order;
+    SegmentOrder order;
     if (!get_dims(r, &n_dims, dim) || !get_order(r, n_dims, dim, &order) || id != next_tensor(g) ||
         module == 0 || module >= g->modules.n || tp > TP_vocab || column >= n_dims ||
         row >= n_dims || init > INIT_uniform)
@@ -139,7 +139,7 @@ static bool add_state(Rebuild *b, Reader *r)
     Loc loc = draft_place(b->draft, r);
     uint32_t n_dims;
     int64_t dim[MAX_DIMS];
-    Order order;
+    SegmentOrder order;
     if (!get_dims(r, &n_dims, dim) || !get_order(r, n_dims, dim, &order) || id != next_tensor(g) ||
         module == 0 || module >= g->modules.n)
         return false;

@@ -13,43 +13,43 @@
 
 enum { HEADER_BYTES = 8 };
 
-void record_begin(Writer *w, RecordKind kind)
+void record_begin(StreamWriter *w, RecordKind kind)
 {
     w->record = w->bytes.n;
     put_u32(w, (uint32_t)kind);
     put_u32(w, 0);
 }
 
-void put_u32(Writer *w, uint32_t value)
+void put_u32(StreamWriter *w, uint32_t value)
 {
     str_add_bytes(&w->bytes, &value, sizeof value);
 }
 
-void put_i64(Writer *w, int64_t value)
+void put_i64(StreamWriter *w, int64_t value)
 {
     str_add_bytes(&w->bytes, &value, sizeof value);
 }
 
-void put_f64(Writer *w, double value)
+void put_f64(StreamWriter *w, double value)
 {
     str_add_bytes(&w->bytes, &value, sizeof value);
 }
 
-void put_text(Writer *w, const char *text, size_t n)
+void put_text(StreamWriter *w, const char *text, size_t n)
 {
     if (n > STREAM_MOST_TEXT) n = STREAM_MOST_TEXT;
     put_u32(w, (uint32_t)n);
     str_add_bytes(&w->bytes, text, n);
 }
 
-void record_end(Writer *w)
+void record_end(StreamWriter *w)
 {
     assert(w->bytes.n >= w->record + HEADER_BYTES);
     uint32_t length = (uint32_t)(w->bytes.n - w->record - HEADER_BYTES);
     memcpy(w->bytes.at + w->record + 4, &length, sizeof length);
 }
 
-bool writer_send(Writer *w, int fd)
+bool writer_send(StreamWriter *w, int fd)
 {
     size_t sent = 0;
     while (sent < w->bytes.n) {

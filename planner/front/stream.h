@@ -32,19 +32,19 @@ typedef enum RecordKind {
 enum { FRONT_MOST_SEGMENTS = 64 }; /* of a fused projection */
 enum { STREAM_MOST_BYTES = 256 << 20, STREAM_MOST_TEXT = 64 << 10 };
 
-typedef struct Writer {
+typedef struct StreamWriter {
     Str bytes;
     size_t record; /* where the open record begins */
-} Writer;
+} StreamWriter;
 
-void record_begin(Writer *w, RecordKind kind);
-void put_u32(Writer *w, uint32_t value);
-void put_i64(Writer *w, int64_t value);
-void put_f64(Writer *w, double value);
-void put_text(Writer *w, const char *text, size_t n);
-void record_end(Writer *w);
+void record_begin(StreamWriter *w, RecordKind kind);
+void put_u32(StreamWriter *w, uint32_t value);
+void put_i64(StreamWriter *w, int64_t value);
+void put_f64(StreamWriter *w, double value);
+void put_text(StreamWriter *w, const char *text, size_t n);
+void record_end(StreamWriter *w);
 /* Sends all records; false if the other end is gone. */
-bool writer_send(Writer *w, int fd);
+bool writer_send(StreamWriter *w, int fd);
 
 typedef struct Reader { /* of one record's payload */
     const unsigned char *at;

@@ -8,7 +8,7 @@
 
 #include "planner/ir/op_private.h"
 
-typedef struct Row {
+typedef struct OpTableRow {
     OpKind op;
     const char *name, *signature, *backward;
     double flops;
@@ -16,9 +16,9 @@ typedef struct Row {
     Reduce reduce;
     uint32_t flags;
     bool in_eight_bits; /* a contraction that has scaled forms */
-} Row;
+} OpTableRow;
 
-static const Row rows[] = {
+static const OpTableRow rows[] = {
 #define COMPUTE(name, signature, flops, reduce, backward, flags)                                   \
     {OP_##name, #name, signature, backward, flops, OP_CLASS_compute, REDUCE_##reduce, flags, false},
 #define CONTRACT(name, signature)                                                                  \

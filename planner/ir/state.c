@@ -25,7 +25,7 @@ const char *state_kind_name(StateKind k)
 
 /* ---- one tensor of one buffer ---- */
 
-typedef struct Walk {
+typedef struct StateWalk {
     const State *state;
     Arena *arena;
     StateSlices *slices;
@@ -36,9 +36,9 @@ typedef struct Walk {
     Interval box[MAX_DIMS]; /* local */
     Interval at[MAX_DIMS];  /* the same in global terms */
     uint64_t written;       /* bytes of the rank's file so far */
-} Walk;
+} StateWalk;
 
-static void emit(Walk *w)
+static void emit(StateWalk *w)
 {
     StateSlice *s = &w->base;
     uint64_t n = dtype_bytes(s->dtype);
@@ -49,7 +49,7 @@ static void emit(Walk *w)
     list_push(w->arena, w->slices, *s);
 }
 
-static void emit_features(Walk *w, int64_t lo, int64_t hi)
+static void emit_features(StateWalk *w, int64_t lo, int64_t hi)
 {
     int d = w->t->order_dim;
     w->base.offset[d] = lo;
@@ -59,7 +59,7 @@ static void emit_features(Walk *w, int64_t lo, int64_t hi)
 
 /* Features that lie by groups, in the order of the segments: all that neighbouring groups have of a
  * segment follow each other there; what one group has a part of stands alone. */
-static void emit_segments(Walk *w)
+static void emit_segments(StateWalk *w)
 {
     const Deals *deals = &w->state->plan->graph.deals;
     const Deal *order = &deals->deals.at[w->t->order];
@@ -77,7 +77,7 @@ static void emit_segments(Walk *w)
     }
 }
 
-static void emit_box(Walk *w)
+static void emit_box(StateWalk *w)
 {
     for (int d = 0; d < w->shape.n_dims; d++) {
         int to = w->t->order && d > w->t->order_dim ? d - 1 : d; /* two dimensions are one there */
@@ -91,7 +91,7 @@ static void emit_box(Walk *w)
 }
 
 /* The local interval of dimension d in global terms: one interval, or several of a dealt one. */
-static void place(Walk *w, int d)
+static void place(StateWalk *w, int d)
 {
     const Plan *plan = w->state->plan;
     if (d == w->shape.n_dims) {
@@ -117,7 +117,7 @@ static void place(Walk *w, int d)
 }
 
 /* Row-major elements [lo, hi) of dimensions d and after; the box says which of those before. */
-static void cut(Walk *w, int d, uint64_t lo, uint64_t hi)
+static void cut(StateWalk *w, int d, uint64_t lo, uint64_t hi)
 {
     uint64_t row = 1;
     if (lo >= hi) return;
@@ -155,7 +155,7 @@ static Shape shape_in_use(const Tensor *t)
 }
 
 /* Of ranks that hold the same, the first one writes. */
-static bool is_writer(const State *state, const Walk *w, AxisSet split)
+static bool is_writer(const State *state, const StateWalk *w, AxisSet split)
 {
     const Mesh *mesh = &state->plan->mesh;
     AxisSet others = (AxisSet) ~(split | mesh_axes(mesh, AXIS_pp));
@@ -165,7 +165,7 @@ static bool is_writer(const State *state, const Walk *w, AxisSet split)
 }
 
 /* Returns how many elements of it the rank has in use. */
-static uint64_t begin_tensor(Walk *w, TensorId id)
+static uint64_t begin_tensor(StateWalk *w, TensorId id)
 {
     const Plan *plan = w->state->plan;
     const Tensor *t = &plan->graph.tensors.at[id];
@@ -188,7 +188,7 @@ static uint64_t begin_tensor(Walk *w, TensorId id)
 }
 
 /* Elements [lo, hi) of the tensor's place in a flat unit that begins at `flat`. */
-static void take_tensor(Walk *w, TensorId id, uint64_t lo, uint64_t hi, AxisSet split)
+static void take_tensor(StateWalk *w, TensorId id, uint64_t lo, uint64_t hi, AxisSet split)
 {
     const Tensor *t = &w->state->plan->graph.tensors.at[id];
     uint64_t n = begin_tensor(w, id), from = t->flat_offset;
@@ -200,7 +200,7 @@ static void take_tensor(Walk *w, TensorId id, uint64_t lo, uint64_t hi, AxisSet 
 }
 
 /* A tensor that every rank of its program holds whole. */
-static void take_buffer(Walk *w, BufferId b, const Buffer *at)
+static void take_buffer(StateWalk *w, BufferId b, const Buffer *at)
 {
     w->base.kind = STATE_buffer;
     w->base.dtype = at->dtype;
@@ -256,7 +256,7 @@ void state_of_rank(const State *state, Rank rank, Arena *arena, StateSlices *sli
 {
     const Plan *plan = state->plan;
     const Program *p = plan_program(plan, rank);
-    Walk w = {.state = state, .arena = arena, .slices = slices, .base = {.rank = rank}};
+    StateWalk w = {.state = state, .arena = arena, .slices = slices, .base = {.rank = rank}};
     UnitId moment = 0;
     for (BufferId b = 1; b < p->buffers.n; b++) {
         const Buffer *at = &p->buffers.at[b];

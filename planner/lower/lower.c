@@ -166,7 +166,7 @@ static void lower_gradient(Lower *l, NodeId id)
 
 static void lower_forward(Lower *l, uint32_t stage, uint32_t end, Pc before)
 {
-    Walk walk = {.kind = ACTION_F, .stage = stage};
+    ActionWalk walk = {.kind = ACTION_F, .stage = stage};
     for (NodeId id; (id = lower_next(l, &walk)) != 0;) {
         l->phase = id <= l->g->n_forward ? PHASE_forward : PHASE_backward;
         if (lower_done_by_gather(l, id)) continue;
@@ -199,7 +199,7 @@ static bool is_weight_gradient(const Lower *l, NodeId id)
 
 static void lower_backward(Lower *l, uint32_t stage, ActionKind kind)
 {
-    Walk walk = {.kind = kind, .stage = stage};
+    ActionWalk walk = {.kind = kind, .stage = stage};
     l->phase = PHASE_backward;
     for (NodeId id; (id = lower_next(l, &walk)) != 0;) {
         if (kind != ACTION_B && is_weight_gradient(l, id) != (kind == ACTION_W)) continue;

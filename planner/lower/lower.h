@@ -54,11 +54,11 @@ typedef struct UnitState {
 } UnitState;
 
 /* The order in which units are needed, all micro-batches. */
-typedef struct Use {
+typedef struct UnitUse {
     UnitId unit;
     uint32_t microbatch;
     bool backward;
-} Use;
+} UnitUse;
 
 /* Two gradient tensors that lie in the same buffer (a gradient passed through). */
 typedef struct Share {
@@ -67,10 +67,10 @@ typedef struct Share {
 } Share;
 
 /* Between stage and stage + 1: an activation's way on, or its gradient's way back. */
-typedef struct Transfer {
+typedef struct StageTransfer {
     uint32_t when, stage, microbatch;
     bool backward, is_send;
-} Transfer;
+} StageTransfer;
 /* Two buffers at fixed places that units of equal size take turns in. */
 typedef struct Turns {
     BufferId buffer[2];
@@ -102,7 +102,7 @@ typedef struct Lower {
     AxisSet pipe;              /* the pp axes */
     LIST(TensorId) * crossing; /* [stage]: what goes from it to the next */
     uint32_t first_tied_match, first_p2p_match, most_crossing, scalar_match;
-    LIST(Transfer) transfers; /* of this rank, in order */
+    LIST(StageTransfer) transfers; /* of this rank, in order */
     uint32_t next_transfer, transfer_launch;
     Pc receive_after;  /* what used its memory before: all but the newest action have ended */
     uint32_t n_losses; /* nodes that added to the loss of the step so far */
@@ -118,7 +118,7 @@ typedef struct Lower {
     bool *is_last;                        /* [unit]: of the blocks of its stage */
     bool *sums_pieces; /* [unit]: some of its gradients are summed over pieces, */
     bool *is_mixed;    /* ... and those of several micro-batches come at once */
-    LIST(Use) uses;
+    LIST(UnitUse) uses;
     uint32_t next_use;
     LIST(Pending) pending;
     LIST(Share) shares;
@@ -262,12 +262,12 @@ const Layout *lower_arg_layout(const Lower *l, NodeId n, uint32_t arg);
 
 /* ---- lower_plan.c ---- */
 /* The nodes of an action, in order. Begins with its stage and kind. */
-typedef struct Walk {
+typedef struct ActionWalk {
     ActionKind kind;
     uint32_t stage;
     NodeId id, behind; /* newest; newest of the backward nodes of pieces, in a forward action */
-} Walk;
-NodeId lower_next(const Lower *l, Walk *walk); /* 0: the end */
+} ActionWalk;
+NodeId lower_next(const Lower *l, ActionWalk *walk); /* 0: the end */
 void lower_find_mixed(Lower *l);
 void lower_find_layouts(Lower *l);
 void lower_find_kept(Lower *l);

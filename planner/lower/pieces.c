@@ -49,13 +49,13 @@ static void take(Pieces *m, uint32_t i, uint64_t offset, uint64_t size)
 }
 
 /* Adjacent usable pieces. */
-typedef struct Run {
+typedef struct PieceRun {
     uint32_t first; /* piece */
     uint64_t start, end;
-} Run;
+} PieceRun;
 
 /* The next run from piece *i on, which becomes the piece behind it. */
-static bool next_run(const Pieces *m, uint32_t *i, const Clock *now, Run *run)
+static bool next_run(const Pieces *m, uint32_t *i, const Clock *now, PieceRun *run)
 {
     while (*i < m->list.n && !is_free(m, *i, now)) ++*i;
     if (*i == m->list.n) return false;
@@ -66,7 +66,7 @@ static bool next_run(const Pieces *m, uint32_t *i, const Clock *now, Run *run)
     return true;
 }
 
-static void take_from(Pieces *m, const Run *run, uint64_t offset, uint64_t size)
+static void take_from(Pieces *m, const PieceRun *run, uint64_t offset, uint64_t size)
 {
     uint32_t i = run->first;
     while (m->list.at[i].offset + m->list.at[i].size <= offset) i++;
@@ -117,7 +117,7 @@ uint64_t extents_clear(const Extent *others, uint32_t n, uint64_t start, uint64_
 
 uint64_t pieces_take(Pieces *m, uint64_t size, const Clock *now, const Extent *others, uint32_t n)
 {
-    Run run = {0, 0, 0};
+    PieceRun run = {0, 0, 0};
     for (uint32_t i = 0; next_run(m, &i, now, &run);) {
         const uint64_t start = extents_clear(others, n, run.start, size);
         if (start + size > run.end) continue;
@@ -132,7 +132,7 @@ uint64_t pieces_take(Pieces *m, uint64_t size, const Clock *now, const Extent *o
 
 uint64_t pieces_take_tightest(Pieces *m, uint64_t size, const Clock *now)
 {
-    Run run, best = {0, 0, UINT64_MAX};
+    PieceRun run, best = {0, 0, UINT64_MAX};
     for (uint32_t i = 0; next_run(m, &i, now, &run);)
         if (run.end - run.start >= size && run.end - run.start < best.end - best.start) best = run;
     if (best.end == UINT64_MAX) return pieces_take(m, size, now, NULL, 0);
@@ -142,7 +142,7 @@ uint64_t pieces_take_tightest(Pieces *m, uint64_t size, const Clock *now)
 
 uint64_t pieces_take_highest(Pieces *m, uint64_t size, const Clock *now)
 {
-    Run run, best = {0, 0, 0};
+    PieceRun run, best = {0, 0, 0};
     for (uint32_t i = 0; next_run(m, &i, now, &run);)
         if (run.end - run.start >= size) best = run;
     if (best.end == 0) return pieces_take(m, size, now, NULL, 0);

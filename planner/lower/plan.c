@@ -72,7 +72,7 @@ static bool ends_piece(const Graph *g, NodeId id)
     return tile && (id == g->n_forward || g->nodes.at[id + 1].tile != tile);
 }
 
-NodeId lower_next(const Lower *l, Walk *w)
+NodeId lower_next(const Lower *l, ActionWalk *w)
 {
     const Graph *g = l->g;
     const bool forward = w->kind == ACTION_F;
@@ -209,7 +209,7 @@ static void plan_action(Lower *l, const Action *a, bool *resident)
 {
     const Graph *g = l->g;
     bool backward = a->kind != ACTION_F;
-    Walk walk = {.kind = backward ? ACTION_B : ACTION_F, .stage = a->stage};
+    ActionWalk walk = {.kind = backward ? ACTION_B : ACTION_F, .stage = a->stage};
     for (NodeId id; (id = lower_next(l, &walk)) != 0;) {
         const Node *n = &g->nodes.at[id];
         bool again = backward && l->again[n->forward]; /* reads what it read at first */
@@ -218,7 +218,7 @@ static void plan_action(Lower *l, const Action *a, bool *resident)
             TensorId param = graph_weight(g, reader->in[i]);
             if (!param) continue;
             UnitId u = g->tensors.at[param].unit;
-            Use use = {u, a->microbatch, backward};
+            UnitUse use = {u, a->microbatch, backward};
             if (g->units.at[u].shard && !resident[u]) list_push(l->scratch, &l->uses, use);
             resident[u] = true;
         }

@@ -142,7 +142,7 @@ static void send_backward(Lower *l, uint32_t to, uint32_t i, TensorId grad)
 }
 
 /* Between `stage` and the next one; of tensors without a gradient nothing goes back. */
-static uint32_t n_crossing(const Lower *l, const Transfer *t)
+static uint32_t n_crossing(const Lower *l, const StageTransfer *t)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < l->crossing[t->stage].n; i++)
@@ -150,7 +150,7 @@ static uint32_t n_crossing(const Lower *l, const Transfer *t)
     return n;
 }
 
-static void lower_transfer(Lower *l, const Transfer *t)
+static void lower_transfer(Lower *l, const StageTransfer *t)
 {
     Phase phase = l->phase;
     uint32_t microbatch = l->microbatch;
@@ -169,7 +169,7 @@ static void lower_transfer(Lower *l, const Transfer *t)
 
 static int by_time(const void *x, const void *y)
 {
-    const Transfer *a = x, *b = y;
+    const StageTransfer *a = x, *b = y;
     uint32_t p[] = {a->when, a->backward, a->stage, a->microbatch},
              q[] = {b->when, b->backward, b->stage, b->microbatch};
     for (int k = 0; k < 4; k++)
@@ -188,20 +188,20 @@ void lower_plan_transfers(Lower *l)
         assert(!same_rank(l, stage, stage + 1));
         for (uint32_t mb = 0; mb < s->n_microbatches; mb++) {
             uint32_t from = stage * s->n_microbatches + mb, to = from + s->n_microbatches;
-            Transfer out = {s->forward_end[from], stage, mb, false, here},
-                     back = {s->backward_end[to], stage, mb, true, there};
+            StageTransfer out = {s->forward_end[from], stage, mb, false, here},
+                          back = {s->backward_end[to], stage, mb, true, there};
             if (n_crossing(l, &out)) list_push(l->scratch, &l->transfers, out);
             if (n_crossing(l, &back)) list_push(l->scratch, &l->transfers, back);
         }
     }
-    if (l->transfers.n) qsort(l->transfers.at, l->transfers.n, sizeof(Transfer), by_time);
+    if (l->transfers.n) qsort(l->transfers.at, l->transfers.n, sizeof(StageTransfer), by_time);
 }
 
 /* Issues what the played schedule has made by `when`. */
 void lower_transfers(Lower *l, uint32_t when)
 {
     while (l->next_transfer < l->transfers.n && l->transfers.at[l->next_transfer].when <= when) {
-        const Transfer *first = &l->transfers.at[l->next_transfer];
+        const StageTransfer *first = &l->transfers.at[l->next_transfer];
         uint32_t end = l->next_transfer, n = 0;
         while (end < l->transfers.n && l->transfers.at[end].when == first->when &&
                l->transfers.at[end].backward == first->backward)

@@ -145,18 +145,18 @@ typedef struct Player {
     Head head[STREAM_COUNT];
     bool queued;
 } Player;
-typedef struct Meeting { /* a rendezvous under way: hash table entry */
+typedef struct Rendezvous { /* a rendezvous under way: hash table entry */
     uint32_t match;
     Rank group, peer; /* smallest rank; send/recv: sender, receiver */
     uint32_t arrived, size;
     LIST(uint64_t) members; /* player << 32 | pc */
-} Meeting;
+} Rendezvous;
 typedef struct Replay {
     Verifier *v;
     AxisSet varying;
     Player *players;
     uint32_t n, *player_of; /* [rank]: 1 + player, for those that stand for others */
-    LIST(Meeting) meetings;
+    LIST(Rendezvous) meetings;
     uint32_t *slots, n_slots;
     LIST(uint32_t) queue;
 } Replay;
@@ -173,7 +173,7 @@ static uint32_t meeting_slot(const Replay *r, uint32_t match, Rank group, Rank p
     uint32_t word[3] = {match, group, peer};
     uint32_t s = (uint32_t)hash_bytes(word, sizeof word).lo & (r->n_slots - 1);
     for (; r->slots[s]; s = (s + 1) & (r->n_slots - 1)) {
-        const Meeting *m = &r->meetings.at[r->slots[s] - 1];
+        const Rendezvous *m = &r->meetings.at[r->slots[s] - 1];
         if (m->match == match && m->group == group && m->peer == peer) break;
     }
     return s;
@@ -184,7 +184,7 @@ static void grow_meetings(Replay *r)
     r->n_slots = r->n_slots ? 2 * r->n_slots : 1024;
     r->slots = arena_array(r->v->arena, r->n_slots, sizeof *r->slots);
     for (uint32_t i = 0; i < r->meetings.n; i++) {
-        const Meeting *m = &r->meetings.at[i];
+        const Rendezvous *m = &r->meetings.at[i];
         r->slots[meeting_slot(r, m->match, m->group, m->peer)] = i + 1;
     }
 }
@@ -225,11 +225,11 @@ static void arrive(Replay *r, uint32_t player, Pc pc)
     if (2 * r->meetings.n >= r->n_slots) grow_meetings(r);
     uint32_t s = meeting_slot(r, in->match, group, peer);
     if (!r->slots[s]) {
-        Meeting fresh = {.match = in->match, .group = group, .peer = peer, .size = size};
+        Rendezvous fresh = {.match = in->match, .group = group, .peer = peer, .size = size};
         r->slots[s] = (uint32_t)list_push(r->v->arena, &r->meetings, fresh) + 1;
     }
     uint32_t index = r->slots[s] - 1;
-    Meeting *m = &r->meetings.at[index];
+    Rendezvous *m = &r->meetings.at[index];
     m->arrived++;
     uint64_t member = (uint64_t)player << 32 | pc;
     list_push(r->v->arena, &m->members, member);

@@ -29,7 +29,7 @@ static void join(Pc *into, const Pc *from, uint32_t n)
 void verify_order(Verifier *v)
 {
     const Program *p = v->p;
-    Order *o = &v->order;
+    HappensBefore *o = &v->order;
     uint32_t most[STREAM_COUNT] = {0}, n = p->code.n;
     count_lanes(p, most);
     o->n_lanes = 0;
@@ -68,7 +68,7 @@ void verify_order(Verifier *v)
     }
 }
 
-bool order_before(const Order *o, Pc a, Pc b)
+bool order_before(const HappensBefore *o, Pc a, Pc b)
 {
     const Pc *clock = o->clock + (size_t)b * o->n_lanes;
     if (!o->vague[a]) return clock[o->lane[a]] >= a;
@@ -84,20 +84,20 @@ typedef struct Touch { /* payload: reader[lane] follow */
 } Touch;
 enum { TOUCH_empty, TOUCH_initial, TOUCH_written };
 
-typedef struct Sweep {
+typedef struct ClockSweep {
     Verifier *v;
     RangeMap map;
     unsigned char *fresh; /* a payload */
     Pc *newest;           /* [root * lanes]: newest touch of a buffer, wherever in it */
     BufferId *heir;       /* [root]: who was given bytes of it */
-} Sweep;
+} ClockSweep;
 
 static Pc *readers(Touch *t)
 {
     return (Pc *)(void *)(t + 1);
 }
 
-static void report_race(const Sweep *s, Pc a, Pc b, const char *how, BufferId buffer)
+static void report_race(const ClockSweep *s, Pc a, Pc b, const char *how, BufferId buffer)
 {
     const Instr *in = &s->v->p->code.at[a];
     verify_report(s->v, "verify-race", b,
@@ -106,7 +106,7 @@ static void report_race(const Sweep *s, Pc a, Pc b, const char *how, BufferId bu
 }
 
 /* A buffer's bytes are given to another only when nobody uses it any more, in whatever part. */
-static void touch_root(Sweep *s, Pc pc, BufferId root)
+static void touch_root(ClockSweep *s, Pc pc, BufferId root)
 {
     s->newest[(size_t)root * s->v->order.n_lanes + s->v->order.lane[pc]] = pc;
     if (!s->heir[root]) return;
@@ -115,9 +115,9 @@ static void touch_root(Sweep *s, Pc pc, BufferId root)
     s->heir[root] = 0;
 }
 
-static void inherit(Sweep *s, Pc pc, BufferId from, BufferId root)
+static void inherit(ClockSweep *s, Pc pc, BufferId from, BufferId root)
 {
-    const Order *o = &s->v->order;
+    const HappensBefore *o = &s->v->order;
     const Buffer *taken = &s->v->p->buffers.at[from];
     if (taken->persistent || taken->result)
         verify_report(s->v, "verify-race", pc, "overwrites buffer %u, which %s", from,
@@ -134,7 +134,7 @@ static void inherit(Sweep *s, Pc pc, BufferId from, BufferId root)
     s->heir[from] = root;
 }
 
-static void read_range(Sweep *s, Pc pc, BufferId b)
+static void read_range(ClockSweep *s, Pc pc, BufferId b)
 {
     uint64_t lo = verify_address(s->v->p, b), hi = lo + s->v->p->buffers.at[b].bytes;
     if (lo == hi) return;
@@ -166,9 +166,9 @@ static void read_range(Sweep *s, Pc pc, BufferId b)
     } while (range_next(&s->map, &at) && range_lo(&s->map, at) < hi);
 }
 
-static void write_range(Sweep *s, Pc pc, BufferId b)
+static void write_range(ClockSweep *s, Pc pc, BufferId b)
 {
-    const Order *o = &s->v->order;
+    const HappensBefore *o = &s->v->order;
     uint64_t lo = verify_address(s->v->p, b), hi = lo + s->v->p->buffers.at[b].bytes;
     if (lo == hi) return;
     uint64_t offset;
@@ -230,7 +230,7 @@ static void check_overlap_within(Verifier *v, Pc pc)
 void verify_races(Verifier *v)
 {
     const Program *p = v->p;
-    Sweep s = {.v = v};
+    ClockSweep s = {.v = v};
     size_t size = sizeof(Touch) + v->order.n_lanes * sizeof(Pc);
     range_map_init(&s.map, v->arena, size);
     s.fresh = arena_alloc(v->arena, size);

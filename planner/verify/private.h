@@ -32,14 +32,14 @@
 
 /* Newest instructions known to have finished, one for each lane: a lane is a stream, or a position
  * in the launch groups of a stream, whose members are not ordered among themselves. */
-typedef struct Order {
+typedef struct HappensBefore {
     uint32_t n_lanes;
     uint32_t *lane; /* [pc] */
     bool *vague;    /* [pc]: beyond the lanes of its stream: finished once a later group is */
     uint32_t first_lane[STREAM_COUNT];
     Pc *clock; /* [pc * n_lanes] */
-} Order;
-bool order_before(const Order *o, Pc a, Pc b); /* a has finished when b starts; a < b */
+} HappensBefore;
+bool order_before(const HappensBefore *o, Pc a, Pc b); /* a has finished when b starts; a < b */
 
 /* The value of a byte range. Flat buffers hold pieces: one value a parameter. */
 typedef struct Val {
@@ -103,7 +103,7 @@ typedef struct Verifier {
     /* the program being looked at */
     uint32_t program;
     const Program *p;
-    Order order;
+    HappensBefore order;
     /* the specification: verify_graph.c */
     uint32_t n_mb;
     uint64_t *attrs_key; /* [attrs]: what matters to a value */

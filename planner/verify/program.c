@@ -231,12 +231,12 @@ static void check_instr(Verifier *v, Pc pc)
 /* A launch group is one run on one stream. */
 static void check_launches(Verifier *v)
 {
-    typedef struct Run {
+    typedef struct ProgramState {
         Stream stream;
         bool begun, ended;
-    } Run;
+    } ProgramState;
     uint32_t n = v->p->code.n, now[STREAM_COUNT] = {0};
-    Run *runs = arena_array(v->arena, n + 1, sizeof *runs);
+    ProgramState *runs = arena_array(v->arena, n + 1, sizeof *runs);
     for (Pc pc = 1; pc < n; pc++) {
         const Instr *in = &v->p->code.at[pc];
         uint32_t *current = &now[in->stream];
@@ -249,7 +249,7 @@ static void check_launches(Verifier *v)
             *current = 0;
             continue;
         }
-        runs[in->launch] = (Run){in->stream, true, false};
+        runs[in->launch] = (ProgramState){in->stream, true, false};
     }
 }
 

@@ -3,16 +3,16 @@
 #include "planner/verify/private.h"
 
 /* A program's own state while others run. */
-typedef struct Run {
+typedef struct ProgramState {
     Pc pc;
     RangeMap memory;
     Vals vals;
     uint32_t *present_slots, n_present_slots, *n_updates;
     Pc brought; /* the all_reduce over stages that it waits in */
     bool begun, ended;
-} Run;
+} ProgramState;
 
-static bool step(Verifier *v, Run *r, Pc pc)
+static bool step(Verifier *v, ProgramState *r, Pc pc)
 {
     const Instr *in = &v->p->code.at[pc];
     if (in->op == OP_all_reduce && (in->axes & v->stages) && !value_meet_stages(v, pc, &r->brought))
@@ -39,7 +39,7 @@ static bool step(Verifier *v, Run *r, Pc pc)
     return true;
 }
 
-static void load(Verifier *v, Run *r)
+static void load(Verifier *v, ProgramState *r)
 {
     v->p = &v->plan->programs.at[v->program];
     if (r->begun) {
@@ -57,7 +57,7 @@ static void load(Verifier *v, Run *r)
     r->pc = 1;
 }
 
-static void store(const Verifier *v, Run *r)
+static void store(const Verifier *v, ProgramState *r)
 {
     r->memory = v->memory;
     r->vals = v->vals;
@@ -67,7 +67,7 @@ static void store(const Verifier *v, Run *r)
 }
 
 /* Returns whether the program advanced. */
-static bool advance(Verifier *v, Run *r)
+static bool advance(Verifier *v, ProgramState *r)
 {
     load(v, r);
     Pc before = r->pc;
@@ -84,7 +84,7 @@ static bool advance(Verifier *v, Run *r)
 void verify_values(Verifier *v)
 {
     uint32_t n = v->plan->programs.n;
-    Run *runs = arena_array(v->arena, n, sizeof *runs);
+    ProgramState *runs = arena_array(v->arena, n, sizeof *runs);
     v->transports = arena_array(v->arena, (size_t)v->plan->n_match + 1, sizeof *v->transports);
     v->stages = verify_stage_axes(v);
     v->n_homes = arena_array(v->arena, v->g->tensors.n, sizeof *v->n_homes);

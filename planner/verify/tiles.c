@@ -18,19 +18,19 @@ typedef struct Part {
 } Part;
 
 /* One part's share of a tensor that is of all tokens; `made`: how. */
-typedef struct Share {
+typedef struct TileShare {
     TensorId to;
     Hash128 made;
     Part part;
     NodeId node;
-} Share;
+} TileShare;
 
 typedef struct Tiles {
     Verifier *v;
     const Graph *g;
     Part *of;      /* [tensor] */
     Hash128 *made; /* [tensor] of a part */
-    LIST(Share) shares;
+    LIST(TileShare) shares;
     int64_t tokens; /* of a sequence */
 } Tiles;
 
@@ -118,7 +118,7 @@ static void add_outputs(Tiles *t, NodeId id, Part part)
         const TensorId out = n->out[j];
         const Hash128 made = way_of(t, n, j);
         if (!is_of_part(t, n, out)) {
-            const Share share = {out, made, part, id};
+            const TileShare share = {out, made, part, id};
             list_push(t->v->arena, &t->shares, share);
             continue;
         }
@@ -132,7 +132,7 @@ static void add_outputs(Tiles *t, NodeId id, Part part)
 
 static int by_way(const void *a, const void *b)
 {
-    const Share *x = a, *y = b;
+    const TileShare *x = a, *y = b;
     if (x->to != y->to) return x->to < y->to ? -1 : 1;
     if (x->made.hi != y->made.hi) return x->made.hi < y->made.hi ? -1 : 1;
     if (x->made.lo != y->made.lo) return x->made.lo < y->made.lo ? -1 : 1;
@@ -143,12 +143,12 @@ static int by_way(const void *a, const void *b)
 /* Shares of one tensor that are made alike: [0, tokens) once, by pieces in order. */
 static uint32_t check_shares(const Tiles *t, uint32_t first)
 {
-    const Share *at = &t->shares.at[first];
+    const TileShare *at = &t->shares.at[first];
     int64_t end = 0;
     uint32_t n = 0;
     bool fine = true;
     for (; first + n < t->shares.n; n++) {
-        const Share *s = at + n;
+        const TileShare *s = at + n;
         if (s->to != at->to || !value_same(s->made, at->made)) break;
         fine = fine && s->part.lo == end && s->part.tile == n + 1;
         end = s->part.hi;

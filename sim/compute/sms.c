@@ -7,11 +7,11 @@
 #include "sim/heap.h"
 #include "sim/sim.h"
 
-typedef struct Job {
+typedef struct RunningKernel {
     uint32_t class_, next, version; /* next: of the same class, or free; 0: the end */
     Ps since;
     double left, speed; /* picoseconds alone */
-} Job;
+} RunningKernel;
 
 typedef struct Taker {
     bool collective;
@@ -26,13 +26,13 @@ struct Sms {
     NetModel inner;
     Arena *arena;
     double n_sms;
-    LIST(Job) jobs;       /* by id */
-    LIST(Taker) takers;   /* by transfer id */
-    uint32_t *first;      /* [class] 1 + id of its newest job; 0: none */
-    uint32_t *taken;      /* [class] SMs */
-    uint32_t *marked;     /* [class] 1: in `dirty` */
-    LIST(uint32_t) dirty; /* classes whose speed may have changed at this instant */
-    Heap heap;            /* a: job, b: version */
+    LIST(RunningKernel) jobs; /* by id */
+    LIST(Taker) takers;       /* by transfer id */
+    uint32_t *first;          /* [class] 1 + id of its newest job; 0: none */
+    uint32_t *taken;          /* [class] SMs */
+    uint32_t *marked;         /* [class] 1: in `dirty` */
+    LIST(uint32_t) dirty;     /* classes whose speed may have changed at this instant */
+    Heap heap;                /* a: job, b: version */
 };
 
 Sms *sms_new(const Cluster *cluster, const Fold *fold, MaxMin *net, Arena *arena)
@@ -62,7 +62,7 @@ static void mark(Sms *s, uint32_t class_)
 
 static void schedule(Sms *s, uint32_t id, Ps now)
 {
-    Job *job = &s->jobs.at[id];
+    RunningKernel *job = &s->jobs.at[id];
     job->version++;
     heap_add(&s->heap, s->arena, now + ps_of(ceil(job->left / job->speed)), id, job->version);
 }
@@ -71,7 +71,7 @@ static void job_start(void *self, uint32_t id, uint32_t class_, Ps alone, Ps now
 {
     Sms *s = self;
     while (s->jobs.n <= id) list_add(s->arena, &s->jobs);
-    Job *job = &s->jobs.at[id];
+    RunningKernel *job = &s->jobs.at[id];
     job->class_ = class_;
     job->since = now;
     job->left = (double)alone;
@@ -86,7 +86,7 @@ static void settle_class(Sms *s, uint32_t class_, Ps now)
     double speed = speed_of(s, class_);
     s->marked[class_] = 0;
     for (uint32_t at = s->first[class_]; at != 0; at = s->jobs.at[at - 1].next) {
-        Job *job = &s->jobs.at[at - 1];
+        RunningKernel *job = &s->jobs.at[at - 1];
         if (job->speed == speed) continue;
         job->left = fmax(job->left - (double)(now - job->since) * job->speed, 0);
         job->since = now;

@@ -47,14 +47,14 @@ static void place(const Plan *plan, Rank rank, uint32_t devices_per_node, CommMe
 }
 
 /* Demands on a communicator by a program's communications, or by warming up. */
-typedef struct Use {
+typedef struct GroupUse {
     bool ring, tree, nvls;
     uint8_t *to, *from; /* [part] a message goes, comes */
     uint32_t here;      /* members on the rank's node */
-} Use;
+} GroupUse;
 
-static void use_algorithm(Use *use, const Plan *plan, const Cluster *cluster, const CommMemory *m,
-                          OpKind op, uint64_t bytes)
+static void use_algorithm(GroupUse *use, const Plan *plan, const Cluster *cluster,
+                          const CommMemory *m, OpKind op, uint64_t bytes)
 {
     uint32_t per_node = m->n_ranks / m->n_nodes;
     NcclChoice choice =
@@ -65,7 +65,7 @@ static void use_algorithm(Use *use, const Plan *plan, const Cluster *cluster, co
 }
 
 static void use_of(const Plan *plan, const Program *p, Rank rank, const Cluster *cluster,
-                   bool by_stream, const CommMemory *m, Use *use)
+                   bool by_stream, const CommMemory *m, GroupUse *use)
 {
     uint32_t part = mesh_part(&plan->mesh, rank, m->axes);
     for (Pc pc = 1; pc < p->code.n; pc++) {
@@ -85,8 +85,8 @@ static void use_of(const Plan *plan, const Program *p, Rank rank, const Cluster 
 }
 
 /* Messages go over as many channels as a power of two holds all of (ncclTopoComputeP2pChannels). */
-static void count_messages(const Plan *plan, Rank rank, uint32_t devices_per_node, const Use *use,
-                           CommMemory *m)
+static void count_messages(const Plan *plan, Rank rank, uint32_t devices_per_node,
+                           const GroupUse *use, CommMemory *m)
 {
     uint32_t channels = 1, part = mesh_part(&plan->mesh, rank, m->axes);
     bool leaves = false, enters = false;
@@ -108,7 +108,7 @@ static void count_messages(const Plan *plan, Rank rank, uint32_t devices_per_nod
 
 /* Of each channel one rank of a node has the way out and one the way in; a tree's edges carry both
  * directions, of which the ring's are one, and a node has two of them on average. */
-static void count_collectives(const Plan *plan, const Cluster *cluster, const Use *use,
+static void count_collectives(const Plan *plan, const Cluster *cluster, const GroupUse *use,
                               CommMemory *m)
 {
     uint32_t by_switch = nccl_settings_ctas(&plan->nccl, nccl_switch_channels(cluster, m->n_nodes));
@@ -155,7 +155,7 @@ uint64_t comm_memory(const Plan *plan, uint32_t program, const Cluster *cluster,
     uint64_t bytes = own && plan->mesh.n_ranks > 1 ? NCCL_FIFO_BYTES : 0; /* of all ranks */
     for (uint32_t i = 0; i < list->n; i++) {
         CommMemory *m = &list->at[i];
-        Use use = {0};
+        GroupUse use = {0};
         place(plan, rank, devices, m, &use.here);
         use.to = arena_array(arena, m->n_ranks, 1);
         use.from = arena_array(arena, m->n_ranks, 1);

@@ -6,11 +6,11 @@
 #include <string.h>
 
 /* A module's use of a parameter: a run of instructions that read it. */
-typedef struct Use {
+typedef struct ParamUse {
     TensorId param;
     Pc from, to;
     uint64_t elements;
-} Use;
+} ParamUse;
 
 /* A fetch of parameters that are gathered together into one tensor, from which each is copied when
  * the first of them is waited for. */
@@ -37,15 +37,15 @@ typedef struct Zero {
     const Runtime *runtime;
     Arena *arena;
     ZeroMemory *out;
-    LIST(Use) trace;     /* [0] none */
-    LIST(Fetch) fetches; /* [0] none */
-    Param *params;       /* [tensor] */
-    double available;    /* elements */
-    uint32_t next;       /* in trace: the first that is not prefetched yet */
-    double ranks;        /* that share a unit */
-    double elements;     /* of all units, without padding */
-    bool partitioned;    /* weights are, too: stage 3 */
-    bool *waits;         /* [pc] the host waits for the device before it issues this */
+    LIST(ParamUse) trace; /* [0] none */
+    LIST(Fetch) fetches;  /* [0] none */
+    Param *params;        /* [tensor] */
+    double available;     /* elements */
+    uint32_t next;        /* in trace: the first that is not prefetched yet */
+    double ranks;         /* that share a unit */
+    double elements;      /* of all units, without padding */
+    bool partitioned;     /* weights are, too: stage 3 */
+    bool *waits;          /* [pc] the host waits for the device before it issues this */
 } Zero;
 
 /* Gradients on their way into the bucket. */
@@ -77,11 +77,11 @@ static bool is_gathered(const Zero *z, const Buffer *b)
 
 static void add_use(Zero *z, const Buffer *b, TensorId param, Pc pc)
 {
-    Use *last = &z->trace.at[z->trace.n - 1];
+    ParamUse *last = &z->trace.at[z->trace.n - 1];
     if (last->param == param && z->p->code.at[last->to].phase == z->p->code.at[pc].phase)
         last->to = pc;
     else
-        list_push(z->arena, &z->trace, ((Use){param, pc, pc, elements_of(b)}));
+        list_push(z->arena, &z->trace, ((ParamUse){param, pc, pc, elements_of(b)}));
 }
 
 /* The hook before the backward pass of an embedding fetches its table, which it does not read. */
@@ -115,7 +115,7 @@ static void keep_head(Zero *z)
     for (uint32_t i = 1; i < z->trace.n; i++)
         if (z->p->code.at[z->trace.at[i].from].phase == PHASE_forward) head = z->trace.at[i].param;
     if (!z->runtime->head_outside || head == 0) return;
-    const Use *first = NULL, *last = NULL;
+    const ParamUse *first = NULL, *last = NULL;
     for (uint32_t i = 1; i < z->trace.n; i++) {
         if (z->trace.at[i].param != head) continue;
         if (first == NULL) first = &z->trace.at[i];
@@ -162,7 +162,7 @@ static void copy_out(Zero *z, uint32_t group, Pc at)
 
 /* The module waits: one parameter alone is where it was gathered to; what several were gathered
  * into goes when the last of them has been waited for. */
-static void wait_for(Zero *z, const Use *use)
+static void wait_for(Zero *z, const ParamUse *use)
 {
     Param *param = &z->params[use->param];
     if (param->fetch == 0) return;
@@ -183,7 +183,7 @@ static void prefetch(Zero *z, Pc at)
     if (room > z->runtime->prefetch_elements) room = z->runtime->prefetch_elements;
     uint32_t group = 0;
     for (; z->next < z->trace.n && n < room; z->next++) {
-        const Use *use = &z->trace.at[z->next];
+        const ParamUse *use = &z->trace.at[z->next];
         z->params[use->param].counted_on = z->next;
         if (z->params[use->param].available || z->params[use->param].kept) continue;
         if (group == 0) group = new_fetch(z, at);
@@ -229,7 +229,7 @@ static void fetch_and_release(Zero *z)
 {
     z->next = 1;
     for (uint32_t i = 1; i < z->trace.n; i++) {
-        const Use *use = &z->trace.at[i];
+        const ParamUse *use = &z->trace.at[i];
         Param *param = &z->params[use->param];
         if (param->kept) continue;
         if (!param->available) fetch(z, use->param, use->elements, new_fetch(z, use->from));

@@ -10,7 +10,7 @@ static void freeze(MaxMin *m, Flow *f, double level)
     const FlowShape *shape = &m->shapes.at[f->shape];
     f->level = level;
     for (uint32_t i = 0; i < shape->n; i++) {
-        const Use *use = &m->uses.at[shape->first + i];
+        const LinkUse *use = &m->uses.at[shape->first + i];
         m->frozen[use->link] += (int64_t)((double)use->rate * level) * use->count;
         m->rising[use->link] -= use->weight * use->count;
     }
@@ -44,7 +44,7 @@ void maxmin_fill(MaxMin *m)
         const FlowShape *shape = &m->shapes.at[f->shape];
         f->level = -1;
         for (uint32_t i = 0; i < shape->n; i++) {
-            const Use *use = &m->uses.at[shape->first + i];
+            const LinkUse *use = &m->uses.at[shape->first + i];
             m->rising[use->link] += use->weight * use->count;
         }
         if (shape->n == 0) {

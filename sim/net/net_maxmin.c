@@ -116,7 +116,7 @@ static void add_use(MaxMin *m, FlowShape *shape, uint32_t link, uint32_t count, 
     if (bytes <= 0 || seconds <= 0) return;
     double rate = bytes / seconds;
     if (!thinned) rate = fmin(rate, (double)m->capacity[link] / count);
-    Use use = {.link = link, .count = count, .rate = (int64_t)floor(rate)};
+    LinkUse use = {.link = link, .count = count, .rate = (int64_t)floor(rate)};
     if (use.rate == 0) return;
     if (use.rate > shape->rate) shape->rate = use.rate;
     list_push(m->arena, &m->uses, use);
@@ -243,7 +243,7 @@ static void fill_shape(MaxMin *m, FlowShape *shape, const Transfer *t)
     add_routed(m, shape, t, &choice);
     shape->channels = choice.channels;
     for (uint32_t i = 0; i < shape->n; i++) {
-        Use *use = &m->uses.at[shape->first + i];
+        LinkUse *use = &m->uses.at[shape->first + i];
         use->weight = llround((double)use->rate / (double)shape->rate * 0x1p20);
         if (use->weight == 0) use->weight = 1;
     }
@@ -297,7 +297,7 @@ static uint32_t find_shape(MaxMin *m, const Transfer *t)
 static void want(MaxMin *m, const FlowShape *shape, int64_t sign)
 {
     for (uint32_t i = 0; i < shape->n; i++) {
-        const Use *use = &m->uses.at[shape->first + i];
+        const LinkUse *use = &m->uses.at[shape->first + i];
         int64_t *wanted = &m->wanted[use->link];
         bool was = *wanted > m->capacity[use->link];
         *wanted += sign * use->rate * use->count;

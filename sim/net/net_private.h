@@ -8,11 +8,11 @@
 
 /* One link that a flow uses. Links are numbered: port out and port in of each class of ranks;
  * out and in of each class of NICs, nodes and pods; then the classes of the network's own links. */
-typedef struct Use {
+typedef struct LinkUse {
     uint32_t link, count; /* number of alike ranks on the link */
     int64_t rate;         /* bytes/s of one rank when the flow runs alone */
     int64_t weight;       /* rate as a part of the flow's largest rate, in 2^-20 */
-} Use;
+} LinkUse;
 
 /* Transfers that agree in operation, group and size. */
 typedef struct FlowShape {
@@ -47,7 +47,7 @@ struct MaxMin {
     uint32_t n_measured; /* shapes whose time came from the store */
     const char *machine;
     Diag *d;
-    LIST(Use) uses;
+    LIST(LinkUse) uses;
     LIST(FlowShape) shapes; /* [0] none */
     uint32_t *table;        /* shapes by hash; 0: free */
     uint32_t room;

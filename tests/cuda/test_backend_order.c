@@ -21,7 +21,7 @@ static bool joins(const Program *p, Pc a, Pc b)
     return x->launch != 0 && x->launch == y->launch && x->stream == y->stream;
 }
 
-static void check_order(const Program *p, const Order *o)
+static void check_order(const Program *p, const IssueOrder *o)
 {
     Pc last[STREAM_COUNT] = {0};
     assert_int_equal(o->n, p->code.n - 1);
@@ -38,7 +38,7 @@ static void check_order(const Program *p, const Order *o)
     }
 }
 
-static void check_segments(const Order *o)
+static void check_segments(const IssueOrder *o)
 {
     uint32_t end = 0;
     for (uint32_t k = 0; k < o->n_segments; k++) {
@@ -80,7 +80,7 @@ static void of_plans(void **state)
             BackendOptions options = {.timeout_s = 1};
             RankState rank;
             assert_true(rank_open(&rank, plan, info, r, &control, &options, arena, &d));
-            Order order;
+            IssueOrder order;
             order_make(info, arena, &order);
             check_order(info->p, &order);
             if (order_cut(&rank, &order, arena)) {
@@ -129,7 +129,7 @@ static void of_a_launch_that_waits_in_its_middle(void **state)
                     .out = b[3],
                     .after = 2});
     const ProgramInfo *info = program_info(y.plan, &y.plan->programs.at[0], arena);
-    Order order;
+    IssueOrder order;
     order_make(info, arena, &order);
     check_order(info->p, &order);
     const Pc expected[] = {2, 1, 4, 3};

@@ -241,7 +241,7 @@ static uint32_t roll_number(Dice *dice, uint32_t most)
     return roll(dice, 40) == 0 ? (uint32_t)rng_u64(dice->seed, 2, dice->n++) : roll(dice, most);
 }
 
-static void put_roll_text(Writer *w, Dice *dice)
+static void put_roll_text(StreamWriter *w, Dice *dice)
 {
     static const char *const texts[] = {"",
                                         "batch.seq",
@@ -265,14 +265,14 @@ static void put_roll_text(Writer *w, Dice *dice)
     put_text(w, text, strlen(text));
 }
 
-static void put_roll_place(Writer *w, Dice *dice)
+static void put_roll_place(StreamWriter *w, Dice *dice)
 {
     put_u32(w, roll_number(dice, 2));
     put_u32(w, roll_number(dice, 9));
 }
 
 /* A record of the right form whose numbers are anybody's. */
-static void put_roll_record(Writer *w, Dice *dice, RecordKind kind)
+static void put_roll_record(StreamWriter *w, Dice *dice, RecordKind kind)
 {
     record_begin(w, kind);
     if (kind == RECORD_module) {
@@ -337,7 +337,7 @@ static void garbage_records_are_refused(void **state)
         Rebuild b = {.graph = &graph, .draft = &draft, .arena = arena};
         for (uint32_t k = 0; k < 24; k++, sent++) {
             RecordKind kind = (RecordKind)(1 + roll(&dice, RECORD_KIND_COUNT - 1));
-            Writer w = {.bytes = str_in(arena)};
+            StreamWriter w = {.bytes = str_in(arena)};
             put_roll_record(&w, &dice, kind);
             size_t n = w.bytes.n > 8 ? w.bytes.n - 8 : 0;
             Reader r = {(const unsigned char *)w.bytes.at + (n > 0 ? 8 : 0), n, false};
@@ -367,7 +367,7 @@ static void broken_streams_end(void **state)
         int pair[2];
         assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
         Arena *arena = arena_new();
-        Writer w = {.bytes = str_in(arena)};
+        StreamWriter w = {.bytes = str_in(arena)};
         for (int i = 0; i < 3; i++) {
             record_begin(&w, RECORD_text);
             put_text(&w, "batch.seq", 9);

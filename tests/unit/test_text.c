@@ -155,7 +155,7 @@ static void one_walk_gives_both(void **state)
     assert_memory_equal(&id, &of_text, sizeof id);
 }
 
-static size_t field_bytes(const Field *f, char *covered, size_t size)
+static size_t field_bytes(const TextField *f, char *covered, size_t size)
 {
     size_t n = 0;
     switch (f->type) {

@@ -50,7 +50,7 @@ typedef struct Answer {
 typedef struct Child {
     lua_State *L;
     Arena *arena;
-    Writer out;
+    StreamWriter out;
     int fd, words;             /* records both ways; last words */
     const char *script, *code; /* code: NULL, or the text to evaluate instead of a file */
     const FrontOptions *options;

@@ -6,12 +6,12 @@
 #include "planner/front/child/child.h"
 
 typedef enum TokenKind { TOKEN_end, TOKEN_name, TOKEN_text, TOKEN_mark } TokenKind;
-typedef struct Token {
+typedef struct ScanToken {
     TokenKind kind;
     char mark;
     size_t at, n; /* name or text without quotes */
     uint32_t line;
-} Token;
+} ScanToken;
 typedef struct Scan {
     const char *text;
     size_t n, at;
@@ -64,10 +64,10 @@ static void skip_space(Scan *s)
     }
 }
 
-static Token next_token(Scan *s)
+static ScanToken next_token(Scan *s)
 {
     skip_space(s);
-    Token t = {TOKEN_end, 0, s->at, 0, s->line};
+    ScanToken t = {TOKEN_end, 0, s->at, 0, s->line};
     if (s->at >= s->n) return t;
     char c = peek(s, 0);
     if (isalpha((unsigned char)c) || c == '_') {
@@ -94,7 +94,7 @@ static Token next_token(Scan *s)
     return t;
 }
 
-static bool is_word(const Scan *s, const Token *t, const char *word)
+static bool is_word(const Scan *s, const ScanToken *t, const char *word)
 {
     return t->n == strlen(word) && memcmp(s->text + t->at, word, t->n) == 0;
 }
@@ -110,10 +110,10 @@ Spot scan_call(const Child *c, Place place, const char *callee)
     Spot spot = {place.source, place.line, 0};
     if (place.source == 0 || place.source > c->n_sources) return spot;
     Scan s = scan_source(c, place.source);
-    for (Token t = next_token(&s); t.kind != TOKEN_end; t = next_token(&s)) {
+    for (ScanToken t = next_token(&s); t.kind != TOKEN_end; t = next_token(&s)) {
         if (t.line < place.line || t.kind != TOKEN_name || !is_word(&s, &t, callee)) continue;
         if (t.line > place.line) break;
-        Token open = next_token(&s);
+        ScanToken open = next_token(&s);
         if (open.kind == TOKEN_mark && open.mark == '(') open = next_token(&s);
         if (open.kind == TOKEN_mark && open.mark == '{') {
             spot.open = s.at;
@@ -130,7 +130,7 @@ Spot scan_any_call(const Child *c, Place place)
     if (place.source == 0 || place.source > c->n_sources) return spot;
     Scan s = scan_source(c, place.source);
     bool is_callee = false, opened = false; /* what is before: a name or text; a `(` behind one */
-    for (Token t = next_token(&s); t.kind != TOKEN_end; t = next_token(&s)) {
+    for (ScanToken t = next_token(&s); t.kind != TOKEN_end; t = next_token(&s)) {
         if (t.line < place.line) continue;
         if (t.kind == TOKEN_mark && t.mark == '{' && (is_callee || opened)) {
             spot.open = s.at;
@@ -143,7 +143,7 @@ Spot scan_any_call(const Child *c, Place place)
     return spot;
 }
 
-static int block_change(const Scan *s, const Token *t)
+static int block_change(const Scan *s, const ScanToken *t)
 {
     static const char *const opening[] = {"function", "if", "do", "repeat"};
     static const char *const closing[] = {"end", "until"};
@@ -164,7 +164,7 @@ static uint32_t line_of(const Scan *s, size_t offset)
 /* The value that begins here: a constructor, `word { ... }`, or something else. */
 static size_t value_open(Scan s)
 {
-    Token t = next_token(&s);
+    ScanToken t = next_token(&s);
     if (t.kind == TOKEN_name) t = next_token(&s);
     return t.kind == TOKEN_mark && t.mark == '{' ? s.at : 0;
 }
@@ -182,13 +182,13 @@ static Spot find_item(const Child *c, Spot table, const char *key, lua_Integer i
     bool item_begins = true;
     while (depth >= 0) {
         Scan before = s;
-        Token t = next_token(&s);
+        ScanToken t = next_token(&s);
         if (t.kind == TOKEN_end) return found;
         bool begins = item_begins && depth == 0;
         item_begins = false;
         if (begins && !(t.kind == TOKEN_mark && t.mark == '}')) {
             Scan after = s;
-            Token name = t, follows;
+            ScanToken name = t, follows;
             bool bracket = t.kind == TOKEN_mark && t.mark == '[';
             if (bracket) {
                 name = next_token(&after);

@@ -24,15 +24,15 @@ static const char *const token_names[] = {
 #undef X
 };
 
-typedef struct Token {
+typedef struct ScheduleToken {
     TokenKind kind;
     uint32_t stage, microbatch, row;
-} Token;
+} ScheduleToken;
 
 typedef struct Csv {
     Child *c;
     uint32_t source, n_rows;
-    LIST(Token) tokens;
+    LIST(ScheduleToken) tokens;
 } Csv;
 
 static Place row_place(const Csv *csv, uint32_t row)
@@ -40,7 +40,7 @@ static Place row_place(const Csv *csv, uint32_t row)
     return (Place){csv->source, row + 1};
 }
 
-static void send_actions(Child *c, Place place, const Token *tokens, uint32_t n)
+static void send_actions(Child *c, Place place, const ScheduleToken *tokens, uint32_t n)
 {
     uint32_t n_actions = 0;
     for (uint32_t i = 0; i < n; i++) n_actions += tokens[i].kind < TOKEN_SEND_F;
@@ -81,7 +81,7 @@ static _Noreturn void bad_token(const Csv *csv, uint32_t row, const char *cell)
 /* "12SEND_F3"; the micro-batch is missing where a whole stage is meant. */
 static void read_token(Csv *csv, uint32_t row, const char *cell)
 {
-    Token t = {TOKEN_COUNT, 0, 0, row};
+    ScheduleToken t = {TOKEN_COUNT, 0, 0, row};
     const char *at = cell;
     if (!number(&at, &t.stage)) bad_token(csv, row, cell);
     size_t n = strcspn(at, "0123456789");
@@ -148,7 +148,7 @@ static Cells fill_cells(const Csv *csv)
 {
     Cells cells = {.n_stages = 0};
     for (uint32_t i = 0; i < csv->tokens.n; i++) {
-        const Token *t = &csv->tokens.at[i];
+        const ScheduleToken *t = &csv->tokens.at[i];
         if (t->stage >= cells.n_stages) cells.n_stages = t->stage + 1;
         if (t->microbatch >= cells.n_microbatches) cells.n_microbatches = t->microbatch + 1;
     }
@@ -159,7 +159,7 @@ static Cells fill_cells(const Csv *csv)
     cells.at = arena_array(csv->c->arena, (size_t)cells.n_stages * cells.n_microbatches + 1,
                            sizeof *cells.at);
     for (uint32_t i = 0; i < csv->tokens.n; i++) {
-        const Token *t = &csv->tokens.at[i];
+        const ScheduleToken *t = &csv->tokens.at[i];
         Cell *at = &cells.at[t->stage * cells.n_microbatches + t->microbatch];
         if (t->kind == TOKEN_F) at->forward = i + 1;
         if (t->kind == TOKEN_B || t->kind == TOKEN_I) at->backward = i + 1;
@@ -169,7 +169,7 @@ static Cells fill_cells(const Csv *csv)
     return cells;
 }
 
-static _Noreturn void bad_comm(const Csv *csv, const Token *t, const char *what)
+static _Noreturn void bad_comm(const Csv *csv, const ScheduleToken *t, const char *what)
 {
     child_raise(csv->c->L, "schedule-comms", row_place(csv, t->row),
                 "leave communications out (torch's compute_only form): Tandem orders its own",
@@ -179,7 +179,7 @@ static _Noreturn void bad_comm(const Csv *csv, const Token *t, const char *what)
 /* A send follows what it sends and has its receive on another rank; a receive comes before. */
 static void check_comm(const Csv *csv, const Cells *cells, uint32_t i)
 {
-    const Token *t = &csv->tokens.at[i];
+    const ScheduleToken *t = &csv->tokens.at[i];
     bool forward = t->kind == TOKEN_SEND_F || t->kind == TOKEN_RECV_F,
          send = t->kind == TOKEN_SEND_F || t->kind == TOKEN_SEND_B;
     const Cell *own = &cells->at[t->stage * cells->n_microbatches + t->microbatch];
@@ -271,9 +271,9 @@ static void read_csv(Child *c, const char *path, Place place)
 /* ---- the function ---- */
 
 /* "F0.3": action, stage, micro-batch. */
-static Token read_text(Child *c, Place place, const char *text, uint32_t rank)
+static ScheduleToken read_text(Child *c, Place place, const char *text, uint32_t rank)
 {
-    Token t = {TOKEN_COUNT, 0, 0, rank};
+    ScheduleToken t = {TOKEN_COUNT, 0, 0, rank};
     const char *at = text + (text[0] != 0);
     for (int k = 0; k < TOKEN_SEND_F; k++)
         if (text[0] == token_names[k][0]) t.kind = (TokenKind)k;
@@ -323,7 +323,7 @@ static uint32_t count_list(Child *c, Place place, uint32_t rank)
 static void read_list(Child *c, Place place, uint32_t rank)
 {
     lua_State *L = c->L;
-    LIST(Token) tokens = {0};
+    LIST(ScheduleToken) tokens = {0};
     if (lua_type(L, -1) != LUA_TTABLE)
         child_raise(L, "schedule-ranks", place, "return { [0] = { \"F0.0\", ... }, [1] = ... }",
                     "schedule: there is %s list for rank %u",
@@ -339,7 +339,7 @@ static void read_list(Child *c, Place place, uint32_t rank)
                         "write action, stage, a point and the micro-batch: F0.0, B1.3, I1.3, W1.3",
                         "schedule: '%.60s' of rank %u has a byte 0 after it and is no action", text,
                         rank);
-        Token t = read_text(c, place, text, rank);
+        ScheduleToken t = read_text(c, place, text, rank);
         list_push(c->arena, &tokens, t);
         lua_pop(L, 1);
     }

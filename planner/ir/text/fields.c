@@ -40,9 +40,9 @@ static const char *const deals[] = {"equal", "ceil", "listed", "segments"};
         key, FIELD_##type, AT(record, member), AT(record, count), room, NULL                       \
     }
 
-static const Field plan_fields[] = {FIELD(Plan, n_match, u32), FIELD(Plan, parent, hash)};
+static const TextField plan_fields[] = {FIELD(Plan, n_match, u32), FIELD(Plan, parent, hash)};
 
-static const Field step_fields[] = {
+static const TextField step_fields[] = {
     KEY("microbatches", StepInfo, n_microbatches, u32),
     WORD("denominator", StepInfo, denominator, denominators),
     FIELD(StepInfo, global_batch, i64),
@@ -53,7 +53,7 @@ static const Field step_fields[] = {
     FIELD(StepInfo, seed, u64),
 };
 
-static const Field nccl_fields[] = {
+static const TextField nccl_fields[] = {
     KEY("min_ctas", NcclSettings, min_ctas, u32),
     KEY("max_ctas", NcclSettings, max_ctas, u32),
     WORD("register", NcclSettings, registration, registers),
@@ -61,7 +61,7 @@ static const Field nccl_fields[] = {
 };
 
 /* The name is first: the plan's id leaves it out. */
-static const Field model_fields[] = {
+static const TextField model_fields[] = {
     FIELD(ModelInfo, name, text),
     KEY("params", ModelInfo, n_params, u64),
     KEY("params_no_embedding", ModelInfo, n_params_no_embedding, u64),
@@ -74,13 +74,13 @@ static const Field model_fields[] = {
     FIELD(ModelInfo, seq, u32),
 };
 
-static const Field axis_fields[] = {
+static const TextField axis_fields[] = {
     FIELD(Axis, text, text),
     WORD("of", Axis, name, axis_names),
     FIELD(Axis, size, u32),
 };
 
-static const Field deal_fields[] = {
+static const TextField deal_fields[] = {
     WORD(NULL, Deal, kind, deals), KEY("parts", Deal, n_parts, u32),         FIELD(Deal, size, i64),
     FIELD(Deal, per_part, u32),    KEY("intervals", Deal, first, intervals),
 };
@@ -88,16 +88,16 @@ static const Field deal_fields[] = {
 #define ATTRIBUTE_double(name)  {#name, FIELD_f64, AT(Attrs, name), 0, 0, NULL},
 #define ATTRIBUTE_int64_t(name) {#name, FIELD_i64, AT(Attrs, name), 0, 0, NULL},
 #define X(type, name)           ATTRIBUTE_##type(name)
-static const Field attrs_fields[] = {ATTRIBUTES(X)};
+static const TextField attrs_fields[] = {ATTRIBUTES(X)};
 #undef X
 
-static const Field shape_fields[] = {
+static const TextField shape_fields[] = {
     MANY("dims", Shape, dim, dims, n_dims, MAX_DIMS),
     KEY("layout", Shape, layout, layout),
     MANY("deals", Shape, deal, deals, n_dims, MAX_DIMS),
 };
 
-static const Field module_fields[] = {
+static const TextField module_fields[] = {
     FIELD(Module, path, text),
     KEY("class", Module, class_, text),
     FIELD(Module, parent, u32),
@@ -107,7 +107,7 @@ static const Field module_fields[] = {
     KEY("at", Module, loc, loc),
 };
 
-static const Field tensor_fields[] = {
+static const TextField tensor_fields[] = {
     FIELD(Tensor, name, text),
     WORD("role", Tensor, role, roles),
     WORD("dtype", Tensor, dtype, dtypes),
@@ -138,7 +138,7 @@ static const Field tensor_fields[] = {
     KEY("at", Tensor, loc, loc),
 };
 
-static const Field node_fields[] = {
+static const TextField node_fields[] = {
     {NULL, FIELD_op, AT(Node, op), 0, 0, NULL},
     MANY("in", Node, in, ids, n_in, MAX_IN),
     MANY("out", Node, out, ids, n_out, MAX_OUT),
@@ -154,7 +154,7 @@ static const Field node_fields[] = {
     KEY("at", Node, loc, loc),
 };
 
-static const Field unit_fields[] = {
+static const TextField unit_fields[] = {
     FIELD(Unit, name, text),
     FIELD(Unit, params, list),
     FIELD(Unit, shard, axes),
@@ -167,19 +167,19 @@ static const Field unit_fields[] = {
     WORD("moments", Unit, state_dtype, dtypes),
 };
 
-static const Field graph_fields[] = {
+static const TextField graph_fields[] = {
     KEY("forward", Graph, n_forward, u32),
     FIELD(Graph, loss, u32),
 };
 
-static const Field program_fields[] = {
+static const TextField program_fields[] = {
     WORD(NULL, Program, purpose, purposes),
     FIELD(Program, stage, u32),
     FIELD(Program, bytes, u64),
     FIELD(Program, host_bytes, u64),
 };
 
-static const Field buffer_fields[] = {
+static const TextField buffer_fields[] = {
     WORD(NULL, Buffer, dtype, dtypes),  WORD(NULL, Buffer, category, categories),
     FIELD(Buffer, shape, u32),          FIELD(Buffer, bytes, u64),
     FIELD(Buffer, offset, u64),         KEY("in", Buffer, parent, u32),
@@ -190,7 +190,7 @@ static const Field buffer_fields[] = {
     FIELD(Buffer, packed, bool),
 };
 
-static const Field instr_fields[] = {
+static const TextField instr_fields[] = {
     WORD(NULL, Instr, stream, streams),
     {NULL, FIELD_op, AT(Instr, op), 0, 0, NULL},
     KEY("args", Instr, args, args),

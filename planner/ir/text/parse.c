@@ -51,7 +51,7 @@ static Token next_token(Parser *p)
 }
 
 /* The field that `t` (key=value) names; t becomes its value. `hint`: where the search begins. */
-static const Field *find_field(const Record *record, Token *t, uint32_t hint, uint32_t *index)
+static const TextField *find_field(const Record *record, Token *t, uint32_t hint, uint32_t *index)
 {
     const char *equal = memchr(t->at, '=', (size_t)(t->end - t->at));
     if (!equal) return NULL;
@@ -79,7 +79,7 @@ static bool read_fields(Parser *p, RecordKind kind, void *at)
     for (uint32_t hint = i;; hint = i + 1) {
         Token t = next_token(p), value = t;
         if (t.at == t.end) return true;
-        const Field *f = find_field(record, &value, hint, &i);
+        const TextField *f = find_field(record, &value, hint, &i);
         if (!f) return fail(p, "unknown field", t);
         if (seen >> i & 1) return fail(p, "a field twice", t);
         seen |= UINT64_C(1) << i;

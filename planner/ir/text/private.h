@@ -33,13 +33,13 @@ typedef enum FieldType {
     FIELD_after      /* Instr.after in Program.after */
 } FieldType;
 
-typedef struct Field {
+typedef struct TextField {
     const char *key; /* NULL: a bare word at its place, always printed */
     FieldType type;
     uint16_t offset, count; /* in the record */
     uint32_t room;          /* FIELD_word: names; FIELD_ids: the array's */
     const char *const *names;
-} Field;
+} TextField;
 
 typedef enum RecordKind {
     RECORD_plan,
@@ -64,7 +64,7 @@ typedef enum RecordKind {
 
 typedef struct Record {
     const char *word;
-    const Field *fields;
+    const TextField *fields;
     uint32_t n_fields;
 } Record;
 const Record *text_record(RecordKind kind);

@@ -9,7 +9,7 @@
 
 enum { BLOCK = 4096, MOST_SKIPS = 256, NOT_SKIPPING = BLOCK + 1 };
 
-typedef struct Writer {
+typedef struct TextWriter {
     const Plan *plan;
     const Program *program;
     Str *out;       /* NULL: only the id is wanted */
@@ -23,9 +23,9 @@ typedef struct Writer {
     } skip[MOST_SKIPS];
     size_t n;
     char at[BLOCK];
-} Writer;
+} TextWriter;
 
-static void hash_block(Writer *w)
+static void hash_block(TextWriter *w)
 {
     size_t kept = w->n_skips == 0 ? w->n : w->skip[0].from;
     for (uint32_t i = 0; i < w->n_skips; i++) {
@@ -37,14 +37,14 @@ static void hash_block(Writer *w)
     w->n_skips = 0;
 }
 
-static void end_skip(Writer *w)
+static void end_skip(TextWriter *w)
 {
     w->skip[w->n_skips].from = w->skip_from;
     w->skip[w->n_skips++].to = w->n;
     w->skip_from = NOT_SKIPPING;
 }
 
-static void flush(Writer *w)
+static void flush(TextWriter *w)
 {
     bool skipping = w->skip_from != NOT_SKIPPING;
     if (skipping) end_skip(w);
@@ -56,13 +56,13 @@ static void flush(Writer *w)
 }
 
 /* Text written between these two is no part of the id. */
-static void leave_out(Writer *w)
+static void leave_out(TextWriter *w)
 {
     if (w->n_skips == MOST_SKIPS - 1) flush(w);
     w->skip_from = w->n;
 }
 
-static void put(Writer *w, const char *text, size_t n)
+static void put(TextWriter *w, const char *text, size_t n)
 {
     if (w->n + n > BLOCK) flush(w);
     for (; n > BLOCK; n -= BLOCK, text += BLOCK) {
@@ -74,18 +74,18 @@ static void put(Writer *w, const char *text, size_t n)
     w->n += n;
 }
 
-static void put_text(Writer *w, const char *text)
+static void put_text(TextWriter *w, const char *text)
 {
     put(w, text, strlen(text));
 }
 
-static void put_char(Writer *w, char c)
+static void put_char(TextWriter *w, char c)
 {
     if (w->n == BLOCK) flush(w);
     w->at[w->n++] = c;
 }
 
-static void put_u64(Writer *w, uint64_t value)
+static void put_u64(TextWriter *w, uint64_t value)
 {
     char digits[20];
     size_t n = sizeof digits;
@@ -96,19 +96,19 @@ static void put_u64(Writer *w, uint64_t value)
     put(w, digits + n, sizeof digits - n);
 }
 
-static void put_i64(Writer *w, int64_t value)
+static void put_i64(TextWriter *w, int64_t value)
 {
     if (value < 0) put_char(w, '-');
     put_u64(w, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
 }
 
-static void put_double(Writer *w, double value)
+static void put_double(TextWriter *w, double value)
 {
     char text[DOUBLE_ROOM];
     put(w, text, double_text(text, value));
 }
 
-static void put_quoted(Writer *w, const char *text)
+static void put_quoted(TextWriter *w, const char *text)
 {
     static const char hex[] = "0123456789abcdef";
     put_char(w, '"');
@@ -127,14 +127,14 @@ static void put_quoted(Writer *w, const char *text)
     put_char(w, '"');
 }
 
-static void put_hash(Writer *w, Hash128 h)
+static void put_hash(TextWriter *w, Hash128 h)
 {
     static const char hex[] = "0123456789abcdef";
     for (int shift = 60; shift >= 0; shift -= 4) put_char(w, hex[h.hi >> shift & 15]);
     for (int shift = 60; shift >= 0; shift -= 4) put_char(w, hex[h.lo >> shift & 15]);
 }
 
-static void put_axes(Writer *w, AxisSet axes)
+static void put_axes(TextWriter *w, AxisSet axes)
 {
     bool any = false;
     for (uint32_t a = 0; a < w->plan->mesh.n_axes; a++) {
@@ -146,7 +146,7 @@ static void put_axes(Writer *w, AxisSet axes)
 }
 
 /* "tp:1,dp_shard:sum": axis by axis, what is there. */
-static void put_layout(Writer *w, const Layout *l)
+static void put_layout(TextWriter *w, const Layout *l)
 {
     bool any = false;
     for (uint32_t a = 0; a < w->plan->mesh.n_axes; a++) {
@@ -163,7 +163,7 @@ static void put_layout(Writer *w, const Layout *l)
     }
 }
 
-static void put_split(Writer *w, const char *split)
+static void put_split(TextWriter *w, const char *split)
 {
     bool any = false;
     for (uint32_t a = 0; a < w->plan->mesh.n_axes; a++) {
@@ -176,7 +176,7 @@ static void put_split(Writer *w, const char *split)
     }
 }
 
-static void put_u32s(Writer *w, const uint32_t *at, uint32_t n)
+static void put_u32s(TextWriter *w, const uint32_t *at, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         if (i) put_char(w, ',');
@@ -184,7 +184,7 @@ static void put_u32s(Writer *w, const uint32_t *at, uint32_t n)
     }
 }
 
-static void put_dims(Writer *w, const int64_t *dim, uint32_t n)
+static void put_dims(TextWriter *w, const int64_t *dim, uint32_t n)
 {
     put_char(w, '[');
     for (uint32_t i = 0; i < n; i++) {
@@ -194,7 +194,7 @@ static void put_dims(Writer *w, const int64_t *dim, uint32_t n)
     put_char(w, ']');
 }
 
-static void put_intervals(Writer *w, const Deal *deal)
+static void put_intervals(TextWriter *w, const Deal *deal)
 {
     for (uint32_t i = 0; i < deal->n; i++) {
         const Interval *part = &w->plan->graph.deals.intervals.at[deal->first + i];
@@ -205,7 +205,7 @@ static void put_intervals(Writer *w, const Deal *deal)
     }
 }
 
-static void put_args(Writer *w, const Instr *in)
+static void put_args(TextWriter *w, const Instr *in)
 {
     const BufferId *args = w->program->args.at + in->args.first;
     put_u32s(w, args, in->n_in);
@@ -251,7 +251,7 @@ static size_t plain_bytes(FieldType type)
 
 typedef LIST(uint32_t) IdList;
 
-static bool is_zero(const Writer *w, const Field *f, const char *record)
+static bool is_zero(const TextWriter *w, const TextField *f, const char *record)
 {
     const char *at = record + f->offset;
     const uint8_t count = (uint8_t)record[f->count];
@@ -290,7 +290,7 @@ static uint32_t u32_at(const void *at)
     return value;
 }
 
-static void put_number(Writer *w, FieldType type, const void *at)
+static void put_number(TextWriter *w, FieldType type, const void *at)
 {
     if (type == FIELD_f64)
         put_double(w, *(const double *)at);
@@ -306,14 +306,14 @@ static void put_number(Writer *w, FieldType type, const void *at)
         put_u64(w, *(const uint8_t *)at);
 }
 
-static void put_loc(Writer *w, const Loc *loc)
+static void put_loc(TextWriter *w, const Loc *loc)
 {
     put_quoted(w, loc->file);
     put_char(w, ':');
     put_u64(w, loc->line);
 }
 
-static void put_value(Writer *w, const Field *f, const char *record)
+static void put_value(TextWriter *w, const TextField *f, const char *record)
 {
     const void *at = record + f->offset;
     const uint8_t count = (uint8_t)record[f->count];
@@ -348,11 +348,11 @@ static void put_value(Writer *w, const Field *f, const char *record)
     }
 }
 
-static void put_fields(Writer *w, RecordKind kind, const void *record)
+static void put_fields(TextWriter *w, RecordKind kind, const void *record)
 {
     const Record *r = text_record(kind);
     for (uint32_t i = 0; i < r->n_fields; i++) {
-        const Field *f = &r->fields[i];
+        const TextField *f = &r->fields[i];
         if (f->key && is_zero(w, f, record)) continue;
         bool not_in_id = f->type == FIELD_loc || (kind == RECORD_model && i == 0);
         if (not_in_id) leave_out(w);
@@ -367,13 +367,13 @@ static void put_fields(Writer *w, RecordKind kind, const void *record)
     put_char(w, '\n');
 }
 
-static void put_record(Writer *w, RecordKind kind, const void *record)
+static void put_record(TextWriter *w, RecordKind kind, const void *record)
 {
     put_text(w, text_record(kind)->word);
     put_fields(w, kind, record);
 }
 
-static void put_indexed(Writer *w, RecordKind kind, uint32_t index, const void *record)
+static void put_indexed(TextWriter *w, RecordKind kind, uint32_t index, const void *record)
 {
     put_text(w, text_record(kind)->word);
     put_char(w, ' ');
@@ -381,7 +381,7 @@ static void put_indexed(Writer *w, RecordKind kind, uint32_t index, const void *
     put_fields(w, kind, record);
 }
 
-static void put_graph(Writer *w, const Graph *g)
+static void put_graph(TextWriter *w, const Graph *g)
 {
     for (uint32_t i = 1; i < g->attrs.n; i++) put_indexed(w, RECORD_attrs, i, &g->attrs.at[i]);
     for (uint32_t i = 1; i < w->plan->shapes.n; i++)
@@ -393,7 +393,7 @@ static void put_graph(Writer *w, const Graph *g)
     put_record(w, RECORD_graph, g);
 }
 
-static void put_program(Writer *w, uint32_t index)
+static void put_program(TextWriter *w, uint32_t index)
 {
     const Program *p = w->program = &w->plan->programs.at[index];
     put_indexed(w, RECORD_program, index, p);
@@ -409,7 +409,7 @@ static void put_program(Writer *w, uint32_t index)
 }
 
 /* "ranks 0 0-7": runs of ranks, in rank order. */
-static void put_ranks(Writer *w)
+static void put_ranks(TextWriter *w)
 {
     const Plan *plan = w->plan;
     if (!plan->program_of || !plan->programs.n) return;
@@ -426,7 +426,7 @@ static void put_ranks(Writer *w)
     }
 }
 
-static void put_plan(Writer *w)
+static void put_plan(TextWriter *w)
 {
     const Plan *plan = w->plan;
     w->skip_from = NOT_SKIPPING;
@@ -447,20 +447,20 @@ static void put_plan(Writer *w)
 
 void text_print(const Plan *plan, uint32_t flags, Str *out)
 {
-    Writer writer = {.plan = plan, .out = out, .flags = flags};
+    TextWriter writer = {.plan = plan, .out = out, .flags = flags};
     put_plan(&writer);
 }
 
 Hash128 text_plan_id(const Plan *plan, Arena *scratch)
 {
-    Writer writer = {.plan = plan, .hasher = hasher_new(scratch)};
+    TextWriter writer = {.plan = plan, .hasher = hasher_new(scratch)};
     put_plan(&writer);
     return hasher_end(writer.hasher);
 }
 
 Hash128 text_print_and_id(const Plan *plan, Arena *scratch, Str *out)
 {
-    Writer writer = {
+    TextWriter writer = {
         .plan = plan, .out = out, .hasher = hasher_new(scratch), .flags = TEXT_WITH_LOCATIONS};
     put_plan(&writer);
     return hasher_end(writer.hasher);

@@ -90,7 +90,7 @@ static bool read_number(Reader *r, FieldType type, Token t, void *at)
     return true;
 }
 
-static bool read_word(Reader *r, const Field *f, Token t, void *at)
+static bool read_word(Reader *r, const TextField *f, Token t, void *at)
 {
     for (uint32_t i = 0; i < f->room; i++) {
         if (!text_is(t, f->names[i])) continue;
@@ -261,7 +261,7 @@ static bool read_u32s(Reader *r, Token *t, uint32_t *at, uint32_t room, uint32_t
     return true;
 }
 
-static bool read_ids(Reader *r, const Field *f, Token t, char *record)
+static bool read_ids(Reader *r, const TextField *f, Token t, char *record)
 {
     uint32_t n;
     uint8_t *count = (uint8_t *)record + f->count;
@@ -326,7 +326,7 @@ static bool read_after(Reader *r, Token t, Span *after)
     return t.at == t.end ? true : wrong(r, "expected numbers");
 }
 
-bool text_read(Reader *r, const Field *f, Token t, char *record)
+bool text_read(Reader *r, const TextField *f, Token t, char *record)
 {
     void *at = record + f->offset;
     const char **text = at;

@@ -20,7 +20,7 @@ typedef struct Reader {
 
 /* Reads `token` into the field of `record`. On failure returns false with the reason in
  * r->problem. */
-bool text_read(Reader *r, const Field *f, Token token, char *record);
+bool text_read(Reader *r, const TextField *f, Token token, char *record);
 bool text_read_u64(Token *t, uint64_t most, uint64_t *out); /* moves t->at behind the digits */
 bool text_is(Token t, const char *word);
 

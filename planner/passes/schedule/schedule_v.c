@@ -5,7 +5,7 @@
 #include "planner/passes/schedule/schedule.h"
 
 /* One rank while its list is written. */
-typedef struct Writer {
+typedef struct RankWriter {
     Schedule *s;
     Arena *arena;
     uint32_t rank, stage[2];
@@ -13,33 +13,33 @@ typedef struct Writer {
     Actions waiting;                      /* weight gradients */
     uint32_t n_taken;
     uint32_t limit; /* micro-batches beyond are left out */
-} Writer;
+} RankWriter;
 
-static Writer writer(Schedule *s, Arena *arena, uint32_t rank)
+static RankWriter writer(Schedule *s, Arena *arena, uint32_t rank)
 {
-    Writer w = {.s = s, .arena = arena, .rank = rank, .limit = s->n_microbatches};
+    RankWriter w = {.s = s, .arena = arena, .rank = rank, .limit = s->n_microbatches};
     w.stage[0] = rank;
     w.stage[1] = 2 * s->n_ranks - 1 - rank;
     return w;
 }
 
-static void put(Writer *w, ActionKind kind, uint32_t stage, uint32_t microbatch)
+static void put(RankWriter *w, ActionKind kind, uint32_t stage, uint32_t microbatch)
 {
     if (microbatch < w->limit) schedule_add(w->s, w->arena, w->rank, kind, stage, microbatch);
 }
 
-static void forward(Writer *w, int chunk)
+static void forward(RankWriter *w, int chunk)
 {
     put(w, ACTION_F, w->stage[chunk], w->n_forward[chunk]++);
 }
 
-static void backward(Writer *w, int chunk)
+static void backward(RankWriter *w, int chunk)
 {
     put(w, ACTION_B, w->stage[chunk], w->n_backward[chunk]++);
 }
 
 /* The input gradient; its weight gradient waits. */
-static void input(Writer *w, int chunk)
+static void input(RankWriter *w, int chunk)
 {
     Action a = {ACTION_W, w->stage[chunk], w->n_backward[chunk]++};
     put(w, ACTION_I, a.stage, a.microbatch);
@@ -47,7 +47,7 @@ static void input(Writer *w, int chunk)
 }
 
 /* The oldest weight gradient that waits. */
-static void weight(Writer *w)
+static void weight(RankWriter *w)
 {
     assert(w->n_taken < w->waiting.n);
     Action a = w->waiting.at[w->n_taken++];
@@ -55,12 +55,12 @@ static void weight(Writer *w)
 }
 
 /* The weight gradients of one chunk come in their own order at the end. */
-static void weights_of(Writer *w, int chunk, uint32_t *done, uint32_t up_to)
+static void weights_of(RankWriter *w, int chunk, uint32_t *done, uint32_t up_to)
 {
     while (*done < up_to) put(w, ACTION_W, w->stage[chunk], (*done)++);
 }
 
-static void input_and_weight(Writer *w, int chunk, uint32_t *done)
+static void input_and_weight(RankWriter *w, int chunk, uint32_t *done)
 {
     put(w, ACTION_I, w->stage[chunk], w->n_backward[chunk]++);
     weights_of(w, chunk, done, w->n_backward[chunk]);
@@ -70,7 +70,7 @@ static void input_and_weight(Writer *w, int chunk, uint32_t *done)
  * the others left out: an order that ends still ends with fewer. */
 void schedule_zb_v(Schedule *s, Arena *arena, uint32_t rank)
 {
-    Writer w = writer(s, arena, rank);
+    RankWriter w = writer(s, arena, rank);
     uint32_t p = s->n_ranks, fill = 2 * p - 1, weights[2] = {0, 0};
     uint32_t m = s->n_microbatches > fill ? s->n_microbatches : fill;
     for (uint32_t i = 0; i + 1 < 2 * (p - rank); i++) forward(&w, 0);
@@ -105,7 +105,7 @@ void schedule_zb_v(Schedule *s, Arena *arena, uint32_t rank)
  * other. */
 void schedule_dualpipe_v(Schedule *s, Arena *arena, uint32_t rank)
 {
-    Writer w = writer(s, arena, rank);
+    RankWriter w = writer(s, arena, rank);
     uint32_t p = s->n_ranks, m = s->n_microbatches, behind = p - 1 - rank;
     assert(m >= 2 * p);
     for (uint32_t i = 0; i < 2 * behind; i++) forward(&w, 0);
@@ -145,7 +145,7 @@ void schedule_dualpipe_v(Schedule *s, Arena *arena, uint32_t rank)
 typedef struct Greedy {
     Schedule *s;
     Arena *arena;
-    Writer *ranks;
+    RankWriter *ranks;
     uint32_t *alive;      /* [rank] */
     uint32_t *forward_at; /* [stage * n_microbatches + microbatch]: 1 + when it starts; 0: not */
     uint32_t *backward_at;
@@ -162,7 +162,7 @@ static bool is_done(const Greedy *g, const uint32_t *at, uint32_t stage, uint32_
 /* The way up comes first: it is what lets activations go. */
 static bool try_forward(Greedy *g, uint32_t rank)
 {
-    Writer *w = &g->ranks[rank];
+    RankWriter *w = &g->ranks[rank];
     if (g->alive[rank] >= g->cap) return false;
     for (int chunk = 1; chunk >= 0; chunk--) {
         uint32_t stage = w->stage[chunk], mb = w->n_forward[chunk];
@@ -179,7 +179,7 @@ static bool try_forward(Greedy *g, uint32_t rank)
 
 static bool try_input(Greedy *g, uint32_t rank)
 {
-    Writer *w = &g->ranks[rank];
+    RankWriter *w = &g->ranks[rank];
     for (int chunk = 0; chunk < 2; chunk++) {
         uint32_t stage = w->stage[chunk], mb = w->n_backward[chunk];
         bool last = stage + 1 == g->s->n_stages;
@@ -194,7 +194,7 @@ static bool try_input(Greedy *g, uint32_t rank)
 
 static bool try_weight(Greedy *g, uint32_t rank)
 {
-    Writer *w = &g->ranks[rank];
+    RankWriter *w = &g->ranks[rank];
     if (w->n_taken == w->waiting.n) return false;
     g->alive_down[rank] -= w->waiting.at[w->n_taken].stage == w->stage[0];
     weight(w);

@@ -178,8 +178,8 @@ static const char *read_copy(KernelRow *out)
     return NULL;
 }
 
-const char *kernel_row_more(const Csv *csv, uint32_t row, const char *kernel, KernelRow *out,
-                            bool *known)
+const char *kernel_row_composite(const Csv *csv, uint32_t row, const char *kernel, KernelRow *out,
+                                 bool *known)
 {
     const char *why = NULL;
     out->kind = KERNEL_ROW_traffic;
