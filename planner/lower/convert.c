@@ -285,9 +285,9 @@ BufferId lower_convert(Lower *l, BufferId from, const Layout *to, NodeId origin,
 
 static void add_version(Lower *l, TensorId t, BufferId buffer, NodeId consumer)
 {
-    list_reserve_none(l->scratch, &l->versions);
-    Version v = {buffer, lower_shape(l, buffer)->layout, consumer, l->versions_of[t]};
-    l->versions_of[t] = (uint32_t)list_push(l->scratch, &l->versions, v);
+    list_reserve_none(l->scratch, &l->value.versions);
+    Version v = {buffer, lower_shape(l, buffer)->layout, consumer, l->value.versions_of[t]};
+    l->value.versions_of[t] = (uint32_t)list_push(l->scratch, &l->value.versions, v);
 }
 
 void lower_add_version(Lower *l, TensorId t, BufferId buffer)
@@ -297,8 +297,8 @@ void lower_add_version(Lower *l, TensorId t, BufferId buffer)
 
 static BufferId find_version(const Lower *l, TensorId t, const Layout *layout, NodeId consumer)
 {
-    for (uint32_t i = l->versions_of[t]; i; i = l->versions.at[i].next) {
-        const Version *v = &l->versions.at[i];
+    for (uint32_t i = l->value.versions_of[t]; i; i = l->value.versions.at[i].next) {
+        const Version *v = &l->value.versions.at[i];
         if (v->consumer && v->consumer != consumer) continue;
         if (!layout || layout_equal(&v->layout, layout)) return v->buffer;
     }

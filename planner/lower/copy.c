@@ -16,18 +16,18 @@ BufferId lower_copy_in(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
     Shape part = lower_flat(l, unit->padded, unit->shard, 0);
-    BufferId from = lower_offloads(l, u) ? lower_fetch(l, u) : l->units[u].rest;
+    BufferId from = lower_offloads(l, u) ? lower_fetch(l, u) : l->unit.of[u].rest;
     BufferId packed = lower_buffer(l, &part, lower_dtype(l, unit->dtype), CATEGORY_communication);
     l->p->buffers.at[packed].unit = u;
     /* the buffers that this gather fills are those that the last copy-out has emptied */
-    lower_copy(l, u, STREAM_copy_in, from, packed, l->last_copy_out, 0);
+    lower_copy(l, u, STREAM_copy_in, from, packed, l->unit.last_copy_out, 0);
     return packed;
 }
 
 void lower_copy_out(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
-    UnitState *s = &l->units[u];
+    UnitState *s = &l->unit.of[u];
     assert(s->gathered && !s->copied);
     for (uint32_t i = 0; i < unit->params.n; i++) {
         TensorId param = unit->params.at[i];
@@ -39,8 +39,8 @@ void lower_copy_out(Lower *l, UnitId u)
         BufferId own = lower_buffer(l, &shape, dtype, CATEGORY_gathered);
         l->p->buffers.at[from].tensor = l->p->buffers.at[own].tensor = param;
         l->p->buffers.at[own].unit = u;
-        l->last_copy_out = lower_copy(l, u, STREAM_compute, from, own, 0, 0);
-        l->weight_view[param] = own;
+        l->unit.last_copy_out = lower_copy(l, u, STREAM_compute, from, own, 0, 0);
+        l->unit.weight_view[param] = own;
     }
     s->copied = true;
 }
@@ -48,20 +48,20 @@ void lower_copy_out(Lower *l, UnitId u)
 DType lower_grad_dtype(const Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
-    bool sums = lower_defers(l, u) || l->sums_pieces[u];
+    bool sums = lower_defers(l, u) || l->unit.sums_pieces[u];
     return lower_copies(l, u) && !sums ? unit->dtype : unit->reduce_dtype;
 }
 
 BufferId lower_copied_grad(Lower *l, TensorId param, const Layout *home)
 {
     const Tensor *t = &l->g->tensors.at[param];
-    if (l->grad_view[param]) return l->grad_view[param];
+    if (l->unit.grad_view[param]) return l->unit.grad_view[param];
     Shape shape = tensor_shape(t, home);
     DType dtype = lower_dtype(l, lower_grad_dtype(l, t->unit));
     BufferId own = lower_buffer(l, &shape, dtype, CATEGORY_gradient);
     l->p->buffers.at[own].tensor = t->grad;
     l->p->buffers.at[own].unit = t->unit;
-    return l->grad_view[param] = own;
+    return l->unit.grad_view[param] = own;
 }
 
 BufferId lower_chunk_cat(Lower *l, UnitId u)
@@ -73,14 +73,14 @@ BufferId lower_chunk_cat(Lower *l, UnitId u)
     l->p->buffers.at[flat].unit = u;
     for (uint32_t i = 0; i < unit->params.n; i++) {
         TensorId param = unit->params.at[i];
-        BufferId own = l->grad_view[param];
+        BufferId own = l->unit.grad_view[param];
         uint64_t offset = l->g->tensors.at[param].flat_offset * dtype_bytes(dtype);
         assert(own);
         BufferId to = lower_view(l, flat, lower_shape(l, own), dtype, offset);
         l->p->buffers.at[to].tensor = l->p->buffers.at[own].tensor;
         /* one input of a reduction is alive at a time */
-        lower_copy(l, u, STREAM_compute, own, to, i == 0 ? l->last_reduce : 0, 0);
-        l->grad_view[param] = 0;
+        lower_copy(l, u, STREAM_compute, own, to, i == 0 ? l->unit.last_reduce : 0, 0);
+        l->unit.grad_view[param] = 0;
     }
     return flat;
 }

@@ -51,7 +51,7 @@ BufferId lower_buffer(Lower *l, const Shape *shape, DType dtype, Category catego
     b->microbatch = l->microbatch;
     b->bytes =
         (uint64_t)shape_local_elements(shape, &l->plan->mesh, &l->g->deals) * dtype_bytes(dtype);
-    while (l->access.n <= id) list_add(l->scratch, &l->access);
+    while (l->emit.access.n <= id) list_add(l->scratch, &l->emit.access);
     return id;
 }
 
@@ -105,7 +105,7 @@ static BufferId root_of(const Lower *l, BufferId b)
 static void collect(const Lower *l, const Emit *e, Pc dep[STREAM_COUNT])
 {
     for (uint32_t i = 0; i < e->n_in + e->n_out; i++) {
-        const Access *a = &l->access.at[root_of(l, e->arg[i])];
+        const Access *a = &l->emit.access.at[root_of(l, e->arg[i])];
         need(dep, a->written);
         if (i >= e->n_in) need(dep, a->read);
     }
@@ -113,9 +113,9 @@ static void collect(const Lower *l, const Emit *e, Pc dep[STREAM_COUNT])
         Pc pc = e->after[k];
         if (pc && pc > dep[l->p->code.at[pc].stream]) dep[l->p->code.at[pc].stream] = pc;
     }
-    if (l->floor && l->floor > dep[l->p->code.at[l->floor].stream])
-        dep[l->p->code.at[l->floor].stream] = l->floor;
-    const Pc waits[] = {l->compute_waits, l->send_waits[0], l->send_waits[1]};
+    if (l->emit.floor && l->emit.floor > dep[l->p->code.at[l->emit.floor].stream])
+        dep[l->p->code.at[l->emit.floor].stream] = l->emit.floor;
+    const Pc waits[] = {l->emit.compute_waits, l->emit.send_waits[0], l->emit.send_waits[1]};
     for (int k = 0; k < 3 && e->stream == STREAM_compute; k++)
         if (waits[k] && waits[k] > dep[l->p->code.at[waits[k]].stream])
             dep[l->p->code.at[waits[k]].stream] = waits[k];
@@ -131,7 +131,7 @@ static void wait_for(Lower *l, Pc pc, Clock *clock)
         if (in->stream != last->stream) continue;
         if (member != pc && (!last->launch || in->launch != last->launch)) break;
         list_push(l->arena, &l->p->after, member);
-        join(clock, &l->clocks.at[member]);
+        join(clock, &l->emit.clocks.at[member]);
     }
 }
 
@@ -153,7 +153,7 @@ static void add_edges(Lower *l, Instr *in, Clock *clock, Pc dep[STREAM_COUNT])
 /* Launch groups start together: a member's clock starts from what preceded the group. */
 static Pc stream_predecessor(const Lower *l, const Emit *e)
 {
-    Pc pc = l->stream_end[e->stream];
+    Pc pc = l->emit.stream_end[e->stream];
     while (e->launch && pc && l->p->code.at[pc].launch == e->launch) {
         Pc before = pc - 1;
         while (before && l->p->code.at[before].stream != e->stream) before--;
@@ -165,12 +165,12 @@ static Pc stream_predecessor(const Lower *l, const Emit *e)
 static void join_launch_group(const Lower *l, Stream stream, Clock *clock)
 {
     uint32_t launch = 0;
-    for (Pc pc = l->stream_end[stream]; pc; pc--) {
+    for (Pc pc = l->emit.stream_end[stream]; pc; pc--) {
         const Instr *in = &l->p->code.at[pc];
         if (in->stream != stream) continue;
         if (!launch) launch = in->launch;
         if (in->launch != launch || !launch) break;
-        join(clock, &l->clocks.at[pc]);
+        join(clock, &l->emit.clocks.at[pc]);
     }
 }
 
@@ -178,7 +178,8 @@ Pc lower_emit(Lower *l, const Emit *e)
 {
     Pc dep[STREAM_COUNT] = {0};
     collect(l, e, dep);
-    if (e->stream == STREAM_compute) l->compute_waits = l->send_waits[0] = l->send_waits[1] = 0;
+    if (e->stream == STREAM_compute)
+        l->emit.compute_waits = l->emit.send_waits[0] = l->emit.send_waits[1] = 0;
     Instr in = {.op = e->op,
                 .stream = e->stream,
                 .launch = e->launch,
@@ -190,25 +191,25 @@ Pc lower_emit(Lower *l, const Emit *e)
                 .unit = e->unit};
     in.attrs = graph_attrs(l->g, l->arena, &e->attrs);
     in.hop = e->hop;
-    if (op_info(e->op)->class_ == OP_CLASS_comm) in.match = e->match ? e->match : l->match++;
+    if (op_info(e->op)->class_ == OP_CLASS_comm) in.match = e->match ? e->match : l->emit.match++;
     in.args = (Span){l->p->args.n, e->n_in + e->n_out};
     for (uint32_t i = 0; i < in.args.n; i++) list_push(l->arena, &l->p->args, e->arg[i]);
     Clock clock = {{0}};
     Pc before = stream_predecessor(l, e);
     if (before) {
-        clock = l->clocks.at[before];
+        clock = l->emit.clocks.at[before];
         clock.at[e->stream] = before;
-        if (before == l->stream_end[e->stream] && l->p->code.at[before].launch)
+        if (before == l->emit.stream_end[e->stream] && l->p->code.at[before].launch)
             join_launch_group(l, e->stream, &clock);
     }
     if (dep[e->stream] > before)
         dep[e->stream] = before; /* members of a launch touch disjoint bytes */
     add_edges(l, &in, &clock, dep);
     Pc pc = (Pc)list_push(l->arena, &l->p->code, in);
-    list_push(l->scratch, &l->clocks, clock);
-    l->stream_end[e->stream] = pc;
+    list_push(l->scratch, &l->emit.clocks, clock);
+    l->emit.stream_end[e->stream] = pc;
     for (uint32_t i = 0; i < in.args.n; i++) {
-        Access *a = &l->access.at[root_of(l, e->arg[i])];
+        Access *a = &l->emit.access.at[root_of(l, e->arg[i])];
         if (i < e->n_in)
             a->read[e->stream] = pc;
         else

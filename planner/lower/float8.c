@@ -64,9 +64,9 @@ static void find_maxima(Lower *l, AxisSet axes, uint32_t n)
                 continue;
             BufferId to = slot(l, table, i++);
             Emit e = {
-                .op = OP_amax_range, .n_in = 1, .n_out = 1, .arg = {l->units[at->unit].rest, to}};
+                .op = OP_amax_range, .n_in = 1, .n_out = 1, .arg = {l->unit.of[at->unit].rest, to}};
             if (second)
-                l->maximum[t] = to;
+                l->unit.maximum[t] = to;
             else
                 emit_range(l, at->unit, &e, t);
         }
@@ -102,7 +102,7 @@ BufferId lower_in_bytes(Lower *l, UnitId u, const Shape *flat, Category category
         Emit e = {.op = OP_quantise_range,
                   .n_in = 2,
                   .n_out = 1,
-                  .arg = {l->units[u].rest, l->maximum[t], out}};
+                  .arg = {l->unit.of[u].rest, l->unit.maximum[t], out}};
         e.attrs.scale = float8_largest(DT_e4m3);
         e.attrs.accumulate = i > 0;
         emit_range(l, u, &e, t);
@@ -115,7 +115,7 @@ BufferId lower_quantised_weight(Lower *l, TensorId t)
     NodeId by = l->g->tensors.at[t].producer;
     if (l->g->tensors.at[t].role != ROLE_activation || !lower_done_by_gather(l, by)) return 0;
     TensorId param = l->g->nodes.at[by].in[0];
-    if (l->g->nodes.at[by].op == OP_amax) return l->maximum[param];
+    if (l->g->nodes.at[by].op == OP_amax) return l->unit.maximum[param];
     BufferId view = lower_weight(l, param);
     l->p->buffers.at[view].tensor = t;
     return view;

@@ -78,7 +78,7 @@ static Pc transfer(const Gather *g, OpKind op, TensorId t, BufferId b, int32_t h
 {
     Emit e = {.op = op,
               .stream = STREAM_pp_backward,
-              .axes = g->l->pipe,
+              .axes = g->l->stage.pipe,
               .hop = hop,
               .match = g->match[t],
               .unit = g->l->g->tensors.at[t].unit,
@@ -91,13 +91,13 @@ static Pc transfer(const Gather *g, OpKind op, TensorId t, BufferId b, int32_t h
 /* From now on instructions wait until the unit before the last has left the device. */
 static void begin_unit(Gather *g)
 {
-    g->l->floor = g->done[g->n_done % UNITS_IN_FLIGHT];
+    g->l->emit.floor = g->done[g->n_done % UNITS_IN_FLIGHT];
 }
 
 static void end_unit(Gather *g, Pc last)
 {
     g->done[g->n_done++ % UNITS_IN_FLIGHT] = last;
-    g->l->floor = 0;
+    g->l->emit.floor = 0;
 }
 
 static BufferId gather_flat(Lower *l, UnitId u, BufferId rest)
@@ -114,7 +114,7 @@ static void send_unit(Gather *g, const Program *from, UnitId u)
     Lower *l = g->l;
     const Unit *unit = &l->g->units.at[u];
     const Buffer *old = at_rest(from, u, g->kind);
-    if (!old || is_from_before(g, u, l->rank)) return;
+    if (!old || is_from_before(g, u, l->stage.rank)) return;
     BufferId rest = lower_buffer(l, plan_shape_at(g->train, old->shape), old->dtype, old->category);
     l->p->buffers.at[rest].persistent = true;
     l->p->buffers.at[rest].unit = u;
@@ -129,8 +129,9 @@ static void send_unit(Gather *g, const Program *from, UnitId u)
             lower_view(l, flat, &s, old->dtype, t->flat_offset * dtype_bytes(old->dtype));
         l->p->buffers.at[view].tensor = unit->params.at[i];
         BufferId made = lower_convert(l, view, &whole, 0, CATEGORY_gathered);
-        last = l->rank ? transfer(g, OP_send, unit->params.at[i], made, -(int32_t)l->rank)
-                       : to_host(l, made, u);
+        last = l->stage.rank
+                   ? transfer(g, OP_send, unit->params.at[i], made, -(int32_t)l->stage.rank)
+                   : to_host(l, made, u);
     }
     end_unit(g, last);
 }
@@ -163,14 +164,15 @@ static void take_buffers(Gather *g, const Program *train, uint32_t from)
         const Buffer *old = &train->buffers.at[k];
         if (!plan_is_state(g->train, old)) continue;
         TensorId t = old->tensor;
-        bool mine = from == l->rank;
+        bool mine = from == l->stage.rank;
         BufferId b = lower_buffer(l, plan_shape_at(g->train, old->shape), old->dtype,
                                   mine ? CATEGORY_state : CATEGORY_communication);
         l->p->buffers.at[b].tensor = t;
         l->p->buffers.at[b].persistent = mine;
         begin_unit(g);
         if (!mine) transfer(g, OP_recv, t, b, (int32_t)from);
-        end_unit(g, l->rank ? transfer(g, OP_send, t, b, -(int32_t)l->rank) : to_host(l, b, 0));
+        end_unit(g, l->stage.rank ? transfer(g, OP_send, t, b, -(int32_t)l->stage.rank)
+                                  : to_host(l, b, 0));
     }
 }
 
@@ -178,17 +180,17 @@ static void write_program(Gather *g, uint32_t stage)
 {
     Lower *l = g->l;
     const Plan *train = g->train;
-    l->rank = stage;
+    l->stage.rank = stage;
     l->p = &l->plan->programs.at[stage];
     l->p->purpose = PURPOSE_gather;
     l->p->stage = stage;
     list_reserve_none(l->arena, &l->p->code);
     list_reserve_none(l->arena, &l->p->buffers);
-    memset(&l->clocks, 0, sizeof l->clocks); /* nothing of the program before */
-    memset(&l->access, 0, sizeof l->access);
-    list_reserve_none(l->scratch, &l->clocks);
-    list_reserve_none(l->scratch, &l->access);
-    memset(l->stream_end, 0, sizeof l->stream_end);
+    memset(&l->emit.clocks, 0, sizeof l->emit.clocks); /* nothing of the program before */
+    memset(&l->emit.access, 0, sizeof l->emit.access);
+    list_reserve_none(l->scratch, &l->emit.clocks);
+    list_reserve_none(l->scratch, &l->emit.access);
+    memset(l->emit.stream_end, 0, sizeof l->emit.stream_end);
     memset(g->done, 0, sizeof g->done);
     for (UnitId u = 1; u < l->g->units.n; u++) send_unit(g, &train->programs.at[stage], u);
     take_buffers(g, &train->programs.at[stage], stage);
@@ -226,17 +228,17 @@ Plan *gather_plan(const Plan *train, StateKind kind, Arena *arena, Diag *d)
                .arena = arena,
                .scratch = job.scratch,
                .n_microbatches = 1,
-               .pipe = mesh_axes(&plan->mesh, AXIS_pp),
-               .tensor_room = plan->graph.tensors.n,
+               .stage.pipe = mesh_axes(&plan->mesh, AXIS_pp),
+               .value.tensor_room = plan->graph.tensors.n,
                .phase = PHASE_update,
-               .match = 1};
+               .emit.match = 1};
     Gather g = {.l = &l, .train = train, .kind = kind};
     g.match = arena_array(job.scratch, plan->graph.tensors.n, sizeof *g.match);
-    for (TensorId t = 1; l.pipe && t < plan->graph.tensors.n; t++)
+    for (TensorId t = 1; l.stage.pipe && t < plan->graph.tensors.n; t++)
         if (plan->graph.tensors.at[t].role == (kind == STATE_buffer ? ROLE_state : ROLE_param))
-            g.match[t] = l.match++;
+            g.match[t] = l.emit.match++;
     for (uint32_t stage = 0; stage < train->programs.n; stage++) write_program(&g, stage);
-    plan->n_match = l.match;
+    plan->n_match = l.emit.match;
     pass_memory(&job);
     arena_free(job.scratch);
     return plan;

@@ -8,12 +8,12 @@
 
 static GradState *state_of(Lower *l, TensorId grad)
 {
-    return &l->grads[grad];
+    return &l->grad.of[grad];
 }
 
 static bool needed_later(const Lower *l, TensorId grad)
 {
-    const GradState *s = &l->grads[grad];
+    const GradState *s = &l->grad.of[grad];
     return s->n_uses > 0 || s->n_arrived < s->n_expected;
 }
 
@@ -21,8 +21,8 @@ static bool needed_later(const Lower *l, TensorId grad)
  */
 static bool is_safe(const Lower *l, BufferId buffer, TensorId grad)
 {
-    for (uint32_t i = 0; i < l->shares.n; i++) {
-        const Share *s = &l->shares.at[i];
+    for (uint32_t i = 0; i < l->grad.shares.n; i++) {
+        const Share *s = &l->grad.shares.at[i];
         if (s->buffer == buffer && s->tensor != grad && needed_later(l, s->tensor)) return false;
     }
     return true;
@@ -30,16 +30,16 @@ static bool is_safe(const Lower *l, BufferId buffer, TensorId grad)
 
 static Version *find_sum(Lower *l, TensorId grad, const Layout *layout)
 {
-    for (uint32_t v = state_of(l, grad)->sums; v; v = l->versions.at[v].next)
-        if (layout_equal(&l->versions.at[v].layout, layout)) return &l->versions.at[v];
+    for (uint32_t v = state_of(l, grad)->sums; v; v = l->value.versions.at[v].next)
+        if (layout_equal(&l->value.versions.at[v].layout, layout)) return &l->value.versions.at[v];
     return NULL;
 }
 
 static void add_sum(Lower *l, TensorId grad, BufferId buffer)
 {
-    list_reserve_none(l->scratch, &l->versions);
+    list_reserve_none(l->scratch, &l->value.versions);
     Version v = {buffer, lower_shape(l, buffer)->layout, 0, state_of(l, grad)->sums};
-    state_of(l, grad)->sums = (uint32_t)list_push(l->scratch, &l->versions, v);
+    state_of(l, grad)->sums = (uint32_t)list_push(l->scratch, &l->value.versions, v);
 }
 
 static BufferId grad_buffer(Lower *l, TensorId grad, const Layout *layout)
@@ -60,8 +60,8 @@ static void emit_pass(Lower *l, BufferId from, BufferId to, bool accumulate, Nod
               .n_out = 1,
               .arg = {from, to}};
     e.attrs.accumulate = accumulate;
-    e.after[0] = l->grad_after;
-    l->grad_after = 0;
+    e.after[0] = l->grad.after;
+    l->grad.after = 0;
     lower_emit(l, &e);
 }
 
@@ -102,13 +102,13 @@ static void settle(Lower *l, TensorId grad, NodeId origin)
     Layout use = l->g->tensors.at[grad].use;
     uint32_t all = s->sums;
     s->sums = 0;
-    for (uint32_t v = all; v; v = l->versions.at[v].next)
-        if (layout_equal(&l->versions.at[v].layout, &use))
-            add_sum(l, grad, l->versions.at[v].buffer);
-    for (uint32_t v = all; v; v = l->versions.at[v].next) {
-        if (layout_equal(&l->versions.at[v].layout, &use)) continue;
+    for (uint32_t v = all; v; v = l->value.versions.at[v].next)
+        if (layout_equal(&l->value.versions.at[v].layout, &use))
+            add_sum(l, grad, l->value.versions.at[v].buffer);
+    for (uint32_t v = all; v; v = l->value.versions.at[v].next) {
+        if (layout_equal(&l->value.versions.at[v].layout, &use)) continue;
         merge(l, grad,
-              lower_convert(l, l->versions.at[v].buffer, &use, origin, CATEGORY_activation),
+              lower_convert(l, l->value.versions.at[v].buffer, &use, origin, CATEGORY_activation),
               origin);
     }
     lower_add_version(l, grad, find_sum(l, grad, &use)->buffer);
@@ -123,7 +123,7 @@ void lower_grad_received(Lower *l, TensorId grad, BufferId part)
 static void used(Lower *l, const Node *n)
 {
     for (uint32_t i = 0; i < n->n_in; i++)
-        if (l->g->tensors.at[n->in[i]].role == ROLE_gradient) l->grads[n->in[i]].n_uses--;
+        if (l->g->tensors.at[n->in[i]].role == ROLE_gradient) l->grad.of[n->in[i]].n_uses--;
 }
 
 static void param_contribution(Lower *l, TensorId param, BufferId temporary, NodeId origin)
@@ -132,7 +132,7 @@ static void param_contribution(Lower *l, TensorId param, BufferId temporary, Nod
         Layout home;
         BufferId view = lower_grad_home(l, param, &home);
         BufferId made = lower_convert(l, temporary, &home, origin, CATEGORY_communication);
-        emit_pass(l, made, view, l->arrived[param] > 0, origin);
+        emit_pass(l, made, view, l->grad.arrived[param] > 0, origin);
     }
     lower_grad_arrived(l, param);
 }
@@ -148,7 +148,7 @@ static BufferId output_buffer(Lower *l, NodeId id, uint32_t j, const Layout *mad
     if (l->g->tensors.at[of].role == ROLE_param) {
         Layout home;
         BufferId view = lower_grad_home(l, of, &home);
-        *accumulate = l->arrived[of] > 0;
+        *accumulate = l->grad.arrived[of] > 0;
         if (layout_equal(&home, made)) return view;
         *temporary = true;
         *accumulate = false;
@@ -218,8 +218,8 @@ void lower_backward_node(Lower *l, NodeId id)
         if (accumulate[j]) e.attrs.accumulate |= 1 << j;
     }
     lower_add_workspace(l, id, &e);
-    e.after[0] = l->grad_after;
-    l->grad_after = 0;
+    e.after[0] = l->grad.after;
+    l->grad.after = 0;
     lower_emit(l, &e);
     for (uint32_t j = 0; j < n.n_out; j++)
         finish_output(l, id, j, e.arg[n.n_in + j], temporary[j], accumulate[j]);
@@ -244,8 +244,8 @@ void lower_pass_node(Lower *l, NodeId id)
     } else {
         add_sum(l, grad, from);
         Share a = {from, n.in[0]}, b = {from, grad};
-        list_push(l->scratch, &l->shares, a);
-        list_push(l->scratch, &l->shares, b);
+        list_push(l->scratch, &l->grad.shares, a);
+        list_push(l->scratch, &l->grad.shares, b);
     }
     settle(l, grad, id);
 }

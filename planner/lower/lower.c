@@ -8,13 +8,13 @@
 
 const Layout *lower_arg_layout(const Lower *l, NodeId n, uint32_t arg)
 {
-    return &l->arg_layouts[l->arg_first[n] + arg];
+    return &l->value.arg_layouts[l->value.arg_first[n] + arg];
 }
 
 void lower_add_workspace(Lower *l, NodeId n, Emit *e)
 {
-    if (!l->workspace[n]) return;
-    Shape s = {.n_dims = 1, .dim = {(int64_t)l->workspace[n]}};
+    if (!l->value.workspace[n]) return;
+    Shape s = {.n_dims = 1, .dim = {(int64_t)l->value.workspace[n]}};
     e->arg[e->n_in + e->n_out] = lower_buffer(l, &s, DT_u8, CATEGORY_workspace);
     e->n_out++;
 }
@@ -46,9 +46,10 @@ BufferId lower_state(Lower *l, TensorId t)
 {
     const Tensor *at = &l->g->tensors.at[t];
     assert(at->role == ROLE_state);
-    if (l->of_step[t]) return l->of_step[t];
+    if (l->value.of_step[t]) return l->value.of_step[t];
     Shape s = tensor_shape(at, &at->use);
-    BufferId b = l->of_step[t] = lower_buffer(l, &s, lower_dtype(l, at->dtype), CATEGORY_state);
+    BufferId b = l->value.of_step[t] =
+        lower_buffer(l, &s, lower_dtype(l, at->dtype), CATEGORY_state);
     l->p->buffers.at[b].persistent = true;
     l->p->buffers.at[b].tensor = t;
     return b;
@@ -60,8 +61,9 @@ static BufferId forward_output(Lower *l, NodeId id, uint32_t j, Attrs *attrs)
     const Tensor *t = &l->g->tensors.at[n->out[j]];
     Shape s = lower_value(l, t, lower_arg_layout(l, id, n->n_in + j));
     if (is_of_step(l, n->out[j])) { /* summed over the micro-batches of the step */
-        if (l->n_losses) attrs->accumulate |= 1 << j;
-        return lower_view(l, n->out[j] == l->g->loss ? l->loss_sum : l->count, &s, DT_f64, 0);
+        if (l->scalar.n_losses) attrs->accumulate |= 1 << j;
+        return lower_view(l, n->out[j] == l->g->loss ? l->scalar.loss_sum : l->scalar.count, &s,
+                          DT_f64, 0);
     }
     Category category = t->role == ROLE_input ? CATEGORY_input : CATEGORY_activation;
     BufferId out = lower_buffer(l, &s, lower_dtype(l, t->dtype), category);
@@ -80,8 +82,8 @@ static bool is_once(const Lower *l, const Node *n)
 void lower_forward_node(Lower *l, NodeId id)
 {
     Node n = l->g->nodes.at[id];
-    if (is_once(l, &n) && l->of_step[n.out[0]]) {
-        lower_add_version(l, n.out[0], l->of_step[n.out[0]]);
+    if (is_once(l, &n) && l->value.of_step[n.out[0]]) {
+        lower_add_version(l, n.out[0], l->value.of_step[n.out[0]]);
         return;
     }
     Emit e = {.op = n.op,
@@ -97,7 +99,7 @@ void lower_forward_node(Lower *l, NodeId id)
             op_info(n.op)->flags & OP_UPDATES ? e.arg[j] : forward_output(l, id, j, &e.attrs);
     lower_add_workspace(l, id, &e);
     lower_emit(l, &e);
-    l->n_losses += n.n_out > 0 && n.out[0] == l->g->loss;
+    l->scalar.n_losses += n.n_out > 0 && n.out[0] == l->g->loss;
     for (uint32_t j = 0; j < n.n_out; j++) {
         BufferId out = e.arg[n.n_in + j];
         if (is_of_step(l, n.out[j])) continue;
@@ -107,7 +109,7 @@ void lower_forward_node(Lower *l, NodeId id)
         if (at_once && !layout_equal(&lower_shape(l, out)->layout, &use))
             lower_add_version(l, n.out[j],
                               out = lower_convert(l, out, &use, id, CATEGORY_activation));
-        if (is_once(l, &n)) l->of_step[n.out[j]] = out;
+        if (is_once(l, &n)) l->value.of_step[n.out[j]] = out;
     }
 }
 
@@ -115,8 +117,8 @@ void lower_forward_node(Lower *l, NodeId id)
 static bool is_read_next(const Lower *l, uint32_t stage, TensorId t)
 {
     if (stage + 1 == l->job->schedule->n_stages || !lower_is_mine(l, stage + 1)) return false;
-    for (uint32_t i = 0; i < l->crossing[stage].n; i++)
-        if (l->crossing[stage].at[i] == t) return true;
+    for (uint32_t i = 0; i < l->stage.crossing[stage].n; i++)
+        if (l->stage.crossing[stage].at[i] == t) return true;
     return false;
 }
 
@@ -132,21 +134,21 @@ static BufferId as_made(Lower *l, TensorId t)
 /* A micro-batch leaves a stage's forward: only what the backward pass needs stays. */
 static void end_forward(Lower *l, uint32_t stage)
 {
-    for (TensorId t = 1; t < l->tensor_room; t++) {
+    for (TensorId t = 1; t < l->value.tensor_room; t++) {
         const Tensor *at = &l->g->tensors.at[t];
-        if (!l->versions_of[t] || at->role == ROLE_gradient) continue;
+        if (!l->value.versions_of[t] || at->role == ROLE_gradient) continue;
         uint32_t made = l->g->nodes.at[at->producer].stage;
         if (at->role == ROLE_activation && made != stage && made + 1 != stage)
             continue; /* another chunk's */
-        if (!l->keep[t] && made == stage && is_read_next(l, stage, t)) continue;
-        if (!l->keep[t]) {
-            l->versions_of[t] = 0;
+        if (!l->value.keep[t] && made == stage && is_read_next(l, stage, t)) continue;
+        if (!l->value.keep[t]) {
+            l->value.versions_of[t] = 0;
         } else if (!l->job->keep_gathered) {
             Layout use = at->use;
             const BufferId own = as_made(l, t);
             BufferId kept = lower_find_version(l, t, &use);
             assert(kept);
-            l->versions_of[t] = 0;
+            l->value.versions_of[t] = 0;
             lower_add_version(l, t, kept);
             if (own && own != kept) lower_add_version(l, t, own);
         }
@@ -177,7 +179,7 @@ static void lower_forward(Lower *l, uint32_t stage, uint32_t end, Pc before)
         lower_after_node(l, id);
     }
     l->phase = PHASE_forward;
-    l->receive_after = before;
+    l->stage.receive_after = before;
     lower_transfers(l, end);
     end_forward(l, stage);
 }
@@ -211,8 +213,8 @@ static void lower_backward(Lower *l, uint32_t stage, ActionKind kind)
 void lower_select(Lower *l, uint32_t microbatch)
 {
     l->microbatch = microbatch;
-    l->versions_of = l->versions_by_microbatch[microbatch];
-    l->grads = l->grads_by_microbatch[microbatch];
+    l->value.versions_of = l->value.by_microbatch[microbatch];
+    l->grad.of = l->grad.by_microbatch[microbatch];
 }
 
 static uint32_t end_of(const Schedule *s, const Action *a)
@@ -228,7 +230,7 @@ static uint32_t end_of(const Schedule *s, const Action *a)
 static void lower_actions(Lower *l)
 {
     const Schedule *s = l->job->schedule;
-    const Actions *actions = &s->of[l->rank];
+    const Actions *actions = &s->of[l->stage.rank];
     uint32_t in_flight = 0;
     Pc newest = 0, sent[2] = {0, 0};
     lower_plan_transfers(l);
@@ -236,17 +238,17 @@ static void lower_actions(Lower *l)
         const Action *a = &actions->at[i];
         uint32_t end = end_of(s, a);
         lower_select(l, a->microbatch);
-        if (in_flight == 0 && a->kind == ACTION_F) l->shares.n = 0;
-        memcpy(l->send_waits, sent, sizeof sent);
-        memcpy(sent, l->newest_send, sizeof sent);
+        if (in_flight == 0 && a->kind == ACTION_F) l->grad.shares.n = 0;
+        memcpy(l->emit.send_waits, sent, sizeof sent);
+        memcpy(sent, l->stage.newest_send, sizeof sent);
         if (a->kind != ACTION_W) lower_transfers(l, end - (a->kind == ACTION_B ? 2 : 1));
         const Pc before = newest;
         if (a->kind == ACTION_F)
             lower_forward(l, a->stage, end, before);
         else
             lower_backward(l, a->stage, a->kind);
-        l->receive_after = before;
-        newest = l->stream_end[STREAM_compute];
+        l->stage.receive_after = before;
+        newest = l->emit.stream_end[STREAM_compute];
         if (a->kind != ACTION_W) lower_transfers(l, end);
         in_flight += a->kind == ACTION_F;
         in_flight -= a->kind == ACTION_B || a->kind == ACTION_W;
@@ -257,32 +259,32 @@ static void lower_actions(Lower *l)
 
 static void allocate(Lower *l)
 {
-    uint32_t n_tensors = l->tensor_room, n_units = l->g->units.n;
+    uint32_t n_tensors = l->value.tensor_room, n_units = l->g->units.n;
     list_reserve_none(l->arena, &l->p->code);
     list_reserve_none(l->arena, &l->p->buffers);
-    list_reserve_none(l->scratch, &l->clocks);
-    list_reserve_none(l->scratch, &l->access);
-    l->versions_by_microbatch =
-        arena_array(l->scratch, l->n_microbatches, sizeof *l->versions_by_microbatch);
-    l->grads_by_microbatch =
-        arena_array(l->scratch, l->n_microbatches, sizeof *l->grads_by_microbatch);
+    list_reserve_none(l->scratch, &l->emit.clocks);
+    list_reserve_none(l->scratch, &l->emit.access);
+    l->value.by_microbatch =
+        arena_array(l->scratch, l->n_microbatches, sizeof *l->value.by_microbatch);
+    l->grad.by_microbatch =
+        arena_array(l->scratch, l->n_microbatches, sizeof *l->grad.by_microbatch);
     for (uint32_t m = 0; m < l->n_microbatches; m++) {
-        l->versions_by_microbatch[m] = arena_array(l->scratch, n_tensors, sizeof(uint32_t));
-        l->grads_by_microbatch[m] = arena_array(l->scratch, n_tensors, sizeof(GradState));
+        l->value.by_microbatch[m] = arena_array(l->scratch, n_tensors, sizeof(uint32_t));
+        l->grad.by_microbatch[m] = arena_array(l->scratch, n_tensors, sizeof(GradState));
     }
-    l->arrived = arena_array(l->scratch, n_tensors, sizeof *l->arrived);
-    l->keep = arena_array(l->scratch, n_tensors, sizeof *l->keep);
-    l->again = arena_array(l->scratch, l->g->nodes.n, sizeof *l->again);
-    l->of_step = arena_array(l->scratch, n_tensors, sizeof *l->of_step);
-    l->maximum = arena_array(l->scratch, n_tensors, sizeof *l->maximum);
-    l->weight_view = arena_array(l->scratch, n_tensors, sizeof *l->weight_view);
-    l->grad_view = arena_array(l->scratch, n_tensors, sizeof *l->grad_view);
-    l->units = arena_array(l->scratch, n_units, sizeof *l->units);
-    l->last_forward = arena_array(l->scratch, n_units, sizeof *l->last_forward);
-    l->last_backward = arena_array(l->scratch, n_units, sizeof *l->last_backward);
-    l->is_last = arena_array(l->scratch, n_units, sizeof *l->is_last);
-    l->sums_pieces = arena_array(l->scratch, n_units, sizeof *l->sums_pieces);
-    l->is_mixed = arena_array(l->scratch, n_units, sizeof *l->is_mixed);
+    l->grad.arrived = arena_array(l->scratch, n_tensors, sizeof *l->grad.arrived);
+    l->value.keep = arena_array(l->scratch, n_tensors, sizeof *l->value.keep);
+    l->value.again = arena_array(l->scratch, l->g->nodes.n, sizeof *l->value.again);
+    l->value.of_step = arena_array(l->scratch, n_tensors, sizeof *l->value.of_step);
+    l->unit.maximum = arena_array(l->scratch, n_tensors, sizeof *l->unit.maximum);
+    l->unit.weight_view = arena_array(l->scratch, n_tensors, sizeof *l->unit.weight_view);
+    l->unit.grad_view = arena_array(l->scratch, n_tensors, sizeof *l->unit.grad_view);
+    l->unit.of = arena_array(l->scratch, n_units, sizeof *l->unit.of);
+    l->unit.last_forward = arena_array(l->scratch, n_units, sizeof *l->unit.last_forward);
+    l->unit.last_backward = arena_array(l->scratch, n_units, sizeof *l->unit.last_backward);
+    l->unit.is_last = arena_array(l->scratch, n_units, sizeof *l->unit.is_last);
+    l->unit.sums_pieces = arena_array(l->scratch, n_units, sizeof *l->unit.sums_pieces);
+    l->unit.is_mixed = arena_array(l->scratch, n_units, sizeof *l->unit.is_mixed);
 }
 
 static void lower_program(Lower *l)
@@ -290,11 +292,11 @@ static void lower_program(Lower *l)
     Shape scalar = {.n_dims = 0};
     allocate(l);
     lower_select(l, 0);
-    l->loss = lower_buffer(l, &scalar, DT_f64, CATEGORY_state);
-    l->loss_sum = lower_buffer(l, &scalar, DT_f64, CATEGORY_state);
-    l->count = lower_buffer(l, &scalar, DT_f64, CATEGORY_state);
-    l->p->buffers.at[l->loss].persistent = true;
-    l->p->buffers.at[l->loss].tensor = l->g->loss;
+    l->scalar.loss = lower_buffer(l, &scalar, DT_f64, CATEGORY_state);
+    l->scalar.loss_sum = lower_buffer(l, &scalar, DT_f64, CATEGORY_state);
+    l->scalar.count = lower_buffer(l, &scalar, DT_f64, CATEGORY_state);
+    l->p->buffers.at[l->scalar.loss].persistent = true;
+    l->p->buffers.at[l->scalar.loss].tensor = l->g->loss;
     l->phase = PHASE_start;
     lower_find_mixed(l);
     lower_units_start(l);
@@ -318,23 +320,23 @@ bool pass_lower(Job *job)
                    .arena = job->arena,
                    .scratch = job->scratch,
                    .n_microbatches = plan->step.n_microbatches,
-                   .pipe = mesh_axes(&plan->mesh, AXIS_pp),
-                   .tensor_room = plan->graph.tensors.n,
-                   .match = 1};
+                   .stage.pipe = mesh_axes(&plan->mesh, AXIS_pp),
+                   .value.tensor_room = plan->graph.tensors.n,
+                   .emit.match = 1};
     lower_find_crossing(&first);
     for (uint32_t r = 0; r < job->schedule->n_ranks; r++) list_add(job->arena, &plan->programs);
     for (uint32_t r = 0; r < job->schedule->n_ranks; r++) {
         Lower l = first;
-        l.rank = r;
+        l.stage.rank = r;
         l.p = &plan->programs.at[r];
         l.p->purpose = PURPOSE_train;
         l.p->stage = r;
         lower_program(&l);
-        first.match = l.match;
+        first.emit.match = l.emit.match;
     }
-    plan->n_match = first.match;
+    plan->n_match = first.emit.match;
     plan->program_of = arena_array(job->arena, plan->mesh.n_ranks, sizeof *plan->program_of);
     for (Rank rank = 0; rank < plan->mesh.n_ranks; rank++)
-        plan->program_of[rank] = mesh_part(&plan->mesh, rank, first.pipe);
+        plan->program_of[rank] = mesh_part(&plan->mesh, rank, first.stage.pipe);
     return true;
 }

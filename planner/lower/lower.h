@@ -2,7 +2,9 @@
  * program.
  *   emit.c     instructions, buffers, dependences; vector clocks keep `after` reduced
  *   convert.c  the one rule: a value in the layout that somebody wants
- *   unit.c     parameters: gathered, released, prefetched; gradients reduced
+ *   sharding.c when units are gathered, kept and reduced
+ *   unit.c     parameters: gathered, released, prefetched
+ *   reduce.c   gradients of a unit: summed, reduced, accumulated at rest
  *   offload.c  state in host memory
  *   copy.c     FSDP2's copies around gathers and reductions
  *   grad.c     contributions to gradient tensors
@@ -28,7 +30,7 @@ typedef struct Version {
     Layout layout;
     NodeId
         consumer;  /* 0: for everybody; else made for this forward node alone (unshared gathers) */
-    uint32_t next; /* in Lower.versions; 0: end */
+    uint32_t next; /* in Values.versions; 0: end */
 } Version;
 
 /* A gradient tensor while it is being summed: one partial sum a layout. */
@@ -85,66 +87,98 @@ typedef struct Pending {
     bool last;
 } Pending; /* reduced, to be accumulated */
 
+/* emit.c: the order of instructions on streams, and what the next one must wait for. */
+typedef struct Emitter {
+    LIST(Clock) clocks;  /* [pc] */
+    LIST(Access) access; /* [buffer]: roots only */
+    Pc stream_end[STREAM_COUNT];
+    Pc floor;         /* every instruction from here on waits for it; 0: nothing */
+    Pc compute_waits; /* the next computation waits for it */
+    Pc send_waits[2]; /* the next message forward, and backward, waits for it */
+    uint32_t match, launch;
+} Emitter;
+
+/* convert.c, lower.c: the values of activations, and the layouts in which nodes want them. */
+typedef struct Values {
+    LIST(Version) versions;
+    uint32_t *versions_of; /* [tensor]: of the current micro-batch */
+    uint32_t **by_microbatch;
+    uint32_t tensor_room;
+    bool *keep;          /* [tensor]: kept from forward to backward */
+    bool *again;         /* [node]: runs again in the backward pass (recomputation) */
+    BufferId *of_step;   /* [tensor]: made once a step, or state */
+    Layout *arg_layouts; /* the layouts of all arguments of all nodes */
+    uint32_t *arg_first; /* [node]: its first entry in arg_layouts */
+    uint64_t *workspace; /* [node]: bytes of scratch that the backend's kernel asks for */
+} Values;
+
+/* unit.c, turns.c, offload.c, copy.c, float8.c: parameters, unit by unit. */
+typedef struct Units {
+    UnitState *of;     /* [unit] */
+    bool *takes_turns; /* [unit]: uses the two pairs of buffers below; NULL: no unit does */
+    Turns turns_weights, turns_grads;
+    NodeId *last_forward, *last_backward; /* [unit]: nodes that read its weights last */
+    bool *is_last;                        /* [unit]: the last block of its stage */
+    bool *sums_pieces; /* [unit]: some of its gradients are sums over pieces of the tokens */
+    bool *is_mixed;    /* [unit]: gradients of several micro-batches arrive interleaved */
+    LIST(UnitUse) uses;
+    uint32_t next_use;
+    LIST(Pending) pending;
+    BufferId *weight_view, *grad_view; /* [tensor]: the newest view of a parameter */
+    BufferId *maximum; /* [param]: the largest magnitude, of units that are gathered in 8 bits */
+    Pc last_release, last_reduce, previous_reduce;
+    Pc last_copy_out;
+    Pc last_offload, previous_offload, last_host_sum, previous_host_sum;
+} Units;
+
+/* grad.c: gradients while their contributions arrive. */
+typedef struct Gradients {
+    GradState *of; /* [tensor]: of the current micro-batch */
+    GradState **by_microbatch;
+    uint32_t *arrived; /* [param]: contributions so far in this accumulation window */
+    LIST(Share) shares;
+    Pc after; /* the first writer of a new gradient buffer waits for it */
+} Gradients;
+
+/* stage.c: messages between pipeline stages. */
+typedef struct Stages {
+    uint32_t rank;             /* the pipeline rank whose program this is */
+    AxisSet pipe;              /* the pp axes */
+    LIST(TensorId) * crossing; /* [stage]: tensors that go from it to the next */
+    uint32_t first_tied_match, first_p2p_match, most_crossing;
+    LIST(StageTransfer) transfers; /* of this rank, in order */
+    uint32_t next_transfer, transfer_launch;
+    Pc receive_after; /* all but the newest action have ended: their memory may be received into */
+    Pc newest_send[2];
+} Stages;
+
+/* update.c: the numbers of the whole step. */
+typedef struct Scalars {
+    uint32_t match;
+    uint32_t n_losses; /* nodes that added to the loss of the step so far */
+    BufferId loss, norm_table, coefficient;
+    BufferId loss_sum, count; /* of the step so far: step_mean divides one by the other */
+    BufferId host_norm;       /* offloaded: squares of the numbers on the host */
+} Scalars;
+
+/* One program while it is written. Each part belongs to the files that its comment names. */
 typedef struct Lower {
     Job *job;
     Plan *plan;
     Graph *g;
     Program *p;
     Arena *arena, *scratch;
-    LIST(Clock) clocks;  /* [pc] */
-    LIST(Access) access; /* [buffer], of roots */
-    Pc stream_end[STREAM_COUNT];
-    LIST(Version) versions;
-    uint32_t *versions_of; /* [tensor], of the current micro-batch */
-    uint32_t **versions_by_microbatch;
-    GradState **grads_by_microbatch;
-    uint32_t rank;             /* pipeline rank whose program this is */
-    AxisSet pipe;              /* the pp axes */
-    LIST(TensorId) * crossing; /* [stage]: what goes from it to the next */
-    uint32_t first_tied_match, first_p2p_match, most_crossing, scalar_match;
-    LIST(StageTransfer) transfers; /* of this rank, in order */
-    uint32_t next_transfer, transfer_launch;
-    Pc receive_after;  /* what used its memory before: all but the newest action have ended */
-    uint32_t n_losses; /* nodes that added to the loss of the step so far */
-    uint32_t tensor_room;
-    GradState *grads;  /* [tensor] */
-    uint32_t *arrived; /* [param]: contributions so far this accumulation window */
-    bool *keep;        /* [tensor]: kept from forward to backward */
-    bool *again;       /* [node]: of a region, and runs again for the backward pass */
-    UnitState *units;  /* [unit] */
-    bool *takes_turns; /* [unit]: in these two pairs of buffers; NULL: none does */
-    Turns turns_weights, turns_grads;
-    NodeId *last_forward, *last_backward; /* [unit] nodes that read its weights */
-    bool *is_last;                        /* [unit]: of the blocks of its stage */
-    bool *sums_pieces; /* [unit]: some of its gradients are summed over pieces, */
-    bool *is_mixed;    /* ... and those of several micro-batches come at once */
-    LIST(UnitUse) uses;
-    uint32_t next_use;
-    LIST(Pending) pending;
-    LIST(Share) shares;
-    BufferId *weight_view, *grad_view; /* [tensor]: the newest view of a parameter */
-    BufferId *of_step;                 /* [tensor]: what is made once a step; state */
-    BufferId *maximum; /* [param] of units that are gathered in 8 bits: the largest magnitude */
-    Pc last_release, last_reduce, previous_reduce;
-    Pc last_copy_out;
-    Pc last_offload, previous_offload, last_host_sum, previous_host_sum;
-    Pc floor;         /* what every instruction from here on must wait for; 0: nothing */
-    Pc compute_waits; /* what the next computation must wait for, */
-    Pc send_waits[2]; /* ... and of what was sent forward and backward */
-    Pc newest_send[2];
-    Pc grad_after; /* what the first writer of a new gradient buffer must wait for */
     uint32_t microbatch, n_microbatches;
     Phase phase;
-    uint32_t match, launch;
-    Layout *arg_layouts; /* of all nodes, */
-    uint32_t *arg_first; /* [node] from here */
-    uint64_t *workspace; /* [node] bytes of scratch that the backend's kernel asks for */
-    BufferId loss, norm_table, coefficient;
-    BufferId loss_sum, count; /* of the step so far: step_mean divides one by the other */
-    BufferId host_norm;       /* offloaded: squares of what lies on the host */
+    Emitter emit;
+    Values value;
+    Units unit;
+    Gradients grad;
+    Stages stage;
+    Scalars scalar;
 } Lower;
 
-/* ---- lower_emit.c ---- */
+/* ---- emit.c ---- */
 typedef struct Emit {
     OpKind op;
     Stream stream;
@@ -172,7 +206,7 @@ Shape lower_value(const Lower *l, const Tensor *t, const Layout *layout);
 bool lower_is_sequence(const Lower *l, DealId deal);
 Stream lower_stream(const Lower *l, AxisSet axes, OpKind op);
 
-/* ---- lower_convert.c ---- */
+/* ---- convert.c ---- */
 /* A new buffer with the value of `from` in layout `to`. */
 BufferId lower_convert(Lower *l, BufferId from, const Layout *to, NodeId origin, Category category);
 /* The value of tensor t in `layout`, made if need be (converted, gathered, recomputed). */
@@ -180,14 +214,10 @@ BufferId lower_want(Lower *l, TensorId t, const Layout *layout, NodeId origin);
 void lower_add_version(Lower *l, TensorId t, BufferId buffer);
 BufferId lower_find_version(const Lower *l, TensorId t, const Layout *layout); /* 0: none */
 
-/* ---- lower_unit.c ---- */
+/* ---- unit.c ---- */
 void lower_units_start(Lower *l);
 BufferId lower_weight(Lower *l, TensorId param); /* gathers and prefetches; layout: use */
 void lower_after_node(Lower *l, NodeId n);       /* releases and reduces what n ended */
-/* Where the gradient of `param` is summed in this micro-batch: a view with its home layout. */
-BufferId lower_grad_home(Lower *l, TensorId param, Layout *home);
-void lower_grad_arrived(Lower *l, TensorId param);
-void lower_flush_pending(Lower *l, uint32_t keep);
 bool lower_defers(const Lower *l, UnitId u);
 uint32_t lower_n_windows(const Lower *l, UnitId u);  /* reductions a step */
 bool lower_stays_gathered(const Lower *l, UnitId u); /* from forward to backward */
@@ -195,7 +225,13 @@ bool lower_stays_gathered(const Lower *l, UnitId u); /* from forward to backward
 /* The weights that u's update made, gathered to where the next step reads them. */
 void lower_gather_updated(Lower *l, UnitId u);
 
-/* ---- lower_turns.c ---- */
+/* ---- reduce.c ---- */
+/* Where the gradient of `param` is summed in this micro-batch: a view with its home layout. */
+BufferId lower_grad_home(Lower *l, TensorId param, Layout *home);
+void lower_grad_arrived(Lower *l, TensorId param);
+void lower_flush_pending(Lower *l, uint32_t keep);
+
+/* ---- turns.c ---- */
 void lower_turns_start(Lower *l);
 bool lower_takes_turns(const Lower *l, UnitId u);
 /* The buffer whose turn it is; 0 with "zero-option" when both hold another unit. */
@@ -204,7 +240,7 @@ BufferId lower_turns_take(Lower *l, Turns *turns, UnitId u);
 BufferId lower_turns_find(Turns *turns, UnitId u);
 void lower_turns_give(Turns *turns, UnitId u);
 
-/* ---- lower_float8.c ---- */
+/* ---- float8.c ---- */
 bool lower_gathers_bytes(const Lower *l, UnitId u);
 /* Is this node, amax or quantise of a parameter, done by gathering its unit in 8 bits? */
 bool lower_done_by_gather(const Lower *l, NodeId id);
@@ -216,10 +252,12 @@ BufferId lower_in_bytes(Lower *l, UnitId u, const Shape *flat, Category category
  * else 0. */
 BufferId lower_quantised_weight(Lower *l, TensorId t);
 
+/* Sets `on` for each axis of `axes`. */
+void lower_set_axes(const Lower *l, Layout *layout, AxisSet axes, int8_t on);
 /* A flat buffer's shape. */
 Shape lower_flat(const Lower *l, uint64_t elements, AxisSet split, AxisSet partial);
 
-/* ---- lower_offload.c ---- state in host memory: fsdp2 { offload = true } */
+/* ---- offload.c ---- state in host memory: fsdp2 { offload = true } */
 bool lower_offloads(const Lower *l, UnitId u);
 BufferId lower_host_buffer(Lower *l, const Shape *shape, DType dtype, Category category);
 /* A copy, or a cast where dtypes differ; waits for `after` and `also` besides. */
@@ -228,7 +266,7 @@ BufferId lower_fetch(Lower *l, UnitId u); /* my shard, on the device */
 /* A reduced gradient leaves the device; the first is set, all others are added. */
 void lower_take_out(Lower *l, UnitId u, BufferId part, bool first);
 
-/* ---- lower_copy.c ---- FSDP2's copies: fsdp2 { copy = true } */
+/* ---- copy.c ---- FSDP2's copies: fsdp2 { copy = true } */
 bool lower_copies(const Lower *l, UnitId u);
 BufferId lower_copy_in(Lower *l, UnitId u); /* my shard, cast, to be gathered */
 void lower_copy_out(Lower *l, UnitId u);    /* a buffer for each weight */
@@ -238,7 +276,7 @@ DType lower_grad_dtype(const Lower *l, UnitId u);
 BufferId lower_copied_grad(Lower *l, TensorId param, const Layout *home);
 BufferId lower_chunk_cat(Lower *l, UnitId u); /* its gradients, one flat buffer */
 
-/* ---- lower_grad.c ---- */
+/* ---- grad.c ---- */
 /* Lowers backward node n's outputs: decides buffers and the accumulate mask before, settles after.
  */
 void lower_backward_node(Lower *l, NodeId n);
@@ -260,7 +298,7 @@ void lower_add_scratch(Lower *l, Emit *e);
 /* Layout of argument `arg` (inputs, then outputs): wanted of an input, made of an output. */
 const Layout *lower_arg_layout(const Lower *l, NodeId n, uint32_t arg);
 
-/* ---- lower_plan.c ---- */
+/* ---- plan.c ---- */
 /* The nodes of an action, in order. Begins with its stage and kind. */
 typedef struct ActionWalk {
     ActionKind kind;
@@ -276,7 +314,7 @@ void lower_count_contributions(Lower *l);
 bool lower_is_mine(const Lower *l, uint32_t stage);
 bool lower_unit_is_mine(const Lower *l, UnitId u);
 
-/* ---- lower_stage.c ---- */
+/* ---- stage.c ---- */
 void lower_find_crossing(Lower *l);
 void lower_plan_transfers(Lower *l);
 /* Issues what is made by `when` in the played schedule. */
@@ -285,7 +323,7 @@ void lower_sum_tied(Lower *l); /* the gradients of parameters with two homes */
 /* A gradient that another stage has summed: one more contribution. */
 void lower_grad_received(Lower *l, TensorId grad, BufferId part);
 
-/* ---- lower_update.c ---- */
+/* ---- update.c ---- */
 void lower_update(Lower *l);
 uint32_t lower_n_scalars(const Lower *l); /* all_reduces of scalars at the end of a step */
 

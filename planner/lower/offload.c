@@ -34,30 +34,30 @@ Pc lower_copy(Lower *l, UnitId u, Stream stream, BufferId from, BufferId to, Pc 
 
 BufferId lower_fetch(Lower *l, UnitId u)
 {
-    BufferId rest = l->units[u].rest;
+    BufferId rest = l->unit.of[u].rest;
     Shape part = *lower_shape(l, rest);
     DType dtype = l->p->buffers.at[rest].dtype;
     BufferId here = lower_buffer(l, &part, dtype, CATEGORY_communication);
     l->p->buffers.at[here].unit = u;
-    lower_copy(l, u, STREAM_copy_in, rest, here, l->last_release, l->last_copy_out);
+    lower_copy(l, u, STREAM_copy_in, rest, here, l->unit.last_release, l->unit.last_copy_out);
     return here;
 }
 
 void lower_take_out(Lower *l, UnitId u, BufferId part, bool first)
 {
-    BufferId grad = l->units[u].grad, to = grad;
+    BufferId grad = l->unit.of[u].grad, to = grad;
     if (!first) {
         Shape shape = *lower_shape(l, grad);
         to = lower_host_buffer(l, &shape, l->p->buffers.at[grad].dtype, CATEGORY_gradient);
         l->p->buffers.at[to].unit = u;
     }
-    l->previous_offload = l->last_offload;
-    l->last_offload =
-        lower_copy(l, u, STREAM_copy_out, part, to, first ? 0 : l->previous_host_sum, 0);
+    l->unit.previous_offload = l->unit.last_offload;
+    l->unit.last_offload =
+        lower_copy(l, u, STREAM_copy_out, part, to, first ? 0 : l->unit.previous_host_sum, 0);
     if (first) return;
     Emit e = {
         .op = OP_pass, .stream = STREAM_host, .unit = u, .n_in = 1, .n_out = 1, .arg = {to, grad}};
     e.attrs.accumulate = 1;
-    l->previous_host_sum = l->last_host_sum;
-    l->last_host_sum = lower_emit(l, &e);
+    l->unit.previous_host_sum = l->unit.last_host_sum;
+    l->unit.last_host_sum = lower_emit(l, &e);
 }

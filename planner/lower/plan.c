@@ -8,13 +8,14 @@
 
 bool lower_is_mine(const Lower *l, uint32_t stage)
 {
-    return l->job->schedule->rank_of[stage] == l->rank;
+    return l->job->schedule->rank_of[stage] == l->stage.rank;
 }
 
 bool lower_unit_is_mine(const Lower *l, UnitId u)
 {
     TensorId first = l->g->units.at[u].params.at[0];
-    return param_rank(l->job, first) == l->rank || param_second_rank(l->job, first) == l->rank;
+    return param_rank(l->job, first) == l->stage.rank ||
+           param_second_rank(l->job, first) == l->stage.rank;
 }
 
 static TensorId node_arg(const Node *n, uint32_t arg)
@@ -44,22 +45,22 @@ static uint64_t find_workspace(const Lower *l, NodeId id)
 void lower_find_layouts(Lower *l)
 {
     uint32_t n_args = 0;
-    l->arg_first = arena_array(l->scratch, l->g->nodes.n, sizeof *l->arg_first);
-    l->workspace = arena_array(l->scratch, l->g->nodes.n, sizeof *l->workspace);
+    l->value.arg_first = arena_array(l->scratch, l->g->nodes.n, sizeof *l->value.arg_first);
+    l->value.workspace = arena_array(l->scratch, l->g->nodes.n, sizeof *l->value.workspace);
     for (NodeId id = 1; id < l->g->nodes.n; id++) {
-        l->arg_first[id] = n_args;
+        l->value.arg_first[id] = n_args;
         n_args += (uint32_t)l->g->nodes.at[id].n_in + l->g->nodes.at[id].n_out;
     }
-    l->arg_layouts = arena_array(l->scratch, n_args, sizeof *l->arg_layouts);
+    l->value.arg_layouts = arena_array(l->scratch, n_args, sizeof *l->value.arg_layouts);
     for (NodeId id = 1; id < l->g->nodes.n; id++) {
         const Node *n = &l->g->nodes.at[id];
         Binding b;
         graph_bind(l->g, n, &b, l->job->diag);
         for (uint32_t arg = 0; arg < (uint32_t)n->n_in + n->n_out; arg++)
             for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
-                l->arg_layouts[l->arg_first[id] + arg].on[a] =
+                l->value.arg_layouts[l->value.arg_first[id] + arg].on[a] =
                     op_axis_layout(n->op, &b, arg, n->split[a]);
-        l->workspace[id] = find_workspace(l, id);
+        l->value.workspace[id] = find_workspace(l, id);
     }
 }
 
@@ -95,7 +96,7 @@ NodeId lower_next(const Lower *l, ActionWalk *w)
 void lower_find_mixed(Lower *l)
 {
     const Graph *g = l->g;
-    const Actions *actions = &l->job->schedule->of[l->rank];
+    const Actions *actions = &l->job->schedule->of[l->stage.rank];
     const uint32_t last = l->job->schedule->n_stages - 1;
     uint32_t in_flight = 0, most = 0;
     bool *others = arena_array(l->scratch, g->units.n, sizeof *others);
@@ -109,11 +110,11 @@ void lower_find_mixed(Lower *l)
         const Node *n = &g->nodes.at[id];
         for (uint32_t j = 0; j < n->n_out && lower_is_mine(l, n->stage); j++) {
             UnitId u = g->tensors.at[g->tensors.at[n->out[j]].grad_of].unit;
-            *(n->tile ? &l->sums_pieces[u] : &others[u]) = true;
+            *(n->tile ? &l->unit.sums_pieces[u] : &others[u]) = true;
         }
     }
     for (UnitId u = 1; u < g->units.n; u++)
-        l->is_mixed[u] = most > 1 && l->sums_pieces[u] && others[u];
+        l->unit.is_mixed[u] = most > 1 && l->unit.sums_pieces[u] && others[u];
 }
 
 /* ---- what is kept from forward to backward ---- */
@@ -124,7 +125,7 @@ static void need_from(Lower *l, bool *needed, TensorId t, ModuleId region)
     if (at->role != ROLE_activation && at->role != ROLE_input) return;
     if (op_info(l->g->nodes.at[at->producer].op)->flags & OP_ONCE) return; /* lasts the step */
     needed[t] = true;
-    if (!graph_is_made_again(l->g, t, region)) l->keep[t] = true;
+    if (!graph_is_made_again(l->g, t, region)) l->value.keep[t] = true;
 }
 
 void lower_find_kept(Lower *l)
@@ -138,8 +139,8 @@ void lower_find_kept(Lower *l)
         const Node *n = &g->nodes.at[id];
         bool again = false;
         for (uint32_t j = 0; j < n->n_out; j++)
-            again = again || (needed[n->out[j]] && !l->keep[n->out[j]]);
-        l->again[id] = again && n->region;
+            again = again || (needed[n->out[j]] && !l->value.keep[n->out[j]]);
+        l->value.again[id] = again && n->region;
         for (uint32_t i = 0; again && i < n->n_in; i++) need_from(l, needed, n->in[i], n->region);
     }
 }
@@ -157,9 +158,9 @@ static void find_last_readers(Lower *l)
             if (!param) continue;
             UnitId unit = g->tensors.at[param].unit;
             if (id > g->n_forward && !g->nodes.at[id].tile)
-                l->last_backward[unit] = id;
+                l->unit.last_backward[unit] = id;
             else
-                l->last_forward[unit] = id; /* of the forward action */
+                l->unit.last_forward[unit] = id; /* of the forward action */
         }
     }
 }
@@ -167,7 +168,7 @@ static void find_last_readers(Lower *l)
 static uint32_t stage_of(const Lower *l, UnitId u)
 {
     TensorId first = l->g->units.at[u].params.at[0];
-    bool second = param_second_rank(l->job, first) == l->rank;
+    bool second = param_second_rank(l->job, first) == l->stage.rank;
     return second ? l->job->tied_stage[first] : l->job->stage_of_param[first];
 }
 
@@ -191,16 +192,17 @@ static void find_last_blocks(Lower *l)
     for (UnitId u = 1; u < l->g->units.n; u++) {
         if (!lower_unit_is_mine(l, u) || unit_is_root(l->job, u)) continue;
         UnitId *of_stage = &last[stage_of(l, u)];
-        bool later = l->last_forward[u] > l->last_forward[*of_stage];
+        bool later = l->unit.last_forward[u] > l->unit.last_forward[*of_stage];
         bool more = is_block(l, u) && !is_block(l, *of_stage);
         if (!*of_stage || more || (later && is_block(l, u) == is_block(l, *of_stage)))
             *of_stage = u;
     }
     for (uint32_t stage = 0; stage < l->job->schedule->n_stages; stage++)
-        l->is_last[last[stage]] = last[stage] != 0;
+        l->unit.is_last[last[stage]] = last[stage] != 0;
     for (UnitId u = 1; u < l->g->units.n; u++) { /* experts are a unit beside their block's */
         const UnitId block = lower_unit_is_mine(l, u) ? last[stage_of(l, u)] : 0;
-        if (block && block_of(l, u) && block_of(l, u) == block_of(l, block)) l->is_last[u] = true;
+        if (block && block_of(l, u) && block_of(l, u) == block_of(l, block))
+            l->unit.is_last[u] = true;
     }
 }
 
@@ -212,27 +214,27 @@ static void plan_action(Lower *l, const Action *a, bool *resident)
     ActionWalk walk = {.kind = backward ? ACTION_B : ACTION_F, .stage = a->stage};
     for (NodeId id; (id = lower_next(l, &walk)) != 0;) {
         const Node *n = &g->nodes.at[id];
-        bool again = backward && l->again[n->forward]; /* reads what it read at first */
+        bool again = backward && l->value.again[n->forward]; /* reads what it read at first */
         const Node *reader = &g->nodes.at[again ? n->forward : id];
         for (uint32_t i = 0; i < reader->n_in; i++) {
             TensorId param = graph_weight(g, reader->in[i]);
             if (!param) continue;
             UnitId u = g->tensors.at[param].unit;
             UnitUse use = {u, a->microbatch, backward};
-            if (g->units.at[u].shard && !resident[u]) list_push(l->scratch, &l->uses, use);
+            if (g->units.at[u].shard && !resident[u]) list_push(l->scratch, &l->unit.uses, use);
             resident[u] = true;
         }
     }
     for (UnitId u = 1; u < g->units.n; u++)
-        if ((l->last_backward[u] || l->last_forward[u]) && stage_of(l, u) == a->stage &&
-            (((backward || !l->last_backward[u]) && !l->job->resident) ||
+        if ((l->unit.last_backward[u] || l->unit.last_forward[u]) && stage_of(l, u) == a->stage &&
+            (((backward || !l->unit.last_backward[u]) && !l->job->resident) ||
              !lower_stays_gathered(l, u)))
             resident[u] = false;
 }
 
 void lower_plan_uses(Lower *l)
 {
-    const Actions *actions = &l->job->schedule->of[l->rank];
+    const Actions *actions = &l->job->schedule->of[l->stage.rank];
     bool *resident = arena_array(l->scratch, l->g->units.n, sizeof *resident);
     find_last_readers(l);
     find_last_blocks(l);
@@ -254,19 +256,19 @@ static void count_node(Lower *l, const Node *n, GradState *grads)
 void lower_count_contributions(Lower *l)
 {
     const Graph *g = l->g;
-    GradState *once = arena_array(l->scratch, l->tensor_room, sizeof *once);
+    GradState *once = arena_array(l->scratch, l->value.tensor_room, sizeof *once);
     for (NodeId id = g->n_forward + 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         if (!lower_is_mine(l, n->stage)) continue;
         count_node(l, n, once);
         for (uint32_t j = 0; j < n->n_out; j++) {
             const Tensor *of = &g->tensors.at[g->tensors.at[n->out[j]].grad_of];
-            if (of->role == ROLE_param) l->units[of->unit].n_per_microbatch++;
+            if (of->role == ROLE_param) l->unit.of[of->unit].n_per_microbatch++;
         }
     }
     for (uint32_t stage = 0; stage + 1 < l->job->schedule->n_stages; stage++)
-        for (uint32_t i = 0; i < l->crossing[stage].n; i++) {
-            TensorId grad = g->tensors.at[l->crossing[stage].at[i]].grad;
+        for (uint32_t i = 0; i < l->stage.crossing[stage].n; i++) {
+            TensorId grad = g->tensors.at[l->stage.crossing[stage].at[i]].grad;
             bool here = lower_is_mine(l, stage), there = lower_is_mine(l, stage + 1);
             if (!grad || here == there) continue;
             if (here)
@@ -275,8 +277,8 @@ void lower_count_contributions(Lower *l)
                 once[grad].n_uses++;
         }
     for (uint32_t m = 0; m < l->n_microbatches; m++)
-        memcpy(l->grads_by_microbatch[m], once, l->tensor_room * sizeof *once);
+        memcpy(l->grad.by_microbatch[m], once, l->value.tensor_room * sizeof *once);
     for (UnitId u = 1; u < g->units.n; u++)
-        l->units[u].n_contributions =
-            l->units[u].n_per_microbatch * (l->n_microbatches / lower_n_windows(l, u));
+        l->unit.of[u].n_contributions =
+            l->unit.of[u].n_per_microbatch * (l->n_microbatches / lower_n_windows(l, u));
 }

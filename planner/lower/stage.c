@@ -14,8 +14,8 @@
 
 static bool holds(const Lower *l, uint32_t stage, TensorId t)
 {
-    for (uint32_t i = 0; i < l->crossing[stage].n; i++)
-        if (l->crossing[stage].at[i] == t) return true;
+    for (uint32_t i = 0; i < l->stage.crossing[stage].n; i++)
+        if (l->stage.crossing[stage].at[i] == t) return true;
     return false;
 }
 
@@ -33,7 +33,7 @@ void lower_find_crossing(Lower *l)
 {
     const Graph *g = l->g;
     uint32_t n_stages = l->job->schedule->n_stages;
-    l->crossing = arena_array(l->scratch, n_stages, sizeof *l->crossing);
+    l->stage.crossing = arena_array(l->scratch, n_stages, sizeof *l->stage.crossing);
     for (NodeId id = 1; id <= g->n_forward; id++) {
         const Node *n = &g->nodes.at[id];
         for (uint32_t i = 0; i < n->n_in; i++) {
@@ -42,27 +42,28 @@ void lower_find_crossing(Lower *l)
             uint32_t made = g->nodes.at[t->producer].stage;
             if (made == n->stage || holds(l, made, n->in[i])) continue;
             assert(made + 1 == n->stage);
-            list_push(l->scratch, &l->crossing[made], n->in[i]);
-            if (l->crossing[made].n > l->most_crossing) l->most_crossing = l->crossing[made].n;
+            list_push(l->scratch, &l->stage.crossing[made], n->in[i]);
+            if (l->stage.crossing[made].n > l->stage.most_crossing)
+                l->stage.most_crossing = l->stage.crossing[made].n;
         }
     }
-    l->first_tied_match = l->match;
-    if (has_tied(l)) l->match += 2 * (uint32_t)g->units.n;
-    l->first_p2p_match = l->match;
-    l->match += n_stages * l->most_crossing * l->n_microbatches * 2;
-    l->scalar_match = l->match;
-    if (l->pipe) l->match += lower_n_scalars(l);
+    l->stage.first_tied_match = l->emit.match;
+    if (has_tied(l)) l->emit.match += 2 * (uint32_t)g->units.n;
+    l->stage.first_p2p_match = l->emit.match;
+    l->emit.match += n_stages * l->stage.most_crossing * l->n_microbatches * 2;
+    l->scalar.match = l->emit.match;
+    if (l->stage.pipe) l->emit.match += lower_n_scalars(l);
 }
 
 static uint32_t match_of(const Lower *l, uint32_t stage, uint32_t i, bool backward)
 {
-    uint32_t pair = (stage * l->most_crossing + i) * l->n_microbatches + l->microbatch;
-    return l->first_p2p_match + pair * 2 + backward;
+    uint32_t pair = (stage * l->stage.most_crossing + i) * l->n_microbatches + l->microbatch;
+    return l->stage.first_p2p_match + pair * 2 + backward;
 }
 
 static int32_t hop_to(const Lower *l, uint32_t stage)
 {
-    return (int32_t)l->job->schedule->rank_of[stage] - (int32_t)l->rank;
+    return (int32_t)l->job->schedule->rank_of[stage] - (int32_t)l->stage.rank;
 }
 
 static Stream stream_of(bool backward)
@@ -74,15 +75,15 @@ static void emit_send(Lower *l, BufferId from, uint32_t to_stage, uint32_t match
                       NodeId origin)
 {
     Emit e = {.op = OP_send,
-              .launch = l->transfer_launch,
+              .launch = l->stage.transfer_launch,
               .stream = stream_of(backward),
-              .axes = l->pipe,
+              .axes = l->stage.pipe,
               .hop = hop_to(l, to_stage),
               .match = match,
               .origin = origin,
               .n_in = 1,
               .arg = {from}};
-    l->newest_send[backward] = lower_emit(l, &e);
+    l->stage.newest_send[backward] = lower_emit(l, &e);
 }
 
 static BufferId emit_receive(Lower *l, TensorId t, uint32_t from_stage, uint32_t match,
@@ -93,15 +94,15 @@ static BufferId emit_receive(Lower *l, TensorId t, uint32_t from_stage, uint32_t
     BufferId out = lower_buffer(l, &s, lower_dtype(l, at->dtype), CATEGORY_activation);
     l->p->buffers.at[out].tensor = t;
     Emit e = {.op = OP_recv,
-              .launch = l->transfer_launch,
+              .launch = l->stage.transfer_launch,
               .stream = stream_of(backward),
-              .axes = l->pipe,
+              .axes = l->stage.pipe,
               .hop = hop_to(l, from_stage),
               .match = match,
               .origin = origin,
               .n_out = 1,
               .arg = {out},
-              .after = {l->receive_after}};
+              .after = {l->stage.receive_after}};
     lower_emit(l, &e);
     return out;
 }
@@ -113,14 +114,14 @@ static bool same_rank(const Lower *l, uint32_t a, uint32_t b)
 
 static void receive_forward(Lower *l, uint32_t from, uint32_t i)
 {
-    TensorId t = l->crossing[from].at[i];
+    TensorId t = l->stage.crossing[from].at[i];
     NodeId origin = l->g->tensors.at[t].producer;
     lower_add_version(l, t, emit_receive(l, t, from, match_of(l, from, i, false), false, origin));
 }
 
 static void send_forward(Lower *l, uint32_t from, uint32_t i)
 {
-    TensorId t = l->crossing[from].at[i];
+    TensorId t = l->stage.crossing[from].at[i];
     NodeId origin = l->g->tensors.at[t].producer;
     BufferId b = lower_want(l, t, &l->g->tensors.at[t].use, origin);
     emit_send(l, b, from + 1, match_of(l, from, i, false), false, origin);
@@ -137,7 +138,7 @@ static void send_backward(Lower *l, uint32_t to, uint32_t i, TensorId grad)
 {
     NodeId origin = l->g->tensors.at[grad].producer;
     BufferId from = lower_want(l, grad, &l->g->tensors.at[grad].use, origin);
-    l->grads[grad].n_uses--;
+    l->grad.of[grad].n_uses--;
     emit_send(l, from, to, match_of(l, to, i, true), true, origin);
 }
 
@@ -145,8 +146,8 @@ static void send_backward(Lower *l, uint32_t to, uint32_t i, TensorId grad)
 static uint32_t n_crossing(const Lower *l, const StageTransfer *t)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < l->crossing[t->stage].n; i++)
-        n += !t->backward || l->g->tensors.at[l->crossing[t->stage].at[i]].grad;
+    for (uint32_t i = 0; i < l->stage.crossing[t->stage].n; i++)
+        n += !t->backward || l->g->tensors.at[l->stage.crossing[t->stage].at[i]].grad;
     return n;
 }
 
@@ -156,8 +157,8 @@ static void lower_transfer(Lower *l, const StageTransfer *t)
     uint32_t microbatch = l->microbatch;
     lower_select(l, t->microbatch);
     l->phase = t->backward ? PHASE_backward : PHASE_forward;
-    for (uint32_t i = 0; i < l->crossing[t->stage].n; i++) {
-        TensorId grad = l->g->tensors.at[l->crossing[t->stage].at[i]].grad;
+    for (uint32_t i = 0; i < l->stage.crossing[t->stage].n; i++) {
+        TensorId grad = l->g->tensors.at[l->stage.crossing[t->stage].at[i]].grad;
         if (!t->backward && t->is_send) send_forward(l, t->stage, i);
         if (!t->backward && !t->is_send) receive_forward(l, t->stage, i);
         if (t->backward && grad && t->is_send) send_backward(l, t->stage, i, grad);
@@ -181,7 +182,7 @@ static int by_time(const void *x, const void *y)
 void lower_plan_transfers(Lower *l)
 {
     const Schedule *s = l->job->schedule;
-    l->transfers.n = l->next_transfer = 0;
+    l->stage.transfers.n = l->stage.next_transfer = 0;
     for (uint32_t stage = 0; stage + 1 < s->n_stages; stage++) {
         bool here = lower_is_mine(l, stage), there = lower_is_mine(l, stage + 1);
         if (here == there) continue;
@@ -190,24 +191,27 @@ void lower_plan_transfers(Lower *l)
             uint32_t from = stage * s->n_microbatches + mb, to = from + s->n_microbatches;
             StageTransfer out = {s->forward_end[from], stage, mb, false, here},
                           back = {s->backward_end[to], stage, mb, true, there};
-            if (n_crossing(l, &out)) list_push(l->scratch, &l->transfers, out);
-            if (n_crossing(l, &back)) list_push(l->scratch, &l->transfers, back);
+            if (n_crossing(l, &out)) list_push(l->scratch, &l->stage.transfers, out);
+            if (n_crossing(l, &back)) list_push(l->scratch, &l->stage.transfers, back);
         }
     }
-    if (l->transfers.n) qsort(l->transfers.at, l->transfers.n, sizeof(StageTransfer), by_time);
+    if (l->stage.transfers.n)
+        qsort(l->stage.transfers.at, l->stage.transfers.n, sizeof(StageTransfer), by_time);
 }
 
 /* Issues what the played schedule has made by `when`. */
 void lower_transfers(Lower *l, uint32_t when)
 {
-    while (l->next_transfer < l->transfers.n && l->transfers.at[l->next_transfer].when <= when) {
-        const StageTransfer *first = &l->transfers.at[l->next_transfer];
-        uint32_t end = l->next_transfer, n = 0;
-        while (end < l->transfers.n && l->transfers.at[end].when == first->when &&
-               l->transfers.at[end].backward == first->backward)
-            n += n_crossing(l, &l->transfers.at[end++]);
-        l->transfer_launch = n > 1 ? ++l->launch : 0;
-        while (l->next_transfer < end) lower_transfer(l, &l->transfers.at[l->next_transfer++]);
+    while (l->stage.next_transfer < l->stage.transfers.n &&
+           l->stage.transfers.at[l->stage.next_transfer].when <= when) {
+        const StageTransfer *first = &l->stage.transfers.at[l->stage.next_transfer];
+        uint32_t end = l->stage.next_transfer, n = 0;
+        while (end < l->stage.transfers.n && l->stage.transfers.at[end].when == first->when &&
+               l->stage.transfers.at[end].backward == first->backward)
+            n += n_crossing(l, &l->stage.transfers.at[end++]);
+        l->stage.transfer_launch = n > 1 ? ++l->emit.launch : 0;
+        while (l->stage.next_transfer < end)
+            lower_transfer(l, &l->stage.transfers.at[l->stage.next_transfer++]);
     }
 }
 
@@ -216,20 +220,20 @@ void lower_transfers(Lower *l, uint32_t when)
 static void exchange_tied(Lower *l, UnitId u, BufferId from, BufferId to)
 {
     TensorId first = l->g->units.at[u].params.at[0];
-    bool is_second = param_second_rank(l->job, first) == l->rank;
+    bool is_second = param_second_rank(l->job, first) == l->stage.rank;
     uint32_t peer = is_second ? param_rank(l->job, first) : param_second_rank(l->job, first);
     Emit e = {.stream = STREAM_pp_backward,
-              .launch = l->launch,
-              .axes = l->pipe,
-              .hop = (int32_t)peer - (int32_t)l->rank,
+              .launch = l->emit.launch,
+              .axes = l->stage.pipe,
+              .hop = (int32_t)peer - (int32_t)l->stage.rank,
               .unit = u};
     e.op = OP_send;
-    e.match = l->first_tied_match + 2 * u + is_second;
+    e.match = l->stage.first_tied_match + 2 * u + is_second;
     e.n_in = 1;
     e.arg[0] = from;
     lower_emit(l, &e);
     e.op = OP_recv;
-    e.match = l->first_tied_match + 2 * u + !is_second;
+    e.match = l->stage.first_tied_match + 2 * u + !is_second;
     e.n_in = 0;
     e.n_out = 1;
     e.arg[0] = to;
@@ -243,11 +247,11 @@ static void exchange_tied(Lower *l, UnitId u, BufferId from, BufferId to)
 void lower_sum_tied(Lower *l)
 {
     BufferId *got = arena_array(l->scratch, l->g->units.n + 1, sizeof *got);
-    if (has_tied(l)) l->launch++;
+    if (has_tied(l)) l->emit.launch++;
     for (UnitId u = 1; u < l->g->units.n; u++) {
         TensorId first = l->g->units.at[u].params.at[0];
         if (!lower_unit_is_mine(l, u) || param_second_rank(l->job, first) == UINT32_MAX) continue;
-        BufferId grad = l->units[u].grad;
+        BufferId grad = l->unit.of[u].grad;
         Shape shape = *lower_shape(l, grad);
         got[u] = lower_buffer(l, &shape, l->p->buffers.at[grad].dtype, CATEGORY_communication);
         l->p->buffers.at[got[u]].unit = u;
@@ -260,7 +264,7 @@ void lower_sum_tied(Lower *l)
                   .unit = u,
                   .n_in = 1,
                   .n_out = 1,
-                  .arg = {got[u], l->units[u].grad}};
+                  .arg = {got[u], l->unit.of[u].grad}};
         e.attrs.accumulate = 1;
         lower_emit(l, &e);
     }

@@ -64,16 +64,18 @@ void lower_turns_start(Lower *l)
                first);
         return;
     }
-    l->takes_turns = arena_array(l->scratch, l->g->units.n, sizeof *l->takes_turns);
-    for (UnitId u = 1; u < l->g->units.n; u++) l->takes_turns[u] = may(l, u) && equal(l, u, first);
-    if (!l->job->resident) make(l, &l->turns_weights, first, unit->dtype, 0, CATEGORY_gathered);
-    make(l, &l->turns_grads, first, unit->reduce_dtype, (AxisSet)(unit->shard | unit->replicate),
-         CATEGORY_gradient);
+    l->unit.takes_turns = arena_array(l->scratch, l->g->units.n, sizeof *l->unit.takes_turns);
+    for (UnitId u = 1; u < l->g->units.n; u++)
+        l->unit.takes_turns[u] = may(l, u) && equal(l, u, first);
+    if (!l->job->resident)
+        make(l, &l->unit.turns_weights, first, unit->dtype, 0, CATEGORY_gathered);
+    make(l, &l->unit.turns_grads, first, unit->reduce_dtype,
+         (AxisSet)(unit->shard | unit->replicate), CATEGORY_gradient);
 }
 
 bool lower_takes_turns(const Lower *l, UnitId u)
 {
-    return l->takes_turns && l->takes_turns[u];
+    return l->unit.takes_turns && l->unit.takes_turns[u];
 }
 
 BufferId lower_turns_take(Lower *l, Turns *turns, UnitId u)

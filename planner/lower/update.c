@@ -20,7 +20,8 @@ typedef struct Norm {
 
 static AxisSet split_axes(const Lower *l, const Tensor *t)
 {
-    return (AxisSet)(l->g->units.at[t->unit].shard | layout_axes_split(&t->use, -1) | l->pipe);
+    return (AxisSet)(l->g->units.at[t->unit].shard | layout_axes_split(&t->use, -1) |
+                     l->stage.pipe);
 }
 
 static uint32_t account_of(Norm *norm, AxisSet axes, bool on_host)
@@ -44,13 +45,13 @@ static void sum_segment(Lower *l, Norm *norm, UnitId u, AxisSet axes, uint64_t l
 {
     const bool on_host = lower_offloads(l, u);
     uint32_t slot = account_of(norm, axes, on_host);
-    BufferId table = on_host ? l->host_norm : l->norm_table;
+    BufferId table = on_host ? l->scalar.host_norm : l->scalar.norm_table;
     Emit e = {.op = OP_sumsq,
               .stream = on_host ? STREAM_host : STREAM_compute,
               .unit = u,
               .n_in = 1,
               .n_out = 1,
-              .arg = {l->units[u].grad, slot_view(l, table, slot, axes)}};
+              .arg = {l->unit.of[u].grad, slot_view(l, table, slot, axes)}};
     e.attrs.lo = (int64_t)lo;
     e.attrs.hi = (int64_t)hi;
     e.attrs.n_slots = 1;
@@ -79,7 +80,7 @@ static void sum_unit(Lower *l, Norm *norm, UnitId u)
 /* Of two homes of a tied parameter the first counts its squares. */
 static bool counts_norm(const Lower *l, UnitId u)
 {
-    return param_rank(l->job, l->g->units.at[u].params.at[0]) == l->rank;
+    return param_rank(l->job, l->g->units.at[u].params.at[0]) == l->stage.rank;
 }
 
 /* Those on the host come first: its table has no more. Returns how many these are. */
@@ -103,7 +104,7 @@ static uint32_t count_accounts(const Lower *l, Norm *norm)
 static AxisSet loss_axes(const Lower *l)
 {
     const Node *n = &l->g->nodes.at[l->g->tensors.at[l->g->loss].producer];
-    AxisSet axes = (AxisSet)(l->job->data_axes | l->pipe);
+    AxisSet axes = (AxisSet)(l->job->data_axes | l->stage.pipe);
     for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
         if (n->split[a]) axes |= (AxisSet)(1u << a);
     return axes;
@@ -130,8 +131,8 @@ static void sum_scalar(Lower *l, AxisSet axes, BufferId from, BufferId to, NodeI
 {
     Emit e = {.op = OP_all_reduce,
               .stream = STREAM_dp_reduce,
-              .launch = l->launch,
-              .match = l->pipe ? l->scalar_match + k : 0,
+              .launch = l->emit.launch,
+              .match = l->stage.pipe ? l->scalar.match + k : 0,
               .axes = axes,
               .n_in = 1,
               .n_out = 1,
@@ -151,23 +152,23 @@ static void sum_scalars(Lower *l, const Norm *norm)
     Shape partial = {.n_dims = 0};
     for (uint32_t a = 0; a < l->plan->mesh.n_axes; a++)
         if (axes >> a & 1) partial.layout.on[a] = PARTIAL_SUM;
-    BufferId loss = axes ? lower_view(l, l->loss_sum, &partial, DT_f64, 0) : 0;
-    BufferId count = axes ? lower_view(l, l->count, &partial, DT_f64, 0) : 0;
+    BufferId loss = axes ? lower_view(l, l->scalar.loss_sum, &partial, DT_f64, 0) : 0;
+    BufferId count = axes ? lower_view(l, l->scalar.count, &partial, DT_f64, 0) : 0;
     if (!lower_is_mine(l, l->g->nodes.at[origin].stage)) {
         emit_zero(l, loss);
         emit_zero(l, count);
     }
     for (uint32_t i = 0; i < norm->n; i++)
         if (!norm->account[i].written)
-            emit_zero(l, slot_view(l, l->norm_table, i, norm->account[i].axes));
-    l->launch++;
-    if (axes) sum_scalar(l, axes, loss, l->loss_sum, origin, k++);
-    if (axes) sum_scalar(l, axes, count, l->count, origin, k++);
+            emit_zero(l, slot_view(l, l->scalar.norm_table, i, norm->account[i].axes));
+    l->emit.launch++;
+    if (axes) sum_scalar(l, axes, loss, l->scalar.loss_sum, origin, k++);
+    if (axes) sum_scalar(l, axes, count, l->scalar.count, origin, k++);
     for (uint32_t i = 0; i < norm->n; i++) {
         if (!norm->account[i].axes) continue;
         /* Each view is a new buffer, and its number is part of the plan's text. */
-        BufferId sum = slot_view(l, l->norm_table, i, 0);
-        BufferId part = slot_view(l, l->norm_table, i, norm->account[i].axes);
+        BufferId sum = slot_view(l, l->scalar.norm_table, i, 0);
+        BufferId part = slot_view(l, l->scalar.norm_table, i, norm->account[i].axes);
         sum_scalar(l, norm->account[i].axes, part, sum, 0, k++);
     }
 }
@@ -178,8 +179,8 @@ static void bring_norm(Lower *l, const Norm *norm)
     for (uint32_t i = 0; i < norm->n; i++) {
         if (!norm->account[i].written || !norm->account[i].on_host) continue;
         AxisSet axes = norm->account[i].axes;
-        BufferId to = slot_view(l, l->norm_table, i, axes);
-        BufferId from = slot_view(l, l->host_norm, i, axes);
+        BufferId to = slot_view(l, l->scalar.norm_table, i, axes);
+        BufferId from = slot_view(l, l->scalar.host_norm, i, axes);
         lower_copy(l, 0, STREAM_copy_in, from, to, 0, 0);
     }
 }
@@ -197,7 +198,7 @@ static BufferId emit_mean(Lower *l)
               .stream = STREAM_compute,
               .n_in = 2,
               .n_out = 2,
-              .arg = {l->loss_sum, l->count, l->loss, factor}};
+              .arg = {l->scalar.loss_sum, l->scalar.count, l->scalar.loss, factor}};
     e.attrs.scale = groups ? (double)(step->global_batch / step->group) : step->global_tokens;
     lower_emit(l, &e);
     return factor;
@@ -207,7 +208,7 @@ static BufferId emit_mean(Lower *l)
 static void step_unit(Lower *l, UnitId u, const BufferId coefficient[2])
 {
     const Optimizer *o = &l->job->config->optimizer;
-    const UnitState *s = &l->units[u];
+    const UnitState *s = &l->unit.of[u];
     const bool on_host = lower_offloads(l, u);
     Emit e = {.stream = on_host ? STREAM_host : STREAM_compute, .unit = u};
     e.attrs.weight_decay = o->weight_decay;
@@ -240,25 +241,26 @@ void lower_update(Lower *l)
     const uint32_t n_host = count_accounts(l, &norm);
     Shape table = {.n_dims = 1, .dim = {norm.n}}, pair = {.n_dims = 1, .dim = {2}};
     Shape there = {.n_dims = 1, .dim = {n_host}};
-    l->norm_table = lower_buffer(l, &table, DT_f64, CATEGORY_state);
-    l->coefficient = lower_buffer(l, &pair, DT_f64, CATEGORY_state);
-    l->p->buffers.at[l->norm_table].persistent = l->p->buffers.at[l->coefficient].persistent = true;
-    if (n_host) l->host_norm = lower_host_buffer(l, &there, DT_f64, CATEGORY_state);
+    l->scalar.norm_table = lower_buffer(l, &table, DT_f64, CATEGORY_state);
+    l->scalar.coefficient = lower_buffer(l, &pair, DT_f64, CATEGORY_state);
+    l->p->buffers.at[l->scalar.norm_table].persistent =
+        l->p->buffers.at[l->scalar.coefficient].persistent = true;
+    if (n_host) l->scalar.host_norm = lower_host_buffer(l, &there, DT_f64, CATEGORY_state);
     lower_sum_tied(l);
     for (UnitId u = 1; u < l->g->units.n; u++)
         if (counts_norm(l, u)) sum_unit(l, &norm, u);
-    if (l->host_norm) bring_norm(l, &norm);
+    if (l->scalar.host_norm) bring_norm(l, &norm);
     sum_scalars(l, &norm);
     Emit e = {.op = OP_clip_coef,
               .stream = STREAM_compute,
               .n_in = 2,
               .n_out = 1,
-              .arg = {l->norm_table, emit_mean(l), l->coefficient}};
+              .arg = {l->scalar.norm_table, emit_mean(l), l->scalar.coefficient}};
     e.attrs.clip = l->job->config->optimizer.clip_norm;
     e.attrs.n_slots = norm.n;
     lower_emit(l, &e);
-    BufferId coefficient[2] = {l->coefficient, 0};
-    if (l->host_norm) {
+    BufferId coefficient[2] = {l->scalar.coefficient, 0};
+    if (l->scalar.host_norm) {
         coefficient[1] = lower_host_buffer(l, &pair, DT_f64, CATEGORY_state);
         lower_copy(l, 0, STREAM_copy_out, coefficient[0], coefficient[1], 0, 0);
     }

@@ -78,9 +78,9 @@ static void convert(Plan *plan, const Layout *from, const Layout *to)
                .p = p,
                .arena = plan->arena,
                .scratch = scratch,
-               .match = 1};
-    list_reserve_none(scratch, &l.clocks);
-    list_reserve_none(scratch, &l.access);
+               .emit.match = 1};
+    list_reserve_none(scratch, &l.emit.clocks);
+    list_reserve_none(scratch, &l.emit.access);
     Shape s = {.n_dims = DIMS, .dim = {SIZE, SIZE, SIZE}, .layout = *from};
     BufferId in = lower_buffer(&l, &s, DT_f32, CATEGORY_activation);
     BufferId out = lower_convert(&l, in, to, 0, CATEGORY_activation);
