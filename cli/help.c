@@ -32,7 +32,7 @@ static const char plans[] =
     "  --set changes what the script says: --set mesh.tp=4 --set batch.micro=2\n"
     "  Where PLAN is asked for, the text of a plan (`tandem show PLAN --text > x.plan`) does "
     "too.\n"
-    "  The plan's id is a hash of that text; paths, names and prices do not enter it.\n";
+    "  The plan's id is a hash of its structure; paths, names and prices do not enter it.\n";
 
 static const char store[] =
     "The store\n"

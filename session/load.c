@@ -151,11 +151,10 @@ PlanFile *session_load(const char *path, const PlanOptions *o, Arena *arena, Dia
     Arena *scratch = arena_new();
     if (o->keep_text) {
         Str text = str_in(arena);
-        file->id = text_print_and_id(file->plan, scratch, &text);
+        text_print(file->plan, TEXT_WITH_LOCATIONS, &text);
         file->text = str_text(&text);
-    } else {
-        file->id = text_plan_id(file->plan, scratch);
     }
+    file->id = text_plan_id(file->plan, scratch);
     arena_free(scratch);
     return file;
 }

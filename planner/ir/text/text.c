@@ -1,5 +1,4 @@
-/* Prints plans exactly, and takes their id from that text. The writer fills a block by hand: large
- * plans have half a million lines, and their id is needed before anything runs. */
+/* Prints plans exactly. The writer fills a block by hand: large plans have half a million lines. */
 #include "planner/ir/text/text.h"
 
 #include <assert.h>
@@ -7,59 +6,21 @@
 
 #include "planner/ir/text/private.h"
 
-enum { BLOCK = 4096, MOST_SKIPS = 256, NOT_SKIPPING = BLOCK + 1 };
+enum { BLOCK = 4096 };
 
 typedef struct TextWriter {
     const Plan *plan;
     const Program *program;
-    Str *out;       /* NULL: only the id is wanted */
-    Hasher *hasher; /* NULL: only the text is wanted */
+    Str *out;
     uint32_t flags;
-    /* What of the block the id leaves out: pieces of it, the last one perhaps open. */
-    uint32_t n_skips;
-    size_t skip_from;
-    struct {
-        size_t from, to;
-    } skip[MOST_SKIPS];
     size_t n;
     char at[BLOCK];
 } TextWriter;
 
-static void hash_block(TextWriter *w)
-{
-    size_t kept = w->n_skips == 0 ? w->n : w->skip[0].from;
-    for (uint32_t i = 0; i < w->n_skips; i++) {
-        size_t from = w->skip[i].to, to = i + 1 < w->n_skips ? w->skip[i + 1].from : w->n;
-        memmove(w->at + kept, w->at + from, to - from);
-        kept += to - from;
-    }
-    hasher_add(w->hasher, w->at, kept);
-    w->n_skips = 0;
-}
-
-static void end_skip(TextWriter *w)
-{
-    w->skip[w->n_skips].from = w->skip_from;
-    w->skip[w->n_skips++].to = w->n;
-    w->skip_from = NOT_SKIPPING;
-}
-
 static void flush(TextWriter *w)
 {
-    bool skipping = w->skip_from != NOT_SKIPPING;
-    if (skipping) end_skip(w);
-    if (w->out != NULL) str_add_bytes(w->out, w->at, w->n);
-    if (w->hasher != NULL) hash_block(w);
-    w->n_skips = 0;
+    str_add_bytes(w->out, w->at, w->n);
     w->n = 0;
-    if (skipping) w->skip_from = 0;
-}
-
-/* Text written between these two is no part of the id. */
-static void leave_out(TextWriter *w)
-{
-    if (w->n_skips == MOST_SKIPS - 1) flush(w);
-    w->skip_from = w->n;
 }
 
 static void put(TextWriter *w, const char *text, size_t n)
@@ -354,15 +315,12 @@ static void put_fields(TextWriter *w, RecordKind kind, const void *record)
     for (uint32_t i = 0; i < r->n_fields; i++) {
         const TextField *f = &r->fields[i];
         if (f->key && is_zero(w, f, record)) continue;
-        bool not_in_id = f->type == FIELD_loc || (kind == RECORD_model && i == 0);
-        if (not_in_id) leave_out(w);
         put_char(w, ' ');
         if (f->key) {
             put_text(w, f->key);
             put_char(w, '=');
         }
         put_value(w, f, record);
-        if (not_in_id) end_skip(w);
     }
     put_char(w, '\n');
 }
@@ -429,7 +387,6 @@ static void put_ranks(TextWriter *w)
 static void put_plan(TextWriter *w)
 {
     const Plan *plan = w->plan;
-    w->skip_from = NOT_SKIPPING;
     put_text(w, TEXT_HEADER);
     put_record(w, RECORD_plan, plan);
     put_record(w, RECORD_step, &plan->step);
@@ -449,19 +406,4 @@ void text_print(const Plan *plan, uint32_t flags, Str *out)
 {
     TextWriter writer = {.plan = plan, .out = out, .flags = flags};
     put_plan(&writer);
-}
-
-Hash128 text_plan_id(const Plan *plan, Arena *scratch)
-{
-    TextWriter writer = {.plan = plan, .hasher = hasher_new(scratch)};
-    put_plan(&writer);
-    return hasher_end(writer.hasher);
-}
-
-Hash128 text_print_and_id(const Plan *plan, Arena *scratch, Str *out)
-{
-    TextWriter writer = {
-        .plan = plan, .out = out, .hasher = hasher_new(scratch), .flags = TEXT_WITH_LOCATIONS};
-    put_plan(&writer);
-    return hasher_end(writer.hasher);
 }

@@ -6,17 +6,15 @@
 #include "planner/ir/plan.h"
 
 enum {
-    TEXT_WITH_LOCATIONS =
-        1 /* script:line of each node, tensor, module; the plan id is taken without */
+    TEXT_WITH_LOCATIONS = 1 /* script:line of each node, tensor, module; the plan id knows none */
 };
 void text_print(const Plan *plan, uint32_t flags, Str *out);
 /* Reports "plan-syntax" with file:line of the text. Never crashes on any input: every index, size
  * and count is checked. NULL on failure. The plan lives in `arena`. */
 Plan *text_parse(const char *file, const char *text, size_t bytes, Arena *arena, Diag *d);
-/* XXH3-128 of the exact text without locations and without ModelInfo.name. */
+/* XXH3-128 of the plan's structure: of every value that the text prints, but for locations and
+ * ModelInfo.name. Equal for a plan and for the plan that its text parses to. */
 Hash128 text_plan_id(const Plan *plan, Arena *scratch);
-/* Both in one walk: the text with locations into `out`, and the id. */
-Hash128 text_print_and_id(const Plan *plan, Arena *scratch, Str *out);
 /* One instruction in the friendly form of `tandem show`. */
 void text_instr(const Plan *plan, const Program *p, Pc pc, Arena *scratch, Str *out);
 /* The friendly form of a whole program: header, buffers summary, instructions. role: UINT32_MAX for

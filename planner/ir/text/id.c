@@ -1,0 +1,274 @@
+/* The id of a plan: a hash of its structure, taken from the tables that also print it. Each record
+ * is its kind, then a tag and a value for every field that is not zero, then a zero tag. A tag is a
+ * hash of the field's key, and an enum counts by its name: a new field, op or stream leaves the ids
+ * of plans that do not use it alone. Values are of fixed width or counted, so equal bytes mean
+ * equal plans. No pointer, padding or source location is hashed. */
+#include <assert.h>
+#include <string.h>
+
+#include "planner/ir/text/private.h"
+
+/* A record's numbers take at most MOST_NUMBERS bytes; its lists are counted beside. */
+enum { BLOCK = 1 << 15, MOST_FIELDS = 64, MOST_NUMBERS = 2048, MOST_WORDS = 512 };
+
+/* A field as it is hashed. */
+typedef struct Hashed {
+    const TextField *field;
+    FieldType type;
+    uint32_t tag, offset;
+    uint32_t words; /* FIELD_word: where the hashes of its names begin */
+    bool always;    /* also when it is zero */
+} Hashed;
+
+typedef struct Coder {
+    const Plan *plan;
+    const Program *program;
+    Hasher *hasher;
+    Hashed field[RECORD_COUNT][MOST_FIELDS];
+    uint32_t n_fields[RECORD_COUNT], word[MOST_WORDS], n_words, op[OP_COUNT];
+    size_t n;
+    unsigned char at[BLOCK];
+} Coder;
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "values are hashed as they lie");
+
+/* FNV-1a; never 0, which ends a record. */
+static uint32_t tag_of(const char *key, uint32_t place)
+{
+    uint32_t h = 2166136261U + place;
+    for (; key != NULL && *key != 0; key++) h = (h ^ (unsigned char)*key) * 16777619U;
+    return h != 0 ? h : 1;
+}
+
+static void add_field(Coder *c, uint32_t kind, uint32_t place, const TextField *f)
+{
+    if (f->type == FIELD_loc || (kind == RECORD_model && place == 0)) return;
+    Hashed *h = &c->field[kind][c->n_fields[kind]++];
+    assert(c->n_fields[kind] <= MOST_FIELDS);
+    *h = (Hashed){.field = f,
+                  .type = f->type,
+                  .tag = tag_of(f->key, f->key != NULL ? 0 : place + 1),
+                  .offset = f->offset,
+                  .words = c->n_words,
+                  .always = f->key == NULL};
+    if (f->type != FIELD_word) return;
+    assert(c->n_words + f->room <= MOST_WORDS);
+    for (uint32_t i = 0; i < f->room; i++) c->word[c->n_words++] = tag_of(f->names[i], 0);
+}
+
+static Coder *coder_new(const Plan *plan, Arena *scratch)
+{
+    Coder *c = arena_alloc(scratch, sizeof *c);
+    c->plan = plan;
+    c->hasher = hasher_new(scratch);
+    for (uint32_t k = 0; k < RECORD_COUNT; k++) {
+        const Record *r = text_record((RecordKind)k);
+        for (uint32_t i = 0; i < r->n_fields; i++) add_field(c, k, i, &r->fields[i]);
+    }
+    for (uint32_t i = 1; i < OP_COUNT; i++) c->op[i] = tag_of(op_info((OpKind)i)->name, 0);
+    return c;
+}
+
+static void flush(Coder *c)
+{
+    hasher_add(c->hasher, c->at, c->n);
+    c->n = 0;
+}
+
+static void put(Coder *c, const void *bytes, size_t n)
+{
+    if (c->n + n > BLOCK) flush(c);
+    if (n > BLOCK) {
+        hasher_add(c->hasher, bytes, n);
+        return;
+    }
+    memcpy(c->at + c->n, bytes, n);
+    c->n += n;
+}
+
+static void put_u32(Coder *c, uint32_t value)
+{
+    put(c, &value, sizeof value);
+}
+
+static void put_many(Coder *c, uint32_t tag, const void *items, uint32_t n, size_t size)
+{
+    if (n == 0) return;
+    put_u32(c, tag);
+    put_u32(c, n);
+    put(c, items, n * size);
+}
+
+static bool any_deal(const DealId *deal, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (deal[i] != 0) return true;
+    return false;
+}
+
+typedef LIST(uint32_t) IdList;
+
+static void put_list(Coder *c, const Hashed *h, const void *record)
+{
+    const char *base = record;
+    const void *at = base + h->offset;
+    const uint8_t count = (uint8_t)base[h->field->count];
+    if (h->type == FIELD_dims) {
+        put_many(c, h->tag, at, count, sizeof(int64_t));
+    } else if (h->type == FIELD_ids) {
+        put_many(c, h->tag, at, count, sizeof(uint32_t));
+    } else if (h->type == FIELD_deals) {
+        if (any_deal(at, count)) put_many(c, h->tag, at, count, sizeof(DealId));
+    } else if (h->type == FIELD_list) {
+        const IdList *list = at;
+        put_many(c, h->tag, list->at, list->n, sizeof(uint32_t));
+    } else if (h->type == FIELD_intervals) {
+        const Deal *deal = record;
+        put_many(c, h->tag, c->plan->graph.deals.intervals.at + deal->first, deal->n,
+                 sizeof(Interval));
+    } else if (h->type == FIELD_args) {
+        const Instr *in = record;
+        put_many(c, h->tag, c->program->args.at + in->args.first, in->args.n, sizeof(BufferId));
+        if (in->args.n > 0) put(c, &in->n_in, 1);
+    } else if (h->type == FIELD_after) {
+        const Span *after = at;
+        put_many(c, h->tag, c->program->after.at + after->first, after->n, sizeof(Pc));
+    } else if (h->type == FIELD_text) {
+        const char *text = *(const char *const *)at;
+        if (text == NULL) return;
+        put_u32(c, h->tag);
+        put_u32(c, (uint32_t)strlen(text));
+        put(c, text, strlen(text));
+    }
+}
+
+/* A tag and `n` bytes at `at`, if they are not all zero. */
+static unsigned char *put_number(unsigned char *to, uint32_t tag, const void *at, size_t n)
+{
+    unsigned char any = 0;
+    for (size_t i = 0; i < n; i++) any |= ((const unsigned char *)at)[i];
+    if (any == 0) return to;
+    memcpy(to, &tag, sizeof tag);
+    memcpy(to + sizeof tag, at, n);
+    return to + sizeof tag + n;
+}
+
+static unsigned char *put_word(unsigned char *to, uint32_t tag, uint32_t value)
+{
+    memcpy(to, &tag, sizeof tag);
+    memcpy(to + sizeof tag, &value, sizeof value);
+    return to + sizeof tag + sizeof value;
+}
+
+static void put_record(Coder *c, RecordKind kind, const void *record)
+{
+    const Hashed *end = c->field[kind] + c->n_fields[kind];
+    if (c->n + MOST_NUMBERS > BLOCK) flush(c);
+    unsigned char *to = c->at + c->n;
+    *to++ = (unsigned char)(kind + 1);
+    for (const Hashed *h = c->field[kind]; h < end; h++) {
+        const void *at = (const char *)record + h->offset;
+        uint32_t value;
+        uint64_t wide;
+        switch (h->type) {
+        case FIELD_u32:
+        case FIELD_i32:
+            memcpy(&value, at, sizeof value);
+            if (value != 0) to = put_word(to, h->tag, value);
+            break;
+        case FIELD_word:
+            memcpy(&value, at, sizeof value);
+            assert(value < h->field->room);
+            if (value != 0 || h->always) to = put_word(to, h->tag, c->word[h->words + value]);
+            break;
+        case FIELD_op:
+            memcpy(&value, at, sizeof value);
+            if (value != 0) to = put_word(to, h->tag, c->op[value]);
+            break;
+        case FIELD_u64:
+        case FIELD_i64:
+        case FIELD_f64:
+            memcpy(&wide, at, sizeof wide);
+            if (wide != 0) to = put_number(to, h->tag, at, sizeof wide);
+            break;
+        case FIELD_u8:
+        case FIELD_bool: to = put_number(to, h->tag, at, 1); break;
+        case FIELD_axes: to = put_number(to, h->tag, at, sizeof(AxisSet)); break;
+        case FIELD_hash: to = put_number(to, h->tag, at, sizeof(Hash128)); break;
+        case FIELD_layout: /* a byte an axis, as it is printed */
+        case FIELD_split: to = put_number(to, h->tag, at, c->plan->mesh.n_axes); break;
+        case FIELD_loc: break;
+        case FIELD_text:
+        case FIELD_dims:
+        case FIELD_deals:
+        case FIELD_ids:
+        case FIELD_list:
+        case FIELD_intervals:
+        case FIELD_args:
+        case FIELD_after:
+            c->n = (size_t)(to - c->at);
+            put_list(c, h, record);
+            if (c->n + MOST_NUMBERS > BLOCK) flush(c);
+            to = c->at + c->n;
+            break;
+        }
+    }
+    c->n = (size_t)(to - c->at);
+    put_u32(c, 0);
+}
+
+static void put_ranks(Coder *c)
+{
+    const Plan *plan = c->plan;
+    if (plan->program_of == NULL || plan->programs.n == 0) return;
+    for (Rank first = 0, next; first < plan->mesh.n_ranks; first = next) {
+        for (next = first + 1; next < plan->mesh.n_ranks; next++)
+            if (plan->program_of[next] != plan->program_of[first]) break;
+        put_u32(c, plan->program_of[first]);
+        put_u32(c, next - first);
+    }
+}
+
+/* The elements of a list whose [0] is none. */
+#define PUT_ALL(kind, list)                                                                        \
+    do {                                                                                           \
+        put_u32(c, (list).n);                                                                      \
+        for (uint32_t i_ = 1; i_ < (list).n; i_++) put_record(c, kind, &(list).at[i_]);            \
+    } while (0)
+
+static void put_plan(Coder *c)
+{
+    const Plan *plan = c->plan;
+    const Graph *g = &plan->graph;
+    put(c, TEXT_HEADER, strlen(TEXT_HEADER));
+    put_record(c, RECORD_plan, plan);
+    put_record(c, RECORD_step, &plan->step);
+    if (!nccl_settings_none(&plan->nccl)) put_record(c, RECORD_nccl, &plan->nccl);
+    put_record(c, RECORD_model, &g->info);
+    for (uint32_t a = 0; a < plan->mesh.n_axes; a++)
+        put_record(c, RECORD_axis, &plan->mesh.axis[a]);
+    PUT_ALL(RECORD_deal, g->deals.deals);
+    PUT_ALL(RECORD_attrs, g->attrs);
+    PUT_ALL(RECORD_shape, plan->shapes);
+    PUT_ALL(RECORD_module, g->modules);
+    PUT_ALL(RECORD_tensor, g->tensors);
+    PUT_ALL(RECORD_node, g->nodes);
+    PUT_ALL(RECORD_unit, g->units);
+    put_record(c, RECORD_graph, g);
+    put_u32(c, plan->programs.n);
+    for (uint32_t i = 0; i < plan->programs.n; i++) {
+        const Program *p = c->program = &plan->programs.at[i];
+        put_record(c, RECORD_program, p);
+        PUT_ALL(RECORD_buffer, p->buffers);
+        PUT_ALL(RECORD_instr, p->code);
+    }
+    put_ranks(c);
+    flush(c);
+}
+
+Hash128 text_plan_id(const Plan *plan, Arena *scratch)
+{
+    Coder *c = coder_new(plan, scratch);
+    put_plan(c);
+    return hasher_end(c->hasher);
+}
