@@ -49,7 +49,7 @@ bool cuda_checked(Cuda *c, cudaError_t error, const char *call, const char *file
 
 static double limit_s(const Cuda *c)
 {
-    return c->watched ? c->options.timeout_s : c->patience_s;
+    return c->watch.watched ? c->options.timeout_s : c->watch.patience_s;
 }
 
 /* Waits until a nonblocking communicator has carried out its last call. */
@@ -80,7 +80,7 @@ bool nccl_checked(Cuda *c, const ncclComm_t *of, ncclResult_t result, const char
     bool may_go_on = result == ncclInProgress || result == ncclSuccess;
     if (may_go_on && comm != NULL) result = settle(c, comm, &is_late);
     if (result == ncclSuccess) return true;
-    c->dead = true; /* nothing more can be done with it, or with those split from it */
+    c->watch.dead = true; /* nothing more can be done with it, or with those split from it */
     if (is_late)
         return cuda_fail(c, "timeout", "rank %u, %s:%d: %s did not end within %g s", c->rank,
                          place(file), line, call, limit_s(c));

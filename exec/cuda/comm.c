@@ -37,10 +37,10 @@ static bool open_world(Cuda *c)
     ncclConfig_t config = config_of(c);
     bool fine = c->rank != 0 || CHECK_NCCL(c, NULL, ncclGetUniqueId, (&id));
     /* Rank 0 takes part though it has failed: the others would wait for it. */
-    if (!c->meet->exchange(c->meet, &id, sizeof id, all, c->patience_s))
+    if (!c->meet->exchange(c->meet, &id, sizeof id, all, c->watch.patience_s))
         return cuda_fail(c, "rank-open", "rank %u: %s", c->rank, c->meet->why);
-    return fine && CHECK_NCCL(c, &c->world, ncclCommInitRankConfig,
-                              (&c->world, (int)c->n_ranks, all[0], (int)c->rank, &config));
+    return fine && CHECK_NCCL(c, &c->comms.world, ncclCommInitRankConfig,
+                              (&c->comms.world, (int)c->n_ranks, all[0], (int)c->rank, &config));
 }
 
 static bool split(Cuda *c, CudaComm *comm)
@@ -55,7 +55,8 @@ static bool split(Cuda *c, CudaComm *comm)
     comm->name = arena_dup(c->arena, name);
     config.commName = comm->name;
     /* The child is NULL until the parent has carried out the split. */
-    if (!CHECK_NCCL(c, &c->world, ncclCommSplit, (c->world, color, key, &comm->comm, &config)))
+    if (!CHECK_NCCL(c, &c->comms.world, ncclCommSplit,
+                    (c->comms.world, color, key, &comm->comm, &config)))
         return false;
     if (comm->comm == NULL)
         return cuda_fail(c, "nccl", "rank %u: ncclCommSplit made no communicator for %s", c->rank,
@@ -105,8 +106,8 @@ static bool warm_up(Cuda *c, CudaComm *comm)
 {
     uint32_t n = mesh_size(&c->plan->mesh, comm->key.axes);
     const unsigned char *peers = find_peers(c, &comm->key);
-    cudaStream_t stream = c->stream[comm->key.stream];
-    uint32_t *at = c->numbers + c->state.info->n_instr + 1; /* words of no other use */
+    cudaStream_t stream = c->streams.of[comm->key.stream];
+    uint32_t *at = c->watch.numbers + c->state.info->n_instr + 1; /* words of no other use */
     ncclComm_t of = comm->comm;
     bool fine = CHECK_NCCL(c, &of, ncclAllReduce, (at, at, 1, ncclUint32, ncclMax, of, stream)) &&
                 CHECK_NCCL(c, &of, ncclGroupStart, ());
@@ -119,7 +120,8 @@ static bool warm_up(Cuda *c, CudaComm *comm)
     }
     /* An open group must be closed whatever happened. */
     return CHECK_NCCL(c, &of, ncclGroupEnd, ()) && fine &&
-           CHECK_CUDA(c, cudaEventRecord, (c->finished, stream)) && watch_opening(c, comm->name);
+           CHECK_CUDA(c, cudaEventRecord, (c->streams.finished, stream)) &&
+           watch_opening(c, comm->name);
 }
 
 /* Do all members of my group run one program? Symmetric windows ask that a collective's buffers lie
@@ -145,16 +147,16 @@ static bool register_arena(Cuda *c, CudaComm *comm)
                                                                   : NCCL_REGISTER_buffer;
     if (how == NCCL_REGISTER_buffer)
         return CHECK_NCCL(c, &of, ncclCommRegister,
-                          (of, c->state.device, c->arena_bytes, &comm->registered));
+                          (of, c->state.device, c->gpu.arena_bytes, &comm->registered));
     if (!are_alike(c, comm))
         return cuda_fail(
             c, "cuda-window",
             "ranks that communicate on %s run different programs: their buffers do not "
             "lie alike, as windows need them",
             mesh_axes_text(c->arena, &c->plan->mesh, comm->key.axes));
-    comm->has_window =
-        CHECK_NCCL(c, &of, ncclCommWindowRegister,
-                   (of, c->state.device, c->arena_bytes, &comm->window, NCCL_WIN_COLL_SYMMETRIC));
+    comm->has_window = CHECK_NCCL(
+        c, &of, ncclCommWindowRegister,
+        (of, c->state.device, c->gpu.arena_bytes, &comm->window, NCCL_WIN_COLL_SYMMETRIC));
     return comm->has_window;
 }
 
@@ -162,26 +164,26 @@ bool comm_open(Cuda *c)
 {
     GroupKeys keys;
     const Program *p = c->state.info->p;
-    c->comm_of = arena_array(c->arena, p->code.n, sizeof *c->comm_of);
+    c->comms.comm_of = arena_array(c->arena, p->code.n, sizeof *c->comms.comm_of);
     if (c->n_ranks == 1) return true;
     if (c->options.cuda.host_comm) return hosted_open(c);
     groups_collect(c->plan, true, c->arena, &keys);
-    c->comm = arena_array(c->arena, keys.all.n, sizeof *c->comm);
+    c->comms.of = arena_array(c->arena, keys.all.n, sizeof *c->comms.of);
     if (!open_world(c)) return false;
     for (uint32_t k = 0; k < keys.all.n; k++) {
-        c->comm[k].key = keys.all.at[k];
-        c->n_comms = k + 1;
-        if (!split(c, &c->comm[k])) return false;
+        c->comms.of[k].key = keys.all.at[k];
+        c->comms.n_comms = k + 1;
+        if (!split(c, &c->comms.of[k])) return false;
     }
-    for (uint32_t k = 0; k < c->n_comms; k++)
-        if (!warm_up(c, &c->comm[k])) return false;
-    for (uint32_t k = 0; k < c->n_comms; k++)
-        if (!register_arena(c, &c->comm[k])) return false;
+    for (uint32_t k = 0; k < c->comms.n_comms; k++)
+        if (!warm_up(c, &c->comms.of[k])) return false;
+    for (uint32_t k = 0; k < c->comms.n_comms; k++)
+        if (!register_arena(c, &c->comms.of[k])) return false;
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Comm *comm = c->state.at[pc].comm;
         if (comm == NULL) continue;
-        c->comm_of[pc] = groups_find(&keys, comm->axes, comm->stream);
-        assert(c->comm_of[pc] < c->n_comms);
+        c->comms.comm_of[pc] = groups_find(&keys, comm->axes, comm->stream);
+        assert(c->comms.comm_of[pc] < c->comms.n_comms);
     }
     return true;
 }
@@ -189,7 +191,7 @@ bool comm_open(Cuda *c)
 static void close_one(Cuda *c, ncclComm_t comm)
 {
     if (comm == NULL) return;
-    bool is_final = !c->dead && !c->failed && CHECK_NCCL(c, &comm, ncclCommFinalize, (comm));
+    bool is_final = !c->watch.dead && !c->failed && CHECK_NCCL(c, &comm, ncclCommFinalize, (comm));
     if (is_final)
         ncclCommDestroy(comm);
     else
@@ -200,10 +202,10 @@ static void *abort_all(void *self)
 {
     Cuda *c = self;
     hosted_stop(c);
-    for (uint32_t k = c->n_comms; k-- > 0;)
-        if (c->comm[k].comm != NULL) ncclCommAbort(c->comm[k].comm);
-    if (c->world != NULL) ncclCommAbort(c->world);
-    atomic_store(&c->aborted, true);
+    for (uint32_t k = c->comms.n_comms; k-- > 0;)
+        if (c->comms.of[k].comm != NULL) ncclCommAbort(c->comms.of[k].comm);
+    if (c->comms.world != NULL) ncclCommAbort(c->comms.world);
+    atomic_store(&c->watch.aborted, true);
     return NULL;
 }
 
@@ -212,9 +214,10 @@ static bool is_idle(Cuda *c, double until)
 {
     const struct timespec pause = {0, 1000000};
     for (int s = 0; s < STREAM_COUNT; s++) {
-        if (c->stream[s] == NULL || cudaEventRecord(c->finished, c->stream[s]) != cudaSuccess)
+        if (c->streams.of[s] == NULL ||
+            cudaEventRecord(c->streams.finished, c->streams.of[s]) != cudaSuccess)
             continue;
-        while (cudaEventQuery(c->finished) == cudaErrorNotReady) {
+        while (cudaEventQuery(c->streams.finished) == cudaErrorNotReady) {
             if (clock_s() > until) return false;
             nanosleep(&pause, NULL);
         }
@@ -230,29 +233,30 @@ bool comm_abort(Cuda *c)
     pthread_t thread;
     const struct timespec pause = {0, 1000000};
     double until = clock_s() + ABORT_S;
-    c->dead = true;
-    if (c->hosted == NULL && c->n_comms == 0 && c->world == NULL) return true;
-    if (c->stuck || pthread_create(&thread, NULL, abort_all, c) != 0) return !(c->stuck = true);
-    while (!atomic_load(&c->aborted) && clock_s() < until) nanosleep(&pause, NULL);
-    c->stuck = !atomic_load(&c->aborted);
-    if (c->stuck)
+    c->watch.dead = true;
+    if (c->comms.hosted == NULL && c->comms.n_comms == 0 && c->comms.world == NULL) return true;
+    if (c->watch.stuck || pthread_create(&thread, NULL, abort_all, c) != 0)
+        return !(c->watch.stuck = true);
+    while (!atomic_load(&c->watch.aborted) && clock_s() < until) nanosleep(&pause, NULL);
+    c->watch.stuck = !atomic_load(&c->watch.aborted);
+    if (c->watch.stuck)
         pthread_detach(thread);
     else
         pthread_join(thread, NULL);
-    c->stuck = c->stuck || !is_idle(c, until);
-    if (c->stuck) return false;
-    c->n_comms = 0;
-    c->world = NULL;
+    c->watch.stuck = c->watch.stuck || !is_idle(c, until);
+    if (c->watch.stuck) return false;
+    c->comms.n_comms = 0;
+    c->comms.world = NULL;
     return true;
 }
 
 void comm_close(Cuda *c)
 {
     /* After an error nothing may wait for others. */
-    if ((c->dead || c->failed) && !comm_abort(c)) return;
+    if ((c->watch.dead || c->failed) && !comm_abort(c)) return;
     hosted_close(c);
-    for (uint32_t k = 0; k < c->n_comms; k++) {
-        CudaComm *comm = &c->comm[k];
+    for (uint32_t k = 0; k < c->comms.n_comms; k++) {
+        CudaComm *comm = &c->comms.of[k];
         /* NCCL gives none where devices cannot reach each other's memory. */
         if (!c->failed && comm->has_window && comm->window != NULL)
             CHECK_NCCL(c, &comm->comm, ncclCommWindowDeregister, (comm->comm, comm->window));
@@ -261,23 +265,24 @@ void comm_close(Cuda *c)
         comm->registered = NULL;
         comm->has_window = false;
     }
-    for (uint32_t k = c->n_comms; k-- > 0;) {
-        close_one(c, c->comm[k].comm);
-        c->comm[k].comm = NULL;
+    for (uint32_t k = c->comms.n_comms; k-- > 0;) {
+        close_one(c, c->comms.of[k].comm);
+        c->comms.of[k].comm = NULL;
     }
-    close_one(c, c->world);
-    c->world = NULL;
-    c->n_comms = 0;
+    close_one(c, c->comms.world);
+    c->comms.world = NULL;
+    c->comms.n_comms = 0;
 }
 
 bool comm_errors(Cuda *c)
 {
-    for (uint32_t k = 0; k < c->n_comms; k++) {
+    for (uint32_t k = 0; k < c->comms.n_comms; k++) {
         ncclResult_t state = ncclSuccess;
-        if (c->comm[k].comm == NULL) continue;
-        if (!CHECK_NCCL(c, NULL, ncclCommGetAsyncError, (c->comm[k].comm, &state))) return false;
+        if (c->comms.of[k].comm == NULL) continue;
+        if (!CHECK_NCCL(c, NULL, ncclCommGetAsyncError, (c->comms.of[k].comm, &state)))
+            return false;
         if (state == ncclSuccess || state == ncclInProgress) continue;
-        return nccl_checked(c, &c->comm[k].comm, state, "a communication", __FILE__, __LINE__);
+        return nccl_checked(c, &c->comms.of[k].comm, state, "a communication", __FILE__, __LINE__);
     }
     return true;
 }
@@ -322,8 +327,8 @@ static bool all_to_all(Cuda *c, const Comm *comm, ncclComm_t of, cudaStream_t st
 bool comm_issue(Cuda *c, Pc pc)
 {
     const Comm *comm = c->state.at[pc].comm;
-    cudaStream_t stream = c->stream[comm->stream];
-    const CudaComm *its = c->n_comms > 0 ? &c->comm[c->comm_of[pc]] : NULL;
+    cudaStream_t stream = c->streams.of[comm->stream];
+    const CudaComm *its = c->comms.n_comms > 0 ? &c->comms.of[c->comms.comm_of[pc]] : NULL;
     if (comm->n_members == 1) /* alone: it is there already, or is copied */
         return comm->in == comm->out ||
                CHECK_CUDA(c, cudaMemcpyAsync,

@@ -15,10 +15,10 @@ enum { OLDEST_CAPABILITY = 80 };
 static bool choose_number(Cuda *c, int n)
 {
     if (c->options.cuda.device > 0) {
-        c->device = (int)c->options.cuda.device - 1;
-        return c->device < n ||
+        c->gpu.device = (int)c->options.cuda.device - 1;
+        return c->gpu.device < n ||
                cuda_fail(c, "cuda-device", "there is no device %d: this machine shows %d, from 0",
-                         c->device, n);
+                         c->gpu.device, n);
     }
     if (n > 1 && c->n_ranks > 1 && !c->meet->knows_local && !c->options.cuda.share_device)
         return cuda_fail(
@@ -27,8 +27,8 @@ static bool choose_number(Cuda *c, int n)
             "all ranks would take device 0. Set LOCAL_RANK beside RANK and WORLD_SIZE, "
             "as torchrun does, or give each rank --device",
             c->rank, n);
-    c->device = n == 1 || c->options.cuda.share_device ? 0 : (int)c->meet->local_rank;
-    return c->device < n ||
+    c->gpu.device = n == 1 || c->options.cuda.share_device ? 0 : (int)c->meet->local_rank;
+    return c->gpu.device < n ||
            cuda_fail(c, "cuda-device",
                      "rank %u is number %u of this machine, which shows %d devices", c->rank,
                      c->meet->local_rank, n);
@@ -73,21 +73,21 @@ bool device_choose(Cuda *c)
     if (!CHECK_CUDA(c, cudaGetDeviceCount, (&n))) return false;
     if (n == 0) return cuda_fail(c, "cuda-no-device", "this machine shows no CUDA device");
     if (c->options.cuda.share_device) share_device(c);
-    if (!choose_number(c, n) || !CHECK_CUDA(c, cudaSetDevice, (c->device)) ||
-        !CHECK_CUDA(c, cudaGetDeviceProperties, (&p, c->device)) ||
+    if (!choose_number(c, n) || !CHECK_CUDA(c, cudaSetDevice, (c->gpu.device)) ||
+        !CHECK_CUDA(c, cudaGetDeviceProperties, (&p, c->gpu.device)) ||
         !CHECK_CUDA(c, cudaMemGetInfo, (&unused, &total)))
         return false;
-    c->free_before = unused;
-    c->context.n_sms = (uint32_t)p.multiProcessorCount;
-    c->context.compute_capability = (uint32_t)(10 * p.major + p.minor);
-    if (c->context.compute_capability < OLDEST_CAPABILITY)
+    c->gpu.free_before = unused;
+    c->gpu.context.n_sms = (uint32_t)p.multiProcessorCount;
+    c->gpu.context.compute_capability = (uint32_t)(10 * p.major + p.minor);
+    if (c->gpu.context.compute_capability < OLDEST_CAPABILITY)
         return cuda_fail(c, "cuda-device",
-                         "device %d, a %s, has compute capability %d.%d; this needs 8.0", c->device,
-                         p.name, p.major, p.minor);
-    Identity *id = &c->mine;
+                         "device %d, a %s, has compute capability %d.%d; this needs 8.0",
+                         c->gpu.device, p.name, p.major, p.minor);
+    Identity *id = &c->comms.mine;
     memcpy(id->uuid, p.uuid.bytes, sizeof id->uuid);
-    id->capability = (int32_t)c->context.compute_capability;
-    id->device = c->device;
+    id->capability = (int32_t)c->gpu.context.compute_capability;
+    id->device = c->gpu.device;
     snprintf(id->name, sizeof id->name, "%.*s", (int)sizeof id->name - 1, p.name);
     return CHECK_CUDA(c, cudaDriverGetVersion, (&id->driver)) &&
            CHECK_CUDA(c, cudaRuntimeGetVersion, (&id->runtime)) &&
@@ -129,7 +129,7 @@ static void uuid_text(const Identity *id, char out[48])
 /* Every rank finds the same fault, and tells it. */
 static bool compare(Cuda *c, Rank a, Rank b)
 {
-    const Identity *x = &c->all[a], *y = &c->all[b];
+    const Identity *x = &c->comms.all[a], *y = &c->comms.all[b];
     char uuid[48];
     bool same_device = x->host == y->host && memcmp(x->uuid, y->uuid, sizeof x->uuid) == 0;
     uuid_text(x, uuid);
@@ -152,9 +152,10 @@ static bool compare(Cuda *c, Rank a, Rank b)
 
 bool device_identify(Cuda *c)
 {
-    c->mine.host = host_hash();
-    c->all = arena_array(c->arena, c->n_ranks, sizeof *c->all);
-    if (!c->meet->exchange(c->meet, &c->mine, sizeof c->mine, c->all, c->patience_s))
+    c->comms.mine.host = host_hash();
+    c->comms.all = arena_array(c->arena, c->n_ranks, sizeof *c->comms.all);
+    if (!c->meet->exchange(c->meet, &c->comms.mine, sizeof c->comms.mine, c->comms.all,
+                           c->watch.patience_s))
         return cuda_fail(c, "rank-open", "rank %u: %s", c->rank, c->meet->why);
     for (Rank b = 1; b < c->n_ranks; b++)
         for (Rank a = 0; a < b; a++)

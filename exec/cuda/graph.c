@@ -9,7 +9,7 @@
 /* A capture must be ended whatever happened in it. */
 static bool capture(Cuda *c, const Segment *s, cudaGraphExec_t *exec)
 {
-    cudaStream_t main = c->stream[STREAM_compute];
+    cudaStream_t main = c->streams.of[STREAM_compute];
     cudaGraph_t graph = NULL;
     /* Without it, communications lose their priority to that of the stream of the launch. */
     const unsigned long long flags = cudaGraphInstantiateFlagUseNodePriority;
@@ -25,7 +25,7 @@ static bool capture(Cuda *c, const Segment *s, cudaGraphExec_t *exec)
 
 static void destroy(Cuda *c, cudaGraphExec_t *exec)
 {
-    for (uint32_t i = 0; exec != NULL && i < c->order.n_segments; i++) {
+    for (uint32_t i = 0; exec != NULL && i < c->launches.order.n_segments; i++) {
         if (exec[i] != NULL) cudaGraphExecDestroy(exec[i]);
         exec[i] = NULL;
     }
@@ -33,39 +33,40 @@ static void destroy(Cuda *c, cudaGraphExec_t *exec)
 
 static cudaGraphExec_t *new_graphs(Cuda *c)
 {
-    return arena_array(c->arena, c->order.n_segments, sizeof(cudaGraphExec_t));
+    return arena_array(c->arena, c->launches.order.n_segments, sizeof(cudaGraphExec_t));
 }
 
 bool graph_capture(Cuda *c)
 {
-    c->graph = new_graphs(c);
+    c->launches.graph = new_graphs(c);
     if (!stage_open_slots(c)) return false;
-    for (uint32_t i = 0; i < c->order.n_segments; i++) {
-        const Segment *s = &c->order.segment[i];
-        if (s->same == i && !capture(c, s, &c->graph[i])) return false;
+    for (uint32_t i = 0; i < c->launches.order.n_segments; i++) {
+        const Segment *s = &c->launches.order.segment[i];
+        if (s->same == i && !capture(c, s, &c->launches.graph[i])) return false;
     }
     return true;
 }
 
 bool graph_launch(Cuda *c, uint32_t segment)
 {
-    const Segment *s = &c->order.segment[segment];
-    cudaStream_t main = c->stream[STREAM_compute];
-    uint32_t owner = c->traced ? segment : s->same;
+    const Segment *s = &c->launches.order.segment[segment];
+    cudaStream_t main = c->streams.of[STREAM_compute];
+    uint32_t owner = c->launches.traced ? segment : s->same;
     /* Which of the segments that share a graph the heads are in. */
     if (!CHECK_CUDA(c, cudaMemcpyAsync,
-                    (&c->heads[STREAM_none], &c->numbers[segment], sizeof c->heads[0],
-                     cudaMemcpyDeviceToHost, main)))
+                    (&c->watch.heads[STREAM_none], &c->watch.numbers[segment],
+                     sizeof c->watch.heads[0], cudaMemcpyDeviceToHost, main)))
         return false;
-    bool shared = c->traced == NULL && c->order.segment[owner].shared;
+    bool shared = c->launches.traced == NULL && c->launches.order.segment[owner].shared;
     if (shared && !stage_to_slot(c, s)) return false;
-    return CHECK_CUDA(c, cudaGraphLaunch, ((c->traced ? c->traced : c->graph)[owner], main));
+    return CHECK_CUDA(c, cudaGraphLaunch,
+                      ((c->launches.traced ? c->launches.traced : c->launches.graph)[owner], main));
 }
 
 void graph_close(Cuda *c)
 {
-    destroy(c, c->graph);
-    c->graph = NULL;
+    destroy(c, c->launches.graph);
+    c->launches.graph = NULL;
 }
 
 /* ---- a traced step ---- */
@@ -73,7 +74,7 @@ void graph_close(Cuda *c)
 static bool open_events(Cuda *c)
 {
     uint32_t n = c->state.info->n_instr;
-    CudaTrace *t = &c->trace;
+    CudaTrace *t = &c->findings.trace;
     t->begin = calloc((size_t)n + 1, sizeof *t->begin);
     t->end = calloc((size_t)n + 1, sizeof *t->end);
     t->lead = calloc((size_t)n + 1, sizeof *t->lead);
@@ -91,11 +92,11 @@ bool trace_open(Cuda *c, bool by_graphs)
 {
     if (!open_events(c)) return false;
     if (!by_graphs) return true;
-    c->traced = new_graphs(c);
-    for (uint32_t i = 0; i < c->order.n_segments; i++) {
-        Segment own = c->order.segment[i];
+    c->launches.traced = new_graphs(c);
+    for (uint32_t i = 0; i < c->launches.order.n_segments; i++) {
+        Segment own = c->launches.order.segment[i];
         own.shared = false; /* each micro-batch has its own events */
-        if (!capture(c, &own, &c->traced[i])) return false;
+        if (!capture(c, &own, &c->launches.traced[i])) return false;
     }
     return true;
 }
@@ -111,7 +112,7 @@ static Ps between(Cuda *c, cudaEvent_t first, cudaEvent_t second)
 
 void trace_rows(Cuda *c, Trace *trace)
 {
-    const CudaTrace *t = &c->trace;
+    const CudaTrace *t = &c->findings.trace;
     for (Pc pc = 1; pc <= c->state.info->n_instr && !c->failed; pc++) {
         if (trace->rows.n == trace->rows.room) return;
         Pc lead = t->lead[pc];
@@ -130,9 +131,9 @@ void trace_rows(Cuda *c, Trace *trace)
 
 void trace_close(Cuda *c)
 {
-    CudaTrace *t = &c->trace;
-    destroy(c, c->traced);
-    c->traced = NULL;
+    CudaTrace *t = &c->findings.trace;
+    destroy(c, c->launches.traced);
+    c->launches.traced = NULL;
     for (Pc pc = 1; c->state.info != NULL && pc <= c->state.info->n_instr; pc++) {
         if (t->begin != NULL && t->begin[pc] != NULL) cudaEventDestroy(t->begin[pc]);
         if (t->end != NULL && t->end[pc] != NULL) cudaEventDestroy(t->end[pc]);

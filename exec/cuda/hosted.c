@@ -182,8 +182,8 @@ static void collect(Cuda *c, Hosted *h)
     h->start_of = arena_array(c->arena, (size_t)n + 1, sizeof *h->start_of);
     for (int s = 0; s < STREAM_COUNT; s++) {
         h->first[s] = at;
-        for (uint32_t i = 0; i < c->order.n; i++) {
-            Pc pc = c->order.pc[i];
+        for (uint32_t i = 0; i < c->launches.order.n; i++) {
+            Pc pc = c->launches.order.pc[i];
             const Comm *comm = c->state.at[pc].comm;
             if (comm == NULL || comm->n_members == 1 || (int)comm->stream != s) continue;
             Comm *mine = arena_alloc(c->arena, sizeof *mine);
@@ -231,7 +231,7 @@ bool hosted_open(Cuda *c)
         diag_hint(c->d, "start them by `tandem run -n %u` alone, or by mpirun", c->n_ranks);
         return false;
     }
-    Hosted *h = c->hosted = arena_alloc(c->arena, sizeof *h);
+    Hosted *h = c->comms.hosted = arena_alloc(c->arena, sizeof *h);
     h->cuda = c;
     h->process = (Process){.arena = c->arena,
                            .transport = c->meet->transport,
@@ -240,7 +240,7 @@ bool hosted_open(Cuda *c)
                            .n_ranks = c->n_ranks,
                            .plan = c->plan,
                            .options = c->options,
-                           .status = c->status,
+                           .status = c->report.status,
                            .state = {.plan = c->plan, .info = c->state.info, .rank = c->rank}};
     h->process.active =
         arena_array(c->arena, (size_t)c->state.info->n_instr + 1, sizeof(PreparedTransfer *));
@@ -255,7 +255,7 @@ bool hosted_open(Cuda *c)
 
 void hosted_stop(Cuda *c)
 {
-    Hosted *h = c->hosted;
+    Hosted *h = c->comms.hosted;
     if (h == NULL || !h->runs) return;
     atomic_store(&h->stops, true);
     pthread_join(h->thread, NULL);
@@ -265,13 +265,13 @@ void hosted_stop(Cuda *c)
 /* Streams wait for nothing here any more: freeing waits for them. */
 void hosted_close(Cuda *c)
 {
-    Hosted *h = c->hosted;
+    Hosted *h = c->comms.hosted;
     if (h == NULL) return;
     hosted_stop(c);
     if (h->words != NULL) cudaFreeHost(h->words);
     if (h->pinned != NULL) cudaFreeHost(h->pinned);
     free(h->process.staging);
-    c->hosted = NULL;
+    c->comms.hosted = NULL;
 }
 
 /* ---- issue ---- */
@@ -279,14 +279,15 @@ void hosted_close(Cuda *c)
 /* A copy on the stream tells the host that pinned memory holds the data. */
 static bool set_word(Cuda *c, uint32_t *word, uint32_t value, cudaStream_t stream)
 {
-    return CHECK_CUDA(c, cudaMemcpyAsync,
-                      (word, &c->numbers[value], sizeof *word, cudaMemcpyDeviceToHost, stream));
+    return CHECK_CUDA(
+        c, cudaMemcpyAsync,
+        (word, &c->watch.numbers[value], sizeof *word, cudaMemcpyDeviceToHost, stream));
 }
 
 static bool wait_for(Cuda *c, const uint32_t *word, uint32_t value, cudaStream_t stream)
 {
-    CUresult result =
-        c->hosted->wait_value(stream, (CUdeviceptr)(uintptr_t)word, value, CU_STREAM_WAIT_VALUE_EQ);
+    CUresult result = c->comms.hosted->wait_value(stream, (CUdeviceptr)(uintptr_t)word, value,
+                                                  CU_STREAM_WAIT_VALUE_EQ);
     return result == CUDA_SUCCESS ||
            cuda_fail(c, "cuda", "rank %u: cuStreamWaitValue32: error %d", c->rank, (int)result);
 }
@@ -294,7 +295,7 @@ static bool wait_for(Cuda *c, const uint32_t *word, uint32_t value, cudaStream_t
 /* What start k reads goes to pinned memory, or what it has written comes back. */
 static bool copy(Cuda *c, const Start *start, bool is_back, cudaStream_t stream)
 {
-    const Hosted *h = c->hosted;
+    const Hosted *h = c->comms.hosted;
     bool fine = true;
     for (uint32_t i = 0; fine && i < start->n; i++) {
         Pc pc = h->order[start->first + i];
@@ -311,8 +312,8 @@ static bool copy(Cuda *c, const Start *start, bool is_back, cudaStream_t stream)
 
 bool hosted_issue(Cuda *c, const Pc *pc, uint32_t n)
 {
-    const Hosted *h = c->hosted;
-    cudaStream_t stream = c->stream[c->state.at[pc[0]].comm->stream];
+    const Hosted *h = c->comms.hosted;
+    cudaStream_t stream = c->streams.of[c->state.at[pc[0]].comm->stream];
     Pc first = 0;
     uint32_t n_here = 0;
     bool fine = true;

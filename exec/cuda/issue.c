@@ -63,30 +63,30 @@ static bool open_streams(Cuda *c)
     int least = 0, greatest = 0;
     if (!CHECK_CUDA(c, cudaDeviceGetStreamPriorityRange, (&least, &greatest))) return false;
     for (int s = STREAM_none + 1; s < STREAM_COUNT; s++) {
-        if (!c->uses[s]) continue;
+        if (!c->streams.uses[s]) continue;
         int priority = s == STREAM_compute ? least : greatest;
         if (!CHECK_CUDA(c, cudaStreamCreateWithPriority,
-                        (&c->stream[s], cudaStreamNonBlocking, priority)) ||
-            !new_event(c, &c->join[s]))
+                        (&c->streams.of[s], cudaStreamNonBlocking, priority)) ||
+            !new_event(c, &c->streams.join[s]))
             return false;
     }
-    return new_event(c, &c->fork) && new_event(c, &c->finished);
+    return new_event(c, &c->streams.fork) && new_event(c, &c->streams.finished);
 }
 
 bool issue_open(Cuda *c)
 {
     uint32_t n = c->state.info->n_instr;
-    c->event = arena_array(c->arena, (size_t)n + 1, sizeof *c->event);
-    c->uses[STREAM_compute] = true; /* where a step begins and ends */
-    for (Pc pc = 1; pc <= n; pc++) c->uses[instr(c, pc)->stream] = true;
+    c->streams.event = arena_array(c->arena, (size_t)n + 1, sizeof *c->streams.event);
+    c->streams.uses[STREAM_compute] = true; /* where a step begins and ends */
+    for (Pc pc = 1; pc <= n; pc++) c->streams.uses[instr(c, pc)->stream] = true;
     if (!open_streams(c)) return false;
     for (Pc pc = 1; pc <= n; pc++)
-        if (is_waited_for(c, pc) && !new_event(c, &c->event[pc])) return false;
-    order_make(c->state.info, c->arena, &c->order);
-    c->next_on_stream = arena_array(c->arena, (size_t)n + 1, sizeof *c->next_on_stream);
-    for (uint32_t i = c->order.n; i-- > 0;) {
-        Pc pc = c->order.pc[i], *first = &c->first_on_stream[instr(c, pc)->stream];
-        c->next_on_stream[pc] = *first;
+        if (is_waited_for(c, pc) && !new_event(c, &c->streams.event[pc])) return false;
+    order_make(c->state.info, c->arena, &c->launches.order);
+    c->watch.next_on_stream = arena_array(c->arena, (size_t)n + 1, sizeof *c->watch.next_on_stream);
+    for (uint32_t i = c->launches.order.n; i-- > 0;) {
+        Pc pc = c->launches.order.pc[i], *first = &c->watch.first_on_stream[instr(c, pc)->stream];
+        c->watch.next_on_stream[pc] = *first;
         *first = pc;
     }
     return true;
@@ -97,14 +97,14 @@ bool issue_open(Cuda *c)
 static uint32_t unread_outputs(const Cuda *c, uint32_t first, uint32_t n, uint32_t at)
 {
     const Program *p = c->state.info->p;
-    const Instr *in = instr(c, c->order.pc[at]);
+    const Instr *in = instr(c, c->launches.order.pc[at]);
     uint32_t unread = 0;
     for (uint32_t j = in->n_in; j < in->args.n; j++) {
         BufferId b = program_arg(p, in, j);
         const Buffer *x = &p->buffers.at[b];
         uint32_t inside = 0;
         for (uint32_t i = first; i < first + n; i++) {
-            const Instr *part = instr(c, c->order.pc[i]);
+            const Instr *part = instr(c, c->launches.order.pc[i]);
             for (uint32_t k = 0; k < part->args.n; k++) inside += program_arg(p, part, k) == b;
         }
         bool stays = x->parent == 0 && !x->persistent && !x->result;
@@ -116,10 +116,10 @@ static uint32_t unread_outputs(const Cuda *c, uint32_t first, uint32_t n, uint32
 uint32_t issue_kernel(const Cuda *c, uint32_t at, CudaChainPart part[CUDA_CHAIN_MAX])
 {
     const Program *p = c->state.info->p;
-    uint32_t n = 0, fuse = instr(c, c->order.pc[at])->fuse;
+    uint32_t n = 0, fuse = instr(c, c->launches.order.pc[at])->fuse;
     if (fuse == 0) return 0;
-    for (; n < CUDA_CHAIN_MAX && at + n < c->order.n; n++) {
-        Pc pc = c->order.pc[at + n];
+    for (; n < CUDA_CHAIN_MAX && at + n < c->launches.order.n; n++) {
+        Pc pc = c->launches.order.pc[at + n];
         const Instr *in = instr(c, pc);
         if (in->fuse != fuse || in->stream != STREAM_compute) break;
         /* What is outside must not have to be waited for in the middle of a kernel. */
@@ -154,8 +154,8 @@ static bool chain_from(Cuda *c, uint32_t at, uint32_t *length)
     if (n < 2) return true;
     if (!is_product(part[0].op))
         n = kernel_cuda_chain_length(part, n);
-    else if (!cuda_products_chain_length(part, &n, &c->context, &error))
-        return product_failed(c, c->order.pc[at], &error);
+    else if (!cuda_products_chain_length(part, &n, &c->gpu.context, &error))
+        return product_failed(c, c->launches.order.pc[at], &error);
     if (n > 1) *length = n;
     return true;
 }
@@ -163,33 +163,34 @@ static bool chain_from(Cuda *c, uint32_t at, uint32_t *length)
 /* A product's chain that one of the segments needs more of than the call would write is none. */
 static bool check_product(Cuda *c, uint32_t at)
 {
-    Pc pc = c->order.pc[at];
+    Pc pc = c->launches.order.pc[at];
     CudaChainPart part[CUDA_CHAIN_MAX];
     CudaError error = {""};
-    uint32_t n = c->chain[pc], length = n;
+    uint32_t n = c->launches.chain[pc], length = n;
     if (n < 2 || !is_product(instr(c, pc)->op)) return true;
     for (uint32_t i = 0; i < n; i++) {
-        Pc its = c->order.pc[at + i];
-        part[i] = (CudaChainPart){instr(c, its)->op, c->state.at[its].args, c->unread[its]};
+        Pc its = c->launches.order.pc[at + i];
+        part[i] =
+            (CudaChainPart){instr(c, its)->op, c->state.at[its].args, c->launches.unread[its]};
     }
-    if (!cuda_products_chain_length(part, &length, &c->context, &error))
+    if (!cuda_products_chain_length(part, &length, &c->gpu.context, &error))
         return product_failed(c, pc, &error);
-    if (length != n) c->chain[pc] = 1;
+    if (length != n) c->launches.chain[pc] = 1;
     return true;
 }
 
 /* A segment that stands for others leaves out only what none of them needs. */
 static bool find_unread(Cuda *c)
 {
-    const IssueOrder *o = &c->order;
-    c->unread = arena_array(c->arena, (size_t)o->n + 1, sizeof *c->unread);
+    const IssueOrder *o = &c->launches.order;
+    c->launches.unread = arena_array(c->arena, (size_t)o->n + 1, sizeof *c->launches.unread);
     for (uint32_t k = 0; k < o->n_segments; k++) {
         const Segment *s = &o->segment[k], *owner = &o->segment[s->same];
         for (uint32_t i = 0, n; i < s->n; i += n) {
-            n = c->chain[o->pc[owner->first + i]]; /* as it will be launched */
+            n = c->launches.chain[o->pc[owner->first + i]]; /* as it will be launched */
             for (uint32_t at = i; n > 1 && at < i + n; at++) {
                 uint32_t bits = unread_outputs(c, s->first + i, n, s->first + at);
-                uint32_t *mine = &c->unread[o->pc[owner->first + at]];
+                uint32_t *mine = &c->launches.unread[o->pc[owner->first + at]];
                 *mine = s->same == k ? bits : *mine & bits;
             }
         }
@@ -201,9 +202,10 @@ static bool find_unread(Cuda *c)
 
 bool issue_find_chains(Cuda *c)
 {
-    c->chain = arena_array(c->arena, (size_t)c->order.n + 1, sizeof *c->chain);
-    for (uint32_t i = 0; i < c->order.n; i++)
-        if (!chain_from(c, i, &c->chain[c->order.pc[i]])) return false;
+    c->launches.chain =
+        arena_array(c->arena, (size_t)c->launches.order.n + 1, sizeof *c->launches.chain);
+    for (uint32_t i = 0; i < c->launches.order.n; i++)
+        if (!chain_from(c, i, &c->launches.chain[c->launches.order.pc[i]])) return false;
     return find_unread(c);
 }
 
@@ -215,15 +217,15 @@ static void close_event(cudaEvent_t *event)
 
 void issue_close(Cuda *c)
 {
-    for (Pc pc = 1; c->event != NULL && pc <= c->state.info->n_instr; pc++)
-        close_event(&c->event[pc]);
+    for (Pc pc = 1; c->streams.event != NULL && pc <= c->state.info->n_instr; pc++)
+        close_event(&c->streams.event[pc]);
     for (int s = 0; s < STREAM_COUNT; s++) {
-        close_event(&c->join[s]);
-        if (c->stream[s] != NULL) cudaStreamDestroy(c->stream[s]);
-        c->stream[s] = NULL;
+        close_event(&c->streams.join[s]);
+        if (c->streams.of[s] != NULL) cudaStreamDestroy(c->streams.of[s]);
+        c->streams.of[s] = NULL;
     }
-    close_event(&c->fork);
-    close_event(&c->finished);
+    close_event(&c->streams.fork);
+    close_event(&c->streams.finished);
 }
 
 /* ---- one instruction ---- */
@@ -248,7 +250,7 @@ static bool compute(Cuda *c, Pc pc, uint32_t n_parts, bool shared)
 {
     const Instr *in = instr(c, pc);
     Ready *at = &c->state.at[pc];
-    cudaStream_t stream = c->stream[in->stream];
+    cudaStream_t stream = c->streams.of[in->stream];
     CudaError error = {""};
     if (in->op == OP_batch) return stage_issue(c, pc, shared);
     if (in->stream == STREAM_host)
@@ -260,21 +262,22 @@ static bool compute(Cuda *c, Pc pc, uint32_t n_parts, bool shared)
         return CHECK_CUDA(c, cudaMemcpyAsync,
                           (at->args->ptr[1], at->args->ptr[0], bytes, cudaMemcpyDefault, stream));
     }
-    c->context.stream = stream;
-    c->context.pc = pc;
+    c->gpu.context.stream = stream;
+    c->gpu.context.pc = pc;
     bool fine;
     if (n_parts > 1) {
         CudaChainPart part[CUDA_CHAIN_MAX];
-        uint32_t first = c->order.at[pc];
+        uint32_t first = c->launches.order.at[pc];
         for (uint32_t i = 0; i < n_parts; i++) {
-            Pc its = c->order.pc[first + i];
-            part[i] = (CudaChainPart){
-                .op = instr(c, its)->op, .args = c->state.at[its].args, .unread = c->unread[its]};
+            Pc its = c->launches.order.pc[first + i];
+            part[i] = (CudaChainPart){.op = instr(c, its)->op,
+                                      .args = c->state.at[its].args,
+                                      .unread = c->launches.unread[its]};
         }
-        fine = is_product(in->op) ? cuda_products_chain(part, n_parts, &c->context, &error)
-                                  : kernel_cuda_chain(part, n_parts, &c->context, &error);
+        fine = is_product(in->op) ? cuda_products_chain(part, n_parts, &c->gpu.context, &error)
+                                  : kernel_cuda_chain(part, n_parts, &c->gpu.context, &error);
     } else {
-        fine = kernel_cuda(in->op)(at->args, &c->context, &error);
+        fine = kernel_cuda(in->op)(at->args, &c->gpu.context, &error);
     }
     return fine || cuda_fail(c, "cuda", "rank %u, %s: %s", c->rank,
                              instr_text(c->plan, c->state.info->p, pc, c->arena), error.text);
@@ -286,27 +289,28 @@ static bool wait_for(Cuda *c, Pc pc, const Segment *s)
     const Instr *in = instr(c, pc);
     for (uint32_t k = 0; k < in->after.n; k++) {
         Pc before = p->after.at[in->after.first + k];
-        bool is_past = c->order.at[before] < s->first; /* all streams began after that */
+        bool is_past = c->launches.order.at[before] < s->first; /* all streams began after that */
         if (is_past || instr(c, before)->stream == in->stream) continue;
-        if (!CHECK_CUDA(c, cudaStreamWaitEvent, (c->stream[in->stream], c->event[before], 0)))
+        if (!CHECK_CUDA(c, cudaStreamWaitEvent,
+                        (c->streams.of[in->stream], c->streams.event[before], 0)))
             return false;
     }
     return true;
 }
 
-/* Where the stream is now, told to whoever looks from outside: `where` is a place of c->heads or
- * c->begun. */
+/* Where the stream is now, told to whoever looks from outside: `where` is a place of c->watch.heads
+ * or c->watch.begun. */
 static bool mark(Cuda *c, Stream s, uint32_t *where, uint32_t number)
 {
-    return CHECK_CUDA(
-        c, cudaMemcpyAsync,
-        (where, &c->numbers[number], sizeof *where, cudaMemcpyDeviceToHost, c->stream[s]));
+    return CHECK_CUDA(c, cudaMemcpyAsync,
+                      (where, &c->watch.numbers[number], sizeof *where, cudaMemcpyDeviceToHost,
+                       c->streams.of[s]));
 }
 
 static bool record(Cuda *c, cudaEvent_t event, Stream s, bool captures)
 {
     unsigned flags = captures ? cudaEventRecordExternal : cudaEventRecordDefault;
-    return CHECK_CUDA(c, cudaEventRecordWithFlags, (event, c->stream[s], flags));
+    return CHECK_CUDA(c, cudaEventRecordWithFlags, (event, c->streams.of[s], flags));
 }
 
 /* ---- a launch: an instruction, a chain that is one kernel, or communications that start together
@@ -319,15 +323,16 @@ typedef struct Launch {
 
 static Launch launch_at(const Cuda *c, uint32_t i, uint32_t end)
 {
-    Launch l = {i, 1, c->state.at[c->order.pc[i]].comm != NULL};
-    const Instr *in = instr(c, c->order.pc[i]);
+    Launch l = {i, 1, c->state.at[c->launches.order.pc[i]].comm != NULL};
+    const Instr *in = instr(c, c->launches.order.pc[i]);
     if (!l.is_comm) {
-        if (c->scans == NULL && !c->options.alone) l.n = c->chain[c->order.pc[i]];
+        if (c->findings.scans == NULL && !c->options.alone)
+            l.n = c->launches.chain[c->launches.order.pc[i]];
         assert(l.n <= end - i); /* segments begin where kernels do */
         return l;
     }
     while (in->launch != 0 && l.first + l.n < end) {
-        const Instr *next = instr(c, c->order.pc[l.first + l.n]);
+        const Instr *next = instr(c, c->launches.order.pc[l.first + l.n]);
         if (next->launch != in->launch || next->stream != in->stream) break;
         l.n++;
     }
@@ -336,16 +341,17 @@ static Launch launch_at(const Cuda *c, uint32_t i, uint32_t end)
 
 static bool issue_comms(Cuda *c, const Launch *l)
 {
-    bool groups = l->n > 1 && c->n_comms > 0, fine = true;
-    if (c->hosted != NULL) return hosted_issue(c, &c->order.pc[l->first], l->n);
+    bool groups = l->n > 1 && c->comms.n_comms > 0, fine = true;
+    if (c->comms.hosted != NULL) return hosted_issue(c, &c->launches.order.pc[l->first], l->n);
     if (groups && !CHECK_NCCL(c, NULL, ncclGroupStart, ())) return false;
-    for (uint32_t i = 0; fine && i < l->n; i++) fine = comm_issue(c, c->order.pc[l->first + i]);
+    for (uint32_t i = 0; fine && i < l->n; i++)
+        fine = comm_issue(c, c->launches.order.pc[l->first + i]);
     if (!groups) return fine;
-    uint32_t any = c->comm_of[c->order.pc[l->first]];
-    fine = CHECK_NCCL(c, &c->comm[any].comm, ncclGroupEnd, ()) && fine;
+    uint32_t any = c->comms.comm_of[c->launches.order.pc[l->first]];
+    fine = CHECK_NCCL(c, &c->comms.of[any].comm, ncclGroupEnd, ()) && fine;
     for (uint32_t i = 1; fine && i < l->n; i++) { /* several communicators may be in it */
-        uint32_t its = c->comm_of[c->order.pc[l->first + i]];
-        fine = its == any || nccl_checked(c, &c->comm[its].comm, ncclInProgress, "ncclGroupEnd",
+        uint32_t its = c->comms.comm_of[c->launches.order.pc[l->first + i]];
+        fine = its == any || nccl_checked(c, &c->comms.of[its].comm, ncclInProgress, "ncclGroupEnd",
                                           __FILE__, __LINE__);
     }
     return fine;
@@ -356,56 +362,59 @@ enum { MARK_EVERY = 64 };
 
 static bool issue_launch(Cuda *c, const Launch *l, const Segment *s, bool captures)
 {
-    Pc first = c->order.pc[l->first];
+    Pc first = c->launches.order.pc[l->first];
     Stream stream = instr(c, first)->stream;
-    bool traces = c->trace.begin != NULL, fine = true;
-    atomic_fetch_add(&c->beat, 1);
-    for (uint32_t i = 0; fine && i < l->n; i++) fine = wait_for(c, c->order.pc[l->first + i], s);
-    if (fine && l->is_comm) fine = mark(c, stream, &c->begun[stream], first);
-    for (uint32_t i = 0; traces && i < l->n; i++) c->trace.lead[c->order.pc[l->first + i]] = first;
-    if (fine && traces) fine = record(c, c->trace.begin[first], stream, captures);
+    bool traces = c->findings.trace.begin != NULL, fine = true;
+    atomic_fetch_add(&c->watch.beat, 1);
+    for (uint32_t i = 0; fine && i < l->n; i++)
+        fine = wait_for(c, c->launches.order.pc[l->first + i], s);
+    if (fine && l->is_comm) fine = mark(c, stream, &c->watch.begun[stream], first);
+    for (uint32_t i = 0; traces && i < l->n; i++)
+        c->findings.trace.lead[c->launches.order.pc[l->first + i]] = first;
+    if (fine && traces) fine = record(c, c->findings.trace.begin[first], stream, captures);
     if (!fine) return false;
     range_begin(c, first);
     fine = l->is_comm ? issue_comms(c, l) : compute(c, first, l->n, s->shared);
     range_end();
-    if (fine && traces) fine = record(c, c->trace.end[first], stream, captures);
+    if (fine && traces) fine = record(c, c->findings.trace.end[first], stream, captures);
     for (uint32_t i = 0; fine && i < l->n; i++) {
-        Pc pc = c->order.pc[l->first + i];
-        if (c->scans != NULL) fine = scan_issue(c, pc);
-        if (fine && c->event[pc] != NULL)
-            fine = CHECK_CUDA(c, cudaEventRecord, (c->event[pc], c->stream[stream]));
+        Pc pc = c->launches.order.pc[l->first + i];
+        if (c->findings.scans != NULL) fine = scan_issue(c, pc);
+        if (fine && c->streams.event[pc] != NULL)
+            fine = CHECK_CUDA(c, cudaEventRecord, (c->streams.event[pc], c->streams.of[stream]));
     }
-    Pc last = c->order.pc[l->first + l->n - 1];
+    Pc last = c->launches.order.pc[l->first + l->n - 1];
     /* One rank alone has few events: without marks a long step would look like one that hangs. */
     bool is_due = l->first / MARK_EVERY != (l->first + l->n) / MARK_EVERY;
-    if (fine && (l->is_comm || c->event[last] != NULL || is_due))
-        fine = mark(c, stream, &c->heads[stream], c->next_on_stream[last]);
+    if (fine && (l->is_comm || c->streams.event[last] != NULL || is_due))
+        fine = mark(c, stream, &c->watch.heads[stream], c->watch.next_on_stream[last]);
     return fine;
 }
 
 bool issue_segment(Cuda *c, const Segment *s, bool captures)
 {
-    cudaStream_t main = c->stream[STREAM_compute];
-    bool fine = CHECK_CUDA(c, cudaEventRecord, (c->fork, main));
+    cudaStream_t main = c->streams.of[STREAM_compute];
+    bool fine = CHECK_CUDA(c, cudaEventRecord, (c->streams.fork, main));
     for (int k = STREAM_compute + 1; fine && k < STREAM_COUNT; k++)
-        if (c->uses[k]) fine = CHECK_CUDA(c, cudaStreamWaitEvent, (c->stream[k], c->fork, 0));
+        if (c->streams.uses[k])
+            fine = CHECK_CUDA(c, cudaStreamWaitEvent, (c->streams.of[k], c->streams.fork, 0));
     uint32_t end = s->first + s->n;
     Pc begin[STREAM_COUNT] = {0};
     for (uint32_t i = end; i-- > s->first;)
-        begin[instr(c, c->order.pc[i])->stream] = c->order.pc[i];
+        begin[instr(c, c->launches.order.pc[i])->stream] = c->launches.order.pc[i];
     for (int k = STREAM_compute; fine && k < STREAM_COUNT; k++)
-        if (begin[k] != 0) fine = mark(c, (Stream)k, &c->heads[k], begin[k]);
+        if (begin[k] != 0) fine = mark(c, (Stream)k, &c->watch.heads[k], begin[k]);
     for (uint32_t i = s->first; fine && i < end;) {
         Launch l = launch_at(c, i, end);
         fine = issue_launch(c, &l, s, captures);
         i += l.n;
     }
     for (int k = STREAM_compute; fine && k < STREAM_COUNT; k++) {
-        if (!c->uses[k]) continue;
-        fine = mark(c, (Stream)k, &c->heads[k], 0);
+        if (!c->streams.uses[k]) continue;
+        fine = mark(c, (Stream)k, &c->watch.heads[k], 0);
         if (k == STREAM_compute || !fine) continue;
-        fine = CHECK_CUDA(c, cudaEventRecord, (c->join[k], c->stream[k])) &&
-               CHECK_CUDA(c, cudaStreamWaitEvent, (main, c->join[k], 0));
+        fine = CHECK_CUDA(c, cudaEventRecord, (c->streams.join[k], c->streams.of[k])) &&
+               CHECK_CUDA(c, cudaStreamWaitEvent, (main, c->streams.join[k], 0));
     }
     return fine;
 }

@@ -22,35 +22,38 @@ static bool prepare(Cuda *c, Pc pc)
     CudaError error = {""};
     bool taken;
     if (op_info(in->op)->class_ == OP_CLASS_contract)
-        return cuda_products_prepare(in->op, args, &c->context, &error) || failed(c, pc, &error);
+        return cuda_products_prepare(in->op, args, &c->gpu.context, &error) ||
+               failed(c, pc, &error);
     if (in->op != OP_attention && in->op != OP_attention_grad) return true;
-    if (c->cudnn && !cudnn_attention_prepare(c->cudnn, in->op, args, &taken, &error))
+    if (c->kernels.cudnn &&
+        !cudnn_attention_prepare(c->kernels.cudnn, in->op, args, &taken, &error))
         return failed(c, pc, &error);
-    if (c->ways == NULL || attention_ways_prepare(c->ways, in->op, args, &c->context, &error))
+    if (c->kernels.ways == NULL ||
+        attention_ways_prepare(c->kernels.ways, in->op, args, &c->gpu.context, &error))
         return true;
-    c->stuck = attention_ways_hang(c->ways);
+    c->watch.stuck = attention_ways_hang(c->kernels.ways);
     return failed(c, pc, &error);
 }
 
 static bool open_ways(Cuda *c)
 {
     enum { HOPPER = 90, TENSOR_VERSION = 12000 };
-    if (c->context.compute_capability == HOPPER &&
+    if (c->gpu.context.compute_capability == HOPPER &&
         !device_driver(c, "cuTensorMapEncodeTiled", TENSOR_VERSION,
                        "by which Hopper's kernels read tensors: --mma leaves them out",
-                       &c->context.tensor_encode))
+                       &c->gpu.context.tensor_encode))
         return false;
     const CudaOptions *o = &c->options.cuda;
     const AttentionWaysOptions ways = {.tune = o->choices != NULL,
                                        .kept = o->choices,
-                                       .device = c->mine.name,
-                                       .library = c->cudnn ? &c->attention : NULL,
+                                       .device = c->comms.mine.name,
+                                       .library = c->kernels.cudnn ? &c->kernels.attention : NULL,
                                        .patience_s = c->options.timeout_s};
     CudaError error = {""};
-    c->ways = attention_ways_open(&ways, &error);
-    if (c->ways == NULL) return cuda_fail(c, "cuda", "%s", error.text);
-    c->by_way = (CudaAttentionLibrary){c->ways, attention_ways_run};
-    c->context.attention = &c->by_way;
+    c->kernels.ways = attention_ways_open(&ways, &error);
+    if (c->kernels.ways == NULL) return cuda_fail(c, "cuda", "%s", error.text);
+    c->kernels.by_way = (CudaAttentionLibrary){c->kernels.ways, attention_ways_run};
+    c->gpu.context.attention = &c->kernels.by_way;
     return true;
 }
 
@@ -59,10 +62,10 @@ static bool prepare_kernel(Cuda *c, uint32_t at)
 {
     CudaChainPart part[CUDA_CHAIN_MAX];
     CudaError error = {""};
-    Pc pc = c->order.pc[at];
+    Pc pc = c->launches.order.pc[at];
     if (op_info(program_instr(c->state.info->p, pc)->op)->class_ != OP_CLASS_contract) return true;
     uint32_t n = issue_kernel(c, at, part);
-    return n < 2 || cuda_products_prepare_chain(part, n, &c->context, &error) ||
+    return n < 2 || cuda_products_prepare_chain(part, n, &c->gpu.context, &error) ||
            failed(c, pc, &error);
 }
 
@@ -72,23 +75,23 @@ bool libraries_open(Cuda *c)
     const CudaProductOptions products = {.tf32 = o->tf32,
                                          .tune = o->choices != NULL,
                                          .kept = o->choices,
-                                         .device = c->mine.name,
-                                         .compute_capability = c->context.compute_capability};
+                                         .device = c->comms.mine.name,
+                                         .compute_capability = c->gpu.context.compute_capability};
     CudaError error = {""};
-    c->context.stream = c->stream[STREAM_compute];
-    c->context.products = cuda_products_open(&products, &error);
-    if (c->context.products == NULL) return cuda_fail(c, "cuda", "%s", error.text);
+    c->gpu.context.stream = c->streams.of[STREAM_compute];
+    c->gpu.context.products = cuda_products_open(&products, &error);
+    if (c->gpu.context.products == NULL) return cuda_fail(c, "cuda", "%s", error.text);
     if (o->cudnn) {
-        c->cudnn = cudnn_attention_open(NULL, &error);
-        if (c->cudnn == NULL) return cuda_fail(c, "cuda", "--cudnn: %s", error.text);
-        c->attention = (CudaAttentionLibrary){c->cudnn, cudnn_attention_run};
-        c->context.attention = &c->attention;
+        c->kernels.cudnn = cudnn_attention_open(NULL, &error);
+        if (c->kernels.cudnn == NULL) return cuda_fail(c, "cuda", "--cudnn: %s", error.text);
+        c->kernels.attention = (CudaAttentionLibrary){c->kernels.cudnn, cudnn_attention_run};
+        c->gpu.context.attention = &c->kernels.attention;
     }
     if (!o->mma && !open_ways(c)) return false;
     for (Pc pc = 1; pc <= c->state.info->n_instr; pc++)
         if (program_instr(c->state.info->p, pc)->stream == STREAM_compute && !prepare(c, pc))
             return false;
-    for (uint32_t i = 0; i < c->order.n; i++)
+    for (uint32_t i = 0; i < c->launches.order.n; i++)
         if (!prepare_kernel(c, i)) return false;
     return true;
 }
@@ -109,7 +112,7 @@ static bool say(Cuda *c, const void *mine, uint32_t n, size_t bytes, Said *said)
 {
     Summary own = {hash_bytes(mine, n * bytes), n};
     Summary *each = arena_array(c->arena, c->n_ranks, sizeof *each);
-    if (!c->meet->exchange(c->meet, &own, sizeof own, each, c->patience_s))
+    if (!c->meet->exchange(c->meet, &own, sizeof own, each, c->watch.patience_s))
         return cuda_fail(c, "rank-open", "rank %u: %s", c->rank, c->meet->why);
     uint64_t most = 0;
     bool same = true;
@@ -123,7 +126,7 @@ static bool say(Cuda *c, const void *mine, uint32_t n, size_t bytes, Said *said)
     unsigned char *all = arena_array(c->arena, most * c->n_ranks, bytes);
     memset(padded, 0, most * bytes);
     memcpy(padded, mine, n * bytes);
-    if (!c->meet->exchange(c->meet, padded, most * bytes, all, c->patience_s))
+    if (!c->meet->exchange(c->meet, padded, most * bytes, all, c->watch.patience_s))
         return cuda_fail(c, "rank-open", "rank %u: %s", c->rank, c->meet->why);
     *said = (Said){all, (uint32_t)most * c->n_ranks, (uint32_t)most * c->rank};
     return true;
@@ -131,7 +134,7 @@ static bool say(Cuda *c, const void *mine, uint32_t n, size_t bytes, Said *said)
 
 static bool settle_products(Cuda *c)
 {
-    struct CudaProducts *p = c->context.products;
+    struct CudaProducts *p = c->gpu.context.products;
     CudaError error = {""};
     const uint32_t n = cuda_products_counts(p).calls;
     CudaProductChoice *mine = arena_array(c->arena, n + 1u, sizeof *mine);
@@ -144,17 +147,17 @@ static bool settle_products(Cuda *c)
 
 static bool settle_attention(Cuda *c)
 {
-    const uint32_t n = c->ways ? attention_ways_n(c->ways) : 0;
+    const uint32_t n = c->kernels.ways ? attention_ways_n(c->kernels.ways) : 0;
     AttentionChoice *mine = arena_array(c->arena, n + 1u, sizeof *mine);
     Said said;
     memset(mine, 0, (n + 1u) * sizeof *mine);
-    if (n > 0) attention_ways_tell(c->ways, mine);
+    if (n > 0) attention_ways_tell(c->kernels.ways, mine);
     if (!say(c, mine, n, sizeof *mine, &said)) return false;
-    if (c->ways == NULL) return true;
-    attention_ways_adopt(c->ways, said.all, said.n);
-    if (attention_ways_wrong(c->ways) != NULL)
+    if (c->kernels.ways == NULL) return true;
+    attention_ways_adopt(c->kernels.ways, said.all, said.n);
+    if (attention_ways_wrong(c->kernels.ways) != NULL)
         diag_warning(c->d, "attention-differs", nowhere, "rank %u: %s", c->rank,
-                     attention_ways_wrong(c->ways));
+                     attention_ways_wrong(c->kernels.ways));
     return true;
 }
 
@@ -165,11 +168,11 @@ bool libraries_settle(Cuda *c)
 
 void libraries_close(Cuda *c)
 {
-    cuda_products_close(c->context.products);
-    attention_ways_close(c->ways);
-    cudnn_attention_close(c->cudnn);
-    c->ways = NULL;
-    c->context.products = NULL;
-    c->context.attention = NULL;
-    c->cudnn = NULL;
+    cuda_products_close(c->gpu.context.products);
+    attention_ways_close(c->kernels.ways);
+    cudnn_attention_close(c->kernels.cudnn);
+    c->kernels.ways = NULL;
+    c->gpu.context.products = NULL;
+    c->gpu.context.attention = NULL;
+    c->kernels.cudnn = NULL;
 }

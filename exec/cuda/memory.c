@@ -42,14 +42,15 @@ static bool fill(Cuda *c, uint64_t lo, uint64_t hi, const char *block)
 static bool open_device(Cuda *c, uint64_t bytes)
 {
     void *at = NULL;
-    c->arena_bytes = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN + ARENA_SLACK;
-    c->arena_of_nccl = c->n_ranks > 1 && !c->options.cuda.host_comm;
-    bool fine = c->arena_of_nccl ? CHECK_NCCL(c, NULL, ncclMemAlloc, (&at, c->arena_bytes))
-                                 : CHECK_CUDA(c, cudaMalloc, (&at, c->arena_bytes));
+    c->gpu.arena_bytes = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN + ARENA_SLACK;
+    c->gpu.arena_of_nccl = c->n_ranks > 1 && !c->options.cuda.host_comm;
+    bool fine = c->gpu.arena_of_nccl ? CHECK_NCCL(c, NULL, ncclMemAlloc, (&at, c->gpu.arena_bytes))
+                                     : CHECK_CUDA(c, cudaMalloc, (&at, c->gpu.arena_bytes));
     if (!fine) {
         if (c->d->items.n > 0)
             diag_hint(c->d, "the arena is %s, of which the device had %s free",
-                      str_bytes(c->arena, c->arena_bytes), str_bytes(c->arena, c->free_before));
+                      str_bytes(c->arena, c->gpu.arena_bytes),
+                      str_bytes(c->arena, c->gpu.free_before));
         return false;
     }
     c->state.device = at;
@@ -66,16 +67,16 @@ bool memory_open(Cuda *c, const Program *p)
     void *host_at = NULL;
     if (!open_device(c, p->bytes) || !CHECK_CUDA(c, cudaMallocHost, (&host_at, host))) return false;
     r->host = host_at;
-    c->unsettled = true;
+    c->gpu.unsettled = true;
     if (!marked) {
         memset(r->host, 0, host);
-        return CHECK_CUDA(c, cudaMemset, (r->device, 0, c->arena_bytes));
+        return CHECK_CUDA(c, cudaMemset, (r->device, 0, c->gpu.arena_bytes));
     }
     char *block;
     poison_fill(r->host, host);
     if (!block_open(c, &block)) return false;
     poison_fill(block, BLOCK_BYTES);
-    bool fine = fill(c, 0, c->arena_bytes, block);
+    bool fine = fill(c, 0, c->gpu.arena_bytes, block);
     block_close(block);
     return fine;
 }
@@ -83,16 +84,16 @@ bool memory_open(Cuda *c, const Program *p)
 void memory_close(Cuda *c)
 {
     RankState *r = &c->state;
-    if (r->device != NULL && c->arena_of_nccl) ncclMemFree(r->device);
-    if (r->device != NULL && !c->arena_of_nccl) cudaFree(r->device);
+    if (r->device != NULL && c->gpu.arena_of_nccl) ncclMemFree(r->device);
+    if (r->device != NULL && !c->gpu.arena_of_nccl) cudaFree(r->device);
     if (r->host != NULL) cudaFreeHost(r->host);
     r->device = r->host = NULL;
 }
 
 bool memory_settle(Cuda *c)
 {
-    if (!c->unsettled) return true;
-    c->unsettled = false;
+    if (!c->gpu.unsettled) return true;
+    c->gpu.unsettled = false;
     return CHECK_CUDA(c, cudaStreamSynchronize, (cudaStreamLegacy));
 }
 
@@ -109,7 +110,7 @@ bool memory_read(Cuda *c, BufferId b, void *to)
 
 bool memory_write(Cuda *c, BufferId b, const void *from)
 {
-    c->unsettled = true;
+    c->gpu.unsettled = true;
     return CHECK_CUDA(c, cudaMemcpy,
                       (rank_memory(&c->state, b), from, bytes_of(c, b), cudaMemcpyDefault));
 }
@@ -203,7 +204,7 @@ bool memory_inspect(Cuda *c)
     char slack[ARENA_SLACK] __attribute__((aligned(8)));
     if (!c->options.poison) return true;
     uint64_t shift = p->bytes % 8; /* the pattern goes by the address */
-    assert(p->bytes - shift + sizeof slack <= c->arena_bytes);
+    assert(p->bytes - shift + sizeof slack <= c->gpu.arena_bytes);
     if (!CHECK_CUDA(
             c, cudaMemcpy,
             (slack, c->state.device + p->bytes - shift, sizeof slack, cudaMemcpyDeviceToHost)))
@@ -224,7 +225,7 @@ void memory_outside(Cuda *c)
 {
     size_t unused = 0, total = 0;
     if (!CHECK_CUDA(c, cudaMemGetInfo, (&unused, &total))) return;
-    uint64_t before = c->options.cuda.share_device ? c->free_before : total;
+    uint64_t before = c->options.cuda.share_device ? c->gpu.free_before : total;
     uint64_t used = before > unused ? before - unused : 0;
-    c->outside = used > c->arena_bytes ? used - c->arena_bytes : 0;
+    c->gpu.outside = used > c->gpu.arena_bytes ? used - c->gpu.arena_bytes : 0;
 }

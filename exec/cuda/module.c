@@ -57,7 +57,7 @@ static uint64_t outside_bytes(Backend *self)
 {
     Cuda *c = self->state;
     memory_outside(c);
-    return c->outside;
+    return c->gpu.outside;
 }
 
 static bool exchange(Backend *self, const void *mine, size_t bytes, void *all, Diag *d)

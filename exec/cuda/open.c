@@ -18,7 +18,7 @@ enum { WHOLE_LENGTH = 4000 };
 static bool meet(Cuda *c)
 {
     char why[MEET_WHY] = "";
-    c->meet = meet_open(c->arena, c->transport, c->patience_s, why, sizeof why);
+    c->meet = meet_open(c->arena, c->transport, c->watch.patience_s, why, sizeof why);
     if (c->meet == NULL) return cuda_fail(c, "rank-meet", "the ranks do not meet: %s", why);
     c->rank = c->meet->rank;
     c->n_ranks = c->meet->n_ranks;
@@ -34,7 +34,7 @@ static bool meet(Cuda *c)
 static bool all_are_fine(Cuda *c, bool fine)
 {
     unsigned char mine = fine, *all = arena_array(c->arena, c->n_ranks, 1);
-    if (!c->meet->exchange(c->meet, &mine, 1, all, c->patience_s))
+    if (!c->meet->exchange(c->meet, &mine, 1, all, c->watch.patience_s))
         return cuda_fail(c, "rank-open", "rank %u: %s", c->rank, c->meet->why);
     for (Rank r = 0; r < c->n_ranks; r++)
         if (!all[r]) return cuda_fail(c, "rank-open", "rank %u could not begin", r);
@@ -48,47 +48,49 @@ static bool open_blocks(Cuda *c)
     uint32_t *numbers = arena_array(c->arena, n, sizeof *numbers);
     for (uint32_t i = 0; i < n; i++) numbers[i] = i;
     void *host[3] = {NULL}, *device[3] = {NULL};
-    bool fine = CHECK_CUDA(c, cudaMallocHost, (&host[0], sizeof *c->control_host));
-    c->control_host = host[0];
-    fine = fine && CHECK_CUDA(c, cudaMallocHost, (&host[1], sizeof *c->fault_host));
-    c->fault_host = host[1];
-    fine = fine && CHECK_CUDA(c, cudaMallocHost, (&host[2], 2 * STREAM_COUNT * sizeof *c->heads));
-    c->heads = host[2];
-    c->begun = c->heads ? c->heads + STREAM_COUNT : NULL;
-    fine = fine && CHECK_CUDA(c, cudaMalloc, (&device[0], sizeof *c->control_device));
-    c->control_device = device[0];
-    fine = fine && CHECK_CUDA(c, cudaMalloc, (&device[1], sizeof *c->fault_device));
-    c->fault_device = device[1];
+    bool fine = CHECK_CUDA(c, cudaMallocHost, (&host[0], sizeof *c->gpu.control_host));
+    c->gpu.control_host = host[0];
+    fine = fine && CHECK_CUDA(c, cudaMallocHost, (&host[1], sizeof *c->gpu.fault_host));
+    c->gpu.fault_host = host[1];
+    fine = fine &&
+           CHECK_CUDA(c, cudaMallocHost, (&host[2], 2 * STREAM_COUNT * sizeof *c->watch.heads));
+    c->watch.heads = host[2];
+    c->watch.begun = c->watch.heads ? c->watch.heads + STREAM_COUNT : NULL;
+    fine = fine && CHECK_CUDA(c, cudaMalloc, (&device[0], sizeof *c->gpu.control_device));
+    c->gpu.control_device = device[0];
+    fine = fine && CHECK_CUDA(c, cudaMalloc, (&device[1], sizeof *c->gpu.fault_device));
+    c->gpu.fault_device = device[1];
     fine = fine && CHECK_CUDA(c, cudaMalloc, (&device[2], n * sizeof *numbers));
-    c->numbers = device[2];
+    c->watch.numbers = device[2];
     if (!fine) return false;
-    memset(c->heads, 0, 2 * STREAM_COUNT * sizeof *c->heads);
-    c->unsettled = true;
-    c->context.control = c->control_device;
-    c->context.fault = c->fault_device;
-    return CHECK_CUDA(c, cudaMemset, (c->fault_device, 0, sizeof *c->fault_device)) &&
+    memset(c->watch.heads, 0, 2 * STREAM_COUNT * sizeof *c->watch.heads);
+    c->gpu.unsettled = true;
+    c->gpu.context.control = c->gpu.control_device;
+    c->gpu.context.fault = c->gpu.fault_device;
+    return CHECK_CUDA(c, cudaMemset, (c->gpu.fault_device, 0, sizeof *c->gpu.fault_device)) &&
            CHECK_CUDA(c, cudaMemcpy,
-                      (c->numbers, numbers, n * sizeof *numbers, cudaMemcpyHostToDevice));
+                      (c->watch.numbers, numbers, n * sizeof *numbers, cudaMemcpyHostToDevice));
 }
 
 static void close_blocks(Cuda *c)
 {
-    void *host[] = {c->control_host, c->fault_host, c->heads};
-    void *device[] = {c->control_device, c->fault_device, c->numbers};
+    void *host[] = {c->gpu.control_host, c->gpu.fault_host, c->watch.heads};
+    void *device[] = {c->gpu.control_device, c->gpu.fault_device, c->watch.numbers};
     for (int i = 0; i < 3; i++) {
         if (host[i] != NULL) cudaFreeHost(host[i]);
         if (device[i] != NULL) cudaFree(device[i]);
     }
-    c->control_host = NULL, c->fault_host = NULL, c->heads = c->begun = NULL;
-    c->control_device = NULL, c->fault_device = NULL, c->numbers = NULL;
+    c->gpu.control_host = NULL, c->gpu.fault_host = NULL, c->watch.heads = c->watch.begun = NULL;
+    c->gpu.control_device = NULL, c->gpu.fault_device = NULL, c->watch.numbers = NULL;
 }
 
 static void choose_segments(Cuda *c)
 {
     uint32_t most = c->options.cuda.whole_length ? c->options.cuda.whole_length : WHOLE_LENGTH;
     CudaGraphs how = c->options.cuda.graphs;
-    bool cuts = how == CUDA_GRAPHS_cut || (how == CUDA_GRAPHS_auto && c->order.n > most);
-    if (!cuts || !order_cut(&c->state, &c->order, c->arena)) order_whole(&c->order, c->arena);
+    bool cuts = how == CUDA_GRAPHS_cut || (how == CUDA_GRAPHS_auto && c->launches.order.n > most);
+    if (!cuts || !order_cut(&c->state, &c->launches.order, c->arena))
+        order_whole(&c->launches.order, c->arena);
 }
 
 static bool open_rank(Cuda *c)
@@ -109,12 +111,12 @@ bool cuda_open(Cuda *c, const Plan *plan, const BackendOptions *options)
     c->options = *options;
     c->n_ranks = 1;
     if (c->options.timeout_s <= 0) c->options.timeout_s = 60;
-    c->patience_s = options->cuda.patience_s;
-    if (c->patience_s <= 0)
-        c->patience_s = c->options.timeout_s > PATIENCE_S ? c->options.timeout_s : PATIENCE_S;
+    c->watch.patience_s = options->cuda.patience_s;
+    if (c->watch.patience_s <= 0)
+        c->watch.patience_s = c->options.timeout_s > PATIENCE_S ? c->options.timeout_s : PATIENCE_S;
     device_environment(); /* before MPI starts: one that knows CUDA may call the driver */
     if (!meet(c)) return false;
-    c->here = arena_array(c->arena, c->n_ranks, 1);
+    c->watch.here = arena_array(c->arena, c->n_ranks, 1);
     /* Branches of a graph need not run at once, but these wait for the host, which waits for other
      * ranks, and they for branches of this one. */
     CudaGraphs *graphs = &c->options.cuda.graphs;
@@ -135,8 +137,8 @@ void cuda_close(Cuda *c)
     scan_close(c);
     graph_close(c); /* before the communicators that are captured in them */
     comm_close(c);
-    if (c->stuck) watch_leave(c);
-    if (!c->stuck) {        /* freeing waits for the device; the end of the process does not */
+    if (c->watch.stuck) watch_leave(c);
+    if (!c->watch.stuck) {  /* freeing waits for the device; the end of the process does not */
         libraries_close(c); /* before the streams */
         issue_close(c);
         stage_close(c);

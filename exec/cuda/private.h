@@ -60,6 +60,105 @@ typedef struct Scan {
     DType dtype;
 } Scan;
 
+/* watch.c, check.c: does the step make progress, and where is each stream? */
+typedef struct CudaWatch {
+    /* The device has a step, or is being waited for: the run ends if no progress is made within
+     * the timeout. Work on the host may take up to patience_s. */
+    _Atomic bool watched;
+    double patience_s;
+    _Atomic uint64_t beat; /* the issuing thread's counter: changes while it makes progress */
+    pthread_t watcher;     /* the thread that waits for that */
+    bool watches;
+    _Atomic bool ends;
+    const char *opens;   /* the operation that watch_opening waits for */
+    unsigned char *here; /* [n_ranks] */
+    bool dead;           /* communicators are broken: they can only be aborted */
+    bool stuck;          /* and aborting them did not return: nothing may wait for the device */
+    _Atomic bool aborted;
+    double last_progress_s;
+    /* Pinned memory that the streams write as they run. heads [STREAM_COUNT]: the first instruction
+     * that is not done; 0: all are. heads[STREAM_none] is the segment. begun [STREAM_COUNT]: the
+     * newest communication that began. */
+    uint32_t *heads, *begun;
+    uint32_t *numbers; /* [n_instr + 1] on the device: 0, 1, 2, ..., the values copied to heads */
+    uint32_t seen[STREAM_COUNT];
+    Pc first_on_stream[STREAM_COUNT];
+    Pc *next_on_stream; /* [pc] next instruction in issue order; 0: none */
+} CudaWatch;
+
+/* device.c, memory.c: the GPU, its arena and the control blocks. */
+typedef struct CudaGpu {
+    int device;
+    uint64_t free_before, outside; /* device bytes: before open; outside the arena */
+    bool arena_of_nccl;
+    bool unsettled;       /* the default stream may still write data that other streams read */
+    uint64_t arena_bytes; /* as allocated */
+    CudaContext context;
+    CudaControl *control_host; /* pinned */
+    CudaControl *control_device;
+    uint32_t *fault_host, *fault_device;
+} CudaGpu;
+
+/* libraries.c: which kernels compute attention. */
+typedef struct CudaKernels {
+    struct CudnnAttention *cudnn;   /* NULL: not asked for */
+    CudaAttentionLibrary attention; /* cuDNN's */
+    struct AttentionWays *ways;     /* measured choice between cuDNN, our kernels and Hopper's */
+    CudaAttentionLibrary by_way;
+} CudaKernels;
+
+/* open.c, issue.c: the plan's streams, and the events between them. */
+typedef struct CudaStreams {
+    cudaStream_t of[STREAM_COUNT];
+    bool uses[STREAM_COUNT];
+    cudaEvent_t fork, join[STREAM_COUNT], finished;
+    cudaEvent_t *event; /* [pc]; NULL: no other stream waits for it */
+} CudaStreams;
+
+/* comm.c, hosted.c: the ranks' communicators. */
+typedef struct CudaComms {
+    Identity mine, *all; /* [n_ranks] */
+    ncclComm_t world;
+    CudaComm *of; /* [n_comms] */
+    uint32_t n_comms;
+    uint32_t *comm_of;     /* [pc] */
+    struct Hosted *hosted; /* communications through the host; NULL: through NCCL */
+} CudaComms;
+
+/* order.c, stage.c, graph.c: what is launched together, and captured. */
+typedef struct CudaLaunches {
+    IssueOrder order;
+    uint32_t *chain;  /* [pc] number of instructions in the launch that begins at pc; 1: alone */
+    uint32_t *unread; /* [pc] CudaChainPart.unread of a part */
+    Staged *staged;
+    uint32_t n_staged;
+    uint32_t *staged_of;     /* [pc] 1 + index; 0: not a batch */
+    int64_t next_filled;     /* the step whose data `back` holds; -1: none */
+    cudaGraphExec_t *graph;  /* [segment] NULL: not captured, or an equal earlier segment has it */
+    cudaGraphExec_t *traced; /* [segment] graphs of one step with events around each instruction */
+    int64_t n_steps;
+} CudaLaunches;
+
+/* scan.c, step.c: what a step is asked to find out. */
+typedef struct CudaStepFindings {
+    CudaTrace trace;
+    char **scans; /* [STREAM_COUNT] pinned, during a search for bad numbers; else NULL */
+    Arena *scan_arena;
+    BadNumber *bad;
+} CudaStepFindings;
+
+/* record.c: the rank's state as the launcher and people see it. */
+typedef struct CudaReport {
+    Status *status;
+    StatusSlot *slot, alone;
+    int record; /* 1 + the descriptor of this rank's file; 0: none */
+    char record_host[64];
+    double recorded_s;
+    bool owns_status; /* no launcher: this process owns the status and prints the verdict */
+    char status_path[512];
+} CudaReport;
+
+/* One rank on one GPU. Each part belongs to the files that its comment names. */
 typedef struct Cuda {
     Arena *arena;
     const Transport *transport;
@@ -73,79 +172,14 @@ typedef struct Cuda {
     Diag *d;     /* receives errors while a call of the backend is in progress */
     bool failed; /* an error was reported; errors that follow from it are not */
     const char *why_rule, *why;
-    /* The device has a step, or is being waited for: the run ends if no progress is made within
-     * the timeout. Work on the host may take up to patience_s. */
-    _Atomic bool watched;
-    double patience_s;
-    _Atomic uint64_t beat; /* the issuing thread's counter: changes while it makes progress */
-    pthread_t watcher;     /* the thread that waits for that */
-    bool watches;
-    _Atomic bool watch_ends;
-    const char *opens;   /* the operation that watch_opening waits for */
-    unsigned char *here; /* [n_ranks] */
-    bool dead;           /* communicators are broken: they can only be aborted */
-    bool stuck;          /* and aborting them did not return: nothing may wait for the device */
-    _Atomic bool aborted;
-
-    Identity mine, *all; /* [n_ranks] */
-    int device;
-    uint64_t free_before, outside; /* device bytes: before open; what lies outside the arena */
-    bool arena_of_nccl;
-    /* the default stream may still be writing data that other streams will read */
-    bool unsettled;
-    uint64_t arena_bytes; /* as allocated */
-    CudaContext context;
-    struct CudnnAttention *cudnn;   /* NULL: not asked for */
-    CudaAttentionLibrary attention; /* cuDNN's */
-    struct AttentionWays *ways;     /* measured choice between cuDNN, our kernels and Hopper's */
-    CudaAttentionLibrary by_way;
-    CudaControl *control_host; /* pinned */
-    CudaControl *control_device;
-    uint32_t *fault_host, *fault_device;
-    /* Pinned, written by the streams as they run. heads [STREAM_COUNT]: the first instruction
-     * that is not done; 0: all are. heads[STREAM_none] is the segment. begun [STREAM_COUNT]: the
-     * newest communication begun. */
-    uint32_t *heads, *begun;
-    uint32_t *numbers; /* [n_instr + 1] on the device: 0, 1, 2, ..., the values copied to heads */
-    uint32_t seen[STREAM_COUNT];
-    Pc first_on_stream[STREAM_COUNT];
-    Pc *next_on_stream; /* [pc] next instruction in issue order; 0: none */
-
-    cudaStream_t stream[STREAM_COUNT];
-    bool uses[STREAM_COUNT];
-    cudaEvent_t fork, join[STREAM_COUNT], finished;
-    cudaEvent_t *event; /* [pc]; NULL: no other stream waits for it */
-
-    ncclComm_t world;
-    CudaComm *comm; /* [n_comms] */
-    uint32_t n_comms;
-    uint32_t *comm_of;     /* [pc] */
-    struct Hosted *hosted; /* communications through the host; NULL: through NCCL */
-
-    IssueOrder order;
-    uint32_t *chain;  /* [pc] number of instructions in the launch that begins at pc; 1: alone */
-    uint32_t *unread; /* [pc] CudaChainPart.unread of a part */
-    Staged *staged;
-    uint32_t n_staged;
-    uint32_t *staged_of; /* [pc] 1 + index; 0: not a batch */
-    int64_t next_filled; /* the step whose data `back` holds; -1: none */
-
-    cudaGraphExec_t *graph;  /* [segment] NULL: not captured, or an equal earlier segment has it */
-    cudaGraphExec_t *traced; /* [segment] graphs of one step with events around each instruction */
-    CudaTrace trace;
-    char **scans; /* [STREAM_COUNT] pinned, during a search for bad numbers; else NULL */
-    Arena *scan_arena;
-    BadNumber *bad;
-    int64_t n_steps;
-    double last_progress_s;
-
-    Status *status;
-    StatusSlot *slot, alone;
-    int record; /* 1 + the descriptor of this rank's file; 0: none */
-    char record_host[64];
-    double recorded_s;
-    bool owns_status; /* no launcher: this process owns the status and prints the verdict */
-    char status_path[512];
+    CudaWatch watch;
+    CudaGpu gpu;
+    CudaKernels kernels;
+    CudaStreams streams;
+    CudaComms comms;
+    CudaLaunches launches;
+    CudaStepFindings findings;
+    CudaReport report;
 } Cuda;
 
 /* ---- check.c: one macro a library. On an error they report the call, its place and the
@@ -192,7 +226,7 @@ bool memory_write(Cuda *c, BufferId b, const void *from);
 bool memory_poison(Cuda *c);
 bool memory_inspect(Cuda *c);
 uint64_t memory_highest(Cuda *c, Space space);
-void memory_outside(Cuda *c); /* measures c->outside */
+void memory_outside(Cuda *c); /* measures c->gpu.outside */
 
 /* ---- stage.c: data from the host ---- */
 bool stage_open(Cuda *c);
@@ -209,7 +243,7 @@ bool stage_to_slot(Cuda *c, const Segment *s);
 bool comm_open(Cuda *c);
 void comm_close(Cuda *c); /* destroys, or aborts where something failed */
 /* Aborts communication in flight within a time limit. If a library does not return, returns
- * false and sets c->stuck. */
+ * false and sets c->watch.stuck. */
 bool comm_abort(Cuda *c);
 bool comm_issue(Cuda *c, Pc pc); /* issues one; inside an NCCL group if others start with it */
 bool comm_errors(Cuda *c);       /* false if a communicator reports an error */
@@ -236,7 +270,7 @@ bool issue_find_chains(Cuda *c);
 bool issue_segment(Cuda *c, const Segment *s, bool captures);
 
 /* ---- graph.c ---- */
-bool graph_capture(Cuda *c); /* captures c->graph of every segment */
+bool graph_capture(Cuda *c); /* captures c->launches.graph of every segment */
 bool graph_launch(Cuda *c, uint32_t segment);
 void graph_close(Cuda *c);
 /* Traces one step with events around each instruction, with graphs of its own or without graphs. */
@@ -260,7 +294,7 @@ void watch_arm(Cuda *c, bool on);
 bool watch_exchange(Cuda *c, const void *mine, size_t bytes, void *all);
 /* A barrier: a fast rank does not take the others' preparation for a hang. */
 bool watch_together(Cuda *c);
-/* Waits until c->finished is recorded. If that does not happen it returns false or ends the
+/* Waits until c->streams.finished is recorded. If that does not happen it returns false or ends the
  * process. */
 bool watch_step(Cuda *c);
 /* Waits likewise while something is opened; `what` names it in messages. */

@@ -20,21 +20,22 @@ bool record_open(Cuda *c)
 {
     const char *folder = c->options.cuda.record;
     if (folder == NULL) return true;
-    if (gethostname(c->record_host, sizeof c->record_host - 1) != 0) c->record_host[0] = 0;
+    if (gethostname(c->report.record_host, sizeof c->report.record_host - 1) != 0)
+        c->report.record_host[0] = 0;
     const char *path = arena_print(c->arena, "%s/rank-%u.txt", folder, c->rank);
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
         return cuda_fail(c, "rank-record", "cannot make the folder %s: %s", folder,
                          strerror(errno));
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0) return cuda_fail(c, "rank-record", "cannot write %s: %s", path, strerror(errno));
-    c->record = 1 + fd;
+    c->report.record = 1 + fd;
     record_write(c, NULL, NULL);
     return true;
 }
 
 static const char *state_word(const Cuda *c)
 {
-    switch ((StatusState)atomic_load(&c->slot->state)) {
+    switch ((StatusState)atomic_load(&c->report.slot->state)) {
     case STATUS_absent:
     case STATUS_begun: return "is over";
     case STATUS_open: return "is between steps";
@@ -47,8 +48,8 @@ static const char *state_word(const Cuda *c)
 /* A stream by its first instruction that is not done: has it begun, as a communication tells? */
 static void add_stream(const Cuda *c, const char *who, int s, Str *out)
 {
-    Pc head = atomic_load(&c->slot->head[s]);
-    bool has_begun = head != 0 && watch_actual(c, ((volatile uint32_t *)c->begun)[s]) == head;
+    Pc head = atomic_load(&c->report.slot->head[s]);
+    bool has_begun = head != 0 && watch_actual(c, ((volatile uint32_t *)c->watch.begun)[s]) == head;
     if (head == 0 || head > c->state.info->n_instr) return;
     str_print(out, "%s %s %s\n", who, has_begun ? "has begun" : "is before",
               instr_text(c->plan, c->state.info->p, head, out->arena));
@@ -56,36 +57,37 @@ static void add_stream(const Cuda *c, const char *who, int s, Str *out)
 
 void record_write(Cuda *c, const char *rule, const char *text)
 {
-    if (c->record == 0) return;
+    if (c->report.record == 0) return;
     Arena *arena = arena_new();
     Str out = str_in(arena);
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    unsigned step = atomic_load(&c->slot->step);
-    const char *who = arena_print(arena, "rank %u on %s:", c->rank, c->record_host);
+    unsigned step = atomic_load(&c->report.slot->step);
+    const char *who = arena_print(arena, "rank %u on %s:", c->rank, c->report.record_host);
     str_print(&out, "%s of %u ranks, pid %d, device %d %s, at %lld.%03d s\n", who, c->n_ranks,
-              (int)getpid(), c->device, c->mine.name, (long long)now.tv_sec,
+              (int)getpid(), c->gpu.device, c->comms.mine.name, (long long)now.tv_sec,
               (int)(now.tv_nsec / 1000000));
     str_print(&out, "%s step %u %s\n", who, step, state_word(c));
-    for (int s = STREAM_none + 1; c->heads != NULL && s < STREAM_COUNT; s++)
-        if (c->uses[s]) add_stream(c, who, s, &out);
+    for (int s = STREAM_none + 1; c->watch.heads != NULL && s < STREAM_COUNT; s++)
+        if (c->streams.uses[s]) add_stream(c, who, s, &out);
     if (rule != NULL) str_print(&out, "%s error[%s]: %s\n", who, rule, text);
     /* Shorter or longer than before: never a mixture that could be read as a whole. */
-    if (pwrite(c->record - 1, str_text(&out), out.n, 0) == (ssize_t)out.n &&
-        ftruncate(c->record - 1, (off_t)out.n) != 0)
-        c->record = 0;
+    if (pwrite(c->report.record - 1, str_text(&out), out.n, 0) == (ssize_t)out.n &&
+        ftruncate(c->report.record - 1, (off_t)out.n) != 0)
+        c->report.record = 0;
     arena_free(arena);
-    c->recorded_s = clock_s();
+    c->report.recorded_s = clock_s();
 }
 
 void record_look(Cuda *c)
 {
-    if (c->record != 0 && clock_s() - c->recorded_s > EVERY_S) record_write(c, NULL, NULL);
+    if (c->report.record != 0 && clock_s() - c->report.recorded_s > EVERY_S)
+        record_write(c, NULL, NULL);
 }
 
 void record_close(Cuda *c)
 {
-    if (c->record == 0) return;
-    close(c->record - 1);
-    c->record = 0;
+    if (c->report.record == 0) return;
+    close(c->report.record - 1);
+    c->report.record = 0;
 }

@@ -14,25 +14,26 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* streams may call bac
 bool scan_open(Cuda *c, BadNumber *bad)
 {
     *bad = (BadNumber){.pc = 0};
-    c->bad = bad;
-    c->scan_arena = arena_new();
-    c->scans = arena_array(c->scan_arena, STREAM_COUNT, sizeof *c->scans);
+    c->findings.bad = bad;
+    c->findings.scan_arena = arena_new();
+    c->findings.scans =
+        arena_array(c->findings.scan_arena, STREAM_COUNT, sizeof *c->findings.scans);
     for (int s = STREAM_none + 1; s < STREAM_COUNT; s++) {
         void *at = NULL;
-        if (!c->uses[s]) continue;
+        if (!c->streams.uses[s]) continue;
         if (!CHECK_CUDA(c, cudaMallocHost, (&at, PIECE_BYTES))) return false;
-        c->scans[s] = at;
+        c->findings.scans[s] = at;
     }
     return true;
 }
 
 void scan_close(Cuda *c)
 {
-    for (int s = 0; c->scans != NULL && s < STREAM_COUNT; s++)
-        if (c->scans[s] != NULL) cudaFreeHost(c->scans[s]);
-    c->scans = NULL;
-    arena_free(c->scan_arena);
-    c->scan_arena = NULL;
+    for (int s = 0; c->findings.scans != NULL && s < STREAM_COUNT; s++)
+        if (c->findings.scans[s] != NULL) cudaFreeHost(c->findings.scans[s]);
+    c->findings.scans = NULL;
+    arena_free(c->findings.scan_arena);
+    c->findings.scan_arena = NULL;
 }
 
 /* In the order of the program, then of outputs and elements. */
@@ -46,13 +47,13 @@ static void CUDART_CB look(void *self)
 {
     const Scan *s = self;
     Cuda *c = s->cuda;
-    const char *at = c->scans[program_instr(c->state.info->p, s->pc)->stream];
+    const char *at = c->findings.scans[program_instr(c->state.info->p, s->pc)->stream];
     for (uint64_t i = 0; i < s->n; i++) {
         double x = number_read(s->dtype, at, i);
         if (isfinite(x)) continue;
         pthread_mutex_lock(&lock);
-        if (is_earlier(s, s->from + i, c->bad))
-            *c->bad = (BadNumber){c->rank, s->pc, s->output, s->from + i, x};
+        if (is_earlier(s, s->from + i, c->findings.bad))
+            *c->findings.bad = (BadNumber){c->rank, s->pc, s->output, s->from + i, x};
         pthread_mutex_unlock(&lock);
         return;
     }
@@ -67,13 +68,13 @@ static bool scan_output(Cuda *c, Pc pc, uint32_t arg)
     uint64_t element = dtype_bytes(b->dtype), n = b->bytes / element;
     const char *at = rank_memory(&c->state, program_arg(p, in, arg));
     for (uint64_t from = 0; from < n; from += PIECE_BYTES / element) {
-        Scan *s = arena_alloc(c->scan_arena, sizeof *s);
+        Scan *s = arena_alloc(c->findings.scan_arena, sizeof *s);
         uint64_t count = n - from < PIECE_BYTES / element ? n - from : PIECE_BYTES / element;
         *s = (Scan){c, pc, arg - in->n_in, from, count, b->dtype};
         if (!CHECK_CUDA(c, cudaMemcpyAsync,
-                        (c->scans[in->stream], at + from * element, count * element,
-                         cudaMemcpyDefault, c->stream[in->stream])) ||
-            !CHECK_CUDA(c, cudaLaunchHostFunc, (c->stream[in->stream], look, s)))
+                        (c->findings.scans[in->stream], at + from * element, count * element,
+                         cudaMemcpyDefault, c->streams.of[in->stream])) ||
+            !CHECK_CUDA(c, cudaLaunchHostFunc, (c->streams.of[in->stream], look, s)))
             return false;
     }
     return true;

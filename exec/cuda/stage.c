@@ -26,14 +26,15 @@ static bool open_one(Cuda *c, Staged *s)
 bool stage_open(Cuda *c)
 {
     const Program *p = c->state.info->p;
-    c->next_filled = -1;
-    c->staged_of = arena_array(c->arena, p->code.n, sizeof *c->staged_of);
+    c->launches.next_filled = -1;
+    c->launches.staged_of = arena_array(c->arena, p->code.n, sizeof *c->launches.staged_of);
     for (Pc pc = 1; pc < p->code.n; pc++)
-        if (program_instr(p, pc)->op == OP_batch) c->staged_of[pc] = ++c->n_staged;
-    c->staged = arena_array(c->arena, c->n_staged, sizeof *c->staged);
+        if (program_instr(p, pc)->op == OP_batch)
+            c->launches.staged_of[pc] = ++c->launches.n_staged;
+    c->launches.staged = arena_array(c->arena, c->launches.n_staged, sizeof *c->launches.staged);
     for (Pc pc = 1; pc < p->code.n; pc++) {
-        if (c->staged_of[pc] == 0) continue;
-        Staged *s = &c->staged[c->staged_of[pc] - 1];
+        if (c->launches.staged_of[pc] == 0) continue;
+        Staged *s = &c->launches.staged[c->launches.staged_of[pc] - 1];
         s->pc = pc;
         if (!open_one(c, s)) return false;
     }
@@ -42,9 +43,9 @@ bool stage_open(Cuda *c)
 
 void stage_close(Cuda *c)
 {
-    for (uint32_t i = 0; i < c->n_staged; i++)
+    for (uint32_t i = 0; i < c->launches.n_staged; i++)
         for (int k = 0; k < 2; k++) {
-            Staged *s = &c->staged[i];
+            Staged *s = &c->launches.staged[i];
             if (s->front[k] != NULL) cudaFreeHost(s->front[k]);
             if (s->slot[k] != NULL) cudaFree(s->slot[k]);
             s->front[k] = s->slot[k] = NULL;
@@ -53,20 +54,21 @@ void stage_close(Cuda *c)
 
 static void fill_back(Cuda *c, const Control *control)
 {
-    for (uint32_t i = 0; i < c->n_staged; i++) {
-        Staged *s = &c->staged[i];
+    for (uint32_t i = 0; i < c->launches.n_staged; i++) {
+        Staged *s = &c->launches.staged[i];
         s->host.control = control;
         kernel_cpu(OP_batch)(&s->host);
     }
-    c->next_filled = control->step;
+    c->launches.next_filled = control->step;
 }
 
 void stage_fill(Cuda *c)
 {
-    if (c->next_filled != c->control.step) fill_back(c, &c->control);
-    for (uint32_t i = 0; i < c->n_staged; i++)
+    if (c->launches.next_filled != c->control.step) fill_back(c, &c->control);
+    for (uint32_t i = 0; i < c->launches.n_staged; i++)
         for (int k = 0; k < 2; k++)
-            memcpy(c->staged[i].front[k], c->staged[i].back[k], c->staged[i].bytes[k]);
+            memcpy(c->launches.staged[i].front[k], c->launches.staged[i].back[k],
+                   c->launches.staged[i].bytes[k]);
 }
 
 void stage_prepare(Cuda *c)
@@ -89,11 +91,11 @@ static bool make_slots(Cuda *c, Staged *s)
 
 bool stage_open_slots(Cuda *c)
 {
-    for (uint32_t k = 0; k < c->order.n_segments; k++) {
-        const Segment *segment = &c->order.segment[k];
+    for (uint32_t k = 0; k < c->launches.order.n_segments; k++) {
+        const Segment *segment = &c->launches.order.segment[k];
         for (uint32_t i = 0; segment->shared && i < segment->n; i++) {
-            uint32_t one = c->staged_of[c->order.pc[segment->first + i]];
-            if (one != 0 && !make_slots(c, &c->staged[one - 1])) return false;
+            uint32_t one = c->launches.staged_of[c->launches.order.pc[segment->first + i]];
+            if (one != 0 && !make_slots(c, &c->launches.staged[one - 1])) return false;
         }
     }
     return true;
@@ -101,16 +103,17 @@ bool stage_open_slots(Cuda *c)
 
 bool stage_to_slot(Cuda *c, const Segment *segment)
 {
-    const Segment *owner = &c->order.segment[segment->same];
+    const Segment *owner = &c->launches.order.segment[segment->same];
     for (uint32_t i = 0; i < segment->n; i++) {
-        Pc pc = c->order.pc[segment->first + i], its = c->order.pc[owner->first + i];
-        if (c->staged_of[pc] == 0) continue;
-        const Staged *from = &c->staged[c->staged_of[pc] - 1];
-        const Staged *to = &c->staged[c->staged_of[its] - 1];
+        Pc pc = c->launches.order.pc[segment->first + i],
+           its = c->launches.order.pc[owner->first + i];
+        if (c->launches.staged_of[pc] == 0) continue;
+        const Staged *from = &c->launches.staged[c->launches.staged_of[pc] - 1];
+        const Staged *to = &c->launches.staged[c->launches.staged_of[its] - 1];
         for (int k = 0; k < 2; k++)
             if (!CHECK_CUDA(c, cudaMemcpyAsync,
                             (to->slot[k], from->front[k], from->bytes[k], cudaMemcpyHostToDevice,
-                             c->stream[STREAM_compute])))
+                             c->streams.of[STREAM_compute])))
                 return false;
     }
     return true;
@@ -118,9 +121,9 @@ bool stage_to_slot(Cuda *c, const Segment *segment)
 
 bool stage_issue(Cuda *c, Pc pc, bool shared)
 {
-    Staged *s = &c->staged[c->staged_of[pc] - 1];
+    Staged *s = &c->launches.staged[c->launches.staged_of[pc] - 1];
     const KernelArgs *a = c->state.at[pc].args;
-    cudaStream_t stream = c->stream[program_instr(c->state.info->p, pc)->stream];
+    cudaStream_t stream = c->streams.of[program_instr(c->state.info->p, pc)->stream];
     for (int k = 0; k < 2; k++)
         if (!CHECK_CUDA(c, cudaMemcpyAsync,
                         (a->ptr[k], shared ? s->slot[k] : s->front[k], s->bytes[k],

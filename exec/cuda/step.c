@@ -6,17 +6,17 @@
 
 static bool send_control(Cuda *c)
 {
-    *c->control_host = (CudaControl){c->control.step, c->control.lr, c->control.seed};
+    *c->gpu.control_host = (CudaControl){c->control.step, c->control.lr, c->control.seed};
     return CHECK_CUDA(c, cudaMemcpyAsync,
-                      (c->control_device, c->control_host, sizeof *c->control_host,
-                       cudaMemcpyHostToDevice, c->stream[STREAM_compute]));
+                      (c->gpu.control_device, c->gpu.control_host, sizeof *c->gpu.control_host,
+                       cudaMemcpyHostToDevice, c->streams.of[STREAM_compute]));
 }
 
 static bool run_program(Cuda *c, bool by_graphs)
 {
-    const Segment all = {.n = c->order.n};
+    const Segment all = {.n = c->launches.order.n};
     if (!by_graphs) return issue_segment(c, &all, false);
-    for (uint32_t i = 0; i < c->order.n_segments; i++)
+    for (uint32_t i = 0; i < c->launches.order.n_segments; i++)
         if (!graph_launch(c, i)) return false;
     return true;
 }
@@ -24,7 +24,7 @@ static bool run_program(Cuda *c, bool by_graphs)
 /* The fault that a kernel found in its data. */
 static bool check_fault(Cuda *c)
 {
-    uint32_t fault = *c->fault_host;
+    uint32_t fault = *c->gpu.fault_host;
     if (fault == 0) return true;
     Pc pc = fault & ((1u << CUDA_FAULT_PC_BITS) - 1);
     bool label = fault >> CUDA_FAULT_PC_BITS == CUDA_FAULT_label;
@@ -40,34 +40,37 @@ static bool check_fault(Cuda *c)
 static bool prepare(Cuda *c, bool by_graphs, bool traced)
 {
     /* The first step runs without graphs: libraries load in it. */
-    const bool captures = by_graphs && !traced && c->graph == NULL;
-    const bool reads = c->next_filled != c->control.step;
+    const bool captures = by_graphs && !traced && c->launches.graph == NULL;
+    const bool reads = c->launches.next_filled != c->control.step;
     if (!memory_poison(c) || !memory_settle(c)) return false;
     stage_fill(c);
     if (captures && !graph_capture(c)) return false;
     if (traced && !trace_open(c, by_graphs)) return false;
-    const bool is_long = captures || traced || reads || c->options.poison || c->scans != NULL;
+    const bool is_long =
+        captures || traced || reads || c->options.poison || c->findings.scans != NULL;
     return !is_long || watch_together(c);
 }
 
 static bool give(Cuda *c, bool by_graphs, bool traced)
 {
-    cudaStream_t main = c->stream[STREAM_compute];
-    return send_control(c) && (!traced || CHECK_CUDA(c, cudaEventRecord, (c->trace.zero, main))) &&
+    cudaStream_t main = c->streams.of[STREAM_compute];
+    return send_control(c) &&
+           (!traced || CHECK_CUDA(c, cudaEventRecord, (c->findings.trace.zero, main))) &&
            run_program(c, by_graphs) &&
            CHECK_CUDA(c, cudaMemcpyAsync,
-                      (c->fault_host, c->fault_device, sizeof *c->fault_host,
+                      (c->gpu.fault_host, c->gpu.fault_device, sizeof *c->gpu.fault_host,
                        cudaMemcpyDeviceToHost, main)) &&
-           CHECK_CUDA(c, cudaEventRecord, (c->finished, main));
+           CHECK_CUDA(c, cudaEventRecord, (c->streams.finished, main));
 }
 
 bool step_run(Cuda *c, const Control *control, Trace *trace)
 {
-    bool by_graphs =
-        c->options.cuda.graphs != CUDA_GRAPHS_none && c->n_steps > 0 && c->scans == NULL;
+    bool by_graphs = c->options.cuda.graphs != CUDA_GRAPHS_none && c->launches.n_steps > 0 &&
+                     c->findings.scans == NULL;
     c->control = *control;
-    atomic_store(&c->slot->step, (uint32_t)control->step);
-    for (int s = 0; s < STREAM_COUNT; s++) atomic_store(&c->slot->head[s], c->first_on_stream[s]);
+    atomic_store(&c->report.slot->step, (uint32_t)control->step);
+    for (int s = 0; s < STREAM_COUNT; s++)
+        atomic_store(&c->report.slot->head[s], c->watch.first_on_stream[s]);
     watch_arm(c, false);
     bool fine = prepare(c, by_graphs, trace != NULL);
     watch_arm(c, true);
@@ -81,8 +84,8 @@ bool step_run(Cuda *c, const Control *control, Trace *trace)
     if (fine && trace) trace_rows(c, trace);
     if (!fine || c->failed) watch_fail(c); /* before anything is released: that may wait */
     if (trace) trace_close(c);
-    atomic_store(&c->slot->state, STATUS_open);
-    c->n_steps++;
+    atomic_store(&c->report.slot->state, STATUS_open);
+    c->launches.n_steps++;
     return fine && !c->failed;
 }
 

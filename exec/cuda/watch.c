@@ -20,49 +20,49 @@ enum { POLLS_BEFORE_SLEEP = 2000, SLEEP_NS = 20000, POLLS_BETWEEN_LOOKS = 16 };
  */
 static bool make_record(Cuda *c)
 {
-    char path[sizeof c->status_path] = "", *all = NULL;
+    char path[sizeof c->report.status_path] = "", *all = NULL;
     bool one_machine = true;
     for (Rank r = 1; r < c->n_ranks; r++)
-        one_machine = one_machine && c->all[r].host == c->all[0].host;
+        one_machine = one_machine && c->comms.all[r].host == c->comms.all[0].host;
     if (!one_machine || c->n_ranks == 1) return true;
     Diag quiet = diag_in(c->arena); /* a run can do without */
-    if (c->rank == 0) c->status = status_create(c->n_ranks, path, sizeof path, &quiet);
+    if (c->rank == 0) c->report.status = status_create(c->n_ranks, path, sizeof path, &quiet);
     all = arena_array(c->arena, c->n_ranks, sizeof path);
-    bool fine = c->meet->exchange(c->meet, path, sizeof path, all, c->patience_s);
+    bool fine = c->meet->exchange(c->meet, path, sizeof path, all, c->watch.patience_s);
     if (fine && c->rank > 0 && all[0] != 0) {
         setenv(STATUS_VARIABLE, all, 1);
-        c->status = status_join(c->n_ranks);
+        c->report.status = status_join(c->n_ranks);
         unsetenv(STATUS_VARIABLE);
     }
     /* Nobody looks for the file once all have it. */
-    fine = fine && c->meet->exchange(c->meet, path, 1, all, c->patience_s);
+    fine = fine && c->meet->exchange(c->meet, path, 1, all, c->watch.patience_s);
     if (c->rank == 0 && path[0] != 0) unlink(path);
-    c->owns_status = true;
+    c->report.owns_status = true;
     return fine || cuda_fail(c, "rank-open", "rank %u: %s", c->rank, c->meet->why);
 }
 
 bool watch_open(Cuda *c)
 {
     uint32_t n = 0, mine = 0;
-    if (c->n_ranks > 1 && launch_inside(&n, &mine, NULL)) c->status = status_join(n);
-    if (c->transport == NULL && c->status == NULL && !make_record(c)) return false;
-    c->slot = c->status ? &c->status->slots[c->rank] : &c->alone;
-    atomic_store(&c->slot->pid, (int32_t)getpid());
-    atomic_store(&c->slot->state, STATUS_open);
+    if (c->n_ranks > 1 && launch_inside(&n, &mine, NULL)) c->report.status = status_join(n);
+    if (c->transport == NULL && c->report.status == NULL && !make_record(c)) return false;
+    c->report.slot = c->report.status ? &c->report.status->slots[c->rank] : &c->report.alone;
+    atomic_store(&c->report.slot->pid, (int32_t)getpid());
+    atomic_store(&c->report.slot->state, STATUS_open);
     return record_open(c);
 }
 
 void watch_close(Cuda *c)
 {
-    atomic_store(&c->watch_ends, true);
-    if (c->watches) pthread_join(c->watcher, NULL);
-    c->watches = false;
-    if (c->slot) atomic_store(&c->slot->state, STATUS_absent);
+    atomic_store(&c->watch.ends, true);
+    if (c->watch.watches) pthread_join(c->watch.watcher, NULL);
+    c->watch.watches = false;
+    if (c->report.slot) atomic_store(&c->report.slot->state, STATUS_absent);
     if (!c->failed) record_write(c, NULL, NULL);
     record_close(c);
-    c->slot = NULL;
-    status_unmap(c->status);
-    c->status = NULL;
+    c->report.slot = NULL;
+    status_unmap(c->report.status);
+    c->report.status = NULL;
 }
 
 static void keep(void *self, const char *rule, const char *text)
@@ -77,8 +77,8 @@ static Ending ending_of(Cuda *c)
                     .rank = c->rank,
                     .n_ranks = c->n_ranks,
                     .step = (uint32_t)c->control.step,
-                    .status = c->status,
-                    .prints = c->owns_status,
+                    .status = c->report.status,
+                    .prints = c->report.owns_status,
                     .abort = c->meet->abort,
                     .self = c->meet,
                     .record = keep,
@@ -98,7 +98,7 @@ static void end_ranks(void *self, int code)
 static Ending ending_by_issuer(Cuda *c)
 {
     Ending e = ending_of(c);
-    atomic_store(&c->watch_ends, true); /* one tells */
+    atomic_store(&c->watch.ends, true); /* one tells */
     e.abort = end_ranks;
     e.self = c;
     return e;
@@ -115,17 +115,18 @@ bool watch_fail(Cuda *c)
 void watch_leave(Cuda *c)
 {
     Ending e = ending_of(c);
-    if (c->stuck && c->why != NULL) ending_tell(&e, c->why_rule, c->why);
+    if (c->watch.stuck && c->why != NULL) ending_tell(&e, c->why_rule, c->why);
 }
 
 Pc watch_actual(const Cuda *c, Pc pc)
 {
-    uint32_t running = c->heads[STREAM_none];
-    if (pc == 0 || c->graph == NULL || running >= c->order.n_segments) return pc;
-    const Segment *s = &c->order.segment[running], *owner = &c->order.segment[s->same];
-    uint32_t at = c->order.at[pc];
+    uint32_t running = c->watch.heads[STREAM_none];
+    if (pc == 0 || c->launches.graph == NULL || running >= c->launches.order.n_segments) return pc;
+    const Segment *s = &c->launches.order.segment[running],
+                  *owner = &c->launches.order.segment[s->same];
+    uint32_t at = c->launches.order.at[pc];
     bool inside = at >= owner->first && at - owner->first < owner->n;
-    return inside ? c->order.pc[s->first + (at - owner->first)] : pc;
+    return inside ? c->launches.order.pc[s->first + (at - owner->first)] : pc;
 }
 
 /* Publishes where the streams are; true when one has moved. */
@@ -133,13 +134,13 @@ static bool publish(Cuda *c)
 {
     bool moved = false;
     for (int s = STREAM_none + 1; s < STREAM_COUNT; s++) {
-        Pc head = watch_actual(c, ((volatile uint32_t *)c->heads)[s]);
-        if (head == c->seen[s]) continue;
-        c->seen[s] = head;
-        atomic_store(&c->slot->head[s], head);
+        Pc head = watch_actual(c, ((volatile uint32_t *)c->watch.heads)[s]);
+        if (head == c->watch.seen[s]) continue;
+        c->watch.seen[s] = head;
+        atomic_store(&c->report.slot->head[s], head);
         moved = true;
     }
-    if (moved) atomic_fetch_add(&c->slot->count, 1);
+    if (moved) atomic_fetch_add(&c->report.slot->count, 1);
     return moved;
 }
 
@@ -147,9 +148,9 @@ static bool publish(Cuda *c)
 static void add_places(const Cuda *c, Str *out)
 {
     for (int k = STREAM_none + 1; k < STREAM_COUNT; k++)
-        if (c->uses[k] && c->seen[k] != 0)
+        if (c->streams.uses[k] && c->watch.seen[k] != 0)
             str_print(out, "\n  %s: at or after %s", stream_name((Stream)k),
-                      instr_text(c->plan, c->state.info->p, c->seen[k], c->arena));
+                      instr_text(c->plan, c->state.info->p, c->watch.seen[k], c->arena));
 }
 
 /* The first communication of the program that has begun and is not done. */
@@ -157,8 +158,9 @@ static Pc waited_for(const Cuda *c)
 {
     Pc first = 0;
     for (int s = STREAM_none + 1; s < STREAM_COUNT; s++) {
-        Pc head = c->seen[s];
-        bool under_way = head != 0 && watch_actual(c, ((volatile uint32_t *)c->begun)[s]) == head;
+        Pc head = c->watch.seen[s];
+        bool under_way =
+            head != 0 && watch_actual(c, ((volatile uint32_t *)c->watch.begun)[s]) == head;
         if (under_way && (first == 0 || head < first)) first = head;
     }
     return first;
@@ -186,19 +188,19 @@ static _Noreturn void time_out(Cuda *c, Ending *e, double waited_s)
 static bool look_around(Cuda *c)
 {
     double now = clock_s();
-    atomic_fetch_add(&c->beat, 1);
-    if (publish(c)) c->last_progress_s = now;
+    atomic_fetch_add(&c->watch.beat, 1);
+    if (publish(c)) c->watch.last_progress_s = now;
     record_look(c);
     if (!comm_errors(c)) return false;
     if (c->meet->gone(c->meet)) return cuda_fail(c, "rank-died", "%s", c->meet->why);
-    double waited = now - c->last_progress_s;
-    if (waited <= (c->watched ? c->options.timeout_s : c->patience_s)) return true;
-    if (c->watched || c->n_ranks == 1) {
+    double waited = now - c->watch.last_progress_s;
+    if (waited <= (c->watch.watched ? c->options.timeout_s : c->watch.patience_s)) return true;
+    if (c->watch.watched || c->n_ranks == 1) {
         Ending e = ending_by_issuer(c);
         time_out(c, &e, waited);
     }
     return cuda_fail(c, "timeout", "rank %u waited %.1f s for the other ranks to open %s", c->rank,
-                     waited, c->opens);
+                     waited, c->watch.opens);
 }
 
 /* ---- who watches the watcher ---- */
@@ -212,11 +214,11 @@ static void *watch(void *self)
     const struct timespec pause = {0, 50000000};
     uint64_t beat = 0;
     double since = clock_s();
-    while (!atomic_load(&c->watch_ends)) {
+    while (!atomic_load(&c->watch.ends)) {
         nanosleep(&pause, NULL);
         double now = clock_s();
-        uint64_t seen = atomic_load(&c->beat);
-        if (seen != beat || !atomic_load(&c->watched)) {
+        uint64_t seen = atomic_load(&c->watch.beat);
+        if (seen != beat || !atomic_load(&c->watch.watched)) {
             beat = seen;
             since = now;
         }
@@ -230,23 +232,24 @@ static void *watch(void *self)
 
 bool watch_begin(Cuda *c)
 {
-    c->watches = pthread_create(&c->watcher, NULL, watch, c) == 0;
-    return c->watches || cuda_fail(c, "rank-open", "rank %u: no thread to watch the step", c->rank);
+    c->watch.watches = pthread_create(&c->watch.watcher, NULL, watch, c) == 0;
+    return c->watch.watches ||
+           cuda_fail(c, "rank-open", "rank %u: no thread to watch the step", c->rank);
 }
 
 void watch_arm(Cuda *c, bool on)
 {
-    atomic_fetch_add(&c->beat, 1);
-    atomic_store(&c->watched, on);
-    atomic_store(&c->slot->state, on ? STATUS_stepping : STATUS_preparing);
+    atomic_fetch_add(&c->watch.beat, 1);
+    atomic_store(&c->watch.watched, on);
+    atomic_store(&c->report.slot->state, on ? STATUS_stepping : STATUS_preparing);
 }
 
 bool watch_exchange(Cuda *c, const void *mine, size_t bytes, void *all)
 {
     double start = clock_s();
-    if (c->meet->exchange(c->meet, mine, bytes, all, c->patience_s)) return true;
+    if (c->meet->exchange(c->meet, mine, bytes, all, c->watch.patience_s)) return true;
     double waited = clock_s() - start;
-    if (waited < c->patience_s)
+    if (waited < c->watch.patience_s)
         return cuda_fail(c, "rank-died", "rank %u: %s", c->rank, c->meet->why);
     Ending e = ending_by_issuer(c);
     ending_timeout(&e, NULL, 0, waited);
@@ -255,12 +258,12 @@ bool watch_exchange(Cuda *c, const void *mine, size_t bytes, void *all)
 bool watch_together(Cuda *c)
 {
     unsigned char mine = 1;
-    return watch_exchange(c, &mine, 1, c->here);
+    return watch_exchange(c, &mine, 1, c->watch.here);
 }
 
 bool watch_opening(Cuda *c, const char *what)
 {
-    c->opens = what;
+    c->watch.opens = what;
     return watch_step(c);
 }
 
@@ -278,9 +281,9 @@ static bool device_lost(Cuda *c, cudaError_t error)
 
 bool watch_step(Cuda *c)
 {
-    c->last_progress_s = clock_s();
+    c->watch.last_progress_s = clock_s();
     for (uint32_t polls = 0;; polls++) {
-        cudaError_t state = cudaEventQuery(c->finished);
+        cudaError_t state = cudaEventQuery(c->streams.finished);
         if (state == cudaSuccess) return true;
         if (state != cudaErrorNotReady) return device_lost(c, state);
         if (polls % POLLS_BETWEEN_LOOKS == 0 && !look_around(c)) return false;
