@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "planner/ir/window.h"
+
 _Static_assert(sizeof(Attrs) % sizeof(double) == 0,
                "Attrs are interned by their bytes: no padding");
 
@@ -139,6 +141,21 @@ static bool size_indices(OpKind op, Binding *b, const Attrs *attrs, Loc loc, Dia
         (long long)a->capacity);
 }
 
+/* Rows written follow from rows read, or rows read from rows written. */
+static bool fit_windows(OpKind op, Binding *b, const Attrs *attrs, Loc loc, Diag *d)
+{
+    static const Attrs none;
+    const Attrs *a = attrs ? attrs : &none;
+    if (op_windowed(op, b, a)) return true;
+    return diag_error(d, FAULT_input, "shape-mismatch", loc,
+                      "%s (%s): a window of %lld x %lld (stride %lld x %lld, padding %lld + %lld "
+                      "and %lld + %lld) does not fit a field of %lld x %lld",
+                      op_info(op)->name, op_info(op)->signature, (long long)a->h_kernel,
+                      (long long)a->w_kernel, (long long)a->h_stride, (long long)a->w_stride,
+                      (long long)a->h_before, (long long)a->h_after, (long long)a->w_before,
+                      (long long)a->w_after, (long long)b->size['H'], (long long)b->size['W']);
+}
+
 TensorId graph_op(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_t n_in, DType dtype,
                   const Attrs *attrs, ModuleId module, Loc loc, Diag *d)
 {
@@ -151,6 +168,7 @@ TensorId graph_op(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
     if (!op_bind(op, dims, n_in, NULL, 0, &b, loc, d)) return 0;
     if (op_info(op)->flags & OP_TAKES && !take_part(op, &b, attrs, loc, d)) return 0;
     if (op_info(op)->flags & OP_SIZED && !size_indices(op, &b, attrs, loc, d)) return 0;
+    if (op_info(op)->flags & OP_WINDOWED && !fit_windows(op, &b, attrs, loc, d)) return 0;
     if (op_info(op)->flags & OP_INDEXES) dtype = DT_i32;
     for (uint32_t j = 0; j < b.n_out; j++) {
         int64_t dim[MAX_DIMS];

@@ -61,6 +61,7 @@ static void set_signature(OpInfo *info, const char *signature)
     bool fine = op_parse_signature(signature, &info->sig, NULL);
     assert(fine);
     (void)fine;
+    if (sig_is_windowed(&info->sig)) info->flags |= OP_WINDOWED;
 }
 
 static void set_name(OpKind op, const char *of, const char *suffix)

@@ -5,7 +5,8 @@
  * ranks; an UPPER-CASE one must be whole on each rank; one missing on the right is reduced, so
  * splitting it leaves a partial result. `...` stands for any number (also 0) of splittable indices,
  * the same in every term. `(hp)` is one dimension made of two indices, the first outermost (it
- * carries the split). `(h*S+I)` is an affine index: h may be split, with a halo of I rows.
+ * carries the split). `h~` is the dimension of the rows that output rows h read (window.h): where h
+ * is split, a part of it has a halo of rows that other parts own. Only h and w may have windows.
  * Letters are local to the row. */
 #ifndef TANDEM_IR_OP_H
 #define TANDEM_IR_OP_H
@@ -61,19 +62,20 @@ enum {                     /* OpInfo.flags */
                            one interval only */
        OP_ONCE = 1024,  /* reads only weights and state: done once a step, even if its inputs are
                            recomputed */
-       OP_IN_KERNEL = 2048, /* a sum that may still be part of a kernel of rows (Instr.fuse) */
-       OP_TURNS = 4096,     /* out[0] is in[0] with its indices in another memory order */
-       OP_SIZED = 8192,     /* indices K, C and e are as large as attributes say (op_sized) */
-       OP_INDEXES = 16384,  /* its outputs are ids, i32 */
-       OP_WIDE = 32768,     /* its first output is a statistic too, so has the widest type */
-       OP_CHUNKED = 65536   /* as OP_PLACED, but tokens may lie in two chunks (KernelArgs.second) */
+       OP_IN_KERNEL = 2048,  /* a sum that may still be part of a kernel of rows (Instr.fuse) */
+       OP_TURNS = 4096,      /* out[0] is in[0] with its indices in another memory order */
+       OP_SIZED = 8192,      /* indices K, C and e are as large as attributes say (op_sized) */
+       OP_INDEXES = 16384,   /* its outputs are ids, i32 */
+       OP_WIDE = 32768,      /* its first output is a statistic too, so has the widest type */
+       OP_WINDOWED = 131072, /* derived: the row has an index h~ or w~ */
+       OP_CHUNKED = 65536 /* as OP_PLACED, but tokens may lie in two chunks (KernelArgs.second) */
 };
 
 /* One term dimension after parsing. */
 typedef struct SigDim {
-    char letter; /* the index; for (hp) and (h*S+I) the outermost one, h */
-    char inner;  /* 0, or p of (hp), or I of (h*S+I) */
-    char stride; /* 0, or S of (h*S+I) */
+    char letter; /* the index; for (hp) the outermost one, h; for h~ also h */
+    char inner;  /* 0, or p of (hp) */
+    bool reads;  /* h~ */
 } SigDim;
 
 typedef struct SigTerm {
@@ -143,7 +145,8 @@ typedef struct Binding {
     int64_t size['z' + 1];     /* global size of each letter; 0: not in this op */
     uint8_t n_dims[MAX_ARGS];
     char letter[MAX_ARGS][MAX_DIMS];
-    char ellipsis[MAX_DIMS + 1]; /* the letters `...` stands for, 0-terminated */
+    bool reads[MAX_ARGS][MAX_DIMS]; /* the rows that the letter reads (h~): size['H'] is theirs */
+    char ellipsis[MAX_DIMS + 1];    /* the letters `...` stands for, 0-terminated */
 } Binding;
 
 /* Binds `op` to its arguments' dimensions (inputs then outputs; outputs may be given as n_dims 0
@@ -225,6 +228,18 @@ double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], bool c
     X(int64_t, reduce) /* Reduce of a collective */                                                \
     X(int64_t, slot)   /* which scalar of a scalar table (norm groups) */                          \
     X(int64_t, n_slots)                                                                            \
+    X(int64_t, h_kernel) /* the window of h~ (window.h), */                                        \
+    X(int64_t, h_stride)                                                                           \
+    X(int64_t, h_dilation)                                                                         \
+    X(int64_t, h_before)                                                                           \
+    X(int64_t, h_after)                                                                            \
+    X(int64_t, h_mode)                                                                             \
+    X(int64_t, w_kernel) /* and of w~ */                                                           \
+    X(int64_t, w_stride)                                                                           \
+    X(int64_t, w_dilation)                                                                         \
+    X(int64_t, w_before)                                                                           \
+    X(int64_t, w_after)                                                                            \
+    X(int64_t, w_mode)                                                                             \
     X(int64_t,                                                                                     \
       stochastic) /* adamw: parameters are bf16, rounded by a draw of (seed, step, site) */        \
     X(int64_t, registered) /* collective: its buffers are registered with the network */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "planner/ir/op_private.h"
+#include "planner/ir/window.h"
 
 typedef struct Binder {
     const Signature *sig;
@@ -86,6 +87,7 @@ static void name_dims(const Binder *k, uint32_t arg)
     for (uint32_t at = 0; at < b->n_dims[arg]; at++) {
         const SigDim *dim = dim_at(t, n_ellipsis, at, &e);
         b->letter[arg][at] = dim ? dim->letter : b->ellipsis[e];
+        b->reads[arg][at] = dim && dim->reads;
         add_letter(b, b->letter[arg][at]);
         if (dim && dim->inner) add_letter(b, dim->inner);
     }
@@ -100,6 +102,7 @@ static bool bind_plain(const Binder *k, uint32_t arg, const Dims *dims)
         const SigDim *dim = dim_at(t, n_ellipsis, at, &e);
         char letter = dim ? dim->letter : k->b->ellipsis[e];
         if (dims->at[at] < 1) return unfit(k, arg, letter, dims->at[at]);
+        if (dim && dim->reads) letter = window_reach(letter);
         if ((!dim || !dim->inner) && !bind_letter(k, arg, letter, dims->at[at])) return false;
     }
     return true;
@@ -115,26 +118,6 @@ static bool solve_composite(const Binder *k, uint32_t arg, const SigDim *dim, in
     return *h && *p && size % *h == 0 && size / *h == *p ? true : unfit(k, arg, dim->letter, size);
 }
 
-/* (h*S+I) of `size` = (h - 1) * S + I: any one follows from the other two. */
-static bool solve_affine(const Binder *k, uint32_t arg, const SigDim *dim, int64_t size)
-{
-    int64_t *h = &k->b->size[(int)dim->letter], *window = &k->b->size[(int)dim->inner];
-    int64_t *stride = &k->b->size[(int)dim->stride];
-    if ((*h != 0) + (*window != 0) + (*stride != 0) < 2) return true;
-    int64_t before = (*h ? *h - 1 : 0);
-    if (!*h && *window <= size && (size - *window) % *stride == 0)
-        *h = (size - *window) / *stride + 1;
-    else if (!*window && before < size && *stride <= (size - 1) / (before ? before : 1))
-        *window = size - before * *stride;
-    else if (!*stride && before == 0 && *window == size)
-        *stride = 1;
-    else if (!*stride && before > 0 && *window < size && (size - *window) % before == 0)
-        *stride = (size - *window) / before;
-    bool fits = *h && *window && *stride && *window <= size && (size - *window) % *stride == 0 &&
-                (size - *window) / *stride == *h - 1;
-    return fits ? true : unfit(k, arg, dim->letter, size);
-}
-
 static bool bind_composite(const Binder *k, uint32_t arg, const Dims *dims)
 {
     const SigTerm *t = sig_term(k->sig, arg);
@@ -142,9 +125,7 @@ static bool bind_composite(const Binder *k, uint32_t arg, const Dims *dims)
     for (uint32_t at = 0; at < dims->n; at++) {
         const SigDim *dim = dim_at(t, n_ellipsis, at, &e);
         if (!dim || !dim->inner) continue;
-        bool fine = dim->stride ? solve_affine(k, arg, dim, dims->at[at])
-                                : solve_composite(k, arg, dim, dims->at[at]);
-        if (!fine) return false;
+        if (!solve_composite(k, arg, dim, dims->at[at])) return false;
     }
     return true;
 }
@@ -213,11 +194,11 @@ int sig_output_dims(const Signature *sig, const Binding *b, uint32_t j, int64_t 
     int n = t->n_dims + (int)n_ellipsis;
     for (int at = 0; at < n; at++) {
         const SigDim *is = dim_at(t, n_ellipsis, (uint32_t)at, &e);
-        int64_t size = b->size[(int)(is ? is->letter : b->ellipsis[e])];
+        const char letter = is ? is->letter : b->ellipsis[e];
+        int64_t size = b->size[(int)(is && is->reads ? window_reach(letter) : letter)];
         int64_t inner = is && is->inner ? b->size[(int)is->inner] : 1;
-        int64_t stride = is && is->stride ? b->size[(int)is->stride] : 1;
-        if (!size || !inner || !stride) return -1;
-        dim[at] = is && is->stride ? (size - 1) * stride + inner : size * inner;
+        if (!size || !inner) return -1;
+        dim[at] = size * inner;
     }
     return n;
 }

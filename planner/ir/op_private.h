@@ -24,6 +24,7 @@ static inline const SigTerm *sig_term(const Signature *sig, uint32_t arg)
 bool sig_term_uses(const SigTerm *term, char letter);
 bool sig_uses(const Signature *sig, char letter); /* anywhere in it, also inside ( ) */
 bool sig_has_ellipsis(const Signature *sig);
+bool sig_is_windowed(const Signature *sig); /* does it have an index h~? */
 
 /* op_bind for any signature; name and text are for messages. */
 bool sig_bind(const Signature *sig, const char *name, const char *text, const Dims *in,

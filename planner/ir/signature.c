@@ -28,19 +28,11 @@ static bool fail(const Parser *p, const char *what)
                       p->text, what, p->at);
 }
 
-/* After "(": "hp)" or "h*S+I)". */
+/* After "(": "hp)". */
 static bool parse_group(Parser *p, SigDim *dim)
 {
     if (!lower(*p->at)) return fail(p, "expected a lower-case index");
     dim->letter = *p->at++;
-    if (*p->at == '*') {
-        p->at++;
-        if (!upper(*p->at)) return fail(p, "expected an upper-case stride");
-        dim->stride = *p->at++;
-        if (*p->at != '+') return fail(p, "expected +");
-        p->at++;
-        if (!upper(*p->at)) return fail(p, "expected an upper-case index of the window");
-    }
     if (!lower(*p->at) && !upper(*p->at)) return fail(p, "expected an index");
     dim->inner = *p->at++;
     if (*p->at != ')') return fail(p, "expected )");
@@ -57,7 +49,7 @@ bool sig_term_uses(const SigTerm *term, char letter)
 
 static bool parse_dim(Parser *p, SigTerm *term)
 {
-    SigDim dim = {0, 0, 0};
+    SigDim dim = {0, 0, false};
     const char *at = p->at;
     if (term->n_dims == MAX_DIMS) return fail(p, "too many dimensions");
     if (*p->at == '(') {
@@ -65,6 +57,12 @@ static bool parse_dim(Parser *p, SigTerm *term)
         if (!parse_group(p, &dim)) return false;
     } else if (lower(*p->at) || upper(*p->at)) {
         dim.letter = *p->at++;
+        if (*p->at == '~') {
+            if (dim.letter != 'h' && dim.letter != 'w')
+                return fail(p, "expected a window of h or w");
+            dim.reads = true;
+            p->at++;
+        }
     } else {
         return fail(p, "expected an index");
     }
@@ -103,6 +101,18 @@ static bool parse_terms(Parser *p, SigTerm *terms, uint8_t *n, uint32_t room)
     }
 }
 
+/* H is the letter of the rows that h reads: it stands for nothing else. */
+static bool check_reads(Parser *p, const Signature *sig)
+{
+    for (uint32_t a = 0; a < (uint32_t)sig->n_in + sig->n_out; a++)
+        for (uint32_t i = 0; i < sig_term(sig, a)->n_dims; i++) {
+            const SigDim *dim = &sig_term(sig, a)->dim[i];
+            if (dim->reads && sig_uses(sig, (char)(dim->letter - 'a' + 'A')))
+                return fail(p, "the rows that an index reads have its upper-case letter");
+        }
+    return true;
+}
+
 /* h of (hp) may be split, p may not: wherever p leads a dimension it would be cut differently. */
 static bool check_inner(Parser *p, const Signature *sig)
 {
@@ -122,7 +132,7 @@ bool op_parse_signature(const char *text, Signature *sig, Diag *d)
     p.at += 2;
     if (!parse_terms(&p, sig->out, &sig->n_out, MAX_OUT)) return false;
     if (*p.at) return fail(&p, "unexpected text");
-    return check_inner(&p, sig);
+    return check_inner(&p, sig) && check_reads(&p, sig);
 }
 
 bool sig_uses(const Signature *sig, char letter)
@@ -130,10 +140,16 @@ bool sig_uses(const Signature *sig, char letter)
     for (uint32_t a = 0; a < (uint32_t)sig->n_in + sig->n_out; a++) {
         const SigTerm *t = sig_term(sig, a);
         for (uint32_t i = 0; i < t->n_dims; i++)
-            if (t->dim[i].letter == letter || t->dim[i].inner == letter ||
-                t->dim[i].stride == letter)
-                return true;
+            if (t->dim[i].letter == letter || t->dim[i].inner == letter) return true;
     }
+    return false;
+}
+
+bool sig_is_windowed(const Signature *sig)
+{
+    for (uint32_t a = 0; a < (uint32_t)sig->n_in + sig->n_out; a++)
+        for (uint32_t i = 0; i < sig_term(sig, a)->n_dims; i++)
+            if (sig_term(sig, a)->dim[i].reads) return true;
     return false;
 }
 

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "planner/ir/window.h"
 #include "planner/verify/private.h"
 
 #define RULE "verify-structure"
@@ -201,6 +202,10 @@ static void check_nodes(Verifier *v)
                  !op_takes(n->op, &b, graph_attrs_at(g, n->attrs)))
             verify_report(v, RULE, 0, "graph node %u (%s) takes a part that there is not", id,
                           op_info(n->op)->name);
+        else if (op_info(n->op)->flags & OP_WINDOWED &&
+                 !op_windowed(n->op, &b, graph_attrs_at(g, n->attrs)))
+            verify_report(v, RULE, 0, "graph node %u (%s) has a window that does not fit its sizes",
+                          id, op_info(n->op)->name);
         else if (op_info(n->op)->flags & OP_SIZED && !op_sized(&b, graph_attrs_at(g, n->attrs)))
             verify_report(v, RULE, 0, "graph node %u (%s) has other sizes than its attributes say",
                           id, op_info(n->op)->name);

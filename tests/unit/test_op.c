@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "planner/ir/op_private.h"
+#include "planner/ir/window.h"
 
 static int setup(void **state)
 {
@@ -25,14 +26,15 @@ static void grammar(void **state)
 {
     (void)state;
     Signature s;
-    assert_true(op_parse_signature("b(h*S+I)w...,Ic->(bw)...c,", &s, NULL));
+    assert_true(op_parse_signature("bh~w...,Ic->(bw)...c,", &s, NULL));
     assert_int_equal(s.n_in, 2);
     assert_int_equal(s.n_out, 2);
     assert_int_equal(s.in[0].n_dims, 3);
     assert_int_equal(s.in[0].ellipsis, 3);
     assert_int_equal(s.in[0].dim[1].letter, 'h');
-    assert_int_equal(s.in[0].dim[1].stride, 'S');
-    assert_int_equal(s.in[0].dim[1].inner, 'I');
+    assert_true(s.in[0].dim[1].reads);
+    assert_false(s.in[0].dim[2].reads);
+    assert_true(sig_is_windowed(&s));
     assert_int_equal(s.in[1].ellipsis, -1);
     assert_int_equal(s.out[0].dim[0].letter, 'b');
     assert_int_equal(s.out[0].dim[0].inner, 'w');
@@ -55,9 +57,11 @@ static void bad_signatures(void **state)
         "(ab->a",
         "(a)->a",
         "(Ab)->A",
-        "(a*s+I)->a",
-        "(a*S-I)->a",
-        "(a*S+i)->a",
+        "c~->c",
+        "H~->H",
+        "h~h->h",
+        "h~,H->h",
+        "(h~p)->h",
         "a1->a",
         "abcdefg->a",
         "a(ba)->a",
@@ -237,27 +241,82 @@ static bool bind_text(const char *text, const Dims *in, uint32_t n_in, const Dim
     return sig_bind(sig, "test", text, in, n_in, out, out ? sig->n_out : 0, b, loc, NULL);
 }
 
-/* A convolution and a patch embedding: sizes follow from any two of three. */
-static void composite_and_affine(void **state)
+/* A convolution: `h~` has the rows that h reads, whose size is that of H. */
+static void windows_of_signatures(void **state)
 {
     (void)state;
     Signature s;
     Binding b;
     int64_t dim[MAX_DIMS];
-    const char *conv = "b(h*S+I)c,Icn->bhn";
-    const Dims in[] = {DIMS(2, 17, 3), DIMS(5, 3, 8)}, out[] = {DIMS(2, 7, 8)};
-    assert_true(bind_text(conv, in, 2, out, &s, &b)); /* 6 * 2 + 5 = 17 */
-    assert_int_equal(b.size['S'], 2);
-    assert_int_equal(b.letter[0][1], 'h');
-    assert_int_equal(sig_output_dims(&s, &b, 0, dim), 3);
-    assert_int_equal(dim[1], 7);
-    assert_true(bind_text(conv, in, 2, NULL, &s, &b)); /* neither h nor S is known */
+    const char *conv = "bch~w~,ncIJ->bnhw";
+    const Dims in[] = {DIMS(2, 3, 17, 8), DIMS(8, 3, 5, 3)}, out[] = {DIMS(2, 8, 7, 6)};
+    assert_true(bind_text(conv, in, 2, out, &s, &b));
+    assert_int_equal(b.size['H'], 17);
+    assert_int_equal(b.size['h'], 7);
+    assert_int_equal(b.letter[0][2], 'h');
+    assert_true(b.reads[0][2] && !b.reads[2][2]);
+    for (uint32_t i = 0; i < b.n_letters; i++) assert_int_not_equal(b.letters[i], 'H');
+    assert_true(bind_text(conv, in, 2, NULL, &s, &b)); /* the window alone tells h */
+    assert_int_equal(b.size['h'], 0);
     assert_int_equal(sig_output_dims(&s, &b, 0, dim), -1);
-    const Dims wrong[] = {DIMS(2, 8, 8)};
-    assert_false(bind_text(conv, in, 2, wrong, &s, &b)); /* 7 * S + 5 = 17 has no solution */
     assert_true(sig_may_split(&s, 'h'));
     assert_false(sig_may_split(&s, 'I'));
+    const char *back = "bnhw,ncIJ->bch~w~";
+    const Dims grad[] = {DIMS(2, 8, 7, 6), DIMS(8, 3, 5, 3)}, made[] = {DIMS(2, 3, 17, 8)};
+    assert_true(bind_text(back, grad, 2, made, &s, &b));
+    assert_int_equal(sig_output_dims(&s, &b, 0, dim), 4);
+    assert_memory_equal(dim, ((int64_t[]){2, 3, 17, 8}), 32);
+}
 
+/* Rows read and written, against a walk over all taps. */
+static void windows(void **state)
+{
+    (void)state;
+    uint32_t n_fit = 0;
+    for (int64_t k = 1; k <= 4; k++)
+        for (int64_t s = 1; s <= 3; s++)
+            for (int64_t dilation = 1; dilation <= 2; dilation++)
+                for (int64_t before = 0; before <= 3; before++) {
+                    const Window w = {k, s, dilation, before, 1, WINDOW_zero};
+                    const int64_t size = 9, n = window_outputs(&w, size);
+                    if (!n) continue;
+                    n_fit++;
+                    assert_true((n - 1) * s + (k - 1) * dilation < size + before + 1);
+                    assert_true(n * s + (k - 1) * dilation >= size + before + 1);
+                    assert_true(window_inputs(&w, n) <= size);
+                    assert_int_equal(window_outputs(&w, window_inputs(&w, n)), n);
+                    for (int64_t lo = 0; lo < n; lo++) {
+                        int64_t least = INT64_MAX, most = INT64_MIN;
+                        for (int64_t o = lo; o < n; o++)
+                            for (int64_t tap = 0; tap < k; tap++) {
+                                int64_t row = o * s - before + tap * dilation;
+                                least = row < least ? row : least;
+                                most = row > most ? row : most;
+                            }
+                        Interval reads = window_reads(&w, lo, n);
+                        assert_int_equal(reads.lo, least);
+                        assert_int_equal(reads.hi, most + 1);
+                    }
+                }
+    assert_true(n_fit > 80);
+    const Window mirror = {3, 1, 1, 2, 2, WINDOW_reflect}, ring = {3, 1, 1, 2, 2, WINDOW_periodic};
+    assert_int_equal(window_row(&mirror, 5, -2), 2);
+    assert_int_equal(window_row(&mirror, 5, 6), 2);
+    assert_int_equal(window_row(&ring, 5, -2), 3);
+    assert_int_equal(window_row(&ring, 5, 6), 1);
+    assert_int_equal(window_row(&ring, 5, 4), 4);
+    const Window zero = {3, 1, 1, 2, 2, WINDOW_zero};
+    assert_int_equal(window_row(&zero, 5, -1), -1);
+    assert_int_equal(window_row(&zero, 5, 5), -1);
+}
+
+/* A patch embedding. */
+static void composite(void **state)
+{
+    (void)state;
+    Signature s;
+    Binding b;
+    int64_t dim[MAX_DIMS];
     const char *patch = "b(hp)(wq)c,pqcn->bhwn";
     const Dims image[] = {DIMS(2, 32, 48, 3), DIMS(16, 16, 3, 9)};
     assert_true(bind_text(patch, image, 2, NULL, &s, &b));
@@ -340,7 +399,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(binds_and_infers, setup, teardown),
         cmocka_unit_test_setup_teardown(ellipsis, setup, teardown),
         cmocka_unit_test_setup_teardown(mismatches, setup, teardown),
-        cmocka_unit_test(composite_and_affine),
+        cmocka_unit_test(windows_of_signatures),
+        cmocka_unit_test(windows),
+        cmocka_unit_test(composite),
         cmocka_unit_test(splits),
         cmocka_unit_test_setup_teardown(layouts, setup, teardown),
         cmocka_unit_test_setup_teardown(lookups, setup, teardown),

@@ -107,7 +107,7 @@ static void term_dims(const Case *c, const SigTerm *term, Value *v)
                 v->dim[v->n_dims++] = c->size[(unsigned char)*e];
         if (d == term->n_dims) break;
         unsigned char inner = (unsigned char)term->dim[d].inner;
-        assert_int_equal(term->dim[d].stride, 0);
+        assert_false(term->dim[d].reads);
         v->dim[v->n_dims++] =
             c->size[(unsigned char)term->dim[d].letter] * (inner ? c->size[inner] : 1);
     }

@@ -1,0 +1,41 @@
+/* Windows: which rows of its input each output row of a convolution or a pooling reads. A signature
+ * marks such an index with `~`: "bch~w~" are the rows and columns that output rows h and columns w
+ * read. The rest of the relation lies in a node's attributes, one window a direction. */
+#ifndef TANDEM_IR_WINDOW_H
+#define TANDEM_IR_WINDOW_H
+
+#include "planner/ir/op.h"
+
+/* What lies beyond the edge of the grid: zeros, the mirrored rows (without the edge row itself), or
+ * the opposite edge (longitude). */
+typedef enum WindowMode { WINDOW_zero, WINDOW_reflect, WINDOW_periodic, WINDOW_MODES } WindowMode;
+
+/* Output row o reads rows o * stride - before + k * dilation, k < kernel. `before` and `after` are
+ * the rows of padding at the two edges; `after` may be negative (rows that no window reads). */
+typedef struct Window {
+    int64_t kernel, stride, dilation, before, after;
+    WindowMode mode;
+} Window;
+
+/* The letter of the rows that index `letter` reads: H for h~, W for w~. It has a size, a start and
+ * a valid count of its own. */
+static inline char window_reach(char letter)
+{
+    return (char)(letter - 'a' + 'A');
+}
+/* The window of a node for letter h or w. */
+Window window_of(const Attrs *attrs, char letter);
+/* The number of output rows of `size` input rows; 0: the window does not fit. */
+int64_t window_outputs(const Window *w, int64_t size);
+/* The fewest input rows that give `outputs` output rows. */
+int64_t window_inputs(const Window *w, int64_t outputs);
+/* The input rows that output rows [lo, hi) read, before the edge is folded back: rows may lie
+ * outside of the grid. Empty for an empty interval. */
+Interval window_reads(const Window *w, int64_t lo, int64_t hi);
+/* The row of a grid of `size` rows behind `row`, which may lie beyond an edge; -1: a zero. */
+int64_t window_row(const Window *w, int64_t size, int64_t row);
+/* Gives the rows read and the rows written of every `~` index their sizes, where one tells the
+ * other. False if a window is malformed, or does not lead from the one size to the other. */
+bool op_windowed(OpKind op, Binding *b, const Attrs *attrs);
+
+#endif
