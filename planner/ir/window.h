@@ -6,7 +6,7 @@
 
 #include "planner/ir/op.h"
 
-/* What lies beyond the edge of the grid: zeros, the mirrored rows (without the edge row itself), or
+/* The edge of the grid: beyond it lie zeros, the mirrored rows (without the edge row itself), or
  * the opposite edge (longitude). */
 typedef enum WindowMode { WINDOW_zero, WINDOW_reflect, WINDOW_periodic, WINDOW_MODES } WindowMode;
 
