@@ -1,6 +1,6 @@
 /* The language that kernels are written in: what C and CUDA C++ have in common, so that the same
  * file is compiled by nvcc, and as C by the tests, which run it on the CPU thread by thread
- * (tests/cuda/device_on_cpu.h, included first there, says the same words for the CPU).
+ * (tests/cuda/emulator/device_on_cpu.h, included first there, says the same words for the CPU).
  *
  *     typedef struct ScaleArgs { ... } ScaleArgs;            one struct, passed by value, is all
  *     KERNEL(scale_rows, ScaleArgs, 256, 8) { ... a.x ... }  that a kernel gets: it is called `a`

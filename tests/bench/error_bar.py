@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The error bars that are printed with predictions: writes cli/report/error_bar.def, and the predictions they come from to
 tests/data/predicted_runs.csv, from the scores of `tandem accuracy`; of collectives, cli/report/error_bar_net.def. Of runs only
-rows of split dev-val count, which nothing was fitted to. tests/unit/test_error_bar.c holds the files against each other,
+rows of split dev-val count, which nothing was fitted to. tests/unit/cli/test_error_bar.c holds the files against each other,
 and against predictions of today. All of it, in one command that takes some 5 minutes:
 
     make error-bar RUNS=RUNS.csv COMM=COMM.csv

@@ -14,7 +14,7 @@
 #include "kernels/cuda/ways/attention_ways.h"
 #include "tests/cuda/attention_case.h"
 #include "tests/cuda/compare.h"
-#include "tests/cuda/mma_on_cpu.h"
+#include "tests/cuda/emulator/mma_on_cpu.h"
 #include "tests/cuda/runtime_double.h"
 
 /* ---- launches ---- */

@@ -17,7 +17,7 @@
 
 #include "tests/cuda/double/double.h"
 #include "tests/cuda/ranks.h"
-#include "tests/support/tiny.h"
+#include "tests/support/plans/tiny.h"
 
 static cudaStream_t stream[2];
 static cudaEvent_t event;

@@ -13,8 +13,8 @@
 
 #include "tests/cuda/double/double.h"
 #include "tests/cuda/ranks.h"
+#include "tests/support/plans/tiny.h"
 #include "tests/support/test_arena.h"
-#include "tests/support/tiny.h"
 
 static Plan *plan_of(uint32_t shard, bool offload)
 {

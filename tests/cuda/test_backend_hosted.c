@@ -12,8 +12,8 @@
 #include "exec/cuda/module.h"
 #include "exec/exec.h"
 #include "tests/cuda/double/double.h"
+#include "tests/support/plans/tiny.h"
 #include "tests/support/test_arena.h"
-#include "tests/support/tiny.h"
 
 enum { STEPS = 60, GROUPS = 3, ROOM = 64 * STEPS, LAUNCH = 77, LARGE = 16384 };
 

@@ -10,7 +10,7 @@
 
 #include "exec/cuda/module.h"
 #include "tests/cuda/double/double.h"
-#include "tests/support/tiny.h"
+#include "tests/support/plans/tiny.h"
 
 static bool is_product(const Program *p, Pc pc)
 {

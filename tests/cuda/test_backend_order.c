@@ -12,8 +12,8 @@
 
 #include "exec/cuda/order.h"
 #include "tests/exec/synthetic.h"
+#include "tests/support/plans/tiny.h"
 #include "tests/support/test_arena.h"
-#include "tests/support/tiny.h"
 
 static bool joins(const Program *p, Pc a, Pc b)
 {

@@ -12,7 +12,7 @@
 
 #include "exec/cuda/module.h"
 #include "tests/cuda/ranks.h"
-#include "tests/support/tiny.h"
+#include "tests/support/plans/tiny.h"
 
 /* Kernels of the double are those of loopback, and sums are rank by rank: what differs is nothing
  * but order. A GPU's add up in an order of their own: the first step, before any update, is where

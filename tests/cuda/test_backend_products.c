@@ -16,9 +16,9 @@
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/product/products.h"
-#include "tests/cuda/cublas_double.h"
+#include "tests/cuda/cublas/cublas_double.h"
 #include "tests/cuda/ranks.h"
-#include "tests/support/tiny.h"
+#include "tests/support/plans/tiny.h"
 
 static uint64_t workspace(OpKind op, const DType *dtype, const int64_t *elements, uint32_t n_args)
 {

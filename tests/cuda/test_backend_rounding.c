@@ -16,9 +16,9 @@
 #include "exec/cuda/module.h"
 #include "exec/exec.h"
 #include "kernels/cuda/product/products.h"
-#include "tests/cuda/cublas_double.h"
+#include "tests/cuda/cublas/cublas_double.h"
 #include "tests/cuda/double/double.h"
-#include "tests/support/tiny.h"
+#include "tests/support/plans/tiny.h"
 
 typedef enum Eight { EIGHT_none, EIGHT_tensorwise, EIGHT_rowwise } Eight;
 

@@ -17,8 +17,8 @@
 
 #include "tests/cuda/double/double.h"
 #include "tests/cuda/ranks.h"
+#include "tests/support/plans/tiny.h"
 #include "tests/support/test_arena.h"
-#include "tests/support/tiny.h"
 
 #define HANG_ALONE_S 2.0 /* one process: nobody else delays it */
 

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/cuda/device_on_cpu.h"
+#include "tests/cuda/emulator/device_on_cpu.h"
 
 #include "kernels/cuda/device.cuh"
 

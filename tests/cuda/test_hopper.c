@@ -19,7 +19,7 @@
 #include "kernels/number.h"
 #include "tests/cuda/attention_case.h"
 #include "tests/cuda/compare.h"
-#include "tests/cuda/mma_on_cpu.h"
+#include "tests/cuda/emulator/mma_on_cpu.h"
 
 static const AttentionCase cases[] = {
     /* whole tiles; ragged ones; groups of heads; several sequences */

@@ -13,7 +13,7 @@
 #include "kernels/cuda/product/gemm.h"
 #include "kernels/cuda/product/products.h"
 #include "tests/cuda/contraction.h"
-#include "tests/cuda/cublas_double.h"
+#include "tests/cuda/cublas/cublas_double.h"
 #include "tests/cuda/runtime_double.h"
 
 /* Choices that are kept in the test's memory. */

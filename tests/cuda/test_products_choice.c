@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/cuda/cublas_double.h"
+#include "tests/cuda/cublas/cublas_double.h"
 #include "tests/cuda/product_chain.h"
 #include "tests/cuda/runtime_double.h"
 

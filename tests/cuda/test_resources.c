@@ -13,7 +13,7 @@
 
 #include "planner/base/arena.h"
 #include "planner/base/str.h"
-#include "tests/cuda/device_on_cpu.h"
+#include "tests/cuda/emulator/device_on_cpu.h"
 
 enum { N_ARCHS = 3, REGISTERS = 65536, STATIC_SHARED_BYTES = 48 * 1024 };
 

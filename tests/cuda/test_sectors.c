@@ -12,7 +12,7 @@
 
 #include "tests/cuda/attention_case.h"
 #include "tests/cuda/compare.h"
-#include "tests/cuda/watch.h"
+#include "tests/cuda/emulator/watch.h"
 
 #define ATTRS                                                                                      \
     {                                                                                              \

@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "tests/cuda/mma_on_cpu.h"
-#include "tests/cuda/watch.h"
+#include "tests/cuda/emulator/mma_on_cpu.h"
+#include "tests/cuda/emulator/watch.h"
 
 #include "kernels/cuda/attention/hopper/hopper.cuh"
 #include "kernels/cuda/device.cuh"

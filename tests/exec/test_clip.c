@@ -13,7 +13,7 @@
 
 #include "exec/exec.h"
 #include "planner/verify/verify.h"
-#include "tests/support/tiny.h"
+#include "tests/support/plans/tiny.h"
 
 typedef struct Row {
     uint32_t pp, replicate, shard, tp;

@@ -10,7 +10,7 @@
 
 #include "exec/exec.h"
 #include "planner/verify/verify.h"
-#include "tests/support/tiny.h"
+#include "tests/support/plans/tiny.h"
 
 enum { SEQ = 8, VOCAB = 29 };
 

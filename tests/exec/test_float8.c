@@ -11,7 +11,7 @@
 
 #include "exec/exec.h"
 #include "planner/verify/verify.h"
-#include "tests/support/tiny.h"
+#include "tests/support/plans/tiny.h"
 
 static const double tolerance = 1e-10;
 

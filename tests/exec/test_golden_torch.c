@@ -17,7 +17,7 @@
 #include "planner/lower/compile.h"
 #include "tests/support/eval.h"
 #include "tests/support/golden.h"
-#include "tests/support/models.h"
+#include "tests/support/plans/models.h"
 
 #define TOLERANCE 1e-11
 enum { STEPS = 3 };

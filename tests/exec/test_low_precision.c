@@ -13,7 +13,7 @@
 #include "exec/exec.h"
 #include "kernels/number.h"
 #include "planner/verify/verify.h"
-#include "tests/support/tiny.h"
+#include "tests/support/plans/tiny.h"
 
 static Tiny sizes(DType compute)
 {

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "exec/exec.h"
-#include "tests/support/tiny.h"
+#include "tests/support/plans/tiny.h"
 
 #define TOLERANCE 1e-10
 

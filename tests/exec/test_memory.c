@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #include "exec/exec.h"
-#include "tests/support/tiny.h"
+#include "tests/support/plans/tiny.h"
 
 /* The C library's allocator under its other name. The sanitizers bring one of their own: there the
  * steps run uncounted. */

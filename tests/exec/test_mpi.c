@@ -19,7 +19,7 @@
 #include "exec/launch/launch.h"
 #include "exec/modules.h"
 #include "tests/exec/synthetic.h"
-#include "tests/support/tiny.h"
+#include "tests/support/plans/tiny.h"
 
 enum { STEPS = 3 };
 

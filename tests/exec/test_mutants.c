@@ -16,8 +16,8 @@
 #include "exec/exec.h"
 #include "planner/base/rng.h"
 #include "planner/verify/verify.h"
-#include "tests/support/corpus.h"
-#include "tests/support/mutate.h"
+#include "tests/support/plans/corpus.h"
+#include "tests/support/plans/mutate.h"
 
 #ifdef __SANITIZE_ADDRESS__
 enum { SAMPLE_PER_PLAN = 6 }; /* slower, and the same code */

@@ -14,7 +14,7 @@
 #include "exec/exec.h"
 #include "planner/base/rng.h"
 #include "planner/verify/verify.h"
-#include "tests/support/tiny.h"
+#include "tests/support/plans/tiny.h"
 
 #ifdef __SANITIZE_ADDRESS__
 enum { N_PLANS = 100, SEED = 20261124 }; /* slower, and others */

@@ -13,7 +13,7 @@
 
 #include "exec/exec.h"
 #include "exec/ready.h"
-#include "tests/support/tiny.h"
+#include "tests/support/plans/tiny.h"
 
 static Arena *arena;
 static Diag diag;

@@ -17,7 +17,7 @@
 #include "planner/lower/gather.h"
 #include "planner/verify/verify.h"
 #include "tests/support/eval.h"
-#include "tests/support/tiny.h"
+#include "tests/support/plans/tiny.h"
 
 static Arena *arena;
 static Diag diag;

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "exec/exec.h"
-#include "tests/support/corpus.h"
-#include "tests/support/tiny.h"
+#include "tests/support/plans/corpus.h"
+#include "tests/support/plans/tiny.h"
 
 enum { VOCAB = 29, MOST_LABELS = 8 * 16 };
 

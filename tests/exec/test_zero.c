@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "exec/exec.h"
-#include "tests/support/tiny.h"
+#include "tests/support/plans/tiny.h"
 
 enum { STEPS = 4 };
 

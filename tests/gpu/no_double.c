@@ -1,5 +1,5 @@
 /* Where the real libraries are linked: nothing is scripted, counted or looked after. */
-#include "tests/cuda/cublas_double.h"
+#include "tests/cuda/cublas/cublas_double.h"
 #include "tests/cuda/double/double.h"
 #include "tests/cuda/runtime_double.h"
 #include "tests/gpu/no_gpu.h"

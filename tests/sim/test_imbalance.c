@@ -12,7 +12,7 @@
 
 #include "planner/ir/experts.h"
 #include "sim/sim.h"
-#include "tests/support/tiny.h"
+#include "tests/support/plans/tiny.h"
 
 static Cluster node(void)
 {

@@ -10,7 +10,7 @@
 
 #include "planner/verify/verify.h"
 #include "tests/sim/synthetic.h"
-#include "tests/support/tiny.h"
+#include "tests/support/plans/tiny.h"
 
 static const Ps UNIT = 1000;
 

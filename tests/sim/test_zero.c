@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "sim/sim.h"
-#include "tests/support/tiny.h"
+#include "tests/support/plans/tiny.h"
 
 static Cluster cluster(void)
 {

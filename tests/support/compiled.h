@@ -2,7 +2,7 @@
 #ifndef TANDEM_TESTS_COMPILED_H
 #define TANDEM_TESTS_COMPILED_H
 
-#include "tests/support/tiny.h"
+#include "tests/support/plans/tiny.h"
 
 /* For cmocka: the arena begins and ends with the test. */
 int compile_setup(void **state);

@@ -2,8 +2,8 @@
 #ifndef TANDEM_TESTS_SPOILED_H
 #define TANDEM_TESTS_SPOILED_H
 
-#include "tests/support/mutate.h"
-#include "tests/support/tiny.h"
+#include "tests/support/plans/mutate.h"
+#include "tests/support/plans/tiny.h"
 
 typedef struct Spoiled {
     Arena *arena; /* goes with the verdict */

@@ -6,7 +6,7 @@
  *     B [16,8]   b0 (2t.., g) b1 (2t+8.., g)
  *     C [16,8]   c0 (g, 2t) c1 (g, 2t+1) c2 (g+8, 2t) c3 (g+8, 2t+1)            fp32
  *
- * tests/cuda/mma_on_cpu.h says the same words for the CPU. */
+ * tests/cuda/emulator/mma_on_cpu.h says the same words for the CPU. */
 #ifndef TANDEM_KERNELS_CUDA_PRODUCT_MMA_CUH
 #define TANDEM_KERNELS_CUDA_PRODUCT_MMA_CUH
 

@@ -1,0 +1,28 @@
+/* The double of cublasLt on that of the runtime (runtime_double.c), where memory is the host's and
+ * everything is done at once: for tests of products without a backend. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/cuda/cublas/cublas_double.h"
+#include "tests/cuda/runtime_double.h"
+
+void cublas_double_enqueue(void *stream, void (*run)(void *), const void *args, size_t bytes)
+{
+    (void)stream;
+    void *copy = malloc(bytes);
+    assert(copy != NULL);
+    memcpy(copy, args, bytes);
+    run(copy);
+    free(copy);
+}
+
+void *cublas_double_at(const void *device)
+{
+    return (void *)(uintptr_t)device;
+}
+
+void cublas_double_spend(double ms)
+{
+    runtime_double.now_ms += ms;
+}

@@ -1,0 +1,420 @@
+/* Threads of a device as fibers of this process: see device_on_cpu.h. One block runs at a time; of
+ * its threads, each runs until it comes to a barrier or ends. */
+#include "tests/cuda/emulator/device_on_cpu.h"
+
+#include <stdlib.h>
+
+#include "tests/cuda/emulator/watch.h"
+
+enum { MAX_THREADS = 1024, STACK_BYTES = 128 << 10, GUARD = 64 };
+static const unsigned char guard_byte = 0xa5;
+
+typedef enum FiberState { READY, AT_BLOCK_BARRIER, AT_WARP_BARRIER, WAITING, ENDED } FiberState;
+typedef struct Fiber {
+    void *stack_pointer;
+    FiberState state;
+    uint32_t mask;               /* of the warp barrier */
+    bool orders;                 /* it: what lanes do with memory */
+    uint64_t given;              /* to a shuffle */
+    bool (*is_over)(void *what); /* what a WAITING one waits for */
+    void *what;
+} Fiber;
+
+DeviceIndex device_thread, device_block, device_block_size, device_grid_size;
+void *device_shared;
+
+static Fiber fibers[MAX_THREADS];
+static char *stacks;
+static void *scheduler;
+static uint32_t running;
+static const DeviceLaunch *current;
+static uint64_t seed, random_state, n_launches, n_blocks;
+static const DeviceQueue *queue;
+
+/* ---- switching ---- */
+
+#ifndef __x86_64__
+#error "write device_switch for this processor: it saves what a called function must keep"
+#endif
+void device_switch(void **save, void *to);
+__asm__(".text\n"
+        ".globl device_switch\n"
+        ".type device_switch,@function\n"
+        "device_switch:\n"
+        "pushq %rbp\n pushq %rbx\n pushq %r12\n pushq %r13\n pushq %r14\n pushq %r15\n"
+        "movq %rsp, (%rdi)\n"
+        "movq %rsi, %rsp\n"
+        "popq %r15\n popq %r14\n popq %r13\n popq %r12\n popq %rbx\n popq %rbp\n"
+        "ret\n"
+        ".size device_switch,.-device_switch\n");
+
+static void rest(FiberState state)
+{
+    fibers[running].state = state;
+    device_switch(&fibers[running].stack_pointer, scheduler);
+}
+
+static void fiber_begins(void)
+{
+    current->thread(current->args);
+    rest(ENDED);
+    assert(0 && "an ended thread runs again");
+}
+
+static void fiber_prepare(uint32_t i)
+{
+    char *top = stacks + (size_t)(i + 1) * STACK_BYTES;
+    void **at = (void **)(void *)(top - 64); /* 16-aligned; the return address lies 8 below it */
+    void (*entry)(void) = fiber_begins;
+    *--at = NULL;
+    memcpy(--at, &entry, sizeof entry);
+    for (int kept = 0; kept < 6; kept++) *--at = NULL;
+    fibers[i] = (Fiber){.stack_pointer = at, .state = READY};
+}
+
+static void fiber_run(uint32_t i)
+{
+    running = i;
+    device_thread.x = i;
+    device_switch(&scheduler, fibers[i].stack_pointer);
+}
+
+/* ---- orders ---- */
+
+static uint64_t random_next(void)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return random_state;
+}
+
+/* A way through 0 .. n - 1: from `first` by steps of `stride`, which has no factor in common. */
+typedef struct Order {
+    uint64_t first, stride;
+} Order;
+
+static uint64_t common_factor(uint64_t a, uint64_t b)
+{
+    return b == 0 ? a : common_factor(b, a % b);
+}
+
+static Order draw_order(uint64_t n)
+{
+    Order order = {0, 1};
+    if (seed == 0 || n < 2) return order;
+    order.first = random_next() % n;
+    do order.stride = 1 + random_next() % n;
+    while (common_factor(order.stride, n) != 1);
+    return order;
+}
+
+static uint32_t order_at(Order order, uint64_t i, uint64_t n)
+{
+    return (uint32_t)((order.first + i * order.stride) % n);
+}
+
+/* ---- barriers ---- */
+
+void __syncthreads(void)
+{
+    rest(AT_BLOCK_BARRIER);
+}
+
+static void meet(uint32_t mask, bool orders)
+{
+    uint32_t lane = running % 32, n = device_block_size.x - running / 32 * 32;
+    if (n < 32) mask &= (1u << n) - 1; /* a warp that is not full */
+    assert(mask >> lane & 1);
+    fibers[running].mask = mask;
+    fibers[running].orders = orders;
+    rest(AT_WARP_BARRIER);
+}
+
+void device_warp_barrier(uint32_t mask)
+{
+    meet(mask, true);
+}
+
+void device_warp_meets(uint32_t mask)
+{
+    meet(mask, false);
+}
+
+void device_wait_until(bool (*is_over)(void *what), void *what)
+{
+    while (!is_over(what)) {
+        fibers[running].is_over = is_over;
+        fibers[running].what = what;
+        rest(WAITING);
+    }
+}
+
+void device_stall(void)
+{
+    rest(READY);
+}
+
+uint64_t device_block_serial(void)
+{
+    return n_blocks;
+}
+
+uint64_t device_shared_bytes(void)
+{
+    return current->shared_bytes;
+}
+
+void __threadfence(void) {}
+
+uint64_t device_shuffle(uint32_t mask, uint64_t bits, uint32_t from)
+{
+    uint32_t source = running / 32 * 32 + from % 32;
+    fibers[running].given = bits;
+    device_warp_meets(mask);
+    assert(source < device_block_size.x && (mask >> from % 32 & 1));
+    uint64_t got = fibers[source].given;
+    device_warp_meets(mask);
+    return got;
+}
+
+uint32_t __ballot_sync(uint32_t mask, int predicate)
+{
+    uint32_t first = running / 32 * 32, all = 0;
+    fibers[running].given = predicate != 0;
+    device_warp_meets(mask);
+    for (uint32_t lane = 0; lane < 32 && first + lane < device_block_size.x; lane++)
+        if (mask >> lane & 1) all |= (uint32_t)(fibers[first + lane].given << lane);
+    device_warp_meets(mask);
+    return all;
+}
+
+/* Threads run one at a time. */
+uint32_t atomicMax(uint32_t *p, uint32_t x)
+{
+    uint32_t old = *p;
+    watch_atomic(p, sizeof *p);
+    if (x > old) *p = x;
+    return old;
+}
+
+uint32_t atomicAdd(uint32_t *p, uint32_t x)
+{
+    uint32_t old = *p;
+    watch_atomic(p, sizeof *p);
+    *p = old + x;
+    return old;
+}
+
+/* Of the warp that begins with thread `first`: lets those go on whose barrier is complete, or whose
+ * wait is over. */
+static bool release_warp(uint32_t first, uint32_t n)
+{
+    bool any = false;
+    for (uint32_t i = first; i < first + 32 && i < n; i++) {
+        uint32_t mask = fibers[i].mask;
+        bool all = fibers[i].state == AT_WARP_BARRIER;
+        for (uint32_t j = first; j < first + 32 && j < n && all; j++)
+            if (mask >> (j - first) & 1)
+                all = fibers[j].state == AT_WARP_BARRIER && fibers[j].mask == mask;
+        if (all && fibers[i].orders) watch_warp_barrier(first / 32, mask);
+        for (uint32_t j = first; j < first + 32 && j < n && all; j++)
+            if (mask >> (j - first) & 1) fibers[j].state = READY;
+        any = any || all;
+        if (fibers[i].state != WAITING || !fibers[i].is_over(fibers[i].what)) continue;
+        fibers[i].state = READY;
+        any = true;
+    }
+    return any;
+}
+
+/* True when all threads have ended. */
+static bool release(uint32_t n)
+{
+    uint32_t count[ENDED + 1] = {0};
+    for (uint32_t i = 0; i < n; i++) count[fibers[i].state]++;
+    if (count[ENDED] == n) return true;
+    if (count[AT_BLOCK_BARRIER] == n) {
+        for (uint32_t i = 0; i < n; i++) fibers[i].state = READY;
+        watch_block_barrier();
+        return false;
+    }
+    for (uint32_t first = 0; first < n; first += 32)
+        if (release_warp(first, n)) return false;
+    if (count[READY]) return false;
+    fprintf(stderr,
+            "%s: %u threads wait for the block, %u for their warp, %u in shared memory, %u have "
+            "ended\n",
+            current->name, count[AT_BLOCK_BARRIER], count[AT_WARP_BARRIER], count[WAITING],
+            count[ENDED]);
+    abort();
+}
+
+/* ---- launches ---- */
+
+/* Every thread up to its next barrier, of whatever kind. */
+static void run_all_a_little(uint32_t n)
+{
+    Order order = draw_order(n);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t next = order_at(order, i, n);
+        if (fibers[next].state == READY) fiber_run(next);
+    }
+}
+
+/* One warp after the other as far as it can go: what a warp may overtake, it does. */
+static void run_warps_far(uint32_t n)
+{
+    uint32_t n_warps = (n + 31) / 32;
+    Order warps = draw_order(n_warps), lanes = draw_order(32);
+    for (uint32_t w = 0; w < n_warps; w++) {
+        uint32_t first = order_at(warps, w, n_warps) * 32;
+        do
+            for (uint32_t i = 0; i < 32; i++) {
+                uint32_t next = first + order_at(lanes, i, 32);
+                if (next < n && fibers[next].state == READY) fiber_run(next);
+            }
+        while (release_warp(first, n));
+    }
+}
+
+static void run_block(uint64_t block, uint32_t n)
+{
+    device_block.x = (unsigned)block;
+    n_blocks++;
+    unsigned char *shared = aligned_alloc(128, (current->shared_bytes + GUARD + 127) / 128 * 128);
+    assert(shared != NULL);
+    memset(shared, 0xff, current->shared_bytes); /* NaNs of every width */
+    memset(shared + current->shared_bytes, guard_byte, GUARD);
+    device_shared = shared;
+    watch_block(shared, current->shared_bytes);
+    for (uint32_t i = 0; i < n; i++) fiber_prepare(i);
+    do {
+        if (seed % 2 == 0)
+            run_all_a_little(n);
+        else
+            run_warps_far(n);
+    } while (!release(n));
+    watch_block_end();
+    for (int i = 0; i < GUARD; i++)
+        if (shared[current->shared_bytes + (uint64_t)i] != guard_byte) {
+            fprintf(stderr, "%s: writes beyond its %llu bytes of shared memory\n", current->name,
+                    (unsigned long long)current->shared_bytes);
+            abort();
+        }
+    free(shared);
+}
+
+void device_run(const DeviceLaunch *launch)
+{
+    assert(launch->threads > 0 && launch->threads <= MAX_THREADS);
+    assert(launch->blocks < UINT64_C(1) << 31);
+    if (stacks == NULL) {
+        stacks = aligned_alloc(128, (size_t)MAX_THREADS * STACK_BYTES);
+        assert(stacks != NULL);
+    }
+    current = launch;
+    watch_launch(launch->name);
+    device_block_size.x = (unsigned)launch->threads;
+    device_grid_size.x = (unsigned)launch->blocks;
+    Order order = draw_order(launch->blocks);
+    for (uint64_t i = 0; i < launch->blocks; i++)
+        run_block(order_at(order, i, launch->blocks), (uint32_t)launch->threads);
+    current = NULL;
+}
+
+void *device_aligned(uintptr_t p, size_t bytes, const char *file, int line)
+{
+    void *at;
+    if (p % bytes != 0) {
+        fprintf(stderr, "%s:%d: %zu bytes at %#llx are not aligned\n", file, line, bytes,
+                (unsigned long long)p);
+        abort();
+    }
+    memcpy(&at, &p, sizeof at);
+    watch_wide(at, bytes);
+    return at;
+}
+
+void device_set_seed(uint64_t value)
+{
+    seed = value;
+    random_state = value * UINT64_C(0x9e3779b97f4a7c15) + 1;
+}
+
+void device_set_queue(const DeviceQueue *value)
+{
+    queue = value;
+}
+
+uint64_t device_n_launches(void)
+{
+    return n_launches;
+}
+
+/* Bytes that a block may ask for. (CUDA C++ Programming Guide, technical specifications per compute
+ * capability.) */
+static uint64_t most_shared(uint32_t compute_capability)
+{
+    static const struct {
+        uint32_t capability;
+        uint64_t kib;
+    } most[] = {{80, 163}, {86, 99}, {87, 163}, {89, 99}, {90, 227}, {100, 227}, {120, 99}};
+    uint64_t kib = 48;
+    for (size_t i = 0; i < sizeof most / sizeof most[0]; i++)
+        if (most[i].capability <= compute_capability) kib = most[i].kib;
+    return kib << 10;
+}
+
+static const DeviceKernel *known; /* filled before main() */
+
+void device_know(DeviceKernel *kernel)
+{
+    kernel->next = known;
+    known = kernel;
+}
+
+const DeviceKernel *device_kernels(void)
+{
+    return known;
+}
+
+bool device_launch(void (*thread)(const void *args), const char *name, uint64_t blocks,
+                   uint64_t threads, uint64_t shared_bytes, uint32_t compute_capability,
+                   const void *args, uint64_t args_bytes, void *stream)
+{
+    DeviceLaunch launch = {thread, name, blocks, threads, shared_bytes, args_bytes, {0}};
+    if (blocks == 0) return true;
+    if (shared_bytes > most_shared(compute_capability)) {
+        fprintf(stderr, "%s: a block of capability %u has no %llu bytes of shared memory\n", name,
+                compute_capability, (unsigned long long)shared_bytes);
+        abort();
+    }
+    assert(args_bytes <= sizeof launch.args);
+    memcpy(launch.args, args, args_bytes);
+    n_launches++;
+    if (queue != NULL)
+        queue->launch(queue->self, stream, &launch);
+    else
+        device_run(&launch);
+    return true;
+}
+
+bool device_copy(void *to, const void *from, uint64_t bytes, const CudaContext *cuda,
+                 CudaError *error)
+{
+    (void)error;
+    if (bytes == 0 || to == from) return true;
+    if (queue != NULL)
+        queue->copy(queue->self, cuda->stream, to, from, bytes);
+    else if (from == NULL)
+        memset(to, 0, bytes);
+    else
+        memmove(to, from, bytes);
+    return true;
+}
+
+bool device_zero(void *p, uint64_t bytes, const CudaContext *cuda, CudaError *error)
+{
+    return device_copy(p, NULL, bytes, cuda, error);
+}

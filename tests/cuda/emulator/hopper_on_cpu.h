@@ -1,0 +1,107 @@
+/* The words of kernels/cuda/attention/hopper/hopper.cuh for the CPU, by the rules that stand there.
+ * A product writes its registers when it is waited for; until then they are a NaN of one pattern,
+ * and the test ends if they are anything else by then. Its shared operands are read when it is
+ * issued or when it is waited for, as the test says, found by the descriptor; boxes arrive when
+ * they are fetched, or only when a thread finds that it must wait for them. */
+#ifndef TANDEM_TESTS_CUDA_HOPPER_ON_CPU_H
+#define TANDEM_TESTS_CUDA_HOPPER_ON_CPU_H
+
+#include "tests/cuda/emulator/device_on_cpu.h"
+
+/* ---- for tests ---- */
+
+/* When products read shared memory, and boxes arrive; a device does both, and anything between. */
+void device_products_read_early(bool early);
+void device_boxes_arrive_early(bool early);
+/* Products, boxes and phases that nobody waited for, of all blocks since this was called last. */
+uint32_t device_hopper_under_way(void);
+
+/* What a word does wrong from now on, as a kernel would that lacks it: tests of the tests. */
+typedef enum HopperFault {
+    HOPPER_sound,
+    HOPPER_no_wait_for_boxes,    /* a full slot is not waited for */
+    HOPPER_no_wait_for_slots,    /* nor is an empty one, by thread 0 */
+    HOPPER_wrong_phase,          /* the other parity is waited for */
+    HOPPER_no_wait_for_products, /* at all */
+    HOPPER_one_group_too_many,   /* one more group is left under way */
+    HOPPER_no_products_fence,
+    HOPPER_no_barriers_ready,
+    HOPPER_no_shared_to_async,
+    HOPPER_one_arrival_too_few, /* barriers let go before all have come */
+    HOPPER_half_the_bytes,      /* are expected */
+    HOPPER_map_not_swizzled,
+    HOPPER_matrix_not_swizzled,
+    HOPPER_wrong_stride, /* of a matrix in shared memory */
+    HOPPER_no_tail_mask, /* tensors of some rows end before what is not masked */
+    HOPPER_n_faults
+} HopperFault;
+enum { HOPPER_TAIL = 60 }; /* rows that a tensor lacks, by the last of them */
+void device_hopper_fault(HopperFault fault);
+void device_hopper_tail(uint64_t rows); /* which tensors lack them: those of so many rows */
+
+/* ---- for kernels ---- */
+
+struct TensorShape;
+typedef struct TensorMap {
+    const unsigned char *at;
+    uint64_t dim[4], stride[4]; /* in bytes */
+    uint32_t box[4];
+    bool swizzled;
+} TensorMap;
+bool tensor_map_make(TensorMap *map, const struct TensorShape *t, const CudaContext *cuda,
+                     CudaError *error);
+
+uint32_t shared_window(unsigned char *at);
+
+void barrier_init(unsigned char *barrier, uint32_t arrivals);
+void barriers_ready(void);
+void shared_to_async(void);
+void barrier_arrive(unsigned char *barrier);
+void barrier_expect(unsigned char *barrier, uint32_t bytes);
+void barrier_wait(unsigned char *barrier, uint32_t parity);
+void barrier_threads(uint32_t number, uint32_t threads);
+void box_fetch(unsigned char *to, const TensorMap *map, unsigned char *barrier, int c0, int c1,
+               int c2, int c3);
+void device_registers(uint32_t n, bool grow);
+#define registers_shrink(n) device_registers(n, false)
+#define registers_grow(n)   device_registers(n, true)
+
+void products_fence(void);
+void products_commit(void);
+void products_wait(uint32_t groups);
+
+/* A: by descriptor, or, where that is 0, four registers. */
+typedef struct DeviceProduct {
+    DType dtype;
+    uint32_t n; /* columns */
+    float *d;   /* [n / 2] */
+    uint64_t a, b;
+    const uint32_t *registers;
+    bool columns; /* B's rows are k */
+    bool add;
+} DeviceProduct;
+void device_product(const DeviceProduct *p);
+
+#define PRODUCT_ROWS(type, columns)                                                                \
+    static inline void product_rows_##columns##_##type(float *d, uint64_t a, uint64_t b, int add)  \
+    {                                                                                              \
+        const DeviceProduct p = {DT_##type, columns, d, a, b, NULL, false, add != 0};              \
+        device_product(&p);                                                                        \
+    }
+PRODUCT_ROWS(bf16, 64)
+PRODUCT_ROWS(bf16, 128)
+PRODUCT_ROWS(f16, 64)
+PRODUCT_ROWS(f16, 128)
+#define PRODUCT_COLUMNS(type, columns)                                                             \
+    static inline void product_columns_##columns##_##type(float *d, const uint32_t a[4],           \
+                                                          uint64_t b)                              \
+    {                                                                                              \
+        const DeviceProduct p = {DT_##type, columns, d, 0, b, a, true, true};                      \
+        device_product(&p);                                                                        \
+    }
+PRODUCT_COLUMNS(bf16, 64)
+PRODUCT_COLUMNS(bf16, 128)
+PRODUCT_COLUMNS(f16, 64)
+PRODUCT_COLUMNS(f16, 128)
+
+#endif

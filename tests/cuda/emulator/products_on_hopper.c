@@ -1,0 +1,276 @@
+/* Products of a warpgroup on the CPU: see hopper_on_cpu.h. Each lane computes its own elements, out
+ * of shared memory as the descriptors say, and the registers of its warp's other lanes. */
+#include <stdlib.h>
+
+#include "tests/cuda/emulator/hopper_private.h"
+#include "tests/cuda/emulator/watch.h"
+
+enum { MAX_THREADS = 1024, MAX_PRODUCTS = 32, MAX_HELD = 4, MAX_RESULTS = 64, DEPTH = 16 };
+static const uint32_t under_way =
+    0x7fc0dead; /* what registers of D are until they are waited for */
+
+typedef struct Issued {
+    DeviceProduct p;
+    uint32_t a[4]; /* what A's registers were */
+    uint32_t group;
+    bool computed;
+} Issued;
+
+/* A D under way: what it will be. */
+typedef struct Held {
+    float *d;
+    uint32_t n, products;
+    float value[MAX_RESULTS];
+} Held;
+
+static struct Thread {
+    Issued issued[MAX_PRODUCTS];
+    Held held[MAX_HELD];
+    uint32_t n_issued, n_held, group; /* the group that is open */
+    bool fenced;
+} threads[MAX_THREADS];
+
+static bool is_early;
+
+void device_products_read_early(bool early)
+{
+    is_early = early;
+}
+
+uint32_t hopper_products_under_way(void)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < MAX_THREADS; i++) n += threads[i].n_issued;
+    memset(threads, 0, sizeof threads);
+    return n;
+}
+
+/* ---- operands ---- */
+
+/* Most of the time of the tests goes by here. hopper_memory() knows what belongs to the block. */
+#define INNER_LOOP __attribute__((no_sanitize("address", "undefined")))
+
+INNER_LOOP static float widen(DType t, uint16_t bits)
+{
+    static float half[1 << 16];
+    static bool filled;
+    if (t == DT_bf16) return FLOAT_OF_BITS((uint32_t)bits << 16);
+    for (uint32_t i = 0; !filled && i < 1 << 16; i++) {
+        uint16_t x = (uint16_t)i;
+        number_widen(DT_f16, &x, &half[i], 1);
+    }
+    filled = true;
+    return half[bits];
+}
+
+/* The offset of number k of row mn: the PTX manual's layouts, in bytes, without and with the
+ * swizzle of 128 bytes. */
+INNER_LOOP static uint32_t offset_of(bool swizzled, bool columns, uint32_t leading, uint32_t stride,
+                                     uint32_t mn, uint32_t k)
+{
+    if (swizzled && columns) return mn / 64 * leading + mn % 64 * 2 + k / 8 * stride + k % 8 * 128;
+    if (swizzled) return mn / 8 * stride + mn % 8 * 128 + k * 2;
+    if (columns) return mn / 8 * stride + mn % 8 * 2 + k / 8 * leading + k % 8 * 16;
+    return mn / 8 * stride + mn % 8 * 16 + k / 8 * leading + k % 8 * 2;
+}
+
+/* Row mn of a matrix in shared memory. Along k, 16 bytes lie together, but for columns. */
+INNER_LOOP static void shared_row(DType t, uint64_t matrix, bool columns, uint32_t mn,
+                                  float number[DEPTH])
+{
+    const uint32_t base = (uint32_t)(matrix & 0x3fff) << 4;
+    const uint32_t leading = (uint32_t)(matrix >> 16 & 0x3fff) << 4;
+    const uint32_t stride = (uint32_t)(matrix >> 32 & 0x3fff) << 4;
+    const bool swizzled = matrix >> 62 == 1;
+    const uint32_t together = columns ? 1 : 8;
+    uint16_t bits[8];
+    for (uint32_t k = 0; k < DEPTH; k += together) {
+        uint32_t address = base + offset_of(swizzled, columns, leading, stride, mn, k);
+        if (swizzled) address = hopper_swizzle(address);
+        if (columns)
+            memcpy(bits, hopper_memory(address, 2), 2);
+        else
+            memcpy(bits, hopper_memory(address, 16), 16);
+        for (uint32_t i = 0; i < together; i++) number[k + i] = widen(t, bits[i]);
+    }
+}
+
+static void check_matrix(uint64_t matrix, bool columns)
+{
+    const uint64_t unused = UINT64_C(3) << 14 | UINT64_C(3) << 30 | UINT64_C(7) << 46 |
+                            UINT64_C(0x3ff) << 52 | UINT64_C(7) << 49;
+    if (matrix & unused) hopper_broken("a descriptor with bits that are none, or a base offset");
+    if (matrix >> 62 > 1) hopper_broken("a swizzle that is not 128 bytes");
+    if (matrix >> 62 == 1 && !columns && (matrix << 4) % 128 > 96)
+        hopper_broken("16 numbers that go over the end of a row");
+}
+
+/* ---- computing ---- */
+
+/* Number k of row lane / 4 + 8 `lower`, from the registers of the four lanes that hold the row. */
+static float register_number(const struct Thread *warp, uint32_t index, uint32_t lower, uint32_t k)
+{
+    const Issued *i = &warp[threadIdx.x % 32 / 4 * 4 + k % 8 / 2].issued[index];
+    uint32_t word = i->p.registers[lower + k / 8 * 2];
+    return widen(i->p.dtype, (uint16_t)(word >> k % 2 * 16));
+}
+
+static Held *held_of(struct Thread *t, const float *d)
+{
+    for (uint32_t i = 0; i < t->n_held; i++)
+        if (t->held[i].d == d) return &t->held[i];
+    return NULL;
+}
+
+INNER_LOOP static void compute(struct Thread *t, uint32_t index)
+{
+    Issued *i = &t->issued[index];
+    const DeviceProduct *p = &i->p;
+    const struct Thread *warp = &threads[threadIdx.x / 32 * 32];
+    Held *h = held_of(t, p->d);
+    float a[2][DEPTH], b[DEPTH];
+    uint32_t lane = threadIdx.x % 32, row = threadIdx.x / 32 % 4 * 16 + lane / 4;
+    for (uint32_t lower = 0; lower < 2; lower++) {
+        if (!p->registers) shared_row(p->dtype, p->a, false, row + 8 * lower, a[lower]);
+        for (uint32_t k = 0; p->registers && k < DEPTH; k++)
+            a[lower][k] = register_number(warp, index, lower, k);
+    }
+    for (uint32_t n = 0; n < p->n / 8; n++)
+        for (uint32_t c = 0; c < 2; c++) {
+            shared_row(p->dtype, p->b, p->columns, n * 8 + lane % 4 * 2 + c, b);
+            for (uint32_t lower = 0; lower < 2; lower++) {
+                float sum = 0, *d = &h->value[n * 4 + lower * 2 + c];
+                for (uint32_t k = 0; k < DEPTH; k++) sum += a[lower][k] * b[k];
+                *d = p->add ? *d + sum : sum;
+            }
+        }
+    i->computed = true;
+}
+
+/* ---- issuing and waiting ---- */
+
+static void hold(struct Thread *t, const DeviceProduct *p)
+{
+    Held *h = held_of(t, p->d);
+    if ((h == NULL || p->registers) && !t->fenced)
+        hopper_broken("a product whose registers no products_fence has ordered");
+    if (h != NULL && h->n != p->n) hopper_broken("another shape on the same registers");
+    if (h == NULL) {
+        assert(t->n_held < MAX_HELD && p->n / 2 <= MAX_RESULTS);
+        h = &t->held[t->n_held++];
+        h->d = p->d;
+        h->n = p->n;
+        h->products = 0;
+        memcpy(h->value, p->d, p->n / 2 * sizeof(float));
+        for (uint32_t k = 0; k < p->n / 2; k++) memcpy(&p->d[k], &under_way, sizeof under_way);
+    }
+    h->products++;
+}
+
+static void check_alike(uint32_t index)
+{
+    const struct Thread *warp = &threads[threadIdx.x / 32 * 32];
+    for (uint32_t i = 0; i < 32; i++) {
+        const DeviceProduct *x = &warp[i].issued[index].p, *y = &warp[0].issued[index].p;
+        if (warp[i].n_issued <= index || x->a != y->a || x->b != y->b || x->n != y->n ||
+            x->add != y->add || x->dtype != y->dtype)
+            hopper_broken("lanes of a warp issue different products");
+    }
+}
+
+/* Of `rows` of 16 numbers each, 16 bytes at a time. */
+static void watch_matrix(uint64_t matrix, bool columns, uint32_t rows)
+{
+    const uint32_t leading = (uint32_t)(matrix >> 16 & 0x3fff) << 4;
+    const uint32_t stride = (uint32_t)(matrix >> 32 & 0x3fff) << 4;
+    for (uint32_t mn = 0; mn < rows; mn += columns ? 8 : 1)
+        for (uint32_t k = 0; k < DEPTH; k += columns ? 1 : 8) {
+            const uint32_t at = ((uint32_t)(matrix & 0x3fff) << 4) +
+                                offset_of(true, columns, leading, stride, mn, k);
+            watch_async(hopper_memory(hopper_swizzle(at), 16), 16, false);
+        }
+}
+
+void device_product(const DeviceProduct *given)
+{
+    struct Thread *t = &threads[threadIdx.x];
+    DeviceProduct p = *given;
+    uint32_t index = t->n_issued++;
+    assert(index < MAX_PRODUCTS && blockDim.x % 128 == 0);
+    if (hopper_fault() == HOPPER_matrix_not_swizzled) p.b &= ~(UINT64_C(3) << 62);
+    if (hopper_fault() == HOPPER_wrong_stride)
+        p.b = (p.b & ~(UINT64_C(0x3fff) << 32)) | UINT64_C(32) << 32;
+    if (!p.registers) check_matrix(p.a, false);
+    check_matrix(p.b, p.columns);
+    if (watch_is_on() && threadIdx.x % 32 == 0 && p.b >> 62 == 1) {
+        if (!p.registers) watch_matrix(p.a, false, 64);
+        watch_matrix(p.b, p.columns, p.n);
+    }
+    hold(t, &p);
+    t->issued[index] = (Issued){.p = p, .group = t->group};
+    if (p.registers) memcpy(t->issued[index].a, p.registers, sizeof t->issued[index].a);
+    device_warp_meets(0xffffffffu);
+    check_alike(index);
+    if (!is_early) return;
+    compute(t, index);
+    device_warp_meets(0xffffffffu);
+}
+
+void products_fence(void)
+{
+    if (hopper_fault() != HOPPER_no_products_fence) threads[threadIdx.x].fenced = true;
+}
+
+void products_commit(void)
+{
+    threads[threadIdx.x].group++;
+}
+
+/* The rows of A belong to the whole warpgroup until each of its warps has waited: as read by now.
+ */
+static void note_rows_of_a(const DeviceProduct *p)
+{
+    uint32_t stride = (uint32_t)(p->a >> 32 & 0x3fff) << 4;
+    for (uint32_t mn = 0; mn < 64 && threadIdx.x % 32 == 0; mn++)
+        for (uint32_t k = 0; k < DEPTH; k += 8) {
+            uint32_t at =
+                ((uint32_t)(p->a & 0x3fff) << 4) + offset_of(true, false, 0, stride, mn, k);
+            watch_late_read(hopper_memory(hopper_swizzle(at), 16), 16);
+        }
+}
+
+static void finish(struct Thread *t, const Issued *i)
+{
+    if (watch_is_on() && !i->p.registers) note_rows_of_a(&i->p);
+    Held *h = held_of(t, i->p.d);
+    if (i->p.registers && memcmp(i->a, i->p.registers, sizeof i->a) != 0)
+        hopper_broken("registers of A were written before the product was waited for");
+    if (--h->products > 0) return;
+    for (uint32_t k = 0; k < h->n / 2; k++)
+        if (memcmp(&h->d[k], &under_way, sizeof under_way) != 0)
+            hopper_broken("registers of D were written before the product was waited for");
+    memcpy(h->d, h->value, h->n / 2 * sizeof(float));
+    *h = t->held[--t->n_held];
+}
+
+/* All lanes compute before any goes on and writes its registers. */
+void products_wait(uint32_t groups)
+{
+    struct Thread *t = &threads[threadIdx.x];
+    uint32_t kept = 0, n = t->n_issued;
+    if (hopper_fault() == HOPPER_no_wait_for_products && n < MAX_PRODUCTS / 2) return;
+    if (hopper_fault() == HOPPER_one_group_too_many) groups++;
+    device_warp_meets(0xffffffffu);
+    for (uint32_t i = 0; i < n; i++)
+        if (t->issued[i].group + groups < t->group && !t->issued[i].computed) compute(t, i);
+    device_warp_meets(0xffffffffu);
+    for (uint32_t i = 0; i < n; i++) {
+        if (t->issued[i].group + groups < t->group)
+            finish(t, &t->issued[i]);
+        else
+            t->issued[kept++] = t->issued[i];
+    }
+    t->n_issued = kept;
+    t->fenced = false;
+    device_warp_meets(0xffffffffu);
+}

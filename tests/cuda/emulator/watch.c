@@ -1,0 +1,325 @@
+/* See watch.h: the order of accesses, and what may be touched. Counting is in watch_count.c.
+ *
+ * Time is a counter that every barrier moves on. An access at time t by one thread is before what
+ * another does now if t is older than the block's last barrier, than the last barrier of the warp
+ * they share, or than what the other's warp has learnt of the first one's. Of each four bytes the
+ * last write is kept, and three reads: the last one, the last of another thread of that one's warp,
+ * the last of another warp. */
+#define _GNU_SOURCE
+#include "tests/cuda/emulator/watch_private.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    MAX_WARPS = 32,
+    MAX_THREADS = 1024,
+    MAX_PHASES = 64,
+    WORD = 4,
+    MARGIN = 512,
+    MOST_SHARED = 256 << 10,
+    READS = 3
+};
+#define ARENA (UINT64_C(4) << 30) /* of addresses; pages come as they are touched */
+
+typedef struct Access {
+    uint32_t time, block; /* block: its serial number */
+    uint16_t thread;
+    uint8_t bytes; /* of the word: a bit each */
+    bool atomic;
+} Access;
+
+typedef struct Word {
+    Access write, read[READS];
+} Word;
+
+/* Of a barrier in shared memory: up to what of each warp its arrivals of this phase know, and of
+ * those that are over. */
+typedef struct Phases {
+    uint32_t arrived[MAX_WARPS], over[MAX_WARPS];
+} Phases;
+
+static struct Watch {
+    const char *kernel;
+    unsigned char *shared;
+    uint64_t shared_bytes;
+    uint32_t time, launched, begun; /* when this kernel began, this block */
+    uint32_t since;                 /* of these, what the memory at hand goes back to */
+    uint32_t block_at, warp_at[MAX_WARPS], learnt[MAX_WARPS][MAX_WARPS];
+    bool has_learnt;
+    uint32_t to_async_at[MAX_THREADS]; /* when a thread said so last */
+    Phases phases[MAX_PHASES];
+    Word of_shared[MOST_SHARED / WORD];
+    unsigned char *arena, *allowed; /* a byte for each */
+    Word *of_arena;
+    uint64_t used, live;
+} watch = {.time = 1};
+
+/* ---- memory that kernels are given ---- */
+
+static void *reserve(uint64_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    assert(at != MAP_FAILED);
+    return at;
+}
+
+void *watch_alloc(uint64_t bytes)
+{
+    if (watch.arena == NULL) {
+        watch.arena = reserve(ARENA);
+        watch.allowed = reserve(ARENA);
+        watch.of_arena = reserve(ARENA / WORD * sizeof *watch.of_arena);
+    }
+    uint64_t at = watch.used + MARGIN;
+    watch.used = (at + bytes + MARGIN) / 256 * 256;
+    assert(watch.used < ARENA);
+    watch.live++;
+    watch_allow(watch.arena + at, bytes, true);
+    return watch.arena + at;
+}
+
+/* Space comes back when none of it is in use. */
+void watch_free(void *at)
+{
+    if (at == NULL || --watch.live > 0) return;
+    memset(watch.allowed, 0, watch.used);
+    watch.used = 0;
+}
+
+void watch_allow(const void *at, uint64_t bytes, bool allowed)
+{
+    uint64_t from = (uint64_t)((const unsigned char *)at - watch.arena);
+    if ((const unsigned char *)at < watch.arena || from + bytes > ARENA) return;
+    memset(watch.allowed + from, allowed, bytes);
+}
+
+/* ---- what orders ---- */
+
+void watch_launch(const char *kernel)
+{
+    watch.kernel = kernel;
+    watch.launched = ++watch.time;
+    count_launch(kernel);
+}
+
+void watch_block(unsigned char *shared, uint64_t bytes)
+{
+    assert(bytes <= MOST_SHARED);
+    watch.shared = shared;
+    watch.shared_bytes = bytes;
+    watch.block_at = watch.begun = ++watch.time;
+    if (watch.has_learnt) {
+        memset(watch.learnt, 0, sizeof watch.learnt);
+        memset(watch.phases, 0, sizeof watch.phases);
+    }
+    watch.has_learnt = false;
+}
+
+void watch_block_end(void)
+{
+    watch.shared = NULL;
+    count_block_end();
+}
+
+void watch_block_barrier(void)
+{
+    watch.block_at = ++watch.time;
+}
+
+/* Of all lanes: kernels have no other. */
+void watch_warp_barrier(uint32_t warp, uint32_t mask)
+{
+    assert((mask & (mask + 1)) == 0);
+    watch.warp_at[warp] = ++watch.time;
+}
+
+static void learn(uint32_t known[MAX_WARPS], const uint32_t from[MAX_WARPS])
+{
+    for (uint32_t of = 0; of < MAX_WARPS; of++)
+        if (from[of] > known[of]) known[of] = from[of];
+}
+
+void watch_warps_barrier(uint32_t warps)
+{
+    uint32_t all[MAX_WARPS] = {0};
+    watch.has_learnt = true;
+    watch.time++;
+    for (uint32_t w = 0; w < MAX_WARPS; w++)
+        if (warps >> w & 1) learn(all, watch.learnt[w]);
+    for (uint32_t w = 0; w < MAX_WARPS; w++)
+        for (uint32_t of = 0; of < MAX_WARPS && warps >> w & 1; of++)
+            watch.learnt[w][of] = warps >> of & 1 ? watch.time : all[of];
+}
+
+/* One lane arrives for its warp: with what is before the warp's last barrier. */
+void watch_arrive(uint32_t barrier, uint32_t warp)
+{
+    assert(barrier < MAX_PHASES);
+    uint32_t *const arrived = watch.phases[barrier].arrived;
+    watch.has_learnt = true;
+    learn(arrived, watch.learnt[warp]);
+    if (watch.warp_at[warp] > arrived[warp]) arrived[warp] = watch.warp_at[warp];
+}
+
+void watch_phase_over(uint32_t barrier)
+{
+    Phases *const p = &watch.phases[barrier];
+    learn(p->over, p->arrived);
+    memset(p->arrived, 0, sizeof p->arrived);
+}
+
+void watch_waited(uint32_t barrier, uint32_t warp)
+{
+    learn(watch.learnt[warp], watch.phases[barrier].over);
+}
+
+static bool is_before(const Access *x, const Access *now)
+{
+    uint32_t warp = now->thread / 32, of = x->thread / 32;
+    if (x->time < watch.since || !(x->bytes & now->bytes)) return true;
+    if (x->block != now->block) return false;
+    return x->thread == now->thread || x->time < watch.block_at ||
+           (warp == of && x->time < watch.warp_at[warp]) || x->time < watch.learnt[warp][of];
+}
+
+/* ---- one access ---- */
+
+static void broken(const char *what, const unsigned char *at, const Access *now, const Access *by)
+{
+    bool is_shared = at >= watch.shared && at < watch.shared + watch.shared_bytes;
+    fprintf(stderr, "%s: thread %u of block %u %s, byte %llu of %s memory", watch.kernel,
+            threadIdx.x, blockIdx.x, what,
+            (unsigned long long)(at - (is_shared ? watch.shared : watch.arena)),
+            is_shared ? "shared" : "global");
+    if (by != NULL)
+        fprintf(stderr, ": so does thread %u of %s block, and nothing orders the two", by->thread,
+                by->block == now->block ? "the same" : "another");
+    fprintf(stderr, "\n");
+    abort();
+}
+
+static void put(Access *to, const Access *now)
+{
+    uint8_t bytes = to->time == now->time && to->thread == now->thread && to->block == now->block
+                        ? to->bytes
+                        : 0;
+    *to = *now;
+    to->bytes |= bytes;
+}
+
+static void note_read(Word *w, const Access *now)
+{
+    Access *last = &w->read[0];
+    bool same_block = last->block == now->block;
+    if (!same_block || last->thread != now->thread)
+        w->read[same_block && last->thread / 32 == now->thread / 32 ? 1 : 2] = *last;
+    put(last, now);
+}
+
+static void access_word(Word *w, const unsigned char *at, const Access *now, AccessKind kind)
+{
+    if (!is_before(&w->write, now) && !(now->atomic && w->write.atomic))
+        broken(kind == ACCESS_read ? "reads what another writes" : "writes what another writes", at,
+               now, &w->write);
+    if (kind == ACCESS_read) {
+        note_read(w, now);
+        return;
+    }
+    for (int i = 0; i < READS; i++)
+        if (!is_before(&w->read[i], now)) broken("writes what another reads", at, now, &w->read[i]);
+    put(&w->write, now);
+}
+
+static void check_allowed(const unsigned char *at, uint64_t first, uint64_t bytes, AccessKind kind)
+{
+    const unsigned char *none = memchr(watch.allowed + first, 0, bytes);
+    if (none != NULL)
+        broken(kind == ACCESS_read ? "reads what it was not given" : "writes what it was not given",
+               at + (none - watch.allowed) - first, NULL, NULL);
+}
+
+void watch_access(const void *p, uint64_t bytes, AccessKind kind, const void *from)
+{
+    const unsigned char *at = p;
+    Word *words;
+    uint64_t first;
+    if (watch.shared == NULL || bytes == 0) return;
+    bool is_shared = at >= watch.shared && at < watch.shared + watch.shared_bytes;
+    if (is_shared) {
+        words = watch.of_shared, first = (uint64_t)(at - watch.shared);
+        if (first + bytes > watch.shared_bytes)
+            broken("touches what lies behind shared memory", at, NULL, NULL);
+    } else if (watch.arena != NULL && at >= watch.arena && at < watch.arena + ARENA) {
+        words = watch.of_arena, first = (uint64_t)(at - watch.arena);
+        check_allowed(at, first, bytes, kind);
+    } else {
+        return;
+    }
+    watch.since = is_shared ? watch.begun : watch.launched;
+    Access now = {watch.time, (uint32_t)device_block_serial(), (uint16_t)threadIdx.x, 0,
+                  kind == ACCESS_atomic};
+    for (uint64_t i = first / WORD; i <= (first + bytes - 1) / WORD; i++) {
+        uint64_t low = i * WORD < first ? first % WORD : 0;
+        uint64_t high = i * WORD + WORD > first + bytes ? (first + bytes) % WORD : WORD;
+        now.bytes = (uint8_t)((1u << high) - (1u << low));
+        access_word(&words[i], at, &now, kind);
+    }
+    if (from != NULL) count_access(at, bytes, is_shared, from);
+}
+
+void watch_to_async(void)
+{
+    watch.to_async_at[threadIdx.x] = ++watch.time;
+}
+
+void watch_async(const void *p, uint64_t bytes, bool replaced)
+{
+    const unsigned char *at = p;
+    if (watch.shared == NULL) return;
+    assert(at >= watch.shared && at + bytes <= watch.shared + watch.shared_bytes);
+    const uint64_t first = (uint64_t)(at - watch.shared) / WORD;
+    const Access now = {watch.time, (uint32_t)device_block_serial(), (uint16_t)threadIdx.x, 15,
+                        false};
+    assert((at - watch.shared) % WORD == 0 && bytes % WORD == 0);
+    watch.since = watch.begun;
+    for (uint64_t i = first; i < first + bytes / WORD; i++) {
+        Access *const write = &watch.of_shared[i].write;
+        if (write->time >= watch.begun && write->bytes != 0) {
+            Access said = *write;
+            said.time = watch.to_async_at[write->thread];
+            if (said.time <= write->time || !is_before(&said, &now))
+                broken("has a box or product touch what was stored, and no fence is between", at,
+                       &now, write);
+        }
+        if (replaced) write->bytes = 0;
+    }
+}
+
+void watch_read(const void *at, uint64_t bytes)
+{
+    watch_access(at, bytes, ACCESS_read, __builtin_return_address(0));
+}
+
+void watch_write(void *at, uint64_t bytes)
+{
+    watch_access(at, bytes, ACCESS_write, __builtin_return_address(0));
+}
+
+void watch_arrival(void *at, uint64_t bytes)
+{
+    watch_access(at, bytes, ACCESS_write, NULL);
+}
+
+void watch_late_read(const void *at, uint64_t bytes)
+{
+    watch_access(at, bytes, ACCESS_read, NULL);
+}
+
+void watch_atomic(void *at, uint64_t bytes)
+{
+    watch_access(at, bytes, ACCESS_atomic, __builtin_return_address(0));
+}

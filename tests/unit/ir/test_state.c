@@ -1,0 +1,324 @@
+/* What ranks hold between steps: every plan of the corpus writes each element of its weights and
+ * moments exactly once; slices by hand; and the two ways in which sharded checkpoints lose parts.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "planner/base/str.h"
+#include "planner/ir/state.h"
+#include "tests/support/plans/corpus.h"
+
+typedef struct Corpus {
+    uint32_t n_plans;
+    uint64_t n_slices;
+} Corpus;
+
+static uint64_t elements(const Plan *plan)
+{
+    uint64_t n = 0;
+    for (TensorId t = 1; t < plan->graph.tensors.n; t++) {
+        const Tensor *at = &plan->graph.tensors.at[t];
+        uint64_t own = at->role == ROLE_param;
+        for (int d = 0; d < at->n_dims; d++) own *= (uint64_t)at->dim[d];
+        n += own;
+    }
+    return n;
+}
+
+static void holds(void *self, const Tiny *t)
+{
+    Corpus *c = self;
+    Arena *arena = arena_new();
+    Diag d = diag_in(arena);
+    const Plan *plan = tiny_plan(t, false, arena, &d);
+    assert_non_null(plan);
+    const State *state = state_of(plan, arena);
+    Str s = str_in(arena);
+    bool fine = state_check(state, &d);
+    diag_print(&d, &s);
+    if (!fine) fail_msg("%s\n%s", corpus_name(t, arena), str_text(&s));
+    StateTotal total = state_total(state);
+    uint64_t n = elements(plan);
+    assert_int_equal(total.kind_bytes[STATE_param], 4 * n);
+    assert_int_equal(total.kind_bytes[STATE_m], t->sgd ? 0 : 4 * n);
+    assert_int_equal(total.kind_bytes[STATE_v], t->sgd ? 0 : 4 * n);
+    assert_true(total.held_bytes >= total.written_bytes);
+    if (plan->mesh.n_ranks == 1) assert_int_equal(total.held_bytes, total.written_bytes);
+    c->n_plans++;
+    c->n_slices += total.n_slices;
+    arena_free(arena);
+}
+
+static void every_element_is_written_once(void **state)
+{
+    (void)state;
+    Corpus c = {0, 0};
+    corpus_each(holds, &c);
+    assert_true(c.n_plans > 300);
+    print_message("%u plans, %llu slices\n", c.n_plans, (unsigned long long)c.n_slices);
+}
+
+/* ---- one plan, looked at ---- */
+
+static Arena *arena;
+static Diag diag;
+
+static int setup(void **state)
+{
+    (void)state;
+    arena = arena_new();
+    diag = diag_in(arena);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    arena_free(arena);
+    return 0;
+}
+
+static const Plan *compile(const Tiny *t)
+{
+    const Plan *plan = tiny_plan(t, false, arena, &diag);
+    assert_non_null(plan);
+    return plan;
+}
+
+static StateSlices all_slices(const Plan *plan)
+{
+    const State *state = state_of(plan, arena);
+    StateSlices slices = {0};
+    for (Rank r = 0; r < plan->mesh.n_ranks; r++) state_of_rank(state, r, arena, &slices);
+    return slices;
+}
+
+/* wq of [12, 4, 1, 4] over tp 2 and 3 shards: each tp rank has [12, 2, 1, 4], 96 elements; the cuts
+ * of the flat unit fall where they fall, so a part is ends of rows and whole rows. */
+static void slices_of_a_cut_tensor(void **state)
+{
+    (void)state;
+    Tiny t = tiny_default();
+    t.tp = 2, t.dp_shard = 3, t.layers = 1;
+    const Plan *plan = compile(&t);
+    StateSlices slices = all_slices(plan);
+    uint64_t n[2] = {0, 0}, boxes = 0;
+    for (uint32_t i = 0; i < slices.n; i++) {
+        const StateSlice *s = &slices.at[i];
+        if (strcmp(s->name, "layers.0.attention.wq.weight") || s->kind != STATE_param) continue;
+        assert_true(s->writes);
+        assert_int_equal(s->n_dims, 4);
+        assert_int_equal(s->dim[1], 4);
+        uint32_t half = mesh_part(&plan->mesh, s->rank, mesh_axes(&plan->mesh, AXIS_tp));
+        assert_true(s->offset[1] >= 2 * (int64_t)half);
+        assert_true(s->offset[1] + s->size[1] <= 2 * (int64_t)half + 2);
+        n[half] += s->bytes / 4;
+        boxes++;
+    }
+    assert_int_equal(n[0], 96);
+    assert_int_equal(n[1], 96);
+    assert_true(boxes >= 2);
+}
+
+/* Norm weights are whole on every tp rank, everything is on every replica: one writes. */
+static void replicas_have_one_writer(void **state)
+{
+    (void)state;
+    Tiny t = tiny_default();
+    t.tp = 2, t.dp_replicate = 3, t.layers = 1;
+    StateSlices slices = all_slices(compile(&t));
+    uint32_t held = 0, written = 0;
+    for (uint32_t i = 0; i < slices.n; i++) {
+        if (strcmp(slices.at[i].name, "norm.weight") || slices.at[i].kind != STATE_m) continue;
+        held++;
+        written += slices.at[i].writes;
+        if (slices.at[i].writes) assert_int_equal(slices.at[i].rank, 0);
+    }
+    assert_int_equal(held, 6);
+    assert_int_equal(written, 1);
+}
+
+/* The keys (name, kind, offset, size) and files that follow from a rank's slices: contiguous. */
+static void files_have_no_holes(void **state)
+{
+    (void)state;
+    Tiny t = tiny_default();
+    t.pp = 2, t.dp_shard = 2, t.dp_replicate = 2, t.microbatches = 2;
+    const Plan *plan = compile(&t);
+    const State *state_ = state_of(plan, arena);
+    for (Rank r = 0; r < plan->mesh.n_ranks; r++) {
+        StateSlices slices = {0};
+        uint64_t end = 0;
+        state_of_rank(state_, r, arena, &slices);
+        assert_true(slices.n > 0);
+        for (uint32_t i = 0; i < slices.n; i++) {
+            assert_int_equal(slices.at[i].rank, r);
+            assert_false(slices.at[i].lazy); /* every parameter has a gradient */
+            if (!slices.at[i].writes) continue;
+            assert_int_equal(slices.at[i].at, end);
+            end += slices.at[i].bytes;
+        }
+    }
+}
+
+/* A mesh says who holds a part, not what it is called: the union of the keys' elements is the same
+ * (that is every_element_is_written_once), and no name tells a rank or a stage. */
+static void names_do_not_depend_on_the_mesh(void **state)
+{
+    (void)state;
+    Tiny a = tiny_default(), b = a;
+    a.layers = b.layers = 4;
+    b.pp = 2, b.tp = 2, b.dp_shard = 2, b.microbatches = 2;
+    StateSlices one = all_slices(compile(&a)), many = all_slices(compile(&b));
+    for (uint32_t i = 0; i < many.n; i++) {
+        bool found = false;
+        for (uint32_t k = 0; k < one.n && !found; k++)
+            found =
+                strcmp(one.at[k].name, many.at[i].name) == 0 && one.at[k].kind == many.at[i].kind;
+        assert_true(found);
+    }
+}
+
+/* What no gradient reaches has moments, and they are zero: a checkpoint may leave them out. */
+static void moments_without_a_gradient(void **state)
+{
+    (void)state;
+    Tiny t = tiny_default();
+    Plan *plan = tiny_plan(&t, false, arena, &diag);
+    assert_non_null(plan);
+    for (TensorId k = 1; k < plan->graph.tensors.n; k++)
+        if (strcmp(plan->graph.tensors.at[k].name, "norm.weight") == 0)
+            plan->graph.tensors.at[k].grad = 0;
+    StateSlices slices = all_slices(plan);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < slices.n; i++) {
+        const StateSlice *s = &slices.at[i];
+        bool is_norm = strcmp(s->name, "norm.weight") == 0 && s->kind != STATE_param;
+        assert_true(s->lazy == is_norm);
+        n += s->lazy;
+    }
+    assert_int_equal(n, 2);
+}
+
+/* ---- planted faults ---- */
+
+static const Diagnostic *refused(const Plan *plan, const StateSlices *slices)
+{
+    assert_false(state_check_slices(plan, slices, &diag));
+    return &diag.items.at[0];
+}
+
+/* Experts numbered from zero on every rank: two tensors under one name. */
+static void experts_renumbered_on_each_rank(void **state)
+{
+    (void)state;
+    StateSlices slices = {0};
+    for (uint32_t rank = 0; rank < 2; rank++)
+        for (uint32_t e = 0; e < 2; e++) {
+            StateSlice s = {.name = arena_print(arena, "experts.%u.w1.weight", e),
+                            .rank = rank,
+                            .writes = true,
+                            .n_dims = 2,
+                            .dim = {4, 6},
+                            .size = {4, 6}};
+            list_push(arena, &slices, s);
+        }
+    const Diagnostic *d = refused(NULL, &slices);
+    assert_string_equal(d->rule, "state-duplicate");
+    assert_string_equal(d->text,
+                        "experts.0.w1.weight, param [0:4, 0:6]: written by rank 0 and by rank 1");
+    assert_int_equal(diag.n_errors, 2); /* both names, not the first alone */
+    diag = diag_in(arena);
+    for (uint32_t i = 0; i < slices.n; i++) /* numbered globally, all is well */
+        slices.at[i].name =
+            arena_print(arena, "experts.%u.w1.weight", 2 * slices.at[i].rank + i % 2);
+    assert_true(state_check_slices(NULL, &slices, &diag));
+}
+
+static void a_replica_that_writes_too(void **state)
+{
+    (void)state;
+    Tiny t = tiny_default();
+    t.dp_replicate = 2, t.layers = 1;
+    const Plan *plan = compile(&t);
+    StateSlices slices = all_slices(plan);
+    for (uint32_t i = 0; i < slices.n; i++)
+        if (strcmp(slices.at[i].name, "norm.weight") == 0) slices.at[i].writes = true;
+    const Diagnostic *d = refused(plan, &slices);
+    assert_string_equal(d->rule, "state-duplicate");
+    assert_non_null(strstr(d->text, "norm.weight, param [0:12]: written by rank 0 and by rank 1"));
+    assert_int_equal(diag.n_errors, 3); /* and its two moments */
+}
+
+static void a_part_that_nobody_writes(void **state)
+{
+    (void)state;
+    Tiny t = tiny_default();
+    t.dp_shard = 3, t.layers = 1;
+    const Plan *plan = compile(&t);
+    StateSlices slices = all_slices(plan);
+    uint32_t i = 0;
+    while (strcmp(slices.at[i].name, "head.weight") || slices.at[i].kind != STATE_v) i++;
+    slices.at[i].size[0]--; /* the last row of one part */
+    const Diagnostic *d = refused(plan, &slices);
+    assert_string_equal(d->rule, "state-gap");
+    assert_non_null(strstr(d->text, "head.weight, v ["));
+    assert_non_null(strstr(d->text, "written by no rank"));
+    assert_int_equal(diag.n_errors, 1);
+}
+
+static void a_tensor_that_nobody_holds(void **state)
+{
+    (void)state;
+    Tiny t = tiny_default();
+    const Plan *plan = compile(&t);
+    StateSlices slices = all_slices(plan), most = {0};
+    for (uint32_t i = 0; i < slices.n; i++)
+        if (strcmp(slices.at[i].name, "head.weight")) list_push(arena, &most, slices.at[i]);
+    const Diagnostic *d = refused(plan, &most);
+    assert_string_equal(d->rule, "state-gap");
+    assert_string_equal(d->text, "head.weight, param: held by no rank");
+    assert_int_equal(diag.n_errors, 3);
+}
+
+static void one_name_two_shapes(void **state)
+{
+    (void)state;
+    StateSlices slices = {0};
+    for (uint32_t k = 0; k < 2; k++) {
+        StateSlice s = {.name = "w",
+                        .rank = k,
+                        .writes = true,
+                        .n_dims = 1,
+                        .dim = {4 + k},
+                        .size = {2},
+                        .offset = {2 * k}};
+        list_push(arena, &slices, s);
+    }
+    assert_string_equal(refused(NULL, &slices)->rule, "state-duplicate");
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_element_is_written_once),
+        TEST(slices_of_a_cut_tensor),
+        TEST(replicas_have_one_writer),
+        TEST(files_have_no_holes),
+        TEST(names_do_not_depend_on_the_mesh),
+        TEST(moments_without_a_gradient),
+        TEST(experts_renumbered_on_each_rank),
+        TEST(a_replica_that_writes_too),
+        TEST(a_part_that_nobody_writes),
+        TEST(a_tensor_that_nobody_holds),
+        TEST(one_name_two_shapes),
+    };
+    return cmocka_run_group_tests_name("state", tests, NULL, NULL);
+}

@@ -1,0 +1,119 @@
+/* The one rule over several axes: from every layout to every other that it can become, and no step
+ * cuts, gathers or moves parts of one axis around parts of another that lie within them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "planner/lower/compile.h"
+#include "planner/lower/lower.h"
+#include "tests/support/plans/plans.h"
+
+enum { AXES = 3, DIMS = 3, SIZE = 16, MOST_STEPS = 3 * AXES };
+
+static const int8_t kinds[] = {WHOLE, SPLIT(0), SPLIT(1), SPLIT(2), PARTIAL_SUM};
+enum { N_KINDS = sizeof kinds, N_LAYOUTS = N_KINDS * N_KINDS * N_KINDS };
+
+static Layout layout_number(int n)
+{
+    Layout l = {{0}};
+    for (int a = 0; a < AXES; a++, n /= N_KINDS) l.on[a] = kinds[n % N_KINDS];
+    return l;
+}
+
+/* dp_shard outside, tp in two parts: as with fewer KV heads than ranks. */
+static Plan *new_plan(Arena *arena)
+{
+    const uint32_t sizes[AXIS_NAMES] = {[AXIS_dp_shard] = 2, [AXIS_tp] = 4};
+    Plan *plan = plans_new(arena, sizes);
+    mesh_refine(&plan->mesh, arena, 1, 2);
+    plans_program(plan);
+    assert_int_equal(plan->mesh.n_axes, AXES);
+    return plan;
+}
+
+/* Nothing else may lie on that dimension inside of the first axis that changes. */
+static bool is_innermost(const Layout *l, AxisSet changed, int8_t on)
+{
+    for (int a = __builtin_ctz(changed); a < AXES && layout_is_split(on); a++)
+        if (!(changed >> a & 1) && l->on[a] == on) return false;
+    return true;
+}
+
+static void check_step(const Layout *from, const Layout *to)
+{
+    AxisSet changed = 0;
+    for (int a = 0; a < AXES; a++)
+        if (from->on[a] != to->on[a]) changed = (AxisSet)(changed | 1u << a);
+    if (!changed) return;
+    int first = __builtin_ctz(changed);
+    for (int a = first; a < AXES; a++) {
+        if (!(changed >> a & 1)) continue;
+        assert_int_equal(from->on[a], from->on[first]);
+        assert_int_equal(to->on[a], to->on[first]);
+    }
+    assert_true(is_innermost(from, changed, from->on[first]));
+    assert_true(is_innermost(to, changed, to->on[first]));
+}
+
+static bool can_become(const Layout *from, const Layout *to)
+{
+    for (int a = 0; a < AXES; a++)
+        if (layout_change(from->on[a], to->on[a]) == CHANGE_impossible) return false;
+    return true;
+}
+
+static void convert(Plan *plan, const Layout *from, const Layout *to)
+{
+    Arena *scratch = arena_new();
+    Program *p = &plan->programs.at[0];
+    p->code.n = p->buffers.n = 1;
+    Job job = {
+        .plan = plan, .arena = plan->arena, .scratch = scratch, .options = lower_options_default()};
+    Lower l = {.job = &job,
+               .plan = plan,
+               .g = &plan->graph,
+               .p = p,
+               .arena = plan->arena,
+               .scratch = scratch,
+               .emit.match = 1};
+    list_reserve_none(scratch, &l.emit.clocks);
+    list_reserve_none(scratch, &l.emit.access);
+    Shape s = {.n_dims = DIMS, .dim = {SIZE, SIZE, SIZE}, .layout = *from};
+    BufferId in = lower_buffer(&l, &s, DT_f32, CATEGORY_activation);
+    BufferId out = lower_convert(&l, in, to, 0, CATEGORY_activation);
+    assert_true(layout_equal(&lower_shape(&l, out)->layout, to));
+    uint32_t n_changes = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const BufferId *args = &p->args.at[p->code.at[pc].args.first];
+        n_changes += p->code.at[pc].op != OP_pack && p->code.at[pc].op != OP_unpack;
+        check_step(&lower_shape(&l, args[0])->layout, &lower_shape(&l, args[1])->layout);
+    }
+    assert_true(n_changes <= MOST_STEPS);
+    arena_free(scratch);
+}
+
+static void parts_nest_at_every_step(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Plan *plan = new_plan(arena);
+    uint32_t n = 0;
+    for (int i = 0; i < N_LAYOUTS; i++)
+        for (int k = 0; k < N_LAYOUTS; k++) {
+            Layout from = layout_number(i), to = layout_number(k);
+            if (!can_become(&from, &to)) continue;
+            convert(plan, &from, &to);
+            n++;
+        }
+    assert_int_equal(n, 21 * 21 * 21); /* of one axis: 4 x 4 without sums, 5 from a sum */
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_nest_at_every_step)};
+    return cmocka_run_group_tests_name("convert", tests, NULL, NULL);
+}

@@ -1,0 +1,269 @@
+/* Ops that become one kernel: which ones, what that saves, and what the verifier refuses. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "planner/verify/verify.h"
+#include "tests/support/plans/mutate.h"
+#include "tests/support/plans/tiny.h"
+
+static Plan *compiled(CompilePer per, AcMode ac, Arena *arena)
+{
+    Diag d = diag_in(arena);
+    Tiny t = tiny_default();
+    t.compile = true;
+    t.compile_per = per;
+    t.ac = ac;
+    t.tp = 2, t.dp_shard = 2;
+    t.tp_options.sequence = true;
+    Plan *plan = tiny_plan(&t, false, arena, &d);
+    assert_non_null(plan);
+    assert_true(verify_plan(plan, VERIFY_all, false, &d));
+    return plan;
+}
+
+static uint32_t n_fused(const Plan *plan)
+{
+    const Program *p = &plan->programs.at[0];
+    uint32_t n = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) n += p->code.at[pc].fuse != 0;
+    return n;
+}
+
+static Pc find(const Program *p, OpKind op, Phase phase)
+{
+    for (Pc pc = 1; pc < p->code.n; pc++)
+        if (p->code.at[pc].op == op && p->code.at[pc].phase == phase) return pc;
+    return 0;
+}
+
+/* Derived from the signatures; these are what one expects of them. */
+static void rowwise_ops_are_those_without_sums(void **state)
+{
+    (void)state;
+    static const OpKind yes[] = {OP_add,     OP_mul,       OP_silu,    OP_gelu, OP_silu_grad,
+                                 OP_scale,   OP_bias,      OP_rope,    OP_cast, OP_pass,
+                                 OP_rmsnorm, OP_layernorm, OP_position};
+    static const OpKind no[] = {
+        OP_linear,    OP_embed,     OP_attention, OP_rmsnorm_grad, OP_bias_grad,    OP_batch,
+        OP_xent_max,  OP_xent_loss, OP_xent_pick, OP_adamw,        OP_sumsq,        OP_all_reduce,
+        OP_linear_d0, OP_slice,     OP_pack,      OP_fill,         OP_position_grad};
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) assert_true(op_is_rowwise(yes[i]));
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++) assert_false(op_is_rowwise(no[i]));
+}
+
+/* silu(w1 x) * (w3 x): reads both, writes the product; silu's own result stays in the kernel. */
+static void a_kernel_saves_what_stays_inside(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const Plan *plan = compiled(COMPILE_block, AC_full, arena);
+    const Program *p = &plan->programs.at[0];
+    Pc silu = find(p, OP_silu, PHASE_forward), mul = find(p, OP_mul, PHASE_forward);
+    const Instr *a = &p->code.at[silu], *b = &p->code.at[mul];
+    assert_int_not_equal(a->fuse, 0);
+    assert_int_equal(a->fuse, b->fuse);
+    uint64_t one = p->buffers.at[program_arg(p, a, 0)].bytes;
+    assert_int_equal(plan_hbm_bytes(plan, p, a) + plan_hbm_bytes(plan, p, b), 5 * one);
+    assert_int_equal(plan_kernel_bytes(plan, p, a) + plan_kernel_bytes(plan, p, b), 3 * one);
+    assert_true(plan_begins_kernel(p, a));
+    assert_false(plan_begins_kernel(p, b));
+    arena_free(arena);
+}
+
+static void a_kernel_of_the_model_may_cross_blocks(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    uint32_t block = n_fused(compiled(COMPILE_block, AC_none, arena));
+    uint32_t model = n_fused(compiled(COMPILE_model, AC_none, arena));
+    assert_true(block > 0);
+    assert_true(model > block);
+    arena_free(arena);
+}
+
+/* The loss's sums over a row of logits: one read for all three, compiled or not. Where tp splits
+ * the vocabulary, the maximum of all ranks stands between them. */
+static void the_loss_reads_its_logits_once(void **state)
+{
+    (void)state;
+    for (uint32_t tp = 1; tp <= 2; tp++) {
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena);
+        Tiny t = tiny_default();
+        t.tp = tp, t.smoothing = tp == 1 ? 0.1 : 0;
+        Plan *plan = tiny_plan(&t, false, arena, &d);
+        assert_non_null(plan);
+        assert_true(verify_plan(plan, VERIFY_all, false, &d));
+        const Program *p = &plan->programs.at[0];
+        const Instr *max = &p->code.at[find(p, OP_xent_max, PHASE_forward)];
+        const Instr *sum = &p->code.at[find(p, OP_xent_sumexp, PHASE_forward)];
+        OpKind picks = tp == 1 ? OP_xent_smooth : OP_xent_pick;
+        const Instr *pick = &p->code.at[find(p, picks, PHASE_forward)];
+        const Instr *grad = &p->code.at[find(p, OP_xent_sumexp_grad, PHASE_backward)];
+        const Buffer *logits = &p->buffers.at[program_arg(p, max, 0)];
+        const uint64_t one = logits->bytes, rows = p->buffers.at[program_arg(p, max, 1)].bytes;
+        if (tp == 1) {
+            assert_int_not_equal(max->fuse, 0);
+            assert_true(max->fuse == sum->fuse && max->fuse == pick->fuse);
+            assert_int_equal(plan_kernel_bytes(plan, p, max), one + rows);
+            assert_int_equal(plan_kernel_bytes(plan, p, sum), rows);
+            assert_int_equal(plan_kernel_bytes(plan, p, pick),
+                             2 * rows); /* labels, what it picks */
+        } else {
+            assert_int_not_equal(max->fuse != 0 && max->fuse == sum->fuse, 1);
+            assert_int_equal(plan_kernel_bytes(plan, p, sum), one + 2 * rows);
+        }
+        assert_int_equal(p->buffers.at[program_arg(p, grad, 3)].offset, logits->offset);
+        arena_free(arena);
+    }
+}
+
+/* The largest magnitude of what a norm or a gated feed-forward makes, and of a norm's gradient, is
+ * found by the kernel that makes it; what it is needed for comes after. */
+static Plan *compiled_float8(Arena *arena)
+{
+    Diag d = diag_in(arena);
+    Tiny t = tiny_default();
+    t.use_float8 = true;
+    t.dim = 32, t.hidden = 32, t.head_dim = 16;
+    t.compile = true, t.compile_per = COMPILE_model;
+    Plan *plan = tiny_plan(&t, false, arena, &d);
+    if (!plan) fail_msg("%s", d.items.at[0].text);
+    assert_true(verify_plan(plan, VERIFY_all, false, &d));
+    return plan;
+}
+
+static void a_largest_magnitude_is_found_where_it_is_made(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const Plan *plan = compiled_float8(arena);
+    const Program *p = &plan->programs.at[0];
+    uint32_t norms = 0, products = 0, gradients = 0;
+    for (Pc pc = 2; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc], *before = in;
+        if (in->op != OP_amax || !in->fuse) continue;
+        do before--; /* one of the parts before it makes what it reads */
+        while (before->fuse == in->fuse &&
+               program_arg(p, in, 0) != program_arg(p, before, before->n_in));
+        assert_int_equal(in->fuse, before->fuse);
+        assert_int_not_equal(in[1].fuse, in->fuse);
+        assert_int_equal(plan_kernel_bytes(plan, p, in),
+                         plan_hbm_bytes(plan, p, in) - p->buffers.at[program_arg(p, in, 0)].bytes);
+        norms += before->op == OP_rmsnorm;
+        products += before->op == OP_mul;
+        gradients += before->op == OP_rmsnorm_grad;
+    }
+    assert_true(norms > 0 && products > 0 && gradients > 0);
+    arena_free(arena);
+}
+
+static void assert_refused(Plan *bad, const char *rule, const char *text)
+{
+    Diag d = diag_in(bad->arena);
+    assert_false(verify_plan(bad, VERIFY_all, false, &d));
+    assert_string_equal(d.items.at[0].rule, rule);
+    if (!strstr(d.items.at[0].text, text)) print_error("%s\n", d.items.at[0].text);
+    assert_non_null(strstr(d.items.at[0].text, text));
+}
+
+/* What quantises reads the maximum of all rows: in one kernel with it, it would read a part. */
+static void sums_over_rows_are_nobody_elses(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const Plan *plan = compiled_float8(arena);
+    Plan *bad = mutate_copy(plan, arena);
+    Program *p = &bad->programs.at[0];
+    Pc amax = 0;
+    for (Pc pc = 1; pc + 1 < p->code.n && !amax; pc++)
+        if (p->code.at[pc].fuse && p->code.at[pc].op == OP_amax &&
+            p->code.at[pc + 1].op == OP_quantise)
+            amax = pc;
+    assert_int_not_equal(amax, 0);
+    p->code.at[amax + 1].fuse = p->code.at[amax].fuse;
+    assert_refused(bad, "verify-structure", "whole only when it ends");
+    arena_free(arena);
+}
+
+static void false_kernels_are_refused(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const Plan *plan = compiled(COMPILE_block, AC_full, arena);
+    Plan *bad = mutate_copy(plan, arena); /* a matrix product in a kernel of rows */
+    Program *p = &bad->programs.at[0];
+    Pc silu = find(p, OP_silu, PHASE_forward), mul = find(p, OP_mul, PHASE_forward);
+    for (Pc pc = mul + 1;; pc++)
+        if (p->code.at[pc].stream == STREAM_compute) {
+            p->code.at[pc].fuse = p->code.at[mul].fuse;
+            break;
+        }
+    assert_refused(bad, "verify-structure", "does not go row by row");
+
+    bad = mutate_copy(plan, arena); /* a part that waits */
+    p = &bad->programs.at[0];
+    p->code.at[mul].after = (Span){p->after.n, 1};
+    list_push(arena, &p->after, 1);
+    assert_refused(bad, "verify-structure", "waits for another stream in the middle");
+
+    bad = mutate_copy(plan, arena); /* somebody waits for a part that is not the last */
+    p = &bad->programs.at[0];
+    for (Pc pc = mul + 1; pc < p->code.n; pc++)
+        if (p->code.at[pc].stream == STREAM_tp) {
+            p->code.at[pc].after = (Span){p->after.n, 1};
+            list_push(arena, &p->after, silu);
+            break;
+        }
+    assert_refused(bad, "verify-structure", "the middle of kernel");
+
+    bad = mutate_copy(plan, arena); /* the same rows, of other lengths */
+    p = &bad->programs.at[0];
+    Pc gate_pc = 0;
+    for (Pc pc = 2; pc < p->code.n && !gate_pc; pc++) {
+        const Instr *a = &p->code.at[pc - 1], *b = &p->code.at[pc];
+        if (a->fuse || b->fuse || a->stream != STREAM_compute || b->stream != STREAM_compute)
+            continue;
+        if (!op_is_rowwise(a->op) || !op_is_rowwise(b->op) || b->after.n) continue;
+        BufferId x = program_arg(p, a, a->n_in), y = program_arg(p, b, b->n_in);
+        if (p->buffers.at[x].bytes != p->buffers.at[y].bytes) gate_pc = pc;
+    }
+    assert_int_not_equal(gate_pc, 0);
+    p->code.at[gate_pc - 1].fuse = p->code.at[gate_pc].fuse = p->code.n - 1;
+    assert_refused(bad, "verify-structure", "parts of different sizes");
+
+    bad = mutate_copy(plan, arena); /* one number for two kernels */
+    p = &bad->programs.at[0];
+    Pc other = find(p, OP_silu_grad, PHASE_backward);
+    for (Pc pc = 1; pc < p->code.n; pc++)
+        if (p->code.at[pc].fuse == plan->programs.at[0].code.at[other].fuse)
+            p->code.at[pc].fuse = p->code.at[silu].fuse;
+    assert_refused(bad, "verify-structure", "not one run");
+
+    bad = mutate_copy(plan, arena); /* the product over the gate, half a row further */
+    p = &bad->programs.at[0];
+    BufferId gate = program_arg(p, &p->code.at[silu], 0);
+    BufferId product = program_arg(p, &p->code.at[mul], 2);
+    p->buffers.at[product].offset = p->buffers.at[gate].offset + 8;
+    assert_refused(bad, "verify-race", "takes bytes of buffer");
+    arena_free(arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rowwise_ops_are_those_without_sums),
+        cmocka_unit_test(a_kernel_saves_what_stays_inside),
+        cmocka_unit_test(a_kernel_of_the_model_may_cross_blocks),
+        cmocka_unit_test(the_loss_reads_its_logits_once),
+        cmocka_unit_test(a_largest_magnitude_is_found_where_it_is_made),
+        cmocka_unit_test(sums_over_rows_are_nobody_elses),
+        cmocka_unit_test(false_kernels_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,334 @@
+/* Sequences shared out over cp: what is exchanged where, who holds and who sums what, and what goes
+ * wrong, planted in plans that are right. Each fault must be named. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "planner/verify/verify.h"
+#include "tests/support/plans/mutate.h"
+#include "tests/support/plans/tiny.h"
+#include "tests/support/test_arena.h"
+
+static Tiny tiny_context(void)
+{
+    Tiny t = tiny_default();
+    t.cp = 2, t.cp_options.mode = CP_all_to_all;
+    return t;
+}
+
+static Plan *right_plan(const Tiny *t)
+{
+    Diag d = diag_in(arena);
+    Plan *plan = tiny_plan(t, false, arena, &d);
+    assert_non_null(plan);
+    assert_true(verify_plan(plan, VERIFY_all, false, &d));
+    return plan;
+}
+
+static uint32_t n_exchanges(const Plan *plan, Phase phase)
+{
+    const Program *p = &plan->programs.at[0];
+    const AxisSet cp = mesh_axes(&plan->mesh, AXIS_cp);
+    uint32_t n = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        if (in->op != OP_all_to_all) continue;
+        assert_int_equal(in->axes, cp);
+        assert_int_equal(in->stream, STREAM_cp);
+        n += in->phase == phase;
+    }
+    return n;
+}
+
+/* q, k, v and the output; attention's own gradient reads what is kept of them. */
+static void four_exchanges_a_layer_and_direction(void **state)
+{
+    (void)state;
+    Tiny t = tiny_context();
+    t.layers = 3;
+    const Plan *plan = right_plan(&t);
+    assert_int_equal(n_exchanges(plan, PHASE_forward), 4 * 3);
+    assert_int_equal(n_exchanges(plan, PHASE_backward), 4 * 3);
+    assert_int_equal(n_exchanges(plan, PHASE_recompute), 0);
+    t.ac = AC_full;
+    plan = right_plan(&t);
+    assert_int_equal(n_exchanges(plan, PHASE_recompute), 4 * 3);
+}
+
+/* Whole sequences and a part of the heads in attention; a part of the tokens everywhere else. */
+static void attention_sees_whole_sequences(void **state)
+{
+    (void)state;
+    Tiny t = tiny_context();
+    t.repeat = 2;
+    const Plan *plan = right_plan(&t);
+    const Program *p = &plan->programs.at[0];
+    uint32_t n = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        const bool attends = in->op == OP_attention || in->op == OP_attention_grad;
+        int64_t size['z' + 1], start['z' + 1];
+        if (!attends && in->op != OP_linear && in->op != OP_rope && in->op != OP_batch) continue;
+        assert_true(plan_bind(plan, p, in, 1, NULL, size, start, NULL));
+        assert_int_equal(size['s'], attends ? t.seq : t.seq / 2);
+        assert_int_equal(start['s'], attends ? 0 : t.seq / 2);
+        if (attends) assert_int_equal(size['g'], t.groups / 2);
+        if (attends) assert_int_equal(start['g'], t.groups / 2);
+        n += attends;
+    }
+    assert_int_equal(n, 2 * t.layers);
+}
+
+/* Ranks of cp read the same samples, and share states and sums as those of dp_shard do. */
+static void states_are_shared_over_cp(void **state)
+{
+    (void)state;
+    for (int ddp = 0; ddp < 2; ddp++) {
+        Tiny t = tiny_context();
+        t.use_ddp = ddp;
+        *(ddp ? &t.dp_replicate : &t.dp_shard) = 3;
+        const Plan *plan = right_plan(&t);
+        const AxisSet all = (AxisSet)((1u << plan->mesh.n_axes) - 1);
+        assert_int_equal(plan->mesh.n_axes, 2);
+        assert_int_equal(plan->step.micro_batch, 3); /* not six: the same samples */
+        for (UnitId u = 1; u < plan->graph.units.n; u++) {
+            assert_int_equal(plan->graph.units.at[u].shard, ddp ? 0 : all);
+            assert_int_equal(plan->graph.units.at[u].replicate, ddp ? all : 0);
+        }
+    }
+}
+
+static uint32_t n_of(const Plan *plan, OpKind op, Phase phase, Stream stream)
+{
+    const Program *p = &plan->programs.at[0];
+    uint32_t n = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        n += in->op == op && in->phase == phase && in->stream == stream;
+    }
+    return n;
+}
+
+/* A unit of sixteen ranks of which each two keep a copy: two of dp_shard, whatever cp is. */
+static void a_part_that_is_kept_is_of_dp_shard(void **state)
+{
+    (void)state;
+    Tiny t = tiny_context();
+    t.cp_options.mode = CP_all_gather, t.cp = 4, t.dp_shard = 4;
+    t.fsdp2.reshard_after_forward = RESHARD_to, t.fsdp2.reshard_to = 2;
+    const Plan *plan = right_plan(&t);
+    const Program *p = &plan->programs.at[0];
+    uint32_t n = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        if (in->op != OP_all_gather || in->phase != PHASE_backward || in->unit == 0) continue;
+        n++;
+        assert_int_equal(mesh_size(&plan->mesh, in->axes), 2);
+        assert_true((in->axes & ~mesh_axes(&plan->mesh, AXIS_dp_shard)) == 0);
+    }
+    assert_true(n > 0);
+}
+
+/* Keys and values, gathered for attention and again for its gradient, and their gradients. */
+static void keys_and_values_are_gathered(void **state)
+{
+    (void)state;
+    for (uint32_t tp = 1; tp <= 2; tp++) { /* which shares out the heads, and cuts tokens again */
+        Tiny t = tiny_context();
+        t.cp_options.mode = CP_all_gather, t.tp = tp, t.layers = 3;
+        const Plan *plan = right_plan(&t);
+        assert_int_equal(n_of(plan, OP_all_gather, PHASE_forward, STREAM_cp), 2 * 3);
+        assert_int_equal(n_of(plan, OP_all_gather, PHASE_backward, STREAM_cp), 2 * 3);
+        assert_int_equal(n_of(plan, OP_reduce_scatter, PHASE_forward, STREAM_cp), 0);
+        assert_int_equal(n_of(plan, OP_reduce_scatter, PHASE_backward, STREAM_cp), 2 * 3);
+        assert_int_equal(n_of(plan, OP_all_to_all, PHASE_forward, STREAM_cp), 0);
+    }
+}
+
+/* Rank r of n has chunks r and 2n - 1 - r: as many keys before its tokens as any other. */
+static void chunks_of_each_rank(void **state)
+{
+    (void)state;
+    Tiny t = tiny_context();
+    t.cp_options.mode = CP_all_gather, t.cp = 4, t.seq = 16;
+    const Plan *plan = right_plan(&t);
+    const Program *p = &plan->programs.at[0];
+    uint32_t n = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        const bool attends = in->op == OP_attention || in->op == OP_attention_grad;
+        if (!attends && in->op != OP_rope && in->op != OP_rope_grad && in->op != OP_batch) continue;
+        for (Rank r = 0; r < plan->mesh.n_ranks; r++) {
+            Binding b;
+            int64_t size['z' + 1], start['z' + 1], second['z' + 1];
+            assert_true(plan_bind(plan, p, in, r, &b, size, start, NULL));
+            plan_second(plan, p, in, r, &b, size, start, second);
+            assert_int_equal(size['s'], 4);
+            assert_int_equal(start['s'], 2 * r);
+            assert_int_equal(second['s'], 2 * (7 - r));
+            if (attends) assert_int_equal(size['T'], 16);
+            if (attends) assert_int_equal(start['T'], 0);
+        }
+        n++;
+    }
+    assert_int_equal(n, 1 + 6 * t.layers);
+}
+
+/* ---- the bugs ---- */
+
+static Pc find(const Plan *plan, OpKind op, Phase phase, uint32_t n)
+{
+    const Program *p = &plan->programs.at[0];
+    for (Pc pc = 1; pc < p->code.n; pc++)
+        if (p->code.at[pc].op == op && p->code.at[pc].phase == phase && n-- == 0) return pc;
+    fail_msg("no %s", op_info(op)->name);
+    return 0;
+}
+
+static Instr *code(Plan *plan, OpKind op, Phase phase, uint32_t n)
+{
+    return &plan->programs.at[0].code.at[find(plan, op, phase, n)];
+}
+
+static void heads_stay(Plan *bad)
+{
+    Instr *in = code(bad, OP_all_to_all, PHASE_forward, 0);
+    in->op = OP_copy;
+    in->axes = 0;
+    in->match = 0;
+}
+
+static void output_stays(Plan *bad)
+{
+    Instr *in = code(bad, OP_all_to_all, PHASE_forward, 3);
+    in->op = OP_copy;
+    in->axes = 0;
+    in->match = 0;
+}
+
+/* Keys go where values should. */
+static void keys_for_values(Plan *bad)
+{
+    Program *p = &bad->programs.at[0];
+    const Instr *keys = code(bad, OP_all_to_all, PHASE_forward, 1),
+                *values = code(bad, OP_all_to_all, PHASE_forward, 2);
+    p->args.at[values->args.first] = p->args.at[keys->args.first];
+}
+
+static void read_before_it_is_there(Plan *bad)
+{
+    code(bad, OP_attention, PHASE_forward, 0)->after.n = 0;
+}
+
+/* Every rank trains on its part of the sequence alone. */
+static void gradients_stay(Plan *bad)
+{
+    Program *p = &bad->programs.at[0];
+    for (Pc pc = 1; pc < p->code.n; pc++)
+        if (p->code.at[pc].op == OP_all_reduce && p->code.at[pc].unit) {
+            p->code.at[pc].op = OP_copy;
+            p->code.at[pc].axes = 0;
+            p->code.at[pc].match = 0;
+            return;
+        }
+    fail_msg("no sum");
+}
+
+/* As if ranks of cp had samples of their own. */
+static void loss_counted_by_samples(Plan *bad)
+{
+    bad->step.global_tokens /= 2;
+}
+
+/* Chunks put side by side as ranks have them, not as they lie in the sequence. */
+static void out_of_order(Plan *bad)
+{
+    Instr *in = code(bad, OP_unpack, PHASE_forward, 0);
+    Attrs attrs = *graph_attrs_at(&bad->graph, in->attrs);
+    attrs.chunks = 0;
+    in->attrs = graph_attrs(&bad->graph, arena, &attrs);
+}
+
+static void gradients_out_of_order(Plan *bad)
+{
+    Instr *in = code(bad, OP_pack, PHASE_backward, 0);
+    Attrs attrs = *graph_attrs_at(&bad->graph, in->attrs);
+    attrs.chunks = 0;
+    in->attrs = graph_attrs(&bad->graph, arena, &attrs);
+}
+
+/* Equal parts where a zigzag was gathered: positions and masks of other tokens. */
+static void dealt_out_otherwise(Plan *bad)
+{
+    Program *p = &bad->programs.at[0];
+    const Instr *in = code(bad, OP_attention, PHASE_forward, 0);
+    Buffer *query = &p->buffers.at[program_arg(p, in, 0)];
+    Shape s = *plan_shape_at(bad, query->shape);
+    s.deal[1] = 0;
+    query->shape = plan_shape(bad, &s);
+}
+
+static void values_stay(Plan *bad)
+{
+    Instr *in = code(bad, OP_all_gather, PHASE_forward, 1);
+    const Instr *keys = code(bad, OP_all_gather, PHASE_forward, 0);
+    in->match = keys->match;
+    bad->programs.at[0].args.at[in->args.first] = bad->programs.at[0].args.at[keys->args.first];
+}
+
+static void each_bug_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        void (*plant)(Plan *);
+        const char *rule;
+        CpMode mode;
+    } bugs[] = {{heads_stay, "verify-layout", CP_all_to_all},
+                {output_stays, "verify-layout", CP_all_to_all},
+                {keys_for_values, "verify-layout", CP_all_to_all},
+                {read_before_it_is_there, "verify-race", CP_all_to_all},
+                {gradients_stay, "verify-layout", CP_all_to_all},
+                {loss_counted_by_samples, "verify-structure", CP_all_to_all},
+                {out_of_order, "verify-layout", CP_all_gather},
+                {gradients_out_of_order, "verify-layout", CP_all_gather},
+                {dealt_out_otherwise, "verify-layout", CP_all_gather},
+                {values_stay, "verify-layout", CP_all_gather}};
+    Tiny t = tiny_context();
+    t.use_ddp = true;
+    for (size_t i = 0; i < sizeof bugs / sizeof *bugs; i++) {
+        t.cp_options.mode = bugs[i].mode;
+        Plan *bad = right_plan(&t);
+        Diag d = diag_in(arena);
+        bugs[i].plant(bad);
+        assert_false(verify_plan(bad, VERIFY_all, false, &d));
+        bool named = false;
+        Str s = str_in(arena);
+        for (uint32_t k = 0; k < d.items.n; k++)
+            named = named || strcmp(d.items.at[k].rule, bugs[i].rule) == 0;
+        diag_print(&d, &s);
+        if (!named) fail_msg("bug %zu: %.3000s", i, str_text(&s));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(four_exchanges_a_layer_and_direction, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(attention_sees_whole_sequences, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(states_are_shared_over_cp, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(a_part_that_is_kept_is_of_dp_shard, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(keys_and_values_are_gathered, test_arena_setup,
+                                        test_arena_teardown),
+        cmocka_unit_test_setup_teardown(chunks_of_each_rank, test_arena_setup, test_arena_teardown),
+        cmocka_unit_test_setup_teardown(each_bug_is_named, test_arena_setup, test_arena_teardown),
+    };
+    return cmocka_run_group_tests_name("context", tests, NULL, NULL);
+}

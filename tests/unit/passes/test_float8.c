@@ -1,0 +1,432 @@
+/* The pass: what it covers, what it leaves out and says so, what is shared and saved; and the bugs
+ * of 8-bit scaling, each put into a good plan: the proof that sees it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "planner/verify/verify.h"
+#include "tests/support/plans/mutate.h"
+#include "tests/support/plans/tiny.h"
+
+static Arena *arena;
+
+static int setup(void **state)
+{
+    (void)state;
+    arena = arena_new();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    arena_free(arena);
+    return 0;
+}
+
+static Tiny with(Float8Recipe recipe)
+{
+    Tiny t = tiny_default();
+    t.layers = 1;
+    t.use_float8 = true;
+    t.float8.recipe = recipe;
+    return t;
+}
+
+static uint32_t count(const Plan *plan, OpKind op)
+{
+    uint32_t n = 0;
+    for (NodeId id = 1; id < plan->graph.nodes.n; id++) n += plan->graph.nodes.at[id].op == op;
+    return n;
+}
+
+static uint32_t count_scaled(const Plan *plan, Scaling scaling)
+{
+    uint32_t n = 0;
+    for (NodeId id = 1; id < plan->graph.nodes.n; id++)
+        n += op_info(plan->graph.nodes.at[id].op)->scaling == scaling &&
+             op_info(plan->graph.nodes.at[id].op)->class_ == OP_CLASS_contract;
+    return n;
+}
+
+/* Seven linears of a block: x of q, k, v is quantised once, and that of w1 and w3. */
+static void tensorwise(void **state)
+{
+    (void)state;
+    Diag d = diag_in(arena);
+    Tiny t = with(FLOAT8_tensorwise);
+    const Plan *plan = tiny_plan(&t, false, arena, &d);
+    assert_non_null(plan);
+    assert_int_equal(count_scaled(plan, SCALING_tensorwise), 7 * 3);
+    assert_int_equal(count_scaled(plan, SCALING_none), 3); /* the head */
+    assert_int_equal(count(plan, OP_quantise), 7 + 4 + 7); /* weights, inputs, gradients */
+    assert_int_equal(count(plan, OP_amax), 7 + 4 + 7);
+    uint32_t n_wide = 0;
+    for (NodeId id = 1; id < plan->graph.nodes.n; id++) {
+        const Node *n = &plan->graph.nodes.at[id];
+        if (n->op != OP_quantise) continue;
+        bool backward = id > plan->graph.n_forward;
+        assert_int_equal(plan->graph.tensors.at[n->out[0]].dtype, backward ? DT_e5m2 : DT_e4m3);
+        n_wide += backward;
+    }
+    assert_int_equal(n_wide, 7);
+    assert_int_equal(d.items.n, 0); /* a scaled-down plan says nothing of what is left out */
+}
+
+static void rowwise(void **state)
+{
+    (void)state;
+    Diag d = diag_in(arena);
+    Tiny t = with(FLOAT8_rowwise);
+    const Plan *plan = tiny_plan(&t, false, arena, &d);
+    assert_non_null(plan);
+    assert_int_equal(count_scaled(plan, SCALING_rowwise), 7 * 3);
+    /* 4 inputs and 7 gradients of tokens; 7 gradients and 4 inputs over them */
+    assert_int_equal(count(plan, OP_quantise_of_tokens), 4 + 7);
+    assert_int_equal(count(plan, OP_quantise_over_tokens), 7 + 4);
+    for (NodeId id = 1; id < plan->graph.nodes.n; id++) {
+        const Node *n = &plan->graph.nodes.at[id];
+        if (op_info(n->op)->flags & OP_QUANTISES)
+            assert_int_equal(plan->graph.tensors.at[n->out[0]].dtype, DT_e4m3);
+    }
+}
+
+/* The first diagnostic of that rule says `text`. */
+static void says(const Diag *d, const char *rule, const char *text)
+{
+    for (uint32_t i = 0; i < d->items.n; i++) {
+        if (strcmp(d->items.at[i].rule, rule) != 0) continue;
+        if (!strstr(d->items.at[i].text, text)) fail_msg("%s", d->items.at[i].text);
+        return;
+    }
+    Str s = str_in(arena);
+    diag_print(d, &s);
+    fail_msg("no %s in:\n%s", rule, str_text(&s));
+}
+
+static Tiny sized(void)
+{
+    Tiny t = with(FLOAT8_tensorwise);
+    t.dim = 32, t.hidden = 64, t.groups = 4, t.head_dim = 16;
+    t.float8.any_size = false;
+    return t;
+}
+
+/* Multiples of 16 of what is on a rank: 64 hidden over 4 are 16, over 8 they are not. */
+static void local_sizes(void **state)
+{
+    (void)state;
+    Diag d = diag_in(arena);
+    Tiny t = sized();
+    t.tp = 4;
+    assert_non_null(tiny_plan(&t, false, arena, &d));
+    says(&d, "float8-excluded", "its output is the logits");
+    t.groups = t.tp = 8;
+    assert_null(tiny_plan(&t, false, arena, &d));
+    says(&d, "float8-divides", "feed_forward.w1.weight is 32 x 8 on each rank (tp = 8)");
+    assert_int_equal(d.n_errors, 2); /* w1 and w3 are alike, w2 lies the other way */
+    Diag again = diag_in(arena);
+    t.float8.skip_indivisible = true;
+    const Plan *plan = tiny_plan(&t, false, arena, &again);
+    assert_non_null(plan);
+    assert_int_equal(count_scaled(plan, SCALING_tensorwise), 4 * 3);
+    assert_int_equal(again.n_errors, 0);
+    says(&again, "float8-excluded", "logits");
+    assert_non_null(
+        strstr(again.items.at[1].text, "feed_forward and 2 more as it is, of 8 linears"));
+}
+
+static Pattern pattern(const char *path)
+{
+    return (Pattern){.path = path, .loc = {"tiny.lua", 1}};
+}
+
+static void skip_and_only(void **state)
+{
+    (void)state;
+    Diag d = diag_in(arena);
+    Tiny t = with(FLOAT8_tensorwise);
+    list_push(arena, &t.float8.skip, pattern("layers.0.attention"));
+    const Plan *plan = tiny_plan(&t, false, arena, &d);
+    assert_int_equal(count_scaled(plan, SCALING_tensorwise), 3 * 3);
+    list_push(arena, &t.float8.only, pattern("layers.*"));
+    plan = tiny_plan(&t, false, arena, &d);
+    assert_int_equal(count_scaled(plan, SCALING_tensorwise), 3 * 3);
+    list_push(arena, &t.float8.skip, pattern("layers.*"));
+    t.float8.any_size = false;
+    assert_null(tiny_plan(&t, false, arena, &d));
+    says(&d, "float8-matched-nothing", "none of the model's 8 linears");
+}
+
+/* Saved for the backward pass: inputs in one byte, and no quantised weight. */
+static void what_is_saved(void **state)
+{
+    (void)state;
+    Diag d = diag_in(arena);
+    Tiny t = with(FLOAT8_tensorwise);
+    t.layers = 2;
+    const Plan *plan = tiny_plan(&t, false, arena, &d);
+    const Program *p = &plan->programs.at[0];
+    uint32_t n_kept = 0;
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        const Buffer *at = &p->buffers.at[b];
+        if (at->dtype != DT_e4m3 || at->parent) continue;
+        bool crosses = p->code.at[at->first].phase == PHASE_forward &&
+                       p->code.at[at->last].phase != PHASE_forward;
+        bool of_weight = graph_weight(&plan->graph, at->tensor) != 0;
+        assert_true(!crosses || !of_weight);
+        n_kept += crosses;
+    }
+    assert_int_equal(n_kept, 2 * 4);
+}
+
+/* ---- bugs ---- */
+
+typedef struct Case {
+    Plan *plan;
+    Program *p;
+    Diag d;
+} Case;
+
+static Case split(Float8Recipe recipe)
+{
+    Diag d = diag_in(arena);
+    Tiny t = with(recipe);
+    t.dp_shard = t.tp = 2;
+    const Plan *plan = tiny_plan(&t, false, arena, &d);
+    assert_non_null(plan);
+    assert_true(verify_plan(plan, VERIFY_all, false, &d));
+    Case c = {mutate_copy(plan, arena), NULL, diag_in(arena)};
+    c.p = &c.plan->programs.at[0];
+    return c;
+}
+
+static void rejected(Case *c, const char *rule, const char *text)
+{
+    assert_false(verify_plan(c->plan, VERIFY_all, false, &c->d));
+    says(&c->d, rule, text);
+}
+
+/* TransformerEngine#600: each rank scales with the largest magnitude of its own part. */
+static void maximum_not_reduced(void **state)
+{
+    (void)state;
+    for (int recipe = 0; recipe < FLOAT8_RECIPE_COUNT; recipe++) {
+        Case c = split((Float8Recipe)recipe);
+        for (Pc pc = 1; pc < c.p->code.n; pc++) {
+            Instr *in = &c.p->code.at[pc];
+            if (!(op_info(in->op)->flags & OP_QUANTISES)) continue;
+            BufferId amax = program_arg(c.p, in, 1), part = 0;
+            for (Pc k = 1; k < pc; k++) {
+                const Instr *of = &c.p->code.at[k];
+                if (of->op == OP_all_reduce && program_arg(c.p, of, 1) == amax)
+                    part = program_arg(c.p, of, 0);
+            }
+            if (!part) continue;
+            c.p->args.at[in->args.first + 1] = part;
+            rejected(&c, "verify-layout", "the maximum of one rank's part");
+            break;
+        }
+    }
+}
+
+/* ---- weights gathered in 8 bits ---- */
+
+static Tiny gathering(void)
+{
+    Tiny t = with(FLOAT8_tensorwise);
+    t.dp_shard = t.tp = 2;
+    t.microbatches = 2;
+    t.float8.fsdp_gather = true;
+    return t;
+}
+
+/* Covered weights in a unit of their own, one byte a value on the wire; one maximum of all a step.
+ */
+static void gathers_bytes(void **state)
+{
+    (void)state;
+    Diag d = diag_in(arena);
+    Tiny t = gathering();
+    const Plan *plan = tiny_plan(&t, false, arena, &d);
+    assert_non_null(plan);
+    const Program *p = &plan->programs.at[0];
+    uint32_t n_tables = 0, n_gathers = 0, n_amax = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        const Buffer *first = &p->buffers.at[program_arg(p, in, 0)];
+        n_tables += in->op == OP_all_reduce && in->phase == PHASE_start;
+        n_amax += in->op == OP_amax_range;
+        bool in_bytes = in->unit && plan->graph.units.at[in->unit].dtype == DT_e4m3;
+        if (in->op == OP_all_gather && in_bytes) {
+            assert_int_equal(first->dtype, DT_e4m3);
+            n_gathers++;
+        }
+        /* nobody quantises a weight after it was gathered */
+        if (in->op == OP_amax || in->op == OP_quantise)
+            assert_int_equal(graph_weight(&plan->graph, first->tensor), 0);
+    }
+    assert_int_equal(n_tables, 1);
+    assert_int_equal(n_amax, 7);
+    assert_int_equal(n_gathers, 2 * 2); /* forward and backward, two micro-batches */
+    assert_true(verify_plan(plan, VERIFY_all, false, &d));
+}
+
+static Case gathered(void)
+{
+    Diag d = diag_in(arena);
+    Tiny t = gathering();
+    const Plan *plan = tiny_plan(&t, false, arena, &d);
+    Case c = {mutate_copy(plan, arena), NULL, diag_in(arena)};
+    c.p = &c.plan->programs.at[0];
+    return c;
+}
+
+static Pc next(const Case *c, OpKind op, Pc after)
+{
+    Pc pc = after + 1;
+    while (pc < c->p->code.n && c->p->code.at[pc].op != op) pc++;
+    assert_true(pc < c->p->code.n);
+    return pc;
+}
+
+/* Each rank would scale with the maximum of its own part; with another weight's; two at once. */
+static void gathered_wrongly(void **state)
+{
+    (void)state;
+    Case c = gathered();
+    Pc amax = next(&c, OP_amax_range, 0), to = next(&c, OP_quantise_range, 0);
+    c.p->args.at[c.p->code.at[to].args.first + 1] = program_arg(c.p, &c.p->code.at[amax], 1);
+    rejected(&c, "verify-layout", "the maximum of one rank's part");
+    c = gathered();
+    to = next(&c, OP_quantise_range, 0);
+    Pc other = next(&c, OP_quantise_range, to);
+    c.p->args.at[c.p->code.at[to].args.first + 1] = program_arg(c.p, &c.p->code.at[other], 1);
+    rejected(&c, "verify-scale", "is scaled by");
+    c = gathered();
+    to = next(&c, OP_quantise_range, 0);
+    Attrs attrs = *graph_attrs_at(&c.plan->graph, c.p->code.at[to].attrs);
+    attrs.hi += 64;
+    c.p->code.at[to].attrs = graph_attrs(&c.plan->graph, arena, &attrs);
+    rejected(&c, "verify-layout", "are not one parameter");
+}
+
+static void gathers_nothing(void **state)
+{
+    (void)state;
+    Diag d = diag_in(arena);
+    Tiny t = gathering();
+    t.dp_shard = 1;
+    const Plan *plan = tiny_plan(&t, false, arena, &d);
+    assert_non_null(plan);
+    says(&d, "not-applied", "mesh.dp_shard is 1");
+    t = gathering();
+    t.float8.recipe = FLOAT8_rowwise;
+    assert_null(tiny_plan(&t, false, arena, &d));
+    says(&d, "float8-gather-rowwise", "one scale a weight");
+}
+
+static Node *first(Case *c, OpKind op)
+{
+    for (NodeId id = 1; id < c->plan->graph.nodes.n; id++)
+        if (c->plan->graph.nodes.at[id].op == op) return &c->plan->graph.nodes.at[id];
+    fail_msg("no %s", op_info(op)->name);
+    return NULL;
+}
+
+static Case square_rowwise(void)
+{
+    Diag d = diag_in(arena);
+    Tiny t = with(FLOAT8_rowwise);
+    t.hidden = t.dim;
+    const Plan *plan = tiny_plan(&t, false, arena, &d);
+    assert_non_null(plan);
+    Case c = {mutate_copy(plan, arena), NULL, diag_in(arena)};
+    c.p = &c.plan->programs.at[0];
+    return c;
+}
+
+/* Makes the maxima that node id scales a square matrix by those of its columns instead of its rows,
+ * or the reverse; false: it is no such node. */
+static bool maxima_along_the_other_index(Case *c, NodeId id)
+{
+    Graph *g = &c->plan->graph;
+    Node *n = &g->nodes.at[id];
+    static const OpKind other[][2] = {{OP_quantise_of_first, OP_quantise_of_last},
+                                      {OP_quantise_over_first, OP_quantise_over_last},
+                                      {OP_quantise_of_last, OP_quantise_of_first},
+                                      {OP_quantise_over_last, OP_quantise_over_first}};
+    const Tensor *x = &g->tensors.at[n->in[0]];
+    size_t k = 0;
+    while (k < 4 && n->op != other[k][0]) k++;
+    if (k == 4 || x->n_dims != 2 || x->dim[0] != x->dim[1]) return false;
+    n->op = other[k][1];
+    return true;
+}
+
+/* The graph itself may be wrong: the program would follow it. */
+static void scales_that_do_not_fit(void **state)
+{
+    (void)state;
+    Case c = split(FLOAT8_tensorwise);
+    first(&c, OP_quantise)->in[1] = first(&c, OP_linear_tensorwise_along)->in[3];
+    rejected(&c, "verify-scale", "is scaled by the largest magnitude of another tensor");
+    c = square_rowwise(); /* a row's maxima, of a tensor whose rows and columns are as many */
+    NodeId id = 1;
+    while (!maxima_along_the_other_index(&c, id)) assert_true(++id < c.plan->graph.nodes.n);
+    rejected(&c, "verify-scale", "is scaled by maxima along another index");
+    c = split(FLOAT8_tensorwise);
+    Node *n = first(&c, OP_linear_tensorwise_along);
+    TensorId scale = n->in[2];
+    n->in[2] = n->in[3], n->in[3] = scale;
+    rejected(&c, "verify-scale", "divides by a scale that is not its operand's");
+    c = split(FLOAT8_tensorwise);
+    n = first(&c, OP_linear_tensorwise_d0);
+    Attrs attrs = {.scale = 1.0 / 448 / 448}; /* the gradient is e5m2 */
+    n->attrs = graph_attrs(&c.plan->graph, arena, &attrs);
+    rejected(&c, "verify-scale", "does not undo its operands' scales");
+    c = split(FLOAT8_tensorwise);
+    n = first(&c, OP_quantise);
+    attrs.scale = 57344;
+    n->attrs = graph_attrs(&c.plan->graph, arena, &attrs);
+    rejected(&c, "verify-scale", "is not scaled to the largest number of its type");
+}
+
+static void order(void **state)
+{
+    (void)state;
+    Diag d = diag_in(arena);
+    Tiny t = with(FLOAT8_tensorwise);
+    t.dp_shard = t.tp = 2;
+    Config config;
+    Graph graph;
+    LowerOptions options = lower_options_default();
+    tiny_build(&t, arena, &config, &graph);
+    PassConfig swap = config.passes[0]; /* before tp: weights are cut all the same */
+    config.passes[0] = config.passes[1], config.passes[1] = swap;
+    assert_non_null(plan_compile(&config, &graph, &options, NULL, arena, &d));
+    tiny_build(&t, arena, &config, &graph);
+    swap = config.passes[1];
+    config.passes[1] = config.passes[2], config.passes[2] = swap;
+    assert_null(plan_compile(&config, &graph, &options, NULL, arena, &d));
+    says(&d, "pass-order", "weights go on in 16 bits");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(tensorwise),      TEST(rowwise),
+        TEST(local_sizes),     TEST(skip_and_only),
+        TEST(what_is_saved),   TEST(maximum_not_reduced),
+        TEST(order),           TEST(scales_that_do_not_fit),
+        TEST(gathers_bytes),   TEST(gathered_wrongly),
+        TEST(gathers_nothing),
+    };
+    return cmocka_run_group_tests_name("float8", tests, NULL, NULL);
+}

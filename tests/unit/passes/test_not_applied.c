@@ -1,0 +1,115 @@
+/* What a plan asks for and does not get is said: options that nothing of the plan reads. Each is
+ * also tried where it is read: then there is nothing to say. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "kernels/kernel.h"
+#include "tests/support/plans/tiny.h"
+
+typedef struct Case {
+    const char *said; /* NULL: nothing */
+    PassConfig pass;
+    AxisName axis; /* that has two ranks; cp: none */
+} Case;
+
+#define FSDP2(...)                                                                                 \
+    .name = PASS_fsdp2, .fsdp2 = {.over_ep = true, .mp = {.cast_forward_inputs = true}, __VA_ARGS__}
+#define ZERO(...) .name = PASS_zero, .zero = {__VA_ARGS__}
+
+static const Case cases[] = {
+    {"fsdp2{}: reshard_root = true",
+     {FSDP2(.reshard_after_forward = RESHARD_false, .reshard_root = true, .reshard_last = true)},
+     AXIS_dp_shard},
+    {NULL, {FSDP2(.reshard_root = true, .reshard_last = true)}, AXIS_dp_shard},
+    {"fsdp2{}: reshard_last = false",
+     {FSDP2(.reshard_after_forward = RESHARD_false)},
+     AXIS_dp_shard},
+    {NULL, {FSDP2(.reshard_last = false)}, AXIS_dp_shard},
+    {"on the device: offload moves shards",
+     {FSDP2(.reshard_last = true, .offload = true)},
+     AXIS_dp_replicate},
+    {NULL, {FSDP2(.reshard_last = true, .offload = true)}, AXIS_dp_shard},
+    {"experts, which only ep shares, stay on the device",
+     {FSDP2(.reshard_last = true, .offload = true)},
+     AXIS_ep},
+    {NULL, {FSDP2(.reshard_last = true)}, AXIS_ep},
+    {NULL, {ZERO(.strategy = ZERO_optim, .prefetch = 1)}, AXIS_ep},
+    {NULL, {.name = PASS_ddp, .ddp = {.bucket_mib = 25}}, AXIS_ep},
+    {NULL, {FSDP2(.reshard_last = true, .offload = true)}, AXIS_cp},
+    {NULL, {ZERO(.strategy = ZERO_optim, .prefetch = 1)}, AXIS_cp},
+    {NULL, {.name = PASS_ddp, .ddp = {.bucket_mib = 25}}, AXIS_cp},
+    {"fsdp2{}: reshard_last = false", {FSDP2(.reshard_after_forward = RESHARD_false)}, AXIS_cp},
+    {"fsdp2{}: over_ep = false",
+     {.name = PASS_fsdp2, .fsdp2 = {.reshard_last = true, .mp = {.cast_forward_inputs = true}}},
+     AXIS_dp_shard},
+    {"zero{}: prefetch = 3", {ZERO(.strategy = ZERO_no_shard, .prefetch = 3)}, AXIS_dp_replicate},
+    {NULL, {ZERO(.strategy = ZERO_optim_grads_params, .prefetch = 3)}, AXIS_dp_shard},
+    {"zero{}: overlap_param_gather = false",
+     {ZERO(.strategy = ZERO_no_shard, .prefetch = 1, .overlap_param_gather = CHOICE_no)},
+     AXIS_dp_replicate},
+    {NULL,
+     {ZERO(.strategy = ZERO_optim, .prefetch = 1, .overlap_param_gather = CHOICE_no)},
+     AXIS_dp_shard},
+    {"zero{}: prefetch = 3 with gather",
+     {ZERO(.strategy = ZERO_optim, .prefetch = 3, .gather = ZERO_GATHER_eager)},
+     AXIS_dp_shard},
+    {"zero{}: prefetch = 3 with overlap_param_gather",
+     {ZERO(.strategy = ZERO_optim, .prefetch = 3, .overlap_param_gather = CHOICE_no)},
+     AXIS_dp_shard},
+    {"tp{}: keep_gathered = true",
+     {.name = PASS_tp, .tp = {.keep_gathered = true, .loss_parallel = true, .share_gathers = true}},
+     AXIS_tp},
+    {NULL,
+     {.name = PASS_tp,
+      .tp =
+          {.keep_gathered = true, .loss_parallel = true, .share_gathers = true, .sequence = true}},
+     AXIS_tp},
+    {"ac{}: every = 3", {.name = PASS_ac, .ac = AC_none, .ac_every = 3}, AXIS_cp},
+    {NULL, {.name = PASS_ac, .ac = AC_full, .ac_every = 2}, AXIS_cp},
+};
+
+static void options_that_nothing_reads(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const Case *c = &cases[i];
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena);
+        Tiny t = tiny_default();
+        Config config;
+        Graph graph;
+        if (c->axis == AXIS_dp_shard) t.dp_shard = 2;
+        if (c->axis == AXIS_dp_replicate) t.dp_replicate = 2;
+        if (c->axis == AXIS_tp) t.tp = 2;
+        if (c->axis == AXIS_cp) t.cp = 2;
+        if (c->axis == AXIS_ep) t.ep = 2, t.experts = 4;
+        tiny_build(&t, arena, &config, &graph);
+        config.n_passes = 0;
+        if (t.cp > 1) config.passes[config.n_passes++] = (PassConfig){.name = PASS_cp};
+        if (t.ep > 1) config.passes[config.n_passes++] = (PassConfig){.name = PASS_ep};
+        config.passes[config.n_passes++] = c->pass;
+        LowerOptions options = lower_options_default();
+        options.workspace = kernel_cpu_workspace;
+        const Plan *plan = plan_compile(&config, &graph, &options, NULL, arena, &d);
+        if (!plan) fail_msg("case %zu: %s", i, d.items.at[d.items.n - 1].text);
+        uint32_t n = 0;
+        for (uint32_t k = 0; k < d.items.n; k++) {
+            if (strcmp(d.items.at[k].rule, "not-applied") != 0) continue;
+            n++;
+            if (c->said) assert_non_null(strstr(d.items.at[k].text, c->said));
+        }
+        if (n != (c->said != NULL)) fail_msg("case %zu: %u warnings", i, n);
+        arena_free(arena);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(options_that_nothing_reads)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

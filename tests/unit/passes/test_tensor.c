@@ -1,0 +1,256 @@
+/* Tensor parallelism: biases, KV heads that ranks share and pinned replicas; each mistake that the
+ * proofs must name, planted. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "exec/exec.h"
+#include "planner/base/str.h"
+#include "planner/verify/verify.h"
+#include "tests/support/eval.h"
+#include "tests/support/plans/mutate.h"
+#include "tests/support/plans/tiny.h"
+
+typedef struct Case {
+    Arena *arena;
+    Plan *plan;
+    Program *p;
+} Case;
+
+static Case case_of(const Tiny *t)
+{
+    Case c = {.arena = arena_new()};
+    Diag d = diag_in(c.arena);
+    const Plan *plan = tiny_plan(t, false, c.arena, &d);
+    Str text = str_in(c.arena);
+    diag_print(&d, &text);
+    if (!plan) fail_msg("%s", str_text(&text));
+    c.plan = mutate_copy(plan, c.arena);
+    c.p = &c.plan->programs.at[0];
+    return c;
+}
+
+static Tiny tensor_parallel(uint32_t tp, bool sequence)
+{
+    Tiny t = tiny_default();
+    t.tp = tp;
+    t.tp_options.sequence = sequence;
+    return t;
+}
+
+static const char *verdict(const Case *c)
+{
+    Diag d = diag_in(c->arena);
+    Str text = str_in(c->arena);
+    verify_plan(c->plan, VERIFY_all, false, &d);
+    diag_print(&d, &text);
+    return str_text(&text);
+}
+
+static void rejects(const Case *c, const char *says)
+{
+    if (!strstr(verdict(c), says)) fail_msg("does not say \"%s\": %.2000s", says, verdict(c));
+}
+
+static const Attrs *attrs_of(const Case *c, Pc pc)
+{
+    return graph_attrs_at(&c->plan->graph, c->p->code.at[pc].attrs);
+}
+
+/* The first all_reduce over tp of a unit's gradient by `reduce`; 0: none. */
+static Pc gradient_reduction(const Case *c, Reduce reduce)
+{
+    AxisSet tp = mesh_axes(&c->plan->mesh, AXIS_tp);
+    for (Pc pc = 1; pc < c->p->code.n; pc++) {
+        const Instr *in = &c->p->code.at[pc];
+        if (in->op == OP_all_reduce && in->unit && in->axes == tp &&
+            attrs_of(c, pc)->reduce == reduce)
+            return pc;
+    }
+    return 0;
+}
+
+/* ---- biases ---- */
+
+static Pc bias_of_row(const Case *c)
+{
+    for (Pc pc = 1; pc < c->p->code.n; pc++) {
+        const Instr *in = &c->p->code.at[pc];
+        if (in->op != OP_bias) continue;
+        const Node *n = &c->plan->graph.nodes.at[in->origin];
+        const Tensor *x = &c->plan->graph.tensors.at[n->in[0]];
+        if (c->plan->graph.nodes.at[x->producer].op == OP_linear_o) return pc;
+    }
+    fail_msg("no bias of a row linear");
+    return 0;
+}
+
+static void biases_are_cut_with_columns_and_whole_with_rows(void **state)
+{
+    (void)state;
+    Tiny t = tensor_parallel(2, false);
+    t.biases = true;
+    Case c = case_of(&t);
+    AxisSet tp = mesh_axes(&c.plan->mesh, AXIS_tp);
+    uint32_t n_cut = 0, n_whole = 0;
+    for (TensorId id = 1; id < c.plan->graph.tensors.n; id++) {
+        const Tensor *at = &c.plan->graph.tensors.at[id];
+        if (at->role != ROLE_param || !strstr(at->name, ".bias")) continue;
+        bool row = strstr(at->name, "wo.bias") || strstr(at->name, "w2.bias");
+        assert_int_equal(layout_axes_split(&at->use, row ? -1 : 0), row ? 0 : tp);
+        n_cut += !row;
+        n_whole += row;
+    }
+    assert_int_equal(n_cut, t.layers * 5);
+    assert_int_equal(n_whole, t.layers * 2);
+    assert_string_equal(verdict(&c), "");
+    arena_free(c.arena);
+}
+
+/* The bias added to each rank's part of the sum would be added tp times. */
+static void a_row_bias_inside_the_partial_sum_is_named(void **state)
+{
+    (void)state;
+    Tiny t = tensor_parallel(2, false);
+    t.biases = true;
+    Case c = case_of(&t);
+    Instr *bias = &c.p->code.at[bias_of_row(&c)];
+    BufferId *x = &c.p->args.at[bias->args.first];
+    for (Pc pc = 1; pc < c.p->code.n; pc++) {
+        const Instr *in = &c.p->code.at[pc];
+        if (in->op != OP_all_reduce || program_arg(c.p, in, 1) != *x) continue;
+        *x = program_arg(c.p, in, 0);
+        break;
+    }
+    rejects(&c, "is a partial sum, and is read as if whole, on axis: tp");
+    arena_free(c.arena);
+}
+
+/* ---- KV heads that ranks share ---- */
+
+static void shared_kv_heads_refine_tp(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t tp;
+        int64_t groups, repeat;
+        uint32_t outer, inner; /* sizes of tp's parts; inner 0: one axis */
+    } cases[] = {{4, 2, 2, 2, 2}, {8, 2, 4, 2, 4}, {8, 4, 2, 4, 2}, {4, 1, 4, 4, 0},
+                 {2, 4, 1, 2, 0}, {4, 6, 2, 2, 2}, {3, 6, 1, 3, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Tiny t = tensor_parallel(cases[i].tp, cases[i].tp != 3);
+        t.groups = cases[i].groups, t.repeat = cases[i].repeat;
+        t.hidden = 24, t.seq = 8;
+        Case c = case_of(&t);
+        const Mesh *mesh = &c.plan->mesh;
+        assert_int_equal(mesh->axis[0].size, cases[i].outer);
+        assert_int_equal(mesh->n_axes, cases[i].inner ? 2 : 1);
+        if (cases[i].inner) assert_int_equal(mesh->axis[1].size, cases[i].inner);
+        assert_string_equal(verdict(&c), "");
+        arena_free(c.arena);
+    }
+}
+
+/* K's gradient is partial over the ranks that share it: the sum cannot be forgotten. */
+static void the_sum_of_shared_kv_gradients_cannot_be_left_out(void **state)
+{
+    (void)state;
+    Tiny t = tensor_parallel(4, true);
+    t.groups = 2, t.repeat = 2;
+    Case c = case_of(&t);
+    AxisSet inner = 2;
+    uint32_t n = 0;
+    for (Pc pc = 1; pc < c.p->code.n; pc++) {
+        const Instr *in = &c.p->code.at[pc];
+        if (in->op != OP_all_reduce || in->axes != inner) continue;
+        if (n++) continue;
+        Case broken = c;
+        broken.plan = mutate(c.plan, (Mutation){MUTATE_delete, 0, pc, 0}, c.arena);
+        broken.p = &broken.plan->programs.at[0];
+        assert_string_not_equal(verdict(&broken), "");
+    }
+    assert_int_equal(n, 2 * t.layers); /* of K and of V, in each layer */
+    arena_free(c.arena);
+}
+
+/* ---- replicas that are pinned ---- */
+
+static Case pinned(void)
+{
+    Tiny t = tensor_parallel(2, true);
+    t.tp_options.sync_replicated_gradients = true;
+    return case_of(&t);
+}
+
+static void pinning_is_accepted_and_told_as_asked_for(void **state)
+{
+    (void)state;
+    Case c = pinned();
+    assert_true(gradient_reduction(&c, REDUCE_mean) > gradient_reduction(&c, REDUCE_sum));
+    assert_string_equal(verdict(&c), "");
+    Tiny t = tensor_parallel(2, true);
+    Case without = case_of(&t);
+    assert_int_equal(gradient_reduction(&without, REDUCE_mean), 0);
+    arena_free(without.arena);
+    arena_free(c.arena);
+}
+
+static void pinning_is_no_substitute_for_the_sum(void **state)
+{
+    (void)state;
+    Case c = pinned();
+    Pc sum = gradient_reduction(&c, REDUCE_sum);
+    assert_true(sum > 0);
+    Case dropped = c;
+    dropped.plan = mutate(c.plan, (Mutation){MUTATE_delete, 0, sum, 0}, c.arena);
+    dropped.p = &dropped.plan->programs.at[0];
+    rejects(&dropped, "still partial on tp");
+    /* ... nor when the sum itself is turned into a mean */
+    Attrs a = *attrs_of(&c, sum);
+    a.reduce = REDUCE_mean;
+    c.p->code.at[sum].attrs = (AttrsId)list_push(c.arena, &c.plan->graph.attrs, a);
+    rejects(&c, "averages partial sums: that is no substitute for their sum");
+    arena_free(c.arena);
+}
+
+/* A mean over what tp cuts would mix different parameters. */
+static void pinning_what_is_cut_is_named(void **state)
+{
+    (void)state;
+    Case c = pinned();
+    Pc mean = gradient_reduction(&c, REDUCE_mean);
+    const Unit *unit = &c.plan->graph.units.at[c.p->code.at[mean].unit];
+    const Tensor *cut = &c.plan->graph.tensors.at[unit->params.at[0]];
+    assert_true(layout_axes_split(&cut->use, -1) != 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        Buffer *b = &c.p->buffers.at[program_arg(c.p, &c.p->code.at[mean], i)];
+        Shape s = *plan_shape_at(c.plan, b->shape);
+        s.dim[0] = (int64_t)unit->elements;
+        c.plan->arena = c.arena;
+        c.plan->shapes_index = (Intern){0};
+        b->shape = (ShapeId)list_push(c.arena, &c.plan->shapes, s);
+        b->offset = 0;
+        b->bytes = unit->elements * dtype_bytes(b->dtype);
+    }
+    rejects(&c, "averages parameters that its members have different parts of");
+    arena_free(c.arena);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(biases_are_cut_with_columns_and_whole_with_rows),
+        cmocka_unit_test(a_row_bias_inside_the_partial_sum_is_named),
+        cmocka_unit_test(shared_kv_heads_refine_tp),
+        cmocka_unit_test(the_sum_of_shared_kv_gradients_cannot_be_left_out),
+        cmocka_unit_test(pinning_is_accepted_and_told_as_asked_for),
+        cmocka_unit_test(pinning_is_no_substitute_for_the_sum),
+        cmocka_unit_test(pinning_what_is_cut_is_named)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

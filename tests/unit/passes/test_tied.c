@@ -1,0 +1,218 @@
+/* A table tied across pipeline ranks: where it lives, and that the verifier names what others have
+ * got wrong about it: the sum dropped, taken of slices that do not lie alike, counted twice. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "planner/verify/verify.h"
+#include "tests/support/plans/mutate.h"
+#include "tests/support/plans/tiny.h"
+
+static Arena *arena;
+
+static int setup(void **state)
+{
+    (void)state;
+    arena = arena_new();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    arena_free(arena);
+    return 0;
+}
+
+static Tiny tied(ScheduleKind schedule, uint32_t dp_shard)
+{
+    Tiny t = tiny_default();
+    t.gpt2 = true;
+    t.pp = 2;
+    t.pp_options.schedule = schedule;
+    t.pp_options.chunks = schedule_traits(schedule).least_chunks;
+    t.layers = t.pp * t.pp_options.chunks;
+    t.microbatches = t.layers;
+    t.dp_shard = dp_shard;
+    return t;
+}
+
+static Plan *compile(const Tiny *t)
+{
+    Diag d = diag_in(arena);
+    Plan *plan = tiny_plan(t, true, arena, &d);
+    assert_non_null(plan);
+    assert_true(verify_plan(plan, VERIFY_all, false, &d));
+    assert_int_equal(d.items.n, 0);
+    return plan;
+}
+
+static TensorId table_of(const Plan *plan)
+{
+    for (TensorId t = 1; t < plan->graph.tensors.n; t++)
+        if (strcmp(plan->graph.tensors.at[t].name, "embedding.weight") == 0) return t;
+    fail();
+    return 0;
+}
+
+/* The first instruction of a program with this op for the table's unit, at the end of the step. */
+static Pc find(const Plan *plan, uint32_t program, OpKind op)
+{
+    UnitId unit = plan->graph.tensors.at[table_of(plan)].unit;
+    const Program *p = &plan->programs.at[program];
+    for (Pc pc = 1; pc < p->code.n; pc++)
+        if (p->code.at[pc].op == op && p->code.at[pc].unit == unit &&
+            p->code.at[pc].phase == PHASE_update)
+            return pc;
+    return 0;
+}
+
+static void names(const Plan *plan, const char *rule, const char *text)
+{
+    Diag d = diag_in(arena);
+    assert_false(verify_plan(plan, VERIFY_all, false, &d));
+    for (uint32_t i = 0; i < d.items.n; i++)
+        if (strcmp(d.items.at[i].rule, rule) == 0 && strstr(d.items.at[i].text, text)) return;
+    Str all = str_in(arena);
+    diag_print(&d, &all);
+    fail_msg("not %s \"%s\" but\n%s", rule, text, str_text(&all));
+}
+
+/* Both ranks hold it, in a unit of its own; one send and one receive each; one of them counts its
+ * squares; both update it. */
+static void two_homes(void **state)
+{
+    (void)state;
+    for (uint32_t dp = 1; dp <= 2; dp++) {
+        Tiny t = tied(SCHEDULE_1f1b, dp);
+        const Plan *plan = compile(&t);
+        UnitId unit = plan->graph.tensors.at[table_of(plan)].unit;
+        assert_int_equal(plan->graph.units.at[unit].params.n, 1);
+        for (uint32_t i = 0; i < 2; i++) {
+            assert_true(find(plan, i, OP_send) && find(plan, i, OP_recv));
+            assert_true(find(plan, i, OP_adamw));
+        }
+        assert_true(find(plan, 0, OP_sumsq));
+        assert_false(find(plan, 1, OP_sumsq));
+    }
+}
+
+/* In a V the first and the last stage are on one rank: nothing to sum. */
+static void one_home_in_a_v(void **state)
+{
+    (void)state;
+    Tiny t = tied(SCHEDULE_zb_v, 2);
+    const Plan *plan = compile(&t);
+    assert_false(find(plan, 0, OP_send) || find(plan, 1, OP_send));
+    assert_false(find(plan, 1, OP_adamw));
+}
+
+static void refused(void **state)
+{
+    (void)state;
+    Diag d = diag_in(arena);
+    Tiny t = tied(SCHEDULE_1f1b, 1);
+    t.pp_options.tied = 1;
+    assert_null(tiny_plan(&t, true, arena, &d));
+    assert_string_equal(d.items.at[0].rule, "tied-across-stages");
+    t = tied(SCHEDULE_zb_v, 1);
+    t.pp_options.tied = 1;
+    assert_non_null(tiny_plan(&t, true, arena, &d));
+}
+
+/* The peer's part set instead of added: each rank trains on the other's gradient. */
+static void a_dropped_sum(void **state)
+{
+    (void)state;
+    Tiny t = tied(SCHEDULE_1f1b, 2);
+    Plan *plan = mutate_copy(compile(&t), arena);
+    plan->programs.at[1].code.at[find(plan, 1, OP_pass)].attrs = 0;
+    names(plan, "verify-scale", "updates embedding.weight by a gradient that is not the step's");
+}
+
+/* One rank sends its slice over the data ranks, the other takes it for a slice of another cut. */
+static void slices_that_do_not_lie_alike(void **state)
+{
+    (void)state;
+    Tiny t = tied(SCHEDULE_1f1b, 2);
+    Plan *plan = mutate_copy(compile(&t), arena);
+    Program *p = &plan->programs.at[1];
+    BufferId got = program_arg(p, &p->code.at[find(plan, 1, OP_recv)], 0);
+    Shape shape = *plan_shape_at(plan, p->buffers.at[got].shape);
+    for (uint32_t a = 0; a < plan->mesh.n_axes; a++)
+        shape.layout.on[a] = plan->mesh.axis[a].name == AXIS_pp ? SPLIT(0) : WHOLE;
+    p->buffers.at[got].shape = plan_shape(plan, &shape);
+    names(plan, "verify-layout", "receives f64 [384] {dp_shard:0} as f64 [384] {pp:0}");
+}
+
+/* Puts an instruction at `pc`. */
+static void insert(Program *p, Pc pc, Instr in)
+{
+    list_push(arena, &p->code, in);
+    memmove(p->code.at + pc + 1, p->code.at + pc, (p->code.n - 1 - pc) * sizeof in);
+    p->code.at[pc] = in;
+    for (uint32_t i = 0; i < p->after.n; i++) p->after.at[i] += p->after.at[i] >= pc;
+    for (BufferId b = 1; b < p->buffers.n; b++) {
+        p->buffers.at[b].first += p->buffers.at[b].first >= pc;
+        p->buffers.at[b].last += p->buffers.at[b].last >= pc;
+    }
+}
+
+/* Both homes count the table's squares: its norm is too large by the square root of 2. */
+static void counted_twice(void **state)
+{
+    (void)state;
+    Tiny t = tied(SCHEDULE_1f1b, 1);
+    Plan *plan = mutate_copy(compile(&t), arena);
+    Program *p = &plan->programs.at[1];
+    const Instr first = plan->programs.at[0].code.at[find(plan, 0, OP_sumsq)];
+    Pc last = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++)
+        if (p->code.at[pc].op == OP_sumsq) last = pc;
+    Instr more = p->code.at[last];
+    Attrs attrs = *graph_attrs_at(&plan->graph, first.attrs);
+    attrs.accumulate = 1;
+    more.attrs = graph_attrs(&plan->graph, arena, &attrs);
+    more.unit = first.unit;
+    const Instr *pass = &p->code.at[find(plan, 1, OP_pass)];
+    BufferId table = program_arg(p, &p->code.at[last], 1), grad = program_arg(p, pass, 1);
+    more.args.first = p->args.n;
+    list_push(arena, &p->args, grad);
+    list_push(arena, &p->args, table);
+    insert(p, last + 1, more);
+    names(plan, "verify-scale", "counts twice embedding.weight");
+}
+
+/* A stage whose parameters are no parameters any more. */
+static void lives_nowhere(void **state)
+{
+    (void)state;
+    Tiny t = tied(SCHEDULE_1f1b, 1);
+    Plan *plan = mutate_copy(compile(&t), arena);
+    UnitId unit = plan->graph.tensors.at[table_of(plan)].unit;
+    for (uint32_t i = 0; i < 2; i++) {
+        Program *p = &plan->programs.at[i];
+        for (BufferId b = 1; b < p->buffers.n; b++)
+            if (p->buffers.at[b].category == CATEGORY_parameter && p->buffers.at[b].unit == unit)
+                p->buffers.at[b].category = CATEGORY_state;
+    }
+    names(plan, "verify-coverage", "parameter embedding.weight lives nowhere");
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+    const struct CMUnitTest tests[] = {TEST(two_homes),
+                                       TEST(one_home_in_a_v),
+                                       TEST(refused),
+                                       TEST(a_dropped_sum),
+                                       TEST(slices_that_do_not_lie_alike),
+                                       TEST(counted_twice),
+                                       TEST(lives_nowhere)};
+    return cmocka_run_group_tests_name("tied", tests, NULL, NULL);
+}

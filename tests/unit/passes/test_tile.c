@@ -1,0 +1,311 @@
+/* The head and the loss in pieces along the tokens: that no whole logits exist, that each piece's
+ * backward pass follows its forward pass, what is gathered and reduced how often, what memory it
+ * saves, and that wrong pieces are rejected. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "planner/base/str.h"
+#include "planner/verify/verify.h"
+#include "tests/support/plans/tiny.h"
+
+enum { SEQ = 10, VOCAB = 600 };
+
+static Tiny sizes(uint32_t pieces)
+{
+    Tiny t = tiny_default();
+    t.seq = SEQ, t.vocab = VOCAB;
+    t.tile = pieces;
+    return t;
+}
+
+typedef struct Case {
+    Arena *arena;
+    Plan *plan;
+    const Program *p; /* of the last stage */
+    Graph *g;
+} Case;
+
+static const char *verdict(const Case *c)
+{
+    Diag d = diag_in(c->arena);
+    verify_plan(c->plan, VERIFY_all, false, &d);
+    Str s = str_in(c->arena);
+    diag_print(&d, &s);
+    return str_text(&s);
+}
+
+static Case case_of(const Tiny *t)
+{
+    Case c = {.arena = arena_new()};
+    Diag d = diag_in(c.arena);
+    c.plan = tiny_plan(t, false, c.arena, &d);
+    if (!c.plan) {
+        Str s = str_in(c.arena);
+        diag_print(&d, &s);
+        fail_msg("%s", str_text(&s));
+        return c;
+    }
+    c.p = &c.plan->programs.at[c.plan->programs.n - 1];
+    c.g = &c.plan->graph;
+    assert_string_equal(verdict(&c), "");
+    return c;
+}
+
+static uint32_t count(const Case *c, OpKind op, UnitId unit)
+{
+    uint32_t n = 0;
+    for (Pc pc = 1; pc < c->p->code.n; pc++)
+        n += c->p->code.at[pc].op == op && (!unit || c->p->code.at[pc].unit == unit);
+    return n;
+}
+
+static UnitId unit_of(const Case *c, const char *param)
+{
+    for (TensorId t = 1; t < c->g->tensors.n; t++)
+        if (strcmp(c->g->tensors.at[t].name, param) == 0) return c->g->tensors.at[t].unit;
+    fail_msg("no %s", param);
+    return 0;
+}
+
+/* Tokens of the largest buffer with an index of the vocabulary that is no weight. */
+static int64_t most_logits(const Case *c)
+{
+    int64_t most = 0;
+    for (BufferId b = 1; b < c->p->buffers.n; b++) {
+        const Shape *s = plan_shape_at(c->plan, c->p->buffers.at[b].shape);
+        if (s->n_dims == 3 && s->dim[2] == VOCAB && s->dim[1] > most) most = s->dim[1];
+    }
+    return most;
+}
+
+static void no_whole_logits(void **state)
+{
+    (void)state;
+    for (uint32_t pieces = 2; pieces <= SEQ; pieces++) {
+        Tiny t = sizes(pieces);
+        Case c = case_of(&t);
+        assert_int_equal(most_logits(&c), (SEQ + pieces - 1) / pieces);
+        assert_int_equal(count(&c, OP_xent_loss, 0), pieces);
+        assert_int_equal(count(&c, OP_tokens, 0), 2 * pieces); /* the input, the labels */
+        arena_free(c.arena);
+    }
+    Tiny t = sizes(0);
+    Case c = case_of(&t);
+    assert_int_equal(most_logits(&c), SEQ);
+    arena_free(c.arena);
+}
+
+/* Piece after piece, each one forward and backward; only then the blocks' backward pass. */
+static void backward_follows_forward(void **state)
+{
+    (void)state;
+    Tiny t = sizes(3);
+    Case c = case_of(&t);
+    uint32_t piece = 0, n_backward = 0;
+    Phase phase = PHASE_none;
+    for (Pc pc = 1; pc < c.p->code.n; pc++) {
+        const Instr *in = &c.p->code.at[pc];
+        const uint32_t tile = c.g->nodes.at[in->origin].tile;
+        if (in->phase == PHASE_backward && !tile) n_backward++;
+        if (!tile) continue;
+        assert_int_equal(n_backward, 0);
+        assert_true(tile == piece || (tile == piece + 1 && in->phase == PHASE_forward));
+        assert_true(tile != piece || phase != PHASE_backward || in->phase == PHASE_backward);
+        piece = tile;
+        phase = in->phase;
+    }
+    assert_int_equal(piece, 3);
+    assert_true(n_backward > 0);
+    arena_free(c.arena);
+}
+
+/* The head's weight is gathered once a micro-batch and its gradient reduced once, whatever the
+ * unit's rule for blocks is. */
+static void one_gather_one_reduction(void **state)
+{
+    (void)state;
+    for (int root = 0; root <= 1; root++)
+        for (uint32_t pieces = 2; pieces <= 4; pieces++) {
+            Tiny t = sizes(pieces);
+            t.dp_shard = 2;
+            t.fsdp2.reshard_root = root;
+            Case c = case_of(&t);
+            Tiny whole = sizes(0);
+            whole.dp_shard = 2;
+            whole.fsdp2.reshard_root = root;
+            Case w = case_of(&whole);
+            UnitId u = unit_of(&c, "head.weight");
+            assert_int_equal(count(&c, OP_all_gather, u), count(&w, OP_all_gather, u));
+            assert_int_equal(count(&c, OP_reduce_scatter, u), 1);
+            arena_free(c.arena);
+            arena_free(w.arena);
+        }
+}
+
+/* With sequence parallelism the head's input is gathered once, not by piece. */
+static void one_gather_of_tokens(void **state)
+{
+    (void)state;
+    uint32_t n[2];
+    for (int k = 0; k < 2; k++) {
+        Tiny t = sizes(k ? 5 : 2);
+        t.vocab = 58, t.tp = 2;
+        t.tp_options.sequence = true;
+        Case c = case_of(&t);
+        n[k] = count(&c, OP_all_gather, 0);
+        arena_free(c.arena);
+    }
+    assert_int_equal(n[0], n[1]);
+}
+
+/* Logits, where their gradient lies too, are 1 / pieces of what they were. */
+static void saves_memory(void **state)
+{
+    (void)state;
+    Tiny whole = sizes(0), tiled = sizes(5);
+    whole.microbatches = tiled.microbatches = 1;
+    Case a = case_of(&whole), b = case_of(&tiled);
+    const uint64_t saved = (uint64_t)SEQ * VOCAB * sizeof(float) * 4 / 5;
+    assert_true(a.p->bytes > b.p->bytes + saved * 9 / 10); /* pieces of the input lie beside */
+    arena_free(a.arena);
+    arena_free(b.arena);
+}
+
+/* Where forward actions follow each other, units of which only a part comes with them are reduced
+ * once a step; a unit that all comes with them, each time. */
+static void mixed_micro_batches_are_deferred(void **state)
+{
+    (void)state;
+    static const ScheduleKind schedules[] = {SCHEDULE_gpipe, SCHEDULE_1f1b};
+    for (int k = 0; k < 2; k++) {
+        Tiny t = sizes(2);
+        t.pp = 2, t.dp_shard = 2, t.microbatches = 4;
+        t.pp_options.schedule = schedules[k];
+        Case c = case_of(&t);
+        uint32_t n = count(&c, OP_reduce_scatter, unit_of(&c, "head.weight"));
+        assert_int_equal(n, k == 0 ? 1 : 4);
+        arena_free(c.arena);
+    }
+}
+
+static void set_attrs(Case *c, NodeId id, int64_t first, int64_t n, double scale)
+{
+    Attrs a = *graph_attrs_at(c->g, c->g->nodes.at[id].attrs);
+    a.first += first, a.count += n;
+    if (scale != 1) a.smoothing += scale;
+    c->g->nodes.at[id].attrs = graph_attrs(c->g, c->arena, &a);
+}
+
+static NodeId nth(const Case *c, OpKind op, uint32_t tile, uint32_t n)
+{
+    for (NodeId id = 1; id < c->g->nodes.n; id++)
+        if (c->g->nodes.at[id].op == op && c->g->nodes.at[id].tile == tile && n-- == 0) return id;
+    fail_msg("no such node");
+    return 0;
+}
+
+/* The plan as the graph has it now: what instructions say follows their nodes, so that only what
+ * the graph says of tokens is wrong. */
+static void follow(Case *c)
+{
+    for (uint32_t i = 0; i < c->plan->programs.n; i++)
+        for (Pc pc = 1; pc < c->plan->programs.at[i].code.n; pc++) {
+            Instr *in = &c->plan->programs.at[i].code.at[pc];
+            const Node *n = &c->g->nodes.at[in->origin];
+            Attrs a = *graph_attrs_at(c->g, n->attrs);
+            if (!in->origin || n->op != in->op) continue;
+            a.accumulate = graph_attrs_at(c->g, in->attrs)->accumulate;
+            in->attrs = graph_attrs(c->g, c->arena, &a);
+        }
+}
+
+static void rejects(Case *c, const char *says)
+{
+    follow(c);
+    const char *is = verdict(c);
+    if (!strstr(is, "verify-tiles") || !strstr(is, says)) fail_msg("\"%s\" in: %s", says, is);
+    arena_free(c->arena);
+}
+
+static void wrong_pieces(void **state)
+{
+    (void)state;
+    Tiny t = sizes(3); /* tokens 0-3, 3-6, 6-10 */
+    t.gpt2 = true;     /* tied: the head's weight has another contribution besides */
+    Case c = case_of(&t);
+    set_attrs(&c, nth(&c, OP_tokens, 2, 0), 1, 0, 1);
+    rejects(&c, "reads other tokens at once"); /* inputs of other tokens than labels */
+    c = case_of(&t);
+    set_attrs(&c, nth(&c, OP_tokens, 2, 0), -3, 0, 1);
+    set_attrs(&c, nth(&c, OP_tokens, 2, 1), -3, 0, 1);
+    set_attrs(&c, nth(&c, OP_tokens_grad, 2, 0), -3, 0, 1);
+    rejects(&c, "not summed over all 10 tokens once"); /* the first piece twice, and no second */
+    c = case_of(&t);
+    set_attrs(&c, nth(&c, OP_tokens_grad, 3, 0), -1, 0, 1);
+    rejects(&c, "gives gradients back to other tokens");
+    c = case_of(&t);
+    set_attrs(&c, nth(&c, OP_xent_loss, 2, 0), 0, 0, 0.1);
+    rejects(&c, "differ from those that cover the rest"); /* one piece by another rule */
+    c = case_of(&t);
+    c.g->nodes.at[nth(&c, OP_xent_max, 2, 0)].tile = 3;
+    rejects(&c, "said to be of another piece");
+    c = case_of(&t);
+    c.g->nodes.at[nth(&c, OP_embed, 0, 0)].tile = 1;
+    rejects(&c, "said to be of a piece, and is of all tokens");
+}
+
+/* What a mean of means counts by. */
+static void wrong_labels(void **state)
+{
+    (void)state;
+    Tiny t = sizes(3);
+    t.denominator = DENOMINATOR_microbatch_mean;
+    Case c = case_of(&t);
+    set_attrs(&c, nth(&c, OP_xent_loss_mean, 2, 0), 1, 0, 1);
+    rejects(&c, "counts by the labels of other tokens");
+    c = case_of(&t);
+    set_attrs(&c, nth(&c, OP_xent_loss_mean_grad, 3, 0), -1, 0, 1);
+    rejects(&c, "counts by the labels of other tokens");
+}
+
+/* A piece whose share of the loss, or of a gradient, is left out of the graph and of the program.
+ */
+static void missing_share(void **state)
+{
+    (void)state;
+    static const OpKind left_out[] = {OP_xent_loss, OP_linear_d0, OP_linear_d1, OP_tokens_grad};
+    for (size_t k = 0; k < sizeof left_out / sizeof *left_out; k++) {
+        Tiny t = sizes(3);
+        Case c = case_of(&t);
+        NodeId id = nth(&c, left_out[k], 2, 0);
+        Node *n = &c.g->nodes.at[id];
+        TensorId other = n->out[0]; /* it goes nowhere */
+        Tensor lost = c.g->tensors.at[other];
+        lost.name = "lost";
+        n->out[0] = (TensorId)list_push(c.arena, &c.g->tensors, lost);
+        const char *is = verdict(&c);
+        if (!strstr(is, "verify-tiles")) fail_msg("%s: %s", op_info(left_out[k])->name, is);
+        arena_free(c.arena);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_whole_logits),
+        cmocka_unit_test(backward_follows_forward),
+        cmocka_unit_test(one_gather_one_reduction),
+        cmocka_unit_test(one_gather_of_tokens),
+        cmocka_unit_test(saves_memory),
+        cmocka_unit_test(mixed_micro_batches_are_deferred),
+        cmocka_unit_test(wrong_pieces),
+        cmocka_unit_test(wrong_labels),
+        cmocka_unit_test(missing_share),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

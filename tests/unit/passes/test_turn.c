@@ -1,0 +1,241 @@
+/* Transposed copies of 8-bit operands: every product reads its operands along what it sums, one
+ * copy serves all readers, what is kept is what the backward pass reads; and kernels that are no
+ * such pair, each put into a good plan. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "planner/verify/verify.h"
+#include "tests/support/plans/mutate.h"
+#include "tests/support/plans/tiny.h"
+
+static Arena *arena;
+
+static int setup(void **state)
+{
+    (void)state;
+    arena = arena_new();
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    arena_free(arena);
+    return 0;
+}
+
+static Tiny with(Float8Recipe recipe)
+{
+    Tiny t = tiny_default();
+    t.layers = 1;
+    t.use_float8 = true;
+    t.float8.recipe = recipe;
+    return t;
+}
+
+static Plan *made(const Tiny *t)
+{
+    Diag d = diag_in(arena);
+    Plan *plan = tiny_plan(t, false, arena, &d);
+    assert_non_null(plan);
+    assert_true(verify_plan(plan, VERIFY_all, false, &d));
+    return plan;
+}
+
+static bool turns(OpKind op)
+{
+    return (op_info(op)->flags & OP_TURNS) != 0;
+}
+
+static bool quantises(OpKind op)
+{
+    return (op_info(op)->flags & OP_QUANTISES) != 0;
+}
+
+static uint32_t count_turns(const Graph *g)
+{
+    uint32_t n = 0;
+    for (NodeId id = 1; id < g->nodes.n; id++) n += turns(g->nodes.at[id].op);
+    return n;
+}
+
+static void operands_lie_along_what_is_summed(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 8; k++) {
+        Tiny t = with(k & 1 ? FLOAT8_rowwise : FLOAT8_tensorwise);
+        t.gpt2 = k & 2;
+        if (k & 4) t.tp = t.dp_shard = 2, t.tp_options.sequence = true;
+        const Plan *plan = made(&t);
+        const Graph *g = &plan->graph;
+        uint32_t n = 0;
+        for (NodeId id = 1; id < g->nodes.n; id++) {
+            const Node *node = &g->nodes.at[id];
+            if (op_info(node->op)->scaling == SCALING_none) continue;
+            assert_int_equal(op_info(node->op)->along, node->op);
+            n++;
+        }
+        assert_true(n > 0 && count_turns(g) > 0);
+    }
+}
+
+/* A block's weights, forward: 7 copies; inputs, of which q, k, v share one and w1, w3 another: 4;
+ * and the gradients of 7 outputs. */
+static void one_copy_for_all_readers(void **state)
+{
+    (void)state;
+    Tiny t = with(FLOAT8_tensorwise);
+    assert_int_equal(count_turns(&made(&t)->graph), 7 + 4 + 7);
+    t = with(FLOAT8_rowwise); /* the inputs' forms of the backward pass are its own */
+    assert_int_equal(count_turns(&made(&t)->graph), 7 + 4 + 7);
+    t.tp = t.dp_shard = 2;
+    assert_int_equal(count_turns(&made(&t)->graph), 7 + 4 + 7);
+}
+
+/* Copies of what the forward pass quantises are made with it, in one kernel, and kept in its place:
+ * what was not transposed ends with the forward products. */
+static void what_is_kept(void **state)
+{
+    (void)state;
+    Tiny t = with(FLOAT8_tensorwise);
+    const Plan *plan = made(&t);
+    const Program *p = &plan->programs.at[0];
+    uint32_t n_pairs = 0, n_kept = 0, n_copies = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        if (!turns(in->op)) continue;
+        const Buffer *from = &p->buffers.at[program_arg(p, in, 0)];
+        const Buffer *to = &p->buffers.at[program_arg(p, in, 1)];
+        n_pairs += in->fuse && p->code.at[pc - 1].fuse == in->fuse && quantises(in[-1].op);
+        n_copies++;
+        if (in->phase != PHASE_forward) continue;
+        assert_int_equal(p->code.at[from->last].phase, PHASE_forward);
+        n_kept += p->code.at[to->last].phase == PHASE_backward;
+    }
+    assert_int_equal(n_copies, 7 + 4 + 7);
+    assert_int_equal(n_pairs, n_copies);
+    assert_int_equal(n_kept, 4);
+}
+
+/* What is recomputed is transposed when it is, and not in vain before. */
+static void what_is_made_again(void **state)
+{
+    (void)state;
+    Tiny t = with(FLOAT8_tensorwise);
+    t.ac = AC_full;
+    const Program *p = &made(&t)->programs.at[0];
+    uint32_t n = 0;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        if (!turns(in->op)) continue;
+        const Buffer *to = &p->buffers.at[program_arg(p, in, 1)];
+        assert_true(to->last > pc);
+        assert_int_equal(p->code.at[to->last].phase == PHASE_forward, in->phase == PHASE_forward);
+        n += in->phase != PHASE_forward;
+    }
+    /* weights that are read forward again, inputs, gradients: wo's and w2's output is not needed */
+    assert_true(n >= 4 + 7 && n <= 7 + 4 + 7);
+}
+
+/* Of what sequence parallelism gathers for the backward pass a part is kept, as without copies; it
+ * is transposed when it is whole. */
+static void what_is_gathered_again(void **state)
+{
+    (void)state;
+    Tiny t = with(FLOAT8_tensorwise);
+    t.tp = 2, t.tp_options.sequence = true;
+    const Plan *plan = made(&t);
+    const Graph *g = &plan->graph;
+    uint32_t n_late = 0, n_apart = 0;
+    for (NodeId id = g->n_forward + 1; id < g->nodes.n; id++) {
+        const Node *n = &g->nodes.at[id];
+        if (!turns(n->op)) continue;
+        n_late += g->tensors.at[n->in[0]].producer <= g->n_forward;
+        n_apart += g->tensors.at[n->in[0]].producer + 1 != id;
+    }
+    assert_int_equal(n_late, 2);      /* the inputs of wq, wk, wv and of w1, w3; */
+    assert_int_equal(n_apart, 2 + 2); /* and the gradients of what wo and w2 made */
+}
+
+typedef struct Case {
+    Plan *plan;
+    Program *p;
+    Diag d;
+    Pc pair; /* what quantises; the copy is behind it */
+} Case;
+
+static Case pair_of(const Tiny *t)
+{
+    Case c = {mutate_copy(made(t), arena), NULL, diag_in(arena), 0};
+    c.p = &c.plan->programs.at[0];
+    while (++c.pair + 1 < c.p->code.n)
+        if (c.p->code.at[c.pair].fuse && turns(c.p->code.at[c.pair + 1].op)) return c;
+    fail_msg("no pair");
+    return c;
+}
+
+static void rejected(Case *c, const char *text)
+{
+    assert_false(verify_plan(c->plan, VERIFY_all, false, &c->d));
+    for (uint32_t i = 0; i < c->d.items.n; i++)
+        if (strstr(c->d.items.at[i].text, text)) return;
+    Str s = str_in(arena);
+    diag_print(&c->d, &s);
+    fail_msg("no '%s' in:\n%s", text, str_text(&s));
+}
+
+static void what_is_no_pair(void **state)
+{
+    (void)state;
+    Tiny t = with(FLOAT8_tensorwise);
+    Case c = pair_of(&t); /* the copy alone */
+    c.p->code.at[c.pair].fuse = 0;
+    rejected(&c, "behind nothing that quantises");
+    c = pair_of(&t); /* the next instruction, too */
+    c.p->code.at[c.pair + 2].fuse = c.p->code.at[c.pair].fuse;
+    rejected(&c, "follows a transposed copy");
+    c = pair_of(&t); /* of another tensor: one of the same shape is what was quantised before */
+    c.p->args.at[c.p->code.at[c.pair + 1].args.first] = program_arg(c.p, &c.p->code.at[c.pair], 0);
+    rejected(&c, "does not transpose what kernel");
+}
+
+/* A product that reads the operand itself where its form wants the copy, or the copy of another. */
+static void operands_that_are_not_copies(void **state)
+{
+    (void)state;
+    Tiny t = with(FLOAT8_tensorwise);
+    t.hidden = t.dim; /* of one shape, whichever way */
+    Case c = {mutate_copy(made(&t), arena), NULL, diag_in(arena), 0};
+    c.p = &c.plan->programs.at[0];
+    for (Pc pc = c.p->code.n; pc-- > 1 && !c.pair;) {
+        const Instr *in = &c.p->code.at[pc];
+        if (!turns(in->op)) continue;
+        for (Pc k = pc + 1; k < c.p->code.n && !c.pair; k++)
+            if (c.p->code.at[k].op == OP_linear_tensorwise_along &&
+                program_arg(c.p, &c.p->code.at[k], 1) == program_arg(c.p, in, 1)) {
+                c.p->args.at[c.p->code.at[k].args.first + 1] = program_arg(c.p, in, 0);
+                c.pair = k;
+            }
+    }
+    assert_true(c.pair);
+    rejected(&c, "input 1 should be");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(operands_lie_along_what_is_summed, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_copy_for_all_readers, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_kept, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_made_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_gathered_again, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_no_pair, setup, teardown),
+        cmocka_unit_test_setup_teardown(operands_that_are_not_copies, setup, teardown),
+    };
+    return cmocka_run_group_tests_name("turn", tests, NULL, NULL);
+}

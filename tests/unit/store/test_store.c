@@ -1,0 +1,393 @@
+/* The store: what is written comes back, equal predictions are made once, views answer. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "planner/ir/text/text.h"
+#include "store/store.h"
+#include "tests/support/plans/plans.h"
+
+typedef struct Fixture {
+    Arena *arena;
+    Diag diag;
+    Store *store;
+} Fixture;
+
+static int setup(void **state)
+{
+    Arena *arena = arena_new();
+    Fixture *f = arena_alloc(arena, sizeof *f);
+    f->arena = arena;
+    f->diag = diag_in(arena);
+    f->store = store_open(":memory:", false, &f->diag);
+    *state = f;
+    return f->store == NULL;
+}
+
+static int teardown(void **state)
+{
+    Fixture *f = *state;
+    store_close(f->store);
+    arena_free(f->arena);
+    return 0;
+}
+
+static void no_errors(const Fixture *f)
+{
+    Str s = str_in(f->arena);
+    diag_print(&f->diag, &s);
+    if (f->diag.n_errors) fail_msg("%s", str_text(&s));
+}
+
+static RunRecord record(Fixture *f, RunKind kind, const Trace *trace)
+{
+    Plan *plan = plans_everything(f->arena);
+    Str text = str_in(f->arena);
+    text_print(plan, TEXT_WITH_LOCATIONS, &text);
+    RunRecord r = {.kind = kind,
+                   .plan = text_plan_id(plan, f->arena),
+                   .plan_name = "plans/tiny.lua",
+                   .plan_text = str_text(&text),
+                   .cluster = "dgx-h100, 2 x 8",
+                   .scenario = "",
+                   .backend = "mpi",
+                   .engine = "1",
+                   .calibration = "c",
+                   .seed = UINT64_MAX - 3,
+                   .n_ranks = 8,
+                   .status = "ok",
+                   .step_ps = 5 * PS_PER_S,
+                   .compute_ps = 4 * PS_PER_S,
+                   .exposed_ps = PS_PER_S / 3,
+                   .peak_bytes = UINT64_C(80) << 30,
+                   .peak_rank = 7,
+                   .tokens_per_s_per_device = 123.456,
+                   .mfu = 0.4321,
+                   .mfu_formula = "6 N",
+                   .trace = trace,
+                   .steps_done = 200};
+    const MemoryRow m[] = {
+        {0, CATEGORY_parameter, 1000}, {0, CATEGORY_state, 24}, {1, CATEGORY_input, 7}};
+    const CollectiveRow c[] = {{OP_all_gather, "dp_shard", "dp_gather", 1 << 20, 64, 3000, 1000},
+                               {OP_all_reduce, "tp", "tp", 1 << 10, 128, 9000, 9000}};
+    for (int i = 0; i < 3; i++) list_push(f->arena, &r.memory, m[i]);
+    for (int i = 0; i < 2; i++) list_push(f->arena, &r.collectives, c[i]);
+    return r;
+}
+
+static Trace trace_of(Fixture *f, uint32_t n)
+{
+    Trace t;
+    memset(&t, 0, sizeof t);
+    t.step = 2;
+    for (uint32_t i = 0; i < n; i++) {
+        TraceRow row = {.rank = i / 3,
+                        .step = 2,
+                        .pc = 1 + i % 3,
+                        .start_ps = i,
+                        .end_ps = i + 10,
+                        .bytes = 4 * i};
+        list_push(f->arena, &t.rows, row);
+    }
+    const StepRow steps[] = {{0, 5.5, 1.25, PS_PER_S}, {1, NAN, INFINITY, PS_PER_S - 1}};
+    for (int i = 0; i < 2; i++) list_push(f->arena, &t.steps, steps[i]);
+    return t;
+}
+
+static void runs_come_back(void **state)
+{
+    Fixture *f = *state;
+    Trace trace = trace_of(f, 9), back;
+    RunRecord r = record(f, RUN_measured, &trace), q;
+    int64_t id = store_run(f->store, &r, &f->diag);
+    no_errors(f);
+    assert_true(id > 0);
+    assert_true(store_load_run(f->store, id, f->arena, &q, &back, &f->diag));
+    assert_int_equal(q.kind, RUN_measured);
+    assert_memory_equal(&q.plan, &r.plan, sizeof q.plan);
+    assert_string_equal(q.plan_name, r.plan_name);
+    assert_string_equal(q.cluster, r.cluster);
+    assert_string_equal(q.scenario, "");
+    assert_string_equal(q.backend, "mpi");
+    assert_string_equal(q.status, "ok");
+    assert_true(q.seed == r.seed);
+    assert_true(q.step_ps == r.step_ps && q.compute_ps == r.compute_ps);
+    assert_true(q.exposed_ps == r.exposed_ps && q.peak_bytes == r.peak_bytes);
+    assert_int_equal(q.peak_rank, 7);
+    assert_int_equal(q.steps_done, 200);
+    assert_true(q.mfu == r.mfu && q.tokens_per_s_per_device == r.tokens_per_s_per_device);
+    assert_int_equal(q.memory.n, 3);
+    assert_int_equal(q.memory.at[0].category, CATEGORY_parameter);
+    assert_int_equal(q.memory.at[2].program, 1);
+    assert_int_equal(q.collectives.n, 2);
+    assert_int_equal(q.collectives.at[1].op, OP_all_reduce);
+    assert_string_equal(q.collectives.at[0].stream, "dp_gather");
+    assert_ptr_equal(q.trace, &back);
+    assert_int_equal(back.step, 2);
+    assert_int_equal(back.rows.n, 9);
+    for (uint32_t i = 0; i < 9; i++) {
+        const TraceRow *a = &trace.rows.at[i], *b = &back.rows.at[i];
+        assert_true(a->rank == b->rank && a->pc == b->pc && a->step == b->step);
+        assert_true(a->start_ps == b->start_ps && a->end_ps == b->end_ps && a->bytes == b->bytes);
+    }
+    assert_int_equal(back.steps.n, 2);
+    assert_true(back.steps.at[0].loss == 5.5);
+    assert_true(isnan(back.steps.at[1].loss) && isinf(back.steps.at[1].grad_norm));
+    assert_string_equal(store_plan_text(f->store, r.plan, f->arena, &f->diag), r.plan_text);
+    no_errors(f);
+}
+
+static void unknown_things(void **state)
+{
+    Fixture *f = *state;
+    RunRecord q;
+    Hash128 none = {1, 2};
+    assert_int_equal(store_find_run(f->store, RUN_predicted, none, &f->diag), 0);
+    assert_int_equal(store_latest_run(f->store, RUN_measured, &f->diag), 0);
+    assert_null(store_plan_text(f->store, none, f->arena, &f->diag));
+    no_errors(f);
+    assert_false(store_load_run(f->store, 5, f->arena, &q, NULL, &f->diag));
+    assert_int_equal(f->diag.n_errors, 1);
+    assert_string_equal(f->diag.items.at[0].rule, "no-run");
+}
+
+static void equal_predictions_are_made_once(void **state)
+{
+    Fixture *f = *state;
+    RunRecord r = record(f, RUN_predicted, NULL), q;
+    int64_t one = store_run(f->store, &r, &f->diag);
+    RunRecord again = r;
+    again.step_ps = 1;
+    assert_int_equal(store_run(f->store, &again, &f->diag), one);
+    assert_true(store_load_run(f->store, one, f->arena, &q, NULL, &f->diag));
+    assert_true(q.step_ps == r.step_ps); /* nothing was replaced */
+    /* each part of the key makes another */
+    RunRecord other[6] = {r, r, r, r, r, r};
+    other[0].cluster = "x";
+    other[1].scenario = "x";
+    other[2].backend = "x";
+    other[3].engine = "x";
+    other[4].calibration = "x";
+    other[5].seed = 1;
+    int64_t last = one;
+    for (int i = 0; i < 6; i++) {
+        int64_t id = store_run(f->store, &other[i], &f->diag);
+        assert_true(id > last);
+        last = id;
+    }
+    assert_int_equal(store_find_run(f->store, RUN_predicted, r.plan, &f->diag), last);
+    assert_int_equal(store_find_run(f->store, RUN_measured, r.plan, &f->diag), 0);
+    /* measurements are never the same */
+    RunRecord m = record(f, RUN_measured, NULL);
+    int64_t first = store_run(f->store, &m, &f->diag), second = store_run(f->store, &m, &f->diag);
+    assert_true(first > last && second > first);
+    assert_int_equal(store_latest_run(f->store, RUN_measured, &f->diag), second);
+    no_errors(f);
+}
+
+/* `sim` stores a prediction without rows; `run` needs them later. */
+static void a_missing_trace_is_added(void **state)
+{
+    Fixture *f = *state;
+    Trace trace = trace_of(f, 6), back;
+    RunRecord r = record(f, RUN_predicted, NULL), q;
+    int64_t id = store_run(f->store, &r, &f->diag);
+    r.trace = &trace;
+    assert_int_equal(store_run(f->store, &r, &f->diag), id);
+    assert_int_equal(store_run(f->store, &r, &f->diag), id); /* and only once */
+    assert_true(store_load_run(f->store, id, f->arena, &q, &back, &f->diag));
+    assert_int_equal(back.rows.n, 6);
+    assert_int_equal(back.step, 2);
+    no_errors(f);
+}
+
+static int64_t number(Fixture *f, const char *sql)
+{
+    DbStatement *st = db_prepare(store_db(f->store), &f->diag, sql, "");
+    int64_t n = db_step(st, &f->diag) ? db_int(st, 0) : -1;
+    db_reset(st);
+    no_errors(f);
+    return n;
+}
+
+/* Half of a run is worse than none. */
+static void a_failure_leaves_nothing(void **state)
+{
+    Fixture *f = *state;
+    Trace trace = trace_of(f, 3);
+    list_push(f->arena, &trace.rows, trace.rows.at[0]); /* the same instruction twice */
+    RunRecord r = record(f, RUN_measured, &trace);
+    assert_int_equal(store_run(f->store, &r, &f->diag), 0);
+    assert_int_equal(f->diag.n_errors, 1);
+    assert_int_equal(f->diag.items.at[0].fault, FAULT_store);
+    f->diag.n_errors = 0;
+    assert_int_equal(number(f, "SELECT (SELECT count(*) FROM run) + (SELECT count(*) FROM plan) + "
+                               "(SELECT count(*) FROM trace) + (SELECT count(*) FROM memory)"),
+                     0);
+    r.trace = NULL;
+    assert_true(store_run(f->store, &r, &f->diag) > 0); /* and the store still works */
+}
+
+static void roles_are_read_off_the_plan(void **state)
+{
+    Fixture *f = *state;
+    RunRecord r = record(f, RUN_predicted, NULL);
+    assert_true(store_run(f->store, &r, &f->diag) > 0);
+    assert_int_equal(number(f, "SELECT count(*) FROM role"), 2);
+    assert_int_equal(number(f, "SELECT n_ranks FROM role WHERE program = 0"), 5);
+    assert_int_equal(number(f, "SELECT first_rank FROM role WHERE program = 1"), 3);
+    assert_int_equal(number(f, "SELECT bytes FROM role WHERE program = 1"), INT64_C(44238372864));
+    assert_int_equal(number(f, "SELECT n_instructions * 100 + n_buffers FROM v_role "
+                               "WHERE program = 1 AND purpose = 'gather' AND stage = 1"),
+                     303);
+}
+
+static void views(void **state)
+{
+    Fixture *f = *state;
+    Trace predicted = trace_of(f, 6), measured = trace_of(f, 9);
+    predicted.rows.at[4].end_ps += 30;
+    RunRecord p = record(f, RUN_predicted, &predicted), m = record(f, RUN_measured, &measured);
+    m.step_ps = 4 * PS_PER_S;
+    int64_t pid = store_run(f->store, &p, &f->diag), mid = store_run(f->store, &m, &f->diag);
+    no_errors(f);
+    assert_int_equal(number(f, "SELECT step_ms FROM v_run WHERE kind = 'measured'"), 4000);
+    assert_int_equal(number(f, "SELECT measured FROM v_compare"), mid);
+    assert_int_equal(number(f, "SELECT predicted FROM v_compare WHERE ratio = 1.25"), pid);
+    assert_int_equal(number(f, "SELECT count(*) FROM v_instruction"), 6); /* rows of both */
+    assert_int_equal(number(f, "SELECT count(*) FROM v_instruction WHERE predicted_us > 2 * "
+                               "measured_us"),
+                     1);
+    assert_int_equal(number(f, "SELECT sum(percent) FROM v_memory WHERE program = 0"), 200);
+    assert_int_equal(number(f, "SELECT count(*) FROM v_collective WHERE axes = 'tp'"), 2);
+    assert_int_equal(number(f, "SELECT count(*) FROM v_sweep"), 0);
+    assert_int_equal(number(f, "SELECT count(*) FROM pragma_foreign_key_check"), 0);
+}
+
+static void kernels(void **state)
+{
+    Fixture *f = *state;
+    assert_true(store_get_kernel(f->store, "here", "linear", &f->diag) == -1);
+    assert_true(store_put_kernel(f->store, "here", "linear", 500, 0.1, 5, &f->diag));
+    assert_true(store_put_kernel(f->store, "here", "linear", 400, 0.1, 9, &f->diag));
+    assert_true(store_put_kernel(f->store, "there", "linear", 1, 0.1, 9, &f->diag));
+    assert_true(store_get_kernel(f->store, "here", "linear", &f->diag) == 400);
+    no_errors(f);
+}
+
+static void choices(void **state)
+{
+    Fixture *f = *state;
+    char choice[8] = "";
+    assert_false(store_get_choice(f->store, "H100", "8x8x8", choice, 8, &f->diag));
+    assert_true(store_put_choice(f->store, "H100", "8x8x8", "first..", 8, 500, &f->diag));
+    assert_true(store_put_choice(f->store, "H100", "8x8x8", "second.", 8, 400, &f->diag));
+    assert_true(store_put_choice(f->store, "H200", "8x8x8", "other..", 8, 400, &f->diag));
+    assert_true(store_get_choice(f->store, "H100", "8x8x8", choice, 8, &f->diag));
+    assert_string_equal(choice, "second.");
+    assert_false(store_get_choice(f->store, "H100", "8x8x9", choice, 8, &f->diag));
+    assert_false(store_get_choice(f->store, "H100", "8x8x8", choice, 4, &f->diag));
+    no_errors(f);
+}
+
+static Ps cost(Fixture *f, uint64_t bytes)
+{
+    return store_get_collective(f->store, "here", "mpi", OP_all_reduce, 4, bytes, &f->diag);
+}
+
+static void collectives(void **state)
+{
+    Fixture *f = *state;
+    assert_true(cost(f, 1000) == -1);
+    const struct {
+        uint64_t bytes;
+        Ps ps;
+    } put[] = {{1024, 8000}, {4096, 8000}, {65536, 128000}};
+    for (int i = 0; i < 3; i++)
+        assert_true(store_put_collective(f->store, "here", "mpi", OP_all_reduce, 4, put[i].bytes,
+                                         put[i].ps, &f->diag));
+    assert_true(store_put_collective(f->store, "here", "mpi", OP_all_gather, 4, 2048, 1, &f->diag));
+    assert_true(store_put_collective(f->store, "here", "mpi", OP_all_reduce, 2, 2048, 1, &f->diag));
+    assert_true(
+        store_put_collective(f->store, "here", "loop", OP_all_reduce, 4, 2048, 1, &f->diag));
+    assert_true(cost(f, 1024) == 8000);
+    assert_true(cost(f, 2000) == 8000);     /* latency rules */
+    assert_true(cost(f, 16384) == 32000);   /* time is proportional to bytes here */
+    assert_true(cost(f, 10) == 8000);       /* never less than the smallest */
+    assert_true(cost(f, 131072) == 256000); /* beyond the largest: in proportion */
+    no_errors(f);
+}
+
+/* A reader that closes last leaves SQLite's log beside the file; the log of an older store must not
+ * be taken for that of a new one under the same name. */
+static void remove_store(const char *path)
+{
+    Arena *arena = arena_new();
+    unlink(path);
+    unlink(arena_print(arena, "%s-wal", path));
+    unlink(arena_print(arena, "%s-shm", path));
+    arena_free(arena);
+}
+
+/* The file is read by others while it is written, and opened again. */
+static void on_disk(void **state)
+{
+    Fixture *f = *state;
+    const char *path = "test_store.db";
+    remove_store(path);
+    Store *one = store_open(path, false, &f->diag), *two = store_open(path, true, &f->diag);
+    no_errors(f);
+    RunRecord r = record(f, RUN_measured, NULL), q;
+    int64_t id = store_run(one, &r, &f->diag);
+    assert_true(store_load_run(two, id, f->arena, &q, NULL, &f->diag));
+    store_close(one);
+    store_close(two);
+    Store *again = store_open(path, true, &f->diag);
+    assert_non_null(again);
+    assert_int_equal(store_latest_run(again, RUN_measured, &f->diag), id);
+    assert_int_equal(store_run(again, &r, &f->diag), 0); /* for reading only */
+    assert_int_equal(f->diag.n_errors, 1);
+    store_close(again);
+    remove_store(path);
+}
+
+/* What a foreign hand wrote is told, not believed. */
+static void damaged_rows(void **state)
+{
+    Fixture *f = *state;
+    RunRecord r = record(f, RUN_measured, NULL), q;
+    int64_t id = store_run(f->store, &r, &f->diag);
+    assert_true(db_exec(store_db(f->store), "UPDATE collective SET op = 'teleport'", &f->diag));
+    assert_false(store_load_run(f->store, id, f->arena, &q, NULL, &f->diag));
+    assert_string_equal(f->diag.items.at[0].rule, "store-damaged");
+    f->diag = diag_in(f->arena);
+    assert_true(
+        db_exec(store_db(f->store), "UPDATE memory SET category = category || '?'", &f->diag));
+    assert_false(store_load_run(f->store, id, f->arena, &q, NULL, &f->diag));
+    assert_int_equal(f->diag.n_errors, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(runs_come_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(unknown_things, setup, teardown),
+        cmocka_unit_test_setup_teardown(equal_predictions_are_made_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_missing_trace_is_added, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_failure_leaves_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(roles_are_read_off_the_plan, setup, teardown),
+        cmocka_unit_test_setup_teardown(views, setup, teardown),
+        cmocka_unit_test_setup_teardown(kernels, setup, teardown),
+        cmocka_unit_test_setup_teardown(choices, setup, teardown),
+        cmocka_unit_test_setup_teardown(collectives, setup, teardown),
+        cmocka_unit_test_setup_teardown(on_disk, setup, teardown),
+        cmocka_unit_test_setup_teardown(damaged_rows, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,508 @@
+/* Happens-before, races, sequences and deadlocks, on plans made by hand and on random ones against
+ * exact reachability; and the map of byte ranges against a plain array. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "planner/base/rng.h"
+#include "planner/verify/private.h"
+#include "tests/support/plans/plans.h"
+
+/* ---- the map ---- */
+
+static void map_is_an_array(void **state)
+{
+    (void)state;
+    enum { SIZE = 700 };
+    Arena *arena = arena_new();
+    RangeMap m;
+    uint32_t plain[SIZE] = {0};
+    range_map_init(&m, arena, sizeof(uint32_t));
+    for (uint32_t i = 1; i < 3000; i++) {
+        uint32_t lo = (uint32_t)rng_below(1, 0, i, SIZE - 1);
+        uint32_t most = i % 3 == 0 ? SIZE - lo : 9;
+        uint32_t hi = lo + 1 + (uint32_t)rng_below(1, 1, i, most < SIZE - lo ? most : SIZE - lo);
+        if (hi > SIZE) hi = SIZE;
+        if (i % 5 == 0) {
+            RangeAt at = range_split(&m, lo);
+            assert_true(range_lo(&m, at) == lo);
+        } else {
+            range_assign(&m, lo, hi, &i);
+            for (uint32_t k = lo; k < hi; k++) plain[k] = i;
+        }
+        for (uint32_t k = 0; k < SIZE; k += 1 + i % 7) {
+            RangeAt at = range_find(&m, k);
+            assert_true(range_lo(&m, at) <= k && k < range_hi(&m, at));
+            assert_int_equal(*(uint32_t *)range_payload(&m, at), plain[k]);
+        }
+    }
+    RangeAt at = range_find(&m, 0);
+    uint64_t end = 0;
+    do {
+        assert_true(range_lo(&m, at) == end);
+        end = range_hi(&m, at);
+    } while (range_next(&m, &at));
+    assert_true(end == UINT64_MAX);
+    arena_free(arena);
+}
+
+/* ---- happens-before against reachability ---- */
+
+enum { N_RANDOM = 60 };
+
+static Program *random_program(Plan *plan, uint64_t seed)
+{
+    Program *p = plans_program(plan);
+    BufferId b = plans_flat(plan, p, 8, DT_f32, CATEGORY_activation);
+    p->buffers.at[b].persistent = true;
+    uint32_t launch = 0, group = 0;
+    Stream last = STREAM_none;
+    for (uint32_t k = 1; k < N_RANDOM; k++) {
+        Stream s = group ? last : (Stream)(STREAM_compute + rng_below(seed, 0, k, 4));
+        if (!group && s != STREAM_compute && rng_below(seed, 1, k, 3) == 0) {
+            group = 2 + (uint32_t)rng_below(seed, 2, k, 3);
+            launch++;
+        }
+        PlansInstr i = {.op = s == STREAM_compute ? OP_copy : OP_all_reduce,
+                        .stream = s,
+                        .in = {b},
+                        .out = {b},
+                        .launch = group ? launch : 0};
+        for (uint32_t w = 0; k > 1 && w < rng_below(seed, 3, k, 3); w++)
+            i.after[w] = (Pc)(1 + rng_below(seed, 4 + w, k, k - 1));
+        plans_instr(plan, p, &i);
+        if (group) group--;
+        last = s;
+    }
+    return p;
+}
+
+/* done[b][a]: a has finished when b starts, by the words of plan.h. */
+static void reach(const Program *p, bool done[N_RANDOM][N_RANDOM])
+{
+    for (Pc b = 1; b < p->code.n; b++) {
+        const Instr *in = &p->code.at[b];
+        bool direct[N_RANDOM] = {false};
+        for (uint32_t k = 0; k < in->after.n; k++) direct[p->after.at[in->after.first + k]] = true;
+        for (Pc a = 1; a < b; a++) {
+            const Instr *other = &p->code.at[a];
+            bool together = in->launch && in->launch == other->launch;
+            if (other->stream == in->stream && !together) direct[a] = true;
+        }
+        for (Pc a = 1; a < b; a++) {
+            if (!direct[a]) continue;
+            done[b][a] = true;
+            for (Pc c = 1; c < a; c++) done[b][c] = done[b][c] || done[a][c];
+        }
+    }
+}
+
+static void clocks_are_reachability(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        Arena *arena = arena_new();
+        Plan *plan = plans_new(arena, NULL);
+        Verifier v = {.plan = plan, .g = &plan->graph, .arena = arena};
+        v.p = random_program(plan, seed);
+        verify_order(&v);
+        bool done[N_RANDOM][N_RANDOM] = {{false}};
+        reach(v.p, done);
+        for (Pc b = 1; b < v.p->code.n; b++)
+            for (Pc a = 1; a < b; a++)
+                if (order_before(&v.order, a, b) != done[b][a])
+                    fail_msg("seed %llu: %u before %u is %d", (unsigned long long)seed, a, b,
+                             done[b][a]);
+        arena_free(arena);
+    }
+}
+
+/* ---- plans by hand ---- */
+
+typedef struct Case {
+    Arena *arena;
+    Plan *plan;
+    Diag d;
+} Case;
+
+static Case new_case(AxisName axis, uint32_t size)
+{
+    Arena *arena = arena_new();
+    uint32_t sizes[AXIS_NAMES] = {0};
+    sizes[axis] = size;
+    Case c = {arena, plans_new(arena, sizes), diag_in(arena)};
+    c.plan->step.n_microbatches = 1;
+    return c;
+}
+
+static const char *all_text(Case *c)
+{
+    Str s = str_in(c->arena);
+    diag_print(&c->d, &s);
+    return str_text(&s);
+}
+
+/* Buffers one behind the other in the arena. */
+static void place(Plan *plan)
+{
+    for (uint32_t i = 0; i < plan->programs.n; i++) {
+        Program *p = &plan->programs.at[i];
+        p->bytes = 0;
+        for (BufferId b = 1; b < p->buffers.n; b++) {
+            if (p->buffers.at[b].parent) continue;
+            p->buffers.at[b].offset = p->bytes;
+            p->bytes += (p->buffers.at[b].bytes + 255) / 256 * 256;
+        }
+    }
+}
+
+static void ends(Case *c, uint32_t proofs, const char *rule, const char *text)
+{
+    bool ok = verify_plan(c->plan, proofs, false, &c->d), found = false;
+    for (uint32_t i = 0; i < c->d.items.n; i++)
+        if (rule && strcmp(c->d.items.at[i].rule, rule) == 0 && strstr(c->d.items.at[i].text, text))
+            found = true;
+    if (ok != (rule == NULL) || (rule && !found))
+        fail_msg("expected %s \"%s\", got:\n%.2000s", rule ? rule : "nothing", rule ? text : "",
+                 all_text(c));
+    arena_free(c->arena);
+}
+
+/* A fill on one stream, a copy on another. */
+static Program *fill_and_copy(Case *c, bool wait, bool share)
+{
+    Program *p = plans_program(c->plan);
+    BufferId x = plans_flat(c->plan, p, 16, DT_f32, CATEGORY_activation),
+             y = plans_flat(c->plan, p, 16, DT_f32, CATEGORY_activation);
+    Pc fill =
+        plans_instr(c->plan, p, &(PlansInstr){.op = OP_fill, .stream = STREAM_compute, .out = {x}});
+    plans_instr(c->plan, p,
+                &(PlansInstr){.op = OP_copy,
+                              .stream = STREAM_copy_in,
+                              .in = {x},
+                              .out = {y},
+                              .after = {wait ? fill : 0}});
+    place(c->plan);
+    if (share) { /* y lies over the second half of x */
+        p->buffers.at[y].offset = 32;
+    }
+    return p;
+}
+
+static void copy_that_waits(void **state)
+{
+    (void)state;
+    Case c = new_case(AXIS_tp, 1);
+    fill_and_copy(&c, true, false);
+    ends(&c, VERIFY_races, NULL, NULL);
+}
+
+static void copy_that_does_not_wait(void **state)
+{
+    (void)state;
+    Case c = new_case(AXIS_tp, 1);
+    fill_and_copy(&c, false, false);
+    ends(&c, VERIFY_races, "verify-race", "reads bytes of buffer 1 that 1 compute fill touches");
+}
+
+static void input_and_output_overlap(void **state)
+{
+    (void)state;
+    Case c = new_case(AXIS_tp, 1);
+    fill_and_copy(&c, true, true);
+    ends(&c, VERIFY_races, "verify-race", "input 0 and output 0 overlap");
+}
+
+static void write_after_read(void **state)
+{
+    (void)state;
+    Case c = new_case(AXIS_tp, 1);
+    Program *p = fill_and_copy(&c, true, false);
+    plans_instr(c.plan, p, &(PlansInstr){.op = OP_fill, .stream = STREAM_compute, .out = {1}});
+    ends(&c, VERIFY_races, "verify-race", "writes bytes of buffer 1 that 2 copy_in copy touches");
+}
+
+static void read_before_write(void **state)
+{
+    (void)state;
+    Case c = new_case(AXIS_tp, 1);
+    Program *p = plans_program(c.plan);
+    BufferId x = plans_flat(c.plan, p, 16, DT_f32, CATEGORY_activation),
+             y = plans_flat(c.plan, p, 16, DT_f32, CATEGORY_activation);
+    plans_instr(c.plan, p,
+                &(PlansInstr){.op = OP_copy, .stream = STREAM_compute, .in = {x}, .out = {y}});
+    place(c.plan);
+    ends(&c, VERIFY_races, "verify-read-before-write", "never written");
+}
+
+static void left_by_another(void **state)
+{
+    (void)state;
+    Case c = new_case(AXIS_tp, 1);
+    Program *p = fill_and_copy(&c, true, false);
+    BufferId z = plans_flat(c.plan, p, 16, DT_f32, CATEGORY_activation);
+    place(c.plan);
+    p->buffers.at[z].offset = p->buffers.at[1].offset; /* never written under this name */
+    plans_instr(c.plan, p,
+                &(PlansInstr){
+                    .op = OP_copy, .stream = STREAM_copy_in, .in = {z}, .out = {2}, .after = {1}});
+    ends(&c, VERIFY_races, "verify-read-before-write", "hold what was written to buffer 1");
+}
+
+/* y takes the first half of x while somebody still reads the second half of it. */
+static void half_given_away(void **state)
+{
+    (void)state;
+    for (int wait = 0; wait < 2; wait++)
+        for (int persistent = 0; persistent < 2; persistent++) {
+            Case c = new_case(AXIS_tp, 1);
+            Program *p = plans_program(c.plan);
+            Shape half = {.n_dims = 1, .dim = {8}};
+            BufferId x = plans_flat(c.plan, p, 16, DT_f32, CATEGORY_activation),
+                     z = plans_buffer(c.plan, p, &half, DT_f32, CATEGORY_activation),
+                     y = plans_buffer(c.plan, p, &half, DT_f32, CATEGORY_activation),
+                     second = plans_view(c.plan, p, x, &half, 32);
+            p->buffers.at[x].persistent = p->buffers.at[second].persistent = persistent;
+            place(c.plan);
+            p->buffers.at[y].offset = p->buffers.at[x].offset;
+            Pc fill = plans_instr(
+                c.plan, p, &(PlansInstr){.op = OP_fill, .stream = STREAM_compute, .out = {x}});
+            Pc copy = plans_instr(c.plan, p,
+                                  &(PlansInstr){.op = OP_copy,
+                                                .stream = STREAM_copy_in,
+                                                .in = {second},
+                                                .out = {z},
+                                                .after = {fill}});
+            plans_instr(c.plan, p,
+                        &(PlansInstr){.op = OP_fill,
+                                      .stream = STREAM_compute,
+                                      .out = {y},
+                                      .after = {wait ? copy : 0}});
+            if (persistent)
+                ends(&c, VERIFY_races, "verify-race", "overwrites buffer 1, which lives");
+            else
+                ends(&c, VERIFY_races, wait ? NULL : "verify-race", "takes bytes of buffer 1");
+        }
+}
+
+static void used_after_it_was_given_away(void **state)
+{
+    (void)state;
+    Case c = new_case(AXIS_tp, 1);
+    Program *p = fill_and_copy(&c, true, false);
+    BufferId y = plans_flat(c.plan, p, 8, DT_f32, CATEGORY_activation);
+    place(c.plan);
+    p->buffers.at[y].offset = p->buffers.at[1].offset;
+    plans_instr(c.plan, p,
+                &(PlansInstr){.op = OP_fill, .stream = STREAM_compute, .out = {y}, .after = {2}});
+    plans_instr(c.plan, p, &(PlansInstr){.op = OP_fill, .stream = STREAM_compute, .out = {1}});
+    ends(&c, VERIFY_races, "verify-race", "uses buffer 1, bytes of which were given to buffer 3");
+}
+
+/* Members of a launch group start together: the second must not need the first. */
+static void chain_in_one_launch(void **state)
+{
+    (void)state;
+    for (uint32_t launch = 0; launch < 2; launch++) {
+        Case c = new_case(AXIS_tp, 2);
+        Program *p = plans_program(c.plan);
+        Shape part = {.n_dims = 1, .dim = {16}}, whole = part;
+        part.layout.on[0] = PARTIAL_SUM;
+        BufferId x = plans_buffer(c.plan, p, &part, DT_f32, CATEGORY_activation),
+                 y = plans_buffer(c.plan, p, &whole, DT_f32, CATEGORY_activation),
+                 z = plans_buffer(c.plan, p, &whole, DT_f32, CATEGORY_activation);
+        p->buffers.at[x].persistent = true;
+        for (uint32_t k = 0; k < 2; k++)
+            plans_instr(c.plan, p,
+                        &(PlansInstr){.op = OP_all_reduce,
+                                      .stream = STREAM_tp,
+                                      .axes = 1,
+                                      .match = 1 + k,
+                                      .launch = launch,
+                                      .in = {k ? y : x},
+                                      .out = {k ? z : y},
+                                      .attrs = {.reduce = REDUCE_sum}});
+        place(c.plan);
+        ends(&c, VERIFY_races, launch ? "verify-race" : NULL, "reads bytes of buffer 2");
+    }
+}
+
+/* ---- two programs ---- */
+
+typedef struct Move {
+    OpKind op;
+    Stream stream;
+    uint32_t match, launch;
+    int32_t hop;
+    Pc after;
+} Move;
+
+static void add_moves(Case *c, Program *p, const Move *moves, uint32_t n)
+{
+    BufferId b = plans_flat(c->plan, p, 16, DT_f32, CATEGORY_activation);
+    p->buffers.at[b].persistent = true;
+    for (uint32_t i = 0; i < n; i++) {
+        const Move *m = &moves[i];
+        PlansInstr in = {.op = m->op,
+                         .stream = m->stream,
+                         .axes = 1,
+                         .match = m->match,
+                         .launch = m->launch,
+                         .after = {m->after}};
+        if (m->op != OP_recv) in.in[0] = b;
+        if (m->op != OP_send) in.out[0] = b;
+        Pc pc = plans_instr(c->plan, p, &in);
+        p->code.at[pc].hop = m->hop;
+    }
+}
+
+static Case two(const Move *first, uint32_t n, const Move *second, uint32_t m)
+{
+    Case c = new_case(AXIS_pp, 2);
+    add_moves(&c, plans_program(c.plan), first, n);
+    add_moves(&c, plans_program(c.plan), second, m);
+    c.plan->program_of[0] = 0;
+    c.plan->program_of[1] = 1;
+    place(c.plan);
+    return c;
+}
+
+#define TWO(a, b) two(a, sizeof a / sizeof a[0], b, sizeof b / sizeof b[0])
+
+/* Sends are rendezvous: two that face each other never meet. */
+static void sends_face_each_other(void **state)
+{
+    (void)state;
+    const Move a[] = {{OP_send, STREAM_pp_forward, 1, 0, 1, 0},
+                      {OP_recv, STREAM_pp_forward, 2, 0, 1, 0}},
+               b[] = {{OP_send, STREAM_pp_forward, 2, 0, -1, 0},
+                      {OP_recv, STREAM_pp_forward, 1, 0, -1, 0}};
+    Case c = TWO(a, b);
+    ends(&c, VERIFY_deadlock, "verify-deadlock", "rank 0 is stuck: its peer, rank 1");
+}
+
+static void sends_on_their_own_streams(void **state)
+{
+    (void)state;
+    const Move a[] = {{OP_send, STREAM_pp_forward, 1, 0, 1, 0},
+                      {OP_recv, STREAM_pp_backward, 2, 0, 1, 0}},
+               b[] = {{OP_send, STREAM_pp_backward, 2, 0, -1, 0},
+                      {OP_recv, STREAM_pp_forward, 1, 0, -1, 0}};
+    Case c = TWO(a, b);
+    ends(&c, VERIFY_deadlock, NULL, NULL);
+}
+
+static void sends_launched_together(void **state)
+{
+    (void)state;
+    const Move a[] = {{OP_send, STREAM_pp_forward, 1, 1, 1, 0},
+                      {OP_recv, STREAM_pp_forward, 2, 1, 1, 0}},
+               b[] = {{OP_send, STREAM_pp_forward, 2, 1, -1, 0},
+                      {OP_recv, STREAM_pp_forward, 1, 1, -1, 0}};
+    Case c = TWO(a, b);
+    ends(&c, VERIFY_deadlock, NULL, NULL);
+}
+
+static void beyond_the_last_stage(void **state)
+{
+    (void)state;
+    const Move a[] = {{OP_send, STREAM_pp_forward, 1, 0, 1, 0}},
+               b[] = {{OP_send, STREAM_pp_forward, 1, 0, 1, 0}};
+    Case c = TWO(a, b);
+    ends(&c, VERIFY_deadlock, "verify-deadlock", "rank 1 is stuck");
+}
+
+static void receives_what_nobody_sends(void **state)
+{
+    (void)state;
+    const Move a[] = {{OP_recv, STREAM_pp_forward, 1, 0, 1, 0}},
+               b[] = {{OP_recv, STREAM_pp_forward, 2, 0, -1, 0}};
+    Case c = TWO(a, b);
+    ends(&c, VERIFY_all, "verify-deadlock", "rank 0 is stuck");
+}
+
+static void other_order_on_one_communicator(void **state)
+{
+    (void)state;
+    const Move a[] = {{OP_all_reduce, STREAM_ep, 1, 0, 0, 0},
+                      {OP_all_reduce, STREAM_ep, 2, 0, 0, 0}},
+               b[] = {{OP_all_reduce, STREAM_ep, 2, 0, 0, 0},
+                      {OP_all_reduce, STREAM_ep, 1, 0, 0, 0}};
+    Case c = TWO(a, b), again = TWO(a, b);
+    ends(&c, VERIFY_deadlock, "verify-sequence", "program 0 issues 1 all_reduce, match 1 there");
+    ends(&again, VERIFY_deadlock, "verify-deadlock", "do not reach match");
+}
+
+/* The known trap: a reduction of one stream between two of another, in another order elsewhere. */
+static void cycle_over_two_streams(void **state)
+{
+    (void)state;
+    const Move a[] = {{OP_all_reduce, STREAM_ep, 1, 0, 0, 0},
+                      {OP_all_reduce, STREAM_dp_reduce, 2, 0, 0, 1}},
+               b[] = {{OP_all_reduce, STREAM_dp_reduce, 2, 0, 0, 0},
+                      {OP_all_reduce, STREAM_ep, 1, 0, 0, 1}};
+    Case c = TWO(a, b);
+    ends(&c, VERIFY_deadlock, "verify-deadlock", "rank 0 is stuck");
+}
+
+static void one_more_on_one_side(void **state)
+{
+    (void)state;
+    const Move a[] = {{OP_all_reduce, STREAM_ep, 1, 0, 0, 0},
+                      {OP_all_reduce, STREAM_ep, 2, 0, 0, 0}},
+               b[] = {{OP_all_reduce, STREAM_ep, 1, 0, 0, 0}};
+    Case c = TWO(a, b);
+    ends(&c, VERIFY_deadlock, "verify-sequence", "number 2 on communicator (pp, ep)");
+}
+
+static void match_used_twice(void **state)
+{
+    (void)state;
+    const Move a[] = {{OP_all_reduce, STREAM_ep, 1, 0, 0, 0},
+                      {OP_all_reduce, STREAM_ep, 1, 0, 0, 0}};
+    Case c = TWO(a, a);
+    ends(&c, VERIFY_deadlock, "verify-sequence", "match 1 was used before");
+}
+
+/* Every rank runs the same program, along an axis with ends: the last one's peer is not there. */
+static void ring_without_an_end(void **state)
+{
+    (void)state;
+    Case c = new_case(AXIS_cp, 4);
+    const Move moves[] = {{OP_send, STREAM_cp, 1, 0, 1, 0}};
+    add_moves(&c, plans_program(c.plan), moves, 1);
+    place(c.plan);
+    ends(&c, VERIFY_deadlock, "verify-deadlock", "is stuck");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(map_is_an_array),
+        cmocka_unit_test(clocks_are_reachability),
+        cmocka_unit_test(copy_that_waits),
+        cmocka_unit_test(copy_that_does_not_wait),
+        cmocka_unit_test(input_and_output_overlap),
+        cmocka_unit_test(write_after_read),
+        cmocka_unit_test(read_before_write),
+        cmocka_unit_test(left_by_another),
+        cmocka_unit_test(half_given_away),
+        cmocka_unit_test(used_after_it_was_given_away),
+        cmocka_unit_test(chain_in_one_launch),
+        cmocka_unit_test(sends_face_each_other),
+        cmocka_unit_test(sends_on_their_own_streams),
+        cmocka_unit_test(sends_launched_together),
+        cmocka_unit_test(beyond_the_last_stage),
+        cmocka_unit_test(receives_what_nobody_sends),
+        cmocka_unit_test(other_order_on_one_communicator),
+        cmocka_unit_test(cycle_over_two_streams),
+        cmocka_unit_test(one_more_on_one_side),
+        cmocka_unit_test(match_used_twice),
+        cmocka_unit_test(ring_without_an_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

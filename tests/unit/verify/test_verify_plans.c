@@ -1,0 +1,55 @@
+/* Every plan that the passes make passes every proof, in the dtypes it was written for and all in
+ * fp64. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "planner/verify/verify.h"
+#include "tests/support/plans/corpus.h"
+
+typedef struct Count {
+    uint32_t n, failed;
+} Count;
+
+static void visit(void *self, const Tiny *t)
+{
+    Count *count = self;
+    for (int fp64 = 0; fp64 < 2; fp64++) {
+        Arena *arena = arena_new();
+        Diag d = diag_in(arena);
+        const Plan *plan = tiny_plan(t, fp64, arena, &d);
+        uint32_t said = d.items.n; /* by the passes, of options that do not apply */
+        bool ok = plan && verify_plan(plan, VERIFY_all, false, &d);
+        count->n++;
+        bool warns = d.items.n > said + d.n_errors; /* only about gathers that were asked for */
+        if (!ok || d.n_errors || (warns && t->tp_options.share_gathers)) {
+            Str s = str_in(arena);
+            diag_print(&d, &s);
+            print_error("%s%s\n%.4000s\n", corpus_name(t, arena), fp64 ? " (fp64)" : "",
+                        str_text(&s));
+            count->failed++;
+        }
+        arena_free(arena);
+        if (count->failed > 5) fail_msg("too many plans fail");
+    }
+}
+
+static void all_plans_pass(void **state)
+{
+    (void)state;
+    Count count = {0, 0};
+    corpus_each(visit, &count);
+    print_message("%u plans\n", count.n);
+    assert_true(count.n > 500);
+    assert_int_equal(count.failed, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(all_plans_pass)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
