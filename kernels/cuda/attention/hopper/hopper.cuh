@@ -1,8 +1,8 @@
 /* What only compute capability 9.0 has (its own code, sm_90a), of which attention there is made:
  * products of a warpgroup (four warps, the first a multiple of four) that run on while its threads
  * do something else, copies of boxes of a tensor that one thread starts, barriers in shared memory
- * that count arrivals and bytes. tests/cuda/emulator/hopper_on_cpu.h says the same words for the CPU, and
- * ends the test where a rule is broken. The rules are the PTX manual's:
+ * that count arrivals and bytes. tests/cuda/emulator/hopper_on_cpu.h says the same words for the
+ * CPU, and ends the test where a rule is broken. The rules are the PTX manual's:
  *
  * Products (wgmma.mma_async). All threads of the warpgroup issue the same one. D [64, n] is in
  * registers: warp w has rows 16 w .., held as mma.cuh's C, tile after tile of eight columns; A from
