@@ -1,6 +1,7 @@
 /* Arenas: a chain of blocks filled from the front. A block that is used again after a reset is
- * zeroed only as far as it had been written; under AddressSanitizer everything that is not handed
- * out is poisoned, with a gap behind each allocation, so overruns are seen as with malloc. */
+ * zeroed only up to the highest byte ever written. Under AddressSanitizer, all bytes that are not
+ * handed out are poisoned, with a gap behind each allocation. It therefore finds overruns as it
+ * does with malloc. */
 #include "planner/base/arena.h"
 
 #include <assert.h>
@@ -96,14 +97,14 @@ void arena_on_full(Arena *arena, void (*on_full)(void *self), void *self)
     arena->self = self;
 }
 
-static size_t
-room_for(size_t bytes) /* the space an allocation takes; 0: more than fits in size_t */
+static size_t room_for(size_t bytes) /* Returns the space that an allocation takes, or 0 if that is
+                                        more than fits in size_t. */
 {
     if (bytes > SIZE_MAX - GAP - 2 * ALIGN - sizeof(Block)) return 0;
     return (bytes + GAP + (ALIGN - 1)) & ~(size_t)(ALIGN - 1);
 }
 
-/* Makes `now` a block with `room` bytes free: a kept one behind it, or a new one put behind it. */
+/* Makes `now` a block with `room` bytes free: the next kept block, or a new one inserted there. */
 static void next_block(Arena *arena, size_t room)
 {
     Block *now = arena->now;
@@ -185,7 +186,7 @@ size_t arena_bytes(const Arena *arena)
     return arena->handed;
 }
 
-/* A list that is the newest allocation of its block grows where it lies. */
+/* Grows a list in place, if it is the newest allocation of its block. */
 static bool grow_in_place(Arena *arena, unsigned char *at, size_t old_bytes, size_t new_bytes)
 {
     Block *block = arena->now;

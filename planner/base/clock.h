@@ -1,4 +1,4 @@
-/* The clock of everything that is measured or waited for: it only goes forward. */
+/* The clock for all measuring and waiting: it only goes forward. */
 #ifndef TANDEM_BASE_CLOCK_H
 #define TANDEM_BASE_CLOCK_H
 

@@ -1,4 +1,4 @@
-/* Collects diagnostics and renders them, for people and as JSON. Knows no rule. */
+/* Collects diagnostics and renders them, for people and as JSON. It knows no rule. */
 #include "planner/base/diag.h"
 
 #include <assert.h>

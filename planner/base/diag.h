@@ -1,4 +1,4 @@
-/* Diagnostics are part of the product. Every violation is collected, none stops at the first:
+/* Diagnostics are part of the product. Every violation is collected; none stops at the first one:
  *     llama.lua:14: error[divides-heads]: heads = 12 cannot be split over tp = 8
  *       hint: tp may be 1, 2, 3, 4, 6 or 12
  * Rule ids are kebab-case; `tandem explain RULE` tells their story. */
@@ -53,7 +53,7 @@ void diag_note(Diag *d, const char *rule, Loc loc, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* Puts a hint on the newest item. */
 void diag_hint(Diag *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* All items as people read them, one or two lines each, in the order they were found. */
+/* Prints all items for people, one or two lines each, in the order in which they were found. */
 void diag_print(const Diag *d, Str *out);
 /* [{"severity","rule","file","line","text","hint"}, ...] */
 void diag_json(const Diag *d, Str *out);

@@ -24,7 +24,7 @@
 /* Index 0 is none. */
 #define list_reserve_none(arena, list) ((void)((list)->n == 0 ? list_add(arena, list) : 0))
 
-/* Room for `more` elements behind the n that are there; new room is zeroed. */
+/* Makes room for `more` elements behind the n that are there; the new room is zeroed. */
 void *list_grow(Arena *arena, void *at, uint32_t n, uint32_t *room, uint32_t more, size_t size);
 
 #endif

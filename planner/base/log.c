@@ -1,5 +1,5 @@
-/* The one place that writes progress notes. Its level and rank are the process's own, like stderr
- * itself: they are set once, before any thread starts. */
+/* The one place that writes progress notes. Its level and rank belong to the whole process. They
+ * are set once, before any thread starts. */
 #include "planner/base/log.h"
 
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* Progress and debugging notes on stderr, one line each; stdout carries results only.
- * TANDEM_LOG=debug (or info, quiet) chooses; the prefix names the rank if one was set. */
+ * TANDEM_LOG=debug (or info, quiet) chooses the level. The prefix names the rank if one was set. */
 #ifndef TANDEM_BASE_LOG_H
 #define TANDEM_BASE_LOG_H
 

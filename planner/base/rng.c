@@ -23,7 +23,7 @@ void rng_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4
     out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
-/* 128 bits of (seed, stream, index). */
+/* Draws 128 bits for (seed, stream, index). */
 static void draw(uint64_t seed, uint64_t stream, uint64_t index, uint64_t out[2])
 {
     const uint32_t counter[4] = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream,
@@ -64,6 +64,7 @@ double rng_normal(uint64_t seed, uint64_t stream, uint64_t index)
 uint64_t rng_below(uint64_t seed, uint64_t stream, uint64_t index, uint64_t n)
 {
     assert(n > 0);
-    /* The high half of a product: one draw, no value is off by more than n / 2^64 of its share. */
+    /* The high half of a product needs one draw. Each value's probability is wrong by at most n /
+     * 2^64 of itself. */
     return (uint64_t)((Wide)rng_u64(seed, stream, index) * n >> 64);
 }

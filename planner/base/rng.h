@@ -7,8 +7,8 @@
 
 /* The generator itself: Philox4x32-10. */
 void rng_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
-/* Philox of key = seed and counter = (index, stream), low words first: 128 bits, of which the
- * first 64. */
+/* Returns the first 64 bits of Philox with key = seed and counter = (index, stream), low words
+ * first. */
 uint64_t rng_u64(uint64_t seed, uint64_t stream, uint64_t index);
 double rng_uniform(uint64_t seed, uint64_t stream, uint64_t index); /* [0, 1), 53 bits */
 double rng_normal(uint64_t seed, uint64_t stream, uint64_t index);  /* mean 0, deviation 1 */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The few lines of xxHash we call become part of this file: no library to link. */
+/* The xxHash functions that we call are inlined into this file, so there is no library to link. */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -74,7 +74,7 @@ size_t double_text(char text[DOUBLE_ROOM], double value)
         if (memcmp(&back, &value, sizeof value) == 0) break;
     }
     for (char *c = text; *c != 0; c++)
-        if (*c == ',') *c = '.'; /* what a locale may have written */
+        if (*c == ',') *c = '.'; /* some locales write a decimal comma */
     return strlen(text);
 }
 
@@ -84,7 +84,8 @@ void str_add_double(Str *s, double value)
     str_add_bytes(s, text, double_text(text, value));
 }
 
-/* The bytes of the well-formed UTF-8 sequence at `text` (Unicode 15, table 3-7), 0 if none. */
+/* Returns the length of the well-formed UTF-8 sequence at `text` (Unicode 15, table 3-7), 0 if
+ * there is none. */
 static size_t utf8_length(const unsigned char *text)
 {
     unsigned lead = text[0], low = 0x80, high = 0xBF;
@@ -97,7 +98,7 @@ static size_t utf8_length(const unsigned char *text)
     if (lead == 0xF4) high = 0x8F;
     if (text[1] < low || text[1] > high) return 0;
     for (size_t i = 2; i < n; i++)
-        if (text[i] < 0x80 || text[i] > 0xBF) return 0; /* also the final 0 */
+        if (text[i] < 0x80 || text[i] > 0xBF) return 0; /* the final 0 stops here too */
     return n;
 }
 
@@ -130,8 +131,8 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Edits (insert, delete, replace, swap neighbours) that turn a into b; both shorter than WORD_MAX.
- * Optimal string alignment: no substring is edited twice. */
+/* Returns the number of edits (insert, delete, replace, swap neighbours) that turn a into b. Both
+ * are shorter than WORD_MAX. Optimal string alignment: no substring is edited twice. */
 static size_t distance(const char *a, size_t n_a, const char *b, size_t n_b)
 {
     size_t row[3][WORD_MAX + 1]; /* rows i - 2, i - 1, i of the table, in turn */
@@ -206,7 +207,7 @@ struct Hasher {
 
 Hasher *hasher_new(Arena *arena)
 {
-    /* XXH3's state is aligned to more than an arena gives. */
+    /* XXH3's state needs a stricter alignment than an arena gives. */
     char *at = arena_alloc(arena, sizeof(Hasher) + _Alignof(Hasher) - 1);
     size_t over = (uintptr_t)at % _Alignof(Hasher);
     Hasher *h = (Hasher *)(void *)(at + (over == 0 ? 0 : _Alignof(Hasher) - over));

@@ -1,4 +1,4 @@
-/* A string that grows in an arena, and the few text helpers everybody needs. */
+/* A string that grows in an arena, and a few text helpers that all layers need. */
 #ifndef TANDEM_BASE_STR_H
 #define TANDEM_BASE_STR_H
 
@@ -22,15 +22,17 @@ void str_add_bytes(Str *s, const void *bytes, size_t n);
 void str_print(Str *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void str_vprint(Str *s, const char *format, va_list args) __attribute__((format(printf, 2, 0)));
 const char *str_text(const Str *s); /* "" while empty */
-/* A double that reads back to the same bits, the shortest of %.15g, %.16g, %.17g; no locale. */
+/* Appends the shortest of %.15g, %.16g, %.17g that reads back to the same bits, in no locale. */
 void str_add_double(Str *s, double value);
 enum { DOUBLE_ROOM = 40 };
-size_t double_text(char out[DOUBLE_ROOM], double value); /* the same; its length */
-/* JSON string with quotes; escapes control characters, invalid UTF-8 becomes U+FFFD. */
+/* writes the same text into `out`; returns its length */
+size_t double_text(char out[DOUBLE_ROOM], double value);
+/* Appends a JSON string with quotes. It escapes control characters; invalid UTF-8 becomes
+ * U+FFFD. */
 void str_add_json(Str *s, const char *text);
 
-/* The candidate nearest to `word` by Damerau-Levenshtein distance, at most 2 edits and a third
- * of its length; NULL if none is that near. Ties go to the first. */
+/* Returns the candidate nearest to `word` by Damerau-Levenshtein distance: at most 2 edits and at
+ * most a third of its length. NULL if none is that near. Ties go to the first. */
 const char *str_nearest(const char *word, const char *const *candidates, size_t n);
 
 /* 134217728 -> "128 MiB", 8030261248 -> "8,030,261,248"; written in the arena. */
@@ -42,7 +44,7 @@ typedef struct Hash128 {
     uint64_t hi, lo;
 } Hash128;
 Hash128 hash_bytes(const void *bytes, size_t n);
-/* The same of bytes that come piece by piece. */
+/* Computes the same hash from bytes that arrive in pieces. */
 typedef struct Hasher Hasher;
 Hasher *hasher_new(Arena *arena);
 void hasher_add(Hasher *h, const void *bytes, size_t n);

@@ -18,7 +18,7 @@ const NodeId *experts_rows(const Graph *g, Arena *arena)
     return any ? rows : NULL;
 }
 
-/* Each weight once, however often its module is called. */
+/* Counts each weight once, however often its module is called. */
 uint64_t experts_active_params(const Graph *g)
 {
     uint64_t active = g->info.n_params_no_embedding;
@@ -30,7 +30,8 @@ uint64_t experts_active_params(const Graph *g)
         const Node *n = &g->nodes.at[id];
         if (n->op != OP_linear_experts || !rows[n->in[0]] || counted[n->in[1]]) continue;
         const Attrs *a = graph_attrs_at(g, g->nodes.at[rows[n->in[0]]].attrs);
-        if (a->top_k < 1 || a->top_k > a->experts) continue; /* a text that is refused later */
+        /* the text reader refuses such attributes later */
+        if (a->top_k < 1 || a->top_k > a->experts) continue;
         counted[n->in[1]] = true;
         const Tensor *w = &g->tensors.at[n->in[1]];
         uint64_t elements = 1;

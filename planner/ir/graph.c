@@ -61,7 +61,7 @@ NodeId graph_node(Graph *g, Arena *arena, OpKind op, const TensorId *in, uint32_
     for (uint32_t i = 0; i < n_in; i++) n->in[i] = in[i];
     for (uint32_t j = 0; j < n_out; j++) {
         n->out[j] = out[j];
-        /* A gradient has several: the first one is where it begins to exist. */
+        /* A gradient tensor has several producers: the first one is where it begins to exist. */
         if (!g->tensors.at[out[j]].producer) g->tensors.at[out[j]].producer = id;
     }
     n->attrs = interned;
@@ -99,7 +99,8 @@ bool graph_is_statistic(const Graph *g, TensorId t)
 {
     const Node *n = &g->nodes.at[g->tensors.at[t].producer];
     if (g->tensors.at[t].role != ROLE_activation || !n->op) return false;
-    if (n->op == OP_add) return g->tensors.at[t].n_dims == 1; /* how uneven, of several layers */
+    /* sums of imbalances of several layers */
+    if (n->op == OP_add) return g->tensors.at[t].n_dims == 1;
     return n->out[0] != t || op_info(n->op)->flags & (OP_ONCE | OP_WIDE);
 }
 
@@ -117,7 +118,7 @@ static const char *output_name(const Graph *g, Arena *arena, OpKind op, ModuleId
     return arena_print(arena, "%s%s%s.%u", path, dot, name, g->nodes.n);
 }
 
-/* The one index that no input has counts what is taken. */
+/* The one index that no input has is the number of entries taken. */
 static bool take_part(OpKind op, Binding *b, const Attrs *attrs, Loc loc, Diag *d)
 {
     for (uint32_t i = 0; i < b->n_letters; i++) {

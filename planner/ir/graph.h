@@ -66,9 +66,9 @@ typedef struct Tensor {
     Init init;
     uint64_t init_stream; /* random stream: a hash of the name */
     UnitId unit;
-    /* in elements: start of the local (tp-cut) tensor in its unit's flat buffer */
+    /* in elements: where the local (tp-cut) tensor starts in its unit's flat buffer */
     uint64_t flat_offset;
-    AxisSet partial;      /* axes, data axes aside, on which its gradient is a partial sum */
+    AxisSet partial;      /* axes (without data axes) on which its gradient is a partial sum */
     bool input_embedding; /* the default MFU does not count it */
 } Tensor;
 
@@ -102,8 +102,8 @@ typedef struct Module {
 } Module;
 
 /* An FSDP unit, a DDP bucket, or all parameters: a flat, padded buffer. Weights, gradients and
- * optimizer state have the same element order. Parameters whose gradients are PARTIAL on the
- * same axes (the reduction's own axes aside, so tp) lie together. */
+ * optimizer state have the same element order. Parameters lie together if their gradients are
+ * PARTIAL on the same axes, apart from the reduction's own axes. In practice that axis is tp. */
 typedef struct Unit {
     const char *name;      /* "layers.3", "root", "bucket 2" */
     LIST(TensorId) params; /* in flat order */
@@ -176,6 +176,7 @@ uint64_t graph_original(const Graph *g, TensorId t, uint64_t element);
 /* From unit->params[i] on, finds the run of parameters whose gradients are partial on the same
  * axes. Returns the index after the run; *hi is the end of its elements in the flat buffer. */
 uint32_t graph_partial_run(const Graph *g, const Unit *unit, uint32_t i, uint64_t *hi);
-void graph_print(const Graph *g, const Mesh *mesh, Str *out); /* friendly, for `show --after` */
+/* prints the friendly form, for `show --after` */
+void graph_print(const Graph *g, const Mesh *mesh, Str *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* The graph as people read it: `tandem show --after PASS`. The exact form is text.h's. */
+/* The graph as people read it: `tandem show --after PASS`. text.h has the exact form. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -24,7 +24,7 @@ static void print_loc(Loc loc, Str *out)
     str_add(out, "\n");
 }
 
-/* For a tensor stored by groups: the sizes of its segments, in original order. */
+/* For a tensor stored by groups, prints the sizes of its segments in original order. */
 static void print_order(const Graph *g, const Tensor *t, Str *out)
 {
     const Deal *d = &g->deals.deals.at[t->order];

@@ -1,5 +1,5 @@
-/* A hash index beside a list. Entries are checked against the list, never trusted: a plan that was
- * changed by hand costs a missed match, not a wrong one. */
+/* A hash index beside a list. Each entry is checked against the list. If a plan was changed by
+ * hand, the index can miss a match but cannot return a wrong one. */
 #include "planner/ir/intern.h"
 
 #include <assert.h>

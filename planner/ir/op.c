@@ -1,4 +1,4 @@
-/* The op table, built once from ops.def, and what a row says of layouts and FLOPs. */
+/* The op table, built once from ops.def. It also derives layouts and FLOPs from a row. */
 #include "planner/ir/op.h"
 
 #include <assert.h>
@@ -38,7 +38,7 @@ enum {
 #undef FORM
 };
 
-/* Built behind a guard by whoever comes first, never changed afterwards. */
+/* Built once by the first caller, behind a guard; never changed afterwards. */
 static struct {
     OpInfo info[OP_COUNT];
     char name[OP_COUNT][MAX_TEXT], signature[OP_COUNT][MAX_TEXT]; /* of derived ops */
@@ -71,8 +71,9 @@ static void set_name(OpKind op, const char *of, const char *suffix)
     table.info[op].name = table.name[op];
 }
 
-/* The forms of a contraction (or of one of its gradients) that read scaled numbers. Their backward
- * quantises the gradient first, which is more than one node: the backward pass knows it. */
+/* Derives the forms of a contraction (or of one of its gradients) that read scaled numbers. Their
+ * backward needs several nodes, since it quantises the gradient first. The backward pass writes
+ * those nodes. */
 static void derive_scaled(OpKind op)
 {
     static const char *const suffix[] = {"", "_tensorwise", "_rowwise", "_tensorwise_along",
@@ -123,7 +124,8 @@ static void derive_gradients(OpKind op, bool in_eight_bits)
     info->backward[1] = (Backward){(OpKind)((int)op + 2), 2, 1, {{WIRE_i, 0}, {WIRE_d, 0}}, {1}};
 }
 
-/* Outputs of a backward op are as many as the gradients they go to, and its inputs as wired. */
+/* A backward op has one output for each gradient that it feeds, and the inputs that its wiring
+ * lists. */
 static void check_backward(const OpInfo *info)
 {
     for (uint32_t k = 0; k < info->n_backward; k++) {
@@ -259,7 +261,7 @@ int8_t op_axis_layout(OpKind op, const Binding *b, uint32_t arg, char letter)
             assert(reduce != REDUCE_none);
             return reduce == REDUCE_max ? PARTIAL_MAX : PARTIAL_SUM;
         }
-    return WHOLE; /* made from nothing: each rank makes all of it */
+    return WHOLE; /* it has no input, so each rank makes all of it */
 }
 
 static bool has_letter(const Binding *b, uint32_t arg, char letter)
@@ -284,7 +286,7 @@ char op_looked_up(OpKind op, const Binding *b, uint32_t arg)
 bool op_takes(OpKind op, const Binding *b, const Attrs *attrs)
 {
     const Signature *sig = &op_info(op)->sig;
-    int64_t n = 1; /* of the index that only the taken side has, if any */
+    int64_t n = 1; /* size of the index that only the larger side has, if any */
     for (uint32_t i = 0; i < b->n_letters; i++) {
         char letter = b->letters[i];
         bool in = sig_term_uses(&sig->in[0], letter), out = sig_term_uses(&sig->out[0], letter);

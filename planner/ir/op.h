@@ -52,21 +52,23 @@ enum {                     /* OpInfo.flags */
        OP_IN_PLACE = 2,    /* out[0] may take the memory of in[0] when in[0] dies here */
        OP_UPDATES = 4,     /* out[j] is in[j] changed in place (optimizer state): same buffer */
        OP_STATE = 8,       /* reads or writes what lives between steps; never recomputed */
-       OP_SCATTERS = 16,   /* reads, or with accumulate adds to, few elements of a table */
-       OP_SOURCE = 32,     /* produces data from outside the program (the batch) */
-       OP_QUANTISES = 64,  /* out[0] is in[0] in fewer bits: gradients go straight through */
-       OP_RANGE = 128,     /* reads elements [lo, hi) of x only */
-       OP_TAKES = 256,     /* takes `count` entries of index F from `first` on, or its gradient puts
-                              them back */
+       /* reads few elements of a table, or with accumulate adds to few elements */
+       OP_SCATTERS = 16,
+       OP_SOURCE = 32, /* produces data from outside the program (the batch) */
+       /* out[0] is in[0] in fewer bits; the gradient of out[0] is used as that of in[0] */
+       OP_QUANTISES = 64,
+       OP_RANGE = 128,  /* reads elements [lo, hi) of x only */
+       OP_TAKES = 256,  /* takes `count` entries of index F from `first` on, or its gradient puts
+                           them back */
        OP_PLACED = 512, /* depends on global positions (KernelArgs.start and valid), which describe
                            one interval only */
        OP_ONCE = 1024,  /* reads only weights and state: done once a step, even if its inputs are
                            recomputed */
        OP_IN_KERNEL = 2048,  /* a sum that may still be part of a kernel of rows (Instr.fuse) */
        OP_TURNS = 4096,      /* out[0] is in[0] with its indices in another memory order */
-       OP_SIZED = 8192,      /* indices K, C and e are as large as attributes say (op_sized) */
-       OP_INDEXES = 16384,   /* its outputs are ids, i32 */
-       OP_WIDE = 32768,      /* its first output is a statistic too, so has the widest type */
+       OP_SIZED = 8192,      /* attributes give the sizes of indices K, C and e (op_sized) */
+       OP_INDEXES = 16384,   /* its outputs are ids of type i32 */
+       OP_WIDE = 32768,      /* its first output is a statistic, so it also has the widest type */
        OP_WINDOWED = 131072, /* derived: the row has an index h~ or w~ */
        OP_CHUNKED = 65536 /* as OP_PLACED, but tokens may lie in two chunks (KernelArgs.second) */
 };
@@ -149,9 +151,9 @@ typedef struct Binding {
     char ellipsis[MAX_DIMS + 1];    /* the letters `...` stands for, 0-terminated */
 } Binding;
 
-/* Binds `op` to its arguments' dimensions (inputs then outputs; outputs may be given as n_dims 0
- * with dims NULL if every output index appears in an input, then op_output_dims tells them).
- * Reports "shape-mismatch" at loc naming the op, the argument, the index, and both sizes. */
+/* Binds `op` to the dimensions of its arguments, inputs then outputs. Outputs may have n_dims 0 and
+ * dims NULL if every output index appears in an input; op_output_dims then derives them. Reports
+ * "shape-mismatch" at loc naming the op, the argument, the index, and both sizes. */
 typedef struct Dims {
     uint8_t n;
     const int64_t *at;
@@ -181,16 +183,16 @@ bool op_sums_rows(OpKind op, uint32_t j);
  * for an output. SPLIT(dim), WHOLE, PARTIAL_SUM or PARTIAL_MAX. letter 0: WHOLE. */
 int8_t op_axis_layout(OpKind op, const Binding *b, uint32_t arg, char letter);
 
-/* FLOPs over all points; of an index that is looked up, only the chosen entry counts. `size` may
- * be global or local. `causal` halves attention. */
+/* Returns the letter of the index of argument `arg` that a lookup chooses from: an index that no
+ * other argument has. 0 if the op looks nothing up. */
 char op_looked_up(OpKind op, const Binding *b, uint32_t arg);
 
-/* FLOPs over all points; of a looked-up index only the one that is chosen counts. `size`
- * may be global or local. `causal` halves attention. */
+/* Returns the FLOPs over all points. A lookup counts only the entry that it chooses. `size` may be
+ * global or local. `causal` halves attention. */
 double op_flops(OpKind op, const Binding *b, const int64_t size['z' + 1], bool causal);
 
-/* ---- attributes ---- one table of all there are; an op reads those it knows. Zero is the default.
- */
+/* ---- attributes ---- one table of all attributes; an op reads those that it knows. Zero is the
+ * default. */
 #define ATTRIBUTES(X)                                                                              \
     X(double,                                                                                      \
       scale) /* multiplies the result (loss: 1 / all that may count; attention: softmax scale) */  \
@@ -250,15 +252,14 @@ typedef struct Attrs {
 #undef X
 } Attrs;
 
-/* OP_TAKES: do the sizes fit what the attributes take? */
+/* For OP_TAKES: true if the sizes fit the attributes `first` and `count`. */
 bool op_takes(OpKind op, const Binding *b, const Attrs *attrs);
-/* OP_SIZED: do the sizes fit what the attributes say? An index that no argument tells gets its
- * size.
- */
+/* For OP_SIZED: true if the sizes fit the attributes. An index whose size no argument gives gets
+ * its size from the attributes. */
 bool op_sized(Binding *b, const Attrs *attrs);
-/* Which arguments are ids, labels or slots (i32); bit i. */
+/* Returns the arguments that are ids, labels or slots (i32), as bits i. */
 uint32_t op_index_args(OpKind op);
-/* The most experts that routing counts tokens of. */
+/* The largest number of experts whose tokens the routing can count. */
 enum { MOST_EXPERTS = 1024 };
 
 #endif

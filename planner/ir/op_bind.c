@@ -1,5 +1,5 @@
-/* A signature meets the dimensions of its arguments: every index gets its size, or the mismatch is
- * told. */
+/* Binds a signature to the dimensions of its arguments. Every index gets its size, or the mismatch
+ * is reported. */
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
@@ -68,7 +68,7 @@ static bool bind_letter(const Binder *k, uint32_t arg, char letter, int64_t size
     return true;
 }
 
-/* The term's dimension behind argument dimension `at`: NULL for one of the ellipsis. */
+/* Returns the term's dimension behind argument dimension `at`, or NULL for one of the ellipsis. */
 static const SigDim *dim_at(const SigTerm *t, uint32_t n_ellipsis, uint32_t at, uint32_t *e)
 {
     const uint32_t start = t->ellipsis < 0 ? UINT32_MAX : (uint32_t)(int)t->ellipsis;
@@ -77,7 +77,8 @@ static const SigDim *dim_at(const SigTerm *t, uint32_t n_ellipsis, uint32_t at, 
     return *e < n_ellipsis ? NULL : &t->dim[at - n_ellipsis];
 }
 
-/* Which letter each dimension of the argument has: follows from the row and the ellipsis alone. */
+/* Names the letter of each dimension of the argument. It follows from the row and the ellipsis
+ * alone. */
 static void name_dims(const Binder *k, uint32_t arg)
 {
     Binding *b = k->b;
@@ -108,7 +109,7 @@ static bool bind_plain(const Binder *k, uint32_t arg, const Dims *dims)
     return true;
 }
 
-/* (hp) of `size`: one of the two may follow from the other. */
+/* Solves (hp) of `size`: if one of the two is known, the other follows. */
 static bool solve_composite(const Binder *k, uint32_t arg, const SigDim *dim, int64_t size)
 {
     int64_t *h = &k->b->size[(int)dim->letter], *p = &k->b->size[(int)dim->inner];
@@ -130,7 +131,7 @@ static bool bind_composite(const Binder *k, uint32_t arg, const Dims *dims)
     return true;
 }
 
-/* Free lower-case letters, in alphabetical order, for as many dimensions as `...` stands for. */
+/* Gives the dimensions of `...` free lower-case letters, in alphabetical order. */
 static void name_ellipsis(const Binder *k, const Dims *in, const Dims *out)
 {
     uint32_t n = 0;
@@ -182,7 +183,7 @@ bool sig_bind(const Signature *sig, const char *name, const char *text, const Di
             return wrong_rank(&k, a, MAX_DIMS + 1);
         name_dims(&k, a);
     }
-    /* Twice: what one dimension settles may be what another one lacked. */
+    /* A second pass, because a size found late in the first may solve an earlier dimension. */
     return bind_all(&k, in, out, bind_composite) && bind_all(&k, in, out, bind_composite);
 }
 

@@ -1,20 +1,24 @@
-/* Signatures as text; what op.c and op_bind.c share. Tests of the grammar include it too. */
+/* Signatures as text: declarations that op.c and op_bind.c share. Tests of the grammar include it
+ * too. */
 #ifndef TANDEM_IR_OP_PRIVATE_H
 #define TANDEM_IR_OP_PRIVATE_H
 
 #include "planner/ir/op.h"
 
-/* The signature of the gradient of input `of` (0 or 1) of a contraction, into out: the same
- * indices, the output's gradient in the place of the input. "bsk,kn->bsn", 0 -> "bsn,kn->bsk" */
+/* Writes into `out` the signature of the gradient of input `of` (0 or 1) of a contraction. It has
+ * the same indices; the output's gradient takes the place of that input. "bsk,kn->bsn", 0 ->
+ * "bsn,kn->bsk" */
 void sig_gradient(const char *signature, int of, char *out, size_t room);
-/* The signature of a contraction, its operands' summed indices behind the others of each (if
- * `lies_along`; else as it is). "bsk,kn->bsn" -> "bsk,nk->bsn" */
+/* Writes the signature of a contraction whose operands have their summed indices last (if
+ * `lies_along`; else unchanged). "bsk,kn->bsn" -> "bsk,nk->bsn" */
 void sig_along(const Signature *sig, const char *signature, bool lies_along, char *out,
                size_t room);
-/* The signature of a contraction of scaled numbers: the scales of both inputs follow them, one of
- * each, or one for each index that the output has too. "bsk,kn->bsn" -> "bsk,kn,bs,n->bsn" */
+/* Writes the signature of a contraction of scaled numbers. The scales of both inputs follow the
+ * inputs: one for each operand, or one for each of its indices that the output has too.
+ * "bsk,kn->bsn" -> "bsk,kn,bs,n->bsn" */
 void sig_scaled(const Signature *sig, const char *signature, bool by_rows, char *out, size_t room);
-/* Parses ops.def's backward column into info; names are found by `find`. A malformed row aborts. */
+/* Parses the backward column of ops.def into info; `find` looks up op names. A malformed row
+ * aborts. */
 void sig_parse_backward(const char *text, OpInfo *info, OpKind (*find)(const char *name, size_t n));
 
 static inline const SigTerm *sig_term(const Signature *sig, uint32_t arg)
@@ -22,7 +26,8 @@ static inline const SigTerm *sig_term(const Signature *sig, uint32_t arg)
     return arg < sig->n_in ? &sig->in[arg] : &sig->out[arg - sig->n_in];
 }
 bool sig_term_uses(const SigTerm *term, char letter);
-bool sig_uses(const Signature *sig, char letter); /* anywhere in it, also inside ( ) */
+/* true if the letter is anywhere in it, also inside ( ) */
+bool sig_uses(const Signature *sig, char letter);
 bool sig_has_ellipsis(const Signature *sig);
 bool sig_is_windowed(const Signature *sig); /* does it have an index h~? */
 

@@ -1,4 +1,4 @@
-/* Programs as data: interned shapes, roots of views, and what an instruction costs on one rank. */
+/* Programs as data: interned shapes, roots of views, and the cost of an instruction on one rank. */
 #include "planner/ir/plan.h"
 
 #include <assert.h>
@@ -107,7 +107,8 @@ static bool bind_global(const Plan *plan, const Program *p, const Instr *in, Bin
     return op_bind(in->op, dims, n_in, dims + n_in, n_out, b, none, NULL);
 }
 
-/* The part of a composite (hp) or affine (h*S+I) dimension in units of h, which leads it. */
+/* Returns the local part of a composite (hp) or affine (h*S+I) dimension, in units of its leading
+ * index h. */
 static int64_t leading(const Binding *b, char letter, int64_t global, int64_t n)
 {
     int64_t size = b->size[(int)letter];
@@ -169,7 +170,8 @@ double plan_flops(const Plan *plan, const Program *p, const Instr *in)
     return op_flops(in->op, &b, size, graph_attrs_at(&plan->graph, in->attrs)->causal != 0);
 }
 
-/* Elements of a table that lookups touch: one for every point of all other indices. */
+/* Returns the number of table elements that lookups touch: one for every point of all other
+ * indices. */
 static uint64_t touched_bytes(const Binding *b, const int64_t size['z' + 1], char table,
                               uint64_t bytes, uint32_t element_bytes)
 {
@@ -179,7 +181,8 @@ static uint64_t touched_bytes(const Binding *b, const int64_t size['z' + 1], cha
     return n < bytes ? n : bytes;
 }
 
-/* A part of a flat buffer, as it falls on a rank on average. A first output is zeroed whole. */
+/* Bytes of a range of a flat buffer, as an average over the ranks that share it. The first output
+ * counts in full, because it is zeroed. */
 static uint64_t range_bytes(const Plan *plan, const Buffer *b, const Instr *in, uint64_t bytes)
 {
     const Attrs *a = graph_attrs_at(&plan->graph, in->attrs);
@@ -189,7 +192,7 @@ static uint64_t range_bytes(const Plan *plan, const Buffer *b, const Instr *in, 
     return (uint64_t)((double)bytes * (double)(a->hi - a->lo) / (double)s->dim[0]);
 }
 
-/* The bytes that each argument moves. */
+/* Computes the bytes that each argument moves. */
 static void argument_bytes(const Plan *plan, const Program *p, const Instr *in,
                            uint64_t moved[MAX_ARGS])
 {
@@ -204,7 +207,8 @@ static void argument_bytes(const Plan *plan, const Program *p, const Instr *in,
         const Buffer *buffer = &p->buffers.at[program_arg(p, in, i)];
         const bool added = i >= in->n_in && accumulate >> (i - in->n_in) & 1;
         uint64_t bytes = buffer->bytes;
-        /* A fresh output is filled with zeros first: only reading and adding touch few elements. */
+        /* A new output is filled with zeros first, so only reading and accumulating touch few
+         * elements. */
         const bool sparse = scatters && (i < in->n_in || added);
         const uint32_t arg = i < in->n_in ? i : i - in->n_in + (scatters ? b.n_in : 0);
         if (sparse && op_looked_up(in->op, &b, arg))
@@ -223,7 +227,7 @@ uint64_t plan_hbm_bytes(const Plan *plan, const Program *p, const Instr *in)
     return sum;
 }
 
-/* The part before `in` of the same kernel; NULL: it begins it. */
+/* Returns the part before `in` in the same kernel, or NULL if `in` is the first. */
 static const Instr *part_before(const Program *p, const Instr *in)
 {
     const Instr *before = in;
@@ -253,7 +257,7 @@ const Instr *plan_next_part(const Program *p, const Instr *in)
     return next < p->code.at + p->code.n && next->fuse == in->fuse ? next : NULL;
 }
 
-/* Has an earlier part of the kernel read or made all of it? */
+/* True if an earlier part of the kernel has read or written all of it. */
 static bool at_hand(const Program *p, const Instr *in, BufferId b)
 {
     for (const Instr *part = part_before(p, in); part; part = part_before(p, part)) {
@@ -264,7 +268,7 @@ static bool at_hand(const Program *p, const Instr *in, BufferId b)
     return false;
 }
 
-/* Only parts of this kernel touch it. */
+/* True if only parts of this kernel touch it. */
 static bool stays_within(const Program *p, const Buffer *at, uint32_t fuse)
 {
     return fuse && !at->persistent && !at->parent && !at->result && at->first && at->last &&

@@ -71,13 +71,14 @@ typedef struct Instr {
     uint32_t match;  /* rendezvous number; 0 for local instructions */
     uint32_t microbatch;
     Phase phase;
-    Span args; /* in Program.args: n_in inputs, then outputs */
+    Span args; /* in Program.args: n_in inputs, then the outputs */
     uint8_t n_in;
     AttrsId attrs; /* in Plan.graph.attrs */
     Span after;    /* in Program.after */
     NodeId origin; /* graph node that it computes or serves; 0: the whole step */
     UnitId unit;   /* unit that it gathers, reduces or updates; 0: none */
-    uint32_t fuse; /* equal numbers of neighbours on the compute stream: one kernel; 0: alone */
+    /* neighbours on the compute stream with equal numbers are one kernel; 0: alone */
+    uint32_t fuse;
 } Instr;
 
 /* A buffer is a root with an offset in the arena, or a view into another buffer. The first read
@@ -141,7 +142,8 @@ typedef struct Plan {
     uint32_t n_match;
     StepInfo step;
     NcclSettings nccl; /* for backends and networks that have NCCL */
-    Hash128 parent;    /* id of the plan this one was re-lowered from (--verify); zero: none */
+    /* id of the plan that this one was lowered from again (--verify); zero: none */
+    Hash128 parent;
 } Plan;
 
 ShapeId plan_shape(Plan *plan, const Shape *shape); /* interns */
@@ -162,19 +164,19 @@ static inline BufferId program_arg(const Program *p, const Instr *in, uint32_t i
     return p->args.at[in->args.first + i];
 }
 BufferId program_root(const Program *p, BufferId b,
-                      uint64_t *offset); /* root and absolute offset */
+                      uint64_t *offset); /* the root that `b` lies in, and its absolute offset */
 
 /* Bytes that the collective of `in` moves, in NCCL's convention (all_reduce: the buffer;
  * all_gather: the full output; reduce_scatter: the full input; all_to_all: a rank's whole send
  * buffer). */
 uint64_t plan_comm_bytes(const Plan *plan, const Program *p, const Instr *in);
-/* Local FLOPs and HBM bytes (inputs read once, outputs written once, accumulated outputs read too).
- */
+/* Local FLOPs and HBM bytes. Inputs are read once, outputs are written once, and accumulated
+ * outputs are also read. */
 double plan_flops(const Plan *plan, const Program *p, const Instr *in);
 uint64_t plan_hbm_bytes(const Plan *plan, const Program *p, const Instr *in);
-/* As plan_hbm_bytes, for an instruction in a kernel of several (Instr.fuse): values that an
- * earlier part read or made cost nothing, and values that only the kernel's parts touch are
- * never written. Needs Buffer.first and last. */
+/* As plan_hbm_bytes, for an instruction in a kernel of several (Instr.fuse). Values that an earlier
+ * part read or made cost nothing. Values that only this kernel's parts touch are never written.
+ * Needs Buffer.first and last. */
 uint64_t plan_kernel_bytes(const Plan *plan, const Program *p, const Instr *in);
 /* The end of the part of the device arena that a step is sure to write. Unused scratch, and
  * buffers that only one kernel's parts touch, may stay unwritten. Needs Buffer.first and last. */
@@ -182,9 +184,10 @@ uint64_t plan_written_bytes(const Program *p);
 /* also true for an instruction that is alone */
 bool plan_begins_kernel(const Program *p, const Instr *in);
 const Instr *plan_kernel(const Program *p,
-                         const Instr *in); /* its first part; `in` where it is alone */
+                         const Instr *in); /* the kernel's first part; `in` where it is alone */
 const Instr *plan_next_part(const Program *p, const Instr *in); /* NULL: it is the last */
-/* The argument whose rows a part of a kernel walks: its first output, or the input that it sums. */
+/* The argument whose rows a part of a kernel visits: its first output, or the input that it
+ * sums. */
 static inline uint32_t plan_rows_arg(const Instr *in)
 {
     return op_is_rowwise(in->op) ? in->n_in : 0;

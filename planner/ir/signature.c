@@ -113,7 +113,7 @@ static bool check_reads(Parser *p, const Signature *sig)
     return true;
 }
 
-/* h of (hp) may be split, p may not: wherever p leads a dimension it would be cut differently. */
+/* h of (hp) may be split, but p may not: a dimension that p leads would be cut in another way. */
 static bool check_inner(Parser *p, const Signature *sig)
 {
     for (uint32_t a = 0; a < (uint32_t)sig->n_in + sig->n_out; a++)

@@ -1,7 +1,6 @@
 /* Walks a rank's buffers that live between steps. A flat unit is cut over its shard axes without
- * regard to tensors: the part of a tensor that lies in a cut is a row-major interval of the tensor
- * as tensor parallelism left it, which is a few boxes: the end of a row, whole rows, the beginning
- * of a row. */
+ * regard to tensors. The part of a tensor in one cut is a row-major interval of its tp-local shape.
+ * Such an interval is a few boxes: the end of a row, whole rows, and the beginning of a row. */
 #include "planner/ir/state.h"
 
 #include <assert.h>
@@ -10,7 +9,7 @@
 struct State {
     const Plan *plan;
     uint32_t
-        *home; /* [tensor] 1 + the first program that holds it: its copies elsewhere are ties */
+        *home; /* [tensor] 1 + the first program that holds it; other programs hold tied copies */
 };
 
 const char *state_kind_name(StateKind k)
@@ -29,7 +28,7 @@ typedef struct StateWalk {
     const State *state;
     Arena *arena;
     StateSlices *slices;
-    StateSlice base; /* all but the box */
+    StateSlice base; /* all fields but the box */
     const Tensor *t;
     Shape shape; /* of the tensor as the rank has it in use */
     int64_t local[MAX_DIMS];
@@ -57,8 +56,8 @@ static void emit_features(StateWalk *w, int64_t lo, int64_t hi)
     emit(w);
 }
 
-/* Features that lie by groups, in the order of the segments: all that neighbouring groups have of a
- * segment follow each other there; what one group has a part of stands alone. */
+/* Emits features that are stored by groups, in the order of the segments. Whole pieces of a segment
+ * are joined over neighbouring groups; a partial piece is emitted for each group. */
 static void emit_segments(StateWalk *w)
 {
     const Deals *deals = &w->state->plan->graph.deals;
@@ -80,7 +79,8 @@ static void emit_segments(StateWalk *w)
 static void emit_box(StateWalk *w)
 {
     for (int d = 0; d < w->shape.n_dims; d++) {
-        int to = w->t->order && d > w->t->order_dim ? d - 1 : d; /* two dimensions are one there */
+        /* both dimensions are one in the original order */
+        int to = w->t->order && d > w->t->order_dim ? d - 1 : d;
         w->base.offset[to] = w->at[d].lo;
         w->base.size[to] = w->at[d].hi - w->at[d].lo;
     }
@@ -90,7 +90,8 @@ static void emit_box(StateWalk *w)
         emit(w);
 }
 
-/* The local interval of dimension d in global terms: one interval, or several of a dealt one. */
+/* Turns the local interval of dimension d into global intervals: one, or several for a dealt
+ * dimension. */
 static void place(StateWalk *w, int d)
 {
     const Plan *plan = w->state->plan;
@@ -116,7 +117,8 @@ static void place(StateWalk *w, int d)
     }
 }
 
-/* Row-major elements [lo, hi) of dimensions d and after; the box says which of those before. */
+/* Takes row-major elements [lo, hi) of dimensions d and after; the box holds the dimensions before
+ * d. */
 static void cut(StateWalk *w, int d, uint64_t lo, uint64_t hi)
 {
     uint64_t row = 1;
@@ -154,7 +156,7 @@ static Shape shape_in_use(const Tensor *t)
     return s;
 }
 
-/* Of ranks that hold the same, the first one writes. */
+/* Among ranks that hold equal copies, the first one writes. */
 static bool is_writer(const State *state, const StateWalk *w, AxisSet split)
 {
     const Mesh *mesh = &state->plan->mesh;
@@ -164,7 +166,7 @@ static bool is_writer(const State *state, const StateWalk *w, AxisSet split)
            mesh_part(mesh, w->base.rank, others) == 0;
 }
 
-/* Returns how many elements of it the rank has in use. */
+/* Returns the number of elements of the tensor that the rank has in use. */
 static uint64_t begin_tensor(StateWalk *w, TensorId id)
 {
     const Plan *plan = w->state->plan;
@@ -176,7 +178,7 @@ static uint64_t begin_tensor(StateWalk *w, TensorId id)
     w->t = t;
     w->base.n_dims = 0;
     for (int d = 0; d < t->n_dims; d++) {
-        bool inner = t->order && d == t->order_dim + 1; /* of the dimension before */
+        bool inner = t->order && d == t->order_dim + 1; /* belongs to the dimension before it */
         int to = inner ? w->base.n_dims - 1 : w->base.n_dims++;
         w->base.dim[to] = inner ? w->base.dim[to] * t->dim[d] : t->dim[d];
     }
@@ -187,7 +189,8 @@ static uint64_t begin_tensor(StateWalk *w, TensorId id)
     return n;
 }
 
-/* Elements [lo, hi) of the tensor's place in a flat unit that begins at `flat`. */
+/* Takes elements [lo, hi) of the flat unit, as far as they belong to the tensor that begins at
+ * `flat`. */
 static void take_tensor(StateWalk *w, TensorId id, uint64_t lo, uint64_t hi, AxisSet split)
 {
     const Tensor *t = &w->state->plan->graph.tensors.at[id];
@@ -199,7 +202,7 @@ static void take_tensor(StateWalk *w, TensorId id, uint64_t lo, uint64_t hi, Axi
     cut(w, 0, lo, hi < n ? hi : n);
 }
 
-/* A tensor that every rank of its program holds whole. */
+/* Takes a tensor that every rank of its program holds whole. */
 static void take_buffer(StateWalk *w, BufferId b, const Buffer *at)
 {
     w->base.kind = STATE_buffer;

@@ -34,14 +34,14 @@ typedef struct StateSlice {
 } StateSlice;
 typedef LIST(StateSlice) StateSlices;
 
-typedef struct State State; /* the parts that do not depend on the rank */
+typedef struct State State; /* the parts that are equal for all ranks */
 State *state_of(const Plan *plan, Arena *arena);
 const Plan *state_plan(const State *state);
 /* Appends the slices that `rank` holds, in the order of its program's buffers. */
 void state_of_rank(const State *state, Rank rank, Arena *arena, StateSlices *slices);
 
 typedef struct StateTotal {
-    uint64_t n_slices, held_bytes, written_bytes;                /* over all ranks */
+    uint64_t n_slices, held_bytes, written_bytes;                /* summed over all ranks */
     uint64_t most_held, least_held, most_written, least_written; /* of one rank */
     uint64_t kind_bytes[STATE_KIND_COUNT];                       /* written */
 } StateTotal;

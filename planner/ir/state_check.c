@@ -1,6 +1,7 @@
-/* Is each element of the state written exactly once? Boxes of one tensor are swept dimension by
- * dimension: between two neighbouring edges nothing changes, so what is active there is looked at
- * in the next dimension; in the last one it must be one box. */
+/* Checks that each element of the state is written exactly once. The boxes of one tensor are swept
+ * dimension by dimension. Between two neighbouring edges the set of active boxes is constant, so
+ * the check recurses into the next dimension with that set. In the last dimension the set must be a
+ * single box. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,7 +76,7 @@ static int by_lo(const void *a, const void *b)
 
 static bool sweep(Check *c, const StateSlice *tensor, const uint32_t *boxes, uint32_t n, int d);
 
-/* `active` boxes cover all of where[0..d]. */
+/* Checks the `active` boxes, which all cover where[0..d]. */
 static bool look(Check *c, const StateSlice *tensor, const uint32_t *active, uint32_t n, int d)
 {
     if (n == 0) return report_gap(c, tensor, d + 1);
@@ -137,7 +138,8 @@ static bool check_tensor(Check *c, uint32_t first, uint32_t n)
     return sweep(c, s, boxes, n, 0);
 }
 
-/* Every parameter of the plan, and its moments where others have theirs. */
+/* Reports every parameter of the plan that is missing, and its moments if other parameters have
+ * them. */
 static void check_missing(const Plan *plan, const bool *seen, const bool kinds[], Diag *d)
 {
     for (TensorId t = 1; t < plan->graph.tensors.n; t++)

@@ -13,7 +13,7 @@ static bool wanted(Rank rank, const Rank *ranks, uint32_t n)
     return false;
 }
 
-/* Picoseconds as microseconds, exactly. */
+/* Prints picoseconds as microseconds, exactly. */
 static void print_us(Str *out, Ps ps)
 {
     if (ps < 0) str_add(out, "-");
@@ -44,7 +44,7 @@ static void print_tracks(const Plan *plan, const Rank *ranks, uint32_t n, const 
     }
 }
 
-/* "layers.3.feed_forward.w2", or the unit that a collective serves. */
+/* Returns "layers.3.feed_forward.w2", or the unit that a collective serves. */
 static const char *place(const Plan *plan, const Instr *in)
 {
     const Graph *g = &plan->graph;
@@ -82,8 +82,7 @@ static void print_row(const Plan *plan, const TraceRow *row, Str *out)
     str_add(out, "}},\n");
 }
 
-/* Rows may come from a store that anybody wrote: those that this plan does not have are left out.
- */
+/* Rows may come from a store that anybody wrote. Rows that do not fit this plan are left out. */
 static bool fits(const Plan *plan, const TraceRow *row)
 {
     return row->rank < plan->mesh.n_ranks && row->pc && plan->program_of &&
@@ -102,7 +101,7 @@ void trace_chrome(const Plan *plan, const Trace *trace, const Rank *ranks, uint3
         const TraceRow *row = &trace->rows.at[i];
         if (fits(plan, row) && wanted(row->rank, ranks, n_ranks)) print_row(plan, row, out);
     }
-    /* Closes the list of comma-ended events. */
+    /* Closes a list whose every event ends in a comma. */
     str_print(out,
               "{\"ph\":\"M\",\"name\":\"tandem_step\",\"pid\":0,\"tid\":0,"
               "\"args\":{\"step\":%" PRIu32 "}}\n]}\n",

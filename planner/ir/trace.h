@@ -8,10 +8,10 @@
 
 typedef int64_t Ps; /* picoseconds */
 #define PS_PER_S INT64_C(1000000000000)
-/* The longest time that is told, 11.6 days: nine of them still fit into a Ps. */
+/* The longest time that is reported, 11.6 days. A Ps can hold the sum of nine of them. */
 #define PS_MOST INT64_C(1000000000000000000)
-/* `picoseconds` rounded to the nearest; PS_MOST where it is larger or infinite, 0 where it is
- * negative or no number. Whatever is divided by a rate goes through here. */
+/* `picoseconds` rounded to the nearest. Returns PS_MOST where it is larger or infinite, 0 where it
+ * is negative or no number. Every division by a rate goes through here. */
 static inline Ps ps_of(double picoseconds)
 {
     if (!(picoseconds > 0)) return 0;
@@ -26,19 +26,20 @@ typedef struct TraceRow {
     uint64_t bytes;      /* moved by a communication, or touched by a kernel */
 } TraceRow;
 
-typedef struct StepRow { /* one training step as people read it */
+typedef struct StepRow { /* one training step, for people */
     uint32_t step;
     double loss, grad_norm;
     Ps time_ps;
 } StepRow;
 
 typedef struct Trace {
-    LIST(TraceRow) rows; /* of one chosen steady step */
+    LIST(TraceRow) rows; /* the rows of one chosen steady step */
     LIST(StepRow) steps;
     uint32_t step; /* the step of `rows` */
 } Trace;
 
-/* Chrome trace JSON: one track a rank x stream; names escaped. ranks: NULL for all. */
+/* Writes Chrome trace JSON: one track for each rank and stream, with names escaped. ranks: NULL for
+ * all. */
 void trace_chrome(const Plan *plan, const Trace *trace, const Rank *ranks, uint32_t n_ranks,
                   Str *out);
 

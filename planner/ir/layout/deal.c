@@ -1,4 +1,4 @@
-/* Deals: which part of a split dimension holds which intervals of the global index. */
+/* Deals: the intervals of the global index that each part of a split dimension holds. */
 #include <assert.h>
 #include <string.h>
 
@@ -82,7 +82,7 @@ bool deal_is_zigzag(const Deals *deals, DealId id)
     return true;
 }
 
-/* Elements [from, to) of a part: at most as many intervals as it has. */
+/* Takes elements [from, to) of a part, which has at most that many intervals. */
 static void take(const Deals *deals, const Deal *d, uint32_t part, int64_t from, int64_t to,
                  Interval *out)
 {
@@ -127,7 +127,7 @@ uint64_t deal_table(const Deal *d)
     return d->kind == DEAL_segments ? d->per_part : 0;
 }
 
-/* NULL: equal, or by ceil, which need no table. */
+/* Returns NULL for an equal deal or a ceil deal, which need no table. */
 static const Deal *listed(const Deals *deals, DealId id)
 {
     if (!id) return NULL;

@@ -1,4 +1,4 @@
-/* Layouts, deals and shapes: which part of a tensor a rank holds. */
+/* Layouts, deals and shapes: the part of a tensor that a rank holds. */
 #include "planner/ir/layout/layout.h"
 
 #include <assert.h>

@@ -26,7 +26,7 @@ typedef struct DTypeMap {
 } DTypeMap;
 DTypeMap dtype_map_identity(void);
 DTypeMap dtype_map_all(DType real);            /* every floating-point type becomes `real` */
-DTypeMap dtype_map_but_eight_bits(DType real); /* ... but e4m3 and e5m2 stay */
+DTypeMap dtype_map_but_eight_bits(DType real); /* ... but e4m3 and e5m2 stay as they are */
 
 enum { WHOLE = 0, PARTIAL_SUM = -1, PARTIAL_MAX = -2 };
 #define SPLIT(d) ((int8_t)((d) + 1))
@@ -51,7 +51,8 @@ bool layout_equal(const Layout *a, const Layout *b);
 AxisSet layout_axes_split(const Layout *l,
                           int d); /* axes on which dimension d is split; d < 0: any */
 AxisSet layout_axes_partial(const Layout *l);
-/* "tp:1 dp_shard:0" or "tp:sum", in mesh order, "whole" if nothing; d printed from 0. */
+/* Returns for example "tp:1 dp_shard:0" or "tp:sum", in mesh order; "whole" if no axis cuts.
+ * Dimensions count from 0. */
 const char *layout_text(Arena *arena, const Mesh *mesh, const Layout *l);
 
 /* ---- deals ---- interned; 0 is the equal deal (the part count divides the size). */
@@ -65,8 +66,9 @@ typedef struct Deal {
     uint32_t n_parts;
     int64_t size;      /* of the dimension */
     uint32_t first, n; /* DEAL_listed: `n` (part-major) intervals from deals.intervals[first], */
-    uint32_t per_part; /* per_part of them for each part, unused ones empty. DEAL_segments: `n` =
-                        * per_part intervals side by side, each of which all parts share equally */
+    /* per_part of them for each part, unused ones empty. DEAL_segments: `n` = per_part intervals
+     * side by side; each is shared equally by all parts */
+    uint32_t per_part;
 } Deal;
 typedef struct Deals {
     LIST(Deal) deals; /* [0]: none/equal */

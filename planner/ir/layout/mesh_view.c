@@ -64,7 +64,8 @@ uint32_t mesh_nodes_of_groups(const Mesh *mesh, AxisSet axes, uint32_t per_node)
     return most;
 }
 
-/* Ranks with samples of their own that share the states of what they all train. */
+/* Returns the axes whose ranks read different samples but share the states of the parameters that
+ * all of them train. */
 static AxisSet sharing_samples(const Mesh *mesh)
 {
     return (AxisSet)(mesh_axes(mesh, AXIS_dp_shard) | mesh_axes(mesh, AXIS_ep));

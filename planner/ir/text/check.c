@@ -1,5 +1,5 @@
-/* Checks a plan that was read from text before any code follows its indices. Whether it
- * makes sense is the verifier's business; here it only has to be safe to look at. */
+/* Checks a plan that was read from text before any code follows its indices. The verifier decides
+ * whether the plan makes sense. This file only makes it safe to read. */
 #include <inttypes.h>
 
 #include "planner/ir/text/private.h"
@@ -10,7 +10,7 @@ typedef struct Checker {
     Diag *diag;
 } Checker;
 
-#define MOST_BYTES  (UINT64_C(1) << 56) /* sums of two of them still fit */
+#define MOST_BYTES  (UINT64_C(1) << 56) /* small enough that the sum of two still fits */
 #define MOST_POINTS (INT64_C(1) << 56)
 enum { MOST_MICROBATCHES = 1 << 24 };
 
@@ -31,7 +31,7 @@ static bool check_dims(const int64_t *dim, uint32_t n)
     return true;
 }
 
-/* A table of intervals must be for as many parts as the layout makes, and for this size. */
+/* A table of intervals must have as many parts as the layout makes, and the dimension's size. */
 static bool check_layout(const Checker *c, const Layout *l, const int64_t *dim, const DealId *deal,
                          uint32_t n_dims)
 {
@@ -77,7 +77,7 @@ static bool check_shapes(const Checker *c)
     return true;
 }
 
-/* Parents must end at the root: a walk that meets its own mark is a cycle. */
+/* Following parents must end at the root. A walk that meets its own mark is a cycle. */
 static bool check_modules(const Checker *c)
 {
     const Graph *g = &c->plan->graph;
@@ -93,8 +93,8 @@ static bool check_modules(const Checker *c)
     return true;
 }
 
-/* Who looks up where an element belongs finds it in the table: segments of which each group has its
- * share. */
+/* A tensor's order must be a table of segments in which each group has its share, so that every
+ * element has a place. */
 static bool check_order(const Checker *c, const Tensor *t)
 {
     const Deals *deals = &c->plan->graph.deals;

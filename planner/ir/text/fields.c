@@ -60,7 +60,7 @@ static const TextField nccl_fields[] = {
     WORD("cta_policy", NcclSettings, cta_policy, cta_policies),
 };
 
-/* The name is first: the plan's id leaves it out. */
+/* The name comes first, so that the plan's id can leave it out. */
 static const TextField model_fields[] = {
     FIELD(ModelInfo, name, text),
     KEY("params", ModelInfo, n_params, u64),

@@ -1,5 +1,5 @@
-/* Reads plans from text. Nothing of it is trusted: it may come from a file that anybody wrote. The
- * first error ends the reading; indices are checked when all records are there (text_check.c). */
+/* Reads plans from text. The text is not trusted: anybody may have written the file. The first
+ * error ends the reading. Indices are checked once all records are read (check.c). */
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
@@ -34,7 +34,8 @@ static bool at_line_end(const Parser *p)
     return p->at == p->end || *p->at == '\n';
 }
 
-/* The next word of the line: up to a space that is not inside quotes. Empty at the line's end. */
+/* Takes the next word of the line: up to a space that is not inside quotes. It is empty at the
+ * line's end. */
 static Token next_token(Parser *p)
 {
     while (!at_line_end(p) && *p->at == ' ') p->at++;
@@ -50,7 +51,7 @@ static Token next_token(Parser *p)
     return t;
 }
 
-/* The field that `t` (key=value) names; t becomes its value. `hint`: where the search begins. */
+/* Finds the field that `t` (key=value) names; t becomes its value. The search begins at `hint`. */
 static const TextField *find_field(const Record *record, Token *t, uint32_t hint, uint32_t *index)
 {
     const char *equal = memchr(t->at, '=', (size_t)(t->end - t->at));
@@ -152,7 +153,7 @@ static bool read_program_line(Parser *p)
     return true;
 }
 
-/* "ranks 0 0-7": in rank order, without gaps. */
+/* Reads "ranks 0 0-7": in rank order, without gaps. */
 static bool read_ranks(Parser *p, uint32_t *n_done)
 {
     Plan *plan = p->reader.plan;
@@ -174,7 +175,7 @@ static bool read_ranks(Parser *p, uint32_t *n_done)
     return word.at == word.end ? true : fail(p, "unexpected text", word);
 }
 
-/* Records that there is one of. */
+/* Refuses a second record of a kind that may occur only once. */
 static bool once(Parser *p, RecordKind kind, void *record)
 {
     Token here = {p->at, p->at};

@@ -1,6 +1,6 @@
 /* The exact text of a plan is a list of records, one a line: a word, an index, then key=value for
  * every field that is not zero. One table a record serves printer and parser, so they cannot
- * disagree. Only text*.c include this. */
+ * disagree. Only the files of planner/ir/text include this. */
 #ifndef TANDEM_IR_TEXT_PRIVATE_H
 #define TANDEM_IR_TEXT_PRIVATE_H
 
@@ -26,7 +26,7 @@ typedef enum FieldType {
     FIELD_split,     /* char[MAX_AXES]: "tp:k" */
     FIELD_dims,      /* int64_t[], as many as the uint8_t at `count` says: "[2,4096]" */
     FIELD_deals,     /* DealId[], likewise */
-    FIELD_ids,       /* uint32_t[], likewise; `room` at most */
+    FIELD_ids,       /* uint32_t[], written the same way; at most `room` of them */
     FIELD_list,      /* LIST(uint32_t) */
     FIELD_intervals, /* Deal.first, n in Deals.intervals: "0-4,28-32" */
     FIELD_args,      /* Instr.args in Program.args: "3,4>5" */
@@ -36,8 +36,8 @@ typedef enum FieldType {
 typedef struct TextField {
     const char *key; /* NULL: a bare word at its place, always printed */
     FieldType type;
-    uint16_t offset, count; /* in the record */
-    uint32_t room;          /* FIELD_word: names; FIELD_ids: the array's */
+    uint16_t offset, count; /* places in the record */
+    uint32_t room;          /* FIELD_word: number of names; FIELD_ids: size of the array */
     const char *const *names;
 } TextField;
 
@@ -58,7 +58,7 @@ typedef enum RecordKind {
     RECORD_program,
     RECORD_buffer, /* "%12 ..." */
     RECORD_instr,  /* "12 ..." */
-    RECORD_ranks,  /* which ranks run a program; has no fields */
+    RECORD_ranks,  /* the ranks that run a program; has no fields */
     RECORD_COUNT
 } RecordKind;
 
@@ -71,8 +71,8 @@ const Record *text_record(RecordKind kind);
 
 #define TEXT_HEADER "tandem plan 1\n"
 
-/* Every index is inside its list, no view lies in a view, sizes and counts are sane. Reports
- * "plan-syntax" at line 0 of `file`. */
+/* Checks that every index is inside its list, that no view lies in a view, and that sizes and
+ * counts are sane. Reports "plan-syntax" at line 0 of `file`. */
 bool text_check(const Plan *plan, const char *file, Diag *d);
 
 #endif

@@ -1,4 +1,4 @@
-/* Programs as people read them. The exact form is text.c's. */
+/* Programs in the friendly form, for people. text.c has the exact form. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -106,7 +106,7 @@ static void put_axes(TextWriter *w, AxisSet axes)
     }
 }
 
-/* "tp:1,dp_shard:sum": axis by axis, what is there. */
+/* Writes "tp:1,dp_shard:sum": each axis that is not WHOLE. */
 static void put_layout(TextWriter *w, const Layout *l)
 {
     bool any = false;
@@ -205,7 +205,7 @@ static size_t plain_bytes(FieldType type)
     case FIELD_list:
     case FIELD_intervals:
     case FIELD_args:
-    case FIELD_after: return 0; /* known by their counts */
+    case FIELD_after: return 0; /* their counts are printed elsewhere */
     }
     return 0;
 }
@@ -366,7 +366,7 @@ static void put_program(TextWriter *w, uint32_t index)
     }
 }
 
-/* "ranks 0 0-7": runs of ranks, in rank order. */
+/* Writes "ranks 0 0-7": runs of ranks, in rank order. */
 static void put_ranks(TextWriter *w)
 {
     const Plan *plan = w->plan;

@@ -1,5 +1,5 @@
-/* Plans as text: exact both ways, parse(print(p)) == p. Sizes in bytes, every field that is not
- * zero. */
+/* Plans as exact text: parse(print(p)) == p. Sizes are in bytes; every field that is not zero is
+ * written. */
 #ifndef TANDEM_IR_TEXT_TEXT_H
 #define TANDEM_IR_TEXT_TEXT_H
 
@@ -15,10 +15,9 @@ Plan *text_parse(const char *file, const char *text, size_t bytes, Arena *arena,
 /* XXH3-128 of the plan's structure: of every value that the text prints, but for locations and
  * ModelInfo.name. Equal for a plan and for the plan that its text parses to. */
 Hash128 text_plan_id(const Plan *plan, Arena *scratch);
-/* One instruction in the friendly form of `tandem show`. */
+/* Writes one instruction in the friendly form of `tandem show`. */
 void text_instr(const Plan *plan, const Program *p, Pc pc, Arena *scratch, Str *out);
-/* The friendly form of a whole program: header, buffers summary, instructions. role: UINT32_MAX for
- * all. */
+/* Writes the friendly form of a whole program: header, summary of buffers, instructions. */
 void text_show(const Plan *plan, uint32_t program, Arena *scratch, Str *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* Values of a plan's text, from untrusted bytes: every number is bounded by its type, every list by
- * its room, every name must be known. */
+/* Reads values of a plan's text from untrusted bytes. The type bounds every number, the room bounds
+ * every list, and every name must be known. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,7 +119,7 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* Stops behind the closing quote. */
+/* Reads a quoted text and stops behind the closing quote. */
 static bool read_quoted(Reader *r, Token *t, const char **out)
 {
     if (!take(t, '"')) return wrong(r, "expected a quoted text");
@@ -167,7 +167,7 @@ static bool read_hash(Reader *r, Token t, Hash128 *out)
     return true;
 }
 
-/* The atomic axis named at the front of the token, which moves behind it. */
+/* Reads the atomic axis named at the front of the token, and moves the token behind it. */
 static bool read_axis(Reader *r, Token *t, uint32_t *axis)
 {
     const char *end = t->at;
@@ -265,7 +265,7 @@ static bool read_ids(Reader *r, const TextField *f, Token t, char *record)
 {
     uint32_t n;
     uint8_t *count = (uint8_t *)record + f->count;
-    /* Deals have their count from the dimensions before them. */
+    /* The number of deals is the number of dimensions, which come before them. */
     const uint32_t room = f->type == FIELD_deals ? *count : f->room;
     if (!read_u32s(r, &t, (uint32_t *)(void *)(record + f->offset), room, &n)) return false;
     if (f->type == FIELD_deals && n != *count)
@@ -300,7 +300,8 @@ static bool read_intervals(Reader *r, Token t, Deal *deal)
     return t.at == t.end ? true : wrong(r, "expected low-high");
 }
 
-enum { MAX_INSTR_ARGS = MAX_ARGS + 4 }; /* a backend's workspace comes after the op's own */
+/* a backend's workspace arguments come after the op's own */
+enum { MAX_INSTR_ARGS = MAX_ARGS + 4 };
 
 static bool read_args(Reader *r, Token t, Instr *in)
 {

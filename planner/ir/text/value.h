@@ -1,5 +1,5 @@
-/* Reading the values of a plan's text: numbers, words, lists. Only text_parse.c and text_value.c
- * include this. */
+/* Reading the values of a plan's text: numbers, words, lists. Only parse.c and value.c include
+ * this. */
 #ifndef TANDEM_IR_TEXT_VALUE_H
 #define TANDEM_IR_TEXT_VALUE_H
 
@@ -12,10 +12,10 @@ typedef struct Token {
 
 typedef struct Reader {
     Plan *plan;
-    Program *program; /* the one being read */
+    Program *program; /* the program being read */
     Arena *arena;
     const char *problem; /* why the last value was refused */
-    Loc last_loc;        /* lets equal file names share their text */
+    Loc last_loc;        /* lets equal file names share one string */
 } Reader;
 
 /* Reads `token` into the field of `record`. On failure returns false with the reason in
