@@ -30,7 +30,7 @@ static void check_missing(Draft *draft)
         const char *path = needed[i][0], *dot = strrchr(path, '.');
         if (draft_has(draft, path)) continue;
         if (dot != NULL && !draft_has(draft, arena_copy(draft->arena, path, (size_t)(dot - path))))
-            continue; /* the table itself is missing: said already */
+            continue; /* the table itself is missing, which is already reported */
         diag_error(draft->d, FAULT_input, "missing-key", draft_loc(draft, path),
                    "the plan has no %s", path);
         if (needed[i][1] != NULL) diag_hint(draft->d, "%s", needed[i][1]);
@@ -38,7 +38,7 @@ static void check_missing(Draft *draft)
     }
 }
 
-/* A list item that is a plain table has no kind. */
+/* A list item that is a plain table has no pass name. */
 static void check_passes(Draft *draft)
 {
     for (uint32_t i = 0; i < draft->seen.n; i++) {
@@ -60,7 +60,7 @@ static void check_passes(Draft *draft)
     }
 }
 
-/* Is the axis a factor of the world? */
+/* True if the axis is a factor of the world size. */
 static bool is_factor(const Draft *draft, int axis)
 {
     return axis != AXIS_ep || draft->config.ep_mode == EP_extra;
@@ -102,7 +102,7 @@ static void hint_mesh(Draft *draft, uint64_t world)
     if (s.n > 0) diag_hint(draft->d, "what would fit: %s", str_text(&s));
 }
 
-/* Replaces -1 by whatever is left. */
+/* Replaces -1 by the size that is left. */
 static void resolve_mesh(Draft *draft, uint64_t world)
 {
     int open = -1;
@@ -142,13 +142,13 @@ static void resolve_mesh(Draft *draft, uint64_t world)
     }
 }
 
-/* Only a number of nodes that somebody wrote must be filled. */
+/* Only a number of nodes that the user wrote must be filled. */
 static bool fits_named(const Draft *draft, double product, uint64_t world)
 {
     return draft->named != NULL && draft->named_nodes == 0 && product <= (double)world;
 }
 
-/* ep inside of the other axes: it must divide the ranks of a stage. */
+/* Folds ep into the other axes: it must divide the ranks of a stage. */
 static void fold_experts(Draft *draft)
 {
     Config *c = &draft->config;
@@ -157,7 +157,7 @@ static void fold_experts(Draft *draft)
     c->axis_size[AXIS_ep] = 1;
     Mesh mesh = mesh_make(c->axis_size);
     if (!mesh_fold_ep(&mesh, c->ep_folded, c->axis_loc[AXIS_ep], draft->d, &fold)) return;
-    /* Consecutive ranks of dp_shard: an axis inside of it. */
+    /* The ranks of dp_shard are consecutive only if no axis lies inside it. */
     if (c->axis_size[AXIS_tp] * c->axis_size[AXIS_cp] * c->axis_size[AXIS_domain] > 1) return;
     if (c->axis_size[AXIS_dp_shard] % c->ep_folded != 0) return;
     c->axis_size[AXIS_dp_shard] /= c->ep_folded;
@@ -165,7 +165,8 @@ static void fold_experts(Draft *draft)
     c->ep_folded = 1;
 }
 
-/* Places of a network with routes: enough for the nodes, and no more than can be kept in mind. */
+/* A network with routes must have places for all nodes, and no more places than the router can
+ * hold. */
 static bool check_topology(Draft *draft)
 {
     const Topology *t = &draft->config.cluster.topology;
@@ -260,7 +261,7 @@ static void check_nccl(Draft *draft)
     if (hint != NULL) diag_hint(draft->d, "%s", hint);
 }
 
-/* float8{} computes in e4m3 and e5m2, and the rest in what is no wider than fp32. */
+/* float8{} computes in e4m3 and e5m2; the other types must be no wider than fp32. */
 static void check_float8(Draft *draft)
 {
     const Config *c = &draft->config;
@@ -293,7 +294,7 @@ static void dtype_unsupported(Draft *draft, Loc loc, const char *path, DType typ
     if (s.n > 0) diag_hint(draft->d, "it can: %s", str_text(&s));
 }
 
-/* fsdp2 { mp }: the units' dtypes, as those of precision. */
+/* Checks fsdp2 { mp }: the units' dtypes follow the rules of `precision`. */
 static void check_policy(Draft *draft, uint32_t pass)
 {
     const MpPolicy *mp = &draft->config.passes[pass].fsdp2.mp;
@@ -367,7 +368,7 @@ static void check_optimizer(Draft *draft)
             diag_error(draft->d, FAULT_input, "out-of-range", draft_loc(draft, below_one[i]),
                        "%s = %g must be below 1: the average would never move", below_one[i],
                        beta[i]);
-    /* Any that fp32 holds will do; below that it is 0 there. */
+    /* smaller values are 0 in fp32; every other value is fine */
     if (o->kind == OPTIMIZER_adamw && o->eps < 1e-37)
         diag_error(draft->d, FAULT_input, "out-of-range", draft_loc(draft, "optimizer.eps"),
                    "optimizer.eps = %g must be at least 1e-37: a weight that has had no gradient "
@@ -383,7 +384,7 @@ static void check_optimizer(Draft *draft)
                    (long long)o->warmup_steps, (long long)o->total_steps);
 }
 
-/* Options that would do nothing as they are given. */
+/* Reports options that would do nothing with the given values. */
 static void check_idle(Draft *draft, const PpOptions *pp, Loc loc)
 {
     if (pp->round && !pp->layers_per_stage) {
@@ -398,7 +399,7 @@ static void check_idle(Draft *draft, const PpOptions *pp, Loc loc)
     }
 }
 
-/* Stages a rank that nobody has named; a file names them all. */
+/* Fills in the stages of each rank if the user named none; a schedule file names them all. */
 static void fill_chunks(Draft *draft, PpOptions *pp, Loc loc)
 {
     check_idle(draft, pp, loc);

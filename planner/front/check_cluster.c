@@ -1,19 +1,18 @@
-/* The cluster of a plan: named from outside or not, with the settings that change it, and a network
- * where it needs one. */
+/* The cluster of a plan: from the script or named outside, then changed by settings. It must have a
+ * network if it has several nodes. */
 #include <stddef.h>
 #include <string.h>
 
 #include "planner/front/fields.h"
 #include "planner/front/parent.h"
 
-/* Was this value given by --set? */
+/* True if --set gave this value. */
 static bool is_setting(const Seen *seen)
 {
     return seen->loc.file != NULL && strncmp(seen->loc.file, "--set ", 6) == 0;
 }
 
-/* The settings cluster.* of the command line, which `script` has, go over those of the named
- * cluster. */
+/* Applies the command line's settings cluster.* to the named cluster; `script` holds them. */
 static void keep_settings(Draft *draft, const Cluster *script)
 {
     Cluster *c = &draft->config.cluster;
@@ -21,7 +20,7 @@ static void keep_settings(Draft *draft, const Cluster *script)
         const Seen *seen = &draft->seen.at[i];
         if (strncmp(seen->path, "cluster.", 8) != 0 || !is_setting(seen)) continue;
         const Field *f = field_of_plan(seen->path);
-        if (f == NULL) continue; /* an unknown key: told already */
+        if (f == NULL) continue; /* an unknown key is already reported */
         size_t at = f->offset - offsetof(Draft, config.cluster), n = field_bytes(f->kind);
         if (n > 0) memcpy((char *)c + at, (const char *)script + at, n);
         if (strcmp(seen->path, "cluster.nodes") == 0) draft->named_nodes = c->nodes;
@@ -48,7 +47,8 @@ void draft_check_network(Draft *draft)
 {
     const Cluster *c = &draft->config.cluster;
     if (draft->unsure || c->is_local || c->nodes < 2) return;
-    if (c->topology.kind != TOPOLOGY_tree) return; /* its links have rates of their own */
+    /* the other networks have rates for their own links */
+    if (c->topology.kind != TOPOLOGY_tree) return;
     if (c->nics_per_node > 0 && c->nic_bytes_per_s > 0) return;
     const char *key = c->nics_per_node == 0 ? "nics_per_node" : "nic_bytes_per_s";
     Loc loc = draft_loc(draft, arena_print(draft->arena, "cluster.%s", key));

@@ -16,8 +16,8 @@ typedef enum PassName {
     PASS_NAME_COUNT
 } PassName;
 
-/* Name, least and most stages ("chunks") a rank, and how stages are placed: loop: rank r has r,
- * r + p, ...; v: rank r has r and 2p - 1 - r. */
+/* For each schedule: its name, the least and the most stages ("chunks") of a rank, and the
+ * placement of stages. loop: rank r has r, r + p, ...; v: rank r has r and 2p - 1 - r. */
 #define SCHEDULES(X)                                                                               \
     X(gpipe, 1, 1, loop)                                                                           \
     X(1f1b, 1, 1, loop)                                                                            \
@@ -65,7 +65,8 @@ typedef struct Action {
 } Action;
 typedef LIST(Action) Actions;
 
-/* A schedule of the user's own: what each pipeline rank does, and where it says so. */
+/* A user's own schedule: the actions of each pipeline rank, and the script line of each rank's
+ * list. */
 typedef struct OwnRank {
     Loc loc;
     Actions actions;
@@ -75,19 +76,21 @@ typedef LIST(OwnRank) OwnSchedule;
 enum { MAX_STAGES = 256 };
 typedef struct PpOptions {
     ScheduleKind schedule; /* default 1f1b */
-    uint32_t chunks;       /* stages a rank; default: the schedule's least */
-    uint32_t cap;          /* most activations of stages in flight on a rank; 0: no bound (greedy_v:
-                              2 x pp) */
-    uint32_t layers_per_stage; /* chunks follow from it; 0: not named */
-    uint32_t round;            /* stages to a multiple of pp: 0 they must be one, 1 up, 2 down */
-    uint32_t n_split;          /* blocks a stage, if named: uneven splits; 0: even */
+    uint32_t chunks;       /* stages of a rank; default: the schedule's least */
+    /* most activations in flight on a rank, counted in stages; 0: no bound (greedy_v: 2 x pp) */
+    uint32_t cap;
+    uint32_t layers_per_stage; /* chunks is derived from it; 0: not named */
+    /* if the stages are not a multiple of pp: 0: an error; 1: round up; 2: round down */
+    uint32_t round;
+    /* number of stages in an uneven split (blocks of each stage); 0: an even split */
+    uint32_t n_split;
     uint32_t split[MAX_STAGES];
-    bool has_split; /* named, be it an empty list */
-    bool is_own;    /* the schedule is the script's own function, or the file `csv` */
+    bool has_split; /* the split was named, even as an empty list */
+    bool is_own;    /* the schedule is the script's own function, or the CSV file */
     const char *csv;
     OwnSchedule own;
-    uint32_t placement; /* demanded of an own schedule: 0 as it says, else 1 + Placement */
-    uint32_t tied;      /* a parameter that two ranks need: 0 gradients are summed, 1 refused */
+    uint32_t placement; /* required placement of an own schedule: 0: any, else 1 + Placement */
+    uint32_t tied;      /* a parameter that two ranks need: 0: gradients are summed; 1: refused */
 } PpOptions;
 
 /* A module's path where `*` stands for any one part: "layers.*.attention.wo". */
@@ -95,7 +98,7 @@ typedef struct Pattern {
     const char *path;
     Loc loc;
     uint32_t style; /* tp: a TpPlanStyle */
-    bool may_miss;  /* the model was shrunk: its later layers are gone */
+    bool may_miss;  /* the model was shrunk, so layers that the pattern names may be missing */
 } Pattern;
 typedef LIST(Pattern) Patterns;
 
@@ -108,13 +111,14 @@ typedef enum TpPlanStyle {
 } TpPlanStyle;
 
 typedef struct TpOptions {
-    bool sequence;      /* activations between column/row pairs SPLIT(seq) on tp */
+    bool sequence;      /* activations between a column and a row linear are SPLIT(seq) on tp */
     bool loss_parallel; /* default true: the logits stay split over the vocabulary */
     bool keep_gathered; /* keep the gathered input of column linears for the backward pass */
     bool share_gathers; /* default true: one gather for q, k, v */
-    bool sync_replicated_gradients; /* average what all ranks of tp hold alike: drift pinning */
-    Patterns plan;                  /* goes over the model's own table */
-    bool plan_only;                 /* default false; true: the model's own table is not read */
+    /* average gradients that all ranks of tp hold alike, so that they cannot drift apart */
+    bool sync_replicated_gradients;
+    Patterns plan;  /* overrides the model's own table */
+    bool plan_only; /* default false; true: the model's own table is not read */
 } TpOptions;
 /* 8-bit matrix products. */
 #define FLOAT8_RECIPES(X) X(tensorwise) X(rowwise)
@@ -125,34 +129,39 @@ typedef enum Float8Recipe {
         FLOAT8_RECIPE_COUNT
 } Float8Recipe;
 typedef struct Float8Options {
-    Float8Recipe recipe;   /* default tensorwise */
-    bool fsdp_gather;      /* default false; true: sharded weights are gathered in 8 bits */
-    bool head;             /* default false: the logits are computed as they are */
-    bool skip_indivisible; /* leave out what is no multiple of 16, instead of an error */
-    Patterns skip, only;   /* modules left out; the only ones covered */
-    bool any_size;         /* scaled down for comparison on CPUs: they take any */
+    Float8Recipe recipe; /* default tensorwise */
+    bool fsdp_gather;    /* default false; true: sharded weights are gathered in 8 bits */
+    bool head;           /* default false: the logits are computed as they are */
+    /* leave out a module whose sizes are no multiple of 16, instead of an error */
+    bool skip_indivisible;
+    Patterns skip, only; /* modules to leave out; the only modules to cover */
+    /* any size is allowed: the plan was scaled down for a comparison on CPUs */
+    bool any_size;
 } Float8Options;
 typedef enum AcMode { AC_none, AC_full, AC_selective, AC_modules } AcMode;
-/* FSDP2's MixedPrecisionPolicy, of every unit. DT_none: as `precision` says (output: as computed).
- */
+/* FSDP2's MixedPrecisionPolicy, for every unit. DT_none: follow `precision` (for output: keep the
+ * computed type). */
 typedef struct MpPolicy {
     DType param, reduce, output;
-    bool cast_forward_inputs; /* default true: what a unit is given is cast to `param` */
+    bool cast_forward_inputs; /* default true: the inputs of a unit are cast to `param` */
 } MpPolicy;
 typedef struct Fsdp2Options {
     ReshardKind reshard_after_forward; /* default true */
-    uint32_t reshard_to;               /* RESHARD_to: ranks */
+    uint32_t reshard_to;               /* RESHARD_to: number of ranks */
     bool reshard_root; /* default false: the root unit stays gathered through forward */
     bool reshard_last; /* default true; false: the last block stays gathered, too */
-    /* default false; true: gathered once a step, reduced once, whatever lies between (torch's
+    /* default false; true: weights are gathered once a step and gradients reduced once (torch's
      * UNSHARD and REDUCE_GRAD around all micro-batches of a stage) */
     bool keep_gathered;
-    uint32_t prefetch; /* units gathered ahead; default 1 */
-    bool offload; /* default false; true: parameters, gradients, optimizer state in host memory */
-    bool copy;    /* default false: zero-copy units; true: PyTorch's copies around collectives */
-    bool over_ep; /* default true: what is no expert is sharded over ep, too; else replicated */
+    uint32_t prefetch; /* number of units gathered ahead; default 1 */
+    /* default false; true: parameters, gradients and optimizer state lie in host memory */
+    bool offload;
+    bool copy; /* default false: zero-copy units; true: PyTorch's copies around collectives */
+    /* default true: parameters other than experts are also sharded over ep; false: replicated */
+    bool over_ep;
     MpPolicy mp;
-    Patterns units; /* the modules that are units; none: blocks, and those that ask for it */
+    /* the modules that are units; none given: the blocks, and the modules that ask for it */
+    Patterns units;
     bool
         defer_grad_sync; /* default false: reduce every micro-batch; true: unsharded accumulation */
 } Fsdp2Options;
@@ -160,7 +169,7 @@ typedef struct DdpOptions {
     double bucket_mib; /* default 25 */
 } DdpOptions;
 
-/* ZeRO by the names of megatron-fsdp: what is sharded over dp_shard between uses. */
+/* ZeRO by the names of megatron-fsdp: the state that is sharded over dp_shard between uses. */
 #define ZERO_STRATEGIES(X) X(no_shard) X(optim) X(optim_grads) X(optim_grads_params)
 typedef enum ZeroStrategy {
 #define X(name) ZERO_##name,
@@ -177,29 +186,33 @@ typedef enum ZeroGather {
 #undef X
         ZERO_GATHER_COUNT
 } ZeroGather;
-/* Each of them acts on the program, or is refused with a reason: zero_options.c. */
+/* Each option changes the program, or is refused with a reason: zero_options.c. */
 typedef struct ZeroOptions {
     ZeroStrategy strategy; /* default optim_grads_params */
-    uint32_t prefetch;     /* units gathered ahead; default 1 */
-    Patterns units;        /* the modules that are units; none: blocks, and those that ask for it */
-    bool has_units;        /* units was named; an empty list: the whole model is the root unit */
-    int64_t bucket_size;   /* elements of a bucket; 0: max(40M, 1M * data ranks) */
-    bool disable_bucketing;                           /* one bucket for each unit, however large */
-    Choice overlap_grad_reduce, overlap_param_gather; /* default yes */
-    Choice grad_reduce_in_fp32;                       /* default: precision.reduce */
-    Choice preserve_fp32_weights;                     /* default: precision.param */
+    uint32_t prefetch;     /* number of units gathered ahead; default 1 */
+    /* the modules that are units; none given: the blocks, and the modules that ask for it */
+    Patterns units;
+    /* `units` was named; as an empty list it makes the whole model the root unit */
+    bool has_units;
+    int64_t bucket_size;    /* elements of a bucket; 0: max(40M, 1M * data ranks) */
+    bool disable_bucketing; /* one bucket for each unit, however large */
+    Choice overlap_grad_reduce, overlap_param_gather;       /* default yes */
+    Choice grad_reduce_in_fp32;                             /* default: precision.reduce */
+    Choice preserve_fp32_weights;                           /* default: precision.param */
     Choice average_in_collective, calculate_per_token_loss; /* see zero_options.c */
-    bool fsdp_double_buffer; /* two buffers at fixed places for the units of equal size */
-    bool nccl_ub;            /* these are registered: collectives take fewer SMs; and needs them */
+    bool fsdp_double_buffer; /* two fixed buffers, which units of equal size use in turn */
+    /* these buffers are registered, so collectives take fewer SMs; needs fsdp_double_buffer */
+    bool nccl_ub;
     Choice keep_fp8_transpose_cache, check_for_nan_in_grad;
-    ZeroGather gather; /* optim, optim_grads: updated weights before their first use, or at once */
+    /* optim, optim_grads: gathers updated weights just before their first use, or at once */
+    ZeroGather gather;
 } ZeroOptions;
 
 typedef struct TileOptions {
-    uint32_t pieces; /* of the tokens of each sequence; default 8 */
+    uint32_t pieces; /* pieces that the tokens of each sequence are cut into; default 8 */
 } TileOptions;
 
-/* How attention sees the tokens of other ranks of cp. */
+/* How attention gets the tokens that other ranks of cp hold. */
 #define CP_MODES(X) X(all_gather) X(all_to_all)
 typedef enum CpMode {
 #define X(name) CP_##name,
@@ -219,10 +232,12 @@ typedef struct PassConfig {
     CpOptions cp;
     Float8Options float8;
     AcMode ac;
-    uint32_t ac_every;   /* every n-th region is recomputed; 0 and 1: each */
-    Patterns ac_modules; /* AC_modules: these are the regions */
-    Patterns ac_ops;     /* ops whose outputs a region keeps: "linear" is also linear_q, ... */
-    bool ac_alternate;   /* of a region's products only the first, third, ... that ac_ops names */
+    uint32_t ac_every;   /* every n-th region is recomputed; 0 and 1: every region */
+    Patterns ac_modules; /* AC_modules: the modules that are regions */
+    /* ops whose outputs a region keeps; "linear" also stands for linear_q, ... */
+    Patterns ac_ops;
+    /* keep only the first, third, ... of the products in a region that ac_ops names */
+    bool ac_alternate;
     Fsdp2Options fsdp2;
     DdpOptions ddp;
     ZeroOptions zero;
@@ -231,15 +246,16 @@ typedef struct PassConfig {
 } PassConfig;
 
 typedef enum OptimizerKind { OPTIMIZER_adamw, OPTIMIZER_sgd } OptimizerKind;
-typedef enum Rounding { ROUNDING_nearest, ROUNDING_stochastic } Rounding; /* of bf16 weights */
+/* how bf16 weights are rounded */
+typedef enum Rounding { ROUNDING_nearest, ROUNDING_stochastic } Rounding;
 typedef struct Optimizer {
     OptimizerKind kind;
     Rounding rounding;
     double lr, beta1, beta2, eps, weight_decay;
-    DType state;      /* of the moments; DT_none: as parameters at rest */
+    DType state;      /* dtype of the moments; DT_none: that of the parameters at rest */
     double clip_norm; /* 0: no clipping; default 1.0 */
     int64_t warmup_steps, total_steps;
-    double min_lr_ratio; /* warm-up then cosine; total 0: constant */
+    double min_lr_ratio; /* warm-up, then cosine; total 0: a constant rate */
 } Optimizer;
 
 /* ---- hardware ---- */
@@ -247,66 +263,75 @@ typedef struct Device {
     const char *name; /* "H100-SXM5-80GB" */
     const char *arch; /* "Hopper", "Ampere", "Blackwell", "cpu" */
     uint32_t sms;
-    uint64_t memory_bytes;   /* usable */
-    uint64_t reserved_bytes; /* context, library workspace; communicators are a plan's */
+    uint64_t memory_bytes; /* usable */
+    /* memory for the context and library workspace; communicators depend on the plan */
+    uint64_t reserved_bytes;
     double hbm_bytes_per_s;
-    double peak_flops[DT_COUNT];               /* dense; 0: not supported */
-    double gemm_efficiency, memory_efficiency; /* eta and be of the wave model */
-    double sustained;      /* part of that which lasts in a run, under the limit of power; 0: all */
+    double peak_flops[DT_COUNT]; /* dense; 0: not supported */
+    /* efficiency of products and of memory traffic in the wave model */
+    double gemm_efficiency, memory_efficiency;
+    double sustained;      /* part of gemm_efficiency that lasts under the power limit; 0: all */
     double launch_s;       /* host cost of a kernel launch */
     double kernel_floor_s; /* device time of an empty kernel */
     double usd_per_hour;
 } Device;
 typedef enum Fabric {
     FABRIC_nvswitch,
-    FABRIC_nvlink, /* some links to some of the others */
-    FABRIC_mesh,   /* one link to each of the others: xGMI */
+    FABRIC_nvlink, /* each device has links to some of the others */
+    FABRIC_mesh,   /* each device has one link to each of the others: xGMI */
     FABRIC_pcie,
     FABRIC_host
 } Fabric;
-/* How far apart two devices of a node may be to write into each other's memory; further apart, and
- * with `off`, they meet in the host's. auto: what NCCL takes, one PCIe switch, or anywhere for two
- * devices on AMD's processors. */
+/* The largest distance within a node at which two devices write into each other's memory. Beyond it
+ * they exchange data through host memory. off: always through host memory. auto: as NCCL decides:
+ * below one PCIe switch, or anywhere for two devices on AMD's processors. */
 typedef enum PeerLevel { PEER_auto, PEER_off, PEER_switch, PEER_socket, PEER_node } PeerLevel;
-/* The PCIe links between the devices of a node; all parts are alike, devices in order.
- */
+/* The PCIe links between the devices of a node. All parts are alike, and devices are in order. */
 typedef struct PcieBox {
-    uint32_t sockets;          /* processors; 0: one */
-    uint32_t switches;         /* each with one link of a device's rate up; 0: none, every device
-                                  has its own way to its processor */
-    double socket_bytes_per_s; /* between two processors, each direction; 0: does not limit */
+    uint32_t sockets; /* processors; 0: one */
+    /* switches of a node, each with one uplink at a device's rate; 0: each device has its own link
+     * to its processor */
+    uint32_t switches;
+    double socket_bytes_per_s; /* between two processors, in each direction; 0: no limit */
     PeerLevel peer;
-    bool intel; /* the processors split what one device writes to another: a sixth more of a link */
+    /* Intel processors split writes from one device to another, which takes a sixth more of a
+     * link */
+    bool intel;
 } PcieBox;
-/* How nodes are linked to each other; rates are of one link, each direction. tree: every node's
- * NICs lead to switches that do not limit but for `oversubscription` and groups. */
+/* How nodes are linked. Rates are of one link in each direction. tree: every node's NICs lead to
+ * switches that only limit through `oversubscription` and groups. */
 typedef enum TopologyKind {
     TOPOLOGY_tree,
-    TOPOLOGY_torus,    /* a node a place, nodes in order, the first axis fastest; routes go axis
-                          after axis, each the shorter way round */
-    TOPOLOGY_dragonfly /* groups of routers, each linked to all others of its group, with some
-                          links to other groups; routes are the shortest */
+    /* one node at each place, nodes in order, the first axis fastest; a route follows axis after
+     * axis, each the shorter way round */
+    TOPOLOGY_torus,
+    /* groups of routers: each router has a link to every router of its group and some links to
+     * other groups; routes are the shortest */
+    TOPOLOGY_dragonfly
 } TopologyKind;
 enum { MOST_TORUS_AXES = 4 };
 typedef struct Topology {
     TopologyKind kind;
     uint32_t sizes[MOST_TORUS_AXES]; /* 0 and 1: no axis */
-    uint32_t groups, routers, nodes; /* routers of a group, nodes of a router */
-    uint32_t ways_out;               /* links of a router to other groups, spread evenly */
-    double link_bytes_per_s;         /* torus; dragonfly: between two routers of a group */
+    uint32_t groups, routers, nodes; /* number of groups; routers of a group; nodes of a router */
+    /* links of a router to other groups, spread evenly over them */
+    uint32_t ways_out;
+    double link_bytes_per_s; /* torus; dragonfly: between two routers of a group */
     double way_out_bytes_per_s;
 } Topology;
-/* Additions of a network to NCCL's own numbers for a NIC with RDMA. */
+/* Corrections for a network, added to NCCL's own numbers for a NIC with RDMA. */
 typedef struct NetworkFabric {
-    const char *name;          /* "ib"; NULL: not named */
-    double message_s;          /* a message takes so much longer than NCCL's tuner counts */
-    double achieved;           /* part of a NIC's rate that data reach; 0: .96, as NCCL counts */
-    double ramp_s, ramp_bytes; /* filling its pipeline: ramp_s * S / (S + ramp_bytes) */
-    double spread_s;  /* posting a message in as many parts as there are channels, from some
-                         24 KiB on */
-    bool simple_only; /* no stores of 128 bytes that arrive whole: neither LL nor LL128 */
-    bool no_nvls;     /* its configuration rules NVLink SHARP out */
-    bool sharp;       /* reductions in its switches */
+    const char *name; /* for example "ib"; NULL: not named */
+    double message_s; /* seconds that a message takes beyond the count of NCCL's tuner */
+    double achieved;  /* usable part of a NIC's rate; 0: .96, as NCCL counts */
+    /* time to fill the pipeline for S bytes: ramp_s * S / (S + ramp_bytes) */
+    double ramp_s, ramp_bytes;
+    /* time to post a message in as many parts as there are channels, from some 24 KiB on */
+    double spread_s;
+    /* the network may tear stores of 128 bytes, so NCCL uses neither LL nor LL128 */
+    bool simple_only;
+    bool no_nvls; /* its configuration excludes NVLink SHARP */
+    bool sharp;   /* its switches can reduce */
 } NetworkFabric;
 enum { MOST_RING_DEVICES = 8 };
 typedef struct Cluster {
@@ -318,21 +343,24 @@ typedef struct Cluster {
     double intra_bytes_per_s; /* per device and direction */
     uint32_t nics_per_node;
     double host_link_bytes_per_s; /* host to device and back, per device and direction; 0: PCIe 5 */
-    uint64_t host_memory_bytes;   /* of a node; 0: not known, no limit */
+    uint64_t host_memory_bytes;   /* of a node; 0: unknown, no limit */
     double host_bytes_per_s;      /* a device's share of host memory's bandwidth; 0: 2 x DDR5 */
     double nic_bytes_per_s;       /* per NIC and direction */
-    double oversubscription;      /* of a node's way to the others; 1.0: none */
+    double oversubscription;      /* ratio for a node's uplink; 1.0: none */
     NetworkFabric fabric;
     Topology topology;
-    uint32_t nodes_per_group;              /* a pod; 0: all nodes */
-    double group_oversubscription;         /* of a group's way to the others; 1.0: none */
-    uint32_t rings[MOST_RING_DEVICES + 1]; /* FABRIC_nvlink: [devices] rings of one link each that
-                                              its links make; 0: not known */
-    double collective_launch_s;            /* of a call among others, or in a graph */
-    uint32_t cores_per_node;               /* local CPU cluster: ranks share them; 0 elsewhere */
-    bool is_local;                         /* this machine: costs come from self-measurement */
+    uint32_t nodes_per_group;      /* nodes of a group (a pod); 0: all nodes */
+    double group_oversubscription; /* ratio for a group's uplink; 1.0: none */
+    /* FABRIC_nvlink: [devices] number of rings, each of one link, that the links form; 0:
+     * unknown */
+    uint32_t rings[MOST_RING_DEVICES + 1];
+    /* launch time of a collective among others, or in a graph */
+    double collective_launch_s;
+    /* of a local CPU cluster, whose ranks share them; 0 elsewhere */
+    uint32_t cores_per_node;
+    bool is_local; /* this machine: costs come from measuring it */
 } Cluster;
-/* `communicators`: their bytes on a device, which no plan may use either. */
+/* `communicators`: the bytes that they take on a device, which no plan may use. */
 static inline Capacity cluster_capacity(const Cluster *c, uint64_t communicators)
 {
     return (Capacity){c->device.memory_bytes, c->device.reserved_bytes + communicators,
@@ -340,7 +368,8 @@ static inline Capacity cluster_capacity(const Cluster *c, uint64_t communicators
 }
 
 enum { MOST_PASSES = 16 };
-/* The meaning of mesh.ep: a factor of the world, or carved out of dp x cp x tp of a stage. */
+/* The meaning of mesh.ep: a factor of the world, or carved out of the dp x cp x tp ranks of a
+ * stage. */
 #define EP_MODES(X) X(extra) X(folded)
 typedef enum EpMode {
 #define X(name) EP_##name,
@@ -354,14 +383,17 @@ typedef struct Config {
     uint64_t source_lines;
     uint32_t axis_size[AXIS_NAMES]; /* after -1 has been resolved; 1 = absent */
     EpMode ep_mode;                 /* default extra */
-    uint32_t ep_folded; /* EP_folded: how many ranks share a layer's experts; no axis of the mesh */
+    /* EP_folded: number of ranks that share a layer's experts; no axis of the mesh */
+    uint32_t ep_folded;
     Loc mesh_loc, batch_loc, precision_loc;
     Loc axis_loc[AXIS_NAMES];
     int64_t global_batch, micro_batch,
-        seq;                      /* micro_batch: sequences per data rank and micro-step */
-    Denominator denominator;      /* of the loss; default kept */
-    int64_t group;                /* microbatch_mean: sequences that are averaged alone; else 0 */
-    DType param, compute, reduce; /* at rest; in use; gradient accumulation and reduction */
+        seq;                 /* micro_batch: sequences of a data rank in a micro-step */
+    Denominator denominator; /* of the loss; default kept */
+    /* microbatch_mean: number of sequences averaged as one group; else 0 */
+    int64_t group;
+    /* dtypes at rest; in use; for accumulating and reducing gradients */
+    DType param, compute, reduce;
     Optimizer optimizer;
     uint32_t n_passes;
     PassConfig passes[MOST_PASSES];
@@ -370,11 +402,12 @@ typedef struct Config {
     NcclSettings nccl;
     uint64_t seed;
     uint32_t train_steps;  /* `run`: default number of steps */
-    const char *data_file; /* `run`: NULL: synthetic */
-    const char *original;  /* the system whose known mistakes this reproduces: never run; NULL */
+    const char *data_file; /* `run`: NULL: synthetic data */
+    /* the system whose known mistakes this plan reproduces, so it never runs; NULL: none */
+    const char *original;
 } Config;
 
-/* Ranks with samples of their own: those that share experts have, too. */
+/* The number of ranks that read samples of their own, including the ranks of ep. */
 static inline int64_t config_data_ranks(const Config *c)
 {
     return (int64_t)c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard] *

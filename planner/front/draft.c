@@ -1,5 +1,5 @@
-/* Values of a plan as they arrive: each is looked up, checked on its own and stored. Every mistake
- * is reported, none stops the rest. */
+/* Takes the values of a plan as they arrive: looks each up, checks it and stores it. Every mistake
+ * is reported; none stops the others. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -135,7 +135,7 @@ static void hint_words(Draft *draft, const char *word, const char *const *names,
         diag_hint(draft->d, "%s: %s", what, draft_list(draft->arena, names, n));
 }
 
-/* Keys that other systems have and this one has not: why. */
+/* Explains why a key that other systems have does not exist here. */
 static const char *why_absent(const char *within, const char *key)
 {
     static const char *const absent[][3] = {
@@ -168,7 +168,7 @@ bool draft_unknown_key(Draft *draft, const char *path, const char *parent, bool 
     return false;
 }
 
-/* An integer that was written as one, or as 8e3. */
+/* True for an integer, also one written as 8e3. */
 bool draft_whole(Value *v)
 {
     if (v->kind == RECORD_number && v->number == floor(v->number) && fabs(v->number) < 9e15) {
@@ -195,7 +195,7 @@ static bool is_floating(DType t)
     return t == DT_f64 || t == DT_f32 || t == DT_bf16 || t == DT_f16;
 }
 
-/* "Half", "torch.bfloat16": what PyTorch calls it; NULL: nothing it knows. */
+/* Returns our name for PyTorch's "Half" or "torch.bfloat16"; NULL if PyTorch has no such type. */
 static const char *name_of_torch(const char *text)
 {
     static const char *const names[][2] = {
@@ -230,7 +230,7 @@ static bool store_dtype(Draft *draft, const char *path, Loc loc, const Value *v,
     return false;
 }
 
-/* megatron-fsdp's documents have names that its code does not accept. */
+/* The documents of megatron-fsdp use some names that its code does not accept. */
 static bool hint_misnomer(Draft *draft, const char *path, const char *word)
 {
     if (strcmp(path, "zero.strategy") != 0) return false;
@@ -246,7 +246,7 @@ bool draft_word(Draft *draft, const char *path, const Field *f, Loc loc, const V
     for (; f->words[n] != NULL; n++)
         if (strcmp(f->words[n], v->text) == 0) found = n;
     if (found != UINT32_MAX) {
-        memcpy(at, &found, sizeof found); /* enums are as wide as this */
+        memcpy(at, &found, sizeof found); /* an enum has the width of uint32_t */
         return true;
     }
     diag_error(draft->d, FAULT_input, "unknown-word", loc, "%s = '%.60s' is not known", path,
@@ -279,7 +279,7 @@ static bool store_integer(Draft *draft, const char *path, const Field *f, Loc lo
     if (f->kind == FIELD_u32)
         memcpy(at, &narrow, sizeof narrow);
     else
-        memcpy(at, &v->integer, sizeof v->integer); /* i64, u64 and axes alike */
+        memcpy(at, &v->integer, sizeof v->integer); /* the same store serves i64, u64 and axes */
     return true;
 }
 
@@ -360,7 +360,7 @@ static void plan_field(Draft *draft, const char *path, Loc loc, Value *v)
         const char *dot = strrchr(path, '.');
         const char *parent = arena_copy(draft->arena, path, dot != NULL ? (size_t)(dot - path) : 0);
         const Field *within = field_of_plan(parent);
-        /* below an unknown table it has been said already */
+        /* the unknown table above it is already reported */
         if (within != NULL && within->kind == FIELD_table)
             draft_unknown_key(draft, path, parent, false, loc);
     }

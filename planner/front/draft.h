@@ -12,16 +12,17 @@ typedef struct Value {
     const char *text;
 } Value;
 
-const char *draft_shown(Arena *arena, const Value *v); /* as a message quotes it */
+const char *draft_shown(Arena *arena, const Value *v); /* the value as a message quotes it */
 const char *draft_list(Arena *arena, const char *const *names, uint32_t n); /* "a, b or c" */
-bool draft_whole(Value *v); /* is it an integer, maybe written as 3.0? v->integer is set */
-/* Reports that a value is not of the field's type; false. */
+bool draft_whole(Value *v); /* True for an integer, also one written as 3.0; sets v->integer. */
+/* Reports that a value is not of the field's type; returns false. */
 bool draft_wrong_type(Draft *draft, const char *path, const Field *f, Loc loc, const Value *v);
 bool draft_unknown_key(Draft *draft, const char *path, const char *parent, bool of_pass, Loc loc);
-/* Checks and stores a value at its place. */
+/* Checks the value and stores it at `at`. */
 bool draft_word(Draft *draft, const char *path, const Field *f, Loc loc, const Value *v, void *at);
 bool draft_store(Draft *draft, const char *path, const Field *f, Loc loc, Value *v, void *at);
-/* "parallel.2", "parallel.2.kind", "parallel.2.sequence": items come in order, their kind first. */
+/* Takes "parallel.2", "parallel.2.kind", "parallel.2.sequence": items arrive in order, their kind
+ * first. */
 void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v);
 
 #endif

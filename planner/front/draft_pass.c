@@ -1,4 +1,5 @@
-/* The passes of a plan's `parallel` list as they arrive: their options, and lists within them. */
+/* Takes the passes of a plan's `parallel` list as they arrive, with their options and the lists in
+ * them. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -82,7 +83,7 @@ static void split_field(Draft *draft, const char *key, Loc loc, Value *v, PpOpti
         o->split[o->n_split++] = (uint32_t)v->integer;
 }
 
-/* pp { schedule = function } and pp { csv = "file" }: the lists themselves come later. */
+/* Takes pp { schedule = function } and pp { csv = "file" }; the lists of actions arrive later. */
 static bool schedule_field(Draft *draft, const char *key, Loc loc, const Value *v, PpOptions *o)
 {
     bool call = strcmp(key, "pp.schedule") == 0 && v->kind == RECORD_other &&
@@ -99,7 +100,7 @@ static bool schedule_field(Draft *draft, const char *key, Loc loc, const Value *
     return call || csv;
 }
 
-/* tp { plan = { ["layers.*.attention.wo"] = "rowwise" } }: one pattern. */
+/* Takes one pattern of tp { plan = { ["layers.*.attention.wo"] = "rowwise" } }. */
 static void plan_style_field(Draft *draft, const char *key, Loc loc, Value *v, TpOptions *o)
 {
     static const char *const styles[] = {
@@ -118,7 +119,7 @@ static void plan_style_field(Draft *draft, const char *key, Loc loc, Value *v, T
         list_push(draft->arena, &o->plan, p);
 }
 
-/* fsdp2 { units = { "layers.*" } }: one pattern of the list that `field` describes. */
+/* Takes one pattern of fsdp2 { units = { "layers.*" } }, the list that `field` describes. */
 static void pattern_field(Draft *draft, const Field *field, const char *key, Loc loc, Value *v,
                           Patterns *patterns)
 {
@@ -134,7 +135,8 @@ static void pattern_field(Draft *draft, const Field *field, const char *key, Loc
                    item, draft_shown(draft->arena, v));
 }
 
-/* A mode and a list of modules would both say what is recomputed. "none" turns the list off. */
+/* A mode and a list of modules would both choose the regions to recompute, so having both is an
+ * error. "none" empties the list. */
 static void regions_say(Draft *draft, Loc loc, PassConfig *pass, bool has_mode)
 {
     if (has_mode && pass->ac_modules.n == 0 && pass->ac != AC_none && pass->ac != AC_modules) {
@@ -163,7 +165,7 @@ bool draft_actions(Draft *draft, Reader *r)
     return reader_finished(r);
 }
 
-/* Below a table that is unknown itself it has been said already. */
+/* Reports an unknown key. Inside an unknown table, the table is already reported. */
 static void unknown(Draft *draft, const char *key, const char *pass, Loc loc)
 {
     const char *dot = strrchr(key, '.');
@@ -181,7 +183,8 @@ static const PassOption *option_of(PassName pass, const char *key)
     return NULL;
 }
 
-/* The list whose item `key` is: of "ac.modules.1" the option ac.modules; NULL: of none. */
+/* Returns the list option that `key` is an item of: ac.modules for "ac.modules.1"; NULL if there is
+ * none. */
 static const PassOption *list_of(PassName pass, const char *key)
 {
     for (const PassOption *o = pass_specs[pass]->options; o && o->field.path; o++) {
@@ -221,7 +224,7 @@ static void note_list(Draft *draft, const char *path, const PassOption *o, Loc l
     list_push(draft->arena, &draft->lists, list);
 }
 
-/* One item of a list. */
+/* Takes one item of a list. */
 static void item_field(Draft *draft, const Field *list, const char *key, Loc loc, Value *v,
                        PassConfig *pass, bool has_mode)
 {
@@ -236,7 +239,8 @@ static void item_field(Draft *draft, const Field *list, const char *key, Loc loc
     }
 }
 
-/* "parallel.2", "parallel.2.kind", "parallel.2.sequence": items come in order, their kind first. */
+/* Takes "parallel.2", "parallel.2.kind", "parallel.2.sequence": items arrive in order, their kind
+ * first. */
 void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v)
 {
     const char *item = path + strlen("parallel.");
@@ -250,7 +254,8 @@ void draft_pass_field(Draft *draft, const char *path, Loc loc, Value *v)
         return;
     }
     if (dot == NULL) {
-        if (v->kind == RECORD_table) return; /* its kind comes next, or is missed at the end */
+        /* its kind comes next; a missing kind is reported at the end */
+        if (v->kind == RECORD_table) return;
         diag_error(draft->d, FAULT_input, "wrong-type", loc, "%s must be a pass, not %s", path,
                    draft_shown(draft->arena, v));
         diag_hint(draft->d, "parallel is a list: { tp{}, ac \"full\", fsdp2{} }");

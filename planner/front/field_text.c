@@ -1,5 +1,5 @@
-/* The hardware and the framework of a plan as text, straight from the table that reads them: a
- * field that is added to the table cannot be forgotten here. */
+/* Writes a plan's hardware and framework as text. It loops over the table that also reads them, so
+ * a new field cannot be forgotten here. */
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "planner/front/fields.h"
 #include "planner/front/parent.h"
 
-/* Fields that change no prediction, and why. */
+/* Fields that change no prediction, with the reason. */
 static const struct {
     const char *path, *why;
 } idle[] = {
@@ -40,7 +40,7 @@ size_t field_bytes(FieldKind kind)
     case FIELD_offload: return sizeof(bool);
     case FIELD_text: return sizeof(const char *);
     case FIELD_dtype: return sizeof(DType);
-    case FIELD_word: return sizeof(uint32_t); /* enums are as wide as this */
+    case FIELD_word: return sizeof(uint32_t); /* an enum has the width of uint32_t */
     case FIELD_reshard: return sizeof(Fsdp2Options);
     case FIELD_choice: return sizeof(Choice);
     }
@@ -54,7 +54,7 @@ static bool is_below(const char *path, const char *table)
     return strncmp(path, table, n) == 0 && path[n] == '.';
 }
 
-/* " 3", or nothing where the value is zero: a plan that does not set a new field keeps its text. */
+/* Adds " 3", or nothing for zero: a plan that does not set a new field keeps its text. */
 static bool add_value(const Field *f, const void *at, Str *value)
 {
     int64_t whole = 0;
@@ -95,7 +95,8 @@ static bool add_value(const Field *f, const void *at, Str *value)
     return number != 0 || whole != 0 || text != NULL;
 }
 
-/* `table`: "cluster"; its fields' offsets are `from` in a Draft, where the struct begins. */
+/* Adds the fields of table `table`, such as "cluster". Their offsets in a Draft count from `from`,
+ * where the struct begins. */
 static void add_table(const char *table, const void *of, size_t from, Str *out)
 {
     for (uint32_t i = 0; field_at(false, i) != NULL; i++) {
@@ -112,6 +113,6 @@ void field_text(const Cluster *cluster, const Runtime *runtime, Str *out)
 {
     add_table("cluster", cluster, offsetof(Draft, config.cluster), out);
     add_table("runtime", runtime, offsetof(Draft, config.runtime), out);
-    /* The two members that come from the plan's compile{} and not from a field of their own. */
+    /* These two members come from the plan's compile{}, not from fields of their own. */
     if (runtime->is_compiled) str_print(out, "compile %d\n", (int)runtime->compiled);
 }

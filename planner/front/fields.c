@@ -13,11 +13,11 @@
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 #define IN(member) offsetof(Draft, member)
 
-/* Rates of hardware: from a megabyte per second to beyond all that is built. */
+/* The range of hardware rates: from a megabyte per second to far beyond any real hardware. */
 #define LEAST_RATE 1e6
 #define MOST_RATE  1e15
 
-static const double MOST = 9.0e15; /* integers up to here are exact as doubles */
+static const double MOST = 9.0e15; /* integers up to this are exact as doubles */
 
 static const char *const denominators[] = {
 #define X(name) #name,
@@ -325,7 +325,7 @@ static const FieldDoc field_docs[] = {
 #undef DOC
 };
 
-/* Does `path` have the words of `pattern`, of which a `*` is any one? */
+/* True if `path` has the words of `pattern`, in which a `*` stands for any word. */
 static bool fits(const char *pattern, const char *path)
 {
     for (;;) {
@@ -367,7 +367,8 @@ const Field *field_at(bool of_pass, uint32_t i)
         for (const PassOption *o = pass_specs[p]->options; o && o->field.path; o++)
             if (i-- == 0) return &o->field;
     if (of_pass) return NULL;
-    return i + 1 < N_PLAN_FIELDS ? &plan_fields[i + 1] : NULL; /* the first is the plan itself */
+    /* the first field is the plan itself */
+    return i + 1 < N_PLAN_FIELDS ? &plan_fields[i + 1] : NULL;
 }
 
 const Field *field_of_plan(const char *path)
@@ -385,7 +386,7 @@ const Field *field_of_pass(const char *path)
     return NULL;
 }
 
-/* The last part of `path`, if it stands right below `parent`; NULL: it does not. */
+/* Returns the last part of `path` if it stands directly below `parent`, else NULL. */
 static const char *key_below(const char *parent, const char *path)
 {
     const size_t length = strlen(parent);

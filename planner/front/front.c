@@ -1,4 +1,4 @@
-/* Evaluates a script in a process of its own and listens to what it says. */
+/* Evaluates a script in a process of its own and reads the records that it sends. */
 #include "planner/front/front.h"
 
 #include <assert.h>
@@ -25,7 +25,7 @@ typedef struct Script {
     bool done;
 } Script;
 
-/* A buffer written once, before anything can read it. */
+/* A buffer that is written once, before any caller reads it. */
 const char *front_scripts_dir(void)
 {
     static char found[4096];
@@ -119,7 +119,7 @@ static bool take_error(Draft *draft, Reader *r)
     return true;
 }
 
-/* can_shrink: the model makes its sizes anew for a smaller mesh. */
+/* can_shrink: the model can choose its sizes anew for a smaller mesh. */
 static bool answer(Script *s, Draft *draft, bool shrink, bool can_shrink)
 {
     if (!draft_finish(draft)) return false;
@@ -151,7 +151,8 @@ static bool shrunk_seq(Draft *draft, Reader *r, bool shrink)
     return true;
 }
 
-/* One record; false: stop listening. `asked`: the configuration is complete, the model follows. */
+/* Takes one record; returns false to stop listening. `asked` is set when the configuration is
+ * complete; the model follows. */
 static bool take(Script *s, Draft *draft, Rebuild *b, bool *asked, RecordKind kind, Reader *r,
                  bool shrink, bool *damaged)
 {
@@ -190,7 +191,8 @@ static bool take(Script *s, Draft *draft, Rebuild *b, bool *asked, RecordKind ki
     return fine;
 }
 
-/* The child ended without a word of its own: what the kernel and its last words say. */
+/* The child ended without a last record: explains it from the kernel's status and the child's last
+ * words. */
 static void explain_end(Script *s, Draft *draft, int status, StreamState state)
 {
     struct {
@@ -226,7 +228,7 @@ static void explain_end(Script *s, Draft *draft, int status, StreamState state)
                    "the process that evaluates the script ended unexpectedly (status %d)", status);
 }
 
-/* Listens until the end; true if all that was said is understood. */
+/* Listens until the end; returns true if every record was understood. */
 static bool listen_to(Script *s, Draft *draft, Rebuild *b, bool shrink)
 {
     uint32_t before = draft->d->n_errors;
@@ -343,7 +345,7 @@ bool front_cluster(const char *name, uint32_t nodes, Arena *arena, Cluster *clus
     if (!fine || access(file, R_OK) != 0) {
         diag_error(d, FAULT_usage, "unknown-cluster", (Loc){NULL, 0}, "there is no cluster '%.64s'",
                    name);
-        /* Some scripts of that folder are parts of clusters: only what works is proposed. */
+        /* Some scripts of that folder are only parts of clusters, so a proposal must load. */
         const char *near = nearest_cluster(name, arena);
         Diag unseen = diag_in(arena);
         Cluster other;
@@ -353,7 +355,7 @@ bool front_cluster(const char *name, uint32_t nodes, Arena *arena, Cluster *clus
             diag_hint(d, "clusters lie in %s/clusters", front_scripts_dir());
         return false;
     }
-    /* The smallest plan there is, on one device, only to read the cluster. */
+    /* The smallest plan possible, on one device, only to read the cluster. */
     const char *code = arena_print(
         arena,
         "local nn = require 'tandem.nn'\n"

@@ -6,34 +6,36 @@
 #include "planner/front/config.h"
 
 typedef struct FrontOptions {
-    const char *const *set; /* "mesh.tp=4", applied to the table given to plan{} */
+    const char *const *set; /* for example "mesh.tp=4", applied to the table given to plan{} */
     uint32_t n_set;
     bool shrink; /* --verify: two layers, smallest legal sizes, axes > 1 become 2 or 3, <= 16 ranks
                   */
-    double cpu_seconds;  /* 0: default 5 */
-    const char *cluster; /* a library cluster that replaces the script's before anything is judged;
-                          * NULL: the script's */
-    uint32_t nodes; /* of that cluster: the mesh must fill them; 0: as many as the ranks need (the
-                     * script's where an axis is -1), and the last may be filled in part */
+    double cpu_seconds; /* 0: default 5 */
+    /* a library cluster that replaces the script's before any check; NULL: the script's */
+    const char *cluster;
+    /* nodes of that cluster, which the mesh must fill. 0: as many as the ranks need (the script's
+     * number where an axis is -1); the last one may be partly filled */
+    uint32_t nodes;
 } FrontOptions;
 
-/* Evaluates `path`. On failure: diagnostics with script:line, false. Graph: forward nodes only,
- * with tensors for the GLOBAL micro-step batch (micro_batch x data ranks), modules, initialisers.
- */
+/* Evaluates `path`. On failure it reports diagnostics with script:line and returns false. The graph
+ * has forward nodes only, with tensors for the GLOBAL micro-step batch (micro_batch x data ranks),
+ * modules and initialisers. */
 bool front_load(const char *path, const FrontOptions *options, Arena *arena, Config *config,
                 Graph *graph, Diag *d);
-/* The same of a script given as `code`, which may require the library alone; `name`: for messages.
- */
+/* Does the same for a script given as `code`, which may require only the library. `name` is for
+ * messages. */
 bool front_load_text(const char *name, const char *code, const FrontOptions *options, Arena *arena,
                      Config *config, Graph *graph, Diag *d);
-/* A cluster by library name, e.g. "dgx_h100" with nodes; for plans given as text. */
+/* Loads a cluster by library name with its nodes, such as "dgx_h100"; for plans given as text. */
 bool front_cluster(const char *name, uint32_t nodes, Arena *arena, Cluster *cluster, Diag *d);
 const char *front_scripts_dir(void); /* where the tandem Lua library lies */
 
-/* All that a prediction reads of the hardware and the framework, one "path value" a line: two that
- * differ in any field of the table (planner/front/fields.c) differ here. */
+/* Writes all fields of hardware and framework that a prediction reads, one "path value" a line. Two
+ * configurations that differ in any field of the table (planner/front/fields.c) differ here. */
 void field_text(const Cluster *cluster, const Runtime *runtime, Str *out);
-/* Why a field cannot change a prediction and is left out of that text; NULL: it is in it. */
+/* Returns why a field cannot change a prediction and is left out of that text; NULL if it is in the
+ * text. */
 const char *field_why_idle(const char *path);
 
 #endif

@@ -1,4 +1,4 @@
-/* Our side of a script's evaluation: what its files share; nobody else includes this. */
+/* The parent's side of a script's evaluation. Only the files of planner/front include this. */
 #ifndef TANDEM_FRONT_PARENT_H
 #define TANDEM_FRONT_PARENT_H
 
@@ -7,7 +7,7 @@
 
 enum { MOST_RANKS = 131072 };
 
-/* A value's place, by its path: "batch.micro". */
+/* The source place of a value, by its path such as "batch.micro". */
 typedef struct Seen {
     const char *path;
     Loc loc;
@@ -16,20 +16,20 @@ typedef struct Seen {
 /* A list of modules that a pass was given. */
 typedef struct NamedList {
     const char *path, *key; /* "parallel.2.modules", "ac.modules" */
-    const char *without;    /* what holds without the list */
+    const char *without;    /* the meaning of leaving the list out */
     Loc loc;
 } NamedList;
 
 /* The configuration while its values arrive. */
 typedef struct Draft {
     Config config;
-    int64_t mesh[AXIS_NAMES]; /* as written: 0 absent, -1 whatever is left */
+    int64_t mesh[AXIS_NAMES]; /* sizes as written: 0: absent, -1: whatever is left */
     uint32_t init;            /* 0 standard, 1 varied */
     const char *name;
     uint32_t n_errors_before;
-    const Cluster *named; /* replaces the script's; NULL: none */
-    uint32_t named_nodes; /* 0: what the mesh needs */
-    bool unsure;          /* something that the mesh and the batch hang on is missing or wrong */
+    const Cluster *named; /* a cluster that replaces the script's; NULL: none */
+    uint32_t named_nodes; /* 0: as many as the mesh needs */
+    bool unsure;          /* a value that the mesh or the batch depends on is missing or wrong */
     LIST(Seen) seen;
     LIST(NamedList) lists;
     LIST(const char *) files; /* [0] none */
@@ -39,40 +39,42 @@ typedef struct Draft {
 
 Draft draft_new(Arena *arena, Diag *d);
 PassConfig draft_pass_default(PassName name, Loc loc); /* a pass whose options nobody set */
-/* Takes one record that carries a value of the plan. Mistakes are diagnostics; false only when the
- * record itself is damaged. */
+/* Takes one record that carries a value of the plan. Mistakes become diagnostics; it returns false
+ * only when the record itself is damaged. */
 bool draft_field(Draft *draft, RecordKind kind, Reader *r);
 bool draft_file(Draft *draft, Reader *r);
-bool draft_actions(Draft *draft, Reader *r);    /* of the next pipeline rank */
+bool draft_actions(Draft *draft, Reader *r);    /* the actions of the next pipeline rank */
 Loc draft_place(const Draft *draft, Reader *r); /* of a record */
-/* Where a value was given; else where the table was that lacks it, up to the plan itself. */
+/* Returns where a value was given; else the place of the innermost table around it, at last of the
+ * plan itself. */
 Loc draft_loc(const Draft *draft, const char *path);
 bool draft_has(const Draft *draft, const char *path);
-/* Lists of modules that are empty: "empty-list". */
+/* Reports empty lists of modules: "empty-list". */
 void draft_check_lists(Draft *draft);
-/* Missing keys, ranges that hang together, the mesh and the batch; completes the configuration. */
+/* Reports missing keys, checks ranges that depend on each other, resolves mesh and batch, and
+ * completes the configuration. */
 bool draft_finish(Draft *draft);
-/* A cluster named from outside takes the script's place, then settings of the command line change
- * it. How many nodes it has follows from the mesh unless it was said. */
+/* Replaces the script's cluster by the one named from outside, then applies the command line's
+ * settings. Its number of nodes follows from the mesh unless it was given. */
 void draft_take_named(Draft *draft);
-void draft_check_network(Draft *draft); /* nodes that nothing links: "cluster-network" */
-/* The product of the mesh's axes as written, but for `axis`; -1: of all. */
+void draft_check_network(Draft *draft); /* reports nodes without a network: "cluster-network" */
+/* Returns the product of the mesh's axes as written, except `axis`; -1 includes all. */
 uint64_t draft_other_axes(const Draft *draft, int axis);
-/* The same plan at the smallest size that keeps its structure. */
+/* Makes the plan as small as possible while keeping its structure. */
 void draft_shrink(Draft *draft, bool sizes_follow);
 
-/* The graph, record by record. */
+/* Builds the graph from the trace's records. */
 typedef struct Rebuild {
     Graph *graph;
     const Draft *draft;
     Arena *arena;
     bool varied;
-    uint32_t n_sites; /* places that draw random numbers */
+    uint32_t n_sites; /* places in the model that draw random numbers */
 } Rebuild;
 
-/* False: the record is damaged. */
+/* Returns false if the record is damaged. */
 bool rebuild_record(Rebuild *b, RecordKind kind, Reader *r);
-/* ModelInfo and what needs the whole graph. */
+/* Fills in ModelInfo and the facts that need the whole graph. */
 bool rebuild_finish(Rebuild *b, Diag *d);
 
 #endif

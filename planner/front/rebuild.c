@@ -1,4 +1,4 @@
-/* The graph again, from the records of the child's trace. Trusts none of them: every index is
+/* Builds the graph again from the records of the child's trace. It trusts no record: every index is
  * checked, and shapes are inferred anew. */
 #include <assert.h>
 #include <string.h>
@@ -30,8 +30,8 @@ static bool add_module(Rebuild *b, Reader *r)
     return true;
 }
 
-/* In the varied mode nothing starts trivial: biases and norms are not 0 and 1, and weights are
- * large enough for every gradient to be of order 1. */
+/* In the varied mode no initial value is trivial. Biases and norms are not 0 and 1. Weights are
+ * large enough that every gradient is of order 1. */
 static Init varied(Init init)
 {
     if (init.kind == INIT_ones) return (Init){INIT_normal, 1, 0.1};
@@ -40,7 +40,7 @@ static Init varied(Init init)
     return init;
 }
 
-/* Each group has `each` features of the segments, side by side. */
+/* Each group holds `each` features of the segments, side by side. */
 static bool order_fits(uint32_t at, uint32_t n, const int64_t *each, uint32_t n_dims,
                        const int64_t *dim)
 {
@@ -65,7 +65,8 @@ static bool get_dims(Reader *r, uint32_t *n_dims, int64_t dim[MAX_DIMS])
     return !r->bad;
 }
 
-/* What each group of dimension `dim` has of the segments; none: the features lie in their order. */
+/* The share of each segment in each group of dimension `dim`; no segments: features keep their
+ * order. */
 typedef struct SegmentOrder {
     uint32_t dim, n;
     int64_t each[FRONT_MOST_SEGMENTS];
@@ -123,13 +124,13 @@ static bool add_param(Rebuild *b, Reader *r)
     return true;
 }
 
-/* Of statistics and state, whatever the precision of the rest. */
+/* The dtype of statistics and state, whatever the precision of other tensors. */
 static DType wide(const Rebuild *b)
 {
     return b->draft->config.compute == DT_f64 ? DT_f64 : DT_f32;
 }
 
-/* Starts in a random direction, drawn as weights are; its length is the first update's to set. */
+/* State starts in a random direction, drawn as weights are. The first update sets its length. */
 static bool add_state(Rebuild *b, Reader *r)
 {
     Graph *g = b->graph;
@@ -152,7 +153,7 @@ static bool add_state(Rebuild *b, Reader *r)
     return true;
 }
 
-/* Statistics and losses are wider than what they are statistics of. */
+/* Statistics and losses have a wider dtype than the tensors that they describe. */
 static void set_dtypes(Rebuild *b, const Node *n)
 {
     Graph *g = b->graph;
@@ -190,7 +191,7 @@ static OpKind set_denominator(const Config *c, Attrs *attrs)
     return OP_xent_loss_mean;
 }
 
-/* Each place that draws random numbers has its own: the child is not asked. */
+/* Each place that draws random numbers gets a number here; the child's number is ignored. */
 static bool set_site(Rebuild *b, Attrs *attrs)
 {
     attrs->site = attrs->drop > 0 ? ++b->n_sites : 0;
@@ -271,7 +272,7 @@ static uint64_t elements(const Tensor *t)
     return n;
 }
 
-/* A table that a head shares is a matrix product's weight too, so it counts. */
+/* An embedding table that the head shares is also the weight of a product, so it counts. */
 static void count_params(Graph *g)
 {
     for (NodeId id = 1; id < g->nodes.n; id++) {

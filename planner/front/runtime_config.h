@@ -1,11 +1,11 @@
-/* Another system's execution, as its profile says (scripts/runtimes): what the simulator charges
- * for, and how memory is had. */
+/* How another system executes, as its profile says (scripts/runtimes): the kernels and host times
+ * that the simulator charges, and how memory is allocated. */
 #ifndef TANDEM_FRONT_RUNTIME_CONFIG_H
 #define TANDEM_FRONT_RUNTIME_CONFIG_H
 
 #include "planner/ir/op.h"
 
-/* Ops that may become one kernel: ops of one block, or any consecutive ops. */
+/* The ops that may become one kernel: those of one block, or any consecutive ops. */
 #define COMPILE_PERS(X) X(block) X(model)
 typedef enum CompilePer {
 #define X(name) COMPILE_##name,
@@ -14,8 +14,8 @@ typedef enum CompilePer {
         COMPILE_PER_COUNT
 } CompilePer;
 
-/* triton: the first flash kernels written in it, with a bias of scores. unfused: scores are written
- * and read: a product, a softmax and a product. */
+/* triton: the first flash kernels written in Triton, with a bias added to the scores. unfused: a
+ * product, a softmax and a product, which write the scores to memory and read them. */
 #define ATTENTION_KERNELS(X) X(flash2) X(flash3) X(cudnn) X(triton) X(unfused)
 typedef enum AttentionKernel {
 #define X(name) ATTENTION_##name,
@@ -24,10 +24,10 @@ typedef enum AttentionKernel {
         ATTENTION_KERNEL_COUNT
 } AttentionKernel;
 
-/* Kernels that do little but move memory. any: what its bytes take at the rate of large copies.
- * Others by whose they are: PyTorch's elementwise ones; vLLM's gated activation and norm; norms of
- * cuDNN and of PyTorch (eager, fused); Triton's, written or compiled, which make 8-bit operands
- * too. */
+/* Kernels that do little but move memory. any: charged at the rate of large copies. The other names
+ * say whose kernel it is: PyTorch's elementwise kernels; vLLM's gated activation and norm; the
+ * norms of cuDNN and of PyTorch (eager, fused); Triton's, written or compiled, which can also make
+ * 8-bit operands. */
 #define TRAFFIC_KERNELS(X)                                                                         \
     X(any)                                                                                         \
     X(elementwise)                                                                                 \
@@ -41,7 +41,8 @@ typedef enum TrafficKernel {
         TRAFFIC_KERNEL_COUNT
 } TrafficKernel;
 
-/* Sum of live tensors; what the allocator holds; with context, libraries and communicators. */
+/* The memory that a log counts: live tensors (allocated); all that the allocator holds (reserved);
+ * or all of the process, with context, libraries and communicators. */
 #define MEMORY_KINDS(X) X(reserved) X(allocated) X(process)
 typedef enum MemoryKind {
 #define X(name) MEMORY_##name,
@@ -50,7 +51,7 @@ typedef enum MemoryKind {
         MEMORY_KIND_COUNT
 } MemoryKind;
 
-/* Whose peak its logs print: the largest, or one stage's. */
+/* The ranks whose peak its logs print: the largest, or that of the first or last stage. */
 #define MEMORY_RANKS(X) X(most) X(first) X(last)
 typedef enum MemoryRank {
 #define X(name) MEMORY_RANK_##name,
@@ -59,67 +60,82 @@ typedef enum MemoryRank {
         MEMORY_RANK_COUNT
 } MemoryRank;
 
-/* The kernels of that system for one op of ours, where it is not compiled. */
+/* The kernels of that system for one op of ours, where the op is not compiled. */
 typedef enum InPlace { IN_PLACE_never, IN_PLACE_backward, IN_PLACE_always } InPlace;
 
 typedef struct RuntimeOp {
-    double kernels; /* launched, and issued by the host; 0: it is a part of another kernel */
+    double kernels; /* number that the host launches; 0: the op is part of another kernel */
     double passes;  /* memory traffic, as a multiple of reading inputs and writing outputs once */
-    double saved;   /* bytes an element of its largest argument that live on until the op that is
-                     * its gradient has run, besides what our op keeps */
-    double scratch; /* ... that live while it runs, */
-    double tensors; /* in so many tensors of one size */
-    double scores;  /* attention: bytes a score that are saved, as `saved` */
-    bool stacks;    /* experts: it multiplies by a copy of their weights side by side, saved too */
-    bool remade;    /* its output is made again by what reads it backward: it is not saved */
-    bool folded;    /* its output is never a tensor: what reads it makes it within */
-    bool keeps_graph; /* a module keeps its output with its graph until the next step: of a region
-                       * that is made again, what autograd saved on the way to it is not given back
-                       */
-    InPlace in_place; /* its outputs lie where inputs lay that nothing needs after it */
-    TrafficKernel kernel; /* of what moves memory: whose it is; then `passes` is in that */
+    /* bytes, for each element of its largest argument, that live until its gradient op has run, in
+     * addition to what our op keeps */
+    double saved;
+    double scratch; /* ... that live only while it runs, */
+    double tensors; /* ... in this many tensors of equal size */
+    double scores;  /* attention: bytes saved for each score, alive as long as `saved` */
+    /* experts: it multiplies by a stacked copy of their weights, which is also saved */
+    bool stacks;
+    bool remade; /* its output is not saved: the backward ops that read it compute it again */
+    /* its output is never a tensor: the op that reads it computes it inside its kernel */
+    bool folded;
+    /* a module keeps its output with its autograd graph until the next step. In a recomputed
+     * region, the tensors that autograd saved for it are then not freed */
+    bool keeps_graph;
+    InPlace in_place; /* its outputs reuse the memory of inputs that no later op needs */
+    /* the kind of kernel, if it only moves memory; `passes` is then counted at that kernel's
+     * rate */
+    TrafficKernel kernel;
 } RuntimeOp;
 
 /* A profile: scripts/runtimes/NAME.lua. name NULL: Tandem's own executor. Host times are those of
- * one process, which issues everything in program order. */
+ * one process that issues everything in program order. */
 typedef struct Runtime {
     const char *name;
     AttentionKernel attention;
-    double kernel_s;     /* to issue a kernel of an eager op */
-    double compiled_s;   /* ... of a compiled region */
-    double tensor_s;     /* more for each op where tp > 1 (tensors that know their layout) */
+    double kernel_s;   /* time to issue a kernel of an eager op */
+    double compiled_s; /* ... of a compiled region */
+    /* additional time for each op where tp > 1 (tensors that carry a layout) */
+    double tensor_s;
     double collective_s; /* to issue a collective */
-    double unit_s;       /* more for each gather and each reduction of sharded units */
+    double unit_s;       /* additional time for each gather and each reduction of sharded units */
     double update_s;     /* to issue the update of a unit */
-    double step_s;       /* between steps, in which the device has nothing to do */
-    CompilePer compiled; /* what of the model is compiled; read only if is_compiled */
+    double step_s;       /* time between steps, during which the device idles */
+    CompilePer compiled; /* how far the model is compiled; read only if is_compiled */
     bool is_compiled;    /* the plan has compile{} */
-    bool compiles_loss;  /* then the loss, too, which is a function beside the model */
-    bool delayed;        /* 8-bit scales are those of past steps, weights are made once a step */
-    bool expandable;     /* the allocator's segments grow in place */
-    MemoryKind reports;  /* what its logs call the peak of memory, */
-    MemoryRank reports_rank; /* and of which rank */
-    double bucket_elements;  /* DeepSpeed's ZeRO: reduce_bucket_size; 0: it is another system */
+    /* compile{} then also compiles the loss, which is a function outside the model */
+    bool compiles_loss;
+    /* 8-bit scales come from past steps, and weights are quantised once a step */
+    bool delayed;
+    bool expandable;         /* the allocator's segments grow in place (expandable segments) */
+    MemoryKind reports;      /* the memory that its logs report as the peak, */
+    MemoryRank reports_rank; /* ... and the rank whose peak they report */
+    double bucket_elements;  /* DeepSpeed's ZeRO: reduce_bucket_size; 0: another system */
     double prefetch_elements, live_elements, reuse_elements,
         persist_elements; /* stage 3's prefetch_bucket_size, max_live_parameters,
                            * max_reuse_distance, param_persistence_threshold */
-    double added_bytes;   /* an element of a weight's gradient, beside the product that is added to
-                           * it, while it is; 0: products are added as they are made */
-    bool head_outside;    /* the loss reads the head's weight outside the head's own module */
-    bool holds_arguments; /* Python holds what a module is called with until it returns, */
-    bool holds_logits;    /* ... and the logits until the next ones are there */
-    bool expands_kv;      /* attention reads, and saves, a key and a value for each query head */
-    bool casts_gradients; /* what a sharded unit reduced becomes of the parameters' type at rest */
-    bool starts_whole;    /* without tp{} and pp{}, all of the model is first made on each device */
-    bool pads_late;     /* experts: rows are padded to the fullest expert's where they are computed;
-                         * ranks exchange those that were chosen, all of which may be one rank's */
-    bool keeps_outputs; /* the last stage's, of each micro-batch, to the end of the step */
-    bool keeps_sent;    /* and what any stage sends forward */
-    bool keeps_received;  /* a stage receives each micro-batch, both ways, into a tensor of its own
-                           * for good; the gradient that it sends is there to the end of the step */
-    bool host_optimizer;  /* the optimizer's state and fp32 weights lie in host memory */
-    bool holds_gradients; /* gradients lie in one buffer from the start, between steps too */
-    double workspace_bytes; /* cuBLAS's, of the allocator; 0: as PyTorch sets it for the device */
+    /* bytes for each element of a weight's gradient: a temporary product that is then added to it;
+     * 0: products accumulate directly */
+    double added_bytes;
+    bool head_outside;    /* the loss reads the head's weight outside the head's module */
+    bool holds_arguments; /* Python keeps a module's arguments alive until the call returns, */
+    bool holds_logits;    /* ... and the logits until the next ones exist */
+    /* attention repeats keys and values for each query head, and saves the copies */
+    bool expands_kv;
+    /* a reduced gradient of a sharded unit is cast to the dtype of its parameters at rest */
+    bool casts_gradients;
+    bool starts_whole; /* without tp{} and pp{}, each device first holds the whole model */
+    /* experts: rows are padded to the fullest expert's only where they are computed. Ranks exchange
+     * the chosen rows, which may all go to one rank */
+    bool pads_late;
+    /* the last stage keeps the output of each micro-batch to the end of the step */
+    bool keeps_outputs;
+    bool keeps_sent; /* every stage keeps the activations that it sends forward */
+    /* a stage receives each micro-batch, in both directions, into a permanent tensor of its own;
+     * the gradients that it sends live to the end of the step */
+    bool keeps_received;
+    bool host_optimizer;  /* the optimizer's state and the fp32 weights lie in host memory */
+    bool holds_gradients; /* gradients lie in one buffer from the start, also between steps */
+    /* cuBLAS's workspace, taken from the allocator; 0: PyTorch's default for the device */
+    double workspace_bytes;
     RuntimeOp op[OP_COUNT];
 } Runtime;
 

@@ -1,12 +1,11 @@
-/* A plan made small for --verify: what it says of ranks, micro-batches and stages, so that the
- * model, made small too, is planned as the whole one is. Knows nothing of the model but whether its
- * sizes follow the mesh. */
+/* Makes a plan small for --verify: fewer ranks, micro-batches and stages. The small model is then
+ * planned like the whole one. Of the model it only knows whether its sizes follow the mesh. */
 #include <string.h>
 
 #include "planner/front/parent.h"
 #include "planner/front/pass_spec.h"
 
-/* The patterns of a pass may name layers that the small model lacks. */
+/* The patterns of a pass may name layers that the small model does not have. */
 static void may_miss(PassConfig *pass)
 {
     for (const PassOption *o = pass_specs[pass->name]->options; o && o->field.path; o++) {
@@ -17,7 +16,7 @@ static void may_miss(PassConfig *pass)
     }
 }
 
-/* The least that divides n and is not 1. */
+/* Returns the smallest divisor of n above 1. */
 static uint32_t least_divisor(uint32_t n)
 {
     uint32_t k = 2;
@@ -25,8 +24,8 @@ static uint32_t least_divisor(uint32_t n)
     return k;
 }
 
-/* The least that may stand for tp: where the model keeps its sizes, only what divides tp divides
- * all that tp divides. */
+/* Returns the smallest tp that can stand for `tp`. If the model keeps its sizes, it must divide tp:
+ * a size that divides evenly over tp also divides evenly over every divisor of tp. */
 static uint32_t least_tp(uint32_t tp, bool sizes_follow)
 {
     if (tp == 1) return 1;
@@ -35,7 +34,8 @@ static uint32_t least_tp(uint32_t tp, bool sizes_follow)
     return least_divisor(tp);
 }
 
-/* Until there are sixteen ranks at most, the largest axis becomes 2, then 1; a fixed one stays. */
+/* Reduces the largest axis to 2, then to 1, until there are at most sixteen ranks; fixed axes
+ * stay. */
 static void limit_ranks(Config *c, const bool *fixed)
 {
     for (;;) {
@@ -50,8 +50,9 @@ static void limit_ranks(Config *c, const bool *fixed)
     }
 }
 
-/* 3 where an axis is odd, else 2. A tp of several fours becomes 4, for it may have more ranks than
- * there are KV heads. Where the model keeps its sizes, ep and cp must divide them as before. */
+/* An odd axis becomes 3, an even one 2. A tp with several factors 4 becomes 4, because it may have
+ * more ranks than there are KV heads. If the model keeps its sizes, ep and cp must still divide
+ * them. */
 static void shrink_axes(Shrink *s, bool sizes_follow)
 {
     uint32_t *n = s->config->axis_size;
@@ -60,14 +61,15 @@ static void shrink_axes(Shrink *s, bool sizes_follow)
     for (int a = 0; a < AXIS_NAMES; a++)
         if (n[a] > 1) n[a] = n[a] % 2 == 1 ? 3 : 2;
     n[AXIS_tp] = tp;
-    if (ep > 1 && !sizes_follow) n[AXIS_ep] = least_divisor(ep); /* of the same experts */
-    if (cp > 1 && !sizes_follow) n[AXIS_cp] = least_divisor(cp); /* of the same heads */
+    if (ep > 1 && !sizes_follow) n[AXIS_ep] = least_divisor(ep); /* the number of experts stays */
+    if (cp > 1 && !sizes_follow) n[AXIS_cp] = least_divisor(cp); /* the number of heads stays */
     s->stays[AXIS_ep] = !sizes_follow;
     s->stays[AXIS_cp] = !sizes_follow && cp % 2 == 1;
-    s->stays[AXIS_tp] = !sizes_follow && tp % 2 == 1; /* 2 would not divide what it divides */
+    /* 2 need not divide a size that an odd tp divides */
+    s->stays[AXIS_tp] = !sizes_follow && tp % 2 == 1;
 }
 
-/* Axes > 1 stay > 1, with sixteen ranks at most; then each pass shrinks its own numbers. */
+/* Axes > 1 stay > 1, with at most sixteen ranks; then each pass shrinks its own numbers. */
 void draft_shrink(Draft *draft, bool sizes_follow)
 {
     Config *c = &draft->config;
@@ -83,13 +85,13 @@ void draft_shrink(Draft *draft, bool sizes_follow)
     limit_ranks(c, s.stays);
     data = config_data_ranks(c);
     if (c->micro_batch > 2) c->micro_batch = 2;
-    if (s.fills_pipe) /* interleaved schedules want a multiple of it */
+    if (s.fills_pipe) /* interleaved schedules need a multiple of pp */
         n_micro = 2 * (int64_t)c->axis_size[AXIS_pp];
     else if (n_micro > 3 && !s.keeps_batch)
         n_micro = 3;
     c->global_batch = c->micro_batch * data * n_micro;
     int64_t seq = 5 * (int64_t)c->axis_size[AXIS_tp] * c->axis_size[AXIS_cp];
-    if (c->axis_size[AXIS_cp] > 1) seq *= 2; /* two chunks a rank */
+    if (c->axis_size[AXIS_cp] > 1) seq *= 2; /* two chunks for each rank */
     if (c->seq > seq) c->seq = seq;
     uint32_t ranks = 1;
     for (int a = 0; a < AXIS_NAMES; a++) ranks *= c->axis_size[a];

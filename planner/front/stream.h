@@ -1,6 +1,6 @@
-/* Plain data between the process that evaluates a script and ours. A record is its kind, the
- * length of its payload and the payload: integers, doubles and counted texts. The reader
- * trusts nothing: every length is checked, a short or long payload makes the reader `bad`. */
+/* Plain data between the process that evaluates a script and ours. A record is its kind, the length
+ * of its payload and the payload: integers, doubles and counted texts. The reader trusts nothing:
+ * it checks every length, and a payload that is too short or too long sets `bad`. */
 #ifndef TANDEM_FRONT_STREAM_H
 #define TANDEM_FRONT_STREAM_H
 
@@ -8,17 +8,19 @@
 
 typedef enum RecordKind {
     RECORD_none,
-    RECORD_file,    /* text name: files are numbered from 1 in this order */
-    RECORD_table,   /* text path, place: a table of the plan */
-    RECORD_bool,    /* text path, place, u32 value */
-    RECORD_int,     /* text path, place, i64 */
-    RECORD_number,  /* text path, place, f64 */
-    RECORD_text,    /* text path, place, text */
-    RECORD_other,   /* text path, place, text: the Lua type that is no data */
-    RECORD_actions, /* place, u32 n, n times u32 kind, stage, micro-batch: a pipeline rank's list */
-    RECORD_ask, /* u32: the model can shrink; the child waits for an Answer, then sends the model */
+    RECORD_file,   /* text name; files are numbered from 1 in this order */
+    RECORD_table,  /* text path, place; a table of the plan */
+    RECORD_bool,   /* text path, place, u32 value */
+    RECORD_int,    /* text path, place, i64 */
+    RECORD_number, /* text path, place, f64 */
+    RECORD_text,   /* text path, place, text */
+    RECORD_other,  /* text path, place, text; a Lua type that is no data */
+    /* place, u32 n, then n times u32 kind, stage, micro-batch; the list of one pipeline rank */
+    RECORD_actions,
+    /* u32: whether the model can shrink; the child waits for an Answer, then sends the model */
+    RECORD_ask,
     RECORD_name,   /* text: the model's name */
-    RECORD_seq,    /* i64: tokens a sequence that a shrunk model wants */
+    RECORD_seq,    /* i64: tokens of a sequence that a shrunk model wants */
     RECORD_module, /* text path, text class, u32 parent, is_block, fsdp2_shard, layer, place */
     RECORD_param,  /* see trace_param */
     RECORD_state,  /* u32 id, text name, u32 module, place, dims, order: see core_state */
@@ -29,7 +31,7 @@ typedef enum RecordKind {
     RECORD_KIND_COUNT
 } RecordKind;
 
-enum { FRONT_MOST_SEGMENTS = 64 }; /* of a fused projection */
+enum { FRONT_MOST_SEGMENTS = 64 }; /* segments of a fused projection */
 enum { STREAM_MOST_BYTES = 256 << 20, STREAM_MOST_TEXT = 64 << 10 };
 
 typedef struct StreamWriter {
@@ -46,7 +48,7 @@ void record_end(StreamWriter *w);
 /* Sends all records; false if the other end is gone. */
 bool writer_send(StreamWriter *w, int fd);
 
-typedef struct Reader { /* of one record's payload */
+typedef struct Reader { /* reads one record's payload */
     const unsigned char *at;
     size_t n;
     bool bad;
@@ -55,18 +57,18 @@ typedef struct Reader { /* of one record's payload */
 uint32_t get_u32(Reader *r);
 int64_t get_i64(Reader *r);
 double get_f64(Reader *r);
-const char *get_text(Reader *r, Arena *arena); /* "" when bad; holds no 0 byte */
-bool reader_finished(const Reader *r);         /* all read, nothing bad */
+const char *get_text(Reader *r, Arena *arena); /* "" when bad; contains no 0 byte */
+bool reader_finished(const Reader *r);         /* true if everything was read and nothing was bad */
 
 typedef enum StreamState { STREAM_record, STREAM_end, STREAM_late, STREAM_damaged } StreamState;
 
 typedef struct Channel {
     int fd;
     unsigned char *at;
-    size_t n, room, used, total; /* bytes held; consumed of them; ever received */
+    size_t n, room, used, total; /* bytes held; bytes consumed of them; bytes ever received */
 } Channel;
 
-/* Waits until `deadline_s` on the monotonic clock for the next record. */
+/* Waits for the next record, at most until `deadline_s` on the monotonic clock. */
 StreamState channel_next(Channel *c, double deadline_s, RecordKind *kind, Reader *payload);
 void channel_free(Channel *c);
 

@@ -1,5 +1,5 @@
-/* The life of the process that evaluates a script: load, run, flatten the plan, ask, trace the
- * model, end. Every failure is a record with a place. */
+/* The life of the process that evaluates a script: load, run, flatten the plan, ask the parent,
+ * trace the model, end. Every failure is a record with a source line. */
 #include "planner/front/child/child.h"
 
 #include <assert.h>
@@ -17,7 +17,7 @@ Child *child_of(lua_State *L)
     return c;
 }
 
-/* A chunk is named "=3" after its source's number. */
+/* A chunk is named "=3" after the number of its source. */
 static Place place_of(const Child *c, const lua_Debug *ar)
 {
     Place place = {0, 0};
@@ -152,8 +152,8 @@ static int error_text(lua_State *L)
     return 1;
 }
 
-/* "3:14: text": the place, and the text behind it. A rethrown message has several: the innermost
- * stands last. */
+/* Splits "3:14: text" into the place and the text behind it. A rethrown message has several places;
+ * the innermost comes last. */
 static const char *strip_places(const Child *c, const char *text, Place *place)
 {
     for (;;) {
@@ -187,7 +187,7 @@ static const char *nil_hint(Child *c, const char *text)
     return arena_print(c->arena, "there is no '%.*s': is it misspelt?", (int)n, field);
 }
 
-/* Turns any error into a table with a place while the stack that raised it still stands. */
+/* Turns any error into a table with a place, before the stack that raised it unwinds. */
 static int on_error(lua_State *L)
 {
     Child *c = child_of(L);
@@ -215,7 +215,7 @@ static void report_stop(Child *c)
                       SEVERITY_error);
 }
 
-/* The error on top of the stack as a record. */
+/* Sends the error on top of the stack as a record. */
 static void report(Child *c, int status)
 {
     lua_State *L = c->L;
@@ -240,7 +240,8 @@ static void report(Child *c, int status)
         Place place = {(uint32_t)lua_tointeger(L, -2), (uint32_t)lua_tointeger(L, -1)};
         if (place.source > c->n_sources) place = (Place){0, 0};
         const char *rule = lua_tostring(L, -5), *text = lua_tostring(L, -4);
-        if (rule != NULL && rule[0] == 0 && c->failed) return; /* core.stop: all has been said */
+        /* core.stop: every error is already sent */
+        if (rule != NULL && rule[0] == 0 && c->failed) return;
         child_write_error(c, rule != NULL ? rule : "lua-error", place, text != NULL ? text : "",
                           lua_tostring(L, -3), SEVERITY_error);
         lua_pop(L, 5);
@@ -258,7 +259,7 @@ void child_load_text(Child *c, const Source *source)
     static const char mark[] = "\xEF\xBB\xBF"; /* some editors begin a file with it */
     size_t skip = source->n >= 3 && memcmp(source->text, mark, 3) == 0 ? 3 : 0;
     if (luaL_loadbufferx(c->L, source->text + skip, source->n - skip, chunk, "t") == LUA_OK) return;
-    if (is_error(c->L, -1)) { /* not of the grammar: the parser itself ran into a limit */
+    if (is_error(c->L, -1)) { /* no syntax error: the parser itself ran into a limit */
         lua_getfield(c->L, -1, "text");
         place.line = 0;
     }
@@ -268,7 +269,7 @@ void child_load_text(Child *c, const Source *source)
     child_raise(c->L, "lua-syntax", place, syntax_hint(c, message, place), "%s", message);
 }
 
-/* Load, run, flatten, ask, trace: in one protected call. */
+/* Loads, runs, flattens, asks and traces in one protected call. */
 static int evaluate(lua_State *L)
 {
     Child *c = child_of(L);
@@ -313,7 +314,8 @@ _Noreturn void child_run(Child *c)
     if (L == NULL) _exit(1);
     c->L = L;
     memcpy(lua_getextraspace(L), &c, sizeof(Child *));
-    lua_gc(L, LUA_GCINC, 800, 0, 0); /* scripts are short; at the cap Lua collects anyway */
+    /* scripts are short, so collect rarely; at the memory cap Lua collects anyway */
+    lua_gc(L, LUA_GCINC, 800, 0, 0);
     luaL_newmetatable(L, error_key);
     lua_pushcfunction(L, error_text);
     lua_setfield(L, -2, "__tostring");

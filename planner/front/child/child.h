@@ -1,6 +1,6 @@
-/* The child's side: the process that evaluates a script. Shared by its files only.
- * It may waste its budget and be wrong; it cannot touch files outside its folder and
- * the library, other processes, or the store. */
+/* Declarations for the child: the process that evaluates a script. Only the child's own files
+ * include this. A script may waste the child's budget and crash it. It cannot touch files outside
+ * its folder and the library, nor other processes, nor the store. */
 #ifndef TANDEM_FRONT_CHILD_H
 #define TANDEM_FRONT_CHILD_H
 
@@ -27,23 +27,24 @@ typedef struct Place {
 } Place;
 
 typedef struct Source {
-    const char *name; /* as people know it: "plans/a.lua", "models/llama.lua" */
-    const char *text; /* NULL: no script, e.g. "--set mesh.tp=4" */
+    const char *name; /* name in messages: "plans/a.lua", "models/llama.lua" */
+    const char *text; /* NULL: no script, but a setting such as "--set mesh.tp=4" */
     size_t n;
     bool shipped,
-        library; /* from the library folder; of it, tandem/ and dialects/: never the user's lines
-                  */
+        /* the file is from the library folder; the file is from its tandem/ or dialects/, whose
+         * lines are never shown as the user's */
+        library;
 } Source;
 
 /* The parent's answer after it has read the configuration. */
 typedef struct Answer {
-    int64_t batch, seq; /* sequences of a global micro-step; tokens */
+    int64_t batch, seq; /* sequences of a global micro-step; tokens of a sequence */
     uint32_t axis_size[AXIS_NAMES];
-    uint32_t stages; /* of the pipeline: ranks x chunks */
+    uint32_t stages; /* stages of the pipeline: ranks times chunks */
     uint32_t microbatches;
-    uint32_t
-        multiple; /* what a shrunk model's features must divide by: tp if a tp plan may cut them */
-    uint32_t full_tp; /* tp before the plan was shrunk */
+    uint32_t multiple; /* divides the features of a shrunk model: tp if a tp plan
+                          may cut them */
+    uint32_t full_tp;  /* tp before the plan was shrunk */
     bool shrink;
 } Answer;
 
@@ -51,7 +52,7 @@ typedef struct Child {
     lua_State *L;
     Arena *arena;
     StreamWriter out;
-    int fd, words;             /* records both ways; last words */
+    int fd, words;             /* pipe for records both ways; pipe for last words */
     const char *script, *code; /* code: NULL, or the text to evaluate instead of a file */
     const FrontOptions *options;
     int script_dir, library_dir;
@@ -65,11 +66,11 @@ typedef struct Child {
     uint32_t n_sets;
     size_t memory;
     bool memory_refused;
-    bool collected;   /* memory was just refused: Lua collects and asks again */
-    uint32_t n_tight; /* how often in a row that left the cap as good as reached */
+    bool collected;   /* memory was just refused; Lua collects garbage and asks again */
+    uint32_t n_tight; /* number of collections in a row that freed next to nothing */
     Place memory_place, stop_place;
     volatile sig_atomic_t expired, fired, fired_before;
-    bool failed; /* an error has been written */
+    bool failed; /* an error record has been written */
     struct Tracer *tracer;
     Answer answer;
 } Child;
@@ -77,79 +78,85 @@ typedef struct Child {
 /* ---- child.c */
 _Noreturn void child_run(Child *c);
 Child *child_of(lua_State *L);
-/* The innermost line that runs; with `user` the innermost outside tandem/. */
+/* Returns the innermost line that runs; with `user` the innermost one outside tandem/. */
 Place child_place(Child *c, bool user);
-/* The innermost line of the plan's own scripts. */
+/* Returns the innermost line of the plan's own scripts. */
 Place child_plan_place(Child *c);
 /* Raises a Lua error that becomes a diagnostic. hint: NULL or one line. */
 _Noreturn void child_raise(lua_State *L, const char *rule, Place place, const char *hint,
                            const char *format, ...) __attribute__((format(printf, 5, 6)));
-/* Adds a new source and returns its number; raises when there are too many. */
+/* Adds a new source and returns its number; raises an error when there are too many. */
 uint32_t child_source(Child *c, const Source *source);
-void child_put_place(Child *c, Place place); /* to the open record: file number, line */
-void child_send_files(Child *c);             /* before a record begins */
-/* A diagnostic as a record. An error fails the script; what runs on may find more of them. */
+void child_put_place(Child *c, Place place); /* appends file number and line to the open record */
+void child_send_files(Child *c);             /* must be called before a record begins */
+/* Writes a diagnostic as a record. An error fails the script, but the script may run on and report
+ * more of them. */
 void child_write_error(Child *c, const char *rule, Place place, const char *text, const char *hint,
                        Severity severity);
-/* Nearest of the texts in the Lua list at `list` as "did you mean 'x'?"; NULL if none is near. */
+/* Returns the text in the Lua list at `list` nearest to `word`, as "did you mean 'x'?"; NULL if
+ * none is near. */
 const char *child_near(lua_State *L, const char *word, int list);
 
 /* ---- child_limits.c: processor time, memory */
 void child_limit(Child *c);
 void *child_allocate(void *self, void *at, size_t old, size_t size); /* a lua_Alloc */
 
-/* ---- child_library.c: the functions a script may call; child_pairs.c: in a fixed order */
+/* ---- child_library.c: the functions that a script may call; child_pairs.c: pairs and next in a
+ * fixed order */
 void child_open_library(Child *c);
 void child_open_pairs(lua_State *L);
 
 /* ---- child_require.c */
 void child_open_require(Child *c);
-/* Loads a file's text and leaves the compiled chunk on the stack. Beneath `dir` only. */
+/* Loads a file's text, only from beneath `dir`, and leaves the compiled chunk on the stack. */
 void child_load_file(Child *c, const char *path);
 void child_load_text(Child *c, const Source *source);
-/* Reads a file of data from the script's folder; the number of its source. */
+/* Reads a data file from the script's folder; returns the number of its source. */
 uint32_t child_read_beside(Child *c, const char *path, Place place);
 
-/* Places as Lua integers: what core functions hand to each other. */
+/* Packs a place into a Lua integer, which core functions pass to each other. */
 lua_Integer child_pack_place(Place place);
 Place child_unpack_place(const Child *c, lua_Integer packed);
 
-/* ---- child_scan.c: where in the source a key of a table constructor stands */
+/* ---- child_scan.c: the source line of a key in a table constructor */
 typedef struct Spot {
     uint32_t source, line;
-    size_t open; /* offset behind the constructor's `{`; 0: unknown */
+    size_t open; /* offset just behind the constructor's `{`; 0: unknown */
 } Spot;
-/* The constructor that the call of `callee` at `place` is given. */
+/* Returns the constructor that is passed to `callee` in the call at `place`. */
 Spot scan_call(const Child *c, Place place, const char *callee);
-/* The constructor that whatever is called at `place` is given, whatever its name. */
+/* Returns the constructor that is passed to the function called at `place`, whatever its name. */
 Spot scan_any_call(const Child *c, Place place);
-/* The line of `key =` in it, and the constructor that is its value, if it is one. */
+/* Returns the line of `key =` in the table, and the constructor that is its value, if it is one. */
 Spot scan_key(const Child *c, Spot table, const char *key);
-Spot scan_item(const Child *c, Spot table, lua_Integer index); /* the index-th positional value */
+/* the same for the index-th positional value */
+Spot scan_item(const Child *c, Spot table, lua_Integer index);
 
 /* ---- child_plan.c, child_set.c */
 void child_open_plan(Child *c);
-/* The plan table on top of the stack becomes records. */
+/* Turns the plan table on top of the stack into records. */
 void child_flatten(Child *c);
 void child_default_cluster(Child *c);
 void child_named_runtime(Child *c);
-void child_apply_sets(Child *c); /* to the plan table on top of the stack */
-/* Where `--set` wrote this flattened path; source 0: it did not. */
+void child_apply_sets(Child *c); /* applies them to the plan table on top of the stack */
+/* Returns where `--set` wrote this flattened path; source 0: it did not. */
 Place child_set_place(Child *c, const char *path);
-/* "plan", "tp", ..., "adamw" of a table made by that word, and its place; NULL: any other value. */
+/* Returns the word ("plan", "tp", "adamw", ...) whose call made this table, and its place; NULL for
+ * any other value. */
 const char *child_kind(lua_State *L, int index, Place *place);
 
-/* ---- child_report.c: core functions that tell of several mistakes at once */
-void child_add_reports(lua_State *L); /* to the table on top of the stack */
+/* ---- child_report.c: core functions that report several mistakes at once */
+void child_add_reports(lua_State *L); /* adds them to the table on top of the stack */
 
-/* ---- child_schedule.c: the plan's own pipeline schedule, from a file before the parent is asked;
- * from a function after it has answered, when the numbers of ranks and micro-batches are known */
-void child_schedule_file(Child *c); /* both: the plan table is on top of the stack */
+/* ---- child_schedule.c: the plan's own pipeline schedule. A file is read before the parent is
+ * asked. A function is called after the parent has answered, because it needs the numbers of ranks
+ * and micro-batches */
+void child_schedule_file(Child *c); /* both expect the plan table on top of the stack */
 void child_schedule_call(Child *c);
 
 /* ---- child_trace.c: core functions for tandem/nn.lua */
 void child_push_core(Child *c);
-void child_ask(Child *c);   /* sends what there is, and waits for the Answer */
+void child_ask(Child *c);   /* sends all records so far and waits for the Answer */
 void child_trace(Child *c); /* builds and traces the model of the plan on top of the stack */
 
 #endif

@@ -1,6 +1,6 @@
-/* The functions a script may call: Lua's own without files, processes, code loading and
- * finalizers; those that spin in C without returning to the interpreter get bounds, those whose
- * result depends on addresses or clocks get fixed ones. */
+/* The functions that a script may call: Lua's own, without files, processes, code loading and
+ * finalizers. Functions that can spin in C get bounds. Functions whose result depends on addresses
+ * or clocks get fixed results. */
 #include <assert.h>
 #include <lualib.h>
 #include <string.h>
@@ -79,7 +79,7 @@ static int safe_move(lua_State *L)
     return call_original(L);
 }
 
-/* Addresses differ from run to run: a table is just "table". */
+/* Addresses differ from run to run, so a table is printed as just "table". */
 static bool has_address(lua_State *L, int arg)
 {
     switch (lua_type(L, arg)) {
@@ -149,11 +149,11 @@ static int safe_print(lua_State *L)
     }
     str_add(&line, "\n");
     ssize_t written = write(STDERR_FILENO, line.at, line.n);
-    (void)written; /* nobody listens: then it is not printed */
+    (void)written; /* if nobody listens, the text is dropped */
     return 0;
 }
 
-/* Replaces `name` in the table on top of the stack by a function that may call the original. */
+/* Replaces `name` in the table on top of the stack by `safe`, which may call the original. */
 static void wrap(lua_State *L, const char *name, lua_CFunction safe)
 {
     int type = lua_getfield(L, -1, name);
@@ -171,7 +171,7 @@ static void remove_all(lua_State *L, const char *const *names)
     }
 }
 
-/* A misspelt global must not silently be nil. */
+/* A misspelt global raises an error; it must not silently be nil. */
 static int no_such_name(lua_State *L)
 {
     static const char *const gone[] = {"io",   "os",       "debug",  "package",

@@ -1,6 +1,7 @@
-/* The limits of a script. Two stages of time: at the first the interpreter is told to raise an
- * error; code that never returns to it (patterns, C loops, finalizers) is cut off at the second,
- * with its line as last words. Memory: through one allocator, and the address space as a whole. */
+/* The limits of a script. Time has two stages. At the first, the interpreter is told to raise an
+ * error. At the second, a signal ends code that never returns to the interpreter (patterns, C
+ * loops, finalizers) and reports its line. Memory is limited by one allocator and by the size of
+ * the address space. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +15,9 @@
 
 enum { STAGES_MOST = 12, TIGHT_MOST = 4 };
 
-/* Once the cap is reached Lua collects all of its garbage and asks again. Where that frees next to
- * nothing it would do so at every allocation, and the time would run out in its place: memory is
- * what the script lacks. */
+/* Once the cap is reached, Lua collects all of its garbage and asks again. If that frees next to
+ * nothing, Lua would collect at every allocation until the time is up. The reported cause must then
+ * be memory, not time. */
 static bool is_spent(Child *c)
 {
     bool asked_again = c->collected;
@@ -27,11 +28,11 @@ static bool is_spent(Child *c)
     return c->n_tight > TIGHT_MOST;
 }
 
-/* A finalizer runs without hooks, and its memory errors are warnings: scripts get none of them. */
+/* Scripts get no finalizers: they run without hooks, and their memory errors are only warnings. */
 void *child_allocate(void *self, void *at, size_t old, size_t size)
 {
     Child *c = self;
-    if (at == NULL) old = 0; /* Lua passes a type there */
+    if (at == NULL) old = 0; /* Lua passes a type in `old` here */
     if (size == 0) {
         c->memory -= old;
         free(at);
@@ -41,7 +42,8 @@ void *child_allocate(void *self, void *at, size_t old, size_t size)
         bool over = size - old > (size_t)CHILD_MOST_LUA_BYTES - c->memory;
         if (is_spent(c) || over) {
             Place place = c->L != NULL ? child_place(c, true) : (Place){0, 0};
-            if (place.source != 0) c->memory_place = place; /* none: the stack is being unwound */
+            /* without a source the stack is being unwound */
+            if (place.source != 0) c->memory_place = place;
             c->memory_refused = c->collected = true;
             return NULL;
         }
@@ -63,8 +65,8 @@ static void stop_hook(lua_State *L, lua_Debug *ar)
     lua_error(L);
 }
 
-/* Reads the interpreter's stack from within a signal: it stands still while C code spins. If it
- * does not, the worst is that this process ends without last words. */
+/* Reads the interpreter's stack from within a signal handler. The stack does not change while C
+ * code spins. If it does change, at worst this process ends without reporting its line. */
 static void last_words(Child *c)
 {
     struct {
@@ -106,7 +108,8 @@ static void lower_limit(int which, rlim_t soft, rlim_t hard)
 }
 
 #if !defined(__SANITIZE_ADDRESS__)
-/* Of this process as forked; the limit is what it may grow beyond that. */
+/* Returns the size of this process just after the fork; the limit is how far it may grow beyond
+ * that. */
 static uint64_t address_space_bytes(void)
 {
     unsigned long long pages = 0;
@@ -125,7 +128,8 @@ void child_limit(Child *c)
     lower_limit(RLIMIT_CPU, seconds, seconds + 1);
     lower_limit(RLIMIT_CORE, 0, 0);
     lower_limit(RLIMIT_NOFILE, 32, 32);
-#if !defined(__SANITIZE_ADDRESS__) /* its shadow memory alone is larger than any limit */
+/* AddressSanitizer's shadow memory alone is larger than any limit */
+#if !defined(__SANITIZE_ADDRESS__)
     uint64_t own = address_space_bytes();
     if (own > 0) lower_limit(RLIMIT_AS, own + (UINT64_C(2) << 30), own + (UINT64_C(2) << 30));
 #endif
@@ -152,5 +156,5 @@ void child_limit(Child *c)
     if (sigaction(SIGALRM, &action, NULL) != 0 ||
         timer_create(CLOCK_PROCESS_CPUTIME_ID, &event, &timer) != 0 ||
         timer_settime(timer, 0, &when, NULL) != 0)
-        _exit(1); /* without a limit nothing is evaluated */
+        _exit(1); /* without a limit no script is evaluated */
 }

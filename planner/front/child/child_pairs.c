@@ -1,4 +1,4 @@
-/* pairs and next in the order of the keys: numbers, texts, booleans. Lua's own order hangs on
+/* pairs and next in the order of the keys: numbers, texts, booleans. Lua's own order depends on
  * addresses and differs from run to run. */
 #include <assert.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@ typedef struct Key {
     bool is_integer;
     lua_Integer integer;
     lua_Number number;
-    const char *text; /* anchored by the table itself while we sort */
+    const char *text; /* the table itself keeps the text alive while we sort */
     size_t n;
 } Key;
 
@@ -86,7 +86,7 @@ static void push_keys(lua_State *L, int index)
     lua_remove(L, -2);
 }
 
-/* Upvalues: the keys, how many have been given. */
+/* Upvalues: the list of keys, and the number of keys given so far. */
 static int step(lua_State *L)
 {
     lua_Integer i = lua_tointeger(L, lua_upvalueindex(2));

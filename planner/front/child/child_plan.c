@@ -1,5 +1,5 @@
-/* plan, the passes, adamw, sgd: words that mark the table they are given, and the plan
- * as records. What keys there may be and what they must hold is known to the parent alone. */
+/* The words plan, adamw, sgd and the passes: each marks the table that it is given. Also turns the
+ * plan into records. Only the parent knows which keys are allowed and what values they take. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static const char *short_key(const char *word)
     return NULL;
 }
 
-/* Upvalue: which word. */
+/* Upvalue: the word. */
 static int mark_table(lua_State *L)
 {
     Child *c = child_of(L);
@@ -160,7 +160,7 @@ static const char *key_path(Child *c, const char *path, Place place)
     return arena_print(c->arena, "%s%s%s", path, dot, key);
 }
 
-/* The table on top of the stack; `spot`: its constructor. */
+/* Sends the table on top of the stack; `spot` is its constructor. */
 static void put_table(Child *c, const char *path, Spot spot, int nesting)
 {
     lua_State *L = c->L;
@@ -199,7 +199,7 @@ static void put_table(Child *c, const char *path, Spot spot, int nesting)
             if (strcmp(inner, "model") != 0) put_table(c, inner, at, nesting + 1);
         }
         lua_pop(L, 1);
-        lua_replace(L, -2); /* the key: where pairs goes on */
+        lua_replace(L, -2); /* the key, from which pairs continues */
     }
     lua_pop(L, 5);
 }
@@ -228,7 +228,7 @@ void child_named_runtime(Child *c)
     lua_pop(L, 1);
 }
 
-/* A plan that names no cluster is for this machine. */
+/* A plan that names no cluster is planned for this machine. */
 void child_default_cluster(Child *c)
 {
     lua_State *L = c->L;

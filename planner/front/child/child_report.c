@@ -1,6 +1,6 @@
-/* Core functions for library scripts that judge what a plan says before it is one: dialects.
- * Errors, warnings and notes are told one by one, with the line of the key that each is about; the
- * script ends when all have been. */
+/* Core functions for dialects: library scripts that judge another system's configuration before it
+ * becomes a plan. Errors, warnings and notes are reported one by one, each with the line of its
+ * key. The script ends after all of them. */
 #include <string.h>
 
 #include "planner/front/child/child.h"
@@ -53,8 +53,8 @@ static int core_stop(lua_State *L)
     return 0;
 }
 
-/* key_place(place, "distributed", "tp"): the line of that key in the table that the call at
- * `place` was given; as near as it can be found. */
+/* key_place(place, "distributed", "tp"): the line of that key in the table given to the call at
+ * `place`. If the key is not found, the nearest line around it. */
 static int core_key_place(lua_State *L)
 {
     Child *c = child_of(L);

@@ -1,5 +1,6 @@
-/* require: other scripts of the plan, from the script's folder or else from the library, and never
- * from anywhere else: each part of the name is opened beneath the one before, links are refused. */
+/* require: loads other scripts of the plan, from the script's folder or else from the library,
+ * never from anywhere else. Each part of the name is opened beneath the one before, and links are
+ * refused. */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
@@ -43,7 +44,7 @@ static int open_beneath(int dir, const char *path)
     return -1;
 }
 
-/* `source` has the name; the text is read here. */
+/* Reads the text of an open file; `source` already has the name. */
 static void read_open_file(Child *c, int fd, Source *source)
 {
     lua_State *L = c->L;
@@ -117,7 +118,7 @@ static bool name_is_fine(const char *name)
     return true;
 }
 
-/* "models.llama": an open file or -1, and what is known of it. */
+/* Finds "models.llama": returns an open file or -1, and fills in `source`. */
 static int find(Child *c, const char *name, Source *source)
 {
     char path[MOST_NAME + 8];
@@ -150,7 +151,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The scripts of a folder of the library, as require names them, in order. */
+/* Lists the scripts of a library folder in order, named as require names them. */
 static void add_shipped(Child *c, const char *folder, Shipped *all)
 {
     int fd = c->library_dir >= 0 ? open_beneath(c->library_dir, folder) : -1;

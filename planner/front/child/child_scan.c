@@ -1,5 +1,5 @@
-/* Finds the line of a key in a table constructor by reading the source again: Lua tells only the
- * line of the call that got the table. Reads tokens; understands nesting, not meaning. */
+/* Finds the line of a key in a table constructor by reading the source again. Lua only tells the
+ * line of the call that got the table. It reads tokens and understands nesting, not meaning. */
 #include <ctype.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@ typedef enum TokenKind { TOKEN_end, TOKEN_name, TOKEN_text, TOKEN_mark } TokenKi
 typedef struct ScanToken {
     TokenKind kind;
     char mark;
-    size_t at, n; /* name or text without quotes */
+    size_t at, n; /* the name, or the text without its quotes */
     uint32_t line;
 } ScanToken;
 typedef struct Scan {
@@ -28,7 +28,7 @@ static void advance(Scan *s, size_t n)
     for (; n > 0 && s->at < s->n; n--) s->line += s->text[s->at++] == '\n';
 }
 
-/* Past `[==[ ... ]==]` if one begins here. */
+/* Skips `[==[ ... ]==]` if one begins here. */
 static bool skip_long(Scan *s)
 {
     size_t equals = 0;
@@ -123,13 +123,14 @@ Spot scan_call(const Child *c, Place place, const char *callee)
     return spot;
 }
 
-/* `name {`, `name ({` or `require "name" {`: the first that begins on that line. */
+/* Matches `name {`, `name ({` or `require "name" {`: the first one that begins on that line. */
 Spot scan_any_call(const Child *c, Place place)
 {
     Spot spot = {place.source, place.line, 0};
     if (place.source == 0 || place.source > c->n_sources) return spot;
     Scan s = scan_source(c, place.source);
-    bool is_callee = false, opened = false; /* what is before: a name or text; a `(` behind one */
+    /* the token before: a name or text; a `(` that follows one */
+    bool is_callee = false, opened = false;
     for (ScanToken t = next_token(&s); t.kind != TOKEN_end; t = next_token(&s)) {
         if (t.line < place.line) continue;
         if (t.kind == TOKEN_mark && t.mark == '{' && (is_callee || opened)) {
@@ -161,7 +162,8 @@ static uint32_t line_of(const Scan *s, size_t offset)
     return line;
 }
 
-/* The value that begins here: a constructor, `word { ... }`, or something else. */
+/* Returns the constructor in the value that begins here: `{ ... }` itself, that of `word { ... }`,
+ * or none. */
 static size_t value_open(Scan s)
 {
     ScanToken t = next_token(&s);
@@ -169,7 +171,8 @@ static size_t value_open(Scan s)
     return t.kind == TOKEN_mark && t.mark == '{' ? s.at : 0;
 }
 
-/* Walks the items of the constructor; key NULL: the index-th item without a key. */
+/* Walks the items of the constructor; with key NULL it looks for the index-th item without a
+ * key. */
 static Spot find_item(const Child *c, Spot table, const char *key, lua_Integer index)
 {
     Spot found = {table.source, table.line, 0};

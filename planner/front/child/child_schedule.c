@@ -1,7 +1,7 @@
-/* The plan's own pipeline schedule: what pp { schedule = function(p, m, chunks) } returns, or a CSV
- * file as torch.distributed.pipelining writes it, one line a rank: "0F0,0F1,0I0,0W0" (stage,
- * action, micro-batch). Here it becomes lists of actions; whether they make a schedule is the
- * parent's to say. */
+/* Reads the plan's own pipeline schedule: the result of pp { schedule = function(p, m, chunks) },
+ * or a CSV file. The file is as torch.distributed.pipelining writes it, one line for each rank:
+ * "0F0,0F1,0I0,0W0" (stage, action, micro-batch). This file only makes lists of actions; the parent
+ * judges whether they are a valid schedule. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 enum { MOST_ACTIONS = 1 << 20, MOST_NUMBER = 1 << 20, MOST_CELLS = 1 << 22 };
 
-/* What a CSV may hold besides the four actions: what torch inserts between them. */
+/* The actions besides F, B, I and W that a CSV may hold: torch inserts them for communication. */
 #define COMMS(X) X(SEND_F) X(RECV_F) X(SEND_B) X(RECV_B) X(UNSHARD) X(RESHARD) X(REDUCE_GRAD)
 typedef enum TokenKind {
 #define X(name) TOKEN_##name,
@@ -78,7 +78,7 @@ static _Noreturn void bad_token(const Csv *csv, uint32_t row, const char *cell)
                 "'%.60s' is no action", cell);
 }
 
-/* "12SEND_F3"; the micro-batch is missing where a whole stage is meant. */
+/* Reads "12SEND_F3"; the micro-batch is missing where an action is for a whole stage. */
 static void read_token(Csv *csv, uint32_t row, const char *cell)
 {
     ScheduleToken t = {TOKEN_COUNT, 0, 0, row};
@@ -98,7 +98,8 @@ static void read_token(Csv *csv, uint32_t row, const char *cell)
     list_push(csv->c->arena, &csv->tokens, t);
 }
 
-/* "(0F1;1B0)OVERLAP_F_B": two actions that torch runs together follow each other here. */
+/* Reads "(0F1;1B0)OVERLAP_F_B": torch runs the two actions together, here they follow each
+ * other. */
 static void read_cell(Csv *csv, uint32_t row, char *cell)
 {
     static const char together[] = ")OVERLAP_F_B";
@@ -134,7 +135,7 @@ static void read_row(Csv *csv, uint32_t row, const char *line, size_t n)
     }
 }
 
-/* Where, in the list of all tokens, something happens to a stage's micro-batch: 1 + index. */
+/* For a stage's micro-batch: 1 + the index of each of its actions in the list of all tokens. */
 typedef struct Cell {
     uint32_t forward, backward, comm[4]; /* SEND_F, RECV_F, SEND_B, RECV_B */
 } Cell;
@@ -176,7 +177,8 @@ static _Noreturn void bad_comm(const Csv *csv, const ScheduleToken *t, const cha
                 "%u%s%u %s", t->stage, token_names[t->kind], t->microbatch, what);
 }
 
-/* A send follows what it sends and has its receive on another rank; a receive comes before. */
+/* A send must follow the action that makes its value, and another rank must have its receive. A
+ * receive must come before the action that reads it. */
 static void check_comm(const Csv *csv, const Cells *cells, uint32_t i)
 {
     const ScheduleToken *t = &csv->tokens.at[i];
@@ -188,7 +190,7 @@ static void check_comm(const Csv *csv, const Cells *cells, uint32_t i)
         bad_comm(csv, t, "is not on the line of its stage's action");
     if (send && compute > i + 1) bad_comm(csv, t, "comes before what it sends is made");
     if (!send && compute < i + 1) bad_comm(csv, t, "comes after what it brings was read");
-    bool up = forward == send; /* to or from the next stage */
+    bool up = forward == send; /* the peer is the next stage */
     if (up ? t->stage + 1 == cells->n_stages : t->stage == 0)
         bad_comm(csv, t, "has no stage at its other end");
     uint32_t peer = up ? t->stage + 1 : t->stage - 1;
@@ -223,7 +225,8 @@ static void check_comms(const Csv *csv)
                       NULL, SEVERITY_note);
 }
 
-/* The file's text: a byte-order mark says nothing of it, a NUL would hide what follows it. */
+/* Skips a byte-order mark at the start of the file. Refuses a NUL, which would hide the text after
+ * it. */
 static const char *text_of(const Csv *csv, const char **end)
 {
     const char *text = csv->c->source[csv->source].text;
@@ -270,7 +273,7 @@ static void read_csv(Child *c, const char *path, Place place)
 
 /* ---- the function ---- */
 
-/* "F0.3": action, stage, micro-batch. */
+/* Reads "F0.3": action, stage, micro-batch. */
 static ScheduleToken read_text(Child *c, Place place, const char *text, uint32_t rank)
 {
     ScheduleToken t = {TOKEN_COUNT, 0, 0, rank};
@@ -286,8 +289,8 @@ static ScheduleToken read_text(Child *c, Place place, const char *text, uint32_t
     return t;
 }
 
-/* How many actions the list on top of the stack has. Its keys are 1 to n: what lies behind a hole
- * or under another key would not be done. */
+/* Counts the actions of the list on top of the stack. Its keys must be 1 to n: items behind a hole
+ * or under other keys would be ignored. */
 static uint32_t count_list(Child *c, Place place, uint32_t rank)
 {
     lua_State *L = c->L;
@@ -319,7 +322,7 @@ static uint32_t count_list(Child *c, Place place, uint32_t rank)
                 (long long)hole, (long long)last);
 }
 
-/* The list of one rank, on top of the stack. */
+/* Reads the list of one rank on top of the stack. */
 static void read_list(Child *c, Place place, uint32_t rank)
 {
     lua_State *L = c->L;
@@ -346,7 +349,7 @@ static void read_list(Child *c, Place place, uint32_t rank)
     send_actions(c, place, tokens.at, tokens.n);
 }
 
-/* The table on top of the stack has a list for each rank and nothing else. */
+/* Checks that the table on top of the stack has a list for each rank and nothing else. */
 static void check_keys(Child *c, Place place, uint32_t p)
 {
     lua_State *L = c->L;
@@ -362,7 +365,7 @@ static void check_keys(Child *c, Place place, uint32_t p)
     }
 }
 
-/* Where the function on top of the stack is written. */
+/* Returns the source line of the function on top of the stack. */
 static Place function_place(Child *c, Place otherwise)
 {
     lua_State *L = c->L;
@@ -374,7 +377,7 @@ static Place function_place(Child *c, Place otherwise)
     return (Place){(uint32_t)source, (uint32_t)ar.linedefined};
 }
 
-/* The pp{} of the plan on top of the stack; false: it has none. Leaves it on top. */
+/* Pushes the pp{} of the plan on top of the stack; returns false if it has none. */
 static bool push_pp(Child *c, Place *place)
 {
     lua_State *L = c->L;

@@ -1,5 +1,5 @@
-/* --set key.path=value: changes the table that plan{} was given, before anything reads it. The
- * parent has checked that each has a path and a '='. */
+/* --set key.path=value: changes the table given to plan{} before anything reads it. The parent has
+ * checked that each setting has a path and a '='. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static void push_part(lua_State *L, const char *part)
         lua_pushstring(L, part);
 }
 
-/* 4, 3e-4, true, or a text. */
+/* Pushes 4, 3e-4, true, or a text. */
 static void push_value(lua_State *L, const char *value)
 {
     size_t n = strlen(value);
@@ -54,7 +54,7 @@ static void no_such(Child *c, const Setting *s, const char *where, const char *w
     child_raise(c->L, "unknown-key", s->place, near, "there is no '%s' in %s", word, where);
 }
 
-/* A list of the text keys of the table at `index`, on top of the stack. */
+/* Pushes a list of the text keys of the table at `index`. */
 static int push_keys(lua_State *L, int index)
 {
     lua_Integer n = 0;
@@ -78,8 +78,8 @@ static int push_keys(lua_State *L, int index)
     return lua_gettop(L);
 }
 
-/* model.layers = 2 changes the model's config, where it must be already. Leaves the table on top.
- */
+/* model.layers = 2 changes the model's config; the key must already be there. It leaves the table
+ * on top of the stack. */
 static void enter_model(Child *c, Setting *s)
 {
     lua_State *L = c->L;
@@ -96,7 +96,8 @@ static void enter_model(Child *c, Setting *s)
     if (!there) no_such(c, s, "the model's config", s->part[1], push_keys(L, -1));
 }
 
-/* Walks all parts from `first` but the last, making tables that are not there. */
+/* Walks all parts of the path from `first` up to the last but one; makes tables that are
+ * missing. */
 static void enter_tables(Child *c, const Setting *s, uint32_t first)
 {
     lua_State *L = c->L;
@@ -117,7 +118,8 @@ static void enter_tables(Child *c, const Setting *s, uint32_t first)
     }
 }
 
-/* parallel.tp.sequence: the pass of that name in the list. Leaves the pass's table on top. */
+/* parallel.tp.sequence: finds the pass of that name in the list. It leaves the pass's table on top
+ * of the stack. */
 static void enter_parallel(Child *c, Setting *s)
 {
     lua_State *L = c->L;

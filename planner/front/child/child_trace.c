@@ -1,5 +1,5 @@
-/* The core functions that tandem/nn.lua stands on: each appends to a graph of our own, which
- * checks shapes as it goes, and to the stream, from which the parent builds its graph again. */
+/* The core functions under tandem/nn.lua. Each one appends to the child's own graph, which checks
+ * shapes at once. It also writes a record, from which the parent builds its graph. */
 #include <assert.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 typedef struct Tracer {
     Graph graph;
     bool has_batch;
-    uint32_t n_blocks; /* begun so far */
+    uint32_t n_blocks; /* blocks begun so far */
 } Tracer;
 
 enum { MOST_DIM = 1 << 30, MOST_NAME = 256 };
@@ -29,7 +29,7 @@ static Tracer *tracer(Child *c)
     return c->tracer;
 }
 
-/* Keeps the caller's frame on the stack, which a tail call into Lua would drop with its line. */
+/* Keeps the caller's frame on the stack: a tail call into Lua would drop it with its line. */
 static int call_wrapped(lua_State *L)
 {
     lua_pushvalue(L, lua_upvalueindex(1));
@@ -97,7 +97,7 @@ static void check_size(Child *c, const Graph *g, Place place)
 {
     if (g->nodes.n + g->modules.n + g->tensors.n < CHILD_MOST_NODES) return;
     uint32_t n = c->tracer->n_blocks;
-    /* what follows the blocks needs the room of the last */
+    /* n - 2 leaves room for the layers after the last block */
     const char *hint = n < 3 ? NULL : arena_print(c->arena, "%u of its blocks fit", n - 2);
     child_raise(c->L, "out-of-range", place, hint,
                 "the model has more than %d modules, tensors and ops", CHILD_MOST_NODES);
@@ -134,7 +134,7 @@ static int core_module(lua_State *L)
     return 1;
 }
 
-/* The trailing arguments from `first` on: 1 to 6 sizes. Returns how many. */
+/* Reads the trailing arguments from `first` on as 1 to 6 sizes. It returns their number. */
 static int read_dims(Child *c, int first, const char *name, Place place, int64_t dim[MAX_DIMS])
 {
     lua_State *L = c->L;
@@ -151,7 +151,7 @@ static int read_dims(Child *c, int first, const char *name, Place place, int64_t
     return n_dims;
 }
 
-/* The order of a fused projection: its dimension, and what each group has of each segment. */
+/* Sends the order of a fused projection: its dimension, and each group's share of each segment. */
 static void put_order(Child *c, int arg)
 {
     lua_State *L = c->L;
@@ -366,7 +366,7 @@ static int core_name(lua_State *L)
     return 0;
 }
 
-/* seq(n): a shrunk model's own sequence length, before the batch is made */
+/* seq(n): sets a shrunk model's sequence length, before the batch is made */
 static int core_seq(lua_State *L)
 {
     Child *c = child_of(L);
@@ -398,7 +398,7 @@ void child_push_core(Child *c)
     child_add_reports(L);
 }
 
-/* Has the plan on top of the stack a model with a function `shrink`? */
+/* True if the plan on top of the stack has a model with a function `shrink`. */
 static bool can_shrink(lua_State *L)
 {
     lua_getfield(L, -1, "model");
@@ -422,12 +422,12 @@ void child_ask(Child *c)
     unsigned char *at = (unsigned char *)&c->answer;
     for (size_t n = 0; n < sizeof c->answer;) {
         ssize_t got = read(c->fd, at + n, sizeof c->answer - n);
-        if (got <= 0) _exit(0); /* the parent has heard enough */
+        if (got <= 0) _exit(0); /* the parent has closed the pipe: it needs no more */
         n += (size_t)got;
     }
 }
 
-/* The stack has the plan on top; tandem.nn has left its `trace` in the core table. */
+/* Expects the plan on top of the stack, and tandem.nn's `trace` in the core table. */
 void child_trace(Child *c)
 {
     lua_State *L = c->L;
