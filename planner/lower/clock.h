@@ -4,7 +4,7 @@
 
 #include "planner/ir/plan.h"
 
-/* Newest pc of each stream that is known to have finished. */
+/* For each stream, the newest pc that is known to have finished. */
 typedef struct Clock {
     Pc at[STREAM_COUNT];
 } Clock;

@@ -58,7 +58,8 @@ static void step_info(const Config *config, StepInfo *step)
     step->seed = config->seed;
 }
 
-/* Micro-batches are unrolled: what would not fit into memory is refused before it is written. */
+/* Micro-batches are unrolled. A program that would not fit into memory is refused before it is
+ * written. */
 static void check_size(const Job *job, const char *after)
 {
     const Graph *g = &job->plan->graph;
@@ -71,8 +72,8 @@ static void check_size(const Job *job, const char *after)
               (long long)(MOST_INSTRUCTIONS / g->nodes.n * (uint64_t)job->plan->step.micro_batch));
 }
 
-/* The graph before a pass, so that one that fails leaves nothing half done to those that still
- * report. */
+/* The graph before a pass. If the pass fails, the graph is restored, so that later passes can still
+ * report their errors. */
 typedef struct Snapshot {
     Graph graph;
     Tensor *tensors;
@@ -114,8 +115,8 @@ static bool reports(const Pass *pass)
     return pass->spec ? pass->spec->reports : pass->reports;
 }
 
-/* One pass. After another has `failed` units are not kept: a second data pass makes its own. False:
- * nothing can run any more. */
+/* Runs one pass. After another pass has failed, units are not kept, so that a second data pass can
+ * make its own. Returns false if no further pass can run. */
 static bool run_pass(Job *job, const Pass *pass, bool failed)
 {
     uint32_t before = job->diag->n_errors;

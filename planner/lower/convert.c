@@ -42,8 +42,8 @@ static BufferId local_step(Lower *l, OpKind op, BufferId from, const Shape *to, 
 static BufferId comm_step(Lower *l, OpKind op, AxisSet axes, BufferId from, BufferId out,
                           Reduce reduce, NodeId origin)
 {
-    /* What a computation waits for at once must not queue behind gradients that nobody waits for.
-     */
+    /* A tensor that the next computation needs must not queue behind gradients that nobody waits
+     * for yet. */
     const bool context = axes & mesh_axes(&l->plan->mesh, AXIS_cp);
     Stream stream = reduce == REDUCE_max ? STREAM_tp
                     : context            ? STREAM_cp
@@ -66,7 +66,7 @@ static void set_axes(const Lower *l, Layout *layout, AxisSet axes, int8_t on)
         if (axes >> a & 1) layout->on[a] = on;
 }
 
-/* Is dimension d of `from` one of tokens that are dealt out in a zigzag? */
+/* True if dimension d of `from` holds tokens that are dealt out in a zigzag. */
 static bool is_sequence(const Lower *l, BufferId from, int d)
 {
     const TensorId t = l->p->buffers.at[from].tensor;
@@ -74,8 +74,8 @@ static bool is_sequence(const Lower *l, BufferId from, int d)
     return lower_is_sequence(l, own ? own : t ? l->g->tensors.at[t].deal[d] : 0);
 }
 
-/* Parts of tokens follow each other where they are those of one rank of cp, cut over tp. Those of
- * several do not: what is gathered of them is put in order, what is scattered to them was. */
+/* Token parts of one rank of cp, cut over tp, are contiguous in order. Parts of several cp ranks
+ * are not. They are put in order after a gather and before a scatter. */
 static BufferId gather(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin,
                        Category category)
 {
@@ -123,8 +123,8 @@ static BufferId scatter(Lower *l, BufferId from, AxisSet axes, int d, NodeId ori
                      origin);
 }
 
-/* How `parts` ranks share dimension d: the tensor's own deal, the equal one, or the last part
- * short. */
+/* Returns the deal of dimension d over `parts` ranks: the tensor's own deal, the equal deal, or a
+ * ceil deal with a short last part. */
 static DealId deal_for(Lower *l, BufferId from, int d, uint32_t parts)
 {
     TensorId t = l->p->buffers.at[from].tensor;
@@ -139,15 +139,16 @@ static BufferId cut(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin)
     Shape to = *lower_shape(l, from);
     uint32_t parts = mesh_size(&l->plan->mesh, axes);
     const bool tokens = is_sequence(l, from, d);
-    assert(!tokens || !(axes & mesh_axes(&l->plan->mesh, AXIS_cp))); /* cut from the batch on */
+    /* cp cuts tokens from the batch on, never here */
+    assert(!tokens || !(axes & mesh_axes(&l->plan->mesh, AXIS_cp)));
     if (!tokens) to.deal[d] = deal_for(l, from, d, parts);
     set_axes(l, &to.layout, axes, SPLIT(d));
     if (tokens) to.deal[d] = sequence_deal(l->job, shape_parts(&to, &l->plan->mesh, d));
     return local_step(l, OP_slice, from, &to, d, parts, false, origin, 0);
 }
 
-/* SPLIT(c) -> SPLIT(d): every rank sends each peer its part of d, and gets its own part of all of
- * c. Uneven parts do not fit into equal messages: those are gathered and cut. */
+/* SPLIT(c) -> SPLIT(d): every rank sends each peer its part of d, and receives its own part of all
+ * of c. Uneven parts do not fit into equal messages, so they are gathered and cut instead. */
 static BufferId exchange(Lower *l, BufferId from, AxisSet axes, int c, int d, NodeId origin,
                          Category category)
 {
@@ -165,8 +166,9 @@ static BufferId exchange(Lower *l, BufferId from, AxisSet axes, int c, int d, No
     return direct ? out : local_step(l, OP_unpack, out, &to, c, parts, false, origin, 0);
 }
 
-/* Parts nest in mesh order: an axis may not cut a dimension before an outer one has cut it, unless
- * both do at once (`group`), nor while an outer one has yet to leave it. */
+/* Parts nest in mesh order. An axis must wait to cut a dimension until the outer axes have cut it,
+ * unless both cut at once (`group`). It must also wait until an outer axis that leaves the
+ * dimension has left. */
 static bool must_wait(const Layout *a, const Layout *b, AxisSet group, uint32_t axis)
 {
     if (!layout_is_split(b->on[axis])) return false;
@@ -177,8 +179,8 @@ static bool must_wait(const Layout *a, const Layout *b, AxisSet group, uint32_t 
     return false;
 }
 
-/* The axes whose change from `a` to `b` is `change`, with the same dimensions (or reduction) as the
- * first found. */
+/* Returns the axes whose change from `a` to `b` is `change`, with the same dimensions (or
+ * reduction) as the first axis found. */
 static AxisSet axes_of(const Lower *l, const Layout *a, const Layout *b, Change change, int8_t *key)
 {
     AxisSet axes = 0;
@@ -205,8 +207,8 @@ static BufferId reduce(Lower *l, BufferId from, AxisSet axes, int8_t partial, No
     return comm_step(l, OP_all_reduce, axes, from, like(l, from, &s, category), kind, origin);
 }
 
-/* One change over all the axes that ask for it alike; `key` is the dimension, or the kind of sum.
- */
+/* Makes one change over all the axes that need the same one; `key` is the dimension, or the kind of
+ * sum. */
 static BufferId change(Lower *l, Change what, BufferId from, AxisSet axes, int8_t key,
                        NodeId origin, Category category)
 {
@@ -225,8 +227,8 @@ static BufferId change(Lower *l, Change what, BufferId from, AxisSet axes, int8_
     return from;
 }
 
-/* The axes that cut dimension `on` within what `axes` cut there, or are about to cut: they stand in
- * the way. Uneven parts are gathered by all of their axes or not at all. */
+/* Returns the axes that cut dimension `on` within the cut of `axes`, or are about to: they stand in
+ * the way. Uneven parts are gathered over all of their axes or over none. */
 static AxisSet in_the_way(const Lower *l, const Shape *s, AxisSet axes, int8_t on)
 {
     if (!layout_is_split(on)) return 0;
@@ -239,8 +241,8 @@ static AxisSet in_the_way(const Lower *l, const Shape *s, AxisSet axes, int8_t o
     return (AxisSet)(all & ~((1u << __builtin_ctz(within)) - 1));
 }
 
-/* One change, or what must come before it: parts that stand in the way are gathered, and cut again
- * later. */
+/* Makes one change, or the change that must come before it: parts that stand in the way are
+ * gathered, and cut again later. */
 static BufferId step(Lower *l, Change what, BufferId from, const Layout *to, AxisSet axes,
                      int8_t key, NodeId origin, Category category)
 {
@@ -254,7 +256,7 @@ static BufferId step(Lower *l, Change what, BufferId from, const Layout *to, Axi
     return change(l, what, from, axes, key, origin, category);
 }
 
-/* A reduce_scatter sums: a maximum is taken of the whole, and then cut. */
+/* A reduce_scatter can only sum, so a maximum is reduced whole and then cut. */
 static BufferId take_maxima(Lower *l, BufferId from, const Layout *to, NodeId origin,
                             Category category)
 {
@@ -277,7 +279,7 @@ BufferId lower_convert(Lower *l, BufferId from, const Layout *to, NodeId origin,
     for (size_t k = 0; k < sizeof order / sizeof order[0];) {
         axes = axes_of(l, &lower_shape(l, from)->layout, to, order[k], &key);
         if (axes) from = step(l, order[k], from, to, axes, key, origin, category);
-        k = axes ? 0 : k + 1; /* what had to wait may come now */
+        k = axes ? 0 : k + 1; /* a change that had to wait may be possible now */
     }
     assert(layout_equal(&lower_shape(l, from)->layout, to));
     return from;
@@ -333,8 +335,7 @@ BufferId lower_want(Lower *l, TensorId t, const Layout *layout, NodeId origin)
     Layout use = tensor->use;
     BufferId from = find_version(l, t, &use, 0);
     if (!from) from = find_version(l, t, NULL, 0);
-    if (!from &&
-        tensor->role == ROLE_input) { /* every stage reads the part of the batch that it wants */
+    if (!from && tensor->role == ROLE_input) { /* every stage reads its own part of the batch */
         assert(l->phase == PHASE_forward);
         lower_forward_node(l, tensor->producer);
         return lower_want(l, t, layout, origin);

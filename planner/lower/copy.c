@@ -1,8 +1,8 @@
-/* FSDP2 as PyTorch carries it out: a shard is cast and packed on a stream of its own, gathered
- * weights are copied to a buffer a parameter, gradients are made in such buffers and packed again
- * before they are reduced. What the flat units of everybody else save is seen by comparison. At
- * rest a unit is flat here too; PyTorch cuts each parameter along its first dimension, which moves
- * the same bytes. */
+/* FSDP2 with the copies that PyTorch makes. A shard is cast and packed on a stream of its own.
+ * Gathered weights are copied to one buffer for each parameter. Gradients are made in such buffers
+ * and packed again before they are reduced. Comparing such a plan with flat units shows what the
+ * flat units save. Units at rest are flat here too. PyTorch cuts each parameter along its first
+ * dimension, which moves the same bytes. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"
@@ -19,7 +19,7 @@ BufferId lower_copy_in(Lower *l, UnitId u)
     BufferId from = lower_offloads(l, u) ? lower_fetch(l, u) : l->unit.of[u].rest;
     BufferId packed = lower_buffer(l, &part, lower_dtype(l, unit->dtype), CATEGORY_communication);
     l->p->buffers.at[packed].unit = u;
-    /* the buffers that this gather fills are those that the last copy-out has emptied */
+    /* this gather fills the buffers that the last copy-out has emptied */
     lower_copy(l, u, STREAM_copy_in, from, packed, l->unit.last_copy_out, 0);
     return packed;
 }

@@ -1,6 +1,6 @@
-/* Instructions, buffers and dependences. `after` follows from what the buffers demand: a reader
- * waits for the writers, a writer for readers and writers. Vector clocks drop what is implied
- * already. */
+/* Instructions, buffers and dependences. `after` follows from the use of buffers: a reader waits
+ * for the writers, a writer for readers and writers. Vector clocks drop edges that other edges
+ * imply. */
 #include <assert.h>
 #include <string.h>
 
@@ -121,8 +121,8 @@ static void collect(const Lower *l, const Emit *e, Pc dep[STREAM_COUNT])
             dep[l->p->code.at[waits[k]].stream] = waits[k];
 }
 
-/* Waits for `pc`, and for all that were launched together with it: the newest alone would not imply
- * them. */
+/* Waits for `pc` and for all members of its launch group, because waiting for the newest member
+ * does not imply the others. */
 static void wait_for(Lower *l, Pc pc, Clock *clock)
 {
     const Instr *last = &l->p->code.at[pc];
@@ -203,7 +203,7 @@ Pc lower_emit(Lower *l, const Emit *e)
             join_launch_group(l, e->stream, &clock);
     }
     if (dep[e->stream] > before)
-        dep[e->stream] = before; /* members of a launch touch disjoint bytes */
+        dep[e->stream] = before; /* members of a launch group touch disjoint bytes */
     add_edges(l, &in, &clock, dep);
     Pc pc = (Pc)list_push(l->arena, &l->p->code, in);
     list_push(l->scratch, &l->emit.clocks, clock);

@@ -1,7 +1,7 @@
 /* Weights gathered in 8 bits. Once a step, the largest magnitude of each parameter is found on the
- * parts at rest, all of them reduced together; then a unit's part is quantised before it is
- * gathered, one byte a value. What the graph calls amax and quantise of these parameters is done by
- * that. */
+ * parts at rest and reduced, all parameters together. Then each unit's part is quantised and
+ * gathered, one byte a value. This replaces the graph's amax and quantise nodes of these
+ * parameters. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"
@@ -45,7 +45,7 @@ static BufferId slot(Lower *l, BufferId table, uint32_t i)
     return lower_view(l, table, &s, dtype, (uint64_t)i * dtype_bytes(dtype));
 }
 
-/* All parameters whose parts lie on the same axes: one table, one reduction. */
+/* Parameters whose parts lie on the same axes share one table and one reduction. */
 static void find_maxima(Lower *l, AxisSet axes, uint32_t n)
 {
     Shape part = {.n_dims = 1, .dim = {n}};

@@ -1,6 +1,6 @@
 /* Writes the program that gathers a full state. Layouts say what moves: a unit from FLAT to whole,
- * each of its tensors from its layout in use to whole; the one rule makes the collectives. Later
- * stages hand their tensors to the first. */
+ * then each of its tensors from its layout in use to whole. The one rule makes the collectives.
+ * Later stages send their tensors to the first. */
 #include "planner/lower/gather.h"
 
 #include <assert.h>
@@ -16,12 +16,12 @@ typedef struct Gather {
     Lower *l;
     const Plan *train;
     StateKind kind;
-    uint32_t *match;          /* [tensor]: of the transfer to the first stage */
-    Pc done[UNITS_IN_FLIGHT]; /* when the units before the last were gone */
+    uint32_t *match;          /* [tensor]: match number of its transfer to the first stage */
+    Pc done[UNITS_IN_FLIGHT]; /* when the units before the last one were freed */
     uint32_t n_done;
 } Gather;
 
-/* The buffer at rest of a unit's weights or moments. */
+/* Returns the buffer at rest of a unit's weights or moments. */
 static const Buffer *at_rest(const Program *p, UnitId u, StateKind kind)
 {
     uint32_t n = 0;
@@ -156,7 +156,7 @@ static void receive_unit(Gather *g, const Program *from, UnitId u, uint32_t stag
     end_unit(g, last);
 }
 
-/* Tensors of the state, which stage `from` holds whole: to the host, from there or from here. */
+/* Takes tensors of the state, which stage `from` holds whole, to the host of the first stage. */
 static void take_buffers(Gather *g, const Program *train, uint32_t from)
 {
     Lower *l = g->l;
@@ -186,7 +186,7 @@ static void write_program(Gather *g, uint32_t stage)
     l->p->stage = stage;
     list_reserve_none(l->arena, &l->p->code);
     list_reserve_none(l->arena, &l->p->buffers);
-    memset(&l->emit.clocks, 0, sizeof l->emit.clocks); /* nothing of the program before */
+    memset(&l->emit.clocks, 0, sizeof l->emit.clocks); /* no clock of the earlier program applies */
     memset(&l->emit.access, 0, sizeof l->emit.access);
     list_reserve_none(l->scratch, &l->emit.clocks);
     list_reserve_none(l->scratch, &l->emit.access);
@@ -200,7 +200,7 @@ static void write_program(Gather *g, uint32_t stage)
     }
 }
 
-/* The same graph, mesh and shapes without a program: text is the exact copy of a plan. */
+/* Copies the graph, mesh and shapes without a program. Text is the exact copy of a plan. */
 static Plan *copy_of(const Plan *train, Arena *arena, Diag *d)
 {
     Str text = str_in(arena);

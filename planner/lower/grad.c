@@ -1,7 +1,7 @@
-/* Backward nodes. A gradient tensor is a sum: contributions in the same layout are accumulated in
- * place, one partial sum a layout; when the last has arrived the sums are converted to the layout
- * in use and added. A gradient that passes through unchanged shares its buffer until somebody must
- * write to it. */
+/* Backward nodes. A gradient tensor is a sum. Contributions in the same layout are accumulated in
+ * place, one partial sum for each layout. After the last contribution, the sums are converted to
+ * the layout in use and added. A gradient that passes through unchanged shares its buffer until an
+ * instruction must write to it. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"
@@ -17,8 +17,7 @@ static bool needed_later(const Lower *l, TensorId grad)
     return s->n_uses > 0 || s->n_arrived < s->n_expected;
 }
 
-/* May `buffer`, a sum of `grad`, be written without spoiling another gradient that lies there too?
- */
+/* True if writing `buffer`, a sum of `grad`, spoils no other gradient that lies there too. */
 static bool is_safe(const Lower *l, BufferId buffer, TensorId grad)
 {
     for (uint32_t i = 0; i < l->grad.shares.n; i++) {
@@ -65,7 +64,7 @@ static void emit_pass(Lower *l, BufferId from, BufferId to, bool accumulate, Nod
     lower_emit(l, &e);
 }
 
-/* The sum's buffer, in a form that may be written. */
+/* Returns the sum's buffer, copied first if it must not be written. */
 static BufferId writable(Lower *l, TensorId grad, Version *sum, NodeId origin)
 {
     if (is_safe(l, sum->buffer, grad)) return sum->buffer;
@@ -94,7 +93,7 @@ static void merge(Lower *l, TensorId grad, BufferId part, NodeId origin)
     emit_pass(l, part, writable(l, grad, sum, origin), true, origin);
 }
 
-/* The last contribution is there: one value in the layout in use. */
+/* After the last contribution: makes one value in the layout in use. */
 static void settle(Lower *l, TensorId grad, NodeId origin)
 {
     GradState *s = state_of(l, grad);
@@ -137,8 +136,8 @@ static void param_contribution(Lower *l, TensorId param, BufferId temporary, Nod
     lower_grad_arrived(l, param);
 }
 
-/* Where output j is written. *temporary: it must be converted (parameter) or merged (activation)
- * after. */
+/* Returns the buffer that output j is written to. *temporary: it must be converted (parameter) or
+ * merged (activation) afterwards. */
 static BufferId output_buffer(Lower *l, NodeId id, uint32_t j, const Layout *made, bool *accumulate,
                               bool *temporary)
 {
@@ -184,8 +183,8 @@ static void finish_output(Lower *l, NodeId id, uint32_t j, BufferId out, bool te
     settle(l, grad, id);
 }
 
-/* dgrad and wgrad of one linear follow each other: what wgrad must gather again is asked for before
- * dgrad, so that the gather runs under dgrad and dgrad's own reduction under wgrad. */
+/* The gradients of a linear's input (dgrad) and weight (wgrad) follow each other. wgrad's gather is
+ * issued before dgrad: it then runs under dgrad, and dgrad's own reduction runs under wgrad. */
 static void prepare_sibling(Lower *l, NodeId id)
 {
     if (id + 1 >= l->g->nodes.n) return;
@@ -210,7 +209,7 @@ void lower_backward_node(Lower *l, NodeId id)
               .attrs = *graph_attrs_at(l->g, n.attrs)};
     for (uint32_t i = 0; i < n.n_in; i++)
         e.arg[i] = lower_want(l, n.in[i], lower_arg_layout(l, id, i), id);
-    used(l, &n); /* what this node reads may be overwritten by its outputs' sums only after it */
+    used(l, &n); /* the outputs of this node may overwrite its inputs only after it */
     bool accumulate[MAX_OUT], temporary[MAX_OUT];
     for (uint32_t j = 0; j < n.n_out; j++) {
         const Layout *made = lower_arg_layout(l, id, n.n_in + j);

@@ -1,6 +1,6 @@
-/* Graph with layouts -> programs, one a pipeline rank. Walks the rank's schedule; each action
- * lowers the nodes of one stage for one micro-batch. Tensors that were not kept are recomputed on
- * demand. */
+/* Graph with layouts -> programs, one for each pipeline rank. Walks the rank's schedule. Each
+ * action lowers the nodes of one stage for one micro-batch. Tensors that were not kept are
+ * recomputed on demand. */
 #include <assert.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ void lower_add_workspace(Lower *l, NodeId n, Emit *e)
     e->n_out++;
 }
 
-/* The loss and what it counts. */
+/* True for the loss and for its token count. */
 static bool is_of_step(const Lower *l, TensorId t)
 {
     return t == l->g->loss || t == graph_count(l->g);
@@ -71,7 +71,8 @@ static BufferId forward_output(Lower *l, NodeId id, uint32_t j, Attrs *attrs)
     return out;
 }
 
-/* The largest magnitude of a weight, its norm: what does not change within a step. */
+/* True for nodes whose result cannot change within a step: a weight's largest magnitude, or its
+ * norm. */
 static bool is_once(const Lower *l, const Node *n)
 {
     bool largest =
@@ -113,7 +114,7 @@ void lower_forward_node(Lower *l, NodeId id)
     }
 }
 
-/* Does the next stage, on the same rank, read it where it lies? */
+/* True if the next stage is on the same rank and reads the tensor without a transfer. */
 static bool is_read_next(const Lower *l, uint32_t stage, TensorId t)
 {
     if (stage + 1 == l->job->schedule->n_stages || !lower_is_mine(l, stage + 1)) return false;
@@ -122,7 +123,8 @@ static bool is_read_next(const Lower *l, uint32_t stage, TensorId t)
     return false;
 }
 
-/* Attention's output where it is exchanged at once: its own gradient reads it as it was. */
+/* Returns attention's output as it was made. Where it is exchanged at once, its own gradient reads
+ * it from before the exchange. */
 static BufferId as_made(Lower *l, TensorId t)
 {
     const NodeId id = l->g->tensors.at[t].producer;
@@ -131,7 +133,7 @@ static BufferId as_made(Lower *l, TensorId t)
     return lower_find_version(l, t, lower_arg_layout(l, id, n->n_in));
 }
 
-/* A micro-batch leaves a stage's forward: only what the backward pass needs stays. */
+/* After a stage's forward of a micro-batch, only tensors that the backward pass needs stay. */
 static void end_forward(Lower *l, uint32_t stage)
 {
     for (TensorId t = 1; t < l->value.tensor_room; t++) {
@@ -184,8 +186,8 @@ static void lower_forward(Lower *l, uint32_t stage, uint32_t end, Pc before)
     end_forward(l, stage);
 }
 
-/* Weight gradients are nodes whose outputs are gradients of parameters only, and what is transposed
- * right in front of one, for it. */
+/* True for nodes whose outputs are only gradients of parameters, and for transposes made right in
+ * front of one. */
 static bool is_weight_gradient(const Lower *l, NodeId id)
 {
     const Node *n = &l->g->nodes.at[id];
@@ -223,10 +225,10 @@ static uint32_t end_of(const Schedule *s, const Action *a)
     return a->kind == ACTION_F ? s->forward_end[at] : s->backward_end[at];
 }
 
-/* A receive could start, and a send end, at any time: two edges bound memory. A receive waits for
- * the action before the newest one, an action for what was sent before the one before it. Both have
- * ended earlier in the played schedule, so that transfers still run under an action, and nothing
- * waits for what comes later. */
+/* A receive could start, and a send could end, at any time. Two edges bound the memory of messages.
+ * A receive waits for the action before the newest one. An action waits for the messages sent
+ * before the action before it. In the played schedule both have ended earlier. Transfers therefore
+ * still run under an action, and nothing waits for later work. */
 static void lower_actions(Lower *l)
 {
     const Schedule *s = l->job->schedule;

@@ -1,7 +1,7 @@
-/* Shared by the lowering's files. Lowering walks the graph once a micro-batch and writes the
+/* Shared by the lowering's files. Lowering walks the graph once for each micro-batch and writes the
  * program.
  *   emit.c     instructions, buffers, dependences; vector clocks keep `after` reduced
- *   convert.c  the one rule: a value in the layout that somebody wants
+ *   convert.c  the one rule: converts a value to the layout that a node wants
  *   sharding.c when units are gathered, kept and reduced
  *   unit.c     parameters: gathered, released, prefetched
  *   reduce.c   gradients of a unit: summed, reduced, accumulated at rest
@@ -24,38 +24,38 @@ typedef struct Access {
     Pc read[STREAM_COUNT], written[STREAM_COUNT];
 } Access;
 
-/* A copy of a tensor's value (of the current micro-batch) in one layout. */
+/* A copy of a tensor's value, for the current micro-batch, in one layout. */
 typedef struct Version {
     BufferId buffer;
     Layout layout;
-    NodeId
-        consumer;  /* 0: for everybody; else made for this forward node alone (unshared gathers) */
-    uint32_t next; /* in Values.versions; 0: end */
+    NodeId consumer; /* 0: any node may use it; else made for this forward node alone (unshared
+                        gathers) */
+    uint32_t next;   /* in Values.versions; 0: end */
 } Version;
 
-/* A gradient tensor while it is being summed: one partial sum a layout. */
+/* A gradient tensor while it is being summed: one partial sum for each layout. */
 typedef struct GradState {
     uint32_t n_expected, n_arrived; /* contributions */
-    uint32_t n_uses;                /* reads by backward nodes still to come */
-    uint32_t sums;                  /* list of Version */
+    uint32_t n_uses;                /* reads by backward nodes that are still to come */
+    uint32_t sums;                  /* first Version in the list of sums */
 } GradState;
 
 typedef struct UnitState {
     BufferId rest;            /* at rest */
-    BufferId m, v, grad;      /* optimizer state, gradient accumulator at rest (or whole) */
-    BufferId gathered;        /* resident weights; 0: not gathered */
-    BufferId kept;            /* reshard to n: my slice of the gathered weights */
+    BufferId m, v, grad;      /* optimizer state; gradient accumulator at rest (or whole) */
+    BufferId gathered;        /* gathered weights that are on the device now; 0: none */
+    BufferId kept;            /* reshard to n: this rank's slice of the gathered weights */
     Pc last_use;              /* last instruction that read the weights */
     Pc reduced;               /* its last reduce_scatter */
-    BufferId full_grad;       /* unsharded gradient, while being written */
+    BufferId full_grad;       /* unsharded gradient while it is being written */
     uint32_t n_contributions; /* still to come before the gradient is reduced */
     uint32_t n_per_microbatch;
-    uint32_t n_reduced; /* reductions done: windows of accumulation */
-    bool begun;         /* the current use has begun: its prefetches are issued */
-    bool copied;        /* its weights lie in buffers of their own */
+    uint32_t n_reduced; /* reductions done, one for each window of accumulation */
+    bool begun;         /* the current use has begun, so its prefetches are issued */
+    bool copied;        /* its weights were copied out to buffers of their own */
 } UnitState;
 
-/* The order in which units are needed, all micro-batches. */
+/* One use of a unit; a list of these over all micro-batches gives the order. */
 typedef struct UnitUse {
     UnitId unit;
     uint32_t microbatch;
@@ -68,16 +68,16 @@ typedef struct Share {
     TensorId tensor;
 } Share;
 
-/* Between stage and stage + 1: an activation's way on, or its gradient's way back. */
+/* A message between `stage` and stage + 1: an activation forward, or its gradient backward. */
 typedef struct StageTransfer {
     uint32_t when, stage, microbatch;
     bool backward, is_send;
 } StageTransfer;
-/* Two buffers at fixed places that units of equal size take turns in. */
+/* Two buffers at fixed places, which units of equal size use in turn. */
 typedef struct Turns {
     BufferId buffer[2];
-    UnitId holds[2]; /* whose it is; 0: free */
-    UnitId has[2];   /* whose weights still lie there */
+    UnitId holds[2]; /* the unit that uses it now; 0: free */
+    UnitId has[2];   /* the unit whose weights still lie there */
     uint32_t next;
 } Turns;
 
@@ -85,31 +85,31 @@ typedef struct Pending {
     UnitId unit;
     BufferId part;
     bool last;
-} Pending; /* reduced, to be accumulated */
+} Pending; /* reduced gradients that are still to be accumulated */
 
-/* emit.c: the order of instructions on streams, and what the next one must wait for. */
+/* emit.c: the order of instructions on streams, and the dependences of the next one. */
 typedef struct Emitter {
     LIST(Clock) clocks;  /* [pc] */
-    LIST(Access) access; /* [buffer]: roots only */
+    LIST(Access) access; /* [buffer]: root buffers only */
     Pc stream_end[STREAM_COUNT];
-    Pc floor;         /* every instruction from here on waits for it; 0: nothing */
-    Pc compute_waits; /* the next computation waits for it */
-    Pc send_waits[2]; /* the next message forward, and backward, waits for it */
+    Pc floor;         /* every instruction from here on waits for this one; 0: none */
+    Pc compute_waits; /* the next computation waits for this */
+    Pc send_waits[2]; /* the next message forward, and the next backward, wait for these */
     uint32_t match, launch;
 } Emitter;
 
-/* convert.c, lower.c: the values of activations, and the layouts in which nodes want them. */
+/* convert.c, lower.c: the values of activations, and the layouts that nodes want. */
 typedef struct Values {
     LIST(Version) versions;
-    uint32_t *versions_of; /* [tensor]: of the current micro-batch */
+    uint32_t *versions_of; /* [tensor]: versions for the current micro-batch */
     uint32_t **by_microbatch;
     uint32_t tensor_room;
-    bool *keep;          /* [tensor]: kept from forward to backward */
+    bool *keep;          /* [tensor]: kept from the forward to the backward pass */
     bool *again;         /* [node]: runs again in the backward pass (recomputation) */
-    BufferId *of_step;   /* [tensor]: made once a step, or state */
+    BufferId *of_step;   /* [tensor]: made once a step, or state between steps */
     Layout *arg_layouts; /* the layouts of all arguments of all nodes */
     uint32_t *arg_first; /* [node]: its first entry in arg_layouts */
-    uint64_t *workspace; /* [node]: bytes of scratch that the backend's kernel asks for */
+    uint64_t *workspace; /* [node]: scratch bytes for the backend's kernel */
 } Values;
 
 /* unit.c, turns.c, offload.c, copy.c, float8.c: parameters, unit by unit. */
@@ -117,15 +117,15 @@ typedef struct Units {
     UnitState *of;     /* [unit] */
     bool *takes_turns; /* [unit]: uses the two pairs of buffers below; NULL: no unit does */
     Turns turns_weights, turns_grads;
-    NodeId *last_forward, *last_backward; /* [unit]: nodes that read its weights last */
-    bool *is_last;                        /* [unit]: the last block of its stage */
+    NodeId *last_forward, *last_backward; /* [unit]: the last nodes that read its weights */
+    bool *is_last;                        /* [unit]: it is the last block of its stage */
     bool *sums_pieces; /* [unit]: some of its gradients are sums over pieces of the tokens */
     bool *is_mixed;    /* [unit]: gradients of several micro-batches arrive interleaved */
     LIST(UnitUse) uses;
     uint32_t next_use;
     LIST(Pending) pending;
     BufferId *weight_view, *grad_view; /* [tensor]: the newest view of a parameter */
-    BufferId *maximum; /* [param]: the largest magnitude, of units that are gathered in 8 bits */
+    BufferId *maximum; /* [param]: largest magnitude, for units that are gathered in 8 bits */
     Pc last_release, last_reduce, previous_reduce;
     Pc last_copy_out;
     Pc last_offload, previous_offload, last_host_sum, previous_host_sum;
@@ -133,32 +133,33 @@ typedef struct Units {
 
 /* grad.c: gradients while their contributions arrive. */
 typedef struct Gradients {
-    GradState *of; /* [tensor]: of the current micro-batch */
+    GradState *of; /* [tensor]: state for the current micro-batch */
     GradState **by_microbatch;
-    uint32_t *arrived; /* [param]: contributions so far in this accumulation window */
+    uint32_t *arrived; /* [param]: contributions that have arrived in this accumulation window */
     LIST(Share) shares;
-    Pc after; /* the first writer of a new gradient buffer waits for it */
+    Pc after; /* the first writer of a new gradient buffer waits for this */
 } Gradients;
 
 /* stage.c: messages between pipeline stages. */
 typedef struct Stages {
-    uint32_t rank;             /* the pipeline rank whose program this is */
+    uint32_t rank;             /* the pipeline rank that this program is for */
     AxisSet pipe;              /* the pp axes */
-    LIST(TensorId) * crossing; /* [stage]: tensors that go from it to the next */
+    LIST(TensorId) * crossing; /* [stage]: tensors that go from it to the next stage */
     uint32_t first_tied_match, first_p2p_match, most_crossing;
-    LIST(StageTransfer) transfers; /* of this rank, in order */
+    LIST(StageTransfer) transfers; /* messages of this rank, in order */
     uint32_t next_transfer, transfer_launch;
-    Pc receive_after; /* all but the newest action have ended: their memory may be received into */
+    /* all actions but the newest have ended, so messages may be received into their memory */
+    Pc receive_after;
     Pc newest_send[2];
 } Stages;
 
-/* update.c: the numbers of the whole step. */
+/* update.c: scalars of the whole step. */
 typedef struct Scalars {
     uint32_t match;
-    uint32_t n_losses; /* nodes that added to the loss of the step so far */
+    uint32_t n_losses; /* nodes so far that have added to the step's loss */
     BufferId loss, norm_table, coefficient;
-    BufferId loss_sum, count; /* of the step so far: step_mean divides one by the other */
-    BufferId host_norm;       /* offloaded: squares of the numbers on the host */
+    BufferId loss_sum, count; /* sums of the step so far; step_mean divides the loss by the count */
+    BufferId host_norm;       /* offload: sum of squares of the gradients on the host */
 } Scalars;
 
 /* One program while it is written. Each part belongs to the files that its comment names. */
@@ -184,49 +185,53 @@ typedef struct Emit {
     Stream stream;
     AxisSet axes;
     int32_t hop;    /* send, recv */
-    uint32_t match; /* 0: the next number */
+    uint32_t match; /* 0: takes the next number */
     uint32_t launch;
     Attrs attrs;
     NodeId origin;
     UnitId unit;
     uint32_t n_in, n_out;
     BufferId arg[MAX_ARGS];
-    Pc after[4]; /* besides what the buffers demand; 0: none */
+    Pc after[4]; /* dependences beyond those of the buffers; 0: none */
 } Emit;
 Pc lower_emit(Lower *l, const Emit *e);
 BufferId lower_buffer(Lower *l, const Shape *shape, DType dtype, Category category);
 BufferId lower_view(Lower *l, BufferId parent, const Shape *shape, DType dtype,
                     uint64_t offset_bytes);
 const Shape *lower_shape(const Lower *l, BufferId b);
-DType lower_dtype(const Lower *l, DType t); /* through the dtype map */
+DType lower_dtype(const Lower *l, DType t); /* applies the dtype map */
 Shape tensor_shape(const Tensor *t, const Layout *layout);
-/* ... of a value, whose tokens may be dealt out for another layout: for this one. */
+/* ... of a value. Its tokens may have been dealt out for another layout; this gives the deal for
+ * this one. */
 Shape lower_value(const Lower *l, const Tensor *t, const Layout *layout);
-/* Are tokens dealt out so, over ranks of cp, perhaps of tp within them? */
+/* True if tokens are dealt out this way, over ranks of cp, perhaps of tp within them. */
 bool lower_is_sequence(const Lower *l, DealId deal);
 Stream lower_stream(const Lower *l, AxisSet axes, OpKind op);
 
 /* ---- convert.c ---- */
-/* A new buffer with the value of `from` in layout `to`. */
+/* Returns a new buffer with the value of `from` in layout `to`. */
 BufferId lower_convert(Lower *l, BufferId from, const Layout *to, NodeId origin, Category category);
-/* The value of tensor t in `layout`, made if need be (converted, gathered, recomputed). */
+/* Returns the value of tensor t in `layout`; converts, gathers or recomputes it if necessary. */
 BufferId lower_want(Lower *l, TensorId t, const Layout *layout, NodeId origin);
 void lower_add_version(Lower *l, TensorId t, BufferId buffer);
 BufferId lower_find_version(const Lower *l, TensorId t, const Layout *layout); /* 0: none */
 
 /* ---- unit.c ---- */
 void lower_units_start(Lower *l);
-BufferId lower_weight(Lower *l, TensorId param); /* gathers and prefetches; layout: use */
-void lower_after_node(Lower *l, NodeId n);       /* releases and reduces what n ended */
+/* gathers the weight and prefetches; returns it in its layout in use */
+BufferId lower_weight(Lower *l, TensorId param);
+/* releases and reduces the units that n used last */
+void lower_after_node(Lower *l, NodeId n);
 bool lower_defers(const Lower *l, UnitId u);
-uint32_t lower_n_windows(const Lower *l, UnitId u);  /* reductions a step */
-bool lower_stays_gathered(const Lower *l, UnitId u); /* from forward to backward */
+uint32_t lower_n_windows(const Lower *l, UnitId u); /* reductions a step */
+/* true if it stays gathered from forward to backward */
+bool lower_stays_gathered(const Lower *l, UnitId u);
 
-/* The weights that u's update made, gathered to where the next step reads them. */
+/* Gathers the weights that u's update made, to where the next step reads them. */
 void lower_gather_updated(Lower *l, UnitId u);
 
 /* ---- reduce.c ---- */
-/* Where the gradient of `param` is summed in this micro-batch: a view with its home layout. */
+/* Returns where this micro-batch sums the gradient of `param`: a view, with its layout. */
 BufferId lower_grad_home(Lower *l, TensorId param, Layout *home);
 void lower_grad_arrived(Lower *l, TensorId param);
 void lower_flush_pending(Lower *l, uint32_t keep);
@@ -234,76 +239,78 @@ void lower_flush_pending(Lower *l, uint32_t keep);
 /* ---- turns.c ---- */
 void lower_turns_start(Lower *l);
 bool lower_takes_turns(const Lower *l, UnitId u);
-/* The buffer whose turn it is; 0 with "zero-option" when both hold another unit. */
+/* Returns the buffer whose turn it is; 0 with "zero-option" if both hold another unit. */
 BufferId lower_turns_take(Lower *l, Turns *turns, UnitId u);
-/* Takes back the buffer in which u's weights still lie; 0: they do not. */
+/* Takes back the buffer in which u's weights still lie; 0 if they do not. */
 BufferId lower_turns_find(Turns *turns, UnitId u);
 void lower_turns_give(Turns *turns, UnitId u);
 
 /* ---- float8.c ---- */
 bool lower_gathers_bytes(const Lower *l, UnitId u);
-/* Is this node, amax or quantise of a parameter, done by gathering its unit in 8 bits? */
+/* True if this node is the amax or quantise of a parameter that gathering its unit in 8 bits
+ * replaces. */
 bool lower_done_by_gather(const Lower *l, NodeId id);
-/* The largest magnitude of each such parameter, once a step. */
+/* Finds the largest magnitude of each such parameter, once a step. */
 void lower_maxima(Lower *l);
-/* My part of the unit at rest in 8 bits. */
+/* Returns this rank's part of the unit at rest in 8 bits. */
 BufferId lower_in_bytes(Lower *l, UnitId u, const Shape *flat, Category category);
-/* If t is the amax or the 8-bit form of a parameter: the buffer that gathering has made for it;
- * else 0. */
+/* If t is the amax or the 8-bit form of a parameter, returns the buffer that gathering has made for
+ * it; else 0. */
 BufferId lower_quantised_weight(Lower *l, TensorId t);
 
 /* Sets `on` for each axis of `axes`. */
 void lower_set_axes(const Lower *l, Layout *layout, AxisSet axes, int8_t on);
-/* A flat buffer's shape. */
+/* Returns the shape of a flat buffer. */
 Shape lower_flat(const Lower *l, uint64_t elements, AxisSet split, AxisSet partial);
 
 /* ---- offload.c ---- state in host memory: fsdp2 { offload = true } */
 bool lower_offloads(const Lower *l, UnitId u);
 BufferId lower_host_buffer(Lower *l, const Shape *shape, DType dtype, Category category);
-/* A copy, or a cast where dtypes differ; waits for `after` and `also` besides. */
+/* A copy, or a cast if the dtypes differ; it also waits for `after` and `also`. */
 Pc lower_copy(Lower *l, UnitId u, Stream stream, BufferId from, BufferId to, Pc after, Pc also);
-BufferId lower_fetch(Lower *l, UnitId u); /* my shard, on the device */
-/* A reduced gradient leaves the device; the first is set, all others are added. */
+BufferId lower_fetch(Lower *l, UnitId u); /* copies this rank's shard to the device */
+/* Copies a reduced gradient to the host. The first one is stored; later ones are added. */
 void lower_take_out(Lower *l, UnitId u, BufferId part, bool first);
 
 /* ---- copy.c ---- FSDP2's copies: fsdp2 { copy = true } */
 bool lower_copies(const Lower *l, UnitId u);
-BufferId lower_copy_in(Lower *l, UnitId u); /* my shard, cast, to be gathered */
-void lower_copy_out(Lower *l, UnitId u);    /* a buffer for each weight */
-/* In which gradients are made: copies are cast on their way to the reduction, unless they are sums
- * over micro-batches or pieces. */
+/* casts this rank's shard into a buffer to gather from */
+BufferId lower_copy_in(Lower *l, UnitId u);
+void lower_copy_out(Lower *l, UnitId u); /* copies each weight to a buffer of its own */
+/* Returns the dtype in which gradients are made. Copies are cast on their way to the reduction,
+ * unless they are sums over micro-batches or pieces. */
 DType lower_grad_dtype(const Lower *l, UnitId u);
 BufferId lower_copied_grad(Lower *l, TensorId param, const Layout *home);
-BufferId lower_chunk_cat(Lower *l, UnitId u); /* its gradients, one flat buffer */
+BufferId lower_chunk_cat(Lower *l, UnitId u); /* packs its gradients into one flat buffer */
 
 /* ---- grad.c ---- */
-/* Lowers backward node n's outputs: decides buffers and the accumulate mask before, settles after.
- */
+/* Lowers the outputs of backward node n: chooses buffers and the accumulate mask before it, settles
+ * sums after it. */
 void lower_backward_node(Lower *l, NodeId n);
 void lower_pass_node(Lower *l, NodeId n);
-/* The node that quantises an operand of the backward pass. */
+/* Lowers the node that quantises an operand of the backward pass. */
 void lower_cast_node(Lower *l, NodeId n);
 
 /* ---- lower.c ---- */
-/* Several micro-batches may be in flight: each has its own versions and gradient sums. */
+/* Several micro-batches may be in flight, each with its own versions and gradient sums. Selects
+ * one. */
 void lower_select(Lower *l, uint32_t microbatch);
 void lower_forward_node(Lower *l, NodeId n);
 BufferId lower_state(Lower *l, TensorId t);
-/* Layout of argument `arg` (inputs, then outputs) of a node: wanted of an input, made of an output.
- */
-/* Gives the kernel of node n its scratch, as one more argument after the op's own. */
+/* Adds the scratch of node n's kernel as one more argument after the op's own. */
 void lower_add_workspace(Lower *l, NodeId n, Emit *e);
-/* The same for an instruction that carries out no node. */
+/* Does the same for an instruction that belongs to no node. */
 void lower_add_scratch(Lower *l, Emit *e);
-/* Layout of argument `arg` (inputs, then outputs): wanted of an input, made of an output. */
+/* Layout of argument `arg` (inputs, then outputs): the wanted one of an input, the resulting one of
+ * an output. */
 const Layout *lower_arg_layout(const Lower *l, NodeId n, uint32_t arg);
 
 /* ---- plan.c ---- */
-/* The nodes of an action, in order. Begins with its stage and kind. */
+/* Walks the nodes of an action in order. It begins with the action's stage and kind. */
 typedef struct ActionWalk {
     ActionKind kind;
     uint32_t stage;
-    NodeId id, behind; /* newest; newest of the backward nodes of pieces, in a forward action */
+    NodeId id, behind; /* newest node; in a forward action, the newest backward node of pieces */
 } ActionWalk;
 NodeId lower_next(const Lower *l, ActionWalk *walk); /* 0: the end */
 void lower_find_mixed(Lower *l);
@@ -317,14 +324,14 @@ bool lower_unit_is_mine(const Lower *l, UnitId u);
 /* ---- stage.c ---- */
 void lower_find_crossing(Lower *l);
 void lower_plan_transfers(Lower *l);
-/* Issues what is made by `when` in the played schedule. */
+/* Issues the transfers whose value is made by `when` in the played schedule. */
 void lower_transfers(Lower *l, uint32_t when);
-void lower_sum_tied(Lower *l); /* the gradients of parameters with two homes */
-/* A gradient that another stage has summed: one more contribution. */
+void lower_sum_tied(Lower *l); /* sums the gradients of parameters with two homes */
+/* Takes a gradient that another stage has summed as one more contribution. */
 void lower_grad_received(Lower *l, TensorId grad, BufferId part);
 
 /* ---- update.c ---- */
 void lower_update(Lower *l);
-uint32_t lower_n_scalars(const Lower *l); /* all_reduces of scalars at the end of a step */
+uint32_t lower_n_scalars(const Lower *l); /* number of scalar all_reduces at the end of a step */
 
 #endif

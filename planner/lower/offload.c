@@ -1,8 +1,9 @@
 /* FSDP2's CPU offload: parameters, reduced gradients and optimizer state live in host memory. A
- * shard is copied to the device before it is gathered, a reduced gradient back as soon as it is
- * there; sums over micro-batches, squared norms and the optimizer run on the host. Copies have a
- * stream each way. Two edges bound memory: a shard is fetched after the release that its gather
- * waits for, and a reduction starts when the copy before the last has left its buffer. */
+ * shard is copied to the device before it is gathered. A reduced gradient is copied back as soon as
+ * it is there. Sums over micro-batches, squared norms and the optimizer run on the host. Each
+ * direction of copies has a stream. Two edges bound memory. A shard is fetched only after the
+ * release that its gather waits for. A reduction starts only after the copy before the last has
+ * emptied its buffer. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"

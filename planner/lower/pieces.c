@@ -1,5 +1,5 @@
-/* The free bytes of an arena that is planned: who takes, who gives back, and who must have finished
- * before bytes may be used again. */
+/* The free bytes of an arena that is being planned: taking them, giving them back, and the
+ * instructions that must finish before bytes are reused. */
 #include "planner/lower/pieces.h"
 
 #include <assert.h>
@@ -23,7 +23,7 @@ static bool is_free(const Pieces *m, uint32_t piece, const Clock *now)
     return clock_passed(&m->busy.at[m->list.at[piece].busy], now);
 }
 
-/* Removes [offset, offset + size), which usable pieces cover, beginning within piece i. */
+/* Removes [offset, offset + size), which usable pieces cover, from piece i on. */
 static void take(Pieces *m, uint32_t i, uint64_t offset, uint64_t size)
 {
     Piece head = m->list.at[i];
@@ -54,7 +54,7 @@ typedef struct PieceRun {
     uint64_t start, end;
 } PieceRun;
 
-/* The next run from piece *i on, which becomes the piece behind it. */
+/* Finds the next run from piece *i on; *i becomes the piece behind it. */
 static bool next_run(const Pieces *m, uint32_t *i, const Clock *now, PieceRun *run)
 {
     while (*i < m->list.n && !is_free(m, *i, now)) ++*i;
@@ -88,7 +88,7 @@ bool pieces_take_at(Pieces *m, uint64_t offset, uint64_t size, const Clock *now)
         m->top = offset + size;
         return true;
     }
-    uint32_t lo = 0, hi = m->list.n; /* the piece in which offset lies */
+    uint32_t lo = 0, hi = m->list.n; /* search for the piece that contains offset */
     while (lo < hi) {
         const uint32_t i = lo + (hi - lo) / 2;
         if (m->list.at[i].offset + m->list.at[i].size <= offset)
@@ -158,7 +158,7 @@ static uint32_t join_busy(Pieces *m, uint32_t a, uint32_t b)
     return list_push(m->arena, &m->busy, both);
 }
 
-/* Keeps the list short: adjacent pieces that are all free by now become one. */
+/* Keeps the list short: joins adjacent pieces that are all free by now. */
 static void compact(Pieces *m, const Clock *now)
 {
     uint32_t n = 0;

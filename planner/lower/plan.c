@@ -1,6 +1,6 @@
-/* The lowering's decisions before it writes: layouts of every argument, what is kept from forward
- * to backward, which units a rank needs in which order, how many gradient contributions will come.
- */
+/* The lowering's decisions before it writes: the layout of every argument, the tensors kept from
+ * forward to backward, the order in which a rank needs units, and the number of gradient
+ * contributions. */
 #include <assert.h>
 #include <string.h>
 
@@ -41,7 +41,7 @@ static uint64_t find_workspace(const Lower *l, NodeId id)
     return l->job->options.workspace(n->op, dtype, elements, n_args);
 }
 
-/* Once a node, not once a micro-batch. */
+/* Finds layouts once for each node, not for each micro-batch. */
 void lower_find_layouts(Lower *l)
 {
     uint32_t n_args = 0;
@@ -66,7 +66,7 @@ void lower_find_layouts(Lower *l)
 
 /* ---- the order of nodes ---- */
 
-/* The last forward node of a piece: its backward nodes follow at once. */
+/* True for the last forward node of a piece; its backward nodes follow at once. */
 static bool ends_piece(const Graph *g, NodeId id)
 {
     uint32_t tile = g->nodes.at[id].tile;
@@ -90,9 +90,9 @@ NodeId lower_next(const Lower *l, ActionWalk *w)
     return 0;
 }
 
-/* Units of which a part of the gradient comes with the forward action, by pieces, and a part with
- * the backward action: where a forward action may follow another's, those of several micro-batches
- * mix, as they do where the backward pass is split. */
+/* Finds units whose gradient arrives partly in the forward action (by pieces) and partly in the
+ * backward action. If a forward action may follow another's, the gradients of several micro-batches
+ * mix. They also mix where the backward pass is split. */
 void lower_find_mixed(Lower *l)
 {
     const Graph *g = l->g;
@@ -123,7 +123,8 @@ static void need_from(Lower *l, bool *needed, TensorId t, ModuleId region)
 {
     const Tensor *at = &l->g->tensors.at[t];
     if (at->role != ROLE_activation && at->role != ROLE_input) return;
-    if (op_info(l->g->nodes.at[at->producer].op)->flags & OP_ONCE) return; /* lasts the step */
+    /* its result lasts the whole step */
+    if (op_info(l->g->nodes.at[at->producer].op)->flags & OP_ONCE) return;
     needed[t] = true;
     if (!graph_is_made_again(l->g, t, region)) l->value.keep[t] = true;
 }
@@ -135,7 +136,7 @@ void lower_find_kept(Lower *l)
     for (NodeId id = g->n_forward + 1; id < g->nodes.n; id++)
         for (uint32_t i = 0; i < g->nodes.at[id].n_in && !g->nodes.at[id].tile; i++)
             need_from(l, needed, g->nodes.at[id].in[i], g->nodes.at[id].region);
-    for (NodeId id = g->n_forward; id > 0; id--) { /* what recomputation itself reads */
+    for (NodeId id = g->n_forward; id > 0; id--) { /* also inputs of recomputation itself */
         const Node *n = &g->nodes.at[id];
         bool again = false;
         for (uint32_t j = 0; j < n->n_out; j++)
@@ -160,7 +161,7 @@ static void find_last_readers(Lower *l)
             if (id > g->n_forward && !g->nodes.at[id].tile)
                 l->unit.last_backward[unit] = id;
             else
-                l->unit.last_forward[unit] = id; /* of the forward action */
+                l->unit.last_forward[unit] = id; /* the last reader in the forward action */
         }
     }
 }
@@ -179,7 +180,8 @@ static bool is_block(const Lower *l, UnitId u)
     return l->g->modules.at[unit_module(l->job, first->module)].layer > 0;
 }
 
-/* The block whose backward follows its forward: FSDP may as well leave it gathered. */
+/* Returns the block whose backward follows directly after its forward, so that FSDP may leave it
+ * gathered. */
 static ModuleId block_of(const Lower *l, UnitId u)
 {
     TensorId first = l->g->units.at[u].params.at[0];
@@ -206,7 +208,8 @@ static void find_last_blocks(Lower *l)
     }
 }
 
-/* The units that one action needs and that are not resident; what it ends is no longer resident. */
+/* Lists the units that one action needs and that are not resident, and drops the units that it ends
+ * from the resident ones. */
 static void plan_action(Lower *l, const Action *a, bool *resident)
 {
     const Graph *g = l->g;
@@ -214,7 +217,8 @@ static void plan_action(Lower *l, const Action *a, bool *resident)
     ActionWalk walk = {.kind = backward ? ACTION_B : ACTION_F, .stage = a->stage};
     for (NodeId id; (id = lower_next(l, &walk)) != 0;) {
         const Node *n = &g->nodes.at[id];
-        bool again = backward && l->value.again[n->forward]; /* reads what it read at first */
+        /* recomputation reads the same inputs as the first time */
+        bool again = backward && l->value.again[n->forward];
         const Node *reader = &g->nodes.at[again ? n->forward : id];
         for (uint32_t i = 0; i < reader->n_in; i++) {
             TensorId param = graph_weight(g, reader->in[i]);
@@ -251,8 +255,8 @@ static void count_node(Lower *l, const Node *n, GradState *grads)
     for (uint32_t j = 0; j < n->n_out; j++) grads[n->out[j]].n_expected++;
 }
 
-/* For each micro-batch: contributions to and reads of every gradient on this rank, also by other
- * stages. */
+/* For each micro-batch, counts contributions to every gradient on this rank and reads of it,
+ * including those of other stages. */
 void lower_count_contributions(Lower *l)
 {
     const Graph *g = l->g;

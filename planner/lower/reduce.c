@@ -1,5 +1,5 @@
-/* The gradients of a unit: where a micro-batch sums them, their reduction over the data axes, and
- * their accumulation at rest. */
+/* The gradients of a unit: where a micro-batch sums them, how the data axes reduce them, and where
+ * they accumulate at rest. */
 #include <assert.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ BufferId lower_grad_home(Lower *l, TensorId param, Layout *home)
         s->full_grad =
             lower_buffer(l, &whole, lower_dtype(l, unit->reduce_dtype), CATEGORY_gradient);
         l->p->buffers.at[s->full_grad].unit = t->unit;
-        /* its own last reduction is long past: with that edge its bytes can be the same again */
+        /* its own last reduction has long ended; this edge lets it use the same bytes again */
         if (!lower_defers(l, t->unit))
             l->grad.after =
                 s->reduced > l->unit.previous_reduce ? s->reduced : l->unit.previous_reduce;
@@ -64,8 +64,8 @@ static void fill_gaps(Lower *l, UnitId u, BufferId grad)
     fill_range(l, u, grad, end, unit->padded);
 }
 
-/* In place: a range that is PARTIAL on `axes` (and on `also`) is summed over `axes`; or, of values
- * that are the same there, the mean is taken. */
+/* Sums a range that is PARTIAL on `axes` (and on `also`) over `axes`, in place. For a range whose
+ * values are equal there, it takes the mean. */
 static Pc reduce_range(Lower *l, UnitId u, BufferId base, uint64_t lo, uint64_t hi, AxisSet axes,
                        AxisSet split, AxisSet also, Reduce reduce)
 {
@@ -120,7 +120,8 @@ void lower_flush_pending(Lower *l, uint32_t keep)
     }
 }
 
-/* Replicas are summed on the device: what leaves it is the micro-batch's whole gradient. */
+/* Replicas are summed on the device, so the copy to the host is the micro-batch's whole
+ * gradient. */
 static void offload(Lower *l, UnitId u, BufferId part, bool first)
 {
     const Unit *unit = &l->g->units.at[u];
@@ -170,7 +171,8 @@ static void scatter(Lower *l, UnitId u, BufferId full)
     lower_flush_pending(l, 1);
 }
 
-/* Gradients partial on other axes than data's are summed there first, once for each set of axes. */
+/* Gradients that are partial on other axes than the data axes are summed there first, once for each
+ * set of axes. */
 static void sum_partials(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
@@ -191,7 +193,7 @@ static AxisSet replicas(const Lower *l, TensorId param)
     return (AxisSet)(mesh_axes(&l->plan->mesh, AXIS_tp) & ~split);
 }
 
-/* Drift pinning: what ranks of tp hold alike is averaged over them. */
+/* Drift pinning: averages gradients that tp ranks hold alike. */
 static void pin_replicas(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
@@ -207,8 +209,8 @@ static void pin_replicas(Lower *l, UnitId u)
     }
 }
 
-/* A window of accumulation ends: the unit's gradient is reduced, and the next one starts from
- * nothing. */
+/* A window of accumulation ends: the unit's gradient is reduced, and the next window starts from
+ * zero. */
 static void end_window(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];

@@ -1,8 +1,8 @@
-/* How the weights of a unit live: when they are gathered, when their gradients are reduced.
- * Questions to the graph and the options alone; no instruction is written here. */
+/* When the weights of a unit are gathered, and when its gradients are reduced. Answers come from
+ * the graph and the options alone; this file writes no instruction. */
 #include "planner/lower/lower.h"
 
-/* Are gradients summed unsharded over micro-batches, and reduced once a step? */
+/* True if gradients are summed unsharded over micro-batches and reduced once a step. */
 bool lower_defers(const Lower *l, UnitId u)
 {
     bool mixed = /* gradients of several micro-batches */

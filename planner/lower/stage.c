@@ -1,12 +1,12 @@
-/* Tensors that cross between pipeline stages: activations forward, their gradients backward, one
- * send and one receive a tensor and micro-batch. Layouts stay as they are: each rank talks to its
- * own peer.
+/* Tensors that cross between pipeline stages: activations forward, their gradients backward. Each
+ * tensor and micro-batch is one send and one receive. Layouts stay as they are, so each rank talks
+ * to its own peer.
  *
- * In which order? Each transfer has a time: when the played schedule has made what it carries. Both
- * ends issue by that time, and what has the same time together. Then the earliest transfer that is
- * not done can always be done: what it carries depends on earlier ones only, and so does whatever
- * stands before it on either end's stream. So no schedule that ends can deadlock in its transfers.
- */
+ * The order of transfers: each has the time at which the played schedule has made its value. Both
+ * ends issue transfers by that time; transfers with equal times are launched together. The earliest
+ * unfinished transfer can then always run. Its value depends only on earlier transfers, and so does
+ * everything before it on either end's stream. A schedule that ends therefore cannot deadlock in
+ * its transfers. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -27,7 +27,7 @@ static bool has_tied(const Lower *l)
     return false;
 }
 
-/* Also hands out the match numbers that both ends of a boundary, and all stages of a scalar, must
+/* Also assigns the match numbers that both ends of a boundary, and all stages of a scalar, must
  * share. */
 void lower_find_crossing(Lower *l)
 {
@@ -142,7 +142,8 @@ static void send_backward(Lower *l, uint32_t to, uint32_t i, TensorId grad)
     emit_send(l, from, to, match_of(l, to, i, true), true, origin);
 }
 
-/* Between `stage` and the next one; of tensors without a gradient nothing goes back. */
+/* Number of tensors that cross between `stage` and the next one; tensors without a gradient send
+ * nothing back. */
 static uint32_t n_crossing(const Lower *l, const StageTransfer *t)
 {
     uint32_t n = 0;
@@ -178,7 +179,7 @@ static int by_time(const void *x, const void *y)
     return 0;
 }
 
-/* All transfers of this rank, in the order in which it issues them. */
+/* Lists all transfers of this rank in the order in which it issues them. */
 void lower_plan_transfers(Lower *l)
 {
     const Schedule *s = l->job->schedule;
@@ -199,7 +200,7 @@ void lower_plan_transfers(Lower *l)
         qsort(l->stage.transfers.at, l->stage.transfers.n, sizeof(StageTransfer), by_time);
 }
 
-/* Issues what the played schedule has made by `when`. */
+/* Issues the transfers whose values the played schedule has made by `when`. */
 void lower_transfers(Lower *l, uint32_t when)
 {
     while (l->stage.next_transfer < l->stage.transfers.n &&
@@ -240,10 +241,10 @@ static void exchange_tied(Lower *l, UnitId u, BufferId from, BufferId to)
     lower_emit(l, &e);
 }
 
-/* At the end of the step, each home sends the gradient of its own stage to the other and adds what
- * it gets. By then both are reduced over the data axes and lie alike, so that the parts that meet
- * are parts of the same elements; and the sum of two does not depend on their order, so both homes
- * make the same update. */
+/* At the end of the step, each home sends its stage's gradient to the other home and adds the one
+ * it receives. Both are then already reduced over the data axes and have the same layout, so
+ * matching parts meet. A sum of two does not depend on their order, so both homes make the same
+ * update. */
 void lower_sum_tied(Lower *l)
 {
     BufferId *got = arena_array(l->scratch, l->g->units.n + 1, sizeof *got);

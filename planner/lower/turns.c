@@ -1,5 +1,5 @@
-/* Double buffering: the largest set of units of equal size takes turns in two buffers for gathered
- * weights and two for gradients that are whole. They live between steps, at fixed places. */
+/* Double buffering: the largest set of units of equal size uses two buffers for gathered weights
+ * and two for whole gradients in turn. They live between steps, at fixed places. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"
@@ -16,7 +16,7 @@ static bool may(const Lower *l, UnitId u)
     return lower_unit_is_mine(l, u) && l->g->units.at[u].shard && !unit_is_root(l->job, u);
 }
 
-/* One unit of the set with the most elements; of several sets, the one that comes first. */
+/* Returns one unit of the set with the most elements; of several such sets, the first. */
 static UnitId largest_set(const Lower *l, uint32_t *size)
 {
     UnitId best = 0;
@@ -47,7 +47,7 @@ static void make(Lower *l, Turns *turns, UnitId u, DType dtype, AxisSet partial,
 static void refuse(Lower *l, const char *why, UnitId u)
 {
     const PassConfig *pass = pass_config(l->job, PASS_zero);
-    if (l->job->diag->n_errors) return; /* once, not for each rank and use */
+    if (l->job->diag->n_errors) return; /* reported once, not for each rank and use */
     diag_error(l->job->diag, FAULT_input, "zero-option", pass->loc, "zero{}: %s: %s (%s)",
                pass->zero.nccl_ub ? "nccl_ub" : "fsdp_double_buffer", why, l->g->units.at[u].name);
     diag_hint(l->job->diag, "leave it out");
@@ -80,7 +80,8 @@ bool lower_takes_turns(const Lower *l, UnitId u)
 
 BufferId lower_turns_take(Lower *l, Turns *turns, UnitId u)
 {
-    if (!turns->buffer[0]) return 0; /* optim_grads: weights stay gathered */
+    /* optim_grads: weights stay gathered, so nothing takes turns */
+    if (!turns->buffer[0]) return 0;
     for (uint32_t i = 0; i < 2; i++) {
         uint32_t k = (turns->next + i) % 2;
         if (turns->holds[k]) continue;

@@ -1,6 +1,6 @@
-/* Parameters while a step runs: gathered before use and a unit ahead, and released after. Two edges
- * bound memory: a prefetched gather waits for the release before it, and the first write of a
- * gradient buffer for the reduction before the last. */
+/* Parameters while a step runs: gathered one unit ahead of their use, and released after it. Two
+ * edges bound memory. A prefetched gather waits for the release before it. The first write to a
+ * gradient buffer waits for the reduction before the last. */
 #include <assert.h>
 #include <string.h>
 
@@ -25,8 +25,8 @@ static bool has_gradient(const Lower *l, UnitId u)
     return false;
 }
 
-/* Where the reduced gradient lives. One that is written once a step leaves its bytes to activations
- * until then. */
+/* Returns where the reduced gradient lives. A gradient that is written once a step leaves its bytes
+ * to activations until then. */
 static BufferId grad_at_rest(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
@@ -38,7 +38,7 @@ static BufferId grad_at_rest(Lower *l, UnitId u)
     return b;
 }
 
-/* The unit at rest, in the dtype in which it is used. */
+/* Returns the unit at rest in the dtype of its use. */
 static BufferId in_use_dtype(Lower *l, UnitId u, Category category)
 {
     const Unit *unit = &l->g->units.at[u];
@@ -57,7 +57,8 @@ static BufferId in_use_dtype(Lower *l, UnitId u, Category category)
     return cast;
 }
 
-/* Weights that stay gathered from step to step: what a step reads, its predecessor's end wrote. */
+/* Weights that stay gathered from step to step: the end of a step writes what the next step
+ * reads. */
 static BufferId whole_copy(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
@@ -87,7 +88,7 @@ void lower_units_start(Lower *l)
         if (!lower_unit_is_mine(l, u)) continue;
         if (!l->g->units.at[u].shard)
             l->unit.of[u].gathered =
-                in_use_dtype(l, u, CATEGORY_parameter); /* whole: once a step */
+                in_use_dtype(l, u, CATEGORY_parameter); /* whole: cast once a step */
         else if (l->job->gather_eager)
             l->unit.of[u].gathered = whole_copy(l, u);
     }
@@ -131,8 +132,9 @@ static void gather(Lower *l, UnitId u, bool backward)
     if (backward) s->kept = 0;
 }
 
-/* My part of the gathered weights for the backward pass: on the innermost axis of dp_shard, which
- * has as many ranks as were asked for. Others that share the unit out (cp, ep) lie beside it. */
+/* Keeps this rank's part of the gathered weights for the backward pass. The part is cut on the
+ * innermost axis of dp_shard, which has the requested number of ranks. Other axes that shard the
+ * unit (cp, ep) are not cut. */
 static void keep_slice(Lower *l, UnitId u)
 {
     const Unit *unit = &l->g->units.at[u];
@@ -140,7 +142,7 @@ static void keep_slice(Lower *l, UnitId u)
     AxisSet inner = 0;
     for (uint32_t a = 0; a < mesh->n_axes; a++)
         if (unit->shard >> a & 1 && mesh->axis[a].name == AXIS_dp_shard) inner = (AxisSet)(1u << a);
-    assert(inner); /* its number divides dp_shard: refine_for_reshard() */
+    assert(inner); /* refine_for_reshard() made sure that the number divides dp_shard */
     Layout to = {{0}};
     lower_set_axes(l, &to, inner, SPLIT(0));
     l->unit.of[u].kept = lower_convert(l, l->unit.of[u].gathered, &to, 0, CATEGORY_gathered);
@@ -152,7 +154,7 @@ static bool keeps_slice(const Lower *l)
     return l->job->sharding.reshard_after_forward == RESHARD_to;
 }
 
-/* The flat weights are needed no longer than it takes to copy them. */
+/* Copies the weights out; the flat buffer is then no longer needed. */
 static void open_copies(Lower *l, UnitId u)
 {
     if (l->unit.of[u].copied) return;
@@ -167,7 +169,7 @@ void lower_gather_updated(Lower *l, UnitId u)
     gather_from(l, u, in_use_dtype(l, u, CATEGORY_communication));
 }
 
-/* The use of u begins: later units are gathered ahead. */
+/* The use of u begins; later units are gathered ahead. */
 static void begin_use(Lower *l, UnitId u)
 {
     uint32_t k = l->unit.next_use;
@@ -178,7 +180,8 @@ static void begin_use(Lower *l, UnitId u)
     if (lower_copies(l, u)) open_copies(l, u);
     if (!planned) return;
     l->unit.next_use = k + 1;
-    uint32_t ahead = 0; /* a module's 8-bit unit comes with the one of its other parameters */
+    /* a module's 8-bit unit is gathered together with the unit of its other parameters */
+    uint32_t ahead = 0;
     for (uint32_t j = k + 1; j < l->unit.uses.n; j++) {
         ahead += !lower_gathers_bytes(l, l->unit.uses.at[j].unit);
         if (ahead > l->job->sharding.prefetch || !l->job->sharding.prefetch) break;
@@ -202,7 +205,7 @@ BufferId lower_weight(Lower *l, TensorId param)
     return l->unit.weight_view[param] = view;
 }
 
-/* keep: a slice, if that is asked for, as the backward pass is still to come. */
+/* keep: the backward pass is still to come, so keep a slice if the plan asks for it. */
 static void release(Lower *l, UnitId u, bool keep)
 {
     UnitState *s = &l->unit.of[u];
@@ -222,12 +225,12 @@ void lower_after_node(Lower *l, NodeId n)
     bool forward = n <= l->g->n_forward || l->g->nodes.at[n].tile;
     for (UnitId u = 1; u < l->g->units.n; u++) {
         if (!l->g->units.at[u].shard) continue;
-        bool at_all =
-            !l->unit.last_backward[u] && !l->job->resident; /* the backward pass came along */
+        bool at_all = !l->unit.last_backward[u] &&
+                      !l->job->resident; /* its backward pass ran in the same action */
         if (forward && l->unit.last_forward[u] == n && (at_all || !lower_stays_gathered(l, u)))
             release(l, u, l->unit.last_backward[u] != 0);
-        /* gathered ahead but not begun: for the next micro-batch (an embedding's backward reads no
-         * weights) */
+        /* a unit gathered ahead but not begun is for the next micro-batch (an embedding's backward
+         * reads no weights) */
         bool ends = !forward && l->unit.last_backward[u] == n && l->unit.of[u].begun;
         if (ends && !l->job->resident) release(l, u, false);
     }

@@ -1,12 +1,11 @@
-/* The end of the step: the loss and the squared norms are summed over the axes on which they are
- * split, each logical element once; the clip coefficient; the optimizer on each unit's part at
- * rest. */
+/* The end of the step. The loss and the squared norms are summed over the axes on which they are
+ * split, each logical element once. Then come the clip coefficient and the optimizer on each unit's
+ * part at rest. */
 #include <assert.h>
 
 #include "planner/lower/lower.h"
 
-/* A squared-norm account: elements that are split over the same axes, and lie in the same memory.
- */
+/* A squared-norm account: elements that are split over the same axes and lie in the same memory. */
 typedef struct Account {
     AxisSet axes;
     bool on_host, written;
@@ -77,13 +76,14 @@ static void sum_unit(Lower *l, Norm *norm, UnitId u)
     }
 }
 
-/* Of two homes of a tied parameter the first counts its squares. */
+/* Only the first of two homes of a tied parameter counts its squares. */
 static bool counts_norm(const Lower *l, UnitId u)
 {
     return param_rank(l->job, l->g->units.at[u].params.at[0]) == l->stage.rank;
 }
 
-/* Those on the host come first: its table has no more. Returns how many these are. */
+/* Accounts on the host come first, because its table holds only those. Returns the number of
+ * accounts on the host. */
 static uint32_t count_accounts(const Lower *l, Norm *norm)
 {
     uint32_t n_host = 0;
@@ -99,8 +99,8 @@ static uint32_t count_accounts(const Lower *l, Norm *norm)
     return n_host;
 }
 
-/* The axes on which ranks have parts of the loss: of its samples, of its sequences (when the logits
- * are split there), of the stages. */
+/* Returns the axes on which ranks hold parts of the loss: of samples, of sequences (if the logits
+ * are split there), of stages. */
 static AxisSet loss_axes(const Lower *l)
 {
     const Node *n = &l->g->nodes.at[l->g->tensors.at[l->g->loss].producer];
@@ -113,7 +113,7 @@ static AxisSet loss_axes(const Lower *l)
 uint32_t lower_n_scalars(const Lower *l)
 {
     Norm norm = {.n = 0};
-    uint32_t n = loss_axes(l) ? 2 : 0; /* the loss and what it counts */
+    uint32_t n = loss_axes(l) ? 2 : 0; /* the loss and its count */
     count_accounts(l, &norm);
     for (uint32_t i = 0; i < norm.n; i++) n += norm.account[i].axes != 0;
     return n;
@@ -125,7 +125,7 @@ static void emit_zero(Lower *l, BufferId scalar)
     lower_emit(l, &e);
 }
 
-/* Stages share the match numbers of scalars; without stages any number will do. */
+/* Stages must share the match numbers of scalars. Without stages any number will do. */
 static void sum_scalar(Lower *l, AxisSet axes, BufferId from, BufferId to, NodeId origin,
                        uint32_t k)
 {
@@ -142,8 +142,8 @@ static void sum_scalar(Lower *l, AxisSet axes, BufferId from, BufferId to, NodeI
     lower_emit(l, &e);
 }
 
-/* The scalars of the step start together: one launch. A stage that has nothing to add, adds zero.
- */
+/* The scalars of the step start together as one launch. A stage that has nothing to add adds
+ * zero. */
 static void sum_scalars(Lower *l, const Norm *norm)
 {
     AxisSet axes = loss_axes(l);
@@ -173,7 +173,7 @@ static void sum_scalars(Lower *l, const Norm *norm)
     }
 }
 
-/* The host's sums go to the device, where ranks reduce them. */
+/* Copies the host's sums to the device, where ranks reduce them. */
 static void bring_norm(Lower *l, const Norm *norm)
 {
     for (uint32_t i = 0; i < norm->n; i++) {
@@ -185,9 +185,9 @@ static void bring_norm(Lower *l, const Norm *norm)
     }
 }
 
-/* Gradients were summed with the scale of a full step; what was counted says what it should have
- * been. One factor at the end instead of a wait before the first backward pass; exactly 1 where
- * every label is kept. Returns where it is. */
+/* Gradients were summed with the scale of a full step. The number of counted tokens gives the scale
+ * that they should have had. One factor at the end avoids a wait before the first backward pass. It
+ * is exactly 1 if every label is kept. Returns the buffer that holds the factor. */
 static BufferId emit_mean(Lower *l)
 {
     const StepInfo *step = &l->plan->step;
@@ -204,7 +204,7 @@ static BufferId emit_mean(Lower *l)
     return factor;
 }
 
-/* coefficient[2]: on the device, and on the host. */
+/* coefficient[2]: one on the device, one on the host. */
 static void step_unit(Lower *l, UnitId u, const BufferId coefficient[2])
 {
     const Optimizer *o = &l->job->config->optimizer;
@@ -218,7 +218,7 @@ static void step_unit(Lower *l, UnitId u, const BufferId coefficient[2])
         e.attrs.beta2 = o->beta2;
         e.attrs.eps = o->eps;
         if (o->rounding == ROUNDING_stochastic && l->p->buffers.at[s->rest].dtype == DT_bf16) {
-            e.attrs.stochastic = 1; /* not where all is computed in fp64, to be compared */
+            e.attrs.stochastic = 1; /* not where everything is computed in fp64 for a comparison */
             e.attrs.site = u;
         }
         BufferId arg[] = {s->rest, s->m, s->v, s->grad, coefficient[on_host], s->rest, s->m, s->v};

@@ -1,8 +1,8 @@
-/* Activation checkpointing: marks recompute regions. full: each block is a region, only its input
- * is kept. selective: each attention module is one. A list: the modules that its patterns name.
- * `every` leaves all but every n-th region alone. `ops`: what such ops of a region write is kept as
- * if they stood outside. What a region's backward needs and was not kept is recomputed on demand by
- * the lowering, with the same inputs and no state. */
+/* Activation checkpointing: marks recompute regions. full: each block is a region, and only its
+ * input is kept. selective: each attention module is a region. A list names the modules by
+ * patterns. `every` keeps only every n-th region; the others are not recomputed. `ops`: outputs of
+ * such ops inside a region are kept, as if the ops stood outside. The lowering recomputes on demand
+ * what a region's backward needs and was not kept. It uses the same inputs and no state. */
 #include <assert.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ static bool *regions(Job *job, const PassConfig *pass, uint32_t *n_regions)
     return is_region;
 }
 
-/* Takes all but every n-th off the list, in the order of the model. */
+/* Keeps only every n-th region of the list, in the order of the model. */
 static void thin_out(const Graph *g, uint32_t every, bool *is_region)
 {
     uint32_t n = 0;
@@ -60,7 +60,8 @@ static void refuse(Job *job, const PassConfig *pass, uint32_t n_regions)
 
 /* ---- ops whose outputs are kept ---- */
 
-/* "linear" is linear, linear_q, ... and their forms on 8-bit numbers: whole words at the front. */
+/* Matches whole words at the front: "linear" is linear, linear_q, ... and their forms on 8-bit
+ * numbers. */
 static bool names_op(const char *name, OpKind op)
 {
     const char *text = op_info(op)->name;
@@ -113,7 +114,8 @@ static void drop_every_second(Job *job)
     }
 }
 
-/* Quantised weights are made again like weights are gathered again, whoever lists their op. */
+/* Quantised weights are computed again because weights are gathered again, even if `ops` lists the
+ * op that quantises them. */
 static void keep_ops(Job *job, const PassConfig *pass)
 {
     Graph *g = &job->plan->graph;
@@ -154,7 +156,8 @@ static bool pass_ac(Job *job)
         g->nodes.at[n].region = region;
         n_matched += region != 0;
     }
-    bool shrunk = pass->ac == AC_modules && n_regions == 0; /* the patterns' layers are gone */
+    /* the shrunk model has lost the layers that the patterns name */
+    bool shrunk = pass->ac == AC_modules && n_regions == 0;
     if (n_matched == 0 && !shrunk) refuse(job, pass, n_regions);
     if (n_matched > 0) keep_ops(job, pass);
     if (pass->ac_alternate) drop_every_second(job);
@@ -201,7 +204,7 @@ static void print(const PassConfig *pass, Str *out)
 static void shrink(PassConfig *pass, Shrink *s)
 {
     (void)s;
-    if (pass->ac_every > 2) pass->ac_every = 2; /* two layers are left */
+    if (pass->ac_every > 2) pass->ac_every = 2; /* the shrunk model has two layers */
 }
 
 static void warn_options(const Config *config, const PassConfig *pass, Diag *d)

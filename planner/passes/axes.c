@@ -2,7 +2,8 @@
  * nothing. */
 #include "planner/passes/pass.h"
 
-/* Experts over ranks that tp or cp cut, or that replicas are of: no axis of the mesh. */
+/* ep may be carved only out of dp_shard: an ep group must not cross ranks that tp, cp or
+ * dp_replicate separate. */
 static void check_folded(const Config *config, Diag *d)
 {
     if (config->ep_folded <= 1) return;
@@ -15,7 +16,8 @@ static void check_folded(const Config *config, Diag *d)
                  "without tp and cp");
 }
 
-/* Ranks that share experts have other samples: who sums the gradients of the rest? */
+/* Ranks that share experts read different samples. A data pass must sum the gradients of the other
+ * parameters over them. */
 static void check_experts(const Config *config, const bool *has, Diag *d)
 {
     const uint32_t *n = config->axis_size;

@@ -1,12 +1,12 @@
-/* compile: ops that go row by row and follow each other on the compute stream become one kernel, as
- * torch.compile would make of them; so do norms' gradients, and the largest magnitude (for 8-bit
- * products) of what such a kernel makes; so does a product with what its library does along with it
- * (compile_product.c). The pass itself only checks where it stands in the list;
- * fusing is a mark on the lowered program. A kernel ends where somebody on another stream waits for
- * it, where a sum over rows is needed, and, per block, where the block ends: FSDP gathers and frees
- * at that border. The cross-entropy's sums over one row of logits are one kernel of the library:
- * they are marked whether compile is listed or not. So is the transposed copy of what is quantised.
- */
+/* compile: neighbouring ops on the compute stream that go row by row become one kernel, as
+ * torch.compile would fuse them. Gradients of norms join such kernels, and so do the largest
+ * magnitudes (for 8-bit products) of a kernel's outputs. A product is fused with the work that its
+ * library call can do along with it (compile_product.c). The pass itself only checks its place in
+ * the list. Fusing is a mark on the lowered program. A kernel ends where another stream waits for
+ * it, and where a complete sum over rows is needed. Per block, it also ends at the block's end,
+ * because FSDP gathers and frees there. The cross-entropy's sums over one row of logits are one
+ * library kernel, so they are fused even without compile. The transposed copy of a quantised tensor
+ * is fused without compile too. */
 #include <assert.h>
 
 #include "planner/passes/compile.h"
@@ -16,7 +16,7 @@ static bool is_data_pass(PassName name)
     return name == PASS_fsdp2 || name == PASS_ddp || name == PASS_zero;
 }
 
-/* Is there a pass that shards or reduces behind compile in the user's list? */
+/* True if a pass after compile in the user's list shards or reduces. */
 static bool before_data(const Config *config)
 {
     bool seen = false, before = false;
@@ -47,8 +47,8 @@ void compile_move(Graph *g, NodeId n, NodeId to)
             g->tensors.at[g->nodes.at[id].out[j]].producer = id;
 }
 
-/* The activation of a gated feed-forward stands between the two linears that it has nothing to do
- * with: such an op goes down to the op by rows that reads it. */
+/* In a gated feed-forward, the activation stands between two linears that do not use it. Such an op
+ * moves down to the row-wise op that reads it. */
 static bool sinks(const Graph *g, NodeId n, NodeId reader)
 {
     const Node *a = &g->nodes.at[n], *b = &g->nodes.at[reader];
@@ -85,7 +85,8 @@ static ModuleId block_of(const Graph *g, ModuleId module)
     return 0;
 }
 
-/* Compiled before it is sharded, a block is one piece of code: no unit may begin inside it. */
+/* A block that is compiled before it is sharded is one piece of code, so no unit may begin inside
+ * it. */
 static bool check_units(Job *job, const PassConfig *pass)
 {
     const Graph *g = &job->plan->graph;
@@ -108,8 +109,10 @@ typedef struct Fuser {
     Program *p;
     bool compiles;
     CompilePer per;
-    bool *is_awaited; /* [pc] by somebody on another stream */
-    Pc first, last; /* of the kernel so far: the newest instruction of the compute stream ends it */
+    bool *is_awaited; /* [pc]: an instruction on another stream waits for it */
+    /* first and last part of the kernel so far; the last is the newest instruction of the compute
+     * stream */
+    Pc first, last;
     uint32_t n_kernels;
 } Fuser;
 
@@ -118,7 +121,7 @@ static const Shape *row_shape(const Fuser *f, const Instr *in)
     return plan_shape_at(f->plan, f->p->buffers.at[program_arg(f->p, in, plan_rows_arg(in))].shape);
 }
 
-/* A kernel walks rows: the same rows, and as much work in each. */
+/* Both parts of a kernel must have the same rows and equal work in each row. */
 static bool same_rows(const Fuser *f, const Instr *a, const Instr *b)
 {
     const Shape *x = row_shape(f, a), *y = row_shape(f, b);
@@ -154,9 +157,8 @@ static bool is_made_here(const Fuser *f, BufferId b)
     return false;
 }
 
-/* A largest magnitude joins the kernel that makes the numbers, no other. Norms' gradients begin a
- * kernel, and nothing but that may follow: they walk rows in an order of their own, to add them up.
- */
+/* A largest magnitude joins only the kernel that makes its numbers. Gradients of norms may only be
+ * followed by such a magnitude. They visit rows in an order of their own, in order to sum them. */
 static bool is_alone(const Fuser *f, const Instr *before, const Instr *in)
 {
     if (in->op == OP_amax || in->op == OP_amax_of_tokens)
@@ -164,8 +166,8 @@ static bool is_alone(const Fuser *f, const Instr *before, const Instr *in)
     return !op_is_rowwise(in->op) || !op_is_rowwise(before->op);
 }
 
-/* Does it have to do with what a part of the kernel so far sums: over rows, or a row's maximum, of
- * which the kernel's threads have a part each? */
+/* True if `in` reads a value that a part of the kernel sums: over rows, or within a row (a row's
+ * maximum). Each thread of the kernel has only a part of such a sum. */
 static bool needs_sum(const Fuser *f, const Instr *in)
 {
     for (Pc pc = f->first; pc <= f->last; pc++) {
@@ -181,7 +183,7 @@ static bool needs_sum(const Fuser *f, const Instr *in)
     return false;
 }
 
-/* One read of the logits serves the maximum, the sum of exponentials and what the label picks. */
+/* The maximum, the sum of exponentials and the label's logit share one read of the logits. */
 static bool shares_logits(const Fuser *f, const Instr *before, const Instr *in)
 {
     return reads_row_of_logits(before) && reads_row_of_logits(in) &&
@@ -212,8 +214,8 @@ static bool joins(const Fuser *f, const Instr *before, const Instr *in)
            same_rows(f, before, in) && !needs_sum(f, in);
 }
 
-/* What quantises, and what brings the outcome's indices behind: one kernel of the library, whether
- * compile is listed or not. */
+/* Fuses the op that quantises and the op that transposes its result: one library kernel, with or
+ * without compile. */
 static bool turn_fuse(Fuser *f, Pc pc)
 {
     Program *p = f->p;
@@ -239,7 +241,8 @@ static void fuse_program(Fuser *f, const ProductFuser *products)
         Instr *in = &p->code.at[pc];
         if (in->stream != STREAM_compute) continue;
         if (products && !in->fuse && product_fuse(products, pc, f->n_kernels + 1)) f->n_kernels++;
-        if (in->fuse || turn_fuse(f, pc)) { /* of a product or a copy: nothing joins it */
+        /* it is part of a fused product or copy: no other op joins it */
+        if (in->fuse || turn_fuse(f, pc)) {
             f->last = 0;
             continue;
         }
@@ -263,7 +266,7 @@ bool pass_fuse(Job *job)
         Fuser f = {.plan = job->plan, .p = p, .compiles = pass != NULL};
         if (pass) f.per = pass->compile;
         f.is_awaited = arena_array(job->scratch, p->code.n + 1, sizeof *f.is_awaited);
-        /* Another framework's products are followed by kernels of their own. */
+        /* Another framework follows a product with separate kernels. */
         const bool products = pass && !job->config->runtime.name;
         ProductFuser with = product_fuser(job->plan, p, f.per, f.is_awaited, job->scratch);
         fuse_program(&f, products ? &with : NULL);

@@ -1,7 +1,8 @@
-/* compile's part for products: a product and the ops behind it that one call of the library carries
- * out (kernels/epilogue.h) are one kernel. In the backward pass these do not stand together: a
- * bias's gradient comes before both products of its linear, and the gradient of GELU's output
- * before the product for the next weight's. Such nodes go down to what they go with. */
+/* compile's part for products: a product becomes one kernel with the ops behind it that one library
+ * call carries out (kernels/epilogue.h). In the backward pass these ops are not neighbours. A
+ * bias's gradient comes before both products of its linear. The gradient of GELU's output comes
+ * before the product for the next weight's gradient. Such nodes move down to the product that
+ * includes them. */
 #include "kernels/epilogue.h"
 #include "planner/passes/compile.h"
 
@@ -14,7 +15,7 @@ static bool reads(const Node *n, TensorId t)
     return false;
 }
 
-/* A tensor that passes through unchanged stays the same value. */
+/* A tensor that is passed through unchanged stays the same value. */
 static TensorId value_of(const Graph *g, TensorId t)
 {
     NodeId producer = g->tensors.at[t].producer;
@@ -30,7 +31,7 @@ static bool is_product(OpKind op)
     return op_info(op)->class_ == OP_CLASS_contract;
 }
 
-/* The gradient of a weight: tokens are summed over. */
+/* True for the gradient of a weight: it sums over tokens. */
 static bool sums_tokens(OpKind op)
 {
     const SigTerm *out = &op_info(op)->sig.out[0];
@@ -39,7 +40,8 @@ static bool sums_tokens(OpKind op)
     return is_product(op) && !has_tokens;
 }
 
-/* Is the result a partial sum on some axis? Then a collective comes next, which must not wait. */
+/* True if the result is a partial sum on some axis. A collective then follows at once and must not
+ * be delayed. */
 static bool is_partial(const Plan *plan, const Node *n)
 {
     Binding b;
@@ -50,7 +52,7 @@ static bool is_partial(const Plan *plan, const Node *n)
     return false;
 }
 
-/* May node n go down to `to`? Nobody in between reads or adds to what it makes. */
+/* True if node n may move down to `to`. No node in between may read n's output or add to it. */
 static bool may_go(const Graph *g, NodeId n, NodeId to)
 {
     const Node *node = &g->nodes.at[n];
@@ -66,7 +68,7 @@ static bool may_go(const Graph *g, NodeId n, NodeId to)
     return true;
 }
 
-/* The product that sums what `n` sums; 0: none. */
+/* Returns the product that sums the same tensor as `n`; 0: none. */
 static NodeId same_sum(const Graph *g, NodeId n)
 {
     const TensorId sum = value_of(g, g->nodes.at[n].in[0]);
@@ -134,7 +136,7 @@ static EpiloguePart part_of(const ProductFuser *f, const Instr *in)
     return part;
 }
 
-/* Is part i's first output touched by the run's parts alone? */
+/* True if only the run's parts touch part i's first output. */
 static bool stays_inside(const ProductFuser *f, const Pc *run, uint32_t n, uint32_t i)
 {
     const Program *p = f->p;
@@ -147,7 +149,8 @@ static bool stays_inside(const ProductFuser *f, const Pc *run, uint32_t n, uint3
     return !b->parent && !b->persistent && !b->result && inside == f->n_touches[made];
 }
 
-/* The product and what stands behind it on the compute stream and is compiled with it. */
+/* Lists the product and the instructions after it on the compute stream that are compiled with
+ * it. */
 static uint32_t find_run(const ProductFuser *f, Pc pc, Pc run[EPILOGUE_PARTS])
 {
     const Program *p = f->p;

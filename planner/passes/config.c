@@ -1,4 +1,4 @@
-/* What the user asked of a pass, and whether the mesh lets it act. */
+/* The user's options for a pass, and whether the mesh lets the pass act. */
 #include "planner/passes/pass.h"
 
 const PassConfig *pass_config(const Job *job, PassName name)

@@ -1,8 +1,8 @@
-/* Context parallelism: each sequence is shared out over cp, SPLIT(seq), from the batch on. All but
- * attention goes token by token and needs nothing more; parameters are whole there, so that their
- * gradients are partial sums, as over ranks with samples of their own.
+/* Context parallelism: each sequence is shared out over cp, SPLIT(seq), from the batch on. Only
+ * attention needs other tokens; every other op works token by token. Parameters are whole on cp, so
+ * their gradients are partial sums, as over ranks with samples of their own.
  *
- *   all_gather   sequences in a zigzag, so that all ranks have the same to do under a causal mask;
+ *   all_gather   sequences in a zigzag, so that all ranks have equal work under a causal mask;
  *                the keys and values of all tokens are gathered where attention is computed, and
  *                their gradients scattered
  *   all_to_all   sequences in equal parts, and heads instead of tokens where attention is computed:
@@ -14,7 +14,7 @@
 #include "planner/ir/layout/mesh_view.h"
 #include "planner/passes/pass.h"
 
-enum { SEQ_DIM = 1, GROUPS_DIM = 2 }; /* of what attention reads, [b,s,g,...] */
+enum { SEQ_DIM = 1, GROUPS_DIM = 2 }; /* dimensions of attention's inputs, [b,s,g,...] */
 
 static const char *divisors(Arena *arena, int64_t size)
 {
@@ -43,7 +43,7 @@ static void check_seq(const Job *job, const PassConfig *pass, int64_t parts)
         diag_hint(job->diag, "seq may be %lld", (long long)parts);
 }
 
-/* Ranks of cp have whole KV heads, each with its query heads. */
+/* Each rank of cp must get whole KV heads, each with its query heads. */
 static bool check_heads(const Job *job, const PassConfig *pass, const Node *n, uint32_t size)
 {
     const Graph *g = &job->plan->graph;
@@ -59,7 +59,8 @@ static bool check_heads(const Job *job, const PassConfig *pass, const Node *n, u
     return false;
 }
 
-/* What needs all tokens of a sequence beside attention, or a table by their places. */
+/* Refuses ops other than attention that need all tokens of a sequence, or a table by token
+ * position. */
 static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
 {
     const char *own = job->plan->graph.modules.at[n->module].path;
@@ -83,7 +84,7 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
     return true;
 }
 
-/* Heads that tp has cut cannot be cut again from outside: cp lies outside of tp. */
+/* tp must lie inside cp: heads that tp has already cut cannot be cut again from outside. */
 static void check_axes(const Job *job, const PassConfig *pass)
 {
     const uint32_t tp = job->config->axis_size[AXIS_tp];
@@ -126,7 +127,8 @@ static uint32_t least_multiple(uint32_t a, uint32_t b)
     return m;
 }
 
-/* Two chunks a rank, and where tp cuts sequences, too, as many tokens on each of its ranks. */
+/* Deals two chunks to each rank. Where tp cuts sequences too, each of its ranks gets equally many
+ * tokens. */
 static void deal_out(Job *job, const PassConfig *pass, uint32_t size)
 {
     Graph *g = &job->plan->graph;

@@ -1,12 +1,12 @@
 /* Expert parallelism: the experts of a layer are shared out over ep, SPLIT(expert). Nothing else is
- * said: what goes to them has its sequences split there, so that one layout becomes the other by an
- * exchange of tokens on the way in, and back on the way out. */
+ * assigned. The tokens for the experts are split by sequence, so the change of layout becomes an
+ * exchange of tokens on the way in and back. */
 #include <assert.h>
 
 #include "planner/ir/layout/mesh_view.h"
 #include "planner/passes/pass.h"
 
-enum { EXPERT_DIM = 0 }; /* of a weight that linear_experts reads */
+enum { EXPERT_DIM = 0 }; /* the expert dimension of a weight that linear_experts reads */
 
 static void refuse(Job *job, const Tensor *weight, uint32_t size)
 {

@@ -1,10 +1,9 @@
-/* 8-bit matrix products: each linear that is covered reads its operands quantised, with the scale
- * that makes the largest magnitude of the whole tensor (tensorwise) or of each row (rowwise) the
- * largest number of the type. The graph says so node by node; that the largest magnitude of a
- * tensor cut over ranks is the largest over all of them falls out of the layouts. Weights stay as
- * they are at rest. Not covered: heads, whose logits decide the loss, unless asked for; routers and
- * experts; what the user leaves out; and dimensions that the hardware's 8-bit products cannot take.
- */
+/* 8-bit matrix products: each covered linear reads quantised operands. The scale maps the largest
+ * magnitude, of the whole tensor (tensorwise) or of each row (rowwise), to the largest number of
+ * the type. The graph has a node for each step. Layouts make the largest magnitude of a split
+ * tensor the largest over all its ranks. Weights at rest keep their dtype. Not covered: heads,
+ * unless asked for, because their logits decide the loss; routers and experts; modules that the
+ * user excludes; sizes that the hardware's 8-bit products cannot take. */
 #include "planner/passes/graph/float8.h"
 
 #include <assert.h>
@@ -27,10 +26,10 @@ typedef enum Reason {
         REASON_COUNT
 } Reason;
 
-/* One quantised form of a tensor, for all who read it alike. */
+/* One quantised form of a tensor, shared by all nodes that read this form. */
 typedef struct Cast {
     TensorId of;
-    uint32_t stage, next; /* next: of the same tensor */
+    uint32_t stage, next; /* next: another form of the same tensor */
     OpKind amax;
     Quantised to;
 } Cast;
@@ -44,8 +43,9 @@ typedef struct Float8 {
     LIST(Cast) casts;
     uint32_t *casts_of; /* [tensor] */
     uint32_t n[REASON_COUNT];
-    const char *first[REASON_COUNT]; /* a module of each */
-    int64_t refused[16][2];          /* local sizes: one line each, not one a layer */
+    const char *first[REASON_COUNT]; /* an example module for each reason */
+    /* local sizes that were refused: one message for each size, not for each layer */
+    int64_t refused[16][2];
     uint32_t n_refused;
 } Float8;
 
@@ -58,7 +58,8 @@ static bool within(const Graph *g, const bool *named, ModuleId module)
     return false;
 }
 
-/* Tensors that become the logits: what the cross-entropy reads, before a bias or a norm too. */
+/* Finds tensors that become the logits: the input of the cross-entropy, also before a bias or a
+ * norm. */
 static void find_logits(Float8 *f)
 {
     const Graph *g = &f->job->plan->graph;
@@ -174,7 +175,7 @@ static void cover(Float8 *f, Node n)
     append(f, n);
 }
 
-/* Nodes get new numbers: what quantises an operand comes before who reads it first. */
+/* Renumbers the nodes: an operand is quantised before its first reader. */
 static void rewrite(Float8 *f, const Reason *reasons)
 {
     Graph *g = &f->job->plan->graph;
@@ -222,7 +223,7 @@ static void report(Float8 *f)
                       n, why[r]);
 }
 
-/* The parts at rest can be scaled by what is one number a parameter. */
+/* Gathering in 8 bits needs one scale for each whole parameter. */
 static bool check_gather(Float8 *f)
 {
     const Float8Options *o = &f->pass->float8;

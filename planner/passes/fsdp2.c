@@ -1,6 +1,6 @@
-/* FSDP2 and HSDP: one flat unit a block (or a module that asks with fsdp2_shard, or only those that
- * the user lists), the rest is the root unit. At rest FLAT over dp_shard, whole over dp_replicate;
- * gathered while in use. */
+/* FSDP2 and HSDP: one flat unit for each block, for each module that asks with fsdp2_shard, or only
+ * for the modules that the user lists. The rest is the root unit. Units at rest are FLAT over
+ * dp_shard and whole over dp_replicate; they are gathered for use. */
 #include <assert.h>
 
 #include "planner/ir/layout/mesh_view.h"
@@ -20,7 +20,7 @@ bool unit_is_root(const Job *job, UnitId unit)
     return unit_module(job, g->tensors.at[g->units.at[unit].params.at[0]].module) == 0;
 }
 
-/* Blocks and what asks for it, unless the user lists units. */
+/* Chooses the blocks and the modules that ask for it, unless the user lists units. */
 static void choose_units(Job *job, const PassConfig *pass, const UnitRule *rule)
 {
     const Graph *g = &job->plan->graph;
@@ -33,7 +33,7 @@ static void choose_units(Job *job, const PassConfig *pass, const UnitRule *rule)
     job->is_unit = is_unit;
 }
 
-/* [tensor]: is it read in 8 bits, as a whole, and only so? */
+/* [tensor]: true if every reader takes it as a whole, in 8 bits. */
 static bool *find_quantised(Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -50,12 +50,12 @@ static bool *find_quantised(Job *job)
     return is;
 }
 
-/* The root units: one a pipeline rank, or several where their size is bounded. */
+/* The root units: one for each pipeline rank, or several if their size is bounded. */
 typedef struct Roots {
     UnitId *newest;     /* [pipeline rank] */
-    uint64_t *elements; /* of the newest */
+    uint64_t *elements; /* elements of the newest root unit of each rank */
     uint32_t *n_of;     /* [pipeline rank] */
-    uint32_t n;         /* with units that are tied across stages */
+    uint32_t n;         /* counts the units that are tied across stages too */
 } Roots;
 
 static uint64_t elements_of(const Job *job, const Tensor *t)
@@ -84,9 +84,9 @@ static UnitId root_for(Job *job, TensorId t, const UnitRule *rule, Roots *roots)
     return roots->newest[rank];
 }
 
-/* Experts are shared over ep already: theirs is a unit of its own beside the block's, and over the
- * other axes only. So nothing of a block waits, between the two exchanges of its tokens, for a
- * reduction of which only some ranks are a part. */
+/* Experts are already shared over ep, so they form a unit of their own beside the block's, sharded
+ * over the other axes. Otherwise the block would wait, between its two exchanges of tokens, for a
+ * reduction that only some ranks take part in. */
 static UnitId experts_unit(Job *job, ModuleId m, const UnitRule *rule, AxisSet own)
 {
     const char *path = m ? job->plan->graph.modules.at[m].path : "root";
@@ -120,7 +120,8 @@ bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule)
         ModuleId m = unit_module(job, g->tensors.at[t].module);
         uint32_t rank = param_rank(job, t);
         UnitId *bytes = &in_bytes[m * n_ranks + rank];
-        if (m && rule->shard && quantised[t]) { /* gathered as bytes, apart from the others */
+        /* its bytes are gathered apart from the other parameters */
+        if (m && rule->shard && quantised[t]) {
             const char *path = g->modules.at[m].path;
             if (!*bytes)
                 *bytes = unit_new(job, arena_print(job->arena, "%s in 8 bits", path), rule->shard,
@@ -135,12 +136,13 @@ bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule)
             unit_take(job, *of, t);
             continue;
         }
-        /* a module may reach over several stages */
+        /* a module may extend over several stages */
         UnitId *of = &of_module[m * n_ranks + rank];
         if (m && !*of) *of = unit_new(job, g->modules.at[m].path, rule->shard, rule->replicate);
         unit_take(job, m ? *of : root_for(job, t, rule, &roots), t);
     }
-    bool shrunk = rule->units->n > 0 && rule->units->at[0].may_miss; /* their layers may be gone */
+    /* the shrunk model may lack the listed layers */
+    bool shrunk = rule->units->n > 0 && rule->units->at[0].may_miss;
     if (g->units.n == roots.n + 1 && rule->shard && !shrunk && !rule->may_be_one) {
         diag_error(job->diag, FAULT_input, "fsdp2-matched-nothing", pass->loc,
                    "%s: the whole model would be one unit, gathered at once",
@@ -152,7 +154,7 @@ bool units_by_block(Job *job, const PassConfig *pass, const UnitRule *rule)
     return true;
 }
 
-/* Weights that stay gathered for the whole step cannot also be freed within it. */
+/* Weights that stay gathered for the whole step cannot be freed within it. */
 static void check_kept(Job *job, const PassConfig *pass)
 {
     const Fsdp2Options *o = &pass->fsdp2;
@@ -169,7 +171,7 @@ static void check_kept(Job *job, const PassConfig *pass)
               in_parts ? "reshard_after_forward" : "reshard_root");
 }
 
-/* Two stages that hold one parameter exchange its reduced gradient on the device. */
+/* Two stages that share one parameter exchange its reduced gradient on the device. */
 static void check_offload(Job *job, const PassConfig *pass)
 {
     const Graph *g = &job->plan->graph;
@@ -187,7 +189,7 @@ static void check_offload(Job *job, const PassConfig *pass)
     }
 }
 
-/* float8{} has decided the dtypes of what it computes, and gathers in 8 bits in its own way. */
+/* float8{} sets the dtypes of the products that it covers, and has its own gather in 8 bits. */
 static void check_float8(Job *job, const PassConfig *pass)
 {
     const PassConfig *float8 = pass_config(job, PASS_float8);
@@ -293,7 +295,7 @@ static void print(const PassConfig *pass, Str *out)
     str_add(out, ")");
 }
 
-/* A dp_shard that is resharded to a part of itself becomes 4, in parts of 2. */
+/* A dp_shard that is resharded to a part of itself shrinks to 4, in parts of 2. */
 static void shrink(PassConfig *pass, Shrink *s)
 {
     Fsdp2Options *o = &pass->fsdp2;
@@ -306,8 +308,8 @@ static void shrink(PassConfig *pass, Shrink *s)
     o->reshard_to = 2;
 }
 
-/* Whether a data pass is there is asked of the plan, not of the config: without other data ranks
- * FSDP2's policy does not apply either. */
+/* Looks at the whole plan for a data pass. Without other data ranks, FSDP2's precision policy does
+ * not apply either. */
 static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
 {
     const Fsdp2Options *o = &pass->fsdp2;

@@ -1,5 +1,5 @@
-/* Builds the mesh from the config and refines its axes where something needs a part of one:
- * dp_shard where reshard_after_forward names a number, tp where it has more ranks than there are KV
+/* Builds the mesh from the config. Refines an axis where only a part of it is needed: dp_shard
+ * where reshard_after_forward names a number, tp where it has more ranks than there are KV
  * heads. */
 #include <assert.h>
 
@@ -40,5 +40,5 @@ bool pass_mesh(Job *job)
     if (pass_config(job, PASS_tp)) tp_refine(job);
     job->sample_axes = mesh_data_axes(&job->plan->mesh);
     job->data_axes = (AxisSet)(job->sample_axes | mesh_axes(&job->plan->mesh, AXIS_cp));
-    return ok; /* an axis that was not refined does not keep other passes from reporting */
+    return ok; /* other passes still report when an axis could not be refined */
 }

@@ -1,7 +1,7 @@
-/* Meta materialisation. meta: the model is built without storage; materialize: each rank creates
- * the parts that it keeps, in place, when everything that cuts weights has been applied. Tandem's
- * executor always does so: the two words only say it, and let an order be checked. What is created
- * must be written: an allocation without an initialiser holds whatever was there before. */
+/* Meta materialisation. meta: the model is built without storage. materialize: each rank creates
+ * the parts that it keeps, in place, after all passes that cut weights. Tandem's executor always
+ * works so. The two words only state it, so that their order can be checked. Every created
+ * parameter must be initialised: an allocation holds whatever was in memory before. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
@@ -30,7 +30,7 @@ static bool pass_materialize(Job *job)
     return false;
 }
 
-/* As many initialisers as parameters: each is named that has none. */
+/* Reports each parameter that has no initialiser. */
 bool pass_initialise(Job *job)
 {
     const Graph *g = &job->plan->graph;

@@ -1,14 +1,14 @@
-/* FSDP2's mixed precision policy on the graph: the dtype of every unit's parameters, casts of what
- * a unit is given and of what it returns, and the dtypes of all activations that follow. It knows
- * units by their modules; layouts and gradients come later. */
+/* FSDP2's mixed precision policy on the graph. It sets the dtype of every unit's parameters, casts
+ * the inputs and outputs of units, and sets the dtypes of all activations that follow. It knows
+ * units by their modules. Layouts and gradients come later. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
 
-/* The loss is computed outside of the model: its units' outputs end there. */
+/* The loss is computed outside the model, so outputs of units end there. */
 static const ModuleId outside = UINT32_MAX;
 
-typedef struct Cast { /* `from` as `unit` reads it */
+typedef struct Cast { /* `from`, cast for `unit` to read */
     TensorId from, to;
     ModuleId unit;
 } Cast;
@@ -33,7 +33,7 @@ static ModuleId unit_of(const Mixed *m, const Node *n)
     return is_loss(n->op) ? outside : unit_module(m->job, n->module);
 }
 
-/* Is `unit` part of `of`? The root holds everything but the loss. */
+/* True if `unit` is part of `of`. The root holds everything but the loss. */
 static bool lies_in(const Mixed *m, ModuleId unit, ModuleId of)
 {
     if (unit == outside || of == outside) return unit == of;
@@ -116,7 +116,7 @@ static TensorId as_read(Mixed *m, TensorId t, const Node *n)
     return reader == outside ? t : given(m, t, reader, n);
 }
 
-/* All that a node reads must agree, and so is what it makes. */
+/* All inputs of a node must have the same dtype, and its outputs get that dtype. */
 static bool settle(Mixed *m, NodeId id)
 {
     Graph *g = m->g;
@@ -161,7 +161,7 @@ bool mixed_precision(Job *job, const MpPolicy *policy)
     Graph *g = &job->plan->graph;
     Mixed m = {.job = job, .g = g, .policy = policy};
     m.param = policy->param ? policy->param : job->config->compute;
-    assert(g->n_forward == 0); /* gradients follow from what is written here */
+    assert(g->n_forward == 0); /* gradients take the dtypes that are set here */
     m.old.at = g->nodes.at, m.old.n = g->nodes.n;
     for (TensorId t = 1; t < g->tensors.n; t++) {
         Tensor *at = &g->tensors.at[t];

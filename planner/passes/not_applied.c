@@ -1,5 +1,5 @@
-/* Requests of a plan that have no effect: passes whose axis has one rank, and options that nothing
- * of the plan reads. Each pass says its own; the plan is what the rest of it says. */
+/* Requests of a plan that have no effect: passes whose axis has one rank, and options that the rest
+ * of the plan never uses. Each pass checks its own options against the plan. */
 #include "planner/passes/pass.h"
 
 void warn_not_applied(const Config *config, Diag *d)

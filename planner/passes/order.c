@@ -1,5 +1,5 @@
-/* The user's list of passes against the edges that their PassSpecs name. Where two passes commute
- * there is no edge: checkpointing and DDP touch different things. */
+/* Checks the user's list of passes against the order edges in their PassSpecs. Passes that commute
+ * have no edge, such as checkpointing and DDP. */
 #include "planner/passes/pass.h"
 
 static const char *why_in(const PassEdge *edges, PassName other)
@@ -9,14 +9,16 @@ static const char *why_in(const PassEdge *edges, PassName other)
     return NULL;
 }
 
-/* Why `then` may not stand before `first`; NULL: it may. Either of the two may say it. */
+/* Returns why `then` may not stand before `first`; NULL if it may. Either pass may hold the
+ * edge. */
 static const char *why_first(PassName first, PassName then)
 {
     const char *why = why_in(pass_specs[first]->before, then);
     return why ? why : why_in(pass_specs[then]->after, first);
 }
 
-/* Is this pass left out of the hint? One of each kind, and one data pass: what the mesh can use. */
+/* True if this pass is left out of the hint. The hint has each pass once, and one data pass, the
+ * one that the mesh can use. */
 static bool is_left_out(const Config *config, uint32_t i)
 {
     PassName name = config->passes[i].name;
@@ -31,8 +33,8 @@ static bool is_left_out(const Config *config, uint32_t i)
     return pass_specs[name]->is_data && i != best;
 }
 
-/* The user's list with as little moved as the edges ask: whoever has nobody left to wait for goes
- * next, in the order in which they were written. */
+/* Reorders the user's list with as few moves as the edges allow: the next pass is the first in the
+ * written order that waits for no other. */
 static const char *right_list(const Config *config, Arena *arena)
 {
     Str s = str_in(arena);
@@ -48,7 +50,7 @@ static const char *right_list(const Config *config, Arena *arena)
                         (done[k] || !why_first(config->passes[k].name, config->passes[i].name));
             if (free_) next = i;
         }
-        if (next == UINT32_MAX) break; /* all are done: the edges have no circle */
+        if (next == UINT32_MAX) break; /* all are placed, since the edges have no cycle */
         done[next] = true;
         str_print(&s, "%s%s{...}", any ? ", " : "", pass_word(config->passes[next].name));
         any = true;

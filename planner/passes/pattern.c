@@ -1,4 +1,4 @@
-/* Path patterns: which modules a plan means by "layers.*.attention.wo". */
+/* Path patterns: the modules that a plan means by "layers.*.attention.wo". */
 #include <assert.h>
 #include <string.h>
 
@@ -18,7 +18,8 @@ static bool part_fits(const char *pattern, const char *path)
     return n == part_length(path) && memcmp(pattern, path, n) == 0;
 }
 
-/* How many leading parts fit; *rest, *path_rest: where both go on, NULL at an end. */
+/* Returns how many leading parts match. *rest and *path_rest are the unmatched rests, NULL at an
+ * end. */
 static uint32_t parts_fit(const char *pattern, const char *path, const char **rest,
                           const char **path_rest)
 {
@@ -51,7 +52,7 @@ static void add_name(Names *names, const char *name)
     if (names->n < MOST_NAMES) names->at[names->n++] = name;
 }
 
-/* The parts that could stand where the pattern goes wrong. */
+/* Lists the names that could replace the part where the pattern stops matching. */
 static const char *gather_names(Job *job, const char *pattern, Names *names)
 {
     const Graph *g = &job->plan->graph;

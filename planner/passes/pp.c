@@ -1,6 +1,6 @@
-/* Pipeline split: a stage number on each node, and the schedule. Layers go to stages in order, the
- * first stages take one more where they do not divide; what stands before the first block belongs
- * to the first stage, what stands after the last to the last. */
+/* Pipeline split: a stage number on each node, and the schedule. Layers are assigned to stages in
+ * order; if they do not divide evenly, the first stages take one more. Ops before the first block
+ * belong to the first stage, ops after the last block to the last stage. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
@@ -18,7 +18,8 @@ static uint32_t stage_of_block(uint32_t block, uint32_t n_blocks, uint32_t n_sta
     return n_stages - 1;
 }
 
-/* Too few blocks for the stages that a schedule has at least: more of them a stage is no help. */
+/* There are too few blocks for the stages that a schedule needs at least. More blocks in a stage
+ * would not help. */
 static void hint_fewer_ranks(Diag *d, uint32_t n_blocks, uint32_t p, const ScheduleTraits *t)
 {
     uint32_t most = n_blocks / t->least_chunks;
@@ -120,7 +121,7 @@ static bool make_greedy(Schedule *s, const PassConfig *pass, uint32_t p, uint32_
     return false;
 }
 
-/* Makes the schedule and runs it, under its cap if it has one: to prove that it ends. */
+/* Makes the schedule and runs it, under its cap if it has one, to prove that it ends. */
 static bool make_schedule(Schedule *s, const PassConfig *pass, uint32_t p, uint32_t m, Arena *arena,
                           Diag *d)
 {
@@ -143,7 +144,8 @@ static bool make_schedule(Schedule *s, const PassConfig *pass, uint32_t p, uint3
     return false;
 }
 
-/* Where every forward, input gradient and weight gradient of a stage takes the same time. */
+/* The idle part, if every forward, input gradient and weight gradient of a stage takes the same
+ * time. */
 static double idle_of(const Schedule *s)
 {
     double work = 3.0 * s->n_microbatches * s->n_stages / s->n_ranks;
@@ -169,7 +171,7 @@ static uint32_t count_blocks(const Graph *g)
     return n;
 }
 
-/* layers_per_stage says how many stages there are, and so how many a rank has. */
+/* Derives the number of stages, and of chunks on each rank, from layers_per_stage. */
 static bool find_chunks(PassConfig *pass, uint32_t n_blocks, uint32_t p, Diag *d)
 {
     PpOptions *o = &pass->pp;
@@ -207,8 +209,8 @@ bool passes_pipeline(const Config *config, const Plan *plan, Arena *arena, Pipel
     return false;
 }
 
-/* A module of an earlier block that is called again runs where its caller does: activations only go
- * on, and the weight has two homes. */
+/* A module of an earlier block that is called again runs in its caller's stage. Activations only
+ * move to later stages, so its weight has two homes. */
 static void place_nodes(Job *job, uint32_t n_stages, uint32_t n_blocks, const PpOptions *o)
 {
     Graph *g = &job->plan->graph;
@@ -220,7 +222,7 @@ static void place_nodes(Job *job, uint32_t n_stages, uint32_t n_blocks, const Pp
     }
 }
 
-/* A parameter has a home on each rank that reads it: one, or two that sum their gradients. */
+/* Places a parameter on the ranks that read it: one home, or two that sum their gradients. */
 static bool place_param(Job *job, TensorId param, uint32_t stage, const PpOptions *o)
 {
     const Tensor *t = &job->plan->graph.tensors.at[param];
@@ -245,7 +247,7 @@ static bool place_param(Job *job, TensorId param, uint32_t stage, const PpOption
     return false;
 }
 
-/* The norm of a weight is found where its state lives: on one stage. */
+/* The norm of a weight is computed on one stage, where its state lives. */
 static bool place_norm(Job *job, const Node *n, const Tensor *t)
 {
     const Node *made = &job->plan->graph.nodes.at[t->producer];
@@ -281,7 +283,7 @@ static bool place_tensors(Job *job, const PpOptions *o, Loc loc)
     return true;
 }
 
-/* Where stages are not known, yet or at all, all is one. */
+/* Puts everything on one stage while stages are unknown, or if there are none. */
 static void one_stage(Job *job, uint32_t stage)
 {
     const Graph *g = &job->plan->graph;
@@ -315,7 +317,7 @@ static bool pass_pp(Job *job)
     job->tied_stage = arena_array(job->arena, g->tensors.n, sizeof *job->tied_stage);
     one_stage(job, piped ? UINT32_MAX : 0);
     if (piped && cut(job, named, p, count_blocks(g))) return true;
-    one_stage(job, 0); /* after errors, for those who still report theirs */
+    one_stage(job, 0); /* after errors, so that later passes can still report theirs */
     const PassConfig whole = {.pp = {.schedule = SCHEDULE_1f1b, .chunks = 1}};
     return make_schedule(job->schedule, &whole, 1, job->plan->step.n_microbatches, job->arena,
                          job->diag) &&
@@ -386,7 +388,7 @@ static void print(const PassConfig *pass, Str *out)
     str_add(out, ")");
 }
 
-/* The ranks and micro-batches of a schedule from a file are the file's. */
+/* A schedule from a file fixes its ranks and micro-batches. */
 static void shrink(PassConfig *pass, Shrink *s)
 {
     PpOptions *o = &pass->pp;
@@ -399,7 +401,7 @@ static void shrink(PassConfig *pass, Shrink *s)
     s->fills_pipe = true;
     if (o->chunks > 2) o->chunks = 2;
     o->layers_per_stage = 0;
-    o->cap = 0; /* it was for other numbers */
+    o->cap = 0; /* the cap was for the unshrunk numbers */
 }
 
 static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)

@@ -1,12 +1,12 @@
-/* tile: the head and the loss in pieces along the tokens, so that no tensor of all logits exists.
+/* tile: computes the head and the loss in pieces along the tokens, so that no tensor holds all
+ * logits.
  *
- * The region is what lies between the input of the head's product and the loss. Each piece takes
- * some tokens of every sequence out of the region's inputs (a node `tokens` each), does to them
- * what the region did to all, and adds its share to the loss; what the loss is divided by was never
- * a part of it. Node.tile tells the pieces: the backward pass derives gradients piece by piece, and
- * the lowering puts a piece's backward nodes right behind its forward ones, for the loss waits for
- * no gradient. Layouts are those that propagation has found for the whole region: the pass runs
- * right behind it, and inserts no collective. */
+ * The region is everything between the input of the head's product and the loss. Each piece takes
+ * some tokens of every sequence from the region's inputs (one `tokens` node each), repeats the
+ * region's ops on them, and adds its share to the loss. The loss's divisor is outside the region.
+ * Node.tile marks the pieces. The backward pass derives gradients piece by piece. The lowering puts
+ * a piece's backward nodes right behind its forward nodes, because no gradient needs the whole
+ * loss. The pass runs right after propagation and keeps its layouts; it inserts no collective. */
 #include <assert.h>
 #include <string.h>
 
@@ -16,11 +16,12 @@ typedef struct Tile {
     Job *job;
     Graph *g;
     const PassConfig *pass;
-    bool *inside;    /* [node]: of the region */
-    bool *wanted;    /* [tensor]: made inside */
-    TensorId *piece; /* [tensor of the whole region]: the same in the piece that is being made */
+    bool *inside;    /* [node]: it is in the region */
+    bool *wanted;    /* [tensor]: made inside the region */
+    TensorId *piece; /* [tensor of the whole region]: its counterpart in the current piece */
     int64_t seq;
-    int64_t step; /* pieces are multiples of so many tokens: what ranks share evenly */
+    /* the size of a piece is a multiple of this many tokens, which ranks share evenly */
+    int64_t step;
 } Tile;
 
 static bool is_loss(OpKind op)
@@ -28,7 +29,7 @@ static bool is_loss(OpKind op)
     return op == OP_xent_loss || op == OP_xent_loss_mean;
 }
 
-/* What goes token by token, and what the pieces' sums make whole again. */
+/* True for ops that work token by token, and for ops whose sums over pieces add up to the whole. */
 static bool may_be_inside(OpKind op)
 {
     return is_loss(op) || op == OP_xent_max || op == OP_xent_pick || op == OP_xent_smooth ||
@@ -41,8 +42,8 @@ static bool is_head(const Node *n)
     return op_info(n->op)->class_ == OP_CLASS_contract;
 }
 
-/* Has it an index of tokens? (Or are they weights, or one number for all, like a norm of weights?)
- */
+/* True if the tensor has an index of tokens. (Weights have none, nor has a single number such as a
+ * norm of weights.) */
 static bool has_tokens(const Tile *t, TensorId id)
 {
     const Tensor *at = &t->g->tensors.at[id];
@@ -78,7 +79,7 @@ static bool check_inside(const Tile *t, const Node *n)
     return true;
 }
 
-/* Backwards from the loss to the products that make logits. */
+/* Walks backwards from the loss to the products that make logits. */
 static bool find_region(Tile *t)
 {
     Graph *g = t->g;
@@ -100,7 +101,7 @@ static bool find_region(Tile *t)
                 t->wanted[n->in[i]] = true;
         for (uint32_t j = 0; j < n->n_out; j++) t->wanted[n->out[j]] = true;
     }
-    assert(n_heads > 0); /* logits are made of something */
+    assert(n_heads > 0); /* some product makes the logits */
     for (NodeId id = 1; id < g->nodes.n; id++)
         for (uint32_t i = 0; i < g->nodes.at[id].n_in && !t->inside[id]; i++)
             if (t->wanted[g->nodes.at[id].in[i]])
@@ -110,14 +111,14 @@ static bool find_region(Tile *t)
     return true;
 }
 
-/* Whole labels are read where a mean counts them. */
+/* Where a mean counts labels, the node reads all labels, not those of the piece. */
 static bool is_taken(const Tile *t, const Node *n, uint32_t i)
 {
     if (t->wanted[n->in[i]] || !has_tokens(t, n->in[i])) return false;
     return n->op != OP_xent_loss_mean || i != 3;
 }
 
-/* Does axis a cut the tokens of argument `arg` of a node? */
+/* True if axis a cuts the tokens of argument `arg` of a node. */
 static bool cuts_tokens(const Tile *t, const Node *n, uint32_t arg, uint32_t a)
 {
     Binding b;
@@ -126,7 +127,7 @@ static bool cuts_tokens(const Tile *t, const Node *n, uint32_t arg, uint32_t a)
     return b.n_dims[arg] >= 2 && n->split[a] && n->split[a] == b.letter[arg][1];
 }
 
-/* Pieces must be multiples of what ranks cut them into. */
+/* Pieces must be multiples of the number of parts that ranks cut them into. */
 static bool find_step(Tile *t)
 {
     const Mesh *mesh = &t->job->plan->mesh;
@@ -157,12 +158,13 @@ static int64_t first_of(const Tile *t, uint32_t piece)
 
 /* ---- making the pieces ---- */
 
-/* Tensor `id` of the region, for this piece; the first one keeps those that there are. */
+/* Returns tensor `id` of the region for this piece; the first piece keeps the existing tensors. */
 static TensorId cut_tensor(Tile *t, TensorId id, uint32_t piece)
 {
     Graph *g = t->g;
     Tensor part = g->tensors.at[id];
-    if (part.n_dims < 2) return id;             /* the loss and what it counts: all add to it */
+    /* the loss and its count: every piece adds to them */
+    if (part.n_dims < 2) return id;
     if (t->wanted[id] && piece == 0) return id; /* its dimensions change at the end */
     part.dim[1] = first_of(t, piece + 1) - first_of(t, piece);
     part.name = arena_print(t->job->arena, "%s.tile%u", part.name, piece);
@@ -180,8 +182,9 @@ static NodeId add_node(Tile *t, Node n, uint32_t piece)
     return id;
 }
 
-/* The tokens of this piece, of what node `reader` reads. On an axis that cuts the tokens it reads,
- * it reads a part of the piece's; there the piece is taken out of the whole. */
+/* Takes this piece's tokens of the tensor that node `reader` reads. On an axis that cuts those
+ * tokens, the rank reads its part of the piece. The piece itself is taken out of the whole
+ * tensor. */
 static TensorId take(Tile *t, TensorId source, const Node *reader, uint32_t i, uint32_t piece)
 {
     Graph *g = t->g;
@@ -213,8 +216,8 @@ static TensorId take(Tile *t, TensorId source, const Node *reader, uint32_t i, u
     return out;
 }
 
-/* What the piece reads, before anything of it, so that nothing stands between what may become one
- * kernel. */
+/* Takes all inputs of a piece before its first op, so that no `tokens` node stands between ops that
+ * may become one kernel. */
 static void take_all(Tile *t, const Node *whole, uint32_t piece)
 {
     for (uint32_t i = 0; i < whole->n_in; i++)
@@ -240,7 +243,7 @@ static void cut_node(Tile *t, const Node *whole, uint32_t piece)
     add_node(t, n, piece);
 }
 
-/* The nodes anew: what is outside in its order, then piece by piece. */
+/* Rebuilds the node list: nodes outside the region in their order, then piece by piece. */
 static void cut(Tile *t)
 {
     Graph *g = t->g;
@@ -295,7 +298,7 @@ static void print(const PassConfig *pass, Str *out)
 static void shrink(PassConfig *pass, Shrink *s)
 {
     (void)s;
-    if (pass->tile.pieces > 3) pass->tile.pieces = 3; /* of five tokens */
+    if (pass->tile.pieces > 3) pass->tile.pieces = 3; /* a shrunk sequence has five tokens */
 }
 
 const PassSpec pass_spec_tile = {

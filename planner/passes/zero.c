@@ -1,13 +1,14 @@
-/* ZeRO under the names of megatron-fsdp. no_shard is DDP; optim (ZeRO-1) shards the optimizer:
- * gradients are summed whole and scattered once a step; optim_grads (ZeRO-2) scatters them every
- * micro-batch; optim_grads_params (ZeRO-3) also gathers weights unit by unit. In 1 and 2 the
- * weights are gathered once a step and stay: before their first use, or right after the update. */
+/* ZeRO under the names of megatron-fsdp. no_shard is DDP. optim (ZeRO-1) shards the optimizer
+ * state: gradients are summed whole and scattered once a step. optim_grads (ZeRO-2) scatters
+ * gradients every micro-batch. optim_grads_params (ZeRO-3) also gathers weights unit by unit.
+ * ZeRO-1 and ZeRO-2 gather the weights once a step and keep them: before their first use, or right
+ * after the update. */
 #include <assert.h>
 
 #include "planner/ir/layout/mesh_view.h"
 #include "planner/passes/pass.h"
 
-/* Elements of a bucket where the user names none, as megatron-fsdp has them. */
+/* Elements of a bucket if the user names none; megatron-fsdp's values. */
 static const uint64_t least_bucket = 40000000, bucket_a_rank = 1000000;
 
 static uint64_t bucket_elements(const Job *job, const ZeroOptions *o)
@@ -18,7 +19,7 @@ static uint64_t bucket_elements(const Job *job, const ZeroOptions *o)
     return by_ranks > least_bucket ? by_ranks : least_bucket;
 }
 
-/* "Parameter dtype" is the one in which weights are used. */
+/* "Parameter dtype" is the dtype of weights in use. */
 static void choose_dtypes(Job *job, const ZeroOptions *o)
 {
     Graph *g = &job->plan->graph;
@@ -147,7 +148,7 @@ static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
             "sum gradients with");
 }
 
-/* optim_grads_params answers for its overlaps in zero_options.c. */
+/* zero_options.c warns about the overlaps of optim_grads_params. */
 static void warn_options(const Config *config, const PassConfig *pass, Diag *d)
 {
     const ZeroOptions *o = &pass->zero;

@@ -1,5 +1,5 @@
-/* The options of zero{}, by megatron-fsdp's names. Each acts on the program or is refused here with
- * the reason and with what to use instead; none is accepted and does nothing in silence. */
+/* The options of zero{}, by megatron-fsdp's names. Each option changes the program, or is refused
+ * here with the reason and an alternative. No option is silently ignored. */
 #include "planner/passes/pass.h"
 
 static void refuse(Diag *d, const PassConfig *pass, const char *what, const char *hint)
@@ -18,8 +18,7 @@ static const char *strategy_name(ZeroStrategy s)
     return names[s];
 }
 
-/* The meaning of sums and denominators is fixed: the loss is divided by the tokens of the whole
- * step. */
+/* Scaling is not configurable: the loss is divided by the tokens of the whole step. */
 static void check_scaling(const PassConfig *pass, Diag *d)
 {
     const ZeroOptions *o = &pass->zero;

@@ -1,12 +1,12 @@
-/* From when to when each buffer of a program is in use: what has finished when an instruction
- * starts, who touches a buffer first and last, which buffers begin and end where. Knows nothing of
- * offsets. */
+/* Finds the time in which each buffer of a program is in use: what has finished when an instruction
+ * starts, who touches a buffer first and last, and which buffers begin and end where. It knows
+ * nothing of offsets. */
 #include "planner/lower/memory/lives.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* Members of a launch group are neighbours on their stream; the group goes by its first one. */
+/* Members of a launch group are neighbours on their stream. The first one stands for the group. */
 static void find_launches(Lives *l)
 {
     Pc last[STREAM_COUNT] = {0};
@@ -22,8 +22,8 @@ static void find_launches(Lives *l)
     }
 }
 
-/* Members of a group end at different times: only who waits for all of them knows that everything
- * on their stream up to the newest has finished. Returns that newest one, or 0. */
+/* Members of a group end at different times. Only an instruction that waits for all of them knows
+ * that everything on their stream up to the newest has finished. Returns that newest one, or 0. */
 static Pc finished(const Lives *l, const Instr *in, Pc member)
 {
     const Pc first = l->launches[member].first;
@@ -49,7 +49,8 @@ static void find_clocks(Lives *l)
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
         int s = (int)in->stream;
-        if (!in->launch || in->launch != launch[s]) { /* all of the previous group has finished */
+        /* the previous group has finished as a whole */
+        if (!in->launch || in->launch != launch[s]) {
             done[s] = group[s];
             launch[s] = in->launch;
         }
@@ -67,9 +68,9 @@ static void find_clocks(Lives *l)
     }
 }
 
-/* What a transient buffer holds is written before anybody else touches it: the lowering's promise,
- * on which "free until first touched" rests. (A member of a launch group is known to have finished
- * in ways that clocks do not show; the verifier looks at those.) */
+/* A transient buffer is written before any instruction reads it. The lowering promises this, and
+ * the allocator relies on it ("free until first touched"). (A member of a launch group is known to
+ * have finished in ways that clocks do not show; the verifier looks at those.) */
 static void check_first(const Lives *l, const Buffer *b, Pc pc)
 {
     const Instr *first = &l->p->code.at[b->first];
@@ -102,8 +103,8 @@ static void find_lives(Lives *l)
     }
 }
 
-/* Parts of a kernel do their rows in any order: what one of them touches is in use for all of it.
- */
+/* Parts of a kernel process rows in any order, so a buffer that one part touches is in use for the
+ * whole kernel. */
 static void find_kernels(Lives *l)
 {
     Pc last = 0;
@@ -130,7 +131,7 @@ static void list_lives(Lives *l)
         const Pc first = l->kernel[at->first], last = l->kernel_end[l->kernel[at->last]];
         l->next_start[b] = l->starts[first];
         l->starts[first] = b;
-        if (at->result) continue; /* never given back */
+        if (at->result) continue; /* its memory is never reused */
         l->next_end[b] = l->ends[last];
         l->ends[last] = b;
     }
@@ -157,7 +158,7 @@ BufferId lives_taken_over(const Lives *l, Pc pc, BufferId out)
     for (uint32_t i = 1; i < in->args.n; i++)
         if (i != in->n_in) fits = fits && root_of(p, program_arg(p, in, i)) != from;
     Clock others = l->touched[from];
-    others.at[in->stream] = 0; /* own stream: in order */
+    others.at[in->stream] = 0; /* instructions on its own stream are in order */
     return fits && clock_passed(&others, &l->clocks[pc]) ? from : 0;
 }
 

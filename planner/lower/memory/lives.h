@@ -1,4 +1,4 @@
-/* When the buffers of a program are in use. */
+/* The time in which each buffer of a program is in use. */
 #ifndef TANDEM_LOWER_LIVES_H
 #define TANDEM_LOWER_LIVES_H
 
@@ -15,31 +15,33 @@ typedef struct Lives {
     Arena *scratch;
     Clock *clocks;           /* [pc]: newest pc of each stream that has finished when pc starts */
     Clock *touched;          /* [buffer]: newest touch by each stream */
-    Launch *launches;        /* [pc]: first; [first]: the rest */
-    Pc *kernel, *kernel_end; /* [pc]: the first, the last part of its kernel */
-    Space space;             /* the one whose buffers are listed by */
+    Launch *launches;        /* [pc]: first member of its group; [first]: the other members */
+    Pc *kernel, *kernel_end; /* [pc]: the first and the last part of its kernel */
+    Space space;             /* the space whose buffers are listed by */
     uint32_t *starts, *next_start; /* [pc], [buffer]: transient buffers by first pc, linked */
-    uint32_t *ends, *next_end;     /* the same by last pc; results of the step never end */
+    uint32_t *ends, *next_end;     /* the same by last pc; results of the step have no end */
 } Lives;
 
 /* Sets Buffer.first and last of every buffer. */
 void lives_find(Lives *l, Program *p, Arena *scratch);
-/* Lists what begins and ends in one space. */
+/* Lists the buffers of one space that begin and end at each instruction. */
 void lives_of_space(Lives *l, Space space);
-/* The buffer that dies at pc, as the first input, and whose memory the output `out` takes over; 0:
- * there is none. */
+/* Returns the buffer, the first input, that dies at pc and whose memory the output `out` takes
+ * over; 0: none. */
 BufferId lives_taken_over(const Lives *l, Pc pc, BufferId out);
 
-static inline Pc lives_first(const Lives *l, BufferId b) /* with all of its kernel */
+/* the first pc of the kernel that touches it first */
+static inline Pc lives_first(const Lives *l, BufferId b)
 {
     return l->kernel[l->p->buffers.at[b].first];
 }
-static inline Pc lives_last(const Lives *l, BufferId b) /* a result's is behind the program */
+/* the last pc of its last kernel; for a result, behind the program */
+static inline Pc lives_last(const Lives *l, BufferId b)
 {
     const Buffer *at = &l->p->buffers.at[b];
     return at->result ? (Pc)l->p->code.n : l->kernel_end[l->kernel[at->last]];
 }
-/* Has everything that touches `a` finished when pc starts? */
+/* True if everything that touches `a` has finished when pc starts. */
 static inline bool lives_passed(const Lives *l, BufferId a, Pc pc)
 {
     return !l->p->buffers.at[a].result && clock_passed(&l->touched[a], &l->clocks[pc]);

@@ -1,12 +1,13 @@
-/* Memory: an offset in one arena for every root buffer. A program is static, so this is an
- * allocator run before it. Bytes are reused only where every instruction that touched the old
- * buffer happens before the first one that touches the new: stream order and `after`, never luck.
- * lives.c knows when buffers are in use, placement.c where they go. */
+/* Memory: an offset in one arena for every root buffer. A program is static, so the allocator can
+ * run before it. Bytes are reused only where every instruction that touched the old buffer happens
+ * before the first one that touches the new, by stream order and `after`. lives.c knows when
+ * buffers are in use, placement.c where they go. */
 #include "planner/lower/memory/placement.h"
 #include "planner/lower/pieces.h"
 #include "planner/passes/pass.h"
 
-/* Persistent buffers at the bottom, then what comes and goes. Returns the end of the highest. */
+/* Places persistent buffers at the bottom and transient ones above. Returns the end of the highest
+ * buffer. */
 static uint64_t place_space(Lives *l, Space space)
 {
     Program *p = l->p;

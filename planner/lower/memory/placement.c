@@ -1,6 +1,6 @@
-/* Offsets: an allocator that is run in program order, in several ways, of which the best is kept.
- * No way is best for all programs: which holes stay open hangs on what happens to be alive when the
- * large buffers come. Each way is one pass over the program, so that planning stays linear. */
+/* Chooses offsets: an allocator runs in program order in several ways, and the best result is kept.
+ * No way is best for all programs. Which holes stay open depends on the buffers that are alive when
+ * the large ones come. Each way is one pass over the program, so planning takes linear time. */
 #include "planner/lower/memory/placement.h"
 
 #include <assert.h>
@@ -11,27 +11,30 @@
 
 typedef enum Fit {
     FIT_first,    /* the lowest hole */
-    FIT_tightest, /* the smallest one */
-    FIT_around,   /* the lowest that leaves room for large buffers, whose places are fixed first */
-    FIT_ends      /* what lives long the lowest hole, all else the highest of so many bytes */
+    FIT_tightest, /* the smallest hole that fits */
+    /* the lowest hole that leaves room for large buffers, whose places are fixed first */
+    FIT_around,
+    /* long-lived buffers take the lowest hole, others the highest within a given number of bytes */
+    FIT_ends
 } Fit;
 
 typedef struct Way {
     Fit fit;
-    uint32_t share; /* around: those of at least 1/share of what lives at most are large */
-    double life;    /* ends: in lengths of a micro-batch, from which on a life is long */
-    double spare;   /* ends: bytes between what lives at most (0) and what first fit needs (1) */
+    uint32_t share; /* FIT_around: buffers of at least 1/share of the most bytes alive are large */
+    double life;    /* FIT_ends: lives of at least this many micro-batches are long */
+    double spare;   /* FIT_ends: bytes between the most alive (0) and the need of first fit (1) */
 } Way;
 
-/* The first decides what the others are measured against. Chosen among some forty by what the plans
- * of scripts/plans and the published runs of tests/sim need: each is the best of at least one. */
+/* The first way is the measure for the others. These were chosen among some forty by the needs of
+ * the plans of scripts/plans and the published runs of tests/sim: each is the best for at least
+ * one. */
 static const Way ways[] = {{FIT_first, 0, 0, 0},      {FIT_around, 32, 0, 0},
                            {FIT_around, 256, 0, 0},   {FIT_tightest, 0, 0, 0},
                            {FIT_ends, 0, 2, 0},       {FIT_ends, 0, 2, .75},
                            {FIT_ends, 0, 1. / 2, .5}, {FIT_ends, 0, 1. / 16, .5}};
 enum { N_WAYS = sizeof ways / sizeof *ways };
 
-/* A hole of one part in so many is not worth another pass. */
+/* A hole of 1/FINE of the arena is not worth another pass. */
 enum { FINE = 128 };
 
 typedef LIST(BufferId) BufferList;
@@ -43,18 +46,19 @@ typedef struct Placing {
     const Way *way;
     Pieces pieces;
     Rocks rocks;
-    Pc long_life;                             /* ends */
-    uint64_t bottom, live, first_fit, fewest; /* fewest: bytes so far of a way that repeats */
+    Pc long_life; /* ends */
+    /* fewest: the least bytes so far of a way in which micro-batches repeat */
+    uint64_t bottom, live, first_fit, fewest;
     BufferList *of;     /* [micro-batch]: buffers in the order in which they begin */
-    BufferList *before; /* the same in the round before */
-    uint32_t *next;     /* [micro-batch]: where its counterpart's list is looked at */
-    uint64_t *wish;     /* [buffer]: its offset in the round before */
+    BufferList *before; /* [micro-batch]: the same list in the previous round */
+    uint32_t *next;     /* [micro-batch]: position in the list of its counterpart */
+    uint64_t *wish;     /* [buffer]: its offset in the previous round */
     uint32_t n_microbatches;
     bool periodic;
     bool again; /* a later round */
 } Placing;
 
-/* Two buffers that play the same part in their micro-batches. */
+/* True if two buffers play the same part in their micro-batches. */
 static bool same_part(const Program *p, BufferId a, BufferId b)
 {
     const Buffer *x = &p->buffers.at[a], *y = &p->buffers.at[b];
@@ -64,8 +68,8 @@ static bool same_part(const Program *p, BufferId a, BufferId b)
            i->stream == k->stream && i->origin == k->origin && i->phase == k->phase;
 }
 
-/* The buffer of `model` that plays the part of `b`: they come in the same order, but for a few that
- * only some micro-batches have. 0: none. */
+/* Returns the buffer of `model` that plays the part of `b`; 0: none. Both lists have the same
+ * order, apart from a few buffers that only some micro-batches have. */
 static BufferId counterpart(const Program *p, const BufferList *model, uint32_t *next, BufferId b)
 {
     enum { LOOK_AHEAD = 16 };
@@ -77,9 +81,9 @@ static BufferId counterpart(const Program *p, const BufferList *model, uint32_t 
     return 0;
 }
 
-/* Interior micro-batches repeat: each buffer asks for the place of its counterpart in the one
- * before; in a later round, for the one that the last interior micro-batch, where things have
- * settled, had in the round before. */
+/* Interior micro-batches repeat. Each buffer asks for the place of its counterpart in the
+ * micro-batch before. In a later round it asks for the counterpart's place in the last interior
+ * micro-batch of the previous round, whose places have settled. */
 static BufferId asks_like(Placing *m, uint32_t microbatch, BufferId b)
 {
     if (!m->periodic) return 0;
@@ -121,7 +125,7 @@ static uint64_t place(Placing *m, BufferId b, Pc pc)
     return fit(m, b, pc);
 }
 
-/* False: it needs no less than what was found before. */
+/* Returns false if it needs no fewer bytes than the best so far. */
 static bool place_all(Placing *m)
 {
     Lives *l = m->l;
@@ -132,7 +136,7 @@ static bool place_all(Placing *m)
         for (BufferId b = l->starts[pc]; b; b = l->next_start[b]) {
             Buffer *at = &p->buffers.at[b];
             BufferId from = lives_taken_over(l, at->first, b);
-            if (from && !is_placed[from]) from = 0; /* a later part of this very kernel makes it */
+            if (from && !is_placed[from]) from = 0; /* a later part of the same kernel makes it */
             is_placed[b] = true;
             at->offset = from ? p->buffers.at[from].offset : place(m, b, pc);
             if (from) handed_on[from] = true;
@@ -161,7 +165,7 @@ bool placement_periodic(const Program *p)
         if (p->code.at[pc].microbatch < newest) return false;
         newest = p->code.at[pc].microbatch;
     }
-    return newest + 1 >= 4; /* two interior ones */
+    return newest + 1 >= 4; /* two interior micro-batches */
 }
 
 bool placement_repeats(const Program *p, Arena *scratch)
@@ -183,7 +187,7 @@ bool placement_repeats(const Program *p, Arena *scratch)
     return true;
 }
 
-/* The largest live total: no placement can need less. */
+/* Returns the most bytes that are alive at once: no placement can need less. */
 static uint64_t most_live(const Lives *l, uint64_t bottom)
 {
     const Program *p = l->p;
@@ -215,7 +219,7 @@ static uint64_t end_of_all(const Lives *l)
     return end;
 }
 
-/* One way, in rounds until micro-batches repeat. False: nothing better came of it. */
+/* Tries one way, in rounds until micro-batches repeat. Returns false if it is not better. */
 static bool try_way(Placing *m, bool *repeats)
 {
     enum { ROUNDS = 6 };

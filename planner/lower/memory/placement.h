@@ -5,15 +5,16 @@
 #include "planner/lower/memory/lives.h"
 
 uint32_t placement_microbatches(const Program *p);
-/* Does one micro-batch end before the next begins, and are there interior ones? */
+/* True if each micro-batch ends before the next begins, and there are interior ones. */
 bool placement_periodic(const Program *p);
-/* Do interior micro-batches, all but the first and the last, use the same offsets? Those count that
- * do as much as the last of them. */
+/* True if interior micro-batches (all but the first and the last) use the same offsets. Only
+ * micro-batches with as many buffers as the last interior one count. */
 bool placement_repeats(const Program *p, Arena *scratch);
 
-/* Places, from `bottom` on, what l lists: several ways are tried, and of those in which interior
- * micro-batches repeat (of all, if none does, or if they overlap) the one that needs the fewest
- * bytes is kept. Returns where the highest buffer of the space ends. */
+/* Places the buffers that l lists, from `bottom` on. It tries several ways and keeps the one that
+ * needs the fewest bytes. Ways in which interior micro-batches repeat come first; if none repeats,
+ * or if micro-batches overlap, all ways count. Returns the end of the highest buffer of the
+ * space. */
 uint64_t placement_choose(Lives *l, uint64_t bottom);
 
 #endif

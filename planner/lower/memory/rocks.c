@@ -1,11 +1,12 @@
-/* Large buffers first: what is placed around them fills the holes between them, not they the holes
- * that small ones leave. Each gets the lowest place that no larger one needs at the same time. */
+/* Places large buffers first. Small buffers then fill the holes between them. Each one gets the
+ * lowest place that no larger one needs at the same time. */
 #include "planner/lower/memory/rocks.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Placing compares all with all; those of further micro-batches ask for what these have. */
+/* Every pair of rocks is compared, so their number is bounded. Later micro-batches ask for the same
+ * places. */
 enum { MOST_ROCKS = 1024 };
 
 typedef struct Sized {
@@ -28,7 +29,7 @@ static void add_extent(Rocks *r, const Rock *rock)
     r->ahead.at[k] = e;
 }
 
-/* Is one over before the other begins? */
+/* True if one is over before the other begins. */
 static bool apart(const Lives *l, const Rock *a, const Rock *b)
 {
     const Pc pc_a = lives_first(l, a->first), pc_b = lives_first(l, b->first);
@@ -82,9 +83,7 @@ bool rocks_find(Rocks *r, const Lives *l, uint64_t least, uint64_t bottom, uint3
 
 void rocks_ahead(Rocks *r, BufferId b)
 {
-    enum {
-        DOUBTFUL = 8
-    }; /* of those that begin later, so many may begin before b is known to end */
+    enum { DOUBTFUL = 8 }; /* this many rocks may begin later, yet before b has surely ended */
     const Lives *l = r->l;
     const Pc first = lives_first(l, b), last = lives_last(l, b);
     r->ahead.n = 0;

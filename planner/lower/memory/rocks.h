@@ -1,4 +1,4 @@
-/* The large buffers of a program, whose places are fixed before all others'. */
+/* The large buffers of a program ("rocks"), whose places are fixed before all others'. */
 #ifndef TANDEM_LOWER_ROCKS_H
 #define TANDEM_LOWER_ROCKS_H
 
@@ -6,27 +6,28 @@
 #include "planner/lower/pieces.h"
 
 typedef struct Rock {
-    BufferId first, last; /* the same, unless memory is handed on in place */
+    /* one buffer, or the first and last of a chain that shares memory in place */
+    BufferId first, last;
     uint64_t offset, size;
 } Rock;
 
 typedef struct Rocks {
     const Lives *l;
-    LIST(Rock) list; /* in the order in which they begin */
+    LIST(Rock) list; /* in the order in which the rocks begin */
     uint32_t *of;    /* [buffer]: 1 + its rock; 0: none */
-    uint32_t next;   /* the first that has not begun yet */
+    uint32_t next;   /* the first rock that has not begun yet */
     LIST(Extent) ahead;
 } Rocks;
 
-/* Places what has at least `least` bytes and begins in the first `n_microbatches`, the largest
- * first. False: there are none, or too many. */
+/* Places buffers of at least `least` bytes that begin in the first `n_microbatches`, the largest
+ * first. Returns false if there are none, or too many. */
 bool rocks_find(Rocks *r, const Lives *l, uint64_t least, uint64_t bottom, uint32_t n_microbatches);
 static inline uint64_t rocks_offset(const Rocks *r, BufferId b)
 {
     return r->list.at[r->of[b] - 1].offset;
 }
-/* Fills `ahead` with the places of rocks that begin after `b` and before it has ended for sure, by
- * offset. Asked in the order in which buffers begin. */
+/* Fills `ahead` with the places, by offset, of rocks that begin after `b` and before it has surely
+ * ended. Callers must ask in the order in which buffers begin. */
 void rocks_ahead(Rocks *r, BufferId b);
 
 #endif

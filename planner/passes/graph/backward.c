@@ -1,7 +1,7 @@
 /* Derives the gradient graph: contractions from their signature, every other op from the wiring in
- * its row. Gradients take the activation's layout; backward nodes split the same indices as their
- * forward node. A gradient tensor is the sum of what its nodes write. Contractions of 8-bit numbers
- * have more than one node a gradient: float8_backward.c. */
+ * its row of ops.def. Gradients take the activation's layout; backward nodes split the same indices
+ * as their forward node. A gradient tensor is the sum of all that its nodes write. A gradient of an
+ * 8-bit contraction takes several nodes: float8_backward.c. */
 #include <assert.h>
 
 #include "planner/passes/graph/float8.h"
@@ -35,7 +35,7 @@ TensorId gradient_of(Job *job, TensorId id)
     return grad;
 }
 
-/* The index of the backward op that walks where the forward node's index `letter` walked. */
+/* Returns the index of the backward op that has the place of the forward node's index `letter`. */
 static char follow_letter(const Node *f, const Binding *forward, const Backward *w,
                           const Binding *backward, char letter)
 {
@@ -75,7 +75,7 @@ static bool add_backward(Job *job, NodeId forward_id, const Backward *w)
     return true;
 }
 
-/* needs[t]: does the loss depend on a parameter through t? */
+/* needs[t]: true if the loss depends on a parameter through t. */
 static bool *find_needs(Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -94,8 +94,8 @@ static bool *find_needs(Job *job)
     return needs;
 }
 
-/* The forward nodes in the order of their gradients: the last one first; but the pieces of a tiled
- * region in their own order, for each one's backward pass follows its forward pass. */
+/* Orders the forward nodes by their gradients: the last one first. The pieces of a tiled region
+ * keep their own order, because each piece's backward pass follows its forward pass. */
 static NodeId *backward_order(const Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -115,7 +115,7 @@ static NodeId *backward_order(const Job *job)
     return order;
 }
 
-/* All that the gradients of forward node `id` take. */
+/* Adds all gradient nodes of forward node `id`. */
 static bool differentiate(Job *job, NodeId id, const bool *needs, Quantised *again)
 {
     Graph *g = &job->plan->graph;

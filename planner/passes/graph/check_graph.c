@@ -1,6 +1,6 @@
-/* Invariants of the graph after every pass: indices in range, layouts that name dimensions of
- * their tensor, split letters that the op may split and that agree with the op's arguments. Cheap:
- * linear. */
+/* Invariants of the graph after every pass: indices are in range; layouts name dimensions of their
+ * tensor; split letters are ones that the op may split and fit the op's arguments. It takes linear
+ * time. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"

@@ -1,7 +1,7 @@
-/* Order and offsets of parameters in their flat units: first those that tp cuts, then those whose
- * gradients are partial sums on tp (they lie together, to be summed over tp at once), then the
- * rest. Where tp is refined, each of these by the axes: what is summed over one sub-axis must not
- * lie among what is summed over both. */
+/* Order and offsets of parameters in their flat units. Parameters that tp cuts come first. Then
+ * come parameters whose gradients are partial sums on tp, so that one collective can sum them over
+ * tp. The rest follows. If tp is refined, each class is sorted by axes: parameters summed over one
+ * sub-axis must not lie among those summed over both. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
@@ -17,9 +17,10 @@ static uint64_t align_up(uint64_t n, uint64_t to)
     return (n + to - 1) / to * to;
 }
 
-/* Tensor.partial of every parameter: the axes on which all that its gradient is made of is partial.
- * Where one contribution is whole (a tied embedding reads all tokens, its head a part of them) the
- * others are summed as they come: a sum over all would count the whole one once a rank. */
+/* Finds Tensor.partial of every parameter: the axes on which every contribution to its gradient is
+ * partial. If one contribution is whole, the partial ones are summed at once. (A tied embedding
+ * reads all tokens, its head only a part of them.) A later sum over all would count the whole
+ * contribution once for each rank. */
 static bool find_partial(Job *job)
 {
     Graph *g = &job->plan->graph;
@@ -69,7 +70,7 @@ static uint64_t local_elements(const Job *job, const Tensor *t)
     return (uint64_t)shape_local_elements(&s, &job->plan->mesh, &job->plan->graph.deals);
 }
 
-/* Those like parameter i of the unit, from i on, that have no place yet. */
+/* Places the parameters from i on that have the class and key of parameter i and no place yet. */
 static void sort_like(Job *job, const Unit *u, uint32_t i, bool *placed, TensorId *sorted,
                       uint32_t *n)
 {

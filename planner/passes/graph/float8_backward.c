@@ -1,8 +1,8 @@
-/* Gradients of a contraction of 8-bit numbers: its output's gradient is quantised too, and what was
- * quantised gets the gradient of its 8-bit form, straight through. Tensorwise, one quantised
- * gradient (e5m2: range matters more there) serves both products, and both forward operands are
- * read as they were. Rowwise, each product needs its operands scaled along its own rows: all four
- * are made anew (e4m3: a row has less range to cover). */
+/* Gradients of a contraction of 8-bit numbers. The gradient of its output is quantised too. The
+ * gradient of an 8-bit operand is used as the gradient of the unquantised tensor (straight
+ * through). Tensorwise, one quantised gradient (e5m2, for its range) serves both products, and both
+ * forward operands are read again. Rowwise, each product needs operands scaled along its own rows,
+ * so all four are made anew (e4m3, because a row covers less range). */
 #include <assert.h>
 
 #include "planner/passes/graph/float8.h"
@@ -13,8 +13,8 @@ typedef struct Derive {
     NodeId forward;
 } Derive;
 
-/* What the pass of layouts did before the backward pass, for a node made after it: each axis splits
- * what it split of the first input. */
+/* Gives a node that is made after propagation the layouts that propagation would have assigned:
+ * each axis splits the same index as in the first input. */
 static bool place(const Derive *v, TensorId made)
 {
     Job *job = v->job;
@@ -56,7 +56,7 @@ static void add_product(const Derive *v, OpKind op, Quantised a, Quantised b, Te
     n->layer = v->f.layer;
     n->stage = v->f.stage;
     n->region = v->f.region;
-    for (uint32_t k = 0; k < job->plan->mesh.n_axes; k++) /* the same letters in all three */
+    for (uint32_t k = 0; k < job->plan->mesh.n_axes; k++) /* all three have the same letters */
         n->split[k] = v->f.split[k];
 }
 
@@ -66,7 +66,7 @@ TensorId float8_source(const Graph *g, TensorId quantised)
     return op_info(n->op)->flags & OP_QUANTISES ? n->in[0] : quantised;
 }
 
-/* q, k and v read one tensor: it is quantised along their rows once. */
+/* q, k and v read the same tensor, which is quantised along their rows only once. */
 static bool quantise_input(const Derive *v, OpKind reader, TensorId x, Quantised *again,
                            Quantised *out)
 {

@@ -1,5 +1,6 @@
-/* The nodes in front of a scaled contraction: the largest magnitude of an operand (of all of it, or
- * along the index that this contraction sums), and the operand in 8 bits. */
+/* The nodes in front of a scaled contraction. One finds the largest magnitude of an operand (over
+ * all of it, or along the index that the contraction sums). The other makes the operand in 8
+ * bits. */
 #include <assert.h>
 
 #include "planner/passes/graph/float8.h"
@@ -33,7 +34,7 @@ static bool has_letter(const SigTerm *term, char letter)
     return false;
 }
 
-/* Does `amax` keep just those dimensions of x that the contraction's scale has? */
+/* True if `amax` keeps exactly the dimensions of x that the contraction's scale has. */
 static bool keeps(const Graph *g, OpKind amax, TensorId x, const SigTerm *operand,
                   const SigTerm *scale)
 {
@@ -84,7 +85,7 @@ static TensorId add(Job *job, const Node *reader, OpKind op, const TensorId *in,
 Quantised float8_quantise(Job *job, const Node *reader, uint32_t i, TensorId x, DType to)
 {
     Graph *g = &job->plan->graph;
-    Node copy = *reader; /* the list of nodes grows */
+    Node copy = *reader; /* the list of nodes may move when it grows */
     uint32_t k = find_pair(g, &copy, i, x);
     Attrs attrs = {.scale = float8_largest(to)};
     TensorId in[2] = {x, add(job, &copy, pairs[k][0], &x, 1, DT_f32, NULL)};

@@ -1,6 +1,6 @@
-/* Layout propagation: for every node and mesh axis, which index letter the axis splits; for every
- * activation, its layout in use. Parameters win; otherwise the first input that is split leads,
- * then an output that was asked for in parts. */
+/* Layout propagation chooses, for every node and mesh axis, the index letter that the axis splits,
+ * and for every activation its layout in use. A parameter's split wins. Otherwise the first split
+ * input leads, then an output whose layout was requested. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"
@@ -15,7 +15,7 @@ static char letter_of_inputs(const Graph *g, const Node *n, const Binding *b, ui
         if (!layout_is_split(on)) continue;
         char letter = b->letter[i][layout_dim(on)];
         if (op_may_split(n->op, letter) || !params) return op_may_split(n->op, letter) ? letter : 0;
-        return letter; /* a parameter cut where the op needs it whole: refused below */
+        return letter; /* the op needs a parameter whole that is cut: refused below */
     }
     return 0;
 }
@@ -31,9 +31,9 @@ static char letter_of_output(const Graph *g, const Node *n, const Binding *b, ui
     return 0;
 }
 
-/* Does a parameter lead on another part of the same axis? Then what it does not cut there is done
- * by all alike: an activation's split, cut over both parts, could not be gathered over one of them.
- */
+/* True if a parameter leads on another part of the same axis. Work that it does not cut is then
+ * done by all ranks alike. An activation cut over both parts could not be gathered over only one of
+ * them. */
 static bool is_led_by_sibling(const Job *job, const Node *n, const Binding *b, uint32_t axis)
 {
     const Mesh *mesh = &job->plan->mesh;
@@ -59,9 +59,11 @@ static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, 
     Tensor *out = &g->tensors.at[n->out[j]];
     int8_t made = op_axis_layout(n->op, b, n->n_in + j, n->split[axis]);
     bool fixed = out->use_is_fixed && job->plan->mesh.axis[axis].name == AXIS_tp;
-    if (op_info(n->op)->flags & OP_ONCE) fixed = true; /* small, and state follows: whole */
+    /* small, and it writes state: keep it whole */
+    if (op_info(n->op)->flags & OP_ONCE) fixed = true;
     if (!fixed) out->use.on[axis] = layout_is_split(made) ? made : (int8_t)WHOLE;
-    if (layout_is_split(made)) { /* also when it is gathered at once: it is made in these parts */
+    /* split even if it is gathered at once, since each rank makes a part */
+    if (layout_is_split(made)) {
         DealId *deal = &out->deal[layout_dim(made)];
         if (!*deal) *deal = deal_of_letter(g, n, b, n->split[axis]);
     }
@@ -77,7 +79,7 @@ static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, 
     return false;
 }
 
-/* The one split of `axis` that all readers of activation `t` want; WHOLE: there is none. */
+/* Returns the split of `axis` that all readers of activation `t` want; WHOLE if they differ. */
 static int8_t wanted_by_all(Job *job, TensorId t, uint32_t axis)
 {
     const Graph *g = &job->plan->graph;
@@ -95,7 +97,7 @@ static int8_t wanted_by_all(Job *job, TensorId t, uint32_t axis)
     return wanted;
 }
 
-/* The layout in which tensor `t` is made: the one that all of its readers want. */
+/* Makes tensor `t` in the layout that all of its readers want. */
 static void exchange(Job *job, TensorId t, AxisSet axes)
 {
     Tensor *at = &job->plan->graph.tensors.at[t];
@@ -106,9 +108,9 @@ static void exchange(Job *job, TensorId t, AxisSet axes)
     }
 }
 
-/* What is exchanged on its way to the experts, and from them, or to attention, is as large before
- * as behind. It is exchanged where it is made: what the backward pass needs is then kept as it
- * needs it, instead of being exchanged once more. */
+/* A tensor exchanged on its way to or from the experts, or to attention, has the same size before
+ * and after. It is therefore exchanged where it is made. The backward pass then finds it in the
+ * layout that it needs, without another exchange. */
 static void exchange_at_once(Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -121,7 +123,7 @@ static void exchange_at_once(Job *job)
     }
 }
 
-/* Ranks have samples of their own, or parts of all sequences. */
+/* Each rank of a data axis has samples of its own; each rank of cp has parts of all sequences. */
 static char split_of_batch(const Job *job, uint32_t axis)
 {
     if (job->sample_axes >> axis & 1) return 'b';
@@ -154,7 +156,7 @@ bool pass_propagate(Job *job)
             for (uint32_t j = 0; j < n->n_out; j++)
                 if (!place_output(job, n, &b, j, a)) return false;
             if (n->op == OP_attention &&
-                job->heads_axes >> a & 1) /* its tokens come back at once */
+                job->heads_axes >> a & 1) /* its tokens are put back at once */
                 g->tensors.at[n->out[0]].use.on[a] = SPLIT(1);
         }
         for (uint32_t j = 0; j < n->n_out; j++) sequence_fit(job, &g->tensors.at[n->out[j]]);

@@ -1,18 +1,21 @@
 /* The gradient of a weight through its spectral norm. z = x W / sigma with sigma = u^T W v, where u
- * and v are constants: besides what the product contributes, dL/dW has the part
- * -(sum dz z / sigma) v u^T. The sum is left open over batch and sequence: where these are split
- * over ranks each contributes its own tokens' part, like the product itself, and nobody waits for
- * the others. */
+ * and v are constants. In addition to the product's contribution, dL/dW has the term -(sum dz z /
+ * sigma) v u^T. The sum over batch and sequence stays a partial sum. If these are split over ranks,
+ * each rank contributes the part of its own tokens, as the product does, and no rank waits for
+ * others. */
 #include "planner/passes/graph/spectral.h"
 
 #include <assert.h>
 
 typedef struct Norm {
-    TensorId weight, of_rows, of_columns; /* the vectors along its first part, its second */
-    bool last; /* its last index is a part of its own; else its first is */
+    /* the weight; the vector over its first part; the vector over its second */
+    TensorId weight, of_rows, of_columns;
+    /* the last index of the weight is one of its two parts; otherwise its first index is */
+    bool last;
 } Norm;
 
-/* sigma = (W^T u) . v: the product knows W and u, and which indices are whose. */
+/* Matches sigma = (W^T u) . v. The product node names W and u, and shows which indices belong to
+ * each. */
 static bool find_norm(const Graph *g, TensorId sigma, Norm *norm)
 {
     const Node *dot = &g->nodes.at[g->tensors.at[sigma].producer];
@@ -42,7 +45,7 @@ static Node *backward_node(Job *job, OpKind op, const TensorId *in, TensorId out
     return n;
 }
 
-/* Each token's part: [b,s], split as z is, and summed where z's features are split. */
+/* Adds the sum of each token: [b,s], split as z is, and partial where z's features are split. */
 static TensorId add_dot(Job *job, NodeId divide)
 {
     Graph *g = &job->plan->graph;
@@ -69,7 +72,7 @@ static TensorId add_dot(Job *job, NodeId divide)
     return out;
 }
 
-/* Split as the weight is, and where it is whole, over the tokens. */
+/* Split as the weight is; on axes where the weight is whole, over the tokens. */
 static bool add_outer(Job *job, NodeId divide, TensorId dot, const Norm *norm)
 {
     Graph *g = &job->plan->graph;

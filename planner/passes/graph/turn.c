@@ -1,10 +1,10 @@
-/* 8-bit operands that lie along what is summed: before Blackwell no others are multiplied (cuBLAS'
- * documentation, 8-bit data types). Each product that would read another takes the form whose
- * operands lie so, and a transposed copy, made once for all who read it. Where the copy is made
- * right behind the 8-bit numbers, pass_fuse makes both in one kernel, and what was not transposed
- * is not written if nobody reads it. What the backward pass reads transposed is kept transposed;
- * but where it gathers what it reads, or makes it again, it is transposed after that. Other
- * frameworks' products transpose on their own: their profiles hold it. */
+/* Transposed 8-bit operands. Before Blackwell, 8-bit operands must be contiguous along the summed
+ * index (cuBLAS' documentation, 8-bit data types). A product with another operand takes the form
+ * that reads contiguous operands. It reads a transposed copy, which is made once for all readers.
+ * If the copy is made right after the 8-bit numbers, pass_fuse makes both in one kernel. The
+ * untransposed form is then not written if nobody reads it. Tensors that the backward pass reads
+ * transposed are kept transposed. If it gathers or recomputes them, they are transposed after that.
+ * Products of other frameworks transpose by themselves; their profiles charge for it. */
 #include <assert.h>
 #include <string.h>
 
@@ -13,17 +13,17 @@
 /* The transposed copy of a tensor in one layout, and the node that makes it. */
 typedef struct Turned {
     TensorId of;
-    Layout layout; /* of what is read */
+    Layout layout; /* layout of the tensor that is transposed */
     Node node;
-    uint32_t next_of, next_at; /* of the same tensor; at the same place */
+    uint32_t next_of, next_at; /* next copy of the same tensor; next copy at the same place */
 } Turned;
 
 typedef struct Turner {
     Job *job;
     Graph *g;
     LIST(Turned) turned;
-    uint32_t *of;              /* [tensor] its copies */
-    uint32_t *before, *behind; /* [node] copies that are made in front of it; behind it */
+    uint32_t *of;              /* [tensor]: its copies */
+    uint32_t *before, *behind; /* [node]: copies that are made in front of it; behind it */
 } Turner;
 
 static bool wants_along(const Job *job)
@@ -38,16 +38,16 @@ static bool is_forward(const Graph *g, NodeId n)
     return n <= g->n_forward;
 }
 
-/* What is quantised by one node and read by another in the backward pass: would it be made again
- * for that? */
+/* One node quantises a tensor and another reads it in the backward pass. True if it would be
+ * recomputed for that. */
 static bool is_made_again(const Graph *g, NodeId quantise, NodeId reader)
 {
     if (is_forward(g, quantise) == is_forward(g, reader)) return false;
     return graph_is_made_again(g, g->nodes.at[quantise].out[0], g->nodes.at[reader].region);
 }
 
-/* Of an operand whose summed indices stand in front of the others: the op that brings them behind.
- */
+/* For an operand whose summed indices stand in front of the others: the op that moves them
+ * behind. */
 static OpKind turning(const Node *reader, uint32_t i)
 {
     const Signature *sig = &op_info(reader->op)->sig;
@@ -66,7 +66,7 @@ static OpKind turning(const Node *reader, uint32_t i)
     return OP_turn_last;
 }
 
-/* The copy as a tensor, made by a node that belongs where `like` does. */
+/* Makes the copy as a tensor, by a node with the place of `like`. */
 static void make(Turner *t, OpKind op, const Node *like, Turned *one)
 {
     Graph *g = t->g;
@@ -109,7 +109,7 @@ static Layout wanted(const Turner *t, const Node *reader, uint32_t i)
     return l;
 }
 
-/* The copy of operand i that a product reads. */
+/* Returns the copy of operand i that a product reads. */
 static TensorId turned(Turner *t, NodeId id, uint32_t i)
 {
     Graph *g = t->g;
@@ -139,7 +139,7 @@ static void append_all(Turner *t, uint32_t first)
     }
 }
 
-/* Nodes get new numbers. */
+/* Renumbers the nodes. */
 static void rewrite(Turner *t, uint32_t n_tensors)
 {
     Graph *g = t->g;

@@ -1,5 +1,6 @@
-/* Units: which parameters share a flat buffer. fsdp2 makes one a block and a root, ddp makes
- * buckets; whatever is left (no data pass) joins one unit that is whole on every rank. */
+/* Units: the parameters that share a flat buffer. fsdp2 makes one for each block and a root; ddp
+ * makes buckets. Parameters that are left (no data pass) join one unit that is whole on every
+ * rank. */
 #include <assert.h>
 
 #include "planner/passes/pass.h"

@@ -1,4 +1,4 @@
-/* The schedules of one direction: rank r has the stages r, r + p, ... */
+/* The schedules of one direction: rank r holds stages r, r + p, ... */
 #include "planner/passes/schedule/schedule.h"
 
 #include <assert.h>
@@ -21,7 +21,7 @@ static void one_f_one_b(Schedule *s, Arena *arena, uint32_t rank)
     }
 }
 
-/* The k-th chunk-forward (or backward) of a rank: groups of n_ranks micro-batches go through all
+/* The k-th chunk-forward (or backward) of a rank: n_ranks micro-batches at a time go through all
  * chunks. */
 static void add_chunk(Schedule *s, Arena *arena, uint32_t rank, uint32_t chunks, uint32_t k,
                       bool backward)

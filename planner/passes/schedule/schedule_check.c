@@ -1,4 +1,5 @@
-/* A player that proves that a schedule ends, and says who waits for whom where it does not. */
+/* Plays a schedule to prove that it ends. If it does not, reports which ranks wait for each
+ * other. */
 #include <assert.h>
 
 #include "planner/passes/schedule/schedule.h"
@@ -54,7 +55,7 @@ static uint8_t effect(ActionKind kind)
     return 0;
 }
 
-/* The action that `a` waits for, in another list or its own; false: none. */
+/* Finds the action that `a` waits for, in another list or its own; false: none. */
 static bool waits_for(const Player *p, const Action *a, Action *what)
 {
     const Schedule *s = p->s;
@@ -83,7 +84,7 @@ static uint32_t later(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
-/* Does it; all that it needs is there. */
+/* Performs an action whose inputs are all there. */
 static void perform(Player *p, uint32_t rank, const Action *a)
 {
     const Schedule *s = p->s;
@@ -125,7 +126,8 @@ static Loc loc_of(const ScheduleLocs *locs, uint32_t rank)
     return locs->own && rank < locs->own->n ? locs->own->at[rank].loc : locs->loc;
 }
 
-/* NULL, or what is wrong with an action before it is asked whether it can start. */
+/* Returns why an action is wrong in itself, or NULL; asked before it is checked whether it can
+ * start. */
 static const char *mistake(const Player *p, uint32_t rank, const Action *a, Arena *arena)
 {
     const Schedule *s = p->s;
@@ -148,7 +150,7 @@ static bool report_mistake(const ScheduleLocs *locs, uint32_t rank, const Action
                       str_text(&text), what);
 }
 
-/* Who waits for what, from `rank` on until somebody comes a second time. */
+/* Follows the waits from `rank` on until a rank comes a second time, and reports them. */
 static bool report_stuck(const Player *p, const ScheduleLocs *locs, uint32_t rank, Diag *d)
 {
     const uint32_t begin = rank;
@@ -170,7 +172,8 @@ static bool report_stuck(const Player *p, const ScheduleLocs *locs, uint32_t ran
     return false;
 }
 
-/* Until nobody can go on; false: an action is wrong in itself, and reported. */
+/* Plays until no rank can go on; returns false if an action is wrong in itself, which it
+ * reports. */
 static bool play(Player *p, const ScheduleLocs *locs, Diag *d)
 {
     Action what;

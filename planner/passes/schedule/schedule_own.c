@@ -1,5 +1,5 @@
-/* A schedule that the script wrote itself: which rank holds which stage follows from its lists.
- * What they order is judged by schedule_check, like any other schedule. */
+/* A schedule that the script wrote itself: its lists show which rank holds which stage.
+ * schedule_check judges its order, as for every schedule. */
 #include "planner/passes/schedule/schedule.h"
 
 static Loc loc_of(const ScheduleLocs *locs, uint32_t rank)
@@ -7,7 +7,7 @@ static Loc loc_of(const ScheduleLocs *locs, uint32_t rank)
     return rank < locs->own->n ? locs->own->at[rank].loc : locs->loc;
 }
 
-/* Each stage on one rank: where its forwards are. */
+/* Finds the rank of each stage: the one that runs its forwards. */
 static bool find_ranks(Schedule *s, const ScheduleLocs *locs, Diag *d)
 {
     for (uint32_t stage = 0; stage < s->n_stages; stage++) s->rank_of[stage] = UINT32_MAX;

@@ -1,5 +1,5 @@
-/* The schedules in a V: rank r has the stages r and 2p - 1 - r, the way down and the way up, so
- * that the first and the last stage meet on rank 0. */
+/* The schedules in a V: rank r holds stage r on the way down and stage 2p - 1 - r on the way up, so
+ * the first and the last stage meet on rank 0. */
 #include <assert.h>
 
 #include "planner/passes/schedule/schedule.h"
@@ -12,7 +12,7 @@ typedef struct RankWriter {
     uint32_t n_forward[2], n_backward[2]; /* of each chunk */
     Actions waiting;                      /* weight gradients */
     uint32_t n_taken;
-    uint32_t limit; /* micro-batches beyond are left out */
+    uint32_t limit; /* micro-batches from here on are left out */
 } RankWriter;
 
 static RankWriter writer(Schedule *s, Arena *arena, uint32_t rank)
@@ -38,7 +38,7 @@ static void backward(RankWriter *w, int chunk)
     put(w, ACTION_B, w->stage[chunk], w->n_backward[chunk]++);
 }
 
-/* The input gradient; its weight gradient waits. */
+/* Adds an input gradient; its weight gradient waits. */
 static void input(RankWriter *w, int chunk)
 {
     Action a = {ACTION_W, w->stage[chunk], w->n_backward[chunk]++};
@@ -46,7 +46,7 @@ static void input(RankWriter *w, int chunk)
     list_push(w->arena, &w->waiting, a);
 }
 
-/* The oldest weight gradient that waits. */
+/* Adds the oldest weight gradient that waits. */
 static void weight(RankWriter *w)
 {
     assert(w->n_taken < w->waiting.n);
@@ -54,7 +54,7 @@ static void weight(RankWriter *w)
     put(w, ACTION_W, a.stage, a.microbatch);
 }
 
-/* The weight gradients of one chunk come in their own order at the end. */
+/* At the end, adds the waiting weight gradients of one chunk in their own order. */
 static void weights_of(RankWriter *w, int chunk, uint32_t *done, uint32_t up_to)
 {
     while (*done < up_to) put(w, ACTION_W, w->stage[chunk], (*done)++);
@@ -66,8 +66,8 @@ static void input_and_weight(RankWriter *w, int chunk, uint32_t *done)
     weights_of(w, chunk, done, w->n_backward[chunk]);
 }
 
-/* Where there are too few micro-batches to fill the V, the list for enough of them is written and
- * the others left out: an order that ends still ends with fewer. */
+/* If there are too few micro-batches to fill the V, the list for enough of them is written without
+ * the surplus ones. A schedule that ends still ends with fewer micro-batches. */
 void schedule_zb_v(Schedule *s, Arena *arena, uint32_t rank)
 {
     RankWriter w = writer(s, arena, rank);
@@ -101,8 +101,8 @@ void schedule_zb_v(Schedule *s, Arena *arena, uint32_t rank)
     assert(w.n_backward[1] == m);
 }
 
-/* DeepSeek's eight steps; forwards and backwards that it would run at the same time follow each
- * other. */
+/* DeepSeek's eight steps. A forward and a backward that it would run at the same time follow each
+ * other here. */
 void schedule_dualpipe_v(Schedule *s, Arena *arena, uint32_t rank)
 {
     RankWriter w = writer(s, arena, rank);
@@ -129,7 +129,7 @@ void schedule_dualpipe_v(Schedule *s, Arena *arena, uint32_t rank)
         forward(&w, 1);
         backward(&w, 0);
     }
-    /* in the second half of these 2 (rank + 1) backwards, weight gradients are put off */
+    /* the second half of these 2 (rank + 1) backwards postpone their weight gradients */
     for (uint32_t i = 0; i < 2 * (rank + 1); i++) (i > rank ? input : backward)(&w, (i + 1) % 2);
     for (uint32_t i = 0; i < behind; i++) {
         weight(&w);
@@ -140,17 +140,18 @@ void schedule_dualpipe_v(Schedule *s, Arena *arena, uint32_t rank)
     assert(w.n_backward[0] == m && w.n_backward[1] == m);
 }
 
-/* ---- the greedy one ---- */
+/* ---- the greedy schedule ---- */
 
 typedef struct Greedy {
     Schedule *s;
     Arena *arena;
     RankWriter *ranks;
     uint32_t *alive;      /* [rank] */
-    uint32_t *forward_at; /* [stage * n_microbatches + microbatch]: 1 + when it starts; 0: not */
+    uint32_t *forward_at; /* [stage * n_microbatches + microbatch]: 1 + its start; 0: not started */
     uint32_t *backward_at;
     uint32_t now, cap;
-    uint32_t *alive_down, *room_down; /* [rank]: of the way down, and how many it may have; NULL */
+    /* [rank]: activations of the way down, and how many are allowed; NULL: no limit */
+    uint32_t *alive_down, *room_down;
 } Greedy;
 
 static bool is_done(const Greedy *g, const uint32_t *at, uint32_t stage, uint32_t microbatch)
@@ -159,7 +160,7 @@ static bool is_done(const Greedy *g, const uint32_t *at, uint32_t stage, uint32_
     return when && when <= g->now;
 }
 
-/* The way up comes first: it is what lets activations go. */
+/* The way up comes first, because it releases activations. */
 static bool try_forward(Greedy *g, uint32_t rank)
 {
     RankWriter *w = &g->ranks[rank];
@@ -202,8 +203,8 @@ static bool try_weight(Greedy *g, uint32_t rank)
     return true;
 }
 
-/* Each takes one unit of time. A forward goes before an input gradient, and both before the weight
- * gradients, which fill the gaps; an activation is let go by its weight gradient. */
+/* Every action takes one unit of time. A forward goes before an input gradient, and both before the
+ * weight gradients, which fill the gaps. A weight gradient releases its activation. */
 static bool run_greedy(Schedule *s, uint32_t n_ranks, uint32_t cap, uint32_t *room_down,
                        uint32_t n_microbatches, Arena *arena, uint32_t *took)
 {
@@ -236,7 +237,7 @@ bool schedule_greedy(Schedule *s, uint32_t n_ranks, uint32_t cap, uint32_t n_mic
 
 enum { QUARTER = 4, MOST_LESS = 3 * QUARTER + 2, MOST_SLOPE = 3 };
 
-/* `less` and `slope` in quarters of an activation. */
+/* `less` and `slope` are in quarters of an activation. */
 static void make_room(uint32_t *room, uint32_t n_ranks, uint32_t cap, uint32_t less, uint32_t slope)
 {
     for (uint32_t r = 0; r < n_ranks; r++) {
@@ -246,10 +247,10 @@ static void make_room(uint32_t *room, uint32_t n_ranks, uint32_t cap, uint32_t l
     }
 }
 
-/* Under half the cap the greedy rule would stand still: forwards on their way down fill all ranks
- * and leave no room for those on their way up. So the way down gets less than all of it, and less
- * at later ranks, whose activations of the way up live longer. How much less: the best of a few,
- * tried in order. */
+/* Under half the cap the greedy rule would get stuck: forwards on their way down would fill all
+ * ranks and leave no room for the way up. The way down therefore gets less than the whole cap, and
+ * less at later ranks, whose activations of the way up live longer. A few values for this reduction
+ * are tried in order, and the best is kept. */
 void schedule_v_half(Schedule *s, uint32_t n_ranks, uint32_t n_microbatches, Arena *arena)
 {
     uint32_t cap = schedule_v_half_cap(n_ranks), shortest = UINT32_MAX, took = 0;

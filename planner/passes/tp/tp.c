@@ -1,7 +1,7 @@
 /* Tensor parallelism: column and row linears, vocabulary-parallel embedding, head and loss; with
- * `sequence` the activations between the pairs are SPLIT(seq). Only layouts are assigned; the
- * collectives, and the sums of norm-weight gradients that people forget, fall out of the one rule.
- * A plan by path patterns goes over the model's own notes (tp_plan.c). */
+ * `sequence` the activations between the pairs are SPLIT(seq). Only layouts are assigned. The one
+ * rule then inserts the collectives, also the easily forgotten sums of norm-weight gradients. A
+ * plan by path patterns overrides the model's own notes (tp_plan.c). */
 #include <assert.h>
 #include <string.h>
 
@@ -14,7 +14,8 @@ typedef struct Tp {
     const PassConfig *pass;
     const HeadDims *heads; /* [tensor] */
     uint32_t n_matched;
-    int64_t reported[16]; /* sizes already refused: one line a size, not one a layer */
+    /* sizes that were refused: one message for each size, not for each layer */
+    int64_t reported[16];
     uint32_t n_reported;
 } Tp;
 
@@ -155,8 +156,8 @@ static void place_activations(Tp *tp)
         if (head && !tp->pass->tp.loss_parallel) out->use_is_fixed = true; /* logits WHOLE on tp */
         if (row_dim_of(g, n) < 0 || op_info(n->op)->flags & OP_ONCE) continue;
         out->use_is_fixed = true;
-        /* There are as many rows as tokens times experts a token: their sums are scattered by
-         * features, and put together where each token has one row again. */
+        /* There are as many rows as tokens times experts of a token. Their sums are scattered by
+         * features, and gathered where each token is one row again. */
         const bool rows = n->op == OP_linear_experts;
         if (rows && out->dim[3] % tp->size == 0)
             split_on_tp(tp, &out->use, 3);

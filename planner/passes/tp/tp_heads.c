@@ -1,7 +1,6 @@
-/* Heads over tp. Groups (KV heads) are cut first; where tp has more ranks than groups, the groups
- * go over the outer part of tp and the query heads of a group over the inner one, on which K and V
- * are whole: every rank of the inner part has them, and the sum of their gradients over it falls
- * out of the one rule. */
+/* Heads over tp. Groups (KV heads) are cut first. If tp has more ranks than groups, the groups go
+ * over the outer part of tp and the query heads of a group over the inner part. K and V are whole
+ * on the inner part; the one rule then sums their gradients over it. */
 #include <assert.h>
 #include <string.h>
 
@@ -28,7 +27,7 @@ static HeadDims dims_with(const Binding *b, uint32_t arg, int from)
     return h;
 }
 
-/* The projection and its bias (0: none) that part_heads takes query heads out of. */
+/* Finds the fused projection, and its bias (0: none), that part_heads takes query heads out of. */
 static void fused_params(const Graph *g, const Node *taken, TensorId *weight, TensorId *bias)
 {
     const Node *made = &g->nodes.at[g->tensors.at[taken->in[0]].producer];
@@ -65,14 +64,15 @@ const HeadDims *tp_head_dims(Job *job)
     return of;
 }
 
-/* Is the parameter to be cut by its heads? By path patterns perhaps: that is known later. */
+/* True if the parameter is to be cut by its heads. If path patterns decide, the answer is not known
+ * yet. */
 static bool may_be_cut(const Job *job, const Tensor *t)
 {
     return t->tp == TP_column || t->tp == TP_row || pass_config(job, PASS_tp)->tp.plan.n > 0;
 }
 
-/* The refinement serves every attention: tp.0 is cut by each number of groups in turn if they nest
- * (2 and 4 groups on 8 ranks: 2 x 2 x 2), else their common divisor has to do. */
+/* One refinement serves every attention. If the numbers of groups nest, tp is cut by each in turn
+ * (2 and 4 groups on 8 ranks: 2 x 2 x 2). Otherwise it is cut by their common divisor. */
 void tp_refine(Job *job)
 {
     const Graph *g = &job->plan->graph;
@@ -128,8 +128,9 @@ bool tp_place_heads(const Job *job, Tensor *t, HeadDims heads, uint32_t *rest)
     return repeat % *rest == 0;
 }
 
-/* The projection itself is whole on the inner part of tp, where ranks share its groups: each makes
- * the same, and takes its own query heads; but for one that a plan wants whole. */
+/* On the inner part of tp, ranks share the groups of a fused projection, so the projection is whole
+ * there. Each rank computes all of it and takes its own query heads. A plan may ask for a whole
+ * projection; that one is left alone. */
 void tp_place_fused(Job *job)
 {
     Graph *g = &job->plan->graph;

@@ -1,6 +1,6 @@
 /* tp { plan = { ["layers.*.attention.wo"] = "rowwise" } }: styles by path pattern. Each becomes
- * marks on parameters, and layouts that activations must have; what is communicated follows as
- * always.
+ * marks on parameters, and required layouts of activations. The one rule inserts the communication
+ * as always.
  *
  *   colwise            weight cut by its outputs; the output stays split
  *   colwise_rep        ... the output whole
@@ -23,7 +23,8 @@ static bool is_column(TpPlanStyle s)
     return s == TP_PLAN_colwise || s == TP_PLAN_colwise_rep;
 }
 
-/* Is this what cross-entropy reads? Then it is a head: its vocabulary may be cut unevenly. */
+/* True if cross-entropy reads the tensor. It is then the output of a head, whose vocabulary may be
+ * cut unevenly. */
 static bool feeds_loss(const Graph *g, TensorId t)
 {
     for (NodeId id = 1; id < g->nodes.n; id++) {
@@ -35,10 +36,11 @@ static bool feeds_loss(const Graph *g, TensorId t)
     return false;
 }
 
-/* In ops.def f counts the segments of a fused projection: whole on every rank. */
+/* In ops.def, f counts the segments of a fused projection; it is whole on every rank. */
 enum { SEGMENTS = 'f' };
 
-/* An index of what is read, of the weight and of the output: experts, which ep{} shares out. */
+/* True for an index that the input, the weight and the output all have: experts, which ep{} shares
+ * out. */
 static bool is_of_all(const Binding *b, char letter)
 {
     for (int d = 0; d < b->n_dims[0]; d++)
@@ -46,7 +48,8 @@ static bool is_of_all(const Binding *b, char letter)
     return false;
 }
 
-/* The weight's first dimension that the output has too (column), or has not (row); -1: none. */
+/* Returns the weight's first dimension that the output also has (column) or lacks (row); -1:
+ * none. */
 static int dim_to_cut(Job *job, const Node *n, bool column)
 {
     Binding b;
@@ -65,7 +68,7 @@ static int dim_to_cut(Job *job, const Node *n, bool column)
 typedef struct Asked {
     Job *job;
     const TpOptions *options;
-    uint32_t *of_param; /* [tensor] 1 + index of the pattern that cut it */
+    uint32_t *of_param; /* [tensor]: 1 + index of the pattern that cut it */
     int8_t *dim;        /* [tensor] */
 } Asked;
 
@@ -150,7 +153,7 @@ static bool is_within(const Graph *g, ModuleId module, ModuleId outer)
     return false;
 }
 
-/* The last node of a module makes its output. */
+/* The last node of a module makes the module's output. */
 static NodeId last_node(const Graph *g, ModuleId module)
 {
     for (NodeId id = g->nodes.n; id-- > 1;)
@@ -158,7 +161,7 @@ static NodeId last_node(const Graph *g, ModuleId module)
     return 0;
 }
 
-/* Has the module an output of its own, and is it [batch, seq, ...]? */
+/* True if the module has an output of its own of shape [batch, seq, ...]. */
 static bool leaves_sequence(const Job *job, ModuleId module)
 {
     const Graph *g = &job->plan->graph;
@@ -181,7 +184,7 @@ static void check_styles(Job *job, const Patterns *patterns, const TpPlan *plan)
         if (!i || told[i]) continue;
         bool sequence = patterns->at[i - 1].style == TP_PLAN_sequence_parallel;
         if (sequence ? leaves_sequence(job, m) : has[m]) continue;
-        told[i] = true; /* one line a pattern, not one a layer */
+        told[i] = true; /* one message for each pattern, not for each layer */
         diag_error(job->diag, FAULT_input, "tp-style", patterns->at[i - 1].loc,
                    "'%s' = \"%s\": nn.%s (%s) cannot be split that way", patterns->at[i - 1].path,
                    style_names[patterns->at[i - 1].style], g->modules.at[m].class_,
