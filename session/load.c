@@ -1,4 +1,4 @@
-/* From a path to a plan that is compiled, proven and fitted. */
+/* From a path to a plan that is compiled, proven and checked to fit. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ static bool read_file(const char *path, Str *out, Diag *d)
     return fine;
 }
 
-/* The cluster of a plan's text, which names none. */
+/* Finds the cluster for a plan's text, which names none itself. */
 static void named_cluster(PlanFile *file, const PlanOptions *o, uint32_t n_ranks, Arena *arena,
                           Diag *d)
 {
@@ -147,7 +147,7 @@ PlanFile *session_load(const char *path, const PlanOptions *o, Arena *arena, Dia
     if (o->stop_after != NULL || o->unproven) return file;
     session_prove(file, o->unfitted, arena, d);
     if (file->plan->programs.n == 0)
-        return NULL; /* a text without programs: that is told already */
+        return NULL; /* a text without programs, which is already reported */
     Arena *scratch = arena_new();
     if (o->keep_text) {
         Str text = str_in(arena);

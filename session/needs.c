@@ -1,4 +1,4 @@
-/* The distinct kernels and collectives of a plan, and the identity of what is known about them. */
+/* The distinct kernels and collectives of a plan, and a hash of their known costs. */
 #include "session/needs.h"
 
 #include <assert.h>
@@ -35,7 +35,7 @@ static void collect(const Plan *plan, uint32_t program, Arena *arena, Needs *nee
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = program_instr(p, pc);
         OpClass class_ = op_info(in->op)->class_;
-        /* Sends have no group to measure: the simulator's own model of a message serves. */
+        /* A send has no group to measure; the simulator uses its own model for messages. */
         if (in->op == OP_send || in->op == OP_recv) continue;
         if (class_ == OP_CLASS_comm) {
             CollectiveNeed need = {.op = in->op,
@@ -65,7 +65,7 @@ static bool same_collective(const CollectiveNeed *a, const CollectiveNeed *b)
     return a->op == b->op && a->n_ranks == b->n_ranks && a->bytes == b->bytes;
 }
 
-/* Sorted lists become lists of distinct elements that count. */
+/* Turns sorted lists into lists of distinct elements with counts. */
 static void make_distinct(Needs *needs)
 {
     uint32_t n = 0;
@@ -88,7 +88,7 @@ static void make_distinct(Needs *needs)
     needs->collectives.n = n;
 }
 
-/* store_get_collective would also interpolate; here only what was measured counts. */
+/* store_get_collective would interpolate too; here only exact measurements count. */
 static Ps exact_collective(Store *store, const char *machine, const char *backend,
                            const CollectiveNeed *need, Diag *d)
 {

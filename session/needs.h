@@ -1,5 +1,5 @@
-/* The facts about a machine that a prediction needs: the distinct kernels and collectives of a
- * plan, which of them the store has measured, and the identity of all that beside the plan. */
+/* The machine's facts that a prediction needs: the distinct kernels and collectives of a plan,
+ * which of them the store has measured, and a hash of all inputs other than the plan. */
 #ifndef TANDEM_SESSION_NEEDS_H
 #define TANDEM_SESSION_NEEDS_H
 
@@ -10,7 +10,7 @@ typedef struct KernelNeed {
     const char *key; /* cost_key */
     OpKind op;
     uint32_t program, n; /* n: instructions with this key, over all programs */
-    Pc pc;               /* one of them */
+    Pc pc;               /* one of these instructions */
     Ps known_ps;         /* -1: not in the store */
 } KernelNeed;
 
@@ -30,12 +30,12 @@ typedef struct Needs {
     uint32_t missing_kernels, missing_collectives;
 } Needs;
 
-/* `store` may be NULL: everything is missing. `backend`: whose collectives. */
+/* `store` may be NULL: everything is missing. `backend`: the one whose collectives count. */
 void needs_find(const Plan *plan, Store *store, const char *machine, const char *backend,
                 Arena *arena, Needs *needs, Diag *d);
 
-/* A hash of all that a prediction depends on beside the plan: every field of the cluster and of the
- * runtime profile (field_text), and the measured costs; 12 hex digits. */
+/* Returns a hash (12 hex digits) of everything but the plan that a prediction depends on: every
+ * field of the cluster and of the runtime profile (field_text), and the measured costs. */
 const char *calibration_id(const Cluster *cluster, const Runtime *runtime, const Needs *needs,
                            Arena *arena);
 

@@ -1,5 +1,5 @@
-/* Simulates a plan once and keeps the prediction under its key: the plan, the cluster, how it was
- * asked for, the engine, and the identity of all costs. A simulation reads nothing else. */
+/* Simulates a plan once and keeps the prediction under its key: the plan, the cluster, the request,
+ * the engine version, and a hash of all costs. A simulation reads nothing else. */
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
@@ -59,7 +59,7 @@ static const char key_query[] =
     "plan = ? AND cluster = ? AND scenario = ? AND backend = ? AND engine = ? AND calibration = ? "
     "AND seed = ?";
 
-/* The stored prediction of the very key; with its rows, if they are wanted. */
+/* Finds the stored prediction with exactly this key, and its rows if they are wanted. */
 static bool find_stored(Store *store, bool trace, Arena *arena, Predicted *out, Diag *d)
 {
     const RunRecord *r = &out->record;
@@ -108,7 +108,7 @@ static bool simulate(const PlanFile *file, Store *store, const PredictOptions *o
     return true;
 }
 
-/* How the devices are taken, in words; part of the key. */
+/* Describes in words how ranks are placed on devices; part of the key. */
 static const char *scenario_text(Arena *arena, const PredictOptions *options)
 {
     const Unevenness *u = options->uneven;

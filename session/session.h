@@ -1,7 +1,7 @@
-/* The one pipeline: a script or a plan's text becomes a plan that is compiled, proven and fitted,
- * then a prediction that is simulated once, stored, and found again. The command, sweeps,
- * `accuracy` and libtandem all go through here, so they cannot give different numbers for one plan.
- */
+/* The one pipeline. A script or a plan's text becomes a plan that is compiled, proven and checked
+ * to fit. The plan becomes a prediction that is simulated once, stored, and found again. The
+ * command, sweeps, `accuracy` and libtandem all go through here, so they cannot give different
+ * numbers for one plan. */
 #ifndef TANDEM_SESSION_SESSION_H
 #define TANDEM_SESSION_SESSION_H
 
@@ -16,51 +16,54 @@ typedef struct PlanFile {
     const char *path;
     bool is_text;     /* a .plan, not a .lua */
     bool has_cluster; /* false for a .plan without a named cluster */
-    Config config;    /* of a text: only the cluster, the seed and the file */
+    Config config;    /* for a text: only the cluster, the seed and the file */
     Plan *plan;
     Hash128 id;
-    const char *text; /* exact, with locations; NULL unless it was asked for */
+    const char *text; /* exact text with locations; NULL unless requested */
 } PlanFile;
 
-/* Zero is the default of each. */
+/* The default of each field is zero. */
 typedef struct PlanOptions {
-    const char *const *set; /* "mesh.tp=4", changes a script */
+    const char *const *set; /* "mesh.tp=4": settings that change a script */
     uint32_t n_set;
-    const char *cluster;      /* a library cluster in place of the script's; NULL: the script's */
-    uint32_t nodes;           /* of that cluster; 0: as many as the ranks need */
-    const uint64_t *seed;     /* in place of the script's; NULL: the script's */
-    const char *code;         /* the script itself, `path` only names it; NULL: `path` is read */
-    double cpu_seconds;       /* that the script may take; 0: the front's default */
-    bool shrink;              /* scaled down, all fp64 */
-    const DTypeMap *dtypes;   /* ... in other dtypes; NULL: fp64 */
-    WorkspaceBytes workspace; /* lower for these kernels, whatever the cluster; NULL: not asked */
-    Hash128 parent;           /* the plan that this one is a smaller form of; zero: none */
-    const char *stop_after;   /* a pass */
-    bool unproven;            /* leave the proofs out */
-    bool unfitted;            /* do not ask whether it fits the plan's cluster */
-    bool keep_text;           /* PlanFile.text is wanted: the plan goes to the store */
+    const char *cluster;    /* a library cluster in place of the script's; NULL: the script's */
+    uint32_t nodes;         /* of that cluster; 0: as many as the ranks need */
+    const uint64_t *seed;   /* in place of the script's; NULL: the script's */
+    const char *code;       /* the script's text, which `path` only names; NULL: `path` is read */
+    double cpu_seconds;     /* CPU time that the script may take; 0: the front's default */
+    bool shrink;            /* scaled down, with all dtypes fp64 */
+    const DTypeMap *dtypes; /* ... with other dtypes; NULL: fp64 */
+    /* lower for these kernels, whatever the cluster; NULL: for the cluster's */
+    WorkspaceBytes workspace;
+    Hash128 parent;         /* the plan that this one was scaled down from; zero: none */
+    const char *stop_after; /* a pass */
+    bool unproven;          /* skip the proofs */
+    bool unfitted;          /* skip the check that it fits the plan's cluster */
+    bool keep_text;         /* keep PlanFile.text, so that the store can take the plan */
 } PlanOptions;
 
-bool session_is_text(const char *path); /* .plan and .txt hold a plan's text */
+bool session_is_text(const char *path); /* true for .plan and .txt, which hold a plan's text */
 
-/* Loads, compiles, proves and fits the plan of `path`. Returns NULL when there is no plan to speak
- * of; a plan with errors in `d` otherwise (it does not fit, a proof failed). */
+/* Loads, compiles, proves and fits the plan of `path`. Returns NULL if there is no plan at all. If
+ * it does not fit or a proof failed, returns the plan and adds errors to `d`. */
 PlanFile *session_load(const char *path, const PlanOptions *options, Arena *arena, Diag *d);
 
-/* The first half of it, of a script: its configuration and its graph, before any pass. */
+/* The first half, for scripts: reads the configuration and the graph, before any pass. */
 bool session_read(const char *path, const PlanOptions *options, Arena *arena, Config *config,
                   Graph *graph, Diag *d);
-/* The second half: compiles them, without proofs and id. The plan takes the graph over. NULL after
- * diagnostics. */
+/* The second half: compiles them, without proofs and without an id. The plan takes over the graph.
+ * Returns NULL after diagnostics. */
 PlanFile *session_compile(const Config *config, Graph *graph, const PlanOptions *options,
                           Arena *arena, Diag *d);
 
-/* The configuration and the mesh of a script or text, before any pass; false after diagnostics. */
+/* Reads the configuration and the mesh of a script or text, before any pass. Returns false after
+ * diagnostics. */
 bool session_mesh(const char *path, const PlanOptions *options, Arena *arena, Config *config,
                   Mesh *mesh, Diag *d);
 
-/* Proves a loaded plan; with a cluster and unless `unfitted`, asks whether it fits. False when a
- * proof failed. Not fitting is an error in `d`, not a failed proof. */
+/* Proves a loaded plan. If there is a cluster, and unless `unfitted`, also checks that the plan
+ * fits. Returns false if a proof failed. A plan that does not fit is an error in `d`, not a failed
+ * proof. */
 bool session_prove(const PlanFile *file, bool unfitted, Arena *arena, Diag *d);
 
 /* ---- predict.c ---- */
@@ -71,32 +74,33 @@ bool session_simulate(const PlanFile *file, const Cluster *cluster, const SimOpt
 
 typedef struct PredictOptions {
     const Cluster *cluster;
-    const char *backend;        /* "" unless the costs are a backend's of this machine */
-    const char *machine;        /* whose measured costs are used; NULL: none, only models */
-    bool trace, unfolded, keep; /* keep: store it */
-    const Unevenness *uneven;   /* NULL: devices are alike; else unfolded */
-    double imbalance;           /* of the experts' choices; 1: none */
+    const char *backend;        /* "", or the backend of this machine whose costs are used */
+    const char *machine;        /* the machine whose measured costs are used; NULL: only models */
+    bool trace, unfolded, keep; /* keep: store the prediction */
+    const Unevenness *uneven;   /* NULL: all devices are alike; else ranks are not folded */
+    double imbalance;           /* of the experts' choices; 1: even */
 } PredictOptions;
 
 typedef struct Predicted {
     RunRecord record;
     int64_t id; /* in the store; 0: not stored */
-    bool found; /* it was there already: what follows is not known */
+    bool found; /* it was stored already, so the fields below are unknown */
     bool host_bound;
     CostCounts counts;
     uint64_t n_events;
     uint32_t n_classes;
 } Predicted;
 
-/* Predicts, or finds the stored prediction of the very same key; with options->keep a new one is
- * stored, which needs the plan's text. False after diagnostics: a plan that deadlocks, a store that
- * cannot be read. A store that takes nothing leaves id 0 and an error in `d`. Not fitting is no
- * failure here. `store` may be NULL. */
+/* Predicts, or finds the stored prediction with exactly the same key. With options->keep a new
+ * prediction is stored, which needs the plan's text. Returns false after diagnostics: the plan
+ * deadlocks, or the store cannot be read. If the store cannot be written, the id is 0 and `d` has
+ * an error. A plan that does not fit is no failure here. `store` may be NULL. */
 bool session_predict(const PlanFile *file, Store *store, const PredictOptions *options,
                      Arena *arena, Predicted *out, Diag *d);
 const char *cluster_text(Arena *arena, const Cluster *cluster); /* "dgx-h100, 2 x 8" */
 
-void hash_to_bytes(Hash128 id, unsigned char bytes[16]); /* as the store keeps ids */
-const char *hash_short(Arena *arena, Hash128 id);        /* 12 hex digits */
+/* converts an id to the bytes that the store keeps */
+void hash_to_bytes(Hash128 id, unsigned char bytes[16]);
+const char *hash_short(Arena *arena, Hash128 id); /* 12 hex digits */
 
 #endif

@@ -1,9 +1,10 @@
-/* The chain of instructions that bounds a step. It is followed from the end back to the beginning:
- * an instruction began when another one of its rank ended (Timeline.by), and a communication only
- * when the last of its members had come; so each stretch of the step has one cause, and the
- * stretches add up to the step exactly. What a host had not issued before had the host for a cause,
- * from the step's beginning on, for a host never waits. Also what the stages of a pipeline do all
- * the time, and how near each kind of op comes to what the device can do. */
+/* Finds the chain of instructions that bounds a step. The chain is followed from the end back to
+ * the beginning. An instruction began when another one of its rank ended (Timeline.by); a
+ * communication began when its last member had come. Each stretch of the step thus has one cause,
+ * and the stretches add up to the step exactly. If an instruction had to wait for the host to issue
+ * it, the host is the cause of all time back to the step's beginning, because a host never waits.
+ * Also reports the time use of each pipeline stage, and how near each kind of op comes to the
+ * device's limits. */
 #include "sim/report.h"
 
 #include <assert.h>
@@ -40,8 +41,8 @@ static Pc last_to_end(const PathWalk *w, uint32_t class_)
     return last;
 }
 
-/* The instruction of `class_` that took part in the communication at `match` and had its turn `at`.
- */
+/* Returns the instruction of `class_` that took part in the communication at `match`; `at` is when
+ * its turn came. */
 static Pc takes_part(const PathWalk *w, uint32_t class_, const Instr *in, Ps at)
 {
     const Program *p = program_of(w, class_);
@@ -55,7 +56,7 @@ static Pc takes_part(const PathWalk *w, uint32_t class_, const Instr *in, Ps at)
     return 0;
 }
 
-/* Who came last to a communication that had to wait for somebody. */
+/* Finds the member that came last to a communication for which others waited. */
 static bool find_last(const PathWalk *w, uint32_t *class_, Pc *pc)
 {
     const Instr *in = program_instr(program_of(w, *class_), *pc);
@@ -112,7 +113,7 @@ static void follow(const PathWalk *w, uint32_t class_, Pc pc)
     assert(at == 0);
 }
 
-/* From the beginning on. */
+/* Reverses the chain, so that it starts at the step's beginning. */
 static void turn_round(SimReport *report)
 {
     for (uint32_t i = 0, k = report->path.n; i + 1 < k; i++, k--) {
@@ -145,7 +146,8 @@ static void sum_path(const PathWalk *w)
         row->time_ps += part->to_ps - part->from_ps;
     }
     PathSum *at = w->report->path_sums.at;
-    for (uint32_t i = 1; i < w->report->path_sums.n; i++) { /* longest first; equal ones as met */
+    /* longest first; equal ones in the order in which they were met */
+    for (uint32_t i = 1; i < w->report->path_sums.n; i++) {
         for (uint32_t k = i; k > 0 && at[k - 1].time_ps < at[k].time_ps; k--) {
             PathSum swap = at[k];
             at[k] = at[k - 1];
@@ -154,7 +156,7 @@ static void sum_path(const PathWalk *w)
     }
 }
 
-/* One row a role of a plan with several, of its slowest class. */
+/* Adds one row for the slowest class of each role, if the plan has several roles. */
 static void add_stages(const PathWalk *w)
 {
     for (uint32_t i = 0; i < w->plan->programs.n; i++) {
@@ -184,7 +186,7 @@ static KindRow *kind_row(const PathWalk *w, OpKind op)
     return &w->report->kinds.at[i];
 }
 
-/* Kernels of the slowest rank by kind: what they compute and move, and in what time. */
+/* Adds the kernels of the slowest rank by kind: FLOPs, bytes and time. */
 static void add_kinds(const PathWalk *w)
 {
     const Program *p = plan_program(w->plan, w->report->slowest);

@@ -1,5 +1,5 @@
-/* The event engine: programs, a clock, and nothing else. What a kernel or a transfer costs is asked
- * of models; when something may begin follows from planner/ir/plan.h alone. */
+/* The event engine: it knows only programs and a clock. Cost models answer how long a kernel or a
+ * transfer takes. planner/ir/plan.h alone defines when something may begin. */
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "sim/engine_private.h"
 
 typedef struct Transit {
-    uint32_t arrivals; /* list of who takes part */
+    uint32_t arrivals; /* list of the members that have arrived */
     uint32_t next_free;
 } Transit;
 
@@ -17,18 +17,18 @@ typedef struct Engine {
     const Fold *fold;
     const Code *codes;
     const Code **code_of; /* [class] */
-    uint32_t **await;     /* [class][pc of a head] ends still to come */
+    uint32_t **await;     /* [class][pc of a head]: ends that are still awaited */
     Heap heap;            /* a: class, b: pc of a compute instruction */
-    uint32_t *slots;      /* [slot] list of arrivals that wait there */
-    uint32_t *gathered;   /* [slot] how many */
+    uint32_t *slots;      /* [slot]: list of the arrivals that wait there */
+    uint32_t *gathered;   /* [slot]: number of arrivals */
     uint32_t n_slots;
     LIST(Arrival) arrivals;
     uint32_t free_arrival;
-    LIST(Transit) transits; /* id of a transfer */
+    LIST(Transit) transits; /* by id of a transfer */
     uint32_t free_transit;
-    LIST(Arrival) jobs; /* id of a compute instruction on a shared device */
+    LIST(Arrival) jobs; /* by id of a compute instruction on a shared device */
     uint32_t free_job;
-    bool changed, net_busy, device_busy; /* changed: the models have to be asked again */
+    bool changed, net_busy, device_busy; /* changed: the models must be asked again */
     uint32_t net_id, device_id;
     Ps net_when, device_when;
     Ps now, step_start;
@@ -69,7 +69,7 @@ static void start_transfer(Engine *e, const Comm *comm, uint32_t arrivals, uint3
         t.receiver = receiver;
         t.from_rank = e->fold->rank_of[sender];
         t.to_rank = e->fold->rank_of[receiver];
-        bool sends = comm->op == OP_send; /* a recv's hop leads back to the sender */
+        bool sends = comm->op == OP_send; /* a recv's hop points back to the sender */
         Rank here = sends ? t.from_rank : t.to_rank, peer = 0;
         fold_peer(&e->plan->mesh, here, comm->axis_set, comm->hop, &peer);
         if (sends)
@@ -86,7 +86,7 @@ static void start_transfer(Engine *e, const Comm *comm, uint32_t arrivals, uint3
     e->changed = true;
 }
 
-/* One member has its turn: the transfer starts when it was the last to come. */
+/* One member is ready. The last member to come starts the transfer. */
 static void reach(Engine *e, uint32_t class_, Pc pc, const Comm *comm)
 {
     const Fold *fold = e->fold;
@@ -112,8 +112,8 @@ static void reach(Engine *e, uint32_t class_, Pc pc, const Comm *comm)
     start_transfer(e, comm, arrivals, sender, receiver);
 }
 
-static const Pc ISSUE = UINT32_C(1)
-                        << 31; /* in an event's b: the host has issued it, not: it has ended */
+/* Flag in an event's b: the host has issued the instruction. Without it: the instruction ended. */
+static const Pc ISSUE = UINT32_C(1) << 31;
 
 static void begin_issued(Engine *e, uint32_t class_, Pc head)
 {
@@ -199,8 +199,8 @@ static void end_job(Engine *e)
     end(e, job.class_, job.pc);
 }
 
-/* Handles the models' events of this instant. The device is asked whenever the network has
- * changed too: the two may be one resource. */
+/* Handles all events of the models at this instant. The device is also asked when the network has
+ * changed, because both may be one resource. */
 static bool end_due(Engine *e)
 {
     NetModel *net = e->options->net;
@@ -226,8 +226,8 @@ static void settle(Engine *e)
     e->changed = false;
 }
 
-/* Everything until nothing more can happen. Events of one instant first, then rates settle, then
- * time goes on. */
+/* Handles events until nothing more can happen. Events of one instant come first, then rates
+ * settle, then time advances. */
 static void run_step(Engine *e)
 {
     while (e->now <= PS_MOST) {
@@ -305,7 +305,7 @@ static void record_lines(Engine *e, Arena *arena, EngineResult *result)
     e->line = result->line;
 }
 
-/* One step from a barrier; false when somebody never ended. */
+/* Runs one step from a barrier; returns false if some program never ended. */
 static bool step(Engine *e)
 {
     uint64_t due = 0;

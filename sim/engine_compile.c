@@ -1,17 +1,17 @@
-/* Programs as the engine walks them: successor lists instead of predecessor lists, launch groups as
- * one, durations and transfer sizes worked out once, a slot for every rendezvous. */
+/* Programs in the form that the engine walks: lists of successors instead of predecessors, launch
+ * groups as one unit, durations and transfer sizes computed once, a slot for every rendezvous. */
 #include <assert.h>
 #include <string.h>
 
 #include "sim/engine_private.h"
 
-/* A rendezvous is named by (match, axes, what is done); ends of a send/recv pair do the same. */
+/* (match, axes, op) identifies a rendezvous; the two ends of a send/recv pair share one. */
 typedef struct MatchSlot {
-    uint32_t match, program; /* program: 1 + the last one that was seen in it, as this very op */
+    uint32_t match, program; /* program: 1 + the last program that was seen here with this op */
     AxisSet axes;
     OpKind op;
     uint32_t slot;
-    uint8_t ends; /* send/recv: bit 0 the sender has been seen in `program`, bit 1 the receiver */
+    uint8_t ends; /* send/recv: bit 0: the sender was seen in `program`; bit 1: the receiver */
 } MatchSlot;
 
 typedef struct Meetings {
@@ -106,8 +106,8 @@ static bool compile_comm(Compiler *c, uint32_t program, Pc pc, Code *code)
     return true;
 }
 
-/* Launch groups: runs of communications on one stream with the same non-zero number. Leaves in
- * before[pc] of each head the newest member of the run that precedes it on its stream. */
+/* Launch groups: runs of communications on one stream with the same non-zero number. before[pc] of
+ * each head becomes the newest member of the run before it on its stream. */
 static void find_launches(const Program *p, Code *code, Pc *before)
 {
     Pc last[STREAM_COUNT] = {0};
@@ -133,7 +133,8 @@ static void count_edge(Code *code, Pc from, Pc to_head)
     code->need[to_head]++;
 }
 
-/* After counting, step[pc + 1].successors is moved back to where pc's list begins as it fills. */
+/* After counting, step[pc + 1].successors moves back to the start of pc's list while the list is
+ * filled. */
 static void fill_edge(Code *code, Pc from, Pc to_head)
 {
     code->successors[code->step[from + 1].successors++] = to_head;
@@ -160,8 +161,8 @@ static void link_successors(Compiler *c, const Program *p, Code *code)
     Pc *before = arena_array(c->scratch, code->n + 1, sizeof *before);
     find_launches(p, code, before);
     each_edge(p, code, before, count_edge);
-    /* Counts lie one further than they belong: a running sum makes step[pc + 1] the start of pc,
-     * and filling moves it to the end of pc, which is the start of pc + 1. */
+    /* Counts are stored one place too far. A running sum then makes step[pc + 1] the start of pc;
+     * filling moves it to the end of pc, which is the start of pc + 1. */
     uint32_t total = 0;
     for (Pc pc = 0; pc <= code->n; pc++) {
         uint32_t n = code->step[pc].successors;
@@ -178,7 +179,8 @@ static void link_successors(Compiler *c, const Program *p, Code *code)
     }
 }
 
-/* One process issues everything in program order; a launch group goes when its last is issued. */
+/* One process issues everything in program order; a launch group starts when its last member is
+ * issued. */
 static void issue_all(Compiler *c, const Program *p, Code *code)
 {
     const CostModel *cost = c->options->cost;

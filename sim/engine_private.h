@@ -20,11 +20,11 @@ typedef struct Step {
 
 typedef struct Comm {
     OpKind op;
-    uint32_t axes; /* in fold->axes; send/recv: UINT32_MAX */
+    uint32_t axes; /* index in fold->axes; send/recv: UINT32_MAX */
     AxisSet axis_set;
     int32_t hop;
     uint32_t match;
-    uint32_t slot; /* of group 0 (send/recv: of sender class 0) */
+    uint32_t slot; /* slot of group 0 (send/recv: of sender class 0) */
     uint64_t bytes;
     DType dtype;
     bool registered;
@@ -38,7 +38,7 @@ typedef struct Code {
     Pc *successors;   /* heads of launch groups */
     uint32_t *need;   /* [pc] for heads: number of ends that must come first */
     LIST(Comm) comms; /* [0] none */
-    LIST(Pc) roots;   /* heads that need nothing */
+    LIST(Pc) roots;   /* heads that wait for nothing */
 } Code;
 
 /* Compiles every program and numbers the slots of each rendezvous. Returns the number of slots,
@@ -58,9 +58,9 @@ typedef struct Stuck {
     const Plan *plan;
     const Fold *fold;
     const Code *codes;
-    uint32_t *const *await; /* [class][pc]: number of ends that the head at pc still waits for */
-    const Arrival
-        *arrivals; /* those in `n_slots` lists have not begun; all else that is due ended */
+    uint32_t *const *await;  /* [class][pc]: number of ends that the head at pc still waits for */
+    const Arrival *arrivals; /* those in `n_slots` lists have not begun; everything else that was
+                                due has ended */
     const uint32_t *slots;
     uint32_t n_slots;
 } Stuck;

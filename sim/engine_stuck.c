@@ -1,5 +1,5 @@
-/* The report on a simulated plan that cannot go on: which ranks have not ended, the instruction
- * that each has reached, and who has not come to meet it. */
+/* Reports a simulated plan that cannot continue: the ranks that have not ended, the instruction
+ * that each has reached, and the members that are missing there. */
 #include "sim/engine_private.h"
 
 enum { MAX_TOLD = 6 };
@@ -39,7 +39,7 @@ static void tell_missing(const Stuck *s, uint32_t list, uint32_t class_, const I
     }
 }
 
-/* The first instruction of a class that has not even been reached, and what it awaits there. */
+/* Reports the first instruction that a class has not even reached, and what it awaits. */
 static void tell_unreached(const Stuck *s, uint32_t class_, Str *text)
 {
     uint32_t program = s->plan->program_of[s->fold->rank_of[class_]];

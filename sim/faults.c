@@ -1,16 +1,17 @@
-/* Failures and goodput in closed form, and by drawing failures. A run of steps writes a checkpoint
- * after each interval of work; a failure throws away what was done since the last one, and the
- * restart takes its time, in which it may fail again. Failures of a machine of n nodes come as a
- * Poisson process with n times the rate of one. Formulas: J. T. Daly, A higher order estimate of
- * the optimum checkpoint interval for restart dumps, 2006. */
+/* Failures and goodput, in closed form and by drawing failures. A run writes a checkpoint after
+ * each interval of work. A failure loses the work since the last checkpoint. The restart takes
+ * time, and may fail itself. Failures of a machine of n nodes come as a Poisson process with n
+ * times the rate of one. Formulas: J. T. Daly, A higher order estimate of the optimum checkpoint
+ * interval for restart dumps, 2006. */
 #include <assert.h>
 #include <math.h>
 
 #include "planner/base/rng.h"
 #include "sim/sim.h"
 
-/* Of work t with checkpoints of d seconds every w seconds of work, restarts of r and a mean m
- * between failures the run takes m e^(r/m) (e^((w + d)/m) - 1) t / w. */
+/* The wall-clock time of work t is m e^(r/m) (e^((w + d)/m) - 1) t / w. Here w is the work between
+ * checkpoints, d a checkpoint, r a restart, and m the mean time between failures, all in
+ * seconds. */
 double faults_goodput(const Faults *f, double interval_s)
 {
     assert(f->mtbf_s > 0);
@@ -19,13 +20,13 @@ double faults_goodput(const Faults *f, double interval_s)
     return interval_s / (f->mtbf_s * exp(f->restart_s / f->mtbf_s) * expm1(part));
 }
 
-/* Daly's estimate to higher order: sqrt(2 d m) (1 + sqrt(d / 2m) / 3 + d / 18m) - d below d = 2m, m
- * beyond. Without the two small terms it is Young's. */
+/* Daly's estimate to higher order: sqrt(2 d m) (1 + sqrt(d / 2m) / 3 + d / 18m) - d if d < 2m, else
+ * m. Without the two small terms it is Young's. */
 double faults_best_interval_s(const Faults *f)
 {
     assert(f->mtbf_s > 0);
     double d = f->checkpoint_s, m = f->mtbf_s;
-    if (d <= 0) return 1; /* nothing speaks against one after every second */
+    if (d <= 0) return 1; /* checkpoints are free, so write one every second */
     if (d >= 2 * m) return m;
     double ratio = d / (2 * m);
     return sqrt(2 * d * m) * (1 + sqrt(ratio) / 3 + ratio / 9) - d;
@@ -45,7 +46,7 @@ double faults_draw_s(const Faults *f, double interval_s, double work_s, uint64_t
             done += piece;
             continue;
         }
-        do { /* until a restart goes through */
+        do { /* repeat until a restart succeeds */
             clock = next;
             next = clock - f->mtbf_s * log1p(-rng_uniform(seed, 0, draws++));
         } while (clock + f->restart_s > next);

@@ -1,6 +1,6 @@
-/* Folding by colour refinement. Colours are 128-bit hashes; a group's colour is the sum over its
- * members, so it does not depend on their order; classes are numbered by their smallest rank, so
- * no hash value shows in any output. */
+/* Folding by colour refinement. Colours are 128-bit hashes. A group's colour is the sum over its
+ * members, so their order does not matter. Classes are numbered by their smallest rank, so no hash
+ * value shows in any output. */
 #include "sim/fold_private.h"
 
 #include <assert.h>
@@ -14,7 +14,8 @@ typedef struct Need {
     AxisSet axes;
     int32_t hop; /* send/recv; 0 with `group` */
     bool group;
-    EdgeKind kind; /* of a group: a tree stands for a ring too, for which it is depends on size */
+    /* of a group: a tree also stands for a ring, since its size decides which one is used */
+    EdgeKind kind;
 } Need;
 typedef LIST(Need) Needs;
 
@@ -51,7 +52,7 @@ static uint32_t pod_of(const Fold *f, Rank rank)
     return f->nodes_per_pod == 0 ? 0 : fold_node_of(f, rank) / f->nodes_per_pod;
 }
 
-/* Devices share a node's NICs in order: 8 devices on 4 NICs are pairs. */
+/* Devices share a node's NICs in order: with 8 devices and 4 NICs, each pair shares one. */
 static uint32_t nic_of(const Fold *f, Rank rank)
 {
     if (f->devices_per_node == 0) return 0;
@@ -130,8 +131,9 @@ static void find_edges(Folder *w)
     w->link = arena_array(w->scratch, f->routes->n_links, sizeof *w->link);
 }
 
-/* How groups along the i-th axes lie on nodes (or pods): sum[leader] is made of the number of
- * members on each, here[r] of those on r's own. Members come in rising order, so nodes are runs. */
+/* Finds how groups along the i-th axes lie on nodes (or pods). sum[leader] combines the number of
+ * members on each node; here[r] is the number on r's own node. Members are in rising order, so a
+ * node's members are adjacent. */
 static void find_patterns(Folder *w, uint32_t i, uint32_t (*place_of)(const Fold *f, Rank rank))
 {
     const Fold *f = w->fold;
@@ -197,7 +199,8 @@ static void start_colours(Folder *w)
     }
 }
 
-/* sum[key(r)] over all ranks r, chained into next[r] for those that `wants`. */
+/* Sums colours by key(r) over all ranks r, and chains the sum into next[r] for ranks that `wants`
+ * selects. */
 typedef uint32_t (*Key)(const Folder *w, uint32_t i, Rank r);
 
 static uint32_t key_group(const Folder *w, uint32_t i, Rank r)
@@ -269,12 +272,12 @@ static void refine(Folder *w)
     w->next = swap;
 }
 
-/* Numbers the colours by first appearance; returns how many. */
+/* Numbers the colours by first appearance; returns the number of colours. */
 static uint32_t number(const Folder *w, uint32_t *class_of)
 {
     uint32_t room = 16, n = 0;
     while (room < 4 * (uint64_t)w->fold->n_ranks) room *= 2;
-    Rank *table = arena_array(w->scratch, room, sizeof *table); /* 1 + first rank of a colour */
+    Rank *table = arena_array(w->scratch, room, sizeof *table); /* 1 + first rank of each colour */
     for (Rank r = 0; r < w->fold->n_ranks; r++) {
         uint32_t at = (uint32_t)w->colour[r].a & (room - 1);
         while (table[at] != 0 && !colour_same(w->colour[table[at] - 1], w->colour[r])) {
@@ -290,8 +293,8 @@ static uint32_t number(const Folder *w, uint32_t *class_of)
     return n;
 }
 
-/* Classes of nodes (or NICs, pods): those of the same smallest class of rank. `span`: ranks among
- * which all of one place are. */
+/* Finds the classes of nodes (or NICs, pods): places with the same smallest class of rank form one.
+ * `span`: number of ranks within which a place's ranks lie. */
 static uint32_t number_places(const Folder *w, Key key, uint32_t span, uint32_t *of,
                               uint32_t *count)
 {
@@ -302,7 +305,7 @@ static uint32_t number_places(const Folder *w, Key key, uint32_t span, uint32_t 
         uint32_t place = key(w, 0, f->rank_of[c]);
         bool found = of[c] != UINT32_MAX;
         Rank from = f->rank_of[c] - f->rank_of[c] % span, to = from + span;
-        for (Rank r = from; r < to && r < f->n_ranks; r++) { /* who is in the same place */
+        for (Rank r = from; r < to && r < f->n_ranks; r++) { /* the ranks in the same place */
             if (key(w, 0, r) != place) continue;
             if (f->class_of[r] == c) count[c]++;
             if (!found) of[f->class_of[r]] = n;

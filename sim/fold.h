@@ -19,8 +19,8 @@ typedef struct FoldGroup {
     AxisSet axes;
     Rank first; /* smallest rank of one such group */
     uint32_t n_ranks, n_nodes, min_per_node, max_per_node;
-    uint32_t n_nics; /* NICs of the fullest node that its members may use; 0: on one node */
-    uint32_t n_pods, max_per_pod; /* pods that it spans; members in the fullest */
+    uint32_t n_nics; /* NICs that its members may use on the fullest node; 0: all on one node */
+    uint32_t n_pods, max_per_pod; /* number of pods that it spans; members in the fullest pod */
     uint32_t n_members;
     FoldMember *members;
 } FoldGroup;
@@ -35,7 +35,7 @@ typedef struct FoldAxes {
 /* The network links that a rank's messages use: in a collective along `axes` with one pattern,
  * or in messages to the rank `hop` away. */
 typedef struct FoldEdge {
-    uint32_t link, count; /* messages of one size each */
+    uint32_t link, count; /* the link; the number of messages on it, all of one size */
 } FoldEdge;
 typedef struct FoldEdges {
     EdgeKind kind;
@@ -52,15 +52,16 @@ typedef struct Fold {
     Rank *rank_of;              /* [class] its smallest rank */
     uint32_t *size;             /* [class] ranks in it */
     uint32_t *node_of, *nic_of; /* [class] the class of its node, of its NIC */
-    uint32_t *on_node, *on_nic; /* [class] ranks of this class on one such node, on one such NIC */
+    uint32_t *on_node, *on_nic; /* [class]: ranks of this class on one such node; on one such NIC */
     uint32_t *pod_of, *on_pod;  /* [class] the same for pods */
     uint32_t n_node_classes, n_nic_classes, n_pod_classes;
     LIST(FoldAxes) axes; /* all axis sets that some collective of the plan uses */
     const Mesh *mesh;
-    const Routes *routes;    /* NULL: the network has none */
-    LIST(FoldEdges) edges;   /* only with routes */
-    uint32_t n_link_classes; /* a class of links: used by the same number of ranks of every class */
-    uint32_t *link_of;       /* [class] one such link */
+    const Routes *routes;  /* NULL: the network has none */
+    LIST(FoldEdges) edges; /* only with routes */
+    /* links of one class are used by the same number of ranks of every class */
+    uint32_t n_link_classes;
+    uint32_t *link_of; /* [class] one such link */
 } Fold;
 
 /* Where ranks lie: consecutive ranks fill a node, consecutive nodes fill a pod. A pod is a set
@@ -69,7 +70,7 @@ typedef struct FoldPlaces {
     uint32_t devices_per_node; /* 0: one node */
     uint32_t nics_per_node;    /* 0: one */
     uint32_t nodes_per_pod;    /* 0: one pod */
-    const Routes *routes;      /* NULL or without links: switches that do not limit */
+    const Routes *routes;      /* NULL or without links: the switches never limit */
 } FoldPlaces;
 
 /* Folds the ranks of a plan. `unfolded`: every rank is its own class. */

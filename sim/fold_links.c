@@ -1,5 +1,5 @@
-/* Folding over a network with routes: ranks are alike only if their messages take alike links, and
- * links are alike only if alike ranks take them. Both are refined together (fold.c). */
+/* Folding over a network with routes. Ranks are alike only if their messages use alike links. Links
+ * are alike only if alike ranks use them. Both are refined together (fold.c). */
 #include "sim/fold_private.h"
 
 #include <assert.h>
@@ -27,7 +27,7 @@ static void add_path(const Fold *f, FoldEdges *e, uint32_t from, uint32_t to, ui
         list_push(arena, &e->edges, ((FoldEdge){.link = path[h], .count = count}));
 }
 
-/* Nodes of one group in its members' order, which is rising: members on each. */
+/* The nodes of one group in the rising order of its members, with the number of members on each. */
 typedef struct NodeRun {
     uint32_t node, n;
 } NodeRun;
@@ -135,7 +135,7 @@ void fold_number_links(Fold *f, const Colour *colour, Arena *arena)
     uint32_t room = 16, n_links = f->routes->n_links;
     while (room < 4 * (uint64_t)n_links) room *= 2;
     uint8_t *used = arena_array(scratch, n_links, sizeof *used);
-    uint32_t *table = arena_array(scratch, room, sizeof *table); /* 1 + first link of a colour */
+    uint32_t *table = arena_array(scratch, room, sizeof *table); /* 1 + first link of each colour */
     f->link_of = arena_array(arena, n_links, sizeof *f->link_of);
     for (uint32_t i = 0; i < f->edges.n; i++)
         for (uint32_t k = 0; k < f->edges.at[i].edges.n; k++)

@@ -10,7 +10,7 @@
 typedef struct Event {
     Ps time;
     uint64_t sequence;
-    uint32_t a, b; /* what it means is the owner's business */
+    uint32_t a, b; /* the owner of the heap defines their meaning */
 } Event;
 
 typedef struct Heap {
@@ -72,7 +72,7 @@ static inline const Event *heap_top(Heap *h)
     return h->events.n == 0 ? NULL : &h->events.at[0];
 }
 
-/* Removes what heap_top has just returned. */
+/* Removes the event that heap_top has just returned. */
 static inline void heap_take(Heap *h)
 {
     h->hole = true;

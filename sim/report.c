@@ -1,6 +1,7 @@
-/* The report of a simulated step. Exposed communication: the compute stream of the slowest rank
- * stands still because its next instruction waits; the wait is followed back from end to cause, and
- * each stretch of it belongs to the communication that was under way (or waited for) then. */
+/* The report of a simulated step. Exposed communication is the time that the slowest rank's compute
+ * stream idles because its next instruction waits for a communication. The wait is followed back
+ * from effect to cause. Each stretch belongs to the communication that was under way then, or that
+ * was waited for. */
 #include "sim/report.h"
 #include "planner/ir/experts.h"
 #include "sim/memory/torch_memory.h"
@@ -58,7 +59,7 @@ static uint32_t collective_row(Reporter *r, const Instr *in, uint64_t bytes)
         ((CollectiveRow){.op = in->op, .axes = axes, .stream = stream, .bytes = bytes}));
 }
 
-/* The row of the previous instruction alike, found without comparing texts. */
+/* The row of the previous similar instruction, found without comparing texts. */
 typedef struct Alike {
     OpKind op;
     AxisSet axes;
@@ -98,14 +99,14 @@ static void count_communications(Reporter *r)
     }
 }
 
-/* [from, to) of the compute stream was spent waiting for `cause` to end. What a communication
- * spends on the wire is exposed communication; what it waits for its peers before that is not: a
- * pipeline's bubble, or ranks that have more to do. */
+/* The compute stream spent [from, to) waiting for `cause` to end. Time of a communication on the
+ * wire counts as exposed. Its wait for peers before that does not: that is a pipeline's bubble, or
+ * an uneven load. */
 static void blame(Reporter *r, Ps from, Ps to, Pc cause)
 {
     while (cause != 0 && to > from) {
         const Instr *in = program_instr(r->program, cause);
-        if (r->line->end[cause] < to) to = r->line->end[cause]; /* a host was late after that */
+        if (r->line->end[cause] < to) to = r->line->end[cause]; /* after that, the host was late */
         Ps since = r->line->reached[cause] > from ? r->line->reached[cause] : from;
         Ps wire = r->line->start[cause] > since ? r->line->start[cause] : since;
         if (is_comm(in) && to > wire) {
@@ -143,7 +144,7 @@ static uint32_t slowest_class(const Fold *fold, const EngineResult *result)
     return slowest;
 }
 
-/* The dtype that most of the model's parameters have in use. */
+/* Returns the dtype of use that most of the model's parameters have. */
 static DType compute_dtype(const Graph *g)
 {
     double elements[DT_COUNT] = {0};

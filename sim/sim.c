@@ -1,4 +1,4 @@
-/* The simulator's front door: chooses models for a cluster, runs the engine, reports. */
+/* The simulator's entry: chooses models for a cluster, runs the engine, reports. */
 #include "sim/sim.h"
 
 #include <assert.h>
@@ -89,7 +89,8 @@ bool sim_run(const Plan *plan, const Cluster *cluster, const SimOptions *options
         report->device_model = device.name;
         report->counts = counts;
         report_time(plan, fold, &result, cluster, arena, report);
-        if (!runtime_is_own(options->runtime)) report->host_bound = false; /* it is in the times */
+        /* the profile's times already include it */
+        if (!runtime_is_own(options->runtime)) report->host_bound = false;
         report_memory(plan, cluster, options->runtime, arena, report);
         if (options->explain) report_explain(plan, fold, &result, cluster, &model, arena, report);
         if (options->trace) report_trace(plan, fold, &result, arena, &report->trace);

@@ -71,7 +71,7 @@ typedef struct DeviceModel {
 typedef struct Unevenness {
     uint64_t seed;
     Rank straggler;
-    double straggler_factor; /* > 1; else nobody is slower */
+    double straggler_factor; /* above 1; otherwise no rank is slower */
     double jitter;           /* sigma of ln(time); 0: none */
 } Unevenness;
 
@@ -79,7 +79,7 @@ typedef struct SimOptions {
     bool unfolded; /* every rank simulated; else ranks are folded by refinement */
     bool trace;    /* keep rows (all simulated ranks) */
     bool explain;  /* the critical path, stages and kinds of the report */
-    bool frees;    /* this communication takes no time (send includes recv) */
+    bool frees;    /* true if this communication takes no time (send includes recv) */
     OpKind free_op;
     const Unevenness *uneven; /* NULL: all alike; needs `unfolded` */
     AxisSet free_axes;
@@ -99,7 +99,7 @@ typedef struct Held {
     uint64_t reserved_bytes;  /* held by its allocator */
     uint64_t process_bytes;   /* with context, libraries and communicators */
     uint64_t logged[MEMORY_KIND_COUNT];
-    uint32_t n_retries; /* times that free segments had to be given back, in two steps */
+    uint32_t n_retries; /* times that segments had to be given back, in two steps */
     bool fits;
 } Held;
 
@@ -113,7 +113,7 @@ typedef struct CommMemory {
     AxisSet axes;
     Stream stream; /* under another system's profile: the first of the streams that share it */
     uint32_t n_ranks, n_nodes, channels, n_peers;                        /* peers: of messages */
-    uint64_t ring_bytes, tree_bytes, switch_bytes, message_bytes, bytes; /* the last: all */
+    uint64_t ring_bytes, tree_bytes, switch_bytes, message_bytes, bytes; /* the last: all bytes */
 } CommMemory;
 typedef LIST(CommMemory) CommMemories;
 /* Bytes for all communicators of a program's ranks, with one row each; 0 where there is no
@@ -173,8 +173,8 @@ typedef struct SimReport {
     Rank slowest;            /* the first rank whose program ends last */
     Ps compute_ps;           /* of the slowest rank's compute stream */
     Ps idle_ps;              /* step_ps - compute_ps */
-    /* of idle_ps: communications in flight (the sum over `axes`); the rest waits for other
-     * ranks, as in a pipeline's bubble */
+    /* part of idle_ps in which communications are in flight (the sum over `axes`). The rest is
+     * waiting for other ranks, as in a pipeline's bubble */
     Ps exposed_ps;
     /* of the slowest rank; exposed: its compute stream is idle and waits for it */
     LIST(AxisTime) axes;
@@ -315,14 +315,15 @@ typedef struct NcclChoice {
     double port_bytes, nic_bytes;
 } NcclChoice;
 NcclChoice nccl_answer(const Cluster *cluster, const NcclQuestion *question);
-/* The same for the first nodes of the cluster, filled in order, with the network to itself. Node
- * and pod uplinks may be thinner than the NICs (net_maxmin.c has them for plans). */
+/* The same for a group on the first nodes of the cluster, filled in order, with the network to
+ * itself. Uplinks of nodes and pods may be thinner than their NICs; net_maxmin.c accounts for that
+ * in plans. */
 NcclChoice nccl_answer_alone(const Cluster *cluster, const NcclQuestion *question);
 /* The same for an op of a plan, pipelined. */
 NcclChoice nccl_choose(const Cluster *cluster, OpKind op, uint32_t n_nodes, uint32_t ranks_per_node,
                        uint64_t bytes);
-/* The same with the plan's NCCL settings. Buffers in windows have kernels of their own, and copy
- * engines where the settings ask for them and NCCL can. */
+/* The same with the plan's NCCL settings. Buffers in windows have kernels of their own. Copy
+ * engines serve them if the settings ask for it and NCCL can. */
 NcclChoice nccl_choose_as(const Cluster *cluster, const NcclSettings *settings, OpKind op,
                           uint32_t n_nodes, uint32_t ranks_per_node, uint64_t bytes);
 /* The pattern of messages between nodes for an op whose algorithm has this name. Parallel trees
@@ -364,7 +365,7 @@ void maxmin_counts(const MaxMin *net, CostCounts *counts); /* of collectives */
 NetModel maxmin_net(MaxMin *net);
 uint32_t maxmin_channels(const MaxMin *net, uint32_t id); /* SMs that a running transfer takes */
 
-/* Takes one SM for each channel of a running collective from its members' compute. Wraps the
+/* Takes one SM for each channel of a running collective from the compute of its members. Wraps the
  * network model to learn which collectives run. */
 typedef struct Sms Sms;
 Sms *sms_new(const Cluster *cluster, const Fold *fold, MaxMin *net, Arena *arena);

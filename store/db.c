@@ -1,5 +1,5 @@
-/* SQLite behind a small door: every call checked, every failure a diagnostic. Opening is in
- * db_open.c. */
+/* A thin wrapper of SQLite: every call is checked, and every failure becomes a diagnostic.
+ * db_open.c opens stores. */
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ void db_fail(Db *db, Diag *d, const char *doing)
     if ((code & 0xFF) == SQLITE_FULL) diag_hint(d, "the disk is full; nothing was lost");
 }
 
-/* A statement's name for messages: its first words, without the values. */
+/* Names a statement in messages by its first words, without the values. */
 static const char *first_words(const char *sql, char *to, size_t room)
 {
     size_t n = strcspn(sql, "(;\n");
@@ -51,7 +51,7 @@ bool db_commit(Db *db, Diag *d)
 
 void db_rollback(Db *db)
 {
-    /* A failure may already have ended the transaction: then there is nothing to undo. */
+    /* A failure may already have ended the transaction; then there is nothing to roll back. */
     if (sqlite3_get_autocommit(db->sqlite)) return;
     int code = sqlite3_exec(db->sqlite, "ROLLBACK", NULL, NULL, NULL);
     assert(code == SQLITE_OK || sqlite3_get_autocommit(db->sqlite));

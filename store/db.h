@@ -1,6 +1,6 @@
-/* SQLite as we use it: WAL on local disks, BEGIN IMMEDIATE, prepared statements, application_id,
- * migrations by user_version. Knows nothing of the schema (store/store.h has it).
- * Every function that can fail reports through Diag with FAULT_store and returns false/NULL. */
+/* How we use SQLite: WAL on local disks, BEGIN IMMEDIATE, prepared statements, application_id,
+ * migrations by user_version. It knows nothing of the schema (store/store.h does). Every function
+ * that can fail reports through Diag with FAULT_store and returns false/NULL. */
 #ifndef TANDEM_STORE_DB_H
 #define TANDEM_STORE_DB_H
 
@@ -18,8 +18,8 @@ enum { DB_APPLICATION_ID = 0x544e444d }; /* "TNDM" */
  * appears under its name only when complete, so an existing empty file is refused as damaged.
  * Refuses: another application_id, a newer user_version, a damaged file (length and header always,
  * quick_check up to 16 MiB), a directory; the file's bytes are then untouched. On file systems
- * without shared memory (NFS and kin) it takes the DELETE journal and says so. `read_only` never
- * creates and never migrates. ":memory:" is a store that nobody else sees. Rules: store-open,
+ * without shared memory (such as NFS) it uses the DELETE journal and says so. `read_only` never
+ * creates and never migrates. ":memory:" is a store that only this process sees. Rules: store-open,
  * store-foreign, store-newer, store-older, store-damaged, store-error. */
 Db *db_open(const char *path, bool read_only, const char *const *migrations, uint32_t n, Diag *d);
 /* Opens another program's database for reading, whatever its id, version or schema. Returns NULL
@@ -39,7 +39,8 @@ DbStatement *db_prepare(Db *db, Diag *d, const char *sql, const char *format, ..
 /* True if there is a row. False at the end (the statement resets itself), after a failure
  * reported to `d`, or if `st` is NULL. */
 bool db_step(DbStatement *st, Diag *d);
-bool db_run(Db *db, Diag *d, const char *sql, const char *format, ...); /* prepare, step to end */
+/* prepares and steps to the end */
+bool db_run(Db *db, Diag *d, const char *sql, const char *format, ...);
 void db_reset(DbStatement *st);
 int64_t db_int(DbStatement *st, int column);
 double db_double(DbStatement *st, int column);

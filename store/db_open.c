@@ -1,6 +1,7 @@
-/* Opening a store: look at the bytes before SQLite may touch them, refuse what is not ours, then
- * migrate. A new store is built under a temporary name and linked to its own when it is whole:
- * nobody ever sees half of one, and two processes that create it at once agree on the first. */
+/* Opens a store: reads the header before SQLite may touch the file, refuses foreign files, then
+ * migrates. A new store is built under a temporary name and linked to its own name when it is
+ * complete. No process ever sees half a store, and of two processes that create it at once, the
+ * first one wins. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -52,7 +53,7 @@ static uint32_t big_endian(const unsigned char *at, size_t n)
     return value;
 }
 
-/* A log that holds something: what the file lacks may be in it. */
+/* A log with content: it may hold pages that the file lacks. */
 static bool has_log(const Opening *o)
 {
     static const char *const ending[] = {"-wal", "-journal"};
@@ -64,8 +65,8 @@ static bool has_log(const Opening *o)
     return false;
 }
 
-/* Judges the file by its header alone; reads, never writes. A log goes back into the file from its
- * first page on, and is removed when all of it has: so the header first, then the log, then the
+/* Judges the file by its header alone, without writing. A log is copied into the file from its
+ * first page on, and removed at the end. The header is therefore read first, then the log, then the
  * length. */
 static bool header_is_ours(const Opening *o)
 {
@@ -126,22 +127,23 @@ static bool is_there(const char *path)
     return stat(path, &about) == 0;
 }
 
-/* A log lies beside the store: there, or may be made. Else errno tells why not. */
+/* True if a log can lie beside the store: it exists, or may be created. Otherwise errno says why
+ * not. */
 static bool takes_a_log(const char *path, Arena *arena)
 {
     return is_there(arena_print(arena, "%s-wal", path)) ||
            access(folder_of(path, arena), W_OK) == 0;
 }
 
-/* SQLite would open a file that may only be read, and begin to write where no log can be: it would
- * be told by the first row, when what the row holds has been measured. */
+/* SQLite would open a file that it cannot write, or beside which it cannot create a log. The error
+ * would come only with the first row, after its values were measured. */
 static bool may_be_written(const Opening *o)
 {
     Arena *arena = o->d->arena;
     struct stat about;
     const char *what = "it";
     bool may = access(o->path, W_OK) == 0 || errno == ENOENT;
-    /* The log of what a link names lies elsewhere: SQLite knows where. */
+    /* The log of a symbolic link's target lies beside the target; SQLite finds it. */
     if (may && (lstat(o->path, &about) != 0 || !S_ISLNK(about.st_mode))) {
         what = "its folder";
         may = takes_a_log(o->path, arena);
@@ -152,8 +154,8 @@ static bool may_be_written(const Opening *o)
     return false;
 }
 
-/* A log is read through shared memory, which is a file beside the store. Where none can be made
- * and there is no log, the file is all there is, and nobody changes it. */
+/* A log is read through shared memory, which is a file beside the store. If that file cannot be
+ * created and there is no log, nobody can change the store, and it is read as it is. */
 static const char *unchanging(const char *path, Arena *arena)
 {
     if (takes_a_log(path, arena)) return NULL;
@@ -246,8 +248,8 @@ static bool is_sound(Db *db, const Opening *o, off_t size)
     return is_ok;
 }
 
-/* Write-ahead log where memory can be shared. The mode is kept in the file, so only the first
- * opening changes it; another connection that is busy meanwhile wins, and its mode serves too. */
+/* Chooses the write-ahead log where memory can be shared. The file stores the mode, so only the
+ * first opening changes it. If another connection is busy, its mode wins and serves as well. */
 static bool choose_journal(Db *db, const char *path, const Opening *o)
 {
     const bool wal = has_shared_memory(path);
@@ -291,9 +293,9 @@ static bool sync_directory(Arena *arena, const char *path)
     return is_done;
 }
 
-/* The log of a store that is gone holds that store's last pages: a new one must neither take them
- * for its own nor sweep them away. Another process that creates the store at this moment names it
- * before its log appears. */
+/* The log of a deleted store holds that store's last pages. A new store must neither adopt nor
+ * delete them. Another process that creates the store at this moment links its name before its log
+ * appears. */
 static bool refuses_stray_log(const Opening *o)
 {
     static const char *const ending[] = {"-wal", "-journal"};
@@ -308,22 +310,25 @@ static bool refuses_stray_log(const Opening *o)
     return false;
 }
 
-/* Builds the store beside its place and gives it its name. */
+/* Builds the store under a temporary name, then links it to its own name. */
 static bool create(const Opening *o)
 {
     Arena *arena = arena_new();
     const char *draft = arena_print(arena, "%s.new-%ld", o->path, (long)getpid());
-    unlink(draft); /* left by a killed process of the same number */
+    unlink(draft); /* left by a killed process with the same process id */
     unlink(arena_print(arena, "%s-journal", draft));
     Db *db = connect(o, draft, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
     bool is_built = db != NULL && set_up_new(db, draft, o);
     db_close(db);
     bool is_named = is_built && link(draft, o->path) == 0;
-    if (is_built && !is_named && errno == EEXIST) is_named = true; /* another one was first */
-    if (is_built && !is_named && rename(draft, o->path) == 0) is_named = true; /* no links here */
+    /* another process created it first */
+    if (is_built && !is_named && errno == EEXIST) is_named = true;
+    /* this file system has no hard links */
+    if (is_built && !is_named && rename(draft, o->path) == 0) is_named = true;
     if (is_built && !is_named) refuse(o, "store-open", strerror(errno));
     unlink(draft);
-    if (is_named) (void)sync_directory(arena, o->path); /* a lost new store is begun again */
+    /* if the rename is lost in a crash, the store is just created again */
+    if (is_named) (void)sync_directory(arena, o->path);
     arena_free(arena);
     return is_named;
 }

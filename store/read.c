@@ -1,5 +1,5 @@
-/* Reading runs back. What a foreign hand wrote into the file (an unknown op, a category that does
- * not exist) is reported, never trusted. */
+/* Reads runs back. Unknown ops or categories in a file that was edited elsewhere are reported,
+ * never trusted. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

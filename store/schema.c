@@ -46,7 +46,7 @@ static const char runs[] = "CREATE TABLE plan("
                            " trace_step INTEGER,"
                            " made_at INTEGER NOT NULL DEFAULT (unixepoch())"
                            ") STRICT;\n"
-                           /* equal predictions are made once */
+                           /* equal predictions are stored once */
                            "CREATE UNIQUE INDEX run_key ON run(plan, cluster, scenario, backend, "
                            "seed, engine, calibration)"
                            " WHERE kind = 'predicted';\n"
@@ -126,7 +126,8 @@ static const char costs[] =
     " PRIMARY KEY(sweep, point)"
     ") STRICT, WITHOUT ROWID;\n";
 
-/* How a device carries out a call best: bytes that only its library understands. */
+/* The fastest algorithm of a device for a call, in bytes that only the device's library
+ * understands. */
 static const char choices[] = "CREATE TABLE product_choice("
                               " device TEXT NOT NULL,"
                               " call TEXT NOT NULL,"
@@ -177,7 +178,7 @@ static const char views[] =
     " FROM sweep w JOIN sweep_point s ON s.sweep = w.id LEFT JOIN v_run v ON v.id = s.run"
     " ORDER BY w.id, v.step_ms;\n";
 
-/* When costs were measured, and how far a prediction made with them can be trusted. */
+/* When costs were measured, and how far a prediction from them can be trusted. */
 static const char trust[] =
     "ALTER TABLE kernel_cost ADD COLUMN made_at INTEGER NOT NULL DEFAULT 0;\n"
     "ALTER TABLE collective_cost ADD COLUMN made_at INTEGER NOT NULL DEFAULT 0;\n"
@@ -190,7 +191,8 @@ static const char trust[] =
     " error_p90 REAL"
     ") STRICT;\n";
 
-/* Who had the cores while a run was measured, in cores: without that its times mean little. */
+/* Other users of the cores while a run was measured, in cores. Without this the run's times mean
+ * little. */
 static const char cores[] = "CREATE TABLE cores("
                             " run INTEGER PRIMARY KEY REFERENCES run(id) ON DELETE CASCADE,"
                             " cores INTEGER NOT NULL,"
@@ -199,7 +201,7 @@ static const char cores[] = "CREATE TABLE cores("
                             " others REAL NOT NULL"
                             ") STRICT;\n";
 
-/* How many of the costs that a prediction used were measured, and how many modelled. */
+/* Numbers of measured and of modelled costs that a prediction used. */
 static const char cost_counts[] = "ALTER TABLE trust ADD COLUMN kernels_measured INTEGER;\n"
                                   "ALTER TABLE trust ADD COLUMN kernels_modelled INTEGER;\n"
                                   "ALTER TABLE trust ADD COLUMN collectives_measured INTEGER;\n"

@@ -1,5 +1,4 @@
-/* The store: opening it, and measured costs by machine. Runs are in store_write.c and
- * store_read.c. */
+/* Opens the store, and keeps measured costs by machine. write.c and read.c handle runs. */
 #include "store/store.h"
 
 #include <assert.h>
@@ -112,7 +111,8 @@ typedef struct Point {
     double bytes, ps;
 } Point;
 
-/* The measured size next to `bytes`: the largest not above it, or the smallest not below it. */
+/* Finds the measured size next to `bytes`: the largest not above it, or the smallest not below
+ * it. */
 static bool neighbour(Store *store, bool below, const char *machine, const char *backend, OpKind op,
                       uint32_t n_ranks, uint64_t bytes, Point *out, Diag *d)
 {
@@ -130,8 +130,9 @@ static bool neighbour(Store *store, bool below, const char *machine, const char 
     return found;
 }
 
-/* Between two sizes time is a power of bytes: exact where latency rules (power 0) and where
- * bandwidth does (power 1). Beyond the largest it grows with bytes, below the smallest it stays. */
+/* Between two sizes, time is modelled as a power of bytes: exact where latency dominates (power 0)
+ * and where bandwidth does (power 1). Beyond the largest size it grows with bytes; below the
+ * smallest it stays constant. */
 Ps store_get_collective(Store *store, const char *machine, const char *backend, OpKind op,
                         uint32_t n_ranks, uint64_t bytes, Diag *d)
 {

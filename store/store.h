@@ -21,7 +21,7 @@ typedef struct MemoryRow {
     uint32_t program;
     Category category;
     uint64_t bytes;
-} MemoryRow; /* at the peak */
+} MemoryRow; /* memory at the peak */
 typedef struct CollectiveRow {
     OpKind op;
     const char *axes;
@@ -36,7 +36,7 @@ typedef struct RunRecord {
     Hash128 plan;
     const char *plan_name;                                           /* script */
     const char *plan_text;                                           /* stored once per plan */
-    const char *cluster, *scenario, *backend, *engine, *calibration; /* "" rather than NULL */
+    const char *cluster, *scenario, *backend, *engine, *calibration; /* "" instead of NULL */
     uint64_t seed;
     uint32_t n_ranks;
     const char *status;                 /* "ok", "infeasible", "failed" */

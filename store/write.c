@@ -1,4 +1,4 @@
-/* Writing runs: plan, roles, and everything about a run in one IMMEDIATE transaction. */
+/* Writes runs: the plan, its roles and all other data of a run, in one IMMEDIATE transaction. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +11,14 @@ static const char *some(const char *text)
     return text ? text : "";
 }
 
-/* ---- roles ---- read off the plan's text: its lines say what each program is. */
+/* ---- roles ---- read from the plan's text, whose lines describe each program. */
 
 typedef struct RoleRow {
     char purpose[16];
     int64_t stage, bytes, n_instructions, n_buffers, first_rank, n_ranks;
 } RoleRow;
 
-/* The number behind " key=" in a line, 0 if it is not there. */
+/* Returns the number behind " key=" in a line; 0 if it is not there. */
 static int64_t number_of(const char *line, const char *end, const char *key)
 {
     size_t n = strlen(key);
@@ -27,7 +27,7 @@ static int64_t number_of(const char *line, const char *end, const char *key)
     return 0;
 }
 
-/* "program 0 train ...": the third word. */
+/* Reads the third word of "program 0 train ...". */
 static void read_purpose(const char *line, const char *end, RoleRow *role)
 {
     size_t n = 0;
@@ -195,7 +195,7 @@ static bool has_trace_rows(Db *db, Diag *d, int64_t id)
     return has;
 }
 
-/* Inside the transaction. A prediction that was stored without its trace gets it now. */
+/* Runs inside the transaction. A prediction that was stored without its trace gets it now. */
 static int64_t put_all(Db *db, Diag *d, const unsigned char *plan, const RunRecord *run)
 {
     const uint32_t before = d->n_errors;

@@ -1,4 +1,5 @@
-/* Layers repeat: instructions of one op over arguments of the same shapes are bound once. */
+/* Layers repeat, so instructions of one op with arguments of the same shapes are bound only
+ * once. */
 #include <string.h>
 
 #include "planner/verify/private.h"

@@ -1,7 +1,7 @@
-/* Deadlock. All members of a communicator must issue the same sequence, and replayed with zero
- * capacity - every rank at the head of each of its streams - all must reach their end. Ranks along
- * an axis on which programs do not differ do the same at the same time: one of them stands for all.
- */
+/* Deadlock. All members of a communicator must issue the same sequence. Then the plan is replayed
+ * without any buffering: every rank stands at the head of each of its streams, and all must reach
+ * their end. Along an axis on which programs do not differ, all ranks do the same at the same time,
+ * so one of them stands for all. */
 #include <assert.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ typedef struct Issue {
     uint32_t match;
     Pc pc;
 } Issue;
-typedef struct Sequence { /* of one communicator in one program */
+typedef struct Sequence { /* the communications of one communicator in one program */
     AxisSet axes;
     Stream stream;
     LIST(Issue) issues;
@@ -102,7 +102,7 @@ static void compare_sequences(Verifier *v, const Sequences *all, uint32_t mine, 
     }
 }
 
-/* Members of one group that run different programs. */
+/* Checks members of one group that run different programs. */
 static void check_sequences(Verifier *v, const Sequences *all, const Rank *ranks, uint32_t n_ranks,
                             AxisSet varying)
 {
@@ -131,23 +131,23 @@ static void check_sequences(Verifier *v, const Sequences *all, const Rank *ranks
 
 /* ---- replay ---- */
 
-typedef struct Head { /* of one stream of one rank */
-    Pc first, next;   /* the group at the head: [first, next) on this stream */
-    uint32_t open;    /* members of it that have not finished */
+typedef struct Head { /* the head of one stream of one rank */
+    Pc first, next;   /* the launch group at the head: [first, next) on this stream */
+    uint32_t open;    /* members of the group that have not finished */
     bool issued;
 } Head;
 typedef struct Player {
     Rank rank;
     const Program *p;
-    Pc *next_on_stream; /* [pc]: of its program */
+    Pc *next_on_stream; /* [pc] of its program: the next pc on the same stream */
     const Pc *first_on_stream;
     bool *done;
     Head head[STREAM_COUNT];
     bool queued;
 } Player;
-typedef struct Rendezvous { /* a rendezvous under way: hash table entry */
+typedef struct Rendezvous { /* a rendezvous under way: an entry of the hash table */
     uint32_t match;
-    Rank group, peer; /* smallest rank; send/recv: sender, receiver */
+    Rank group, peer; /* group: its smallest rank; for send/recv: the sender, the receiver */
     uint32_t arrived, size;
     LIST(uint64_t) members; /* player << 32 | pc */
 } Rendezvous;
@@ -155,7 +155,7 @@ typedef struct Replay {
     Verifier *v;
     AxisSet varying;
     Player *players;
-    uint32_t n, *player_of; /* [rank]: 1 + player, for those that stand for others */
+    uint32_t n, *player_of; /* [rank]: 1 + player, for ranks that stand for others */
     LIST(Rendezvous) meetings;
     uint32_t *slots, n_slots;
     LIST(uint32_t) queue;
@@ -189,7 +189,7 @@ static void grow_meetings(Replay *r)
     }
 }
 
-/* The peer of a send or receive; UINT32_MAX: beyond the end of the axis. */
+/* Returns the peer of a send or receive; UINT32_MAX: beyond the end of the axis. */
 static Rank peer_of(const Mesh *mesh, Rank rank, const Instr *in)
 {
     uint32_t axis = (uint32_t)__builtin_ctz(in->axes);
@@ -215,8 +215,8 @@ static void arrive(Replay *r, uint32_t player, Pc pc)
     uint32_t size = mesh_size(mesh, in->axes & r->varying);
     if (verify_is_p2p(in)) {
         Rank other = peer_of(mesh, at->rank, in);
-        if (other == UINT32_MAX) return; /* waits for ever: reported as stuck */
-        /* Along an axis that is not periodic, code that is the same for all leaves an end alone. */
+        if (other == UINT32_MAX) return; /* it waits for ever, so it is reported as stuck */
+        /* On a non-periodic axis, a rank at the end has no peer although all run the same code. */
         if (!(in->axes & r->varying)) return;
         size = 2;
         group = in->op == OP_send ? at->rank : other;
@@ -248,7 +248,7 @@ static bool is_ready(const Player *at, Pc pc)
     return true;
 }
 
-/* Issues what stands at the head of a stream, if all it waits for has finished. */
+/* Issues the instruction at the head of a stream, if everything it waits for has finished. */
 static bool play_stream(Replay *r, uint32_t player, uint32_t stream)
 {
     Player *at = &r->players[player];
@@ -310,7 +310,7 @@ static void report_stuck(Replay *r)
     }
 }
 
-/* next_on_stream of a program, and the first of each stream behind it. */
+/* Returns next_on_stream of a program, followed by the first pc of each stream. */
 static Pc *link_streams(Verifier *v, const Program *p)
 {
     Pc *next = arena_array(v->arena, (size_t)p->code.n + STREAM_COUNT, sizeof *next);

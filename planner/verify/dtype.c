@@ -1,7 +1,7 @@
-/* Which dtype each value must have. The graph says it: a tensor's own in use, a parameter's at
- * rest, its gradient's where it is summed and reduced. A program holds just these, or all real
- * numbers in fp64 (as `--verify` runs it), or all but those of 8 bits; a dtype changes only where
- * the graph casts, or between the dtypes of a unit. */
+/* The dtype that each value must have. The graph gives the dtypes of a tensor in use, of a
+ * parameter at rest, and of a gradient where it is summed and reduced. A program uses exactly
+ * these; or fp64 for all real numbers (as `--verify` runs it); or fp64 for all but the 8-bit types.
+ * A dtype changes only at the graph's casts, or between the dtypes of a unit. */
 #include "planner/verify/private.h"
 
 #define RULE "verify-dtype"
@@ -16,7 +16,7 @@ static bool is_eight_bits(DType t)
     return t == DT_e4m3 || t == DT_e5m2;
 }
 
-/* The dtype of every real number of every program, apart from fp64. */
+/* Finds whether every program has fp64 for all real numbers, or for all but those of 8 bits. */
 static void find_doubles(const Plan *plan, bool *all, bool *but_eight_bits)
 {
     *all = *but_eight_bits = true;
@@ -49,7 +49,7 @@ static const Unit *unit_of(const Typing *y, BufferId b)
     return u ? &y->v->g->units.at[u] : NULL;
 }
 
-/* Buffer b must have dtype `want` of the graph, or `other` where there is one. */
+/* Buffer b must have the graph's dtype `want`, or `other` if there is one. */
 static void expect(const Typing *y, Pc pc, BufferId b, const char *what, const char *name,
                    DType want, DType other)
 {
@@ -75,7 +75,7 @@ static void check_persistent(const Typing *y, BufferId b)
         expect(y, 0, b, "the moments of unit", unit->name, unit->state_dtype, DT_none);
 }
 
-/* The instruction does what graph node n says, in the dtypes that it says. */
+/* The instruction must do what graph node n says, in the node's dtypes. */
 static void check_node(const Typing *y, Pc pc, const Instr *in, const Node *n)
 {
     const Graph *g = y->v->g;
@@ -84,7 +84,8 @@ static void check_node(const Typing *y, Pc pc, const Instr *in, const Node *n)
         const Tensor *t = &g->tensors.at[reads ? n->in[i] : n->out[i - n->n_in]];
         DType want = t->dtype, other = DT_none;
         if (t->grad_of && g->tensors.at[t->grad_of].role == ROLE_param) {
-            want = g->tensors.at[t->grad_of].reduce_dtype; /* where it is summed, or a copy's */
+            /* where it is summed, or where a copy of it lies */
+            want = g->tensors.at[t->grad_of].reduce_dtype;
             other = g->tensors.at[t->grad_of].dtype;
         }
         expect(y, pc, program_arg(y->p, in, i), reads ? "input" : "output", t->name, want, other);
@@ -97,7 +98,7 @@ static bool is_of_unit(const Typing *y, const Unit *unit, DType t)
            t == mapped(y, unit->reduce_dtype);
 }
 
-/* Neither the graph's cast nor a unit's: nobody asked for another dtype. */
+/* Only the graph's casts and a unit's dtypes justify a change of dtype. */
 static void check_change(const Typing *y, Pc pc, const Instr *in)
 {
     BufferId from = program_arg(y->p, in, 0), to = program_arg(y->p, in, in->n_in);
@@ -110,7 +111,8 @@ static void check_change(const Typing *y, Pc pc, const Instr *in)
                   dtype_name(a));
 }
 
-/* Weights are gathered as they are used, gradients reduced as they are summed. */
+/* Weights are gathered in their dtype of use; gradients are reduced in the dtype in which they are
+ * summed. */
 static void check_comm(const Typing *y, Pc pc, const Instr *in)
 {
     BufferId b = program_arg(y->p, in, 0);

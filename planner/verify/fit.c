@@ -1,5 +1,5 @@
-/* Proof 7: what each role needs against what the cluster has. The memory of a plan is planned, so
- * its need is known to the byte. */
+/* Proof 7: compares each role's memory with the cluster's. A plan's memory is planned, so its need
+ * is known to the byte. */
 #include "planner/verify/verify.h"
 
 uint64_t plan_host_bytes(const Plan *plan, uint32_t devices_per_node, uint32_t *node)

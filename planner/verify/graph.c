@@ -1,5 +1,6 @@
-/* Value numbers of the global graph: 128-bit hashes, of which sums are sums. A gradient that a
- * program has summed equals the graph's iff every contribution arrived exactly once. */
+/* Value numbers of the global graph: 128-bit hashes. The value number of a sum is the sum of value
+ * numbers. A gradient that a program has summed equals the graph's iff every contribution arrived
+ * exactly once. */
 #include <assert.h>
 #include <string.h>
 
@@ -59,7 +60,8 @@ Hash128 value_step_mean(const Verifier *v, uint32_t j)
     return value_of_op(OP_step_mean, 0, in, 2, j, 0, NULL);
 }
 
-/* Bookkeeping does not change a value: where it lies, which part is meant, set or add. */
+/* Attributes that do not change a value are left out: where it lies, which part is meant, set or
+ * add. */
 static void hash_attrs(Verifier *v)
 {
     v->attrs_key = arena_array(v->arena, v->g->attrs.n + 1, sizeof *v->attrs_key);
@@ -156,7 +158,8 @@ static void evaluate(Verifier *v)
     }
 }
 
-/* How many times 1 the loss of a step in which every label is kept counts. */
+/* Returns the loss of a step, in units of the loss of one token or group, if every label is
+ * kept. */
 static double loss_units(const Verifier *v)
 {
     const StepInfo *step = &v->plan->step;
@@ -164,7 +167,7 @@ static double loss_units(const Verifier *v)
     return step->group > 0 ? (double)step->global_batch / (double)step->group : 0;
 }
 
-/* The node is of the kind that the step's denominator asks for, and says what it counts. */
+/* The node must be of the kind that the step's denominator requires, and count accordingly. */
 static void check_denominator(Verifier *v, const Node *n)
 {
     const StepInfo *step = &v->plan->step;
@@ -181,7 +184,8 @@ static void check_denominator(Verifier *v, const Node *n)
                       (long long)a->group, (long long)step->group);
 }
 
-/* One node that makes the loss, or a piece of it: it counts its tokens with the scale of a step. */
+/* Checks one node that makes the loss or a piece of it: it counts its tokens with the scale of a
+ * step. */
 static void check_loss(Verifier *v, const Node *n, int64_t *tokens)
 {
     check_denominator(v, n);
@@ -194,7 +198,8 @@ static void check_loss(Verifier *v, const Node *n, int64_t *tokens)
     *tokens += t->dim[0] * t->dim[1];
 }
 
-/* The loss counts each token of the step once: scale = 1 / tokens, or each group: 1 / groups. */
+/* The loss must count each token of the step once (scale = 1 / tokens), or each group (1 /
+ * groups). */
 static void check_loss_scale(Verifier *v)
 {
     const StepInfo *step = &v->plan->step;
@@ -220,7 +225,7 @@ static bool may_draw(OpKind op)
     return op == OP_dropout || op == OP_attention || op == OP_attention_grad;
 }
 
-/* A node of the backward pass draws for the forward node whose output's gradient it reads. */
+/* A backward node uses the random draws of the forward node whose output gradient it reads. */
 static bool draws_for_its_forward(const Verifier *v, NodeId id)
 {
     const Node *n = &v->g->nodes.at[id];
@@ -270,7 +275,7 @@ static void check_draw(Verifier *v, NodeId id, NodeId *drawn_by)
     *other = id;
 }
 
-/* A key for each place in the model, and the same one in its gradient. */
+/* Each place in the model has its own key, and its gradient has the same key. */
 static void check_draws(Verifier *v)
 {
     NodeId *drawn_by = arena_array(v->arena, v->g->nodes.n + 1, sizeof *drawn_by);

@@ -1,9 +1,9 @@
-/* Instructions that may run as one kernel: neighbours on the compute stream, each row by row, over
- * the same rows; nobody outside waits for a part of them, and none but the first waits. Rows are
- * done in any order, so bytes may pass from one buffer to another within a kernel only where both
- * lie exactly alike, and what sums over rows is whole only when the kernel ends: no other part of
- * it has to do with that. A kernel that begins with a product has rules of its own
- * (verify_product.c); and what quantises may be one with the transposed copy of what it makes. */
+/* Instructions that may run as one kernel must be neighbours on the compute stream and work row by
+ * row over the same rows. No outside instruction waits for a part of them, and only the first part
+ * waits. Rows are done in any order. Bytes may therefore pass from one buffer to another within a
+ * kernel only if both have exactly the same layout. A sum over rows is complete only when the
+ * kernel ends, so no other part may read it. A kernel that begins with a product has rules of its
+ * own (product.c). A quantising op may share a kernel with the transposed copy of its output. */
 #include "planner/verify/private.h"
 
 #define RULE "verify-structure"
@@ -48,7 +48,8 @@ static bool turns(const Instr *in)
     return (op_info(in->op)->flags & OP_TURNS) != 0;
 }
 
-/* A transposed copy, which is no matter of rows: of what the only other part quantises. */
+/* A transposed copy does not work by rows: it may only copy the output of the kernel's other part,
+ * which quantises. */
 static void check_turn(Verifier *v, Pc pc, const Instr *before, bool is_second)
 {
     const Program *p = v->p;
@@ -62,7 +63,7 @@ static void check_turn(Verifier *v, Pc pc, const Instr *before, bool is_second)
         verify_report(v, RULE, pc, "does not transpose what kernel %u quantises", in->fuse);
 }
 
-/* Bytes that an earlier part sums over rows are no other part's. */
+/* No other part may touch bytes that an earlier part sums over rows. */
 static void check_sums(Verifier *v, Pc first, Pc pc)
 {
     const Program *p = v->p;
@@ -81,7 +82,7 @@ static void check_sums(Verifier *v, Pc first, Pc pc)
     }
 }
 
-/* Who waits for a part would wait for all of it: only the last one may be named. */
+/* Waiting for a part means waiting for the whole kernel, so `after` may name only the last part. */
 static void check_waits(Verifier *v, const Pc *next)
 {
     const Program *p = v->p;
@@ -101,8 +102,9 @@ void verify_kernels(Verifier *v)
     const Program *p = v->p;
     uint32_t n = p->code.n, before = v->n_reported;
     bool *ended = arena_array(v->arena, n + 1, sizeof *ended);
-    Pc *next = arena_array(v->arena, n + 1, sizeof *next); /* the next part of the same kernel */
-    const Instr *product = NULL;                           /* that began the kernel */
+    /* [pc]: the next part of the same kernel */
+    Pc *next = arena_array(v->arena, n + 1, sizeof *next);
+    const Instr *product = NULL; /* the product that began the kernel */
     Pc last = 0, first = 0;
     for (Pc pc = 1; pc < n; pc++) {
         const Instr *in = &p->code.at[pc];

@@ -1,6 +1,6 @@
-/* A map from address ranges to small payloads: it covers all of [0, 2^64), ranges are split where
- * an access begins or ends, and an assignment merges all that it covers. Cost: logarithmic, and
- * what an assignment removes was paid for when it was made. */
+/* A map from address ranges to small payloads. It covers all of [0, 2^64). Ranges are split where
+ * an access begins or ends, and an assignment merges all ranges that it covers. An access costs
+ * logarithmic time. An assignment also removes ranges, but each range is removed only once. */
 #ifndef TANDEM_VERIFY_MAP_H
 #define TANDEM_VERIFY_MAP_H
 
@@ -38,7 +38,7 @@ static inline uint64_t range_lo(const RangeMap *m, RangeAt at)
 {
     return m->blocks.at[at.block]->lo[at.i];
 }
-/* The next range; its lo is UINT64_MAX (the end) where there is none. */
+/* Returns the next range; at the end its lo is UINT64_MAX. */
 static inline bool range_next(const RangeMap *m, RangeAt *at)
 {
     if (++at->i < m->blocks.at[at->block]->n) return true;

@@ -1,7 +1,8 @@
-/* A plan's description of itself: sizes of a step, names of axes, the micro-batch
- * of a communication, what a buffer is for, how long a unit is. No value depends on these, but
- * memory tables, periods and reports do, and a text may be written by hand. Each is derived again
- * from the instructions and the graph. (The seed is an input: a step is what it is with any.) */
+/* A plan's description of itself: sizes of a step, names of axes, the micro-batch of a
+ * communication, the category of a buffer, the length of a unit. No value depends on these, but
+ * memory tables, periods and reports do, and a plan's text may be written by hand. Each fact is
+ * derived again from the instructions and the graph. (The seed is an input and cannot be
+ * checked.) */
 #include <string.h>
 
 #include "planner/verify/private.h"
@@ -31,7 +32,7 @@ static void check_microbatches(Verifier *v)
     bool steps = false;
     for (uint32_t i = 0; i < v->plan->programs.n; i++) {
         const Program *p = &v->plan->programs.at[i];
-        if (p->purpose == PURPOSE_gather) continue; /* of no step */
+        if (p->purpose == PURPOSE_gather) continue; /* a gather belongs to no step */
         steps = true;
         for (Pc pc = 1; pc < p->code.n; pc++)
             if (p->code.at[pc].microbatch > newest) newest = p->code.at[pc].microbatch;
@@ -43,7 +44,7 @@ static void check_microbatches(Verifier *v)
 
 /* ---- axes ---- */
 
-/* dp_shard, or dp_shard.1: its place among those of that name. */
+/* The name is dp_shard, or dp_shard.1 with its number among the axes of that name. */
 static bool is_named(const Mesh *m, uint32_t axis)
 {
     const Axis *a = &m->axis[axis];
@@ -61,7 +62,7 @@ static bool is_named(const Mesh *m, uint32_t axis)
            a->text[length + 2] == 0;
 }
 
-/* The purpose of each axis, from the work along it. */
+/* Checks the name of each axis against the work along it. */
 static void check_axes(Verifier *v)
 {
     const Mesh *m = &v->plan->mesh;
@@ -106,7 +107,7 @@ static void check_axes(Verifier *v)
 
 /* ---- units ---- */
 
-/* A unit ends with its last parameter, or where the next would begin. */
+/* A unit must end with its last parameter, or where the next one would begin. */
 static void check_units(Verifier *v)
 {
     enum { ALIGN = 64 }; /* elements */
@@ -132,7 +133,8 @@ static void check_units(Verifier *v)
 
 /* ---- micro-batches of communications ---- */
 
-/* Those of the computations next to it, before and behind; its own where there is none. */
+/* Returns the micro-batches of the nearest computations before and behind; its own where there is
+ * none. */
 static void neighbours(const Program *p, Pc pc, uint32_t *before, uint32_t *behind)
 {
     *before = *behind = p->code.at[pc].microbatch;
@@ -148,7 +150,8 @@ static void neighbours(const Program *p, Pc pc, uint32_t *before, uint32_t *behi
         }
 }
 
-/* Who made what a message carries, or who reads it first, says which micro-batch it belongs to. */
+/* A message belongs to the micro-batch of the instruction that made its data, or that reads it
+ * first. */
 static uint32_t of_message(const Verifier *v, const Pc *writer, Pc pc)
 {
     const Program *p = v->p;
@@ -171,7 +174,8 @@ static void check_communications(Verifier *v)
         const Instr *in = &p->code.at[pc];
         uint32_t before, behind, want = UINT32_MAX;
         const bool is_message = in->op == OP_send || in->op == OP_recv;
-        if (is_message && !in->unit) { /* of a unit: a sum over all, at the end of the step */
+        /* a unit's message is a sum over all micro-batches, at the end of the step */
+        if (is_message && !in->unit) {
             want = of_message(v, writer, pc);
             if (want != UINT32_MAX && want != in->microbatch)
                 verify_report(v, RULE, pc, "carries what is of micro-batch %u", want);
@@ -187,7 +191,7 @@ static void check_communications(Verifier *v)
 
 /* ---- what buffers are for ---- */
 
-enum { /* what a root is used as */
+enum { /* the use of a root buffer */
        USE_weight = 1,
        USE_moment = 2,
        USE_gradient = 4,
@@ -201,7 +205,7 @@ enum { /* what a root is used as */
        USE_part = 1024
 };
 
-/* State other than parameters, before and after it is advanced. */
+/* True for state other than parameters, before and after its update. */
 static bool is_state(const Graph *g, TensorId t)
 {
     const Tensor *at = &g->tensors.at[t];
@@ -209,7 +213,7 @@ static bool is_state(const Graph *g, TensorId t)
            (at->producer && op_info(g->nodes.at[at->producer].op)->flags & OP_UPDATES);
 }
 
-/* Of argument i: as the update, the step's scalars, and the graph have it. */
+/* Returns the use of argument i, from the update, the step's scalars, and the graph. */
 static uint32_t use_of(const Verifier *v, const Instr *in, uint32_t i)
 {
     const Node *n = in->origin ? &v->g->nodes.at[in->origin] : NULL;
@@ -237,7 +241,7 @@ static uint32_t use_of(const Verifier *v, const Instr *in, uint32_t i)
     return out ? USE_value : USE_read;
 }
 
-/* NULL, or what a buffer of its category is not. */
+/* Returns NULL, or how the buffer contradicts its category. */
 static const char *category_fault(const Verifier *v, BufferId b, uint32_t use, bool copied)
 {
     const Buffer *at = &v->p->buffers.at[b];
@@ -260,12 +264,13 @@ static const char *category_fault(const Verifier *v, BufferId b, uint32_t use, b
     if (use & USE_read)
         return c == CATEGORY_activation || c == CATEGORY_communication ? NULL
                                                                        : "is read as a value";
-    if (batch) /* a part of it, or on its way to one */
+    if (batch) /* a part of the batch, or a message of it */
         return c == CATEGORY_input || (at->packed && c == CATEGORY_communication)
                    ? NULL
                    : "holds a part of the data";
     if (weight) return c == CATEGORY_gathered || c == CATEGORY_parameter ? NULL : "holds weights";
-    if (at->unit && copied && !at->tensor && at->space == SPACE_device) /* as they are used */
+    /* weights as they are used */
+    if (at->unit && copied && !at->tensor && at->space == SPACE_device)
         return c == CATEGORY_parameter || c == CATEGORY_communication ? NULL
                                                                       : "is a shard on its way";
     if (c == CATEGORY_parameter || c == CATEGORY_optimizer || c == CATEGORY_input ||
@@ -316,7 +321,7 @@ static void check_lives(Verifier *v)
         for (uint32_t i = 0; i < p->code.at[pc].args.n; i++) {
             const BufferId b = program_arg(p, &p->code.at[pc], i), parent = p->buffers.at[b].parent;
             if (!first[b]) first[b] = pc;
-            if (!first[parent]) first[parent] = pc; /* of 0 nobody asks */
+            if (!first[parent]) first[parent] = pc; /* nobody reads first[0] */
             last[b] = last[parent] = pc;
         }
     for (BufferId b = 1; b < p->buffers.n; b++) {
@@ -337,7 +342,7 @@ void verify_metadata(Verifier *v)
     check_units(v);
     for (v->program = 0; v->program < v->plan->programs.n; v->program++) {
         v->p = &v->plan->programs.at[v->program];
-        if (v->p->purpose == PURPOSE_gather) continue; /* of no step */
+        if (v->p->purpose == PURPOSE_gather) continue; /* a gather belongs to no step */
         check_communications(v);
         check_categories(v);
         check_lives(v);

@@ -1,5 +1,5 @@
-/* Data in motion: the value stays, layout, place or dtype change. Every collective is one cell of
- * the table of layout changes, over all axes of its group. */
+/* Moving data: the value stays the same, while layout, place or dtype change. Every collective is
+ * one cell of the table of layout changes, over all axes of its group. */
 #include <assert.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ typedef struct Move {
     const Instr *in;
     BufferId from, to;
     uint32_t out_shape;
-    Shape a, b; /* of input and output */
+    Shape a, b; /* shapes of input and output */
     Val val;
 } Move;
 
@@ -30,7 +30,7 @@ static bool same_dims(const Move *m)
     return same || complain(m, "changes the dimensions");
 }
 
-/* All axes outside of `axes` keep their layout, all within have `from` in and `to` out. */
+/* Axes outside `axes` must keep their layout; axes inside must change from `from` to `to`. */
 static bool changes(const Move *m, AxisSet axes, int8_t from, int8_t to, const char *what)
 {
     for (uint32_t a = 0; a < m->v->plan->mesh.n_axes; a++) {
@@ -49,11 +49,12 @@ static AxisSet changed_axes(const Move *m)
     return set;
 }
 
-/* `axes` split dimension d inside of what `others` split: parts nest in mesh order. */
+/* True if `axes` split dimension d inside the split of `others`: parts nest in mesh order. */
 static bool innermost(AxisSet axes, AxisSet others)
 {
     others = (AxisSet)(others & ~axes);
-    return !others || (axes & (0u - axes)) > others; /* the lowest of axes above the highest */
+    /* the lowest of `axes` is above the highest of `others` */
+    return !others || (axes & (0u - axes)) > others;
 }
 
 static int64_t local_dim(const Move *m, const Shape *s, int d)
@@ -61,7 +62,7 @@ static int64_t local_dim(const Move *m, const Shape *s, int d)
     return shape_local_dim(s, &m->v->plan->mesh, &m->v->g->deals, d);
 }
 
-/* Are the parts of dimension d contiguous in memory, one behind the other? */
+/* True if the parts of dimension d are contiguous in memory, one after the other. */
 static bool outermost(const Move *m, const Shape *s, int d)
 {
     int64_t n = 1;
@@ -69,20 +70,20 @@ static bool outermost(const Move *m, const Shape *s, int d)
     return n == 1;
 }
 
-/* Parts follow each other in rank order; only a table of intervals says otherwise. (Shapes here
- * name no other deals: see value_shape.) */
+/* True if parts follow each other in rank order; only a table of intervals can say otherwise.
+ * (Shapes here name no other deals: see value_shape.) */
 static bool in_order(const Shape *s, int d)
 {
     return !s->deal[d];
 }
 
-/* Do parts differ in size (the last are padded), or are they not intervals? */
+/* True if parts differ in size (the last are padded), or are not intervals. */
 static bool uneven(const Move *m, const Shape *s, int d)
 {
     return s->deal[d] || s->dim[d] % shape_parts(s, &m->v->plan->mesh, d) != 0;
 }
 
-/* Deals of dimensions that stay as they are. */
+/* Checks that all dimensions but `except` keep their deals. */
 static bool keeps_deals(const Move *m, int except)
 {
     for (int d = 0; d < m->a.n_dims; d++)
@@ -91,14 +92,15 @@ static bool keeps_deals(const Move *m, int except)
     return true;
 }
 
-/* Tokens that ranks of cp have in two chunks each, cut again over ranks of tp. */
+/* Checks tokens of which each rank of cp has two chunks, and which ranks of tp cut again. */
 static bool nests(const Move *m, const Shape *whole, const Shape *cut, int d, AxisSet axes)
 {
     return innermost(axes, layout_axes_split(&cut->layout, d)) &&
            verify_nests(m->v, whole, cut, d, axes);
 }
 
-/* 2: the parts over `axes` of dimension d are two chunks each, one in a zigzag. */
+/* Returns 2 if the parts of dimension d over `axes` are two chunks each, dealt out in a zigzag; 1
+ * otherwise. */
 static uint8_t chunks_of(const Move *m, const Shape *s, int d, AxisSet axes)
 {
     const bool all = layout_axes_split(&s->layout, d) == axes;
@@ -212,7 +214,7 @@ static bool check_scatter(Move *m)
     return true;
 }
 
-/* A mean is no sum: it may only be taken of what all members hold alike, and changes nothing. */
+/* A mean may only be taken of values that all members hold alike; it changes nothing. */
 static bool check_mean(Move *m)
 {
     AxisSet axes = m->in->axes;
@@ -290,7 +292,7 @@ static bool check(Move *m)
     return check_same(m);
 }
 
-/* Programs that meet must bring the same value. */
+/* Programs that communicate must bring the same value. */
 static bool check_meeting(Move *m)
 {
     Verifier *v = m->v;
@@ -310,7 +312,7 @@ static bool check_meeting(Move *m)
     return false;
 }
 
-/* How many programs a group along `axes` meets. */
+/* Returns the number of programs that a group along `axes` contains. */
 static uint32_t n_programs_meeting(const Verifier *v, AxisSet axes)
 {
     AxisSet stages = (AxisSet)(axes & v->stages);
@@ -375,8 +377,10 @@ void value_move(Verifier *v, Pc pc)
     }
     m.val.shape = m.out_shape;
     m.val.dtype = (uint8_t)v->p->buffers.at[to].dtype;
-    bool of_stages = in->op == OP_all_reduce && (in->axes & v->stages); /* others bring zero */
-    bool pins = verify_attrs(v, pc)->reduce == REDUCE_mean; /* asked for, though nothing changes */
+    /* the other stages bring zero */
+    bool of_stages = in->op == OP_all_reduce && (in->axes & v->stages);
+    /* it is wanted although it changes no value */
+    bool pins = verify_attrs(v, pc)->reduce == REDUCE_mean;
     if (!m.val.bad && verify_is_comm(in) && !of_stages && !pins &&
         value_present(v, pc, &m.val, &where))
         verify_warn(v, pc, "its result is in buffer %u already", where);
@@ -387,7 +391,7 @@ void value_move(Verifier *v, Pc pc)
     value_write(v, pc, to, m.val);
 }
 
-/* A value that travels between programs. A rank that only sends along a line has no own copy. */
+/* Moves a value between programs. A rank that only sends has no copy of the received value. */
 bool value_exchange(Verifier *v, Pc pc)
 {
     const Instr *in = &v->p->code.at[pc];

@@ -1,8 +1,8 @@
-/* Parts of parts: where a dimension is dealt out in intervals, is what a rank has of it a piece of
- * what its group has? Answered by comparing the indices themselves. */
+/* Parts of parts. A dimension is dealt out in intervals; is a rank's part the right piece of its
+ * group's part? The indices themselves are compared. */
 #include "planner/verify/private.h"
 
-enum { MOST_INTERVALS = 2 }; /* with more, the ends of one could agree by chance */
+enum { MOST_INTERVALS = 2 }; /* with more intervals, equal ends could be a coincidence */
 
 static bool is_small(const Deals *deals, DealId id)
 {

@@ -1,5 +1,5 @@
-/* Computations: indices bound over the arguments, one index letter for each mesh axis, and values
- * that must be those of the graph. */
+/* Computations: binds the indices over the arguments, finds one index letter for each mesh axis,
+ * and checks that values are those of the graph. */
 #include <assert.h>
 #include <ctype.h>
 #include <string.h>
@@ -12,7 +12,7 @@ typedef struct Step {
     const Instr *in;
     uint32_t n_args; /* without scratch */
     const Binding *b;
-    uint32_t shape[MAX_ARGS]; /* what the buffers claim; inputs hold exactly that */
+    uint32_t shape[MAX_ARGS]; /* shapes that the buffers claim; inputs hold exactly these */
 } Step;
 
 static bool complain(const Step *s, uint32_t axis, uint32_t arg, const char *what)
@@ -34,7 +34,7 @@ static bool letter_in_inputs(const Step *s, char letter)
     return false;
 }
 
-/* Sums may be taken of partial sums: add is linear in all it reads. */
+/* Partial sums may be added, because add is linear in all its inputs. */
 static bool all_partial(const Step *s, uint32_t axis)
 {
     if (s->in->op != OP_add) return false;
@@ -86,7 +86,7 @@ static bool check_axis(const Step *s, uint32_t axis)
     return true;
 }
 
-/* The same index is dealt out alike wherever it is split. */
+/* An index must have the same deal in every argument that it splits. */
 static bool check_deals(const Step *s)
 {
     DealId deal['z' + 1] = {0};
@@ -119,7 +119,7 @@ static bool check_deals(const Step *s)
     return true;
 }
 
-/* A mean of means is of whole groups: no rank may have a part of one. */
+/* A mean of means needs whole groups: no rank may have only a part of one. */
 static bool check_groups(const Step *s)
 {
     int64_t group = graph_attrs_at(s->v->g, s->in->attrs)->group;
@@ -140,7 +140,8 @@ static bool check_layouts(const Step *s)
     return check_deals(s) && check_groups(s);
 }
 
-/* Random numbers belong to a place in the model and a micro-batch, whoever draws them how often. */
+/* Random numbers belong to a place in the model and a micro-batch, whichever rank draws them and
+ * however often. */
 static bool check_draw(const Step *s, const Node *n, const Val *in)
 {
     Verifier *v = s->v;
@@ -163,7 +164,7 @@ static bool check_draw(const Step *s, const Node *n, const Val *in)
     return true;
 }
 
-/* If the instruction carries out a graph node: it must read and make what the node does. */
+/* If the instruction carries out a graph node, its inputs and outputs must be the node's. */
 static bool check_origin(const Step *s, const Val *in, bool *is_node)
 {
     Verifier *v = s->v;
@@ -258,6 +259,6 @@ void value_compute(Verifier *v, Pc pc)
         }
         value_write(v, pc, b, out);
     }
-    if (s.n_args < in->args.n) /* whatever the kernel left in its scratch */
+    if (s.n_args < in->args.n) /* the kernel's scratch holds no value afterwards */
         value_write(v, pc, program_arg(v->p, in, s.n_args), (Val){.vn = value_leaf("scratch", pc)});
 }

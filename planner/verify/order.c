@@ -1,5 +1,5 @@
 /* Happens-before by vector clocks, and races: any two instructions that touch overlapping bytes,
- * one of them writing, must be ordered. One sweep over byte ranges with the last writer and the
+ * one of them writing, must be ordered. One sweep over byte ranges, with the last writer and the
  * last reader on each lane. */
 #include <assert.h>
 #include <string.h>
@@ -77,10 +77,10 @@ bool order_before(const HappensBefore *o, Pc a, Pc b)
 
 /* ---- races ---- */
 
-typedef struct Touch { /* payload: reader[lane] follow */
+typedef struct Touch { /* payload: the root written last; reader[lane] follow */
     uint32_t state;
     Pc writer;
-    BufferId root; /* that was written */
+    BufferId root; /* the root buffer that was written */
 } Touch;
 enum { TOUCH_empty, TOUCH_initial, TOUCH_written };
 
@@ -88,8 +88,8 @@ typedef struct ClockSweep {
     Verifier *v;
     RangeMap map;
     unsigned char *fresh; /* a payload */
-    Pc *newest;           /* [root * lanes]: newest touch of a buffer, wherever in it */
-    BufferId *heir;       /* [root]: who was given bytes of it */
+    Pc *newest;           /* [root * lanes]: the newest touch anywhere in a buffer */
+    BufferId *heir;       /* [root]: the buffer that got its bytes */
 } ClockSweep;
 
 static Pc *readers(Touch *t)
@@ -105,7 +105,8 @@ static void report_race(const ClockSweep *s, Pc a, Pc b, const char *how, Buffer
                   how, buffer, a, stream_name(in->stream), op_info(in->op)->name);
 }
 
-/* A buffer's bytes are given to another only when nobody uses it any more, in whatever part. */
+/* A buffer's bytes may pass to another buffer only when no instruction uses any part of it any
+ * more. */
 static void touch_root(ClockSweep *s, Pc pc, BufferId root)
 {
     s->newest[(size_t)root * s->v->order.n_lanes + s->v->order.lane[pc]] = pc;
@@ -126,7 +127,8 @@ static void inherit(ClockSweep *s, Pc pc, BufferId from, BufferId root)
         Pc other = s->newest[(size_t)from * o->n_lanes + k];
         if (!other || other == pc) continue;
         const uint32_t kernel = s->v->p->code.at[pc].fuse;
-        const bool split = kernel && s->v->p->code.at[other].fuse == kernel; /* rows in any order */
+        /* parts of a kernel process rows in any order */
+        const bool split = kernel && s->v->p->code.at[other].fuse == kernel;
         if (order_before(o, other, pc) && (!split || verify_alike(s->v->p, from, root))) continue;
         report_race(s, other, pc, "takes", from);
         break;
@@ -194,7 +196,7 @@ static void write_range(ClockSweep *s, Pc pc, BufferId b)
     range_assign(&s->map, lo, hi, fresh);
 }
 
-/* An output may lie exactly on an input only where the op says so. */
+/* An output may share an input's bytes only exactly, and only if the op allows it. */
 static bool may_share(const Verifier *v, const Instr *in, uint32_t i, uint32_t j)
 {
     const Buffer *a = &v->p->buffers.at[program_arg(v->p, in, i)],

@@ -1,9 +1,8 @@
 /* Shared by the verifier's files.
  *
- * The first proofs. All later ones rely on them, so that no garbage can crash those:
- *   segments.c   fused projections
- *   structure.c  indices, shapes, deals, graph
- *   program.c    instructions and buffers
+ * The first proofs check structure. All later proofs rely on them, so that no garbage can crash
+ * those: segments.c   fused projections structure.c  indices, shapes, deals, graph program.c
+ * instructions and buffers
  *
  * The others:
  *   verify.c     the proofs in order, fit
@@ -16,10 +15,10 @@
  *   graph.c      value numbers of the global graph
  *   scale.c      scales of 8-bit numbers
  *   tiles.c      regions in pieces along the tokens
- *   state.c      state between steps beside the parameters
+ * state.c      state between steps other than parameters
  *   start.c      the memory that a step begins with
  *   value.c      abstract memory: the value in each byte range of the arena
- *   range.c      one parameter of a flat buffer, in 8 bits
+ * range.c      one parameter of a flat buffer, and its 8-bit form
  *   nest.c       parts of parts
  *   op.c         computations
  *   move.c       data in motion
@@ -30,29 +29,30 @@
 #include "planner/verify/map.h"
 #include "planner/verify/verify.h"
 
-/* Newest instructions known to have finished, one for each lane: a lane is a stream, or a position
- * in the launch groups of a stream, whose members are not ordered among themselves. */
+/* For each lane, the newest instruction known to have finished. A lane is a stream, or a position
+ * in the launch groups of a stream, whose members have no order among themselves. */
 typedef struct HappensBefore {
     uint32_t n_lanes;
     uint32_t *lane; /* [pc] */
-    bool *vague;    /* [pc]: beyond the lanes of its stream: finished once a later group is */
+    /* [pc]: it has no lane of its own; known to have finished once a later group has */
+    bool *vague;
     uint32_t first_lane[STREAM_COUNT];
     Pc *clock; /* [pc * n_lanes] */
 } HappensBefore;
 bool order_before(const HappensBefore *o, Pc a, Pc b); /* a has finished when b starts; a < b */
 
-/* The value of a byte range. Flat buffers hold pieces: one value a parameter. */
+/* The value of a byte range. A flat buffer holds pieces: one value for each parameter. */
 typedef struct Val {
     Hash128 vn;
     uint64_t bytes;
-    uint32_t shape; /* own number of the shape, see value_shape */
-    uint32_t list;  /* of pieces; 0: one value */
+    uint32_t shape; /* number of the shape, see value_shape */
+    uint32_t list;  /* number of its list of pieces; 0: it is one value */
     uint32_t packed_parts;
     int8_t packed_dim;     /* 1 + dimension; 0: not packed */
-    uint8_t packed_chunks; /* 2: its parts are dealt out in a zigzag; 0: they follow each other */
+    uint8_t packed_chunks; /* 2: its parts are dealt out in a zigzag; 0: they are in order */
     uint8_t dtype;
     bool bad;  /* already reported */
-    bool comm; /* written by a communication */
+    bool comm; /* a communication wrote it */
     bool used;
     Pc writer;
     BufferId buffer;
@@ -63,14 +63,15 @@ typedef LIST(Val) Vals;
 typedef struct Piece {
     uint64_t lo, n; /* elements from the range's start */
     Hash128 vn;     /* 0: zeros */
-    uint32_t shape; /* of the parameter; axes on which the whole range is PARTIAL are WHOLE here */
+    /* shape of the parameter; axes on which the whole range is PARTIAL count as WHOLE here */
+    uint32_t shape;
 } Piece;
 typedef struct Pieces {
     uint32_t first, n;
 } Pieces;
 
 typedef struct Held { /* payload of the map of bytes */
-    uint64_t base;    /* where the value begins */
+    uint64_t base;    /* address at which the value begins */
     uint32_t val;
 } Held;
 
@@ -80,7 +81,7 @@ typedef struct Transport {
     uint32_t program;
     Pc pc;
     bool there;
-    Hash128 sum; /* all_reduce over stages: what the programs that came have brought */
+    Hash128 sum; /* all_reduce over stages: the sum of the values brought so far */
     uint32_t n_brought;
 } Transport;
 
@@ -89,7 +90,7 @@ typedef struct Bound {
     uint32_t key[2 + MAX_ARGS], n_key;
     Binding binding;
     const char *fault;     /* NULL: it binds */
-    bool layouts_are_fine; /* found so before */
+    bool layouts_are_fine; /* layouts were checked before, and are right */
 } Bound;
 
 typedef struct Verifier {
@@ -104,14 +105,14 @@ typedef struct Verifier {
     uint32_t program;
     const Program *p;
     HappensBefore order;
-    /* the specification: verify_graph.c */
+    /* the specification: graph.c */
     uint32_t n_mb;
-    uint64_t *attrs_key; /* [attrs]: what matters to a value */
+    uint64_t *attrs_key; /* [attrs]: hash of the attributes that affect a value */
     Hash128 *vn;         /* [tensor * n_mb + mb] */
     bool *known;         /* [tensor] */
-    Hash128 *sum;        /* [tensor]: over micro-batches; gradients and the loss */
-    Hash128 norm;        /* over all parameters */
-    double loss_scale;   /* of each token's loss in the graph; 0: not known */
+    Hash128 *sum;        /* [tensor]: sum over micro-batches, for gradients and the loss */
+    Hash128 norm;        /* norm over all parameters */
+    double loss_scale;   /* scale of each token's loss in the graph; 0: unknown */
     bool has_gradients;
     uint32_t *leaf_slots, n_leaf_slots; /* hash table: value number of a parameter -> tensor */
     /* own shapes */
@@ -128,18 +129,20 @@ typedef struct Verifier {
     LIST(Piece) pieces;
     LIST(Pieces) lists;
     uint32_t *present_slots, n_present_slots; /* hash table: (value, shape) -> newest val */
-    uint32_t *n_updates;                      /* [tensor] of this program */
+    uint32_t *n_updates;                      /* [tensor]: updates in this program */
     uint32_t *n_homes;                        /* [tensor]: programs that hold it at rest */
-    TensorId *advanced;                       /* [tensor] of the state: its next value */
+    TensorId *advanced;                       /* [tensor] of the state: its value after the step */
     Transport *transports;                    /* [match] */
     AxisSet stages;                           /* axes along which programs differ */
-    const Attrs *clip;                        /* of the clip_coef seen; NULL */
-    const Attrs *rule;                        /* of the update before, */
-    OpKind rule_op;                           /* and its op */
-    DType rule_dtype;                         /* and what it updates */
+    /* attributes of the clip_coef that was seen; NULL: none yet */
+    const Attrs *clip;
+    const Attrs *rule; /* attributes of the last update, */
+    OpKind rule_op;    /* ... its op, */
+    DType rule_dtype;  /* ... and the dtype that it updates */
 } Verifier;
 
-/* Does a step begin with parameters in this buffer? Those at rest, and whole copies for use. */
+/* True if the buffer holds parameters when a step begins. That is so for parameters at rest, and
+ * for whole copies of them. */
 static inline bool value_is_of_parameters(const Buffer *b)
 {
     return !b->parent && b->persistent &&
@@ -147,22 +150,24 @@ static inline bool value_is_of_parameters(const Buffer *b)
 }
 
 /* ---- verify_deadlock.c ---- */
-/* Axes along which the program changes: pipeline stages. */
+/* Returns the axes along which programs differ: pipeline stages. */
 AxisSet verify_stage_axes(const Verifier *v);
 
 /* ---- verify.c ---- */
 void verify_report(Verifier *v, const char *rule, Pc pc, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void verify_warn(Verifier *v, Pc pc, const char *format, ...) __attribute__((format(printf, 3, 4)));
-bool verify_reports(const Verifier *v, const char *rule); /* is its proof asked for? */
-void verify_report_rest(Verifier *v);                     /* says how many were not listed */
+/* true if the rule's proof was requested */
+bool verify_reports(const Verifier *v, const char *rule);
+/* reports the number of faults that were not listed */
+void verify_report_rest(Verifier *v);
 static inline uint64_t verify_address(const Program *p, BufferId b)
 {
     uint64_t offset;
     BufferId root = program_root(p, b, &offset);
     return offset | (p->buffers.at[root].space == SPACE_host ? UINT64_C(1) << 63 : 0);
 }
-/* Arguments that the op's row names; one more may follow: the kernel's scratch. */
+/* Returns the number of arguments in the op's row; the kernel's scratch may follow them. */
 static inline uint32_t verify_n_args(const Instr *in)
 {
     const OpInfo *info = op_info(in->op);
@@ -187,17 +192,18 @@ static inline const Attrs *verify_attrs(const Verifier *v, Pc pc)
     return graph_attrs_at(v->g, v->p->code.at[pc].attrs);
 }
 
-/* ---- the proofs; each returns whether it found nothing ---- */
+/* ---- the proofs; each returns true if it found no fault ---- */
 bool verify_structure_graph(Verifier *v); /* mesh, deals, shapes, graph, units */
 void verify_segments(Verifier *v);
 bool verify_structure_program(Verifier *v);
 void verify_order(Verifier *v); /* fills v->order */
 void verify_races(Verifier *v);
-void verify_kernels(Verifier *v); /* what Instr.fuse promises */
+void verify_kernels(Verifier *v); /* checks the promises of Instr.fuse */
 bool verify_is_product(const Instr *in);
-/* A part of a kernel that begins with `product`; before: the part before it. */
+/* Checks a part of a kernel that begins with `product`; before: the part before it. */
 void verify_product_part(Verifier *v, Pc pc, const Instr *product, const Instr *before);
-bool verify_alike(const Program *p, BufferId a, BufferId b); /* the same bytes, the same type */
+/* true if they have the same bytes and type */
+bool verify_alike(const Program *p, BufferId a, BufferId b);
 bool verify_overlap(const Program *p, BufferId a, BufferId b);
 void verify_deadlock(Verifier *v);
 void verify_graph_values(Verifier *v);
@@ -210,8 +216,8 @@ void verify_metadata(Verifier *v);
 void verify_dtypes(Verifier *v);
 
 /* ---- verify_nest.c ---- */
-/* Does `cut` have of dimension d, on each rank, the rank's own of the equal parts over `axes` of
- * what `whole` has there? Of dimensions whose parts are at most two intervals. */
+/* True if each rank's part of dimension d in `cut` is its own of the equal parts over `axes` of its
+ * part in `whole`. It works for dimensions whose parts are at most two intervals. */
 bool verify_nests(const Verifier *v, const Shape *whole, const Shape *cut, int d, AxisSet axes);
 
 /* ---- verify_bind.c ---- */
@@ -233,69 +239,74 @@ Hash128 value_leaf(const char *kind, uint64_t number);
 /* Hashes the attributes that decide a value in micro-batch mb: random draws differ between
  * micro-batches. */
 uint64_t value_key(const Verifier *v, AttrsId attrs, uint32_t mb);
-/* Of a parameter, when the step begins: 1: first, 2: second. */
+/* Value of a parameter's moment when the step begins; 1: first, 2: second. */
 static inline Hash128 value_moment(uint32_t which, TensorId t)
 {
     return value_leaf(which == 1 ? "first moment" : "second moment", t);
 }
-Hash128 value_norm(Hash128 gradient); /* the sum of squares of a whole gradient */
+Hash128 value_norm(Hash128 gradient); /* value of the sum of squares of a whole gradient */
 Hash128 value_clip(Hash128 norm, double clip);
-/* The mean of the step: j 0 the loss, 1 the factor by which sums become means. */
+/* Value of the mean of the step; j 0: the loss, 1: the factor that turns sums into means. */
 Hash128 value_step_mean(const Verifier *v, uint32_t j);
 Hash128 value_contribution(const Verifier *v, NodeId node, uint32_t j, uint32_t mb);
 static inline Hash128 value_of_tensor(const Verifier *v, TensorId t, uint32_t mb)
 {
     return v->vn[(size_t)t * v->n_mb + mb];
 }
-TensorId value_param(const Verifier *v, Hash128 leaf); /* 0: not a parameter at the step's start */
-const char *value_name(Verifier *v, Hash128 vn);       /* for messages */
-/* Why `is` may differ from the sum over micro-batches of tensor t; "" if no simple reason. */
+/* 0: not a parameter's value at the step's start */
+TensorId value_param(const Verifier *v, Hash128 leaf);
+const char *value_name(Verifier *v, Hash128 vn); /* for messages */
+/* Returns why `is` may differ from the sum over micro-batches of tensor t; "" if there is no simple
+ * reason. */
 const char *value_difference(Verifier *v, TensorId t, Hash128 is);
 
 /* ---- verify_value.c ---- */
-uint32_t value_shape(Verifier *v, const Shape *s); /* own number; equal shapes, equal numbers */
+/* returns the shape's number; equal shapes get equal numbers */
+uint32_t value_shape(Verifier *v, const Shape *s);
 static inline const Shape *value_shape_at(const Verifier *v, uint32_t shape)
 {
     return &v->shapes.at[shape];
 }
 const char *value_shape_text(Verifier *v, uint32_t shape);
 void value_shapes_start(Verifier *v);
-/* The value in buffer b. If it is not the one that the buffer's shape claims, reports so and
- * returns a bad value. `arg` is for the message. */
+/* Returns the value in buffer b. If it is not the value that the buffer's shape claims, reports
+ * that and returns a bad value. `arg` is for the message. */
 Val value_read(Verifier *v, Pc pc, BufferId b, const char *what, uint32_t arg);
-/* The same of `bytes` at an address, as `shape`. */
+/* Reads `bytes` at an address in the same way, as a value of `shape`. */
 Val value_read_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t bytes, uint32_t shape,
                   const char *what, uint32_t arg);
-void value_write(Verifier *v, Pc pc, BufferId b, Val val); /* shape, dtype and bytes are b's */
+/* the value's shape, dtype and bytes are those of b */
+void value_write(Verifier *v, Pc pc, BufferId b, Val val);
 void value_write_at(Verifier *v, Pc pc, BufferId b, uint64_t address, uint64_t bytes, Val val);
 /* Pieces of a value: its list, or itself as the only one (written to *single). */
 const Piece *value_pieces(const Verifier *v, const Val *val, Piece *single, uint32_t *n);
 uint32_t value_add_list(Verifier *v, const Piece *at, uint32_t n);
-/* a + b, of equal shape; bad with a report if their pieces do not lie alike. */
+/* Returns a + b for equal shapes; reports and returns a bad value if their pieces do not match. */
 Val value_sum(Verifier *v, Pc pc, const Val *a, const Val *b);
 bool value_present(Verifier *v, Pc pc, const Val *val, BufferId *where);
 
 /* ---- verify_state.c ---- */
 void verify_graph_state(Verifier *v);
 void value_end_of_state(Verifier *v, BufferId b);
-void value_homes_of_state(Verifier *v); /* when all programs have ended */
+void value_homes_of_state(Verifier *v); /* called when all programs have ended */
 
 /* ---- verify_start.c ---- */
-void value_memory_start(Verifier *v); /* what persistent buffers hold when a step begins */
+void value_memory_start(Verifier *v); /* sets the values of persistent buffers when a step begins */
 
-/* ---- what an instruction does to it ---- */
-void value_compute(Verifier *v, Pc pc); /* verify_op.c: ops that the graph has */
+/* ---- the effect of an instruction on memory ---- */
+void value_compute(Verifier *v, Pc pc); /* op.c: ops of the graph */
 void value_move(Verifier *v, Pc pc);
-/* An all_reduce over stages: brings this program's part once; true when every stage has come. */
+/* An all_reduce over stages: brings this program's part once. Returns true when every stage has
+ * come. */
 bool value_meet_stages(Verifier *v, Pc pc,
-                       Pc *brought);     /* verify_move.c: pass, cast, fill, RESHAPE, COMM */
-bool value_exchange(Verifier *v, Pc pc); /* send, recv: false: not there yet */
+                       Pc *brought);     /* move.c: pass, cast, fill, RESHAPE, COMM */
+bool value_exchange(Verifier *v, Pc pc); /* send, recv: false: the peer has not come yet */
 void value_sumsq(Verifier *v, Pc pc);    /* verify_update.c */
 void value_mean(Verifier *v, Pc pc);     /* step_mean */
 void value_clip_coef(Verifier *v, Pc pc);
 void value_update(Verifier *v, Pc pc);
 void value_amax_range(Verifier *v, Pc pc); /* verify_range.c */
 void value_quantise_range(Verifier *v, Pc pc);
-void value_end(Verifier *v); /* what must hold when a step has ended */
+void value_end(Verifier *v); /* checks the conditions at the end of a step */
 
 #endif

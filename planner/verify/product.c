@@ -1,6 +1,6 @@
-/* Kernels that begin with a product: behind it come ops that need, of what the kernel makes, only
- * the element that the product has just computed, or that sum one of its operands. The product
- * reads its operands in any order, so nobody may write over them before the kernel ends. */
+/* Kernels that begin with a product. The ops behind it read only the element that the product has
+ * just computed, or sum one of its operands. The product reads its operands in any order, so no
+ * part may overwrite them before the kernel ends. */
 #include "planner/verify/private.h"
 
 #define RULE "verify-structure"
@@ -22,7 +22,7 @@ static bool reads(const Verifier *v, const Instr *in, BufferId b)
     return false;
 }
 
-/* By its outputs, and its scratch. */
+/* True if `in` writes them with an output or with its scratch. */
 static bool overwrites_operand(const Verifier *v, const Instr *product, const Instr *in)
 {
     for (uint32_t j = in->n_in; j < in->args.n; j++)

@@ -1,5 +1,5 @@
-/* A program's frame: buffers inside the arena, views inside their parents, arguments that fit their
- * op's row, dtypes, and the sizes that collectives demand. */
+/* A program's frame: buffers lie inside the arena, views inside their parents; arguments fit their
+ * op's row; dtypes and the sizes of collectives are right. */
 #include <assert.h>
 
 #include "planner/verify/private.h"
@@ -87,7 +87,8 @@ static void check_dtypes(Verifier *v, Pc pc)
             continue;
         }
         if (in->op == OP_cast || in->op == OP_fill || in->op == OP_pass) continue;
-        if (in->op == OP_tokens && t == DT_i32) continue; /* of the graph's dtypes: verify-dtype */
+        /* the dtypes of the graph are checked by verify-dtype */
+        if (in->op == OP_tokens && t == DT_i32) continue;
         bool integer = op_index_args(in->op) >> i & 1;
         if (integer ? t != DT_i32 : !is_real(t))
             verify_report(v, RULE, pc, "argument %u is %s, expected %s", i, dtype_name(t),
@@ -178,7 +179,8 @@ static void check_comm(Verifier *v, Pc pc)
                       (unsigned long long)a, (unsigned long long)b, (unsigned long long)n);
 }
 
-/* The device's streams know no host memory, but for the copies: one stream each way. */
+/* The device's streams must not touch host memory. Only copies do, with one stream for each
+ * direction. */
 static void check_spaces(Verifier *v, Pc pc)
 {
     const Instr *in = &v->p->code.at[pc];
@@ -228,7 +230,7 @@ static void check_instr(Verifier *v, Pc pc)
     check_spaces(v, pc);
 }
 
-/* A launch group is one run on one stream. */
+/* A launch group must be one run on one stream. */
 static void check_launches(Verifier *v)
 {
     typedef struct ProgramState {

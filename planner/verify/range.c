@@ -1,11 +1,11 @@
-/* One parameter of a flat buffer: the largest magnitude of all its parts, and the parameter in 8
- * bits. The graph says amax and quantise of the whole parameter; these instructions do the same to
- * the part of it that lies in a rank's piece of the unit. */
+/* One parameter of a flat buffer: the largest magnitude over all its parts, and its 8-bit form. The
+ * graph has amax and quantise of the whole parameter. These instructions do the same for the part
+ * of it in a rank's piece of the unit. */
 #include <assert.h>
 
 #include "planner/verify/private.h"
 
-/* The piece that is just elements [lo, hi); NULL with a report. */
+/* Returns the piece that is exactly elements [lo, hi), or NULL with a report. */
 static const Piece *piece_of_range(Verifier *v, Pc pc, const Val *val)
 {
     const Attrs *a = verify_attrs(v, pc);
@@ -57,7 +57,7 @@ void value_amax_range(Verifier *v, Pc pc)
         value_write(v, pc, program_arg(v->p, in, 2), (Val){.vn = value_leaf("scratch", pc)});
 }
 
-/* The list of the whole buffer, all zero but for the quantised piece. */
+/* Returns the list of pieces of the whole buffer, all zero except the quantised piece. */
 static Val quantised(Verifier *v, Pc pc, const Val *x, const Piece *p, const Val *amax)
 {
     Piece single;

@@ -1,5 +1,5 @@
-/* How a proof reports: the rule, the program and instruction with their place in the script, and
- * the text. A rule belongs to a proof; what was not asked to be proven is not reported. */
+/* Reports of a proof: the rule, the program and instruction with their place in the script, and the
+ * text. A rule belongs to a proof; faults of proofs that were not requested are not reported. */
 #include <assert.h>
 #include <string.h>
 
@@ -35,7 +35,7 @@ bool verify_reports(const Verifier *v, const char *rule)
     return true;
 }
 
-/* "program 0, 13 tp all_reduce (mb 0, layers.0.attention): " and the script's line. */
+/* Returns "program 0, 13 tp all_reduce (mb 0, layers.0.attention): " and the script's line. */
 static const char *place(const Verifier *v, Pc pc, Loc *loc)
 {
     *loc = (Loc){NULL, 0};

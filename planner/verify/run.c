@@ -1,14 +1,13 @@
-/* Takes every program through its instructions over abstract memory; a program that receives waits
- * for the one that sends. */
+/* Runs every program over abstract memory. A program that receives waits for the one that sends. */
 #include "planner/verify/private.h"
 
-/* A program's own state while others run. */
+/* A program's own state while other programs run. */
 typedef struct ProgramState {
     Pc pc;
     RangeMap memory;
     Vals vals;
     uint32_t *present_slots, n_present_slots, *n_updates;
-    Pc brought; /* the all_reduce over stages that it waits in */
+    Pc brought; /* the all_reduce over stages in which it waits */
     bool begun, ended;
 } ProgramState;
 
@@ -66,7 +65,7 @@ static void store(const Verifier *v, ProgramState *r)
     r->n_updates = v->n_updates;
 }
 
-/* Returns whether the program advanced. */
+/* Returns true if the program advanced. */
 static bool advance(Verifier *v, ProgramState *r)
 {
     load(v, r);

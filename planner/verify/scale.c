@@ -1,6 +1,6 @@
-/* Numbers that were scaled to fit into 8 bits: the graph must take every scale back. An independent
- * statement of what quantise, amax and the scaled contractions mean to each other, from the op
- * table's signatures alone. */
+/* Numbers that were scaled to fit into 8 bits: the graph must undo every scale. This states
+ * independently how quantise, amax and the scaled contractions belong together, from the signatures
+ * of the op table alone. */
 #include <assert.h>
 
 #include "planner/verify/private.h"
@@ -15,7 +15,7 @@ static const Node *producer(const Graph *g, TensorId t)
     return &g->nodes.at[g->tensors.at[t].producer];
 }
 
-/* Bit d: argument `arg` of the node has dimension d of its first input. */
+/* Bit d: argument `arg` of the node has the first input's dimension d. */
 static uint32_t dims_of_first(const Binding *b, uint32_t arg)
 {
     uint32_t set = 0;
@@ -25,7 +25,7 @@ static uint32_t dims_of_first(const Binding *b, uint32_t arg)
     return set;
 }
 
-/* The scale of a quantised tensor is the largest magnitude of that very tensor. */
+/* The scale of a quantised tensor must be the largest magnitude of that same tensor. */
 static const char *fault_of_quantise(const Verifier *v, const Node *n)
 {
     const Node *max = producer(v->g, n->in[1]);
@@ -41,7 +41,7 @@ static const char *fault_of_quantise(const Verifier *v, const Node *n)
     return NULL;
 }
 
-/* A contraction divides by just the scales that its operands were multiplied by. */
+/* A contraction must divide by exactly the scales of its operands. */
 static const char *fault_of_contraction(const Verifier *v, const Node *n)
 {
     double scale = graph_attrs_at(v->g, n->attrs)->scale;

@@ -1,8 +1,8 @@
-/* Fused projections of unequal segments. Their features lie by groups, and Tensor.order says which
- * of each group's are which segment's; first weights and the state go by it. The ops that take a
- * segment know it by attributes of their own. Where the two differ, a rank has the features of
- * another segment (q and half of k, where q was meant), and no comparison of ranks sees it, for all
- * are wrong alike. */
+/* Fused projections of unequal segments. Their features are stored by groups. Tensor.order says
+ * which features of a group belong to which segment; first weights and the state follow it. The ops
+ * that take a segment have attributes of their own for that. If the two differ, a rank gets the
+ * features of another segment (q and half of k instead of q). Comparing ranks does not show this,
+ * because all ranks are wrong in the same way. */
 #include "planner/verify/private.h"
 
 #define RULE "verify-segments"
@@ -17,7 +17,7 @@ static bool order_fits(const Verifier *v, const Tensor *t)
            deal_valid(deals, t->order, d->size, d->n_parts, 0) == t->dim[t->order_dim + 1];
 }
 
-/* Is [lo, hi) of each group the share of just one segment? */
+/* True if [lo, hi) of each group is exactly one segment's share. */
 static bool is_a_segment(const Verifier *v, DealId order, int64_t lo, int64_t hi)
 {
     const Deals *deals = &v->g->deals;
@@ -48,7 +48,7 @@ static void check_param(Verifier *v, NodeId id, const char *name, DealId order, 
                       id, (long long)a->first, (long long)end, name);
 }
 
-/* The projection, and its bias, that what is taken comes from. */
+/* Checks the projection, and its bias, that a segment is taken from. */
 static void check_taken(Verifier *v, NodeId id)
 {
     const Graph *g = v->g;

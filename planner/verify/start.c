@@ -1,8 +1,8 @@
 /* The values of persistent buffers when a step begins: parameters at rest, flat over their unit's
- * axes; optimizer state; other state; and in all others whatever the step before left there. */
+ * axes; optimizer state; other state. All other buffers hold values left by the step before. */
 #include "planner/verify/private.h"
 
-/* The parameters of a unit one after the other, or (`moment` 1, 2) their moments. */
+/* Returns the parameters of a unit one after the other, or (`moment` 1, 2) their moments. */
 static Val flat_parameters(Verifier *v, const Unit *unit, uint32_t moment)
 {
     LIST(Piece) pieces = {0};
@@ -35,7 +35,8 @@ static void hold_parameters(Verifier *v, BufferId b, uint32_t *flat_of)
         const Unit *unit = &v->g->units.at[at->unit];
         const Shape *s = value_shape_at(v, v->canon[at->shape]);
         Shape want = {.n_dims = 1, .dim = {(int64_t)unit->padded}};
-        bool gathered = at->category == CATEGORY_gathered; /* a copy for use, kept up to date */
+        /* a copy of the weights for use, which each step updates */
+        bool gathered = at->category == CATEGORY_gathered;
         for (uint32_t a = 0; a < v->plan->mesh.n_axes; a++)
             if (!gathered && unit->shard >> a & 1) want.layout.on[a] = SPLIT(0);
         if (!shape_equal(s, &want))
@@ -57,7 +58,7 @@ static void hold_parameters(Verifier *v, BufferId b, uint32_t *flat_of)
     value_write(v, 0, b, val);
 }
 
-/* A unit's first moments lie before its second. */
+/* A unit's first moments are stored before its second. */
 static void hold_moments(Verifier *v, BufferId b, uint32_t *n_of)
 {
     UnitId u = v->p->buffers.at[b].unit;

@@ -1,8 +1,9 @@
-/* State that lives between steps, other than parameters: advanced by one node of the graph, once a
- * step whatever micro-batch or recomputation comes again, and the same on every rank. */
+/* State between steps other than parameters. One graph node updates it, once a step, the same on
+ * every rank. Further micro-batches and recomputation must not update it again. */
 #include "planner/verify/private.h"
 
-/* The node that makes the next value of each tensor of the state; reports others than one. */
+/* Finds the node that makes the next value of each state tensor; reports if there is not exactly
+ * one. */
 static NodeId *find_updates(Verifier *v)
 {
     const Graph *g = v->g;
@@ -44,7 +45,7 @@ static void check_tensor(Verifier *v, TensorId id, NodeId by)
                       t->name);
 }
 
-/* Of weights and state alone: any micro-batch may be the one that does it. */
+/* It must read only weights and state, so that any micro-batch may run it. */
 static void check_once(Verifier *v, NodeId id)
 {
     const Node *n = &v->g->nodes.at[id];
@@ -76,7 +77,7 @@ void verify_graph_state(Verifier *v)
         if (op_info(g->nodes.at[id].op)->flags & OP_ONCE) check_once(v, id);
 }
 
-/* Only value numbers tell which state a buffer holds; the next step must find the next value. */
+/* Value numbers identify the state in a buffer. At the step's end it must be the next value. */
 void value_end_of_state(Verifier *v, BufferId b)
 {
     TensorId t = v->p->buffers.at[b].tensor;

@@ -1,5 +1,5 @@
 /* The plan's frame: mesh, deals, shapes, graph, units. Every index, size and count is checked, so
- * that the other proofs can rely on them whatever text the plan came from. */
+ * that the other proofs can rely on them even if the plan comes from untrusted text. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -8,7 +8,8 @@
 
 #define RULE "verify-structure"
 
-static const int64_t MAX_ELEMENTS = INT64_C(1) << 48; /* of a tensor; bytes stay far below 2^63 */
+/* elements of a tensor; its bytes stay far below 2^63 */
+static const int64_t MAX_ELEMENTS = INT64_C(1) << 48;
 
 static void check_mesh(Verifier *v)
 {
@@ -42,8 +43,8 @@ static int by_low(const void *a, const void *b)
     return x->hi < y->hi ? -1 : x->hi > y->hi;
 }
 
-/* One behind the other, from 0 to the end: lengths that add up could count an index twice and
- * another never. */
+/* Intervals must follow each other from 0 to the end. If only their lengths were checked, one index
+ * could count twice and another never. */
 static bool tiles(const Verifier *v, const Deal *d)
 {
     Interval *at = arena_array(v->arena, d->n, sizeof *at);
@@ -58,7 +59,7 @@ static bool tiles(const Verifier *v, const Deal *d)
     return next == n && end == d->size;
 }
 
-/* Their order is part of what they say: keys before values. */
+/* Their order matters: keys come before values. */
 static bool are_side_by_side(const Verifier *v, const Deal *d)
 {
     int64_t end = 0;
@@ -94,7 +95,7 @@ static void check_deals(Verifier *v)
     }
 }
 
-/* Dimensions positive and their product bounded. */
+/* Checks that dimensions are positive and their product is bounded. */
 static bool dims_ok(uint32_t n_dims, const int64_t *dim)
 {
     int64_t n = 1;
@@ -106,7 +107,7 @@ static bool dims_ok(uint32_t n_dims, const int64_t *dim)
     return true;
 }
 
-/* NULL, or what is wrong. */
+/* Returns NULL, or the fault. */
 static const char *layout_fault(const Verifier *v, uint32_t n_dims, const int64_t *dim,
                                 const DealId *deal, const Layout *layout)
 {
@@ -223,7 +224,7 @@ static int64_t local_elements(const Verifier *v, const Tensor *t)
     return shape_local_elements(&s, &v->plan->mesh, &v->g->deals);
 }
 
-/* Each parameter of a unit lies in it, behind the one before, and in no other unit. */
+/* Each parameter of a unit must lie in it, behind the one before, and in no other unit. */
 static void check_units(Verifier *v)
 {
     const Graph *g = v->g;
@@ -279,7 +280,8 @@ static void check_units(Verifier *v)
                           g->tensors.at[t].name, times[t]);
 }
 
-/* What a report divides by must follow from the plan. Zeros: made by hand, says nothing. */
+/* The divisors of reports must follow from the plan. All zero: the plan was made by hand and gives
+ * none. */
 static void check_step(Verifier *v)
 {
     const StepInfo *s = &v->plan->step;

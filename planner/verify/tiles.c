@@ -1,9 +1,9 @@
-/* A region that is cut into pieces along the tokens: what the pieces do must add up to what the
- * whole would do. Nothing is taken from the pass: from the graph alone each value is told which
- * tokens it is of, and how it was made of the whole model's values. Whatever then leaves the pieces
- * (the loss, what it counts, gradients of weights and of the region's input) must have come from
- * each token just once, and from all in the same way. That programs do what the graph says is
- * proven elsewhere. */
+/* A region that is cut into pieces along the tokens: the pieces together must give the result of
+ * the whole. This shares nothing with the pass. From the graph alone, each value gets the tokens
+ * that it covers, and how it was made from the whole model's values. Results that leave the pieces
+ * are the loss, its count, and gradients of weights and of the region's input. Each must contain
+ * every token exactly once, and all tokens in the same way. Other proofs show that programs do what
+ * the graph says. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,13 +11,13 @@
 
 #define RULE "verify-tiles"
 
-/* Tokens [lo, hi) of each sequence; hi 0: of all. */
+/* Tokens [lo, hi) of each sequence; hi 0: all tokens. */
 typedef struct Part {
     int64_t lo, hi;
-    uint32_t tile; /* 1 + which piece its node says it is */
+    uint32_t tile; /* 1 + the piece that its node names */
 } Part;
 
-/* One part's share of a tensor that is of all tokens; `made`: how. */
+/* One part's share of a tensor that covers all tokens; `made` says how it was made. */
 typedef struct TileShare {
     TensorId to;
     Hash128 made;
@@ -29,7 +29,7 @@ typedef struct Tiles {
     Verifier *v;
     const Graph *g;
     Part *of;      /* [tensor] */
-    Hash128 *made; /* [tensor] of a part */
+    Hash128 *made; /* [tensor]: how the part was made */
     LIST(TileShare) shares;
     int64_t tokens; /* of a sequence */
 } Tiles;
@@ -41,7 +41,7 @@ static bool has_tokens(const Tiles *t, TensorId id)
     return at->role != ROLE_param && at->role != ROLE_state && !of_param && at->n_dims >= 2;
 }
 
-/* Labels that a mean counts groups in are whole; `first` says where the part's begin. */
+/* A mean needs whole labels to count groups; `first` says where the part's labels begin. */
 static bool reads_whole_labels(const Node *n, uint32_t i)
 {
     return (n->op == OP_xent_loss_mean || n->op == OP_xent_loss_mean_grad) && i + 1u == n->n_in;
@@ -61,7 +61,7 @@ static bool same_tokens(Part a, Part b)
     return a.lo == b.lo && a.hi == b.hi;
 }
 
-/* The tokens that a node works on; false after a report. */
+/* Finds the tokens that a node works on; returns false after a report. */
 static bool find_part(const Tiles *t, NodeId id, Part *part)
 {
     const Node *n = &t->g->nodes.at[id];
@@ -93,7 +93,7 @@ static bool find_part(const Tiles *t, NodeId id, Part *part)
     return true;
 }
 
-/* How output j is made, whatever the tokens. */
+/* Returns a hash of how output j is made, whatever its tokens. */
 static Hash128 way_of(const Tiles *t, const Node *n, uint32_t j)
 {
     Hash128 in[MAX_IN];
@@ -140,7 +140,7 @@ static int by_way(const void *a, const void *b)
     return x->node < y->node ? -1 : 1;
 }
 
-/* Shares of one tensor that are made alike: [0, tokens) once, by pieces in order. */
+/* Shares of one tensor that are made alike must cover [0, tokens) once, piece after piece. */
 static uint32_t check_shares(const Tiles *t, uint32_t first)
 {
     const TileShare *at = &t->shares.at[first];

@@ -1,6 +1,6 @@
-/* The end of a step: squared norms count each element once, the clip coefficient follows from all
- * of them, the optimizer meets each parameter once with its whole gradient; and the driver that
- * takes programs through their instructions. */
+/* The end of a step. Squared norms must count each element once, and the clip coefficient must
+ * follow from all of them. The optimizer must update each parameter once, with its whole gradient.
+ * Also the driver that runs programs through their instructions. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -16,11 +16,11 @@ static TensorId gradient_of_value(const Verifier *v, Hash128 vn)
     return 0;
 }
 
-/* Axes over which the squares of a piece must be summed to be those of the whole tensor. */
+/* Returns the axes over which the squares of a piece must be summed to cover the whole tensor. */
 static AxisSet norm_axes(const Verifier *v, const Val *val, const Piece *piece)
 {
     AxisSet flat = val->list ? layout_axes_split(&value_shape_at(v, val->shape)->layout, -1) : 0;
-    /* a parameter lives on one pipeline stage, or on two of which one counts it */
+    /* a parameter lives on one pipeline stage, or on two of which only one counts it */
     return (AxisSet)(flat | v->stages |
                      layout_axes_split(&value_shape_at(v, piece->shape)->layout, -1));
 }
@@ -96,7 +96,7 @@ static bool counts_in_norm(const Verifier *v, TensorId t)
     return p->role == ROLE_param && p->grad;
 }
 
-/* One parameter in the place of another. */
+/* Explains a value in which one parameter stands for another. */
 static bool explain_exchange(Verifier *v, Pc pc, Hash128 is)
 {
     for (TensorId t = 1; t < v->g->tensors.n; t++) {
@@ -131,8 +131,8 @@ static void explain_norm(Verifier *v, Pc pc, Hash128 is)
                   "the gradient norm does not count the gradient of each parameter once");
 }
 
-/* What was summed with the scale of a full step, times what a full step counts over what this one
- * counted: every gradient has been divided by the count exactly once. */
+/* The scale must divide every gradient exactly once by the number of counted tokens: sums with a
+ * full step's scale are multiplied with the full count and divided by the actual one. */
 void value_mean(Verifier *v, Pc pc)
 {
     static const char *const names[] = {"loss", "count of kept tokens"};
@@ -249,7 +249,7 @@ static bool check_gradient(Verifier *v, Pc pc, TensorId t, const Piece *param, c
 
 static const Piece *piece_at(const Piece *pieces, uint32_t n, uint64_t lo);
 
-/* Input i is moment i of what input 0 is, piece by piece. */
+/* Checks that input i is moment i of the parameters in input 0, piece by piece. */
 static bool check_state(Verifier *v, Pc pc, uint32_t i, const Val *state, const Val *param)
 {
     const Instr *in = &v->p->code.at[pc];
@@ -276,7 +276,8 @@ static bool check_state(Verifier *v, Pc pc, uint32_t i, const Val *state, const 
     return same;
 }
 
-/* Of a rule's rounding. Draws belong to a unit: two that shared them would be rounded alike. */
+/* Returns the fault of a rule's rounding; NULL: none. Draws belong to a unit. Two units that shared
+ * their draws would be rounded alike. */
 static const char *fault_of_rounding(const Instr *in, const Attrs *a, DType param)
 {
     if (a->stochastic == 0)
@@ -286,7 +287,7 @@ static const char *fault_of_rounding(const Instr *in, const Attrs *a, DType para
     return a->site == (int64_t)in->unit ? NULL : "rounds by the draws of another unit";
 }
 
-/* The error in a rule by itself; NULL: none. */
+/* Returns the fault of a rule by itself; NULL: none. */
 static const char *fault_of_rule(const Instr *in, const Attrs *a)
 {
     Attrs rest = *a;
@@ -320,14 +321,14 @@ static void check_coefficient(Verifier *v, Pc pc, const Val *coefficient)
         verify_report(v, "verify-layout", pc, "reads a partial clip coefficient");
 }
 
-/* Each parameter in `param`, with what lies at the same place in `grad` (a bad one was reported
- * before); returns the new weights. */
+/* Updates each parameter in `param` with the gradient at the same place in `grad` (a bad one was
+ * reported before). Returns the new weights. */
 static Val update_pieces(Verifier *v, Pc pc, const Val *param, const Val *grad)
 {
     Piece one, two;
     uint32_t n, m;
     const Piece *p = value_pieces(v, param, &one, &n), *g = value_pieces(v, grad, &two, &m);
-    /* a vector that fills its unit, scattered: the shapes of both buffers are known to be equal */
+    /* a vector that fills its unit and is scattered: both buffers are known to have equal shapes */
     if (param->list && !grad->list && n == 1 && p->lo == 0 &&
         p->n == (uint64_t)value_shape_at(v, grad->shape)->dim[0])
         two.n = p->n, two.shape = p->shape;
@@ -396,8 +397,8 @@ void value_update(Verifier *v, Pc pc)
 
 /* ---- what must hold when a step has ended ---- */
 
-/* Where a step begins with a unit's parameters, it ends with each of them updated, at its place: at
- * rest, and in the copy that the next step reads. */
+/* A buffer that holds a unit's parameters when a step begins must hold all of them updated when it
+ * ends: at rest, and in the copy that the next step reads. */
 static void end_of_parameters(Verifier *v, BufferId b)
 {
     const Buffer *at = &v->p->buffers.at[b];
@@ -440,7 +441,8 @@ static void unused_communications(Verifier *v)
     }
 }
 
-/* A gather: what arrives on the host is a whole tensor's weights or one of its moments. */
+/* In a gather, each tensor that arrives on the host must be whole: its weights or one of its
+ * moments. */
 static void end_of_gather(Verifier *v)
 {
     const Program *p = v->p;

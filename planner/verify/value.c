@@ -1,7 +1,7 @@
-/* Abstract memory: what each byte range of the arena holds, as instructions in array order leave
- * it. (The race proof makes every legal order equal to that one.) A buffer that is read must hold
- * one whole value of exactly the shape it claims; a flat buffer may hold several, one a parameter.
- */
+/* Abstract memory: the value in each byte range of the arena, after instructions in array order.
+ * (The race proof shows that every legal order gives the same values.) A buffer that is read must
+ * hold one whole value of exactly the shape that it claims. A flat buffer may hold several values,
+ * one for each parameter. */
 #include <assert.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 /* ---- shapes ---- */
 
-/* Only a table of intervals distinguishes deals: equal parts and ceil + padding are one rule. */
+/* Only a table of intervals makes deals differ; equal parts and ceil + padding follow one rule. */
 static uint32_t hash_shape(const Verifier *v, const Shape *s, Shape *plain)
 {
     memset(plain, 0, sizeof *plain);
@@ -91,7 +91,7 @@ uint32_t value_add_list(Verifier *v, const Piece *at, uint32_t n)
     list_reserve_none(v->arena, &v->lists);
     Pieces list = {v->pieces.n, n};
     for (uint32_t i = 0; i < n; i++) {
-        Piece piece = at[i]; /* the list may move, and `at` may lie in it */
+        Piece piece = at[i]; /* a copy, because the list may move and `at` may lie in it */
         list_push(v->arena, &v->pieces, piece);
     }
     return (uint32_t)list_push(v->arena, &v->lists, list);
@@ -153,8 +153,8 @@ static Val *val_at(const Verifier *v, RangeAt at)
     return held->val ? &v->vals.at[held->val] : NULL;
 }
 
-/* The shape of a value inside a flat range that is PARTIAL where `flat` says so; false if the two
- * contradict each other. */
+/* Finds the shape of a value inside a flat range that is PARTIAL on the axes of `flat`; false if
+ * the two contradict each other. */
 static bool strip(Verifier *v, uint32_t shape, uint32_t flat, uint32_t *stripped)
 {
     Shape s = *value_shape_at(v, shape);
@@ -170,7 +170,7 @@ static bool strip(Verifier *v, uint32_t shape, uint32_t flat, uint32_t *stripped
     return true;
 }
 
-/* The inverse: what a view of a piece must claim. */
+/* The inverse: the shape that a view of the piece must claim. */
 static uint32_t unstrip(Verifier *v, uint32_t shape, uint32_t flat)
 {
     Shape s = *value_shape_at(v, shape);
@@ -198,12 +198,13 @@ static void add_piece(Reading *r, Piece piece)
         list_push(r->v->arena, &r->pieces, piece);
 }
 
-/* Adds what of a flat value lies in [from, to) of its elements; a piece must lie inside whole. */
+/* Adds the part of a flat value that lies in elements [from, to). Each piece must lie inside as a
+ * whole. */
 static bool add_flat(Reading *r, const Val *x, uint64_t from, uint64_t to, uint64_t at)
 {
     const Pieces list = r->v->lists.at[x->list];
     uint32_t lo = 0, hi = list.n;
-    while (lo < hi) { /* the first piece that ends behind `from` */
+    while (lo < hi) { /* find the first piece that ends behind `from` */
         uint32_t middle = lo + (hi - lo) / 2;
         const Piece *p = &r->v->pieces.at[list.first + middle];
         if (p->lo + p->n <= from)
@@ -223,7 +224,7 @@ static bool add_flat(Reading *r, const Val *x, uint64_t from, uint64_t to, uint6
     return true;
 }
 
-/* One range of the map, [a, b), as part of a one-dimensional whole. */
+/* Adds one range of the map, [a, b), to a one-dimensional value. */
 static bool add_range(Reading *r, RangeAt at, uint64_t a, uint64_t b)
 {
     Verifier *v = r->v;
@@ -269,7 +270,7 @@ static Val assemble(Reading *r, Val claim)
     return claim;
 }
 
-/* A view of one piece of a flat value. */
+/* Reads a view of one piece of a flat value. */
 static bool read_piece(Reading *r, const Val *x, uint64_t base, Val *claim)
 {
     Verifier *v = r->v;
@@ -315,7 +316,8 @@ static void report_reading(Reading *r, const char *fault)
                   r->buffer, value_shape_text(v, r->shape), fault, is);
 }
 
-/* NULL if all bytes were written; sets *bad if one holds a value already reported. */
+/* Returns NULL if all bytes were written; sets *bad if one holds a value that is already
+ * reported. */
 static const char *scan(Reading *r, bool *bad, RangeAt *first)
 {
     Verifier *v = r->v;
@@ -341,7 +343,7 @@ static bool is_part_of_stages(const Verifier *v, Pc pc, uint32_t held, uint32_t 
     return shape_equal(&a, value_shape_at(v, wanted));
 }
 
-/* A flat buffer that one parameter fills to the last element is that parameter. */
+/* If one parameter fills a flat buffer to the last element, the buffer is that parameter. */
 static Val lone_piece(const Verifier *v, Val val)
 {
     if (!val.list || v->lists.at[val.list].n != 1) return val;
@@ -451,8 +453,8 @@ void value_write(Verifier *v, Pc pc, BufferId b, Val val)
     value_write_at(v, pc, b, verify_address(v->p, b), at->bytes, val);
 }
 
-/* Is the same value, in the same layout, in another buffer that is still in use? (A cache with one
- * entry a slot: it may forget, it does not invent.) */
+/* True if another buffer that is still in use holds the same value in the same layout. (The cache
+ * has one entry for each slot. It may forget a value, but never invents one.) */
 bool value_present(Verifier *v, Pc pc, const Val *val, BufferId *where)
 {
     uint32_t found = v->present_slots[present_slot(v, val)];

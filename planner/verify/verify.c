@@ -27,7 +27,7 @@ void verify_purity(Verifier *v)
             BufferId root = program_root(v->p, program_arg(v->p, in, i), &offset);
             const Buffer *at = &v->p->buffers.at[root];
             bool place =
-                at->category == CATEGORY_gathered && !at->unit; /* of no value that lasts */
+                at->category == CATEGORY_gathered && !at->unit; /* it holds no value that lasts */
             if (at->persistent && !place)
                 verify_report(v, "verify-purity", pc,
                               "recomputation writes buffer %u, which lives between steps", root);

@@ -1,8 +1,8 @@
 /* Proofs about a lowered plan, before anything runs. Reads the program and the global graph; shares
  * no code with the passes. Abstract value of each byte range: {value number of the global
  * expression, layout, deal, micro-batches summed, scale}. Value numbers of sums are sums of 128-bit
- * hashes, so a gradient equals the graph's gradient iff every contribution arrived exactly once,
- * whatever the order. */
+ * hashes. A gradient therefore equals the graph's gradient iff every contribution arrived exactly
+ * once, in any order. */
 #ifndef TANDEM_VERIFY_VERIFY_H
 #define TANDEM_VERIFY_VERIFY_H
 
@@ -21,7 +21,7 @@ enum {
     VERIFY_coverage =
         32, /* each logical element of weights, gradients, states, batch exactly once; purity */
     VERIFY_redundant = 64, /* communication whose result is unused or already present (warning) */
-    VERIFY_metadata = 128, /* what the plan says of itself: step, axes, units, categories */
+    VERIFY_metadata = 128, /* the plan's description of itself: step, axes, units, categories */
     VERIFY_all = 255
 };
 /* Reports every violation (rule ids "verify-layout", "verify-scale", "verify-race",
@@ -32,16 +32,16 @@ enum {
  * FAULT_input.
  */
 bool verify_plan(const Plan *plan, uint32_t proofs, bool user_plan, Diag *d);
-/* Proof 7: peak bytes of each role against the device, those of the ranks of a node against its
- * host memory. FAULT_infeasible "does-not-fit" names the worst rank, "host-does-not-fit" the worst
- * node. */
+/* Proof 7: compares the peak bytes of each role with the device, and those of a node's ranks with
+ * its host memory. Reports FAULT_infeasible "does-not-fit" with the worst rank, "host-does-not-fit"
+ * with the worst node. */
 typedef struct Capacity {
-    uint64_t device_bytes, reserved_bytes; /* of a device; of these, what no plan may use */
-    uint64_t host_bytes;                   /* of a node; 0: not known, no limit */
-    uint32_t devices_per_node;             /* 0: all on one */
+    uint64_t device_bytes, reserved_bytes; /* of a device; the part of it that no plan may use */
+    uint64_t host_bytes;                   /* of a node; 0: unknown, no limit */
+    uint32_t devices_per_node;             /* 0: all ranks on one node */
 } Capacity;
 bool verify_fit(const Plan *plan, const Capacity *c, Diag *d);
-/* Host memory of the ranks of the node that needs most of it. */
+/* Returns the most host memory that the ranks of any node need; *node: that node. */
 uint64_t plan_host_bytes(const Plan *plan, uint32_t devices_per_node, uint32_t *node);
 
 #endif

@@ -1,9 +1,10 @@
-/* The time of flash attention from its sizes. A block of the kernel keeps a tile of queries
- * (backward: of keys) and walks over the keys (queries) that its tile is not masked from, tile by
- * tile; blocks are dealt to multiprocessors. Backward computes the scores again: five products a
- * score where forward has two, a pass before for the gradients' row sums, one after for the
- * queries' gradients, which blocks add up in fp32. With a window a query's tile walks over no more
- * keys than the window and the tile are wide. Knows nothing of biases. */
+/* Computes the time of flash attention from its sizes. A block of the kernel keeps a tile of
+ * queries (backward: of keys). It walks tile by tile over the keys (queries) that the mask leaves
+ * for its tile. Blocks are dealt to multiprocessors. The backward kernel computes the scores again,
+ * so it has five products a score where forward has two. One pass before it sums the rows of the
+ * gradients. One pass after it converts the gradients of queries, which blocks accumulate in fp32.
+ * With a window, a tile of queries walks over at most the window plus the tile's width. Biases are
+ * not modelled. */
 #include <math.h>
 #include <string.h>
 
@@ -39,17 +40,17 @@ static double sixteen_bit_peak(const Device *device)
     return peak > 0 ? peak : kernel_peak(device, DT_f32);
 }
 
-/* FlashAttention-2 takes heads of one width, a multiple of 32. */
+/* FlashAttention-2 pads both head widths to one multiple of 32. */
 static double padded(AttentionKernel kernel, double width, double other)
 {
     bool one = kernel == ATTENTION_flash2 || kernel == ATTENTION_triton;
     return one ? 32 * ceil(fmax(width, other) / 32) : width;
 }
 
-/* FLOP/s of a multiprocessor's products. An architecture without rows reaches of its relative's
- * part what its large products reach of the relative's. FlashAttention-2 and Triton's first kernels
- * know Ampere's instructions only, which a multiprocessor of Blackwell runs as fast as one of
- * Hopper's, whose peak is 7.5 TFLOP/s. */
+/* FLOP/s of the products on one multiprocessor. An architecture without fitted rows uses those of a
+ * related one, scaled by the ratio of their efficiencies in large products. FlashAttention-2 and
+ * Triton's first kernels use only Ampere's instructions. A multiprocessor of Blackwell runs these
+ * as fast as one of Hopper, whose peak for them is 7.5 TFLOP/s. */
 static double rate_of(const Device *device, const AttentionWork *w, const AttentionFit *fit)
 {
     static const double hopper = 989.4e12 / 132;
@@ -62,7 +63,7 @@ static double rate_of(const Device *device, const AttentionWork *w, const Attent
     return rate * large / kernel_gemm_fit(device)->large;
 }
 
-/* Seconds of a score on a multiprocessor that is full. */
+/* Seconds for one score on a fully occupied multiprocessor. */
 static double score_s(const Device *device, const AttentionWork *w, const AttentionFit *fit)
 {
     double sms = fmax(device->sms, 1), rate = rate_of(device, w, fit);
@@ -74,7 +75,7 @@ static double score_s(const Device *device, const AttentionWork *w, const Attent
     return flops / rate + fit->softmax * sms / sixteen_bit_peak(device);
 }
 
-/* The blocks of one head: how many, the sum of their seconds, and the longest. */
+/* The blocks of one head: their number, the sum of their seconds, and the longest. */
 typedef struct Blocks {
     double n, sum_s, longest_s;
 } Blocks;
@@ -96,8 +97,8 @@ static Blocks blocks_of_head(const AttentionWork *w, const AttentionFit *fit, do
     return b;
 }
 
-/* Equal blocks come in waves; unequal ones are dealt as multiprocessors become free, and leave half
- * a block idle at the end. */
+/* Equal blocks run in waves. Unequal ones are dealt as multiprocessors become free, and at the end
+ * half a block's time is idle on average. */
 static double dealt_s(const Device *device, const AttentionWork *w, const AttentionFit *fit,
                       const Blocks *head)
 {
@@ -122,10 +123,11 @@ double kernel_attention_s(const Device *device, const AttentionWork *w, const At
     Blocks blocks = blocks_of_head(w, fit, score_s(device, w, fit));
     double s = dealt_s(device, w, fit, &blocks);
     if (!w->backward) return s;
-    /* outputs and their gradients are read; sums of queries' gradients are zeroed, read, written */
+    /* reads outputs and their gradients; zeroes, accumulates and reads the sums of query
+     * gradients */
     double bytes = w->heads * w->queries * (2 * half * w->value + (4 + 4 + half) * w->head);
-    if (w->kv_heads < w->heads) /* gradients of keys and values by query head, then added up */
-        bytes += w->heads * w->keys * (w->head + w->value) * 2 * half;
+    /* gradients of keys and values are made for each query head, then added up */
+    if (w->kv_heads < w->heads) bytes += w->heads * w->keys * (w->head + w->value) * 2 * half;
     return s + 2 * device->kernel_floor_s + kernel_memory_s(device, bytes);
 }
 

@@ -1,9 +1,10 @@
-/* Ranks that are processes on one machine. Each has at most one core: its kernels and the transfers
- * it takes part in share that; and when more ranks are at work on a node than it has cores, they
+/* Ranks that are processes on one machine, on shared cores. Each rank has at most one core, which
+ * its kernels and its transfers share. If more ranks are at work on a node than it has cores, they
  * share the cores evenly. A transfer moves as fast as its slowest member.
  *
- * A measured collective was measured with all ranks of the machine taking part, so with fewer cores
- * than ranks its time already holds the sharing: the work of it is that part of the time. */
+ * A collective was measured while all ranks of the machine took part. With fewer cores than ranks,
+ * that time already includes the sharing, so its work is only the corresponding part of the
+ * time. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -13,11 +14,11 @@
 
 typedef struct Task {
     bool transfer;
-    uint32_t id; /* the engine's, of a job or a transfer */
+    uint32_t id; /* the engine's id of a job or a transfer */
     uint32_t next_free, version;
-    uint32_t first, n, room; /* members[first..]: classes; a job has one */
+    uint32_t first, n, room; /* members[first..] are classes; a job has one */
     Ps since;
-    double left, speed; /* picoseconds on a core of its own; part of a core */
+    double left, speed; /* picoseconds left on a core of its own; the part of a core that it gets */
 } Task;
 
 typedef struct Known {
@@ -36,17 +37,17 @@ struct Cores {
     Diag *diag;
     LIST(Task) tasks; /* [0] none */
     uint32_t free_task;
-    LIST(uint32_t) task_of[2]; /* by the engine's id: of jobs, of transfers */
+    LIST(uint32_t) task_of[2]; /* by the engine's id: of jobs; of transfers */
     LIST(uint32_t) active;
     LIST(uint32_t) members;
     LIST(Known) known;
-    uint32_t n_measured; /* of these, by the store */
-    uint32_t *n_tasks;   /* [class] tasks that it takes part in */
-    uint32_t *n_busy;    /* [class of nodes] ranks at work */
+    uint32_t n_measured; /* the number of collectives whose time the store has */
+    uint32_t *n_tasks;   /* [class]: tasks that it takes part in */
+    uint32_t *n_busy;    /* [class of nodes]: ranks at work */
     Heap heap;           /* a: task, b: version */
     bool changed;
     Ps now;
-    double measured_part; /* of a measured time that is work */
+    double measured_part; /* the part of a measured time that is work */
 };
 
 Cores *cores_new(const Cluster *cluster, const Fold *fold, Store *store, const char *machine,
@@ -68,8 +69,8 @@ Cores *cores_new(const Cluster *cluster, const Fold *fold, Store *store, const c
     return c;
 }
 
-/* Generic processes without a measurement: 3 us a message; two copies of what a rank receives
- * (into and out of shared memory), and a sum, at the declared rate of the node. */
+/* A model for unmeasured collectives of generic processes: 3 us a message, two copies of the
+ * received bytes (into and out of shared memory) and a sum, at the node's declared rate. */
 static Ps generic_ps(const Cluster *cluster, OpKind op, uint32_t n_ranks, uint64_t bytes)
 {
     double n = n_ranks, part = (n - 1) / n, rate = fmax(cluster->intra_bytes_per_s, 1e9);
@@ -123,7 +124,7 @@ static uint32_t add_task(Cores *c, uint32_t side, uint32_t id, Ps work, Ps now)
     task->id = id;
     task->since = now;
     task->left = (double)work;
-    task->speed = 0; /* until shares are worked out */
+    task->speed = 0; /* 0 until shares are computed */
     task->version++;
     task->n = 0;
     while (c->task_of[side].n <= id) list_add(c->arena, &c->task_of[side]);
@@ -134,7 +135,7 @@ static uint32_t add_task(Cores *c, uint32_t side, uint32_t id, Ps work, Ps now)
     return t;
 }
 
-/* A slot keeps its place in `members` for the next task that fits. */
+/* A slot keeps its room in `members`, so the next task that fits can reuse it. */
 static void add_member(Cores *c, uint32_t t, uint32_t class_, uint32_t of)
 {
     Task *task = &c->tasks.at[t];
@@ -200,8 +201,8 @@ static const Event *valid_top(Cores *c)
     return top;
 }
 
-/* The engine asks for jobs and transfers apart; both lie in one heap, and whichever kind its first
- * task is tells. (The other one's turn comes when this has ended.) */
+/* The engine asks for jobs and for transfers separately. Both are in one heap, and only its first
+ * task's kind has an answer. (The other kind gets its turn once this task has ended.) */
 static bool next(Cores *c, bool transfer, Ps now, bool settle, uint32_t *id, Ps *when)
 {
     const Event *top = valid_top(c);

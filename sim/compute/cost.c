@@ -1,6 +1,6 @@
-/* How long a compute instruction takes alone on its device: measured where the store knows its
- * key, else a roofline. Sizes come from the plan, never from the op's name; only contractions and
- * attention, whose efficiency depends on their shape, are told apart. */
+/* The time of a compute instruction alone on its device: the measured one if the store has its key,
+ * else a roofline. Sizes come from the plan, not from the op. Only contractions and attention are
+ * treated separately, because their efficiency depends on their shape. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -13,12 +13,12 @@ typedef struct Cached {
     uint64_t hash;
     const Program *program;
     const Instr *instr; /* NULL: free */
-    bool compiled;      /* by the profile's system */
+    bool compiled;      /* the profile's system compiles the op */
     Ps time_ps;
 } Cached;
 
 struct Cost {
-    Cluster cluster; /* its device's peak is the one that lasts */
+    Cluster cluster; /* with the device's sustained peak */
     const Runtime *runtime;
     Store *store;
     const char *machine;
@@ -48,7 +48,7 @@ const char *cost_key(const Plan *plan, const Program *p, const Instr *in, Arena 
     Str s = str_in(arena);
     str_add(&s, info->name);
     DType last = DT_none;
-    for (uint32_t i = 0; i < in->args.n; i++) { /* runs of one dtype are told once */
+    for (uint32_t i = 0; i < in->args.n; i++) { /* equal dtypes in a row are printed once */
         DType dtype = p->buffers.at[program_arg(p, in, i)].dtype;
         if (dtype != last) str_print(&s, " %s", dtype_name(dtype));
         last = dtype;
@@ -90,9 +90,9 @@ static double host_s(const Cluster *cluster, const Plan *plan, const Program *p,
     return crosses ? (double)last->bytes / link : (double)plan_hbm_bytes(plan, p, in) / memory;
 }
 
-/* Before Blackwell 8-bit products read operands that lie along what is summed, no others (cuBLAS'
- * documentation, 8-bit data types): one kernel turns those that do not, a byte read and a byte
- * written of each number, and bounds the scales. */
+/* Before Blackwell, 8-bit products need operands that are contiguous along the summed index
+ * (cuBLAS' documentation, 8-bit data types). For each other operand, a kernel transposes it first:
+ * it reads and writes one byte a number, and clamps the scales. */
 static double turned_s(const Device *device, const Binding *b, const int64_t size['z' + 1])
 {
     bool turns = device->arch == NULL || strcmp(device->arch, "Blackwell") != 0;
@@ -133,8 +133,8 @@ static double attention_s(const Cost *c, DType dtype, const Instr *in, bool caus
                              work.backward);
 }
 
-/* An op whose kernel is known: its rows are all but the last dimension of what it reads first. The
- * kernel's start is in the floor, which the profile counts. */
+/* An op with a known kernel. Its rows are all but the last dimension of its first input. The
+ * profile's kernel floor already includes the kernel's start. */
 static double traffic_s(const Device *device, const Plan *plan, const Program *p, const Instr *in,
                         TrafficKernel kernel)
 {
@@ -174,7 +174,9 @@ static double model_s(const Cost *c, const Plan *plan, const Program *p, const I
             floor_s += turned_s(device, &b, size);
     } else if (is_attention(in->op)) {
         compute = attention_s(c, dtype, in, causal, size);
-    } else { /* plain cores, half of whose slots are fused multiply-adds at best */
+    } else {
+        /* General cores reach at best half of their peak: not every instruction is a fused
+         * multiply-add. */
         compute = as->kernels > 0 ? flops / (.5 * kernel_peak(device, DT_f32)) : 0;
     }
     return floor_s + fmax(compute, memory);
@@ -189,7 +191,7 @@ Cost *cost_new(const Cluster *cluster, const Runtime *runtime, Store *store, con
     *c = (Cost){.cluster = *cluster, .runtime = runtime, .store = store, .machine = machine};
     c->arena = arena;
     Device *device = &c->cluster.device;
-    for (int t = 0; t < DT_COUNT; t++) /* what is bound by memory needs less power */
+    for (int t = 0; t < DT_COUNT; t++) /* memory-bound kernels need less power */
         if (device->sustained > 0 && t != DT_f32) device->peak_flops[t] *= device->sustained;
     c->diag = d;
     c->room = 1024;
@@ -267,8 +269,9 @@ static Ps alone_ps(Cost *c, const Plan *plan, const Program *p, const Instr *in,
     return c->table[at].time_ps;
 }
 
-/* A part of a kernel: launched once, and what stays in it costs no memory traffic. Parts are added
- * up one by one, a little above what one roofline over all of them would give. */
+/* A part of a kernel: the kernel is launched once, and values that stay in it cost no memory
+ * traffic. Parts are added one by one, which gives slightly more than one roofline over all of
+ * them. */
 static Ps part_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in)
 {
     const Device *device = &c->cluster.device;
@@ -278,8 +281,8 @@ static Ps part_ps(const Cost *c, const Plan *plan, const Program *p, const Instr
     return ps_of(s * (double)PS_PER_S);
 }
 
-/* What goes along with a product: memory traffic is the product's, which overlaps with it, but
- * arithmetic is done by other cores when its sums are there. */
+/* An op fused with a product. Its memory traffic belongs to the product and overlaps with it. Its
+ * arithmetic runs on other cores once the product's sums are there. */
 static Ps epilogue_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in)
 {
     double s = plan_flops(plan, p, in) / (.5 * kernel_peak(&c->cluster.device, DT_f32));
@@ -294,7 +297,7 @@ static double product_bytes(const Plan *plan, const Program *p, const Instr *in)
     return bytes;
 }
 
-/* A product that takes others along: as alone, or as long as the bytes of all of them take. */
+/* A product with fused ops takes its own time, or the time of all their bytes if that is longer. */
 static Ps product_ps(const Cost *c, const Plan *plan, const Program *p, const Instr *in, Ps alone)
 {
     const Device *device = &c->cluster.device;
@@ -321,7 +324,7 @@ static Ps cost_compute(const void *self, const Plan *plan, const Program *p, con
     return product_ps(c, plan, p, in, alone_ps(c, plan, p, in, compiled));
 }
 
-/* What goes along with a product has its bytes counted there, where their time is. */
+/* The bytes of ops fused with a product are counted at the product, like their time. */
 static double cost_bytes(const void *self, const Plan *plan, const Program *p, const Instr *in)
 {
     const Cost *c = *(Cost *const *)self;

@@ -1,8 +1,9 @@
-/* Experts that are not chosen equally: the ranks whose experts are chosen most have `factor` times
- * the rows that even choices would give them. Everybody waits for them, layer by layer, at the
- * exchange back, so the step is as long as if every rank had as many; ranks stay alike. Stretches
- * what is computed on experts' rows and the exchange of tokens, in which the busiest rank gets that
- * many times its share. For systems that drop nobody: rooms of a fixed size cannot hold more. */
+/* Experts that are chosen unevenly: the busiest ranks have `factor` times as many rows as with even
+ * choices. All ranks wait for them in every layer, at the exchange back. The step is therefore as
+ * long as if every rank had that many rows, and ranks stay alike. The model stretches the
+ * computation on experts' rows and the exchange of tokens, in which the busiest rank gets that many
+ * times its share. It is for systems that drop no tokens; with a fixed capacity an expert cannot
+ * get more. */
 #include <assert.h>
 #include <math.h>
 
@@ -10,11 +11,12 @@
 #include "sim/runtime/runtime.h"
 
 struct Imbalance {
-    double factor, exchanged; /* of the rows; of a plan's bytes in an exchange */
+    /* factor for the rows; part of a plan's bytes that an exchange really sends */
+    double factor, exchanged;
     CostModel cost;
     NetModel net;
     const NodeId *rows; /* [tensor] */
-    AxisSet ep;         /* that share experts */
+    AxisSet ep;         /* axes that share the experts */
 };
 
 static Ps longer(const Imbalance *b, Ps time)

@@ -1,5 +1,5 @@
-/* Kernel times from sizes: products by tiles and waves, attention by the family of its
- * kernel (attention.c), the rest by bytes (traffic.c). Knows devices, not plans. */
+/* Computes kernel times from sizes: products by tiles and waves, attention by its kernel's family
+ * (attention.c), other ops by bytes (traffic.c). It knows devices, not plans. */
 #include "sim/compute/kernels.h"
 
 #include <math.h>
@@ -46,15 +46,15 @@ const GemmFit *kernel_gemm_fit(const Device *device)
     return &fits[kernel_is_young(device) ? ARCH_Hopper : ARCH_Ampere];
 }
 
-/* Tiles of cuBLAS and their relative efficiency; the best one counts. A tile takes its products and
- * what is before and after them, which short K do not hide. Large products' part of the peak is the
- * device's gemm_efficiency. */
+/* Tiles of cuBLAS and their relative efficiency; the fastest tile counts. A tile takes time for its
+ * products, and for a start and an end, which a short K does not hide. Large products reach the
+ * device's gemm_efficiency of its peak. */
 static const struct {
     double m, n;
 } tiles[] = {{128, 256}, {256, 128}, {128, 128}, {64, 256}, {64, 128}, {64, 64}};
 enum { N_TILES = sizeof tiles / sizeof tiles[0] };
 
-/* With `n_tiles` tiles of the i-th size, of which nothing else is known. */
+/* Time of `n_tiles` tiles of the i-th size, if only their number is known. */
 static double tiled_s(const Device *device, double peak, size_t i, double n_tiles, double k,
                       const GemmFit *fit)
 {
@@ -115,7 +115,7 @@ double kernel_grouped_gemm_s(const Device *device, DType dtype, uint32_t n_group
 double cost_gemm_s(const Device *device, DType dtype, double batch, double m, double n, double k,
                    const GemmFit *fit)
 {
-    double size = dtype_bytes(dtype), out = fmax(size, 2); /* 8-bit operands give 16 bits */
+    double size = dtype_bytes(dtype), out = fmax(size, 2); /* 8-bit operands give a 16-bit result */
     double bytes = batch * (size * (m * k + k * n) + out * m * n);
     return device->kernel_floor_s +
            fmax(kernel_gemm_s(device, dtype, batch, m, n, k, fit), kernel_memory_s(device, bytes));

@@ -11,13 +11,13 @@ double kernel_peak(const Device *device, DType dtype); /* FLOP/s, dense */
 bool kernel_is_young(const Device *device);
 double kernel_memory_s(const Device *device, double bytes);
 
-/* The fitted constants of products, one set an architecture; see kernels_fit.def. */
+/* The fitted constants of products, one set for each architecture; see kernels_fit.def. */
 typedef struct GemmFit {
     double large, eight, block, fill_us, split_us, efficiency[4];
 } GemmFit;
 const GemmFit *kernel_gemm_fit(const Device *device);
 /* Seconds of a product's arithmetic alone, without launch and memory traffic. fit NULL: the
- * device's. */
+ * device's own. */
 double kernel_gemm_s(const Device *device, DType dtype, double batch, double m, double n, double k,
                      const GemmFit *fit);
 

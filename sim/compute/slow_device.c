@@ -1,6 +1,6 @@
-/* Devices that are not alike: some are slower than others, and no kernel takes the same time twice.
- * Both stretch what a kernel takes alone; the model inside shares the device as ever. Ranks must
- * not be folded: each is its own class. */
+/* Devices that differ: some are slower than others, and a kernel's time varies from run to run.
+ * Both effects stretch a kernel's time alone. The inner model then shares the device as usual.
+ * Ranks must not be folded: each rank is its own class. */
 #include <assert.h>
 #include <math.h>
 

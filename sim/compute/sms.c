@@ -1,6 +1,6 @@
-/* Collectives take SMs from compute: a kernel that runs beside them goes on at the part of the SMs
- * that is left. (A kernel bound by memory loses about as much: a ring's blocks read and write two
- * to three times what they send.) */
+/* Collectives take SMs from compute: a kernel that runs beside them continues on the remaining part
+ * of the SMs. (A memory-bound kernel loses about as much, because a ring's blocks read and write
+ * two to three times the bytes that they send.) */
 #include <assert.h>
 #include <math.h>
 
@@ -8,7 +8,8 @@
 #include "sim/sim.h"
 
 typedef struct RunningKernel {
-    uint32_t class_, next, version; /* next: of the same class, or free; 0: the end */
+    /* next: the next of the same class, or in the free list; 0: the end */
+    uint32_t class_, next, version;
     Ps since;
     double left, speed; /* picoseconds alone */
 } RunningKernel;
@@ -30,7 +31,7 @@ struct Sms {
     LIST(Taker) takers;       /* by transfer id */
     uint32_t *first;          /* [class] 1 + id of its newest job; 0: none */
     uint32_t *taken;          /* [class] SMs */
-    uint32_t *marked;         /* [class] 1: in `dirty` */
+    uint32_t *marked;         /* [class]: 1 if it is in `dirty` */
     LIST(uint32_t) dirty;     /* classes whose speed may have changed at this instant */
     Heap heap;                /* a: job, b: version */
 };
@@ -47,7 +48,7 @@ Sms *sms_new(const Cluster *cluster, const Fold *fold, MaxMin *net, Arena *arena
     return s;
 }
 
-/* At least a quarter is left: NCCL's own cap on channels keeps far above that. */
+/* At least a quarter of the SMs remains; NCCL's own limit on channels leaves far more. */
 static double speed_of(const Sms *s, uint32_t class_)
 {
     return fmax(1 - s->taken[class_] / s->n_sms, .25);

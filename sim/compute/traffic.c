@@ -1,7 +1,8 @@
-/* Times of kernels that mostly move memory: a start, a part of the memory's rate that the
- * kernel's code reaches, and time for each row where a block takes one row at a time. Of what they
- * move a part is near, in the cache, where the kernel before has left it: the more, the less there
- * is. Knows what must be moved, not how often a kernel reads it again: that is in `part`. */
+/* Times of kernels that mostly move memory: a start, the part of the memory's rate that the kernel
+ * reaches, and time for each row if a block processes one row at a time. Part of the data is still
+ * in the cache, left there by the kernel before. The fewer bytes there are, the larger that part.
+ * It counts the bytes that must be moved; repeated reads by the kernel are part of the fitted
+ * `part`. */
 #include <math.h>
 
 #include "sim/compute/kernels.h"
@@ -21,11 +22,11 @@ const TrafficFit *kernel_traffic_fit(const Device *device, TrafficKernel kernel)
     };
     uint32_t arch = kernel_is_young(device) ? ARCH_Hopper : ARCH_Ampere;
     if (fits[arch][kernel].part <= 0)
-        arch = ARCH_Hopper; /* a kernel that only Hopper has rows of */
+        arch = ARCH_Hopper; /* for a kernel that only has rows for Hopper */
     return &fits[arch][kernel];
 }
 
-/* Half of the last cache: 40 MB of an A100, 50 of Hopper. */
+/* Half of the last-level cache: 40 MB on an A100, 50 on Hopper. */
 static double near_bytes(const Device *device)
 {
     return kernel_is_young(device) ? 25e6 : 20e6;

@@ -12,14 +12,15 @@ Rank work_rank(const Plan *plan, const Program *p)
     return 0;
 }
 
-/* Letters of a contraction fall into four groups by where they appear. */
+/* The letters of a contraction fall into four groups, by the arguments that have them. */
 ProductWork work_of_product(const Binding *b, const int64_t size['z' + 1])
 {
     ProductWork work = {1, 1, 1, 1};
     for (uint8_t i = 0; i < b->n_letters; i++) {
         char letter = b->letters[i];
         bool in[3] = {false, false, false};
-        const uint32_t args[3] = {0, 1, b->n_in}; /* scales are between inputs and output */
+        /* an op's scales are between its inputs and its output */
+        const uint32_t args[3] = {0, 1, b->n_in};
         for (uint32_t arg = 0; arg < 3; arg++) {
             for (uint8_t d = 0; d < b->n_dims[args[arg]]; d++) {
                 if (b->letter[args[arg]][d] == letter) in[arg] = true;
@@ -87,7 +88,8 @@ static const char *heads_key(const Program *p, const Instr *in, const int64_t si
     return work_heads_key(arena, argument(p, in, 0)->dtype, &work);
 }
 
-/* Are all arguments one shape in one type? Which ops traces have is import_ops.c's to say. */
+/* True if all arguments have one shape and one type. import_ops.c lists the ops that traces
+ * have. */
 static bool goes_by_elements(const Program *p, const Instr *in)
 {
     const Buffer *first = argument(p, in, 0);
@@ -98,7 +100,7 @@ static bool goes_by_elements(const Program *p, const Instr *in)
     return in->args.n > 1;
 }
 
-/* The norm as which an op is told; OP_none: it is none. */
+/* Returns the norm under whose name the op's work is stored; OP_none: it is no norm. */
 static OpKind norm_of(OpKind op)
 {
     static const OpKind told_as[OP_COUNT] = {
@@ -109,7 +111,7 @@ static OpKind norm_of(OpKind op)
     return told_as[op];
 }
 
-/* Rows and width, or elements, are those of the first argument. */
+/* Rows and width, or elements, are taken from the first argument. */
 static const char *plain_key(const Plan *plan, const Program *p, const Instr *in, Arena *arena)
 {
     const Buffer *first = argument(p, in, 0), *last = argument(p, in, in->args.n - 1u);
@@ -141,7 +143,7 @@ const char *work_key(const Plan *plan, const Program *p, const Instr *in, Arena 
         ProductWork work = work_of_product(&b, size);
         return work_product_key(arena, argument(p, in, 0)->dtype, &work);
     }
-    /* Adding to what is there reads it, too. */
+    /* An op that accumulates also reads its output. */
     return attrs->accumulate != 0 ? NULL : plain_key(plan, p, in, arena);
 }
 

@@ -1,15 +1,14 @@
-/* Device memory of a rank's communicators: NCCL's own buffers, which are no part of a plan's arena.
- * A connection on one channel is a buffer of each protocol where it ends (nccl.h), in memory of
- * 2 MiB pieces, and one piece where it begins; through a NIC, LL128's and Simple's at both ends.
- * They are made when an algorithm is first used, so what is counted is what a plan's own
- * collectives choose.
+/* Device memory of a rank's communicators: NCCL's own buffers, which lie outside a plan's arena. A
+ * connection on one channel has a buffer for each protocol at its receiving end (nccl.h), in memory
+ * of 2 MiB pieces, and one piece at its sending end. Through a NIC, LL128 and Simple have buffers
+ * at both ends. NCCL allocates them when an algorithm is first used, so only the algorithms that
+ * the plan's collectives choose are counted.
  *
- * The executor makes one communicator for each (axes, stream) of any program, on all ranks, and
- * warms each up with a sum of one word (exec/cuda/comm.c), beside the messages that there are.
- * Other frameworks have one process group for an axis of their mesh, whatever the stream, made
- * where it is used.
+ * The executor makes one communicator for each (axes, stream) of any program, on all ranks. It
+ * warms each one up with a sum of one word (exec/cuda/comm.c). Other frameworks have one process
+ * group for each axis of their mesh, whatever the stream, created at its first use.
  *
- * Not known: limits of CTAs, NICs that do not reach device memory, buffers that users register,
+ * Not modelled: limits on CTAs, NICs that cannot reach device memory, buffers that users register,
  * libraries other than NCCL and RCCL. */
 #include <assert.h>
 #include <math.h>
@@ -19,7 +18,7 @@
 #include "sim/net/nccl.h"
 #include "sim/runtime/runtime.h"
 
-/* Memory that another device maps is had in pieces (cuMemGetAllocationGranularity). */
+/* Memory that another device maps is allocated in pieces (cuMemGetAllocationGranularity). */
 enum { PIECE_BYTES = 2 << 20 };
 #define IN_PIECES(bytes) (((bytes) + PIECE_BYTES - 1) / PIECE_BYTES * (uint64_t)PIECE_BYTES)
 static const uint64_t sender_bytes = PIECE_BYTES;
@@ -27,10 +26,10 @@ static const uint64_t receiver_bytes =
     IN_PIECES(NCCL_LL_BYTES + NCCL_LL128_BYTES + NCCL_SIMPLE_BYTES);
 static const uint64_t nic_end_bytes = NCCL_LL128_BYTES + NCCL_SIMPLE_BYTES;
 static const uint64_t nic_messages_bytes = NCCL_SHARED_STEPS * NCCL_NET_CHUNK_BYTES; /* a channel */
-/* Of a head and channel, both ways. */
+/* bytes for one head and channel, in both directions */
 static const uint64_t switch_bytes = 2 * NCCL_STEPS * NCCL_SWITCH_CHUNK_BYTES;
 
-/* How the ranks of a group lie: of `rank`'s own node, and on how many. */
+/* Finds how the ranks of a group lie: the number on `rank`'s own node, and the number of nodes. */
 static void place(const Plan *plan, Rank rank, uint32_t devices_per_node, CommMemory *m,
                   uint32_t *here)
 {
@@ -46,10 +45,10 @@ static void place(const Plan *plan, Rank rank, uint32_t devices_per_node, CommMe
     }
 }
 
-/* Demands on a communicator by a program's communications, or by warming up. */
+/* Demands on a communicator by a program's communications and by its warm-up. */
 typedef struct GroupUse {
     bool ring, tree, nvls;
-    uint8_t *to, *from; /* [part] a message goes, comes */
+    uint8_t *to, *from; /* [part]: a message goes there; comes from there */
     uint32_t here;      /* members on the rank's node */
 } GroupUse;
 
@@ -84,7 +83,8 @@ static void use_of(const Plan *plan, const Program *p, Rank rank, const Cluster 
     }
 }
 
-/* Messages go over as many channels as a power of two holds all of (ncclTopoComputeP2pChannels). */
+/* Messages use enough channels for a power of two to hold all of them
+ * (ncclTopoComputeP2pChannels). */
 static void count_messages(const Plan *plan, Rank rank, uint32_t devices_per_node,
                            const GroupUse *use, CommMemory *m)
 {
@@ -106,8 +106,8 @@ static void count_messages(const Plan *plan, Rank rank, uint32_t devices_per_nod
     m->message_bytes += channels * nic_messages_bytes * ((uint32_t)leaves + enters);
 }
 
-/* Of each channel one rank of a node has the way out and one the way in; a tree's edges carry both
- * directions, of which the ring's are one, and a node has two of them on average. */
+/* For each channel, one rank of a node has the way out and one the way in. Edges of a tree carry
+ * both directions, of which the ring has one; a node has two tree edges on average. */
 static void count_collectives(const Plan *plan, const Cluster *cluster, const GroupUse *use,
                               CommMemory *m)
 {
@@ -152,7 +152,8 @@ uint64_t comm_memory(const Plan *plan, uint32_t program, const Cluster *cluster,
             collect(plan, &plan->programs.at[i], true, arena, list);
     else
         collect(plan, &plan->programs.at[program], false, arena, list);
-    uint64_t bytes = own && plan->mesh.n_ranks > 1 ? NCCL_FIFO_BYTES : 0; /* of all ranks */
+    /* the work queue of each communicator of all ranks */
+    uint64_t bytes = own && plan->mesh.n_ranks > 1 ? NCCL_FIFO_BYTES : 0;
     for (uint32_t i = 0; i < list->n; i++) {
         CommMemory *m = &list->at[i];
         GroupUse use = {0};

@@ -1,5 +1,5 @@
-/* See torch_allocator.h. Blocks of a segment are a doubly linked list in the order of addresses;
- * the free ones of a pool are an array sorted by (size, address). */
+/* See torch_allocator.h. Blocks of a segment form a doubly linked list in the order of addresses.
+ * The free blocks of a pool are an array sorted by (size, address). */
 #include "sim/memory/torch_allocator.h"
 
 #include <assert.h>
@@ -14,7 +14,8 @@ typedef struct Block {
     uint64_t address, bytes;
     uint32_t previous, next; /* in the segment; 0: none */
     uint32_t pool;
-    bool used, unmapped; /* unmapped: of an expandable segment, given back to the device */
+    /* unmapped: pages of an expandable segment that were given back to the device */
+    bool used, unmapped;
 } Block;
 
 typedef struct Pool {
@@ -29,7 +30,7 @@ struct TorchAllocator {
     uint64_t limit, next_address;
     bool expandable;
     LIST(Block) blocks;   /* [0] none */
-    LIST(uint32_t) holes; /* numbers of blocks that are no more */
+    LIST(uint32_t) holes; /* numbers of blocks that no longer exist */
     LIST(Pool) pools;
     TorchStats stats;
 };
@@ -69,7 +70,7 @@ static uint32_t new_block(TorchAllocator *a, Block block)
     return id;
 }
 
-/* Where a free block of this size and address stands, or would stand. */
+/* Returns the index at which a free block of this size and address is, or would be. */
 static uint32_t place_of(const TorchAllocator *a, const Pool *pool, uint64_t bytes,
                          uint64_t address)
 {
@@ -124,7 +125,7 @@ static void count_reserved(TorchAllocator *a, uint64_t bytes)
     if (s->reserved > s->peak_reserved) s->peak_reserved = s->reserved;
 }
 
-/* Gives back every segment that is wholly free; of expandable ones all that is free. */
+/* Gives back every segment that is wholly free, and all free pages of expandable segments. */
 static void give_back(TorchAllocator *a)
 {
     for (uint32_t i = 0; i < a->pools.n; i++) {
@@ -156,14 +157,14 @@ static void reserve(TorchAllocator *a, uint64_t bytes)
     count_reserved(a, bytes);
 }
 
-/* A free block of at least `bytes` at the end of the pool's only segment. */
+/* Extends the pool's only segment until a free block of at least `bytes` is at its end. */
 static uint32_t grow(TorchAllocator *a, uint32_t pool, uint64_t bytes)
 {
     uint64_t step = a->pools.at[pool].small ? SMALL_SEGMENT : LARGE_SEGMENT;
     uint32_t last = a->pools.at[pool].last;
     if (last && !a->blocks.at[last].used && !a->blocks.at[last].unmapped) {
         uint64_t more = round_up(bytes - a->blocks.at[last].bytes, step);
-        reserve(a, more); /* may unmap the very block: then it counts whole */
+        reserve(a, more); /* reserve() may unmap this very block; then its whole size counts */
         if (a->blocks.at[last].unmapped) count_reserved(a, a->blocks.at[last].bytes);
         take_free(a, last);
         a->blocks.at[last].bytes += more;
@@ -215,8 +216,9 @@ static void split(TorchAllocator *a, uint32_t id, uint64_t bytes)
     add_free(a, tail);
 }
 
-/* What a free block may become without another one: the end of an expandable segment as much as
- * there are addresses, and what lies before pages that were given back, those too. */
+/* Returns the size that a free block can reach by itself. The last block of an expandable segment
+ * can grow to the end of the addresses. A block in front of pages that were given back can take
+ * those too. */
 static uint64_t may_become(const TorchAllocator *a, const Pool *pool, uint32_t id)
 {
     const Block *b = &a->blocks.at[id];
@@ -226,8 +228,9 @@ static uint64_t may_become(const TorchAllocator *a, const Pool *pool, uint32_t i
     return b->bytes + (next->unmapped ? next->bytes : 0);
 }
 
-/* The smallest free block that takes `bytes`, by what blocks may become: PyTorch looks from the
- * first that is large enough as long as the next may become less. 0: none. */
+/* Returns the free block that takes `bytes` and can reach the smallest size; 0: none. Like PyTorch,
+ * it starts at the first block that is large enough, and continues while the next one can reach a
+ * smaller size. */
 static uint32_t best_fit(const TorchAllocator *a, const Pool *pool, uint64_t bytes)
 {
     uint32_t best = 0;
@@ -263,7 +266,7 @@ uint32_t torch_allocate(TorchAllocator *a, uint64_t bytes, uint32_t stream)
     return id;
 }
 
-/* Joins `id` and its free neighbour behind it; both are on no list. */
+/* Joins `id` with its free neighbour behind it; neither is on a list. */
 static void join_next(TorchAllocator *a, uint32_t id, uint32_t next)
 {
     a->blocks.at[id].bytes += a->blocks.at[next].bytes;

@@ -1,11 +1,11 @@
-/* PyTorch's caching allocator on CUDA, as its documentation and its published behaviour have it;
- * only sizes and places, no memory. Requests are rounded up to 512 bytes. Up to 1 MiB they come
+/* PyTorch's caching allocator on CUDA, after its documentation and published behaviour. It models
+ * sizes and places and holds no memory. Requests are rounded up to 512 bytes. Up to 1 MiB they come
  * from the small pool, whose segments have 2 MiB; others from the large pool, whose segments have
  * 20 MiB for requests below 10 MiB, else the request rounded up to 2 MiB. A pool belongs to a
- * stream. The smallest free block that is large enough is taken, the lower address among equals;
- * its rest is split off where at least 512 bytes (small) or more than 1 MiB (large) remain; free
- * neighbours in a segment are merged. Where the device has no room for a segment, wholly free
- * segments are given back, and it is tried once more.
+ * stream. The smallest free block that is large enough is taken, the lower address among equals.
+ * Its rest is split off if at least 512 bytes (small) or more than 1 MiB (large) remain. Free
+ * neighbours in a segment are merged. If the device has no room for a segment, wholly free segments
+ * are given back and the request is tried once more.
  *
  * Expandable segments: one segment a pool, which grows at its end in steps of 2 MiB (small) or 20
  * MiB. */
@@ -22,15 +22,15 @@ typedef struct TorchStats { /* bytes */
     uint64_t allocated, reserved, peak_allocated, peak_reserved;
     uint32_t n_retries; /* free segments were given back to make room */
     uint32_t n_segments;
-    bool failed; /* a request had no room; it and what follows counts as if there were */
+    bool failed; /* a request found no room; it and all later ones count as if they had */
 } TorchStats;
 
-/* limit_bytes: of all segments together. */
+/* limit_bytes: the limit for all segments together. */
 TorchAllocator *torch_allocator_new(uint64_t limit_bytes, bool expandable, Arena *arena);
-/* A block, never 0; bytes 0 is 512. */
+/* Returns a block, never 0; a request of 0 bytes takes 512. */
 uint32_t torch_allocate(TorchAllocator *a, uint64_t bytes, uint32_t stream);
 void torch_release(TorchAllocator *a, uint32_t block);
 TorchStats torch_stats(const TorchAllocator *a);
-void torch_reset_peaks(TorchAllocator *a); /* to what there is now */
+void torch_reset_peaks(TorchAllocator *a); /* sets the peaks to the current values */
 
 #endif

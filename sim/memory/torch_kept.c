@@ -22,8 +22,8 @@ static void keep_until(const Keeper *k, BufferId id, Pc pc)
     if (k->kept->needed[id] < pc) k->kept->needed[id] = pc;
 }
 
-/* Until when a buffer is kept: to its last use; if its op is remade, to the last use that is not of
- * the backward pass. */
+/* Finds how long a buffer is kept: to its last use. If its op is recomputed, to the last use
+ * outside the backward pass. */
 static void find_needed(const Keeper *k)
 {
     const Program *p = k->program;
@@ -41,8 +41,8 @@ static void find_needed(const Keeper *k)
     }
 }
 
-/* A node of autograd gives back what it read when all of its gradients are there; ours are an
- * instruction each. What is compiled has its buffers planned. */
+/* A node of autograd releases its inputs when all of its gradients exist; in our plans each
+ * gradient is an instruction of its own. Compiled code plans its own buffers. */
 static void hold_nodes(const Keeper *k)
 {
     const Program *p = k->program;
@@ -50,7 +50,7 @@ static void hold_nodes(const Keeper *k)
     uint32_t n_micro = 1;
     for (Pc pc = 1; pc < p->code.n; pc++)
         if (p->code.at[pc].microbatch >= n_micro) n_micro = p->code.at[pc].microbatch + 1;
-    /* [forward node][micro-batch]: schedules that put weights' gradients off mix them */
+    /* [forward node][micro-batch]: schedules that postpone weight gradients interleave them */
     Pc *last = arena_array(k->arena, (size_t)g->nodes.n * n_micro, sizeof *last);
     for (Pc pc = p->code.n; pc-- > 1;) {
         const Instr *in = &p->code.at[pc];
@@ -62,14 +62,15 @@ static void hold_nodes(const Keeper *k)
         if (*until == 0) *until = pc;
         for (uint32_t i = 0; i < in->n_in; i++) {
             const BufferId id = root_of(p, in, i);
-            if (k->kept->needed[id] >= pc) keep_until(k, id, *until); /* else it is remade */
+            /* otherwise it is recomputed */
+            if (k->kept->needed[id] >= pc) keep_until(k, id, *until);
         }
     }
 }
 
-/* PyTorch's schedules keep what the last stage returns of each micro-batch until the next step,
- * until May 2025 what every stage returns (pytorch/pytorch #153383). A stage has a tensor for each
- * micro-batch that it receives, both ways, from the first step on. */
+/* PyTorch's schedules keep the last stage's output of each micro-batch until the next step; until
+ * May 2025 they kept the output of every stage (pytorch/pytorch #153383). A stage keeps a tensor
+ * for each micro-batch that it receives, in both directions, from the first step on. */
 static void keep_what_is_sent(const Keeper *k)
 {
     const Program *p = k->program;
@@ -93,8 +94,8 @@ static bool lies_in(const Plan *plan, const Instr *in, ModuleId module)
     return m == module;
 }
 
-/* The module that was called with what `made` made, from where that was called, and that reads it
- * in `in`; 0: none, a function. */
+/* Returns the module that `made`'s caller called with the output of `made`, and that reads it in
+ * `in`; 0: none, it is a function. */
 static ModuleId called_with(const Plan *plan, const Instr *made, const Instr *in)
 {
     if (made->origin == 0 || in->origin == 0) return 0;
@@ -106,7 +107,7 @@ static ModuleId called_with(const Plan *plan, const Instr *made, const Instr *in
     return caller != 0 ? m : 0;
 }
 
-/* Python's caller holds what it calls a module with until that returns. */
+/* In Python, a caller keeps a module's arguments alive until the call returns. */
 static void hold_arguments(const Keeper *k)
 {
     const Program *p = k->program;
@@ -128,7 +129,8 @@ static void hold_arguments(const Keeper *k)
     }
 }
 
-/* The loop's name for the logits means those of this micro-batch until the next ones are there. */
+/* The training loop's variable keeps the logits of a micro-batch until the next ones are
+ * assigned. */
 static void hold_logits(const Keeper *k)
 {
     const Program *p = k->program;
@@ -143,7 +145,7 @@ static void hold_logits(const Keeper *k)
     if (before != 0) keep_until(k, before, p->code.n - 1);
 }
 
-/* The nodes, of regions that are made again, on the way to an op whose result a module keeps. */
+/* Finds the nodes, in recomputed regions, that lead to an op whose result a module keeps. */
 static bool *nodes_of_kept_graphs(const Keeper *k)
 {
     const Graph *g = &k->plan->graph;
@@ -160,8 +162,9 @@ static bool *nodes_of_kept_graphs(const Keeper *k)
     return kept;
 }
 
-/* A graph that is differentiated gives back what it saved as it goes. One that is made again is
- * not: its tensors are read for the first one's sake, and what still points at it keeps them. */
+/* A graph that is differentiated releases its saved tensors as it goes. A graph that is recomputed
+ * does not. Its tensors are read on behalf of the first graph, and whatever still refers to it
+ * keeps them alive. */
 static void keep_graphs(const Keeper *k)
 {
     const Program *p = k->program;

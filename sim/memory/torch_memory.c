@@ -7,7 +7,7 @@
 #include "sim/memory/torch_kept.h"
 #include "sim/memory/zero_memory.h"
 
-/* A tensor that is to be given back after an instruction; a list through `next`. */
+/* A tensor that is to be freed after an instruction; a list through `next`. */
 typedef struct Pending {
     uint32_t block, next;
 } Pending;
@@ -18,13 +18,13 @@ typedef struct Replay {
     const Runtime *runtime;
     TorchAllocator *allocator;
     Arena *arena;
-    uint32_t *first; /* [pc] 1 + first buffer that is had there; through next_buffer */
+    uint32_t *first; /* [pc]: 1 + first buffer allocated there; more through next_buffer */
     uint32_t *next_buffer;
-    uint32_t *last; /* [pc] first Pending that is given back after it */
+    uint32_t *last; /* [pc]: first Pending that is freed after it */
     TorchKept kept;
-    uint32_t *block; /* [buffer] its tensor, while it is had */
+    uint32_t *block; /* [buffer]: its tensor while it is allocated */
     ZeroMemory zero;
-    uint32_t *first_zero, *next_zero; /* [pc], [zero.tensors] as first and next_buffer */
+    uint32_t *first_zero, *next_zero; /* [pc], [zero.tensors]: as first and next_buffer */
     LIST(Pending) pending;            /* [0] none */
 } Replay;
 
@@ -34,7 +34,8 @@ static bool is_had(const Replay *r, BufferId id)
     return b->parent == 0 && b->space == SPACE_device && b->bytes > 0 && !r->zero.replaced[id];
 }
 
-/* Lives as long as the process: neither of one step, nor a gradient that the step makes anew. */
+/* True if it lives as long as the process: neither within one step, nor a gradient that each step
+ * makes anew. */
 static bool stays(const Replay *r, const Buffer *b)
 {
     if (b->category == CATEGORY_gradient && r->runtime->holds_gradients)
@@ -56,8 +57,9 @@ static bool reads_buffer(const Program *p, Pc pc, const Buffer *b)
     return false;
 }
 
-/* When the host issues what makes the buffer. Units for the backward pass are gathered by its
- * hooks, the first of them after the loss has its gradient, however early the plan gathers. */
+/* Returns when the host issues the instruction that makes the buffer. Backward hooks gather the
+ * units for the backward pass. The first hook runs after the loss has its gradient, however early
+ * the plan gathers. */
 static Pc had_at(const Replay *r, const Buffer *b)
 {
     const Program *p = r->program;
@@ -68,8 +70,8 @@ static Pc had_at(const Replay *r, const Buffer *b)
     return at;
 }
 
-/* Of what was received autograd makes a gradient beside it, which stays with it until the next
- * step; the plan's lies where the gradient of the output came in. */
+/* Autograd makes the gradient of a received tensor beside it, and keeps it with the tensor until
+ * the next step. In the plan, that gradient lies where the gradient of the output came in. */
 static void gradient_of_received(Replay *r, const Instr *in)
 {
     if (!r->runtime->keeps_received || in->op != OP_send || in->phase != PHASE_backward) return;
@@ -130,7 +132,7 @@ static double most_elements(const Program *p, const Instr *in)
     return most;
 }
 
-/* Of attention: sequences, times heads, queries and keys. */
+/* Number of scores of an attention: sequences times heads, queries and keys. */
 static double scores_of(const Plan *plan, const Program *p, const Instr *in)
 {
     if (in->op != OP_attention) return 0;
@@ -149,7 +151,7 @@ static Pc last_of(const Program *p, const Instr *in, uint32_t arg)
     return p->buffers.at[program_root(p, program_arg(p, in, arg), &offset)].last;
 }
 
-/* Bytes that the profile's op saves besides its arguments. */
+/* Bytes that the profile's op saves in addition to its arguments. */
 static double saved_of(const Replay *r, const Instr *in)
 {
     const Runtime *how = r->runtime;
@@ -157,7 +159,7 @@ static double saved_of(const Replay *r, const Instr *in)
     const Program *p = r->program;
     double saved = as->saved > 0 ? as->saved * most_elements(p, in) : 0;
     if (as->scores > 0) saved += as->scores * scores_of(r->plan, p, in);
-    if (how->expands_kv && in->op == OP_attention) { /* besides what it has of them */
+    if (how->expands_kv && in->op == OP_attention) { /* also the repeated keys and values */
         const Graph *g = &r->plan->graph;
         const Tensor *queries = &g->tensors.at[g->nodes.at[in->origin].in[0]]; /* [b,s,g,r,E] */
         saved +=
@@ -168,8 +170,8 @@ static double saved_of(const Replay *r, const Instr *in)
     return saved;
 }
 
-/* The profile's own tensors of this op. In the first pass through a region that is computed again
- * nothing lives on. */
+/* Allocates the profile's own tensors of this op. In the first pass through a recomputed region,
+ * none of them lives on. */
 static void own_tensors(Replay *r, Pc pc, const Instr *in)
 {
     const RuntimeOp *as = &r->runtime->op[in->op];
@@ -191,7 +193,7 @@ static void own_tensors(Replay *r, Pc pc, const Instr *in)
     }
 }
 
-/* An output in place: in the first tensor of its size that the instruction is the last to need. */
+/* Puts an output in place: into the first tensor of its size whose last use is this instruction. */
 static uint32_t take_over(Replay *r, Pc pc, const Instr *in, const Buffer *b)
 {
     const InPlace when = r->runtime->op[in->op].in_place;
@@ -212,7 +214,7 @@ static uint32_t take_over(Replay *r, Pc pc, const Instr *in, const Buffer *b)
     return 0;
 }
 
-/* An output that is never a tensor: what reads it has it within. */
+/* True for an output that is never a tensor, because the op that reads it computes it. */
 static bool is_folded(const Replay *r, Pc pc, const Buffer *b)
 {
     const Instr *in = &r->program->code.at[pc];
@@ -241,7 +243,7 @@ static void have_buffers(Replay *r, Pc pc, const Instr *in)
     }
 }
 
-/* What an eager sum makes of a product that is added to a weight's gradient. */
+/* The temporary product that an eager op makes before it is added to a weight's gradient. */
 static void added_product(Replay *r, Pc pc, const Instr *in)
 {
     if (r->runtime->added_bytes <= 0 || in->args.n <= in->n_in || in->phase != PHASE_backward)
@@ -276,7 +278,8 @@ static void step(Replay *r, bool first)
     }
 }
 
-/* The model as it is made, before anything of it is dealt out; never while a step runs. */
+/* Bytes of the whole model as it is built, before it is sharded; it never exists while a step
+ * runs. */
 static uint64_t whole_model(const Plan *plan, const Runtime *runtime)
 {
     const AxisSet dealt = mesh_axes(&plan->mesh, AXIS_tp) | mesh_axes(&plan->mesh, AXIS_pp);

@@ -6,11 +6,11 @@
 #include "sim/memory/torch_allocator.h"
 #include "sim/runtime/runtime.h"
 
-/* Two steps of `p`; peaks are those of the second, or of the whole model as it is made before.
- * Weights and optimizer state are there from the start; gradients from their first use to the end
- * of the step, as set_to_none has it. A buffer is had by the stream of the instruction that touches
- * it first, when the host issues that, and given back when it has issued the last. limit_bytes: for
- * segments. */
+/* Runs two steps of `p`. Peaks are those of the second step, or of the whole model while it is
+ * built. Weights and optimizer state exist from the start; gradients from their first use to the
+ * end of the step, as with set_to_none. A buffer is allocated on the stream of the instruction that
+ * first touches it, when the host issues that instruction. It is freed when the host has issued the
+ * last one. limit_bytes: for all segments. */
 TorchStats torch_memory(const Plan *plan, const Program *p, const Runtime *runtime,
                         const Device *device, uint64_t limit_bytes);
 

@@ -1,5 +1,5 @@
-/* See zero_memory.h. The order in which parameters are used, the trace that DeepSpeed records in
- * its first step, is read from the program; what it then fetches, keeps and releases follows. */
+/* See zero_memory.h. DeepSpeed records in its first step the order in which parameters are used;
+ * here it is read from the program. The fetches, keeps and releases follow from it. */
 #include "sim/memory/zero_memory.h"
 
 #include <assert.h>
@@ -12,22 +12,22 @@ typedef struct ParamUse {
     uint64_t elements;
 } ParamUse;
 
-/* A fetch of parameters that are gathered together into one tensor, from which each is copied when
- * the first of them is waited for. */
+/* A fetch of parameters that are gathered together into one tensor. When the first of them is
+ * awaited, each is copied out of it. */
 typedef struct Fetch {
     Pc at;
     uint64_t elements;
     uint32_t n;
-    TensorId params; /* the last; through Param.next */
-    uint32_t tensor; /* what they are gathered into; 0: no one has waited yet */
+    TensorId params; /* the newest; the others through Param.next */
+    uint32_t tensor; /* the tensor that they are gathered into; 0: nobody has waited yet */
 } Fetch;
 
 typedef struct Param {
-    bool available, kept; /* kept: gathered for the whole step */
+    bool available, kept; /* kept: it stays gathered for the whole step */
     uint32_t counted_on;  /* the last of its uses in the trace that prefetching has passed */
-    uint32_t fetch;       /* the fetch that it is in, not yet waited for; 0 none */
-    uint32_t tensor;      /* its ZeroTensor while it is there */
-    TensorId next;        /* of its fetch */
+    uint32_t fetch;       /* the fetch that contains it and is not awaited yet; 0: none */
+    uint32_t tensor;      /* its ZeroTensor while it is gathered */
+    TensorId next;        /* the next parameter of its fetch */
     double elements;
 } Param;
 
@@ -41,20 +41,21 @@ typedef struct Zero {
     LIST(Fetch) fetches;  /* [0] none */
     Param *params;        /* [tensor] */
     double available;     /* elements */
-    uint32_t next;        /* in trace: the first that is not prefetched yet */
-    double ranks;         /* that share a unit */
-    double elements;      /* of all units, without padding */
-    bool partitioned;     /* weights are, too: stage 3 */
-    bool *waits;          /* [pc] the host waits for the device before it issues this */
+    uint32_t next;        /* place in the trace: the first use that is not prefetched yet */
+    double ranks;         /* number of ranks that share a unit */
+    double elements;      /* elements of all units, without padding */
+    bool partitioned;     /* stage 3: weights are partitioned too */
+    bool *waits;          /* [pc]: the host waits for the device before it issues this */
 } Zero;
 
-/* Gradients on their way into the bucket. */
+/* Gradients that are being copied into the bucket. */
 typedef struct Bucket {
-    double elements, largest; /* since the last reduction */
+    /* elements since the last reduction; the largest gradient among them */
+    double elements, largest;
     uint32_t n;
-    uint32_t
-        from; /* in ZeroMemory.tensors: nothing before it is still read by a reduction's copies */
-    Pc first; /* the first gradient of the step */
+    uint32_t from; /* index in ZeroMemory.tensors: copies of a reduction no longer read anything
+                      before it */
+    Pc first;      /* the first gradient of the step */
 } Bucket;
 
 static uint64_t elements_of(const Buffer *b)
@@ -68,7 +69,7 @@ static uint32_t add_tensor(Zero *z, Pc from, Pc to, double bytes, Stream stream)
                      ((ZeroTensor){from, to, (uint64_t)bytes, stream, false}));
 }
 
-/* A parameter in a unit's gathered buffer, large enough to be partitioned at all. */
+/* True for a parameter in a unit's gathered buffer that is large enough to be partitioned. */
 static bool is_gathered(const Zero *z, const Buffer *b)
 {
     return b->parent != 0 && b->unit != 0 && b->tensor != 0 && b->category == CATEGORY_gathered &&
@@ -84,7 +85,8 @@ static void add_use(Zero *z, const Buffer *b, TensorId param, Pc pc)
         list_push(z->arena, &z->trace, ((ParamUse){param, pc, pc, elements_of(b)}));
 }
 
-/* The hook before the backward pass of an embedding fetches its table, which it does not read. */
+/* The hook before an embedding's backward fetches the table, although the backward does not read
+ * it. */
 static void add_table(Zero *z, const Instr *in, Pc pc)
 {
     const Buffer *grad = &z->p->buffers.at[program_arg(z->p, in, in->n_in)];
@@ -105,13 +107,13 @@ static void read_trace(Zero *z)
     }
 }
 
-/* Liger's loss reads the head's weight outside the head's own module: DeepSpeed takes it for an
- * external parameter of the whole model, which is fetched with it and never released. It learns
- * that in its first step, in which reading the weight gathers it on the spot, until the model
- * returns. */
+/* Liger's loss reads the head's weight outside the head's module. DeepSpeed takes it for an
+ * external parameter of the whole model, which is fetched with the model and never released.
+ * DeepSpeed learns this in its first step. There, reading the weight gathers it at once, until the
+ * model returns. */
 static void keep_head(Zero *z)
 {
-    TensorId head = 0; /* what is first read last */
+    TensorId head = 0; /* the parameter whose first read is last */
     for (uint32_t i = 1; i < z->trace.n; i++)
         if (z->p->code.at[z->trace.at[i].from].phase == PHASE_forward) head = z->trace.at[i].param;
     if (!z->runtime->head_outside || head == 0) return;
@@ -123,7 +125,7 @@ static void keep_head(Zero *z)
     }
     const double bytes = 2. * (double)first->elements;
     add_tensor(z, 1, z->p->code.n - 1, bytes, STREAM_dp_gather);
-    /* _allgather_params: into a flat tensor, and from there into the weight's own */
+    /* _allgather_params gathers into a flat tensor, then copies into the weight's own */
     uint32_t flat = add_tensor(z, first->from, first->from, bytes, STREAM_compute);
     uint32_t recorded = add_tensor(z, first->from, last->to, bytes, STREAM_compute);
     z->out->tensors.at[flat].only_at_first = true;
@@ -150,7 +152,8 @@ static uint32_t new_fetch(Zero *z, Pc at)
     return list_push(z->arena, &z->fetches, ((Fetch){.at = at}));
 }
 
-/* Gathered together, each is copied out of the one tensor: all when the first is waited for. */
+/* Parameters that were gathered together are all copied out of the one tensor when the first is
+ * awaited. */
 static void copy_out(Zero *z, uint32_t group, Pc at)
 {
     Fetch *f = &z->fetches.at[group];
@@ -160,8 +163,8 @@ static void copy_out(Zero *z, uint32_t group, Pc at)
             add_tensor(z, at, z->p->code.n - 1, 2. * z->params[id].elements, STREAM_dp_gather);
 }
 
-/* The module waits: one parameter alone is where it was gathered to; what several were gathered
- * into goes when the last of them has been waited for. */
+/* The module waits. A single parameter lies where it was gathered to. A tensor with several is
+ * freed when the last of them has been awaited. */
 static void wait_for(Zero *z, const ParamUse *use)
 {
     Param *param = &z->params[use->param];
@@ -176,7 +179,7 @@ static void wait_for(Zero *z, const ParamUse *use)
     param->fetch = 0;
 }
 
-/* The next uses in order, until the bucket is full. */
+/* Prefetches the next uses in order, until the bucket is full. */
 static void prefetch(Zero *z, Pc at)
 {
     double room = z->runtime->live_elements - z->available, n = 0;
@@ -192,8 +195,8 @@ static void prefetch(Zero *z, Pc at)
     }
 }
 
-/* Is it used again before so many other parameters are? Or has prefetching left it out for a later
- * use, since it was there? */
+/* True if it is used again before a given number of other parameters. Also true if prefetching has
+ * skipped it since then because it was there. */
 static bool used_again_soon(const Zero *z, uint32_t i)
 {
     double passed = 0;
@@ -205,10 +208,10 @@ static bool used_again_soon(const Zero *z, uint32_t i)
     return false;
 }
 
-/* Weights come from the pool of the gathers' stream; the compute stream has them recorded, so that
- * nobody gets their bytes before the device has come to where they were released (free_param).
- * When that is, the host learns where it waits: where Hugging Face's attention looks whether a
- * sequence is packed (_is_packed_sequence), and where it reads a reduced gradient. */
+/* Weights come from the pool of the gathers' stream. They are recorded for the compute stream, so
+ * nobody gets their bytes before the device has reached their release (free_param). The host learns
+ * that at its next wait. It waits where Hugging Face's attention checks whether a sequence is
+ * packed (_is_packed_sequence), and where it reads a reduced gradient. */
 static void find_waits(Zero *z)
 {
     z->waits = arena_array(z->arena, (size_t)z->p->code.n + 1, sizeof *z->waits);
@@ -243,10 +246,10 @@ static void fetch_and_release(Zero *z)
     }
 }
 
-/* Stage 3 copies a gradient into the bucket on the stream of reductions and says so to the
- * allocator (record_stream), which may not give its bytes to anyone before that stream has come so
- * far. The host, which runs ahead, waits for it where it reads a reduced part: with the optimizer
- * there, in each reduction. */
+/* Stage 3 copies a gradient into the bucket on the reduction stream and tells the allocator
+ * (record_stream). The allocator then keeps the gradient's bytes until that stream has reached the
+ * copy. The host runs ahead. It waits for that stream where it reads a reduced part: with the
+ * optimizer on the host, in each reduction. */
 static void release_copied(Zero *z, const Bucket *b, Pc pc)
 {
     for (uint32_t i = b->from; i < z->out->tensors.n; i++) {
@@ -255,9 +258,10 @@ static void release_copied(Zero *z, const Bucket *b, Pc pc)
     }
 }
 
-/* stage3.py, __reduce_and_partition_ipg_grads: gradients are interleaved by rank into one tensor,
- * one alone where it lies; the optimizer on the host wants each part's norm, taken in fp64, and the
- * part itself on the device. Stages 1 and 2 flatten the bucket to reduce it. */
+/* stage3.py, __reduce_and_partition_ipg_grads: several gradients are interleaved by rank into one
+ * tensor; a single one stays where it is. With the optimizer on the host, each part's norm is
+ * computed in fp64, and the part itself is copied from the device. Stages 1 and 2 flatten the
+ * bucket to reduce it. */
 static void reduce(Zero *z, Bucket *b, Pc pc)
 {
     if (b->n == 0) return;
@@ -270,8 +274,8 @@ static void reduce(Zero *z, Bucket *b, Pc pc)
     *b = (Bucket){.first = b->first, .from = z->out->tensors.n};
 }
 
-/* A weight's gradient is there from its first product until it is copied into the bucket. One that
- * is larger than the bucket waits as it is for the next reduction. */
+/* A weight's gradient exists from its first product until it is copied into the bucket. A gradient
+ * larger than the bucket waits unchanged for the next reduction. */
 static void add_gradient(Zero *z, Bucket *b, const Buffer *grad)
 {
     const double n = (double)elements_of(grad);
@@ -301,7 +305,8 @@ static Pc gradients(Zero *z, Bucket *b)
     return last;
 }
 
-/* The step: gradients in fp32 for it, in stages 1 and 2 through a flat copy of what was kept. */
+/* The update needs gradients in fp32; in stages 1 and 2 they pass through a flat copy of the kept
+ * ones. */
 static void update(Zero *z, Pc first, Pc last)
 {
     const double part = z->elements / z->ranks;
@@ -322,8 +327,9 @@ static void stay(Zero *z, double bytes)
     z->out->resident_bytes[i] = (uint64_t)bytes;
 }
 
-/* What the plan has for it: gathered weights and what is sent to gather them, gradients and their
- * parts, and with the optimizer on the host its state and fp32 weights. */
+/* True for buffers of the plan that ZeRO's own tensors replace: gathered weights and the buffers
+ * sent to gather them, gradients and their parts; with the optimizer on the host, also its state
+ * and fp32 weights. */
 static bool is_replaced(const Zero *z, const Buffer *b)
 {
     bool of_state = b->category == CATEGORY_parameter || b->category == CATEGORY_optimizer;

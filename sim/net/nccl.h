@@ -15,10 +15,11 @@ enum {
     NCCL_LL_BYTES = 8 * 512 * NCCL_STEPS * 16,     /* init.cc: DEFAULT_LL_BUFFSIZE */
     NCCL_LL128_BYTES = 120 * 640 * NCCL_STEPS * 8, /* init.cc: DEFAULT_LL128_BUFFSIZE */
     NCCL_SIMPLE_BYTES = 4 << 20,                   /* init.cc: DEFAULT_BUFFSIZE */
-    NCCL_NET_CHUNK_BYTES = 128 << 10,              /* init.cc: P2P_NET_CHUNKSIZE; of messages */
-    NCCL_PCIE_CHUNK_BYTES = 128 << 10,             /* init.cc: P2P_PCI_CHUNKSIZE */
-    NCCL_NVLINK_CHUNK_BYTES = 512 << 10,           /* init.cc: P2P_NVL_CHUNKSIZE */
-    NCCL_SHARED_STEPS = 16, /* transport/net.cc; chunks of a channel, shared by all messages */
+    /* init.cc: P2P_NET_CHUNKSIZE; chunk of a message */
+    NCCL_NET_CHUNK_BYTES = 128 << 10,
+    NCCL_PCIE_CHUNK_BYTES = 128 << 10,   /* init.cc: P2P_PCI_CHUNKSIZE */
+    NCCL_NVLINK_CHUNK_BYTES = 512 << 10, /* init.cc: P2P_NVL_CHUNKSIZE */
+    NCCL_SHARED_STEPS = 16, /* transport/net.cc; chunks of a channel that all messages share */
     NCCL_SWITCH_CHUNK_BYTES = 128 << 10, /* transport/nvls.cc: NVLS_CHUNKSIZE */
     NCCL_FIFO_BYTES = 1 << 20            /* init.cc: NCCL_WORK_FIFO_BYTES_DEFAULT */
 };
@@ -50,14 +51,14 @@ typedef struct NcclCase {
 } NcclCase;
 
 typedef struct NcclEstimate {
-    double latency_us, bytes_per_us; /* of the tuner's size; 0: not possible */
+    double latency_us, bytes_per_us; /* of the tuner at this size; 0: not possible */
 } NcclEstimate;
 
 Generation nccl_generation(const Cluster *cluster);
 NcclCase nccl_case(const Cluster *cluster, Collective kind, uint32_t n_nodes,
                    uint32_t ranks_per_node, uint64_t bytes);
 bool nccl_has_switch(const Cluster *cluster);
-/* Channels of a communicator over everything it connects, and of reductions in the switch. */
+/* Channels of a communicator over all its connections, and of reductions in the switch. */
 uint32_t nccl_channels(const Cluster *cluster, uint32_t n_nodes, uint32_t ranks_per_node);
 uint32_t nccl_switch_channels(const Cluster *cluster, uint32_t n_nodes);
 /* Number of channels for a group of sends and receives to `n_peers` ranks (itself included),

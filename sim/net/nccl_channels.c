@@ -1,6 +1,7 @@
-/* How many channels messages take (paths.cc, enqueue.cc): a communicator has a power of two of
- * them; each peer gets as many as its way can use, fewer where there are many peers; each round of
- * an all-to-all begins at another one. A channel is a block of the kernel, and that an SM. */
+/* The number of channels for messages (paths.cc, enqueue.cc). A communicator has a power of two of
+ * them. Each peer gets as many as its path can use, fewer if there are many peers. Each round of an
+ * all-to-all begins at another channel. A channel is one block of the kernel, so it occupies one
+ * SM. */
 #include <math.h>
 
 #include "sim/net/nccl.h"
@@ -14,7 +15,7 @@ static uint32_t power_of_two(double n)
     return p;
 }
 
-/* Two for each link of NVLink's; 14 GB/s of a NIC a channel; two over PCIe. */
+/* Two channels for each NVLink; one for each 14 GB/s of a NIC; two over PCIe. */
 static uint32_t most_of_a_peer(const NcclCase *c, uint32_t all)
 {
     bool box = c->cluster->intra == FABRIC_pcie;

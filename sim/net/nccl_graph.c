@@ -1,5 +1,5 @@
-/* The result of NCCL's search on a machine (src/graph/topo.cc, paths.cc, search.cc): how many
- * channels of which speed its rings, trees and switch reductions have. */
+/* The result of NCCL's search on a machine (src/graph/topo.cc, paths.cc, search.cc): the number of
+ * channels and their speed for rings, trees and switch reductions. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -52,8 +52,8 @@ bool nccl_has_switch(const Cluster *cluster)
 
 double nccl_port_bytes_per_s(const Cluster *cluster)
 {
-    /* topo.h counts 20, 20.6 (Hopper), 40.1 (Blackwell) GB/s a link of nominally 25, 25, 50; PCIe
-     * gen 4 x16 as 24 of 31.5. */
+    /* topo.h assumes 20, 20.6 (Hopper) and 40.1 (Blackwell) GB/s for a link of nominally 25, 25 and
+     * 50; PCIe gen 4 x16 counts as 24 of 31.5. */
     static const double part[GENERATION_COUNT] = {.8, .8, 20.6 / 25, 40.1 / 50};
     double share = has_nvlink(cluster) ? part[nccl_generation(cluster)] : .76;
     return cluster->intra_bytes_per_s * share;
@@ -62,7 +62,7 @@ double nccl_port_bytes_per_s(const Cluster *cluster)
 double nccl_nic_bytes_per_s(const Cluster *cluster)
 {
     double achieved = cluster->fabric.achieved > 0 ? cluster->fabric.achieved : .96;
-    return cluster->nic_bytes_per_s * achieved; /* paths: 24 of HDR's 25, 48 of NDR's 50 GB/s */
+    return cluster->nic_bytes_per_s * achieved; /* paths.cc: 24 of HDR's 25, 48 of NDR's 50 GB/s */
 }
 
 double nccl_nic_rails(const Cluster *cluster)
@@ -77,7 +77,7 @@ double nccl_nics_used(const NcclCase *c)
     return fmax(fmin(c->per_node, nics), 1);
 }
 
-/* GB/s of a NIC as the search counts them: 24 of 25, 48 of 50. */
+/* GB/s of a NIC that the search assumes: 24 of 25, 48 of 50. */
 static double search_rate(const NcclCase *c)
 {
     return c->cluster->nic_bytes_per_s * .96e-9 * nccl_nic_rails(c->cluster);
@@ -93,7 +93,7 @@ double nccl_crossings(const NcclCase *c)
     return c->kind == COLLECTIVE_all_reduce ? 2 * (c->n_nodes - 1) : c->n_nodes - 1;
 }
 
-/* search.cc doubles the channels at half the speed where a channel alone would be a bottleneck. */
+/* search.cc doubles the channels at half the speed if a single channel would be a bottleneck. */
 static Rings doubled(const NcclCase *c, double channels, double speed)
 {
     bool sm90 = c->generation == GENERATION_hopper || c->generation == GENERATION_blackwell;
@@ -104,8 +104,8 @@ static Rings doubled(const NcclCase *c, double channels, double speed)
     return (Rings){channels, speed, speed};
 }
 
-/* A few links between some pairs: as many rings as its cluster says that they make, of one link
- * each; where none goes round, the way back shares what is there. */
+/* Some pairs have a few links. The cluster says how many rings of one link each they form. Without
+ * a ring, the way back shares the existing links. */
 static Rings rings_of_links(const NcclCase *c, double port)
 {
     uint32_t n = (uint32_t)c->per_node;
@@ -121,7 +121,7 @@ static Rings rings_in_node(const NcclCase *c, double port)
     const Cluster *cluster = c->cluster;
     if (cluster->intra == FABRIC_nvlink && cluster->rings[MOST_RING_DEVICES] > 0)
         return rings_of_links(c, port);
-    if (cluster->intra == FABRIC_mesh) { /* a ring over each link to another */
+    if (cluster->intra == FABRIC_mesh) { /* one ring over each link to another device */
         double others = fmax(cluster->devices_per_node - 1., 1), used = c->per_node - 1;
         return (Rings){2 * used, port / others / 2, port / others / 2};
     }
@@ -147,12 +147,13 @@ static Rings rings_between(const NcclCase *c, double port)
     }
     if (best <= 0) best = rate;
     double channels = fmin(nccl_nics_used(c), 32);
-    double inside = (c->per_node - 1) / c->per_node; /* one hop in g leaves by the NIC */
+    double inside = (c->per_node - 1) / c->per_node; /* one hop in per_node leaves by the NIC */
     if (channels * best * inside > port) channels = fmax(floor(port / (best * inside)), 1);
     return doubled(c, channels, best);
 }
 
-/* Trees between nodes: the search raises their speed inside to at most twice that outside. */
+/* Trees between nodes: the search raises their speed inside a node to at most twice the speed
+ * outside. */
 static Rings trees(const NcclCase *c, double port)
 {
     Rings r = c->ring;
@@ -163,7 +164,7 @@ static Rings trees(const NcclCase *c, double port)
     return r;
 }
 
-/* One head a GPU; each GPU's port carries (heads + 1) times a channel's speed. */
+/* One head for each GPU; each GPU's port carries (heads + 1) times a channel's speed. */
 static Rings switch_heads(const NcclCase *c, double port)
 {
     const double *speed = c->generation == GENERATION_blackwell ? intra_blackwell : intra_hopper;
@@ -171,8 +172,8 @@ static Rings switch_heads(const NcclCase *c, double port)
     for (; *speed > 0 && r.intra <= 0; speed++) {
         if (*speed <= port / (r.channels + 1) + 1e-9) r.intra = *speed;
     }
-    /* Inside a node the search raises the other speed to at most twice this one; measured bus
-     * bandwidths (5 and 6 H200, 8 B200) show that its list's largest entry does not limit. */
+    /* Inside a node, the search raises the other speed to at most twice this one. Measured bus
+     * bandwidths (5 and 6 H200, 8 B200) show that the largest entry of its list is no limit. */
     r.inter = 2 * r.intra;
     if (c->n_nodes > 1) r.inter = fmin(r.inter, search_rate(c));
     return r;

@@ -1,5 +1,5 @@
-/* Buffers that NCCL was told of: registered ones, which take fewer SMs; windows that every rank
- * maps, which have kernels of their own (src/symmetric.cc) or need no SM at all (copy engines). */
+/* Buffers that NCCL knows in advance. Registered buffers take fewer SMs. Windows that every rank
+ * maps have kernels of their own (src/symmetric.cc), or need no SM at all (copy engines). */
 #include <math.h>
 
 #include "sim/net/nccl.h"
@@ -11,8 +11,8 @@ static bool is_recent(const Cluster *cluster)
 }
 
 /* megatron-fsdp's table for user buffers: within a node through the switch (gather 4, scatter 5),
- * across nodes with several ranks each 16, with one rank a node 1 and 4. Older devices and nodes
- * without a switch copy as ever. */
+ * across nodes with several ranks each 16, with one rank a node 1 and 4. Older devices, and nodes
+ * without a switch, copy as usual. */
 uint32_t nccl_registered_channels(const Cluster *cluster, OpKind op, uint32_t n_nodes,
                                   uint32_t ranks_per_node)
 {
@@ -42,7 +42,8 @@ bool nccl_buffers_possible(const Cluster *cluster, const NcclQuestion *q)
     return false;
 }
 
-/* Kernels of a window by NCCL's own numbers: base us, GB/s of one SM, and of the port at most. */
+/* Kernels for windows by NCCL's own numbers: base in us, GB/s of one SM, and GB/s of the port at
+ * most. */
 typedef struct Window {
     double base_us, low_latency_us, sm, sm_reduce, peak, peak_multicast;
 } Window;
@@ -51,7 +52,7 @@ static const Window blackwell = {19.5, 8.5, 59, 59, 644, 1074};
 
 static double soft_least(double a, double b)
 {
-    double p = 4; /* a smooth minimum: NCCL's own has this sharpness about */
+    double p = 4; /* exponent of a smooth minimum, about as sharp as NCCL's own */
     return pow(pow(a, -p) + pow(b, -p), -1 / p);
 }
 
@@ -73,8 +74,8 @@ static double window_us(const NcclCase *c, const Window *w, double sms, bool low
     return (low_latency ? w->low_latency_us : w->base_us) + soft_plus(bytes / (1e3 * rate) - 1);
 }
 
-/* The fewest SMs within 2.5 % of the best, each counted as 2.5 % more time; then nothing but the
- * port and, for what does not fit in the latency, the bytes. */
+/* Takes the fewest SMs within 2.5 % of the best, where each SM counts as 2.5 % more time. Beyond
+ * the latency, only the port limits the bytes. */
 static NcclChoice symmetric(const NcclCase *c)
 {
     const Window *w = c->generation == GENERATION_blackwell ? &blackwell : &hopper;
@@ -99,8 +100,8 @@ static NcclChoice symmetric(const NcclCase *c)
     return choice;
 }
 
-/* Copy engines: n - 1 copies to the others, at what a copy between two devices reaches (274 of 300,
- * 376 of 450, 746 of 900 GB/s measured), 25 us to begin. */
+/* Copy engines: n - 1 copies to the other ranks, at the measured rate of a copy between two devices
+ * (274 of 300, 376 of 450, 746 of 900 GB/s); 25 us to begin. */
 static NcclChoice copies(const NcclCase *c)
 {
     NcclChoice choice = {.algorithm = "CopyEngine", .protocol = "Simple", .channels = 0};
@@ -116,8 +117,8 @@ NcclChoice nccl_answer_mapped(const NcclCase *c, NcclBuffers buffers, double lea
 {
     if (buffers == NCCL_copy_engine) return copies(c);
     NcclChoice choice = symmetric(c);
-    /* NCCL's rates are for choosing: its 515 GB/s of a port on Hopper are more than the port's 450.
-     * What the switch moves was measured (NVLS of nccl_fit.def). */
+    /* NCCL's rates only serve its choice: it assumes 515 GB/s for a Hopper port that has 450. The
+     * switch's rate was measured (NVLS of nccl_fit.def). */
     Ps least = c->kind == COLLECTIVE_all_reduce ? ps_of(least_us * 1e6) : 0;
     if (choice.fluid_ps < least) choice.fluid_ps = least;
     return choice;

@@ -1,6 +1,6 @@
-/* Boxes of PCIe: devices behind switches, switches behind processors, processors side by side. What
- * two devices send each other takes every link on its way; how fast a pattern runs is what its
- * busiest link leaves to each of its flows (search.cc's followPath counts the same way). */
+/* Boxes of PCIe: devices behind switches, switches behind processors, processors side by side. A
+ * flow between two devices uses every link on its way. A pattern is as fast as its busiest link
+ * allows for each flow (search.cc's followPath counts the same way). */
 #include <assert.h>
 #include <math.h>
 
@@ -8,8 +8,8 @@
 
 enum { MOST_PARTS = 64 };
 
-/* Flows on each link: of devices, of switches' links up, of processors' links to each other; those
- * that meet in the host's memory. */
+/* Flows on each link: of devices, of switches' uplinks, between processors; and flows that pass
+ * through host memory. */
 typedef struct Loads {
     double out[MOST_BOX_DEVICES], in[MOST_BOX_DEVICES];
     double up[MOST_PARTS], down[MOST_PARTS];
@@ -35,7 +35,7 @@ static bool may_write(const Cluster *c, bool one_switch, bool one_socket)
     return false;
 }
 
-/* One flow from device to device, of `part` of the rate that is asked for. */
+/* Adds one flow from device to device, at `part` of the requested rate. */
 static void add_flow(const Cluster *c, Loads *l, uint32_t from, uint32_t to, double part)
 {
     const PcieBox *box = &c->pcie;
@@ -44,7 +44,7 @@ static void add_flow(const Cluster *c, Loads *l, uint32_t from, uint32_t to, dou
     bool one_socket = socket == other;
     bool one_switch = box->switches > 0 && one_socket && behind == to_switch;
     bool writes = may_write(c, one_switch, one_socket), direct = one_switch && writes;
-    /* A processor of Intel's passes on what a device writes to another in packets of 64 bytes. */
+    /* Intel's processors forward writes between devices in packets of 64 bytes. */
     if (one_socket && !direct && box->intel) part *= 6. / 5;
     l->out[from] += part;
     l->in[to] += part;
@@ -69,7 +69,8 @@ static double least(const Cluster *c, const Loads *l)
     double rate = busiest > 0 ? link / busiest : link;
     if (between > 0 && c->pcie.socket_bytes_per_s > 0)
         rate = fmin(rate, c->pcie.socket_bytes_per_s / between);
-    double memory = c->host_bytes_per_s * c->devices_per_node; /* written once, read once */
+    /* each byte is written once and read once */
+    double memory = c->host_bytes_per_s * c->devices_per_node;
     if (l->in_memory > 0 && memory > 0) rate = fmin(rate, memory / (2 * l->in_memory));
     return rate;
 }

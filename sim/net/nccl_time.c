@@ -1,9 +1,9 @@
-/* How long a collective takes: the algorithm and protocol that NCCL's tuner takes, its latency,
- * what the links it uses let through, and what the tuner leaves out: the launch and the filling of
- * the pipeline. The tuner's bandwidths are for comparing; Simple moves as fast as ports and NICs
- * allow, at the part of them that measurements show (nccl_fit.def, the cluster's fabric).
+/* The time of a collective. It is the latency of the algorithm and protocol that NCCL's tuner
+ * chooses, plus the time of the bytes on the links. The tuner leaves out the launch and the filling
+ * of the pipeline, which are added. The tuner's bandwidths only serve comparison. Simple is limited
+ * by ports and NICs, at the measured part of their rates (nccl_fit.def, the cluster's fabric).
  *
- * Knows one group at a time: sharing of links is net_maxmin.c's. */
+ * It knows one group at a time; net_maxmin.c shares links. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -17,16 +17,16 @@ static const char *const algorithm_name[] = {
 #undef X
 };
 
-/* A call that is waited for, or made for every device by one process, against one in a stream of
- * calls (nccl-tests and torch on 8 A100, H200, B200 against captured calls: 20 to 25 us against 6
- * to 10); a group of sends for which one process serves all devices takes 8.2 us a device more (87
- * us for an empty all-to-all on 8 A100). */
+/* Additional time of a call that is awaited, or of calls for all devices by one process, against
+ * one call in a stream of calls. Measured with nccl-tests and torch on 8 A100, H200, B200: 20 to 25
+ * us against 6 to 10 in graphs. If one process serves all devices, a group of sends takes 8.2 us a
+ * device more (87 us for an empty all-to-all on 8 A100). */
 static const double blocking_us = 14, one_process_send_us = 8.2;
 
-/* Heads of the switch's reductions on one board, which `nvls` and the filling were fitted to. */
+/* Heads of the switch's reductions on one board; `nvls` and the filling were fitted to them. */
 static const double board_heads = 8;
 
-/* Where a message begins to be spread over channels (EFA: 8 to 64 KiB). */
+/* A message is spread over channels from this size on (EFA: 8 to 64 KiB). */
 static const double spread_bytes = 24 << 10;
 
 const NcclFit *nccl_fit(const Cluster *cluster)
@@ -74,15 +74,16 @@ static Ps ps_of_us(double us)
     return ps_of(us * 1e6);
 }
 
-/* Bytes that leave the busiest node's NICs in a tree of nodes, of a buffer of 1: two trees carry
- * half each, up and down. Of two nodes each is the other's root once; of three, one that is a leaf
- * there has two children here; of more, also a parent. */
+/* For a buffer of size 1: bytes that leave the NICs of the busiest node in trees of nodes. Two
+ * trees carry half each, up and down. With two nodes, each is the other's root once. With three, a
+ * leaf of one tree has two children in the other. With more, it also has a parent. */
 static double tree_leaves(double n_nodes)
 {
     return n_nodes <= 1 ? 0 : n_nodes <= 2 ? 1 : n_nodes <= 3 ? 1.5 : 2;
 }
 
-/* Bytes that leave the busiest rank by its port and by its NIC in the whole collective. */
+/* Bytes that leave the busiest rank through its port and through its NIC in the whole
+ * collective. */
 static void traffic(const NcclCase *c, NcclAlgorithm algorithm, NcclChoice *choice)
 {
     double n = c->n_ranks, g = c->per_node, s = c->bytes;
@@ -118,7 +119,8 @@ static double nics_bytes_per_us(const NcclCase *c)
     return nccl_nics_used(c) * nccl_nic_rails(c->cluster) * nccl_nic_bytes_per_s(c->cluster) * 1e-6;
 }
 
-/* NVLS: heads share a port, each of them (heads + 1) times; half of it for what goes round once. */
+/* NVLS: all heads share a port, and each uses it (heads + 1) times; half of that for data that go
+ * round once. */
 static double nvls_us(const NcclCase *c, const NcclFit *fit)
 {
     double heads = c->nvls.channels, g = c->per_node;
@@ -135,15 +137,15 @@ static double all_channels(const NcclCase *c)
     return fmin(2 * c->ring.channels, 64);
 }
 
-/* What is left of the bandwidth where the plan allows fewer thread blocks than NCCL would take:
- * each carries its part and, as far as we know, no more. */
+/* The remaining part of the bandwidth if the plan allows fewer thread blocks than NCCL would take.
+ * Each block is assumed to carry its share and no more. */
 static double part_left(const NcclCase *c, double channels)
 {
     double most = c->settings.max_ctas;
     return most > 0 && most < channels ? most / channels : 1;
 }
 
-/* Time of the bytes, Simple: the busiest link of those it uses. */
+/* Time of the bytes with Simple: that of the busiest link. */
 static double simple_us(const NcclCase *c, NcclAlgorithm algorithm, const NcclFit *fit,
                         const NcclChoice *choice)
 {
@@ -197,7 +199,7 @@ static uint32_t channels_for(const NcclCase *c, NcclAlgorithm algorithm, uint32_
     return (uint32_t)n;
 }
 
-/* Messages, one after the other, that the network itself delays. */
+/* Number of consecutive messages that the network itself delays. */
 static double messages(const NcclCase *c, NcclAlgorithm algorithm)
 {
     if (c->n_nodes <= 1) return 0;
@@ -228,9 +230,9 @@ static double fabric_ramp_us(const NcclCase *c)
            filled(fabric->spread_s * 1e6, spread_bytes, c->bytes);
 }
 
-/* Of 8 ranks; of fewer in a ring as their number of hops. What a reduction in the switch has under
- * way is a chunk of each channel and head (enqueue.cc: concurrentOps), so that 32 heads fill a
- * pipeline of four times as many bytes as 8. */
+/* The filling time was fitted to 8 ranks; with fewer ranks a ring's is in proportion to its hops. A
+ * reduction in the switch has one chunk of each channel and head under way (enqueue.cc:
+ * concurrentOps). A pipeline of 32 heads thus holds four times as many bytes as one of 8. */
 static double ramp_us(const NcclCase *c, NcclAlgorithm algorithm, const NcclFit *fit)
 {
     double hops = algorithm == NCCL_Ring ? fmin((c->n_ranks - 1) / 7, 1) : 1;
@@ -243,8 +245,8 @@ static double ramp_us(const NcclCase *c, NcclAlgorithm algorithm, const NcclFit 
     return hops * filled(fit->once_us, fit->once_mib * 0x1p20, c->bytes);
 }
 
-/* Latency and time of the bytes, by one algorithm and protocol; the second is 0 where NCCL has no
- * such pair. */
+/* Latency and time of the bytes for one algorithm and protocol; the time is 0 if NCCL has no such
+ * pair. */
 static NcclEstimate takes(const NcclCase *c, NcclAlgorithm algorithm, uint32_t protocol,
                           const NcclFit *fit, const NcclChoice *links)
 {
@@ -267,8 +269,8 @@ static NcclEstimate takes(const NcclCase *c, NcclAlgorithm algorithm, uint32_t p
     return e;
 }
 
-/* The algorithm is the tuner's choice. Its sizes for changing the protocol differ from version to
- * version, all of them aiming at the fastest, so that is what is taken. */
+/* The algorithm is the tuner's choice. The sizes at which the tuner changes the protocol differ
+ * between versions. All of them aim at the fastest, so the fastest is taken. */
 static NcclChoice collective(const NcclCase *c, const NcclFit *fit)
 {
     NcclAlgorithm algorithm = NCCL_Ring;
@@ -295,8 +297,8 @@ static NcclChoice collective(const NcclCase *c, const NcclFit *fit)
 }
 
 /* All to all: n sends and receives in one launch; 10.5 us below 4 KiB on 8 H20 (pipelined). A
- * gather or scatter is the same for its root alone. A NIC carries what leaves the node for its own
- * ranks: those of others are of no use. */
+ * gather or scatter is the same for its root alone. A NIC carries only the traffic of its own
+ * ranks; the NICs of other ranks do not help. */
 static NcclChoice exchange(const NcclCase *c, const NcclFit *fit)
 {
     double n = c->n_ranks, g = c->per_node, s = c->bytes;
@@ -331,7 +333,7 @@ static NcclChoice message(const NcclCase *c, const NcclFit *fit)
         latency = 17 + c->cluster->fabric.message_s * 1e6;
     } else {
         choice.port_bytes = c->bytes;
-        bool box = c->cluster->intra == FABRIC_pcie; /* fitted to NVLink's ports */
+        bool box = c->cluster->intra == FABRIC_pcie; /* the fit is for NVLink's ports */
         fluid = c->bytes / (c->port_bytes_per_us * (box ? 1 : fit->p2p));
     }
     choice.latency_ps = ps_of_us(latency);
@@ -410,7 +412,7 @@ NcclChoice nccl_answer_alone(const Cluster *cluster, const NcclQuestion *q)
                   fmax(cluster->oversubscription, 1);
     double bytes = choice.nic_bytes * c.per_node, s = bytes / node;
     double nodes = cluster->nodes_per_group, here = nodes * c.per_node;
-    if (nodes > 0 && c.n_nodes > nodes) { /* rings and trees leave a pod once */
+    if (nodes > 0 && c.n_nodes > nodes) { /* rings and trees leave each pod once */
         if (q->kind == COLLECTIVE_all_to_all)
             bytes = c.bytes * here * (c.n_ranks - here) / c.n_ranks;
         s = fmax(s, bytes / (node * nodes) * fmax(cluster->group_oversubscription, 1));
@@ -419,7 +421,7 @@ NcclChoice nccl_answer_alone(const Cluster *cluster, const NcclQuestion *q)
     OpKind op = q->kind == COLLECTIVE_all_to_all ? OP_all_to_all : OP_all_reduce;
     EdgeKind kind =
         q->kind == COLLECTIVE_sendrecv ? EDGE_message : nccl_pattern(op, choice.algorithm);
-    bytes = choice.nic_bytes * c.per_node; /* of a node's members together, on each edge */
+    bytes = choice.nic_bytes * c.per_node; /* bytes of all members on a node, for each edge */
     if (kind == EDGE_exchange) bytes = c.bytes / c.n_ranks * c.per_node * c.per_node;
     if (kind == EDGE_tree) bytes = c.bytes / 2;
     if (q->n_nodes <= routes.n_places)
@@ -431,7 +433,7 @@ NcclChoice nccl_answer_alone(const Cluster *cluster, const NcclQuestion *q)
     return choice;
 }
 
-/* Ops of a plan that are collectives of NCCL; a halo exchange is sends and receives. */
+/* Maps a plan's op to a collective of NCCL; a halo exchange consists of sends and receives. */
 static Collective kind_of(OpKind op)
 {
     Collective kind = COLLECTIVE_sendrecv;
@@ -446,8 +448,8 @@ NcclChoice nccl_choose(const Cluster *cluster, OpKind op, uint32_t n_nodes, uint
     return nccl_choose_as(cluster, &none, op, n_nodes, ranks_per_node, bytes);
 }
 
-/* An arena that is registered by default (auto) is in windows too, but what these gain is counted
- * only where the plan asks for them: their kernels' times are NCCL's word, not measured. */
+/* An arena registered by default (auto) is in windows too. Their gain is counted only if the plan
+ * asks for windows, because the times of their kernels are NCCL's claim, not measured. */
 NcclChoice nccl_choose_as(const Cluster *cluster, const NcclSettings *settings, OpKind op,
                           uint32_t n_nodes, uint32_t ranks_per_node, uint64_t bytes)
 {

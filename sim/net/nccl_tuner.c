@@ -1,12 +1,12 @@
-/* NCCL's own model of a collective: for every algorithm and protocol a latency and a bandwidth; the
- * fastest is what it runs (src/graph/tuning.cc). It knows nothing of launches and ramps, and its
- * bandwidths are for choosing: nccl_time.c says what a choice takes. */
+/* NCCL's own model of a collective: a latency and a bandwidth for every algorithm and protocol, of
+ * which NCCL runs the fastest (src/graph/tuning.cc). It ignores launches and ramps, and its
+ * bandwidths only serve the choice; nccl_time.c gives the time of the chosen one. */
 #include <assert.h>
 #include <math.h>
 
 #include "sim/net/nccl.h"
 
-/* us: base latency of an algorithm, and of one hop over NVLink or PCIe, and over the network. */
+/* us: base latency of each algorithm; then of one hop over NVLink or PCIe, and over the network. */
 static const double base_us[2][N_PROTOCOLS] = {{6.8, 14, 8.4}, {6.6, 14, 8.4}};
 static const double nvlink_us[2][N_PROTOCOLS] = {{.6, 1.25, 4.0}, {.6, 1.9, 3.4}};
 static const double pci_us[2][N_PROTOCOLS] = {{1.0, 1.9, 4.0}, {1.0, 2.5, 5.7}};
@@ -26,7 +26,7 @@ static const Caps caps_of[] = {
     {{141, 45, 35}, {36.7, 36.7, 36.7}, {36.7, 36.7, 29}, {38.7, 41.4, 36}, {0, 57.7, 45.5}, .85},
     {{282, 90, 70}, {73.4, 34.6, 73.4}, {55.6, 31.67, 20}, {70, 42.8, 24}, {0, 96, 43.8}, .74}};
 
-/* Tree all-reduce by log2(bytes / 64). */
+/* Correction for a tree all-reduce, by log2(bytes / 64). */
 static const double tree_correction[N_PROTOCOLS][24] = {
     {1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1, 1},
     {1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1, 1},
@@ -49,7 +49,7 @@ static uint32_t cap_index(const NcclCase *c)
     return c->n_nodes <= 1 ? 0 : c->n_nodes <= 2 ? 1 : 2;
 }
 
-/* Up to two nodes the tuner counts the speed inside, beyond that the speed between nodes. */
+/* Up to two nodes the tuner uses the speed inside a node, beyond that the speed between nodes. */
 static double bus_of(const NcclCase *c, const Rings *r)
 {
     return r->channels * (c->n_nodes <= 2 ? r->intra : r->inter);
@@ -61,7 +61,8 @@ static bool goes_round(Collective kind)
            kind == COLLECTIVE_reduce_scatter;
 }
 
-/* A chain of all ranks, filled once: every channel is alike, so the tuner counts one hop. */
+/* A chain of all ranks that is filled once. All channels are alike, so the tuner counts each hop
+ * once. */
 static double chain_latency_us(const NcclCase *c, uint32_t protocol)
 {
     NcclAlgorithm row = protocol == SIMPLE ? NCCL_Tree : NCCL_Ring;
@@ -80,7 +81,7 @@ static NcclEstimate ring(const NcclCase *c, uint32_t protocol)
     double steps = nccl_steps(c), crossing = 0, overhead = 0;
     if (c->n_nodes > 1) {
         crossing = nccl_crossings(c);
-        overhead = protocol == SIMPLE ? 3 : 1; /* host of a NIC, Intel: 1 us */
+        overhead = protocol == SIMPLE ? 3 : 1; /* host overhead of a NIC; Intel: 1 us */
     }
     double hop_network = network_us[c->per_node <= 1 ? NCCL_Tree : NCCL_Ring][protocol];
     double latency = base_us[NCCL_Ring][protocol] +
@@ -103,7 +104,7 @@ static NcclEstimate tree(const NcclCase *c, uint32_t protocol)
     if (protocol == LL128) {
         b = fmin(b * (c->n_nodes <= 1 ? 7. / 9 : 120. / 128), channels * caps->tree_ll128[i]);
     }
-    if (sm90(c) && c->n_nodes > 1) b *= .85; /* a plain tree inside the node */
+    if (sm90(c) && c->n_nodes > 1) b *= .85; /* plain trees inside the node */
     if (c->bytes < 512. * 1024 * 1024) {
         double at = floor(log2(fmax(c->bytes, 64) / 64));
         if (at >= 0 && at < 24) b *= tree_correction[protocol][(uint32_t)at];
@@ -114,7 +115,8 @@ static NcclEstimate tree(const NcclCase *c, uint32_t protocol)
     return (NcclEstimate){latency, 1000 * b / 2};
 }
 
-/* Reductions by the NVLink switch; between nodes by trees, or by switches that reduce as well. */
+/* Reductions by the NVLink switch. Between nodes they use trees, or network switches that reduce as
+ * well. */
 static NcclEstimate nvls(const NcclCase *c, bool trees)
 {
     const Caps *caps = &caps_of[c->generation];
@@ -139,8 +141,8 @@ static NcclEstimate nvls(const NcclCase *c, bool trees)
     return (NcclEstimate){latency, 1000 * channels * bus * c->n_ranks / nccl_steps(c)};
 }
 
-/* Reductions in the network's switches: each rank of a node to a head (direct), or along a chain.
- */
+/* Reductions in the network's switches: each rank of a node sends to a head (direct), or along a
+ * chain. */
 static NcclEstimate coll_net(const NcclCase *c, bool direct)
 {
     double g = c->per_node, channels = c->ring.channels;
@@ -160,7 +162,7 @@ static NcclEstimate coll_net(const NcclCase *c, bool direct)
     return (NcclEstimate){latency, 1000 * bus / 2};
 }
 
-/* Parallel aggregated trees: one rank a node. */
+/* Parallel aggregated trees (PAT), for one rank on each node. */
 static NcclEstimate pat(const NcclCase *c)
 {
     bool possible = c->kind != COLLECTIVE_all_reduce && goes_round(c->kind) && c->per_node <= 1 &&
@@ -175,7 +177,7 @@ NcclEstimate nccl_tuner(const NcclCase *c, NcclAlgorithm algorithm, uint32_t pro
 {
     NcclEstimate never = {0, 0};
     if (protocol != SIMPLE && c->n_nodes > 1 && c->cluster->fabric.simple_only) return never;
-    /* 128 bytes arrive whole over NVLink (and what counts as it), not over PCIe. */
+    /* 128 bytes arrive whole over NVLink and similar links, but not over PCIe. */
     if (protocol == LL128 && c->cluster->intra == FABRIC_pcie && c->per_node > 1) return never;
     bool simple = protocol == SIMPLE;
     switch (algorithm) {

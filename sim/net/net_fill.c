@@ -1,5 +1,5 @@
 /* Progressive filling: all rates rise together until a link is full or a flow has all that it can
- * use; those flows stay, the others rise on. */
+ * use. Those flows keep their rate, and the others rise further. */
 #include <math.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ static void freeze(MaxMin *m, Flow *f, double level)
     }
 }
 
-/* The common rate at which a link fills. */
+/* Returns the common rate at which a link becomes full. */
 static double fills_at(const MaxMin *m, uint32_t link)
 {
     int64_t room = m->capacity[link] - m->frozen[link];
@@ -58,7 +58,7 @@ void maxmin_fill(MaxMin *m)
             const Flow *f = &m->flows.at[m->active.at[k]];
             if (f->level < 0) rate = fmin(rate, lowest(m, &m->shapes.at[f->shape]));
         }
-        /* Decide who is limited before freezing anybody, so that order does not matter. */
+        /* Decide which flows are limited before fixing any rate, so that order does not matter. */
         for (uint32_t k = 0; k < m->active.n; k++) {
             Flow *f = &m->flows.at[m->active.at[k]];
             if (f->level >= 0 || lowest(m, &m->shapes.at[f->shape]) > rate) continue;

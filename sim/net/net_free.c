@@ -1,5 +1,5 @@
-/* A network on which one kind of communication takes no time: how much a step would gain at most if
- * it were hidden altogether. */
+/* A network on which one kind of communication takes no time. It shows how much a step would gain
+ * at most if that communication were fully hidden. */
 #include "sim/sim.h"
 
 #include <assert.h>
@@ -9,7 +9,7 @@ struct NetFree {
     OpKind op;
     AxisSet axes;
     Arena *arena;
-    LIST(uint32_t) due; /* ids that end as soon as they have begun */
+    LIST(uint32_t) due; /* ids that end at the moment they begin */
 };
 
 static bool is_free(const NetFree *f, const Transfer *t)

@@ -1,10 +1,10 @@
-/* Concurrent transfers share links. A transfer is a latency, then a flow: bytes through each
- * member's port, its NIC and its node's uplink, at most as fast as NCCL's model lets it run alone.
- * Where the flows of an instant want more than a link has, all their rates rise together until a
- * link is full or a flow has all it can use (progressive filling: max-min fair).
+/* Concurrent transfers share links. A transfer is a latency, then a flow of bytes through each
+ * member's port, its NIC and its node's uplink. It is at most as fast as NCCL's model lets it run
+ * alone. If the flows of an instant need more than a link has, all rates rise together until a link
+ * is full or a flow has all that it can use (progressive filling: max-min fair).
  *
- * Demands are integers and every sum over them exact, so the result does not depend on the order of
- * flows or on whether a folded flow stands for many; a flow's arithmetic is touched only when its
+ * Demands are integers, so every sum over them is exact. The result thus does not depend on the
+ * order of flows, or on whether a folded flow stands for many. A flow is recomputed only when its
  * own rate changes. */
 #include <assert.h>
 #include <math.h>
@@ -31,7 +31,7 @@ static uint32_t link_pod(const MaxMin *m, uint32_t class_, uint32_t in)
     return 2 * (f->n_classes + f->n_nic_classes + f->n_node_classes + f->pod_of[class_]) + in;
 }
 
-/* A millionth more than the link has, so that rates which were rounded up to fill it exactly do. */
+/* A millionth more than the link has, so that rates that were rounded up still fit. */
 static int64_t capacity_of(double bytes_per_s)
 {
     return (int64_t)ceil(bytes_per_s * (1 + 1e-6)) + 16;
@@ -58,7 +58,8 @@ MaxMin *maxmin_new(const Cluster *cluster, const Fold *fold, Arena *arena)
     double port = nccl_port_bytes_per_s(cluster), nic = nccl_nic_bytes_per_s(cluster);
     double nics = cluster->nics_per_node, devices = cluster->devices_per_node;
     double thinned = cluster->oversubscription > 1 ? cluster->oversubscription : 1;
-    double a_nic = nics > devices ? nic * floor(nics / devices) : nic; /* several for one device */
+    /* several NICs for one device */
+    double a_nic = nics > devices ? nic * floor(nics / devices) : nic;
     for (uint32_t c = 0; c < fold->n_classes; c++) {
         for (uint32_t in = 0; in < 2; in++) {
             m->capacity[link_port(c, in)] = capacity_of(port);
@@ -93,10 +94,10 @@ void maxmin_counts(const MaxMin *m, CostCounts *counts)
     counts->collectives_modelled = m->shapes.n - 1 - m->n_measured; /* [0] none */
 }
 
-/* A measured time replaces the model's; its parts keep their proportion. */
+/* A measured time replaces the model's; the shares of its parts stay the same. */
 static void use_measured(MaxMin *m, OpKind op, uint32_t n_ranks, uint64_t bytes, NcclChoice *choice)
 {
-    /* The store's times were measured with NCCL's own choices. */
+    /* The store's times were measured without any NCCL settings. */
     if (m->store == NULL || choice->time_ps <= 0 || !nccl_settings_none(&m->asks)) return;
     Ps measured = store_get_collective(m->store, m->machine, "nccl", op, n_ranks, bytes, m->d);
     if (measured < 0) return;
@@ -107,8 +108,8 @@ static void use_measured(MaxMin *m, OpKind op, uint32_t n_ranks, uint64_t bytes,
     choice->time_ps = measured;
 }
 
-/* What runs alone runs at full speed, so one rank's rate never exceeds its link; but for links that
- * may be thinned: a flow that runs alone may be slower there than NCCL's model knows. */
+/* A transfer alone runs at full speed, so one rank's rate never exceeds its link. Thinner links are
+ * the exception: there even a lone flow may be slower than NCCL's model assumes. */
 static void add_use(MaxMin *m, FlowShape *shape, uint32_t link, uint32_t count, double bytes,
                     bool thinned)
 {
@@ -123,9 +124,8 @@ static void add_use(MaxMin *m, FlowShape *shape, uint32_t link, uint32_t count, 
     shape->n++;
 }
 
-/* Bytes of each member that leave its pod. Rings and trees go from pod to pod once, whatever lies
- * in them, so that a pod sends what one of its nodes does; an exchange sends to each rank
- * elsewhere. */
+/* Bytes of each member that leave its pod. Rings and trees pass from pod to pod once, so a pod
+ * sends as much as one of its nodes. An exchange sends to each rank in other pods. */
 static double pod_bytes(const Transfer *t, const NcclChoice *choice)
 {
     const FoldGroup *g = t->group;
@@ -135,7 +135,7 @@ static double pod_bytes(const Transfer *t, const NcclChoice *choice)
     return choice->nic_bytes * g->max_per_node / here;
 }
 
-/* Does a transfer stand for one that this rank sends for? */
+/* True if rank r is a sender that the transfer stands for. */
 static bool stands_for(const Fold *f, const Transfer *t, Rank r)
 {
     uint32_t class_ = f->class_of[r];
@@ -144,7 +144,7 @@ static bool stands_for(const Fold *f, const Transfer *t, Rank r)
     return &axes->groups[axes->group_of[class_]] == t->group;
 }
 
-/* The pattern of a transfer, and the bytes of each of its messages from node to node. */
+/* Returns the transfer's pattern, and the bytes of each of its messages between nodes. */
 static const FoldEdges *edges_of(const Fold *f, const Transfer *t, const NcclChoice *choice,
                                  double *bytes)
 {
@@ -166,7 +166,7 @@ static const FoldEdges *edges_of(const Fold *f, const Transfer *t, const NcclCho
     return NULL;
 }
 
-/* Links of the network, each by what all the transfers send over it that this one stands for. */
+/* Adds the network's links, each with the bytes of all transfers that this one stands for. */
 static void add_routed(MaxMin *m, FlowShape *shape, const Transfer *t, const NcclChoice *choice)
 {
     const Fold *f = m->fold;
@@ -204,7 +204,7 @@ static void add_uses(MaxMin *m, FlowShape *shape, const NcclChoice *choice, uint
     }
 }
 
-/* Measurements on n ranks used as few nodes as hold them. */
+/* Measurements on n ranks used as few nodes as possible. */
 static bool is_packed(const MaxMin *m, const FoldGroup *g)
 {
     uint32_t per_node = m->fold->devices_per_node;
@@ -255,7 +255,7 @@ static bool shape_is(const FlowShape *s, const Transfer *t)
            s->receiver == t->receiver && s->bytes == t->bytes;
 }
 
-/* Sizes, operations and smallest ranks: nothing that differs from run to run. */
+/* Hashes sizes, operations and smallest ranks, none of which differs from run to run. */
 static uint32_t hash_of(OpKind op, const FoldGroup *group, uint32_t sender, uint32_t receiver,
                         uint64_t bytes)
 {
@@ -293,7 +293,7 @@ static uint32_t find_shape(MaxMin *m, const Transfer *t)
     return list_push(m->arena, &m->shapes, shape);
 }
 
-/* Adds (or takes away) what a flow wants of its links. */
+/* Adds (or subtracts) a flow's demands on its links. */
 static void want(MaxMin *m, const FlowShape *shape, int64_t sign)
 {
     for (uint32_t i = 0; i < shape->n; i++) {

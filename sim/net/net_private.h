@@ -1,5 +1,5 @@
-/* Concurrent transfers: shared by net_maxmin.c (which links a transfer uses, and when) and
- * net_fill.c (at which rate). */
+/* Concurrent transfers: shared by net_maxmin.c (the links of a transfer, and when it uses them) and
+ * net_fill.c (its rate). */
 #ifndef TANDEM_SIM_NET_NET_PRIVATE_H
 #define TANDEM_SIM_NET_NET_PRIVATE_H
 
@@ -57,10 +57,11 @@ struct MaxMin {
     Heap heap;             /* a: flow id, b: version */
     uint32_t n_links, first_routed;
     uint32_t *on_routed;        /* [link of the network] used while a shape is built */
-    int64_t *capacity, *wanted; /* [link] bytes/s; the sum over running flows at full speed */
+    int64_t *capacity, *wanted; /* [link]: bytes/s; demand of all running flows at full speed */
     int64_t *frozen, *rising;   /* [link] while filling */
     uint32_t n_overloaded;
-    bool changed, slowed; /* flows came or went since rates were worked out; some are below 1 */
+    /* flows came or went since rates were computed; some flow is below full speed */
+    bool changed, slowed;
     Ps now;
 };
 

@@ -27,7 +27,8 @@ Routes routes_of(const Cluster *cluster)
     return r;
 }
 
-/* Axis after axis, the shorter way round; half way round, even places go up and odd ones down. */
+/* Follows axis after axis, each the shorter way round; at exactly half way, even places go up and
+ * odd ones down. */
 static uint32_t torus_path(const Routes *r, uint32_t from, uint32_t to, uint32_t *links)
 {
     uint32_t n = 0, stride = 1, at = from;
@@ -46,9 +47,9 @@ static uint32_t torus_path(const Routes *r, uint32_t from, uint32_t to, uint32_t
     return n;
 }
 
-/* Ways out of a group lead to the others in turn, so that each pair of groups has as many; routers
- * of a group share those to one other group evenly. To a way out of another router one link goes,
- * and one from where it ends. */
+/* A group's links to other groups lead to those in turn, so each pair of groups has equally many.
+ * The routers of a group share their links to another group evenly. A path takes at most one link
+ * to the router with the outgoing link, and one link from the router where that arrives. */
 static uint32_t dragonfly_path(const Routes *r, uint32_t from, uint32_t to, uint32_t *links)
 {
     const Topology *t = &r->topology;
@@ -91,7 +92,7 @@ double routes_bytes_per_s(const Routes *r, uint32_t link)
     return link % each < inside ? t->link_bytes_per_s : t->way_out_bytes_per_s;
 }
 
-/* NCCL's binary tree (trees.cc): the parent of i; n: it is the root. */
+/* NCCL's binary tree (trees.cc): returns the parent of i; n: i is the root. */
 static uint32_t parent_of(uint32_t i, uint32_t n)
 {
     if (i == 0) return n;
@@ -99,7 +100,7 @@ static uint32_t parent_of(uint32_t i, uint32_t n)
     return up < n ? up : i ^ bit;
 }
 
-/* The second tree is the first one mirrored, or of an odd number moved by one. */
+/* The second tree is the first one mirrored or, with an odd number of nodes, shifted by one. */
 static uint32_t second_parent_of(uint32_t i, uint32_t n)
 {
     uint32_t there = n % 2 == 0 ? n - 1 - i : (i + n - 1) % n, up = parent_of(there, n);

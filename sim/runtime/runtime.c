@@ -6,7 +6,7 @@
 
 #include "sim/compute/kernels.h"
 
-/* A function beside the model, which what compiles the model may leave alone. */
+/* True for ops of the loss, a function outside the model that a compiled model may not include. */
 bool runtime_is_loss(OpKind op)
 {
     return strncmp(op_info(op)->name, "xent_", 5) == 0;
@@ -21,7 +21,7 @@ bool runtime_compiles(const Runtime *runtime, const Plan *plan, const Instr *in)
     return plan->graph.modules.at[plan->graph.nodes.at[in->origin].module].layer > 0;
 }
 
-/* A reduction of maxima of 8-bit operands: few bytes, and its operand comes from such an op. */
+/* True for a reduction of the maxima of 8-bit operands. */
 static bool is_scale(const Plan *plan, const Program *p, const Instr *in)
 {
     const Attrs *attrs = graph_attrs_at(&plan->graph, in->attrs);

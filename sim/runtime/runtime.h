@@ -1,6 +1,6 @@
 /* Charges for another system's execution (Runtime, planner/front/config.h): the memory that its
- * kernels move and the time that its host takes to issue them. A profile without a name is
- * Tandem's own executor: one kernel an instruction, no issue time. */
+ * kernels move and the time that its host takes to issue them. A profile without a name is Tandem's
+ * own executor: one kernel for each instruction, no issue time. */
 #ifndef TANDEM_SIM_RUNTIME_RUNTIME_H
 #define TANDEM_SIM_RUNTIME_RUNTIME_H
 
@@ -17,26 +17,26 @@ bool runtime_is_loss(OpKind op);
  * suggests. */
 bool runtime_compiles(const Runtime *runtime, const Plan *plan, const Instr *in);
 
-/* Does the system not do it at all? Where scales are those of past steps (`delayed`), a kernel that
- * writes 8 bits takes the maximum on its way, maxima are reduced once a step in one go, and weights
- * are made for all micro-batches in the first. */
+/* True if the system does not run the instruction at all. With scales of past steps (`delayed`), a
+ * kernel that writes 8 bits also takes the maximum. All maxima are reduced together once a step.
+ * The first micro-batch quantises the weights for all of them. */
 bool runtime_leaves_out(const Runtime *runtime, const Plan *plan, const Program *p,
                         const Instr *in);
 
-/* Which kernel computes attention on the device. Our own executor chooses among kernels when it
- * runs; what it is charged for is cuDNN's from Hopper on, forward and backward, FlashAttention-2's
- * before: nobody has measured our own. */
+/* Returns the kernel that computes attention on the device. Our own executor chooses its kernel at
+ * run time. It is charged for cuDNN's kernels from Hopper on and FlashAttention-2's before, because
+ * our own kernels have not been measured. */
 AttentionKernel runtime_attention(const Runtime *runtime, const Device *device);
 
-/* Attention that writes its scores, `heads` of them (sequences times heads), alone on the device:
- * no launches. Products over the whole square of scores, and per score in bytes of two: forward the
- * write (2), scale, mask and softmax (4), dropout with its mask (5), the read (2); backward the
- * read for dV (2), dP (2), dropout (5), softmax (6), the reads for dQ and dK (4). */
+/* Seconds of attention that writes its scores, alone on the device, without launches. `heads` is
+ * sequences times heads. Products run over the whole square of scores. Bytes for each 2-byte score:
+ * forward: the write (2), scale, mask and softmax (4), dropout with its mask (5), the read (2).
+ * Backward: the read for dV (2), dP (2), dropout (5), softmax (6), the reads for dQ and dK (4). */
 double runtime_unfused_s(const Device *device, DType dtype, double heads, double queries,
                          double keys, double head, bool backward);
 
-/* The host's time to issue an instruction. Kernels of one run (`fuse`) are issued with the first.
- */
+/* The host's time to issue an instruction. All kernels of one fused run (`fuse`) are issued with
+ * the first. */
 Ps runtime_issue_ps(const Runtime *runtime, const Plan *plan, const Program *p, const Instr *in);
 
 #endif
