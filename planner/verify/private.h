@@ -1,8 +1,9 @@
 /* Shared by the verifier's files.
  *
- * The first proofs check structure. All later proofs rely on them, so that no garbage can crash
- * those: segments.c   fused projections structure.c  indices, shapes, deals, graph program.c
- * instructions and buffers
+ * The first proofs check structure. Later proofs rely on them, so no garbage can crash those:
+ *   segments.c   fused projections
+ *   structure.c  indices, shapes, deals, graph
+ *   program.c    instructions and buffers
  *
  * The others:
  *   verify.c     the proofs in order, fit
@@ -15,10 +16,10 @@
  *   graph.c      value numbers of the global graph
  *   scale.c      scales of 8-bit numbers
  *   tiles.c      regions in pieces along the tokens
- * state.c      state between steps other than parameters
+ *   state.c      state between steps other than parameters
  *   start.c      the memory that a step begins with
  *   value.c      abstract memory: the value in each byte range of the arena
- * range.c      one parameter of a flat buffer, and its 8-bit form
+ *   range.c      one parameter of a flat buffer, and its 8-bit form
  *   nest.c       parts of parts
  *   op.c         computations
  *   move.c       data in motion
