@@ -8,8 +8,6 @@
 #include "planner/base/diag.h"
 #include "session/session.h"
 
-#define TANDEM_VERSION "0.1.0"
-
 typedef LIST(const char *) TextList;
 
 /* Every option of every verb has its field here; which verb takes which one is in options.c. */
@@ -22,8 +20,8 @@ typedef struct Options {
         *max_text, *issue, *buffers, *compare, *per_node_text, *machine, *by, *price_text,
         *tokens_text, *mtbf_text, *checkpoint_text, *restart_text, *interval_text, *jitter_text,
         *straggler_text, *imbalance_text;
-    bool json, quiet, verbose, help, dry_run, text, trace, unfolded, verify, poison, native, state,
-        mesh, csv, share_device, tf32, cudnn, mma, explain, exact;
+    bool json, quiet, verbose, help, dry_run, no_store, text, trace, unfolded, verify, poison,
+        native, state, mesh, csv, share_device, tf32, cudnn, mma, explain, exact;
     /* the checked values of the texts above */
     uint64_t seed;
     uint32_t device;
@@ -74,6 +72,7 @@ enum { /* groups of options; those of no group go with every verb */
        OPTIONS_import = 1024,
        OPTIONS_accuracy = 256,
        OPTIONS_sweep = 2048,
+       OPTIONS_db = 8192,
        NEEDS_STORE = 4096 /* no options: nothing can be done without */
 };
 

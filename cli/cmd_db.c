@@ -1,5 +1,8 @@
-/* tandem db: where the store is, what is in it, whether it is sound. */
+/* tandem db: where the store is, what is in it, whether it is sound; removing, merging, exporting.
+ */
+#include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -84,26 +87,180 @@ static void db_check(Cli *cli, Store *store)
     if (cli->json != NULL) json_put(cli->json, "sound", json_boolean(sound));
 }
 
+static void db_prune(Cli *cli)
+{
+    Store *store = store_open(cli->options.db, false, &cli->diag);
+    if (store == NULL) return;
+    Pruned p;
+    if (store_prune(store, SIM_ENGINE_VERSION, build_name(cli->arena), cli->options.dry_run, &p,
+                    &cli->diag)) {
+        str_print(&cli->out,
+                  "%s %" PRId64 " predictions of other engines, %" PRId64
+                  " answers of other builds, %" PRId64 " plans, %" PRId64 " texts, %" PRId64
+                  " scripts\n",
+                  cli->options.dry_run ? "would remove" : "removed", p.runs, p.answers, p.plans,
+                  p.texts, p.scripts);
+        if (cli->json != NULL) {
+            json_count(cli->json, "runs", (uint64_t)p.runs);
+            json_count(cli->json, "answers", (uint64_t)p.answers);
+            json_count(cli->json, "plans", (uint64_t)p.plans);
+            json_count(cli->json, "texts", (uint64_t)p.texts);
+            json_count(cli->json, "scripts", (uint64_t)p.scripts);
+        }
+    }
+    store_close(store);
+}
+
+static void db_merge(Cli *cli)
+{
+    Store *store = store_open(cli->options.db, false, &cli->diag);
+    if (store == NULL) return;
+    Merged m;
+    if (store_merge(store, cli->args[1], &m, &cli->diag)) {
+        str_print(&cli->out,
+                  "%s: took %" PRId64 " runs and %" PRId64 " costs from %s; %" PRId64
+                  " runs were here already\n",
+                  cli->options.db, m.runs, m.costs, cli->args[1], m.known);
+        if (cli->json != NULL) {
+            json_count(cli->json, "runs", (uint64_t)m.runs);
+            json_count(cli->json, "costs", (uint64_t)m.costs);
+            json_count(cli->json, "known", (uint64_t)m.known);
+        }
+    }
+    store_close(store);
+}
+
+/* `FOLDER/NAME`, with the folders on the way. */
+static bool write_below(Cli *cli, const char *folder, const RecipeScript *s)
+{
+    char *path = arena_print(cli->arena, "%s/%s", folder, s->name);
+    for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        if (mkdir(path, 0777) != 0 && errno != EEXIST)
+            return cli_error(cli, FAULT_internal, "output-write", "cannot make %s: %s", path,
+                             strerror(errno));
+        *slash = '/';
+    }
+    return cli_write_file(cli, path, s->text, s->bytes);
+}
+
+/* The command that makes the plan again, of its recipe's lines. */
+static const char *command_of(Cli *cli, const char *head, const char *folder, const char *script)
+{
+    Str out = str_in(cli->arena);
+    str_print(&out, "TANDEM_SCRIPTS=%s/library tandem sim %s/own/%s", folder, folder, script);
+    static const char *const words[] = {"set ", "cluster ", "nodes ", "seed "};
+    while (*head != 0) {
+        size_t n = strcspn(head, "\n");
+        for (uint32_t i = 0; i < sizeof words / sizeof *words; i++) {
+            size_t w = strlen(words[i]);
+            if (strncmp(head, words[i], w) == 0)
+                str_print(&out, " --%.*s '%.*s'", (int)w - 1, words[i], (int)(n - w), head + w);
+        }
+        head += n + (head[n] != 0);
+    }
+    return str_text(&out);
+}
+
+/* The scripts of a run's plan into a folder: the plan's own beside each other, and the library. */
+static void export_run(Cli *cli, Store *store, int64_t run)
+{
+    const char *folder = cli->options.output;
+    Recipe recipe;
+    if (folder == NULL) {
+        cli_error(cli, FAULT_usage, "arguments", "tandem db export RUN needs --output FOLDER");
+        return;
+    }
+    const uint32_t before = cli->diag.n_errors;
+    if (!store_recipe(store, run, cli->arena, &recipe, &cli->diag)) {
+        if (cli->diag.n_errors == before)
+            cli_error(cli, FAULT_store, "no-recipe",
+                      "the store does not know the scripts of run %" PRId64, run);
+        return;
+    }
+    const char *slash = strrchr(recipe.scripts.at[0].name, '/');
+    const size_t prefix = slash == NULL ? 0 : (size_t)(slash - recipe.scripts.at[0].name) + 1;
+    const char *own = arena_print(cli->arena, "%s/own", folder),
+               *library = arena_print(cli->arena, "%s/library", folder);
+    for (uint32_t i = 0; i < recipe.scripts.n; i++) {
+        RecipeScript s = recipe.scripts.at[i];
+        if (!s.shipped) s.name += prefix;
+        if (!write_below(cli, s.shipped ? library : own, &s)) return;
+    }
+    const char *command = command_of(cli, recipe.head, folder, recipe.scripts.at[0].name + prefix);
+    str_print(&cli->out, "%s: %" PRIu32 " scripts\n%s\n", folder, recipe.scripts.n, command);
+    if (cli->json == NULL) return;
+    json_text(cli->json, "output", folder);
+    json_text(cli->json, "command", command);
+    json_count(cli->json, "scripts", recipe.scripts.n);
+}
+
+static void db_export(Cli *cli, Store *store)
+{
+    const char *name = cli->args[1];
+    if (strspn(name, "0123456789") == strlen(name)) {
+        export_run(cli, store, strtoll(name, NULL, 10));
+        return;
+    }
+    Str csv = str_in(cli->arena);
+    if (!store_csv(store, name, &csv, &cli->diag)) return;
+    if (cli->options.output != NULL) {
+        if (cli_write_file(cli, cli->options.output, str_text(&csv), csv.n))
+            str_print(&cli->out, "%s: %s\n", cli->options.output, str_bytes(cli->arena, csv.n));
+        return;
+    }
+    str_add_bytes(&cli->out, str_text(&csv), csv.n);
+    if (cli->json != NULL) json_text(cli->json, "csv", str_text(&csv));
+}
+
+typedef struct DbWord {
+    const char *name, *needs; /* what follows it; NULL: nothing */
+} DbWord;
+static const DbWord db_words[] = {{"path", NULL},  {"info", NULL},    {"check", NULL},
+                                  {"prune", NULL}, {"merge", "FILE"}, {"export", "NAME|RUN"}};
+enum { N_DB_WORDS = sizeof db_words / sizeof *db_words };
+
+static const DbWord *db_word(Cli *cli)
+{
+    const char *names[N_DB_WORDS];
+    for (uint32_t i = 0; i < N_DB_WORDS; i++) {
+        const DbWord *w = &db_words[i];
+        names[i] = w->name;
+        if (strcmp(cli->args[0], w->name) != 0) continue;
+        if ((cli->n_args == 2) == (w->needs != NULL)) return w;
+        cli_error(cli, FAULT_usage, "arguments", "tandem db %s%s%s is how it is used", w->name,
+                  w->needs != NULL ? " " : "", w->needs != NULL ? w->needs : "");
+        return NULL;
+    }
+    cli_error(cli, FAULT_usage, "option-value",
+              "tandem db knows path, info, check, prune, merge and export, not '%s'", cli->args[0]);
+    const char *near = str_nearest(cli->args[0], names, N_DB_WORDS);
+    if (near != NULL) diag_hint(&cli->diag, "did you mean %s?", near);
+    return NULL;
+}
+
 void cmd_db(Cli *cli)
 {
-    const char *what = cli->args[0];
-    static const char *const words[] = {"path", "info", "check"};
-    if (strcmp(what, "path") == 0) {
+    const DbWord *w = db_word(cli);
+    if (w == NULL) return;
+    if (strcmp(w->name, "path") == 0) {
         db_path(cli);
         return;
     }
-    if (strcmp(what, "info") != 0 && strcmp(what, "check") != 0) {
-        cli_error(cli, FAULT_usage, "option-value",
-                  "tandem db knows path, info and check, not '%s'", what);
-        const char *near = str_nearest(what, words, 3);
-        if (near != NULL) diag_hint(&cli->diag, "did you mean %s?", near);
+    if (strcmp(w->name, "prune") == 0 || strcmp(w->name, "merge") == 0) {
+        if (w->needs != NULL)
+            db_merge(cli);
+        else
+            db_prune(cli);
         return;
     }
     Store *store = store_open(cli->options.db, true, &cli->diag);
     if (store == NULL) return;
-    if (strcmp(what, "info") == 0)
+    if (strcmp(w->name, "info") == 0)
         db_info(cli, store);
-    else
+    else if (strcmp(w->name, "check") == 0)
         db_check(cli, store);
+    else
+        db_export(cli, store);
     store_close(store);
 }

@@ -98,7 +98,8 @@ static RunRecord run_record(Cli *cli, const PlanFile *file, const char *status)
     record.kind = RUN_measured;
     record.plan = file->id;
     record.plan_name = file->path;
-    record.plan_text = file->text;
+    record.plan_text = session_text(file, cli->arena);
+    record.program = file->plan;
     record.cluster = run_machine(cli);
     record.scenario = record.calibration = record.mfu_formula = "";
     record.backend = run_backend(cli);
@@ -350,7 +351,7 @@ void cmd_run(Cli *cli)
             run_verify(cli);
         return;
     }
-    PlanOptions options = {.workspace = NULL, .keep_text = true};
+    PlanOptions options = {.workspace = NULL};
     if (!run_plan_options(cli, &options)) return;
     PlanFile *file = plan_file_load(cli, cli->args[0], &options);
     bool fine = file != NULL && cli->diag.n_errors == 0 && plan_may_run(cli, file) &&

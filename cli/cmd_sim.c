@@ -64,8 +64,7 @@ bool predict_options(Cli *cli, const PlanFile *file, Store *store, PredictOption
 
 void cmd_sim(Cli *cli)
 {
-    const PlanOptions load = {.keep_text = !cli->options.dry_run};
-    PlanFile *file = plan_file_load(cli, cli->args[0], &load);
+    PlanFile *file = plan_file_load(cli, cli->args[0], NULL);
     if (file == NULL) return;
     if (!file->has_cluster) {
         cli_error(cli, FAULT_usage, "no-cluster", "%s is a plan's text and names no hardware",

@@ -119,6 +119,8 @@ static const Option option_table[] = {
      "the number of ranks of the collective, where the file does not say it"},
     {"output", 'o', OPTION_text, "FILE", FIELD(output), OPTIONS_trace,
      "write to this file, instead of to standard output"},
+    {"output", 'o', OPTION_text, "PATH", FIELD(output), OPTIONS_db,
+     "export: write to this file or folder, instead of to standard output"},
     {"ranks", 0, OPTION_text, "LIST", FIELD(ranks), OPTIONS_trace,
      "write only these ranks, as in 0,1,8"},
     {"limit", 0, OPTION_text, "N", FIELD(limit_text), OPTIONS_runs | OPTIONS_sweep,

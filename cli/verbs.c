@@ -71,9 +71,15 @@ static const Verb verb_table[] = {
     {"runs", "", 0, 0, "List predictions and measured runs, newest first",
      "`tandem compare` and `tandem trace` take the numbers of runs.", "tandem runs --limit 5",
      OPTIONS_runs, cmd_runs},
-    {"db", "path|info|check", 1, 1, "Print the store's path, its content, or whether it is sound",
-     "It is a SQLite file with views for people (v_run, ...): any SQLite tool reads it.",
-     "tandem db info", NEEDS_STORE, cmd_db},
+    {"db", "path|info|check|prune|merge FILE|export NAME|RUN", 1, 2,
+     "Look into the store, check it, prune it, merge another one, or export",
+     "path, info and check print where it is, its content, and whether it is sound. prune removes\n"
+     "what no command can find any more. merge takes what another store has. export prints a "
+     "table\n"
+     "or view as CSV, or writes the scripts of a run's plan to a folder (--output). It is a "
+     "SQLite\n"
+     "file with views for people (v_run, v_sweep, ...): any SQLite tool reads it.",
+     "tandem db export v_sweep", NEEDS_STORE | OPTIONS_db, cmd_db},
     {"doctor", "", 0, 0, "Look for MPI, CUDA, cores, memory and the store", "", "tandem doctor", 0,
      cmd_doctor},
     {"help", "[TOPIC]", 0, 1, "Print this overview, or help on a verb or a topic", "",
@@ -158,7 +164,8 @@ static void out_of_memory(void *self)
 static bool without_store(Cli *cli, bool from_environment)
 {
     if (strcmp(cli->options.db, "none") != 0) return true;
-    if (cli->verb->options & (OPTIONS_sim | OPTIONS_sweep)) cli->options.dry_run = true;
+    cli->options.no_store = true;
+    if (cli->verb->options & OPTIONS_sim) cli->options.dry_run = true;
     if (cli->options.verify) return true; /* on loopback, and compared with nothing stored */
     const uint32_t needs = NEEDS_STORE | OPTIONS_run | OPTIONS_trace | OPTIONS_runs |
                            OPTIONS_calibrate | OPTIONS_import;

@@ -15,6 +15,7 @@ build liblua5.4-dev
 build libsqlite3-dev
 build libjansson-dev
 build libxxhash-dev
+build zlib1g-dev
 build libopenblas-serial-dev|libopenblas-dev
 build libopenmpi-dev
 build openmpi-bin

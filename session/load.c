@@ -93,7 +93,9 @@ bool session_read(const char *path, const PlanOptions *o, Arena *arena, Config *
     memset(graph, 0, sizeof *graph);
     memset(config, 0, sizeof *config);
     config->file = path;
-    if (!front_load_text(path, o->code, &front, arena, config, graph, d)) return false;
+    bool fine = front_load_text(path, o->code, &front, arena, config, graph, d);
+    if (o->made_of != NULL) *o->made_of = recipe_of(config, o, arena);
+    if (!fine) return false;
     if (o->seed != NULL) config->seed = *o->seed;
     return true;
 }
@@ -126,12 +128,34 @@ bool session_prove(const PlanFile *file, bool unfitted, Arena *arena, Diag *d)
     return true;
 }
 
+/* Proofs, fit and id of a plan that is made. */
+static PlanFile *judge(PlanFile *file, const PlanOptions *o, Arena *arena, Diag *d)
+{
+    if (o->stop_after != NULL || o->unproven) return file;
+    session_prove(file, o->unfitted, arena, d);
+    if (file->plan->programs.n == 0)
+        return NULL; /* a text without programs: that is told already */
+    Arena *scratch = arena_new();
+    file->id = text_plan_id(file->plan, scratch);
+    arena_free(scratch);
+    return file;
+}
+
+PlanFile *session_finish(const Config *config, Graph *graph, const PlanOptions *o, Arena *arena,
+                         Diag *d)
+{
+    PlanFile *file = session_compile(config, graph, o, arena, d);
+    if (file == NULL) return NULL;
+    file->recipe = recipe_of(config, o, arena);
+    return judge(file, o, arena, d);
+}
+
 static PlanFile *load_script(const char *path, const PlanOptions *o, Arena *arena, Diag *d)
 {
     Config *config = arena_alloc(arena, sizeof *config);
     Graph graph;
     if (!session_read(path, o, arena, config, &graph, d)) return NULL;
-    return session_compile(config, &graph, o, arena, d);
+    return session_finish(config, &graph, o, arena, d);
 }
 
 PlanFile *session_load(const char *path, const PlanOptions *o, Arena *arena, Diag *d)
@@ -142,21 +166,16 @@ PlanFile *session_load(const char *path, const PlanOptions *o, Arena *arena, Dia
                    "%s is a plan's text: this needs the script", path);
         return NULL;
     }
-    PlanFile *file = is_text ? load_text(path, o, arena, d) : load_script(path, o, arena, d);
-    if (file == NULL) return NULL;
-    if (o->stop_after != NULL || o->unproven) return file;
-    session_prove(file, o->unfitted, arena, d);
-    if (file->plan->programs.n == 0)
-        return NULL; /* a text without programs, which is already reported */
-    Arena *scratch = arena_new();
-    if (o->keep_text) {
-        Str text = str_in(arena);
-        text_print(file->plan, TEXT_WITH_LOCATIONS, &text);
-        file->text = str_text(&text);
-    }
-    file->id = text_plan_id(file->plan, scratch);
-    arena_free(scratch);
-    return file;
+    if (!is_text) return load_script(path, o, arena, d);
+    PlanFile *file = load_text(path, o, arena, d);
+    return file != NULL ? judge(file, o, arena, d) : NULL;
+}
+
+const char *session_text(const PlanFile *file, Arena *arena)
+{
+    Str text = str_in(arena);
+    text_print(file->plan, TEXT_WITH_LOCATIONS, &text);
+    return str_text(&text);
 }
 
 bool session_mesh(const char *path, const PlanOptions *o, Arena *arena, Config *config, Mesh *mesh,

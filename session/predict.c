@@ -125,7 +125,7 @@ static const char *scenario_text(Arena *arena, const PredictOptions *options)
 bool session_predict(const PlanFile *file, Store *store, const PredictOptions *options,
                      Arena *arena, Predicted *out, Diag *d)
 {
-    assert(options->cluster != NULL && (store == NULL || !options->keep || file->text != NULL));
+    assert(options->cluster != NULL);
     memset(out, 0, sizeof *out);
     RunRecord *record = &out->record;
     Needs needs;
@@ -145,7 +145,13 @@ bool session_predict(const PlanFile *file, Store *store, const PredictOptions *o
     if (store != NULL && find_stored(store, options->trace, arena, out, d)) return true;
     if (!simulate(file, store, options, arena, out, d)) return false;
     if (store == NULL || !options->keep) return true;
-    record->plan_text = file->text;
+    /* A text has no recipe; who reads a trace needs every instruction. */
+    if (file->is_text || options->trace) record->plan_text = session_text(file, arena);
+    record->program = file->plan;
+    Recipe recipe = file->recipe;
+    recipe_read_scripts(&recipe, store, arena, d);
+    if (!file->is_text) record->recipe = &recipe;
     out->id = store_run(store, record, d);
+    record->recipe = NULL; /* it ends with this call */
     return true;
 }

@@ -11,6 +11,8 @@
 #include "sim/sim.h"
 #include "store/store.h"
 
+#define TANDEM_VERSION "0.1.0"
+
 /* ---- load.c ---- */
 typedef struct PlanFile {
     const char *path;
@@ -19,7 +21,7 @@ typedef struct PlanFile {
     Config config;    /* for a text: only the cluster, the seed and the file */
     Plan *plan;
     Hash128 id;
-    const char *text; /* exact text with locations; NULL unless requested */
+    Recipe recipe; /* makes the plan again; a plan's text has none */
 } PlanFile;
 
 /* The default of each field is zero. */
@@ -39,7 +41,7 @@ typedef struct PlanOptions {
     const char *stop_after; /* a pass */
     bool unproven;          /* skip the proofs */
     bool unfitted;          /* skip the check that it fits the plan's cluster */
-    bool keep_text;         /* keep PlanFile.text, so that the store can take the plan */
+    Recipe *made_of;        /* gets the recipe, also of a script that is refused; NULL: not asked */
 } PlanOptions;
 
 bool session_is_text(const char *path); /* true for .plan and .txt, which hold a plan's text */
@@ -55,6 +57,13 @@ bool session_read(const char *path, const PlanOptions *options, Arena *arena, Co
  * Returns NULL after diagnostics. */
 PlanFile *session_compile(const Config *config, Graph *graph, const PlanOptions *options,
                           Arena *arena, Diag *d);
+
+/* The exact text of a plan, with script locations. */
+const char *session_text(const PlanFile *file, Arena *arena);
+
+/* session_compile, then proofs, fit and id, as session_load does it. */
+PlanFile *session_finish(const Config *config, Graph *graph, const PlanOptions *options,
+                         Arena *arena, Diag *d);
 
 /* Reads the configuration and the mesh of a script or text, before any pass. Returns false after
  * diagnostics. */
@@ -92,7 +101,7 @@ typedef struct Predicted {
 } Predicted;
 
 /* Predicts, or finds the stored prediction with exactly the same key. With options->keep a new
- * prediction is stored, which needs the plan's text. Returns false after diagnostics: the plan
+ * prediction is stored. Returns false after diagnostics: the plan
  * deadlocks, or the store cannot be read. If the store cannot be written, the id is 0 and `d` has
  * an error. A plan that does not fit is no failure here. `store` may be NULL. */
 bool session_predict(const PlanFile *file, Store *store, const PredictOptions *options,
@@ -102,5 +111,22 @@ const char *cluster_text(Arena *arena, const Cluster *cluster); /* "dgx-h100, 2 
 /* converts an id to the bytes that the store keeps */
 void hash_to_bytes(Hash128 id, unsigned char bytes[16]);
 const char *hash_short(Arena *arena, Hash128 id); /* 12 hex digits */
+
+/* ---- recipe.c ---- */
+/* The options that shape a plan, a `key value` a line: with the scripts they make the plan again.
+ */
+const char *recipe_head(const char *path, const PlanOptions *options, Arena *arena);
+/* The recipe of a configuration, without the scripts' text. */
+Recipe recipe_of(const Config *config, const PlanOptions *options, Arena *arena);
+/* Reads the text of the scripts that the store lacks; one that changed meanwhile stays NULL. */
+void recipe_read_scripts(Recipe *recipe, Store *store, Arena *arena, Diag *d);
+/* True if each script of a stored list would be found and has the same bytes now. `known` keeps
+ * what was looked at; it begins zeroed. */
+typedef struct KnownScripts {
+    LIST(Hash128) fresh, stale; /* lists */
+} KnownScripts;
+bool recipe_is_fresh(KnownScripts *known, const FoundAnswer *found, const char *path, Arena *arena);
+/* Names the program: two builds that differ have different names. */
+const char *build_name(Arena *arena);
 
 #endif

@@ -15,6 +15,11 @@ extern const uint32_t store_n_migrations;
 enum { STORE_HASH_BYTES = 16 };
 void store_hash_bytes(Hash128 h, unsigned char bytes[STORE_HASH_BYTES]);
 
+Hash128 store_hash_of(DbStatement *st, int column); /* of a blob; 0 where it is none */
+
+/* Keeps the scripts of a recipe that the store lacks, and their list; inside a transaction. */
+bool store_put_scripts(Db *db, const Recipe *recipe, Hash128 *list, Diag *d);
+
 static inline const char *store_kind(RunKind kind)
 {
     return kind == RUN_predicted ? "predicted" : "measured";

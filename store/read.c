@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "store/pack.h"
 #include "store/private.h"
 
 static const char *column(DbStatement *st, int i, Arena *arena)
@@ -17,7 +18,7 @@ static double real(DbStatement *st, int i)
     return db_is_null(st, i) ? NAN : db_double(st, i);
 }
 
-static Hash128 hash_of(DbStatement *st, int i)
+Hash128 store_hash_of(DbStatement *st, int i)
 {
     size_t n = 0;
     const unsigned char *bytes = db_blob(st, i, &n);
@@ -66,9 +67,17 @@ const char *store_plan_text(Store *store, Hash128 plan, Arena *arena, Diag *d)
 {
     unsigned char bytes[STORE_HASH_BYTES];
     store_hash_bytes(plan, bytes);
-    DbStatement *st = db_prepare(store_db(store), d, "SELECT text FROM plan WHERE id = ?", "b",
+    DbStatement *st = db_prepare(store_db(store), d, "SELECT packed FROM plan WHERE id = ?", "b",
                                  bytes, sizeof bytes);
-    const char *text = db_step(st, d) ? column(st, 0, arena) : NULL;
+    const char *text = NULL;
+    if (db_step(st, d) && !db_is_null(st, 0)) {
+        size_t n = 0;
+        const void *packed = db_blob(st, 0, &n);
+        text = unpack_text(arena, packed, n, NULL);
+        if (text == NULL)
+            diag_error(d, FAULT_store, "store-damaged", (Loc){NULL, 0},
+                       "the text of plan %s cannot be unpacked", hash_hex(arena, plan));
+    }
     db_reset(st);
     return text;
 }
@@ -90,7 +99,7 @@ static bool read_run(Store *store, int64_t id, Arena *arena, RunRecord *run, uin
         return false;
     }
     run->kind = strcmp(db_text(st, 0), "measured") == 0 ? RUN_measured : RUN_predicted;
-    run->plan = hash_of(st, 1);
+    run->plan = store_hash_of(st, 1);
     run->plan_name = column(st, 2, arena);
     run->cluster = column(st, 3, arena);
     run->scenario = column(st, 4, arena);

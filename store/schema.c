@@ -207,6 +207,35 @@ static const char cost_counts[] = "ALTER TABLE trust ADD COLUMN kernels_measured
                                   "ALTER TABLE trust ADD COLUMN collectives_measured INTEGER;\n"
                                   "ALTER TABLE trust ADD COLUMN collectives_modelled INTEGER;\n";
 
-static const char *const migrations[] = {runs, costs, views, choices, trust, cores, cost_counts};
+/* A plan is kept as what makes it again: its recipe and the scripts by content. Its text is kept
+ * packed, and only beside a trace or measurements, whose readers need each instruction. */
+static const char recipes[] =
+    "CREATE TABLE script("
+    " hash BLOB PRIMARY KEY CHECK(length(hash) = 16),"
+    " bytes INTEGER NOT NULL,"
+    " packed BLOB NOT NULL"
+    ") STRICT, WITHOUT ROWID;\n"
+    "CREATE TABLE script_list("
+    " hash BLOB PRIMARY KEY CHECK(length(hash) = 16),"
+    " list TEXT NOT NULL"
+    ") STRICT, WITHOUT ROWID;\n"
+    "ALTER TABLE plan ADD COLUMN recipe TEXT;\n"
+    "ALTER TABLE plan ADD COLUMN scripts BLOB REFERENCES script_list(hash);\n"
+    "ALTER TABLE plan ADD COLUMN packed BLOB;\n"
+    "UPDATE plan SET packed = tandem_pack(text) WHERE text <> '';\n"
+    "ALTER TABLE plan DROP COLUMN text;\n"
+    /* answers of sweeps and searches, by all that they depend on: found without a plan */
+    "CREATE TABLE found("
+    " key BLOB PRIMARY KEY CHECK(length(key) = 16),"
+    " scripts BLOB NOT NULL REFERENCES script_list(hash),"
+    " run INTEGER REFERENCES run(id) ON DELETE CASCADE,"
+    " build TEXT NOT NULL,"
+    " answer TEXT NOT NULL"
+    ") STRICT, WITHOUT ROWID;\n"
+    "CREATE INDEX found_run ON found(run);\n"
+    "CREATE INDEX sweep_point_run ON sweep_point(run);\n";
+
+static const char *const migrations[] = {runs,  costs, views,       choices,
+                                         trust, cores, cost_counts, recipes};
 const char *const *const store_migrations = migrations;
 const uint32_t store_n_migrations = sizeof migrations / sizeof migrations[0];

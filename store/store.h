@@ -4,6 +4,7 @@
 #ifndef TANDEM_STORE_STORE_H
 #define TANDEM_STORE_STORE_H
 
+#include "planner/ir/plan.h"
 #include "planner/ir/trace.h"
 #include "store/db.h"
 
@@ -31,11 +32,28 @@ typedef struct CollectiveRow {
     Ps total_ps, exposed_ps;
 } CollectiveRow;
 
+/* A script that a plan was made of. */
+typedef struct RecipeScript {
+    const char *name; /* as diagnostics name it: its path, or its place in the library */
+    bool shipped;     /* of the library */
+    Hash128 hash;     /* of its bytes */
+    const char *text; /* NULL: the store has it, or nobody could read it again */
+    size_t bytes;
+} RecipeScript;
+
+/* Makes a plan again: what the command was told, a `key value` a line, and the scripts. */
+typedef struct Recipe {
+    const char *head;
+    LIST(RecipeScript) scripts;
+} Recipe;
+
 typedef struct RunRecord {
     RunKind kind;
     Hash128 plan;
-    const char *plan_name;                                           /* script */
-    const char *plan_text;                                           /* stored once per plan */
+    const char *plan_name; /* script */
+    const Plan *program;   /* whose roles are stored; NULL: the store knows the plan */
+    const char *plan_text; /* exact; kept beside a trace or measurements. NULL: not kept */
+    const Recipe *recipe;  /* makes the plan again; NULL: not known */
     const char *cluster, *scenario, *backend, *engine, *calibration; /* "" instead of NULL */
     uint64_t seed;
     uint32_t n_ranks;
@@ -61,8 +79,43 @@ int64_t store_latest_run(Store *store, RunKind kind, Diag *d);
 /* Loads run `id`. plan_text stays NULL (use store_plan_text); `trace` may be NULL. Rows are
  * ordered by step, rank and pc; a loss that was not a number reads back as NaN. */
 bool store_load_run(Store *store, int64_t id, Arena *arena, RunRecord *run, Trace *trace, Diag *d);
-/* The text of a stored plan; NULL if unknown. */
+/* The text of a stored plan; NULL if it was stored without. */
 const char *store_plan_text(Store *store, Hash128 plan, Arena *arena, Diag *d);
+bool store_has_script(Store *store, Hash128 hash, Diag *d);
+
+/* An answer that was made before: all that it depends on, but for the scripts, is in the key. */
+typedef struct FoundAnswer {
+    Hash128 scripts;  /* of their list */
+    int64_t run;      /* 0: there were no numbers */
+    const char *list; /* the scripts: `library|own HASH NAME` a line */
+    const char *answer;
+} FoundAnswer;
+/* False: there is none, or an error in `d`. */
+bool store_find_answer(Store *store, Hash128 key, Arena *arena, FoundAnswer *found, Diag *d);
+/* Replaces an older answer of the same key. `build` names the program that made it. */
+bool store_put_answer(Store *store, Hash128 key, const Recipe *recipe, int64_t run,
+                      const char *build, const char *answer, Diag *d);
+/* The list of a recipe's scripts as it is kept. */
+const char *store_script_list(const Recipe *recipe, Arena *arena);
+
+/* ---- prune.c, merge.c ---- */
+typedef struct Pruned {
+    int64_t runs, plans, texts, answers, scripts;
+} Pruned;
+/* Removes what no command can find any more: predictions of other engines, answers of other builds,
+ * texts whose recipe is enough, then plans and scripts that nothing refers to. With `try_only` it
+ * counts and removes nothing. */
+bool store_prune(Store *store, const char *engine, const char *build, bool try_only, Pruned *pruned,
+                 Diag *d);
+typedef struct Merged {
+    int64_t runs, known, costs, points;
+} Merged;
+/* Takes everything of the store `path` that this one lacks. Runs get new numbers. */
+bool store_merge(Store *store, const char *path, Merged *merged, Diag *d);
+/* A table or view as CSV; false after "option-value" where there is none of that name. */
+bool store_csv(Store *store, const char *name, Str *out, Diag *d);
+/* The recipe of a run's plan with the text of its scripts; false: it has none, or an error. */
+bool store_recipe(Store *store, int64_t run, Arena *arena, Recipe *recipe, Diag *d);
 
 /* Measured costs. `machine` names what was measured ("local:<cpu model>:<cores>"), key e.g. "linear
  * f32 bsk,kn s=256 k=64 n=128". */

@@ -1,9 +1,8 @@
 /* Writes runs: the plan, its roles and all other data of a run, in one IMMEDIATE transaction. */
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "planner/ir/text/text.h"
+#include "store/pack.h"
 #include "store/private.h"
 
 static const char *some(const char *text)
@@ -11,99 +10,66 @@ static const char *some(const char *text)
     return text ? text : "";
 }
 
-/* ---- roles ---- read from the plan's text, whose lines describe each program. */
-
-typedef struct RoleRow {
-    char purpose[16];
-    int64_t stage, bytes, n_instructions, n_buffers, first_rank, n_ranks;
-} RoleRow;
-
-/* Returns the number behind " key=" in a line; 0 if it is not there. */
-static int64_t number_of(const char *line, const char *end, const char *key)
+static bool put_roles(Db *db, Diag *d, const unsigned char *id, const Plan *plan)
 {
-    size_t n = strlen(key);
-    for (const char *at = line; at + n < end; at++)
-        if (memcmp(at, key, n) == 0) return (int64_t)strtoull(at + n, NULL, 10);
-    return 0;
-}
-
-/* Reads the third word of "program 0 train ...". */
-static void read_purpose(const char *line, const char *end, RoleRow *role)
-{
-    size_t n = 0;
-    for (int word = 0; word < 2 && line < end; line++) word += *line == ' ';
-    while (line + n < end && line[n] != ' ' && n + 1 < sizeof role->purpose) n++;
-    memcpy(role->purpose, line, n);
-    role->purpose[n] = 0;
-}
-
-typedef LIST(RoleRow) RoleRows;
-
-/* "ranks 0 4-7" */
-static void add_ranks(RoleRows *roles, const char *line)
-{
-    char *at;
-    unsigned long program = strtoul(line + strlen("ranks "), &at, 10);
-    unsigned long first = strtoul(at, &at, 10);
-    unsigned long last = *at == '-' ? strtoul(at + 1, NULL, 10) : first;
-    if (program >= roles->n || last < first) return;
-    RoleRow *role = &roles->at[program];
-    if (!role->n_ranks) role->first_rank = (int64_t)first;
-    role->n_ranks += (int64_t)(last - first + 1);
-}
-
-static void read_roles(const char *text, Arena *arena, RoleRows *roles)
-{
-    for (const char *line = text; *line;) {
-        const char *end = strchr(line, '\n');
-        if (!end) end = line + strlen(line);
-        RoleRow *role = roles->n ? &roles->at[roles->n - 1] : NULL;
-        if (role && *line == '%') {
-            role->n_buffers++;
-        } else if (role && *line >= '0' && *line <= '9') {
-            role->n_instructions++;
-        } else if (strncmp(line, "program ", 8) == 0) {
-            RoleRow new = {.stage = number_of(line, end, " stage="),
-                           .bytes = number_of(line, end, " bytes=")};
-            read_purpose(line, end, &new);
-            list_push(arena, roles, new);
-        } else if (strncmp(line, "ranks ", 6) == 0) {
-            add_ranks(roles, line);
-        }
-        line = *end ? end + 1 : end;
-    }
-}
-
-static bool put_roles(Db *db, Diag *d, const unsigned char *plan, const char *text)
-{
-    Arena *arena = arena_new();
-    RoleRows roles = {NULL, 0, 0};
     bool fine = true;
-    read_roles(text, arena, &roles);
-    for (uint32_t i = 0; fine && i < roles.n; i++) {
-        const RoleRow *r = &roles.at[i];
+    for (uint32_t i = 0; fine && i < plan->programs.n; i++) {
+        const Program *p = &plan->programs.at[i];
+        int64_t first = 0, n = 0;
+        for (Rank r = plan->mesh.n_ranks; r-- > 0;)
+            if (plan->program_of[r] == i) first = r, n++;
         fine = db_run(db, d,
                       "INSERT INTO role(plan, program, purpose, stage, first_rank, n_ranks, bytes, "
                       "n_instructions, n_buffers) VALUES(?,?,?,?,?,?,?,?,?)",
-                      "bisiiiiii", plan, (size_t)STORE_HASH_BYTES, (int64_t)i, r->purpose, r->stage,
-                      r->first_rank, r->n_ranks, r->bytes, r->n_instructions, r->n_buffers);
+                      "bisiiiiii", id, (size_t)STORE_HASH_BYTES, (int64_t)i,
+                      purpose_name(p->purpose), (int64_t)p->stage, first, n, (int64_t)p->bytes,
+                      (int64_t)p->code.n - 1, (int64_t)p->buffers.n - 1);
     }
+    return fine;
+}
+
+/* What is known of the plan already: 0 nothing, 1 the plan, 2 its text, too. */
+static int known_plan(Db *db, Diag *d, const unsigned char *plan)
+{
+    DbStatement *st = db_prepare(db, d, "SELECT packed IS NOT NULL FROM plan WHERE id = ?", "b",
+                                 plan, (size_t)STORE_HASH_BYTES);
+    int known = db_step(st, d) ? 1 + (int)db_int(st, 0) : 0;
+    db_reset(st);
+    return known;
+}
+
+static bool put_text(Db *db, Diag *d, const unsigned char *plan, const char *text)
+{
+    if (text == NULL) return true;
+    Arena *arena = arena_new();
+    size_t n = 0;
+    const void *packed = pack_bytes(arena, text, strlen(text), &n);
+    bool fine = db_run(db, d, "UPDATE plan SET packed = ? WHERE id = ?", "bb", packed, n, plan,
+                       (size_t)STORE_HASH_BYTES);
     arena_free(arena);
     return fine;
 }
 
+static bool put_recipe(Db *db, Diag *d, const unsigned char *plan, const Recipe *recipe)
+{
+    if (recipe == NULL) return true;
+    Hash128 list;
+    unsigned char hash[STORE_HASH_BYTES];
+    if (!store_put_scripts(db, recipe, &list, d)) return false;
+    store_hash_bytes(list, hash);
+    return db_run(db, d, "UPDATE plan SET recipe = ?, scripts = ? WHERE id = ?", "sbb",
+                  recipe->head, hash, sizeof hash, plan, (size_t)STORE_HASH_BYTES);
+}
+
 static bool put_plan(Db *db, Diag *d, const unsigned char *plan, const RunRecord *run)
 {
-    DbStatement *st =
-        db_prepare(db, d, "SELECT 1 FROM plan WHERE id = ?", "b", plan, (size_t)STORE_HASH_BYTES);
-    if (!st) return false;
-    bool known = db_step(st, d);
-    db_reset(st);
-    if (known) return true;
-    return db_run(db, d, "INSERT INTO plan(id, name, n_ranks, text) VALUES(?,?,?,?)", "bsis", plan,
-                  (size_t)STORE_HASH_BYTES, some(run->plan_name), (int64_t)run->n_ranks,
-                  some(run->plan_text)) &&
-           put_roles(db, d, plan, some(run->plan_text));
+    int known = known_plan(db, d, plan);
+    if (known == 2 || (known == 1 && run->plan_text == NULL)) return true;
+    if (known == 1) return put_text(db, d, plan, run->plan_text);
+    return db_run(db, d, "INSERT INTO plan(id, name, n_ranks) VALUES(?,?,?)", "bsi", plan,
+                  (size_t)STORE_HASH_BYTES, some(run->plan_name), (int64_t)run->n_ranks) &&
+           put_text(db, d, plan, run->plan_text) && put_recipe(db, d, plan, run->recipe) &&
+           (run->program == NULL || put_roles(db, d, plan, run->program));
 }
 
 /* ---- the run ---- */

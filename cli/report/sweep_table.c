@@ -62,6 +62,14 @@ const char *sweep_settings(Arena *arena, const SweepKeys *keys, const char *cons
     return str_text(&text);
 }
 
+const char *point_text(Arena *arena, const TextList *settings, const char *before)
+{
+    Str text = str_in(arena);
+    for (uint32_t i = 0; i < settings->n; i++)
+        str_print(&text, "%s%s%s", i > 0 ? " " : "", before, settings->at[i]);
+    return str_text(&text);
+}
+
 /* "1.42 USD/Mtoken" is what a lead compares; a price that is not known leaves the column out. */
 static bool has_price(const SweepRows *rows)
 {

@@ -1,15 +1,10 @@
 /* tandem sweep: every combination of settings, each loaded, compiled, proven and simulated as `sim`
- * would. Every process stores its predictions as it makes them, so one that is ended loses nothing
- * and finds them again. */
-#include <assert.h>
+ * would. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/predict.h"
-#include "cli/sweep/jobs.h"
-#include "cli/sweep/sweep.h"
-#include "planner/base/log.h"
+#include "cli/sweep/point.h"
 
 enum { MOST_PLANS = 10000 };
 
@@ -58,145 +53,6 @@ static const char **values_of(const SweepKeys *keys, uint32_t index, Arena *aren
     return values;
 }
 
-/* The first error that says why there are no numbers; else the first that it does not fit. */
-static const Diagnostic *first_error(const Diag *d, bool infeasible)
-{
-    for (uint32_t i = 0; i < d->items.n; i++)
-        if (d->items.at[i].severity == SEVERITY_error &&
-            (d->items.at[i].fault == FAULT_infeasible) == infeasible)
-            return &d->items.at[i];
-    return NULL;
-}
-
-static void put_prediction(json_t *row, const Cli *cli, const PlanFile *file, const Prediction *p)
-{
-    const RunRecord *r = &p->record;
-    json_text(row, "plan_id", hash_hex(cli->arena, r->plan));
-    json_count(row, "ranks", r->n_ranks);
-    json_count(row, "peak_bytes", r->peak_bytes);
-    json_count(row, "run", (uint64_t)p->id);
-    json_count(row, "step_ps", (uint64_t)r->step_ps);
-    json_count(row, "exposed_ps", (uint64_t)r->exposed_ps);
-    double speed = r->tokens_per_s_per_device * r->n_ranks;
-    json_number(row, "tokens_per_s", speed);
-    json_number(row, "tokens_per_s_per_device", r->tokens_per_s_per_device);
-    json_number(row, "mfu", r->mfu);
-    json_text(row, "trust", trust_text(cli->arena, &p->trust));
-    double usd_per_s = price_of(cli, &file->config.cluster) * r->n_ranks / 3600;
-    json_number(row, "usd_per_token", speed > 0 ? usd_per_s / speed : 0);
-}
-
-/* One combination, with memory of its own; what it finds is one line of JSON. */
-static void predict_one(const Sweep *sweep, uint32_t index, Store *store, FILE *out)
-{
-    Arena *arena = arena_new();
-    Cli one = *sweep->cli;
-    one.arena = arena;
-    one.diag = diag_in(arena);
-    one.out = str_in(arena);
-    one.json = NULL;
-    one.options.set = (TextList){NULL, 0, 0};
-    for (uint32_t i = 0; i < sweep->cli->options.set.n; i++)
-        list_push(arena, &one.options.set, sweep->cli->options.set.at[i]);
-    const char **values = values_of(&sweep->keys, index, arena);
-    for (uint32_t k = 0; k < sweep->keys.n; k++)
-        list_push(arena, &one.options.set,
-                  arena_print(arena, "%s=%s", sweep->keys.at[k].key, values[k]));
-    const PlanOptions load = {.keep_text = store != NULL};
-    PlanFile *file = plan_file_load(&one, one.args[0], &load);
-    const Diagnostic *error = first_error(&one.diag, false);
-    json_t *row = json_object();
-    json_count(row, "index", index);
-    PredictOptions options;
-    Prediction prediction;
-    bool refused = file == NULL || error != NULL;
-    if (!refused && predict_options(&one, file, store, &options) &&
-        predict(&one, file, store, &options, true, &prediction)) {
-        const Diagnostic *unstored = first_error(&one.diag, false);
-        const Held held = predict_held(&one, file);
-        if (held.process_bytes > 0) prediction.record.peak_bytes = held.process_bytes;
-        put_prediction(row, &one, file, &prediction);
-        if (unstored != NULL) json_text(row, "unstored", unstored->text);
-    } else if (!refused) {
-        refused = true;
-        error = first_error(&one.diag, false);
-    }
-    if (!refused) error = first_error(&one.diag, true);
-    json_count(row, "status",
-               refused         ? SWEEP_refused
-               : error != NULL ? SWEEP_too_large
-                               : SWEEP_fits);
-    json_text(row, "rule", error != NULL ? error->rule : NULL);
-    json_text(row, "reason", error != NULL ? error->text : NULL);
-    json_dumpf(row, out, JSON_COMPACT);
-    fputc('\n', out);
-    log_debug("%" PRIu32 " of %" PRIu32 ": %s", index + 1, sweep->n_plans,
-              error != NULL ? error->text : "fits");
-    json_decref(row);
-    arena_free(arena);
-}
-
-static void work(void *self, const Worker *job)
-{
-    const Sweep *sweep = self;
-    Arena *arena = arena_new();
-    Diag diag = diag_in(arena);
-    Store *store = NULL;
-    if (!sweep->cli->options.dry_run) store = store_open(sweep->cli->options.db, false, &diag);
-    for (uint32_t i = job->index; i < sweep->n_plans; i += job->n_jobs) {
-        predict_one(sweep, i, store, job->file);
-        job_piece_done(job);
-    }
-    if (diag.n_errors > 0) /* the parent has opened it before, so this is rare */
-        fprintf(stderr, "error[%s]: %s\n", diag.items.at[0].rule, diag.items.at[0].text);
-    store_close(store);
-    arena_free(arena);
-}
-
-static double real_of(const json_t *row, const char *key)
-{
-    return json_number_value(json_object_get(row, key));
-}
-
-static uint64_t count_of(const json_t *row, const char *key)
-{
-    return (uint64_t)json_integer_value(json_object_get(row, key));
-}
-
-static const char *text_of(const json_t *row, const char *key, Arena *arena)
-{
-    const char *text = json_string_value(json_object_get(row, key));
-    return text != NULL ? arena_dup(arena, text) : NULL;
-}
-
-static void hear(const Sweep *sweep, FILE *file, Arena *arena, SweepRows *rows)
-{
-    json_t *line;
-    while ((line = json_loadf(file, JSON_DISABLE_EOF_CHECK, NULL)) != NULL) {
-        uint32_t index = (uint32_t)count_of(line, "index");
-        assert(index < rows->n); /* our own process wrote it */
-        rows->at[index] =
-            (SweepRow){.index = index,
-                       .values = values_of(&sweep->keys, index, arena),
-                       .status = (SweepStatus)count_of(line, "status"),
-                       .rule = text_of(line, "rule", arena),
-                       .reason = text_of(line, "reason", arena),
-                       .plan_id = text_of(line, "plan_id", arena),
-                       .trust = text_of(line, "trust", arena),
-                       .ranks = count_of(line, "ranks"),
-                       .peak_bytes = count_of(line, "peak_bytes"),
-                       .run = count_of(line, "run"),
-                       .step_ps = (Ps)count_of(line, "step_ps"),
-                       .exposed_ps = (Ps)count_of(line, "exposed_ps"),
-                       .tokens_per_s = real_of(line, "tokens_per_s"),
-                       .tokens_per_s_per_device = real_of(line, "tokens_per_s_per_device"),
-                       .mfu = real_of(line, "mfu"),
-                       .usd_per_token = real_of(line, "usd_per_token"),
-                       .unstored = text_of(line, "unstored", arena)};
-        json_decref(line);
-    }
-}
-
 static bool can_start(Cli *cli)
 {
     if (session_is_text(cli->args[0]))
@@ -208,33 +64,63 @@ static bool can_start(Cli *cli)
         return false;
     }
     if (!sweep_order(cli)) return false;
-    return cli->options.dry_run || store_ready(cli->options.db, &cli->diag);
+    return cli->options.dry_run || cli->options.no_store ||
+           store_ready(cli->options.db, &cli->diag);
+}
+
+/* The settings of every combination, in order. */
+static TextList *all_settings(const Sweep *sweep)
+{
+    Arena *arena = sweep->cli->arena;
+    TextList *all = arena_array(arena, sweep->n_plans + 1, sizeof *all);
+    for (uint32_t i = 0; i < sweep->n_plans; i++) {
+        const char **values = values_of(&sweep->keys, i, arena);
+        for (uint32_t k = 0; k < sweep->keys.n; k++)
+            list_push(arena, &all[i],
+                      arena_print(arena, "%s=%s", sweep->keys.at[k].key, values[k]));
+    }
+    return all;
+}
+
+static void list_points(Cli *cli, const PointJob *job)
+{
+    json_t *rows = cli->json != NULL ? json_array() : NULL;
+    for (uint32_t i = 0; i < job->n; i++) {
+        const char *text = point_text(cli->arena, &job->settings[i], "--set ");
+        str_print(&cli->out, "%s\n", text);
+        if (rows != NULL) json_array_append_new(rows, json_string(text));
+    }
+    if (rows != NULL) json_put(cli->json, "points", rows);
+}
+
+/* The sweep's row in the store, around its points. */
+static bool decide_stored(Cli *cli, PointJob *job, SweepRows *rows)
+{
+    if (cli->options.no_store) return points_decide(job, rows);
+    Store *store = store_open(cli->options.db, false, &cli->diag);
+    if (store == NULL) return false;
+    job->sweep = sweep_begin(cli, store, job->path, job->settings, job->n);
+    store_close(store); /* the processes open it anew: SQLite does not cross a fork */
+    if (job->sweep == 0 || !points_decide(job, rows)) return false;
+    Diag unseen = diag_in(cli->arena); /* a full disk has been told of by the points */
+    store = store_open(cli->options.db, false, &unseen);
+    if (store != NULL) sweep_end(store, job->sweep, &unseen);
+    store_close(store);
+    return true;
 }
 
 void cmd_sweep(Cli *cli)
 {
     Sweep sweep = {.cli = cli};
     if (!can_start(cli) || !read_keys(cli, &sweep)) return;
-    FILE *file[MOST_JOBS] = {NULL};
-    uint32_t n_jobs = jobs_number(cli->options.jobs, sweep.n_plans);
+    PointJob job = {
+        .cli = cli, .path = cli->args[0], .n = sweep.n_plans, .settings = all_settings(&sweep)};
+    if (cli->options.dry_run) {
+        list_points(cli, &job);
+        return;
+    }
     SweepRows rows = {NULL, 0, 0};
-    for (uint32_t i = 0; i < sweep.n_plans; i++)
-        list_push(cli->arena, &rows, ((SweepRow){.index = UINT32_MAX}));
-    bool fine = jobs_fork(cli, n_jobs, sweep.n_plans, work, &sweep, file);
-    for (uint32_t i = 0; i < n_jobs && file[i] != NULL; i++) {
-        hear(&sweep, file[i], cli->arena, &rows);
-        fclose(file[i]);
-    }
-    if (!fine) return;
-    for (uint32_t i = 0; i < rows.n; i++) {
-        if (rows.at[i].index == i && rows.at[i].unstored == NULL) continue;
-        cli_error(
-            cli, FAULT_store, "store-error", "%s was not stored: %s",
-            sweep_settings(cli->arena, &sweep.keys, values_of(&sweep.keys, i, cli->arena), ""),
-            rows.at[i].index == i ? rows.at[i].unstored : "its process wrote nothing");
-        break; /* the others fail alike */
-    }
-    for (uint32_t i = 0; i < rows.n; i++)
-        if (rows.at[i].index != i) return;
+    if (!decide_stored(cli, &job, &rows)) return;
+    for (uint32_t i = 0; i < rows.n; i++) rows.at[i].values = values_of(&sweep.keys, i, cli->arena);
     sweep_report(cli, &sweep.keys, &rows);
 }

@@ -18,6 +18,7 @@ typedef struct SweepRow {
     uint32_t index;      /* of the combination: the last key runs fastest */
     const char **values; /* one a key */
     SweepStatus status;
+    bool found;                /* decided before: it was looked up */
     const char *rule, *reason; /* of the first error; NULL where it fits */
     const char *plan_id, *trust;
     uint64_t ranks, peak_bytes, run; /* run 0: not stored */
@@ -32,6 +33,8 @@ typedef LIST(SweepRow) SweepRows;
 /* "mesh.tp=2 batch.micro=1", with `before` in front of each. */
 const char *sweep_settings(Arena *arena, const SweepKeys *keys, const char *const *values,
                            const char *before);
+/* The same of a point's own settings. */
+const char *point_text(Arena *arena, const TextList *settings, const char *before);
 bool sweep_order(Cli *cli); /* reads --by; before anything is predicted */
 /* Ranks the rows and says it all, as text, CSV or JSON. */
 void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows);

@@ -378,8 +378,16 @@ typedef enum EpMode {
         EP_MODE_COUNT
 } EpMode;
 
+/* A script that the configuration was read from. */
+typedef struct ScriptFile {
+    const char *name;
+    bool shipped; /* of the library; else a path as people gave it */
+    Hash128 hash; /* of its bytes */
+} ScriptFile;
+
 typedef struct Config {
-    const char *file; /* the script */
+    const char *file;         /* the script */
+    LIST(ScriptFile) scripts; /* all that were read, in this order; empty after a crash */
     uint64_t source_lines;
     uint32_t axis_size[AXIS_NAMES]; /* after -1 has been resolved; 1 = absent */
     EpMode ep_mode;                 /* default extra */

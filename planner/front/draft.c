@@ -39,6 +39,16 @@ bool draft_file(Draft *draft, Reader *r)
     return reader_finished(r);
 }
 
+bool draft_source(Draft *draft, Reader *r)
+{
+    ScriptFile script = {.name = get_text(r, draft->arena)};
+    script.shipped = get_u32(r) != 0;
+    script.hash.hi = (uint64_t)get_i64(r);
+    script.hash.lo = (uint64_t)get_i64(r);
+    list_push(draft->arena, &draft->config.scripts, script);
+    return reader_finished(r);
+}
+
 Loc draft_place(const Draft *draft, Reader *r)
 {
     uint32_t file = get_u32(r), line = get_u32(r);

@@ -180,6 +180,7 @@ static bool take(Script *s, Draft *draft, Rebuild *b, bool *asked, RecordKind ki
     case RECORD_state:
     case RECORD_op:
     case RECORD_loss: fine = *asked && rebuild_record(b, kind, r); break;
+    case RECORD_source: fine = draft_source(draft, r); break;
     case RECORD_done:
         draft->config.source_lines = get_u32(r);
         s->done = reader_finished(r);
@@ -279,6 +280,8 @@ static bool sets_are_fine(const FrontOptions *options, Diag *d)
     return d->n_errors == before;
 }
 
+static bool read_cluster(const char *name, uint32_t nodes, Arena *arena, Config *config, Diag *d);
+
 static bool load(const char *path, const char *code, const FrontOptions *options, Draft *draft,
                  Graph *graph)
 {
@@ -287,17 +290,21 @@ static bool load(const char *path, const char *code, const FrontOptions *options
     if (!sets_are_fine(options, draft->d)) return false;
     graph_init(graph, draft->arena);
     draft->config.file = arena_dup(draft->arena, path);
+    Config *named = NULL;
     if (options->cluster != NULL) {
         uint32_t nodes = options->nodes > 0 ? options->nodes : 1;
-        Cluster *named = arena_alloc(draft->arena, sizeof *named);
-        if (!front_cluster(options->cluster, nodes, draft->arena, named, draft->d)) return false;
-        draft->named = named;
+        named = arena_alloc(draft->arena, sizeof *named);
+        if (!read_cluster(options->cluster, nodes, draft->arena, named, draft->d)) return false;
+        draft->named = &named->cluster;
         draft->named_nodes = options->nodes;
     }
     Script s = {.pid = -1};
     if (!start(&s, draft->config.file, code, options, draft->d)) return false;
     Rebuild b = {.graph = graph, .draft = draft, .arena = draft->arena};
-    if (!listen_to(&s, draft, &b, options->shrink)) return false;
+    bool heard = listen_to(&s, draft, &b, options->shrink);
+    for (uint32_t i = 0; named != NULL && i < named->scripts.n; i++)
+        list_push(draft->arena, &draft->config.scripts, named->scripts.at[i]);
+    if (!heard) return false;
     b.varied = options->shrink; /* only shrunk models have a limit */
     if (!rebuild_finish(&b, draft->d))
         return diag_error(draft->d, FAULT_internal, "front-damaged", (Loc){path, 0},
@@ -337,7 +344,8 @@ static const char *nearest_cluster(const char *name, Arena *arena)
     return str_nearest(name, names, n);
 }
 
-bool front_cluster(const char *name, uint32_t nodes, Arena *arena, Cluster *cluster, Diag *d)
+/* A configuration with nothing but a cluster of the library. */
+static bool read_cluster(const char *name, uint32_t nodes, Arena *arena, Config *config, Diag *d)
 {
     const char *file = arena_print(arena, "%s/clusters/%s.lua", front_scripts_dir(), name);
     bool fine = name[0] != 0 && strlen(name) < 64 &&
@@ -367,11 +375,17 @@ bool front_cluster(const char *name, uint32_t nodes, Arena *arena, Cluster *clus
         "precision = { compute = 'fp32' }, model = nn.module { e = e,\n"
         "forward = function(m, x, y) return nn.cross_entropy(m.e(x), y) end } }\n",
         name, nodes);
-    Config config;
     Graph graph;
-    memset(&config, 0, sizeof config);
+    memset(config, 0, sizeof *config);
     memset(&graph, 0, sizeof graph);
-    bool loaded = front_load_text(name, code, NULL, arena, &config, &graph, d);
+    return front_load_text(name, code, NULL, arena, config, &graph, d);
+}
+
+bool front_cluster(const char *name, uint32_t nodes, Arena *arena, Cluster *cluster, Diag *d)
+{
+    Config config;
+    memset(&config, 0, sizeof config);
+    bool loaded = read_cluster(name, nodes, arena, &config, d);
     *cluster = config.cluster;
     return loaded;
 }

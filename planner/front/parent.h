@@ -43,6 +43,7 @@ PassConfig draft_pass_default(PassName name, Loc loc); /* a pass whose options n
  * only when the record itself is damaged. */
 bool draft_field(Draft *draft, RecordKind kind, Reader *r);
 bool draft_file(Draft *draft, Reader *r);
+bool draft_source(Draft *draft, Reader *r);     /* a script by its content */
 bool draft_actions(Draft *draft, Reader *r);    /* the actions of the next pipeline rank */
 Loc draft_place(const Draft *draft, Reader *r); /* of a record */
 /* Returns where a value was given; else the place of the innermost table around it, at last of the

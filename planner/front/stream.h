@@ -27,6 +27,7 @@ typedef enum RecordKind {
     RECORD_op,     /* see trace_op */
     RECORD_loss,   /* u32 tensor */
     RECORD_error,  /* u32 is_warning, text rule, place, text text, text hint */
+    RECORD_source, /* text name, u32 shipped, i64 and i64 hash: a file that was read */
     RECORD_done,   /* u32 lines of source read */
     RECORD_KIND_COUNT
 } RecordKind;

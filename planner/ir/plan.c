@@ -37,6 +37,17 @@ const char *category_name(Category c)
     return names[c];
 }
 
+const char *purpose_name(Purpose p)
+{
+    static const char *const names[PURPOSE_COUNT] = {
+#define X(name) #name,
+        PURPOSES(X)
+#undef X
+    };
+    assert(p < PURPOSE_COUNT);
+    return names[p];
+}
+
 ShapeId plan_shape(Plan *plan, const Shape *shape)
 {
     Shape clean; /* padding and unused dimensions zeroed: shapes are found by their bytes */

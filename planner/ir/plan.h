@@ -105,7 +105,14 @@ typedef struct Buffer {
     bool packed; /* elements are in pack's order: [parts, ...]; see OP_pack */
 } Buffer;
 
-typedef enum Purpose { PURPOSE_train, PURPOSE_eval, PURPOSE_gather } Purpose;
+#define PURPOSES(X) X(train) X(eval) X(gather)
+typedef enum Purpose {
+#define X(name) PURPOSE_##name,
+    PURPOSES(X)
+#undef X
+        PURPOSE_COUNT
+} Purpose;
+const char *purpose_name(Purpose p);
 
 typedef struct Program {
     LIST(Instr) code; /* [0] none */

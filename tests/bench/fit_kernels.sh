@@ -11,7 +11,7 @@ libraries="-Wl,--start-group"
 for layer in cli exec sim passes front kernels ir base; do
     libraries="$libraries $build/libtandem_$layer.a"
 done
-libraries="$libraries -Wl,--end-group $(pkg-config --libs lua5.4 sqlite3 jansson) -lopenblas -lm -ldl -lpthread"
+libraries="$libraries -Wl,--end-group $(pkg-config --libs lua5.4 sqlite3 zlib jansson) -lopenblas -lm -ldl -lpthread"
 cd "$root"
 # shellcheck disable=SC2086
 ${CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -O2 -I. $(pkg-config --cflags jansson) \

@@ -12,7 +12,7 @@ cd "$root"
 cc=${CC:-cc}
 flags="-std=c11 -D_POSIX_C_SOURCE=200809L -O2 -ffp-contract=off -I."
 libraries="-Wl,--start-group $build/libtandem_sim.a $build/libtandem_ir.a $build/libtandem_base.a"
-libraries="$libraries -Wl,--end-group -lsqlite3 -lm"
+libraries="$libraries -Wl,--end-group -lsqlite3 -lz -lm"
 # shellcheck disable=SC2086
 $cc $flags tests/bench/bench_engine.c $libraries -o "$work/engine"
 # shellcheck disable=SC2086

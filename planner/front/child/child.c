@@ -299,6 +299,21 @@ static int evaluate(lua_State *L)
     return 0;
 }
 
+void child_send_sources(Child *c)
+{
+    while (c->n_sources_sent < c->n_sources) {
+        const Source *s = &c->source[++c->n_sources_sent];
+        if (s->text == NULL || s->text == c->code) continue;
+        Hash128 hash = hash_bytes(s->text, s->n);
+        record_begin(&c->out, RECORD_source);
+        put_text(&c->out, s->name, strlen(s->name));
+        put_u32(&c->out, s->shipped);
+        put_i64(&c->out, (int64_t)hash.hi);
+        put_i64(&c->out, (int64_t)hash.lo);
+        record_end(&c->out);
+    }
+}
+
 static uint32_t source_lines(const Child *c)
 {
     uint32_t lines = 0;
@@ -331,6 +346,7 @@ _Noreturn void child_run(Child *c)
     else if (c->fired > 0)
         report_stop(c);
     child_send_files(c);
+    child_send_sources(c);
     record_begin(&c->out, RECORD_done);
     put_u32(&c->out, source_lines(c));
     record_end(&c->out);

@@ -58,7 +58,7 @@ typedef struct Child {
     int script_dir, library_dir;
     double cpu_s;
     Source source[CHILD_MOST_FILES + CHILD_MOST_SETS + 1]; /* [0] none */
-    uint32_t n_sources, n_files_sent, depth, n_fields, n_reports;
+    uint32_t n_sources, n_files_sent, n_sources_sent, depth, n_fields, n_reports;
     struct {
         const char *path; /* flattened */
         uint32_t source;
@@ -89,6 +89,8 @@ _Noreturn void child_raise(lua_State *L, const char *rule, Place place, const ch
 uint32_t child_source(Child *c, const Source *source);
 void child_put_place(Child *c, Place place); /* appends file number and line to the open record */
 void child_send_files(Child *c);             /* must be called before a record begins */
+/* Sends the files that the plan was made of so far, by content. A script given as code is none. */
+void child_send_sources(Child *c);
 /* Writes a diagnostic as a record. An error fails the script, but the script may run on and report
  * more of them. */
 void child_write_error(Child *c, const char *rule, Place place, const char *text, const char *hint,

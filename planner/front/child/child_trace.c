@@ -415,6 +415,7 @@ static bool can_shrink(lua_State *L)
 void child_ask(Child *c)
 {
     child_send_files(c);
+    child_send_sources(c); /* the parent may have heard enough: it knows what it refuses */
     record_begin(&c->out, RECORD_ask);
     put_u32(&c->out, can_shrink(c->L));
     record_end(&c->out);

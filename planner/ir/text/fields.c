@@ -7,6 +7,7 @@
 static const char *const streams[] = {STREAMS(X)};
 static const char *const phases[] = {PHASES(X)};
 static const char *const categories[] = {CATEGORIES(X)};
+static const char *const purposes[] = {PURPOSES(X)};
 static const char *const axis_names[] = {MESH_AXES(X)};
 static const char *const denominators[] = {DENOMINATORS(X)};
 static const char *const registers[] = {NCCL_REGISTERS(X)};
@@ -16,7 +17,6 @@ static const char *const cta_policies[] = {NCCL_CTA_POLICIES(X)};
 static const char *const dtypes[] = {"none", DTYPES(X)};
 #undef X
 static const char *const spaces[] = {"device", "host"};
-static const char *const purposes[] = {"train", "eval", "gather"};
 static const char *const roles[] = {"activation", "param", "gradient", "input", "loss", "state"};
 static const char *const inits[] = {"none", "zeros", "ones", "normal", "uniform"};
 static const char *const styles[] = {"none", "column", "row", "vocab"};

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -168,6 +169,113 @@ static void where_nothing_fits_the_nearest_miss_is_told(void **state)
     arena_free(arena);
 }
 
+static int64_t stored_number(Arena *arena, const char *db, const char *sql)
+{
+    Diag d = diag_in(arena);
+    Store *store = store_open(db, true, &d);
+    assert_non_null(store);
+    DbStatement *st = db_prepare(store_db(store), &d, sql, "");
+    assert_true(db_step(st, &d));
+    int64_t n = db_int(st, 0);
+    db_reset(st);
+    store_close(store);
+    return n;
+}
+
+/* A point that was decided before is looked up, unless one of its scripts is another now. */
+static void a_found_point_is_looked_up(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *folder = command_new_folder(arena), *db = arena_print(arena, "%s/t.db", folder);
+    const char *plan = arena_print(arena, "%s/p.lua", folder),
+               *size = arena_print(arena, "%s/size.lua", folder);
+    command_write_file(size, "return 4096");
+    command_write_file(
+        plan, "return plan { model = require 'models.llama' '3.2-1b', cluster = require "
+              "'clusters.dgx_h100' { nodes = 1 }, batch = { global = 16, micro = 1, seq = require "
+              "'size' }, mesh = { dp_shard = -1 }, parallel = { fsdp2 {} }, precision = { "
+              "param = 'fp32', compute = 'bf16', reduce = 'fp32' }, optimizer = adamw {} }");
+    const char *const arguments[] = {
+        "sweep",           plan,     "--db", db, "--try", "mesh.dp_shard=8,3", "--try",
+        "batch.micro=1,2", "--json", NULL};
+    CommandResult first = command_run(arena, 120, arguments),
+                  again = command_run(arena, 120, arguments);
+    assert_int_equal(first.exit_code, 0);
+    assert_string_equal(first.out, again.out);
+    assert_int_equal(stored_number(arena, db, "SELECT count(*) FROM found"), 4);
+    assert_int_equal(stored_number(arena, db, "SELECT count(*) FROM run"), 2);
+    assert_int_equal(stored_number(arena, db, "SELECT count(*) FROM v_sweep WHERE step_ms > 0"), 2);
+    assert_int_equal(stored_number(arena, db,
+                                   "SELECT count(*) FROM sweep_point WHERE status = 'ok' AND "
+                                   "json_extract(settings, '$.\"mesh.dp_shard\"') = '8'"),
+                     2);
+    /* An answer that somebody changes in the store shows that it is the one that is printed. */
+    Diag d = diag_in(arena);
+    Store *store = store_open(db, false, &d);
+    assert_true(db_exec(store_db(store),
+                        "UPDATE found SET answer = json_set(answer, '$.step_ps', 7) WHERE run > 0",
+                        &d));
+    store_close(store);
+    again = command_run(arena, 120, arguments);
+    assert_non_null(strstr(again.out, "\"step_ps\": 7,"));
+    command_write_file(size, "return 2048"); /* a part of the plan is another now */
+    again = command_run(arena, 120, arguments);
+    assert_null(strstr(again.out, "\"step_ps\": 7,"));
+    assert_int_equal(stored_number(arena, db, "SELECT count(*) FROM run"), 4);
+    /* A script beside the plan hides the library's of the same name. */
+    again = command_run(arena, 120, arguments);
+    const char *hidden = arena_print(arena, "%s/clusters", folder);
+    assert_int_equal(mkdir(hidden, 0777), 0);
+    command_write_file(arena_print(arena, "%s/dgx_h100.lua", hidden),
+                       "return function(o) error('hidden') end");
+    CommandResult other = command_run(arena, 120, arguments);
+    assert_int_equal(other.exit_code, 3);
+    arena_free(arena);
+}
+
+/* What makes a plan again is in the store: exported, it gives the same plan. */
+static void a_stored_plan_is_made_again(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *folder = command_new_folder(arena), *db = arena_print(arena, "%s/t.db", folder);
+    const char *out = arena_print(arena, "%s/x", folder);
+    json_t *made = DOCUMENT(arena, 0, "sim", llama, "--db", db, "--set", "batch.micro=2");
+    json_t *told = DOCUMENT(arena, 0, "db", "export", "1", "--db", db, "-o", out);
+    const char *command = arena_print(arena, "PATH=%s:$PATH; %s --db none --json",
+                                      arena_copy(arena, TANDEM_COMMAND, strlen(TANDEM_COMMAND) - 7),
+                                      word(told, "command"));
+    CommandResult r =
+        command_run_program(arena, 120, (const char *const[]){"sh", "-c", command, NULL});
+    assert_int_equal(r.exit_code, 0);
+    json_t *again = json_loads(r.out, 0, NULL);
+    assert_string_equal(word(again, "plan_id"), word(made, "plan_id"));
+    const int64_t bytes = stored_number(
+        arena, db, "SELECT sum(length(recipe)) + ifnull(sum(length(packed)), 0) FROM plan");
+    assert_true(bytes < 8192);
+    json_decref(made);
+    json_decref(told);
+    json_decref(again);
+    arena_free(arena);
+}
+
+static void a_dry_run_lists(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    const char *db = arena_print(arena, "%s/t.db", command_new_folder(arena));
+    CommandResult r = COMMAND(arena, 60, "sweep", llama, "--db", db, "--try", "mesh.tp=1,2",
+                              "--try", "batch.micro=1,2", "--dry-run");
+    assert_int_equal(r.exit_code, 0);
+    assert_string_equal(r.out, "--set mesh.tp=1 --set batch.micro=1\n"
+                               "--set mesh.tp=1 --set batch.micro=2\n"
+                               "--set mesh.tp=2 --set batch.micro=1\n"
+                               "--set mesh.tp=2 --set batch.micro=2\n");
+    assert_int_not_equal(access(db, F_OK), 0);
+    arena_free(arena);
+}
+
 static void mistakes_are_told_before_anything_runs(void **state)
 {
     (void)state;
@@ -222,7 +330,7 @@ static void what_was_not_stored_is_named(void **state)
     Arena *arena = arena_new();
     const char *folder = command_new_folder(arena);
     const char *command = arena_print(arena,
-                                      "trap '' XFSZ; ulimit -f 1000; '%s' sweep '%s' --db %s/t.db "
+                                      "trap '' XFSZ; ulimit -f 450; '%s' sweep '%s' --db %s/t.db "
                                       "-j 1 --set mesh.dp_shard=-1 --try mesh.tp=2 "
                                       "--try seed=1,2,3,4,5,6,7,8",
                                       TANDEM_COMMAND, llama, folder);
@@ -410,6 +518,9 @@ int main(void)
         cmocka_unit_test(the_order_is_what_was_asked_for),
         cmocka_unit_test(csv_has_a_row_for_each),
         cmocka_unit_test(where_nothing_fits_the_nearest_miss_is_told),
+        cmocka_unit_test(a_found_point_is_looked_up),
+        cmocka_unit_test(a_stored_plan_is_made_again),
+        cmocka_unit_test(a_dry_run_lists),
         cmocka_unit_test(mistakes_are_told_before_anything_runs),
         cmocka_unit_test(progress_is_for_terminals),
         cmocka_unit_test(what_was_not_stored_is_named),

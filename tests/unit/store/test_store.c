@@ -6,11 +6,12 @@
 
 #include <cmocka.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "planner/ir/text/text.h"
-#include "store/store.h"
+#include "store/private.h"
 #include "tests/support/plans/plans.h"
 
 typedef struct Fixture {
@@ -54,6 +55,7 @@ static RunRecord record(Fixture *f, RunKind kind, const Trace *trace)
                    .plan = text_plan_id(plan, f->arena),
                    .plan_name = "plans/tiny.lua",
                    .plan_text = str_text(&text),
+                   .program = plan,
                    .cluster = "dgx-h100, 2 x 8",
                    .scenario = "",
                    .backend = "mpi",
@@ -373,6 +375,140 @@ static void damaged_rows(void **state)
     assert_int_equal(f->diag.n_errors, 1);
 }
 
+/* A store of before: texts as they were written. They are packed, and read back the same. */
+static void old_texts_are_packed(void **state)
+{
+    Fixture *f = *state;
+    char path[] = "/tmp/tandem-store-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    unlink(path);
+    Db *old = db_open(path, false, store_migrations, 7, &f->diag);
+    assert_non_null(old);
+    Str text = str_in(f->arena);
+    for (int i = 0; i < 5000; i++) str_print(&text, "%d compute linear args=%d,2>3\n", i, i);
+    unsigned char id[16] = {1, 2, 3};
+    assert_true(db_run(old, &f->diag, "INSERT INTO plan(id, name, n_ranks, text) VALUES(?,?,?,?)",
+                       "bsis", id, sizeof id, "old.lua", (int64_t)8, str_text(&text)));
+    db_close(old);
+    Store *store = store_open(path, false, &f->diag);
+    no_errors(f);
+    assert_non_null(store);
+    Hash128 hash = {.hi = UINT64_C(0x0102030000000000), .lo = 0};
+    assert_string_equal(store_plan_text(store, hash, f->arena, &f->diag), str_text(&text));
+    DbStatement *st = db_prepare(store_db(store), &f->diag, "SELECT length(packed) FROM plan", "");
+    assert_true(db_step(st, &f->diag) && db_int(st, 0) * 4 < (int64_t)text.n);
+    db_reset(st);
+    store_close(store);
+    unlink(path);
+}
+
+static Recipe recipe_of_two(const Fixture *f)
+{
+    Recipe r = {.head = "path a.lua\nset mesh.tp=2\n"};
+    const char *const texts[] = {"return plan {}", "return 1"};
+    for (uint32_t i = 0; i < 2; i++)
+        list_push(f->arena, &r.scripts,
+                  ((RecipeScript){.name = i == 0 ? "plans/a.lua" : "models/b.lua",
+                                  .shipped = i == 1,
+                                  .hash = hash_bytes(texts[i], strlen(texts[i])),
+                                  .text = texts[i],
+                                  .bytes = strlen(texts[i])}));
+    return r;
+}
+
+static void recipes_and_answers_come_back(void **state)
+{
+    Fixture *f = *state;
+    RunRecord r = record(f, RUN_predicted, NULL);
+    Recipe recipe = recipe_of_two(f), back;
+    r.plan_text = NULL;
+    r.recipe = &recipe;
+    int64_t id = store_run(f->store, &r, &f->diag);
+    assert_true(id > 0);
+    assert_null(store_plan_text(f->store, r.plan, f->arena, &f->diag));
+    assert_true(store_recipe(f->store, id, f->arena, &back, &f->diag));
+    assert_string_equal(back.head, recipe.head);
+    assert_int_equal(back.scripts.n, 2);
+    assert_string_equal(back.scripts.at[0].text, "return plan {}");
+    assert_string_equal(back.scripts.at[1].name, "models/b.lua");
+    assert_true(back.scripts.at[1].shipped && !back.scripts.at[0].shipped);
+    FoundAnswer found;
+    const Hash128 key = {5, 6}, other = {5, 7};
+    assert_false(store_find_answer(f->store, key, f->arena, &found, &f->diag));
+    assert_true(store_put_answer(f->store, key, &recipe, id, "build 1", "{\"run\":1}", &f->diag));
+    assert_true(store_put_answer(f->store, other, &recipe, 0, "build 2", "{}", &f->diag));
+    assert_true(store_find_answer(f->store, key, f->arena, &found, &f->diag));
+    assert_int_equal(found.run, id);
+    assert_string_equal(found.answer, "{\"run\":1}");
+    assert_string_equal(found.list, store_script_list(&recipe, f->arena));
+    Pruned p;
+    assert_true(store_prune(f->store, r.engine, "build 1", true, &p, &f->diag));
+    assert_int_equal(p.answers, 1); /* only counted */
+    assert_true(store_find_answer(f->store, other, f->arena, &found, &f->diag));
+    assert_true(store_prune(f->store, r.engine, "build 1", false, &p, &f->diag));
+    assert_false(store_find_answer(f->store, other, f->arena, &found, &f->diag));
+    assert_true(store_find_answer(f->store, key, f->arena, &found, &f->diag));
+    assert_true(store_prune(f->store, "a later engine", "build 1", false, &p, &f->diag));
+    assert_int_equal(p.runs, 1);
+    assert_int_equal(p.plans, 1);
+    assert_int_equal(p.scripts, 2); /* the answer went with its run */
+    assert_false(store_find_answer(f->store, key, f->arena, &found, &f->diag));
+    no_errors(f);
+}
+
+/* What one store has the other one gets, once. */
+static void stores_merge(void **state)
+{
+    Fixture *f = *state;
+    char path[] = "/tmp/tandem-store-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    unlink(path);
+    Trace trace = trace_of(f, 6), back;
+    RunRecord measured = record(f, RUN_measured, &trace),
+              predicted = record(f, RUN_predicted, NULL), q;
+    Recipe recipe = recipe_of_two(f);
+    predicted.recipe = &recipe;
+    int64_t here = store_run(f->store, &predicted, &f->diag);
+    Store *other = store_open(path, false, &f->diag);
+    assert_non_null(other);
+    int64_t first = store_run(other, &measured, &f->diag);
+    int64_t there = store_run(other, &predicted, &f->diag);
+    assert_true(first > 0 && there > first);
+    const Hash128 key = {8, 9};
+    assert_true(store_put_answer(other, key, &recipe, there, "b", "{\"run\":2}", &f->diag));
+    assert_true(store_put_kernel(other, "m", "k", 77, 0, 1, &f->diag));
+    store_close(other);
+    for (int again = 0; again < 2; again++) {
+        Merged m;
+        assert_true(store_merge(f->store, path, &m, &f->diag));
+        no_errors(f);
+        assert_int_equal(m.runs, again ? 0 : 1);
+        assert_int_equal(m.known, again ? 2 : 1);
+    }
+    assert_int_equal(store_latest_run(f->store, RUN_predicted, &f->diag), here);
+    int64_t moved = store_latest_run(f->store, RUN_measured, &f->diag);
+    assert_true(moved > here);
+    assert_true(store_load_run(f->store, moved, f->arena, &q, &back, &f->diag));
+    assert_int_equal(back.rows.n, 6);
+    assert_int_equal(q.collectives.n, 2);
+    FoundAnswer found;
+    assert_true(store_find_answer(f->store, key, f->arena, &found, &f->diag));
+    assert_int_equal(found.run, here);
+    assert_non_null(strstr(found.answer, "\"run\":1"));
+    assert_true(store_get_kernel(f->store, "m", "k", &f->diag) == 77);
+    Str csv = str_in(f->arena);
+    assert_true(store_csv(f->store, "kernel_cost", &csv, &f->diag));
+    assert_non_null(strstr(str_text(&csv), "machine,key,median_ps,"));
+    assert_non_null(strstr(str_text(&csv), "\nm,k,77,"));
+    no_errors(f);
+    assert_false(store_csv(f->store, "no_such", &csv, &f->diag));
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -388,6 +524,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(collectives, setup, teardown),
         cmocka_unit_test_setup_teardown(on_disk, setup, teardown),
         cmocka_unit_test_setup_teardown(damaged_rows, setup, teardown),
+        cmocka_unit_test_setup_teardown(old_texts_are_packed, setup, teardown),
+        cmocka_unit_test_setup_teardown(recipes_and_answers_come_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(stores_merge, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,268 @@
+/* Decides points in several processes. Each stores its predictions as it makes them, so a process
+ * that is ended loses nothing, and the same command finds them again. A point that was decided
+ * before is a look-up: its key is made of the settings, the build and the measured costs, and the
+ * scripts are compared by content. No script runs for it. */
+#include "cli/sweep/point.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/predict.h"
+#include "cli/sweep/jobs.h"
+#include "planner/base/log.h"
+
+/* A process that decides points. */
+typedef struct Decider {
+    const PointJob *job;
+    Store *store; /* NULL: nothing is stored or found */
+    Arena *kept;  /* what outlives a point */
+    KnownScripts scripts;
+    const char *context; /* the part of a key that all points share */
+    const char *build;
+} Decider;
+
+/* The first error that says why there are no numbers; else the first that it does not fit. */
+static const Diagnostic *first_error(const Diag *d, bool infeasible)
+{
+    for (uint32_t i = 0; i < d->items.n; i++)
+        if (d->items.at[i].severity == SEVERITY_error &&
+            (d->items.at[i].fault == FAULT_infeasible) == infeasible)
+            return &d->items.at[i];
+    return NULL;
+}
+
+static void put_prediction(json_t *row, const Cli *cli, const PlanFile *file, const Prediction *p)
+{
+    const RunRecord *r = &p->record;
+    json_text(row, "plan_id", hash_hex(cli->arena, r->plan));
+    json_count(row, "ranks", r->n_ranks);
+    json_count(row, "peak_bytes", r->peak_bytes);
+    json_count(row, "run", (uint64_t)p->id);
+    json_count(row, "step_ps", (uint64_t)r->step_ps);
+    json_count(row, "exposed_ps", (uint64_t)r->exposed_ps);
+    double speed = r->tokens_per_s_per_device * r->n_ranks;
+    json_number(row, "tokens_per_s", speed);
+    json_number(row, "tokens_per_s_per_device", r->tokens_per_s_per_device);
+    json_number(row, "mfu", r->mfu);
+    json_text(row, "trust", trust_text(cli->arena, &p->trust));
+    double usd_per_s = price_of(cli, &file->config.cluster) * r->n_ranks / 3600;
+    json_number(row, "usd_per_token", speed > 0 ? usd_per_s / speed : 0);
+}
+
+static void put_status(json_t *row, SweepStatus status, const Diagnostic *error)
+{
+    json_count(row, "status", status);
+    json_text(row, "rule", error != NULL ? error->rule : NULL);
+    json_text(row, "reason", error != NULL ? error->text : NULL);
+}
+
+/* Makes the answer of a point: loads, compiles, proves and simulates it as `sim` would. `recipe`
+ * gets what it was made of; `unstored` is true where the store took nothing. */
+static json_t *answer_of(const Decider *decider, Cli *one, Recipe *recipe, bool *unstored)
+{
+    json_t *row = json_object();
+    const PlanOptions load = {.made_of = recipe};
+    PlanFile *file = plan_file_load(one, decider->job->path, &load);
+    const Diagnostic *error = first_error(&one->diag, false);
+    PredictOptions options;
+    Prediction prediction;
+    bool refused = file == NULL || error != NULL;
+    if (!refused && predict_options(one, file, decider->store, &options) &&
+        predict(one, file, decider->store, &options, true, &prediction)) {
+        const Diagnostic *failure = first_error(&one->diag, false);
+        const Held held = predict_held(one, file);
+        if (held.process_bytes > 0) prediction.record.peak_bytes = held.process_bytes;
+        put_prediction(row, one, file, &prediction);
+        *unstored = failure != NULL;
+        if (failure != NULL) json_text(row, "unstored", failure->text);
+    } else if (!refused) {
+        refused = true;
+        error = first_error(&one->diag, false);
+    }
+    if (!refused) error = first_error(&one->diag, true);
+    put_status(row, refused ? SWEEP_refused : error != NULL ? SWEEP_too_large : SWEEP_fits, error);
+    return row;
+}
+
+/* All that an answer depends on beside the scripts. */
+static Hash128 key_of(const Decider *decider, const Cli *one)
+{
+    const PlanOptions told = {.set = one->options.set.at,
+                              .n_set = one->options.set.n,
+                              .cluster = one->options.cluster,
+                              .nodes = one->options.n_nodes,
+                              .seed = one->options.seed_text != NULL ? &one->options.seed : NULL};
+    Str key = str_in(one->arena);
+    str_add(&key, decider->context);
+    str_add(&key, recipe_head(decider->job->path, &told, one->arena));
+    return hash_bytes(str_text(&key), key.n);
+}
+
+static json_t *found_answer(Decider *decider, const Cli *one, Hash128 key, Diag *d)
+{
+    FoundAnswer found;
+    if (!store_find_answer(decider->store, key, one->arena, &found, d)) return NULL;
+    if (!recipe_is_fresh(&decider->scripts, &found, decider->job->path, decider->kept)) return NULL;
+    return json_loads(found.answer, 0, NULL); /* NULL where a foreign hand wrote it */
+}
+
+/* An answer without a list of scripts (they never ended) is not kept: nothing would date it. */
+static void keep_answer(const Decider *decider, Cli *one, Hash128 key, Recipe *recipe,
+                        const json_t *row)
+{
+    if (recipe->scripts.n == 0) return;
+    recipe_read_scripts(recipe, decider->store, one->arena, &one->diag);
+    char *text = json_dumps(row, JSON_COMPACT);
+    store_put_answer(decider->store, key, recipe, json_integer_value(json_object_get(row, "run")),
+                     decider->build, text, &one->diag);
+    free(text);
+}
+
+/* One point; its answer is one line of JSON. */
+static void decide(Decider *decider, uint32_t index, Arena *arena, FILE *out)
+{
+    const PointJob *job = decider->job;
+    Cli one = *job->cli;
+    one.arena = arena;
+    one.diag = diag_in(arena);
+    one.out = str_in(arena);
+    one.json = NULL;
+    one.options.set = (TextList){NULL, 0, 0};
+    const TextList *all[] = {&job->cli->options.set, &job->settings[index]};
+    for (uint32_t l = 0; l < 2; l++)
+        for (uint32_t i = 0; i < all[l]->n; i++) list_push(arena, &one.options.set, all[l]->at[i]);
+    const bool stored = decider->store != NULL;
+    Hash128 key = {0, 0};
+    if (stored) key = key_of(decider, &one);
+    json_t *row = stored ? found_answer(decider, &one, key, &one.diag) : NULL;
+    if (row == NULL) {
+        Recipe recipe = {.head = ""};
+        bool unstored = false;
+        row = answer_of(decider, &one, &recipe, &unstored);
+        if (stored && !unstored) keep_answer(decider, &one, key, &recipe, row);
+    } else {
+        json_put(row, "found", json_true());
+    }
+    json_count(row, "index", index);
+    if (job->sweep != 0 && stored)
+        sweep_put_point(decider->store, job->sweep, index, &job->settings[index],
+                        json_integer_value(json_object_get(row, "run")),
+                        (SweepStatus)json_integer_value(json_object_get(row, "status")), arena,
+                        &one.diag);
+    json_dumpf(row, out, JSON_COMPACT);
+    fputc('\n', out);
+    log_debug("%" PRIu32 " of %" PRIu32 ": status %d", index + 1, job->n,
+              (int)json_integer_value(json_object_get(row, "status")));
+    json_decref(row);
+}
+
+/* What all keys of this process share. */
+static const char *context_of(const Decider *decider, Diag *d)
+{
+    const Options *o = &decider->job->cli->options;
+    return arena_print(decider->kept, "%s\nmachine %s\nprice %s\ncosts %s\n%s\n%s\n",
+                       decider->build, o->machine != NULL ? o->machine : "",
+                       o->price_text != NULL ? o->price_text : "", machine_key(decider->kept),
+                       hash_hex(decider->kept, measured_state(decider->store, d)),
+                       decider->job->unproven ? "unproven" : "");
+}
+
+static void work(void *self, const Worker *worker)
+{
+    const PointJob *job = self;
+    Arena *kept = arena_new(), *arena = arena_new();
+    Diag diag = diag_in(kept);
+    Decider decider = {.job = job, .kept = kept, .build = build_name(kept)};
+    /* Points need the same memory one after the other: what one frees the next one takes. */
+    mallopt(M_MMAP_THRESHOLD, 1 << 30);
+    mallopt(M_TRIM_THRESHOLD, 1 << 30);
+    const Options *o = &job->cli->options;
+    if (!o->no_store) decider.store = store_open(o->db, false, &diag);
+    if (decider.store != NULL) decider.context = context_of(&decider, &diag);
+    for (uint32_t i = worker->index; i < job->n; i += worker->n_jobs) {
+        decide(&decider, i, arena, worker->file);
+        arena_reset(arena);
+        job_piece_done(worker);
+    }
+    if (diag.n_errors > 0) /* the parent has opened it before, so this is rare */
+        fprintf(stderr, "error[%s]: %s\n", diag.items.at[0].rule, diag.items.at[0].text);
+    store_close(decider.store);
+    arena_free(arena);
+    arena_free(kept);
+}
+
+/* ---- the parent ---- */
+
+static double real_of(const json_t *row, const char *key)
+{
+    return json_number_value(json_object_get(row, key));
+}
+
+static uint64_t count_of(const json_t *row, const char *key)
+{
+    return (uint64_t)json_integer_value(json_object_get(row, key));
+}
+
+static const char *text_of(const json_t *row, const char *key, Arena *arena)
+{
+    const char *text = json_string_value(json_object_get(row, key));
+    return text != NULL ? arena_dup(arena, text) : NULL;
+}
+
+static void hear(FILE *file, Arena *arena, SweepRows *rows)
+{
+    json_t *line;
+    while ((line = json_loadf(file, JSON_DISABLE_EOF_CHECK, NULL)) != NULL) {
+        uint32_t index = (uint32_t)count_of(line, "index");
+        assert(index < rows->n); /* our own process wrote it */
+        rows->at[index] =
+            (SweepRow){.index = index,
+                       .status = (SweepStatus)count_of(line, "status"),
+                       .found = json_is_true(json_object_get(line, "found")),
+                       .rule = text_of(line, "rule", arena),
+                       .reason = text_of(line, "reason", arena),
+                       .plan_id = text_of(line, "plan_id", arena),
+                       .trust = text_of(line, "trust", arena),
+                       .ranks = count_of(line, "ranks"),
+                       .peak_bytes = count_of(line, "peak_bytes"),
+                       .run = count_of(line, "run"),
+                       .step_ps = (Ps)count_of(line, "step_ps"),
+                       .exposed_ps = (Ps)count_of(line, "exposed_ps"),
+                       .tokens_per_s = real_of(line, "tokens_per_s"),
+                       .tokens_per_s_per_device = real_of(line, "tokens_per_s_per_device"),
+                       .mfu = real_of(line, "mfu"),
+                       .usd_per_token = real_of(line, "usd_per_token"),
+                       .unstored = text_of(line, "unstored", arena)};
+        json_decref(line);
+    }
+}
+
+bool points_decide(const PointJob *job, SweepRows *rows)
+{
+    Cli *cli = job->cli;
+    FILE *file[MOST_JOBS] = {NULL};
+    uint32_t n_jobs = jobs_number(cli->options.jobs, job->n);
+    for (uint32_t i = 0; i < job->n; i++)
+        list_push(cli->arena, rows, ((SweepRow){.index = UINT32_MAX}));
+    PointJob own = *job;
+    bool fine = jobs_fork(cli, n_jobs, job->n, work, &own, file);
+    for (uint32_t i = 0; i < n_jobs && file[i] != NULL; i++) {
+        hear(file[i], cli->arena, rows);
+        fclose(file[i]);
+    }
+    if (!fine) return false;
+    for (uint32_t i = 0; i < rows->n; i++) {
+        const SweepRow *row = &rows->at[i];
+        if (row->index == i && row->unstored == NULL) continue;
+        cli_error(cli, FAULT_store, "store-error", "%s was not stored: %s",
+                  point_text(cli->arena, &job->settings[i], ""),
+                  row->index == i ? row->unstored : "its process wrote nothing");
+        break; /* the others fail alike */
+    }
+    for (uint32_t i = 0; i < rows->n; i++)
+        if (rows->at[i].index != i) return false;
+    return true;
+}

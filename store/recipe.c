@@ -1,0 +1,92 @@
+/* Scripts by their content, lists of them, and answers that were made of them. */
+#include <string.h>
+
+#include "store/pack.h"
+#include "store/private.h"
+
+bool store_has_script(Store *store, Hash128 hash, Diag *d)
+{
+    unsigned char bytes[STORE_HASH_BYTES];
+    store_hash_bytes(hash, bytes);
+    DbStatement *st = db_prepare(store_db(store), d, "SELECT 1 FROM script WHERE hash = ?", "b",
+                                 bytes, sizeof bytes);
+    bool there = db_step(st, d);
+    db_reset(st);
+    return there;
+}
+
+const char *store_script_list(const Recipe *recipe, Arena *arena)
+{
+    Str list = str_in(arena);
+    for (uint32_t i = 0; i < recipe->scripts.n; i++) {
+        const RecipeScript *s = &recipe->scripts.at[i];
+        str_print(&list, "%s %s %s\n", s->shipped ? "library" : "own", hash_hex(arena, s->hash),
+                  s->name);
+    }
+    return str_text(&list);
+}
+
+static bool put_script(Db *db, const RecipeScript *s, Arena *arena, Diag *d)
+{
+    if (s->text == NULL) return true;
+    unsigned char hash[STORE_HASH_BYTES];
+    store_hash_bytes(s->hash, hash);
+    size_t n = 0;
+    const void *packed = pack_bytes(arena, s->text, s->bytes, &n);
+    return db_run(db, d, "INSERT OR IGNORE INTO script(hash, bytes, packed) VALUES(?,?,?)", "bib",
+                  hash, sizeof hash, (int64_t)s->bytes, packed, n);
+}
+
+bool store_put_scripts(Db *db, const Recipe *recipe, Hash128 *hash, Diag *d)
+{
+    Arena *arena = arena_new();
+    const char *list = store_script_list(recipe, arena);
+    *hash = hash_bytes(list, strlen(list));
+    unsigned char bytes[STORE_HASH_BYTES];
+    store_hash_bytes(*hash, bytes);
+    bool fine = db_run(db, d, "INSERT OR IGNORE INTO script_list(hash, list) VALUES(?,?)", "bs",
+                       bytes, sizeof bytes, list);
+    for (uint32_t i = 0; fine && i < recipe->scripts.n; i++)
+        fine = put_script(db, &recipe->scripts.at[i], arena, d);
+    arena_free(arena);
+    return fine;
+}
+
+bool store_find_answer(Store *store, Hash128 key, Arena *arena, FoundAnswer *found, Diag *d)
+{
+    unsigned char bytes[STORE_HASH_BYTES];
+    store_hash_bytes(key, bytes);
+    DbStatement *st = db_prepare(store_db(store), d,
+                                 "SELECT f.scripts, f.run, f.answer, l.list FROM found f "
+                                 "JOIN script_list l ON l.hash = f.scripts WHERE f.key = ?",
+                                 "b", bytes, sizeof bytes);
+    bool there = db_step(st, d);
+    if (there) {
+        *found = (FoundAnswer){.scripts = store_hash_of(st, 0),
+                               .run = db_is_null(st, 1) ? 0 : db_int(st, 1),
+                               .answer = arena_dup(arena, db_text(st, 2)),
+                               .list = arena_dup(arena, db_text(st, 3))};
+    }
+    db_reset(st);
+    return there;
+}
+
+bool store_put_answer(Store *store, Hash128 key, const Recipe *recipe, int64_t run,
+                      const char *build, const char *answer, Diag *d)
+{
+    Db *db = store_db(store);
+    Hash128 list;
+    unsigned char key_bytes[STORE_HASH_BYTES], list_bytes[STORE_HASH_BYTES];
+    store_hash_bytes(key, key_bytes);
+    if (!db_begin(db, d)) return false;
+    bool fine = store_put_scripts(db, recipe, &list, d);
+    store_hash_bytes(list, list_bytes);
+    fine = fine && db_run(db, d,
+                          "INSERT OR REPLACE INTO found(key, scripts, run, build, answer) "
+                          "VALUES(?,?,nullif(?, 0),?,?)",
+                          "bbiss", key_bytes, sizeof key_bytes, list_bytes, sizeof list_bytes, run,
+                          build, answer);
+    if (fine) return db_commit(db, d);
+    db_rollback(db);
+    return false;
+}
