@@ -10,7 +10,7 @@
 
 typedef LIST(const char *) TextList;
 
-/* Every option of every verb has its field here; which verb takes which one is in options.c. */
+/* Every option of every verb has its field here; options.c says which verb takes which option. */
 typedef struct Options {
     TextList set, try_; /* KEY=VALUE; KEY=VALUE,VALUE,... */
     const char *db, *color, *after, *backend, *data, *output, *cluster, *nodes, *ranks;
@@ -41,25 +41,25 @@ typedef struct Cli {
     const char *program; /* argv[0] */
     const char *const *argv;
     int argc;
-    const char *const *args; /* what is neither verb nor option */
+    const char *const *args; /* arguments that are neither verb nor option */
     uint32_t n_args;
     Str out;       /* the result as text; printed at the end, unless --json */
-    json_t *json;  /* the result as a document, with --json */
-    bool color;    /* of standard output */
-    int exit_code; /* 0: that of the diagnostics */
+    json_t *json;  /* the result as a document, if --json is given */
+    bool color;    /* colour on standard output */
+    int exit_code; /* 0: the exit code follows from the diagnostics */
 } Cli;
 
 struct Verb {
     const char *name, *arguments; /* "PLAN" */
     uint32_t min_args, max_args;
     const char *summary; /* one line */
-    const char *about;   /* a paragraph or two */
+    const char *about;   /* one or two paragraphs */
     const char *example; /* a real command */
-    uint32_t options;    /* groups of options it takes: OPTIONS_... */
+    uint32_t options;    /* groups of options that it takes: OPTIONS_... */
     void (*run)(Cli *cli);
 };
 
-enum { /* groups of options; those of no group go with every verb */
+enum { /* groups of options; an option without a group goes with every verb */
        OPTIONS_plan = 1,
        OPTIONS_text_plan = 2,
        OPTIONS_show = 4,
@@ -73,14 +73,14 @@ enum { /* groups of options; those of no group go with every verb */
        OPTIONS_accuracy = 256,
        OPTIONS_sweep = 2048,
        OPTIONS_db = 8192,
-       NEEDS_STORE = 4096 /* no options: nothing can be done without */
+       NEEDS_STORE = 4096 /* no options, but a mark: without a store the verb can do nothing */
 };
 
 /* ---- verbs.c ---- */
 extern const Verb *const verbs;
 extern const uint32_t n_verbs;
 const Verb *verb_find(const char *name);
-/* NULL, or what a verb of the design that this version does not have would do. */
+/* For a verb of the design that this version lacks: what it would do; else NULL. */
 const char *verb_absent(const char *name);
 int cli_main(int argc, char **argv);
 
@@ -91,7 +91,7 @@ typedef struct Option {
     const char *name;
     char letter; /* 0: only the long form */
     OptionKind kind;
-    const char *value; /* what it is called in the help; NULL for a flag */
+    const char *value; /* its name in the help; NULL for a flag */
     size_t field;      /* in Options */
     uint32_t groups;   /* 0: every verb */
     const char *help;
@@ -100,25 +100,26 @@ extern const Option *const options_list;
 extern const uint32_t options_count;
 /* Reads argv[2..]; false after diagnostics. */
 bool options_parse(Cli *cli, int argc, char **argv);
-void options_help(const Verb *verb, Str *out); /* the options of a verb, one or two lines each */
+/* appends the options of a verb, one or two lines each */
+void options_help(const Verb *verb, Str *out);
 
 /* ---- help.c ---- */
 void help_verb(const Verb *verb, Str *out);
 void help_overview(Str *out);
-bool help_topic(const char *name, Str *out); /* false: there is no such topic */
+bool help_topic(const char *name, Str *out); /* false if there is no such topic */
 extern const char *const help_topics[];      /* ends in NULL */
 
 /* ---- output.c ---- */
 const char *paint(const Cli *cli, Paint paint, const char *text);
 bool color_wanted(const Cli *cli, int fd);
-/* Prints diagnostics and results; the exit code of the process. */
+/* Prints diagnostics and results; returns the exit code of the process. */
 int cli_finish(Cli *cli);
-/* Diagnostics found so far go to standard error now (long-running verbs). */
+/* Prints the diagnostics found so far to standard error (for long-running verbs). */
 void cli_flush_diagnostics(Cli *cli);
-/* They count for the exit code and are not printed. */
+/* The diagnostics so far still count for the exit code but are not printed. */
 void cli_forget_diagnostics(Cli *cli);
-/* A file appears under its name only when it is complete; a device, a pipe or what a link names is
- * written to. False after a diagnostic. */
+/* Writes a file that appears under its name only when it is complete. A device, a pipe or the
+ * target of a link is written directly. Returns false after a diagnostic. */
 bool cli_write_file(Cli *cli, const char *path, const void *bytes, size_t n);
 bool cli_error(Cli *cli, Fault fault, const char *rule, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -141,15 +142,16 @@ void table_cell(Table *t, const char *format, ...) __attribute__((format(printf,
 void table_print(const Table *t, Str *out);
 
 /* ---- planfile.c ---- */
-/* session_load as the command's options say, over `options`, which may be NULL. */
+/* Calls session_load with the command's options, on top of `options`, which may be NULL. */
 PlanFile *plan_file_load(Cli *cli, const char *path, const PlanOptions *options);
-/* A plan that reproduces another system's mistakes may be looked at, never run. */
+/* Refuses to run a plan that reproduces another system's mistakes; such a plan may only be looked
+ * at. */
 bool plan_may_run(Cli *cli, const PlanFile *file);
 uint64_t plan_instructions(const Plan *plan, bool communications_only); /* over all programs */
 const char *mesh_text(Arena *arena, const Mesh *mesh); /* "dp_shard 8 x tp 2"; "1 rank" */
 /* The lines that `check` and `sim` have in common. */
 void plan_file_report(Cli *cli, const PlanFile *file);
-/* Worst rank's arena, reserved bytes and the device's; text and JSON. */
+/* Reports the worst rank's arena, reserved bytes and the device's memory, as text and JSON. */
 uint64_t host_bytes_of(const Plan *plan); /* host memory of the rank that needs most */
 void plan_file_memory(Cli *cli, const PlanFile *file);
 
@@ -163,20 +165,21 @@ void show_mesh(Cli *cli, const Config *config, const Mesh *mesh);
 /* ---- cmd_explain.c ---- */
 typedef struct Rule {
     const char *id, *text, *reason, *fix;
-    const char *bug; /* what would go wrong silently without the rule; "": nothing */
+    const char *bug; /* the silent error without the rule; "": none */
 } Rule;
 const Rule *rule_find(const char *id);
 extern const Rule *const rules;
 extern const uint32_t n_rules;
 
 /* ---- machine.c ---- */
-/* The key of this machine's measurements: "local:<cpu model>:<cores>". */
+/* Returns the key of this machine's measurements: "local:<cpu model>:<cores>". */
 const char *machine_key(Arena *arena);
 const char *machine_cpu(Arena *arena);
 uint32_t machine_cores(void);
 uint64_t machine_memory(void);
-const char *machine_own_path(Arena *arena);                  /* of this command; NULL: unknown */
-const char *find_in_path(Arena *arena, const char *program); /* NULL: not there */
+/* path of this command; NULL: unknown */
+const char *machine_own_path(Arena *arena);
+const char *find_in_path(Arena *arena, const char *program); /* returns NULL if it is not there */
 
 /* ---- the verbs ---- */
 void cmd_check(Cli *cli);

@@ -1,12 +1,13 @@
-/* tandem accuracy: how far are predictions from what others have measured? */
+/* tandem accuracy: how far predictions are from published measurements. */
 #include <string.h>
 
 #include "cli/accuracy/accuracy.h"
 
 typedef struct Section {
     const char *name;
-    const char *columns[7]; /* that its file must have, besides source and split; ends in NULL */
-    size_t option;          /* in Options: the file */
+    /* columns that its file must have, besides source and split; ends in NULL */
+    const char *columns[7];
+    size_t option; /* offset in Options of the file's option */
     bool (*score)(Cli *cli, const Csv *csv, Scores *scores);
 } Section;
 

@@ -59,7 +59,7 @@ static void needs_json(Cli *cli, const Needs *needs)
 static void report(Cli *cli, const PlanFile *file)
 {
     const char *machine = run_costs(cli);
-    /* A store that is not there yet knows nothing; that is no error of a dry run. */
+    /* A store that does not exist yet has no costs; for a dry run that is no error. */
     Diag own = diag_in(cli->arena);
     Store *store = store_open(cli->options.db, true, cli->options.dry_run ? &own : &cli->diag);
     if (store == NULL && !cli->options.dry_run) return;

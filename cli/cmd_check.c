@@ -9,11 +9,11 @@ static bool only_infeasible(const Diag *d)
     return true;
 }
 
-/* The cost of starting: each rank creates its own parts of the weights, in place. */
+/* The memory cost of starting, where each rank creates its own parts of the weights in place. */
 typedef struct Start {
     uint32_t n_tensors, n_initialised;
-    uint64_t own_bytes;   /* parameters of the rank that holds most, at rest */
-    uint64_t whole_bytes; /* what it would hold if it first built its stage as a whole */
+    uint64_t own_bytes;   /* parameters at rest on the rank that holds most */
+    uint64_t whole_bytes; /* bytes that it would hold if it first built its whole stage */
 } Start;
 
 static uint64_t whole_unit(const Graph *g, UnitId u)

@@ -1,5 +1,5 @@
 /* tandem compare: one measured run against the prediction of the same plan. Rows are joined by
- * (rank, instruction), so nothing is compared that did not happen in both. */
+ * (rank, instruction), so only instructions that ran on both sides are compared. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,14 +19,14 @@ typedef struct Line {
     uint64_t n; /* joined rows */
     Ps predicted_ps, measured_ps;
     double flops;   /* of the joined rows, */
-    uint64_t bytes; /* and what they move or touch: for who knows the machine's ceilings */
+    uint64_t bytes; /* ... and their bytes, for readers who know the machine's ceilings */
 } Line;
 
 typedef struct Comparison {
     LIST(Line) lines;
     Line compute, communication;
     uint64_t joined, only_measured;
-    uint32_t n_ranks; /* that have joined rows */
+    uint32_t n_ranks; /* number of ranks that have joined rows */
 } Comparison;
 
 static int by_place(const void *a, const void *b)
@@ -216,7 +216,7 @@ static int64_t wanted_run(Cli *cli, Store *store)
     return number_of(cli, cli->args[0]);
 }
 
-/* The prediction that was made for this run; else the newest of its plan. */
+/* Finds the prediction made for this run, else the newest one of its plan. */
 static int64_t find_prediction(Cli *cli, Store *store, const RunRecord *measured)
 {
     unsigned char plan[16];

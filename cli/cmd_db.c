@@ -19,7 +19,8 @@ static void db_path(Cli *cli)
     if (cli->json != NULL) json_text(cli->json, "path", path);
 }
 
-/* Names come from the file's own catalogue and are quoted: no statement is made of user input. */
+/* Names come from the file's own catalogue and are quoted, so no user input gets into a
+ * statement. */
 static int64_t count_rows(Cli *cli, Db *db, const char *table)
 {
     if (strchr(table, '"') != NULL) return -1;

@@ -1,4 +1,4 @@
-/* tandem doctor: what this machine can do, before anything fails because it cannot. */
+/* tandem doctor: what this machine can do, checked before anything fails for lack of it. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static void add(Cli *cli, Findings *f, const char *name, const char *state, cons
     list_push(cli->arena, &f->all, ((Finding){name, state, text}));
 }
 
-/* Where the executor looks for it: beside the command, or in ../lib/tandem. */
+/* Looks where the executor looks: beside the command, or in ../lib/tandem. */
 static bool has_module(Cli *cli, const char *flavour)
 {
     const char *own = machine_own_path(cli->arena), *folder = getenv("TANDEM_MODULE_DIR");
@@ -100,7 +100,7 @@ static void find_limits(Cli *cli, Findings *f)
                     threads != NULL ? threads : "unset"));
 }
 
-/* The module asks the driver and NCCL; a machine without GPUs may well lack it. */
+/* The module queries the driver and NCCL; a machine without GPUs need not have it. */
 static void find_cuda(Cli *cli, Findings *f)
 {
     Diag own = diag_in(cli->arena);

@@ -20,7 +20,7 @@ const Rule *rule_find(const char *id)
 
 enum { WIDTH = 96 };
 
-/* Words, wrapped, behind a label of 10 columns. */
+/* Adds words, wrapped, behind a label of 10 columns. */
 static void add_paragraph(Str *out, const char *label, const char *text)
 {
     str_print(out, "%-8s", label);

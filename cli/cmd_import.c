@@ -1,5 +1,5 @@
-/* tandem import: measurements of other tools, into the store, under the name of the machine that
- * they were made on. What a file is, is seen from its first bytes. */
+/* tandem import: stores measurements of other tools under the name of the machine that they were
+ * made on. The first bytes of a file tell its format. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -90,8 +90,9 @@ static bool read_any(Cli *cli, const char *path, ImportFormat format, ImportSink
 }
 
 typedef struct Stored {
-    uint32_t kernels, collectives, not_ops; /* not_ops: collectives that no plan has */
-    uint32_t alone;                         /* of the collectives: by one rank's trace */
+    /* not_ops: collectives that no plan's op corresponds to */
+    uint32_t kernels, collectives, not_ops;
+    uint32_t alone; /* collectives that only one rank's trace shows */
 } Stored;
 
 static bool keep_one(Cli *cli, Store *store, const char *machine, const Samples *s, Stored *out)
@@ -124,7 +125,7 @@ static bool keep(Cli *cli, Store *store, const char *machine, const ImportSink *
     return true;
 }
 
-/* Why kernels were left out. */
+/* Returns why kernels were left out. */
 static const char *kernels_why(ImportFormat format, const ImportSink *sink)
 {
     if (format == FORMAT_nsys)
@@ -153,7 +154,7 @@ static void left_out_text(Cli *cli, ImportFormat format, const ImportSink *sink,
                   str_count(arena, sink->dropped));
 }
 
-/* What a prediction will make of it. */
+/* Says what a prediction will use of the file. */
 static void use_text(Cli *cli, const char *machine, const ImportSink *sink, const Stored *stored)
 {
     Arena *arena = cli->arena;
@@ -209,7 +210,7 @@ static void report(Cli *cli, ImportFormat format, const char *machine, const Imp
     use_text(cli, machine, sink, stored);
 }
 
-/* Files of one format: what they measured is of one run. */
+/* Reads files of one format; together they are measurements of one run. */
 static bool read_all(Cli *cli, ImportFormat *format, ImportSink *sink)
 {
     for (uint32_t i = 0; i < cli->n_args; i++) {

@@ -1,5 +1,5 @@
-/* tandem net: collectives of a cluster by size, in nccl-tests' columns; beside a measured table
- * where one is given. */
+/* tandem net: a cluster's collectives by size, in nccl-tests' columns, beside a measured table if
+ * one is given. */
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -66,7 +66,7 @@ static bool find_cluster(Cli *cli, NetTable *t)
     return true;
 }
 
-/* So many members on each of the cluster's nodes, as data-parallel groups lie. */
+/* Spreads the group over the cluster's nodes as data-parallel groups lie. */
 static bool choose_per_node(Cli *cli, NetTable *t)
 {
     const Cluster *c = &t->cluster;
@@ -189,7 +189,7 @@ static bool fill(Cli *cli, NetTable *t)
     return true;
 }
 
-/* nccl-tests counts elements of one rank where sizes are of all of them. */
+/* nccl-tests counts one rank's elements where sizes are those of all ranks. */
 static uint64_t count_of(const NetTable *t, uint64_t bytes)
 {
     const NcclQuestion *q = &t->question;

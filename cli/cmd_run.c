@@ -38,7 +38,7 @@ bool run_cluster(Cli *cli, const PlanFile *file, Cluster *cluster)
     *cluster = file->config.cluster;
     if (cluster->is_local) return true;
     if (!front_cluster("local_cpu", 1, cli->arena, cluster, &cli->diag)) return false;
-    /* What the front knows only for a plan of this machine's. */
+    /* Facts that the front only has for plans of this machine. */
     uint32_t n_ranks = file->plan->mesh.n_ranks;
     if (cluster->devices_per_node < n_ranks) cluster->devices_per_node = n_ranks;
     if (cluster->cores_per_node == 0) cluster->cores_per_node = machine_cores();
@@ -90,7 +90,7 @@ static void exec_options(Cli *cli, const PlanFile *file, ExecOptions *options)
     run_cuda_options(cli, &options->backend_options.cuda);
 }
 
-/* The facts known of a run before it begins. */
+/* Returns the facts that are known of a run before it begins. */
 static RunRecord run_record(Cli *cli, const PlanFile *file, const char *status)
 {
     RunRecord record;
@@ -115,7 +115,8 @@ static bool store_measured(Cli *cli, const PlanFile *file, const ExecResult *res
 {
     const Plan *plan = file->plan;
     RunRecord record = run_record(cli, file, "ok");
-    record.calibration = prediction->record.calibration; /* `compare` finds it by that */
+    /* `compare` finds the prediction by this */
+    record.calibration = prediction->record.calibration;
     record.step_ps = steps_median(steps);
     record.peak_bytes = result->highest_touched;
     double step_s = (double)record.step_ps / (double)PS_PER_S;
@@ -132,8 +133,8 @@ static bool store_measured(Cli *cli, const PlanFile *file, const ExecResult *res
     return fine;
 }
 
-/* A run that broke off leaves a row too: who looks at the store sees that it was tried. Its id; 0:
- * it could not be written. */
+/* A run that broke off leaves a row too, so that the store shows that it was tried. Returns its id;
+ * 0 if it could not be written. */
 static int64_t store_failed(Cli *cli, const PlanFile *file, uint32_t steps_done)
 {
     RunRecord record = run_record(cli, file, "failed");
@@ -145,7 +146,7 @@ static int64_t store_failed(Cli *cli, const PlanFile *file, uint32_t steps_done)
     return id;
 }
 
-/* Where it was, and what is left of it. */
+/* Says where the run was interrupted, and what is left of it. */
 static void tell_interrupted(Cli *cli, const PlanFile *file, const LaunchEnd *end)
 {
     const char *name = run_signal_name(end->signal), *db = cli->options.db;
@@ -163,7 +164,7 @@ static void tell_interrupted(Cli *cli, const PlanFile *file, const LaunchEnd *en
                   "interrupted by %s before the first step: the ranks have ended; %s", name, kept);
 }
 
-/* Without a launcher no rank ever was. */
+/* Without a launcher, no rank was started. */
 static bool was_started(const Cli *cli)
 {
     static const char *const before[] = {"mpirun-missing", "module-missing", "rank-status"};
@@ -243,7 +244,7 @@ static void drop_shared(Cli *cli)
     }
 }
 
-/* All ranks, or the only process: train. */
+/* Trains in this process: as the only process, or as one of the ranks. */
 static void run_here(Cli *cli, const PlanFile *file)
 {
     bool first = run_is_first();
@@ -274,7 +275,7 @@ static void run_here(Cli *cli, const PlanFile *file)
     if (!exec_run(file->plan, &options, cli->arena, &result, &cli->diag)) {
         if (!first)
             drop_shared(cli);
-        else if (!run_is_inside()) /* of ranks that were started, who started them says it */
+        else if (!run_is_inside()) /* for ranks that were started, the starting process says it */
             store_failed(cli, file, steps.progress.done);
         return;
     }
@@ -295,7 +296,7 @@ static void dry_run(Cli *cli, const PlanFile *file)
         text_instr(plan, p, pc, cli->arena, &cli->out);
 }
 
-/* What is known before the first step stands above its line. */
+/* Facts known before the first step are printed above its line. */
 static void print_now(Cli *cli)
 {
     fputs(str_text(&cli->out), stdout);
@@ -303,7 +304,7 @@ static void print_now(Cli *cli)
     cli->out = str_in(cli->arena);
 }
 
-/* The process that a person started: measures what is missing, then starts the ranks. */
+/* The process that a person started: measures missing costs, then starts the ranks. */
 static void run_from_outside(Cli *cli, PlanFile *file)
 {
     if (cli->options.dry_run) {
@@ -311,9 +312,9 @@ static void run_from_outside(Cli *cli, PlanFile *file)
         dry_run(cli, file);
         return;
     }
-    /* Better now than on every rank, or when all is measured. */
+    /* Errors should come now, not on every rank or after all measurements. */
     if (run_data(cli, file) == NULL || !store_ready(cli->options.db, &cli->diag)) return;
-    /* GPUs have models; to measure them is asked for by `tandem calibrate --backend cuda`. */
+    /* GPUs have cost models; measuring them needs an explicit `tandem calibrate --backend cuda`. */
     if (!run_on(cli, "cuda") && !run_calibrate(cli, file)) return;
     if (is_loopback(cli) || (run_on(cli, "cuda") && file->plan->mesh.n_ranks == 1)) {
         plan_file_report(cli, file);
@@ -321,7 +322,7 @@ static void run_from_outside(Cli *cli, PlanFile *file)
         run_here(cli, file);
         return;
     }
-    /* The document is the first rank's; this one is printed only when the ranks cannot. */
+    /* The first rank writes the document; this one is printed only if the ranks cannot. */
     if (cli->json != NULL || !cli->options.quiet) plan_file_report(cli, file);
     print_now(cli);
     cli_flush_diagnostics(cli);
@@ -356,12 +357,13 @@ void cmd_run(Cli *cli)
     PlanFile *file = plan_file_load(cli, cli->args[0], &options);
     bool fine = file != NULL && cli->diag.n_errors == 0 && plan_may_run(cli, file) &&
                 run_check_ranks(cli, file->plan);
-    if (silent) run_silence(cli); /* the first process says all this */
+    if (silent) run_silence(cli); /* the first process reports these */
     if (!fine) return;
     if (!inside) {
         run_from_outside(cli, file);
         return;
     }
-    if (cli->json != NULL) plan_file_report(cli, file); /* as text it stands above, or nowhere */
+    /* as text it was printed above, or is not wanted */
+    if (cli->json != NULL) plan_file_report(cli, file);
     run_here(cli, file);
 }

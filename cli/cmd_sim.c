@@ -1,9 +1,9 @@
-/* tandem sim: what would it cost? The prediction is stored, also when the plan does not fit. */
+/* tandem sim: what a plan would cost. The prediction is stored even if the plan does not fit. */
 #include <string.h>
 
 #include "cli/predict.h"
 
-/* Errors other than not fitting: such a plan has no meaning to simulate. */
+/* A plan with errors other than not fitting has no meaning to simulate. */
 static bool is_sound(const Diag *d)
 {
     for (uint32_t i = 0; i < d->items.n; i++)
@@ -12,8 +12,7 @@ static bool is_sound(const Diag *d)
     return true;
 }
 
-/* A machine that nobody measured would leave every cost to the models, and look as if it had not.
- */
+/* For an unmeasured machine every cost would silently come from the models, so it is refused. */
 static bool is_measured(Cli *cli, Store *store, const char *machine)
 {
     static const char query[] = "SELECT machine FROM collective_cost WHERE backend = 'nccl' UNION "

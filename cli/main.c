@@ -1,4 +1,4 @@
-/* The command. Everything it does is in the library of this layer, where tests can reach it. */
+/* The command. Its whole work is in this layer's library, where tests can reach it. */
 #include "cli/cli.h"
 #include "exec/launch/launch.h"
 

@@ -1,4 +1,4 @@
-/* The one table of options: parsing, help and the hints for misspelt ones all come from it. */
+/* The one table of options, used for parsing, for the help, and for hints on misspelt options. */
 #include <assert.h>
 #include <errno.h>
 #include <getopt.h>
@@ -216,7 +216,7 @@ static bool read_price(Cli *cli, const char *text, double *value)
     return bad_value(cli, "price", text, "dollars an hour, as in 2.5,");
 }
 
-/* 1000000, 300B, 1.5T: powers of 1000, as people say it of tokens. */
+/* Reads 1000000, 300B, 1.5T: powers of 1000, as is usual for tokens. */
 static bool read_tokens(Cli *cli, const char *text, double *value)
 {
     static const char units[] = "KMBT";
@@ -229,7 +229,7 @@ static bool read_tokens(Cli *cli, const char *text, double *value)
     return bad_value(cli, "tokens", text, "a number, as in 300B or 15T,");
 }
 
-/* An option that would change nothing without another is a mistake, not a wish. */
+/* Refuses an option that has no effect without another one. */
 static bool goes_with(Cli *cli)
 {
     const Options *o = &cli->options;
@@ -252,7 +252,7 @@ static bool goes_with(Cli *cli)
     return fine;
 }
 
-/* The texts that stand for numbers or choices. */
+/* Checks texts that stand for numbers or choices. */
 static bool check_values(Cli *cli)
 {
     Options *o = &cli->options;
@@ -356,7 +356,7 @@ bool options_parse(Cli *cli, int argc, char **argv)
     narrow[m] = 0;
     bool fine = true;
     opterr = 0;
-    optind = 0; /* glibc: begin anew, for the second call in a process */
+    optind = 0; /* glibc: start anew, for a second call in the process */
     for (;;) {
         int at = optind == 0 ? 1 : optind;
         int answer = getopt_long(argc, argv, narrow, wide, NULL);

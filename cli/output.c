@@ -1,4 +1,4 @@
-/* How results and diagnostics reach people: colour, tables, numbers, JSON. */
+/* Prints results and diagnostics: colour, tables, numbers, JSON. */
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -55,7 +55,7 @@ void cli_forget_diagnostics(Cli *cli)
     cli->diag = diag_in(cli->arena);
 }
 
-/* Those found so far, at the end of the document's list. */
+/* Appends the diagnostics found so far to the document's list. */
 static void add_diagnostics(Cli *cli)
 {
     Str text = str_in(cli->arena);
@@ -107,9 +107,9 @@ int cli_finish(Cli *cli)
     } else if (cli->out.n > 0) {
         failed = fwrite(cli->out.at, 1, cli->out.n, stdout) != cli->out.n;
     }
-    /* A full disk or a closed pipe shows only when the last bytes leave. */
+    /* A full disk or a closed pipe shows only at the last write. */
     if (fflush(stdout) != 0 || ferror(stdout)) failed = 1;
-    bool left = failed && errno == EPIPE; /* `| head` has read what it wanted */
+    bool left = failed && errno == EPIPE; /* `| head` has read all that it wanted */
     if (failed && !left && code == 0) {
         fputs("error[output]: cannot write to standard output\n", stderr);
         code = 1;
@@ -137,7 +137,7 @@ bool cli_write_file(Cli *cli, const char *path, const void *bytes, size_t n)
 void json_put(json_t *object, const char *key, json_t *value)
 {
     int failed = json_object_set_new(object, key, value);
-    assert(failed == 0); /* fails only for a NULL value: text that is not UTF-8 */
+    assert(failed == 0); /* fails only for a NULL value, from text that is not UTF-8 */
     (void)failed;
 }
 

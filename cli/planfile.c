@@ -1,5 +1,5 @@
-/* PLAN on the command line as the session loads it, and the report that several verbs begin with.
- */
+/* Loads the command line's PLAN through the session, and prints the report with which several verbs
+ * begin. */
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>

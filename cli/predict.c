@@ -1,10 +1,10 @@
-/* A prediction with how far it can be trusted, and what is to be said beside it. */
+/* A prediction with its trust and its warnings. */
 #include "cli/predict.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* The notes of a simulation beside its numbers. */
+/* Adds the notes that belong beside a simulation's numbers. */
 static void warn_of(Cli *cli, const PlanFile *file, const Cluster *cluster, const Predicted *made)
 {
     if (made->host_bound) {
@@ -64,6 +64,6 @@ bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions 
     prediction->trust.counts = made.counts;
     if (store == NULL || !options->keep) return true;
     if (made.id != 0) return trust_store(store, made.id, &prediction->trust, &cli->diag);
-    /* A prediction is worth seeing also where the store takes nothing; the error stays. */
+    /* A prediction is useful even if the store could not take it; the error stays. */
     return keep_unstored;
 }

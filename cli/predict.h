@@ -1,4 +1,4 @@
-/* Predictions as `sim` and `run` make them: simulated once, stored, found again. */
+/* Predictions for `sim` and `run`: simulated once, stored, found again. */
 #ifndef TANDEM_CLI_PREDICT_H
 #define TANDEM_CLI_PREDICT_H
 
@@ -7,74 +7,76 @@
 
 typedef enum ErrorOf { ERROR_step, ERROR_allocated, ERROR_reserved, ERROR_COUNT } ErrorOf;
 
-/* Of |predicted / measured - 1|, over the rows of one class. */
+/* Quantiles of |predicted / measured - 1| over the rows of one class. */
 typedef struct ErrorBar {
-    const char *profile, *gpu;         /* whose rows; NULL: any */
-    uint32_t n;                        /* 0: errors are not known */
-    uint32_t n_profile, n_gpu, n_both; /* rows of the prediction's own profile, GPU, both */
+    const char *profile, *gpu; /* profile and GPU of the rows; NULL: any */
+    uint32_t n;                /* 0: errors are unknown */
+    /* numbers of rows with the prediction's own profile, GPU, both */
+    uint32_t n_profile, n_gpu, n_both;
     double p50, p90;
 } ErrorBar;
 
-/* How far off predictions of a kind were, and how old what they rest on is. */
+/* How far off predictions of this kind were, and how old their costs are. */
 typedef struct Trust {
-    const char *basis;         /* what they were compared with */
-    int64_t made_at;           /* seconds since 1970, of the oldest cost; 0: none was measured */
-    const char *profile, *gpu; /* the prediction's; NULL: bars are not by profile and GPU */
+    const char *basis;         /* the measurements that they were compared with */
+    int64_t made_at;           /* of the oldest cost, in seconds since 1970; 0: none was measured */
+    const char *profile, *gpu; /* those of the prediction; NULL: bars are not by profile and GPU */
     ErrorBar bar[ERROR_COUNT];
-    CostCounts counts; /* zero: not known */
+    CostCounts counts; /* zero: unknown */
 } Trust;
 
 typedef struct Prediction {
     RunRecord record;
     Trust trust;
     int64_t id; /* in the store; 0: not stored */
-    bool found; /* it was there already */
+    bool found; /* it was stored already */
     uint64_t n_events;
     uint32_t n_classes;
 } Prediction;
 
-/* session_predict with its trust and warnings. False after diagnostics; keep_unstored: not where
- * only the store failed, for the prediction is still worth showing. */
+/* session_predict, with trust and warnings. Returns false after diagnostics. keep_unstored: true
+ * even if only the store failed, because the prediction is still worth showing. */
 bool predict(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *options,
              bool keep_unstored, Prediction *prediction);
-/* Of a plan that names another system: what that would hold, with a fault where it does not fit and
- * the plan's own arena does; else all zero. */
+/* For a plan that names another system: the memory that this system would hold, with an error if it
+ * does not fit although the plan's own arena does. Otherwise all zero. */
 Held predict_held(Cli *cli, const PlanFile *file);
 
-/* ---- trust.c; `machine`: whose measurements are used, NULL: none. The published runs are other
- * frameworks', predicted under their profiles: of a plan without one they say nothing. */
+/* ---- trust.c; `machine`: whose measurements are used; NULL: none. The published runs are those of
+ * other frameworks, predicted under their profiles. They tell nothing of a plan without a
+ * profile. */
 Trust trust_of(Cli *cli, const Cluster *cluster, const Runtime *runtime, Store *store,
                const char *machine);
 ErrorBar trust_bar(ErrorOf of, const char *profile, const char *gpu);
-/* The GPU model behind a device's name: the name up to its first hyphen, as "H100". */
+/* Returns the GPU model in a device's name: the name up to its first hyphen, as "H100". */
 const char *trust_gpu(Arena *arena, const char *device);
 bool trust_store(Store *store, int64_t run, const Trust *trust, Diag *d);
 void trust_load_counts(Store *store, int64_t run, Trust *trust, Diag *d);
-/* Of collectives by the network model, of nodes or within one: `tandem net`. No error bar where
- * none like them are published. */
+/* Trust in collectives of the network model, between nodes or within one, for `tandem net`. There
+ * is no error bar if no similar measurements are published. */
 Trust trust_of_net(const Cluster *cluster, const NcclQuestion *question);
 const char *trust_text(Arena *arena, const Trust *trust);
 json_t *trust_json(const Trust *trust);
-void trust_report(Cli *cli, const Trust *trust); /* as text, with memory and counts */
+void trust_report(Cli *cli, const Trust *trust); /* prints it as text, with memory and counts */
 
 /* sim --mtbf, after the prediction (faults.c). */
 double faults_report(Cli *cli, const PlanFile *file, const Prediction *p); /* goodput; 0: none */
-/* --jitter and --straggler; false: neither, or after diagnostics. */
+/* Reads --jitter and --straggler; false if neither is given, or after diagnostics. */
 bool unevenness_of(Cli *cli, uint32_t n_ranks, Unevenness *out);
-/* --imbalance; 1: not asked for, or after diagnostics. */
+/* Reads --imbalance; 1 if it is not given, or after diagnostics. */
 double imbalance_of(Cli *cli, const PlanFile *file);
 
-/* Whose costs, and how even: as the command's options say; false after diagnostics. `store` may be
- * NULL. */
+/* Fills in whose costs to use, and how even devices are, from the command's options. Returns false
+ * after diagnostics. `store` may be NULL. */
 bool predict_options(Cli *cli, const PlanFile *file, Store *store, PredictOptions *options);
 
-/* sim --explain, after the prediction that these options made. */
+/* sim --explain, after the prediction made with these options. */
 void explain_report(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *how);
-/* sim --tokens; `goodput` is 1 where nothing fails. */
+/* sim --tokens; `goodput` is 1 if nothing fails. */
 void training_report(Cli *cli, const PlanFile *file, const Prediction *p, double goodput);
-/* USD of an hour of one device: --price, else the library's; 0: not known. */
+/* Returns USD for an hour of one device: --price, else the library's price; 0: unknown. */
 double price_of(const Cli *cli, const Cluster *cluster);
-/* Step time, throughput, MFU, exposed communication, memory: as text or JSON. */
+/* Prints step time, throughput, MFU, exposed communication and memory, as text or JSON. */
 void prediction_report(Cli *cli, const PlanFile *file, const Prediction *p);
 
 #endif

@@ -1,4 +1,4 @@
-/* The verbs, and the way from argv to one of them. */
+/* The verbs, and how argv selects one. */
 #include <assert.h>
 #include <locale.h>
 #include <signal.h>
@@ -95,7 +95,7 @@ const Verb *verb_find(const char *name)
     return NULL;
 }
 
-/* Parts of the design that are not built. */
+/* Verbs of the design that are not built yet. */
 static const char *const absent[] = {"report", "ci", "export", "init", "config"};
 enum { N_ABSENT = sizeof absent / sizeof absent[0] };
 
@@ -124,7 +124,7 @@ static void unknown_verb(Cli *cli, const char *name)
         diag_hint(&cli->diag, "`tandem help` lists them");
 }
 
-/* There are no options to read without a verb, but who asked for a document gets one. */
+/* Without a verb no options are read, but --json still gets a document. */
 static void no_verb(Cli *cli, const char *name)
 {
     for (int i = 2; i < cli->argc; i++)
@@ -159,14 +159,14 @@ static void out_of_memory(void *self)
     _exit(1);
 }
 
-/* `--db none`: a prediction is made and kept nowhere, a proof keeps nothing anyway. What lives on
- * the store refuses. */
+/* `--db none`: a prediction is made but not kept; a proof keeps nothing in any case. Verbs that
+ * need the store refuse. */
 static bool without_store(Cli *cli, bool from_environment)
 {
     if (strcmp(cli->options.db, "none") != 0) return true;
     cli->options.no_store = true;
     if (cli->verb->options & OPTIONS_sim) cli->options.dry_run = true;
-    if (cli->options.verify) return true; /* on loopback, and compared with nothing stored */
+    if (cli->options.verify) return true; /* it runs on loopback and reads nothing from the store */
     const uint32_t needs = NEEDS_STORE | OPTIONS_run | OPTIONS_trace | OPTIONS_runs |
                            OPTIONS_calibrate | OPTIONS_import;
     if (!(cli->verb->options & needs)) return true;
@@ -203,8 +203,8 @@ static void run_verb(Cli *cli, int argc, char **argv)
 
 int cli_main(int argc, char **argv)
 {
-    /* A reader that leaves early (`| head`) does not end us by a signal: what is to be stored is.
-     */
+    /* A reader that leaves early (`| head`) must not end this process by a signal, so that results
+     * still reach the store. */
     signal(SIGPIPE, SIG_IGN);
     setlocale(LC_ALL, "C");
     Arena *arena = arena_new();

@@ -19,14 +19,15 @@ typedef enum CudaGraphs {
 typedef struct CudaOptions {
     CudaGraphs graphs;
     uint32_t device; /* 1 + the device's number; 0: the local rank's device */
-    /* several ranks on one GPU; NCCL is told that they are on different hosts */
+    /* several ranks use one GPU, and NCCL is told that they are on different hosts */
     bool share_device;
     bool host_comm;        /* communications go through the host, over MPI, instead of NCCL */
     uint32_t whole_length; /* auto: longer programs are cut; 0: 4000 instructions */
     bool tf32;             /* products of fp32 numbers may round them to 19 bits */
     bool cudnn;            /* attention by cuDNN where it accepts the call and is fastest */
-    bool mma;              /* never use the Hopper-only attention kernels */
-    const char *record;    /* a folder where each rank records its position; NULL: none */
+    /* never use the attention kernels that need Hopper */
+    bool mma;
+    const char *record; /* a folder where each rank records its position; NULL: none */
     /* limit for a rank's work on its host; 0: the larger of 120 s and timeout_s */
     double patience_s;
     const struct CudaChoices
@@ -37,11 +38,11 @@ typedef struct CudaOptions {
 typedef struct BackendOptions {
     double timeout_s; /* a communication that takes longer ends the run; 0: 60 s */
     bool poison; /* fill the arena with signalling NaNs first; track the highest byte touched */
-    /* fill the arena with the same pattern once, and at the end find how high it was written;
-     * steps run at full speed */
+    /* fill the arena with the same pattern once, and find at the end how high it was written; steps
+     * run at full speed */
     bool measure;
-    /* launch each instruction on its own, so that its own time is measured, not that of a fused
-     * kernel */
+    /* launch each instruction by itself, so that its own time is measured instead of a fused
+     * kernel's */
     bool alone;
     uint64_t order_seed;    /* loopback: selects a legal interleaving; 0: the plain order */
     bool native_reductions; /* mpi: MPI_Op instead of rank-ordered sums */

@@ -1,6 +1,6 @@
-/* Moves the bytes of a communication whose members are all in this process. Sums
- * are taken in the order of the ranks, element by element: the bits do not depend on how an
- * element's neighbours are cut into pieces, nor on which backend adds them. */
+/* Moves the bytes of a communication whose members are all in this process. Sums are taken in the
+ * order of the ranks, element by element. The result does not depend on the backend, or on how a
+ * buffer is cut into pieces. */
 #include <assert.h>
 #include <string.h>
 
@@ -79,7 +79,7 @@ static void gather(const Comm *const *member, uint32_t n)
             memmove(member[to]->out + from * bytes, member[from]->in, bytes);
 }
 
-/* Elements [from, from + n) of all inputs are summed into `out` of member `to`. */
+/* Sums elements [from, from + n) of all inputs into `out` of member `to`. */
 static void reduce_piece(const Comm *const *member, uint32_t n_members, uint32_t to, uint64_t from,
                          uint64_t n)
 {
@@ -91,9 +91,10 @@ static void reduce_piece(const Comm *const *member, uint32_t n_members, uint32_t
 
 static void all_reduce(const Comm *const *member, uint32_t n_members)
 {
-    /* In place on some members: a block is read from all before it is written to any. */
+    /* Some members work in place, so a block is read from all members before it is written to
+     * any. */
     uint64_t element = dtype_bytes(member[0]->dtype), n = member[0]->in_bytes / element;
-    double block[BLOCK]; /* room for any type */
+    double block[BLOCK]; /* room for any element type */
     for (uint64_t from = 0; from < n; from += BLOCK) {
         const void *part[MAX_MEMBERS];
         uint64_t count = n - from < BLOCK ? n - from : BLOCK;

@@ -1,5 +1,5 @@
-/* Measures which work had the machine's cores during steps: times mean little if other work had
- * them. */
+/* Measures how much of the machine's cores other work had during steps; with other work, times mean
+ * little. */
 #ifndef TANDEM_EXEC_CORES_H
 #define TANDEM_EXEC_CORES_H
 
@@ -9,7 +9,7 @@
 /* Counters of this process and of its machine, in nanoseconds. */
 typedef struct CoreTime {
     int64_t at, ran, waited; /* waited: ready to run, but without a core */
-    int64_t busy;            /* of all cores of the machine, by any process */
+    int64_t busy;            /* of all cores of the machine, for any process */
 } CoreTime;
 
 /* Core use of one process over a period; all zero if the system does not report it. */
@@ -21,7 +21,7 @@ typedef struct CoreShare {
 
 /* Means over the period, in cores. */
 typedef struct CoreUse {
-    uint32_t cores; /* of all machines; 0: not known */
+    uint32_t cores; /* of all machines; 0: unknown */
     double running; /* by our processes */
     double ready;   /* demand of our processes if each had cores of its own */
     double others;  /* by other processes */

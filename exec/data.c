@@ -1,4 +1,4 @@
-/* Where samples come from: the bytes of a text, or made-up tokens. Both are pure functions of the
+/* Sources of samples: the bytes of a text file, or synthetic tokens. Both are pure functions of the
  * sample's global position, so every sharding of the batch reads the same samples. */
 #include <assert.h>
 #include <errno.h>
@@ -43,7 +43,7 @@ static void fill_bytes(void *self, int64_t step, uint32_t microbatch, int64_t fi
     }
 }
 
-/* NULL with errno set when it cannot be read. */
+/* Returns NULL with errno set if the file cannot be read. */
 static unsigned char *read_file(const char *path, Arena *arena, uint64_t *n)
 {
     FILE *f = fopen(path, "rb");
@@ -117,10 +117,10 @@ DataSource *data_synthetic(uint64_t seed, int64_t vocab, double ignored_fraction
     return source;
 }
 
-/* Whether the label of token s of a sample counts: batches of texts that end where they please.
- * Every fourth pair of sequences has none, and every fourth micro-batch: but not the first pair, in
- * the first two, for a step that counts nothing has no gradient and shows nothing. Of these two the
- * first has the longer texts, and otherwise the same, so that they never count alike. */
+/* True if the label of token s of a sample counts: batches of texts that end anywhere. Every fourth
+ * pair of sequences has no labels, and so has every fourth micro-batch. The first pair of the first
+ * two micro-batches always has labels: a step without any has no gradient and would show nothing.
+ * Those two micro-batches get texts of different length, so their counts always differ. */
 static bool is_kept(const Synthetic *y, int64_t step, uint32_t microbatch, int64_t sample,
                     int64_t s, int64_t seq)
 {

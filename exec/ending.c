@@ -1,5 +1,6 @@
-/* The end of a run that cannot go on: says where every rank is and what the plan expected of it
- * next, then ends all ranks. The launcher prints it; without one, this process does. */
+/* Ends a run that cannot continue: reports where every rank is and what the plan expects of it
+ * next, then ends all ranks. The launcher prints the report; without a launcher, this process
+ * does. */
 #include "exec/ending.h"
 
 #include <stdio.h>
@@ -21,13 +22,13 @@ void ending_tell(const Ending *p, const char *rule, const char *text)
     if (p->record) p->record(p->record_self, rule, text);
     bool first = p->status == NULL || status_tell(p->status, rule, text);
     if (first && (p->status == NULL || p->prints)) fprintf(stderr, "error[%s]: %s\n", rule, text);
-    if (!first) pause_s(p->prints ? 0.2 : 5); /* another rank is about to end us */
+    if (!first) pause_s(p->prints ? 0.2 : 5); /* another rank is about to end this one */
     fflush(NULL);
     p->abort(p->self, EXIT_RUN_FAILED);
     abort();
 }
 
-/* The instruction of `program` that meets match number `match` on `stream`; 0: none. */
+/* Returns the instruction of `program` on `stream` with match number `match`; 0: none. */
 static Pc find_match(const Program *program, uint32_t match)
 {
     for (Pc pc = 1; pc < program->code.n; pc++)
@@ -42,7 +43,7 @@ static const char *process_word(int32_t pid)
     return c == 'T' || c == 't' ? "its process is stopped" : "its process is alive";
 }
 
-/* Where rank `r` is, and what it should reach for `match`. */
+/* Reports where rank `r` is, and the instruction that it should reach for `match`. */
 static void tell_rank(const Ending *p, Rank r, uint32_t match, uint32_t step, Str *out)
 {
     const StatusSlot *slot = &p->status->slots[r];
@@ -100,7 +101,7 @@ void ending_timeout(const Ending *p, const Comm *c, Pc pc, double waited_s)
         str_add(&s, "; where the others are is known on one machine only, and by --record");
         ending_tell(p, "timeout", str_text(&s));
     }
-    /* Those that cannot go on by themselves first, then the others of the group, then the rest. */
+    /* Ranks that block others come first, then the rest of the group, then all others. */
     uint32_t told = 0;
     for (int turn = 0; turn < 3; turn++)
         for (Rank r = 0; r < p->n_ranks && told < MAX_TOLD; r++) {

@@ -27,8 +27,8 @@ typedef struct ExecOptions {
 } ExecOptions;
 
 typedef struct ExecResult {
-    Trace trace;              /* rows of trace_step (mpi: of all ranks on rank 0); all steps */
-    uint64_t highest_touched; /* largest over all ranks, with poison or measure */
+    Trace trace;              /* rows of trace_step (mpi: of all ranks, on rank 0); all steps */
+    uint64_t highest_touched; /* the most of all ranks, with poison or measure */
     uint64_t host_touched;    /* the same for host memory */
     /* held by the backend outside the arena; the largest over all ranks */
     uint64_t outside_bytes;
@@ -45,74 +45,75 @@ bool exec_run(const Plan *plan, const ExecOptions *options, Arena *arena, ExecRe
  * to min_lr_ratio * lr at total_steps; total_steps 0: constant. */
 double exec_lr(const ExecOptions *options, int64_t step);
 
-/* Samples from the bytes of a text file; every sharding reads the same samples. A sample is
- * `seq` consecutive bytes at a random place; its labels are the bytes one further on; the text
- * is a ring. Reports data-file. */
+/* Samples from the bytes of a text file; every sharding reads the same samples. A sample is `seq`
+ * consecutive bytes at a random place. Its labels are the bytes shifted by one. The text is read as
+ * a ring. Reports data-file. */
 DataSource *data_bytes(const char *path, uint64_t seed, Arena *arena, Diag *d);
-/* A seeded synthetic source: tokens in [0, vocab), and labels likewise, of which a fraction is
- * -1 (ignored). */
+/* A seeded synthetic source: tokens in [0, vocab), and labels in the same range, except a fraction
+ * that is -1 (ignored). */
 DataSource *data_synthetic(uint64_t seed, int64_t vocab, double ignored_fraction, Arena *arena);
-/* The same with labels as in padded texts: every sequence ends at another place, and every
- * fourth pair of sequences and every fourth micro-batch has no label. The first two
- * micro-batches always have labels, and (seq 2 or more) different numbers of them. */
+/* The same with labels as in padded texts. Every sequence ends at another place; every fourth pair
+ * of sequences and every fourth micro-batch has no label. The first two micro-batches always have
+ * labels, and (seq 2 or more) different numbers of them. */
 DataSource *data_ragged(uint64_t seed, int64_t vocab, Arena *arena);
 
-/* The parallel oracle. Runs `plan` and `reference` (the same model on one rank, same
- * micro-steps) for one step in fp64 on loopback. Compares the loss, the gradient norm, and every
- * gradient and updated parameter of every tensor on every rank that holds it: max |a - b| / max
- * |b|. For gradients the divisor is at least 1e-4 of the largest gradient of all, since some
- * gradients are zero but for rounding. Beyond the tolerance returns false with verify-mismatch
+/* The parallel oracle. Runs `plan` and `reference` (the same model on one rank, same micro-steps)
+ * for one step in fp64 on loopback. Compares the loss, the gradient norm, and every gradient and
+ * updated parameter of every tensor on every rank that holds it: max |a - b| / max |b|. For
+ * gradients the divisor is at least 1e-4 of the largest gradient of all, because some gradients are
+ * zero apart from rounding. Beyond the tolerance returns false with verify-mismatch
  * (FAULT_threshold). Returns false with verify-nothing if the comparison proves nothing: all
  * gradients of the reference are zero, or it lacks a gradient or value of some parameter. */
 typedef struct VerifyResult {
     double worst_gradient, worst_parameter, norm_error, loss_error;
-    double worst_state; /* of the optimizer's moments */
+    double worst_state; /* error of the optimizer's moments */
     const char *worst_tensor;
     uint32_t n_tensors;
-    /* parameters whose gradient is zero throughout: equal, but no proof of anything */
+    /* parameters whose gradient is zero everywhere: equal, but that proves nothing */
     uint32_t n_unmoved;
     const char *unmoved;                       /* name of one of them; NULL: none */
-    uint64_t highest_touched, predicted_bytes; /* of the rank where the two differ most */
+    uint64_t highest_touched, predicted_bytes; /* of the rank on which the two differ most */
     uint64_t host_touched, host_predicted;     /* the same for host memory */
 } VerifyResult;
 bool exec_verify(const Plan *plan, const Plan *reference, const DataSource *data,
                  const BackendOptions *options, double tolerance, Arena *arena,
                  VerifyResult *result, Diag *d);
 
-/* The same for a plan in low precision, by its errors: `plan` and `one_rank` (the same model on one
- * rank, in the same precision) are each compared with `exact` (one rank, fp64). An error is the
- * root of the mean square of the differences, relative to that of the exact values; of an element
- * that several ranks hold, the largest difference counts, and second moments count by their
- * roots, as Adam uses them. Holds if
+/* The same for a plan in low precision, judged by its errors. `plan` and `one_rank` (the same model
+ * on one rank, in the same precision) are each compared with `exact` (one rank, fp64). An error is
+ * the root mean square of the differences, relative to that of the exact values. If several ranks
+ * hold an element, its largest difference counts. Second moments are compared by their roots, as
+ * Adam uses them. The plan passes if
  *   error of plan <= times * error of one_rank + 1e-3
- * with 1.5 times for the gradient as a whole, the norm and the loss, and 1.5 + 10 / sqrt(n) times
- * for the gradient and each moment of a parameter of n elements (for what is computed in one
- * precision more or less by chance has errors of like size; values themselves need not be close).
- * Updated weights are not judged. Else false, with verify-mismatch. */
+ * with times = 1.5 for the gradient as a whole, the norm and the loss, and 1.5 + 10 / sqrt(n) for
+ * the gradient and each moment of a parameter of n elements. (By chance, errors of computations in
+ * one precision have similar sizes, while the values need not be close.) Updated weights are not
+ * judged. Otherwise returns false with verify-mismatch. */
 #define ROUNDING_TIMES 1.5
 typedef struct RoundingResult {
     double worst_excess; /* largest of error of plan / bound; at most 1 if it holds */
-    double worst_error, its_one_rank_error; /* of that tensor */
-    double largest_error;                   /* of the plan, of all */
-    const char *worst_tensor;               /* "gradient of ..." */
-    double gradient, gradient_of_one_rank;  /* errors of the gradient as a whole */
+    /* the plan's error of that tensor; one rank's error of it */
+    double worst_error, its_one_rank_error;
+    double largest_error;                  /* largest error of the plan over all tensors */
+    const char *worst_tensor;              /* "gradient of ..." */
+    double gradient, gradient_of_one_rank; /* errors of the gradient as a whole */
     uint32_t n_tensors;
     uint64_t highest_touched, predicted_bytes; /* as in VerifyResult */
-    uint32_t draws; /* of data, of which this is the median; 0: the one that was given */
+    uint32_t draws; /* number of data draws whose median this is; 0: the given data alone */
 } RoundingResult;
 bool exec_verify_rounding(const Plan *plan, const Plan *one_rank, const Plan *exact,
                           const DataSource *data, const BackendOptions *options, Arena *arena,
                           RoundingResult *result, Diag *d);
-/* The same comparison on data drawn from the plan's seed. How far rounding takes a gradient depends
- * on the data: on one draw a legal plan may be twice as far off as one rank, for the two sum in
- * different orders. A plan that rounds once more than it should is further off on every draw. So
- * where the first draw exceeds a bound, ROUNDING_DRAWS of them decide, and only a quantity that
- * exceeds its bound on most of them is a mismatch. */
+/* The same comparison on data drawn from the plan's seed. The effect of rounding on a gradient
+ * depends on the data. On one draw, a legal plan may be twice as far off as one rank, because the
+ * two sum in different orders. A plan that rounds once too often is further off on every draw. If
+ * the first draw exceeds a bound, ROUNDING_DRAWS draws decide. Only a quantity that exceeds its
+ * bound on most of them is a mismatch. */
 enum { ROUNDING_DRAWS = 5 };
 bool exec_verify_rounding_draws(const Plan *plan, const Plan *one_rank, const Plan *exact,
                                 const BackendOptions *options, Arena *arena, RoundingResult *result,
                                 Diag *d);
-/* The same for a plan of one rank on another backend, which is closed afterwards; NULL:
+/* The same for a plan of one rank on another backend, which it closes afterwards; NULL:
  * loopback. */
 bool exec_verify_rounding_on(Backend *made, const Plan *plan, const Plan *one_rank,
                              const Plan *exact, const DataSource *data,

@@ -1,6 +1,6 @@
-/* Walks the parameters of a flat unit as one rank holds them: cut by tensor parallelism first
- * (deals say which global indices), laid one after the other, then cut again over the shard axes.
- */
+/* Walks the parameters of a flat unit as one rank holds them. Tensor parallelism cuts them first
+ * (deals give the global indices). They are laid one after the other, then cut again over the shard
+ * axes. */
 #include "exec/flat.h"
 
 #include <assert.h>
@@ -55,7 +55,8 @@ static void map_dimension(FlatWalk *w, const Shape *s, int d, Rank rank, Arena *
     for (; at < n; at++) w->global[d][at] = -1;
 }
 
-/* One row (the last dimension) of the local tensor: local and global index of its first element. */
+/* Visits one row (the last dimension) of the local tensor; `local` and `global` are the indices of
+ * its first element. */
 static void walk_row(const FlatWalk *w, uint64_t local, uint64_t global)
 {
     int last = w->t->n_dims - 1;
@@ -124,7 +125,7 @@ void flat_each(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena 
 
 typedef struct InitTo {
     const Plan *plan;
-    DType dtype, rest; /* a copy for use holds what the weights at rest round to */
+    DType dtype, rest; /* a copy for use holds the rounded values of the weights at rest */
     void *at;
 } InitTo;
 
@@ -142,7 +143,7 @@ static void init_run(void *self, const FlatRun *run)
     }
 }
 
-/* The dtype of the unit's weights at rest. */
+/* Returns the dtype of the unit's weights at rest. */
 static DType rest_dtype(const Program *p, BufferId b)
 {
     for (BufferId k = 1; k < p->buffers.n; k++) {
@@ -154,8 +155,8 @@ static DType rest_dtype(const Program *p, BufferId b)
     return p->buffers.at[b].dtype;
 }
 
-/* A piece of a buffer, which one thread fills: where an element lies decides what it is, so pieces
- * need not know of each other. */
+/* A piece of a buffer that one thread fills. An element's place determines its value, so pieces are
+ * independent. */
 typedef struct InitPiece {
     const Program *p;
     BufferId b;
@@ -199,7 +200,7 @@ void flat_init(const Plan *plan, const Program *p, BufferId b, Rank rank, Arena 
                                .window = window,
                                .to = {plan, dtype, rest_dtype(p, b), to}};
     }
-    /* Does the work here for which no thread could be started. */
+    /* The main thread does the work of any thread that could not be started. */
     for (uint64_t i = 1; i < n; i++)
         if (pthread_create(&piece[i].thread, NULL, init_piece, &piece[i]) != 0) {
             init_piece(&piece[i]);

@@ -1,4 +1,4 @@
-/* Where the modules lie that this command loads: beside it, or in ../lib/tandem. */
+/* Finds the modules that this command loads: beside the command, or in ../lib/tandem. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-/* Shared by all ranks of a program: which instruction waits for which, index bindings, how often a
- * buffer is touched. */
+/* Facts that all ranks of a program share: which instruction waits for which, index bindings, and
+ * how often a buffer is touched. */
 #include <assert.h>
 
 #include "exec/ready.h"
@@ -9,7 +9,7 @@ typedef struct Build {
     Arena *scratch;
     ProgramInfo *info;
     LIST(Pc) before; /* of one instruction */
-    Pc *previous;    /* [pc] its predecessor on the stream */
+    Pc *previous;    /* [pc]: its predecessor on the stream */
 } Build;
 
 static bool same_launch(const Program *p, Pc a, Pc b)
@@ -18,7 +18,8 @@ static bool same_launch(const Program *p, Pc a, Pc b)
     return x->launch != 0 && x->launch == y->launch && x->stream == y->stream;
 }
 
-/* First and one past the last of the launch group of `pc`, along the stream: `group` collects. */
+/* Finds the first member of pc's launch group along the stream and the pc behind the last; `group`
+ * collects the members. */
 static void collect_before(Build *b, Pc pc, const Pc *next)
 {
     const Program *p = b->p;
@@ -60,7 +61,7 @@ static void build_edges(Build *b, Arena *arena)
     for (Pc pc = 0; pc < n; pc++) info->first[pc + 1] += info->first[pc];
     info->then = arena_array(arena, info->first[n], sizeof *info->then);
     uint32_t *at = arena_array(b->scratch, n, sizeof *at);
-    for (Pc pc = 1; pc < n; pc++) { /* ascending, hence each list is ascending */
+    for (Pc pc = 1; pc < n; pc++) { /* in ascending order, so each list is ascending */
         collect_before(b, pc, next);
         for (uint32_t i = 0; i < b->before.n; i++) {
             Pc from = b->before.at[i];
@@ -77,7 +78,7 @@ static void count_touches(const Program *p, ProgramInfo *info)
         for (uint32_t i = 0; i < in->args.n; i++)
             info->n_touches[program_root(p, program_arg(p, in, i), &offset)]++;
     }
-    /* A result that takes the place of an operand begins where the operand ends: there the bytes
+    /* A result that takes the place of an operand begins where the operand ends, so the bytes
      * stay. */
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = program_instr(p, pc);

@@ -1,5 +1,5 @@
-/* A rank while it steps: what may start, what has finished, which buffers are dead, which numbers
- * are bad. */
+/* A rank during a step: which instructions may start, which have finished, which buffers are no
+ * longer needed, which numbers are bad. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -16,7 +16,8 @@ void rank_begin(RankState *r)
     r->n_left = r->info->n_instr;
     r->not_finite = false;
     for (BufferId b = 1; r->poison && b < p->buffers.n; b++) {
-        const Buffer *at = &p->buffers.at[b]; /* of the step before, and looked at by now */
+        /* its value is from the step before, and was already read */
+        const Buffer *at = &p->buffers.at[b];
         char *arena = at->space == SPACE_host ? r->host : r->device;
         if (at->result && !at->parent) poison_fill(arena + at->offset, at->bytes);
     }
@@ -43,7 +44,8 @@ void rank_compute(RankState *r, Pc pc)
     }
 }
 
-/* Nobody will read the buffer again in this step. How high it was written is looked at first. */
+/* Frees a buffer that no instruction of this step reads any more. Before that, it records how high
+ * the buffer was written. */
 static void bury(RankState *r, BufferId root)
 {
     const Buffer *b = &r->info->p->buffers.at[root];
@@ -147,7 +149,7 @@ const char *instr_text(const Plan *plan, const Program *p, Pc pc, Arena *arena)
     text_instr(plan, p, pc, arena, &s);
     Str one = str_in(arena);
     str_add(&one, "instruction");
-    for (const char *word = str_text(&s); *word;) { /* its columns, one space apart */
+    for (const char *word = str_text(&s); *word;) { /* squeeze columns to one space between them */
         size_t n = strcspn(word, " \n");
         if (n > 0) str_print(&one, " %.*s", (int)n, word);
         word += n;

@@ -31,7 +31,8 @@ static bool fail(const RankState *r, Pc pc, Arena *arena, Diag *d, const char *w
 
 /* ---- local instructions ---- */
 
-/* See kernel.h: extents of the buffer that is whole along attrs.dim, and of one part. */
+/* Sets the extents that kernel.h describes: of the buffer that is whole along attrs.dim, and of one
+ * part. */
 static bool set_extents(const RankState *r, const Instr *in, KernelArgs *a)
 {
     const Mesh *mesh = &r->plan->mesh;
@@ -155,7 +156,7 @@ static void find_peers(const RankState *r, const Instr *in, Comm *c)
     c->peer = in->op == OP_send ? peer : r->rank;
 }
 
-/* NULL, or what is wrong with the sizes and types. */
+/* Returns NULL, or the fault in the sizes and types. */
 static const char *check_comm(const Comm *c)
 {
     bool reduces = c->op == OP_all_reduce || c->op == OP_reduce_scatter;
@@ -241,7 +242,7 @@ bool rank_prepare(RankState *r, const Plan *plan, const ProgramInfo *info, Rank 
     for (Pc pc = 1; pc < p->code.n; pc++) {
         bool is_comm = op_info(program_instr(p, pc)->op)->class_ == OP_CLASS_comm;
         bool fine = is_comm ? ready_comm(r, pc, arena, d) : ready_compute(r, pc, control, arena, d);
-        if (!fine && d->n_errors > errors + 3) break; /* the first few say it all */
+        if (!fine && d->n_errors > errors + 3) break; /* the first few errors suffice */
     }
     return d->n_errors == errors;
 }

@@ -9,7 +9,7 @@
 /* the slack stays poison unless a kernel overruns */
 enum { ARENA_ALIGN = 4096, ARENA_SLACK = 4096 };
 
-/* ---- shared by all ranks of a program ---- */
+/* ---- facts that all ranks of a program share ---- */
 typedef struct ProgramInfo {
     const Program *p;
     uint32_t *n_before;      /* [pc] number of instructions that must finish before it starts */
@@ -18,7 +18,7 @@ typedef struct ProgramInfo {
     const Binding **binding; /* [pc] NULL for communications and RESHAPE ops */
     uint64_t *bytes;         /* [pc] bytes shown in its trace row */
     uint32_t *n_touches;     /* [buffer] accesses to a root in one step, also through views */
-    bool *passes_on;         /* [buffer] its last user writes a result into the same bytes */
+    bool *passes_on;         /* [buffer]: its last user writes a result into the same bytes */
     uint32_t n_instr;        /* instructions are 1..n_instr */
 } ProgramInfo;
 /* Prepares a program. Communications with the same launch start together, so each waits for

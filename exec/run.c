@@ -1,5 +1,5 @@
-/* A training run: open the backend, agree with the other processes, initialise in place, step, and
- * read what there is to report from the plan's own buffers. */
+/* A training run: opens the backend, agrees with the other processes, initialises in place, runs
+ * steps, and reads the report's numbers from the plan's own buffers. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ double exec_lr(const ExecOptions *o, int64_t step)
     return low + (o->lr - low) * 0.5 * (1 + cos(pi * done));
 }
 
-/* The parts of a run. */
+/* The state of a run. */
 typedef struct ExecRun {
     const Plan *plan;
     const ExecOptions *options;
@@ -35,7 +35,7 @@ typedef struct ExecRun {
     Diag *d;
     Rank first_rank;
     uint32_t n_ranks, process, n_processes;
-    BufferId norm; /* {norm, coefficient} of the first local rank; 0: the plan has none */
+    BufferId norm; /* {norm, coefficient} of the first local rank; 0: the plan has no norm */
     BufferId loss;
     double norm_value, loss_value;
     struct Verdict *verdicts; /* [n_processes] */
@@ -81,7 +81,7 @@ static bool agree(ExecRun *run)
     return true;
 }
 
-/* State other than weights is whole on every rank, and starts alike. */
+/* State other than weights is whole on every rank and starts equal. */
 static bool init_state(const ExecRun *run, Rank rank, BufferId b, Arena *scratch)
 {
     const Buffer *buffer = &plan_program(run->plan, rank)->buffers.at[b];
@@ -107,13 +107,14 @@ static bool initialise(const ExecRun *run)
             if (plan_is_state(run->plan, buffer)) fine = init_state(run, r, b, scratch);
             if (!flat_is_home(buffer)) continue;
             bool is_state = buffer->category == CATEGORY_optimizer;
-            bool is_weight = buffer->category == CATEGORY_parameter ||
-                             buffer->category == CATEGORY_gathered; /* a copy for use */
+            bool is_weight =
+                buffer->category == CATEGORY_parameter ||
+                buffer->category == CATEGORY_gathered; /* a copy of the weights for use */
             if (!is_state && !is_weight) continue;
             bool here = run->backend->memory != NULL;
             void *at = here ? run->backend->memory(run->backend, r, b)
                             : arena_alloc(scratch, buffer->bytes);
-            memset(at, 0, buffer->bytes); /* padding, and moments that begin at zero */
+            memset(at, 0, buffer->bytes); /* padding, and moments that start at zero */
             if (!is_state) flat_init(run->plan, p, b, r, scratch, at);
             fine = here || backend_write(run->backend, run->plan, r, b, at, run->d);
             arena_reset(scratch);
@@ -138,7 +139,7 @@ static void find_reports(ExecRun *run)
     }
 }
 
-/* The first number of a buffer of a few. */
+/* Reads the first number of a small buffer. */
 static bool read_first(ExecRun *run, BufferId b, double *value)
 {
     const Program *p = plan_program(run->plan, run->first_rank);
@@ -173,8 +174,8 @@ static void reserve_rows(ExecRun *run)
 
 /* ---- steps ---- */
 
-/* The gradient norm of the step is not finite. Nothing was updated, so the step can be run once
- * more, looking at every number. */
+/* The gradient norm of the step is not finite. Nothing was updated, so the step can run once more
+ * with a check of every number. */
 static bool report_not_finite(ExecRun *run, const Control *control)
 {
     BadNumber mine, *all = arena_array(run->arena, run->n_processes, sizeof *all);
@@ -242,7 +243,7 @@ static int by_rank(const void *a, const void *b)
     return x->pc < y->pc ? -1 : x->pc > y->pc;
 }
 
-/* Rows of all processes, on the first one. */
+/* Collects the rows of all processes on the first one. */
 static bool gather_rows(ExecRun *run)
 {
     Trace *t = &run->result->trace;
@@ -275,7 +276,7 @@ static bool gather_memory(ExecRun *run)
             uint64_t highest = run->backend->highest_touched(run->backend, r, (Space)space);
             if (highest > mine[space]) mine[space] = highest;
         }
-    if (run->d->n_errors > errors) return false; /* a device could not be asked */
+    if (run->d->n_errors > errors) return false; /* a device could not be queried */
     uint64_t *all = arena_array(run->arena, (size_t)3 * run->n_processes, sizeof *all);
     if (!run->backend->exchange(run->backend, mine, sizeof mine, all, run->d)) return false;
     for (uint32_t i = 0; i < run->n_processes; i++) {

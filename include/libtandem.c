@@ -1,5 +1,5 @@
-/* The public C interface: one handle, one arena. Running out of memory anywhere below unwinds to
- * the call that was made, which is safe because nothing but the arena owns memory. */
+/* The public C interface: one handle, one arena. Running out of memory unwinds to the entry of the
+ * API call. That is safe because only the arena owns memory. */
 #include "include/tandem.h"
 
 #include <locale.h>
@@ -15,7 +15,7 @@ struct TandemPlan {
     Arena *arena;
     Diag diag;
     jmp_buf full;
-    locale_t c; /* the locale whose numbers have a point */
+    locale_t c; /* the locale with a decimal point */
     bool out_of_memory;
     bool compiled, proven, simulated;
     const char *path;
@@ -36,14 +36,15 @@ static void on_full(void *self)
     longjmp(plan->full, 1);
 }
 
-/* First statement of every call that allocates: what follows runs again never, `failed` once. */
+/* First statement of every call that allocates. The statement `failed` runs once if memory runs
+ * out; the rest of the call is not repeated. */
 #define GUARD(plan, failed)                                                                        \
     do {                                                                                           \
         if ((plan)->out_of_memory || setjmp((plan)->full) != 0) return (failed);                   \
     } while (0)
 
-/* Texts, hashes and scripts have decimal points, whatever locale the calling program has chosen;
- * its own stays as it is. */
+/* Texts, hashes and scripts use decimal points, whatever locale the calling program has chosen. Its
+ * locale is restored afterwards. */
 #define IN_C(plan, type, call)                                                                     \
     do {                                                                                           \
         locale_t before = uselocale((plan)->c);                                                    \
@@ -122,7 +123,7 @@ static bool check(TandemPlan *plan)
     GUARD(plan, false);
     const uint32_t before = plan->diag.n_errors;
     plan->proven = session_prove(plan->file, false, plan->arena, &plan->diag);
-    return plan->diag.n_errors == before; /* that it does not fit is an error, but no false proof */
+    return plan->diag.n_errors == before; /* not fitting is an error, but no failed proof */
 }
 
 bool tandem_check(TandemPlan *plan)
@@ -177,7 +178,8 @@ bool tandem_simulate(TandemPlan *plan, const TandemSimOptions *options)
     IN_C(plan, bool, predict(plan, options));
 }
 
-/* name, in every compiled plan (else only after tandem_simulate), value */
+/* each row: a name, whether every compiled plan has it (else only after tandem_simulate), its
+ * value */
 #define NUMBERS(X)                                                                                 \
     X(params, true, (double)p->plan->graph.info.n_params)                                          \
     X(params_without_input_embedding, true, (double)p->plan->graph.info.n_params_no_embedding)     \

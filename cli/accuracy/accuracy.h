@@ -1,5 +1,5 @@
-/* tandem accuracy: predictions against published measurements. A section reads one file of rows, a
- * row gives scores or a reason why it has none. To add a section: a function here, a row in
+/* tandem accuracy: predictions against published measurements. A section reads one file of rows. A
+ * row gives scores, or a reason why it has none. To add a section: a function here, a row in
  * accuracy_sections (cmd_accuracy.c), an option in options.c. */
 #ifndef TANDEM_CLI_ACCURACY_ACCURACY_H
 #define TANDEM_CLI_ACCURACY_ACCURACY_H
@@ -17,22 +17,23 @@ typedef struct Csv {
 } Csv;
 /* false after diagnostics: "csv-open", "csv-syntax" with the line. */
 bool csv_read(const char *path, Arena *arena, Csv *csv, Diag *d);
-/* false after "csv-column", with the columns that are missing; `names` ends in NULL. */
+/* Returns false after "csv-column" with the missing columns; `names` ends in NULL. */
 bool csv_needs(const Csv *csv, const char *const *names, Diag *d);
-/* "" where the file has no such column. */
+/* Returns "" if the file has no such column. */
 const char *csv_cell(const Csv *csv, uint32_t row, const char *column);
 /* NAN unless the whole cell is a number. */
 double csv_number(const Csv *csv, uint32_t row, const char *column);
 
 /* ---- scores */
 typedef struct Score {
-    const char *what;           /* "step time": what errors are gathered under */
-    const char *source;         /* of the row */
-    const char *split;          /* dev-cal, dev-val */
-    const char *label;          /* the row's id */
-    const char *profile, *gpu;  /* whose time it is, on what (trust_gpu); "" where it has none */
-    double measured, predicted; /* > 0, in one unit; a verdict: 1 or 0 */
-    bool verdict;               /* right or wrong, not more or less */
+    const char *what;   /* "step time": the quantity under which errors are grouped */
+    const char *source; /* source of the row */
+    const char *split;  /* dev-cal, dev-val */
+    const char *label;  /* the row's id */
+    /* the profile and the GPU of the measurement (trust_gpu); "" if it has none */
+    const char *profile, *gpu;
+    double measured, predicted; /* both > 0 and in one unit; for a verdict 1 or 0 */
+    bool verdict;               /* the score is right or wrong, not a ratio */
 } Score;
 typedef struct Unscored {
     const char *source, *split, *reason;
@@ -50,14 +51,15 @@ typedef struct RowOut {
     uint32_t row;
     const char *source, *split, *label;
     const Cli *cli;
-    const char *profile, *gpu; /* set by the row's work before its scores; NULL: has none */
+    const char *profile, *gpu; /* set by the row's work before its scores; NULL: it has none */
 } RowOut;
 void row_score(const RowOut *out, const char *what, double measured, double predicted);
 void row_verdict(const RowOut *out, const char *what, bool measured, bool predicted);
 void row_reason(const RowOut *out, const char *reason);
 
-/* ---- accuracy_jobs.c: the rows of a file in `n_jobs` processes; what they say arrives in the
- * order of the rows, whatever their number. false after diagnostics (a process failed). */
+/* ---- accuracy_jobs.c: handles the rows of a file in `n_jobs` processes. Results arrive in the
+ * order of the rows, whatever the number of processes. Returns false after diagnostics (a process
+ * failed). */
 typedef void (*RowWork)(const Csv *csv, RowOut *out);
 bool jobs_run(const Csv *csv, uint32_t n_jobs, const char *label_column, RowWork work, Cli *cli,
               Scores *scores);
@@ -65,8 +67,8 @@ bool jobs_run(const Csv *csv, uint32_t n_jobs, const char *label_column, RowWork
 /* ---- accuracy_table.c */
 void scores_report(Cli *cli, const char *name, const char *path, const Scores *scores);
 
-/* ---- accuracy_plot.c: predicted over measured, both axes logarithmic, a panel for each `what`.
- * false after diagnostics. */
+/* ---- accuracy_plot.c: plots predicted over measured on logarithmic axes, with a panel for each
+ * `what`. Returns false after diagnostics. */
 bool scores_plot(Cli *cli, const char *path, const Scores *const *all, uint32_t n);
 
 /* ---- the sections */

@@ -2,8 +2,8 @@
 #include "cli/accuracy/accuracy.h"
 #include "cli/accuracy/comm_row.h"
 
-/* What errors are gathered under: large all-reduces of eight in one node, every other collective.
- */
+/* Groups errors: large all-reduces of eight devices in one node; each other collective by
+ * itself. */
 static const char *group_of(const CommRow *row)
 {
     const NcclQuestion *q = &row->question;
@@ -16,7 +16,8 @@ static const char *group_of(const CommRow *row)
 
 static void score_row(const Csv *csv, RowOut *out)
 {
-    static CommClusters clusters; /* of this process: rows name few */
+    /* kept for the whole process, because the rows name few clusters */
+    static CommClusters clusters;
     if (clusters.arena == NULL) clusters.arena = arena_new();
     CommRow row;
     const char *why = comm_row(&clusters, csv, out->row, &row);

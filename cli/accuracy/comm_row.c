@@ -1,5 +1,5 @@
-/* From what a source says of its machine to a cluster: the GPU's name gives the node, words and
- * numbers of the interconnect the network; how calls were made stands in the notes. */
+/* Turns a source's description of a machine into a cluster. The GPU's name gives the node. Words
+ * and numbers of the interconnect give the network. The notes say how calls were made. */
 #include "cli/accuracy/comm_row.h"
 
 #include <ctype.h>
@@ -9,7 +9,7 @@
 
 #include "planner/front/front.h"
 
-/* The first word that a text holds decides; a library cluster that has it. */
+/* The first of these words that a text contains selects a library cluster. */
 typedef struct Alias {
     const char *word, *cluster;
 } Alias;
@@ -55,7 +55,7 @@ static const Cluster *loaded(CommClusters *c, const char *name)
     return at->fine ? &at->cluster : NULL;
 }
 
-/* "8x400Gb": count and Gbit/s of the NICs; "400Gb" alone one for each device. */
+/* Reads "8x400Gb": number and Gbit/s of the NICs; "400Gb" means one for each device. */
 static void read_nics(const char *text, Cluster *cluster)
 {
     for (const char *p = strstr(text, "Gb"); p != NULL; p = strstr(p + 2, "Gb")) {
@@ -106,9 +106,9 @@ static bool says(const char *text, const char *word)
     return strstr(text, word) != NULL;
 }
 
-/* Does the text name SHARP in the switches between nodes? NVLink's own ("NVLink4 SHARP") is NVLS, a
- * word before may deny it, and a part of a longer name (a job's, as in run-SHARP-3) says nothing.
- */
+/* True if the text says that the switches between nodes use SHARP. It must not be NVLink's own
+ * ("NVLink4 SHARP" is NVLS), nor denied by the word before, nor part of a longer name (a job such
+ * as run-SHARP-3). */
 static bool says_sharp(const char *text)
 {
     static const char *const others[] = {"NVLink", "NVLink3", "NVLink4", "NVLink5",
@@ -132,7 +132,8 @@ static bool says_sharp(const char *text)
     return false;
 }
 
-/* What the notes say of the run, and what a peak (a row without a size) was measured with. */
+/* Reads the run's conditions from the notes, and for a peak (a row without a size) how it was
+ * measured. */
 static void read_notes(const char *notes, const char *interconnect, CommRow *out)
 {
     bool peak = out->measured_us <= 0;
@@ -164,7 +165,7 @@ const char *comm_row(CommClusters *clusters, const Csv *csv, uint32_t row, CommR
     if (!(out->measured_us > 0) && !(bus > 0)) return "neither a time nor a bandwidth";
     out->bus_bytes_per_s = bus * 1e9;
     const char *interconnect = csv_cell(csv, row, "interconnect");
-    /* Trays of 4 share the switches of one rack: up to 72 GPUs are a node. */
+    /* Trays of 4 GPUs share the switches of one rack, so up to 72 GPUs are one node. */
     const char *gpu = csv_cell(csv, row, "gpu");
     const bool rack = says(gpu, "GB200") || says(gpu, "GB300") || says(interconnect, "NVL72");
     if (rack && !says(interconnect, "NVL4")) {

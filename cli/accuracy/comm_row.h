@@ -9,11 +9,11 @@
 typedef struct CommRow {
     Cluster cluster;
     NcclQuestion question;
-    double measured_us; /* of a call; 0: only a bus bandwidth is known */
+    double measured_us; /* time of a call; 0: only a bus bandwidth is given */
     double bus_bytes_per_s;
 } CommRow;
 
-/* Library clusters that were loaded, by name: loading one starts a process. */
+/* Library clusters that were loaded, by name: each load starts a process. */
 typedef struct CommClusters {
     Arena *arena;
     struct CommCluster {
@@ -24,9 +24,10 @@ typedef struct CommClusters {
     uint32_t n;
 } CommClusters;
 
-/* NULL, or why the row cannot be asked: "a network between nodes that is not named". */
+/* Returns NULL, or why the row cannot be predicted, such as "a network between nodes that is not
+ * named". */
 const char *comm_row(CommClusters *clusters, const Csv *csv, uint32_t row, CommRow *out);
-/* The model's value in the row's own measure: microseconds, or bytes/s of the bus. */
+/* Returns the model's value in the row's own unit: microseconds, or bytes/s of the bus. */
 double comm_row_predicted(const CommRow *row, const NcclFit *fit);
 double comm_row_measured(const CommRow *row);
 

@@ -25,8 +25,8 @@ static bool slurp(const char *path, Str *out, Diag *d)
                       "cannot read it, or it is longer than %d MiB", MOST_CSV_BYTES >> 20);
 }
 
-/* One field from *at on, which moves to the comma, line end or end behind it; NULL: a quote is not
- * closed, or something follows it. */
+/* Reads one field from *at on, and moves *at to the comma, line end or end behind it. Returns NULL
+ * if a quote is not closed or something follows it. */
 static const char *field(const char **at, uint32_t *line, Arena *arena)
 {
     const char *p = *at;
@@ -47,7 +47,7 @@ static const char *field(const char **at, uint32_t *line, Arena *arena)
     return str_text(&text);
 }
 
-/* A line's fields go to columns (the first line) or cells. */
+/* Reads one line; its fields become columns (the first line) or cells. */
 static bool record(const char **at, uint32_t *line, Arena *arena, Csv *csv, Diag *d)
 {
     uint32_t begin = *line, n = 0;

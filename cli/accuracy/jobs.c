@@ -1,11 +1,11 @@
-/* Rows in several processes; what they say is put into the order of the rows. */
+/* Handles rows in several processes and puts the results into the order of the rows. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/accuracy/accuracy.h"
 #include "cli/sweep/jobs.h"
 
-/* Tabs and line ends part what is written. */
+/* Tabs and line ends separate the values. */
 static void put_word(FILE *file, const char *text, char end)
 {
     for (; *text != 0; text++) fputc(*text == '\t' || *text == '\n' ? ' ' : *text, file);
@@ -72,7 +72,7 @@ typedef struct Said {
 } Said;
 typedef LIST(Said) SaidList;
 
-/* The text up to the next tab; NULL: there is none. */
+/* Returns the text up to the next tab; NULL if there is none. */
 static const char *next_word(Arena *arena, const char **at)
 {
     const char *tab = strchr(*at, '\t');
@@ -114,7 +114,7 @@ static void count_reason(Scores *scores, Arena *arena, const RowOut *row, const 
     list_push(arena, &scores->reasons, ((Unscored){row->source, row->split, reason, 1}));
 }
 
-/* Row by row: each process took every n_jobs-th one, in order. */
+/* Goes row by row: each process took every n_jobs-th row, in order. */
 static void sort_out(const Csv *csv, const char *label_column, Arena *arena, const SaidList *said,
                      uint32_t n_jobs, Scores *scores)
 {

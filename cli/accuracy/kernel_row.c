@@ -1,5 +1,5 @@
-/* From what a source says of a kernel to its sizes: conventions of FLOPs, of shapes and of what a
- * time contains are the sources' own, read here and in kernel_row_composite.c, and nowhere else. */
+/* Turns a source's description of a kernel into its sizes. Sources have their own conventions for
+ * FLOPs, shapes and the parts of a time. Only this file and kernel_row_composite.c know them. */
 #include "cli/accuracy/kernel_row.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ static const Device *find_device(KernelDevices *devices, const char *name)
     Graph graph;
     memset(&config, 0, sizeof config);
     memset(&graph, 0, sizeof graph);
-    /* The smallest plan there is, only to read the cluster. */
+    /* The smallest plan possible, only to read the cluster. */
     const char *code = arena_print(
         devices->arena,
         "local nn, e = require 'tandem.nn'\n"
@@ -76,8 +76,9 @@ static const char *read_gemm(const Csv *csv, uint32_t row, KernelRow *out)
 }
 
 /* TransformerEngine's sum over the four products of a layer, "h=4096 ff=16384 (QKV 12288), fprop".
- * With "autocast" in its notes, 8-bit operands are made first: read for the maximum, read and
- * written as they are and transposed, 6 bytes an element; the weights' gradient finds them made. */
+ * With "autocast" in its notes, the time includes making 8-bit operands: reading them for the
+ * maximum, then reading them and writing them both plain and transposed, 6 bytes an element. The
+ * gradients of weights reuse them. */
 static const char *read_layer(const Csv *csv, uint32_t row, KernelRow *out)
 {
     const char *shape = csv_cell(csv, row, "shape"), *qkv = strstr(shape, "QKV ");
@@ -114,8 +115,8 @@ static AttentionKernel family_of(const char *kernel)
     return cudnn ? ATTENTION_cudnn : ATTENTION_flash2;
 }
 
-/* Tables count the whole square of scores or its causal half; the notes say which. FlashAttention's
- * plots name no batch: they keep 16k tokens of width 2,048. */
+/* Tables count all scores or only the causal half; the notes say which. FlashAttention's plots name
+ * no batch; it follows from their constant 16k tokens of width 2,048. */
 static const char *read_attention(const Csv *csv, uint32_t row, const char *kernel, KernelRow *out)
 {
     const char *shape = csv_cell(csv, row, "shape"), *notes = csv_cell(csv, row, "notes");
@@ -134,7 +135,7 @@ static const char *read_attention(const Csv *csv, uint32_t row, const char *kern
     bool both = strstr(kernel, "fwd+bwd") != NULL;
     out->backward = strstr(kernel, "bwd") != NULL;
     out->forward = both || !out->backward;
-    double square = 2 * w->heads * s * s * (w->head + w->value); /* forward, all scores */
+    double square = 2 * w->heads * s * s * (w->head + w->value); /* forward, over all scores */
     double told = strstr(notes, "NON-CAUSAL FLOP") != NULL || !w->causal ? square : square / 2;
     out->kind = KERNEL_ROW_attention;
     w->window = kernel_row_number(shape, "window", 0);

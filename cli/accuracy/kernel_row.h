@@ -1,4 +1,5 @@
-/* A row of published kernels (columns of measured_kernels.csv) as a question to the cost model. */
+/* Turns a row of published kernels (columns of measured_kernels.csv) into a question for the cost
+ * model. */
 #ifndef TANDEM_CLI_ACCURACY_KERNEL_ROW_H
 #define TANDEM_CLI_ACCURACY_KERNEL_ROW_H
 
@@ -7,11 +8,11 @@
 
 enum { KERNEL_ROW_DEVICES = 64, KERNEL_ROW_PRODUCTS = 4 };
 
-/* Devices by the names that the file has for them, filled as they are needed. */
+/* Devices by their names in the file, loaded when first needed. */
 typedef struct KernelDevices {
     Arena *arena;
     const char *name[KERNEL_ROW_DEVICES];
-    Device device[KERNEL_ROW_DEVICES]; /* sms 0: the library has none of this name */
+    Device device[KERNEL_ROW_DEVICES]; /* sms 0: the library has no device of this name */
     uint32_t n;
 } KernelDevices;
 
@@ -22,46 +23,46 @@ typedef struct KernelFit {
     const TrafficFit *traffic;
 } KernelFit;
 
-/* By which group of constants a row is predicted, and which it may be fitted with. */
+/* The group of constants that predicts a row, and to which the row may be fitted. */
 typedef enum KernelRowKind {
     KERNEL_ROW_products,
     KERNEL_ROW_attention,
     KERNEL_ROW_traffic,
-    KERNEL_ROW_other, /* of several: predicted by what was fitted to the rest */
+    KERNEL_ROW_other, /* a mixture: predicted with the constants fitted to the others */
 } KernelRowKind;
 
-/* Times that are added up: products, attention, a kernel that moves memory, and passes over memory
- * in kernels of their own. */
+/* Times that are added up: products, attention, a kernel that moves memory, and separate kernels
+ * that pass over memory. */
 typedef struct KernelRow {
-    const char *what; /* "gemm, 8 bits": what errors are gathered under */
+    const char *what; /* "gemm, 8 bits": the name under which errors are grouped */
     KernelRowKind kind;
     const Device *device;
     double measured_s;
     DType dtype;
-    bool block;                             /* 8 bits with scales by blocks */
+    bool block;                             /* 8-bit numbers with scales by blocks */
     double product[KERNEL_ROW_PRODUCTS][3]; /* m, n, k; 0: none */
-    double groups, repeats;   /* each product of so many in one kernel; and so often */
-    double scores;            /* of a softmax that goes along with a product */
+    double groups, repeats;                 /* products in one kernel; repetitions of the kernel */
+    double scores;            /* scores of a softmax that is computed along with a product */
     AttentionWork attention;  /* heads 0: none */
-    bool forward, backward;   /* of attention: which are in the time */
-    double times, times_full; /* such attention, and such without a mask */
-    double full_keys;         /* of the latter: keys, as a part of `attention`'s */
+    bool forward, backward;   /* which passes of attention the time includes */
+    double times, times_full; /* number of such attentions; number without a mask */
+    double full_keys;         /* keys of those without a mask, as a part of `attention`'s */
     TrafficWork traffic;      /* bytes 0: none */
-    double bytes, n_kernels;  /* of passes over memory */
+    double bytes, n_kernels;  /* of separate passes over memory */
 } KernelRow;
 
-/* NULL, or why the row cannot be asked: "no such GPU in the library". */
+/* Returns NULL, or why the row cannot be predicted, such as "no such GPU in the library". */
 const char *kernel_row(KernelDevices *devices, const Csv *csv, uint32_t row, KernelRow *out);
 double kernel_row_predicted_s(const KernelRow *row, const KernelFit *fit);
 
-/* Kernels besides products and attention (kernel_row_composite.c). NULL, or why not; *known: it is
- * one.
- */
+/* Reads kernels other than products and attention (kernel_row_composite.c). Returns NULL, or why
+ * the row cannot be predicted; *known: the kernel is one of these. */
 const char *kernel_row_composite(const Csv *csv, uint32_t row, const char *kernel, KernelRow *out,
                                  bool *known);
-/* The number after "name=" in a list of them; `otherwise` if there is none. */
+/* Returns the number after "name=" in the shape; `otherwise` if there is none. */
 double kernel_row_number(const char *shape, const char *name, double otherwise);
-/* The row's time, or that of `flops` at its rate, or of `bytes` at its bandwidth; NAN. */
+/* Returns the row's time, or that of `flops` at its rate, or of `bytes` at its bandwidth; NAN if it
+ * has none. */
 double kernel_row_measured_s(const Csv *csv, uint32_t row, double flops, double bytes);
 
 #endif

@@ -1,13 +1,12 @@
-/* Rows of kernels besides products and attention: those that move memory, products of groups, heads
- * with their loss, and rings of attention. What is counted by hand is what the kernel's source
- * does. */
+/* Rows of kernels other than products and attention: kernels that move memory, products of groups,
+ * heads with their loss, and rings of attention. Counts by hand follow the kernel's source. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/accuracy/kernel_row.h"
 
-/* vLLM's kernels of a layer as Vidur times them: "tokens=128 d=4096 ff=11008". */
+/* vLLM's kernels of a layer, as Vidur times them: "tokens=128 d=4096 ff=11008". */
 static const char *read_elementwise(const Csv *csv, uint32_t row, const char *kernel,
                                     KernelRow *out)
 {
@@ -16,7 +15,7 @@ static const char *read_elementwise(const Csv *csv, uint32_t row, const char *ke
     double ff = kernel_row_number(shape, "ff", 0);
     bool norm = strstr(kernel, "norm") != NULL, gated = strstr(kernel, "act") != NULL;
     if (!norm && !gated && strstr(kernel, "add") == NULL) return "what it reads is not known";
-    /* 16 bits; a norm reads and writes, a sum or a gate reads two */
+    /* 16-bit numbers; a norm reads and writes, a sum or a gate reads two inputs */
     out->traffic.bytes = 2 * tokens * (norm ? 2 * d : 3 * (gated ? ff : d));
     out->traffic.rows = norm || gated ? tokens : 0;
     out->traffic.kernel = norm    ? TRAFFIC_vllm_norm
@@ -26,8 +25,8 @@ static const char *read_elementwise(const Csv *csv, uint32_t row, const char *ke
     return NULL;
 }
 
-/* "rms_norm_bwd_torch_compile", "rows=8192 C=4096": forward reads and writes, backward reads the
- * input and the gradient. */
+/* "rms_norm_bwd_torch_compile", "rows=8192 C=4096". Forward reads and writes; backward reads the
+ * input and the gradient and writes one. */
 static const char *read_norm(const Csv *csv, uint32_t row, const char *kernel, KernelRow *out)
 {
     const char *shape = csv_cell(csv, row, "shape");
@@ -45,8 +44,9 @@ static const char *read_norm(const Csv *csv, uint32_t row, const char *kernel, K
     return NULL;
 }
 
-/* 16 bits read and 8 written, scales beside them. "32768x4096", or the operands of a product of
- * groups of experts, "E=8 balanced": x of M by K, weights of K by N each, gradients of M by N. */
+/* Reads 16-bit and writes 8-bit numbers, with their scales. The shape is "32768x4096", or "E=8
+ * balanced" for the operands of a product of groups of experts: x of M by K, weights of K by N
+ * each, gradients of M by N. */
 static const char *read_quantise(const Csv *csv, uint32_t row, const char *kernel, KernelRow *out)
 {
     const char *shape = csv_cell(csv, row, "shape"), *times = strchr(shape, 'x');
@@ -64,8 +64,8 @@ static const char *read_quantise(const Csv *csv, uint32_t row, const char *kerne
     return NULL;
 }
 
-/* Products of groups: rows of each, "groups=40 stage=bwd_grad_w", or of all, "E=8 balanced". The
- * gradients of weights are sums over a group's rows. */
+/* Products of groups, with the rows of each group, "groups=40 stage=bwd_grad_w", or of all groups,
+ * "E=8 balanced". Gradients of weights sum over a group's rows. */
 static const char *read_groups(const Csv *csv, uint32_t row, const char *kernel, KernelRow *out)
 {
     const char *shape = csv_cell(csv, row, "shape");
@@ -75,7 +75,7 @@ static const char *read_groups(const Csv *csv, uint32_t row, const char *kernel,
     bool inputs = strstr(shape, "grad_act") != NULL || strstr(kernel, "dgrad") != NULL;
     out->groups = experts > 0 ? experts : kernel_row_number(shape, "groups", 0);
     if (experts > 0) m /= experts;
-    out->block = out->dtype == DT_e4m3; /* DeepGEMM's and torchao's scales */
+    out->block = out->dtype == DT_e4m3; /* the scales of DeepGEMM and torchao */
     const double sizes[3][3] = {{m, n, k}, {m, k, n}, {n, k, m}};
     memcpy(out->product[0], sizes[weights ? 2 : inputs ? 1 : 0], sizeof sizes[0]);
     out->measured_s = kernel_row_measured_s(csv, row, 2 * out->groups * m * n * k, 0);
@@ -84,7 +84,8 @@ static const char *read_groups(const Csv *csv, uint32_t row, const char *kernel,
     return out->groups * m * n * k > 0 ? NULL : "no sizes";
 }
 
-/* ml-engineering's search of an MLP's width: four products at once of 4096 by d_ff by h. */
+/* ml-engineering's search over an MLP's width: each time covers four products of 4096 by d_ff by
+ * h. */
 static const char *read_mlp(const Csv *csv, uint32_t row, KernelRow *out)
 {
     const char *shape = csv_cell(csv, row, "shape");
@@ -98,12 +99,13 @@ static const char *read_mlp(const Csv *csv, uint32_t row, KernelRow *out)
     return h * ff > 0 ? NULL : "no sizes";
 }
 
-/* A head and its loss (M tokens, N words, K wide). Fused kernels keep the softmax with the product;
- * backward they make the scores again, and their gradients go through memory once. The loop in
- * PyTorch takes 512 tokens at a time, bytes a score: forward scale 4, to fp32 6, softmax 16,
- * logsumexp 24, entropy 16, log_softmax 16; backward the first three, gradients zeroed 4, one-hot
- * 4, less 12, times 8, added 12, to 16 bits 6, scale 4, of the entropy 96 more; and the sum of the
- * weights' gradients, 6 bytes a weight each time. */
+/* A head and its loss (M tokens, N words, width K). Fused kernels keep the softmax with the
+ * product. Backward they compute the scores again, and the scores' gradients pass through memory
+ * once. The loop in PyTorch takes 512 tokens at a time. Its forward ops move these bytes for each
+ * score: scale 4, to fp32 6, softmax 16, logsumexp 24, entropy 16, log_softmax 16. Its backward
+ * repeats the first three and adds: gradients zeroed 4, one-hot 4, subtraction 12, product 8,
+ * addition 12, to 16 bits 6, scale 4, the entropy's gradient 96. The sum of the weights' gradients
+ * moves 6 bytes a weight each time. */
 static const char *read_head(const Csv *csv, uint32_t row, const char *kernel, KernelRow *out)
 {
     enum { CHUNK = 512 };
@@ -126,7 +128,7 @@ static const char *read_head(const Csv *csv, uint32_t row, const char *kernel, K
         }
     } else {
         out->scores = scores * ((forward ? 1 : 0) + (backward ? 1 : 0));
-        if (backward) out->bytes = 2 * 3 * scores; /* written, read by two products */
+        if (backward) out->bytes = 2 * 3 * scores; /* written once, read by two products */
     }
     out->measured_s = kernel_row_measured_s(csv, row, 0, 0);
     out->kind = KERNEL_ROW_other;
@@ -134,11 +136,11 @@ static const char *read_head(const Csv *csv, uint32_t row, const char *kernel, K
     return scores * k > 0 && out->measured_s > 0 ? NULL : "no sizes or no time";
 }
 
-/* Rings over FlashAttention-2, "8 GPUs, 8k tokens/GPU, ... heads 32/8/128, causal": the first step
- * is a rank's own, causal; later ones are whole squares for the last rank of a plain ring, half of
- * one in a zigzag, causal ones in stripes. Between steps PyTorch's kernels add up outputs, 38 bytes
- * a number, backward gradients of queries, 10. Keys and values travel meanwhile, in a fraction of
- * the time, and are not counted. */
+/* Rings over FlashAttention-2, "8 GPUs, 8k tokens/GPU, ... heads 32/8/128, causal". The first step
+ * is the rank's own tokens, causal. Later steps are whole squares for the last rank of a plain
+ * ring, half squares in a zigzag, causal squares in stripes. Between steps, PyTorch's kernels add
+ * outputs (38 bytes a number) and, backward, gradients of queries (10 bytes). Keys and values are
+ * sent meanwhile in a fraction of the time, so their transfer is not counted. */
 static const char *read_ring(const Csv *csv, uint32_t row, const char *kernel, KernelRow *out)
 {
     const char *shape = csv_cell(csv, row, "shape");
@@ -169,7 +171,7 @@ static const char *read_ring(const Csv *csv, uint32_t row, const char *kernel, K
     return w->heads * tokens * w->head > 0 && out->measured_s > 0 ? NULL : "no sizes or no time";
 }
 
-/* A copy on one device: read and written bytes. */
+/* A copy on one device: counts the bytes read and written. */
 static const char *read_copy(KernelRow *out)
 {
     out->bytes = 1e9;

@@ -1,10 +1,10 @@
-/* Measured kernels by shape: products and attention, as the simulator charges them. */
+/* Predicts measured kernels by shape: products and attention as the simulator charges them. */
 #include "cli/accuracy/accuracy.h"
 #include "cli/accuracy/kernel_row.h"
 
 static void score_row(const Csv *csv, RowOut *out)
 {
-    static KernelDevices devices; /* of this process */
+    static KernelDevices devices; /* kept for the whole process */
     if (devices.arena == NULL) devices.arena = arena_new();
     KernelRow row;
     const char *why = kernel_row(&devices, csv, out->row, &row);

@@ -1,5 +1,6 @@
-/* Scatter plots: predicted over measured. One square panel for each thing that was predicted, both
- * axes logarithmic with the same range, a line where they are equal and two at a factor of 1.3. */
+/* Scatter plots: predicted over measured. There is one square panel for each predicted quantity.
+ * Both axes are logarithmic with the same range. One line marks equality, two lines a factor of
+ * 1.3. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -50,7 +51,7 @@ static void draw_line(FILE *f, const Panel *p, double factor, const char *style)
             p->left + EDGE + place(p, to), PANEL - EDGE - place(p, to * factor), style);
 }
 
-/* Names are ours, but a plot must stay well-formed whatever a file's cells hold. */
+/* The names are ours, but a plot must stay well-formed whatever the file's cells contain. */
 static void put_text(FILE *f, const char *text)
 {
     for (; *text != 0; text++) {

@@ -1,5 +1,5 @@
-/* Published training runs: each row is made a plan by the library's tandem/published.lua, which
- * says what each framework does, and simulated. */
+/* Published training runs. The library's tandem/published.lua knows each framework and turns a row
+ * into a plan, which is simulated. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static void put_quoted(Str *s, const char *text)
     str_add(s, "\"");
 }
 
-/* The row as a script: its cells as texts, by column. */
+/* Returns the row as a script: its cells as texts, by column. */
 static const char *script_of(const Csv *csv, uint32_t row, Arena *arena)
 {
     Str s = str_in(arena);
@@ -53,8 +53,8 @@ typedef struct RowRun {
     Diag diag;
 } RowRun;
 
-/* Reads the row's script; `batch`: a setting in place of the row's micro-batches; NULL: as it says.
- */
+/* Reads the row's script. `batch` is a setting that replaces the row's micro-batches; NULL keeps
+ * them. */
 static bool load(const RowOut *out, RowRun *run, const char *batch, Graph *graph)
 {
     const Options *o = &out->cli->options;
@@ -75,7 +75,7 @@ static bool simulate(RowRun *run, Graph *graph)
            session_simulate(file, &run->config.cluster, &how, run->arena, &run->report, &run->diag);
 }
 
-/* With `n` micro-batches a step instead of the row's. */
+/* Simulates `n` micro-batches a step instead of the row's number. */
 static bool simulate_fewer(const RowOut *out, RowRun *run, int64_t of_each, uint32_t n)
 {
     Graph graph;
@@ -83,7 +83,7 @@ static bool simulate_fewer(const RowOut *out, RowRun *run, int64_t of_each, uint
     return load(out, run, batch, &graph) && simulate(run, &graph);
 }
 
-/* What `of` micro-batches hold, from what `low` and `high` do. */
+/* Extrapolates the memory for `of` micro-batches from that for `low` and `high`. */
 static void extrapolate_memory(Held *held, const Held *less, double low, double high, double of)
 {
     for (int kind = 0; kind < MEMORY_KIND_COUNT; kind++) {
@@ -92,8 +92,9 @@ static void extrapolate_memory(Held *held, const Held *less, double low, double 
     }
 }
 
-/* Once the pipeline is full, each micro-batch adds the same time, and no memory but what a schedule
- * keeps of it: a step of many follows from two with fewer. */
+/* Once the pipeline is full, each micro-batch adds the same time, and only the memory that a
+ * schedule keeps for it. A step of many micro-batches therefore follows from two runs with
+ * fewer. */
 static bool predict_row(const RowOut *out, RowRun *run)
 {
     Graph graph;
@@ -124,7 +125,7 @@ static void score_step(const Csv *csv, const SimReport *report, const RowOut *ou
               (double)report->step_ps / (double)PS_PER_S);
 }
 
-/* What the row's memory is of, the profile says; a row's own words go first. */
+/* The profile says which memory a row reports; the row's own words override it. */
 static void score_memory(const Csv *csv, const Runtime *runtime, const SimReport *report,
                          const RowOut *out)
 {
@@ -139,8 +140,8 @@ static void score_memory(const Csv *csv, const Runtime *runtime, const SimReport
     row_score(out, names[of], bytes, (double)report->held.logged[of]);
 }
 
-/* A row that states what the model needs, parameters and optimizer, then activations, was not run:
- * it fits if that does. */
+/* Some rows state the memory that the model needs (parameters and optimizer, then activations)
+ * without a run. Such a row fits if that need fits. */
 static void score_need(const Csv *csv, const RowRun *run, const RowOut *out, bool *fits)
 {
     const char *kind = csv_cell(csv, out->row, "peak_mem_kind");

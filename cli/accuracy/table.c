@@ -1,4 +1,4 @@
-/* Errors of predictions, gathered by what was predicted, by split and by source. */
+/* Groups the errors of predictions by quantity, by split and by source. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "cli/accuracy/accuracy.h"
 
 typedef struct Group {
-    const char *what, *split, *source; /* source NULL: all of the split */
+    const char *what, *split, *source; /* source NULL: all sources of the split */
     uint32_t n;
     bool verdict;
     double median, p90, mean;                      /* of |predicted / measured - 1| */
@@ -26,7 +26,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The value below which `part` of n sorted ones lie, between neighbours in proportion. */
+/* Returns the quantile `part` of n sorted values, interpolated between neighbours. */
 static double quantile(const double *sorted, uint32_t n, double part)
 {
     double at = part * (n - 1);
@@ -86,7 +86,8 @@ static void add_group(Groups *groups, Arena *arena, const Score *s, const char *
     list_push(arena, groups, g);
 }
 
-/* By what, then split, as they first come; the sum of a split before its sources. */
+/* Groups by quantity, then by split, in order of appearance; the sum of a split comes before its
+ * sources. */
 static void gather(const Scores *scores, Arena *arena, Groups *groups)
 {
     Groups heads = {0};
@@ -101,7 +102,7 @@ static void gather(const Scores *scores, Arena *arena, Groups *groups)
     for (uint32_t i = 0; i < groups->n; i++) work_out(&groups->at[i], scores, arena);
 }
 
-/* Addresses are told by their end. */
+/* Shortens an address to its end. */
 static const char *short_source(Arena *arena, const char *source)
 {
     enum { MOST = 46 };

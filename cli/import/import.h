@@ -1,6 +1,6 @@
-/* tandem import: what other tools measured, as rows of the store. Readers give samples to a sink of
- * bounded size; what a sample is of is its key. Only what a prediction can look up is kept: the
- * rest is counted, and told. */
+/* tandem import: measurements of other tools, as rows of the store. Readers give samples to a sink
+ * of bounded size. A sample's key says which kernel or collective it measures. Only samples that a
+ * prediction can look up are kept; the others are counted and reported. */
 #ifndef TANDEM_CLI_IMPORT_IMPORT_H
 #define TANDEM_CLI_IMPORT_IMPORT_H
 
@@ -11,24 +11,26 @@
 
 enum { MOST_SAMPLES = 128, MOST_IMPORT_KEYS = 1 << 16, MOST_MEETINGS = 1 << 22 };
 
-/* Durations of one kernel or collective: all counted, some kept (a reservoir), for the median. */
+/* Durations of one kernel or collective. All are counted, and some are kept (a reservoir) for the
+ * median. */
 typedef struct Samples {
     const char *key; /* work_key of a kernel; NULL: a collective */
-    Collective kind; /* ... with group size and nccl-tests' bytes */
+    Collective kind; /* ... with group size and bytes as nccl-tests counts them */
     uint32_t n_ranks;
     uint64_t bytes;
-    bool alone; /* as one rank saw it, which waited for its peers in most of them */
+    /* only one rank's view is known, and most of its samples include waiting for peers */
+    bool alone;
     uint64_t n;
     Ps least, most, kept[MOST_SAMPLES];
 } Samples;
 
-/* One collective as one rank saw it: its kernel spins until its peers have come. */
+/* One collective as one rank saw it: its kernel waits until its peers have come. */
 typedef struct TracedCollective {
     Collective kind;
     uint32_t n_ranks;
-    uint64_t bytes, group; /* group: a hash of who takes part */
-    uint32_t epoch, trace; /* epoch: how many traces of the same rank came before this one */
-    double at;             /* start, by that trace's clock */
+    uint64_t bytes, group; /* group: a hash of the members */
+    uint32_t epoch, trace; /* epoch: number of earlier traces of the same rank */
+    double at;             /* start time, on that trace's clock */
     Ps duration;
 } TracedCollective;
 
@@ -36,41 +38,42 @@ typedef struct ImportSink {
     Arena *arena;
     LIST(Samples *) all;
     uint32_t *table;  /* 1 + index in all, by hash; 0: free */
-    uint64_t dropped; /* samples whose key was one too many */
-    uint64_t events;  /* that the reader looked at */
+    uint64_t dropped; /* samples whose key no longer had room */
+    uint64_t events;  /* events that the reader saw */
     LIST(TracedCollective) meetings;
-    LIST(int64_t) ranks;     /* of each trace, in order; -1: it does not say */
-    uint32_t ranks_told;     /* --ranks, for files that do not say; 0: not given */
-    bool shapes;             /* some op had them recorded */
-    uint64_t n_used;         /* kernels under a key of their work */
-    uint64_t n_unused;       /* ... that have none */
-    uint64_t n_sizeless;     /* collectives whose bytes or ranks nothing tells */
-    uint64_t n_met, n_alone; /* collectives that several ranks saw, that only one did */
+    LIST(int64_t) ranks;     /* rank of each trace, in order; -1: the trace does not say */
+    uint32_t ranks_told;     /* --ranks, for files that do not say the number; 0: not given */
+    bool shapes;             /* at least one operator recorded its shapes */
+    uint64_t n_used;         /* kernels stored under a key of their work */
+    uint64_t n_unused;       /* ... and kernels that have no such key */
+    uint64_t n_sizeless;     /* collectives whose bytes or ranks are unknown */
+    uint64_t n_met, n_alone; /* collectives that several ranks saw; that only one rank saw */
     Ps used_ps, unused_ps;   /* of kernels */
 } ImportSink;
 
 void sink_init(ImportSink *sink, Arena *arena);
-/* The samples of a key, there from now on; NULL: it is one too many. */
+/* Returns the samples of a key, and adds the key if necessary; NULL if there is no room for it. */
 Samples *sink_key(ImportSink *sink, const char *key);
 void sink_sample(ImportSink *sink, Samples *s, Ps duration);
-/* More of what `wanted` is; is there a sample of it? */
+/* Adds `duration` to the samples of the same kind as `wanted`, if there are any. */
 void sink_add(ImportSink *sink, const Samples *wanted, Ps duration);
 bool sink_has(const ImportSink *sink, const Samples *wanted);
 void sink_kernel(ImportSink *sink, const char *key, Ps duration);
 void sink_collective(ImportSink *sink, Collective kind, uint32_t n_ranks, uint64_t bytes,
                      Ps duration);
-/* The time that is stored: the median; of what one rank saw a low quantile. */
+/* Returns the time to store: the median, or a low quantile if only one rank's view is known. */
 Ps samples_time(const Samples *s);
 Ps samples_median(const Samples *s);
-double samples_spread(const Samples *s); /* (most - least) / median of those kept */
+double samples_spread(const Samples *s); /* (most - least) / median of the kept samples */
 
-/* import_meet.c. A trace begins; rank -1: not known. */
+/* import_meet.c. Begins a trace; rank -1: unknown. */
 void meet_trace(ImportSink *sink, int64_t rank);
-/* `group`: who takes part, as text that all members write alike; NULL: not known. */
+/* `group`: the members, as text that all of them write alike; NULL: unknown. */
 void meet_add(ImportSink *sink, Collective kind, uint32_t n_ranks, uint64_t bytes,
               const char *group, double at, Ps duration);
-/* After all traces: an occurrence that several ranks saw took what the shortest saw, who came last;
- * one that only one rank saw is a sample `alone`, where nothing better is known of its size. */
+/* Call after all traces. If several ranks saw a collective, it took the shortest of their times,
+ * which is that of the last rank to come. If only one rank saw it, it becomes a sample `alone`,
+ * unless its size has better samples. */
 void meet_all(ImportSink *sink);
 
 /* import_ops.c: an operator call of PyTorch with its operands, and the key of its work (work.h). */
@@ -78,8 +81,8 @@ enum { MOST_OPERANDS = 16, MOST_OPERAND_DIMS = 6 };
 typedef struct Operand {
     int64_t dim[MOST_OPERAND_DIMS];
     uint8_t n_dims;
-    bool list;     /* of tensors, or of too many dimensions */
-    DType dtype;   /* DT_none: no tensor, or of a type that plans have not */
+    bool list;     /* a list of tensors, or a tensor with too many dimensions */
+    DType dtype;   /* DT_none: no tensor, or of a type that plans do not have */
     char word[12]; /* a number or truth value */
 } Operand;
 typedef struct OpCall {
@@ -88,10 +91,10 @@ typedef struct OpCall {
     uint32_t n;
 } OpCall;
 DType torch_dtype(const char *name);                       /* "c10::BFloat16" */
-const char *op_call_key(const OpCall *call, Arena *arena); /* NULL: no plan's op is that */
+const char *op_call_key(const OpCall *call, Arena *arena); /* NULL: it is no op of a plan */
 
-/* Readers: false after diagnostics with line or offset. A reader tells what it read so far before
- * it fails: nothing of a damaged file is stored. */
+/* Readers return false after diagnostics with line or offset. A reader reports what it read before
+ * a fault, but nothing of a damaged file is stored. */
 typedef struct NcclTestRow {
     uint64_t bytes;
     double count;
@@ -100,7 +103,7 @@ typedef struct NcclTestRow {
 } NcclTestRow;
 typedef struct NcclTestText {
     LIST(NcclTestRow) rows;
-    uint32_t n_ranks; /* "# Rank" lines; 0: none */
+    uint32_t n_ranks; /* from "# Rank" lines; 0: there are none */
     bool known;       /* the text names its collective */
     Collective kind;
 } NcclTestText;

@@ -1,5 +1,5 @@
-/* A tokenizer with one byte of look-ahead and a stack of open brackets; keys are kept for the open
- * objects only. */
+/* A tokenizer with one byte of look-ahead and a stack of open brackets. Keys are kept only for the
+ * open objects. */
 #include "cli/import/json_stream.h"
 
 #include <math.h>
@@ -13,12 +13,12 @@ typedef struct Stream {
     Diag *d;
     char block[65536];
     size_t at, n;
-    uint64_t before; /* bytes of earlier blocks */
+    uint64_t before; /* bytes of the blocks before this one */
     uint32_t line;
     char open[MOST_JSON_DEPTH]; /* '{' or '[' */
     uint32_t depth;
     char key[MOST_JSON_TEXT + 1], text[MOST_JSON_TEXT + 1];
-    bool may_break_off, broke_off; /* it ended in the middle, as it may */
+    bool may_break_off, broke_off; /* the document may end in the middle; it did */
 } Stream;
 
 static int peek(Stream *s)
@@ -72,7 +72,8 @@ static void add(char *text, size_t *n, unsigned c)
     if (*n < MOST_JSON_TEXT) text[(*n)++] = (char)c;
 }
 
-/* \uXXXX as UTF-8; halves of pairs stand for themselves: nothing here looks at them. */
+/* Reads \uXXXX as UTF-8. Halves of surrogate pairs stay as they are, because no reader here needs
+ * them. */
 static bool escaped_code(Stream *s, char *text, size_t *n)
 {
     unsigned code = 0;
@@ -98,7 +99,7 @@ static bool escaped_code(Stream *s, char *text, size_t *n)
     return true;
 }
 
-/* After its opening quote. */
+/* Reads a text after its opening quote. */
 static bool read_text(Stream *s, char *text)
 {
     static const char escapes[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
@@ -149,7 +150,7 @@ static bool read_number(Stream *s)
     return true;
 }
 
-/* true, false, null; and NaN or Infinity, which PyTorch writes: they count as null. */
+/* Reads true, false or null; also NaN or Infinity, which PyTorch writes and which count as null. */
 static bool read_word(Stream *s)
 {
     static const struct {
@@ -187,7 +188,7 @@ static bool open_bracket(Stream *s, int c)
     return true;
 }
 
-/* A value; an object or array only begins here. */
+/* Reads a value; of an object or array it reads only the beginning. */
 static bool read_value(Stream *s)
 {
     int c = skip_space(s);
@@ -221,8 +222,8 @@ static void close_bracket(Stream *s)
     tell(s, JSON_KIND_end, 0);
 }
 
-/* Between values: brackets close, or a comma leads to the next one. `first`: nothing lies in the
- * innermost bracket yet. */
+/* Reads what stands between values: closing brackets, or a comma before the next value. `first`:
+ * the innermost bracket is still empty. */
 static bool next_value(Stream *s, bool *first)
 {
     while (s->depth > 0) {

@@ -1,6 +1,6 @@
-/* JSON read as it comes: a file of any length in memory of a fixed size. The reader calls back for
- * each value with the path of keys that leads there; strings are cut at MOST_JSON_TEXT bytes, which
- * no consumer here needs more of. */
+/* Reads JSON as a stream: a file of any length in memory of a fixed size. The reader calls back for
+ * each value with its path of keys. Strings are cut at MOST_JSON_TEXT bytes, which suffices for
+ * every consumer here. */
 #ifndef TANDEM_CLI_IMPORT_JSON_STREAM_H
 #define TANDEM_CLI_IMPORT_JSON_STREAM_H
 
@@ -13,7 +13,7 @@ enum { MOST_JSON_TEXT = 1023, MOST_JSON_DEPTH = 64 };
 typedef enum JsonKind {
     JSON_KIND_object,
     JSON_KIND_array,
-    JSON_KIND_end, /* of the object or array at this depth */
+    JSON_KIND_end, /* end of the object or array at this depth */
     JSON_KIND_text,
     JSON_KIND_number,
     JSON_KIND_true,
@@ -39,9 +39,9 @@ typedef struct JsonReader {
     void *self;
 } JsonReader;
 
-/* false after "json-syntax" with the byte offset and line of the fault; all before it has been
- * told. An array of the document that breaks off after an element is taken as whole where
- * `may_break_off`: profilers that were killed leave such files, and trace viewers read them. */
+/* Returns false after "json-syntax" with the byte offset and line of the fault; everything before
+ * it has been reported. With `may_break_off`, an array of the document that breaks off after an
+ * element counts as whole: killed profilers leave such files, and trace viewers read them. */
 bool json_stream(const JsonReader *reader, bool may_break_off, Diag *d);
 
 #endif

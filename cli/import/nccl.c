@@ -1,6 +1,6 @@
-/* The text that nccl-tests prints. A row is: bytes, count, type, operation, root, and twice (out of
- * place, in place) time in us, algbw, busbw, errors; what columns there are is told by the line of
- * heads, for all_gather has no operation and sendrecv no root. */
+/* The text that nccl-tests prints. A row has bytes, count, type, operation and root, then twice
+ * (out of place, in place) time in us, algbw, busbw and errors. The line of heads tells which
+ * columns exist: all_gather has no operation, and sendrecv no root. */
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
@@ -54,7 +54,7 @@ static bool number(const char *text, double *value)
     return end != text && *end == 0 && isfinite(*value) && *value >= 0;
 }
 
-/* A time that was not measured is "N/A" in some versions. */
+/* Some versions print "N/A" for a time that was not measured. */
 static bool read_time(const char *text, double *us)
 {
     if (strcmp(text, "N/A") != 0) return number(text, us);
@@ -75,7 +75,7 @@ static bool read_row(char *line, const Heads *heads, NcclTestRow *row)
     return heads->second_time < 0 || read_time(word[heads->second_time], &row->in_place_us);
 }
 
-/* "all_reduce_perf" in a command line or "Collective test starting: all_reduce_perf". */
+/* Finds "all_reduce_perf" in a command line, or "Collective test starting: all_reduce_perf". */
 static void find_kind(const char *line, NcclTestText *out)
 {
     for (Collective kind = 0; kind < COLLECTIVE_COUNT && !out->known; kind++) {
@@ -83,7 +83,7 @@ static void find_kind(const char *line, NcclTestText *out)
         snprintf(name, sizeof name, "%s_perf", collective_name(kind));
         if (kind == COLLECTIVE_all_to_all) snprintf(name, sizeof name, "alltoall_perf");
         const char *at = strstr(line, name);
-        /* "reduce_perf" is also the end of "all_reduce_perf" */
+        /* "reduce_perf" also matches the end of "all_reduce_perf" */
         if (at == NULL || (at > line && (isalnum((unsigned char)at[-1]) || at[-1] == '_')))
             continue;
         out->kind = kind;
@@ -102,7 +102,8 @@ static bool read_line(const char *path, uint32_t number_of, char *line, Heads *h
         if (read_heads(line + (start - line), &found)) *heads = found;
         return true;
     }
-    if (!isdigit((unsigned char)*start) || heads->n == 0) return true; /* logs of NCCL, of MPI */
+    /* a log line of NCCL or MPI */
+    if (!isdigit((unsigned char)*start) || heads->n == 0) return true;
     NcclTestRow row;
     if (!read_row(line, heads, &row))
         return diag_error(d, FAULT_input, "import-syntax", (Loc){path, number_of},
@@ -120,7 +121,7 @@ bool nccl_tests_read(const char *path, Arena *arena, NcclTestText *out, Diag *d)
                           strerror(errno));
     char line[MOST_LINE];
     Heads heads = {0};
-    bool fine = true, whole = true; /* the piece before ended its line */
+    bool fine = true, whole = true; /* whole: the previous piece ended its line */
     uint32_t n = 1;
     while (fine && fgets(line, sizeof line, file) != NULL) {
         bool ends = strchr(line, '\n') != NULL;

@@ -1,7 +1,7 @@
 /* SQLite exports of Nsight Systems (`nsys export --type sqlite`). A kernel there has a name and a
- * grid, but no shape of an operator, so that no op of a plan can be told to be the same: kernels
- * are counted, no more. NCCL's calls are NVTX ranges, which in new versions carry their bytes and
- * communicator: with those their kernels are collectives of a size. */
+ * grid but no operator shapes, so it cannot be matched with a plan's op. Kernels are only counted.
+ * NCCL's calls are NVTX ranges. New versions store their bytes and communicator in them, so their
+ * kernels become collectives with a size. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,7 +46,7 @@ static void read_kernels(Db *db, ImportSink *sink, Diag *d)
 
 typedef enum Said { SAID_communicator, SAID_bytes, SAID_ranks, SAID_COUNT } Said;
 
-/* Where a payload of a schema says it. */
+/* Where the payloads of a schema hold a field. */
 typedef struct PayloadField {
     int64_t domain, schema;
     size_t offset;
@@ -62,10 +62,11 @@ typedef struct Ranges {
     ImportSink *sink;
     LIST(PayloadField) fields;
     LIST(Communicator) communicators;
-    int64_t thread;     /* whose ranges these are */
+    int64_t thread;     /* the thread of these ranges */
     uint32_t n_waiting; /* collectives called since the last kernel */
     Collective kind;
-    uint64_t said[SAID_COUNT], call[SAID_COUNT]; /* by the last range, by the last collective */
+    /* values in the last range; values in the last collective */
+    uint64_t said[SAID_COUNT], call[SAID_COUNT];
 } Ranges;
 
 /* Exports of old versions, and of runs without NVTX, lack tables or columns. */
@@ -96,7 +97,7 @@ static void read_fields(Db *db, Ranges *r, Diag *d)
         "");
     while (db_step(st, d)) {
         const char *name = db_text(st, 2);
-        int64_t offset = db_int(st, 3); /* null, hence 0, of the first */
+        int64_t offset = db_int(st, 3); /* null, and so 0, for the first field */
         for (Said i = 0; name != NULL && i < SAID_COUNT; i++)
             if (strcmp(name, names[i]) == 0 && offset >= 0 && offset < 4096)
                 list_push(r->arena, &r->fields,
@@ -111,7 +112,8 @@ static uint64_t little_endian(const unsigned char *at, size_t n)
     return value;
 }
 
-/* 32 bytes of header (domain at 0, schema at 8), then the fields; all are of 8 bytes but ranks. */
+/* The payload has 32 bytes of header (domain at 0, schema at 8), then the fields, all of 8 bytes
+ * except ranks. */
 static bool read_payload(Ranges *r, const unsigned char *at, size_t n)
 {
     enum { HEADER = 32 };
@@ -127,8 +129,8 @@ static bool read_payload(Ranges *r, const unsigned char *at, size_t n)
     return r->said[SAID_communicator] != 0;
 }
 
-/* "ncclAllGather", of a range or of "ncclDevKernel_AllGather_RING_LL". `each`: the bytes that are
- * told are one rank's part. */
+/* Finds the collective in the name of a range, "ncclAllGather", or of a kernel,
+ * "ncclDevKernel_AllGather_RING_LL". `each`: the stated bytes are one rank's part. */
 static bool collective_in(const char *name, Collective *kind, bool *each)
 {
     static const struct {
@@ -160,7 +162,8 @@ static void on_range(Ranges *r, const char *name)
     if (r->said[SAID_bytes] == 0) return;
     memcpy(r->call, r->said, sizeof r->call);
     r->n_waiting++;
-    if (!collective_in(name, &r->kind, &each)) r->n_waiting++; /* a message: its kernel is shared */
+    /* a message shares its kernel with others */
+    if (!collective_in(name, &r->kind, &each)) r->n_waiting++;
 }
 
 static uint64_t ranks_of(const Ranges *r)
@@ -187,8 +190,8 @@ static void on_kernel(Ranges *r, const char *name, int64_t at_ns, int64_t ns)
     r->sink->n_sizeless--;
 }
 
-/* Calls and launches of each thread in order: a kernel belongs to the one call before it. Where
- * several were grouped nobody knows whose it is. */
+/* Reads the calls and launches of each thread in order: a kernel belongs to the one call before it.
+ * If several calls were grouped, their kernel cannot be attributed. */
 static void read_ranges(Db *db, ImportSink *sink, Arena *arena, Diag *d)
 {
     Ranges *r = arena_alloc(arena, sizeof *r);
@@ -209,7 +212,7 @@ static void read_ranges(Db *db, ImportSink *sink, Arena *arena, Diag *d)
     while (db_step(st, d)) {
         int64_t thread = db_int(st, 0);
         const char *name = db_text(st, 2);
-        if (thread / 16777216 != process) { /* each is a rank */
+        if (thread / 16777216 != process) { /* each process is a rank */
             process = thread / 16777216;
             meet_trace(sink, process);
         }
@@ -227,7 +230,7 @@ static void read_ranges(Db *db, ImportSink *sink, Arena *arena, Diag *d)
 
 bool nsys_read(const char *path, ImportSink *sink, Arena *arena, Diag *d)
 {
-    Diag own = diag_in(arena); /* SQLite's words, as faults of the input, not of our store */
+    Diag own = diag_in(arena); /* SQLite's messages become faults of the input, not of our store */
     Db *db = db_open_foreign(path, &own);
     bool tables = db != NULL && has_tables(db, &own);
     if (tables) read_kernels(db, sink, &own);

@@ -1,5 +1,5 @@
-/* Operators of PyTorch as work that plans have. Where operands lie, and whether attention is
- * causal, is by the operators' schemas (native_functions.yaml; flash_attn_interface.py). */
+/* Maps PyTorch's operators to work that plans have. The operators' schemas say where operands are
+ * and whether attention is causal (native_functions.yaml; flash_attn_interface.py). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,11 +12,11 @@ typedef struct OpRow {
     const char *name;
     Form form;
     OpKind op;
-    uint8_t first;     /* operand: left factor, queries, rows, elements */
-    uint8_t second;    /* right factor; the weight of a norm */
-    uint8_t causal;    /* of attention: operands by position */
+    uint8_t first;     /* number of the operand with the left factor, queries, rows or elements */
+    uint8_t second;    /* number of the operand with the right factor, or a norm's weight */
+    uint8_t causal;    /* attention: number of the operand that says so */
     uint8_t dropout;   /* ... */
-    bool heads_second; /* heads before tokens, [b, h, s, e]; else [b, s, h, e] */
+    bool heads_second; /* true: heads before tokens, [b, h, s, e]; false: [b, s, h, e] */
 } OpRow;
 
 static const OpRow rows[] = {
@@ -142,7 +142,7 @@ const char *op_call_key(const OpCall *call, Arena *arena)
     case FORM_two:
         if (!is_tensor(y) || !alike(x, y)) return NULL; /* it broadcasts */
         break;
-    case FORM_cast: /* from the second operand into the first */
+    case FORM_cast: /* from the second operand's type into the first's */
         if (!is_tensor(y) || x->dtype == y->dtype || elements_of(x) != elements_of(y)) return NULL;
         break;
     case FORM_one: break;

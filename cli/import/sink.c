@@ -1,4 +1,4 @@
-/* Samples by key, in memory that does not grow with their number. */
+/* Samples by key, in memory that does not grow with the number of samples. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,8 +58,8 @@ Samples *sink_key(ImportSink *sink, const char *key)
     return find(sink, &(Samples){.key = key});
 }
 
-/* The n-th sample takes the place of a random earlier one with probability MOST_SAMPLES / n; the
- * generator depends on n alone, so the same file gives the same medians. */
+/* The n-th sample replaces a random earlier one with probability MOST_SAMPLES / n. The generator
+ * depends on n alone, so the same file gives the same medians. */
 void sink_sample(ImportSink *sink, Samples *s, Ps duration)
 {
     if (s == NULL) {
@@ -115,7 +115,8 @@ Ps samples_median(const Samples *s)
     return n % 2 == 1 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
-/* Among ranks that are alike each is the last in one of n_ranks cases; the median of those. */
+/* Among equal ranks, each one is the last in one of n_ranks cases; this is the median of those
+ * cases. */
 Ps samples_time(const Samples *s)
 {
     if (!s->alone) return samples_median(s);

@@ -1,7 +1,7 @@
-/* Chrome traces as PyTorch's profiler (Kineto) writes them: kernels by the operator that launched
- * them, whose shapes it recorded, collectives by what their kernel's arguments say. The document is
- * an array of events, or an object that holds one under "traceEvents"; it is read as it streams by,
- * twice: operators first, for a kernel may come before the one that launched it. */
+/* Chrome traces as PyTorch's profiler (Kineto) writes them. A kernel is matched with the operator
+ * that launched it, whose shapes the trace records. Collectives are read from their kernel's
+ * arguments. The document is an array of events, or an object with one under "traceEvents". It is
+ * streamed twice, operators first, because a kernel may come before its operator. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ typedef struct TraceEvent {
     char name[512], category[64], collective[64], dtype[32], group[512];
     bool complete; /* "ph": "X" */
     double us, at_us, in_elements, out_elements, group_size;
-    double id; /* of the operator call; 0: none */
+    double id; /* number of the operator call; 0: none */
     Operand operand[MOST_OPERANDS];
     uint32_t n_operands;
 } TraceEvent;
@@ -23,7 +23,7 @@ typedef struct TraceEvent {
 typedef struct Call {
     uint64_t id; /* 0: free */
     Samples *samples;
-    Ps sum; /* of its kernels */
+    Ps sum; /* sum of its kernels' times */
 } Call;
 
 typedef struct Calls {
@@ -31,19 +31,19 @@ typedef struct Calls {
     uint32_t room, n;
 } Calls;
 
-/* The list of an event's arguments that is being read. */
+/* The list in an event's arguments that is being read. */
 typedef enum InList { LIST_none, LIST_dims, LIST_types, LIST_words } InList;
 
 typedef struct TraceReader {
     ImportSink *sink;
     Arena *scratch; /* for one event */
-    bool operators; /* this time: else kernels */
+    bool operators; /* this pass reads operators; else kernels */
     Calls calls;
     int64_t rank;          /* -1: not said */
-    uint32_t events_depth; /* of the elements of the event list; 0: not in one */
+    uint32_t events_depth; /* depth of the event list's elements; 0: outside the list */
     bool in_arguments, in_info;
     InList in_list;
-    uint32_t at; /* operand of the list */
+    uint32_t at; /* index of the operand in the list */
     TraceEvent event;
 } TraceReader;
 
@@ -65,7 +65,7 @@ static double bytes_of(const char *dtype)
     return 0;
 }
 
-/* PyTorch's names of collectives. */
+/* Maps PyTorch's names of collectives. */
 static bool kind_of(const char *name, Collective *kind)
 {
     static const struct {
@@ -185,7 +185,7 @@ static void argument(TraceEvent *e, const JsonValue *v)
     else if (strncmp(v->key, "Process Group ", 14) == 0 && text) {
         bool ranks = strcmp(v->key + 14, "Ranks") == 0, name = strcmp(v->key + 14, "Name") == 0;
         size_t half = sizeof e->group / 2, n = strlen(e->group);
-        /* Both in one text; members write them in the same order. */
+        /* Both go into one text; all members write them in the same order. */
         if ((ranks || name) && n < half) snprintf(e->group + n, half, "%s ", v->text);
     } else if (strcmp(v->key, "In msg nelems") == 0)
         e->in_elements = v->number;
@@ -197,7 +197,7 @@ static void argument(TraceEvent *e, const JsonValue *v)
         e->id = v->number;
 }
 
-/* Directly in an event. */
+/* Reads a member directly in an event. */
 static void member(TraceEvent *e, const JsonValue *v)
 {
     bool text = v->kind == JSON_KIND_text;
@@ -213,7 +213,7 @@ static void member(TraceEvent *e, const JsonValue *v)
         e->at_us = v->number;
 }
 
-/* An element of "Input Dims" (a list of numbers each), "Input type" or "Concrete Inputs". */
+/* Reads an element of "Input Dims" (each a list of numbers), "Input type" or "Concrete Inputs". */
 static void list_element(TraceReader *t, const JsonValue *v)
 {
     TraceEvent *e = &t->event;
@@ -262,7 +262,7 @@ static void in_event(TraceReader *t, const JsonValue *v)
     }
 }
 
-/* Before and after the events: {"distributedInfo": {"rank": 3}} */
+/* Reads values before and after the events: {"distributedInfo": {"rank": 3}} */
 static void outside(TraceReader *t, const JsonValue *v)
 {
     bool whole = v->depth == 0, named = v->depth == 1 && strcmp(v->key, "traceEvents") == 0;
@@ -313,7 +313,7 @@ bool chrome_trace_read(const char *path, ImportSink *sink, Diag *d)
 {
     TraceReader *t = arena_alloc(sink->arena, sizeof *t);
     *t = (TraceReader){.sink = sink, .scratch = arena_new(), .rank = -1};
-    Diag own = diag_in(sink->arena); /* the second time tells the same */
+    Diag own = diag_in(sink->arena); /* the second pass would report the same errors */
     const uint64_t before = sink->events;
     read_events(t, path, true, &own);
     meet_trace(sink, t->rank);

@@ -1,5 +1,5 @@
 /* tandem compare RUN RUN: two runs of the store side by side, predicted or measured, of one plan or
- * of two: what changed between last week and today, or between two layouts. */
+ * of two. It shows what changed since last week, or between two layouts. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -1,10 +1,10 @@
-/* Whether the ranks of a measured run had the machine for themselves: said beside its times. */
+/* Says beside a measured run's times whether its ranks had the machine to themselves. */
 #include <inttypes.h>
 #include <math.h>
 
 #include "cli/run/run.h"
 
-/* Less than this of a core is what any system does beside. */
+/* Every system uses less than this part of a core for other work. */
 static const double negligible = 0.1;
 
 void cores_text(const CoreUse *use, uint32_t n_ranks, Str *out)

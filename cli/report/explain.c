@@ -1,14 +1,13 @@
 /* tandem sim --explain: where the step's time goes, and what would shorten it. Nothing is guessed:
- * each gain that is told comes from simulating again, with that communication taking no time, or
- * with another setting of the plan. */
+ * each reported gain comes from another simulation, with that communication taking no time or with
+ * another setting of the plan. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "cli/predict.h"
 
-/* Settings that a pass, or NCCL (NULL), may be tried with; each is loaded, compiled, checked for
- * fit and simulated.
- */
+/* Settings to try, each belonging to a pass, or to NCCL (NULL). Each is loaded, compiled, checked
+ * for fit and simulated. */
 static const struct Experiment {
     const char *pass, *set;
 } experiments[] = {{"fsdp2", "parallel.fsdp2.prefetch=2"},
@@ -32,7 +31,7 @@ static const char *const pass_names[] = {
 #include "planner/front/passes.def"
 };
 
-static const double LEAST_GAIN = .0005; /* less is printed as 0.0 % */
+static const double LEAST_GAIN = .0005; /* a smaller gain would print as 0.0 % */
 
 typedef struct Tried {
     const char *set;
@@ -42,11 +41,12 @@ typedef struct Tried {
 
 typedef struct Explained {
     SimReport report;
-    Ps without_ps[MOST_FREED]; /* [i-th communication of the path's sums] */
+    Ps without_ps[MOST_FREED]; /* [i]: step time without the path's i-th communication */
     LIST(Tried) tried;
 } Explained;
 
-/* The costs of the prediction that is explained, or the path would not add up to its step. */
+/* The same costs as in the explained prediction; otherwise the path would not add up to its
+ * step. */
 static SimOptions options_of(const PlanFile *file, Store *store, const PredictOptions *how)
 {
     return (SimOptions){.seed = file->config.seed,
@@ -71,7 +71,7 @@ static bool has_pass(const PlanFile *file, const char *name)
     return false;
 }
 
-/* The same script with one more setting; what it says against it stays unsaid. */
+/* Tries the same script with one more setting; its diagnostics are not shown. */
 static void try_setting(Cli *cli, const PlanFile *file, Store *store, const PredictOptions *how,
                         const char *set, Explained *out)
 {
@@ -177,8 +177,8 @@ static void stages_text(Cli *cli, const PlanFile *file, const Explained *e)
     table_print(&t, &cli->out);
 }
 
-/* What limits a kind: the nearer of the two roofs; neither, where kernels are too short for either.
- */
+/* Returns the limit of a kind of kernels: the nearer of the two roofs, or neither if the kernels
+ * are too short for either. */
 static const char *bound_of(const KindRow *row)
 {
     if (row->of_peak < .3 && row->of_memory < .3) return "latency";

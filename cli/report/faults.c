@@ -1,4 +1,4 @@
-/* tandem sim --mtbf ...: what failures leave of the predicted speed. */
+/* tandem sim --mtbf ...: the part of the predicted speed that failures leave. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +13,8 @@ typedef struct Drawn {
     double mean, low, high; /* goodput of the drawn runs: mean, least, most */
 } Drawn;
 
-/* Runs of a hundred mean times between failures, or a thousand intervals, whatever is longer. */
+/* Draws runs of a hundred mean times between failures, or a thousand intervals, whichever is
+ * longer. */
 static Drawn draw_runs(const Faults *f, double interval_s, uint64_t seed)
 {
     double work_s = fmax(100 * f->mtbf_s, 1000 * interval_s);
@@ -39,7 +40,7 @@ static bool positive(Cli *cli, const char *option, const char *text, bool zero, 
                      option, text);
 }
 
-/* A time with its unit, or a number of the option's own: seconds of `own`. */
+/* Reads a time with its unit, or a plain number in the option's unit, which is `own` seconds. */
 static bool duration(Cli *cli, const char *option, const char *text, const char *own, bool zero,
                      double *seconds)
 {
@@ -114,7 +115,7 @@ double faults_report(Cli *cli, const PlanFile *file, const Prediction *p)
     f.mtbf_s = node_s / fmax(file->config.cluster.nodes, 1);
     bool best = interval_s <= 0;
     if (best) interval_s = faults_best_interval_s(&f);
-    /* Below, drawn runs take for ever too. */
+    /* At a lower goodput, drawing runs would also take for ever. */
     double goodput = faults_goodput(&f, interval_s);
     if (!(goodput >= .01)) {
         cli_error(cli, FAULT_usage, "option-value",
@@ -153,8 +154,8 @@ bool unevenness_of(Cli *cli, uint32_t n_ranks, Unevenness *out)
     return true;
 }
 
-/* The most of all tokens' choices that one rank's experts can have, by its even share: each token
- * chooses an expert once. 0: the plan has no experts. */
+/* Returns the most token choices that one rank's experts can get, relative to its even share: each
+ * token chooses an expert only once. 0: the plan has no experts. */
 static double most_imbalance(const PlanFile *file, uint32_t ep, Arena *arena)
 {
     const Graph *g = &file->plan->graph;

@@ -1,4 +1,4 @@
-/* The slowest rank's times from the rows of a measured step. */
+/* Computes the slowest rank's times from the rows of a measured step. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,7 +63,8 @@ static CollectiveRow *find_row(Arena *arena, const Plan *plan, const Instr *in, 
     return &record->collectives.at[at];
 }
 
-/* The union of all communication, less what kernels cover: overlapping ones count once. */
+/* The union of all communication, minus the time that kernels cover; overlapping communications
+ * count once. */
 static Ps exposed_union(BusyList *comm, const BusyList *busy)
 {
     Ps sum = 0, reached = INT64_MIN;

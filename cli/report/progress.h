@@ -1,5 +1,5 @@
-/* How far a verb is, for who waits: one line for each of the pieces that are to be seen, or, on a
- * terminal, one line that is written over. */
+/* Shows the progress of a verb: one line for each shown piece, or on a terminal one line that is
+ * overwritten. */
 #ifndef TANDEM_CLI_REPORT_PROGRESS_H
 #define TANDEM_CLI_REPORT_PROGRESS_H
 
@@ -8,22 +8,22 @@
 #include "cli/cli.h"
 
 typedef struct Progress {
-    FILE *to;         /* NULL: nobody is told */
-    const char *verb; /* of the line that is written over; NULL: pieces have lines of their own */
+    FILE *to;         /* NULL: no progress is shown */
+    const char *verb; /* name in the overwritten line; NULL: pieces have lines of their own */
     uint32_t n, done; /* pieces */
-    uint32_t every;   /* of those with lines: each `every`-th has one, and the last */
+    uint32_t every;   /* with lines: only every `every`-th piece, and the last one, has one */
     double start_s;
 } Progress;
 
-/* Which pieces have lines, unless --every says it: all on a terminal, else each tenth. */
+/* Returns which pieces have lines if --every does not say: all on a terminal, else every tenth. */
 uint32_t progress_every(const Cli *cli);
-/* Lines are results: on standard output, where that is not one document. */
+/* Lines are results. They go to standard output, unless that holds a single document. */
 Progress progress_by_lines(const Cli *cli, uint32_t n);
-/* On a terminal alone: files, pipes and logs get no line that is written over. */
+/* Only on a terminal: files, pipes and logs get no overwritten line. */
 Progress progress_by_count(const Cli *cli, uint32_t n);
-/* Has the next piece a line? */
+/* True if the next piece has a line. */
 bool progress_shows(const Progress *p);
-/* So many more are done; `line`, of one whose line is shown, else NULL. */
+/* Adds `more` finished pieces; `line` is the text of a piece that is shown, else NULL. */
 void progress_add(Progress *p, uint32_t more, const char *line);
 void progress_end(Progress *p);
 

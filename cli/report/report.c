@@ -1,4 +1,4 @@
-/* A prediction as people and programs read it. */
+/* Prints a prediction for people and for programs. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -89,7 +89,7 @@ static void memory_text(Cli *cli, const PlanFile *file, const RunRecord *record)
     table_print(&t, &cli->out);
 }
 
-/* As the profile's system has memory, where the plan names one. */
+/* Prints the memory under the profile of the plan's system, if the plan names one. */
 static void held_text(Cli *cli, const PlanFile *file)
 {
     const Runtime *runtime = &file->config.runtime;

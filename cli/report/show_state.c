@@ -1,5 +1,5 @@
-/* tandem show --state: what a checkpoint of the plan would hold, rank by rank, proven to be
- * complete and without duplicates; and what it costs to bring all of it to one rank. */
+/* tandem show --state: the contents of a checkpoint of the plan, rank by rank, proven complete and
+ * without duplicates; and the cost of bringing all of it to one rank. */
 #include <inttypes.h>
 
 #include "cli/cli.h"
@@ -72,7 +72,8 @@ static void show_rank(Cli *cli, const State *state, Rank rank)
     if (rows != NULL) json_put(cli->json, "slices", rows);
 }
 
-/* Bytes on the wire and time of bringing `kind` to the first stage; false after diagnostics. */
+/* Computes bytes on the wire and time of bringing `kind` to the first stage; false after
+ * diagnostics. */
 static bool cost(Cli *cli, const PlanFile *file, StateKind kind, Ps *time, uint64_t *bytes,
                  uint64_t *device)
 {
@@ -118,7 +119,7 @@ void show_state(Cli *cli, const PlanFile *file)
     Str *out = &cli->out;
     str_add(out, "state       ");
     for (int k = 0; k < STATE_KIND_COUNT; k++)
-        if (k != STATE_buffer || total.kind_bytes[k] > 0) /* few models have any */
+        if (k != STATE_buffer || total.kind_bytes[k] > 0) /* few models have such buffers */
             str_print(out, "%s%s %s", k > 0 ? ", " : "", state_kind_name((StateKind)k),
                       str_bytes(cli->arena, total.kind_bytes[k]));
     str_print(out, "; %s in all%s\n", str_bytes(cli->arena, total.written_bytes),

@@ -1,4 +1,4 @@
-/* The steps of a run: the line of one, and what they amount to at the end. */
+/* The steps of a run: the line of each step, and the summary at the end. */
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>

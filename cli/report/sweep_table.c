@@ -1,5 +1,5 @@
-/* The rows of a sweep, ranked. What did not fit comes with the nearest miss first: where nothing
- * fits, that is the answer. */
+/* The rows of a sweep, ranked. Points that did not fit are sorted by how nearly they missed: if
+ * nothing fits, that is the answer. */
 #include "cli/sweep/sweep.h"
 
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 typedef enum RankBy { BY_tokens, BY_gpu, BY_memory, BY_usd, BY_COUNT } RankBy;
 static const char *const by_names[BY_COUNT] = {"tokens", "gpu", "memory", "usd"};
 
-static RankBy sort_by; /* of the one sweep of a process: qsort has no argument for it */
+static RankBy sort_by; /* a process has one sweep, and qsort has no argument for this */
 
 bool sweep_order(Cli *cli)
 {
@@ -26,7 +26,7 @@ bool sweep_order(Cli *cli)
     return false;
 }
 
-/* More is better. */
+/* A larger merit is better. */
 static double merit(const SweepRow *row, RankBy by)
 {
     if (by == BY_gpu) return row->tokens_per_s_per_device;
@@ -70,7 +70,7 @@ const char *point_text(Arena *arena, const TextList *settings, const char *befor
     return str_text(&text);
 }
 
-/* "1.42 USD/Mtoken" is what a lead compares; a price that is not known leaves the column out. */
+/* True if any row has a price; otherwise the column "1.42 USD/Mtoken" is left out. */
 static bool has_price(const SweepRows *rows)
 {
     for (uint32_t i = 0; i < rows->n; i++)

@@ -1,8 +1,9 @@
-/* How far a prediction can be trusted: what its costs were fitted to or measured with, when, and
- * how far predictions of that kind were off. Printed with every prediction and stored with the run.
+/* How far a prediction can be trusted: the measurements that its costs were fitted to or taken
+ * from, their date, and the errors of predictions of that kind. It is printed with every prediction
+ * and stored with the run.
  *
- * Under a profile that is told by the nearest class of published runs that has enough of them:
- * those of its profile on its GPU, else of its profile, else on its GPU, else all. */
+ * Under a profile, the errors are those of the nearest class of published runs that has enough
+ * rows: of its profile on its GPU, else of its profile, else on its GPU, else all. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -12,8 +13,8 @@
 #include "cli/predict.h"
 #include "sim/runtime/runtime.h"
 
-/* Rows of a class, NULL: of any; from the report of `tandem accuracy` that goes with the costs of
- * this version (tests/bench/error_bar.py). */
+/* The rows of a class; NULL: any value. They come from the `tandem accuracy` report that belongs to
+ * the costs of this version (tests/bench/error_bar.py). */
 typedef struct Class {
     ErrorOf of;
     const char *profile, *gpu;
@@ -36,7 +37,8 @@ static const char made[] =
 #undef BAR
 #undef ANY
     ;
-enum { ENOUGH = 5 }; /* rows: fewer say less of their class than more do of a wider one */
+/* Rows: a smaller class says less about itself than a wider class with more rows does. */
+enum { ENOUGH = 5 };
 
 typedef struct Fit {
     const char *made; /* the day */
@@ -48,7 +50,7 @@ static int64_t seconds_of_day(const char *day)
 {
     int year = 0, month = 0, of_month = 0;
     if (sscanf(day, "%d-%d-%d", &year, &month, &of_month) != 3) return 0;
-    /* days since 1970 by the civil calendar: timegm is not in C11 */
+    /* days since 1970 by the civil calendar, because C11 has no timegm */
     int64_t y = month <= 2 ? year - 1 : year, era = y / 400, m = (month + 9) % 12;
     int64_t of_era = (y - era * 400) * 365 + (y - era * 400) / 4 - (y - era * 400) / 100;
     return (era * 146097 + of_era + (153 * m + 2) / 5 + of_month - 1 - 719468) * 86400;
@@ -60,7 +62,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Runs that this store has predicted and measured. */
+/* Errors of runs that this store has both predicted and measured. */
 static void errors_of_store(Cli *cli, Store *store, Trust *out)
 {
     LIST(double) errors = {0};
@@ -164,7 +166,8 @@ Trust trust_of(Cli *cli, const Cluster *cluster, const Runtime *runtime, Store *
     return trust;
 }
 
-/* Machines of whose collectives no measurements by size are published; NULL: others. */
+/* Returns a machine for whose collectives no measurements by size are published; NULL for other
+ * machines. */
 static const char *unmeasured(const Cluster *cluster, const NcclQuestion *q)
 {
     if (cluster->intra == FABRIC_pcie && q->ranks_per_node > 1)
@@ -176,8 +179,8 @@ static const char *unmeasured(const Cluster *cluster, const NcclQuestion *q)
     return NULL;
 }
 
-/* Of collectives: between nodes against those that nothing was fitted to, in a node against all
- * that the model was fitted to, for there are no others. */
+/* Collectives between nodes are judged by measurements that nothing was fitted to. In a node there
+ * are only measurements that the model was fitted to. */
 Trust trust_of_net(const Cluster *cluster, const NcclQuestion *q)
 {
     bool between_nodes = q->n_nodes > 1;
@@ -198,7 +201,7 @@ Trust trust_of_net(const Cluster *cluster, const NcclQuestion *q)
     return trust;
 }
 
-/* null where the class is not of one. */
+/* Writes null for a class that covers all. */
 static void text_or_null(json_t *root, const char *key, const char *text)
 {
     json_put(root, key, text == NULL ? json_null() : json_string(text));
@@ -259,7 +262,7 @@ void trust_load_counts(Store *store, int64_t run, Trust *trust, Diag *d)
     db_reset(st);
 }
 
-/* "3 on H200: half within 2.5 %", "no measured run on L4" */
+/* Returns "3 on H200: half within 2.5 %" or "no measured run on L4". */
 static const char *rows_text(Arena *arena, const Class *c, const char *how, const char *whom)
 {
     if (c == NULL) return arena_print(arena, "no measured run %s %s", how, whom);
@@ -267,7 +270,7 @@ static const char *rows_text(Arena *arena, const Class *c, const char *how, cons
                        100 * c->p50);
 }
 
-/* Whose rows: where they are a wider class's, how many are nearer. */
+/* Describes the rows used; if they are a wider class's, also how many nearer ones there are. */
 static const char *class_text(Arena *arena, const Trust *trust, ErrorOf of)
 {
     const char *profile = trust->profile, *gpu = trust->gpu;
@@ -321,7 +324,7 @@ void trust_report(Cli *cli, const Trust *trust)
     const CostCounts *c = &trust->counts;
     uint32_t kernels = c->kernels_measured + c->kernels_modelled,
              collectives = c->collectives_measured + c->collectives_modelled;
-    if (kernels == 0) return; /* stored by a version that did not count */
+    if (kernels == 0) return; /* a version stored it that did not count */
     str_print(&cli->out,
               "measured    %" PRIu32 " of the costs of %" PRIu32 " kernels, %" PRIu32 " of %" PRIu32
               " communications; the others are modelled\n",

@@ -1,4 +1,4 @@
-/* Which backend a run uses, what its options are, how plans are lowered for it, and by which name
+/* Chooses a run's backend and its options, how plans are lowered for it, and the name under which
  * this machine's measurements of it are stored. */
 #include <inttypes.h>
 #include <string.h>
@@ -17,7 +17,7 @@ bool run_on(const Cli *cli, const char *backend)
     return strcmp(run_backend(cli), backend) == 0;
 }
 
-/* The place of `word` in the list; false after a diagnostic. NULL: 0. */
+/* Finds the index of `word` in the list; returns false after a diagnostic. NULL gives 0. */
 static bool choose(Cli *cli, const char *option, const char *word, const char *const *words,
                    uint32_t n, uint32_t *choice)
 {

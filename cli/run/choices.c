@@ -1,6 +1,6 @@
-/* Algorithms that were timed for products on a device, kept in the store from run to run. The store
- * is opened for each: there are some dozens, before the first step. What cannot be read is timed
- * again, and what cannot be written is timed again next time: neither is an error of the run. */
+/* Algorithms that were timed for a device's products, kept in the store between runs. The store is
+ * opened for each of them; there are some dozens, all before the first step. An algorithm that
+ * cannot be read or written is timed again, which is no error of the run. */
 #include "cli/run/run.h"
 #include "kernels/cuda/product/products.h"
 

@@ -1,5 +1,5 @@
-/* Processes of a run: who this one is, starting the others, and measuring what a run's prediction
- * needs before it starts. */
+/* The processes of a run: this process's own part, starting the others, and measuring the costs
+ * that the run's prediction needs. */
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -36,14 +36,15 @@ const char *run_signal_name(int number)
 bool run_launch(Cli *cli, uint32_t n_ranks, const char *const *argv, LaunchEnd *end)
 {
     LIST(const char *) words = {NULL, 0, 0};
-    /* mpirun does not look for a relative path the way the shell did that started us. */
+    /* The shell found a relative path for us, but mpirun does not look in the same places. */
     const char *own = machine_own_path(cli->arena);
     list_push(cli->arena, &words, own != NULL ? own : cli->program);
     for (uint32_t i = 1; argv[i] != NULL; i++) list_push(cli->arena, &words, argv[i]);
-    /* Some launchers give ranks a terminal of their own: what ours is, only this process knows. */
+    /* Some launchers give ranks a terminal of their own; only this process knows the user's
+     * terminal. */
     list_push(cli->arena, &words,
               color_wanted(cli, STDOUT_FILENO) ? "--color=always" : "--color=never");
-    /* The ranks of this very verb; those that only measure for it know no such option. */
+    /* Only ranks of this verb know the option, not processes that measure for it. */
     const bool is_own = strcmp(argv[1], cli->verb->name) == 0;
     if (is_own && (cli->verb->options & OPTIONS_run) != 0) {
         list_push(cli->arena, &words, "--every");
@@ -65,7 +66,7 @@ bool run_launch(Cli *cli, uint32_t n_ranks, const char *const *argv, LaunchEnd *
 
 static bool find_needs(Cli *cli, const PlanFile *file, Needs *needs)
 {
-    Diag own = diag_in(cli->arena); /* a store that is not there yet knows nothing */
+    Diag own = diag_in(cli->arena); /* a store that does not exist yet has no costs */
     bool there = access(cli->options.db, F_OK) == 0;
     Store *store = there ? store_open(cli->options.db, true, &cli->diag) : NULL;
     if (there && store == NULL) return false;
@@ -83,7 +84,7 @@ static MeasureOn measure_on(Cli *cli, const char *backend)
     return on;
 }
 
-/* In every process of the run; the first one stores. */
+/* Measures in every process of the run; the first one stores. */
 static bool measure_here(Cli *cli, const PlanFile *file, const Needs *needs, const char *backend,
                          bool first)
 {
@@ -128,7 +129,7 @@ static bool calibrate_collectives(Cli *cli, const PlanFile *file, const Needs *n
     }
     list_push(cli->arena, &argv, NULL);
     json_t *document = cli->json;
-    cli->json = NULL; /* this run writes none */
+    cli->json = NULL; /* this run writes no document */
     LaunchEnd end;
     bool fine = run_launch(cli, file->plan->mesh.n_ranks, argv.at, &end);
     cli->json = document;
@@ -149,7 +150,7 @@ bool run_calibrate(Cli *cli, const PlanFile *file)
     Needs needs;
     if (!find_needs(cli, file, &needs)) return false;
     uint32_t n_ranks = file->plan->mesh.n_ranks;
-    /* On GPUs all is measured by the ranks of the plan, each with a device of its own. */
+    /* On GPUs, the ranks of the plan measure everything, each on its own device. */
     if (run_on(cli, "cuda") && n_ranks > 1) {
         needs.missing_collectives += needs.missing_kernels;
         return calibrate_collectives(cli, file, &needs);

@@ -1,4 +1,4 @@
-/* This machine, as far as its measurements depend on it. */
+/* Describes this machine, as far as its measurements depend on it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

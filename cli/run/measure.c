@@ -1,5 +1,6 @@
-/* Measures this machine as the plan will use it: kernels by running the plan itself on loopback,
- * collectives by a plan that does nothing else. Both go through the backends' own trace rows. */
+/* Measures this machine in the way that the plan uses it: kernels by running the plan itself on
+ * loopback, collectives by a plan that contains only them. Both use the backends' own trace
+ * rows. */
 #include "cli/run/measure.h"
 
 #include <assert.h>
@@ -82,7 +83,8 @@ bool measure_kernels(const Plan *plan, const Needs *needs, Store *store, const M
     if (needs->missing_kernels == 0) return true;
     uint32_t **index = index_keys(plan, needs, arena);
     Samples *samples = arena_array(arena, needs->kernels.n, sizeof *samples);
-    /* The first step warms up; each of the others is run anew, because one step's rows are kept. */
+    /* The first step warms up. Each other step is a separate run, because only one step's rows are
+     * kept. */
     for (uint32_t step = 2; step < KERNEL_STEPS; step++) {
         ExecOptions options = {.backend = on->backend,
                                .steps = step + 1,
@@ -103,13 +105,13 @@ bool measure_kernels(const Plan *plan, const Needs *needs, Store *store, const M
     return store == NULL || store_kernels(needs, samples, store, on->machine, d);
 }
 
-/* A copy of argument `arg` as a root of its own. */
+/* Adds a copy of argument `arg` as a root buffer of its own. */
 static BufferId add_buffer(Arena *arena, const Program *from, BufferId arg, Program *to)
 {
     Buffer b = from->buffers.at[arg];
     b.parent = 0;
     b.offset = to->bytes;
-    b.persistent = true; /* nothing writes it before the first collective reads it */
+    b.persistent = true; /* its values exist before the first collective reads it */
     b.category = CATEGORY_communication;
     to->bytes += (b.bytes + 255) & ~UINT64_C(255);
     return list_push(arena, &to->buffers, b);
@@ -122,7 +124,7 @@ static void add_collective(Arena *arena, const Program *from, const Instr *in, u
     for (uint32_t i = 0; i < in->args.n; i++) {
         BufferId arg = program_arg(from, in, i);
         BufferId copy = 0;
-        /* In place stays in place. */
+        /* An in-place collective stays in place. */
         for (uint32_t k = 0; k < i; k++)
             if (program_arg(from, in, k) == arg) copy = to->args.at[args.first + k];
         if (copy == 0) copy = add_buffer(arena, from, arg, to);
@@ -148,8 +150,8 @@ static void add_collective(Arena *arena, const Program *from, const Instr *in, u
     }
 }
 
-/* A plan of collectives only. instruction 1 + REPEATS * k + r is the r-th run of the k-th missing
- * need. */
+/* Makes a plan of collectives only: instruction 1 + REPEATS * k + r is the r-th run of the k-th
+ * missing collective. */
 static Plan *collectives_plan(const Plan *plan, const Needs *needs, Arena *arena)
 {
     Plan *m = arena_alloc(arena, sizeof *m);
@@ -175,7 +177,7 @@ static Plan *collectives_plan(const Plan *plan, const Needs *needs, Arena *arena
 
 typedef struct Durations {
     uint32_t n, n_processes;
-    Ps *mine, *all; /* [n] and [n_processes][n]; -1: no such row */
+    Ps *mine, *all; /* [n]; [n_processes][n]; -1: there is no such row */
 } Durations;
 
 static bool run_collectives(const Plan *m, Backend *backend, Arena *arena, Durations *out, Diag *d)
@@ -191,7 +193,7 @@ static bool run_collectives(const Plan *m, Backend *backend, Arena *arena, Durat
     out->all = arena_array(arena, (size_t)out->n * out->n_processes, sizeof *out->all);
     Control control = {.step = 0};
     for (uint32_t i = 0; i < out->n; i++) out->mine[i] = -1;
-    for (int step = 0; step < 2; step++) { /* the first warms up */
+    for (int step = 0; step < 2; step++) { /* the first step warms up */
         Trace trace;
         memset(&trace, 0, sizeof trace);
         trace.rows.at = list_grow(arena, NULL, 0, &trace.rows.room, out->n, sizeof *trace.rows.at);
@@ -205,7 +207,7 @@ static bool run_collectives(const Plan *m, Backend *backend, Arena *arena, Durat
     return backend->exchange(backend, out->mine, out->n * sizeof *out->mine, out->all, d);
 }
 
-/* The time of one collective is that of the member who came last: the others also waited. */
+/* A collective's time is that of the member who came last, because the others also waited. */
 static Ps last_comer(const Durations *durations, uint32_t n_local, Pc pc)
 {
     Ps least = INT64_MAX;

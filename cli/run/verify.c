@@ -1,7 +1,7 @@
-/* tandem run --verify: the scaled-down plan on many ranks against one rank, in fp64, tensor by
- * tensor; one with 8-bit products once more with those rounded and all else in fp64, for what is
- * rounded alike agrees as closely; and a plan in low precision as it is, by how far it is from
- * fp64. */
+/* tandem run --verify: compares the scaled-down plan on many ranks with one rank, in fp64, tensor
+ * by tensor. A plan with 8-bit products is compared again with only those rounded, since equal
+ * rounding still agrees closely. A plan in low precision is also compared as it is, by its distance
+ * from fp64. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -14,16 +14,16 @@
 enum { ORDER_SEEDS = 3 };
 static const double tolerance = 1e-10;
 
-/* As plans write it: "fp32" of "f32". */
+/* The name in plans: "fp32" for "f32". */
 static const char *precision_name(Arena *arena, DType t)
 {
     return t == DT_bf16 ? "bf16" : arena_print(arena, "fp%s", dtype_name(t) + 1);
 }
 
-/* The same model and the same micro-steps on one rank: the micro-batch takes over what the data
- * ranks held, every pass that needs an axis goes, and nothing is recomputed. What computes in 8
- * bits stays, where it is asked what that costs; and so do the dtypes of FSDP2's policy. (Where
- * units are copied, their gradients are made in the dtype in use.) */
+/* The same model and micro-steps on one rank. Its micro-batch takes the samples of all data ranks,
+ * passes that need an axis are dropped, and nothing is recomputed. 8-bit products stay if their
+ * cost in precision is asked for, and so do the dtypes of FSDP2's policy. (With copied units,
+ * gradients are made in the dtype in use.) */
 static bool load_one(Cli *cli, const PlanFile *file, bool policy, Config *config, Graph *graph)
 {
     uint32_t n = cli->options.set.n;
@@ -98,7 +98,7 @@ static bool compare_orders(Cli *cli, const Plan *plan, const Plan *reference, Ve
     return true;
 }
 
-/* Tensors of the model that the comparison says nothing of. */
+/* Names tensors of the model about which the comparison tells nothing. */
 static void warn_of_unmoved(Cli *cli, const VerifyResult *r)
 {
     Loc none = {NULL, 0};
@@ -112,10 +112,11 @@ static void warn_of_unmoved(Cli *cli, const VerifyResult *r)
 
 /* ---- what is not in the scaled-down plan ---- */
 
-/* A program's work by kinds: computations, some of them again; communications by their axes. */
+/* A program's work by kinds: computations, some of them recomputations; communications by their
+ * axes. */
 typedef struct Kinds {
     bool op[OP_COUNT], again;
-    bool comm[OP_COUNT][1 << AXIS_NAMES]; /* by names: refined axes are one */
+    bool comm[OP_COUNT][1 << AXIS_NAMES]; /* by axis name: parts of a refined axis are one */
 } Kinds;
 
 static uint32_t names_of(const Mesh *mesh, AxisSet axes)
@@ -136,7 +137,7 @@ static Kinds *kinds_of(Cli *cli, const Plan *plan)
             OpClass class_ = op_info(in->op)->class_;
             if (class_ == OP_CLASS_comm)
                 kinds->comm[in->op][names_of(&plan->mesh, in->axes)] = true;
-            else if (class_ != OP_CLASS_reshape && in->op != OP_cast) /* all is fp64 there */
+            else if (class_ != OP_CLASS_reshape && in->op != OP_cast) /* all is fp64: no casts */
                 kinds->op[in->op] = true;
             kinds->again = kinds->again || (in->phase == PHASE_recompute && !in->unit);
         }
@@ -144,7 +145,7 @@ static Kinds *kinds_of(Cli *cli, const Plan *plan)
     return kinds;
 }
 
-/* A verdict is of the scaled-down plan: what that lost was not put to the test. */
+/* A verdict only covers the scaled-down plan; parts of the plan that it lost were not tested. */
 static void warn_of_lost(Cli *cli, const Plan *whole, const Plan *scaled)
 {
     const Kinds *was = kinds_of(cli, whole), *is = kinds_of(cli, scaled);
@@ -168,7 +169,7 @@ static void warn_of_lost(Cli *cli, const Plan *whole, const Plan *scaled)
 
 /* ---- in the plan's own precision ---- */
 
-/* Whoever asked for it: precision, a pass or the optimizer. */
+/* True if the precision, a pass or the optimizer asks for low precision. */
 static bool is_low(const Plan *plan)
 {
     for (uint32_t i = 0; i < plan->programs.n; i++) {
@@ -188,7 +189,7 @@ static bool has_float8(const Config *config)
     return false;
 }
 
-/* The scaled-down plan in other dtypes than fp64, and one rank in the same. */
+/* The scaled-down plan in other dtypes than fp64, and one rank in the same dtypes. */
 static bool plans_in(Cli *cli, const DTypeMap *dtypes, const Plan **plan, const Plan **one)
 {
     PlanOptions options = {
@@ -198,7 +199,7 @@ static bool plans_in(Cli *cli, const DTypeMap *dtypes, const Plan **plan, const 
     if (file == NULL || cli->diag.n_errors > 0) return false;
     *plan = file->plan;
     *one = one_rank_plan(cli, file, dtypes);
-    if (*one != NULL) cli->diag.items.n = n_said; /* notes about the script were said already */
+    if (*one != NULL) cli->diag.items.n = n_said; /* notes about the script were already printed */
     return *one != NULL && verify_plan(*one, VERIFY_all, false, &cli->diag);
 }
 
@@ -305,8 +306,8 @@ static void report(Cli *cli, const PlanFile *file, const VerifyResult *r, const 
               passed ? paint(cli, PAINT_good, "PASS") : paint(cli, PAINT_bad, "FAIL"), tolerance);
 }
 
-/* The plan as it is, for what is scaled down is another one: it may pass where this one does not
- * exist. Whether it fits its cluster is not asked. */
+/* Loads the plan at full size. The scaled-down plan is another one, and it may pass although this
+ * one cannot be compiled. Fit is not checked here. */
 static const PlanFile *whole_plan(Cli *cli, const char *path)
 {
     PlanOptions options = {.unfitted = true, .shrink = session_is_text(path)};
@@ -325,7 +326,7 @@ void run_verify(Cli *cli)
     if (file == NULL || cli->diag.n_errors > 0) return;
     Plan *reference = one_rank_plan(cli, file, NULL);
     if (reference == NULL || !verify_plan(reference, VERIFY_all, false, &cli->diag)) return;
-    cli->diag.items.n = n_said; /* notes about the script were said already */
+    cli->diag.items.n = n_said; /* notes about the script were already printed */
     VerifyResult worst;
     memset(&worst, 0, sizeof worst);
     warn_of_lost(cli, whole->plan, file->plan);

@@ -1,5 +1,5 @@
-/* Each process writes what it finds to a file of its own that has no name; the parent reads them
- * when all have ended. */
+/* Each process writes its results to an unnamed file of its own; the parent reads the files when
+ * all processes have ended. */
 #include "cli/sweep/jobs.h"
 
 #include <errno.h>
@@ -25,7 +25,8 @@ static pid_t start(const Worker *job, JobWork work, void *self)
     fflush(NULL);
     const pid_t parent = getpid(), pid = fork();
     if (pid != 0) return pid;
-    /* Who ends the command ends its work, also where only the first process was told. */
+    /* Ending the command ends its work processes too, even if only the first process got the
+     * signal. */
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) _exit(1);
     work(self, job);
@@ -35,10 +36,10 @@ static pid_t start(const Worker *job, JobWork work, void *self)
 void job_piece_done(const Worker *job)
 {
     ssize_t written = job->count >= 0 ? write(job->count, "", 1) : 0;
-    (void)written; /* a count that is short spoils nothing */
+    (void)written; /* an incomplete count does no harm */
 }
 
-/* A byte is a finished piece; the pipe ends when the last process has. */
+/* Each byte is a finished piece; the pipe ends when the last process has ended. */
 static void follow(Progress *progress, int count)
 {
     char bytes[64];

@@ -8,18 +8,19 @@
 
 enum { MOST_JOBS = 64 };
 typedef struct Worker {
-    uint32_t index, n_jobs; /* does every n_jobs-th piece of the work, from this one on */
-    FILE *file;             /* what is written to it arrives in the parent */
-    int count;              /* where finished pieces are counted; -1: nobody watches */
+    /* this process does every n_jobs-th piece of the work, from `index` on */
+    uint32_t index, n_jobs;
+    FILE *file; /* data written here arrives in the parent */
+    int count;  /* descriptor for counting finished pieces; -1: nobody watches */
 } Worker;
 typedef void (*JobWork)(void *self, const Worker *job);
 void job_piece_done(const Worker *job);
 
-/* `wanted`, or as many as there are cores; never more than there is work for. */
+/* Returns `wanted`, or the number of cores; never more than there is work for. */
 uint32_t jobs_number(uint32_t wanted, uint32_t n_work);
-/* Waits for all; file[i] holds what process i wrote, at its beginning, or is NULL. The caller
- * closes them. On a terminal it says meanwhile how many of n_work pieces are done. false after
- * diagnostics: a process could not be started, or failed. */
+/* Waits for all processes. file[i], at its beginning, holds the data that process i wrote, or is
+ * NULL. The caller closes the files. On a terminal it shows how many of n_work pieces are done.
+ * Returns false after diagnostics: a process could not be started, or failed. */
 bool jobs_fork(Cli *cli, uint32_t n_jobs, uint32_t n_work, JobWork work, void *self,
                FILE *file[MOST_JOBS]);
 

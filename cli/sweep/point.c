@@ -24,7 +24,7 @@ typedef struct Decider {
     const char *build;
 } Decider;
 
-/* The first error that says why there are no numbers; else the first that it does not fit. */
+/* Returns the first error that explains why there are no numbers, else the first "does not fit". */
 static const Diagnostic *first_error(const Diag *d, bool infeasible)
 {
     for (uint32_t i = 0; i < d->items.n; i++)
@@ -187,7 +187,7 @@ static void work(void *self, const Worker *worker)
         arena_reset(arena);
         job_piece_done(worker);
     }
-    if (diag.n_errors > 0) /* the parent has opened it before, so this is rare */
+    if (diag.n_errors > 0) /* the parent has already opened the store, so this is rare */
         fprintf(stderr, "error[%s]: %s\n", diag.items.at[0].rule, diag.items.at[0].text);
     store_close(decider.store);
     arena_free(arena);
@@ -217,7 +217,7 @@ static void hear(FILE *file, Arena *arena, SweepRows *rows)
     json_t *line;
     while ((line = json_loadf(file, JSON_DISABLE_EOF_CHECK, NULL)) != NULL) {
         uint32_t index = (uint32_t)count_of(line, "index");
-        assert(index < rows->n); /* our own process wrote it */
+        assert(index < rows->n); /* one of our own processes wrote it */
         rows->at[index] =
             (SweepRow){.index = index,
                        .status = (SweepStatus)count_of(line, "status"),
@@ -260,7 +260,7 @@ bool points_decide(const PointJob *job, SweepRows *rows)
         cli_error(cli, FAULT_store, "store-error", "%s was not stored: %s",
                   point_text(cli->arena, &job->settings[i], ""),
                   row->index == i ? row->unstored : "its process wrote nothing");
-        break; /* the others fail alike */
+        break; /* the others would fail in the same way */
     }
     for (uint32_t i = 0; i < rows->n; i++)
         if (rows->at[i].index != i) return false;

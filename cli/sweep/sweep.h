@@ -1,4 +1,4 @@
-/* Many plans of one script: each combination of settings is a row. */
+/* Many plans from one script: each combination of settings is a row. */
 #ifndef TANDEM_CLI_SWEEP_H
 #define TANDEM_CLI_SWEEP_H
 
@@ -15,28 +15,28 @@ typedef LIST(SweepKey) SweepKeys;
 typedef enum SweepStatus { SWEEP_fits, SWEEP_too_large, SWEEP_refused } SweepStatus;
 
 typedef struct SweepRow {
-    uint32_t index;      /* of the combination: the last key runs fastest */
+    uint32_t index;      /* number of the combination; the last key varies fastest */
     const char **values; /* one a key */
     SweepStatus status;
     bool found;                /* decided before: it was looked up */
-    const char *rule, *reason; /* of the first error; NULL where it fits */
+    const char *rule, *reason; /* of the first error; NULL if it fits */
     const char *plan_id, *trust;
     uint64_t ranks, peak_bytes, run; /* run 0: not stored */
     Ps step_ps, exposed_ps;
     double tokens_per_s, tokens_per_s_per_device, mfu;
-    double usd_per_token; /* 0: no price is known */
+    double usd_per_token; /* 0: the price is unknown */
     const char *unstored; /* why the store did not take it; NULL: it did */
 } SweepRow;
 typedef LIST(SweepRow) SweepRows;
 
 /* ---- sweep_table.c */
-/* "mesh.tp=2 batch.micro=1", with `before` in front of each. */
+/* Returns "mesh.tp=2 batch.micro=1", with `before` in front of each setting. */
 const char *sweep_settings(Arena *arena, const SweepKeys *keys, const char *const *values,
                            const char *before);
 /* The same of a point's own settings. */
 const char *point_text(Arena *arena, const TextList *settings, const char *before);
 bool sweep_order(Cli *cli); /* reads --by; before anything is predicted */
-/* Ranks the rows and says it all, as text, CSV or JSON. */
+/* Ranks the rows and prints them as text, CSV or JSON. */
 void sweep_report(Cli *cli, const SweepKeys *keys, SweepRows *rows);
 
 #endif

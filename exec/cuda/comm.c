@@ -1,10 +1,10 @@
-/* NCCL's communicators: one for each (axes, stream) of the plan, split from one, made and first
- * used in one order on all ranks; and what an instruction asks of them.
+/* NCCL's communicators: one for each (axes, stream) of the plan. All are split from one, and all
+ * ranks create and warm them up in the same order. Also issues an instruction's communication.
  *
- * Sums are NCCL's own: in an order that is fixed by the communicator, the algorithm and the size,
- * not in rank order as on the CPU, and in the dtype of the buffers at each hop. Equal runs give
- * equal bits (with NVLS only if NCCL_ALGO leaves it out); other backends' bits differ in the last
- * places. Maxima and what only moves are exact. */
+ * NCCL chooses the order of sums. It depends on the communicator, the algorithm and the size,
+ * unlike the CPU's rank order. Each hop rounds to the dtype of the buffers. Equal runs give equal
+ * bits (with NVLS only if NCCL_ALGO excludes it). Other backends differ in the last bits. Maxima,
+ * and collectives that only move data, are exact. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 #include "exec/cuda/private.h"
 #include "planner/base/clock.h"
 
-/* How long libraries may take to end what is under way when a run has failed. */
+/* Time limit for libraries to abort running operations after a run has failed. */
 #define ABORT_S 3.0
 
 static ncclConfig_t config_of(const Cuda *c)
@@ -30,13 +30,13 @@ static ncclConfig_t config_of(const Cuda *c)
     return config;
 }
 
-/* Made before the others, and never used for data: it only names all ranks. */
+/* Made before the others and never used for data: it only connects all ranks. */
 static bool open_world(Cuda *c)
 {
     ncclUniqueId id = {{0}}, *all = arena_array(c->arena, c->n_ranks, sizeof *all);
     ncclConfig_t config = config_of(c);
     bool fine = c->rank != 0 || CHECK_NCCL(c, NULL, ncclGetUniqueId, (&id));
-    /* Rank 0 takes part though it has failed: the others would wait for it. */
+    /* Rank 0 takes part even after a failure, because the others would wait for it. */
     if (!c->meet->exchange(c->meet, &id, sizeof id, all, c->watch.patience_s))
         return cuda_fail(c, "rank-open", "rank %u: %s", c->rank, c->meet->why);
     return fine && CHECK_NCCL(c, &c->comms.world, ncclCommInitRankConfig,
@@ -54,7 +54,7 @@ static bool split(Cuda *c, CudaComm *comm)
              stream_name(comm->key.stream), mesh_size(mesh, comm->key.axes));
     comm->name = arena_dup(c->arena, name);
     config.commName = comm->name;
-    /* The child is NULL until the parent has carried out the split. */
+    /* The child is NULL until the parent has finished the split. */
     if (!CHECK_NCCL(c, &c->comms.world, ncclCommSplit,
                     (c->comms.world, color, key, &comm->comm, &config)))
         return false;
@@ -66,7 +66,7 @@ static bool split(Cuda *c, CudaComm *comm)
 
 enum { SENDS_TO = 1, RECEIVES_FROM = 2 };
 
-/* Where messages of `in`, which part `from` carries out, go through this rank. */
+/* Marks the peers whose messages of `in`, as part `from`, involve this rank. */
 static void add_peers(const Instr *in, uint32_t from, uint32_t n, uint32_t mine,
                       unsigned char *peers)
 {
@@ -76,8 +76,8 @@ static void add_peers(const Instr *in, uint32_t from, uint32_t n, uint32_t mine,
     if (to == mine) peers[from] |= sends ? RECEIVES_FROM : SENDS_TO;
 }
 
-/* Whom this rank exchanges messages with on a communicator, in any step: each member of its group
- * finds the other half of what it finds. [members] */
+/* Finds the ranks that exchange messages with this one on a communicator in any step. Every rank of
+ * the group reads the half of the message list that its peer wrote. [members] */
 static const unsigned char *find_peers(const Cuda *c, const GroupKey *key)
 {
     const Mesh *mesh = &c->plan->mesh;
@@ -99,15 +99,14 @@ static const unsigned char *find_peers(const Cuda *c, const GroupKey *key)
     return peers;
 }
 
-/* Connections are made at the first use, which would otherwise be in the middle of a step, or while
- * it is captured: a sum with everybody, and a word to and from each with whom there are messages.
- */
+/* Connections are made at first use, which would otherwise be inside a step or a capture. Warming
+ * up does one sum over all members, and sends one word to and from each message peer. */
 static bool warm_up(Cuda *c, CudaComm *comm)
 {
     uint32_t n = mesh_size(&c->plan->mesh, comm->key.axes);
     const unsigned char *peers = find_peers(c, &comm->key);
     cudaStream_t stream = c->streams.of[comm->key.stream];
-    uint32_t *at = c->watch.numbers + c->state.info->n_instr + 1; /* words of no other use */
+    uint32_t *at = c->watch.numbers + c->state.info->n_instr + 1; /* words that nothing else uses */
     ncclComm_t of = comm->comm;
     bool fine = CHECK_NCCL(c, &of, ncclAllReduce, (at, at, 1, ncclUint32, ncclMax, of, stream)) &&
                 CHECK_NCCL(c, &of, ncclGroupStart, ());
@@ -118,14 +117,14 @@ static bool warm_up(Cuda *c, CudaComm *comm)
         if (fine && peers[i] & RECEIVES_FROM)
             fine = CHECK_NCCL(c, &of, ncclRecv, (at + 1 + i, 1, ncclUint32, peer, of, stream));
     }
-    /* An open group must be closed whatever happened. */
+    /* An open group must be closed even after an error. */
     return CHECK_NCCL(c, &of, ncclGroupEnd, ()) && fine &&
            CHECK_CUDA(c, cudaEventRecord, (c->streams.finished, stream)) &&
            watch_opening(c, comm->name);
 }
 
-/* Do all members of my group run one program? Symmetric windows ask that a collective's buffers lie
- * at the same place of all arenas. */
+/* True if all members of this rank's group run the same program. A symmetric window requires that a
+ * collective's buffers have the same offset in all arenas. */
 static bool are_alike(const Cuda *c, const CudaComm *comm)
 {
     const Mesh *mesh = &c->plan->mesh;
@@ -209,7 +208,7 @@ static void *abort_all(void *self)
     return NULL;
 }
 
-/* Does the device still carry out what should have been ended? A device that is lost does not. */
+/* True if the device no longer runs the aborted work. A lost device never becomes idle. */
 static bool is_idle(Cuda *c, double until)
 {
     const struct timespec pause = {0, 1000000};
@@ -226,8 +225,8 @@ static bool is_idle(Cuda *c, double until)
     return true;
 }
 
-/* NCCL's abort waits for its own threads and, in some versions, for what it should end: a thread
- * does it, which the end of the process ends. */
+/* NCCL's abort waits for its own threads and, in some versions, for the work that it should abort.
+ * It runs in a thread of its own, which ends with the process. */
 bool comm_abort(Cuda *c)
 {
     pthread_t thread;
@@ -252,12 +251,12 @@ bool comm_abort(Cuda *c)
 
 void comm_close(Cuda *c)
 {
-    /* After an error nothing may wait for others. */
+    /* After an error, no call may wait for other ranks. */
     if ((c->watch.dead || c->failed) && !comm_abort(c)) return;
     hosted_close(c);
     for (uint32_t k = 0; k < c->comms.n_comms; k++) {
         CudaComm *comm = &c->comms.of[k];
-        /* NCCL gives none where devices cannot reach each other's memory. */
+        /* NCCL creates no window where devices cannot reach each other's memory. */
         if (!c->failed && comm->has_window && comm->window != NULL)
             CHECK_NCCL(c, &comm->comm, ncclCommWindowDeregister, (comm->comm, comm->window));
         if (!c->failed && comm->registered != NULL)
@@ -297,7 +296,7 @@ static ncclDataType_t type_of(DType t)
     if (t == DT_bf16) return ncclBfloat16;
     if (t == DT_f16) return ncclFloat16;
     if (t == DT_e4m3) return ncclFloat8e4m3;
-    assert(t == DT_e5m2); /* ready.c refuses to reduce others */
+    assert(t == DT_e5m2); /* ready.c refuses to reduce other 8-bit types */
     return ncclFloat8e5m2;
 }
 
@@ -307,7 +306,7 @@ static ncclRedOp_t op_of(Reduce reduce)
     return reduce == REDUCE_mean ? ncclAvg : ncclSum;
 }
 
-/* Part i of my input goes to member i. */
+/* Part i of the input goes to member i. */
 static bool all_to_all(Cuda *c, const Comm *comm, ncclComm_t of, cudaStream_t stream)
 {
     uint64_t piece = comm->in_bytes / comm->n_members;
@@ -329,7 +328,7 @@ bool comm_issue(Cuda *c, Pc pc)
     const Comm *comm = c->state.at[pc].comm;
     cudaStream_t stream = c->streams.of[comm->stream];
     const CudaComm *its = c->comms.n_comms > 0 ? &c->comms.of[c->comms.comm_of[pc]] : NULL;
-    if (comm->n_members == 1) /* alone: it is there already, or is copied */
+    if (comm->n_members == 1) /* a single member: the data is already there, or is copied */
         return comm->in == comm->out ||
                CHECK_CUDA(c, cudaMemcpyAsync,
                           (comm->out, comm->in, comm->out_bytes, cudaMemcpyDefault, stream));

@@ -1,5 +1,5 @@
-/* Which device a rank uses, what it is, and whether all ranks' devices go together: asked before
- * anything is made on them. */
+/* Chooses a rank's device, describes it, and checks that the devices of all ranks fit together,
+ * before anything is created on them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 
 enum { OLDEST_CAPABILITY = 80 };
 
-/* The device that the local rank has, unless one was asked for. A launcher that shows each rank its
- * own device alone shows it as number 0. */
+/* Uses the device with the local rank's number, unless another one was requested. A launcher that
+ * shows each rank only one device shows it as number 0. */
 static bool choose_number(Cuda *c, int n)
 {
     if (c->options.cuda.device > 0) {
@@ -34,8 +34,8 @@ static bool choose_number(Cuda *c, int n)
                      c->meet->local_rank, n);
 }
 
-/* The environment by which NCCL takes several ranks on one device, each for a host of its own. Set
- * before its first call; what the user has set stays. */
+/* Sets environment variables that let NCCL use one device for several ranks, each as if on its own
+ * host. They are set before NCCL's first call. Variables that the user set stay. */
 static void share_device(const Cuda *c)
 {
     static const char *const settings[][2] = {
@@ -50,12 +50,13 @@ static void share_device(const Cuda *c)
         setenv(settings[i][0], settings[i][1], 0);
 }
 
-/* What the driver reads when it is first called; what the user has set stays. Streams that share a
- * queue of the device (there are 8, unless it is asked for more) wait for each other, which no plan
- * says. To load a kernel the driver may wait for all that runs: where a communication runs that
- * waits for a rank that loads a kernel, for ever; with several ranks all are loaded at once. So are
- * NCCL's connections made: at a collective's first use, the issuer would wait in it for the issuers
- * of others, who may wait in another. (Messages connect when comm.c warms up.) */
+/* Sets variables that the driver reads at its first call. Variables that the user set stay. Streams
+ * that share a hardware queue wait for each other, which no plan says. There are 8 queues unless
+ * more are requested. To load a kernel, the driver may wait for all running work. That is for ever
+ * if a running communication waits for a rank that is loading a kernel. With several ranks, all
+ * kernels are therefore loaded at start. NCCL's connections are made at start for the same reason.
+ * At a collective's first use, the issuing thread waits for those of other ranks, and they may be
+ * waiting in another collective. (Messages connect when comm.c warms up.) */
 void device_environment(void)
 {
     uint32_t n = 0, mine = 0;
@@ -126,7 +127,7 @@ static void uuid_text(const Identity *id, char out[48])
              u[14], u[15]);
 }
 
-/* Every rank finds the same fault, and tells it. */
+/* Every rank finds the same fault and reports it. */
 static bool compare(Cuda *c, Rank a, Rank b)
 {
     const Identity *x = &c->comms.all[a], *y = &c->comms.all[b];

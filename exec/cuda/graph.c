@@ -1,17 +1,17 @@
-/* Steps as CUDA graphs: the streams are captured while a segment's instructions are given to them.
- * A traced step has graphs of its own, with events inside. */
+/* Steps as CUDA graphs: the streams are captured while a segment is issued. A traced step has
+ * graphs of its own, which contain events. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "exec/cuda/private.h"
 
-/* A capture must be ended whatever happened in it. */
+/* A capture must be ended even after an error. */
 static bool capture(Cuda *c, const Segment *s, cudaGraphExec_t *exec)
 {
     cudaStream_t main = c->streams.of[STREAM_compute];
     cudaGraph_t graph = NULL;
-    /* Without it, communications lose their priority to that of the stream of the launch. */
+    /* Without this flag, communications would get the priority of the launching stream. */
     const unsigned long long flags = cudaGraphInstantiateFlagUseNodePriority;
     if (!CHECK_CUDA(c, cudaStreamBeginCapture, (main, cudaStreamCaptureModeThreadLocal)))
         return false;
@@ -52,7 +52,7 @@ bool graph_launch(Cuda *c, uint32_t segment)
     const Segment *s = &c->launches.order.segment[segment];
     cudaStream_t main = c->streams.of[STREAM_compute];
     uint32_t owner = c->launches.traced ? segment : s->same;
-    /* Which of the segments that share a graph the heads are in. */
+    /* Records which of the segments that share the graph is running. */
     if (!CHECK_CUDA(c, cudaMemcpyAsync,
                     (&c->watch.heads[STREAM_none], &c->watch.numbers[segment],
                      sizeof c->watch.heads[0], cudaMemcpyDeviceToHost, main)))
@@ -101,8 +101,8 @@ bool trace_open(Cuda *c, bool by_graphs)
     return true;
 }
 
-/* Picoseconds between two events. CUDA gives float milliseconds: the nearer the events, the finer.
- */
+/* Picoseconds between two events. CUDA gives milliseconds as float, so nearer events are measured
+ * more finely. */
 static Ps between(Cuda *c, cudaEvent_t first, cudaEvent_t second)
 {
     float ms = 0;
@@ -116,7 +116,7 @@ void trace_rows(Cuda *c, Trace *trace)
     for (Pc pc = 1; pc <= c->state.info->n_instr && !c->failed; pc++) {
         if (trace->rows.n == trace->rows.room) return;
         Pc lead = t->lead[pc];
-        assert(lead != 0); /* every instruction is issued in a step */
+        assert(lead != 0); /* every instruction is issued in the step */
         Ps start = between(c, t->zero, t->begin[lead]);
         Ps end = start + between(c, t->begin[lead], t->end[lead]);
         TraceRow row = {.rank = c->rank,

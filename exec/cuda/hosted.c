@@ -1,12 +1,12 @@
-/* Communications that go through the host: for GPUs that NCCL cannot connect, and for several ranks
- * on one GPU. A stream copies the input to pinned memory and tells by a word that it is there; a
- * thread carries the communication out over MPI as the CPU's backend does, sums in rank order, and
- * answers by another word, which the stream waits for before it copies the result back. Words are
- * the streams' own operations, so that graphs hold them, and nothing but streams ever waits:
- * neither the thread that issues nor the one that communicates. (A function of the host's in the
- * stream could not wait: CUDA may run those of all streams one after the other.)
+/* Communications through the host: for GPUs that NCCL cannot connect, and for several ranks on one
+ * GPU. A stream copies the input to pinned memory and writes a word that announces it. A thread
+ * carries the communication out over MPI as the CPU backend does, with sums in rank order. It
+ * answers with another word, and the stream waits for it before it copies the result back. The
+ * streams' own operations read and write the words, so graphs can contain them. Only streams wait;
+ * the issuing thread and the communicating thread never do. (A host function in the stream must not
+ * wait: CUDA may run host functions of all streams one after the other.)
  *
- * MPI is called by one thread at a time: by this one while a step runs, by the main one between. */
+ * Only one thread calls MPI at a time: this one during a step, the main one between steps. */
 #include <assert.h>
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -22,19 +22,19 @@
 
 enum { POLLS_BEFORE_SLEEP = 500, SLEEP_NS = 20000, ALIGN = 256, MEMORY_OPS_VERSION = 11070 };
 
-/* Communications that start together, posted together once all their inputs are there: those of a
- * communicator are in one order on all ranks, however they go on. */
+/* Communications that start together. They are posted together, once all their inputs are there. A
+ * communicator's communications start in the same order on all ranks, however they continue. */
 typedef struct Start {
     uint32_t first, n; /* in Hosted.order */
     uint32_t n_left;   /* under way */
-    bool is_posted;    /* until the request is taken back */
+    bool is_posted;    /* until the request is withdrawn */
 } Start;
 
 struct Hosted {
     Cuda *cuda;
-    Process process; /* of the CPU's backend, with nothing but communications: in host memory */
-    char *pinned;    /* what they read and write; of each stream in turn */
-    uint32_t *words; /* pinned [2, n_starts]: asked for, answered */
+    Process process; /* the CPU backend, with communications only and its memory on the host */
+    char *pinned;    /* inputs and outputs; each stream uses its part in turn */
+    uint32_t *words; /* pinned [2, n_starts]: request; answer */
     Pc *order;       /* of all communications, by stream, then in the order of issue */
     Start *start;    /* likewise */
     uint32_t n_starts;
@@ -46,10 +46,10 @@ struct Hosted {
     _Atomic bool stops;
 };
 
-/* A word has one writer: a stream asks, and takes that back once it is answered; then the thread
- * takes back the answer. CUDA says when a copy is done, not how often it writes a word until then
- * (the C library's memmove writes four bytes twice): were the request cleared by who has read it,
- * it could come again. */
+/* Each word has one writer. A stream writes a request and withdraws it after the answer; then the
+ * thread withdraws the answer. CUDA says when a copy is done, but a copy may write a word several
+ * times (the C library's memmove writes four bytes twice). If the reader cleared the request, it
+ * could appear again. */
 static uint32_t *asked(const Hosted *h, uint32_t k)
 {
     return &h->words[k];
@@ -74,7 +74,8 @@ static void post(Hosted *h, Start *start)
     }
 }
 
-/* What streams ask for is posted; answers that they have seen are taken back. */
+/* Posts the communications that streams have requested, and withdraws answers that they have
+ * seen. */
 static bool listen(Hosted *h)
 {
     bool any = false;
@@ -135,8 +136,8 @@ static uint64_t rounded(uint64_t bytes)
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* Communications that start together are under way together; all others of a stream use its memory
- * in turn. `base`: where it begins; NULL: only asks how much there is. */
+/* Communications that start together need memory at the same time. All others of a stream use the
+ * same memory in turn. `base` is the start of the memory; NULL only computes its size. */
 static uint64_t place(Cuda *c, Hosted *h, char *base)
 {
     uint64_t total = 0;
@@ -159,7 +160,7 @@ static uint64_t place(Cuda *c, Hosted *h, char *base)
     return total;
 }
 
-/* The next communication in h->order; it starts with the one before, or by itself. */
+/* Appends the next communication to h->order; it starts with the one before, or by itself. */
 static void add(Hosted *h, uint32_t at, Pc pc, const Comm *comm, bool is_first)
 {
     const Comm *before = is_first ? NULL : h->process.state.at[h->order[at - 1]].comm;
@@ -170,7 +171,8 @@ static void add(Hosted *h, uint32_t at, Pc pc, const Comm *comm, bool is_first)
     h->order[at] = pc;
 }
 
-/* The communications of this rank as they are in host memory; those of one rank stay with CUDA. */
+/* Lists the communications of this rank with their places in host memory. Communications of a
+ * single rank stay with CUDA. */
 static void collect(Cuda *c, Hosted *h)
 {
     uint32_t n = c->state.info->n_instr, at = 0;
@@ -188,8 +190,8 @@ static void collect(Cuda *c, Hosted *h)
             if (comm == NULL || comm->n_members == 1 || (int)comm->stream != s) continue;
             Comm *mine = arena_alloc(c->arena, sizeof *mine);
             *mine = *comm;
-            /* Messages of a pair and a stream arrive in order, whichever instruction of a shared
-             * graph sends them. */
+            /* Messages of a pair on a stream arrive in order, even if several instructions share a
+             * graph. */
             mine->match = groups_find(&keys, comm->axes, comm->stream);
             h->process.state.at[pc].comm = mine;
             add(h, at, pc, mine, at == h->first[s]);
@@ -246,7 +248,7 @@ bool hosted_open(Cuda *c)
         arena_array(c->arena, (size_t)c->state.info->n_instr + 1, sizeof(PreparedTransfer *));
     collect(c, h);
     bool fine = find_wait(c, h) && allocate(c, h);
-    fine = transfers_open(&h->process, c->d) && fine; /* takes all ranks */
+    fine = transfers_open(&h->process, c->d) && fine; /* all ranks take part */
     if (!fine) c->failed = true;
     if (!fine) return false;
     h->runs = pthread_create(&h->thread, NULL, communicate, h) == 0;
@@ -262,7 +264,7 @@ void hosted_stop(Cuda *c)
     h->runs = false;
 }
 
-/* Streams wait for nothing here any more: freeing waits for them. */
+/* Streams no longer wait for the thread here. Freeing memory waits for the streams. */
 void hosted_close(Cuda *c)
 {
     Hosted *h = c->comms.hosted;
@@ -276,7 +278,7 @@ void hosted_close(Cuda *c)
 
 /* ---- issue ---- */
 
-/* A copy on the stream tells the host that pinned memory holds the data. */
+/* Writes a word on the stream: it tells the host that pinned memory holds the data. */
 static bool set_word(Cuda *c, uint32_t *word, uint32_t value, cudaStream_t stream)
 {
     return CHECK_CUDA(
@@ -292,7 +294,7 @@ static bool wait_for(Cuda *c, const uint32_t *word, uint32_t value, cudaStream_t
            cuda_fail(c, "cuda", "rank %u: cuStreamWaitValue32: error %d", c->rank, (int)result);
 }
 
-/* What start k reads goes to pinned memory, or what it has written comes back. */
+/* Copies the inputs of a start to pinned memory, or its results back. */
 static bool copy(Cuda *c, const Start *start, bool is_back, cudaStream_t stream)
 {
     const Hosted *h = c->comms.hosted;

@@ -1,6 +1,6 @@
-/* Gives instructions to the streams, in the order of issue: what a stream has to wait for first,
- * then the kernel, copy or communication, then an event where another stream will wait for it. The
- * same calls, whether they run at once or are captured. */
+/* Issues instructions to the streams in the order of issue. Each one first waits for events of
+ * other streams, then runs the kernel, copy or communication, then records an event if another
+ * stream waits for it. The calls are the same for running at once and for capturing. */
 #include <assert.h>
 #include <stdio.h>
 
@@ -57,7 +57,7 @@ static bool new_event(Cuda *c, cudaEvent_t *event)
     return CHECK_CUDA(c, cudaEventCreateWithFlags, (event, cudaEventDisableTiming));
 }
 
-/* Communications before computation, where both could run. */
+/* Communications get priority over computation. */
 static bool open_streams(Cuda *c)
 {
     int least = 0, greatest = 0;
@@ -77,7 +77,7 @@ bool issue_open(Cuda *c)
 {
     uint32_t n = c->state.info->n_instr;
     c->streams.event = arena_array(c->arena, (size_t)n + 1, sizeof *c->streams.event);
-    c->streams.uses[STREAM_compute] = true; /* where a step begins and ends */
+    c->streams.uses[STREAM_compute] = true; /* a step begins and ends on this stream */
     for (Pc pc = 1; pc <= n; pc++) c->streams.uses[instr(c, pc)->stream] = true;
     if (!open_streams(c)) return false;
     for (Pc pc = 1; pc <= n; pc++)
@@ -92,8 +92,9 @@ bool issue_open(Cuda *c)
     return true;
 }
 
-/* Outputs of the part at `at` that only the n parts of its chain, from `first` on, have to do with.
- * Every touch of the program is counted, of views too: one elsewhere is one too many. */
+/* Returns the outputs of the part at `at` that no instruction touches except the n parts of its
+ * chain, from `first` on. All accesses in the program count, also those through views; a single one
+ * outside the chain rules an output out. */
 static uint32_t unread_outputs(const Cuda *c, uint32_t first, uint32_t n, uint32_t at)
 {
     const Program *p = c->state.info->p;
@@ -122,7 +123,7 @@ uint32_t issue_kernel(const Cuda *c, uint32_t at, CudaChainPart part[CUDA_CHAIN_
         Pc pc = c->launches.order.pc[at + n];
         const Instr *in = instr(c, pc);
         if (in->fuse != fuse || in->stream != STREAM_compute) break;
-        /* What is outside must not have to be waited for in the middle of a kernel. */
+        /* An instruction outside the kernel must not be awaited in the middle of it. */
         bool waits = false;
         for (uint32_t k = 0; n > 0 && k < in->after.n; k++)
             waits = waits || instr(c, p->after.at[in->after.first + k])->stream != in->stream;
@@ -144,7 +145,7 @@ static bool product_failed(Cuda *c, Pc pc, const CudaError *error)
                      instr_text(c->plan, c->state.info->p, pc, c->arena), error->text);
 }
 
-/* How many instructions from `at` on are one launch. */
+/* Finds how many instructions from `at` on are one launch. */
 static bool chain_from(Cuda *c, uint32_t at, uint32_t *length)
 {
     CudaChainPart part[CUDA_CHAIN_MAX];
@@ -160,7 +161,7 @@ static bool chain_from(Cuda *c, uint32_t at, uint32_t *length)
     return true;
 }
 
-/* A product's chain that one of the segments needs more of than the call would write is none. */
+/* Drops a product's chain if a segment needs an output that the chain's call would not write. */
 static bool check_product(Cuda *c, uint32_t at)
 {
     Pc pc = c->launches.order.pc[at];
@@ -179,7 +180,7 @@ static bool check_product(Cuda *c, uint32_t at)
     return true;
 }
 
-/* A segment that stands for others leaves out only what none of them needs. */
+/* A segment that stands for others skips only outputs that none of them needs. */
 static bool find_unread(Cuda *c)
 {
     const IssueOrder *o = &c->launches.order;
@@ -187,7 +188,7 @@ static bool find_unread(Cuda *c)
     for (uint32_t k = 0; k < o->n_segments; k++) {
         const Segment *s = &o->segment[k], *owner = &o->segment[s->same];
         for (uint32_t i = 0, n; i < s->n; i += n) {
-            n = c->launches.chain[o->pc[owner->first + i]]; /* as it will be launched */
+            n = c->launches.chain[o->pc[owner->first + i]]; /* as they will be launched */
             for (uint32_t at = i; n > 1 && at < i + n; at++) {
                 uint32_t bits = unread_outputs(c, s->first + i, n, s->first + at);
                 uint32_t *mine = &c->launches.unread[o->pc[owner->first + at]];
@@ -230,7 +231,7 @@ void issue_close(Cuda *c)
 
 /* ---- one instruction ---- */
 
-/* A kernel of the host's, on its stream: reads and writes the pinned arena. */
+/* A host kernel on its stream: reads and writes the pinned arena. */
 static void CUDART_CB run_on_host(void *self)
 {
     const Ready *at = self;
@@ -238,7 +239,8 @@ static void CUDART_CB run_on_host(void *self)
     at->kernel(a);
 }
 
-/* An update on the host is left out by itself when the norm is not finite, as on the device. */
+/* A host update checks by itself that the norm is finite, as the device's update does, and
+ * otherwise does nothing. */
 static void CUDART_CB update_on_host(void *self)
 {
     const Ready *at = self;
@@ -257,7 +259,7 @@ static bool compute(Cuda *c, Pc pc, uint32_t n_parts, bool shared)
         return CHECK_CUDA(
             c, cudaLaunchHostFunc,
             (stream, op_info(in->op)->flags & OP_UPDATES ? update_on_host : run_on_host, at));
-    if (in->op == OP_copy) { /* also between the arenas */
+    if (in->op == OP_copy) { /* also between the two arenas */
         uint64_t bytes = (uint64_t)at->args->elements[0] * dtype_bytes(at->args->dtype[0]);
         return CHECK_CUDA(c, cudaMemcpyAsync,
                           (at->args->ptr[1], at->args->ptr[0], bytes, cudaMemcpyDefault, stream));
@@ -289,7 +291,8 @@ static bool wait_for(Cuda *c, Pc pc, const Segment *s)
     const Instr *in = instr(c, pc);
     for (uint32_t k = 0; k < in->after.n; k++) {
         Pc before = p->after.at[in->after.first + k];
-        bool is_past = c->launches.order.at[before] < s->first; /* all streams began after that */
+        /* all streams began after that instruction */
+        bool is_past = c->launches.order.at[before] < s->first;
         if (is_past || instr(c, before)->stream == in->stream) continue;
         if (!CHECK_CUDA(c, cudaStreamWaitEvent,
                         (c->streams.of[in->stream], c->streams.event[before], 0)))
@@ -298,7 +301,7 @@ static bool wait_for(Cuda *c, Pc pc, const Segment *s)
     return true;
 }
 
-/* Where the stream is now, told to whoever looks from outside: `where` is a place of c->watch.heads
+/* Publishes the stream's position for the watching threads; `where` is an element of c->watch.heads
  * or c->watch.begun. */
 static bool mark(Cuda *c, Stream s, uint32_t *where, uint32_t number)
 {
@@ -313,11 +316,11 @@ static bool record(Cuda *c, cudaEvent_t event, Stream s, bool captures)
     return CHECK_CUDA(c, cudaEventRecordWithFlags, (event, c->streams.of[s], flags));
 }
 
-/* ---- a launch: an instruction, a chain that is one kernel, or communications that start together
- */
+/* ---- a launch: one instruction, a chain that is one kernel, or communications that start
+ * together */
 
 typedef struct Launch {
-    uint32_t first, n; /* in the order */
+    uint32_t first, n; /* places in the order */
     bool is_comm;
 } Launch;
 
@@ -328,7 +331,7 @@ static Launch launch_at(const Cuda *c, uint32_t i, uint32_t end)
     if (!l.is_comm) {
         if (c->findings.scans == NULL && !c->options.alone)
             l.n = c->launches.chain[c->launches.order.pc[i]];
-        assert(l.n <= end - i); /* segments begin where kernels do */
+        assert(l.n <= end - i); /* segments begin where kernels begin */
         return l;
     }
     while (in->launch != 0 && l.first + l.n < end) {
@@ -349,7 +352,7 @@ static bool issue_comms(Cuda *c, const Launch *l)
     if (!groups) return fine;
     uint32_t any = c->comms.comm_of[c->launches.order.pc[l->first]];
     fine = CHECK_NCCL(c, &c->comms.of[any].comm, ncclGroupEnd, ()) && fine;
-    for (uint32_t i = 1; fine && i < l->n; i++) { /* several communicators may be in it */
+    for (uint32_t i = 1; fine && i < l->n; i++) { /* the launch may use several communicators */
         uint32_t its = c->comms.comm_of[c->launches.order.pc[l->first + i]];
         fine = its == any || nccl_checked(c, &c->comms.of[its].comm, ncclInProgress, "ncclGroupEnd",
                                           __FILE__, __LINE__);
@@ -357,7 +360,7 @@ static bool issue_comms(Cuda *c, const Launch *l)
     return fine;
 }
 
-/* Instructions from one mark to the next at most: a mark costs a copy of 4 bytes. */
+/* Largest number of instructions between two marks: a mark costs a copy of 4 bytes. */
 enum { MARK_EVERY = 64 };
 
 static bool issue_launch(Cuda *c, const Launch *l, const Segment *s, bool captures)
@@ -384,7 +387,7 @@ static bool issue_launch(Cuda *c, const Launch *l, const Segment *s, bool captur
             fine = CHECK_CUDA(c, cudaEventRecord, (c->streams.event[pc], c->streams.of[stream]));
     }
     Pc last = c->launches.order.pc[l->first + l->n - 1];
-    /* One rank alone has few events: without marks a long step would look like one that hangs. */
+    /* A single rank has few events. Without marks a long step would look as if it hung. */
     bool is_due = l->first / MARK_EVERY != (l->first + l->n) / MARK_EVERY;
     if (fine && (l->is_comm || c->streams.event[last] != NULL || is_due))
         fine = mark(c, stream, &c->watch.heads[stream], c->watch.next_on_stream[last]);

@@ -1,5 +1,6 @@
-/* The libraries that kernels call: opened before the first step, and told of each instruction that
- * they may carry out, so that choosing, timing and allocating are over when steps begin. */
+/* The libraries that kernels call. They are opened before the first step and see each instruction
+ * that they may carry out, so that choosing, timing and allocating are finished before steps
+ * begin. */
 #include <string.h>
 
 #include "exec/cuda/private.h"
@@ -57,7 +58,7 @@ static bool open_ways(Cuda *c)
     return true;
 }
 
-/* A product and what may go along with it. */
+/* Prepares a product together with the ops that may be fused with it. */
 static bool prepare_kernel(Cuda *c, uint32_t at)
 {
     CudaChainPart part[CUDA_CHAIN_MAX];
@@ -96,11 +97,11 @@ bool libraries_open(Cuda *c)
     return true;
 }
 
-/* What ranks say: records of all of them, one rank's after another's, with zeroes behind those of
- * who has fewer; where all say the same it is here once. */
+/* The records that ranks report: those of all ranks, one rank after another, padded with zeroes to
+ * equal length. If all ranks report the same, it is stored once. */
 typedef struct Said {
     const void *all;
-    uint32_t n, n_before; /* how many of them ranks before this one said */
+    uint32_t n, n_before; /* own records; records of the ranks before this one */
 } Said;
 
 typedef struct Summary {

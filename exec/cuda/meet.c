@@ -1,4 +1,5 @@
-/* Meeting over MPI, and alone; chooses. Knows no CUDA. */
+/* Lets ranks meet over MPI, or a rank run alone; chooses between MPI, TCP and alone. It knows no
+ * CUDA. */
 #include "exec/cuda/meet.h"
 
 #include <sched.h>
@@ -82,8 +83,7 @@ static void mpi_close(Meet *m)
 
 /* ---- */
 
-/* The number that the launcher gave this process among those of its machine; false: it gave none.
- */
+/* Returns the number that the launcher gave this process on its machine; false if it gave none. */
 static bool local_rank(uint32_t *number)
 {
     static const char *const known[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",

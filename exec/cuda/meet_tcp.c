@@ -1,7 +1,7 @@
-/* Meeting over TCP: a star around rank 0, which listens where MASTER_ADDR and MASTER_PORT say (one
- * port further where torchrun's own store has that one; TANDEM_PORT overrides). Every message has a
- * head with its length; a rank that goes takes its connection with it, and rank 0 tells the others.
- * Every message is checked against the expected one before any byte is used. */
+/* Meeting over TCP in a star around rank 0. Rank 0 listens where MASTER_ADDR and MASTER_PORT say;
+ * TANDEM_PORT overrides the port, and where torchrun's own store has that port, the next one is
+ * used. Every message has a head with its length. When a rank goes, its connection closes, and rank
+ * 0 tells the others. Every message is checked against the expected one before any byte is used. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -144,7 +144,7 @@ static bool receive(Star *s, uint32_t rank, void *at, size_t bytes)
     return receive_all(s, rank, at, bytes);
 }
 
-/* Tells everybody we are connected to why we go. */
+/* Tells all connected ranks why this one goes. */
 static void tell_failure(Star *s, const char *text)
 {
     size_t n = strlen(text);
@@ -188,7 +188,7 @@ static bool is_gone(Meet *m)
         ssize_t n = recv(s->peer[r], &h, sizeof h, MSG_PEEK | MSG_DONTWAIT);
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) continue;
         bool left = n <= 0;
-        /* Data is for the exchange that we are not at yet. */
+        /* Data belongs to an exchange that this rank has not reached yet. */
         if (!left && ((size_t)n < sizeof h || (h.magic == MAGIC && h.kind == DATA))) continue;
         s->until_s = clock_s() + 1;
         if (left)
@@ -253,7 +253,7 @@ static bool listen_at(Star *s, uint16_t port)
     return listen(s->listener, 1024) == 0 || fail_errno(s, "listen");
 }
 
-/* A connection that says it is a rank of this run. Others are closed again. */
+/* Accepts a connection of a rank of this run. Other connections are closed. */
 static void accept_one(Star *s, uint32_t *n_here)
 {
     int fd = accept(s->listener, NULL, NULL);
@@ -325,7 +325,7 @@ static bool connect_to(Star *s, const char *host, const char *port)
     }
 }
 
-/* Of Slurm's "node[003-012,015],other": the first name. */
+/* Returns the first name of Slurm's "node[003-012,015],other". */
 static const char *first_node(Arena *arena, const char *list)
 {
     size_t n = strcspn(list, ",[");

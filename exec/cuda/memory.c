@@ -1,6 +1,6 @@
-/* The two arenas of a rank, one allocation each, and what the host may do with them between steps.
- * With poison, what is dead when a step begins is NaN; with poison or measure, the bytes that were
- * never written still are at the end. */
+/* The two arenas of a rank, one allocation each, and the host's access to them between steps. With
+ * poison, memory that holds no value at the start of a step is NaN. With poison or measure, bytes
+ * that are never written keep the pattern to the end. */
 #include <assert.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ static const Program *program_of(const Cuda *c)
     return plan_program(c->plan, c->rank);
 }
 
-/* A block of pinned memory that holds poison, or receives what is looked at. */
+/* Opens a block of pinned memory that holds poison, or that receives bytes to inspect. */
 static bool block_open(Cuda *c, char **block)
 {
     *block = NULL;
@@ -25,11 +25,11 @@ static void block_close(char *block)
     if (block != NULL) cudaFreeHost(block);
 }
 
-/* Bytes [lo, hi) of the device arena. */
+/* Fills bytes [lo, hi) of the device arena. */
 static bool fill(Cuda *c, uint64_t lo, uint64_t hi, const char *block)
 {
     while (lo < hi) {
-        uint64_t phase = lo % 8; /* the pattern goes by the address */
+        uint64_t phase = lo % 8; /* the pattern depends on the address */
         uint64_t n = hi - lo < BLOCK_BYTES - phase ? hi - lo : BLOCK_BYTES - phase;
         if (!CHECK_CUDA(c, cudaMemcpy,
                         (c->state.device + lo, block + phase, n, cudaMemcpyHostToDevice)))
@@ -115,7 +115,7 @@ bool memory_write(Cuda *c, BufferId b, const void *from)
                       (rank_memory(&c->state, b), from, bytes_of(c, b), cudaMemcpyDefault));
 }
 
-/* The next bytes from `at` on that nothing keeps between steps: [*lo, *hi). */
+/* Finds the next bytes [*lo, *hi) from `at` on that keep nothing between steps. */
 static bool next_dead(const Program *p, Space space, uint64_t end, uint64_t at, uint64_t *lo,
                       uint64_t *hi)
 {
@@ -139,7 +139,7 @@ static bool next_dead(const Program *p, Space space, uint64_t end, uint64_t at, 
     return *lo < end;
 }
 
-/* How high the arena was written so far, before it is poisoned again. */
+/* Records how high the arena was written, before it is poisoned again. */
 static bool note_highest(Cuda *c)
 {
     for (int space = SPACE_device; space <= SPACE_host; space++) {
@@ -166,7 +166,7 @@ bool memory_poison(Cuda *c)
     return fine;
 }
 
-/* End of the highest byte below `end` of the device arena that was written. */
+/* Finds the end of the highest byte below `end` in the device arena that was written. */
 static bool device_end(Cuda *c, uint64_t end, uint64_t *highest)
 {
     char *block;
@@ -203,7 +203,7 @@ bool memory_inspect(Cuda *c)
     const Program *p = program_of(c);
     char slack[ARENA_SLACK] __attribute__((aligned(8)));
     if (!c->options.poison) return true;
-    uint64_t shift = p->bytes % 8; /* the pattern goes by the address */
+    uint64_t shift = p->bytes % 8; /* the pattern depends on the address */
     assert(p->bytes - shift + sizeof slack <= c->gpu.arena_bytes);
     if (!CHECK_CUDA(
             c, cudaMemcpy,
@@ -219,8 +219,8 @@ bool memory_inspect(Cuda *c)
                      (unsigned long long)(device ? p->bytes : p->host_bytes));
 }
 
-/* All that the device has in use, the context too, which was there before anything could be
- * measured; of a device that is shared, what has come since. */
+/* Measures all memory in use on the device, including the context, which existed before any
+ * measurement. On a shared device it counts only what was added since. */
 void memory_outside(Cuda *c)
 {
     size_t unused = 0, total = 0;

@@ -1,4 +1,4 @@
-/* The backend's table of functions, and what the module exports. */
+/* The backend's table of functions, and the symbols that the module exports. */
 #include "exec/cuda/module.h"
 
 #include <assert.h>
@@ -6,7 +6,7 @@
 
 #include "exec/cuda/private.h"
 
-/* Errors of a call go to its own diagnostics. */
+/* Errors of a call go to the caller's diagnostics. */
 static Cuda *enter(const Backend *self, Diag *d)
 {
     Cuda *c = self->state;

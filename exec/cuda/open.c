@@ -1,6 +1,7 @@
-/* The CUDA backend: one process a rank, one device a process. Opens in an order in which a rank
- * that cannot go on keeps no other waiting: what is local first, then whether all are fine, then
- * what takes all of them. Closing releases whatever is there, however far opening came. */
+/* The CUDA backend: one process for each rank, one device for each process. Opens in an order in
+ * which a failed rank keeps no other rank waiting: first the local steps, then a check that all
+ * ranks are fine, then the steps in which all take part. Closing releases everything that was
+ * opened so far. */
 #include <assert.h>
 #include <string.h>
 
@@ -12,7 +13,7 @@ static const Loc nowhere = {NULL, 0};
 
 enum { WHOLE_LENGTH = 4000 };
 
-/* Choosing among the ways of a large plan's products, or starting NCCL on many machines. */
+/* Enough to choose kernels for the products of a large plan, or to start NCCL on many machines. */
 #define PATIENCE_S 120.0
 
 static bool meet(Cuda *c)
@@ -41,10 +42,11 @@ static bool all_are_fine(Cuda *c, bool fine)
     return fine;
 }
 
-/* The small things that a step needs beside the arenas. */
+/* Allocates the small blocks that a step needs beside the arenas. */
 static bool open_blocks(Cuda *c)
 {
-    uint32_t n = c->state.info->n_instr + 2 + c->n_ranks; /* comm.c warms up in the last */
+    /* comm.c warms up with the last of them */
+    uint32_t n = c->state.info->n_instr + 2 + c->n_ranks;
     uint32_t *numbers = arena_array(c->arena, n, sizeof *numbers);
     for (uint32_t i = 0; i < n; i++) numbers[i] = i;
     void *host[3] = {NULL}, *device[3] = {NULL};
@@ -114,11 +116,11 @@ bool cuda_open(Cuda *c, const Plan *plan, const BackendOptions *options)
     c->watch.patience_s = options->cuda.patience_s;
     if (c->watch.patience_s <= 0)
         c->watch.patience_s = c->options.timeout_s > PATIENCE_S ? c->options.timeout_s : PATIENCE_S;
-    device_environment(); /* before MPI starts: one that knows CUDA may call the driver */
+    device_environment(); /* before MPI starts, because a CUDA-aware MPI may call the driver */
     if (!meet(c)) return false;
     c->watch.here = arena_array(c->arena, c->n_ranks, 1);
-    /* Branches of a graph need not run at once, but these wait for the host, which waits for other
-     * ranks, and they for branches of this one. */
+    /* The branches of a graph need not run at the same time. Here they could wait for the host,
+     * which waits for other ranks, which wait for another branch of this graph. */
     CudaGraphs *graphs = &c->options.cuda.graphs;
     if (options->cuda.host_comm && c->n_ranks > 1 && *graphs == CUDA_GRAPHS_auto)
         *graphs = CUDA_GRAPHS_none;
@@ -135,10 +137,10 @@ void cuda_close(Cuda *c)
 {
     trace_close(c);
     scan_close(c);
-    graph_close(c); /* before the communicators that are captured in them */
+    graph_close(c); /* before the communicators, which the graphs contain */
     comm_close(c);
     if (c->watch.stuck) watch_leave(c);
-    if (!c->watch.stuck) {  /* freeing waits for the device; the end of the process does not */
+    if (!c->watch.stuck) {  /* freeing waits for the device; ending the process does not */
         libraries_close(c); /* before the streams */
         issue_close(c);
         stage_close(c);

@@ -1,6 +1,6 @@
 /* The order of issue: a topological order of the program in which communications that start
- * together stand together. An event must be recorded before another stream waits for it; in the
- * order of the pcs, a launch whose later member waits for something would break that. */
+ * together are adjacent. An event must be recorded before another stream waits for it. The order of
+ * the pcs could break that if a later member of a launch waits for something. */
 #include "exec/cuda/order.h"
 
 #include <assert.h>
@@ -41,7 +41,7 @@ static Pc heap_pop(Heap *h)
     return top;
 }
 
-/* The first instruction of each launch, along its stream. */
+/* Finds the first instruction of each launch, along its stream. */
 static void find_leaders(const Program *p, Pc *leader)
 {
     Pc end[STREAM_COUNT] = {0};
@@ -72,7 +72,7 @@ void order_make(const ProgramInfo *info, Arena *arena, IssueOrder *order)
         Pc first = heap_pop(&heap), leader = heap.leader[first];
         uint32_t from = order->n;
         order->pc[order->n++] = first;
-        /* All members wait for the same, so all are here. */
+        /* All members wait for the same instructions, so all are in the heap. */
         while (heap.n > 0 && heap.leader[heap.at[0]] == leader)
             order->pc[order->n++] = heap_pop(&heap);
         for (uint32_t i = from; i < order->n; i++) {
@@ -82,7 +82,8 @@ void order_make(const ProgramInfo *info, Arena *arena, IssueOrder *order)
                 if (--n_before[info->then[k]] == 0) heap_push(&heap, info->then[k]);
         }
     }
-    assert(order->n == n); /* `after` names smaller pcs only; the verifier has seen to launches */
+    /* `after` only names smaller pcs, and the verifier has checked the launches */
+    assert(order->n == n);
     arena_free(scratch);
 }
 
@@ -93,7 +94,7 @@ void order_whole(IssueOrder *order, Arena *arena)
     order->n_segments = 1;
 }
 
-/* Where the first computation of micro-batch m stands; order->n: nowhere. */
+/* Returns the place of micro-batch m's first computation; order->n if it has none. */
 static uint32_t begin_of(const RankState *r, const IssueOrder *order, uint32_t microbatch)
 {
     const Program *p = r->info->p;
@@ -115,7 +116,7 @@ static bool same_comm(const Comm *a, const Comm *b)
 
 static bool same_args(const KernelArgs *a, const KernelArgs *b)
 {
-    /* Draws are a function of the micro-batch: its number is a part of the graph. */
+    /* Random draws depend on the micro-batch, whose number is part of the graph. */
     if (a->attrs.drop > 0 && a->microbatch != b->microbatch) return false;
     return a->n_in == b->n_in && a->n_args == b->n_args && a->rows == b->rows &&
            memcmp(a->ptr, b->ptr, a->n_args * sizeof a->ptr[0]) == 0 &&
@@ -129,8 +130,8 @@ static bool same_args(const KernelArgs *a, const KernelArgs *b)
            a->part_size == b->part_size;
 }
 
-/* Does instruction i of segment s wait for the same of its own segment as that of t? What stands
- * before a segment has finished. */
+/* True if instruction i waits for the same instructions within its segment s as its counterpart
+ * does within t. Everything before a segment has finished when it begins. */
 static bool waits_for(const Program *p, const IssueOrder *o, const Segment *s, uint32_t i,
                       uint32_t wanted)
 {

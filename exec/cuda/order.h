@@ -1,21 +1,22 @@
-/* The order in which a program's instructions are issued to the streams, and the cuts of a step
- * into graphs. Independent of CUDA. */
+/* The order in which instructions are issued to the streams, and the cuts of a step into graphs. It
+ * does not depend on CUDA. */
 #ifndef TANDEM_EXEC_CUDA_ORDER_H
 #define TANDEM_EXEC_CUDA_ORDER_H
 
 #include "exec/ready.h"
 
-/* [first, first + n) of the order. */
+/* the range [first, first + n) of the order */
 typedef struct Segment {
     uint32_t first, n;
-    /* index of an earlier segment that differs only in its micro-batch; its own index: none */
+    /* index of an earlier segment that differs only in its micro-batch; its own index if there is
+     * none */
     uint32_t same;
     bool shared; /* another segment has this one as its `same` */
 } Segment;
 
 typedef struct IssueOrder {
-    Pc *pc;       /* [n] members of a launch are adjacent */
-    uint32_t *at; /* [pc] its place in the order */
+    Pc *pc;       /* [n]: instructions in order; members of a launch are adjacent */
+    uint32_t *at; /* [pc]: its place in the order */
     uint32_t n;
     Segment *segment;
     uint32_t n_segments;
@@ -27,9 +28,9 @@ typedef struct IssueOrder {
 void order_make(const ProgramInfo *info, Arena *arena, IssueOrder *order);
 /* Makes the whole order one segment. */
 void order_whole(IssueOrder *order, Arena *arena);
-/* Cuts the order into one segment a micro-batch; the update goes with the last. If micro-batches
- * are interleaved (a pipeline's schedule) or there is only one, makes one segment and returns
- * false. */
+/* Cuts the order into one segment for each micro-batch; the update belongs to the last. If
+ * micro-batches are interleaved (a pipeline's schedule) or there is only one, makes one segment and
+ * returns false. */
 bool order_cut(const RankState *r, IssueOrder *order, Arena *arena);
 
 #endif

@@ -47,7 +47,7 @@ typedef struct Staged {
  * instructions, the first one gets its time; the others take no time at its end. */
 typedef struct CudaTrace {
     cudaEvent_t *begin, *end; /* [pc]; NULL: not traced */
-    Pc *lead;                 /* [pc] the first instruction of its launch */
+    Pc *lead;                 /* [pc]: the first instruction of its launch */
     cudaEvent_t zero;
 } CudaTrace;
 
@@ -60,20 +60,21 @@ typedef struct Scan {
     DType dtype;
 } Scan;
 
-/* watch.c, check.c: does the step make progress, and where is each stream? */
+/* watch.c, check.c: whether the step makes progress, and where each stream is. */
 typedef struct CudaWatch {
     /* The device has a step, or is being waited for: the run ends if no progress is made within
      * the timeout. Work on the host may take up to patience_s. */
     _Atomic bool watched;
     double patience_s;
     _Atomic uint64_t beat; /* the issuing thread's counter: changes while it makes progress */
-    pthread_t watcher;     /* the thread that waits for that */
+    pthread_t watcher;     /* the thread that watches for that */
     bool watches;
     _Atomic bool ends;
     const char *opens;   /* the operation that watch_opening waits for */
     unsigned char *here; /* [n_ranks] */
-    bool dead;           /* communicators are broken: they can only be aborted */
-    bool stuck;          /* and aborting them did not return: nothing may wait for the device */
+    bool dead;           /* communicators are broken and can only be aborted */
+    /* aborting them did not return either, so nothing may wait for the device */
+    bool stuck;
     _Atomic bool aborted;
     double last_progress_s;
     /* Pinned memory that the streams write as they run. heads [STREAM_COUNT]: the first instruction
@@ -129,25 +130,25 @@ typedef struct CudaComms {
 typedef struct CudaLaunches {
     IssueOrder order;
     uint32_t *chain;  /* [pc] number of instructions in the launch that begins at pc; 1: alone */
-    uint32_t *unread; /* [pc] CudaChainPart.unread of a part */
+    uint32_t *unread; /* [pc]: CudaChainPart.unread of a part */
     Staged *staged;
     uint32_t n_staged;
-    uint32_t *staged_of;     /* [pc] 1 + index; 0: not a batch */
+    uint32_t *staged_of;     /* [pc]: 1 + index; 0: not a batch instruction */
     int64_t next_filled;     /* the step whose data `back` holds; -1: none */
-    cudaGraphExec_t *graph;  /* [segment] NULL: not captured, or an equal earlier segment has it */
-    cudaGraphExec_t *traced; /* [segment] graphs of one step with events around each instruction */
+    cudaGraphExec_t *graph;  /* [segment]; NULL: not captured, or an equal earlier segment has it */
+    cudaGraphExec_t *traced; /* [segment]: graphs of one step with events around each instruction */
     int64_t n_steps;
 } CudaLaunches;
 
-/* scan.c, step.c: what a step is asked to find out. */
+/* scan.c, step.c: the findings of a step. */
 typedef struct CudaStepFindings {
     CudaTrace trace;
-    char **scans; /* [STREAM_COUNT] pinned, during a search for bad numbers; else NULL */
+    char **scans; /* [STREAM_COUNT]: pinned memory during a search for bad numbers; else NULL */
     Arena *scan_arena;
     BadNumber *bad;
 } CudaStepFindings;
 
-/* record.c: the rank's state as the launcher and people see it. */
+/* record.c: the rank's state, for the launcher and for people. */
 typedef struct CudaReport {
     Status *status;
     StatusSlot *slot, alone;
@@ -165,7 +166,7 @@ typedef struct Cuda {
     Meet *meet;
     const Plan *plan;
     BackendOptions options;
-    Control control; /* what kernels on the host read */
+    Control control; /* settings that kernels on the host read */
     RankState state;
     Rank rank;
     uint32_t n_ranks;
@@ -182,7 +183,7 @@ typedef struct Cuda {
     CudaReport report;
 } Cuda;
 
-/* ---- check.c: one macro a library. On an error they report the call, its place and the
+/* ---- check.c: one macro for each library. On an error they report the call, its place and the
  * library's message. They return true if there is no error. nccl_checked also waits until the
  * communicator is ready for the next call, since a call may return before it has ended. */
 bool cuda_checked(Cuda *c, cudaError_t error, const char *call, const char *file, int line);
@@ -221,8 +222,8 @@ void memory_close(Cuda *c);
 bool memory_settle(Cuda *c);
 bool memory_read(Cuda *c, BufferId b, void *to);
 bool memory_write(Cuda *c, BufferId b, const void *from);
-/* memory_poison fills memory that does not live between steps, before a step. memory_inspect
- * finds writes beyond the arena afterwards. */
+/* memory_poison fills memory that does not live between steps, before a step. memory_inspect then
+ * finds writes beyond the arena. */
 bool memory_poison(Cuda *c);
 bool memory_inspect(Cuda *c);
 uint64_t memory_highest(Cuda *c, Space space);
@@ -241,12 +242,13 @@ bool stage_to_slot(Cuda *c, const Segment *s);
 
 /* ---- comm.c ---- */
 bool comm_open(Cuda *c);
-void comm_close(Cuda *c); /* destroys, or aborts where something failed */
-/* Aborts communication in flight within a time limit. If a library does not return, returns
- * false and sets c->watch.stuck. */
+void comm_close(Cuda *c); /* destroys communicators, or aborts them after a failure */
+/* Aborts running communication within a time limit. If a library does not return, returns false and
+ * sets c->watch.stuck. */
 bool comm_abort(Cuda *c);
-bool comm_issue(Cuda *c, Pc pc); /* issues one; inside an NCCL group if others start with it */
-bool comm_errors(Cuda *c);       /* false if a communicator reports an error */
+/* issues one communication; inside an NCCL group if others start with it */
+bool comm_issue(Cuda *c, Pc pc);
+bool comm_errors(Cuda *c); /* false if a communicator reports an error */
 
 /* ---- hosted.c ---- */
 typedef struct Hosted Hosted;

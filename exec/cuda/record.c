@@ -1,7 +1,7 @@
-/* Where this rank is, in a file of its own (--record FOLDER): what is left of a run that was
- * killed, or of one on several machines, whose ranks share no memory. Each line says by itself
- * whose it is, so that the files of all ranks can be put together and searched for a match number.
- * Written by whoever of the two threads looks around, while the other waits; in one piece. */
+/* Writes this rank's position to a file of its own (--record FOLDER). The file outlives a killed
+ * run, and it serves runs on several machines, whose ranks share no memory. Each line names its
+ * rank, so that the files of all ranks can be joined and searched for a match number. Either of the
+ * two threads writes it, while the other waits; each time in one piece. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "exec/cuda/private.h"
 #include "planner/base/clock.h"
 
-/* How much of what a rank did last may be lost when its process is killed. */
+/* At most this many seconds of a rank's last actions are lost when its process is killed. */
 #define EVERY_S 0.2
 
 bool record_open(Cuda *c)
@@ -45,7 +45,8 @@ static const char *state_word(const Cuda *c)
     return "";
 }
 
-/* A stream by its first instruction that is not done: has it begun, as a communication tells? */
+/* Describes a stream by its first unfinished instruction; for a communication, also whether it has
+ * begun. */
 static void add_stream(const Cuda *c, const char *who, int s, Str *out)
 {
     Pc head = atomic_load(&c->report.slot->head[s]);
@@ -71,7 +72,7 @@ void record_write(Cuda *c, const char *rule, const char *text)
     for (int s = STREAM_none + 1; c->watch.heads != NULL && s < STREAM_COUNT; s++)
         if (c->streams.uses[s]) add_stream(c, who, s, &out);
     if (rule != NULL) str_print(&out, "%s error[%s]: %s\n", who, rule, text);
-    /* Shorter or longer than before: never a mixture that could be read as a whole. */
+    /* The text may be shorter or longer than before. It must never be a mixture of both. */
     if (pwrite(c->report.record - 1, str_text(&out), out.n, 0) == (ssize_t)out.n &&
         ftruncate(c->report.record - 1, (off_t)out.n) != 0)
         c->report.record = 0;

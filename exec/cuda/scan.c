@@ -1,6 +1,6 @@
-/* Looking for the first number that is not finite: after each instruction its outputs are copied to
- * the host, piece by piece, on the same stream, and looked at there before the stream goes on. So
- * the program keeps its order, and no rank waits in another way than in a step. */
+/* Looks for the first number that is not finite. After each instruction its outputs are copied to
+ * the host on the same stream, piece by piece, and checked before the stream continues. The program
+ * thus keeps its order, and ranks wait for each other as in any other step. */
 #include <math.h>
 #include <pthread.h>
 
@@ -9,7 +9,8 @@
 
 enum { PIECE_BYTES = 1 << 22 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* streams may call back side by side */
+/* several streams may call back at the same time */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 bool scan_open(Cuda *c, BadNumber *bad)
 {
@@ -36,7 +37,7 @@ void scan_close(Cuda *c)
     c->findings.scan_arena = NULL;
 }
 
-/* In the order of the program, then of outputs and elements. */
+/* Compares places by the order of the program, then of outputs and elements. */
 static bool is_earlier(const Scan *s, uint64_t element, const BadNumber *bad)
 {
     if (bad->pc == 0 || s->pc != bad->pc) return bad->pc == 0 || s->pc < bad->pc;

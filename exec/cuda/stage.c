@@ -1,6 +1,7 @@
-/* Data comes from the host: each batch instruction has pinned memory that holds its micro-batch of
- * the step, and ordinary memory where that of the next step is put while the device works. Where
- * micro-batches share a graph, it copies from a slot on the device, which is filled before. */
+/* Data comes from the host. Each batch instruction has pinned memory for its micro-batch of this
+ * step, and ordinary memory that is filled with the next step's data while the device works. If
+ * micro-batches share a graph, the instruction copies from a slot on the device, which is filled
+ * before. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +79,7 @@ void stage_prepare(Cuda *c)
     fill_back(c, &next);
 }
 
-/* The slots of a shared segment are those of the segment that has the graph. */
+/* A shared segment uses the slots of the segment that has the graph. */
 static bool make_slots(Cuda *c, Staged *s)
 {
     for (int k = 0; k < 2; k++) {

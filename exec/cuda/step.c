@@ -1,5 +1,5 @@
-/* A step: the control block and the data go to the device, then the program, as graphs or
- * instruction by instruction; the host waits once, at the end. */
+/* Runs a step. The control block and the data are copied to the device, then the program runs, as
+ * graphs or instruction by instruction. The host waits once, at the end. */
 #include <string.h>
 
 #include "exec/cuda/private.h"
@@ -21,7 +21,7 @@ static bool run_program(Cuda *c, bool by_graphs)
     return true;
 }
 
-/* The fault that a kernel found in its data. */
+/* Reports a fault that a kernel found in its data. */
 static bool check_fault(Cuda *c)
 {
     uint32_t fault = *c->gpu.fault_host;
@@ -35,11 +35,11 @@ static bool check_fault(Cuda *c)
                      instr_text(c->plan, c->state.info->p, pc, c->arena));
 }
 
-/* The host's work before the device gets the step. Where that may take long the ranks wait for
- * each other, or the first would call the others' work a hang. */
+/* The host's work before the device starts the step. If that may take long, the ranks wait for each
+ * other, or the fastest would take the others' work for a hang. */
 static bool prepare(Cuda *c, bool by_graphs, bool traced)
 {
-    /* The first step runs without graphs: libraries load in it. */
+    /* The first step runs without graphs, because libraries load during it. */
     const bool captures = by_graphs && !traced && c->launches.graph == NULL;
     const bool reads = c->launches.next_filled != c->control.step;
     if (!memory_poison(c) || !memory_settle(c)) return false;
@@ -82,7 +82,8 @@ bool step_run(Cuda *c, const Control *control, Trace *trace)
     watch_arm(c, false);
     fine = fine && check_fault(c) && memory_inspect(c);
     if (fine && trace) trace_rows(c, trace);
-    if (!fine || c->failed) watch_fail(c); /* before anything is released: that may wait */
+    /* before anything is released, because releasing may wait */
+    if (!fine || c->failed) watch_fail(c);
     if (trace) trace_close(c);
     atomic_store(&c->report.slot->state, STATUS_open);
     c->launches.n_steps++;

@@ -1,6 +1,7 @@
-/* While a step runs: is it done, does it go on, has another rank gone, is a communicator broken?
- * The device tells where each stream is by copying the number of the instruction it comes to next
- * into pinned memory; from there it goes to the record that all ranks of the machine share. */
+/* Watches a running step: whether it is done or makes progress, whether another rank has gone, and
+ * whether a communicator is broken. Each stream copies the number of its next instruction into
+ * pinned memory. From there it is copied to the status record that all ranks of the machine
+ * share. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +14,11 @@
 
 enum { POLLS_BEFORE_SLEEP = 2000, SLEEP_NS = 20000, POLLS_BETWEEN_LOOKS = 16 };
 
-/* The thread that issues is the first to tell, where it can. */
+/* The issuing thread reports first if it can. */
 #define LATER_S 1.0
 
-/* Ranks that no launcher of ours started share a record of their own, where all are on one machine.
- */
+/* Ranks that our launcher did not start share a status record of their own, if all are on one
+ * machine. */
 static bool make_record(Cuda *c)
 {
     char path[sizeof c->report.status_path] = "", *all = NULL;
@@ -25,7 +26,7 @@ static bool make_record(Cuda *c)
     for (Rank r = 1; r < c->n_ranks; r++)
         one_machine = one_machine && c->comms.all[r].host == c->comms.all[0].host;
     if (!one_machine || c->n_ranks == 1) return true;
-    Diag quiet = diag_in(c->arena); /* a run can do without */
+    Diag quiet = diag_in(c->arena); /* a run can do without the record */
     if (c->rank == 0) c->report.status = status_create(c->n_ranks, path, sizeof path, &quiet);
     all = arena_array(c->arena, c->n_ranks, sizeof path);
     bool fine = c->meet->exchange(c->meet, path, sizeof path, all, c->watch.patience_s);
@@ -34,7 +35,7 @@ static bool make_record(Cuda *c)
         c->report.status = status_join(c->n_ranks);
         unsetenv(STATUS_VARIABLE);
     }
-    /* Nobody looks for the file once all have it. */
+    /* The file is no longer needed once all ranks have mapped it. */
     fine = fine && c->meet->exchange(c->meet, path, 1, all, c->watch.patience_s);
     if (c->rank == 0 && path[0] != 0) unlink(path);
     c->report.owns_status = true;
@@ -85,9 +86,9 @@ static Ending ending_of(Cuda *c)
                     .record_self = c};
 }
 
-/* After all is told: the thread of the communications leaves MPI to this one, and communicators are
- * aborted. Nothing is freed, for that waits for streams, which may wait for what nobody will write;
- * the end of the process ends them. */
+/* Called after the report. The communicating thread leaves MPI to this one, and communicators are
+ * aborted. Nothing is freed, because freeing waits for streams, which may wait for ever. Ending the
+ * process ends them. */
 static void end_ranks(void *self, int code)
 {
     Cuda *c = self;
@@ -144,7 +145,7 @@ static bool publish(Cuda *c)
     return moved;
 }
 
-/* Where each stream was when it last told. */
+/* Reports the last known position of each stream. */
 static void add_places(const Cuda *c, Str *out)
 {
     for (int k = STREAM_none + 1; k < STREAM_COUNT; k++)
@@ -153,7 +154,7 @@ static void add_places(const Cuda *c, Str *out)
                       instr_text(c->plan, c->state.info->p, c->watch.seen[k], c->arena));
 }
 
-/* The first communication of the program that has begun and is not done. */
+/* Returns the program's first communication that has begun and is not done. */
 static Pc waited_for(const Cuda *c)
 {
     Pc first = 0;
@@ -166,7 +167,7 @@ static Pc waited_for(const Cuda *c)
     return first;
 }
 
-/* A rank alone waits for its own device, which is at an instruction up to MARK_EVERY behind the
+/* A single rank waits for its own device, which is at most MARK_EVERY instructions behind the
  * mark. */
 static _Noreturn void time_out_alone(Cuda *c, Ending *e, double waited_s)
 {
@@ -184,7 +185,7 @@ static _Noreturn void time_out(Cuda *c, Ending *e, double waited_s)
     ending_timeout(e, pc ? c->state.at[pc].comm : NULL, pc, waited_s);
 }
 
-/* False when the step cannot end well. */
+/* Returns false if the step cannot end well. */
 static bool look_around(Cuda *c)
 {
     double now = clock_s();
@@ -205,9 +206,9 @@ static bool look_around(Cuda *c)
 
 /* ---- who watches the watcher ---- */
 
-/* The thread that issues waits within CUDA when a stream holds as much as it can, and so for what
- * does not end; nobody would look around. This thread calls neither CUDA nor NCCL: the end of the
- * process ends what is on the device. */
+/* The issuing thread blocks inside CUDA when a stream's queue is full. If the stream hangs, nobody
+ * would watch. This thread calls neither CUDA nor NCCL. Ending the process ends the work on the
+ * device. */
 static void *watch(void *self)
 {
     Cuda *c = self;
@@ -267,7 +268,7 @@ bool watch_opening(Cuda *c, const char *what)
     return watch_step(c);
 }
 
-/* Reports the last position that the device's streams have told. */
+/* Reports the last position that the device's streams have published. */
 static bool device_lost(Cuda *c, cudaError_t error)
 {
     Str s = str_in(c->arena);

@@ -1,5 +1,5 @@
-/* Starts the ranks under mpirun and watches over them: mpirun's own exit codes do not tell who
- * died, and it waits for ever for a rank that is stopped. */
+/* Starts the ranks under mpirun and watches them. mpirun's exit codes do not tell which rank died,
+ * and it waits for ever for a rank that is stopped. */
 #include "exec/launch/launch.h"
 
 #include <assert.h>
@@ -21,15 +21,16 @@ extern char **environ;
 
 enum { EXIT_RUN_FAILED = 6, EXIT_OWN_MAX = 7, LOOK_NS = 20000000 };
 
-/* After a verdict, mpirun gets so long to end the ranks; then we do. */
+/* After a verdict, mpirun gets this long to end the ranks; then this process does. */
 static const double patience_s = 4, kill_s = 2;
-/* After a death: time for others to be seen dead too. */
+/* After a death: time to see other deaths. */
 static const double died_s = 0.3;
-/* Ranks end a run by themselves after the timeout; this much later we do it for them. */
+/* Ranks end a run by themselves after the timeout; this process does it this much later. */
 static const double slack_s = 3;
-/* MPI_Finalize waits for all ranks: one that is gone while others stay did not get there. */
+/* MPI_Finalize waits for all ranks. If a rank is gone this long while others stay, it did not get
+ * there. */
 static const double leave_s = 10;
-/* From the first rank that opened its backend to the last. */
+/* Longest time from the first rank that opened its backend to the last. */
 static const double start_s = 60;
 
 static const Loc nowhere = {NULL, 0};
@@ -45,10 +46,10 @@ bool launch_inside(uint32_t *n_ranks, uint32_t *rank, const char **flavour)
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         const char *size = getenv(known[i].size), *mine = getenv(known[i].rank);
         if (size == NULL || mine == NULL) continue;
-        /* Two such words alone may mean anything. */
+        /* These two variables alone may be set for other reasons. */
         if (known[i].flavour && strcmp(known[i].flavour, LAUNCH_TCP) == 0 && !getenv("MASTER_ADDR"))
             continue;
-        /* A shell in an sbatch script has Slurm's variables too, but is no rank of a step. */
+        /* A shell in an sbatch script has Slurm's variables too, but it is no rank of a step. */
         if (known[i].flavour == NULL && strtoul(size, NULL, 10) < 2) continue;
         if (n_ranks) *n_ranks = (uint32_t)strtoul(size, NULL, 10);
         if (rank) *rank = (uint32_t)strtoul(mine, NULL, 10);
@@ -128,7 +129,7 @@ static char **command_line(const Launcher *l, const char *const *argv, uint32_t 
     return list.at;
 }
 
-/* Our variables replace what the environment has of them. */
+/* Our variables replace those of the environment. */
 static char **environment(const char *status_path, const Launcher *l, const LaunchOptions *o,
                           Arena *arena)
 {
@@ -156,15 +157,17 @@ typedef struct Watch {
     Status *status;
     uint32_t n_ranks;
     int exit_status; /* of mpirun, once it has ended */
-    int signal;      /* that we were sent, and passed on */
+    int signal;      /* a signal that this process received and passed on */
     bool is_dead_known;
-    Str dead;                      /* "rank 2 (pid 123, step 7) died" */
-    double lost_s, left_s, came_s; /* when last none was lost; all were there, or none */
-    uint64_t count;                /* progress of all ranks */
-    double progress_s;             /* when it last changed */
-    double verdict_s;              /* when the run was found to have failed; 0: it has not */
+    Str dead; /* "rank 2 (pid 123, step 7) died" */
+    /* last time when no rank was lost; when all were there; when none was */
+    double lost_s, left_s, came_s;
+    uint64_t count;    /* progress of all ranks together */
+    double progress_s; /* when it last changed */
+    /* time at which the run was found to have failed; 0: it has not */
+    double verdict_s;
     int escalation;
-    bool hung; /* nobody made progress, and nobody said so */
+    bool hung; /* no rank made progress, and none reported it */
 } Watch;
 
 static bool is_gone(int32_t pid)
@@ -181,7 +184,7 @@ static void name_rank(Watch *w, uint32_t r, const char *what)
     w->is_dead_known = true;
 }
 
-/* The end of the first rank that died, as its supervisor saw it. */
+/* Reports how the first rank died, as its supervisor saw it. */
 static bool name_first_dead(Watch *w)
 {
     for (uint32_t r = 0; r < w->n_ranks; r++) {
@@ -201,9 +204,9 @@ static bool name_first_dead(Watch *w)
     return false;
 }
 
-/* Without supervisors, or when one was killed too: a rank in the middle of a run whose process is
- * gone. One that has closed its backend may go, but not long before the others; and all must come.
- */
+/* Without supervisors, or if one was killed too: finds a rank in the middle of a run whose process
+ * is gone. A rank that has closed its backend may go, but not long before the others. All ranks
+ * must have come. */
 static void look_for_dead(Watch *w, bool is_over)
 {
     if (w->is_dead_known || name_first_dead(w)) return;
@@ -256,7 +259,7 @@ static void kill_all(const Watch *w, int number)
     kill(w->mpirun, number);
 }
 
-/* Somebody has said why the run failed, or nobody can: mpirun should be ending it. */
+/* The run has failed, so mpirun should be ending it; this process helps step by step. */
 static void escalate(Watch *w)
 {
     bool failed = atomic_load(&w->status->verdict) == 2 || w->hung || w->is_dead_known;
@@ -292,8 +295,8 @@ static void watch(Watch *w, const sigset_t *signals, double timeout_s)
     }
 }
 
-/* mpirun may be gone before those are that it has ended: who is told that a run has ended finds no
- * rank of it. */
+/* Ranks can outlive mpirun for a moment, so wait for them too: after the run's end, none of its
+ * ranks may be left. */
 static void wait_for_ranks(const Watch *w)
 {
     const struct timespec pause = {0, LOOK_NS / 10};
@@ -341,7 +344,7 @@ static int verdict(Watch *w, Diag *d)
                    "no rank made progress, and none could say why");
         return EXIT_RUN_FAILED;
     }
-    if (code <= EXIT_OWN_MAX) return code; /* the ranks said what there was to say */
+    if (code <= EXIT_OWN_MAX) return code; /* the ranks have already reported everything */
     diag_error(d, FAULT_run, "rank-died", nowhere, "a rank died; mpirun ended with %d", code);
     return EXIT_RUN_FAILED;
 }
@@ -371,7 +374,8 @@ int exec_launch(const char *const *argv, const LaunchOptions *options, LaunchEnd
     Watch w = {.n_ranks = options->n_ranks, .dead = str_in(arena)};
     w.status = status_create(options->n_ranks, path, sizeof path, d);
     if (w.status == NULL) return EXIT_RUN_FAILED;
-    /* Signals are taken one by one while we look: nothing is left behind when one comes. */
+    /* Signals are accepted one by one while watching, so that nothing is left behind when one
+     * arrives. */
     sigset_t signals, before;
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);

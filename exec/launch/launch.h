@@ -1,5 +1,5 @@
-/* Starts the ranks of a run: the command executes itself under mpirun, once a rank, and watches
- * over the ranks. A rank that dies or hangs ends the run, and the report names the rank and its
+/* Starts the ranks of a run: the command executes itself under mpirun, once for each rank, and
+ * watches the ranks. A rank that dies or hangs ends the run, and the report names the rank and its
  * position. */
 #ifndef TANDEM_EXEC_LAUNCH_LAUNCH_H
 #define TANDEM_EXEC_LAUNCH_LAUNCH_H
@@ -22,21 +22,21 @@ typedef struct LaunchOptions {
     /* "openmpi", "mpich"; NULL: $TANDEM_MPI, else the first one found with its module */
     const char *flavour;
     const char *module_dir; /* where the modules lie; NULL: beside the command, or ../lib/tandem */
-    double timeout_s;       /* the run is ended when no rank makes progress for this long */
+    double timeout_s;       /* the run ends if no rank makes progress for this long */
 } LaunchOptions;
 
 /* How the ranks ended, if they did not end by themselves. */
 typedef struct LaunchEnd {
     int signal;    /* signal that this process received and passed on; 0: none */
     bool stepped;  /* every rank had begun its first step */
-    uint32_t step; /* if so: the step of the last rank, in whatever state */
+    uint32_t step; /* if so: the step of the last rank, whatever its state */
 } LaunchEnd;
 
-/* Runs argv (ending in NULL; argv[0] is the program's path) once a rank and waits for all ranks.
- * They write to this process's output. If the ranks end by themselves, returns their exit code.
- * If not, returns 6 with a diagnostic (rank-died, run-stuck, mpirun-missing, or one that a rank
- * reported, such as timeout or mpi). On SIGINT, SIGTERM or SIGHUP ends the ranks and returns 128
- * + the signal; the caller prints the message. */
+/* Runs argv (ending in NULL; argv[0] is the program's path) once for each rank, and waits for all
+ * ranks. They write to this process's output. If the ranks end by themselves, returns their exit
+ * code. If not, returns 6 with a diagnostic (rank-died, run-stuck, mpirun-missing, or one that a
+ * rank reported, such as timeout or mpi). On SIGINT, SIGTERM or SIGHUP ends the ranks and returns
+ * 128 + the signal; the caller prints the message. */
 int exec_launch(const char *const *argv, const LaunchOptions *options, LaunchEnd *end, Arena *arena,
                 Diag *d);
 

@@ -79,6 +79,6 @@ char status_process(int32_t pid)
     size_t n = fread(text, 1, sizeof text - 1, f);
     fclose(f);
     text[n] = 0;
-    const char *end = strrchr(text, ')'); /* the name may hold anything */
+    const char *end = strrchr(text, ')'); /* the process name may contain anything, also ')' */
     return end != NULL && end[1] == ' ' ? end[2] : 0;
 }

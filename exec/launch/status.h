@@ -20,9 +20,9 @@ typedef enum StatusState {
 typedef struct StatusSlot {
     _Atomic int32_t pid;
     _Atomic uint32_t death;      /* 1: the first rank that died; 0: not known to have died */
-    _Atomic int32_t wait_status; /* status of a dead rank, as waitpid gives it */
+    _Atomic int32_t wait_status; /* status of a dead rank, as from waitpid */
     _Atomic uint32_t state, step;
-    _Atomic uint64_t count;              /* instructions finished: progress */
+    _Atomic uint64_t count;              /* number of finished instructions: progress */
     _Atomic uint32_t head[STREAM_COUNT]; /* first instruction of each stream that is not done */
 } StatusSlot;
 
@@ -31,7 +31,7 @@ enum { STATUS_TEXT = 16384 };
 typedef struct Status {
     uint32_t n_ranks;
     _Atomic uint32_t n_dead;
-    _Atomic uint32_t verdict; /* 0: none, 1: being written, 2: there */
+    _Atomic uint32_t verdict; /* 0: none, 1: being written, 2: complete */
     char rule[32], text[STATUS_TEXT];
     StatusSlot slots[];
 } Status;

@@ -1,5 +1,5 @@
-/* A process between mpirun and a rank: it sees how its rank ends before mpirun does, and so before
- * mpirun ends the others because of it. */
+/* A process between mpirun and a rank. It sees how its rank ends before mpirun does, and so before
+ * mpirun ends the other ranks. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

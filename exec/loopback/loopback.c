@@ -1,6 +1,6 @@
-/* All ranks in this process, as cooperative state machines. Among the instructions that the plan's
- * semantics allow to start, and the communications that may finish, a seed picks the next event; a
- * communication moves its bytes at any time between its start and its end. A plan whose result
+/* All ranks in this process, as cooperative state machines. A seed picks the next event among those
+ * that the plan's semantics allow: instructions that may start and communications that may finish.
+ * A communication moves its bytes at any time between its start and its end. A plan whose result
  * depends on luck gives different results for different seeds. */
 #include <assert.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static void record(Loopback *l, Rank rank, Pc pc, Ps start, Ps end)
                                          l->ranks[rank].info->bytes[pc]};
 }
 
-/* The instruction may start: a local one becomes an event; a communication has arrived. */
+/* The instruction may start. A local one becomes an event; a communication counts as arrived. */
 static void may_start(Loopback *l, Rank rank, Pc pc)
 {
     RankState *r = &l->ranks[rank];
@@ -89,7 +89,8 @@ static void run_meeting(Loopback *l, uint32_t id)
             comm[i] = l->ranks[member[i].rank].at[member[i].pc].comm;
         collective_move(comm, m->n_members);
         m->is_moved = true;
-        /* Moved early, to end later: others run with the bytes already there. */
+        /* The bytes move early and the communication ends later, so other instructions run with the
+         * bytes already there. */
         uint64_t seed = l->options.order_seed;
         if (seed && rng_below(seed, l->n_steps, l->n_draws++, 2) == 0) {
             push(l, (LegalStep){0, 0, id});

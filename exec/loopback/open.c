@@ -5,7 +5,7 @@
 
 #include "exec/loopback/private.h"
 
-/* Where an instruction meets others: equal keys, in the order of their parts. */
+/* Identifies a meeting: equal keys meet, in the order of their parts. */
 typedef struct Key {
     uint32_t match, leader, peer, part;
     Member member;
@@ -35,7 +35,7 @@ static bool agrees(const Comm *a, const Comm *b)
            a->in_bytes == b->in_bytes && a->out_bytes == b->out_bytes;
 }
 
-/* All members of a meeting must do the same, and each part must be there at most once. */
+/* All members of a meeting must do the same, and each part must occur at most once. */
 static bool check_meeting(Loopback *l, const LoopbackMeeting *m, Diag *d)
 {
     const Member *first = &l->members[m->first];

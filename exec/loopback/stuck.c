@@ -1,10 +1,10 @@
-/* Nothing may happen any more and somebody is not done: a deadlock. Names the ranks, the
- * instruction each is at and what it waits for. */
+/* A deadlock: no event is possible, and some rank is not done. Names the ranks, the instruction
+ * that each is at, and what it waits for. */
 #include "exec/loopback/private.h"
 
 enum { MAX_NAMED = 8 };
 
-/* An instruction before pc that has not finished, on the same rank. */
+/* Returns an unfinished instruction before pc on the same rank. */
 static Pc unfinished_before(const Loopback *l, Rank rank, Pc pc)
 {
     const ProgramInfo *info = l->ranks[rank].info;
@@ -53,7 +53,7 @@ static void describe(const Loopback *l, Rank rank, Pc pc, Str *out)
     }
 }
 
-/* Where the rank stands: the first communication that it has reached, or its first unfinished
+/* Returns the rank's position: the first communication that it has reached, or its first unfinished
  * instruction. */
 static Pc stuck_at(const Loopback *l, Rank rank)
 {

@@ -1,6 +1,5 @@
-/* One MPI behind the interface of exec/process/transport.h. Compiled once for each MPI that is
- * installed; knows nothing of plans. Every call's failure is kept as text: the library's own words.
- */
+/* One MPI behind the interface of exec/process/transport.h. It is compiled once for each installed
+ * MPI and knows nothing of plans. When a call fails, the library's own message is kept as text. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +29,7 @@ static bool check(Mpi *m, int code, const char *call)
 
 #define CHECK_MPI(m, name, arguments) check((m), name arguments, #name)
 
-/* Elements are moved as what has their size; only reductions look at their values. */
+/* Elements are moved as any type of their size; only reductions look at values. */
 static MPI_Datatype type_of(int bytes)
 {
     if (bytes == 8) return MPI_DOUBLE;
@@ -44,7 +43,7 @@ static bool keep(Mpi *m, bool fine, const MPI_Request *from, TransportRequest *t
     return fine;
 }
 
-/* An MPI that was started must be ended before the process ends, and only once. */
+/* An MPI that was started must be finalized before the process ends, and only once. */
 static void end_at_exit(void)
 {
     int ended = 0;
@@ -54,7 +53,8 @@ static void end_at_exit(void)
 
 static void *mpi_open(uint32_t *rank, uint32_t *n_ranks, char *why, size_t room)
 {
-    int started = 0, mine = 0, n = 0, threads = 0; /* one at a time calls, not always the same */
+    /* one thread at a time calls MPI, but not always the same one */
+    int started = 0, mine = 0, n = 0, threads = 0;
     Mpi *m = calloc(1, sizeof *m);
     if (m == NULL) return NULL;
     MPI_Initialized(&started);

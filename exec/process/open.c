@@ -1,5 +1,5 @@
-/* Opens the backend of one process a rank: prepares the rank, makes the groups in one order on all
- * ranks, and sets memory aside for the pieces of ordered sums. */
+/* Opens the backend with one process for each rank: prepares the rank, creates the groups in the
+ * same order on all ranks, and reserves memory for the pieces of ordered sums. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 typedef struct Groups {
     GroupKeys keys;
-    int *index; /* [key] the transport's */
+    int *index; /* [key]: the transport's index of the group */
 } Groups;
 
 static bool make_groups(Process *p, Groups *groups, Diag *d)
@@ -34,7 +34,7 @@ static bool make_groups(Process *p, Groups *groups, Diag *d)
 static int find_group(const Groups *groups, const Comm *c)
 {
     uint32_t k = groups_find(&groups->keys, c->axes, c->stream);
-    return k == UINT32_MAX ? 0 : groups->index[k]; /* send, recv: all ranks */
+    return k == UINT32_MAX ? 0 : groups->index[k]; /* send, recv use the group of all ranks */
 }
 
 static bool prepare_transfers(Process *p, const Groups *groups, Diag *d)
@@ -52,8 +52,8 @@ static bool prepare_transfers(Process *p, const Groups *groups, Diag *d)
     return true;
 }
 
-/* Transfers of a launch group are under way at once: each has a place of its own. All others of a
- * stream use its memory in turn. */
+/* Transfers of a launch group run at the same time, so each has a place of its own. All other
+ * transfers of a stream use the same memory in turn. */
 static bool stage(Process *p, Diag *d)
 {
     uint64_t begin[STREAM_COUNT] = {0}, most[STREAM_COUNT] = {0}, total = 0;
@@ -112,7 +112,7 @@ static void order_streams(Process *p)
     p->next = arena_array(p->arena, (size_t)n + 1, sizeof *p->next);
 }
 
-/* Making groups takes all ranks: nobody begins while one has failed. */
+/* All ranks take part in creating groups, so no rank begins if any has failed. */
 static bool all_are_fine(Backend *self, bool fine, Diag *d)
 {
     Process *p = self->state;

@@ -25,14 +25,14 @@ typedef struct PreparedTransfer {
     Pc pc;
     Comm *comm;
     Way way;
-    /* n: elements of `bytes` bytes each, of this rank's input or of one piece */
+    /* n: number of elements, of `bytes` bytes each, in this rank's input or in one piece */
     int group, n, bytes;
     int *counts, *displs;       /* the members' pieces, in elements; also the pieces to exchange */
     int *in_counts, *in_displs; /* pieces that arrive in the staging memory */
     char *staging;
     const void **part; /* [members] in the staging memory, in rank order */
     uint64_t staging_bytes;
-    /* while it is under way */
+    /* state while it runs */
     bool is_second; /* second phase: the sums are being gathered */
     TransportRequest request;
     Ps start;
@@ -52,7 +52,7 @@ typedef struct Process {
     uint64_t staging_bytes;
     Status *status;
     StatusSlot *slot;
-    StatusSlot alone;   /* used if no launcher shares a status */
+    StatusSlot alone;   /* used if no launcher shares a status record */
     Pc *next_on_stream; /* [pc] */
     Pc first_on_stream[STREAM_COUNT];
     bool *finished;            /* [pc] */
@@ -68,20 +68,19 @@ typedef struct Process {
 
 /* ---- process_open.c ---- */
 bool process_open(Backend *self, const Plan *plan, const BackendOptions *options, Diag *d);
-/* Forms the groups (all ranks take part together) and prepares p->transfer for every
- * communication in p->state.at, with its staging memory. Reads transport, mpi, rank, plan,
- * options and state. */
+/* Creates the groups (all ranks take part) and prepares p->transfer, with staging memory, for every
+ * communication in p->state.at. Reads transport, mpi, rank, plan, options and state. */
 bool transfers_open(Process *p, Diag *d);
 
 /* ---- process_transfer.c ---- errors go through process_end, which does not return */
 bool transfer_prepare(Process *p, PreparedTransfer *w,
-                      Diag *d); /* sizes and ways; the staging memory comes later */
+                      Diag *d); /* sets sizes and ways; the staging memory comes later */
 void transfer_stage(PreparedTransfer *w, char *staging);
 void transfer_post(Process *p, PreparedTransfer *w);
-/* Advances a transfer; true when it has finished. may_continue: the earlier transfers of its
- * stream allow it to go on. */
+/* Advances a transfer; returns true when it has finished. may_continue: the earlier transfers of
+ * its stream allow it to continue. */
 bool transfer_poll(Process *p, PreparedTransfer *w, bool may_continue);
-/* True if the transfers before p->active[i] on its stream are far enough for it to go on. */
+/* True if the transfers before p->active[i] on its stream are far enough for it to continue. */
 bool transfer_may_continue(const Process *p, uint32_t i);
 
 /* Ends the run: reports why and aborts all ranks. */

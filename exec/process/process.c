@@ -1,6 +1,6 @@
-/* One process a rank: walks the program, posts each communication as soon as the plan lets it
- * start, polls those that are under way between kernels, and computes. Knows MPI only as a
- * transport. */
+/* One process for each rank. It walks the program, posts each communication as soon as the plan
+ * lets it start, and computes. Between kernels it polls the communications that are under way. It
+ * knows MPI only as a transport. */
 #include <assert.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -11,7 +11,8 @@
 #include "exec/process/process.h"
 #include "planner/base/clock.h"
 
-/* While nothing can be done: so many polls in a row, then sleep between them. Ranks share cores. */
+/* While there is nothing to do, it polls this often in a row, then sleeps between polls. Ranks
+ * share cores. */
 enum { POLLS_BEFORE_SLEEP = 500, SLEEP_NS = 20000 };
 
 static Ending ending_of(const Process *p)
@@ -89,7 +90,7 @@ static void look_for_bad(Process *p, Pc pc)
     if (p->bad != NULL && p->bad->pc == 0) rank_find_bad(&p->state, pc, p->bad);
 }
 
-/* True when a transfer has finished. */
+/* Returns true if a transfer has finished. */
 static bool poll_transfers(Process *p)
 {
     for (uint32_t i = 0; i < p->n_active; i++) {
@@ -105,7 +106,8 @@ static bool poll_transfers(Process *p)
     return false;
 }
 
-/* Runs the first (in program order) local instruction that may start; false if there is none. */
+/* Runs the first local instruction, in program order, that may start; returns false if there is
+ * none. */
 static bool compute(Process *p)
 {
     if (p->n_local == 0) return false;
@@ -147,14 +149,15 @@ static bool run_step(Process *p, Diag *d)
             polls = 0;
             p->last_event = clock_ps();
         } else {
-            /* Nothing under way, nothing to compute, and not done: the program waits for itself. */
+            /* Nothing is under way, nothing can be computed, and the program is not done: it waits
+             * for itself. */
             if (p->n_active == 0) process_end(p, "deadlock", "the program waits for itself");
             wait_a_little(p, &polls);
         }
     }
     atomic_store(&p->slot->state, STATUS_open);
     if (rank_inspect(&p->state, d)) return true;
-    /* Only this rank knows: the others would wait for it. */
+    /* Only this rank knows of the error, and the others would wait for it. */
     process_end(p, d->items.at[d->items.n - 1].rule, d->items.at[d->items.n - 1].text);
 }
 

@@ -1,4 +1,4 @@
-/* The backend with one process a rank, over any transport. */
+/* The backend with one process for each rank, over any transport. */
 #ifndef TANDEM_EXEC_PROCESS_PROCESS_H
 #define TANDEM_EXEC_PROCESS_PROCESS_H
 

@@ -1,4 +1,5 @@
-/* One communication between processes: posted without waiting, moved on when it is polled. */
+/* One communication between processes: it is posted without waiting, and advances when it is
+ * polled. */
 #include <assert.h>
 #include <limits.h>
 #include <stdio.h>
@@ -7,7 +8,7 @@
 #include "exec/process/private.h"
 #include "planner/base/clock.h"
 
-/* Up to here everybody gets everybody's: one message round instead of two. */
+/* Up to this size, every rank gathers all inputs: one round of messages instead of two. */
 enum { SMALL_BYTES = 32768 };
 
 /* MPI has no sums of low-precision types, and no means. */
@@ -31,7 +32,7 @@ static Way way_of(const Process *p, const Comm *c)
     return c->in_bytes * c->n_members <= SMALL_BYTES ? WAY_gather_sum : WAY_exchange_sum_gather;
 }
 
-/* `total` elements in one piece a member, as equal as can be. */
+/* Cuts `total` elements into one piece for each member, as equal as possible. */
 static void cut(Process *p, PreparedTransfer *w, int total)
 {
     int members = (int)w->comm->n_members, at = 0;
@@ -44,7 +45,7 @@ static void cut(Process *p, PreparedTransfer *w, int total)
     }
 }
 
-/* Data that arrives in the staging memory: `n` elements from each member. */
+/* Prepares for data that arrives in the staging memory: `n` elements from each member. */
 static void arrive(Process *p, PreparedTransfer *w, int n)
 {
     uint32_t members = w->comm->n_members;
@@ -110,7 +111,8 @@ void transfer_post(Process *p, PreparedTransfer *w)
 {
     const Transport *t = p->transport;
     const Comm *c = w->comm;
-    const char *own = c->out + (size_t)c->part * c->in_bytes; /* my place in a gathered output */
+    /* this rank's place in a gathered output */
+    const char *own = c->out + (size_t)c->part * c->in_bytes;
     TransportRequest *r = &w->request;
     bool fine = true, is_max = c->reduce == REDUCE_max;
     w->is_second = false;
@@ -150,7 +152,7 @@ void transfer_post(Process *p, PreparedTransfer *w)
     check(p, w, fine);
 }
 
-/* The pieces are here: sums them, and goes on to gather the sums where that is the way. */
+/* The pieces have arrived: sums them, and starts to gather the sums if the way says so. */
 static bool sum(Process *p, PreparedTransfer *w)
 {
     const Comm *c = w->comm;

@@ -1,17 +1,18 @@
-/* Rounding judged on several draws of data. */
+/* Judges rounding on several draws of data. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "exec/verify/private.h"
 
-/* A quantity that was off by too much: "gradient of wq.weight". */
+/* A quantity that exceeded its bound, such as "gradient of wq.weight". */
 typedef struct Excess {
-    const char *what, *text; /* text: as told on the first such draw */
-    uint32_t n;              /* draws on which it was */
+    const char *what, *text; /* text: the message of the first such draw */
+    uint32_t n;              /* number of draws on which it did */
 } Excess;
 typedef LIST(Excess) Excesses;
 
-/* Counts what one draw found too large. Another error is copied to `d`: false. */
+/* Counts the quantities that exceeded their bound on one draw. Copies any other error to `d` and
+ * returns false. */
 static bool count_excesses(const Diag *found, Arena *arena, Excesses *all, Diag *d)
 {
     for (uint32_t i = 0; i < found->items.n; i++) {

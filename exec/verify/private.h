@@ -5,7 +5,7 @@
 
 #include "exec/exec.h"
 
-/* The results of one run. */
+/* One of the two runs that are compared. */
 typedef struct Side {
     const Plan *plan;
     Backend *made, *backend; /* made: the backend that runs it; NULL: loopback */
@@ -24,14 +24,14 @@ typedef enum Kind {
 typedef struct Values {
     double *at;
     bool *seen;
-    double *apart; /* largest difference of each element; NULL: not wanted */
+    double *apart; /* largest difference of each element over the ranks; NULL: not wanted */
     bool there;    /* the reference has these values */
-    double max;    /* of the reference */
+    double max;    /* largest magnitude in the reference */
     double error;  /* largest difference */
     Rank rank;     /* the rank with that difference */
 } Values;
 typedef struct Whole {
-    const char *name; /* NULL: no parameter */
+    const char *name; /* NULL: it is no parameter */
     uint64_t n;
     Values of[KINDS];
 } Whole;
@@ -47,8 +47,8 @@ typedef struct Verify {
     TensorId *twin;
 } Verify;
 
-/* Lower limit of the divisor of a gradient's error, as a fraction of the largest gradient of
- * all: some gradients (such as a bias of attention keys) are zero but for rounding. For second
+/* Lower limit of the divisor of a gradient's error, as a fraction of the largest gradient of all:
+ * some gradients (such as a bias of attention keys) are zero apart from rounding. For second
  * moments, its square. */
 #define GRADIENT_FLOOR 1e-4
 
@@ -62,9 +62,9 @@ extern const char *const verify_kinds[KINDS];
 bool verify_measure(Verify *v, const DataSource *data, const BackendOptions *options);
 /* Checks that the reference has all values to compare, not only zeros. Reports "verify-nothing". */
 bool verify_says_something(const Verify *v);
-/* True if every element is held by some rank. */
+/* True if every element is held by at least one rank. */
 bool verify_seen(const Verify *v, const Whole *w);
-/* |a - b| / |b|; 0 for equal, also for two zeros. */
+/* Returns |a - b| / |b|; 0 if they are equal, also for two zeros. */
 double verify_relative(double a, double b);
 
 #endif

@@ -1,7 +1,8 @@
-/* A plan in low precision against one rank in the same precision: not by their values, which
- * differ, but by how far each is from fp64. Gradients are judged, and the moments that they become;
- * weights are not: the first step of Adam makes a step of one size of the smallest gradient, so
- * where rounding turned a sign it is off by two, which says nothing that the gradient does not. */
+/* Compares a plan in low precision with one rank in the same precision. Their values differ, so
+ * each is compared with fp64, and the two errors are compared. Gradients and moments are judged,
+ * weights are not. Adam's first step moves every weight by the same size, however small its
+ * gradient. Where rounding flips a gradient's sign, the weight is off by two such steps, which
+ * tells nothing new. */
 #include <assert.h>
 #include <math.h>
 
@@ -9,8 +10,8 @@
 
 static const double most_more = 1e-3;
 
-/* The error of few elements is larger or smaller by chance: what is added to 1.5 shrinks as their
- * number grows. (Of 13 independent ones of one size, one plan in a million is beyond.) */
+/* With few elements, the error varies more by chance, so the addition to 1.5 shrinks as their
+ * number grows. (With 13 independent elements of one size, one plan in a million exceeds it.) */
 static double times_of(uint64_t n)
 {
     return ROUNDING_TIMES + 10 / sqrt((double)n);
@@ -27,9 +28,9 @@ static double rms(const double *x, uint64_t n)
 typedef struct Rounding {
     Verify plan, one_rank; /* each against the exact run */
     RoundingResult *result;
-    double largest[KINDS]; /* root mean square of the largest tensor */
+    double largest[KINDS]; /* root mean square of the largest tensor, for each kind */
     double gradient;       /* sum of squares of the exact gradient, */
-    double off[2];         /* and of the errors in it: of the plan, of one rank */
+    double off[2];         /* ... and of the errors of the plan and of one rank */
 } Rounding;
 
 static void judge_error(const Rounding *r, const char *what, double times, double more, double plan,
@@ -53,7 +54,7 @@ static void judge_error(const Rounding *r, const char *what, double times, doubl
                what, plan, one_rank, times, more);
 }
 
-/* The divisor of the errors of one kind of values. */
+/* Returns the divisor for errors of one kind of values. */
 static double size_of(const Rounding *r, TensorId t, Kind k)
 {
     const Whole *w = &r->plan.whole[t];
@@ -87,7 +88,8 @@ static void judge_tensor(Rounding *r, TensorId t)
     verify_seen(&r->plan, plan);
 }
 
-/* Where rounding leaves nothing of the gradient, a plan that is as far off may be any other. */
+/* If rounding leaves nothing of the gradient, the comparison cannot tell a right plan from a wrong
+ * one. */
 static void check_noise(const Rounding *r, double of_one_rank)
 {
     Loc none = {NULL, 0};
@@ -111,8 +113,8 @@ static bool judge(Rounding *r)
         if (r->plan.whole[t].name) add_gradient(r, t);
     for (TensorId t = 1; t < g->tensors.n; t++)
         if (r->plan.whole[t].name) judge_tensor(r, t);
-    /* One number may be right by chance: it may be as far off as the gradient is. (In fp64, where
-     * the same plan is compared to 1e-10, nothing hides behind this.) */
+    /* A single number may be right by chance on one rank. It may therefore be as far off as the
+     * gradient is. (In fp64, where the same plan is compared to 1e-10, this hides nothing.) */
     RoundingResult *result = r->result;
     double size = r->gradient > 0 ? sqrt(r->gradient) : 1, whole = sqrt(r->off[1]) / size;
     result->gradient = sqrt(r->off[0]) / size;

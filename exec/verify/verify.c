@@ -1,7 +1,7 @@
-/* The parallel oracle: one step of a plan against one step of the same model on one rank. Every
- * gradient is read from the accumulators, every weight and every moment of the optimizer from where
- * it rests, on every rank that holds a piece of it, replicas included. (After one step of Adam the
- * weights hardly show a wrong scale; the moments show it in full.) */
+/* The parallel oracle: one step of a plan against one step of the same model on one rank. It reads
+ * gradients from the accumulators, and weights and moments from where they rest, on every rank that
+ * holds a piece, including replicas. (After one step of Adam the weights hardly show a wrong scale,
+ * but the moments show it fully.) */
 #include <assert.h>
 #include <float.h>
 #include <math.h>
@@ -13,9 +13,10 @@
 
 typedef struct Compare {
     const Side *side;
-    Whole *whole;         /* [tensor of the reference's graph] */
-    const TensorId *twin; /* [tensor of the plan's graph]: the same in the reference's */
-    const void *at;       /* memory of the buffer that is walked */
+    Whole *whole; /* [tensor of the reference's graph] */
+    /* [tensor of the plan's graph]: the same tensor in the reference's graph */
+    const TensorId *twin;
+    const void *at; /* memory of the current buffer */
     DType dtype;
     Rank rank;
     Kind kind;
@@ -60,7 +61,8 @@ static void visit(void *self, const FlatRun *run)
     }
 }
 
-/* KINDS: none of them. A unit's first moment lies before its second. */
+/* Returns the kind of values in a buffer; KINDS for none of them. A unit's first moment comes
+ * before its second. */
 static Kind kind_of(const Plan *plan, const Buffer *buffer, UnitId *moment_of)
 {
     if (plan_is_state(plan, buffer)) return KIND_parameter;
@@ -73,7 +75,8 @@ static Kind kind_of(const Plan *plan, const Buffer *buffer, UnitId *moment_of)
     return second ? KIND_second_moment : KIND_first_moment;
 }
 
-/* Where the host sees the buffer; a copy of it where it does not. NULL after a diagnostic. */
+/* Returns the buffer's memory if the host can access it, else a copy. Returns NULL after a
+ * diagnostic. */
 static const void *memory_of(const Compare *c, BufferId b, Arena *scratch, Diag *d)
 {
     Backend *backend = c->side->backend;
@@ -227,7 +230,8 @@ bool verify_seen(const Verify *v, const Whole *w)
     return true;
 }
 
-/* A comparison with nothing would pass: the reference must have the values, and they must move. */
+/* A comparison with no values would pass, so the reference must have them, and they must not all be
+ * zero. */
 bool verify_says_something(const Verify *v)
 {
     const Graph *g = &v->reference.plan->graph;
@@ -255,7 +259,7 @@ bool verify_says_something(const Verify *v)
     return false;
 }
 
-/* 0 for equal, also for two zeros. */
+/* Returns 0 if they are equal, also for two zeros. */
 static double ratio(double difference, double divisor)
 {
     return difference == 0 ? 0 : difference / divisor;
@@ -276,7 +280,7 @@ static void check_value(const Verify *v, const char *what, double error, Rank ra
                rank, error, v->tolerance);
 }
 
-/* The factor that the optimizer applies to the accumulators, apart from clipping. */
+/* Returns the factor that the optimizer applies to the accumulators, apart from clipping. */
 static double step_factor(const Verify *v)
 {
     const Graph *g = &v->reference.plan->graph;
@@ -288,8 +292,8 @@ static double step_factor(const Verify *v)
     return sum > 0 ? v->reference.norm / sqrt(sum) : 1;
 }
 
-/* Adam's first step is lr g / (|g| + eps): of a gradient that is zero but for rounding it makes
- * lr / eps times that rounding. So much may the weights differ, whatever the tolerance. */
+/* Adam's first step is lr g / (|g| + eps). For a gradient that is zero apart from rounding, the
+ * step is lr / eps times that rounding. Weights may differ by this much, whatever the tolerance. */
 static double adam_noise(const Verify *v, const Whole *w, const double largest[KINDS])
 {
     const Values *g = &w->of[KIND_gradient];
@@ -303,8 +307,7 @@ static double adam_noise(const Verify *v, const Whole *w, const double largest[K
     return 0;
 }
 
-/* Gradients, and the moments that they become, are measured against the largest of all tensors too.
- */
+/* Gradients and moments are also measured against the largest of all tensors. */
 static void judge_tensor(Verify *v, const Whole *w, const double largest[KINDS], double *worst)
 {
     VerifyResult *result = v->result;
