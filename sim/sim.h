@@ -27,6 +27,8 @@ typedef struct CostModel {
     double (*bytes)(const void *self, const Plan *plan, const Program *p, const Instr *in);
     /* True for a communication that the modelled system does not do. NULL: it does all. */
     bool (*leaves_out)(const void *self, const Plan *plan, const Program *p, const Instr *in);
+    /* Part of a communication that anybody waits for, in (0, 1]. NULL: all of it. */
+    double (*waited)(const void *self, const Plan *plan, const Instr *in);
     Ps issue_from; /* start of issuing, from the start of the step */
     const void *self;
 } CostModel;

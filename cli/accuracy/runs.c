@@ -134,9 +134,10 @@ static void score_memory(const Csv *csv, const Runtime *runtime, const SimReport
     bool in_mb = strstr(kind, " MB") != NULL || strstr(kind, " MiB") != NULL;
     double bytes = csv_number(csv, out->row, "peak_mem") * (in_mb ? MIB : GIB);
     if (!(bytes > 0) || strstr(kind, "at OOM") != NULL || strstr(kind, "param_opt") != NULL) return;
-    MemoryKind of = strstr(kind, "reserved") != NULL ? MEMORY_reserved
-                    : strstr(kind, "alloc") != NULL  ? MEMORY_allocated
-                                                     : runtime->reports;
+    MemoryKind of = strstr(kind, "reserved") != NULL  ? MEMORY_reserved
+                    : strstr(kind, "alloc") != NULL   ? MEMORY_allocated
+                    : strstr(kind, "process") == kind ? MEMORY_process
+                                                      : runtime->reports;
     row_score(out, names[of], bytes, (double)report->held.logged[of]);
 }
 

@@ -136,6 +136,18 @@ typedef struct Runtime {
     bool holds_gradients; /* gradients lie in one buffer from the start, also between steps */
     /* cuBLAS's workspace, taken from the allocator; 0: PyTorch's default for the device */
     double workspace_bytes;
+    double n_workspaces;  /* how many of them: each thread that multiplies has its own; 0: one */
+    double library_bytes; /* workspace of another library, also taken from the allocator */
+    /* a product of a weight's gradient adds to the gradient's buffer, and makes a tensor as well */
+    bool makes_gradients;
+    bool keeps_returned; /* one such tensor for each size of a block's weights lives on */
+    double update_bytes; /* bytes an updated element, held during the update */
+    bool frozen_base;    /* LoRA: weights have no gradients and no optimizer state */
+    /* a product beside a gather or a reduction over tp is cut into as many pieces as there are
+     * ranks, and waits for one of them */
+    bool overlaps_tp;
+    double message_s; /* host: more for each message between stages */
+    double pass_s;    /* host: more for each pass of a micro-batch through a stage */
     RuntimeOp op[OP_COUNT];
 } Runtime;
 

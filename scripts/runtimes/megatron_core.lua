@@ -7,4 +7,5 @@ for name, op in pairs(megatron.ops) do ops[name] = op end
 -- The loss writes its gradient over the softmax, and nothing holds the 16-bit logits once the model has returned.
 ops.xent_sumexp_grad = { kernels = 2, passes = 5, in_place = "backward" }
 return require "runtimes.eager" { name = "megatron_core", attention = megatron.attention, ops = ops,
-  delayed = megatron.delayed, reports = "allocated", holds_gradients = true, reports_rank = "last" }
+  delayed = megatron.delayed, reports = "allocated", holds_gradients = true, reports_rank = "last",
+  n_workspaces = 2 }  -- of the thread that goes forward, and of autograd's

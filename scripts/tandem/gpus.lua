@@ -6,14 +6,14 @@ local MiB, GB = 1 << 20, 1e9
 -- By architecture. gemm_efficiency: part of the dense peak that large products reach; memory_efficiency:
 -- part of the nominal bandwidth that a kernel reaches which reads and writes much, by hand from dev-cal rows of
 -- published kernels. Ampere's and Hopper's gemm_efficiency are in fitted_kernels; CDNA's and Ada's are
--- assumed; Blackwell's is cuBLAS' 1,610 TFLOP/s for 8192 cubed on a B200, of
--- which 1,100 last under its limit of power (SimuMax's machine).
+-- assumed; Blackwell's is cuBLAS' 1,610 TFLOP/s for 8192 cubed on a B200, of which as much lasts as
+-- of Hopper's. (SimuMax's machine kept 1,100, under a limit of power that is its own.)
 local arch = {
   Volta = { gemm_efficiency = 0.75, memory_efficiency = 0.83, kernel_floor_s = 3e-6 },
   Ampere = { memory_efficiency = 0.78, kernel_floor_s = 3e-6 },
   Ada = { gemm_efficiency = 0.75, memory_efficiency = 0.85, kernel_floor_s = 3e-6 },
   Hopper = { memory_efficiency = 0.80, kernel_floor_s = 5e-6 },
-  Blackwell = { gemm_efficiency = 0.72, memory_efficiency = 0.80, kernel_floor_s = 5e-6, sustained = 0.68 },
+  Blackwell = { gemm_efficiency = 0.72, memory_efficiency = 0.80, kernel_floor_s = 5e-6, sustained = fitted.sustained.Hopper },
   -- what lasts of theirs was never fitted: Hopper's, whose chips take as much power
   CDNA3 = { gemm_efficiency = 0.50, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper },
   CDNA4 = { gemm_efficiency = 0.60, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper },
@@ -80,7 +80,7 @@ end
 
 -- How much longer than an 8480C (DGX H100) the CPU that comes with a GPU takes to issue an op: the EPYC 7742 of DGX A100, Grace.
 -- Medians of dev-cal's small Megatron-Core runs on both, the same script and size.
-local hosts = { Ampere = 1.45, Grace = 1.4 }
+local hosts = { Ampere = 1.27, Grace = 1.27 }
 
 function m.host_factor(name)
   if name:find "^G[BH]%d" then return hosts.Grace end

@@ -52,15 +52,28 @@ local function nemotron(row)
   }
 end
 
+-- A family by what Megatron's columns would say of it.
+local blocks = { mixtral = { activation = "swiglu", normalization = "RMSNorm", position_embedding = "rope", untie_embeddings = "1" },
+  santacoder = { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } }
+local function stated_blocks(row)
+  local family = has(row, "model", "^mixtral") and blocks.mixtral or blocks.santacoder
+  for key, value in pairs(family) do
+    if (row[key] or "") == "" then row[key] = value end
+  end
+  return megatrons.model(row, false)
+end
+
 local families = {
   { "moe", function() refuse("experts of this family are not modelled") end },
-  { "^llama", llama }, { "^yi", llama }, { "^qwen3", qwen3 }, { "^tinyllama", llama },
+  { "^llama", llama }, { "^yi", llama }, { "^mistral", llama }, { "^powerlm", llama }, { "^granite", llama }, { "^codellama", llama },
+  { "^smollm", llama }, { "^internlm", llama }, { "^vicuna", llama },
+  { "^mixtral", stated_blocks }, { "santacoder", stated_blocks }, { "^qwen3", qwen3 }, { "^tinyllama", llama },
   { "^nemotron%-%d", nemotron },
   { "^mpt", function(row) return gpt(row, { bias = false }) end },
   { "^gpt", gpt }, { "^megatron", gpt }, { "^turing", gpt },
 }
 local function model(row, how)
-  if how.is_megatron and megatrons.states_blocks(row) then return megatrons.model(row) end
+  if how.is_megatron and megatrons.states_blocks(row) then return megatrons.model(row, megatrons.cuts_experts(row, how.ep)) end
   for _, family in ipairs(families) do
     if has(row, "model", family[1]) then return family[2](row, how) end
   end
@@ -73,9 +86,16 @@ end
 -- (layer): every second block. The attention core alone: what flash attention recomputes in any case.
 local function checkpointing(row, how)
   if has(row, "ac", "^full %(block, %d+ layers") then refuse("recomputation of some blocks of a stage") end
+  -- "full block 21": so many blocks of a stage; every n-th one stands for them.
+  local some = tonumber((row.ac or ""):match "^full block (%d+)")
+  if some then
+    local each = (count(row, "n_layers") // count(row, "pp") + some // 2) // some
+    return ac { mode = "full", every = each > 1 and each or nil }
+  end
   if has(row, "ac", "^full") then return ac "full" end
   -- Flash attention makes its scores again in any case; where scores are written the profile keeps none of them.
   if has(row, "ac", "^none") or has(row, "ac", "^selective%(attention core%)") or has(row, "ac", "^selective%(core_attn%)") then return nil end
+  if has(row, "ac", "^selective with empty list") then return nil end
   if has(row, "ac", "selective%(layer, every 2nd") then return ac { mode = "full", every = 2 } end
   if has(row, "ac", "selective%(op%)") then
     return ac { mode = "full", ops = how and how.forgets_attention and { "linear" } or { "attention", "linear" }, alternate = true }
@@ -118,12 +138,16 @@ local function add(list, pass) if pass then list[#list + 1] = pass end end
 local function passes(row, how)
   local list, n_tp, n_pp = {}, count(row, "tp"), count(row, "pp")
   if n_pp > 1 then
-    local vp = count(row, "vp", 1)
-    add(list, pp { schedule = vp > 1 and "interleaved_1f1b" or "1f1b", chunks = vp > 1 and vp or nil })
+    local vp, split = count(row, "vp", 1), how.is_megatron and megatrons.split(row) or nil
+    local n_micro = how.n_micro or n_pp
+    -- Fewer blocks than stages, or micro-batches in groups of another size than pp: one stage a rank stands for it.
+    if split and #split ~= n_pp * vp or n_micro % n_pp ~= 0 or count(row, "n_layers") < n_pp * vp then vp = 1 end
+    if split and #split ~= n_pp then split = nil end
+    add(list, pp { schedule = vp > 1 and "interleaved_1f1b" or "1f1b", chunks = vp > 1 and vp or nil, split = split })
   end
   if n_tp > 1 then add(list, tp { sequence = row.sp == "1", keep_gathered = how.keep_gathered }) end
-  if sharers(row) > 1 then add(list, cp { mode = has(row, "sp", "^ulysses") and "all_to_all" or "all_gather" }) end
-  if count(row, "ep", 1) > 1 then add(list, ep {}) end
+  if (how.ep or count(row, "ep", 1)) > 1 then add(list, ep {}) end
+  if (how.cp or sharers(row)) > 1 then add(list, cp { mode = has(row, "sp", "^ulysses") and "all_to_all" or "all_gather" }) end
   add(list, eight_bits(row, how.byte_gather))
   if how.pieces and how.pieces > 1 then add(list, tile { pieces = how.pieces }) end
   add(list, how.ac ~= false and checkpointing(row, how) or nil)
@@ -143,6 +167,7 @@ end
 -- All ranks that have different samples, on the axis that shards, or as the row splits them.
 local function mesh(row, sharded)
   local data = ranks(row) // count(row, "ep", 1)
+  if data == 0 then refuse("ep = %d is more than the %d ranks that have different samples", count(row, "ep", 1), ranks(row)) end
   local shard, replicate = tonumber(row.dp_shard), tonumber(row.dp_replicate)
   local axes = { pp = count(row, "pp"), tp = count(row, "tp"), cp = sharers(row), ep = count(row, "ep", 1) > 1 and count(row, "ep") or nil }
   if not sharded then
@@ -303,21 +328,29 @@ end
 local zero_names = { "optim", "optim_grads", "optim_grads_params" }
 
 -- Its distributed optimizer shards over the ranks of dp x cp, which all hold the same weights. Stages 2 and 3 are those of
--- Megatron-FSDP (--data-parallel-sharding-strategy).
+-- Megatron-FSDP (--data-parallel-sharding-strategy). LoRA (NeMo's, Megatron-Bridge's) keeps the base in 16 bits, without gradients.
 local function megatron(row)
-  local stage = cells.stage(row)
+  local stage = cells.stage(row) or cells.default(row, "zero_stage")
   if not stage then refuse("ZeRO stage is not stated") end
-  local data, ep = ranks(row) * sharers(row), count(row, "ep", 1)
+  local lora = cells.is_lora(row)
+  if lora then stage = 0 end
+  local at = megatrons.place(row, ranks(row), sharers(row))
   local half = has(row, "framework", "^megatron%-bridge") and has(row, "model", "^llama") or
     has(row, "framework", "^nemo") and has(row, "model", "^nemotron%-340b")
   local told = cells.flag(row, "grad_reduce_in_bf16")
   if told ~= nil then half = told end
-  local sharded = stage > 0 or ep > 1
-  return { runtime = "megatron", is_megatron = true, frees_gradients = stage > 1, ops = (row.transformer_impl or "") ~= "" and megatrons.ops(row) or nil,
-    scores = (row.transformer_impl or "") ~= "" and megatrons.writes_scores(row),
-    reduce = half and "bf16" or nil, mesh = mesh(row, sharded),
-    data = data > 1 and (stage == 0 and (ep > 1 and zero { strategy = "no_shard" } or ddp {})
+  local axes = { pp = count(row, "pp"), tp = count(row, "tp"), cp = at.cp, ep = at.ep > 1 and at.ep or nil }
+  axes[(stage > 0 or at.ep > 1) and "dp_shard" or "dp_replicate"] = at.data // at.ep
+  local shared = at.data * at.cp
+  local how = { runtime = "megatron", is_megatron = true, lora = lora, param = lora and "bf16" or nil,
+    frees_gradients = stage > 1, ops = (row.transformer_impl or "") ~= "" and megatrons.ops(row) or nil,
+    scores = (row.transformer_impl or "") ~= "" and megatrons.writes_scores(row), micro = at.micro, ep = at.ep, cp = at.cp,
+    n_micro = count(row, "global_batch_seqs") // (at.micro * at.data),
+    reduce = half and "bf16" or nil, mesh = axes,
+    data = shared > 1 and (stage == 0 and (at.ep > 1 and zero { strategy = "no_shard" } or ddp {})
       or zero { strategy = zero_names[stage], grad_reduce_in_fp32 = stage == 1 and not half or nil }) or nil }
+  if not how.data and at.ep > 1 then how.data = zero { strategy = "no_shard" } end
+  return how
 end
 
 -- The framework of 2021 and 2022 wrote its scores; flash attention came with Megatron-LM's core in 2023.
@@ -366,10 +399,39 @@ local function automodel(row)
     data = ranks(row) > 1 and fsdp2 { copy = not gathers_bytes(row), reshard_after_forward = not staged } or nil }
 end
 
+-- nanotron: bf16 weights, gradients summed in fp32, ZeRO-1 (optim/zero.py), FlashAttention-2. InternEvo: the same states, and
+-- its parallelism is Megatron's (core/parallel).
+local function nanotron(row)
+  local how = megatron(row)
+  how.runtime, how.is_megatron = "nanotron", nil
+  return how
+end
+
+-- MaxText: weights sharded as FSDP's, all of the model compiled by XLA.
+local function maxtext(row)
+  row.compile = "yes"
+  return { runtime = "maxtext", mesh = mesh(row, true), compile = "model", data = ranks(row) > 1 and fsdp2 {} or nil }
+end
+
+-- Hugging Face's Trainer: one GPU, DDP, or FSDP1 through accelerate. Weights and moments are as the model was loaded.
+local function trainer(row)
+  local stage, data = cells.stage(row) or cells.default(row, "zero_stage"), ranks(row)
+  local pure = has(row, "precision", "pure") or has(row, "precision", "autocast")
+  local lora = cells.is_lora(row)
+  local sharded = (stage or 0) > 0
+  return { runtime = has(row, "framework", "fast%-kernels") and "hf_trainer_kernels" or "hf_trainer", mesh = mesh(row, sharded), lora = lora,
+    param = (pure or lora) and "bf16" or nil, reduce = (pure or lora) and "bf16" or nil,
+    data = data > 1 and (sharded and fsdp2 { reshard_after_forward = stage == 3 } or ddp {}) or nil }
+end
+
 local frameworks = {
   { "automodel", automodel }, { "^torchtitan", torchtitan }, { "^kempnerforge", kempnerforge }, { "^composer", foundry },
   { "^pytorch fsdp1", fms }, { "^megatron%-deepspeed", megatron_deepspeed }, { "^megatron%-lm", megatron_lm },
   { "^megatron%-core", megatron_lm }, { "^megatron", megatron }, { "^nemo", megatron }, { "^deepspeed", deepspeed }, { "^xtuner", deepspeed },
+  { "^nanotron", nanotron }, { "^internevo", nanotron }, { "^maxtext", maxtext },
+  { "hf trainer", trainer }, { "^hf", trainer }, { "hugging ?face", trainer }, { "^accelerate", trainer }, { "^transformers", trainer },
+  -- Submitters to MLPerf name the containers of NVIDIA and AMD that hold NeMo and Megatron.
+  { "nemo", megatron }, { "^nvidia", megatron }, { "nvidia release", megatron }, { "rocm", megatron }, { "^llmboost", megatron },
 }
 
 local function copy_of(from)
@@ -382,9 +444,19 @@ end
 local function profile(row, how)
   local own = copy_of(require("runtimes." .. how.runtime))
   own.host_optimizer = how.host_optimizer
-  if how.runtime == "megatron_core" then own.kernel_s = own.kernel_s * gpus.host_factor(gpus.find(row.gpu) or "H100-SXM5-80GB") end
+  local slower = how.runtime == "megatron_core" and gpus.host_factor(gpus.find(row.gpu) or "H100-SXM5-80GB") or 1
+  for _, time in ipairs { "kernel_s", "tensor_s", "collective_s", "message_s", "pass_s", "step_s" } do
+    own[time] = own[time] and own[time] * slower
+  end
   if how.frees_gradients then own.holds_gradients = false end
   own.workspace_bytes = how.is_megatron and megatrons.workspace(row) or nil
+  own.library_bytes = how.is_megatron and megatrons.library(row, gpus.gpus[gpus.find(row.gpu) or ""]) or nil
+  own.frozen_base = how.lora or nil
+  if how.is_megatron then
+    own.overlaps_tp = megatrons.overlaps(row)
+    megatrons.graph(row, own)
+  end
+  if how.is_megatron and not how.lora then megatrons.gradients(row, own) end
   if how.scores then own.attention = "unfused" end
   if how.ops then own.ops = copy_of(own.ops) end
   for name, op in pairs(how.ops or {}) do own.ops[name] = op end
@@ -408,7 +480,8 @@ end
 
 function m.plan(row)
   local how = framework(row)
-  if row.moe_experts ~= "" and not how.plan and not (how.is_megatron and megatrons.states_blocks(row)) then refuse("experts of this framework are not modelled") end
+  cells.take_defaults(row)
+  if row.moe_experts ~= "" and not how.plan and not (how.is_megatron and megatrons.states_blocks(row)) and not has(row, "model", "^mixtral") then refuse("experts of this framework are not modelled") end
   if row.missing ~= "" then refuse("not stated: %s", row.missing) end
   if how.plan then return how.plan end
   local half = (has(row, "precision", "fp16") or how.half == "fp16") and "fp16" or "bf16"

@@ -37,4 +37,46 @@ function m.stage(row)
   return nil
 end
 
+-- Are weights frozen, and small matrices beside them trained?
+function m.is_lora(row) return m.has(row, "flag", "lora") or m.has(row, "model", "lora") or m.has(row, "framework", "lora") end
+
+-- What a framework does where a row leaves a cell open: its documented default. Rows with such cells are scored apart.
+-- Megatron-LM shards the optimizer only when asked to (--use-distributed-optimizer); recipes of NeMo and Megatron-Bridge ask.
+-- None of them recomputes unless it is told to; nanotron's ZeRO stage is 0, torchtitan's recomputation "selective".
+local defaults = {
+  { "^megatron%-lm", zero_stage = 0, ac = "none" }, { "^megatron%-core", zero_stage = 0, ac = "none" },
+  { "^megatron%-bridge", zero_stage = 1, ac = "none" }, { "nemo", zero_stage = 1, ac = "none" },
+  { "nvidia", zero_stage = 1, ac = "none" }, { "rocm", zero_stage = 1, ac = "none" }, { "llmboost", zero_stage = 1, ac = "none" },
+  { "^megatron", zero_stage = 0, ac = "none" }, { "^nanotron", zero_stage = 0, ac = "none" }, { "^internevo", zero_stage = 1, ac = "none" },
+  { "^torchtitan", zero_stage = 3, ac = "selective(op)" }, { "automodel", zero_stage = 3, ac = "none" },
+  { "^maxtext", zero_stage = 3, ac = "full" }, { "^hf", zero_stage = 0, ac = "none" }, { "hf trainer", zero_stage = 0, ac = "none" },
+}
+
+function m.default(row, key)
+  for _, known in ipairs(defaults) do
+    if m.has(row, "framework", known[1]) then return known[key] end
+  end
+  return nil
+end
+
+-- Fills the cells of `missing` for which the framework has a default, and a vocabulary that the row's own words name; what has
+-- none stays missing.
+function m.take_defaults(row)
+  local left = {}
+  for key in row.missing:gmatch "%S+" do
+    local own = m.default(row, key)
+    local named = key == "vocab" and (row.vocab_from or ""):match "default (%d+)%)"
+    if key == "zero_stage" and own then
+      own = nil
+    elseif key == "ac" and own then
+      row.ac = own
+    elseif named then
+      row.vocab = named
+    else
+      left[#left + 1] = key
+    end
+  end
+  row.missing = table.concat(left, " ")
+end
+
 return m

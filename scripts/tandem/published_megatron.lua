@@ -36,11 +36,15 @@ local function mlp(row, dim, hidden, bias)
 end
 
 -- Tokens are shared out evenly over the experts: Megatron drops none, and its routers are balanced.
-local function mixture(row, dim)
+local function mixture(row, dim, cut)
   local routed = nn.moe { dim = dim, hidden = count(row, "moe_ffn", count(row, "d_ff")), experts = count(row, "moe_experts"),
     top_k = count(row, "moe_topk", 1), capacity_factor = 1, gated = is_gated(row) }
-  if (row.moe_shared_ffn or "") == "" then return routed end
-  return nn.module { routed = routed, shared = mlp(row, dim, count(row, "moe_shared_ffn"), false),
+  local col, back = cut and { "routed.w1" } or {}, cut and { "routed.w2" } or {}
+  if cut and is_gated(row) then col[2] = "routed.w3" end
+  if (row.moe_shared_ffn or "") == "" then
+    return nn.module { routed = routed, tp_col = col, tp_row = back, forward = function(self, x) return self.routed(x) end }
+  end
+  return nn.module { routed = routed, shared = mlp(row, dim, count(row, "moe_shared_ffn"), false), tp_col = col, tp_row = back,
     forward = function(self, x) return self.routed(x) + self.shared(x) end }
 end
 
@@ -59,8 +63,53 @@ local function mixture_layers(row, layers)
   return is
 end
 
+-- ---- where experts lie
+
+local function gcd(a, b) return b == 0 and a or gcd(b, a % b) end
+
+-- Ranks that cut each expert's own matrices: as many as tp unless the row says otherwise.
+local function expert_tp(row) return count(row, "etp", count(row, "tp")) end
+
+-- An ep axis is a part of the ranks that have different samples, `data`. Megatron's may also go over cp and tp: ranks that share
+-- sequences then stand as ranks with fewer samples each, and experts that go over tp are cut by it. A rank has as many bytes of
+-- experts and as many products either way.
+function m.place(row, data, shared)
+  local at = { data = data, cp = shared, micro = count(row, "micro_batch"), ep = 1 }
+  local ep = count(row, "ep", 1)
+  if ep == 1 then return at end
+  if data % ep ~= 0 and shared > 1 and at.micro % shared == 0 then
+    at.data, at.cp, at.micro = data * shared, 1, at.micro // shared
+  end
+  at.ep = gcd(at.data, ep)
+  return at
+end
+
+-- Are experts cut by tp, where `ep` of the ranks with different samples share them?
+function m.cuts_experts(row, ep)
+  local tp = count(row, "tp")
+  return tp > 1 and count(row, "ep", 1) * expert_tp(row) >= ep * tp
+end
+
+-- Blocks of each stage, where the row names those of the first and the last or counts the embedding and the loss as blocks; nil:
+-- evenly.
+function m.split(row)
+  local stages, layers, notes = count(row, "pp"), count(row, "n_layers"), row.notes or ""
+  local first = tonumber(notes:match "decoder%-first%-pipeline%-num%-layers=(%d+)")
+  local last = tonumber(notes:match "decoder%-last%-pipeline%-num%-layers=(%d+)")
+  if notes:find "account%-for%-embedding" or has(row, "model", "account_for_embedding") then
+    local each = (layers + 2) // stages
+    first, last = each - 1, each - 1
+  end
+  if not first and not last then return nil end
+  local between = stages - (first and 1 or 0) - (last and 1 or 0)
+  local rest, split = layers - (first or 0) - (last or 0), {}
+  if between > 0 and rest % between ~= 0 then refuse("%d blocks are not shared out over %d stages", rest, between) end
+  for i = 1, stages do split[i] = i == 1 and first or i == stages and last or rest // between end
+  return split
+end
+
 -- Megatron's default width of an attention head is d_model / heads.
-function m.model(row)
+function m.model(row, cut_experts)
   if (row.mla or "") ~= "" then refuse("latent attention (MLA) is not in this version") end
   if (row.hybrid_pattern or "") ~= "" then refuse("blocks of Mamba are not in this version") end
   if (row.mtp_layers or "") ~= "" and row.mtp_layers ~= "0" then refuse("prediction of several tokens (MTP) is not in this version") end
@@ -78,7 +127,7 @@ function m.model(row)
     return nn.block { ln_1 = norm(dim), ln_2 = norm(dim),
       attention = nn.attention { dim = dim, heads = heads, kv_heads = kv_heads, head_dim = head_dim, bias = bias,
         rope_theta = rope and 10000.0 or nil },
-      mlp = has_experts[i] and mixture(row, dim) or mlp(row, dim, count(row, "d_ff"), bias),
+      mlp = has_experts[i] and mixture(row, dim, cut_experts) or mlp(row, dim, count(row, "d_ff"), bias),
       tp_col = { "attention.wq", "attention.wk", "attention.wv" }, tp_row = { "attention.wo" },
       forward = function(self, x)
         local h = x + self.attention(self.ln_1(x))
@@ -116,12 +165,43 @@ end
 function m.ops(row)
   local ops = {}
   if m.writes_scores(row) then
-    ops.attention = { kernels = 8, passes = 1, scores = number(row, "attention_dropout") > 0 and 5 or 2 }
-    ops.attention_grad = { kernels = 12, passes = 1 }
+    ops.attention = { kernels = 6, passes = 1, scores = number(row, "attention_dropout") > 0 and 5 or 2 }
+    ops.attention_grad = { kernels = 9, passes = 1 }
   end
   if number(row, "hidden_dropout") > 0 then ops.add = { kernels = 1, passes = 1.7, saved = 1 } end
   ops.layernorm = { kernels = 1, passes = 1 }
   return ops
+end
+
+-- Transformer Engine's own workspace of cuBLAS, which it takes from PyTorch: 32 MiB since Hopper and 4 MiB before
+-- (module/base.py, get_cublas_workspace_size_bytes), and four more of it for grouped products (get_multi_stream_cublas_workspace).
+function m.library(row, gpu)
+  if has(row, "transformer_impl", "^local") or (row.transformer_impl or "") == "" then return nil end
+  local one = (gpu and (gpu.arch == "Hopper" or gpu.arch == "Blackwell") and 32 or 4) << 20
+  local grouped = (row.moe_experts or "") ~= "" and cells.flag(row, "moe_grouped_gemm")
+  return (grouped and 5 or 1) * one
+end
+
+-- Products of weights' gradients: added to the fp32 buffer by themselves, while autograd gets a tensor that nobody reads, of which
+-- Transformer Engine keeps one a size; with --no-gradient-accumulation-fusion a tensor each, that a hook adds.
+function m.gradients(row, own)
+  local te = not has(row, "transformer_impl", "^local")
+  own.makes_gradients = true
+  own.keeps_returned = te and not has(row, "fusions_off", "no%-gradient%-accumulation%-fusion") or nil
+end
+
+-- Does communication over tp go beside the products (tp_comm_overlap)? Where the row does not say, recipes of NeMo and
+-- Megatron-Bridge do, with sequence parallelism.
+function m.overlaps(row)
+  local told = flag(row, "overlap_tp")
+  if told == nil then told = has(row, "framework", "nemo") or has(row, "framework", "^megatron%-bridge") end
+  return told and row.sp == "1" and count(row, "tp") > 1 or nil
+end
+
+-- A step that was recorded as one CUDA graph is started at once: the host takes about a microsecond a node.
+function m.graph(row, own)
+  if not has(row, "cuda_graph", "full_cuda_graph=[1t]") then return end
+  own.kernel_s, own.collective_s, own.message_s, own.pass_s, own.tensor_s = 1e-6, 1e-6, 0, 0, 0
 end
 
 -- Bytes of cuBLAS's workspace that the environment asks for, as in CUBLAS_WORKSPACE_CONFIG=:4096:8, KiB and how often; nil: none.

@@ -351,6 +351,12 @@ static bool cost_leaves_out(const void *self, const Plan *plan, const Program *p
     return runtime_leaves_out(c->runtime, plan, p, in);
 }
 
+static double cost_waited(const void *self, const Plan *plan, const Instr *in)
+{
+    const Cost *c = *(Cost *const *)self;
+    return runtime_waited(c->runtime, plan, in);
+}
+
 CostModel cost_model(Cost *cost)
 {
     Cost **self = arena_alloc(cost->arena, sizeof *self);
@@ -361,6 +367,7 @@ CostModel cost_model(Cost *cost)
                        .bytes = cost_bytes,
                        .issue = own ? NULL : cost_issue,
                        .leaves_out = own ? NULL : cost_leaves_out,
+                       .waited = own ? NULL : cost_waited,
                        .issue_from = own ? 0 : ps_of(cost->runtime->step_s * (double)PS_PER_S),
                        .self = self};
 }

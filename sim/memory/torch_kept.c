@@ -41,6 +41,18 @@ static void find_needed(const Keeper *k)
     }
 }
 
+/* Frozen weights: a tensor that only their gradients would read is not kept. */
+static void forget_untrained(const Keeper *k)
+{
+    const Program *p = k->program;
+    for (BufferId id = 1; id < p->buffers.n; id++) k->kept->needed[id] = p->buffers.at[id].first;
+    for (Pc pc = 1; pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        if (runtime_leaves_out(k->runtime, k->plan, p, in)) continue;
+        for (uint32_t i = 0; i < in->args.n; i++) keep_until(k, root_of(p, in, i), pc);
+    }
+}
+
 /* A node of autograd releases its inputs when all of its gradients exist; in our plans each
  * gradient is an instruction of its own. Compiled code plans its own buffers. */
 static void hold_nodes(const Keeper *k)
@@ -190,7 +202,10 @@ TorchKept torch_kept(const Plan *plan, const Program *p, const Runtime *runtime,
     };
     const Keeper k = {plan, p, runtime, arena, &kept};
     find_needed(&k);
-    hold_nodes(&k);
+    if (runtime->frozen_base)
+        forget_untrained(&k);
+    else
+        hold_nodes(&k);
     hold_arguments(&k);
     keep_what_is_sent(&k);
     hold_logits(&k);

@@ -26,11 +26,22 @@ typedef struct Replay {
     ZeroMemory zero;
     uint32_t *first_zero, *next_zero; /* [pc], [zero.tensors]: as first and next_buffer */
     LIST(Pending) pending;            /* [0] none */
+    LIST(uint64_t) returned;          /* sizes of which a tensor is kept */
+    Pc update_first, update_last;     /* the optimizer's instructions; 0: it makes nothing */
+    uint64_t update_bytes;            /* ... and what it makes for all of them */
 } Replay;
+
+/* Of a weight that is not trained: its gradient, or the optimizer's state of it. */
+static bool is_frozen(const Replay *r, const Buffer *b)
+{
+    return r->runtime->frozen_base && b->unit != 0 &&
+           (b->category == CATEGORY_gradient || b->category == CATEGORY_optimizer);
+}
 
 static bool is_had(const Replay *r, BufferId id)
 {
     const Buffer *b = &r->program->buffers.at[id];
+    if (is_frozen(r, b)) return false;
     return b->parent == 0 && b->space == SPACE_device && b->bytes > 0 && !r->zero.replaced[id];
 }
 
@@ -243,6 +254,46 @@ static void have_buffers(Replay *r, Pc pc, const Instr *in)
     }
 }
 
+enum { RETURNED_BYTES = 2 }; /* an element: activations' type, not the accumulator's */
+
+/* The tensor that a product of a weight's gradient makes beside the gradient's buffer. Either a
+ * hook adds this tensor to the buffer and releases it. Or the product adds by itself and autograd
+ * gets a tensor that nobody reads: Transformer Engine keeps one for each size of a block's weights
+ * (get_dummy_wgrad). */
+static void returned_gradient(Replay *r, Pc pc, const Instr *in)
+{
+    if (!r->runtime->makes_gradients || in->args.n <= in->n_in || in->phase != PHASE_backward)
+        return;
+    const Buffer *b = &r->program->buffers.at[program_arg(r->program, in, in->n_in)];
+    if (b->category != CATEGORY_gradient || b->unit == 0 || in->origin == 0) return;
+    const uint64_t bytes = b->bytes / dtype_bytes(b->dtype) * RETURNED_BYTES;
+    if (!r->runtime->keeps_returned || r->plan->graph.nodes.at[in->origin].layer == 0) {
+        give_back_after(r, pc, torch_allocate(r->allocator, bytes, STREAM_compute));
+        return;
+    }
+    for (uint32_t i = 0; i < r->returned.n; i++)
+        if (r->returned.at[i] == bytes) return;
+    list_push(r->arena, &r->returned, bytes);
+    torch_allocate(r->allocator, bytes, STREAM_compute);
+}
+
+/* The temporaries of an optimizer that updates a list of tensors at once. */
+static void update_tensors(Replay *r)
+{
+    const Program *p = r->program;
+    Pc first = 0, last = 0;
+    uint64_t bytes = 0;
+    for (Pc pc = 1; r->runtime->update_bytes > 0 && pc < p->code.n; pc++) {
+        const Instr *in = &p->code.at[pc];
+        if (in->op != OP_adamw && in->op != OP_sgd) continue;
+        const Buffer *b = &p->buffers.at[program_arg(p, in, 0)];
+        bytes += (uint64_t)((double)b->bytes / dtype_bytes(b->dtype) * r->runtime->update_bytes);
+        if (first == 0) first = pc;
+        last = pc;
+    }
+    r->update_first = first, r->update_last = last, r->update_bytes = bytes;
+}
+
 /* The temporary product that an eager op makes before it is added to a weight's gradient. */
 static void added_product(Replay *r, Pc pc, const Instr *in)
 {
@@ -270,6 +321,10 @@ static void step(Replay *r, bool first)
         }
         have_buffers(r, pc, in);
         added_product(r, pc, in);
+        returned_gradient(r, pc, in);
+        if (pc == r->update_first && r->update_bytes > 0 && !r->runtime->frozen_base)
+            give_back_after(r, r->update_last,
+                            torch_allocate(r->allocator, r->update_bytes, STREAM_compute));
         gradient_of_received(r, in);
         own_tensors(r, pc, in);
         for (uint32_t at = r->last[pc]; at != 0; at = r->pending.at[at].next)
@@ -311,8 +366,13 @@ TorchStats torch_memory(const Plan *plan, const Program *p, const Runtime *runti
     r.allocator = torch_allocator_new(limit_bytes, runtime->expandable && !rocm, arena);
     const uint64_t usual = old ? 8519680 : UINT64_C(32) << 20,
                    own = (uint64_t)runtime->workspace_bytes;
-    torch_allocate(r.allocator, own > 0 ? own : usual, STREAM_compute); /* cuBLAS's */
+    const double n_workspaces = runtime->n_workspaces > 1 ? runtime->n_workspaces : 1;
+    for (double i = 0; i < n_workspaces; i++)
+        torch_allocate(r.allocator, own > 0 ? own : usual, STREAM_compute); /* cuBLAS's */
+    if (runtime->library_bytes > 0)
+        torch_allocate(r.allocator, (uint64_t)runtime->library_bytes, STREAM_compute);
     prepare(&r);
+    update_tensors(&r);
     step(&r, true);
     r.pending.n = 1;
     torch_reset_peaks(r.allocator);

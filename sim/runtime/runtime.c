@@ -29,9 +29,22 @@ static bool is_scale(const Plan *plan, const Program *p, const Instr *in)
            p->buffers.at[program_arg(p, in, 0)].bytes <= sizeof(float);
 }
 
+/* It makes or sums a weight's gradient, or updates a weight. */
+static bool is_training(const Program *p, const Instr *in)
+{
+    if (in->phase == PHASE_update) return true;
+    if (op_info(in->op)->class_ == OP_CLASS_comm)
+        return in->unit != 0 && (in->op == OP_reduce_scatter || in->op == OP_all_reduce);
+    if (in->phase != PHASE_backward || in->args.n <= in->n_in) return false;
+    const Buffer *made = &p->buffers.at[program_arg(p, in, in->n_in)];
+    return made->category == CATEGORY_gradient && made->unit != 0;
+}
+
 bool runtime_leaves_out(const Runtime *runtime, const Plan *plan, const Program *p, const Instr *in)
 {
-    if (runtime_is_own(runtime) || !runtime->delayed) return false;
+    if (runtime_is_own(runtime)) return false;
+    if (runtime->frozen_base && is_training(p, in)) return true;
+    if (!runtime->delayed) return false;
     const char *name = op_info(in->op)->name;
     if (strncmp(name, "amax", 4) == 0 || is_scale(plan, p, in)) return true;
     if (strncmp(name, "quantise", 8) != 0 || in->microbatch == 0) return false;
@@ -56,11 +69,33 @@ double runtime_unfused_s(const Device *device, DType dtype, double heads, double
            kernel_memory_s(device, scores * (backward ? 19 : 13));
 }
 
+/* The first instruction of its micro-batch's pass, forward or backward, through the stage. */
+static bool begins_pass(const Program *p, const Instr *in)
+{
+    if (in->stream != STREAM_compute) return false;
+    if (in->phase != PHASE_forward && in->phase != PHASE_backward) return false;
+    for (const Instr *at = in - 1; at > p->code.at; at--) {
+        if (at->stream != STREAM_compute) continue;
+        if (at->phase == PHASE_recompute && in->phase == PHASE_backward) return false;
+        return at->microbatch != in->microbatch || at->phase != in->phase;
+    }
+    return true;
+}
+
 static double comm_s(const Runtime *runtime, const Instr *in)
 {
+    if (in->op == OP_send || in->op == OP_recv) return runtime->collective_s + runtime->message_s;
     bool of_unit = in->unit != 0 && (in->op == OP_all_gather || in->op == OP_reduce_scatter ||
                                      in->op == OP_all_reduce);
     return runtime->collective_s + (of_unit ? runtime->unit_s : 0);
+}
+
+double runtime_waited(const Runtime *runtime, const Plan *plan, const Instr *in)
+{
+    const bool moves = in->op == OP_all_gather || in->op == OP_reduce_scatter;
+    const AxisSet tp = mesh_axes(&plan->mesh, AXIS_tp);
+    if (!runtime->overlaps_tp || !moves || in->unit != 0 || (in->axes & ~tp) != 0) return 1;
+    return 1. / mesh_size(&plan->mesh, in->axes);
 }
 
 Ps runtime_issue_ps(const Runtime *runtime, const Plan *plan, const Program *p, const Instr *in)
@@ -80,5 +115,6 @@ Ps runtime_issue_ps(const Runtime *runtime, const Plan *plan, const Program *p, 
             in->origin != 0 && mesh_axes(&plan->mesh, AXIS_tp) != 0 && in->phase != PHASE_update;
         s = kernels * runtime->kernel_s + (cut && kernels > 0 ? runtime->tensor_s : 0);
     }
+    if (runtime->pass_s > 0 && begins_pass(p, in)) s += runtime->pass_s;
     return ps_of(s * (double)PS_PER_S);
 }

@@ -35,6 +35,10 @@ AttentionKernel runtime_attention(const Runtime *runtime, const Device *device);
 double runtime_unfused_s(const Device *device, DType dtype, double heads, double queries,
                          double keys, double head, bool backward);
 
+/* The part of a communication that products wait for, in (0, 1]. With `overlaps_tp` a product
+ * beside a gather or a reduction over tp is cut into as many pieces as there are ranks. It waits
+ * for one piece; the others move while it computes. */
+double runtime_waited(const Runtime *runtime, const Plan *plan, const Instr *in);
 /* The host's time to issue an instruction. All kernels of one fused run (`fuse`) are issued with
  * the first. */
 Ps runtime_issue_ps(const Runtime *runtime, const Plan *plan, const Program *p, const Instr *in);

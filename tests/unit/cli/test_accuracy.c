@@ -114,7 +114,7 @@ static const char *reasons_table(Arena *arena)
         "1,,,,,dev-cal\n",
         "h,s,llama3,2,256,4,2,512,1024,,H100-SXM-80GB,8,8,torchtitan,1,0,1,1,1,1,8,1,3,1,8,512,"
         "bf16,"
-        "full,no,1,,,,ac,dev-cal\n",
+        "full,no,1,,,,micro_batch,dev-cal\n",
         "i,s,llama3,2,256,4,2,512,1024,,H100-SXM-80GB,8,8,own "
         "trainer,1,0,1,1,1,1,8,1,3,1,8,512,bf16,"
         "full,no,1,,,,,dev-cal\n",
@@ -140,8 +140,8 @@ static void rows_are_counted_by_reason(void **state)
 {
     (void)state;
     static const char *const reasons[] = {
-        "experts",     "context parallelism", "no model of this family: rwkv",
-        "no such GPU", "not stated: ac",      "no profile of this framework",
+        "experts",     "context parallelism",     "no model of this family: rwkv",
+        "no such GPU", "not stated: micro_batch", "no profile of this framework",
         "aux"};
     Arena *arena = arena_new();
     const char *file = reasons_table(arena);

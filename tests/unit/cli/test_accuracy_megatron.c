@@ -15,17 +15,27 @@
 /* What a row differs in from the small GPT below. */
 typedef struct Row {
     const char *framework, *zero, *dropout, *attention, *env, *impl, *vocab, *gpu, *n_gpus, *batch;
-    const char *per_node;
+    const char *per_node, *fusions_off, *flag;
 } Row;
 
-static const Row plain = {
-    "Megatron-Core 0.15.0", "0", "0.0", "flash", "", "transformer_engine", "50304",
-    "A100-SXM-80GB",        "4", "16",  "4"};
+static const Row plain = {"Megatron-Core 0.15.0",
+                          "0",
+                          "0.0",
+                          "flash",
+                          "",
+                          "transformer_engine",
+                          "50304",
+                          "A100-SXM-80GB",
+                          "4",
+                          "16",
+                          "4",
+                          "",
+                          ""};
 
 enum { layers = 4, dim = 512, heads = 8, seq = 1024, micro = 4 };
 
-/* What is predicted of the row; NULL in `why`: it has to be. */
-static double predicted(const Row *row, const char *what, const char **why, Arena *arena)
+/* The prediction of the row. */
+static double predicted(const Row *row, const char *what, Arena *arena)
 {
     const char *file = command_table(
         arena,
@@ -35,12 +45,13 @@ static double predicted(const Row *row, const char *what, const char **why, Aren
                     "dp_replicate,zero_stage,micro_batch,global_batch_seqs,seq,precision,ac,"
                     "compile,step_time_s,peak_mem,peak_mem_kind,oom,missing,split,hidden_dropout,"
                     "attention_dropout,transformer_impl,attention_backend,env,activation,"
-                    "normalization,position_embedding,untie_embeddings\n"
+                    "normalization,position_embedding,untie_embeddings,fusions_off,flag\n"
                     "a,s,gpt3,4,512,8,8,2048,%s,,%s,%s,%s,NVLink,%s,1,0,1,1,1,1,,,%s,4,%s,1024,"
                     "bf16,none,no,1,1,peak_mem_alloc GiB,,,dev-cal,%s,%s,%s,%s,%s,gelu,LayerNorm,"
-                    "learned_absolute,0\n",
+                    "learned_absolute,0,%s,%s\n",
                     row->vocab, row->gpu, row->n_gpus, row->per_node, row->framework, row->zero,
-                    row->batch, row->dropout, row->dropout, row->impl, row->attention, row->env));
+                    row->batch, row->dropout, row->dropout, row->impl, row->attention, row->env,
+                    row->fusions_off, row->flag));
     CommandResult r = COMMAND(arena, 60, "accuracy", "--runs", file, "--json");
     assert_int_equal(r.exit_code, 0);
     json_t *root = json_loads(r.out, 0, NULL);
@@ -52,14 +63,13 @@ static double predicted(const Row *row, const char *what, const char **why, Aren
             is = json_number_value(json_object_get(s, "predicted"));
     }
     json_decref(root);
-    if (why != NULL) *why = r.out;
-    if (why == NULL) assert_true(is > 0);
+    assert_true(is > 0);
     return is;
 }
 
 static double allocated(Row row, Arena *arena)
 {
-    return predicted(&row, "memory allocated", NULL, arena);
+    return predicted(&row, "memory allocated", arena);
 }
 
 static void is_about(double is, double wanted)
@@ -103,19 +113,60 @@ static void hidden_dropout_keeps_masks(void **state)
     arena_free(arena);
 }
 
-/* cuBLAS's workspace is the allocator's: 8 of 4 MiB instead of 8.125 MiB. */
+/* cuBLAS's workspace comes from the allocator: 8 of 4 MiB instead of 8.125 MiB. The forward thread
+ * and autograd's thread have one each. */
 static void a_workspace_may_be_asked_for(void **state)
 {
     (void)state;
     Arena *arena = arena_new();
     Row row = plain, asks = plain;
     asks.env = "NCCL_ALGO=Ring; CUBLAS_WORKSPACE_CONFIG=:4096:8";
-    is_about(allocated(asks, arena) - allocated(row, arena), 32 * 1048576. - 8519680);
+    const double more = allocated(asks, arena) - allocated(row, arena);
+    /* A block keeps what is left of its segment where that is less than 1 MiB. */
+    assert_true(fabs(more - 2 * (32 * 1048576. - 8519680)) < 1.1 * 1048576);
+    arena_free(arena);
+}
+
+/* On Hopper Transformer Engine's own workspace has 32 MiB instead of 4, and both of PyTorch's have
+ * 32 MiB instead of 8.125. */
+static void a_newer_gpu_has_larger_workspaces(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Row old = plain, hopper = plain;
+    hopper.gpu = "H100-SXM-80GB";
+    is_about(allocated(hopper, arena) - allocated(old, arena),
+             28 * 1048576. + 2 * (32 * 1048576. - 8519680));
+    arena_free(arena);
+}
+
+/* Products that add to the gradients' buffer return a tensor that nobody reads. Transformer Engine
+ * keeps one for each size: here dim x dim and dim x 4 dim, 2 bytes an element. */
+static void fused_gradients_keep_a_tensor_a_size(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Row apart = plain, fused = plain;
+    apart.fusions_off = "no-gradient-accumulation-fusion";
+    is_about(allocated(fused, arena) - allocated(apart, arena), 2. * (1 + 4) * dim * dim);
+    arena_free(arena);
+}
+
+/* LoRA: of 18 bytes a weight only its own 2 remain. Inputs of products are not kept either. */
+static void a_frozen_base_has_no_states(void **state)
+{
+    (void)state;
+    Arena *arena = arena_new();
+    Row row = plain, lora = plain;
+    lora.flag = "LoRA (rank 16; frozen base)";
+    const double weights = 50304. * dim + 12. * layers * dim * dim;
+    const double saved = allocated(row, arena) - allocated(lora, arena);
+    if (saved < 16 * weights || saved > 22 * weights) fail_msg("%g of %g weights", saved, weights);
     arena_free(arena);
 }
 
 /* Stages 1 to 3 over eight ranks: moments and fp32 weights, then gradients, then weights are dealt
- * out. A row without a stage is refused by name. */
+ * out. A row without a stage has its framework's default: Megatron-LM's is 0. */
 static void a_stated_stage_is_honoured(void **state)
 {
     (void)state;
@@ -133,11 +184,9 @@ static void a_stated_stage_is_honoured(void **state)
             last = is;
         }
     }
-    Row none = plain;
+    Row none = plain, zero = plain;
     none.zero = "";
-    const char *why = NULL;
-    assert_true(predicted(&none, "memory allocated", &why, arena) <= 0);
-    assert_non_null(strstr(why, "ZeRO stage is not stated"));
+    assert_true(allocated(none, arena) == allocated(zero, arena));
     arena_free(arena);
 }
 
@@ -162,8 +211,7 @@ static void trays_are_one_domain(void **state)
     trays.gpu = node.gpu = "GB200", trays.n_gpus = node.n_gpus = "8",
     trays.batch = node.batch = "32";
     node.per_node = "8";
-    assert_true(predicted(&trays, "step time", NULL, arena) ==
-                predicted(&node, "step time", NULL, arena));
+    assert_true(predicted(&trays, "step time", arena) == predicted(&node, "step time", arena));
     arena_free(arena);
 }
 
@@ -173,6 +221,9 @@ int main(void)
         cmocka_unit_test(attention_that_is_named_writes_its_scores),
         cmocka_unit_test(hidden_dropout_keeps_masks),
         cmocka_unit_test(a_workspace_may_be_asked_for),
+        cmocka_unit_test(a_newer_gpu_has_larger_workspaces),
+        cmocka_unit_test(fused_gradients_keep_a_tensor_a_size),
+        cmocka_unit_test(a_frozen_base_has_no_states),
         cmocka_unit_test(a_stated_stage_is_honoured),
         cmocka_unit_test(a_stated_vocabulary_is_honoured),
         cmocka_unit_test(trays_are_one_domain),
