@@ -1,4 +1,4 @@
-/* Which ops go with a product. */
+/* Finds the ops that can be fused with a product. */
 #include "kernels/epilogue.h"
 
 #include <string.h>
@@ -8,14 +8,14 @@ static bool is_eight_bit(DType t)
     return t == DT_e4m3 || t == DT_e5m2;
 }
 
-/* Operands of one type, and an output of theirs or of fp32. */
+/* The operands must have one type, and the output must have that type or fp32. */
 static bool has_types(const EpiloguePart *product)
 {
     DType a = product->dtype[0], b = product->dtype[1], out = product->dtype[product->n_in];
     return a == b && !is_eight_bit(a) && (out == a || out == DT_f32);
 }
 
-/* The value as it is behind the parts so far: the first output of the last of them. */
+/* The value after the parts so far: the first output of the last part. */
 typedef struct Value {
     const EpiloguePart *product;
     uint64_t at;
@@ -29,7 +29,7 @@ static Value value_of(const EpiloguePart *product, const EpiloguePart *part)
     return (Value){product, part->at[part->n_in], product->dtype[out], product->elements[out]};
 }
 
-/* One more element-wise op on the value, of its type throughout. */
+/* True if the part is another element-wise op on the value, with the same type throughout. */
 static bool follows(const Value *v, const EpiloguePart *part, OpKind op)
 {
     if (part->op != op || part->accumulates) return false;
@@ -50,8 +50,8 @@ static bool takes_bias(const Value *v, const EpiloguePart *part, const Product *
     return follows(v, part, OP_bias) && part->at[0] == v->at && part->elements[1] == p->n;
 }
 
-/* The other term of a sum, in memory: not the product's own output, which a bias may have hidden.
- * What the product still reads must not be overwritten. */
+/* Finds the other term of a sum, in memory. It must not be the product's own output, which a bias
+ * may have overwritten. The op must not overwrite memory that the product still reads. */
 static bool takes_other(const Value *v, const EpiloguePart *part, uint8_t *other)
 {
     if (!follows(v, part, OP_add) || part->at[0] == part->at[1]) return false;
@@ -86,7 +86,7 @@ static bool takes_sums(const EpiloguePart *product, const EpiloguePart *part, co
     return false;
 }
 
-/* Behind the forward product; a bias may have been taken. */
+/* Takes the last ops behind a forward product, after an optional bias. */
 static void take_last(const Value *v, const EpiloguePart *part, const Product *p, Epilogue *e)
 {
     uint8_t at = (uint8_t)e->n, other = 0;

@@ -21,15 +21,17 @@ static inline float float_of(uint32_t u)
 enum { FLOAT_BIAS = 127, FLOAT_MANTISSA = 23 };
 static const uint32_t float_infinity = 0x7f800000;
 
-/* ---- one format ---- `mantissa` bits, exponents biased by `bias`; all arguments but x are
- * constants where these are inlined */
+/* ---- one format ---- `mantissa` bits, exponents biased by `bias`; after inlining all arguments
+ * but x are constants */
 
-/* Magnitude `a` (bits of a float that is no NaN) to the nearest code, unbounded above. */
+/* Rounds magnitude `a` (bits of a float that is no NaN) to the nearest code, without an upper
+ * bound. */
 static inline uint32_t nearest_code(uint32_t a, int mantissa, int bias)
 {
     int shift = FLOAT_MANTISSA - mantissa;
     uint32_t least = (uint32_t)(FLOAT_BIAS - bias + 1) << FLOAT_MANTISSA; /* smallest normal */
-    /* Its last bit is worth the format's smallest subnormal: adding it rounds to a multiple. */
+    /* Its last bit is worth the format's smallest subnormal, so adding it rounds to a multiple of
+     * that. */
     uint32_t magic = (uint32_t)(FLOAT_BIAS - bias + 1 + shift) << FLOAT_MANTISSA;
     uint32_t small = bits_of(float_of(a < least ? a : 0) + float_of(magic)) - magic;
     uint32_t up = a + (1u << (shift - 1)) - 1 + (a >> shift & 1);
@@ -139,9 +141,9 @@ void number_round(DType to, const float *x, void *y, int64_t n)
 #undef CASE
 }
 
-/* The float next to x towards zero, its last bit set if x lies beyond: rounding that to a format of
- * at least two bits less is rounding x itself (Boldo and Melquiond, When double rounding is odd).
- */
+/* Returns the float next to x towards zero, with its last bit set if x lies beyond. Rounding that
+ * to a format with at least two fewer bits gives the same as rounding x (Boldo and Melquiond, When
+ * double rounding is odd). */
 static float round_to_odd(double x)
 {
     float near = (float)x;

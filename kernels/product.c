@@ -5,11 +5,12 @@
 
 typedef enum IndexKind { KIND_row, KIND_column, KIND_summed, KIND_batch, KIND_COUNT } IndexKind;
 
-/* One argument, the letters of each kind taken as one index. */
+/* One argument, with all letters of each kind as one index. */
 typedef struct Operand {
-    int64_t size[KIND_COUNT];   /* 1 where the kind does not occur */
-    int64_t stride[KIND_COUNT]; /* of its innermost letter; 0 where it does not occur */
-    int depth[KIND_COUNT];      /* dimension of its innermost letter; -1 where it does not occur */
+    int64_t size[KIND_COUNT];   /* 1 if the kind does not occur */
+    int64_t stride[KIND_COUNT]; /* of its innermost letter; 0 if the kind does not occur */
+    /* dimension of its innermost letter; -1 if the kind does not occur */
+    int depth[KIND_COUNT];
 } Operand;
 
 static bool has_letter(const Binding *b, uint32_t arg, char letter)

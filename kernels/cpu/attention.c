@@ -1,8 +1,10 @@
 /* Attention with grouped query heads, in tiles that fit the stack: no [s,T] matrix is ever stored.
- *   S = scale Q K^T (causal: key T only up to the query's global position), P = exp(S - lse), O = P
- * V backward: delta = rowsum(dO O), dV = P^T dO, dS = P (dO V^T - delta), dQ = scale dS K, dK =
- * scale dS^T Q, summed over the query heads of a group. With dropout O = (P m) V, m the mask over
- * the drop's complement; then dV = (P m)^T dO and dS = P (m dO V^T - delta). */
+ *   forward:  S = scale Q K^T, P = exp(S - lse), O = P V. Causal: a query sees key T only up to its
+ *             global position.
+ *   backward: delta = rowsum(dO O), dV = P^T dO, dS = P (dO V^T - delta), dQ = scale dS K,
+ *             dK = scale dS^T Q, summed over the query heads of a group.
+ *   dropout:  O = (P m) V with m = mask / (1 - drop); dV = (P m)^T dO, dS = P (m dO V^T - delta).
+ */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/attention.c"
 #include <stdint.h>
@@ -10,18 +12,18 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/draw.h"
 
-enum { ROWS = 64, KEYS = 64 }; /* of a tile: queries, keys */
+enum { ROWS = 64, KEYS = 64 }; /* rows of a tile: queries; keys */
 
 typedef struct Tile {
-    int64_t position; /* global, of the first query */
+    int64_t position; /* global position of the first query */
     int64_t n_rows, first_key, n_keys;
-    int64_t q_stride, k_stride; /* between successive queries, keys */
+    int64_t q_stride, k_stride; /* distance between neighbouring queries; keys */
     int64_t E;
-    int64_t place; /* among all scores [b,s,g,r,T]: of the first query's key 0 */
+    int64_t place; /* index among all scores [b,s,g,r,T] of the first query with key 0 */
 } Tile;
 
-/* Where the tile of queries after the one that begins at `row` does: no tile has queries of two
- * chunks, so that those of one lie side by side in the whole. */
+/* Returns where the next tile of queries begins. A tile never contains queries of two chunks, so
+ * its queries are neighbours in the whole sequence. */
 static int64_t next_row(const KernelArgs *a, int64_t row)
 {
     int64_t S = a->size['s'], half = S / 2;
@@ -36,7 +38,7 @@ BOTH(attention_grad)
 
 #else
 
-/* How many keys the queries up to and including the tile's last may see. */
+/* Returns how many keys the queries up to the tile's last may see. */
 static int64_t F(visible)(const KernelArgs *a, int64_t last_position)
 {
     int64_t T = a->size['T'];
@@ -44,8 +46,8 @@ static int64_t F(visible)(const KernelArgs *a, int64_t last_position)
     return T;
 }
 
-/* Where the score of query `row` of local head `h` and key 0 lies among the scores [b,s,g,r,T] of
- * the whole. */
+/* Returns the index of the score of query `row`, local head `h` and key 0 among the scores
+ * [b,s,g,r,T] of the whole. */
 static int64_t F(place_of)(const KernelArgs *a, int64_t b, int64_t row, int64_t h)
 {
     if (a->attrs.drop == 0) return 0;
@@ -68,7 +70,7 @@ static Tile F(tile_of)(const KernelArgs *a, int64_t row, int64_t key, int64_t n_
                   .place = place};
 }
 
-/* Of row i of a tile: the number of its keys that the query may see. */
+/* Returns how many of the tile's keys the query in row i may see. */
 static int64_t F(seen)(const KernelArgs *a, const Tile *t, int64_t i)
 {
     int64_t n = t->position + i + 1 - t->first_key;
@@ -84,7 +86,7 @@ static void F(scores)(const Tile *t, REAL factor, const REAL *q, const REAL *k, 
      KEYS);
 }
 
-/* The mask over its complement, of a query's keys; NULL: nothing is dropped. */
+/* Returns mask / (1 - drop) for a query's keys; NULL: nothing is dropped. */
 static const REAL *F(mask)(const KernelArgs *a, const Tile *t, int64_t i, int64_t n, REAL *mask)
 {
     if (a->attrs.drop == 0) return NULL;
@@ -100,7 +102,7 @@ static const REAL *F(mask)(const KernelArgs *a, const Tile *t, int64_t i, int64_
     return mask;
 }
 
-/* Folds one tile into rows' running maximum and sum and into the unnormalised output. */
+/* Adds one tile to the running maximum and sum of its rows and to the unnormalised output. */
 static void F(attend_tile)(const KernelArgs *a, const Tile *t, const REAL *q, const REAL *k,
                            const REAL *v, REAL *out, REAL *top, REAL *total)
 {
@@ -110,7 +112,7 @@ static void F(attend_tile)(const KernelArgs *a, const Tile *t, const REAL *q, co
         REAL *row = p + i * KEYS, *y = out + i * t->q_stride, new_top = top[i];
         int64_t seen = F(seen)(a, t, i);
         for (int64_t j = 0; j < seen; j++) new_top = row[j] > new_top ? row[j] : new_top;
-        REAL shrink = F(exponential)(top[i] - new_top); /* of the first tile: of nothing, 0 */
+        REAL shrink = F(exponential)(top[i] - new_top); /* for the first tile exp(-infinity) = 0 */
         for (int64_t j = 0; j < seen; j++) row[j] = F(exponential)(row[j] - new_top);
         for (int64_t j = seen; j < t->n_keys; j++) row[j] = 0;
         total[i] = total[i] * shrink + F(sum)(row, seen);
@@ -123,7 +125,7 @@ static void F(attend_tile)(const KernelArgs *a, const Tile *t, const REAL *q, co
     (false, false, t->n_rows, t->E, t->n_keys, 1, p, KEYS, v, t->k_stride, 1, out, t->q_stride);
 }
 
-/* All keys for the queries row .. of one head. */
+/* Processes all keys for the queries from `row` on of one head. */
 static void F(attend_rows)(const KernelArgs *a, int64_t row, int64_t place, const REAL *q,
                            const REAL *k, const REAL *v, REAL *out, REAL *lse, int64_t lse_stride)
 {
@@ -166,7 +168,7 @@ typedef struct F(Gradients) {
     REAL *dq, *dk, *dv;
 } F(Gradients);
 
-/* One tile's contributions; pointers at the tile's first query and at key 0. */
+/* Adds one tile's contributions; pointers are at the tile's first query and at key 0. */
 static void F(attend_tile_grad)(const KernelArgs *a, const Tile *t, const F(Gradients) * g,
                                 const REAL *delta, int64_t lse_stride)
 {

@@ -1,5 +1,6 @@
-/* Every contraction of ops.def and its two gradients, by matrix products (kernels/product.h).
- * Inputs of scaled forms were multiplied by largest / amax; the output is divided by both again. */
+/* Every contraction of ops.def and its two gradients, by matrix products (kernels/product.h). The
+ * inputs of scaled forms were multiplied by largest / amax; the output is multiplied by amax /
+ * largest of both. */
 #include <assert.h>
 #include <cblas.h>
 #include <limits.h>
@@ -7,7 +8,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/product.h"
 
-/* A product and its scales, which are taken back a tile of the output at a time, on the stack. */
+/* A product with scales. They are undone in tiles of the output on the stack. */
 enum { TILE_ROWS = 32, TILE_COLUMNS = 64 };
 typedef struct Scaled {
     const KernelArgs *a;

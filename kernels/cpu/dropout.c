@@ -1,5 +1,6 @@
-/* Dropout: y = x / (1 - p) where a draw keeps the element, else 0. The draw belongs to the
- * element's place in the whole tensor, so the gradient is the same function of the gradient. */
+/* Dropout: y = x / (1 - p) where a draw keeps the element, else 0. The draw depends on the
+ * element's place in the whole tensor, so the gradient applies the same function to the output's
+ * gradient. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/dropout.c"
 #include <assert.h>
@@ -7,8 +8,8 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/draw.h"
 
-/* Row `row` of the local tensor, all dimensions but the last counted as one: its first element's
- * place in the whole. */
+/* Returns the place in the whole tensor of the first element of row `row`. Rows are all dimensions
+ * but the last, as one. */
 static int64_t global_row(const KernelArgs *a, int64_t row)
 {
     const Binding *b = a->binding;

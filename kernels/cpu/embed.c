@@ -1,5 +1,5 @@
-/* Looking up rows of a table: token embeddings (of a vocabulary that may be split: an id outside
- * the local part contributes zero), learned positions, and biases. */
+/* Looks up rows of a table: token embeddings, learned positions and biases. If the vocabulary is
+ * split, an id outside the local part contributes zero. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/embed.c"
 #include "kernels/cpu/real.h"

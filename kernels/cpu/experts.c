@@ -1,6 +1,6 @@
-/* Mixture of experts: who goes where (topk, route, slots), and the way there and back (dispatch,
- * combine). A slot is id * capacity + position in its sequence; -1: dropped. Of experts that are
- * shared between ranks each has those from start['e'] on, and adds nothing for the others. */
+/* Mixture of experts: routing (topk, route, slots), and the way to the experts and back (dispatch,
+ * combine). A slot is id * capacity + position in its sequence; -1: dropped. A rank holds the
+ * experts from start['e'] on, and adds nothing for other ranks' experts. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/experts.c"
 #include "kernels/cpu/real.h"
@@ -45,7 +45,7 @@ static inline bool F(is_larger)(REAL x, REAL than)
     return x > than || (x != x && than == than);
 }
 
-/* logits [b,s,N] -> ids [b,s,K] i32, the largest first; of equal ones the first */
+/* logits [b,s,N] -> ids [b,s,K] i32, the largest first; among equals the first */
 static void F(topk)(const KernelArgs *a)
 {
     const REAL *logits = a->ptr[0];
@@ -63,7 +63,7 @@ static void F(topk)(const KernelArgs *a)
     }
 }
 
-/* The sum of exp(logit - largest) over what the weights are relative to. */
+/* Returns the sum of exp(logit - largest) over the experts that the weights are relative to. */
 static REAL F(softmax_sum)(const KernelArgs *a, const REAL *logits, const int32_t *ids,
                            REAL *largest)
 {
@@ -91,8 +91,8 @@ static void F(route)(const KernelArgs *a)
     }
 }
 
-/* dweights [b,s,K], logits [b,s,N], ids [b,s,K] i32 -> dlogits [b,s,N]:
- * dlogit_e = p_e ([e chosen] dw_e - sum_j p_j dw_j), p the softmax that the weights are of */
+/* dweights [b,s,K], logits [b,s,N], ids [b,s,K] i32 -> dlogits [b,s,N]: dlogit_e = p_e ([e chosen]
+ * dw_e - sum_j p_j dw_j), where p is the softmax that gives the weights */
 static void F(route_grad)(const KernelArgs *a)
 {
     const REAL *dweights = a->ptr[0], *logits = a->ptr[1];
@@ -119,7 +119,8 @@ static void F(softmax)(const REAL *logits, int64_t n, REAL *p)
     for (int64_t e = 0; e < n; e++) p[e] /= sum;
 }
 
-/* The part of a sequence's choices that fell on each expert, times how many there are of them. */
+/* Computes the share of a sequence's choices that fell on each expert, times the number of
+ * experts. */
 static void F(chosen_parts)(const int32_t *ids, int64_t n_choices, int64_t n, REAL *parts)
 {
     for (int64_t e = 0; e < n; e++) parts[e] = 0;
@@ -181,7 +182,8 @@ static void F(charge_grad)(const KernelArgs *a)
     for (int64_t b = 0; b < a->size['b']; b++) dbalance[b] -= F(sum)(dy + b * tokens, tokens);
 }
 
-/* The row of [e,b,C,k] that a slot of sequence b names; NULL: dropped, or another rank's. */
+/* Returns the row of [e,b,C,k] for a slot of sequence b; NULL: the token was dropped, or the row is
+ * another rank's. */
 static inline REAL *F(row_of)(const KernelArgs *a, REAL *rows, int64_t b, int32_t slot)
 {
     const int64_t capacity = a->size['C'], e = slot / capacity - a->start['e'];

@@ -9,7 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Choosing between two floats may be done without a branch: no kernel looks at exception flags. */
+/* Lets the compiler choose between two floats without a branch: no kernel looks at exception
+ * flags. */
 #if defined __GNUC__ && !defined __clang__
 #pragma GCC optimize("no-trapping-math")
 #endif

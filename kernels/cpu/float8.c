@@ -1,6 +1,6 @@
-/* The largest magnitude of a tensor or of its rows, and numbers scaled so that it becomes the
- * largest of a narrower type (attrs.scale). Where the output is no narrower, only the scale is
- * there: taken back by the contraction, nothing was lost. */
+/* The largest magnitude of a tensor or of its rows. Also numbers scaled so that this magnitude
+ * becomes the largest number of a narrower type (attrs.scale). If the output's type is not
+ * narrower, only the scaling remains. The contraction undoes it, so nothing is lost. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/float8.c"
 #include "kernels/cpu/real.h"
@@ -24,7 +24,7 @@ BOTH(quantise_range)
 
 #else
 
-/* NaNs are kept: a maximum that forgets them would hide them. */
+/* Keeps NaNs; a maximum without them would hide them. */
 static inline REAL F(larger)(REAL most, REAL x)
 {
     REAL magnitude = fabs(x);
@@ -53,7 +53,7 @@ static void F(amax_columns)(const KernelArgs *a, int64_t rows, int64_t columns)
         for (int64_t j = 0; j < columns; j++) out[j] = F(larger)(out[j], x[i * columns + j]);
 }
 
-/* A product that rounding carried past the largest number is that number. */
+/* If rounding carries a product past the largest number, the result is that number. */
 static inline REAL F(scaled)(REAL x, REAL amax, REAL largest)
 {
     REAL y = x * (largest / (REAL)cpu_amax_bound((double)amax));
@@ -81,7 +81,7 @@ static void F(quantise_by_columns)(const KernelArgs *a, int64_t rows, int64_t co
 }
 
 #define TOKENS (a->size['b'] * a->size['s'])
-/* One kernel over any tensor, seen as a matrix of which rows or columns have a scale each. */
+/* One kernel for any tensor, seen as a matrix with a scale for each row or for each column. */
 #define SEEN_AS(name, kernel, rows, columns)                                                       \
     static void F(name)(const KernelArgs *a)                                                       \
     {                                                                                              \
@@ -105,7 +105,7 @@ SEEN_AS(quantise_over_last, quantise_by_rows, a->rows, a->size['n'])
 #undef SEEN_AS
 #undef TOKENS
 
-/* The local part of elements [lo, hi): *n of them from the one returned. */
+/* Returns where the local part of elements [lo, hi) begins; *n is its length. */
 static int64_t F(range)(const KernelArgs *a, int64_t *n)
 {
     int64_t from = a->attrs.lo - a->start['x'], to = a->attrs.hi - a->start['x'];
@@ -115,7 +115,7 @@ static int64_t F(range)(const KernelArgs *a, int64_t *n)
     return *n ? from : 0;
 }
 
-/* x [x] -> out []: 0 where no element of the range is here */
+/* x [x] -> out []: 0 if no element of the range is here */
 static void F(amax_range)(const KernelArgs *a)
 {
     int64_t n, from = F(range)(a, &n);

@@ -1,7 +1,8 @@
-/* Any kernel on low-precision arguments, by the fp32 kernel: inputs are widened to fp32, outputs
- * rounded once, at the end; an output that accumulates is widened, added to in fp32, and rounded.
- * (What makes and multiplies 8-bit numbers goes by the fp64 kernel where the rest is fp64.)
- * Element-wise ops do so tile by tile on the stack; all others need scratch for whole arguments. */
+/* Runs any kernel on low-precision arguments through the fp32 kernel. Inputs are widened to fp32,
+ * outputs are rounded once at the end. An output that accumulates is widened, added to in fp32, and
+ * rounded. (Ops that make or multiply 8-bit numbers use the fp64 kernel if another argument is
+ * fp64.) Element-wise ops work tile by tile on the stack; all others need scratch for whole
+ * arguments. */
 #include <assert.h>
 #include <string.h>
 
@@ -10,7 +11,8 @@
 
 enum { TILE = 256, ALIGN = 64 };
 
-/* Over the elements of a flat unit; what else they read or write is a scalar or a table of them. */
+/* True for ops over the elements of a flat unit, whose other arguments are scalars or tables of
+ * scalars. */
 static bool is_flat(OpKind op)
 {
     return op == OP_sumsq || op == OP_adamw || op == OP_sgd || op == OP_quantise_range;
@@ -22,15 +24,15 @@ static bool is_whole(const SigTerm *term)
     return term->n_dims == 0 && term->ellipsis >= 0;
 }
 
-/* One number for all elements. */
+/* True if the argument is one number for all elements. */
 static bool is_scalar(OpKind op, uint32_t arg)
 {
     const Signature *sig = &op_info(op)->sig;
     return arg < sig->n_in && sig->in[arg].n_dims == 0 && sig->in[arg].ellipsis < 0;
 }
 
-/* Ops of which element i of the output depends on element i of the inputs only, wherever it lies:
- * their rows say so. And sums of that. */
+/* True for ops whose output element i depends only on the inputs' elements i, as their rows say.
+ * Sums over such elements also count. */
 static bool is_elementwise(OpKind op)
 {
     const OpInfo *info = op_info(op);
@@ -80,11 +82,11 @@ static void by_tiles(OpKind op, Kernel kernel, const KernelArgs *a)
     KernelArgs t = *a;
     bool flat = is_flat(op);
     int64_t n = flat ? a->size['x'] : a->rows, from = 0;
-    do { /* once for no elements too: a sum of none is zero */
+    do { /* runs once even without elements, because an empty sum is zero */
         int64_t count = n - from < TILE ? n - from : TILE;
         for (uint32_t i = 0; i < a->n_args; i++) {
             if ((a->dtype[i] == DT_f64 && real == DT_f32) || is_scalar(op, i))
-                continue; /* a scalar, or a table of them */
+                continue; /* a scalar, or a table of scalars */
             t.ptr[i] = (char *)a->ptr[i] + (uint64_t)from * dtype_bytes(a->dtype[i]);
             if (!number_is_low(a->dtype[i])) continue;
             if (i < a->n_in || cpu_accumulates(a, i - a->n_in))

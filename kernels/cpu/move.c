@@ -1,5 +1,5 @@
-/* Kernels that only move data or bring it in: the batch, casts, fills, and the four ops that change
- * how a value lies in memory, over elements of any size. */
+/* Kernels that move data or bring it in: the batch, casts, fills, and the four ops that change a
+ * value's memory order, for elements of any size. */
 #include <assert.h>
 #include <string.h>
 
@@ -44,7 +44,7 @@ void cpu_cast(const KernelArgs *a)
     }
 }
 
-/* -> y [...] = attrs.scale, which is 0 unless said otherwise */
+/* -> y [...] = attrs.scale, by default 0 */
 void cpu_fill(const KernelArgs *a)
 {
     double value = a->attrs.scale;
@@ -60,7 +60,7 @@ void cpu_copy(const KernelArgs *a)
     memmove(a->ptr[1], a->ptr[0], (size_t)a->elements[0] * dtype_bytes(a->dtype[0]));
 }
 
-/* Of a part that begins at `start` of a dimension of `middle`: how much of it is real. */
+/* Returns how much of the part that begins at `start` is real, in a dimension of size `middle`. */
 static int64_t real_part(const KernelArgs *a, int64_t start)
 {
     int64_t n = a->middle - start;
@@ -91,8 +91,8 @@ static size_t part_bytes(const KernelArgs *a)
     return (size_t)(a->outer * a->part_size * a->inner) * dtype_bytes(a->dtype[0]);
 }
 
-/* Dealt out in a zigzag, part p of n has chunks p and 2n - 1 - p of 2n: where chunk k of it lies.
- */
+/* Returns where chunk k of part `part` begins in a zigzag: part p of n has chunks p and 2n - 1 - p
+ * of 2n. */
 static int64_t chunk_start(const KernelArgs *a, int64_t part, int k)
 {
     return (k == 0 ? part : 2 * a->attrs.parts - 1 - part) * (a->part_size / 2);

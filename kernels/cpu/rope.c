@@ -1,7 +1,7 @@
-/* Rotary position embedding, half-split: index e of the first half turns with e + E/2 of the second
- * by position * theta^(-2e/E). Positions are global (cpu_whole_index). Llama 3.1 lowers the
- * frequencies whose wavelength is long against the original context (attrs.rope_*). With
- * attrs.rope_dims only that many leading elements of E turn, as if they were all. */
+/* Rotary position embedding, half-split: index e of the first half and e + E/2 of the second are
+ * rotated by position * theta^(-2e/E). Positions are global (cpu_whole_index). Llama 3.1 lowers the
+ * frequencies whose wavelength is long compared with the original context (attrs.rope_*). With
+ * attrs.rope_dims, only that many leading elements of E are rotated, as if they were all. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/rope.c"
 
@@ -9,8 +9,9 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* Angle per position of pair `e` of E/2. Llama 3.1: wavelengths under context / rope_high keep
- * their frequency, those over context / rope_low are divided by rope_factor, between is blended. */
+/* Returns the angle for each position of pair `e` of E/2. Llama 3.1: wavelengths under context /
+ * rope_high keep their frequency. Those over context / rope_low are divided by rope_factor. Those
+ * between are blended. */
 static double rope_frequency(const Attrs *attrs, int64_t e, int64_t E)
 {
     const double two_pi = 6.283185307179586476925286766559;
@@ -30,9 +31,9 @@ BOTH(rope_grad)
 
 #else
 
-enum { F(PAIRS) = 64 }; /* pairs turned at a time; their angles are on the stack */
+enum { F(PAIRS) = 64 }; /* pairs rotated at a time; their angles are on the stack */
 
-/* x [b,s,...,E] -> y [b,s,...,E]; y may be x. sign -1 turns back: the gradient. */
+/* x [b,s,...,E] -> y [b,s,...,E]; y may be x. sign -1 rotates back, which is the gradient. */
 static void F(rope_turn)(const KernelArgs *a, double sign, bool accumulate)
 {
     const REAL *in = a->ptr[0];

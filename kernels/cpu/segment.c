@@ -1,4 +1,5 @@
-/* Segments of fused projections: one of the F parts side by side of each token, and back. */
+/* Segments of fused projections: takes one of the F parts that each token has side by side, or puts
+ * its gradient back. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/segment.c"
 #include "kernels/cpu/real.h"
@@ -19,7 +20,8 @@ static inline void F(take)(const KernelArgs *a, int64_t n)
         memcpy(y + i * n, x + (i * segments + j) * n, (size_t)n * sizeof *y);
 }
 
-/* dy [tokens,n] -> dx [tokens,F,n]: zero in the other segments, which add their own */
+/* dy [tokens,n] -> dx [tokens,F,n]: zero in the other segments, whose gradients are added
+ * separately */
 static inline void F(put)(const KernelArgs *a, int64_t n)
 {
     const REAL *dy = a->ptr[0];

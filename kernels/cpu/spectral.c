@@ -1,5 +1,5 @@
-/* Spectral norm: products of a weight with the two vectors of its power iteration, their lengths,
- * what is divided by the norm, and what the norm adds to the weight's gradient. */
+/* Spectral norm: products of a weight with the two vectors of its power iteration, their
+ * normalisation, the division by the norm, and the norm's part of the weight's gradient. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/spectral.c"
 #include "kernels/cpu/real.h"
@@ -66,8 +66,8 @@ static void F(inner_product)(const KernelArgs *a)
     *out = F(dot)(a->ptr[0], a->ptr[1], a->rows);
 }
 
-/* what is overwritten, x [...], the square of its length [] -> x over its length, or over attrs.eps
- * where that is longer (torch.nn.functional.normalize) */
+/* old vector (overwritten), x [...], the square of its length [] -> x divided by its length, or by
+ * attrs.eps if that is larger (torch.nn.functional.normalize) */
 static void F(normalise)(const KernelArgs *a)
 {
     const REAL *x = a->ptr[1], *square = a->ptr[2], eps = (REAL)a->attrs.eps;

@@ -1,5 +1,5 @@
-/* Which function carries out which op, from the op table itself: a row that has no kernel does not
- * link. Also the initial values of parameters. */
+/* Maps each op to its function, from the op table itself: a row without a kernel does not link. It
+ * also has the initial values of parameters. */
 #include <assert.h>
 #include <cblas.h>
 
@@ -37,11 +37,12 @@ static const Kernel kernels[OP_COUNT] = {
 Kernel kernel_cpu(OpKind op)
 {
     assert(op > OP_none && op < OP_COUNT);
-    openblas_set_num_threads(1); /* a rank is one core, and one thread always adds in one order */
+    /* a rank has one core, and a single thread always adds in the same order */
+    openblas_set_num_threads(1);
     return kernels[op];
 }
 
-/* Scratch follows the op's own arguments where it is needed, and only there. */
+/* True if there is scratch after the op's own arguments exactly where it is needed. */
 static bool accepts_scratch(OpKind op, const DType *dtype, uint32_t n_own, uint32_t n_args)
 {
     static const int64_t one[MAX_ARGS] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};

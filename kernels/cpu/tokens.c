@@ -1,4 +1,5 @@
-/* Pieces along the tokens: some of each sequence's, taken as they are, and gradients given back. */
+/* Pieces along the tokens: takes some tokens of each sequence unchanged, or puts their gradients
+ * back. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/tokens.c"
 #include "kernels/cpu/real.h"
@@ -18,7 +19,7 @@ BOTH(tokens_grad)
 
 #else
 
-/* dy [b,X,...] -> dx [b,F,...]: zero in the other pieces, which add their own */
+/* dy [b,X,...] -> dx [b,F,...]: zero in the other pieces, whose gradients are added separately */
 static void F(tokens_grad)(const KernelArgs *a)
 {
     const int64_t all = a->size['F'] * a->rows, piece = a->size['X'] * a->rows;

@@ -1,5 +1,5 @@
-/* Transposed copies of a tensor seen as a matrix, of elements of any type: bits are moved as they
- * are. Square tiles, so that both sides stay in the cache. */
+/* Transposed copies of a tensor seen as a matrix, for elements of any type: bits are not changed.
+ * It works in square tiles, so that both sides stay in the cache. */
 #include <assert.h>
 #include <string.h>
 

@@ -7,8 +7,8 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/draw.h"
 
-/* p [n]: what bf16 holds, drawn; the elements of a unit from a->start['x'] on. Rounding it to bf16
- * then changes nothing. */
+/* Rounds p [n] to values of bf16, by random draws; elements of a unit count from a->start['x'] on.
+ * A later conversion to bf16 then changes nothing. */
 static void round_by_draw(const KernelArgs *a, float *p, int64_t n)
 {
     uint64_t stream = draw_stream(DRAW_ROUNDING, a->control->step, 0, a->attrs.site);
@@ -27,8 +27,8 @@ BOTH(sumsq)
 BOTH(adamw)
 BOTH(sgd)
 
-/* loss, count [] f64 of a step -> loss, factor [] f64: sums become means over what was counted. A
- * step that counted nothing has loss and gradients 0, not 0 / 0. */
+/* loss, count [] f64 of a step -> loss, factor [] f64: turns sums into means over the counted
+ * tokens. If nothing was counted, loss and gradients are 0, not 0 / 0. */
 void cpu_step_mean(const KernelArgs *a)
 {
     const double *loss = a->ptr[0], *count = a->ptr[1];
@@ -38,9 +38,8 @@ void cpu_step_mean(const KernelArgs *a)
 }
 
 /* table [N] f64 of sums of squares, factor [] f64 -> out [2] f64 = {norm, factor min(1, clip /
- * (norm
- * + 1e-6))}, norm = factor sqrt(sum); a norm that is not a number makes the coefficient one too, so
- * that the run notices. */
+ * (norm + 1e-6))}, with norm = factor sqrt(sum). If the norm is NaN, so is the coefficient, and the
+ * run notices. */
 void cpu_clip_coef(const KernelArgs *a)
 {
     const double *table = a->ptr[0], *factor = a->ptr[1];
@@ -53,7 +52,7 @@ void cpu_clip_coef(const KernelArgs *a)
 
 #else
 
-/* x [x] -> table [N] f64, of which slot attrs.slot is set or added to. Counts the elements whose
+/* x [x] -> table [N] f64, whose slot attrs.slot is set or added to. Counts the elements whose
  * global index lies in [attrs.lo, attrs.hi). */
 static void F(sumsq)(const KernelArgs *a)
 {
@@ -72,11 +71,11 @@ static void F(sumsq)(const KernelArgs *a)
     *slot = cpu_accumulates(a, 0) ? *slot + total : total;
 }
 
-/* param, m, v, grad [x], {norm, coefficient} f64 -> param, m, v [x] (the same memory).
- * p -= lr (wd p + mhat / (sqrt(vhat) + eps)), mhat = m / (1 - beta1^t), vhat = v / (1 - beta2^t),
- * t the step from 1: Loshchilov and Hutter, Decoupled Weight Decay Regularization, algorithm 2.
- * With attrs.stochastic p is rounded to bf16 by a draw, up with the probability of its distance
- * from the lower neighbour: updates that are smaller than half a unit in the last place are not all
+/* param, m, v, grad [x], {norm, coefficient} f64 -> param, m, v [x] (the same memory). p -= lr (wd
+ * p + mhat / (sqrt(vhat) + eps)), mhat = m / (1 - beta1^t), vhat = v / (1 - beta2^t), t the step
+ * from 1: Loshchilov and Hutter, Decoupled Weight Decay Regularization, algorithm 2. With
+ * attrs.stochastic, p is rounded to bf16 by a draw: up with a probability equal to the distance
+ * from the lower neighbour. Updates smaller than half a unit in the last place are then not all
  * lost. */
 static void F(adamw)(const KernelArgs *a)
 {
@@ -98,7 +97,7 @@ static void F(adamw)(const KernelArgs *a)
         new_p[i] = keep * p[i] - rate * mi / (sqrt(vi) * root + eps);
     }
     if (!a->attrs.stochastic) return;
-    assert(sizeof(REAL) == sizeof(float)); /* parameters of bf16, widened */
+    assert(sizeof(REAL) == sizeof(float)); /* bf16 parameters, widened */
     round_by_draw(a, a->ptr[5], n);
 }
 

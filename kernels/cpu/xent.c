@@ -1,7 +1,7 @@
-/* Cross-entropy over a vocabulary that may be split over ranks, in the steps between which its
- * parts are combined: maximum, picked logit, sum of exponentials, loss. Rows of the vocabulary
- * beyond the valid ones are padding: they never count, and their gradient is zero. A negative label
- * is an ignored position. */
+/* Cross-entropy over a vocabulary that may be split over ranks. Its steps are the maximum, the
+ * picked logit, the sum of exponentials, and the loss; the ranks' parts are combined between them.
+ * Rows of the vocabulary beyond the valid ones are padding: they never count, and their gradient is
+ * zero. A negative label is an ignored position. */
 #ifndef REAL
 #define KERNEL_FILE "kernels/cpu/xent.c"
 #include <assert.h>
@@ -10,13 +10,13 @@
 
 /* The weight of each kept token of a sequence, and its labels. */
 typedef struct TokenWeights {
-    const int32_t *labels; /* [s], of the local tokens; or of the whole sequence */
+    const int32_t *labels; /* [s]: labels of the local tokens; or of the whole sequence */
     bool of_whole;
     double weight;
 } TokenWeights;
 
 /* labels [b,s]: every kept token counts once. labels [b,T], whole sequences of which the other
- * arguments may have a part: the kept tokens of a group of sequences count as one together. */
+ * arguments may hold a part: all kept tokens of a group of sequences together count once. */
 static TokenWeights share_of(const KernelArgs *a, const int32_t *labels, int64_t b, bool mean)
 {
     if (!mean) return (TokenWeights){labels + b * a->size['s'], false, 1};
@@ -27,7 +27,7 @@ static TokenWeights share_of(const KernelArgs *a, const int32_t *labels, int64_t
     return (TokenWeights){labels + b * T + a->attrs.first, true, n > 0 ? 1.0 / (double)n : 0};
 }
 
-/* Of local token s. */
+/* Returns the label of local token s. */
 static int32_t label_of(const KernelArgs *a, const TokenWeights *share, int64_t s)
 {
     return share->labels[share->of_whole ? cpu_whole_index(a, 's', s) : s];
@@ -79,7 +79,7 @@ static void F(xent_max)(const KernelArgs *a)
     }
 }
 
-/* logits [b,s,v], labels [b,s] i32 -> picked [b,s]; 0 where the label lies in another part */
+/* logits [b,s,v], labels [b,s] i32 -> picked [b,s]; 0 if the label lies in another part */
 static void F(xent_pick)(const KernelArgs *a)
 {
     const REAL *z = a->ptr[0];
@@ -94,7 +94,8 @@ static void F(xent_pick)(const KernelArgs *a)
 }
 
 /* logits [b,s,v], labels [b,s] i32 -> picked [b,s] = (1 - a) z_label + a / V sum of all z: this
- * part's share of both. V is the whole vocabulary, also where a part holds some of it. */
+ * part's contribution to both terms. V is the size of the whole vocabulary, even if this part holds
+ * only some of it. */
 static void F(xent_smooth)(const KernelArgs *a)
 {
     const REAL *z = a->ptr[0];
@@ -127,8 +128,8 @@ static void F(xent_sumexp)(const KernelArgs *a)
     }
 }
 
-/* max, sum, picked [b,s], labels i32 -> loss [], count []; added in double. Both may be f64 though
- * the inputs are not, and may accumulate over micro-batches. */
+/* max, sum, picked [b,s], labels i32 -> loss [], count []; added in double. Both may be f64
+ * although the inputs are not, and may accumulate over micro-batches. */
 static void F(any_loss)(const KernelArgs *a, bool mean)
 {
     const REAL *top = a->ptr[0], *total = a->ptr[1], *picked = a->ptr[2];
@@ -200,7 +201,7 @@ static void F(xent_sumexp_grad)(const KernelArgs *a)
     REAL *dz = a->ptr[3];
     for (int64_t i = 0; i < n; i++, z += V, dz += V) {
         REAL d = dtotal[i], m = top[i];
-        int64_t end = d == 0 ? 0 : valid; /* 0: an ignored position */
+        int64_t end = d == 0 ? 0 : valid; /* 0: this position is ignored */
         if (adds) {
             SAME_OR_APART
             for (int64_t v = 0; v < end; v++) dz[v] += d * F(exponential)(z[v] - m);

@@ -1,5 +1,5 @@
 /* The largest magnitude of a tensor, of its rows or of its columns. Magnitudes are compared as
- * bits, where a NaN is larger than any number: it is kept. */
+ * bits. A NaN is then larger than any number, so it is kept. */
 #include "kernels/cuda/amax.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/workspace.h"
@@ -7,10 +7,11 @@
 enum { AMAX_THREADS = 256, AMAX_PARTS = 528, AMAX_AHEAD = 4 };
 
 typedef struct AmaxArgs {
-    Array x, out;          /* out: [rows] or [columns], where it is not `parts` */
-    uint32_t *parts;       /* [rows, split] or [split, columns] of bits; NULL: there is one part */
+    Array x, out; /* out: [rows] or [columns], unless `parts` is used */
+    /* partial maxima as bits: [rows, split] or [split, columns]; NULL: there is one part */
+    uint32_t *parts;
     int64_t rows, columns; /* of x */
-    int64_t split, each;   /* parts of a row, or of the rows, and how much each has */
+    int64_t split, each;   /* number of parts of a row (or of the rows); elements of each part */
 } AmaxArgs;
 
 DEVICE uint32_t amax_eight(Array x, const Raw *raw, uint32_t most)
@@ -20,7 +21,7 @@ DEVICE uint32_t amax_eight(Array x, const Raw *raw, uint32_t most)
     return amax_of_eight(v, EIGHT, most);
 }
 
-/* A block takes a part of a row. */
+/* A block processes a part of a row. */
 KERNEL(amax_of_rows, AmaxArgs, AMAX_THREADS, 4)
 {
     SHARED(uint32_t, held);
@@ -46,7 +47,7 @@ KERNEL(amax_of_rows, AmaxArgs, AMAX_THREADS, 4)
         write_one(a.out, row, FLOAT_OF_BITS(most));
 }
 
-/* A thread takes eight columns of a part of the rows. */
+/* A thread processes eight columns of a part of the rows. */
 KERNEL(amax_of_columns, AmaxArgs, AMAX_THREADS, 4)
 {
     int64_t per_row = (a.columns + EIGHT - 1) / EIGHT;
@@ -83,7 +84,7 @@ typedef struct AmaxEndArgs {
     bool by_rows;
 } AmaxEndArgs;
 
-/* A warp for each output. */
+/* A warp computes each output. */
 KERNEL(amax_end, AmaxEndArgs, AMAX_THREADS, 4)
 {
     int64_t i = ((int64_t)blockIdx.x * AMAX_THREADS + threadIdx.x) / WARP;
@@ -96,7 +97,7 @@ KERNEL(amax_end, AmaxEndArgs, AMAX_THREADS, 4)
     if (threadIdx.x % WARP == 0 && i < a.n) write_one(a.out, i, FLOAT_OF_BITS(most));
 }
 
-/* As many parts as fill the device, of no less than so many elements (or rows). */
+/* Returns enough parts to fill the device, each with at least `least` elements (or rows). */
 static int64_t amax_split(int64_t others, int64_t n, int64_t least)
 {
     int64_t split = ceil_div(AMAX_PARTS, others > 0 ? others : 1), most = ceil_div(n, least);
@@ -128,7 +129,8 @@ static bool amax_launch(const KernelArgs *args, Array x, int64_t rows, int64_t c
     return LAUNCH(amax_end, ceil_div(n, AMAX_THREADS / WARP), AMAX_THREADS, 0, end, cuda, error);
 }
 
-/* Which view of x an op takes, from its name alone: the workspace knows no letters. */
+/* True if the op views x by rows. Only the name decides, because the workspace function does not
+ * know the letters. */
 static bool amax_by_rows(OpKind op)
 {
     return op == OP_amax || op == OP_amax_range || op == OP_amax_of_tokens ||
@@ -161,7 +163,7 @@ AMAX(amax_over_first, args->size['k'], args->rows)
 AMAX(amax_of_last, args->rows, args->size['n'])
 AMAX(amax_over_last, args->rows, args->size['n'])
 
-/* x [x] -> out []: of elements [lo, hi); 0 where none of them is here */
+/* x [x] -> out []: over elements [lo, hi); 0 if none of them is here */
 bool cuda_amax_range(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     Range range = local_range(args);

@@ -1,6 +1,6 @@
-/* Largest magnitudes, found by the kernel that makes the numbers: of all of them, or of each row.
- * Magnitudes are compared as bits, where a NaN is larger than any number: it is kept, and the
- * result does not depend on who comes first. */
+/* Largest magnitudes, of a whole tensor or of each row, found by the kernel that makes the numbers.
+ * Magnitudes are compared as bits. A NaN is then larger than any number, so it is kept. The result
+ * does not depend on the order of threads. */
 #ifndef TANDEM_KERNELS_CUDA_AMAX_CUH
 #define TANDEM_KERNELS_CUDA_AMAX_CUH
 
@@ -10,7 +10,7 @@
 typedef enum AmaxOf { AMAX_nothing, AMAX_all, AMAX_rows } AmaxOf;
 
 typedef struct Amax {
-    uint32_t *out; /* fp32 as bits: one (0 before the launch), or one a row */
+    uint32_t *out; /* fp32 as bits: one number (0 before the launch), or one for each row */
     int32_t of;
 } Amax;
 
@@ -19,7 +19,7 @@ DEVICE uint32_t magnitude_bits(float x)
     return BITS_OF_FLOAT(x) & 0x7fffffffu;
 }
 
-/* The larger of `most` and the first n of the eight. */
+/* Returns the larger of `most` and the first n of eight magnitudes. */
 DEVICE uint32_t amax_of_eight(const float x[EIGHT], int n, uint32_t most)
 {
     UNROLL for (int k = 0; k < EIGHT; k++)
@@ -30,7 +30,7 @@ DEVICE uint32_t amax_of_eight(const float x[EIGHT], int n, uint32_t most)
     return most;
 }
 
-/* Is the part the largest magnitude of these elements, in `rows` rows? */
+/* True if the part computes the largest magnitude of these elements in `rows` rows. */
 static inline bool amax_joins(const CudaChainPart *part, const void *made, DType dtype,
                               int64_t elements, int64_t rows)
 {
@@ -48,7 +48,7 @@ static inline Amax amax_of_part(const CudaChainPart *part)
     return amax;
 }
 
-/* Zeroes the maximum that several blocks raise together. */
+/* Zeroes the maximum that several blocks update together. */
 static inline bool amax_clear(Amax amax, const CudaContext *cuda, CudaError *error)
 {
     return amax.of != AMAX_all || device_zero(amax.out, sizeof(float), cuda, error);

@@ -1,7 +1,7 @@
-/* Runs of ops that `compile` fuses, as one launch: those that a family has a kernel for (fused.h);
- * or element-wise ops, one after the other on eight elements at a time, with dropouts among them
- * and the largest magnitudes of what is made. Values lie in shared memory, where each thread meets
- * only its own; between ops they are rounded as memory would have rounded them. */
+/* Runs of ops that `compile` fuses, as one launch. Either a family has a kernel for the run
+ * (fused.h). Or the ops are element-wise and run one after the other on eight elements at a time,
+ * with dropouts and the largest magnitudes of outputs among them. Values are in shared memory,
+ * where each thread uses only its own. Between ops they are rounded as memory would round them. */
 #include "kernels/cuda/amax.cuh"
 #include "kernels/cuda/draw.cuh"
 #include "kernels/cuda/fused.h"
@@ -10,11 +10,11 @@
 
 enum {
     CHAIN_THREADS = 128,
-    CHAIN_LOADS = 12, /* values that are read */
-    CHAIN_SLOTS = 20, /* that are held at once: 4 KiB of shared memory each */
+    CHAIN_LOADS = 12, /* values that are loaded */
+    CHAIN_SLOTS = 20, /* values that are held at once: 4 KiB of shared memory each */
     CHAIN_AHEAD = 2,
     CHAIN_DRAWS = 2,
-    CHAIN_MAXIMA = 2, /* of whole tensors */
+    CHAIN_MAXIMA = 2, /* largest magnitudes of whole tensors */
     CHAIN_VALUES = CHAIN_LOADS + CUDA_CHAIN_MAX
 };
 
@@ -22,29 +22,29 @@ typedef enum ChainKind { CHAIN_point, CHAIN_dropout, CHAIN_amax } ChainKind;
 
 typedef struct ChainStep {
     float scale;
-    int16_t kind, op;        /* op: of kind point */
-    int16_t in[2], old, out; /* values; old: added to; -1: none */
-    int16_t dtype, which;    /* of the output; of the dropouts or maxima */
+    int16_t kind, op;        /* op: if kind is point */
+    int16_t in[2], old, out; /* numbers of values; old: added to the output; -1: none */
+    int16_t dtype, which;    /* dtype of the output; number of the dropout or maximum */
     bool writes;
     Array y;
 } ChainStep;
 
 typedef struct ChainLoad {
     Array x;
-    bool column; /* one row for all rows; else [rows, row] */
+    bool column; /* one row for all rows; otherwise [rows, row] */
 } ChainLoad;
 
 typedef struct ChainArgs {
     ChainStep step[CUDA_CHAIN_MAX];
     ChainLoad load[CHAIN_LOADS]; /* values 0 .. n_loads - 1 */
     CudaDraw draw[CHAIN_DRAWS];
-    int64_t first[CHAIN_DRAWS]; /* element of the whole tensor */
-    Amax amax[CHAIN_MAXIMA];    /* of whole tensors */
+    int64_t first[CHAIN_DRAWS]; /* first element's place in the whole tensor */
+    Amax amax[CHAIN_MAXIMA];    /* for whole tensors */
     int32_t n_steps, n_loads, n_slots, n_draws, n_maxima;
-    int64_t rows, row, per_row, n; /* n: eights in all */
+    int64_t rows, row, per_row, n; /* n: groups of eight elements in all */
 } ChainArgs;
 
-/* Element k of a thread's value. */
+/* Returns element k of a thread's value. */
 DEVICE float *chain_at(float *values, int value, int k)
 {
     return values + (value * EIGHT + k) * CHAIN_THREADS + (int)threadIdx.x;
@@ -88,7 +88,7 @@ DEVICE void chain_drop(const CudaDrawKey *key, float grow, int64_t place, const 
     UNROLL for (int k = 0; k < EIGHT; k++) y[k] = word[k] >= key->threshold ? grow * x[k] : 0;
 }
 
-/* Of a row: lanes that share one raise it together. */
+/* Raises the maximum of a row: lanes that share the row do it together. */
 DEVICE void chain_raise_row(const ChainArgs *a, uint32_t *row, uint32_t most)
 {
     if (a->per_row % WARP == 0) {
@@ -99,11 +99,11 @@ DEVICE void chain_raise_row(const ChainArgs *a, uint32_t *row, uint32_t most)
 }
 
 typedef struct ChainPlace {
-    int64_t row, at; /* the eight begins at element `at` */
+    int64_t row, at; /* the group of eight begins at element `at` */
     int n;
 } ChainPlace;
 
-/* most: this thread's, of each whole tensor. */
+/* most: this thread's maxima of the whole tensors. */
 DEVICE void chain_step(const ChainArgs *a, const ChainStep *s, const CudaDrawKey *keys,
                        float *values, ChainPlace p, uint32_t most[CHAIN_MAXIMA])
 {
@@ -133,7 +133,7 @@ DEVICE void chain_step(const ChainArgs *a, const ChainStep *s, const CudaDrawKey
     if (s->writes) store(s->y, p.at, p.n, y);
 }
 
-/* The block's partial results for each whole tensor. */
+/* Writes the block's partial results for each whole tensor. */
 DEVICE void chain_end(const ChainArgs *a, const uint32_t most[CHAIN_MAXIMA], uint32_t *held)
 {
     UNROLL for (int m = 0; m < CHAIN_MAXIMA; m++)
@@ -147,7 +147,7 @@ DEVICE void chain_end(const ChainArgs *a, const uint32_t most[CHAIN_MAXIMA], uin
 
 KERNEL(chain_rows, ChainArgs, CHAIN_THREADS, 4)
 {
-    SHARED(float, values); /* [slot, eight, thread]; then the draws' keys */
+    SHARED(float, values); /* [slot, eight, thread]; after them the keys of the draws */
     CudaDrawKey *keys = (CudaDrawKey *)(values + a.n_slots * EIGHT * CHAIN_THREADS);
     int64_t step = (int64_t)gridDim.x * CHAIN_THREADS;
     uint32_t most[CHAIN_MAXIMA];
@@ -167,7 +167,7 @@ KERNEL(chain_rows, ChainArgs, CHAIN_THREADS, 4)
 
 /* ---- which runs ---- */
 
-/* The element-wise op that a row of the table is; -1: none. */
+/* Returns the element-wise op for a row of the table; -1: none. */
 static int point_of(OpKind op)
 {
 #define X(name, expression)                                                                        \
@@ -183,8 +183,8 @@ static bool is_amax(OpKind op)
     return op == OP_amax || op == OP_amax_of_tokens;
 }
 
-/* Elements of all the parts, and of a row: that of a bias or of a row's maximum, if there is one.
- */
+/* Finds the number of elements of all the parts, and of a row: that of a bias or of a row's
+ * maximum, if there is one. */
 static bool chain_joins(const CudaChainPart *part, int64_t *n, int64_t *row)
 {
     const KernelArgs *args = part->args;
@@ -204,17 +204,17 @@ static bool chain_joins(const CudaChainPart *part, int64_t *n, int64_t *row)
     return true;
 }
 
-/* ---- how a run is carried out ---- */
+/* ---- building a run ---- */
 
-/* While it is built: where each step's output would lie in memory. Values are numbered as if all
- * loads were there: steps' from CHAIN_LOADS on. */
+/* While a run is built: where each step's output would lie in memory. Values are numbered as if all
+ * loads were used: those of steps begin at CHAIN_LOADS. */
 typedef struct ChainHome {
     void *at[CUDA_CHAIN_MAX];
     DType dtype[CUDA_CHAIN_MAX];
 } ChainHome;
 
-/* The value of an argument as it is now: the latest that was made there, or loaded; else one more
- * load. -1: there is no room. */
+/* Returns the current value of an argument: the latest that was made or loaded there, otherwise a
+ * new load. -1: there is no room. */
 static int chain_value(ChainArgs *p, const ChainHome *home, const KernelArgs *args, uint32_t arg,
                        bool column)
 {
@@ -233,7 +233,8 @@ static int chain_value(ChainArgs *p, const ChainHome *home, const KernelArgs *ar
     return fresh;
 }
 
-/* Step s of a largest magnitude. Only of what the run makes: alone it would read as much. */
+/* Adds a step that finds a largest magnitude. Only for values that the run makes: alone it would
+ * read as much as a separate kernel. */
 static bool chain_add_amax(ChainArgs *p, ChainHome *home, const CudaChainPart *part, ChainStep *s)
 {
     Amax amax = amax_of_part(part);
@@ -246,7 +247,7 @@ static bool chain_add_amax(ChainArgs *p, ChainHome *home, const CudaChainPart *p
         s->which = (int16_t)p->n_maxima;
         p->amax[p->n_maxima++] = amax;
     }
-    home->at[p->n_steps++] = NULL; /* nobody in the run reads it */
+    home->at[p->n_steps++] = NULL; /* no step of the run reads it */
     return true;
 }
 
@@ -293,8 +294,8 @@ static bool chain_add(ChainArgs *p, ChainHome *home, const CudaChainPart *part,
     return true;
 }
 
-/* Values get slots: those of the loads first, those of steps where a value was that nobody reads
- * any more. */
+/* Assigns slots to values: loads first, then steps, which reuse slots of values that no later step
+ * reads. */
 static void chain_slots(ChainArgs *p)
 {
     int last[CHAIN_VALUES], slot[CHAIN_VALUES];
@@ -315,11 +316,11 @@ static void chain_slots(ChainArgs *p)
             value[k] = *reads[k];
             if (value[k] >= 0) *reads[k] = (int16_t)slot[value[k]];
         }
-        for (int k = 0; k < 3; k++) /* read before the output is put */
+        for (int k = 0; k < 3; k++) /* inputs are read before the output is stored */
             if (value[k] >= 0 && last[value[k]] == i) used[slot[value[k]]] = false;
         if (made < 0) continue;
         s->out = -1;
-        if (last[made] < 0) continue; /* for memory alone */
+        if (last[made] < 0) continue; /* only written to memory */
         while (used[free]) free++;
         used[free] = true;
         slot[made] = free;
@@ -328,7 +329,7 @@ static void chain_slots(ChainArgs *p)
     }
 }
 
-/* The first n of the parts; how many of them go together. *p carries those out. */
+/* Builds the longest run of the first n parts; returns its length, with its arguments in *p. */
 static uint32_t chain_build(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
                             ChainArgs *p)
 {
@@ -359,7 +360,7 @@ static bool chain_launch(const CudaChainPart *part, uint32_t n, const CudaContex
 {
     ChainArgs p;
     uint32_t length = chain_build(part, n, cuda, &p);
-    if (length != n) { /* not what kernel_cuda_chain_length said */
+    if (length != n) { /* this contradicts kernel_cuda_chain_length */
         snprintf(error->text, sizeof error->text, "a chain of %u parts ends after %u", n, length);
         return false;
     }
@@ -374,7 +375,7 @@ static bool chain_launch(const CudaChainPart *part, uint32_t n, const CudaContex
     return LAUNCH(chain_rows, blocks, CHAIN_THREADS, shared, p, cuda, error);
 }
 
-/* Families that have a kernel for their runs: the first that takes one is asked to run it. */
+/* Families that have a kernel for their runs: the first one that accepts a run executes it. */
 static const struct {
     CudaRunLength *length;
     CudaRun *run;

@@ -1,6 +1,6 @@
 /* Sums over the rows of a matrix: the gradients of biases and positions, and the second stage of
- * those of the norms' weights. A block adds rows of 256 columns: each of its warps every eighth
- * row, a lane eight columns; then the warps' sums in order. */
+ * the gradients of norm weights. A block adds rows of 256 columns. Each of its warps adds every
+ * eighth row, and each lane eight columns. Then the warps' sums are added in order. */
 #include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/workspace.h"
 
@@ -9,11 +9,11 @@ enum { COLUMN_WARPS = 8, COLUMN_TILE = WARP * EIGHT, COLUMN_THREADS = COLUMN_WAR
 typedef struct ColumnArgs {
     Array x, out;
     int64_t rows, pitch, columns;
-    int64_t tiles, part; /* tiles of columns; rows of a part: each part has a row of `out` */
+    int64_t tiles, part; /* tiles of columns; rows of a part, each of which has a row of `out` */
     bool accumulate;
 } ColumnArgs;
 
-/* The lane's columns of rows first, first + COLUMN_WARPS, ... below end. */
+/* Adds the lane's columns of rows first, first + COLUMN_WARPS, ... below end. */
 DEVICE void column_add(const ColumnArgs *a, int64_t first, int64_t end, int64_t column, int n,
                        float total[EIGHT])
 {
@@ -76,7 +76,8 @@ bool columns_sum(Array x, int64_t rows, int64_t pitch, Array out, int64_t column
     return column_launch(p, 1, cuda, error);
 }
 
-/* Parts of at least 64 rows: enough of them to fill the device, few enough to cost little. */
+/* Returns parts of at least 64 rows each: enough parts to fill the device, few enough to cost
+ * little. */
 static int64_t bias_parts(int64_t rows, int64_t columns)
 {
     int64_t parts = ceil_div(COLUMN_PARTS, ceil_div(columns, COLUMN_TILE)), most = rows / 64;

@@ -1,10 +1,10 @@
-/* What the rows of the op table that are neither contractions nor attention may be called with, and
- * the scratch that they need. */
+/* The dtypes that rows of the op table (without contractions and attention) accept, and the scratch
+ * that they need. */
 #include "kernels/argument.h"
 #include "kernels/cuda/workspace.h"
 #include "kernels/number.h"
 
-/* Scratch, by op; absent: none. */
+/* Scratch by op; an absent op needs none. */
 static CudaWorkspace_function *const workspace[OP_COUNT] = {
     [OP_bias_grad] = cuda_columns_workspace,
     [OP_position_grad] = cuda_columns_workspace,
@@ -39,7 +39,7 @@ static bool is_eight(DType t)
     return t == DT_e4m3 || t == DT_e5m2;
 }
 
-/* 8-bit numbers: what makes them, casts them, or looks at how large they are. */
+/* True for ops that make 8-bit numbers, cast them, or find their largest magnitude. */
 static bool takes_eight(OpKind op)
 {
     const OpInfo *info = op_info(op);

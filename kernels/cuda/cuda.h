@@ -2,10 +2,11 @@
  * without a CUDA header, so that tests without the toolkit can include it.
  *
  * A kernel function launches on cuda->stream and returns: it never allocates, never synchronises,
- * never reads device memory. It may be called while the stream is being captured. Whatever changes
- * from step to step is read on the device, from the control block, so that one capture serves all
- * steps. args->ptr are device pointers, aligned to 256 bytes where a buffer begins; args->control
- * is not used. Equal arguments give equal bits: no sum depends on the order in which threads run.
+ * never reads device memory. It may be called while the stream is being captured. Values that
+ * change from step to step are read on the device, from the control block, so that one capture
+ * serves all steps. args->ptr are device pointers, aligned to 256 bytes where a buffer begins;
+ * args->control is not used. Equal arguments give equal bits: no sum depends on the order in which
+ * threads run.
  *
  * `batch` has no device kernel: data comes from the host. Before a step the backend lets the data
  * source fill one staging buffer (pinned host memory) for each micro-batch, by
@@ -43,7 +44,7 @@ typedef struct CudaContext {
     const struct CudaAttentionLibrary *attention; /* NULL: attention uses our own kernels */
     uint32_t *fault;                              /* device word */
     void *tensor_encode; /* the driver's cuTensorMapEncodeTiled, for cuda_attention_hopper */
-    uint32_t pc;         /* the instruction that a fault names */
+    uint32_t pc;         /* the instruction that a fault report names */
     uint32_t n_sms;
     uint32_t compute_capability; /* 80, 90, 100 */
 } CudaContext;
@@ -75,7 +76,8 @@ CudaKernel kernel_cuda(OpKind op);
  * for tables of scalars. Every other number is fp32, bf16 or fp16, independently of the others,
  * or 8-bit where the op quantises, multiplies, casts or moves. */
 bool kernel_cuda_accepts(OpKind op, const DType *dtype, uint32_t n_args);
-/* The lowering's workspace table: bytes of the extra trailing argument (u8). A WorkspaceBytes. */
+/* The lowering's workspace table: bytes of the extra trailing argument (u8). The type is
+ * WorkspaceBytes. */
 uint64_t kernel_cuda_workspace(OpKind op, const DType *dtype, const int64_t *elements,
                                uint32_t n_args);
 
@@ -101,7 +103,7 @@ typedef bool CudaKernel_function(const KernelArgs *args, const CudaContext *cuda
 #define COMPUTE(name, signature, flops, reduce, backward, flags) CudaKernel_function cuda_##name;
 #define RESHAPE(name, flags)                                     CudaKernel_function cuda_##name;
 #include "planner/ir/ops.def"
-/* All forms of all contractions. */
+/* Serves all forms of all contractions. */
 bool cuda_contract(OpKind op, const KernelArgs *args, const CudaContext *cuda, CudaError *error);
 bool cuda_contract_accepts(OpKind op, const DType *dtype, uint32_t n_args);
 /* WorkspaceBytes of contractions (products.c) and of attention and its gradient (attention*.cu). */

@@ -1,14 +1,14 @@
-/* The language that kernels are written in: what C and CUDA C++ have in common, so that the same
- * file is compiled by nvcc, and as C by the tests, which run it on the CPU thread by thread
- * (tests/cuda/emulator/device_on_cpu.h, included first there, says the same words for the CPU).
+/* The language of the kernels: the common part of C and CUDA C++. nvcc compiles a file as CUDA. The
+ * tests compile the same file as C and run it on the CPU thread by thread
+ * (tests/cuda/emulator/device_on_cpu.h, included first there, defines the same names for the CPU).
  *
  *     typedef struct ScaleArgs { ... } ScaleArgs;            one struct, passed by value, is all
  *     KERNEL(scale_rows, ScaleArgs, 256, 8) { ... a.x ... }  that a kernel gets: it is called `a`
  *     LAUNCH(scale_rows, blocks, 256, shared_bytes, args, cuda, error)    true if it was launched
  *
- * Blocks and grids have one dimension. Shared memory is what the launch asks for, no variables:
+ * Blocks and grids have one dimension. Shared memory has the size that the launch requests;
  * SHARED(float, row) names it. a * b + c is never contracted (nvcc -fmad=false): write fmaf where
- * it is meant. So a sum that is written out has the same bits on the CPU and on every device. */
+ * it is wanted. A sum that is written out then has the same bits on the CPU and on every device. */
 #ifndef TANDEM_KERNELS_CUDA_DEVICE_CUH
 #define TANDEM_KERNELS_CUDA_DEVICE_CUH
 
@@ -34,8 +34,8 @@ extern "C" { /* the project's own functions are C */
 #define DEVICE static __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
 
-/* At most `threads` threads a block, and registers for `blocks_per_sm` of them on each processor.
- */
+/* At most `threads` threads in a block, and registers for `blocks_per_sm` blocks on each
+ * processor. */
 #define KERNEL(name, Args, threads, blocks_per_sm)                                                 \
     static __global__ void __launch_bounds__(threads, blocks_per_sm)                               \
         name(const __grid_constant__ Args a)
@@ -50,7 +50,7 @@ static inline bool device_fine(const char *call, cudaError_t status, CudaError *
     return false;
 }
 
-/* A block gets more than 48 KiB only where it is asked for. */
+/* A block may use more than 48 KiB only after a request for it. */
 static inline bool device_allow(const void *kernel, const char *name, size_t shared_bytes,
                                 CudaError *error)
 {
@@ -67,7 +67,7 @@ static inline bool device_allow(const void *kernel, const char *name, size_t sha
                                (cudaStream_t)(cuda)->stream>>>(args),                              \
                         device_fine(#name, cudaGetLastError(), error))))
 
-/* The bytes become 0, in the order of the stream. */
+/* Sets the bytes to 0, in stream order. */
 static inline bool device_zero(void *p, uint64_t bytes, const CudaContext *cuda, CudaError *error)
 {
     return bytes == 0 ||
@@ -85,11 +85,13 @@ static inline bool device_copy(void *to, const void *from, uint64_t bytes, const
                        error);
 }
 
-#define ALIGNED(type, p) ((type *)(p)) /* to be read or written at once */
+#define ALIGNED(type, p)                                                                           \
+    ((type *)(p)) /* the caller promises that `p` is aligned for one access                        \
+                   */
 #define BITS_OF_FLOAT(x) __float_as_uint(x)
 #define FLOAT_OF_BITS(u) __uint_as_float(u)
 
-/* 2^x, of the device's own unit: within 2 units in the last place. */
+/* 2^x by the device's own unit, within 2 units in the last place. */
 DEVICE float device_exp2(float x)
 {
     float y;
@@ -102,7 +104,7 @@ DEVICE void device_sincos(double x, double *sine, double *cosine)
     sincos(x, sine, cosine);
 }
 
-/* x / y for |y| < 2^126: within 2 units in the last place. */
+/* x / y for |y| < 2^126, within 2 units in the last place. */
 DEVICE float device_divide(float x, float y)
 {
     return __fdividef(x, y);

@@ -1,4 +1,4 @@
-/* The draws of kernels/draw.h on the device: the same words. */
+/* The draws of kernels/draw.h on the device, with the same bits. */
 #ifndef TANDEM_KERNELS_CUDA_DRAW_CUH
 #define TANDEM_KERNELS_CUDA_DRAW_CUH
 
@@ -67,7 +67,7 @@ DEVICE CudaDrawKey draw_key(const CudaDraw *draw)
     return key;
 }
 
-/* Bit k: is element 4 * four + k kept? */
+/* Bit k: element 4 * four + k is kept. */
 DEVICE uint32_t draw_keeps_four(const CudaDrawKey *key, uint64_t four)
 {
     Words w = draw_philox(key->seed, key->stream, four);
@@ -81,7 +81,8 @@ DEVICE bool draw_keeps(const CudaDrawKey *key, uint64_t element)
     return (draw_keeps_four(key, element >> 2) >> (element & 3) & 1) != 0;
 }
 
-/* Words of eight elements from `element` on: three calls where they begin inside a four. */
+/* Draws words for eight elements from `element` on; three calls if they begin inside a group of
+ * four. */
 DEVICE void draw_eight(uint64_t seed, uint64_t stream, uint64_t element, uint32_t word[EIGHT])
 {
     uint32_t all[EIGHT + 4], skip = (uint32_t)(element & 3);

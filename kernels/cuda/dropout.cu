@@ -1,17 +1,18 @@
-/* Dropout: y = x / (1 - p) where a draw keeps the element, else 0. The draw belongs to the
- * element's place in the whole tensor: the CPU's, bit for bit. */
+/* Dropout: y = x / (1 - p) where a draw keeps the element, else 0. The draw depends on the
+ * element's place in the whole tensor, and equals the CPU's bit for bit. */
 #include "kernels/cuda/draw.cuh"
 #include "kernels/cuda/fused.h"
 #include "kernels/cuda/launch.cuh"
 
 enum { DROPOUT_THREADS = 256, DROPOUT_BLOCKS_PER_SM = 4 };
 
-/* Dimensions that lie together in the whole are one; the last is a row. What of one lies from
- * `half` on may be `jump` further on: a part in two chunks. */
+/* Dimensions that are contiguous in the whole tensor are merged; the last one is a row. Along one
+ * dimension, elements from `half` on may be `jump` further on: a part in two chunks. */
 typedef struct DropoutArgs {
     Array x, y;
     CudaDraw draw;
-    int64_t local[MAX_DIMS], start[MAX_DIMS], step[MAX_DIMS]; /* in the whole, of each index */
+    /* of each index: its local size, its start in the whole tensor, its step */
+    int64_t local[MAX_DIMS], start[MAX_DIMS], step[MAX_DIMS];
     int64_t half[MAX_DIMS], jump[MAX_DIMS];
     int32_t n_dims;
     int64_t row, per_row, n;
@@ -55,8 +56,8 @@ KERNEL(dropout_rows, DropoutArgs, DROPOUT_THREADS, DROPOUT_BLOCKS_PER_SM)
     }
 }
 
-/* Innermost first: [0] is a row. A dimension joins the one inside it where that is whole here, so
- * that their elements lie side by side in the whole too. */
+/* Lists dimensions innermost first: [0] is a row. A dimension merges with the one inside it if that
+ * one is whole here, because their elements are then contiguous in the whole tensor too. */
 static void dropout_dims(const KernelArgs *args, DropoutArgs *p)
 {
     const Binding *b = args->binding;
@@ -67,7 +68,7 @@ static void dropout_dims(const KernelArgs *args, DropoutArgs *p)
         unsigned char l = (unsigned char)b->letter[0][d];
         const int64_t half = args->size[l] / 2, jump = args->second[l] - args->start[l] - half;
         if (!joins || jump > 0) {
-            assert(jump == 0 || d < b->n_dims[0] - 1); /* a row is one piece */
+            assert(jump == 0 || d < b->n_dims[0] - 1); /* a row is never in two chunks */
             p->local[p->n_dims] = 1;
             p->step[p->n_dims++] = step;
         }

@@ -1,4 +1,4 @@
-/* Shared by the host side of the kernels: sizes of grids, scratch, parts of flat buffers. */
+/* Helpers for the host side of the kernels: grid sizes, scratch, parts of flat buffers. */
 #ifndef TANDEM_KERNELS_CUDA_LAUNCH_CUH
 #define TANDEM_KERNELS_CUDA_LAUNCH_CUH
 
@@ -9,16 +9,17 @@ static inline int64_t ceil_div(int64_t n, int64_t by)
     return (n + by - 1) / by;
 }
 
-/* Blocks that each take `each` of n, at most so many: they go on where others end. */
+/* Returns the number of blocks that each process `each` of n, at most `most`; each block continues
+ * where the grid ends. */
 static inline int64_t blocks_for(int64_t n, int64_t each, int64_t most)
 {
     int64_t blocks = ceil_div(n, each);
     return blocks < most ? blocks : most;
 }
 
-/* Bytes of shared memory that a block of this device may ask for. (CUDA C++
- * Programming Guide, technical specifications per compute capability: 8.0 has 163 KiB, 8.6 and 8.9,
- * which run its code, and 12.x 99 KiB, 9.0 and 10.0 227 KiB.) */
+/* Returns the bytes of shared memory that a block of this device may request. (CUDA C++ Programming
+ * Guide, technical specifications per compute capability: 8.0 has 163 KiB, 8.6 and 8.9, which run
+ * its code, and 12.x 99 KiB, 9.0 and 10.0 227 KiB.) */
 static inline uint64_t shared_most(const CudaContext *cuda)
 {
     uint32_t capability = cuda->compute_capability;
@@ -26,7 +27,7 @@ static inline uint64_t shared_most(const CudaContext *cuda)
     return capability >= 90 && capability < 120 ? UINT64_C(227) << 10 : UINT64_C(99) << 10;
 }
 
-/* Is output j to be added to, rather than set? */
+/* True if output j is added to, not set. */
 static inline bool accumulates(const KernelArgs *args, uint32_t j)
 {
     return (args->attrs.accumulate >> j & 1) != 0;
@@ -53,7 +54,7 @@ static inline Range local_range(const KernelArgs *args)
     return range;
 }
 
-/* t / per_row, for t below n: in 32 bits where they suffice. */
+/* t / per_row for t below n, computed in 32 bits if they suffice. */
 static inline
 #ifdef __CUDACC__
     __host__ __device__

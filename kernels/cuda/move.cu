@@ -1,17 +1,16 @@
-/* Ops that change how a value lies in memory: slice, pack, unpack, copy. A part of a dimension and
- * its place in the whole are runs of bytes; they move in the widest pieces that both sides allow.
- */
+/* Ops that change a value's memory order: slice, pack, unpack, copy. Parts of a dimension are runs
+ * of bytes on both sides. They move in the widest pieces that both sides allow. */
 #include "kernels/cuda/launch.cuh"
 
 enum { MOVE_THREADS = 256, MOVE_BLOCKS_PER_SM = 8, MOVE_MANY = 4 };
 
-/* [outer, middle, inner] on one side, parts [outer, size, inner] from `first` on on the other; here
+/* One side is [outer, middle, inner]; the other is parts [outer, size, inner] from `first` on. Here
  * `inner` counts pieces of `piece` bytes. */
 typedef struct MoveArgs {
     char *whole, *parts;
     int64_t outer, middle, inner, size, first;
     int64_t n;      /* pieces of all parts */
-    int64_t zigzag; /* 2n - 1 of n parts that are two chunks each; 0: parts follow each other */
+    int64_t zigzag; /* for n parts of two chunks each: 2n - 1; 0: parts follow each other */
     int32_t piece;  /* 16, 8, 4, 2 or 1 bytes */
     bool to_whole;
 } MoveArgs;
@@ -52,7 +51,7 @@ DEVICE void move_write(const MoveArgs *a, char *at, uint4 x)
     }
 }
 
-/* Where piece t of the parts lies in the whole; -1: beyond it. */
+/* Returns where piece t of the parts lies in the whole; -1: beyond its end. */
 DEVICE int64_t move_place(const MoveArgs *a, int64_t t)
 {
     int64_t run = split_row(t, a->inner, a->n),
@@ -128,7 +127,8 @@ bool cuda_unpack(const KernelArgs *args, const CudaContext *cuda, CudaError *err
     return move_launch(args, true, args->attrs.parts, 0, cuda, error);
 }
 
-/* x [b,F,...] -> y [b,X,...]: tokens from attrs.first on of each sequence, ids or numbers */
+/* x [b,F,...] -> y [b,X,...]: takes tokens of each sequence from attrs.first on, as ids or
+ * numbers */
 bool cuda_tokens(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     KernelArgs slice = *args;

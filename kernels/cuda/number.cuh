@@ -1,6 +1,6 @@
-/* Arrays of fp32, bf16, fp16 and the two 8-bit types, read and written eight elements at a time:
- * in 16 bytes at once where the array allows it. What is fetched is widened later, so that several
- * fetches are under way before the first is waited for. */
+/* Arrays of fp32, bf16, fp16 and the two 8-bit types. They are read and written eight elements at a
+ * time, 16 bytes at once if the array allows it. Loaded values are widened later, so that several
+ * loads are under way before the first is awaited. */
 #ifndef TANDEM_KERNELS_CUDA_NUMBER_CUH
 #define TANDEM_KERNELS_CUDA_NUMBER_CUH
 
@@ -11,7 +11,7 @@ enum { EIGHT = 8 };
 typedef struct Array {
     char *at;
     int32_t dtype;
-    bool wide; /* eight elements from a multiple of eight on are aligned */
+    bool wide; /* groups of eight elements, from a multiple of eight on, are aligned */
 } Array;
 
 static inline uint32_t array_bytes(int32_t dtype)
@@ -19,7 +19,7 @@ static inline uint32_t array_bytes(int32_t dtype)
     return dtype == DT_f32 || dtype == DT_i32 ? 4 : dtype == DT_bf16 || dtype == DT_f16 ? 2 : 1;
 }
 
-/* Of an argument seen as rows of `row` elements. */
+/* Returns the array of an argument seen as rows of `row` elements. */
 static inline Array array_of(const KernelArgs *args, uint32_t i, int64_t row)
 {
     Array x;
@@ -41,11 +41,11 @@ static inline Array array_f32(void *at, int64_t row)
 
 /* ---- one element ---- */
 
-/* A float's magnitude to the nearest code of a format with so many mantissa bits, ties to even. */
+/* Rounds a float's magnitude to the nearest code of a format with `mantissa` bits, ties to even. */
 DEVICE uint32_t code_of(uint32_t magnitude, int mantissa, int bias)
 {
     int shift = 23 - mantissa;
-    uint32_t least = (uint32_t)(128 - bias) << 23; /* its smallest normal number */
+    uint32_t least = (uint32_t)(128 - bias) << 23; /* the format's smallest normal number */
     uint32_t magic = (uint32_t)(128 - bias + shift) << 23;
     if (magnitude < least)
         return BITS_OF_FLOAT(FLOAT_OF_BITS(magnitude) + FLOAT_OF_BITS(magic)) - magic;
@@ -63,7 +63,7 @@ DEVICE float float_of(uint32_t code, int mantissa, int bias)
 
 enum { INFINITE = 0x7f800000 };
 
-/* 448 is the largest; what lies above becomes it. NaN: 7f. */
+/* The largest number is 448; larger values become 448. NaN becomes 7f. */
 DEVICE uint32_t round_e4m3(float x)
 {
     uint32_t u = BITS_OF_FLOAT(x), magnitude = u & 0x7fffffffu;
@@ -96,7 +96,7 @@ DEVICE float widen_e5m2(uint32_t code)
 }
 
 #ifdef __CUDACC__
-/* Two at once: the first in the low half. */
+/* Rounds two numbers at once: the first into the low half. */
 DEVICE uint32_t round_bf16_pair(float x, float y)
 {
     uint32_t u;
@@ -118,13 +118,12 @@ DEVICE float widen_f16(uint32_t code)
     return x;
 }
 
-/* The processor's own way, where it has one, agrees on every finite number of the format's range.
- */
+/* The processor's own instruction, where it exists, agrees on every finite number in the format's
+ * range. */
 DEVICE uint32_t round_eight_pair(int32_t dtype, float x, float y)
 {
 #if __CUDA_ARCH__ >= 890
-    const float last =
-        61440; /* from here on e5m2 rounds to infinity, which `satfinite` leaves out */
+    const float last = 61440; /* from here on e5m2 rounds to infinity, but `satfinite` does not */
     bool beyond = dtype == DT_e5m2 && (fabsf(x) >= last || fabsf(y) >= last);
     uint16_t u;
     if (beyond) return round_e5m2(x) | round_e5m2(y) << 8;
@@ -179,8 +178,8 @@ DEVICE uint32_t round_eight_pair(int32_t dtype, float x, float y)
 }
 #endif
 
-/* Which dtypes a kernel is compiled for: those above 8 bits, or all. A constant wherever it is
- * given: what a kernel never meets costs it no code. */
+/* The dtypes that a kernel is compiled for: those above 8 bits, or all. It is a compile-time
+ * constant, so dtypes that a kernel never handles cost no code. */
 typedef enum Kinds { KINDS_real, KINDS_all } Kinds;
 
 DEVICE bool is_half(int32_t dtype)
@@ -188,7 +187,7 @@ DEVICE bool is_half(int32_t dtype)
     return dtype == DT_bf16 || dtype == DT_f16;
 }
 
-/* Two numbers in the bits of one word (fp32: in two, not here). */
+/* Two numbers in the bits of one word (fp32 would need two, so not here). */
 DEVICE uint32_t round_pair(const Kinds kinds, int32_t dtype, float x, float y)
 {
     if (dtype == DT_bf16) return round_bf16_pair(x, y);
@@ -234,7 +233,7 @@ DEVICE void write_one(Array y, int64_t i, float value)
 
 /* ---- eight elements ---- */
 
-/* As they lie in memory: in eight words, four or two. */
+/* Eight numbers as stored in memory: in eight, four or two words. */
 typedef struct Raw {
     uint32_t word[EIGHT];
 } Raw;
@@ -260,7 +259,8 @@ DEVICE void fetch_each(const Kinds kinds, Array x, int64_t i, int n, Raw *r)
     }
 }
 
-/* Elements i .. i + n - 1, n <= 8, the rest 0; i is a multiple of eight where the array is wide. */
+/* Loads elements i .. i + n - 1, n <= 8, the rest 0; if the array is wide, i is a multiple of
+ * eight. */
 DEVICE Raw fetch_any(const Kinds kinds, Array x, int64_t i, int n)
 {
     Raw r = raw_zero();
@@ -381,21 +381,21 @@ DEVICE void store(Array y, int64_t i, int n, const float v[EIGHT])
     store_any(KINDS_real, y, i, n, v);
 }
 
-/* v as an array of that type holds it. */
+/* Rounds v to the numbers that an array of that type can hold. */
 DEVICE void round_all(int32_t dtype, float v[EIGHT])
 {
     Raw r = round_any(KINDS_real, dtype, v);
     widen_any(KINDS_real, dtype, &r, v);
 }
 
-/* How many of the eight from i on lie before n: 0 .. 8. */
+/* Returns how many of the eight elements from i on are below n: 0 .. 8. */
 DEVICE int eight_of(int64_t i, int64_t n)
 {
     return n - i >= EIGHT ? EIGHT : n > i ? (int)(n - i) : 0;
 }
 
-/* exp(x) = 2^n 2^(r / ln 2), x = n ln 2 + r, within 3 units in the last place between exp(-87) and
- * exp(87), where it stays, as the CPU's does. NaN stays NaN. */
+/* exp(x) = 2^n 2^(r / ln 2), x = n ln 2 + r. It is within 3 units in the last place from exp(-87)
+ * to exp(87); arguments beyond are clamped, as on the CPU. NaN stays NaN. */
 DEVICE float device_exp(float x)
 {
     x = x < -87.0f ? -87.0f : x;

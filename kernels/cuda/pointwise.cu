@@ -1,5 +1,5 @@
-/* Ops that go element by element. One kernel for each number of inputs; all
- * a thread's fetches are under way before the first is waited for. */
+/* Ops that go element by element. There is one kernel for each number of inputs. All loads of a
+ * thread are under way before the first is awaited. */
 #include "kernels/cuda/point_launch.cuh"
 
 enum { POINT_THREADS = 256, POINT_BLOCKS_PER_SM = 3 };
@@ -43,7 +43,8 @@ DEVICE void point_widen(const PointArgs *a, int input, const Raw *r, float x[EIG
     }
 }
 
-/* Eights t of this thread, `many` of them. n_in and many are constants where this is inlined. */
+/* Processes this thread's groups of eight from t on, `many` of them. n_in and many are constants
+ * after inlining. */
 DEVICE void point_run(const PointArgs *a, int64_t t, const int n_in, const int many)
 {
     Raw raw[4][POINT_INPUTS];

@@ -1,12 +1,12 @@
-/* What one element of an element-wise op is, from its inputs: said once, for the op alone and for
- * chains of them. All in fp32, in the order that the CPU's definition has. */
+/* Defines one output element of an element-wise op from its inputs, both for the op alone and for
+ * chains. All is in fp32, in the order of the CPU's definition. */
 #ifndef TANDEM_KERNELS_CUDA_POINTWISE_CUH
 #define TANDEM_KERNELS_CUDA_POINTWISE_CUH
 
 #include "kernels/cuda/number.cuh"
 
-/* Ops of the table that are element-wise throughout: each is a kernel of its own and a step of
- * chains. What element k of the result is, from inputs x0 and x1. */
+/* Ops of the table that are fully element-wise: each is a kernel of its own and a step of chains.
+ * Gives element k of the result from inputs x0 and x1. */
 #define POINT_OPS(X)                                                                               \
     X(pass, x0[k])                                                                                 \
     X(add, x0[k] + x1[k])                                                                          \
@@ -21,11 +21,11 @@ typedef enum Point {
 #define X(name, expression) POINT_##name,
     POINT_OPS(X)
 #undef X
-    /* what other ops are made of */
+    /* steps that other ops consist of */
     POINT_fill, /* scale */
     POINT_subtract,
     POINT_divide,
-    POINT_quantise, /* x, and what it is multiplied with; scale: the largest number */
+    POINT_quantise, /* x, and its factor; scale: the largest number */
     POINT_exp_times /* x, max, factor: factor exp(x - max) */
 } Point;
 
@@ -54,13 +54,13 @@ DEVICE float point_gelu_slope(float x)
     return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * GELU_K * (1.0f + 3.0f * GELU_C * x * x);
 }
 
-/* A tensor of zeros has no scale of its own; one of NaNs stays one. */
+/* A tensor of zeros has no scale of its own; NaN stays NaN. */
 DEVICE float point_quantise_factor(float amax, float largest)
 {
     return largest / (amax < 1e-12f ? 1e-12f : amax);
 }
 
-/* A product that rounding carried past the largest number is that number. */
+/* If rounding carries a product past the largest number, the result is that number. */
 DEVICE float point_quantise(float x, float factor, float largest)
 {
     float y = x * factor;
@@ -71,7 +71,7 @@ DEVICE float point_quantise(float x, float factor, float largest)
     UNROLL for (int k = 0; k < EIGHT; k++) y[k] = (expression);                                    \
     break
 
-/* Eight elements of inputs x0, x1, x2, as many as the op has. */
+/* Eight elements of inputs x0, x1, x2, as far as the op has them. */
 DEVICE void point_apply(int op, float scale, const float x0[EIGHT], const float x1[EIGHT],
                         const float x2[EIGHT], float y[EIGHT])
 {

@@ -1,6 +1,6 @@
-/* Sums and maxima over a warp and a block, in an order that is always the same. Every thread gets
- * the result. `held` is shared memory: one number a warp, and free to be used again only after the
- * next barrier. Blocks are whole warps. */
+/* Sums and maxima over a warp and a block, always in the same order. Every thread gets the result.
+ * `held` is shared memory with one number for each warp. It may be used again only after the next
+ * barrier. Blocks are whole warps. */
 #ifndef TANDEM_KERNELS_CUDA_REDUCE_CUH
 #define TANDEM_KERNELS_CUDA_REDUCE_CUH
 
@@ -20,7 +20,8 @@ DEVICE double warp_sum_double(double x)
     return x;
 }
 
-/* The larger magnitude, as bits: a NaN's are larger than any number's, so that it is kept. */
+/* The larger magnitude, compared as bits: those of a NaN are larger than any number's, so it is
+ * kept. */
 DEVICE uint32_t warp_largest(uint32_t x)
 {
     UNROLL for (int lanes = WARP / 2; lanes > 0; lanes /= 2)
@@ -41,7 +42,8 @@ DEVICE float warp_max(float x)
     return x;
 }
 
-/* Every thread of each warp gives its warp's value; after the barrier all add them in order. */
+/* Each warp's threads pass their warp's value; after the barrier every thread adds the values in
+ * order. */
 DEVICE float block_sum(float x, float *held)
 {
     x = warp_sum(x);
@@ -52,7 +54,7 @@ DEVICE float block_sum(float x, float *held)
     return total;
 }
 
-/* Of two sums at once; held: two numbers a warp. */
+/* Makes two sums at once; held: two numbers for each warp. */
 DEVICE void block_sum_two(float *x, float *y, float *held)
 {
     *x = warp_sum(*x);

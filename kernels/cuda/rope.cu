@@ -1,6 +1,7 @@
-/* Rotary position embedding, half-split: index e of the first half of what turns goes with e + half
- * by position * theta^(-2e/E), positions global. A thread turns one pair index of one position for
- * all heads: the angle, in fp64, and its sine and cosine are found once. */
+/* Rotary position embedding, half-split: index e of the first half of the rotated elements pairs
+ * with e + half, at the angle position * theta^(-2e/E); positions are global. A thread rotates one
+ * pair index of one position for all heads, so the angle (in fp64), its sine and its cosine are
+ * computed once. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 
@@ -9,13 +10,13 @@ enum { ROPE_THREADS = 128, ROPE_BLOCKS_PER_SM = 8, ROPE_HEADS = 4 };
 typedef struct RopeArgs {
     Array x, y;
     int64_t tokens, seq, heads, width; /* [tokens, heads, width] */
-    int64_t turned, start;             /* elements that turn; position of the first token */
-    int64_t half, second; /* tokens from `half` on: the position of the first of them */
+    int64_t turned, start;             /* elements that are rotated; position of the first token */
+    int64_t half, second;              /* position of the first token from `half` on */
     double log_theta, factor, low, high, context, sign;
     bool accumulate;
 } RopeArgs;
 
-/* As the CPU's definition, but theta^(-2e/E) by exp. */
+/* Follows the CPU's definition, except that theta^(-2e/E) is computed by exp. */
 DEVICE double rope_frequency(const RopeArgs *a, int64_t e)
 {
     const double two_pi = 6.283185307179586476925286766559;
@@ -33,7 +34,7 @@ DEVICE void rope_write(const RopeArgs *a, int64_t at, float value)
     write_one(a->y, at, a->accumulate ? read_one(a->y, at) + value : value);
 }
 
-/* Elements that do not turn. */
+/* Copies elements that are not rotated. */
 DEVICE void rope_rest(const RopeArgs *a, int64_t token, int64_t e)
 {
     for (int64_t head = 0; head < a->heads; head++) {
@@ -67,7 +68,7 @@ DEVICE void rope_turn(const RopeArgs *a, int64_t token, int64_t e)
     }
 }
 
-/* One thread for each pair of a token, and for each element that does not turn. */
+/* One thread for each pair of a token, and for each element that is not rotated. */
 KERNEL(rope_tokens, RopeArgs, ROPE_THREADS, ROPE_BLOCKS_PER_SM)
 {
     int64_t half = a.turned / 2, each = half + a.width - a.turned, n = a.tokens * each;

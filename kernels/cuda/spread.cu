@@ -1,6 +1,6 @@
-/* Element-wise ops where an input is one row, has one number a row, or is a part of longer rows:
- * biases, positions, charges, quantisation, segments of fused projections, gradients of the loss's
- * sums. */
+/* Element-wise ops in which an input is a single row, has one number for each row, or is a part of
+ * longer rows: biases, positions, charges, quantisation, segments of fused projections, gradients
+ * of the loss's sums. */
 #include "kernels/cuda/point_launch.cuh"
 
 /* x [rows,row], y [row] -> x + y */
@@ -24,7 +24,7 @@ bool cuda_position(const KernelArgs *args, const CudaContext *cuda, CudaError *e
     return add_row(args, args->size['b'], args->size['s'] * args->size['k'], cuda, error);
 }
 
-/* x [b,s], balance [b] -> y [b,s] = x - balance, which may lie where x does */
+/* x [b,s], balance [b] -> y [b,s] = x - balance; y may be x */
 bool cuda_charge(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     PointArgs p = point_args(args, POINT_subtract, args->size['b'], args->size['s']);
@@ -55,7 +55,8 @@ QUANTISE(quantise_over_first, args->size['k'], args->rows, column)
 QUANTISE(quantise_of_last, args->rows, args->size['n'], column)
 QUANTISE(quantise_over_last, args->rows, args->size['n'], row)
 
-/* x [x], amax [] -> y [x]: elements [lo, hi) of it; the rest is 0, or as it was */
+/* x [x], amax [] -> y [x]: elements [lo, hi) of it; the rest is 0, or unchanged if the op
+ * accumulates */
 bool cuda_quantise_range(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     Range range = local_range(args);
@@ -69,8 +70,8 @@ bool cuda_quantise_range(const KernelArgs *args, const CudaContext *cuda, CudaEr
     return range.n == 0 || quantise(&part, 1, range.n, SPREAD_row, cuda, error);
 }
 
-/* logits [b,s,v], dsum [b,s], max [b,s] -> dlogits [b,s,v] = dsum exp(logit - max), which may lie
- * where the logits do: a thread writes what it alone has read */
+/* logits [b,s,v], dsum [b,s], max [b,s] -> dlogits [b,s,v] = dsum exp(logit - max). It may
+ * overwrite the logits, because a thread writes only elements that it alone has read */
 bool cuda_xent_sumexp_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     PointArgs p = point_args(args, POINT_exp_times, TOKENS, args->size['v']);
@@ -81,9 +82,9 @@ bool cuda_xent_sumexp_grad(const KernelArgs *args, const CudaContext *cuda, Cuda
     return point_launch(3, p, cuda, error);
 }
 
-/* ---- what is taken out of longer rows, and given back */
+/* ---- taking columns out of longer rows, and putting them back */
 
-/* Columns [from, from + n) of rows of `pitch`, in argument `longer`. */
+/* Takes columns [from, from + n) of rows of `pitch`, in argument `longer`. */
 static bool take(const KernelArgs *args, uint32_t longer, int64_t rows, int64_t pitch, int64_t from,
                  int64_t n, const CudaContext *cuda, CudaError *error)
 {
@@ -121,9 +122,7 @@ bool cuda_segment_grad(const KernelArgs *args, const CudaContext *cuda, CudaErro
     return segment(args, 1, cuda, error);
 }
 
-/* parts of groups: x [tokens,groups,F,e] -> y [tokens,groups,n,e], the first one attrs.first +
- * start
- */
+/* parts of groups: x [tokens,groups,F,e] -> y [tokens,groups,n,e], from attrs.first + start on */
 static bool part(const KernelArgs *args, uint32_t longer, char group, int64_t start, int64_t n,
                  const CudaContext *cuda, CudaError *error)
 {
@@ -139,7 +138,7 @@ static bool part(const KernelArgs *args, uint32_t longer, char group, int64_t st
     }
 PART(part, 0, 'n', 0, args->size['X'])
 PART(part_grad, 1, 'n', 0, args->size['X'])
-/* dy [b,X,...] -> dx [b,F,...]: tokens from attrs.first on of each sequence */
+/* dy [b,X,...] -> dx [b,F,...]: puts back tokens of each sequence from attrs.first on */
 bool cuda_tokens_grad(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     int64_t token = args->rows;

@@ -1,11 +1,11 @@
-/* Which function carries out which op on a CUDA device, from the op table itself: a row that has no
- * kernel does not link. */
+/* Maps each op to its function on a CUDA device, from the op table itself: a row without a kernel
+ * does not link. */
 #include <assert.h>
 
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/workspace.h"
 
-/* Contractions share one function, which is told the op. */
+/* Contractions share one function, which gets the op as an argument. */
 #define CONTRACT_1(name)                                                                           \
     static bool run_##name(const KernelArgs *args, const CudaContext *cuda, CudaError *error)      \
     {                                                                                              \

@@ -1,7 +1,7 @@
-/* Transposed copies of 8-bit operands, a tensor seen as a matrix: of numbers that are quantised in
- * the same kernel, read once and written both ways (or only transposed, where nobody reads the
- * others), and of 8-bit numbers as they are. Where the backend is asked to turn wider numbers (a
- * plan's types may be mapped to fp32), a plain kernel does. */
+/* Transposed copies of 8-bit operands, for a tensor seen as a matrix. Numbers that the same kernel
+ * quantises are read once and written both ways, or only transposed if nobody reads the others.
+ * Existing 8-bit numbers are moved unchanged. Wider numbers occur if a plan's types are mapped to
+ * fp32; a plain kernel transposes them. */
 #include "kernels/cuda/fused.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/pointwise.cuh"
@@ -11,14 +11,14 @@ enum {
     TURN_THREADS = 256,
     TURN_TILE = 128,
     TURN_FOUR = 4,
-    TURN_ACROSS = TURN_TILE / EIGHT,                    /* threads along a row */
-    TURN_DOWN = TURN_THREADS / TURN_ACROSS * TURN_FOUR, /* rows at a time */
+    TURN_ACROSS = TURN_TILE / EIGHT,                    /* threads along a row of the input */
+    TURN_DOWN = TURN_THREADS / TURN_ACROSS * TURN_FOUR, /* rows that are processed at a time */
     TURN_OUT = 16,                                      /* rows that are written at once */
-    TURN_GROUPS = TURN_TILE / TURN_OUT                  /* threads along a written row */
+    TURN_GROUPS = TURN_TILE / TURN_OUT                  /* threads along a row of the output */
 };
 
-/* What a number is multiplied with: nothing (it is moved as it is); the factor of all, of its row,
- * of its column. */
+/* The factor of a number: none (it is moved unchanged); one for all, one for its row, or one for
+ * its column. */
 typedef enum TurnScale { TURN_moved, TURN_all, TURN_rows, TURN_columns } TurnScale;
 
 typedef struct TurnArgs {
@@ -28,19 +28,19 @@ typedef struct TurnArgs {
     float largest;
     int32_t scale;
     bool writes; /* straight, too */
-    bool wide;   /* 16 rows of turned from a multiple of 16 on are aligned */
+    bool wide;   /* groups of 16 rows of the output, from a multiple of 16 on, are aligned */
 } TurnArgs;
 
-/* Where in the tile the word of four rows and a column lies. Lanes that write together differ in
- * bits 3 to 6 of the column and 0 of the four, those that read together in bits 0 and 1 of the
- * column and 2 to 4 of the four: of either, no two meet in a bank. */
+/* Returns the index in the tile of the word for four rows and one column. Lanes that write together
+ * differ in bits 3 to 6 of the column and bit 0 of `four`. Lanes that read together differ in bits
+ * 0 and 1 of the column and bits 2 to 4 of `four`. In both cases no two lanes use the same bank. */
 DEVICE int turn_at(int four, int column)
 {
     int place = (column >> 3 & 15) | (column & 1) << 4 | (column >> 1 & 3) << 5;
     return four * TURN_TILE + (place ^ (column >> 1 & 1) ^ (four & 1) << 4 ^ (four >> 2) << 1);
 }
 
-/* The factor of each of eight columns, or of all. */
+/* Loads the factors of eight columns, or the one for all. */
 DEVICE void turn_factors(const TurnArgs *a, int64_t column, float factor[EIGHT])
 {
     float amax[EIGHT];
@@ -66,8 +66,8 @@ DEVICE Raw turn_codes(const TurnArgs *a, const Raw *raw, int64_t row, const floa
     return round_any(KINDS_all, a->straight.dtype, x);
 }
 
-/* Four rows of eight columns: read, made 8-bit numbers, written as they lie if that is asked for;
- * word: by columns. */
+/* Reads four rows of eight columns, converts them to 8-bit numbers, and writes them in their own
+ * order if that is wanted; word: by columns. */
 DEVICE void turn_in(const TurnArgs *a, int64_t row, int64_t column, const float factor[EIGHT],
                     uint32_t word[EIGHT])
 {
@@ -92,13 +92,13 @@ DEVICE void turn_in(const TurnArgs *a, int64_t row, int64_t column, const float 
     }
 }
 
-/* Sixteen rows of one column. */
+/* Writes sixteen rows of one column. */
 DEVICE void turn_out(const TurnArgs *a, int64_t row, int64_t column, const uint32_t word[4])
 {
     char *to = a->turned + column * a->rows + row;
     uint4 all;
     all.x = word[0], all.y = word[1], all.z = word[2], all.w = word[3];
-    if (a->wide) { /* then there are sixteen */
+    if (a->wide) { /* all sixteen rows exist */
         *ALIGNED(uint4, to) = all;
         return;
     }
@@ -179,7 +179,8 @@ static TurnMatrix matrix(int64_t rows, int64_t columns, TurnScale scale)
     return m;
 }
 
-/* As the op sees its first input; rows 0: it neither quantises nor turns. */
+/* Returns the matrix as which the op sees its first input; rows 0: it neither quantises nor
+ * transposes. */
 static TurnMatrix matrix_of(const CudaChainPart *part)
 {
     const KernelArgs *args = part->args;
@@ -246,7 +247,7 @@ bool cuda_turn_last(const KernelArgs *args, const CudaContext *cuda, CudaError *
     return turn(OP_turn_last, args, cuda, error);
 }
 
-/* ---- with what quantises ---- */
+/* ---- fused with quantisation ---- */
 
 uint32_t cuda_turn_length(const CudaChainPart *part, uint32_t n)
 {

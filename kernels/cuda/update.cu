@@ -1,6 +1,6 @@
 /* The update of a step: sums of squares, the mean and the clipping coefficient, AdamW and SGD over
- * a flat unit in one launch. Values that change from step to step come from the control block. A
- * gradient norm that is not finite leaves all as it was. */
+ * a flat unit in one launch. Values that change from step to step come from the control block. If
+ * the gradient norm is not finite, nothing is changed. */
 #include "kernels/cuda/draw.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -43,7 +43,7 @@ KERNEL(sumsq_parts, SumsqArgs, UPDATE_THREADS, 4)
     if (threadIdx.x == 0) a.parts[blockIdx.x] = total;
 }
 
-/* One warp: a lane adds every 32nd part. */
+/* One warp: each lane adds every 32nd part. */
 KERNEL(sumsq_end, SumsqArgs, WARP, 1)
 {
     double total = 0;
@@ -59,7 +59,7 @@ uint64_t cuda_sumsq_workspace(OpKind op, const DType *dtype, const int64_t *elem
     return SUM_PARTS * sizeof(double);
 }
 
-/* x [x] -> table [N] f64, of which slot attrs.slot is set or added to: elements [lo, hi) count */
+/* x [x] -> table [N] f64, whose slot attrs.slot is set or added to; elements [lo, hi) count */
 bool cuda_sumsq(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     SumsqArgs p;
@@ -133,12 +133,12 @@ typedef struct UpdateArgs {
     const CudaControl *control;
     double beta1, beta2, decay;
     float eps;
-    int64_t n, start; /* the first element's place in the unit */
+    int64_t n, start; /* start: the first element's place in the unit */
     uint32_t site;
     bool stochastic;
 } UpdateArgs;
 
-/* Shared by all elements, computed once a thread. */
+/* Values for all elements, computed once by each thread. */
 typedef struct UpdateStep {
     float by, keep, rate, root, b1, b2, c1, c2;
     uint64_t seed, stream;
@@ -166,7 +166,7 @@ DEVICE UpdateStep update_step(const UpdateArgs *a, bool adam)
     return s;
 }
 
-/* Up with the probability of the distance from the lower neighbour: kernels/draw.h. */
+/* Rounds up with a probability equal to the distance from the lower neighbour: kernels/draw.h. */
 DEVICE void update_round(const UpdateArgs *a, const UpdateStep *s, int64_t i, float p[EIGHT])
 {
     uint32_t word[EIGHT];
@@ -231,7 +231,7 @@ static UpdateArgs update_args(const KernelArgs *args, uint32_t grad, uint32_t cl
     UpdateArgs p;
     memset(&p, 0, sizeof p);
     for (uint32_t j = args->n_in; j < args->n_args; j++)
-        assert(args->ptr[j] == args->ptr[j - args->n_in]); /* updated where it lies */
+        assert(args->ptr[j] == args->ptr[j - args->n_in]); /* updated in place */
     p.p = array_of(args, 0, 0), p.grad = array_of(args, grad, 0);
     p.clip = (const double *)args->ptr[clip];
     p.control = cuda->control;

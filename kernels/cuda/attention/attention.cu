@@ -1,10 +1,10 @@
-/* Attention and its gradient: which kernels carry them out, and with what arguments. */
+/* Attention and its gradient: chooses the kernels and prepares their arguments. */
 #include "kernels/cuda/attention/attention.h"
 
 #include "kernels/cuda/attention/hopper/attention_hopper.h"
 #include "kernels/cuda/reduce.cuh"
 
-/* ---- delta [B,S,G,R] = rowsum(dO O): a warp a row */
+/* ---- delta [B,S,G,R] = rowsum(dO O): a warp computes each row */
 
 typedef struct DeltaArgs {
     Array dout, out;
@@ -48,7 +48,8 @@ static AttentionArgs attention_args(const KernelArgs *args, const CudaContext *c
     a.position = args->start['s'] - args->start['T'];
     a.half = a.S / 2;
     a.jump = args->second['s'] - args->start['s'] - a.half;
-    assert(a.jump >= 0); /* what is skipped of a tile is skipped for all queries before its last */
+    /* a tile skips the keys that all queries up to its last one must not see */
+    assert(a.jump >= 0);
     if (a.jump == 0) a.half = a.S;
     a.scale = (float)args->attrs.scale;
     a.causal = args->attrs.causal != 0;
@@ -67,8 +68,8 @@ static AttentionArgs attention_args(const KernelArgs *args, const CudaContext *c
     return a;
 }
 
-/* The head size of the tiles that hold these arguments, [first, first + n) of them; 0: none does.
- */
+/* Returns the head size of the smallest tiles that fit arguments [first, first + n); 0: none
+ * fits. */
 static int tile_head(const KernelArgs *args, uint32_t n, const uint32_t *which)
 {
     int64_t E = args->size['E'];
@@ -90,7 +91,7 @@ static bool by_library(OpKind op, const KernelArgs *args, const CudaContext *cud
     return library == NULL || library->run(library->self, op, args, cuda, taken, error);
 }
 
-/* Of the forward pass; *head is that of its tiles. */
+/* Returns the arguments of the forward pass; *head is the head size of its tiles. */
 static AttentionArgs forward_args(const KernelArgs *args, const CudaContext *cuda, int *head)
 {
     const uint32_t tiled[] = {0, 1, 2, 3};
@@ -119,7 +120,7 @@ bool cuda_attention(const KernelArgs *args, const CudaContext *cuda, CudaError *
     return attention_plain(&a, &types, cuda, error);
 }
 
-/* Of the gradient. */
+/* Returns the arguments of the gradient. */
 static AttentionArgs gradient_args(const KernelArgs *args, const CudaContext *cuda, int *head)
 {
     const uint32_t tiled[] = {0, 1, 2, 3, 6, 7, 8};
@@ -176,7 +177,7 @@ bool cuda_attention_hopper(OpKind op, const KernelArgs *args, const CudaContext 
            attention_hopper_keys(&a, head, cuda, error);
 }
 
-/* The gradient keeps delta there. */
+/* The gradient keeps delta in the workspace. */
 uint64_t cuda_attention_workspace(OpKind op, const DType *dtype, const int64_t *elements,
                                   uint32_t n_args)
 {

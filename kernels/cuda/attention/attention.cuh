@@ -1,7 +1,7 @@
-/* Shared by the kernels of attention and its gradient: their arguments, and tiles of 16-bit
- * numbers in shared memory. S = scale Q K^T, P = exp(S - lse), O = P V as kernels/cpu/attention.c
- * has it, which defines these. Head h of the query reads group h / R of keys and values; all
- * tensors are read and written where they lie, by strides. */
+/* Shared by the kernels of attention and its gradient: their arguments, and tiles of 16-bit numbers
+ * in shared memory. S = scale Q K^T, P = exp(S - lse), O = P V as in kernels/cpu/attention.c, which
+ * defines these ops. Head h of the query reads group h / R of keys and values. All tensors are read
+ * and written in place, by strides. */
 #ifndef TANDEM_KERNELS_CUDA_ATTENTION_ATTENTION_CUH
 #define TANDEM_KERNELS_CUDA_ATTENTION_ATTENTION_CUH
 
@@ -9,13 +9,13 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/product/mma.cuh"
 
-/* The names of kernels here are made by macros, which these two expand. */
+/* Macros make the names of the kernels here; these two macros expand them. */
 #define KERNEL_OF(name, Args, threads, blocks_per_sm) KERNEL(name, Args, threads, blocks_per_sm)
 #define LAUNCH_OF(name, blocks, threads, bytes, args, cuda, error)                                 \
     LAUNCH(name, blocks, threads, bytes, args, cuda, error)
 
 typedef struct AttentionArgs {
-    const void *dout, *q, *k, *v; /* [B,S,G,R,E], [B,T,G,E]; dout: of the gradient only */
+    const void *dout, *q, *k, *v; /* [B,S,G,R,E], [B,T,G,E]; dout: only for the gradient */
     const void *out;              /* input of the gradient */
     const float *lse;             /* [B,S,G,R]; input of the gradient */
     void *to_out;                 /* outputs of attention */
@@ -23,23 +23,25 @@ typedef struct AttentionArgs {
     void *dq, *dk, *dv; /* outputs of the gradient */
     float *delta;       /* [B,S,G,R], scratch of the gradient: rowsum(dO O) */
     int64_t B, S, T, G, R, E;
-    int64_t position;   /* global, of query 0, less that of key 0 */
-    int64_t half, jump; /* queries from `half` on are `jump` further on in the whole (a part in two
-                           chunks); else S and 0. Positions rise from query to query. */
+    int64_t position; /* global position of query 0, minus that of key 0 */
+    /* For a part in two chunks, queries from `half` on are `jump` further on in the whole sequence;
+     * otherwise S and 0. Positions increase from query to query. */
+    int64_t half, jump;
     DType dtype;
     float scale;
     uint32_t causal, accumulate, drops;
     float grow; /* 1 / (1 - drop) */
     CudaDraw draw;
-    /* Among the scores [b,s,g,r,T] of the whole: where the first local one is, and how far apart
-     * neighbours along each index are. */
+    /* Among the scores [b,s,g,r,T] of the whole: the index of the first local one, and the distance
+     * of neighbours along each index. */
     int64_t place, place_b, place_s, place_g, place_r;
 } AttentionArgs;
 
 enum { ATTENTION_THREADS = 128, ATTENTION_WARPS = ATTENTION_THREADS / WARP };
 #define LOG2_E 1.4426950408889634f
 
-/* Which tile a block works on; the tiles of all heads of all sequences with the most keys first. */
+/* The tile that a block works on. Tiles with the most keys come first, over all heads of all
+ * sequences. */
 typedef struct AttentionPlace {
     int64_t first, b, g, r; /* r: of keys, 0 */
     int64_t head;           /* g R + r */
@@ -59,13 +61,13 @@ DEVICE AttentionPlace attention_place(const AttentionArgs *a, int64_t n, int64_t
     return p;
 }
 
-/* How far behind query 0 a query is in the whole. */
+/* Returns a query's distance from query 0 in the whole sequence. */
 DEVICE int64_t attention_behind(const AttentionArgs *a, int64_t query)
 {
     return query < a->half ? query : query + a->jump;
 }
 
-/* Keys that the queries up to and including `query` may see. */
+/* Returns how many keys the queries up to and including `query` may see. */
 DEVICE int64_t attention_visible(const AttentionArgs *a, int64_t query)
 {
     int64_t n = a->position + attention_behind(a, query) + 1;
@@ -73,7 +75,7 @@ DEVICE int64_t attention_visible(const AttentionArgs *a, int64_t query)
     return n < 0 ? 0 : n;
 }
 
-/* The first query that sees any of the keys from `key` on; S: none does. */
+/* Returns the first query that sees any key from `key` on; S if none does. */
 DEVICE int64_t attention_first(const AttentionArgs *a, int64_t key)
 {
     int64_t query = a->causal ? key - a->position : 0;
@@ -81,16 +83,16 @@ DEVICE int64_t attention_first(const AttentionArgs *a, int64_t key)
     return query < 0 ? 0 : query < a->S ? query : a->S;
 }
 
-/* Where the queries end that lie side by side with `query` in the whole. */
+/* Returns the end of the queries that are neighbours of `query` in the whole sequence. */
 DEVICE int64_t attention_end(const AttentionArgs *a, int64_t query)
 {
     return query < a->half ? a->half : a->S;
 }
 
-/* Which queries a block of keys goes through, tile by tile, of head after head of the group. No
- * tile goes on from one chunk of queries to the next. */
+/* The queries that a block of keys visits: tile by tile, for each head of the group in turn. A tile
+ * never spans two chunks of queries. */
 typedef struct AttentionWalk {
-    int first, n; /* n: tiles of all heads */
+    int first, n; /* n: number of tiles of all heads */
 } AttentionWalk;
 
 DEVICE AttentionWalk attention_walk(const AttentionArgs *a, const AttentionPlace *at, int columns)
@@ -102,7 +104,7 @@ DEVICE AttentionWalk attention_walk(const AttentionArgs *a, const AttentionPlace
     return w;
 }
 
-/* After the last tile of a head the first one of the next is due. */
+/* Returns the next tile's query; after the last tile of a head comes the first of the next head. */
 DEVICE int attention_next(const AttentionWalk *w, const AttentionArgs *a, int query, int columns)
 {
     const int end = (int)attention_end(a, query),
@@ -118,7 +120,7 @@ DEVICE CudaDrawKey attention_draw_key(const AttentionArgs *a)
     return a->drops ? draw_key(&a->draw) : none;
 }
 
-/* Is the score of a local query and key kept? */
+/* True if dropout keeps the score of a local query and key. */
 DEVICE bool attention_keeps(const AttentionArgs *a, const CudaDrawKey *key,
                             const AttentionPlace *at, int64_t query, int64_t t)
 {
@@ -127,21 +129,22 @@ DEVICE bool attention_keeps(const AttentionArgs *a, const CudaDrawKey *key,
     return draw_keeps(key, (uint64_t)place);
 }
 
-/* ---- tiles: [rows, head] 16-bit numbers; chunks of 16 bytes, in an order that changes from row to
- * row, so that eight rows' equal chunks lie in different banks. */
+/* ---- tiles: [rows, head] 16-bit numbers. The order of 16-byte chunks changes from row to row, so
+ * that equal chunks of eight rows lie in different banks. */
 
 DEVICE Shared tile_chunk(Shared tile, int head, int row, int chunk)
 {
     return tile + row * head * 2 + ((chunk ^ (row & 7)) << 4);
 }
 
-/* Chunk even + odd, odd being 0 or 1: an address that is the same but for a constant for many. */
+/* Returns the address of chunk even + odd (odd is 0 or 1): many such addresses differ only by a
+ * constant. */
 DEVICE Shared tile_pair(Shared tile, int head, int row, int even, int odd)
 {
     return tile + row * head * 2 + (even >> 3 << 7) + ((((even & 7) | odd) ^ (row & 7)) << 4);
 }
 
-/* Starts to copy n_rows rows of E numbers; what the tile has beyond is zero. */
+/* Starts to copy n_rows rows of E numbers; the rest of the tile is zero. */
 DEVICE void tile_load(Shared tile, int head, int rows, const uint16_t *from, int64_t stride,
                       int64_t n_rows, int64_t E)
 {
@@ -159,7 +162,7 @@ DEVICE float widen_bf16(uint32_t bits)
     return FLOAT_OF_BITS(bits << 16);
 }
 
-/* Over the four lanes that hold a row of a product. */
+/* Reduces over the four lanes that hold a row of a product. */
 DEVICE float row_max(float x)
 {
     x = fmaxf(x, __shfl_xor_sync(FULL, x, 1));

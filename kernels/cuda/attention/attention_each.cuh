@@ -1,5 +1,5 @@
-/* Includes BODY, the kernel of one type and head size, for each of both; NAME makes its names. What
- * tiles of 16-bit numbers there are is said here and in ATTENTION_HEADS. */
+/* Includes BODY, the kernel for one type and head size, once for each combination; NAME makes its
+ * names. The existing tiles of 16-bit numbers are listed here and in ATTENTION_HEADS. */
 #define NAME_4(name, type, head) name##_##type##_##head
 #define NAME_3(name, type, head) NAME_4(name, type, head)
 #define NAME(name)               NAME_3(name, TYPE, HEAD)
@@ -28,7 +28,7 @@
 #undef HEAD
 #undef TYPE
 
-/* Calls the one for a's type and head size. */
+/* Calls the kernel for a's type and head size. */
 #define ATTENTION_CALL(name)                                                                       \
     if (a->dtype == DT_bf16 && head == 64) return name##_bf16_64(a, cuda, error);                  \
     if (a->dtype == DT_bf16 && head == 128) return name##_bf16_128(a, cuda, error);                \

@@ -1,7 +1,8 @@
-/* Attention, forward, for one type and head size: a block holds ROWS queries of one head in shared
- * memory and goes through the keys, COLUMNS at a time, the next ones on their way. */
+/* Attention, forward, for one type and head size. A block holds ROWS queries of one head in shared
+ * memory and visits the keys, COLUMNS at a time, while the next ones are being copied. */
 #define F(name) NAME(name##_forward)
-/* 32 rows a warp share what is read of keys and values; at 256 there are registers for 16. */
+/* The 32 rows of a warp share each load of keys and values; for heads of 256 there are registers
+ * for only 16. */
 #define TILES   (HEAD < 256 ? 2 : 1)
 #define COLUMNS (HEAD < 128 ? 64 : 32)
 #define BLOCKS  2
@@ -11,7 +12,7 @@
 
 typedef struct F(State) {
     float out[TILES][HEAD / 8][4];
-    float top[TILES][2], total[TILES][2]; /* of rows lane / 4 and lane / 4 + 8 */
+    float top[TILES][2], total[TILES][2]; /* for rows lane / 4 and lane / 4 + 8 */
 } F(State);
 
 /* Sets the scores of keys that a query may not see to minus infinity. */
@@ -28,7 +29,7 @@ DEVICE void F(hide)(const AttentionArgs *a, float s[TILES][COLUMNS / 8][4], int6
     }
 }
 
-/* Scores become probabilities of an unnormalised softmax; what was summed so far is brought to the
+/* Turns scores into probabilities of an unnormalised softmax, and rescales the sums so far to the
  * new maximum. */
 DEVICE void F(fold)(F(State) * state, float s[TILES][COLUMNS / 8][4], float scale)
 {
@@ -95,7 +96,8 @@ DEVICE void F(drop)(const AttentionArgs *a, float p[TILES][COLUMNS / 8][4], uint
         UNROLL for (int c = 0; c < 4; c++) p[m][n][c] *= F(mask)(a, kept, m, n, c);
 }
 
-/* Blocks: tiles of queries x heads x sequences. Shared: the queries, two pairs of keys, values. */
+/* Blocks: tiles of queries x heads x sequences. Shared memory: the queries, two pairs of keys and
+ * values. */
 KERNEL_OF(F(attention), AttentionArgs, ATTENTION_THREADS, BLOCKS)
 {
     SHARED(unsigned char, shared);
@@ -140,7 +142,7 @@ KERNEL_OF(F(attention), AttentionArgs, ATTENTION_THREADS, BLOCKS)
         __syncthreads();
     }
     copies_wait(0);
-    __syncthreads(); /* where no key is seen, others' copies of queries may still come */
+    __syncthreads(); /* if no key is seen, other threads' copies of queries may still be arriving */
     F(finish)(&a, &state, &at, queries, row);
 }
 

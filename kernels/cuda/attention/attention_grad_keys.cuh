@@ -1,5 +1,5 @@
-/* Gradients of keys and values, of one type and head size: in one kernel, or, where registers do
- * not hold both sums, in two that each make P anew. */
+/* Gradients of keys and values, for one type and head size, in one kernel. If registers cannot hold
+ * both sums, two kernels each compute P again. */
 #if HEAD < 256
 #define PART(name) NAME(name##_dkv)
 #define WANT_K     1

@@ -1,8 +1,8 @@
-/* dK = scale dS^T Q and dV = (P m)^T dO, for one type and head size: a block holds ROWS keys and
- * values of one group and goes through the queries of all its heads, in order: sums over heads and
- * queries have one order, and no two blocks add to one number. Scores are held transposed, [keys,
- * queries], so that they are the left factors of both products. WANT_K, WANT_V: what is computed
- * (both, if there are registers for both). */
+/* dK = scale dS^T Q and dV = (P m)^T dO, for one type and head size. A block holds ROWS keys and
+ * values of one group and visits the queries of all its heads in order. Sums over heads and queries
+ * thus have one order, and no two blocks add to one number. Scores are held transposed, [keys,
+ * queries], so that they can be the left factors of both products. WANT_K, WANT_V: the gradients to
+ * compute (both, if there are registers for both). */
 #define F(name) PART(name)
 #define TILES   (HEAD < 128 ? 2 : 1)
 #define COLUMNS (HEAD < 256 ? 32 : 16)
@@ -11,14 +11,14 @@
 #define ROWS    (ATTENTION_WARPS * 16 * TILES)
 #include "kernels/cuda/attention/attention_tile.cuh"
 
-/* Of the queries of one stage: their head, the first of them, and where they lie: queries, dout,
- * lse (in bits), delta. */
+/* The queries of one stage: their head, the first of them, and the places of queries, dout, lse (in
+ * bits) and delta. */
 typedef struct F(Stage) {
     int r, query;
     Shared at;
 } F(Stage);
 
-/* Stage i of all: the tiles of queries of the first head, then of the next. */
+/* Returns stage i of all: first the tiles of queries of the first head, then those of the next. */
 DEVICE F(Stage) F(stage)(Shared shared, int i, int r, int query)
 {
     F(Stage) t;
@@ -45,13 +45,13 @@ DEVICE void F(load_queries)(const AttentionArgs *a, const AttentionPlace *at, co
     copies_commit();
     float *const rows = F(rows_of)(t);
     for (int i = (int)threadIdx.x; i < COLUMNS; i += ATTENTION_THREADS) {
-        bool is = i < n_rows; /* of no query: a probability of 0 */
+        bool is = i < n_rows; /* beyond the queries the probability is 0 */
         rows[i] = is ? a->lse[first + i * heads] * LOG2_E : INFINITY;
         rows[COLUMNS + i] = is ? a->delta[first + i * heads] : 0;
     }
 }
 
-/* Scores become P m, for dV, and dp becomes dS, for dK. */
+/* Turns scores into P m, for dV, and dp into dS, for dK. */
 DEVICE void F(differentiate)(const AttentionArgs *a, const AttentionPlace *at, const F(Stage) * t,
                              float s[TILES][COLUMNS / 8][4], float dp[TILES][COLUMNS / 8][4],
                              int row, uint64_t kept)
@@ -90,7 +90,8 @@ DEVICE void F(one_stage)(const AttentionArgs *a, const AttentionPlace *at, const
     if (WANT_K) F(times)(dk, dp, t->at);
 }
 
-/* Blocks: tiles of keys x groups x sequences. Shared: keys, values, two stages of queries. */
+/* Blocks: tiles of keys x groups x sequences. Shared memory: keys, values, two stages of
+ * queries. */
 KERNEL_OF(F(attention), AttentionArgs, ATTENTION_THREADS, BLOCKS)
 {
     SHARED(unsigned char, shared);

@@ -1,5 +1,5 @@
-/* dQ = scale dS K, for one type and head size: a block holds ROWS queries of one head and their
- * output gradients, and goes through the keys. dS = P (m dO V^T - delta) is made anew from lse. */
+/* dQ = scale dS K, for one type and head size. A block holds ROWS queries of one head and their
+ * output gradients, and visits the keys. It computes dS = P (m dO V^T - delta) again from lse. */
 #define F(name) NAME(name##_dq)
 #define TILES   (HEAD < 128 ? 2 : 1)
 #define COLUMNS (HEAD < 256 ? 32 : 16)
@@ -9,10 +9,10 @@
 #include "kernels/cuda/attention/attention_tile.cuh"
 
 typedef struct F(Rows) {
-    float lse[TILES][2], delta[TILES][2]; /* of rows lane / 4 and lane / 4 + 8; lse in bits */
+    float lse[TILES][2], delta[TILES][2]; /* for rows lane / 4 and lane / 4 + 8; lse in bits */
 } F(Rows);
 
-/* p and the products dO V^T become dS. */
+/* Turns p and the products dO V^T into dS. */
 DEVICE void F(differentiate)(const AttentionArgs *a, const AttentionPlace *at, const F(Rows) * rows,
                              float s[TILES][COLUMNS / 8][4], float dp[TILES][COLUMNS / 8][4],
                              int row, int64_t key, bool all_seen, uint64_t kept)
@@ -42,8 +42,8 @@ DEVICE void F(load_keys)(const AttentionArgs *a, const AttentionPlace *at, Share
     copies_commit();
 }
 
-/* Blocks: tiles of queries x heads x sequences. Shared: queries, output gradients, two pairs of
- * keys and values. */
+/* Blocks: tiles of queries x heads x sequences. Shared memory: queries, output gradients, two pairs
+ * of keys and values. */
 KERNEL_OF(F(attention), AttentionArgs, ATTENTION_THREADS, BLOCKS)
 {
     SHARED(unsigned char, shared);
@@ -92,7 +92,7 @@ KERNEL_OF(F(attention), AttentionArgs, ATTENTION_THREADS, BLOCKS)
         __syncthreads();
     }
     copies_wait(0);
-    __syncthreads(); /* where no key is seen, others' copies of queries may still come */
+    __syncthreads(); /* if no key is seen, other threads' copies of queries may still be arriving */
     F(scale_all)(dq, a.scale);
     F(store)
     (dq, queries, row, (uint16_t *)a.dq + first * a.E, heads * a.E, a.S - at.first, a.E,

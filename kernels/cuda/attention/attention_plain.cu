@@ -1,6 +1,6 @@
-/* Attention and its gradient in fp32, for types and sizes that tiles of 16-bit numbers do not hold:
- * a warp for each query, or, of the gradients of keys and values, each key; a lane for each of 32
- * scores. A warp's sums lie in shared memory, E numbers at a time. */
+/* Attention and its gradient in fp32, for types and sizes that tiles of 16-bit numbers cannot hold.
+ * A warp handles each query (for the gradients of keys and values, each key); each lane handles one
+ * of 32 scores. A warp's sums are in shared memory, E numbers at a time. */
 #include "kernels/cuda/attention/attention.h"
 #include "kernels/cuda/reduce.cuh"
 
@@ -20,7 +20,7 @@ DEVICE float plain_dot(Array x, int64_t i, Array y, int64_t j, int64_t n)
     return sum;
 }
 
-/* Rows of the tensors: of a query and its head, of a key and its group. */
+/* Return the row in the tensors of a query and its head, and of a key and its group. */
 DEVICE int64_t plain_query(const AttentionArgs *a, const AttentionPlace *p, int64_t query,
                            int64_t r)
 {
@@ -32,7 +32,7 @@ DEVICE int64_t plain_key(const AttentionArgs *a, const AttentionPlace *p, int64_
     return (p->b * a->T + key) * a->G + p->g;
 }
 
-/* The factor of the mask over its complement. */
+/* Returns mask / (1 - drop). */
 DEVICE float plain_mask(const AttentionArgs *a, const CudaDrawKey *draw, const AttentionPlace *p,
                         int64_t query, int64_t r, int64_t key)
 {
@@ -42,7 +42,7 @@ DEVICE float plain_mask(const AttentionArgs *a, const CudaDrawKey *draw, const A
     return attention_keeps(a, draw, &of_head, query, key) ? a->grow : 0;
 }
 
-/* P of a query and a key, and dS from it. */
+/* P of a query and a key, and the dS that follows from it. */
 typedef struct Score {
     float p, pm, ds;
 } Score;
@@ -62,7 +62,7 @@ DEVICE Score plain_score(const PlainArgs *x, const CudaDrawKey *draw, const Atte
     return score;
 }
 
-/* sum [E] += the 32 lanes' weights times rows first, first + step .. of y. */
+/* sum [E] += the 32 lanes' weights times rows first, first + step, ... of y. */
 DEVICE void plain_add(float *sum, float weight, Array y, int64_t first, int64_t step, int64_t n,
                       int64_t E)
 {
@@ -93,7 +93,7 @@ DEVICE void plain_write(Array y, int64_t at, const float *sum, float factor, int
 
 /* ---- kernels ---- */
 
-/* Blocks: fours of queries x heads x sequences. */
+/* Blocks: groups of four queries x heads x sequences. */
 KERNEL(attention_plain_forward, PlainArgs, PLAIN_THREADS, 4)
 {
     SHARED(float, shared);
@@ -142,7 +142,7 @@ KERNEL(attention_plain_dq, PlainArgs, PLAIN_THREADS, 4)
     plain_write(a.dq, row * E, sum, 1, E, (at->accumulate & 1) != 0);
 }
 
-/* Blocks: fours of keys x groups x sequences. */
+/* Blocks: groups of four keys x groups x sequences. */
 KERNEL(attention_plain_dkv, PlainArgs, PLAIN_THREADS, 4)
 {
     SHARED(float, shared);

@@ -1,6 +1,7 @@
-/* Products of tiles by warps, each 16 TILES rows, for one kernel, type and head size: included once
- * for each, with HEAD, TYPE (bf16, f16), TILES, COLUMNS (of the other operand's tile) and F (names)
- * defined. Results are held as mma's C, [tile of rows][tile of 8 columns][4]. No include guard. */
+/* Products of tiles by warps, 16 TILES rows each, for one kernel, type and head size. It is
+ * included once for each, with HEAD, TYPE (bf16, f16), TILES, COLUMNS (of the other operand's tile)
+ * and F (names) defined. Results are held like mma's C, [tile of rows][tile of 8 columns][4]. No
+ * include guard. */
 
 #define MMA_OF(type)   mma_##type
 #define PAIR_OF(type)  round_##type##_pair
@@ -12,7 +13,7 @@
 #define PAIR           PAIR_1(TYPE)
 #define WIDEN          WIDEN_1(TYPE)
 
-/* s = x y^T: rows `row` .. of tile x with all rows of tile y. */
+/* s = x y^T: rows from `row` on of tile x with all rows of tile y. */
 DEVICE void F(rows_by_rows)(float (*s)[COLUMNS / 8][4], Shared x, int row, Shared y)
 {
     int lane = (int)threadIdx.x % WARP;
@@ -37,7 +38,7 @@ DEVICE void F(rows_by_rows)(float (*s)[COLUMNS / 8][4], Shared x, int row, Share
     }
 }
 
-/* sum += p y: p rounded to the type, [rows, COLUMNS], held as a result; y [COLUMNS, HEAD]. */
+/* sum += p y. p [rows, COLUMNS] is a result, rounded to the type; y is [COLUMNS, HEAD]. */
 DEVICE void F(times)(float (*sum)[HEAD / 8][4], float (*p)[COLUMNS / 8][4], Shared y)
 {
     int lane = (int)threadIdx.x % WARP;
@@ -64,8 +65,8 @@ DEVICE void F(times)(float (*sum)[HEAD / 8][4], float (*p)[COLUMNS / 8][4], Shar
     }
 }
 
-/* Which of this thread's scores are kept: bit (m COLUMNS / 8 + n) 4 + c. Of scores [queries, keys],
- * or, TURNED, [keys, queries]. */
+/* Finds which of this thread's scores dropout keeps: bit (m COLUMNS / 8 + n) 4 + c. Scores are
+ * [queries, keys] or, with TURNED, [keys, queries]. */
 DEVICE uint64_t F(draw)(const AttentionArgs *a, const CudaDrawKey *key, const AttentionPlace *at,
                         int64_t row, int64_t column)
 {
@@ -81,7 +82,7 @@ DEVICE uint64_t F(draw)(const AttentionArgs *a, const CudaDrawKey *key, const At
     return bits;
 }
 
-/* The mask over its complement. */
+/* Returns mask / (1 - drop). */
 DEVICE float F(mask)(const AttentionArgs *a, uint64_t bits, int m, int n, int c)
 {
     return bits >> ((m * (COLUMNS / 8) + n) * 4 + c) & 1 ? a->grow : 0;
@@ -93,19 +94,20 @@ DEVICE void F(scale_all)(float (*x)[HEAD / 8][4], float factor)
         UNROLL for (int c = 0; c < 4; c++) x[m][n][c] *= factor;
 }
 
-/* Rows `row` .. of this warp to memory, through its own rows of a tile that nothing else reads:
- * to [n_rows, E], the first row there being row 0 of the tile; added to it where `accumulate`. */
+/* Writes this warp's rows from `row` on to memory, through its own rows of a tile that nothing else
+ * reads. `to` is [n_rows, E] and begins at row 0 of the tile; with `accumulate` the rows are added
+ * to it. */
 DEVICE void F(store)(float (*x)[HEAD / 8][4], Shared tile, int row, uint16_t *to, int64_t stride,
                      int64_t n_rows, int64_t E, bool accumulate)
 {
     int lane = (int)threadIdx.x % WARP;
     UNROLL for (int i = 0; i < 2 * TILES; i++)
-    { /* rows lane / 4 of each 8 */
+    { /* rows lane / 4 of each group of 8 */
         int at = row + i * 8 + lane / 4, m = i / 2, half = i % 2 * 2;
         UNROLL for (int n = 0; n < HEAD / 8; n++)
         {
             int column = n * 8 + lane % 4 * 2;
-            if (n % 4 == 0) __syncwarp(); /* no more than four old words at once, of registers */
+            if (n % 4 == 0) __syncwarp(); /* limits old words in registers to four at a time */
             float low = x[m][n][half], high = x[m][n][half + 1];
             if (accumulate && at < n_rows && column < E) {
                 uint32_t old = *ALIGNED(const uint32_t, to + at * stride + column);

@@ -1,4 +1,4 @@
-/* Contractions by cublasLt: each distinct call is described and chosen for once. */
+/* Contractions by cublasLt: each distinct call is described and its algorithm chosen once. */
 #include "kernels/cuda/product/products.h"
 
 #include <assert.h>
@@ -62,7 +62,7 @@ static bool is_forward(OpKind op)
     return op_info(op_info(op)->scaled[SCALING_none])->n_backward > 0;
 }
 
-/* A program has some dozens of distinct calls. */
+/* A program has a few dozen distinct calls. */
 static ProductCall *find(CudaProducts *p, const Gemm *gemm, bool fast)
 {
     for (uint32_t i = 0; i < p->n_calls; i++)
@@ -116,7 +116,7 @@ uint64_t product_library_bytes(const Gemm *g)
     return CUDA_PRODUCT_LIBRARY_BYTES - (g->along.adds_sums ? GEMM_SUMS_BYTES : 0);
 }
 
-/* Adds [n] sums to what is there. */
+/* Adds [n] sums to the existing values. */
 static bool add_sums(const Gemm *g, void *sums, void *to, const CudaContext *cuda, CudaError *error)
 {
     KernelArgs a = {.ptr = {sums, to}, .dtype = {g->d.dtype, g->d.dtype}, .n_in = 1, .n_args = 2};
@@ -125,8 +125,7 @@ static bool add_sums(const Gemm *g, void *sums, void *to, const CudaContext *cud
     return cuda_pass(&a, cuda, error);
 }
 
-/* What a turned operand is read from lies in the scratch, and so do the scales and sums that are
- * yet to be added. */
+/* The scratch holds transposed copies of operands, scales, and sums that are still to be added. */
 bool product_run(const ProductCall *call, const CudaChainPart *part, const GemmPlaces *at,
                  const CudaContext *cuda, CudaError *error)
 {
@@ -170,7 +169,7 @@ bool cuda_contract(OpKind op, const KernelArgs *args, const CudaContext *cuda, C
     return product_plain(op, args, cuda, error);
 }
 
-/* ---- what goes along ---- */
+/* ---- fused ops ---- */
 
 static ProductCall *call_along(const CudaChainPart *part, uint32_t *n, const CudaContext *cuda,
                                bool may_time, GemmPlaces *at, CudaError *error)
@@ -208,7 +207,7 @@ bool cuda_products_chain(const CudaChainPart *part, uint32_t n, const CudaContex
     if (call != NULL && length == n && call->for_library)
         return product_run(call, part, &at, cuda, error);
     (void)snprintf(error->text, sizeof error->text, "%u parts are no call of the library", n);
-    return false; /* not what cuda_products_chain_length said */
+    return false; /* this contradicts cuda_products_chain_length */
 }
 
 bool product_run_each(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,

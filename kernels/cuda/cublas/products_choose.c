@@ -1,8 +1,7 @@
-/* Descriptors of a call of cublasLtMatmul, and the algorithm that carries it out: what was kept,
- * the fastest, or the library's first. Only algorithms whose sums have one order: each output
- * element by one block of threads, or in parts that lie in the workspace and are added in a step of
- * their own.
- */
+/* Describes a call of cublasLtMatmul and chooses its algorithm: the stored choice, the fastest, or
+ * the library's first suggestion. Only algorithms with a fixed order of sums are used: one block of
+ * threads computes each output element, or parts in the workspace are added in a step of their
+ * own. */
 #include <assert.h>
 #include <string.h>
 
@@ -10,7 +9,7 @@
 
 enum { MAX_WAYS = 16 };
 
-/* Only types that gemm_is_for_library lets pass. */
+/* Only types that gemm_is_for_library accepts. */
 static cudaDataType_t type_of(DType t)
 {
     if (t == DT_f32) return CUDA_R_32F;
@@ -34,7 +33,7 @@ bool product_set_scales(const ProductCall *call, const void *a, const void *b, C
            set(call->desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &b, sizeof b, error);
 }
 
-/* Every one of them is named by what it does, in the library's bits. */
+/* The library's name for an epilogue is a combination of bits, one for each operation. */
 static cublasLtEpilogue_t epilogue_of_call(const GemmAlong *a)
 {
     if (a->sums) return a->sums == 'A' ? CUBLASLT_EPILOGUE_BGRADA : CUBLASLT_EPILOGUE_BGRADB;
@@ -56,13 +55,13 @@ bool product_set_places(const ProductCall *call, const void *vector, const void 
                              sizeof input, error));
 }
 
-/* A vector's and GELU's input's types are the output's: the library's default. */
+/* The types of a vector and of GELU's input are the output's, which is the library's default. */
 static bool describe_along(ProductCall *call, CudaError *error)
 {
     const GemmAlong *a = &call->gemm.along;
     cublasLtEpilogue_t epilogue = epilogue_of_call(a);
     int64_t leading = call->gemm.d.leading;
-    /* What is suggested depends on how addresses are aligned, not on what they are. */
+    /* The suggestions depend on the alignment of addresses, not on the addresses. */
     uintptr_t vector = a->bias ? a->bias_align : a->sums_align;
     if (epilogue == CUBLASLT_EPILOGUE_DEFAULT) return true;
     return set(call->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue, error) &&
@@ -88,7 +87,8 @@ static bool describe_operation(ProductCall *call, CudaError *error)
                                             ? CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F
                                             : CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
     int8_t fast = call->fast;
-    /* What is suggested depends on whether there are scales, not on where: a launch says that. */
+    /* The suggestions depend on whether there are scales, not on their address, which a launch
+     * sets. */
     const void *anywhere = (const void *)(uintptr_t)GEMM_ALIGN;
     return product_set_scales(call, anywhere, anywhere, error) &&
            set(call->desc, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, &scale, sizeof scale, error) &&
@@ -151,7 +151,8 @@ static bool describe_limits(const Gemm *g, cublasLtMatmulPreference_t limits, Cu
     return true;
 }
 
-/* The library's suggestions that are repeatable, best first. None: it has no way for this call. */
+/* Lists the library's suggestions that give repeatable results, the best first. None: the library
+ * has no algorithm for this call. */
 static bool suggest(CudaProducts *p, const ProductCall *call, ProductWay way[MAX_WAYS], uint32_t *n,
                     CudaError *error)
 {
@@ -186,7 +187,7 @@ bool product_takes(CudaProducts *p, const ProductCall *call, const cublasLtMatmu
            result.workspaceSize <= product_library_bytes(&call->gemm) && is_repeatable(algo);
 }
 
-/* A kept choice is used if the library still takes it. */
+/* Uses a stored choice if the library still accepts it. */
 static bool use_kept(CudaProducts *p, ProductCall *call, const char *name, bool is_alone)
 {
     cublasLtMatmulAlgo_t algo;

@@ -9,8 +9,8 @@
 
 typedef struct ProductCall {
     Gemm gemm;
-    bool for_library; /* else: the plain kernel; of several parts: each by itself */
-    bool fast;        /* 8-bit products of the forward pass may be summed less exactly */
+    bool for_library; /* else: the plain kernel; for several parts: each by itself */
+    bool fast;        /* 8-bit products of the forward pass may use less exact sums */
     bool timed, kept; /* how it was chosen */
     int64_t median_ps;
     cublasLtMatmulDesc_t desc;
@@ -28,8 +28,8 @@ struct CudaProducts {
 };
 
 bool product_fine(const char *call, cublasStatus_t status, CudaError *error);
-uint64_t product_library_bytes(const Gemm *g); /* of scratch, that the library may use */
-/* Parts that are one call: a product alone, or with what goes along. at NULL: it is alone. */
+uint64_t product_library_bytes(const Gemm *g); /* bytes of scratch that the library may use */
+/* Runs parts as one call: a product alone, or with fused ops. at NULL: it is alone. */
 bool product_run(const ProductCall *call, const CudaChainPart *part, const GemmPlaces *at,
                  const CudaContext *cuda, CudaError *error);
 bool product_run_each(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
@@ -39,18 +39,18 @@ bool product_run_each(const CudaChainPart *part, uint32_t n, const CudaContext *
 bool product_choose(CudaProducts *p, ProductCall *call, const CudaChainPart *part, uint32_t n,
                     const CudaContext *cuda, bool may_time, CudaError *error);
 void product_forget(ProductCall *call);
-/* Where a launch reads its scales; where it finds what goes along. */
+/* Sets the addresses of a launch's scales, and of its fused ops' arguments. */
 bool product_set_scales(const ProductCall *call, const void *a, const void *b, CudaError *error);
 bool product_set_places(const ProductCall *call, const void *vector, const void *input,
                         CudaError *error);
 bool product_takes(CudaProducts *p, const ProductCall *call, const cublasLtMatmulAlgo_t *algo);
 
-/* All bytes 0: no algorithm; the plain kernel, or each part by itself. */
+/* True if all bytes are 0: no algorithm, so the plain kernel runs, or each part by itself. */
 bool product_is_none(const cublasLtMatmulAlgo_t *algo);
 
-/* ---- products_time.c: *best: the fastest of `n` ways, by median time on memory of its own; n if
- * none could be timed (no memory to spare). Of several parts also what they take one by one: n + 1.
- * false: the device failed. */
+/* ---- products_time.c: *best is the fastest of `n` algorithms, by median time on separate memory;
+ * n if none could be timed (not enough memory). For several parts, *best is n + 1 if running them
+ * one by one is fastest. Returns false if the device failed. */
 typedef struct ProductWay {
     cublasLtMatmulAlgo_t algo;
     size_t scratch_bytes;

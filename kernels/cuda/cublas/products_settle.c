@@ -1,5 +1,5 @@
-/* Ranks that carry out the same call carry it out alike, whatever each of them has measured: of all
- * that chose for it, the first is followed. Choices are kept once that is settled. */
+/* All ranks must run the same call with the same algorithm, whatever each has measured: the choice
+ * of the lowest rank that has one is followed. Choices are stored once that is settled. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -73,7 +73,7 @@ bool cuda_products_settle(CudaProducts *p, const CudaProductChoice *all, uint32_
         uint32_t first = 0;
         while (first < n && memcmp(&all[first].call, &id, sizeof id) != 0) first++;
         if (first < n && !follow(p, call, &all[first], error)) return false;
-        if (first >= n_before) keep(p, call); /* who is followed keeps it */
+        if (first >= n_before) keep(p, call); /* the rank that is followed stores the choice */
     }
     return true;
 }

@@ -1,8 +1,8 @@
-/* Times the ways of carrying out a call, on memory of its own: random numbers, since zeros cost
- * less power, and so time; and never the same bytes twice in the cache. A product and what goes
- * along with it are also timed as they would run one by one. A way that the library cannot carry
- * out is left out, and without memory to spare nothing is timed; that the device itself fails is an
- * error that says what was being timed. */
+/* Times the algorithms for a call on separate memory. The data are random numbers, because zeros
+ * take less power and so less time. The same bytes are never in the cache twice. A product with
+ * fused ops is also timed as separate launches. An algorithm that the library cannot run is
+ * skipped. Without spare memory nothing is timed. A failure of the device is an error, which says
+ * what was being timed. */
 #include <assert.h>
 #include <cuda_runtime.h>
 #include <stdio.h>
@@ -14,12 +14,12 @@
 enum { MAX_TIMED = 8, RUNS = 5, CACHE_BYTES = 128 << 20 };
 enum { BUFFERS = EPILOGUE_PARTS * MAX_ARGS };
 
-/* Stands for what an argument names. */
+/* Stands in for the memory of an argument. */
 typedef struct Stand {
     const void *was;
     DType dtype;
     uint64_t bytes;
-    char *memory, *is; /* `is` is aligned as `was` is */
+    char *memory, *is; /* `is` has the same alignment as `was` */
 } Stand;
 
 typedef struct Bench {
@@ -32,11 +32,12 @@ typedef struct Bench {
     Stand stand[BUFFERS];
     void *cache;
     cudaEvent_t begin, end;
-    const char *what, *broke; /* what is timed; the call at which the device failed, and how */
+    /* what is being timed; the call at which the device failed, and the error */
+    const char *what, *broke;
     cudaError_t status;
 } Bench;
 
-/* Not for want of memory. */
+/* Returns false after an error other than lack of memory. */
 static bool fine(Bench *b, cudaError_t status, const char *call)
 {
     if (status == cudaSuccess) return true;
@@ -100,10 +101,10 @@ static void bench_close(Bench *b)
     for (uint32_t i = 0; i < b->n_stands; i++)
         if (b->stand[i].memory) (void)cudaFree(b->stand[i].memory);
     if (b->cache) (void)cudaFree(b->cache);
-    (void)cudaGetLastError(); /* no memory to spare is no error */
+    (void)cudaGetLastError(); /* lack of spare memory is no error */
 }
 
-/* way NULL: one by one. */
+/* way NULL: separate launches. */
 static bool launch(const Bench *b, const ProductWay *way)
 {
     CudaError error;
@@ -116,7 +117,7 @@ static bool launch(const Bench *b, const ProductWay *way)
            product_run(b->call, b->part, &at, b->cuda, &error);
 }
 
-/* In ms; below 0: this way failed. */
+/* Returns the time in ms; below 0: this algorithm failed. */
 static float time_once(Bench *b, const ProductWay *way)
 {
     cudaStream_t stream = (cudaStream_t)b->cuda->stream;

@@ -1,7 +1,7 @@
-/* Attention and its gradient as cuDNN's operation graphs, in the one form of each that the library
- * recognises: the scores' product reads K^T as it lies (by strides), the gradient turns what it
- * needs the other way by reshapes, and sums over the heads of a group come last. dQ is written
- * once, without an accumulator that blocks add to in any order. */
+/* Attention and its gradient as cuDNN's operation graphs, each in the one form that the library
+ * recognises. The scores' product reads K^T in place, by strides. The gradient transposes by
+ * reshapes, and sums over the heads of a group last. dQ is written once, without an accumulator
+ * that blocks would add to in varying order. */
 #include "kernels/cuda/cudnn/cudnn_attention.h"
 
 #include <stdio.h>
@@ -29,18 +29,19 @@ typedef struct Heads {
 typedef struct AttentionGraph {
     Heads shape;
     GraphBuilder builder; /* its descriptors live as long as the plan */
-    Descriptor plan;      /* NULL: the library does not take this shape */
+    Descriptor plan;      /* NULL: the library does not accept this shape */
     uint32_t viable;
-    int64_t uid[MAX_ARGS]; /* of each argument; 0: not in the graph */
+    int64_t uid[MAX_ARGS]; /* number of each argument; 0: not in the graph */
     int64_t uid_scale, uid_hidden;
-    float scale, hidden; /* values: of the scores; of what a query may not see */
+    /* constants: the scale of scores; the score of a key that a query may not see */
+    float scale, hidden;
     int64_t bytes;
 } AttentionGraph;
 
 struct CudnnAttention {
     CudnnCalls calls;
     cudnnHandle_t handle;
-    Descriptor device; /* described instead of present */
+    Descriptor device; /* a described device instead of a present one */
     GraphBuilder of_device;
     AttentionGraph **graphs;
     uint32_t n_graphs;
@@ -60,7 +61,8 @@ typedef struct Build {
 
 static const GraphTensor none = {NULL, 0};
 
-/* Argument i: [B, heads, rows, E] as ours lie, [B, rows, heads, E], or its rows and E swapped. */
+/* Argument i as [B, heads, rows, E] (ours are stored as [B, rows, heads, E]), or with rows and E
+ * swapped. */
 static GraphTensor argument(Build *b, uint32_t i, int64_t heads, int64_t rows, bool swapped)
 {
     int64_t E = b->s->E, row = heads * E;
@@ -79,7 +81,7 @@ static GraphTensor row_sums(Build *b, uint32_t i)
     return t;
 }
 
-/* Values that are never in memory: [B, H, rows, columns]; turned: as the transpose of one. */
+/* Values that are never in memory: [B, H, rows, columns]; turned: as its transpose. */
 static GraphTensor between(Build *b, cudnnDataType_t type, int64_t rows, int64_t columns,
                            bool turned)
 {
@@ -140,7 +142,7 @@ static void forward(Build *b)
     cudnn_matmul(b->g, p, v, out);
 }
 
-/* to [B,G,T,E] = x^T y, x [B,H,S,T], y [B,H,S,E], summed over the heads of each group. */
+/* to [B,G,T,E] = x^T y with x [B,H,S,T] and y [B,H,S,E], summed over the heads of each group. */
 static void of_keys(Build *b, GraphTensor x, GraphTensor y, GraphTensor to)
 {
     const Heads *s = b->s;
@@ -203,7 +205,7 @@ static bool shape_of(OpKind op, const KernelArgs *args, Heads *s)
         if (args->dtype[i] != (i == lse ? DT_f32 : s->dtype) || (uintptr_t)args->ptr[i] % 16 != 0)
             return false;
     if (s->dtype != DT_bf16 && s->dtype != DT_f16) return false;
-    /* All queries, then: no part of them, in one chunk or in two. */
+    /* Requires all queries; a part of them, in one chunk or two, is refused. */
     if (s->causal && (args->start['s'] != args->start['T'] || s->S != s->T)) return false;
     return args->attrs.drop == 0 && args->attrs.accumulate == 0 && s->E % 8 == 0 && s->E <= 256 &&
            s->B > 0 && s->S > 1 && s->T > 1;

@@ -157,7 +157,7 @@ void cudnn_reshape(GraphBuilder *g, GraphTensor x, GraphTensor y)
     add_op(g, op);
 }
 
-/* Configurations that the library suggests and has found that it can carry out. */
+/* Configurations that the library suggests and can carry out. */
 enum { MAX_WAYS = 8 };
 static uint32_t suggest(GraphBuilder *g, Descriptor graph, Descriptor device,
                         Descriptor way[MAX_WAYS])

@@ -1,5 +1,5 @@
-/* cuDNN's backend descriptors, loaded at run time: what a graph of operations is written with. A
- * builder that has failed once does nothing more and keeps its error. */
+/* cuDNN's backend descriptors, loaded at run time, for writing a graph of operations. After an
+ * error a builder does nothing more and keeps the error. */
 #ifndef TANDEM_KERNELS_CUDA_CUDNN_GRAPH_H
 #define TANDEM_KERNELS_CUDA_CUDNN_GRAPH_H
 
@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/cuda.h"
 
-/* The library's functions that are used. */
+/* The library's functions that are called here. */
 #define CUDNN_CALLS(X)                                                                             \
     X(cudnnCreate)                                                                                 \
     X(cudnnDestroy)                                                                                \
@@ -39,7 +39,7 @@ typedef struct GraphBuilder {
     int64_t last_uid;
     Descriptor op[GRAPH_MAX_OPS];
     uint32_t n_ops;
-    Descriptor made[GRAPH_MAX_DESCRIPTORS]; /* all, to be destroyed */
+    Descriptor made[GRAPH_MAX_DESCRIPTORS]; /* all descriptors, to be destroyed at the end */
     uint32_t n_made;
 } GraphBuilder;
 
@@ -57,15 +57,16 @@ bool cudnn_finalize(GraphBuilder *g, Descriptor d);
 GraphTensor cudnn_tensor(GraphBuilder *g, cudnnDataType_t type, const int64_t dim[GRAPH_DIMS],
                          const int64_t stride[GRAPH_DIMS], TensorKind kind);
 void cudnn_matmul(GraphBuilder *g, GraphTensor a, GraphTensor b, GraphTensor c);
-/* y = mode(x), or mode(x, b), or b chosen by mask where it is 0. Those without `at`: none. */
+/* y = mode(x), or mode(x, b), or x with b in place of elements where mask is 0. A tensor without
+ * `at` is absent. */
 void cudnn_pointwise(GraphBuilder *g, cudnnPointwiseMode_t mode, GraphTensor x, GraphTensor b,
                      GraphTensor mask, GraphTensor y);
 void cudnn_index(GraphBuilder *g, GraphTensor x, int64_t axis, GraphTensor y);
 void cudnn_reduce(GraphBuilder *g, cudnnReduceTensorOp_t op, GraphTensor x, GraphTensor y);
 void cudnn_reshape(GraphBuilder *g, GraphTensor x, GraphTensor y);
-/* The first way that carries out the graph: a finalized plan. NULL: there is none, which is no
- * failure. With `device` (properties) instead of a handle there is no plan: *viable counts ways
- * that the library would take. */
+/* Returns a finalized plan: the first configuration that can carry out the graph. NULL: there is
+ * none, which is no error. With `device` (properties) instead of a handle there is no plan; *viable
+ * counts the configurations that the library would accept. */
 Descriptor cudnn_plan(GraphBuilder *g, cudnnHandle_t handle, Descriptor device, uint32_t *viable);
 /* Destroys all descriptors but `kept`. */
 void cudnn_release(GraphBuilder *g, Descriptor kept);

@@ -1,5 +1,5 @@
-/* Looking up rows of a table. Of a vocabulary that is split, an id outside the local part
- * contributes zero; one that the whole does not have is a fault. */
+/* Looks up rows of a table. If the vocabulary is split, an id outside the local part contributes
+ * zero. An id outside the whole vocabulary is a fault. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 
@@ -8,8 +8,8 @@ enum { EMBED_THREADS = 256, EMBED_BLOCKS_PER_SM = 4 };
 typedef struct EmbedArgs {
     const int32_t *ids;
     Array table, y;
-    int64_t rows, width, per_row, n; /* n: eights in all */
-    int64_t start, valid, all;       /* of the vocabulary: the local part, and its whole size */
+    int64_t rows, width, per_row, n; /* n: groups of eight elements in all */
+    int64_t start, valid, all;       /* the local part of the vocabulary; its whole size */
     uint32_t *fault, fault_code;
 } EmbedArgs;
 

@@ -1,9 +1,9 @@
-/* The gradient of an embedding, to the same bits each time: positions are sorted by their token id
- * (stable, so that equal ids stay in the order of positions), tiles of the sorted list add up runs
- * of equal ids, and the runs that cross tiles are added in order by the tile that they begin in.
+/* The gradient of an embedding, with the same bits each time. Positions are sorted by token id
+ * (stably, so equal ids keep the order of positions). Tiles of the sorted list add up runs of equal
+ * ids. Runs that cross tiles are added in order by the tile in which they begin.
  *
- * Sorting goes digit by digit, eight bits each: tiles count their digits; one block turns the
- * counts into places; tiles put their entries there. */
+ * The sort goes by digits of eight bits. Tiles count their digits, one block turns the counts into
+ * places, and tiles store their entries there. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -20,11 +20,12 @@ enum {
 };
 
 typedef struct Entry {
-    uint32_t key, position; /* the row of the table; beyond the last: none of this part's */
+    /* the row of the table; beyond the last one: the id is not in this part */
+    uint32_t key, position;
 } Entry;
 
 typedef struct SortArgs {
-    const int32_t *ids; /* the first time; then from */
+    const int32_t *ids; /* used in the first pass; later passes use `from` */
     const Entry *from;
     Entry *to;
     uint32_t *count; /* [DIGITS, tiles] */
@@ -42,7 +43,7 @@ DEVICE Entry sort_entry(const SortArgs *a, int64_t i)
     return entry;
 }
 
-/* Lanes that hold the same digit, of those that hold any. */
+/* Returns the lanes that hold the same digit, among those that hold one. */
 DEVICE uint32_t sort_peers(uint32_t digit, bool real)
 {
     uint32_t peers = __ballot_sync(FULL, real);
@@ -83,7 +84,7 @@ KERNEL(sort_count, SortArgs, SORT_THREADS, 4)
     a.count[digit * a.tiles + blockIdx.x] = total;
 }
 
-/* One block: counts [DIGITS, tiles] become the sums of all before them. */
+/* One block turns counts [DIGITS, tiles] into the sums of all counts before them. */
 KERNEL(sort_scan, SortArgs, SCAN_THREADS, 1)
 {
     SHARED(uint32_t, held);
@@ -113,7 +114,7 @@ KERNEL(sort_scatter, SortArgs, SORT_THREADS, 4)
     uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP;
     int64_t first = (int64_t)blockIdx.x * SORT_TILE + warp * (SORT_TILE / SORT_WARPS);
     sort_count_warps(&a, held);
-    uint32_t place = a.count[threadIdx.x * a.tiles + blockIdx.x]; /* of this thread's digit */
+    uint32_t place = a.count[threadIdx.x * a.tiles + blockIdx.x]; /* place of this thread's digit */
     for (int w = 0; w < SORT_WARPS; w++) {
         uint32_t count = held[w * DIGITS + (int)threadIdx.x];
         held[w * DIGITS + (int)threadIdx.x] = place;
@@ -141,7 +142,8 @@ KERNEL(sort_scatter, SortArgs, SORT_THREADS, 4)
 typedef struct RunArgs {
     Array dy, out;
     const Entry *sorted;
-    float *parts; /* [tiles, 2, width]: the first and the last run of a tile, where they go on */
+    /* [tiles, 2, width]: a tile's first and last run, if they continue in other tiles */
+    float *parts;
     int64_t n, width, valid;
     bool accumulate;
 } RunArgs;
@@ -159,7 +161,7 @@ DEVICE void run_put(const RunArgs *a, uint32_t key, int64_t column, int n, const
     store(a->out, at, n, y);
 }
 
-/* A run [first, end) of a tile [from, to): on its own, or a part of a longer one. */
+/* Ends a run [first, end) of a tile [from, to): it is complete, or a part of a longer one. */
 DEVICE void run_end(const RunArgs *a, int64_t first, int64_t end, int64_t from, int64_t to,
                     int64_t column, int n, const float total[EIGHT])
 {
@@ -174,7 +176,7 @@ DEVICE void run_end(const RunArgs *a, int64_t first, int64_t end, int64_t from, 
     UNROLL for (int k = 0; k < EIGHT; k++) if (k < n) part[column + k] = total[k];
 }
 
-/* A block takes a tile of the sorted list; a thread, eight columns. */
+/* A block processes a tile of the sorted list; each thread, eight columns. */
 KERNEL(run_tiles, RunArgs, RUN_THREADS, 4)
 {
     SHARED(Entry, entry);
@@ -199,7 +201,7 @@ KERNEL(run_tiles, RunArgs, RUN_THREADS, 4)
     }
 }
 
-/* A block looks whether a run that crosses tiles begins in its tile, and adds its parts up. */
+/* A block checks whether a run that crosses tiles begins in its tile, and adds up its parts. */
 KERNEL(run_joins, RunArgs, RUN_THREADS, 4)
 {
     int64_t from = (int64_t)blockIdx.x * RUN_TILE, to = from + RUN_TILE;
@@ -225,7 +227,7 @@ KERNEL(run_joins, RunArgs, RUN_THREADS, 4)
 /* ---- launches ---- */
 
 typedef struct Scratch {
-    uint64_t other, count, parts, end; /* offsets of what lies behind the first list of entries */
+    uint64_t other, count, parts, end; /* offsets of the arrays behind the first list of entries */
 } Scratch;
 
 static Scratch scratch_of(int64_t n, int64_t width)
@@ -246,7 +248,7 @@ uint64_t cuda_embed_grad_workspace(OpKind op, const DType *dtype, const int64_t 
     return elements[1] > 0 ? scratch_of(elements[1], elements[0] / elements[1]).end : 0;
 }
 
-/* Sorts by the lowest bits of keys, as many as `valid` has; tells where the result lies. */
+/* Sorts by the lowest bits of the keys, as many as `valid` has; returns the sorted list. */
 static const Entry *sort(SortArgs p, Entry *list[2], const CudaContext *cuda, CudaError *error)
 {
     int64_t tiles = p.tiles;

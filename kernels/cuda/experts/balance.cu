@@ -1,6 +1,7 @@
-/* Mixture of experts: how unevenly each sequence chose, and what of that each token's loss bears.
- * First a block for eight experts of a sequence counts who chose them; then a warp takes a token;
- * sums of tokens meet in parts whose number depends on nothing, so that their order does not. */
+/* Mixture of experts: how unevenly each sequence chose, and each token's share of that loss. First,
+ * a block counts for eight experts of a sequence how often they were chosen. Then a warp processes
+ * each token. Sums over tokens are made in a fixed number of parts, so that their order is
+ * fixed. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -9,24 +10,24 @@
 enum {
     BALANCE_THREADS = 256,
     BALANCE_WARPS = BALANCE_THREADS / WARP,
-    BALANCE_PARTS = 64, /* of a sequence's sum */
+    BALANCE_PARTS = 64, /* parts of a sequence's sum */
     COUNT_AHEAD = 4,
     CHARGE_AHEAD = 4
 };
 
 typedef struct BalanceArgs {
     Array logits, dlogits; /* [sequences, tokens, n] */
-    Array balance;         /* [sequences]; its gradient, where that is given */
+    Array balance;         /* [sequences]; or its gradient */
     const int32_t *ids;    /* [sequences, choices] */
-    float *chosen;         /* [sequences, n]: the part that fell on each expert, times n */
+    float *chosen;         /* [sequences, n]: the share of choices on each expert, times n */
     float *sums;           /* [sequences, parts] */
     int64_t sequences, tokens, n;
     int64_t choices, groups, parts; /* groups: of eight experts */
-    float scale;                    /* of one token */
+    float scale;                    /* scale for one token */
     bool accumulate;
 } BalanceArgs;
 
-/* ---- who was chosen how often ---- */
+/* ---- how often each expert was chosen ---- */
 
 KERNEL(balance_count, BalanceArgs, BALANCE_THREADS, 4)
 {
@@ -60,7 +61,8 @@ KERNEL(balance_count, BalanceArgs, BALANCE_THREADS, 4)
 
 /* ---- a warp's token ---- */
 
-/* The sum of exp(logit - top), and a lane's part of that times what was chosen. */
+/* Returns the sum of exp(logit - top), and in *dot the lane's part of that sum weighted by
+ * `chosen`. */
 DEVICE float balance_sum(const BalanceArgs *a, int64_t row, const float *chosen, float *top,
                          float *dot)
 {
@@ -95,7 +97,7 @@ KERNEL(balance_tokens, BalanceArgs, BALANCE_THREADS, 4)
     if (threadIdx.x == 0) a.sums[blockIdx.x] = total;
 }
 
-/* A block a sequence, of one warp. */
+/* A block of one warp for each sequence. */
 KERNEL(balance_end, BalanceArgs, WARP, 1)
 {
     float total = 0;
@@ -124,8 +126,8 @@ KERNEL(balance_grad_rows, BalanceArgs, BALANCE_THREADS, 4)
 
 /* ---- launches ---- */
 
-/* Scratch: {sums [sequences, BALANCE_PARTS], chosen [sequences, n]}. n is not told: there are at
- * most so many logits, and so many experts. */
+/* Scratch: {sums [sequences, BALANCE_PARTS], chosen [sequences, n]}. n is unknown here, but is at
+ * most the number of logits and of experts. */
 uint64_t cuda_balance_workspace(OpKind op, const DType *dtype, const int64_t *elements,
                                 uint32_t n_args)
 {
@@ -174,7 +176,7 @@ bool cuda_balance_grad(const KernelArgs *args, const CudaContext *cuda, CudaErro
                   BALANCE_THREADS, 0, p, cuda, error);
 }
 
-/* ---- what tokens bear of it ---- */
+/* ---- each token's share of it ---- */
 
 typedef struct ChargeArgs {
     Array dy, dbalance; /* [sequences, tokens], [sequences] */

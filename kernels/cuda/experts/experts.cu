@@ -1,16 +1,16 @@
-/* Mixture of experts: the way to the experts' slots and back. A block takes a token: it finds the
- * rows that its choices name once, for all of their columns. Tokens are written to their rows, and
- * rows added up, in the order of a token's choices; what nobody fills is cleared by itself, so that
- * each element is written once. */
+/* Mixture of experts: the way to the experts' slots and back. A block processes a token. It finds
+ * the rows for the token's choices once, for all columns. Tokens are copied to their rows, and rows
+ * are added up, in the order of a token's choices. Rows without a token are cleared separately, so
+ * that each element is written once. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"
 
 enum {
     EXPERTS_THREADS = 256,
-    EXPERTS_AHEAD = 4, /* rows that a thread has under way */
+    EXPERTS_AHEAD = 4, /* rows that a thread loads at the same time */
     DOT_AHEAD = 2,
-    CLEAR_TILE = 128, /* slots that a block looks for among all choices of their sequence */
+    CLEAR_TILE = 128, /* slots for which a block searches all choices of their sequence */
     CLEAR_AHEAD = 8
 };
 
@@ -19,13 +19,13 @@ typedef struct ExpertsArgs {
     const int32_t *slots;        /* [b,S,K] */
     int64_t sequences, per_sequence, choices; /* b, S, K */
     int64_t experts, capacity, width;         /* e here, C, k */
-    int64_t start, valid;                     /* of the experts */
+    int64_t start, valid;                     /* of the local experts */
     bool weighted, accumulate;
 } ExpertsArgs;
 
 /* One choice of the block's token: its row in [e,b,C], and its weight. */
 typedef struct Choice {
-    int64_t row; /* -1: dropped, or another rank's */
+    int64_t row; /* -1: dropped, or another rank's row */
     float weight;
 } Choice;
 
@@ -38,7 +38,7 @@ DEVICE int64_t row_of(const ExpertsArgs *a, int64_t sequence, int32_t slot)
     return (e * a->sequences + sequence) * a->capacity + at;
 }
 
-/* Of a block's token. */
+/* Returns the sequence of a block's token. */
 DEVICE int64_t sequence_of(const ExpertsArgs *a)
 {
     return split_row(blockIdx.x, a->per_sequence, a->sequences * a->per_sequence);
@@ -113,7 +113,7 @@ KERNEL(experts_collect, ExpertsArgs, EXPERTS_THREADS, 4)
     }
 }
 
-/* The product of the block's token and a row, a warp's. */
+/* Returns the dot product of the block's token and a row, computed by a warp. */
 DEVICE float dot_row(const ExpertsArgs *a, int64_t row)
 {
     float sum = 0;
@@ -137,7 +137,7 @@ DEVICE float dot_row(const ExpertsArgs *a, int64_t row)
     return warp_sum(sum);
 }
 
-/* tokens, rows -> weights: a warp a choice */
+/* tokens, rows -> weights: a warp for each choice */
 KERNEL(experts_weights, ExpertsArgs, EXPERTS_THREADS, 4)
 {
     int64_t sequence = sequence_of(&a);
@@ -149,7 +149,7 @@ KERNEL(experts_weights, ExpertsArgs, EXPERTS_THREADS, 4)
     }
 }
 
-/* Which of the block's slots, from `lowest` on, some choice of the sequence names. */
+/* Finds which of the block's slots, from `lowest` on, some choice of the sequence fills. */
 DEVICE void find_filled(const ExpertsArgs *a, int64_t sequence, int64_t lowest, uint32_t *filled)
 {
     int64_t n = a->per_sequence * a->choices;
@@ -169,7 +169,8 @@ DEVICE void find_filled(const ExpertsArgs *a, int64_t sequence, int64_t lowest, 
     }
 }
 
-/* Rows that no choice names become 0. A block takes a tile of an expert's slots of a sequence. */
+/* Rows that no choice names become 0. A block processes a tile of one expert's slots for a
+ * sequence. */
 KERNEL(experts_clear, ExpertsArgs, EXPERTS_THREADS, 4)
 {
     SHARED(uint32_t, filled);
@@ -211,7 +212,7 @@ static ExpertsArgs experts_args(const KernelArgs *args, uint32_t tokens, uint32_
     return p;
 }
 
-/* Threads that take a row of so many elements in equal turns. */
+/* Returns the number of threads that share a row of `width` elements evenly. */
 static int64_t threads_for(int64_t width)
 {
     int64_t eights = ceil_div(width, EIGHT), turns = ceil_div(eights, EXPERTS_THREADS);

@@ -1,6 +1,6 @@
-/* Mixture of experts: who goes where. topk and route take a warp a token; slots, a warp for each
- * expert of each sequence, which passes over all choices in their order and numbers its own, so
- * that nobody waits for anybody. */
+/* Mixture of experts: routing. topk and route use a warp for each token. slots uses a warp for each
+ * expert of each sequence: it passes over all choices in order and numbers its own, so warps need
+ * not wait for each other. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -16,8 +16,8 @@ typedef struct RouteArgs {
 
 /* ---- which experts ---- */
 
-/* Larger for a larger logit, and of equal ones for the first; neither 0 nor UINT64_MAX. NaN is the
- * largest, so that it is not lost. */
+/* Larger for a larger logit; for equal logits, larger for the first expert. It is neither 0 nor
+ * UINT64_MAX. NaN counts as the largest, so that it is not lost. */
 DEVICE uint64_t topk_key(float x, int64_t e)
 {
     uint32_t bits = BITS_OF_FLOAT(x == 0 ? 0.0f : x);
@@ -26,7 +26,7 @@ DEVICE uint64_t topk_key(float x, int64_t e)
     return (uint64_t)ordered << 32 | (uint32_t) ~(uint32_t)e;
 }
 
-/* The largest key below `below` among a lane's experts; 0: it has none left. */
+/* Returns the largest key below `below` among a lane's experts; 0 if none is left. */
 DEVICE uint64_t topk_own(const RouteArgs *a, int64_t row, uint64_t below)
 {
     uint64_t best = 0;
@@ -37,7 +37,7 @@ DEVICE uint64_t topk_own(const RouteArgs *a, int64_t row, uint64_t below)
     return best;
 }
 
-/* Each lane keeps the best of its experts: only the one that gave it away looks for another. */
+/* Each lane keeps its best expert; only the lane whose expert was taken looks for another. */
 KERNEL(topk_rows, RouteArgs, ROUTE_THREADS, 4)
 {
     int64_t row = (int64_t)blockIdx.x * ROUTE_WARPS + threadIdx.x / WARP;
@@ -55,7 +55,7 @@ KERNEL(topk_rows, RouteArgs, ROUTE_THREADS, 4)
     }
 }
 
-/* ---- how much of each ---- */
+/* ---- weights of the choices ---- */
 
 /* The weights are relative to all logits, or to those of the chosen experts. */
 DEVICE float route_logit(const RouteArgs *a, int64_t row, int64_t j)
@@ -63,7 +63,7 @@ DEVICE float route_logit(const RouteArgs *a, int64_t row, int64_t j)
     return read_one(a->logits, row * a->n + (a->normalise ? a->ids[row * a->k + j] : j));
 }
 
-/* The largest of them, and the sum of exp(logit - largest). */
+/* Finds the largest of them, and the sum of exp(logit - largest). */
 DEVICE float route_sum(const RouteArgs *a, int64_t row, float *largest)
 {
     int64_t n = a->normalise ? a->k : a->n;
@@ -124,7 +124,7 @@ static RouteArgs route_args(const KernelArgs *args, uint32_t logits, uint32_t id
     return p;
 }
 
-/* logits [b,s,N] -> ids [b,s,K] i32, the largest first; of equal ones the first */
+/* logits [b,s,N] -> ids [b,s,K] i32, the largest first; among equals the first */
 bool cuda_topk(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     RouteArgs p = route_args(args, 0, 1);
@@ -148,7 +148,7 @@ bool cuda_route_grad(const KernelArgs *args, const CudaContext *cuda, CudaError 
     return LAUNCH(route_grad_rows, ceil_div(p.rows, ROUTE_WARPS), ROUTE_THREADS, 0, p, cuda, error);
 }
 
-/* ---- where among the slots ---- */
+/* ---- the slot of each choice ---- */
 
 typedef struct SlotsArgs {
     const int32_t *ids;

@@ -1,8 +1,8 @@
-/* Cross-entropy's sums over one row of logits in a single pass: the maximum, the sum of
- * exponentials below it, and what the label picks. A thread keeps the largest of what it has read
- * and its sum below that, which is rescaled when a larger one comes; the threads' sums are brought
- * to the row's maximum and added in order. Other bits than those of two passes, always the same
- * ones. */
+/* The sums of cross-entropy over one row of logits in a single pass: the maximum, the sum of
+ * exponentials relative to it, and the label's logit. A thread keeps the largest logit so far and
+ * its sum relative to that, rescaled when a larger one comes. The threads' sums are then scaled to
+ * the row's maximum and added in order. The bits differ from those of two passes, but are always
+ * the same. */
 #include "kernels/cuda/fused.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
@@ -18,16 +18,16 @@ typedef struct OnlineArgs {
     int64_t width, valid, start, all; /* of the vocabulary */
     float keep, each;                 /* 1 - smoothing; smoothing over the whole vocabulary */
     int32_t pick;
-    bool sums; /* total is asked for */
+    bool sums; /* the caller wants `total` */
     uint32_t *fault, fault_code;
 } OnlineArgs;
 
 typedef struct Online {
-    float top, below, plain; /* the largest; the sum of exp(z - top); the sum of z */
+    float top, below, plain; /* the largest; the sum of exp(z - top); the plain sum of z */
 } Online;
 
-/* Numbers that no maximum has been found for are minus infinity or NaN; the latter is kept, as the
- * maximum alone would not keep it. */
+/* If no maximum was found, all numbers are minus infinity or NaN. A NaN is kept here, although the
+ * maximum alone would lose it. */
 DEVICE void online_add(Online *o, const float z[EIGHT], int n)
 {
     float top = o->top;
@@ -67,7 +67,7 @@ DEVICE Online online_part(const OnlineArgs *a, int64_t row)
     return o;
 }
 
-/* The logit of the row's label: this part's share. */
+/* Returns this part's contribution to the logit of the row's label. */
 DEVICE float online_pick(const OnlineArgs *a, int64_t row, float plain)
 {
     int64_t label = a->labels[row], v = label - a->start;
@@ -79,7 +79,7 @@ DEVICE float online_pick(const OnlineArgs *a, int64_t row, float plain)
 
 KERNEL(xent_online, OnlineArgs, ONLINE_THREADS, 2)
 {
-    SHARED(float, held); /* two numbers a warp */
+    SHARED(float, held); /* two numbers for each warp */
     int64_t row = blockIdx.x;
     Online o = online_part(&a, row);
     float top = block_max(o.top, held), plain = o.plain;
@@ -87,7 +87,7 @@ KERNEL(xent_online, OnlineArgs, ONLINE_THREADS, 2)
     __syncthreads();
     block_sum_two(&total, &plain, held);
     if (threadIdx.x > 0) return;
-    if (top == -INFINITY && a.valid > 0) total = NAN; /* exp(-infinity + infinity) */
+    if (top == -INFINITY && a.valid > 0) total = NAN; /* exp(-infinity + infinity) is NaN */
     write_one(a.top, row, top);
     if (a.sums) write_one(a.total, row, total);
     if (a.pick != ONLINE_nothing) write_one(a.picked, row, online_pick(&a, row, plain));

@@ -1,4 +1,5 @@
-/* The loss of a micro-batch from its rows' sums, added in fp64 in two stages, and its gradient. */
+/* The loss of a micro-batch from the sums of its rows, added in fp64 in two stages; and its
+ * gradient. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -8,10 +9,10 @@ enum { LOSS_THREADS = 256, LOSS_PARTS = 128 };
 
 typedef struct LossArgs {
     Array top, total, picked;        /* [b,s] */
-    const int32_t *labels;           /* [b,s], or [b,T] where weights are of groups */
+    const int32_t *labels;           /* [b,s]; or [b,T] if groups share weights */
     int64_t rows, seq, whole, start; /* s; T; where s begins in T */
-    int64_t half, second;            /* where in T tokens from `half` on begin */
-    int64_t group;                   /* sequences that weigh 1 together; 0: each token weighs 1 */
+    int64_t half, second;            /* tokens from `half` on begin at `second` in T */
+    int64_t group;                   /* sequences that together weigh 1; 0: each token weighs 1 */
     double z_loss, scale;
     bool count_all;
     double *weights; /* [groups] */
@@ -23,7 +24,7 @@ typedef struct LossArgs {
     bool adds_dtotal, adds_dpicked;
 } LossArgs;
 
-/* 1 / (kept tokens of the group), a block each. */
+/* 1 / (kept tokens of the group), one block for each group. */
 KERNEL(loss_weights, LossArgs, LOSS_THREADS, 4)
 {
     SHARED(double, held);
@@ -78,7 +79,7 @@ DEVICE void loss_put(void *out, int32_t dtype, bool adds, double x)
     }
 }
 
-/* One block: the parts' sums, in order. */
+/* One block adds the parts' sums in order. */
 KERNEL(loss_end, LossArgs, WARP, 1)
 {
     double loss = 0, count = 0;
@@ -108,7 +109,7 @@ KERNEL(loss_grad_rows, LossArgs, LOSS_THREADS, 4)
     write_one(a.dpicked, row, dpicked);
 }
 
-/* Scratch: {weights [groups], parts}; a group has a sequence or more of labels. */
+/* Scratch: {weights [groups], parts}; a group is one or more sequences of labels. */
 uint64_t cuda_loss_workspace(OpKind op, const DType *dtype, const int64_t *elements,
                              uint32_t n_args)
 {

@@ -1,5 +1,5 @@
-/* Cross-entropy's sums over a vocabulary that may be split: a block, or a warp of a narrow part,
- * reads a row of logits. Rows of the vocabulary beyond the valid ones never count. */
+/* The sums of cross-entropy over a vocabulary that may be split. A block, or for a narrow part a
+ * warp, reads a row of logits. Rows of the vocabulary beyond the valid ones never count. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -17,7 +17,7 @@ typedef struct XentArgs {
     uint32_t *fault, fault_code;
 } XentArgs;
 
-/* The thread's part of the row: its maximum, or its sum. */
+/* Returns the thread's part of the row: its maximum, or its sum. */
 DEVICE float xent_part(const XentArgs *a, int64_t row, float top)
 {
     float total = a->what == XENT_max ? -INFINITY : 0;
@@ -102,7 +102,8 @@ bool cuda_xent_sumexp(const KernelArgs *args, const CudaContext *cuda, CudaError
     return xent_launch(args, p, cuda, error);
 }
 
-/* logits [b,s,v], labels [b,s] i32 -> (1 - a) z_label + a / V sum of all z: this part's share */
+/* logits [b,s,v], labels [b,s] i32 -> (1 - a) z_label + a / V sum of all z: this part's
+ * contribution */
 bool cuda_xent_smooth(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     XentArgs p = xent_args(args, XENT_smooth, cuda);
@@ -110,13 +111,13 @@ bool cuda_xent_smooth(const KernelArgs *args, const CudaContext *cuda, CudaError
     return xent_launch(args, p, cuda, error);
 }
 
-/* ---- one element a row ---- */
+/* ---- one element of each row ---- */
 
 typedef struct PickArgs {
     Array z, picked; /* logits, or their gradient, [rows, width]; [rows] */
     const int32_t *labels;
     int64_t rows, width, valid, start, all;
-    float each, keep; /* of the gradient; each: what all of the row get */
+    float each, keep; /* of the gradient; each: the value that every element of the row gets */
     bool back;
     bool accumulate;
     uint32_t *fault, fault_code;
@@ -153,7 +154,7 @@ static PickArgs pick_args(const KernelArgs *args, uint32_t z, uint32_t picked,
     return p;
 }
 
-/* logits [b,s,v], labels [b,s] i32 -> picked [b,s]; 0 where the label lies in another part */
+/* logits [b,s,v], labels [b,s] i32 -> picked [b,s]; 0 if the label lies in another part */
 bool cuda_xent_pick(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     PickArgs p = pick_args(args, 0, 2, cuda);
@@ -170,7 +171,7 @@ bool cuda_xent_pick_grad(const KernelArgs *args, const CudaContext *cuda, CudaEr
     return LAUNCH(pick_rows, ceil_div(p.rows, 256), 256, 0, p, cuda, error);
 }
 
-/* All of a row get `each` of it, the label's own element `keep` more. */
+/* Every element of a row gets `each`; the label's element gets `keep` in addition. */
 KERNEL(smooth_rows, PickArgs, 256, 4)
 {
     int64_t per_row = (a.width + EIGHT - 1) / EIGHT, n_all = a.rows * per_row;

@@ -1,5 +1,5 @@
-/* RMSNorm and LayerNorm. A row is read once, and what is normed may be a sum that is made on the
- * way: the residual connection's. The largest magnitude of what is made may be found as well. */
+/* RMSNorm and LayerNorm. A row is read once. The input may be a sum that is made at the same time,
+ * that of a residual connection. The largest magnitude of the output may be found too. */
 #include "kernels/cuda/norm/norm.cuh"
 
 #include "kernels/cuda/fused.h"
@@ -9,12 +9,13 @@ typedef struct NormArgs {
     Array mean, r; /* [n] */
     Rows rows;
     float eps;
-    bool adds, keeps; /* x + addend is what is normed; it is written too */
+    bool adds, keeps; /* the norm's input is x + addend; that sum is also written */
     bool centred;     /* LayerNorm */
     Amax amax;        /* of y */
 } NormArgs;
 
-/* The thread's eights of the row from `base` on: with the addend, rounded as if it were written. */
+/* Loads the thread's groups of eight of the row from `base` on; adds the addend, rounded as if the
+ * sum were written. */
 DEVICE void norm_load(const NormArgs *a, int64_t row, int base, int lane, float x[HELD][EIGHT])
 {
     Raw raw[HELD], more[HELD];
@@ -38,7 +39,8 @@ DEVICE void norm_load(const NormArgs *a, int64_t row, int base, int lane, float 
 
 typedef enum NormPass { NORM_sum, NORM_squares } NormPass;
 
-/* Of the thread's part of the row: the sum, or that of the squared distances from `mean`. */
+/* Returns the thread's part of a sum over the row: of the numbers, or of the squared distances from
+ * `mean`. */
 DEVICE float norm_pass(const NormArgs *a, const NormPass pass, int64_t row, int lane, float mean,
                        float x[HELD][EIGHT])
 {
@@ -58,7 +60,7 @@ DEVICE float norm_pass(const NormArgs *a, const NormPass pass, int64_t row, int 
     return total;
 }
 
-/* Returns the larger of `most` and what it writes. */
+/* Returns the larger of `most` and the magnitudes that it writes. */
 DEVICE uint32_t norm_write(const NormArgs *a, int64_t row, int64_t column, int n,
                            const float x[EIGHT], float mean, float r, uint32_t most)
 {
@@ -120,7 +122,7 @@ static bool norm_launch(NormArgs p, int64_t n, int64_t width, double eps, const 
 
 /* The ops fused with a norm. */
 typedef struct NormParts {
-    const KernelArgs *sum; /* before it: x is this sum; NULL: none */
+    const KernelArgs *sum; /* the op before it: x is its sum; NULL: none */
     bool keeps;            /* the sum is written */
     Amax amax;             /* behind it */
 } NormParts;
@@ -191,14 +193,14 @@ bool cuda_layernorm(const KernelArgs *args, const CudaContext *cuda, CudaError *
     return layer(args, &with, cuda, error);
 }
 
-/* ---- as a part of a run */
+/* ---- fused with other ops */
 
 static bool is_norm(OpKind op)
 {
     return op == OP_rmsnorm || op == OP_layernorm;
 }
 
-/* The sum, in front of the norm of it. */
+/* True if the part is a sum and `normed` normalises it. */
 static bool is_sum_of(const CudaChainPart *part, const CudaChainPart *normed)
 {
     const KernelArgs *sum = part->args, *norm = normed->args;

@@ -1,6 +1,6 @@
-/* Rows shared out among threads, as both directions of the norms do it: narrow rows to a part of a
- * warp each, wide ones to a block. A thread holds two eights of a row; of rows that are wider than
- * that it fetches again in each pass. */
+/* How threads share rows in both directions of the norms: a narrow row is shared by a part of a
+ * warp, a wide row by a block. A thread holds two groups of eight of a row. Wider rows are loaded
+ * again in each pass. */
 #ifndef TANDEM_KERNELS_CUDA_NORM_CUH
 #define TANDEM_KERNELS_CUDA_NORM_CUH
 
@@ -12,10 +12,11 @@ enum { NORM_THREADS = 512, HELD = 2 };
 typedef struct Rows {
     int64_t n, width;
     int32_t eights; /* of a row */
-    int32_t lanes;  /* threads that share a row: a power of two; above a warp: the whole block */
+    /* threads that share a row: a power of two; more than a warp means the whole block */
+    int32_t lanes;
 } Rows;
 
-/* `each`: eights that a thread should have of a row. */
+/* `each`: groups of eight that a thread should have in a row. */
 static inline Rows rows_of(int64_t n, int64_t width, int each, int narrowest, int widest)
 {
     Rows rows;
@@ -27,8 +28,8 @@ static inline Rows rows_of(int64_t n, int64_t width, int each, int narrowest, in
     return rows;
 }
 
-/* Over the threads of a row; each gets it. held: shared, MAX_WARPS numbers; all threads of the
- * block come here. */
+/* Sums over the threads of a row; each gets the result. held: shared memory for MAX_WARPS numbers;
+ * all threads of the block must call this. */
 DEVICE float row_sum(Rows rows, float x, float *held)
 {
     if (rows.lanes > WARP) {
@@ -54,22 +55,23 @@ DEVICE uint32_t row_largest(Rows rows, uint32_t x, uint32_t *held)
     return x;
 }
 
-/* The thread's largest of a row becomes the row's; all threads of the block come here. */
+/* Combines the threads' largest magnitudes into the row's; all threads of the block must call
+ * this. */
 DEVICE void row_amax(Amax amax, Rows rows, int64_t row, int lane, uint32_t most, uint32_t *held)
 {
     most = row_largest(rows, most, held);
     if (lane == 0 && row < rows.n) amax.out[row] = most;
 }
 
-/* ... and what the block has seen is raised to by all blocks. */
+/* ... and raises the tensor's maximum to the block's. */
 DEVICE void block_amax(Amax amax, uint32_t most, uint32_t *held)
 {
     most = block_largest(most, held);
     if (threadIdx.x == 0) atomicMax(amax.out, most);
 }
 
-/* Where the u-th eight of thread `lane` begins, of those from `base` on (counted in eights), and
- * how many elements it has: 0 beyond the row, and in rows that are not there. */
+/* Returns where the u-th group of eight of thread `lane` begins, counted from group `base`. The
+ * next function returns its number of elements: 0 beyond the row or in rows that do not exist. */
 DEVICE int64_t row_column(Rows rows, int base, int u, int lane)
 {
     return (int64_t)(base + u * rows.lanes + lane) * EIGHT;

@@ -1,8 +1,8 @@
 /* Gradients of RMSNorm and LayerNorm. With xh the normalised input and g = dy * weight:
  *   rmsnorm    dx = r (g - xh mean(g xh))             dweight = sum dy xh
  *   layernorm  dx = r (g - mean(g) - xh mean(g xh))   dweight = sum dy xh, dbias = sum dy
- * A block takes every COLUMN_PARTS-th row, or group of narrow rows, and keeps its part of the
- * weights' gradients in shared memory while it does; those parts are added by a second kernel. */
+ * A block processes every COLUMN_PARTS-th row, or group of narrow rows, and keeps its part of the
+ * weights' gradients in shared memory meanwhile. A second kernel adds those parts. */
 #include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/fused.h"
 #include "kernels/cuda/norm/norm.cuh"
@@ -14,11 +14,11 @@ typedef struct NormGradArgs {
     Array dy, x, weight, mean, r, dx;
     float *parts; /* [parts, sums, width] */
     Rows rows;
-    int32_t sums; /* 1: dweight; 2: and dbias */
+    int32_t sums; /* 1: dweight; 2: dweight and dbias */
     bool accumulate, centred;
-    bool
-        in_shared; /* sums of a group of threads: [groups, sums, pitch]; else straight in `parts` */
-    int64_t pitch, apart; /* apart: sums of equal k, in shared memory */
+    bool in_shared; /* sums of a group of threads are in shared memory: [groups, sums, pitch]; else
+                       directly in `parts` */
+    int64_t pitch, apart; /* apart: distance in shared memory between sums of successive k */
     Amax amax;            /* of dx */
 } NormGradArgs;
 
@@ -27,7 +27,7 @@ typedef struct Slope {
     float dy[HELD][EIGHT];
 } Slope;
 
-/* The thread's eights of a row from `base` on; zeros where there is none. */
+/* Loads the thread's groups of eight of a row from `base` on; zeros beyond the row. */
 DEVICE void slope_load(const NormGradArgs *a, int64_t row, int base, int lane, float mean, float r,
                        Slope *s)
 {
@@ -55,15 +55,15 @@ DEVICE void slope_load(const NormGradArgs *a, int64_t row, int base, int lane, f
     }
 }
 
-/* Where the sum of a column's k-th of eight lies: in shared memory apart by k, so that the lanes of
- * a warp meet different banks; and 4 banks further for each k, so that they do where neighbouring
- * lanes have neighbouring columns. */
+/* Returns the shared-memory index of the sum of a column that is the k-th of its eight. Sums are
+ * stored apart by k, so that the lanes of a warp use different banks. Each k is shifted by 4 more
+ * banks, so that this also holds for lanes with neighbouring columns. */
 DEVICE int64_t slope_slot(const NormGradArgs *a, int64_t column, int k)
 {
     return a->in_shared ? k * a->apart + column / EIGHT : column + k;
 }
 
-/* Adds to this thread's columns of the group's sums. */
+/* Adds to this thread's columns in its group's sums. */
 DEVICE void slope_keep(const NormGradArgs *a, const Slope *s, int u, int64_t column, int n,
                        float *sums)
 {
@@ -76,7 +76,7 @@ DEVICE void slope_keep(const NormGradArgs *a, const Slope *s, int u, int64_t col
     }
 }
 
-/* Returns the larger of `most` and what it writes. */
+/* Returns the larger of `most` and the magnitudes that it writes. */
 DEVICE uint32_t slope_write(const NormGradArgs *a, const Slope *s, int u, int64_t at, int n,
                             float r, float mean_g, float mean_gx, uint32_t most)
 {
@@ -93,7 +93,7 @@ DEVICE uint32_t slope_write(const NormGradArgs *a, const Slope *s, int u, int64_
     return amax_of_eight(dx, n, most);
 }
 
-/* Returns the larger of `most` and what of the row this thread writes. */
+/* Returns the larger of `most` and the magnitudes that this thread writes. */
 DEVICE uint32_t norm_grad_row(const NormGradArgs *a, int64_t row, int lane, float *held,
                               float *sums, uint32_t most)
 {
@@ -158,14 +158,15 @@ KERNEL(norm_grad_rows, NormGradArgs, GRAD_THREADS, 2)
     }
 }
 
-/* Rows up to 1024 wide are a warp's or less; a block of them has sums for each of its groups. */
+/* A row up to 1024 wide is handled by a warp or less; a block then has sums for each of its groups
+ * of threads. */
 static Rows grad_rows(int64_t n, int64_t width)
 {
     int64_t eights = ceil_div(width, EIGHT);
     return rows_of(n, width, HELD, 16, eights <= 128 ? (int)WARP : (int)GRAD_THREADS);
 }
 
-/* Blocks, each with a row of partial sums. */
+/* Returns the number of blocks, each with a row of partial sums. */
 static int64_t grad_parts(int64_t n, int64_t width)
 {
     Rows rows = grad_rows(n, width);

@@ -1,19 +1,18 @@
-/* Spectral norm: products of a weight with the two vectors of its power iteration, what is divided
- * by the norm, and what the norm adds to the weight's gradient. Once a step but for the last two.
- */
+/* Spectral norm: products of a weight with the two vectors of its power iteration, the division by
+ * the norm, and the norm's part of the weight's gradient. All but the last two run once a step. */
 #include "kernels/cuda/point_launch.cuh"
 #include "kernels/cuda/reduce.cuh"
 
 enum { SPECTRAL_THREADS = 256, OUTER_BLOCKS = 528, COLUMN_ROWS = 32 };
 
 typedef struct RowsArgs {
-    Array w, x, out; /* w [rows,columns]; x [columns], or as w where `each`; out [rows] */
-    Array sigma;     /* [], where `each`: divides the negative sums */
+    Array w, x, out; /* w [rows,columns]; x [columns], or as w with `each`; out [rows] */
+    Array sigma;     /* []: with `each`, divides the negative sums */
     int64_t columns;
     bool each;
 } RowsArgs;
 
-/* A block takes a row. */
+/* A block processes a row. */
 KERNEL(spectral_rows, RowsArgs, SPECTRAL_THREADS, 4)
 {
     SHARED(float, held);
@@ -48,7 +47,7 @@ typedef struct ColumnsArgs {
     int64_t rows, columns;
 } ColumnsArgs;
 
-/* A thread takes eight columns; rows are added up by so many, for long sums lose bits. */
+/* A thread processes eight columns. Rows are added in groups, because long sums lose bits. */
 KERNEL(spectral_columns, ColumnsArgs, SPECTRAL_THREADS, 4)
 {
     int64_t column = ((int64_t)blockIdx.x * SPECTRAL_THREADS + threadIdx.x) * EIGHT;
@@ -128,7 +127,7 @@ KERNEL(spectral_normalise, NormaliseArgs, SPECTRAL_THREADS, 4)
     if (i < a.n) write_one(a.out, i, read_one(a.x, i) / length);
 }
 
-/* what is overwritten, x [...], the square of its length [] -> x over its length */
+/* old vector (overwritten), x [...], the square of its length [] -> x divided by its length */
 bool cuda_normalise(const KernelArgs *args, const CudaContext *cuda, CudaError *error)
 {
     NormaliseArgs p;
@@ -153,7 +152,7 @@ typedef struct OuterArgs {
     bool accumulate;
 } OuterArgs;
 
-/* Every block adds up all of d, in the same order. */
+/* Every block sums all of d, in the same order. */
 KERNEL(spectral_outer, OuterArgs, SPECTRAL_THREADS, 4)
 {
     SHARED(float, held);

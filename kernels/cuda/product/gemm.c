@@ -10,7 +10,8 @@
 #include "kernels/number.h"
 #include "kernels/product.h"
 
-enum { EIGHT_BIT_MULTIPLE = 16 }; /* elements; sizes and leading dimensions of 8-bit operands */
+/* in elements: sizes and leading dimensions of 8-bit operands are multiples of this */
+enum { EIGHT_BIT_MULTIPLE = 16 };
 
 static bool is_eight_bit(DType t)
 {
@@ -25,11 +26,10 @@ static uint64_t aligned(uint64_t bytes)
 uint32_t gemm_alignment(const void *at, int64_t stride_bytes)
 {
     uint64_t bits = (uint64_t)(uintptr_t)at | (uint64_t)stride_bytes | GEMM_ALIGN;
-    return (uint32_t)(bits & (~bits + 1)); /* the lowest bit that is set */
+    return (uint32_t)(bits & (~bits + 1)); /* the lowest set bit */
 }
 
-/* Row-major x [rows, columns] is column-major x^T: what was the inner index is the library's first.
- */
+/* Row-major x [rows, columns] is column-major x^T, so our inner index is the library's first. */
 static void describe(GemmMatrix *g, const KernelArgs *args, uint32_t arg, const ProductMatrix *x,
                      int64_t rows, int64_t columns)
 {
@@ -77,7 +77,7 @@ void gemm_of(OpKind op, const KernelArgs *args, const GemmRules *rules, Gemm *g)
     if (g->b.transposed) turn(&g->b, g->batch);
 }
 
-/* The library's table of types, as far as plans have use for it. */
+/* The library's table of types, as far as plans use them. */
 static bool has_types(const Gemm *g)
 {
     DType a = g->a.dtype, b = g->b.dtype, d = g->d.dtype;

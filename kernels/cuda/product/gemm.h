@@ -1,7 +1,7 @@
-/* A contraction as one call of cublasLtMatmul: what the call is described by, without the library.
- * The library's matrices are column-major, so a row-major z = x y is its D^T = y^T x^T: its A is
- * our right operand, its B our left one, its D our output, and nothing is moved. Pure: no device,
- * no CUDA header. */
+/* Describes a contraction as one call of cublasLtMatmul, without using the library. The library's
+ * matrices are column-major, so a row-major z = x y is its D^T = y^T x^T. Its A is our right
+ * operand, its B our left one, its D our output. Nothing is moved. It needs no device and no CUDA
+ * header. */
 #ifndef TANDEM_KERNELS_CUDA_PRODUCT_GEMM_H
 #define TANDEM_KERNELS_CUDA_PRODUCT_GEMM_H
 
@@ -12,8 +12,10 @@
 extern "C" {
 #endif
 
-enum { GEMM_SUMS_BYTES = 1 << 20 }; /* of the library's scratch, for sums that are to be added */
-enum { GEMM_ALIGN = 256 }; /* bytes; parts of the workspace, and the best a pointer can have */
+/* bytes of the library's scratch, for sums that are still to be added */
+enum { GEMM_SUMS_BYTES = 1 << 20 };
+/* bytes: alignment of parts of the workspace, and the largest alignment of a pointer that counts */
+enum { GEMM_ALIGN = 256 };
 
 /* As stored: column-major [rows, columns]; op says whether the product reads its transpose. */
 typedef struct GemmMatrix {
@@ -21,24 +23,25 @@ typedef struct GemmMatrix {
     uint32_t arg;                           /* of KernelArgs */
     DType dtype;
     bool transposed;
-    bool turned;    /* stored as its transpose in the workspace first, where the product reads it */
-    uint32_t align; /* bytes that divide its address (and every batch's), up to GEMM_ALIGN */
+    /* first stored as its transpose in the workspace, from which the product reads it */
+    bool turned;
+    uint32_t align;        /* bytes that divide its address (and every batch's), up to GEMM_ALIGN */
     uint64_t turned_bytes; /* of that copy */
 } GemmMatrix;
 
-/* Work that the call does besides, and the alignment in bytes of its vectors and matrices. */
+/* The additional work of the call, and the alignment in bytes of its vectors and matrices. */
 typedef struct GemmAlong {
     bool bias;      /* [m], added */
-    bool other;     /* C [m,n], added, is not D */
-    bool input;     /* what GELU is taken of is kept, or read by its gradient */
-    bool adds_sums; /* to what is there: by a kernel of our own */
+    bool other;     /* C [m,n], which is added, is not D */
+    bool input;     /* GELU's input is written, or its gradient reads it */
+    bool adds_sums; /* the sums are added to existing values, by a kernel of our own */
     EpilogueGelu gelu;
-    char sums; /* 'A' [m], 'B' [n]: of that operand over k; 0: none */
+    char sums; /* 'A' [m], 'B' [n]: sums that operand over k; 0: none */
     uint32_t bias_align, other_align, input_align, sums_align;
 } GemmAlong;
 
 /* D [m,n] = (accumulate ? D : 0) + factor scale_a scale_b op(A) [m,k] op(B) [k,n], `batch` times.
- * scale_a: of all of A, or one for each of m; likewise scale_b and n. */
+ * scale_a is one number for all of A, or one for each of m; likewise scale_b and n. */
 typedef struct Gemm {
     int64_t m, n, k, batch;
     GemmMatrix a, b, d;
@@ -50,40 +53,43 @@ typedef struct Gemm {
 
 typedef struct GemmRules {
     bool tf32;
-    bool eight_bit;         /* the device multiplies 8-bit numbers at all, */
-    bool eight_bit_k_major; /* but only ones that lie along k (before compute capability 10.0) */
+    bool eight_bit; /* the device can multiply 8-bit numbers, */
+    /* ... but only if they are contiguous along k (before compute capability 10.0) */
+    bool eight_bit_k_major;
 } GemmRules;
 
-/* Every byte of *g is determined by the arguments, so that equal calls compare equal. */
+/* Every byte of *g follows from the arguments, so that equal calls compare equal. */
 void gemm_of(OpKind op, const KernelArgs *args, const GemmRules *rules, Gemm *g);
-/* Could the library carry it out: a combination of types that it knows, and 8-bit operands with
- * sizes that it takes. If not, the plain kernel does. */
+/* True if the library can carry it out: it knows the combination of types, and 8-bit operands have
+ * sizes that it accepts. Otherwise the plain kernel runs. */
 bool gemm_is_for_library(const Gemm *g, const GemmRules *rules);
 
-/* Contents of the trailing scratch argument of an 8-bit product: scales in fp32, turned operands,
- * and then the library's own scratch. Of any other: only that. Offsets in bytes. */
+/* Contents of the trailing scratch argument. For an 8-bit product: scales in fp32, transposed
+ * operands, then the library's own scratch. For any other product: only the library's scratch.
+ * Offsets in bytes. */
 typedef struct GemmScratch {
     uint64_t scale_a, scale_b, turned_a, turned_b, library;
 } GemmScratch;
 GemmScratch gemm_scratch(const Gemm *g, const KernelArgs *args);
-/* Enough for any layout of these arguments: a copy of each operand that does not lie along what the
- * op sums. */
+/* Enough for any layout of these arguments: a copy of each operand that is not contiguous along the
+ * summed index. */
 uint64_t gemm_scratch_bytes(OpKind op, const DType *dtype, const int64_t *elements, uint32_t n_args,
                             uint64_t library_bytes);
 
-/* Names the call for the store: sizes, layouts, types, alignments, scaling; not addresses. */
+/* Names the call for the store by sizes, layouts, types, alignments and scaling, but not by
+ * addresses. */
 enum { GEMM_NAME_BYTES = 512 };
 void gemm_name(const Gemm *g, char name[GEMM_NAME_BYTES]);
 
-/* ---- gemm_along.c: a product and what goes along with it. */
+/* ---- gemm_along.c: a product and its fused ops. */
 
-/* Where a launch of it reads and writes besides the operands; NULL: nothing. */
+/* Addresses that a launch reads and writes in addition to the operands; NULL: none. */
 typedef struct GemmPlaces {
     const void *bias, *other;
     void *input, *sums, *out;
 } GemmPlaces;
-/* How many of the leading parts one call of the library could carry out; below 2: none. *g
- * describes it, as gemm_of does. Unread outputs (CudaChainPart) are not written. */
+/* Returns how many of the leading parts one call of the library can carry out; below 2: none.
+ * Describes the call in *g, as gemm_of does. Unread outputs (CudaChainPart) are not written. */
 uint32_t gemm_along(const CudaChainPart *part, uint32_t n, const GemmRules *rules, Gemm *g,
                     GemmPlaces *at);
 uint32_t gemm_alignment(const void *at, int64_t stride_bytes);

@@ -1,7 +1,7 @@
 /* Describes a product and the ops behind it as one call of cublasLtMatmul, as far as its manual
- * lets them go together: operands, output, bias and GELU's input of one type (sums and biases: that
- * of the output), vectors and GELU's input at addresses that are multiples of 16 bytes, rows of
- * GELU's input of 8 elements; and with 8-bit operands nothing but another term. */
+ * allows. Operands, output, bias and GELU's input have one type (sums and biases: that of the
+ * output). Vectors and GELU's input have addresses that are multiples of 16 bytes; rows of GELU's
+ * input are multiples of 8 elements. With 8-bit operands only another term may be added. */
 #include <string.h>
 
 #include "kernels/cuda/product/gemm.h"
@@ -29,7 +29,8 @@ static void *place(const CudaChainPart *part, EpilogueArg arg)
     return arg.part ? part[arg.part].args->ptr[arg.arg] : NULL;
 }
 
-/* Everything that is only passed on is unread, and so may stay unwritten. */
+/* True if no instruction reads the outputs that are only passed on, so that they may stay
+ * unwritten. */
 static bool passes_unread(const CudaChainPart *part, const Epilogue *e)
 {
     for (uint32_t i = 0; i < e->n; i++)
@@ -52,7 +53,8 @@ static void describe(const CudaChainPart *part, const Epilogue *e, Gemm *g, Gemm
     a->other = at->other != NULL;
     a->input = at->input != NULL;
     a->gelu = e->gelu;
-    if (at->sums != NULL) a->sums = e->sums_left ? 'B' : 'A'; /* the library's A is our right one */
+    /* the library's A is our right operand */
+    if (at->sums != NULL) a->sums = e->sums_left ? 'B' : 'A';
     a->adds_sums = e->adds_sums;
     if (a->bias) a->bias_align = gemm_alignment(at->bias, 0);
     if (a->other) a->other_align = gemm_alignment(at->other, 0);

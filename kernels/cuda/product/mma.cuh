@@ -1,23 +1,23 @@
-/* Matrix products of a warp, and copies into shared memory that run while threads go on: the
- * instructions of compute capability 8.0 that attention is made of. Layouts are those of the PTX
+/* Matrix products of a warp, and copies into shared memory that run while threads continue: the
+ * instructions of compute capability 8.0 that attention uses. Layouts are those of the PTX
  * manual for mma.m16n8k16 (g = lane / 4, t = lane % 4):
  *
  *     A [16,16]  a0 (g, 2t..) a1 (g+8, 2t..) a2 (g, 2t+8..) a3 (g+8, 2t+8..)    each two numbers
  *     B [16,8]   b0 (2t.., g) b1 (2t+8.., g)
  *     C [16,8]   c0 (g, 2t) c1 (g, 2t+1) c2 (g+8, 2t) c3 (g+8, 2t+1)            fp32
  *
- * tests/cuda/emulator/mma_on_cpu.h says the same words for the CPU. */
+ * tests/cuda/emulator/mma_on_cpu.h defines the same names for the CPU. */
 #ifndef TANDEM_KERNELS_CUDA_PRODUCT_MMA_CUH
 #define TANDEM_KERNELS_CUDA_PRODUCT_MMA_CUH
 
 #include "kernels/cuda/number.cuh"
 
 #ifdef __CUDACC__
-/* Loops that no array in registers goes by need not be unrolled whole. */
+/* Loops that index no array in registers need not be unrolled. */
 #define UNROLL_1 _Pragma("unroll 1")
 #define UNROLL_4 _Pragma("unroll 4")
 
-/* An address in shared memory, of one word only. */
+/* An address in shared memory, as one word. */
 typedef uint32_t Shared;
 DEVICE Shared shared_of(const void *p)
 {
@@ -45,8 +45,9 @@ DEVICE void mma_f16(float c[4], const uint32_t a[4], const uint32_t b[2])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/* Four 8 x 8 matrices of 16-bit numbers: lane l names row l % 8 of matrix l / 8, 16 bytes in shared
- * memory; r[i] of lane l is elements 2 (l % 4) and the next of row l / 4 of matrix i. */
+/* Loads four 8 x 8 matrices of 16-bit numbers. Lane l gives the address of row l % 8 of matrix l /
+ * 8, 16 bytes in shared memory. r[i] of lane l becomes elements 2 (l % 4) and the next of row l / 4
+ * of matrix i. */
 DEVICE void load_matrices(uint32_t r[4], Shared row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -55,7 +56,7 @@ DEVICE void load_matrices(uint32_t r[4], Shared row)
                  : "memory");
 }
 
-/* ... of each matrix's transpose. */
+/* ... or their transposes. */
 DEVICE void load_matrices_transposed(uint32_t r[4], Shared row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -64,8 +65,9 @@ DEVICE void load_matrices_transposed(uint32_t r[4], Shared row)
                  : "memory");
 }
 
-/* 16 bytes to shared memory, or 16 zeros unless `whole`; both addresses are multiples of 16, and
- * `from` is one that may be read. They are there after copies_wait and a barrier. */
+/* Starts to copy 16 bytes to shared memory, or 16 zeros unless `whole`. Both addresses are
+ * multiples of 16, and `from` must be readable. The bytes are there after copies_wait and a
+ * barrier. */
 DEVICE void copy_start(Shared to, const void *from, bool whole)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
@@ -73,13 +75,13 @@ DEVICE void copy_start(Shared to, const void *from, bool whole)
                  : "memory");
 }
 
-/* The copies that this thread started since the last call are one group. */
+/* Makes the copies that this thread started since the last call one group. */
 DEVICE void copies_commit(void)
 {
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* All but the latest `groups` (a constant) have come. */
+/* Waits until all but the latest `groups` (a constant) have arrived. */
 #define copies_wait(groups) asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory")
 #endif
 

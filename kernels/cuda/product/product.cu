@@ -1,12 +1,12 @@
-/* Products: operands of 8 bits turned, and their scales bounded, for the library; and the plain
- * kernel, for what the library does not take. */
+/* Kernels for products. One transposes 8-bit operands and bounds their scales for the library. The
+ * plain kernel computes products that the library does not accept. */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/number.cuh"
 
 #include "kernels/cuda/product/product.h"
 #include "kernels/product.h"
 
-/* ---- what the library wants of 8-bit operands ---- */
+/* ---- preparing 8-bit operands for the library ---- */
 
 enum { TURN_THREADS = 256, TURN_TILE = 64, TURN_WORDS = TURN_TILE / 4, TURN_ROW = TURN_TILE + 4 };
 
@@ -15,7 +15,7 @@ typedef struct Turn {
     const uint8_t *from;
     uint8_t *to;
     int64_t rows, columns, leading, stride, batch;
-    int64_t tiles; /* blocks that it takes; 0: nothing is turned */
+    int64_t tiles; /* number of blocks for it; 0: nothing is transposed */
 } Turn;
 
 typedef struct Bound {
@@ -52,7 +52,7 @@ DEVICE void turn_tile(const Turn *t, int64_t tile, uint8_t *shared)
     }
 }
 
-/* As the definition bounds a largest magnitude: a tensor of zeros has no scale of its own. */
+/* Bounds a largest magnitude as the definition does: a tensor of zeros has no scale of its own. */
 DEVICE void bound_scales(const Bound *b)
 {
     for (int64_t i = threadIdx.x; i < b->n; i += TURN_THREADS) {
@@ -191,7 +191,8 @@ DEVICE void plain_write(const PlainArgs *a, int64_t batch, int64_t i, int64_t j,
     write_any(KINDS_all, a->z.at, at, sum);
 }
 
-/* Blocks: tiles of the output, the inner dimension first. A thread has four rows of a column. */
+/* Blocks: tiles of the output, the inner dimension first. A thread computes four rows of a
+ * column. */
 KERNEL(product_tile, PlainArgs, PLAIN_THREADS, 4)
 {
     SHARED(float, x);

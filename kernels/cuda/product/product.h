@@ -1,5 +1,5 @@
-/* Our own kernels for products: what the library wants done to 8-bit operands first, and products
- * of any types and sizes. */
+/* Our own kernels for products: one prepares 8-bit operands for the library, the other computes
+ * products of any types and sizes. */
 #ifndef TANDEM_KERNELS_CUDA_PRODUCT_PRODUCT_H
 #define TANDEM_KERNELS_CUDA_PRODUCT_PRODUCT_H
 
@@ -10,13 +10,15 @@
 extern "C" {
 #endif
 
-/* Scales, bounded, and turned operands, to the scratch argument. One launch. */
+/* Writes the bounded scales and the transposed operands to the scratch argument. It is one
+ * launch. */
 bool product_prepare_eight_bit(const Gemm *g, const KernelArgs *args, const CudaContext *cuda,
                                CudaError *error);
-/* x [bytes] becomes random numbers of type t, from -1 to 1; others for another `which`. */
+/* Fills x [bytes] with random numbers of type t from -1 to 1; another `which` gives other
+ * numbers. */
 bool product_fill(DType t, void *x, uint64_t bytes, uint32_t which, const CudaContext *cuda,
                   CudaError *error);
-/* Any contraction of any types that accepts takes, in fp32, tile by tile. */
+/* Computes any contraction of any accepted types in fp32, tile by tile. */
 bool product_plain(OpKind op, const KernelArgs *args, const CudaContext *cuda, CudaError *error);
 
 #ifdef __cplusplus

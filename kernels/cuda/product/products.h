@@ -1,5 +1,5 @@
-/* Contractions on CUDA devices: cublasLt's algorithms, each chosen once and kept. The library's
- * handle, its descriptors and the choices live in CudaProducts, one a device. */
+/* Contractions on CUDA devices by cublasLt's algorithms, each chosen once and stored. CudaProducts,
+ * one for each device, holds the library's handle, its descriptors and the choices. */
 #ifndef TANDEM_KERNELS_CUDA_PRODUCT_PRODUCTS_H
 #define TANDEM_KERNELS_CUDA_PRODUCT_PRODUCTS_H
 
@@ -13,8 +13,8 @@ extern "C" {
 /* The part of a contraction's trailing scratch argument that the library may use. */
 #define CUDA_PRODUCT_LIBRARY_BYTES (UINT64_C(32) << 20)
 
-/* Where choices that were measured once are kept from run to run. `device` names the device and the
- * library's version, `call` the sizes, layouts and types; a choice is a few opaque bytes. */
+/* The store of choices that were measured once. `device` names the device and the library's
+ * version, `call` the sizes, layouts and types; a choice is a few opaque bytes. */
 typedef struct CudaChoices {
     void *self;
     bool (*get)(void *self, const char *device, const char *call, void *choice, size_t bytes);
@@ -24,29 +24,28 @@ typedef struct CudaChoices {
 
 typedef struct CudaProductOptions {
     bool tf32;               /* round fp32 operands to 19 bits: faster, and not fp32 */
-    bool tune;               /* time what could carry out a call that nothing is kept of */
-    const CudaChoices *kept; /* NULL: nothing is kept */
-    const char *device;      /* its name, of choices that are kept; copied */
+    bool tune;               /* time the algorithms for a call that has no stored choice */
+    const CudaChoices *kept; /* NULL: nothing is stored */
+    const char *device;      /* its name, for stored choices; copied */
     uint32_t compute_capability;
 } CudaProductOptions;
 
 typedef struct CudaProducts CudaProducts;
 
 CudaProducts *cuda_products_open(const CudaProductOptions *options, CudaError *error);
-/* Chooses how a call is carried out, before the first step. May allocate, launch and wait. A call
- * that was not prepared is chosen for when it comes, but never timed. Chosen is only what gives
- * equal bits for equal arguments; the choice depends on sizes, layouts, types and alignment alone,
- * so an instruction is carried out alike whether or not a graph is captured. */
+/* Chooses how a call is carried out, before the first step. It may allocate, launch and wait. For a
+ * call that was not prepared, an algorithm is chosen when it comes, but never timed. Only
+ * algorithms that give equal bits for equal arguments are chosen. The choice depends on sizes,
+ * layouts, types and alignment alone, so an instruction runs in the same way with or without graph
+ * capture. */
 bool cuda_products_prepare(OpKind op, const KernelArgs *args, const CudaContext *cuda,
                            CudaError *error);
-/* The same of a product and of parts behind it: whether one call of the library carries out the
- * leading ones, as far as that goes, or each is carried out by itself. Numbers differ in the last
- * bits: what goes along is done in fp32, before the sum is rounded. Prepare the product alone
- * first.
- */
+/* The same for a product and the parts behind it. It decides whether one call of the library
+ * carries out the leading parts, or each runs by itself. The results differ in the last bits,
+ * because fused ops work in fp32 before the sum is rounded. Prepare the product alone first. */
 bool cuda_products_prepare_chain(const CudaChainPart *part, uint32_t n, const CudaContext *cuda,
                                  CudaError *error);
-/* *n becomes how many of the leading parts are one call; 0: none. */
+/* Sets *n to the number of leading parts that are one call; 0: none. */
 bool cuda_products_chain_length(const CudaChainPart *part, uint32_t *n, const CudaContext *cuda,
                                 CudaError *error);
 /* Launches n parts, as cuda_products_chain_length gave n. */
@@ -59,15 +58,16 @@ typedef struct CudaProductChoice {
     Hash128 call;
     unsigned char choice[64];
 } CudaProductChoice;
-/* Of all calls so far: cuda_products_counts().calls of them. */
+/* Writes the choices of all calls so far, cuda_products_counts().calls of them. */
 void cuda_products_choices(const CudaProducts *products, CudaProductChoice *all);
-/* `all`: the choices of all ranks, one after the other, n_before of them by ranks before this one.
- * For each call the first is taken. Then what was timed here, and is followed, is kept. */
+/* `all`: the choices of all ranks, one rank after another; n_before of them are those of earlier
+ * ranks. For each call, the first choice is adopted. A choice that was timed here and is adopted is
+ * stored. */
 bool cuda_products_settle(CudaProducts *products, const CudaProductChoice *all, uint32_t n,
                           uint32_t n_before, CudaError *error);
 
-/* Of the calls so far: distinct ones, those the library carries out, those chosen from what was
- * kept, those timed. For reports and tests. */
+/* Numbers of calls so far: distinct ones, those that the library carries out, those with a stored
+ * choice, those that were timed. They are for reports and tests. */
 typedef struct CudaProductCounts {
     uint32_t calls, library, kept, timed;
 } CudaProductCounts;

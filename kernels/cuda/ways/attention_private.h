@@ -1,4 +1,4 @@
-/* Shared by the files of attention's ways. */
+/* Shared by the files that choose among attention's kernels. */
 #ifndef TANDEM_KERNELS_CUDA_WAYS_ATTENTION_PRIVATE_H
 #define TANDEM_KERNELS_CUDA_WAYS_ATTENTION_PRIVATE_H
 
@@ -9,17 +9,17 @@
 typedef struct AttentionTimes {
     AttentionWay best;
     int64_t median_ps;
-    bool timed;      /* false: no memory to spare */
-    bool wrong;      /* a way differs from mma.sync's by more than rounding: */
-    char about[200]; /* which, and by how much */
-    bool hangs;      /* a kernel did not end: with *error */
+    bool timed;      /* false: there was no spare memory */
+    bool wrong;      /* a kernel's result differs from mma.sync's by more than rounding: */
+    char about[200]; /* ... which one, and by how much */
+    bool hangs;      /* a kernel did not end; *error is set */
 } AttentionTimes;
 
-/* False with *error: a launch failed, or did not end within patience_s. */
+/* Returns false with *error if a launch failed, or did not end within patience_s. */
 bool attention_time(OpKind op, const AttentionWaysOptions *options, const KernelArgs *args,
                     const CudaContext *cuda, AttentionTimes *times, CudaError *error);
 
-/* Launches one way; *taken is false where the library refuses. */
+/* Launches one kernel; *taken is false if the library refuses. */
 bool attention_launch(AttentionWay way, OpKind op, const CudaAttentionLibrary *library,
                       const KernelArgs *args, const CudaContext *cuda, bool *taken,
                       CudaError *error);

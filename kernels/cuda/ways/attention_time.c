@@ -1,5 +1,5 @@
-/* Times the ways of an attention call on memory of its own, with random numbers, and compares what
- * they compute with what mma.sync's kernel does. */
+/* Times the possible kernels for an attention call on separate memory, with random numbers, and
+ * compares their results with those of the mma.sync kernel. */
 #include <assert.h>
 #include <cuda_runtime.h>
 #include <math.h>
@@ -14,7 +14,7 @@
 
 enum { RUNS = 5, BENCH_ARGS = 10, BENCH_OUT = 3 };
 
-/* An op's outputs follow its inputs; what follows them is scratch. */
+/* An op's outputs follow its inputs; scratch follows the outputs. */
 typedef struct Bench {
     const CudaAttentionLibrary *library;
     const CudaContext *cuda;
@@ -23,7 +23,7 @@ typedef struct Bench {
     OpKind op;
     KernelArgs args;
     uint32_t n_out;
-    void *host[2][BENCH_OUT]; /* mma.sync's, another's */
+    void *host[2][BENCH_OUT]; /* results of mma.sync; of another kernel */
     uint64_t bytes[BENCH_ARGS];
     cudaEvent_t begin, end;
 } Bench;
@@ -34,10 +34,10 @@ static bool fill_one(const Bench *b, uint32_t i)
     return product_fill(b->args.dtype[i], b->args.ptr[i], b->bytes[i], i, b->cuda, &error);
 }
 
-/* Of the gradient's inputs the log of sums is the forward pass's. Its output is random like the
- * rest: with the true one, gradients of queries and keys are differences of nearly equal numbers
- * where a query sees few keys (of one key: nothing but rounding, alike by no two ways), and hardly
- * depend on it where it sees many. */
+/* The gradient's input log-sum-exp comes from the forward pass. Its output is random like the other
+ * inputs. With the true output, gradients of queries and keys would be differences of nearly equal
+ * numbers if a query sees few keys. (With one key they are nothing but rounding, which differs
+ * between kernels.) If a query sees many keys, they hardly depend on it. */
 static bool fill(const Bench *b)
 {
     enum { OUT = 4 };
@@ -49,7 +49,7 @@ static bool fill(const Bench *b)
     KernelArgs forward = b->args;
     CudaContext own = *b->cuda;
     own.attention = NULL;
-    for (uint32_t i = 0; i < 5; i++) { /* its arguments but for the first */
+    for (uint32_t i = 0; i < 5; i++) { /* its arguments except the first */
         forward.ptr[i] = b->args.ptr[i + 1];
         forward.dtype[i] = b->args.dtype[i + 1];
         forward.elements[i] = b->args.elements[i + 1];
@@ -93,7 +93,7 @@ static void bench_close(Bench *b)
         free(b->host[0][i]);
         free(b->host[1][i]);
     }
-    (void)cudaGetLastError(); /* no memory to spare is no error: the call is not timed */
+    (void)cudaGetLastError(); /* lack of spare memory is no error: the call is not timed */
 }
 
 static bool fine(const char *call, cudaError_t status, CudaError *error)
@@ -103,8 +103,8 @@ static bool fine(const char *call, cudaError_t status, CudaError *error)
     return false;
 }
 
-/* A kernel of barriers and registers that warps hand each other may, on a device it was never on,
- * not end. Then nothing may wait for the device any more. */
+/* On a device where it never ran before, a kernel with barriers and moving registers might not end.
+ * Then nothing may wait for the device any more. */
 static bool wait_for(const Bench *b, AttentionWay way, CudaError *error)
 {
     const double until = clock_s() + b->patience_s;
@@ -137,7 +137,7 @@ static int by_size(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-/* The first run loads the kernel. */
+/* The first run also loads the kernel. */
 static bool median_ms(const Bench *b, AttentionWay way, float *median, bool *taken,
                       CudaError *error)
 {
@@ -150,7 +150,7 @@ static bool median_ms(const Bench *b, AttentionWay way, float *median, bool *tak
     return true;
 }
 
-/* The last run's results; memory that it is to have written is wiped before. */
+/* Returns the last run's results; the output memory is wiped before. */
 static bool results(const Bench *b, AttentionWay way, void *const *host, CudaError *error)
 {
     float ms;
@@ -169,8 +169,8 @@ static bool results(const Bench *b, AttentionWay way, void *const *host, CudaErr
     return true;
 }
 
-/* The norm of the difference in output i, of that of mma.sync's result; NaN where one of them has a
- * NaN. */
+/* Returns the norm of the difference in output i, relative to that of mma.sync's result; NaN if one
+ * of them has a NaN. */
 static double difference(const Bench *b, uint32_t i)
 {
     const uint32_t at = b->args.n_in + i;
@@ -185,7 +185,7 @@ static double difference(const Bench *b, uint32_t i)
     return sum == 0 ? 0 : sqrt(sum / size);
 }
 
-/* All ways round probabilities, their gradients and results to 16 bits. */
+/* All kernels round probabilities, their gradients and results to 16 bits. */
 static bool compare(const Bench *b, AttentionWay way, AttentionTimes *times)
 {
     static const char *const outputs[2][BENCH_OUT] = {
@@ -205,7 +205,7 @@ static bool compare(const Bench *b, AttentionWay way, AttentionTimes *times)
     return true;
 }
 
-/* A way that is wrong is not timed. */
+/* A kernel with wrong results is not timed. */
 static bool time_way(const Bench *b, AttentionWay way, AttentionTimes *times, CudaError *error)
 {
     float ms = 0;

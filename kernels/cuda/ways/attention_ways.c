@@ -1,4 +1,4 @@
-/* The choices of attention's ways: see attention_ways.h. */
+/* Chooses among attention's kernels: see attention_ways.h. */
 #include "kernels/cuda/ways/attention_ways.h"
 
 #include <assert.h>
@@ -9,7 +9,7 @@
 #include "kernels/cuda/ways/attention_private.h"
 #include "planner/ir/layout/layout.h"
 
-/* Of choices that are kept: raised when our kernels change, which are then timed and compared
+/* Version of stored choices: raise it when our kernels change, so that they are timed and compared
  * again. */
 #define KERNELS "3"
 
@@ -76,14 +76,14 @@ void attention_ways_close(AttentionWays *w)
     free(w);
 }
 
-/* Has the call more than one way? */
+/* True if more than one kernel can carry out the call. */
 static bool is_chosen_for(OpKind op, const KernelArgs *args, const CudaContext *cuda)
 {
     return (op == OP_attention || op == OP_attention_grad) &&
            cuda_attention_hopper_takes(op, args, cuda);
 }
 
-/* The inputs of a choice. */
+/* Names a call by the inputs of the choice. */
 static void name_of(OpKind op, const KernelArgs *a, char name[ATTENTION_NAME_BYTES])
 {
     (void)snprintf(name, ATTENTION_NAME_BYTES,

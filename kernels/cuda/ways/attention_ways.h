@@ -1,7 +1,7 @@
-/* Which of several ways carries attention or its gradient out, where there are several: kernels of
- * mma.sync, those of Hopper's own instructions, a library. Each distinct call is timed once, before
- * the first step, on memory of its own; what does not compute what mma.sync's kernel does is not
- * used. Elsewhere the library has what it takes, mma.sync the rest. */
+/* Chooses the kernel that carries out attention or its gradient, where there are several: mma.sync
+ * kernels, kernels with Hopper's own instructions, a library. Each distinct call is timed once
+ * before the first step, on separate memory. A kernel whose results differ from mma.sync's is not
+ * used. Without timing, the library takes the calls that it accepts and mma.sync the rest. */
 #ifndef TANDEM_KERNELS_CUDA_WAYS_ATTENTION_WAYS_H
 #define TANDEM_KERNELS_CUDA_WAYS_ATTENTION_WAYS_H
 
@@ -20,38 +20,40 @@ typedef enum AttentionWay {
 } AttentionWay;
 
 typedef struct AttentionWaysOptions {
-    bool tune;                           /* time what nothing is kept of; else it is mma.sync's */
-    const CudaChoices *kept;             /* NULL: nothing is kept */
-    const char *device;                  /* its name, of choices that are kept; copied */
+    /* time calls without a stored choice; otherwise they use mma.sync */
+    bool tune;
+    const CudaChoices *kept;             /* NULL: nothing is stored */
+    const char *device;                  /* its name, for stored choices; copied */
     const CudaAttentionLibrary *library; /* NULL: none */
-    double patience_s;                   /* how long a kernel may run that is timed */
+    double patience_s;                   /* time limit for a kernel that is timed */
 } AttentionWaysOptions;
 
 typedef struct AttentionWays AttentionWays;
 
 AttentionWays *attention_ways_open(const AttentionWaysOptions *options, CudaError *error);
-/* Chooses for an instruction. May allocate, launch and wait. */
+/* Chooses for an instruction. It may allocate, launch and wait. */
 bool attention_ways_prepare(AttentionWays *w, OpKind op, const KernelArgs *args,
                             const CudaContext *cuda, CudaError *error);
-/* A CudaAttentionLibrary's `run`. A call that was not prepared is the library's or mma.sync's. */
+/* The `run` of a CudaAttentionLibrary. A call that was not prepared uses the library or
+ * mma.sync. */
 bool attention_ways_run(void *ways, OpKind op, const KernelArgs *args, const CudaContext *cuda,
                         bool *taken, CudaError *error);
 void attention_ways_close(AttentionWays *w);
 
-/* Ranks that carry out one call do it alike: each tells its choices, in no order, and then adopts,
- * of each call, that of the lowest rank that has it; mma.sync's if any rank found another wrong.
- * Only then choices are kept. */
+/* All ranks must carry out the same call with the same kernel. Each rank lists its choices, in any
+ * order. Then each adopts, for each call, the choice of the lowest rank that has one; or mma.sync
+ * if any rank found another kernel wrong. Only then are choices stored. */
 enum { ATTENTION_NAME_BYTES = 120 };
 typedef struct AttentionChoice {
     char call[ATTENTION_NAME_BYTES]; /* empty: none */
     int32_t way;                     /* an AttentionWay */
-    int32_t wrong;                   /* did a way differ from mma.sync's? */
+    int32_t wrong;                   /* a kernel differed from mma.sync */
 } AttentionChoice;
 uint32_t attention_ways_n(const AttentionWays *w);
 void attention_ways_tell(const AttentionWays *w, AttentionChoice *choice);
 void attention_ways_adopt(AttentionWays *w, const AttentionChoice *all, uint32_t n);
 
-/* After a failure: is a kernel still running that has not ended in time? Then nothing may wait for
+/* After a failure: true if a kernel that exceeded its time still runs. Then nothing may wait for
  * the device, not even to free memory, and the process must end without its exit handlers. */
 bool attention_ways_hang(const AttentionWays *w);
 

@@ -1,4 +1,4 @@
-/* Attention, forward, by the instructions of compute capability 9.0: a kernel for each type and
+/* Attention, forward, with the instructions of compute capability 9.0: a kernel for each type and
  * head size. */
 #include "kernels/cuda/attention/hopper/attention_hopper.h"
 

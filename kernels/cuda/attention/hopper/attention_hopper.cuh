@@ -1,24 +1,24 @@
-/* Attention, forward, of compute capability 9.0, for one type and head size: a block holds 128
+/* Attention, forward, for compute capability 9.0, one type and one head size. A block holds 128
  * queries of one head. One thread of the first warpgroup fetches keys and values, COLUMNS at a
- * time, into the slots of a ring; two warpgroups, 64 queries each, use them. A warpgroup takes the
- * softmax of its scores while the values of the keys before are multiplied; its scores themselves
- * it waits for, and only the other warpgroup may have work for the processor meanwhile:
+ * time, into the slots of a ring. Two warpgroups use them, with 64 queries each. A warpgroup
+ * computes the softmax of its scores while the previous values are multiplied. It waits for the
+ * scores themselves; meanwhile only the other warpgroup may have work:
  *
  *     S(j) = Q K(j)^T     issued, and so is O += P(j-1) V(j-1)
  *     wait for S(j); K(j)'s slot is free; P(j) = exp(S(j) - top)
- *     wait for O; V(j-1)'s slot is free; O is brought to the new maximum */
+ *     wait for O; V(j-1)'s slot is free; O is rescaled to the new maximum */
 #define F(name) NAME(name##_hopper)
 #define COLUMNS 128
 #include "kernels/cuda/attention/hopper/attention_hopper_tile.cuh"
 
 typedef struct F(State) {
-    float out[HEAD / 2];         /* tiles of 8 columns, mma's C */
-    float top[2], total[2];      /* of rows lane / 4 and lane / 4 + 8 */
-    uint32_t p[COLUMNS / 16][4]; /* what is multiplied with values: mma's A */
+    float out[HEAD / 2];         /* tiles of 8 columns, like mma's C */
+    float top[2], total[2];      /* for rows lane / 4 and lane / 4 + 8 */
+    uint32_t p[COLUMNS / 16][4]; /* the factor of the values, like mma's A */
 } F(State);
 
-/* The one thread that fetches: queries, then keys and values as slots become free. Item i of the
- * ring is keys of tile i / 2, or, odd, values. */
+/* The one fetching thread: queries first, then keys and values as slots become free. Item i of the
+ * ring is the keys (even) or the values (odd) of tile i / 2. */
 DEVICE void F(produce)(const HopperArgs *h, HopperShared s, const AttentionPlace *at, int n_tiles)
 {
     barrier_expect(s.barriers, F(own_bytes));
@@ -33,7 +33,7 @@ DEVICE void F(produce)(const HopperArgs *h, HopperShared s, const AttentionPlace
     }
 }
 
-/* Scores become probabilities of an unnormalised softmax; `shrink` brings what was summed so far to
+/* Turns scores into probabilities of an unnormalised softmax; `shrink` rescales the sums so far to
  * the new maximum. */
 DEVICE void F(fold)(F(State) * state, float s[COLUMNS / 2], float scale, float shrink[2])
 {
@@ -56,8 +56,8 @@ DEVICE void F(fold)(F(State) * state, float s[COLUMNS / 2], float scale, float s
     }
 }
 
-/* One warpgroup: `row` is its first, of the block's queries. The first tile stands apart: where
- * products under way depend on a branch, ptxas waits for each of them. */
+/* One warpgroup; `row` is its first row among the block's queries. The first tile is handled
+ * separately: if running products depend on a branch, ptxas waits for each of them. */
 DEVICE void F(consume)(const AttentionArgs *a, F(State) * state, HopperShared shared,
                        const HopperRows *rows, int row, int n_tiles)
 {
@@ -97,7 +97,7 @@ DEVICE void F(consume)(const AttentionArgs *a, F(State) * state, HopperShared sh
     products_wait(0);
 }
 
-/* To memory, through the rows of queries that this warpgroup alone has read. */
+/* Writes to memory, through the rows of queries that only this warpgroup has read. */
 DEVICE void F(finish)(const AttentionArgs *a, F(State) * state, const AttentionPlace *at,
                       Shared queries, int row)
 {
@@ -120,7 +120,7 @@ DEVICE void F(finish)(const AttentionArgs *a, F(State) * state, const AttentionP
      a->E, false);
 }
 
-/* Blocks: tiles of queries x heads x sequences. Shared: barriers, queries, the ring. */
+/* Blocks: tiles of queries x heads x sequences. Shared memory: barriers, queries, the ring. */
 KERNEL_OF(F(attention), HopperArgs, HOPPER_THREADS, 1)
 {
     if (!HOPPER_CODE) return;

@@ -1,6 +1,7 @@
 /* Shared by attention's kernels for compute capability 9.0. A block is three warpgroups: the first
- * fetches, the other two multiply. In shared memory: barriers; tiles that stay, of HOPPER_ROWS
- * rows, half of them for each of the two; a ring of slots that others go through. */
+ * fetches, the other two multiply. Shared memory holds barriers; permanent tiles of HOPPER_ROWS
+ * rows, half of them for each multiplying warpgroup; and a ring of slots that the other tiles pass
+ * through. */
 #ifndef TANDEM_KERNELS_CUDA_ATTENTION_HOPPER_ATTENTION_HOPPER_BLOCK_CUH
 #define TANDEM_KERNELS_CUDA_ATTENTION_HOPPER_ATTENTION_HOPPER_BLOCK_CUH
 
@@ -12,18 +13,20 @@ enum {
     HOPPER_SLOTS = 4,
     HOPPER_THREADS = 3 * WARPGROUP,
     HOPPER_CONSUMER_WARPS = 8,
-    HOPPER_BARRIER_BYTES = SWIZZLE_BYTES, /* what follows begins a pattern */
-    HOPPER_REGISTERS = 168,               /* of 65,536 for 384 threads: what a thread begins with */
+    HOPPER_BARRIER_BYTES = SWIZZLE_BYTES, /* the data after them begins a swizzle pattern */
+    /* of 65,536 for 384 threads: registers that each thread starts with */
+    HOPPER_REGISTERS = 168,
     HOPPER_PRODUCER_REGISTERS = 24,
     HOPPER_CONSUMER_REGISTERS = 240
 };
 
-/* What a warpgroup asks for comes from the block's own registers, and is waited for for ever. */
+/* A warpgroup takes more registers from the block's own. If they are not enough, it waits for
+ * ever. */
 static_assert(HOPPER_PRODUCER_REGISTERS + 2 * HOPPER_CONSUMER_REGISTERS <= 3 * HOPPER_REGISTERS,
               "the warpgroups' registers are more than the block's");
 
 typedef struct HopperShared {
-    Shared barriers; /* that of what stays, then of each slot: full, empty */
+    Shared barriers; /* the barrier of the permanent tiles, then for each slot: full, empty */
     Shared own, ring;
 } HopperShared;
 
@@ -36,7 +39,7 @@ DEVICE HopperShared hopper_shared(Shared memory, int own_bytes)
     return s;
 }
 
-/* The resources of a launch. */
+/* Returns the shared memory of a launch. */
 static inline size_t hopper_shared_bytes(int own_bytes, int slot_bytes)
 {
     return (size_t)(SWIZZLE_BYTES + HOPPER_BARRIER_BYTES + own_bytes + HOPPER_SLOTS * slot_bytes);
@@ -44,10 +47,10 @@ static inline size_t hopper_shared_bytes(int own_bytes, int slot_bytes)
 
 typedef struct HopperSlot {
     Shared at, full, empty;
-    uint32_t parity; /* of the phase in which it is filled */
+    uint32_t parity; /* parity of the phase in which it is filled */
 } HopperSlot;
 
-/* Item i of the ring. */
+/* Returns item i of the ring. */
 DEVICE HopperSlot hopper_slot(HopperShared s, int i, int slot_bytes)
 {
     HopperSlot slot;
@@ -58,7 +61,7 @@ DEVICE HopperSlot hopper_slot(HopperShared s, int i, int slot_bytes)
     return slot;
 }
 
-/* `fillers`: how many arrive when a slot is full, besides bytes. */
+/* `fillers`: number of arrivals that fill a slot, in addition to bytes. */
 DEVICE void hopper_begin(HopperShared s, uint32_t fillers)
 {
     if (threadIdx.x == 0) {
@@ -74,13 +77,13 @@ DEVICE void hopper_begin(HopperShared s, uint32_t fillers)
     __syncthreads();
 }
 
-/* A warp is done with a slot. */
+/* A warp has finished with a slot. */
 DEVICE void hopper_give_back(HopperSlot slot)
 {
     if (threadIdx.x % WARP == 0) barrier_arrive(slot.empty);
 }
 
-/* How many keys this thread's two rows may see, and how many all rows of the warpgroup do. */
+/* Numbers of keys that this thread's two rows may see, and that all rows of the warpgroup see. */
 typedef struct HopperRows {
     int seen[2], by_all;
 } HopperRows;
@@ -95,14 +98,14 @@ DEVICE HopperRows hopper_rows(const AttentionArgs *a, const AttentionPlace *at, 
     return r;
 }
 
-/* How many keys a block of queries goes through. */
+/* Returns how many keys a block of queries visits. */
 DEVICE int64_t hopper_keys(const AttentionArgs *a, const AttentionPlace *at)
 {
     const int64_t last = at->first + HOPPER_ROWS;
     return attention_visible(a, (last < a->S ? last : a->S) - 1);
 }
 
-/* [E, heads, rows, B], of which a box is some rows of one head, 64 numbers wide. */
+/* Maps [E, heads, rows, B]; a box is some rows of one head, 64 numbers wide. */
 static inline bool hopper_map(TensorMap *map, const AttentionArgs *a, const void *at, int64_t heads,
                               int64_t rows, uint32_t box_rows, const CudaContext *cuda,
                               CudaError *error)

@@ -1,5 +1,5 @@
-/* The gradients of keys and values by the instructions of compute capability 9.0: a kernel for each
- * type and head size. */
+/* The gradients of keys and values with the instructions of compute capability 9.0: a kernel for
+ * each type and head size. */
 #include "kernels/cuda/attention/hopper/attention_hopper.h"
 
 #include "kernels/cuda/attention/hopper/attention_hopper_block.cuh"
@@ -9,7 +9,7 @@ typedef struct HopperArgs {
     AttentionArgs a;
 } HopperArgs;
 
-/* Query q sees as many of the block's keys as q more than this, but no more than there are. */
+/* Returns the limit: query q sees (q - limit) of the block's keys, at most all. */
 DEVICE int hopper_limit(const AttentionArgs *a, const AttentionPlace *at)
 {
     const int64_t most = 2 * HOPPER_ROWS, least = -INT64_C(0x7fffffff);

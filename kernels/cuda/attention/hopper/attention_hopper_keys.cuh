@@ -1,9 +1,9 @@
-/* dK = scale dS^T Q and dV = P^T dO, of compute capability 9.0, for one type and head size: a block
- * holds 128 keys and values of one group, 64 for each of two warpgroups, and goes through the
- * queries of all its heads, in order: sums have one order, and no two blocks add to one number.
- * Scores are held transposed, [keys, queries]: so they are in registers where both products want
- * them. Tiles of queries and output gradients come in pairs through a ring, with the rows' lse and
- * delta, which the warp that fetches brings with ordinary loads.
+/* dK = scale dS^T Q and dV = P^T dO for compute capability 9.0, one type and one head size. A block
+ * holds 128 keys and values of one group, 64 for each of two warpgroups, and visits the queries of
+ * all its heads in order: sums have one order, and no two blocks add to one number. Scores are held
+ * transposed, [keys, queries], so that they are in registers where both products need them. Tiles
+ * of queries and output gradients come in pairs through a ring. The fetching warp also loads the
+ * rows' lse and delta, with ordinary loads.
  *
  *     S^T = K Q^T, dP^T = V dO^T     issued
  *     wait for S^T: P^T = exp(S^T - lse); dV += P^T dO issued
@@ -17,7 +17,7 @@
 #endif
 #include "kernels/cuda/attention/hopper/attention_hopper_tile.cuh"
 
-/* A slot: queries, output gradients, [2, COLUMNS] lse (in bits) and delta. */
+/* A slot: queries, output gradients, and [2, COLUMNS] lse (in bits) and delta. */
 enum { F(slot_bytes) = 2 * F(tile_bytes) + SWIZZLE_BYTES };
 
 typedef struct F(State) {
@@ -29,9 +29,9 @@ DEVICE float *F(rows_of)(HopperSlot slot)
     return (float *)shared_pointer(slot.at + 2 * F(tile_bytes));
 }
 
-/* The warp that fetches: its first lane starts the boxes of keys and values, then of pairs of
- * queries and output gradients; all of it bring lse and delta. Of no query: a probability of 0. One
- * loop for both: two took more than a producer's registers. */
+/* The fetching warp. Its first lane starts the copies of keys and values, then of pairs of queries
+ * and output gradients. All its lanes load lse and delta. Beyond the queries the probability is 0.
+ * It is one loop: two loops took more than a producer's registers. */
 DEVICE void F(produce)(const HopperArgs *h, HopperShared s, const AttentionPlace *at,
                        const AttentionWalk *walk)
 {
@@ -47,7 +47,8 @@ DEVICE void F(produce)(const HopperArgs *h, HopperShared s, const AttentionPlace
     {
         const HopperSlot slot = hopper_slot(s, i, F(slot_bytes));
         float *const rows = F(rows_of)(slot);
-        const int64_t end = attention_end(&h->a, query); /* what a box has beyond is no query's */
+        /* rows of a box beyond this belong to no query */
+        const int64_t end = attention_end(&h->a, query);
         barrier_wait(slot.empty, slot.parity ^ 1);
         if (lane == 0) {
             barrier_expect(slot.full, 2 * F(tile_bytes));
@@ -68,8 +69,8 @@ DEVICE void F(produce)(const HopperArgs *h, HopperShared s, const AttentionPlace
     }
 }
 
-/* Scores become P. Of this thread's rows, `row` and row + 8 of the block's keys, the first query
- * sees those before `limit`. */
+/* Turns scores into P. This thread has rows `row` and row + 8 of the block's keys. The first query
+ * sees the keys before `limit`. */
 DEVICE void F(exponentials)(float s[COLUMNS / 2], const float *lse, float scale, int row, int limit)
 {
     const int column = (int)threadIdx.x % WARP % 4 * 2, hidden = row - limit - column;
@@ -85,7 +86,7 @@ DEVICE void F(exponentials)(float s[COLUMNS / 2], const float *lse, float scale,
             0;
 }
 
-/* dp becomes dS. */
+/* Turns dp into dS. */
 DEVICE void F(differentiate)(float dp[COLUMNS / 2], const float s[COLUMNS / 2], const float *delta)
 {
     const int column = (int)threadIdx.x % WARP % 4 * 2;
@@ -97,7 +98,7 @@ DEVICE void F(differentiate)(float dp[COLUMNS / 2], const float s[COLUMNS / 2], 
     }
 }
 
-/* One warpgroup, whose first row is `row`, with the queries of one slot. */
+/* One warpgroup, whose first row is `row`, processes the queries of one slot. */
 DEVICE void F(one_slot)(const AttentionArgs *a, F(State) * state, Shared keys, HopperSlot slot,
                         int row, int limit)
 {
@@ -137,7 +138,7 @@ DEVICE void F(consume)(const AttentionArgs *a, F(State) * state, HopperShared sh
     }
 }
 
-/* Blocks: tiles of keys x groups x sequences. Shared: barriers, keys, values, the ring. */
+/* Blocks: tiles of keys x groups x sequences. Shared memory: barriers, keys, values, the ring. */
 KERNEL_OF(F(attention), HopperArgs, HOPPER_THREADS, 1)
 {
     if (!HOPPER_CODE) return;

@@ -1,5 +1,5 @@
-/* The gradient of the queries by the instructions of compute capability 9.0: a kernel for each type
- * and head size. */
+/* The gradient of the queries with the instructions of compute capability 9.0: a kernel for each
+ * type and head size. */
 #include "kernels/cuda/attention/hopper/attention_hopper.h"
 
 #include "kernels/cuda/attention/hopper/attention_hopper_block.cuh"
@@ -9,12 +9,12 @@ typedef struct HopperArgs {
     AttentionArgs a;
 } HopperArgs;
 
-/* Of rows lane / 4 and lane / 4 + 8; lse in bits. */
+/* Sums for rows lane / 4 and lane / 4 + 8; lse in bits. */
 typedef struct HopperSums {
     float lse[2], delta[2];
 } HopperSums;
 
-/* Of no query: a probability of 0. */
+/* Beyond the queries the probability is 0. */
 DEVICE HopperSums hopper_sums(const AttentionArgs *a, const AttentionPlace *at, int row)
 {
     const int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP % 4;

@@ -1,7 +1,7 @@
-/* dQ = scale dS K, of compute capability 9.0, for one type and head size: a block holds 128 queries
- * of one head and their output gradients, 64 for each of two warpgroups; pairs of tiles of keys and
- * values come through a ring. dS = P (dO V^T - delta) is made anew from lse, and is in registers
- * where the product with the keys wants it; that of the tile before runs meanwhile:
+/* dQ = scale dS K for compute capability 9.0, one type and one head size. A block holds 128 queries
+ * of one head and their output gradients, 64 for each of two warpgroups. Pairs of tiles of keys and
+ * values come through a ring. dS = P (dO V^T - delta) is computed again from lse, in the registers
+ * where the product with the keys needs it. The previous tile's product runs meanwhile:
  *
  *     S(j) = Q K(j)^T, dP(j) = dO V(j)^T, dQ += dS(j-1) K(j-1)     issued
  *     wait for S(j): P(j) = exp(S(j) - lse)
@@ -20,7 +20,7 @@ typedef struct F(State) {
     uint32_t ds[COLUMNS / 16][4];
 } F(State);
 
-/* The one thread that fetches: queries and output gradients, then pairs of keys and values. */
+/* The one fetching thread: queries and output gradients first, then pairs of keys and values. */
 DEVICE void F(produce)(const HopperArgs *h, HopperShared s, const AttentionPlace *at, int n_tiles)
 {
     barrier_expect(s.barriers, 2 * F(own_bytes));
@@ -37,7 +37,7 @@ DEVICE void F(produce)(const HopperArgs *h, HopperShared s, const AttentionPlace
     }
 }
 
-/* Issues the two products that dS is made of. */
+/* Issues the two products that dS is computed from. */
 DEVICE void F(scores)(F(State) * state, Shared own, HopperSlot pair)
 {
     barrier_wait(pair.full, pair.parity);
@@ -45,7 +45,7 @@ DEVICE void F(scores)(F(State) * state, Shared own, HopperSlot pair)
     F(rows_by_rows)(state->dp, own + F(own_bytes), pair.at + F(tile_bytes));
 }
 
-/* Scores become P: of keys `key` and on. */
+/* Turns scores of keys from `key` on into P. */
 DEVICE void F(exponentials)(float s[COLUMNS / 2], const HopperRows *rows, const HopperSums *sums,
                             float scale, int key)
 {
@@ -61,7 +61,8 @@ DEVICE void F(differentiate)(float s[COLUMNS / 2], const float dp[COLUMNS / 2],
     UNROLL for (int i = 0; i < COLUMNS / 2; i++) s[i] *= dp[i] - sums->delta[i / 2 % 2];
 }
 
-/* One warpgroup, whose rows begin at `own`. The first tile stands apart, as in the forward pass. */
+/* One warpgroup, whose rows begin at `own`. The first tile is handled separately, as in the forward
+ * pass. */
 DEVICE void F(consume)(const AttentionArgs *a, F(State) * state, HopperShared shared, Shared own,
                        const HopperRows *rows, const HopperSums *sums, int n_tiles)
 {
@@ -92,8 +93,8 @@ DEVICE void F(consume)(const AttentionArgs *a, F(State) * state, HopperShared sh
     products_wait(0);
 }
 
-/* Blocks: tiles of queries x heads x sequences. Shared: barriers, queries, output gradients, the
- * ring. */
+/* Blocks: tiles of queries x heads x sequences. Shared memory: barriers, queries, output gradients,
+ * the ring. */
 KERNEL_OF(F(attention), HopperArgs, HOPPER_THREADS, 1)
 {
     if (!HOPPER_CODE) return;

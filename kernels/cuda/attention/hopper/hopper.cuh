@@ -1,8 +1,8 @@
-/* What only compute capability 9.0 has (its own code, sm_90a), of which attention there is made:
- * products of a warpgroup (four warps, the first a multiple of four) that run on while its threads
- * do something else, copies of boxes of a tensor that one thread starts, barriers in shared memory
- * that count arrivals and bytes. tests/cuda/emulator/hopper_on_cpu.h says the same words for the
- * CPU, and ends the test where a rule is broken. The rules are the PTX manual's:
+/* Instructions that only compute capability 9.0 has (its own code, sm_90a), as far as attention
+ * uses them. There are products of a warpgroup (four warps, the first a multiple of four), which
+ * run while its threads continue. One thread can start copies of boxes of a tensor. Barriers in
+ * shared memory count arrivals and bytes. tests/cuda/emulator/hopper_on_cpu.h defines the same
+ * names for the CPU, and ends the test if a rule is broken. The rules are the PTX manual's:
  *
  * Products (wgmma.mma_async). All threads of the warpgroup issue the same one. D [64, n] is in
  * registers: warp w has rows 16 w .., held as mma.cuh's C, tile after tile of eight columns; A from
@@ -11,31 +11,32 @@
  * product, and before one whose registers ordinary code has touched since. Products that add to the
  * same D, of one shape, follow each other without it.
  *
- * Matrices in shared memory (matrix_of): bits 0-13 address / 16, 16-29 leading offset / 16, 32-45
- * stride offset / 16, 62-63 the swizzle, 1 of 128 bytes. Rows of 64 16-bit numbers are 128 bytes
- * apart, and the 16 bytes at address x lie at x ^ (x >> 7 & 7) << 4: eight rows, 1024 bytes, which
- * the tile's address is a multiple of, are a pattern. Where k runs along a row (MATRIX_rows), the
- * stride is from eight rows to the next eight, the leading offset unused, and 16 further numbers of
- * k are 32 bytes further. Where k runs from row to row (MATRIX_columns, B "transposed"), the stride
- * is from eight k to the next eight, the leading offset from 64 columns to the next 64.
+ * Matrices in shared memory (matrix_of): bits 0-13 are address / 16, 16-29 leading offset / 16,
+ * 32-45 stride offset / 16, and 62-63 the swizzle, 1 for 128 bytes. Rows of 64 16-bit numbers are
+ * 128 bytes apart, and the 16 bytes at address x lie at x ^ (x >> 7 & 7) << 4. Eight rows, 1024
+ * bytes, are one pattern; the tile's address is a multiple of that. If k runs along a row
+ * (MATRIX_rows), the stride leads from eight rows to the next eight, and the leading offset is
+ * unused. The next 16 numbers of k are 32 bytes further. If k runs from row to row (MATRIX_columns,
+ * B "transposed"), the stride leads from eight k to the next eight, and the leading offset from 64
+ * columns to the next 64.
  *
- * Barriers (mbarrier). A phase is over when as many arrivals as barrier_init said have come, and as
- * many bytes as were expected; then the next begins. barrier_wait(b, parity) returns when the phase
- * of that parity is over: the first has parity 0, and before it is over, 1 counts as over. Others
- * see an initialised barrier after barriers_ready and a barrier of the block, boxes after
- * shared_to_async too.
+ * Barriers (mbarrier). A phase ends when as many arrivals as barrier_init said, and as many bytes
+ * as expected, have come; then the next phase begins. barrier_wait(b, parity) returns when the
+ * phase of that parity has ended. The first phase has parity 0; before it ends, parity 1 counts as
+ * ended. Other threads see an initialised barrier after barriers_ready and a barrier of the block.
+ * Box copies also need shared_to_async before they see it.
  *
- * Boxes (cp.async.bulk.tensor) arrive in shared memory, in the layout above, whenever they like,
- * and count on the barrier with all their bytes. Elements outside of the tensor are zero. They and
- * products are of another proxy than loads and stores: who has waited for them may use ordinary
- * accesses; the other way round, who has stored calls shared_to_async, then both meet at a barrier.
- */
+ * Boxes (cp.async.bulk.tensor) arrive in shared memory in the layout above, in any order. Each
+ * counts all its bytes on the barrier. Elements outside of the tensor are zero. Box copies and
+ * products access memory through another proxy than loads and stores. A thread that has waited for
+ * them may use ordinary accesses. A thread that has stored data must call shared_to_async, then
+ * both sides must meet at a barrier. */
 #ifndef TANDEM_KERNELS_CUDA_ATTENTION_HOPPER_HOPPER_CUH
 #define TANDEM_KERNELS_CUDA_ATTENTION_HOPPER_HOPPER_CUH
 
 #include "kernels/cuda/product/mma.cuh"
 
-/* Is this a pass of the compiler that knows these instructions? Elsewhere kernels do nothing. */
+/* True if this compiler pass knows these instructions. In other passes the kernels do nothing. */
 #if !defined(__CUDACC__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define HOPPER_CODE 1
 #else
@@ -45,8 +46,8 @@
 enum { WARPGROUP = 128, SWIZZLE_COLUMNS = 64, SWIZZLE_BYTES = 1024 };
 enum { TENSOR_DIMS = 4 };
 
-/* A tensor of 16-bit numbers, the fastest dimension first, and the box that is fetched of it.
- * stride[i] is that of dimension i + 1, in bytes. */
+/* A tensor of 16-bit numbers, the fastest dimension first, and the box to fetch from it. stride[i]
+ * is that of dimension i + 1, in bytes. */
 typedef struct TensorShape {
     const void *at;
     uint64_t dim[TENSOR_DIMS], stride[TENSOR_DIMS - 1];
@@ -57,7 +58,7 @@ typedef struct TensorShape {
 typedef enum MatrixMajor { MATRIX_rows, MATRIX_columns } MatrixMajor;
 
 #ifdef __CUDACC__
-#include <cuda.h> /* types alone: the one function comes from the driver that is loaded */
+#include <cuda.h> /* only types: the one function comes from the loaded driver */
 
 typedef CUtensorMap TensorMap;
 
@@ -83,7 +84,7 @@ static inline bool tensor_map_make(TensorMap *map, const TensorShape *t, const C
     return false;
 }
 
-/* The address as descriptors have it. */
+/* Returns the address as descriptors need it. */
 DEVICE uint32_t shared_window(Shared at)
 {
     return at;
@@ -102,7 +103,8 @@ DEVICE void barriers_ready(void)
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-/* What this thread has stored in shared memory, barriers too, is there for boxes and products. */
+/* Makes this thread's stores to shared memory, including barriers, visible to box copies and
+ * products. */
 DEVICE void shared_to_async(void)
 {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -113,7 +115,7 @@ DEVICE void barrier_arrive(Shared barrier)
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/* One arrival, and so many bytes that are to come. */
+/* Announces one arrival and this many bytes. */
 DEVICE void barrier_expect(Shared barrier, uint32_t bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
@@ -132,7 +134,7 @@ DEVICE void barrier_wait(Shared barrier, uint32_t parity)
                      : "memory");
 }
 
-/* Of the threads that name it, `threads` of them; number 0 is __syncthreads'. */
+/* A barrier for `threads` threads that use this number; number 0 is __syncthreads'. */
 DEVICE void barrier_threads(uint32_t number, uint32_t threads)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
@@ -149,7 +151,7 @@ DEVICE void box_fetch(Shared to, const TensorMap *map, Shared barrier, int c0, i
                  : "memory");
 }
 
-/* ---- registers: by all warps of a warpgroup; multiples of 8 ---- */
+/* ---- registers: all warps of a warpgroup must call this; multiples of 8 ---- */
 
 #define registers_shrink(n) asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"((int)(n)))
 #define registers_grow(n)   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"((int)(n)))
@@ -161,13 +163,13 @@ DEVICE void products_fence(void)
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-/* The products issued since are one group. */
+/* Makes the products issued since the last call one group. */
 DEVICE void products_commit(void)
 {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/* All but the latest `groups` (a constant) are done. */
+/* Waits until all but the latest `groups` (a constant) are done. */
 #define products_wait(groups)                                                                      \
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(groups) : "memory")
 
@@ -184,7 +186,7 @@ DEVICE void products_commit(void)
     NAMES_32 ",%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"                   \
              "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 
-/* D = A B, or D += A B where `add`; B's rows are n. */
+/* D = A B, or D += A B with `add`; B's rows are n. */
 #define PRODUCT_ROWS(type, ptx, n, registers, names, at_a, at_b, adds)                             \
     DEVICE void product_rows_##n##_##type(float d[registers], uint64_t a, uint64_t b, int add)     \
     {                                                                                              \
@@ -228,14 +230,14 @@ DEVICE uint64_t matrix_of(Shared at, uint32_t leading_bytes, uint32_t stride_byt
            UINT64_C(1) << 62;
 }
 
-/* The first address from there that is a multiple of a pattern. */
+/* Returns the next address that is a multiple of a swizzle pattern. */
 DEVICE Shared shared_pattern(Shared at)
 {
     return at + (SWIZZLE_BYTES - shared_window(at) % SWIZZLE_BYTES) % SWIZZLE_BYTES;
 }
 
-/* Where chunk `chunk` of 16 bytes of a row lies, of a tile that begins a pattern; tiles of more
- * than 64 columns are tiles of 64, one after the other. */
+/* Returns the address of 16-byte chunk `chunk` in a row of a tile that begins a pattern. A tile
+ * with more than 64 columns is several tiles of 64, one after the other. */
 DEVICE Shared swizzled_chunk(Shared tile, int rows, int row, int chunk)
 {
     return tile + (chunk / 8 * rows + row) * 128 + (((chunk & 7) ^ (row & 7)) << 4);
