@@ -86,7 +86,7 @@ static bool accepts(const RankState *r, Pc pc, const KernelArgs *a, Arena *arena
     uint32_t own = (uint32_t)info->sig.n_in + info->sig.n_out;
     bool has_scratch = own > 0 && a->n_args == own + 1 && a->dtype[own] == DT_u8;
     static const RankMachine cpu = {kernel_cpu_accepts, kernel_cpu_workspace};
-    bool on_host = in->stream == STREAM_host || in->op == OP_batch;
+    bool on_host = in->stream == STREAM_host || info->flags & OP_SOURCE;
     const RankMachine *machine = r->machine && !on_host ? r->machine : &cpu;
     uint64_t scratch =
         own > 0 && a->n_args >= own ? machine->workspace(in->op, a->dtype, a->elements, own) : 0;
@@ -128,11 +128,12 @@ static bool ready_compute(const RankState *r, Pc pc, const Control *control, Are
     if (!accepts(r, pc, a, arena, d)) return false;
     bool moves = op_info(in->op)->class_ == OP_CLASS_reshape;
     if (!moves && !bind(r, pc, a)) return fail(r, pc, arena, d, "its sizes do not agree");
-    if (in->op == OP_batch && a->size['s'] < a->binding->size['s'] &&
-        a->binding->size['s'] > KERNEL_MOST_SPLIT_SEQ)
+    const int tokens = op_letter(in->op, INDEX_tokens);
+    if (op_info(in->op)->flags & OP_SOURCE && a->size[tokens] < a->binding->size[tokens] &&
+        a->binding->size[tokens] > KERNEL_MOST_SPLIT_SEQ)
         return diag_error(d, FAULT_input, "exec-program", instr_loc(r->plan, in),
                           "sequences of %lld tokens, of which ranks read parts: at most %d can be",
-                          (long long)a->binding->size['s'], KERNEL_MOST_SPLIT_SEQ);
+                          (long long)a->binding->size[tokens], KERNEL_MOST_SPLIT_SEQ);
     if (moves && in->op != OP_copy && !set_extents(r, in, a))
         return fail(r, pc, arena, d, "its parts and sizes do not agree");
     r->at[pc] = (Ready){.kernel = kernel, .args = a};

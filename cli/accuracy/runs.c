@@ -100,7 +100,8 @@ static bool predict_row(const RowOut *out, RowRun *run)
     Graph graph;
     if (!load(out, run, NULL, &graph)) return false;
     const Config *c = &run->config;
-    uint32_t pp = c->axis_size[AXIS_pp], low = pp > 1 ? 2 * pp : 3, high = low + (pp > 1 ? pp : 2);
+    uint32_t pp = config_ranks(c, axes_with(AXIS_STAGES));
+    uint32_t low = pp > 1 ? 2 * pp : 3, high = low + (pp > 1 ? pp : 2);
     int64_t of_each = c->micro_batch * config_data_ranks(c);
     double n = (double)(c->global_batch / of_each);
     if (out->cli->options.exact || n <= 1.5 * high) return simulate(run, &graph);

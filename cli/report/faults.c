@@ -175,7 +175,8 @@ double imbalance_of(Cli *cli, const PlanFile *file)
     const char *text = cli->options.imbalance_text;
     double factor = 1;
     if (text == NULL || !positive(cli, "imbalance", text, false, &factor)) return 1;
-    const uint32_t ep = mesh_size(&file->plan->mesh, mesh_axes(&file->plan->mesh, AXIS_ep));
+    const Mesh *mesh = &file->plan->mesh;
+    const uint32_t ep = mesh_size(mesh, mesh_axes_of(mesh, axes_trading(INDEX_experts)));
     const double most = most_imbalance(file, ep, cli->arena);
     if (file->config.runtime.name == NULL) {
         cli_error(cli, FAULT_usage, "option-value",

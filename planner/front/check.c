@@ -63,7 +63,7 @@ static void check_passes(Draft *draft)
 /* True if the axis is a factor of the world size. */
 static bool is_factor(const Draft *draft, int axis)
 {
-    return axis != AXIS_ep || draft->config.ep_mode == EP_extra;
+    return !axes_have(axes_with(AXIS_FOLDS), (AxisName)axis) || draft->config.ep_mode == EP_extra;
 }
 
 uint64_t draft_other_axes(const Draft *draft, int axis)
@@ -111,7 +111,8 @@ static void resolve_mesh(Draft *draft, uint64_t world)
         const char *path = arena_print(draft->arena, "mesh.%s", axis_name_text((AxisName)a));
         if (!is_factor(draft, a)) {
             diag_error(draft->d, FAULT_input, "mesh-free-axis", draft_loc(draft, path),
-                       "mesh.ep = -1 with ep_mode = \"folded\": ep is no factor of the world");
+                       "mesh.%s = -1 with ep_mode = \"folded\": %s is no factor of the world",
+                       axis_name_text((AxisName)a), axis_name_text((AxisName)a));
             diag_hint(draft->d, "write its size");
             return;
         }
@@ -152,16 +153,19 @@ static bool fits_named(const Draft *draft, double product, uint64_t world)
 static void fold_experts(Draft *draft)
 {
     Config *c = &draft->config;
+    const AxisName folds = axes_first(axes_with(AXIS_FOLDS)),
+                   of = axes_first(axes_with(AXIS_UNITS));
     EpFold fold;
-    c->ep_folded = c->axis_size[AXIS_ep];
-    c->axis_size[AXIS_ep] = 1;
+    c->ep_folded = c->axis_size[folds];
+    c->axis_size[folds] = 1;
     Mesh mesh = mesh_make(c->axis_size);
-    if (!mesh_fold_ep(&mesh, c->ep_folded, c->axis_loc[AXIS_ep], draft->d, &fold)) return;
-    /* The ranks of dp_shard are consecutive only if no axis lies inside it. */
-    if (c->axis_size[AXIS_tp] * c->axis_size[AXIS_cp] * c->axis_size[AXIS_domain] > 1) return;
-    if (c->axis_size[AXIS_dp_shard] % c->ep_folded != 0) return;
-    c->axis_size[AXIS_dp_shard] /= c->ep_folded;
-    c->axis_size[AXIS_ep] = c->ep_folded;
+    if (!mesh_fold_ep(&mesh, c->ep_folded, c->axis_loc[folds], draft->d, &fold)) return;
+    /* The ranks of the axis of units are consecutive only if no other axis lies inside it. */
+    for (int a = (int)of + 1; a < AXIS_NAMES; a++)
+        if (c->axis_size[a] > 1) return;
+    if (c->axis_size[of] % c->ep_folded != 0) return;
+    c->axis_size[of] /= c->ep_folded;
+    c->axis_size[folds] = c->ep_folded;
     c->ep_folded = 1;
 }
 
@@ -403,7 +407,7 @@ static void check_idle(Draft *draft, const PpOptions *pp, Loc loc)
 static void fill_chunks(Draft *draft, PpOptions *pp, Loc loc)
 {
     check_idle(draft, pp, loc);
-    uint32_t p = draft->config.axis_size[AXIS_pp], n_stages = 0;
+    uint32_t p = config_ranks(&draft->config, axes_with(AXIS_STAGES)), n_stages = 0;
     for (uint32_t r = 0; r < pp->own.n; r++)
         for (uint32_t i = 0; i < pp->own.at[r].actions.n; i++)
             if (pp->own.at[r].actions.at[i].stage >= n_stages)

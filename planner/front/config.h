@@ -415,11 +415,19 @@ typedef struct Config {
     const char *original;
 } Config;
 
-/* The number of ranks that read samples of their own, including the ranks of ep. */
+/* Returns the product of the sizes of these axes. */
+static inline uint32_t config_ranks(const Config *c, AxisNames names)
+{
+    uint32_t n = 1;
+    for (uint32_t a = 0; a < AXIS_NAMES; a++)
+        if (axes_have(names, (AxisName)a)) n *= c->axis_size[a];
+    return n;
+}
+
+/* The number of ranks that read samples of their own. */
 static inline int64_t config_data_ranks(const Config *c)
 {
-    return (int64_t)c->axis_size[AXIS_dp_replicate] * c->axis_size[AXIS_dp_shard] *
-           c->axis_size[AXIS_ep];
+    return config_ranks(c, axes_cutting(INDEX_samples));
 }
 
 #endif

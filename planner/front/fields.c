@@ -67,11 +67,10 @@ static const Field plan_fields[] = {
     {"batch.denominator", FIELD_word, IN(config.denominator), 0, 0, denominators},
 
     {"mesh", FIELD_table, 0, 0, 0, NULL},
-#define X(name) {"mesh." #name, FIELD_axis, IN(mesh[AXIS_##name]), -1, MOST_RANKS, NULL},
-    MESH_AXES(X)
-#undef X
+#define AXIS(name, ...) {"mesh." #name, FIELD_axis, IN(mesh[AXIS_##name]), -1, MOST_RANKS, NULL},
+#include "planner/ir/axes.def"
 
-        {"mesh.ep_mode", FIELD_word, IN(config.ep_mode), 0, 0, WORDS("extra", "folded")},
+    {"mesh.ep_mode", FIELD_word, IN(config.ep_mode), 0, 0, WORDS("extra", "folded")},
 
     {"nccl", FIELD_table, 0, 0, 0, NULL},
     {"nccl.register", FIELD_word, IN(config.nccl.registration), 0, 0, nccl_registers},
@@ -332,6 +331,8 @@ static const FieldDoc field_docs[] = {
 #define DOC(key, unit, text) {key, unit, text},
 #include "planner/front/fields_doc.def"
 #undef DOC
+#define AXIS(name, doc, ...) {"mesh." #name, "ranks", doc},
+#include "planner/ir/axes.def"
 };
 
 /* True if `path` has the words of `pattern`, in which a `*` stands for any word. */

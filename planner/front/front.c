@@ -125,19 +125,19 @@ static bool answer(Script *s, Draft *draft, bool shrink, bool can_shrink)
     if (!draft_finish(draft)) return false;
     Answer a;
     memset(&a, 0, sizeof a);
-    a.full_tp = draft->config.axis_size[AXIS_tp];
+    a.full_tp = config_ranks(&draft->config, axes_with(AXIS_WEIGHTS));
     if (shrink) draft_shrink(draft, can_shrink);
     Config *c = &draft->config;
     c->group = c->denominator == DENOMINATOR_microbatch_mean ? c->micro_batch : 0;
     a.batch = c->micro_batch * config_data_ranks(c);
     a.seq = c->seq;
     memcpy(a.axis_size, c->axis_size, sizeof a.axis_size);
-    a.stages = c->axis_size[AXIS_pp];
+    a.stages = config_ranks(c, axes_with(AXIS_STAGES));
     a.microbatches = (uint32_t)(c->global_batch / a.batch);
     a.multiple = 1;
     for (uint32_t i = 0; i < c->n_passes; i++) {
         if (c->passes[i].name == PASS_pp) a.stages *= c->passes[i].pp.chunks;
-        if (c->passes[i].tp.plan.n > 0) a.multiple = c->axis_size[AXIS_tp];
+        if (c->passes[i].tp.plan.n > 0) a.multiple = config_ranks(c, axes_with(AXIS_WEIGHTS));
     }
     a.shrink = shrink;
     return send(s->fd, &a, sizeof a, MSG_NOSIGNAL) == (ssize_t)sizeof a;

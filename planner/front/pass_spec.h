@@ -48,6 +48,8 @@ typedef struct PassSpec {
     bool always;            /* also runs in plans that do not name it */
     bool reports;           /* also runs after another pass has failed, to report its errors */
     bool is_data;           /* owns the data axes; a plan has exactly one such pass */
+    /* a data pass: true if its units live in shards; NULL: they never do */
+    bool (*shards)(const PassConfig *pass);
     bool (*run)(struct Job *job);
     /* prints the pass for `check` */
     void (*print)(const PassConfig *pass, Str *out);

@@ -1,5 +1,6 @@
 /* Makes a plan small for --verify: fewer ranks, micro-batches and stages. The small model is then
  * planned like the whole one. Of the model it only knows whether its sizes follow the mesh. */
+#include <assert.h>
 #include <string.h>
 
 #include "planner/front/parent.h"
@@ -24,14 +25,15 @@ static uint32_t least_divisor(uint32_t n)
     return k;
 }
 
-/* Returns the smallest tp that can stand for `tp`. If the model keeps its sizes, it must divide tp:
- * a size that divides evenly over tp also divides evenly over every divisor of tp. */
-static uint32_t least_tp(uint32_t tp, bool sizes_follow)
+/* A multiple of 4 becomes 4, because more ranks may share a weight matrix than it has KV heads. If
+ * the model keeps its sizes, the result must divide n: a size that divides evenly over n also
+ * divides evenly over every divisor of n. */
+static uint32_t by_fours(uint32_t n, bool sizes_follow)
 {
-    if (tp == 1) return 1;
-    if (tp % 4 == 0) return 4;
-    if (sizes_follow) return tp % 2 == 1 ? 3 : 2;
-    return least_divisor(tp);
+    if (n == 1) return 1;
+    if (n % 4 == 0) return 4;
+    if (sizes_follow) return n % 2 == 1 ? 3 : 2;
+    return least_divisor(n);
 }
 
 /* Reduces the largest axis to 2, then to 1, until there are at most sixteen ranks; fixed axes
@@ -50,23 +52,46 @@ static void limit_ranks(Config *c, const bool *fixed)
     }
 }
 
-/* An odd axis becomes 3, an even one 2. A tp with several factors 4 becomes 4, because it may have
- * more ranks than there are KV heads. If the model keeps its sizes, ep and cp must still divide
- * them. */
+/* Returns the small size of one axis, by its row of axes.def. Sets `stays` if it may not shrink
+ * more. */
+static uint32_t shrunk(const AxisInfo *axis, uint32_t n, bool sizes_follow, bool *stays)
+{
+    const uint32_t least = n == 1 ? 1 : n % 2 == 1 ? 3 : 2;
+    *stays = false;
+    switch (axis->shrinks) {
+    case SHRINKS_to_least: return least;
+    case SHRINKS_to_divisor:
+        *stays = !sizes_follow && n % 2 == 1; /* 2 need not divide a size that n divides */
+        return n > 1 && !sizes_follow ? least_divisor(n) : least;
+    case SHRINKS_to_divisor_for_good:
+        *stays = !sizes_follow;
+        return n > 1 && !sizes_follow ? least_divisor(n) : least;
+    case SHRINKS_by_fours:
+        n = by_fours(n, sizes_follow);
+        *stays = !sizes_follow && n % 2 == 1;
+        return n;
+    }
+    assert(0 && "a way to shrink");
+    return n;
+}
+
 static void shrink_axes(Shrink *s, bool sizes_follow)
 {
     uint32_t *n = s->config->axis_size;
     memcpy(s->axis_was, n, sizeof s->axis_was);
-    const uint32_t tp = least_tp(n[AXIS_tp], sizes_follow), ep = n[AXIS_ep], cp = n[AXIS_cp];
     for (int a = 0; a < AXIS_NAMES; a++)
-        if (n[a] > 1) n[a] = n[a] % 2 == 1 ? 3 : 2;
-    n[AXIS_tp] = tp;
-    if (ep > 1 && !sizes_follow) n[AXIS_ep] = least_divisor(ep); /* the number of experts stays */
-    if (cp > 1 && !sizes_follow) n[AXIS_cp] = least_divisor(cp); /* the number of heads stays */
-    s->stays[AXIS_ep] = !sizes_follow;
-    s->stays[AXIS_cp] = !sizes_follow && cp % 2 == 1;
-    /* 2 need not divide a size that an odd tp divides */
-    s->stays[AXIS_tp] = !sizes_follow && tp % 2 == 1;
+        n[a] = shrunk(axis_info((AxisName)a), n[a], sizes_follow, &s->stays[a]);
+}
+
+/* Five tokens for each piece of a sequence that a rank can hold. */
+static int64_t least_tokens(const Config *c)
+{
+    int64_t tokens = 5;
+    for (int a = 0; a < AXIS_NAMES; a++) {
+        const int64_t chunks = axis_info((AxisName)a)->chunks;
+        if (c->axis_size[a] > 1 && chunks) tokens *= chunks * c->axis_size[a];
+    }
+    return tokens;
 }
 
 /* Axes > 1 stay > 1, with at most sixteen ranks; then each pass shrinks its own numbers. */
@@ -85,13 +110,12 @@ void draft_shrink(Draft *draft, bool sizes_follow)
     limit_ranks(c, s.stays);
     data = config_data_ranks(c);
     if (c->micro_batch > 2) c->micro_batch = 2;
-    if (s.fills_pipe) /* interleaved schedules need a multiple of pp */
-        n_micro = 2 * (int64_t)c->axis_size[AXIS_pp];
+    if (s.fills_pipe) /* interleaved schedules need a multiple of the stages' ranks */
+        n_micro = 2 * (int64_t)config_ranks(c, axes_with(AXIS_STAGES));
     else if (n_micro > 3 && !s.keeps_batch)
         n_micro = 3;
     c->global_batch = c->micro_batch * data * n_micro;
-    int64_t seq = 5 * (int64_t)c->axis_size[AXIS_tp] * c->axis_size[AXIS_cp];
-    if (c->axis_size[AXIS_cp] > 1) seq *= 2; /* two chunks for each rank */
+    const int64_t seq = least_tokens(c);
     if (c->seq > seq) c->seq = seq;
     uint32_t ranks = 1;
     for (int a = 0; a < AXIS_NAMES; a++) ranks *= c->axis_size[a];

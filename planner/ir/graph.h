@@ -170,6 +170,13 @@ NodeId graph_product(const Graph *g, TensorId t);
 bool graph_is_statistic(const Graph *g, TensorId t);
 bool graph_bind(const Graph *g, const Node *n, Binding *b, Diag *d);
 Dims graph_dims(const Graph *g, TensorId t);
+/* The role of each dimension of each tensor [tensor]: by the rows of the ops that touch it, and
+ * through `...` from their inputs. */
+typedef struct DimRoles {
+    uint8_t of[MAX_DIMS]; /* IndexRole */
+} DimRoles;
+DimRoles *graph_roles(const Graph *g, Arena *arena);
+int roles_dim(const DimRoles *roles, IndexRole role); /* the dimension with this role; -1: none */
 /* Converts the row-major index of an element of parameter t [global tensor] into its index in
  * the original feature order. */
 uint64_t graph_original(const Graph *g, TensorId t, uint64_t element);

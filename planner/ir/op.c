@@ -244,7 +244,7 @@ bool op_sums_rows(OpKind op, uint32_t j)
 {
     const OpInfo *info = op_info(op);
     assert(j < info->sig.n_out);
-    return info->flags & OP_IN_KERNEL && !sig_term_uses(&info->sig.out[j], 'b');
+    return info->flags & OP_IN_KERNEL && op_dim(op, info->sig.n_in + j, INDEX_samples) < 0;
 }
 
 int8_t op_axis_layout(OpKind op, const Binding *b, uint32_t arg, char letter)

@@ -70,7 +70,9 @@ enum {                     /* OpInfo.flags */
        OP_INDEXES = 16384,   /* its outputs are ids of type i32 */
        OP_WIDE = 32768,      /* its first output is a statistic, so it also has the widest type */
        OP_WINDOWED = 131072, /* derived: the row has an index h~ or w~ */
-       OP_CHUNKED = 65536 /* as OP_PLACED, but tokens may lie in two chunks (KernelArgs.second) */
+       OP_CHUNKED = 65536,  /* as OP_PLACED, but tokens may lie in two chunks (KernelArgs.second) */
+       OP_OF_LOSS = 262144, /* of the loss over logits, or of its gradient */
+       OP_AFFINE = 524288   /* each element of its first input times a number, plus a number */
 };
 
 /* One term dimension after parsing. */
@@ -167,6 +169,25 @@ int op_output_dims(OpKind op, const Binding *b, uint32_t j, int64_t dim[MAX_DIMS
 /* True if `letter` may be split over ranks: a lower-case letter of the row that leads its
  * dimension. */
 bool op_may_split(OpKind op, char letter);
+/* ---- roles of indices, as the head of ops.def lists them ---- */
+/* The role that the letter plays in the row; none: it has no role, or stands for `...`. */
+IndexRole op_role(OpKind op, char letter);
+/* The row's index of that role that may be split, or that is whole; 0: it has none. */
+char op_letter(OpKind op, IndexRole role);
+char op_whole_letter(OpKind op, IndexRole role);
+/* The dimension of an argument (inputs, then outputs) with that role, in front of any `...`; -1. */
+int op_dim(OpKind op, uint32_t arg, IndexRole role);
+bool op_is_whole(OpKind op, uint32_t arg, IndexRole role); /* it has one, and needs it whole */
+/* True if each token reads all tokens of its sequence, head by head: attention and its gradient. */
+bool op_mixes_tokens(OpKind op);
+/* The sizes of the roles of such an op, in `size` [letter]. */
+typedef struct HeadsSizes {
+    int64_t samples, groups, heads, queries, keys, head;
+} HeadsSizes;
+HeadsSizes op_heads_sizes(OpKind op, const int64_t size['z' + 1]);
+/* True if input `arg` is the labels of all tokens, where a mean counts them. */
+bool op_reads_whole_labels(OpKind op, uint32_t arg);
+
 /* For a scaled contraction: true if the last indices of operand i are the summed ones. */
 bool op_lies_along(OpKind op, uint32_t i);
 /* True if the op works row by row: it sums nothing, and each point of the first output depends

@@ -160,7 +160,7 @@ static Shape shape_in_use(const Tensor *t)
 static bool is_writer(const State *state, const StateWalk *w, AxisSet split)
 {
     const Mesh *mesh = &state->plan->mesh;
-    AxisSet others = (AxisSet) ~(split | mesh_axes(mesh, AXIS_pp));
+    AxisSet others = (AxisSet) ~(split | mesh_axes_of(mesh, axes_with(AXIS_STAGES)));
     others = (AxisSet)(others & ((1u << mesh->n_axes) - 1));
     return state->home[w->base.tensor] == 1 + state->plan->program_of[w->base.rank] &&
            mesh_part(mesh, w->base.rank, others) == 0;

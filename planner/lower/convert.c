@@ -44,10 +44,7 @@ static BufferId comm_step(Lower *l, OpKind op, AxisSet axes, BufferId from, Buff
 {
     /* A tensor that the next computation needs must not queue behind gradients that nobody waits
      * for yet. */
-    const bool context = axes & mesh_axes(&l->plan->mesh, AXIS_cp);
-    Stream stream = reduce == REDUCE_max ? STREAM_tp
-                    : context            ? STREAM_cp
-                                         : lower_stream(l, axes, op);
+    Stream stream = reduce == REDUCE_max ? STREAM_tp : lower_value_stream(l, axes, op);
     Emit e = {.op = op,
               .stream = stream,
               .axes = axes,
@@ -74,6 +71,12 @@ static bool is_sequence(const Lower *l, BufferId from, int d)
     return lower_is_sequence(l, own ? own : t ? l->g->tensors.at[t].deal[d] : 0);
 }
 
+/* The axes that cut sequences from the batch on. */
+static AxisSet cutting_tokens(const Lower *l)
+{
+    return mesh_axes_of(&l->plan->mesh, axes_cutting(INDEX_tokens));
+}
+
 /* Token parts of one rank of cp, cut over tp, are contiguous in order. Parts of several cp ranks
  * are not. They are put in order after a gather and before a scatter. */
 static BufferId gather(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin,
@@ -82,7 +85,7 @@ static BufferId gather(Lower *l, BufferId from, AxisSet axes, int d, NodeId orig
     Shape to = *lower_shape(l, from);
     const DealId deal = to.deal[d];
     const bool tokens = is_sequence(l, from, d);
-    const AxisSet inner = (AxisSet)(axes & ~mesh_axes(&l->plan->mesh, AXIS_cp));
+    const AxisSet inner = (AxisSet)(axes & ~cutting_tokens(l));
     if (tokens && inner && inner != axes)
         return gather(l, gather(l, from, inner, d, origin, category), (AxisSet)(axes & ~inner), d,
                       origin, category);
@@ -110,7 +113,7 @@ static BufferId scatter(Lower *l, BufferId from, AxisSet axes, int d, NodeId ori
     Shape to = *lower_shape(l, from);
     uint32_t parts = mesh_size(&l->plan->mesh, axes);
     const bool tokens = is_sequence(l, from, d);
-    const AxisSet context = (AxisSet)(axes & mesh_axes(&l->plan->mesh, AXIS_cp));
+    const AxisSet context = (AxisSet)(axes & cutting_tokens(l));
     if (tokens && context && context != axes)
         return scatter(l, scatter(l, from, context, d, origin, category),
                        (AxisSet)(axes & ~context), d, origin, category);
@@ -140,7 +143,7 @@ static BufferId cut(Lower *l, BufferId from, AxisSet axes, int d, NodeId origin)
     uint32_t parts = mesh_size(&l->plan->mesh, axes);
     const bool tokens = is_sequence(l, from, d);
     /* cp cuts tokens from the batch on, never here */
-    assert(!tokens || !(axes & mesh_axes(&l->plan->mesh, AXIS_cp)));
+    assert(!tokens || !(axes & cutting_tokens(l)));
     if (!tokens) to.deal[d] = deal_for(l, from, d, parts);
     set_axes(l, &to.layout, axes, SPLIT(d));
     if (tokens) to.deal[d] = sequence_deal(l->job, shape_parts(&to, &l->plan->mesh, d));

@@ -73,15 +73,41 @@ BufferId lower_view(Lower *l, BufferId parent, const Shape *shape, DType dtype,
     return id;
 }
 
+static bool carries(const AxisInfo *axis, OpKind op)
+{
+    switch (axis->carries) {
+    case CARRIES_all: return true;
+    case CARRIES_exchanges: return op == OP_all_to_all;
+    case CARRIES_sums: return op == OP_all_reduce || op == OP_reduce_scatter;
+    case CARRIES_nothing:
+    case CARRIES_values: break;
+    }
+    return false;
+}
+
 Stream lower_stream(const Lower *l, AxisSet axes, OpKind op)
 {
     const Mesh *mesh = &l->plan->mesh;
-    AxisSet tp = mesh_axes(mesh, AXIS_tp), replicate = mesh_axes(mesh, AXIS_dp_replicate);
-    if (axes && !(axes & ~tp)) return STREAM_tp;
-    if (op == OP_all_to_all) return STREAM_ep;
-    if (op == OP_all_gather) return STREAM_dp_gather;
-    if (axes && !(axes & ~replicate)) return STREAM_dp_replicate;
-    return STREAM_dp_reduce;
+    Stream own = STREAM_none;
+    for (uint32_t a = 0; a < mesh->n_axes; a++) {
+        const AxisInfo *axis = axis_info(mesh->axis[a].name);
+        if (!(axes >> a & 1)) continue;
+        if (!carries(axis, op) || (own != STREAM_none && own != axis->stream))
+            return op == OP_all_gather ? STREAM_dp_gather : STREAM_dp_reduce;
+        own = axis->stream;
+    }
+    if (own != STREAM_none) return own;
+    return op == OP_all_gather ? STREAM_dp_gather : STREAM_dp_reduce;
+}
+
+Stream lower_value_stream(const Lower *l, AxisSet axes, OpKind op)
+{
+    const Mesh *mesh = &l->plan->mesh;
+    for (uint32_t a = 0; a < mesh->n_axes; a++) {
+        const AxisInfo *axis = axis_info(mesh->axis[a].name);
+        if (axes >> a & 1 && axis->carries == CARRIES_values) return axis->stream;
+    }
+    return lower_stream(l, axes, op);
 }
 
 static void need(Pc dep[STREAM_COUNT], const Pc from[STREAM_COUNT])

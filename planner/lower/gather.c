@@ -228,7 +228,7 @@ Plan *gather_plan(const Plan *train, StateKind kind, Arena *arena, Diag *d)
                .arena = arena,
                .scratch = job.scratch,
                .n_microbatches = 1,
-               .stage.pipe = mesh_axes(&plan->mesh, AXIS_pp),
+               .stage.pipe = mesh_axes_of(&plan->mesh, axes_with(AXIS_STAGES)),
                .value.tensor_room = plan->graph.tensors.n,
                .phase = PHASE_update,
                .emit.match = 1};

@@ -129,7 +129,7 @@ static BufferId as_made(Lower *l, TensorId t)
 {
     const NodeId id = l->g->tensors.at[t].producer;
     const Node *n = &l->g->nodes.at[id];
-    if (n->op != OP_attention || !l->job->heads_axes || n->out[0] != t) return 0;
+    if (!op_mixes_tokens(n->op) || !l->job->heads_axes || n->out[0] != t) return 0;
     return lower_find_version(l, t, lower_arg_layout(l, id, n->n_in));
 }
 
@@ -322,7 +322,7 @@ bool pass_lower(Job *job)
                    .arena = job->arena,
                    .scratch = job->scratch,
                    .n_microbatches = plan->step.n_microbatches,
-                   .stage.pipe = mesh_axes(&plan->mesh, AXIS_pp),
+                   .stage.pipe = mesh_axes_of(&plan->mesh, axes_with(AXIS_STAGES)),
                    .value.tensor_room = plan->graph.tensors.n,
                    .emit.match = 1};
     lower_find_crossing(&first);

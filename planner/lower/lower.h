@@ -207,6 +207,8 @@ Shape lower_value(const Lower *l, const Tensor *t, const Layout *layout);
 /* True if tokens are dealt out this way, over ranks of cp, perhaps of tp within them. */
 bool lower_is_sequence(const Lower *l, DealId deal);
 Stream lower_stream(const Lower *l, AxisSet axes, OpKind op);
+/* ... that changes the layout of an activation or of its gradient. */
+Stream lower_value_stream(const Lower *l, AxisSet axes, OpKind op);
 
 /* ---- convert.c ---- */
 /* Returns a new buffer with the value of `from` in layout `to`. */

@@ -190,7 +190,7 @@ static void sum_partials(Lower *l, UnitId u)
 static AxisSet replicas(const Lower *l, TensorId param)
 {
     AxisSet split = layout_axes_split(&l->g->tensors.at[param].use, -1);
-    return (AxisSet)(mesh_axes(&l->plan->mesh, AXIS_tp) & ~split);
+    return (AxisSet)(mesh_axes_of(&l->plan->mesh, axes_with(AXIS_WEIGHTS)) & ~split);
 }
 
 /* Drift pinning: averages gradients that tp ranks hold alike. */

@@ -141,7 +141,8 @@ static void keep_slice(Lower *l, UnitId u)
     const Mesh *mesh = &l->plan->mesh;
     AxisSet inner = 0;
     for (uint32_t a = 0; a < mesh->n_axes; a++)
-        if (unit->shard >> a & 1 && mesh->axis[a].name == AXIS_dp_shard) inner = (AxisSet)(1u << a);
+        if (unit->shard >> a & 1 && axis_info(mesh->axis[a].name)->flags & AXIS_UNITS)
+            inner = (AxisSet)(1u << a);
     assert(inner); /* refine_for_reshard() made sure that the number divides dp_shard */
     Layout to = {{0}};
     lower_set_axes(l, &to, inner, SPLIT(0));

@@ -135,8 +135,7 @@ static bool same_rows(const Fuser *f, const Instr *a, const Instr *b)
 
 static bool reads_row_of_logits(const Instr *in)
 {
-    return in->op == OP_xent_max || in->op == OP_xent_pick || in->op == OP_xent_smooth ||
-           in->op == OP_xent_sumexp;
+    return op_info(in->op)->flags & OP_OF_LOSS && op_dim(in->op, 0, INDEX_vocab) >= 0;
 }
 
 static bool goes_by_rows(const Instr *in)

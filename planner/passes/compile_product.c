@@ -34,10 +34,7 @@ static bool is_product(OpKind op)
 /* True for the gradient of a weight: it sums over tokens. */
 static bool sums_tokens(OpKind op)
 {
-    const SigTerm *out = &op_info(op)->sig.out[0];
-    bool has_tokens = false;
-    for (int d = 0; d < out->n_dims; d++) has_tokens = has_tokens || out->dim[d].letter == 'b';
-    return is_product(op) && !has_tokens;
+    return is_product(op) && op_dim(op, op_info(op)->sig.n_in, INDEX_samples) < 0;
 }
 
 /* True if the result is a partial sum on some axis. A collective then follows at once and must not

@@ -17,10 +17,12 @@ const char *pass_word(PassName name)
     return names[name];
 }
 
-void warn_axis(const Config *config, PassName pass, AxisName axis, Diag *d)
+AxisSet pass_axes(const Job *job, PassName name)
 {
-    const bool folded = axis == AXIS_ep && config->ep_folded > 1;
-    if (config->axis_size[axis] <= 1 && !folded)
-        diag_warning(d, "not-applied", config->mesh_loc, "%s{} is asked for but mesh.%s is 1",
-                     pass_word(pass), axis_name_text(axis));
+    return mesh_axes_of(&job->plan->mesh, axes_of_pass(pass_word(name)));
+}
+
+uint32_t pass_ranks(const Config *config, PassName name)
+{
+    return config_ranks(config, axes_of_pass(pass_word(name)));
 }

@@ -14,8 +14,6 @@
 #include "planner/ir/layout/mesh_view.h"
 #include "planner/passes/pass.h"
 
-enum { SEQ_DIM = 1, GROUPS_DIM = 2 }; /* dimensions of attention's inputs, [b,s,g,...] */
-
 static const char *divisors(Arena *arena, int64_t size)
 {
     Str s = str_in(arena);
@@ -31,9 +29,9 @@ static void check_seq(const Job *job, const PassConfig *pass, int64_t parts)
     diag_error(job->diag, FAULT_input, "divides-seq",
                job->config->batch_loc.file ? job->config->batch_loc : pass->loc,
                "seq = %lld cannot be cut into %lld equal parts over cp = %lld%s", (long long)seq,
-               (long long)parts, (long long)job->config->axis_size[AXIS_cp],
-               parts % (2 * (int64_t)job->config->axis_size[AXIS_cp]) ? ""
-               : parts > 2 * (int64_t)job->config->axis_size[AXIS_cp]
+               (long long)parts, (long long)pass_ranks(job->config, PASS_cp),
+               parts % (2 * (int64_t)pass_ranks(job->config, PASS_cp)) ? ""
+               : parts > 2 * (int64_t)pass_ranks(job->config, PASS_cp)
                    ? ", two chunks each, and of those over tp"
                    : ", two chunks each");
     if (below)
@@ -47,8 +45,8 @@ static void check_seq(const Job *job, const PassConfig *pass, int64_t parts)
 static bool check_heads(const Job *job, const PassConfig *pass, const Node *n, uint32_t size)
 {
     const Graph *g = &job->plan->graph;
-    const int64_t groups = g->tensors.at[n->in[1]].dim[GROUPS_DIM];
-    const int64_t heads = groups * g->tensors.at[n->in[0]].dim[GROUPS_DIM + 1];
+    const int64_t groups = g->tensors.at[n->in[1]].dim[op_dim(n->op, 1, INDEX_groups)];
+    const int64_t heads = groups * g->tensors.at[n->in[0]].dim[op_dim(n->op, 0, INDEX_heads)];
     if (groups % size == 0) return true;
     diag_error(
         job->diag, FAULT_input, "divides-heads", pass->loc,
@@ -59,25 +57,33 @@ static bool check_heads(const Job *job, const PassConfig *pass, const Node *n, u
     return false;
 }
 
+/* True if the node reads a parameter that has an index of this role. */
+static bool has_param_of(const Graph *g, const Node *n, IndexRole role)
+{
+    for (uint32_t i = 0; i < n->n_in; i++)
+        if (g->tensors.at[n->in[i]].role == ROLE_param && op_dim(n->op, i, role) >= 0) return true;
+    return false;
+}
+
 /* Refuses ops other than attention that need all tokens of a sequence, or a table by token
  * position. */
 static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
 {
     const char *own = job->plan->graph.modules.at[n->module].path;
     const char *path = own && own[0] ? own : "the model";
-    if (n->op == OP_linear_experts) {
+    if (has_param_of(&job->plan->graph, n, INDEX_experts)) {
         diag_error(job->diag, FAULT_input, "cp-experts", pass->loc,
                    "cp = %u with experts (%s): a sequence is a routing group, of which every rank "
                    "of cp would see a part",
-                   job->config->axis_size[AXIS_cp], path);
+                   pass_ranks(job->config, PASS_cp), path);
         diag_hint(job->diag, "make cp a part of dp_shard or of tp");
         return false;
     }
-    if (n->op == OP_position) {
+    if (has_param_of(&job->plan->graph, n, INDEX_tokens)) {
         diag_error(job->diag, FAULT_input, "cp-positions", pass->loc,
                    "cp = %u with learned positions (%s): a rank trains those of its tokens alone, "
                    "and the sum over cp would count on all of them",
-                   job->config->axis_size[AXIS_cp], path);
+                   pass_ranks(job->config, PASS_cp), path);
         diag_hint(job->diag, "use rotary positions, or make cp a part of dp_shard or of tp");
         return false;
     }
@@ -87,7 +93,7 @@ static bool check_node(const Job *job, const PassConfig *pass, const Node *n)
 /* tp must lie inside cp: heads that tp has already cut cannot be cut again from outside. */
 static void check_axes(const Job *job, const PassConfig *pass)
 {
-    const uint32_t tp = job->config->axis_size[AXIS_tp];
+    const uint32_t tp = pass_ranks(job->config, PASS_tp);
     if (tp > 1 && pass->cp.mode == CP_all_to_all) {
         diag_error(job->diag, FAULT_input, "cp-tp", pass->loc,
                    "cp { mode = \"all_to_all\" } with tp = %u: both share out the heads, and parts "
@@ -99,14 +105,14 @@ static void check_axes(const Job *job, const PassConfig *pass)
         diag_error(job->diag, FAULT_input, "cp-tile", pass_config(job, PASS_tile)->loc,
                    "tile{} with cp = %u: a piece takes tokens of every sequence, and would gather "
                    "them from all ranks of cp",
-                   job->config->axis_size[AXIS_cp]);
+                   pass_ranks(job->config, PASS_cp));
         diag_hint(job->diag, "leave out tile: the logits are cut by cp already");
     }
 }
 
 DealId sequence_deal(const Job *job, uint32_t parts)
 {
-    const uint32_t cp = job->config->axis_size[AXIS_cp];
+    const uint32_t cp = pass_ranks(job->config, PASS_cp);
     if (!job->seq_deal || parts < cp) return 0;
     if (parts == cp) return job->seq_deal;
     return deal_cut(&job->plan->graph.deals, job->arena, job->seq_deal, parts / cp);
@@ -136,20 +142,20 @@ static void deal_out(Job *job, const PassConfig *pass, uint32_t size)
     const bool both = tp && (tp->tp.sequence || tp->tp.plan.n);
     const uint32_t before = job->diag->n_errors;
     check_seq(job, pass,
-              least_multiple(2 * size, both ? size * job->config->axis_size[AXIS_tp] : 1));
+              least_multiple(2 * size, both ? size * pass_ranks(job->config, PASS_tp) : 1));
     if (job->diag->n_errors > before) return;
     job->seq_deal = deal_zigzag(&g->deals, job->arena, job->config->seq, size);
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
-        for (uint32_t j = 0; n->op == OP_batch && j < n->n_out; j++)
-            g->tensors.at[n->out[j]].deal[SEQ_DIM] = job->seq_deal;
+        for (uint32_t j = 0; op_info(n->op)->flags & OP_SOURCE && j < n->n_out; j++)
+            g->tensors.at[n->out[j]].deal[op_dim(n->op, n->n_in + j, INDEX_tokens)] = job->seq_deal;
     }
 }
 
 static bool pass_cp(Job *job)
 {
     const Graph *g = &job->plan->graph;
-    const AxisSet axes = mesh_axes(&job->plan->mesh, AXIS_cp);
+    const AxisSet axes = pass_axes(job, PASS_cp);
     const PassConfig *pass = pass_config(job, PASS_cp);
     const uint32_t size = mesh_size(&job->plan->mesh, axes), before = job->diag->n_errors;
     uint32_t n_attention = 0;
@@ -165,7 +171,7 @@ static bool pass_cp(Job *job)
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         rest_fits = rest_fits && check_node(job, pass, n);
-        if (n->op != OP_attention) continue;
+        if (!op_mixes_tokens(n->op)) continue;
         n_attention++;
         heads_fit = heads_fit && (!exchanges || check_heads(job, pass, n, size));
     }
@@ -213,11 +219,6 @@ static void print(const PassConfig *pass, Str *out)
     str_print(out, "cp(%s)", modes[pass->cp.mode]);
 }
 
-static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
-{
-    warn_axis(config, pass->name, AXIS_cp, d);
-}
-
 const PassSpec pass_spec_cp = {
     .name = "cp",
     .doc = {"cp", "", "Shares the tokens of each sequence over mesh.cp."},
@@ -226,5 +227,4 @@ const PassSpec pass_spec_cp = {
     .reports = true,
     .run = pass_cp,
     .print = print,
-    .warn_axes = warn_axes,
 };

@@ -54,9 +54,8 @@ static void print(const PassConfig *pass, Str *out)
 
 static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
 {
-    const uint32_t *n = config->axis_size;
     (void)pass;
-    if (n[AXIS_dp_replicate] * n[AXIS_cp] * n[AXIS_ep] <= 1)
+    if (config_ranks(config, axes_cutting_batch() & ~axes_with(AXIS_UNITS)) <= 1)
         diag_warning(d, "not-applied", config->mesh_loc,
                      "ddp{} is asked for but mesh.dp_replicate is 1");
 }

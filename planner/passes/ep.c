@@ -6,11 +6,8 @@
 #include "planner/ir/layout/mesh_view.h"
 #include "planner/passes/pass.h"
 
-enum { EXPERT_DIM = 0 }; /* the expert dimension of a weight that linear_experts reads */
-
-static void refuse(Job *job, const Tensor *weight, uint32_t size)
+static void refuse(Job *job, const Tensor *weight, int64_t experts, uint32_t size)
 {
-    const int64_t experts = weight->dim[EXPERT_DIM];
     Str legal = str_in(job->scratch);
     for (int64_t k = 1; k <= experts; k++)
         if (experts % k == 0) str_print(&legal, "%s%lld", legal.n ? ", " : "", (long long)k);
@@ -26,18 +23,19 @@ static bool pass_ep(Job *job)
 {
     Graph *g = &job->plan->graph;
     const Mesh *mesh = &job->plan->mesh;
-    const AxisSet axes = mesh_axes(mesh, AXIS_ep);
+    const AxisSet axes = pass_axes(job, PASS_ep);
     const uint32_t size = mesh_size(mesh, axes), before = job->diag->n_errors;
     uint32_t n_shared = 0;
     if (size == 1) return true;
     for (NodeId id = 1; id < g->nodes.n && job->diag->n_errors == before; id++) {
-        if (g->nodes.at[id].op != OP_linear_experts) continue;
-        Tensor *weight = &g->tensors.at[g->nodes.at[id].in[1]];
-        assert(weight->role == ROLE_param);
+        const Node *n = &g->nodes.at[id];
+        const int dim = n->n_in < 2 ? -1 : op_dim(n->op, 1, INDEX_experts);
+        Tensor *weight = &g->tensors.at[n->in[1]];
+        if (dim < 0 || weight->role != ROLE_param) continue;
         n_shared++;
-        if (weight->dim[EXPERT_DIM] % size != 0) refuse(job, weight, size);
+        if (weight->dim[dim] % size != 0) refuse(job, weight, weight->dim[dim], size);
         for (uint32_t a = 0; a < mesh->n_axes; a++)
-            if (axes >> a & 1) weight->use.on[a] = SPLIT(EXPERT_DIM);
+            if (axes >> a & 1) weight->use.on[a] = SPLIT(dim);
     }
     if (n_shared == 0) {
         diag_error(job->diag, FAULT_input, "ep-matched-nothing", pass_config(job, PASS_ep)->loc,
@@ -70,11 +68,6 @@ static void print(const PassConfig *pass, Str *out)
     str_add(out, "ep");
 }
 
-static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
-{
-    warn_axis(config, pass->name, AXIS_ep, d);
-}
-
 const PassSpec pass_spec_ep = {
     .name = "ep",
     .doc = {"ep", "", "Shares the experts of each layer over mesh.ep. It has no options."},
@@ -82,5 +75,4 @@ const PassSpec pass_spec_ep = {
     .reports = true,
     .run = pass_ep,
     .print = print,
-    .warn_axes = warn_axes,
 };

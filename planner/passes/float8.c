@@ -92,7 +92,8 @@ static void refuse_sizes(Float8 *f, const Node *n, const Tensor *w, int64_t k, i
     for (uint32_t i = 0; i < f->n_refused; i++)
         if (f->refused[i][0] == k && f->refused[i][1] == m) return;
     if (f->n_refused < 16) f->refused[f->n_refused][0] = k, f->refused[f->n_refused++][1] = m;
-    uint32_t tp = mesh_size(&f->job->plan->mesh, mesh_axes(&f->job->plan->mesh, AXIS_tp));
+    uint32_t tp =
+        mesh_size(&f->job->plan->mesh, mesh_axes_of(&f->job->plan->mesh, axes_with(AXIS_WEIGHTS)));
     bool is_cut = layout_axes_split(&w->use, -1) != 0;
     diag_error(d, FAULT_input, "float8-divides", n->loc,
                "%s is %lld x %lld on each rank%s: an 8-bit product needs multiples of %d", w->name,
@@ -239,13 +240,12 @@ static bool check_gather(Float8 *f)
     }
     const PassConfig *fsdp2 = pass_config(f->job, PASS_fsdp2);
     const bool over_ep = !fsdp2 || fsdp2->fsdp2.over_ep;
-    f->job->gathers_bytes = config->axis_size[AXIS_dp_shard] * config->axis_size[AXIS_cp] *
-                                (over_ep ? config->axis_size[AXIS_ep] : 1) >
-                            1;
+    const AxisNames left_out = over_ep ? 0 : axes_trading(INDEX_experts);
+    f->job->gathers_bytes = config_ranks(config, axes_with(AXIS_STATES) & ~left_out) > 1;
     if (!f->job->gathers_bytes)
         diag_warning(d, "not-applied", f->pass->loc,
                      "float8 { fsdp_gather = true } but mesh.dp_shard is %u: no weight is gathered",
-                     config->axis_size[AXIS_dp_shard]);
+                     config_ranks(config, axes_with(AXIS_UNITS)));
     return true;
 }
 

@@ -225,7 +225,8 @@ static bool pass_fsdp2(Job *job)
     }
     const MpPolicy *mp = &pass->fsdp2.mp;
     bool has_policy = job->data_axes && (mp->param || mp->reduce || mp->output);
-    const AxisSet left_out = pass->fsdp2.over_ep ? 0 : mesh_axes(&job->plan->mesh, AXIS_ep);
+    const AxisSet left_out =
+        pass->fsdp2.over_ep ? 0 : mesh_axes_of(&job->plan->mesh, axes_trading(INDEX_experts));
     UnitRule rule = {.shard = (AxisSet)(mesh_shard_axes(&job->plan->mesh) & ~left_out),
                      .units = &pass->fsdp2.units};
     rule.replicate = (AxisSet)(job->data_axes & ~rule.shard);
@@ -295,16 +296,23 @@ static void print(const PassConfig *pass, Str *out)
     str_add(out, ")");
 }
 
+static bool shards(const PassConfig *pass)
+{
+    (void)pass;
+    return true;
+}
+
 /* A dp_shard that is resharded to a part of itself shrinks to 4, in parts of 2. */
 static void shrink(PassConfig *pass, Shrink *s)
 {
     Fsdp2Options *o = &pass->fsdp2;
-    const uint32_t shard = s->axis_was[AXIS_dp_shard];
+    const AxisName units = axes_first(axes_with(AXIS_UNITS));
+    const uint32_t shard = s->axis_was[units];
     if (o->reshard_after_forward != RESHARD_to || o->reshard_to <= 1 || o->reshard_to >= shard ||
         shard % o->reshard_to != 0)
         return;
-    s->config->axis_size[AXIS_dp_shard] = 4;
-    s->stays[AXIS_dp_shard] = true;
+    s->config->axis_size[units] = 4;
+    s->stays[units] = true;
     o->reshard_to = 2;
 }
 
@@ -313,9 +321,10 @@ static void shrink(PassConfig *pass, Shrink *s)
 static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
 {
     const Fsdp2Options *o = &pass->fsdp2;
-    const uint32_t ep = config->axis_size[AXIS_ep], cp = config->axis_size[AXIS_cp],
-                   own = config->axis_size[AXIS_dp_shard] * cp, shard = own * (o->over_ep ? ep : 1),
-                   replicate = config->axis_size[AXIS_dp_replicate] * cp * ep;
+    const AxisNames states = axes_with(AXIS_STATES), experts = axes_trading(INDEX_experts);
+    const uint32_t own = config_ranks(config, states & ~experts),
+                   shard = o->over_ep ? config_ranks(config, states) : own,
+                   replicate = config_ranks(config, axes_cutting_batch() & ~axes_with(AXIS_UNITS));
     const bool policy = (o->mp.param || o->mp.reduce || o->mp.output) && replicate <= 1;
     if (shard <= 1)
         diag_warning(d, "not-applied", config->mesh_loc,
@@ -331,17 +340,18 @@ static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
 static void warn_options(const Config *config, const PassConfig *pass, Diag *d)
 {
     const Fsdp2Options *o = &pass->fsdp2;
-    const bool shards = config->axis_size[AXIS_dp_shard] * config->axis_size[AXIS_cp] > 1,
+    const AxisNames experts = axes_trading(INDEX_experts);
+    const bool is_sharding = config_ranks(config, axes_with(AXIS_STATES) & ~experts) > 1,
                keeps = o->reshard_after_forward == RESHARD_false && !o->keep_gathered;
     static const char *const kept =
         "reshard_after_forward = false keeps every unit gathered until its backward pass";
-    if (config->axis_size[AXIS_ep] <= 1 && !o->over_ep)
+    if (config_ranks(config, experts) <= 1 && !o->over_ep)
         diag_warning(d, "not-applied", pass->loc,
                      "fsdp2{}: over_ep = false is not applied: mesh.ep is 1");
-    if (shards && keeps && o->reshard_root)
+    if (is_sharding && keeps && o->reshard_root)
         diag_warning(d, "not-applied", pass->loc, "fsdp2{}: reshard_root = true is not applied: %s",
                      kept);
-    if (shards && keeps && !o->reshard_last)
+    if (is_sharding && keeps && !o->reshard_last)
         diag_warning(d, "not-applied", pass->loc,
                      "fsdp2{}: reshard_last = false says nothing more: %s", kept);
 }
@@ -354,6 +364,7 @@ const PassSpec pass_spec_fsdp2 = {
     .options = options,
     .reports = true,
     .is_data = true,
+    .shards = shards,
     .run = pass_fsdp2,
     .print = print,
     .shrink = shrink,

@@ -9,25 +9,26 @@
 static bool refine_for_reshard(Job *job, const PassConfig *fsdp2)
 {
     Mesh *mesh = &job->plan->mesh;
-    uint32_t size = job->config->axis_size[AXIS_dp_shard], to = fsdp2->fsdp2.reshard_to;
+    const AxisName units = axes_first(axes_with(AXIS_UNITS));
+    uint32_t size = job->config->axis_size[units], to = fsdp2->fsdp2.reshard_to;
     if (to < 2 || to >= size || size % to != 0) {
         Str legal = str_in(job->scratch);
         for (uint32_t k = 2; k < size; k++)
             if (size % k == 0) str_print(&legal, "%s%u", legal.n ? ", " : "", k);
         diag_error(job->diag, FAULT_input, "reshard-divides", fsdp2->loc,
-                   "reshard_after_forward = %u: must divide dp_shard = %u and lie strictly between "
+                   "reshard_after_forward = %u: must divide %s = %u and lie strictly between "
                    "1 and it",
-                   to, size);
+                   to, axis_name_text(units), size);
         diag_hint(job->diag, "legal values: true, false%s%s", legal.n ? ", " : "",
                   str_text(&legal));
         return false;
     }
     for (uint32_t a = 0; a < mesh->n_axes; a++)
-        if (mesh->axis[a].name == AXIS_dp_shard) {
+        if (mesh->axis[a].name == units) {
             mesh_refine(mesh, job->arena, a, to);
             return true;
         }
-    assert(0 && "dp_shard > 1 is an axis of the mesh");
+    assert(0 && "an axis of size > 1 is in the mesh");
     return false;
 }
 
@@ -39,6 +40,6 @@ bool pass_mesh(Job *job)
               refine_for_reshard(job, fsdp2);
     if (pass_config(job, PASS_tp)) tp_refine(job);
     job->sample_axes = mesh_data_axes(&job->plan->mesh);
-    job->data_axes = (AxisSet)(job->sample_axes | mesh_axes(&job->plan->mesh, AXIS_cp));
+    job->data_axes = mesh_axes_of(&job->plan->mesh, axes_cutting_batch());
     return ok; /* other passes still report when an axis could not be refined */
 }

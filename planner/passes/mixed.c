@@ -24,8 +24,7 @@ typedef struct Mixed {
 
 static bool is_loss(OpKind op)
 {
-    return op == OP_xent_max || op == OP_xent_pick || op == OP_xent_smooth ||
-           op == OP_xent_sumexp || op == OP_xent_loss || op == OP_xent_loss_mean || op == OP_charge;
+    return op_info(op)->flags & OP_OF_LOSS;
 }
 
 static ModuleId unit_of(const Mixed *m, const Node *n)

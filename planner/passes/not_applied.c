@@ -2,10 +2,25 @@
  * of the plan never uses. Each pass checks its own options against the plan. */
 #include "planner/passes/pass.h"
 
+/* A pass whose axes have one rank each. */
+static void warn_of_axis(const Config *config, const PassConfig *pass, Diag *d)
+{
+    const AxisNames axes = axes_of_pass(pass_word(pass->name));
+    const bool folded = axes & axes_with(AXIS_FOLDS) && config->ep_folded > 1;
+    Str names = str_in(d->arena);
+    if (axes == 0 || config_ranks(config, axes) > 1 || folded) return;
+    for (uint32_t a = 0; a < AXIS_NAMES; a++)
+        if (axes_have(axes, (AxisName)a))
+            str_print(&names, "%smesh.%s", names.n ? " and " : "", axis_name_text((AxisName)a));
+    diag_warning(d, "not-applied", config->mesh_loc, "%s{} is asked for but %s is 1",
+                 pass_word(pass->name), str_text(&names));
+}
+
 void warn_not_applied(const Config *config, Diag *d)
 {
     for (uint32_t i = 0; i < config->n_passes; i++) {
         const PassConfig *pass = &config->passes[i];
+        warn_of_axis(config, pass, d);
         if (pass_specs[pass->name]->warn_axes) pass_specs[pass->name]->warn_axes(config, pass, d);
     }
     for (uint32_t i = 0; i < config->n_passes; i++) {

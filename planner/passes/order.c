@@ -27,7 +27,7 @@ static bool is_left_out(const Config *config, uint32_t i)
         PassName other = config->passes[k].name;
         if (k < i && other == name) return true;
         if (!pass_specs[other]->is_data) continue;
-        bool shards = config->axis_size[AXIS_dp_shard] > 1;
+        bool shards = config_ranks(config, axes_with(AXIS_UNITS)) > 1;
         if (best == UINT32_MAX || (shards && config->passes[best].name == PASS_ddp)) best = k;
     }
     return pass_specs[name]->is_data && i != best;

@@ -11,6 +11,9 @@
 const PassConfig *pass_config(const Job *job, PassName name);
 
 const char *pass_word(PassName name); /* "fsdp2" */
+/* The mesh axes whose layouts the pass assigns (axes.def), and the number of their ranks. */
+AxisSet pass_axes(const Job *job, PassName name);
+uint32_t pass_ranks(const Config *config, PassName name);
 /* Checks the user's list against the PassSpecs' edges. Reports "pass-order", "pass-twice". */
 bool order_check(const Config *config, Arena *arena, Diag *d);
 
@@ -94,8 +97,6 @@ typedef enum BucketKind { BUCKET_bytes, BUCKET_elements } BucketKind;
 bool units_by_bucket(Job *job, double size, BucketKind kind);
 /* Warns "not-applied" of passes without their axis and of options that the plan never uses. */
 void warn_not_applied(const Config *config, Diag *d);
-/* ... of a pass that uses one axis, if that axis has one rank. */
-void warn_axis(const Config *config, PassName pass, AxisName axis, Diag *d);
 /* Checks zero{}'s options against each other; reports "zero-option". */
 void zero_check_options(const Config *config, Diag *d);
 /* Applies FSDP2's policy to parameters, units and activations; casts where units meet. Reports

@@ -193,7 +193,7 @@ static bool find_chunks(PassConfig *pass, uint32_t n_blocks, uint32_t p, Diag *d
 
 bool passes_pipeline(const Config *config, const Plan *plan, Arena *arena, PipelineFacts *facts)
 {
-    uint32_t p = config->axis_size[AXIS_pp], n_microbatches = plan->step.n_microbatches;
+    uint32_t p = pass_ranks(config, PASS_pp), n_microbatches = plan->step.n_microbatches;
     for (uint32_t i = 0; i < config->n_passes && p > 1; i++) {
         Schedule s;
         Diag ignored = diag_in(arena);
@@ -310,7 +310,7 @@ static bool pass_pp(Job *job)
 {
     const PassConfig *named = pass_config(job, PASS_pp);
     Graph *g = &job->plan->graph;
-    uint32_t p = job->config->axis_size[AXIS_pp];
+    uint32_t p = pass_ranks(job->config, PASS_pp);
     bool piped = named && p > 1;
     job->schedule = arena_alloc(job->arena, sizeof *job->schedule);
     job->stage_of_param = arena_array(job->arena, g->tensors.n, sizeof *job->stage_of_param);
@@ -394,19 +394,15 @@ static void shrink(PassConfig *pass, Shrink *s)
     PpOptions *o = &pass->pp;
     o->n_split = 0;
     if (o->csv) {
-        s->config->axis_size[AXIS_pp] = s->axis_was[AXIS_pp];
-        s->stays[AXIS_pp] = s->keeps_batch = true;
+        const AxisName stages = axes_first(axes_with(AXIS_STAGES));
+        s->config->axis_size[stages] = s->axis_was[stages];
+        s->stays[stages] = s->keeps_batch = true;
         return;
     }
     s->fills_pipe = true;
     if (o->chunks > 2) o->chunks = 2;
     o->layers_per_stage = 0;
     o->cap = 0; /* the cap was for the unshrunk numbers */
-}
-
-static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
-{
-    warn_axis(config, pass->name, AXIS_pp, d);
 }
 
 const PassSpec pass_spec_pp = {
@@ -420,5 +416,4 @@ const PassSpec pass_spec_pp = {
     .run = pass_pp,
     .print = print,
     .shrink = shrink,
-    .warn_axes = warn_axes,
 };

@@ -16,25 +16,20 @@ typedef struct Tile {
     Job *job;
     Graph *g;
     const PassConfig *pass;
-    bool *inside;    /* [node]: it is in the region */
-    bool *wanted;    /* [tensor]: made inside the region */
-    TensorId *piece; /* [tensor of the whole region]: its counterpart in the current piece */
+    bool *inside;          /* [node]: it is in the region */
+    bool *wanted;          /* [tensor]: made inside the region */
+    TensorId *piece;       /* [tensor of the whole region]: its counterpart in the current piece */
+    const DimRoles *roles; /* [tensor of the whole region] */
+    uint32_t n_tensors;    /* of the whole region */
     int64_t seq;
     /* the size of a piece is a multiple of this many tokens, which ranks share evenly */
     int64_t step;
 } Tile;
 
-static bool is_loss(OpKind op)
-{
-    return op == OP_xent_loss || op == OP_xent_loss_mean;
-}
-
 /* True for ops that work token by token, and for ops whose sums over pieces add up to the whole. */
 static bool may_be_inside(OpKind op)
 {
-    return is_loss(op) || op == OP_xent_max || op == OP_xent_pick || op == OP_xent_smooth ||
-           op == OP_xent_sumexp || op == OP_charge || op == OP_bias || op == OP_scale ||
-           op == OP_cast || op == OP_divide;
+    return op_info(op)->flags & (OP_OF_LOSS | OP_AFFINE);
 }
 
 static bool is_head(const Node *n)
@@ -42,12 +37,17 @@ static bool is_head(const Node *n)
     return op_info(n->op)->class_ == OP_CLASS_contract;
 }
 
+static int tokens_dim(const Tile *t, TensorId id)
+{
+    return roles_dim(&t->roles[id], INDEX_tokens);
+}
+
 /* True if the tensor has an index of tokens. (Weights have none, nor has a single number such as a
  * norm of weights.) */
 static bool has_tokens(const Tile *t, TensorId id)
 {
     const Tensor *at = &t->g->tensors.at[id];
-    return (at->role == ROLE_activation || at->role == ROLE_input) && at->n_dims >= 2;
+    return (at->role == ROLE_activation || at->role == ROLE_input) && tokens_dim(t, id) >= 0;
 }
 
 static bool refuse(const Tile *t, const Node *n, const char *rule, const char *what,
@@ -85,7 +85,7 @@ static bool find_region(Tile *t)
     Graph *g = t->g;
     const Node *loss = &g->nodes.at[g->loss ? g->tensors.at[g->loss].producer : 0];
     uint32_t n_heads = 0;
-    if (!is_loss(loss->op))
+    if (!(op_info(loss->op)->flags & OP_OF_LOSS))
         return diag_error(t->job->diag, FAULT_input, "tile-region", t->pass->loc,
                           "tile: the model's loss is no nn.cross_entropy");
     t->wanted[g->loss] = true;
@@ -115,7 +115,7 @@ static bool find_region(Tile *t)
 static bool is_taken(const Tile *t, const Node *n, uint32_t i)
 {
     if (t->wanted[n->in[i]] || !has_tokens(t, n->in[i])) return false;
-    return n->op != OP_xent_loss_mean || i != 3;
+    return !op_reads_whole_labels(n->op, i);
 }
 
 /* True if axis a cuts the tokens of argument `arg` of a node. */
@@ -124,7 +124,8 @@ static bool cuts_tokens(const Tile *t, const Node *n, uint32_t arg, uint32_t a)
     Binding b;
     bool bound = graph_bind(t->g, n, &b, t->job->diag);
     assert(bound);
-    return b.n_dims[arg] >= 2 && n->split[a] && n->split[a] == b.letter[arg][1];
+    const int dim = tokens_dim(t, n->in[arg]);
+    return dim >= 0 && n->split[a] && n->split[a] == b.letter[arg][dim];
 }
 
 /* Pieces must be multiples of the number of parts that ranks cut them into. */
@@ -163,10 +164,11 @@ static TensorId cut_tensor(Tile *t, TensorId id, uint32_t piece)
 {
     Graph *g = t->g;
     Tensor part = g->tensors.at[id];
+    const int dim = tokens_dim(t, id);
     /* the loss and its count: every piece adds to them */
-    if (part.n_dims < 2) return id;
+    if (dim < 0) return id;
     if (t->wanted[id] && piece == 0) return id; /* its dimensions change at the end */
-    part.dim[1] = first_of(t, piece + 1) - first_of(t, piece);
+    part.dim[dim] = first_of(t, piece + 1) - first_of(t, piece);
     part.name = arena_print(t->job->arena, "%s.tile%u", part.name, piece);
     return (TensorId)list_push(t->job->arena, &g->tensors, part);
 }
@@ -177,7 +179,7 @@ static NodeId add_node(Tile *t, Node n, uint32_t piece)
     n.tile = piece + 1;
     NodeId id = (NodeId)list_push(t->job->arena, &g->nodes, n);
     for (uint32_t j = 0; j < n.n_out; j++)
-        if (piece == 0 || g->tensors.at[n.out[j]].n_dims >= 2)
+        if (piece == 0 || n.out[j] >= t->n_tensors) /* the loss belongs to the first piece */
             g->tensors.at[n.out[j]].producer = id;
     return id;
 }
@@ -191,6 +193,7 @@ static TensorId take(Tile *t, TensorId source, const Node *reader, uint32_t i, u
     Attrs attrs = {.first = first_of(t, piece)};
     attrs.count = first_of(t, piece + 1) - attrs.first;
     TensorId out = cut_tensor(t, source, piece);
+    const int dim = tokens_dim(t, source);
     g->tensors.at[out].role = ROLE_activation;
     g->tensors.at[out].use_is_fixed = false;
     Node n = {.op = OP_tokens,
@@ -208,9 +211,9 @@ static TensorId take(Tile *t, TensorId source, const Node *reader, uint32_t i, u
     assert(bound);
     for (uint32_t a = 0; a < t->job->plan->mesh.n_axes; a++) {
         int8_t on = g->tensors.at[source].use.on[a];
-        if (layout_is_split(on) && layout_dim(on) != 1) n.split[a] = b.letter[0][layout_dim(on)];
+        if (layout_is_split(on) && layout_dim(on) != dim) n.split[a] = b.letter[0][layout_dim(on)];
         int8_t made = op_axis_layout(OP_tokens, &b, 1, n.split[a]);
-        g->tensors.at[out].use.on[a] = cuts_tokens(t, reader, i, a) ? SPLIT(1) : made;
+        g->tensors.at[out].use.on[a] = cuts_tokens(t, reader, i, a) ? SPLIT(dim) : made;
     }
     add_node(t, n, piece);
     return out;
@@ -235,7 +238,10 @@ static void cut_node(Tile *t, const Node *whole, uint32_t piece)
     }
     for (uint32_t j = 0; j < n.n_out; j++)
         n.out[j] = t->piece[n.out[j]] = cut_tensor(t, n.out[j], piece);
-    if (n.op == OP_xent_loss_mean) {
+    bool whole_labels = false;
+    for (uint32_t i = 0; i < n.n_in; i++)
+        whole_labels = whole_labels || op_reads_whole_labels(n.op, i);
+    if (whole_labels) {
         Attrs attrs = *graph_attrs_at(g, n.attrs);
         attrs.first = first_of(t, piece);
         n.attrs = graph_attrs(g, t->job->arena, &attrs);
@@ -247,7 +253,7 @@ static void cut_node(Tile *t, const Node *whole, uint32_t piece)
 static void cut(Tile *t)
 {
     Graph *g = t->g;
-    uint32_t n_nodes = g->nodes.n, n_tensors = g->tensors.n;
+    const uint32_t n_nodes = g->nodes.n, n_tensors = t->n_tensors;
     Node *was = arena_array(t->job->scratch, n_nodes, sizeof *was);
     memcpy(was, g->nodes.at, n_nodes * sizeof *was);
     memset(g->nodes.at + 1, 0, (n_nodes - 1) * sizeof *was);
@@ -267,8 +273,8 @@ static void cut(Tile *t)
             if (t->inside[id]) cut_node(t, &was[id], piece);
     }
     for (TensorId id = 1; id < n_tensors; id++)
-        if (t->wanted[id] && g->tensors.at[id].n_dims >= 2)
-            g->tensors.at[id].dim[1] = first_of(t, 1);
+        if (t->wanted[id] && tokens_dim(t, id) >= 0)
+            g->tensors.at[id].dim[tokens_dim(t, id)] = first_of(t, 1);
 }
 
 static bool pass_tile(Job *job)
@@ -278,6 +284,8 @@ static bool pass_tile(Job *job)
     assert(t.pass && t.pass->tile.pieces >= 2);
     t.inside = arena_array(job->scratch, g->nodes.n, sizeof *t.inside);
     t.wanted = arena_array(job->scratch, g->tensors.n, sizeof *t.wanted);
+    t.roles = graph_roles(g, job->scratch);
+    t.n_tensors = g->tensors.n;
     t.piece = arena_array(job->scratch, g->tensors.n, sizeof *t.piece);
     if (!find_region(&t) || !find_step(&t)) return false;
     cut(&t);

@@ -40,10 +40,10 @@ static bool pass_zero(Job *job)
     const ZeroOptions *o = &pass->zero;
     bool shards_params = o->strategy == ZERO_optim_grads_params;
     UnitRule rule = {.shard = mesh_shard_axes(&job->plan->mesh),
-                     .replicate = mesh_axes(&job->plan->mesh, AXIS_dp_replicate),
                      .root_elements = bucket_elements(job, o),
                      .may_be_one = o->has_units && o->units.n == 0,
                      .units = &o->units};
+    rule.replicate = (AxisSet)(job->data_axes & ~rule.shard);
     if (job->gathers_bytes && o->gather == ZERO_GATHER_eager) {
         diag_error(
             job->diag, FAULT_input, "zero-option", pass->loc,
@@ -134,14 +134,18 @@ static void print(const PassConfig *pass, Str *out)
     str_add(out, ")");
 }
 
+static bool shards(const PassConfig *pass)
+{
+    return pass->zero.strategy != ZERO_no_shard;
+}
+
 static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
 {
-    const uint32_t *n = config->axis_size, both = n[AXIS_cp] * n[AXIS_ep];
-    const bool shards = pass->zero.strategy != ZERO_no_shard;
-    if (shards && n[AXIS_dp_shard] * both <= 1)
+    const bool is_sharding = shards(pass);
+    if (is_sharding && config_ranks(config, axes_with(AXIS_STATES)) <= 1)
         diag_warning(d, "not-applied", config->mesh_loc,
                      "zero{} is asked to shard but mesh.dp_shard is 1: nothing is sharded");
-    if (!shards && n[AXIS_dp_replicate] * both <= 1)
+    if (!is_sharding && config_ranks(config, axes_cutting_batch() & ~axes_with(AXIS_UNITS)) <= 1)
         diag_warning(
             d, "not-applied", config->mesh_loc,
             "zero \"no_shard\" is asked for but mesh.dp_replicate is 1: there is nobody to "
@@ -175,6 +179,7 @@ const PassSpec pass_spec_zero = {
     .short_key = "strategy",
     .reports = true,
     .is_data = true,
+    .shards = shards,
     .run = pass_zero,
     .print = print,
     .warn_axes = warn_axes,

@@ -76,7 +76,7 @@ static bool fits_hosts(const Plan *plan, const Capacity *c, Diag *d)
     const uint32_t ranks = c->devices_per_node && c->devices_per_node < plan->mesh.n_ranks
                                ? c->devices_per_node
                                : plan->mesh.n_ranks;
-    const AxisSet shard = mesh_axes(&plan->mesh, AXIS_dp_shard);
+    const AxisSet shard = mesh_axes_of(&plan->mesh, axes_with(AXIS_UNITS));
     const uint64_t shards = mesh_size(&plan->mesh, shard);
     diag_error(d, FAULT_infeasible, "host-does-not-fit", (Loc){NULL, 0},
                "the %u ranks of node %u need %s of host memory, a node has %s", ranks, node,

@@ -82,12 +82,13 @@ Hash128 value_contribution(const Verifier *v, NodeId node, uint32_t j, uint32_t 
 {
     const Node *n = &v->g->nodes.at[node];
     Hash128 in[MAX_IN];
-    if (n->op == OP_batch) in[0] = value_leaf("micro-batch", mb);
+    const bool source = op_info(n->op)->flags & OP_SOURCE;
+    if (source) in[0] = value_leaf("micro-batch", mb);
     for (uint32_t i = 0; i < n->n_in; i++) in[i] = value_of_tensor(v, n->in[i], mb);
     if (n->op == OP_pass || n->op == OP_cast) return in[0];
     const Tensor *out = &v->g->tensors.at[n->out[j]];
-    return value_of_op(n->op, value_key(v, n->attrs, mb), in, n->op == OP_batch ? 1 : n->n_in, j,
-                       out->n_dims, out->dim);
+    return value_of_op(n->op, value_key(v, n->attrs, mb), in, source ? 1 : n->n_in, j, out->n_dims,
+                       out->dim);
 }
 
 static uint32_t slot_of(Hash128 vn, uint32_t n)

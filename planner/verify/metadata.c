@@ -16,12 +16,14 @@ static void check_batch(Verifier *v)
     const StepInfo *s = &v->plan->step;
     for (NodeId id = 1; id < v->g->nodes.n && s->micro_batch; id++) {
         const Node *n = &v->g->nodes.at[id];
-        if (n->op != OP_batch) continue;
-        const Tensor *ids = &v->g->tensors.at[n->out[0]];
-        if (ids->dim[0] != s->micro_batch || ids->dim[1] != s->seq)
+        const int samples = op_dim(n->op, n->n_in, INDEX_samples),
+                  tokens = op_dim(n->op, n->n_in, INDEX_tokens);
+        if (!(op_info(n->op)->flags & OP_SOURCE) || samples < 0 || tokens < 0) continue;
+        const int64_t *is = v->g->tensors.at[n->out[0]].dim;
+        if (is[samples] != s->micro_batch || is[tokens] != s->seq)
             verify_report(v, RULE, 0,
                           "a micro-step has %lld sequences of %lld, the step says %lld of %lld",
-                          (long long)ids->dim[0], (long long)ids->dim[1], (long long)s->micro_batch,
+                          (long long)is[samples], (long long)is[tokens], (long long)s->micro_batch,
                           (long long)s->seq);
     }
 }
@@ -62,46 +64,84 @@ static bool is_named(const Mesh *m, uint32_t axis)
            a->text[length + 2] == 0;
 }
 
+/* The axes along which each kind of work goes. */
+typedef struct Along {
+    AxisSet stages, shard, replicate;
+    AxisSet cut[INDEX_ROLES]; /* of the batch */
+    AxisSet batch;            /* any of these */
+} Along;
+
+static void find_cuts(const Verifier *v, Along *is)
+{
+    for (NodeId id = 1; id < v->g->nodes.n; id++) {
+        const Node *n = &v->g->nodes.at[id];
+        if (!(op_info(n->op)->flags & OP_SOURCE)) continue;
+        for (uint32_t a = 0; a < v->plan->mesh.n_axes; a++) {
+            const IndexRole role = op_role(n->op, n->split[a]);
+            if (role == INDEX_none) continue;
+            is->cut[role] |= (AxisSet)(1u << a);
+            is->batch |= (AxisSet)(1u << a);
+        }
+    }
+}
+
+static Along work_along(const Verifier *v)
+{
+    Along is = {.stages = 0};
+    for (uint32_t i = 0; i < v->plan->programs.n; i++) {
+        const Program *p = &v->plan->programs.at[i];
+        for (Pc pc = 1; pc < p->code.n; pc++)
+            if (p->code.at[pc].hop) is.stages |= p->code.at[pc].axes;
+    }
+    find_cuts(v, &is);
+    for (UnitId u = 1; u < v->g->units.n; u++) {
+        is.shard |= v->g->units.at[u].shard;
+        is.replicate |= v->g->units.at[u].replicate;
+    }
+    return is;
+}
+
+/* Returns NULL if the axis cuts that index of the batch which its row names, and no other. A graph
+ * whose axes cut no samples at all need not cut them along this one. */
+static const char *cut_fault(const Along *is, const AxisInfo *axis, AxisSet bit)
+{
+    const char *fault = NULL;
+    if (is->cut[INDEX_samples] &&
+        (axis->cuts == INDEX_samples) != ((is->cut[INDEX_samples] & bit) != 0))
+        fault = axis->cuts == INDEX_samples ? "has the same samples all along it"
+                                            : "has other samples along it";
+    for (int role = INDEX_none + 1; role < INDEX_ROLES; role++) {
+        const bool cuts = axis->cuts == (IndexRole)role;
+        if (role == INDEX_samples || !is->batch || cuts == ((is->cut[role] & bit) != 0)) continue;
+        if (role == INDEX_tokens)
+            fault = cuts ? "has the same tokens all along it" : "has other tokens along it";
+        else
+            fault = cuts ? "has the same part of the batch all along it"
+                         : "has other parts of the batch along it";
+    }
+    return fault;
+}
+
 /* Checks the name of each axis against the work along it. */
 static void check_axes(Verifier *v)
 {
     const Mesh *m = &v->plan->mesh;
-    AxisSet stages = 0, samples = 0, tokens = 0, shard = 0, replicate = 0;
-    for (uint32_t i = 0; i < v->plan->programs.n; i++) {
-        const Program *p = &v->plan->programs.at[i];
-        for (Pc pc = 1; pc < p->code.n; pc++)
-            if (p->code.at[pc].hop) stages |= p->code.at[pc].axes;
-    }
-    for (NodeId id = 1; id < v->g->nodes.n; id++)
-        for (uint32_t a = 0; a < m->n_axes; a++)
-            if (v->g->nodes.at[id].op == OP_batch) {
-                if (v->g->nodes.at[id].split[a] == 'b') samples |= (AxisSet)(1u << a);
-                if (v->g->nodes.at[id].split[a] == 's') tokens |= (AxisSet)(1u << a);
-            }
-    for (UnitId u = 1; u < v->g->units.n; u++) {
-        shard |= v->g->units.at[u].shard;
-        replicate |= v->g->units.at[u].replicate;
-    }
+    const Along is = work_along(v);
     for (uint32_t a = 0; a < m->n_axes; a++) {
         const AxisSet bit = (AxisSet)(1u << a);
-        const AxisName name = m->axis[a].name;
-        const bool context = name == AXIS_cp;
-        const bool shards = name == AXIS_dp_shard || name == AXIS_ep || context;
-        const bool data = (shards && !context) || name == AXIS_dp_replicate;
-        const char *fault = NULL;
+        const AxisInfo *axis = axis_info(m->axis[a].name);
+        const char *fault = NULL, *cut = cut_fault(&is, axis, bit);
         if (!is_named(m, a)) fault = "has another name than its kind";
-        if (name != AXIS_pp && stages & bit) fault = "has stages along it";
-        if (samples && data != ((samples & bit) != 0))
-            fault = data ? "has the same samples all along it" : "has other samples along it";
-        if (!shards && shard & bit) fault = "has shards of units along it";
-        if (name == AXIS_dp_shard && shard && !(shard & bit)) fault = "has no shards along it";
-        if ((samples | tokens) && context != ((tokens & bit) != 0))
-            fault = context ? "has the same tokens all along it" : "has other tokens along it";
-        if (!data && !context && (shard | replicate) & bit)
+        if (!(axis->flags & AXIS_STAGES) && is.stages & bit) fault = "has stages along it";
+        if (cut) fault = cut;
+        if (!(axis->flags & AXIS_STATES) && is.shard & bit) fault = "has shards of units along it";
+        if (axis->flags & AXIS_UNITS && is.shard && !(is.shard & bit))
+            fault = "has no shards along it";
+        if (axis->cuts == INDEX_none && (is.shard | is.replicate) & bit)
             fault = "has gradients summed along it as data has";
         if (fault)
             verify_report(v, RULE, 0, "mesh axis %u (%s, %s) %s", a,
-                          m->axis[a].text ? m->axis[a].text : "?", axis_name_text(name), fault);
+                          m->axis[a].text ? m->axis[a].text : "?", axis->name, fault);
     }
 }
 

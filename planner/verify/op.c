@@ -98,7 +98,8 @@ static bool check_deals(const Step *s)
             int c = s->b->letter[i][d];
             if (!split) continue;
             const uint32_t flags = op_info(s->in->op)->flags;
-            const bool tokens = c == 's' || strchr(s->b->ellipsis, c);
+            const bool tokens =
+                op_role(s->in->op, (char)c) == INDEX_tokens || strchr(s->b->ellipsis, c);
             const bool chunks = tokens && flags & OP_CHUNKED;
             if (at->deal[d] && flags & OP_PLACED && !chunks) {
                 verify_report(s->v, "verify-layout", s->pc,
@@ -123,9 +124,12 @@ static bool check_deals(const Step *s)
 static bool check_groups(const Step *s)
 {
     int64_t group = graph_attrs_at(s->v->g, s->in->attrs)->group;
-    if (s->in->op != OP_xent_loss_mean && s->in->op != OP_xent_loss_mean_grad) return true;
-    const Shape *labels = value_shape_at(s->v, s->shape[s->in->n_in - 1]);
-    int64_t n = shape_local_dim(labels, &s->v->plan->mesh, &s->v->g->deals, 0);
+    uint32_t at = 0;
+    while (at < s->in->n_in && !op_reads_whole_labels(s->in->op, at)) at++;
+    if (at == s->in->n_in) return true;
+    const Shape *labels = value_shape_at(s->v, s->shape[at]);
+    const int dim = op_dim(s->in->op, at, INDEX_samples);
+    int64_t n = shape_local_dim(labels, &s->v->plan->mesh, &s->v->g->deals, dim);
     if (group > 0 && n % group == 0) return true;
     verify_report(s->v, "verify-scale", s->pc,
                   "averages groups of %lld sequences, of which a rank has %lld", (long long)group,
@@ -209,10 +213,11 @@ static Hash128 output_value(const Step *s, const Val *in, uint32_t j, bool recov
     Hash128 vn[MAX_IN];
     if (recovered) return value_contribution(v, s->in->origin, j, s->in->microbatch);
     for (uint32_t i = 0; i < s->in->n_in; i++) vn[i] = in[i].vn;
-    if (s->in->op == OP_batch) vn[0] = value_leaf("micro-batch", s->in->microbatch);
+    const bool source = op_info(s->in->op)->flags & OP_SOURCE;
+    if (source) vn[0] = value_leaf("micro-batch", s->in->microbatch);
     const Shape *o = value_shape_at(v, s->shape[s->in->n_in + j]);
     return value_of_op(s->in->op, value_key(v, s->in->attrs, s->in->microbatch), vn,
-                       s->in->op == OP_batch ? 1 : s->in->n_in, j, o->n_dims, o->dim);
+                       source ? 1 : s->in->n_in, j, o->n_dims, o->dim);
 }
 
 void value_compute(Verifier *v, Pc pc)

@@ -31,20 +31,16 @@ typedef struct Tiles {
     Part *of;      /* [tensor] */
     Hash128 *made; /* [tensor]: how the part was made */
     LIST(TileShare) shares;
-    int64_t tokens; /* of a sequence */
+    int64_t tokens;  /* of a sequence */
+    DimRoles *roles; /* [tensor] */
 } Tiles;
 
 static bool has_tokens(const Tiles *t, TensorId id)
 {
     const Tensor *at = &t->g->tensors.at[id];
     bool of_param = at->grad_of && t->g->tensors.at[at->grad_of].role == ROLE_param;
-    return at->role != ROLE_param && at->role != ROLE_state && !of_param && at->n_dims >= 2;
-}
-
-/* A mean needs whole labels to count groups; `first` says where the part's labels begin. */
-static bool reads_whole_labels(const Node *n, uint32_t i)
-{
-    return (n->op == OP_xent_loss_mean || n->op == OP_xent_loss_mean_grad) && i + 1u == n->n_in;
+    return at->role != ROLE_param && at->role != ROLE_state && !of_param &&
+           roles_dim(&t->roles[id], INDEX_tokens) >= 0;
 }
 
 static bool report(const Tiles *t, NodeId id, const char *what, Part a, Part b)
@@ -70,11 +66,12 @@ static bool find_part(const Tiles *t, NodeId id, Part *part)
         if (t->of[n->in[i]].hi) *part = t->of[n->in[i]];
     for (uint32_t i = 0; part->hi && i < n->n_in; i++) {
         const Part is = t->of[n->in[i]];
-        if (!has_tokens(t, n->in[i]) || reads_whole_labels(n, i) || same_tokens(is, *part))
+        if (!has_tokens(t, n->in[i]) || op_reads_whole_labels(n->op, i) || same_tokens(is, *part))
             continue;
         return report(t, id, "reads other tokens at once", *part, is);
     }
-    const bool whole = n->n_in && reads_whole_labels(n, n->n_in - 1u) && part->hi;
+    /* A mean needs whole labels to count groups; `first` says where the part's labels begin. */
+    const bool whole = n->n_in && op_reads_whole_labels(n->op, n->n_in - 1u) && part->hi;
     const Part taken = {a->first, a->first + (n->op == OP_tokens_grad ? a->count : 0), n->tile};
     if (whole && (t->of[n->in[n->n_in - 1]].hi || a->first != part->lo))
         return report(t, id, "counts by the labels of other tokens", *part, taken);
@@ -169,7 +166,14 @@ void verify_tiles(Verifier *v)
     Tiles t = {.v = v, .g = g};
     for (NodeId id = 1; id < g->nodes.n; id++) {
         if (g->nodes.at[id].op != OP_tokens) continue;
-        const int64_t all = g->tensors.at[g->nodes.at[id].in[0]].dim[1];
+        if (!t.roles) t.roles = graph_roles(g, v->arena);
+        const TensorId from = g->nodes.at[id].in[0];
+        const int dim = roles_dim(&t.roles[from], INDEX_tokens);
+        if (dim < 0) {
+            report(&t, id, "takes tokens of what has none", (Part){0, 0, 0}, (Part){0, 0, 0});
+            continue;
+        }
+        const int64_t all = g->tensors.at[from].dim[dim];
         if (t.tokens && all != t.tokens)
             report(&t, id, "cuts sequences of another length", (Part){0, t.tokens, 0},
                    (Part){0, all, 0});
@@ -180,6 +184,7 @@ void verify_tiles(Verifier *v)
     for (NodeId id = 1; id < g->nodes.n; id++) {
         Part part = {0, 0, 0};
         if (!t.tokens && !g->nodes.at[id].tile) continue;
+        if (!t.roles) t.roles = graph_roles(g, v->arena);
         if (!find_part(&t, id, &part)) return;
         if (part.hi) add_outputs(&t, id, part);
     }

@@ -112,19 +112,20 @@ static double turned_s(const Device *device, const Binding *b, const int64_t siz
 
 static bool is_attention(OpKind op)
 {
-    return op == OP_attention || op == OP_attention_grad;
+    return op_mixes_tokens(op);
 }
 
 static double attention_s(const Cost *c, DType dtype, const Instr *in, bool causal,
                           const int64_t size['z' + 1])
 {
     const Device *device = &c->cluster.device;
-    double groups = (double)size['b'] * (double)size['g'], head = (double)size['E'];
+    const HeadsSizes is = op_heads_sizes(in->op, size);
+    double groups = (double)is.samples * (double)is.groups, head = (double)is.head;
     AttentionWork work = {.kernel = runtime_attention(c->runtime, device), .dtype = dtype};
     work.kv_heads = groups;
-    work.heads = groups * (double)size['r'];
-    work.queries = (double)size['s'];
-    work.keys = (double)size['T'];
+    work.heads = groups * (double)is.heads;
+    work.queries = (double)is.queries;
+    work.keys = (double)is.keys;
     work.head = work.value = head;
     work.causal = causal;
     work.backward = in->op == OP_attention_grad;

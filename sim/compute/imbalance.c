@@ -84,7 +84,8 @@ static void finish(void *self, uint32_t id, Ps now)
 double imbalance_exchanged(const Plan *plan, const Runtime *runtime)
 {
     const Graph *g = &plan->graph;
-    const double ep = mesh_size(&plan->mesh, mesh_axes(&plan->mesh, AXIS_ep));
+    const double ep =
+        mesh_size(&plan->mesh, mesh_axes_of(&plan->mesh, axes_trading(INDEX_experts)));
     double most = 0;
     if (runtime_is_own(runtime) || !runtime->pads_late) return 1;
     for (NodeId id = 1; id < g->nodes.n; id++) {
@@ -106,7 +107,7 @@ Imbalance *imbalance_new(const Plan *plan, double factor, double exchanged, Cost
     Imbalance *b = arena_alloc(arena, sizeof *b);
     *b = (Imbalance){.factor = factor, .exchanged = exchanged, .cost = cost, .net = net};
     b->rows = experts_rows(&plan->graph, arena);
-    b->ep = mesh_axes(&plan->mesh, AXIS_ep);
+    b->ep = mesh_axes_of(&plan->mesh, axes_trading(INDEX_experts));
     assert(b->rows && factor >= 1 && exchanged > 0 && exchanged <= 1);
     return b;
 }

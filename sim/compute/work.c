@@ -77,12 +77,13 @@ static const Buffer *argument(const Program *p, const Instr *in, uint32_t i)
 static const char *heads_key(const Program *p, const Instr *in, const int64_t size['z' + 1],
                              bool causal, Arena *arena)
 {
-    HeadsWork work = {.batch = size['b'],
-                      .heads = size['g'] * size['r'],
-                      .kv_heads = size['g'],
-                      .queries = size['s'],
-                      .keys = size['T'],
-                      .head = size['E'],
+    const HeadsSizes is = op_heads_sizes(in->op, size);
+    HeadsWork work = {.batch = is.samples,
+                      .heads = is.groups * is.heads,
+                      .kv_heads = is.groups,
+                      .queries = is.queries,
+                      .keys = is.keys,
+                      .head = is.head,
                       .causal = causal,
                       .backward = in->op == OP_attention_grad};
     return work_heads_key(arena, argument(p, in, 0)->dtype, &work);
@@ -131,7 +132,7 @@ const char *work_key(const Plan *plan, const Program *p, const Instr *in, Arena 
 {
     const OpInfo *info = op_info(in->op);
     const Attrs *attrs = graph_attrs_at(&plan->graph, in->attrs);
-    bool heads = in->op == OP_attention || in->op == OP_attention_grad;
+    bool heads = op_mixes_tokens(in->op);
     if (info->class_ == OP_CLASS_reshape || info->class_ == OP_CLASS_comm || in->args.n == 0)
         return NULL;
     if (plan_touches_host(p, in)) return NULL;

@@ -87,7 +87,7 @@ static void keep_what_is_sent(const Keeper *k)
 {
     const Program *p = k->program;
     const Runtime *how = k->runtime;
-    if (mesh_axes(&k->plan->mesh, AXIS_pp) == 0) return;
+    if (mesh_axes_of(&k->plan->mesh, axes_with(AXIS_STAGES)) == 0) return;
     for (Pc pc = 1; pc < p->code.n; pc++) {
         const Instr *in = &p->code.at[pc];
         const bool forward = in->phase == PHASE_forward;

@@ -152,8 +152,9 @@ static double scores_of(const Plan *plan, const Program *p, const Instr *in)
     Rank rank = 0;
     while (plan_program(plan, rank) != p) rank++;
     if (!plan_bind(plan, p, in, rank, &b, size, NULL, NULL)) return 0;
-    return (double)size['b'] * (double)size['g'] * (double)size['r'] * (double)size['s'] *
-           (double)size['T'];
+    const HeadsSizes is = op_heads_sizes(in->op, size);
+    return (double)is.samples * (double)is.groups * (double)is.heads * (double)is.queries *
+           (double)is.keys;
 }
 
 static Pc last_of(const Program *p, const Instr *in, uint32_t arg)
@@ -173,8 +174,8 @@ static double saved_of(const Replay *r, const Instr *in)
     if (how->expands_kv && in->op == OP_attention) { /* also the repeated keys and values */
         const Graph *g = &r->plan->graph;
         const Tensor *queries = &g->tensors.at[g->nodes.at[in->origin].in[0]]; /* [b,s,g,r,E] */
-        saved +=
-            2. * (double)p->buffers.at[program_arg(p, in, 1)].bytes * (double)(queries->dim[3] - 1);
+        saved += 2. * (double)p->buffers.at[program_arg(p, in, 1)].bytes *
+                 (double)(queries->dim[op_dim(in->op, 0, INDEX_heads)] - 1);
     }
     if (as->stacks && in->op == OP_linear_experts)
         saved += (double)p->buffers.at[program_arg(p, in, 1)].bytes;
@@ -337,7 +338,7 @@ static void step(Replay *r, bool first)
  * runs. */
 static uint64_t whole_model(const Plan *plan, const Runtime *runtime)
 {
-    const AxisSet dealt = mesh_axes(&plan->mesh, AXIS_tp) | mesh_axes(&plan->mesh, AXIS_pp);
+    const AxisSet dealt = mesh_axes_of(&plan->mesh, axes_with(AXIS_WEIGHTS | AXIS_STAGES));
     uint64_t bytes = 0;
     for (TensorId t = 1; runtime->starts_whole && dealt == 0 && t < plan->graph.tensors.n; t++) {
         const Tensor *x = &plan->graph.tensors.at[t];

@@ -111,8 +111,8 @@ Ps runtime_issue_ps(const Runtime *runtime, const Plan *plan, const Program *p, 
         s = runtime->update_s;
     } else {
         double kernels = runtime->op[in->op].kernels;
-        bool cut =
-            in->origin != 0 && mesh_axes(&plan->mesh, AXIS_tp) != 0 && in->phase != PHASE_update;
+        bool cut = in->origin != 0 && in->phase != PHASE_update &&
+                   mesh_axes_of(&plan->mesh, axes_with(AXIS_WEIGHTS)) != 0;
         s = kernels * runtime->kernel_s + (cut && kernels > 0 ? runtime->tensor_s : 0);
     }
     if (runtime->pass_s > 0 && begins_pass(p, in)) s += runtime->pass_s;

@@ -411,7 +411,7 @@ void child_schedule_call(Child *c)
 {
     lua_State *L = c->L;
     Place place;
-    uint32_t p = c->answer.axis_size[AXIS_pp];
+    uint32_t p = c->answer.axis_size[axes_first(axes_with(AXIS_STAGES))];
     if (p < 2 || !push_pp(c, &place)) return;
     if (lua_getfield(L, -1, "schedule") == LUA_TFUNCTION) {
         place = function_place(c, place);

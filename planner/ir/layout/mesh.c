@@ -6,18 +6,6 @@
 
 #include "planner/base/str.h"
 
-static const char *const names[AXIS_NAMES] = {
-#define X(name) #name,
-    MESH_AXES(X)
-#undef X
-};
-
-const char *axis_name_text(AxisName name)
-{
-    assert(name < AXIS_NAMES);
-    return names[name];
-}
-
 static void set_strides(Mesh *mesh)
 {
     uint64_t stride = 1;
@@ -34,7 +22,8 @@ Mesh mesh_make(const uint32_t sizes[AXIS_NAMES])
     Mesh mesh = {.n_axes = 0};
     for (uint32_t name = 0; name < AXIS_NAMES; name++) {
         if (sizes[name] <= 1) continue;
-        mesh.axis[mesh.n_axes++] = (Axis){names[name], (AxisName)name, sizes[name], 0};
+        mesh.axis[mesh.n_axes++] =
+            (Axis){axis_name_text((AxisName)name), (AxisName)name, sizes[name], 0};
     }
     set_strides(&mesh);
     return mesh;
@@ -51,16 +40,21 @@ void mesh_refine(Mesh *mesh, Arena *arena, uint32_t a, uint32_t inner)
     AxisName name = mesh->axis[a].name;
     for (uint32_t i = 0, k = 0; i < mesh->n_axes; i++) {
         if (mesh->axis[i].name != name) continue;
-        mesh->axis[i].text = arena_print(arena, "%s.%u", names[name], k++);
+        mesh->axis[i].text = arena_print(arena, "%s.%u", axis_name_text(name), k++);
     }
     set_strides(mesh);
 }
 
 AxisSet mesh_axes(const Mesh *mesh, AxisName name)
 {
+    return mesh_axes_of(mesh, 1u << name);
+}
+
+AxisSet mesh_axes_of(const Mesh *mesh, AxisNames names)
+{
     AxisSet set = 0;
     for (uint32_t a = 0; a < mesh->n_axes; a++)
-        if (mesh->axis[a].name == name) set = (AxisSet)(set | 1u << a);
+        if (axes_have(names, mesh->axis[a].name)) set = (AxisSet)(set | 1u << a);
     return set;
 }
 

@@ -7,20 +7,11 @@
 #include <stdint.h>
 
 #include "planner/base/diag.h"
+#include "planner/ir/layout/axes.h"
 
 enum { MAX_AXES = 16 };
 typedef uint32_t Rank;
 typedef uint16_t AxisSet; /* bit a: mesh axis a */
-
-/* The names a user may give, outermost first: the order of every mesh. */
-#define MESH_AXES(X) X(pp) X(dp_replicate) X(dp_shard) X(cp) X(domain) X(ep) X(tp)
-typedef enum AxisName {
-#define X(name) AXIS_##name,
-    MESH_AXES(X)
-#undef X
-        AXIS_NAMES
-} AxisName;
-const char *axis_name_text(AxisName name);
 
 /* An atomic axis. A user's axis is one or several of these: dp_shard = 8 refined as 2 x 4 for
  * reshard_after_forward = 4 becomes dp_shard.0 (2) and dp_shard.1 (4). */
@@ -41,7 +32,8 @@ Mesh mesh_make(const uint32_t sizes[AXIS_NAMES]);
 /* Splits atomic axis `a` into outer x inner (outer first). */
 void mesh_refine(Mesh *mesh, Arena *arena, uint32_t a, uint32_t inner);
 AxisSet mesh_axes(const Mesh *mesh, AxisName name); /* all atomic axes of that name; 0: size 1 */
-uint32_t mesh_size(const Mesh *mesh, AxisSet axes); /* product; 1 for none */
+AxisSet mesh_axes_of(const Mesh *mesh, AxisNames names); /* ... of these names */
+uint32_t mesh_size(const Mesh *mesh, AxisSet axes);      /* product; 1 for none */
 uint32_t mesh_coordinate(const Mesh *mesh, Rank rank, uint32_t axis);
 /* Index of `rank` within its group along `axes` (mixed radix in mesh order, outermost first). */
 uint32_t mesh_part(const Mesh *mesh, Rank rank, AxisSet axes);

@@ -6,29 +6,27 @@
 
 #include "planner/base/str.h"
 
-typedef struct Flattened {
+static const struct {
     const char *name;
-    uint32_t parts; /* bit of each AxisName */
-} Flattened;
-#define PART(axis) (1u << AXIS_##axis)
-static const Flattened flattened[] = {
-    {"dp", PART(dp_replicate) | PART(dp_shard)},
-    {"dp_shard_cp", PART(dp_shard) | PART(cp)},
-    {"dp_cp", PART(dp_replicate) | PART(dp_shard) | PART(cp)},
+    AxisNames parts;
+} flattened[] = {
+#define GROUP(name, axes) {#name, axes},
+#include "planner/ir/axes.def"
 };
 enum { N_FLATTENED = sizeof flattened / sizeof *flattened };
-const char *const mesh_flattened[N_FLATTENED + 1] = {"dp", "dp_shard_cp", "dp_cp", NULL};
+const char *const mesh_flattened[N_FLATTENED + 1] = {
+#define GROUP(name, axes) #name,
+#include "planner/ir/axes.def"
+    NULL};
 
 bool mesh_named(const Mesh *mesh, const char *name, AxisSet *axes)
 {
-    uint32_t parts = 0;
+    AxisNames parts = 0;
     for (uint32_t a = 0; a < AXIS_NAMES; a++)
         if (strcmp(axis_name_text((AxisName)a), name) == 0) parts = 1u << a;
     for (uint32_t i = 0; i < N_FLATTENED; i++)
         if (strcmp(flattened[i].name, name) == 0) parts = flattened[i].parts;
-    *axes = 0;
-    for (uint32_t a = 0; a < AXIS_NAMES; a++)
-        if (parts >> a & 1) *axes = (AxisSet)(*axes | mesh_axes(mesh, (AxisName)a));
+    *axes = mesh_axes_of(mesh, parts);
     return parts != 0;
 }
 
@@ -64,21 +62,14 @@ uint32_t mesh_nodes_of_groups(const Mesh *mesh, AxisSet axes, uint32_t per_node)
     return most;
 }
 
-/* Returns the axes whose ranks read different samples but share the states of the parameters that
- * all of them train. */
-static AxisSet sharing_samples(const Mesh *mesh)
-{
-    return (AxisSet)(mesh_axes(mesh, AXIS_dp_shard) | mesh_axes(mesh, AXIS_ep));
-}
-
 AxisSet mesh_shard_axes(const Mesh *mesh)
 {
-    return (AxisSet)(sharing_samples(mesh) | mesh_axes(mesh, AXIS_cp));
+    return mesh_axes_of(mesh, axes_with(AXIS_STATES));
 }
 
 AxisSet mesh_data_axes(const Mesh *mesh)
 {
-    return (AxisSet)(mesh_axes(mesh, AXIS_dp_replicate) | sharing_samples(mesh));
+    return mesh_axes_of(mesh, axes_cutting(INDEX_samples));
 }
 
 uint32_t mesh_dp_size(const Mesh *mesh)
@@ -98,7 +89,8 @@ bool mesh_has_dp(const Mesh *mesh)
 
 bool mesh_dp(const Mesh *mesh, Arena *arena, Loc loc, Diag *d, DpMesh *dp)
 {
-    const AxisSet axis[2] = {mesh_axes(mesh, AXIS_dp_replicate), sharing_samples(mesh)};
+    const AxisSet samples = mesh_data_axes(mesh), states = mesh_shard_axes(mesh);
+    const AxisSet axis[2] = {(AxisSet)(samples & ~states), (AxisSet)(samples & states)};
     static const char *const name[2] = {"replicate", "shard"};
     *dp = (DpMesh){0};
     for (int i = 0; i < 2; i++) {
@@ -119,7 +111,7 @@ bool mesh_dp(const Mesh *mesh, Arena *arena, Loc loc, Diag *d, DpMesh *dp)
 
 bool mesh_fold_ep(const Mesh *mesh, uint32_t ep, Loc loc, Diag *d, EpFold *fold)
 {
-    uint32_t stage = mesh->n_ranks / mesh_size(mesh, mesh_axes(mesh, AXIS_pp));
+    uint32_t stage = mesh->n_ranks / mesh_size(mesh, mesh_axes_of(mesh, axes_with(AXIS_STAGES)));
     assert(ep > 0);
     *fold = (EpFold){ep, stage / ep};
     if (stage % ep == 0) return true;

@@ -4,9 +4,8 @@
 
 #include "planner/ir/layout/mesh.h"
 
-/* Looks up axes by name: a mesh axis, or a combined name (dp = dp_replicate + dp_shard,
- * dp_shard_cp, dp_cp). False if the name is unknown. An absent axis gives the empty set, of size
- * 1. */
+/* Looks up axes by name: a mesh axis, or a GROUP of axes.def. False if the name is unknown. An
+ * absent axis gives the empty set, of size 1. */
 bool mesh_named(const Mesh *mesh, const char *name, AxisSet *axes);
 extern const char *const mesh_flattened[]; /* the combined names; ends in NULL */
 
@@ -20,9 +19,7 @@ uint32_t mesh_nodes_of_groups(const Mesh *mesh, AxisSet axes, uint32_t per_node)
 /* The axes along which ranks read different samples. Ranks that differ only in other axes read
  * the same samples. */
 AxisSet mesh_data_axes(const Mesh *mesh);
-/* The axes over which the states of commonly trained parameters are sharded: dp_shard, ep and
- * cp. Ranks of ep read different samples, ranks of cp different tokens of the same samples; both
- * share parameters (experts aside) as ranks of dp_shard do. */
+/* The axes over which the states of commonly trained parameters are sharded (AXIS_STATES). */
 AxisSet mesh_shard_axes(const Mesh *mesh);
 uint32_t mesh_dp_size(const Mesh *mesh);
 uint32_t mesh_dp_rank(const Mesh *mesh, Rank rank); /* replica * shards + shard */

@@ -8,11 +8,14 @@ static const char *const streams[] = {STREAMS(X)};
 static const char *const phases[] = {PHASES(X)};
 static const char *const categories[] = {CATEGORIES(X)};
 static const char *const purposes[] = {PURPOSES(X)};
-static const char *const axis_names[] = {MESH_AXES(X)};
 static const char *const denominators[] = {DENOMINATORS(X)};
 static const char *const registers[] = {NCCL_REGISTERS(X)};
 static const char *const cta_policies[] = {NCCL_CTA_POLICIES(X)};
 #undef X
+static const char *const axis_names[] = {
+#define AXIS(name, ...) #name,
+#include "planner/ir/axes.def"
+};
 #define X(name, bytes) #name,
 static const char *const dtypes[] = {"none", DTYPES(X)};
 #undef X

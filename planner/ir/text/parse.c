@@ -109,7 +109,7 @@ static bool read_axis_record(Parser *p)
         return fail(p, "axes come first", here);
     if (!read_index(p, mesh->n_axes)) return false;
     if (mesh->n_axes == MAX_AXES) return fail(p, "too many axes", here);
-    Axis axis = {NULL, AXIS_pp, 0, 0};
+    Axis axis = {.text = NULL};
     if (!read_fields(p, RECORD_axis, &axis)) return false;
     const char *const letters = "abcdefghijklmnopqrstuvwxyz0123456789_.";
     if (!axis.text || !*axis.text || axis.text[strspn(axis.text, letters)])

@@ -58,7 +58,8 @@ static bool place_output(Job *job, const Node *n, const Binding *b, uint32_t j, 
     Graph *g = &job->plan->graph;
     Tensor *out = &g->tensors.at[n->out[j]];
     int8_t made = op_axis_layout(n->op, b, n->n_in + j, n->split[axis]);
-    bool fixed = out->use_is_fixed && job->plan->mesh.axis[axis].name == AXIS_tp;
+    bool fixed =
+        out->use_is_fixed && axis_info(job->plan->mesh.axis[axis].name)->flags & AXIS_WEIGHTS;
     /* small, and it writes state: keep it whole */
     if (op_info(n->op)->flags & OP_ONCE) fixed = true;
     if (!fixed) out->use.on[axis] = layout_is_split(made) ? made : (int8_t)WHOLE;
@@ -114,20 +115,33 @@ static void exchange(Job *job, TensorId t, AxisSet axes)
 static void exchange_at_once(Job *job)
 {
     const Graph *g = &job->plan->graph;
-    const AxisSet experts = mesh_axes(&job->plan->mesh, AXIS_ep);
+    const AxisSet experts = mesh_axes_of(&job->plan->mesh, axes_trading(INDEX_experts));
     for (NodeId id = 1; id < g->nodes.n && (experts | job->heads_axes); id++) {
         const Node *n = &g->nodes.at[id];
-        if (n->op == OP_dispatch || n->op == OP_linear_experts) exchange(job, n->out[0], experts);
-        for (uint32_t i = 0; n->op == OP_attention && i < n->n_in; i++)
+        if (op_dim(n->op, n->n_in, INDEX_experts) >= 0) exchange(job, n->out[0], experts);
+        for (uint32_t i = 0; op_mixes_tokens(n->op) && i < n->n_in; i++)
             exchange(job, n->in[i], job->heads_axes);
     }
 }
 
-/* Each rank of a data axis has samples of its own; each rank of cp has parts of all sequences. */
-static char split_of_batch(const Job *job, uint32_t axis)
+/* Each rank of a data axis has samples of its own, or its own part of all of them. */
+static char split_of_batch(const Job *job, const Node *n, uint32_t axis)
 {
-    if (job->sample_axes >> axis & 1) return 'b';
-    return job->data_axes >> axis & 1 ? 's' : 0;
+    const IndexRole role = axis_info(job->plan->mesh.axis[axis].name)->cuts;
+    return role == INDEX_none ? 0 : op_letter(n->op, role);
+}
+
+/* The index that `axis` splits in what the node does; 0: none. */
+static char split_of(const Job *job, const Node *n, const Binding *b, uint32_t axis)
+{
+    const Graph *g = &job->plan->graph;
+    if (op_info(n->op)->flags & OP_SOURCE) return split_of_batch(job, n, axis);
+    if (op_mixes_tokens(n->op) && job->heads_axes >> axis & 1)
+        return op_letter(n->op, INDEX_groups);
+    char letter = letter_of_inputs(g, n, b, axis, true);
+    if (letter || is_led_by_sibling(job, n, b, axis)) return letter;
+    letter = letter_of_inputs(g, n, b, axis, false);
+    return letter ? letter : letter_of_output(g, n, b, axis);
 }
 
 bool pass_propagate(Job *job)
@@ -139,14 +153,7 @@ bool pass_propagate(Job *job)
         Binding b;
         if (!graph_bind(g, n, &b, job->diag)) return false;
         for (uint32_t a = 0; a < mesh->n_axes; a++) {
-            if (n->op == OP_batch)
-                n->split[a] = split_of_batch(job, a);
-            else if (n->op == OP_attention && job->heads_axes >> a & 1)
-                n->split[a] = 'g';
-            else if (!(n->split[a] = letter_of_inputs(g, n, &b, a, true)) &&
-                     !is_led_by_sibling(job, n, &b, a) &&
-                     !(n->split[a] = letter_of_inputs(g, n, &b, a, false)))
-                n->split[a] = letter_of_output(g, n, &b, a);
+            n->split[a] = split_of(job, n, &b, a);
             if (n->split[a] && !op_may_split(n->op, n->split[a])) {
                 diag_error(job->diag, FAULT_input, "split-whole-index", n->loc,
                            "%s needs index %c whole, but its parameter is split there over %s",
@@ -155,9 +162,9 @@ bool pass_propagate(Job *job)
             }
             for (uint32_t j = 0; j < n->n_out; j++)
                 if (!place_output(job, n, &b, j, a)) return false;
-            if (n->op == OP_attention &&
+            if (op_mixes_tokens(n->op) &&
                 job->heads_axes >> a & 1) /* its tokens are put back at once */
-                g->tensors.at[n->out[0]].use.on[a] = SPLIT(1);
+                g->tensors.at[n->out[0]].use.on[a] = SPLIT(op_dim(n->op, n->n_in, INDEX_tokens));
         }
         for (uint32_t j = 0; j < n->n_out; j++) sequence_fit(job, &g->tensors.at[n->out[j]]);
     }

@@ -61,7 +61,8 @@ static OpKind turning(const Node *reader, uint32_t i)
         n_summed += !kept;
     }
     if (n_summed == 1) return OP_turn_first;
-    if (n_summed == 2 && term->dim[0].letter == 'b') return OP_turn_tokens;
+    if (n_summed == 2 && op_role(reader->op, term->dim[0].letter) == INDEX_samples)
+        return OP_turn_tokens;
     assert(n_summed + 1u == term->n_dims);
     return OP_turn_last;
 }

@@ -158,19 +158,18 @@ static void place_activations(Tp *tp)
         out->use_is_fixed = true;
         /* There are as many rows as tokens times experts of a token. Their sums are scattered by
          * features, and gathered where each token is one row again. */
-        const bool rows = n->op == OP_linear_experts;
-        if (rows && out->dim[3] % tp->size == 0)
-            split_on_tp(tp, &out->use, 3);
+        const bool rows = op_dim(n->op, n->n_in, INDEX_experts) >= 0;
+        const int features = op_dim(n->op, n->n_in, INDEX_features);
+        if (rows && out->dim[features] % tp->size == 0)
+            split_on_tp(tp, &out->use, features);
         else if (!rows && tp->pass->tp.sequence)
-            split_on_tp(tp, &out->use, 1);
+            split_on_tp(tp, &out->use, op_dim(n->op, n->n_in, INDEX_tokens));
     }
 }
 
 static bool pass_tp(Job *job)
 {
-    Tp tp = {.job = job,
-             .axes = mesh_axes(&job->plan->mesh, AXIS_tp),
-             .pass = pass_config(job, PASS_tp)};
+    Tp tp = {.job = job, .axes = pass_axes(job, PASS_tp), .pass = pass_config(job, PASS_tp)};
     assert(tp.pass);
     tp.size = mesh_size(&job->plan->mesh, tp.axes);
     job->share_gathers = tp.pass->tp.share_gathers;
@@ -261,15 +260,10 @@ static void print(const PassConfig *pass, Str *out)
         str_print(out, "%s by %u patterns", pass->tp.plan_only ? " only" : "", pass->tp.plan.n);
 }
 
-static void warn_axes(const Config *config, const PassConfig *pass, Diag *d)
-{
-    warn_axis(config, pass->name, AXIS_tp, d);
-}
-
 static void warn_options(const Config *config, const PassConfig *pass, Diag *d)
 {
     const TpOptions *o = &pass->tp;
-    if (config->axis_size[AXIS_tp] > 1 && o->keep_gathered && !o->sequence && !o->plan.n)
+    if (pass_ranks(config, PASS_tp) > 1 && o->keep_gathered && !o->sequence && !o->plan.n)
         diag_warning(d, "not-applied", pass->loc,
                      "tp{}: keep_gathered = true without sequence: what column linears read "
                      "is whole and is not gathered");
@@ -283,6 +277,5 @@ const PassSpec pass_spec_tp = {
     .reports = true,
     .run = pass_tp,
     .print = print,
-    .warn_axes = warn_axes,
     .warn_options = warn_options,
 };

@@ -16,18 +16,25 @@ static int64_t gcd(int64_t a, int64_t b)
     return a;
 }
 
-/* In the rows of ops.def that have heads, g counts groups and r query heads a group. */
-static HeadDims dims_with(const Binding *b, uint32_t arg, int from)
+/* In argument `arg` of a product, behind its first `from` dimensions. */
+static HeadDims dims_with(OpKind op, uint32_t arg, int from)
 {
+    const int groups = op_dim(op, arg, INDEX_groups), heads = op_dim(op, arg, INDEX_heads);
     HeadDims h = {0, 0, 0};
-    for (int d = from; d < b->n_dims[arg]; d++) {
-        if (b->letter[arg][d] == 'g') h.groups = (int8_t)(d - from + 1);
-        if (b->letter[arg][d] == 'r') h.repeat = (int8_t)(d - from + 1);
-    }
+    if (groups >= from) h.groups = (int8_t)(groups - from + 1);
+    if (heads >= from) h.repeat = (int8_t)(heads - from + 1);
     return h;
 }
 
-/* Finds the fused projection, and its bias (0: none), that part_heads takes query heads out of. */
+/* True if the op takes query heads out of the output of a fused projection. */
+static bool takes_heads(OpKind op)
+{
+    const OpInfo *info = op_info(op);
+    return info->flags & OP_TAKES && info->sig.n_out == 1 &&
+           op_dim(op, info->sig.n_in, INDEX_heads) >= 0;
+}
+
+/* Finds the fused projection, and its bias (0: none), that a node takes query heads out of. */
 static void fused_params(const Graph *g, const Node *taken, TensorId *weight, TensorId *bias)
 {
     const Node *made = &g->nodes.at[g->tensors.at[taken->in[0]].producer];
@@ -50,16 +57,15 @@ const HeadDims *tp_head_dims(Job *job)
     HeadDims *of = arena_array(job->scratch, g->tensors.n, sizeof *of);
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
-        Binding b;
-        if (n->op == OP_part_heads) note_fused(g, n, of);
+        if (takes_heads(n->op)) note_fused(g, n, of);
         if (n->n_in < 2 || g->tensors.at[n->in[1]].role != ROLE_param) continue;
         const Node *made = &g->nodes.at[graph_product(g, n->in[0])];
-        if (op_info(n->op)->class_ == OP_CLASS_contract && graph_bind(g, n, &b, job->diag))
-            of[n->in[1]] = dims_with(&b, 1, 0);
-        else if (n->op == OP_bias && op_info(made->op)->class_ == OP_CLASS_contract &&
-                 graph_bind(g, made, &b,
-                            job->diag)) /* over the trailing dimensions [.., g, r, e] */
-            of[n->in[1]] = dims_with(&b, made->n_in, 2);
+        if (op_info(n->op)->class_ == OP_CLASS_contract)
+            of[n->in[1]] = dims_with(n->op, 1, 0);
+        else if (n->op == OP_bias && op_info(made->op)->class_ == OP_CLASS_contract)
+            of[n->in[1]] =
+                dims_with(made->op, made->n_in,
+                          g->tensors.at[n->in[0]].n_dims - g->tensors.at[n->in[1]].n_dims);
     }
     return of;
 }
@@ -77,7 +83,7 @@ void tp_refine(Job *job)
 {
     const Graph *g = &job->plan->graph;
     Mesh *mesh = &job->plan->mesh;
-    AxisSet tp = mesh_axes(mesh, AXIS_tp);
+    AxisSet tp = pass_axes(job, PASS_tp);
     if (!tp) return;
     const HeadDims *heads = tp_head_dims(job);
     uint32_t axis = (uint32_t)__builtin_ctz(tp), size = mesh->axis[axis].size;
@@ -109,7 +115,7 @@ bool tp_heads_fit(int64_t groups, int64_t repeat, uint32_t tp)
 bool tp_place_heads(const Job *job, Tensor *t, HeadDims heads, uint32_t *rest)
 {
     const Mesh *mesh = &job->plan->mesh;
-    AxisSet tp = mesh_axes(mesh, AXIS_tp);
+    AxisSet tp = pass_axes(job, PASS_tp);
     int64_t groups = t->dim[heads.groups - 1];
     bool outer = true;
     *rest = 1;
@@ -135,17 +141,19 @@ void tp_place_fused(Job *job)
 {
     Graph *g = &job->plan->graph;
     const Mesh *mesh = &job->plan->mesh;
-    AxisSet tp = mesh_axes(mesh, AXIS_tp);
+    AxisSet tp = pass_axes(job, PASS_tp);
     for (NodeId id = 1; id < g->nodes.n; id++) {
         const Node *n = &g->nodes.at[id];
         TensorId weight, bias;
-        if (n->op != OP_part_heads) continue;
+        if (!takes_heads(n->op)) continue;
         fused_params(g, n, &weight, &bias);
         const Tensor *w = &g->tensors.at[weight];
         if (!weight || w->tp != TP_column || g->tensors.at[n->in[0]].use_is_fixed) continue;
         Tensor *q = &g->tensors.at[n->out[0]];
         for (uint32_t a = 0; a < mesh->n_axes; a++)
-            if (tp >> a & 1) q->use.on[a] = layout_is_split(w->use.on[a]) ? SPLIT(2) : SPLIT(3);
+            if (tp >> a & 1)
+                q->use.on[a] = SPLIT(op_dim(
+                    n->op, n->n_in, layout_is_split(w->use.on[a]) ? INDEX_groups : INDEX_heads));
         q->use_is_fixed = true;
     }
 }

@@ -36,9 +36,6 @@ static bool feeds_loss(const Graph *g, TensorId t)
     return false;
 }
 
-/* In ops.def, f counts the segments of a fused projection; it is whole on every rank. */
-enum { SEGMENTS = 'f' };
-
 /* True for an index that the input, the weight and the output all have: experts, which ep{} shares
  * out. */
 static bool is_of_all(const Binding *b, char letter)
@@ -59,7 +56,7 @@ static int dim_to_cut(Job *job, const Node *n, bool column)
         for (int k = 0; k < b.n_dims[n->n_in]; k++)
             in_output = in_output || b.letter[n->n_in][k] == b.letter[1][d];
         if (in_output && is_of_all(&b, b.letter[1][d])) continue;
-        const bool segments = n->op == OP_linear_segments && b.letter[1][d] == SEGMENTS;
+        const bool segments = op_role(n->op, b.letter[1][d]) == INDEX_segments; /* always whole */
         if (in_output == column && !segments) return d;
     }
     return -1;
@@ -112,9 +109,8 @@ static void cut_bias(Asked *a, const Node *n, uint32_t pattern)
     t->tp = !column ? TP_none : feeds_loss(g, n->out[0]) ? TP_vocab : TP_column;
     t->column_dim = 0;
     const Node *made = &g->nodes.at[graph_product(g, n->in[0])];
-    Binding b; /* over the trailing dimensions of [b, s, ...] */
-    if (graph_bind(g, made, &b, a->job->diag) && b.letter[made->n_in][2] == SEGMENTS)
-        t->column_dim = 1;
+    const int behind = g->tensors.at[n->in[0]].n_dims - t->n_dims; /* it has the trailing ones */
+    if (op_dim(made->op, made->n_in, INDEX_segments) == behind) t->column_dim = 1;
 }
 
 static bool is_weighted(const Graph *g, const Node *n)
@@ -227,7 +223,7 @@ uint32_t tp_plan_params(Job *job, const TpOptions *options, TpPlan *plan)
 static void ask(const Job *job, TensorId tensor, int8_t on)
 {
     Tensor *t = &job->plan->graph.tensors.at[tensor];
-    AxisSet axes = mesh_axes(&job->plan->mesh, AXIS_tp);
+    AxisSet axes = pass_axes(job, PASS_tp);
     if (t->role != ROLE_activation) return;
     for (uint32_t a = 0; a < job->plan->mesh.n_axes; a++)
         if (axes >> a & 1) t->use.on[a] = on;
@@ -237,6 +233,7 @@ static void ask(const Job *job, TensorId tensor, int8_t on)
 void tp_plan_activations(Job *job, const TpOptions *options, const TpPlan *plan)
 {
     const Graph *g = &job->plan->graph;
+    const DimRoles *roles = options->plan.n ? graph_roles(g, job->scratch) : NULL;
     for (ModuleId m = 1; m < g->modules.n; m++) {
         if (!plan->of_module[m]) continue;
         NodeId last = last_node(g, m);
@@ -244,7 +241,9 @@ void tp_plan_activations(Job *job, const TpOptions *options, const TpPlan *plan)
         TensorId out = g->nodes.at[last].out[0];
         switch ((TpPlanStyle)options->plan.at[plan->of_module[m] - 1].style) {
         case TP_PLAN_colwise_rep: ask(job, out, WHOLE); break;
-        case TP_PLAN_sequence_parallel: ask(job, out, SPLIT(1)); break;
+        case TP_PLAN_sequence_parallel:
+            ask(job, out, SPLIT(roles_dim(&roles[out], INDEX_tokens)));
+            break;
         case TP_PLAN_rowwise_rep:
             for (NodeId id = 1; id < g->nodes.n; id++)
                 if (g->nodes.at[id].module == m && is_weighted(g, &g->nodes.at[id]))

@@ -101,12 +101,12 @@ static void gradients_of_contractions(void **state)
     (void)state;
     assert_string_equal(op_info(OP_linear_d0)->signature, "bsn,kn->bsk");
     assert_string_equal(op_info(OP_linear_d1)->signature, "bsk,bsn->kn");
-    assert_string_equal(op_info(OP_linear_o_d0)->signature, "bsn,gren->bsgre");
+    assert_string_equal(op_info(OP_linear_o_d0)->signature, "bsn,grdn->bsgrd");
     assert_string_equal(op_info(OP_linear_q_d1)->name, "linear_q_d1");
     assert_string_equal(op_info(OP_linear_tensorwise)->signature, "bsk,kn,,->bsn");
     assert_string_equal(op_info(OP_linear_rowwise)->signature, "bsk,kn,bs,n->bsn");
     assert_string_equal(op_info(OP_linear_q_rowwise_d1)->name, "linear_q_rowwise_d1");
-    assert_string_equal(op_info(OP_linear_o_rowwise_d0)->signature, "bsn,gren,bs,gre->bsgre");
+    assert_string_equal(op_info(OP_linear_o_rowwise_d0)->signature, "bsn,grdn,bs,grd->bsgrd");
     assert_string_equal(op_info(OP_linear_rowwise_d1)->signature, "bsk,bsn,k,n->kn");
     assert_int_equal(op_info(OP_linear_q_d1)->scaled[SCALING_rowwise], OP_linear_q_rowwise_d1);
     assert_int_equal(op_info(OP_linear_tensorwise)->scaled[SCALING_none], OP_linear);

@@ -1,0 +1,76 @@
+/* The purpose of each axis of a mesh. axes.def is the only list of axes; the rest of the code asks
+ * for axes with a property, never for one by its name. */
+#ifndef TANDEM_IR_LAYOUT_AXES_H
+#define TANDEM_IR_LAYOUT_AXES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "planner/ir/roles.h"
+#include "planner/ir/streams.h"
+
+typedef enum AxisName {
+#define AXIS(name, ...) AXIS_##name,
+#include "planner/ir/axes.def"
+    AXIS_NAMES
+} AxisName;
+typedef uint32_t AxisNames; /* bit a: the axis of that name */
+#define AXIS_BIT(name) (1u << AXIS_##name)
+
+enum {                   /* AxisInfo.flags */
+       AXIS_STAGES = 1,  /* ranks hold other layers; the outermost axis */
+       AXIS_WEIGHTS = 2, /* ranks hold parts of each weight matrix while they use it */
+       AXIS_STATES =
+           4, /* units may be sharded along it: their states, and perhaps weights at rest */
+       AXIS_UNITS = 8, /* it has no other purpose than that */
+       AXIS_FOLDS = 16 /* ep_mode = "folded" carves it out of the axis of units */
+};
+
+/* The collectives on the axis's own stream. All others run on those of units: dp_gather and
+ * dp_reduce. */
+typedef enum Carries {
+    CARRIES_nothing,
+    CARRIES_sums,      /* sums over this axis alone */
+    CARRIES_exchanges, /* all_to_all over this axis alone */
+    CARRIES_all,       /* every collective over this axis alone */
+    CARRIES_values     /* every change of an activation's layout in which the axis takes part */
+} Carries;
+
+/* The size for --verify. All but the first keep a size that divides the model's sizes, where the
+ * model does not make them anew. */
+typedef enum Shrinks {
+    SHRINKS_to_least,            /* 3 where it is odd, else 2 */
+    SHRINKS_to_divisor,          /* its least divisor; an odd one stays */
+    SHRINKS_to_divisor_for_good, /* its least divisor, which stays */
+    SHRINKS_by_fours             /* a multiple of 4 becomes 4; an odd one stays */
+} Shrinks;
+
+typedef struct AxisInfo {
+    const char *name, *doc;
+    IndexRole cuts;   /* the index of the batch that its ranks share out; none: all read the same */
+    IndexRole trades; /* activations give up parts of `cuts` for parts of this, and back */
+    uint32_t flags;
+    Stream stream;
+    Carries carries;
+    Shrinks shrinks;
+    uint8_t chunks;   /* in how many pieces of a sequence a rank may have its tokens; 0: not cut */
+    const char *pass; /* its name in `parallel` */
+    const char *unused, *use, *apart, *sum; /* axes.def tells */
+} AxisInfo;
+
+const AxisInfo *axis_info(AxisName name);
+const char *axis_name_text(AxisName name);
+
+/* Sets of axes by property. */
+AxisNames axes_with(uint32_t flags);      /* any of these flags */
+AxisNames axes_cutting(IndexRole role);   /* this index of the batch */
+AxisNames axes_cutting_batch(void);       /* any: ranks sum the gradients of what they share */
+AxisNames axes_trading(IndexRole role);   /* for this index */
+AxisNames axes_of_pass(const char *pass); /* whose layouts the pass assigns */
+AxisName axes_first(AxisNames names);     /* the outermost; AXIS_NAMES: there is none */
+static inline bool axes_have(AxisNames names, AxisName name)
+{
+    return names >> name & 1;
+}
+
+#endif

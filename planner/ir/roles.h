@@ -1,0 +1,13 @@
+/* The roles of indices, as the head of ops.def lists them. A pass, the verifier or an axis asks for
+ * a role; which letter plays it is the business of the row. */
+#ifndef TANDEM_IR_ROLES_H
+#define TANDEM_IR_ROLES_H
+
+typedef enum IndexRole {
+    INDEX_none,
+#define ROLE(name, letters) INDEX_##name,
+#include "planner/ir/ops.def"
+    INDEX_ROLES
+} IndexRole;
+
+#endif

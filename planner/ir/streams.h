@@ -1,0 +1,19 @@
+/* The streams of a program: instructions on one run in order. */
+#ifndef TANDEM_IR_STREAMS_H
+#define TANDEM_IR_STREAMS_H
+
+/* Without this, the formatter moves one more entry to a line of its own at each run. */
+/* clang-format off */
+#define STREAMS(X)                                                                                 \
+    X(none)                                                                                        \
+    X(compute) X(tp) X(cp) X(domain) X(dp_gather) X(dp_reduce) X(dp_replicate) X(ep) X(pp_forward) \
+    X(pp_backward) X(copy_in) X(copy_out) X(host)
+/* clang-format on */
+typedef enum Stream {
+#define X(name) STREAM_##name,
+    STREAMS(X)
+#undef X
+        STREAM_COUNT
+} Stream;
+
+#endif
