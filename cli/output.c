@@ -143,9 +143,14 @@ void json_put(json_t *object, const char *key, json_t *value)
 
 void json_text(json_t *object, const char *key, const char *value)
 {
+    Arena *arena = NULL;
     json_t *text = value == NULL ? json_null() : json_string(value);
-    if (text == NULL) text = json_stringn_nocheck(value, strlen(value));
+    if (text == NULL) { /* a path need not be UTF-8, a document must be */
+        arena = arena_new();
+        text = json_string(str_readable(arena, value, SIZE_MAX));
+    }
     json_put(object, key, text);
+    if (arena != NULL) arena_free(arena);
 }
 
 void json_count(json_t *object, const char *key, uint64_t value)

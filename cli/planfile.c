@@ -70,7 +70,8 @@ static void report_text(Cli *cli, const PlanFile *file)
     static const char *const by_what[DENOMINATOR_COUNT] = {"", ", loss by all tokens",
                                                            ", loss by the micro-batches' means"};
     str_print(out, "plan        %s  (%s)\n",
-              paint(cli, PAINT_strong, hash_short(cli->arena, file->id)), file->path);
+              paint(cli, PAINT_strong, hash_short(cli->arena, file->id)),
+              str_readable(cli->arena, file->path, SIZE_MAX));
     str_print(out, "model       %s  %s parameters", info->name != NULL ? info->name : "unnamed",
               str_count(cli->arena, info->n_params));
     str_print(out, " (%s without the input embedding",

@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <inttypes.h>
 
+enum { MOST_MESSAGE = 8 << 10 }; /* bytes: names in it come from scripts and files */
+
 Diag diag_in(Arena *arena)
 {
     Diag d = {.arena = arena};
@@ -15,7 +17,7 @@ format_text(Arena *arena, const char *format, va_list args)
 {
     Str text = str_in(arena);
     str_vprint(&text, format, args);
-    return str_text(&text);
+    return str_readable(arena, str_text(&text), MOST_MESSAGE);
 }
 
 bool diag_error(Diag *d, Fault fault, const char *rule, Loc loc, const char *format, ...)
@@ -80,10 +82,12 @@ void diag_print(const Diag *d, Str *out)
 {
     for (uint32_t i = 0; i < d->items.n; i++) {
         const Diagnostic *item = &d->items.at[i];
-        if (item->loc.file != NULL && item->loc.line != 0)
-            str_print(out, "%s:%" PRIu32 ": ", item->loc.file, item->loc.line);
-        else if (item->loc.file != NULL)
-            str_print(out, "%s: ", item->loc.file);
+        const char *file = item->loc.file;
+        if (file != NULL) file = str_readable(d->arena, file, MOST_MESSAGE);
+        if (file != NULL && item->loc.line != 0)
+            str_print(out, "%s:%" PRIu32 ": ", file, item->loc.line);
+        else if (file != NULL)
+            str_print(out, "%s: ", file);
         str_print(out, "%s[%s]: %s\n", severity_name(item->severity), item->rule, item->text);
         if (item->hint != NULL) str_print(out, "  hint: %s\n", item->hint);
     }

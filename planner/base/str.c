@@ -102,6 +102,53 @@ static size_t utf8_length(const unsigned char *text)
     return n;
 }
 
+/* C0, DEL and C1: a terminal may obey them. */
+static bool is_control(const unsigned char *text, size_t n)
+{
+    return text[0] < 0x20 || text[0] == 0x7F || (n == 2 && text[0] == 0xC2 && text[1] < 0xA0);
+}
+
+/* `text` is followed by a 0, so that a sequence that is cut off is not read beyond. */
+size_t str_unreadable(const char *text, size_t n)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    size_t i = 0;
+    while (i < n) {
+        size_t length = utf8_length(at + i);
+        if (length == 0 || is_control(at + i, length)) return i;
+        i += length;
+    }
+    return n;
+}
+
+const char *str_readable(Arena *arena, const char *text, size_t most)
+{
+    size_t n = strlen(text), from = 0;
+    Str out = str_in(arena);
+    while (from < n && out.n < most) {
+        size_t good = str_unreadable(text + from, n - from);
+        if (good > most - out.n) break;
+        str_add_bytes(&out, text + from, good);
+        from += good;
+        if (from == n) break;
+        unsigned char bad = (unsigned char)text[from++];
+        if (bad == '\n' || bad == '\t')
+            str_add_bytes(&out, &bad, 1);
+        else
+            str_print(&out, "\\x%02x", (unsigned)bad);
+    }
+    if (from == n) return out.n == n ? text : str_text(&out);
+    size_t rest = from;
+    while (rest < n && out.n < most) { /* whole sequences only */
+        size_t length = utf8_length((const unsigned char *)text + rest);
+        if (length == 0 || length > most - out.n) break;
+        str_add_bytes(&out, text + rest, length);
+        rest += length;
+    }
+    str_add(&out, "...");
+    return str_text(&out);
+}
+
 void str_add_json(Str *s, const char *text)
 {
     str_add(s, "\"");

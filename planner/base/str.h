@@ -31,6 +31,13 @@ size_t double_text(char out[DOUBLE_ROOM], double value);
  * U+FFFD. */
 void str_add_json(Str *s, const char *text);
 
+/* Returns the index of the first byte of text[n] that belongs to a control character or to no
+ * well-formed UTF-8 sequence; n if there is none. text[n] is 0. */
+size_t str_unreadable(const char *text, size_t n);
+/* Returns `text` with such bytes written as \xNN, cut to `most` bytes and "..." where it is longer.
+ * Line ends and tabs stay. Returns `text` itself if nothing has to change. */
+const char *str_readable(Arena *arena, const char *text, size_t most);
+
 /* Returns the candidate nearest to `word` by Damerau-Levenshtein distance: at most 2 edits and at
  * most a third of its length. NULL if none is that near. Ties go to the first. */
 const char *str_nearest(const char *word, const char *const *candidates, size_t n);

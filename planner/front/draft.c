@@ -306,7 +306,7 @@ bool draft_store(Draft *draft, const char *path, const Field *f, Loc loc, Value 
     case FIELD_u32:
     case FIELD_u64: return store_integer(draft, path, f, loc, v, at);
     case FIELD_axis:
-        if (v->kind == RECORD_int && v->integer == 0) {
+        if (draft_whole(v) && v->integer == 0) {
             diag_error(draft->d, FAULT_input, "out-of-range", loc,
                        "%s = 0: an axis has 1 rank or more", path);
             diag_hint(draft->d, "-1 means whatever is left");

@@ -16,10 +16,19 @@ static void warn_of_axis(const Config *config, const PassConfig *pass, Diag *d)
                  pass_word(pass->name), str_text(&names));
 }
 
+/* A pass that is listed twice is an error of its own; its warnings are said once. */
+static bool is_listed_before(const Config *config, uint32_t i)
+{
+    for (uint32_t k = 0; k < i; k++)
+        if (config->passes[k].name == config->passes[i].name) return true;
+    return false;
+}
+
 void warn_not_applied(const Config *config, Diag *d)
 {
     for (uint32_t i = 0; i < config->n_passes; i++) {
         const PassConfig *pass = &config->passes[i];
+        if (is_listed_before(config, i)) continue;
         warn_of_axis(config, pass, d);
         if (pass_specs[pass->name]->warn_axes) pass_specs[pass->name]->warn_axes(config, pass, d);
     }

@@ -103,7 +103,7 @@ end
 
 function core.trace(model, mesh, shrink, seq, place)
   local root, name = build(model, mesh, shrink, seq, place)
-  core.name(name)
+  core.name(name, place)
   local order = {}
   name_tree(root, "", nil, order)
   for _, module in ipairs(order) do assign_styles(module) end

@@ -135,6 +135,16 @@ _Noreturn void child_raise(lua_State *L, const char *rule, Place place, const ch
     abort(); /* lua_error does not return */
 }
 
+void child_check_text(Child *c, const char *what, const char *text, size_t n, Place place)
+{
+    size_t bad = str_unreadable(text, n);
+    if (bad == n) return;
+    child_raise(
+        c->L, "unreadable-text", place,
+        "names are UTF-8 without control characters: they stand in tables, JSON and the store",
+        "%s: byte %zu of the text is 0x%02x", what, bad + 1, (unsigned)(unsigned char)text[bad]);
+}
+
 static bool is_error(lua_State *L, int index)
 {
     void *p = NULL;

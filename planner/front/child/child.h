@@ -19,7 +19,8 @@ enum {
     CHILD_MOST_LUA_BYTES = 256 << 20,
     CHILD_MOST_FIELDS = 20000,
     CHILD_MOST_NODES = 250000,
-    CHILD_MOST_REPORTS = 64
+    CHILD_MOST_REPORTS = 64,
+    CHILD_MOST_PRINTED = 1 << 20 /* bytes on standard error, of all calls of print */
 };
 
 typedef struct Place {
@@ -65,6 +66,7 @@ typedef struct Child {
     } set[CHILD_MOST_SETS];
     uint32_t n_sets;
     size_t memory;
+    size_t printed; /* bytes by print so far */
     bool memory_refused;
     bool collected;   /* memory was just refused; Lua collects garbage and asks again */
     uint32_t n_tight; /* number of collections in a row that freed next to nothing */
@@ -82,6 +84,8 @@ Child *child_of(lua_State *L);
 Place child_place(Child *c, bool user);
 /* Returns the innermost line of the plan's own scripts. */
 Place child_plan_place(Child *c);
+/* Raises "unreadable-text" unless text[n] is UTF-8 without control characters; `what` names it. */
+void child_check_text(Child *c, const char *what, const char *text, size_t n, Place place);
 /* Raises a Lua error that becomes a diagnostic. hint: NULL or one line. */
 _Noreturn void child_raise(lua_State *L, const char *rule, Place place, const char *hint,
                            const char *format, ...) __attribute__((format(printf, 5, 6)));

@@ -148,6 +148,10 @@ static int safe_print(lua_State *L)
         lua_pop(L, 1);
     }
     str_add(&line, "\n");
+    if (line.n > (size_t)CHILD_MOST_PRINTED - c->printed)
+        child_raise(L, "output-limit", child_place(c, true), "is print called in a loop?",
+                    "the script prints more than %d KiB", CHILD_MOST_PRINTED >> 10);
+    c->printed += line.n;
     ssize_t written = write(STDERR_FILENO, line.at, line.n);
     (void)written; /* if nobody listens, the text is dropped */
     return 0;

@@ -1,6 +1,5 @@
 /* pairs and next in the order of the keys: numbers, texts, booleans. Lua's own order depends on
  * addresses and differs from run to run. */
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,8 +10,9 @@ typedef struct Key {
     bool is_integer;
     lua_Integer integer;
     lua_Number number;
-    const char *text; /* the table itself keeps the text alive while we sort */
+    const char *text; /* a list or a stack slot holds the Lua string */
     size_t n;
+    lua_Integer at; /* its place in that list */
 } Key;
 
 static int order_of_type(int type)
@@ -54,36 +54,32 @@ static Key key_at(lua_State *L, int index)
     return key;
 }
 
-static void push_key(lua_State *L, const Key *key)
-{
-    if (key->type == LUA_TSTRING)
-        lua_pushlstring(L, key->text, key->n);
-    else if (key->type == LUA_TBOOLEAN)
-        lua_pushboolean(L, key->integer != 0);
-    else if (key->is_integer)
-        lua_pushinteger(L, key->integer);
-    else
-        lua_pushnumber(L, key->number);
-}
-
-/* Pushes the list of the keys of the table at `index`, in order. */
+/* Pushes the list of the keys of the table at `index`, in order. Taking memory may collect entries
+ * of a weak table, so one walk both counts the keys and holds on to them. */
 static void push_keys(lua_State *L, int index)
 {
+    lua_newtable(L);
+    int found = lua_gettop(L);
     lua_Integer n = 0;
-    for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) n++;
-    Key *keys = lua_newuserdatauv(L, (size_t)n * sizeof *keys + 1, 0);
-    lua_Integer i = 0;
     for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
-        assert(i < n);
-        keys[i++] = key_at(L, -2);
+        lua_pushvalue(L, -2);
+        lua_rawseti(L, found, ++n);
+    }
+    Key *keys = lua_newuserdatauv(L, (size_t)n * sizeof *keys + 1, 0);
+    for (lua_Integer i = 0; i < n; i++) {
+        lua_rawgeti(L, found, i + 1);
+        keys[i] = key_at(L, -1);
+        keys[i].at = i + 1;
+        lua_pop(L, 1);
     }
     qsort(keys, (size_t)n, sizeof *keys, compare);
     lua_createtable(L, n < 1 << 20 ? (int)n : 1 << 20, 0);
-    for (i = 0; i < n; i++) {
-        push_key(L, &keys[i]);
+    for (lua_Integer i = 0; i < n; i++) {
+        lua_rawgeti(L, found, keys[i].at);
         lua_rawseti(L, -2, i + 1);
     }
-    lua_remove(L, -2);
+    lua_replace(L, found);
+    lua_settop(L, found);
 }
 
 /* Upvalues: the list of keys, and the number of keys given so far. */
@@ -116,24 +112,28 @@ static int sorted_pairs(lua_State *L)
 
 static int sorted_next(lua_State *L)
 {
-    luaL_checktype(L, 1, LUA_TTABLE);
-    lua_settop(L, 2);
-    bool first = lua_isnil(L, 2), found = false;
+    enum { TABLE = 1, AFTER, BEST };
+    luaL_checktype(L, TABLE, LUA_TTABLE);
+    lua_settop(L, AFTER);
+    lua_pushnil(L); /* BEST holds the value: its text stays while Lua takes memory */
+    bool first = lua_isnil(L, AFTER), found = false;
     Key best = {0}, after = {0};
-    if (!first) after = key_at(L, 2);
-    for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {
+    if (!first) after = key_at(L, AFTER);
+    for (lua_pushnil(L); lua_next(L, TABLE); lua_pop(L, 1)) {
         Key key = key_at(L, -2);
         if (!first && compare(&key, &after) <= 0) continue;
-        if (!found || compare(&key, &best) < 0) best = key;
+        if (found && compare(&key, &best) >= 0) continue;
+        best = key;
         found = true;
+        lua_pushvalue(L, -2);
+        lua_replace(L, BEST);
     }
     if (!found) {
         lua_pushnil(L);
         return 1;
     }
-    push_key(L, &best);
-    lua_pushvalue(L, -1);
-    lua_rawget(L, 1);
+    lua_pushvalue(L, BEST);
+    lua_rawget(L, TABLE);
     return 2;
 }
 

@@ -116,8 +116,10 @@ static void put_value(Child *c, const char *path, Place place)
         break;
     case LUA_TSTRING:
         text = lua_tolstring(L, -1, &n);
-        if (memchr(text, 0, n) != NULL || n > 4096)
-            child_raise(L, "out-of-range", place, NULL, "%s: not a readable text", path);
+        if (n > 4096)
+            child_raise(L, "out-of-range", place, NULL, "%s: a text of %zu bytes; 4096 is the most",
+                        path, n);
+        child_check_text(c, path, text, n, place);
         begin_field(c, RECORD_text, path, place);
         put_text(&c->out, text, n);
         break;

@@ -114,6 +114,8 @@ static int core_module(lua_State *L)
     ModuleId parent = check_module(L, g, 3);
     Place place = child_unpack_place(c, luaL_checkinteger(L, 7));
     luaL_argcheck(L, n_path <= MOST_NAME, 1, "longer than 256 bytes");
+    child_check_text(c, "a module's path", path, n_path, place);
+    child_check_text(c, "a module's class", class_, n_class, place);
     check_size(c, g, place);
     uint32_t layer = (uint32_t)luaL_checkinteger(L, 6);
     if (layer > c->tracer->n_blocks) c->tracer->n_blocks = layer;
@@ -185,6 +187,7 @@ static int core_param(lua_State *L)
     uint32_t tp = (uint32_t)luaL_checkoption(L, 4, "none", styles);
     uint32_t init = (uint32_t)luaL_checkoption(L, 7, "none", inits);
     luaL_argcheck(L, n_name <= MOST_NAME, 1, "longer than 256 bytes");
+    child_check_text(c, "a tensor's name", name, n_name, place);
     check_size(c, g, place);
     int64_t dim[MAX_DIMS];
     int n_dims = read_dims(c, 12, name, place, dim);
@@ -221,6 +224,7 @@ static int core_state(lua_State *L)
     ModuleId module = check_module(L, g, 2);
     Place place = child_unpack_place(c, luaL_checkinteger(L, 3));
     luaL_argcheck(L, n_name <= MOST_NAME, 1, "longer than 256 bytes");
+    child_check_text(c, "a tensor's name", name, n_name, place);
     check_size(c, g, place);
     int64_t dim[MAX_DIMS];
     int n_dims = read_dims(c, 5, name, place, dim);
@@ -360,6 +364,9 @@ static int core_name(lua_State *L)
     Child *c = child_of(L);
     size_t n;
     const char *name = luaL_checklstring(L, 1, &n);
+    luaL_argcheck(L, n <= MOST_NAME, 1, "longer than 256 bytes");
+    Place place = child_unpack_place(c, luaL_checkinteger(L, 2));
+    child_check_text(c, "the model's name", name, n, place);
     record_begin(&c->out, RECORD_name);
     put_text(&c->out, name, n);
     record_end(&c->out);

@@ -6,9 +6,11 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "planner/front/draft.h"
 #include "planner/front/fields.h"
 #include "planner/front/parent.h"
 #include "session/needs.h"
@@ -110,6 +112,38 @@ static void every_field_of_hardware_and_runtime_is_in_the_key(void **state)
     }
     assert_true(n_changed > 500); /* or the table was not found */
     assert_true(n_idle < 5);
+}
+
+/* A number out of bounds is refused however it is written: as an integer or as a whole float. */
+static void whole_floats_have_the_bounds_of_integers(void **state)
+{
+    (void)state;
+    uint32_t n = 0;
+    for (int of_pass = 0; of_pass < 2; of_pass++)
+        for (uint32_t i = 0; field_at(of_pass, i) != NULL; i++) {
+            const Field *f = field_at(of_pass, i);
+            bool is_whole = f->kind == FIELD_i64 || f->kind == FIELD_u32 || f->kind == FIELD_u64 ||
+                            f->kind == FIELD_axis;
+            if (!is_whole || f->least < -1e9) continue;
+            int64_t outside = f->kind == FIELD_axis ? 0 : (int64_t)f->least - 1;
+            char at[2][16];
+            for (int as_float = 0; as_float < 2; as_float++) {
+                Diag d = diag_in(arena);
+                Draft draft = draft_new(arena, &d);
+                Value v = {.kind = as_float ? RECORD_number : RECORD_int,
+                           .integer = as_float ? 0 : outside,
+                           .number = as_float ? (double)outside : 0,
+                           .text = ""};
+                bool taken = draft_store(&draft, f->path, f, (Loc){"p.lua", 1}, &v, at[as_float]);
+                if (taken || d.n_errors != 1)
+                    fail_msg("%s = %lld as %s is taken", f->path, (long long)outside,
+                             as_float ? "a float" : "an integer");
+                assert_string_equal(d.items.at[0].rule, "out-of-range");
+            }
+            n++;
+        }
+    printf("%u fields of whole numbers\n", n);
+    assert_true(n > 40); /* or the tables were not found */
 }
 
 /* What the key leaves out must be a field: a misspelt one would excuse nothing, or all. */
@@ -256,6 +290,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, test_arena_setup, test_arena_teardown)
         TEST(every_field_of_hardware_and_runtime_is_in_the_key),
         TEST(idle_fields_exist),
+        TEST(whole_floats_have_the_bounds_of_integers),
         TEST(a_store_tells_fields_apart),
         TEST(settings_go_over_a_named_cluster),
         TEST(rates_have_bounds),
