@@ -138,7 +138,7 @@ static bool write_below(Cli *cli, const char *folder, const RecipeScript *s)
     for (char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
         *slash = 0;
         if (mkdir(path, 0777) != 0 && errno != EEXIST)
-            return cli_error(cli, FAULT_internal, "output-write", "cannot make %s: %s", path,
+            return cli_error(cli, FAULT_internal, "output", "cannot make %s: %s", path,
                              strerror(errno));
         *slash = '/';
     }
