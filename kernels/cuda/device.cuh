@@ -85,9 +85,7 @@ static inline bool device_copy(void *to, const void *from, uint64_t bytes, const
                        error);
 }
 
-#define ALIGNED(type, p)                                                                           \
-    ((type *)(p)) /* the caller promises that `p` is aligned for one access                        \
-                   */
+#define ALIGNED(type, p) ((type *)(p)) /* `p` is aligned for a single access */
 #define BITS_OF_FLOAT(x) __float_as_uint(x)
 #define FLOAT_OF_BITS(u) __uint_as_float(u)
 

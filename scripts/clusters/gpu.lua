@@ -1,9 +1,10 @@
--- A cluster of any GPU of the library, by its name or an alias: require "clusters.gpu" { gpu = "H200",
--- nodes = 2 }. Nodes are what is usual for the GPU: devices on a switch where it has links (AMD's
--- each with each), else on PCIe, and a NIC each of the generation that came with it.
+-- A cluster of any GPU of the library, by its name or an alias: require "clusters.gpu" { gpu =
+-- "H200", nodes = 2 }. Nodes have the usual form for the GPU: devices on a switch if it has links
+-- (AMD's each with each), otherwise on PCIe. Each device has a NIC of the generation that came with
+-- the GPU.
 local gpus, node = require "tandem.gpus", require "clusters.node"
 
--- GB/s of a NIC that came with a generation
+-- GB/s of the NIC that came with a generation
 local nics = { Volta = 12.5, Ampere = 25, Ada = 25, Hopper = 50, Blackwell = 50, CDNA3 = 50, CDNA4 = 50 }
 
 local own = { "gpu", "name", "devices_per_node", "nics_per_node", "nic_gb_per_s", "fabric" }

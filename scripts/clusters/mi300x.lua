@@ -1,5 +1,6 @@
 -- 8 MI300X, all linked to all, 8 NICs of 400 Gbit/s (collectives are RCCL, modelled as NCCL).
 return require "clusters.node" ("mi300x", {
-  device = "MI300X-192GB", intra = "mesh", links = 448, -- an xGMI link of 64 GB/s each way to each of the seven others
+  -- one xGMI link of 64 GB/s each way to each of the seven others
+  device = "MI300X-192GB", intra = "mesh", links = 448,
   nics = 8, nic_gbit = 400, fabric = "roce",
 })

@@ -1,6 +1,7 @@
--- NeMo Automodel's recipe keys: return require "dialects.automodel" { distributed = { tp_size = 2 }, ... }.
--- Its names, defaults and checks, all violations told at once. What it lets pass silently is refused; with
--- as = "original" it becomes a finding. Keys of vision are checked, then refused.
+-- NeMo Automodel's recipe keys: return require "dialects.automodel" { distributed = { tp_size = 2
+-- }, ... }. It has Automodel's names, defaults and checks, and reports all violations at once.
+-- Mistakes that Automodel silently accepts are refused; with as = "original" they become findings.
+-- Keys of vision are checked, then refused.
 local dialect = require "tandem.dialect"
 local values = require "tandem.dialect_values"
 local pipeline = require "dialects.automodel_pp"
@@ -18,7 +19,7 @@ local hf_keys = { class = { "text" }, num_attention_heads = { "integer" }, num_k
 
 local scheduler_keys = { global_batch_size = { "integer" }, local_batch_size = { "integer", 1 }, max_steps = { "integer" } }
 
--- What Hugging Face's configuration would say; of the library's models it is known.
+-- Facts that Hugging Face's configuration would contain; for the library's models they are known.
 local function about_model(d, family)
   local hf = d:section("hf", hf_keys)
   local config = type(d.config.model) == "table" and rawget(d.config.model, "config")
@@ -32,7 +33,7 @@ local function about_model(d, family)
   return hf
 end
 
--- Missing, null and not positive sizes are defaults, as in Automodel.
+-- Sizes that are missing, null or not positive take their default, as in Automodel.
 local function size_of(d, given, key, default)
   local value = given[key]
   if value == nil or value == false then return default end
@@ -49,7 +50,7 @@ local function read_sizes(d, given)
     dp = size_of(d, given, "dp_size", nil), replicate = size_of(d, given, "dp_replicate_size", 1) }
 end
 
--- The data axis, and how far it is replicated.
+-- Checks the data axis and its replication.
 local function check_data(d, s, world)
   local others = s.tp * s.cp * s.pp
   if not s.dp then
@@ -84,7 +85,7 @@ local function check_data(d, s, world)
   return true
 end
 
--- Axes that a strategy has no code for.
+-- Refuses axes for which a strategy has no code.
 local function check_strategy(d, s, strategy)
   if s.replicate > 1 and strategy ~= "fsdp2" then
     d:error("replicate-strategy", "distributed.dp_replicate_size",
@@ -103,7 +104,7 @@ local function check_strategy(d, s, strategy)
   end
 end
 
--- Blocks that belong to an axis of size 1; as Python objects they are errors, in a recipe they are dropped.
+-- Blocks for an axis of size 1: as Python objects they are errors, in a recipe they are dropped.
 local function check_blocks(d, s, given)
   for _, row in ipairs { { "pipeline", "pp", "pipeline_config" }, { "moe", "ep", "moe_parallel_config" } } do
     local key, axis, config = row[1], row[2], row[3]
@@ -124,14 +125,15 @@ local function check_blocks(d, s, given)
   end
 end
 
--- A factor of cp, or nil where it is not given.
+-- Returns a factor of cp, or nil if it is not given.
 local function factor_of(d, given, key)
   local value = given[key]
   if value == nil or (math.type(value) == "integer" and value >= 1) then return value end
   d:error("cp-factors", "distributed." .. key, ("%s = %s is no number of ranks"):format(key, tostring(value)), "a positive integer")
 end
 
--- ring x ulysses are the factors of cp: one that is given alone leaves the rest to the other. How many ranks exchange tokens for heads.
+-- ring x ulysses = cp. If one factor is given, the other one is the rest. Returns how many ranks
+-- exchange tokens for heads.
 local function check_later_axes(d, s, given)
   local ring, ulysses = factor_of(d, given, "cp_ring_size"), factor_of(d, given, "cp_ulysses_size")
   if d.n_errors > 0 then return 1 end
@@ -157,14 +159,15 @@ local function check_later_axes(d, s, given)
   return heads
 end
 
--- PyTorch's context_parallel gathers keys and values for its ring (rotate_method "allgather", its default) and balances by a zigzag.
+-- PyTorch's context_parallel gathers keys and values (rotate_method "allgather", its default) and
+-- balances by a zigzag.
 local function context_of(s, heads)
   if s.cp == 1 then return nil end
   return cp { mode = heads == s.cp and "all_to_all" or "all_gather" }
 end
 
--- Sequences a step, a data rank and micro-step; a pipeline takes its own micro-batches of the local batch.
--- stages: virtual ones, of all ranks together.
+-- Returns the sequences of a step and of a data rank's micro-step. A pipeline cuts the local batch
+-- into its own micro-batches. stages: virtual stages of all ranks together.
 local function batch_of(d, s, pp_micro, stages)
   local b = d:section("step_scheduler", scheduler_keys)
   local micro, each = b.local_batch_size, b.local_batch_size * s.dp
@@ -198,7 +201,7 @@ local function batch_of(d, s, pp_micro, stages)
   return { global = total, micro = s.pp > 1 and pp_micro or micro, seq = d.config.seq_length }, b.max_steps
 end
 
--- pp{} options, and how many sequences a micro-batch of the pipeline has.
+-- Returns pp{}'s options, and the number of sequences in a micro-batch of the pipeline.
 local function pipeline_of(d, s, hf, given)
   if s.pp <= 1 then return nil, nil end
   if hf.tie_word_embeddings then

@@ -1,6 +1,6 @@
--- Differences of NeMo Automodel where ep_size > 1: it folds ep into the ranks of a pipeline stage, innermost,
--- shards experts over ep_shard = dp x cp x tp / ep, and has options of its own, distributed.moe. Here ep is carved
--- out of dp where neither tp nor cp lies inside of it.
+-- Special cases of NeMo Automodel with ep_size > 1. It folds ep into the ranks of a pipeline stage,
+-- innermost, and shards experts over ep_shard = dp x cp x tp / ep. It has options of its own,
+-- distributed.moe. Here ep is carved out of dp, so neither tp nor cp may lie inside it.
 local dialect = require "tandem.dialect"
 local values = require "tandem.dialect_values"
 local experts = {}
@@ -14,13 +14,15 @@ local function config_of(model)
   return type(config) == "table" and config or {}
 end
 
--- How many the library's model has; nil: none, or it is a model of the user's own.
+-- Returns the number of experts in the library's model; nil: it has none, or it is the user's own
+-- model.
 function experts.count(model)
   local n = config_of(model).experts
   return math.type(n) == "integer" and n or nil
 end
 
--- Options that exclude experts, and options that experts need. A model of the user's own is looked at by ep{} itself.
+-- Options that exclude experts, and options that experts need. ep{} itself checks a user's own
+-- model.
 local function check_model(d, s, family, n)
   if n and n % s.ep ~= 0 then
     d:error("divides-experts", "distributed.ep_size", ("n_routed_experts %d must be divisible by expert_parallel_degree "
@@ -31,7 +33,7 @@ local function check_model(d, s, family, n)
   end
 end
 
--- Axes that Automodel folds and Tandem does not.
+-- Refuses axes that Automodel folds and Tandem does not.
 local function check_fold(d, s)
   local shard = s.dp // s.replicate
   local function refuse(text, hint) d:error("dialect-unsupported", "distributed.ep_size", text, hint) end
@@ -48,7 +50,7 @@ local function check_fold(d, s)
   end
 end
 
--- Which modules are recomputed: whole blocks, or attention alone.
+-- Returns which modules are recomputed: whole blocks, or attention alone.
 local function check_modules(d, list)
   local at = "distributed.moe.activation_checkpointing_modules"
   if list and #list == 0 then
@@ -81,7 +83,7 @@ local function options_of(d, given)
   return options
 end
 
--- Options of the path that models of experts take; nil where ep_size is 1. options: of the strategy.
+-- Returns options for models of experts; nil if ep_size is 1. options: of the strategy.
 function experts.options(d, s, given, options, family)
   local n = experts.count(d.config.model)
   for _, key in ipairs { "sequence_parallel", "enable_async_tensor_parallel" } do
@@ -101,7 +103,7 @@ function experts.options(d, s, given, options, family)
   return options_of(d, given)
 end
 
--- ac{} of that path: whole blocks, or their attention.
+-- ac{} for models of experts: whole blocks, or their attention.
 function experts.checkpointing(d, options)
   if options.activation_checkpointing_modules then return ac "selective" end
   if options.ignore_router_for_ac then

@@ -31,12 +31,12 @@ local ddp_keys = {
 local keys_of = { fsdp2 = fsdp2_keys, megatron_fsdp = megatron_keys, ddp = ddp_keys }
 local names = { fsdp2 = "fsdp2", ddp = "ddp", megatron_fsdp = "megatron_fsdp", ["megatron-fsdp"] = "megatron_fsdp",
   mfsdp = "megatron_fsdp" }
--- Beside a strategy's own options in `distributed`.
+-- Keys of `distributed` other than a strategy's own options.
 local common = { strategy = true, dp_size = true, dp_replicate_size = true, tp_size = true, cp_size = true,
   pp_size = true, ep_size = true, pipeline = true, moe = true, activation_checkpointing = true,
   cp_ring_size = true, cp_ulysses_size = true }
 
--- The strategy and its options with defaults.
+-- Returns the strategy and its options with defaults.
 function options_of.strategy(d, given)
   if d.config.distributed ~= nil and type(d.config.distributed) ~= "table" then
     d:error("wrong-type", "distributed", "distributed must be a table, not " .. type(d.config.distributed))
@@ -142,7 +142,7 @@ function options_of.checkpointing(d, given, options, strategy, family)
   return ac { modules = modules }
 end
 
--- A policy's dtypes; YAML's mp_policy without cast_forward_inputs does not cast.
+-- A policy's dtypes. YAML's mp_policy without cast_forward_inputs does not cast.
 local function policy_of(d, options)
   local given = options.mp_policy
   if given == nil then return { param = "bf16", reduce = "fp32", output = "bf16", cast_forward_inputs = true } end
@@ -164,7 +164,7 @@ local function refuse(d, options, list)
   end
 end
 
--- CPUOffloadPolicy of every unit: true, or a table with pin_memory.
+-- CPUOffloadPolicy for every unit: true, or a table with pin_memory.
 local function offload_of(d, options)
   local given = options.offload_policy
   if given == nil or given == false then return nil end
@@ -175,14 +175,14 @@ local function offload_of(d, options)
   return true
 end
 
--- Layers reshard after forward but for the last; under a pipeline they stay gathered for the step. That Automodel looks
--- for the pipeline in a mesh that never has it is a known mistake.
+-- All layers but the last are resharded after forward; under a pipeline they stay gathered for the
+-- step. A known mistake: Automodel looks for the pipeline in a mesh that never contains it.
 local function fsdp2_pass(d, options, n_stages)
   refuse(d, options, {
     autocast_dtype = "ops run in precision.compute; there is no autocast beside it",
   })
   local reshard, last, keep = options.reshard_after_forward, true, false
-  if options.experts then -- every unit alike, the root too; under a pipeline they stay gathered
+  if options.experts then -- every unit alike, including the root; under a pipeline they stay gathered
     reshard = options.experts.reshard_after_forward
     keep = n_stages > 1 and not reshard
   elseif reshard == nil then
@@ -223,7 +223,7 @@ local function zero_strategy(d, options)
   return "optim_grads_params"
 end
 
--- Units are the blocks, by whatever class they have; an empty list divides by zero there.
+-- Units are the blocks, whatever their class; in Automodel an empty list divides by zero.
 local function megatron_units(d, options)
   local given = options.megatron_fsdp_unit_modules
   if given == nil then return nil end
@@ -242,7 +242,7 @@ local function megatron_units(d, options)
   return nil
 end
 
--- zero{}; whether it shards.
+-- Returns zero{}, and whether it shards.
 local function megatron_pass(d, options)
   local strategy = zero_strategy(d, options)
   if strategy == "optim_grads" and not options.overlap_grad_reduce then
@@ -255,7 +255,8 @@ local function megatron_pass(d, options)
       "average_in_collective is not supported without calculate_per_token_loss", "leave it out")
   end
   refuse(d, options, { report_nan_in_param_grad = "a run stops at the first number that is not finite" })
-  -- what was updated is gathered after the step; check_for_nan_in_grad does nothing there either
+  -- updated weights are gathered after the step; in Automodel too, check_for_nan_in_grad has no
+  -- effect
   local sharded = strategy == "optim" or strategy == "optim_grads"
   return zero { strategy = strategy, units = megatron_units(d, options), gather = sharded and "eager" or nil,
     overlap_grad_reduce = options.overlap_grad_reduce, overlap_param_gather = options.overlap_param_gather,
@@ -266,7 +267,7 @@ local function megatron_pass(d, options)
     keep_fp8_transpose_cache = options.keep_fp8_transpose_cache or nil }, strategy ~= "no_shard"
 end
 
--- The data pass; whether it shards over dp_shard.
+-- Returns the data pass, and whether it shards over dp_shard.
 function options_of.data(d, strategy, options, n_stages)
   if strategy == "fsdp2" then return fsdp2_pass(d, options, n_stages), true end
   refuse(d, options, { autocast_dtype = "ops run in precision.compute; there is no autocast beside it" })
@@ -274,14 +275,16 @@ function options_of.data(d, strategy, options, n_stages)
   return megatron_pass(d, options)
 end
 
--- Storage, compute and reduction; storage in 16 bits without a copy in 32 is Automodel's known trap.
+-- Dtypes of storage, compute and reduction. Storage in 16 bits without a 32-bit copy is Automodel's
+-- known trap.
 function options_of.precision(d, strategy, options, hf)
   local storage = values.dtype(d, "hf.torch_dtype", hf.torch_dtype) or "bf16"
   if storage == "bf16" and not options.preserve_fp32_weights then
     d:note("bf16-storage", "hf", "weights and moments are stored in bf16: updates smaller than 1/256 of a weight are lost")
   end
   if strategy ~= "fsdp2" then
-    return { param = storage, compute = storage, reduce = storage } -- zero{} says what is kept or summed in fp32
+    -- zero{} says what is kept or summed in fp32
+    return { param = storage, compute = storage, reduce = storage }
   end
   local p = options.policy
   local compute = p.param or storage
@@ -292,7 +295,8 @@ local fp8_keys = { enabled = { "boolean", true }, recipe_name = { "text", "tenso
   enable_fsdp_float8_all_gather = { "boolean", false }, precompute_float8_dynamic_scale_for_fsdp = { "boolean", false },
   force_recompute_fp8_weight_in_bwd = { "boolean", false }, emulate = { "boolean", false } }
 
--- Before tensor parallelism, as there; layers whose sizes are no multiple of 16 stay as they are.
+-- It runs before tensor parallelism, as in Automodel; layers whose sizes are no multiple of 16 are
+-- left out.
 function options_of.float8(d, family)
   if d.config.fp8 == nil then return nil end
   local given = d:section("fp8", fp8_keys)
@@ -322,7 +326,7 @@ local optimizer_keys = { _target_ = { "text", "torch.optim.AdamW" }, lr = { "num
 local schedule_keys = { lr_warmup_steps = { "integer" }, lr_decay_steps = { "integer" }, min_lr = { "number" },
   lr_decay_style = { "word", "cosine", { "cosine" } } }
 
--- torch's optimizers with torch's defaults; gradients are clipped at norm 1 unless said otherwise.
+-- torch's optimizers with torch's defaults; the default clips gradients at norm 1.
 function options_of.optimizer(d)
   local o, s = d:section("optimizer", optimizer_keys), d:section("lr_scheduler", schedule_keys)
   local clip = d:section("clip_grad_norm", { max_norm = { "number", 1.0 } }).max_norm

@@ -1,5 +1,5 @@
--- NeMo Automodel's pipeline block as options of pp{}: how many virtual stages there are, who holds them
--- and how many layers each has.
+-- Turns NeMo Automodel's pipeline block into options of pp{}: the number of virtual stages, their
+-- ranks, and the layers of each.
 local dialect = require "tandem.dialect"
 local pipeline = {}
 
@@ -12,7 +12,7 @@ pipeline.keys = {
   pp_recv_buffer_pool = { "boolean", true }, pp_recv_buffer_pool_slack = { "integer", 2 },
 }
 
--- torch's names in lower case: ours, stages a rank (1, or 2 and more), placement.
+-- torch's names in lower case: our name, stages of a rank (1, or 2 and more), placement.
 local schedules = {
   ["1f1b"] = { "1f1b", "single" }, gpipe = { "gpipe", "single" },
   interleaved1f1b = { "interleaved_1f1b", "multi" },
@@ -23,14 +23,14 @@ local path = "distributed.pipeline"
 
 local function schedule_of(d, given)
   local name = given.pp_schedule
-  if name == nil then name = "1f1b" end -- AM's default; null is `false` here
+  if name == nil then name = "1f1b" end -- Automodel's default; null is `false` here
   if not name and not given.pp_schedule_csv then
     d:error("pp-schedule-missing", path .. ".pp_schedule",
       "pipeline: neither pp_schedule nor pp_schedule_csv says in which order stages run",
       "pp_schedule = \"1f1b\"")
     return nil
   end
-  if not name then return { nil, "multi" } end -- a file says it, for two stages a rank and more
+  if not name then return { nil, "multi" } end -- a file defines it, for two or more stages of a rank
   local key = tostring(name):lower():gsub("_", "")
   if schedules[key] then return schedules[key] end
   if absent[key] then
@@ -44,7 +44,8 @@ local function schedule_of(d, given)
   return nil
 end
 
--- ceil(layers / layers_per_stage), rounded to a multiple of pp if asked; nil after an error.
+-- Returns ceil(layers / layers_per_stage), rounded to a multiple of pp if asked; nil after an
+-- error.
 local function virtual_stages(d, layers, pp, given, schedule)
   local per_stage, round = given.layers_per_stage, given.round_virtual_stages_to_pp_multiple
   local single = schedule[2] == "single"
@@ -85,7 +86,7 @@ local function virtual_stages(d, layers, pp, given, schedule)
   return stages
 end
 
--- Layers a stage, the first ones take the remainder.
+-- Returns the layers of each stage; the first stages take the remainder.
 local function even_split(layers, stages)
   local split = {}
   for s = 1, stages do split[s] = layers // stages + (s <= layers % stages and 1 or 0) end
@@ -96,7 +97,8 @@ local function part_error(d, text, hint)
   d:error("pp-split", path .. ".module_fqns_per_model_part", "module_fqns_per_model_part: " .. text, hint)
 end
 
--- Which layers an explicit list of modules gives to each part; every layer once, in order.
+-- Returns the layers that an explicit list of modules gives to each part: every layer once, in
+-- order.
 local function named_split(d, layers, pp, parts)
   local split, next_layer = {}, 0
   if #parts < 1 or #parts % pp ~= 0 then
@@ -133,7 +135,7 @@ local function named_split(d, layers, pp, parts)
   return split
 end
 
--- Options of pp{}; nil after errors. layers: of the model, nil if unknown.
+-- Returns options of pp{}; nil after errors. layers: of the model, nil if unknown.
 function pipeline.options(d, given, pp, layers, local_batch)
   local schedule = schedule_of(d, given)
   local micro = given.pp_microbatch_size

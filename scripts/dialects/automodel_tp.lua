@@ -1,6 +1,7 @@
--- NeMo Automodel's tensor-parallel plans as patterns of tp { plan }: an explicit plan first, then the one
--- registered for the model's class, then Hugging Face's own, then the base plan. Hugging Face's module names
--- become those of the library's models; in a model of your own they stay as they are. Experts are none of its.
+-- NeMo Automodel's tensor-parallel plans as patterns of tp { plan }: an explicit plan first, then
+-- the one registered for the model's class, then Hugging Face's own, then the base plan. Hugging
+-- Face's module names become those of the library's models; in a model of your own they stay as
+-- they are. It does not cover experts.
 local _, core = ...
 local dialect = require "tandem.dialect"
 local tensor = {}
@@ -24,7 +25,7 @@ local families = {
 local phi2 = { class = "PhiForCausalLM", embed = "embed", head = "head", mlp = "mlp",
   ffn = { fc1 = "fc1", fc2 = "fc2" }, norms = { input_layernorm = "norm" } }
 
--- Of a fused model these are one projection; of another, that one is none.
+-- In a fused model these are one projection; in an unfused one, the fused name does not exist.
 local apart = { q_proj = true, k_proj = true, v_proj = true, gate_proj = true, up_proj = true }
 local together = { qkv_proj = true, gate_up_proj = true }
 local attention = { q_proj = "wq", k_proj = "wk", v_proj = "wv", qkv_proj = "wqkv", o_proj = "wo", dense = "wo" }
@@ -37,7 +38,7 @@ local function names_of(modules, fused)
   return own
 end
 
--- The family of a library model; nil: a model of the user's own.
+-- Returns the family of a library model; nil: it is the user's own model.
 function tensor.family(model)
   local name = type(model) == "table" and rawget(model, "name")
   local found = type(name) == "string" and families[name:match "^%a+"]
@@ -70,7 +71,7 @@ local function translate(family, name)
 end
 tensor.translate = translate
 
--- Of the names that the family has.
+-- Returns the nearest of the family's names.
 local function nearest(family, name)
   local names = { "model.embed_tokens", "model.norm", "lm_head" }
   local layer = name:match "^model%.layers%.([%d*]+)%." or "*"
@@ -82,8 +83,9 @@ end
 
 local styles = { colwise = true, rowwise = true, colwise_rep = true, rowwise_rep = true, sequence_parallel = true }
 
--- Paths of the plan -> styles, in the names of the model. where: the key to blame; must_match: a name that
--- the model lacks is an error (in AM's own plans it is one of several spellings).
+-- Turns a plan's paths into styles under the model's names. where: the key to blame. must_match: a
+-- name that the model lacks is an error; in Automodel's own plans such a name is only another
+-- spelling.
 local function to_plan(d, family, plan, where, must_match)
   local result, n = {}, 0
   for name, style in pairs(plan) do
@@ -133,16 +135,17 @@ local phi_plan = {
   ["model.layers.*.self_attn.v_proj"] = "colwise", ["model.layers.*.self_attn.dense"] = "rowwise",
   ["model.layers.*.self_attn.qkv_proj"] = "colwise",
   ["model.layers.*.mlp.fc1"] = "colwise", ["model.layers.*.mlp.fc2"] = "rowwise" }
--- The attention itself is replicated: q, k, v are split by inputs and summed, o's output is gathered, and so
--- is gate_up's, which is one matrix to it.
+-- Attention itself is replicated: q, k, v are split by inputs and summed. o's output is gathered,
+-- and so is gate_up's, because to Automodel it is a single matrix.
 local phi3_plan = { ["model.layers.*.self_attn.qkv_proj"] = "rowwise_rep",
   ["model.layers.*.mlp.gate_up_proj"] = "colwise_rep", ["model.layers.*.self_attn.q_proj"] = "rowwise_rep",
   ["model.layers.*.self_attn.k_proj"] = "rowwise_rep", ["model.layers.*.self_attn.v_proj"] = "rowwise_rep",
   ["model.layers.*.self_attn.o_proj"] = "colwise_rep", ["model.layers.*.mlp.gate_proj"] = "colwise",
   ["model.layers.*.mlp.up_proj"] = "colwise", ["model.layers.*.mlp.down_proj"] = "rowwise" }
 
--- By class: the plan, what sequence parallelism adds (nil: not supported), and whether it then has one gather
--- for q, k and v. Without sequence parallelism every column linear sums the gradient of its own input.
+-- By model class: the plan, its additions for sequence parallelism (nil: not supported), and
+-- whether q, k and v then share one gather. Without sequence parallelism, every column linear sums
+-- the gradient of its own input.
 local registered = {
   LlamaForCausalLM = { llama_plan, llama_sequence, true },
   Qwen2ForCausalLM = { llama_plan, llama_sequence, true },
@@ -215,7 +218,8 @@ local function explicit(d, family, plan)
   return { plan, nil, true, explicit = true }
 end
 
--- The plan that Automodel would choose: { styles, what sequence parallelism adds, shared gathers }.
+-- Returns the plan that Automodel would choose: { styles, additions for sequence parallelism,
+-- shared gathers }.
 local function choose(d, family, options, hf, tp)
   if options.tp_plan ~= nil then return explicit(d, family, options.tp_plan) end
   if registered[hf.class] then return registered[hf.class] end
@@ -237,7 +241,7 @@ local function choose(d, family, options, hf, tp)
   return family and base or "own"
 end
 
--- Options of tp{}, nil after errors. "own": the notes that the model itself carries.
+-- Returns options of tp{}, nil after errors. "own": uses the notes of the model itself.
 function tensor.options(d, options, hf, family, tp)
   check_heads(d, tp, hf)
   local sequence = options.sequence_parallel

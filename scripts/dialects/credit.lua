@@ -1,6 +1,6 @@
--- miles-credit's configuration: return require "dialects.credit" { trainer = { parallelism = { ... } }, ... }.
--- Order: domain, tensor, data (FSDP2 or DDP) with checkpointing before it. What miles-credit lets pass
--- silently is refused; with as = "original" it becomes a finding.
+-- miles-credit's configuration: return require "dialects.credit" { trainer = { parallelism = { ...
+-- } }, ... }. Passes in order: domain, tensor, checkpointing, data (FSDP2 or DDP). Mistakes that
+-- miles-credit silently accepts are refused; with as = "original" they become findings.
 local dialect = require "tandem.dialect"
 local values = require "tandem.dialect_values"
 
@@ -29,7 +29,7 @@ local function degree(d, block, key)
   return n and n >= 1 and n or 1
 end
 
--- The first trainer's mode names say what the block says now.
+-- The mode names of the first trainer, in the words of today's block.
 local function from_mode(d, trainer)
   local modes = { fsdp = "fsdp2", ddp = "ddp", domain_parallel = "none", ["fsdp+domain_parallel"] = "fsdp2", none = "none" }
   local data = modes[trainer.mode]
@@ -72,7 +72,7 @@ local function parallelism_of(d, trainer)
   return { data = data, tensor = degree(d, block, "tensor"), domain = degree(d, block, "domain") }
 end
 
--- dp = world / (tensor x domain); nil after an error.
+-- Returns dp = world / (tensor x domain); nil after an error.
 local function data_size(d, p)
   local world = values.world(d)
   if not world then
@@ -89,7 +89,7 @@ local function data_size(d, p)
   return world // others
 end
 
--- Rows of the padded grid have to be whole windows on every domain rank.
+-- The rows of the padded grid must be whole windows on every domain rank.
 local function check_domain(d, p, c)
   if p.domain <= 1 then return end
   local height, at = c.image_height, "trainer.parallelism.domain"
@@ -114,7 +114,7 @@ end
 
 local tp_functions = { "apply_native_tensor_parallel", "apply_tensor_parallel" }
 
--- The first of its two functions for tensor parallelism is switched off there, on any model.
+-- miles-credit has switched off the first of its two tensor-parallel functions, for every model.
 local function check_tp_function(d, name)
   if name == nil or name == tp_functions[1] then return end
   if name == tp_functions[2] then
@@ -126,8 +126,8 @@ local function check_tp_function(d, name)
   end
 end
 
--- Blocks with spectral norm are left out of tensor parallelism, unlooked at: if all have it, it does
--- nothing. Returns how many ranks repeat each other.
+-- miles-credit silently leaves blocks with spectral norm out of tensor parallelism. If all blocks
+-- have it, tensor parallelism does nothing. Returns how many ranks repeat each other's work.
 local function check_tensor(d, p, c, spectral)
   local at = "trainer.parallelism.tensor"
   if spectral then
@@ -149,7 +149,7 @@ local function check_tensor(d, p, c, spectral)
   return 1
 end
 
--- The model with spectral norm in all of its linears, as its own configuration has it.
+-- Returns the model with spectral norm in all its linears, as in miles-credit's own configuration.
 local function normed(d, model, c)
   if c.use_spectral_norm then return model end
   if c.use_spectral_norm == nil then
@@ -165,7 +165,7 @@ end
 
 local policy_keys = { param_dtype = { "any" }, reduce_dtype = { "any" }, output_dtype = { "any" } }
 
--- Mixed precision only under amp; spectral norm keeps fp32 unless a policy is named.
+-- Mixed precision is used only under amp; spectral norm keeps fp32 unless a policy is named.
 local function precision_of(d, trainer, p, spectral)
   local at = "trainer.fsdp2_mp_policy"
   local policy = values.section(d, at, trainer.fsdp2_mp_policy or {}, policy_keys)
@@ -224,7 +224,8 @@ local function optimizer_of(d, trainer)
     clip_norm = clip or 0 }
 end
 
--- FSDP2 over dp, DDP over dp, or nothing: then a dp of more than 1 trains as many models.
+-- FSDP2 over dp, DDP over dp, or nothing. With nothing, a dp above 1 trains that many separate
+-- models.
 local function data_pass(d, trainer, p, dp)
   if p.data == "fsdp2" then return fsdp2 {}, { dp_shard = dp } end
   if p.data == "ddp" then return ddp {}, { dp_replicate = dp } end
@@ -233,10 +234,10 @@ local function data_pass(d, trainer, p, dp)
       ("data = 'none' with dp = %d: no gradient is summed, every replica trains a model of its own"):format(dp),
       "data = \"fsdp2\" or \"ddp\"")
   end
-  return nil, {} -- as = "original": one of the replicas
+  return nil, {} -- as = "original": plans one of the replicas
 end
 
--- The devices of one of dp replicas that know nothing of each other; those of a node are cut last.
+-- Returns the devices of one of dp independent replicas; a node's own devices are divided last.
 local function share_of(cluster, dp)
   if type(cluster) ~= "table" or dp == 1 then return cluster end
   local own = dialect.copy(cluster)

@@ -1,7 +1,8 @@
--- KempnerForge's configuration as a plan: require "dialects.kempnerforge" { world = 8, model = {...},
--- distributed = {...}, train = {...}, ... } with the sections, keys and defaults of its TOML files, and
--- its checks. Configurations that it accepts and gets wrong are refused or mended; as = "original" reproduces it.
--- world: how many devices; or cluster = require "clusters.hgx_h200" { ... }.
+-- KempnerForge's configuration as a plan: require "dialects.kempnerforge" { world = 8, model =
+-- {...}, distributed = {...}, train = {...}, ... } with the sections, keys and defaults of its TOML
+-- files, and its checks. Configurations that KempnerForge accepts and gets wrong are refused or
+-- mended; with as = "original" its result is reproduced. world: number of devices; or cluster =
+-- require "clusters.hgx_h200" { ... }.
 local dialect = require "tandem.dialect"
 local read_sections = require "dialects.kempnerforge_sections"
 
@@ -10,13 +11,13 @@ local later = { "vlm", "vision_encoder", "adapter", "video" }
 local other_keys = { world = true, cluster = true, name = true, as = true, plugins = true }
 for _, key in ipairs(later) do other_keys[key] = true end
 
--- ---- what KempnerForge checks of the whole job, in its order
+-- ---- KempnerForge's own checks of the whole job, in its order
 
 local function product_of(c)
   return c.dp_replicate * c.tp * c.pp * c.cp * c.ep
 end
 
--- The size of dp_shard; nil when the axes do not make the world.
+-- Returns the size of dp_shard; nil if the axes do not make the world.
 local function check_world(d, c, world)
   local other = product_of(c)
   if c.dp_shard == -1 then
@@ -88,15 +89,16 @@ local function check_job(d, job)
   return shard
 end
 
--- ---- what it does not check, or does otherwise than it says
+-- ---- mistakes that it does not check for, and behaviour that differs from its documents
 
--- The axes that its mesh has: cp is multiplied into the world and then forgotten. known: dp_shard is.
+-- The axes that its mesh has: cp counts as a factor of the world but is then forgotten. known:
+-- whether dp_shard is known.
 local function check_unimplemented(d, c, world, mesh, known)
   if c.cp > 1 then
     local covered = math.max(world // c.cp, 1)
     d:mistake("degree-ignored", "distributed.cp", ("cp = %d is counted in the world of %d ranks, but no code "
       .. "implements it: the mesh would cover %d of them"):format(c.cp, world, covered), "cp = 1")
-    if covered == 1 then mesh.dp_shard = world end  -- nothing is left: flat FSDP over everything
+    if covered == 1 then mesh.dp_shard = world end  -- nothing is left: one flat FSDP over all ranks
   end
   if known and c.dp_replicate > 1 and mesh.dp_shard == 1 then
     local shards = d:mistake("replicate-shards", "distributed.dp_replicate", ("dp_replicate = %d without dp_shard "
@@ -139,16 +141,16 @@ local function expert_hidden_of(m)
 end
 
 local function is_moe(m) return m.num_experts > 0 end
--- Does any layer keep a plain MLP?
+-- True if any layer keeps a plain MLP.
 local function has_dense(m)
   return not is_moe(m) or m.moe_frequency > 1 or m.n_layers < m.moe_frequency
 end
 
--- The embedding stays whole; without sequence parallelism the head does too.
+-- The embedding stays whole; without sequence parallelism so does the head.
 local function tp_pass(m, sequence)
   local block = { ["attention.wq"] = "colwise", ["attention.wk"] = "colwise", ["attention.wv"] = "colwise",
     ["attention.wo"] = "rowwise" }
-  if has_dense(m) then -- a block of experts has no entry for its MLP: every rank of tp computes all of it
+  if has_dense(m) then -- a block of experts has no entry for its MLP, so every rank of tp computes all of it
     block["mlp.up_proj"], block["mlp.down_proj"] = "colwise", "rowwise"
     if m.activation == "silu" then block["mlp.gate_proj"] = "colwise" end
   end
@@ -162,7 +164,8 @@ local function tp_pass(m, sequence)
     plan = plan }
 end
 
--- In the order of its builder: stages; under tp on the meta device; TP, Float8, AC, FSDP, materialise, compile.
+-- In the order of its builder: stages; then TP, Float8, AC, FSDP, materialise (under tp on the meta
+-- device); then compile.
 local function passes(job, mesh)
   local c, m, t = job.distributed, job.model, job.train
   local list = {}
@@ -172,15 +175,16 @@ local function passes(job, mesh)
     list[#list + 1] = tp_pass(m, c.pp == 1 and not m.tie_embeddings and not is_moe(m))
   end
   if c.ep > 1 then list[#list + 1] = ep {} end
-  if t.mixed_precision == "fp8" then -- every Linear, the head too; gathers of one byte are its default
+  if t.mixed_precision == "fp8" then -- every Linear, including the head; one-byte gathers are its default
     list[#list + 1] = float8 { recipe = "tensorwise", head = true, fsdp_gather = mesh.dp_shard > 1 }
   end
   if t.activation_checkpointing ~= "none" then list[#list + 1] = ac { mode = t.activation_checkpointing } end
-  if mesh.ep > 1 then -- attention and experts apart, all norms in the root; FSDP knows dp_shard alone
+  -- attention and experts are separate units, all norms in the root; FSDP only uses dp_shard
+  if mesh.ep > 1 then
     list[#list + 1] = fsdp2 { reshard_root = true, defer_grad_sync = true, over_ep = false,
       units = { "layers.*.attention", "layers.*.mlp" } }
   elseif mesh.dp_shard > 1 then
-    -- Under pp the schedule keeps gathered what it has gathered, until the last backward.
+    -- Under pp, the schedule keeps gathered weights until the last backward.
     list[#list + 1] = c.pp > 1 and fsdp2 { keep_gathered = true }
       or fsdp2 { reshard_after_forward = true, reshard_root = true, defer_grad_sync = true }
   end
@@ -206,7 +210,7 @@ local function plan_of(job, d)
     original = d.original and SYSTEM or nil,
     model = require "models.kempnerforge" (config),
     cluster = d.config.cluster,
-    -- It divides each micro-batch by its own kept tokens, and then by their number.
+    -- It divides each micro-batch by its own kept tokens, then by the number of micro-batches.
     batch = { global = t.batch_size * t.grad_accum_steps * data, micro = t.batch_size, seq = t.seq_len,
       denominator = d.original and "microbatch_mean" or nil },
     mesh = mesh,
@@ -222,7 +226,7 @@ local function plan_of(job, d)
   return plan(own)
 end
 
--- Of mixtures of experts what Tandem has not, or has otherwise.
+-- Refuses options of mixtures of experts that Tandem does not have or does differently.
 local function refuse_experts(d, job)
   local m = job.model
   local function refuse(key, text) d:error("dialect-unsupported", "model." .. key, text) end

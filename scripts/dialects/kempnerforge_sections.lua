@@ -1,5 +1,5 @@
--- The sections of a KempnerForge configuration: their keys with defaults, and what each is checked for
--- when it is read, in the order in which it is read.
+-- The sections of a KempnerForge configuration: keys with defaults, and the checks of each in the
+-- order in which they are read.
 local dialect = require "tandem.dialect"
 
 local model_keys = {
@@ -88,7 +88,7 @@ local profiling_keys = {
 
 local function number_text(value) return ("%.15g"):format(value) end
 
--- keys: "positive" where 0 is too little, else "non-negative".
+-- keys: "positive" if 0 is refused, else "non-negative".
 local function bounded(d, section, name, keys, what)
   for _, key in ipairs(keys) do
     local value = section[key]
@@ -263,7 +263,7 @@ local sections = {
   { "profiling", profiling_keys, "ProfilingConfig", check_profiling },
 }
 
--- All sections by name; ends the script if one of them makes no sense.
+-- Returns all sections by name; ends the script if one of them is invalid.
 return function(d, other_keys)
   local known = dialect.copy(other_keys)
   for _, row in ipairs(sections) do known[row[1]] = true end

@@ -1,9 +1,9 @@
--- Gemma 2 and 3 (text): require "models.gemma" "3-1b", or { size = "3-1b", layers = 4 } to change parts
--- of it. A norm before and after attention and MLP, a gated GELU, a tied head, embeddings times
--- sqrt(dim); Gemma 3 normalises each query and key head.
--- Norm weights start at 1 and are used as they are: Gemma's w with 1 + w is the same function, but
--- weight decay pulls to another place. Left out, for want of ops: sliding windows (all layers attend
--- to the whole sequence, which costs more), Gemma 2's soft caps of scores and logits.
+-- Gemma 2 and 3 (text): require "models.gemma" "3-1b", or { size = "3-1b", layers = 4 } to change
+-- parts of it. A norm before and after attention and MLP, a gated GELU, a tied head, embeddings
+-- times sqrt(dim); Gemma 3 normalises each query and key head. Norm weights start at 1 and are used
+-- as they are: Gemma's w with 1 + w is the same function, but weight decay pulls to another place.
+-- Left out for lack of ops: sliding windows (here all layers attend to the whole sequence, at a
+-- higher cost), and Gemma 2's soft caps of scores and logits.
 local nn = require "tandem.nn"
 
 -- https://huggingface.co/google: config.json of each. scalar: the scores are divided by its root.
@@ -24,7 +24,7 @@ for name, size in pairs(sizes) do
   local is_3 = name:sub(1, 2) == "3-"
   size.qk_norm = is_3
   size.vocab = size.vocab or is_3 and 262208 or 256000
-  -- of six layers in Gemma 3, five are local and turn as before
+  -- in Gemma 3, five of six layers are local and keep the old RoPE base
   size.theta, size.local_theta, size.every = is_3 and 1e6 or 1e4, 1e4, is_3 and 6 or 1
 end
 local defaults = { head_dim = 256, eps = 1e-6, factor = false }
@@ -38,7 +38,7 @@ local function mlp(c, out_init)
   }
 end
 
--- Llama's scaling with low = high stretches every wavelength alike: Gemma 3's linear one.
+-- Llama's scaling with low = high stretches every wavelength equally, which is Gemma 3's linear scaling.
 local function rope_of(c, index)
   if (index + 1) % c.every ~= 0 then return c.local_theta, nil end
   return c.theta, c.factor and { factor = c.factor, low = 1e30, high = 1e30, context = 8192 } or nil
@@ -80,7 +80,7 @@ local function build(c)
   }
 end
 
--- The smallest of the same structure; the second layer turns as the sixth does, so both kinds are there.
+-- The smallest model of the same structure. The second layer uses the sixth layer's RoPE, so both kinds are there.
 local function shrink(c, mesh)
   return nn.small(c, mesh, { scalar = 5, every = math.min(c.every, 2) })
 end

@@ -26,7 +26,7 @@ local function plain(c, init, out_init)
   }
 end
 
--- Experts of SwiGLU; one shared MLP beside them, however many are asked for.
+-- Experts of SwiGLU, and one shared MLP beside them, whatever number is asked for.
 local function mixture(c, init, out_init)
   local routed = nn.moe { dim = c.dim, hidden = c.expert_hidden, experts = c.num_experts, top_k = c.moe_top_k,
     capacity_factor = c.moe_capacity_factor > 0 and c.moe_capacity_factor or "all", aux_loss = c.moe_aux_loss_weight,
@@ -78,7 +78,7 @@ local function build(c)
   }
 end
 
--- The smallest of the same structure; what tensor parallelism cuts divides by its ranks.
+-- The smallest model of the same structure; sizes that tp cuts are multiples of its ranks.
 local function shrink(c, mesh)
   local tp = mesh.tp
   local experts = c.num_experts > 0 and 2 * math.max(mesh.ep, 2) or 0

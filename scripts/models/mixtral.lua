@@ -1,6 +1,6 @@
--- Mixtral: Llama's attention, and of the feed-forward `experts`, of which each token goes to `top_k`: require "models.mixtral"
--- "8x7b", or { size = "8x7b", capacity_factor = "all" } to change parts of it. capacity_factor, aux_loss (of each
--- layer): nn.moe.
+-- Mixtral: Llama's attention, and `experts` feed-forward blocks, of which each token uses `top_k`:
+-- require "models.mixtral" "8x7b", or { size = "8x7b", capacity_factor = "all" } to change parts of
+-- it. capacity_factor, aux_loss (of each layer): nn.moe.
 local nn = require "tandem.nn"
 
 -- https://huggingface.co/mistralai: config.json of each

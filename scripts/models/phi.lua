@@ -1,10 +1,10 @@
 -- Phi-1.5 and 2, Phi-3 and 4: require "models.phi" "2", or { size = "2", layers = 4 } to change parts of
--- it. Up to Phi-2: attention and MLP read one norm and are added together, biases everywhere, only a
--- part of each head turns. From Phi-3 on: as Llama, without GQA in the mini.
--- Phi-3's published weights fuse q, k, v and gate, up. Here they are linears of their own, the same function
--- and count; with fused = true q, k, v are one weight, and gate, up. Tensor parallelism cuts each segment
--- by its heads or features. dropout: of both branches (resid_pdrop: 0.1 when Phi-2 was trained). Left out,
--- for want of ops: sliding windows and the long-context tables of frequencies.
+-- it. Up to Phi-2, attention and MLP read one norm and are added together; there are biases everywhere,
+-- and RoPE rotates only a part of each head. From Phi-3 on they are like Llama, without GQA in the mini.
+-- Phi-3's published weights fuse q, k, v and gate, up. Here they are separate linears, with the same
+-- function and count. With fused = true, q, k, v are one weight, and so are gate, up. Tensor parallelism
+-- cuts each segment by its heads or features. dropout: of both branches (resid_pdrop: 0.1 when Phi-2 was
+-- trained). Left out for lack of ops: sliding windows and the long-context tables of frequencies.
 local nn, gate_up = require "tandem.nn", require "models.gate_up"
 
 -- https://huggingface.co/microsoft: config.json of each
@@ -90,7 +90,7 @@ local function build(c)
   }
 end
 
--- The smallest of the same structure; half of a head turns where a part of it does.
+-- The smallest model of the same structure; if only a part of a head is rotated, half of it is here.
 local function shrink(c, mesh)
   return nn.small(c, mesh, { rope_dims = c.rope_dims and 2 })
 end

@@ -6,7 +6,7 @@
 -- use_spectral_norm divides each linear, the head too, by the norm of its weight, as there.
 local nn = require "tandem.nn"
 
--- dim and depth a level; heads = dim / dim_head
+-- for each level: dim and depth; heads = dim / dim_head
 local sizes = {
   ["tiny"] = { dim = { 16, 32, 64, 64 }, depth = { 1, 1, 1, 1 }, dim_head = 4 },
   ["base"] = { dim = { 64, 128, 256, 512 }, depth = { 2, 2, 8, 2 }, dim_head = 32, vocab = 32000 },
@@ -74,7 +74,7 @@ local function build(c)
   }
 end
 
--- Two levels a stage at most, of one layer each; widths that nothing divides.
+-- At most two levels for each stage, of one layer each; widths that no number divides.
 local function shrink(c, mesh)
   local dim, depth = {}, {}
   for i = 1, math.min(#c.dim, 2 * mesh.stages) do

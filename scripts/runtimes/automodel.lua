@@ -1,7 +1,8 @@
--- NeMo Automodel with Hugging Face's models and Liger's kernels in them, its default without tensor and context
--- parallelism (_transformers: use_liger_kernel; FlashAttention-2 or PyTorch's own): norms and rope are one kernel each,
--- gradients of norms one and a small sum, SwiGLU keeps what it reads and makes silu again. The model is called without
--- labels, so Liger's fused loss is not: logits are taken to fp32 (loss/masked_ce.py: fp32_upcast). FSDP2 and DTensor:
+-- NeMo Automodel with Hugging Face's models and Liger's kernels, its default without tensor and
+-- context parallelism (_transformers: use_liger_kernel; FlashAttention-2 or PyTorch's own). Norms
+-- and rope are one kernel each. A norm's gradient is one kernel and a small sum. SwiGLU keeps its
+-- inputs and computes silu again. The model is called without labels, so Liger's fused loss is not
+-- used: logits are cast to fp32 (loss/masked_ce.py: fp32_upcast). FSDP2 and DTensor have
 -- torchtitan's host times. No published run was compared with it.
 local one = { kernels = 1, passes = 1 }
 return require "runtimes.eager" { name = "automodel", fitted = "torchtitan", casts_gradients = true,

@@ -1,7 +1,8 @@
--- DeepSpeed with Liger's kernels in Hugging Face's models (liger_kernel's apply_liger_kernel_to_*, its defaults): norms
--- and rope are one kernel each, whose gradients lie in place; SwiGLU is one kernel that writes no silu and leaves both
--- gradients where it read; the loss leaves the gradient in place of each chunk of logits. The head's weight is read by
--- the loss (fused_linear_cross_entropy), which adds each chunk's product to its gradient through an fp32 copy.
+-- DeepSpeed with Liger's kernels in Hugging Face's models (liger_kernel's apply_liger_kernel_to_*,
+-- its defaults). Norms and rope are one kernel each, with gradients in place. SwiGLU is one kernel
+-- that stores no silu and writes both gradients over its inputs. The loss writes the gradient over
+-- each chunk of logits. The loss reads the head's weight (fused_linear_cross_entropy) and adds each
+-- chunk's product to its gradient through an fp32 copy.
 local zero = require "runtimes.deepspeed"
 local one, none = { kernels = 1, passes = 1 }, { kernels = 0, passes = 0 }
 local always = { kernels = 1, passes = 1, in_place = "always" }

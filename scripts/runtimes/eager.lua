@@ -1,19 +1,19 @@
--- What PyTorch's eager kernels do for each op of ours: how many are launched, and what they move as a
--- multiple of reading the inputs and writing the outputs once; bytes that live longer, or while it
--- runs, an element of the largest argument. Profiles start from this and change what they do otherwise;
--- their host times are fitted (tandem/fitted.lua).
+-- PyTorch's eager kernels for each op of ours. For each op: how many are launched; the memory that
+-- they move, as a multiple of reading the inputs and writing the outputs once; and the bytes, for
+-- each element of the largest argument, that live longer or while the op runs. Profiles start from
+-- this table and override what differs; their host times are fitted (tandem/fitted.lua).
 local fitted = require "tandem.fitted"
 
 local nn_ops = {
   -- x.float(), pow, mean, rsqrt, two products, one cast: 36 bytes an element in bf16, not 4
   rmsnorm = { kernels = 7, passes = 9, saved = 6, scratch = 4 },
   rmsnorm_grad = { kernels = 12, passes = 8, scratch = 8 },
-  -- q, k as fp32 pairs times e^(i m theta), and back
+  -- q, k as fp32 pairs times e^(i m theta), cast back
   rope = { kernels = 4, passes = 5, scratch = 8 },
   rope_grad = { kernels = 4, passes = 5, scratch = 8 },
   -- biases are epilogues of products
   bias = { kernels = 0, passes = 0 },
-  -- logits.float(), log_softmax, nll: one op each way for what is four of ours
+  -- logits.float(), log_softmax, nll: one op in each direction for four of ours
   xent_max = { kernels = 2, passes = 7, saved = 4, scratch = 4 },
   xent_pick = { kernels = 1, passes = 0 },
   xent_sumexp = { kernels = 1, passes = 0 },
@@ -21,7 +21,7 @@ local nn_ops = {
   xent_pick_grad = { kernels = 1, passes = 0 },
 }
 
--- A profile: `how` over the common values, its ops over the common ops.
+-- Returns a profile: `how` over the common values, its ops over the common ops.
 return function(how)
   local ops = {}
   for name, op in pairs(nn_ops) do ops[name] = op end

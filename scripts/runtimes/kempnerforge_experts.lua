@@ -1,8 +1,10 @@
--- KempnerForge with experts: the same, and what its mixtures keep (model/moe.py, model/router.py). Experts' weights are stacked
--- for their products. The router keeps its auxiliary loss as an attribute: of a block that is checkpointed that of the second
--- forward pass, whose graph nobody differentiates, so that what the block's attention and norms saved stays until the next
--- step. Without tp all experts are made on each device before ep takes its own. A profile of its own, because predictions
--- of it are off by more (docs/explanation/accuracy.md).
+-- KempnerForge with experts: the same profile, and the tensors that its mixtures keep
+-- (model/moe.py, model/router.py). Experts' weights are stacked for their products. The router
+-- keeps its auxiliary loss as an attribute. In a checkpointed block this is the loss of the second
+-- forward pass, whose graph nobody differentiates. The tensors that the block's attention and norms
+-- saved therefore stay until the next step. Without tp, each device first creates all experts
+-- before ep takes its own. It is a separate profile because its predictions are less accurate
+-- (docs/explanation/accuracy.md).
 local profile, ops = {}, {}
 for key, value in pairs(require "runtimes.kempnerforge") do profile[key] = value end
 for name, op in pairs(profile.ops) do ops[name] = op end

@@ -1,7 +1,7 @@
--- Megatron-LM before flash attention, as Megatron-DeepSpeed has it: scores are written; layer norm, GELU,
--- softmax and bias + dropout + residual are fused kernels. It trains with dropout: a mask of a byte after
--- attention and after the MLP, and 5 bytes a score, the softmax, its mask and what the mask lets through
--- (Korthikanti et al., arXiv 2205.05198, 4.1).
+-- Megatron-LM before flash attention, as in Megatron-DeepSpeed: scores are written to memory; layer
+-- norm, GELU, softmax and bias + dropout + residual are fused kernels. It trains with dropout: one
+-- mask byte for each element after attention and after the MLP. Each score takes 5 bytes: the
+-- softmax, its mask and the masked softmax (Korthikanti et al., arXiv 2205.05198, 4.1).
 local one = { kernels = 1, passes = 1 }
 return require "runtimes.eager" { name = "megatron2022", attention = "unfused",
   ops = { add = { kernels = 1, passes = 1.7, saved = 1 }, attention = { kernels = 8, passes = 1, scores = 5 },

@@ -1,5 +1,6 @@
--- nanotron, and InternEvo, whose states are the same: FlashAttention-2, fused norms, gradients summed in an fp32 buffer
--- (optim/gradient_accumulator.py). No published run shaped it: Megatron's host times are taken.
+-- nanotron, and InternEvo, which has the same states: FlashAttention-2, fused norms, gradients
+-- summed in an fp32 buffer (optim/gradient_accumulator.py). It was not fitted to any published run,
+-- and has Megatron's host times.
 local one = { kernels = 1, passes = 1 }
 return require "runtimes.eager" { name = "nanotron", fitted = "megatron", holds_gradients = true, makes_gradients = true,
   ops = { rmsnorm = one, rmsnorm_grad = one, rope = { kernels = 1, passes = 1, saved = 2 }, rope_grad = one } }

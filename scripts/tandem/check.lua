@@ -1,11 +1,11 @@
--- The library's facts about values, and the checks of arguments: each failure names the
--- function that was called, what it expected and what it got, on the line that called it.
+-- The library's facts about values, and the checks of arguments. Each error names the function that
+-- was called, the expected and the given value, and the calling line.
 local _, core = ...
 local check = {
-  modules = {},  -- module -> what we know of it
+  modules = {},  -- module -> its facts
   tensors = {},  -- tensor -> its id in the graph
   inits = {},    -- initial value -> its kind and numbers
-  segments = {}, -- id of a tensor whose features are unequal segments by groups -> those segments
+  segments = {}, -- id of a tensor whose features are unequal segments in groups -> those segments
 }
 local modules, tensors, inits = check.modules, check.tensors, check.inits
 
@@ -21,7 +21,7 @@ function check.kind_of(value)
   return tensors[value] and "tensor" or "table"
 end
 
--- The value where it is short, else what it is.
+-- Returns a short value itself, else its type.
 function check.value_text(value)
   if math.type(value) == "float" then return ("%.14g"):format(value) end
   if type(value) == "string" and #value <= 40 then return ("the text '%s'"):format(value) end
@@ -105,7 +105,7 @@ function check.init(who, value, default)
   return inits[value]
 end
 
--- Groups of segments are no heads: what goes by a last dimension must be given one segment.
+-- Groups of segments are no heads, so an op over the last dimension needs a single segment.
 function check.one_segment(who, id)
   if check.segments[id] then
     core.fail("fused-segments", ("%s: segments of %s features lie side by side here"):format(who,

@@ -1,5 +1,5 @@
--- Shared by all dialects: reading another system's configuration (its names, its defaults), and telling
--- all that is wrong with it at once, each with the line of the key. Knows no system.
+-- Shared by all dialects: reads another system's configuration with its names and defaults, and
+-- reports all errors at once, each with the line of its key. It knows no particular system.
 local _, core = ...
 local dialect = {}
 
@@ -17,7 +17,7 @@ end
 local meta = { __metatable = false }
 meta.__index = meta
 
--- d.original: the system's own mistakes are to be reproduced, as findings.
+-- d.original: the system's own mistakes are reproduced, as findings.
 function dialect.new(system, config)
   local d = setmetatable({ system = system, config = config, place = core.place(true), n_errors = 0 }, meta)
   if type(config) ~= "table" then
@@ -32,7 +32,8 @@ function dialect.new(system, config)
   return d
 end
 
--- The line of "distributed.tp", or { "distributed", "tp_plan", "model.norm" }; nil: of the call.
+-- Returns the line of "distributed.tp", or of { "distributed", "tp_plan", "model.norm" }; nil: the
+-- line of the call.
 function meta:at(path)
   local parts = type(path) == "table" and path or {}
   for part in (type(path) == "string" and path or ""):gmatch "[^.]+" do parts[#parts + 1] = part end
@@ -42,7 +43,7 @@ end
 function meta:error(rule, path, text, hint)
   self.n_errors = self.n_errors + 1
   core.report(rule, text, hint, self:at(path))
-  if self.original then core.stop() end  -- these systems raise at the first mistake
+  if self.original then core.stop() end  -- these systems stop at the first mistake
 end
 function meta:warn(rule, path, text, hint) core.warn(rule, text, hint, self:at(path)) end
 function meta:note(rule, path, text, hint) core.note(rule, text, hint, self:at(path)) end
@@ -84,7 +85,7 @@ local function value_of(d, path, key, row, value)
   return row[2]
 end
 
--- Is every key of `given` one of `known`? `where` as the system calls it.
+-- Checks that every key of `given` is one of `known`. `where` is the system's name for the section.
 function meta:known_keys(given, known, path, where)
   for key in pairs(given) do
     if known[key] == nil then
@@ -95,7 +96,8 @@ function meta:known_keys(given, known, path, where)
   end
 end
 
--- One section of the configuration with its defaults filled in. keys: name -> { kind, default, words }.
+-- Returns a section of the configuration with its defaults filled in. keys: name -> { kind,
+-- default, words }.
 function meta:section(name, keys, where)
   local given = self.config[name]
   if given == nil then given = {} end
@@ -111,7 +113,7 @@ function meta:section(name, keys, where)
   return section
 end
 
--- "2 or 4": the divisors of n up to `most`.
+-- Returns "2 or 4": the divisors of n up to `most`.
 function dialect.divisors(n, most)
   local list = {}
   for k = 1, math.min(n, most or n) do if n % k == 0 then list[#list + 1] = tostring(k) end end
@@ -124,6 +126,6 @@ function dialect.copy(t)
   return own
 end
 
--- wrap(f): a dialect's own function, which its caller's line can be told of.
+-- wrap(f): makes a dialect's own function whose errors are reported at its caller's line.
 dialect.wrap = core.wrap
 return dialect

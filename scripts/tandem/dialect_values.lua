@@ -1,4 +1,5 @@
--- Values that several dialects read alike: sections within sections, torch's dtypes, lists of passes.
+-- Values that several dialects read in the same way: nested sections, torch's dtypes, lists of
+-- passes.
 local _, core = ...
 local values = {}
 
@@ -14,7 +15,8 @@ local function fits(kind, value)
   return type(value) == kind
 end
 
--- A section at any depth, with its defaults. keys: name -> { kind, default }; told: of a strange key.
+-- Returns a section at any depth with its defaults. keys: name -> { kind, default }; told: the
+-- message for an unknown key.
 function values.section(d, path, given, keys, told)
   if type(given) ~= "table" then
     d:error("wrong-type", path, ("%s must be a table, not %s"):format(path, tostring(given)))
@@ -50,7 +52,8 @@ function values.dtype(d, path, value)
   return nil
 end
 
--- Devices of the cluster; else world_size; else nil. Both, and different, is an error.
+-- Returns the devices of the cluster; else world_size; else nil. If both are given and differ, that
+-- is an error.
 function values.world(d)
   local cluster, world = d.config.cluster, d.config.world_size
   local devices = type(cluster) == "table" and (cluster.nodes or 1) * (cluster.devices_per_node or 0) or 0
@@ -64,7 +67,7 @@ function values.world(d)
   return devices > 0 and devices or world
 end
 
--- Those of the passes that are there, in order: values.passes(n, first, ..., nth).
+-- Returns the given passes that are not nil, in order: values.passes(n, first, ..., nth).
 function values.passes(n, ...)
   local list = {}
   for i = 1, n do

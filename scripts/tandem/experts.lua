@@ -1,5 +1,5 @@
--- Mixture of experts: nn.moe, the block that routes tokens to experts and back, and the linear map of
--- each of them. A routing group is one sequence, so who is dropped never depends on how
+-- Mixture of experts: nn.moe, the block that routes tokens to experts and back, and an expert's
+-- linear map. A routing group is one sequence, so which tokens are dropped never depends on how
 -- ranks share the batch.
 local _, core = ...
 local check = require "tandem.check"
@@ -23,7 +23,7 @@ function experts.linear(who, n, n_in, n_out, init)
   end, {}, info)
 end
 
--- How many tokens of a sequence an expert takes.
+-- Returns how many tokens of a sequence an expert takes.
 local function capacity_of(c, seq)
   if c.factor == "all" then return seq end
   return math.max(1, math.min(seq, math.ceil(c.factor * seq * c.top_k / c.experts)))
@@ -61,14 +61,14 @@ local function read(who, options)
   return c
 end
 
--- The sum that the traced model's layers add to the loss of each token, [b].
+-- Adds the sum of the layers' balance losses for each token, [b].
 local function add_balance(own)
   local sum = module.balance
   module.balance = sum and op("add", nil, tensors[sum], tensors[own]) or own
 end
 
--- nn.moe by the nn that has linear and silu: x [b,s,dim] -> [b,s,dim]. An expert is SwiGLU, or two products with GELU between
--- them where `gated` is false.
+-- Makes nn.moe with nn's linear and silu: x [b,s,dim] -> [b,s,dim]. An expert is SwiGLU; if `gated`
+-- is false, it is two products with GELU between them.
 function experts.moe(nn, standard)
   return core.wrap(function(options)
     local who = "nn.moe"

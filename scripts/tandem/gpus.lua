@@ -1,27 +1,28 @@
--- The GPUs that the cluster library knows: what their makers publish, what was measured on them, and
--- the names that others have for them. A cluster of any of them: require "clusters.gpu".
+-- The GPUs that the cluster library knows: published specifications, measurements, and other names
+-- for them. A cluster of any of them: require "clusters.gpu".
 local fitted, fitted_kernels = require "tandem.fitted", require "tandem.fitted_kernels"
 local MiB, GB = 1 << 20, 1e9
 
--- By architecture. gemm_efficiency: part of the dense peak that large products reach; memory_efficiency:
--- part of the nominal bandwidth that a kernel reaches which reads and writes much, by hand from dev-cal rows of
--- published kernels. Ampere's and Hopper's gemm_efficiency are in fitted_kernels; CDNA's and Ada's are
--- assumed; Blackwell's is cuBLAS' 1,610 TFLOP/s for 8192 cubed on a B200, of which as much lasts as
--- of Hopper's. (SimuMax's machine kept 1,100, under a limit of power that is its own.)
+-- By architecture. gemm_efficiency: part of the dense peak that large products reach.
+-- memory_efficiency: part of the nominal bandwidth that a kernel with much traffic reaches, by hand
+-- from dev-cal rows of published kernels. Ampere's and Hopper's gemm_efficiency are in
+-- fitted_kernels. CDNA's and Ada's are assumed. Blackwell's is cuBLAS' 1,610 TFLOP/s for 8192 cubed
+-- on a B200; its sustained part is Hopper's. (SimuMax's machine sustained 1,100 under a power limit
+-- of its own.)
 local arch = {
   Volta = { gemm_efficiency = 0.75, memory_efficiency = 0.83, kernel_floor_s = 3e-6 },
   Ampere = { memory_efficiency = 0.78, kernel_floor_s = 3e-6 },
   Ada = { gemm_efficiency = 0.75, memory_efficiency = 0.85, kernel_floor_s = 3e-6 },
   Hopper = { memory_efficiency = 0.80, kernel_floor_s = 5e-6 },
   Blackwell = { gemm_efficiency = 0.72, memory_efficiency = 0.80, kernel_floor_s = 5e-6, sustained = fitted.sustained.Hopper },
-  -- what lasts of theirs was never fitted: Hopper's, whose chips take as much power
+  -- their sustained part was never fitted: Hopper's is used, whose chips take as much power
   CDNA3 = { gemm_efficiency = 0.50, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper },
   CDNA4 = { gemm_efficiency = 0.60, memory_efficiency = 0.72, kernel_floor_s = 8e-6, sustained = fitted.sustained.Hopper },
 }
 
--- memory: what the driver leaves, MiB. hbm: nominal GB/s. bf16, fp8, fp32: dense TFLOP/s; link: GB/s of
--- NVLink or xGMI each way; pcie: GB/s each way. mem: part of hbm reached, where it was measured.
--- watts: the limit under which it runs; its chip's usual limit stands in `full_watts` where that is another.
+-- memory: MiB that the driver leaves. hbm: nominal GB/s. bf16, fp8, fp32: dense TFLOP/s. link: GB/s
+-- of NVLink or xGMI each way. pcie: GB/s each way. mem: measured part of hbm. watts: the power
+-- limit; `full_watts`: the chip's usual limit if it differs.
 local gpus = {
   ["V100-SXM2-32GB"] = { arch = "Volta", sms = 80, memory = 32510, hbm = 900, fp16 = 125, fp32 = 15.7, link = 150, pcie = 15.75, watts = 300 },
   ["A10"] = { arch = "Ampere", sms = 72, memory = 22731, hbm = 600, bf16 = 125, fp32 = 31.2, pcie = 31.5, watts = 150 },
@@ -33,7 +34,7 @@ local gpus = {
   ["A800-SXM4-80GB"] = { arch = "Ampere", sms = 108, memory = 81051, hbm = 2039, bf16 = 312, fp32 = 19.5, link = 200, pcie = 31.5, watts = 400 },
   ["A100-PCIe-80GB"] = { arch = "Ampere", sms = 108, memory = 81051, hbm = 1935, bf16 = 312, fp32 = 19.5, pcie = 31.5, watts = 300, full_watts = 400 },
   ["H100-SXM5-80GB"] = { arch = "Hopper", sms = 132, memory = 81000, hbm = 3350, bf16 = 989.4, fp8 = 1978.9, fp32 = 66.9, link = 450, pcie = 63, watts = 700 },
-  -- Meta's Grand Teton: HBM2e and a lower limit of power (torchtitan's benchmarks state both)
+  -- Meta's Grand Teton: HBM2e and a lower power limit (torchtitan's benchmarks state both)
   ["H100-SXM5-96GB-HBM2e"] = { arch = "Hopper", sms = 132, memory = 97277, hbm = 2400, bf16 = 989.4, fp8 = 1978.9, fp32 = 66.9, link = 450, pcie = 63, watts = 500, full_watts = 700 },
   ["H100-PCIe-80GB"] = { arch = "Hopper", sms = 114, memory = 81000, hbm = 2000, bf16 = 756, fp8 = 1513, fp32 = 51.2, pcie = 63, watts = 350, full_watts = 700 },
   ["H100-NVL-94GB"] = { arch = "Hopper", sms = 132, memory = 95320, hbm = 3900, bf16 = 835, fp8 = 1671, fp32 = 60, pcie = 63, watts = 400, full_watts = 700 },
@@ -55,7 +56,7 @@ local gpus = {
   ["MI355X-288GB"] = { arch = "CDNA4", sms = 256, memory = 294896, hbm = 8000, bf16 = 2516.6, fp8 = 5000, fp32 = 157.3, link = 535, pcie = 63, watts = 1400 },
 }
 
--- Patterns of names that sources write, upper-cased; the first that is found counts.
+-- Patterns of names in sources, in upper case; the first match counts.
 local aliases = {
   { "H100.*96GB", "H100-SXM5-96GB-HBM2e" }, { "H100.*META", "H100-SXM5-96GB-HBM2e" },
   { "H100.*PCIE", "H100-PCIe-80GB" }, { "H100.*NVL%-?94", "H100-NVL-94GB" }, { "H100", "H100-SXM5-80GB" },
@@ -69,7 +70,7 @@ local aliases = {
 
 local m = { gpus = gpus, arch = arch }
 
--- The library's name of a GPU that somebody calls `name`; nil: unknown.
+-- Returns the library's name for a GPU called `name`; nil: unknown.
 function m.find(name)
   if gpus[name] then return name end
   for _, alias in ipairs(aliases) do
@@ -78,8 +79,9 @@ function m.find(name)
   return nil
 end
 
--- How much longer than an 8480C (DGX H100) the CPU that comes with a GPU takes to issue an op: the EPYC 7742 of DGX A100, Grace.
--- Medians of dev-cal's small Megatron-Core runs on both, the same script and size.
+-- How much longer the CPU of a GPU's system takes to issue an op than an 8480C (DGX H100): the EPYC
+-- 7742 of DGX A100, and Grace. They are medians of dev-cal's small Megatron-Core runs with the same
+-- script and size.
 local hosts = { Ampere = 1.27, Grace = 1.27 }
 
 function m.host_factor(name)
@@ -87,7 +89,7 @@ function m.host_factor(name)
   return hosts[gpus[name].arch] or 1
 end
 
--- The device of a cluster, by the library's name; under a limit of so many watts, if it is another than usual.
+-- Returns a cluster's device by the library's name; `watts`: its power limit if unusual.
 function m.device(name, watts)
   local g = gpus[name]
   local a = arch[g.arch]
@@ -100,7 +102,8 @@ function m.device(name, watts)
   return {
     name = name, arch = g.arch, sms = g.sms,
     memory_bytes = g.memory * MiB,
-    -- context and kernels 0.5 GiB; cuBLAS workspace. Communicators follow from the plan (sim/memory/comm_memory.c)
+    -- 0.5 GiB for context and kernels; cuBLAS workspace. Communicators are computed from the plan
+    -- (sim/memory/comm_memory.c)
     reserved_bytes = 512 * MiB + (fabric and 32 * MiB or 8519680),
     hbm_bytes_per_s = g.hbm * GB,
     peak_flops = { bf16 = g.bf16 and half or nil, f16 = half, f32 = g.fp32 * 1e12, f64 = g.fp32 * 0.5e12,

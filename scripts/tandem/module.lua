@@ -1,12 +1,12 @@
--- Tensors and modules: what a model is made of before and while it is traced. Parameters become
--- tensors of the graph when first used.
+-- Tensors and modules: the parts of a model before and during tracing. Parameters become tensors of
+-- the graph when first used.
 local _, core = ...
 local check = require "tandem.check"
 local modules, tensors, inits = check.modules, check.tensors, check.inits
 local kind_of, shape_text, words = check.kind_of, check.shape_text, check.words
 
-local m = {}       -- what the rest of the library needs of this file
-local current = 0  -- id of the module whose forward runs
+local m = {}       -- functions that the rest of the library needs from this file
+local current = 0  -- id of the module whose forward is running
 
 local is_option = { forward = true, tp_col = true, tp_row = true, tp_vocab = true,
   fsdp2_shard = true }
@@ -21,7 +21,7 @@ local function tensor(id)
   return t
 end
 
--- An output with the shape of its first input has that input's segments.
+-- An output with the shape of its first input inherits that input's segments.
 local function op(name, attrs, first, ...)
   local result = tensor(core.op(name, current, attrs, first, ...))
   local own = check.segments[first]
@@ -83,12 +83,12 @@ end
 local module_meta = { __metatable = false, __call = core.wrap(enter) }
 module_meta.__tostring = core.wrap(function(m) return "nn." .. modules[m].class end)
 module_meta.__index = core.wrap(function(m, key)
-  if modules[m].is_list and math.type(key) == "integer" then return nil end  -- where ipairs ends
+  if modules[m].is_list and math.type(key) == "integer" then return nil end  -- ends ipairs
   core.fail("unknown-key", ("nn.%s has no field '%s'"):format(modules[m].class, tostring(key)),
     core.near(tostring(key), words(m)))
 end)
 
--- Tracing adds at least: the module, its parameters, an op that reads them and its result.
+-- Tracing adds at least the module, its parameters, an op that reads them, and its result.
 local n_expected = 0
 
 local function new_module(class, forward, fields, extra)
@@ -154,8 +154,8 @@ local function compound(class, is_block)
 end
 m.module, m.block = compound("module", false), compound("block", true)
 
--- nn.list { a, b, c } or nn.list(n, function(i) return a end), i from 0 as in its paths. Called,
--- it applies one after the other.
+-- nn.list { a, b, c } or nn.list(n, function(i) return a end), with i from 0 as in its paths. A
+-- call applies one element after the other.
 m.list = core.wrap(function(items, make)
   local list = {}
   if type(items) == "table" and not modules[items] and not tensors[items] then
@@ -207,7 +207,7 @@ local function use(own)
   return own.id
 end
 
--- A tensor that lives between steps; its first values are drawn like a weight's.
+-- A tensor that lives between steps; its first values are drawn like those of a weight.
 local function state(info, name, dims, order)
   local id = place_module(info)
   return core.state(info.path ~= "" and info.path .. "." .. name or name, id, info.place, order,
@@ -222,7 +222,7 @@ local function add_bias(x, info)
   return own and op("bias", nil, tensors[x], use(own)) or x
 end
 
-m.balance = false  -- what mixtures of experts add to the loss of each token: a tensor [b]
+m.balance = false  -- the balance losses of mixtures of experts, for each token: a tensor [b]
 m.tensor, m.op, m.new_module, m.place_module = tensor, op, new_module, place_module
 m.param, m.use, m.state, m.add_bias, m.bias_style = param, use, state, add_bias, bias_style
 return m

@@ -1,6 +1,6 @@
--- tandem.nn: modules and functions in the shape of torch.nn. Calling a module traces it: each op
--- appends to the graph, shapes are checked on the line that calls. Knows no parallelism; tp_col,
--- tp_row, tp_vocab and fsdp2_shard are notes for the passes.
+-- tandem.nn: modules and functions shaped like torch.nn. Calling a module traces it: each op
+-- appends to the graph, and shapes are checked on the calling line. It knows no parallelism;
+-- tp_col, tp_row, tp_vocab and fsdp2_shard are notes for the passes.
 local _, core = ...
 local check = require "tandem.check"
 local modules, tensors, inits = check.modules, check.tensors, check.inits
@@ -36,7 +36,7 @@ end)
 
 local standard = init("normal", 0.0, 0.02)
 
--- Of all zeros: it has no norm to be divided by.
+-- All zeros: such a weight has no norm to divide by.
 local function is_zero(how)
   local kind, a, b = table.unpack(how)
   return kind == "zeros" or ((kind == "normal" or kind == "uniform") and a == 0 and b == 0)
@@ -51,10 +51,10 @@ local function check_norm(who, options, start)
   return want
 end
 
--- x over the largest singular value of the weight that made it, as torch's
--- parametrizations.spectral_norm has it: one power iteration a step, u = W v and v = W^T u, each
--- over its length; sigma = u^T W v. The weight's first index (in_first) or its last is one side.
--- Called twice, a module has one norm.
+-- Divides x by the largest singular value of the weight that made it, like torch's
+-- parametrizations.spectral_norm. It does one power iteration a step: u = W v and v = W^T u, each
+-- divided by its length; sigma = u^T W v. One side of the matrix is the weight's first index
+-- (in_first) or its last; the other side is the rest. A module that is called twice has one norm.
 local unit = { eps = 1e-12 }
 local function over_norm(x, info, weight, in_dims, out_dims, each)
   if not info.sigma then
@@ -73,9 +73,9 @@ local function over_norm(x, info, weight, in_dims, out_dims, each)
   return op("divide", nil, tensors[x], info.sigma)
 end
 
--- A linear map by one of the contractions; n_in: how many dimensions of x it sums over.
--- column: which dimension of the weight a column split cuts; of the bias, which has no inputs, too.
--- how.each: what each group has of each segment, where out_dims are groups and their features.
+-- A linear map by one of the contractions. n_in: number of dimensions of x that it sums over.
+-- column: the dimension of the weight that a column split cuts; also that of the bias, which has no
+-- inputs. how.each: each group's share of each segment, if out_dims are groups and their features.
 local function linear(who, op_name, in_dims, out_dims, column, how)
   local dims, bias = {}, {}
   for _, n in ipairs(in_dims) do dims[#dims + 1] = n end
@@ -155,8 +155,8 @@ nn.embedding = core.wrap(function(vocab, dim, options)
   end, {}, info)
 end)
 
--- Learned positions: a table of max_len rows of which a sequence uses the first seq. Rows that no
--- sequence reaches are left out.
+-- Learned positions: a table of max_len rows, of which a sequence uses the first seq. Rows beyond
+-- every sequence are left out.
 nn.position = core.wrap(function(max_len, dim, options)
   local who = "nn.position"
   max_len, dim = check.count(who, "max_len", max_len), check.count(who, "dim", dim)
@@ -196,7 +196,7 @@ nn.rmsnorm = core.wrap(function(dim, options)
   local eps, info = check_eps(who, options.eps), { params = {} }
   local weight = param(info, "weight", { dim }, { init = check.init(who, options.init, nn.ones) })
   return new_module("rmsnorm", function(_, x)
-    if tensors[x] and #x.shape > 3 and x.shape[#x.shape] == dim then  -- heads: each on its own
+    if tensors[x] and #x.shape > 3 and x.shape[#x.shape] == dim then  -- heads: each head by itself
       check.one_segment(who, tensors[x])
       return op("rmsnorm_heads", { eps = eps }, tensors[x], use(weight))
     end
@@ -229,7 +229,7 @@ nn.scale = core.wrap(function(x, factor)
   return op("scale", { scale = factor }, id)
 end)
 
--- Llama 3.1 stretches low frequencies by `factor` beyond the original context.
+-- Llama 3.1 stretches frequencies that are low for the original context by `factor`.
 local scaling_keys = { factor = true, low = true, high = true, context = true }
 local function rope_attrs(who, theta, scaling)
   local attrs = { theta = check.number(who, "theta", theta, 10000.0) }
@@ -244,7 +244,7 @@ local function rope_attrs(who, theta, scaling)
   return attrs
 end
 
--- Only the first `dims` elements of a head turn; nil: all.
+-- Only the first `dims` elements of a head are rotated; nil: all.
 local function rope_dims(who, dims, size)
   if dims == nil then return 0 end
   dims = check.count(who, "rope_dims", dims)
@@ -269,7 +269,7 @@ nn.rope = core.wrap(function(x, options)
   return rope("nn.rope", x, rope_attrs("nn.rope", options.theta, options.scaling))
 end)
 
--- A probability of dropping, below 1.
+-- The probability of dropping must be below 1.
 local function check_drop(who, value)
   local drop = check.number(who, "p", value, 0.0)
   if not (drop >= 0 and drop < 1) then
@@ -279,7 +279,7 @@ local function check_drop(who, value)
   return drop
 end
 
--- Each call is a place of its own in the model, and draws its own numbers.
+-- Each call is a separate place in the model and draws its own numbers.
 nn.dropout = core.wrap(function(x, p)
   local id, drop = check.tensor("nn.dropout", "the input", x), check_drop("nn.dropout", p)
   if p == nil then core.fail("missing-key", "nn.dropout: p is missing", "nn.dropout(x, 0.1)") end
@@ -314,7 +314,7 @@ end)
 
 -- ---- attention: heads are dimensions of their own, grouped for GQA: q [b,s,g,r,e], k and v [b,s,g,e]
 
--- qk_norm = true or { eps = 1e-6 }: RMSNorm of each query's and key's head before it turns.
+-- qk_norm = true or { eps = 1e-6 }: RMSNorm of each query and key head before RoPE.
 local function head_norms(who, fields, want, size)
   if not want then return end
   if type(want) ~= "boolean" then check.options(who .. " qk_norm", want, { eps = true }) end
@@ -386,8 +386,8 @@ end)
 
 nn.moe = experts.moe(nn, standard)
 
--- A family of models: the config of one size, changed as the plan asks. what: "3.1-8b" or
--- { size = "3.1-8b", layers = 4 }. Mistakes are the plan's, so they are told with its line.
+-- A family of models: returns the config of one size with the plan's changes. what: "3.1-8b" or {
+-- size = "3.1-8b", layers = 4 }. Mistakes are the plan's, so they are reported at its line.
 nn.family = core.wrap(function(family, what, sizes, defaults)
   local place = core.place(true)
   local options = type(what) == "table" and what or { size = what }
@@ -409,8 +409,8 @@ nn.family = core.wrap(function(family, what, sizes, defaults)
   return family .. "-" .. size, config
 end)
 
--- Heads of a shrunk model: as many KV heads as ranks of tp, or fewer where the model has fewer, so
--- that ranks share them as they did; one or two query heads for each rank's.
+-- Heads of a shrunk model: as many KV heads as ranks of tp, or fewer if the model has fewer, so
+-- that ranks share them as before. Each rank has one or two query heads.
 nn.small_heads = core.wrap(function(heads, kv_heads, mesh)
   local function gcd(a, b) return b == 0 and a or gcd(b, a % b) end
   local tp, outer = mesh.tp, gcd(kv_heads, mesh.full_tp)
@@ -420,11 +420,11 @@ nn.small_heads = core.wrap(function(heads, kv_heads, mesh)
       kv_heads, mesh.full_tp), "tandem check tells which tp can")
   end
   local groups = sharing == 1 and tp or math.min(outer, tp > 2 and tp % 2 == 0 and 2 or 1)
-  local parts = sharing == 1 and mesh.cp or 1 -- cp may share out the heads that tp leaves whole
+  local parts = sharing == 1 and mesh.cp or 1 -- cp may share heads that tp leaves whole
   return tp * math.min(repeats // sharing, 2) * parts, groups * parts
 end)
 
--- A copy of a config with other values in some places.
+-- Returns a copy of a config with some values changed.
 nn.with = core.wrap(function(config, changes)
   local copy = {}
   for key, value in pairs(config) do copy[key] = value end
@@ -432,7 +432,8 @@ nn.with = core.wrap(function(config, changes)
   return copy
 end)
 
--- For shrink(config, mesh): the smallest decoder of the same structure; sizes are odd where nothing divides them.
+-- For shrink(config, mesh): returns the smallest decoder of the same structure; sizes are odd
+-- unless something must divide them.
 nn.small = core.wrap(function(c, mesh, changes)
   local small = nn.with(c, { layers = math.min(c.layers, 2 * mesh.stages), dim = 13 * mesh.multiple, vocab = 29,
     head_dim = 4, hidden = mesh.tp * 7, seq = 5 * mesh.tp * mesh.cp * (mesh.cp > 1 and 2 or 1) })
@@ -440,7 +441,7 @@ nn.small = core.wrap(function(c, mesh, changes)
     local heads, kv_heads = nn.small_heads(c.heads, c.kv_heads or c.heads, mesh)
     small.heads, small.kv_heads = heads, c.kv_heads and kv_heads
   end
-  if c.experts then -- two a rank, and enough of them to choose from
+  if c.experts then -- two experts for each rank, and enough of them for a choice
     small.experts = 2 * math.max(mesh.ep, 2)
     small.top_k = math.min(c.top_k, 2)
   end

@@ -1,6 +1,6 @@
--- Everything that tandem.nn offers: how to call it and which options it takes. nn.lua reads the names
--- of the options here; docs/reference/lua.md is made of the sentences; a test compares the two.
--- An option: its name, its default, its meaning.
+-- Everything that tandem.nn offers: how to call it and which options it takes. nn.lua reads the
+-- names of the options here; docs/reference/lua.md consists of these sentences; a test compares the
+-- two. Each option has its name, its default and its meaning.
 local list = {
   { name = "nn.module", call = "nn.module { fields, forward = function(m, ...) ... end }",
     doc = "A module. Fields that are modules become its children, and m.field reads them in forward. "

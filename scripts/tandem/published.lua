@@ -1,10 +1,10 @@
--- A row of published training runs becomes the plan that ran. `tandem accuracy --runs FILE` calls this
--- with the row's cells as texts. What the planner does not have, or the row does not say, is an error
--- of rule published-row, whose text is the reason that is counted.
+-- Turns a row of published training runs into the plan that ran. `tandem accuracy --runs FILE` calls this with the
+-- row's cells as texts. If the planner lacks something, or the row does not state it, that is an error of rule
+-- published-row; its text is the counted reason.
 local gpus, cells, megatrons = require "tandem.gpus", require "tandem.published_cells", require "tandem.published_megatron"
 local refuse, count, has = cells.refuse, cells.count, cells.has
 
--- ---- the model: which family, by its name
+-- ---- the model: its family by its name
 
 local function llama(row)
   return require "models.llama" { size = "3.1-8b", layers = count(row, "n_layers"), dim = count(row, "d_model"),
@@ -24,8 +24,8 @@ local function gpt(row, how)
     vocab = (vocab + 127) // 128 * 128, bias = how.bias }
 end
 
--- Nemotron-4: layer norms, half of each head turned, an MLP without a gate, a head of its own. Its squared ReLU is no op
--- here: GELU stands for it, which reads and writes as much, each way; such a plan is for its time and memory alone.
+-- Nemotron-4: layer norms, RoPE on half of each head, an MLP without a gate, an untied head. Its squared ReLU is no
+-- op here. GELU stands for it, because it reads and writes as much; such a plan is only for time and memory.
 local function nemotron(row)
   local nn = require "tandem.nn"
   local dim, heads, hidden = count(row, "d_model"), count(row, "n_heads"), count(row, "d_ff")
@@ -52,7 +52,7 @@ local function nemotron(row)
   }
 end
 
--- A family by what Megatron's columns would say of it.
+-- A family in the terms of Megatron's columns.
 local blocks = { mixtral = { activation = "swiglu", normalization = "RMSNorm", position_embedding = "rope", untie_embeddings = "1" },
   santacoder = { activation = "gelu", normalization = "LayerNorm", position_embedding = "learned_absolute", untie_embeddings = "0" } }
 local function stated_blocks(row)
@@ -82,18 +82,18 @@ end
 
 -- ---- parallelism
 
--- full: all blocks. (op): torchtitan's policy: attention and every second product of a block are kept.
--- (layer): every second block. The attention core alone: what flash attention recomputes in any case.
+-- full: all blocks. (op): torchtitan's policy keeps attention and every second product of a block. (layer): every
+-- second block. The attention core alone: flash attention recomputes it in any case.
 local function checkpointing(row, how)
   if has(row, "ac", "^full %(block, %d+ layers") then refuse("recomputation of some blocks of a stage") end
-  -- "full block 21": so many blocks of a stage; every n-th one stands for them.
+  -- "full block 21": 21 blocks of each stage; recomputing every n-th block stands for them.
   local some = tonumber((row.ac or ""):match "^full block (%d+)")
   if some then
     local each = (count(row, "n_layers") // count(row, "pp") + some // 2) // some
     return ac { mode = "full", every = each > 1 and each or nil }
   end
   if has(row, "ac", "^full") then return ac "full" end
-  -- Flash attention makes its scores again in any case; where scores are written the profile keeps none of them.
+  -- Flash attention computes its scores again in any case; if scores are written, the profile keeps none of them.
   if has(row, "ac", "^none") or has(row, "ac", "^selective%(attention core%)") or has(row, "ac", "^selective%(core_attn%)") then return nil end
   if has(row, "ac", "^selective with empty list") then return nil end
   if has(row, "ac", "selective%(layer, every 2nd") then return ac { mode = "full", every = 2 } end
@@ -118,14 +118,14 @@ local function eight_bits(row, byte_gather)
     fsdp_gather = byte_gather and gathers_bytes(row) or nil }
 end
 
--- Ranks that share each sequence. torchtitan's gather keys and values (context_parallel_rotate_method, "allgather" unless told
--- otherwise); Ulysses exchanges tokens for heads, and with more ranks than KV heads repeats these. Rings are not modelled.
+-- Ranks that share each sequence. torchtitan's gather keys and values (context_parallel_rotate_method, "allgather" by
+-- default). Ulysses exchanges tokens for heads, and repeats KV heads if it must. Rings are not modelled.
 local function sharers(row)
   local n = count(row, "cp")
   if n == 1 and not has(row, "sp", "ulysses [2-9]") and not has(row, "sp", "ulysses 1%d") then return 1 end
   if has(row, "framework", "^torchtitan") then return n end
-  -- A ring of Transformer Engine moves as many bytes as the gather of keys and values that stands for it, and hides them as
-  -- well; it holds two parts of them at a time, not all.
+  -- A ring of Transformer Engine moves as many bytes as the gather of keys and values that stands for it, and
+  -- overlaps equally well. It holds two parts of them at a time instead of all.
   if has(row, "framework", "megatron") or has(row, "framework", "nemo") then return n end
   if not has(row, "sp", "^ulysses " .. n .. "$") then refuse("context parallelism by rings is not in this version") end
   if count(row, "n_kv_heads") % n ~= 0 then refuse("%d KV heads over %d ranks of a sequence", count(row, "n_kv_heads"), n) end
@@ -134,13 +134,13 @@ end
 
 local function add(list, pass) if pass then list[#list + 1] = pass end end
 
--- The passes that all have in common, in the order that the planner wants.
+-- The passes that all frameworks have, in the order that the planner needs.
 local function passes(row, how)
   local list, n_tp, n_pp = {}, count(row, "tp"), count(row, "pp")
   if n_pp > 1 then
     local vp, split = count(row, "vp", 1), how.is_megatron and megatrons.split(row) or nil
     local n_micro = how.n_micro or n_pp
-    -- Fewer blocks than stages, or micro-batches in groups of another size than pp: one stage a rank stands for it.
+    -- With fewer blocks than stages, or micro-batch groups of another size than pp, one stage a rank stands for it.
     if split and #split ~= n_pp * vp or n_micro % n_pp ~= 0 or count(row, "n_layers") < n_pp * vp then vp = 1 end
     if split and #split ~= n_pp then split = nil end
     add(list, pp { schedule = vp > 1 and "interleaved_1f1b" or "1f1b", chunks = vp > 1 and vp or nil, split = split })
@@ -164,7 +164,7 @@ local function ranks(row)
   return n // (n_tp * n_pp * n_cp)
 end
 
--- All ranks that have different samples, on the axis that shards, or as the row splits them.
+-- Puts all ranks with different samples on the axis that shards, or splits them as the row says.
 local function mesh(row, sharded)
   local data = ranks(row) // count(row, "ep", 1)
   if data == 0 then refuse("ep = %d is more than the %d ranks that have different samples", count(row, "ep", 1), ranks(row)) end
@@ -180,16 +180,16 @@ local function mesh(row, sharded)
   return axes
 end
 
--- What pages say of their runs and the table has no column for. A table that has the columns says it itself:
--- `framework_month`, the year and month of the framework at the latest, and `offload`, what lies in host memory.
+-- Facts that pages state of their runs and that the table has no column for. A table with these columns states them
+-- itself: `framework_month`, the latest year and month of the framework, and `offload`, the state in host memory.
 local stated = {
-  -- torchao/float8/README.md: torchtitan 0.0.2 with a PyTorch 2.7 from before April
+  -- torchao/float8/README.md: torchtitan 0.0.2 with PyTorch 2.7 from before April
   { source = "^torchao training docs", gpu = "^h100", framework_month = "2025-03" },
   -- insights/when-to-upgrade-gpus, benchmark.py: runs of ZeRO-3 offload the optimizer; those of ZeRO-2 (bench_decompose.py) do not
   { source = "when%-to%-upgrade%-gpus", zero_stage = "^3", offload = "optimizer" },
 }
 
--- The cell, or what the page of the row's source says in its place; "" where neither does.
+-- Returns the cell, or else the statement of the source's page; "" if there is neither.
 local function said(row, key)
   if row[key] and row[key] ~= "" then return row[key] end
   for _, page in ipairs(stated) do
@@ -199,7 +199,7 @@ local function said(row, key)
   return ""
 end
 
--- Was the row's framework of before this month ("2025-04")? One that does not say is of after it.
+-- True if the row's framework is from before this month ("2025-04"). A row that does not say counts as later.
 local function is_before(row, month)
   local own = said(row, "framework_month"):match "^20%d%d%-%d%d" or row.framework:match "20%d%d%-%d%d"
   return own ~= nil and own < month
@@ -207,7 +207,7 @@ end
 
 local m = {}
 
--- NICs of a node and their GB/s, where the cell says so: "8x400Gb IB", "4x200Gb HDR", "400Gb/s per node"; else one a GPU.
+-- Returns a node's NICs and their GB/s from cells like "8x400Gb IB", "4x200Gb HDR", "400Gb/s per node"; else one a GPU.
 local function nics_of(row, per_node)
   local text = row.interconnect or ""
   local n, gbit = text:match "(%d+)x(%d+)Gb"
@@ -217,8 +217,8 @@ local function nics_of(row, per_node)
   return nil, nil
 end
 
--- GPUs that one set of NVLink switches connects: of GB200 and GB300 a rack (18 trays of 4), not a tray, unless the row's own
--- words are of another domain ("NVL36", "NVL4").
+-- Returns how many GPUs one set of NVLink switches connects. For GB200 and GB300 that is a rack (18 trays of 4),
+-- unless the row names another domain ("NVL36", "NVL4").
 local function domain_of(row, gpu, n, per_node)
   local said = tonumber((row.interconnect or ""):match "NVL(%d+)")
   if not said and not gpu:find "^GB[23]00" then return per_node end
@@ -230,7 +230,7 @@ local function domain_of(row, gpu, n, per_node)
   return per_node
 end
 
--- The cluster of `row`: its GPU by any name that the library knows, as many nodes as it has.
+-- Returns the cluster of `row`: its GPU by any name that the library knows, and its number of nodes.
 function m.cluster(row)
   local name = gpus.find(row.gpu)
   if not name then refuse("no such GPU in the library: %s", row.gpu) end
@@ -246,10 +246,10 @@ function m.cluster(row)
     nics_per_node = nics, nic_gb_per_s = nic_gb_per_s }
 end
 
--- ---- frameworks: what each does, by the beginning of the cell `framework`
+-- ---- frameworks, by the beginning of the cell `framework`
 
--- torchtitan knew a local batch and how many micro-batches a pipeline cuts it into (pipeline_parallel_microbatches): unless
--- told otherwise as many as there are ranks in it, since #781, January 2025, as there are stages. It is told today.
+-- torchtitan had a local batch and a number of micro-batches (pipeline_parallel_microbatches). Its default was the
+-- number of pipeline ranks; since #781, January 2025, it is the number of stages. Today the number must be given.
 local function micro_of(row)
   if count(row, "pp") == 1 or not is_before(row, "2025-04") then return nil end
   local pieces = count(row, "pp") * (is_before(row, "2025-01") and 1 or count(row, "vp", 1))
@@ -258,21 +258,22 @@ local function micro_of(row)
   return own // pieces
 end
 
--- On Blackwell attention is cuDNN's since May 2025 (torchtitan #1196); the list of ops that are kept knew only the other
--- kernels until December (#2095): it is computed again.
+-- On Blackwell, attention is cuDNN's since May 2025 (torchtitan #1196). Until December (#2095) the list of kept ops
+-- only named the other kernels, so cuDNN's attention is recomputed.
 local function torchtitan(row)
   local data = ranks(row) * sharers(row)
   local staged = count(row, "pp") > 1
   local gpu = gpus.gpus[gpus.find(row.gpu)]
-  local old = is_before(row, "2025-04")  -- #1033: since then the loss is compiled, too
+  local old = is_before(row, "2025-04")  -- #1033: since then the loss is compiled too
   local runtime = not old and "torchtitan" or count(row, "tp") > 1 and "torchtitan2024_tp" or "torchtitan2024"
   return { forgets_attention = gpu and gpu.arch == "Blackwell", runtime = runtime, mesh = mesh(row, true), byte_gather = true, compile = "block",
     keep_gathered = true, micro = micro_of(row),
     data = data > 1 and fsdp2 { copy = not gathers_bytes(row), reshard_after_forward = not staged, keep_gathered = staged or nil } or nil }
 end
 
--- Sequences of a step, where the row does not state them: its tokens per second tell. What ran out of memory has none; the
--- script that measured mixtures takes micro-batches until 8 sequences a rank (benchmarks/moe_expert_parallel/moe_ep_bench.sh).
+-- Returns a step's sequences; if not stated, they follow from its tokens per second. A run that ran out of memory has
+-- none; the script that measured mixtures takes micro-batches until each rank has 8 sequences
+-- (benchmarks/moe_expert_parallel/moe_ep_bench.sh).
 local function kempnerforge_batch(row, at_once)
   if row.missing ~= "global_batch_seqs" then return count(row, "global_batch_seqs", at_once) end
   row.missing = ""
@@ -282,7 +283,7 @@ local function kempnerforge_batch(row, at_once)
   return math.max(1, math.floor(pieces + .5)) * at_once
 end
 
--- The row as KempnerForge's own configuration; its dialect knows the rest.
+-- Turns the row into KempnerForge's own configuration; its dialect does the rest.
 local function kempnerforge(row)
   local ep = count(row, "ep", 1)
   local data, at = ranks(row) // ep, mesh(row, true)
@@ -294,19 +295,19 @@ local function kempnerforge(row)
     model = { dim = count(row, "d_model"), n_layers = count(row, "n_layers"), n_heads = count(row, "n_heads"),
       n_kv_heads = count(row, "n_kv_heads"), ffn_hidden_dim = count(row, "d_ff"), vocab_size = count(row, "vocab"),
       max_seq_len = count(row, "seq"), num_experts = row.moe_experts ~= "" and count(row, "moe_experts") or 0,
-      -- It drops nobody, and its products go over as many rows for each expert as the fullest one has. How many that is no row
-      -- says: as many as there are tokens, for before training a router sends most of them to the same experts.
+      -- It drops no tokens, and its products run over as many rows for each expert as the fullest expert has. No row
+      -- states that number: it is taken as the number of tokens, because before training most go to the same experts.
       moe_top_k = row.moe_topk ~= "" and count(row, "moe_topk") or nil },
     distributed = { dp_shard = at.dp_shard, dp_replicate = at.dp_replicate, ep = ep, tp = at.tp, pp = at.pp },
     train = { batch_size = micro, seq_len = count(row, "seq"), grad_accum_steps = steps // (micro * data),
       compile_model = row.compile == "yes", activation_checkpointing = (row.ac == "full" or row.ac == "selective") and row.ac or "none" },
   }
-  if row.ac ~= "selective" then checkpointing(row) end -- what it cannot say is refused
+  if row.ac ~= "selective" then checkpointing(row) end -- refuses options that the configuration cannot express
   for _, pass in ipairs(own.parallel) do
     local shards = pass.reshard_after_forward ~= nil or pass.keep_gathered ~= nil or pass.reshard_root ~= nil
     if shards and not pass.plan then pass.copy = true end  -- not tp{}
   end
-  -- One device is not wrapped: gradients are as the parameters. Under tp FSDP wraps, be it over one rank.
+  -- One device is not wrapped: gradients have the parameters' dtype. Under tp, FSDP wraps even a single rank.
   if count(row, "n_gpus") == 1 then own.precision.reduce = "bf16" end
   own.name, own.runtime = row.id, row.moe_experts ~= "" and "kempnerforge_experts" or "kempnerforge"
   return { plan = own }
@@ -322,9 +323,9 @@ local function fms(row)
   return { runtime = "fms", mesh = mesh(row, true), reduce = "bf16", data = fsdp2 {}, compile = "block" }
 end
 
--- Megatron-Bridge's recipes for Llama 3 reduce gradients in bf16 and keep their sums so
--- (scripts/performance/configs/llama: grad_reduce_in_fp32 = False); so does NeMo's configuration of Nemotron-4 340B
--- (NeMo-Framework-Launcher, nemotron_340b.yaml: grad_sync_dtype). NeMo's others of 2024 and Megatron-LM, in fp32.
+-- Megatron-Bridge's recipes for Llama 3 reduce and sum gradients in bf16 (scripts/performance/configs/llama:
+-- grad_reduce_in_fp32 = False). So does NeMo's configuration of Nemotron-4 340B (NeMo-Framework-Launcher,
+-- nemotron_340b.yaml: grad_sync_dtype). NeMo's other recipes of 2024 and Megatron-LM use fp32.
 local zero_names = { "optim", "optim_grads", "optim_grads_params" }
 
 -- Its distributed optimizer shards over the ranks of dp x cp, which all hold the same weights. Stages 2 and 3 are those of
@@ -353,7 +354,7 @@ local function megatron(row)
   return how
 end
 
--- The framework of 2021 and 2022 wrote its scores; flash attention came with Megatron-LM's core in 2023.
+-- The framework of 2021 and 2022 wrote scores to memory; Megatron-LM's core brought flash attention in 2023.
 local function megatron_lm(row)
   local how = megatron(row)
   local year = row.framework:match "20%d%d" or (row.framework_month or ""):match "^20%d%d"
@@ -361,8 +362,8 @@ local function megatron_lm(row)
   return how
 end
 
--- A row that leaves the stage open is taken as plain data parallelism, as its source does. Its vocabulary is Megatron's: padded
--- to 128 times tp.
+-- A row that does not state the stage counts as plain data parallelism, as in its source. Its vocabulary is
+-- Megatron's, padded to a multiple of 128 times tp.
 local function megatron_deepspeed(row)
   row.missing = row.missing:gsub("zero_stage", ""):gsub("%s+", "")
   local stage, data = cells.stage(row) or 0, ranks(row)
@@ -372,7 +373,7 @@ local function megatron_deepspeed(row)
     data = data > 1 and (stage == 0 and ddp {} or zero(zero_names[stage])) or nil }
 end
 
--- Liger's head and loss go by chunks that hold about as many numbers as the head's input (liger_kernel's
+-- Liger's head and loss work in chunks with about as many numbers as the head's input (liger_kernel's
 -- fused_linear_cross_entropy): a power of two of tokens.
 local function liger_pieces(row)
   local tokens, ratio = count(row, "micro_batch") * count(row, "seq"), -(-count(row, "vocab") // count(row, "d_model"))
@@ -390,8 +391,8 @@ local function deepspeed(row)
     host_optimizer = said(row, "offload") == "optimizer", pieces = liger and liger_pieces(row) or nil }
 end
 
--- Weights and moments in bf16, as Hugging Face's configurations have them, gradients summed in fp32; Liger's kernels
--- but under tensor parallelism.
+-- Weights and moments are bf16, as in Hugging Face's configurations; gradients are summed in fp32. Liger's kernels
+-- are used except under tensor parallelism.
 local function automodel(row)
   local staged = count(row, "pp") > 1
   return { runtime = count(row, "tp") > 1 and "automodel_tp" or "automodel", mesh = mesh(row, true), param = "bf16",
@@ -399,15 +400,15 @@ local function automodel(row)
     data = ranks(row) > 1 and fsdp2 { copy = not gathers_bytes(row), reshard_after_forward = not staged } or nil }
 end
 
--- nanotron: bf16 weights, gradients summed in fp32, ZeRO-1 (optim/zero.py), FlashAttention-2. InternEvo: the same states, and
--- its parallelism is Megatron's (core/parallel).
+-- nanotron: bf16 weights, gradients summed in fp32, ZeRO-1 (optim/zero.py), FlashAttention-2. InternEvo has the same
+-- states; its parallelism is Megatron's (core/parallel).
 local function nanotron(row)
   local how = megatron(row)
   how.runtime, how.is_megatron = "nanotron", nil
   return how
 end
 
--- MaxText: weights sharded as FSDP's, all of the model compiled by XLA.
+-- MaxText: weights are sharded as in FSDP; XLA compiles the whole model.
 local function maxtext(row)
   row.compile = "yes"
   return { runtime = "maxtext", mesh = mesh(row, true), compile = "model", data = ranks(row) > 1 and fsdp2 {} or nil }
@@ -430,7 +431,7 @@ local frameworks = {
   { "^megatron%-core", megatron_lm }, { "^megatron", megatron }, { "^nemo", megatron }, { "^deepspeed", deepspeed }, { "^xtuner", deepspeed },
   { "^nanotron", nanotron }, { "^internevo", nanotron }, { "^maxtext", maxtext },
   { "hf trainer", trainer }, { "^hf", trainer }, { "hugging ?face", trainer }, { "^accelerate", trainer }, { "^transformers", trainer },
-  -- Submitters to MLPerf name the containers of NVIDIA and AMD that hold NeMo and Megatron.
+  -- Submitters to MLPerf name the containers of NVIDIA and AMD, which contain NeMo and Megatron.
   { "nemo", megatron }, { "^nvidia", megatron }, { "nvidia release", megatron }, { "rocm", megatron }, { "^llmboost", megatron },
 }
 
@@ -440,7 +441,7 @@ local function copy_of(from)
   return copy
 end
 
--- With what the row says of it. The attention core computed again: its scores are not saved.
+-- Returns the profile with the row's changes. If the attention core is recomputed, its scores are not saved.
 local function profile(row, how)
   local own = copy_of(require("runtimes." .. how.runtime))
   own.host_optimizer = how.host_optimizer

@@ -1,15 +1,16 @@
--- The cells of a row of published training runs, which are texts: numbers, words, and refusals by name.
+-- Reads the cells of a row of published training runs, which are texts: numbers, words, and
+-- refusals with a name.
 local _, core = ...
 local m = {}
 
 function m.refuse(...) core.fail("published-row", string.format(...)) end
 
--- The cell as a count; `default` (where given) for an empty cell.
+-- Returns the cell as a count; `default`, if given, for an empty cell.
 function m.count(row, key, default)
   local cell = row[key] or ""
   if cell == "" and default then return default end
   if cell == "" then m.refuse("%s is not stated", key) end
-  -- "50257 (padded; ...)": the number leads
+  -- "50257 (padded; ...)": the number comes first
   local value = math.tointeger(tonumber(cell) or tonumber(cell:match "^%s*(%d+)%s"))
   if not value or value < 1 then m.refuse("%s is no number", key) end
   return value
@@ -17,7 +18,7 @@ end
 
 function m.has(row, key, pattern) return (row[key] or ""):lower():find(pattern) ~= nil end
 
--- A cell that switches something on or off: true, false, or nil where it is empty.
+-- Reads a switch: true, false, or nil if the cell is empty.
 function m.flag(row, key)
   local cell = (row[key] or ""):lower():match "^%s*([%w]*)"
   if cell == "" then return nil end
@@ -26,7 +27,7 @@ function m.flag(row, key)
   m.refuse("%s is neither on nor off: %s", key, row[key])
 end
 
--- The ZeRO stage that the row states, 0 to 3; nil where it states none.
+-- Returns the ZeRO stage that the row states, 0 to 3; nil if it states none.
 function m.stage(row)
   local cell = (row.zero_stage or ""):lower()
   local digit = cell:match "^%s*(%d)" or cell:match "zero[%s_-]*(%d)" or cell:match "stage[%s_-]*(%d)"
@@ -37,12 +38,13 @@ function m.stage(row)
   return nil
 end
 
--- Are weights frozen, and small matrices beside them trained?
+-- True if weights are frozen and small matrices beside them are trained.
 function m.is_lora(row) return m.has(row, "flag", "lora") or m.has(row, "model", "lora") or m.has(row, "framework", "lora") end
 
--- What a framework does where a row leaves a cell open: its documented default. Rows with such cells are scored apart.
--- Megatron-LM shards the optimizer only when asked to (--use-distributed-optimizer); recipes of NeMo and Megatron-Bridge ask.
--- None of them recomputes unless it is told to; nanotron's ZeRO stage is 0, torchtitan's recomputation "selective".
+-- Documented defaults of a framework for cells that a row leaves open. Rows with such cells are
+-- scored separately. Megatron-LM shards the optimizer only on request
+-- (--use-distributed-optimizer); recipes of NeMo and Megatron-Bridge request it. None of them
+-- recomputes by default. nanotron's ZeRO stage is 0, and torchtitan's recomputation is "selective".
 local defaults = {
   { "^megatron%-lm", zero_stage = 0, ac = "none" }, { "^megatron%-core", zero_stage = 0, ac = "none" },
   { "^megatron%-bridge", zero_stage = 1, ac = "none" }, { "nemo", zero_stage = 1, ac = "none" },
@@ -59,8 +61,8 @@ function m.default(row, key)
   return nil
 end
 
--- Fills the cells of `missing` for which the framework has a default, and a vocabulary that the row's own words name; what has
--- none stays missing.
+-- Fills the cells of `missing` for which the framework has a default, and a vocabulary that the
+-- row's own words name. All other cells stay missing.
 function m.take_defaults(row)
   local left = {}
   for key in row.missing:gmatch "%S+" do

@@ -1,12 +1,12 @@
--- Runs of Megatron-Core, Megatron-LM, NeMo, Megatron-Bridge and Megatron-DeepSpeed among the published rows: the model that the
--- cells state, and the memory and passes that follow from the framework's options.
+-- Published runs of Megatron-Core, Megatron-LM, NeMo, Megatron-Bridge and Megatron-DeepSpeed: the
+-- model that the cells state, and the memory and passes that follow from the framework's options.
 local cells, nn, experts = require "tandem.published_cells", require "tandem.nn", require "tandem.experts"
 local refuse, count, has, flag = cells.refuse, cells.count, cells.has, cells.flag
 local m = {}
 
 -- ---- the model
 
--- Only a row whose table has Megatron's own columns says how its blocks are made.
+-- Only a row from a table with Megatron's own columns states how its blocks are made.
 function m.states_blocks(row) return (row.normalization or "") ~= "" and (row.activation or "") ~= "" end
 
 local function norm_of(row)
@@ -35,7 +35,7 @@ local function mlp(row, dim, hidden, bias)
     forward = function(self, x) return self.down(act(self.gate(x)) * self.up(x)) end }
 end
 
--- Tokens are shared out evenly over the experts: Megatron drops none, and its routers are balanced.
+-- Tokens are shared evenly over the experts: Megatron drops none, and its routers are balanced.
 local function mixture(row, dim, cut)
   local routed = nn.moe { dim = dim, hidden = count(row, "moe_ffn", count(row, "d_ff")), experts = count(row, "moe_experts"),
     top_k = count(row, "moe_topk", 1), capacity_factor = 1, gated = is_gated(row) }
@@ -48,7 +48,8 @@ local function mixture(row, dim, cut)
     forward = function(self, x) return self.routed(x) + self.shared(x) end }
 end
 
--- Which layers have experts: a period ("2": every second), or Python's list ("([0]*1+[1]*15)"); all of them where nothing is said.
+-- Returns the layers that have experts: a period ("2": every second), or Python's list
+-- ("([0]*1+[1]*15)"); all layers if the row does not say.
 local function mixture_layers(row, layers)
   local cell, is = (row.moe_layer_freq or ""):gsub("%s", ""), {}
   local period = math.tointeger(tonumber(cell))
@@ -63,16 +64,17 @@ local function mixture_layers(row, layers)
   return is
 end
 
--- ---- where experts lie
+-- ---- the ranks of experts
 
 local function gcd(a, b) return b == 0 and a or gcd(b, a % b) end
 
--- Ranks that cut each expert's own matrices: as many as tp unless the row says otherwise.
+-- Returns the ranks that cut each expert's matrices: as many as tp unless the row says otherwise.
 local function expert_tp(row) return count(row, "etp", count(row, "tp")) end
 
--- An ep axis is a part of the ranks that have different samples, `data`. Megatron's may also go over cp and tp: ranks that share
--- sequences then stand as ranks with fewer samples each, and experts that go over tp are cut by it. A rank has as many bytes of
--- experts and as many products either way.
+-- An ep axis must be a part of `data`, the ranks with different samples. Megatron's may also extend
+-- over cp and tp. Ranks that share sequences then count as ranks with fewer samples each, and tp
+-- cuts experts if ep extends over it. In both cases a rank has equally many bytes of experts and
+-- equally many products.
 function m.place(row, data, shared)
   local at = { data = data, cp = shared, micro = count(row, "micro_batch"), ep = 1 }
   local ep = count(row, "ep", 1)
@@ -84,14 +86,14 @@ function m.place(row, data, shared)
   return at
 end
 
--- Are experts cut by tp, where `ep` of the ranks with different samples share them?
+-- True if tp cuts experts that `ep` of the ranks with different samples share.
 function m.cuts_experts(row, ep)
   local tp = count(row, "tp")
   return tp > 1 and count(row, "ep", 1) * expert_tp(row) >= ep * tp
 end
 
--- Blocks of each stage, where the row names those of the first and the last or counts the embedding and the loss as blocks; nil:
--- evenly.
+-- Returns the blocks of each stage, if the row states those of the first and the last, or counts
+-- the embedding and the loss as blocks; nil: evenly.
 function m.split(row)
   local stages, layers, notes = count(row, "pp"), count(row, "n_layers"), row.notes or ""
   local first = tonumber(notes:match "decoder%-first%-pipeline%-num%-layers=(%d+)")
@@ -118,9 +120,10 @@ function m.model(row, cut_experts)
   local kv_heads, head_dim = count(row, "n_kv_heads", heads), count(row, "head_dim", dim // heads)
   local norm, tied = norm_of(row), flag(row, "untie_embeddings") == false
   local rope = has(row, "position_embedding", "^rope")
-  -- Ranks that share sequences cannot train a table of positions here: 1 / 50 of the embedding is left out.
+  -- A table of positions cannot be trained here by ranks that share sequences: 1 / 50 of the
+  -- embedding is left out.
   local learned = has(row, "position_embedding", "^learned") and count(row, "cp", 1) == 1
-  -- Llama-like recipes switch biases off (--disable-bias-linear); GPT's have them.
+  -- Llama-like recipes switch biases off (--disable-bias-linear); GPT's keep them.
   local bias = not is_gated(row) and has(row, "normalization", "^layer")
   local has_experts = (row.moe_experts or "") ~= "" and mixture_layers(row, layers) or {}
   local function block(i)
@@ -149,19 +152,22 @@ end
 
 local function number(row, key) return tonumber((row[key] or ""):match "^[%d%.]+") or 0 end
 
--- Which kernels attention is: those that write their scores, where the row names them. Without a word Transformer Engine
--- chooses flash attention; Megatron's own block ("local") writes scores unless flash attention is asked for.
+-- True if attention's kernels write their scores, which the row may state. Otherwise Transformer
+-- Engine chooses flash attention, while Megatron's own block ("local") writes scores unless flash
+-- attention is requested.
 function m.writes_scores(row)
   local backend = (row.attention_backend or ""):lower()
   if backend:find "flash" or backend:find "^fused" or backend:find "cudnn" then return false end
   if backend:find "unfused" or backend:find "local" or has(row, "transformer_impl", "^local") then return true end
-  -- Flash attention has a deterministic backward pass since 2.4.1 (April 2024). Transformer Engine with an older one falls back.
+  -- Flash attention has a deterministic backward pass since 2.4.1 (April 2024). With an older one,
+  -- Transformer Engine uses other kernels.
   local image = row.framework:match "NGC PyTorch (2%d%.%d%d)"
   return backend == "" and has(row, "env", "nvte_allow_nondeterministic_algo=0") and image ~= nil and image < "24.05"
 end
 
--- The profile's ops, changed as the row says. Bytes a score (Korthikanti et al., arXiv 2205.05198, 4.1): the softmax in two bytes;
--- with dropout a mask and its product beside it. A mask of hidden dropout has a byte an element of each residual sum.
+-- Returns the profile's ops with the row's changes. Bytes for each score (Korthikanti et al., arXiv
+-- 2205.05198, 4.1): the softmax takes two; with dropout there are a mask and the masked softmax
+-- too. The mask of hidden dropout has one byte for each element of each residual sum.
 function m.ops(row)
   local ops = {}
   if m.writes_scores(row) then
@@ -173,8 +179,9 @@ function m.ops(row)
   return ops
 end
 
--- Transformer Engine's own workspace of cuBLAS, which it takes from PyTorch: 32 MiB since Hopper and 4 MiB before
--- (module/base.py, get_cublas_workspace_size_bytes), and four more of it for grouped products (get_multi_stream_cublas_workspace).
+-- Transformer Engine takes its own cuBLAS workspace from PyTorch: 32 MiB since Hopper and 4 MiB
+-- before (module/base.py, get_cublas_workspace_size_bytes), and four more for grouped products
+-- (get_multi_stream_cublas_workspace).
 function m.library(row, gpu)
   if has(row, "transformer_impl", "^local") or (row.transformer_impl or "") == "" then return nil end
   local one = (gpu and (gpu.arch == "Hopper" or gpu.arch == "Blackwell") and 32 or 4) << 20
@@ -182,29 +189,32 @@ function m.library(row, gpu)
   return (grouped and 5 or 1) * one
 end
 
--- Products of weights' gradients: added to the fp32 buffer by themselves, while autograd gets a tensor that nobody reads, of which
--- Transformer Engine keeps one a size; with --no-gradient-accumulation-fusion a tensor each, that a hook adds.
+-- Products of weights' gradients. By default they add to the fp32 buffer themselves. Autograd then
+-- gets a tensor that nobody reads; Transformer Engine keeps one for each size. With
+-- --no-gradient-accumulation-fusion each makes a tensor, which a hook adds.
 function m.gradients(row, own)
   local te = not has(row, "transformer_impl", "^local")
   own.makes_gradients = true
   own.keeps_returned = te and not has(row, "fusions_off", "no%-gradient%-accumulation%-fusion") or nil
 end
 
--- Does communication over tp go beside the products (tp_comm_overlap)? Where the row does not say, recipes of NeMo and
--- Megatron-Bridge do, with sequence parallelism.
+-- True if communication over tp overlaps with products (tp_comm_overlap). If the row does not say,
+-- recipes of NeMo and Megatron-Bridge overlap with sequence parallelism.
 function m.overlaps(row)
   local told = flag(row, "overlap_tp")
   if told == nil then told = has(row, "framework", "nemo") or has(row, "framework", "^megatron%-bridge") end
   return told and row.sp == "1" and count(row, "tp") > 1 or nil
 end
 
--- A step that was recorded as one CUDA graph is started at once: the host takes about a microsecond a node.
+-- A step that was captured as one CUDA graph starts at once; the host takes about a microsecond for
+-- each node.
 function m.graph(row, own)
   if not has(row, "cuda_graph", "full_cuda_graph=[1t]") then return end
   own.kernel_s, own.collective_s, own.message_s, own.pass_s, own.tensor_s = 1e-6, 1e-6, 0, 0, 0
 end
 
--- Bytes of cuBLAS's workspace that the environment asks for, as in CUBLAS_WORKSPACE_CONFIG=:4096:8, KiB and how often; nil: none.
+-- Returns the bytes of cuBLAS's workspace that the environment sets, as in
+-- CUBLAS_WORKSPACE_CONFIG=:4096:8 (KiB, and how often); nil: none.
 function m.workspace(row)
   local config, bytes = (row.env or ""):match "CUBLAS_WORKSPACE_CONFIG=([:%d]+)", 0
   for kib, times in (config or ""):gmatch ":(%d+):(%d+)" do bytes = bytes + 1024 * tonumber(kib) * tonumber(times) end

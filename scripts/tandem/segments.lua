@@ -1,6 +1,7 @@
--- Segments of fused projections: outputs of one weight that are several tensors side by side. Equal ones
--- are a dimension of their own. Unequal ones lie by groups: each group has its share of every segment, as
--- many as their common divisor, so that a cut between groups cuts each segment into equal parts.
+-- Segments of fused projections: outputs of one weight that are several adjacent tensors. Equal
+-- ones are a dimension of their own. Unequal ones are stored by groups. The number of groups is
+-- their common divisor, and each group has its share of every segment. A cut between groups thus
+-- cuts each segment into equal parts.
 local _, core = ...
 local check = require "tandem.check"
 local module = require "tandem.module"
@@ -31,8 +32,8 @@ local function read_list(who, list, n_out)
   return count, not equal and common or nil
 end
 
--- segments = 2, or { n, n }: how many equal ones. { a, b, c }: how many groups; how.each is what each group has
--- of each segment, how.segments their sizes.
+-- segments = 2, or { n, n }: the number of equal segments. { a, b, c }: returns the number of
+-- groups; how.each is each group's share of each segment, how.segments their sizes.
 function segments.read(who, given, n_out, how)
   if type(given) == "table" and not check.modules[given] then
     local count, groups = read_list(who, given, n_out)
@@ -49,12 +50,13 @@ function segments.read(who, given, n_out, how)
   return n
 end
 
--- Of a parameter whose groups are dimension `dim`: which of a group's features are which segment's.
+-- For a parameter whose groups are dimension `dim`: which features of a group belong to which
+-- segment.
 function segments.order(dim, each)
   return each and { dim = dim, table.unpack(each) }
 end
 
--- Segment i (from 1) of what a linear with segments makes: [b,s,segments,n] -> [b,s,n].
+-- Takes segment i (from 1) of the output of a linear with segments: [b,s,segments,n] -> [b,s,n].
 segments.take = core.wrap(function(x, i)
   local who = "nn.segment"
   local id = check.tensor(who, "the input", x)

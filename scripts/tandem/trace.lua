@@ -1,4 +1,4 @@
--- From a model to its trace: names every module, notes how it may be split, and runs it once.
+-- Turns a model into its trace: names every module, notes how it may be split, and runs it once.
 local _, core = ...
 local check = require "tandem.check"
 local modules, tensors = check.modules, check.tensors
@@ -6,7 +6,7 @@ local kind_of, shape_text, words = check.kind_of, check.shape_text, check.words
 local module = require "tandem.module"
 local tensor, place_module = module.tensor, module.place_module
 
--- Names a module and all below it; the first path that reaches a shared module is its name.
+-- Names a module and all modules below it; the first path to a shared module is its name.
 local function name_tree(module, path, parent, order)
   local info = modules[module]
   if info.path then return end
