@@ -93,7 +93,7 @@ static double comm_s(const Runtime *runtime, const Instr *in)
 double runtime_waited(const Runtime *runtime, const Plan *plan, const Instr *in)
 {
     const bool moves = in->op == OP_all_gather || in->op == OP_reduce_scatter;
-    const AxisSet tp = mesh_axes(&plan->mesh, AXIS_tp);
+    const AxisSet tp = mesh_axes_of(&plan->mesh, axes_with(AXIS_WEIGHTS));
     if (!runtime->overlaps_tp || !moves || in->unit != 0 || (in->axes & ~tp) != 0) return 1;
     return 1. / mesh_size(&plan->mesh, in->axes);
 }
